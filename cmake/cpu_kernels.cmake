@@ -1,0 +1,2 @@
+function(ingot_cpu_kernels)
+endfunction()

@@ -1,0 +1,40 @@
+# ingot_layer(FOLDER [SUBFOLDERS ...] [LIBS ...]): the object library ingot_FOLDER from src/FOLDER/*.cc, and its place in the link order.
+# An empty folder makes nothing. Includes only go down the list of layers: scripts/layers.py checks that.
+set_property(GLOBAL PROPERTY INGOT_LAYERS "")
+set_property(GLOBAL PROPERTY INGOT_LIBS "")
+
+function(ingot_layer folder)
+  cmake_parse_arguments(arg "" "" "SUBFOLDERS;LIBS" ${ARGN})
+  set(patterns src/${folder}/*.cc)
+  foreach(sub ${arg_SUBFOLDERS})
+    list(APPEND patterns src/${folder}/${sub}/*.cc)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  if(NOT sources)
+    return()
+  endif()
+  add_library(ingot_${folder} OBJECT ${sources})
+  target_include_directories(ingot_${folder} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  get_property(below GLOBAL PROPERTY INGOT_LIBS)
+  target_link_libraries(ingot_${folder} PUBLIC ${below} ${arg_LIBS})
+  if(NOT folder STREQUAL "cli")
+    set_property(GLOBAL APPEND PROPERTY INGOT_LAYERS ingot_${folder})
+    set_property(GLOBAL APPEND PROPERTY INGOT_LIBS ${arg_LIBS})
+  endif()
+endfunction()
+
+# The library that others link: every layer but the program's own.
+function(ingot_library)
+  get_property(layers GLOBAL PROPERTY INGOT_LAYERS)
+  get_property(libs GLOBAL PROPERTY INGOT_LIBS)
+  foreach(layer ${layers})
+    list(APPEND objects $<TARGET_OBJECTS:${layer}>)
+  endforeach()
+  add_library(ingot STATIC ${objects})
+  target_include_directories(ingot PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+                                          $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+  target_link_libraries(ingot PUBLIC ${libs})
+endfunction()
+
+# src/backend/cpu/kernels/*.cc are compiled once for each instruction set (cmake/cpu_kernels.cmake, with the list of sets).
+include(${CMAKE_CURRENT_LIST_DIR}/cpu_kernels.cmake)

@@ -1,0 +1,133 @@
+// Backend: one object per device, at the level at which a model author thinks. It owns memory and offers verbs; the model
+// (model/transformer.cc) calls them top to bottom. Primitives are pure virtual; fused verbs have unfused bodies in fused.cc,
+// which a backend overrides where it wins, and which stay the oracle of its override.
+//
+// Activations are f32 rows on ref and cpu. A step is: begin(batch), run(bucket, body of verbs), sample, wait.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/batch.h"
+#include "backend/kv.h"
+#include "backend/sampling.h"
+#include "backend/tensor.h"
+
+namespace ingot {
+
+enum class NormKind : uint8_t { kRms, kLayer };
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu };
+
+// Which two elements of a head turn together: (i, i + rot_dim/2), as Hugging Face and most GGUF rows have it, or
+// (2i, 2i+1), as GGUF's llama row has it.
+enum class RopeLayout : uint8_t { kHalfSplit, kInterleaved };
+
+struct NormArgs {
+  Tensor weight;                    // [1, dim]
+  Tensor bias;                      // [1, dim] or empty
+  float eps = 1e-5f;
+  NormKind kind = NormKind::kRms;
+};
+
+struct AttentionArgs {
+  int layer = 0;
+  int n_heads = 0;
+  int n_kv_heads = 0;
+  int head_dim = 0;
+  float scale = 1.0f;               // on q·k
+  float softcap = 0.0f;             // s = cap * tanh(s / cap); 0: none
+  int window = 0;                   // a query sees the last `window` positions, its own included; 0: all
+  bool causal = true;
+};
+
+struct RopeArgs {
+  Tensor angles;                    // [n_tokens, rot_dim]: cosines then sines (rope_angles); empty: no rope in this layer
+  RopeLayout layout = RopeLayout::kHalfSplit;
+};
+
+struct QkvArgs {
+  Tensor x;                         // [n_tokens, dim]
+  const Weight* wq = nullptr;       // [n_heads * head_dim, dim]
+  const Weight* wk = nullptr;       // [n_kv_heads * head_dim, dim]
+  const Weight* wv = nullptr;       // [n_kv_heads * head_dim, dim]
+  Tensor bq, bk, bv;                // [1, rows of the weight] or empty
+  NormArgs q_norm, k_norm;          // weight [1, head_dim], over each head; empty weight: none
+  RopeArgs rope;
+  int n_heads = 0;
+  int n_kv_heads = 0;
+  int head_dim = 0;
+  KvCache* kv = nullptr;
+  int layer = 0;
+  Tensor q;                         // out: [n_tokens, n_heads * head_dim], contiguous
+  Tensor k, v;                      // scratch: [n_tokens, n_kv_heads * head_dim], contiguous; the keys and values go to kv
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;         // "cpu"
+  virtual std::string description() const = 0;  // "cpu: 2 threads, AVX-512 VNNI BF16"
+
+  // ---- memory: at start-up only ----
+  virtual Tensor alloc(DType dtype, int64_t rows, int64_t cols) = 0;
+  virtual Weight prepare(const Weight& host, unsigned use /* WeightUse bits */) = 0;
+  virtual std::unique_ptr<KvCache> make_kv(const KvShape& shape) = 0;
+  virtual void reserve(const StepLimits& limits);      // takes all scratch for the largest step
+  virtual size_t allocated_bytes() const = 0;          // by alloc, prepare, make_kv and reserve
+  virtual void upload(const Tensor& to, const void* from) = 0;     // rows * cols elements, contiguous
+  virtual void download(void* to, const Tensor& from) = 0;
+
+  // ---- one step ----
+  virtual void begin(const Batch& batch) = 0;          // host planning; the verbs below work on this batch
+  virtual void run(const std::function<void()>& body) { body(); }  // may record the verbs once and replay them
+  virtual void sample(const Tensor& logits /* [n_logits, n_vocab] */, std::span<const SampleRow> rows) = 0;
+  virtual std::vector<Sampled> wait() = 0;             // what the last sample drew, in row order
+
+  // ---- primitives ----
+  virtual void embed(Tensor x /* out [n_tokens, dim] */, const Weight& table /* [n_vocab, dim] */, float scale) = 0;
+  virtual void matmul(Tensor y /* out [n, n_out] */, Tensor x /* [n, n_in] */, const Weight& w, Tensor bias = {}) = 0;
+  virtual void norm(Tensor y /* out [n, dim] */, Tensor x /* [n, dim]; may be y */, const NormArgs& args) = 0;
+  virtual void add(Tensor x /* in, out [n, dim] */, Tensor y /* [n, dim] */) = 0;
+  virtual void act_mul(Tensor y /* out [n, ffn] */, Tensor gate /* [n, ffn]; may be y */, Tensor up, Activation act) = 0;
+  // angles [n_tokens, 2 * n_freq]: magnitude * cos(position * inv_freq), then the sines; for the batch's positions.
+  virtual void rope_angles(Tensor angles, Tensor inv_freq /* [1, n_freq] */, float magnitude) = 0;
+  virtual void rope(Tensor x /* in, out [n_tokens, n_heads * head_dim] */, int n_heads, const RopeArgs& args) = 0;
+  virtual void kv_write(KvCache& kv, int layer, Tensor k, Tensor v /* [n_tokens, n_kv_heads * head_dim] */) = 0;
+  virtual void attention(Tensor y /* out [n_tokens, n_heads * head_dim] */, Tensor q, const KvCache& kv,
+                         const AttentionArgs& args) = 0;
+  virtual void gather_rows(Tensor y /* out [n_logits, dim] */, Tensor x /* [n_tokens, dim] */) = 0;
+  virtual void scale(Tensor x /* in, out */, float factor, float softcap /* 0: none */) = 0;
+
+  // ---- fused: the default bodies say what they mean ----
+  virtual void qkv(const QkvArgs& args);
+  // y = act(x w_gate^T + b_gate) * (x w_up^T + b_up)
+  virtual void gate_up(Tensor y /* out [n, ffn] */, Tensor x /* [n, dim] */, const Weight& w_gate, const Weight& w_up,
+                       Tensor bias_gate, Tensor bias_up, Activation act);
+  // residual += x w^T + bias
+  virtual void matmul_add(Tensor residual /* in, out [n, n_out] */, Tensor x /* [n, n_in] */, const Weight& w,
+                          Tensor bias = {});
+  // residual += y, then out = norm(residual)
+  virtual void add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args);
+  // y = norm(x) w^T + bias
+  virtual void norm_matmul(Tensor y /* out [n, n_out] */, Tensor x /* [n, n_in] */, const NormArgs& args, const Weight& w,
+                           Tensor bias = {});
+
+ protected:
+  // A buffer for a fused default's intermediate, [rows, cols] within the reserved limits.
+  Tensor scratch(int64_t rows, int64_t cols) const { return scratch_.view(rows, cols); }
+
+ private:
+  Tensor scratch_;
+};
+
+struct BackendOptions {
+  std::string device = "cpu";  // "cpu" or "ref"
+  int n_threads = 0;           // 0: as many as there are cores this process may use
+};
+
+// Throws UsageError for a device this build or machine does not have.
+std::unique_ptr<Backend> create_backend(const BackendOptions& options);
+
+}  // namespace ingot

@@ -1,0 +1,37 @@
+// Batch: one ragged step. Each sequence brings q_len >= 1 new tokens and its kv_len; prefill, a chunk of it, and decode are
+// only shapes. Host arrays, owned by the batch builder, valid until the step has been waited for.
+#pragma once
+#include <cstdint>
+#include <span>
+
+namespace ingot {
+
+struct Batch {
+  std::span<const int32_t> tokens;        // [n_tokens]: token id
+  std::span<const int32_t> positions;     // [n_tokens]: position in its sequence
+  std::span<const int32_t> q_start;       // [n_seqs + 1]: first token of each sequence in this batch; last is n_tokens
+  std::span<const int32_t> kv_len;        // [n_seqs]: tokens of the sequence after this step
+  std::span<const int32_t> block_table;   // [n_seqs, max_blocks]: KV block of each block_size tokens of the sequence
+  int max_blocks = 0;
+  std::span<const int32_t> logit_rows;    // [n_logits]: which tokens of the batch get logits
+
+  int n_tokens() const { return static_cast<int>(tokens.size()); }
+  int n_seqs() const { return static_cast<int>(kv_len.size()); }
+  int n_logits() const { return static_cast<int>(logit_rows.size()); }
+  int q_len(int seq) const { return q_start[seq + 1] - q_start[seq]; }
+  const int32_t* blocks(int seq) const { return block_table.data() + static_cast<int64_t>(seq) * max_blocks; }
+};
+
+// The largest step a backend has to be ready for; everything it needs is allocated from these (Backend::reserve).
+struct StepLimits {
+  int max_tokens = 0;    // in one batch
+  int max_seqs = 0;
+  int max_logits = 0;    // rows of logits
+  int max_kv_len = 0;    // tokens of one sequence
+  int max_width = 0;     // columns of the widest activation other than logits
+  int max_heads = 0;     // query heads
+  int head_dim = 0;
+  int n_vocab = 0;
+};
+
+}  // namespace ingot

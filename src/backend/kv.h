@@ -1,0 +1,30 @@
+// The KV cache: pages of `block_size` tokens for all layers. Only the backend that made it knows the byte layout of a page.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/tensor.h"
+
+namespace ingot {
+
+struct KvShape {
+  int n_layers = 0;
+  int n_kv_heads = 0;
+  int head_dim = 0;
+  int block_size = 16;  // tokens a block
+  int n_blocks = 0;
+  DType dtype = DType::kF16;
+
+  // Bytes of keys and values of one token over all layers.
+  size_t token_bytes() const { return 2 * static_cast<size_t>(n_layers) * n_kv_heads * head_dim * dtype_bytes(dtype); }
+  size_t bytes() const { return token_bytes() * block_size * n_blocks; }
+};
+
+class KvCache {
+ public:
+  explicit KvCache(const KvShape& kv_shape) : shape(kv_shape) {}
+  virtual ~KvCache() = default;
+  const KvShape shape;
+};
+
+}  // namespace ingot

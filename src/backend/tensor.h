@@ -1,0 +1,69 @@
+// Tensor and Weight: what verbs of a backend take. Both are views; the backend that made them owns the memory.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "quant/format.h"
+
+namespace ingot {
+
+enum class DType : uint8_t { kF32, kF16, kBF16, kI32 };
+
+inline size_t dtype_bytes(DType dtype) { return dtype == DType::kF32 || dtype == DType::kI32 ? 4 : 2; }
+
+// A non-owning view of dense rows: [rows, cols], `stride` elements from one row to the next. Empty when data is null.
+struct Tensor {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;
+
+  explicit operator bool() const { return data != nullptr; }
+  bool contiguous() const { return stride == cols; }
+
+  // Rows [begin, begin + n).
+  Tensor slice_rows(int64_t begin, int64_t n) const {
+    CHECK_LE(begin + n, rows);
+    return {static_cast<char*>(data) + begin * stride * static_cast<int64_t>(dtype_bytes(dtype)), dtype, n, cols, stride};
+  }
+  // The same elements as [n_rows, n_cols]; only for contiguous rows.
+  Tensor reshape(int64_t n_rows, int64_t n_cols) const {
+    CHECK(contiguous());
+    CHECK_EQ(n_rows * n_cols, rows * cols);
+    return {data, dtype, n_rows, n_cols, n_cols};
+  }
+  // The first elements of a contiguous buffer seen as [n_rows, n_cols].
+  Tensor view(int64_t n_rows, int64_t n_cols) const {
+    CHECK(contiguous());
+    CHECK_LE(n_rows * n_cols, rows * cols);
+    return {data, dtype, n_rows, n_cols, n_cols};
+  }
+  float* f32(int64_t row = 0) const {
+    CHECK(dtype == DType::kF32);
+    return static_cast<float*>(data) + row * stride;
+  }
+};
+
+// A matrix [n_out, n_in] in one quant format, in up to three planes. `codes` holds whole rows of blocks for the formats
+// that keep their scales inside (all of GGUF); `scales` and `biases` are for those that keep them apart (MLX, GPTQ).
+// Backend::prepare fills `packed` with the layout its kernels like, and may leave the planes where they were.
+struct Weight {
+  Format format = Format::F32;
+  int64_t n_out = 0;
+  int64_t n_in = 0;
+  const void* codes = nullptr;
+  const void* scales = nullptr;
+  const void* biases = nullptr;
+  const void* packed = nullptr;
+
+  explicit operator bool() const { return n_out != 0; }
+  const uint8_t* row(int64_t i) const { return static_cast<const uint8_t*>(codes) + i * row_bytes(format, n_in); }
+  size_t bytes() const { return static_cast<size_t>(n_out) * row_bytes(format, n_in); }
+};
+
+// What a weight will be used for; a tied embedding table is both.
+enum WeightUse : unsigned { kForMatmul = 1, kForEmbedding = 2 };
+
+}  // namespace ingot

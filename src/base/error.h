@@ -1,0 +1,29 @@
+// Error: a user's, file's or request's fault. The message says what is wrong, where, and what to do, on one line.
+// Caught in two places only: the command line (message and exit code) and the server (OpenAI error object and status).
+#pragma once
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace ingot {
+
+class Error : public std::runtime_error {
+ public:
+  template <class... Args>
+  explicit Error(fmt::format_string<Args...> format, Args&&... args)
+      : std::runtime_error(fmt::format(format, std::forward<Args>(args)...)) {}
+};
+
+// The command line itself is wrong (exit code 2, not 1).
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Text from a file or a request, made safe to print: control bytes and invalid UTF-8 become \xNN, and what is longer than
+// max_bytes is cut with "...".
+std::string printable(std::string_view text, size_t max_bytes = 256);
+
+}  // namespace ingot

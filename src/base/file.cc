@@ -1,0 +1,105 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace ingot {
+namespace {
+
+struct Descriptor {
+  int fd = -1;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+[[noreturn]] void throw_errno(const char* doing, const std::string& path) {
+  const int error = errno;
+  throw Error("cannot {} '{}': {}", doing, printable(path), std::strerror(error));
+}
+
+// O_NONBLOCK so that a FIFO is refused instead of waited for.
+size_t open_regular(const std::string& path, Descriptor& file) {
+  file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file.fd < 0) throw_errno("open", path);
+  struct stat status {};
+  if (::fstat(file.fd, &status) != 0) throw_errno("read the status of", path);
+  if (S_ISDIR(status.st_mode)) throw Error("'{}' is a directory: give the file inside it", printable(path));
+  if (!S_ISREG(status.st_mode)) throw Error("'{}' is not a regular file", printable(path));
+  return static_cast<size_t>(status.st_size);
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  Descriptor file;
+  size_ = open_regular(path, file);
+  if (size_ == 0) return;
+  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (mapped == MAP_FAILED) throw_errno("map", path);
+  data_ = static_cast<const uint8_t*>(mapped);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+std::string read_file(const std::string& path, size_t max_bytes) {
+  Descriptor file;
+  const bool is_stdin = path == "-";
+  if (!is_stdin && open_regular(path, file) > max_bytes)
+    throw Error("'{}' is larger than the limit of {} bytes", printable(path), max_bytes);
+  std::string text;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t n = ::read(is_stdin ? STDIN_FILENO : file.fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno("read", path);
+    if (n == 0) return text;
+    if (text.size() + static_cast<size_t>(n) > max_bytes)
+      throw Error("'{}' is larger than the limit of {} bytes", printable(path), max_bytes);
+    text.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+void write_file(const std::string& path, std::span<const uint8_t> bytes) {
+  std::string temporary = path + ".XXXXXX";
+  Descriptor file;
+  file.fd = ::mkostemp(temporary.data(), O_CLOEXEC);
+  if (file.fd < 0) throw_errno("create a file beside", path);
+  ::fchmod(file.fd, 0644);
+  try {
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(file.fd, bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw_errno("write", path);
+      bytes = bytes.subspan(static_cast<size_t>(n));
+    }
+    if (::fsync(file.fd) != 0) throw_errno("sync", path);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) throw_errno("write", path);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
+}  // namespace ingot

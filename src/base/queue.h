@@ -1,0 +1,52 @@
+// Queue: many producers, one consumer; how requests reach the engine thread.
+#pragma once
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace ingot {
+
+template <class T>
+class Queue {
+ public:
+  // False, and value dropped, once the queue is closed.
+  bool push(T value) {
+    {
+      std::lock_guard lock(mutex_);
+      if (closed_) return false;
+      items_.push_back(std::move(value));
+    }
+    ready_.notify_one();
+    return true;
+  }
+
+  // Everything that waits, oldest first. With block, waits until there is something or the queue is closed.
+  std::vector<T> drain(bool block) {
+    std::unique_lock lock(mutex_);
+    if (block) ready_.wait(lock, [&] { return closed_ || !items_.empty(); });
+    return std::exchange(items_, {});
+  }
+
+  // No more pushes; what waits can still be drained.
+  void close() {
+    {
+      std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    ready_.notify_all();
+  }
+
+  bool closed() const {
+    std::lock_guard lock(mutex_);
+    return closed_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable ready_;
+  std::vector<T> items_;
+  bool closed_ = false;
+};
+
+}  // namespace ingot

@@ -1,0 +1,39 @@
+// The one definition of well-formed UTF-8 (Unicode 15, table 3-7) that everything else here is built on.
+#pragma once
+#include <cstddef>
+#include <string_view>
+
+namespace ingot {
+
+// How a byte string begins. A well-formed sequence has ok and its length; anything else has its maximal subpart's length
+// (what the WHATWG decoder replaces by one U+FFFD), and cut when the string ends where the sequence could still go on.
+struct Utf8Step {
+  size_t length = 0;
+  bool ok = false;
+  bool cut = false;
+};
+
+inline Utf8Step utf8_step(std::string_view s) {
+  if (s.empty()) return {};
+  auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return {1, true, false};
+  if (lead < 0xC2 || lead > 0xF4) return {1, false, false};
+  const size_t need = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  // Only the second byte has lead-dependent bounds: no overlong forms, surrogates, or code points past U+10FFFF.
+  unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  for (size_t i = 1; i < need; ++i, low = 0x80, high = 0xBF) {
+    if (i == s.size()) return {i, false, true};
+    if (byte(i) < low || byte(i) > high) return {i, false, false};
+  }
+  return {need, true, false};
+}
+
+// Length of the well-formed sequence at the front of s, or 0.
+inline size_t utf8_length(std::string_view s) {
+  const Utf8Step step = utf8_step(s);
+  return step.ok ? step.length : 0;
+}
+
+}  // namespace ingot

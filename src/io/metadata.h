@@ -1,0 +1,116 @@
+// The metadata of a model file: keys in file order, with typed getters whose errors name the file, the key, what was
+// expected and what is there. get_* throws Error when the key is missing; find_* returns nullopt then. Both throw when the
+// value is of another kind or does not fit: "model.gguf: metadata 'llama.block_count': expected u32, got str".
+// All strings are views of the mapped file, any bytes at all, and live as long as the Gguf that they came from.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/name_index.h"
+#include "io/value.h"
+
+namespace ingot {
+
+class Metadata {
+ public:
+  struct Entry {
+    std::string_view key;
+    Value value;
+    uint64_t offset = 0;  // of the entry, in its file
+  };
+  template <class T>
+  using List = std::vector<T>;
+  template <class T>
+  using Maybe = std::optional<T>;
+  using Key = std::string_view;
+
+  Metadata() = default;
+  // `source` is the file's name, for messages. Throws Error when a key occurs twice.
+  Metadata(std::string source, std::vector<Entry> entries);
+
+  const std::string& source() const { return source_; }
+  std::span<const Entry> entries() const { return entries_; }  // in file order
+  const Value* find(Key key) const;
+  bool contains(Key key) const { return find(key) != nullptr; }
+
+  // Integers: any integer type whose value fits. Floats: f32 or f64, finite.
+  uint32_t get_u32(Key key) const { return get<uint32_t>(key); }
+  uint64_t get_u64(Key key) const { return get<uint64_t>(key); }
+  int32_t get_i32(Key key) const { return get<int32_t>(key); }
+  int64_t get_i64(Key key) const { return get<int64_t>(key); }
+  float get_f32(Key key) const { return get<float>(key); }
+  bool get_bool(Key key) const { return get<bool>(key); }
+  std::string_view get_string(Key key) const { return get<std::string_view>(key); }
+
+  Maybe<uint32_t> find_u32(Key key) const { return find_as<uint32_t>(key); }
+  Maybe<uint64_t> find_u64(Key key) const { return find_as<uint64_t>(key); }
+  Maybe<int32_t> find_i32(Key key) const { return find_as<int32_t>(key); }
+  Maybe<int64_t> find_i64(Key key) const { return find_as<int64_t>(key); }
+  Maybe<float> find_f32(Key key) const { return find_as<float>(key); }
+  Maybe<bool> find_bool(Key key) const { return find_as<bool>(key); }
+  Maybe<std::string_view> find_string(Key key) const { return find_as<std::string_view>(key); }
+
+  // Whole arrays, under the same rules for each element (an f32 may be infinite there, but not NaN).
+  List<uint32_t> get_u32s(Key key) const { return get_list<uint32_t>(key); }
+  List<int32_t> get_i32s(Key key) const { return get_list<int32_t>(key); }
+  List<float> get_f32s(Key key) const { return get_list<float>(key); }
+  List<bool> get_bools(Key key) const { return get_list<bool>(key); }
+  List<std::string_view> get_strings(Key key) const { return get_list<std::string_view>(key); }
+
+  Maybe<List<uint32_t>> find_u32s(Key key) const { return find_list<uint32_t>(key); }
+  Maybe<List<int32_t>> find_i32s(Key key) const { return find_list<int32_t>(key); }
+  Maybe<List<float>> find_f32s(Key key) const { return find_list<float>(key); }
+  Maybe<List<bool>> find_bools(Key key) const { return find_list<bool>(key); }
+  Maybe<List<std::string_view>> find_strings(Key key) const { return find_list<std::string_view>(key); }
+
+  // One scalar for all layers, or an array with one element a layer (head_count_kv and such): always n_layers values.
+  List<uint32_t> get_u32_per_layer(Key key, size_t n_layers) const { return get_per_layer<uint32_t>(key, n_layers); }
+  Maybe<List<uint32_t>> find_u32_per_layer(Key key, size_t n_layers) const {
+    return find_per_layer<uint32_t>(key, n_layers);
+  }
+  Maybe<List<float>> find_f32_per_layer(Key key, size_t n_layers) const { return find_per_layer<float>(key, n_layers); }
+  Maybe<List<bool>> find_bool_per_layer(Key key, size_t n_layers) const { return find_per_layer<bool>(key, n_layers); }
+
+  // An Error about this key, for checks that only the caller can make: "FILE: metadata 'KEY': MESSAGE".
+  template <class... Args>
+  Error error(Key key, fmt::format_string<Args...> format, Args&&... args) const {
+    return Error("{}: metadata '{}': {}", printable(source_), printable(key),
+                 fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  template <class T>
+  Maybe<T> find_as(Key key) const;
+  template <class T>
+  Maybe<List<T>> find_list(Key key) const;
+  template <class T>
+  Maybe<List<T>> find_per_layer(Key key, size_t n_layers) const;
+
+  template <class T>
+  T get(Key key) const {
+    return require(key, find_as<T>(key));
+  }
+  template <class T>
+  List<T> get_list(Key key) const {
+    return require(key, find_list<T>(key));
+  }
+  template <class T>
+  List<T> get_per_layer(Key key, size_t n_layers) const {
+    return require(key, find_per_layer<T>(key, n_layers));
+  }
+  template <class T>
+  T require(Key key, Maybe<T> value) const {
+    if (!value) throw Error("{}: metadata '{}' is missing", printable(source_), printable(key));
+    return *std::move(value);
+  }
+  template <class T>
+  T convert(Key key, const Value& value) const;
+
+  std::string source_;
+  std::vector<Entry> entries_;
+  NameIndex index_;
+};
+
+}  // namespace ingot

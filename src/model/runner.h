@@ -1,0 +1,31 @@
+// Runner: all that the engine knows of a model. `Ranks` (ranks.h) drives real backends; tests drive a fake one.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "backend/batch.h"
+#include "backend/sampling.h"
+
+namespace ingot {
+
+struct RunnerInfo {
+  int n_vocab = 0;
+  int n_ctx = 0;         // tokens of one sequence, prompt and output together
+  int block_size = 0;    // tokens a KV block
+  int n_blocks = 0;      // KV blocks in the pool
+  int max_batch_tokens = 0;
+  int max_seqs = 0;      // sequences in one batch
+};
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  virtual const RunnerInfo& info() const = 0;
+  // Computes the logits of batch.logit_rows and writes keys and values of every token. The batch's arrays, and those that
+  // rows point to, stay valid until wait() has returned.
+  virtual void forward(const Batch& batch) = 0;
+  virtual void sample(std::span<const SampleRow> rows) = 0;  // one for each of logit_rows, in order
+  virtual std::vector<Sampled> wait() = 0;
+};
+
+}  // namespace ingot

@@ -1,0 +1,123 @@
+#include "model/shapes.h"
+
+#include <cmath>
+#include <list>
+
+#include "base/error.h"
+#include "quant/fill.h"
+
+namespace ingot {
+namespace {
+
+struct Shape {
+  const char* name;
+  const char* arch;
+  int n_layers, dim, n_heads, n_kv_heads, head_dim, ffn_dim, n_vocab, n_ctx;
+  float rope_theta, norm_eps;
+};
+
+constexpr Shape kShapes[] = {
+    {"smollm-135m", "llama", 30, 576, 9, 3, 64, 1536, 49152, 2048, 1e4f, 1e-5f},
+    {"qwen2.5-0.5b", "qwen2", 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6f, 1e-6f},
+    {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 151936, 40960, 1e6f, 1e-6f},
+    {"llama-3.2-1b", "llama", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 5e5f, 1e-5f},
+    {"llama-3.1-8b", "llama", 32, 4096, 32, 8, 128, 14336, 128256, 131072, 5e5f, 1e-5f},
+    {"llama-3.1-70b", "llama", 80, 8192, 64, 8, 128, 28672, 128256, 131072, 5e5f, 1e-5f},
+};
+constexpr int kUntiedDim = 4096;  // the shapes from here up have an output matrix of their own
+
+Format format_for_row(Format format, int64_t n) {
+  if (n % info(format).block_size == 0) return format;
+  return n % info(Format::Q8_0).block_size == 0 ? Format::Q8_0 : Format::F16;
+}
+
+class DummySource final : public WeightSource {
+ public:
+  DummySource(const Config& config, Format format, uint64_t seed) : config_(config), format_(format), seed_(seed) {}
+
+  bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+    if (!exists(name)) return false;
+    const bool is_vector = n_out == 1;
+    const Format format = is_vector ? Format::F32 : format_for_row(format_, n_in);
+    auto& bytes = buffers_.emplace_back(n_out * row_bytes(format, n_in));
+    out = {format, n_out, n_in, bytes.data()};
+    if (is_vector) {
+      std::fill_n(reinterpret_cast<float*>(bytes.data()), n_in, name.ends_with(".bias") ? 0.01f : 1.0f);
+    } else {
+      fill_random(format, seed_++, bytes.data(), n_out * (n_in / info(format).block_size),
+                  1.0f / std::sqrt(static_cast<float>(n_in)));
+    }
+    return true;
+  }
+
+  void release(const HostTensor& tensor) override {
+    buffers_.remove_if([&](const auto& buffer) { return buffer.data() == tensor.data; });
+  }
+
+  size_t total_bytes() const override {
+    size_t total = 0;
+    auto add = [&](const auto& rows, size_t times) {
+      for (const auto& row : rows) {
+        if (!exists(row.gguf_name)) continue;
+        const int64_t n_in = size_of(row.n_in, config_);
+        total += times * size_of(row.n_out, config_) * row_bytes(format_for_row(format_, n_in), n_in);
+      }
+    };
+    add(model_matrices(), 1);
+    add(layer_matrices(), config_.n_layers);
+    return total;
+  }
+
+ private:
+  // What these architectures have of the optional tensors.
+  bool exists(const std::string& name) const {
+    const std::string_view arch = config_.arch->gguf_name;
+    if (name == "output.weight") return config_.dim >= kUntiedDim;
+    if (name == "rope_freqs.weight") return false;
+    if (name.ends_with(".bias"))
+      return arch == "qwen2" && (name.ends_with("attn_q.bias") || name.ends_with("attn_k.bias") || name.ends_with("attn_v.bias"));
+    if (name.ends_with("_q_norm.weight") || name.ends_with("_k_norm.weight")) return arch == "qwen3";
+    return true;
+  }
+
+  const Config config_;
+  const Format format_;
+  uint64_t seed_;
+  std::list<std::vector<uint8_t>> buffers_;
+};
+
+}  // namespace
+
+std::string shape_names() {
+  std::string names;
+  for (const Shape& shape : kShapes) names += names.empty() ? shape.name : std::string(", ") + shape.name;
+  return names;
+}
+
+Config config_of_shape(const std::string& name) {
+  for (const Shape& s : kShapes) {
+    if (name != s.name) continue;
+    Config c;
+    c.arch = &find_gguf_arch(s.arch);
+    c.name = s.name;
+    c.n_layers = s.n_layers;
+    c.dim = s.dim;
+    c.n_heads = s.n_heads;
+    c.n_kv_heads = s.n_kv_heads;
+    c.head_dim = c.rot_dim = s.head_dim;
+    c.ffn_dim = s.ffn_dim;
+    c.n_vocab = s.n_vocab;
+    c.n_ctx_train = s.n_ctx;
+    c.norm_eps = s.norm_eps;
+    c.rope_theta = s.rope_theta;
+    c.rope_layout = c.arch->gguf_rope;
+    return c;
+  }
+  throw UsageError("unknown shape '{}'; known are {}", printable(name), shape_names());
+}
+
+std::unique_ptr<WeightSource> dummy_source(const Config& config, Format format, uint64_t seed) {
+  return std::make_unique<DummySource>(config, format, seed);
+}
+
+}  // namespace ingot

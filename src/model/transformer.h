@@ -1,0 +1,51 @@
+// The transformer, read top to bottom: embed, layers of attention and feed-forward, the last norm and the logits. Every
+// activation it needs is allocated here once, for the largest step.
+#pragma once
+#include <memory>
+
+#include "backend/backend.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace ingot {
+
+// What one layer hands to the next and to itself; rows are tokens of the batch.
+struct Activations {
+  Tensor x;              // [max_tokens, dim]: the residual stream
+  Tensor normed;         // [max_tokens, dim]
+  Tensor q;              // [max_tokens, q_dim]
+  Tensor k, v;           // [max_tokens, kv_dim]
+  Tensor attended;       // [max_tokens, q_dim]
+  Tensor hidden;         // [max_tokens, ffn_dim]
+  Tensor angles;         // [max_tokens, rot_dim]
+  Tensor selected;       // [max_logits, dim]: the rows that get logits
+  Tensor logits;         // [max_logits, n_vocab]
+
+  // The same, cut to the rows of a step.
+  Activations first_rows(int n_tokens, int n_logits) const;
+};
+
+class Transformer {
+ public:
+  Transformer(const Config& config, const Weights& weights, Backend& backend, KvCache& kv, const StepLimits& limits);
+
+  // Enqueues the whole step. Afterwards logits() holds one row for each of batch.logit_rows.
+  void forward(const Batch& batch);
+  Tensor logits() const { return step_.logits; }  // [n_logits, n_vocab]
+
+ private:
+  void attention_block(int layer);
+  void ffn_block(int layer);
+
+  const Config& config_;
+  const Weights& weights_;
+  Backend& backend_;
+  KvCache& kv_;
+  Activations all_;      // as allocated
+  Activations step_;     // cut to the current step
+  Tensor inv_freq_;      // [1, rot_dim / 2]
+};
+
+StepLimits step_limits(const Config& config, int max_tokens, int max_seqs, int max_logits, int max_kv_len);
+
+}  // namespace ingot

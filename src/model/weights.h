@@ -1,0 +1,52 @@
+// Weights: the tensors of a model on a backend, loaded from a source: a GGUF file, or random numbers of a known shape.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/tensors.h"
+
+namespace ingot {
+
+class Gguf;
+
+// A tensor as the source has it, in host memory that lives as long as the source: rows of n_in elements.
+struct HostTensor {
+  Format format = Format::F32;
+  int64_t n_out = 0;
+  int64_t n_in = 0;
+  const uint8_t* data = nullptr;
+};
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  // The tensor of that name; false when there is none. n_out and n_in are what the config expects; the caller checks.
+  virtual bool find(const std::string& gguf_name, int64_t n_out, int64_t n_in, HostTensor& out) = 0;
+  // The tensor just found has been prepared and its bytes will not be read again.
+  virtual void release(const HostTensor&) {}
+  virtual size_t total_bytes() const = 0;
+  // Names of tensors that nothing asked for.
+  virtual std::vector<std::string> unused() const { return {}; }
+};
+
+// The file stays open, and mapped, as long as the source does.
+std::unique_ptr<WeightSource> gguf_source(std::shared_ptr<const Gguf> file);
+
+// Called as tensors are loaded: bytes done and bytes in all.
+using LoadProgress = std::function<void(size_t done, size_t total)>;
+
+struct Weights {
+  ModelWeights model;
+  std::vector<LayerWeights> layers;
+  size_t file_bytes = 0;     // of all tensors, as the source stores them
+  int64_t n_parameters = 0;
+  std::string quant_mix;     // "Q4_K 169, Q6_K 32, F32 65": matrices and vectors by format
+};
+
+// Throws Error naming the tensor that is missing or has the wrong shape or type.
+Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress);
+
+}  // namespace ingot

@@ -1,0 +1,109 @@
+// Block formats: random bytes, then the scale fields that the format lists, from a small table of ready-made values. Dense formats: numbers
+// from a table of normal deviates. Both tables are made for sigma at the start, so that the loops only copy.
+#include "quant/fill.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace ingot {
+namespace {
+
+// SplitMix64 (Steele, Lea and Flood 2014): a counter through a mixer, so successive words do not wait for each other.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t next() {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+  float uniform() { return static_cast<float>(next() >> 40) * 0x1p-24f; }  // [0, 1)
+
+ private:
+  uint64_t state_;
+};
+
+void fill_bytes(Random& random, uint8_t* out, int64_t n_bytes) {
+  int64_t i = 0;
+  for (; i + 8 <= n_bytes; i += 8) {
+    const uint64_t word = random.next();
+    std::memcpy(out + i, &word, 8);
+  }
+  const uint64_t word = random.next();
+  std::memcpy(out + i, &word, static_cast<size_t>(n_bytes - i));
+}
+
+// A number near scale as 2^(e-128), rounded up or down at random.
+uint8_t e8m0_near(float scale, Random& random) {
+  const float log = std::log2(std::max(std::fabs(scale), 0x1p-126f));
+  return static_cast<uint8_t>(std::clamp(128.0f + std::floor(log + random.uniform()), 0.0f, 254.0f));
+}
+
+constexpr int kVariants = 256;  // scales to choose from
+
+// The bytes of all scale fields, kVariants times: unit * sigma * factor, the factor of either sign, 0.5 to 1.5, with mean square 1. Fields of one
+// block share it, so that scale and minimum stay in the proportion that makes the mean 0.
+std::vector<uint16_t> scale_table(const FormatInfo& f, float sigma, Random& random) {
+  std::vector<uint16_t> table;  // [kVariants, n_scale_fields]
+  constexpr float kRootMeanSquare = 1.0408f;
+  for (int v = 0; v < kVariants; ++v) {
+    const float size = (0.5f + random.uniform()) / kRootMeanSquare;
+    const float factor = random.next() & 1 ? size : -size;
+    for (int i = 0; i < f.n_scale_fields; ++i) {
+      const float scale = f.scale_fields[i].unit * sigma * factor;
+      const bool is_f16 = f.scale_fields[i].kind == quant::ScaleKind::kF16;
+      table.push_back(is_f16 ? f16_from_float(scale) : e8m0_near(scale, random));
+    }
+  }
+  return table;
+}
+
+void fill_blocks(const FormatInfo& f, Random& random, uint8_t* blocks, int64_t n_blocks, float sigma) {
+  const std::vector<uint16_t> table = scale_table(f, sigma, random);
+  fill_bytes(random, blocks, n_blocks * f.block_bytes);
+  uint64_t choices = 0;
+  for (int64_t b = 0; b < n_blocks; ++b, choices >>= 8) {
+    if (b % 8 == 0) choices = random.next();
+    const uint16_t* scales = &table[choices % kVariants * static_cast<size_t>(f.n_scale_fields)];
+    for (int i = 0; i < f.n_scale_fields; ++i) {
+      const quant::ScaleField& field = f.scale_fields[i];
+      std::memcpy(blocks + b * f.block_bytes + field.offset, &scales[i], field.kind == quant::ScaleKind::kF16 ? 2 : 1);
+    }
+  }
+}
+
+template <class T>
+void fill_dense(Random& random, uint8_t* out, int64_t n, float sigma) {
+  constexpr uint64_t kDeviates = 4096;
+  std::vector<uint8_t> table(kDeviates * T::block_bytes);
+  for (uint64_t i = 0; i < kDeviates; ++i) {
+    float sum = -6;  // twelve uniforms less six: nearly normal, deviation 1, and the same on every machine
+    for (int j = 0; j < 12; ++j) sum += random.uniform();
+    const float value = sum * sigma;
+    T::encode(&value, &table[i * T::block_bytes]);
+  }
+  uint64_t word = 0;
+  for (int64_t i = 0; i < n; ++i, word >>= 12) {
+    if (i % 5 == 0) word = random.next();
+    std::memcpy(out + i * T::block_bytes, &table[word % kDeviates * T::block_bytes], T::block_bytes);
+  }
+}
+
+}  // namespace
+
+void fill_random(Format format, uint64_t seed, uint8_t* blocks, int64_t n_blocks, float sigma) {
+  Random random(seed);
+  visit(format, [&](auto type) {
+    using T = decltype(type);
+    if constexpr (T::block_size == 1) {
+      fill_dense<T>(random, blocks, n_blocks, sigma);
+    } else {
+      fill_blocks(info(format), random, blocks, n_blocks, sigma);
+    }
+  });
+}
+
+}  // namespace ingot

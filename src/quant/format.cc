@@ -1,0 +1,119 @@
+// The run-time face of the formats: one FormatInfo made from each type of formats.def, and the names of all ggml types.
+#include "quant/format.h"
+
+#include <algorithm>
+#include <array>
+
+namespace ingot {
+namespace {
+
+template <class T>
+concept IsGrouped = requires { T::group; };
+
+template <class T>
+void decode_blocks(const uint8_t* blocks, float* out, int64_t n_blocks) {
+  for (int64_t i = 0; i < n_blocks; ++i) T::decode(blocks + i * T::block_bytes, out + i * T::block_size);
+}
+
+template <class T>
+void unpack_blocks(const uint8_t* blocks, uint8_t* codes, float* scales, float* mins, int64_t n_blocks) {
+  constexpr int kGroups = T::block_size / T::group;
+  for (int64_t i = 0; i < n_blocks; ++i) {
+    T::unpack(blocks + i * T::block_bytes, codes + i * T::block_size, scales + i * kGroups, mins + i * kGroups);
+  }
+}
+
+template <class T>
+constexpr FormatInfo describe() {
+  FormatInfo f{};
+  f.name = T::name;
+  f.ggml_type = T::ggml_type;
+  f.block_size = T::block_size;
+  f.block_bytes = T::block_bytes;
+  f.decode = decode_blocks<T>;
+  f.can_encode = requires { &T::encode; } || requires { &T::pack; };
+  if constexpr (IsGrouped<T>) {
+    static_assert(T::block_size % T::group == 0 && T::block_size <= 256);
+    static_assert(T::code_bits == 4 || T::code_bits == 8);
+    static_assert((T::zero & (T::zero - 1)) == 0, "-zero * scale must be exact");
+    f.unpack = unpack_blocks<T>;
+    f.code_bits = T::code_bits;
+    f.group = T::group;
+    f.zero = T::zero;
+    f.has_min = T::has_min;
+    f.scale_fields = T::scale_fields;
+    f.n_scale_fields = static_cast<int>(std::size(T::scale_fields));
+    if constexpr (quant::HasCodebook<T>) f.codebook = T::codebook;
+  }
+  return f;
+}
+
+constexpr std::array<FormatInfo, kFormatCount> kFormats = {
+#define INGOT_FORMAT(name) describe<quant::name>(),
+#include "quant/formats.def"
+};
+
+struct TypeName {
+  uint32_t type;
+  const char* name;
+};
+
+// ggml's ids that ingot does not read.
+constexpr TypeName kUnsupported[] = {
+    {4, "Q4_2 (removed)"},      {5, "Q4_3 (removed)"},        {9, "Q8_1"},
+    {15, "Q8_K"},               {16, "IQ2_XXS"},              {17, "IQ2_XS"},
+    {18, "IQ3_XXS"},            {19, "IQ1_S"},                {21, "IQ3_S"},
+    {22, "IQ2_S"},              {24, "I8"},                   {25, "I16"},
+    {26, "I32"},                {27, "I64"},                  {28, "F64"},
+    {29, "IQ1_M"},              {31, "Q4_0_4_4 (removed)"},   {32, "Q4_0_4_8 (removed)"},
+    {33, "Q4_0_8_8 (removed)"}, {34, "TQ1_0"},                {35, "TQ2_0"},
+    {36, "IQ4_NL_4_4 (removed)"}, {37, "IQ4_NL_4_8 (removed)"}, {38, "IQ4_NL_8_8 (removed)"},
+    {40, "NVFP4"},              {41, "Q1_0"},                 {42, "Q2_0"},
+};
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+template <class Predicate>
+std::optional<Format> find_format(Predicate matches) {
+  const auto it = std::find_if(kFormats.begin(), kFormats.end(), matches);
+  if (it == kFormats.end()) return std::nullopt;
+  return static_cast<Format>(it - kFormats.begin());
+}
+
+}  // namespace
+
+const FormatInfo& info(Format format) {
+  CHECK_LT(static_cast<int>(format), kFormatCount);
+  return kFormats[static_cast<size_t>(format)];
+}
+
+std::optional<Format> format_from_ggml(uint32_t type) {
+  return find_format([&](const FormatInfo& f) { return f.ggml_type == type; });
+}
+
+std::optional<Format> format_from_name(std::string_view name) {
+  return find_format([&](const FormatInfo& f) {
+    return std::ranges::equal(std::string_view(f.name), name, {}, lower, lower);
+  });
+}
+
+const char* ggml_type_name(uint32_t type) {
+  if (const auto format = format_from_ggml(type)) return info(*format).name;
+  const auto it = std::ranges::find(kUnsupported, type, &TypeName::type);
+  return it == std::end(kUnsupported) ? nullptr : it->name;
+}
+
+size_t row_bytes(Format format, int64_t n_elements) {
+  const FormatInfo& f = info(format);
+  CHECK_GE(n_elements, 0);
+  CHECK_EQ(n_elements % f.block_size, 0);
+  return static_cast<size_t>(n_elements / f.block_size) * static_cast<size_t>(f.block_bytes);
+}
+
+void decode_row(Format format, const void* row, float* out, int64_t n_elements) {
+  const FormatInfo& f = info(format);
+  CHECK_EQ(n_elements % f.block_size, 0);
+  f.decode(static_cast<const uint8_t*>(row), out, n_elements / f.block_size);
+}
+
+}  // namespace ingot

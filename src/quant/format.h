@@ -1,0 +1,69 @@
+// The formats in which weights are stored. A format is one type in namespace quant (q4_k.h and its like) and one line in formats.def.
+// Code that wants speed takes the type, through visit(); code that is only passing by takes the run-time facts, through info().
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "quant/formats.def"
+
+namespace ingot {
+
+enum class Format : uint8_t {
+#define INGOT_FORMAT(name) name,
+#include "quant/formats.def"
+  kCount
+};
+inline constexpr int kFormatCount = static_cast<int>(Format::kCount);
+
+struct FormatInfo {
+  const char* name;    // "Q4_K"
+  uint32_t ggml_type;  // its id in GGUF files
+  int block_size;      // elements a block
+  int block_bytes;
+  void (*decode)(const uint8_t* blocks, float* out, int64_t n_blocks);  // out: [n_blocks * block_size]
+
+  // The codes, scales and minima of grouped.h. Dense formats have none: unpack is null, group and code_bits are 0.
+  void (*unpack)(const uint8_t* blocks, uint8_t* codes, float* scales, float* mins, int64_t n_blocks);
+  // codes: [n_blocks * block_size]; scales, mins: [n_blocks * block_size / group]
+  int code_bits;           // 4 or 8: the width in which a backend may keep the codes
+  int group;               // elements a scale
+  int zero;                // symmetric formats: mins are -zero * scale; otherwise 0
+  bool has_min;            // mins are the format's own
+  const int8_t* codebook;  // [16], or null: the code is its own value
+  const quant::ScaleField* scale_fields;
+  int n_scale_fields;
+  bool can_encode;  // encode_row() (quant/encode.h) writes it
+};
+
+const FormatInfo& info(Format format);
+
+std::optional<Format> format_from_ggml(uint32_t type);
+std::optional<Format> format_from_name(std::string_view name);  // any case
+
+// The name of a ggml type, of those that ingot cannot read too, so that a refusal can name it; "(removed)" follows the ids that ggml gave up.
+// Null where the id is unknown.
+const char* ggml_type_name(uint32_t type);
+
+// A row must be whole blocks.
+size_t row_bytes(Format format, int64_t n_elements);
+void decode_row(Format format, const void* row, float* out, int64_t n_elements);  // out: [n_elements]
+
+// Calls f with a value of the format's type: visit(format, [&](auto t) { using T = decltype(t); ... T::decode(...); }).
+template <class F>
+decltype(auto) visit(Format format, F&& f) {
+  switch (format) {
+#define INGOT_FORMAT(name) \
+  case Format::name:       \
+    return std::forward<F>(f)(quant::name{});
+#include "quant/formats.def"
+    case Format::kCount:
+      break;
+  }
+  detail::check_failed(__FILE__, __LINE__, "visit: no such format", "");
+}
+
+}  // namespace ingot

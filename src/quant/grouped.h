@@ -1,0 +1,108 @@
+// What the block formats share. A block holds unsigned codes in element order; each group of them has a scale and a minimum:
+//   w = scale * value(code) + min      value(code) is the code itself, or codebook[code]
+// A format derives from Grouped<itself>, states its constants and says in `unpack` where the bits lie; `decode` comes from here, and so
+// do the load-time repacks of the backends. Three kinds, told apart by constants alone:
+//   symmetric   zero = z      min = -z * scale, which is exact, z being a power of two; decoded as scale * (code - z)
+//   with min    has_min       min is its own
+//   codebook    codebook[16]  min = 0
+// Products of f16 scales and codes fit in 24 bits, so decode rounds once at most, with or without fused multiply-add.
+#pragma once
+#include "base/half.h"
+
+namespace ingot::quant {
+
+// A scale field of the block. Where every other byte is random, these values make weights with mean 0 and deviation 1 (fill.cc).
+enum class ScaleKind : uint8_t { kF16, kE8M0 };
+struct ScaleField {
+  int offset;  // bytes from the start of the block
+  float unit;
+  ScaleKind kind = ScaleKind::kF16;
+};
+
+template <class T>
+concept HasCodebook = requires { T::codebook[0]; };
+
+// Eight codebook entries as one integer, which device code may use where it may not index a host array.
+constexpr uint64_t codebook_word(const int8_t* entries) {
+  uint64_t word = 0;
+  for (int i = 0; i < 8; ++i) word |= static_cast<uint64_t>(static_cast<uint8_t>(entries[i])) << (8 * i);
+  return word;
+}
+template <class T>
+inline constexpr uint64_t kCodebookLow = codebook_word(T::codebook);
+template <class T>
+inline constexpr uint64_t kCodebookHigh = codebook_word(T::codebook + 8);
+
+template <class T>
+struct Grouped {
+  static constexpr int zero = 0;
+  static constexpr bool has_min = false;
+
+  // The integer that the scale multiplies, before the minimum: codebook[code], or code - zero.
+  INGOT_HD static int level(int code) {
+    if constexpr (HasCodebook<T>) {
+      return static_cast<int8_t>((code & 8 ? kCodebookHigh<T> : kCodebookLow<T>) >> (8 * (code & 7)));
+    } else {
+      return code - T::zero;
+    }
+  }
+
+  INGOT_HD static void decode(const uint8_t* block, float* y) {  // y: [block_size]
+    constexpr int kGroups = T::block_size / T::group;
+    uint8_t codes[T::block_size];
+    float scales[kGroups], mins[kGroups];
+    T::unpack(block, codes, scales, mins);
+    for (int g = 0; g < kGroups; ++g) {
+      for (int i = g * T::group; i < (g + 1) * T::group; ++i) {
+        const float product = scales[g] * static_cast<float>(level(codes[i]));
+        if constexpr (T::has_min) {
+          y[i] = product + mins[g];
+        } else {
+          y[i] = product;
+        }
+      }
+    }
+  }
+};
+
+INGOT_HD uint16_t load_u16(const uint8_t* p) {
+  uint16_t value;
+  memcpy(&value, p, 2);
+  return value;
+}
+INGOT_HD float load_f16(const uint8_t* p) { return float_from_f16(load_u16(p)); }
+INGOT_HD void store_f16(uint8_t* p, float value) {
+  const uint16_t half = f16_from_float(value);
+  memcpy(p, &half, 2);
+}
+
+// 2n codes of four bits: the low nibbles of n bytes, then the high ones.
+template <int n>
+INGOT_HD void unpack_nibbles(const uint8_t* __restrict bytes, uint8_t* __restrict codes) {
+  for (int i = 0; i < n; ++i) codes[i] = bytes[i] & 15;
+  for (int i = 0; i < n; ++i) codes[n + i] = bytes[i] >> 4;
+}
+template <int n>
+INGOT_HD void pack_nibbles(const uint8_t* __restrict codes, uint8_t* __restrict bytes) {
+  for (int i = 0; i < n; ++i) bytes[i] = static_cast<uint8_t>((codes[i] & 15) | (codes[n + i] << 4));
+}
+
+// Adds 16 to codes[i] where bit i of the four bytes is set: eight codes at a time, one bit of each byte of a word.
+INGOT_HD void unpack_fifth_bits(const uint8_t* __restrict bits, uint8_t* __restrict codes) {
+  for (int i = 0; i < 4; ++i) {
+    uint64_t word;
+    memcpy(&word, codes + 8 * i, 8);
+    const uint64_t own_bit = (bits[i] * 0x0101010101010101u) & 0x8040201008040201u;
+    word |= ((own_bit + 0x7F7F7F7F7F7F7F7Fu) >> 3) & 0x1010101010101010u;
+    memcpy(codes + 8 * i, &word, 8);
+  }
+}
+INGOT_HD void pack_fifth_bits(const uint8_t* __restrict codes, uint8_t* __restrict bits) {
+  for (int i = 0; i < 4; ++i) {
+    int byte = 0;
+    for (int j = 0; j < 8; ++j) byte |= (codes[8 * i + j] >> 4) << j;
+    bits[i] = static_cast<uint8_t>(byte);
+  }
+}
+
+}  // namespace ingot::quant

@@ -1,0 +1,27 @@
+// MXFP4 (OCP Microscaling v1.0): one E8M0 exponent e; nibbles as in Q4_0, each an E2M1 number. w = 2^(e-127) * e2m1(code).
+// Levels are kept doubled, so that they are integers, and the scale halved: 2^(e-128). Unlike OCP's, e = 255 is no NaN but 2^127, as in ggml.
+#pragma once
+#include "quant/grouped.h"
+
+namespace ingot::quant {
+
+struct MXFP4 : Grouped<MXFP4> {
+  static constexpr const char* name = "MXFP4";
+  static constexpr uint32_t ggml_type = 39;
+  static constexpr int block_size = 32;
+  static constexpr int block_bytes = 17;
+  static constexpr int code_bits = 4;
+  static constexpr int group = 32;
+  static constexpr int8_t codebook[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  static constexpr ScaleField scale_fields[] = {{0, 0.17087f, ScaleKind::kE8M0}};
+
+  INGOT_HD static void unpack(const uint8_t* __restrict block, uint8_t* __restrict codes, float* __restrict scales,
+                              float* __restrict mins) {
+    const uint32_t e = block[0];
+    scales[0] = float_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);  // e = 0 and 1 give subnormals
+    mins[0] = 0;
+    unpack_nibbles<16>(block + 1, codes);
+  }
+};
+
+}  // namespace ingot::quant

@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+"""Makes the tiny models of tests/data/models and what Hugging Face transformers computes from them.
+
+Each row of SPECS becomes three files: NAME.gguf (random weights, written with the gguf package in the layout of
+llama.cpp's converters), NAME.npy (float32 logits [n_tokens, vocab] at every prompt position) and NAME.json (the prompt,
+a 64-token greedy continuation, seeds and versions). Weights are encoded first; transformers then gets the decoded
+values, so the logits belong to exactly what the file holds. Weights come from NumPy's seeded generator: a second run
+gives the same GGUF bytes.
+
+    pip install -r tools/goldens/requirements.txt
+    python tools/goldens/make_models.py [-o tests/data/models] [NAME ...]
+"""
+import argparse
+import fnmatch
+import json
+import math
+import pathlib
+import warnings
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+import gguf
+import numpy as np
+import torch
+import transformers
+from gguf import GGMLQuantizationType as QT
+from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+
+N_GREEDY = 64
+N_CANDIDATES = 96  # prompts tried at once; the one with the clearest greedy choices is kept
+MIN_MARGIN = 1e-3  # every greedy step must win by more than this
+
+ARCHES = {"llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA,
+          "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3}
+
+
+@dataclass
+class Spec:
+    name: str
+    config: type
+    n_tokens: int  # prompt length: rarely a multiple of a cache block
+    vocab: int
+    types: dict  # GGUF tensor name pattern -> format of a matrix, first match wins; vectors are always F32
+    rope: dict = field(default_factory=dict)
+    n_layers: int = 2
+    dim: int = 64
+    n_heads: int = 4
+    n_kv_heads: int = 2
+    head_dim: int = 0  # 0: dim / n_heads, and then the file does not say it
+    ffn: int = 96
+    eps: float = 1e-5
+    tied: bool = False
+    extra: dict = field(default_factory=dict)
+
+
+F32, F16, BF16 = {"*": "F32"}, {"*": "F16"}, {"*": "BF16"}
+LLAMA3 = dict(rope_type="llama3", rope_theta=20000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=32)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=64)
+YARN_BETAS = dict(rope_type="yarn", rope_theta=1e6, factor=2.5, original_max_position_embeddings=64, beta_fast=4.0,
+                  beta_slow=0.5)
+K_TYPES = {"token_embd*": "Q6_K", "*.0.attn_q*": "Q4_K", "*.0.attn_k*": "Q5_K", "*.0.attn_v*": "Q6_K",
+           "*.0.ffn_gate*": "Q2_K", "*.0.ffn_up*": "Q4_K", "*.0.ffn_down*": "Q5_0", "*.1.attn_q*": "Q3_K",
+           "*.1.attn_k*": "IQ4_XS", "*.1.attn_v*": "Q4_K", "*.1.ffn_gate*": "Q5_K", "*.1.ffn_up*": "Q3_K",
+           "*.1.ffn_down*": "IQ4_NL", "*.attn_output*": "Q5_1"}  # rows below 256 fall back, as in real files
+MIXED = {"token_embd*": "Q8_0", "output.weight": "Q5_0", "*.0.attn_[qk]*": "Q4_1", "*.0.*": "Q5_1",
+         "*.1.attn_*": "IQ4_NL", "*.1.ffn_down*": "BF16", "*.1.*": "MXFP4"}
+
+SPECS = [
+    Spec("llama", LlamaConfig, 41, 261, F32, dim=32, n_heads=2, n_kv_heads=1),
+    Spec("llama_f16", LlamaConfig, 45, 263, F16, dict(rope_theta=30000.0), tied=True),
+    Spec("llama_bf16", LlamaConfig, 48, 259, BF16, dict(rope_theta=5000.0), dim=32, n_heads=8, n_kv_heads=2,
+         head_dim=16, n_layers=3),
+    Spec("llama_tied_llama3", LlamaConfig, 70, 261, F16, LLAMA3, dim=32, n_heads=4, n_kv_heads=1, head_dim=32,
+         tied=True),
+    Spec("llama_linear", LlamaConfig, 57, 269, F16, dict(rope_type="linear", factor=2.5, rope_theta=10000.0), dim=32,
+         n_heads=2, n_kv_heads=1, n_layers=3, tied=True),
+    Spec("llama_yarn", LlamaConfig, 67, 261, F16, YARN, dim=32, n_heads=4, n_kv_heads=1, head_dim=32, tied=True),
+    Spec("llama_bias", LlamaConfig, 43, 267, F16, dict(rope_theta=10000.0), eps=0.01, tied=True,
+         extra=dict(attention_bias=True, mlp_bias=True)),
+    Spec("mistral", MistralConfig, 53, 271, F16, dict(rope_theta=1e5), dim=32, n_heads=3, n_kv_heads=1, head_dim=32,
+         extra=dict(sliding_window=None)),
+    Spec("qwen2", Qwen2Config, 47, 265, F16, dict(rope_theta=1e6), ffn=32, eps=1e-6),
+    Spec("qwen2_tied", Qwen2Config, 59, 277, F16, dict(rope_theta=1e4), dim=32, n_heads=2, n_kv_heads=1, ffn=160,
+         n_layers=3, eps=1e-6, tied=True),
+    Spec("qwen3", Qwen3Config, 51, 261, F16, dict(rope_theta=1e6), n_heads=2, n_kv_heads=1, head_dim=48, ffn=32,
+         eps=1e-6),
+    Spec("qwen3_tied_yarn", Qwen3Config, 66, 273, F16, YARN_BETAS, dim=32, n_heads=4, n_kv_heads=2, head_dim=32,
+         eps=1e-3, tied=True),
+    Spec("llama_q8_0", LlamaConfig, 44, 261, {"*": "Q8_0"}, dict(rope_theta=10000.0)),
+    Spec("llama_q4_0", LlamaConfig, 46, 263, {"output.weight": "Q8_0", "*": "Q4_0"}, dict(rope_theta=10000.0),
+         n_heads=4, n_kv_heads=2, head_dim=32, ffn=160),
+    Spec("qwen2_mixed", Qwen2Config, 49, 267, MIXED, dict(rope_theta=1e6), eps=1e-6),
+    Spec("qwen3_q8_0", Qwen3Config, 42, 261, {"*": "Q8_0"}, dict(rope_theta=1e6), n_heads=4, n_kv_heads=1,
+         head_dim=48, ffn=160, eps=1e-6, tied=True),
+    Spec("llama_k", LlamaConfig, 40, 261, K_TYPES, dict(rope_theta=10000.0), dim=256, n_heads=4, n_kv_heads=2,
+         head_dim=32, tied=True),
+]
+
+# The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales
+# put in: block offset of d, of dmin, and the mean of the unsigned codes (dmin = mean * d centres the values on 0).
+RANDOM_BITS = {"Q2_K": (80, 82, 1.5), "Q3_K": (108, None, 0), "Q4_K": (0, 2, 7.5), "Q5_K": (0, 2, 15.5),
+               "Q6_K": (208, None, 0), "IQ4_NL": (0, None, 0), "IQ4_XS": (0, None, 0)}
+
+
+def make_model(spec):
+    rope = {"rope_type": "default", "rope_theta": 10000.0, **spec.rope}
+    head_dim = spec.head_dim or spec.dim // spec.n_heads
+    context = int(rope["factor"] * rope.get("original_max_position_embeddings", 128)) if "factor" in rope else 256
+    config = spec.config(
+        vocab_size=spec.vocab, hidden_size=spec.dim, intermediate_size=spec.ffn, num_hidden_layers=spec.n_layers,
+        num_attention_heads=spec.n_heads, num_key_value_heads=spec.n_kv_heads, head_dim=head_dim,
+        max_position_embeddings=context, rms_norm_eps=spec.eps, tie_word_embeddings=spec.tied, rope_parameters=rope,
+        bos_token_id=spec.vocab - 2, eos_token_id=spec.vocab - 1, attn_implementation="eager", **spec.extra)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    if spec.head_dim == 0 and config.model_type.startswith("qwen3"):
+        raise ValueError("qwen3 files always say head_dim")
+    return model
+
+
+def weight_stats(name, shape, tied):
+    """(mean, std): norms and biases away from 1 and 0, attention far from uniform, logits with a std of 1 to 3."""
+    if name.endswith("norm.weight"):
+        return 1.0, 0.3
+    if name.endswith(".bias"):
+        return 0.0, 0.3
+    if "embed_tokens" in name:
+        return 0.0, (2.0 / math.sqrt(shape[1]) if tied else 1.0)
+    gain = 2.0 if "lm_head" in name else 1.5 if "q_proj" in name or "k_proj" in name else 1.3
+    return 0.0, gain / math.sqrt(shape[1])
+
+
+def random_blocks(rng, shape, fmt, std):
+    """Encoded rows of a format without an encoder -> uint8 [rows, bytes per row]."""
+    d_at, dmin_at, mean = RANDOM_BITS[fmt]
+    block, n_bytes = gguf.GGML_QUANT_SIZES[QT[fmt]]
+    blocks = rng.integers(0, 256, (shape[0], shape[1] // block, n_bytes), dtype=np.uint8)
+
+    def set_scale(d):
+        blocks[..., d_at:d_at + 2] = np.array(d, np.float16).reshape(-1, 1).view(np.uint8).reshape(*d.shape, 2)
+        if dmin_at is not None:
+            dmin = np.array(d * mean, np.float16)
+            blocks[..., dmin_at:dmin_at + 2] = dmin.reshape(-1, 1).view(np.uint8).reshape(*d.shape, 2)
+        return blocks.reshape(shape[0], -1)
+
+    unit = gguf.quants.dequantize(set_scale(np.ones(blocks.shape[:2])), QT[fmt]).std()
+    return set_scale(std / unit * rng.uniform(0.7, 1.3, blocks.shape[:2]))
+
+
+def permute(w, n_heads):
+    """Rows of each head from half-split to interleaved rope pairs, as llama.cpp keeps the llama architecture."""
+    return w.reshape(n_heads, 2, w.shape[0] // n_heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def unpermute(w, n_heads):
+    return w.reshape(n_heads, w.shape[0] // n_heads // 2, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def fill_weights(model, spec, rng):
+    """Draws every weight, leaves its decoded value in the model and returns [(GGUF name, data, type)]."""
+    config, arch = model.config, ARCHES[model.config.model_type]
+    names = gguf.get_tensor_name_map(arch, spec.n_layers)
+    tensors = []
+    for name, param in model.named_parameters():
+        gguf_name = names.get_name(name, (".weight", ".bias"))
+        mean, std = weight_stats(name, param.shape, spec.tied)
+        fmt = "F32"
+        if param.dim() == 2:
+            fmt = next(f for pattern, f in spec.types.items() if fnmatch.fnmatch(gguf_name, pattern))
+        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
+        heads = heads if arch == gguf.MODEL_ARCH.LLAMA else None
+        if fmt in RANDOM_BITS:
+            data = random_blocks(rng, tuple(param.shape), fmt, std)
+        else:
+            w = (mean + std * rng.standard_normal(tuple(param.shape))).astype(np.float32)
+            data = gguf.quants.quantize(permute(w, heads) if heads else w, QT[fmt])
+        w = gguf.quants.dequantize(data, QT[fmt]).reshape(tuple(param.shape))
+        with torch.no_grad():
+            param.copy_(torch.from_numpy(np.ascontiguousarray(unpermute(w, heads) if heads else w)))
+        tensors.append((gguf_name, data, QT[fmt]))
+    if spec.rope.get("rope_type") == "llama3":
+        tensors.append(("rope_freqs.weight", llama3_factors(config), QT.F32))
+    return tensors
+
+
+def llama3_factors(config):
+    """What each rope frequency is divided by -> [head_dim / 2]."""
+    p = config.rope_parameters
+    low_wavelen = p["original_max_position_embeddings"] / p["low_freq_factor"]
+    high_wavelen = p["original_max_position_embeddings"] / p["high_freq_factor"]
+    factors = []
+    for i in range(0, config.head_dim, 2):
+        wavelen = 2 * math.pi * p["rope_theta"] ** (i / config.head_dim)
+        smooth = (p["original_max_position_embeddings"] / wavelen - p["low_freq_factor"]) / (
+            p["high_freq_factor"] - p["low_freq_factor"])
+        middle = 1 / ((1 - smooth) / p["factor"] + smooth)
+        factors.append(1.0 if wavelen < high_wavelen else p["factor"] if wavelen > low_wavelen else middle)
+    return np.array(factors, np.float32)
+
+
+def byte_tokens():
+    """GPT-2's printable spelling of the 256 bytes, in its order."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in printable]
+    return [chr(b) for b in printable] + [chr(256 + i) for i in range(len(others))]
+
+
+def add_tokenizer(writer, vocab):
+    """256 bytes, as many merges as fit, <|bos|> and <|eos|>: exactly `vocab` tokens."""
+    merges = ["Ġ t", "h e", "Ġt he", "i n", "Ġ a", "e r", "o n", "r e", "n d", "Ġ s", "Ġa nd", "i t", "i s", "a t",
+              "in g", "e n", "o r", "Ġ o", "Ġo f"][:vocab - 258]
+    tokens = byte_tokens() + [m.replace(" ", "") for m in merges] + ["<|bos|>", "<|eos|>"]
+    assert len(tokens) == vocab == len(set(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([gguf.TokenType.NORMAL] * (vocab - 2) + [gguf.TokenType.CONTROL] * 2)
+    writer.add_token_merges(merges)
+    writer.add_bos_token_id(vocab - 2)
+    writer.add_eos_token_id(vocab - 1)
+    writer.add_add_bos_token(False)
+
+
+def add_config(writer, spec, config):
+    """The keys that llama.cpp's converters write: only for llama do they include vocab size and rope dimensions."""
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    rope = config.rope_parameters
+    writer.add_rope_freq_base(rope["rope_theta"])
+    if spec.head_dim:
+        writer.add_key_length(spec.head_dim)
+        writer.add_value_length(spec.head_dim)
+    if writer.arch == "llama":
+        writer.add_vocab_size(spec.vocab)
+        writer.add_rope_dimension_count(spec.head_dim or spec.dim // spec.n_heads)
+    if rope["rope_type"] in ("linear", "yarn"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
+        writer.add_rope_scaling_factor(rope["factor"])
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if "beta_fast" in rope:
+        writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+
+
+def write_gguf(path, spec, config, tensors):
+    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[ARCHES[config.model_type]])
+    writer.add_type(gguf.GGUFType.MODEL)
+    writer.add_name(f"golden {spec.name}")
+    add_config(writer, spec, config)
+    main_type = spec.types.get("*")
+    if main_type:  # a hand-made mix has no file type of its own
+        writer.add_file_type(gguf.LlamaFileType["ALL_F32" if main_type == "F32" else f"MOSTLY_{main_type}"])
+    add_tokenizer(writer, spec.vocab)
+    if main_type not in ("F32", "F16", "BF16"):
+        writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    for name, data, fmt in tensors:
+        writer.add_tensor(name, data, raw_dtype=fmt)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@torch.inference_mode()
+def greedy_with_margin(model, prompts):
+    """prompts [n, n_tokens] -> greedy continuations [n, N_GREEDY] and the smallest lead of first over second [n]."""
+    ids, tokens, margins, cache = prompts, [], [], None
+    for _ in range(N_GREEDY):
+        out = model(ids, past_key_values=cache, use_cache=True)
+        cache, top = out.past_key_values, out.logits[:, -1].topk(2)
+        ids = top.indices[:, :1]
+        tokens.append(ids)
+        margins.append(top.values[:, 0] - top.values[:, 1])
+    return torch.cat(tokens, 1), torch.stack(margins, 1).min(1).values
+
+
+@torch.inference_mode()
+def make_expected(model, spec, rng):
+    """The clearest of many random prompts -> (tokens, logits [n_tokens, vocab], greedy tokens, smallest margin)."""
+    prompts = torch.from_numpy(rng.integers(0, spec.vocab, (N_CANDIDATES, spec.n_tokens)))
+    greedy, margin = greedy_with_margin(model, prompts)
+    usable = (greedy < spec.vocab - 2).all(1)  # a stop token would end a real run
+    varied = torch.tensor([row.unique().numel() >= 10 for row in greedy])
+    best = torch.where(usable & varied, margin, -1.0).argmax()
+    tokens, greedy = prompts[best], greedy[best]
+    logits = model(tokens[None], use_cache=False).logits[0]
+    # Once more in one pass without the cache: the same tokens must win, by as clear a margin.
+    tail = model(torch.cat([tokens, greedy])[None], use_cache=False).logits[0, spec.n_tokens - 1:-1]
+    top = tail.topk(2)
+    margin = (top.values[:, 0] - top.values[:, 1]).min().item()
+    assert torch.equal(top.indices[:, 0], greedy) and margin > MIN_MARGIN, (spec.name, margin)
+    assert 1.0 < logits.std() < 3.5, (spec.name, logits.std())
+    return tokens.tolist(), logits.numpy(), greedy.tolist(), margin
+
+
+def make_golden(spec, seed, out):
+    rng = np.random.default_rng(seed)
+    model = make_model(spec)
+    write_gguf(out / f"{spec.name}.gguf", spec, model.config, fill_weights(model, spec, rng))
+    tokens, logits, greedy, margin = make_expected(model, spec, rng)
+    np.save(out / f"{spec.name}.npy", logits)
+    sidecar = {
+        "name": spec.name, "file": f"{spec.name}.gguf", "arch": gguf.MODEL_ARCH_NAMES[ARCHES[model.config.model_type]],
+        "types": spec.types, "logits": f"{spec.name}.npy", "tokens": tokens, "greedy": greedy,
+        "greedy_margin": round(margin, 5), "seed": seed, "torch": torch.__version__.split("+")[0],
+        "transformers": transformers.__version__, "gguf": version("gguf"), "numpy": np.__version__}
+    lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in sidecar.items())
+    (out / f"{spec.name}.json").write_text("{\n" + lines + "\n}\n")
+    size = sum((out / f"{spec.name}.{e}").stat().st_size for e in ("gguf", "npy", "json"))
+    print(f"{spec.name:20} {size / 1024:6.0f} KiB  logits std {logits.std():.2f}  greedy margin {margin:.4f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--out", type=pathlib.Path, default=pathlib.Path("tests/data/models"))
+    parser.add_argument("names", nargs="*", help="only these models")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    unknown = set(args.names) - {s.name for s in SPECS}
+    if unknown:
+        parser.error(f"no such model: {', '.join(sorted(unknown))}")
+    for i, spec in enumerate(SPECS):
+        if not args.names or spec.name in args.names:
+            make_golden(spec, 1000 + i, args.out)
+
+
+if __name__ == "__main__":
+    main()
