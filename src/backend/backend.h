@@ -2,7 +2,7 @@
 // (model/transformer.cc) calls them top to bottom. Primitives are pure virtual; fused verbs have unfused bodies in fused.cc,
 // which a backend overrides where it wins, and which stay the oracle of its override.
 //
-// Activations are f32 rows on ref and cpu. A step is: begin(batch), run(bucket, body of verbs), sample, wait.
+// Activations are f32 rows on ref and cpu; a device may keep those between matmuls in a narrower type. A step is: begin(batch), run(bucket, body of verbs), sample, wait.
 #pragma once
 #include <functional>
 #include <memory>
@@ -69,6 +69,9 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;         // "cpu"
   virtual std::string description() const = 0;  // "cpu: 2 threads, AVX-512 VNNI BF16"
+
+  // The type of activations between matmuls; the residual stream, rope angles and logits are f32 everywhere.
+  virtual DType activation_dtype() const { return DType::kF32; }
 
   // ---- memory: at start-up only ----
   virtual Tensor alloc(DType dtype, int64_t rows, int64_t cols) = 0;

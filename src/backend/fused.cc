@@ -6,7 +6,7 @@
 namespace ingot {
 
 void Backend::reserve(const StepLimits& limits) {
-  scratch_ = alloc(DType::kF32, limits.max_tokens, std::max(limits.max_width, 1));
+  scratch_ = alloc(activation_dtype(), limits.max_tokens, std::max(limits.max_width, 1));
 }
 
 void Backend::qkv(const QkvArgs& a) {

@@ -1,5 +1,5 @@
 // The tensor types of the GGUF file format: what a block of each holds and takes. Those that ingot computes with are
-// described in quant/format.h; the others are listed here so that any valid file opens for `ingot inspect`.
+// described in quant/format.h; the sizes of the others are here, so that any valid file opens for `ingot inspect`.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@ namespace ingot {
 
 struct GgmlType {
   const char* name;
-  uint32_t block_size;   // elements
+  uint32_t block_size;  // elements
   uint32_t block_bytes;
   std::optional<Format> format;  // nothing: can be listed and copied, not computed with
 };
@@ -19,7 +19,7 @@ struct GgmlType {
 // Nothing when the number is unknown or was removed from the format.
 std::optional<GgmlType> ggml_type(uint32_t id);
 
-// For messages, also for numbers that ggml_type refuses: "Q4_K", "5 (Q4_3, removed from the format)", "77 (unknown)".
+// For messages, also for numbers that ggml_type refuses: "12 (Q4_K)", "5 (Q4_3 (removed))", "77 (unknown)".
 std::string describe_ggml_type(uint32_t id);
 
 }  // namespace ingot

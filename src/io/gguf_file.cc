@@ -20,6 +20,12 @@ struct Header {
   uint64_t n_entries;
 };
 
+bool is_utf8(std::string_view text) {
+  size_t length = 1;
+  for (; !text.empty() && length > 0; text.remove_prefix(length)) length = utf8_length(text);
+  return length > 0;
+}
+
 void check_version(const Reader& reader, uint32_t version) {
   if (version == 2 || version == 3) return;
   if (version == 1) reader.fail("version", "GGUF version 1 is not supported (2 and 3 are): convert the model again");
@@ -28,7 +34,6 @@ void check_version(const Reader& reader, uint32_t version) {
   reader.fail("version", "GGUF version {} is not supported (2 and 3 are)", version);
 }
 
-// `rest` bytes are needed besides these.
 void check_count(const Reader& reader, const char* field, uint64_t count, uint64_t min_bytes, uint64_t limit) {
   if (count > reader.remaining() / min_bytes)
     reader.fail(field, "truncated: {} entries need at least {} bytes each, have {} bytes", count, min_bytes,
@@ -175,7 +180,7 @@ uint64_t gguf_tensor_bytes(uint32_t type_id, std::span<const uint64_t> dims) {
   for (const uint64_t dim : dims) {
     if (dim == 0) throw Error("a dimension is 0");
     if (__builtin_mul_overflow(n_elements, dim, &n_elements))
-      throw Error("the dimensions {} multiply to more than 2^63", fmt::join(dims, " x "));
+      throw Error("the dimensions multiply to more than 2^63");
   }
   if (dims[0] % type->block_size != 0)
     throw Error("rows of {} elements are no multiple of the {} elements of a {} block", dims[0], type->block_size,

@@ -63,6 +63,15 @@ std::optional<To> convert(From from) {
   }
 }
 
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : printable(text)) {
+    if (c == '"') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
 Value read_array(Reader& reader, int depth) {
   if (depth >= kMaxArrayDepth) reader.fail("array", "nested more than {} levels deep", kMaxArrayDepth);
   Value array{ValueType::kArray, read_value_type(reader, "array element type"), 0, {}};
@@ -131,7 +140,7 @@ Value read_value(Reader& reader, ValueType type, int depth) {
 std::string render(const Value& value, size_t max_items) {
   if (!value.is_array()) {
     return visit(value, [](auto decoded) {
-      if constexpr (std::is_same_v<decltype(decoded), std::string_view>) return fmt::format("\"{}\"", printable(decoded));
+      if constexpr (std::is_same_v<decltype(decoded), std::string_view>) return quoted(decoded);
       else return fmt::format("{}", decoded);
     });
   }

@@ -28,15 +28,19 @@ class Keys {
     return std::string(metadata_.find_string(prefix_ + key).value_or(fallback));
   }
   bool has(const char* key) const { return metadata_.contains(prefix_ + key); }
+  template <class... Args>
+  Error error(const char* key, fmt::format_string<Args...> format, Args&&... args) const {
+    return metadata_.error(prefix_ + key, format, std::forward<Args>(args)...);
+  }
 
  private:
   int in_range(const char* key, int64_t value, int64_t low, int64_t high) const {
     if (value < low || value > high)
-      throw Error("metadata '{}{}' is {}: expected {} to {}", printable(prefix_), key, value, low, high);
+      throw error(key, "{} is out of range: expected {} to {}", value, low, high);
     return static_cast<int>(value);
   }
   float above_zero(const char* key, float value) const {
-    if (!(value > 0)) throw Error("metadata '{}{}' is {}: expected a positive number", printable(prefix_), key, value);
+    if (!(value > 0)) throw error(key, "{} is out of range: expected a positive number", value);
     return value;
   }
 
@@ -58,7 +62,7 @@ RopeScaling read_rope_scaling(const Keys& keys, int n_ctx) {
     scaling.beta_slow = keys.positive_or("rope.scaling.yarn_beta_slow", scaling.beta_slow);
     scaling.magnitude = keys.positive_or("rope.scaling.attn_factor", 1.0f) * (1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor)));
   } else {
-    throw Error("metadata 'rope.scaling.type' is '{}': supported are none, linear and yarn", printable(kind));
+    throw keys.error("rope.scaling.type", "'{}' is not supported: supported are none, linear and yarn", printable(kind));
   }
   return scaling;
 }
@@ -67,14 +71,28 @@ void read_heads(const Keys& keys, Config& c) {
   c.n_heads = keys.integer("attention.head_count", 1, 4096);
   c.n_kv_heads = keys.integer_or("attention.head_count_kv", c.n_heads, 1, c.n_heads);
   if (c.n_heads % c.n_kv_heads != 0)
-    throw Error("attention.head_count {} is not a multiple of attention.head_count_kv {}", c.n_heads, c.n_kv_heads);
+    throw keys.error("attention.head_count", "{} is not a multiple of attention.head_count_kv {}", c.n_heads, c.n_kv_heads);
   if (!keys.has("attention.key_length") && c.dim % c.n_heads != 0)
-    throw Error("embedding_length {} is not a multiple of attention.head_count {}, and there is no attention.key_length",
-                c.dim, c.n_heads);
+    throw keys.error("embedding_length", "{} is not a multiple of attention.head_count {}, and attention.key_length is missing",
+                     c.dim, c.n_heads);
   c.head_dim = keys.integer_or("attention.key_length", c.dim / c.n_heads, 2, 1024);
   const int value_dim = keys.integer_or("attention.value_length", c.head_dim, 2, 1024);
   if (value_dim != c.head_dim)
-    throw Error("attention.value_length {} differs from attention.key_length {}: not supported", value_dim, c.head_dim);
+    throw keys.error("attention.value_length", "{} differs from attention.key_length {}: not supported", value_dim, c.head_dim);
+}
+
+// The rows of the embedding; that the tokenizer has as many tokens is checked where both are known (loader.cc).
+int vocabulary_rows(const Gguf& file) {
+  constexpr int64_t kMost = 1 << 24;
+  const TensorInfo* embedding = file.find("token_embd.weight");
+  if (embedding == nullptr)
+    throw Error("{}: tensor 'token_embd.weight' is missing{}", printable(file.metadata().source()),
+                file.tensors().empty() ? ": this file holds a vocabulary, not a model" : "");
+  const int64_t n_vocab = embedding->n_dims == 2 ? static_cast<int64_t>(embedding->shape[1]) : 0;
+  if (n_vocab < 1 || n_vocab > kMost)
+    throw Error("{}: tensor 'token_embd.weight' has {} dimensions and {} rows: expected 2 and at most {}",
+                printable(file.metadata().source()), embedding->n_dims, n_vocab, kMost);
+  return static_cast<int>(n_vocab);
 }
 
 }  // namespace
@@ -91,21 +109,16 @@ Config config_from_gguf(const Gguf& file) {
   read_heads(keys, c);
   c.ffn_dim = keys.integer("feed_forward_length", 1, 1 << 24);
   if (keys.integer_or("expert_count", 0, 0, 1 << 16) > 0)
-    throw Error("mixture-of-experts models of architecture '{}' are not supported", name);
+    throw keys.error("expert_count", "mixture-of-experts models of architecture '{}' are not supported", name);
   c.n_ctx_train = keys.integer("context_length", 1, 1 << 30);
   c.norm_eps = keys.positive("attention.layer_norm_rms_epsilon");
   c.rot_dim = keys.integer_or("rope.dimension_count", c.head_dim, 2, c.head_dim);
-  if (c.rot_dim % 2 != 0) throw Error("metadata '{}.rope.dimension_count' is {}: expected an even number", name, c.rot_dim);
+  if (c.rot_dim % 2 != 0) throw keys.error("rope.dimension_count", "{} is not an even number", c.rot_dim);
   c.rope_theta = keys.positive_or("rope.freq_base", 10000.0f);
   c.rope_scaling = read_rope_scaling(keys, c.n_ctx_train);
   c.rope_layout = c.arch->gguf_rope;
   c.sliding_window = keys.integer_or("attention.sliding_window", 0, 0, 1 << 30);
-  const TensorInfo* embedding = file.find("token_embd.weight");
-  if (embedding == nullptr) throw Error("tensor 'token_embd.weight' is missing: this file holds a vocabulary, not a model");
-  if (embedding->n_dims != 2 || embedding->shape[1] > (1 << 24))
-    throw Error("tensor 'token_embd.weight' has {} dimensions and {} rows: expected 2 and at most {}", embedding->n_dims,
-                embedding->shape[1], 1 << 24);
-  c.n_vocab = static_cast<int>(embedding->shape[1]);
+  c.n_vocab = vocabulary_rows(file);
   return c;
 }
 

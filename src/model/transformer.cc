@@ -8,18 +8,19 @@ namespace ingot {
 Transformer::Transformer(const Config& config, const Weights& weights, Backend& backend, KvCache& kv,
                          const StepLimits& limits)
     : config_(config), weights_(weights), backend_(backend), kv_(kv) {
-  auto rows = [&](int64_t n, int64_t cols) { return backend.alloc(DType::kF32, n, cols); };
+  auto f32 = [&](int64_t n, int64_t cols) { return backend.alloc(DType::kF32, n, cols); };
+  auto narrow = [&](int64_t n, int64_t cols) { return backend.alloc(backend.activation_dtype(), n, cols); };
   const int n = limits.max_tokens;
-  all_ = {.x = rows(n, config.dim),
-          .normed = rows(n, config.dim),
-          .q = rows(n, config.q_dim()),
-          .k = rows(n, config.kv_dim()),
-          .v = rows(n, config.kv_dim()),
-          .attended = rows(n, config.q_dim()),
-          .hidden = rows(n, config.ffn_dim),
-          .angles = rows(n, config.rot_dim),
-          .selected = rows(limits.max_logits, config.dim),
-          .logits = rows(limits.max_logits, config.n_vocab)};
+  all_ = {.x = f32(n, config.dim),
+          .normed = narrow(n, config.dim),
+          .q = narrow(n, config.q_dim()),
+          .k = narrow(n, config.kv_dim()),
+          .v = narrow(n, config.kv_dim()),
+          .attended = narrow(n, config.q_dim()),
+          .hidden = narrow(n, config.ffn_dim),
+          .angles = f32(n, config.rot_dim),
+          .selected = f32(limits.max_logits, config.dim),
+          .logits = f32(limits.max_logits, config.n_vocab)};
   backend.reserve(limits);
 
   std::vector<float> divisors;
@@ -28,7 +29,7 @@ Transformer::Transformer(const Config& config, const Weights& weights, Backend& 
     backend.download(divisors.data(), t);
   }
   const std::vector<float> inv_freq = rope_frequencies(config.rot_dim, config.rope_theta, config.rope_scaling, divisors);
-  inv_freq_ = rows(1, static_cast<int64_t>(inv_freq.size()));
+  inv_freq_ = f32(1, static_cast<int64_t>(inv_freq.size()));
   backend.upload(inv_freq_, inv_freq.data());
 }
 
@@ -44,15 +45,18 @@ void Transformer::forward(const Batch& batch) {
     }
     if (batch.n_logits() == 0) return;  // a chunk of a prompt, not its last
     backend_.gather_rows(step_.selected, step_.x);
-    backend_.norm_matmul(step_.logits, step_.selected, {.weight = weights_.model.final_norm, .eps = config_.norm_eps, .kind = config_.arch->norm},
-                         weights_.model.output);
+    backend_.norm_matmul(step_.logits, step_.selected, norm_args(weights_.model.final_norm), weights_.model.output);
   });
+}
+
+NormArgs Transformer::norm_args(const Tensor& weight) const {
+  return {.weight = weight, .eps = config_.norm_eps, .kind = config_.arch->norm};
 }
 
 void Transformer::attention_block(int layer) {
   const LayerWeights& w = weights_.layers[layer];
   const Config& c = config_;
-  backend_.norm(step_.normed, step_.x, {.weight = w.attn_norm, .eps = c.norm_eps, .kind = c.arch->norm});
+  backend_.norm(step_.normed, step_.x, norm_args(w.attn_norm));
   backend_.qkv({.x = step_.normed,
                 .wq = &w.wq, .wk = &w.wk, .wv = &w.wv,
                 .bq = w.bq, .bk = w.bk, .bv = w.bv,
@@ -70,7 +74,7 @@ void Transformer::attention_block(int layer) {
 
 void Transformer::ffn_block(int layer) {
   const LayerWeights& w = weights_.layers[layer];
-  backend_.norm(step_.normed, step_.x, {.weight = w.ffn_norm, .eps = config_.norm_eps, .kind = config_.arch->norm});
+  backend_.norm(step_.normed, step_.x, norm_args(w.ffn_norm));
   backend_.gate_up(step_.hidden, step_.normed, w.w_gate, w.w_up, w.b_gate, w.b_up, config_.arch->activation);
   backend_.matmul_add(step_.x, step_.hidden, w.w_down, w.b_down);
 }

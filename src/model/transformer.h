@@ -36,6 +36,7 @@ class Transformer {
  private:
   void attention_block(int layer);
   void ffn_block(int layer);
+  NormArgs norm_args(const Tensor& weight /* [1, dim] */) const;
 
   const Config& config_;
   const Weights& weights_;

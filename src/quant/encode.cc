@@ -9,21 +9,21 @@
 namespace ingot {
 namespace {
 
-// Halves go up; NaN gives 0.
-uint8_t round_to_code(float value, float max_code) {
-  const float rounded = value + 0.5f;
-  return static_cast<uint8_t>(rounded > 0.0f ? std::min(rounded, max_code) : 0.0f);
+// NaN gives 0.
+uint8_t truncate_to_code(float value, float max_code) {
+  return static_cast<uint8_t>(value > 0.0f ? std::min(value, max_code) : 0.0f);
 }
 
 float reciprocal(float d) { return d == 0.0f ? 0.0f : 1.0f / d; }
 
 // The smallest value is code 0 and the largest is the last code.
 template <class T>
-void encode_with_min(const float* x, float max_code, uint8_t* block) {
+void encode_with_min(const float* x, uint8_t* block) {
+  constexpr float max_code = T::levels - 1;
   const auto [min, max] = std::minmax_element(x, x + T::block_size);
   const float d = (*max - *min) / max_code, inverse = reciprocal(d);
   uint8_t codes[T::block_size];
-  for (int i = 0; i < T::block_size; ++i) codes[i] = round_to_code((x[i] - *min) * inverse, max_code);
+  for (int i = 0; i < T::block_size; ++i) codes[i] = truncate_to_code((x[i] - *min) * inverse + 0.5f, max_code);
   T::pack(codes, d, *min, block);
 }
 
@@ -37,8 +37,8 @@ void encode_signed_max(const float* x, uint8_t* block) {
   const float d = max / -T::zero, inverse = reciprocal(d);
   uint8_t codes[T::block_size];
   for (int i = 0; i < T::block_size; ++i) {
-    const float scaled = x[i] * inverse + (T::zero + 0.5f);  // one sum, as ggml rounds it
-    codes[i] = static_cast<uint8_t>(scaled > 0.0f ? std::min(scaled, 2.0f * T::zero - 1) : 0.0f);
+    const float shifted = x[i] * inverse + (T::zero + 0.5f);
+    codes[i] = truncate_to_code(shifted, T::levels - 1);
   }
   T::pack(codes, d, 0, block);
 }
@@ -51,8 +51,7 @@ void encode_absmax(const float* x, uint8_t* block) {
   const float d = max / 127, inverse = reciprocal(d);
   uint8_t codes[T::block_size];
   for (int i = 0; i < T::block_size; ++i) {
-    const float scaled = std::clamp(std::round(x[i] * inverse), -127.0f, 127.0f);
-    codes[i] = static_cast<uint8_t>(static_cast<int>(scaled) + T::zero);
+    codes[i] = truncate_to_code(std::round(x[i] * inverse) + T::zero, T::levels - 1);
   }
   T::pack(codes, d, 0, block);
 }
@@ -62,7 +61,7 @@ void encode_block(const float* x, uint8_t* block) {
   if constexpr (requires { &T::encode; }) {
     T::encode(x, block);
   } else if constexpr (T::has_min) {
-    encode_with_min<T>(x, T::max_code, block);
+    encode_with_min<T>(x, block);
   } else if constexpr (T::zero == 128) {
     encode_absmax<T>(x, block);
   } else {

@@ -36,10 +36,12 @@ void fill_bytes(Random& random, uint8_t* out, int64_t n_bytes) {
   std::memcpy(out + i, &word, static_cast<size_t>(n_bytes - i));
 }
 
-// A number near scale as 2^(e-128), rounded up or down at random.
+// The power of two below or above |scale|, as e of 2^(e-128), drawn so that the mean square is right.
 uint8_t e8m0_near(float scale, Random& random) {
-  const float log = std::log2(std::max(std::fabs(scale), 0x1p-126f));
-  return static_cast<uint8_t>(std::clamp(128.0f + std::floor(log + random.uniform()), 0.0f, 254.0f));
+  int exponent;
+  const float fraction = std::frexp(std::fabs(scale), &exponent) * 2;  // [1, 2), of 2^(exponent - 1)
+  const bool up = random.uniform() * 3 < fraction * fraction - 1;
+  return static_cast<uint8_t>(std::clamp(127 + exponent + up, 0, 254));
 }
 
 constexpr int kVariants = 256;  // scales to choose from

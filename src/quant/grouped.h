@@ -1,5 +1,5 @@
 // What the block formats share. A block holds unsigned codes in element order; each group of them has a scale and a minimum:
-//   w = scale * value(code) + min      value(code) is the code itself, or codebook[code]
+//   w = scale * value(code) + min      value(code) is the code itself, or codebook[code]; 0 <= code < levels
 // A format derives from Grouped<itself>, states its constants and says in `unpack` where the bits lie; `decode` comes from here, and so
 // do the load-time repacks of the backends. Three kinds, told apart by constants alone:
 //   symmetric   zero = z      min = -z * scale, which is exact, z being a power of two; decoded as scale * (code - z)
@@ -22,7 +22,7 @@ struct ScaleField {
 template <class T>
 concept HasCodebook = requires { T::codebook[0]; };
 
-// Eight codebook entries as one integer, which device code may use where it may not index a host array.
+// A codebook as two integers, which device code may use where it may not index a host array.
 constexpr uint64_t codebook_word(const int8_t* entries) {
   uint64_t word = 0;
   for (int i = 0; i < 8; ++i) word |= static_cast<uint64_t>(static_cast<uint8_t>(entries[i])) << (8 * i);
@@ -33,6 +33,10 @@ inline constexpr uint64_t kCodebookLow = codebook_word(T::codebook);
 template <class T>
 inline constexpr uint64_t kCodebookHigh = codebook_word(T::codebook + 8);
 
+INGOT_HD int codebook_entry(uint64_t low, uint64_t high, int code) {
+  return static_cast<int8_t>((code & 8 ? high : low) >> (8 * (code & 7)));
+}
+
 template <class T>
 struct Grouped {
   static constexpr int zero = 0;
@@ -41,7 +45,11 @@ struct Grouped {
   // The integer that the scale multiplies, before the minimum: codebook[code], or code - zero.
   INGOT_HD static int level(int code) {
     if constexpr (HasCodebook<T>) {
-      return static_cast<int8_t>((code & 8 ? kCodebookHigh<T> : kCodebookLow<T>) >> (8 * (code & 7)));
+#if defined(__CUDA_ARCH__)
+      return codebook_entry(kCodebookLow<T>, kCodebookHigh<T>, code);
+#else
+      return T::codebook[code];
+#endif
     } else {
       return code - T::zero;
     }

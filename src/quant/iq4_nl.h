@@ -9,6 +9,7 @@ struct IQ4_NL : Grouped<IQ4_NL> {
   static constexpr uint32_t ggml_type = 20;
   static constexpr int block_size = 32;
   static constexpr int block_bytes = 18;
+  static constexpr int levels = 16;
   static constexpr int code_bits = 4;
   static constexpr int group = 32;
   static constexpr int8_t codebook[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};

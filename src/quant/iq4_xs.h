@@ -10,6 +10,7 @@ struct IQ4_XS : Grouped<IQ4_XS> {
   static constexpr uint32_t ggml_type = 23;
   static constexpr int block_size = 256;
   static constexpr int block_bytes = 136;
+  static constexpr int levels = 16;
   static constexpr int code_bits = 4;
   static constexpr int group = 32;
   static constexpr auto& codebook = IQ4_NL::codebook;

@@ -10,6 +10,7 @@ struct MXFP4 : Grouped<MXFP4> {
   static constexpr uint32_t ggml_type = 39;
   static constexpr int block_size = 32;
   static constexpr int block_bytes = 17;
+  static constexpr int levels = 16;
   static constexpr int code_bits = 4;
   static constexpr int group = 32;
   static constexpr int8_t codebook[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};

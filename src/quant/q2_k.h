@@ -10,6 +10,7 @@ struct Q2_K : Grouped<Q2_K> {
   static constexpr uint32_t ggml_type = 10;
   static constexpr int block_size = 256;
   static constexpr int block_bytes = 84;
+  static constexpr int levels = 4;
   static constexpr int code_bits = 4;
   static constexpr int group = 16;
   static constexpr bool has_min = true;

@@ -10,6 +10,7 @@ struct Q3_K : Grouped<Q3_K> {
   static constexpr uint32_t ggml_type = 11;
   static constexpr int block_size = 256;
   static constexpr int block_bytes = 110;
+  static constexpr int levels = 8;
   static constexpr int code_bits = 4;
   static constexpr int group = 16;
   static constexpr int zero = 4;

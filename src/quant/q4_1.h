@@ -9,6 +9,7 @@ struct Q4_1 : Grouped<Q4_1> {
   static constexpr uint32_t ggml_type = 3;
   static constexpr int block_size = 32;
   static constexpr int block_bytes = 20;
+  static constexpr int levels = 16;
   static constexpr int code_bits = 4;
   static constexpr int group = 32;
   static constexpr bool has_min = true;

@@ -23,6 +23,7 @@ struct Q4_K : Grouped<Q4_K> {
   static constexpr uint32_t ggml_type = 12;
   static constexpr int block_size = 256;
   static constexpr int block_bytes = 144;
+  static constexpr int levels = 16;
   static constexpr int code_bits = 4;
   static constexpr int group = 32;
   static constexpr bool has_min = true;

@@ -9,6 +9,7 @@ struct Q5_0 : Grouped<Q5_0> {
   static constexpr uint32_t ggml_type = 6;
   static constexpr int block_size = 32;
   static constexpr int block_bytes = 22;
+  static constexpr int levels = 32;
   static constexpr int code_bits = 8;
   static constexpr int group = 32;
   static constexpr int zero = 16;

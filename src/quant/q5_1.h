@@ -9,6 +9,7 @@ struct Q5_1 : Grouped<Q5_1> {
   static constexpr uint32_t ggml_type = 7;
   static constexpr int block_size = 32;
   static constexpr int block_bytes = 24;
+  static constexpr int levels = 32;
   static constexpr int code_bits = 8;
   static constexpr int group = 32;
   static constexpr bool has_min = true;

@@ -10,6 +10,7 @@ struct Q5_K : Grouped<Q5_K> {
   static constexpr uint32_t ggml_type = 13;
   static constexpr int block_size = 256;
   static constexpr int block_bytes = 176;
+  static constexpr int levels = 32;
   static constexpr int code_bits = 8;
   static constexpr int group = 32;
   static constexpr bool has_min = true;

@@ -11,6 +11,7 @@ struct Q6_K : Grouped<Q6_K> {
   static constexpr uint32_t ggml_type = 14;
   static constexpr int block_size = 256;
   static constexpr int block_bytes = 210;
+  static constexpr int levels = 64;
   static constexpr int code_bits = 8;
   static constexpr int group = 16;
   static constexpr int zero = 32;

@@ -9,6 +9,7 @@ struct Q8_0 : Grouped<Q8_0> {
   static constexpr uint32_t ggml_type = 8;
   static constexpr int block_size = 32;
   static constexpr int block_bytes = 34;
+  static constexpr int levels = 256;
   static constexpr int code_bits = 8;
   static constexpr int group = 32;
   static constexpr int zero = 128;

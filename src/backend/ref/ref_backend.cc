@@ -70,7 +70,7 @@ class RefBackend final : public Backend {
 
   void begin(const Batch& batch) override { batch_ = batch; }
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override {
-    SamplerScratch scratch;
+    SamplerScratch scratch(static_cast<int>(logits.cols));
     sampled_.clear();
     for (size_t i = 0; i < rows.size(); ++i)
       sampled_.push_back(sample_row({logits.f32(i), static_cast<size_t>(logits.cols)}, rows[i], scratch));

@@ -1,0 +1,61 @@
+#!/bin/sh
+# Installs what a build needs and this machine lacks: scripts/setup.sh [build] [test] [bench] [fuzz], each a group of Debian packages.
+# Called by the Makefile before every target, so it takes no time when there is nothing to do. As root it installs, quietly; as
+# anyone else it says which command does. On a machine without apt it leaves the word to CMake, which names what it misses.
+set -eu
+
+# program:package for what may come from elsewhere (a newer compiler, say); plain packages for libraries. ccache only helps.
+build="g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
+  libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev"
+test="libgtest-dev libgmock-dev python3:python3 python3-numpy python3-pytest"
+bench="libbenchmark-dev"
+fuzz="clang++:clang libclang-rt-dev"
+helpful="ccache"
+
+wanted="$build"
+for group in "$@"; do
+  case $group in
+    build) ;;
+    test) wanted="$wanted $test" ;;
+    bench) wanted="$wanted $bench" ;;
+    fuzz) wanted="$wanted $fuzz" ;;
+    *) echo "setup: no group '$group': build, test, bench and fuzz are known" >&2; exit 2 ;;
+  esac
+done
+
+command -v apt-get >/dev/null || exit 0
+
+missing=""
+libraries=""
+for item in $wanted; do
+  case $item in
+    *:*) command -v "${item%%:*}" >/dev/null || missing="$missing ${item##*:}" ;;
+    *) libraries="$libraries $item" ;;
+  esac
+done
+installed=" $(dpkg-query -W -f='${db:Status-Status}:${Package} ' $libraries 2>/dev/null || true)"
+for package in $libraries; do
+  case $installed in
+    *" installed:$package "*) ;;
+    *) missing="$missing $package" ;;
+  esac
+done
+[ -n "$missing" ] || exit 0
+for program in $helpful; do command -v "$program" >/dev/null || missing="$missing $program"; done
+
+if [ "$(id -u)" -ne 0 ]; then
+  echo "setup: these packages are missing; install them and run make again:" >&2
+  echo "  sudo apt-get install --no-install-recommends$missing" >&2
+  exit 1
+fi
+
+echo "setup: installing$missing"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export DEBIAN_FRONTEND=noninteractive
+apt() { apt-get -q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" >>"$log" 2>&1 </dev/null; }
+if ! { apt update || true; apt install --no-install-recommends $missing; }; then
+  cat "$log" >&2
+  echo "setup: apt-get could not install$missing" >&2
+  exit 1
+fi

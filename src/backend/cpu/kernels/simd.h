@@ -1,0 +1,232 @@
+// The vectors that the kernels are written in: the compiler's own vector types, as wide as the instruction set that this
+// file is compiled for, and a few functions where one instruction does what C++ cannot say.
+//
+// Every kernel source is compiled once for each instruction set (cmake/cpu_kernels.cmake), INGOT_ISA naming its namespace.
+// Nothing here or in a kernel source may be an `inline` symbol that other code also has: the linker would keep one copy,
+// perhaps the one with instructions that the machine lacks. So: static functions, and no header with inline bodies.
+#pragma once
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+namespace ingot::cpu::INGOT_ISA {
+
+#if defined(__AVX512F__)
+constexpr int W = 16;  // floats in a vector
+#elif defined(__AVX2__)
+constexpr int W = 8;
+#else
+constexpr int W = 4;
+#endif
+
+typedef float F __attribute__((vector_size(4 * W)));
+typedef int32_t I __attribute__((vector_size(4 * W)));
+typedef uint32_t U __attribute__((vector_size(4 * W)));
+
+template <class V>
+INLINE V load_as(const void* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof(V));
+  return v;
+}
+INLINE F load(const float* p) { return load_as<F>(p); }
+INLINE void store(float* p, F v) { __builtin_memcpy(p, &v, sizeof(v)); }
+INLINE F all(float x) { return F{} + x; }
+INLINE I all(int32_t x) { return I{} + x; }
+INLINE F to_float(I v) { return __builtin_convertvector(v, F); }
+INLINE F min(F a, F b) { return a < b ? a : b; }  // b where either is NaN
+INLINE F max(F a, F b) { return a > b ? a : b; }
+INLINE F abs(F v) { return (F)((I)v & 0x7FFFFFFF); }
+
+// Nearest integer, ties to even, for |v| < 2^22.
+INLINE I round_to_int(F v) {
+  const F magic = all(12582912.0f);
+  return (I)(v + magic) - (I)magic;
+}
+
+INLINE float sum(F v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_ps((__m512)v);
+#else
+  float lanes[W], total = 0;
+  store(lanes, v);
+  for (int i = 0; i < W; ++i) total += lanes[i];
+  return total;
+#endif
+}
+
+INLINE float largest(F v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_max_ps((__m512)v);
+#else
+  float lanes[W];
+  store(lanes, v);
+  float top = lanes[0];
+  for (int i = 1; i < W; ++i) top = lanes[i] > top ? lanes[i] : top;
+  return top;
+#endif
+}
+
+INLINE int32_t sum(I v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_epi32((__m512i)v);
+#else
+  int32_t total = 0;
+  for (int i = 0; i < W; ++i) total += v[i];
+  return total;
+#endif
+}
+
+// ---- 16-bit floats ----
+
+INLINE F load_f16(const uint16_t* p) {
+#if defined(__AVX512F__)
+  return (F)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
+#elif defined(__AVX2__)
+  return (F)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p));
+#elif defined(__aarch64__)
+  return (F)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+#else
+  typedef uint16_t H __attribute__((vector_size(2 * W)));
+  const U half = __builtin_convertvector(load_as<H>(p), U);
+  const U magnitude = (half & 0x7FFFu) << 13;
+  const U scaled = (U)((F)magnitude * 0x1p112f);  // moves the exponent bias from 15 to 127, subnormals included
+  const U special = magnitude | 0x7F800000u;
+  return (F)((half & 0x8000u) << 16 | ((I)magnitude >= 0x0F800000 ? special : scaled));
+#endif
+}
+
+INLINE void store_f16(uint16_t* p, F v) {
+#if defined(__AVX512F__)
+  _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__AVX2__)
+  _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__aarch64__)
+  vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v)));
+#else
+  // As f16_from_float (base/half.h), lane by lane of a vector.
+  typedef uint16_t H __attribute__((vector_size(2 * W)));
+  const U bits = (U)v, magnitude = bits & 0x7FFFFFFFu, sign = (bits >> 16) & 0x8000u;
+  const U normal = (magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
+  const U subnormal = (U)((F)magnitude + 0.5f) - 0x3F000000u;
+  U half = (I)magnitude < 0x38800000 ? subnormal : normal;
+  half = (I)magnitude >= 0x477FF000 ? U{} + 0x7C00u : half;
+  half = (I)magnitude > 0x7F800000 ? U{} + 0x7E00u : half;
+  const H narrow = __builtin_convertvector(sign | half, H);
+  __builtin_memcpy(p, &narrow, sizeof(narrow));
+#endif
+}
+
+INLINE F load_bf16(const uint16_t* p) {
+  typedef uint16_t H __attribute__((vector_size(2 * W)));
+  return (F)(__builtin_convertvector(load_as<H>(p), U) << 16);
+}
+
+// To the nearest bfloat16, ties to even, in the low half of each lane. NaN becomes some NaN or infinity.
+INLINE U bf16_bits(F v) {
+  const U bits = (U)v;
+  return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+}
+
+INLINE F load_s8(const int8_t* p) {
+  typedef int8_t B __attribute__((vector_size(W)));
+  return to_float(__builtin_convertvector(load_as<B>(p), I));
+}
+
+// ---- elementary functions ----
+
+// e^x, within 2 units in the last place; 0 below -87.3, held at e^88.
+INLINE F exp(F x) {
+  const F clamped = min(all(88.0f), max(all(-87.33f), x));
+  const I n = round_to_int(clamped * 1.44269504f);
+  const F nf = to_float(n);
+  const F r = (clamped - nf * 0.693359375f) + nf * 2.12194440e-4f;
+  F p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const F result = (F)((I)p + (n << 23));
+  return x < -87.33f ? F{} : result;
+}
+
+INLINE F sigmoid(F x) { return 1.0f / (1.0f + exp(-x)); }
+INLINE F tanh(F x) { return 2.0f * sigmoid(2.0f * x) - 1.0f; }
+
+// The error function to 1.5e-7 (Abramowitz and Stegun, 7.1.26).
+INLINE F erf(F x) {
+  const F a = abs(x);
+  const F t = 1.0f / (1.0f + 0.3275911f * a);
+  F p = t * 1.061405429f - 1.453152027f;
+  p = p * t + 1.421413741f;
+  p = p * t - 0.284496736f;
+  p = p * t + 0.254829592f;
+  const F positive = 1.0f - p * t * exp(-a * a);
+  return (F)((I)positive | ((I)x & (I)all(-0.0f)));
+}
+
+// ---- dot products of bytes ----
+
+// Adds to each lane the dot product of its four codes with the four signed bytes of `a`. Codes are unsigned where the
+// instruction wants that (kSignedCodes false), else signed; small codes (under 128) are both.
+#if defined(__AVX512VNNI__)
+constexpr bool kSignedCodes = false;
+INLINE I dot4(I acc, I codes, I a) { return (I)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)codes, (__m512i)a); }
+INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
+#else
+constexpr bool kSignedCodes = true;
+#if defined(__AVX2__)
+INLINE I dot4_small(I acc, I codes, I a) {  // pairs stay within 16 bits
+  const __m256i pairs = _mm256_maddubs_epi16((__m256i)codes, (__m256i)a);
+  return acc + (I)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+INLINE I dot4(I acc, I codes, I a) {  // |code| <= 128 and |a| <= 127, so pairs stay within 16 bits here too
+  return dot4_small(acc, (I)_mm256_abs_epi8((__m256i)codes), (I)_mm256_sign_epi8((__m256i)a, (__m256i)codes));
+}
+#elif defined(__ARM_FEATURE_DOTPROD)
+INLINE I dot4(I acc, I codes, I a) { return (I)vdotq_s32((int32x4_t)acc, (int8x16_t)codes, (int8x16_t)a); }
+INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
+#else
+INLINE I dot4(I acc, I codes, I a) {
+  acc += (codes << 24 >> 24) * (a << 24 >> 24);
+  acc += (codes << 16 >> 24) * (a << 16 >> 24);
+  acc += (codes << 8 >> 24) * (a << 8 >> 24);
+  return acc + (codes >> 24) * (a >> 24);
+}
+INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
+#endif
+#endif
+
+// Sixteen bytes, repeated to fill a vector.
+INLINE I repeat16(const uint8_t* table) {
+  I v;
+  for (int i = 0; i < W / 4; ++i) __builtin_memcpy((char*)&v + 16 * i, table, 16);
+  return v;
+}
+
+// table[code] for each byte of `codes`, which are under 16; `table` is from repeat16.
+INLINE I lookup16(I table, I codes) {
+#if defined(__AVX512BW__)
+  return (I)_mm512_shuffle_epi8((__m512i)table, (__m512i)codes);
+#elif defined(__AVX2__)
+  return (I)_mm256_shuffle_epi8((__m256i)table, (__m256i)codes);
+#elif defined(__aarch64__)
+  return (I)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)codes);
+#else
+  uint8_t from[16], to[4 * W];
+  __builtin_memcpy(from, &table, 16);
+  __builtin_memcpy(to, &codes, sizeof(to));
+  for (uint8_t& byte : to) byte = from[byte];
+  return load_as<I>(to);
+#endif
+}
+
+}  // namespace ingot::cpu::INGOT_ISA

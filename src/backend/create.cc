@@ -1,0 +1,13 @@
+// The one place that knows which devices this build has.
+#include "backend/backend.h"
+#include "backend/ref/ref_backend.h"
+#include "base/error.h"
+
+namespace ingot {
+
+std::unique_ptr<Backend> create_backend(const BackendOptions& options) {
+  if (options.device == "ref") return create_ref_backend();
+  throw UsageError("unknown device '{}': use cpu or ref", printable(options.device));
+}
+
+}  // namespace ingot

@@ -1,0 +1,398 @@
+#include "backend/sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "backend/philox.h"
+#include "base/check.h"
+#include "base/error.h"
+
+namespace ingot {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr size_t kLanes = 16;    // independent accumulators, so that plain loops become SIMD without -ffast-math
+constexpr size_t kBlock = 1024;  // logits a partial sum, or a search, spans
+
+// value where keep is true, else 0. By bits, for compilers do not vectorise a choice between floats that might trap.
+inline float only_if(bool keep, float value) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & (0u - static_cast<uint32_t>(keep)));
+}
+
+// e^x for x <= 0, to 2e-7; 0 below -87 and for NaN. Branch-free, so that loops over it vectorise.
+inline float exp_nonpositive(float x) {
+  constexpr float kLowest = -87.0f, kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  const float clamped = std::bit_cast<float>(std::min(std::bit_cast<uint32_t>(x), std::bit_cast<uint32_t>(kLowest)));
+  const float power = clamped * 1.44269504f;
+  const float rounded = power + kRound;
+  const float r = (power - (rounded - kRound)) * 0.693147181f;  // in [-0.35, 0.35]
+  const float scale = std::bit_cast<float>((std::bit_cast<uint32_t>(rounded) + 127u) << 23);
+  const float poly =
+      1.0f + r * (1.0f + r * (0.5f + r * (1.0f / 6 + r * (1.0f / 24 + r * (1.0f / 120 + r * (1.0f / 720))))));
+  return only_if(x > kLowest, poly * scale);
+}
+
+// Unnormalised probability; `top` is the largest logit. Infinite tops share everything; NaN gets nothing.
+inline float weight(float logit, float top, float inverse_temperature) {
+  const float e = exp_nonpositive((logit - top) * inverse_temperature);
+  return only_if(logit != top, e) + only_if(logit == top, 1.0f);
+}
+
+// -infinity when there is nothing but NaN and -infinity.
+float max_of(const float* x, size_t n) {
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, -kInfinity);
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (size_t j = 0; j < kLanes; ++j) lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
+  }
+  for (; i < n; ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
+  float best = -kInfinity;
+  for (float lane : lanes) best = lane > best ? lane : best;
+  return best;
+}
+
+float max_of(std::span<const float> logits) { return max_of(logits.data(), logits.size()); }
+
+// At most kBlock weights, so that float lanes keep their precision.
+double sum_block(const float* x, size_t n, float top, float inverse_temperature) {
+  float weights[kBlock];
+  for (size_t i = 0; i < n; ++i) weights[i] = weight(x[i], top, inverse_temperature);
+  float lanes[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (size_t j = 0; j < kLanes; ++j) lanes[j] += weights[i + j];
+  }
+  for (; i < n; ++i) lanes[0] += weights[i];
+  double sum = 0;
+  for (float lane : lanes) sum += lane;
+  return sum;
+}
+
+double sum_weights(std::span<const float> logits, float top) {
+  double sum = 0;
+  for (size_t i = 0; i < logits.size(); i += kBlock) {
+    sum += sum_block(logits.data() + i, std::min(kBlock, logits.size() - i), top, 1.0f);
+  }
+  return sum;
+}
+
+// Larger logit first, then lower id.
+bool likelier(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
+
+// Candidates with at least `floor`, in order of id.
+void collect_from(std::span<const float> logits, float floor, std::vector<Candidate>& out) {
+  out.clear();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] >= floor) out.push_back({logits[i], static_cast<int32_t>(i)});
+  }
+}
+
+// The k likeliest, in no order. One pass: what cannot beat the k-th best so far is skipped 16 at a time.
+void collect_top(std::span<const float> logits, size_t k, std::vector<Candidate>& out) {
+  const size_t n = logits.size();
+  const size_t capacity = std::min(n, std::max<size_t>(2 * k, 256));
+  float floor = -kInfinity;  // a later equal logit has a higher id and loses, so strictly above is right
+  out.clear();
+  const auto cut = [&] {
+    if (out.size() <= k) return;
+    std::nth_element(out.begin(), out.begin() + (k - 1), out.end(), likelier);
+    out.resize(k);
+    floor = out[k - 1].logit;
+  };
+  for (size_t i = 0; i < n; i += kLanes) {
+    const size_t end = std::min(i + kLanes, n);
+    if (end == i + kLanes) {
+      int above = 0;
+      for (size_t j = 0; j < kLanes; ++j) above += logits[i + j] > floor;
+      if (above == 0) continue;
+    }
+    for (size_t j = i; j < end; ++j) {
+      if (!(logits[j] > floor)) continue;
+      if (out.size() == capacity) cut();
+      if (logits[j] > floor) out.push_back({logits[j], static_cast<int32_t>(j)});
+    }
+  }
+  cut();
+}
+
+double total_mass(std::span<const Candidate> candidates) {  // logits relative to the top
+  double sum = 0;
+  for (const Candidate& c : candidates) sum += exp_nonpositive(c.logit);
+  return sum;
+}
+
+// Keeps the shortest prefix, in the order of `before`, that holds the target mass: halves until few are left to sort.
+template <class Before>
+void keep_mass(std::vector<Candidate>& candidates, double target, Before before) {
+  auto low = candidates.begin(), high = candidates.end();
+  while (high - low > 64) {
+    const auto middle = low + (high - low) / 2;
+    std::nth_element(low, middle, high, before);
+    const double mass = total_mass({low, middle});
+    if (mass >= target) {
+      high = middle;
+    } else {
+      target -= mass;
+      low = middle;
+    }
+  }
+  std::sort(low, high, before);
+  for (double mass = 0; low < high && mass < target; ++low) mass += exp_nonpositive(low->logit);
+  candidates.erase(std::max(low, candidates.begin() + 1), candidates.end());
+}
+
+void make_relative(std::vector<Candidate>& candidates, float top) {
+  for (Candidate& c : candidates) c.logit = c.logit == top ? 0.0f : c.logit - top;
+}
+
+// Typical sampling ranks by how far a token's surprise is from the expected one: |-log p - H|.
+void keep_typical(std::vector<Candidate>& candidates, double p) {
+  const double total = total_mass(candidates);
+  double mean_logit = 0;  // H = log(total) - mean_logit, and -log p = log(total) - logit: only the logits differ
+  for (const Candidate& c : candidates) {
+    const double mass = exp_nonpositive(c.logit);
+    if (mass > 0) mean_logit += mass / total * c.logit;
+  }
+  const float centre = static_cast<float>(mean_logit);
+  keep_mass(candidates, p * total, [centre](const Candidate& a, const Candidate& b) {
+    const float distance_a = std::fabs(a.logit - centre), distance_b = std::fabs(b.logit - centre);
+    return distance_a != distance_b ? distance_a < distance_b : likelier(a, b);
+  });
+  float top = -kInfinity;  // the likeliest may have gone
+  for (const Candidate& c : candidates) top = std::max(top, c.logit);
+  make_relative(candidates, top);
+}
+
+// Fills scratch.candidates (logits relative to the top one) with what the truncations leave. False: nothing is truncated.
+bool truncate(std::span<const float> logits, float top, const SamplingParams& params, SamplerScratch& scratch) {
+  const size_t n = logits.size();
+  std::vector<Candidate>& candidates = scratch.candidates;
+  const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < n;
+  if (!top_k && params.typical_p >= 1 && params.top_p >= 1 && params.min_p <= 0) return false;
+
+  double top_p_total = 0;
+  if (top == kInfinity) {
+    collect_from(logits, top, candidates);
+    if (top_k && candidates.size() > static_cast<size_t>(params.top_k)) candidates.resize(params.top_k);
+  } else if (top_k) {
+    collect_top(logits, params.top_k, candidates);
+  } else if (params.typical_p < 1) {
+    collect_from(logits, std::numeric_limits<float>::lowest(), candidates);
+  } else if (params.top_p < 1) {
+    // All tokens below (1 - p) / n together have less than 1 - p, so the rest hold p. Half of it, for rounding.
+    top_p_total = sum_weights(logits, top);
+    const double floor = std::log(0.5 * (1.0 - static_cast<double>(params.top_p)) * top_p_total / static_cast<double>(n));
+    collect_from(logits, top + static_cast<float>(floor), candidates);
+  } else {
+    collect_from(logits, top + std::log(params.min_p), candidates);
+  }
+  make_relative(candidates, top);
+
+  if (params.typical_p < 1) keep_typical(candidates, params.typical_p);
+  if (params.top_p < 1) {
+    if (top_p_total == 0) top_p_total = total_mass(candidates);
+    keep_mass(candidates, params.top_p * top_p_total, likelier);
+  }
+  if (params.min_p > 0) {
+    const float floor = std::log(params.min_p);
+    std::erase_if(candidates, [floor](const Candidate& c) { return c.logit < floor; });
+  }
+  return true;
+}
+
+// u in [0, 1) picks from the candidates in order of id.
+int32_t draw_candidate(std::vector<Candidate>& candidates, float inverse_temperature, double u) {
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  double total = 0;
+  for (Candidate& c : candidates) {
+    c.logit = weight(c.logit, 0.0f, inverse_temperature);  // from here on a weight
+    total += c.logit;
+  }
+  const double target = u * total;
+  int32_t last = 0;  // when rounding puts the target at the end, what stands there may have no weight
+  double mass = 0;
+  for (const Candidate& c : candidates) {
+    mass += c.logit;
+    if (c.logit > 0) last = c.id;
+    if (mass > target) break;
+  }
+  return last;
+}
+
+// The same over a whole row, in two levels: find the block that holds the target, then the token in it.
+int32_t draw_any(std::span<const float> logits, float top, float inverse_temperature, double u, std::vector<double>& sums) {
+  sums.clear();
+  double total = 0;
+  for (size_t i = 0; i < logits.size(); i += kBlock) {
+    sums.push_back(sum_block(logits.data() + i, std::min(kBlock, logits.size() - i), top, inverse_temperature));
+    total += sums.back();
+  }
+  double target = u * total;
+  size_t block = 0;
+  while (block + 1 < sums.size() && target >= sums[block]) target -= sums[block++];
+  while (sums[block] == 0) --block;  // rounding left the target past the last block that has any
+  const size_t end = std::min((block + 1) * kBlock, logits.size());
+  size_t last = 0;
+  double mass = 0;
+  for (size_t i = block * kBlock; i < end; ++i) {
+    const float w = weight(logits[i], top, inverse_temperature);
+    mass += w;
+    if (w > 0) last = i;
+    if (mass > target) break;
+  }
+  return static_cast<int32_t>(last);
+}
+
+void apply_penalties(std::vector<float>& logits, const SampleRow& row, std::vector<int32_t>& counts) {
+  const SamplingParams& params = *row.params;
+  std::span<const int32_t> seen = row.history;
+  if (params.penalty_window >= 0 && seen.size() > static_cast<size_t>(params.penalty_window)) {
+    seen = seen.last(params.penalty_window);
+  }
+  for (int32_t token : seen) {
+    CHECK(token >= 0 && static_cast<size_t>(token) < logits.size());
+    ++counts[token];
+  }
+  for (int32_t token : seen) {
+    const int count = std::exchange(counts[token], 0);
+    if (count == 0) continue;
+    float& logit = logits[token];
+    logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+    logit -= params.presence_penalty + static_cast<float>(count) * params.frequency_penalty;
+  }
+}
+
+bool has_penalties(const SamplingParams& params) {
+  return params.penalty_window != 0 &&
+         (params.repetition_penalty != 1 || params.presence_penalty != 0 || params.frequency_penalty != 0);
+}
+
+// The row after penalties, bias and mask; the row itself when it has none of them.
+std::span<const float> adjusted(std::span<const float> raw, const SampleRow& row, SamplerScratch& scratch) {
+  const SamplingParams& params = *row.params;
+  if (!has_penalties(params) && params.logit_bias.empty() && row.mask == nullptr) return raw;
+  std::vector<float>& logits = scratch.logits;
+  std::copy(raw.begin(), raw.end(), logits.begin());
+  if (has_penalties(params)) apply_penalties(logits, row, scratch.counts);
+  for (const auto& [token, bias] : params.logit_bias) {
+    CHECK(token >= 0 && static_cast<size_t>(token) < logits.size());
+    logits[token] = bias == -kInfinity ? -kInfinity : logits[token] + bias;
+  }
+  if (row.mask != nullptr) {
+    for (size_t i = 0; i < logits.size(); ++i) {
+      logits[i] = (row.mask[i / 32] >> (i % 32)) & 1u ? logits[i] : -kInfinity;
+    }
+  }
+  return logits;
+}
+
+int32_t draw(std::span<const float> logits, float top, const SampleRow& row, SamplerScratch& scratch) {
+  const float inverse_temperature = 1.0f / row.params->temperature;
+  const double u = uniform_draw(row.params->seed, static_cast<uint64_t>(row.position));
+  if (!truncate(logits, top, *row.params, scratch)) {
+    return draw_any(logits, top, inverse_temperature, u, scratch.block_sums);
+  }
+  if (scratch.candidates.size() <= kBlock) return draw_candidate(scratch.candidates, inverse_temperature, u);
+  std::fill(scratch.logits.begin(), scratch.logits.end(), -kInfinity);  // many: cheaper as a row than sorted by id
+  for (const Candidate& c : scratch.candidates) scratch.logits[c.id] = c.logit;
+  return draw_any(scratch.logits, 0.0f, inverse_temperature, u, scratch.block_sums);
+}
+
+void add_logprobs(Sampled& result, std::span<const float> raw, int n_top, SamplerScratch& scratch) {
+  const float top = max_of(raw);
+  const double log_total = std::log(sum_weights(raw, top));
+  const auto logprob = [&](float logit) {
+    if (!(logit > -kInfinity)) return -kInfinity;
+    return logit == top ? static_cast<float>(-log_total) : static_cast<float>(static_cast<double>(logit) - top - log_total);
+  };
+  result.logprob = logprob(raw[result.token]);
+  if (n_top == 0) return;
+  collect_top(raw, n_top, scratch.candidates);
+  std::sort(scratch.candidates.begin(), scratch.candidates.end(), likelier);
+  result.top.reserve(scratch.candidates.size());
+  for (const Candidate& c : scratch.candidates) result.top.push_back({c.id, logprob(c.logit)});
+}
+
+}  // namespace
+
+SamplerScratch::SamplerScratch(int n_vocab) : logits(n_vocab), counts(n_vocab) {
+  candidates.reserve(n_vocab);
+  block_sums.reserve(n_vocab / kBlock + 1);
+}
+
+int32_t argmax(std::span<const float> logits) {
+  if (logits.empty()) throw Error("argmax: no logits to choose from");
+  float best = -kInfinity;
+  size_t best_block = 0;
+  for (size_t i = 0; i < logits.size(); i += kBlock) {
+    const float block_best = max_of(logits.data() + i, std::min(kBlock, logits.size() - i));
+    if (block_best > best) best = block_best, best_block = i;
+  }
+  const auto found = std::find(logits.begin() + best_block, logits.end(), best);
+  return found == logits.end() ? 0 : static_cast<int32_t>(found - logits.begin());
+}
+
+Sampled sample_row(std::span<const float> raw, const SampleRow& row, SamplerScratch& scratch) {
+  CHECK(row.params != nullptr);
+  CHECK_EQ(raw.size(), scratch.logits.size());
+  const SamplingParams& params = *row.params;
+  const std::span<const float> logits = adjusted(raw, row, scratch);
+  const bool greedy = params.temperature == 0;
+  const bool may_forbid = row.mask != nullptr || !params.logit_bias.empty();
+
+  Sampled result;
+  result.token = argmax(logits);
+  const float top = logits[result.token];
+  if (!(top > -kInfinity) && may_forbid) {
+    throw Error("no token may follow at position {}: the mask or logit_bias forbids every one that has a logit", row.position);
+  }
+  if (!greedy && !(top > -kInfinity)) {
+    throw Error("no token can be drawn at position {}: every logit is NaN or -infinity", row.position);
+  }
+  if (!greedy) result.token = draw(logits, top, row, scratch);
+  if (params.n_logprobs >= 0) add_logprobs(result, raw, params.n_logprobs, scratch);
+  return result;
+}
+
+namespace {
+
+template <class T>
+void check_range(const char* field, T value, T lowest, T highest) {
+  if (!(value >= lowest && value <= highest)) {
+    throw Error("{} is {}: it must be from {} to {}", field, value, lowest, highest);
+  }
+}
+
+// As check_range, with 0 itself excluded.
+void check_above_zero(const char* field, float value, float highest) {
+  if (!(value > 0 && value <= highest)) throw Error("{} is {}: it must be above 0 and at most {}", field, value, highest);
+}
+
+}  // namespace
+
+void validate(const SamplingParams& params, int n_vocab) {
+  check_range("temperature", params.temperature, 0.0f, 100.0f);
+  check_range("top_k", params.top_k, 0, std::numeric_limits<int>::max());
+  check_above_zero("typical_p", params.typical_p, 1);
+  check_above_zero("top_p", params.top_p, 1);
+  check_range("min_p", params.min_p, 0.0f, 1.0f);
+  check_above_zero("repetition_penalty", params.repetition_penalty, 100);
+  check_range("presence_penalty", params.presence_penalty, -100.0f, 100.0f);
+  check_range("frequency_penalty", params.frequency_penalty, -100.0f, 100.0f);
+  check_range("penalty_window", params.penalty_window, -1, std::numeric_limits<int>::max());
+  check_range("n_logprobs", params.n_logprobs, -1, 20);
+  if (params.logit_bias.size() > 1024) throw Error("logit_bias has {} entries: at most 1024", params.logit_bias.size());
+  for (const auto& [token, bias] : params.logit_bias) {
+    if (token < 0 || token >= n_vocab) {
+      throw Error("logit_bias names token {}: the vocabulary has {} (0 to {})", token, n_vocab, n_vocab - 1);
+    }
+    if (std::isnan(bias) || bias == kInfinity) {
+      throw Error("logit_bias of token {} is {}: it must be finite, or -infinity to forbid the token", token, bias);
+    }
+  }
+}
+
+}  // namespace ingot

@@ -1,0 +1,90 @@
+// Wrapped: a backend around another one, through which every verb passes; what decorators are made of.
+#pragma once
+#include <memory>
+#include <utility>
+
+#include "backend/backend.h"
+
+namespace ingot {
+
+class Wrapped : public Backend {
+ public:
+  explicit Wrapped(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+
+  std::string name() const override { return inner_->name(); }
+  std::string description() const override { return inner_->description(); }
+  DType activation_dtype() const override { return inner_->activation_dtype(); }
+  Tensor alloc(DType dtype, int64_t rows, int64_t cols) override { return inner_->alloc(dtype, rows, cols); }
+  Weight prepare(const Weight& host, unsigned use) override { return inner_->prepare(host, use); }
+  std::unique_ptr<KvCache> make_kv(const KvShape& shape) override { return inner_->make_kv(shape); }
+  void reserve(const StepLimits& limits) override { inner_->reserve(limits); }
+  size_t allocated_bytes() const override { return inner_->allocated_bytes(); }
+  void upload(const Tensor& to, const void* from) override { inner_->upload(to, from); }
+  void download(void* to, const Tensor& from) override { inner_->download(to, from); }
+  void begin(const Batch& batch) override { inner_->begin(batch); }
+  void run(const std::function<void()>& body) override { inner_->run(body); }
+  std::vector<Sampled> wait() override { return inner_->wait(); }
+
+  void sample(const Tensor& logits, std::span<const SampleRow> rows) override {
+    around("sample", logits, [&] { inner_->sample(logits, rows); });
+  }
+  void embed(Tensor x, const Weight& table, float scale) override {
+    around("embed", x, [&] { inner_->embed(x, table, scale); });
+  }
+  void matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) override {
+    around("matmul", y, [&] { inner_->matmul(y, x, w, bias); });
+  }
+  void norm(Tensor y, Tensor x, const NormArgs& args) override {
+    around("norm", y, [&] { inner_->norm(y, x, args); });
+  }
+  void add(Tensor x, Tensor y) override {
+    around("add", x, [&] { inner_->add(x, y); });
+  }
+  void act_mul(Tensor y, Tensor gate, Tensor up, Activation act) override {
+    around("act_mul", y, [&] { inner_->act_mul(y, gate, up, act); });
+  }
+  void rope_angles(Tensor angles, Tensor inv_freq, float magnitude) override {
+    around("rope_angles", angles, [&] { inner_->rope_angles(angles, inv_freq, magnitude); });
+  }
+  void rope(Tensor x, int n_heads, const RopeArgs& args) override {
+    around("rope", x, [&] { inner_->rope(x, n_heads, args); });
+  }
+  void kv_write(KvCache& kv, int layer, Tensor k, Tensor v) override {
+    around("kv_write", k, [&] { inner_->kv_write(kv, layer, k, v); });
+  }
+  void attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) override {
+    around("attention", y, [&] { inner_->attention(y, q, kv, args); });
+  }
+  void gather_rows(Tensor y, Tensor x) override {
+    around("gather_rows", y, [&] { inner_->gather_rows(y, x); });
+  }
+  void scale(Tensor x, float factor, float softcap) override {
+    around("scale", x, [&] { inner_->scale(x, factor, softcap); });
+  }
+  void qkv(const QkvArgs& args) override {
+    around("qkv", args.q, [&] { inner_->qkv(args); });
+  }
+  void gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up,
+               Activation act) override {
+    around("gate_up", y, [&] { inner_->gate_up(y, x, w_gate, w_up, bias_gate, bias_up, act); });
+  }
+  void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override {
+    around("matmul_add", residual, [&] { inner_->matmul_add(residual, x, w, bias); });
+  }
+  void add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) override {
+    around("add_norm", out, [&] { inner_->add_norm(out, residual, y, args); });
+  }
+  void norm_matmul(Tensor y, Tensor x, const NormArgs& args, const Weight& w, Tensor bias) override {
+    around("norm_matmul", y, [&] { inner_->norm_matmul(y, x, args, w, bias); });
+  }
+
+ protected:
+  // One verb: `call` does it, `out` is what it writes.
+  virtual void around(const char* verb, const Tensor& out, const std::function<void()>& call) = 0;
+  Backend& inner() { return *inner_; }
+
+ private:
+  std::unique_ptr<Backend> inner_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,121 @@
+#include "base/threads.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <string>
+
+namespace ingot {
+namespace {
+
+constexpr std::chrono::microseconds kSpin{60};
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
+
+// True as soon as done() is, false when it still is not after kSpin.
+template <class Done>
+bool spin_until(Done&& done) {
+  for (int i = 0; i < 64; ++i) {
+    if (done()) return true;
+    pause();
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (done()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  return false;
+}
+
+// CPUs by the quota of control group v2 ("max 100000" or "200000 100000"); a large number when there is none.
+int quota_cpus() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
+  const double value = std::strtod(quota.c_str(), nullptr);
+  return value > 0 ? static_cast<int>(std::ceil(value / period)) : 1 << 20;
+}
+
+}  // namespace
+
+int available_cpus() {
+  cpu_set_t set;
+  const int by_affinity =
+      sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, std::min(by_affinity, quota_cpus()));
+}
+
+ThreadPool::ThreadPool(int n_threads) {
+  const int n = n_threads > 0 ? n_threads : available_cpus();
+  for (int thread = 1; thread < n; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_ = true;
+  epoch_.fetch_add(2);
+  epoch_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::take_tasks(int thread) {
+  const int64_t n = n_tasks_;
+  for (int64_t task; (task = next_task_.fetch_add(1, std::memory_order_relaxed)) < n;) call_(context_, task, thread);
+}
+
+// The order entered_, then epoch_ in a worker, and epoch_, then entered_ here, is what makes this safe: a worker that saw the
+// job open is counted before the job is closed, and is waited for; any other leaves without looking. All of it is seq_cst.
+void ThreadPool::run(int64_t n_tasks, Call call, void* context) {
+  call_ = call;
+  context_ = context;
+  n_tasks_ = n_tasks;
+  next_task_.store(0, std::memory_order_relaxed);
+  epoch_.fetch_add(1);
+  epoch_.notify_all();
+  take_tasks(0);
+  epoch_.fetch_add(1);
+  const auto all_left = [this] { return entered_.load() == 0; };
+  while (!spin_until(all_left)) {
+    const int32_t entered = entered_.load();
+    if (entered != 0) entered_.wait(entered);
+  }
+}
+
+uint32_t ThreadPool::wait_for_job(uint32_t seen) {
+  uint32_t epoch = seen;
+  const auto is_new = [&] { return (epoch = epoch_.load()) != seen && (epoch % 2 == 1 || stop_.load()); };
+  while (!spin_until(is_new)) {
+    // Sleep through the close of the job last seen, but not through the opening of the next.
+    const uint32_t now = epoch_.load();
+    if (now == seen || now % 2 == 0) {
+      if (!stop_.load()) epoch_.wait(now);
+    }
+  }
+  return epoch;
+}
+
+void ThreadPool::work(int thread) {
+  uint32_t seen = 0;
+  while (true) {
+    wait_for_job(seen);
+    if (stop_.load()) return;
+    entered_.fetch_add(1);
+    const uint32_t epoch = epoch_.load();
+    if (epoch % 2 == 1) take_tasks(thread);
+    seen = epoch;
+    if (entered_.fetch_sub(1) == 1) entered_.notify_one();
+  }
+}
+
+}  // namespace ingot

@@ -1,0 +1,46 @@
+#include "base/trace_file.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace ingot {
+namespace {
+
+double microseconds(TraceFile::Clock::duration d) { return std::chrono::duration<double, std::micro>(d).count(); }
+
+}  // namespace
+
+TraceFile::TraceFile(const std::string& path) : file_(std::fopen(path.c_str(), "we")), path_(path) {
+  if (file_ == nullptr) throw Error("cannot create the trace file '{}': {}", printable(path), std::strerror(errno));
+  std::fputs("[\n", file_);
+}
+
+// The format allows the closing bracket and the last comma to be missing; a whole file has neither fault.
+TraceFile::~TraceFile() {
+  std::fputs("{\"name\": \"end\", \"ph\": \"M\", \"pid\": 1}\n]\n", file_);
+  std::fclose(file_);
+}
+
+void TraceFile::span(const char* track, const char* name, Clock::time_point begin, Clock::time_point end,
+                     const std::string& args_json) {
+  std::lock_guard lock(mutex_);
+  const std::string line =
+      fmt::format("{{\"name\": \"{}\", \"ph\": \"X\", \"pid\": 1, \"tid\": {}, \"ts\": {:.3f}, \"dur\": {:.3f}, \"args\": {{{}}}}},\n",
+                  name, track_id(track), microseconds(begin - start_), microseconds(end - begin), args_json);
+  std::fwrite(line.data(), 1, line.size(), file_);
+}
+
+int TraceFile::track_id(const char* track) {
+  for (int i = 0; i < n_tracks_; ++i)
+    if (tracks_[i] == track) return i + 1;
+  CHECK_LT(n_tracks_, static_cast<int>(std::size(tracks_)));
+  tracks_[n_tracks_++] = track;
+  fmt::print(file_, "{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": {}, \"args\": {{\"name\": \"{}\"}}}},\n",
+             n_tracks_, track);
+  return n_tracks_;
+}
+
+}  // namespace ingot

@@ -1,0 +1,34 @@
+// TraceFile: spans of time in Chrome's trace format, one JSON object a line; Perfetto and chrome://tracing open it, also
+// when the program was cut off before the end. Thread-safe.
+#pragma once
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+namespace ingot {
+
+class TraceFile {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit TraceFile(const std::string& path);  // throws Error when the file cannot be created
+  ~TraceFile();
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+
+  // A span on a named track. args_json is "" or the inside of a JSON object: "\"rows\": 3".
+  void span(const char* track, const char* name, Clock::time_point begin, Clock::time_point end, const std::string& args_json);
+
+ private:
+  int track_id(const char* track);
+
+  std::mutex mutex_;
+  std::FILE* file_;
+  const std::string path_;
+  const Clock::time_point start_ = Clock::now();
+  std::string tracks_[8];
+  int n_tracks_ = 0;
+};
+
+}  // namespace ingot

@@ -1,0 +1,57 @@
+// Ranks: the Runner of real backends. It owns the backend, the weights, the KV pool and the transformer; today one device.
+#pragma once
+#include <memory>
+
+#include "backend/backend.h"
+#include "base/trace_file.h"
+#include "model/runner.h"
+#include "model/transformer.h"
+
+namespace ingot {
+
+struct RunnerOptions {
+  BackendOptions backend;
+  int n_ctx = 0;               // tokens of one sequence; 0: the model's own, cut to what fits in memory
+  int max_batch_tokens = 512;
+  int max_seqs = 1;
+  int max_logits = 0;          // rows of logits in one step; 0: one for each sequence
+  int block_size = 16;         // tokens a KV block
+  int n_kv_tokens = 0;         // size of the pool; 0: n_ctx
+  DType kv_dtype = DType::kF16;
+  bool check_nan = false;
+  std::shared_ptr<TraceFile> trace;
+};
+
+class Ranks final : public Runner {
+ public:
+  // Loads the weights. Throws Error when they do not fit or do not match the config.
+  Ranks(const Config& config, std::unique_ptr<WeightSource> source, const RunnerOptions& options,
+        const LoadProgress& progress);
+
+  const RunnerInfo& info() const override { return info_; }
+  void forward(const Batch& batch) override { transformer_->forward(batch); }
+  void sample(std::span<const SampleRow> rows) override { backend_->sample(transformer_->logits(), rows); }
+  std::vector<Sampled> wait() override { return backend_->wait(); }
+
+  // The logits of the last forward, [n_logits, n_vocab] in f32, copied to the host.
+  std::vector<float> logits();
+
+  const Config& config() const { return config_; }
+  const Weights& weights() const { return weights_; }
+  const Backend& backend() const { return *backend_; }
+  const KvShape& kv_shape() const { return kv_->shape; }
+
+ private:
+  const Config config_;
+  std::unique_ptr<WeightSource> source_;  // embeddings may still be read from its mapping
+  std::unique_ptr<Backend> backend_;
+  Weights weights_;
+  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<Transformer> transformer_;
+  RunnerInfo info_;
+};
+
+// The context that the model was trained for, or as much of it as fits in the memory left beside the weights.
+int default_context(const Config& config, size_t weight_bytes, int n_seqs, DType kv_dtype);
+
+}  // namespace ingot

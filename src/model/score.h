@@ -1,0 +1,32 @@
+// Scoring: the logits of given tokens, without an engine: what `ingot logits`, `ingot perplexity` and the tests use.
+#pragma once
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "model/ranks.h"
+
+namespace ingot {
+
+// Runs `tokens` as one sequence from position 0, at most `chunk` tokens a step, and calls f(position, logits [n_vocab])
+// for every position from first_row on. The runner must have max_logits >= chunk unless only the last row is wanted.
+// Throws Error when the tokens do not fit in the context or one is outside the vocabulary.
+void for_each_logits(Ranks& runner, std::span<const int32_t> tokens, int chunk, int first_row,
+                     const std::function<void(int position, std::span<const float> logits)>& f);
+
+// log of softmax(logits)[token], summed in double.
+double log_probability(std::span<const float> logits, int32_t token);
+
+struct Perplexity {
+  double value = 0;      // exp of the mean negative log-likelihood
+  double std_error = 0;  // of value
+  int n_scored = 0;      // tokens
+};
+
+// llama.cpp's definition, so that numbers compare: windows of n_ctx tokens without overlap, of each the tokens after
+// the first half are scored; with add_bos the first token of every window is replaced by bos. on_window, when given, is
+// called after each window with its number and the result so far. Throws Error when there are fewer than two windows.
+Perplexity perplexity(Ranks& runner, std::span<const int32_t> tokens, int n_ctx, int max_windows, int32_t bos /* -1: none */,
+                      const std::function<void(int window, int n_windows, const Perplexity&)>& on_window);
+
+}  // namespace ingot

@@ -1,0 +1,37 @@
+// Finds added tokens (<|im_start|>, user-defined words) in text before it is tokenized: at each position the longest one that
+// begins there, the leftmost position first. A sorted list narrowed byte by byte serves as the trie.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ingot {
+
+class AddedTokens {
+ public:
+  // Longer texts than this are never recognised: it keeps the search linear, and no model comes near.
+  static constexpr size_t kMaxBytes = 256;
+
+  struct Match {
+    size_t begin, end;
+    int32_t id;  // -1: no match; begin and end are then the text's end
+  };
+
+  AddedTokens() = default;
+  // The texts must outlive this and not be empty. The first of equal texts wins.
+  explicit AddedTokens(std::vector<std::pair<std::string_view, int32_t>> tokens);
+
+  bool empty() const { return tokens_.empty(); }
+  // The next match at or after `from`.
+  Match find(std::string_view text, size_t from) const;
+
+ private:
+  Match longest_at(std::string_view text, size_t begin) const;
+
+  std::vector<std::pair<std::string_view, int32_t>> tokens_;  // sorted
+  std::array<uint32_t, 257> first_byte_{};                    // tokens that begin with byte b: [first_byte_[b], first_byte_[b + 1])
+};
+
+}  // namespace ingot

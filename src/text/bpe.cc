@@ -1,0 +1,95 @@
+#include "text/bpe.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "text/pretokenizer_table.h"
+
+namespace ingot {
+namespace {
+
+class MergeReader {
+ public:
+  MergeReader(const Vocab& vocab, const TokenizerSpec& spec) : vocab_(vocab), spec_(spec) {}
+
+  void read(MergeTable& table) {
+    for (size_t i = 0; i < spec_.merges.size(); ++i) {
+      const std::string_view line = spec_.merges[i];
+      const size_t space = line.find(' ');
+      if (space == 0 || space == line.npos || space + 1 == line.size() || line.find(' ', space + 1) != line.npos)
+        fail(i, "is not two tokens with one space between them");
+      const std::string_view left = line.substr(0, space), right = line.substr(space + 1);
+      joined_.assign(left).append(right);
+      const int32_t left_id = token(i, left), right_id = token(i, right);
+      if (!table.insert(left_id, right_id, {static_cast<uint32_t>(i), token(i, joined_)})) fail(i, "occurs twice");
+    }
+  }
+
+ private:
+  int32_t token(size_t merge, std::string_view text) const {
+    const auto id = vocab_.find(text);
+    if (!id) fail(merge, fmt::format("names '{}', which is not in the vocabulary", printable(text, 64)).c_str());
+    return *id;
+  }
+  [[noreturn]] void fail(size_t i, const char* what) const {
+    throw Error("{}: tokenizer merges[{}] ('{}') {}", printable(spec_.source), i, printable(spec_.merges[i], 128), what);
+  }
+
+  const Vocab& vocab_;
+  const TokenizerSpec& spec_;
+  std::string joined_;
+};
+
+void warn_about_missing_bytes(const Vocab& vocab, const std::string& source) {
+  int n_missing = 0;
+  for (int byte = 0; byte < 256; ++byte) n_missing += vocab.byte_token(static_cast<unsigned char>(byte)) < 0;
+  if (n_missing > 0)
+    log_warn("{}: the vocabulary has no token for {} of the 256 bytes; text with them loses them{}", printable(source),
+             n_missing, vocab.unk ? " to the unknown token" : "");
+}
+
+}  // namespace
+
+Bpe::Bpe(const Vocab& vocab, const TokenizerSpec& spec)
+    : vocab_(vocab), pretokenizer_(find_pretokenizer(spec.pre).patterns), merges_(spec.merges.size()) {
+  MergeReader(vocab, spec).read(merges_);
+  warn_about_missing_bytes(vocab, spec.source);
+  if (!find_pretokenizer(spec.pre).whole_words) return;
+  words_.reserve(vocab.size());
+  for (int32_t id = 0; id < vocab.size(); ++id)
+    if (!vocab.is_added(id) && !vocab.bytes(id).empty()) words_.try_emplace(vocab.bytes(id), id);
+}
+
+void Bpe::encode(std::string_view text, bool, std::vector<int32_t>& ids) const {
+  std::vector<Symbol> symbols;
+  MergeQueue queue;
+  pretokenizer_.split(text, [&](std::string_view word) { encode_word(word, symbols, queue, ids); });
+}
+
+std::optional<int32_t> Bpe::whole_word(std::string_view word) const {
+  const auto it = words_.find(word);
+  if (it == words_.end()) return std::nullopt;
+  return it->second;
+}
+
+void Bpe::encode_word(std::string_view word, std::vector<Symbol>& symbols, MergeQueue& queue,
+                      std::vector<int32_t>& ids) const {
+  if (!words_.empty()) {
+    if (const auto id = whole_word(word)) {
+      ids.push_back(*id);
+      return;
+    }
+  }
+  symbols.clear();
+  for (uint32_t i = 0; i < word.size(); ++i)
+    symbols.push_back({i, 1, vocab_.byte_token(static_cast<unsigned char>(word[i]))});
+  queue.merge_all(symbols, [&](const Symbol& left, const Symbol& right) { return merges_.find(left.id, right.id); });
+  for (uint32_t i = 0; i != Symbol::kNone; i = symbols[i].next) {
+    if (symbols[i].id >= 0) {
+      ids.push_back(symbols[i].id);
+    } else if (vocab_.unk) {
+      ids.push_back(*vocab_.unk);
+    }
+  }
+}
+
+}  // namespace ingot

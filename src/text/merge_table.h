@@ -1,0 +1,51 @@
+// Pairs of token ids to their merge: a flat hash table, read some millions of times a megabyte of text.
+#pragma once
+#include <bit>
+#include <optional>
+#include <vector>
+
+#include "text/merge.h"
+
+namespace ingot {
+
+class MergeTable {
+ public:
+  explicit MergeTable(size_t n_merges) : slots_(std::bit_ceil(n_merges * 2 + 1)) {}
+
+  // False, and nothing changed, when the pair is already there.
+  bool insert(int32_t left, int32_t right, Merge merge) {
+    Slot& slot = slots_[position(key(left, right))];
+    if (slot.key != kEmpty) return false;
+    slot = {key(left, right), merge};
+    return true;
+  }
+
+  std::optional<Merge> find(int32_t left, int32_t right) const {
+    const Slot& slot = slots_[position(key(left, right))];
+    if (slot.key == kEmpty) return std::nullopt;
+    return slot.merge;
+  }
+
+ private:
+  static constexpr uint64_t kEmpty = ~uint64_t{0};  // no pair: ids are not negative
+  struct Slot {
+    uint64_t key = kEmpty;
+    Merge merge{};
+  };
+
+  static uint64_t key(int32_t left, int32_t right) {
+    return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+  }
+  // The slot that holds the key, or the empty one where it belongs. At most half of the slots are taken.
+  size_t position(uint64_t key) const {
+    uint64_t hash = (key ^ (key >> 32)) * 0x9E3779B97F4A7C15u;
+    hash = (hash ^ (hash >> 29)) * 0xBF58476D1CE4E5B9u;
+    size_t i = (hash ^ (hash >> 32)) & (slots_.size() - 1);
+    while (slots_[i].key != kEmpty && slots_[i].key != key) i = (i + 1) & (slots_.size() - 1);
+    return i;
+  }
+
+  std::vector<Slot> slots_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,144 @@
+// The expressions are those of each model's published tokenizer.json or tiktoken source, in PCRE2's syntax; the names are
+// llama.cpp's. Byte-level pre-tokenizers that stand in a sequence there (Digits, Punctuation) are written out as expressions.
+#include "text/pretokenizer_table.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace ingot {
+namespace {
+
+using Names = std::string_view[];
+using Patterns = std::string_view[];
+
+constexpr std::string_view kGpt2Words =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kDigit = R"(\p{N})";
+constexpr std::string_view kCjk = R"([一-龥ࠀ-一가-퟿]+)";
+constexpr std::string_view kQwen2Words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+constexpr Patterns kDefault = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Words, R"(\p{N}+)", R"([0-9][0-9][0-9])"};
+constexpr Patterns kGpt2 = {kGpt2Words};
+constexpr Patterns kGpt2SingleDigits = {kDigit, kGpt2Words};
+constexpr Patterns kQwen2 = {kQwen2Words};
+constexpr Patterns kQwen35 = {
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
+    R"(\s+(?!\S)|\s+)"};
+constexpr Patterns kLlama3 = {
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
+    R"(\s+(?!\S)|\s+)"};
+constexpr Patterns kJais2 = {
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
+    R"(\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|)"
+    R"(\s{1,2}(?!\S)|\s{1})"};
+constexpr Patterns kTekken = {
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+constexpr Patterns kGpt4o = {
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+constexpr Patterns kYoutu = {
+    R"([가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+)",
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+// Its letter classes leave out Han: [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]] is here the complement of the other categories
+// and Han. \p{Han} alone would mean script extensions to PCRE2.
+constexpr Patterns kKimiK2 = {
+    R"(\p{sc:Han}+|)"
+    R"([^\r\n\p{L}\p{N}]?[^\p{sc:Han}\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}]*[^\p{sc:Han}\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[^\p{sc:Han}\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}]+[^\p{sc:Han}\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}]*)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+constexpr Patterns kDeepseekLlm = {
+    R"([\r\n])",
+    R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼ)"
+    R"(ℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)",
+    R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)",
+    R"(\s+\z)",
+    kCjk,
+    kDigit};
+constexpr Patterns kDeepseekCoder = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kCjk, kDigit};
+constexpr Patterns kDeepseekV3 = {
+    R"(\p{N}{1,3})", R"([一-龥぀-ゟ゠-ヿ]+)",
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)"};
+constexpr Patterns kFalcon = {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2Words, R"([0-9][0-9][0-9])"};
+constexpr Patterns kBloom = {R"( ?[^(\s|.,!?…。，、।۔،)]+)"};
+constexpr Patterns kViking = {R"( ?[^(\s|.,!?…。，、।۔،)]+)", kDigit};
+constexpr Patterns kChameleon = {R"(<sentinel:[0-9]+>)", R"((?:IMGIMG)(?:(?:A|B|C|D|E|F|G|H|I){1,4})Z)",
+                                 R"([\t\n]|    |  )",    kDigit,
+                                 R"([\p{P}!-/:-@\[-`{-~])", kGpt2Words};
+constexpr Patterns kBailing = {
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"};
+constexpr Patterns kSeedCoder = {
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+// Possessive, which changes nothing but the memory that a long match takes: what follows the group is another alternative.
+constexpr Patterns kExaoneMoe = {
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)"};
+
+constexpr Names kGpt2Names = {"gpt-2",      "gpt2",       "phi-2",      "jina-es",      "jina-de",     "jina-v2-es",
+                              "jina-v2-de", "jina-v1-en", "jina-v2-code", "roberta-bpe", "modern-bert", "gigachat",
+                              "a.x-4.0",    "mellum",     "exaone4",    "mpt",          "olmo",        "jais",
+                              "trillion",   "granite-docling"};
+constexpr Names kSingleDigitNames = {"starcoder", "refact", "command-r",  "smollm",
+                                     "codeshell", "exaone", "minerva-7b", "mellum2"};
+constexpr Names kQwen2Names = {"qwen2",  "deepseek-r1-qwen", "kormo",  "f2llmv2",   "stablelm2",
+                               "megrez", "hunyuan",          "grok-2", "solar-open"};
+constexpr Names kLlama3Names = {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
+                                "jina-v5-nano"};
+constexpr Names kLlama3LikeNames = {"smaug-bpe", "dbrx", "glm4", "chatglm-bpe"};
+constexpr Names kGpt4oNames = {"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"};
+constexpr Names kDeepseekV3Names = {"deepseek-v3", "hunyuan-dense", "joyai-llm"};
+constexpr Names kBloomNames = {"bloom", "poro-chat", "gpt3-finnish"};
+constexpr Names kBailingNames = {"bailingmoe", "bailingmoe2", "llada-moe"};
+constexpr Names kDefaultNames = {"default"}, kQwen35Names = {"qwen35"}, kJais2Names = {"jais-2"}, kTekkenNames = {"tekken"},
+                kYoutuNames = {"youtu"}, kKimiNames = {"kimi-k2"}, kDeepseekLlmNames = {"deepseek-llm"},
+                kDeepseekCoderNames = {"deepseek-coder"}, kFalconNames = {"falcon"}, kVikingNames = {"viking"},
+                kChameleonNames = {"chameleon"}, kSeedCoderNames = {"seed-coder"}, kExaoneMoeNames = {"exaone-moe"};
+
+constexpr bool kWholeWords = true, kAddBos = true;
+constexpr PretokenizerRow kRows[] = {
+    {kDefaultNames, kDefault},
+    {kGpt2Names, kGpt2},
+    {kSingleDigitNames, kGpt2SingleDigits},
+    {kQwen2Names, kQwen2},
+    {kQwen35Names, kQwen35},
+    {kLlama3Names, kLlama3, kWholeWords, kAddBos},
+    {kLlama3LikeNames, kLlama3},
+    {kJais2Names, kJais2},
+    {kTekkenNames, kTekken, kWholeWords, kAddBos},
+    {kGpt4oNames, kGpt4o},
+    {kYoutuNames, kYoutu, kWholeWords},
+    {kKimiNames, kKimiK2},
+    {kDeepseekLlmNames, kDeepseekLlm},
+    {kDeepseekCoderNames, kDeepseekCoder},
+    {kDeepseekV3Names, kDeepseekV3},
+    {kFalconNames, kFalcon},
+    {kBloomNames, kBloom},
+    {kVikingNames, kViking},
+    {kChameleonNames, kChameleon, false, kAddBos},
+    {kBailingNames, kBailing},
+    {kSeedCoderNames, kSeedCoder},
+    {kExaoneMoeNames, kExaoneMoe},
+};
+
+}  // namespace
+
+std::span<const PretokenizerRow> pretokenizer_rows() { return kRows; }
+
+const PretokenizerRow& find_pretokenizer(std::string_view name) {
+  for (const PretokenizerRow& row : kRows)
+    for (std::string_view known : row.names)
+      if (known == name) return row;
+  log_warn("pre-tokenizer '{}' is not known; using 'default', which may cut words in other places than the model's own",
+           printable(name, 64));
+  return kRows[0];
+}
+
+}  // namespace ingot

@@ -1,0 +1,20 @@
+// Which regular expressions cut text into words for which model family, by the names of GGUF's tokenizer.ggml.pre.
+#pragma once
+#include <span>
+#include <string_view>
+
+namespace ingot {
+
+struct PretokenizerRow {
+  std::span<const std::string_view> names;
+  std::span<const std::string_view> patterns;  // applied in turn (text/pretokenizer.h)
+  bool whole_words = false;  // a word that is a token is that token, whatever its merges say (tokenizers' ignore_merges)
+  bool add_bos = false;      // unless the file says
+};
+
+// The row for a name. An empty or unknown one gets the row "default", with a warning.
+const PretokenizerRow& find_pretokenizer(std::string_view name);
+
+std::span<const PretokenizerRow> pretokenizer_rows();
+
+}  // namespace ingot

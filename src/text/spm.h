@@ -1,0 +1,31 @@
+// SentencePiece BPE (Llama 1 and 2, TinyLlama, Mistral, Gemma): no pre-tokenizer; the characters of the whole text merge by
+// the score of what they make. A space is written U+2581; a character without a token becomes byte tokens. A U+2581 that
+// is in the text becomes byte tokens too, so that it comes back as itself and not as a space.
+#pragma once
+#include "text/merge.h"
+#include "text/subword.h"
+#include "text/vocab.h"
+
+namespace ingot {
+
+class Spm : public Subword {
+ public:
+  // Throws Error when text could not be written: no byte tokens and no unknown token. Keeps a reference to vocab.
+  Spm(const Vocab& vocab, const TokenizerSpec& spec, bool add_space_prefix);
+
+  void encode(std::string_view text, bool at_start, std::vector<int32_t>& ids) const override;
+
+ private:
+  std::vector<Symbol> symbols_of(std::string_view text, std::string& escaped) const;
+  std::optional<Merge> find_merge(std::string_view escaped, const Symbol& left, const Symbol& right) const;
+  void append_bytes(std::string_view bytes, std::vector<int32_t>& ids) const;
+  int32_t piece(std::string_view text) const;
+
+  const Vocab& vocab_;
+  bool add_space_prefix_;
+  size_t longest_piece_ = 0;
+  std::unordered_map<std::string_view, int32_t> pieces_;  // what text may become: no control, unknown or byte tokens
+  std::vector<uint32_t> ranks_;                           // by id: higher scores have lower ranks
+};
+
+}  // namespace ingot

@@ -1,0 +1,28 @@
+#include "text/stream_decoder.h"
+
+#include <utility>
+
+#include "text/unicode.h"
+
+namespace ingot {
+
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, StreamOptions options)
+    : tokenizer_(tokenizer), options_(options), at_start_(true) {
+  std::string ignored;
+  if (options_.previous) tokenizer_.append_decoded(*options_.previous, true, at_start_, ignored);
+}
+
+std::string StreamDecoder::push(int32_t id) {
+  tokenizer_.append_decoded(id, options_.skip_special, at_start_, pending_);
+  const size_t n_complete = pending_.size() - utf8_incomplete_tail(pending_);
+  std::string complete = pending_.substr(0, n_complete);
+  pending_.erase(0, n_complete);
+  return options_.replace_invalid ? replace_invalid_utf8(complete) : complete;
+}
+
+std::string StreamDecoder::flush() {
+  std::string rest = std::exchange(pending_, {});
+  return options_.replace_invalid ? replace_invalid_utf8(rest) : rest;
+}
+
+}  // namespace ingot

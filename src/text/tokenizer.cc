@@ -1,0 +1,140 @@
+#include "text/tokenizer.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "text/bpe.h"
+#include "text/pretokenizer_table.h"
+#include "text/spm.h"
+#include "text/unicode.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxTextBytes = size_t{1} << 30;
+
+bool is_byte_level(const TokenizerSpec& spec) {
+  if (spec.model == "gpt2") return true;
+  if (spec.model == "llama") return false;
+  throw Error("{}: tokenizer model '{}' is not supported; 'gpt2' (byte-level BPE) and 'llama' (SentencePiece BPE) are",
+              printable(spec.source), printable(spec.model, 64));
+}
+
+// The length of the white space that text begins with.
+size_t leading_space(std::string_view text) {
+  size_t n = 0;
+  while (const size_t length = utf8_length(text.substr(n))) {
+    if (!is_unicode_space(utf8_decode(text.substr(n)))) break;
+    n += length;
+  }
+  return n;
+}
+
+std::string_view without_trailing_space(std::string_view text) {
+  while (!text.empty()) {
+    size_t begin = text.size() - 1;
+    while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
+    const std::string_view last = text.substr(begin);
+    if (utf8_length(last) != last.size() || !is_unicode_space(utf8_decode(last))) break;
+    text = text.substr(0, begin);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> Tokenizer::create(const TokenizerSpec& spec) {
+  return std::unique_ptr<Tokenizer>(new Tokenizer(spec));
+}
+
+Tokenizer::Tokenizer(const TokenizerSpec& spec)
+    : model_(spec.model),
+      pre_(spec.pre),
+      byte_level_(is_byte_level(spec)),
+      vocab_(spec, byte_level_ ? Spelling::kGpt2 : Spelling::kSentencePiece) {
+  read_flags(spec);
+  collect_added_tokens(spec);
+  if (byte_level_) {
+    subword_ = std::make_unique<Bpe>(vocab_, spec);
+  } else {
+    subword_ = std::make_unique<Spm>(vocab_, spec, add_space_prefix_);
+  }
+}
+
+void Tokenizer::read_flags(const TokenizerSpec& spec) {
+  add_bos_ = spec.add_bos.value_or(byte_level_ ? find_pretokenizer(spec.pre).add_bos : true);
+  add_eos_ = spec.add_eos.value_or(false);
+  add_space_prefix_ = !byte_level_ && spec.add_space_prefix.value_or(true);
+  auto require = [&](bool& add, const std::optional<int32_t>& id, const char* name) {
+    if (!add || id) return;
+    if (!byte_level_) throw Error("{}: the tokenizer adds {}, but names no {} token", printable(spec.source), name, name);
+    log_warn("{}: the tokenizer adds {}, but names no {} token; none is added", printable(spec.source), name, name);
+    add = false;
+  };
+  require(add_bos_, vocab_.bos, "BOS");
+  require(add_eos_, vocab_.eos, "EOS");
+}
+
+void Tokenizer::collect_added_tokens(const TokenizerSpec& spec) {
+  std::vector<std::pair<std::string_view, int32_t>> user_defined, all;
+  for (int32_t id = 0; id < vocab_.size(); ++id) {
+    if (!vocab_.is_added(id)) continue;
+    all.emplace_back(vocab_.text(id), id);
+    if (!vocab_.is_special(id)) user_defined.emplace_back(vocab_.text(id), id);
+  }
+  user_defined_ = AddedTokens(std::move(user_defined));
+  all_added_ = AddedTokens(std::move(all));
+  for (const StripRule& rule : spec.strips) strips_[checked(rule.id)] = rule;
+}
+
+int32_t Tokenizer::checked(int32_t id) const {
+  if (id < 0 || id >= vocab_.size())
+    throw Error("token id {} is outside of the vocabulary (0 to {})", id, vocab_.size() - 1);
+  return id;
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  if (text.size() > kMaxTextBytes)
+    throw Error("the text has {} bytes; at most {} can be tokenized at once", text.size(), kMaxTextBytes);
+  std::vector<int32_t> ids;
+  const bool bos = options.add_special && add_bos_;
+  if (bos) ids.push_back(*vocab_.bos);
+  encode_body(text, options.parse_special ? all_added_ : user_defined_, ids);
+  if (bos && ids.size() > 1 && ids[1] == *vocab_.bos) ids.erase(ids.begin());
+  if (options.add_special && add_eos_) ids.push_back(*vocab_.eos);
+  return ids;
+}
+
+void Tokenizer::encode_body(std::string_view text, const AddedTokens& added, std::vector<int32_t>& ids) const {
+  bool at_start = true;
+  size_t done = 0;
+  while (done < text.size()) {
+    const AddedTokens::Match match = added.find(text, done);
+    std::string_view plain = text.substr(done, match.begin - done);
+    const auto strip = strips_.find(match.id);
+    if (strip != strips_.end() && strip->second.left) plain = without_trailing_space(plain);
+    if (!plain.empty()) subword_->encode(plain, at_start, ids);
+    if (match.id < 0) break;
+    ids.push_back(match.id);
+    at_start = true;
+    done = match.end;
+    if (strip != strips_.end() && strip->second.right) done += leading_space(text.substr(done));
+  }
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
+  std::string out;
+  bool at_start = true;
+  for (int32_t id : ids) append_decoded(id, skip_special, at_start, out);
+  return out;
+}
+
+void Tokenizer::append_decoded(int32_t id, bool skip_special, bool& at_start, std::string& out) const {
+  std::string_view bytes = token_bytes(id);
+  const bool added = vocab_.is_added(id);
+  if (at_start && !added && add_space_prefix_ && !bytes.empty() && bytes[0] == ' ') bytes.remove_prefix(1);
+  at_start = added;
+  if (!skip_special || !vocab_.is_special(id)) out += bytes;
+}
+
+}  // namespace ingot

@@ -1,0 +1,75 @@
+// Text to token ids and back. One tokenizer serves any number of threads; nothing in it changes after create().
+//
+// decode(encode(text)) is text, byte for byte, for any bytes at all (bar strip rules and vocabularies without byte tokens).
+// Where the text is not UTF-8, its bytes become byte tokens; nothing is replaced.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+
+#include "text/added_tokens.h"
+#include "text/subword.h"
+#include "text/vocab.h"
+
+namespace ingot {
+
+struct EncodeOptions {
+  bool add_special = true;     // BOS and EOS, where the model wants them
+  bool parse_special = false;  // recognise control tokens such as <|im_start|> in the text: for a template's output only
+};
+
+class Tokenizer {
+ public:
+  // Throws Error for a specification that is malformed, or of a kind that is not supported.
+  static std::unique_ptr<Tokenizer> create(const TokenizerSpec& spec);
+
+  // User-defined tokens are found first, leftmost and longest, and control tokens with parse_special; the rest is cut and
+  // merged. A BOS that is already in front is not doubled. Throws Error for a text past 1 GiB.
+  std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
+
+  // The bytes that the tokens stand for; control tokens by their names, or not at all with skip_special.
+  // Throws Error for an id outside of the vocabulary.
+  std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
+
+  // decode(), token by token (text/stream_decoder.h). at_start says that the token begins the text or follows an added token,
+  // where a SentencePiece model's leading space is dropped; it is updated for the next one.
+  void append_decoded(int32_t id, bool skip_special, bool& at_start, std::string& out) const;
+
+  // What a token stands for within a text, and how the checkpoint spells it.
+  std::string_view token_bytes(int32_t id) const { return vocab_.bytes(checked(id)); }
+  std::string_view token_text(int32_t id) const { return vocab_.text(checked(id)); }
+  std::optional<int32_t> find(std::string_view token_text) const { return vocab_.find(token_text); }
+
+  int32_t n_vocab() const { return vocab_.size(); }
+  std::optional<int32_t> bos() const { return vocab_.bos; }
+  std::optional<int32_t> eos() const { return vocab_.eos; }
+  std::optional<int32_t> eot() const { return vocab_.eot; }
+  std::optional<int32_t> eom() const { return vocab_.eom; }
+  std::optional<int32_t> unk() const { return vocab_.unk; }
+  std::optional<int32_t> pad() const { return vocab_.pad; }
+  bool add_bos() const { return add_bos_; }
+  bool add_eos() const { return add_eos_; }
+  bool add_space_prefix() const { return add_space_prefix_; }
+  bool is_end(int32_t id) const { return vocab_.is_end(checked(id)); }  // it ends an answer
+  bool is_special(int32_t id) const { return vocab_.is_special(checked(id)); }
+  TokenType type(int32_t id) const { return vocab_.type(checked(id)); }
+  const std::string& model() const { return model_; }
+  const std::string& pre() const { return pre_; }
+
+ private:
+  explicit Tokenizer(const TokenizerSpec& spec);
+  void read_flags(const TokenizerSpec& spec);
+  void collect_added_tokens(const TokenizerSpec& spec);
+  void encode_body(std::string_view text, const AddedTokens& added, std::vector<int32_t>& ids) const;
+  int32_t checked(int32_t id) const;
+
+  std::string model_, pre_;
+  bool byte_level_;
+  Vocab vocab_;
+  bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false;
+  AddedTokens user_defined_, all_added_;
+  std::unordered_map<int32_t, StripRule> strips_;
+  std::unique_ptr<Subword> subword_;
+};
+
+}  // namespace ingot

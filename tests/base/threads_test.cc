@@ -1,0 +1,84 @@
+#include "base/threads.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <numeric>
+#include <random>
+
+namespace ingot {
+namespace {
+
+TEST(ThreadPool, RunsEachTaskOnceWithAThreadOfItsOwn) {
+  for (int n_threads : {1, 2, 3, 8}) {
+    ThreadPool pool(n_threads);
+    EXPECT_EQ(pool.size(), n_threads);
+    for (int n_tasks : {0, 1, 2, 7, 1000}) {
+      std::vector<int> runs(n_tasks);
+      std::vector<std::atomic<int>> inside(n_threads);
+      std::atomic<int> bad{0};
+      pool.parallel_for(n_tasks, [&](int64_t task, int thread) {
+        if (thread < 0 || thread >= n_threads || inside[thread].fetch_add(1) != 0) ++bad;
+        ++runs[task];
+        inside[thread].fetch_sub(1);
+      });
+      EXPECT_EQ(bad, 0);
+      EXPECT_EQ(runs, std::vector<int>(n_tasks, 1)) << n_threads << " threads, " << n_tasks << " tasks";
+    }
+  }
+}
+
+// Jobs of changing size and context back to back, with pauses long enough for workers to fall asleep, and plain memory as the
+// only link between tasks of one job and the next: a lost wake-up hangs, a stale job gives a wrong sum, a race shows under TSan.
+TEST(ThreadPool, ThousandsOfJobsInARow) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  ThreadPool pool(4);
+  std::vector<int64_t> values(257, 1);
+  for (int job = 0; job < 20000; ++job) {
+    const int n = 1 + static_cast<int>(random() % values.size());
+    const int64_t step = static_cast<int64_t>(random() % 100);
+    const int64_t before = std::accumulate(values.begin(), values.end(), int64_t{0});
+    pool.parallel_for(n, [&values, step](int64_t task, int) { values[task] += step; });
+    ASSERT_EQ(std::accumulate(values.begin(), values.end(), int64_t{0}), before + n * step);
+    if (random() % 512 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 400));
+  }
+}
+
+// Threads really run at once: each of two tasks waits for the other.
+TEST(ThreadPool, TasksOverlap) {
+  ThreadPool pool(2);
+  std::atomic<int> arrived{0};
+  pool.parallel_for(2, [&](int64_t, int) {
+    ++arrived;
+    while (arrived != 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(arrived, 2);
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+TEST(ThreadPool, IdleThreadsSleep) {
+  ThreadPool pool(8);
+  pool.parallel_for(64, [](int64_t, int) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(cpu_seconds() - before, 0.05);
+}
+
+TEST(ThreadPool, DefaultIsTheCpusOfThisProcess) {
+  EXPECT_GE(available_cpus(), 1);
+  EXPECT_LE(available_cpus(), static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  EXPECT_EQ(ThreadPool().size(), available_cpus());
+}
+
+}  // namespace
+}  // namespace ingot

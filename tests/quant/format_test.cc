@@ -1,0 +1,88 @@
+// The table of formats: names, ids, sizes, and the names of what ingot refuses.
+#include "quant/format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace ingot {
+namespace {
+
+struct Expected {
+  Format format;
+  const char* name;
+  uint32_t ggml_type;
+  int block_size, block_bytes;
+};
+
+// From ggml.h and ggml-common.h.
+constexpr Expected kExpected[] = {
+    {Format::F32, "F32", 0, 1, 4},         {Format::F16, "F16", 1, 1, 2},         {Format::BF16, "BF16", 30, 1, 2},
+    {Format::Q4_0, "Q4_0", 2, 32, 18},     {Format::Q4_1, "Q4_1", 3, 32, 20},     {Format::Q5_0, "Q5_0", 6, 32, 22},
+    {Format::Q5_1, "Q5_1", 7, 32, 24},     {Format::Q8_0, "Q8_0", 8, 32, 34},     {Format::Q2_K, "Q2_K", 10, 256, 84},
+    {Format::Q3_K, "Q3_K", 11, 256, 110},  {Format::Q4_K, "Q4_K", 12, 256, 144},  {Format::Q5_K, "Q5_K", 13, 256, 176},
+    {Format::Q6_K, "Q6_K", 14, 256, 210},  {Format::IQ4_NL, "IQ4_NL", 20, 32, 18}, {Format::IQ4_XS, "IQ4_XS", 23, 256, 136},
+    {Format::MXFP4, "MXFP4", 39, 32, 17},
+};
+
+TEST(Format, HasGgmlsSizesAndIds) {
+  for (const Expected& e : kExpected) {
+    const FormatInfo& f = info(e.format);
+    EXPECT_STREQ(f.name, e.name);
+    EXPECT_EQ(f.ggml_type, e.ggml_type) << e.name;
+    EXPECT_EQ(f.block_size, e.block_size) << e.name;
+    EXPECT_EQ(f.block_bytes, e.block_bytes) << e.name;
+    EXPECT_EQ(format_from_ggml(e.ggml_type), e.format) << e.name;
+    EXPECT_STREQ(ggml_type_name(e.ggml_type), e.name);
+    EXPECT_EQ(row_bytes(e.format, 512), static_cast<size_t>(512 / e.block_size * e.block_bytes)) << e.name;
+    visit(e.format, [&](auto type) { EXPECT_STREQ(decltype(type)::name, e.name); });
+  }
+}
+
+TEST(Format, EveryIdAndNameIsItsOwn) {
+  std::set<uint32_t> types;
+  std::set<std::string> names;
+  for (int i = 0; i < kFormatCount; ++i) {
+    types.insert(info(static_cast<Format>(i)).ggml_type);
+    names.insert(info(static_cast<Format>(i)).name);
+  }
+  EXPECT_EQ(types.size(), static_cast<size_t>(kFormatCount));
+  EXPECT_EQ(names.size(), static_cast<size_t>(kFormatCount));
+}
+
+TEST(Format, NamesWhatItRefuses) {
+  for (uint32_t type : {4u, 5u, 31u, 32u, 33u, 36u, 37u, 38u}) {
+    EXPECT_EQ(format_from_ggml(type), std::nullopt);
+    ASSERT_NE(ggml_type_name(type), nullptr) << type;
+    EXPECT_THAT(ggml_type_name(type), testing::EndsWith(" (removed)"));
+  }
+  EXPECT_EQ(format_from_ggml(16), std::nullopt);
+  EXPECT_STREQ(ggml_type_name(16), "IQ2_XXS");
+  EXPECT_EQ(format_from_ggml(1000), std::nullopt);
+  EXPECT_EQ(ggml_type_name(1000), nullptr);
+}
+
+TEST(Format, IsFoundByNameInAnyCase) {
+  EXPECT_EQ(format_from_name("Q4_K"), Format::Q4_K);
+  EXPECT_EQ(format_from_name("q4_k"), Format::Q4_K);
+  EXPECT_EQ(format_from_name("bF16"), Format::BF16);
+  for (const char* name : {"", "Q4", "Q4_K_M", "Q4_2"}) EXPECT_EQ(format_from_name(name), std::nullopt) << name;
+}
+
+TEST(Format, VisitPassesReferencesAndResultsThrough) {
+  int calls = 0;
+  int& reference = visit(Format::Q6_K, [&](auto) -> int& { return ++calls; });
+  EXPECT_EQ(&reference, &calls);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(FormatDeathTest, RowsAreWholeBlocks) {
+  EXPECT_DEATH(row_bytes(Format::Q4_K, 128), "CHECK failed");
+  EXPECT_DEATH(row_bytes(Format::F16, -1), "CHECK failed");
+  EXPECT_DEATH(info(Format::kCount), "CHECK failed");
+}
+
+}  // namespace
+}  // namespace ingot

@@ -1,0 +1,85 @@
+// The second face of the block formats: codes, scales and minima agree with decode, for random blocks of every format.
+#include "quant/format.h"
+
+#include "quant/format_checks.h"
+
+namespace ingot {
+namespace {
+
+template <class F>
+void for_each_block_format(F&& f) {
+  for (int i = 0; i < kFormatCount; ++i) {
+    visit(static_cast<Format>(i), [&](auto type) {
+      using T = decltype(type);
+      if constexpr (T::block_size > 1) f(static_cast<Format>(i), type);
+    });
+  }
+}
+
+TEST(Unpack, AgreesWithDecode) {
+  for_each_block_format([](Format, auto type) { quant::check_unpack<decltype(type)>(quant::fresh_seed()); });
+}
+
+TEST(Unpack, ScaleFieldsAreWhereTheFormatsSay) {
+  for_each_block_format([](Format, auto type) { quant::check_scale_fields<decltype(type)>(quant::fresh_seed()); });
+}
+
+TEST(Unpack, RunTimeFaceEqualsTheType) {
+  for_each_block_format([](Format format, auto type) {
+    using T = decltype(type);
+    constexpr size_t kBlocks = 5, kGroups = T::block_size / T::group;
+    const uint64_t seed = quant::fresh_seed();
+    SCOPED_TRACE(testing::Message() << T::name << ", seed " << seed);
+    const auto blocks = quant::random_blocks<T>(seed, kBlocks);
+    const FormatInfo& f = info(format);
+    std::vector<uint8_t> codes(kBlocks * T::block_size), expected_codes(codes.size());
+    std::vector<float> scales(kBlocks * kGroups), mins(scales), expected_scales(scales), expected_mins(scales);
+    f.unpack(blocks.data(), codes.data(), scales.data(), mins.data(), kBlocks);
+    for (size_t b = 0; b < kBlocks; ++b) {
+      T::unpack(&blocks[b * T::block_bytes], &expected_codes[b * T::block_size], &expected_scales[b * kGroups],
+                &expected_mins[b * kGroups]);
+    }
+    EXPECT_EQ(codes, expected_codes);
+    EXPECT_EQ(scales, expected_scales);
+    EXPECT_EQ(mins, expected_mins);
+    EXPECT_EQ(f.group, T::group);
+    EXPECT_EQ(f.code_bits, T::code_bits);
+    EXPECT_EQ(f.zero, T::zero);
+    EXPECT_EQ(f.has_min, T::has_min);
+    EXPECT_EQ(f.codebook != nullptr, quant::HasCodebook<T>);
+  });
+}
+
+// What device code reads in place of the array.
+TEST(Unpack, CodebookWordsHoldTheCodebook) {
+  for_each_block_format([](Format, auto type) {
+    using T = decltype(type);
+    if constexpr (quant::HasCodebook<T>) {
+      for (int code = 0; code < 16; ++code) {
+        EXPECT_EQ(quant::codebook_entry(quant::kCodebookLow<T>, quant::kCodebookHigh<T>, code), T::codebook[code]) << T::name;
+      }
+    }
+  });
+}
+
+TEST(Unpack, PackIsTheInverse) {
+  int n_formats = 0;
+  for_each_block_format([&](Format, auto type) {
+    using T = decltype(type);
+    if constexpr (requires { &T::pack; }) {
+      ++n_formats;
+      const uint64_t seed = quant::fresh_seed();
+      SCOPED_TRACE(testing::Message() << T::name << ", seed " << seed);
+      const auto block = quant::random_blocks<T>(seed, 1);
+      std::vector<uint8_t> codes(T::block_size), packed(T::block_bytes);
+      float scale, min;
+      T::unpack(block.data(), codes.data(), &scale, &min);
+      T::pack(codes.data(), scale, min, packed.data());
+      EXPECT_EQ(packed, block);
+    }
+  });
+  EXPECT_EQ(n_formats, 5);
+}
+
+}  // namespace
+}  // namespace ingot
