@@ -24,3 +24,42 @@ endfunction()
 foreach(folder base quant io text backend model engine)
   ingot_tests(${folder})
 endforeach()
+
+# Python of the tests: the one that has the Debian packages of scripts/setup.sh, be it first on the PATH or not.
+foreach(python python3 /usr/bin/python3)
+  execute_process(COMMAND ${python} -c "import numpy, pytest" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  if(NOT failed)
+    find_program(INGOT_PYTHON ${python} REQUIRED)
+    break()
+  endif()
+endforeach()
+if(NOT INGOT_PYTHON)
+  message(FATAL_ERROR "The tests need Python with numpy and pytest: `make setup` installs both, -DINGOT_TESTS=OFF does without.")
+endif()
+
+# The tree itself: its layers, its sizes, and the scripts that check them.
+add_test(NAME scripts.layers COMMAND ${INGOT_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/layers.py ${PROJECT_SOURCE_DIR})
+add_test(NAME scripts.size COMMAND ${INGOT_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/size.py ${PROJECT_SOURCE_DIR})
+
+# Python tests: tests/FOLDER/NAME_test.py becomes FOLDER.NAME_test. They find the program in INGOT and the tree in INGOT_SOURCE.
+file(GLOB python_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/scripts/*_test.py ${PROJECT_SOURCE_DIR}/tests/cli/*_test.py)
+foreach(test ${python_tests})
+  cmake_path(GET test STEM name)
+  cmake_path(GET test PARENT_PATH folder)
+  cmake_path(GET folder FILENAME folder)
+  if(folder STREQUAL "cli" AND NOT TARGET ingot-cli)
+    continue()
+  endif()
+  add_test(NAME ${folder}.${name} COMMAND ${INGOT_PYTHON} -B -m pytest -q -p no:cacheprovider ${test})
+  set_tests_properties(${folder}.${name} PROPERTIES TIMEOUT 600
+    ENVIRONMENT "INGOT=$<$<TARGET_EXISTS:ingot-cli>:$<TARGET_FILE:ingot-cli>>;INGOT_SOURCE=${PROJECT_SOURCE_DIR}")
+endforeach()
+
+# What `cmake --install` leaves works for a project of its own.
+set(install_flags "")
+if(INGOT_SANITIZE)
+  set(install_flags -fsanitize=${INGOT_SANITIZE})
+endif()
+add_test(NAME install COMMAND ${CMAKE_COMMAND} -DBUILD_DIR=${PROJECT_BINARY_DIR} -DCOMPILER=${CMAKE_CXX_COMPILER}
+  -DFLAGS=${install_flags} -DMODEL=${PROJECT_SOURCE_DIR}/tests/data/models/qwen3.gguf "-DEXPECTED=qwen3: 2 layers, 25 tensors"
+  -DWORK_DIR=${PROJECT_BINARY_DIR}/install_test -P ${PROJECT_SOURCE_DIR}/tests/install/install_test.cmake)

@@ -64,11 +64,20 @@ struct QkvArgs {
   Tensor k, v;                      // scratch: [n_tokens, n_kv_heads * head_dim], contiguous; the keys and values go to kv
 };
 
+// What the device reaches by a short measurement, for matmuls whose weights have some format: the 100 % of `bench`.
+struct Peak {
+  double read_gb_s = 0;        // 10^9 bytes a second, read
+  double matmul_gflop_s = 0;   // 10^9 multiplications and additions a second
+  std::string matmul_kind;     // "int8", "f32", "bf16"
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;         // "cpu"
   virtual std::string description() const = 0;  // "cpu: 2 threads, AVX-512 VNNI BF16"
+
+  virtual int n_threads() const { return 1; }   // of the host, that compute
 
   // The type of activations between matmuls; the residual stream, rope angles and logits are f32 everywhere.
   virtual DType activation_dtype() const { return DType::kF32; }
@@ -81,6 +90,8 @@ class Backend {
   virtual size_t allocated_bytes() const = 0;          // by alloc, prepare, make_kv and reserve
   virtual void upload(const Tensor& to, const void* from) = 0;     // rows * cols elements, contiguous
   virtual void download(void* to, const Tensor& from) = 0;
+
+  virtual Peak measure_peak(Format /*weights*/) { return {}; }  // takes a second or so; zeros: not known
 
   // ---- one step ----
   virtual void begin(const Batch& batch) = 0;          // host planning; the verbs below work on this batch

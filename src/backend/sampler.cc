@@ -118,20 +118,20 @@ void collect_top(std::span<const float> logits, size_t k, std::vector<Candidate>
   cut();
 }
 
-double total_mass(std::span<const Candidate> candidates) {  // logits relative to the top
+double mass_of(std::span<const Candidate> candidates, float top) {
   double sum = 0;
-  for (const Candidate& c : candidates) sum += exp_nonpositive(c.logit);
+  for (const Candidate& c : candidates) sum += weight(c.logit, top, 1.0f);
   return sum;
 }
 
 // Keeps the shortest prefix, in the order of `before`, that holds the target mass: halves until few are left to sort.
 template <class Before>
-void keep_mass(std::vector<Candidate>& candidates, double target, Before before) {
+void keep_mass(std::vector<Candidate>& candidates, float top, double target, Before before) {
   auto low = candidates.begin(), high = candidates.end();
   while (high - low > 64) {
     const auto middle = low + (high - low) / 2;
     std::nth_element(low, middle, high, before);
-    const double mass = total_mass({low, middle});
+    const double mass = mass_of({low, middle}, top);
     if (mass >= target) {
       high = middle;
     } else {
@@ -140,42 +140,37 @@ void keep_mass(std::vector<Candidate>& candidates, double target, Before before)
     }
   }
   std::sort(low, high, before);
-  for (double mass = 0; low < high && mass < target; ++low) mass += exp_nonpositive(low->logit);
+  for (double mass = 0; low < high && mass < target; ++low) mass += weight(low->logit, top, 1.0f);
   candidates.erase(std::max(low, candidates.begin() + 1), candidates.end());
 }
 
-void make_relative(std::vector<Candidate>& candidates, float top) {
-  for (Candidate& c : candidates) c.logit = c.logit == top ? 0.0f : c.logit - top;
-}
-
-// Typical sampling ranks by how far a token's surprise is from the expected one: |-log p - H|.
-void keep_typical(std::vector<Candidate>& candidates, double p) {
-  const double total = total_mass(candidates);
-  double mean_logit = 0;  // H = log(total) - mean_logit, and -log p = log(total) - logit: only the logits differ
+// Typical sampling ranks by how far a token's surprise is from the expected one: |-log p - H|. Returns the new top.
+float keep_typical(std::vector<Candidate>& candidates, float top, double p) {
+  const double total = mass_of(candidates, top);
+  double mean = 0;  // H = log(total) - mean, and -log p = log(total) - (logit - top): only the logits differ
   for (const Candidate& c : candidates) {
-    const double mass = exp_nonpositive(c.logit);
-    if (mass > 0) mean_logit += mass / total * c.logit;
+    const double mass = weight(c.logit, top, 1.0f);
+    if (mass > 0) mean += mass / total * (static_cast<double>(c.logit) - top);
   }
-  const float centre = static_cast<float>(mean_logit);
-  keep_mass(candidates, p * total, [centre](const Candidate& a, const Candidate& b) {
-    const float distance_a = std::fabs(a.logit - centre), distance_b = std::fabs(b.logit - centre);
+  const double centre = top + mean;
+  keep_mass(candidates, top, p * total, [centre](const Candidate& a, const Candidate& b) {
+    const double distance_a = std::fabs(a.logit - centre), distance_b = std::fabs(b.logit - centre);
     return distance_a != distance_b ? distance_a < distance_b : likelier(a, b);
   });
-  float top = -kInfinity;  // the likeliest may have gone
-  for (const Candidate& c : candidates) top = std::max(top, c.logit);
-  make_relative(candidates, top);
+  return std::min_element(candidates.begin(), candidates.end(), likelier)->logit;
 }
 
-// Fills scratch.candidates (logits relative to the top one) with what the truncations leave. False: nothing is truncated.
-bool truncate(std::span<const float> logits, float top, const SamplingParams& params, SamplerScratch& scratch) {
+// Fills scratch.candidates with what the truncations leave; top becomes their largest logit. False: nothing is truncated.
+bool truncate(std::span<const float> logits, float& top, const SamplingParams& params, SamplerScratch& scratch) {
   const size_t n = logits.size();
   std::vector<Candidate>& candidates = scratch.candidates;
   const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < n;
   if (!top_k && params.typical_p >= 1 && params.top_p >= 1 && params.min_p <= 0) return false;
 
-  double top_p_total = 0;
+  double total = 0;  // of the whole row, when top-p needs it
   if (top == kInfinity) {
     collect_from(logits, top, candidates);
+    for (Candidate& c : candidates) c.logit = top = 0;
     if (top_k && candidates.size() > static_cast<size_t>(params.top_k)) candidates.resize(params.top_k);
   } else if (top_k) {
     collect_top(logits, params.top_k, candidates);
@@ -183,32 +178,31 @@ bool truncate(std::span<const float> logits, float top, const SamplingParams& pa
     collect_from(logits, std::numeric_limits<float>::lowest(), candidates);
   } else if (params.top_p < 1) {
     // All tokens below (1 - p) / n together have less than 1 - p, so the rest hold p. Half of it, for rounding.
-    top_p_total = sum_weights(logits, top);
-    const double floor = std::log(0.5 * (1.0 - static_cast<double>(params.top_p)) * top_p_total / static_cast<double>(n));
+    total = sum_weights(logits, top);
+    const double floor = std::log(0.5 * (1.0 - static_cast<double>(params.top_p)) * total / static_cast<double>(n));
     collect_from(logits, top + static_cast<float>(floor), candidates);
   } else {
     collect_from(logits, top + std::log(params.min_p), candidates);
   }
-  make_relative(candidates, top);
 
-  if (params.typical_p < 1) keep_typical(candidates, params.typical_p);
+  if (params.typical_p < 1) top = keep_typical(candidates, top, params.typical_p);
   if (params.top_p < 1) {
-    if (top_p_total == 0) top_p_total = total_mass(candidates);
-    keep_mass(candidates, params.top_p * top_p_total, likelier);
+    if (total == 0) total = mass_of(candidates, top);
+    keep_mass(candidates, top, params.top_p * total, likelier);
   }
   if (params.min_p > 0) {
-    const float floor = std::log(params.min_p);
+    const float floor = top + std::log(params.min_p);
     std::erase_if(candidates, [floor](const Candidate& c) { return c.logit < floor; });
   }
   return true;
 }
 
 // u in [0, 1) picks from the candidates in order of id.
-int32_t draw_candidate(std::vector<Candidate>& candidates, float inverse_temperature, double u) {
+int32_t draw_candidate(std::vector<Candidate>& candidates, float top, float inverse_temperature, double u) {
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
   double total = 0;
   for (Candidate& c : candidates) {
-    c.logit = weight(c.logit, 0.0f, inverse_temperature);  // from here on a weight
+    c.logit = weight(c.logit, top, inverse_temperature);  // from here on a weight
     total += c.logit;
   }
   const double target = u * total;
@@ -295,10 +289,10 @@ int32_t draw(std::span<const float> logits, float top, const SampleRow& row, Sam
   if (!truncate(logits, top, *row.params, scratch)) {
     return draw_any(logits, top, inverse_temperature, u, scratch.block_sums);
   }
-  if (scratch.candidates.size() <= kBlock) return draw_candidate(scratch.candidates, inverse_temperature, u);
+  if (scratch.candidates.size() <= kBlock) return draw_candidate(scratch.candidates, top, inverse_temperature, u);
   std::fill(scratch.logits.begin(), scratch.logits.end(), -kInfinity);  // many: cheaper as a row than sorted by id
   for (const Candidate& c : scratch.candidates) scratch.logits[c.id] = c.logit;
-  return draw_any(scratch.logits, 0.0f, inverse_temperature, u, scratch.block_sums);
+  return draw_any(scratch.logits, top, inverse_temperature, u, scratch.block_sums);
 }
 
 void add_logprobs(Sampled& result, std::span<const float> raw, int n_top, SamplerScratch& scratch) {
@@ -355,44 +349,6 @@ Sampled sample_row(std::span<const float> raw, const SampleRow& row, SamplerScra
   if (!greedy) result.token = draw(logits, top, row, scratch);
   if (params.n_logprobs >= 0) add_logprobs(result, raw, params.n_logprobs, scratch);
   return result;
-}
-
-namespace {
-
-template <class T>
-void check_range(const char* field, T value, T lowest, T highest) {
-  if (!(value >= lowest && value <= highest)) {
-    throw Error("{} is {}: it must be from {} to {}", field, value, lowest, highest);
-  }
-}
-
-// As check_range, with 0 itself excluded.
-void check_above_zero(const char* field, float value, float highest) {
-  if (!(value > 0 && value <= highest)) throw Error("{} is {}: it must be above 0 and at most {}", field, value, highest);
-}
-
-}  // namespace
-
-void validate(const SamplingParams& params, int n_vocab) {
-  check_range("temperature", params.temperature, 0.0f, 100.0f);
-  check_range("top_k", params.top_k, 0, std::numeric_limits<int>::max());
-  check_above_zero("typical_p", params.typical_p, 1);
-  check_above_zero("top_p", params.top_p, 1);
-  check_range("min_p", params.min_p, 0.0f, 1.0f);
-  check_above_zero("repetition_penalty", params.repetition_penalty, 100);
-  check_range("presence_penalty", params.presence_penalty, -100.0f, 100.0f);
-  check_range("frequency_penalty", params.frequency_penalty, -100.0f, 100.0f);
-  check_range("penalty_window", params.penalty_window, -1, std::numeric_limits<int>::max());
-  check_range("n_logprobs", params.n_logprobs, -1, 20);
-  if (params.logit_bias.size() > 1024) throw Error("logit_bias has {} entries: at most 1024", params.logit_bias.size());
-  for (const auto& [token, bias] : params.logit_bias) {
-    if (token < 0 || token >= n_vocab) {
-      throw Error("logit_bias names token {}: the vocabulary has {} (0 to {})", token, n_vocab, n_vocab - 1);
-    }
-    if (std::isnan(bias) || bias == kInfinity) {
-      throw Error("logit_bias of token {} is {}: it must be finite, or -infinity to forbid the token", token, bias);
-    }
-  }
 }
 
 }  // namespace ingot

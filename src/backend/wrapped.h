@@ -13,6 +13,7 @@ class Wrapped : public Backend {
 
   std::string name() const override { return inner_->name(); }
   std::string description() const override { return inner_->description(); }
+  int n_threads() const override { return inner_->n_threads(); }
   DType activation_dtype() const override { return inner_->activation_dtype(); }
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override { return inner_->alloc(dtype, rows, cols); }
   Weight prepare(const Weight& host, unsigned use) override { return inner_->prepare(host, use); }
@@ -21,6 +22,7 @@ class Wrapped : public Backend {
   size_t allocated_bytes() const override { return inner_->allocated_bytes(); }
   void upload(const Tensor& to, const void* from) override { inner_->upload(to, from); }
   void download(void* to, const Tensor& from) override { inner_->download(to, from); }
+  Peak measure_peak(Format weights) override { return inner_->measure_peak(weights); }
   void begin(const Batch& batch) override { inner_->begin(batch); }
   void run(const std::function<void()>& body) override { inner_->run(body); }
   std::vector<Sampled> wait() override { return inner_->wait(); }

@@ -66,8 +66,7 @@ std::string_view read_name(Reader& reader, const char* field, size_t max_bytes) 
 }
 
 Metadata read_metadata(Reader& reader, uint64_t n_entries, const std::string& name) {
-  std::vector<Metadata::Entry> entries;
-  entries.reserve(n_entries);
+  std::vector<Metadata::Entry> entries;  // grows as entries prove to be there: a count alone reserves nothing
   for (uint64_t i = 0; i < n_entries; ++i) {
     Metadata::Entry entry;
     entry.offset = reader.offset();
@@ -117,7 +116,6 @@ TensorInfo read_tensor_info(Reader& reader, uint32_t alignment) {
 std::vector<TensorInfo> read_tensor_table(Reader& reader, uint64_t n_tensors, uint32_t alignment,
                                           const std::string& name) {
   std::vector<TensorInfo> tensors;
-  tensors.reserve(n_tensors);
   for (uint64_t i = 0; i < n_tensors; ++i) tensors.push_back(read_tensor_info(reader, alignment));
   auto name_of = [&](size_t i) { return tensors[i].name; };
   if (auto twice = NameIndex(tensors.size(), name_of).duplicate(name_of))

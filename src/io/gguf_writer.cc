@@ -21,7 +21,8 @@ void check_name(const char* what, std::string_view name, size_t max_bytes) {
 }
 
 void check_size(const std::string& name, uint64_t expected, uint64_t actual) {
-  if (actual != expected) throw Error("tensor '{}': {} bytes of data for a shape of {} bytes", printable(name), actual, expected);
+  if (actual != expected)
+    throw Error("tensor '{}': {} bytes of data for a shape of {} bytes", printable(name), actual, expected);
 }
 
 }  // namespace
@@ -97,9 +98,7 @@ void GgufWriter::write_to(const Sink& sink) const {
     sink(bytes);
     sink(as_bytes(zeros).first(padded(bytes.size()) - bytes.size()));
   };
-  const std::string head = header();
-  if (tensors_.empty()) return sink(as_bytes(head));
-  write_padded(as_bytes(head));
+  write_padded(as_bytes(header()));
   for (const Tensor& tensor : tensors_) {
     const std::vector<uint8_t> data = tensor.produce();
     check_size(tensor.name, tensor.n_bytes, data.size());

@@ -38,7 +38,7 @@ class Ranks final : public Runner {
 
   const Config& config() const { return config_; }
   const Weights& weights() const { return weights_; }
-  const Backend& backend() const { return *backend_; }
+  Backend& backend() { return *backend_; }
   const KvShape& kv_shape() const { return kv_->shape; }
 
  private:

@@ -9,42 +9,53 @@
 namespace ingot {
 namespace {
 
-void check_tokens(const RunnerInfo& info, std::span<const int32_t> tokens) {
-  if (tokens.empty()) throw Error("there are no tokens to score");
-  if (tokens.size() > static_cast<size_t>(info.n_ctx))
-    throw Error("{} tokens do not fit in the context of {}: shorten the text or raise --ctx-size", tokens.size(), info.n_ctx);
+void check_tokens(const RunnerInfo& info, std::span<const int32_t> tokens, int length) {
+  if (tokens.empty()) throw Error("there are no tokens to run");
+  if (length + tokens.size() > static_cast<size_t>(info.n_ctx))
+    throw Error("{} tokens do not fit in the context of {}: shorten the text or raise --ctx-size", length + tokens.size(),
+                info.n_ctx);
   for (size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] < 0 || tokens[i] >= info.n_vocab)
-      throw Error("token {} at index {} is outside the vocabulary of {}", tokens[i], i, info.n_vocab);
+      throw Error("token {} at index {} is outside the vocabulary of {}", tokens[i], length + i, info.n_vocab);
 }
 
 }  // namespace
 
+LoneSequence::LoneSequence(Ranks& runner) : runner_(runner), blocks_(runner.info().n_blocks) {
+  std::iota(blocks_.begin(), blocks_.end(), 0);
+}
+
+void LoneSequence::feed(std::span<const int32_t> tokens, int first_logit_row) {
+  check_tokens(runner_.info(), tokens, length_);
+  const int n = static_cast<int>(tokens.size());
+  positions_.resize(n);
+  std::iota(positions_.begin(), positions_.end(), length_);
+  rows_.resize(n - std::clamp(first_logit_row, 0, n));
+  std::iota(rows_.begin(), rows_.end(), n - static_cast<int>(rows_.size()));
+  length_ += n;
+  const int32_t q_start[] = {0, n};
+  runner_.forward({.tokens = tokens,
+                   .positions = positions_,
+                   .q_start = q_start,
+                   .kv_len = {&length_, 1},
+                   .block_table = blocks_,
+                   .max_blocks = static_cast<int>(blocks_.size()),
+                   .logit_rows = rows_});
+}
+
 void for_each_logits(Ranks& runner, std::span<const int32_t> tokens, int chunk, int first_row,
                      const std::function<void(int, std::span<const float>)>& f) {
   const RunnerInfo& info = runner.info();
-  check_tokens(info, tokens);
+  check_tokens(info, tokens, 0);
   const int n = static_cast<int>(tokens.size());
   chunk = std::min(chunk, info.max_batch_tokens);
-  std::vector<int32_t> blocks((n + info.block_size - 1) / info.block_size), positions(n), rows;
-  std::iota(blocks.begin(), blocks.end(), 0);
-  std::iota(positions.begin(), positions.end(), 0);
+  LoneSequence sequence(runner);
   for (int begin = 0; begin < n; begin += chunk) {
-    const int n_step = std::min(chunk, n - begin), kv_len = begin + n_step;
-    const int32_t q_start[] = {0, n_step};
-    const int first = std::clamp(first_row - begin, 0, n_step);
-    rows.resize(n_step - first);
-    std::iota(rows.begin(), rows.end(), first);
-    runner.forward({.tokens = tokens.subspan(begin, n_step),
-                    .positions = std::span(positions).subspan(begin, n_step),
-                    .q_start = q_start,
-                    .kv_len = {&kv_len, 1},
-                    .block_table = blocks,
-                    .max_blocks = static_cast<int>(blocks.size()),
-                    .logit_rows = rows});
+    const int n_step = std::min(chunk, n - begin), first = std::clamp(first_row - begin, 0, n_step);
+    sequence.feed(tokens.subspan(begin, n_step), first);
     const std::vector<float> logits = runner.logits();
-    for (size_t i = 0; i < rows.size(); ++i)
-      f(begin + rows[i], {&logits[i * info.n_vocab], static_cast<size_t>(info.n_vocab)});
+    for (int row = first; row < n_step; ++row)
+      f(begin + row, {&logits[static_cast<size_t>(row - first) * info.n_vocab], static_cast<size_t>(info.n_vocab)});
   }
 }
 

@@ -8,6 +8,22 @@
 
 namespace ingot {
 
+// One sequence in the first blocks of the runner's KV pool, fed by hand.
+class LoneSequence {
+ public:
+  explicit LoneSequence(Ranks& runner);
+  // Runs the next tokens in one step. Rows from first_logit_row on (of these tokens) get logits.
+  // Throws Error when they do not fit in the context or a token is outside the vocabulary.
+  void feed(std::span<const int32_t> tokens, int first_logit_row);
+  int length() const { return length_; }
+  void clear() { length_ = 0; }
+
+ private:
+  Ranks& runner_;
+  int length_ = 0;
+  std::vector<int32_t> blocks_, positions_, rows_;
+};
+
 // Runs `tokens` as one sequence from position 0, at most `chunk` tokens a step, and calls f(position, logits [n_vocab])
 // for every position from first_row on. The runner must have max_logits >= chunk unless only the last row is wanted.
 // Throws Error when the tokens do not fit in the context or one is outside the vocabulary.

@@ -35,6 +35,8 @@ class DummySource final : public WeightSource {
  public:
   DummySource(const Config& config, Format format, uint64_t seed) : config_(config), format_(format), seed_(seed) {}
 
+  std::string name() const override { return config_.name + " (random weights)"; }
+
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
     if (!exists(name)) return false;
     const bool is_vector = n_out == 1;

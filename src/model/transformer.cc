@@ -87,6 +87,12 @@ Activations Activations::first_rows(int n_tokens, int n_logits) const {
   return step;
 }
 
+size_t activation_bytes(const Config& c, const StepLimits& limits) {
+  const size_t token = 2 * c.dim + 2 * c.q_dim() + 2 * c.kv_dim() + c.ffn_dim + c.rot_dim;
+  const size_t row = c.dim + c.n_vocab;
+  return sizeof(float) * (limits.max_tokens * token + limits.max_logits * row);
+}
+
 StepLimits step_limits(const Config& c, int max_tokens, int max_seqs, int max_logits, int max_kv_len) {
   return {.max_tokens = max_tokens,
           .max_seqs = max_seqs,

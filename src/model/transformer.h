@@ -47,6 +47,9 @@ class Transformer {
   Tensor inv_freq_;      // [1, rot_dim / 2]
 };
 
+// Bytes of the Activations for these limits, at four bytes a number.
+size_t activation_bytes(const Config& config, const StepLimits& limits);
+
 StepLimits step_limits(const Config& config, int max_tokens, int max_seqs, int max_logits, int max_kv_len);
 
 }  // namespace ingot

@@ -14,14 +14,16 @@ class GgufSource final : public WeightSource {
  public:
   explicit GgufSource(std::shared_ptr<const Gguf> file) : file_(std::move(file)) {}
 
+  std::string name() const override { return printable(file_->metadata().source()); }
+
   bool find(const std::string& name, int64_t, int64_t, HostTensor& out) override {
     const TensorInfo* tensor = file_->find(name);
     if (tensor == nullptr) return false;
     used_.insert(name);
     if (!tensor->format)
-      throw Error("tensor '{}' is stored as {}, which is not supported yet; use a file in Q4_K_M, Q8_0 or F16", name,
+      throw Error("{}: tensor '{}' is stored as {}, which is not supported yet; use a file in Q4_K_M, Q8_0 or F16", this->name(), name,
                   ggml_type_name(tensor->ggml_type));
-    if (tensor->n_dims > 2) throw Error("tensor '{}' has {} dimensions: expected 1 or 2", name, tensor->n_dims);
+    if (tensor->n_dims > 2) throw Error("{}: tensor '{}' has {} dimensions: expected 1 or 2", this->name(), name, tensor->n_dims);
     out = {*tensor->format, tensor->n_dims == 2 ? static_cast<int64_t>(tensor->shape[1]) : 1,
            static_cast<int64_t>(tensor->shape[0]), file_->data(*tensor).data()};
     return true;
@@ -59,7 +61,7 @@ class Loader {
     for (const auto& [format, count] : mix_)
       weights_.quant_mix += fmt::format("{}{} {}", weights_.quant_mix.empty() ? "" : ", ", info(format).name, count);
     weights_.file_bytes = done_;
-    for (const std::string& name : source_.unused()) log_warn("tensor '{}' is not used", printable(name));
+    for (const std::string& name : source_.unused()) log_warn("{}: tensor '{}' is not used", source_.name(), printable(name));
     return std::move(weights_);
   }
 
@@ -84,16 +86,16 @@ class Loader {
     const std::string name = name_of(pattern, layer);
     if (!find(name, 1, size_of(n, config_), optional, host)) return false;
     if (info(host.format).block_size != 1)
-      throw Error("tensor '{}' is stored as {}: expected F32, F16 or BF16", name, info(host.format).name);
+      throw Error("{}: tensor '{}' is stored as {}: expected F32, F16 or BF16", source_.name(), name, info(host.format).name);
     return true;
   }
   bool find(const std::string& name, int64_t n_out, int64_t n_in, bool optional, HostTensor& host) {
     if (!source_.find(name, n_out, n_in, host)) {
       if (optional) return false;
-      throw Error("tensor '{}' is missing", name);
+      throw Error("{}: tensor '{}' is missing", source_.name(), name);
     }
     if (host.n_out != n_out || host.n_in != n_in)
-      throw Error("tensor '{}' is [{}, {}]: expected [{}, {}]", name, host.n_out, host.n_in, n_out, n_in);
+      throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), name, host.n_out, host.n_in, n_out, n_in);
     return true;
   }
 

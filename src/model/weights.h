@@ -23,6 +23,7 @@ struct HostTensor {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
+  virtual std::string name() const = 0;  // for messages, safe to print
   // The tensor of that name; false when there is none. n_out and n_in are what the config expects; the caller checks.
   virtual bool find(const std::string& gguf_name, int64_t n_out, int64_t n_in, HostTensor& out) = 0;
   // The tensor just found has been prepared and its bytes will not be read again.

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "text/pretokenizer_table.h"
 
 namespace ingot {
 namespace {
@@ -49,11 +48,11 @@ void warn_about_missing_bytes(const Vocab& vocab, const std::string& source) {
 
 }  // namespace
 
-Bpe::Bpe(const Vocab& vocab, const TokenizerSpec& spec)
-    : vocab_(vocab), pretokenizer_(find_pretokenizer(spec.pre).patterns), merges_(spec.merges.size()) {
+Bpe::Bpe(const Vocab& vocab, const TokenizerSpec& spec, const PretokenizerRow& row)
+    : vocab_(vocab), pretokenizer_(row.patterns), merges_(spec.merges.size()) {
   MergeReader(vocab, spec).read(merges_);
   warn_about_missing_bytes(vocab, spec.source);
-  if (!find_pretokenizer(spec.pre).whole_words) return;
+  if (!row.whole_words) return;
   words_.reserve(vocab.size());
   for (int32_t id = 0; id < vocab.size(); ++id)
     if (!vocab.is_added(id) && !vocab.bytes(id).empty()) words_.try_emplace(vocab.bytes(id), id);

@@ -3,6 +3,7 @@
 #pragma once
 #include "text/merge_table.h"
 #include "text/pretokenizer.h"
+#include "text/pretokenizer_table.h"
 #include "text/subword.h"
 #include "text/vocab.h"
 
@@ -11,7 +12,7 @@ namespace ingot {
 class Bpe : public Subword {
  public:
   // Throws Error for merges that are malformed, repeated, or made of tokens that do not exist. Keeps a reference to vocab.
-  Bpe(const Vocab& vocab, const TokenizerSpec& spec);
+  Bpe(const Vocab& vocab, const TokenizerSpec& spec, const PretokenizerRow& row);
 
   void encode(std::string_view text, bool at_start, std::vector<int32_t>& ids) const override;
 

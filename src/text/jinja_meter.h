@@ -17,14 +17,17 @@ class Meter {
   }
   // Work over n bytes that are there already.
   void read(size_t n) { spend(1 + n / 32); }
-  // A new string of n bytes is about to be made.
-  void make(size_t n) {
+  // A string is about to be n bytes long.
+  void fits(size_t n) const {
     if (n > max_bytes_) throw Error("the template makes a text of over {} bytes", max_bytes_);
+  }
+  // A new string of n bytes, or of `count` times n bytes, is about to be made.
+  void make(size_t n) {
+    fits(n);
     read(n);
   }
-  // A string made of `count` times n bytes.
   void make(size_t n, size_t count) {
-    if (count != 0 && n > max_bytes_ / count) throw Error("the template makes a text of over {} bytes", max_bytes_);
+    if (count != 0) fits(n > max_bytes_ / count ? max_bytes_ + 1 : n * count);
     make(n * count);
   }
   // n new items of a list or dictionary: dearer than bytes, as each is some hundred bytes of memory.

@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/utf8.h"
 #include "text/unicode.h"
@@ -174,6 +175,13 @@ bool is_word(char32_t c) {
 bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
 
 bool is_lower(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LL; }
+
+size_t find_text(std::string_view text, std::string_view needle, size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (needle.empty()) return from;
+  const void* at = memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
+  return at == nullptr ? std::string_view::npos : static_cast<size_t>(static_cast<const char*>(at) - text.data());
+}
 
 std::string_view strip(std::string_view text, const std::string_view* chars, bool left, bool right) {
   auto drops = [&](std::string_view one, char32_t code) {

@@ -29,6 +29,9 @@ bool is_word(char32_t c);       // \w of re: alphanumeric or underscore
 bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 
+// The first place of needle at or after `from`, or npos; linear in time whatever the strings are.
+size_t find_text(std::string_view text, std::string_view needle, size_t from = 0);
+
 // Without the characters of `chars` (white space when null) at the chosen ends.
 std::string_view strip(std::string_view text, const std::string_view* chars, bool left, bool right);
 

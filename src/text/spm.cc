@@ -7,7 +7,14 @@
 namespace ingot {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";    // U+2581
+constexpr std::string_view kLiteralMark = "\xE2\x96\xFF";  // stands for a U+2581 of the text; not UTF-8, so in no token
+
+// A space after something that is not one.
+bool has_inner_space(std::string_view piece) {
+  while (piece.substr(0, kSpaceMark.size()) == kSpaceMark) piece.remove_prefix(kSpaceMark.size());
+  return piece.find(kSpaceMark) != piece.npos;
+}
 
 // Orders floats as integers, the largest first; -0 and 0 are equal.
 uint32_t rank_of_score(float score) {
@@ -29,6 +36,7 @@ Spm::Spm(const Vocab& vocab, const TokenizerSpec& spec, bool add_space_prefix)
     if (vocab.is_special(id) || vocab.type(id) == TokenType::kByte) continue;
     pieces_.try_emplace(vocab.text(id), id);
     longest_piece_ = std::max(longest_piece_, vocab.text(id).size());
+    if (has_inner_space(vocab.text(id))) cut_at_spaces_ = false;
   }
 }
 
@@ -38,15 +46,32 @@ int32_t Spm::piece(std::string_view text) const {
 }
 
 void Spm::encode(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
-  if (text.empty()) return;
-  std::string escaped;
-  std::vector<Symbol> symbols;
-  if (at_start && add_space_prefix_) {
-    symbols = symbols_of(std::string(1, ' ').append(text), escaped);
-  } else {
-    symbols = symbols_of(text, escaped);
+  Scratch scratch;
+  for (size_t done = 0; done < text.size();) {
+    const size_t cut = next_cut(text, done);
+    encode_part(text.substr(done, cut - done), add_space_prefix_ && at_start && done == 0, scratch, ids);
+    done = cut;
   }
-  MergeQueue queue;
+}
+
+// Where the next word begins, when the words of this vocabulary are independent. It keeps the queue short.
+size_t Spm::next_cut(std::string_view text, size_t from) const {
+  if (!cut_at_spaces_) return text.size();
+  size_t end = text.find_first_not_of(' ', from);
+  if (end != text.npos) end = text.find(' ', end);
+  return std::min(end, text.size());
+}
+
+void Spm::encode_part(std::string_view text, bool space_prefix, Scratch& scratch, std::vector<int32_t>& ids) const {
+  auto& [escaped, symbols, queue] = scratch;
+  escaped.clear();
+  symbols.clear();
+  if (space_prefix) append_symbol(" ", scratch);
+  while (!text.empty()) {
+    const size_t length = std::max<size_t>(1, utf8_length(text));  // a byte that is not UTF-8 is a symbol of its own
+    append_symbol(text.substr(0, length), scratch);
+    text.remove_prefix(length);
+  }
   queue.merge_all(symbols, [&](const Symbol& left, const Symbol& right) { return find_merge(escaped, left, right); });
   for (uint32_t i = 0; i != Symbol::kNone; i = symbols[i].next) {
     if (symbols[i].id >= 0) {
@@ -57,28 +82,16 @@ void Spm::encode(std::string_view text, bool at_start, std::vector<int32_t>& ids
   }
 }
 
-// One symbol a character; one a byte where the text is not UTF-8. escaped is the text as the vocabulary would spell it, but
-// that a literal U+2581 has its last byte replaced (by 0xFF, which no token can have): it merges with nothing.
-std::vector<Symbol> Spm::symbols_of(std::string_view text, std::string& escaped) const {
-  std::vector<Symbol> symbols;
-  symbols.reserve(text.size());
-  escaped.reserve(text.size() + text.size() / 2);
-  while (!text.empty()) {
-    const size_t length = std::max<size_t>(1, utf8_length(text));
-    const auto begin = static_cast<uint32_t>(escaped.size());
-    const std::string_view character = text.substr(0, length);
-    if (character == " ") {
-      escaped += kSpaceMark;
-    } else if (character == kSpaceMark) {
-      escaped += "\xE2\x96\xFF";
-    } else {
-      escaped += character;
-    }
-    const auto size = static_cast<uint32_t>(escaped.size() - begin);
-    symbols.push_back({begin, size, piece(std::string_view(escaped).substr(begin))});
-    text.remove_prefix(length);
+// Spells the character as the vocabulary would; a literal U+2581 becomes kLiteralMark, which is in no piece.
+void Spm::append_symbol(std::string_view character, Scratch& scratch) const {
+  const auto begin = static_cast<uint32_t>(scratch.escaped.size());
+  if (character == " ") {
+    character = kSpaceMark;
+  } else if (character == kSpaceMark) {
+    character = kLiteralMark;
   }
-  return symbols;
+  scratch.escaped += character;
+  scratch.symbols.push_back({begin, static_cast<uint32_t>(character.size()), piece(character)});
 }
 
 std::optional<Merge> Spm::find_merge(std::string_view escaped, const Symbol& left, const Symbol& right) const {
@@ -95,7 +108,7 @@ void Spm::append_bytes(std::string_view bytes, std::vector<int32_t>& ids) const 
     return;
   }
   if (bytes == kSpaceMark) bytes = " ";
-  if (bytes == "\xE2\x96\xFF") bytes = kSpaceMark;
+  if (bytes == kLiteralMark) bytes = kSpaceMark;
   for (char c : bytes) ids.push_back(vocab_.byte_token(static_cast<unsigned char>(c)));
 }
 

@@ -16,7 +16,14 @@ class Spm : public Subword {
   void encode(std::string_view text, bool at_start, std::vector<int32_t>& ids) const override;
 
  private:
-  std::vector<Symbol> symbols_of(std::string_view text, std::string& escaped) const;
+  struct Scratch {
+    std::string escaped;
+    std::vector<Symbol> symbols;
+    MergeQueue queue;
+  };
+  size_t next_cut(std::string_view text, size_t from) const;
+  void encode_part(std::string_view text, bool space_prefix, Scratch& scratch, std::vector<int32_t>& ids) const;
+  void append_symbol(std::string_view character, Scratch& scratch) const;
   std::optional<Merge> find_merge(std::string_view escaped, const Symbol& left, const Symbol& right) const;
   void append_bytes(std::string_view bytes, std::vector<int32_t>& ids) const;
   int32_t piece(std::string_view text) const;
@@ -24,6 +31,7 @@ class Spm : public Subword {
   const Vocab& vocab_;
   bool add_space_prefix_;
   size_t longest_piece_ = 0;
+  bool cut_at_spaces_ = true;  // no piece has a space after something else: words cannot merge with each other
   std::unordered_map<std::string_view, int32_t> pieces_;  // what text may become: no control, unknown or byte tokens
   std::vector<uint32_t> ranks_;                           // by id: higher scores have lower ranks
 };

@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "text/bpe.h"
-#include "text/pretokenizer_table.h"
 #include "text/spm.h"
 #include "text/unicode.h"
 
@@ -13,9 +12,9 @@ namespace {
 
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
-bool is_byte_level(const TokenizerSpec& spec) {
-  if (spec.model == "gpt2") return true;
-  if (spec.model == "llama") return false;
+const PretokenizerRow* find_row(const TokenizerSpec& spec) {
+  if (spec.model == "gpt2") return &find_pretokenizer(spec.pre);
+  if (spec.model == "llama") return nullptr;
   throw Error("{}: tokenizer model '{}' is not supported; 'gpt2' (byte-level BPE) and 'llama' (SentencePiece BPE) are",
               printable(spec.source), printable(spec.model, 64));
 }
@@ -50,24 +49,24 @@ std::unique_ptr<Tokenizer> Tokenizer::create(const TokenizerSpec& spec) {
 Tokenizer::Tokenizer(const TokenizerSpec& spec)
     : model_(spec.model),
       pre_(spec.pre),
-      byte_level_(is_byte_level(spec)),
-      vocab_(spec, byte_level_ ? Spelling::kGpt2 : Spelling::kSentencePiece) {
+      row_(find_row(spec)),
+      vocab_(spec, row_ ? Spelling::kGpt2 : Spelling::kSentencePiece) {
   read_flags(spec);
   collect_added_tokens(spec);
-  if (byte_level_) {
-    subword_ = std::make_unique<Bpe>(vocab_, spec);
+  if (row_) {
+    subword_ = std::make_unique<Bpe>(vocab_, spec, *row_);
   } else {
     subword_ = std::make_unique<Spm>(vocab_, spec, add_space_prefix_);
   }
 }
 
 void Tokenizer::read_flags(const TokenizerSpec& spec) {
-  add_bos_ = spec.add_bos.value_or(byte_level_ ? find_pretokenizer(spec.pre).add_bos : true);
+  add_bos_ = spec.add_bos.value_or(row_ ? row_->add_bos : true);
   add_eos_ = spec.add_eos.value_or(false);
-  add_space_prefix_ = !byte_level_ && spec.add_space_prefix.value_or(true);
+  add_space_prefix_ = !row_ && spec.add_space_prefix.value_or(true);
   auto require = [&](bool& add, const std::optional<int32_t>& id, const char* name) {
     if (!add || id) return;
-    if (!byte_level_) throw Error("{}: the tokenizer adds {}, but names no {} token", printable(spec.source), name, name);
+    if (!row_) throw Error("{}: the tokenizer adds {}, but names no {} token", printable(spec.source), name, name);
     log_warn("{}: the tokenizer adds {}, but names no {} token; none is added", printable(spec.source), name, name);
     add = false;
   };

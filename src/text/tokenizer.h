@@ -8,6 +8,7 @@
 #include <string>
 
 #include "text/added_tokens.h"
+#include "text/pretokenizer_table.h"
 #include "text/subword.h"
 #include "text/vocab.h"
 
@@ -64,7 +65,7 @@ class Tokenizer {
   int32_t checked(int32_t id) const;
 
   std::string model_, pre_;
-  bool byte_level_;
+  const PretokenizerRow* row_;  // null for a SentencePiece tokenizer
   Vocab vocab_;
   bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false;
   AddedTokens user_defined_, all_added_;

@@ -145,6 +145,9 @@ void Vocab::read_special_ids(const TokenizerSpec& spec, Spelling spelling) {
   read("EOM", spec.eom, eom);
   read("unknown", spec.unk, unk);
   read("padding", spec.pad, pad);
+  if (spec.token_types.empty())
+    for (const auto& id : {bos, eos, eot, eom})
+      if (id) types_[*id] = TokenType::kControl;
   if (spelling != Spelling::kSentencePiece) return;
   // SentencePiece's own numbering, when the file is silent.
   auto fall_back = [&](const std::optional<int64_t>& from, std::optional<int32_t>& to, int32_t id) {

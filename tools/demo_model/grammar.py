@@ -3,7 +3,7 @@
   {a|b|c}   one of the alternatives, which may nest
   [slot]    a value bound for this document, else a fresh draw from the word list of that name
   [a slot]  the same with its indefinite article ("a fox", "an owl"); [A slot] at the start of a sentence
-  [^slot]   the same with a capital first letter
+  [^slot]   the same with a capital first letter; [,slot] with a small one
 
 Templates are parsed once and kept, since a corpus expands each of them many thousand times.
 """
@@ -44,8 +44,8 @@ def _parse(text, pos, stop):
             slot, how = text[pos + 1:end], ""
             if slot[:2] in ("a ", "A "):
                 slot, how = slot[2:], slot[0]
-            elif slot[0] == "^":
-                slot, how = slot[1:], "^"
+            elif slot[0] in "^,":
+                slot, how = slot[1:], slot[0]
             out.append((slot, how))
             start = pos = end + 1
         else:
@@ -88,6 +88,8 @@ class Grammar:
             value = self.expand(rng, value, bound)
         if how == "^":
             return capital(value)
+        if how == ",":
+            return value[:1].lower() + value[1:]
         if how:
             value = article(value)
             return capital(value) if how == "A" else value

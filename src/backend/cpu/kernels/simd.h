@@ -135,9 +135,16 @@ INLINE U bf16_bits(F v) {
   return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
 }
 
+// (GCC 12 takes a __builtin_convertvector from bytes apart, lane by lane.)
 INLINE F load_s8(const int8_t* p) {
+#if defined(__AVX512F__)
+  return to_float((I)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
+#elif defined(__AVX2__)
+  return to_float((I)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)));
+#else
   typedef int8_t B __attribute__((vector_size(W)));
   return to_float(__builtin_convertvector(load_as<B>(p), I));
+#endif
 }
 
 // ---- elementary functions ----

@@ -1,0 +1,74 @@
+# What people and CI type. Each target installs what it lacks (scripts/setup.sh; SETUP=true skips that) and builds in a folder of its own.
+# Presets in CMakePresets.json do the same for an IDE.
+SHELL        := /bin/sh
+SETUP        ?= scripts/setup.sh
+JOBS         ?= $(shell nproc)
+PREFIX       ?= /usr/local
+FUZZ_SECONDS ?= 60
+PROMPT       ?= Once upon a time
+
+# nvcc alone is no reason to wait for CUDA kernels: there has to be a GPU too. `make cuda` builds them anywhere.
+CUDA = $(if $(shell nvidia-smi -L 2>/dev/null),AUTO,OFF)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test asan tsan fuzz bench cuda install format clean
+
+help:  ## This list
+	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup:  ## Install what is missing (root; Debian packages)
+	@$(SETUP) build test
+
+build:  ## The program: build/ingot
+	@$(SETUP) build
+	@test -f build/build.ninja || cmake --preset release -DINGOT_TESTS=OFF -DINGOT_CUDA=$(CUDA)
+	@cmake --build build --target ingot-cli
+
+demo: build  ## Build, then stream a story from the built-in model (PROMPT=...)
+	build/ingot run -p "$(PROMPT)"
+
+test:  ## Build and run every test
+	@$(SETUP) build test
+	@cmake --preset release -DINGOT_TESTS=ON -DINGOT_CUDA=$(CUDA)
+	@cmake --build build
+	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS)
+
+asan:  ## The tests under AddressSanitizer and UBSan
+	@$(SETUP) build test
+	@cmake --preset asan
+	@cmake --build build-asan
+	@ctest --test-dir build-asan --output-on-failure --no-tests=error -j $(JOBS)
+
+tsan:  ## The tests under ThreadSanitizer
+	@$(SETUP) build test
+	@cmake --preset tsan
+	@cmake --build build-tsan
+	@ctest --test-dir build-tsan --output-on-failure --no-tests=error -j $(JOBS)
+
+fuzz:  ## Each fuzz target for FUZZ_SECONDS (60); fails on a finding
+	@$(SETUP) build fuzz
+	@cmake --preset fuzz
+	@cmake --build build-fuzz
+	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+bench:  ## Speed of the built-in model and of single operations
+	@$(SETUP) build bench
+	@cmake --preset release -DINGOT_BENCH=ON -DINGOT_CUDA=$(CUDA)
+	@cmake --build build
+	build/ingot bench
+	build/bench/bench_ops
+
+cuda:  ## The program with CUDA kernels: build-cuda/ingot (needs nvcc)
+	@$(SETUP) build
+	@cmake --preset cuda
+	@cmake --build build-cuda --target ingot-cli
+
+install: build  ## Program, library and headers under PREFIX (/usr/local)
+	@cmake --build build
+	@cmake --install build --prefix $(PREFIX)
+
+format:  ## clang-format over every C++ file
+	@git ls-files '*.h' '*.cc' '*.cu' | xargs clang-format -i
+
+clean:  ## Remove what was built
+	rm -rf build build-asan build-tsan build-fuzz build-cuda build-debug

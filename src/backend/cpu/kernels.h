@@ -1,0 +1,214 @@
+// What the kernels of an instruction set offer to CpuBackend: a table of functions, and the layouts that both sides share.
+//
+// Weights lie in panels of 32 output rows, so that one vector load has the same k of neighbouring rows and no sum crosses
+// lanes. Activations are packed beforehand into tiles of a few tokens, [k, token], so that the inner loop reads both in order.
+//
+// This header is compiled into kernel sources, so it has no inline symbols with external linkage (see kernels/simd.h).
+#pragma once
+#include <stdint.h>
+
+namespace ingot::cpu {
+
+constexpr int kPanelRows = 32;
+constexpr int kGroup = 32;       // elements of k that share one scale of the int8 activations
+constexpr int kSuperGroups = 8;  // groups of a super-block: 256 elements
+constexpr int kMaxTile = 12;     // tokens
+
+// ---- quantized panels ----
+
+// How the scale of a group of weights is stored: itself, or as an int8 times an f16 of its super-block.
+enum class Scales : uint8_t { kF16, kBF16, kSuper };
+
+// The quantized layouts that have kernels. What makes formats differ on disk is gone here: codes of 4 or 8 bits, a codebook
+// or none, a scale for 16 or 32 elements, minima or none.
+struct QuantKind {
+  int bits;
+  bool codebook;
+  int group;
+  bool has_min;
+  Scales scales;
+};
+constexpr QuantKind kQuantKinds[] = {
+    {4, false, 32, false, Scales::kF16},    // Q4_0
+    {4, false, 32, true, Scales::kF16},     // Q4_1
+    {8, false, 32, false, Scales::kF16},    // Q5_0 Q8_0
+    {8, false, 32, true, Scales::kF16},     // Q5_1
+    {4, false, 32, true, Scales::kSuper},   // Q4_K
+    {8, false, 32, true, Scales::kSuper},   // Q5_K
+    {4, false, 16, true, Scales::kSuper},   // Q2_K
+    {4, false, 16, false, Scales::kSuper},  // Q3_K
+    {8, false, 16, false, Scales::kSuper},  // Q6_K
+    {4, true, 32, false, Scales::kF16},     // IQ4_NL
+    {4, true, 32, false, Scales::kBF16},    // MXFP4
+    {4, true, 32, false, Scales::kSuper},   // IQ4_XS
+};
+constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
+
+// A panel is a run of blocks, one for 32 elements of k (256 with Scales::kSuper), each of, in this order,
+//   base scales, base minima   f16 [32 rows]                   only with kSuper
+//   scales, minima             f16 or bf16 [parts, 32 rows]    with kSuper int8 [8 * parts, 32 rows]
+//   codes                      8 bits: [k / 4, 32 rows, 4]     4 bits: [k / 8, 32 rows, 4], low nibbles first
+// where parts = 32 / group, and minima are there only with has_min.
+struct BlockLayout {
+  int n_groups;      // of 32 elements
+  int parts;
+  int scale_bytes;   // of one scale
+  int base_min_at;
+  int scales_at;
+  int mins_at;
+  int codes_at;
+  int code_bytes;    // of 32 elements
+  int bytes;
+};
+static constexpr BlockLayout block_layout(const QuantKind& kind) {
+  const bool super = kind.scales == Scales::kSuper;
+  const int planes = kind.has_min ? 2 : 1;
+  BlockLayout b{};
+  b.n_groups = super ? kSuperGroups : 1;
+  b.parts = kGroup / kind.group;
+  b.scale_bytes = super ? 1 : 2;
+  b.base_min_at = 2 * kPanelRows;
+  b.scales_at = super ? planes * 2 * kPanelRows : 0;
+  const int plane_bytes = b.n_groups * b.parts * kPanelRows * b.scale_bytes;
+  b.mins_at = b.scales_at + plane_bytes;
+  b.codes_at = b.scales_at + planes * plane_bytes;
+  b.code_bytes = kGroup * kPanelRows * kind.bits / 8;
+  b.bytes = b.codes_at + b.n_groups * b.code_bytes;
+  return b;
+}
+
+// ---- dense panels: [k, 32 rows]; bf16 as [k / 2, 32 rows, 2], an odd k padded with zero ----
+
+enum class Dense : uint8_t { kF32, kF16, kBF16 };
+constexpr int kDenseCount = 3;
+
+// ---- packed activations ----
+
+// What activations have to look like for a kind of weight. A tile of m tokens is, dense: f32 [n_in, m], or with bf16 pairs
+// bf16 [n_in / 2, m, 2]; else for each group of 32: int32 start [parts, m], f32 scale [m], with has_min f32 sum [parts, m],
+// int8 [8, m, 4]. `start` is -zero * (sum of the int8), `sum` is scale * (sum of the int8).
+struct ActLayout {
+  bool dense = false;
+  bool bf16 = false;
+  bool has_min = false;
+  int parts = 1;
+  int zero = 0;
+};
+static inline bool same(const ActLayout& a, const ActLayout& b) {
+  return a.dense == b.dense && a.bf16 == b.bf16 && a.has_min == b.has_min && a.parts == b.parts && a.zero == b.zero;
+}
+static inline int64_t act_token_bytes(const ActLayout& a, int64_t n_in) {
+  if (a.dense) return a.bf16 ? (n_in + 1) / 2 * 4 : n_in * 4;
+  return n_in / kGroup * (kGroup + 4 + 4 * a.parts * (a.has_min ? 2 : 1));
+}
+
+// Tokens are dealt to as few tiles as there can be, of sizes that differ by one at most.
+struct Tiling {
+  int n_tokens;
+  int n_tiles;
+};
+static inline Tiling make_tiling(int n_tokens, int max_tile) { return {n_tokens, (n_tokens + max_tile - 1) / max_tile}; }
+static inline int tile_begin(const Tiling& t, int tile) {
+  const int extra = t.n_tokens % t.n_tiles;
+  return tile * (t.n_tokens / t.n_tiles) + (tile < extra ? tile : extra);
+}
+
+// ---- matmul ----
+
+// One tile of tokens by one panel: out [m, 32 rows].
+using TileFn = void (*)(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t* codebook, float* out);
+
+struct MatmulJob {
+  const TileFn* tiles;       // [m - 1]
+  const uint8_t* panels;
+  int64_t panel_bytes;
+  int64_t n_in, n_out;
+  const uint8_t* codebook;   // [16] as the kernel wants it, or null
+  const uint8_t* act;        // tiles one after another
+  int64_t act_token_bytes;
+  Tiling tiling;
+  float* y;                  // [n_tokens, n_out]
+  int64_t y_stride;
+  const float* bias;         // [n_out] or null
+  bool accumulate;           // y += instead of y =
+};
+struct PanelRange {
+  int64_t panel_begin, panel_end;
+  int tile_begin, tile_end;
+};
+
+// ---- attention ----
+
+enum class KvType : uint8_t { kF32, kF16, kBF16 };
+constexpr int kKeyChunk = 16;    // keys that lie together, [head_dim, 16], in a page
+constexpr int kKeyBlock = 64;    // keys of one step of the online softmax
+constexpr int kMaxQueryRows = 48;
+
+// A part of attention for one KV head: some tokens' query heads of its group, over the keys [key_begin, key_end).
+struct AttentionJob {
+  // The page of a block: at pages + blocks[i] * page_stride keys [chunks, head_dim, 16], then values [block_size, value_stride].
+  const uint8_t* pages;
+  int64_t page_stride;         // bytes
+  int64_t values_at;           // bytes from the start of a page
+  int value_stride;            // elements, a multiple of 32
+  int block_size;
+  const int32_t* blocks;
+  KvType type;
+
+  const float* q;              // of the first token and the first head of the group
+  int64_t q_stride;            // from token to token
+  int group;                   // query heads of this KV head
+  int n_tokens;
+  int head_dim;
+  int position;                // of the first token; the others follow
+  int key_begin, key_end;
+  int window;                  // 0: none
+  bool causal;
+  float scale, softcap;
+
+  float* y;                    // like q; written when partial is null
+  int64_t y_stride;
+  float* partial;              // [n_tokens * group, 2 + head_dim]: largest score, sum, unnormalised output
+  float* scratch;              // attention_scratch_floats()
+};
+static inline int64_t attention_scratch_floats(int head_dim) {
+  const int64_t dim = (head_dim + kPanelRows - 1) / kPanelRows * kPanelRows;
+  return kMaxQueryRows * (2 * dim + kKeyBlock + 4);
+}
+
+// ---- the table ----
+
+struct Kernels {
+  const char* isa;
+  int quant_tile;            // most tokens of a tile, int8 and dense
+  int dense_tile;
+  bool signed_codes;         // 8-bit codes are kept minus 128
+  bool bf16_dot;             // bf16 weights want bf16 activations
+
+  const TileFn (*quant_tiles)[kMaxTile];  // [kQuantKindCount]
+  const TileFn (*dense_tiles)[kMaxTile];  // [kDenseCount]
+  void (*pack_activations)(const float* x, int64_t stride, int m, int64_t n_in, const ActLayout& layout, uint8_t* tile);
+  void (*matmul)(const MatmulJob& job, const PanelRange& range);
+  // y = act(gate) * up, y being gate's.
+  void (*gate_up)(const MatmulJob& gate, const MatmulJob& up, int act, const PanelRange& range);
+
+  void (*norm)(float* y, const float* x, int64_t n, const float* weight, const float* bias, float eps, bool layer_norm);
+  void (*add)(float* x, const float* y, int64_t n);
+  void (*act_mul)(float* y, const float* gate, const float* up, int64_t n, int act);
+  void (*scale)(float* x, int64_t n, float factor, float softcap);
+  // One token's heads; cosines and sines are [n_freq].
+  void (*rope)(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq, bool interleaved);
+  // One token's key and value of one head to offset `slot` of a page's keys and values (see AttentionJob).
+  void (*write_kv)(const float* k, const float* v, int head_dim, KvType type, void* keys, void* values, int slot,
+                   int value_stride);
+  void (*attention)(const AttentionJob& job);
+  // y [group, head_dim] from the partial results of `parts` jobs, `part_stride` floats apart, of one token.
+  void (*merge_attention)(const float* partials, int64_t part_stride, int parts, int group, int head_dim, float* y);
+
+  // What the peak measurement runs: each returns the operations it did, or bytes it read.
+  double (*peak_read)(const void* data, int64_t n_bytes);
+  double (*peak_f32)(int64_t iterations);
+  double (*peak_int8)(int64_t iterations);
+};
+
+}  // namespace ingot::cpu

@@ -1,0 +1,100 @@
+// Dense panels (f32, f16, bf16) times activations: tokens x vectors of f32 accumulators that stay in registers over all of k.
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/tables.h"
+
+namespace ingot::cpu::INGOT_ISA {
+namespace {
+
+constexpr int RV = W == 4 ? 4 : 2;  // vectors of rows that a pass covers
+constexpr int kPasses = kPanelRows / (RV * W);
+
+template <Dense type>
+INLINE F load_weights(const uint8_t* panel, int64_t i) {
+  if constexpr (type == Dense::kF16) return load_f16((const uint16_t*)panel + i);
+  return load((const float*)panel + i);
+}
+
+template <Dense type, int M>
+INLINE void dense_pass(F (&acc)[M][RV], const uint8_t* panel, const uint8_t* act, int64_t n_in, int row) {
+#pragma GCC unroll 4
+  for (int64_t k = 0; k < n_in; ++k) {
+    F w[RV];
+#pragma GCC unroll 4
+    for (int v = 0; v < RV; ++v) w[v] = load_weights<type>(panel, k * kPanelRows + row + v * W);
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+      const F x = all(load_as<float>(act + (k * M + m) * 4));
+#pragma GCC unroll 4
+      for (int v = 0; v < RV; ++v) acc[m][v] += x * w[v];
+    }
+  }
+}
+
+// Pairs of k: one 32-bit lane holds two weights of a row.
+template <int M>
+INLINE void bf16_pass(F (&acc)[M][RV], const uint8_t* panel, const uint8_t* act, int64_t n_in, int row) {
+  const int64_t n_pairs = (n_in + 1) / 2;
+#pragma GCC unroll 2
+  for (int64_t pair = 0; pair < n_pairs; ++pair) {
+    I w[RV];
+#pragma GCC unroll 4
+    for (int v = 0; v < RV; ++v) w[v] = load_as<I>(panel + (pair * kPanelRows + row + v * W) * 4);
+#if defined(__AVX512BF16__)
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+      const I x = all(load_as<int32_t>(act + (pair * M + m) * 4));
+#pragma GCC unroll 4
+      for (int v = 0; v < RV; ++v)
+        acc[m][v] = (F)_mm512_dpbf16_ps((__m512)acc[m][v], (__m512bh)(__m512i)w[v], (__m512bh)(__m512i)x);
+    }
+#else
+    const uint8_t* first = act + pair * 2 * M * 4;
+    const bool whole = 2 * pair + 1 < n_in;
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+      const F x0 = all(load_as<float>(first + m * 4));
+      const F x1 = all(whole ? load_as<float>(first + (M + m) * 4) : 0.0f);
+#pragma GCC unroll 4
+      for (int v = 0; v < RV; ++v) {
+        acc[m][v] += x0 * (F)(w[v] << 16);
+        acc[m][v] += x1 * (F)(w[v] & (int32_t)0xFFFF0000);
+      }
+    }
+#endif
+  }
+}
+
+template <Dense type, int M>
+void dense_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t*, float* out) {
+  for (int row = 0; row < kPanelRows; row += RV * W) {
+    F acc[M][RV] = {};
+    if constexpr (type == Dense::kBF16) {
+      bf16_pass<M>(acc, panel, act, n_in, row);
+    } else {
+      dense_pass<type, M>(acc, panel, act, n_in, row);
+    }
+    for (int m = 0; m < M; ++m)
+      for (int v = 0; v < RV; ++v) store(out + m * kPanelRows + row + v * W, acc[m][v]);
+  }
+}
+
+}  // namespace
+
+#if defined(__AVX512F__)
+#define TILES_FROM_7(type)                                                                                     \
+  , dense_tile<type, 7>, dense_tile<type, 8>, dense_tile<type, 9>, dense_tile<type, 10>, dense_tile<type, 11>, \
+      dense_tile<type, 12>
+#else
+#define TILES_FROM_7(type)
+#endif
+#define TILES_OF(type)                                                                                              \
+  {                                                                                                                 \
+    dense_tile<type, 1>, dense_tile<type, 2>, dense_tile<type, 3>, dense_tile<type, 4>, dense_tile<type, 5>,        \
+        dense_tile<type, 6> TILES_FROM_7(type)                                                                      \
+  }
+
+const int kDenseTile = W == 16 ? 12 : 6;
+const TileFn kDenseTiles[kDenseCount][kMaxTile] = {TILES_OF(Dense::kF32), TILES_OF(Dense::kF16), TILES_OF(Dense::kBF16)};
+
+}  // namespace ingot::cpu::INGOT_ISA

@@ -1,0 +1,163 @@
+// Around the tiles: packing of activations, the loop over panels and tiles, and what is done with a tile's result.
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/activation.h"
+#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/tables.h"
+
+namespace ingot::cpu::INGOT_ISA {
+namespace {
+
+INLINE void store_s8(int8_t* p, I v) {
+#if defined(__AVX512F__)
+  _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8((__m512i)v));
+#elif defined(__AVX2__)
+  const __m256i words = _mm256_packs_epi32((__m256i)v, (__m256i)v);  // low halves of both 128-bit lanes
+  const __m256i bytes = _mm256_packs_epi16(words, words);
+  const __m128i joined = _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+  _mm_storel_epi64((__m128i*)p, joined);
+#else
+  for (int i = 0; i < W; ++i) p[i] = (int8_t)v[i];
+#endif
+}
+
+constexpr int GV = kGroup / W;  // vectors in a group
+
+// One token's group of 32 into the record at `out` of a tile of m_count tokens.
+INLINE void pack_group(const float* x, int m, int m_count, const ActLayout& layout, uint8_t* out) {
+  F v[GV], top = {};
+  for (int i = 0; i < GV; ++i) {
+    v[i] = load(x + i * W);
+    top = max(abs(v[i]), top);
+  }
+  const float largest_abs = largest(top);
+  const float inverse = largest_abs > 1e-30f ? 127.0f / largest_abs : 0.0f;
+  const float scale = largest_abs / 127.0f;
+  int8_t bytes[kGroup];
+  I totals[2] = {};
+  for (int i = 0; i < GV; ++i) {
+    const I q = round_to_int(v[i] * inverse);
+    store_s8(bytes + i * W, q);
+    totals[layout.parts == 2 && i >= GV / 2] += q;
+  }
+  uint8_t* scales = out + 4 * layout.parts * m_count;
+  uint8_t* sums = scales + 4 * m_count;
+  uint8_t* codes = sums + (layout.has_min ? 4 * layout.parts * m_count : 0);
+  __builtin_memcpy(scales + 4 * m, &scale, 4);
+  for (int part = 0; part < layout.parts; ++part) {
+    const int32_t total = sum(totals[part]), start = -layout.zero * total;
+    __builtin_memcpy(out + 4 * (part * m_count + m), &start, 4);
+    const float scaled = scale * (float)total;
+    if (layout.has_min) __builtin_memcpy(sums + 4 * (part * m_count + m), &scaled, 4);
+  }
+  for (int quad = 0; quad < kGroup / 4; ++quad) __builtin_memcpy(codes + 4 * (quad * m_count + m), bytes + 4 * quad, 4);
+}
+
+void pack_bf16(const float* x, int64_t stride, int m_count, int64_t n_in, uint8_t* tile) {
+  for (int m = 0; m < m_count; ++m) {
+    for (int64_t k = 0; k < n_in + n_in % 2; ++k) {
+      uint32_t bits = 0;
+      if (k < n_in) __builtin_memcpy(&bits, x + m * stride + k, 4);
+      const uint16_t half = (uint16_t)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+      __builtin_memcpy(tile + ((k / 2 * m_count + m) * 2 + k % 2) * 2, &half, 2);
+    }
+  }
+}
+
+void pack_f32(const float* x, int64_t stride, int m_count, int64_t n_in, float* tile) {
+  if (m_count == 1) {
+    memcpy(tile, x, (size_t)n_in * 4);
+    return;
+  }
+  constexpr int64_t kStep = 64;  // of k, so that the lines written stay in the cache from one token to the next
+  for (int64_t begin = 0; begin < n_in; begin += kStep) {
+    const int64_t end = begin + kStep < n_in ? begin + kStep : n_in;
+    for (int m = 0; m < m_count; ++m)
+      for (int64_t k = begin; k < end; ++k) tile[k * m_count + m] = x[m * stride + k];
+  }
+}
+
+// Panels that are run against a tile of activations before the next tile: together they stay in the second-level cache.
+constexpr int64_t kPanelBlockBytes = 160 * 1024;
+
+INLINE int64_t panels_at_once(int64_t panel_bytes) {
+  const int64_t n = kPanelBlockBytes / panel_bytes;
+  return n > 0 ? n : 1;
+}
+
+// Calls f(panel, first token, tokens of the tile) over the range in that order.
+template <class Fn>
+INLINE void for_each_tile(const Tiling& tiling, int64_t panel_bytes, const PanelRange& r, Fn&& f) {
+  const int64_t step = panels_at_once(panel_bytes);
+  for (int64_t first = r.panel_begin; first < r.panel_end; first += step) {
+    const int64_t last = first + step < r.panel_end ? first + step : r.panel_end;
+    for (int tile = r.tile_begin; tile < r.tile_end; ++tile) {
+      const int begin = tile_begin(tiling, tile), m = tile_begin(tiling, tile + 1) - begin;
+      for (int64_t panel = first; panel < last; ++panel) f(panel, begin, m);
+    }
+  }
+}
+
+INLINE void run_tile(const MatmulJob& job, int64_t panel, int token, int m, float* out) {
+  job.tiles[m - 1](job.panels + panel * job.panel_bytes, job.act + token * job.act_token_bytes, job.n_in, job.codebook, out);
+}
+
+// Puts a tile's result, plus bias, into (or onto) rows of y.
+INLINE void finish(const MatmulJob& job, const float* out, int64_t panel, int token, int m) {
+  const int64_t first = panel * kPanelRows;
+  const int n = (int)(job.n_out - first < kPanelRows ? job.n_out - first : kPanelRows);
+  for (int i = 0; i < m; ++i, out += kPanelRows) {
+    float* y = job.y + (token + i) * job.y_stride + first;
+    for (int c = 0; c + W <= n; c += W) {
+      F r = load(out + c);
+      if (job.bias) r += load(job.bias + first + c);
+      if (job.accumulate) r += load(y + c);
+      store(y + c, r);
+    }
+    for (int c = n - n % W; c < n; ++c)
+      y[c] = out[c] + (job.bias ? job.bias[first + c] : 0.0f) + (job.accumulate ? y[c] : 0.0f);
+  }
+}
+
+}  // namespace
+
+void pack_activations(const float* x, int64_t stride, int m_count, int64_t n_in, const ActLayout& layout, uint8_t* tile) {
+  if (layout.dense) {
+    if (layout.bf16) return pack_bf16(x, stride, m_count, n_in, tile);
+    return pack_f32(x, stride, m_count, n_in, (float*)tile);
+  }
+  const int64_t group_bytes = act_token_bytes(layout, kGroup) * m_count;
+  for (int m = 0; m < m_count; ++m)
+    for (int64_t g = 0; g < n_in / kGroup; ++g)
+      pack_group(x + m * stride + g * kGroup, m, m_count, layout, tile + g * group_bytes);
+}
+
+void matmul(const MatmulJob& job, const PanelRange& range) {
+  for_each_tile(job.tiling, job.panel_bytes, range, [&](int64_t panel, int token, int m) __attribute__((always_inline)) {
+    alignas(64) float out[kMaxTile * kPanelRows];
+    run_tile(job, panel, token, m, out);
+    finish(job, out, panel, token, m);
+  });
+}
+
+void gate_up(const MatmulJob& gate, const MatmulJob& up, int act, const PanelRange& range) {
+  const int64_t bytes = gate.panel_bytes + up.panel_bytes;
+  for_each_tile(gate.tiling, bytes, range, [&](int64_t panel, int token, int m) __attribute__((always_inline)) {
+    alignas(64) float g[kMaxTile * kPanelRows], u[kMaxTile * kPanelRows];
+    run_tile(gate, panel, token, m, g);
+    run_tile(up, panel, token, m, u);
+    const int64_t first = panel * kPanelRows;
+    const int n = (int)(gate.n_out - first < kPanelRows ? gate.n_out - first : kPanelRows);
+    for (int i = 0; i < m; ++i) {
+      float *gi = g + i * kPanelRows, *ui = u + i * kPanelRows;
+      for (int c = 0; c < n; ++c) {
+        if (gate.bias) gi[c] += gate.bias[first + c];
+        if (up.bias) ui[c] += up.bias[first + c];
+      }
+      float* y = gate.y + (token + i) * gate.y_stride + first;
+      act_mul_row(n == kPanelRows ? y : gi, gi, ui, kPanelRows, act);
+      if (n < kPanelRows) memcpy(y, gi, (size_t)n * 4);
+    }
+  });
+}
+
+}  // namespace ingot::cpu::INGOT_ISA

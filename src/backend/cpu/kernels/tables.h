@@ -1,0 +1,30 @@
+// What the kernel sources of one instruction set give to its table (table.cc).
+#pragma once
+#include "backend/cpu/kernels.h"
+
+namespace ingot::cpu::INGOT_ISA {
+
+extern const int kQuantTile;
+extern const int kDenseTile;
+extern const TileFn kQuantTiles[kQuantKindCount][kMaxTile];
+extern const TileFn kDenseTiles[kDenseCount][kMaxTile];
+
+void pack_activations(const float* x, int64_t stride, int m, int64_t n_in, const ActLayout& layout, uint8_t* tile);
+void matmul(const MatmulJob& job, const PanelRange& range);
+void gate_up(const MatmulJob& gate, const MatmulJob& up, int act, const PanelRange& range);
+
+void norm(float* y, const float* x, int64_t n, const float* weight, const float* bias, float eps, bool layer_norm);
+void add(float* x, const float* y, int64_t n);
+void act_mul(float* y, const float* gate, const float* up, int64_t n, int act);
+void scale(float* x, int64_t n, float factor, float softcap);
+void rope(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq, bool interleaved);
+void write_kv(const float* k, const float* v, int head_dim, KvType type, void* keys, void* values, int slot,
+              int value_stride);
+void attention(const AttentionJob& job);
+void merge_attention(const float* partials, int64_t part_stride, int parts, int group, int head_dim, float* y);
+
+double peak_read(const void* data, int64_t n_bytes);
+double peak_f32(int64_t iterations);
+double peak_int8(int64_t iterations);
+
+}  // namespace ingot::cpu::INGOT_ISA

@@ -1,0 +1,157 @@
+// ingot bench: prefill and decode speed of a model, or of a known shape with random weights, and what share of this
+// machine's measured peak that is. Rows are llama-bench's; tokenizing and sampling are left out, as there.
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/system.h"
+#include "cli/bench_report.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "cli/verbs.h"
+#include "model/score.h"
+#include "model/shapes.h"
+
+namespace ingot {
+namespace {
+
+struct BenchOptions {
+  ModelOptions model;
+  std::string shape, type = "Q4_0", output = "md";
+  std::vector<int> n_prompt = {512}, n_gen = {128}, threads = {0}, depth = {0};
+  int n_repeats = 5;
+};
+
+// One row: n tokens after `depth` others, all at once (prefill) or one by one (decode).
+struct Test {
+  bool prefill = true;
+  int n = 0;
+  int depth = 0;
+};
+
+std::unique_ptr<Ranks> load_runner(BenchOptions& o, int n_threads, int n_ctx) {
+  RunnerOptions runner = runner_options(o.model);
+  runner.backend.n_threads = n_threads;
+  runner.n_ctx = n_ctx;
+  ProgressBar bar("loading");
+  const LoadProgress progress = [&](size_t done, size_t total) { bar.update(done, total); };
+  if (o.shape.empty()) return std::move(load_model(open_model_file(o.model), runner, progress).runner);
+  const std::optional<Format> format = format_from_name(o.type);
+  if (!format) throw UsageError("unknown type '{}': use one such as F16, Q8_0, Q4_0 or Q4_K", printable(o.type));
+  const Config config = config_of_shape(o.shape);
+  return std::make_unique<Ranks>(config, dummy_source(config, *format, 1), runner, progress);
+}
+
+void feed(LoneSequence& sequence, const std::vector<int32_t>& tokens, int n, int chunk) {
+  for (int begin = 0; begin < n; begin += chunk) {
+    const int n_step = std::min(chunk, n - begin);
+    const bool last = begin + n_step == n;
+    sequence.feed(std::span(tokens).subspan(begin, n_step), last ? n_step - 1 : n_step);
+  }
+}
+
+double seconds_of(Ranks& runner, const Test& test, const std::vector<int32_t>& tokens) {
+  LoneSequence sequence(runner);
+  const int chunk = runner.info().max_batch_tokens;
+  feed(sequence, tokens, test.depth, chunk);
+  const auto start = std::chrono::steady_clock::now();
+  feed(sequence, tokens, test.n, test.prefill ? chunk : 1);
+  runner.logits();  // waits for a device
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Bytes that one decoded token must read, and operations that one prefilled token must do, at a mean position.
+double decode_bytes(const Ranks& runner, double kv_len) {
+  const Weights& w = runner.weights();
+  const bool tied = w.model.output.codes == w.model.embedding.codes;
+  const double weights = static_cast<double>(w.file_bytes) - (tied ? 0.0 : static_cast<double>(w.model.embedding.bytes()));
+  return weights + kv_len * static_cast<double>(runner.kv_shape().token_bytes());
+}
+
+double prefill_ops(const Ranks& runner, double kv_len) {
+  const Config& c = runner.config();
+  const double attention = 4.0 * c.n_layers * c.q_dim() * kv_len;
+  const double matrices = c.n_layers * (2.0 * c.dim * c.q_dim() + 2.0 * c.dim * c.kv_dim() + 3.0 * c.dim * c.ffn_dim);
+  return 2 * matrices + attention;
+}
+
+BenchRow measure(Ranks& runner, const Test& test, int n_repeats, const Peak& peak) {
+  std::vector<int32_t> tokens(test.n + test.depth);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 7919 + 1) % runner.info().n_vocab);
+  seconds_of(runner, test.prefill ? test : Test{false, std::min(test.n, 4), test.depth}, tokens);  // warms up
+  std::vector<double> rates;
+  for (int i = 0; i < n_repeats; ++i) rates.push_back(test.n / seconds_of(runner, test, tokens));
+  BenchRow row{.test = fmt::format("{}{}", test.prefill ? "pp" : "tg", test.n), .rates = rates};
+  if (test.depth > 0) row.test += fmt::format(" @ d{}", test.depth);
+  const double kv_len = test.depth + test.n / 2.0;
+  if (test.prefill) {
+    row.achieved = row.mean() * prefill_ops(runner, kv_len) * 1e-9;
+    row.unit = "GFLOP/s";
+    row.peak = peak.matmul_gflop_s;
+    row.peak_kind = peak.matmul_kind;
+  } else {
+    row.achieved = row.mean() * decode_bytes(runner, kv_len) * 1e-9;
+    row.unit = "GB/s";
+    row.peak = peak.read_gb_s;
+    row.peak_kind = "read";
+  }
+  return row;
+}
+
+void bench(BenchOptions& o) {
+  if (o.model.path.size() && o.shape.size()) throw UsageError("give either a model file or --shape, not both");
+  std::vector<Test> tests;
+  for (int depth : o.depth) {
+    for (int n : o.n_prompt)
+      if (n > 0) tests.push_back({true, n, depth});
+    for (int n : o.n_gen)
+      if (n > 0) tests.push_back({false, n, depth});
+  }
+  int n_ctx = 1;
+  for (const Test& test : tests) n_ctx = std::max(n_ctx, test.n + test.depth);
+  BenchReport report(o.output);
+  for (int n_threads : o.threads) {
+    InterruptGuard guard;
+    const std::unique_ptr<Ranks> runner = load_runner(o, n_threads, n_ctx);
+    const Weight& matrix = runner->weights().layers[0].w_gate;
+    const Peak peak = runner->backend().measure_peak(matrix.format);
+    const BenchModel model = {.name = printable(runner->config().name.empty() ? "model" : runner->config().name) + " " +
+                                      (o.shape.empty() ? info(matrix.format).name : o.type),
+                              .bytes = runner->weights().file_bytes,
+                              .n_parameters = runner->weights().n_parameters,
+                              .backend = runner->backend().name(),
+                              .description = runner->backend().description(),
+                              .n_threads = runner->backend().n_threads()};
+    report.begin(model, peak);
+    for (const Test& test : tests) {
+      if (InterruptGuard::interrupted()) throw Error("interrupted");
+      report.add(model, measure(*runner, test, o.n_repeats, peak));
+    }
+  }
+  report.end();
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto o = std::make_shared<BenchOptions>();
+  CLI::App* verb = app.add_subcommand("bench", "Measure prefill and decode speed");
+  add_model_argument(*verb, o->model);
+  verb->add_option("--shape", o->shape, "random weights of a known shape instead of a file: " + shape_names());
+  verb->add_option("--type", o->type, "format of those weights")->capture_default_str();
+  verb->add_option("-p,--n-prompt", o->n_prompt, "prompt lengths to measure: 512,2048; 0: none")->delimiter(',')->capture_default_str();
+  verb->add_option("-n,--n-gen", o->n_gen, "numbers of tokens to generate; 0: none")->delimiter(',')->capture_default_str();
+  verb->add_option("-d,--n-depth", o->depth, "tokens already in the context")->delimiter(',')->capture_default_str();
+  verb->add_option("-r,--repetitions", o->n_repeats, "repeats of each row")->check(CLI::Range(1, 1000))->capture_default_str();
+  verb->add_option("-t,--threads", o->threads, "threads; several numbers measure each; 0: all cores")->delimiter(',')->capture_default_str();
+  verb->add_option("-o,--output", o->output, "md, csv or json")->check(CLI::IsMember({"md", "csv", "json"}))->capture_default_str();
+  verb->add_option("--device", o->model.device, "cpu or ref")->capture_default_str();
+  verb->add_option("-b,--batch-size,--chunk", o->model.chunk, "most tokens in one step")->check(CLI::Range(1, 1 << 16))->capture_default_str();
+  verb->add_option("--cache-type", o->model.kv_type, "type of the KV cache: f16 or f32")->capture_default_str();
+  verb->add_option("--trace", o->model.trace_path, "write the time of every verb to this file");
+  add_log_option(*verb, o->model);
+  verb->footer("Examples:\n  ingot bench model.gguf -p 512,2048 -n 128\n  ingot bench --shape llama-3.2-1b --type Q4_K -t 1,2 -o json");
+  verb->callback([o] { bench(*o); });
+}
+
+}  // namespace ingot

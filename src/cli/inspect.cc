@@ -1,0 +1,146 @@
+// ingot inspect: what is in a model file, and what it needs to run.
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/system.h"
+#include "cli/options.h"
+#include "cli/verbs.h"
+
+namespace ingot {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct InspectOptions {
+  ModelOptions model;
+  bool json = false, tensors = false, show_template = false;
+};
+
+Json quant_mix(const Gguf& file) {
+  std::map<std::string, std::pair<int, uint64_t>> mix;  // format: tensors, bytes
+  for (const TensorInfo& t : file.tensors()) {
+    auto& [count, bytes] = mix[ggml_type_name(t.ggml_type)];
+    ++count;
+    bytes += t.n_bytes;
+  }
+  Json json = Json::object();
+  for (const auto& [name, entry] : mix) json[name] = {{"tensors", entry.first}, {"bytes", entry.second}};
+  return json;
+}
+
+Json architecture(const Config& c) {
+  return {{"architecture", c.arch->gguf_name}, {"layers", c.n_layers}, {"dim", c.dim}, {"heads", c.n_heads}, {"kv_heads", c.n_kv_heads},
+          {"head_dim", c.head_dim}, {"ffn_dim", c.ffn_dim}, {"vocabulary", c.n_vocab}, {"context", c.n_ctx_train},
+          {"rope_theta", c.rope_theta}, {"norm_eps", c.norm_eps}, {"sliding_window", c.sliding_window}};
+}
+
+// Weights, KV cache and scratch for one sequence of that context, as `run` would take them.
+Json memory_need(const Gguf& file, const Config& c, const InspectOptions& o) {
+  size_t weights = 0;
+  for (const TensorInfo& t : file.tensors()) weights += t.n_bytes;
+  const DType kv = runner_kv_type(o.model);
+  const int n_ctx = o.model.n_ctx > 0 ? o.model.n_ctx : default_context(c, weights, 1, kv);
+  const KvShape shape = {c.n_layers, c.n_kv_heads, c.head_dim, 1, n_ctx, kv};
+  const StepLimits limits = step_limits(c, std::min(o.model.chunk, n_ctx), 1, 1, n_ctx);
+  const size_t scratch = activation_bytes(c, limits);
+  return {{"context", n_ctx}, {"weights_bytes", weights}, {"kv_bytes", shape.bytes()}, {"kv_bytes_per_token", shape.token_bytes()},
+          {"activation_bytes", scratch}, {"total_bytes", weights + shape.bytes() + scratch},
+          {"available_bytes", available_memory_bytes()}};
+}
+
+Json tokenizer_facts(const Gguf& file) {
+  if (!file.metadata().contains("tokenizer.ggml.model")) return nullptr;
+  const auto t = load_tokenizer(file);
+  auto token = [&](std::optional<int32_t> id) { return id ? Json(fmt::format("{} ({})", *id, t->token_text(*id))) : Json(); };
+  return {{"model", t->model()}, {"pre", t->pre()}, {"tokens", t->n_vocab()}, {"bos", token(t->bos())}, {"eos", token(t->eos())},
+          {"adds_bos", t->add_bos()}, {"adds_eos", t->add_eos()},
+          {"chat_template", file.metadata().contains("tokenizer.chat_template")}};
+}
+
+Json facts(const Gguf& file, const InspectOptions& o) {
+  Json json = {{"file", o.model.path.empty() ? "(built-in demo model)" : o.model.path},
+               {"gguf_version", file.version()}, {"files", file.n_files()}, {"file_bytes", file.file_bytes()}};
+  json["name"] = file.metadata().find_string("general.name").value_or("");
+  int64_t n_parameters = 0;
+  for (const TensorInfo& t : file.tensors()) n_parameters += t.n_elements();
+  json["parameters"] = n_parameters;
+  json["quant_mix"] = quant_mix(file);
+  if (!file.tensors().empty()) {
+    try {
+      const Config c = config_from_gguf(file);
+      json["model"] = architecture(c);
+      json["memory"] = memory_need(file, c, o);
+    } catch (const Error& error) {  // the rest of the file can still be looked at
+      json["model"] = {{"error", error.what()}};
+    }
+  }
+  json["tokenizer"] = tokenizer_facts(file);
+  json["metadata"] = Json::object();
+  for (const Metadata::Entry& entry : file.metadata().entries()) json["metadata"][std::string(entry.key)] = render(entry.value);
+  if (o.tensors) {
+    json["tensors"] = Json::array();
+    for (const TensorInfo& t : file.tensors()) {
+      std::vector<uint64_t> shape(t.shape.begin(), t.shape.begin() + t.n_dims);
+      json["tensors"].push_back({{"name", t.name}, {"type", ggml_type_name(t.ggml_type)}, {"shape", shape}, {"bytes", t.n_bytes}});
+    }
+  }
+  return json;
+}
+
+// "key: value" lines, nested objects indented; byte counts in words too.
+void print_text(const Json& json, int indent) {
+  for (const auto& [key, value] : json.items()) {
+    fmt::print("{:{}}{}:", "", indent, printable(key));
+    if (value.is_object()) {
+      fmt::print("\n");
+      print_text(value, indent + 2);
+      continue;
+    }
+    const std::string text = value.is_string() ? value.get<std::string>() : value.is_null() ? "none" : value.dump();
+    fmt::print(" {}{}\n", printable(text), key.ends_with("bytes") ? " (" + human_bytes(value.get<uint64_t>()) + ")" : "");
+  }
+}
+
+void inspect(InspectOptions& o) {
+  const auto file = open_model_file(o.model);
+  if (o.show_template) {
+    const auto source = file->metadata().find_string("tokenizer.chat_template");
+    if (!source) throw Error("this model has no chat template");
+    fmt::print("{}\n", *source);
+    return;
+  }
+  Json json = facts(*file, o);
+  if (o.json) {
+    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    return;
+  }
+  const Json tensors = json.contains("tensors") ? json["tensors"] : Json::array();
+  json.erase("tensors");
+  print_text(json, 0);
+  for (const Json& t : tensors)
+    fmt::print("{:<40} {:<8} {:<20} {}\n", printable(t["name"].get<std::string>()), t["type"].get<std::string>(), t["shape"].dump(),
+               human_bytes(t["bytes"].get<uint64_t>()));
+  for (const std::string& warning : file->warnings()) fmt::print(stderr, "ingot: warning: {}\n", printable(warning));
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app) {
+  auto o = std::make_shared<InspectOptions>();
+  CLI::App* verb = app.add_subcommand("inspect", "Show what is in a model file and what it needs");
+  add_model_argument(*verb, o->model);
+  verb->add_flag("--json", o->json, "print one JSON object");
+  verb->add_flag("--tensors", o->tensors, "list every tensor");
+  verb->add_flag("--template", o->show_template, "print the chat template and nothing else");
+  verb->add_option("-c,--ctx-size", o->model.n_ctx, "context to plan memory for; 0: what `run` would choose")
+      ->check(CLI::Range(0, 1 << 24))->capture_default_str();
+  verb->add_option("--cache-type", o->model.kv_type, "type of the KV cache: f16 or f32")->capture_default_str();
+  add_log_option(*verb, o->model);
+  verb->footer("Examples:\n  ingot inspect model.gguf -c 8192\n  ingot inspect model.gguf --json --tensors");
+  verb->callback([o] { inspect(*o); });
+}
+
+}  // namespace ingot

@@ -1,0 +1,55 @@
+// ingot logits: the raw scores of the next token, for people who compare numbers.
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "cli/npy.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "cli/verbs.h"
+#include "model/score.h"
+
+namespace ingot {
+namespace {
+
+struct LogitsOptions {
+  ModelOptions model;
+  PromptOptions prompt;
+  std::vector<int32_t> tokens;
+  bool all = false, no_special = false;
+  std::string out;
+};
+
+void logits(LogitsOptions& o) {
+  if (!o.tokens.empty() && o.prompt.has_text) throw UsageError("give either --tokens or -p, not both");
+  RunnerOptions runner = runner_options(o.model);
+  runner.max_logits = o.all ? o.model.chunk : 1;
+  const std::string text = o.tokens.empty() ? read_prompt(o.prompt, "logits") : "";
+  LoadedModel model = open_model(o.model, runner);
+  const std::vector<int32_t> tokens =
+      o.tokens.empty() ? model.tokenizer->encode(text, {.add_special = !o.no_special}) : o.tokens;
+  const int n = static_cast<int>(tokens.size()), first = o.all ? 0 : n - 1;
+  std::vector<float> rows;
+  for_each_logits(*model.runner, tokens, o.model.chunk, first,
+                  [&](int, std::span<const float> row) { rows.insert(rows.end(), row.begin(), row.end()); });
+  write_npy(o.out, rows, n - first, model.runner->info().n_vocab);
+  if (stderr_is_terminal())
+    fmt::print(stderr, "wrote {} rows of {} logits to {}\n", n - first, model.runner->info().n_vocab, printable(o.out));
+}
+
+}  // namespace
+
+void add_logits(CLI::App& app) {
+  auto o = std::make_shared<LogitsOptions>();
+  CLI::App* verb = app.add_subcommand("logits", "Write the logits after a prompt as a NumPy file");
+  add_model_argument(*verb, o->model);
+  add_prompt_options(*verb, o->prompt);
+  verb->add_option("--tokens", o->tokens, "token ids instead of a text: 1,2,3")->delimiter(',');
+  verb->add_flag("--all", o->all, "a row for every token, not only the last");
+  verb->add_flag("--no-special", o->no_special, "do not add BOS and EOS");
+  verb->add_option("-o,--out", o->out, "the .npy file: float32 [rows, vocabulary]")->required();
+  add_runner_options(*verb, o->model);
+  verb->footer("Example:\n  ingot logits model.gguf --tokens 1,2,3 --all -o out.npy && python3 -c \"import numpy; print(numpy.load('out.npy').shape)\"");
+  verb->callback([o] { logits(*o); });
+}
+
+}  // namespace ingot

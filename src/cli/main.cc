@@ -1,0 +1,55 @@
+// ingot: one program, one file a verb. Exit codes: 0 done, 1 it could not be done, 2 the command line is wrong, 130 interrupted.
+#include <cstdio>
+#include <exception>
+
+#include "base/error.h"
+#include "cli/verbs.h"
+
+#ifndef INGOT_VERSION
+#define INGOT_VERSION "unknown"
+#endif
+
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  ingot run -p \"Tell me a story about a fox.\"    write with the built-in demo model\n"
+    "  ingot chat model.gguf                          talk with your own\n"
+    "  ingot inspect model.gguf                       what is in a file, and what it needs\n"
+    "  ingot bench model.gguf                         how fast this machine runs it\n"
+    "`ingot VERB --help` tells the rest.";
+
+int report(const char* what, int code) {
+  std::fprintf(stderr, "ingot: %s\n", what);
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("ingot runs open language models, fast, on the machine you have.", "ingot");
+  app.set_version_flag("--version", "ingot " INGOT_VERSION);
+  app.require_subcommand(1);
+  app.footer(kExamples);
+  ingot::add_run(app);
+  ingot::add_chat(app);
+  ingot::add_inspect(app);
+  ingot::add_bench(app);
+  ingot::add_tokenize(app);
+  ingot::add_logits(app);
+  ingot::add_perplexity(app);
+  try {
+    app.parse(argc, argv);
+    return std::fflush(stdout) == 0 ? 0 : report("cannot write to standard output", 1);
+  } catch (const CLI::Success& e) {  // --help and --version
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return report((std::string(e.what()) + "; see ingot --help").c_str(), 2);
+  } catch (const ingot::UsageError& e) {
+    return report(e.what(), 2);
+  } catch (const std::bad_alloc&) {
+    return report("out of memory: use a smaller model or a smaller --ctx-size", 1);
+  } catch (const std::exception& e) {
+    return report(e.what(), 1);
+  }
+}

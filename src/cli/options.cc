@@ -1,0 +1,127 @@
+#include "cli/options.h"
+
+#include <unistd.h>
+
+#include <random>
+
+#include "backend/sampler.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/demo_model.h"
+#include "cli/terminal.h"
+
+namespace ingot {
+namespace {
+
+DType parse_kv_dtype(const std::string& name) {
+  if (name == "f16") return DType::kF16;
+  if (name == "f32") return DType::kF32;
+  throw UsageError("unknown KV cache type '{}': use f16 or f32", printable(name));
+}
+
+}  // namespace
+
+void add_model_argument(CLI::App& app, ModelOptions& o) {
+  app.add_option("MODEL,-m,--model", o.path, "GGUF file (any part of a split one); the built-in demo model when left out");
+}
+
+void add_log_option(CLI::App& app, ModelOptions& o) {
+  app.add_option("--log-level", o.log_level, "debug, info, warn, error or off")->capture_default_str();
+}
+
+void add_runner_options(CLI::App& app, ModelOptions& o) {
+  app.add_option("--device", o.device, "cpu, or ref (plain C++, slow, the oracle)")->capture_default_str();
+  app.add_option("-t,--threads", o.n_threads, "threads to compute with; 0: the cores this process may use")
+      ->check(CLI::Range(0, 1024))->capture_default_str();
+  app.add_option("-c,--ctx-size,--max-model-len", o.n_ctx, "context in tokens; 0: the model's, or as much of it as fits in memory")
+      ->check(CLI::Range(0, 1 << 24))->capture_default_str();
+  app.add_option("--chunk,-b,--batch-size", o.chunk, "most tokens of a prompt in one step")->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  app.add_option("--block-size", o.block_size, "tokens a block of the KV cache")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("--cache-type", o.kv_type, "type of the KV cache: f16 or f32")->capture_default_str();
+  app.add_option("--trace", o.trace_path, "write the time of every verb of every step to this file (Perfetto opens it)");
+  app.add_flag("--check-nan", o.check_nan, "stop at the first verb that computes NaN (slow)");
+  add_log_option(app, o);
+}
+
+void add_sampling_options(CLI::App& app, SamplingParams& p, int& seed) {
+  app.add_option("--temp,--temperature", p.temperature, "0: always the likeliest token")->capture_default_str();
+  app.add_option("--top-k", p.top_k, "keep the k likeliest tokens; 0: all")->capture_default_str();
+  app.add_option("--top-p", p.top_p, "keep the likeliest tokens up to this share of probability; 1: all")->capture_default_str();
+  app.add_option("--min-p", p.min_p, "keep tokens at least this likely, relative to the likeliest; 0: all")->capture_default_str();
+  app.add_option("--typical", p.typical_p, "locally typical sampling; 1: off")->capture_default_str();
+  app.add_option("--repeat-penalty", p.repetition_penalty, "penalize tokens seen before; 1: off")->capture_default_str();
+  app.add_option("--repeat-last-n", p.penalty_window, "how far back penalties look; -1: everything")->capture_default_str();
+  app.add_option("--presence-penalty", p.presence_penalty, "subtracted once from tokens seen before")->capture_default_str();
+  app.add_option("--frequency-penalty", p.frequency_penalty, "subtracted for each time a token was seen")->capture_default_str();
+  app.add_option_function<std::vector<std::string>>(
+      "-l,--logit-bias",
+      [&p](const std::vector<std::string>& values) {
+        for (const std::string& value : values) {
+          char* end = nullptr;
+          const long id = std::strtol(value.c_str(), &end, 10);
+          char* rest = nullptr;
+          const float bias = std::strtof(end, &rest);
+          if (end == value.c_str() || rest == end || *rest != '\0' || id < 0 || id > (1 << 24))
+            throw CLI::ValidationError("--logit-bias", "'" + value + "' is not ID+BIAS or ID-BIAS, such as 15043-inf or 15043+1.5");
+          p.logit_bias.emplace_back(static_cast<int32_t>(id), bias);
+        }
+      },
+      "ID+BIAS or ID-BIAS: change one token's logit (repeatable)");
+  app.add_option("-s,--seed", seed, "the same seed gives the same text; -1: a random one")->check(CLI::Range(-1, 0x7fffffff))
+      ->capture_default_str();
+}
+
+void finish_sampling(SamplingParams& params, int seed) {
+  params.seed = seed >= 0 ? static_cast<uint64_t>(seed) : std::random_device{}();
+  try {
+    validate(params, 1 << 24);
+  } catch (const Error& error) {
+    throw UsageError("{}", error.what());
+  }
+}
+
+DType runner_kv_type(const ModelOptions& o) { return parse_kv_dtype(o.kv_type); }
+
+RunnerOptions runner_options(ModelOptions& o) {
+  set_log_level(parse_log_level(o.log_level));
+  if (!o.trace_path.empty() && !o.trace) o.trace = std::make_shared<TraceFile>(o.trace_path);
+  return {.backend = {.device = o.device, .n_threads = o.n_threads},
+          .n_ctx = o.n_ctx,
+          .max_batch_tokens = o.chunk,
+          .block_size = o.block_size,
+          .kv_dtype = runner_kv_type(o),
+          .check_nan = o.check_nan,
+          .trace = o.trace};
+}
+
+std::shared_ptr<const Gguf> open_model_file(const ModelOptions& o) {
+  set_log_level(parse_log_level(o.log_level));
+  if (o.path.empty()) return std::make_shared<const Gguf>(Gguf::parse(demo_model_bytes(), "the demo model"));
+  return std::make_shared<const Gguf>(Gguf::open(o.path));
+}
+
+LoadedModel open_model(ModelOptions& o, const RunnerOptions& runner) {
+  ProgressBar bar("loading");
+  return load_model(open_model_file(o), runner, [&](size_t done, size_t total) { bar.update(done, total); });
+}
+
+void add_prompt_options(CLI::App& app, PromptOptions& o) {
+  app.add_option("-p,--prompt", o.text, "the prompt")->each([&o](const std::string&) { o.has_text = true; });
+  app.add_option("-f,--file", o.file, "read the prompt from this file, after -p if both are given; - for standard input");
+}
+
+std::string read_prompt(const PromptOptions& o, const char* verb) {
+  std::string prompt = o.text;
+  if (!o.file.empty()) prompt += read_file(o.file);
+  if (!o.has_text && o.file.empty()) {
+    if (::isatty(STDIN_FILENO) == 1)
+      throw UsageError("there is no prompt: give one with -p TEXT or -f FILE, or pipe it in; see ingot {} --help", verb);
+    prompt = read_file("-");
+  }
+  if (prompt.empty()) throw UsageError("the prompt is empty: give one with -p TEXT or -f FILE, or pipe it in");
+  return prompt;
+}
+
+}  // namespace ingot

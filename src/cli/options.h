@@ -1,0 +1,52 @@
+// The flags that several verbs share, spelled as users of other engines know them, and what they become.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "base/trace_file.h"
+#include "model/loader.h"
+
+namespace ingot {
+
+struct ModelOptions {
+  std::string path;            // empty: the built-in demo model
+  std::string device = "cpu";
+  int n_threads = 0;
+  int n_ctx = 0;
+  int chunk = 512;
+  int block_size = 16;
+  std::string kv_type = "f16";
+  std::string trace_path;
+  std::string log_level = "warn";
+  bool check_nan = false;
+
+  std::shared_ptr<TraceFile> trace;  // opened by runner_options when trace_path is set
+};
+
+void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, the file
+void add_log_option(CLI::App& app, ModelOptions& options);
+void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
+
+void add_sampling_options(CLI::App& app, SamplingParams& params, int& seed);
+// A seed of -1 becomes a random one. Throws UsageError for values out of range.
+void finish_sampling(SamplingParams& params, int seed);
+
+DType runner_kv_type(const ModelOptions& options);  // throws UsageError
+RunnerOptions runner_options(ModelOptions& options);
+
+// The GGUF at options.path, or the built-in demo model.
+std::shared_ptr<const Gguf> open_model_file(const ModelOptions& options);
+
+// Loads everything, with a progress bar on a terminal.
+LoadedModel open_model(ModelOptions& options, const RunnerOptions& runner);
+
+// The text of -p and -f together, or standard input when neither is given and it is not a terminal. Throws UsageError.
+struct PromptOptions {
+  std::string text, file;
+  bool has_text = false;
+};
+void add_prompt_options(CLI::App& app, PromptOptions& options);
+std::string read_prompt(const PromptOptions& options, const char* verb);
+
+}  // namespace ingot

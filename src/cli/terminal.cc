@@ -1,0 +1,67 @@
+#include "cli/terminal.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/system.h"
+
+namespace ingot {
+namespace {
+
+volatile sig_atomic_t g_interrupts = 0;
+
+void on_interrupt(int) {
+  if (g_interrupts != 0) _exit(130);
+  g_interrupts = 1;
+}
+
+}  // namespace
+
+bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
+
+bool use_colour() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return stdout_is_terminal() && (no_colour == nullptr || *no_colour == '\0');
+}
+
+void ProgressBar::update(size_t done_bytes, size_t total_bytes) {
+  constexpr int kWidth = 30;
+  using std::chrono::milliseconds;
+  const Clock::time_point now = Clock::now();
+  if (!stderr_is_terminal() || now - start_ < milliseconds(330) || now - drawn_ < milliseconds(100)) return;
+  drawn_ = now;
+  visible_ = true;
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const double share = total_bytes == 0 ? 0.0 : std::min(1.0, static_cast<double>(done_bytes) / static_cast<double>(total_bytes));
+  const double rate = static_cast<double>(done_bytes) / seconds;
+  const int filled = static_cast<int>(share * kWidth);
+  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f}%  {} of {}  {}/s  {:.0f} s left \033[K", label_, "", filled, "",
+             kWidth - filled, share * 100, human_bytes(done_bytes), human_bytes(total_bytes),
+             human_bytes(static_cast<size_t>(rate)), static_cast<double>(total_bytes - std::min(done_bytes, total_bytes)) / std::max(rate, 1.0));
+  std::fflush(stderr);
+}
+
+void ProgressBar::wipe() {
+  if (visible_) fmt::print(stderr, "\r\033[K");
+  visible_ = false;
+}
+
+InterruptGuard::InterruptGuard() {
+  clear();
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
+InterruptGuard::~InterruptGuard() { ::signal(SIGINT, SIG_DFL); }
+
+bool InterruptGuard::interrupted() { return g_interrupts != 0; }
+void InterruptGuard::clear() { g_interrupts = 0; }
+
+}  // namespace ingot

@@ -1,0 +1,39 @@
+// The terminal: progress bars on one, nothing of that when piped; and Ctrl-C, which stops the work first and the program second.
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+namespace ingot {
+
+bool stdout_is_terminal();
+bool stderr_is_terminal();
+bool use_colour();  // stdout is a terminal and NO_COLOR is not set
+
+// A bar on standard error with rate and time left, redrawn at most ten times a second, wiped when done. Silent unless
+// standard error is a terminal, and for work that takes less than a third of a second.
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::string label) : label_(std::move(label)) {}
+  ~ProgressBar() { wipe(); }
+  void update(size_t done_bytes, size_t total_bytes);
+  void wipe();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const std::string label_;
+  const Clock::time_point start_ = Clock::now();
+  Clock::time_point drawn_ = start_;
+  bool visible_ = false;
+};
+
+// While one lives, Ctrl-C sets interrupted() instead of ending the program; a second Ctrl-C ends it at once with exit code 130.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  static bool interrupted();
+  static void clear();
+};
+
+}  // namespace ingot

@@ -1,0 +1,50 @@
+// ingot tokenize: text to token ids.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/options.h"
+#include "cli/verbs.h"
+
+namespace ingot {
+namespace {
+
+struct TokenizeOptions {
+  std::string model, text, file;
+  bool has_text = false, ids = false, json = false, no_special = false, parse_special = false;
+};
+
+void tokenize(const TokenizeOptions& o) {
+  const auto tokenizer = load_tokenizer(*open_model_file({.path = o.model}));
+  const std::string text = o.has_text ? o.text : read_prompt({.file = o.file}, "tokenize");
+  const std::vector<int32_t> ids =
+      tokenizer->encode(text, {.add_special = !o.no_special, .parse_special = o.parse_special});
+  if (o.json) {
+    nlohmann::ordered_json out = {{"ids", ids}, {"tokens", nlohmann::ordered_json::array()}};
+    for (int32_t id : ids) out["tokens"].push_back(tokenizer->token_bytes(id));
+    fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  } else if (o.ids) {
+    fmt::print("{}\n", fmt::join(ids, ","));
+  } else {
+    for (int32_t id : ids) fmt::print("{:>8}  {}\n", id, printable(tokenizer->token_bytes(id)));
+  }
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app) {
+  auto o = std::make_shared<TokenizeOptions>();
+  CLI::App* verb = app.add_subcommand("tokenize", "Show the tokens of a text");
+  verb->add_option("MODEL,-m,--model", o->model, "GGUF file; vocabulary-only files will do")->required();
+  verb->add_option("TEXT", o->text, "the text; standard input when left out")->each([o](const std::string&) { o->has_text = true; });
+  verb->add_option("-f,--file", o->file, "read the text from this file; - for standard input");
+  auto* ids = verb->add_flag("--ids", o->ids, "one line of ids, with commas");
+  verb->add_flag("--json", o->json, "a JSON object with ids and tokens")->excludes(ids);
+  verb->add_flag("--no-special", o->no_special, "do not add BOS and EOS");
+  verb->add_flag("--parse-special", o->parse_special, "read names of control tokens in the text as those tokens");
+  verb->footer("Examples:\n  ingot tokenize model.gguf \"Hello, world\"\n  ingot tokenize model.gguf --ids --no-special < text.txt");
+  verb->callback([o] { tokenize(*o); });
+}
+
+}  // namespace ingot

@@ -1,0 +1,15 @@
+// The verbs of the program, one file each. A verb adds its subcommand; CLI11 calls it back after parsing.
+#pragma once
+#include <CLI/CLI.hpp>
+
+namespace ingot {
+
+void add_run(CLI::App& app);
+void add_chat(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_bench(CLI::App& app);
+void add_tokenize(CLI::App& app);
+void add_logits(CLI::App& app);
+void add_perplexity(CLI::App& app);
+
+}  // namespace ingot

@@ -1,0 +1,30 @@
+// Cuts a template into text and tokens by jinja2's rules: trim_blocks, lstrip_blocks, the signs '-' and '+' at tags, raw blocks
+// and comments. Called by the parser, which takes the whole list.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ingot::jinja {
+
+enum class TokenKind { kData, kPrintBegin, kPrintEnd, kBlockBegin, kBlockEnd, kName, kString, kInteger, kFloat, kOperator, kEnd };
+
+struct Token {
+  TokenKind kind;
+  std::string_view text;  // of the source; a string keeps its quotes
+  int line, column;       // from 1
+};
+
+// The source with \r\n and \r as \n and without one newline at its end; the tokens point into it.
+std::string normalized_source(std::string_view source);
+
+// Throws Error for what jinja2's lexer refuses: an unclosed comment, raw block or string, brackets that do not match.
+std::vector<Token> tokenize(const std::string& source);
+
+// The value of a string token: quotes off, escapes replaced.
+std::string unquote(const Token& token);
+
+// "line 3, column 7"
+std::string position(int line, int column);
+
+}  // namespace ingot::jinja
