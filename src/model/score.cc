@@ -60,9 +60,9 @@ void for_each_logits(Ranks& runner, std::span<const int32_t> tokens, int chunk, 
 }
 
 double log_probability(std::span<const float> logits, int32_t token) {
-  const float largest = *std::max_element(logits.begin(), logits.end());
+  const double largest = *std::max_element(logits.begin(), logits.end());
   double total = 0;
-  for (float logit : logits) total += std::exp(static_cast<double>(logit) - largest);
+  for (float logit : logits) total += std::exp(logit - largest);
   return logits[token] - largest - std::log(total);
 }
 

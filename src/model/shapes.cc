@@ -58,15 +58,17 @@ class DummySource final : public WeightSource {
 
   size_t total_bytes() const override {
     size_t total = 0;
-    auto add = [&](const auto& rows, size_t times) {
-      for (const auto& row : rows) {
-        if (!exists(row.gguf_name)) continue;
-        const int64_t n_in = size_of(row.n_in, config_);
-        total += times * size_of(row.n_out, config_) * row_bytes(format_for_row(format_, n_in), n_in);
-      }
+    auto add = [&](const auto& matrices, const auto& vectors, size_t times) {
+      for (const auto& row : matrices)
+        if (exists(row.gguf_name)) {
+          const int64_t n_in = size_of(row.n_in, config_);
+          total += times * size_of(row.n_out, config_) * row_bytes(format_for_row(format_, n_in), n_in);
+        }
+      for (const auto& row : vectors)
+        if (exists(row.gguf_name)) total += times * row_bytes(Format::F32, size_of(row.n, config_));
     };
-    add(model_matrices(), 1);
-    add(layer_matrices(), config_.n_layers);
+    add(model_matrices(), model_vectors(), 1);
+    add(layer_matrices(), layer_vectors(), config_.n_layers);
     return total;
   }
 

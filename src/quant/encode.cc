@@ -1,4 +1,5 @@
-// One rounding rule for each kind of format, chosen by its constants; where the codes go in the block is the format's own `pack`.
+// One rounding rule for each kind of format, chosen by its constants; where the codes go in the block is the format's
+// own `pack`.
 #include "quant/encode.h"
 
 #include <algorithm>
@@ -76,7 +77,8 @@ void encode_row(Format format, const float* x, void* row, int64_t n_elements) {
   CHECK_EQ(n_elements % f.block_size, 0);
   visit(format, [&](auto type) {
     using T = decltype(type);
-    if constexpr (requires { &T::encode; } || requires { &T::pack; }) {
+    if constexpr (
+        requires { &T::encode; } || requires { &T::pack; }) {
       uint8_t* block = static_cast<uint8_t*>(row);
       for (int64_t i = 0; i < n_elements; i += T::block_size, block += T::block_bytes) encode_block<T>(x + i, block);
     } else {

@@ -1,5 +1,6 @@
-// Block formats: random bytes, then the scale fields that the format lists, from a small table of ready-made values. Dense formats: numbers
-// from a table of normal deviates. Both tables are made for sigma at the start, so that the loops only copy.
+// Block formats: random bytes, then the scale fields that the format lists, from a small table of ready-made values.
+// Dense formats: numbers from a table of normal deviates. Both tables are made for sigma at the start, so that the
+// loops only copy.
 #include "quant/fill.h"
 
 #include <algorithm>
@@ -46,8 +47,8 @@ uint8_t e8m0_near(float scale, Random& random) {
 
 constexpr int kVariants = 256;  // scales to choose from
 
-// The bytes of all scale fields, kVariants times: unit * sigma * factor, the factor of either sign, 0.5 to 1.5, with mean square 1. Fields of one
-// block share it, so that scale and minimum stay in the proportion that makes the mean 0.
+// The bytes of all scale fields, kVariants times: unit * sigma * factor, the factor of either sign, 0.5 to 1.5, with
+// mean square 1. Fields of one block share it, so that scale and minimum stay in the proportion that makes the mean 0.
 std::vector<uint16_t> scale_table(const FormatInfo& f, float sigma, Random& random) {
   std::vector<uint16_t> table;  // [kVariants, n_scale_fields]
   constexpr float kRootMeanSquare = 1.0408f;

@@ -8,7 +8,9 @@ namespace ingot {
 namespace {
 
 template <class T>
-concept IsGrouped = requires { T::group; };
+concept IsGrouped = requires {
+  T::group;
+};
 
 template <class T>
 void decode_blocks(const uint8_t* blocks, float* out, int64_t n_blocks) {
@@ -31,7 +33,8 @@ constexpr FormatInfo describe() {
   f.block_size = T::block_size;
   f.block_bytes = T::block_bytes;
   f.decode = decode_blocks<T>;
-  f.can_encode = requires { &T::encode; } || requires { &T::pack; };
+  f.can_encode = requires { &T::encode; }
+  || requires { &T::pack; };
   if constexpr (IsGrouped<T>) {
     static_assert(T::block_size % T::group == 0 && T::block_size <= 256);
     static_assert(T::code_bits == 4 || T::code_bits == 8);
@@ -88,9 +91,12 @@ constexpr TypeName kUnsupported[] = {
     {41, "Q1_0"},
     {42, "Q2_0"},
 };
-static_assert(
-    std::ranges::none_of(kUnsupported, [](const TypeName& t) { return std::ranges::find(kFormats, t.type, &FormatInfo::ggml_type) != kFormats.end(); }),
-    "formats.def has this type: take it out of kUnsupported");
+static_assert(std::ranges::none_of(kUnsupported,
+                                   [](const TypeName& t) {
+                                     return std::ranges::find(kFormats, t.type, &FormatInfo::ggml_type) !=
+                                            kFormats.end();
+                                   }),
+              "formats.def has this type: take it out of kUnsupported");
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
@@ -113,9 +119,8 @@ std::optional<Format> format_from_ggml(uint32_t type) {
 }
 
 std::optional<Format> format_from_name(std::string_view name) {
-  return find_format([&](const FormatInfo& f) {
-    return std::ranges::equal(std::string_view(f.name), name, {}, lower, lower);
-  });
+  return find_format(
+      [&](const FormatInfo& f) { return std::ranges::equal(std::string_view(f.name), name, {}, lower, lower); });
 }
 
 const char* ggml_type_name(uint32_t type) {

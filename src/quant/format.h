@@ -1,5 +1,6 @@
-// The formats in which weights are stored. A format is one type in namespace quant (q4_k.h and its like) and one line in formats.def.
-// Code that wants speed takes the type, through visit(); code that is only passing by takes the run-time facts, through info().
+// The formats in which weights are stored. A format is one type in namespace quant (q4_k.h and its like) and one line
+// in formats.def. Code that wants speed takes the type, through visit(); code that is only passing by takes the
+// run-time facts, through info().
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -44,8 +45,8 @@ const FormatInfo& info(Format format);
 std::optional<Format> format_from_ggml(uint32_t type);
 std::optional<Format> format_from_name(std::string_view name);  // any case
 
-// The name of a ggml type, of those that ingot cannot read too, so that a refusal can name it; "(removed)" follows the ids that ggml gave up.
-// Null where the id is unknown.
+// The name of a ggml type, of those that ingot cannot read too, so that a refusal can name it; "(removed)" follows the
+// ids that ggml gave up. Null where the id is unknown.
 const char* ggml_type_name(uint32_t type);
 
 // A row must be whole blocks.

@@ -1,7 +1,8 @@
-// What the block formats share. A block holds unsigned codes in element order; each group of them has a scale and a minimum:
+// What the block formats share. A block holds unsigned codes in element order; each group of them has a scale and a
+// minimum:
 //   w = scale * value(code) + min      value(code) is the code itself, or codebook[code]; 0 <= code < levels
-// A format derives from Grouped<itself>, states its constants and says in `unpack` where the bits lie; `decode` comes from here, and so
-// do the load-time repacks of the backends. Three kinds, told apart by constants alone:
+// A format derives from Grouped<itself>, states its constants and says in `unpack` where the bits lie; `decode` comes
+// from here, and so do the load-time repacks of the backends. Three kinds, told apart by constants alone:
 //   symmetric   zero = z      min = -z * scale, which is exact, z being a power of two; decoded as scale * (code - z)
 //   with min    has_min       min is its own
 //   codebook    codebook[16]  min = 0
@@ -11,7 +12,8 @@
 
 namespace ingot::quant {
 
-// A scale field of the block. Where every other byte is random, these values make weights with mean 0 and deviation 1 (fill.cc).
+// A scale field of the block. Where every other byte is random, these values make weights with mean 0 and deviation 1
+// (fill.cc).
 enum class ScaleKind : uint8_t { kF16, kE8M0 };
 struct ScaleField {
   int offset;  // bytes from the start of the block
@@ -20,7 +22,9 @@ struct ScaleField {
 };
 
 template <class T>
-concept HasCodebook = requires { T::codebook[0]; };
+concept HasCodebook = requires {
+  T::codebook[0];
+};
 
 // A codebook as two integers, which device code may use where it may not index a host array.
 constexpr uint64_t codebook_word(const int8_t* entries) {
@@ -57,7 +61,8 @@ struct Grouped {
 
   INGOT_HD static void decode(const uint8_t* block, float* y) {  // y: [block_size]
     constexpr int kGroups = T::block_size / T::group;
-    // Without alignas, GCC 12 at -O3 for AVX-512 reads an array of its own with aligned loads from unaligned places, and crashes.
+    // Without alignas, GCC 12 at -O3 for AVX-512 reads an array of its own with aligned loads from unaligned places,
+    // and crashes.
     alignas(64) uint8_t codes[T::block_size];
     alignas(64) float scales[kGroups], mins[kGroups];
     T::unpack(block, codes, scales, mins);

@@ -1,5 +1,5 @@
-// Q5_K: f16 d, f16 dmin; 12 bytes of scales and minima as in Q4_K; 32 bytes of fifth bits (bit g of byte i: element 32 * g + i);
-// 128 bytes of nibbles as in Q4_K. w = (d * s) * code - (dmin * m).
+// Q5_K: f16 d, f16 dmin; 12 bytes of scales and minima as in Q4_K; 32 bytes of fifth bits (bit g of byte i: element 32
+// * g + i); 128 bytes of nibbles as in Q4_K. w = (d * s) * code - (dmin * m).
 #pragma once
 #include "quant/q4_k.h"
 
@@ -22,7 +22,8 @@ struct Q5_K : Grouped<Q5_K> {
     for (int g = 0; g < 8; ++g) {
       const uint8_t* nibbles = block + 48 + 32 * (g / 2);
       for (int i = 0; i < 32; ++i) {
-        codes[32 * g + i] = static_cast<uint8_t>(((nibbles[i] >> (4 * (g % 2))) & 15) | ((block[16 + i] >> g) & 1) << 4);
+        codes[32 * g + i] =
+            static_cast<uint8_t>(((nibbles[i] >> (4 * (g % 2))) & 15) | ((block[16 + i] >> g) & 1) << 4);
       }
     }
   }

@@ -1,6 +1,6 @@
 // Q6_K: 128 bytes of low nibbles; 64 bytes of high bit pairs; 16 signed scales s; f16 d. w = (d * s) * (code - 32).
-// Each half block of 128 elements has 64 low bytes (low nibbles: 64 elements, high nibbles: the next 64) and 32 high bytes (bits 0-1:
-// 32 elements, bits 2-3 the next 32, and so on).
+// Each half block of 128 elements has 64 low bytes (low nibbles: 64 elements, high nibbles: the next 64) and 32 high
+// bytes (bits 0-1: 32 elements, bits 2-3 the next 32, and so on).
 #pragma once
 #include "quant/grouped.h"
 

@@ -9,10 +9,10 @@ namespace {
 
 // A value for as long as this lives, then the old one again.
 template <class T>
-class With_ {
+class Hold {
  public:
-  With_(T& slot, T value) : slot_(slot), old_(slot) { slot = value; }
-  ~With_() { slot_ = old_; }
+  Hold(T& slot, T value) : slot_(slot), old_(slot) { slot = value; }
+  ~Hold() { slot_ = old_; }
 
  private:
   T& slot_;
@@ -93,12 +93,14 @@ Block Parser::block(const Ends& ends) {
       auto print = std::make_unique<Print>(line);
       print->value = tuple();
       expect(TokenKind::kPrintEnd, "'}}'");
+      refuse_unknown();
       out.push_back(std::move(print));
     } else {
       expect(TokenKind::kBlockBegin, "a tag");
       if (is(TokenKind::kName) && std::find(ends.begin(), ends.end(), now().text) != ends.end()) return out;
       out.push_back(statement());
       expect(TokenKind::kBlockEnd, "'%}'");
+      refuse_unknown();
     }
   }
   if (!ends.empty()) {
@@ -107,9 +109,14 @@ Block Parser::block(const Ends& ends) {
   return out;
 }
 
+void Parser::refuse_unknown() const {
+  if (!unknown_.empty()) fail_at(unknown_[0], fmt::format("no filter or test named '{}'", printable(unknown_[0].text, 64)));
+}
+
 Block Parser::body(const Ends& ends) {
   skip_op(":");
   expect(TokenKind::kBlockEnd, "'%}'");
+  refuse_unknown();
   return block(ends);
 }
 
@@ -137,7 +144,7 @@ std::unique_ptr<const Stmt> Parser::statement() {
 }
 
 std::unique_ptr<const Stmt> Parser::if_statement(int line) {
-  With_ lenient(lenient_, true);
+  Hold lenient(lenient_, true);
   auto node = std::make_unique<If>(line);
   while (true) {
     ExprPtr test = tuple(false);
@@ -154,12 +161,12 @@ std::unique_ptr<const Stmt> Parser::for_statement(int line) {
   node->target = target(false, "in");
   expect_name("in");
   node->items = tuple(false, "recursive");
-  With_ strict(lenient_, false);
+  Hold strict(lenient_, false);
   if (skip_name("if")) node->test = expression();
   node->recursive = skip_name("recursive");
   const size_t loop_uses = special_uses_["loop"];
   {
-    With_ in_loop(in_loop_, true);
+    Hold in_loop(in_loop_, true);
     node->body = body({"endfor", "else"});
   }
   node->has_loop = node->recursive || special_uses_["loop"] > loop_uses;
@@ -179,7 +186,7 @@ std::unique_ptr<const Stmt> Parser::set_statement(int line) {
   }
   auto node = std::make_unique<SetBlock>(line);
   node->target = std::move(to);
-  With_ strict(lenient_, false);
+  Hold strict(lenient_, false);
   node->value = std::make_unique<Captured>(line);
   while (skip_op("|")) node->value = filter(std::move(node->value));
   node->body = body({"endset"});
@@ -206,8 +213,8 @@ std::vector<MacroParam> Parser::signature() {
 }
 
 void Parser::macro_body(MacroBody& macro, const Ends& ends) {
-  With_ strict(lenient_, false);
-  With_ no_loop(in_loop_, false);
+  Hold strict(lenient_, false);
+  Hold no_loop(in_loop_, false);
   const auto before = special_uses_;
   macro.body = body(ends);
   end_tag();
@@ -240,7 +247,7 @@ std::unique_ptr<const Stmt> Parser::call_statement(int line) {
 
 std::unique_ptr<const Stmt> Parser::filter_statement(int line) {
   auto node = std::make_unique<FilterBlock>(line);
-  With_ strict(lenient_, false);
+  Hold strict(lenient_, false);
   node->value = filter(std::make_unique<Captured>(line));
   while (skip_op("|")) node->value = filter(std::move(node->value));
   node->body = body({"endfilter"});
@@ -256,7 +263,7 @@ std::unique_ptr<const Stmt> Parser::with_statement(int line) {
     expect_op("=");
     node->values.emplace_back(std::move(to), expression());
   }
-  With_ strict(lenient_, false);
+  Hold strict(lenient_, false);
   node->body = body({"endwith"});
   end_tag();
   return node;
@@ -265,8 +272,8 @@ std::unique_ptr<const Stmt> Parser::with_statement(int line) {
 // Hugging Face marks what the assistant wrote with this; for the text it is only a scope.
 std::unique_ptr<const Stmt> Parser::generation_statement(int line) {
   auto node = std::make_unique<With>(line);
-  With_ strict(lenient_, false);
-  With_ no_loop(in_loop_, false);
+  Hold strict(lenient_, false);
+  Hold no_loop(in_loop_, false);
   node->body = body({"endgeneration"});
   end_tag();
   return node;

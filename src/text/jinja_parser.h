@@ -45,6 +45,7 @@ class Parser {
   using Ends = std::vector<std::string_view>;
   Block block(const Ends& ends);  // up to a tag of `ends`, whose name is then the current token
   Block body(const Ends& ends);   // the rest of an opening tag, then a block
+  void refuse_unknown() const;
   void end_tag();                 // the name of an end tag and nothing else
   std::unique_ptr<const Stmt> statement();
   std::unique_ptr<const Stmt> if_statement(int line);
@@ -101,6 +102,7 @@ class Parser {
   std::unordered_map<std::string_view, size_t> special_uses_ = {{"loop", 0}, {"caller", 0}, {"varargs", 0}, {"kwargs", 0}};
   bool in_loop_ = false;    // break and continue have a loop to act on
   bool lenient_ = false;    // inside `if`, an unknown filter is an error only when it is reached
+  std::vector<Token> unknown_;  // names of filters and tests that do not exist, until it is clear where they stand
   std::vector<std::string> open_tags_;
 };
 

@@ -1,6 +1,7 @@
 // Expressions of the parser, each function one level of jinja2's precedence.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "base/error.h"
 #include "text/jinja_builtin.h"
@@ -52,26 +53,20 @@ ExprPtr Parser::tuple(bool with_condition, std::string_view end_name, bool in_pa
 ExprPtr Parser::expression(bool with_condition) { return with_condition ? conditional() : logic(true); }
 
 ExprPtr Parser::conditional() {
-  Nested nested(*this);
   const int line = now().line;
-  const bool was_lenient = lenient_;
-  const size_t start = at_;
+  const size_t n_unknown = unknown_.size();
   ExprPtr value = logic(true);
   while (skip_name("if")) {
-    if (!lenient_) {  // the parts of a condition are lenient; now that it is known to be one, read its first part so
-      lenient_ = true;
-      const size_t resume = at_;
-      at_ = start;
-      value = logic(true);
-      at_ = resume;
-    }
     auto node = std::make_unique<Conditional>(line);
     node->then = under(*node, std::move(value));
     node->test = under(*node, logic(true));
-    if (skip_name("else")) node->otherwise = under(*node, conditional());
+    if (skip_name("else")) {
+      Nested nested(*this);
+      node->otherwise = under(*node, conditional());
+    }
     value = done(std::move(node));
+    unknown_.resize(n_unknown);  // what stands in a condition may never be reached
   }
-  lenient_ = was_lenient;
   return value;
 }
 
@@ -389,7 +384,7 @@ ExprPtr Parser::filter(ExprPtr input) {
   node->input = under(*node, std::move(input));
   node->name = dotted_name("the name of a filter");
   node->filter = find_filter(node->name);
-  if (node->filter == nullptr && !lenient_) fail_at(token, fmt::format("no filter named '{}'", printable(node->name, 64)));
+  if (node->filter == nullptr && !lenient_) unknown_.push_back(token);
   if (is_op("(")) node->args = call_args(*node);
   return node;
 }
@@ -402,7 +397,7 @@ ExprPtr Parser::test(ExprPtr input) {
   node->input = under(*node, std::move(input));
   node->name = dotted_name("the name of a test");
   node->test = find_test(node->name);
-  if (node->test == nullptr && !lenient_) fail_at(token, fmt::format("no test named '{}'", printable(node->name, 64)));
+  if (node->test == nullptr && !lenient_) unknown_.push_back(token);
   const bool operand = is(TokenKind::kString) || is(TokenKind::kInteger) || is(TokenKind::kFloat) || is_op("[") || is_op("{") ||
                        (is(TokenKind::kName) && !is_name("else") && !is_name("or") && !is_name("and"));
   if (is_op("(")) {

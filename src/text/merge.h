@@ -3,22 +3,24 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <vector>
 
 namespace ingot {
 
+struct Merge {
+  uint32_t rank;  // lower merges first
+  int32_t id;     // the token that the two make
+};
+
 struct Symbol {
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
   uint32_t begin, size;  // its bytes in the text; size 0 once joined to the symbol on its left
   int32_t id;            // its token, or -1
   uint32_t prev = kNone, next = kNone;
-};
-
-struct Merge {
-  uint32_t rank;  // lower merges first
-  int32_t id;     // the token that the two make
+  std::optional<Merge> with_next = std::nullopt;
 };
 
 // Scratch memory, kept from word to word.
@@ -32,49 +34,47 @@ class MergeQueue {
     for (uint32_t i = 0; i + 1 < symbols.size(); ++i) {
       symbols[i].next = i + 1;
       symbols[i + 1].prev = i;
-      if (const auto merge = find(symbols[i], symbols[i + 1])) heap_.push_back(candidate(symbols, i, *merge));
+      symbols[i].with_next = find(symbols[i], symbols[i + 1]);
+      if (symbols[i].with_next) heap_.push_back(key(symbols[i].with_next->rank, i));
     }
-    std::make_heap(heap_.begin(), heap_.end());
+    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
     while (!heap_.empty()) {
-      std::pop_heap(heap_.begin(), heap_.end());
-      const Candidate best = heap_.back();
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      const uint64_t best = heap_.back();
       heap_.pop_back();
-      const uint32_t i = static_cast<uint32_t>(best.order);
-      Symbol& left = symbols[i];
-      // Symbols only grow or vanish, so the pair is as it was if both are there and their sizes still add up.
-      if (left.size == 0 || left.next == Symbol::kNone || left.size + symbols[left.next].size != best.size) continue;
-      Symbol& right = symbols[left.next];
-      left.size += right.size;
-      left.id = best.id;
-      left.next = right.next;
-      right.size = 0;
-      if (left.next != Symbol::kNone) {
-        symbols[left.next].prev = i;
-        push(symbols, i, find(left, symbols[left.next]));
-      }
-      if (left.prev != Symbol::kNone) push(symbols, left.prev, find(symbols[left.prev], left));
+      const auto i = static_cast<uint32_t>(best);
+      // A key whose pair has changed since is skipped.
+      if (!symbols[i].with_next || key(symbols[i].with_next->rank, i) != best) continue;
+      join(symbols, i);
+      update(symbols, i, find);
+      if (symbols[i].prev != Symbol::kNone) update(symbols, symbols[i].prev, find);
     }
   }
 
  private:
-  struct Candidate {
-    uint64_t order;  // rank, then position
-    uint32_t size;   // bytes of the two together
-    int32_t id;
-    bool operator<(const Candidate& other) const { return order > other.order; }  // the top of a heap is its largest
-  };
+  static uint64_t key(uint32_t rank, uint32_t position) { return uint64_t{rank} << 32 | position; }
 
-  static Candidate candidate(const std::vector<Symbol>& symbols, uint32_t i, const Merge& merge) {
-    const Symbol& left = symbols[i];
-    return {uint64_t{merge.rank} << 32 | i, left.size + symbols[left.next].size, merge.id};
-  }
-  void push(const std::vector<Symbol>& symbols, uint32_t i, const std::optional<Merge>& merge) {
-    if (!merge) return;
-    heap_.push_back(candidate(symbols, i, *merge));
-    std::push_heap(heap_.begin(), heap_.end());
+  static void join(std::vector<Symbol>& symbols, uint32_t i) {
+    Symbol& left = symbols[i];
+    Symbol& right = symbols[left.next];
+    left.size += right.size;
+    left.id = left.with_next->id;
+    left.next = right.next;
+    right.size = 0;
+    right.with_next.reset();
+    if (left.next != Symbol::kNone) symbols[left.next].prev = i;
   }
 
-  std::vector<Candidate> heap_;
+  template <class Find>
+  void update(std::vector<Symbol>& symbols, uint32_t i, const Find& find) {
+    Symbol& left = symbols[i];
+    left.with_next = left.next == Symbol::kNone ? std::nullopt : find(left, symbols[left.next]);
+    if (!left.with_next) return;
+    heap_.push_back(key(left.with_next->rank, i));
+    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  }
+
+  std::vector<uint64_t> heap_;
 };
 
 }  // namespace ingot

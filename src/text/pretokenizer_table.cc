@@ -28,10 +28,6 @@ constexpr Patterns kQwen35 = {
 constexpr Patterns kLlama3 = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
     R"(\s+(?!\S)|\s+)"};
-constexpr Patterns kJais2 = {
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
-    R"(\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|)"
-    R"(\s{1,2}(?!\S)|\s{1})"};
 constexpr Patterns kTekken = {
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
@@ -97,7 +93,7 @@ constexpr Names kGpt4oNames = {"gpt-4o", "llama4", "kanana2", "talkie", "minimax
 constexpr Names kDeepseekV3Names = {"deepseek-v3", "hunyuan-dense", "joyai-llm"};
 constexpr Names kBloomNames = {"bloom", "poro-chat", "gpt3-finnish"};
 constexpr Names kBailingNames = {"bailingmoe", "bailingmoe2", "llada-moe"};
-constexpr Names kDefaultNames = {"default"}, kQwen35Names = {"qwen35"}, kJais2Names = {"jais-2"}, kTekkenNames = {"tekken"},
+constexpr Names kDefaultNames = {"default"}, kQwen35Names = {"qwen35"}, kTekkenNames = {"tekken"},
                 kYoutuNames = {"youtu"}, kKimiNames = {"kimi-k2"}, kDeepseekLlmNames = {"deepseek-llm"},
                 kDeepseekCoderNames = {"deepseek-coder"}, kFalconNames = {"falcon"}, kVikingNames = {"viking"},
                 kChameleonNames = {"chameleon"}, kSeedCoderNames = {"seed-coder"}, kExaoneMoeNames = {"exaone-moe"};
@@ -111,7 +107,6 @@ constexpr PretokenizerRow kRows[] = {
     {kQwen35Names, kQwen35},
     {kLlama3Names, kLlama3, kWholeWords, kAddBos},
     {kLlama3LikeNames, kLlama3},
-    {kJais2Names, kJais2},
     {kTekkenNames, kTekken, kWholeWords, kAddBos},
     {kGpt4oNames, kGpt4o},
     {kYoutuNames, kYoutu, kWholeWords},

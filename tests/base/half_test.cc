@@ -1,4 +1,5 @@
-// half.h over every 16-bit pattern, and rounding over random floats, against the definition of the formats and the compiler's own _Float16.
+// half.h over every 16-bit pattern, and rounding over random floats, against the definition of the formats and the
+// compiler's own _Float16.
 #include "base/half.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,8 @@ namespace {
 // The value of a finite half from the definition: sign, 5 bits of exponent (bias 15), 10 of fraction.
 double f16_value(uint32_t half) {
   const uint32_t exponent = (half >> 10) & 31, fraction = half & 1023;
-  const double magnitude = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, static_cast<int>(exponent) - 25);
+  const double magnitude =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, static_cast<int>(exponent) - 25);
   return half & 0x8000 ? -magnitude : magnitude;
 }
 
@@ -116,7 +118,8 @@ TEST(Bf16, EveryPatternHasItsValueAndComesBack) {
   }
 }
 
-// bfloat16 is a float's upper half: of the two that enclose a float the nearer is right, the even one at the same distance.
+// bfloat16 is a float's upper half: of the two that enclose a float the nearer is right, the even one at the same
+// distance.
 TEST(Bf16, RoundsToNearestEven) {
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -129,7 +132,8 @@ TEST(Bf16, RoundsToNearestEven) {
     if (!std::isfinite(value)) continue;
     const uint32_t below = bits >> 16, above = below + 1;  // by magnitude
     const double low = std::fabs(static_cast<double>(float_from_bits(below << 16)));
-    const double high = (above & 0x7FFF) == 0x7F80 ? 0x1p128 : std::fabs(static_cast<double>(float_from_bits(above << 16)));
+    const double high =
+        (above & 0x7FFF) == 0x7F80 ? 0x1p128 : std::fabs(static_cast<double>(float_from_bits(above << 16)));
     const double magnitude = std::fabs(static_cast<double>(value));
     uint32_t expected = magnitude - low < high - magnitude ? below : above;
     if (magnitude - low == high - magnitude) expected = below % 2 == 0 ? below : above;

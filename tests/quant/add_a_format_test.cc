@@ -1,4 +1,5 @@
-// docs/add-a-format.md, followed: the format that the page adds, under the checks that every format gets, and the page's text against this one.
+// docs/add-a-format.md, followed: the format that the page adds, under the checks that every format gets, and the
+// page's text against this one.
 #include <gtest/gtest.h>
 
 #include <fstream>

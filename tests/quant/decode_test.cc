@@ -1,6 +1,6 @@
-// decode against the gguf package's NumPy dequantizers, to the bit: random codes with ordinary, special and non-finite scales.
+// decode against the gguf package's NumPy dequantizers, to the bit: random codes with ordinary, special and non-finite
+// scales.
 #include "quant/format.h"
-
 #include "quant/format_checks.h"
 
 namespace ingot {

@@ -21,14 +21,14 @@ TEST(Encode, EqualsTheGgufPackage) {
     std::vector<uint8_t> blocks(golden.blocks.size());
     encode_row(format, golden.weights.data(), blocks.data(), static_cast<int64_t>(golden.weights.size()));
     for (size_t i = 0; i < blocks.size(); ++i) {
-      ASSERT_EQ(blocks[i], golden.blocks[i]) << "block " << i / static_cast<size_t>(f.block_bytes) << ", byte "
-                                             << i % static_cast<size_t>(f.block_bytes);
+      ASSERT_EQ(blocks[i], golden.blocks[i])
+          << "block " << i / static_cast<size_t>(f.block_bytes) << ", byte " << i % static_cast<size_t>(f.block_bytes);
     }
   }
 }
 
-// The step of a block is its range over the levels; a code is off by half a step, or one where the last level is cut off (Q4_0, Q5_0), and the
-// f16 scale adds 2^-11 of the largest.
+// The step of a block is its range over the levels; a code is off by half a step, or one where the last level is cut
+// off (Q4_0, Q5_0), and the f16 scale adds 2^-11 of the largest.
 TEST(Encode, IsWithinOneStep) {
   const uint64_t seed = quant::fresh_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -36,8 +36,11 @@ TEST(Encode, IsWithinOneStep) {
   std::normal_distribution<float> normal;
   std::vector<float> x(32 * 64), y(x.size());
   for (float& value : x) value = normal(random);
-  for (auto [format, step] : {std::pair{Format::Q8_0, 0.5 / 127}, {Format::Q4_0, 1.0 / 8}, {Format::Q5_0, 1.0 / 16},
-                              {Format::Q4_1, 1.0 / 15}, {Format::Q5_1, 1.0 / 31}}) {
+  for (auto [format, step] : {std::pair{Format::Q8_0, 0.5 / 127},
+                              {Format::Q4_0, 1.0 / 8},
+                              {Format::Q5_0, 1.0 / 16},
+                              {Format::Q4_1, 1.0 / 15},
+                              {Format::Q5_1, 1.0 / 31}}) {
     std::vector<uint8_t> row(row_bytes(format, static_cast<int64_t>(x.size())));
     encode_row(format, x.data(), row.data(), static_cast<int64_t>(x.size()));
     decode_row(format, row.data(), y.data(), static_cast<int64_t>(x.size()));

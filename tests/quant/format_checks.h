@@ -1,5 +1,5 @@
-// What every block format must satisfy, as templates over its type: for the formats of formats.def (unpack_test.cc) and for the one that
-// docs/add-a-format.md adds (add_a_format_test.cc).
+// What every block format must satisfy, as templates over its type: for the formats of formats.def (unpack_test.cc) and
+// for the one that docs/add-a-format.md adds (add_a_format_test.cc).
 #pragma once
 #include <gtest/gtest.h>
 
@@ -43,7 +43,8 @@ double code_value(int code) {
   }
 }
 
-// Each weight is scale * value + min, rounded to float once: doubles hold that sum exactly (f16 scales, codes under nine bits).
+// Each weight is scale * value + min, rounded to float once: doubles hold that sum exactly (f16 scales, codes under
+// nine bits).
 template <class T>
 void check_unpack(uint64_t seed) {
   SCOPED_TRACE(testing::Message() << T::name << ", seed " << seed);

@@ -19,11 +19,21 @@ struct Expected {
 
 // From ggml.h and ggml-common.h.
 constexpr Expected kExpected[] = {
-    {Format::F32, "F32", 0, 1, 4},         {Format::F16, "F16", 1, 1, 2},         {Format::BF16, "BF16", 30, 1, 2},
-    {Format::Q4_0, "Q4_0", 2, 32, 18},     {Format::Q4_1, "Q4_1", 3, 32, 20},     {Format::Q5_0, "Q5_0", 6, 32, 22},
-    {Format::Q5_1, "Q5_1", 7, 32, 24},     {Format::Q8_0, "Q8_0", 8, 32, 34},     {Format::Q2_K, "Q2_K", 10, 256, 84},
-    {Format::Q3_K, "Q3_K", 11, 256, 110},  {Format::Q4_K, "Q4_K", 12, 256, 144},  {Format::Q5_K, "Q5_K", 13, 256, 176},
-    {Format::Q6_K, "Q6_K", 14, 256, 210},  {Format::IQ4_NL, "IQ4_NL", 20, 32, 18}, {Format::IQ4_XS, "IQ4_XS", 23, 256, 136},
+    {Format::F32, "F32", 0, 1, 4},
+    {Format::F16, "F16", 1, 1, 2},
+    {Format::BF16, "BF16", 30, 1, 2},
+    {Format::Q4_0, "Q4_0", 2, 32, 18},
+    {Format::Q4_1, "Q4_1", 3, 32, 20},
+    {Format::Q5_0, "Q5_0", 6, 32, 22},
+    {Format::Q5_1, "Q5_1", 7, 32, 24},
+    {Format::Q8_0, "Q8_0", 8, 32, 34},
+    {Format::Q2_K, "Q2_K", 10, 256, 84},
+    {Format::Q3_K, "Q3_K", 11, 256, 110},
+    {Format::Q4_K, "Q4_K", 12, 256, 144},
+    {Format::Q5_K, "Q5_K", 13, 256, 176},
+    {Format::Q6_K, "Q6_K", 14, 256, 210},
+    {Format::IQ4_NL, "IQ4_NL", 20, 32, 18},
+    {Format::IQ4_XS, "IQ4_XS", 23, 256, 136},
     {Format::MXFP4, "MXFP4", 39, 32, 17},
 };
 

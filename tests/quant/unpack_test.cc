@@ -1,6 +1,5 @@
 // The second face of the block formats: codes, scales and minima agree with decode, for random blocks of every format.
 #include "quant/format.h"
-
 #include "quant/format_checks.h"
 
 namespace ingot {
@@ -56,7 +55,8 @@ TEST(Unpack, CodebookWordsHoldTheCodebook) {
     using T = decltype(type);
     if constexpr (quant::HasCodebook<T>) {
       for (int code = 0; code < 16; ++code) {
-        EXPECT_EQ(quant::codebook_entry(quant::kCodebookLow<T>, quant::kCodebookHigh<T>, code), T::codebook[code]) << T::name;
+        EXPECT_EQ(quant::codebook_entry(quant::kCodebookLow<T>, quant::kCodebookHigh<T>, code), T::codebook[code])
+            << T::name;
       }
     }
   });

@@ -3,7 +3,8 @@
 
     pip install gguf numpy && python tools/quant_goldens/make.py tests/data/quant
 
-Q4_K.decode.bin     u32 n_blocks, the blocks, f32 weights: random bytes, with f16 scales that are ordinary, subnormal, zero, negative, largest
+Q4_K.decode.bin     u32 n_blocks, the blocks, f32 weights: random bytes, with f16 scales that are ordinary, subnormal,
+                    zero, negative, largest
 Q4_K.nonfinite.bin  the same with infinite and NaN scales
 Q4_0.encode.bin     u32 n_blocks, f32 inputs, the blocks: for the formats that ingot writes
 """
@@ -16,12 +17,13 @@ from gguf import GGMLQuantizationType as Type
 
 # Format: byte offsets of its f16 scale fields.
 F16_FIELDS = {
-    "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2],
-    "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": [], "F16": [], "BF16": [],
+    "F16": [], "BF16": [], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82],
+    "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": [],
     "TQ2_0": [64],  # the example of docs/add-a-format.md
 }
 ENCODED = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]
-SPECIAL = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x83FF, 0x7BFF, 0xFBFF]  # zeros, subnormals, smallest normal, largest
+# Zeros, subnormals, smallest normal, largest.
+SPECIAL = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x83FF, 0x7BFF, 0xFBFF]
 NONFINITE = [0x7C00, 0xFC00, 0x7E00]
 
 

@@ -173,7 +173,7 @@ struct AttentionJob {
 };
 static inline int64_t attention_scratch_floats(int head_dim) {
   const int64_t dim = (head_dim + kPanelRows - 1) / kPanelRows * kPanelRows;
-  return kMaxQueryRows * (2 * dim + kKeyBlock + 4);
+  return (kMaxQueryRows + kMaxTile) * (2 * dim + kKeyBlock) + 2 * kMaxQueryRows;
 }
 
 // ---- the table ----

@@ -94,7 +94,6 @@ void dense_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
         dense_tile<type, 6> TILES_FROM_7(type)                                                                      \
   }
 
-const int kDenseTile = W == 16 ? 12 : 6;
 const TileFn kDenseTiles[kDenseCount][kMaxTile] = {TILES_OF(Dense::kF32), TILES_OF(Dense::kF16), TILES_OF(Dense::kBF16)};
 
 }  // namespace ingot::cpu::INGOT_ISA

@@ -161,7 +161,6 @@ void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
 #define TILES_5_6(kind)
 #endif
 
-const int kQuantTile = W == 16 ? 6 : 4;
 const TileFn kQuantTiles[kQuantKindCount][kMaxTile] = {
     TILES_OF(0), TILES_OF(1), TILES_OF(2), TILES_OF(3), TILES_OF(4),  TILES_OF(5),
     TILES_OF(6), TILES_OF(7), TILES_OF(8), TILES_OF(9), TILES_OF(10), TILES_OF(11),

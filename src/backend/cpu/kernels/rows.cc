@@ -29,7 +29,7 @@ INLINE void map(float* y, const float* a, const float* b, int64_t n, Fn&& f) {
   if (i < n) store_some(y + i, f(load_some(a + i, n - i), load_some(b + i, n - i)), n - i);
 }
 
-// The sum of f(x[i]); f(0) has to be 0 unless n is a multiple of W.
+// The sum of f(x[i]).
 template <class Fn>
 INLINE float total(const float* x, int64_t n, Fn&& f) {
   F sums[4] = {};

@@ -1,0 +1,301 @@
+// Attention over a paged cache: blocks of up to 64 keys at a time, with the softmax kept up to date as they come (online
+// softmax, arXiv:1805.02867). The rows of a job are all query heads that share one KV head, for some tokens, so each key and
+// value is read once for all of them; the two products are tiles of rows x vectors held in registers.
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/tables.h"
+
+namespace ingot::cpu::INGOT_ISA {
+namespace {
+
+constexpr int kMaxRows = W == 16 ? 12 : 6;    // of a tile
+constexpr int RV = W == 4 ? 4 : 2;            // vectors of a tile
+constexpr int kChunks = kKeyBlock / kKeyChunk;
+constexpr float kMinusInfinity = -__builtin_inff();
+
+template <KvType type>
+constexpr int kBytes = type == KvType::kF32 ? 4 : 2;
+
+template <KvType type>
+INLINE F load_kv(const uint8_t* p, int64_t i) {
+  if constexpr (type == KvType::kF32) return load((const float*)p + i);
+  if constexpr (type == KvType::kBF16) return load_bf16((const uint16_t*)p + i);
+  return load_f16((const uint16_t*)p + i);
+}
+
+// Up to 64 keys whose positions follow one another, in chunks: as they lie in pages.
+struct KeyBlock {
+  int n_chunks = 0;
+  const uint8_t* keys[kChunks];    // [head_dim, 16]
+  const uint8_t* values[kChunks];  // rows of value_stride
+  int first[kChunks];              // position
+  int count[kChunks];              // keys before the end, 16 at most
+};
+
+// The working memory of a job, all f32.
+struct Rows {
+  int n;           // n_tokens * group; row = token * group + head
+  int dim;         // head_dim rounded up to 32
+  float* q;        // tiles [head_dim, rows of the tile], scaled
+  float* scores;   // [n, 64]
+  float* out;      // [n, dim]
+  float* largest;  // [n]
+  float* sum;      // [n]
+};
+
+// scores[row, 16 * chunk + key] = q . k for M rows and the chunks [chunk, chunk + n), n * 16 = RV * W.
+template <KvType type, int M>
+void score_tile(const float* q, const KeyBlock& block, int chunk, int head_dim, float* scores) {
+  constexpr int per_chunk = kKeyChunk / W;
+  const uint8_t* keys[RV];
+  for (int v = 0; v < RV; ++v) keys[v] = block.keys[chunk + v / per_chunk] + v % per_chunk * W * kBytes<type>;
+  F acc[M][RV] = {};
+#pragma GCC unroll 2
+  for (int d = 0; d < head_dim; ++d) {
+    F k[RV];
+#pragma GCC unroll 4
+    for (int v = 0; v < RV; ++v) k[v] = load_kv<type>(keys[v], d * kKeyChunk);
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+      const F x = all(q[d * M + m]);
+#pragma GCC unroll 4
+      for (int v = 0; v < RV; ++v) acc[m][v] += x * k[v];
+    }
+  }
+  for (int m = 0; m < M; ++m)
+    for (int v = 0; v < RV; ++v) store(scores + m * kKeyBlock + chunk * kKeyChunk + v * W, acc[m][v]);
+}
+
+// out[row, :] += weights[row, :] * values, for M rows.
+template <KvType type, int M>
+void value_tile(const float* weights, const KeyBlock& block, int value_stride, int dim, float* out) {
+  for (int d = 0; d < dim; d += RV * W) {
+    F acc[M][RV];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m)
+      for (int v = 0; v < RV; ++v) acc[m][v] = load(out + m * dim + d + v * W);
+    for (int chunk = 0; chunk < block.n_chunks; ++chunk) {
+      const uint8_t* values = block.values[chunk] + d * kBytes<type>;
+      const float* w = weights + chunk * kKeyChunk;
+      for (int key = 0; key < block.count[chunk]; ++key, ++w) {
+        F x[RV];
+#pragma GCC unroll 4
+        for (int v = 0; v < RV; ++v) x[v] = load_kv<type>(values, (int64_t)key * value_stride + v * W);
+#pragma GCC unroll 16
+        for (int m = 0; m < M; ++m) {
+          const F p = all(w[m * kKeyBlock]);
+#pragma GCC unroll 4
+          for (int v = 0; v < RV; ++v) acc[m][v] += p * x[v];
+        }
+      }
+    }
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m)
+      for (int v = 0; v < RV; ++v) store(out + m * dim + d + v * W, acc[m][v]);
+  }
+}
+
+using ScoreFn = void (*)(const float* q, const KeyBlock& block, int chunk, int head_dim, float* scores);
+using ValueFn = void (*)(const float* weights, const KeyBlock& block, int value_stride, int dim, float* out);
+struct TileKernels {
+  int rows;
+  ScoreFn score;
+  ValueFn value;
+};
+#define TILE(type, rows) \
+  { rows, score_tile<type, rows>, value_tile<type, rows> }
+#if defined(__AVX512F__)
+#define TILES(type) \
+  { TILE(type, 1), TILE(type, 2), TILE(type, 3), TILE(type, 4), TILE(type, 6), TILE(type, 8), TILE(type, 12) }
+constexpr int kTileSizes = 7;
+#else
+#define TILES(type) \
+  { TILE(type, 1), TILE(type, 2), TILE(type, 3), TILE(type, 4), TILE(type, 6) }
+constexpr int kTileSizes = 5;
+#endif
+const TileKernels kTiles[3][kTileSizes] = {TILES(KvType::kF32), TILES(KvType::kF16), TILES(KvType::kBF16)};
+
+// The smallest tile that holds n rows, or the largest; rows past n are computed and not looked at.
+INLINE const TileKernels& tile_for(KvType type, int n) {
+  const TileKernels* tiles = kTiles[(int)type];
+  int i = 0;
+  while (i + 1 < kTileSizes && tiles[i].rows < n) ++i;
+  return tiles[i];
+}
+
+// Gathers chunks from *position, which it moves past them.
+void next_block(const AttentionJob& job, int* position, KeyBlock* block) {
+  const int key_bytes = job.type == KvType::kF32 ? 4 : 2;
+  block->n_chunks = 0;
+  while (block->n_chunks < kChunks && *position < job.key_end) {
+    const int page = *position / job.block_size, slot = *position % job.block_size / kKeyChunk * kKeyChunk;
+    const uint8_t* base = job.pages + job.blocks[page] * job.page_stride;
+    const int first = page * job.block_size + slot;
+    const int in_page = job.block_size - slot < kKeyChunk ? job.block_size - slot : kKeyChunk;
+    const int i = block->n_chunks++;
+    block->keys[i] = base + (int64_t)slot * job.head_dim * key_bytes;
+    block->values[i] = base + job.values_at + (int64_t)slot * job.value_stride * key_bytes;
+    block->first[i] = first;
+    block->count[i] = first + in_page < job.key_end ? in_page : job.key_end - first;
+    *position = first + in_page;
+  }
+}
+
+// Minus infinity where a query must not look: after itself, before its window, outside the job's range.
+INLINE void mask_row(const AttentionJob& job, const KeyBlock& block, int query, float* scores) {
+  const int begin = job.window > 0 && query + 1 - job.window > job.key_begin ? query + 1 - job.window : job.key_begin;
+  for (int chunk = 0; chunk < block.n_chunks; ++chunk) {
+    const int low = begin - block.first[chunk];
+    const int past = query + 1 - block.first[chunk];
+    const int high = job.causal && past < block.count[chunk] ? past : block.count[chunk];
+    if (low <= 0 && high == kKeyChunk) continue;
+    for (int i = 0; i < kKeyChunk; ++i)
+      if (i < low || i >= high) scores[chunk * kKeyChunk + i] = kMinusInfinity;
+  }
+}
+
+// Turns a row's scores of a block into weights relative to the largest score so far, and rescales what came before.
+INLINE void softmax_row(const Rows& rows, int row, int n_keys) {
+  float* scores = rows.scores + row * kKeyBlock;
+  F top = all(rows.largest[row]);
+  for (int i = 0; i < n_keys; i += W) top = max(load(scores + i), top);
+  const float largest_now = largest(top), before = rows.largest[row];
+  if (largest_now == kMinusInfinity) {
+    for (int i = 0; i < n_keys; i += W) store(scores + i, F{});
+    return;
+  }
+  F sums = {};
+  for (int i = 0; i < n_keys; i += W) {
+    const F weight = exp(load(scores + i) - largest_now);
+    store(scores + i, weight);
+    sums += weight;
+  }
+  if (largest_now != before) {
+    const float factor = exp(all(before - largest_now))[0];
+    rows.sum[row] *= factor;
+    float* out = rows.out + row * rows.dim;
+    for (int i = 0; i < rows.dim; i += W) store(out + i, load(out + i) * factor);
+    rows.largest[row] = largest_now;
+  }
+  rows.sum[row] += sum(sums);
+}
+
+INLINE void cap_row(float* scores, int n_keys, float softcap) {
+  for (int i = 0; i < n_keys; i += W) store(scores + i, softcap * tanh(load(scores + i) * (1.0f / softcap)));
+}
+
+void start_rows(const AttentionJob& job, Rows* rows) {
+  const int n = job.n_tokens * job.group;
+  rows->n = n;
+  rows->dim = (job.head_dim + kPanelRows - 1) / kPanelRows * kPanelRows;
+  rows->q = job.scratch;
+  rows->out = rows->q + (int64_t)(kMaxQueryRows + kMaxRows) * rows->dim;
+  rows->scores = rows->out + (int64_t)(kMaxQueryRows + kMaxRows) * rows->dim;
+  rows->largest = rows->scores + (kMaxQueryRows + kMaxRows) * kKeyBlock;
+  rows->sum = rows->largest + kMaxQueryRows;
+  float* q = rows->q;
+  for (int first = 0; first < n; first += kMaxRows) {
+    const int m_count = tile_for(job.type, n - first).rows;
+    for (int m = 0; m < m_count; ++m) {
+      const int row = first + m < n ? first + m : n - 1;
+      const float* from = job.q + row / job.group * job.q_stride + row % job.group * job.head_dim;
+      for (int d = 0; d < job.head_dim; ++d) q[d * m_count + m] = from[d] * job.scale;
+    }
+    q += (int64_t)m_count * job.head_dim;
+  }
+  memset(rows->out, 0, sizeof(float) * (size_t)((n + kMaxRows) * rows->dim));
+  for (int row = 0; row < n; ++row) {
+    rows->largest[row] = kMinusInfinity;
+    rows->sum[row] = 0;
+  }
+}
+
+void finish_rows(const AttentionJob& job, const Rows& rows) {
+  for (int row = 0; row < rows.n; ++row) {
+    const float* from = rows.out + row * rows.dim;
+    if (job.partial) {
+      float* to = job.partial + (int64_t)row * (2 + job.head_dim);
+      to[0] = rows.largest[row];
+      to[1] = rows.sum[row];
+      for (int d = 0; d < job.head_dim; ++d) to[2 + d] = from[d];
+      continue;
+    }
+    float* to = job.y + row / job.group * job.y_stride + row % job.group * job.head_dim;
+    const float inverse = 1.0f / rows.sum[row];
+    for (int d = 0; d < job.head_dim; ++d) to[d] = from[d] * inverse;
+  }
+}
+
+}  // namespace
+
+void attention(const AttentionJob& job) {
+  Rows rows;
+  start_rows(job, &rows);
+  for (int position = job.key_begin; position < job.key_end;) {
+    KeyBlock block;
+    next_block(job, &position, &block);
+    constexpr int step = RV * W / kKeyChunk;
+    for (int i = block.n_chunks; i < (block.n_chunks + step - 1) / step * step; ++i) block.keys[i] = block.keys[i - 1];
+    const int n_keys = block.n_chunks * kKeyChunk;
+    const float* q = rows.q;
+    for (int first = 0; first < rows.n; first += kMaxRows) {
+      const TileKernels& tile = tile_for(job.type, rows.n - first);
+      float* scores = rows.scores + first * kKeyBlock;
+      for (int chunk = 0; chunk < block.n_chunks; chunk += step) tile.score(q, block, chunk, job.head_dim, scores);
+      q += (int64_t)tile.rows * job.head_dim;
+      for (int row = first; row < rows.n && row < first + kMaxRows; ++row) {
+        if (job.softcap > 0) cap_row(rows.scores + row * kKeyBlock, n_keys, job.softcap);
+        mask_row(job, block, job.position + row / job.group, rows.scores + row * kKeyBlock);
+        softmax_row(rows, row, n_keys);
+      }
+      tile.value(scores, block, job.value_stride, rows.dim, rows.out + (int64_t)first * rows.dim);
+    }
+  }
+  finish_rows(job, rows);
+}
+
+void merge_attention(const float* partials, int64_t part_stride, int parts, int group, int head_dim, float* y) {
+  for (int row = 0; row < group; ++row, y += head_dim) {
+    const float* first = partials + (int64_t)row * (2 + head_dim);
+    float top = kMinusInfinity, total = 0;
+    for (int i = 0; i < parts; ++i) top = first[i * part_stride] > top ? first[i * part_stride] : top;
+    for (int d = 0; d < head_dim; ++d) y[d] = 0;
+    for (int i = 0; i < parts; ++i) {
+      const float* part = first + i * part_stride;
+      const float factor = exp(all(part[0] - top))[0];
+      total += factor * part[1];
+      for (int d = 0; d < head_dim; ++d) y[d] += factor * part[2 + d];
+    }
+    for (int d = 0; d < head_dim; ++d) y[d] /= total;
+  }
+}
+
+void write_kv(const float* k, const float* v, int head_dim, KvType type, void* keys, void* values, int slot,
+              int value_stride) {
+  const int64_t first_key = (int64_t)(slot / kKeyChunk) * head_dim * kKeyChunk + slot % kKeyChunk;
+  const int64_t first_value = (int64_t)slot * value_stride;
+  if (type == KvType::kF32) {
+    for (int d = 0; d < head_dim; ++d) ((float*)keys)[first_key + d * kKeyChunk] = k[d];
+    for (int d = 0; d < head_dim; ++d) ((float*)values)[first_value + d] = v[d];
+    return;
+  }
+  for (int begin = 0; begin < head_dim; begin += W) {
+    const int n = head_dim - begin < W ? head_dim - begin : W;
+    F kv[2] = {};
+    __builtin_memcpy(&kv[0], k + begin, (size_t)n * 4);
+    __builtin_memcpy(&kv[1], v + begin, (size_t)n * 4);
+    uint16_t halves[2][W];
+    for (int i = 0; i < 2; ++i) {
+      if (type == KvType::kF16) {
+        store_f16(halves[i], kv[i]);
+      } else {
+        const U bits = bf16_bits(kv[i]);
+        for (int lane = 0; lane < W; ++lane) halves[i][lane] = (uint16_t)bits[lane];
+      }
+    }
+    for (int i = 0; i < n; ++i) ((uint16_t*)keys)[first_key + (begin + i) * kKeyChunk] = halves[0][i];
+    __builtin_memcpy((uint16_t*)values + first_value + begin, halves[1], (size_t)n * 2);
+  }
+}
+
+}  // namespace ingot::cpu::INGOT_ISA

@@ -1,0 +1,61 @@
+// Loops that do nothing but load, multiply f32 or multiply bytes, as fast as this instruction set can.
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/tables.h"
+
+namespace ingot::cpu::INGOT_ISA {
+namespace {
+
+constexpr int kChains = W == 8 ? 10 : 20;  // independent sums, to cover the latency; in registers with the operands
+
+// Keeps the compiler from seeing through a value.
+template <class V>
+INLINE void hide(V& v) {
+#if defined(__x86_64__)
+  asm volatile("" : "+x"(v));
+#elif defined(__aarch64__)
+  asm volatile("" : "+w"(v));
+#endif
+}
+
+}  // namespace
+
+double peak_read(const void* data, int64_t n_bytes) {
+  const uint8_t* p = (const uint8_t*)data;
+  constexpr int64_t kStep = 8 * sizeof(I);
+  I sums[8] = {};
+  int64_t i = 0;
+  for (; i + kStep <= n_bytes; i += kStep)
+    for (int j = 0; j < 8; ++j) sums[j] ^= load_as<I>(p + i + j * (int64_t)sizeof(I));
+  for (int j = 0; j < 8; ++j) hide(sums[j]);
+  return (double)i;
+}
+
+double peak_f32(int64_t iterations) {
+  F sums[kChains] = {}, a = all(0.999f), b = all(1e-6f);
+  hide(a);
+  hide(b);
+  for (int64_t i = 0; i < iterations; ++i) {
+#pragma GCC unroll 32
+    for (int j = 0; j < kChains; ++j) {
+      sums[j] = sums[j] * a + b;
+    }
+  }
+  for (int j = 0; j < kChains; ++j) hide(sums[j]);
+  return (double)iterations * kChains * W * 2;
+}
+
+double peak_int8(int64_t iterations) {
+  I sums[kChains] = {}, a = all(0x01020304), b = all(0x01010101);
+  hide(a);
+  hide(b);
+  for (int64_t i = 0; i < iterations; ++i) {
+#pragma GCC unroll 32
+    for (int j = 0; j < kChains; ++j) sums[j] = dot4_small(sums[j], a, b);
+    hide(a);
+  }
+  for (int j = 0; j < kChains; ++j) hide(sums[j]);
+  return (double)iterations * kChains * W * 8;
+}
+
+}  // namespace ingot::cpu::INGOT_ISA

@@ -1,0 +1,41 @@
+// The kernel table of one instruction set: ingot::cpu::<ISA>::kKernels.
+#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/tables.h"
+
+#define INGOT_STRING_OF(x) #x
+#define INGOT_STRING(x) INGOT_STRING_OF(x)
+
+namespace ingot::cpu::INGOT_ISA {
+
+#if defined(__AVX512BF16__)
+constexpr bool kBf16Dot = true;
+#else
+constexpr bool kBf16Dot = false;
+#endif
+
+extern const Kernels kKernels;
+const Kernels kKernels = {
+    .isa = INGOT_STRING(INGOT_ISA),
+    .quant_tile = kQuantTile,
+    .dense_tile = kDenseTile,
+    .signed_codes = kSignedCodes,
+    .bf16_dot = kBf16Dot,
+    .quant_tiles = kQuantTiles,
+    .dense_tiles = kDenseTiles,
+    .pack_activations = pack_activations,
+    .matmul = matmul,
+    .gate_up = gate_up,
+    .norm = norm,
+    .add = add,
+    .act_mul = act_mul,
+    .scale = scale,
+    .rope = rope,
+    .write_kv = write_kv,
+    .attention = attention,
+    .merge_attention = merge_attention,
+    .peak_read = peak_read,
+    .peak_f32 = peak_f32,
+    .peak_int8 = peak_int8,
+};
+
+}  // namespace ingot::cpu::INGOT_ISA

@@ -1,0 +1,143 @@
+// Every required key, missing, of the wrong type and out of range: an Error that names the key (bad-input rows G17 to G23).
+#include "model/config.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "base/error.h"
+#include "io/gguf.h"
+#include "io/gguf_writer.h"
+
+namespace ingot {
+namespace {
+
+using Edit = std::function<void(GgufWriter&)>;
+
+// The keys of a small llama, of which `skip` is left out and which `edit` may change.
+std::vector<uint8_t> model_bytes(const std::string& skip, const Edit& edit) {
+  GgufWriter writer;
+  auto set = [&](const char* key, auto value) {
+    if (skip != key) writer.set(key, value);
+  };
+  set("general.architecture", std::string("llama"));
+  set("llama.block_count", uint32_t{2});
+  set("llama.context_length", uint32_t{128});
+  set("llama.embedding_length", uint32_t{64});
+  set("llama.feed_forward_length", uint32_t{96});
+  set("llama.attention.head_count", uint32_t{4});
+  set("llama.attention.head_count_kv", uint32_t{2});
+  set("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  if (edit) edit(writer);
+  if (skip != "token_embd.weight") writer.add_tensor("token_embd.weight", 0, {64, 3}, std::vector<uint8_t>(64 * 3 * 4));
+  return writer.to_bytes();
+}
+
+Config read(const std::vector<uint8_t>& bytes) { return config_from_gguf(Gguf::parse(bytes, "test.gguf")); }
+
+std::string complaint(const std::string& skip, const Edit& edit) {
+  try {
+    read(model_bytes(skip, edit));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Config, ReadsWhatIsThere) {
+  const Config c = read(model_bytes("", [](GgufWriter& w) { w.set("llama.rope.freq_base", 5e5f); }));
+  EXPECT_EQ(c.n_layers, 2);
+  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_EQ(c.q_dim(), 64);
+  EXPECT_EQ(c.kv_dim(), 32);
+  EXPECT_EQ(c.rot_dim, 16);
+  EXPECT_EQ(c.n_vocab, 3);
+  EXPECT_FLOAT_EQ(c.rope_theta, 5e5f);
+  EXPECT_EQ(c.rope_layout, RopeLayout::kInterleaved);
+}
+
+TEST(Config, DefaultsKvHeadsToHeads) { EXPECT_EQ(read(model_bytes("llama.attention.head_count_kv", nullptr)).n_kv_heads, 4); }
+
+TEST(Config, NamesTheMissingKey) {
+  for (const char* key : {"general.architecture", "llama.block_count", "llama.context_length", "llama.embedding_length",
+                          "llama.feed_forward_length", "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon",
+                          "token_embd.weight"}) {
+    const std::string message = complaint(key, nullptr);
+    EXPECT_NE(message.find(key), std::string::npos) << key << ": " << message;
+    EXPECT_NE(message.find("missing"), std::string::npos) << key << ": " << message;
+    EXPECT_NE(message.find("test.gguf"), std::string::npos) << message;
+  }
+}
+
+struct BadValue {
+  const char* key;
+  Edit edit;
+};
+
+TEST(Config, RefusesBadValuesByKey) {
+  auto set = [](const char* key, auto value) { return BadValue{key, [=](GgufWriter& w) { w.set(key, value); }}; };
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  const BadValue cases[] = {
+      set("llama.block_count", uint32_t{0}),
+      set("llama.block_count", uint32_t{1} << 31),
+      set("llama.block_count", std::numeric_limits<uint32_t>::max()),
+      set("llama.block_count", std::string("two")),
+      set("llama.block_count", int32_t{-1}),
+      set("llama.block_count", uint64_t{1} << 33),
+      set("llama.block_count", 2.0f),
+      set("llama.block_count", true),
+      set("llama.block_count", std::vector<uint32_t>{2}),
+      set("llama.embedding_length", uint32_t{0}),
+      set("llama.embedding_length", uint32_t{66}),  // not a multiple of 4 heads
+      set("llama.attention.head_count", uint32_t{0}),
+      set("llama.attention.head_count_kv", uint32_t{0}),
+      set("llama.attention.head_count_kv", uint32_t{8}),
+      set("llama.attention.key_length", uint32_t{0}),
+      set("llama.attention.value_length", uint32_t{8}),
+      set("llama.feed_forward_length", uint32_t{0}),
+      set("llama.context_length", uint32_t{0}),
+      set("llama.context_length", uint64_t{1} << 40),
+      set("llama.attention.layer_norm_rms_epsilon", nan),
+      set("llama.attention.layer_norm_rms_epsilon", infinity),
+      set("llama.attention.layer_norm_rms_epsilon", 0.0f),
+      set("llama.attention.layer_norm_rms_epsilon", -1e-5f),
+      set("llama.rope.freq_base", nan),
+      set("llama.rope.freq_base", 0.0f),
+      set("llama.rope.dimension_count", uint32_t{0}),
+      set("llama.rope.dimension_count", uint32_t{7}),
+      set("llama.rope.dimension_count", uint32_t{32}),
+      set("llama.rope.scaling.type", std::string("quadratic")),
+      set("llama.expert_count", uint32_t{8}),
+  };
+  for (const BadValue& bad : cases) {
+    const std::string message = complaint("", bad.edit);
+    EXPECT_NE(message.find(bad.key), std::string::npos) << bad.key << ": " << message;
+  }
+}
+
+TEST(Config, RefusesHeadsThatDoNotDivide) {
+  const std::string message = complaint("", [](GgufWriter& w) {
+    w.set("llama.embedding_length", uint32_t{60});
+    w.set("llama.attention.head_count", uint32_t{5});
+  });
+  EXPECT_NE(message.find("attention.head_count"), std::string::npos) << message;
+}
+
+TEST(Config, RefusesABadScalingFactor) {
+  for (float factor : {0.0f, -2.0f, std::numeric_limits<float>::quiet_NaN()}) {
+    const std::string message = complaint("", [&](GgufWriter& w) {
+      w.set("llama.rope.scaling.type", std::string("linear"));
+      w.set("llama.rope.scaling.factor", factor);
+    });
+    EXPECT_NE(message.find("llama.rope.scaling.factor"), std::string::npos) << factor << ": " << message;
+  }
+}
+
+TEST(Config, ListsSupportedArchitectures) {
+  const std::string message = complaint("", [](GgufWriter& w) { w.set("general.architecture", std::string("mamba\x1b[2J")); });
+  for (const Arch& arch : all_archs()) EXPECT_NE(message.find(arch.gguf_name), std::string::npos) << message;
+  EXPECT_EQ(message.find('\x1b'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ingot

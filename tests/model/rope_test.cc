@@ -1,0 +1,42 @@
+#include "model/rope.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace ingot {
+namespace {
+
+TEST(Rope, PlainFrequenciesAreTheFormula) {
+  const std::vector<float> f = rope_frequencies(64, 10000, {}, {});
+  ASSERT_EQ(f.size(), 32u);
+  for (int i = 0; i < 32; ++i) EXPECT_NEAR(f[i], std::pow(10000.0, -2.0 * i / 64), 1e-6 * f[i]) << i;
+}
+
+TEST(Rope, LinearScalingAndDivisorsDivide) {
+  const std::vector<float> plain = rope_frequencies(8, 100, {}, {});
+  const std::vector<float> linear = rope_frequencies(8, 100, {.kind = RopeScalingKind::kLinear, .factor = 4}, {});
+  const std::vector<float> divided = rope_frequencies(8, 100, {}, {1, 2, 3, 4});
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FLOAT_EQ(linear[i], plain[i] / 4);
+    EXPECT_FLOAT_EQ(divided[i], plain[i] / static_cast<float>(i + 1));
+  }
+}
+
+// YaRN keeps the fast frequencies, divides the slow ones by the factor, and goes monotonically from one to the other.
+TEST(Rope, YarnInterpolatesSlowFrequenciesOnly) {
+  const RopeScaling yarn = {.kind = RopeScalingKind::kYarn, .factor = 8, .original_context = 4096};
+  const std::vector<float> plain = rope_frequencies(128, 10000, {}, {}), scaled = rope_frequencies(128, 10000, yarn, {});
+  EXPECT_FLOAT_EQ(scaled.front(), plain.front());
+  EXPECT_FLOAT_EQ(scaled.back(), plain.back() / 8);
+  for (size_t i = 1; i < plain.size(); ++i) {
+    EXPECT_LE(scaled[i] / plain[i], scaled[i - 1] / plain[i - 1] + 1e-6f) << i;
+    const double turns = 4096 * plain[i] / (2 * M_PI);
+    if (turns > 33 || turns < 0.8) {
+      EXPECT_FLOAT_EQ(scaled[i], turns > 1 ? plain[i] : plain[i] / 8) << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ingot
