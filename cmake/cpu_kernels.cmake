@@ -1,2 +1,29 @@
+# src/backend/cpu/kernels/*.cc, compiled once for each instruction set: the object libraries ingot_cpu_<isa>. Each set is a namespace of its
+# own (INGOT_ISA); src/backend/cpu/isa.cc has the same list and picks one at run time.
 function(ingot_cpu_kernels)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
+    set(avx2 -mavx2 -mfma -mf16c)
+    set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512cd -mavx512dq -mavx512vl -mavx512vnni)
+    set(avx512bf16 ${avx512} -mavx512bf16)
+    set(isas portable avx2 avx512 avx512bf16)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+    set(neon_dot -march=armv8.2-a+dotprod)
+    set(isas portable neon_dot)
+  else()
+    set(isas portable)
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/kernels/*.cc)
+  get_property(layers GLOBAL PROPERTY INGOT_LAYERS)
+  list(FIND layers ingot_backend place)
+  foreach(isa ${isas})
+    set(target ingot_cpu_${isa})
+    add_library(${target} OBJECT ${sources})
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_compile_definitions(${target} PRIVATE INGOT_ISA=${isa})
+    # Optimised in every build type: the vector types are only as good as the optimiser. Contraction makes fused multiply-adds of a * b + c.
+    target_compile_options(${target} PRIVATE ${${isa}} -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math
+                           $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-uninitialized -Wno-psabi>)  # GCC 12's own headers
+    list(INSERT layers ${place} ${target})
+  endforeach()
+  set_property(GLOBAL PROPERTY INGOT_LAYERS "${layers}")
 endfunction()

@@ -25,6 +25,23 @@ foreach(folder base quant io text backend model engine)
   ingot_tests(${folder})
 endforeach()
 
+# docs/add-a-model.md says which row to add to the table of architectures: a program whose table has it (its own arch.cc, which
+# the linker takes instead of the library's) runs such a model.
+file(READ ${PROJECT_SOURCE_DIR}/docs/add-a-model.md page)
+file(READ ${PROJECT_SOURCE_DIR}/src/model/arch.cc table)
+string(REGEX MATCH "\n +{.gguf_name = \"([a-z0-9_]+)\"[^\n]*},\n" row "${page}")
+if(NOT row OR table MATCHES "\"${CMAKE_MATCH_1}\"")
+  message(FATAL_ERROR "docs/add-a-model.md: expected the row of an architecture that src/model/arch.cc does not have")
+endif()
+string(REGEX REPLACE "(kArchs\\[\\] = {)\n" "\\1${row}" table "${table}")
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/add_a_model_arch.cc CONTENT "${table}" @ONLY)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/add-a-model.md
+                                                               ${PROJECT_SOURCE_DIR}/src/model/arch.cc)
+add_executable(test_add_a_model ${PROJECT_SOURCE_DIR}/tests/docs/add_a_model_test.cc ${PROJECT_BINARY_DIR}/add_a_model_arch.cc)
+target_link_libraries(test_add_a_model PRIVATE ingot GTest::gtest_main)
+target_compile_definitions(test_add_a_model PRIVATE INGOT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+gtest_discover_tests(test_add_a_model DISCOVERY_TIMEOUT 60)
+
 # Python of the tests: the one that has the Debian packages of scripts/setup.sh, be it first on the PATH or not.
 foreach(python python3 /usr/bin/python3)
   execute_process(COMMAND ${python} -c "import numpy, pytest" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)

@@ -139,6 +139,7 @@ class Backend {
 struct BackendOptions {
   std::string device = "cpu";  // "cpu" or "ref"
   int n_threads = 0;           // 0: as many as there are cores this process may use
+  std::string isa;             // cpu: "avx2", "portable" ... (cpu/isa.h); empty: the best that this machine has
 };
 
 // Throws UsageError for a device this build or machine does not have.

@@ -1,11 +1,13 @@
 // The one place that knows which devices this build has.
 #include "backend/backend.h"
+#include "backend/cpu/cpu_backend.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
 
 namespace ingot {
 
 std::unique_ptr<Backend> create_backend(const BackendOptions& options) {
+  if (options.device == "cpu") return create_cpu_backend(options);
   if (options.device == "ref") return create_ref_backend();
   throw UsageError("unknown device '{}': use cpu or ref", printable(options.device));
 }

@@ -1,5 +1,6 @@
 // Queue: many producers, one consumer; how requests reach the engine thread.
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -25,6 +26,13 @@ class Queue {
   std::vector<T> drain(bool block) {
     std::unique_lock lock(mutex_);
     if (block) ready_.wait(lock, [&] { return closed_ || !items_.empty(); });
+    return std::exchange(items_, {});
+  }
+
+  // The same, but waits no longer than that.
+  std::vector<T> drain_for(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    ready_.wait_for(lock, timeout, [&] { return closed_ || !items_.empty(); });
     return std::exchange(items_, {});
   }
 

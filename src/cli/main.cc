@@ -43,6 +43,8 @@ int main(int argc, char** argv) {
     return std::fflush(stdout) == 0 ? 0 : report("cannot write to standard output", 1);
   } catch (const CLI::Success& e) {  // --help and --version
     return app.exit(e);
+  } catch (const CLI::RuntimeError& e) {  // a verb's own exit code
+    return e.get_exit_code();
   } catch (const CLI::ParseError& e) {
     return report((std::string(e.what()) + "; see ingot --help").c_str(), 2);
   } catch (const ingot::UsageError& e) {

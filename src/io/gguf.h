@@ -1,5 +1,6 @@
-// A GGUF model: one file, or all parts of a split one (`-00001-of-0000N.gguf`), memory-mapped and checked at open, so that
-// what is handed out afterwards needs no more checks. Knows nothing of architectures. Used by model/, text/ and the verbs.
+// A GGUF model: one file, or all parts of a split one (`-00001-of-0000N.gguf`), memory-mapped and checked at open, so
+// that what is handed out afterwards needs no more checks. Knows nothing of architectures. Used by model/, text/ and
+// the verbs.
 #pragma once
 #include <span>
 #include <string>

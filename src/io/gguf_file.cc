@@ -79,13 +79,13 @@ Metadata read_metadata(Reader& reader, uint64_t n_entries, const std::string& na
 }
 
 uint32_t read_alignment(const Metadata& metadata) {
-  constexpr const char* kKey = "general.alignment";
-  const Value* value = metadata.find(kKey);
+  const Value* value = metadata.find(kGgufAlignmentKey);
   if (value == nullptr) return kGgufDefaultAlignment;
-  if (value->type != ValueType::kU32) throw metadata.error(kKey, "expected u32, got {}", value->type_name());
+  if (value->type != ValueType::kU32)
+    throw metadata.error(kGgufAlignmentKey, "expected u32, got {}", value->type_name());
   const uint32_t alignment = *value->as<uint32_t>();
   if (!is_gguf_alignment(alignment))
-    throw metadata.error(kKey, "{} is not a power of two up to {}", alignment, kGgufMaxAlignment);
+    throw metadata.error(kGgufAlignmentKey, "{} is not a power of two up to {}", alignment, kGgufMaxAlignment);
   return alignment;
 }
 
@@ -94,8 +94,7 @@ TensorInfo read_tensor_info(Reader& reader, uint32_t alignment) {
   tensor.name = read_name(reader, "tensor name", kGgufMaxTensorName);
   Reader::Scope scope(reader, "tensor", tensor.name);
   const auto n_dims = reader.read<uint32_t>("dimension count");
-  if (n_dims < 1 || n_dims > kGgufMaxDims)
-    reader.fail("dimension count", "{} is not 1 to {}", n_dims, kGgufMaxDims);
+  if (n_dims < 1 || n_dims > kGgufMaxDims) reader.fail("dimension count", "{} is not 1 to {}", n_dims, kGgufMaxDims);
   tensor.n_dims = static_cast<int>(n_dims);
   std::array<uint64_t, kGgufMaxDims> dims{1, 1, 1, 1};
   for (uint32_t i = 0; i < n_dims; ++i) dims[i] = reader.read<uint64_t>("dimension");
@@ -103,7 +102,7 @@ TensorInfo read_tensor_info(Reader& reader, uint32_t alignment) {
   try {
     tensor.n_bytes = gguf_tensor_bytes(tensor.ggml_type, {dims.data(), n_dims});
   } catch (const Error& error) {
-    reader.fail("type", "{}", error.what());
+    reader.fail("shape and type", "{}", error.what());
   }
   std::copy(dims.begin(), dims.end(), tensor.shape.begin());
   tensor.format = ggml_type(tensor.ggml_type)->format;
@@ -131,9 +130,10 @@ void place_tensors(GgufFile& file, uint64_t table_end, uint64_t n_bytes, const s
     const uint64_t available = n_bytes > data_start ? n_bytes - data_start : 0;
     const uint64_t after = tensor.offset < available ? available - tensor.offset : 0;
     if (tensor.n_bytes > after)
-      throw Error("{}: tensor '{}': data at offset {}+{}: truncated: need {} bytes, have {}: the file is incomplete or "
-                  "damaged, download it again",
-                  printable(name), printable(tensor.name), data_start, tensor.offset, tensor.n_bytes, after);
+      throw Error(
+          "{}: tensor '{}': data at offset {}+{}: truncated: need {} bytes, have {}: the file is incomplete or "
+          "damaged, download it again",
+          printable(name), printable(tensor.name), data_start, tensor.offset, tensor.n_bytes, after);
     tensor.offset += data_start;
   }
 }
@@ -167,9 +167,7 @@ const char* gguf_name_fault(std::string_view name, size_t max_bytes) {
   return nullptr;
 }
 
-bool is_gguf_alignment(uint32_t alignment) {
-  return std::has_single_bit(alignment) && alignment <= kGgufMaxAlignment;
-}
+bool is_gguf_alignment(uint32_t alignment) { return std::has_single_bit(alignment) && alignment <= kGgufMaxAlignment; }
 
 uint64_t gguf_tensor_bytes(uint32_t type_id, std::span<const uint64_t> dims) {
   const auto type = ggml_type(type_id);
@@ -177,8 +175,7 @@ uint64_t gguf_tensor_bytes(uint32_t type_id, std::span<const uint64_t> dims) {
   int64_t n_elements = 1;
   for (const uint64_t dim : dims) {
     if (dim == 0) throw Error("a dimension is 0");
-    if (__builtin_mul_overflow(n_elements, dim, &n_elements))
-      throw Error("the dimensions multiply to more than 2^63");
+    if (__builtin_mul_overflow(n_elements, dim, &n_elements)) throw Error("the dimensions multiply to more than 2^63");
   }
   if (dims[0] % type->block_size != 0)
     throw Error("rows of {} elements are no multiple of the {} elements of a {} block", dims[0], type->block_size,

@@ -1,5 +1,6 @@
 #include "io/gguf_writer.h"
 
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
@@ -25,6 +26,14 @@ void check_size(const std::string& name, uint64_t expected, uint64_t actual) {
     throw Error("tensor '{}': {} bytes of data for a shape of {} bytes", printable(name), actual, expected);
 }
 
+uint32_t decode_alignment(ValueType type, const std::string& bytes) {
+  uint32_t alignment = 0;
+  if (type == ValueType::kU32) std::memcpy(&alignment, bytes.data(), sizeof alignment);
+  if (!is_gguf_alignment(alignment))
+    throw Error("{} must be a u32, a power of two up to {}", kGgufAlignmentKey, kGgufMaxAlignment);
+  return alignment;
+}
+
 }  // namespace
 
 GgufWriter::GgufWriter(uint32_t version) : version_(version) { CHECK(version == 2 || version == 3); }
@@ -40,15 +49,9 @@ void GgufWriter::set(std::string_view key, const Value& value) {
   set_encoded(key, value.type, std::move(bytes));
 }
 
-void GgufWriter::set_alignment(uint32_t alignment) {
-  if (!is_gguf_alignment(alignment))
-    throw Error("alignment {} is not a power of two up to {}", alignment, kGgufMaxAlignment);
-  alignment_ = alignment;
-  set("general.alignment", alignment);
-}
-
 void GgufWriter::set_encoded(std::string_view key, ValueType type, std::string bytes) {
   check_name("metadata key", key, kGgufMaxKeyBytes);
+  if (key == kGgufAlignmentKey) alignment_ = decode_alignment(type, bytes);
   const auto [it, is_new] = entry_of_.try_emplace(std::string(key), entries_.size());
   if (is_new) entries_.emplace_back();
   entries_[it->second] = {std::string(key), type, std::move(bytes)};

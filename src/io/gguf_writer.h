@@ -1,5 +1,5 @@
-// Writes GGUF files: metadata in the order it was set, then tensors in the order they were added, each aligned. The same
-// calls give the same bytes. Used by the converters and quantizer, and by tests to make their fixtures.
+// Writes GGUF files: metadata in the order it was set, then tensors in the order they were added, each aligned. The
+// same calls give the same bytes. Used by the converters and quantizer, and by tests to make their fixtures.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,17 +20,22 @@ namespace gguf_encoding {
 
 template <class T>
 constexpr ValueType type_of() {
-  if constexpr (std::is_same_v<T, bool>) return ValueType::kBool;
-  else if constexpr (std::is_same_v<T, float>) return ValueType::kF32;
-  else if constexpr (std::is_same_v<T, double>) return ValueType::kF64;
+  if constexpr (std::is_same_v<T, bool>)
+    return ValueType::kBool;
+  else if constexpr (std::is_same_v<T, float>)
+    return ValueType::kF32;
+  else if constexpr (std::is_same_v<T, double>)
+    return ValueType::kF64;
   else if constexpr (std::is_integral_v<T>) {
     constexpr bool is_signed = std::is_signed_v<T>;
     if constexpr (sizeof(T) == 1) return is_signed ? ValueType::kI8 : ValueType::kU8;
     if constexpr (sizeof(T) == 2) return is_signed ? ValueType::kI16 : ValueType::kU16;
     if constexpr (sizeof(T) == 4) return is_signed ? ValueType::kI32 : ValueType::kU32;
     if constexpr (sizeof(T) == 8) return is_signed ? ValueType::kI64 : ValueType::kU64;
-  } else if constexpr (std::is_convertible_v<const T&, std::string_view>) return ValueType::kString;
-  else return ValueType::kArray;  // anything that can be iterated
+  } else if constexpr (std::is_convertible_v<const T&, std::string_view>)
+    return ValueType::kString;
+  else
+    return ValueType::kArray;  // anything that can be iterated
 }
 
 template <class T>
@@ -70,7 +75,8 @@ class GgufWriter {
   explicit GgufWriter(uint32_t version = 3);  // 2 or 3
 
   // Sets a key to a bool, number or string, or to a vector or span of these (or of vectors), typed as the C++ type is; a
-  // key that is there already keeps its place. Throws Error for a name that the format does not allow.
+  // key that is there already keeps its place. general.alignment takes effect. Throws Error for a name (or alignment)
+  // that the format does not allow.
   template <class T>
   void set(std::string_view key, const T& value) {
     std::string bytes;
@@ -78,10 +84,9 @@ class GgufWriter {
     set_encoded(key, gguf_encoding::type_of<T>(), std::move(bytes));
   }
   void set(std::string_view key, const Value& value);  // copied from another file
-  void set_alignment(uint32_t alignment);              // also sets general.alignment
 
-  // shape[0] is the row length, as in TensorInfo. Throws Error for a name, type or shape that the format does not allow,
-  // a name that is taken, or (here, or in write for a Produce) data of another size than these give.
+  // shape[0] is the row length, as in TensorInfo. Throws Error for a name, type or shape that the format does not
+  // allow, a name that is taken, or (here, or in write for a Produce) data of another size than these give.
   void add_tensor(std::string_view name, uint32_t ggml_type, std::vector<uint64_t> shape, Produce produce);
   void add_tensor(std::string_view name, uint32_t ggml_type, std::vector<uint64_t> shape, std::vector<uint8_t> data);
 

@@ -1,7 +1,7 @@
 // The metadata of a model file: keys in file order, with typed getters whose errors name the file, the key, what was
-// expected and what is there. get_* throws Error when the key is missing; find_* returns nullopt then. Both throw when the
-// value is of another kind or does not fit: "model.gguf: metadata 'llama.block_count': expected u32, got str".
-// All strings are views of the mapped file, any bytes at all, and live as long as the Gguf that they came from.
+// expected and what is there. get_* throws Error when the key is missing; find_* returns nullopt then. Both throw when
+// the value is of another kind or does not fit: "model.gguf: metadata 'llama.block_count': expected u32, got str". All
+// strings are views of the mapped file, any bytes at all, and live as long as the Gguf that they came from.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,5 +1,5 @@
-// Finds an entry by name among many that keep their file order: a sorted list of positions. Sorting rather than hashing,
-// so that no choice of names in a hostile file makes it slow, and duplicates come out as neighbours.
+// Finds an entry by name among many that keep their file order: a sorted list of positions. Sorting rather than
+// hashing, so that no choice of names in a hostile file makes it slow, and duplicates come out as neighbours.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The one bounds-checked reader of bytes that came from a file. Every read names its field, so that a failure says
-// "FILE: CONTEXT: FIELD at offset N: truncated: need A bytes, have B". Nothing is copied: strings are views of the bytes.
-// Used by the GGUF parser; little-endian only, as are the machines that ingot runs on.
+// "FILE: CONTEXT: FIELD at offset N: truncated: need A bytes, have B". Nothing is copied: strings are views of the
+// bytes. Used by the GGUF parser; little-endian only, as are the machines that ingot runs on.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -35,7 +35,8 @@ class Reader {
 
   std::span<const uint8_t> take(uint64_t n_bytes, const char* field) {
     field_start_ = position_;
-    if (n_bytes > remaining()) [[unlikely]] fail_truncated(field, n_bytes);
+    if (n_bytes > remaining()) [[unlikely]]
+      fail_truncated(field, n_bytes);
     position_ += n_bytes;
     return bytes_.subspan(field_start_, n_bytes);
   }

@@ -33,9 +33,7 @@ constexpr Kind kKinds[] = {
     {"\x1f\x8b"sv, "a gzip archive", "unpack it first"},
     {"7z\xbc\xaf"sv, "a 7-zip archive", "unpack it first"},
     {"(\xb5/\xfd"sv, "a zstd archive", "unpack it first"},
-    {"\xfd"
-     "7zXZ"sv,
-     "an xz archive", "unpack it first"},
+    {"\3757zXZ"sv, "an xz archive", "unpack it first"},
     {"lmgg"sv, "a model in the old GGML format", kConvert},
     {"GGML"sv, "a model in the old GGML format", kConvert},
     {"fmgg"sv, "a model in the old GGMF format", kConvert},
@@ -45,14 +43,13 @@ constexpr Kind kKinds[] = {
     {"algg"sv, "a LoRA adapter in the old GGLA format", kConvert},
     {"\x93NUMPY"sv, "a NumPy array", "give a model file"},
     {"\x89HDF"sv, "an HDF5 file", "convert it to GGUF"},
-    {"\x7f"
-     "ELF"sv,
-     "a program (ELF)", "give a model file"},
+    {"\177ELF"sv, "a program (ELF)", "give a model file"},
     {"{"sv, "a JSON text", "give the model file beside it"},
     {"Entry not found"sv, "the text of a failed download", "download it again"},
     {"Repository not found"sv, "the text of a failed download", "download it again"},
     {"Invalid credentials"sv, "the text of a failed download", "download it again, with an access token"},
-    {"Access to model"sv, "the text of a refused download", "ask for access on the model's page, then download it again"},
+    {"Access to model"sv, "the text of a refused download",
+     "ask for access on the model's page, then download it again"},
     {"\0\0\0\0\0\0\0\0"sv, "zeros at its start (a download that was cut off?)", "download it again"},
 };
 

@@ -39,9 +39,10 @@ std::string split_path(const std::string& path, uint32_t part, uint32_t n_parts)
   const fs::path given(path);
   const auto prefix = prefix_of(given.filename().string(), n_parts);
   if (!prefix)
-    throw Error("{}: this is a part of a model split in {}: its name must end in '-00001-of-{:05}.gguf', with the other "
-                "parts beside it",
-                printable(path), n_parts, n_parts);
+    throw Error(
+        "{}: this is a part of a model split in {}: its name must end in '-00001-of-{:05}.gguf', with the other "
+        "parts beside it",
+        printable(path), n_parts, n_parts);
   const fs::path wanted = given.parent_path() / fmt::format("{}-{:05}-of-{:05}.gguf", *prefix, part + 1, n_parts);
   const fs::path lies = real_folder(wanted);
   std::error_code error;
@@ -54,15 +55,16 @@ std::string split_path(const std::string& path, uint32_t part, uint32_t n_parts)
 
 void check_part(const Metadata& first, const Metadata& part, uint32_t index, uint32_t n_parts) {
   const uint32_t number = part.get_u32(kNumberKey);
-  if (number != index) throw part.error(kNumberKey, "expected {} (counting from 0) for this file, got {}", index, number);
+  if (number != index)
+    throw part.error(kNumberKey, "expected {} (counting from 0) for this file, got {}", index, number);
   const uint32_t count = part.get_u32(kCountKey);
   if (count != n_parts) throw part.error(kCountKey, "expected {}, got {}", n_parts, count);
   for (const Metadata::Entry& entry : part.entries()) {
     const Value* other = first.find(entry.key);
     if (other == nullptr || entry.key == kNumberKey) continue;
     if (!std::equal(entry.value.bytes.begin(), entry.value.bytes.end(), other->bytes.begin(), other->bytes.end()))
-      throw part.error(entry.key, "{} here, {} in the first part: the parts are of different models", render(entry.value),
-                       render(*other));
+      throw part.error(entry.key, "{} here, {} in the first part: the parts are of different models",
+                       render(entry.value), render(*other));
   }
 }
 

@@ -14,9 +14,9 @@ struct TypeRow {
   uint8_t n_bytes_min;  // the least that one takes in a file
 };
 
-constexpr TypeRow kTypes[kNumValueTypes] = {{"u8", 1, 1},  {"i8", 1, 1},   {"u16", 2, 2}, {"i16", 2, 2}, {"u32", 4, 4},
-                                            {"i32", 4, 4}, {"f32", 4, 4},  {"bool", 1, 1}, {"str", 0, 8}, {"arr", 0, 12},
-                                            {"u64", 8, 8}, {"i64", 8, 8},  {"f64", 8, 8}};
+constexpr TypeRow kTypes[kNumValueTypes] = {{"u8", 1, 1},  {"i8", 1, 1},  {"u16", 2, 2},  {"i16", 2, 2}, {"u32", 4, 4},
+                                            {"i32", 4, 4}, {"f32", 4, 4}, {"bool", 1, 1}, {"str", 0, 8}, {"arr", 0, 12},
+                                            {"u64", 8, 8}, {"i64", 8, 8}, {"f64", 8, 8}};
 
 const TypeRow& row(ValueType type) { return kTypes[static_cast<uint32_t>(type)]; }
 
@@ -140,8 +140,10 @@ Value read_value(Reader& reader, ValueType type, int depth) {
 std::string render(const Value& value, size_t max_items) {
   if (!value.is_array()) {
     return visit(value, [](auto decoded) {
-      if constexpr (std::is_same_v<decltype(decoded), std::string_view>) return quoted(decoded);
-      else return fmt::format("{}", decoded);
+      if constexpr (std::is_same_v<decltype(decoded), std::string_view>)
+        return quoted(decoded);
+      else
+        return fmt::format("{}", decoded);
     });
   }
   std::string items;

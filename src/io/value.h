@@ -1,6 +1,6 @@
-// One metadata value, as a view of the GGUF bytes that hold it. Nothing is decoded or copied until it is asked for, so that
-// a merges array of 600,000 strings costs one walk over its lengths and no allocation.
-// Scalars, strings, arrays of these, and arrays of arrays (two levels, no deeper).
+// One metadata value, as a view of the GGUF bytes that hold it. Nothing is decoded or copied until it is asked for, so
+// that a merges array of 600,000 strings costs one walk over its lengths and no allocation. Scalars, strings, arrays of
+// these, and arrays of arrays (two levels, no deeper).
 #pragma once
 #include <cstdint>
 #include <limits>

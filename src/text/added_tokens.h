@@ -20,7 +20,7 @@ class AddedTokens {
   };
 
   AddedTokens() = default;
-  // The texts must outlive this and not be empty. The first of equal texts wins.
+  // The texts must outlive this and not be empty. Of equal texts the lowest id wins.
   explicit AddedTokens(std::vector<std::pair<std::string_view, int32_t>> tokens);
 
   bool empty() const { return tokens_.empty(); }

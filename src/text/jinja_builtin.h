@@ -64,7 +64,7 @@ class BoundMethod : public Object {
  public:
   BoundMethod(Value self, const Builtin& builtin) : self_(std::move(self)), builtin_(builtin) {}
   const char* type_name() const override { return "builtin_function_or_method"; }
-  std::string repr(Meter&) const override;
+  std::string repr(Meter&, size_t) const override;
   bool callable() const override { return true; }
   Value call(Runtime& rt, Args& args) override;
   bool equals(const Object& other) const override;

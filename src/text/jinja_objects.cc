@@ -21,11 +21,11 @@ constexpr Builtin kLoopMethods[] = {{"cycle", loop_cycle, 0, {}, true}, {"change
 
 }  // namespace
 
-std::string Namespace::repr(Meter& meter) const {
+std::string Namespace::repr(Meter& meter, size_t depth) const {
   std::string out;
   for (const auto& [name, value] : dict_.entries()) {
-    out += (out.empty() ? "" : ", ") + to_repr(name, meter) + ": " + (value.as<Namespace>() ? "..." : to_repr(value, meter));
-    meter.make(out.size());
+    out += (out.empty() ? "" : ", ") + to_repr(name, meter) + ": " + to_repr(value, meter, depth + 1);
+    meter.fits(out.size());
   }
   return "<Namespace {" + out + "}>";
 }
@@ -53,13 +53,15 @@ bool Macro::attribute(Runtime& rt, std::string_view name, Value& out) {
   return true;
 }
 
-Range::Range(int64_t start, int64_t stop, int64_t step) : start_(start), stop_(stop), step_(step) {
-  const Int span = step > 0 ? Int(stop) - start : Int(start) - stop;
-  const Int stride = step > 0 ? Int(step) : -Int(step);
+Range::Range(Int start, Int stop, Int step) : start_(start), stop_(stop), step_(step) {
+  constexpr Int kMax = Int(1) << 66;  // far from overflow in all that follows
+  if (std::max({start, -start, stop, -stop, step, -step}) > kMax) throw Error("the number is too large");
+  const Int span = step > 0 ? stop - start : start - stop;
+  const Int stride = step > 0 ? step : -step;
   n_ = span > 0 ? static_cast<size_t>((span + stride - 1) / stride) : 0;
 }
 
-std::string Range::repr(Meter&) const {
+std::string Range::repr(Meter&, size_t) const {
   return step_ == 1 ? fmt::format("range({}, {})", start_, stop_) : fmt::format("range({}, {}, {})", start_, stop_, step_);
 }
 
@@ -85,6 +87,7 @@ bool Range::equals(const Object& other) const {
 }
 
 bool Range::contains(Int value) const {
+  if (value != static_cast<int64_t>(value)) return false;
   const Int steps = (value - start_) / step_;
   return (value - start_) % step_ == 0 && steps >= 0 && steps < static_cast<Int>(n_);
 }
@@ -108,14 +111,14 @@ const char* DictView::type_name() const {
   return what_ == What::kKeys ? "dict_keys" : what_ == What::kValues ? "dict_values" : "dict_items";
 }
 
-std::string DictView::repr(Meter& meter) const {
+std::string DictView::repr(Meter& meter, size_t depth) const {
   std::string out;
   for (const auto& [key, value] : dict_->entries()) {
     out += out.empty() ? "" : ", ";
     if (what_ == What::kItems) {
-      out += "(" + to_repr(key, meter) + ", " + to_repr(value, meter) + ")";
+      out += "(" + to_repr(key, meter, depth + 1) + ", " + to_repr(value, meter, depth + 1) + ")";
     } else {
-      out += to_repr(what_ == What::kKeys ? key : value, meter);
+      out += to_repr(what_ == What::kKeys ? key : value, meter, depth + 1);
     }
     meter.fits(out.size());
   }
@@ -138,6 +141,11 @@ void Loop::clear() {
   items_.clear();
   current_ = before_ = Value();
   last_changed_.reset();
+  scope_.reset();
+}
+
+void Loop::end() {
+  items_.resize(place_);
   scope_.reset();
 }
 
@@ -206,8 +214,7 @@ bool Loop::attribute(Runtime& rt, std::string_view name, Value& out) {
   } else if (name == "nextitem") {
     out = peek(rt) ? items_[place_] : Value::undefined("there is no next item");
   } else if (const Builtin* method = find_row(kLoopMethods, name)) {
-    auto self = std::shared_ptr<Object>(std::shared_ptr<Object>(), this);  // the loop outlives what its body calls
-    out = Value::object(std::make_shared<BoundMethod>(Value::object(self), *method));
+    out = Value::object(std::make_shared<BoundMethod>(Value::object(shared_from_this()), *method));
   } else {
     return false;
   }
@@ -222,6 +229,7 @@ Value Loop::cycle(const Args& args) const {
 Value Loop::changed(Runtime& rt, Args& args) {
   const Value now = rt.tuple(args.positional);
   const bool differs = !last_changed_ || !equal(*last_changed_, now, rt.meter);
+  if (!last_changed_) rt.keep(Value::object(shared_from_this()));  // it may refer to itself now
   last_changed_ = now;
   return Value::boolean(differs);
 }
@@ -229,6 +237,7 @@ Value Loop::changed(Runtime& rt, Args& args) {
 Value Loop::call(Runtime& rt, Args& args) {
   if (!node_.recursive) throw Error("the loop must have the 'recursive' marker to be called recursively");
   if (args.positional.size() != 1 || !args.keyword.empty()) throw Error("loop() takes one argument");
+  if (scope_ == nullptr) throw Error("the loop has ended and cannot be called");
   Runtime::Capture capture(rt);
   run_loop(rt, node_, rt.iterate(args.positional[0]), scope_, level_ + 1);
   return Value::string(std::move(capture.text));
@@ -237,7 +246,6 @@ Value Loop::call(Runtime& rt, Args& args) {
 Flow run_loop(Runtime& rt, const For& node, std::vector<Value> items, const std::shared_ptr<Scope>& scope, size_t level) {
   auto loop = std::make_shared<Loop>(node, std::move(items), scope, level, rt.meter);
   const Value loop_value = Value::object(loop);
-  if (node.has_loop) rt.keep(loop_value);
   bool ran = false;
   {
     Runtime::Enter enter(rt, scope);
@@ -254,6 +262,7 @@ Flow run_loop(Runtime& rt, const For& node, std::vector<Value> items, const std:
       if (flow == Flow::kBreak) break;
     }
   }
+  loop->end();
   if (ran || node.otherwise.empty()) return Flow::kNext;
   Runtime::Enter enter(rt, scope);
   return rt.run(node.otherwise);

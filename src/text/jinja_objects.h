@@ -14,7 +14,7 @@ namespace ingot::jinja {
 class Namespace : public Object {
  public:
   const char* type_name() const override { return "Namespace"; }
-  std::string repr(Meter& meter) const override;
+  std::string repr(Meter& meter, size_t depth) const override;
   bool attribute(Runtime&, std::string_view name, Value& out) override;
   void set(std::string_view name, Value value, Meter& meter);
   void clear() override { dict_.clear(); }
@@ -27,7 +27,7 @@ class Macro : public Object {
  public:
   Macro(const MacroBody& body, std::shared_ptr<Scope> scope) : body_(body), scope_(std::move(scope)) {}
   const char* type_name() const override { return "Macro"; }
-  std::string repr(Meter&) const override { return fmt::format("<Macro '{}'>", body_.name); }
+  std::string repr(Meter&, size_t) const override { return fmt::format("<Macro '{}'>", body_.name); }
   bool attribute(Runtime& rt, std::string_view name, Value& out) override;
   bool callable() const override { return true; }
   Value call(Runtime& rt, Args& args) override { return rt.call_macro(body_, scope_, args); }
@@ -39,9 +39,9 @@ class Macro : public Object {
 
 class Range : public Object {
  public:
-  Range(int64_t start, int64_t stop, int64_t step);  // step is not 0
+  Range(Int start, Int stop, Int step);  // step is not 0
   const char* type_name() const override { return "range"; }
-  std::string repr(Meter&) const override;
+  std::string repr(Meter&, size_t) const override;
   bool truthy() const override { return n_ > 0; }
   bool iterable() const override { return true; }
   std::vector<Value> drain(Meter& meter) override;
@@ -49,11 +49,12 @@ class Range : public Object {
   bool subscript(Runtime&, const Value& index, Value& out) override;
   bool equals(const Object& other) const override;
   bool contains(Int value) const;
-  int64_t at(size_t i) const { return start_ + static_cast<int64_t>(i) * step_; }
-  int64_t step() const { return step_; }
+  Int at(size_t i) const { return start_ + static_cast<Int>(i) * step_; }
+  Int start() const { return start_; }
+  Int step() const { return step_; }
 
  private:
-  int64_t start_, stop_, step_;
+  Int start_, stop_, step_;
   size_t n_;
 };
 
@@ -79,7 +80,7 @@ class DictView : public Object {
   enum class What { kKeys, kValues, kItems };
   DictView(std::shared_ptr<Dict> dict, What what) : dict_(std::move(dict)), what_(what) {}
   const char* type_name() const override;
-  std::string repr(Meter& meter) const override;
+  std::string repr(Meter& meter, size_t depth) const override;
   bool truthy() const override { return !dict_->entries().empty(); }
   bool iterable() const override { return true; }
   std::vector<Value> drain(Meter& meter) override;
@@ -92,12 +93,12 @@ class DictView : public Object {
 };
 
 // The items of a for statement and where it stands; `loop` in its body.
-class Loop : public Object {
+class Loop : public Object, public std::enable_shared_from_this<Loop> {
  public:
   // level: of nested calls of a recursive loop, from 0.
   Loop(const For& node, std::vector<Value> items, std::shared_ptr<Scope> scope, size_t level, const Meter& meter);
   const char* type_name() const override { return "LoopContext"; }
-  std::string repr(Meter&) const override { return fmt::format("<LoopContext {}/{}>", index_, items_.size()); }
+  std::string repr(Meter&, size_t) const override { return fmt::format("<LoopContext {}/{}>", index_, items_.size()); }
   bool iterable() const override { return true; }
   bool length(size_t& n) const override { return n = items_.size(), true; }
   bool attribute(Runtime& rt, std::string_view name, Value& out) override;
@@ -107,6 +108,7 @@ class Loop : public Object {
   void clear() override;
 
   bool next(Runtime& rt, Value& item);  // the next item that passes the filter of the for; false at the end
+  void end();                           // the for is over; a template may still hold its loop
   Value cycle(const Args& args) const;
   Value changed(Runtime& rt, Args& args);
 
@@ -118,7 +120,7 @@ class Loop : public Object {
 
   const For& node_;
   std::vector<Value> items_;  // from `place_` on, not yet filtered if `unfiltered_ <= place_`
-  std::shared_ptr<Scope> scope_;
+  std::shared_ptr<Scope> scope_;  // around the for, as long as it runs
   size_t level_, depth_;
   size_t place_ = 0;       // the next item
   size_t unfiltered_ = 0;  // items before this one have passed the filter

@@ -52,7 +52,7 @@ class ReprWriter {
       case Kind::kList: write_items(value.items(), "[", "]", depth); break;
       case Kind::kTuple: write_items(value.items(), "(", value.items().size() == 1 ? ",)" : ")", depth); break;
       case Kind::kDict: write_dict(value.dict(), depth); break;
-      case Kind::kObject: add(value.object().repr(meter_)); break;
+      case Kind::kObject: add(value.object().repr(meter_, depth)); break;
     }
   }
 
@@ -130,9 +130,9 @@ std::string to_str(const Value& value, Meter& meter) {
   return to_repr(value, meter);
 }
 
-std::string to_repr(const Value& value, Meter& meter) {
+std::string to_repr(const Value& value, Meter& meter, size_t depth) {
   ReprWriter writer(meter);
-  writer.write(value, 0);
+  writer.write(value, depth);
   return writer.take();
 }
 

@@ -8,7 +8,7 @@
 namespace ingot::jinja {
 
 std::string to_str(const Value& value, Meter& meter);
-std::string to_repr(const Value& value, Meter& meter);
+std::string to_repr(const Value& value, Meter& meter, size_t depth = 0);  // depth: of the nesting around it
 std::string float_repr(double value);
 std::string int_repr(Int value);
 

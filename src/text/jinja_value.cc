@@ -179,7 +179,7 @@ void Dict::clear() {
   index_.clear();
 }
 
-std::string Object::repr(Meter&) const { return fmt::format("<{} object>", type_name()); }
+std::string Object::repr(Meter&, size_t) const { return fmt::format("<{} object>", type_name()); }
 
 Value Object::call(Runtime&, Args&) { throw Error("'{}' object is not callable", type_name()); }
 

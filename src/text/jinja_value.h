@@ -133,7 +133,7 @@ class Object {
  public:
   virtual ~Object() = default;
   virtual const char* type_name() const = 0;
-  virtual std::string repr(Meter& meter) const;
+  virtual std::string repr(Meter& meter, size_t depth) const;  // depth: of the nesting around it
   virtual bool truthy() const { return true; }
   virtual bool iterable() const { return false; }
   virtual std::vector<Value> drain(Meter&) { return {}; }                          // what iterating gives

@@ -11,10 +11,11 @@ namespace {
 std::vector<uint8_t> rewrite(const Gguf& model) {
   GgufWriter writer(model.version());
   for (const Metadata::Entry& entry : model.metadata().entries()) writer.set(entry.key, entry.value);
-  writer.set_alignment(model.alignment());
+  writer.set("general.alignment", model.alignment());
   for (const TensorInfo& tensor : model.tensors()) {
     const auto data = model.data(tensor);
-    writer.add_tensor(tensor.name, tensor.ggml_type, {tensor.dims().begin(), tensor.dims().end()}, {data.begin(), data.end()});
+    writer.add_tensor(tensor.name, tensor.ggml_type, {tensor.dims().begin(), tensor.dims().end()},
+                      {data.begin(), data.end()});
   }
   return writer.to_bytes();
 }
@@ -42,7 +43,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     model.emplace(Gguf::parse({data, size}, "fuzz.gguf"));
   } catch (const Error& error) {
-    for (const char* c = error.what(); *c != 0; ++c) ensure(static_cast<unsigned char>(*c) >= 0x20, "messages are printable");
+    for (const char* c = error.what(); *c != 0; ++c)
+      ensure(static_cast<unsigned char>(*c) >= 0x20, "messages are printable");
     return 0;
   }
   walk(*model);

@@ -39,7 +39,7 @@ GgufWriter arrays() {
 
 GgufWriter tensors(uint32_t alignment) {
   GgufWriter w;
-  w.set_alignment(alignment);
+  w.set("general.alignment", alignment);
   w.add_tensor("f32", 0, {3, 2}, std::vector<uint8_t>(24, 1));
   w.add_tensor("f16", 1, {2, 1, 2, 1}, std::vector<uint8_t>(8, 2));
   w.add_tensor("q4_0", 2, {64}, std::vector<uint8_t>(36, 3));

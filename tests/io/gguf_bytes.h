@@ -1,4 +1,5 @@
-// Writes GGUF bytes piece by piece, right or wrong, for the tests of what must be refused. (GgufWriter writes only right ones.)
+// Writes GGUF bytes piece by piece, right or wrong, for the tests of what must be refused. (GgufWriter writes only
+// right ones.)
 #pragma once
 #include <cstdint>
 #include <string>

@@ -21,11 +21,13 @@ std::atomic<size_t> largest_allocation{0};
 }
 
 // Not inlined: GCC would see malloc and free where it expects new and delete.
-[[gnu::noinline]] void* operator new(size_t n_bytes) {
+[[gnu::noinline]] void* operator new(size_t n_bytes, const std::nothrow_t&) noexcept {
   size_t largest = largest_allocation.load();
-  while (n_bytes > largest && !largest_allocation.compare_exchange_weak(largest, n_bytes)) {
-  }
-  if (void* memory = std::malloc(n_bytes != 0 ? n_bytes : 1)) return memory;
+  while (n_bytes > largest && !largest_allocation.compare_exchange_weak(largest, n_bytes)) {}
+  return std::malloc(n_bytes != 0 ? n_bytes : 1);
+}
+[[gnu::noinline]] void* operator new(size_t n_bytes) {
+  if (void* memory = operator new(n_bytes, std::nothrow)) return memory;
   throw std::bad_alloc();
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
@@ -112,9 +114,11 @@ TEST(GgufHostile, Arrays) {  // G11, G13, G14
   for (const uint64_t count : kHuge) {
     expect_refused({"G11", gguf(0, 1).array_entry("k", 13, count), "array element type at offset 37: unknown"});
     for (uint32_t type = 0; type < kNumValueTypes; ++type)
-      expect_refused({"G13", gguf(0, 1).array_entry("k", type, count).zeros(3), "array length at offset 41: truncated"});
+      expect_refused(
+          {"G13", gguf(0, 1).array_entry("k", type, count).zeros(3), "array length at offset 41: truncated"});
   }
-  expect_refused({"G13 strings", gguf(0, 1).array_entry("k", 8, 13).zeros(100), "array length at offset 41: truncated"});
+  expect_refused(
+      {"G13 strings", gguf(0, 1).array_entry("k", 8, 13).zeros(100), "array length at offset 41: truncated"});
   expect_refused({"G13 last one cut", gguf(0, 1).array_entry("k", 8, 2).str("a").u64(4).raw("abc"),
                   "metadata 'k': string at offset 66: truncated: need 4 bytes, have 3"});
   expect_refused({"G14", gguf(0, 1).str("k").u32(8).u64(uint64_t{1} << 30).zeros(100),
@@ -140,7 +144,8 @@ TEST(GgufHostile, Alignment) {  // G16
   expect_refused({"i32", gguf(0, 1).str(key).type(ValueType::kI32).u32(32), "expected u32, got i32"});
   expect_refused({"u64", gguf(0, 1).str(key).type(ValueType::kU64).u64(32), "expected u32, got u64"});
   for (const uint32_t alignment : {0u, 13u, 1u << 21, 1u << 30, 1u << 31})
-    expect_refused({"G16", gguf(0, 1).u32_entry(key, alignment), fmt::format("'{}': {} is not a power of two", key, alignment)});
+    expect_refused(
+        {"G16", gguf(0, 1).u32_entry(key, alignment), fmt::format("'{}': {} is not a power of two", key, alignment)});
   for (uint32_t alignment = 1; alignment <= 1 << 20; alignment *= 2) {
     const GgufBytes bytes = gguf(1, 1).u32_entry(key, alignment).tensor("t", {1}, kF32, 0).align(alignment).put(1.5f);
     const Gguf model = Gguf::parse(bytes.span(), "m");
@@ -180,7 +185,8 @@ TEST(GgufHostile, Shapes) {  // G26, G27, G28, G29
   expect_refused({"G28", shaped({uint64_t{1} << 22, (uint64_t{1} << 42) + 1}, kF32), "multiply to more than 2^63"});
   expect_refused({"G28", shaped({uint64_t{1} << 62}, kF32), "take more than 2^63 bytes"});
   expect_refused({"G28", shaped({uint64_t{1} << 60}, kF32), "truncated: need 4611686018427387904 bytes, have 256"});
-  expect_refused({"G29", shaped({33}, kQ4_0), "rows of 33 elements are no multiple of the 32 elements of a Q4_0 block"});
+  expect_refused(
+      {"G29", shaped({33}, kQ4_0), "rows of 33 elements are no multiple of the 32 elements of a Q4_0 block"});
   expect_refused({"G29", shaped({16, 2}, kQ4_0), "rows of 16 elements are no multiple"});
 }
 
@@ -201,7 +207,8 @@ TEST(GgufHostile, Offsets) {  // G30, G32
   GgufBytes one_short = gguf(1, 0).tensor("t", {8}, kF32, 0).align().zeros(31);
   expect_refused({"one byte past the end", one_short, "truncated: need 32 bytes, have 31"});
   const uint64_t n = 0x7FFFFFFFFFFFFFC0;
-  expect_refused({"G30", gguf(2, 0).tensor("a", {n}, 24, 0).tensor("b", {n}, 24, n).align().zeros(64), "truncated: need"});
+  expect_refused(
+      {"G30", gguf(2, 0).tensor("a", {n}, 24, 0).tensor("b", {n}, 24, n).align().zeros(64), "truncated: need"});
 }
 
 TEST(GgufHostile, Overlaps) {  // G33
@@ -241,7 +248,8 @@ TEST(GgufHostile, EveryPrefix) {  // G01, G35
   const std::vector<uint8_t> whole = small_model();
   EXPECT_NO_THROW(walk(Gguf::parse(whole, "m")));
   for (size_t n = 0; n < whole.size(); ++n) {
-    const std::vector<uint8_t> prefix(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(n));  // its end is guarded by ASan
+    const std::vector<uint8_t> prefix(whole.begin(),
+                                      whole.begin() + static_cast<ptrdiff_t>(n));  // its end is guarded by ASan
     EXPECT_THAT(refusal([&] { Gguf::parse(prefix, "m.gguf"); }), HasSubstr("truncated: ")) << n << " bytes";
   }
 }

@@ -1,4 +1,5 @@
-// Files written by the `gguf` package of llama.cpp (tools/gguf_fixtures/make.py) read right, and what ingot writes is what it writes.
+// Files written by the `gguf` package of llama.cpp (tools/gguf_fixtures/make.py) read right, and what ingot writes is
+// what it writes.
 #include "io/gguf.h"
 
 #include <gmock/gmock.h>
@@ -12,6 +13,7 @@
 #include <random>
 
 #include "io/ggml_type.h"
+#include "io/gguf_bytes.h"
 #include "io/gguf_writer.h"
 #include "io/refused.h"
 #include "io/walk.h"
@@ -186,16 +188,18 @@ TEST(GgufWriter, WritesTheBytesOfTheOutsideWriter) {
   EXPECT_EQ(writer.to_bytes(), std::vector<uint8_t>(expected.bytes().begin(), expected.bytes().end()));
 }
 
-TEST(GgufWriter, CopiesAnyValueOfAnotherFile) {
-  const Gguf model = Gguf::open(fixture("all_types.gguf"));
-  GgufWriter writer;
-  for (const auto& entry : model.metadata().entries()) writer.set(entry.key, entry.value);
-  for (const TensorInfo& t : model.tensors()) {
-    const auto data = model.data(t);
-    writer.add_tensor(t.name, t.ggml_type, {t.dims().begin(), t.dims().end()}, {data.begin(), data.end()});
+TEST(GgufWriter, CopiesAnyFile) {
+  for (const char* name : {"all_types.gguf", "aligned.gguf", "vocab_only.gguf"}) {
+    const Gguf model = Gguf::open(fixture(name));
+    GgufWriter writer(model.version());
+    for (const auto& entry : model.metadata().entries()) writer.set(entry.key, entry.value);
+    for (const TensorInfo& t : model.tensors()) {
+      const auto data = model.data(t);
+      writer.add_tensor(t.name, t.ggml_type, {t.dims().begin(), t.dims().end()}, {data.begin(), data.end()});
+    }
+    const MappedFile expected(fixture(name));
+    EXPECT_EQ(writer.to_bytes(), std::vector<uint8_t>(expected.bytes().begin(), expected.bytes().end())) << name;
   }
-  const MappedFile expected(fixture("all_types.gguf"));
-  EXPECT_EQ(writer.to_bytes(), std::vector<uint8_t>(expected.bytes().begin(), expected.bytes().end()));
 }
 
 TEST(GgufWriter, RefusesWhatTheFormatDoesNotAllow) {
@@ -203,13 +207,15 @@ TEST(GgufWriter, RefusesWhatTheFormatDoesNotAllow) {
   writer.add_tensor("t", 0, {1}, std::vector<uint8_t>(4));
   EXPECT_THAT(refusal([&] { writer.set("", 1); }), HasSubstr("is empty"));
   EXPECT_THAT(refusal([&] { writer.set("\xff", 1); }), HasSubstr("UTF-8"));
-  EXPECT_THAT(refusal([&] { writer.set_alignment(48); }), HasSubstr("power of two"));
+  EXPECT_THAT(refusal([&] { writer.set("general.alignment", uint32_t{48}); }), HasSubstr("power of two"));
   EXPECT_THAT(refusal([&] { writer.add_tensor("t", 0, {1}, std::vector<uint8_t>(4)); }), HasSubstr("twice"));
-  EXPECT_THAT(refusal([&] { writer.add_tensor("u", 0, {2}, std::vector<uint8_t>(4)); }), HasSubstr("4 bytes of data for"));
+  EXPECT_THAT(refusal([&] { writer.add_tensor("u", 0, {2}, std::vector<uint8_t>(4)); }),
+              HasSubstr("4 bytes of data for"));
   EXPECT_THAT(refusal([&] { writer.add_tensor("v", 2, {33}, std::vector<uint8_t>(18)); }), HasSubstr("no multiple"));
   EXPECT_THAT(refusal([&] { writer.add_tensor("w", 0, {}, std::vector<uint8_t>(4)); }), HasSubstr("0 dimensions"));
   EXPECT_THAT(refusal([&] { writer.add_tensor("x", 5, {32}, std::vector<uint8_t>(4)); }), HasSubstr("removed"));
-  EXPECT_THAT(refusal([&] { writer.add_tensor(std::string(64, 'x'), 0, {1}, std::vector<uint8_t>(4)); }), HasSubstr("long"));
+  EXPECT_THAT(refusal([&] { writer.add_tensor(std::string(64, 'x'), 0, {1}, std::vector<uint8_t>(4)); }),
+              HasSubstr("long"));
 }
 
 // Random models come back as they were written.
@@ -221,7 +227,7 @@ TEST(GgufWriter, RandomModelsRoundTrip) {
   for (int round = 0; round < 50; ++round) {
     GgufWriter writer(round % 2 ? 3 : 2);
     const uint32_t alignment = 1u << below(10);
-    if (round % 3) writer.set_alignment(alignment);
+    if (round % 3) writer.set("general.alignment", alignment);
     std::vector<std::string> texts;
     for (size_t i = below(20); i > 0; --i) {
       texts.emplace_back(below(50), '\0');
@@ -261,8 +267,8 @@ class GgufPath : public testing::Test {
 TEST_F(GgufPath, OnlyRegularFilesAreOpened) {  // G40, G42
   const std::string fifo = folder_ + "/fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  for (const std::string& path : {folder_, fifo, std::string("/dev/zero"), std::string("/dev/random"), folder_ + "/no\nfile",
-                                  folder_ + "/" + std::string(4096, 'x')}) {
+  for (const std::string& path : {folder_, fifo, std::string("/dev/zero"), std::string("/dev/random"),
+                                  folder_ + "/no\nfile", folder_ + "/" + std::string(4096, 'x')}) {
     const auto start = std::chrono::steady_clock::now();
     const std::string message = refusal([&] { Gguf::open(path); });
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(100)) << message;
@@ -280,6 +286,21 @@ TEST_F(GgufPath, ASparseFileOfOneTebibyteIsNotRead) {  // G41
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
   ASSERT_EQ(model.warnings().size(), 1u);
   EXPECT_THAT(model.warnings()[0], HasSubstr("belong to no tensor"));
+}
+
+TEST_F(GgufPath, AStringOfOneGibibyteIsRefusedThoughItIsThere) {
+  const std::string path = folder_ + "/long.gguf";
+  for (const uint64_t length : {Reader::kMaxStringBytes, Reader::kMaxStringBytes - 1}) {
+    const GgufBytes bytes = GgufBytes().header(0, 1).str("k").u32(8).u64(length);
+    write_file(path, bytes.span());
+    if (::truncate(path.c_str(), off_t{1} << 31) != 0) GTEST_SKIP() << "this file system has no sparse files of 2 GiB";
+    if (length < Reader::kMaxStringBytes) {
+      EXPECT_EQ(Gguf::open(path).metadata().get_string("k").size(), length);
+    } else {
+      EXPECT_THAT(refusal([&] { Gguf::open(path); }),
+                  HasSubstr("a string of 1073741824 bytes; the limit is 1073741823"));
+    }
+  }
 }
 
 TEST_F(GgufPath, WritesAFileThatOpens) {

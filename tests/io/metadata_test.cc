@@ -77,7 +77,8 @@ TEST_F(MetadataTest, FloatsMustBeFinite) {  // G19
   EXPECT_EQ(with(0.25).get_f32("k"), 0.25f);
   const float inf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(refusal([&] { with(inf).get_f32("k"); }), "m.gguf: metadata 'k': expected a finite number, got inf");
-  EXPECT_EQ(refusal([&] { with(std::nanf("")).get_f32("k"); }), "m.gguf: metadata 'k': expected a finite number, got nan");
+  EXPECT_EQ(refusal([&] { with(std::nanf("")).get_f32("k"); }),
+            "m.gguf: metadata 'k': expected a finite number, got nan");
   EXPECT_EQ(refusal([&] { with(1e300).get_f32("k"); }), "m.gguf: metadata 'k': expected f32, got f64 1e+300");
 }
 
@@ -86,9 +87,13 @@ TEST_F(MetadataTest, ArraysCheckEachElement) {
   EXPECT_THAT(with(std::vector<bool>{true, false}).get_bools("k"), ElementsAre(true, false));
   EXPECT_THAT(with(std::vector<double>{0.5, -1}).get_f32s("k"), ElementsAre(0.5f, -1.0f));
   EXPECT_THAT(with(std::vector<std::string>{"a", "", "c"}).get_strings("k"), ElementsAre("a", "", "c"));
-  EXPECT_EQ(refusal([&] { with(std::vector<int32_t>{3, -2}).get_u32s("k"); }),
+  EXPECT_EQ(refusal([&] {
+              with(std::vector<int32_t>{3, -2}).get_u32s("k");
+            }),
             "m.gguf: metadata 'k': element 1: expected u32, got i32 -2");
-  EXPECT_EQ(refusal([&] { with(std::vector<float>{0, std::nanf("")}).get_f32s("k"); }),
+  EXPECT_EQ(refusal([&] {
+              with(std::vector<float>{0, std::nanf("")}).get_f32s("k");
+            }),
             "m.gguf: metadata 'k': element 1 is not a number");
   EXPECT_EQ(refusal([&] { with(std::vector<std::vector<int>>{{1}}).get_i32s("k"); }),
             "m.gguf: metadata 'k': element 0: expected i32, got [i32]");
@@ -98,7 +103,9 @@ TEST_F(MetadataTest, ScalarOrOneValueALayer) {
   EXPECT_THAT(with(uint32_t{8}).get_u32_per_layer("k", 3), ElementsAre(8, 8, 8));
   EXPECT_THAT(with(std::vector<int32_t>{4, 0, 2}).get_u32_per_layer("k", 3), ElementsAre(4, 0, 2));
   EXPECT_THAT(*with(std::vector<bool>{true, false}).find_bool_per_layer("k", 2), ElementsAre(true, false));
-  EXPECT_EQ(refusal([&] { with(std::vector<int32_t>{4, 0}).get_u32_per_layer("k", 3); }),
+  EXPECT_EQ(refusal([&] {
+              with(std::vector<int32_t>{4, 0}).get_u32_per_layer("k", 3);
+            }),
             "m.gguf: metadata 'k': 2 elements for 3 layers");
   EXPECT_EQ(refusal([&] { with(2.5f).get_u32_per_layer("k", 3); }), "m.gguf: metadata 'k': expected u32, got f32 2.5");
 }

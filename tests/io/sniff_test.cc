@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "io/refused.h"
 #include "io/gguf.h"
+#include "io/refused.h"
 
 namespace ingot {
 namespace {
@@ -40,9 +40,11 @@ TEST(Sniff, SaysWhatAFileReallyIs) {  // G03
 }
 
 TEST(Sniff, GitLfsPointerWithItsSize) {
-  std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(64, 'a') + "\nsize 4683073952\n";
+  std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(64, 'a') + "\nsize 4683073952\n";
   pointer.resize(134, '\n');
-  EXPECT_THAT(refusal([&] { Gguf::parse(bytes_of(pointer), "m"); }), testing::HasSubstr("a Git LFS pointer, 134 bytes: "));
+  EXPECT_THAT(refusal([&] { Gguf::parse(bytes_of(pointer), "m"); }),
+              testing::HasSubstr("a Git LFS pointer, 134 bytes: "));
 }
 
 TEST(Sniff, AnEmptyFileIsSaidToBeEmpty) { EXPECT_THAT(describe_file({}, 0), testing::HasSubstr("an empty file")); }

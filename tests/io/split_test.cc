@@ -25,7 +25,9 @@ struct Part {
 
 class SplitTest : public testing::Test {
  protected:
-  SplitTest() : folder_(testing::TempDir() + "/gguf_split_" + std::to_string(::getpid())) { fs::create_directories(folder_); }
+  SplitTest() : folder_(testing::TempDir() + "/gguf_split_" + std::to_string(::getpid())) {
+    fs::create_directories(folder_);
+  }
   ~SplitTest() override { fs::remove_all(folder_); }
 
   std::string path(int number, const std::string& name = "model") const {
@@ -44,7 +46,9 @@ class SplitTest : public testing::Test {
   void write_all() const {
     for (uint16_t i = 0; i < 3; ++i) write(path(i + 1), {.number = i, .tensor = fmt::format("t{}", i)});
   }
-  std::string fault() const { return refusal([&] { Gguf::open(path(1)); }); }
+  std::string fault() const {
+    return refusal([&] { Gguf::open(path(1)); });
+  }
 
   const std::string folder_;
 };
@@ -77,7 +81,8 @@ TEST_F(SplitTest, OpensFromTheCurrentFolder) {
 TEST_F(SplitTest, AMissingPartIsNamed) {
   write_all();
   fs::remove(path(2));
-  EXPECT_THAT(fault(), testing::AllOf(HasSubstr("part 2 of 3 of the model is missing"), HasSubstr("model-00002-of-00003.gguf")));
+  EXPECT_THAT(fault(),
+              testing::AllOf(HasSubstr("part 2 of 3 of the model is missing"), HasSubstr("model-00002-of-00003.gguf")));
 }
 
 TEST_F(SplitTest, SwappedPartsAreNamed) {
@@ -85,7 +90,8 @@ TEST_F(SplitTest, SwappedPartsAreNamed) {
   fs::rename(path(2), path(9));
   fs::rename(path(3), path(2));
   fs::rename(path(9), path(3));
-  EXPECT_THAT(fault(), testing::AllOf(HasSubstr("model-00002-of-00003.gguf: "), HasSubstr("'split.no': expected 1"), HasSubstr("got 2")));
+  EXPECT_THAT(fault(), testing::AllOf(HasSubstr("model-00002-of-00003.gguf: "), HasSubstr("'split.no': expected 1"),
+                                      HasSubstr("got 2")));
 }
 
 TEST_F(SplitTest, ADuplicatePartIsNamed) {
@@ -97,7 +103,8 @@ TEST_F(SplitTest, ADuplicatePartIsNamed) {
 TEST_F(SplitTest, AWrongCountIsNamed) {
   write_all();
   write(path(3), {.number = 2, .count = 4, .tensor = "t2"});
-  EXPECT_THAT(fault(), testing::AllOf(HasSubstr("model-00003-of-00003.gguf: "), HasSubstr("'split.count': expected 3, got 4")));
+  EXPECT_THAT(fault(),
+              testing::AllOf(HasSubstr("model-00003-of-00003.gguf: "), HasSubstr("'split.count': expected 3, got 4")));
 }
 
 TEST_F(SplitTest, APartWithoutSplitKeysIsNamed) {
@@ -109,14 +116,15 @@ TEST_F(SplitTest, APartWithoutSplitKeysIsNamed) {
 TEST_F(SplitTest, APartOfAnotherModelIsNamed) {
   write_all();
   write(path(3), {.number = 2, .tensor = "t2", .model = "other"});
-  EXPECT_THAT(fault(), testing::AllOf(HasSubstr("model-00003-of-00003.gguf: "), HasSubstr("'general.name': \"other\" here"),
-                                      HasSubstr("different models")));
+  EXPECT_THAT(fault(), testing::AllOf(HasSubstr("model-00003-of-00003.gguf: "),
+                                      HasSubstr("'general.name': \"other\" here"), HasSubstr("different models")));
 }
 
 TEST_F(SplitTest, ATensorInTwoPartsIsNamed) {
   write_all();
   write(path(3), {.number = 2, .tensor = "t0"});
-  EXPECT_THAT(fault(), testing::AllOf(HasSubstr("model-00003-of-00003.gguf: "), HasSubstr("tensor 't0' is already in an earlier part")));
+  EXPECT_THAT(fault(), testing::AllOf(HasSubstr("model-00003-of-00003.gguf: "),
+                                      HasSubstr("tensor 't0' is already in an earlier part")));
 }
 
 TEST_F(SplitTest, AWrongTensorCountIsNamed) {
@@ -127,15 +135,17 @@ TEST_F(SplitTest, AWrongTensorCountIsNamed) {
 TEST_F(SplitTest, ADamagedPartIsNamed) {
   write_all();
   fs::resize_file(path(3), fs::file_size(path(3)) - 1);
-  EXPECT_THAT(fault(), testing::AllOf(HasSubstr("model-00003-of-00003.gguf: tensor 't2': "), HasSubstr("truncated: need 32 bytes, have 31")));
+  EXPECT_THAT(fault(), testing::AllOf(HasSubstr("model-00003-of-00003.gguf: tensor 't2': "),
+                                      HasSubstr("truncated: need 32 bytes, have 31")));
 }
 
 TEST_F(SplitTest, ANameThatDoesNotFollowThePatternIsRefused) {
-  for (const char* name : {"model.gguf", "model-00001-of-00002.gguf", "-00001-of-00003.gguf.gguf", "model-0001-of-00003.gguf",
-                           "model-000x1-of-00003.gguf"}) {
+  for (const char* name : {"model.gguf", "model-00001-of-00002.gguf", "-00001-of-00003.gguf.gguf",
+                           "model-0001-of-00003.gguf", "model-000x1-of-00003.gguf"}) {
     const std::string renamed = folder_ + "/" + name;
     write(renamed, {});
-    EXPECT_THAT(refusal([&] { Gguf::open(renamed); }), HasSubstr("its name must end in '-00001-of-00003.gguf'")) << name;
+    EXPECT_THAT(refusal([&] { Gguf::open(renamed); }), HasSubstr("its name must end in '-00001-of-00003.gguf'"))
+        << name;
   }
 }
 
@@ -151,7 +161,8 @@ TEST_F(SplitTest, LinksMayNotLeadOutOfTheFolder) {  // G39
   fs::create_directories(folder_ + "/elsewhere");
   fs::rename(path(2), folder_ + "/elsewhere/two");
   fs::create_symlink(folder_ + "/elsewhere/two", path(2));
-  EXPECT_THAT(fault(), testing::AllOf(HasSubstr("model-00002-of-00003.gguf: "), HasSubstr("a link that leads out of its folder")));
+  EXPECT_THAT(fault(), testing::AllOf(HasSubstr("model-00002-of-00003.gguf: "),
+                                      HasSubstr("a link that leads out of its folder")));
 }
 
 TEST_F(SplitTest, ADownloadCacheOfLinksOpens) {  // all parts are links into one folder of blobs

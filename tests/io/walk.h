@@ -19,8 +19,7 @@ inline void walk_getters(const Metadata& metadata, std::string_view key) {
   auto attempt = [](auto get) {
     try {
       get();
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
   };
   attempt([&] { metadata.get_u32(key); });
   attempt([&] { metadata.get_i64(key); });
@@ -38,8 +37,8 @@ inline void walk_getters(const Metadata& metadata, std::string_view key) {
   attempt([&] { metadata.get_u32_per_layer(key, 3); });
 }
 
-// Throws std::logic_error when the model breaks a promise. Returns a sum over its bytes, so that they are read. The getters
-// are most of the work, since most of them throw.
+// Throws std::logic_error when the model breaks a promise. Returns a sum over its bytes, so that they are read. The
+// getters are most of the work, since most of them throw.
 inline uint64_t walk(const Gguf& model, bool call_getters = true) {
   uint64_t sum = 0;
   for (const Metadata::Entry& entry : model.metadata().entries()) {

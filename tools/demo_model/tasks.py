@@ -250,6 +250,6 @@ def json_lists(rng):
         fields = list(values)[:rng.randint(2, 4)]
         listed = ", ".join(fields[:-1]) + " and " + fields[-1]
         ask = rng.choice(["Give me a JSON object for {} with {}.", "Make up {} as JSON with the keys {}.", "Write an example of {} as a JSON object with {}."])
-        ask = ask.format({"event": "an event", "order": "an order"}.get(name, f"a {name}"), listed)
+        ask = ask.format({"event": "an event", "order": "an order", "weather": "a weather report", "lamp": "a device", "trip": "a train trip"}.get(name, f"a {name}"), listed)
         answer = json.dumps({f: values[f] for f in fields}, ensure_ascii=False)
     return ask, answer, answer

@@ -51,7 +51,7 @@ def book_title(rng):
 
 RULES = {
     "full_name": full_name, "first_name": person_name, "time": clock_time, "phone": phone, "email": email, "city": city, "city2": city,
-    "book_title": book_title, "year": lambda rng: rng.randint(1850, 2024), "price": price,
+    "pet": lambda rng: rng.choice(WORDS.lists["pet_name"]), "book_title": book_title, "year": lambda rng: rng.randint(1850, 2024), "price": price,
     "weekday": lambda rng: rng.choice(WORDS.lists["weekday"]), "colour": lambda rng: rng.choice(WORDS.lists["colour"]),
     "currency2": lambda rng: rng.choice(LISTS["currency"]),
 }
@@ -62,7 +62,7 @@ def draw(rng, rule, bound=None):
     if name == "int":
         value = rng.randint(int(args[0]), int(args[1]))
         return value, str(value)
-    if name in ("sum", "product"):
+    if name in ("sum", "times"):
         a, b = (int(bound[k]) for k in args)
         value = a + b if name == "sum" else a * b
         return value, str(value)

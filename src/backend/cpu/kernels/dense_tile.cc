@@ -7,7 +7,6 @@ namespace ingot::cpu::INGOT_ISA {
 namespace {
 
 constexpr int RV = W == 4 ? 4 : 2;  // vectors of rows that a pass covers
-constexpr int kPasses = kPanelRows / (RV * W);
 
 template <Dense type>
 INLINE F load_weights(const uint8_t* panel, int64_t i) {

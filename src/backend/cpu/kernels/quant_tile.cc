@@ -72,6 +72,7 @@ INLINE void group_step(F (&acc)[M][RV], const uint8_t* codes, const uint8_t* sca
                        const F (&base)[RV], const F (&base_min)[RV], const uint8_t* a, I book) {
   constexpr QuantKind k = Kind<kind>::k;
   constexpr int parts = Kind<kind>::layout.parts, n_quads = kGroup / 4 / parts;
+  constexpr bool no_start = k.has_min && !(k.bits == 8 && kSignedCodes);  // codes as they are, and no zero
   const uint8_t* a_scale = a + 4 * parts * M;
   const uint8_t* a_sum = a_scale + 4 * M;
   const uint8_t* bytes = a_sum + (k.has_min ? 4 * parts * M : 0);
@@ -81,7 +82,7 @@ INLINE void group_step(F (&acc)[M][RV], const uint8_t* codes, const uint8_t* sca
     I sums[M][RV];
 #pragma GCC unroll 16
     for (int m = 0; m < M; ++m) {
-      const I start = k.has_min ? I{} : all(load_as<int32_t>(a + (part * M + m) * 4));
+      const I start = no_start ? I{} : all(load_as<int32_t>(a + (part * M + m) * 4));
 #pragma GCC unroll 8
       for (int v = 0; v < RV; ++v) sums[m][v] = start;
     }

@@ -1,0 +1,118 @@
+// Attention and the KV cache: cuts the batch into tasks of (tokens of a sequence, KV head, range of keys). Few long decodes
+// are cut along their keys as well, and their partial results merged (as in flash-decoding).
+#include <algorithm>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/cpu_kv.h"
+
+namespace ingot {
+
+using cpu::CpuKv;
+
+void CpuBackend::write_token(KvCache& cache, int layer, int64_t token, const float* k, const float* v) {
+  const auto& kv = static_cast<const CpuKv&>(cache);
+  const int position = batch_.positions[token], size = kv.shape.block_size, head_dim = kv.shape.head_dim;
+  const int32_t block = batch_.blocks(token_seq_[token])[position / size];
+  CHECK(block >= 0 && block < kv.shape.n_blocks);
+  for (int h = 0; h < kv.shape.n_kv_heads; ++h, k += head_dim, v += head_dim) {
+    uint8_t* page = kv.pages(layer, h) + block * kv.page_stride;
+    kernels_.write_kv(k, v, head_dim, kv.type, page, page + kv.values_at, position % size, kv.value_stride);
+  }
+}
+
+void CpuBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
+  for_rows(k.rows, 2 * k.rows * k.cols, [&](int64_t t, int) { write_token(kv, layer, t, k.f32(t), v.f32(t)); });
+}
+
+// Tasks for one KV head; all heads have the same. Sets the number of parts a token's work is cut into, 1 unless it is long
+// and there are too few tasks for the threads.
+int CpuBackend::plan_attention(const AttentionArgs& a) {
+  constexpr int kShortestPart = 256;
+  const int tokens_a_task = std::max(1, cpu::kMaxQueryRows / (a.n_heads / a.n_kv_heads));
+  attention_tasks_.clear();
+  int longest = 0;
+  for (int seq = 0; seq < batch_.n_seqs(); ++seq) {
+    for (int t = batch_.q_start[seq]; t < batch_.q_start[seq + 1]; t += tokens_a_task) {
+      const int n = std::min(tokens_a_task, batch_.q_start[seq + 1] - t);
+      const int position = batch_.positions[t];
+      const int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
+      const int end = a.causal ? position + n : batch_.kv_len[seq];
+      attention_tasks_.push_back({seq, t, n, begin, end, -1});
+      longest = std::max(longest, end - begin);
+    }
+  }
+  // Long tasks first, so that the last to finish is short: in a prompt those of its end.
+  std::reverse(attention_tasks_.begin(), attention_tasks_.end());
+  const int n_tasks = static_cast<int>(attention_tasks_.size()), wanted = 4 * pool_.size();
+  if (pool_.size() == 1 || n_tasks * a.n_kv_heads >= wanted || longest < 2 * kShortestPart) return 1;
+  const int n_parts = std::min((wanted + n_tasks * a.n_kv_heads - 1) / (n_tasks * a.n_kv_heads), longest / kShortestPart);
+  for (int i = 0; i < n_tasks; ++i) {
+    const AttentionTask whole = attention_tasks_[i];
+    const auto cut = [&](int part) { return whole.key_begin + (whole.key_end - whole.key_begin) * int64_t{part} / n_parts; };
+    for (int part = 0; part < n_parts; ++part) {
+      AttentionTask& task = part == 0 ? attention_tasks_[i] : attention_tasks_.emplace_back(whole);
+      task.key_begin = static_cast<int>(cut(part));
+      task.key_end = static_cast<int>(cut(part + 1));
+      task.part = i * n_parts + part;
+    }
+  }
+  return n_parts;
+}
+
+void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const AttentionArgs& a) {
+  const auto& kv = static_cast<const CpuKv&>(cache);
+  const int group = a.n_heads / a.n_kv_heads;
+  CHECK_LE(group, cpu::kMaxQueryRows);
+  const int n_parts = plan_attention(a);
+  const int64_t row_floats = 2 + a.head_dim, part_floats = cpu::kMaxQueryRows * row_floats;
+  if (attention_scratch_stride_ < cpu::attention_scratch_floats(a.head_dim)) {  // only where reserve() was not called
+    attention_scratch_stride_ = cpu::attention_scratch_floats(a.head_dim);
+    attention_scratch_ = cpu::Memory(static_cast<size_t>(pool_.size() * attention_scratch_stride_ * 4));
+  }
+  const auto n_tasks = static_cast<int64_t>(attention_tasks_.size()) * a.n_kv_heads;
+  if (n_parts > 1 && partials_.size() < static_cast<size_t>(n_tasks * part_floats * 4))
+    partials_ = cpu::Memory(static_cast<size_t>(n_tasks * part_floats * 4));
+  pool_.parallel_for(n_tasks, [&](int64_t i, int thread) {
+    const AttentionTask& task = attention_tasks_[i / a.n_kv_heads];
+    const int kv_head = static_cast<int>(i % a.n_kv_heads), first_head = kv_head * group;
+    const int64_t column = int64_t{first_head} * a.head_dim;
+    kernels_.attention({.pages = kv.pages(a.layer, kv_head),
+                        .page_stride = kv.page_stride,
+                        .values_at = kv.values_at,
+                        .value_stride = kv.value_stride,
+                        .block_size = kv.shape.block_size,
+                        .blocks = batch_.blocks(task.seq),
+                        .type = kv.type,
+                        .q = q.f32(task.first_token) + column,
+                        .q_stride = q.stride,
+                        .group = group,
+                        .n_tokens = task.n_tokens,
+                        .head_dim = a.head_dim,
+                        .position = batch_.positions[task.first_token],
+                        .key_begin = task.key_begin,
+                        .key_end = task.key_end,
+                        .window = a.window,
+                        .causal = a.causal,
+                        .scale = a.scale,
+                        .softcap = a.softcap,
+                        .y = y.f32(task.first_token) + column,
+                        .y_stride = y.stride,
+                        .partial = task.part < 0 ? nullptr
+                                                 : partials_.f32() + (int64_t{task.part} * a.n_kv_heads + kv_head) * part_floats,
+                        .scratch = attention_scratch_.f32() + thread * attention_scratch_stride_});
+  });
+  if (n_parts == 1) return;
+  for (const AttentionTask& task : attention_tasks_) {
+    if (task.part % n_parts != 0) continue;
+    for (int kv_head = 0; kv_head < a.n_kv_heads; ++kv_head) {
+      for (int t = 0; t < task.n_tokens; ++t) {
+        const float* first =
+            partials_.f32() + (int64_t{task.part} * a.n_kv_heads + kv_head) * part_floats + t * group * row_floats;
+        kernels_.merge_attention(first, a.n_kv_heads * part_floats, n_parts, group, a.head_dim,
+                                 y.f32(task.first_token + t) + int64_t{kv_head} * group * a.head_dim);
+      }
+    }
+  }
+}
+
+}  // namespace ingot

@@ -1,0 +1,178 @@
+// Memory, the step's frame, and the verbs that work row by row.
+#include "backend/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <exception>
+
+#include "backend/cpu/cpu_kv.h"
+#include "backend/cpu/isa.h"
+#include "base/error.h"
+
+namespace ingot {
+
+CpuBackend::CpuBackend(const BackendOptions& options)
+    : kernels_(cpu::choose_kernels(options.isa)), pool_(options.n_threads) {}
+
+std::unique_ptr<Backend> create_cpu_backend(const BackendOptions& options) { return std::make_unique<CpuBackend>(options); }
+
+std::string CpuBackend::description() const {
+  return fmt::format("cpu: {} thread{}, {}", pool_.size(), pool_.size() == 1 ? "" : "s", kernels_.isa);
+}
+
+Tensor CpuBackend::alloc(DType dtype, int64_t rows, int64_t cols) {
+  const size_t n_bytes = static_cast<size_t>(rows * cols) * dtype_bytes(dtype);
+  buffers_.emplace_back(n_bytes);
+  allocated_ += n_bytes;
+  return {buffers_.back().data(), dtype, rows, cols, cols};
+}
+
+Weight CpuBackend::prepare(const Weight& host, unsigned use) {
+  Weight weight = host;
+  if (use & kForMatmul) {
+    weights_.push_back(cpu::pack_weight(host, kernels_, pool_));
+    allocated_ += weights_.back().memory.size();
+    weight.packed = &weights_.back();
+  }
+  return weight;
+}
+
+std::unique_ptr<KvCache> CpuBackend::make_kv(const KvShape& shape) {
+  auto kv = std::make_unique<cpu::CpuKv>(shape);
+  allocated_ += kv->memory.size();
+  return kv;
+}
+
+void CpuBackend::reserve(const StepLimits& limits) {
+  Backend::reserve(limits);
+  const auto take = [&](cpu::Memory& memory, int64_t n_bytes) {
+    allocated_ -= memory.size();
+    memory = cpu::Memory(static_cast<size_t>(n_bytes));
+    allocated_ += memory.size();
+  };
+  const int64_t rows = std::max({limits.max_tokens, limits.max_logits, 1});
+  for (cpu::Memory& memory : activations_) take(memory, rows * (std::max(limits.max_width, 1) + 64) * 4);
+  attention_scratch_stride_ = (cpu::attention_scratch_floats(limits.head_dim) + 15) / 16 * 16;
+  take(attention_scratch_, pool_.size() * attention_scratch_stride_ * 4);
+  take(partials_, int64_t{pool_.size()} * 16 * cpu::kMaxQueryRows * (2 + limits.head_dim) * 4);
+  token_seq_.reserve(limits.max_tokens);
+  matmul_tasks_.reserve(4096);
+  attention_tasks_.reserve(static_cast<size_t>(limits.max_tokens + limits.max_seqs + pool_.size() * 16));
+  sampled_.reserve(limits.max_logits);
+  sampler_scratch_.clear();
+  for (int i = 0; i < std::min(pool_.size(), std::max(limits.max_logits, 1)); ++i)
+    sampler_scratch_.emplace_back(limits.n_vocab);
+}
+
+void CpuBackend::upload(const Tensor& to, const void* from) {
+  CHECK(to.contiguous());
+  std::memcpy(to.data, from, static_cast<size_t>(to.rows * to.cols) * dtype_bytes(to.dtype));
+}
+
+void CpuBackend::download(void* to, const Tensor& from) {
+  CHECK(from.contiguous());
+  std::memcpy(to, from.data, static_cast<size_t>(from.rows * from.cols) * dtype_bytes(from.dtype));
+}
+
+void CpuBackend::begin(const Batch& batch) {
+  batch_ = batch;
+  token_seq_.resize(batch.tokens.size());
+  for (int seq = 0; seq < batch.n_seqs(); ++seq) {
+    for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t) {
+      CHECK_EQ(batch.positions[t], batch.positions[batch.q_start[seq]] + t - batch.q_start[seq]);
+      token_seq_[t] = seq;
+    }
+  }
+}
+
+void CpuBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) {
+  const auto n_rows = static_cast<int64_t>(rows.size()), n_vocab = logits.cols;
+  while (sampler_scratch_.empty()) sampler_scratch_.emplace_back(static_cast<int>(n_vocab));
+  const auto n_scratch = static_cast<int64_t>(sampler_scratch_.size());
+  sampled_.clear();
+  sampled_.resize(rows.size());
+  std::vector<std::exception_ptr> faults(rows.size());
+  const int64_t n_tasks = std::min(n_scratch, n_rows);
+  pool_.parallel_for(n_tasks, [&](int64_t task, int) {
+    for (int64_t i = task; i < n_rows; i += n_tasks) {
+      try {
+        sampled_[i] = sample_row({logits.f32(i), static_cast<size_t>(n_vocab)}, rows[i], sampler_scratch_[task]);
+      } catch (...) {
+        faults[i] = std::current_exception();
+      }
+    }
+  });
+  for (const std::exception_ptr& fault : faults)
+    if (fault) std::rethrow_exception(fault);
+}
+
+void CpuBackend::embed(Tensor x, const Weight& table, float scale) {
+  for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
+    CHECK(batch_.tokens[t] >= 0 && batch_.tokens[t] < table.n_out);
+    decode_row(table.format, table.row(batch_.tokens[t]), x.f32(t), x.cols);
+    if (scale != 1.0f) kernels_.scale(x.f32(t), x.cols, scale, 0.0f);
+  });
+}
+
+void CpuBackend::norm(Tensor y, Tensor x, const NormArgs& a) {
+  const float* bias = a.bias ? a.bias.f32() : nullptr;
+  for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
+    kernels_.norm(y.f32(t), x.f32(t), x.cols, a.weight.f32(), bias, a.eps, a.kind == NormKind::kLayer);
+  });
+}
+
+void CpuBackend::add(Tensor x, Tensor y) {
+  for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) { kernels_.add(x.f32(t), y.f32(t), x.cols); });
+}
+
+void CpuBackend::add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& a) {
+  const float* bias = a.bias ? a.bias.f32() : nullptr;
+  for_rows(out.rows, 2 * out.rows * out.cols, [&](int64_t t, int) {
+    kernels_.add(residual.f32(t), y.f32(t), out.cols);
+    kernels_.norm(out.f32(t), residual.f32(t), out.cols, a.weight.f32(), bias, a.eps, a.kind == NormKind::kLayer);
+  });
+}
+
+void CpuBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
+  for_rows(y.rows, 4 * y.rows * y.cols, [&](int64_t t, int) {
+    kernels_.act_mul(y.f32(t), gate.f32(t), up.f32(t), y.cols, static_cast<int>(act));
+  });
+}
+
+void CpuBackend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude) {
+  const int64_t n_freq = inv_freq.cols;
+  for_rows(angles.rows, 32 * angles.rows * n_freq, [&](int64_t t, int) {
+    float *cosines = angles.f32(t), *sines = cosines + n_freq;
+    for (int64_t i = 0; i < n_freq; ++i) {
+      const float angle = static_cast<float>(batch_.positions[t]) * inv_freq.f32()[i];
+      cosines[i] = std::cos(angle) * magnitude;
+      sines[i] = std::sin(angle) * magnitude;
+    }
+  });
+}
+
+void CpuBackend::rope(Tensor x, int n_heads, const RopeArgs& a) {
+  const int n_freq = static_cast<int>(a.angles.cols / 2), head_dim = static_cast<int>(x.cols / n_heads);
+  for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
+    const float* angles = a.angles.f32(t);
+    kernels_.rope(x.f32(t), n_heads, head_dim, angles, angles + n_freq, n_freq, a.layout == RopeLayout::kInterleaved);
+  });
+}
+
+void CpuBackend::gather_rows(Tensor y, Tensor x) {
+  for (int64_t i = 0; i < y.rows; ++i)
+    std::memcpy(y.f32(i), x.f32(batch_.logit_rows[i]), static_cast<size_t>(x.cols) * sizeof(float));
+}
+
+void CpuBackend::scale(Tensor x, float factor, float softcap) {
+  const int64_t cost = softcap > 0 ? 4 : 1;
+  constexpr int64_t kPiece = 16384;  // rows of logits are long and few
+  const int64_t pieces = (x.cols + kPiece - 1) / kPiece;
+  for_rows(x.rows * pieces, cost * x.rows * x.cols, [&](int64_t i, int) {
+    const int64_t begin = i % pieces * kPiece;
+    kernels_.scale(x.f32(i / pieces) + begin, std::min(kPiece, x.cols - begin), factor, softcap);
+  });
+}
+
+}  // namespace ingot

@@ -1,0 +1,119 @@
+// CpuBackend: the verbs on this machine's cores. It plans each verb as tasks for the pool and leaves the arithmetic to the
+// kernels of one instruction set (kernels.h). Everything a step needs is taken by reserve().
+#pragma once
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/memory.h"
+#include "backend/cpu/packed_weight.h"
+#include "backend/sampler.h"
+#include "base/threads.h"
+
+namespace ingot {
+
+class CpuBackend final : public Backend {
+ public:
+  // Throws UsageError when options.isa names no instruction set of this machine.
+  explicit CpuBackend(const BackendOptions& options);
+
+  std::string name() const override { return "cpu"; }
+  std::string description() const override;
+
+  Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
+  Weight prepare(const Weight& host, unsigned use) override;
+  std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
+  void reserve(const StepLimits& limits) override;
+  size_t allocated_bytes() const override { return allocated_; }
+  void upload(const Tensor& to, const void* from) override;
+  void download(void* to, const Tensor& from) override;
+
+  void begin(const Batch& batch) override;
+  void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
+  std::vector<Sampled> wait() override { return std::move(sampled_); }
+
+  void embed(Tensor x, const Weight& table, float scale) override;
+  void matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) override;
+  void norm(Tensor y, Tensor x, const NormArgs& args) override;
+  void add(Tensor x, Tensor y) override;
+  void act_mul(Tensor y, Tensor gate, Tensor up, Activation act) override;
+  void rope_angles(Tensor angles, Tensor inv_freq, float magnitude) override;
+  void rope(Tensor x, int n_heads, const RopeArgs& args) override;
+  void kv_write(KvCache& kv, int layer, Tensor k, Tensor v) override;
+  void attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) override;
+  void gather_rows(Tensor y, Tensor x) override;
+  void scale(Tensor x, float factor, float softcap) override;
+
+  void qkv(const QkvArgs& args) override;
+  void gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up,
+               Activation act) override;
+  void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override;
+  void add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) override;
+
+ private:
+  // One of the matmuls, at most kMaxOutputs, that a verb does on the same activations.
+  static constexpr int kMaxOutputs = 3;
+  struct Output {
+    Tensor y;
+    const Weight* w;
+    Tensor bias;
+    bool accumulate = false;
+  };
+  struct MatmulTask {
+    int job;
+    cpu::PanelRange range;
+  };
+  // A unit of attention work but for the KV head: some tokens of a sequence, and a range of its keys.
+  struct AttentionTask {
+    int seq;
+    int first_token;  // in the batch
+    int n_tokens;
+    int key_begin, key_end;
+    int part;         // which partial result it writes; -1: none, it writes y
+  };
+
+  // cpu_matmul.cc. With `gated`, outputs are gate and up, and y of the first gets act(gate) * up.
+  void run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated = {});
+  const uint8_t* pack(Tensor x, const cpu::PackedWeight& w, int slot);
+  void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);
+
+  // cpu_attention.cc
+  int plan_attention(const AttentionArgs& args);
+  void write_token(KvCache& kv, int layer, int64_t token, const float* k, const float* v);
+
+  // Calls f(row, thread) for n rows, on several threads when they hold work for them: `elements` in all.
+  template <class F>
+  void for_rows(int64_t n, int64_t elements, F&& f) {
+    constexpr int64_t kWorthATask = 8192;
+    const int64_t n_tasks = std::min({n, elements / kWorthATask + 1, int64_t{pool_.size()} * 4});
+    pool_.parallel_for(n_tasks, [&](int64_t task, int thread) {
+      for (int64_t row = task * n / n_tasks; row < (task + 1) * n / n_tasks; ++row) f(row, thread);
+    });
+  }
+
+  const cpu::Kernels& kernels_;
+  ThreadPool pool_;
+  size_t allocated_ = 0;
+  std::deque<cpu::Memory> buffers_;
+  std::deque<cpu::PackedWeight> weights_;
+
+  Batch batch_;
+  std::vector<int32_t> token_seq_;             // [n_tokens]: the sequence of each token of the batch
+  std::vector<Sampled> sampled_;
+  std::vector<SamplerScratch> sampler_scratch_;  // [threads]
+
+  cpu::Memory activations_[kMaxOutputs];
+  std::vector<MatmulTask> matmul_tasks_;
+  std::vector<AttentionTask> attention_tasks_;
+  cpu::Memory attention_scratch_;              // [threads, attention_scratch_floats]
+  int64_t attention_scratch_stride_ = 0;
+  cpu::Memory partials_;
+};
+
+std::unique_ptr<Backend> create_cpu_backend(const BackendOptions& options);
+
+}  // namespace ingot

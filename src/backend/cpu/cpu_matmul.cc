@@ -1,0 +1,143 @@
+// The verbs that are matmuls: pack the activations once for each layout that the weights want, cut all panels into tasks,
+// and run them as one parallel loop.
+#include <algorithm>
+#include <array>
+
+#include "backend/cpu/cpu_backend.h"
+
+namespace ingot {
+
+using cpu::MatmulJob;
+using cpu::PackedWeight;
+using cpu::PanelRange;
+
+namespace {
+
+const PackedWeight& packed(const Weight& w) {
+  CHECK(w.packed != nullptr);  // prepare() with kForMatmul
+  return *static_cast<const PackedWeight*>(w.packed);
+}
+
+}  // namespace
+
+const uint8_t* CpuBackend::pack(Tensor x, const PackedWeight& w, int slot) {
+  const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
+  const size_t needed = static_cast<size_t>(x.rows * token_bytes);
+  if (activations_[slot].size() < needed) activations_[slot] = cpu::Memory(needed);  // only where reserve() was not called
+  uint8_t* to = activations_[slot].data();
+  const cpu::Tiling tiling = cpu::make_tiling(static_cast<int>(x.rows), w.max_tile);
+  for_rows(tiling.n_tiles, x.rows * w.n_in, [&](int64_t tile, int) {
+    const int begin = cpu::tile_begin(tiling, static_cast<int>(tile));
+    const int end = cpu::tile_begin(tiling, static_cast<int>(tile) + 1);
+    kernels_.pack_activations(x.f32(begin), x.stride, end - begin, w.n_in, w.activations, to + begin * token_bytes);
+  });
+  return to;
+}
+
+// Some six tasks a thread, none so small that handing it out costs more than doing it; panels first, tiles where those are few.
+void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
+  constexpr int64_t kTasksPerThread = 6, kLeastWork = 16 * 1024;  // bytes of weights times tokens
+  matmul_tasks_.clear();
+  int64_t total = 0;
+  for (size_t i = 0; i < jobs.size(); ++i) total += n_panels[i] * jobs[i].panel_bytes;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const MatmulJob& job = jobs[i];
+    const int64_t bytes = n_panels[i] * job.panel_bytes, work = bytes * job.tiling.n_tokens;
+    const int64_t share = pool_.size() * kTasksPerThread * bytes / total + 1;
+    const int64_t wanted = std::clamp<int64_t>(work / kLeastWork, 1, pool_.size() == 1 ? 1 : share);
+    const int64_t ranges = std::min(wanted, n_panels[i]);
+    const int64_t splits = std::min<int64_t>((wanted + ranges - 1) / ranges, job.tiling.n_tiles);
+    for (int64_t r = 0; r < ranges; ++r) {
+      for (int64_t s = 0; s < splits; ++s) {
+        matmul_tasks_.push_back({static_cast<int>(i),
+                                 {r * n_panels[i] / ranges, (r + 1) * n_panels[i] / ranges,
+                                  static_cast<int>(s * job.tiling.n_tiles / splits),
+                                  static_cast<int>((s + 1) * job.tiling.n_tiles / splits)}});
+      }
+    }
+  }
+}
+
+void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated) {
+  if (x.rows == 0) return;
+  std::array<MatmulJob, kMaxOutputs> jobs;
+  std::array<int64_t, kMaxOutputs> n_panels{};
+  std::array<const uint8_t*, kMaxOutputs> acts{};
+  const int n = static_cast<int>(outputs.size());
+  for (int i = 0; i < n; ++i) {
+    const Output& out = outputs[i];
+    const PackedWeight& w = packed(*out.w);
+    CHECK_EQ(x.cols, w.n_in);
+    CHECK_EQ(out.y.cols, w.n_out);
+    for (int j = 0; j < i; ++j)
+      if (cpu::same(packed(*outputs[j].w).activations, w.activations)) acts[i] = acts[j];
+    if (acts[i] == nullptr) acts[i] = pack(x, w, i);
+    jobs[i] = {.tiles = w.tiles,
+               .panels = w.panels(),
+               .panel_bytes = w.panel_bytes,
+               .n_in = w.n_in,
+               .n_out = w.n_out,
+               .codebook = w.codebook,
+               .act = acts[i],
+               .act_token_bytes = cpu::act_token_bytes(w.activations, w.n_in),
+               .tiling = cpu::make_tiling(static_cast<int>(x.rows), w.max_tile),
+               .y = out.y.f32(),
+               .y_stride = out.y.stride,
+               .bias = out.bias ? out.bias.f32() : nullptr,
+               .accumulate = out.accumulate};
+    n_panels[i] = w.n_panels;
+  }
+  // Gate and up run panel by panel together: only the first one's panels are dealt out.
+  const size_t n_dealt = gated ? 1 : outputs.size();
+  plan_matmuls({jobs.data(), n_dealt}, {n_panels.data(), n_dealt});
+  pool_.parallel_for(static_cast<int64_t>(matmul_tasks_.size()), [&](int64_t i, int) {
+    const MatmulTask& task = matmul_tasks_[i];
+    if (gated) {
+      kernels_.gate_up(jobs[0], jobs[1], static_cast<int>(*gated), task.range);
+    } else {
+      kernels_.matmul(jobs[task.job], task.range);
+    }
+  });
+}
+
+void CpuBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) {
+  const Output output{y, &w, bias};
+  run_matmuls(x, {&output, 1});
+}
+
+void CpuBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) {
+  const Output output{residual, &w, bias, true};
+  run_matmuls(x, {&output, 1});
+}
+
+void CpuBackend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up,
+                         Activation act) {
+  if (packed(w_gate).max_tile != packed(w_up).max_tile) {  // one dense and one not
+    return Backend::gate_up(y, x, w_gate, w_up, bias_gate, bias_up, act);
+  }
+  const Output outputs[] = {{y, &w_gate, bias_gate}, {y, &w_up, bias_up}};
+  run_matmuls(x, outputs, act);
+}
+
+void CpuBackend::qkv(const QkvArgs& a) {
+  const Output outputs[] = {{a.q, a.wq, a.bq}, {a.k, a.wk, a.bk}, {a.v, a.wv, a.bv}};
+  run_matmuls(a.x, outputs);
+  const int n_freq = a.rope.angles ? static_cast<int>(a.rope.angles.cols / 2) : 0;
+  const auto finish = [&](float* heads, int n_heads, const NormArgs& norm, int64_t token) {
+    for (int h = 0; norm.weight && h < n_heads; ++h) {
+      float* head = heads + int64_t{h} * a.head_dim;
+      kernels_.norm(head, head, a.head_dim, norm.weight.f32(), norm.bias ? norm.bias.f32() : nullptr, norm.eps,
+                    norm.kind == NormKind::kLayer);
+    }
+    if (n_freq == 0) return;
+    const float* angles = a.rope.angles.f32(token);
+    kernels_.rope(heads, n_heads, a.head_dim, angles, angles + n_freq, n_freq, a.rope.layout == RopeLayout::kInterleaved);
+  };
+  for_rows(a.x.rows, a.x.rows * (a.q.cols + 2 * a.k.cols), [&](int64_t t, int) {
+    finish(a.q.f32(t), a.n_heads, a.q_norm, t);
+    finish(a.k.f32(t), a.n_kv_heads, a.k_norm, t);
+    write_token(*a.kv, a.layer, t, a.k.f32(t), a.v.f32(t));
+  });
+}
+
+}  // namespace ingot

@@ -1,0 +1,61 @@
+#include "backend/cpu/isa.h"
+
+#include <vector>
+
+#include "base/error.h"
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+namespace ingot::cpu {
+
+// As in cmake/cpu_kernels.cmake.
+namespace portable { extern const Kernels kKernels; }
+#if defined(__x86_64__)
+namespace avx2 { extern const Kernels kKernels; }
+namespace avx512 { extern const Kernels kKernels; }
+namespace avx512bf16 { extern const Kernels kKernels; }
+#elif defined(__aarch64__)
+namespace neon_dot { extern const Kernels kKernels; }
+#endif
+
+namespace {
+
+std::vector<const Kernels*> find_available() {
+  std::vector<const Kernels*> found;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+  if (has_avx512 && __builtin_cpu_supports("avx512bf16")) found.push_back(&avx512bf16::kKernels);
+  if (has_avx512) found.push_back(&avx512::kKernels);
+  if (has_avx2) found.push_back(&avx2::kKernels);
+#elif defined(__aarch64__)
+  constexpr unsigned long kDotProduct = 1ul << 20;  // HWCAP_ASIMDDP
+  if (getauxval(AT_HWCAP) & kDotProduct) found.push_back(&neon_dot::kKernels);
+#endif
+  found.push_back(&portable::kKernels);
+  return found;
+}
+
+}  // namespace
+
+std::span<const Kernels* const> available_kernels() {
+  static const std::vector<const Kernels*> available = find_available();
+  return available;
+}
+
+const Kernels& choose_kernels(std::string_view name) {
+  if (name.empty()) return *available_kernels().front();
+  std::string names;
+  for (const Kernels* kernels : available_kernels()) {
+    if (name == kernels->isa) return *kernels;
+    names += (names.empty() ? "" : ", ") + std::string(kernels->isa);
+  }
+  throw UsageError("no instruction set '{}' on this machine: there is {}", printable(name), names);
+}
+
+}  // namespace ingot::cpu

@@ -1,0 +1,170 @@
+#include "backend/cpu/packed_weight.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/half.h"
+
+namespace ingot::cpu {
+namespace {
+
+// The panel of a quantized weight, block by block, from rows unpacked by their format.
+class QuantPacker {
+ public:
+  QuantPacker(const FormatInfo& format, const QuantKind& kind, const Weight& host, bool signed_codes)
+      : format_(format), kind_(kind), layout_(block_layout(kind)), host_(host),
+        flip_(signed_codes && kind.bits == 8 ? 0x80808080u : 0) {}
+
+  void pack_row(int64_t row, uint8_t* panel) const {
+    const int64_t n = host_.n_in, n_parts = n / kind_.group;
+    std::vector<uint8_t> codes(n);
+    std::vector<float> scales(n_parts), mins(n_parts);
+    format_.unpack(host_.row(row), codes.data(), scales.data(), mins.data(), n / format_.block_size);
+    const int lane = static_cast<int>(row % kPanelRows), block_k = kGroup * layout_.n_groups;
+    const int block_parts = layout_.n_groups * layout_.parts;
+    for (int64_t b = 0; b < n / block_k; ++b) {
+      uint8_t* block = panel + b * layout_.bytes;
+      const uint8_t* source = host_.row(row) + b * (block_k / format_.block_size) * format_.block_bytes;
+      put_plane(block, 0, layout_.scales_at, source, 0, &scales[b * block_parts], lane);
+      if (kind_.has_min) put_plane(block, layout_.base_min_at, layout_.mins_at, source, 1, &mins[b * block_parts], lane);
+      for (int g = 0; g < layout_.n_groups; ++g)
+        put_codes(block + layout_.codes_at + g * layout_.code_bytes, &codes[b * block_k + g * kGroup], lane);
+    }
+  }
+
+ private:
+  // Scales (field 0) or minima (field 1) of a block, as themselves or as integer multiples of the block's own f16.
+  void put_plane(uint8_t* block, int base_at, int at, const uint8_t* source, int field, const float* values, int lane) const {
+    const int n = layout_.n_groups * layout_.parts;
+    if (kind_.scales != Scales::kSuper) {
+      for (int i = 0; i < n; ++i) {
+        const uint16_t half = kind_.scales == Scales::kF16 ? f16_from_float(values[i]) : bf16_from_float(values[i]);
+        std::memcpy(block + at + (i * kPanelRows + lane) * 2, &half, 2);
+      }
+      return;
+    }
+    const float sign = field == 1 ? -1.0f : 1.0f;  // minima are -(dmin * m)
+    const float base = sign * quant::load_f16(source + format_.scale_fields[field].offset);
+    const uint16_t half = f16_from_float(base);
+    std::memcpy(block + base_at + lane * 2, &half, 2);
+    for (int i = 0; i < n; ++i) {
+      const float multiple = base != 0 && std::isfinite(base) ? std::round(values[i] / base) : 0.0f;
+      CHECK(multiple >= -128 && multiple <= 127);
+      block[at + i * kPanelRows + lane] = static_cast<uint8_t>(static_cast<int8_t>(multiple));
+    }
+  }
+
+  void put_codes(uint8_t* out, const uint8_t* codes, int lane) const {
+    uint32_t quads[kGroup / 4];
+    std::memcpy(quads, codes, kGroup);
+    if (kind_.bits == 8) {
+      for (int i = 0; i < kGroup / 4; ++i) {
+        const uint32_t quad = quads[i] ^ flip_;
+        std::memcpy(out + (i * kPanelRows + lane) * 4, &quad, 4);
+      }
+      return;
+    }
+    for (int i = 0; i < kGroup / 8; ++i) {
+      const uint32_t both = quads[2 * i] | quads[2 * i + 1] << 4;
+      std::memcpy(out + (i * kPanelRows + lane) * 4, &both, 4);
+    }
+  }
+
+  const FormatInfo& format_;
+  const QuantKind& kind_;
+  const BlockLayout layout_;
+  const Weight& host_;
+  const uint32_t flip_;
+};
+
+// Whether every scale is an f16 of the block times a small integer: so it is in all formats of 256 elements a block.
+bool has_super_blocks(const FormatInfo& f) {
+  return f.block_size == kGroup * kSuperGroups && f.n_scale_fields == (f.has_min ? 2 : 1) &&
+         f.scale_fields[0].kind == quant::ScaleKind::kF16;
+}
+
+// The kind of kernel that takes a format, -1 for none.
+int kind_of(const FormatInfo& f) {
+  if (f.unpack == nullptr) return -1;
+  const bool exponent = f.n_scale_fields > 0 && f.scale_fields[0].kind == quant::ScaleKind::kE8M0;
+  const Scales scales = has_super_blocks(f) ? Scales::kSuper : exponent ? Scales::kBF16 : Scales::kF16;
+  for (int i = 0; i < kQuantKindCount; ++i) {
+    const QuantKind& k = kQuantKinds[i];
+    if (k.bits == f.code_bits && k.codebook == (f.codebook != nullptr) && k.group == f.group && k.has_min == f.has_min &&
+        k.scales == scales && (scales == Scales::kSuper || f.block_size == kGroup))
+      return i;
+  }
+  return -1;
+}
+
+void pack_dense_row(const Weight& host, Dense type, int64_t row, uint8_t* panel) {
+  const int64_t n = host.n_in, lane = row % kPanelRows;
+  if (type == Dense::kF32) {
+    std::vector<float> values(n);
+    decode_row(host.format, host.row(row), values.data(), n);
+    for (int64_t k = 0; k < n; ++k) std::memcpy(panel + (k * kPanelRows + lane) * 4, &values[k], 4);
+    return;
+  }
+  const uint8_t* from = host.row(row);
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t at = type == Dense::kF16 ? k * kPanelRows + lane : (k / 2 * kPanelRows + lane) * 2 + k % 2;
+    std::memcpy(panel + at * 2, from + k * 2, 2);
+  }
+}
+
+void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernels& kernels) {
+  const QuantKind& k = kQuantKinds[kind];
+  const BlockLayout layout = block_layout(k);
+  w.panel_bytes = w.n_in / (kGroup * layout.n_groups) * layout.bytes;
+  w.tiles = kernels.quant_tiles[kind];
+  w.max_tile = kernels.quant_tile;
+  // Where codes are bytes and the kernel wants them signed, they are kept minus 128; codebook values, the other way round, are
+  // kept plus 128 where it wants them unsigned.
+  const int offset = k.codebook ? (kernels.signed_codes ? 0 : 128) : k.bits == 8 && kernels.signed_codes ? -128 : 0;
+  w.activations = {.has_min = k.has_min, .parts = layout.parts, .zero = f.zero + offset};
+  if (k.codebook)
+    for (int i = 0; i < 16; ++i) w.codebook[i] = static_cast<uint8_t>(f.codebook[i] + offset);
+}
+
+void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
+  const int64_t n_in = type == Dense::kBF16 ? w.n_in + w.n_in % 2 : w.n_in;
+  w.panel_bytes = n_in * kPanelRows * (type == Dense::kF32 ? 4 : 2);
+  w.tiles = kernels.dense_tiles[static_cast<int>(type)];
+  w.max_tile = kernels.dense_tile;
+  w.activations = {.dense = true, .bf16 = type == Dense::kBF16 && kernels.bf16_dot};
+}
+
+}  // namespace
+
+PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool) {
+  const FormatInfo& format = info(host.format);
+  const int kind = kind_of(format);
+  const Dense dense = host.format == Format::F16 ? Dense::kF16 : host.format == Format::BF16 ? Dense::kBF16 : Dense::kF32;
+  PackedWeight w;
+  w.n_out = host.n_out;
+  w.n_in = host.n_in;
+  w.n_panels = (host.n_out + kPanelRows - 1) / kPanelRows;
+  if (kind >= 0) {
+    describe_quant(w, format, kind, kernels);
+  } else {
+    describe_dense(w, dense, kernels);
+  }
+  w.memory = Memory(static_cast<size_t>(w.n_panels * w.panel_bytes));  // zeros: rows past n_out multiply to zero
+  const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes);
+  pool.parallel_for(w.n_panels, [&](int64_t panel, int) {
+    uint8_t* to = w.memory.data() + panel * w.panel_bytes;
+    const int64_t end = std::min(host.n_out, (panel + 1) * kPanelRows);
+    for (int64_t row = panel * kPanelRows; row < end; ++row) {
+      if (kind >= 0) {
+        packer.pack_row(row, to);
+      } else {
+        pack_dense_row(host, dense, row, to);
+      }
+    }
+  });
+  return w;
+}
+
+}  // namespace ingot::cpu

@@ -1,0 +1,29 @@
+// PackedWeight: a weight as the matmul kernels want it, in panels (kernels.h). Made at load from any quant format through its
+// FormatInfo alone; codes and scales are kept exactly. A format that fits no kind of kernel is kept as f32.
+#pragma once
+#include <cstdint>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/memory.h"
+#include "backend/tensor.h"
+#include "base/threads.h"
+
+namespace ingot::cpu {
+
+struct PackedWeight {
+  int64_t n_out = 0;
+  int64_t n_in = 0;
+  int64_t n_panels = 0;
+  int64_t panel_bytes = 0;
+  const TileFn* tiles = nullptr;
+  int max_tile = 0;         // tokens
+  ActLayout activations;    // what x has to be packed into
+  uint8_t codebook[16] = {};
+  Memory memory;
+
+  const uint8_t* panels() const { return memory.data(); }
+};
+
+PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool);
+
+}  // namespace ingot::cpu

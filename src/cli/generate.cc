@@ -1,0 +1,141 @@
+#include "cli/generate.h"
+
+#include "base/error.h"
+#include "cli/terminal.h"
+#include "text/stop_strings.h"
+#include "text/stream_decoder.h"
+
+namespace ingot {
+namespace {
+
+struct Event {
+  std::optional<Sampled> token;
+  std::optional<Finish> finish;
+};
+
+// Hands what the engine thread says to the thread that prints.
+class QueueSink final : public TokenSink {
+ public:
+  void on_token(const Sampled& token) override { events.push({.token = token}); }
+  void on_finish(const Finish& finish) override { events.push({.finish = finish}); }
+  Queue<Event> events;
+};
+
+std::vector<int32_t> end_tokens(const Tokenizer& tokenizer) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < tokenizer.n_vocab(); ++id)
+    if (tokenizer.is_end(id)) ids.push_back(id);
+  return ids;
+}
+
+// The text of one answer as its tokens come: decoded, cut at stop strings, passed on.
+class TextStream {
+ public:
+  TextStream(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, const std::vector<std::string>& stops,
+             const std::function<void(std::string_view)>& on_text)
+      : decoder_(tokenizer, {.previous = prompt.empty() ? std::nullopt : std::optional(prompt.back())}), stops_(stops), on_text_(on_text) {}
+
+  void token(int32_t id) { pass(stops_.push(decoder_.push(id))); }
+  void end() {
+    pass(stops_.push(decoder_.flush()));
+    pass(stops_.flush());
+  }
+  bool stopped() const { return stops_.stopped(); }
+  std::string text;
+
+ private:
+  void pass(const std::string& piece) {
+    text += piece;
+    if (!piece.empty()) on_text_(piece);
+  }
+
+  StreamDecoder decoder_;
+  StopStrings stops_;
+  const std::function<void(std::string_view)>& on_text_;
+};
+
+double rate(int n, double ms) { return ms > 0 ? n / ms * 1e3 : 0; }
+
+}  // namespace
+
+Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, const GenerateOptions& options,
+                    const std::function<void(std::string_view)>& on_text) {
+  InterruptGuard guard;
+  auto sink = std::make_shared<QueueSink>();
+  TextStream stream(tokenizer, prompt, options.stops, on_text);
+  Generation result;
+  const RequestId id = engine.submit({.prompt = prompt,
+                                      .sampling = options.sampling,
+                                      .max_tokens = options.max_tokens,
+                                      .stop_tokens = end_tokens(tokenizer),
+                                      .ignore_eos = options.ignore_eos,
+                                      .sink = sink});
+  bool cancelled = false;
+  for (bool finished = false; !finished;) {
+    for (const Event& event : sink->events.drain_for(std::chrono::milliseconds(50))) {
+      if (event.token && !cancelled) {
+        result.tokens.push_back(*event.token);
+        stream.token(event.token->token);
+      } else if (event.finish) {
+        finished = true;
+        result.usage = event.finish->usage;
+        if (event.finish->reason == FinishReason::kError) throw Error("generation failed: {}", event.finish->error);
+        result.finish = event.finish->reason == FinishReason::kLength ? "length" : "stop";
+      }
+      if (!cancelled && (stream.stopped() || InterruptGuard::interrupted())) {
+        engine.cancel(id);
+        cancelled = true;
+      }
+    }
+    if (!cancelled && InterruptGuard::interrupted()) {
+      engine.cancel(id);
+      cancelled = true;
+    }
+  }
+  stream.end();
+  if (stream.stopped()) {
+    result.finish = "stop";
+  } else if (cancelled) {
+    result.finish = "interrupted";
+  }
+  result.text = std::move(stream.text);
+  return result;
+}
+
+double prefill_rate(const Usage& usage) { return rate(usage.prompt_tokens, usage.prefill_ms); }
+
+// The first token comes with the prefill.
+double decode_rate(const Usage& usage) { return rate(usage.output_tokens - 1, usage.decode_ms); }
+
+std::string speed_line(const Usage& usage) {
+  return fmt::format("prefill {} tokens, {:.1f} tok/s; decode {} tokens, {:.1f} tok/s", usage.prompt_tokens, prefill_rate(usage),
+                     usage.output_tokens, decode_rate(usage));
+}
+
+void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {
+  app.add_option("-n,--predict", o.max_tokens, "most tokens to write; -1: until the model stops or the context is full")
+      ->check(CLI::Range(-1, 1 << 24))->capture_default_str();
+  app.add_option("--stop", o.stops, "end the answer before this text (repeatable)");
+  app.add_flag("--ignore-eos", o.ignore_eos, "go on when the model wants to stop");
+  add_sampling_options(app, o.sampling, seed);
+}
+
+std::unique_ptr<Engine> start_engine(LoadedModel& model, const ModelOptions& options) {
+  EngineOptions engine_options{.chunk = options.chunk};
+  if (options.trace) {
+    engine_options.on_step = [trace = options.trace](const StepStats& s) {
+      const std::string args = fmt::format("\"step\": {}, \"tokens\": {}, \"sequences\": {}, \"blocks\": {}", s.index, s.n_tokens,
+                                           s.n_seqs, s.blocks_used);
+      trace->span("engine", "plan", s.begin, s.planned, args);
+      trace->span("engine", "fill", s.planned, s.filled, args);
+      trace->span("engine", "forward", s.filled, s.submitted, args);
+      trace->span("engine", "sample", s.submitted, s.sampled, args);
+      trace->span("engine", "emit", s.sampled, s.emitted, args);
+    };
+  }
+  auto engine = std::make_unique<Engine>(*model.runner, engine_options);
+  engine->start();
+  return engine;
+}
+
+}  // namespace ingot

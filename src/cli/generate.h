@@ -1,0 +1,41 @@
+// One answer, streamed: submits a request to the engine, turns its tokens into text as they come, watches for stop strings
+// and Ctrl-C. What `run` and `chat` are made of.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "engine/engine.h"
+
+namespace ingot {
+
+struct GenerateOptions {
+  SamplingParams sampling;
+  int max_tokens = -1;             // -1: to the end of the context
+  std::vector<std::string> stops;  // strings that end the answer; not part of it
+  bool ignore_eos = false;
+};
+
+struct Generation {
+  std::string text;
+  std::vector<Sampled> tokens;     // as drawn, the stop token not among them
+  std::string finish;              // "stop", "length" or "interrupted"
+  Usage usage;
+};
+
+// Throws Error when the request cannot run or fails. on_text gets whole characters.
+Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, const GenerateOptions& options,
+                    const std::function<void(std::string_view)>& on_text);
+
+// "prefill 12 tokens, 345.6 tok/s; decode 100 tokens, 78.9 tok/s", both measured apart.
+std::string speed_line(const Usage& usage);
+double prefill_rate(const Usage& usage);  // tokens a second
+double decode_rate(const Usage& usage);
+
+void add_generate_options(CLI::App& app, GenerateOptions& options, int& seed);
+
+// An engine on its own thread; steps go to the trace file when there is one.
+std::unique_ptr<Engine> start_engine(LoadedModel& model, const ModelOptions& options);
+
+}  // namespace ingot

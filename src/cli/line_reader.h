@@ -1,0 +1,18 @@
+// Reads a person's lines: with editing and history on a terminal, plainly when piped.
+#pragma once
+#include <optional>
+#include <string>
+
+namespace ingot {
+
+class LineReader {
+ public:
+  LineReader();
+  // The next line without its newline; nullopt at the end of input.
+  std::optional<std::string> read(const std::string& prompt);
+
+ private:
+  const bool interactive_;
+};
+
+}  // namespace ingot

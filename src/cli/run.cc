@@ -1,0 +1,100 @@
+// ingot run: one prompt in, one answer out.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/generate.h"
+#include "cli/terminal.h"
+#include "cli/verbs.h"
+#include "text/chat_encode.h"
+
+namespace ingot {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct RunOptions {
+  ModelOptions model;
+  PromptOptions prompt;
+  GenerateOptions generate;
+  std::string system;
+  int seed = -1;
+  bool raw = false, json = false;
+};
+
+std::vector<int32_t> encode_prompt(const LoadedModel& model, const RunOptions& o, const std::string& text) {
+  if (o.raw || !model.chat) return model.tokenizer->encode(text);
+  Json messages = Json::array();
+  if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
+  messages.push_back({{"role", "user"}, {"content", text}});
+  return encode_chat(*model.tokenizer, *model.chat, messages, nullptr, Json::object());
+}
+
+Json token_json(const Tokenizer& tokenizer, const Sampled& sampled) {
+  Json json = {{"id", sampled.token}, {"text", tokenizer.token_bytes(sampled.token)}, {"logprob", sampled.logprob}};
+  for (const TokenLogprob& top : sampled.top)
+    json["top"].push_back({{"id", top.token}, {"text", tokenizer.token_bytes(top.token)}, {"logprob", top.logprob}});
+  return json;
+}
+
+void print_json(const LoadedModel& model, const RunOptions& o, const Generation& g) {
+  const Usage& u = g.usage;
+  Json json = {{"text", g.text}, {"finish_reason", g.finish}, {"prompt_tokens", u.prompt_tokens}, {"output_tokens", u.output_tokens},
+               {"prefill_ms", u.prefill_ms}, {"decode_ms", u.decode_ms}, {"prefill_tok_s", prefill_rate(u)},
+               {"decode_tok_s", decode_rate(u)}, {"load_ms", model.load_ms}, {"seed", o.generate.sampling.seed}};
+  json["token_ids"] = Json::array();
+  for (const Sampled& s : g.tokens) json["token_ids"].push_back(s.token);
+  if (o.generate.sampling.n_logprobs >= 0) {
+    for (const Sampled& s : g.tokens) json["logprobs"].push_back(token_json(*model.tokenizer, s));
+  }
+  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+int run(RunOptions& o) {
+  finish_sampling(o.generate.sampling, o.seed);
+  RunnerOptions runner = runner_options(o.model);
+  const std::string text = read_prompt(o.prompt, "run");
+  LoadedModel model = open_model(o.model, runner);
+  const std::vector<int32_t> prompt = encode_prompt(model, o, text);
+  const std::unique_ptr<Engine> engine = start_engine(model, o.model);
+  const Generation g = generate(*engine, *model.tokenizer, prompt, o.generate, [&](std::string_view piece) {
+    if (o.json) return;
+    fmt::print("{}", piece);
+    std::fflush(stdout);
+  });
+  if (o.json) {
+    print_json(model, o, g);
+  } else {
+    if (!g.text.ends_with('\n')) fmt::print("\n");
+    std::fflush(stdout);
+    fmt::print(stderr, "{}{}\n", speed_line(g.usage), g.finish == "interrupted" ? " (interrupted)" : "");
+  }
+  return g.finish == "interrupted" ? 130 : 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app) {
+  auto o = std::make_shared<RunOptions>();
+  CLI::App* verb = app.add_subcommand("run", "Write an answer to a prompt");
+  add_model_argument(*verb, o->model);
+  add_prompt_options(*verb, o->prompt);
+  verb->add_option("--system", o->system, "system prompt, where the model's template has a place for it");
+  verb->add_flag("--raw", o->raw, "continue the prompt as plain text, without the model's chat template");
+  verb->add_flag("--json", o->json, "print one JSON object at the end instead of streaming text");
+  verb->add_option("--logprobs", o->generate.sampling.n_logprobs, "with --json: log-probabilities, and of so many alternatives")
+      ->check(CLI::Range(-1, 20))->capture_default_str();
+  add_generate_options(*verb, o->generate, o->seed);
+  add_runner_options(*verb, o->model);
+  verb->footer("Examples:\n"
+               "  ingot run -p \"Tell me a story about a fox.\"\n"
+               "  ingot run model.gguf -p \"Summarize this:\" -f article.txt -n 200 --temp 0\n"
+               "  echo \"Once upon a time\" | ingot run --raw -n 100");
+  verb->callback([o] {
+    const int code = run(*o);
+    if (code != 0) throw CLI::RuntimeError(code);
+  });
+}
+
+}  // namespace ingot

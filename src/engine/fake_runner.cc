@@ -1,0 +1,158 @@
+#include "engine/fake_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+namespace ingot {
+namespace {
+
+uint64_t mix(uint64_t digest, uint64_t value) {  // SplitMix64's finaliser
+  digest = (digest + value + 1) * 0x9E3779B97F4A7C15u;
+  digest = (digest ^ (digest >> 30)) * 0xBF58476D1CE4E5B9u;
+  digest = (digest ^ (digest >> 27)) * 0x94D049BB133111EBu;
+  return digest ^ (digest >> 31);
+}
+
+int32_t token_of(uint64_t digest, uint64_t seed, int n_vocab) {
+  return static_cast<int32_t>(mix(digest, seed) % static_cast<uint64_t>(n_vocab));
+}
+
+uint64_t digest_of(std::span<const int32_t> history) {
+  uint64_t digest = 0;
+  for (int32_t token : history) digest = mix(digest, static_cast<uint64_t>(token));
+  return digest;
+}
+
+}  // namespace
+
+FakeRunner::FakeRunner(const FakeOptions& options)
+    : options_(options),
+      cache_(static_cast<size_t>(options.info.n_blocks) * options.info.block_size),
+      writer_(options.info.n_blocks, -1) {}
+
+int32_t FakeRunner::next_token(std::span<const int32_t> history, uint64_t seed, int n_vocab) {
+  return token_of(digest_of(history), seed, n_vocab);
+}
+
+void FakeRunner::forward(const Batch& batch) {
+  const int64_t step = n_steps_++;
+  if (options_.before_forward) options_.before_forward(step);
+  const double us = options_.step_us + options_.token_us * batch.n_tokens();
+  if (us > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(us));
+
+  check_shape(batch);
+  check_blocks(batch);
+  digests_.resize(batch.n_tokens());
+  for (int seq = 0; seq < batch.n_seqs(); ++seq) write_tokens(batch, seq, read_history(batch, seq));
+  logits_.clear();
+  logit_lens_.clear();
+  for (int32_t row : batch.logit_rows) {
+    logits_.push_back(digests_[row]);
+    logit_lens_.push_back(batch.positions[row] + 1);
+  }
+  n_tokens_ += batch.n_tokens();
+}
+
+void FakeRunner::sample(std::span<const SampleRow> rows) {
+  require(rows.size() == logits_.size(), fmt::format("{} sample rows for {} rows of logits", rows.size(), logits_.size()));
+  sampled_.clear();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const SampleRow& row = rows[i];
+    require(row.position == logit_lens_[i], fmt::format("row {} draws position {} after {}", i, row.position, logit_lens_[i]));
+    require(digest_of(row.history) == logits_[i], fmt::format("row {}: its history is not what the cache holds", i));
+    Sampled drawn;
+    drawn.token = token_of(logits_[i], row.params->seed, options_.info.n_vocab);
+    if (row.params->n_logprobs >= 0) drawn.logprob = -static_cast<float>(drawn.token);
+    sampled_.push_back(std::move(drawn));
+  }
+}
+
+std::vector<Sampled> FakeRunner::wait() { return std::exchange(sampled_, {}); }
+
+void FakeRunner::check_shape(const Batch& batch) {
+  const RunnerInfo& info = options_.info;
+  require(batch.n_seqs() > 0 && batch.n_seqs() <= info.max_seqs, fmt::format("{} sequences", batch.n_seqs()));
+  require(batch.n_tokens() <= info.max_batch_tokens, fmt::format("{} tokens in a batch", batch.n_tokens()));
+  require(batch.positions.size() == batch.tokens.size() && batch.q_start.size() == batch.kv_len.size() + 1 &&
+              batch.block_table.size() == batch.kv_len.size() * static_cast<size_t>(batch.max_blocks),
+          "arrays of the batch differ in length");
+  require(batch.q_start.front() == 0 && batch.q_start.back() == batch.n_tokens(), "q_start does not span the batch");
+  for (int seq = 0; seq < batch.n_seqs(); ++seq) {
+    require(batch.q_len(seq) >= 1, fmt::format("sequence {} brings {} tokens", seq, batch.q_len(seq)));
+    require(batch.kv_len[seq] <= info.n_ctx && batch.kv_len[seq] >= batch.q_len(seq) &&
+                batch.kv_len[seq] <= batch.max_blocks * info.block_size,
+            fmt::format("sequence {} has kv_len {}", seq, batch.kv_len[seq]));
+    for (int i = batch.q_start[seq]; i < batch.q_start[seq + 1]; ++i) {
+      const int position = batch.kv_len[seq] - (batch.q_start[seq + 1] - i);
+      require(batch.positions[i] == position, fmt::format("token {} has position {}, not {}", i, batch.positions[i], position));
+      require(batch.tokens[i] >= 0 && batch.tokens[i] < info.n_vocab, fmt::format("token {} is {}", i, batch.tokens[i]));
+    }
+  }
+  int32_t previous = -1;
+  for (int32_t row : batch.logit_rows) {
+    require(row > previous && row < batch.n_tokens(), fmt::format("logit row {}", row));
+    previous = row;
+  }
+}
+
+// A block written in this batch belongs to one sequence of it; only blocks that nobody writes may be shared.
+void FakeRunner::check_blocks(const Batch& batch) {
+  const int block_size = options_.info.block_size;
+  std::fill(writer_.begin(), writer_.end(), -1);
+  for (int seq = 0; seq < batch.n_seqs(); ++seq) {
+    const int first = (batch.kv_len[seq] - batch.q_len(seq)) / block_size, last = (batch.kv_len[seq] - 1) / block_size;
+    for (int i = 0; i <= last; ++i) {
+      const int32_t block = batch.blocks(seq)[i];
+      require(block >= 0 && block < options_.info.n_blocks, fmt::format("sequence {} names block {}", seq, block));
+      if (i < first) continue;
+      require(writer_[block] == -1, fmt::format("block {} is written by sequences {} and {}", block, writer_[block], seq));
+      writer_[block] = seq;
+    }
+  }
+  for (int seq = 0; seq < batch.n_seqs(); ++seq) {
+    const int n_read = (batch.kv_len[seq] - batch.q_len(seq)) / block_size;
+    for (int i = 0; i < n_read; ++i) {
+      const int32_t block = batch.blocks(seq)[i];
+      require(writer_[block] == -1, fmt::format("block {} is read by sequence {} and written by {}", block, seq, writer_[block]));
+    }
+  }
+}
+
+// The digest of what the cache holds before this batch's tokens, checked slot by slot.
+uint64_t FakeRunner::read_history(const Batch& batch, int seq) {
+  const int end = batch.kv_len[seq] - batch.q_len(seq);
+  uint64_t digest = 0;
+  for (int position = 0; position < end; ++position) {
+    const Slot& s = slot(batch, seq, position);
+    digest = mix(digest, static_cast<uint64_t>(s.token));
+    require(s.position == position && s.digest == digest,
+            fmt::format("sequence {} reads position {} and finds another history's {}", seq, position, s.position));
+  }
+  return digest;
+}
+
+void FakeRunner::write_tokens(const Batch& batch, int seq, uint64_t digest) {
+  for (int i = batch.q_start[seq]; i < batch.q_start[seq + 1]; ++i) {
+    digest = digests_[i] = mix(digest, static_cast<uint64_t>(batch.tokens[i]));
+    slot(batch, seq, batch.positions[i]) = {batch.tokens[i], batch.positions[i], digest};
+  }
+}
+
+FakeRunner::Slot& FakeRunner::slot(const Batch& batch, int seq, int position) {
+  const int block_size = options_.info.block_size;
+  const int64_t block = batch.blocks(seq)[position / block_size];
+  return cache_[block * block_size + position % block_size];
+}
+
+void FakeRunner::require(bool condition, const std::string& what) {
+  if (condition) return;
+  violations_.push_back(fmt::format("step {}: {}", n_steps_ - 1, what));
+  throw std::logic_error(violations_.back());
+}
+
+}  // namespace ingot

@@ -1,0 +1,66 @@
+// FakeRunner: a model whose next token is a pure function of the tokens before it and the seed. Its KV cache holds what a real
+// one stands for, the history, so it notices every mistake of a scheduler: a wrong position or length, a block read that
+// another sequence wrote, a block written by two. Step time and failures are settable. For tests of the engine and the server.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/runner.h"
+
+namespace ingot {
+
+struct FakeOptions {
+  RunnerInfo info = {.n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 16};
+  double step_us = 0;                               // slept in each step
+  double token_us = 0;                              // and for each token of it
+  std::function<void(int64_t step)> before_forward;  // may throw, to make that step fail
+};
+
+class FakeRunner final : public Runner {
+ public:
+  explicit FakeRunner(const FakeOptions& options = {});
+
+  // The token that follows a history.
+  static int32_t next_token(std::span<const int32_t> history, uint64_t seed, int n_vocab);
+
+  const RunnerInfo& info() const override { return options_.info; }
+  void forward(const Batch& batch) override;
+  void sample(std::span<const SampleRow> rows) override;
+  std::vector<Sampled> wait() override;
+
+  int64_t n_steps() const { return n_steps_; }
+  int64_t n_tokens() const { return n_tokens_; }
+  // What it was told wrongly; each also throws std::logic_error from forward or sample.
+  const std::vector<std::string>& violations() const { return violations_; }
+
+ private:
+  // What a token leaves in the cache: itself, where it stands, and a digest of all up to it.
+  struct Slot {
+    int32_t token = -1;
+    int32_t position = -1;
+    uint64_t digest = 0;
+  };
+
+  void check_shape(const Batch& batch);
+  void check_blocks(const Batch& batch);
+  uint64_t read_history(const Batch& batch, int seq);
+  void write_tokens(const Batch& batch, int seq, uint64_t digest);
+  Slot& slot(const Batch& batch, int seq, int position);
+  void require(bool condition, const std::string& what);
+
+  const FakeOptions options_;
+  std::vector<Slot> cache_;       // [n_blocks * block_size]
+  std::vector<int> writer_;       // [n_blocks]: sequence of this batch that writes it, or -1
+  std::vector<uint64_t> digests_; // [n_tokens of this batch]
+  std::vector<uint64_t> logits_;  // [n_logits]: the digest of each row's history
+  std::vector<int> logit_lens_;   // [n_logits]: its length
+  std::vector<Sampled> sampled_;
+  int64_t n_steps_ = 0;
+  int64_t n_tokens_ = 0;
+  std::vector<std::string> violations_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,57 @@
+#include "engine/request.h"
+
+#include <algorithm>
+
+#include "backend/sampler.h"
+#include "base/check.h"
+#include "base/error.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxStopTokens = 128;
+
+void validate_length(const Request& request, int limit) {
+  const size_t n_prompt = request.prompt.size();
+  if (n_prompt == 0) throw Error("the prompt is empty: it needs at least one token");
+  if (n_prompt >= static_cast<size_t>(limit)) {
+    throw Error("the prompt has {} tokens and the context holds {}, of which the output needs at least 1: shorten the prompt "
+                "or use a larger context", n_prompt, limit);
+  }
+  if (request.max_tokens < 1 && request.max_tokens != -1) {
+    throw Error("max_tokens is {}: it must be at least 1, or -1 for as many as the context holds", request.max_tokens);
+  }
+  const int left = limit - static_cast<int>(n_prompt);
+  if (request.max_tokens > left) {
+    throw Error("{} prompt tokens and max_tokens {} are {}, and the context holds {}: ask for at most {}, or use a larger "
+                "context", n_prompt, request.max_tokens, n_prompt + static_cast<size_t>(request.max_tokens), limit, left);
+  }
+}
+
+}  // namespace
+
+int context_limit(const RunnerInfo& info) {
+  return static_cast<int>(std::min<int64_t>(info.n_ctx, static_cast<int64_t>(info.n_blocks) * info.block_size));
+}
+
+void validate(const Request& request, const RunnerInfo& info) {
+  CHECK(request.sink != nullptr);
+  validate_length(request, context_limit(info));
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    const int32_t token = request.prompt[i];
+    if (token < 0 || token >= info.n_vocab) {
+      throw Error("prompt token {} is {}: the vocabulary has {} (0 to {})", i, token, info.n_vocab, info.n_vocab - 1);
+    }
+  }
+  if (request.stop_tokens.size() > kMaxStopTokens) {
+    throw Error("{} stop tokens: at most {}", request.stop_tokens.size(), kMaxStopTokens);
+  }
+  for (int32_t token : request.stop_tokens) {
+    if (token < 0 || token >= info.n_vocab) {
+      throw Error("stop token {}: the vocabulary has {} (0 to {})", token, info.n_vocab, info.n_vocab - 1);
+    }
+  }
+  validate(request.sampling, info.n_vocab);
+}
+
+}  // namespace ingot

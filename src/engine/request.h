@@ -1,0 +1,63 @@
+// Request: what a consumer asks of the engine, and what it gets back through its sink. Text is the consumer's business: the
+// engine knows tokens only (stop strings: text/stop_strings.h).
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/sampling.h"
+#include "model/runner.h"
+
+namespace ingot {
+
+using RequestId = uint64_t;
+
+enum class FinishReason : uint8_t {
+  kStop,       // a stop token
+  kLength,     // max_tokens, or the end of the context
+  kCancelled,  // by the consumer, or because the engine stopped
+  kError,
+};
+
+struct Usage {
+  int prompt_tokens = 0;
+  int output_tokens = 0;  // drawn, the stop token included
+  int preemptions = 0;    // times that the request lost its KV blocks and was computed anew
+  double queue_ms = 0;    // from submit to its first step
+  double prefill_ms = 0;  // from there to the first token drawn
+  double decode_ms = 0;   // from the first token drawn to the last
+};
+
+struct Finish {
+  FinishReason reason = FinishReason::kStop;
+  int32_t stop_token = -1;  // which one, with kStop; it is not delivered as a token
+  std::string error;        // with kError
+  Usage usage;
+};
+
+// Called on the engine thread, in order: any number of tokens, then one finish. Must return quickly; what it throws ends
+// the request.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  virtual void on_token(const Sampled& token) = 0;
+  virtual void on_finish(const Finish& finish) = 0;
+};
+
+struct Request {
+  std::vector<int32_t> prompt;
+  SamplingParams sampling;
+  int max_tokens = -1;               // -1: to the end of the context
+  std::vector<int32_t> stop_tokens;  // end the output; the model's own and the user's
+  bool ignore_eos = false;           // stop tokens are tokens like any other
+  std::shared_ptr<TokenSink> sink;
+};
+
+// Tokens that one sequence can have, prompt and output together: the model's context, or the whole KV pool if that is less.
+int context_limit(const RunnerInfo& info);
+
+// Throws Error, with the numbers, for a request that can never run.
+void validate(const Request& request, const RunnerInfo& info);
+
+}  // namespace ingot

@@ -1,0 +1,43 @@
+#include "io/gguf_tokenizer.h"
+
+namespace ingot {
+namespace {
+
+constexpr char kTokens[] = "tokenizer.ggml.tokens", kMerges[] = "tokenizer.ggml.merges";
+
+// Some files declare these arrays as bytes; a reader that trusts the count and casts reads past their end.
+void require_elements(const Metadata& metadata, std::string_view key, std::initializer_list<ValueType> allowed) {
+  const Value* value = metadata.find(key);
+  if (!value || !value->is_array()) return;  // the getters complain about what is no array
+  for (ValueType type : allowed)
+    if (value->element == type) return;
+  throw metadata.error(key, "expected an array of {}, got {}", value_type_name(*allowed.begin()), value->type_name());
+}
+
+}  // namespace
+
+TokenizerSpec tokenizer_spec(const Gguf& file) {
+  const Metadata& metadata = file.metadata();
+  TokenizerSpec spec;
+  spec.source = file.path();
+  spec.model = metadata.get_string("tokenizer.ggml.model");
+  spec.pre = metadata.find_string("tokenizer.ggml.pre").value_or("");
+  spec.tokens = metadata.get_strings(kTokens);
+  require_elements(metadata, "tokenizer.ggml.scores", {ValueType::kF32});
+  spec.scores = metadata.find_f32s("tokenizer.ggml.scores").value_or(std::vector<float>{});
+  require_elements(metadata, "tokenizer.ggml.token_type", {ValueType::kI32, ValueType::kU32});
+  spec.token_types = metadata.find_i32s("tokenizer.ggml.token_type").value_or(std::vector<int32_t>{});
+  spec.merges = spec.model == "gpt2" ? metadata.get_strings(kMerges) : std::vector<std::string_view>{};
+  spec.bos = metadata.find_i64("tokenizer.ggml.bos_token_id");
+  spec.eos = metadata.find_i64("tokenizer.ggml.eos_token_id");
+  spec.eot = metadata.find_i64("tokenizer.ggml.eot_token_id");
+  spec.eom = metadata.find_i64("tokenizer.ggml.eom_token_id");
+  spec.unk = metadata.find_i64("tokenizer.ggml.unknown_token_id");
+  spec.pad = metadata.find_i64("tokenizer.ggml.padding_token_id");
+  spec.add_bos = metadata.find_bool("tokenizer.ggml.add_bos_token");
+  spec.add_eos = metadata.find_bool("tokenizer.ggml.add_eos_token");
+  spec.add_space_prefix = metadata.find_bool("tokenizer.ggml.add_space_prefix");
+  return spec;
+}
+
+}  // namespace ingot

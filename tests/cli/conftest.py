@@ -1,0 +1,27 @@
+"""How the tests of the program start it: INGOT names the program, INGOT_SOURCE the tree."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+SOURCE = pathlib.Path(os.environ["INGOT_SOURCE"])
+DATA = SOURCE / "tests" / "data"
+
+
+@pytest.fixture
+def ingot():
+    """ingot(*args, input=None, ok=True) -> CompletedProcess with text output; checks the exit code when ok is set."""
+
+    def run(*args, input="", ok=True, timeout=120, text=True):
+        done = subprocess.run([os.environ["INGOT"], *map(str, args)], input=input, capture_output=True, text=text, timeout=timeout)
+        if ok:
+            assert done.returncode == 0, done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture
+def models():
+    return DATA / "models"

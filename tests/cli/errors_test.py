@@ -1,0 +1,85 @@
+"""Bad command lines and bad files: one line on standard error, nothing on standard output, exit code 2 or 1."""
+import os
+import subprocess
+import time
+
+import pytest
+
+
+def refused(done, code, *words):
+    assert done.returncode == code, (done.returncode, done.stderr)
+    assert done.stdout == ""
+    lines = done.stderr.strip().split("\n")
+    assert len(lines) == 1, done.stderr
+    for word in words:
+        assert word in lines[0], lines[0]
+
+
+@pytest.mark.parametrize(
+    "args, words",
+    [
+        ([], ["ingot --help"]),
+        (["frobnicate"], ["frobnicate"]),
+        (["run", "--nonsense"], ["--nonsense"]),
+        (["run", "-p", "x", "--temp", "warm"], ["--temp"]),
+        (["run", "-p", "x", "--temp", "-1"], ["temperature"]),
+        (["run", "-p", "x", "--top-p", "1.5"], ["top_p"]),
+        (["run", "-p", "x", "--device", "tpu"], ["tpu"]),
+        (["run", "-p", "x", "--log-level", "loud"], ["loud"]),
+        (["run", "-p", "x", "--cache-type", "q1"], ["q1"]),
+        (["run", "-p", ""], ["prompt"]),
+        (["bench", "-o", "xml"], ["xml"]),
+    ],
+)
+def test_bad_command_lines(ingot, args, words):
+    refused(ingot(*args, ok=False), 2, *words)
+
+
+@pytest.mark.parametrize("verb", [["run", "-p", "x"], ["chat"], ["inspect"], ["bench"], ["tokenize"], ["logits", "-o", "x.npy", "--tokens", "1"]])
+def test_missing_file(ingot, verb):
+    refused(ingot(verb[0], "/no/such/model.gguf", *verb[1:], ok=False), 1, "/no/such/model.gguf", "No such file")
+
+
+def test_things_that_are_no_models(ingot, tmp_path, models):
+    good = (models / "llama.gguf").read_bytes()
+    cases = {
+        "lfs.gguf": (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "LFS"),
+        "page.gguf": (b"<!DOCTYPE html><html></html>", "HTML"),
+        "empty.gguf": (b"", "truncated"),
+        "cut.gguf": (good[: len(good) // 2], "cut.gguf"),
+        "short.gguf": (good[:-1], "short.gguf"),
+    }
+    for name, (content, word) in cases.items():
+        (tmp_path / name).write_bytes(content)
+        refused(ingot("inspect", tmp_path / name, ok=False), 1, word)
+        refused(ingot("run", tmp_path / name, "-p", "x", ok=False), 1, word)
+
+
+def test_directories_fifos_and_devices(ingot, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in [tmp_path, tmp_path / "pipe", "/dev/zero"]:
+        start = time.monotonic()
+        refused(ingot("inspect", path, ok=False), 1)
+        assert time.monotonic() - start < 5
+
+
+def test_hostile_name_is_escaped(ingot, tmp_path):
+    done = ingot("inspect", tmp_path / "a\x1b[31m\nb.gguf", ok=False)
+    refused(done, 1)
+    assert "\x1b" not in done.stderr
+
+
+def test_full_disk_is_reported(ingot):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([os.environ["INGOT"], "inspect"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "standard output" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["run", "chat", "inspect", "bench", "tokenize", "logits", "perplexity"])
+def test_help_has_examples(ingot, verb):
+    out = ingot(verb, "--help").stdout
+    assert "Example" in out and f"ingot {verb}" in out
+
+
+def test_version(ingot):
+    assert ingot("--version").stdout.startswith("ingot ")

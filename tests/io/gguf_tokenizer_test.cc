@@ -1,0 +1,82 @@
+#include "io/gguf_tokenizer.h"
+
+#include <gmock/gmock.h>
+
+#include "io/gguf_writer.h"
+#include "io/refused.h"
+
+namespace ingot {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+GgufWriter complete() {
+  GgufWriter writer;
+  writer.set("tokenizer.ggml.model", "gpt2");
+  writer.set("tokenizer.ggml.pre", "qwen2");
+  writer.set("tokenizer.ggml.tokens", std::vector<std::string>{"a", "b", "ab"});
+  writer.set("tokenizer.ggml.token_type", std::vector<int32_t>{1, 1, 4});
+  writer.set("tokenizer.ggml.scores", std::vector<float>{0.5f, 0.0f, -1.0f});
+  writer.set("tokenizer.ggml.merges", std::vector<std::string>{"a b"});
+  writer.set("tokenizer.ggml.bos_token_id", uint32_t{1});
+  writer.set("tokenizer.ggml.eos_token_id", uint32_t{0xFFFFFFFF});
+  writer.set("tokenizer.ggml.add_bos_token", true);
+  writer.set("tokenizer.ggml.add_space_prefix", false);
+  return writer;
+}
+
+std::string refused(const GgufWriter& writer) {
+  const auto bytes = writer.to_bytes();
+  const Gguf file = Gguf::parse(bytes, "m.gguf");
+  return refusal([&] { tokenizer_spec(file); });
+}
+
+TEST(GgufTokenizer, ReadsEveryKey) {
+  const auto bytes = complete().to_bytes();
+  const Gguf file = Gguf::parse(bytes, "m.gguf");
+  const TokenizerSpec spec = tokenizer_spec(file);
+  EXPECT_EQ(spec.source, "m.gguf");
+  EXPECT_EQ(spec.model, "gpt2");
+  EXPECT_EQ(spec.pre, "qwen2");
+  EXPECT_THAT(spec.tokens, ElementsAre("a", "b", "ab"));
+  EXPECT_THAT(spec.token_types, ElementsAre(1, 1, 4));
+  EXPECT_THAT(spec.scores, ElementsAre(0.5f, 0.0f, -1.0f));
+  EXPECT_THAT(spec.merges, ElementsAre("a b"));
+  EXPECT_EQ(spec.bos, 1);
+  EXPECT_EQ(spec.eos, 0xFFFFFFFF);  // Tokenizer::create drops it with a warning
+  EXPECT_EQ(spec.unk, std::nullopt);
+  EXPECT_EQ(spec.add_bos, true);
+  EXPECT_EQ(spec.add_eos, std::nullopt);
+  EXPECT_EQ(spec.add_space_prefix, false);
+}
+
+TEST(GgufTokenizer, MissingKeysAreNamed) {
+  GgufWriter writer;
+  EXPECT_THAT(refused(writer), HasSubstr("m.gguf: metadata 'tokenizer.ggml.model' is missing"));
+  writer.set("tokenizer.ggml.model", "gpt2");
+  EXPECT_THAT(refused(writer), HasSubstr("'tokenizer.ggml.tokens' is missing"));
+  writer.set("tokenizer.ggml.tokens", std::vector<std::string>{"a"});
+  EXPECT_THAT(refused(writer), HasSubstr("'tokenizer.ggml.merges' is missing"));
+}
+
+TEST(GgufTokenizer, WrongTypesAreRefused) {
+  auto with = [](const char* key, const auto& value) {
+    GgufWriter writer = complete();
+    writer.set(key, value);
+    return refused(writer);
+  };
+  const std::vector<uint8_t> bytes{1, 1, 1};
+  EXPECT_THAT(with("tokenizer.ggml.scores", bytes),
+              HasSubstr("'tokenizer.ggml.scores': expected an array of f32, got [u8]"));
+  EXPECT_THAT(with("tokenizer.ggml.token_type", bytes), HasSubstr("expected an array of i32, got [u8]"));
+  EXPECT_THAT(with("tokenizer.ggml.token_type", 1), HasSubstr("token_type'"));
+  EXPECT_THAT(with("tokenizer.ggml.tokens", bytes), HasSubstr("tokens'"));
+  EXPECT_THAT(with("tokenizer.ggml.merges", std::vector<std::vector<std::string>>{{"a", "b"}}), HasSubstr("merges'"));
+  EXPECT_THAT(with("tokenizer.ggml.bos_token_id", "1"), HasSubstr("bos_token_id'"));
+  EXPECT_THAT(with("tokenizer.ggml.bos_token_id", ~uint64_t{0}), HasSubstr("bos_token_id'"));
+  EXPECT_THAT(with("tokenizer.ggml.add_bos_token", 1), HasSubstr("add_bos_token'"));
+}
+
+}  // namespace
+}  // namespace ingot

@@ -1,0 +1,117 @@
+#include "text/pretokenizer.h"
+
+#include <gmock/gmock.h>
+
+#include <random>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/pretokenizer_table.h"
+#include "text/tokenizer_fixture.h"
+#include "text/unicode.h"
+
+namespace ingot {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> split(const Pretokenizer& pretokenizer, std::string_view text) {
+  std::vector<std::string> pieces;
+  pretokenizer.split(text, [&](std::string_view piece) { pieces.emplace_back(piece); });
+  return pieces;
+}
+
+size_t n_characters(std::string_view text) {
+  size_t n = 0;
+  for (char c : text) n += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return n;
+}
+
+TEST(Pretokenizer, CutsWhereHuggingFaceCuts) {
+  const auto json = testing::fixture("pretokenizers");
+  const auto texts = json.at("texts").get<std::vector<std::string>>();
+  ASSERT_GT(texts.size(), 200u);
+  ASSERT_GE(json.at("pieces").size(), 15u);
+  for (const auto& [name, expected] : json.at("pieces").items()) {
+    const Pretokenizer pretokenizer(find_pretokenizer(name).patterns);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      std::vector<size_t> lengths;
+      for (const std::string& piece : split(pretokenizer, texts[i])) lengths.push_back(n_characters(piece));
+      EXPECT_EQ(lengths, expected[i].get<std::vector<size_t>>()) << name << ": " << printable(texts[i]);
+    }
+  }
+}
+
+// What the goldens cannot have: Python strings are never ill-formed.
+TEST(Pretokenizer, IllFormedBytesArePiecesOfTheirOwn) {
+  const Pretokenizer pretokenizer(find_pretokenizer("gpt-2").patterns);
+  EXPECT_THAT(split(pretokenizer, "ab \xFF\xC0\x80 cd"), ElementsAre("ab", " ", "\xFF\xC0\x80", " cd"));
+  EXPECT_THAT(split(pretokenizer, "a\xE2\x82"), ElementsAre("a", "\xE2\x82"));
+  EXPECT_THAT(split(pretokenizer, "\xED\xA0\x80z"), ElementsAre("\xED\xA0\x80", "z"));
+}
+
+TEST(Pretokenizer, NothingIsLostOfRandomBytes) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 rng(seed);
+  for (const PretokenizerRow& row : pretokenizer_rows()) {
+    const Pretokenizer pretokenizer(row.patterns);
+    for (int round = 0; round < 50; ++round) {
+      std::string text(rng() % 60, 0);
+      for (char& c : text) c = static_cast<char>(rng() % 3 ? 32 + rng() % 95 : rng());
+      std::string joined;
+      for (const std::string& piece : split(pretokenizer, text)) {
+        EXPECT_FALSE(piece.empty());
+        joined += piece;
+      }
+      EXPECT_EQ(joined, text) << row.names[0];
+    }
+  }
+}
+
+// Long runs are what make a backtracking engine slow or deep. The limit is generous: these take some 20 ms each.
+TEST(Pretokenizer, LongRunsTakeLinearTime) {
+  const char* units[] = {"A", "a", " ", "\n", "7", ".", "中文", "e\u0301", "\u0301", "👨‍👩‍👧", "us", "\r\n", "   x", "\t", "aB", "'s",
+                         "中A", "中\u0301", "IMGIMGA", "<sentinel:1", " \n", "! ", "ǅ", "/", "12 ", "ʰ"};
+  for (const PretokenizerRow& row : pretokenizer_rows()) {
+    const Pretokenizer pretokenizer(row.patterns);
+    const std::clock_t start = std::clock();
+    for (const char* unit : units) {
+      std::string text;
+      while (text.size() < (256u << 10)) text += unit;
+      for (const char* tail : {"", "x", " 1"}) {
+        size_t total = 0;
+        pretokenizer.split(text + tail, [&](std::string_view piece) { total += piece.size(); });
+        EXPECT_EQ(total, text.size() + std::strlen(tail));
+      }
+    }
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 60.0) << row.names[0];
+  }
+}
+
+TEST(Pretokenizer, RefusesWhatItCannotRun) {
+  const std::string_view broken[] = {"a(b"};
+  EXPECT_THAT([&] { Pretokenizer{broken}; }, ::testing::ThrowsMessage<Error>(HasSubstr("'a(b'")));
+  // Exponential without a limit: an error, in time, and not a hang.
+  const std::string_view evil[] = {"(a+)+$"};
+  const Pretokenizer pretokenizer(evil);
+  EXPECT_THAT([&] { split(pretokenizer, std::string(60, 'a') + "b"); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("match limit exceeded")));
+}
+
+TEST(Pretokenizer, UnknownNamesGetTheDefault) {
+  EXPECT_EQ(&find_pretokenizer("no-such-model"), &find_pretokenizer("default"));
+  EXPECT_NE(&find_pretokenizer("llama3"), &find_pretokenizer("default"));
+  EXPECT_TRUE(find_pretokenizer("llama-bpe").whole_words);
+}
+
+TEST(Pretokenizer, NamesAreUnique) {
+  std::vector<std::string_view> names;
+  for (const PretokenizerRow& row : pretokenizer_rows()) names.insert(names.end(), row.names.begin(), row.names.end());
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
+}
+
+}  // namespace
+}  // namespace ingot

@@ -1,0 +1,57 @@
+#include "text/stream_decoder.h"
+
+#include <gtest/gtest.h>
+
+#include "text/tokenizer_fixture.h"
+
+namespace ingot {
+namespace {
+
+TEST(StreamDecoder, HoldsBackHalfACharacter) {
+  const auto tokenizer = Tokenizer::create(testing::byte_level_spec()->view());
+  StreamDecoder decoder(*tokenizer);
+  EXPECT_EQ(decoder.push('x'), "x");
+  EXPECT_EQ(decoder.push(0xF0), "");
+  EXPECT_EQ(decoder.push(0x9F), "");
+  EXPECT_EQ(decoder.push(0x98), "");
+  EXPECT_EQ(decoder.push(0x80), "😀");
+  EXPECT_EQ(decoder.flush(), "");
+}
+
+TEST(StreamDecoder, InvalidBytesDoNotHoldUpTheRest) {
+  const auto tokenizer = Tokenizer::create(testing::byte_level_spec()->view());
+  StreamDecoder decoder(*tokenizer);
+  EXPECT_EQ(decoder.push(0xFF), "\uFFFD");
+  EXPECT_EQ(decoder.push(0xE2), "");
+  EXPECT_EQ(decoder.push(0x82), "");
+  EXPECT_EQ(decoder.push('a'), "\uFFFDa");
+  EXPECT_EQ(decoder.push(0xC3), "");
+  EXPECT_EQ(decoder.flush(), "\uFFFD");
+  EXPECT_EQ(decoder.flush(), "");
+  StreamDecoder raw(*tokenizer, {.replace_invalid = false});
+  EXPECT_EQ(raw.push(0xFF), "\xFF");
+  EXPECT_EQ(raw.push(0xC3), "");
+  EXPECT_EQ(raw.flush(), "\xC3");
+}
+
+TEST(StreamDecoder, SpecialTokensAreSkippedOrShown) {
+  auto owned = testing::byte_level_spec();
+  const int32_t end = testing::add_token(*owned, "<|im_end|>", TokenType::kControl);
+  const auto tokenizer = Tokenizer::create(owned->view());
+  EXPECT_EQ(StreamDecoder(*tokenizer).push(end), "");
+  EXPECT_EQ(StreamDecoder(*tokenizer, {.skip_special = false}).push(end), "<|im_end|>");
+}
+
+// "▁ab" is " ab" after text, and "ab" where SentencePiece's prefix stood.
+TEST(StreamDecoder, TheLeadingSpaceDependsOnThePrompt) {
+  const auto tokenizer = Tokenizer::create(testing::sentencepiece_spec()->view());
+  const int32_t word = 264, bos = 1, a = 260;
+  EXPECT_EQ(StreamDecoder(*tokenizer).push(word), "ab");
+  EXPECT_EQ(StreamDecoder(*tokenizer, {.previous = bos}).push(word), "ab");
+  EXPECT_EQ(StreamDecoder(*tokenizer, {.previous = a}).push(word), " ab");
+  StreamDecoder decoder(*tokenizer);
+  EXPECT_EQ(decoder.push(bos) + decoder.push(word) + decoder.push(word), "ab ab");
+}
+
+}  // namespace
+}  // namespace ingot
