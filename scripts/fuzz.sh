@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs every libFuzzer target of a build folder for some seconds each: scripts/fuzz.sh BUILD SECONDS. The corpus grows in
-# BUILD/corpus/TARGET, which starts from tests/fuzz/seeds/TARGET where there is one. The first finding ends it, and says where it lies.
+# Runs every libFuzzer target of a build folder for some seconds each: scripts/fuzz.sh BUILD SECONDS. The corpus grows in BUILD/corpus/TARGET,
+# where the build has put the seeds. The first finding ends it, and says where it lies.
 set -eu
 build=$1
 seconds=$2
@@ -11,11 +11,9 @@ for target in "$build"/tests/fuzz/fuzz_*; do
   corpus="$build/corpus/$name"
   findings="$build/findings/$name-"
   mkdir -p "$corpus" "$build/findings"
-  seeds="tests/fuzz/seeds/$name"
-  [ -d "$seeds" ] || seeds=""
   echo "fuzz: $name, ${seconds} s"
-  if ! "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=1 \
-      -artifact_prefix="$findings" "$corpus" $seeds >"$build/$name.log" 2>&1; then
+  if ! "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+      -artifact_prefix="$findings" "$corpus" >"$build/$name.log" 2>&1; then
     tail -n 60 "$build/$name.log"
     echo "fuzz: $name found something; the input is in $build/findings" >&2
     exit 1

@@ -34,7 +34,7 @@ struct StepItem {
 struct Step {
   std::vector<StepItem> items;
   int n_tokens = 0;
-  int n_decodes = 0;     // items of one token
+  int n_decodes = 0;         // items of one token
   int n_preempted = 0;
 };
 

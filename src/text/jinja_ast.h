@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -266,7 +267,8 @@ struct LoopControl : Stmt {
 };
 
 struct Program {
-  std::vector<std::string> names;
+  std::vector<std::string> names;              // by number
+  std::unordered_map<std::string, int> ids;    // the other way round
   Block body;
 };
 

@@ -32,6 +32,7 @@ class Path {
   }
   Value of(Value item, const Value* fallback = nullptr) const {
     for (const Value& part : parts_) {
+      rt_.meter.spend();
       item = rt_.get_item(item, part);
       if (item.is_undefined() && fallback != nullptr && !fallback->is_none()) item = *fallback;
     }
@@ -79,6 +80,7 @@ Value first(Runtime& rt, const Value& self, const Params&) {
     return iterator->next(out) ? out : none;
   }
   if (self.is_seq()) return self.items().empty() ? none : self.items().front();
+  if (self.is_string()) return self.text().empty() ? none : rt.get_item(self, Value::integer(0));
   const std::vector<Value> all = rt.iterate(self);
   return all.empty() ? none : all.front();
 }
@@ -87,6 +89,7 @@ Value last(Runtime& rt, const Value& self, const Params&) {
   if (self.as<Iterator>() != nullptr) throw Error("'{}' object is not reversible", self.type_name());
   const Value none = Value::undefined("No last item, sequence was empty");
   if (self.is_seq()) return self.items().empty() ? none : self.items().back();
+  if (self.is_string()) return self.text().empty() ? none : rt.get_item(self, Value::integer(-1));
   const std::vector<Value> all = rt.iterate(self);
   return all.empty() ? none : all.back();
 }
@@ -254,7 +257,8 @@ Value attr(Runtime& rt, const Value& self, const Params& p) {
 Value map(Runtime& rt, const Value& self, const Params& p) {
   std::vector<Value> out;
   Args args = *p.all;
-  Value path, fallback, other;
+  Value path, fallback;
+  if (!truthy(self)) return rt.iterator({});
   if (args.positional.empty() && args.take("attribute", path)) {
     const bool has_default = args.take("default", fallback);
     if (!args.keyword.empty()) throw Error("Unexpected keyword argument '{}'", printable(args.keyword[0].first, 64));
@@ -262,7 +266,6 @@ Value map(Runtime& rt, const Value& self, const Params& p) {
     for (const Value& item : rt.iterate(self)) out.push_back(to.of(item, has_default ? &fallback : nullptr));
     return rt.iterator(std::move(out));
   }
-  if (!truthy(self)) return rt.iterator({});
   if (args.positional.empty()) throw Error("map requires a filter argument");
   const std::string name = rt.str(args.positional[0]);
   args.positional.erase(args.positional.begin());

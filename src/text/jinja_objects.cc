@@ -153,7 +153,7 @@ bool Loop::passes(Runtime& rt, const Value& item) {
   if (node_.test == nullptr) return true;
   Runtime::Enter enter(rt, scope_);
   rt.assign(node_.target, item);
-  return truthy(rt.eval(*node_.test));
+  return jinja::truthy(rt.eval(*node_.test));
 }
 
 bool Loop::peek(Runtime& rt) {

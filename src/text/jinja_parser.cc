@@ -31,6 +31,7 @@ Program Parser::parse() {
   Program program;
   program.body = block({});
   program.names = std::move(names_);
+  program.ids = std::move(ids_);
   return program;
 }
 

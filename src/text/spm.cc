@@ -63,7 +63,8 @@ size_t Spm::next_cut(std::string_view text, size_t from) const {
 }
 
 void Spm::encode_part(std::string_view text, bool space_prefix, Scratch& scratch, std::vector<int32_t>& ids) const {
-  auto& [escaped, symbols, queue] = scratch;
+  std::string& escaped = scratch.escaped;
+  std::vector<Symbol>& symbols = scratch.symbols;
   escaped.clear();
   symbols.clear();
   if (space_prefix) append_symbol(" ", scratch);
@@ -72,7 +73,7 @@ void Spm::encode_part(std::string_view text, bool space_prefix, Scratch& scratch
     append_symbol(text.substr(0, length), scratch);
     text.remove_prefix(length);
   }
-  queue.merge_all(symbols, [&](const Symbol& left, const Symbol& right) { return find_merge(escaped, left, right); });
+  scratch.queue.merge_all(symbols, [&](const Symbol& left, const Symbol& right) { return find_merge(escaped, left, right); });
   for (uint32_t i = 0; i != Symbol::kNone; i = symbols[i].next) {
     if (symbols[i].id >= 0) {
       ids.push_back(symbols[i].id);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <ctime>
 #include <random>
 
 #include "base/error.h"
@@ -70,7 +71,7 @@ TEST(Pretokenizer, NothingIsLostOfRandomBytes) {
   }
 }
 
-// Long runs are what make a backtracking engine slow or deep. The limit is generous: these take some 20 ms each.
+// Long runs are what make a backtracking engine slow or deep. The limit is generous: a row takes some 0.1 s.
 TEST(Pretokenizer, LongRunsTakeLinearTime) {
   const char* units[] = {"A", "a", " ", "\n", "7", ".", "中文", "e\u0301", "\u0301", "👨‍👩‍👧", "us", "\r\n", "   x", "\t", "aB", "'s",
                          "中A", "中\u0301", "IMGIMGA", "<sentinel:1", " \n", "! ", "ǅ", "/", "12 ", "ʰ"};
@@ -80,11 +81,10 @@ TEST(Pretokenizer, LongRunsTakeLinearTime) {
     for (const char* unit : units) {
       std::string text;
       while (text.size() < (256u << 10)) text += unit;
-      for (const char* tail : {"", "x", " 1"}) {
-        size_t total = 0;
-        pretokenizer.split(text + tail, [&](std::string_view piece) { total += piece.size(); });
-        EXPECT_EQ(total, text.size() + std::strlen(tail));
-      }
+      text += "x";  // so that what looks ahead to the end of the run fails there
+      size_t total = 0;
+      pretokenizer.split(text, [&](std::string_view piece) { total += piece.size(); });
+      EXPECT_EQ(total, text.size());
     }
     EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 60.0) << row.names[0];
   }

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
-#include "text/tokenizer_fixture.h"
+#include "text/tokenizer_specs.h"
 
 namespace ingot {
 namespace {
@@ -307,7 +307,7 @@ TEST(Tokenizer, BadSpecialIdsAreDropped) {
   EXPECT_THAT(refused(*spm), HasSubstr("adds BOS, but names no BOS token"));
 }
 
-// Two million merges load in a second or so; the limit leaves room for slow machines and sanitizers.
+// Half a million merges load in half a second or so; the limit leaves room for slow machines and sanitizers.
 TEST(Tokenizer, ManyMergesLoadInTime) {
   auto owned = byte_level_spec();
   owned->merges.clear();

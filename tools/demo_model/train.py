@@ -1,6 +1,6 @@
 """Trains the demo model on one GPU from the shards that shards.py wrote.
 
-  train.py --data DIR --out DIR --steps 6000
+  train.py --data DIR --out DIR --minutes 6.5
 Each row of a batch starts at the start of a document, since that is where prompts start. Writes config.json and
 weights-N.npz (float32, Hugging Face names).
 """
@@ -44,11 +44,8 @@ class Batches:
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
 
-def learning_rate(step, args):
-    if step < args.warmup:
-        return args.lr * (step + 1) / args.warmup
-    progress = (step - args.warmup) / max(1, args.steps - args.warmup)
-    return args.lr * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * progress)))
+def learning_rate(step, progress, args):
+    return args.lr * min((step + 1) / args.warmup, 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
 def save(model, out):
@@ -70,7 +67,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--minutes", type=float, default=6.5, help="how long to train; the learning rate falls along this time")
+    parser.add_argument("--steps", type=int, default=1_000_000, help="at most so many steps")
     parser.add_argument("--rows", type=int, default=64, help="rows of a batch")
     parser.add_argument("--lr", type=float, default=2.5e-3)
     parser.add_argument("--warmup", type=int, default=200)
@@ -91,8 +89,11 @@ def main():
     step_fn = torch.compile(model) if device == "cuda" else model
     began, recent = time.time(), []
     for step in range(args.steps):
+        progress = max((time.time() - began) / (60 * args.minutes), step / args.steps)
+        if progress >= 1:
+            break
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, args)
+            group["lr"] = learning_rate(step, progress, args)
         x, y = batches.next()
         with torch.autocast(device, dtype=torch.bfloat16):
             loss = step_fn(x, y)
@@ -100,18 +101,17 @@ def main():
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if step == 9:
-            torch.cuda.synchronize() if device == "cuda" else None
-            compiled = time.time()
         recent.append(loss.detach())
-        if step % 250 == 249 or step == args.steps - 1:
-            mean = torch.stack(recent).mean().item()
-            speed = (step - 9) * x.numel() / (time.time() - compiled) / 1e6
-            print(f"step {step + 1} loss {mean:.4f} {speed:.2f}M tok/s {time.time() - began:.0f}s", flush=True)
+        if step % 10 == 9:
+            mean = torch.stack(recent).mean().item()  # also keeps the host from running far ahead of the clock
             recent = []
+            if step % 500 == 499:
+                elapsed = time.time() - began
+                print(f"step {step + 1} loss {mean:.4f} {(step + 1) * x.numel() / elapsed / 1e6:.2f}M tok/s {elapsed:.0f}s", flush=True)
         if step % 2000 == 1999:
             save(model, args.out)
     save(model, args.out)
+    print(f"{step} steps, {step * x.numel() / 1e6:.0f}M tokens, last loss {loss.item():.4f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,384 @@
+// The op table: every verb of a backend, with the formats and edge shapes that matter, as data. ops_test.cc runs each case on
+// a backend and on ref and compares; bench/ops_bench.cc times larger ones made by the same functions. A new verb is a new
+// function here and its lines in all_cases() (docs/add-an-op.md).
+#pragma once
+#include <fmt/format.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ops_rig.h"
+
+namespace ingot {
+
+// What a case has made ready: call run() once, then the outputs hold the result.
+struct OpRun {
+  std::function<void()> run;
+  std::vector<Tensor> outputs;
+};
+
+struct OpCase {
+  std::string verb;
+  std::string name;
+  double tolerance;    // of the root mean square error, relative to the output's own; no element may err by 10 times that
+  double flops;        // of one run
+  double bytes;        // weights, activations and cache that one run has to read or write once
+  std::function<OpRun(OpRig&)> prepare;
+};
+
+// f32 arithmetic in another order than ref's, which sums in double.
+inline constexpr double kFloatError = 1e-5;
+// Keys and values rounded to 16 bits after arithmetic in another order: now and then to the other neighbour.
+inline constexpr double kHalfError = 2e-4;
+
+// Error of a product with weights of a format. Quantized formats take activations in int8 with a scale for each 32: of normal
+// values the largest of 32 is about 2.1 deviations, so a step is 2.1 / 127 and its rounding error 0.0048 deviations, which
+// random weights carry to the output unchanged. bf16 weights may take bf16 activations: 2^-9 / sqrt(3) relative, 0.0011.
+// Dense f32 and f16 are multiplied in f32.
+inline double format_error(Format format) {
+  if (info(format).unpack != nullptr) return 0.007;
+  return format == Format::BF16 ? 0.0018 : kFloatError;
+}
+
+struct MatmulShape {
+  int64_t n;      // tokens
+  int64_t n_out;
+  int64_t n_in;
+};
+
+inline std::string label(const char* verb, Format format, const MatmulShape& s) {
+  return fmt::format("{} {} [{} x {}] x {}", verb, info(format).name, s.n_out, s.n_in, s.n);
+}
+inline double matmul_bytes(Format format, const MatmulShape& s, int n_weights = 1) {
+  return static_cast<double>(n_weights) * static_cast<double>(s.n_out) * static_cast<double>(row_bytes(format, s.n_in)) +
+         4.0 * static_cast<double>(s.n) * static_cast<double>(s.n_in + s.n_out);
+}
+inline double matmul_flops(const MatmulShape& s) {
+  return 2.0 * static_cast<double>(s.n) * static_cast<double>(s.n_out) * static_cast<double>(s.n_in);
+}
+
+inline OpCase matmul_case(Format format, MatmulShape s, bool bias = false) {
+  return {"matmul", label("matmul", format, s) + (bias ? " bias" : ""), format_error(format), matmul_flops(s),
+          matmul_bytes(format, s), [=](OpRig& rig) {
+            const Tensor x = rig.values(s.n, s.n_in), b = bias ? rig.values(1, s.n_out) : Tensor{};
+            const Tensor y = rig.output(s.n, s.n_out);
+            const Weight& w = rig.weight(format, s.n_out, s.n_in);
+            return OpRun{[=, &rig, &w] { rig.backend().matmul(y, x, w, b); }, {y}};
+          }};
+}
+
+inline OpCase matmul_add_case(Format format, MatmulShape s, bool bias = false) {
+  return {"matmul_add", label("matmul_add", format, s) + (bias ? " bias" : ""), format_error(format), matmul_flops(s),
+          matmul_bytes(format, s), [=](OpRig& rig) {
+            const Tensor x = rig.values(s.n, s.n_in), b = bias ? rig.values(1, s.n_out) : Tensor{};
+            const Tensor residual = rig.values(s.n, s.n_out);
+            const Weight& w = rig.weight(format, s.n_out, s.n_in);
+            return OpRun{[=, &rig, &w] {
+                           if (rig.unfused()) return rig.backend().Backend::matmul_add(residual, x, w, b);
+                           rig.backend().matmul_add(residual, x, w, b);
+                         },
+                         {residual}};
+          }};
+}
+
+inline OpCase gate_up_case(Format gate, Format up, MatmulShape s, Activation act, bool bias = false) {
+  // The product of two results that each err: twice the error and a little.
+  return {"gate_up", label("gate_up", gate, s) + fmt::format(" up {} act {}{}", info(up).name, static_cast<int>(act), bias ? " bias" : ""),
+          2.5 * std::max(format_error(gate), format_error(up)), 2 * matmul_flops(s), matmul_bytes(gate, s, 2), [=](OpRig& rig) {
+            const Tensor x = rig.values(s.n, s.n_in), y = rig.output(s.n, s.n_out);
+            const Tensor bg = bias ? rig.values(1, s.n_out) : Tensor{}, bu = bias ? rig.values(1, s.n_out) : Tensor{};
+            const Weight &wg = rig.weight(gate, s.n_out, s.n_in), &wu = rig.weight(up, s.n_out, s.n_in);
+            return OpRun{[=, &rig, &wg, &wu] {
+                           if (rig.unfused()) return rig.backend().Backend::gate_up(y, x, wg, wu, bg, bu, act);
+                           rig.backend().gate_up(y, x, wg, wu, bg, bu, act);
+                         },
+                         {y}};
+          }};
+}
+
+inline OpCase norm_matmul_case(Format format, MatmulShape s) {
+  return {"norm_matmul", label("norm_matmul", format, s), format_error(format), matmul_flops(s), matmul_bytes(format, s),
+          [=](OpRig& rig) {
+            const Tensor x = rig.values(s.n, s.n_in), y = rig.output(s.n, s.n_out);
+            const NormArgs norm = rig.norm(s.n_in);
+            const Weight& w = rig.weight(format, s.n_out, s.n_in);
+            return OpRun{[=, &rig, &w] {
+                           if (rig.unfused()) return rig.backend().Backend::norm_matmul(y, x, norm, w);
+                           rig.backend().norm_matmul(y, x, norm, w);
+                         },
+                         {y}};
+          }};
+}
+
+inline OpCase embed_case(Format format, int64_t n_vocab, int64_t dim, std::vector<SeqShape> seqs, float scale) {
+  return {"embed", fmt::format("embed {} [{} x {}] scale {}", info(format).name, n_vocab, dim, scale), 1e-7, 0,
+          static_cast<double>(row_bytes(format, dim)), [=](OpRig& rig) {
+            const Weight& table = rig.weight(format, n_vocab, dim);
+            const Tensor x = rig.output(rig.begin(seqs, static_cast<int>(n_vocab)), dim);
+            return OpRun{[=, &rig, &table] { rig.backend().embed(x, table, scale); }, {x}};
+          }};
+}
+
+inline OpCase norm_case(int64_t n, int64_t dim, NormKind kind, bool bias, bool in_place) {
+  return {"norm", fmt::format("norm {} x {} kind {}{}{}", n, dim, static_cast<int>(kind), bias ? " bias" : "", in_place ? " in place" : ""),
+          kFloatError, 4.0 * static_cast<double>(n * dim), 8.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim, 3.0f, 0.5f), y = in_place ? x : rig.output(n, dim);
+            const NormArgs args = rig.norm(dim, kind, bias);
+            return OpRun{[=, &rig] { rig.backend().norm(y, x, args); }, {y}};
+          }};
+}
+
+inline OpCase add_norm_case(int64_t n, int64_t dim) {
+  return {"add_norm", fmt::format("add_norm {} x {}", n, dim), kFloatError, 5.0 * static_cast<double>(n * dim),
+          16.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
+            const Tensor residual = rig.values(n, dim), y = rig.values(n, dim), out = rig.output(n, dim);
+            const NormArgs args = rig.norm(dim);
+            return OpRun{[=, &rig] {
+                           if (rig.unfused()) return rig.backend().Backend::add_norm(out, residual, y, args);
+                           rig.backend().add_norm(out, residual, y, args);
+                         },
+                         {out, residual}};
+          }};
+}
+
+inline OpCase add_case(int64_t n, int64_t dim) {
+  return {"add", fmt::format("add {} x {}", n, dim), 1e-7, static_cast<double>(n * dim), 12.0 * static_cast<double>(n * dim),
+          [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim), y = rig.values(n, dim);
+            return OpRun{[=, &rig] { rig.backend().add(x, y); }, {x}};
+          }};
+}
+
+inline OpCase act_mul_case(int64_t n, int64_t dim, Activation act, bool in_place) {
+  return {"act_mul", fmt::format("act_mul {} x {} act {}{}", n, dim, static_cast<int>(act), in_place ? " in place" : ""), kFloatError,
+          20.0 * static_cast<double>(n * dim), 12.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
+            const Tensor gate = rig.values(n, dim, 8.0f), up = rig.values(n, dim), y = in_place ? gate : rig.output(n, dim);
+            return OpRun{[=, &rig] { rig.backend().act_mul(y, gate, up, act); }, {y}};
+          }};
+}
+
+inline OpCase scale_case(int64_t n, int64_t dim, float factor, float softcap) {
+  return {"scale", fmt::format("scale {} x {} by {} softcap {}", n, dim, factor, softcap), kFloatError,
+          static_cast<double>(n * dim), 8.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim, 20.0f);
+            return OpRun{[=, &rig] { rig.backend().scale(x, factor, softcap); }, {x}};
+          }};
+}
+
+inline OpCase gather_case(std::vector<SeqShape> seqs, int64_t dim) {
+  return {"gather_rows", fmt::format("gather_rows of {} x {}", seqs.size(), dim), 0, 0,
+          8.0 * static_cast<double>(seqs.size()) * static_cast<double>(dim), [=](OpRig& rig) {
+            const Tensor x = rig.values(rig.begin(seqs), dim), y = rig.output(rig.n_logits(), dim);
+            return OpRun{[=, &rig] { rig.backend().gather_rows(y, x); }, {y}};
+          }};
+}
+
+// Frequencies of a head whose first rot_dim elements turn, as a [1, rot_dim / 2] tensor.
+inline Tensor inverse_frequencies(OpRig& rig, int rot_dim) {
+  const Tensor t = rig.backend().alloc(DType::kF32, 1, rot_dim / 2);
+  std::vector<float> host(rot_dim / 2);
+  for (int i = 0; i < rot_dim / 2; ++i) host[i] = std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(rot_dim));
+  rig.backend().upload(t, host.data());
+  return t;
+}
+
+inline OpCase rope_case(std::vector<SeqShape> seqs, int n_heads, int head_dim, int rot_dim, RopeLayout layout) {
+  return {"rope", fmt::format("rope {} heads of {} turning {} layout {}", n_heads, head_dim, rot_dim, static_cast<int>(layout)),
+          kFloatError, 0, 0, [=](OpRig& rig) {
+            const int n = rig.begin(seqs);
+            const Tensor x = rig.values(n, int64_t{n_heads} * head_dim), angles = rig.output(n, rot_dim);
+            const Tensor freq = inverse_frequencies(rig, rot_dim);
+            return OpRun{[=, &rig] {
+                           rig.backend().rope_angles(angles, freq, 1.25f);
+                           rig.backend().rope(x, n_heads, {angles, layout});
+                         },
+                         {x, angles}};
+          }};
+}
+
+struct AttentionShape {
+  int n_heads, n_kv_heads, head_dim;
+  DType dtype = DType::kF16;
+  int block_size = 16;
+  int window = 0;
+  float softcap = 0;
+  bool causal = true;
+};
+
+inline std::string label(const AttentionShape& a, const std::vector<SeqShape>& seqs) {
+  std::string text = fmt::format("{}/{} heads of {} dtype {} block {}", a.n_heads, a.n_kv_heads, a.head_dim, static_cast<int>(a.dtype), a.block_size);
+  if (a.window > 0) text += fmt::format(" window {}", a.window);
+  if (a.softcap > 0) text += fmt::format(" softcap {}", a.softcap);
+  if (!a.causal) text += " not causal";
+  for (const SeqShape& s : seqs) text += fmt::format(" {}+{}", s.past, s.q_len);
+  return text;
+}
+
+inline AttentionArgs attention_args(const AttentionShape& a) {
+  return {.layer = 1, .n_heads = a.n_heads, .n_kv_heads = a.n_kv_heads, .head_dim = a.head_dim,
+          .scale = 1.0f / std::sqrt(static_cast<float>(a.head_dim)), .softcap = a.softcap, .window = a.window, .causal = a.causal};
+}
+
+inline OpCase attention_case(const AttentionShape& a, const std::vector<SeqShape>& seqs) {
+  double pairs = 0, keys = 0;
+  for (const SeqShape& s : seqs) {
+    pairs += a.causal ? s.q_len * (s.past + 0.5 * (s.q_len + 1)) : static_cast<double>(s.q_len) * (s.past + s.q_len);
+    keys += s.past + s.q_len;
+  }
+  return {"attention", "attention " + label(a, seqs), kFloatError, 4.0 * pairs * a.n_heads * a.head_dim,
+          2.0 * keys * a.n_kv_heads * a.head_dim * static_cast<double>(dtype_bytes(a.dtype)), [=](OpRig& rig) {
+            KvCache& kv = rig.cache_and_batch(seqs, {.n_layers = 2, .n_kv_heads = a.n_kv_heads, .head_dim = a.head_dim,
+                                                     .block_size = a.block_size, .dtype = a.dtype});
+            int n = 0;
+            for (const SeqShape& s : seqs) n += s.q_len;
+            const int64_t kv_dim = int64_t{a.n_kv_heads} * a.head_dim, q_dim = int64_t{a.n_heads} * a.head_dim;
+            const Tensor q = rig.values(n, q_dim, 2.0f), k = rig.values(n, kv_dim), v = rig.values(n, kv_dim);
+            const Tensor y = rig.output(n, q_dim);
+            rig.backend().kv_write(kv, 1, k, v);
+            return OpRun{[=, &rig, &kv] { rig.backend().attention(y, q, kv, attention_args(a)); }, {y}};
+          }};
+}
+
+struct QkvShape {
+  AttentionShape heads;
+  int dim;
+  Format q, k, v;
+  bool bias = false;
+  bool head_norms = false;
+  RopeLayout layout = RopeLayout::kHalfSplit;
+  int rot_dim = 0;  // 0: no rope
+};
+
+// Keys and values are seen through the attention that follows. Scores carry the error of both sides into an exponential: the
+// factor 4 covers that for the flat softmax of random weights.
+inline OpCase qkv_case(const QkvShape& s, const std::vector<SeqShape>& seqs) {
+  const AttentionShape& a = s.heads;
+  const double error = std::max({format_error(s.q), format_error(s.k), format_error(s.v)});
+  return {"qkv", fmt::format("qkv {} {} {} dim {}{}{} rope {} layout {}, {}", info(s.q).name, info(s.k).name, info(s.v).name, s.dim,
+                             s.bias ? " bias" : "", s.head_norms ? " norms" : "", s.rot_dim, static_cast<int>(s.layout), label(a, seqs)),
+          std::max(kHalfError, 4 * error), 0, 0, [=](OpRig& rig) {
+            KvCache& kv = rig.cache_and_batch(seqs, {.n_layers = 2, .n_kv_heads = a.n_kv_heads, .head_dim = a.head_dim,
+                                                     .block_size = a.block_size, .dtype = a.dtype});
+            int n = 0;
+            for (const SeqShape& q : seqs) n += q.q_len;
+            const int64_t kv_dim = int64_t{a.n_kv_heads} * a.head_dim, q_dim = int64_t{a.n_heads} * a.head_dim;
+            QkvArgs args{.x = rig.values(n, s.dim), .wq = &rig.weight(s.q, q_dim, s.dim), .wk = &rig.weight(s.k, kv_dim, s.dim),
+                         .wv = &rig.weight(s.v, kv_dim, s.dim), .n_heads = a.n_heads, .n_kv_heads = a.n_kv_heads,
+                         .head_dim = a.head_dim, .kv = &kv, .layer = 1};
+            if (s.bias) args.bq = rig.values(1, q_dim), args.bk = rig.values(1, kv_dim), args.bv = rig.values(1, kv_dim);
+            if (s.head_norms) args.q_norm = rig.norm(a.head_dim), args.k_norm = rig.norm(a.head_dim);
+            if (s.rot_dim > 0) {
+              args.rope = {rig.output(n, s.rot_dim), s.layout};
+              rig.backend().rope_angles(args.rope.angles, inverse_frequencies(rig, s.rot_dim), 1.0f);
+            }
+            args.q = rig.output(n, q_dim), args.k = rig.output(n, kv_dim), args.v = rig.output(n, kv_dim);
+            const Tensor y = rig.output(n, q_dim);
+            return OpRun{[=, &rig, &kv] {
+                           if (rig.unfused()) {
+                             rig.backend().Backend::qkv(args);
+                           } else {
+                             rig.backend().qkv(args);
+                           }
+                           rig.backend().attention(y, args.q, kv, attention_args(a));
+                         },
+                         {y, args.q}};
+          }};
+}
+
+// ---- the table ----
+
+inline std::vector<Format> all_formats() {
+  std::vector<Format> formats;
+  for (int i = 0; i < kFormatCount; ++i) formats.push_back(static_cast<Format>(i));
+  return formats;
+}
+
+inline void add_matmul_cases(std::vector<OpCase>& cases) {
+  for (const Format format : all_formats()) {
+    const int64_t block = info(format).block_size, k = std::max<int64_t>(block, 32);
+    const MatmulShape shapes[] = {{1, 1, k},          {1, 33, 2 * k},    {3, 17, k},  {2, 64, 4 * k}, {4, 40, 2 * k}, {5, 96, k},
+                                  {6, 16, 3 * k},     {7, 48, k},        {8, 31, k},  {9, 32, k},     {10, 35, k},    {11, 7, k},
+                                  {13, 65, 3 * k},    {17, 160, 2 * k},  {33, 72, k}, {64, 257, k},   {100, 100, 512}, {1, 1000, 1024}};
+    for (const MatmulShape& s : shapes) {
+      cases.push_back(matmul_case(format, s, s.n % 2 == 0));
+      cases.push_back(matmul_add_case(format, s, s.n % 3 == 0));
+    }
+    for (const auto act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu})
+      for (const int64_t n : {1, 5, 30}) cases.push_back(gate_up_case(format, format, {n, 90, 2 * k}, act, n == 5));
+    cases.push_back(norm_matmul_case(format, {3, 50, k}));
+    cases.push_back(embed_case(format, 77, k, {{0, 5}, {3, 1}, {0, 40}}, block == 1 ? 1.0f : 12.5f));
+  }
+  for (const Format format : {Format::F32, Format::F16, Format::BF16})  // rows that are no whole number of anything
+    for (const int64_t n_in : {1, 3, 31, 65}) cases.push_back(matmul_case(format, {14, 45, n_in}, true));
+  for (const int64_t n : {1, 14, 40}) {
+    cases.push_back(gate_up_case(Format::Q4_K, Format::Q6_K, {n, 200, 512}, Activation::kSilu));
+    cases.push_back(gate_up_case(Format::F16, Format::Q4_0, {n, 96, 64}, Activation::kSilu));
+    cases.push_back(gate_up_case(Format::BF16, Format::F32, {n, 96, 64}, Activation::kSilu));
+  }
+}
+
+inline void add_row_cases(std::vector<OpCase>& cases) {
+  for (const int64_t n : {1, 2, 33})
+    for (const int64_t dim : {1, 15, 16, 64, 100, 896, 4097}) {
+      cases.push_back(norm_case(n, dim, NormKind::kRms, dim == 64, n == 2));
+      if (dim > 1) cases.push_back(norm_case(n, dim, NormKind::kLayer, dim != 64, n != 2));  // of one value: 0 / 0 but for eps
+      cases.push_back(add_norm_case(n, dim));
+      cases.push_back(add_case(n, dim));
+      for (const auto act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu})
+        cases.push_back(act_mul_case(n, dim, act, n == 2));
+      cases.push_back(scale_case(n, dim, 0.3f, 0.0f));
+      cases.push_back(scale_case(n, dim, 0.7f, 30.0f));
+    }
+  cases.push_back(scale_case(3, 50000, 1.0f, 25.0f));
+  cases.push_back(gather_case({{0, 4}, {2, 1}, {0, 9}}, 70));
+  for (const auto layout : {RopeLayout::kHalfSplit, RopeLayout::kInterleaved})
+    for (const int head_dim : {16, 64, 80, 96, 128, 256})
+      for (const int rot_dim : {head_dim, head_dim / 2, 6})
+        cases.push_back(rope_case({{0, 3}, {700, 1}, {5, 9}}, 3, head_dim, rot_dim, layout));
+}
+
+inline void add_attention_cases(std::vector<OpCase>& cases) {
+  const std::vector<SeqShape> mixed = {{0, 19}, {100, 1}, {37, 5}, {0, 1}, {64, 16}, {15, 1}};
+  for (const int head_dim : {16, 20, 64, 80, 96, 128, 256})
+    for (const int group : {1, 3, 7}) cases.push_back(attention_case({2 * group, 2, head_dim}, mixed));
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
+    for (const int block_size : {1, 5, 8, 16, 24, 32, 64})
+      cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 2, .head_dim = 64, .dtype = dtype, .block_size = block_size}, mixed));
+  for (const int group : {2, 4, 5, 6, 8, 9, 12, 16, 48}) cases.push_back(attention_case({group, 1, 32}, {{0, 50}, {70, 1}}));
+  for (const int window : {1, 7, 16, 60, 4096}) {
+    cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .window = window}, mixed));
+    cases.push_back(attention_case({.n_heads = 2, .n_kv_heads = 1, .head_dim = 64, .window = window}, {{1500, 1}, {900, 3}}));
+  }
+  cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .softcap = 2.0f}, mixed));
+  cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .causal = false}, {{0, 70}, {0, 3}, {0, 33}}));
+  // Long enough to be cut along the keys.
+  cases.push_back(attention_case({9, 3, 64}, {{2000, 1}}));
+  cases.push_back(attention_case({14, 2, 64}, {{1100, 2}, {3, 1}}));
+  cases.push_back(attention_case({.n_heads = 3, .n_kv_heads = 1, .head_dim = 128, .window = 700, .softcap = 30.0f}, {{1000, 1}, {5, 1}}));
+  cases.push_back(attention_case({4, 2, 64}, {{0, 300}}));
+}
+
+inline void add_qkv_cases(std::vector<OpCase>& cases) {
+  const std::vector<SeqShape> mixed = {{0, 19}, {40, 1}, {37, 5}};
+  const std::vector<SeqShape> decode = {{40, 1}};
+  for (const auto& seqs : {mixed, decode}) {
+    for (const Format format : all_formats())
+      cases.push_back(qkv_case({{6, 2, 64}, 512, format, format, format, false, false, RopeLayout::kInterleaved, 64}, seqs));
+    cases.push_back(qkv_case({{14, 2, 64}, 256, Format::Q4_K, Format::Q4_K, Format::Q6_K, true, false, RopeLayout::kHalfSplit, 64}, seqs));
+    cases.push_back(qkv_case({{4, 4, 96}, 256, Format::Q4_0, Format::F16, Format::Q5_1, true, true, RopeLayout::kHalfSplit, 32}, seqs));
+    cases.push_back(qkv_case({{4, 2, 128}, 64, Format::F32, Format::F32, Format::F32, false, true, RopeLayout::kHalfSplit, 128}, seqs));
+    cases.push_back(qkv_case({{2, 1, 32, DType::kF32}, 32, Format::F32, Format::F32, Format::F32}, seqs));
+  }
+}
+
+inline std::vector<OpCase> all_cases() {
+  std::vector<OpCase> cases;
+  add_matmul_cases(cases);
+  add_row_cases(cases);
+  add_attention_cases(cases);
+  add_qkv_cases(cases);
+  return cases;
+}
+
+}  // namespace ingot

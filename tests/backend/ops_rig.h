@@ -1,0 +1,134 @@
+// OpRig: what a case of the op table builds its inputs with. Two rigs with one seed, on two backends, hold the same inputs.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "backend/backend.h"
+#include "quant/fill.h"
+
+namespace ingot {
+
+// One sequence of a batch: how many tokens the cache holds already, and how many this step brings.
+struct SeqShape {
+  int past;
+  int q_len;
+};
+
+class OpRig {
+ public:
+  OpRig(Backend& backend, uint64_t seed, bool unfused = false) : backend_(backend), random_(seed), unfused_(unfused) {}
+
+  Backend& backend() { return backend_; }
+  // Whether a fused verb is to be run by its default body.
+  bool unfused() const { return unfused_; }
+
+  Tensor values(int64_t rows, int64_t cols, float deviation = 1.0f, float mean = 0.0f) {
+    std::vector<float> host(rows * cols);
+    std::normal_distribution<float> normal(mean, deviation);
+    for (float& v : host) v = normal(random_);
+    return uploaded(rows, cols, host);
+  }
+  // NaN: what a verb writes has to be written.
+  Tensor output(int64_t rows, int64_t cols) {
+    return uploaded(rows, cols, std::vector<float>(rows * cols, std::numeric_limits<float>::quiet_NaN()));
+  }
+  const Weight& weight(Format format, int64_t n_out, int64_t n_in) {
+    host_weights_.emplace_back(n_out * row_bytes(format, n_in));
+    std::vector<uint8_t>& bytes = host_weights_.back();
+    fill_random(format, random_(), bytes.data(), n_out * n_in / info(format).block_size,
+                1.0f / std::sqrt(static_cast<float>(n_in)));
+    Weight host{.format = format, .n_out = n_out, .n_in = n_in, .codes = bytes.data()};
+    weights_.push_back(backend_.prepare(host, kForMatmul | kForEmbedding));
+    return weights_.back();
+  }
+  NormArgs norm(int64_t dim, NormKind kind = NormKind::kRms, bool bias = false) {
+    return {values(1, dim, 0.5f, 1.0f), bias ? values(1, dim) : Tensor{}, 1e-5f, kind};
+  }
+
+  // A cache whose every slot holds NaN but for the past of the sequences, on shuffled blocks; then begins a batch of them.
+  KvCache& cache_and_batch(const std::vector<SeqShape>& seqs, KvShape shape) {
+    const int bs = shape.block_size;
+    int most_blocks = 1;
+    shape.n_blocks = 2;
+    for (const SeqShape& s : seqs) {
+      most_blocks = std::max(most_blocks, (s.past + s.q_len + bs - 1) / bs);
+      shape.n_blocks += (s.past + s.q_len + bs - 1) / bs;
+    }
+    kv_ = backend_.make_kv(shape);
+    std::vector<int32_t> order(shape.n_blocks);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random_);
+    const int64_t kv_dim = int64_t{shape.n_kv_heads} * shape.head_dim;
+    poison(shape, order, kv_dim);
+
+    max_blocks_ = most_blocks;
+    block_table_.assign(seqs.size() * max_blocks_, -1);
+    size_t next = 0;
+    for (size_t i = 0; i < seqs.size(); ++i)
+      for (int b = 0; b < (seqs[i].past + seqs[i].q_len + bs - 1) / bs; ++b) block_table_[i * max_blocks_ + b] = order[next++];
+    std::vector<SeqShape> past;
+    for (const SeqShape& s : seqs) past.push_back({0, s.past});
+    if (begin(past) > 0) {
+      for (int layer = 0; layer < shape.n_layers; ++layer)
+        backend_.kv_write(*kv_, layer, values(tokens_.size(), kv_dim), values(tokens_.size(), kv_dim));
+    }
+    begin(seqs);
+    return *kv_;
+  }
+  // Begins a batch of these sequences, with random token ids under n_vocab; returns its number of tokens.
+  int begin(const std::vector<SeqShape>& seqs, int n_vocab = 32) {
+    tokens_.clear(), positions_.clear(), kv_len_.clear(), logit_rows_.clear();
+    q_start_.assign(1, 0);
+    std::vector<int32_t> table;
+    for (size_t i = 0; i < seqs.size(); ++i) {
+      for (int t = 0; t < seqs[i].q_len; ++t) {
+        tokens_.push_back(static_cast<int32_t>(random_() % n_vocab));
+        positions_.push_back(seqs[i].past + t);
+      }
+      if (seqs[i].q_len == 0) continue;  // a batch has no such sequence: it is the past of one that has none
+      q_start_.push_back(static_cast<int32_t>(tokens_.size()));
+      kv_len_.push_back(seqs[i].past + seqs[i].q_len);
+      logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
+      const auto row = block_table_.begin() + static_cast<int64_t>(i) * max_blocks_;
+      if (!block_table_.empty()) table.insert(table.end(), row, row + max_blocks_);
+    }
+    batch_table_ = std::move(table);
+    if (!tokens_.empty()) {
+      backend_.begin({tokens_, positions_, q_start_, kv_len_, batch_table_, max_blocks_, logit_rows_});
+    }
+    return static_cast<int>(tokens_.size());
+  }
+  int n_logits() const { return static_cast<int>(logit_rows_.size()); }
+
+ private:
+  Tensor uploaded(int64_t rows, int64_t cols, const std::vector<float>& host) {
+    const Tensor t = backend_.alloc(DType::kF32, rows, cols);
+    backend_.upload(t, host.data());
+    return t;
+  }
+
+  void poison(const KvShape& shape, const std::vector<int32_t>& order, int64_t kv_dim) {
+    block_table_ = order;
+    max_blocks_ = shape.n_blocks;
+    const int n = begin({{0, shape.n_blocks * shape.block_size}});
+    for (int layer = 0; layer < shape.n_layers; ++layer) backend_.kv_write(*kv_, layer, output(n, kv_dim), output(n, kv_dim));
+  }
+
+  Backend& backend_;
+  std::mt19937_64 random_;
+  const bool unfused_;
+  std::deque<std::vector<uint8_t>> host_weights_;
+  std::deque<Weight> weights_;
+  std::unique_ptr<KvCache> kv_;
+  std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, batch_table_, logit_rows_;
+  int max_blocks_ = 1;
+};
+
+}  // namespace ingot

@@ -1,0 +1,109 @@
+// The fake has to notice what a broken scheduler would do: here it is told wrong things.
+#include "engine/fake_runner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+namespace ingot {
+namespace {
+
+struct Arrays {
+  std::vector<int32_t> tokens, positions, q_start, kv_len, block_table, logit_rows;
+  int max_blocks = 1;
+  Batch batch() const { return {tokens, positions, q_start, kv_len, block_table, max_blocks, logit_rows}; }
+};
+
+FakeOptions small() {
+  FakeOptions options;
+  options.info = {.n_vocab = 100, .n_ctx = 16, .block_size = 2, .n_blocks = 8, .max_batch_tokens = 8, .max_seqs = 4};
+  return options;
+}
+
+// Sequence 5 6 7 in blocks 3 and 1.
+Arrays prompt() { return {{5, 6, 7}, {0, 1, 2}, {0, 3}, {3}, {3, 1}, {2}, 2}; }
+// Its next token, 9.
+Arrays decode() { return {{9}, {3}, {0, 1}, {4}, {3, 1}, {0}, 2}; }
+
+void expect_violation(FakeRunner& fake, const Arrays& arrays, const std::string& what) {
+  const size_t before = fake.violations().size();
+  EXPECT_THROW(fake.forward(arrays.batch()), std::logic_error);
+  ASSERT_EQ(fake.violations().size(), before + 1);
+  EXPECT_THAT(fake.violations().back(), testing::HasSubstr(what));
+}
+
+TEST(FakeRunner, DrawsThePureFunction) {
+  FakeRunner fake(small());
+  SamplingParams params;
+  params.seed = 3;
+  std::vector<int32_t> history{5, 6, 7};
+  const Arrays first = prompt(), second = decode();
+  fake.forward(first.batch());
+  fake.sample(std::vector<SampleRow>{{&params, 3, history, nullptr}});
+  EXPECT_EQ(fake.wait()[0].token, FakeRunner::next_token(history, 3, 100));
+  history.push_back(9);
+  fake.forward(second.batch());
+  fake.sample(std::vector<SampleRow>{{&params, 4, history, nullptr}});
+  EXPECT_EQ(fake.wait()[0].token, FakeRunner::next_token(history, 3, 100));
+  EXPECT_TRUE(fake.violations().empty());
+}
+
+TEST(FakeRunner, NoticesWrongArrays) {
+  FakeRunner fake(small());
+  Arrays a = prompt();
+  a.positions[1] = 2;
+  expect_violation(fake, a, "has position");
+  a = prompt();
+  a.tokens[0] = 100;
+  expect_violation(fake, a, "token 0 is 100");
+  a = prompt();
+  a.block_table[1] = 8;
+  expect_violation(fake, a, "names block 8");
+  a = prompt();
+  a.kv_len[0] = 5;
+  expect_violation(fake, a, "kv_len");
+  a = prompt();
+  a.logit_rows = {3};
+  expect_violation(fake, a, "logit row");
+}
+
+TEST(FakeRunner, NoticesAnotherHistoryInTheCache) {
+  FakeRunner fake(small());
+  const Arrays first = prompt();
+  fake.forward(first.batch());
+  Arrays wrong = decode();
+  wrong.block_table = {2, 1};  // never written
+  expect_violation(fake, wrong, "another history");
+  wrong = decode();
+  wrong.block_table = {1, 3};  // swapped
+  expect_violation(fake, wrong, "another history");
+  const Arrays thief = {{8}, {0}, {0, 1}, {1}, {3}, {0}, 1};  // another sequence writes block 3
+  fake.forward(thief.batch());
+  expect_violation(fake, decode(), "another history");
+}
+
+TEST(FakeRunner, NoticesSharedWrites) {
+  FakeRunner fake(small());
+  const Arrays both = {{1, 2}, {0, 0}, {0, 1, 2}, {1, 1}, {4, 4}, {}, 1};
+  expect_violation(fake, both, "is written by sequences 0 and 1");
+  const Arrays first = prompt();
+  fake.forward(first.batch());
+  const Arrays read_and_write = {{9, 2}, {3, 0}, {0, 1, 2}, {4, 1}, {3, 1, 3, 0}, {}, 2};
+  expect_violation(fake, read_and_write, "is read by sequence 0 and written by 1");
+}
+
+TEST(FakeRunner, NoticesWrongSampleRows) {
+  FakeRunner fake(small());
+  const Arrays first = prompt();
+  fake.forward(first.batch());
+  SamplingParams params;
+  const std::vector<int32_t> history{5, 6, 7}, other{5, 6, 8};
+  EXPECT_THROW(fake.sample({}), std::logic_error);
+  EXPECT_THROW(fake.sample(std::vector<SampleRow>{{&params, 2, history, nullptr}}), std::logic_error);
+  EXPECT_THROW(fake.sample(std::vector<SampleRow>{{&params, 3, other, nullptr}}), std::logic_error);
+  EXPECT_EQ(fake.violations().size(), 3u);
+}
+
+}  // namespace
+}  // namespace ingot

@@ -1,0 +1,187 @@
+// The scheduler's policy, by hand-made cases; its invariants under random load are in engine_property_test.cc.
+#include "engine/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "engine/batch_builder.h"
+
+namespace ingot {
+namespace {
+
+using testing::ElementsAre;
+
+struct Part {
+  RequestId id;
+  int begin, n_tokens;
+  bool samples;
+  bool operator==(const Part&) const = default;
+};
+
+void PrintTo(const Part& p, std::ostream* out) {
+  *out << "{" << p.id << ": " << p.begin << "+" << p.n_tokens << (p.samples ? " samples}" : "}");
+}
+
+class SchedulerTest : public testing::Test {
+ protected:
+  void make(SchedulerLimits limits) { scheduler_ = std::make_unique<Scheduler>(limits); }
+
+  Sequence& add(int n_prompt) {
+    auto& s = *sequences_.emplace_back(std::make_unique<Sequence>());
+    s.id = sequences_.size();
+    s.tokens.assign(n_prompt, 7);
+    s.n_prompt = n_prompt;
+    scheduler_->add(&s);
+    return s;
+  }
+
+  // Plans a step, and appends the tokens that it draws.
+  std::vector<Part> plan() {
+    std::vector<Part> parts;
+    for (const StepItem& item : scheduler_->plan().items) {
+      parts.push_back({item.sequence->id, item.begin, item.n_tokens, item.samples});
+      if (item.samples) item.sequence->tokens.push_back(8);
+    }
+    return parts;
+  }
+
+  std::unique_ptr<Scheduler> scheduler_;
+  std::vector<std::unique_ptr<Sequence>> sequences_;
+};
+
+TEST_F(SchedulerTest, APromptGoesThroughInChunksThenDecodes) {
+  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 4, .block_size = 4, .n_blocks = 16});
+  add(10);
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 4, false}));
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 4, 4, false}));
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 8, 2, true}));
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 10, 1, true}));
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 11, 1, true}));
+  EXPECT_EQ(scheduler_->pool().n_used(), 3);
+}
+
+TEST_F(SchedulerTest, DecodesComeBeforeALongPrompt) {
+  make({.max_batch_tokens = 6, .max_seqs = 4, .chunk = 5, .block_size = 4, .n_blocks = 32});
+  add(2);
+  add(2);
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 2, true}, Part{2, 0, 2, true}));
+  add(20);
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 2, 1, true}, Part{2, 2, 1, true}, Part{3, 0, 4, false}));
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 3, 1, true}, Part{2, 3, 1, true}, Part{3, 4, 4, false}));
+}
+
+TEST_F(SchedulerTest, APromptIsNotStarvedByDecodes) {
+  make({.max_batch_tokens = 2, .max_seqs = 8, .chunk = 8, .block_size = 4, .n_blocks = 32});
+  add(1);
+  add(9);
+  add(1);  // a third running sequence would leave no token for the prompt of the second
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 1, true}, Part{2, 0, 1, false}));
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 1, 1, true}, Part{2, 1, 1, false}));
+  EXPECT_EQ(scheduler_->n_waiting(), 1);
+}
+
+TEST_F(SchedulerTest, AdmissionIsInOrderAndByBlocks) {
+  make({.max_batch_tokens = 64, .max_seqs = 8, .chunk = 64, .block_size = 4, .n_blocks = 10});
+  Sequence& first = add(16);  // 4 blocks
+  add(24);                    // 6, and one for each running: does not fit now
+  add(1);                     // would fit, but comes later
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 16, true}));
+  EXPECT_EQ(scheduler_->n_waiting(), 2);
+  scheduler_->remove(&first);
+  EXPECT_THAT(plan(), ElementsAre(Part{2, 0, 24, true}, Part{3, 0, 1, true}));
+}
+
+TEST_F(SchedulerTest, AdmissionLeavesTheBlocksOfRunningPrompts) {
+  make({.max_batch_tokens = 64, .max_seqs = 8, .chunk = 4, .block_size = 4, .n_blocks = 10});
+  add(32);  // 8 blocks, of which it has claimed 1
+  add(8);
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 4, false}));
+  EXPECT_EQ(scheduler_->n_waiting(), 1);
+}
+
+TEST_F(SchedulerTest, TheYoungestIsPreemptedAndComputedAnew) {
+  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 16, .block_size = 2, .n_blocks = 5});
+  Sequence& old = add(2);
+  Sequence& young = add(2);
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 2, true}, Part{2, 0, 2, true}));    // a block each
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 2, 1, true}, Part{2, 2, 1, true}));    // 2 each
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 3, 1, true}, Part{2, 3, 1, true}));
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 4, 1, true}));                         // the fifth block; then none
+  EXPECT_EQ(young.n_preempted, 1);
+  EXPECT_TRUE(young.blocks.empty());
+  EXPECT_EQ(young.tokens.size(), 5u);  // what it had drawn stays
+  EXPECT_EQ(old.n_preempted, 0);
+  scheduler_->remove(&old);
+  EXPECT_THAT(plan(), ElementsAre(Part{2, 0, 5, true}));
+  EXPECT_EQ(scheduler_->pool().n_used(), 3);
+}
+
+TEST_F(SchedulerTest, APreemptedSequenceGoesBeforeLaterOnes) {
+  make({.max_batch_tokens = 16, .max_seqs = 2, .chunk = 16, .block_size = 1, .n_blocks = 8});
+  Sequence& first = add(3);
+  add(3);
+  add(1);
+  EXPECT_EQ(plan().size(), 2u);
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 3, 1, true}, Part{2, 3, 1, true}));
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 4, 1, true}));
+  scheduler_->remove(&first);
+  EXPECT_THAT(plan(), ElementsAre(Part{2, 0, 5, true}, Part{3, 0, 1, true}));
+}
+
+TEST_F(SchedulerTest, RemovalReturnsEveryBlock) {
+  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 8, .block_size = 2, .n_blocks = 32});
+  Sequence& running = add(10);
+  plan();
+  Sequence& waiting = add(3);
+  scheduler_->remove(&waiting);
+  scheduler_->remove(&running);
+  EXPECT_EQ(scheduler_->pool().n_used(), 0);
+  EXPECT_TRUE(scheduler_->idle());
+  EXPECT_TRUE(plan().empty());
+}
+
+TEST_F(SchedulerTest, TheBatchSaysWhatThePlanSays) {
+  const SchedulerLimits limits{.max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .n_blocks = 32};
+  make(limits);
+  add(3);
+  Sequence& second = add(9);
+  BatchBuilder builder(limits, 64);
+  builder.fill(scheduler_->plan());
+  sequences_[0]->tokens.push_back(8);
+  const Batch& batch = builder.fill(scheduler_->plan());  // one decodes, the other has 4 left
+  EXPECT_THAT(batch.tokens, ElementsAre(8, 7, 7, 7, 7));
+  EXPECT_THAT(batch.positions, ElementsAre(3, 5, 6, 7, 8));
+  EXPECT_THAT(batch.q_start, ElementsAre(0, 1, 5));
+  EXPECT_THAT(batch.kv_len, ElementsAre(4, 9));
+  EXPECT_THAT(batch.logit_rows, ElementsAre(0, 4));
+  EXPECT_EQ(batch.max_blocks, 3);
+  EXPECT_THAT(batch.block_table,
+              ElementsAre(sequences_[0]->blocks[0], 0, 0, second.blocks[0], second.blocks[1], second.blocks[2]));
+  ASSERT_EQ(builder.rows().size(), 2u);
+  EXPECT_EQ(builder.rows()[1].position, 9);
+  EXPECT_EQ(builder.rows()[1].history.data(), second.tokens.data());
+}
+
+TEST_F(SchedulerTest, TheBatchReusesItsStorage) {
+  const SchedulerLimits limits{.max_batch_tokens = 8, .max_seqs = 8, .chunk = 8, .block_size = 2, .n_blocks = 100};
+  make(limits);
+  BatchBuilder builder(limits, 64);
+  const int32_t* tokens = nullptr;
+  const int32_t* table = nullptr;
+  for (int i = 0; i < 40; ++i) {
+    if (i % 5 == 0) add(3);
+    const Step& step = scheduler_->plan();
+    const Batch& batch = builder.fill(step);
+    if (i == 0) tokens = batch.tokens.data(), table = batch.block_table.data();
+    ASSERT_EQ(batch.tokens.data(), tokens);
+    ASSERT_EQ(batch.block_table.data(), table);
+    for (const StepItem& item : step.items) {
+      if (item.samples) item.sequence->tokens.push_back(8);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ingot

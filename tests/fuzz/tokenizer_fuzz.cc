@@ -1,0 +1,107 @@
+// Bytes as text for small whole vocabularies, which must come back as they were, streamed or at once; and bytes as a
+// specification, which must be refused with an Error or make a tokenizer that works.
+#include "base/check.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "text/pretokenizer_table.h"
+#include "text/stream_decoder.h"
+#include "text/tokenizer_specs.h"
+
+namespace ingot {
+namespace {
+
+using testing::OwnedSpec;
+
+void add_specials(OwnedSpec& owned) {
+  testing::add_token(owned, "<|im|>", TokenType::kControl);
+  testing::add_token(owned, "<|im|>x", TokenType::kControl);
+  testing::add_token(owned, "<t>", TokenType::kUserDefined);
+  testing::add_token(owned, "  ", TokenType::kUserDefined);
+}
+
+// One for each pre-tokenizer, and one for SentencePiece with and without its prefix.
+std::vector<std::unique_ptr<Tokenizer>> make_tokenizers() {
+  std::vector<std::unique_ptr<Tokenizer>> result;
+  for (const PretokenizerRow& row : pretokenizer_rows()) {
+    auto owned = testing::byte_level_spec();
+    owned->spec.pre = row.names[0];
+    add_specials(*owned);
+    result.push_back(Tokenizer::create(owned->view()));
+  }
+  for (bool prefix : {true, false}) {
+    auto owned = testing::sentencepiece_spec();
+    owned->spec.add_space_prefix = prefix;
+    add_specials(*owned);
+    result.push_back(Tokenizer::create(owned->view()));
+  }
+  return result;
+}
+
+std::string streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, bool replace_invalid) {
+  StreamDecoder decoder(tokenizer, {.skip_special = false, .replace_invalid = replace_invalid});
+  std::string out;
+  for (int32_t id : ids) out += decoder.push(id);
+  return out + decoder.flush();
+}
+
+void check_text(const Tokenizer& tokenizer, std::string_view text, bool parse_special) {
+  const auto ids = tokenizer.encode(text, {.add_special = false, .parse_special = parse_special});
+  CHECK(tokenizer.decode(ids) == text);
+  CHECK(streamed(tokenizer, ids, false) == text);
+  CHECK(streamed(tokenizer, ids, true) == replace_invalid_utf8(text));
+}
+
+// Lines "TYPE SCORE TEXT"; a merge is a line that begins with 'm'. Nothing about it need be right.
+std::unique_ptr<OwnedSpec> spec_of(std::string_view text, uint8_t flags) {
+  auto owned = flags & 1 ? testing::byte_level_spec() : testing::sentencepiece_spec();
+  if (flags & 2) owned->tokens.clear(), owned->spec.token_types.clear(), owned->spec.scores.clear(), owned->merges.clear();
+  if (flags & 4) owned->spec.pre = "llama3";
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (line.size() > 1 && line[0] == 'm') {
+      owned->merges.emplace_back(line.substr(1));
+    } else if (line.size() > 1) {
+      owned->tokens.emplace_back(line.substr(2));
+      owned->spec.token_types.push_back(line[0] - '0');
+      if (!(flags & 1)) owned->spec.scores.push_back(static_cast<float>(line[1]));
+    }
+  }
+  owned->spec.bos = flags & 8 ? 1 : -1;
+  owned->spec.unk = flags & 16 ? 0 : 1 << 20;
+  if (flags & 32) owned->spec.add_eos = true;
+  if (flags & 64) owned->spec.strips = {{0, true, false}, {1, true, true}};
+  return owned;
+}
+
+void check_spec(std::string_view spec, uint8_t flags, std::string_view text) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  try {
+    tokenizer = Tokenizer::create(spec_of(spec, flags)->view());
+  } catch (const Error&) {
+    return;
+  }
+  const auto ids = tokenizer->encode(text, {.parse_special = true});
+  for (int32_t id : ids) CHECK(id >= 0 && id < tokenizer->n_vocab());
+  CHECK(streamed(*tokenizer, ids, false) == tokenizer->decode(ids));
+}
+
+}  // namespace
+}  // namespace ingot
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace ingot;
+  static const auto tokenizers = [] {
+    set_log_level(LogLevel::kOff);
+    return make_tokenizers();
+  }();
+  if (size < 2) return 0;
+  const std::string_view rest(reinterpret_cast<const char*>(data) + 2, size - 2);
+  if (data[0] & 1) {
+    check_text(*tokenizers[data[1] % tokenizers.size()], rest, data[0] & 2);
+  } else {
+    const size_t cut = rest.find("\n\n");  // the specification, then a text
+    check_spec(rest.substr(0, cut), data[1], cut == rest.npos ? "a<|im|> b" : rest.substr(cut + 2));
+  }
+  return 0;
+}
