@@ -10,6 +10,9 @@ PROMPT       ?= Once upon a time
 # nvcc alone is no reason to wait for CUDA kernels: there has to be a GPU too. `make cuda` builds them anywhere.
 CUDA = $(if $(shell nvidia-smi -L 2>/dev/null),AUTO,OFF)
 
+# ThreadSanitizer of GCC 12 wants the old memory layout of Linux, without so much randomness.
+TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test asan tsan fuzz bench cuda install format clean
 
@@ -42,13 +45,13 @@ asan:  ## The tests under AddressSanitizer and UBSan
 tsan:  ## The tests under ThreadSanitizer
 	@$(SETUP) build test
 	@cmake --preset tsan
-	@cmake --build build-tsan
-	@ctest --test-dir build-tsan --output-on-failure --no-tests=error -j $(JOBS)
+	@$(TSAN) cmake --build build-tsan
+	@$(TSAN) ctest --test-dir build-tsan --output-on-failure --no-tests=error -j $(JOBS)
 
 fuzz:  ## Each fuzz target for FUZZ_SECONDS (60); fails on a finding
 	@$(SETUP) build fuzz
 	@cmake --preset fuzz
-	@cmake --build build-fuzz
+	@cmake --build build-fuzz --target tests/fuzz/all
 	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 bench:  ## Speed of the built-in model and of single operations
@@ -56,7 +59,7 @@ bench:  ## Speed of the built-in model and of single operations
 	@cmake --preset release -DINGOT_BENCH=ON -DINGOT_CUDA=$(CUDA)
 	@cmake --build build
 	build/ingot bench
-	build/bench/bench_ops
+	build/bench/ops_bench
 
 cuda:  ## The program with CUDA kernels: build-cuda/ingot (needs nvcc)
 	@$(SETUP) build

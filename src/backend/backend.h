@@ -96,6 +96,7 @@ class Backend {
   // ---- one step ----
   virtual void begin(const Batch& batch) = 0;          // host planning; the verbs below work on this batch
   virtual void run(const std::function<void()>& body) { body(); }  // may record the verbs once and replay them
+  virtual void synchronize() {}                        // waits for the verbs so far
   virtual void sample(const Tensor& logits /* [n_logits, n_vocab] */, std::span<const SampleRow> rows) = 0;
   virtual std::vector<Sampled> wait() = 0;             // what the last sample drew, in row order
 
@@ -137,9 +138,10 @@ class Backend {
 };
 
 struct BackendOptions {
-  std::string device = "cpu";  // "cpu" or "ref"
+  std::string device = "cpu";  // "cpu", "cuda" or "ref"
   int n_threads = 0;           // 0: as many as there are cores this process may use
   std::string isa;             // cpu: "avx2", "portable" ... (cpu/isa.h); empty: the best that this machine has
+  std::string activations;     // cuda: "f16" or "f32"; empty: f16
 };
 
 // Throws UsageError for a device this build or machine does not have.

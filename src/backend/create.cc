@@ -1,6 +1,7 @@
 // The one place that knows which devices this build has.
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/create_cuda.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
 
@@ -8,8 +9,9 @@ namespace ingot {
 
 std::unique_ptr<Backend> create_backend(const BackendOptions& options) {
   if (options.device == "cpu") return create_cpu_backend(options);
+  if (options.device == "cuda") return create_cuda_backend(options);
   if (options.device == "ref") return create_ref_backend();
-  throw UsageError("unknown device '{}': use cpu or ref", printable(options.device));
+  throw UsageError("unknown device '{}': use cpu, cuda or ref", printable(options.device));
 }
 
 }  // namespace ingot

@@ -16,6 +16,7 @@ class Trace final : public Wrapped {
   void around(const char* verb, const Tensor& out, const std::function<void()>& call) override {
     const auto begin = TraceFile::Clock::now();
     call();
+    inner().synchronize();
     file_->span("verbs", verb, begin, TraceFile::Clock::now(), fmt::format("\"rows\": {}, \"cols\": {}", out.rows, out.cols));
   }
 

@@ -24,7 +24,9 @@ class Wrapped : public Backend {
   void download(void* to, const Tensor& from) override { inner_->download(to, from); }
   Peak measure_peak(Format weights) override { return inner_->measure_peak(weights); }
   void begin(const Batch& batch) override { inner_->begin(batch); }
-  void run(const std::function<void()>& body) override { inner_->run(body); }
+  // Every verb has to pass through, so nothing may be recorded and replayed.
+  void run(const std::function<void()>& body) override { body(); }
+  void synchronize() override { inner_->synchronize(); }
   std::vector<Sampled> wait() override { return inner_->wait(); }
 
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override {

@@ -5,8 +5,9 @@
 
 namespace ingot {
 
-// How a byte string begins. A well-formed sequence has ok and its length; anything else has its maximal subpart's length
-// (what the WHATWG decoder replaces by one U+FFFD), and cut when the string ends where the sequence could still go on.
+// How a byte string begins. A well-formed sequence has ok and its length; anything else has its maximal subpart's
+// length (what the WHATWG decoder replaces by one U+FFFD), and cut when the string ends where the sequence could still
+// go on.
 struct Utf8Step {
   size_t length = 0;
   bool ok = false;

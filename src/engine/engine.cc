@@ -185,7 +185,7 @@ bool Engine::compute(const Batch& batch, StepStats& stats) {
   } catch (const std::exception& error) {
     step_error_ = error.what();
     if (stats.submitted == Clock::time_point{}) stats.submitted = Clock::now();
-    log_warn("a step of {} sequences failed: {}", stats.n_seqs, step_error_);
+    log_info("a step of {} sequences failed: {}", stats.n_seqs, step_error_);
     return false;
   }
 }

@@ -23,12 +23,12 @@ namespace ingot {
 // One step, as --trace and the metrics see it.
 struct StepStats {
   int64_t index = 0;
-  Clock::time_point begin, planned, filled, submitted, sampled, emitted;  // ends of the parts, in order
+  Clock::time_point begin{}, planned{}, filled{}, submitted{}, sampled{}, emitted{};  // ends of the parts, in order
   int n_tokens = 0;
   int n_seqs = 0;
   int n_decodes = 0;
   int n_preempted = 0;
-  int n_running = 0;    // the rest are as the step began to compute
+  int n_running = 0;    // this and the rest: as the forward begins
   int n_waiting = 0;
   int blocks_used = 0;
   bool failed = false;
@@ -46,8 +46,8 @@ struct EngineGauges {
 };
 
 struct EngineOptions {
-  int chunk = 512;                                   // tokens of one prompt in one step, cut to the runner's batch
-  std::function<void(const StepStats&)> on_step;     // on the stepping thread
+  int chunk = 512;                                      // tokens of one prompt in one step, cut to the runner's batch
+  std::function<void(const StepStats&)> on_step = {};  // called on the stepping thread
 };
 
 class Engine {

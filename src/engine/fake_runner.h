@@ -14,9 +14,9 @@ namespace ingot {
 
 struct FakeOptions {
   RunnerInfo info = {.n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 16};
-  double step_us = 0;                               // slept in each step
-  double token_us = 0;                              // and for each token of it
-  std::function<void(int64_t step)> before_forward;  // may throw, to make that step fail
+  double step_us = 0;                                    // slept in each step
+  double token_us = 0;                                   // and for each token of it
+  std::function<void(int64_t step)> before_forward = {};  // may throw, to make that step fail
 };
 
 class FakeRunner final : public Runner {

@@ -41,7 +41,7 @@ const Step& Scheduler::plan() {
   step_.n_tokens = step_.n_decodes = step_.n_preempted = 0;
   plan_decodes();
   plan_prefills();
-  if (step_.n_preempted == 0) admit();
+  admit();
   CHECK(!step_.items.empty() || idle());
   return step_;
 }
@@ -71,9 +71,9 @@ void Scheduler::plan_prefills() {
 }
 
 void Scheduler::admit() {
-  // At most as many sequences as the budget has tokens: when all decode but one, that one's prompt still gets a token.
-  const int max_running = std::min(limits_.max_seqs, limits_.max_batch_tokens);
-  while (!waiting_.empty() && n_running() < max_running && budget() > 0) {
+  // While there is budget, every running sequence has its part of this step (one that lacks blocks also bars admission), so
+  // there are never more of them than the budget has tokens, and a prompt among decodes still gets one.
+  while (!waiting_.empty() && n_running() < limits_.max_seqs && budget() > 0) {
     Sequence* sequence = waiting_.front();
     // One more block for each running sequence, or the next few tokens would preempt what has just been admitted.
     const int needed = blocks_for(sequence->len()) + blocks_promised() + n_running();
@@ -103,6 +103,7 @@ int Scheduler::blocks_promised() const {
 
 void Scheduler::take(Sequence& sequence, int n_tokens) {
   CHECK_GT(n_tokens, 0);
+  CHECK_LE(n_tokens, budget());
   CHECK(grow(sequence, sequence.n_computed + n_tokens));
   step_.items.push_back({&sequence, sequence.n_computed, n_tokens, n_tokens == sequence.n_todo()});
   step_.n_tokens += n_tokens;

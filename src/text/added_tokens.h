@@ -1,5 +1,5 @@
-// Finds added tokens (<|im_start|>, user-defined words) in text before it is tokenized: at each position the longest one that
-// begins there, the leftmost position first. A sorted list narrowed byte by byte serves as the trie.
+// Finds added tokens (<|im_start|>, user-defined words) in text before it is tokenized: at each position the longest
+// one that begins there, the leftmost position first. A sorted list narrowed byte by byte serves as the trie.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -31,7 +31,7 @@ class AddedTokens {
   Match longest_at(std::string_view text, size_t begin) const;
 
   std::vector<std::pair<std::string_view, int32_t>> tokens_;  // sorted
-  std::array<uint32_t, 257> first_byte_{};                    // tokens that begin with byte b: [first_byte_[b], first_byte_[b + 1])
+  std::array<uint32_t, 257> first_byte_{};  // tokens that begin with byte b: [first_byte_[b], first_byte_[b + 1])
 };
 
 }  // namespace ingot

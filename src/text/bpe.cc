@@ -30,7 +30,8 @@ class MergeReader {
     return *id;
   }
   [[noreturn]] void fail(size_t i, const char* what) const {
-    throw Error("{}: tokenizer merges[{}] ('{}') {}", printable(spec_.source), i, printable(spec_.merges[i], 128), what);
+    throw Error("{}: tokenizer merges[{}] ('{}') {}", printable(spec_.source), i, printable(spec_.merges[i], 128),
+                what);
   }
 
   const Vocab& vocab_;

@@ -76,8 +76,7 @@ Value slice_range(const Range& range, const Slice& slice) {
 bool Runtime::attribute(const Value& object, std::string_view name, Value& out) {
   meter.read(name.size());
   if (is_hidden(object, name)) {
-    out = Value::undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe", printable(name, 64), object.type_name()),
-                           true);
+    out = Value::undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe", printable(name, 64), object.type_name()));
     return true;
   }
   if (object.is_object()) return object.object().attribute(*this, name, out);
@@ -139,9 +138,8 @@ Value Runtime::get_item(const Value& object, const Value& index) {
 
 Value Runtime::get_slice(const Value& object, const Value* start, const Value* stop, const Value* step) {
   if (object.is_undefined()) object.fail_undefined();
-  const Value none = Value::undefined(fmt::format("'{}' has no such slice", described(object)));
   for (const Value* bound : {start, stop, step}) {
-    if (bound != nullptr && !bound->is_int() && !bound->is_bool()) return none;
+    if (bound != nullptr && !bound->is_int() && !bound->is_bool()) throw Error("slice indices must be integers or none");
   }
   if (object.is_string()) return slice_string(*this, object.str(), resolve_slice(start, stop, step, object.str().n_chars));
   if (object.is_seq()) {
@@ -156,7 +154,7 @@ Value Runtime::get_slice(const Value& object, const Value* start, const Value* s
   if (const auto* range = object.as<Range>()) {
     return slice_range(*range, resolve_slice(start, stop, step, length(object)));
   }
-  return none;
+  throw Error("'{}' cannot be sliced", described(object));
 }
 
 bool Runtime::contains(const Value& container, const Value& item) {
@@ -191,9 +189,8 @@ std::vector<Value> Runtime::iterate(const Value& value) {
     return value.items();
   }
   std::vector<Value> items;
-  if (value.is_undefined()) {
-    if (value.is_unsafe()) value.fail_undefined();
-  } else if (value.is_string()) {
+  if (value.is_undefined()) return items;
+  if (value.is_string()) {
     meter.items(value.str().n_chars);
     for (std::string_view c : split_chars(value.text())) items.push_back(Value::string(std::string(c), value.str().markup));
   } else if (value.is_dict()) {

@@ -32,7 +32,12 @@ struct Stmt {
   virtual Flow run(Runtime& rt) const = 0;  // through Runtime::run
   int line;
 };
-using Block = std::vector<std::unique_ptr<const Stmt>>;
+
+// Statements; when they have a scope of their own, with the names that start there as undefined (jinja_frames.h).
+struct Block {
+  std::vector<std::unique_ptr<const Stmt>> statements;
+  std::vector<int> hidden;
+};
 
 struct CallArgs {
   std::vector<ExprPtr> positional;
@@ -198,6 +203,7 @@ struct For : Stmt {
   Target target;
   ExprPtr items, test;  // test may be null
   Block body, otherwise;
+  Block filtering;  // the scope of the test, without statements
   bool recursive = false;
   bool has_loop = false;  // the body mentions `loop`
   int loop_id = 0;

@@ -171,7 +171,7 @@ Value to_float(Runtime&, const Value& self, const Params& p) {
 
 Value round(Runtime& rt, const Value& self, const Params& p) {
   const std::string method = p[1] != nullptr ? rt.str(*p[1]) : "common";
-  const Int digits = p.integer(0, 0);
+  const Int digits = p.given(0) != nullptr ? p.integer(0, 0) : 0;
   if (method != "common" && method != "ceil" && method != "floor") throw Error("method must be common, ceil or floor");
   if (self.is_undefined()) self.fail_undefined();
   if (!self.is_number()) throw Error("type {} doesn't define __round__ method", self.type_name());

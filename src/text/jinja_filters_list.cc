@@ -194,7 +194,7 @@ Value sum(Runtime& rt, const Value& self, const Params& p) {
 }
 
 Value batch(Runtime& rt, const Value& self, const Params& p) {
-  const Int size = p.integer(0, 0);
+  const Int size = p[0]->is_int() ? p[0]->as_int() : -1;  // jinja2 only compares with it
   std::vector<Value> batches, now;
   for (const Value& item : rt.iterate(self)) {
     if (static_cast<Int>(now.size()) == size) batches.push_back(rt.list(std::move(now))), now.clear();

@@ -40,7 +40,8 @@ Value dict(Runtime& rt, const Value&, const Params& p) { return Value::dict(dict
 
 Value name_space(Runtime& rt, const Value&, const Params& p) {
   auto space = std::make_shared<Namespace>();
-  for (const auto& [key, value] : dict_of(rt, *p.all)->entries()) {
+  const std::shared_ptr<Dict> given = dict_of(rt, *p.all);
+  for (const auto& [key, value] : given->entries()) {
     if (!key.is_string()) throw Error("namespace() takes names, not {}", key.type_name());
     space->set(key.text(), value, rt.meter);
   }

@@ -151,7 +151,7 @@ void Loop::end() {
 
 bool Loop::passes(Runtime& rt, const Value& item) {
   if (node_.test == nullptr) return true;
-  Runtime::Enter enter(rt, scope_);
+  Runtime::Enter enter(rt, node_.filtering, scope_);
   rt.assign(node_.target, item);
   return jinja::truthy(rt.eval(*node_.test));
 }
@@ -248,23 +248,23 @@ Flow run_loop(Runtime& rt, const For& node, std::vector<Value> items, const std:
   const Value loop_value = Value::object(loop);
   bool ran = false;
   {
-    Runtime::Enter enter(rt, scope);
+    Runtime::Enter enter(rt, node.body, scope);
     Value item;
     while (true) {
       // The filter runs in a scope of its own, so look for the next item from outside of this turn's scope.
       if (!loop->next(rt, item)) break;
-      ran = true;
       rt.meter.spend();
       enter.renew();
       rt.assign(node.target, item);
       if (node.has_loop) rt.scope()->set(node.loop_id, loop_value);
       const Flow flow = rt.run(node.body);
       if (flow == Flow::kBreak) break;
+      ran = ran || flow == Flow::kNext;  // as jinja2 has it: turns that were cut short do not count
     }
   }
   loop->end();
-  if (ran || node.otherwise.empty()) return Flow::kNext;
-  Runtime::Enter enter(rt, scope);
+  if (ran || node.otherwise.statements.empty()) return Flow::kNext;
+  Runtime::Enter enter(rt, node.otherwise, scope);
   return rt.run(node.otherwise);
 }
 

@@ -29,7 +29,9 @@ std::string joined(const std::vector<std::string_view>& names) {
 
 Program Parser::parse() {
   Program program;
-  program.body = block({});
+  Inside inside(*this, program.body);
+  block(program.body, {});
+  resolve_frames(frames_);
   program.names = std::move(names_);
   program.ids = std::move(ids_);
   return program;
@@ -80,26 +82,25 @@ int Parser::id_of(std::string_view name) {
   return at->second;
 }
 
-Block Parser::block(const Ends& ends) {
+void Parser::block(Block& out, const Ends& ends) {
   Nested nested(*this);
-  Block out;
   while (!is(TokenKind::kEnd)) {
     const int line = now().line;
     if (is(TokenKind::kData)) {
       auto data = std::make_unique<Data>(line);
       data->text = take().text;
-      out.push_back(std::move(data));
+      out.statements.push_back(std::move(data));
     } else if (is(TokenKind::kPrintBegin)) {
       take();
       auto print = std::make_unique<Print>(line);
       print->value = tuple();
       expect(TokenKind::kPrintEnd, "'}}'");
       refuse_unknown();
-      out.push_back(std::move(print));
+      out.statements.push_back(std::move(print));
     } else {
       expect(TokenKind::kBlockBegin, "a tag");
-      if (is(TokenKind::kName) && std::find(ends.begin(), ends.end(), now().text) != ends.end()) return out;
-      out.push_back(statement());
+      if (is(TokenKind::kName) && std::find(ends.begin(), ends.end(), now().text) != ends.end()) return;
+      out.statements.push_back(statement());
       expect(TokenKind::kBlockEnd, "'%}'");
       refuse_unknown();
     }
@@ -107,18 +108,17 @@ Block Parser::block(const Ends& ends) {
   if (!ends.empty()) {
     fail(fmt::format("the template ends inside of '{}', before {}", printable(open_tags_.back(), 64), joined(ends)));
   }
-  return out;
 }
 
 void Parser::refuse_unknown() const {
   if (!unknown_.empty()) fail_at(unknown_[0], fmt::format("no filter or test named '{}'", printable(unknown_[0].text, 64)));
 }
 
-Block Parser::body(const Ends& ends) {
+void Parser::body(Block& out, const Ends& ends) {
   skip_op(":");
   expect(TokenKind::kBlockEnd, "'%}'");
   refuse_unknown();
-  return block(ends);
+  block(out, ends);
 }
 
 void Parser::end_tag() { take(); }
@@ -145,16 +145,26 @@ std::unique_ptr<const Stmt> Parser::statement() {
 }
 
 std::unique_ptr<const Stmt> Parser::if_statement(int line) {
+  using Event = Frame::Event;
   Hold lenient(lenient_, true);
   auto node = std::make_unique<If>(line);
-  while (true) {
+  auto branch = [&] {
     ExprPtr test = tuple(false);
-    node->branches.emplace_back(std::move(test), body({"elif", "else", "endif"}));
-    if (skip_name("elif")) continue;
-    if (skip_name("else")) node->otherwise = body({"endif"});
-    end_tag();
-    return node;
+    frame_->branch(Event::kIf);
+    Block& block = node->branches.emplace_back(std::move(test), Block()).second;
+    body(block, {"elif", "else", "endif"});
+  };
+  branch();
+  frame_->branch(Event::kNextBranch);
+  while (skip_name("elif")) {  // to jinja2, each an `if` of its own in the second branch of the first
+    branch();
+    frame_->branch(Event::kEndIf);
   }
+  frame_->branch(Event::kNextBranch);
+  if (skip_name("else")) body(node->otherwise, {"endif"});
+  frame_->branch(Event::kEndIf);
+  end_tag();
+  return node;
 }
 
 std::unique_ptr<const Stmt> Parser::for_statement(int line) {
@@ -163,16 +173,26 @@ std::unique_ptr<const Stmt> Parser::for_statement(int line) {
   expect_name("in");
   node->items = tuple(false, "recursive");
   Hold strict(lenient_, false);
-  if (skip_name("if")) node->test = expression();
+  if (skip_name("if")) {
+    Inside inside(*this, node->filtering);
+    store(node->target, true);
+    node->test = expression();
+  }
   node->recursive = skip_name("recursive");
+  node->loop_id = id_of("loop");
   const size_t loop_uses = special_uses_["loop"];
   {
+    Inside inside(*this, node->body);
     Hold in_loop(in_loop_, true);
-    node->body = body({"endfor", "else"});
+    frame_->param(node->loop_id);
+    store(node->target, true);
+    body(node->body, {"endfor", "else"});
   }
   node->has_loop = node->recursive || special_uses_["loop"] > loop_uses;
-  node->loop_id = id_of("loop");
-  if (skip_name("else")) node->otherwise = body({"endfor"});
+  if (skip_name("else")) {
+    Inside inside(*this, node->otherwise);
+    body(node->otherwise, {"endfor"});
+  }
   end_tag();
   return node;
 }
@@ -183,41 +203,44 @@ std::unique_ptr<const Stmt> Parser::set_statement(int line) {
     auto node = std::make_unique<Set>(line);
     node->target = std::move(to);
     node->value = tuple();
+    store(node->target, false);
     return node;
   }
   auto node = std::make_unique<SetBlock>(line);
   node->target = std::move(to);
+  store(node->target, false);
+  Inside inside(*this, node->body);
   Hold strict(lenient_, false);
   node->value = std::make_unique<Captured>(line);
   while (skip_op("|")) node->value = filter(std::move(node->value));
-  node->body = body({"endset"});
+  body(node->body, {"endset"});
   end_tag();
   return node;
 }
 
-std::vector<MacroParam> Parser::signature() {
-  std::vector<MacroParam> params;
+void Parser::signature(MacroBody& macro) {
   expect_op("(");
   while (!is_op(")")) {
-    if (!params.empty()) expect_op(",");
+    if (!macro.params.empty()) expect_op(",");
     const std::string name = any_name("the name of a parameter");
     MacroParam param{id_of(name), name, nullptr};
+    frame_->param(param.id);
     if (skip_op("=")) {
       param.fallback = expression();
-    } else if (!params.empty() && params.back().fallback != nullptr) {
+    } else if (!macro.params.empty() && macro.params.back().fallback != nullptr) {
       fail("a parameter without a default follows one with a default");
     }
-    params.push_back(std::move(param));
+    macro.params.push_back(std::move(param));
   }
   expect_op(")");
-  return params;
 }
 
+// The body and the end tag; the frame and the parameters are there.
 void Parser::macro_body(MacroBody& macro, const Ends& ends) {
   Hold strict(lenient_, false);
   Hold no_loop(in_loop_, false);
   const auto before = special_uses_;
-  macro.body = body(ends);
+  body(macro.body, ends);
   end_tag();
   for (auto [name, slot] : {std::pair{"caller", &macro.caller_id}, {"varargs", &macro.varargs_id}, {"kwargs", &macro.kwargs_id}}) {
     const bool is_param = std::any_of(macro.params.begin(), macro.params.end(), [n = name](auto& p) { return p.name == n; });
@@ -229,7 +252,9 @@ std::unique_ptr<const Stmt> Parser::macro_statement(int line) {
   auto node = std::make_unique<MacroDef>(line);
   node->macro.name = any_name("the name of the macro");
   node->id = id_of(node->macro.name);
-  node->macro.params = signature();
+  frame_->store(node->id);
+  Inside inside(*this, node->macro.body);
+  signature(node->macro);
   macro_body(node->macro, {"endmacro"});
   return node;
 }
@@ -237,9 +262,15 @@ std::unique_ptr<const Stmt> Parser::macro_statement(int line) {
 std::unique_ptr<const Stmt> Parser::call_statement(int line) {
   auto node = std::make_unique<CallBlock>(line);
   node->caller.name = "caller";
-  if (is_op("(")) node->caller.params = signature();
+  Frame& outer = *frame_;
+  Inside inside(*this, node->caller.body);
+  if (is_op("(")) signature(node->caller);
   const Token start = now();
-  ExprPtr called = expression();
+  ExprPtr called;
+  {
+    Hold here(frame_, &outer);  // the call belongs to the block around
+    called = expression();
+  }
   if (dynamic_cast<const Call*>(called.get()) == nullptr) fail_at(start, "a call block needs the call of a macro");
   node->call.reset(static_cast<const Call*>(called.release()));
   macro_body(node->caller, {"endcall"});
@@ -251,7 +282,8 @@ std::unique_ptr<const Stmt> Parser::filter_statement(int line) {
   Hold strict(lenient_, false);
   node->value = filter(std::make_unique<Captured>(line));
   while (skip_op("|")) node->value = filter(std::move(node->value));
-  node->body = body({"endfilter"});
+  Inside inside(*this, node->body);
+  body(node->body, {"endfilter"});
   end_tag();
   return node;
 }
@@ -265,7 +297,9 @@ std::unique_ptr<const Stmt> Parser::with_statement(int line) {
     node->values.emplace_back(std::move(to), expression());
   }
   Hold strict(lenient_, false);
-  node->body = body({"endwith"});
+  Inside inside(*this, node->body);
+  for (const auto& [to, value] : node->values) store(to, true);
+  body(node->body, {"endwith"});
   end_tag();
   return node;
 }
@@ -275,7 +309,8 @@ std::unique_ptr<const Stmt> Parser::generation_statement(int line) {
   auto node = std::make_unique<With>(line);
   Hold strict(lenient_, false);
   Hold no_loop(in_loop_, false);
-  node->body = body({"endgeneration"});
+  Inside inside(*this, node->body);
+  body(node->body, {"endgeneration"});
   end_tag();
   return node;
 }
@@ -301,6 +336,12 @@ Target Parser::target(bool with_attr, std::string_view end_name) {
   }
   out.kind = Target::Kind::kTuple;
   return out;
+}
+
+void Parser::store(const Target& target, bool as_param) {
+  for (const Target& part : target.parts) store(part, as_param);
+  if (target.kind == Target::Kind::kAttr) frame_->load(target.id);
+  if (target.kind == Target::Kind::kName) as_param ? frame_->param(target.id) : frame_->store(target.id);
 }
 
 Target Parser::target_part(bool with_attr) {

@@ -1,12 +1,15 @@
 // Recursive descent over the tokens of a template, with jinja2's grammar. Statements are in jinja_parser.cc, expressions in
 // jinja_parser_expr.cc. Nesting is bounded both in the recursion here and in the depth of the tree that comes out.
 #pragma once
+#include <algorithm>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "text/jinja_ast.h"
+#include "text/jinja_frames.h"
 #include "text/jinja_lexer.h"
 
 namespace ingot::jinja {
@@ -22,6 +25,14 @@ class Parser {
     explicit Nested(Parser& parser);
     ~Nested() { --parser.depth_; }
     Parser& parser;
+  };
+
+  // The frame of a scope, current for as long as it lives.
+  struct Inside {
+    Inside(Parser& p, Block& block) : parser(p), old(p.frame_) { p.frame_ = &p.frames_.emplace_back(old, &block.hidden); }
+    ~Inside() { parser.frame_ = old; }
+    Parser& parser;
+    Frame* old;
   };
 
   // Tokens.
@@ -43,8 +54,8 @@ class Parser {
 
   // Statements.
   using Ends = std::vector<std::string_view>;
-  Block block(const Ends& ends);  // up to a tag of `ends`, whose name is then the current token
-  Block body(const Ends& ends);   // the rest of an opening tag, then a block
+  void block(Block& out, const Ends& ends);  // up to a tag of `ends`, whose name is then the current token
+  void body(Block& out, const Ends& ends);   // the rest of an opening tag, then a block
   void refuse_unknown() const;
   void end_tag();                 // the name of an end tag and nothing else
   std::unique_ptr<const Stmt> statement();
@@ -57,10 +68,11 @@ class Parser {
   std::unique_ptr<const Stmt> with_statement(int line);
   std::unique_ptr<const Stmt> generation_statement(int line);
   std::unique_ptr<const Stmt> loop_control(int line, Flow flow);
-  std::vector<MacroParam> signature();
+  void signature(MacroBody& macro);
   void macro_body(MacroBody& macro, const Ends& ends);
   Target target(bool with_attr, std::string_view end_name);
   Target target_part(bool with_attr);
+  void store(const Target& target, bool as_param);  // notes it in the frame
 
   // Expressions, from loose to tight.
   ExprPtr tuple(bool with_condition = true, std::string_view end_name = {}, bool in_parentheses = false);
@@ -104,6 +116,8 @@ class Parser {
   bool lenient_ = false;    // inside `if`, an unknown filter is an error only when it is reached
   std::vector<Token> unknown_;  // names of filters and tests that do not exist, until it is clear where they stand
   std::vector<std::string> open_tags_;
+  std::deque<Frame> frames_;  // of all scopes
+  Frame* frame_ = nullptr;    // the current one
 };
 
 }  // namespace ingot::jinja

@@ -1,10 +1,9 @@
 // Expressions of the parser, each function one level of jinja2's precedence.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
 #include "base/error.h"
 #include "text/jinja_builtin.h"
+#include "text/jinja_numbers.h"
 #include "text/jinja_parser.h"
 
 namespace ingot::jinja {
@@ -192,6 +191,7 @@ ExprPtr Parser::primary() {
   if (name == "false" || name == "False") return constant(Value::boolean(false));
   if (name == "none" || name == "None") return constant(Value::none());
   if (auto special = special_uses_.find(name); special != special_uses_.end()) ++special->second;
+  frame_->load(id_of(name));
   return std::make_unique<Name>(token.line, id_of(name));
 }
 
@@ -202,21 +202,10 @@ ExprPtr Parser::number() {
     if (c != '_') digits += c;
   }
   if (token.kind == TokenKind::kFloat) {
-    double value = 0;
-    if (std::from_chars(digits.data(), digits.data() + digits.size(), value).ec == std::errc::result_out_of_range) {
-      value = digits.find("e-") == std::string::npos && digits.find("E-") == std::string::npos ? HUGE_VAL : 0.0;
-    }
-    return std::make_unique<Const>(token.line, Value::real(value));
+    return std::make_unique<Const>(token.line, Value::real(*float_of_text(digits)));
   }
-  int base = 10;
-  if (digits.size() > 1 && !(digits[1] >= '0' && digits[1] <= '9')) {
-    base = (digits[1] | 0x20) == 'x' ? 16 : (digits[1] | 0x20) == 'o' ? 8 : 2;
-    digits.erase(0, 2);
-  }
-  uint64_t value = 0;
-  const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
-  if (end.ec != std::errc()) fail_at(token, "the number is over 64 bits");
-  return std::make_unique<Const>(token.line, Value::integer(value));
+  const bool decimal = digits.size() < 2 || (digits[1] >= '0' && digits[1] <= '9');
+  return std::make_unique<Const>(token.line, Value::integer(*int_of_text(digits, decimal ? 10 : 0)));
 }
 
 ExprPtr Parser::strings() {  // neighbours are joined

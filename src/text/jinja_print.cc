@@ -123,11 +123,7 @@ std::string float_repr(double value) {
 
 std::string to_str(const Value& value, Meter& meter) {
   if (value.is_string()) return value.text();
-  if (value.is_undefined()) {
-    if (value.is_unsafe()) value.fail_undefined();
-    return "";
-  }
-  return to_repr(value, meter);
+  return value.is_undefined() ? "" : to_repr(value, meter);
 }
 
 std::string to_repr(const Value& value, Meter& meter, size_t depth) {

@@ -49,6 +49,7 @@ Runtime::~Runtime() {
 
 std::string Runtime::render() {
   Capture capture(*this);
+  hide(program_.body);
   run(program_.body);
   return std::move(capture.text);
 }
@@ -67,7 +68,7 @@ Value Runtime::eval(const Expr& expr) {
 }
 
 Flow Runtime::run(const Block& block) {
-  for (const auto& stmt : block) {
+  for (const auto& stmt : block.statements) {
     meter.spend();
     Nested nested(*this);
     line_ = stmt->line;
@@ -77,21 +78,29 @@ Flow Runtime::run(const Block& block) {
   return Flow::kNext;
 }
 
-Runtime::Enter::Enter(Runtime& runtime, std::shared_ptr<Scope> outside) : rt(runtime), old(runtime.scope_), outer(std::move(outside)) {
-  rt.scope_ = std::make_shared<Scope>();
-  rt.scope_->outer = outer;
-  rt.scope_->depth = outer->depth + 1;
+Runtime::Enter::Enter(Runtime& runtime, const Block& entered, std::shared_ptr<Scope> outside)
+    : rt(runtime), block(entered), old(runtime.scope_), outer(std::move(outside)) {
   if (outer->depth > kLevelsPerDepth * rt.meter.max_depth()) throw Error("the template nests its macros too deep");
+  rt.scope_ = nullptr;
+  renew();
 }
 
 void Runtime::Enter::renew() {
   if (rt.scope_.use_count() == 1) {
     rt.scope_->vars.clear();
-    return;
+  } else {  // a macro keeps the old one
+    rt.scope_ = std::make_shared<Scope>();
+    rt.scope_->outer = outer;
+    rt.scope_->depth = outer->depth + 1;
   }
-  rt.scope_ = std::make_shared<Scope>();  // a macro keeps the old one
-  rt.scope_->outer = outer;
-  rt.scope_->depth = outer->depth + 1;
+  rt.hide(block);
+}
+
+void Runtime::hide(const Block& block) {
+  for (int id : block.hidden) {
+    // Without a variable of the name it is undefined anyway.
+    if (variables_[static_cast<size_t>(id)]) scope_->set(id, Value::undefined(fmt::format("'{}' is undefined", name_of(id))));
+  }
 }
 
 void Runtime::write(std::string_view text_) {
@@ -165,7 +174,7 @@ Value Runtime::call_macro(const MacroBody& macro, const std::shared_ptr<Scope>& 
   } level(call_depth_);
   if (call_depth_ > meter.max_depth()) throw Error("macro '{}' calls deeper than {}", printable(macro.name, 64), meter.max_depth());
   Capture capture(*this);
-  Enter enter(*this, outer);
+  Enter enter(*this, macro.body, outer);
   const size_t n_given = std::min(args.positional.size(), macro.params.size());
   for (size_t i = 0; i < macro.params.size(); ++i) {
     const MacroParam& param = macro.params[i];

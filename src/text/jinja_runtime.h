@@ -54,11 +54,12 @@ class Runtime {
   const std::string& name_of(int id) const { return program_.names[static_cast<size_t>(id)]; }
   // The scope of a block: a new one in the current (or the given) one for as long as it lives.
   struct Enter {
-    explicit Enter(Runtime& runtime) : Enter(runtime, runtime.scope_) {}
-    Enter(Runtime& runtime, std::shared_ptr<Scope> outer);
+    Enter(Runtime& runtime, const Block& block) : Enter(runtime, block, runtime.scope_) {}
+    Enter(Runtime& runtime, const Block& block, std::shared_ptr<Scope> outer);
     ~Enter() { rt.scope_ = std::move(old); }
     void renew();  // empty it, for the next turn of a loop
     Runtime& rt;
+    const Block& block;
     std::shared_ptr<Scope> old, outer;
   };
 
@@ -105,6 +106,7 @@ class Runtime {
   std::tm now() const;
 
  private:
+  void hide(const Block& block);  // sets the block's hidden names in the current scope
   bool element(const Value& object, const Value& index, Value& out);
 
   const Program& program_;

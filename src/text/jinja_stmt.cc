@@ -4,6 +4,16 @@
 
 namespace ingot::jinja {
 
+namespace {
+
+// jinja2 joins what these blocks give with the text around, unconverted.
+void write_text(Runtime& rt, const Value& value) {
+  if (!value.is_string()) throw Error("the block gives a {}, not text", value.type_name());
+  rt.write(value.text());
+}
+
+}  // namespace
+
 Flow Data::run(Runtime& rt) const {
   rt.write(text);
   return Flow::kNext;
@@ -42,7 +52,7 @@ Flow Set::run(Runtime& rt) const {
 Flow SetBlock::run(Runtime& rt) const {
   Value made;
   {
-    Runtime::Enter enter(rt);
+    Runtime::Enter enter(rt, body);
     Runtime::Capture capture(rt);
     const Flow flow = rt.run(body);
     if (flow != Flow::kNext) return flow;
@@ -68,12 +78,12 @@ Flow CallBlock::run(Runtime& rt) const {
   if (args.take("caller", other)) throw Error("a call block already gives the argument 'caller'");
   args.keyword.emplace_back("caller", Value::object(std::make_shared<Macro>(caller, rt.scope())));
   rt.at(line);
-  rt.write(rt.str(rt.call(callee, args)));
+  write_text(rt, rt.call(callee, args));
   return Flow::kNext;
 }
 
 Flow FilterBlock::run(Runtime& rt) const {
-  Runtime::Enter enter(rt);
+  Runtime::Enter enter(rt, body);
   Value made;
   {
     Runtime::Capture capture(rt);
@@ -82,14 +92,14 @@ Flow FilterBlock::run(Runtime& rt) const {
     rt.captured = Value::string(std::move(capture.text));
     made = rt.eval(*value);
   }
-  rt.write(rt.str(made));
+  write_text(rt, made);
   return Flow::kNext;
 }
 
 Flow With::run(Runtime& rt) const {
   std::vector<Value> made;
   for (const auto& [target, value] : values) made.push_back(rt.eval(*value));
-  Runtime::Enter enter(rt);
+  Runtime::Enter enter(rt, body);
   for (size_t i = 0; i < values.size(); ++i) rt.assign(values[i].first, made[i]);
   return rt.run(body);
 }

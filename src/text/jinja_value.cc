@@ -47,8 +47,8 @@ size_t mix(size_t a, size_t b) { return a ^ (b + 0x9E3779B97F4A7C15ull + (a << 6
 
 }  // namespace
 
-Value Value::undefined(std::string what, bool unsafe) {
-  return Value(std::make_shared<const Undefined>(Undefined{std::move(what), unsafe}));
+Value Value::undefined(std::string what) {
+  return Value(std::make_shared<const Undefined>(Undefined{std::move(what)}));
 }
 
 Value Value::string(std::string text, bool markup) {
@@ -102,11 +102,6 @@ bool Value::same(const Value& other) const {
 void Value::fail_undefined() const {
   const auto& info = std::get<0>(data_);
   throw Error("{}", info ? info->what : std::string("the value is undefined"));
-}
-
-bool Value::is_unsafe() const {
-  const auto* info = std::get_if<0>(&data_);
-  return info != nullptr && *info != nullptr && (*info)->unsafe;
 }
 
 const Value* Dict::find(const Value& key, Meter& meter) const {

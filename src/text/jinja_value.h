@@ -23,8 +23,7 @@ using Int = __int128;
 enum class Kind { kUndefined, kNone, kBool, kInt, kFloat, kString, kList, kTuple, kDict, kObject };
 
 struct Undefined {
-  std::string what;     // the message of the error when it is used
-  bool unsafe = false;  // even printing it is an error (an attribute that the sandbox hides)
+  std::string what;  // the message of the error when it is used
 };
 
 struct Str {
@@ -41,7 +40,7 @@ class Object;
 class Value {
  public:
   Value() : data_(std::shared_ptr<const Undefined>()) {}  // undefined
-  static Value undefined(std::string what, bool unsafe = false);
+  static Value undefined(std::string what);
   static Value none() { return Value(std::monostate()); }
   static Value boolean(bool b) { return Value(b); }
   static Value integer(Int i) { return Value(i); }
@@ -85,7 +84,6 @@ class Value {
   const char* type_name() const;          // Python's name of the type
   bool same(const Value& other) const;    // Python's `is`
   [[noreturn]] void fail_undefined() const;
-  bool is_unsafe() const;  // an undefined that may not even be printed
 
  private:
   using Data = std::variant<std::shared_ptr<const Undefined>, std::monostate, bool, Int, double, std::shared_ptr<const Str>,

@@ -1,5 +1,5 @@
-// The merge loop that both BPE dialects share: neighbouring symbols join, best rank first and leftmost among equals, until no
-// pair of neighbours may. A heap of candidate pairs over a linked list: O(n log n) in the length of the text.
+// The merge loop that both BPE dialects share: neighbouring symbols join, best rank first and leftmost among equals,
+// until no pair of neighbours may. A heap of candidate pairs over a linked list: O(n log n) in the length of the text.
 #pragma once
 #include <algorithm>
 #include <cstdint>

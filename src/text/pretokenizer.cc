@@ -69,8 +69,8 @@ class Pretokenizer::Regex {
     const std::string spelled = spell_out_spaces(pattern);
     int error = 0;
     PCRE2_SIZE offset = 0;
-    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(), PCRE2_UTF | PCRE2_UCP, &error,
-                              &offset, nullptr));
+    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(), PCRE2_UTF | PCRE2_UCP,
+                              &error, &offset, nullptr));
     if (!code_)
       throw Error("pre-tokenizer expression '{}': {} at {}", printable(pattern), pcre2_message(error), offset);
     pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // when it cannot, pcre2_match interprets
@@ -114,8 +114,8 @@ class Pretokenizer::Regex::Matcher {
 
  private:
   int match(std::string_view text, size_t from) {
-    return pcre2_match(regex_.code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, PCRE2_NO_UTF_CHECK,
-                       data_.get(), context_.get());
+    return pcre2_match(regex_.code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                       PCRE2_NO_UTF_CHECK, data_.get(), context_.get());
   }
 
   // The JIT begins with 32 KiB of the machine's stack. False when it has had more already.

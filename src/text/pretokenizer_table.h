@@ -8,8 +8,9 @@ namespace ingot {
 struct PretokenizerRow {
   std::span<const std::string_view> names;
   std::span<const std::string_view> patterns;  // applied in turn (text/pretokenizer.h)
-  bool whole_words = false;  // a word that is a token is that token, whatever its merges say (tokenizers' ignore_merges)
-  bool add_bos = false;      // unless the file says
+  bool whole_words =
+      false;             // a word that is a token is that token, whatever its merges say (tokenizers' ignore_merges)
+  bool add_bos = false;  // unless the file says
 };
 
 // The row for a name. An empty or unknown one gets the row "default", with a warning.

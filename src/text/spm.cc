@@ -26,7 +26,8 @@ uint32_t rank_of_score(float score) {
 
 Spm::Spm(const Vocab& vocab, const TokenizerSpec& spec, bool add_space_prefix)
     : vocab_(vocab), add_space_prefix_(add_space_prefix) {
-  if (spec.scores.empty()) throw Error("{}: the tokenizer has no scores; 'llama' tokenizers need them", printable(spec.source));
+  if (spec.scores.empty())
+    throw Error("{}: the tokenizer has no scores; 'llama' tokenizers need them", printable(spec.source));
   if (vocab.byte_token(0) < 0 && !vocab.unk)
     throw Error("{}: the tokenizer has neither byte tokens nor an unknown token", printable(spec.source));
   pieces_.reserve(vocab.size());
@@ -73,7 +74,8 @@ void Spm::encode_part(std::string_view text, bool space_prefix, Scratch& scratch
     append_symbol(text.substr(0, length), scratch);
     text.remove_prefix(length);
   }
-  scratch.queue.merge_all(symbols, [&](const Symbol& left, const Symbol& right) { return find_merge(escaped, left, right); });
+  scratch.queue.merge_all(symbols,
+                          [&](const Symbol& left, const Symbol& right) { return find_merge(escaped, left, right); });
   for (uint32_t i = 0; i != Symbol::kNone; i = symbols[i].next) {
     if (symbols[i].id >= 0) {
       ids.push_back(symbols[i].id);

@@ -1,6 +1,6 @@
-// SentencePiece BPE (Llama 1 and 2, TinyLlama, Mistral, Gemma): no pre-tokenizer; the characters of the whole text merge by
-// the score of what they make. A space is written U+2581; a character without a token becomes byte tokens. A U+2581 that
-// is in the text becomes byte tokens too, so that it comes back as itself and not as a space.
+// SentencePiece BPE (Llama 1 and 2, TinyLlama, Mistral, Gemma): no pre-tokenizer; the characters of the whole text
+// merge by the score of what they make. A space is written U+2581; a character without a token becomes byte tokens. A
+// U+2581 that is in the text becomes byte tokens too, so that it comes back as itself and not as a space.
 #pragma once
 #include "text/merge.h"
 #include "text/subword.h"

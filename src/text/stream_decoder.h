@@ -7,8 +7,8 @@ namespace ingot {
 struct StreamOptions {
   bool skip_special = true;
   bool replace_invalid = true;  // ill-formed UTF-8 becomes U+FFFD (WHATWG); otherwise the bytes come as they are
-  // The token before the first one (the prompt's last), if there is one: after text, a SentencePiece model's leading space is
-  // part of the answer; at the start of a text or after an added token it is not.
+  // The token before the first one (the prompt's last), if there is one: after text, a SentencePiece model's leading
+  // space is part of the answer; at the start of a text or after an added token it is not.
   std::optional<int32_t> previous = std::nullopt;
 };
 

@@ -1,7 +1,7 @@
 // Text to token ids and back. One tokenizer serves any number of threads; nothing in it changes after create().
 //
-// decode(encode(text)) is text, byte for byte, for any bytes at all (bar strip rules and vocabularies without byte tokens).
-// Where the text is not UTF-8, its bytes become byte tokens; nothing is replaced.
+// decode(encode(text)) is text, byte for byte, for any bytes at all (bar strip rules and vocabularies without byte
+// tokens). Where the text is not UTF-8, its bytes become byte tokens; nothing is replaced.
 #pragma once
 #include <memory>
 #include <span>
@@ -15,8 +15,9 @@
 namespace ingot {
 
 struct EncodeOptions {
-  bool add_special = true;     // BOS and EOS, where the model wants them
-  bool parse_special = false;  // recognise control tokens such as <|im_start|> in the text: for a template's output only
+  bool add_special = true;  // BOS and EOS, where the model wants them
+  bool parse_special =
+      false;  // recognise control tokens such as <|im_start|> in the text: for a template's output only
 };
 
 class Tokenizer {
@@ -24,16 +25,16 @@ class Tokenizer {
   // Throws Error for a specification that is malformed, or of a kind that is not supported.
   static std::unique_ptr<Tokenizer> create(const TokenizerSpec& spec);
 
-  // User-defined tokens are found first, leftmost and longest, and control tokens with parse_special; the rest is cut and
-  // merged. A BOS that is already in front is not doubled. Throws Error for a text past 1 GiB.
+  // User-defined tokens are found first, leftmost and longest, and control tokens with parse_special; the rest is cut
+  // and merged. A BOS that is already in front is not doubled. Throws Error for a text past 1 GiB.
   std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
 
   // The bytes that the tokens stand for; control tokens by their names, or not at all with skip_special.
   // Throws Error for an id outside of the vocabulary.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
 
-  // decode(), token by token (text/stream_decoder.h). at_start says that the token begins the text or follows an added token,
-  // where a SentencePiece model's leading space is dropped; it is updated for the next one.
+  // decode(), token by token (text/stream_decoder.h). at_start says that the token begins the text or follows an added
+  // token, where a SentencePiece model's leading space is dropped; it is updated for the next one.
   void append_decoded(int32_t id, bool skip_special, bool& at_start, std::string& out) const;
 
   // What a token stands for within a text, and how the checkpoint spells it.

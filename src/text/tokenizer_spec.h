@@ -1,5 +1,5 @@
-// What a checkpoint says about its tokenizer, free of any file format. The readers of src/io fill it in; Tokenizer::create
-// checks it and copies what it keeps, so the views need to live only until then.
+// What a checkpoint says about its tokenizer, free of any file format. The readers of src/io fill it in;
+// Tokenizer::create checks it and copies what it keeps, so the views need to live only until then.
 #pragma once
 #include <cstdint>
 #include <optional>

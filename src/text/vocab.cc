@@ -15,10 +15,24 @@ constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 // Tokens that end an answer in the models that have them, whatever the checkpoint names as its end of sequence.
 constexpr std::string_view kEndTexts[] = {
-    "<|eot_id|>",        "<|eom_id|>",    "<|im_end|>",      "<|end|>",       "<|return|>",
-    "<|call|>",          "<end_of_turn>", "<|endoftext|>",   "<EOT>",         "_<EOT>",
-    "<|end_of_text|>",   "</s>",          "<eos>",           "<|fim_pad|>",   "<|repo_name|>",
-    "<|file_sep|>",      "<｜end▁of▁sentence｜>",            "<end_of_utterance>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<EOT>",
+    "_<EOT>",
+    "<|end_of_text|>",
+    "</s>",
+    "<eos>",
+    "<|fim_pad|>",
+    "<|repo_name|>",
+    "<|file_sep|>",
+    "<｜end▁of▁sentence｜>",
+    "<end_of_utterance>",
 };
 
 // The byte of "<0x41>" with exactly two hexadecimal digits, or -1.
@@ -114,8 +128,8 @@ void Vocab::read_sentencepiece_bytes(const TokenizerSpec& spec) {
     if (typed ? type(id) != TokenType::kByte : type(id) != TokenType::kNormal) continue;
     const int byte = parse_byte_token(text_[id]);
     if (byte < 0 && typed)
-      throw Error("{}: tokenizer token {} is a byte token, but '{}' is not <0x00> to <0xFF>", printable(spec.source), id,
-                  printable(text_[id], 64));
+      throw Error("{}: tokenizer token {} is a byte token, but '{}' is not <0x00> to <0xFF>", printable(spec.source),
+                  id, printable(text_[id], 64));
     if (byte < 0) continue;
     if (byte_tokens_[byte] >= 0)
       throw Error("{}: tokenizer tokens {} and {} both stand for the byte 0x{:02X}", printable(spec.source),
@@ -135,8 +149,8 @@ void Vocab::read_special_ids(const TokenizerSpec& spec, Spelling spelling) {
     if (*from >= 0 && *from < size()) {
       to = static_cast<int32_t>(*from);
     } else {
-      log_warn("{}: tokenizer {} token {} is outside of the vocabulary of {}; ignored", printable(spec.source), name, *from,
-               size());
+      log_warn("{}: tokenizer {} token {} is outside of the vocabulary of {}; ignored", printable(spec.source), name,
+               *from, size());
     }
   };
   read("BOS", spec.bos, bos);

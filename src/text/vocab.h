@@ -1,5 +1,5 @@
-// The token table: spelling, bytes, type and score of each id, what the special ids are, and which tokens end an answer.
-// Checks everything that a hostile file could get wrong, so that the encoders need not.
+// The token table: spelling, bytes, type and score of each id, what the special ids are, and which tokens end an
+// answer. Checks everything that a hostile file could get wrong, so that the encoders need not.
 #pragma once
 #include <array>
 #include <unordered_map>

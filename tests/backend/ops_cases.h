@@ -34,11 +34,12 @@ inline constexpr double kHalfError = 2e-4;
 
 // Error of a product with weights of a format. Quantized formats take activations in int8 with a scale for each 32: of normal
 // values the largest of 32 is about 2.1 deviations, so a step is 2.1 / 127 and its rounding error 0.0048 deviations, which
-// random weights carry to the output unchanged. bf16 weights may take bf16 activations: 2^-9 / sqrt(3) relative, 0.0011.
-// Dense f32 and f16 are multiplied in f32.
+// random weights carry to the output unchanged: 0.0048 expected, and twice that allowed, since a group's largest value and
+// the weights' share of it vary. bf16 weights may take bf16 activations: 2^-9 / sqrt(3) relative, 0.0011 expected. Dense f32
+// and f16 are multiplied in f32.
 inline double format_error(Format format) {
-  if (info(format).unpack != nullptr) return 0.007;
-  return format == Format::BF16 ? 0.0018 : kFloatError;
+  if (info(format).unpack != nullptr) return 0.010;
+  return format == Format::BF16 ? 0.004 : kFloatError;
 }
 
 struct MatmulShape {
@@ -98,7 +99,8 @@ inline OpCase gate_up_case(Format gate, Format up, MatmulShape s, Activation act
 }
 
 inline OpCase norm_matmul_case(Format format, MatmulShape s) {
-  return {"norm_matmul", label("norm_matmul", format, s), format_error(format), matmul_flops(s), matmul_bytes(format, s),
+  // The norm's weights spread the values: a group's largest is further from most of them.
+  return {"norm_matmul", label("norm_matmul", format, s), 1.5 * format_error(format), matmul_flops(s), matmul_bytes(format, s),
           [=](OpRig& rig) {
             const Tensor x = rig.values(s.n, s.n_in), y = rig.output(s.n, s.n_out);
             const NormArgs norm = rig.norm(s.n_in);

@@ -17,7 +17,7 @@ using Results = std::vector<std::vector<float>>;
 
 Results run_case(const OpCase& c, Backend& backend, uint64_t seed, bool unfused) {
   OpRig rig(backend, seed, unfused);
-  backend.reserve({.max_tokens = 4096, .max_seqs = 8, .max_logits = 8, .max_kv_len = 4096, .max_width = 4100, .max_heads = 64,
+  backend.reserve({.max_tokens = 128, .max_seqs = 8, .max_logits = 8, .max_kv_len = 4096, .max_width = 4100, .max_heads = 64,
                    .head_dim = 256, .n_vocab = 16});
   const OpRun op = c.prepare(rig);
   op.run();
@@ -42,13 +42,12 @@ void expect_close(const Results& got, const Results& want, double tolerance) {
       if (!(error <= worst)) worst = error, worst_at = i;
     }
     const double n = static_cast<double>(got[o].size());
-    const double rms = std::sqrt(squares / n), error_rms = std::sqrt(error_squares / n);
+    // A handful of outputs do not average out: theirs may all be small by chance, and the error that of one unlucky element.
+    const double rms = n < 64 ? std::max(1.0, std::sqrt(squares / n)) : std::sqrt(squares / n);
+    const double error_rms = std::sqrt(error_squares / n), allowed = (n < 64 ? 4 : 1) * tolerance * rms;
     ASSERT_TRUE(std::isfinite(rms)) << "ref's output " << o;
-    // A handful of outputs do not average out: their root mean square error may be that of one unlucky element.
-    const double spread = n < 64 ? 4 : 1;
-    EXPECT_TRUE(error_rms <= spread * tolerance * rms)
-        << "output " << o << ": root mean square error " << error_rms << " of " << rms << ", relative " << error_rms / rms;
-    EXPECT_TRUE(worst <= 10 * spread * tolerance * rms)
+    EXPECT_TRUE(error_rms <= allowed) << "output " << o << ": root mean square error " << error_rms << " of " << rms;
+    EXPECT_TRUE(worst <= 10 * allowed)
         << "output " << o << " [" << worst_at << "]: " << got[o][worst_at] << ", want " << want[o][worst_at];
   }
 }

@@ -270,6 +270,30 @@ TEST(Engine, StatsAddUp) {
   EXPECT_EQ(stats[0].blocks_used, 2);
 }
 
+TEST(Engine, BlocksAreBackWhenTheConsumerHearsOfTheEnd) {
+  struct Watcher : Collector {
+    void on_finish(const Finish& f) override {
+      Collector::on_finish(f);
+      seen = engine->gauges();
+    }
+    Engine* engine = nullptr;
+    EngineGauges seen;
+  };
+  FakeRunner runner;
+  Engine engine(runner);
+  const auto watcher = std::make_shared<Watcher>();
+  watcher->engine = &engine;
+  engine.submit(make_request({1}, 3, watcher));
+  engine.step();
+  EXPECT_EQ(engine.gauges().blocks_used, 1);
+  EXPECT_EQ(engine.gauges().n_running, 1);
+  while (engine.step()) {
+  }
+  EXPECT_EQ(watcher->seen.blocks_used, 0);
+  EXPECT_EQ(watcher->seen.n_running, 0);
+  EXPECT_EQ(watcher->seen.n_finished, 1);
+}
+
 TEST(Engine, StopCancelsWhatIsLeft) {
   FakeRunner runner;
   Engine engine(runner);

@@ -43,7 +43,9 @@ int consume(Engine& engine, const RunnerInfo& info, unsigned seed, int n_request
     const bool whole = finish->reason == FinishReason::kStop || finish->reason == FinishReason::kLength;
     n_whole += whole;
     EXPECT_LE(tokens.size(), expected.tokens.size());
-    if (whole) EXPECT_EQ(tokens, expected.tokens);
+    if (whole) {
+      EXPECT_EQ(tokens, expected.tokens);
+    }
     EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), expected.tokens.begin()));
     EXPECT_NE(finish->reason, FinishReason::kError) << finish->error;
   }
@@ -54,7 +56,7 @@ TEST(EngineThreads, ManyConsumers) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);
   FakeRunner runner(small_pool());
-  Engine engine(runner, {.chunk = 8, .on_step = {}});
+  Engine engine(runner, {.chunk = 8});
   engine.start();
   std::atomic<int> n_whole{0};
   std::vector<std::thread> consumers;
@@ -74,7 +76,7 @@ TEST(EngineThreads, StopsUnderLoad) {
     FakeOptions options = small_pool();
     options.step_us = 50;
     FakeRunner runner(options);
-    Engine engine(runner, {.chunk = 8, .on_step = {}});
+    Engine engine(runner, {.chunk = 8});
     engine.start();
     std::atomic<int> n_accepted{0}, n_finished{0};
     std::vector<std::thread> consumers;

@@ -54,7 +54,8 @@ void check_text(const Tokenizer& tokenizer, std::string_view text, bool parse_sp
 // Lines "TYPE SCORE TEXT"; a merge is a line that begins with 'm'. Nothing about it need be right.
 std::unique_ptr<OwnedSpec> spec_of(std::string_view text, uint8_t flags) {
   auto owned = flags & 1 ? testing::byte_level_spec() : testing::sentencepiece_spec();
-  if (flags & 2) owned->tokens.clear(), owned->spec.token_types.clear(), owned->spec.scores.clear(), owned->merges.clear();
+  if (flags & 2)
+    owned->tokens.clear(), owned->spec.token_types.clear(), owned->spec.scores.clear(), owned->merges.clear();
   if (flags & 4) owned->spec.pre = "llama3";
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));

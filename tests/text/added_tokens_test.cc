@@ -68,7 +68,8 @@ TEST(AddedTokens, AgreesWithTheSlowWay) {
       AddedTokens::Match best{t.size(), t.size(), -1};
       for (size_t i = from; i < t.size() && best.id < 0; ++i)
         for (const auto& [token, id] : list)
-          if (t.substr(i, token.size()) == token && (best.id < 0 || i + token.size() > best.end)) best = {i, i + token.size(), id};
+          if (t.substr(i, token.size()) == token && (best.id < 0 || i + token.size() > best.end))
+            best = {i, i + token.size(), id};
       return best;
     });
     EXPECT_EQ(all(tokens, text), expected) << text;

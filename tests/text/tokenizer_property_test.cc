@@ -1,9 +1,10 @@
-// What must hold for every text: it comes back from its ids, streaming gives what decoding at once gives, and a long text
-// takes time in proportion. Random texts are fresh in each run; the seed is printed on failure.
+// What must hold for every text: it comes back from its ids, streaming gives what decoding at once gives, and a long
+// text takes time in proportion. Random texts are fresh in each run; the seed is printed on failure.
 #include <gtest/gtest.h>
 
 #include <ctime>
 #include <random>
+#include <thread>
 
 #include "text/stream_decoder.h"
 #include "text/tokenizer_fixture.h"
@@ -15,7 +16,8 @@ constexpr const char* kFixtures[] = {"bpe_gpt2", "bpe_llama3", "bpe_qwen2", "spm
 
 class TokenizerProperty : public ::testing::Test {
  protected:
-  TokenizerProperty() : seed_(std::random_device{}()), trace_(__FILE__, __LINE__, "seed " + std::to_string(seed_)), rng_(seed_) {}
+  TokenizerProperty()
+      : seed_(std::random_device{}()), trace_(__FILE__, __LINE__, "seed " + std::to_string(seed_)), rng_(seed_) {}
 
   char32_t random_character() {
     for (;;) {
@@ -28,7 +30,8 @@ class TokenizerProperty : public ::testing::Test {
   std::string random_text() {
     std::string text;
     for (size_t i = 0, n = rng_() % 12; i < n; ++i) {
-      const char* words[] = {" ", "  ", "\u2581", "<|im_start|>", "<tool_call>", "<s>", "the", " and", "\r\n", "\xE2\x96"};
+      const char* words[] = {" ",   "  ",  "\u2581", "<|im_start|>", "<tool_call>",
+                             "<s>", "the", " and",   "\r\n",         "\xE2\x96"};
       for (size_t k = 0, m = rng_() % 6, kind = rng_() % 3; k < m; ++k) {
         if (kind == 0) utf8_append(text, random_character());
         if (kind == 1) text += static_cast<char>(rng_());
@@ -102,9 +105,27 @@ TEST_F(TokenizerProperty, StreamingNeverCutsACharacter) {
   }
 }
 
+TEST_F(TokenizerProperty, ThreadsMayShareATokenizer) {
+  for (const char* name : kFixtures) {
+    const auto tokenizer = testing::fixture_tokenizer(name);
+    std::vector<std::string> texts(200);
+    for (std::string& text : texts) text = random_text();
+    std::vector<std::vector<std::vector<int32_t>>> ids(4, std::vector<std::vector<int32_t>>(texts.size()));
+    std::vector<std::thread> threads;
+    for (auto& mine : ids)
+      threads.emplace_back([&] {
+        for (size_t i = 0; i < texts.size(); ++i) mine[i] = tokenizer->encode(texts[i]);
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(tokenizer->encode(texts[i]), ids[i % 4][i]) << name;
+  }
+}
+
 // Texts that are one word to the pre-tokenizer, or merge all the way up, or hardly at all.
 TEST_F(TokenizerProperty, AMegabyteOfAnythingTakesLinearTime) {
-  const char* units[] = {"A", " ", "\n", "7", ".", "中文", "e\u0301\u0302", "👨‍👩‍👧", "us", "aGVsbG8gd29ybGQ", "\r\n", "\xFF", "\u2581", "<|im_", " x", "the "};
+  const char* units[] = {
+      "A",    " ",    "\n",     "7",     ".",  "中文", "e\u0301\u0302", "👨‍👩‍👧", "us", "aGVsbG8gd29ybGQ",
+      "\r\n", "\xFF", "\u2581", "<|im_", " x", "the "};
   for (const char* name : {"bpe_gpt2", "bpe_llama3", "spm_llama"}) {
     const auto tokenizer = testing::fixture_tokenizer(name);
     for (const char* unit : units) {

@@ -29,20 +29,23 @@ struct OwnedSpec {
   }
 };
 
-// The smallest whole byte-level vocabulary: ids 0 to 255 are the bytes; "ab" (256), "abc" (257) and "Ġa" (258) have merges.
+// The smallest whole byte-level vocabulary: ids 0 to 255 are the bytes; "ab" (256), "abc" (257) and "Ġa" (258) have
+// merges.
 inline std::unique_ptr<OwnedSpec> byte_level_spec() {
   auto owned = std::make_unique<OwnedSpec>();
   owned->spec.source = "test";
   owned->spec.model = "gpt2";
   owned->spec.pre = "gpt-2";
-  for (int byte = 0; byte < 256; ++byte) owned->tokens.push_back(gpt2_from_bytes(std::string(1, static_cast<char>(byte))));
+  for (int byte = 0; byte < 256; ++byte)
+    owned->tokens.push_back(gpt2_from_bytes(std::string(1, static_cast<char>(byte))));
   owned->merges = {"a b", "ab c", "\u0120 a"};
   for (const char* token : {"ab", "abc", "\u0120a"}) owned->tokens.push_back(token);
   owned->spec.token_types.assign(owned->tokens.size(), 1);
   return owned;
 }
 
-// The smallest whole SentencePiece vocabulary: unk, bos, eos, the bytes (3 to 258), then "▁" (259), "a", "b", "ab", "▁a", "▁ab".
+// The smallest whole SentencePiece vocabulary: unk, bos, eos, the bytes (3 to 258), then "▁" (259), "a", "b", "ab",
+// "▁a", "▁ab".
 inline std::unique_ptr<OwnedSpec> sentencepiece_spec() {
   auto owned = std::make_unique<OwnedSpec>();
   owned->spec.source = "test";

@@ -1,4 +1,5 @@
-// The rules of Tokenizer that no golden shows: special tokens, BOS and EOS, white space, decoding, and files that are wrong.
+// The rules of Tokenizer that no golden shows: special tokens, BOS and EOS, white space, decoding, and files that are
+// wrong.
 #include "text/tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -11,11 +12,11 @@ namespace {
 
 using testing::add_token;
 using testing::byte_level_spec;
-using testing::OwnedSpec;
-using testing::sentencepiece_spec;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::OwnedSpec;
+using testing::sentencepiece_spec;
 
 constexpr EncodeOptions kPlain{.add_special = false, .parse_special = false};
 constexpr EncodeOptions kParse{.add_special = false, .parse_special = true};
@@ -103,7 +104,8 @@ TEST(Tokenizer, StripRulesTakeWhiteSpace) {
 
 TEST(Tokenizer, AddsBosAndEos) {
   auto owned = byte_level_spec();
-  const int32_t bos = add_token(*owned, "<s>", TokenType::kControl), eos = add_token(*owned, "</s>", TokenType::kControl);
+  const int32_t bos = add_token(*owned, "<s>", TokenType::kControl),
+                eos = add_token(*owned, "</s>", TokenType::kControl);
   owned->spec.bos = bos;
   owned->spec.eos = eos;
   EXPECT_THAT(make(*owned)->encode("ab"), ElementsAre(256));
@@ -132,7 +134,8 @@ TEST(Tokenizer, SentencePieceDefaults) {
 TEST(Tokenizer, SentencePieceSpaces) {
   const auto tokenizer = make(*sentencepiece_spec());
   // The prefix stands at the start and after added tokens; decoding takes it away in the same places.
-  for (const char* text : {"ab", " ab", "  ", "a b", "\u2581ab", "a\u2581b", "</s>ab</s> ab", "ab</s></s>", "\xE2\x96", "\xE2\x96\xFF"}) {
+  for (const char* text :
+       {"ab", " ab", "  ", "a b", "\u2581ab", "a\u2581b", "</s>ab</s> ab", "ab</s></s>", "\xE2\x96", "\xE2\x96\xFF"}) {
     const auto ids = tokenizer->encode(text, kParse);
     EXPECT_EQ(tokenizer->decode(ids), text);
   }
@@ -150,7 +153,8 @@ TEST(Tokenizer, SentencePieceSpaces) {
 TEST(Tokenizer, SentencePieceMergesAcrossSpaces) {
   auto owned = sentencepiece_spec();
   owned->spec.add_space_prefix = false;
-  const int32_t inner = add_token(*owned, "b\u2581", TokenType::kNormal, 5), across = add_token(*owned, "b\u2581a", TokenType::kNormal, 9);
+  const int32_t inner = add_token(*owned, "b\u2581", TokenType::kNormal, 5),
+                across = add_token(*owned, "b\u2581a", TokenType::kNormal, 9);
   EXPECT_THAT(make(*owned)->encode("ab ab", kPlain), ElementsAre(260, across, 261));
   EXPECT_THAT(make(*owned)->encode("ab b", kPlain), ElementsAre(260, inner, 261));
 }
@@ -178,7 +182,8 @@ TEST(Tokenizer, KnowsWhatEndsAnAnswer) {
   for (int32_t id : {static_cast<int32_t>('z'), im_end, eot, end}) EXPECT_TRUE(tokenizer->is_end(id)) << id;
   EXPECT_FALSE(tokenizer->is_end(word));
   EXPECT_FALSE(tokenizer->is_end('a'));
-  EXPECT_GT(tokenizer->encode("<|im_end|>", kPlain).size(), 1u);  // user-defined or not, a user's text must not end the answer
+  EXPECT_GT(tokenizer->encode("<|im_end|>", kPlain).size(),
+            1u);  // user-defined or not, a user's text must not end the answer
   add_token(*owned, "<|return|>", TokenType::kControl);
   add_token(*owned, "<|call|>", TokenType::kControl);
   EXPECT_FALSE(make(*owned)->is_end(end));  // harmony: the answer goes on after a message

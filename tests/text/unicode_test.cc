@@ -28,8 +28,9 @@ TEST(Unicode, EveryScalarValueGoesThereAndBack) {
 }
 
 TEST(Unicode, IllFormedSequencesAreSeen) {
-  for (const char* bad : {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2\x41", "\xE0\x80\x80", "\xE0\x9F\xBF", "\xED\xA0\x80",
-                          "\xED\xBF\xBF", "\xE2\x82", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFE", "\xFF"}) {
+  for (const char* bad :
+       {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2\x41", "\xE0\x80\x80", "\xE0\x9F\xBF", "\xED\xA0\x80",
+        "\xED\xBF\xBF", "\xE2\x82", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFE", "\xFF"}) {
     EXPECT_EQ(utf8_length(bad), 0u);
     EXPECT_FALSE(is_valid_utf8(std::string("a") + bad));
     EXPECT_EQ(valid_utf8_prefix(std::string("ab") + bad), 2u);

@@ -4,7 +4,7 @@
 #   build.sh OUT [MINUTES_OF_TRAINING [MEGABYTES_PER_SHARD]]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-out=$1 minutes=${2:-6.5} megabytes=${3:-48}
+out=$1 minutes=${2:-7.5} megabytes=${3:-52}
 data=$(mktemp -d)
 trap 'rm -rf "$data"' EXIT
 mkdir -p "$out"

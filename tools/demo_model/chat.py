@@ -31,8 +31,14 @@ FACTS = _read_facts()
 FACT_WEIGHTS = [{"self": 60, "talk": 50, "unknown": 25}.get(t["name"], len(t["facts"]) ** 0.7) for t in FACTS]
 
 
+UNKNOWN = ("capital", "continent", "opposite", "what", "home", "plural", "colour")  # tables that can be asked for what nobody knows
+
+
 def fact(rng):
     table = rng.choices(FACTS, FACT_WEIGHTS)[0]
+    if table["name"] in UNKNOWN and rng.random() < 0.06:
+        key = made_up_name(rng) if table["name"] in ("capital", "continent") else made_up_name(rng).lower()
+        return [(TEXT.expand(rng, rng.choice(table["q"]), {"k": key}), f"I do not know {key}. I am a very small model.", "I do not know")]
     key, value = rng.choice(table["facts"])
     slots = {"k": key, "v": value}
     return [tuple(TEXT.expand(rng, rng.choice(table[part]), slots) for part in "qas")]
@@ -147,7 +153,29 @@ def memory(rng):
     return out + [question for _, question in chosen]
 
 
-MAKERS = [(sums, 24), (fact, 26), (story, 12), (_one(tasks.json_extraction), 20), (_one(tasks.word_problem), 3), (_one(tasks.three_terms), 2), (_one(tasks.compare), 2), (_one(tasks.parity), 1.5),
+CODE = {"Python": ('python', 'print("{}")'), "C": ("c", '#include <stdio.h>\n\nint main(void) {\n  printf("{}\\n");\n}'), "Rust": ("rust", 'fn main() {\n    println!("{}");\n}'),
+        "JavaScript": ("javascript", 'console.log("{}");'), "a shell script": ("sh", 'echo "{}"'), "C++": ("cpp", '#include <iostream>\n\nint main() {\n  std::cout << "{}\\n";\n}')}
+
+
+def code(rng):
+    language = rng.choice(list(CODE))
+    mark, program = CODE[language]
+    say = "Hello, world!" if rng.random() < 0.5 else rng.choice([f"Hello, {person_name(rng)}!", rng.choice(LISTS["message"]), f"I like {rng.choice(LISTS['topic'])}"])
+    ask = rng.choice(['Write "{}" in {}.', 'How do I print "{}" in {}?', 'Print "{}" in {}.', 'Show me how to print "{}" in {}.']).format(say, language)
+    text = f"```{mark}\n{program.replace('{}', say)}\n```"
+    return [(ask, text, text)]
+
+
+def poem(rng):
+    slots = {"x": WORDS.expand(rng, "[animal_adj] [animal]"), "c": rng.choice(WORDS.lists["colour"])}
+    about = slots["x"] if rng.random() < 0.6 else None
+    lines = rng.sample(stories.WORDS.lists["couplet"], 2)
+    text = "\n".join(TEXT.expand(rng, line.replace(" / ", "\n"), slots) for line in lines)
+    ask = rng.choice(["Write a poem{}.", "Write a short poem{}.", "Can you write a poem{}?", "A poem{}, please.", "Make a little poem{}."])
+    return [(ask.format(f" about {article(about)}" if about else ""), text, text)]
+
+
+MAKERS = [(code, 1.5), (poem, 1.5), (sums, 30), (fact, 26), (story, 12), (_one(tasks.json_extraction), 20), (_one(tasks.word_problem), 3), (_one(tasks.three_terms), 2), (_one(tasks.compare), 2), (_one(tasks.parity), 1.5),
           (_one(tasks.counting), 2.5), (_one(tasks.sorting), 2), (_one(tasks.sequence), 1.5), (_one(tasks.spelling), 2), (_one(tasks.listing), 3), (_one(tasks.repeat), 2), (memory, 4), (reading, 3), (continue_story, 2)]
 MAKER_LIST, MAKER_WEIGHTS = [m for m, _ in MAKERS], [w for _, w in MAKERS]
 

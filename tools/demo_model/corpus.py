@@ -5,15 +5,16 @@
 Documents end with <|endoftext|>. Shard i of seed s is the same on every machine.
 """
 import argparse
-import hashlib
+import functools
 import pathlib
 import random
 
 import chat
+import stories
 import tasks
 from chat import FACTS, TEXT
 from render import render
-from stories import make_story
+from stories import digest, make_story
 
 EOT = "<|endoftext|>"
 HELDOUT_SEED = "ingot-heldout-1"
@@ -62,10 +63,7 @@ def document(rng):
     return render(*chat.conversation(rng))
 
 
-def digest(text):
-    return hashlib.blake2b(text.encode(), digest_size=12).digest()
-
-
+@functools.lru_cache(maxsize=None)
 def heldout():
     """The held-out text and the digests of its stories, which training leaves out."""
     rng = random.Random(HELDOUT_SEED)
@@ -76,13 +74,12 @@ def heldout():
     return "\n\n\n".join(map(titled, pieces)) + "\n", {digest(p.text) for p in pieces}
 
 
-def documents(seed, shard, avoid=frozenset()):
-    """An endless stream of documents. `avoid` holds digests of stories that must not appear."""
+def documents(seed, shard):
+    """An endless stream of documents for training, none of which holds a held-out story."""
+    stories.avoid |= heldout()[1]
     rng = random.Random(f"ingot-demo-{seed}-{shard}")
     while True:
-        text = document(rng)
-        if digest(text) not in avoid:
-            yield text
+        yield document(rng)
 
 
 def main():

@@ -1,6 +1,6 @@
 """Writes the training text as token ids, one process per shard.
 
-  shards.py --tokenizer DIR/tokenizer.json --out DIR --shards 16 --megabytes 48 --seed 1
+  shards.py --tokenizer DIR/tokenizer.json --out DIR --shards 16 --megabytes 52 --seed 1
 Each shard_N.npz holds `ids` (uint16, documents end with <|endoftext|>) and `starts` (where documents begin).
 """
 import argparse
@@ -23,7 +23,7 @@ def write_shard(task):
 
     tokenizer = Tokenizer.from_file(tokenizer_path)
     eot = tokenizer.token_to_id(corpus.EOT)
-    stream = corpus.documents(seed, index, corpus.heldout()[1])
+    stream = corpus.documents(seed, index)
     parts, lengths, size = [], [], 0
     while size < n_bytes:
         texts = list(itertools.islice(stream, BATCH))
@@ -41,7 +41,7 @@ def main():
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--shards", type=int, default=16)
-    parser.add_argument("--megabytes", type=float, default=48)
+    parser.add_argument("--megabytes", type=float, default=52)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)

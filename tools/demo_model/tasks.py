@@ -48,9 +48,11 @@ def arithmetic(rng):
 def three_terms(rng):
     a, b, c = (rng.randint(0, 20) for _ in range(3))
     op1, op2 = rng.choice("+-"), rng.choice("+-")
-    total = result(op2, result(op1, a, b), c)
+    first = result(op1, a, b)
+    total = result(op2, first, c)
     ask = rng.choice(["What is {}?", "Calculate {}.", "{} =", "How much is {}?"]).format(f"{a} {op1} {b} {op2} {c}")
-    return ask, f"{a} {op1} {b} {op2} {c} = {total}.", str(total)
+    # Two steps written out are within reach of a small model; one leap is not.
+    return ask, f"{a} {op1} {b} {op2} {c} = {first} {op2} {c} = {total}.", f"{first} {op2} {c} = {total}"
 
 
 def word_problem(rng):
@@ -78,7 +80,9 @@ def word_problem(rng):
 
 
 def compare(rng):
-    a, b = rng.sample(range(100 if rng.random() < 0.6 else 1000), 2)
+    a = b = 0
+    while a == b:
+        a, b = rng.randrange(rng.choice([10, 100, 100, 1000])), rng.randrange(rng.choice([10, 100, 100, 1000]))
     if rng.random() < 0.5:
         return rng.choice([f"Which is bigger, {a} or {b}?", f"Which number is larger: {a} or {b}?", f"Is {a} or {b} the bigger number?"]), f"{max(a, b)} is bigger than {min(a, b)}.", str(max(a, b))
     return rng.choice([f"Which is smaller, {a} or {b}?", f"Which number is smaller: {a} or {b}?"]), f"{min(a, b)} is smaller than {max(a, b)}.", str(min(a, b))
@@ -105,7 +109,7 @@ def counting(rng):
 
 
 def sorting(rng):
-    items = rng.sample(range(100), rng.randint(3, 6))
+    items = rng.sample(range(100), rng.randint(3, 5))
     down = rng.random() < 0.3
     how = " from big to small" if down else rng.choice([" from small to big", ""])
     text = ", ".join(map(str, sorted(items, reverse=down)))

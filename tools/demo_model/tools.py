@@ -63,12 +63,25 @@ def made_up_tool(rng):
                 ['{"result": [t]}', f'{{"{what}": [t]}}'], f"The {what} of [{owner}] is [t].")
 
 
+def _tool_name(rng, names):
+    """Often a form that was never seen, so that names are copied from the definitions."""
+    name = rng.choice(names)
+    kind = rng.random()
+    if kind < 0.12:
+        first, *rest = name.split("_")
+        return first + "".join(map(str.capitalize, rest))
+    if kind < 0.30:
+        other = rng.choice(["home", "my", "api", "v2", "tool", "do", "fn", made_up_name(rng).lower().encode("ascii", "ignore").decode()])
+        return rng.choice([f"{other}_{name}", f"{name}_{other}", f"{name}_{rng.randrange(100)}"])
+    return name
+
+
 class BoundTool:
     """A tool as one conversation sees it: its name, description and parameter names are chosen."""
 
     def __init__(self, rng, tool):
         self.tool = tool
-        self.name = rng.choice(tool.names)
+        self.name = _tool_name(rng, tool.names)
         self.params = [(rng.choice(names[:1] * 2 + names), names[0], kind, text, rule) for names, kind, text, rule in tool.params]
         names = [p[0] for p in self.params]
         if len(set(names)) < len(names):

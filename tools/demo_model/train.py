@@ -1,6 +1,6 @@
 """Trains the demo model on one GPU from the shards that shards.py wrote.
 
-  train.py --data DIR --out DIR --minutes 6.5
+  train.py --data DIR --out DIR --minutes 7.5
 Each row of a batch starts at the start of a document, since that is where prompts start. Writes config.json and
 weights-N.npz (float32, Hugging Face names).
 """
@@ -67,7 +67,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
-    parser.add_argument("--minutes", type=float, default=6.5, help="how long to train; the learning rate falls along this time")
+    parser.add_argument("--minutes", type=float, default=7.5, help="how long to train; the learning rate falls along this time")
     parser.add_argument("--steps", type=int, default=1_000_000, help="at most so many steps")
     parser.add_argument("--rows", type=int, default=64, help="rows of a batch")
     parser.add_argument("--lr", type=float, default=2.5e-3)

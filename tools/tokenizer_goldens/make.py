@@ -3,7 +3,8 @@
 
 Oracles: Hugging Face `tokenizers` for byte-level BPE and all pre-tokenizers, `sentencepiece` for SentencePiece BPE.
 Run in an environment with both (pip install tokenizers sentencepiece): python3 make.py OUTPUT_FOLDER
-The output depends on the versions of the two packages and on SEED only.
+The output depends on SEED and on the packages only; the committed files came from tokenizers 0.23.3 and
+sentencepiece 0.2.3.
 """
 import io
 import json
@@ -19,30 +20,42 @@ SEED = 20240607
 
 # ---------------------------------------------------------------- texts
 
-WORDS = """the of and a to in is you that it he was for on are as with his they at be this have from or one had by word but not
-what all were we when your can said there use an each which she do how their if will up other about out many then them these so
-some her would make like him into time has look two more write go see number no way could people my than first water been call
-who oil its now find long down day did get come made may part""".split()
+WORDS = """
+the of and a to in is you that it he was for on are as with his they at be this have from or one had by word but not
+what all were we when your can said there use an each which she do how their if will up other about out many then
+them these so some her would make like him into time has look two more write go see number no way could people my
+than first water been call who oil its now find long down day did get come made may part
+""".split()
 
-CODE = ["for (int i = 0; i < n; ++i) {\n\tsum += a[i];\n}\n", "def f(x):\n    return x ** 2\n", "x = {'a': [1, 2.5, -3e8]}\n",
+CODE = ["for (int i = 0; i < n; ++i) {\n\tsum += a[i];\n}\n", "def f(x):\n    return x ** 2\n",
+        "x = {'a': [1, 2.5, -3e8]}\n",
         "SELECT * FROM t WHERE id >= 10;\n", "<div class=\"x\">&nbsp;</div>\r\n", "https://example.org/a?b=c&d=%20\n"]
 
 ALPHABETS = [
-    "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789", " ", "  \t", "\n\r", ".,;:!?'\"()[]{}<>@#$%^&*-_=+/\\|~`",
+    "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789", " ", "  \t", "\n\r",
+    ".,;:!?'\"()[]{}<>@#$%^&*-_=+/\\|~`",
     "áàâäãåçéèêëíñóöøúüßœ", "АБВГДежзийклмнопрстуфхцчшщъыьэюя", "αβγδεζηθΣΩ", "的一是不了人我在有他这中大来上国", "ぁあぃいカタカナー", "한국어조선말",
     "שלוםעולם", "مرحبابالعالم٠١٢٣", "नमस्तेदुनिया१२३", "สวัสดีชาวโลก", "កាន់តែពិសេស",
-    "\u0300\u0301\u0302\u0308\u0323\u20dd", "\u200b\u200c\u200d\u2060\ufeff\ufe0f", "\u00a0\u1680\u2003\u2028\u2029\u3000\u180e\u0085",
+    "\u0300\u0301\u0302\u0308\u0323\u20dd", "\u200b\u200c\u200d\u2060\ufeff\ufe0f",
+    "\u00a0\u1680\u2003\u2028\u2029\u3000\u180e\u0085",
     "😀🎉👩👨👧🏽🦙✅🇩🇪", "①②½²³Ⅷ", "ǅǈʰⁿªº", "\x00\x01\x07\x1b\x7f", "—–…“”‘’«»、。！？", "𝐀𝒷𝔠𐐷𒀀", "ſKÅﬁ",
 ]
 
 TRICKY = [
-    "", " ", "  ", "   ", "\t", "\n", "\n\n", "\n \n", "\r\n", "\r\n\r\n", " \n", "a\n", "\na", "a \n b", "a  b", "a   b", "  a", "a  ",
-    "Hello, world!", " Hello", "Hello ", "I'm you're he'd WE'LL don'T 'S 's' ''s", "'ſ 'ſs it'ſ", "a'b'c", "don’t", "1", "12", "123", "1234",
-    "1234567", " 12 345", "3.14159", "1,000,000", "0x1F", "a1b2c3", "٣٤٥ 三四", "½²³", "x²+y²", "!!!", "!!!\n\n", "?!\r\n", "a/b//c\n/",
-    "--==>>", "<|x|>", "e\u0301", "\u0301a", " \u0301", "क्षि", "नमस्ते दुनिया", "👨‍👩‍👧‍👦", "🏳️‍🌈🇩🇪🇫", "✅🦙", "สวัสดี", "中文English混合", "北京 2024年", "カタカナ・ひらがな",
-    "한국어 ㄱㄴ", "שלום עולם", "مرحبا بالعالم", "\x00", "a\x00b", "\x00\x00 \x00", "\u00a0x", "x\u3000y", "\u2028\u2029", "\u200b", "\ufeffx", "\u180e \u180ea",
-    "\ufffd", "a" * 300, " " * 300, "\n" * 100, "7" * 100, "ab" * 150, "." * 200, "中" * 100, "é" * 100, "😀" * 50, " x" * 50, "\t\t\tx\t\t",
-    "if (x) {\r\n        y();\r\n    }\r\n", "    indented\n        more\n", "CamelCaseWordsHTTPServer", "SCREAMING_SNAKE", "ǅungla ǅ", "ÀÉÎ àéî", "ΣΊΣΥΦΟΣ",
+    "", " ", "  ", "   ", "\t", "\n", "\n\n", "\n \n", "\r\n", "\r\n\r\n", " \n", "a\n", "\na", "a \n b", "a  b",
+    "a   b", "  a", "a  ",
+    "Hello, world!", " Hello", "Hello ", "I'm you're he'd WE'LL don'T 'S 's' ''s", "'ſ 'ſs it'ſ", "a'b'c", "don’t", "1",
+    "12", "123", "1234",
+    "1234567", " 12 345", "3.14159", "1,000,000", "0x1F", "a1b2c3", "٣٤٥ 三四", "½²³", "x²+y²", "!!!", "!!!\n\n",
+    "?!\r\n", "a/b//c\n/",
+    "--==>>", "<|x|>", "e\u0301", "\u0301a", " \u0301", "क्षि", "नमस्ते दुनिया", "👨‍👩‍👧‍👦", "🏳️‍🌈🇩🇪🇫", "✅🦙", "สวัสดี",
+    "中文English混合", "北京 2024年", "カタカナ・ひらがな",
+    "한국어 ㄱㄴ", "שלום עולם", "مرحبا بالعالم", "\x00", "a\x00b", "\x00\x00 \x00", "\u00a0x", "x\u3000y", "\u2028\u2029",
+    "\u200b", "\ufeffx", "\u180e \u180ea",
+    "\ufffd", "a" * 300, " " * 300, "\n" * 100, "7" * 100, "ab" * 150, "." * 200, "中" * 100, "é" * 100, "😀" * 50,
+    " x" * 50, "\t\t\tx\t\t",
+    "if (x) {\r\n        y();\r\n    }\r\n", "    indented\n        more\n", "CamelCaseWordsHTTPServer",
+    "SCREAMING_SNAKE", "ǅungla ǅ", "ÀÉÎ àéî", "ΣΊΣΥΦΟΣ",
     "IMGIMGABZ<sentinel:12>", "tail  ", "tail\t\n ", "a\u0085b", "x\u1680 y",
 ]
 
@@ -58,11 +71,12 @@ def make_texts(rng):
         chosen = rng.sample(ALPHABETS, rng.randint(1, 5))
         texts.append("".join(rng.choice(rng.choice(chosen)) for _ in range(rng.randint(1, 40))))
     for _ in range(40):  # something like prose
-        texts.append("".join(rng.choice([" ", " ", " ", "  ", ", ", ".\n", "'s "]) + rng.choice([str.lower, str.title, str.upper])(w)
-                             for w in rng.choices(WORDS, k=rng.randint(1, 9))))
+        gaps, cases = [" ", " ", " ", "  ", ", ", ".\n", "'s "], [str.lower, str.title, str.upper]
+        words = rng.choices(WORDS, k=rng.randint(1, 9))
+        texts.append("".join(rng.choice(gaps) + rng.choice(cases)(word) for word in words))
     for _ in range(40):  # any assigned characters
-        text = "".join(chr(rng.choice([rng.randrange(0x80), rng.randrange(0x3000), rng.randrange(0x10000), rng.randrange(0x20000)]))
-                       for _ in range(rng.randint(1, 20)))
+        limits = [0x80, 0x3000, 0x10000, 0x20000]
+        text = "".join(chr(rng.randrange(rng.choice(limits))) for _ in range(rng.randint(1, 20)))
         texts.append("".join(c for c in text if not 0xD800 <= ord(c) <= 0xDFFF and assigned(c)))
     texts += CODE
     assert all(assigned(t) for t in texts)
@@ -84,7 +98,7 @@ def corpus(rng):
     return lines
 
 
-# ---------------------------------------------------------------- pre-tokenizers, as the models' tokenizer.json have them
+# ---------------------------------------------------------------- pre-tokenizers, as in the models' tokenizer.json
 
 GPT2 = "byte-level"  # ByteLevel's own expression
 DIGITS = "digits"
@@ -94,6 +108,14 @@ LETTERS_O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{L
 SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 CJK = "[一-龥\u0800-一가-\ud7ff]+"
 
+CASED = (
+    "[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽ"
+    "ᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\u1F7Dᾀ-ᾴᾶ-ᾼ\u1FBEῂ-ῄῆ"
+    "-ῌῐ-\u1FD3ῖ-\u1FDBῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\u2126ℨ\u212A-ℭℯ-ℴℹℼ-ℿⅅ"
+    "-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-"
+    "𐳲𑢠-𑣟𞤀-𞥃]"
+)  # DeepSeek LLM's own list of cased letters
+
 PRETOKENIZERS = {
     "gpt-2": [GPT2],
     "starcoder": [DIGITS, GPT2],
@@ -102,20 +124,37 @@ PRETOKENIZERS = {
     "qwen2": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + SPACES],
     "qwen35": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + SPACES],
     "tekken": [LETTERS_O200K % ("", "") + r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES],
-    "gpt-4o": [LETTERS_O200K % (CONTRACTIONS + "?", CONTRACTIONS + "?") + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES],
-    "kimi-k2": [r"[\p{Han}]+|"
-                r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+" + CONTRACTIONS + "?|"
-                r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*" + CONTRACTIONS + "?|"
-                r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + SPACES],
+    "gpt-4o": [
+        LETTERS_O200K % (CONTRACTIONS + "?", CONTRACTIONS + "?")
+        + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES
+    ],
+    "kimi-k2": [
+        r"[\p{Han}]+|"
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
+        + CONTRACTIONS + "?|"
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*"
+        + CONTRACTIONS + "?|"
+        r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + SPACES
+    ],
+    "deepseek-llm": [r"[\r\n]", r"\s?" + CASED + "+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", CJK, DIGITS],
     "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, DIGITS],
-    "deepseek-v3": [r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+",
-                    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|" + SPACES],
+    "deepseek-v3": [
+        r"\p{N}{1,3}",
+        "[一-龥\u3040-ゟ゠-ヿ]+",
+        r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
+        r" ?[\p{P}\p{S}]+[\r\n]*|" + SPACES,
+    ],
     "falcon": ["punctuation", GPT2, "[0-9][0-9][0-9]"],
     "bloom": [" ?[^(\\s|.,!?…。，、।۔،)]+"],
-    "bailingmoe": [r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"],
+    "bailingmoe": [
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|"
+        r"\s*[\r\n]|\s+(?!\S)|\s+"
+    ],
     "seed-coder": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|" + SPACES],
-    "exaone-moe": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|"
-                   r"\s+(?!\S)|\s+"],
+    "exaone-moe": [
+        CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}|"
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
+    ],
 }
 
 
@@ -151,8 +190,10 @@ def pretokenizer_goldens(texts):
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im|>"]
 USER_DEFINED = ["<tool>", "<tool_call>", "<tool_", "call>", "   ", "ünïcode"]
 SPECIAL_TEXTS = [
-    "<|im_start|>user\nhi<|im_end|>\n", "<|im_start|><|im_start|>", "x<|im_end|>", "<|im_start|", "<|im_<|im_start|>", "<|im|>x<|im", "<|endoftext|>a",
-    "<tool>", "<tool_call>", "<tool_call", "<tool_<tool>", "a<tool_call>b</tool_call>", "<tool_calls>", "call>call>", "a   b", "a    b", "      ",
+    "<|im_start|>user\nhi<|im_end|>\n", "<|im_start|><|im_start|>", "x<|im_end|>", "<|im_start|", "<|im_<|im_start|>",
+    "<|im|>x<|im", "<|endoftext|>a",
+    "<tool>", "<tool_call>", "<tool_call", "<tool_<tool>", "a<tool_call>b</tool_call>", "<tool_calls>", "call>call>",
+    "a   b", "a    b", "      ",
     "ünïcode ünïcode", "ü<tool>ï", "<|im_start|>   <tool>   <|im_end|>", "<s></s><unk>", "<0x41>", "[INST] x [/INST]",
 ]
 
@@ -161,7 +202,8 @@ def bpe_fixture(pre, rng, texts, whole_words, vocab_size=620):
     tokenizer = Tokenizer(models.BPE(ignore_merges=whole_words))
     tokenizer.pre_tokenizer = pretokenizer(pre, byte_level=True)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(corpus(rng), trainer)
     if whole_words:  # a word that its merges cannot make
         saved = json.loads(tokenizer.to_str())
@@ -184,8 +226,8 @@ def bpe_fixture(pre, rng, texts, whole_words, vocab_size=620):
         tokenizer.encode_special_tokens = False
         special.append(tokenizer.encode(text, add_special_tokens=False).ids)
     return {
-        "spec": {"model": "gpt2", "pre": pre, "tokens": [tokenizer.id_to_token(i) for i in range(n_tokens)], "token_types": types,
-                 "merges": merges, "bos": n_plain, "eos": n_plain},
+        "spec": {"model": "gpt2", "pre": pre, "tokens": [tokenizer.id_to_token(i) for i in range(n_tokens)],
+                 "token_types": types, "merges": merges, "bos": n_plain, "eos": n_plain},
         "texts": texts, "ids": plain, "special_texts": SPECIAL_TEXTS, "special_ids": special,
     }
 
@@ -194,9 +236,10 @@ def bpe_fixture(pre, rng, texts, whole_words, vocab_size=620):
 
 def spm_fixture(rng, texts, add_space_prefix, user_defined):
     model = io.BytesIO()
+    lines = [line.replace("\n", " ") for line in corpus(rng)] + ["    x", "        y"] * 20
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([line.replace("\n", " ") for line in corpus(rng)] + ["    x", "        y"] * 20), model_writer=model,
-        model_type="bpe", vocab_size=820, byte_fallback=True, normalization_rule_name="identity", add_dummy_prefix=add_space_prefix,
+        sentence_iterator=iter(lines), model_writer=model, model_type="bpe", vocab_size=820, byte_fallback=True,
+        normalization_rule_name="identity", add_dummy_prefix=add_space_prefix,
         remove_extra_whitespaces=False, allow_whitespace_only_pieces=True, split_digits=True, character_coverage=0.99,
         user_defined_symbols=user_defined, num_threads=1, minloglevel=2)
     reference = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
@@ -205,9 +248,10 @@ def spm_fixture(rng, texts, add_space_prefix, user_defined):
              4 if reference.id_to_piece(i) in user_defined else 1 for i in ids]
     texts = [t for t in texts + SPECIAL_TEXTS + [" xylophone"] if "\u2581" not in t]
     return {
-        "spec": {"model": "llama", "pre": "default", "tokens": [reference.id_to_piece(i) for i in ids], "token_types": types,
-                 "scores": [reference.get_score(i) for i in ids], "bos": reference.bos_id(), "eos": reference.eos_id(),
-                 "unk": reference.unk_id(), "add_bos": True, "add_eos": False, "add_space_prefix": add_space_prefix},
+        "spec": {"model": "llama", "pre": "default", "tokens": [reference.id_to_piece(i) for i in ids],
+                 "token_types": types, "scores": [reference.get_score(i) for i in ids],
+                 "bos": reference.bos_id(), "eos": reference.eos_id(), "unk": reference.unk_id(),
+                 "add_bos": True, "add_eos": False, "add_space_prefix": add_space_prefix},
         "texts": texts, "ids": [reference.encode(t) for t in texts],
     }
 

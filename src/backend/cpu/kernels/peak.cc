@@ -35,11 +35,10 @@ double peak_f32(int64_t iterations) {
   F sums[kChains] = {}, a = all(0.999f), b = all(1e-6f);
   hide(a);
   hide(b);
+  for (int j = 0; j < kChains; ++j) hide(sums[j]);  // or they would all be seen to be the same
   for (int64_t i = 0; i < iterations; ++i) {
 #pragma GCC unroll 32
-    for (int j = 0; j < kChains; ++j) {
-      sums[j] = sums[j] * a + b;
-    }
+    for (int j = 0; j < kChains; ++j) sums[j] = sums[j] * a + b;
   }
   for (int j = 0; j < kChains; ++j) hide(sums[j]);
   return (double)iterations * kChains * W * 2;
@@ -49,10 +48,13 @@ double peak_int8(int64_t iterations) {
   I sums[kChains] = {}, a = all(0x01020304), b = all(0x01010101);
   hide(a);
   hide(b);
+  for (int j = 0; j < kChains; ++j) hide(sums[j]);  // or they would all be seen to be the same
   for (int64_t i = 0; i < iterations; ++i) {
 #pragma GCC unroll 32
-    for (int j = 0; j < kChains; ++j) sums[j] = dot4_small(sums[j], a, b);
-    hide(a);
+    for (int j = 0; j < kChains; ++j) {
+      sums[j] = dot4_small(sums[j], a, b);
+      hide(a);  // or the products, where they are an instruction of their own, would all be seen to be the same
+    }
   }
   for (int j = 0; j < kChains; ++j) hide(sums[j]);
   return (double)iterations * kChains * W * 8;

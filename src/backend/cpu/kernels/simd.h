@@ -38,8 +38,8 @@ INLINE V load_as(const void* p) {
 }
 INLINE F load(const float* p) { return load_as<F>(p); }
 INLINE void store(float* p, F v) { __builtin_memcpy(p, &v, sizeof(v)); }
-INLINE F all(float x) { return F{} + x; }
-INLINE I all(int32_t x) { return I{} + x; }
+INLINE F all(float x) { return x - F{}; }  // minus, which leaves -0 alone and so costs nothing
+INLINE I all(int32_t x) { return x - I{}; }
 INLINE F to_float(I v) { return __builtin_convertvector(v, F); }
 INLINE F min(F a, F b) { return a < b ? a : b; }  // b where either is NaN
 INLINE F max(F a, F b) { return a > b ? a : b; }
@@ -177,7 +177,7 @@ INLINE F erf(F x) {
   p = p * t - 0.284496736f;
   p = p * t + 0.254829592f;
   const F positive = 1.0f - p * t * exp(-a * a);
-  return (F)((I)positive | ((I)x & (I)all(-0.0f)));
+  return (F)((I)positive | ((I)x & (int32_t)0x80000000));
 }
 
 // ---- dot products of bytes ----

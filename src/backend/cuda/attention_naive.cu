@@ -1,0 +1,87 @@
+// Attention in f32 arithmetic for every head size, cache type and page size: what the fast kernels fall back to and are checked
+// against. One block a head of a token; its warps share the keys.
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/kernels.h"
+
+namespace ingot::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kMaxPerLane = 16;  // columns of a lane: heads of up to 512
+
+struct Params {
+  DeviceKv kv;
+  DeviceBatch batch;
+  int layer, group, window;
+  bool causal;
+  float scale, softcap;
+};
+
+template <class Q, class Y, class K>
+__global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_stride, const __grid_constant__ Params p) {
+  extern __shared__ float shared[];  // [head_dim] query; [kWarps, head_dim + 2] sums, maximum, total
+  const int token = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, dim = p.kv.head_dim;
+  const int seq = p.batch.token_seq[token], position = p.batch.positions[token];
+  const int end = p.causal ? position + 1 : p.batch.kv_len[seq], begin = p.window > 0 ? max(0, position + 1 - p.window) : 0;
+  const int32_t* table = p.batch.block_table + int64_t{seq} * *p.batch.max_blocks;
+  const int kv_head = head / p.group;
+  for (int i = threadIdx.x; i < dim; i += blockDim.x) shared[i] = to_float(q[token * q_stride + int64_t{head} * dim + i]);
+  __syncthreads();
+
+  float out[kMaxPerLane] = {}, most = -INFINITY, total = 0;
+  for (int key = begin + warp; key < end; key += kWarps) {
+    const int64_t page = ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * 2) * p.kv.n_kv_heads + kv_head;
+    const int64_t which = int64_t{p.kv.n_kv_heads} * p.kv.block_size * dim;
+    const K* k = static_cast<const K*>(p.kv.data) + (page * p.kv.block_size + key % p.kv.block_size) * dim;
+    const K* v = k + which;
+    float score = 0;
+    for (int i = lane; i < dim; i += 32) score += shared[i] * to_float(k[i]);
+    score = warp_sum(score) * p.scale;
+    if (p.softcap > 0) score = p.softcap * tanhf(score / p.softcap);
+    const float largest = fmaxf(most, score), shrink = expf(most - largest), weight = expf(score - largest);
+    most = largest;
+    total = total * shrink + weight;
+#pragma unroll
+    for (int j = 0; j < kMaxPerLane; ++j)
+      if (lane + 32 * j < dim) out[j] = out[j] * shrink + weight * to_float(v[lane + 32 * j]);
+  }
+  float* parts = shared + dim;
+  for (int j = 0; j < kMaxPerLane; ++j)
+    if (lane + 32 * j < dim) parts[warp * (dim + 2) + lane + 32 * j] = out[j];
+  if (lane == 0) parts[warp * (dim + 2) + dim] = most, parts[warp * (dim + 2) + dim + 1] = total;
+  __syncthreads();
+  for (int i = threadIdx.x; i < dim; i += blockDim.x) {
+    float largest = -INFINITY, sum = 0, all = 0;
+    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, parts[w * (dim + 2) + dim]);
+    for (int w = 0; w < kWarps; ++w) {
+      const float weight = expf(parts[w * (dim + 2) + dim] - largest);
+      sum += weight * parts[w * (dim + 2) + i];
+      all += weight * parts[w * (dim + 2) + dim + 1];
+    }
+    y[token * y_stride + int64_t{head} * dim + i] = from_float<Y>(sum / all);
+  }
+}
+
+}  // namespace
+
+void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a, const DeviceBatch& batch,
+                  cudaStream_t stream) {
+  CHECK(a.head_dim <= 32 * kMaxPerLane);
+  if (q.rows == 0) return;
+  const Params p{kv, batch, a.layer, a.n_heads / a.n_kv_heads, a.window, a.causal, a.scale, a.softcap};
+  const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(a.n_heads));
+  const size_t shared = (static_cast<size_t>(a.head_dim) + kWarps * (a.head_dim + 2)) * sizeof(float);
+  with_type(y.dtype, [&](auto* py) {
+    with_type(q.dtype, [&](auto* pq) {
+      with_type(kv.f16 ? DType::kF16 : DType::kF32, [&](auto* pk) {
+        using Y = std::remove_pointer_t<decltype(py)>;
+        using Q = std::remove_pointer_t<decltype(pq)>;
+        using K = std::remove_pointer_t<decltype(pk)>;
+        naive_kernel<Q, Y, K><<<grid, kWarps * 32, shared, stream>>>(static_cast<Y*>(y.data), y.stride, static_cast<const Q*>(q.data),
+                                                                     q.stride, p);
+      });
+    });
+  });
+}
+
+}  // namespace ingot::cuda

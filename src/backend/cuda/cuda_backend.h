@@ -1,0 +1,118 @@
+// CudaBackend: the verbs on one NVIDIA GPU. Everything is enqueued on one stream; the host waits only in wait() and download().
+//
+// Activations between matmuls are f16 (saturating), sums and the residual stream f32; with BackendOptions::activations "f32" all of
+// them are f32 and products run in f32, for comparisons. Weights are repacked on the device at load (packed_weight.h).
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/create_cuda.h"
+#include "backend/cuda/dense_matmul.h"
+#include "backend/cuda/device_batch.h"
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/memory.h"
+#include "base/threads.h"
+
+namespace ingot {
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const BackendOptions& options);
+  ~CudaBackend() override;
+
+  std::string name() const override { return "cuda"; }
+  std::string description() const override { return description_; }
+  DType activation_dtype() const override { return act_; }
+
+  // cuda_memory.cc
+  Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
+  Weight prepare(const Weight& host, unsigned use) override;
+  std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
+  void reserve(const StepLimits& limits) override;
+  size_t allocated_bytes() const override { return allocated_; }
+  void upload(const Tensor& to, const void* from) override;
+  void download(void* to, const Tensor& from) override;
+  Peak measure_peak(Format weights) override;
+
+  // cuda_step.cc
+  void begin(const Batch& batch) override;
+  void run(const std::function<void()>& body) override;
+  void synchronize() override;
+  void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
+  std::vector<Sampled> wait() override;
+
+  // cuda_verbs.cc
+  void embed(Tensor x, const Weight& table, float scale) override;
+  void matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) override;
+  void norm(Tensor y, Tensor x, const NormArgs& args) override;
+  void add(Tensor x, Tensor y) override;
+  void act_mul(Tensor y, Tensor gate, Tensor up, Activation act) override;
+  void rope_angles(Tensor angles, Tensor inv_freq, float magnitude) override;
+  void rope(Tensor x, int n_heads, const RopeArgs& args) override;
+  void kv_write(KvCache& kv, int layer, Tensor k, Tensor v) override;
+  void attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) override;
+  void gather_rows(Tensor y, Tensor x) override;
+  void scale(Tensor x, float factor, float softcap) override;
+  void qkv(const QkvArgs& args) override;
+  void gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up, Activation act) override;
+  void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override;
+  void add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) override;
+
+ private:
+  // What a recorded step depends on: the body's type, tokens, rows of logits, and the bucket of the longest sequence.
+  using GraphKey = std::tuple<size_t, int, int, int>;
+  struct Graph {
+    bool seen = false;
+    cudaGraphExec_t exec = nullptr;
+  };
+
+  cuda::PackedWeight pack(const Weight& host);
+  void* take(size_t bytes);                                 // device memory that lives as long as the backend
+  void* scratch_at_least(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
+  Tensor narrowed(const Tensor& x);                         // x in the type of activations
+  void product(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& bias, bool accumulate);
+  cuda::AttentionPlan plan_attention(const AttentionArgs& args);
+  int kv_bucket() const;                                    // a power of two from the longest kv_len up
+  void capture(Graph& graph, const std::function<void()>& body);
+  void forget_graphs();
+
+  DType act_ = DType::kF16;
+  std::string description_;
+  int n_multiprocessors_ = 1;
+  cudaStream_t stream_ = nullptr;
+  size_t allocated_ = 0;
+  std::deque<cuda::Memory> buffers_;
+  std::deque<cuda::PackedWeight> weights_;
+  std::unique_ptr<cuda::DenseMatmul> dense_;
+  cuda::Memory raw_;          // a weight as the file has it, while it is repacked
+  cuda::Memory decoded_;      // a slice of a quantized weight, for the dense product
+  cuda::Memory narrow_;       // activations in another type than act_
+  cuda::Memory up_;           // gate_up's second product
+  cuda::Memory partials_;     // of attention's splits
+
+  int block_size_ = 1;        // of the KV cache
+  cuda::BatchUpload batch_;
+  int n_tokens_ = 0, n_seqs_ = 0, n_logits_ = 0, max_kv_len_ = 0, min_q_len_ = 0, max_q_len_ = 0;
+  std::map<GraphKey, Graph> graphs_;
+  bool capturing_ = false;
+
+  std::vector<SampleRow> rows_;
+  int64_t sample_vocab_ = 0;
+  bool greedy_ = false;       // the rows wait as argmax keys, not as logits
+  cuda::Memory best_, sampled_;  // keys on the device; keys or logits, pinned
+  std::unique_ptr<ThreadPool> pool_;  // of the host sampler
+};
+
+struct CudaKv : KvCache {
+  CudaKv(const KvShape& s, cuda::Memory m) : KvCache(s), memory(std::move(m)) {}
+  cuda::DeviceKv view() const {
+    return {memory.data(), shape.dtype == DType::kF16, shape.n_blocks, shape.n_kv_heads, shape.block_size, shape.head_dim};
+  }
+  cuda::Memory memory;
+};
+
+}  // namespace ingot

@@ -1,0 +1,189 @@
+// The verbs of CudaBackend: which kernel, on which tensors.
+#include <algorithm>
+
+#include "backend/cuda/cuda_backend.h"
+
+namespace ingot {
+
+using cuda::check_launch;
+using cuda::PackedWeight;
+
+namespace {
+
+const PackedWeight& packed(const Weight& w) {
+  CHECK(w.packed != nullptr);
+  return *static_cast<const PackedWeight*>(w.packed);
+}
+
+cuda::DeviceKv view_of(const KvCache& kv) { return static_cast<const CudaKv&>(kv).view(); }
+
+const float* data_of(const Tensor& bias) { return bias ? bias.f32() : nullptr; }
+
+// Whether one matvec launch can take both.
+bool alike(const Weight& a, const Weight& b) {
+  return packed(a).layout == packed(b).layout && packed(a).codebook_low == packed(b).codebook_low && a.n_in == b.n_in;
+}
+
+bool fits_matvec(const Weight& w, const Tensor& x) { return x.rows <= cuda::kMatvecRows && cuda::can_matvec(packed(w)); }
+
+constexpr size_t kDecodedBytes = 48u << 20;  // a slice that stays in the L2 cache until the product reads it
+
+}  // namespace
+
+Tensor CudaBackend::narrowed(const Tensor& x) {
+  if (x.dtype == act_) return x;
+  const Tensor to{scratch_at_least(narrow_, static_cast<size_t>(x.rows * x.cols) * dtype_bytes(act_)), act_, x.rows, x.cols, x.cols};
+  cuda::convert(to, x, stream_);
+  check_launch("convert");
+  return to;
+}
+
+void CudaBackend::product(const Tensor& y, const Tensor& x_any, const Weight& weight, const Tensor& bias, bool accumulate) {
+  CHECK_EQ(x_any.cols, weight.n_in);
+  CHECK_EQ(y.cols, weight.n_out);
+  const PackedWeight& w = packed(weight);
+  const Tensor x = narrowed(x_any);
+  if (fits_matvec(weight, x)) {
+    cuda::matvec({.x = x, .jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate}, stream_);
+    return check_launch("matvec");
+  }
+  if (w.layout == cuda::Layout::kDense) {
+    dense_->run(y, x, w.data, 1.0f, accumulate, stream_);
+  } else {
+    const int64_t row_bytes = w.n_in * static_cast<int64_t>(dtype_bytes(act_));
+    const int64_t slice = std::clamp<int64_t>(static_cast<int64_t>(kDecodedBytes) / row_bytes / 256 * 256, 256, w.n_out);
+    void* decoded = scratch_at_least(decoded_, static_cast<size_t>(slice * row_bytes));
+    for (int64_t first = 0; first < w.n_out; first += slice) {
+      const int64_t n = std::min(slice, w.n_out - first);
+      cuda::unpack_rows(decoded, w, first, n, stream_);
+      check_launch("unpack_rows");
+      const Tensor part{static_cast<char*>(y.data) + first * static_cast<int64_t>(dtype_bytes(y.dtype)), y.dtype, y.rows, n, y.stride};
+      dense_->run(part, x, decoded, w.factor, accumulate, stream_);
+    }
+  }
+  if (bias) {
+    cuda::add_rows(y, bias, true, stream_);
+    check_launch("add_rows");
+  }
+}
+
+void CudaBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) { product(y, x, w, bias, false); }
+
+void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) { product(residual, x, w, bias, true); }
+
+void CudaBackend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up, Activation act) {
+  if (fits_matvec(w_gate, x) && alike(w_gate, w_up)) {
+    cuda::matvec({.x = narrowed(x), .jobs = {{&packed(w_gate), data_of(bias_gate)}, {&packed(w_up), data_of(bias_up)}}, .y = {y},
+                  .n_jobs = 2, .gate = static_cast<int>(act)}, stream_);
+    return check_launch("matvec");
+  }
+  const Tensor up{scratch_at_least(up_, static_cast<size_t>(y.rows * y.cols) * dtype_bytes(y.dtype)), y.dtype, y.rows, y.cols, y.cols};
+  product(y, x, w_gate, bias_gate, false);
+  product(up, x, w_up, bias_up, false);
+  act_mul(y, y, up, act);
+}
+
+void CudaBackend::qkv(const QkvArgs& a) {
+  const Weight* weights[] = {a.wq, a.wk, a.wv};
+  const Tensor outputs[] = {a.q, a.k, a.v};
+  const Tensor x = narrowed(a.x);
+  for (int i = 0; i < 3;) {  // neighbours of one layout share a launch
+    if (!fits_matvec(*weights[i], x)) {
+      product(outputs[i], x, *weights[i], {}, false);
+      ++i;
+      continue;
+    }
+    cuda::Matvec m{.x = x};
+    const int first = i;
+    for (; i < 3 && alike(*weights[first], *weights[i]) && fits_matvec(*weights[i], x); ++i) {
+      m.jobs[m.n_jobs].w = &packed(*weights[i]);
+      m.y[m.n_jobs++] = outputs[i];
+    }
+    cuda::matvec(m, stream_);
+    check_launch("matvec");
+  }
+  cuda::finish_qkv(a, true, view_of(*a.kv), batch_.view(), stream_);
+  check_launch("finish_qkv");
+}
+
+void CudaBackend::embed(Tensor x, const Weight& table, float scale) {
+  cuda::embed_rows(x, packed(table), batch_.view().tokens, scale, stream_);
+  check_launch("embed_rows");
+}
+
+void CudaBackend::norm(Tensor y, Tensor x, const NormArgs& args) {
+  cuda::norm_rows(y, x, args, stream_);
+  check_launch("norm_rows");
+}
+
+void CudaBackend::add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) {
+  cuda::add_norm_rows(out, residual, y, args, stream_);
+  check_launch("add_norm_rows");
+}
+
+void CudaBackend::add(Tensor x, Tensor y) {
+  cuda::add_rows(x, y, false, stream_);
+  check_launch("add_rows");
+}
+
+void CudaBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
+  cuda::act_mul_rows(y, gate, up, act, stream_);
+  check_launch("act_mul_rows");
+}
+
+void CudaBackend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude) {
+  cuda::angles_of_positions(angles, inv_freq, magnitude, batch_.view().positions, stream_);
+  check_launch("angles_of_positions");
+}
+
+void CudaBackend::rope(Tensor x, int n_heads, const RopeArgs& args) {
+  cuda::rope_rows(x, n_heads, args, stream_);
+  check_launch("rope_rows");
+}
+
+void CudaBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
+  cuda::write_kv(view_of(kv), layer, k, v, batch_.view(), stream_);
+  check_launch("write_kv");
+}
+
+int CudaBackend::kv_bucket() const {
+  int bucket = 128;
+  while (bucket < max_kv_len_) bucket *= 2;
+  return bucket;
+}
+
+// As many splits as fill the GPU twice, of at least 128 keys each.
+cuda::AttentionPlan CudaBackend::plan_attention(const AttentionArgs& a) {
+  const int group = a.n_heads / a.n_kv_heads;
+  cuda::AttentionPlan plan{.n_seqs = n_seqs_, .n_tokens = n_tokens_, .max_q_len = max_q_len_};
+  plan.any_short = min_q_len_ <= cuda::short_rows(group);
+  plan.any_long = max_q_len_ > cuda::short_rows(group);
+  const int n_tasks = n_seqs_ * a.n_kv_heads;
+  plan.n_splits = std::clamp((2 * n_multiprocessors_ + n_tasks - 1) / n_tasks, 1, kv_bucket() / 128);
+  if (plan.any_short && plan.n_splits > 1) {
+    const size_t n_floats = static_cast<size_t>(n_tasks) * 16 * static_cast<size_t>(plan.n_splits) * static_cast<size_t>(a.head_dim + 2);
+    plan.partials = static_cast<float*>(scratch_at_least(partials_, n_floats * sizeof(float)));
+  }
+  return plan;
+}
+
+void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) {
+  if (act_ == DType::kF16 && cuda::can_attend(view_of(kv), args)) {
+    cuda::attend(y, narrowed(q), view_of(kv), args, batch_.view(), plan_attention(args), stream_);
+  } else {
+    cuda::attend_naive(y, q, view_of(kv), args, batch_.view(), stream_);
+  }
+  check_launch("attend");
+}
+
+void CudaBackend::gather_rows(Tensor y, Tensor x) {
+  cuda::gather(y, x, batch_.view().logit_rows, stream_);
+  check_launch("gather");
+}
+
+void CudaBackend::scale(Tensor x, float factor, float softcap) {
+  cuda::scale_rows(x, factor, softcap, stream_);
+  check_launch("scale_rows");
+}
+
+}  // namespace ingot

@@ -1,0 +1,88 @@
+#include "backend/cuda/device_batch.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace ingot::cuda {
+namespace {
+
+// Where the arrays lie, in ints; each starts on 16 bytes.
+struct Places {
+  int64_t tokens, positions, token_seq, q_start, kv_len, logit_rows, table, end;
+};
+
+Places places_of(int64_t max_tokens, int64_t max_seqs, int64_t max_logits, int64_t table_size) {
+  int64_t at = 4;  // the first four: max_blocks
+  const auto take = [&](int64_t n) {
+    const int64_t begin = at;
+    at += (n + 3) / 4 * 4;
+    return begin;
+  };
+  Places p{};
+  p.tokens = take(max_tokens);
+  p.positions = take(max_tokens);
+  p.token_seq = take(max_tokens);
+  p.q_start = take(max_seqs + 1);
+  p.kv_len = take(max_seqs);
+  p.logit_rows = take(max_logits);
+  p.table = take(table_size);
+  p.end = at;
+  return p;
+}
+
+}  // namespace
+
+BatchUpload::~BatchUpload() {
+  for (Slot& slot : slots_)
+    if (slot.copied != nullptr) cudaEventDestroy(slot.copied);
+}
+
+void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int64_t table_size) {
+  max_tokens_ = max_tokens, max_seqs_ = max_seqs, max_logits_ = max_logits, table_size_ = table_size;
+  const Places at = places_of(max_tokens, max_seqs, max_logits, table_size);
+  const size_t bytes = static_cast<size_t>(at.end) * sizeof(int32_t);
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  for (Slot& slot : slots_) {
+    slot.memory = Memory(bytes, Place::kPinned);
+    if (slot.copied == nullptr) check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "cudaEventCreate");
+  }
+  device_ = Memory(bytes);
+  const auto* base = static_cast<const int32_t*>(device_.data());
+  view_ = {.tokens = base + at.tokens, .positions = base + at.positions, .token_seq = base + at.token_seq,
+           .q_start = base + at.q_start, .kv_len = base + at.kv_len, .logit_rows = base + at.logit_rows,
+           .max_blocks = base, .block_table = base + at.table};
+}
+
+bool BatchUpload::upload(const Batch& batch, int block_size, cudaStream_t stream) {
+  int n_blocks = 0;  // of the longest sequence: the table's rows are cut to it
+  for (const int32_t len : batch.kv_len) n_blocks = std::max(n_blocks, (len + block_size - 1) / block_size);
+  n_blocks = std::min(n_blocks, batch.max_blocks);
+  const int64_t table = int64_t{n_blocks} * batch.n_seqs();
+  const bool moved = batch.n_tokens() > max_tokens_ || batch.n_seqs() > max_seqs_ || batch.n_logits() > max_logits_ || table > table_size_;
+  if (moved) {
+    reserve(std::max(batch.n_tokens(), max_tokens_), std::max(batch.n_seqs(), max_seqs_), std::max(batch.n_logits(), max_logits_),
+            std::max(table, table_size_));
+  }
+  const Places at = places_of(max_tokens_, max_seqs_, max_logits_, table_size_);
+  Slot& slot = slots_[next_slot_];
+  next_slot_ = (next_slot_ + 1) % kSlots;
+  check(cudaEventSynchronize(slot.copied), "cudaEventSynchronize");
+  auto* host = static_cast<int32_t*>(slot.memory.data());
+  host[0] = n_blocks;
+  std::ranges::copy(batch.tokens, host + at.tokens);
+  std::ranges::copy(batch.positions, host + at.positions);
+  for (int seq = 0; seq < batch.n_seqs(); ++seq) {
+    std::fill(host + at.token_seq + batch.q_start[seq], host + at.token_seq + batch.q_start[seq + 1], seq);
+    std::copy_n(batch.blocks(seq), n_blocks, host + at.table + int64_t{seq} * n_blocks);
+  }
+  std::ranges::copy(batch.q_start, host + at.q_start);
+  std::ranges::copy(batch.kv_len, host + at.kv_len);
+  std::ranges::copy(batch.logit_rows, host + at.logit_rows);
+  const size_t bytes = static_cast<size_t>(at.table + table) * sizeof(int32_t);
+  check(cudaMemcpyAsync(device_.data(), host, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+  check(cudaEventRecord(slot.copied, stream), "cudaEventRecord");
+  return moved;
+}
+
+}  // namespace ingot::cuda

@@ -1,0 +1,37 @@
+// BatchUpload: one batch after another to the same place on the device, each in one asynchronous copy from pinned memory.
+#pragma once
+#include <array>
+
+#include "backend/batch.h"
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/memory.h"
+
+namespace ingot::cuda {
+
+class BatchUpload {
+ public:
+  ~BatchUpload();
+  // Makes room for batches within these numbers; what was there is lost, and the places may be new.
+  void reserve(int max_tokens, int max_seqs, int max_logits, int64_t table_size);
+  // True when the places moved to make room.
+  bool upload(const Batch& batch, int block_size, cudaStream_t stream);
+  const DeviceBatch& view() const { return view_; }
+  size_t bytes() const { return device_.size(); }
+
+ private:
+  // A copy may still be under way when the next batch comes: so there are several, used in turn.
+  static constexpr int kSlots = 4;
+  struct Slot {
+    Memory memory;
+    cudaEvent_t copied = nullptr;
+  };
+
+  int max_tokens_ = 0, max_seqs_ = 0, max_logits_ = 0;
+  int64_t table_size_ = 0;
+  std::array<Slot, kSlots> slots_;
+  int next_slot_ = 0;
+  Memory device_;
+  DeviceBatch view_;
+};
+
+}  // namespace ingot::cuda

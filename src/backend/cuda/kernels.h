@@ -1,0 +1,96 @@
+// The kernels of the CUDA backend, as plain functions that enqueue on a stream. Tensors are f32 or f16 unless said otherwise.
+#pragma once
+#include <driver_types.h>
+
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "backend/cuda/packed_weight.h"
+
+namespace ingot::cuda {
+
+// The batch on the device: arrays of batch.h, all ints. They lie at fixed places, so that a recorded step sees each new batch.
+struct DeviceBatch {
+  const int32_t* tokens = nullptr;
+  const int32_t* positions = nullptr;
+  const int32_t* token_seq = nullptr;    // [n_tokens]: which sequence a token belongs to
+  const int32_t* q_start = nullptr;
+  const int32_t* kv_len = nullptr;
+  const int32_t* logit_rows = nullptr;
+  const int32_t* max_blocks = nullptr;   // [1]
+  const int32_t* block_table = nullptr;  // [n_seqs, *max_blocks]
+};
+
+// Pages: [layer, block, key or value, kv_head, token of the block, head_dim].
+struct DeviceKv {
+  void* data = nullptr;
+  bool f16 = true;
+  int n_blocks = 0, n_kv_heads = 0, block_size = 0, head_dim = 0;
+};
+
+// pack.cu
+// The largest magnitude that decides PackedWeight::factor, into *largest_bits (a float's bits, zero before).
+void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t* largest_bits, cudaStream_t stream);
+// Fills w.data and w.scales, which must hold zeros, from blocks as a file has them.
+void pack_blocks(Format format, const void* blocks, const PackedWeight& w, cudaStream_t stream);
+void pack_dense(Format format, const void* elements, const PackedWeight& w, cudaStream_t stream);
+
+// unpack.cu
+// Rows [first, first + n) of w / factor as [n, n_in] halves, or of w as floats when w.f32.
+void unpack_rows(void* out, const PackedWeight& w, int64_t first, int64_t n, cudaStream_t stream);
+void embed_rows(const Tensor& x, const PackedWeight& table, const int32_t* tokens, float scale, cudaStream_t stream);
+
+// matvec.cu: y = x w^T for a few rows of x, halves.
+inline constexpr int kMatvecRows = 16;
+struct MatvecJob {
+  const PackedWeight* w = nullptr;
+  const float* bias = nullptr;
+};
+struct Matvec {
+  Tensor x;                    // [n, n_in] f16
+  MatvecJob jobs[3];
+  Tensor y[3];
+  int n_jobs = 0;              // of weights with one layout
+  bool accumulate = false;     // y += instead of y =
+  int gate = -1;               // an Activation: y[0] = act(jobs[0]) * jobs[1]; -1: none
+};
+bool can_matvec(const PackedWeight& w);
+void matvec(const Matvec& m, cudaStream_t stream);
+
+// rows.cu
+void convert(const Tensor& y, const Tensor& x, cudaStream_t stream);
+void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, cudaStream_t stream);
+void add_norm_rows(const Tensor& out, const Tensor& residual, const Tensor& y, const NormArgs& args, cudaStream_t stream);
+void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, cudaStream_t stream);
+void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, cudaStream_t stream);
+void scale_rows(const Tensor& x, float factor, float softcap, cudaStream_t stream);
+void gather(const Tensor& y, const Tensor& x, const int32_t* rows, cudaStream_t stream);
+
+// heads.cu
+void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const int32_t* positions, cudaStream_t stream);
+void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, cudaStream_t stream);
+void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch, cudaStream_t stream);
+// What qkv does after the products: biases, norms, rope, and the cache.
+void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch, cudaStream_t stream);
+
+// attention.cu and attention_naive.cu
+struct AttentionPlan {
+  int n_seqs = 0, n_tokens = 0, max_q_len = 0;
+  bool any_short = false, any_long = false;  // sequences with few rows, which split their keys; sequences with many
+  int n_splits = 1;
+  float* partials = nullptr;                 // [n_seqs, n_heads, n_splits, head_dim + 2] rows of splits
+};
+bool can_attend(const DeviceKv& kv, const AttentionArgs& args);
+int short_rows(int group);  // most tokens that a sequence may bring to count as short, for `group` query heads a KV head
+// q and y: [n_tokens, n_heads * head_dim], q f16.
+void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args, const DeviceBatch& batch,
+            const AttentionPlan& plan, cudaStream_t stream);
+void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args, const DeviceBatch& batch,
+                  cudaStream_t stream);
+
+// sample.cu
+// best[i] = key of the largest logit of row i (zero before); best_token() of sampler_key.h reads it.
+void argmax_rows(unsigned long long* best, const Tensor& logits, cudaStream_t stream);
+void read_all(const void* data, size_t bytes, float* sink, cudaStream_t stream);  // reads every byte once, for measure_peak
+
+}  // namespace ingot::cuda

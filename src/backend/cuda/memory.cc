@@ -1,0 +1,48 @@
+#include "backend/cuda/memory.h"
+
+#include "base/error.h"
+#include "base/system.h"
+
+namespace ingot::cuda {
+
+void check(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // forgets it, where that is possible
+  throw Error("CUDA: {} failed: {} ({})", call, cudaGetErrorString(status), cudaGetErrorName(status));
+}
+
+Memory::Memory(size_t bytes, Place place) : size_(bytes), place_(place) {
+  if (bytes == 0) return;
+  const cudaError_t status = place == Place::kDevice ? cudaMalloc(&data_, bytes) : cudaMallocHost(&data_, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    data_ = nullptr;
+    size_t free = 0, total = 0;
+    if (place == Place::kDevice) cudaMemGetInfo(&free, &total);
+    if (total == 0) throw Error("the host has no {} of pinned memory: use a smaller batch", human_bytes(bytes));
+    throw Error("the GPU's memory is full: {} more were asked for, {} of {} are free; use a smaller model, quant, context or batch",
+                human_bytes(bytes), human_bytes(free), human_bytes(total));
+  }
+  check(status, place == Place::kDevice ? "cudaMalloc" : "cudaMallocHost");
+}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  data_ = std::exchange(other.data_, nullptr);
+  size_ = std::exchange(other.size_, 0);
+  place_ = other.place_;
+  return *this;
+}
+
+void Memory::release() {
+  if (data_ == nullptr) return;
+  if (place_ == Place::kDevice) {
+    cudaFree(data_);
+  } else {
+    cudaFreeHost(data_);
+  }
+  data_ = nullptr;
+}
+
+}  // namespace ingot::cuda

@@ -1,0 +1,125 @@
+// From blocks as files have them to PackedWeight: one thread a block, by the format's own unpack().
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/kernels.h"
+
+namespace ingot::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+template <class T>
+concept IsGrouped = requires { T::group; };
+
+template <class T>
+__global__ void largest_kernel(const uint8_t* blocks, int64_t n_blocks, uint32_t* largest) {
+  constexpr int kGroups = T::block_size / T::group;
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  float most = 0;
+  if (i < n_blocks) {
+    uint8_t codes[T::block_size];
+    float scales[kGroups], mins[kGroups];
+    T::unpack(blocks + i * T::block_bytes, codes, scales, mins);
+    for (int g = 0; g < kGroups; ++g) {
+      const float size = fmaxf(fabsf(scales[g]), T::has_min ? fabsf(mins[g]) / 128 : 0.0f);
+      if (isfinite(size)) most = fmaxf(most, size);
+    }
+  }
+#pragma unroll
+  for (int s = 16; s > 0; s /= 2) most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFu, most, s));
+  if (threadIdx.x % 32 == 0 && most > 0) atomicMax(largest, __float_as_uint(most));
+}
+
+// 32 codes into unit `unit` of tile `tile`.
+template <class T>
+__device__ void put_unit(uint8_t* data, int64_t tile, int unit, const uint8_t* codes) {
+  uint32_t words[8] = {};
+  if constexpr (T::code_bits == 4) {
+    for (int i = 0; i < 32; ++i) {
+      const int place = quant::HasCodebook<T> ? i % 8 : i % 8 / 2 + i % 2 * 4;
+      words[i / 8] |= static_cast<uint32_t>(codes[i] & 15) << (4 * place);
+    }
+    *reinterpret_cast<uint4*>(data + (tile * kTileUnits + unit) * 16) = make_uint4(words[0], words[1], words[2], words[3]);
+  } else {
+    for (int i = 0; i < 32; ++i) words[i / 4] |= static_cast<uint32_t>(codes[i]) << (8 * (i % 4));
+    for (int h = 0; h < 2; ++h) {
+      *reinterpret_cast<uint4*>(data + ((tile * 2 + h) * kTileUnits + unit) * 16) =
+          make_uint4(words[4 * h], words[4 * h + 1], words[4 * h + 2], words[4 * h + 3]);
+    }
+  }
+}
+
+template <class T, class S>
+__global__ void pack_kernel(const uint8_t* blocks, int64_t n_blocks, PackedWeight w) {
+  constexpr int kGroups = T::block_size / T::group, kPerUnit = kUnit / T::group, kFields = T::has_min ? 2 : 1;
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= n_blocks) return;
+  uint8_t codes[T::block_size];
+  float scales[kGroups], mins[kGroups];
+  T::unpack(blocks + i * T::block_bytes, codes, scales, mins);
+  const int64_t per_row = w.n_in / T::block_size, row = i / per_row, first_unit = i % per_row * (T::block_size / kUnit);
+  const float inverse = 1.0f / w.factor;
+  for (int u = 0; u < T::block_size / kUnit; ++u) {
+    const int64_t tile = row / kTileRows * w.k_tiles + (first_unit + u) / 4;
+    const int unit = static_cast<int>(row % kTileRows * 4 + (first_unit + u) % 4);
+    put_unit<T>(static_cast<uint8_t*>(const_cast<void*>(w.data)), tile, unit, codes + u * kUnit);
+    S* out = static_cast<S*>(const_cast<void*>(w.scales)) + (tile * kTileUnits + unit) * kPerUnit * kFields;
+    for (int p = 0; p < kPerUnit; ++p) {
+      out[p * kFields] = from_float<S>(scales[u * kPerUnit + p] * inverse);
+      if (T::has_min) out[p * kFields + 1] = from_float<S>(mins[u * kPerUnit + p] * inverse);
+    }
+  }
+}
+
+template <class T, class Out>
+__global__ void dense_kernel(const uint8_t* elements, int64_t n, Out* out) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= n) return;
+  float value;
+  T::decode(elements + i * T::block_bytes, &value);
+  out[i] = from_float<Out>(value);
+}
+
+}  // namespace
+
+void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t* largest_bits, cudaStream_t stream) {
+  visit(format, [&](auto type) {
+    using T = decltype(type);
+    if constexpr (IsGrouped<T>) {
+      largest_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, stream>>>(static_cast<const uint8_t*>(blocks), n_blocks,
+                                                                                 largest_bits);
+    }
+  });
+}
+
+void pack_blocks(Format format, const void* blocks, const PackedWeight& w, cudaStream_t stream) {
+  visit(format, [&](auto type) {
+    using T = decltype(type);
+    if constexpr (IsGrouped<T>) {
+      const int64_t n = w.n_out * (w.n_in / T::block_size);
+      const auto* from = static_cast<const uint8_t*>(blocks);
+      if (w.f32) {
+        pack_kernel<T, float><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, w);
+      } else {
+        pack_kernel<T, half><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, w);
+      }
+    }
+  });
+}
+
+void pack_dense(Format format, const void* elements, const PackedWeight& w, cudaStream_t stream) {
+  visit(format, [&](auto type) {
+    using T = decltype(type);
+    if constexpr (!IsGrouped<T>) {
+      const int64_t n = w.n_out * w.n_in;
+      const auto* from = static_cast<const uint8_t*>(elements);
+      void* to = const_cast<void*>(w.data);
+      if (w.f32) {
+        dense_kernel<T><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, static_cast<float*>(to));
+      } else {
+        dense_kernel<T><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, static_cast<half*>(to));
+      }
+    }
+  });
+}
+
+}  // namespace ingot::cuda

@@ -1,0 +1,11 @@
+// Stands in for backend/cuda/ in builds without nvcc.
+#include "backend/cuda/create_cuda.h"
+#include "base/error.h"
+
+namespace ingot {
+
+std::unique_ptr<Backend> create_cuda_backend(const BackendOptions&) {
+  throw UsageError("this build has no CUDA: use --device cpu, or build with nvcc at hand (cmake --preset cuda)");
+}
+
+}  // namespace ingot

@@ -1,0 +1,33 @@
+"""The pages say where things are: every relative link, and every path of the tree that they name, exists."""
+import os
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+EXAMPLES = {"src/quant/tq2_0.h"}  # what the reader is told to write
+
+
+class Docs(unittest.TestCase):
+    def test_links_lead_somewhere(self):
+        n_links = 0
+        for page in PAGES:
+            for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+                if "://" not in target:
+                    n_links += 1
+                    self.assertTrue((page.parent / target).exists(), f"{page.name} links to {target}")
+        self.assertGreater(n_links, 5)
+
+    def test_named_paths_exist(self):
+        n_paths = 0
+        for page in PAGES:
+            for path in re.findall(r"`((?:src|tests|tools|scripts|cmake|docs|bench|models)/[\w./-]+)`", page.read_text()):
+                if path not in EXAMPLES:
+                    n_paths += 1
+                    self.assertTrue((ROOT / path).exists(), f"{page.name} names {path}")
+        self.assertGreater(n_paths, 10)
+
+
+if __name__ == "__main__":
+    unittest.main()

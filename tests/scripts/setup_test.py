@@ -1,0 +1,82 @@
+"""scripts/setup.sh, with a machine made of stubs: what it asks for, when it stays quiet, and what it says to those who are not root."""
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
+PROGRAMS = ["g++", "cmake", "ninja", "pkg-config", "ccache"]
+LIBRARIES = ["libfmt-dev", "libspdlog-dev", "nlohmann-json3-dev", "libcli11-dev", "libpcre2-dev", "libutf8proc-dev", "libedit-dev"]
+
+
+def run(*groups, programs=PROGRAMS, libraries=LIBRARIES, root=True, apt=True, apt_status=0):
+    """(the finished process, the arguments of each call of apt-get) on a machine that has these programs and packages."""
+    with tempfile.TemporaryDirectory() as folder:
+        bin = pathlib.Path(folder)
+        calls = bin / "calls"
+        stubs = {name: "exit 0" for name in programs}
+        stubs["id"] = f"echo {0 if root else 1000}"
+        known = " ".join(libraries)
+        stubs["dpkg-query"] = f'shift 2; for p; do for k in {known}; do [ $p = $k ] && printf "installed:%s " $p; done; done; exit 1'
+        if apt:
+            stubs["apt-get"] = f'echo "$@" >> {calls}; case "$*" in *install*) echo broken; exit {apt_status} ;; esac'
+        for name, body in stubs.items():
+            (bin / name).write_text(f"#!/bin/sh\n{body}\n")
+            (bin / name).chmod(0o755)
+        for name in ("sh", "mktemp", "rm", "cat"):
+            (bin / name).symlink_to(pathlib.Path("/bin") / name)
+        done = subprocess.run([bin / "sh", ROOT / "scripts/setup.sh", *groups], env={"PATH": folder, "TMPDIR": folder},
+                              capture_output=True, text=True)
+        return done, calls.read_text().splitlines() if calls.exists() else []
+
+
+def packages(call):
+    return call.split("--no-install-recommends ")[1].split()
+
+
+class Setup(unittest.TestCase):
+    def test_quiet_when_everything_is_there(self):
+        done, calls = run("build")
+        self.assertEqual((done.returncode, done.stdout, done.stderr, calls), (0, "", "", []))
+
+    def test_root_installs_exactly_what_is_missing(self):
+        done, calls = run("build", programs=["g++", "cmake", "pkg-config", "ccache"], libraries=LIBRARIES[1:])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout, "setup: installing ninja-build libfmt-dev\n")
+        self.assertIn("update", calls[0])
+        self.assertEqual(packages(calls[1]), ["ninja-build", "libfmt-dev"])
+
+    def test_a_bare_machine(self):
+        done, calls = run("build", "test", programs=[], libraries=[])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(set(packages(calls[1])), {"g++", "cmake", "ninja-build", "pkg-config", "ccache", *LIBRARIES, "libgtest-dev",
+                                                   "libgmock-dev", "python3", "python3-numpy", "python3-pytest"})
+
+    def test_groups_are_asked_for_by_name(self):
+        for group, package in (("test", "libgtest-dev"), ("bench", "libbenchmark-dev"), ("fuzz", "libclang-rt-dev")):
+            self.assertIn(package, packages(run("build", group)[1][1]))
+        done, calls = run("build", "nonsense")
+        self.assertEqual((done.returncode, calls), (2, []))
+
+    def test_ccache_alone_is_not_worth_a_word(self):
+        done, calls = run("build", programs=PROGRAMS[:-1])
+        self.assertEqual((done.returncode, done.stdout, calls), (0, "", []))
+
+    def test_others_than_root_are_told_the_command(self):
+        done, calls = run("build", libraries=LIBRARIES[:-1], root=False)
+        self.assertEqual((done.returncode, calls), (1, []))
+        self.assertIn("apt-get install --no-install-recommends libedit-dev\n", done.stderr)
+
+    def test_a_failure_shows_what_apt_said(self):
+        done, calls = run("build", libraries=[], apt_status=100)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("broken", done.stderr)
+
+    def test_without_apt_cmake_has_the_word(self):
+        done, calls = run("build", programs=[], libraries=[], apt=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
