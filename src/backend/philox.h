@@ -1,6 +1,6 @@
-// Philox4x32-10, a counter-based random generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-// The draw for a token is a pure function of the request's seed and the token's position, so neither the batch, nor chunks,
-// nor preemption can change it. Host and device code share this header.
+// Philox4x32-10, a counter-based random generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
+// 2011). The draw for a token is a pure function of the request's seed and the token's position, so neither the batch,
+// nor chunks, nor preemption can change it. Host and device code share this header.
 #pragma once
 #include <cstdint>
 

@@ -160,7 +160,8 @@ float keep_typical(std::vector<Candidate>& candidates, float top, double p) {
   return std::min_element(candidates.begin(), candidates.end(), likelier)->logit;
 }
 
-// Fills scratch.candidates with what the truncations leave; top becomes their largest logit. False: nothing is truncated.
+// Fills scratch.candidates with what the truncations leave; top becomes their largest logit. False: nothing is
+// truncated.
 bool truncate(std::span<const float> logits, float& top, const SamplingParams& params, SamplerScratch& scratch) {
   const size_t n = logits.size();
   std::vector<Candidate>& candidates = scratch.candidates;
@@ -217,7 +218,8 @@ int32_t draw_candidate(std::vector<Candidate>& candidates, float top, float inve
 }
 
 // The same over a whole row, in two levels: find the block that holds the target, then the token in it.
-int32_t draw_any(std::span<const float> logits, float top, float inverse_temperature, double u, std::vector<double>& sums) {
+int32_t draw_any(std::span<const float> logits, float top, float inverse_temperature, double u,
+                 std::vector<double>& sums) {
   sums.clear();
   double total = 0;
   for (size_t i = 0; i < logits.size(); i += kBlock) {
@@ -300,7 +302,8 @@ void add_logprobs(Sampled& result, std::span<const float> raw, int n_top, Sample
   const double log_total = std::log(sum_weights(raw, top));
   const auto logprob = [&](float logit) {
     if (!(logit > -kInfinity)) return -kInfinity;
-    return logit == top ? static_cast<float>(-log_total) : static_cast<float>(static_cast<double>(logit) - top - log_total);
+    return logit == top ? static_cast<float>(-log_total)
+                        : static_cast<float>(static_cast<double>(logit) - top - log_total);
   };
   result.logprob = logprob(raw[result.token]);
   if (n_top == 0) return;
@@ -341,7 +344,8 @@ Sampled sample_row(std::span<const float> raw, const SampleRow& row, SamplerScra
   result.token = argmax(logits);
   const float top = logits[result.token];
   if (!(top > -kInfinity) && may_forbid) {
-    throw Error("no token may follow at position {}: the mask or logit_bias forbids every one that has a logit", row.position);
+    throw Error("no token may follow at position {}: the mask or logit_bias forbids every one that has a logit",
+                row.position);
   }
   if (!greedy && !(top > -kInfinity)) {
     throw Error("no token can be drawn at position {}: every logit is NaN or -infinity", row.position);

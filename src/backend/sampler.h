@@ -1,10 +1,11 @@
-// The host sampler: draws one token from one row of logits, in the order that sampling.h documents. It is the sampler of the
-// ref and cpu backends and the oracle of the device ones.
+// The host sampler: draws one token from one row of logits, in the order that sampling.h documents. It is the sampler
+// of the ref and cpu backends and the oracle of the device ones.
 //
-// Stages and their sources: repetition penalty (CTRL, arXiv:1909.05858), presence and frequency penalties (OpenAI), top-k
-// (arXiv:1805.04833), typical (arXiv:2202.00666), top-p (arXiv:1904.09751), min-p (arXiv:2407.01082), temperature. Each
-// truncation looks at the probabilities of what the one before it left, and keeps at least one token; equal logits rank by
-// id, lowest first. The draw inverts the cumulative distribution in order of id at a uniform number fixed by (seed, position).
+// Stages and their sources: repetition penalty (CTRL, arXiv:1909.05858), presence and frequency penalties (OpenAI),
+// top-k (arXiv:1805.04833), typical (arXiv:2202.00666), top-p (arXiv:1904.09751), min-p (arXiv:2407.01082),
+// temperature. Each truncation looks at the probabilities of what the one before it left, and keeps at least one token;
+// equal logits rank by id, lowest first. The draw inverts the cumulative distribution in order of id at a uniform
+// number fixed by (seed, position).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -31,11 +32,12 @@ struct SamplerScratch {
 // Throws Error naming the first field that is out of its range, with the range and the value.
 void validate(const SamplingParams& params, int n_vocab);
 
-// The id of the largest logit. NaN loses to everything, all NaN gives 0, ties give the lowest id. Throws Error when empty.
+// The id of the largest logit. NaN loses to everything, all NaN gives 0, ties give the lowest id. Throws Error when
+// empty.
 int32_t argmax(std::span<const float> logits);
 
-// One draw. A NaN logit has no probability. Throws Error when no token can be drawn: all forbidden, or (temperature > 0)
-// no logit above -infinity.
+// One draw. A NaN logit has no probability. Throws Error when no token can be drawn: all forbidden, or (temperature >
+// 0) no logit above -infinity.
 Sampled sample_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 
 }  // namespace ingot

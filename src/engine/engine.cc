@@ -205,7 +205,8 @@ void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
   sequence.last_token = Clock::now();
   if (sequence.n_output() == 0) sequence.first_token = sequence.last_token;
   sequence.tokens.push_back(sampled.token);
-  const bool stops = !request.ignore_eos && std::ranges::find(request.stop_tokens, sampled.token) != request.stop_tokens.end();
+  const bool stops =
+      !request.ignore_eos && std::ranges::find(request.stop_tokens, sampled.token) != request.stop_tokens.end();
   if (stops) return finish(sequence, FinishReason::kStop, "", sampled.token);
   try {
     request.sink->on_token(sampled);

@@ -1,5 +1,5 @@
-// Engine: the step loop. Requests come in through a queue from any thread; plan, fill, forward, sample and emit run on one:
-// the engine's own after start(), or the caller's by step(). Called by the command line and the server.
+// Engine: the step loop. Requests come in through a queue from any thread; plan, fill, forward, sample and emit run on
+// one: the engine's own after start(), or the caller's by step(). Called by the command line and the server.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -68,7 +68,8 @@ class Engine {
 
   // Without start(): takes what has been submitted and does one step. False when there was nothing to do.
   bool step();
-  // Without start(): a prompt and a decode step that nobody sees, to load code and weights. Throws Error when they fail.
+  // Without start(): a prompt and a decode step that nobody sees, to load code and weights. Throws Error when they
+  // fail.
   void warm_up();
 
  private:

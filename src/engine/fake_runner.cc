@@ -59,12 +59,14 @@ void FakeRunner::forward(const Batch& batch) {
 }
 
 void FakeRunner::sample(std::span<const SampleRow> rows) {
-  require(rows.size() == logits_.size(), fmt::format("{} sample rows for {} rows of logits", rows.size(), logits_.size()));
+  require(rows.size() == logits_.size(),
+          "{} sample rows for {} rows of logits", rows.size(), logits_.size());
   sampled_.clear();
   for (size_t i = 0; i < rows.size(); ++i) {
     const SampleRow& row = rows[i];
-    require(row.position == logit_lens_[i], fmt::format("row {} draws position {} after {}", i, row.position, logit_lens_[i]));
-    require(digest_of(row.history) == logits_[i], fmt::format("row {}: its history is not what the cache holds", i));
+    require(row.position == logit_lens_[i],
+            "row {} draws position {} after {}", i, row.position, logit_lens_[i]);
+    require(digest_of(row.history) == logits_[i], "row {}: its history is not what the cache holds", i);
     Sampled drawn;
     drawn.token = token_of(logits_[i], row.params->seed, options_.info.n_vocab);
     if (row.params->n_logprobs >= 0) drawn.logprob = -static_cast<float>(drawn.token);
@@ -76,26 +78,28 @@ std::vector<Sampled> FakeRunner::wait() { return std::exchange(sampled_, {}); }
 
 void FakeRunner::check_shape(const Batch& batch) {
   const RunnerInfo& info = options_.info;
-  require(batch.n_seqs() > 0 && batch.n_seqs() <= info.max_seqs, fmt::format("{} sequences", batch.n_seqs()));
-  require(batch.n_tokens() <= info.max_batch_tokens, fmt::format("{} tokens in a batch", batch.n_tokens()));
+  require(batch.n_seqs() > 0 && batch.n_seqs() <= info.max_seqs, "{} sequences", batch.n_seqs());
+  require(batch.n_tokens() <= info.max_batch_tokens, "{} tokens in a batch", batch.n_tokens());
   require(batch.positions.size() == batch.tokens.size() && batch.q_start.size() == batch.kv_len.size() + 1 &&
               batch.block_table.size() == batch.kv_len.size() * static_cast<size_t>(batch.max_blocks),
           "arrays of the batch differ in length");
   require(batch.q_start.front() == 0 && batch.q_start.back() == batch.n_tokens(), "q_start does not span the batch");
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
-    require(batch.q_len(seq) >= 1, fmt::format("sequence {} brings {} tokens", seq, batch.q_len(seq)));
+    require(batch.q_len(seq) >= 1, "sequence {} brings {} tokens", seq, batch.q_len(seq));
     require(batch.kv_len[seq] <= info.n_ctx && batch.kv_len[seq] >= batch.q_len(seq) &&
                 batch.kv_len[seq] <= batch.max_blocks * info.block_size,
-            fmt::format("sequence {} has kv_len {}", seq, batch.kv_len[seq]));
+            "sequence {} has kv_len {}", seq, batch.kv_len[seq]);
     for (int i = batch.q_start[seq]; i < batch.q_start[seq + 1]; ++i) {
       const int position = batch.kv_len[seq] - (batch.q_start[seq + 1] - i);
-      require(batch.positions[i] == position, fmt::format("token {} has position {}, not {}", i, batch.positions[i], position));
-      require(batch.tokens[i] >= 0 && batch.tokens[i] < info.n_vocab, fmt::format("token {} is {}", i, batch.tokens[i]));
+      require(batch.positions[i] == position,
+              "token {} has position {}, not {}", i, batch.positions[i], position);
+      require(batch.tokens[i] >= 0 && batch.tokens[i] < info.n_vocab,
+              "token {} is {}", i, batch.tokens[i]);
     }
   }
   int32_t previous = -1;
   for (int32_t row : batch.logit_rows) {
-    require(row > previous && row < batch.n_tokens(), fmt::format("logit row {}", row));
+    require(row > previous && row < batch.n_tokens(), "logit row {}", row);
     previous = row;
   }
 }
@@ -108,9 +112,10 @@ void FakeRunner::check_blocks(const Batch& batch) {
     const int first = (batch.kv_len[seq] - batch.q_len(seq)) / block_size, last = (batch.kv_len[seq] - 1) / block_size;
     for (int i = 0; i <= last; ++i) {
       const int32_t block = batch.blocks(seq)[i];
-      require(block >= 0 && block < options_.info.n_blocks, fmt::format("sequence {} names block {}", seq, block));
+      require(block >= 0 && block < options_.info.n_blocks, "sequence {} names block {}", seq, block);
       if (i < first) continue;
-      require(writer_[block] == -1, fmt::format("block {} is written by sequences {} and {}", block, writer_[block], seq));
+      require(writer_[block] == -1,
+              "block {} is written by sequences {} and {}", block, writer_[block], seq);
       writer_[block] = seq;
     }
   }
@@ -118,7 +123,8 @@ void FakeRunner::check_blocks(const Batch& batch) {
     const int n_read = (batch.kv_len[seq] - batch.q_len(seq)) / block_size;
     for (int i = 0; i < n_read; ++i) {
       const int32_t block = batch.blocks(seq)[i];
-      require(writer_[block] == -1, fmt::format("block {} is read by sequence {} and written by {}", block, seq, writer_[block]));
+      require(writer_[block] == -1,
+              "block {} is read by sequence {} and written by {}", block, seq, writer_[block]);
     }
   }
 }
@@ -131,7 +137,7 @@ uint64_t FakeRunner::read_history(const Batch& batch, int seq) {
     const Slot& s = slot(batch, seq, position);
     digest = mix(digest, static_cast<uint64_t>(s.token));
     require(s.position == position && s.digest == digest,
-            fmt::format("sequence {} reads position {} and finds another history's {}", seq, position, s.position));
+            "sequence {} reads position {} and finds another history's {}", seq, position, s.position);
   }
   return digest;
 }
@@ -149,8 +155,7 @@ FakeRunner::Slot& FakeRunner::slot(const Batch& batch, int seq, int position) {
   return cache_[block * block_size + position % block_size];
 }
 
-void FakeRunner::require(bool condition, const std::string& what) {
-  if (condition) return;
+void FakeRunner::violate(const std::string& what) {
   violations_.push_back(fmt::format("step {}: {}", n_steps_ - 1, what));
   throw std::logic_error(violations_.back());
 }

@@ -1,11 +1,15 @@
-// FakeRunner: a model whose next token is a pure function of the tokens before it and the seed. Its KV cache holds what a real
-// one stands for, the history, so it notices every mistake of a scheduler: a wrong position or length, a block read that
-// another sequence wrote, a block written by two. Step time and failures are settable. For tests of the engine and the server.
+// FakeRunner: a model whose next token is a pure function of the tokens before it and the seed. Its KV cache holds what
+// a real one stands for, the history, so it notices every mistake of a scheduler: a wrong position or length, a block
+// read that another sequence wrote, a block written by two. Step time and failures are settable. For tests of the
+// engine and the server.
 #pragma once
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/runner.h"
@@ -13,7 +17,8 @@
 namespace ingot {
 
 struct FakeOptions {
-  RunnerInfo info = {.n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 16};
+  RunnerInfo info = {
+      .n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 16};
   double step_us = 0;                                    // slept in each step
   double token_us = 0;                                   // and for each token of it
   std::function<void(int64_t step)> before_forward = {};  // may throw, to make that step fail
@@ -49,7 +54,11 @@ class FakeRunner final : public Runner {
   uint64_t read_history(const Batch& batch, int seq);
   void write_tokens(const Batch& batch, int seq, uint64_t digest);
   Slot& slot(const Batch& batch, int seq, int position);
-  void require(bool condition, const std::string& what);
+  template <class... Args>
+  void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
+    if (!condition) violate(fmt::format(format, std::forward<Args>(args)...));
+  }
+  [[noreturn]] void violate(const std::string& what);
 
   const FakeOptions options_;
   std::vector<Slot> cache_;       // [n_blocks * block_size]

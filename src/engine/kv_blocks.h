@@ -1,5 +1,5 @@
-// BlockPool: who holds which KV block. A block that one sequence holds is writable by it; a full one may be shared and is
-// then immutable. Knows numbers only: the pages themselves belong to the backend.
+// BlockPool: who holds which KV block. A block that one sequence holds is writable by it; a full one may be shared and
+// is then immutable. Knows numbers only: the pages themselves belong to the backend.
 #pragma once
 #include <cstdint>
 #include <vector>

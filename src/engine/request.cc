@@ -15,16 +15,20 @@ void validate_length(const Request& request, int limit) {
   const size_t n_prompt = request.prompt.size();
   if (n_prompt == 0) throw Error("the prompt is empty: it needs at least one token");
   if (n_prompt >= static_cast<size_t>(limit)) {
-    throw Error("the prompt has {} tokens and the context holds {}, of which the output needs at least 1: shorten the prompt "
-                "or use a larger context", n_prompt, limit);
+    throw Error(
+        "the prompt has {} tokens and the context holds {}, of which the output needs at least 1: shorten the prompt "
+        "or use a larger context",
+        n_prompt, limit);
   }
   if (request.max_tokens < 1 && request.max_tokens != -1) {
     throw Error("max_tokens is {}: it must be at least 1, or -1 for as many as the context holds", request.max_tokens);
   }
   const int left = limit - static_cast<int>(n_prompt);
   if (request.max_tokens > left) {
-    throw Error("{} prompt tokens and max_tokens {} are {}, and the context holds {}: ask for at most {}, or use a larger "
-                "context", n_prompt, request.max_tokens, n_prompt + static_cast<size_t>(request.max_tokens), limit, left);
+    throw Error(
+        "{} prompt tokens and max_tokens {} are {}, and the context holds {}: ask for at most {}, or use a larger "
+        "context",
+        n_prompt, request.max_tokens, n_prompt + static_cast<size_t>(request.max_tokens), limit, left);
   }
 }
 

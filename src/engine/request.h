@@ -1,5 +1,5 @@
-// Request: what a consumer asks of the engine, and what it gets back through its sink. Text is the consumer's business: the
-// engine knows tokens only (stop strings: text/stop_strings.h).
+// Request: what a consumer asks of the engine, and what it gets back through its sink. Text is the consumer's business:
+// the engine knows tokens only (stop strings: text/stop_strings.h).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -36,8 +36,8 @@ struct Finish {
   Usage usage;
 };
 
-// Called on the engine thread, in order: any number of tokens, then one finish. Must return quickly; what it throws ends
-// the request.
+// Called on the engine thread, in order: any number of tokens, then one finish. Must return quickly; what it throws
+// ends the request.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
@@ -54,7 +54,8 @@ struct Request {
   std::shared_ptr<TokenSink> sink;
 };
 
-// Tokens that one sequence can have, prompt and output together: the model's context, or the whole KV pool if that is less.
+// Tokens that one sequence can have, prompt and output together: the model's context, or the whole KV pool if that is
+// less.
 int context_limit(const RunnerInfo& info);
 
 // Throws Error, with the numbers, for a request that can never run.

@@ -71,8 +71,8 @@ void Scheduler::plan_prefills() {
 }
 
 void Scheduler::admit() {
-  // While there is budget, every running sequence has its part of this step (one that lacks blocks also bars admission), so
-  // there are never more of them than the budget has tokens, and a prompt among decodes still gets one.
+  // While there is budget, every running sequence has its part of this step (one that lacks blocks also bars
+  // admission), so there are never more of them than the budget has tokens, and a prompt among decodes still gets one.
   while (!waiting_.empty() && n_running() < limits_.max_seqs && budget() > 0) {
     Sequence* sequence = waiting_.front();
     // One more block for each running sequence, or the next few tokens would preempt what has just been admitted.

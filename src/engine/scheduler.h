@@ -1,11 +1,11 @@
 // Scheduler: decides what the next step computes. Pure host code over sequences and block numbers.
 //
-// A step has a budget of tokens. First every sequence that decodes gets its one token, so that long prompts never stop a
-// stream; then prompts continue, a chunk each; then waiting sequences are admitted, in order, while the pool has blocks for all
-// of their tokens and for those that running prompts will still claim. When a decode finds no free block, the youngest
-// sequence loses all of its blocks and waits again, to be computed anew (its tokens stay, and draws depend on seed and position
-// only, so its output does not change). The oldest is never the one to lose, and each sequence fits the pool alone: hence
-// every step computes something and everyone's turn comes.
+// A step has a budget of tokens. First every sequence that decodes gets its one token, so that long prompts never stop
+// a stream; then prompts continue, a chunk each; then waiting sequences are admitted, in order, while the pool has
+// blocks for all of their tokens and for those that running prompts will still claim. When a decode finds no free
+// block, the youngest sequence loses all of its blocks and waits again, to be computed anew (its tokens stay, and draws
+// depend on seed and position only, so its output does not change). The oldest is never the one to lose, and each
+// sequence fits the pool alone: hence every step computes something and everyone's turn comes.
 #pragma once
 #include <deque>
 #include <vector>

@@ -1,4 +1,5 @@
-// Sequence: a request on its way through the engine. The engine owns it, the scheduler moves it between waiting and running.
+// Sequence: a request on its way through the engine. The engine owns it, the scheduler moves it between waiting and
+// running.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -17,8 +18,8 @@ struct Sequence {
   int n_prompt = 0;
   int max_len = 0;              // tokens at which it ends
 
-  // Tokens whose keys and values the steps planned so far write. The rest of `tokens` is still to be computed: many of a new or
-  // preempted sequence, one of a sequence that decodes. There is no other phase.
+  // Tokens whose keys and values the steps planned so far write. The rest of `tokens` is still to be computed: many of
+  // a new or preempted sequence, one of a sequence that decodes. There is no other phase.
   int n_computed = 0;
   std::vector<int32_t> blocks;  // KV block of each block_size tokens
 

@@ -192,7 +192,7 @@ std::vector<Value> Runtime::iterate(const Value& value) {
   if (value.is_undefined()) return items;
   if (value.is_string()) {
     meter.items(value.str().n_chars);
-    for (std::string_view c : split_chars(value.text())) items.push_back(Value::string(std::string(c), value.str().markup));
+    for (std::string_view c : split_chars(value.text())) items.push_back(Value::string(std::string(c)));  // not Markup, even of one
   } else if (value.is_dict()) {
     meter.items(value.dict().entries().size());
     for (const Dict::Entry& entry : value.dict().entries()) items.push_back(entry.key);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "text/jinja_objects.h"
 #include "text/jinja_print.h"
 #include "text/jinja_runtime.h"
 #include "text/jinja_text.h"
@@ -123,7 +124,8 @@ class PercentFormat {
       if (next < text_.size()) out += conversion();
       rt_.meter.fits(out.size());
     }
-    const bool is_mapping = values_.is_dict() || values_.is_list();
+    // To Python all that can be indexed is a mapping here.
+    const bool is_mapping = values_.is_dict() || values_.is_list() || values_.is_undefined() || values_.as<Range>() != nullptr;
     if (!is_mapping && n_taken_ < (values_.is_tuple() ? values_.items().size() : 1)) {
       throw Error("not all arguments converted during string formatting");
     }

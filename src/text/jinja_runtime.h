@@ -54,8 +54,8 @@ class Runtime {
   const std::string& name_of(int id) const { return program_.names[static_cast<size_t>(id)]; }
   // The scope of a block: a new one in the current (or the given) one for as long as it lives.
   struct Enter {
-    Enter(Runtime& runtime, const Block& block) : Enter(runtime, block, runtime.scope_) {}
-    Enter(Runtime& runtime, const Block& block, std::shared_ptr<Scope> outer);
+    Enter(Runtime& runtime, const Block& entered) : Enter(runtime, entered, runtime.scope_) {}
+    Enter(Runtime& runtime, const Block& entered, std::shared_ptr<Scope> outside);
     ~Enter() { rt.scope_ = std::move(old); }
     void renew();  // empty it, for the next turn of a loop
     Runtime& rt;

@@ -17,7 +17,8 @@ StopStrings::StopStrings(std::vector<std::string> strings) {
   if (strings.size() > kMaxStrings) throw Error("{} stop strings: at most {}", strings.size(), kMaxStrings);
   for (size_t i = 0; i < strings.size(); ++i) {
     if (strings[i].empty()) throw Error("stop string {} is empty", i);
-    if (strings[i].size() > kMaxBytes) throw Error("stop string {} has {} bytes: at most {}", i, strings[i].size(), kMaxBytes);
+    if (strings[i].size() > kMaxBytes)
+      throw Error("stop string {} has {} bytes: at most {}", i, strings[i].size(), kMaxBytes);
     // The fallbacks of a pattern come from matching it against itself, one byte late.
     Pattern& pattern = patterns_.emplace_back(Pattern{std::move(strings[i]), {0}, 0});
     for (size_t j = 1; j < pattern.text.size(); ++j) {
@@ -30,7 +31,8 @@ StopStrings::StopStrings(std::vector<std::string> strings) {
 
 // matched < length, for a whole match ends the stream.
 void StopStrings::advance(Pattern& pattern, char byte) {
-  while (pattern.matched > 0 && pattern.text[pattern.matched] != byte) pattern.matched = pattern.fallback[pattern.matched - 1];
+  while (pattern.matched > 0 && pattern.text[pattern.matched] != byte)
+    pattern.matched = pattern.fallback[pattern.matched - 1];
   if (pattern.text[pattern.matched] == byte) ++pattern.matched;
 }
 

@@ -1,7 +1,7 @@
-// StopStrings: ends streamed text at the first of several strings. Text that may be the beginning of one is held back until
-// more text decides, so nothing of a stop string is ever shown and nothing else is swallowed. Each string is followed with
-// Knuth, Morris and Pratt's automaton: time is linear in the text, whatever it holds. The result does not depend on how the
-// text is cut into pieces.
+// StopStrings: ends streamed text at the first of several strings. Text that may be the beginning of one is held back
+// until more text decides, so nothing of a stop string is ever shown and nothing else is swallowed. Each string is
+// followed with Knuth, Morris and Pratt's automaton: time is linear in the text, whatever it holds. The result does not
+// depend on how the text is cut into pieces.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -15,8 +15,8 @@ class StopStrings {
   // Throws Error for an empty string, one over 256 bytes, or more than 16.
   explicit StopStrings(std::vector<std::string> strings);
 
-  // More text; returns what may be shown now. Once a string is complete, stopped() holds: text before it has been returned,
-  // the string and what follows are dropped. Of strings complete at the same byte the longest counts.
+  // More text; returns what may be shown now. Once a string is complete, stopped() holds: text before it has been
+  // returned, the string and what follows are dropped. Of strings complete at the same byte the longest counts.
   std::string push(std::string_view text);
 
   // The text is over: what was held back, unless it has stopped.

@@ -1,4 +1,5 @@
-// The host sampler against an oracle in doubles that follows the papers with full sorts, and against hand-computed cases.
+// The host sampler against an oracle in doubles that follows the papers with full sorts, and against hand-computed
+// cases.
 #include "backend/sampler.h"
 
 #include <gmock/gmock.h>
@@ -301,7 +302,8 @@ TEST(Sampler, KeepsAtLeastOne) {
 }
 
 TEST(Sampler, TypicalMayDropTheLikeliest) {
-  // p = 0.4 and twelve times 0.05: H = 2.16; the surprise of the first is 0.92 (1.25 off), of the others 3.00 (0.83 off).
+  // p = 0.4 and twelve times 0.05: H = 2.16; the surprise of the first is 0.92 (1.25 off), of the others 3.00 (0.83
+  // off).
   std::vector<float> logits(13, std::log(0.05f));
   logits[0] = std::log(0.4f);
   SamplingParams params = untruncated();

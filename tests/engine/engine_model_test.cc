@@ -1,5 +1,6 @@
-// The engine over a real (tiny, random) model on the ref backend: many requests in a cache too small for them, chunked and
-// preempted, continue exactly as Hugging Face transformers does (tests/data/models, made by tools/goldens/make_models.py).
+// The engine over a real (tiny, random) model on the ref backend: many requests in a cache too small for them, chunked
+// and preempted, continue exactly as Hugging Face transformers does (tests/data/models, made by
+// tools/goldens/make_models.py).
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -28,7 +29,8 @@ Ranks load(const std::string& name, int max_batch_tokens, int n_kv_tokens) {
   return Ranks(config, gguf_source(file), options, nullptr);
 }
 
-std::vector<std::shared_ptr<Collector>> run_all(Ranks& runner, int chunk, std::vector<Request> requests, int64_t* preemptions) {
+std::vector<std::shared_ptr<Collector>> run_all(Ranks& runner, int chunk, std::vector<Request> requests,
+                                                int64_t* preemptions) {
   Engine engine(runner, {.chunk = chunk});
   std::vector<std::shared_ptr<Collector>> sinks;
   for (Request& request : requests) {

@@ -1,5 +1,5 @@
-// Random load on random tiny engines: arrivals, cancellations, failures, caches of a few blocks. Whatever the schedule, each
-// request's tokens are those that the model says, once and in order, no block leaks, and everyone's turn comes.
+// Random load on random tiny engines: arrivals, cancellations, failures, caches of a few blocks. Whatever the schedule,
+// each request's tokens are those that the model says, once and in order, no block leaks, and everyone's turn comes.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -44,7 +44,8 @@ class Load {
 
   void run(int n_arrival_steps) {
     FakeRunner runner(options_);
-    EngineOptions engine_options{.chunk = random_.integer(1, 40), .on_step = [this](const StepStats& s) { observe(s); }};
+    EngineOptions engine_options{.chunk = random_.integer(1, 40),
+                                 .on_step = [this](const StepStats& s) { observe(s); }};
     Engine engine(runner, engine_options);
     const double arrival_rate = random_.integer(1, 10) * 0.05, cancel_rate = random_.chance(0.5) ? 0.05 : 0;
     for (int i = 0; i < n_arrival_steps; ++i) {
@@ -131,7 +132,8 @@ class Load {
 
 void run_loads(bool failures) {
   const char* given = std::getenv("INGOT_TEST_SEED");
-  const unsigned base = given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device()();
+  const unsigned base =
+      given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device()();
   int64_t n_steps = 0, n_preempted = 0, n_mixed = 0, n_failed = 0, n_requests = 0, n_stopped = 0;
   for (unsigned i = 0; i < 400; ++i) {
     SCOPED_TRACE("INGOT_TEST_SEED=" + std::to_string(base + i));

@@ -103,7 +103,8 @@ TEST(Engine, RefusesWhatCanNeverRun) {
   Engine engine(runner);
   const auto sink = std::make_shared<Collector>();
   EXPECT_THAT(error_of(engine, make_request({}, 1, sink)), HasSubstr("prompt is empty"));
-  EXPECT_THAT(error_of(engine, make_request({1, 1000, 2}, 1, sink)), HasSubstr("prompt token 1 is 1000: the vocabulary has 1000"));
+  EXPECT_THAT(error_of(engine, make_request({1, 1000, 2}, 1, sink)),
+              HasSubstr("prompt token 1 is 1000: the vocabulary has 1000"));
   EXPECT_THAT(error_of(engine, make_request({-1}, 1, sink)), HasSubstr("prompt token 0 is -1"));
   EXPECT_THAT(error_of(engine, make_request(std::vector<int32_t>(256, 1), -1, sink)),
               HasSubstr("the prompt has 256 tokens and the context holds 256"));

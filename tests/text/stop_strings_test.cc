@@ -22,7 +22,8 @@ Outcome whole_text(const std::string& text, const std::vector<std::string>& stop
   for (size_t end = 1; end <= text.size(); ++end) {
     std::string best;
     for (const std::string& stop : stops) {
-      if (stop.size() > best.size() && stop.size() <= end && text.compare(end - stop.size(), stop.size(), stop) == 0) best = stop;
+      if (stop.size() > best.size() && stop.size() <= end && text.compare(end - stop.size(), stop.size(), stop) == 0)
+        best = stop;
     }
     if (!best.empty()) return {text.substr(0, end - best.size()), best};
   }
@@ -85,8 +86,9 @@ TEST(StopStrings, AgreesWithSearchingTheWholeText) {
       // Nothing is held back in vain: what is held is the beginning of some string.
       if (stops.stopped()) break;
       const std::string held = text.substr(0, std::min(at, text.size())).substr(shown.size());
-      const bool open = held.empty() || std::any_of(strings.begin(), strings.end(),
-                                                    [&](const std::string& s) { return s.compare(0, held.size(), held) == 0; });
+      const bool open = held.empty() || std::any_of(strings.begin(), strings.end(), [&](const std::string& s) {
+                          return s.compare(0, held.size(), held) == 0;
+                        });
       ASSERT_TRUE(open) << "'" << held << "' held back";
     }
     shown += stops.flush();

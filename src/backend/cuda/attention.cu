@@ -321,7 +321,7 @@ void run(const Params& p, const AttentionPlan& plan, cudaStream_t stream) {
 
 bool can_attend(const DeviceKv& kv, const AttentionArgs& a) {
   const bool known = a.head_dim == 32 || a.head_dim == 64 || a.head_dim == 96 || a.head_dim == 128;
-  return known && kv.f16 && kv.block_size % 16 == 0 && a.n_heads / a.n_kv_heads <= kRows;
+  return known && kv.dtype == DType::kF16 && kv.block_size % 16 == 0 && a.n_heads / a.n_kv_heads <= kRows;
 }
 
 int short_rows(int group) { return kRows / group; }

@@ -17,8 +17,8 @@ struct Params {
   float scale, softcap;
 };
 
-template <class Q, class Y, class K>
-__global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_stride, const __grid_constant__ Params p) {
+template <class T, class K>
+__global__ void naive_kernel(T* y, int64_t y_stride, const T* q, int64_t q_stride, const __grid_constant__ Params p) {
   extern __shared__ float shared[];  // [head_dim] query; [kWarps, head_dim + 2] sums, maximum, total
   const int token = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, dim = p.kv.head_dim;
   const int seq = p.batch.token_seq[token], position = p.batch.positions[token];
@@ -58,7 +58,7 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
       sum += weight * parts[w * (dim + 2) + i];
       all += weight * parts[w * (dim + 2) + dim + 1];
     }
-    y[token * y_stride + int64_t{head} * dim + i] = from_float<Y>(sum / all);
+    y[token * y_stride + int64_t{head} * dim + i] = from_float<T>(sum / all);
   }
 }
 
@@ -71,15 +71,12 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
   const Params p{kv, batch, a.layer, a.n_heads / a.n_kv_heads, a.window, a.causal, a.scale, a.softcap};
   const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(a.n_heads));
   const size_t shared = (static_cast<size_t>(a.head_dim) + kWarps * (a.head_dim + 2)) * sizeof(float);
+  CHECK(y.dtype == q.dtype);
   with_type(y.dtype, [&](auto* py) {
-    with_type(q.dtype, [&](auto* pq) {
-      with_type(kv.f16 ? DType::kF16 : DType::kF32, [&](auto* pk) {
-        using Y = std::remove_pointer_t<decltype(py)>;
-        using Q = std::remove_pointer_t<decltype(pq)>;
-        using K = std::remove_pointer_t<decltype(pk)>;
-        naive_kernel<Q, Y, K><<<grid, kWarps * 32, shared, stream>>>(static_cast<Y*>(y.data), y.stride, static_cast<const Q*>(q.data),
-                                                                     q.stride, p);
-      });
+    with_kv_type(kv.dtype, [&](auto* pk) {
+      using T = std::remove_pointer_t<decltype(py)>;
+      using K = std::remove_pointer_t<decltype(pk)>;
+      naive_kernel<T, K><<<grid, kWarps * 32, shared, stream>>>(static_cast<T*>(y.data), y.stride, static_cast<const T*>(q.data), q.stride, p);
     });
   });
 }

@@ -125,7 +125,7 @@ Weight CudaBackend::prepare(const Weight& host, unsigned) {
 }
 
 std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
-  CHECK(shape.dtype == DType::kF16 || shape.dtype == DType::kF32);
+  CHECK(shape.dtype != DType::kI32);
   forget_graphs();
   block_size_ = shape.block_size;
   Memory memory(std::max<size_t>(shape.bytes(), 16));

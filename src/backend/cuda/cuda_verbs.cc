@@ -48,7 +48,8 @@ void CudaBackend::product(const Tensor& y, const Tensor& x_any, const Weight& we
     return check_launch("matvec");
   }
   if (w.layout == cuda::Layout::kDense) {
-    dense_->run(y, x, w.data, 1.0f, accumulate, stream_);
+    if (!dense_->run(y, x, w.data, 1.0f, accumulate, stream_)) cuda::plain_matmul(y, x, w, accumulate, stream_);
+    check_launch("plain_matmul");
   } else {
     const int64_t row_bytes = w.n_in * static_cast<int64_t>(dtype_bytes(act_));
     const int64_t slice = std::clamp<int64_t>(static_cast<int64_t>(kDecodedBytes) / row_bytes / 256 * 256, 256, w.n_out);
@@ -58,7 +59,7 @@ void CudaBackend::product(const Tensor& y, const Tensor& x_any, const Weight& we
       cuda::unpack_rows(decoded, w, first, n, stream_);
       check_launch("unpack_rows");
       const Tensor part{static_cast<char*>(y.data) + first * static_cast<int64_t>(dtype_bytes(y.dtype)), y.dtype, y.rows, n, y.stride};
-      dense_->run(part, x, decoded, w.factor, accumulate, stream_);
+      CHECK(dense_->run(part, x, decoded, w.factor, accumulate, stream_));
     }
   }
   if (bias) {

@@ -69,22 +69,22 @@ const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b, plan.c, plan.c, preference, 1,
                                                                &result, &n_results);
   cublasLtMatmulPreferenceDestroy(preference);
-  if (status != CUBLAS_STATUS_SUCCESS || n_results == 0)
-    throw Error("cuBLASLt has no product for [{} x {}] x {} in {} bits: {}", n_out, n_in, n, 8 * dtype_bytes(x_type),
-                cublasLtGetStatusString(status));
-  plan.algo = result.algo;
+  plan.found = status == CUBLAS_STATUS_SUCCESS && n_results > 0;
+  if (plan.found) plan.algo = result.algo;
   return plans_.emplace(key, plan).first->second;
 }
 
-void DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, cudaStream_t stream) {
+bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, cudaStream_t stream) {
   CHECK(y.dtype == DType::kF32 || y.dtype == x.dtype);
-  if (x.rows == 0) return;
+  if (x.rows == 0) return true;
   const Plan& plan = plan_for({x.rows, y.cols, x.cols, x.stride, y.stride, x.dtype, y.dtype, alignment(w), alignment(x.data),
                                alignment(y.data)});
+  if (!plan.found) return false;
   const float beta = accumulate ? 1.0f : 0.0f;
   check_lt(cublasLtMatmul(handle_, plan.operation, &alpha, w, plan.a, x.data, plan.b, &beta, y.data, plan.c, y.data, plan.c, &plan.algo,
                           workspace_.data(), workspace_.size(), stream),
            "Matmul");
+  return true;
 }
 
 }  // namespace ingot::cuda

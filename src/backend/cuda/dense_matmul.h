@@ -18,7 +18,8 @@ class DenseMatmul {
   DenseMatmul& operator=(const DenseMatmul&) = delete;
 
   // y = alpha * x w^T, or y += with accumulate. x: [n, n_in] and w: [n_out, n_in], contiguous rows, of one type; y: f32 or that type.
-  void run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, cudaStream_t stream);
+  // False, and nothing done, when cuBLASLt has no kernel for these sizes and alignments.
+  bool run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, cudaStream_t stream);
   size_t workspace_bytes() const { return workspace_.size(); }
 
  private:
@@ -26,6 +27,7 @@ class DenseMatmul {
     cublasLtMatmulDesc_t operation = nullptr;
     cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
     cublasLtMatmulAlgo_t algo;
+    bool found = false;
   };
   // n, n_out, n_in, strides of x and y, types of x and y, alignments of w, x, y
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, DType, DType, int, int, int>;

@@ -1,5 +1,6 @@
 // What the kernels share: elements of either activation type, reductions, the tensor core's 16 x 8 x 16 product.
 #pragma once
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
@@ -10,6 +11,7 @@ namespace ingot::cuda {
 
 __device__ __forceinline__ float to_float(float v) { return v; }
 __device__ __forceinline__ float to_float(half v) { return __half2float(v); }
+__device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
 
 template <class T>
 __device__ __forceinline__ T from_float(float v);
@@ -20,6 +22,9 @@ template <>
 __device__ __forceinline__ half from_float<half>(float v) {
   return __float2half_rn(v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v);
 }
+
+template <>
+__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16_rn(v); }
 
 __device__ __forceinline__ float warp_sum(float v) {
 #pragma unroll
@@ -67,12 +72,18 @@ __device__ __forceinline__ uint4 load_stream(const void* p) {
   return v;
 }
 
-// Calls f with a null pointer of the tensor's element type.
+// Calls f with a null pointer of the element type: of activations, or of a KV cache.
 template <class F>
 void with_type(DType dtype, F&& f) {
   if (dtype == DType::kF16) return f(static_cast<half*>(nullptr));
   CHECK(dtype == DType::kF32);
   f(static_cast<float*>(nullptr));
+}
+
+template <class F>
+void with_kv_type(DType dtype, F&& f) {
+  if (dtype == DType::kBF16) return f(static_cast<__nv_bfloat16*>(nullptr));
+  with_type(dtype, f);
 }
 
 inline unsigned blocks_for(int64_t n, int block) { return static_cast<unsigned>((n + block - 1) / block); }

@@ -115,11 +115,6 @@ __global__ void finish_kernel(Heads q, Heads k, Heads v, Rope rope, DeviceKv kv,
   }
 }
 
-template <class F>
-void with_kv_type(const DeviceKv& kv, F&& f) {
-  with_type(kv.f16 ? DType::kF16 : DType::kF32, f);
-}
-
 }  // namespace
 
 void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const int32_t* positions, cudaStream_t stream) {
@@ -140,7 +135,7 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
   if (k.rows == 0) return;
   CHECK(k.dtype == v.dtype);
   with_type(k.dtype, [&](auto* p) {
-    with_kv_type(kv, [&](auto* c) {
+    with_kv_type(kv.dtype, [&](auto* c) {
       using T = std::remove_pointer_t<decltype(p)>;
       using K = std::remove_pointer_t<decltype(c)>;
       const dim3 grid(static_cast<unsigned>(k.rows), static_cast<unsigned>(kv.n_kv_heads));
@@ -159,7 +154,7 @@ void finish_qkv(const QkvArgs& a, bool add_biases, const DeviceKv& kv, const Dev
   constexpr int kWarps = 4;
   const dim3 grid(static_cast<unsigned>(a.x.rows), blocks_for(q.n + k.n + v.n, kWarps));
   with_type(a.q.dtype, [&](auto* p) {
-    with_kv_type(kv, [&](auto* c) {
+    with_kv_type(kv.dtype, [&](auto* c) {
       using T = std::remove_pointer_t<decltype(p)>;
       using K = std::remove_pointer_t<decltype(c)>;
       finish_kernel<T, K><<<grid, kWarps * 32, kWarps * kv.head_dim * sizeof(float), stream>>>(q, k, v, rope_of(a.rope), kv, a.layer, batch);

@@ -24,7 +24,7 @@ struct DeviceBatch {
 // Pages: [layer, block, key or value, kv_head, token of the block, head_dim].
 struct DeviceKv {
   void* data = nullptr;
-  bool f16 = true;
+  DType dtype = DType::kF16;
   int n_blocks = 0, n_kv_heads = 0, block_size = 0, head_dim = 0;
 };
 
@@ -56,6 +56,9 @@ struct Matvec {
 };
 bool can_matvec(const PackedWeight& w);
 void matvec(const Matvec& m, cudaStream_t stream);
+
+// plain_matmul.cu: y = x w^T, or y += with accumulate, for dense weights of any size and alignment; slow. x has w's type.
+void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate, cudaStream_t stream);
 
 // rows.cu
 void convert(const Tensor& y, const Tensor& x, cudaStream_t stream);

@@ -1,0 +1,37 @@
+// The product that has no demands on sizes and alignment: one warp an output. For odd shapes that cuBLASLt refuses.
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/kernels.h"
+
+namespace ingot::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+
+template <class T, class Y>
+__global__ void plain_kernel(Y* y, int64_t y_stride, const T* x, int64_t x_stride, const T* w, int64_t n_out, int64_t n_in, bool accumulate) {
+  const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (row >= n_out) return;
+  float sum = 0;
+  for (int64_t k = lane; k < n_in; k += 32) sum += to_float(x[blockIdx.y * x_stride + k]) * to_float(w[row * n_in + k]);
+  sum = warp_sum(sum);
+  Y& out = y[blockIdx.y * y_stride + row];
+  if (lane == 0) out = from_float<Y>(accumulate ? to_float(out) + sum : sum);
+}
+
+}  // namespace
+
+void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate, cudaStream_t stream) {
+  CHECK(w.layout == Layout::kDense && x.dtype == (w.f32 ? DType::kF32 : DType::kF16));
+  if (x.rows == 0) return;
+  const dim3 grid(blocks_for(w.n_out, kWarps), static_cast<unsigned>(x.rows));
+  with_type(x.dtype, [&](auto* px) {
+    with_type(y.dtype, [&](auto* py) {
+      using T = std::remove_pointer_t<decltype(px)>;
+      using Y = std::remove_pointer_t<decltype(py)>;
+      plain_kernel<<<grid, kWarps * 32, 0, stream>>>(static_cast<Y*>(y.data), y.stride, static_cast<const T*>(x.data), x.stride,
+                                                     static_cast<const T*>(w.data), w.n_out, w.n_in, accumulate);
+    });
+  });
+}
+
+}  // namespace ingot::cuda
