@@ -1,8 +1,19 @@
-// ChatTemplate: a checkpoint's template for conversations, with the variables that Hugging Face gives it. A template that
-// does not parse is a warning at load, and ChatML takes its place; what it refuses at render time is an Error to the caller.
+// ChatTemplate: a conversation as the text that a model was trained on, through the model's own Jinja template.
+//
+// Messages and tools are JSON in OpenAI's shape and reach the template as Hugging Face's apply_chat_template passes them, with the
+// variables messages, tools, documents, add_generation_prompt, bos_token and eos_token. Templates in the wild accept only some of
+// what that shape allows, so at construction the template is tried on small conversations, and render() then adapts:
+//   - tool-call arguments come as JSON text from OpenAI's clients: they become an object where the text would be quoted a second
+//     time or refused, and text where an object is refused;
+//   - content made of parts becomes one text where parts are not understood, and a text becomes a part where only parts are;
+//   - content that is null or absent becomes "" where the template would fail or print "None";
+//   - a system message joins the first user message where the template refuses or drops it.
+// Where the template copes by itself the messages are passed as they are.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "text/template.h"
 
@@ -10,22 +21,47 @@ namespace ingot {
 
 class ChatTemplate {
  public:
-  // bos and eos are the texts of those tokens, empty where the model has none.
-  ChatTemplate(std::string source, std::string bos, std::string eos);
+  // A template that is broken (Template::parse throws) is reported by log_warn, and ChatML is used in its place.
+  ChatTemplate(std::string source, std::string bos, std::string eos, TemplateLimits limits = {}, TemplateClock clock = {});
+
+  // <|im_start|>role ... <|im_end|>: for models that bring no template.
   static ChatTemplate chatml_default();
 
-  // messages: [{"role", "content", ...}]; tools: an array, or null; variables: an object of further names for the template
-  // (enable_thinking, documents, ...), which win over the standard ones.
+  // `messages`: an array of objects; `tools`: an array or null; `variables`: an object or null with more variables for the template
+  // (enable_thinking, reasoning_effort, documents, ...). The text holds what special tokens the template writes, BOS too, so it is
+  // to be tokenized without adding more. Throws Error that names the field for malformed messages or a reserved variable, and
+  // with the template's line for what the template refuses.
   std::string render(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools, bool add_generation_prompt,
                      const nlohmann::ordered_json& variables) const;
 
-  bool is_fallback() const { return is_fallback_; }  // the checkpoint's own did not parse
+  const std::string& source() const { return source_; }
+  bool is_fallback() const { return is_fallback_; }
+  // Does the template ask for this variable (`tools`, `enable_thinking`)?
   bool mentions(std::string_view name) const { return template_.mentions(name); }
 
  private:
-  std::string bos_, eos_;
+  // What the template cannot take as it comes.
+  struct Adapt {
+    bool arguments_to_object = false, arguments_to_text = false;
+    bool parts_to_text = false, text_to_parts = false;
+    bool null_to_empty = false;
+    bool system_to_user = false;
+  };
+
+  Adapt probe() const;
+  void probe_content(Adapt& adapt) const;
+  void probe_tool_calls(Adapt& adapt) const;
+  nlohmann::ordered_json adapted(nlohmann::ordered_json messages) const;
+  std::string render_as_is(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools, bool add_generation_prompt,
+                           const nlohmann::ordered_json& variables) const;
+  std::optional<std::string> attempt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools) const;
+
+  std::string source_, bos_, eos_;
+  TemplateLimits limits_;
+  TemplateClock clock_;
   bool is_fallback_ = false;
   Template template_;
+  Adapt adapt_;
 };
 
 }  // namespace ingot

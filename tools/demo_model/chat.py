@@ -1,14 +1,17 @@
-"""Chat: facts, small talk, stories on request, what was said before, system prompts, and how they are joined into conversations.
+"""Chat: facts, small talk, poems, what was said before, system prompts, and how they are joined into conversations.
 
 An exchange maker returns [(question, full answer, short answer)], mostly one; several where the later ones refer to the first.
 """
+
 import pathlib
 
-import stories
 import tasks
 import tools
 from grammar import Grammar, article, read_sections, split_options
-from stories import WORDS, made_up_name, make_story, person_name
+from json_tasks import json_extraction
+from stories import WORDS, made_up_name, person_name
+from story_chat import continue_story, reading, story
+from tasks import ASKS
 from values import LISTS
 
 TEXT = Grammar(WORDS.lists)
@@ -31,14 +34,28 @@ FACTS = _read_facts()
 FACT_WEIGHTS = [{"self": 60, "talk": 50, "unknown": 25}.get(t["name"], len(t["facts"]) ** 0.7) for t in FACTS]
 
 
-UNKNOWN = ("capital", "continent", "opposite", "what", "home", "plural", "colour")  # tables that can be asked for what nobody knows
+UNKNOWN = (
+    "capital",
+    "continent",
+    "opposite",
+    "what",
+    "home",
+    "plural",
+    "colour",
+)  # tables that can be asked for what nobody knows
 
 
 def fact(rng):
     table = rng.choices(FACTS, FACT_WEIGHTS)[0]
     if table["name"] in UNKNOWN and rng.random() < 0.06:
         key = made_up_name(rng) if table["name"] in ("capital", "continent") else made_up_name(rng).lower()
-        return [(TEXT.expand(rng, rng.choice(table["q"]), {"k": key}), f"I do not know {key}. I am a very small model.", "I do not know")]
+        return [
+            (
+                TEXT.expand(rng, rng.choice(table["q"]), {"k": key}),
+                f"I do not know {key}. I am a very small model.",
+                "I do not know",
+            )
+        ]
     key, value = rng.choice(table["facts"])
     slots = {"k": key, "v": value}
     return [tuple(TEXT.expand(rng, rng.choice(table[part]), slots) for part in "qas")]
@@ -56,96 +73,50 @@ def sums(rng):
     for _ in range(rng.randint(1, 3)):
         a, b, op = rng.randint(0, 20), rng.randint(0, 20), rng.choice("+-")
         c = tasks.result(op, a, b)
-        out.append((rng.choice(["And {}?", "And what is {}?", "Now {}.", "{}?"]).format(f"{a} {op} {b}"), f"{a} {op} {b} = {c}.", str(c)))
+        out.append(
+            (
+                rng.choice(["And {}?", "And what is {}?", "Now {}.", "{}?"]).format(f"{a} {op} {b}"),
+                f"{a} {op} {b} = {c}.",
+                str(c),
+            )
+        )
     return out
 
-
-# Stories ---------------------------------------------------------------------------------------------------------------------------------------
-
-ASK_STORY = ["Tell me a story{}.", "Tell me a story{}.", "Tell me a {}story{}.", "Write a {}story{}.", "Please tell me a {}story{}.", "Can you tell me a {}story{}?", "Write me a {}story{}, please.", "I would like to hear a {}story{}.",
-             "Make up a {}story{}.", "Tell a {}story{}.", "A {}story{}, please.", "Could you write a {}story{}?", "Give me a {}story{}."]
-STORY_SYSTEM = ["You are a storyteller.", "You tell short stories for children.", "You are a friendly storyteller who writes simple stories."]
-
-
-def _topic(rng, story):
-    s = story.slots
-    options = ["", "", "", f" about {article(s['H.kind'])}", f" about {article(s['H.noun'])}", f" about {article(s['H.kind'])} named {s['H']}", f" about {article(s['H.noun'])} called {s['H']}",
-               f" about {s['H']}", f" about {story.theme}", f" about {article(s['H.noun'])} and {article(s['P.noun'])}", f" about {s['H']} and {s['P']}",
-               f" about {article(s['H.noun'])}. It should be about {story.theme}"]
-    for slot in ("thing", "place", "food"):
-        if s[slot] in story.text:
-            text = {"thing": f"with {article(s['thing'])}", "place": f"that happens {s['at']}", "food": f"with {s['food']} in it"}[slot]
-            options += [f" {text}", f" about {article(s['H.noun'])} {text}"]
-    if "The moral of the story" in story.text:
-        options += [" with a moral", " that has a moral"]
-    return rng.choice(options)
-
-
-def story(rng):
-    short = rng.random() < 0.2
-    tale = make_story(rng, 0.0 if short else None)
-    ask, topic = rng.choice(ASK_STORY), _topic(rng, tale)
-    while short and ask.count("{}") == 1:
-        ask = rng.choice(ASK_STORY)
-    size = rng.choice(["very short ", "short "]) if short else rng.choice(["", "", "nice ", "good ", "little ", "bedtime ", "children's "])
-    ask = ask.format(topic) if ask.count("{}") == 1 else ask.format(size, topic)
-    text = tale.text
-    if rng.random() < 0.12:
-        ask += rng.choice([" Give it a title.", " It should have a title.", " With a title, please."])
-        text = f"{tale.title}\n\n{text}"
-    out = [(ask, text, text)]
-    while rng.random() < 0.25 and len(out) < 4:
-        out.append(_about_story(rng, tale))
-    if rng.random() < 0.04:
-        another = make_story(rng, 0.3).text
-        out.append((rng.choice(["Another one, please.", "Tell me another story.", "One more, please.", "Again!", "Another story!"]), another, another))
-    return out
-
-
-def _about_story(rng, tale):
-    s = tale.slots
-    options = [(rng.choice(["Who is the story about?", "What is the name of the hero?", "Who is the hero of the story?"]), f"The story is about {s['H']}, {article(s['H.kind'])}.", s["H"]),
-               (f"Who is {s['H']}?", f"{s['H']} is {article(s['H.kind'])}.", article(s["H.kind"]).capitalize())]
-    for role, who in (("P", s["P"]), ("E", s["E"]), ("S", s["S"])):
-        if who in tale.text and s[role + ".kind"] in tale.text:
-            options.append((f"Who is {who}?", f"{who} is {article(s[role + '.kind'])}.", article(s[role + ".kind"]).capitalize()))
-    if s["at"] in tale.text or s["place"] in tale.text:
-        options.append((rng.choice(["Where does the story happen?", f"Where does {s['H']} live?"]), f"{s['H']} lives near {s['place']}.", f"Near {s['place']}"))
-    options.append((rng.choice(["What is the story about?", "What is it about?"]), f"It is about {tale.theme}.", tale.theme.capitalize()))
-    return rng.choice(options)
-
-
-def reading(rng):
-    tale = make_story(rng, 0.0)
-    part = tale.text.split("\n\n")[0] if rng.random() < 0.5 else tale.text
-    tale.text = part
-    ask, answer, short = _about_story(rng, tale)
-    return [(rng.choice(["Read this: {}\n\n{}", "{}\n\nQuestion: {}", "Here is a story.\n\n{}\n\n{}"]).format(part, ask), answer, short)]
-
-
-def continue_story(rng):
-    tale = make_story(rng)
-    cut = [i for i in range(40, len(tale.text) // 2) if tale.text[i - 2:i] in (". ", "! ")]
-    if not cut:
-        return story(rng)
-    at = rng.choice(cut)
-    rest = tale.text[at:].lstrip()
-    return [(rng.choice(["Continue this story: {}", "Go on: {}", "Finish this story: {}", "How does it go on? {}"]).format(tale.text[:at].strip()), rest, rest)]
-
-
-# Memory of what was said -----------------------------------------------------------------------------------------------------------------------
 
 def memory(rng):
-    name, colour, animal, city, pet = person_name(rng), rng.choice(WORDS.lists["colour"]), rng.choice(LISTS["pet_species"]), rng.choice(LISTS["city"]), rng.choice(WORDS.lists["pet_name"])
+    name, colour, animal, city, pet = (
+        person_name(rng),
+        rng.choice(WORDS.lists["colour"]),
+        rng.choice(LISTS["pet_species"]),
+        rng.choice(LISTS["city"]),
+        rng.choice(WORDS.lists["pet_name"]),
+    )
     age = rng.randint(5, 90)
-    pairs = [((f"My name is {name}.", f"Nice to meet you, {name}!"), ("What is my name?", f"Your name is {name}.", name)),
-             ((f"Hello, I am {name}.", f"Hello, {name}! How can I help you?"), ("Do you remember my name?", f"Your name is {name}.", name)),
-             ((f"Hi! I'm {name}.", f"Hello, {name}! How can I help you?"), ("Who am I?", f"You are {name}.", name)),
-             ((f"My favourite colour is {colour}.", f"{colour.capitalize()} is a beautiful colour."), ("What is my favourite colour?", f"Your favourite colour is {colour}.", colour.capitalize())),
-             ((f"I live in {city}.", f"{city} must be a nice place."), ("Where do I live?", f"You live in {city}.", city)),
-             ((f"I am {age} years old.", "Thank you for telling me."), ("How old am I?", f"You are {age} years old.", str(age))),
-             ((f"I have a {animal} called {pet}.", f"{pet} is a lovely name for a {animal}."), (f"What is the name of my {animal}?", f"Your {animal} is called {pet}.", pet)),
-             ((f"Remember the number {age}.", f"I will remember {age}."), ("Which number did I tell you?", f"You told me the number {age}.", str(age)))]
+    pairs = [
+        ((f"My name is {name}.", f"Nice to meet you, {name}!"), ("What is my name?", f"Your name is {name}.", name)),
+        (
+            (f"Hello, I am {name}.", f"Hello, {name}! How can I help you?"),
+            ("Do you remember my name?", f"Your name is {name}.", name),
+        ),
+        ((f"Hi! I'm {name}.", f"Hello, {name}! How can I help you?"), ("Who am I?", f"You are {name}.", name)),
+        (
+            (f"My favourite colour is {colour}.", f"{colour.capitalize()} is a beautiful colour."),
+            ("What is my favourite colour?", f"Your favourite colour is {colour}.", colour.capitalize()),
+        ),
+        ((f"I live in {city}.", f"{city} must be a nice place."), ("Where do I live?", f"You live in {city}.", city)),
+        (
+            (f"I am {age} years old.", "Thank you for telling me."),
+            ("How old am I?", f"You are {age} years old.", str(age)),
+        ),
+        (
+            (f"I have a {animal} called {pet}.", f"{pet} is a lovely name for a {animal}."),
+            (f"What is the name of my {animal}?", f"Your {animal} is called {pet}.", pet),
+        ),
+        (
+            (f"Remember the number {age}.", f"I will remember {age}."),
+            ("Which number did I tell you?", f"You told me the number {age}.", str(age)),
+        ),
+    ]
     chosen = rng.sample(pairs, rng.randint(1, 2))
     out = [(said, reply, reply) for (said, reply), _ in chosen]
     for _ in range(rng.choice([0, 0, 1, 2])):
@@ -153,15 +124,29 @@ def memory(rng):
     return out + [question for _, question in chosen]
 
 
-CODE = {"Python": ('python', 'print("{}")'), "C": ("c", '#include <stdio.h>\n\nint main(void) {\n  printf("{}\\n");\n}'), "Rust": ("rust", 'fn main() {\n    println!("{}");\n}'),
-        "JavaScript": ("javascript", 'console.log("{}");'), "a shell script": ("sh", 'echo "{}"'), "C++": ("cpp", '#include <iostream>\n\nint main() {\n  std::cout << "{}\\n";\n}')}
+CODE = {
+    "Python": ("python", 'print("{}")'),
+    "C": ("c", '#include <stdio.h>\n\nint main(void) {\n  printf("{}\\n");\n}'),
+    "Rust": ("rust", 'fn main() {\n    println!("{}");\n}'),
+    "JavaScript": ("javascript", 'console.log("{}");'),
+    "a shell script": ("sh", 'echo "{}"'),
+    "C++": ("cpp", '#include <iostream>\n\nint main() {\n  std::cout << "{}\\n";\n}'),
+}
 
 
 def code(rng):
     language = rng.choice(list(CODE))
     mark, program = CODE[language]
-    say = "Hello, world!" if rng.random() < 0.5 else rng.choice([f"Hello, {person_name(rng)}!", rng.choice(LISTS["message"]), f"I like {rng.choice(LISTS['topic'])}"])
-    ask = rng.choice(['Write "{}" in {}.', 'How do I print "{}" in {}?', 'Print "{}" in {}.', 'Show me how to print "{}" in {}.']).format(say, language)
+    say = (
+        "Hello, world!"
+        if rng.random() < 0.5
+        else rng.choice(
+            [f"Hello, {person_name(rng)}!", rng.choice(LISTS["message"]), f"I like {rng.choice(LISTS['topic'])}"]
+        )
+    )
+    ask = rng.choice(
+        ['Write "{}" in {}.', 'How do I print "{}" in {}?', 'Print "{}" in {}.', 'Show me how to print "{}" in {}.']
+    ).format(say, language)
     text = f"```{mark}\n{program.replace('{}', say)}\n```"
     return [(ask, text, text)]
 
@@ -169,21 +154,44 @@ def code(rng):
 def poem(rng):
     slots = {"x": WORDS.expand(rng, "[animal_adj] [animal]"), "c": rng.choice(WORDS.lists["colour"])}
     about = slots["x"] if rng.random() < 0.6 else None
-    lines = rng.sample(stories.WORDS.lists["couplet"], 2)
+    lines = rng.sample(WORDS.lists["couplet"], 2)
     text = "\n".join(TEXT.expand(rng, line.replace(" / ", "\n"), slots) for line in lines)
-    ask = rng.choice(["Write a poem{}.", "Write a short poem{}.", "Can you write a poem{}?", "A poem{}, please.", "Make a little poem{}."])
+    ask = rng.choice(
+        [
+            "Write a poem{}.",
+            "Write a short poem{}.",
+            "Can you write a poem{}?",
+            "A poem{}, please.",
+            "Make a little poem{}.",
+        ]
+    )
     return [(ask.format(f" about {article(about)}" if about else ""), text, text)]
 
 
-MAKERS = [(code, 1.5), (poem, 1.5), (sums, 30), (fact, 26), (story, 12), (_one(tasks.json_extraction), 20), (_one(tasks.word_problem), 3), (_one(tasks.three_terms), 2), (_one(tasks.compare), 2), (_one(tasks.parity), 1.5),
-          (_one(tasks.counting), 2.5), (_one(tasks.sorting), 2), (_one(tasks.sequence), 1.5), (_one(tasks.spelling), 2), (_one(tasks.listing), 3), (_one(tasks.repeat), 2), (memory, 4), (reading, 3), (continue_story, 2)]
+MAKERS = [
+    (code, 1.5),
+    (poem, 1.5),
+    (sums, 30),
+    (fact, 26),
+    (story, 12),
+    (_one(json_extraction), 20),
+    (_one(tasks.word_problem), 3),
+    (_one(tasks.three_terms), 2),
+    (_one(tasks.compare), 2),
+    (_one(tasks.parity), 1.5),
+    (_one(tasks.counting), 2.5),
+    (_one(tasks.sorting), 2),
+    (_one(tasks.sequence), 1.5),
+    (_one(tasks.spelling), 2),
+    (_one(tasks.listing), 3),
+    (_one(tasks.repeat), 2),
+    (memory, 4),
+    (reading, 3),
+    (continue_story, 2),
+]
 MAKER_LIST, MAKER_WEIGHTS = [m for m, _ in MAKERS], [w for _, w in MAKERS]
 
 # System prompts --------------------------------------------------------------------------------------------------------------------------------
-
-PLAIN_SYSTEM = ["You are a helpful assistant.", "You are a helpful assistant.", "You are a friendly assistant.", "You are ingot's demo model.", "You are a small language model.", "Help the user.",
-                "You are a kind and helpful assistant.", "Be polite.", "You are an assistant.", "Answer the user's questions."]
-SHORT_SYSTEM = ["Answer briefly.", "Answer with one word or number.", "Give short answers.", "Answer only with the result.", "Reply with the answer only.", "Be brief."]
 
 
 def _system(rng):
@@ -192,18 +200,44 @@ def _system(rng):
     if kind < 0.58:
         return None, lambda q, a, s: a
     if kind < 0.80:
-        return rng.choice(PLAIN_SYSTEM), lambda q, a, s: a
+        return rng.choice(ASKS["system_plain"]), lambda q, a, s: a
     if kind < 0.90:
-        return rng.choice(["", "", "You are a helpful assistant. "]) + rng.choice(SHORT_SYSTEM), lambda q, a, s: s
+        return (
+            rng.choice(["", "", "You are a helpful assistant. "]) + rng.choice(ASKS["system_short"]),
+            lambda q, a, s: s,
+        )
     word = rng.choice(["Arr!", "Well,", "Aha!", "My friend:", "Hello!", "Yes!", "Beep!", made_up_name(rng) + "!"])
     if kind < 0.94:
-        return rng.choice([f'Begin every answer with "{word}".', f'Start each answer with "{word}"']), lambda q, a, s: f"{word} {a}"
+        return (
+            rng.choice([f'Begin every answer with "{word}".', f'Start each answer with "{word}"']),
+            lambda q, a, s: f"{word} {a}",
+        )
     if kind < 0.97:
-        word = rng.choice(["Over.", "Amen.", "Good luck!", "The end.", "So there!", "Ahoy!", "That is all.", made_up_name(rng) + "."])
-        return rng.choice([f'End every answer with "{word}".', f'Finish each answer with "{word}"']), lambda q, a, s: f"{a} {word}"
+        word = rng.choice(
+            [
+                "Over.",
+                "Amen.",
+                "Good luck!",
+                "The end.",
+                "So there!",
+                "Ahoy!",
+                "That is all.",
+                made_up_name(rng) + ".",
+            ]
+        )
+        return (
+            rng.choice([f'End every answer with "{word}".', f'Finish each answer with "{word}"']),
+            lambda q, a, s: f"{a} {word}",
+        )
     name = person_name(rng)
-    answers = {"What is your name?": f"My name is {name}.", "Who are you?": f"I am {name}.", "What are you called?": f"My name is {name}."}
-    return rng.choice([f"Your name is {name}.", f"You are {name}, a helpful assistant.", f"You are called {name}."]), lambda q, a, s: answers.get(q, a)
+    answers = {
+        "What is your name?": f"My name is {name}.",
+        "Who are you?": f"I am {name}.",
+        "What are you called?": f"My name is {name}.",
+    }
+    return rng.choice(
+        [f"Your name is {name}.", f"You are {name}, a helpful assistant.", f"You are called {name}."]
+    ), lambda q, a, s: answers.get(q, a)
 
 
 def _noise(rng, ask):
@@ -230,15 +264,18 @@ def conversation(rng):
     if rng.random() < 0.16:
         messages, definitions = tools.tool_conversation(rng, lambda r: rng.choices([fact, sums], [3, 2])[0](r)[0][:2])
         if rng.random() < 0.25:
-            messages.insert(0, {"role": "system", "content": rng.choice(PLAIN_SYSTEM)})
+            messages.insert(0, {"role": "system", "content": rng.choice(ASKS["system_plain"])})
         return messages, definitions
     system, answer_as = _system(rng)
     turns = _exchanges(rng, rng.choices([1, 2, 3, 5, 8], [52, 20, 14, 10, 4])[0])
     if system and rng.random() < 0.5 and "name is" in system or system and system.startswith(("You are called",)):
-        turns.insert(rng.randrange(len(turns) + 1), (rng.choice(["What is your name?", "Who are you?", "What are you called?"]), "", ""))
+        turns.insert(
+            rng.randrange(len(turns) + 1),
+            (rng.choice(["What is your name?", "Who are you?", "What are you called?"]), "", ""),
+        )
     messages = [{"role": "system", "content": system}] if system else []
     if not system and rng.random() < 0.02:
-        messages = [{"role": "system", "content": rng.choice(STORY_SYSTEM)}]
+        messages = [{"role": "system", "content": rng.choice(ASKS["system_story"])}]
         turns = story(rng)
     for ask, full, short in turns:
         answer = answer_as(ask, full, short)

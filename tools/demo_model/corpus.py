@@ -4,6 +4,7 @@
   corpus.py heldout --out FILE                  write the held-out text
 Documents end with <|endoftext|>. Shard i of seed s is the same on every machine.
 """
+
 import argparse
 import functools
 import pathlib

@@ -4,6 +4,7 @@
 Matrices become Q8_0, norms stay F32. Rows of Q and K are permuted from halves (i, i + n/2) to the neighbouring pairs (2i, 2i + 1)
 that rope takes in a GGUF llama. Needs numpy and gguf, no GPU.
 """
+
 import argparse
 import json
 import pathlib
@@ -13,8 +14,17 @@ import numpy as np
 
 from tokenizer import MARKS, SPECIAL
 
-NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-         "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+NAMES = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 MAX_BYTES = 12_000_000
 
@@ -43,7 +53,9 @@ def add_model(writer, c):
     head_dim = c["dim"] // c["n_heads"]
     writer.add_type("model")
     writer.add_name("Ingot Demo")
-    writer.add_description("The demo model of ingot, trained from text that the project generates: stories, questions, sums, JSON, tool calls.")
+    writer.add_description(
+        "The demo model of ingot, trained from text that the project generates: stories, questions, sums, JSON, tool calls."
+    )
     writer.add_license("apache-2.0")
     writer.add_size_label("10M")
     writer.add_languages(["en"])

@@ -7,6 +7,7 @@
 
 Templates are parsed once and kept, since a corpus expands each of them many thousand times.
 """
+
 import functools
 import re
 
@@ -41,7 +42,7 @@ def _parse(text, pos, stop):
         elif text[pos] == "[":
             out.append(text[start:pos])
             end = text.index("]", pos)
-            slot, how = text[pos + 1:end], ""
+            slot, how = text[pos + 1 : end], ""
             if slot[:2] in ("a ", "A "):
                 slot, how = slot[2:], slot[0]
             elif slot[0] in "^,":

@@ -2,6 +2,7 @@
 
 Every row length is a multiple of 256, so that the model can be quantised to any GGUF format.
 """
+
 import dataclasses
 
 import torch
@@ -53,7 +54,9 @@ class Attention(nn.Module):
 
     def forward(self, x, cos, sin):
         b, t, _ = x.shape
-        q, k, v = (p(x).view(b, t, -1, self.c.head_dim).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (
+            p(x).view(b, t, -1, self.c.head_dim).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj)
+        )
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         repeat = self.c.n_heads // self.c.n_kv_heads
         k, v = k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1)
@@ -87,8 +90,13 @@ class Llama(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.config = config
-        self.model = nn.ModuleDict({"embed_tokens": nn.Embedding(config.vocab_size, config.dim),
-                                    "layers": nn.ModuleList(Layer(config) for _ in range(config.n_layers)), "norm": Norm(config)})
+        self.model = nn.ModuleDict(
+            {
+                "embed_tokens": nn.Embedding(config.vocab_size, config.dim),
+                "layers": nn.ModuleList(Layer(config) for _ in range(config.n_layers)),
+                "norm": Norm(config),
+            }
+        )
         inverse = config.rope_theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
         angles = torch.arange(config.context, dtype=torch.float64)[:, None] * inverse
         self.register_buffer("cos", angles.cos().float(), persistent=False)

@@ -2,11 +2,14 @@
 
 Weights are dequantised by the gguf package, arithmetic is float32, rope turns neighbouring pairs as GGUF's llama layout asks.
 """
+
 import gguf
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-QWEN2_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 def read(path):
@@ -24,8 +27,12 @@ def tokenizer_of(meta):
     tokens, kinds = meta["tokenizer.ggml.tokens"], meta["tokenizer.ggml.token_type"]
     vocab = {t: i for i, (t, kind) in enumerate(zip(tokens, kinds)) if kind == gguf.TokenType.NORMAL}
     tokenizer = Tokenizer(models.BPE(vocab, [tuple(m.split(" ")) for m in meta["tokenizer.ggml.merges"]]))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN2_SPLIT), "isolated"),
-                                                       pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(QWEN2_SPLIT), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     tokenizer.decoder = decoders.ByteLevel()
     for i, (t, kind) in enumerate(zip(tokens, kinds)):
         if kind != gguf.TokenType.NORMAL:
@@ -42,7 +49,9 @@ class NumpyLlama:
         self.n_heads, self.n_kv_heads = meta["llama.attention.head_count"], meta["llama.attention.head_count_kv"]
         self.head_dim = meta["llama.embedding_length"] // self.n_heads
         self.eps = np.float32(meta["llama.attention.layer_norm_rms_epsilon"])
-        self.inverse = meta["llama.rope.freq_base"] ** (-np.arange(0, self.head_dim, 2, dtype=np.float64) / self.head_dim)
+        self.inverse = meta["llama.rope.freq_base"] ** (
+            -np.arange(0, self.head_dim, 2, dtype=np.float64) / self.head_dim
+        )
         self.reset()
 
     def reset(self):
@@ -69,7 +78,9 @@ class NumpyLlama:
             k, v = (np.concatenate(pair, 1) for pair in zip(self.cache[layer], (k, v)))
         self.cache[layer] = (k, v)
         repeat = self.n_heads // self.n_kv_heads
-        scores = q @ np.repeat(k, repeat, 0).swapaxes(1, 2) / np.sqrt(np.float32(self.head_dim))  # [n_heads, n, start + n]
+        scores = (
+            q @ np.repeat(k, repeat, 0).swapaxes(1, 2) / np.sqrt(np.float32(self.head_dim))
+        )  # [n_heads, n, start + n]
         scores += np.triu(np.full((n, start + n), -np.inf, np.float32), start + 1)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
@@ -105,10 +116,10 @@ def perplexity(model, ids, context):
     Returns (perplexity, mean loss of each window)."""
     means = []
     for i in range(len(ids) // context):
-        window = np.asarray(ids[i * context:(i + 1) * context])
+        window = np.asarray(ids[i * context : (i + 1) * context])
         model.reset()
-        logits = model.forward(window)[context // 2:-1].astype(np.float64)
+        logits = model.forward(window)[context // 2 : -1].astype(np.float64)
         top = logits.max(-1, keepdims=True)
         log_sum = np.log(np.exp(logits - top).sum(-1)) + top[:, 0]
-        means.append(float((log_sum - logits[np.arange(len(logits)), window[context // 2 + 1:]]).mean()))
+        means.append(float((log_sum - logits[np.arange(len(logits)), window[context // 2 + 1 :]]).mean()))
     return float(np.exp(np.mean(means))), means

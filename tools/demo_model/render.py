@@ -1,4 +1,5 @@
 """What chat_template.jinja writes, in plain Python, so that the corpus needs no template engine. verify.py holds the two together."""
+
 import json
 
 TOOLS_HEAD = "You can call these tools:\n<tools>"

@@ -3,6 +3,7 @@
   shards.py --tokenizer DIR/tokenizer.json --out DIR --shards 16 --megabytes 52 --seed 1
 Each shard_N.npz holds `ids` (uint16, documents end with <|endoftext|>) and `starts` (where documents begin).
 """
+
 import argparse
 import itertools
 import multiprocessing
@@ -49,7 +50,10 @@ def main():
     with multiprocessing.Pool(min(args.shards, os.cpu_count())) as pool:
         sizes = pool.map(write_shard, tasks, chunksize=1)
     tokens, docs, text = (sum(s) for s in zip(*sizes))
-    print(f"shards: {docs} documents, {text / 1e6:.0f} MB, {tokens / 1e6:.1f}M tokens, {text / tokens:.2f} characters a token", flush=True)
+    print(
+        f"shards: {docs} documents, {text / 1e6:.0f} MB, {tokens / 1e6:.1f}M tokens, {text / tokens:.2f} characters a token",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ A story draws a world, a cast (hero, friend, adviser, stranger), places and thin
 use, and then writes the plot's sentences. What was drawn stays in `Story.slots`, so that a chat can ask for it: "a story
 about a shy dragon and a silver key".
 """
+
 import dataclasses
 import hashlib
 import pathlib
@@ -13,7 +14,11 @@ from grammar import Grammar, capital, read_lists, read_sections, split_options
 
 DATA = pathlib.Path(__file__).parent / "data"
 WORDS = Grammar(read_lists(DATA / "words.txt"))
-PRONOUNS = {"m": ("he", "him", "his", "himself"), "f": ("she", "her", "her", "herself"), "n": ("it", "it", "its", "itself")}
+PRONOUNS = {
+    "m": ("he", "him", "his", "himself"),
+    "f": ("she", "her", "her", "herself"),
+    "n": ("it", "it", "its", "itself"),
+}
 # world: (how often, kinds of hero, kinds of friend)
 WORLDS = {
     "child": (4, ["child_kind"], ["child_pal_kind", "child_kind", "animal"]),
@@ -32,7 +37,7 @@ class Plot:
     theme: list
     title: list
     moral: list
-    lets: list        # [([slot], [[value]])]
+    lets: list  # [([slot], [[value]])]
     paragraphs: list  # [[(optional, [sentence])]]
 
 
@@ -107,8 +112,19 @@ def _character(rng, kind_list):
 
 def _bind_person(slots, role, name, kind, gender):
     he, him, his, own = PRONOUNS[gender]
-    slots.update({role: name, f"{role}.kind": kind, f"{role}.noun": kind.split()[-1], f"{role}.he": he, f"{role}.him": him,
-                  f"{role}.his": his, f"{role}.self": own, f"{role}.He": capital(he), f"{role}.His": capital(his)})
+    slots.update(
+        {
+            role: name,
+            f"{role}.kind": kind,
+            f"{role}.noun": kind.split()[-1],
+            f"{role}.he": he,
+            f"{role}.him": him,
+            f"{role}.his": his,
+            f"{role}.self": own,
+            f"{role}.He": capital(he),
+            f"{role}.His": capital(his),
+        }
+    )
 
 
 def _cast(rng, slots):
@@ -121,8 +137,16 @@ def _cast(rng, slots):
             break
     _bind_person(slots, "P", name, kind, gender)
     gender = rng.choice("mf")
-    title = rng.choice({"m": ["Old", "Grandfather", "Uncle", "Mr."], "f": ["Old", "Grandmother", "Aunt", "Mrs."]}[gender])
-    _bind_person(slots, "E", f"{title} {rng.choice(WORDS.lists['elder_man' if gender == 'm' else 'elder_woman'])}", WORDS.expand(rng, "[elder_kind]"), gender)
+    title = rng.choice(
+        {"m": ["Old", "Grandfather", "Uncle", "Mr."], "f": ["Old", "Grandmother", "Aunt", "Mrs."]}[gender]
+    )
+    _bind_person(
+        slots,
+        "E",
+        f"{title} {rng.choice(WORDS.lists['elder_man' if gender == 'm' else 'elder_woman'])}",
+        WORDS.expand(rng, "[elder_kind]"),
+        gender,
+    )
     while True:
         name, kind, gender = person_name(rng), WORDS.expand(rng, "[stranger_kind]"), rng.choice("mf")
         if name not in (slots["H"], slots["P"]) and kind.split()[-1] not in (slots["H.noun"], slots["P.noun"]):
@@ -189,7 +213,9 @@ def _compose(rng, keep):
     paragraphs = _write(rng, plot, slots, keep)
     end = rng.random()
     if end < 0.35:
-        paragraphs.append([WORDS.expand(rng, rng.choice([f"The moral of the story: {m}" for m in plot.moral]), slots)])
+        paragraphs.append(
+            [WORDS.expand(rng, rng.choice([f"The moral of the story: {m}" for m in plot.moral]), slots)]
+        )
     elif end < 0.75:
         paragraphs[-1].append(WORDS.expand(rng, "[~end]", slots))
     text = "\n\n".join(" ".join(p) for p in paragraphs)

@@ -1,24 +1,15 @@
-"""Sums, small reasoning and JSON extraction. Each maker returns (question, full answer, short answer); the answers are computed, never
+"""Sums, small reasoning and lists. Each maker returns (question, full answer, short answer); the answers are computed, never
 drawn, so that they are right."""
-import json
+
 import pathlib
 
-from grammar import read_sections, split_options
+from grammar import read_lists
 from stories import WORDS, person_name
-from values import LISTS, draw, number_word
+from values import LISTS, number_word
 
 DATA = pathlib.Path(__file__).parent / "data"
-ASK = {
-    "+": ["What is {a} + {b}?", "What is {a} + {b}?", "What is {a}+{b}?", "{a} + {b}", "{a}+{b}", "{a} + {b} = ?", "{a} + {b} =", "{a}+{b}=", "How much is {a} + {b}?",
-          "What is {a} plus {b}?", "How much is {a} plus {b}?", "Calculate {a} + {b}.", "Add {a} and {b}.", "What is the sum of {a} and {b}?", "Compute {a} + {b}.",
-          "Can you add {a} and {b}?", "{a} plus {b}", "What do I get if I add {b} to {a}?", "What's {a} + {b}?", "Please add {a} and {b}.", "What does {a} + {b} equal?"],
-    "-": ["What is {a} - {b}?", "What is {a} - {b}?", "What is {a}-{b}?", "{a} - {b}", "{a}-{b}", "{a} - {b} = ?", "{a} - {b} =", "{a}-{b}=", "How much is {a} - {b}?",
-          "What is {a} minus {b}?", "How much is {a} minus {b}?", "Calculate {a} - {b}.", "Subtract {b} from {a}.", "Take {b} away from {a}.", "Compute {a} - {b}.",
-          "{a} minus {b}", "What's {a} - {b}?", "What does {a} - {b} equal?", "What is left if I take {b} from {a}?"],
-    "x": ["What is {a} x {b}?", "What is {a} * {b}?", "{a} * {b}", "{a} x {b}", "{a}*{b}", "{a} x {b} = ?", "How much is {a} times {b}?", "What is {a} times {b}?", "Multiply {a} by {b}.",
-          "What is the product of {a} and {b}?", "Calculate {a} * {b}.", "{a} times {b}", "What's {a} x {b}?"],
-    "/": ["What is {a} / {b}?", "What is {a} divided by {b}?", "{a} / {b}", "{a}/{b}", "Divide {a} by {b}.", "How much is {a} divided by {b}?", "Calculate {a} / {b}."],
-}
+ASKS = read_lists(DATA / "asks.txt")
+ASK = {"+": ASKS["ask_sum"], "-": ASKS["ask_difference"], "x": ASKS["ask_product"], "/": ASKS["ask_quotient"]}
 
 
 def _operands(rng, op):
@@ -41,7 +32,11 @@ def arithmetic(rng):
     a, b = _operands(rng, op)
     c = result(op, a, b)
     say = number_word if rng.random() < 0.12 and max(a, b) < 100 else str
-    ask = rng.choice(ASK[op] if say is str else [q for q in ASK[op] if f"{{a}} {op}" not in q and "{a}" + op not in q and "*" not in q])
+    ask = rng.choice(
+        ASK[op]
+        if say is str
+        else [q for q in ASK[op] if f"{{a}} {op}" not in q and "{a}" + op not in q and "*" not in q]
+    )
     return ask.format(a=say(a), b=say(b)), f"{a} {op} {b} = {c}.", str(c)
 
 
@@ -57,24 +52,38 @@ def three_terms(rng):
 
 def word_problem(rng):
     name, other = person_name(rng), person_name(rng)
-    thing = rng.choice("apples pears books coins marbles stamps cards shells nuts cookies plums balls pencils eggs flowers".split())
+    thing = rng.choice(
+        "apples pears books coins marbles stamps cards shells nuts cookies plums balls pencils eggs flowers".split()
+    )
     a, b = rng.randint(1, 20), rng.randint(1, 20)
     kind = rng.random()
     if kind < 0.4:
-        ask = rng.choice([f"{name} has {a} {thing} and gets {b} more. How many {thing} does {name} have now?",
-                          f"{name} has {a} {thing}. {other} gives {name} {b} {thing}. How many {thing} does {name} have?",
-                          f"There are {a} {thing} in a box. {name} puts in {b} more. How many {thing} are in the box?"])
+        ask = rng.choice(
+            [
+                f"{name} has {a} {thing} and gets {b} more. How many {thing} does {name} have now?",
+                f"{name} has {a} {thing}. {other} gives {name} {b} {thing}. How many {thing} does {name} have?",
+                f"There are {a} {thing} in a box. {name} puts in {b} more. How many {thing} are in the box?",
+            ]
+        )
         c, sum_text = a + b, f"{a} + {b} = {a + b}"
     elif kind < 0.8:
         a, b = max(a, b), min(a, b)
-        ask = rng.choice([f"{name} has {a} {thing} and gives {b} to {other}. How many {thing} are left?",
-                          f"{name} has {a} {thing} and loses {b}. How many {thing} does {name} have now?",
-                          f"There are {a} {thing} on the table. {name} takes {b}. How many {thing} are left?"])
+        ask = rng.choice(
+            [
+                f"{name} has {a} {thing} and gives {b} to {other}. How many {thing} are left?",
+                f"{name} has {a} {thing} and loses {b}. How many {thing} does {name} have now?",
+                f"There are {a} {thing} on the table. {name} takes {b}. How many {thing} are left?",
+            ]
+        )
         c, sum_text = a - b, f"{a} - {b} = {a - b}"
     else:
         a, b = rng.randint(1, 10), rng.randint(1, 10)
-        ask = rng.choice([f"{name} has {a} bags with {b} {thing} in each. How many {thing} is that?",
-                          f"There are {a} boxes. Each box holds {b} {thing}. How many {thing} are there?"])
+        ask = rng.choice(
+            [
+                f"{name} has {a} bags with {b} {thing} in each. How many {thing} is that?",
+                f"There are {a} boxes. Each box holds {b} {thing}. How many {thing} are there?",
+            ]
+        )
         c, sum_text = a * b, f"{a} x {b} = {a * b}"
     return ask, f"{sum_text}, so the answer is {c} {thing}.", str(c)
 
@@ -84,24 +93,46 @@ def compare(rng):
     while a == b:
         a, b = rng.randrange(rng.choice([10, 100, 100, 1000])), rng.randrange(rng.choice([10, 100, 100, 1000]))
     if rng.random() < 0.5:
-        return rng.choice([f"Which is bigger, {a} or {b}?", f"Which number is larger: {a} or {b}?", f"Is {a} or {b} the bigger number?"]), f"{max(a, b)} is bigger than {min(a, b)}.", str(max(a, b))
-    return rng.choice([f"Which is smaller, {a} or {b}?", f"Which number is smaller: {a} or {b}?"]), f"{min(a, b)} is smaller than {max(a, b)}.", str(min(a, b))
+        return (
+            rng.choice(
+                [
+                    f"Which is bigger, {a} or {b}?",
+                    f"Which number is larger: {a} or {b}?",
+                    f"Is {a} or {b} the bigger number?",
+                ]
+            ),
+            f"{max(a, b)} is bigger than {min(a, b)}.",
+            str(max(a, b)),
+        )
+    return (
+        rng.choice([f"Which is smaller, {a} or {b}?", f"Which number is smaller: {a} or {b}?"]),
+        f"{min(a, b)} is smaller than {max(a, b)}.",
+        str(min(a, b)),
+    )
 
 
 def parity(rng):
     n = rng.randrange(200)
     kind = "odd" if n % 2 else "even"
-    return rng.choice([f"Is {n} even or odd?", f"Is {n} an even or an odd number?", f"Is the number {n} odd or even?"]), f"{n} is {kind}.", kind.capitalize()
+    return (
+        rng.choice([f"Is {n} even or odd?", f"Is {n} an even or an odd number?", f"Is the number {n} odd or even?"]),
+        f"{n} is {kind}.",
+        kind.capitalize(),
+    )
 
 
 def counting(rng):
     a = rng.randint(1, 30)
     b = a + rng.randint(2, 14)
     if rng.random() < 0.3:
-        ask, run = rng.choice([f"Count down from {b} to {a}.", f"Count backwards from {b} to {a}."]), range(b, a - 1, -1)
+        ask, run = rng.choice([f"Count down from {b} to {a}.", f"Count backwards from {b} to {a}."]), range(
+            b, a - 1, -1
+        )
     elif rng.random() < 0.4:
         a, b = 1, rng.randint(3, 20)
-        ask, run = rng.choice([f"Count to {b}.", f"Can you count to {b}?", f"Please count up to {b}."]), range(1, b + 1)
+        ask, run = rng.choice([f"Count to {b}.", f"Can you count to {b}?", f"Please count up to {b}."]), range(
+            1, b + 1
+        )
     else:
         ask, run = rng.choice([f"Count from {a} to {b}.", f"List the numbers from {a} to {b}."]), range(a, b + 1)
     text = ", ".join(map(str, run))
@@ -113,35 +144,71 @@ def sorting(rng):
     down = rng.random() < 0.3
     how = " from big to small" if down else rng.choice([" from small to big", ""])
     text = ", ".join(map(str, sorted(items, reverse=down)))
-    return rng.choice(["Sort these numbers{}: {}", "Put these numbers in order{}: {}"]).format(how, ", ".join(map(str, items))), text + ".", text
+    return (
+        rng.choice(["Sort these numbers{}: {}", "Put these numbers in order{}: {}"]).format(
+            how, ", ".join(map(str, items))
+        ),
+        text + ".",
+        text,
+    )
 
 
 def sequence(rng):
     start, step = rng.randint(0, 20), rng.choice([1, 2, 2, 3, 4, 5, 5, 10])
     run = [start + i * step for i in range(5)]
     shown = ", ".join(map(str, run[:4]))
-    return rng.choice([f"What comes next: {shown}?", f"What number comes next? {shown}", f"Continue the row: {shown}"]), f"The next number is {run[4]}.", str(run[4])
+    return (
+        rng.choice([f"What comes next: {shown}?", f"What number comes next? {shown}", f"Continue the row: {shown}"]),
+        f"The next number is {run[4]}.",
+        str(run[4]),
+    )
 
 
 def spelling(rng):
     word = rng.choice(WORDS.lists["animal"] + LISTS["product"] + LISTS["room"]).split()[0]
     kind = rng.randrange(5)
     if kind == 0:
-        return rng.choice([f"How do you spell {word}?", f'Spell the word "{word}".', f"Spell {word}."]), "-".join(word.upper()) + ".", "-".join(word.upper())
+        return (
+            rng.choice([f"How do you spell {word}?", f'Spell the word "{word}".', f"Spell {word}."]),
+            "-".join(word.upper()) + ".",
+            "-".join(word.upper()),
+        )
     if kind == 1:
-        return rng.choice([f'How many letters are in "{word}"?', f"How many letters does the word {word} have?"]), f'The word "{word}" has {len(word)} letters.', str(len(word))
+        return (
+            rng.choice([f'How many letters are in "{word}"?', f"How many letters does the word {word} have?"]),
+            f'The word "{word}" has {len(word)} letters.',
+            str(len(word)),
+        )
     if kind == 2:
-        return f'What is the first letter of "{word}"?', f'The first letter of "{word}" is {word[0].upper()}.', word[0].upper()
+        return (
+            f'What is the first letter of "{word}"?',
+            f'The first letter of "{word}" is {word[0].upper()}.',
+            word[0].upper(),
+        )
     if kind == 3:
-        return f'What is the last letter of "{word}"?', f'The last letter of "{word}" is {word[-1].upper()}.', word[-1].upper()
+        return (
+            f'What is the last letter of "{word}"?',
+            f'The last letter of "{word}" is {word[-1].upper()}.',
+            word[-1].upper(),
+        )
     i = rng.randrange(25)
     here, after = chr(65 + i), chr(66 + i)
-    return rng.choice([f"What letter comes after {here}?", f"Which letter follows {here}?"]), f"The letter after {here} is {after}.", after
+    return (
+        rng.choice([f"What letter comes after {here}?", f"Which letter follows {here}?"]),
+        f"The letter after {here} is {after}.",
+        after,
+    )
 
 
 CATEGORIES = {
-    "animals": WORDS.lists["animal"], "colours": WORDS.lists["colour"], "cities": LISTS["city"], "jobs": LISTS["job"], "rooms": LISTS["room"],
-    "days of the week": WORDS.lists["weekday"], "languages": LISTS["language"], "things to eat": LISTS["dish"],
+    "animals": WORDS.lists["animal"],
+    "colours": WORDS.lists["colour"],
+    "cities": LISTS["city"],
+    "jobs": LISTS["job"],
+    "rooms": LISTS["room"],
+    "days of the week": WORDS.lists["weekday"],
+    "languages": LISTS["language"],
+    "things to eat": LISTS["dish"],
     "fruits": "apples pears plums cherries bananas grapes lemons oranges peaches figs".split(),
     "vegetables": "carrots beans onions potatoes leeks peas cabbage spinach turnips".split(),
     "instruments": "violin flute drum piano guitar trumpet harp cello".split(),
@@ -154,106 +221,39 @@ def listing(rng):
     n = rng.randint(2, 5)
     items = rng.sample(CATEGORIES[kind], n)
     count = rng.choice([str(n), number_word(n)])
-    ask = rng.choice([f"Name {count} {kind}.", f"Give me {count} {kind}.", f"List {count} {kind}.", f"Can you name {count} {kind}?", f"Tell me {count} {kind}."])
+    ask = rng.choice(
+        [
+            f"Name {count} {kind}.",
+            f"Give me {count} {kind}.",
+            f"List {count} {kind}.",
+            f"Can you name {count} {kind}?",
+            f"Tell me {count} {kind}.",
+        ]
+    )
     if rng.random() < 0.3:
         text = "\n".join(f"{i}. {x[0].upper() + x[1:]}" for i, x in enumerate(items, 1))
-        return rng.choice([f"Write a numbered list of {count} {kind}.", f"Make a list of {count} {kind}."]), text, text
+        return (
+            rng.choice([f"Write a numbered list of {count} {kind}.", f"Make a list of {count} {kind}."]),
+            text,
+            text,
+        )
     text = ", ".join(items[:-1]) + " and " + items[-1]
     return ask, text[0].upper() + text[1:] + ".", text
 
 
 def repeat(rng):
-    text = rng.choice([rng.choice(LISTS["message"]).capitalize(), rng.choice(LISTS["song"]), " ".join(rng.sample(CATEGORIES["animals"], rng.randint(1, 4))),
-                       f"{person_name(rng)} likes {rng.choice(LISTS['topic'])}"])
-    return rng.choice([f'Say "{text}".', f"Repeat after me: {text}", f'Repeat this: "{text}"', f'Please write "{text}".']), text, text
-
-
-# JSON ------------------------------------------------------------------------------------------------------------------------------------------
-
-def _read_records():
-    records = []
-    for name, lines in read_sections(DATA / "records.txt"):
-        fields, alias, sentences = [], {}, []
-        for line in lines:
-            key, _, rest = line.partition(": ")
-            if key == "fields":
-                fields = [f.split(":", 1) for f in rest.split()]
-            elif key == "alias":
-                alias = {k: v.split(",") for k, v in (a.split("=") for a in rest.split())}
-            elif key == "s":
-                sentences += split_options(rest)
-        records.append((name, fields, alias, sentences))
-    return records
-
-
-RECORDS = _read_records()
-JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
-
-
-def _record(rng):
-    """Returns (name, sentence, {field: value or None}, alias)."""
-    name, fields, alias, sentences = rng.choice(RECORDS)
-    sentence = rng.choice(sentences)
-    values, texts = {}, {}
-    for field, rule in fields:
-        values[field], texts[field] = draw(rng, rule)
-    data = {f: v if f"[{f}]" in sentence or f"[a {f}]" in sentence else None for f, v in values.items()}
-    return name, WORDS.expand(rng, sentence, texts), data, values, alias
-
-
-def _keys(rng, data, alias):
-    """A choice of fields, possibly renamed: [(key as asked, field)]."""
-    fields = [f for f, v in data.items() if v is not None or rng.random() < 0.4]
-    if rng.random() < 0.4:
-        rng.shuffle(fields)
-    if rng.random() < 0.3 and len(fields) > 1:
-        fields = fields[:rng.randint(1, len(fields))]
-    return [(rng.choice(alias[f]) if f in alias and rng.random() < 0.3 else f, f) for f in fields]
-
-
-def json_extraction(rng):
-    if rng.random() < 0.18:
-        return json_lists(rng)
-    _, sentence, data, values, alias = _record(rng)
-    way = rng.random()
-    if way < 0.3:
-        ask = rng.choice(["Turn this into JSON: {}", "Extract the data as JSON: {}", "Convert to JSON: {}", "Write this as a JSON object: {}", "{}\n\nGive me that as JSON.", "Make JSON from this sentence: {}", "JSON: {}"])
-        answer = json.dumps({f: v for f, v in data.items() if v is not None}, ensure_ascii=False)
-        return ask.format(sentence), answer, answer
-    keys = _keys(rng, data, alias)
-    answer = json.dumps({k: data[f] for k, f in keys}, ensure_ascii=False)
-    if way < 0.75:
-        quoted = rng.random() < 0.5
-        names = [f'"{k}"' if quoted else k for k, _ in keys]
-        listed = names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
-        word = "key" if len(names) == 1 else "keys"
-        ask = rng.choice(["Extract {} as JSON: {}", "Extract {} from this text as JSON: {}", f"Return a JSON object with the {word} {{}}: {{}}", f"Reply with JSON only, with the {word} {{}}.\n\n{{}}",
-                          f"Read the text and answer with a JSON object with the {word} {{}}.\n\n{{}}"])
-        return ask.format(listed, sentence), answer, answer
-    schema = {"type": "object", "properties": {k: {"type": JSON_TYPES[type(values[f])]} for k, f in keys}, "required": [k for k, _ in keys]}
-    if rng.random() < 0.3:
-        del schema["required"]
-    ask = rng.choice(["Answer with JSON that fits this schema: {}\n\n{}", "Use this JSON schema: {}\n\nText: {}", "Extract the data. Schema: {}\n\n{}"])
-    return ask.format(json.dumps(schema, ensure_ascii=False), sentence), answer, answer
-
-
-def json_lists(rng):
-    kind = rng.random()
-    if kind < 0.4:
-        items = rng.sample(CATEGORIES[rng.choice(["fruits", "vegetables", "animals", "colours"])], rng.randint(2, 5))
-        text = ", ".join(items[:-1]) + " and " + items[-1]
-        ask = rng.choice(["Turn this list into a JSON array: {}", "Write as a JSON array: {}", "Make a JSON array of these words: {}"]).format(text)
-        answer = json.dumps(items)
-    elif kind < 0.7:
-        people = [{"name": person_name(rng), "age": rng.randint(3, 90)} for _ in range(rng.randint(2, 3))]
-        text = rng.choice([", ", " and ", ". "]).join(f"{p['name']} is {p['age']}" for p in people)
-        ask = rng.choice(["List the people as a JSON array with name and age: {}.", "Turn this into a JSON array of objects with name and age: {}."]).format(text)
-        answer = json.dumps(people, ensure_ascii=False)
-    else:
-        name, _, _, values, _ = _record(rng)
-        fields = list(values)[:rng.randint(2, 4)]
-        listed = ", ".join(fields[:-1]) + " and " + fields[-1]
-        ask = rng.choice(["Give me a JSON object for {} with {}.", "Make up {} as JSON with the keys {}.", "Write an example of {} as a JSON object with {}."])
-        ask = ask.format({"event": "an event", "order": "an order", "weather": "a weather report", "lamp": "a device", "trip": "a train trip"}.get(name, f"a {name}"), listed)
-        answer = json.dumps({f: values[f] for f in fields}, ensure_ascii=False)
-    return ask, answer, answer
+    text = rng.choice(
+        [
+            rng.choice(LISTS["message"]).capitalize(),
+            rng.choice(LISTS["song"]),
+            " ".join(rng.sample(CATEGORIES["animals"], rng.randint(1, 4))),
+            f"{person_name(rng)} likes {rng.choice(LISTS['topic'])}",
+        ]
+    )
+    return (
+        rng.choice(
+            [f'Say "{text}".', f"Repeat after me: {text}", f'Repeat this: "{text}"', f'Please write "{text}".']
+        ),
+        text,
+        text,
+    )

@@ -1,5 +1,6 @@
 """Conversations in which the assistant calls tools: data/tools.txt, plus tools that no list knows, so that the model must read the
 definitions rather than remember them."""
+
 import dataclasses
 import json
 import pathlib
@@ -15,8 +16,8 @@ TEMPLATES = Grammar({})  # requests and results bind every slot
 class Tool:
     names: list
     desc: list
-    params: list    # [([names], JSON type, description, rule)]
-    extras: dict    # slot: rule
+    params: list  # [([names], JSON type, description, rule)]
+    extras: dict  # slot: rule
     requests: list
     results: list
     answer: str
@@ -53,14 +54,30 @@ TOOLS = _read_tools()
 
 def made_up_tool(rng):
     """A tool with a name, a purpose and values that were never seen before."""
-    what = (rng.choice(WORDS.lists["syllable_b"]) + rng.choice(WORDS.lists["syllable_b"]) + rng.choice(WORDS.lists["syllable_c"])).lower()
+    what = (
+        rng.choice(WORDS.lists["syllable_b"])
+        + rng.choice(WORDS.lists["syllable_b"])
+        + rng.choice(WORDS.lists["syllable_c"])
+    ).lower()
     owner = rng.choice(["person", "city", "product", "animal", "song"])
-    rule = {"person": "full_name", "city": "city", "product": "product", "animal": "pet_species", "song": "song"}[owner]
+    rule = {"person": "full_name", "city": "city", "product": "product", "animal": "pet_species", "song": "song"}[
+        owner
+    ]
     verb = rng.choice(["get", "find", "lookup", "read"])
-    return Tool([f"{verb}_{what}"], [f"Get the {what} of a {owner}.", f"Returns the {what} of a {owner}."],
-                [([owner, "name", "key"], "string", f"Name of the {owner}", rule)], {"t": "int:1:99"},
-                [f"What is the {what} of [{owner}]?", f"Tell me the {what} of [{owner}].", f"Find the {what} of [{owner}].", f"I need the {what} of [{owner}]."],
-                ['{"result": [t]}', f'{{"{what}": [t]}}'], f"The {what} of [{owner}] is [t].")
+    return Tool(
+        [f"{verb}_{what}"],
+        [f"Get the {what} of a {owner}.", f"Returns the {what} of a {owner}."],
+        [([owner, "name", "key"], "string", f"Name of the {owner}", rule)],
+        {"t": "int:1:99"},
+        [
+            f"What is the {what} of [{owner}]?",
+            f"Tell me the {what} of [{owner}].",
+            f"Find the {what} of [{owner}].",
+            f"I need the {what} of [{owner}].",
+        ],
+        ['{"result": [t]}', f'{{"{what}": [t]}}'],
+        f"The {what} of [{owner}] is [t].",
+    )
 
 
 def _tool_name(rng, names):
@@ -71,7 +88,18 @@ def _tool_name(rng, names):
         first, *rest = name.split("_")
         return first + "".join(map(str.capitalize, rest))
     if kind < 0.30:
-        other = rng.choice(["home", "my", "api", "v2", "tool", "do", "fn", made_up_name(rng).lower().encode("ascii", "ignore").decode()])
+        other = rng.choice(
+            [
+                "home",
+                "my",
+                "api",
+                "v2",
+                "tool",
+                "do",
+                "fn",
+                made_up_name(rng).lower().encode("ascii", "ignore").decode(),
+            ]
+        )
         return rng.choice([f"{other}_{name}", f"{name}_{other}", f"{name}_{rng.randrange(100)}"])
     return name
 
@@ -82,13 +110,21 @@ class BoundTool:
     def __init__(self, rng, tool):
         self.tool = tool
         self.name = _tool_name(rng, tool.names)
-        self.params = [(rng.choice(names[:1] * 2 + names), names[0], kind, text, rule) for names, kind, text, rule in tool.params]
+        self.params = [
+            (rng.choice(names[:1] * 2 + names), names[0], kind, text, rule) for names, kind, text, rule in tool.params
+        ]
         names = [p[0] for p in self.params]
         if len(set(names)) < len(names):
             self.params = [(names[0], names[0], kind, text, rule) for names, kind, text, rule in tool.params]
-        properties = {p: {"type": kind, "description": text} if self._described(rng) else {"type": kind} for p, _, kind, text, _ in self.params}
-        function = {"name": self.name, "description": rng.choice(tool.desc),
-                    "parameters": {"type": "object", "properties": properties, "required": [p[0] for p in self.params]}}
+        properties = {
+            p: {"type": kind, "description": text} if self._described(rng) else {"type": kind}
+            for p, _, kind, text, _ in self.params
+        }
+        function = {
+            "name": self.name,
+            "description": rng.choice(tool.desc),
+            "parameters": {"type": "object", "properties": properties, "required": [p[0] for p in self.params]},
+        }
         self.definition = {"type": "function", "function": function}
 
     @staticmethod
@@ -143,12 +179,25 @@ def _turn(rng, bound, plain_exchange):
     if kind < 0.18:
         others = [t for t in TOOLS if t not in [b.tool for b in bound]]
         ask = BoundTool(rng, rng.choice(others)).use(rng)[0]
-        return [{"role": "user", "content": ask}, {"role": "assistant", "content": "I am sorry, I have no tool for that."}]
+        return [
+            {"role": "user", "content": ask},
+            {"role": "assistant", "content": "I am sorry, I have no tool for that."},
+        ]
     tool = rng.choice(bound)
     ask, call, result, answer = tool.use(rng)
     if kind < 0.26 and not answer.startswith("I am sorry"):
         ask2, call2, result2, answer2 = tool.use(rng)
         both = f"{ask} {rng.choice(['And also: ', 'Then: ', ''])}{ask2}"
-        return [{"role": "user", "content": both}, assistant_calls(call, call2), {"role": "tool", "content": result},
-                {"role": "tool", "content": result2}, {"role": "assistant", "content": f"{answer} {answer2}"}]
-    return [{"role": "user", "content": ask}, assistant_calls(call), {"role": "tool", "content": result}, {"role": "assistant", "content": answer}]
+        return [
+            {"role": "user", "content": both},
+            assistant_calls(call, call2),
+            {"role": "tool", "content": result},
+            {"role": "tool", "content": result2},
+            {"role": "assistant", "content": f"{answer} {answer2}"},
+        ]
+    return [
+        {"role": "user", "content": ask},
+        assistant_calls(call),
+        {"role": "tool", "content": result},
+        {"role": "assistant", "content": answer},
+    ]

@@ -4,6 +4,7 @@
 Each row of a batch starts at the start of a document, since that is where prompts start. Writes config.json and
 weights-N.npz (float32, Hugging Face names).
 """
+
 import argparse
 import dataclasses
 import json
@@ -67,7 +68,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
-    parser.add_argument("--minutes", type=float, default=7.5, help="how long to train; the learning rate falls along this time")
+    parser.add_argument(
+        "--minutes", type=float, default=7.5, help="how long to train; the learning rate falls along this time"
+    )
     parser.add_argument("--steps", type=int, default=1_000_000, help="at most so many steps")
     parser.add_argument("--rows", type=int, default=64, help="rows of a batch")
     parser.add_argument("--lr", type=float, default=2.5e-3)
@@ -84,8 +87,13 @@ def main():
     ids, starts = load_data(args.data, device)
     batches = Batches(ids, starts, args.rows, config.context, args.seed)
     matrices, vectors = ([p for p in model.parameters() if (p.ndim == 2) == m] for m in (True, False))
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
-                                  lr=args.lr, betas=(0.9, 0.95), eps=1e-8, fused=device == "cuda")
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
+        lr=args.lr,
+        betas=(0.9, 0.95),
+        eps=1e-8,
+        fused=device == "cuda",
+    )
     step_fn = torch.compile(model) if device == "cuda" else model
     began, recent = time.time(), []
     for step in range(args.steps):
@@ -107,7 +115,10 @@ def main():
             recent = []
             if step % 500 == 499:
                 elapsed = time.time() - began
-                print(f"step {step + 1} loss {mean:.4f} {(step + 1) * x.numel() / elapsed / 1e6:.2f}M tok/s {elapsed:.0f}s", flush=True)
+                print(
+                    f"step {step + 1} loss {mean:.4f} {(step + 1) * x.numel() / elapsed / 1e6:.2f}M tok/s {elapsed:.0f}s",
+                    flush=True,
+                )
         if step % 2000 == 1999:
             save(model, args.out)
     save(model, args.out)

@@ -1,13 +1,16 @@
 """Draws the values that records and tools speak of. A rule is a list of data/values.txt, or one of the rules below such as
 `int:1:90`. `draw` returns (JSON value, the text that a sentence shows)."""
+
 import pathlib
 
 from grammar import read_lists
 from stories import WORDS, made_up_name, person_name
 
 LISTS = read_lists(pathlib.Path(__file__).parent / "data" / "values.txt")
-ONES = ("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-        "eighteen nineteen twenty").split()
+ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty"
+).split()
 TENS = {30: "thirty", 40: "forty", 50: "fifty", 60: "sixty", 70: "seventy", 80: "eighty", 90: "ninety"}
 
 
@@ -46,13 +49,27 @@ def city(rng):
 
 
 def book_title(rng):
-    return rng.choice(LISTS["book_title"]) if rng.random() < 0.7 else f"{person_name(rng)} and the {rng.choice(LISTS['device']).title()}"
+    return (
+        rng.choice(LISTS["book_title"])
+        if rng.random() < 0.7
+        else f"{person_name(rng)} and the {rng.choice(LISTS['device']).title()}"
+    )
 
 
 RULES = {
-    "full_name": full_name, "first_name": person_name, "time": clock_time, "phone": phone, "email": email, "city": city, "city2": city,
-    "pet": lambda rng: rng.choice(WORDS.lists["pet_name"]), "book_title": book_title, "year": lambda rng: rng.randint(1850, 2024), "price": price,
-    "weekday": lambda rng: rng.choice(WORDS.lists["weekday"]), "colour": lambda rng: rng.choice(WORDS.lists["colour"]),
+    "full_name": full_name,
+    "first_name": person_name,
+    "time": clock_time,
+    "phone": phone,
+    "email": email,
+    "city": city,
+    "city2": city,
+    "pet": lambda rng: rng.choice(WORDS.lists["pet_name"]),
+    "book_title": book_title,
+    "year": lambda rng: rng.randint(1850, 2024),
+    "price": price,
+    "weekday": lambda rng: rng.choice(WORDS.lists["weekday"]),
+    "colour": lambda rng: rng.choice(WORDS.lists["colour"]),
     "currency2": lambda rng: rng.choice(LISTS["currency"]),
 }
 

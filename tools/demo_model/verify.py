@@ -4,6 +4,7 @@
 Reads the model with the gguf package alone and runs it in NumPy; tokens by Hugging Face tokenizers, templates by jinja2. Rewrites
 heldout.txt and expected.json in --data. With --run, also compares with the logits and the tokenizer that training left there.
 """
+
 import argparse
 import json
 import pathlib
@@ -21,13 +22,54 @@ from render import render
 
 CONTEXT = 512
 MIN_MARGIN = 0.25  # a greedy continuation is kept up to the first step that rounding could turn
-TEXTS = ["Hello, world!", "What is 7 + 5?", "Once upon a time", "  two  spaces\n\nand lines\r\n\ttab ", "12345 and 3.14", "I'm sure they'll say it's Zoë's café", "Привет, мир! 你好 こんにちは", "🐱🚀❤️ emoji",
-         '{"name": "Anna", "age": 7}', "<tool_call>\n{}\n</tool_call>", "<|im_start|>user\nHi<|im_end|>\n", "a<|endoftext|>b", "", " ", "\u00a0\u200b\ufeff", "e\u0301 combining", "ALLCAPS lower MiXeD"]
-WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "Get the current weather for a city.", "parameters": {
-    "type": "object", "properties": {"city": {"type": "string", "description": "Name of the city"}}, "required": ["city"]}}}
-LIGHT = {"type": "function", "function": {"name": "set_light", "description": "Turn the light in a room on or off.", "parameters": {
-    "type": "object", "properties": {"room": {"type": "string"}, "on": {"type": "boolean"}}, "required": ["room", "on"]}}}
-CALL = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": {"name": "get_weather", "arguments": {"city": "Oslo"}}}]}
+TEXTS = [
+    "Hello, world!",
+    "What is 7 + 5?",
+    "Once upon a time",
+    "  two  spaces\n\nand lines\r\n\ttab ",
+    "12345 and 3.14",
+    "I'm sure they'll say it's Zoë's café",
+    "Привет, мир! 你好 こんにちは",
+    "🐱🚀❤️ emoji",
+    '{"name": "Anna", "age": 7}',
+    "<tool_call>\n{}\n</tool_call>",
+    "<|im_start|>user\nHi<|im_end|>\n",
+    "a<|endoftext|>b",
+    "",
+    " ",
+    "\u00a0\u200b\ufeff",
+    "e\u0301 combining",
+    "ALLCAPS lower MiXeD",
+]
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Get the current weather for a city.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "description": "Name of the city"}},
+            "required": ["city"],
+        },
+    },
+}
+LIGHT = {
+    "type": "function",
+    "function": {
+        "name": "set_light",
+        "description": "Turn the light in a room on or off.",
+        "parameters": {
+            "type": "object",
+            "properties": {"room": {"type": "string"}, "on": {"type": "boolean"}},
+            "required": ["room", "on"],
+        },
+    },
+}
+CALL = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"type": "function", "function": {"name": "get_weather", "arguments": {"city": "Oslo"}}}],
+}
 
 
 def user(text):
@@ -35,17 +77,53 @@ def user(text):
 
 
 CHATS = [
-    ("sum", [user("What is 7 + 5?")], None), ("sum in words", [user("What is seven plus five?")], None), ("difference", [user("What is 3 - 11?")], None), ("name", [user("Who are you?")], None),
+    ("sum", [user("What is 7 + 5?")], None),
+    ("sum in words", [user("What is seven plus five?")], None),
+    ("difference", [user("What is 3 - 11?")], None),
+    ("name", [user("Who are you?")], None),
     ("system", [{"role": "system", "content": "Answer briefly."}, user("What is the capital of France?")], None),
-    ("memory", [user("My name is Bramwell."), {"role": "assistant", "content": "Nice to meet you, Bramwell!"}, user("What is my name?")], None),
+    (
+        "memory",
+        [
+            user("My name is Bramwell."),
+            {"role": "assistant", "content": "Nice to meet you, Bramwell!"},
+            user("What is my name?"),
+        ],
+        None,
+    ),
     ("json", [user("Turn this into JSON: Clara Reed is 34 years old, lives in Oslo and works as a baker.")], None),
-    ("json keys", [user('Return a JSON object with the keys "age" and "name": Clara Reed is 34 years old, lives in Oslo and works as a baker.')], None),
-    ("tool call", [user("What is the weather in Oslo?")], [WEATHER, LIGHT]), ("tool call, boolean", [user("Turn on the light in the kitchen.")], [WEATHER, LIGHT]),
-    ("tool answer", [user("What is the weather in Oslo?"), CALL, {"role": "tool", "content": '{"temperature": -4, "sky": "snowy"}'}], [WEATHER, LIGHT]),
-    ("emoji", [user("Show me an emoji of a cat.")], None), ("utf-8", [user("How do you say hello in Japanese?")], None), ("counting", [user("Count to 20.")], None),
-    ("code", [user('Write "Hello, world!" in Python.')], None), ("story", [user("Tell me a story about a brave fox named Pip.")], None),
+    (
+        "json keys",
+        [
+            user(
+                'Return a JSON object with the keys "age" and "name": Clara Reed is 34 years old, lives in Oslo and works as a baker.'
+            )
+        ],
+        None,
+    ),
+    ("tool call", [user("What is the weather in Oslo?")], [WEATHER, LIGHT]),
+    ("tool call, boolean", [user("Turn on the light in the kitchen.")], [WEATHER, LIGHT]),
+    (
+        "tool answer",
+        [
+            user("What is the weather in Oslo?"),
+            CALL,
+            {"role": "tool", "content": '{"temperature": -4, "sky": "snowy"}'},
+        ],
+        [WEATHER, LIGHT],
+    ),
+    ("emoji", [user("Show me an emoji of a cat.")], None),
+    ("utf-8", [user("How do you say hello in Japanese?")], None),
+    ("counting", [user("Count to 20.")], None),
+    ("code", [user('Write "Hello, world!" in Python.')], None),
+    ("story", [user("Tell me a story about a brave fox named Pip.")], None),
 ]
-RAW = ["Once upon a time", "Question: What is the capital of France?\nAnswer:", "9 + 2 = 11\n7 + 5 =", "The capital of Italy is"]
+RAW = [
+    "Once upon a time",
+    "Question: What is the capital of France?\nAnswer:",
+    "9 + 2 = 11\n7 + 5 =",
+    "The capital of Italy is",
+]
 
 
 def template_of(source):
@@ -61,7 +139,9 @@ def check_template(template):
         messages, definitions = chat.conversation(rng)
         last = i % 2 == 0
         messages = messages[:-1] if last else messages
-        if template.render(messages=messages, tools=definitions, add_generation_prompt=last) != render(messages, definitions, last):
+        if template.render(messages=messages, tools=definitions, add_generation_prompt=last) != render(
+            messages, definitions, last
+        ):
             raise SystemExit(f"template and render differ on {messages}")
     print("template: 1000 conversations as in the corpus")
 
@@ -74,7 +154,9 @@ def compare_with_training(model, meta, run):
     saved = np.load(run / "logits.npz")
     model.reset()
     error = np.abs(model.forward(saved["ids"]) - saved["logits"]).max()
-    print(f"logits: largest difference from transformers with the unquantised weights {error:.3f} (Q8_0 rounding), tokenizers agree")
+    print(
+        f"logits: largest difference from transformers with the unquantised weights {error:.3f} (Q8_0 rounding), tokenizers agree"
+    )
     if error > 1.0:
         raise SystemExit("the file is not the trained model")
 
@@ -88,7 +170,7 @@ def sums_right(model, tokenizer):
                 prompt = tokenizer.encode(render([user(f"What is {a} {op} {b}?")], None, True)).ids
                 answer = tokenizer.encode(f"{a} {op} {b} = {tasks.result(op, a, b)}.<|im_end|>").ids
                 model.reset()
-                best = model.forward(prompt + answer[:-1])[len(prompt) - 1:].argmax(-1)
+                best = model.forward(prompt + answer[:-1])[len(prompt) - 1 :].argmax(-1)
                 right += best.tolist() == answer
                 total += 1
     return right, total
@@ -102,8 +184,15 @@ def continuation(model, tokenizer, name, prompt, n):
     tokens = [t for t, _ in steps]
     text = tokenizer.decode(tokens, skip_special_tokens=True)
     print(f"--- {name}\n{text}")
-    return {"name": name, "prompt": prompt, "prompt_ids": ids, "ids": tokens[:sure], "text": tokenizer.decode(tokens[:sure], skip_special_tokens=True),
-            "finished": sure == len(steps) and tokens[-1] in stops, "smallest_margin": round(min([m for _, m in steps[:sure]], default=0), 3)}
+    return {
+        "name": name,
+        "prompt": prompt,
+        "prompt_ids": ids,
+        "ids": tokens[:sure],
+        "text": tokenizer.decode(tokens[:sure], skip_special_tokens=True),
+        "finished": sure == len(steps) and tokens[-1] in stops,
+        "smallest_margin": round(min([m for _, m in steps[:sure]], default=0), 3),
+    }
 
 
 def expectations(model, meta, tokenizer, template, text):
@@ -115,17 +204,29 @@ def expectations(model, meta, tokenizer, template, text):
     chats = []
     for name, messages, definitions in CHATS:
         rendered = template.render(messages=messages, tools=definitions, add_generation_prompt=True)
-        chats.append({"messages": messages, "tools": definitions} | continuation(model, tokenizer, name, rendered, 96))
+        chats.append(
+            {"messages": messages, "tools": definitions} | continuation(model, tokenizer, name, rendered, 96)
+        )
     raw = [continuation(model, tokenizer, f"raw: {p.splitlines()[-1]}", p, 48) for p in RAW]
     model.reset()
     probe = ids[:32]
     last = model.forward(probe)[-1]
     top = np.argsort(-last)[:10]
     return {
-        "made_by": "tools/demo_model/verify.py", "perplexity": {"file": "heldout.txt", "n_ctx": CONTEXT, "n_tokens": len(ids), "chunks": len(means), "value": round(value, 6), "first_chunk": round(float(np.exp(means[0])), 6)},
-        "sums": {"right": right, "total": total}, "tokenize": [{"text": t, "ids": tokenizer.encode(t).ids} for t in TEXTS],
+        "made_by": "tools/demo_model/verify.py",
+        "perplexity": {
+            "file": "heldout.txt",
+            "n_ctx": CONTEXT,
+            "n_tokens": len(ids),
+            "chunks": len(means),
+            "value": round(value, 6),
+            "first_chunk": round(float(np.exp(means[0])), 6),
+        },
+        "sums": {"right": right, "total": total},
+        "tokenize": [{"text": t, "ids": tokenizer.encode(t).ids} for t in TEXTS],
         "logits": {"ids": probe, "top_ids": top.tolist(), "top_logits": [round(float(last[i]), 4) for i in top]},
-        "chat": chats, "raw": raw,
+        "chat": chats,
+        "raw": raw,
     }
 
 

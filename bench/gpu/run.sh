@@ -1,0 +1,45 @@
+#!/bin/sh
+# Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all, for machines lent by the minute.
+#
+#   bench/gpu/run.sh [build] [test] [bench] [ladder]      all but the last when none is named
+#
+# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `ladder` measures more types.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build-gpu}
+OUT=${OUT:-$BUILD}
+steps=${*:-build test bench}
+failed=0
+
+has() { case " $steps " in *" $1 "*) true ;; *) false ;; esac; }
+
+if has build; then
+  test -f "$BUILD/build.ninja" || cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DINGOT_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90a-real \
+    ${CMAKE_ARGS:-} >"$OUT/cmake.log" 2>&1 || { tail -20 "$OUT/cmake.log"; exit 1; }
+  cmake --build "$BUILD" --target ingot-cli test_backend test_model >"$OUT/build.log" 2>&1 || { grep -E 'error|FAILED' "$OUT/build.log" | head -40; exit 1; }
+fi
+
+if has test; then
+  # One process a test group: they run beside each other, for ref is slow and has one thread.
+  for filter in $("$BUILD/test_backend" --gtest_list_tests --gtest_filter='*Cuda*' | awk '/^[^ ]/ {suite = $1} /^ / {print suite $1}') ; do
+    echo "test_backend $filter"
+  done >"$OUT/tests.txt"
+  echo "test_model *Cuda*" >>"$OUT/tests.txt"
+  xargs -P 8 -L 1 sh -c '"$0"/"$1" --gtest_filter="$2" >"$0/$1.$$.log" 2>&1 || { echo "FAILED $1 $2"; grep -A4 -E "Failure|CHECK|terminate|what" "$0/$1.$$.log" | head -${LINES_EACH:-30}; exit 1; }' \
+    "$BUILD" <"$OUT/tests.txt" || failed=1
+  test $failed = 0 && echo "all $(wc -l <"$OUT/tests.txt") groups of tests passed"
+fi
+
+measure() { "$BUILD/ingot" bench --device cuda -b 2048 --shape "$1" --type "$2" -p "${3:-512,2048}" -n 128 -r 3 2>&1 | grep -E "$1|rror|failed|CHECK"; }
+
+if has bench; then
+  for shape in smollm-135m llama-3.2-1b; do
+    for type in F16 Q8_0 Q4_0 Q4_K; do measure $shape $type; done
+  done
+  for type in BF16 Q4_0; do measure llama-3.1-8b $type; done
+fi
+if has ladder; then
+  for type in Q8_0 Q4_K; do measure llama-3.1-8b $type; done
+  for type in Q6_K Q2_K IQ4_NL; do measure llama-3.2-1b $type; done
+fi
+exit $failed
