@@ -84,6 +84,7 @@ class Backend {
 
   // ---- memory: at start-up only ----
   virtual Tensor alloc(DType dtype, int64_t rows, int64_t cols) = 0;
+  // The result keeps host's planes where the backend will go on reading them, and null ones where it has a copy of its own.
   virtual Weight prepare(const Weight& host, unsigned use /* WeightUse bits */) = 0;
   virtual std::unique_ptr<KvCache> make_kv(const KvShape& shape) = 0;
   virtual void reserve(const StepLimits& limits);      // takes all scratch for the largest step

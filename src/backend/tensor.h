@@ -48,7 +48,7 @@ struct Tensor {
 
 // A matrix [n_out, n_in] in one quant format, in up to three planes. `codes` holds whole rows of blocks for the formats
 // that keep their scales inside (all of GGUF); `scales` and `biases` are for those that keep them apart (MLX, GPTQ).
-// Backend::prepare fills `packed` with the layout its kernels like, and may leave the planes where they were.
+// Backend::prepare fills `packed` with the layout its kernels like.
 struct Weight {
   Format format = Format::F32;
   int64_t n_out = 0;

@@ -42,20 +42,22 @@ std::unique_ptr<Ranks> load_runner(BenchOptions& o, int n_threads, int n_ctx) {
   return std::make_unique<Ranks>(config, dummy_source(config, *format, 1), runner, progress);
 }
 
-void feed(LoneSequence& sequence, const std::vector<int32_t>& tokens, int n, int chunk) {
+// Logits of the last token of every step, and no step before the one before is done: as llama-bench does it, and as a text is
+// made, whose next token comes from them.
+void feed(Ranks& runner, LoneSequence& sequence, const std::vector<int32_t>& tokens, int n, int chunk) {
   for (int begin = 0; begin < n; begin += chunk) {
     const int n_step = std::min(chunk, n - begin);
-    const bool last = begin + n_step == n;
-    sequence.feed(std::span(tokens).subspan(begin, n_step), last ? n_step - 1 : n_step);
+    sequence.feed(std::span(tokens).subspan(begin, n_step), n_step - 1);
+    if (chunk == 1) runner.backend().synchronize();
   }
 }
 
 double seconds_of(Ranks& runner, const Test& test, const std::vector<int32_t>& tokens) {
   LoneSequence sequence(runner);
   const int chunk = runner.info().max_batch_tokens;
-  feed(sequence, tokens, test.depth, chunk);
+  feed(runner, sequence, tokens, test.depth, chunk);
   const auto start = std::chrono::steady_clock::now();
-  feed(sequence, tokens, test.n, test.prefill ? chunk : 1);
+  feed(runner, sequence, tokens, test.n, test.prefill ? chunk : 1);
   runner.logits();  // waits for a device
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -63,8 +65,8 @@ double seconds_of(Ranks& runner, const Test& test, const std::vector<int32_t>& t
 // Bytes that one decoded token must read, and operations that one prefilled token must do, at a mean position.
 double decode_bytes(const Ranks& runner, double kv_len) {
   const Weights& w = runner.weights();
-  const bool tied = w.model.output.codes == w.model.embedding.codes;
-  const double weights = static_cast<double>(w.file_bytes) - (tied ? 0.0 : static_cast<double>(w.model.embedding.bytes()));
+  const double lookup_only = w.model.tied ? 0.0 : static_cast<double>(w.model.embedding.bytes());
+  const double weights = static_cast<double>(w.file_bytes) - lookup_only;
   return weights + kv_len * static_cast<double>(runner.kv_shape().token_bytes());
 }
 

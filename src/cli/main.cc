@@ -24,6 +24,18 @@ int report(const char* what, int code) {
   return code;
 }
 
+void check_verb(const CLI::App& app, int argc, char** argv) {
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  if (first.starts_with("-")) return;
+  std::string verbs;
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    if (verb->get_name() == first) return;
+    verbs += (verbs.empty() ? "" : ", ") + verb->get_name();
+  }
+  if (argc < 2) throw ingot::UsageError("there is no verb: use one of {}; see ingot --help", verbs);
+  throw ingot::UsageError("unknown verb '{}': use one of {}; see ingot --help", ingot::printable(first), verbs);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -39,6 +51,7 @@ int main(int argc, char** argv) {
   ingot::add_logits(app);
   ingot::add_perplexity(app);
   try {
+    check_verb(app, argc, argv);
     app.parse(argc, argv);
     return std::fflush(stdout) == 0 ? 0 : report("cannot write to standard output", 1);
   } catch (const CLI::Success& e) {  // --help and --version

@@ -27,7 +27,8 @@ struct LayerWeights {
 struct ModelWeights {
   Weight embedding;          // [n_vocab, dim]
   Tensor final_norm;         // [1, dim]
-  Weight output;             // [n_vocab, dim]; the embedding itself when tied
+  Weight output;             // [n_vocab, dim]
+  bool tied = false;         // the output is the embedding
   Tensor rope_divisors;      // [1, rot_dim / 2]
 };
 

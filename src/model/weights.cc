@@ -102,7 +102,7 @@ class Loader {
   Weight prepare(const HostTensor& host, unsigned use) {
     const Weight weight = backend_.prepare({.format = host.format, .n_out = host.n_out, .n_in = host.n_in, .codes = host.data}, use);
     count(host);
-    if (!(use & kForEmbedding)) source_.release(host);
+    if (weight.codes == nullptr) source_.release(host);
     return weight;
   }
 
@@ -120,6 +120,7 @@ class Loader {
     if (model.output) return;
     model.embedding = backend_.prepare(model.embedding, kForMatmul | kForEmbedding);
     model.output = model.embedding;
+    model.tied = true;
   }
 
   void count(const HostTensor& host) {

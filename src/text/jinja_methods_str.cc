@@ -151,7 +151,7 @@ std::vector<std::string_view> split_at_space_from_end(Runtime& rt, std::string_v
   text = strip(text, nullptr, false, true);
   while (!text.empty()) {
     if (max == 0) {
-      add_piece(rt, parts, strip(text, nullptr, true, false));
+      add_piece(rt, parts, text);  // white space in front of it stays, unlike behind it for split
       break;
     }
     size_t start = text.size();

@@ -1,6 +1,7 @@
 #include "text/jinja_objects.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "text/jinja_print.h"
 
@@ -17,6 +18,25 @@ size_t depth_of(const std::vector<Value>& items, const Meter& meter) {
 Value loop_cycle(Runtime&, const Value& self, const Params& params) { return self.as<Loop>()->cycle(*params.all); }
 Value loop_changed(Runtime& rt, const Value& self, const Params& params) { return self.as<Loop>()->changed(rt, *params.all); }
 
+// Where the items of a range equal the first argument: at most at one place.
+std::optional<size_t> place_in_range(Runtime& rt, const Value& range, const Params& params) {
+  const std::vector<Value> items = rt.iterate(range);
+  for (size_t i = 0; i < items.size(); ++i)
+    if (equal(items[i], *params[0], rt.meter)) return i;
+  return std::nullopt;
+}
+
+Value range_count(Runtime& rt, const Value& self, const Params& params) {
+  return Value::integer(place_in_range(rt, self, params).has_value());
+}
+
+Value range_index(Runtime& rt, const Value& self, const Params& params) {
+  const auto place = place_in_range(rt, self, params);
+  if (!place) throw Error("the value is not in the range");
+  return Value::integer(static_cast<Int>(*place));
+}
+
+constexpr Builtin kRangeMethods[] = {{"count", range_count, 1, {"value"}}, {"index", range_index, 1, {"value"}}};
 constexpr Builtin kLoopMethods[] = {{"cycle", loop_cycle, 0, {}, true}, {"changed", loop_changed, 0, {}, true}};
 
 }  // namespace
@@ -71,6 +91,18 @@ std::vector<Value> Range::drain(Meter& meter) {
   items.reserve(n_);
   for (size_t i = 0; i < n_; ++i) items.push_back(Value::integer(at(i)));
   return items;
+}
+
+bool Range::attribute(Runtime&, std::string_view name, Value& out) {
+  const Builtin* method = find_row(kRangeMethods, name);
+  if (method != nullptr) {
+    out = Value::object(std::make_shared<BoundMethod>(Value::object(shared_from_this()), *method));
+  } else if (name == "start" || name == "stop" || name == "step") {
+    out = Value::integer(name == "start" ? start_ : name == "stop" ? stop_ : step_);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 bool Range::subscript(Runtime&, const Value& index, Value& out) {

@@ -37,7 +37,7 @@ class Macro : public Object {
   std::shared_ptr<Scope> scope_;  // kept by the Runtime
 };
 
-class Range : public Object {
+class Range : public Object, public std::enable_shared_from_this<Range> {
  public:
   Range(Int start, Int stop, Int step);  // step is not 0
   const char* type_name() const override { return "range"; }
@@ -46,6 +46,7 @@ class Range : public Object {
   bool iterable() const override { return true; }
   std::vector<Value> drain(Meter& meter) override;
   bool length(size_t& n) const override { return n = n_, true; }
+  bool attribute(Runtime& rt, std::string_view name, Value& out) override;
   bool subscript(Runtime&, const Value& index, Value& out) override;
   bool equals(const Object& other) const override;
   bool contains(Int value) const;

@@ -175,7 +175,10 @@ TEST(CudaBackend, ReplaysAStep) {
     const std::vector<float> got = step({a, b});
     for (const auto& [token, begin] : {std::pair{a, 0}, std::pair{b, 64}}) {
       const std::vector<float> row(got.begin() + begin, got.begin() + begin + 64);
-      if (!seen.emplace(token, row).second) EXPECT_EQ(seen[token], row) << "step " << i;
+      const bool first = seen.emplace(token, row).second;
+      if (!first) {
+        EXPECT_EQ(seen[token], row) << "step " << i;
+      }
     }
   }
   EXPECT_NE(seen[0], seen[1]);

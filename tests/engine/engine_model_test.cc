@@ -20,7 +20,7 @@ Ranks load(const std::string& name, int max_batch_tokens, int n_kv_tokens) {
   auto file = std::make_shared<const Gguf>(Gguf::open(path_of(name + ".gguf")));
   RunnerOptions options;
   options.backend.device = "ref";
-  options.n_ctx = 112;
+  options.n_ctx = 128;
   options.max_batch_tokens = max_batch_tokens;
   options.max_seqs = 6;
   options.block_size = 4;

@@ -34,6 +34,7 @@ Weight CpuBackend::prepare(const Weight& host, unsigned use) {
     weights_.push_back(cpu::pack_weight(host, kernels_, pool_));
     allocated_ += weights_.back().memory.size();
     weight.packed = &weights_.back();
+    if (!(use & kForEmbedding)) weight.codes = nullptr;
   }
   return weight;
 }

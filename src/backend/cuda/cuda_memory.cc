@@ -121,6 +121,7 @@ Weight CudaBackend::prepare(const Weight& host, unsigned) {
   weights_.push_back(pack(host));
   Weight weight = host;
   weight.packed = &weights_.back();
+  weight.codes = nullptr;
   return weight;
 }
 
