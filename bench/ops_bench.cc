@@ -1,14 +1,15 @@
-// Times the verbs at the shapes of real models, made by the functions of the op table, and prints them against this machine's
-// measured peak. Usage: ops_bench [FILTER] [THREADS] [ISA]; FILTER is a part of the case's name.
+// Times the verbs at the shapes of real models, made by the functions of the op table, as shares of this machine's peak that is
+// measured first. Usage: ops_bench [--benchmark_filter=REGEX ...] [THREADS [ISA]]; all of it takes a minute or two.
 //
-// Each time is the shortest of many runs: the machine may be shared, and what is compared is kernels, not neighbours.
-#include <chrono>
-#include <cstdio>
+// Columns: GB/s of what has to be read or written once, GFLOP/s, and each of them in per cent of the peak for that format.
+#include <benchmark/benchmark.h>
+
 #include <cstdlib>
+#include <map>
 #include <string>
 
 #include "backend/cpu/cpu_backend.h"
-#include "backend/peak.h"
+#include "base/error.h"
 #include "ops_cases.h"
 
 namespace ingot {
@@ -16,70 +17,79 @@ namespace {
 
 struct ModelShape {
   const char* name;
-  int dim, n_heads, n_kv_heads, head_dim, ffn, n_vocab;
+  int dim, n_heads, n_kv_heads, head_dim, ffn;
 };
 constexpr ModelShape kModels[] = {
-    {"smollm-135m", 576, 9, 3, 64, 1536, 49152},
-    {"qwen2.5-0.5b", 896, 14, 2, 64, 4864, 151936},
-    {"llama-3.2-1b", 2048, 32, 8, 64, 8192, 128256},
+    {"smollm-135m", 576, 9, 3, 64, 1536},
+    {"llama-3.2-1b", 2048, 32, 8, 64, 8192},
 };
+constexpr Format kFormats[] = {Format::F16, Format::BF16, Format::Q8_0, Format::Q4_0, Format::Q4_K, Format::Q6_K};
 
-std::vector<OpCase> bench_cases() {
-  std::vector<OpCase> cases;
-  const auto add = [&](const ModelShape& m, OpCase c) {
-    c.name = std::string(m.name) + " " + c.name;
-    cases.push_back(std::move(c));
+BackendOptions options;
+
+std::unique_ptr<Backend> make_backend() {
+  auto backend = create_cpu_backend(options);
+  backend->reserve({.max_tokens = 512, .max_seqs = 1, .max_logits = 1, .max_kv_len = 8192, .max_width = 8192, .max_heads = 32,
+                    .head_dim = 128, .n_vocab = 16});
+  return backend;
+}
+
+void time_case(benchmark::State& state, const OpCase& c, const Peak& peak) {
+  const auto backend = make_backend();
+  OpRig rig(*backend, 1);
+  const OpRun op = c.prepare(rig);
+  op.run();
+  for (auto _ : state) op.run();
+  using benchmark::Counter;
+  const auto rate = [&](const char* name, double amount, double unit) {
+    if (amount > 0) state.counters[name] = Counter(amount / unit, Counter::kIsIterationInvariantRate);
   };
+  rate("GB/s", c.bytes, 1e9);
+  rate("%read", 100 * c.bytes, 1e9 * peak.read_gb_s);
+  rate("GFLOP/s", c.flops, 1e9);
+  rate(("%" + peak.matmul_kind).c_str(), 100 * c.flops, 1e9 * peak.matmul_gflop_s);
+}
+
+void add(const ModelShape& model, const OpCase& c, const Peak& peak) {
+  benchmark::RegisterBenchmark((std::string(model.name) + " " + c.name).c_str(),
+                               [=](benchmark::State& state) { time_case(state, c, peak); })
+      ->Unit(benchmark::kMicrosecond)
+      ->MinTime(0.15)
+      ->UseRealTime();
+}
+
+// The peak that a format's cases are measured against; reading is the same for all.
+Peak peak_of(Format format, Backend& backend) {
+  static std::map<std::string, Peak> peaks;
+  const std::string kind = info(format).unpack != nullptr ? "int8" : info(format).name;
+  if (!peaks.contains(kind)) {
+    const Peak peak = peaks[kind] = backend.measure_peak(format);
+    benchmark::AddCustomContext(fmt::format("peak for {}", kind == "int8" ? "quantized formats" : kind),
+                                fmt::format("{:.1f} GB/s read, {:.0f} GFLOP/s {}", peak.read_gb_s, peak.matmul_gflop_s, peak.matmul_kind));
+  }
+  return peaks[kind];
+}
+
+void add_cases() {
+  const auto backend = make_backend();
+  benchmark::AddCustomContext("backend", backend->description());
   for (const ModelShape& m : kModels) {
-    for (const Format f : {Format::F16, Format::BF16, Format::Q8_0, Format::Q4_0, Format::Q4_K, Format::Q6_K, Format::IQ4_NL}) {
+    for (const Format f : kFormats) {
       if (m.dim % info(f).block_size != 0) continue;
       for (const int64_t n : {1, 4, 512}) {
-        add(m, gate_up_case(f, f, {n, m.ffn, m.dim}, Activation::kSilu));
-        add(m, matmul_add_case(f, {n, m.dim, m.ffn}));
+        add(m, gate_up_case(f, f, {n, m.ffn, m.dim}, Activation::kSilu), peak_of(f, *backend));
+        add(m, matmul_add_case(f, {n, m.dim, m.ffn}), peak_of(f, *backend));
       }
-      add(m, matmul_case(f, {1, m.n_vocab, m.dim}));
     }
+    const Peak f32 = peak_of(Format::F32, *backend);
     const AttentionShape heads{m.n_heads, m.n_kv_heads, m.head_dim};
     for (const auto& seqs : {std::vector<SeqShape>{{0, 512}}, {{512, 1}}, {{4096, 1}}, {{1024, 128}}})
-      add(m, attention_case(heads, seqs));
+      add(m, attention_case(heads, seqs), f32);
     for (const int64_t n : {1, 512}) {
-      add(m, add_norm_case(n, m.dim));
-      add(m, norm_case(n, m.dim, NormKind::kRms, false, false));
+      add(m, add_norm_case(n, m.dim), f32);
+      add(m, norm_case(n, m.dim, NormKind::kRms, false, false), f32);
+      add(m, act_mul_case(n, m.ffn, Activation::kSilu, false), f32);
     }
-  }
-  return cases;
-}
-
-// The shortest time of a run, in seconds.
-double best_time(const std::function<void()>& run) {
-  using Clock = std::chrono::steady_clock;
-  double best = 1e9;
-  const auto deadline = Clock::now() + std::chrono::milliseconds(300);
-  for (int i = 0; i < 3 || Clock::now() < deadline; ++i) {
-    const auto start = Clock::now();
-    run();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
-  }
-  return best;
-}
-
-void bench(const std::string& filter, int n_threads, const std::string& isa) {
-  const MachinePeak peak = measure_peak(n_threads, isa);
-  std::printf("%s; peak read %.1f GB/s, f32 %.0f GFLOP/s, int8 %.0f GOP/s\n",
-              create_cpu_backend({.n_threads = n_threads, .isa = isa})->description().c_str(), peak.read_gb_s, peak.f32_gflop_s,
-              peak.int8_gop_s);
-  std::printf("%-64s %10s %8s %5s %8s %5s %5s\n", "", "us", "GB/s", "%", "GFLOP/s", "%f32", "%int8");
-  for (const OpCase& c : bench_cases()) {
-    if (c.name.find(filter) == std::string::npos) continue;
-    const auto backend = create_cpu_backend({.n_threads = n_threads, .isa = isa});
-    backend->reserve({.max_tokens = 512, .max_seqs = 1, .max_logits = 1, .max_kv_len = 8192, .max_width = 8192, .max_heads = 32,
-                      .head_dim = 128, .n_vocab = 16});
-    OpRig rig(*backend, 1);
-    const double seconds = best_time(c.prepare(rig).run);
-    const double gb_s = c.bytes / seconds * 1e-9, gflop_s = c.flops / seconds * 1e-9;
-    std::printf("%-64s %10.1f %8.1f %5.0f %8.0f %5.0f %5.0f\n", c.name.c_str(), seconds * 1e6, gb_s, 100 * gb_s / peak.read_gb_s,
-                gflop_s, 100 * gflop_s / peak.f32_gflop_s, 100 * gflop_s / peak.int8_gop_s);
-    std::fflush(stdout);
   }
 }
 
@@ -87,5 +97,14 @@ void bench(const std::string& filter, int n_threads, const std::string& isa) {
 }  // namespace ingot
 
 int main(int argc, char** argv) {
-  ingot::bench(argc > 1 ? argv[1] : "", argc > 2 ? std::atoi(argv[2]) : 0, argc > 3 ? argv[3] : "");
+  benchmark::Initialize(&argc, argv);
+  if (argc > 1) ingot::options.n_threads = std::atoi(argv[1]);
+  if (argc > 2) ingot::options.isa = argv[2];
+  try {
+    ingot::add_cases();
+  } catch (const ingot::Error& e) {
+    fmt::print(stderr, "ops_bench: {}\n", e.what());
+    return 1;
+  }
+  benchmark::RunSpecifiedBenchmarks();
 }

@@ -1,4 +1,4 @@
-"""Small templates, written by hand, over the variables VARIABLES: what each gives is a golden of tests/text/jinja_golden_test."""
+"""Small templates, written by hand, over the variables VARIABLES: what each gives is a golden of tests/text/template_golden_test."""
 
 VARIABLES = {
     "s": "Hello World",

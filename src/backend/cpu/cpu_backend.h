@@ -23,6 +23,7 @@ class CpuBackend final : public Backend {
 
   std::string name() const override { return "cpu"; }
   std::string description() const override;
+  int n_threads() const override { return pool_.size(); }
 
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;
@@ -31,6 +32,7 @@ class CpuBackend final : public Backend {
   size_t allocated_bytes() const override { return allocated_; }
   void upload(const Tensor& to, const void* from) override;
   void download(void* to, const Tensor& from) override;
+  Peak measure_peak(Format weights) override;  // cpu_peak.cc
 
   void begin(const Batch& batch) override;
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override;

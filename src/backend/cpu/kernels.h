@@ -208,6 +208,7 @@ struct Kernels {
   // What the peak measurement runs: each returns the operations it did, or bytes it read.
   double (*peak_read)(const void* data, int64_t n_bytes);
   double (*peak_f32)(int64_t iterations);
+  double (*peak_bf16)(int64_t iterations);  // f32 where bf16_dot is false
   double (*peak_int8)(int64_t iterations);
 };
 

@@ -138,6 +138,11 @@ void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
 
 }  // namespace
 
+const char* multiplies_as(Format format, const Kernels& kernels) {
+  if (kind_of(info(format)) >= 0) return "int8";
+  return format == Format::BF16 && kernels.bf16_dot ? "bf16" : "f32";
+}
+
 PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool) {
   const FormatInfo& format = info(host.format);
   const int kind = kind_of(format);

@@ -24,6 +24,9 @@ struct PackedWeight {
   const uint8_t* panels() const { return memory.data(); }
 };
 
+// The numbers that a matmul with weights of this format multiplies: "int8", "bf16" or "f32".
+const char* multiplies_as(Format format, const Kernels& kernels);
+
 PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool);
 
 }  // namespace ingot::cpu

@@ -44,8 +44,7 @@ INLINE void bf16_pass(F (&acc)[M][RV], const uint8_t* panel, const uint8_t* act,
     for (int m = 0; m < M; ++m) {
       const I x = all(load_as<int32_t>(act + (pair * M + m) * 4));
 #pragma GCC unroll 4
-      for (int v = 0; v < RV; ++v)
-        acc[m][v] = (F)_mm512_dpbf16_ps((__m512)acc[m][v], (__m512bh)(__m512i)w[v], (__m512bh)(__m512i)x);
+      for (int v = 0; v < RV; ++v) acc[m][v] = dot2_bf16(acc[m][v], w[v], x);
     }
 #else
     const uint8_t* first = act + pair * 2 * M * 4;

@@ -1,4 +1,4 @@
-// Loops that do nothing but load, multiply f32 or multiply bytes, as fast as this instruction set can.
+// Loops that do nothing but load, or multiply numbers of a kind, as fast as this instruction set can.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
@@ -42,6 +42,24 @@ double peak_f32(int64_t iterations) {
   }
   for (int j = 0; j < kChains; ++j) hide(sums[j]);
   return (double)iterations * kChains * W * 2;
+}
+
+double peak_bf16(int64_t iterations) {
+#if defined(__AVX512BF16__)
+  F sums[kChains] = {};
+  I a = all(0x3F803F80), b = all(0x3F803F80);
+  hide(a);
+  hide(b);
+  for (int j = 0; j < kChains; ++j) hide(sums[j]);
+  for (int64_t i = 0; i < iterations; ++i) {
+#pragma GCC unroll 32
+    for (int j = 0; j < kChains; ++j) sums[j] = dot2_bf16(sums[j], a, b);
+  }
+  for (int j = 0; j < kChains; ++j) hide(sums[j]);
+  return (double)iterations * kChains * W * 4;
+#else
+  return peak_f32(iterations);
+#endif
 }
 
 double peak_int8(int64_t iterations) {

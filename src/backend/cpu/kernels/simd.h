@@ -180,7 +180,12 @@ INLINE F erf(F x) {
   return (F)((I)positive | ((I)x & (int32_t)0x80000000));
 }
 
-// ---- dot products of bytes ----
+// ---- dot products ----
+
+#if defined(__AVX512BF16__)
+// Adds to each lane the dot product of two pairs of bf16.
+INLINE F dot2_bf16(F acc, I a, I b) { return (F)_mm512_dpbf16_ps((__m512)acc, (__m512bh)(__m512i)a, (__m512bh)(__m512i)b); }
+#endif
 
 // Adds to each lane the dot product of its four codes with the four signed bytes of `a`. Codes are unsigned where the
 // instruction wants that (kSignedCodes false), else signed; small codes (under 128) are both.

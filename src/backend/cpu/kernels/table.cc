@@ -35,6 +35,7 @@ const Kernels kKernels = {
     .merge_attention = merge_attention,
     .peak_read = peak_read,
     .peak_f32 = peak_f32,
+    .peak_bf16 = peak_bf16,
     .peak_int8 = peak_int8,
 };
 

@@ -26,6 +26,7 @@ void merge_attention(const float* partials, int64_t part_stride, int parts, int 
 
 double peak_read(const void* data, int64_t n_bytes);
 double peak_f32(int64_t iterations);
+double peak_bf16(int64_t iterations);
 double peak_int8(int64_t iterations);
 
 }  // namespace ingot::cpu::INGOT_ISA

@@ -1,0 +1,59 @@
+// What this machine can do at most, measured with the backend's own threads and instructions: the 100 per cent of benchmark
+// tables. Reading is a walk through far more memory than caches hold; multiplying is the instruction of the matmul kernels that
+// the format has, on registers.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "backend/cpu/cpu_backend.h"
+
+namespace ingot {
+namespace {
+
+// The best rate of several tries: total of work(task) over n_tasks, in 10^9 a second. Others may be using the machine, and a
+// try without them is what is asked for.
+template <class Work>
+double best_rate(ThreadPool& pool, int64_t n_tasks, Work&& work) {
+  using Clock = std::chrono::steady_clock;
+  double best = 0;
+  std::vector<double> done(n_tasks);
+  const auto deadline = Clock::now() + std::chrono::milliseconds(250);
+  for (int i = 0; i < 5 || Clock::now() < deadline; ++i) {
+    const auto start = Clock::now();
+    pool.parallel_for(n_tasks, [&](int64_t task, int) { done[task] = work(task); });
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    double total = 0;
+    for (const double d : done) total += d;
+    best = std::max(best, total / seconds * 1e-9);
+  }
+  return best;
+}
+
+// 1 GiB, or what a small machine can spare: a fourth of its free memory.
+int64_t bytes_to_read() {
+  constexpr int64_t kWanted = int64_t{1} << 30, kLeast = int64_t{64} << 20;
+  const int64_t free_bytes = int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return std::clamp(free_bytes / 4, kLeast, kWanted);
+}
+
+}  // namespace
+
+Peak CpuBackend::measure_peak(Format weights) {
+  constexpr int64_t kPiece = 4 << 20;
+  constexpr int64_t kIterations = 20000;  // about 50 microseconds
+  Peak peak;
+  {
+    const int64_t n_pieces = bytes_to_read() / kPiece;
+    const cpu::Memory memory(static_cast<size_t>(kPiece * n_pieces));
+    pool_.parallel_for(n_pieces, [&](int64_t i, int) { std::memset(memory.data() + i * kPiece, 1, kPiece); });
+    peak.read_gb_s = best_rate(pool_, n_pieces, [&](int64_t i) { return kernels_.peak_read(memory.data() + i * kPiece, kPiece); });
+  }
+  peak.matmul_kind = cpu::multiplies_as(weights, kernels_);
+  const auto multiply = peak.matmul_kind == "int8" ? kernels_.peak_int8 : peak.matmul_kind == "bf16" ? kernels_.peak_bf16 : kernels_.peak_f32;
+  peak.matmul_gflop_s = best_rate(pool_, int64_t{16} * pool_.size(), [&](int64_t) { return multiply(kIterations); });
+  return peak;
+}
+
+}  // namespace ingot

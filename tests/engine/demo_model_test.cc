@@ -1,0 +1,90 @@
+// The demo model end to end: tokenizer, template, logits and greedy answers equal those of tools/demo_model/verify.py, which computes
+// them in NumPy from the bytes of the file with Hugging Face tokenizers and jinja2 (tests/data/demo/expected.json).
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "collector.h"
+#include "engine/engine.h"
+#include "model/loader.h"
+#include "model/score.h"
+#include "text/chat_encode.h"
+
+namespace ingot {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+LoadedModel load(const char* device) {
+  auto file = std::make_shared<const Gguf>(Gguf::open(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf"));
+  return load_model(file, {.backend = {.device = device}, .n_ctx = 512, .max_batch_tokens = 128}, nullptr);
+}
+
+const Json& expected() {
+  static const Json json = Json::parse(read_file(std::string(INGOT_TEST_DATA) + "/demo/expected.json"));
+  return json;
+}
+
+std::vector<int32_t> end_tokens(const Tokenizer& tokenizer) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < tokenizer.n_vocab(); ++id)
+    if (tokenizer.is_end(id)) ids.push_back(id);
+  return ids;
+}
+
+// What the model says, its stop token with it.
+std::vector<int32_t> greedy(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, int n) {
+  auto sink = std::make_shared<Collector>();
+  engine.submit({.prompt = prompt, .sampling = {.temperature = 0}, .max_tokens = n, .stop_tokens = end_tokens(tokenizer), .sink = sink});
+  while (engine.step()) {
+  }
+  std::vector<int32_t> ids = sink->tokens;
+  if (sink->finish->reason == FinishReason::kStop) ids.push_back(sink->finish->stop_token);
+  return ids;
+}
+
+class DemoModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(DemoModel, TokenizesAsHuggingFace) {
+  const LoadedModel model = load(GetParam());
+  for (const Json& one : expected()["tokenize"])
+    EXPECT_EQ(model.tokenizer->encode(one["text"].get<std::string>(), {.add_special = false, .parse_special = true}),
+              one["ids"].get<std::vector<int32_t>>()) << one["text"];
+}
+
+TEST_P(DemoModel, LogitsAreThoseOfTheFile) {
+  LoadedModel model = load(GetParam());
+  const Json& golden = expected()["logits"];
+  const auto ids = golden["ids"].get<std::vector<int32_t>>();
+  const double bound = std::string_view(GetParam()) == "ref" ? 2e-3 : 0.15;  // the cpu's activations are int8
+  for_each_logits(*model.runner, ids, 128, static_cast<int>(ids.size()) - 1, [&](int, std::span<const float> logits) {
+    for (size_t i = 0; i < golden["top_ids"].size(); ++i)
+      EXPECT_NEAR(logits[golden["top_ids"][i].get<int>()], golden["top_logits"][i].get<double>(), bound);
+  });
+}
+
+TEST_P(DemoModel, AnswersAsTheReference) {
+  LoadedModel model = load(GetParam());
+  Engine engine(*model.runner, {});
+  for (const Json& chat : expected()["chat"]) {
+    SCOPED_TRACE(chat["name"]);
+    EXPECT_EQ(model.chat->render(chat["messages"], chat["tools"], true, nullptr), chat["prompt"]);
+    const auto prompt = encode_chat(*model.tokenizer, *model.chat, chat["messages"], chat["tools"], nullptr);
+    EXPECT_EQ(prompt, chat["prompt_ids"].get<std::vector<int32_t>>());
+    const auto ids = chat["ids"].get<std::vector<int32_t>>();
+    std::vector<int32_t> said = greedy(engine, *model.tokenizer, prompt, static_cast<int>(ids.size()));
+    EXPECT_EQ(said, ids);
+    EXPECT_EQ(model.tokenizer->is_end(said.back()), chat["finished"].get<bool>());
+  }
+  for (const Json& raw : expected()["raw"]) {
+    SCOPED_TRACE(raw["name"]);
+    const auto ids = raw["ids"].get<std::vector<int32_t>>();
+    EXPECT_EQ(greedy(engine, *model.tokenizer, raw["prompt_ids"], static_cast<int>(ids.size())), ids);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DemoModel, testing::Values("ref", "cpu"), [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace ingot
