@@ -5,7 +5,7 @@ SETUP        ?= scripts/setup.sh
 JOBS         ?= $(shell nproc)
 PREFIX       ?= /usr/local
 FUZZ_SECONDS ?= 60
-PROMPT       ?= Once upon a time
+PROMPT       ?= Tell me a story.
 
 # nvcc alone is no reason to wait for CUDA kernels: there has to be a GPU too. `make cuda` builds them anywhere.
 CUDA = $(if $(shell nvidia-smi -L 2>/dev/null),AUTO,OFF)

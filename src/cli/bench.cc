@@ -141,11 +141,11 @@ void add_bench(CLI::App& app) {
   add_model_argument(*verb, o->model);
   verb->add_option("--shape", o->shape, "random weights of a known shape instead of a file: " + shape_names());
   verb->add_option("--type", o->type, "format of those weights")->capture_default_str();
-  verb->add_option("-p,--n-prompt", o->n_prompt, "prompt lengths to measure: 512,2048; 0: none")->delimiter(',')->capture_default_str();
-  verb->add_option("-n,--n-gen", o->n_gen, "numbers of tokens to generate; 0: none")->delimiter(',')->capture_default_str();
-  verb->add_option("-d,--n-depth", o->depth, "tokens already in the context")->delimiter(',')->capture_default_str();
+  verb->add_option("-p,--n-prompt", o->n_prompt, "prompt lengths to measure: 512,2048; 0: none")->check(CLI::Range(0, 1 << 24))->delimiter(',')->capture_default_str();
+  verb->add_option("-n,--n-gen", o->n_gen, "numbers of tokens to generate; 0: none")->check(CLI::Range(0, 1 << 24))->delimiter(',')->capture_default_str();
+  verb->add_option("-d,--n-depth", o->depth, "tokens already in the context")->check(CLI::Range(0, 1 << 24))->delimiter(',')->capture_default_str();
   verb->add_option("-r,--repetitions", o->n_repeats, "repeats of each row")->check(CLI::Range(1, 1000))->capture_default_str();
-  verb->add_option("-t,--threads", o->threads, "threads; several numbers measure each; 0: all cores")->delimiter(',')->capture_default_str();
+  verb->add_option("-t,--threads", o->threads, "threads; several numbers measure each; 0: all cores")->check(CLI::Range(0, 1024))->delimiter(',')->capture_default_str();
   verb->add_option("-o,--output", o->output, "md, csv or json")->check(CLI::IsMember({"md", "csv", "json"}))->capture_default_str();
   verb->add_option("--device", o->model.device, "cpu or ref")->capture_default_str();
   verb->add_option("-b,--batch-size,--chunk", o->model.chunk, "most tokens in one step")->check(CLI::Range(1, 1 << 16))->capture_default_str();

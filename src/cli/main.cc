@@ -1,6 +1,11 @@
 // ingot: one program, one file a verb. Exit codes: 0 done, 1 it could not be done, 2 the command line is wrong, 130 interrupted.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "cli/verbs.h"
@@ -36,6 +41,40 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
   throw ingot::UsageError("unknown verb '{}': use one of {}; see ingot --help", ingot::printable(first), verbs);
 }
 
+// Levenshtein's: the fewest letters to add, drop or change.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t change = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, diagonal + 1, change});
+    }
+  }
+  return row.back();
+}
+
+// Names what the verb does not know, and the flag that looks most like it.
+std::string unknown_argument(const CLI::App& app) {
+  const std::vector<std::string> extras = app.remaining(true);
+  const std::string unknown = extras.empty() ? "" : extras.front(), typed = unknown.substr(0, unknown.find('='));
+  const CLI::App& verb = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
+  std::string nearest;
+  size_t best = std::max<size_t>(2, typed.size() / 3) + 1;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      const size_t distance = edit_distance(typed, "--" + name);
+      if (distance >= best) continue;
+      best = distance;
+      nearest = "--" + name;
+    }
+  }
+  const std::string hint = nearest.empty() || !typed.starts_with("-") ? "" : fmt::format(" (nearest: {})", nearest);
+  return fmt::format("unknown argument '{}'{}; see ingot {} --help", ingot::printable(unknown), hint, verb.get_name());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -53,11 +92,13 @@ int main(int argc, char** argv) {
   try {
     check_verb(app, argc, argv);
     app.parse(argc, argv);
-    return std::fflush(stdout) == 0 ? 0 : report("cannot write to standard output", 1);
+    return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : report("cannot write to standard output", 1);
   } catch (const CLI::Success& e) {  // --help and --version
     return app.exit(e);
   } catch (const CLI::RuntimeError& e) {  // a verb's own exit code
     return e.get_exit_code();
+  } catch (const CLI::ExtrasError& e) {
+    return report(unknown_argument(app).c_str(), 2);
   } catch (const CLI::ParseError& e) {
     return report((std::string(e.what()) + "; see ingot --help").c_str(), 2);
   } catch (const ingot::UsageError& e) {

@@ -50,9 +50,9 @@ void add_sampling_options(CLI::App& app, SamplingParams& p, int& seed) {
   app.add_option("--top-k", p.top_k, "keep the k likeliest tokens; 0: all")->capture_default_str();
   app.add_option("--top-p", p.top_p, "keep the likeliest tokens up to this share of probability; 1: all")->capture_default_str();
   app.add_option("--min-p", p.min_p, "keep tokens at least this likely, relative to the likeliest; 0: all")->capture_default_str();
-  app.add_option("--typical", p.typical_p, "locally typical sampling; 1: off")->capture_default_str();
-  app.add_option("--repeat-penalty", p.repetition_penalty, "penalize tokens seen before; 1: off")->capture_default_str();
-  app.add_option("--repeat-last-n", p.penalty_window, "how far back penalties look; -1: everything")->capture_default_str();
+  app.add_option("--typical,--typical-p", p.typical_p, "locally typical sampling; 1: off")->capture_default_str();
+  app.add_option("--repeat-penalty,--repetition-penalty", p.repetition_penalty, "penalize tokens seen before; 1: off")->capture_default_str();
+  app.add_option("--repeat-last-n,--penalty-window", p.penalty_window, "how far back penalties look; -1: everything")->capture_default_str();
   app.add_option("--presence-penalty", p.presence_penalty, "subtracted once from tokens seen before")->capture_default_str();
   app.add_option("--frequency-penalty", p.frequency_penalty, "subtracted for each time a token was seen")->capture_default_str();
   app.add_option_function<std::vector<std::string>>(

@@ -49,7 +49,7 @@ void add_perplexity(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
   add_model_argument(*verb, o->model);
   verb->add_option("-f,--file", o->file, "the text; - for standard input")->required();
-  verb->add_option("--chunks", o->n_chunks, "score only the first windows; -1: all")->capture_default_str();
+  verb->add_option("--chunks", o->n_chunks, "score only the first windows; -1: all")->check(CLI::Range(-1, 1 << 24))->capture_default_str();
   verb->add_flag("--json", o->json, "print one JSON object");
   add_runner_options(*verb, o->model);
   verb->footer("The text is cut into windows of -c tokens (512 by default); of each, the second half is scored.\n"

@@ -26,6 +26,16 @@ bool contains(const std::optional<std::string>& text, std::string_view what) {
 
 Json text_parts(std::string_view text) { return Json::array({Json{{"type", "text"}, {"text", text}}}); }
 
+// In the forms that the template is known to take.
+template <class Adapt>
+Json content_of(const Adapt& adapt, std::string_view text) {
+  return adapt.text_to_parts ? text_parts(text) : Json(text);
+}
+template <class Adapt>
+Json tools_of(const Adapt& adapt, const Json& tools) {
+  return tools.is_null() && adapt.null_tools_to_empty ? Json::array() : tools;
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string source, std::string bos, std::string eos, TemplateLimits limits, TemplateClock clock)
@@ -47,11 +57,15 @@ ChatTemplate::ChatTemplate(std::string source, std::string bos, std::string eos,
 
 ChatTemplate ChatTemplate::chatml_default() { return ChatTemplate(std::string(kChatMl), "", ""); }
 
-std::string ChatTemplate::render(const Json& messages, const Json& tools, bool add_generation_prompt, const Json& variables) const {
+std::string ChatTemplate::render(const Json& messages, const Json& tools, bool add_generation_prompt, const Json& variables,
+                                 const Edit& last_edit) const {
   check_messages(messages);
   check_tools(tools);
   check_template_variables(variables);
-  return render_as_is(adapted(messages), tools, add_generation_prompt, variables);
+  if (!last_edit) return render_as_is(adapted(messages), tools_of(adapt_, tools), add_generation_prompt, variables);
+  Json all[] = {adapted(messages), tools_of(adapt_, tools), variables};
+  for (Json& part : all) last_edit(part);
+  return render_as_is(all[0], all[1], add_generation_prompt, all[2]);
 }
 
 std::string ChatTemplate::render_as_is(const Json& messages, const Json& tools, bool add_generation_prompt,
@@ -71,7 +85,8 @@ Json ChatTemplate::adapted(Json messages) const {
   for (Json& one : messages) {
     if (adapt_.arguments_to_object) arguments_to_object(one);
     if (adapt_.arguments_to_text) arguments_to_text(one);
-    if (adapt_.null_to_empty && (!one.contains("content") || one["content"].is_null())) one["content"] = "";
+    if (adapt_.absent_to_null && !one.contains("content")) one["content"] = nullptr;
+    if (adapt_.null_to_empty && one.contains("content") && one["content"].is_null()) one["content"] = "";
     if (!one.contains("content")) continue;
     Json& content = one["content"];
     if (adapt_.parts_to_text && content.is_array()) content = joined_parts(content);
@@ -96,44 +111,49 @@ ChatTemplate::Adapt ChatTemplate::probe() const {
 }
 
 void ChatTemplate::probe_content(Adapt& adapt) const {
-  const auto text = attempt({message("user", kNeedle)}, nullptr);
-  const auto parts = attempt({message("user", text_parts(kNeedle))}, nullptr);
+  // Not by braces: compilers differ in whether one message in braces is an array of it.
+  auto asked = [&](Json content, const Json& tools) { return attempt(Json::array({message("user", std::move(content))}), tools); };
+  auto text = asked(kNeedle, nullptr);
+  if (!text) {
+    text = asked(kNeedle, Json::array());
+    adapt.null_tools_to_empty = text.has_value();
+  }
+  const auto parts = asked(text_parts(kNeedle), tools_of(adapt, nullptr));
   const bool reads_text = contains(text, kNeedle);
   const bool reads_parts = contains(parts, kNeedle) && !contains(parts, "'type'") && !contains(parts, "\"type\"");
   adapt.parts_to_text = !reads_parts;
   adapt.text_to_parts = !reads_text && reads_parts;
-  auto content = [&](std::string_view words) { return adapt.text_to_parts ? text_parts(words) : Json(words); };
-  const auto system = attempt({message("system", content(kNeedle)), message("user", content("Hello"))}, nullptr);
+  const Json conversation = Json::array({message("system", content_of(adapt, kNeedle)), message("user", content_of(adapt, "Hello"))});
+  const auto system = attempt(conversation, tools_of(adapt, nullptr));
   adapt.system_to_user = (reads_text || reads_parts) && !contains(system, kNeedle);
 }
 
 void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
-  const Json tools = Json::array({{{"type", "function"},
-                                   {"function",
-                                    {{"name", "look"},
-                                     {"description", "Looks."},
-                                     {"parameters",
-                                      {{"type", "object"},
-                                       {"properties", {{"at", {{"type", "string"}, {"description", "Where."}}}}},
-                                       {"required", {"at"}}}}}}}});
-  auto content = [&](std::string_view words) { return adapt.text_to_parts ? text_parts(words) : Json(words); };
-  auto calling = [&](Json call_content, Json arguments) {
-    Json call = message("assistant", std::move(call_content));
-    call["tool_calls"] = Json::array(
-        {{{"id", "call00001"}, {"type", "function"}, {"function", {{"name", "look"}, {"arguments", std::move(arguments)}}}}});
-    return attempt({message("user", content("Hello")), std::move(call)}, tools);
+  static const Json tools = Json::parse(R"([{"type": "function", "function": {
+      "name": "look", "description": "Looks.",
+      "parameters": {"type": "object", "properties": {"at": {"type": "string", "description": "Where."}}, "required": ["at"]}}}])");
+  auto calling = [&](std::optional<Json> content, const Json& arguments) {
+    Json call = Json::parse(R"({"role": "assistant", "tool_calls": [{"id": "call00001", "type": "function", "function": {"name": "look"}}]})");
+    if (content) call["content"] = std::move(*content);
+    call["tool_calls"][0]["function"]["arguments"] = arguments;
+    return attempt(Json::array({message("user", content_of(adapt, "Hello")), std::move(call)}), tools);
   };
-  const Json object = {{kNeedle, 1}};
-  const auto from_object = calling(content(""), object);
-  const auto from_text = calling(content(""), object.dump());
-  const bool reads_object = contains(from_object, kNeedle), reads_text = contains(from_text, object.dump());
+  Json object = Json::object();
+  object[std::string(kNeedle)] = 1;
+  const auto from_object = calling(content_of(adapt, ""), object);
+  const auto from_text = calling(content_of(adapt, ""), object.dump());
+  // Python's own way to print an object is no use to a model.
+  const bool reads_object = contains(from_object, kNeedle) && !contains(from_object, fmt::format("{{'{}': 1}}", kNeedle));
+  const bool reads_text = contains(from_text, object.dump());
   adapt.arguments_to_object = reads_object && !reads_text;
   adapt.arguments_to_text = reads_text && !reads_object;
   const Json arguments = adapt.arguments_to_text ? Json(object.dump()) : object;
   const auto from_empty = adapt.arguments_to_text ? from_text : from_object;
-  const auto from_null = calling(nullptr, arguments);
+  const auto from_null = calling(Json(nullptr), arguments), from_absent = calling(std::nullopt, arguments);
   // A template that fails on tool calls altogether still meets messages without content.
-  adapt.null_to_empty = !from_null || (contains(from_null, "None") && !contains(from_empty, "None"));
+  auto is_bad = [&](const auto& text) { return !text || (contains(text, "None") && !contains(from_empty, "None")); };
+  adapt.null_to_empty = is_bad(from_null);
+  adapt.absent_to_null = is_bad(from_absent);
 }
 
 }  // namespace ingot

@@ -6,10 +6,13 @@
 //   - tool-call arguments come as JSON text from OpenAI's clients: they become an object where the text would be quoted a second
 //     time or refused, and text where an object is refused;
 //   - content made of parts becomes one text where parts are not understood, and a text becomes a part where only parts are;
-//   - content that is null or absent becomes "" where the template would fail or print "None";
-//   - a system message joins the first user message where the template refuses or drops it.
+//   - content that is null becomes "" where the template would fail or print "None", and content that is absent likewise,
+//     or null where only that is understood;
+//   - a system message joins the first user message where the template refuses or drops it;
+//   - no tools become an empty list of them where the template needs a list.
 // Where the template copes by itself the messages are passed as they are.
 #pragma once
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -28,11 +31,12 @@ class ChatTemplate {
   static ChatTemplate chatml_default();
 
   // `messages`: an array of objects; `tools`: an array or null; `variables`: an object or null with more variables for the template
-  // (enable_thinking, reasoning_effort, documents, ...). The text holds what special tokens the template writes, BOS too, so it is
-  // to be tokenized without adding more. Throws Error that names the field for malformed messages or a reserved variable, and
+  // (enable_thinking, reasoning_effort, documents, ...). The text holds what special tokens the template writes, a BOS too if it
+  // writes one. `last_edit` runs on the messages, tools and variables just before the template sees them. Throws Error that names the field for malformed messages or a reserved variable, and
   // with the template's line for what the template refuses.
+  using Edit = std::function<void(nlohmann::ordered_json&)>;
   std::string render(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools, bool add_generation_prompt,
-                     const nlohmann::ordered_json& variables) const;
+                     const nlohmann::ordered_json& variables, const Edit& last_edit = {}) const;
 
   const std::string& source() const { return source_; }
   bool is_fallback() const { return is_fallback_; }
@@ -44,8 +48,9 @@ class ChatTemplate {
   struct Adapt {
     bool arguments_to_object = false, arguments_to_text = false;
     bool parts_to_text = false, text_to_parts = false;
-    bool null_to_empty = false;
+    bool null_to_empty = false, absent_to_null = false;
     bool system_to_user = false;
+    bool null_tools_to_empty = false;
   };
 
   Adapt probe() const;

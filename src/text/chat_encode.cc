@@ -1,5 +1,6 @@
 #include "text/chat_encode.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace ingot {
@@ -7,51 +8,118 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// U+10FFFF, a noncharacter: text has no use for it, templates pass it on, and it is cut out again after rendering.
-constexpr std::string_view kSplit = "\xF4\x8F\xBF\xBF";
+// U+10FFFF, a noncharacter: text has no use for it, and templates pass it on. It goes in front of each byte of the
+// user's that a control token may not hold, and is cut out again after rendering.
+constexpr std::string_view kMark = "\xF4\x8F\xBF\xBF";
 
-void erase_all(std::string& text, std::string_view what) {
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at)) text.erase(at, what.size());
+bool is_word(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; });
 }
 
-std::vector<std::string> control_names(const Tokenizer& tokenizer) {
-  std::vector<std::string> names;
-  for (int32_t id = 0; id < tokenizer.n_vocab(); ++id)
-    if (tokenizer.type(id) == TokenType::kControl && tokenizer.token_text(id).size() > 1)
-      names.emplace_back(tokenizer.token_text(id));
-  return names;
-}
+// Puts marks into all texts of a request where they spell control tokens.
+class Marker {
+ public:
+  explicit Marker(const Tokenizer& tokenizer) {
+    std::vector<std::pair<std::string_view, int32_t>> names;
+    for (int32_t id = 0; id < tokenizer.n_vocab(); ++id)
+      if (tokenizer.is_special(id) && !tokenizer.token_text(id).empty()) names.emplace_back(tokenizer.token_text(id), id);
+    for (const auto& [name, id] : names) {
+      if (is_word(name.substr(0, 1)) || name.size() > AddedTokens::kMaxBytes) continue;
+      names_.push_back(name);
+      longest_name_ = std::max(longest_name_, name.size());
+    }
+    std::sort(names_.begin(), names_.end());
+    tokens_ = AddedTokens(std::move(names));
+  }
 
-// Breaks every control token's name in a user's text after its first byte.
-void disarm(std::string& text, const std::vector<std::string>& names) {
-  erase_all(text, kSplit);
-  for (const std::string& name : names)
-    for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) text.insert(at + 1, kSplit);
-}
+  void mark(Json& json) const {
+    if (json.is_string()) {
+      mark(json.get_ref<std::string&>());
+    } else if (json.is_array()) {
+      for (Json& item : json) mark(item);
+    } else if (json.is_object()) {
+      mark_object(json);
+    }
+  }
 
-void disarm_strings(Json& json, const std::vector<std::string>& names) {
-  if (json.is_string()) return disarm(json.get_ref<std::string&>(), names);
-  for (Json& child : json)
-    if (child.is_structured() || child.is_string()) disarm_strings(child, names);
+ private:
+  // Names of members are a user's too: the arguments of a call, the parameters of a tool.
+  void mark_object(Json& object) const {
+    Json marked = Json::object();
+    for (auto& [name, value] : object.items()) {
+      // What the protocol itself says, templates compare and print as it is, often as part of a control token: <|user|>.
+      const bool is_protocol = (name == "role" || name == "type") && value.is_string() && is_word(value.get_ref<std::string&>());
+      if (!is_protocol) mark(value);
+      std::string key = name;
+      mark(key);
+      marked[key] = std::move(value);
+    }
+    object = std::move(marked);
+  }
+
+  void mark(std::string& text) const {
+    for (size_t at = text.find(kMark); at != std::string::npos; at = text.find(kMark, at)) text.erase(at, kMark.size());
+    std::string out;
+    size_t done = 0;
+    auto mark_at = [&](size_t at) {
+      out.append(text, done, at - done).append(kMark);
+      done = at;
+    };
+    for (size_t at = 0;;) {
+      const AddedTokens::Match match = tokens_.find(text, at);
+      if (match.id < 0) break;
+      mark_at(match.begin);
+      at = match.begin + 1;
+    }
+    if (const size_t begin = name_begun(text); begin < text.size() && begin >= done) mark_at(begin);
+    if (done > 0 || !out.empty()) text = out + text.substr(done);
+  }
+
+  // Where a name begins that the end of the text cuts off, as a template may put two texts together; the text's end if
+  // there is none.
+  size_t name_begun(std::string_view text) const {
+    const std::string_view bare = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);  // templates trim
+    size_t begin = text.size();
+    for (std::string_view cut : {text, bare}) {
+      for (size_t n = std::min(longest_name_ - 1, cut.size()); n > 0; --n) {
+        const std::string_view end = cut.substr(cut.size() - n);
+        const auto name = std::lower_bound(names_.begin(), names_.end(), end);
+        if (name != names_.end() && name->substr(0, n) == end) begin = std::min(begin, cut.size() - n);
+      }
+    }
+    return begin;
+  }
+
+  std::vector<std::string_view> names_;  // sorted; those that open with a sign: a word is no part of a name
+  size_t longest_name_ = 1;
+  AddedTokens tokens_;
+};
+
+// Cuts the marks out; returns where the bytes behind them are.
+std::vector<size_t> take_marks(std::string& text) {
+  std::vector<size_t> places;
+  std::string out;
+  for (size_t begin = 0;;) {
+    const size_t end = std::min(text.find(kMark, begin), text.size());
+    out.append(text, begin, end - begin);
+    if (end == text.size()) break;
+    places.push_back(out.size());
+    begin = end + kMark.size();
+  }
+  text = std::move(out);
+  return places;
 }
 
 }  // namespace
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages, const Json& tools,
                                  const Json& variables) {
-  Json safe = messages, safe_tools = tools;
-  const std::vector<std::string> names = control_names(tokenizer);
-  disarm_strings(safe, names);
-  disarm_strings(safe_tools, names);
-  const std::string text = chat.render(safe, safe_tools, true, variables);
-  std::vector<int32_t> ids;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(kSplit, begin), text.size());
-    const std::string_view piece = std::string_view(text).substr(begin, end - begin);
-    const std::vector<int32_t> more = tokenizer.encode(piece, {.add_special = begin == 0, .parse_special = true});
-    ids.insert(ids.end(), more.begin(), more.end());
-    begin = end + kSplit.size();
-  }
+  const Marker marker(tokenizer);
+  std::string text = chat.render(messages, tools, true, variables, [&](Json& part) { marker.mark(part); });
+  const std::vector<size_t> quoted = take_marks(text);
+  std::vector<int32_t> ids = tokenizer.encode(text, {.add_special = false, .parse_special = true, .quoted = quoted});
+  const bool has_bos = !ids.empty() && tokenizer.bos() && ids[0] == *tokenizer.bos();
+  if (tokenizer.add_bos() && !has_bos) ids.insert(ids.begin(), *tokenizer.bos());
   return ids;
 }
 

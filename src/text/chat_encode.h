@@ -1,5 +1,6 @@
 // A conversation becomes token ids: rendered by the template, then tokenized so that only the template can make control
-// tokens. What a user writes stays text, "<|im_end|>" too.
+// tokens. What a user writes stays text, "<|im_end|>" too, wherever in the request it stands. A model that wants a BOS
+// gets one when its template writes none.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <vector>

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "text/template.h"
 
 namespace ingot {
 namespace {
@@ -112,7 +113,8 @@ void arguments_to_object(Json& message) {
 
 void arguments_to_text(Json& message) {
   for_arguments(message, [](Json& arguments) {
-    if (!arguments.is_string()) arguments = arguments.dump(-1, ' ', false, Json::error_handler_t::replace);
+    static const Template kAsJson = Template::parse("{{ arguments | tojson }}");  // spaced as models have learnt it
+    if (!arguments.is_string()) arguments = kAsJson.render(Json::object({{"arguments", arguments}}));
   });
 }
 

@@ -1,5 +1,7 @@
 #include "text/tokenizer.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -98,17 +100,28 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
   std::vector<int32_t> ids;
   const bool bos = options.add_special && add_bos_;
   if (bos) ids.push_back(*vocab_.bos);
-  encode_body(text, options.parse_special ? all_added_ : user_defined_, ids);
+  encode_body(text, options, ids);
   if (bos && ids.size() > 1 && ids[1] == *vocab_.bos) ids.erase(ids.begin());
   if (options.add_special && add_eos_) ids.push_back(*vocab_.eos);
   return ids;
 }
 
-void Tokenizer::encode_body(std::string_view text, const AddedTokens& added, std::vector<int32_t>& ids) const {
+AddedTokens::Match Tokenizer::next_added(std::string_view text, size_t from, const EncodeOptions& options) const {
+  const AddedTokens& added = options.parse_special ? all_added_ : user_defined_;
+  auto is_quoted = [&](const AddedTokens::Match& match) {
+    const auto first = std::lower_bound(options.quoted.begin(), options.quoted.end(), match.begin);
+    return first != options.quoted.end() && *first < match.end;
+  };
+  AddedTokens::Match match = added.find(text, from);
+  while (match.id >= 0 && vocab_.is_special(match.id) && is_quoted(match)) match = added.find(text, match.begin + 1);
+  return match;
+}
+
+void Tokenizer::encode_body(std::string_view text, const EncodeOptions& options, std::vector<int32_t>& ids) const {
   bool at_start = true;
   size_t done = 0;
   while (done < text.size()) {
-    const AddedTokens::Match match = added.find(text, done);
+    const AddedTokens::Match match = next_added(text, done, options);
     std::string_view plain = text.substr(done, match.begin - done);
     const auto strip = strips_.find(match.id);
     if (strip != strips_.end() && strip->second.left) plain = without_trailing_space(plain);

@@ -18,6 +18,7 @@ struct EncodeOptions {
   bool add_special = true;  // BOS and EOS, where the model wants them
   bool parse_special =
       false;  // recognise control tokens such as <|im_start|> in the text: for a template's output only
+  std::span<const size_t> quoted = {};  // ascending offsets of bytes that are never part of a control token
 };
 
 class Tokenizer {
@@ -62,7 +63,8 @@ class Tokenizer {
   explicit Tokenizer(const TokenizerSpec& spec);
   void read_flags(const TokenizerSpec& spec);
   void collect_added_tokens(const TokenizerSpec& spec);
-  void encode_body(std::string_view text, const AddedTokens& added, std::vector<int32_t>& ids) const;
+  void encode_body(std::string_view text, const EncodeOptions& options, std::vector<int32_t>& ids) const;
+  AddedTokens::Match next_added(std::string_view text, size_t from, const EncodeOptions& options) const;
   int32_t checked(int32_t id) const;
 
   std::string model_, pre_;

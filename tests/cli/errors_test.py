@@ -1,5 +1,6 @@
 """Bad command lines and bad files: one line on standard error, nothing on standard output, exit code 2 or 1."""
 import os
+import re
 import subprocess
 import time
 
@@ -21,6 +22,8 @@ def refused(done, code, *words):
         ([], ["ingot --help"]),
         (["frobnicate"], ["frobnicate"]),
         (["run", "--nonsense"], ["--nonsense"]),
+        (["run", "--tempp", "1"], ["--tempp", "nearest: --temp"]),
+        (["run", "one.gguf", "two.gguf"], ["two.gguf"]),
         (["run", "-p", "x", "--temp", "warm"], ["--temp"]),
         (["run", "-p", "x", "--temp", "-1"], ["temperature"]),
         (["run", "-p", "x", "--top-p", "1.5"], ["top_p"]),
@@ -33,6 +36,24 @@ def refused(done, code, *words):
 )
 def test_bad_command_lines(ingot, args, words):
     refused(ingot(*args, ok=False), 2, *words)
+
+
+BAD = {
+    "INT": ["", "x", "1e3", "5x", "1.5", "-99", "2147483648", "9223372036854775808", "18446744073709551616", "nan", "inf"],
+    "FLOAT": ["", "x", "5x", "nan", "inf", "-inf", "1e999"],
+    None: ["x"],
+}
+
+
+@pytest.mark.parametrize("verb", ["run -p x", "chat", "inspect", "bench", "tokenize m.gguf t", "logits -p x -o y.npy", "perplexity -f z.txt"])
+def test_every_flag_refuses_bad_values(ingot, verb):
+    """The flags are those of the help page, with what each takes. A value of -99 is fine for text only."""
+    page = ingot(verb.split()[0], "--help").stdout
+    flags = re.findall(r"^  (?:-\w,)?(--[\w-]+)[\w,-]*(?: (INT|FLOAT|TEXT)\S*)?", page, re.M)
+    assert len(flags) > 4
+    for flag, kind in flags[1:]:  # all but --help
+        for value in BAD.get(kind or None, []):
+            refused(ingot(*verb.split(), f"{flag}={value}", ok=False), 2)
 
 
 @pytest.mark.parametrize("verb", [["run", "-p", "x"], ["chat"], ["inspect"], ["bench"], ["tokenize"], ["logits", "-o", "x.npy", "--tokens", "1"]])

@@ -1,0 +1,91 @@
+// Templates rendered by jinja2, set up as Hugging Face's apply_chat_template does (tools/template_goldens/make.py): each
+// fixture template over each conversation, and small templates, written by hand and random, over fixed variables.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "base/error.h"
+#include "text/template.h"
+
+namespace ingot {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string read_file(const std::string& name) {
+  std::ifstream file(std::string(INGOT_TEST_DATA) + "/templates/" + name, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + name);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::tm golden_clock() {
+  std::tm time{};  // 2024-07-26 14:05:09, a Friday
+  time.tm_year = 124, time.tm_mon = 6, time.tm_mday = 26, time.tm_hour = 14, time.tm_min = 5, time.tm_sec = 9;
+  time.tm_wday = 5, time.tm_yday = 207;
+  return time;
+}
+
+struct Outcome {
+  std::optional<std::string> text;
+  std::string error;
+};
+
+Outcome render(const std::string& source, const Json& variables) {
+  try {
+    return {Template::parse(source).render(variables, {}, golden_clock), ""};
+  } catch (const Error& error) {
+    return {std::nullopt, error.what()};
+  }
+}
+
+void expect_same(const Outcome& got, const Json& wanted, const std::string& what) {
+  if (wanted.is_null()) {
+    EXPECT_FALSE(got.text) << what << "\njinja2 refuses it; here it gives: " << got.text.value_or("");
+    EXPECT_NE(got.error.find("line "), std::string::npos) << what << ": the error names no line: " << got.error;
+  } else {
+    EXPECT_EQ(got.text.value_or("refused: " + got.error), wanted.get<std::string>()) << what;
+  }
+}
+
+// As apply_chat_template passes them.
+Json variables_of(const Json& conversation) {
+  Json variables = {{"messages", conversation.at("messages")},
+                    {"tools", conversation.value("tools", Json())},
+                    {"documents", nullptr},
+                    {"add_generation_prompt", conversation.value("add_generation_prompt", true)},
+                    {"bos_token", "<s>"},
+                    {"eos_token", "</s>"}};
+  const Json more = conversation.value("set", Json::object());
+  for (const auto& [name, value] : more.items()) variables[name] = value;
+  return variables;
+}
+
+TEST(TemplateGoldens, ChatTemplates) {
+  const Json conversations = Json::parse(read_file("conversations.json")), rendered = Json::parse(read_file("rendered.json"));
+  ASSERT_GE(rendered.size(), 9u);
+  for (const auto& [name, wanted] : rendered.items()) {
+    const std::string source = read_file(name);
+    ASSERT_EQ(wanted.size(), conversations.size());
+    for (const Json& conversation : conversations) {
+      const std::string title = conversation.at("name");
+      expect_same(render(source, variables_of(conversation)), wanted.at(title), name + " of " + title);
+    }
+  }
+}
+
+TEST(TemplateGoldens, Snippets) {
+  const Json snippets = Json::parse(read_file("snippets.json"));
+  ASSERT_GE(snippets.at("cases").size(), 700u);
+  for (const Json& one : snippets.at("cases")) {
+    const std::string source = one.at(0);
+    expect_same(render(source, snippets.at("variables")), one.at(1), source);
+  }
+}
+
+}  // namespace
+}  // namespace ingot
