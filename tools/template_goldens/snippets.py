@@ -75,7 +75,7 @@ SNIPPETS = r"""
 {{ s[1.0:] }}
 {{ s[missing:] }}
 {{ missing[1:] }}
-{{ d.a }} {{ d['a'] }} {{ d.B.c[1] }} {{ d['x y'] }} {{ d.zz is defined }} {{ d['items'] }} {{ d.items is callable }} {{ d.get('a') }} {{ d.get('q') }} {{ d.get('q', 9) }} {{ d.get }}
+{{ d.a }} {{ d['a'] }} {{ d.B.c[1] }} {{ d['x y'] }} {{ d.zz is defined }} {{ d['items'] }} {{ d.items is callable }} {{ d.get('a') }} {{ d.get('q') }} {{ d.get('q', 9) }}
 {{ d.zz.yy }}
 {{ none.a is defined }} {{ n.a is defined }} {{ nested.1.1.0 }} {{ nested[1][1][1] }}
 {{ missing.a }}
