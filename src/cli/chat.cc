@@ -70,7 +70,7 @@ class Chat {
         fmt::print("{}", piece);
         std::fflush(stdout);
       });
-      fmt::print("{}\n", g.finish == "stop" ? "" : fmt::format(" [{}]", g.finish));
+      fmt::print("{}\n{}", g.finish == "stop" ? "" : fmt::format(" [{}]", g.finish), stdout_is_terminal() ? "\n" : "");
       last_ = g.usage;
       ++n_turns_;
       messages.push_back({{"role", "assistant"}, {"content", g.text}});

@@ -68,7 +68,7 @@ int run(RunOptions& o) {
   } else {
     if (!g.text.ends_with('\n')) fmt::print("\n");
     std::fflush(stdout);
-    fmt::print(stderr, "{}{}\n", speed_line(g.usage), g.finish == "interrupted" ? " (interrupted)" : "");
+    fmt::print(stderr, "{}\n", faint(speed_line(g.usage) + (g.finish == "interrupted" ? " (interrupted)" : "")));
   }
   return g.finish == "interrupted" ? 130 : 0;
 }

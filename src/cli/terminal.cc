@@ -24,9 +24,10 @@ void on_interrupt(int) {
 bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
 
-bool use_colour() {
+std::string faint(const std::string& text) {
   const char* no_colour = std::getenv("NO_COLOR");
-  return stdout_is_terminal() && (no_colour == nullptr || *no_colour == '\0');
+  const bool plain = !stderr_is_terminal() || (no_colour != nullptr && *no_colour != '\0');
+  return plain ? text : "\033[2m" + text + "\033[0m";
 }
 
 void ProgressBar::update(size_t done_bytes, size_t total_bytes) {

@@ -8,7 +8,7 @@ namespace ingot {
 
 bool stdout_is_terminal();
 bool stderr_is_terminal();
-bool use_colour();  // stdout is a terminal and NO_COLOR is not set
+std::string faint(const std::string& text);  // for standard error: dimmed where that is a terminal and NO_COLOR is not set
 
 // A bar on standard error with rate and time left, redrawn at most ten times a second, wiped when done. Silent unless
 // standard error is a terminal, and for work that takes less than a third of a second.
