@@ -19,7 +19,8 @@ struct GgmlType {
 // Nothing when the number is unknown or was removed from the format.
 std::optional<GgmlType> ggml_type(uint32_t id);
 
-// For messages, also for numbers that ggml_type refuses: "12 (Q4_K)", "5 (Q4_3 (removed))", "77 (unknown)".
+// For messages, also for numbers that ggml_type refuses: "12 (Q4_K)", "77 (unknown)", and with what to do
+// "31 (Q4_0_4_4 (removed); use the model in Q4_0)".
 std::string describe_ggml_type(uint32_t id);
 
 }  // namespace ingot

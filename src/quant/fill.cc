@@ -45,20 +45,36 @@ uint8_t e8m0_near(float scale, Random& random) {
   return static_cast<uint8_t>(std::clamp(127 + exponent + up, 0, 254));
 }
 
+// The E4M3 number below or above |scale|, drawn likewise; steps are even within an octave, and below 2^-6.
+uint8_t ue4m3_near(float scale, Random& random) {
+  int exponent;
+  std::frexp(scale, &exponent);
+  const int octave = std::max(exponent - 1, -6);
+  const float steps = std::ldexp(std::fabs(scale), 3 - octave), below = std::floor(steps);  // 8 to 16, under 2^-6 less
+  const bool up = random.uniform() * (2 * below + 1) < steps * steps - below * below;
+  return static_cast<uint8_t>(std::clamp(8 * (octave + 6) + static_cast<int>(below) + up, 0, 0x7E));
+}
+
+uint16_t scale_bits(float scale, quant::ScaleKind kind, Random& random) {
+  if (kind == quant::ScaleKind::kE8M0) return e8m0_near(scale, random);
+  if (kind == quant::ScaleKind::kUE4M3) return ue4m3_near(scale, random);
+  return f16_from_float(scale);
+}
+
 constexpr int kVariants = 256;  // scales to choose from
 
-// The bytes of all scale fields, kVariants times: unit * sigma * factor, the factor of either sign, 0.5 to 1.5, with
-// mean square 1. Fields of one block share it, so that scale and minimum stay in the proportion that makes the mean 0.
+// The bits of all scale fields, kVariants times: unit * sigma * factor, the factor 0.5 to 1.5, with mean square 1, and
+// then the same below zero, so that levels which are not even about zero have a mean of 0. Fields of one block share it,
+// so that scale and minimum stay in proportion.
 std::vector<uint16_t> scale_table(const FormatInfo& f, float sigma, Random& random) {
   std::vector<uint16_t> table;  // [kVariants, n_scale_fields]
   constexpr float kRootMeanSquare = 1.0408f;
+  float factor = 0;
   for (int v = 0; v < kVariants; ++v) {
-    const float size = (0.5f + random.uniform()) / kRootMeanSquare;
-    const float factor = random.next() & 1 ? size : -size;
+    factor = v % 2 == 0 ? (0.5f + random.uniform()) / kRootMeanSquare : -factor;
     for (int i = 0; i < f.n_scale_fields; ++i) {
-      const float scale = f.scale_fields[i].unit * sigma * factor;
-      const bool is_f16 = f.scale_fields[i].kind == quant::ScaleKind::kF16;
-      table.push_back(is_f16 ? f16_from_float(scale) : e8m0_near(scale, random));
+      const quant::ScaleField& field = f.scale_fields[i];
+      table.push_back(scale_bits(field.unit * sigma * factor, field.kind, random));
     }
   }
   return table;
@@ -72,8 +88,7 @@ void fill_blocks(const FormatInfo& f, Random& random, uint8_t* blocks, int64_t n
     if (b % 8 == 0) choices = random.next();
     const uint16_t* scales = &table[choices % kVariants * static_cast<size_t>(f.n_scale_fields)];
     for (int i = 0; i < f.n_scale_fields; ++i) {
-      const quant::ScaleField& field = f.scale_fields[i];
-      std::memcpy(blocks + b * f.block_bytes + field.offset, &scales[i], field.kind == quant::ScaleKind::kF16 ? 2 : 1);
+      store_scale_bits(f.scale_fields[i], blocks + b * f.block_bytes, scales[i]);
     }
   }
 }

@@ -44,6 +44,7 @@ constexpr FormatInfo describe() {
     f.group = T::group;
     f.zero = T::zero;
     f.has_min = T::has_min;
+    f.scale_unit = T::scale_unit;
     f.scale_fields = T::scale_fields;
     f.n_scale_fields = static_cast<int>(std::size(T::scale_fields));
     if constexpr (quant::HasCodebook<T>) f.codebook = T::codebook;
@@ -67,29 +68,17 @@ constexpr TypeName kUnsupported[] = {
     {5, "Q4_3 (removed)"},
     {9, "Q8_1"},
     {15, "Q8_K"},
-    {16, "IQ2_XXS"},
-    {17, "IQ2_XS"},
-    {18, "IQ3_XXS"},
-    {19, "IQ1_S"},
-    {21, "IQ3_S"},
-    {22, "IQ2_S"},
     {24, "I8"},
     {25, "I16"},
     {26, "I32"},
     {27, "I64"},
     {28, "F64"},
-    {29, "IQ1_M"},
     {31, "Q4_0_4_4 (removed)"},
     {32, "Q4_0_4_8 (removed)"},
     {33, "Q4_0_8_8 (removed)"},
-    {34, "TQ1_0"},
-    {35, "TQ2_0"},
     {36, "IQ4_NL_4_4 (removed)"},
     {37, "IQ4_NL_4_8 (removed)"},
     {38, "IQ4_NL_8_8 (removed)"},
-    {40, "NVFP4"},
-    {41, "Q1_0"},
-    {42, "Q2_0"},
 };
 static_assert(std::ranges::none_of(kUnsupported,
                                    [](const TypeName& t) {

@@ -35,6 +35,7 @@ struct FormatInfo {
   int zero;                // symmetric formats: mins are -zero * scale; otherwise 0
   bool has_min;            // mins are the format's own
   const int8_t* codebook;  // [16], or null: the code is its own value
+  float scale_unit;        // of 256 elements a block: scales are small integers times this and the block's own
   const quant::ScaleField* scale_fields;
   int n_scale_fields;
   bool can_encode;  // encode_row() (quant/encode.h) writes it

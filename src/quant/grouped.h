@@ -7,14 +7,19 @@
 //   with min    has_min       min is its own
 //   codebook    codebook[16]  min = 0
 // Products of f16 scales and codes fit in 24 bits, so decode rounds once at most, with or without fused multiply-add.
+// Formats of 256 elements a block have one scale d in it, and another for all minima: there
+//   scale = d * scale_unit * n     scale_unit is a power of two, n an integer of 8 bits with its sign
 #pragma once
 #include "base/half.h"
 
 namespace ingot::quant {
 
+// How a scale field is stored: f16; a power of two, 2^(byte - 127); E4M3 without a sign; f16 as the top nibbles of four
+// u16, lowest first.
+enum class ScaleKind : uint8_t { kF16, kE8M0, kUE4M3, kF16Nibbles };
+
 // A scale field of the block. Where every other byte is random, these values make weights with mean 0 and deviation 1
 // (fill.cc).
-enum class ScaleKind : uint8_t { kF16, kE8M0 };
 struct ScaleField {
   int offset;  // bytes from the start of the block
   float unit;
@@ -45,6 +50,7 @@ template <class T>
 struct Grouped {
   static constexpr int zero = 0;
   static constexpr bool has_min = false;
+  static constexpr float scale_unit = 1;
 
   // The integer that the scale multiplies, before the minimum: codebook[code], or code - zero.
   INGOT_HD static int level(int code) {
@@ -84,10 +90,43 @@ INGOT_HD uint16_t load_u16(const uint8_t* p) {
   memcpy(&value, p, 2);
   return value;
 }
+INGOT_HD uint32_t load_u32(const uint8_t* p) {
+  uint32_t value;
+  memcpy(&value, p, 4);
+  return value;
+}
 INGOT_HD float load_f16(const uint8_t* p) { return float_from_f16(load_u16(p)); }
 INGOT_HD void store_f16(uint8_t* p, float value) {
   const uint16_t half = f16_from_float(value);
   memcpy(p, &half, 2);
+}
+
+// IQ1_M's f16.
+INGOT_HD uint16_t load_f16_nibbles(const uint8_t* p) {
+  return static_cast<uint16_t>(p[1] >> 4 | (p[3] & 0xF0) | (p[5] & 0xF0) << 4 | (p[7] & 0xF0) << 8);
+}
+
+// As ggml reads them: 0x7F is 0 and no NaN, and a sign is ignored.
+INGOT_HD float float_from_ue4m3(uint32_t byte) {
+  const uint32_t exponent = byte >> 3 & 15, mantissa = byte & 7;
+  if (byte == 0x7F) return 0;
+  if (exponent == 0) return static_cast<float>(mantissa) * 0x1p-9f;
+  return float_from_bits((exponent + 120) << 23 | mantissa << 20);
+}
+
+// The bits of a scale field, for those who take any format: fill.cc, and tests.
+inline void store_scale_bits(const ScaleField& field, uint8_t* block, uint16_t bits) {
+  uint8_t* p = block + field.offset;
+  if (field.kind == ScaleKind::kF16Nibbles) {
+    for (int i = 0; i < 4; ++i) p[2 * i + 1] = static_cast<uint8_t>((p[2 * i + 1] & 15) | ((bits >> (4 * i)) & 15) << 4);
+  } else {
+    memcpy(p, &bits, field.kind == ScaleKind::kF16 ? 2 : 1);
+  }
+}
+inline uint16_t load_scale_bits(const ScaleField& field, const uint8_t* block) {
+  const uint8_t* p = block + field.offset;
+  if (field.kind == ScaleKind::kF16Nibbles) return load_f16_nibbles(p);
+  return field.kind == ScaleKind::kF16 ? load_u16(p) : *p;
 }
 
 // 2n codes of four bits: the low nibbles of n bytes, then the high ones.

@@ -2,7 +2,6 @@
 // allocating more than a few times what the file holds. What only looks hostile is accepted.
 #include <gmock/gmock.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -13,12 +12,11 @@
 #include "io/gguf.h"
 #include "io/gguf_bytes.h"
 #include "io/gguf_writer.h"
+#include "io/largest_allocation.h"
 #include "io/refused.h"
 #include "io/walk.h"
 
-namespace {
 std::atomic<size_t> largest_allocation{0};
-}
 
 // Not inlined: GCC would see malloc and free where it expects new and delete.
 [[gnu::noinline]] void* operator new(size_t n_bytes, const std::nothrow_t&) noexcept {
@@ -193,7 +191,8 @@ TEST(GgufHostile, Shapes) {  // G26, G27, G28, G29
 TEST(GgufHostile, TensorTypes) {  // G31
   for (const uint32_t type : {4u, 5u, 31u, 32u, 33u, 36u, 37u, 38u})
     expect_refused({"removed", shaped({256}, type), fmt::format("tensor type {} (", type)});
-  expect_refused({"removed", shaped({256}, 5), "removed"});
+  expect_refused({"removed", shaped({256}, 5), "5 (Q4_3 (removed); use the model in Q4_0)"});
+  expect_refused({"removed", shaped({256}, 38), "38 (IQ4_NL_8_8 (removed); use the model in IQ4_NL)"});
   for (const uint32_t type : {43u, 1000u, 1u << 31, ~0u})
     expect_refused({"unknown", shaped({256}, type), fmt::format("tensor type {} (unknown) is not supported", type)});
 }

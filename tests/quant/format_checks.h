@@ -3,6 +3,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -18,6 +19,8 @@ inline uint64_t fresh_seed() {
   return static_cast<uint64_t>(device()) << 32 | device();
 }
 
+inline bool has_nonfinite(ScaleKind kind) { return kind == ScaleKind::kF16 || kind == ScaleKind::kF16Nibbles; }
+
 // Random bytes with finite scale fields of any size and sign.
 template <class T>
 std::vector<uint8_t> random_blocks(uint64_t seed, int n_blocks) {
@@ -25,12 +28,36 @@ std::vector<uint8_t> random_blocks(uint64_t seed, int n_blocks) {
   std::vector<uint8_t> blocks(static_cast<size_t>(n_blocks) * T::block_bytes);
   for (uint8_t& byte : blocks) byte = static_cast<uint8_t>(random());
   for (int b = 0; b < n_blocks; ++b) {
+    uint8_t* block = &blocks[static_cast<size_t>(b) * T::block_bytes];
     for (const ScaleField& field : T::scale_fields) {
-      uint8_t* high_byte = &blocks[static_cast<size_t>(b) * T::block_bytes + static_cast<size_t>(field.offset) + 1];
-      if (field.kind == ScaleKind::kF16 && (*high_byte & 0x7C) == 0x7C) *high_byte ^= 0x40;
+      const uint16_t bits = load_scale_bits(field, block);
+      if (has_nonfinite(field.kind) && (bits & 0x7C00) == 0x7C00) store_scale_bits(field, block, bits ^ 0x4000);
     }
   }
   return blocks;
+}
+
+// What backends that keep scales as small integers rely on, in blocks of 256 elements.
+template <class T>
+void check_scale_steps(uint64_t seed) {
+  SCOPED_TRACE(testing::Message() << T::name << ", seed " << seed);
+  constexpr int kGroups = T::block_size / T::group;
+  const std::vector<uint8_t> blocks = random_blocks<T>(seed, 64);
+  for (int b = 0; b < 64; ++b) {
+    const uint8_t* block = &blocks[static_cast<size_t>(b) * T::block_bytes];
+    float planes[2][kGroups];
+    uint8_t codes[T::block_size];
+    T::unpack(block, codes, planes[0], planes[1]);
+    for (int plane = 0; plane < (T::has_min ? 2 : 1); ++plane) {
+      const double d = float_from_f16(load_scale_bits(T::scale_fields[plane], block)), step = d * T::scale_unit;
+      for (float scale : planes[plane]) {
+        const double n = step == 0 ? 0 : scale / step;
+        ASSERT_EQ(n, std::round(n)) << "block " << b;
+        ASSERT_LE(std::abs(n), plane == 0 && n < 0 ? 128 : 127) << "block " << b;
+        ASSERT_EQ(n * step, scale) << "block " << b;
+      }
+    }
+  }
 }
 
 // value() of grouped.h, from the constants alone.
@@ -79,7 +106,7 @@ void check_scale_fields(uint64_t seed) {
   std::vector<uint8_t> block = random_blocks<T>(seed, 1);
   float largest = 0;
   for (const ScaleField& field : T::scale_fields) {
-    std::memset(&block[static_cast<size_t>(field.offset)], 0, field.kind == ScaleKind::kF16 ? 2 : 1);
+    store_scale_bits(field, block.data(), 0);
     if (field.kind == ScaleKind::kE8M0) largest = 12 * 0x1p-128f;
   }
   float y[T::block_size];

@@ -35,6 +35,18 @@ constexpr Expected kExpected[] = {
     {Format::IQ4_NL, "IQ4_NL", 20, 32, 18},
     {Format::IQ4_XS, "IQ4_XS", 23, 256, 136},
     {Format::MXFP4, "MXFP4", 39, 32, 17},
+    {Format::IQ1_S, "IQ1_S", 19, 256, 50},
+    {Format::IQ1_M, "IQ1_M", 29, 256, 56},
+    {Format::IQ2_XXS, "IQ2_XXS", 16, 256, 66},
+    {Format::IQ2_XS, "IQ2_XS", 17, 256, 74},
+    {Format::IQ2_S, "IQ2_S", 22, 256, 82},
+    {Format::IQ3_XXS, "IQ3_XXS", 18, 256, 98},
+    {Format::IQ3_S, "IQ3_S", 21, 256, 110},
+    {Format::TQ1_0, "TQ1_0", 34, 256, 54},
+    {Format::TQ2_0, "TQ2_0", 35, 256, 66},
+    {Format::NVFP4, "NVFP4", 40, 64, 36},
+    {Format::Q1_0, "Q1_0", 41, 128, 18},
+    {Format::Q2_0, "Q2_0", 42, 64, 18},
 };
 
 TEST(Format, HasGgmlsSizesAndIds) {
@@ -52,6 +64,7 @@ TEST(Format, HasGgmlsSizesAndIds) {
 }
 
 TEST(Format, EveryIdAndNameIsItsOwn) {
+  EXPECT_EQ(std::size(kExpected), static_cast<size_t>(kFormatCount));
   std::set<uint32_t> types;
   std::set<std::string> names;
   for (int i = 0; i < kFormatCount; ++i) {
@@ -68,8 +81,8 @@ TEST(Format, NamesWhatItRefuses) {
     ASSERT_NE(ggml_type_name(type), nullptr) << type;
     EXPECT_THAT(ggml_type_name(type), testing::EndsWith(" (removed)"));
   }
-  EXPECT_EQ(format_from_ggml(16), std::nullopt);
-  EXPECT_STREQ(ggml_type_name(16), "IQ2_XXS");
+  EXPECT_EQ(format_from_ggml(26), std::nullopt);
+  EXPECT_STREQ(ggml_type_name(26), "I32");
   EXPECT_EQ(format_from_ggml(1000), std::nullopt);
   EXPECT_EQ(ggml_type_name(1000), nullptr);
 }

@@ -23,6 +23,20 @@ TEST(Unpack, ScaleFieldsAreWhereTheFormatsSay) {
   for_each_block_format([](Format, auto type) { quant::check_scale_fields<decltype(type)>(quant::fresh_seed()); });
 }
 
+TEST(Unpack, ScalesAreStepsOfTheBlocks) {
+  int n_formats = 0;
+  for_each_block_format([&](Format, auto type) {
+    using T = decltype(type);
+    if constexpr (T::block_size == 256) {
+      quant::check_scale_steps<T>(quant::fresh_seed());
+      ++n_formats;
+    } else {
+      EXPECT_EQ(T::scale_unit, 1) << T::name;
+    }
+  });
+  EXPECT_EQ(n_formats, 15);
+}
+
 TEST(Unpack, RunTimeFaceEqualsTheType) {
   for_each_block_format([](Format format, auto type) {
     using T = decltype(type);
@@ -44,6 +58,7 @@ TEST(Unpack, RunTimeFaceEqualsTheType) {
     EXPECT_EQ(f.group, T::group);
     EXPECT_EQ(f.code_bits, T::code_bits);
     EXPECT_EQ(f.zero, T::zero);
+    EXPECT_EQ(f.scale_unit, T::scale_unit);
     EXPECT_EQ(f.has_min, T::has_min);
     EXPECT_EQ(f.codebook != nullptr, quant::HasCodebook<T>);
   });

@@ -81,6 +81,7 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
                .act = acts[i],
                .act_token_bytes = cpu::act_token_bytes(w.activations, w.n_in),
                .tiling = cpu::make_tiling(static_cast<int>(x.rows), w.max_tile),
+               .factor = w.factor,
                .y = out.y.f32(),
                .y_stride = out.y.stride,
                .bias = out.bias ? out.bias.f32() : nullptr,

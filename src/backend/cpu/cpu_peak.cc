@@ -31,9 +31,9 @@ double best_rate(ThreadPool& pool, int64_t n_tasks, Work&& work) {
   return best;
 }
 
-// 1 GiB, or what a small machine can spare: a fourth of its free memory.
+// Many times any cache, or what a small machine can spare: a fourth of its free memory.
 int64_t bytes_to_read() {
-  constexpr int64_t kWanted = int64_t{1} << 30, kLeast = int64_t{64} << 20;
+  constexpr int64_t kWanted = int64_t{512} << 20, kLeast = int64_t{64} << 20;
   const int64_t free_bytes = int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   return std::clamp(free_bytes / 4, kLeast, kWanted);
 }

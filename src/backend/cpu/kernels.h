@@ -29,18 +29,20 @@ struct QuantKind {
   Scales scales;
 };
 constexpr QuantKind kQuantKinds[] = {
-    {4, false, 32, false, Scales::kF16},    // Q4_0
+    {4, false, 32, false, Scales::kF16},    // Q4_0 Q2_0
     {4, false, 32, true, Scales::kF16},     // Q4_1
     {8, false, 32, false, Scales::kF16},    // Q5_0 Q8_0
     {8, false, 32, true, Scales::kF16},     // Q5_1
     {4, false, 32, true, Scales::kSuper},   // Q4_K
     {8, false, 32, true, Scales::kSuper},   // Q5_K
     {4, false, 16, true, Scales::kSuper},   // Q2_K
-    {4, false, 16, false, Scales::kSuper},  // Q3_K
+    {4, false, 16, false, Scales::kSuper},  // Q3_K TQ1_0 TQ2_0
     {8, false, 16, false, Scales::kSuper},  // Q6_K
-    {4, true, 32, false, Scales::kF16},     // IQ4_NL
+    {4, true, 32, false, Scales::kF16},     // IQ4_NL Q1_0
     {4, true, 32, false, Scales::kBF16},    // MXFP4
-    {4, true, 32, false, Scales::kSuper},   // IQ4_XS
+    {4, true, 32, false, Scales::kSuper},   // IQ4_XS IQ1_S IQ2_XXS IQ3_XXS IQ3_S
+    {4, true, 16, false, Scales::kSuper},   // IQ1_M IQ2_XS IQ2_S
+    {4, true, 16, false, Scales::kF16},     // NVFP4
 };
 constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
 
@@ -127,6 +129,7 @@ struct MatmulJob {
   const uint8_t* act;        // tiles one after another
   int64_t act_token_bytes;
   Tiling tiling;
+  float factor;              // of the product
   float* y;                  // [n_tokens, n_out]
   int64_t y_stride;
   const float* bias;         // [n_out] or null

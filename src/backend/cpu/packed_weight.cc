@@ -46,11 +46,12 @@ class QuantPacker {
       return;
     }
     const float sign = field == 1 ? -1.0f : 1.0f;  // minima are -(dmin * m)
-    const float base = sign * quant::load_f16(source + format_.scale_fields[field].offset);
+    const float base = sign * float_from_f16(load_scale_bits(format_.scale_fields[field], source));
     const uint16_t half = f16_from_float(base);
     std::memcpy(block + base_at + lane * 2, &half, 2);
+    const float step = base * format_.scale_unit;
     for (int i = 0; i < n; ++i) {
-      const float multiple = base != 0 && std::isfinite(base) ? std::round(values[i] / base) : 0.0f;
+      const float multiple = step != 0 && std::isfinite(step) ? std::round(values[i] / step) : 0.0f;
       CHECK(multiple >= -128 && multiple <= 127);
       block[at + i * kPanelRows + lane] = static_cast<uint8_t>(static_cast<int8_t>(multiple));
     }
@@ -79,21 +80,18 @@ class QuantPacker {
   const uint32_t flip_;
 };
 
-// Whether every scale is an f16 of the block times a small integer: so it is in all formats of 256 elements a block.
-bool has_super_blocks(const FormatInfo& f) {
-  return f.block_size == kGroup * kSuperGroups && f.n_scale_fields == (f.has_min ? 2 : 1) &&
-         f.scale_fields[0].kind == quant::ScaleKind::kF16;
-}
+// Whether a scale is a small integer times one of the block: so it is in all formats of 256 elements a block.
+bool has_super_blocks(const FormatInfo& f) { return f.block_size == kGroup * kSuperGroups; }
 
 // The kind of kernel that takes a format, -1 for none.
 int kind_of(const FormatInfo& f) {
   if (f.unpack == nullptr) return -1;
-  const bool exponent = f.n_scale_fields > 0 && f.scale_fields[0].kind == quant::ScaleKind::kE8M0;
+  const bool exponent = f.scale_fields[0].kind == quant::ScaleKind::kE8M0;
   const Scales scales = has_super_blocks(f) ? Scales::kSuper : exponent ? Scales::kBF16 : Scales::kF16;
   for (int i = 0; i < kQuantKindCount; ++i) {
     const QuantKind& k = kQuantKinds[i];
     if (k.bits == f.code_bits && k.codebook == (f.codebook != nullptr) && k.group == f.group && k.has_min == f.has_min &&
-        k.scales == scales && (scales == Scales::kSuper || f.block_size == kGroup))
+        k.scales == scales)
       return i;
   }
   return -1;
@@ -120,6 +118,7 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
   w.panel_bytes = w.n_in / (kGroup * layout.n_groups) * layout.bytes;
   w.tiles = kernels.quant_tiles[kind];
   w.max_tile = kernels.quant_tile;
+  w.factor = f.scale_unit;
   // Where codes are bytes and the kernel wants them signed, they are kept minus 128; codebook values, the other way round, are
   // kept plus 128 where it wants them unsigned.
   const int offset = k.codebook ? (kernels.signed_codes ? 0 : 128) : k.bits == 8 && kernels.signed_codes ? -128 : 0;

@@ -17,6 +17,7 @@ struct PackedWeight {
   int64_t panel_bytes = 0;
   const TileFn* tiles = nullptr;
   int max_tile = 0;         // tokens
+  float factor = 1;         // of all its scales, a power of two
   ActLayout activations;    // what x has to be packed into
   uint8_t codebook[16] = {};
   Memory memory;

@@ -16,11 +16,13 @@ INLINE F load_weights(const uint8_t* panel, int64_t i) {
 
 template <Dense type, int M>
 INLINE void dense_pass(F (&acc)[M][RV], const uint8_t* panel, const uint8_t* act, int64_t n_in, int row) {
+  constexpr int k_bytes = kPanelRows * (type == Dense::kF32 ? 4 : 2);
 #pragma GCC unroll 4
   for (int64_t k = 0; k < n_in; ++k) {
     F w[RV];
 #pragma GCC unroll 4
     for (int v = 0; v < RV; ++v) w[v] = load_weights<type>(panel, k * kPanelRows + row + v * W);
+    if constexpr (M <= kPrefetchTokens) prefetch<k_bytes>(panel + k * k_bytes + kPrefetchAhead);
 #pragma GCC unroll 16
     for (int m = 0; m < M; ++m) {
       const F x = all(load_as<float>(act + (k * M + m) * 4));
@@ -39,6 +41,7 @@ INLINE void bf16_pass(F (&acc)[M][RV], const uint8_t* panel, const uint8_t* act,
     I w[RV];
 #pragma GCC unroll 4
     for (int v = 0; v < RV; ++v) w[v] = load_as<I>(panel + (pair * kPanelRows + row + v * W) * 4);
+    if constexpr (M <= kPrefetchTokens) prefetch<kPanelRows * 4>(panel + pair * kPanelRows * 4 + kPrefetchAhead);
 #if defined(__AVX512BF16__)
 #pragma GCC unroll 16
     for (int m = 0; m < M; ++m) {

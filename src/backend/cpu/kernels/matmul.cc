@@ -76,7 +76,8 @@ void pack_f32(const float* x, int64_t stride, int m_count, int64_t n_in, float* 
   }
 }
 
-// Panels that are run against a tile of activations before the next tile: together they stay in the second-level cache.
+// Panels that are run against a tile of activations before the next tile: together they stay in the second-level cache. A panel that
+// is too long for that is run in parts of k, each against all tiles, and the parts are added up in y.
 constexpr int64_t kPanelBlockBytes = 160 * 1024;
 
 INLINE int64_t panels_at_once(int64_t panel_bytes) {
@@ -84,15 +85,25 @@ INLINE int64_t panels_at_once(int64_t panel_bytes) {
   return n > 0 ? n : 1;
 }
 
-// Calls f(panel, first token, tokens of the tile) over the range in that order.
+constexpr int64_t kPartUnit = kGroup * kSuperGroups;  // k of a part is a multiple
+
+INLINE int parts_of(const MatmulJob& job, const PanelRange& r) {
+  if (r.tile_end - r.tile_begin == 1 || job.n_in % kPartUnit != 0) return 1;
+  const int64_t n = (job.panel_bytes + kPanelBlockBytes - 1) / kPanelBlockBytes, most = job.n_in / kPartUnit;
+  return (int)(n < most ? n : most);
+}
+
+// Calls f(panel, first token, tokens of the tile, part) over the range in that order.
 template <class Fn>
-INLINE void for_each_tile(const Tiling& tiling, int64_t panel_bytes, const PanelRange& r, Fn&& f) {
-  const int64_t step = panels_at_once(panel_bytes);
+INLINE void for_each_tile(const Tiling& tiling, int64_t panel_bytes, int n_parts, const PanelRange& r, Fn&& f) {
+  const int64_t step = panels_at_once(panel_bytes / n_parts);
   for (int64_t first = r.panel_begin; first < r.panel_end; first += step) {
     const int64_t last = first + step < r.panel_end ? first + step : r.panel_end;
-    for (int tile = r.tile_begin; tile < r.tile_end; ++tile) {
-      const int begin = tile_begin(tiling, tile), m = tile_begin(tiling, tile + 1) - begin;
-      for (int64_t panel = first; panel < last; ++panel) f(panel, begin, m);
+    for (int part = 0; part < n_parts; ++part) {
+      for (int tile = r.tile_begin; tile < r.tile_end; ++tile) {
+        const int begin = tile_begin(tiling, tile), m = tile_begin(tiling, tile + 1) - begin;
+        for (int64_t panel = first; panel < last; ++panel) f(panel, begin, m, part);
+      }
     }
   }
 }
@@ -101,20 +112,27 @@ INLINE void run_tile(const MatmulJob& job, int64_t panel, int token, int m, floa
   job.tiles[m - 1](job.panels + panel * job.panel_bytes, job.act + token * job.act_token_bytes, job.n_in, job.codebook, out);
 }
 
-// Puts a tile's result, plus bias, into (or onto) rows of y.
+INLINE void run_part(const MatmulJob& job, int64_t panel, int token, int m, int part, int n_parts, float* out) {
+  const int64_t units = job.n_in / kPartUnit;
+  const int64_t begin = part * units / n_parts, n = (part + 1) * units / n_parts - begin;
+  job.tiles[m - 1](job.panels + panel * job.panel_bytes + begin * (job.panel_bytes / units),
+                   job.act + token * job.act_token_bytes + begin * m * (job.act_token_bytes / units), n * kPartUnit, job.codebook, out);
+}
+
+// Puts a tile's result, times the factor, plus bias, into (or onto) rows of y.
 INLINE void finish(const MatmulJob& job, const float* out, int64_t panel, int token, int m) {
   const int64_t first = panel * kPanelRows;
   const int n = (int)(job.n_out - first < kPanelRows ? job.n_out - first : kPanelRows);
   for (int i = 0; i < m; ++i, out += kPanelRows) {
     float* y = job.y + (token + i) * job.y_stride + first;
     for (int c = 0; c + W <= n; c += W) {
-      F r = load(out + c);
+      F r = load(out + c) * job.factor;
       if (job.bias) r += load(job.bias + first + c);
       if (job.accumulate) r += load(y + c);
       store(y + c, r);
     }
     for (int c = n - n % W; c < n; ++c)
-      y[c] = out[c] + (job.bias ? job.bias[first + c] : 0.0f) + (job.accumulate ? y[c] : 0.0f);
+      y[c] = out[c] * job.factor + (job.bias ? job.bias[first + c] : 0.0f) + (job.accumulate ? y[c] : 0.0f);
   }
 }
 
@@ -132,16 +150,27 @@ void pack_activations(const float* x, int64_t stride, int m_count, int64_t n_in,
 }
 
 void matmul(const MatmulJob& job, const PanelRange& range) {
-  for_each_tile(job.tiling, job.panel_bytes, range, [&](int64_t panel, int token, int m) __attribute__((always_inline)) {
-    alignas(64) float out[kMaxTile * kPanelRows];
-    run_tile(job, panel, token, m, out);
-    finish(job, out, panel, token, m);
+  alignas(64) float out[kMaxTile * kPanelRows];
+  const int n_parts = parts_of(job, range);
+  if (n_parts == 1) {
+    for_each_tile(job.tiling, job.panel_bytes, 1, range, [&](int64_t panel, int token, int m, int) __attribute__((always_inline)) {
+      run_tile(job, panel, token, m, out);
+      finish(job, out, panel, token, m);
+    });
+    return;
+  }
+  MatmulJob later = job;  // parts but the first
+  later.bias = nullptr;
+  later.accumulate = true;
+  for_each_tile(job.tiling, job.panel_bytes, n_parts, range, [&](int64_t panel, int token, int m, int part) __attribute__((always_inline)) {
+    run_part(job, panel, token, m, part, n_parts, out);
+    finish(part == 0 ? job : later, out, panel, token, m);
   });
 }
 
 void gate_up(const MatmulJob& gate, const MatmulJob& up, int act, const PanelRange& range) {
   const int64_t bytes = gate.panel_bytes + up.panel_bytes;
-  for_each_tile(gate.tiling, bytes, range, [&](int64_t panel, int token, int m) __attribute__((always_inline)) {
+  for_each_tile(gate.tiling, bytes, 1, range, [&](int64_t panel, int token, int m, int) __attribute__((always_inline)) {
     alignas(64) float g[kMaxTile * kPanelRows], u[kMaxTile * kPanelRows];
     run_tile(gate, panel, token, m, g);
     run_tile(up, panel, token, m, u);
@@ -150,8 +179,8 @@ void gate_up(const MatmulJob& gate, const MatmulJob& up, int act, const PanelRan
     for (int i = 0; i < m; ++i) {
       float *gi = g + i * kPanelRows, *ui = u + i * kPanelRows;
       for (int c = 0; c < n; ++c) {
-        if (gate.bias) gi[c] += gate.bias[first + c];
-        if (up.bias) ui[c] += up.bias[first + c];
+        gi[c] = gi[c] * gate.factor + (gate.bias ? gate.bias[first + c] : 0.0f);
+        ui[c] = ui[c] * up.factor + (up.bias ? up.bias[first + c] : 0.0f);
       }
       float* y = gate.y + (token + i) * gate.y_stride + first;
       act_mul_row(n == kPanelRows ? y : gi, gi, ui, kPanelRows, act);

@@ -117,17 +117,6 @@ INLINE void group_step(F (&acc)[M][RV], const uint8_t* codes, const uint8_t* sca
   }
 }
 
-// A panel's scales and codes are several streams to the hardware's prefetcher, which then falls to half of the bandwidth. So few
-// tokens, whose time is the reading of weights, ask for the lines themselves, across panels, which lie one after another.
-constexpr int kPrefetchTokens = 4;
-constexpr int kPrefetchAhead = 4096;  // bytes; from 2 to 8 KiB there is little to choose
-
-template <int n_bytes>
-INLINE void prefetch(const uint8_t* p) {
-#pragma GCC unroll 32
-  for (int i = 0; i < (n_bytes + 63) / 64; ++i) __builtin_prefetch(p + i * 64);
-}
-
 template <int kind, int M>
 void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t* codebook, float* out) {
   constexpr QuantKind k = Kind<kind>::k;
@@ -176,7 +165,7 @@ void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
 
 const TileFn kQuantTiles[kQuantKindCount][kMaxTile] = {
     TILES_OF(0), TILES_OF(1), TILES_OF(2), TILES_OF(3), TILES_OF(4),  TILES_OF(5),
-    TILES_OF(6), TILES_OF(7), TILES_OF(8), TILES_OF(9), TILES_OF(10), TILES_OF(11),
+    TILES_OF(6), TILES_OF(7), TILES_OF(8), TILES_OF(9), TILES_OF(10), TILES_OF(11), TILES_OF(12), TILES_OF(13),
 };
 
 }  // namespace ingot::cpu::INGOT_ISA
