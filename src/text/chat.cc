@@ -12,7 +12,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kChatMl =
-    "{% for message in messages %}{{ '<|im_start|>' ~ message.role ~ '\\n' ~ message.content ~ '<|im_end|>\\n' }}{% endfor %}"
+    "{% for message in messages %}{{ '<|im_start|>' ~ message.role ~ '\\n' ~ message.content ~ '<|im_end|>\\n' }}{% "
+    "endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 // A word that no template writes by itself.
@@ -38,7 +39,8 @@ Json tools_of(const Adapt& adapt, const Json& tools) {
 
 }  // namespace
 
-ChatTemplate::ChatTemplate(std::string source, std::string bos, std::string eos, TemplateLimits limits, TemplateClock clock)
+ChatTemplate::ChatTemplate(std::string source, std::string bos, std::string eos, TemplateLimits limits,
+                           TemplateClock clock)
     : source_(std::move(source)),
       bos_(std::move(bos)),
       eos_(std::move(eos)),
@@ -57,8 +59,8 @@ ChatTemplate::ChatTemplate(std::string source, std::string bos, std::string eos,
 
 ChatTemplate ChatTemplate::chatml_default() { return ChatTemplate(std::string(kChatMl), "", ""); }
 
-std::string ChatTemplate::render(const Json& messages, const Json& tools, bool add_generation_prompt, const Json& variables,
-                                 const Edit& last_edit) const {
+std::string ChatTemplate::render(const Json& messages, const Json& tools, bool add_generation_prompt,
+                                 const Json& variables, const Edit& last_edit) const {
   check_messages(messages);
   check_tools(tools);
   check_template_variables(variables);
@@ -70,12 +72,9 @@ std::string ChatTemplate::render(const Json& messages, const Json& tools, bool a
 
 std::string ChatTemplate::render_as_is(const Json& messages, const Json& tools, bool add_generation_prompt,
                                        const Json& variables) const {
-  Json all = {{"messages", messages},
-              {"tools", tools},
-              {"documents", nullptr},
-              {"add_generation_prompt", add_generation_prompt},
-              {"bos_token", bos_},
-              {"eos_token", eos_}};
+  Json all = {{"messages", messages}, {"tools", tools},
+              {"documents", nullptr}, {"add_generation_prompt", add_generation_prompt},
+              {"bos_token", bos_},    {"eos_token", eos_}};
   for (const auto& [name, value] : variables.items()) all[name] = value;
   return template_.render(all, limits_, clock_);
 }
@@ -112,7 +111,9 @@ ChatTemplate::Adapt ChatTemplate::probe() const {
 
 void ChatTemplate::probe_content(Adapt& adapt) const {
   // Not by braces: compilers differ in whether one message in braces is an array of it.
-  auto asked = [&](Json content, const Json& tools) { return attempt(Json::array({message("user", std::move(content))}), tools); };
+  auto asked = [&](Json content, const Json& tools) {
+    return attempt(Json::array({message("user", std::move(content))}), tools);
+  };
   auto text = asked(kNeedle, nullptr);
   if (!text) {
     text = asked(kNeedle, Json::array());
@@ -123,7 +124,8 @@ void ChatTemplate::probe_content(Adapt& adapt) const {
   const bool reads_parts = contains(parts, kNeedle) && !contains(parts, "'type'") && !contains(parts, "\"type\"");
   adapt.parts_to_text = !reads_parts;
   adapt.text_to_parts = !reads_text && reads_parts;
-  const Json conversation = Json::array({message("system", content_of(adapt, kNeedle)), message("user", content_of(adapt, "Hello"))});
+  const Json conversation =
+      Json::array({message("system", content_of(adapt, kNeedle)), message("user", content_of(adapt, "Hello"))});
   const auto system = attempt(conversation, tools_of(adapt, nullptr));
   adapt.system_to_user = (reads_text || reads_parts) && !contains(system, kNeedle);
 }
@@ -131,9 +133,12 @@ void ChatTemplate::probe_content(Adapt& adapt) const {
 void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
   static const Json tools = Json::parse(R"([{"type": "function", "function": {
       "name": "look", "description": "Looks.",
-      "parameters": {"type": "object", "properties": {"at": {"type": "string", "description": "Where."}}, "required": ["at"]}}}])");
+      "parameters": {"type": "object", "properties": {"at": {"type": "string", "description": "Where."}},
+                     "required": ["at"]}}}])");
   auto calling = [&](std::optional<Json> content, const Json& arguments) {
-    Json call = Json::parse(R"({"role": "assistant", "tool_calls": [{"id": "call00001", "type": "function", "function": {"name": "look"}}]})");
+    Json call = Json::parse(
+        R"({"role": "assistant", "tool_calls": [{"id": "call00001", "type": "function",
+                                               "function": {"name": "look"}}]})");
     if (content) call["content"] = std::move(*content);
     call["tool_calls"][0]["function"]["arguments"] = arguments;
     return attempt(Json::array({message("user", content_of(adapt, "Hello")), std::move(call)}), tools);
@@ -143,7 +148,8 @@ void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
   const auto from_object = calling(content_of(adapt, ""), object);
   const auto from_text = calling(content_of(adapt, ""), object.dump());
   // Python's own way to print an object is no use to a model.
-  const bool reads_object = contains(from_object, kNeedle) && !contains(from_object, fmt::format("{{'{}': 1}}", kNeedle));
+  const bool reads_object =
+      contains(from_object, kNeedle) && !contains(from_object, fmt::format("{{'{}': 1}}", kNeedle));
   const bool reads_text = contains(from_text, object.dump());
   adapt.arguments_to_object = reads_object && !reads_text;
   adapt.arguments_to_text = reads_text && !reads_object;

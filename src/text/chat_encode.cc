@@ -22,7 +22,8 @@ class Marker {
   explicit Marker(const Tokenizer& tokenizer) {
     std::vector<std::pair<std::string_view, int32_t>> names;
     for (int32_t id = 0; id < tokenizer.n_vocab(); ++id)
-      if (tokenizer.is_special(id) && !tokenizer.token_text(id).empty()) names.emplace_back(tokenizer.token_text(id), id);
+      if (tokenizer.is_special(id) && !tokenizer.token_text(id).empty())
+        names.emplace_back(tokenizer.token_text(id), id);
     for (const auto& [name, id] : names) {
       if (is_word(name.substr(0, 1)) || name.size() > AddedTokens::kMaxBytes) continue;
       names_.push_back(name);
@@ -47,8 +48,10 @@ class Marker {
   void mark_object(Json& object) const {
     Json marked = Json::object();
     for (auto& [name, value] : object.items()) {
-      // What the protocol itself says, templates compare and print as it is, often as part of a control token: <|user|>.
-      const bool is_protocol = (name == "role" || name == "type") && value.is_string() && is_word(value.get_ref<std::string&>());
+      // What the protocol itself says, templates compare and print as it is, often as part of a control token:
+      // <|user|>.
+      const bool is_protocol =
+          (name == "role" || name == "type") && value.is_string() && is_word(value.get_ref<std::string&>());
       if (!is_protocol) mark(value);
       std::string key = name;
       mark(key);
@@ -112,8 +115,8 @@ std::vector<size_t> take_marks(std::string& text) {
 
 }  // namespace
 
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages, const Json& tools,
-                                 const Json& variables) {
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages,
+                                 const Json& tools, const Json& variables) {
   const Marker marker(tokenizer);
   std::string text = chat.render(messages, tools, true, variables, [&](Json& part) { marker.mark(part); });
   const std::vector<size_t> quoted = take_marks(text);

@@ -11,7 +11,8 @@
 namespace ingot {
 
 // messages: [{"role": ..., "content": ...}, ...]. Throws Error for what the template refuses.
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, const nlohmann::ordered_json& messages,
-                                 const nlohmann::ordered_json& tools, const nlohmann::ordered_json& variables);
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                 const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
+                                 const nlohmann::ordered_json& variables);
 
 }  // namespace ingot

@@ -32,7 +32,8 @@ void check_content(const Json& content, size_t i) {
       throw Error("messages[{}].content[{}]: parts of type '{}' are not supported; this model reads text only", i, j,
                   printable(part["type"].get_ref<const std::string&>(), 64));
     }
-    if (!part.contains("text") || !part["text"].is_string()) throw Error("messages[{}].content[{}].text must be a string", i, j);
+    if (!part.contains("text") || !part["text"].is_string())
+      throw Error("messages[{}].content[{}].text must be a string", i, j);
   }
 }
 
@@ -58,7 +59,8 @@ void for_arguments(Json& message, Change change) {
 
 void check_messages(const Json& messages) {
   if (!messages.is_array() || messages.empty()) throw Error("messages must be an array of at least one message");
-  if (messages.size() > kMaxMessages) throw Error("messages has {} items, over the limit of {}", messages.size(), kMaxMessages);
+  if (messages.size() > kMaxMessages)
+    throw Error("messages has {} items, over the limit of {}", messages.size(), kMaxMessages);
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& message = messages[i];
     if (!message.is_object()) throw Error("messages[{}] must be an object", i);
@@ -80,8 +82,8 @@ void check_tools(const Json& tools) {
 }
 
 void check_template_variables(const Json& variables) {
-  static constexpr std::string_view kReserved[] = {"messages",      "conversation", "tools",     "bos_token", "eos_token",
-                                                   "chat_template", "tokenize",     "add_generation_prompt"};
+  static constexpr std::string_view kReserved[] = {"messages",  "conversation",  "tools",    "bos_token",
+                                                   "eos_token", "chat_template", "tokenize", "add_generation_prompt"};
   if (variables.is_null()) return;
   if (!variables.is_object()) throw Error("the variables of a chat template must be an object");
   if (variables.size() > kMaxVariables) {
@@ -122,7 +124,9 @@ void merge_system(Json& messages) {
   if (messages.empty() || messages[0]["role"] != "system") return;
   const Json content = messages[0].value("content", Json());
   messages.erase(0);
-  const std::string system = content.is_array() ? joined_parts(content) : content.is_string() ? content.get<std::string>() : "";
+  const std::string system = content.is_array()    ? joined_parts(content)
+                             : content.is_string() ? content.get<std::string>()
+                                                   : "";
   if (messages.empty() || messages[0]["role"] != "user") {
     messages.insert(messages.begin(), Json{{"role", "user"}, {"content", system}});
     return;

@@ -8,7 +8,8 @@
 namespace ingot::jinja {
 namespace {
 
-// What Python's sandbox hides: everything that starts with two underscores, and methods that change a value and are not offered.
+// What Python's sandbox hides: everything that starts with two underscores, and methods that change a value and are not
+// offered.
 bool is_hidden(const Value& object, std::string_view name) {
   static constexpr std::string_view kList[] = {"clear", "sort", "reverse", "remove"}, kDict[] = {"clear", "popitem"};
   if (name.substr(0, 2) == "__") return true;
@@ -56,13 +57,15 @@ Value slice_string(Runtime& rt, const Str& str, const Slice& slice) {
   rt.meter.make(str.text.size());
   if (slice.step == 1) {
     if (str.ascii()) return Value::string(str.text.substr(static_cast<size_t>(slice.start), slice.count), str.markup);
-    const std::string_view from = std::string_view(str.text).substr(byte_of_char(str.text, static_cast<size_t>(slice.start)));
+    const std::string_view from =
+        std::string_view(str.text).substr(byte_of_char(str.text, static_cast<size_t>(slice.start)));
     return Value::string(std::string(from.substr(0, byte_of_char(from, slice.count))), str.markup);
   }
   rt.meter.spend(str.text.size() / 4);
   const std::vector<std::string_view> chars = split_chars(str.text);
   std::string out;
-  for (size_t i = 0; i < slice.count; ++i) out += chars[static_cast<size_t>(slice.start + static_cast<Int>(i) * slice.step)];
+  for (size_t i = 0; i < slice.count; ++i)
+    out += chars[static_cast<size_t>(slice.start + static_cast<Int>(i) * slice.step)];
   return Value::string(std::move(out), str.markup);
 }
 
@@ -76,7 +79,8 @@ Value slice_range(const Range& range, const Slice& slice) {
 bool Runtime::attribute(const Value& object, std::string_view name, Value& out) {
   meter.read(name.size());
   if (is_hidden(object, name)) {
-    out = Value::undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe", printable(name, 64), object.type_name()));
+    out = Value::undefined(
+        fmt::format("access to attribute '{}' of '{}' object is unsafe", printable(name, 64), object.type_name()));
     return true;
   }
   if (object.is_object()) return object.object().attribute(*this, name, out);
@@ -139,9 +143,11 @@ Value Runtime::get_item(const Value& object, const Value& index) {
 Value Runtime::get_slice(const Value& object, const Value* start, const Value* stop, const Value* step) {
   if (object.is_undefined()) object.fail_undefined();
   for (const Value* bound : {start, stop, step}) {
-    if (bound != nullptr && !bound->is_int() && !bound->is_bool()) throw Error("slice indices must be integers or none");
+    if (bound != nullptr && !bound->is_int() && !bound->is_bool())
+      throw Error("slice indices must be integers or none");
   }
-  if (object.is_string()) return slice_string(*this, object.str(), resolve_slice(start, stop, step, object.str().n_chars));
+  if (object.is_string())
+    return slice_string(*this, object.str(), resolve_slice(start, stop, step, object.str().n_chars));
   if (object.is_seq()) {
     const Slice slice = resolve_slice(start, stop, step, object.items().size());
     std::vector<Value> items;
@@ -192,7 +198,8 @@ std::vector<Value> Runtime::iterate(const Value& value) {
   if (value.is_undefined()) return items;
   if (value.is_string()) {
     meter.items(value.str().n_chars);
-    for (std::string_view c : split_chars(value.text())) items.push_back(Value::string(std::string(c)));  // not Markup, even of one
+    for (std::string_view c : split_chars(value.text()))
+      items.push_back(Value::string(std::string(c)));  // not Markup, even of one
   } else if (value.is_dict()) {
     meter.items(value.dict().entries().size());
     for (const Dict::Entry& entry : value.dict().entries()) items.push_back(entry.key);

@@ -273,8 +273,8 @@ struct LoopControl : Stmt {
 };
 
 struct Program {
-  std::vector<std::string> names;              // by number
-  std::unordered_map<std::string, int> ids;    // the other way round
+  std::vector<std::string> names;            // by number
+  std::unordered_map<std::string, int> ids;  // the other way round
   Block body;
 };
 

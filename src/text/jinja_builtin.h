@@ -1,5 +1,5 @@
-// Builtin: a filter, test, method or global function as a row of a table: its name, its parameters and what it does. The binding
-// of arguments to parameters, with Python's errors, is here once for all of them.
+// Builtin: a filter, test, method or global function as a row of a table: its name, its parameters and what it does.
+// The binding of arguments to parameters, with Python's errors, is here once for all of them.
 #pragma once
 #include <array>
 #include <span>

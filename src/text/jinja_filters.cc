@@ -23,7 +23,9 @@ Value string_method(Runtime& rt, const Value& self, const Params& p, std::string
 
 Value upper(Runtime& rt, const Value& self, const Params& p) { return string_method<0>(rt, self, p, "upper"); }
 Value lower(Runtime& rt, const Value& self, const Params& p) { return string_method<0>(rt, self, p, "lower"); }
-Value capitalize(Runtime& rt, const Value& self, const Params& p) { return string_method<0>(rt, self, p, "capitalize"); }
+Value capitalize(Runtime& rt, const Value& self, const Params& p) {
+  return string_method<0>(rt, self, p, "capitalize");
+}
 Value trim(Runtime& rt, const Value& self, const Params& p) { return string_method<1>(rt, self, p, "strip"); }
 
 Value center(Runtime& rt, const Value& self, const Params& p) {
@@ -37,7 +39,9 @@ Value center(Runtime& rt, const Value& self, const Params& p) {
 Value title(Runtime& rt, const Value& self, const Params&) {
   const std::string text = rt.str(self);
   rt.meter.spend(text.size() / 4);
-  auto breaks = [](char32_t c) { return is_space(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos); };
+  auto breaks = [](char32_t c) {
+    return is_space(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
+  };
   std::string out;
   for (size_t i = 0; i < text.size();) {
     const size_t start = i;
@@ -58,7 +62,9 @@ Value replace(Runtime& rt, const Value& self, const Params& p) {
 }
 
 Value string(Runtime& rt, const Value& self, const Params&) { return self.is_string() ? self : rt.text(rt.str(self)); }
-Value safe(Runtime& rt, const Value& self, const Params&) { return is_markup(self) ? self : rt.text(rt.str(self), true); }
+Value safe(Runtime& rt, const Value& self, const Params&) {
+  return is_markup(self) ? self : rt.text(rt.str(self), true);
+}
 Value escape(Runtime& rt, const Value& self, const Params&) {
   return is_markup(self) ? self : rt.text(html_escape(rt.str(self)), true);
 }
@@ -109,7 +115,8 @@ Value indent(Runtime& rt, const Value& self, const Params& p) {
 
 Value truncate(Runtime& rt, const Value& self, const Params& p) {
   const std::string end = p[2] != nullptr ? rt.str(*p[2]) : "...";
-  const Int length = p.integer(0, 255), leeway = p.given(3) != nullptr ? p.integer(3, 5) : 5, tail = static_cast<Int>(count_chars(end));
+  const Int length = p.integer(0, 255), leeway = p.given(3) != nullptr ? p.integer(3, 5) : 5,
+            tail = static_cast<Int>(count_chars(end));
   if (length < tail) throw Error("truncate: expected length >= {}, got {}", tail, length);
   if (leeway < 0) throw Error("truncate: expected leeway >= 0, got {}", leeway);
   if (self.is_undefined() || static_cast<Int>(rt.length(self)) <= length + leeway) return self;
@@ -214,7 +221,9 @@ JsonStyle json_style(Runtime& rt, const Params& p) {
   return style;
 }
 
-Value tojson(Runtime& rt, const Value& self, const Params& p) { return rt.text(to_json(self, json_style(rt, p), rt.meter)); }
+Value tojson(Runtime& rt, const Value& self, const Params& p) {
+  return rt.text(to_json(self, json_style(rt, p), rt.meter));
+}
 
 Value from_json_text(Runtime& rt, const Value& self, const Params&) {
   if (!self.is_string()) throw Error("from_json works on text, not on {}", self.type_name());

@@ -64,7 +64,9 @@ std::vector<Value> items_of(std::vector<Keyed> keyed) {
   return items;
 }
 
-Value length(Runtime& rt, const Value& self, const Params&) { return Value::integer(static_cast<Int>(rt.length(self))); }
+Value length(Runtime& rt, const Value& self, const Params&) {
+  return Value::integer(static_cast<Int>(rt.length(self)));
+}
 Value list(Runtime& rt, const Value& self, const Params&) { return rt.list(rt.iterate(self)); }
 
 Value items(Runtime& rt, const Value& self, const Params&) {
@@ -218,7 +220,8 @@ Value slice(Runtime& rt, const Value& self, const Params& p) {
   size_t start = 0;
   for (size_t i = 0; i < n; ++i) {
     const bool extra = i < all.size() % n;
-    std::vector<Value> part(all.begin() + static_cast<ptrdiff_t>(start), all.begin() + static_cast<ptrdiff_t>(start + size + extra));
+    std::vector<Value> part(all.begin() + static_cast<ptrdiff_t>(start),
+                            all.begin() + static_cast<ptrdiff_t>(start + size + extra));
     start += size + extra;
     if (!extra && p.given(1) != nullptr) part.push_back(*p[1]);
     slices.push_back(rt.list(std::move(part)));
@@ -230,7 +233,8 @@ Value group_by(Runtime& rt, const Value& self, const Params& p) {
   const Path path(rt, *p[0]);
   const bool case_sensitive = p.boolean(2, false);
   std::vector<Keyed> keyed;
-  for (const Value& item : rt.iterate(self)) keyed.push_back({without_case(rt, path.of(item, p[1]), case_sensitive), item});
+  for (const Value& item : rt.iterate(self))
+    keyed.push_back({without_case(rt, path.of(item, p[1]), case_sensitive), item});
   sort_keyed(rt, keyed, false);
   std::vector<Value> groups;
   for (size_t i = 0; i < keyed.size();) {

@@ -1,7 +1,7 @@
-// Which variables of the request a block hides. jinja2 decides when it compiles a template, not when it runs: a name that a block
-// assigns before it first reads it is the block's own from its start, so blocks inside that read it earlier find it undefined even
-// if the request has a variable of that name. The parser notes loads and stores as it meets them; resolve_frames then follows
-// jinja2's idtracking.py.
+// Which variables of the request a block hides. jinja2 decides when it compiles a template, not when it runs: a name
+// that a block assigns before it first reads it is the block's own from its start, so blocks inside that read it
+// earlier find it undefined even if the request has a variable of that name. The parser notes loads and stores as it
+// meets them; resolve_frames then follows jinja2's idtracking.py.
 #pragma once
 #include <deque>
 #include <unordered_set>

@@ -50,9 +50,7 @@ Value name_space(Runtime& rt, const Value&, const Params& p) {
   return made;
 }
 
-Value raise_exception(Runtime& rt, const Value&, const Params& p) {
-  throw Error("{}", printable(rt.str(*p[0]), 1024));
-}
+Value raise_exception(Runtime& rt, const Value&, const Params& p) { throw Error("{}", printable(rt.str(*p[0]), 1024)); }
 
 // The C locale, whatever the program's is; what strftime would take from the locale is spelled out.
 std::string format_time(const std::tm& time, std::string_view format) {
@@ -84,7 +82,8 @@ std::string format_time(const std::tm& time, std::string_view format) {
       case 'X': out += format_time(time, "%H:%M:%S"); break;
       case 'c': out += format_time(time, "%a %b %e %H:%M:%S %Y"); break;
       default: {
-        if (kNumbers.find(what) == std::string_view::npos) throw Error("strftime_now: unknown directive '%{}'", printable({&what, 1}));
+        if (kNumbers.find(what) == std::string_view::npos)
+          throw Error("strftime_now: unknown directive '%{}'", printable({&what, 1}));
         const char directive[] = {'%', no_pad ? '-' : what, no_pad ? what : '\0', '\0'};
         char text[64];
         out.append(text, std::strftime(text, sizeof text, directive, &time));

@@ -58,7 +58,8 @@ class Lexer {
     move(at_ + n_bytes);
   }
   void data(size_t begin, size_t end) {
-    if (begin < end) tokens_.push_back({TokenKind::kData, std::string_view(source_).substr(begin, end - begin), line_, column()});
+    if (begin < end)
+      tokens_.push_back({TokenKind::kData, std::string_view(source_).substr(begin, end - begin), line_, column()});
   }
 
   bool has(size_t at, std::string_view text) const { return source_.compare(at, text.size(), text) == 0; }
@@ -105,8 +106,8 @@ class Lexer {
     }
   }
 
-  // Past the end of a tag whose closing characters are at `end` ('%}', '#}', '}}'); trims one newline after it or, with '-' in
-  // front, all white space.
+  // Past the end of a tag whose closing characters are at `end` ('%}', '#}', '}}'); trims one newline after it or, with
+  // '-' in front, all white space.
   size_t after_end(size_t end, bool minus, bool trims) const {
     size_t next = end + 2;
     if (minus) return skip_space(next);
@@ -177,8 +178,8 @@ class Lexer {
     const size_t end = at_ + (minus || plus);
     if (end + 1 >= source_.size() || source_[end] != closing || source_[end + 1] != '}') return false;
     const bool block = closing == '%';
-    tokens_.push_back({block ? TokenKind::kBlockEnd : TokenKind::kPrintEnd, std::string_view(source_).substr(end, 2), line_,
-                       column()});
+    tokens_.push_back({block ? TokenKind::kBlockEnd : TokenKind::kPrintEnd, std::string_view(source_).substr(end, 2),
+                       line_, column()});
     finish(after_end(end, minus, block && !plus));
     return true;
   }
@@ -270,7 +271,8 @@ char32_t hex_escape(const Token& token, std::string_view text, size_t at, size_t
   char32_t code = 0;
   for (size_t i = at; i < at + n; ++i) {
     const int digit = i < text.size() ? digit_value(text[i]) : 99;
-    if (digit > 15) throw Error("template {}: a string has a cut \\x, \\u or \\U escape", position(token.line, token.column));
+    if (digit > 15)
+      throw Error("template {}: a string has a cut \\x, \\u or \\U escape", position(token.line, token.column));
     code = code * 16 + static_cast<char32_t>(digit);
   }
   if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {

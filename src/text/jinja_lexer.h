@@ -1,5 +1,5 @@
-// Cuts a template into text and tokens by jinja2's rules: trim_blocks, lstrip_blocks, the signs '-' and '+' at tags, raw blocks
-// and comments. Called by the parser, which takes the whole list.
+// Cuts a template into text and tokens by jinja2's rules: trim_blocks, lstrip_blocks, the signs '-' and '+' at tags,
+// raw blocks and comments. Called by the parser, which takes the whole list.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,7 +7,19 @@
 
 namespace ingot::jinja {
 
-enum class TokenKind { kData, kPrintBegin, kPrintEnd, kBlockBegin, kBlockEnd, kName, kString, kInteger, kFloat, kOperator, kEnd };
+enum class TokenKind {
+  kData,
+  kPrintBegin,
+  kPrintEnd,
+  kBlockBegin,
+  kBlockEnd,
+  kName,
+  kString,
+  kInteger,
+  kFloat,
+  kOperator,
+  kEnd
+};
 
 struct Token {
   TokenKind kind;

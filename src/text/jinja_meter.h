@@ -1,5 +1,6 @@
-// Meter: what one rendering may still spend. Each evaluated node, each list item made and each 32 bytes looked at or written
-// cost one step; no single string grows over the output limit. Checked before the work, so a hostile template fails early.
+// Meter: what one rendering may still spend. Each evaluated node, each list item made and each 32 bytes looked at or
+// written cost one step; no single string grows over the output limit. Checked before the work, so a hostile template
+// fails early.
 #pragma once
 #include "base/error.h"
 #include "text/template.h"
@@ -9,7 +10,9 @@ namespace ingot::jinja {
 class Meter {
  public:
   Meter(const TemplateLimits& limits, size_t input_bytes)
-      : left_(limits.fuel + limits.fuel_per_byte * input_bytes), max_bytes_(limits.output_bytes), max_depth_(limits.depth) {}
+      : left_(limits.fuel + limits.fuel_per_byte * input_bytes),
+        max_bytes_(limits.output_bytes),
+        max_depth_(limits.depth) {}
 
   void spend(size_t n = 1) {
     if (n > left_) throw Error("the template needs too many steps (over its limit)");

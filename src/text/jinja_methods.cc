@@ -1,5 +1,6 @@
-// The methods of list, tuple and dict. Hugging Face's sandbox refuses the ones that change a value; append, extend, insert, pop,
-// update and setdefault are offered all the same, as templates in the wild use them and the values here belong to one rendering.
+// The methods of list, tuple and dict. Hugging Face's sandbox refuses the ones that change a value; append, extend,
+// insert, pop, update and setdefault are offered all the same, as templates in the wild use them and the values here
+// belong to one rendering.
 #include <algorithm>
 
 #include "text/jinja_objects.h"

@@ -51,7 +51,9 @@ std::optional<Window> window(Runtime& rt, const Str& str, const Params& p, size_
   };
   const Int start = bound(start_slot, 0), end = std::min(bound(start_slot + 1, n), n);
   if (start > end) return std::nullopt;
-  auto byte = [&](Int i) { return str.ascii() ? static_cast<size_t>(i) : byte_of_char(str.text, static_cast<size_t>(i)); };
+  auto byte = [&](Int i) {
+    return str.ascii() ? static_cast<size_t>(i) : byte_of_char(str.text, static_cast<size_t>(i));
+  };
   const size_t from = byte(start);
   return Window{std::string_view(str.text).substr(from, byte(end) - from), static_cast<size_t>(start)};
 }
@@ -101,7 +103,8 @@ Value replace(Runtime& rt, const Value& self, const Params& p) {
   while (left != 0) {
     const size_t next = find_text(text, old, at);
     if (next == kNone) break;
-    const size_t skipped = old.empty() && next < text.size() ? char_at(text, next).n_bytes : 0;  // '' is before each character
+    const size_t skipped =
+        old.empty() && next < text.size() ? char_at(text, next).n_bytes : 0;  // '' is before each character
     rt.meter.fits(out.size() + next - at + fresh.size() + skipped);
     rt.meter.read(fresh.size());
     out += text.substr(at, next - at);
@@ -182,7 +185,8 @@ std::vector<std::string_view> split_at(Runtime& rt, std::string_view text, std::
   return parts;
 }
 
-std::vector<std::string_view> split_at_from_end(Runtime& rt, std::string_view text, std::string_view separator, Int max) {
+std::vector<std::string_view> split_at_from_end(Runtime& rt, std::string_view text, std::string_view separator,
+                                                Int max) {
   std::vector<std::string_view> parts;
   rt.meter.spend(text.size() / 32 * (1 + separator.size() / 8));
   for (; max != 0; --max) {
@@ -202,11 +206,14 @@ Value split(Runtime& rt, const Value& self, const Params& p) {
   rt.meter.make(self.text().size());
   if (p.given(0) == nullptr) {
     rt.meter.spend(self.text().size() / 8);
-    return pieces(rt, self, kReverse ? split_at_space_from_end(rt, self.text(), max) : split_at_space(rt, self.text(), max));
+    return pieces(rt, self,
+                  kReverse ? split_at_space_from_end(rt, self.text(), max) : split_at_space(rt, self.text(), max));
   }
   const std::string_view separator = wanted_text(*p[0], "separator");
   if (separator.empty()) throw Error("empty separator");
-  return pieces(rt, self, kReverse ? split_at_from_end(rt, self.text(), separator, max) : split_at(rt, self.text(), separator, max));
+  return pieces(
+      rt, self,
+      kReverse ? split_at_from_end(rt, self.text(), separator, max) : split_at(rt, self.text(), separator, max));
 }
 
 template <bool kReverse>
@@ -236,8 +243,12 @@ Value join(Runtime& rt, const Value& self, const Params& p) {
   std::string out;
   bool is_first = true;
   for (const Value& item : rt.iterate(*p[0])) {
-    std::string text(wanted_text(item, "sequence item"));
-    if (self.str().markup && !item.str().markup) text = html_escape(text);
+    std::string text;
+    if (!self.str().markup) {
+      text = wanted_text(item, "sequence item");
+    } else {  // Markup makes text of anything
+      text = item.is_string() && item.str().markup ? item.text() : html_escape(rt.str(item));
+    }
     rt.meter.fits(out.size() + self.text().size() + text.size());
     rt.meter.read(text.size());
     if (!is_first) out += self.text();
@@ -260,7 +271,9 @@ Value justified(Runtime& rt, const Value& self, const Params& p) {
   const size_t gap = width - n > Int(1) << 40 ? size_t(1) << 40 : static_cast<size_t>(width - n);
   rt.meter.make(fill.size(), gap);
   // Python's center puts the odd one to the left only when both the gap and the width are odd.
-  const size_t left = kAlign == Align::kLeft ? 0 : kAlign == Align::kRight ? gap : gap / 2 + (gap & static_cast<size_t>(width) & 1);
+  const size_t left = kAlign == Align::kLeft    ? 0
+                      : kAlign == Align::kRight ? gap
+                                                : gap / 2 + (gap & static_cast<size_t>(width) & 1);
   std::string out;
   for (size_t i = 0; i < left; ++i) out += fill;
   out += self.text();
@@ -280,7 +293,8 @@ Value zero_filled(Runtime& rt, const Value& self, const Params& p) {
 template <bool kEnd>
 Value without_affix(Runtime& rt, const Value& self, const Params& p) {
   const std::string_view text = self.text(), affix = wanted_text(*p[0], "argument");
-  if (affix.size() > text.size() || text.substr(kEnd ? text.size() - affix.size() : 0, affix.size()) != affix) return self;
+  if (affix.size() > text.size() || text.substr(kEnd ? text.size() - affix.size() : 0, affix.size()) != affix)
+    return self;
   return like(rt, self, kEnd ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size()));
 }
 
@@ -320,7 +334,9 @@ Value is_title(Runtime& rt, const Value& self, const Params&) {
   return Value::boolean(found);
 }
 
-Value format(Runtime& rt, const Value& self, const Params& p) { return like(rt, self, brace_format(rt, self.str(), *p.all)); }
+Value format(Runtime& rt, const Value& self, const Params& p) {
+  return like(rt, self, brace_format(rt, self.str(), *p.all));
+}
 
 constexpr Builtin kMethods[] = {
     {"capitalize", mapped<to_capitalized>},

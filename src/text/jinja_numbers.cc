@@ -65,7 +65,8 @@ std::optional<double> float_of_text(std::string_view text) {
   if (end != digits.data() + digits.size() || digits.find('(') != std::string_view::npos) return std::nullopt;
   if (error == std::errc::result_out_of_range) {
     const size_t e = digits.find_first_of("eE");
-    const bool tiny = e != std::string_view::npos ? digits.substr(e + 1, 1) == "-" : digits[0] == '0' || digits[0] == '.';
+    const bool tiny =
+        e != std::string_view::npos ? digits.substr(e + 1, 1) == "-" : digits[0] == '0' || digits[0] == '.';
     value = tiny ? 0.0 : HUGE_VAL;
   } else if (error != std::errc()) {
     return std::nullopt;

@@ -16,7 +16,9 @@ size_t depth_of(const std::vector<Value>& items, const Meter& meter) {
 }
 
 Value loop_cycle(Runtime&, const Value& self, const Params& params) { return self.as<Loop>()->cycle(*params.all); }
-Value loop_changed(Runtime& rt, const Value& self, const Params& params) { return self.as<Loop>()->changed(rt, *params.all); }
+Value loop_changed(Runtime& rt, const Value& self, const Params& params) {
+  return self.as<Loop>()->changed(rt, *params.all);
+}
 
 // Where the items of a range equal the first argument: at most at one place.
 std::optional<size_t> place_in_range(Runtime& rt, const Value& range, const Params& params) {
@@ -82,7 +84,8 @@ Range::Range(Int start, Int stop, Int step) : start_(start), stop_(stop), step_(
 }
 
 std::string Range::repr(Meter&, size_t) const {
-  return step_ == 1 ? fmt::format("range({}, {})", start_, stop_) : fmt::format("range({}, {}, {})", start_, stop_, step_);
+  return step_ == 1 ? fmt::format("range({}, {})", start_, stop_)
+                    : fmt::format("range({}, {}, {})", start_, stop_, step_);
 }
 
 std::vector<Value> Range::drain(Meter& meter) {
@@ -115,7 +118,8 @@ bool Range::subscript(Runtime&, const Value& index, Value& out) {
 
 bool Range::equals(const Object& other) const {
   const auto* range = dynamic_cast<const Range*>(&other);
-  return range != nullptr && n_ == range->n_ && (n_ == 0 || (start_ == range->start_ && (n_ == 1 || step_ == range->step_)));
+  return range != nullptr && n_ == range->n_ &&
+         (n_ == 0 || (start_ == range->start_ && (n_ == 1 || step_ == range->step_)));
 }
 
 bool Range::contains(Int value) const {
@@ -275,7 +279,8 @@ Value Loop::call(Runtime& rt, Args& args) {
   return Value::string(std::move(capture.text));
 }
 
-Flow run_loop(Runtime& rt, const For& node, std::vector<Value> items, const std::shared_ptr<Scope>& scope, size_t level) {
+Flow run_loop(Runtime& rt, const For& node, std::vector<Value> items, const std::shared_ptr<Scope>& scope,
+              size_t level) {
   auto loop = std::make_shared<Loop>(node, std::move(items), scope, level, rt.meter);
   const Value loop_value = Value::object(loop);
   bool ran = false;

@@ -1,5 +1,5 @@
-// The objects that a template can hold besides plain values: namespaces, macros, the `loop` of a for, ranges, iterators and the
-// views that keys(), values() and items() give.
+// The objects that a template can hold besides plain values: namespaces, macros, the `loop` of a for, ranges, iterators
+// and the views that keys(), values() and items() give.
 #pragma once
 #include <memory>
 #include <string>
@@ -115,12 +115,12 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
 
  private:
   bool passes(Runtime& rt, const Value& item);
-  bool peek(Runtime& rt);          // is there a next item?
-  void read_all(Runtime& rt);      // filter the rest now, so that the length is known
+  bool peek(Runtime& rt);      // is there a next item?
+  void read_all(Runtime& rt);  // filter the rest now, so that the length is known
   bool integer_attribute(Runtime& rt, std::string_view name, Int& out);
 
   const For& node_;
-  std::vector<Value> items_;  // from `place_` on, not yet filtered if `unfiltered_ <= place_`
+  std::vector<Value> items_;      // from `place_` on, not yet filtered if `unfiltered_ <= place_`
   std::shared_ptr<Scope> scope_;  // around the for, as long as it runs
   size_t level_, depth_;
   size_t place_ = 0;       // the next item
@@ -131,6 +131,7 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
 };
 
 // Runs a for statement over the items; used by the statement and by calls of its `loop`.
-Flow run_loop(Runtime& rt, const For& node, std::vector<Value> items, const std::shared_ptr<Scope>& scope, size_t level);
+Flow run_loop(Runtime& rt, const For& node, std::vector<Value> items, const std::shared_ptr<Scope>& scope,
+              size_t level);
 
 }  // namespace ingot::jinja

@@ -14,8 +14,9 @@ constexpr const char* kSymbols[] = {"+", "-", "*", "/", "//", "%", "**"};
 
 Int checked(Op op, Int a, Int b) {
   Int out = 0;
-  const bool over = op == Op::kAdd ? __builtin_add_overflow(a, b, &out)
-                                   : op == Op::kSub ? __builtin_sub_overflow(a, b, &out) : __builtin_mul_overflow(a, b, &out);
+  const bool over = op == Op::kAdd   ? __builtin_add_overflow(a, b, &out)
+                    : op == Op::kSub ? __builtin_sub_overflow(a, b, &out)
+                                     : __builtin_mul_overflow(a, b, &out);
   if (over) fail_overflow();
   return out;
 }
@@ -44,7 +45,8 @@ Int int_power(Int base, Int exponent) {
 
 Value float_power(double base, double exponent) {
   if (base == 0 && exponent < 0) throw Error("0.0 cannot be raised to a negative power");
-  if (base < 0 && std::trunc(exponent) != exponent && !std::isinf(exponent)) throw Error("complex numbers are not supported");
+  if (base < 0 && std::trunc(exponent) != exponent && !std::isinf(exponent))
+    throw Error("complex numbers are not supported");
   const double out = std::pow(base, exponent);
   if (std::isinf(out) && !std::isinf(base) && !std::isinf(exponent)) fail_overflow();
   return Value::real(out);
@@ -67,7 +69,8 @@ Value of_ints(Op op, Int a, Int b) {
 }
 
 Value of_floats(Op op, double a, double b) {
-  if (b == 0 && (op == Op::kDiv || op == Op::kFloorDiv || op == Op::kMod)) throw Error("float division or modulo by zero");
+  if (b == 0 && (op == Op::kDiv || op == Op::kFloorDiv || op == Op::kMod))
+    throw Error("float division or modulo by zero");
   double rest = 0;
   switch (op) {
     case Op::kAdd: return Value::real(a + b);
@@ -136,7 +139,8 @@ Value Runtime::binary(Op op, const Value& a, const Value& b) {
   if (op == Op::kAdd && a.is_seq() && a.kind() == b.kind()) return add_seqs(*this, a, b);
   if (op == Op::kMul && repeats(a) && integral(b)) return repeated(*this, a, b.as_int());
   if (op == Op::kMul && repeats(b) && integral(a)) return repeated(*this, b, a.as_int());
-  throw Error("unsupported operand type(s) for {}: '{}' and '{}'", kSymbols[static_cast<int>(op)], a.type_name(), b.type_name());
+  throw Error("unsupported operand type(s) for {}: '{}' and '{}'", kSymbols[static_cast<int>(op)], a.type_name(),
+              b.type_name());
 }
 
 }  // namespace ingot::jinja

@@ -111,7 +111,8 @@ void Parser::block(Block& out, const Ends& ends) {
 }
 
 void Parser::refuse_unknown() const {
-  if (!unknown_.empty()) fail_at(unknown_[0], fmt::format("no filter or test named '{}'", printable(unknown_[0].text, 64)));
+  if (!unknown_.empty())
+    fail_at(unknown_[0], fmt::format("no filter or test named '{}'", printable(unknown_[0].text, 64)));
 }
 
 void Parser::body(Block& out, const Ends& ends) {
@@ -129,17 +130,28 @@ std::unique_ptr<const Stmt> Parser::statement() {
   const std::string_view name = tag.text;
   open_tags_.emplace_back(name);
   std::unique_ptr<const Stmt> made;
-  if (name == "if") made = if_statement(tag.line);
-  else if (name == "for") made = for_statement(tag.line);
-  else if (name == "set") made = set_statement(tag.line);
-  else if (name == "macro") made = macro_statement(tag.line);
-  else if (name == "call") made = call_statement(tag.line);
-  else if (name == "filter") made = filter_statement(tag.line);
-  else if (name == "with") made = with_statement(tag.line);
-  else if (name == "generation") made = generation_statement(tag.line);
-  else if (name == "break") made = loop_control(tag.line, Flow::kBreak);
-  else if (name == "continue") made = loop_control(tag.line, Flow::kContinue);
-  else fail_at(tag, fmt::format("unknown or misplaced tag '{}'", printable(name, 64)));
+  if (name == "if")
+    made = if_statement(tag.line);
+  else if (name == "for")
+    made = for_statement(tag.line);
+  else if (name == "set")
+    made = set_statement(tag.line);
+  else if (name == "macro")
+    made = macro_statement(tag.line);
+  else if (name == "call")
+    made = call_statement(tag.line);
+  else if (name == "filter")
+    made = filter_statement(tag.line);
+  else if (name == "with")
+    made = with_statement(tag.line);
+  else if (name == "generation")
+    made = generation_statement(tag.line);
+  else if (name == "break")
+    made = loop_control(tag.line, Flow::kBreak);
+  else if (name == "continue")
+    made = loop_control(tag.line, Flow::kContinue);
+  else
+    fail_at(tag, fmt::format("unknown or misplaced tag '{}'", printable(name, 64)));
   open_tags_.pop_back();
   return made;
 }
@@ -242,8 +254,10 @@ void Parser::macro_body(MacroBody& macro, const Ends& ends) {
   const auto before = special_uses_;
   body(macro.body, ends);
   end_tag();
-  for (auto [name, slot] : {std::pair{"caller", &macro.caller_id}, {"varargs", &macro.varargs_id}, {"kwargs", &macro.kwargs_id}}) {
-    const bool is_param = std::any_of(macro.params.begin(), macro.params.end(), [n = name](auto& p) { return p.name == n; });
+  for (auto [name, slot] :
+       {std::pair{"caller", &macro.caller_id}, {"varargs", &macro.varargs_id}, {"kwargs", &macro.kwargs_id}}) {
+    const bool is_param =
+        std::any_of(macro.params.begin(), macro.params.end(), [n = name](auto& p) { return p.name == n; });
     if (!is_param && special_uses_[name] > before.at(name)) *slot = id_of(name);
   }
 }

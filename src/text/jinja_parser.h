@@ -1,5 +1,6 @@
-// Recursive descent over the tokens of a template, with jinja2's grammar. Statements are in jinja_parser.cc, expressions in
-// jinja_parser_expr.cc. Nesting is bounded both in the recursion here and in the depth of the tree that comes out.
+// Recursive descent over the tokens of a template, with jinja2's grammar. Statements are in jinja_parser.cc,
+// expressions in jinja_parser_expr.cc. Nesting is bounded both in the recursion here and in the depth of the tree that
+// comes out.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -29,7 +30,9 @@ class Parser {
 
   // The frame of a scope, current for as long as it lives.
   struct Inside {
-    Inside(Parser& p, Block& block) : parser(p), old(p.frame_) { p.frame_ = &p.frames_.emplace_back(old, &block.hidden); }
+    Inside(Parser& p, Block& block) : parser(p), old(p.frame_) {
+      p.frame_ = &p.frames_.emplace_back(old, &block.hidden);
+    }
     ~Inside() { parser.frame_ = old; }
     Parser& parser;
     Frame* old;
@@ -57,7 +60,7 @@ class Parser {
   void block(Block& out, const Ends& ends);  // up to a tag of `ends`, whose name is then the current token
   void body(Block& out, const Ends& ends);   // the rest of an opening tag, then a block
   void refuse_unknown() const;
-  void end_tag();                 // the name of an end tag and nothing else
+  void end_tag();  // the name of an end tag and nothing else
   std::unique_ptr<const Stmt> statement();
   std::unique_ptr<const Stmt> if_statement(int line);
   std::unique_ptr<const Stmt> for_statement(int line);
@@ -111,9 +114,10 @@ class Parser {
   size_t max_depth_, depth_ = 0;
   std::vector<std::string> names_;
   std::unordered_map<std::string, int> ids_;
-  std::unordered_map<std::string_view, size_t> special_uses_ = {{"loop", 0}, {"caller", 0}, {"varargs", 0}, {"kwargs", 0}};
-  bool in_loop_ = false;    // break and continue have a loop to act on
-  bool lenient_ = false;    // inside `if`, an unknown filter is an error only when it is reached
+  std::unordered_map<std::string_view, size_t> special_uses_ = {
+      {"loop", 0}, {"caller", 0}, {"varargs", 0}, {"kwargs", 0}};
+  bool in_loop_ = false;        // break and continue have a loop to act on
+  bool lenient_ = false;        // inside `if`, an unknown filter is an error only when it is reached
   std::vector<Token> unknown_;  // names of filters and tests that do not exist, until it is clear where they stand
   std::vector<std::string> open_tags_;
   std::deque<Frame> frames_;  // of all scopes

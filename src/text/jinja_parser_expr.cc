@@ -90,13 +90,14 @@ ExprPtr Parser::negation() {
 }
 
 ExprPtr Parser::comparison() {
-  static constexpr std::pair<std::string_view, Relation> kRelations[] = {
-      {"==", Relation::kEq}, {"!=", Relation::kNe}, {"<", Relation::kLt},
-      {"<=", Relation::kLe}, {">", Relation::kGt},  {">=", Relation::kGe}};
+  static constexpr std::pair<std::string_view, Relation> kRelations[] = {{"==", Relation::kEq}, {"!=", Relation::kNe},
+                                                                         {"<", Relation::kLt},  {"<=", Relation::kLe},
+                                                                         {">", Relation::kGt},  {">=", Relation::kGe}};
   auto node = std::make_unique<Compare>(now().line);
   ExprPtr first = sum();
   while (true) {
-    const auto* found = std::find_if(std::begin(kRelations), std::end(kRelations), [&](auto& r) { return is_op(r.first); });
+    const auto* found =
+        std::find_if(std::begin(kRelations), std::end(kRelations), [&](auto& r) { return is_op(r.first); });
     Relation relation = Relation::kIn;
     if (found != std::end(kRelations)) {
       take();
@@ -387,8 +388,8 @@ ExprPtr Parser::test(ExprPtr input) {
   node->name = dotted_name("the name of a test");
   node->test = find_test(node->name);
   if (node->test == nullptr && !lenient_) unknown_.push_back(token);
-  const bool operand = is(TokenKind::kString) || is(TokenKind::kInteger) || is(TokenKind::kFloat) || is_op("[") || is_op("{") ||
-                       (is(TokenKind::kName) && !is_name("else") && !is_name("or") && !is_name("and"));
+  const bool operand = is(TokenKind::kString) || is(TokenKind::kInteger) || is(TokenKind::kFloat) || is_op("[") ||
+                       is_op("{") || (is(TokenKind::kName) && !is_name("else") && !is_name("or") && !is_name("and"));
   if (is_op("(")) {
     node->args = call_args(*node);
   } else if (operand) {

@@ -27,8 +27,9 @@ void append_string_repr(std::string& out, std::string_view text) {
       out += bytes;
     } else {
       const auto code = static_cast<uint32_t>(c.code);
-      out += code < 0x100 ? fmt::format("\\x{:02x}", code) : code < 0x10000 ? fmt::format("\\u{:04x}", code)
-                                                                           : fmt::format("\\U{:08x}", code);
+      out += code < 0x100     ? fmt::format("\\x{:02x}", code)
+             : code < 0x10000 ? fmt::format("\\u{:04x}", code)
+                              : fmt::format("\\U{:08x}", code);
     }
   }
   out += quote;

@@ -1,4 +1,5 @@
-// Values as text: Python's str() and repr(), json.dumps as Hugging Face's tojson calls it, and the way from JSON to values.
+// Values as text: Python's str() and repr(), json.dumps as Hugging Face's tojson calls it, and the way from JSON to
+// values.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>

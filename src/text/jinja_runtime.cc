@@ -8,7 +8,8 @@
 namespace ingot::jinja {
 namespace {
 
-// Levels of evaluation for each level of nesting that the limits allow: a macro that calls itself takes several for each call.
+// Levels of evaluation for each level of nesting that the limits allow: a macro that calls itself takes several for
+// each call.
 constexpr size_t kLevelsPerDepth = 10;
 
 }  // namespace
@@ -30,7 +31,11 @@ const Value* Scope::find(int id) const {
 
 Runtime::Runtime(const Program& program, std::vector<std::optional<Value>> variables, const Meter& budget,
                  const TemplateClock& clock)
-    : meter(budget), program_(program), variables_(std::move(variables)), clock_(clock), scope_(std::make_shared<Scope>()) {}
+    : meter(budget),
+      program_(program),
+      variables_(std::move(variables)),
+      clock_(clock),
+      scope_(std::make_shared<Scope>()) {}
 
 Runtime::~Runtime() {
   for (const Value& value : kept_) {
@@ -99,7 +104,8 @@ void Runtime::Enter::renew() {
 void Runtime::hide(const Block& block) {
   for (int id : block.hidden) {
     // Without a variable of the name it is undefined anyway.
-    if (variables_[static_cast<size_t>(id)]) scope_->set(id, Value::undefined(fmt::format("'{}' is undefined", name_of(id))));
+    if (variables_[static_cast<size_t>(id)])
+      scope_->set(id, Value::undefined(fmt::format("'{}' is undefined", name_of(id))));
   }
 }
 
@@ -125,7 +131,8 @@ void Runtime::assign(const Target& target, const Value& value) {
   }
   if (target.kind == Target::Kind::kAttr) {
     auto* space = lookup(target.id).as<Namespace>();
-    if (space == nullptr) throw Error("cannot assign attribute '{}' on non-namespace object", printable(target.attr, 64));
+    if (space == nullptr)
+      throw Error("cannot assign attribute '{}' on non-namespace object", printable(target.attr, 64));
     space->set(target.attr, value, meter);
     return;
   }
@@ -150,7 +157,8 @@ Args Runtime::eval_args(const CallArgs& from) {
     for (const auto& [key, value] : dict.dict().entries()) {
       if (!key.is_string()) throw Error("keywords must be strings");
       Value other;
-      if (args.take(key.text(), other)) throw Error("got multiple values for keyword argument '{}'", printable(key.text(), 64));
+      if (args.take(key.text(), other))
+        throw Error("got multiple values for keyword argument '{}'", printable(key.text(), 64));
       args.keyword.emplace_back(key.text(), value);
       meter.spend(args.keyword.size());
     }
@@ -172,7 +180,8 @@ Value Runtime::call_macro(const MacroBody& macro, const std::shared_ptr<Scope>& 
     explicit Depth(size_t& d) : depth(d) { ++depth; }
     ~Depth() { --depth; }
   } level(call_depth_);
-  if (call_depth_ > meter.max_depth()) throw Error("macro '{}' calls deeper than {}", printable(macro.name, 64), meter.max_depth());
+  if (call_depth_ > meter.max_depth())
+    throw Error("macro '{}' calls deeper than {}", printable(macro.name, 64), meter.max_depth());
   Capture capture(*this);
   Enter enter(*this, macro.body, outer);
   const size_t n_given = std::min(args.positional.size(), macro.params.size());
@@ -182,8 +191,9 @@ Value Runtime::call_macro(const MacroBody& macro, const std::shared_ptr<Scope>& 
     if (i < n_given) {
       value = args.positional[i];
     } else if (!args.take(param.name, value)) {
-      value = param.fallback ? eval(*param.fallback)
-                             : Value::undefined(fmt::format("parameter '{}' was not provided", printable(param.name, 64)));
+      value = param.fallback
+                  ? eval(*param.fallback)
+                  : Value::undefined(fmt::format("parameter '{}' was not provided", printable(param.name, 64)));
     }
     scope_->set(param.id, std::move(value));
   }
@@ -197,10 +207,12 @@ Value Runtime::call_macro(const MacroBody& macro, const std::shared_ptr<Scope>& 
     for (auto& [name, value] : args.keyword) kwargs->set(Value::string(name), std::move(value), meter);
     scope_->set(*macro.kwargs_id, Value::dict(std::move(kwargs)));
   } else if (!args.keyword.empty()) {
-    throw Error("macro '{}' takes no keyword argument '{}'", printable(macro.name, 64), printable(args.keyword[0].first, 64));
+    throw Error("macro '{}' takes no keyword argument '{}'", printable(macro.name, 64),
+                printable(args.keyword[0].first, 64));
   }
   if (macro.varargs_id) {
-    scope_->set(*macro.varargs_id, tuple({args.positional.begin() + static_cast<ptrdiff_t>(n_given), args.positional.end()}));
+    scope_->set(*macro.varargs_id,
+                tuple({args.positional.begin() + static_cast<ptrdiff_t>(n_given), args.positional.end()}));
   } else if (args.positional.size() > n_given) {
     throw Error("macro '{}' takes not more than {} argument(s)", printable(macro.name, 64), macro.params.size());
   }

@@ -1,5 +1,5 @@
-// Runtime: one rendering. Holds the variables in scope, the text written so far and what may still be spent; the nodes of the tree
-// and the builtins work on it. Lives on the stack of Template::render.
+// Runtime: one rendering. Holds the variables in scope, the text written so far and what may still be spent; the nodes
+// of the tree and the builtins work on it. Lives on the stack of Template::render.
 #pragma once
 #include <ctime>
 #include <memory>
@@ -28,7 +28,8 @@ struct Scope {
 class Runtime {
  public:
   // `variables` by number, null where there is none.
-  Runtime(const Program& program, std::vector<std::optional<Value>> variables, const Meter& budget, const TemplateClock& clock);
+  Runtime(const Program& program, std::vector<std::optional<Value>> variables, const Meter& budget,
+          const TemplateClock& clock);
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -97,8 +98,8 @@ class Runtime {
   bool contains(const Value& container, const Value& item);
   size_t length(const Value& value);
   Value binary(Op op, const Value& a, const Value& b);
-  // Holds what was changed after it was made, or a scope that a macro refers to, until the end, when it is emptied: that breaks
-  // cycles, and long chains come apart link by link.
+  // Holds what was changed after it was made, or a scope that a macro refers to, until the end, when it is emptied:
+  // that breaks cycles, and long chains come apart link by link.
   void keep(const Value& value) { kept_.push_back(value); }
   void keep(std::shared_ptr<Scope> scope) { kept_scopes_.push_back(std::move(scope)); }
 

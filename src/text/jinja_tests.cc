@@ -50,9 +50,8 @@ Value relation(Runtime& rt, const Value& self, const Params& p) {
 constexpr Builtin kTests[] = {
     {"!=", relation<Relation::kNe>, 1, {"other"}},
     {"boolean", [](Runtime&, const Value& v, const Params&) { return yes_no(v.is_bool()); }},
-    {"callable", [](Runtime&, const Value& v, const Params&) {
-       return yes_no(v.is_undefined() || (v.is_object() && v.object().callable()));
-     }},
+    {"callable", [](Runtime&, const Value& v,
+                    const Params&) { return yes_no(v.is_undefined() || (v.is_object() && v.object().callable())); }},
     {"defined", [](Runtime&, const Value& v, const Params&) { return yes_no(!v.is_undefined()); }},
     {"divisibleby",
      [](Runtime& rt, const Value& v, const Params& p) {
@@ -64,9 +63,8 @@ constexpr Builtin kTests[] = {
     {"equalto", relation<Relation::kEq>, 1, {"other"}},
     {"==", relation<Relation::kEq>, 1, {"other"}},
     {"escaped", [](Runtime&, const Value& v, const Params&) { return yes_no(v.is_string() && v.str().markup); }},
-    {"even", [](Runtime& rt, const Value& v, const Params&) {
-       return yes_no(equal(remainder(rt, v, 2), Value::integer(0), rt.meter));
-     }},
+    {"even", [](Runtime& rt, const Value& v,
+                const Params&) { return yes_no(equal(remainder(rt, v, 2), Value::integer(0), rt.meter)); }},
     {"false", [](Runtime&, const Value& v, const Params&) { return yes_no(v.is_bool() && !v.as_bool()); }},
     {"filter", [](Runtime& rt, const Value& v, const Params&) { return yes_no(find_filter(rt.str(v)) != nullptr); }},
     {"float", [](Runtime&, const Value& v, const Params&) { return yes_no(v.is_float()); }},
@@ -88,9 +86,8 @@ constexpr Builtin kTests[] = {
     {"ne", relation<Relation::kNe>, 1, {"other"}},
     {"none", [](Runtime&, const Value& v, const Params&) { return yes_no(v.is_none()); }},
     {"number", [](Runtime&, const Value& v, const Params&) { return yes_no(v.is_number()); }},
-    {"odd", [](Runtime& rt, const Value& v, const Params&) {
-       return yes_no(equal(remainder(rt, v, 2), Value::integer(1), rt.meter));
-     }},
+    {"odd", [](Runtime& rt, const Value& v,
+               const Params&) { return yes_no(equal(remainder(rt, v, 2), Value::integer(1), rt.meter)); }},
     {"sameas", [](Runtime&, const Value& v, const Params& p) { return yes_no(v.same(*p[0])); }, 1, {"other"}},
     {"sequence", [](Runtime&, const Value& v, const Params&) { return yes_no(is_sequence(v)); }},
     {"string", [](Runtime&, const Value& v, const Params&) { return yes_no(v.is_string()); }},

@@ -11,26 +11,25 @@
 namespace ingot::jinja {
 namespace {
 
-// Letters whose capital is several letters (SpecialCasing.txt, less the polytonic Greek ones). Title case keeps the first only.
+// Letters whose capital is several letters (SpecialCasing.txt, less the polytonic Greek ones). Title case keeps the
+// first only.
 struct LongCase {
   char32_t code;
   const char* upper;
   const char* title;
 };
 constexpr LongCase kLongCases[] = {
-    {0xDF, "SS", "Ss"},      {0x149, "ʼN", "ʼN"},     {0x1F0, "J̌", "J̌"},     {0x390, "Ϊ́", "Ϊ́"},     {0x3B0, "Ϋ́", "Ϋ́"},
-    {0x587, "ԵՒ", "Եւ"},     {0x1E96, "H̱", "H̱"},     {0x1E97, "T̈", "T̈"},    {0x1E98, "W̊", "W̊"},    {0x1E99, "Y̊", "Y̊"},
-    {0x1E9A, "Aʾ", "Aʾ"},    {0xFB00, "FF", "Ff"},    {0xFB01, "FI", "Fi"},   {0xFB02, "FL", "Fl"},   {0xFB03, "FFI", "Ffi"},
-    {0xFB04, "FFL", "Ffl"},  {0xFB05, "ST", "St"},    {0xFB06, "ST", "St"},   {0xFB13, "ՄՆ", "Մն"},   {0xFB14, "ՄԵ", "Մե"},
-    {0xFB15, "ՄԻ", "Մի"},    {0xFB16, "ՎՆ", "Վն"},    {0xFB17, "ՄԽ", "Մխ"}};
+    {0xDF, "SS", "Ss"},     {0x149, "ʼN", "ʼN"},  {0x1F0, "J̌", "J̌"},    {0x390, "Ϊ́", "Ϊ́"},    {0x3B0, "Ϋ́", "Ϋ́"},
+    {0x587, "ԵՒ", "Եւ"},    {0x1E96, "H̱", "H̱"},   {0x1E97, "T̈", "T̈"},   {0x1E98, "W̊", "W̊"},   {0x1E99, "Y̊", "Y̊"},
+    {0x1E9A, "Aʾ", "Aʾ"},   {0xFB00, "FF", "Ff"}, {0xFB01, "FI", "Fi"}, {0xFB02, "FL", "Fl"}, {0xFB03, "FFI", "Ffi"},
+    {0xFB04, "FFL", "Ffl"}, {0xFB05, "ST", "St"}, {0xFB06, "ST", "St"}, {0xFB13, "ՄՆ", "Մն"}, {0xFB14, "ՄԵ", "Մե"},
+    {0xFB15, "ՄԻ", "Մի"},   {0xFB16, "ՎՆ", "Վն"}, {0xFB17, "ՄԽ", "Մխ"}};
 
 utf8proc_category_t category(char32_t c) {
   return c == kBadByte ? UTF8PROC_CATEGORY_CN : utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
-bool is_cased(char32_t c) {
-  return is_upper(c) || is_lower(c) || category(c) == UTF8PROC_CATEGORY_LT;
-}
+bool is_cased(char32_t c) { return is_upper(c) || is_lower(c) || category(c) == UTF8PROC_CATEGORY_LT; }
 
 bool is_case_ignorable(char32_t c) {
   switch (category(c)) {
@@ -39,7 +38,8 @@ bool is_case_ignorable(char32_t c) {
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_SK: return true;
-    default: return c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
+    default:
+      return c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
   }
 }
 
@@ -68,7 +68,8 @@ void append_cased(std::string& out, std::string_view text, size_t at, Char c, Ca
       utf8_append(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c.code))));
     }
   } else {
-    auto found = std::find_if(std::begin(kLongCases), std::end(kLongCases), [&](const LongCase& l) { return l.code == c.code; });
+    auto found =
+        std::find_if(std::begin(kLongCases), std::end(kLongCases), [&](const LongCase& l) { return l.code == c.code; });
     const auto code = static_cast<utf8proc_int32_t>(c.code);
     if (found != std::end(kLongCases)) {
       out += to == Case::kUpper ? found->upper : found->title;
@@ -103,7 +104,8 @@ Char char_at(std::string_view text, size_t byte) {
 }
 
 size_t count_chars(std::string_view text) {
-  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<signed char>(c) >= 0; })) return text.size();
+  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<signed char>(c) >= 0; }))
+    return text.size();
   size_t n = 0;
   for (size_t i = 0; i < text.size(); i += char_at(text, i).n_bytes) ++n;
   return n;
@@ -161,8 +163,8 @@ bool is_printable(char32_t c) {
 
 bool is_alpha(char32_t c) {
   const utf8proc_category_t k = category(c);
-  return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT || k == UTF8PROC_CATEGORY_LM ||
-         k == UTF8PROC_CATEGORY_LO;
+  return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT ||
+         k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_LO;
 }
 
 bool is_digit(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }

@@ -1,5 +1,5 @@
-// Strings as Python sees them: sequences of code points, with str's own ideas of white space, lines and case. Text comes from
-// requests, so a byte that is not well-formed UTF-8 is let through as one character that no rule touches.
+// Strings as Python sees them: sequences of code points, with str's own ideas of white space, lines and case. Text
+// comes from requests, so a byte that is not well-formed UTF-8 is let through as one character that no rule touches.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -24,8 +24,8 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
 bool is_space(char32_t c);      // str.isspace
 bool is_printable(char32_t c);  // str.isprintable
 bool is_alpha(char32_t c);
-bool is_digit(char32_t c);      // also what str.isdecimal and isnumeric have in common
-bool is_word(char32_t c);       // \w of re: alphanumeric or underscore
+bool is_digit(char32_t c);  // also what str.isdecimal and isnumeric have in common
+bool is_word(char32_t c);   // \w of re: alphanumeric or underscore
 bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 
@@ -37,7 +37,7 @@ std::string_view strip(std::string_view text, const std::string_view* chars, boo
 
 std::string to_upper(std::string_view text);
 std::string to_lower(std::string_view text);
-std::string to_title(std::string_view text);       // str.title
+std::string to_title(std::string_view text);        // str.title
 std::string to_capitalized(std::string_view text);  // str.capitalize
 std::string swap_case(std::string_view text);
 std::string html_escape(std::string_view text);

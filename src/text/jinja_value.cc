@@ -87,7 +87,8 @@ size_t Value::depth() const {
 }
 
 const char* Value::type_name() const {
-  static constexpr const char* kNames[] = {"Undefined", "NoneType", "bool", "int", "float", "str", "list", "tuple", "dict"};
+  static constexpr const char* kNames[] = {"Undefined", "NoneType", "bool",  "int", "float",
+                                           "str",       "list",     "tuple", "dict"};
   if (is_object()) return object().type_name();
   return is_string() && str().markup ? "Markup" : kNames[static_cast<int>(kind())];
 }

@@ -1,10 +1,10 @@
-// The values of a template: Python's None, bool, int, float, str, list, tuple and dict, jinja2's Undefined, and objects (macros,
-// methods, loops, namespaces, ranges, iterators). Strings are immutable and shared; lists, dicts and objects are shared by
-// reference as in Python, so handing messages around copies nothing. Ints are 128 bits wide: unsigned 64-bit numbers of JSON keep
-// their value, and what overflows is an error.
+// The values of a template: Python's None, bool, int, float, str, list, tuple and dict, jinja2's Undefined, and objects
+// (macros, methods, loops, namespaces, ranges, iterators). Strings are immutable and shared; lists, dicts and objects
+// are shared by reference as in Python, so handing messages around copies nothing. Ints are 128 bits wide: unsigned
+// 64-bit numbers of JSON keep their value, and what overflows is an error.
 //
-// Two rules keep destructors shallow: a container knows its depth and refuses to nest over the limit, and a container that was
-// changed after it was made is also held by the Runtime, which empties it at the end (that breaks cycles too).
+// Two rules keep destructors shallow: a container knows its depth and refuses to nest over the limit, and a container
+// that was changed after it was made is also held by the Runtime, which empties it at the end (that breaks cycles too).
 #pragma once
 #include <memory>
 #include <string>
@@ -80,14 +80,15 @@ class Value {
   template <class T>
   T* as() const;  // the object as a T, or null
 
-  size_t depth() const;                   // of nested containers; 0 for a scalar
-  const char* type_name() const;          // Python's name of the type
-  bool same(const Value& other) const;    // Python's `is`
+  size_t depth() const;                 // of nested containers; 0 for a scalar
+  const char* type_name() const;        // Python's name of the type
+  bool same(const Value& other) const;  // Python's `is`
   [[noreturn]] void fail_undefined() const;
 
  private:
-  using Data = std::variant<std::shared_ptr<const Undefined>, std::monostate, bool, Int, double, std::shared_ptr<const Str>,
-                            std::shared_ptr<Seq>, std::shared_ptr<Dict>, std::shared_ptr<Object>>;
+  using Data =
+      std::variant<std::shared_ptr<const Undefined>, std::monostate, bool, Int, double, std::shared_ptr<const Str>,
+                   std::shared_ptr<Seq>, std::shared_ptr<Dict>, std::shared_ptr<Object>>;
   template <class T>
   explicit Value(T data) : data_(std::move(data)) {}
   Data data_;
@@ -134,10 +135,10 @@ class Object {
   virtual std::string repr(Meter& meter, size_t depth) const;  // depth: of the nesting around it
   virtual bool truthy() const { return true; }
   virtual bool iterable() const { return false; }
-  virtual std::vector<Value> drain(Meter&) { return {}; }                          // what iterating gives
-  virtual bool length(size_t&) const { return false; }                             // false: has no len()
-  virtual bool attribute(Runtime&, std::string_view, Value&) { return false; }     // false: no such attribute
-  virtual bool subscript(Runtime&, const Value&, Value&) { return false; }         // false: no such element
+  virtual std::vector<Value> drain(Meter&) { return {}; }                       // what iterating gives
+  virtual bool length(size_t&) const { return false; }                          // false: has no len()
+  virtual bool attribute(Runtime&, std::string_view, Value&) { return false; }  // false: no such attribute
+  virtual bool subscript(Runtime&, const Value&, Value&) { return false; }      // false: no such element
   virtual bool callable() const { return false; }
   virtual Value call(Runtime& rt, Args& args);
   virtual bool equals(const Object& other) const { return this == &other; }

@@ -1,7 +1,7 @@
-// Jinja templates, sandboxed, as Hugging Face renders chat templates: jinja2's ImmutableSandboxedEnvironment with trim_blocks,
-// lstrip_blocks, the loop controls and the {% generation %} tag, and the globals raise_exception and strftime_now.
-// A template can reach nothing but its variables. Every rendering is bounded in nesting, work and output (TemplateLimits).
-// Called by text/chat; the engine itself is in jinja_*.{h,cc}.
+// Jinja templates, sandboxed, as Hugging Face renders chat templates: jinja2's ImmutableSandboxedEnvironment with
+// trim_blocks, lstrip_blocks, the loop controls and the {% generation %} tag, and the globals raise_exception and
+// strftime_now. A template can reach nothing but its variables. Every rendering is bounded in nesting, work and output
+// (TemplateLimits). Called by text/chat; the engine itself is in jinja_*.{h,cc}.
 #pragma once
 #include <ctime>
 #include <functional>
@@ -13,10 +13,10 @@
 namespace ingot {
 
 struct TemplateLimits {
-  size_t depth = 256;                  // nesting of the source, of values, and of macro calls
-  size_t fuel = 1'000'000;             // steps of one rendering; work on bytes and list items counts too
-  size_t fuel_per_byte = 8;            // more steps for each byte of the template's variables
-  size_t output_bytes = 16u << 20;     // of the text, and of every string made on the way
+  size_t depth = 256;               // nesting of the source, of values, and of macro calls
+  size_t fuel = 1'000'000;          // steps of one rendering; work on bytes and list items counts too
+  size_t fuel_per_byte = 8;         // more steps for each byte of the template's variables
+  size_t output_bytes = 16u << 20;  // of the text, and of every string made on the way
   size_t source_bytes = 1u << 20;
 };
 
@@ -29,12 +29,12 @@ struct Program;
 
 class Template {
  public:
-  // Throws Error with line and column for a source that is not a template: a syntax error, an unknown tag, filter or test,
-  // nesting or size over the limits, invalid UTF-8.
+  // Throws Error with line and column for a source that is not a template: a syntax error, an unknown tag, filter or
+  // test, nesting or size over the limits, invalid UTF-8.
   static Template parse(std::string_view source, const TemplateLimits& limits = {});
 
-  // `variables` is a JSON object. Throws Error with the line for what jinja2 would refuse, and for work over the limits.
-  // Safe to call from several threads at once.
+  // `variables` is a JSON object. Throws Error with the line for what jinja2 would refuse, and for work over the
+  // limits. Safe to call from several threads at once.
   std::string render(const nlohmann::ordered_json& variables, const TemplateLimits& limits = {},
                      const TemplateClock& clock = {}) const;
 

@@ -1,5 +1,5 @@
-// Templates rendered by jinja2, set up as Hugging Face's apply_chat_template does (tools/template_goldens/make.py): each
-// fixture template over each conversation, and small templates, written by hand and random, over fixed variables.
+// Templates rendered by jinja2, set up as Hugging Face's apply_chat_template does (tools/template_goldens/make.py):
+// each fixture template over each conversation, and small templates, written by hand and random, over fixed variables.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -66,7 +66,8 @@ Json variables_of(const Json& conversation) {
 }
 
 TEST(TemplateGoldens, ChatTemplates) {
-  const Json conversations = Json::parse(read_file("conversations.json")), rendered = Json::parse(read_file("rendered.json"));
+  const Json conversations = Json::parse(read_file("conversations.json")),
+             rendered = Json::parse(read_file("rendered.json"));
   ASSERT_GE(rendered.size(), 9u);
   for (const auto& [name, wanted] : rendered.items()) {
     const std::string source = read_file(name);
