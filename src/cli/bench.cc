@@ -100,6 +100,12 @@ BenchRow measure(Ranks& runner, const Test& test, int n_repeats, const Peak& pea
   return row;
 }
 
+// Others on the machine take from what a measurement finds: so it is made again before every row, and the best one counts.
+void raise_peak(Peak& peak, Ranks& runner) {
+  const Peak now = runner.backend().measure_peak(runner.weights().layers[0].w_gate.format);
+  peak = {std::max(peak.read_gb_s, now.read_gb_s), std::max(peak.matmul_gflop_s, now.matmul_gflop_s), now.matmul_kind};
+}
+
 void bench(BenchOptions& o) {
   if (o.model.path.size() && o.shape.size()) throw UsageError("give either a model file or --shape, not both");
   std::vector<Test> tests;
@@ -116,7 +122,8 @@ void bench(BenchOptions& o) {
     InterruptGuard guard;
     const std::unique_ptr<Ranks> runner = load_runner(o, n_threads, n_ctx);
     const Weight& matrix = runner->weights().layers[0].w_gate;
-    const Peak peak = runner->backend().measure_peak(matrix.format);
+    Peak peak;
+    raise_peak(peak, *runner);
     const BenchModel model = {.name = printable(runner->config().name.empty() ? "model" : runner->config().name) + " " +
                                       (o.shape.empty() ? info(matrix.format).name : o.type),
                               .bytes = runner->weights().file_bytes,
@@ -127,6 +134,7 @@ void bench(BenchOptions& o) {
     report.begin(model, peak);
     for (const Test& test : tests) {
       if (InterruptGuard::interrupted()) throw Error("interrupted");
+      raise_peak(peak, *runner);
       report.add(model, measure(*runner, test, o.n_repeats, peak));
     }
   }

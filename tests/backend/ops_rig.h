@@ -35,6 +35,23 @@ class OpRig {
     for (float& v : host) v = normal(random_);
     return uploaded(rows, cols, host);
   }
+  // Inputs of a matmul whose weights have any format: whole numbers up to 127, the largest of each 32 being 127, times a power of two
+  // for each 32. int8 with a scale for 32, bf16 and f16 all hold these exactly, so a kernel that rounds activations has no excuse.
+  Tensor activations(int64_t rows, int64_t cols) {
+    std::vector<float> host(rows * cols);
+    std::normal_distribution<float> normal(0.0f, 45.0f);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t begin = 0; begin < cols; begin += 32) {
+        const int64_t n = std::min<int64_t>(32, cols - begin);
+        float* group = host.data() + row * cols + begin;
+        for (int64_t i = 0; i < n; ++i) group[i] = std::clamp(std::round(normal(random_)), -127.0f, 127.0f);
+        group[random_() % n] = random_() % 2 == 0 ? 127.0f : -127.0f;
+        const float unit = std::ldexp(1.0f, -7 + static_cast<int>(random_() % 3));
+        for (int64_t i = 0; i < n; ++i) group[i] *= unit;
+      }
+    }
+    return uploaded(rows, cols, host);
+  }
   // NaN: what a verb writes has to be written.
   Tensor output(int64_t rows, int64_t cols) {
     return uploaded(rows, cols, std::vector<float>(rows * cols, std::numeric_limits<float>::quiet_NaN()));

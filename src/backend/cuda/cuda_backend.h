@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -74,6 +75,8 @@ class CudaBackend final : public Backend {
   void* take(size_t bytes);                                 // device memory that lives as long as the backend
   void* scratch_at_least(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   Tensor narrowed(const Tensor& x);                         // x in the type of activations
+  void settle();                                            // launches the norm that waits, if any
+  void launch(cuda::Matvec m);                              // with the norm that waits, if x is its result
   void product(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& bias, bool accumulate);
   cuda::AttentionPlan plan_attention(const AttentionArgs& args);
   int kv_bucket() const;                                    // a power of two from the longest kv_len up
@@ -91,6 +94,7 @@ class CudaBackend final : public Backend {
   cuda::Memory raw_;          // a weight as the file has it, while it is repacked
   cuda::Memory decoded_;      // a slice of a quantized weight, for the dense product
   cuda::Memory narrow_;       // activations in another type than act_
+  cuda::Memory arranged_;     // activations as matvec wants them, where shared memory is too small for them
   cuda::Memory up_;           // gate_up's second product
   cuda::Memory partials_;     // of attention's splits
 
@@ -99,6 +103,7 @@ class CudaBackend final : public Backend {
   int n_tokens_ = 0, n_seqs_ = 0, n_logits_ = 0, max_kv_len_ = 0, min_q_len_ = 0, max_q_len_ = 0;
   std::map<GraphKey, Graph> graphs_;
   bool capturing_ = false;
+  std::optional<cuda::DeferredNorm> pending_;
 
   std::vector<SampleRow> rows_;
   int64_t sample_vocab_ = 0;

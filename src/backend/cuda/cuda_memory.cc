@@ -19,7 +19,9 @@ CudaBackend::CudaBackend(const BackendOptions& options) {
   if (!options.activations.empty() && options.activations != "f16" && options.activations != "f32")
     throw UsageError("unknown type of activations '{}': use f16 or f32", printable(options.activations));
   if (options.activations == "f32") act_ = DType::kF32;
-  int n_devices = 0;
+  int n_devices = 0, driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
+    throw UsageError("no CUDA device: this machine has no NVIDIA driver; use --device cpu");
   const cudaError_t status = cudaGetDeviceCount(&n_devices);
   if (status != cudaSuccess || n_devices == 0) {
     cudaGetLastError();
@@ -148,6 +150,7 @@ void CudaBackend::reserve(const StepLimits& limits) {
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {
+  settle();
   CHECK(to.contiguous());
   check(cudaMemcpyAsync(to.data, from, static_cast<size_t>(to.rows * to.cols) * dtype_bytes(to.dtype), cudaMemcpyHostToDevice, stream_),
         "cudaMemcpyAsync");
@@ -155,6 +158,7 @@ void CudaBackend::upload(const Tensor& to, const void* from) {
 }
 
 void CudaBackend::download(void* to, const Tensor& from) {
+  settle();
   CHECK(from.contiguous());
   check(cudaMemcpyAsync(to, from.data, static_cast<size_t>(from.rows * from.cols) * dtype_bytes(from.dtype), cudaMemcpyDeviceToHost, stream_),
         "cudaMemcpyAsync");
@@ -167,7 +171,9 @@ Peak CudaBackend::measure_peak(Format) {
   const int64_t n = act_ == DType::kF16 ? 8192 : 4096;
   const size_t matrix = static_cast<size_t>(n * n) * dtype_bytes(act_);
   const Memory data(std::max(kBytes, 3 * matrix));
-  check(cudaMemsetAsync(data.data(), 0x2A, data.size(), stream_), "cudaMemsetAsync");  // small numbers in f16 and f32
+  const auto n_elements = static_cast<int64_t>(data.size() / dtype_bytes(act_));
+  cuda::fill_noise({data.data(), act_, 1, n_elements, n_elements}, stream_);
+  check_launch("fill_noise");
   cudaEvent_t begin = nullptr, end = nullptr;
   check(cudaEventCreate(&begin), "cudaEventCreate");
   check(cudaEventCreate(&end), "cudaEventCreate");

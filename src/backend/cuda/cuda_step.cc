@@ -31,6 +31,7 @@ int32_t token_of(unsigned long long key) { return key == 0 ? 0 : static_cast<int
 }  // namespace
 
 void CudaBackend::begin(const Batch& batch) {
+  settle();
   n_tokens_ = batch.n_tokens(), n_seqs_ = batch.n_seqs(), n_logits_ = batch.n_logits();
   max_kv_len_ = max_q_len_ = 0;
   min_q_len_ = n_tokens_;
@@ -45,10 +46,15 @@ void CudaBackend::begin(const Batch& batch) {
 }
 
 void CudaBackend::run(const std::function<void()>& body) {
-  if (capturing_ || n_tokens_ != n_seqs_) return body();
+  settle();
+  if (capturing_ || n_tokens_ != n_seqs_) {
+    body();
+    return settle();
+  }
   Graph& graph = graphs_[{body.target_type().hash_code(), n_tokens_, n_logits_, kv_bucket()}];
   if (!graph.seen) {
     body();  // may take scratch, which forgets graphs: `graph` is not touched after it
+    settle();
     graphs_[{body.target_type().hash_code(), n_tokens_, n_logits_, kv_bucket()}].seen = true;
     return;
   }
@@ -62,8 +68,10 @@ void CudaBackend::capture(Graph& graph, const std::function<void()>& body) {
   std::exception_ptr fault;
   try {
     body();
+    settle();
   } catch (...) {
     fault = std::current_exception();
+    pending_.reset();
   }
   capturing_ = false;
   cudaGraph_t recorded = nullptr;
@@ -85,10 +93,14 @@ void CudaBackend::forget_graphs() {
   graphs_.clear();
 }
 
-void CudaBackend::synchronize() { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+void CudaBackend::synchronize() {
+  settle();
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+}
 
 // Plain greedy rows are drawn on the device; a step with any other is drawn by the host's sampler, from the logits.
 void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) {
+  settle();
   rows_.assign(rows.begin(), rows.end());
   sample_vocab_ = logits.cols;
   if (rows.empty()) return;

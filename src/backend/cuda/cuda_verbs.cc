@@ -1,5 +1,7 @@
-// The verbs of CudaBackend: which kernel, on which tensors.
+// The verbs of CudaBackend: which kernel, on which tensors. The norm of a single row waits for the next verb: a product that takes its
+// result computes it on the way, which saves a launch; any other verb, and everything that looks at the device, has it launched first.
 #include <algorithm>
+#include <utility>
 
 #include "backend/cuda/cuda_backend.h"
 
@@ -19,13 +21,11 @@ cuda::DeviceKv view_of(const KvCache& kv) { return static_cast<const CudaKv&>(kv
 
 const float* data_of(const Tensor& bias) { return bias ? bias.f32() : nullptr; }
 
-// Whether one matvec launch can take both.
-bool alike(const Weight& a, const Weight& b) {
-  return packed(a).layout == packed(b).layout && packed(a).codebook_low == packed(b).codebook_low && a.n_in == b.n_in;
-}
+bool alike(const Weight& a, const Weight& b) { return cuda::share_matvec(packed(a), packed(b)); }
 
 bool fits_matvec(const Weight& w, const Tensor& x) { return x.rows <= cuda::kMatvecRows && cuda::can_matvec(packed(w)); }
 
+constexpr int64_t kMostDeferred = 16384;      // columns of a row that a product norms on the way
 constexpr size_t kDecodedBytes = 48u << 20;  // a slice that stays in the L2 cache until the product reads it
 
 }  // namespace
@@ -38,15 +38,31 @@ Tensor CudaBackend::narrowed(const Tensor& x) {
   return to;
 }
 
+void CudaBackend::settle() {
+  if (!pending_) return;
+  const cuda::DeferredNorm norm = *std::exchange(pending_, std::nullopt);
+  cuda::norm_rows(norm.y, norm.x, norm.args, stream_);
+  check_launch("norm_rows");
+}
+
+void CudaBackend::launch(cuda::Matvec m) {
+  const bool takes = pending_ && pending_->y.data == m.x.data && pending_->y.cols == m.x.cols && m.x.rows == 1 && m.x.cols <= kMostDeferred;
+  if (!takes) settle();
+  const std::optional<cuda::DeferredNorm> norm = std::exchange(pending_, std::nullopt);
+  if (norm) m.norm = &*norm;
+  m.arranged = scratch_at_least(arranged_, cuda::matvec_scratch(m.x));
+  cuda::matvec(m, stream_);
+  check_launch("matvec");
+}
+
+// y = x w^T + bias, or y += x w^T + bias.
 void CudaBackend::product(const Tensor& y, const Tensor& x_any, const Weight& weight, const Tensor& bias, bool accumulate) {
   CHECK_EQ(x_any.cols, weight.n_in);
   CHECK_EQ(y.cols, weight.n_out);
   const PackedWeight& w = packed(weight);
+  if (x_any.dtype != act_ || !fits_matvec(weight, x_any)) settle();
   const Tensor x = narrowed(x_any);
-  if (fits_matvec(weight, x)) {
-    cuda::matvec({.x = x, .jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate}, stream_);
-    return check_launch("matvec");
-  }
+  if (fits_matvec(weight, x)) return launch({.x = x, .jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate});
   if (w.layout == cuda::Layout::kDense) {
     if (!dense_->run(y, x, w.data, 1.0f, accumulate, stream_)) cuda::plain_matmul(y, x, w, accumulate, stream_);
     check_launch("plain_matmul");
@@ -73,10 +89,10 @@ void CudaBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) { pro
 void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) { product(residual, x, w, bias, true); }
 
 void CudaBackend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up, Activation act) {
+  if (x.dtype != act_) settle();
   if (fits_matvec(w_gate, x) && alike(w_gate, w_up)) {
-    cuda::matvec({.x = narrowed(x), .jobs = {{&packed(w_gate), data_of(bias_gate)}, {&packed(w_up), data_of(bias_up)}}, .y = {y},
-                  .n_jobs = 2, .gate = static_cast<int>(act)}, stream_);
-    return check_launch("matvec");
+    return launch({.x = narrowed(x), .jobs = {{&packed(w_gate), data_of(bias_gate)}, {&packed(w_up), data_of(bias_up)}}, .y = {y}, .n_jobs = 2,
+                   .gate = static_cast<int>(act)});
   }
   const Tensor up{scratch_at_least(up_, static_cast<size_t>(y.rows * y.cols) * dtype_bytes(y.dtype)), y.dtype, y.rows, y.cols, y.cols};
   product(y, x, w_gate, bias_gate, false);
@@ -87,6 +103,7 @@ void CudaBackend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight
 void CudaBackend::qkv(const QkvArgs& a) {
   const Weight* weights[] = {a.wq, a.wk, a.wv};
   const Tensor outputs[] = {a.q, a.k, a.v};
+  if (a.x.dtype != act_) settle();
   const Tensor x = narrowed(a.x);
   for (int i = 0; i < 3;) {  // neighbours of one layout share a launch
     if (!fits_matvec(*weights[i], x)) {
@@ -100,49 +117,60 @@ void CudaBackend::qkv(const QkvArgs& a) {
       m.jobs[m.n_jobs].w = &packed(*weights[i]);
       m.y[m.n_jobs++] = outputs[i];
     }
-    cuda::matvec(m, stream_);
-    check_launch("matvec");
+    launch(m);
   }
   cuda::finish_qkv(a, true, view_of(*a.kv), batch_.view(), stream_);
   check_launch("finish_qkv");
 }
 
 void CudaBackend::embed(Tensor x, const Weight& table, float scale) {
+  settle();
   cuda::embed_rows(x, packed(table), batch_.view().tokens, scale, stream_);
   check_launch("embed_rows");
 }
 
 void CudaBackend::norm(Tensor y, Tensor x, const NormArgs& args) {
+  settle();
+  if (act_ == DType::kF16 && cuda::can_defer({y, x, args})) {
+    pending_ = {y, x, args};
+    return;
+  }
   cuda::norm_rows(y, x, args, stream_);
   check_launch("norm_rows");
 }
 
 void CudaBackend::add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) {
+  settle();
   cuda::add_norm_rows(out, residual, y, args, stream_);
   check_launch("add_norm_rows");
 }
 
 void CudaBackend::add(Tensor x, Tensor y) {
+  settle();
   cuda::add_rows(x, y, false, stream_);
   check_launch("add_rows");
 }
 
 void CudaBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
+  settle();
   cuda::act_mul_rows(y, gate, up, act, stream_);
   check_launch("act_mul_rows");
 }
 
 void CudaBackend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude) {
+  settle();
   cuda::angles_of_positions(angles, inv_freq, magnitude, batch_.view().positions, stream_);
   check_launch("angles_of_positions");
 }
 
 void CudaBackend::rope(Tensor x, int n_heads, const RopeArgs& args) {
+  settle();
   cuda::rope_rows(x, n_heads, args, stream_);
   check_launch("rope_rows");
 }
 
 void CudaBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
+  settle();
   cuda::write_kv(view_of(kv), layer, k, v, batch_.view(), stream_);
   check_launch("write_kv");
 }
@@ -169,6 +197,7 @@ cuda::AttentionPlan CudaBackend::plan_attention(const AttentionArgs& a) {
 }
 
 void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) {
+  settle();
   if (act_ == DType::kF16 && cuda::can_attend(view_of(kv), args)) {
     cuda::attend(y, narrowed(q), view_of(kv), args, batch_.view(), plan_attention(args), stream_);
   } else {
@@ -178,11 +207,13 @@ void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const Attenti
 }
 
 void CudaBackend::gather_rows(Tensor y, Tensor x) {
+  settle();
   cuda::gather(y, x, batch_.view().logit_rows, stream_);
   check_launch("gather");
 }
 
 void CudaBackend::scale(Tensor x, float factor, float softcap) {
+  settle();
   cuda::scale_rows(x, factor, softcap, stream_);
   check_launch("scale_rows");
 }

@@ -2,9 +2,12 @@
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_runtime.h>
 
 #include <cstdint>
+#include <utility>
 
+#include "backend/cuda/kernels.h"
 #include "backend/tensor.h"
 
 namespace ingot::cuda {
@@ -25,6 +28,9 @@ __device__ __forceinline__ half from_float<half>(float v) {
 
 template <>
 __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16_rn(v); }
+
+__device__ __forceinline__ uint32_t bits_of(half2 v) { return *reinterpret_cast<uint32_t*>(&v); }
+__device__ __forceinline__ half2 half2_of(uint32_t bits) { return *reinterpret_cast<half2*>(&bits); }
 
 __device__ __forceinline__ float warp_sum(float v) {
 #pragma unroll
@@ -48,6 +54,45 @@ __device__ __forceinline__ float block_sum(float v, float* shared) {
   return v;
 }
 
+// The RMS norm of one row: put(i, v) for each whole 4 elements from 4i.
+struct RowNorm {
+  const float* x;       // null: none
+  const float* weight;
+  half* y;
+  float eps;
+};
+
+template <class Put>
+__device__ __forceinline__ void norm_row(const RowNorm& norm, int n, float* shared /* [33] */, Put&& put) {
+  const float4 *x = reinterpret_cast<const float4*>(norm.x), *weight = reinterpret_cast<const float4*>(norm.weight);
+  constexpr int kKept = 4;
+  float4 kept[kKept];
+  float squares = 0;
+  const auto add = [&](const float4& v) { squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; };
+#pragma unroll
+  for (int j = 0; j < kKept; ++j) {
+    const int i = static_cast<int>(threadIdx.x + j * blockDim.x);
+    kept[j] = 4 * i < n ? x[i] : float4{};
+    add(kept[j]);
+  }
+  for (int i = static_cast<int>(threadIdx.x + kKept * blockDim.x); 4 * i < n; i += static_cast<int>(blockDim.x)) add(x[i]);
+  const float inverse = 1.0f / sqrtf(block_sum(squares, shared) / static_cast<float>(n) + norm.eps);
+  const auto write = [&](int i, const float4& v) {
+    const float4 w = weight[i];
+    const half2 low = __halves2half2(from_float<half>(v.x * inverse * w.x), from_float<half>(v.y * inverse * w.y));
+    const half2 high = __halves2half2(from_float<half>(v.z * inverse * w.z), from_float<half>(v.w * inverse * w.w));
+    const uint2 packed = make_uint2(bits_of(low), bits_of(high));
+    put(i, packed);
+    if (blockIdx.x == 0) reinterpret_cast<uint2*>(norm.y)[i] = packed;
+  };
+#pragma unroll
+  for (int j = 0; j < kKept; ++j) {
+    const int i = static_cast<int>(threadIdx.x + j * blockDim.x);
+    if (4 * i < n) write(i, kept[j]);
+  }
+  for (int i = static_cast<int>(threadIdx.x + kKept * blockDim.x); 4 * i < n; i += static_cast<int>(blockDim.x)) write(i, x[i]);
+}
+
 __device__ __forceinline__ float activate(float x, int act) {  // in the order of Activation
   if (act == 0) return x / (1.0f + __expf(-x));
   if (act == 2) return 0.5f * x * (1.0f + erff(x * 0.70710678f));
@@ -63,7 +108,14 @@ __device__ __forceinline__ void mma(float (&c)[4], uint32_t a0, uint32_t a1, uin
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-__device__ __forceinline__ uint32_t bits_of(half2 v) { return *reinterpret_cast<uint32_t*>(&v); }
+
+// The same onto zeros.
+__device__ __forceinline__ void mma_new(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+      : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(0.0f));
+}
 
 // 16 bytes that are read once.
 __device__ __forceinline__ uint4 load_stream(const void* p) {
@@ -84,6 +136,70 @@ template <class F>
 void with_kv_type(DType dtype, F&& f) {
   if (dtype == DType::kBF16) return f(static_cast<__nv_bfloat16*>(nullptr));
   with_type(dtype, f);
+}
+
+// Launches that overlap (programmatic dependent launch, of Hopper and newer): a kernel started by launch() may begin while the one
+// before it still runs. It calls start_dependent() first, or let_next_start() and later wait_for_previous(): before that it may read
+// weights, which no kernel writes, and nothing else. Since each waits for the end of the one before, order is kept over many.
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void start_dependent() {
+  let_next_start();
+  wait_for_previous();
+}
+
+inline bool has_dependent_launch() {
+  static const bool has = [] {
+    int major = 0;
+    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess && major >= 9;
+  }();
+  return has;
+}
+
+// Most shared memory that a block of this device can have.
+inline size_t most_shared() {
+  static const size_t bytes = [] {
+    int value = 0;
+    return cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0) == cudaSuccess ? static_cast<size_t>(value) : size_t{48} << 10;
+  }();
+  return bytes;
+}
+
+inline int n_multiprocessors() {
+  static const int n = [] {
+    int value = 0;
+    return cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess ? value : 1;
+  }();
+  return n;
+}
+
+// The kernel must do as said above. A failure shows in cudaGetLastError().
+template <class... P, class... A>
+void launch(void (*kernel)(P...), dim3 grid, int threads, size_t shared, cudaStream_t stream, A&&... args) {
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared;
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = has_dependent_launch() ? 1 : 0;
+  cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...);
+}
+
+inline RowNorm row_norm_of(const DeferredNorm* norm) {
+  if (norm == nullptr) return {nullptr, nullptr, nullptr, 0};
+  return {norm->x.f32(), norm->args.weight.f32(), static_cast<half*>(norm->y.data), norm->args.eps};
 }
 
 inline unsigned blocks_for(int64_t n, int block) { return static_cast<unsigned>((n + block - 1) / block); }

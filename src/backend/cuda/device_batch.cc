@@ -57,7 +57,7 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int64_t 
 bool BatchUpload::upload(const Batch& batch, int block_size, cudaStream_t stream) {
   int n_blocks = 0;  // of the longest sequence: the table's rows are cut to it
   for (const int32_t len : batch.kv_len) n_blocks = std::max(n_blocks, (len + block_size - 1) / block_size);
-  n_blocks = std::min(n_blocks, batch.max_blocks);
+  n_blocks = batch.block_table.empty() ? 0 : std::min(n_blocks, batch.max_blocks);
   const int64_t table = int64_t{n_blocks} * batch.n_seqs();
   const bool moved = batch.n_tokens() > max_tokens_ || batch.n_seqs() > max_seqs_ || batch.n_logits() > max_logits_ || table > table_size_;
   if (moved) {

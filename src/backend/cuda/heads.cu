@@ -7,6 +7,7 @@ namespace {
 
 __global__ void angles_kernel(float* angles, int64_t stride, const float* inv_freq, int n_freq, float magnitude,
                               const int32_t* positions) {
+  start_dependent();
   float* row = angles + blockIdx.x * stride;
   for (int i = threadIdx.x; i < n_freq; i += blockDim.x) {
     float s, c;
@@ -40,6 +41,7 @@ __device__ __forceinline__ void turn(T* head, int i, const Rope& rope, const flo
 
 template <class T>
 __global__ void rope_kernel(T* x, int64_t stride, int head_dim, int n_heads, Rope rope) {
+  start_dependent();
   const float* angles = rope.angles + blockIdx.x * rope.stride;
   for (int i = threadIdx.x; i < n_heads * rope.half_dim; i += blockDim.x) {
     turn(x + blockIdx.x * stride + i / rope.half_dim * head_dim, i % rope.half_dim, rope, angles);
@@ -57,6 +59,7 @@ __device__ __forceinline__ K* kv_row(const DeviceKv& kv, int layer, const Device
 
 template <class T, class K>
 __global__ void write_kernel(DeviceKv kv, int layer, const T* k, int64_t k_stride, const T* v, int64_t v_stride, DeviceBatch batch) {
+  start_dependent();
   const int token = blockIdx.x, head = blockIdx.y;
   K* key = kv_row<K>(kv, layer, batch, token, 0, head);
   K* value = kv_row<K>(kv, layer, batch, token, 1, head);
@@ -80,38 +83,75 @@ Heads heads_of(const Tensor& x, int n, const Tensor& bias, const NormArgs* norm)
   return {x.data, x.stride, n, bias ? bias.f32() : nullptr, normed ? norm->weight.f32() : nullptr, normed ? norm->eps : 0};
 }
 
-// One warp a head of a token: q heads, then k, then v. The head lies in shared memory while it changes.
-template <class T, class K>
-__global__ void finish_kernel(Heads q, Heads k, Heads v, Rope rope, DeviceKv kv, int layer, DeviceBatch batch) {
-  extern __shared__ float shared[];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, dim = kv.head_dim, token = blockIdx.x;
-  const int index = blockIdx.y * (blockDim.x / 32) + warp;
-  if (index >= q.n + k.n + v.n) return;
-  const int kind = index < q.n ? 0 : index < q.n + k.n ? 1 : 2;
-  const Heads& heads = kind == 0 ? q : kind == 1 ? k : v;
-  const int head = index - (kind == 0 ? 0 : kind == 1 ? q.n : q.n + k.n);
-  T* row = static_cast<T*>(heads.data) + token * heads.stride + head * dim;
-  float* values = shared + warp * dim;
-  float squares = 0;
-  for (int i = lane; i < dim; i += 32) {
-    const float x = to_float(row[i]) + (heads.bias ? heads.bias[head * dim + i] : 0.0f);
-    values[i] = x;
-    squares += x * x;
+// Pair i of a head of `dim`: those that turn together first, then neighbours among the rest.
+struct Pair {
+  int first, second;
+};
+__device__ __forceinline__ Pair pair_of(int i, const Rope& rope) {
+  if (i < rope.half_dim && rope.split) return {i, i + rope.half_dim};
+  return {2 * i, 2 * i + 1};
+}
+
+// A warp takes one head of a token after another: q heads, then k, then v. Its lanes hold pairs, up to kPairs each, and each pair's
+// cosine and sine for all heads.
+template <class T, class K, int kPairs>
+__global__ void __launch_bounds__(256)
+    finish_kernel(const __grid_constant__ Heads q, const __grid_constant__ Heads k, const __grid_constant__ Heads v,
+                  const __grid_constant__ Rope rope, const __grid_constant__ DeviceKv kv, int layer,
+                  const __grid_constant__ DeviceBatch batch) {
+  start_dependent();
+  const int lane = threadIdx.x % 32, dim = kv.head_dim, token = blockIdx.x, n_warps = static_cast<int>(gridDim.y * blockDim.x / 32);
+  K* const keys = kv_row<K>(kv, layer, batch, token, 0, 0);
+  K* const values = kv_row<K>(kv, layer, batch, token, 1, 0);
+  const int64_t per_head = int64_t{kv.block_size} * dim;
+  float cosine[kPairs], sine[kPairs];
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int i = lane + 32 * j;
+    const bool turns = i < rope.half_dim;
+    cosine[j] = turns ? rope.angles[token * rope.stride + i] : 1.0f;
+    sine[j] = turns ? rope.angles[token * rope.stride + rope.half_dim + i] : 0.0f;
   }
-  if (heads.norm) {
-    const float inverse = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dim) + heads.eps);
-    for (int i = lane; i < dim; i += 32) values[i] *= inverse * heads.norm[i];
-  }
-  __syncwarp();
-  if (rope.angles && kind < 2) {
-    for (int i = lane; i < rope.half_dim; i += 32) turn(values, i, rope, rope.angles + token * rope.stride);
-    __syncwarp();
-  }
-  if (kind == 0) {
-    for (int i = lane; i < dim; i += 32) row[i] = from_float<T>(values[i]);
-  } else {
-    K* to = kv_row<K>(kv, layer, batch, token, kind - 1, head);
-    for (int i = lane; i < dim; i += 32) to[i] = from_float<K>(values[i]);
+  for (int index = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) / 32; index < q.n + k.n + v.n; index += n_warps) {
+    const int kind = index < q.n ? 0 : index < q.n + k.n ? 1 : 2;
+    const Heads& heads = kind == 0 ? q : kind == 1 ? k : v;
+    const int head = index - (kind == 0 ? 0 : kind == 1 ? q.n : q.n + k.n);
+    T* row = static_cast<T*>(heads.data) + token * heads.stride + int64_t{head} * dim;
+    float x[kPairs][2];
+    float squares = 0;
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const Pair pair = pair_of(lane + 32 * j, rope);
+      const float bias0 = heads.bias && pair.first < dim ? heads.bias[head * dim + pair.first] : 0.0f;
+      const float bias1 = heads.bias && pair.second < dim ? heads.bias[head * dim + pair.second] : 0.0f;
+      x[j][0] = pair.first < dim ? to_float(row[pair.first]) + bias0 : 0.0f;
+      x[j][1] = pair.second < dim ? to_float(row[pair.second]) + bias1 : 0.0f;
+      squares += x[j][0] * x[j][0] + x[j][1] * x[j][1];
+    }
+    float inverse = 1.0f;
+    if (heads.norm) inverse = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dim) + heads.eps);
+    K* to = (kind == 1 ? keys : values) + head * per_head;
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const Pair pair = pair_of(lane + 32 * j, rope);
+      float first = x[j][0], second = x[j][1];
+      if (heads.norm) {
+        first *= pair.first < dim ? inverse * heads.norm[pair.first] : 0.0f;
+        second *= pair.second < dim ? inverse * heads.norm[pair.second] : 0.0f;
+      }
+      if (kind < 2) {
+        const float u = first;
+        first = u * cosine[j] - second * sine[j];
+        second = second * cosine[j] + u * sine[j];
+      }
+      if (kind == 0) {
+        if (pair.first < dim) row[pair.first] = from_float<T>(first);
+        if (pair.second < dim) row[pair.second] = from_float<T>(second);
+      } else {
+        if (pair.first < dim) to[pair.first] = from_float<K>(first);
+        if (pair.second < dim) to[pair.second] = from_float<K>(second);
+      }
+    }
   }
 }
 
@@ -119,15 +159,16 @@ __global__ void finish_kernel(Heads q, Heads k, Heads v, Rope rope, DeviceKv kv,
 
 void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const int32_t* positions, cudaStream_t stream) {
   if (angles.rows == 0) return;
-  angles_kernel<<<static_cast<unsigned>(angles.rows), 64, 0, stream>>>(angles.f32(), angles.stride, inv_freq.f32(),
-                                                                       static_cast<int>(inv_freq.cols), magnitude, positions);
+  launch(angles_kernel, dim3(static_cast<unsigned>(angles.rows)), 64, 0, stream, angles.f32(), angles.stride, inv_freq.f32(),
+         static_cast<int>(inv_freq.cols), magnitude, positions);
 }
 
 void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, cudaStream_t stream) {
   if (x.rows == 0) return;
   with_type(x.dtype, [&](auto* p) {
-    rope_kernel<<<static_cast<unsigned>(x.rows), 256, 0, stream>>>(static_cast<decltype(p)>(x.data), x.stride,
-                                                                   static_cast<int>(x.cols / n_heads), n_heads, rope_of(args));
+    using T = std::remove_pointer_t<decltype(p)>;
+    launch(rope_kernel<T>, dim3(static_cast<unsigned>(x.rows)), 256, 0, stream, static_cast<T*>(x.data), x.stride,
+           static_cast<int>(x.cols / n_heads), n_heads, rope_of(args));
   });
 }
 
@@ -139,7 +180,8 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
       using T = std::remove_pointer_t<decltype(p)>;
       using K = std::remove_pointer_t<decltype(c)>;
       const dim3 grid(static_cast<unsigned>(k.rows), static_cast<unsigned>(kv.n_kv_heads));
-      write_kernel<T, K><<<grid, 64, 0, stream>>>(kv, layer, static_cast<T*>(k.data), k.stride, static_cast<T*>(v.data), v.stride, batch);
+      launch(write_kernel<T, K>, grid, 64, 0, stream, kv, layer, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data),
+             v.stride, batch);
     });
   });
 }
@@ -151,13 +193,16 @@ void finish_qkv(const QkvArgs& a, bool add_biases, const DeviceKv& kv, const Dev
   const Heads q = heads_of(a.q, a.n_heads, add_biases ? a.bq : none, &a.q_norm);
   const Heads k = heads_of(a.k, a.n_kv_heads, add_biases ? a.bk : none, &a.k_norm);
   const Heads v = heads_of(a.v, a.n_kv_heads, add_biases ? a.bv : none, nullptr);
-  constexpr int kWarps = 4;
-  const dim3 grid(static_cast<unsigned>(a.x.rows), blocks_for(q.n + k.n + v.n, kWarps));
+  CHECK(kv.head_dim <= 512 && (!a.rope.angles || a.rope.angles.cols <= kv.head_dim));
+  constexpr int kThreads = 256;
+  const unsigned n_blocks = a.x.rows < 64 ? blocks_for(q.n + k.n + v.n, kThreads / 32) : 1;  // of a token
+  const dim3 grid(static_cast<unsigned>(a.x.rows), n_blocks);
   with_type(a.q.dtype, [&](auto* p) {
     with_kv_type(kv.dtype, [&](auto* c) {
       using T = std::remove_pointer_t<decltype(p)>;
       using K = std::remove_pointer_t<decltype(c)>;
-      finish_kernel<T, K><<<grid, kWarps * 32, kWarps * kv.head_dim * sizeof(float), stream>>>(q, k, v, rope_of(a.rope), kv, a.layer, batch);
+      const auto start = [&](auto kernel) { launch(kernel, grid, kThreads, 0, stream, q, k, v, rope_of(a.rope), kv, a.layer, batch); };
+      kv.head_dim <= 64 ? start(finish_kernel<T, K, 1>) : kv.head_dim <= 128 ? start(finish_kernel<T, K, 2>) : start(finish_kernel<T, K, 8>);
     });
   });
 }

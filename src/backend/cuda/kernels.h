@@ -46,16 +46,31 @@ struct MatvecJob {
   const PackedWeight* w = nullptr;
   const float* bias = nullptr;
 };
+// A norm whose result a product takes at once: f32 row x to f16 row y. The product computes it on the way, and writes y too.
+struct DeferredNorm {
+  Tensor y, x;
+  NormArgs args;
+};
+bool can_defer(const DeferredNorm& norm);  // RMS of one row
+
 struct Matvec {
   Tensor x;                    // [n, n_in] f16
+  const DeferredNorm* norm = nullptr;  // x is its y
+  void* arranged = nullptr;    // scratch of matvec_scratch(x) bytes
   MatvecJob jobs[3];
   Tensor y[3];
-  int n_jobs = 0;              // of weights with one layout
+  int n_jobs = 0;              // share_matvec() of any two
   bool accumulate = false;     // y += instead of y =
   int gate = -1;               // an Activation: y[0] = act(jobs[0]) * jobs[1]; -1: none
 };
 bool can_matvec(const PackedWeight& w);
+bool share_matvec(const PackedWeight& a, const PackedWeight& b);  // whether one call can take both
+size_t matvec_scratch(const Tensor& x);
 void matvec(const Matvec& m, cudaStream_t stream);
+
+// dot_rows.cu: the same for one row of x and dense weights; matvec() calls it.
+inline constexpr int kMostDotColumns = 48 << 10;
+void dot_rows(const Matvec& m, cudaStream_t stream);
 
 // plain_matmul.cu: y = x w^T, or y += with accumulate, for dense weights of any size and alignment; slow. x has w's type.
 void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate, cudaStream_t stream);
@@ -76,7 +91,7 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
 // What qkv does after the products: biases, norms, rope, and the cache.
 void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch, cudaStream_t stream);
 
-// attention.cu and attention_naive.cu
+// attention_decode.cu, attention_prefill.cu and attention_naive.cu
 struct AttentionPlan {
   int n_seqs = 0, n_tokens = 0, max_q_len = 0;
   bool any_short = false, any_long = false;  // sequences with few rows, which split their keys; sequences with many
@@ -92,8 +107,9 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
                   cudaStream_t stream);
 
 // sample.cu
-// best[i] = key of the largest logit of row i (zero before); best_token() of sampler_key.h reads it.
+// best[i] = key of the largest logit of row i (zero before); token_of() of cuda_step.cc reads it.
 void argmax_rows(unsigned long long* best, const Tensor& logits, cudaStream_t stream);
+void fill_noise(const Tensor& t, cudaStream_t stream);  // contiguous rows
 void read_all(const void* data, size_t bytes, float* sink, cudaStream_t stream);  // reads every byte once, for measure_peak
 
 }  // namespace ingot::cuda

@@ -1,18 +1,26 @@
-// Products with few rows of activations, up to 16: tensor-core tiles with the weights as the 16-row operand, whose fragments come
-// straight from 16-byte loads. Every weight is read once; a warp has two tiles in flight.
+// Products with few rows of activations, up to 16: tensor-core tiles with the weights as the 16-row operand. Every weight is read
+// once, and reading is all that counts, so the kernel is a stream: each warp copies ahead into a ring of its own in shared memory,
+// across the ends of tiles, and starts before the kernel in front of it has ended.
 //
-// A sum over columns may take them in any order, so no fragment needs shuffling: of each 128 columns lane t of four owns columns
-// 32t to 32t + 31 of quantized tiles, or 8t to 8t + 7 of each 32 of dense ones, and hands them to the tensor core four at a time,
-// with the activations of just those columns. Warps of a block divide the columns and add up in shared memory.
+// Warps of a block divide the columns of a tile and add up in shared memory; what they do with a step is in matvec_step.cuh.
 #include <algorithm>
+#include <type_traits>
 
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/matvec_step.cuh"
+#include "backend/cuda/memory.h"
 
 namespace ingot::cuda {
+
+using namespace matvec_step;
+
 namespace {
 
-constexpr int kWarps = 8;
+constexpr int kMostWarps = 16;            // of a block
+constexpr int kMostStaged = 56 << 10;     // bytes of activations in shared memory
+constexpr size_t kStaticShared = 2048;    // more than what the kernel declares
+constexpr int kPrefetchBytes = 64 << 10;  // of a tile, to the L2 cache, while the kernel in front still runs
 
 struct Job {
   PackedWeight w;
@@ -27,190 +35,141 @@ struct Params {
   int n_jobs, n_tiles;    // of rows, in all jobs; gated: in one of the two
   const half* x;
   int64_t x_stride;
-  int n, n_in, k_tiles;
+  RowNorm norm;           // whose result x is, if any
+  int n, n_in, n_steps;
   int split;              // warps that share a tile
+  bool staged;            // the block copies all activations to shared memory first; else x is arranged already
   bool y_f32, accumulate;
   int act;
 };
 
-// One lane's share of a tile: rows g and g + 8.
-template <Layout kLayout>
-struct Share;
+// Activations as the lanes take them: of each 32 columns lane t's 8 lie together, and each row ends in zeros up to whole steps. A few
+// more make tokens lie in different banks.
+__host__ __device__ __forceinline__ int whole_steps(int n_in) { return (n_in + kTileCols - 1) / kTileCols * kTileCols; }
+__host__ __device__ __forceinline__ int arranged_stride(int n_in) { return whole_steps(n_in) + 8; }
 
-template <>
-struct Share<Layout::kDense> {
-  uint4 low[4], high[4];  // 8 columns of each 32
-  __device__ void load(const PackedWeight& w, int tile, int k_tile, int g, int t) {
-    const half* rows = static_cast<const half*>(w.data);
-    const int64_t row0 = min(int64_t{tile} * kTileRows + g, w.n_out - 1), row1 = min(row0 + 8, w.n_out - 1);
+// Where 4 columns from k go.
+template <class K>
+__device__ __forceinline__ int arranged_place(int k) {
+  return K::kIsDense ? k : k / 32 * 32 + k % 16 * 2 + k % 32 / 16 * 4;
+}
+
+template <class K>
+__device__ __forceinline__ void arrange(half* to, const Params& p, int first, int step) {
+  const int stride = arranged_stride(p.n_in), per_token = whole_steps(p.n_in) / 4, n = p.n * per_token;
+  constexpr int kAtOnce = 8;  // loads on their way
+  for (int begin = first; begin < n; begin += kAtOnce * step) {
+    uint2 v[kAtOnce];
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      const int64_t k = int64_t{k_tile} * kTileCols + 32 * c + 8 * t;
-      const bool in = k < w.n_in;
-      low[c] = in ? load_stream(rows + row0 * w.n_in + k) : uint4{};
-      high[c] = in ? load_stream(rows + row1 * w.n_in + k) : uint4{};
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = begin + j * step, token = p.n == 1 ? 0 : i / per_token, k = 4 * (i - token * per_token);
+      v[j] = i < n && k < p.n_in ? *reinterpret_cast<const uint2*>(p.x + token * p.x_stride + k) : uint2{};
+    }
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int i = begin + j * step, token = p.n == 1 ? 0 : i / per_token, k = 4 * (i - token * per_token);
+      if (i < n) *reinterpret_cast<uint2*>(to + token * stride + arranged_place<K>(k)) = v[j];
     }
   }
-};
+}
 
-struct Scales {
-  uint4 low, high;  // up to 2 x (scale, minimum), as the bytes lie
-  __device__ void load(const PackedWeight& w, int64_t tile, int g, int t) {
-    const int bytes = (w.group16 ? 2 : 1) * (w.has_min ? 4 : 2);
-    const char* unit = static_cast<const char*>(w.scales) + (tile * kTileUnits + g * 4 + t) * bytes;
-    low = read(unit, bytes);
-    high = read(unit + 32 * bytes, bytes);
-  }
-  static __device__ uint4 read(const char* p, int bytes) {
-    if (bytes == 2) return {*reinterpret_cast<const uint16_t*>(p), 0, 0, 0};
-    if (bytes == 4) return {*reinterpret_cast<const uint32_t*>(p), 0, 0, 0};
-    const uint2 v = *reinterpret_cast<const uint2*>(p);
-    return {v.x, v.y, 0, 0};
-  }
-};
+template <class K>
+__global__ void arrange_kernel(half* to, const __grid_constant__ Params p) {
+  start_dependent();
+  arrange<K>(to, p, static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), static_cast<int>(gridDim.x * blockDim.x));
+}
 
-template <>
-struct Share<Layout::kCodes4> {
-  uint4 low, high;
-  Scales scales;
-  __device__ void load(const PackedWeight& w, int row_tile, int k_tile, int g, int t) {
-    const int64_t tile = row_tile * w.k_tiles + k_tile;
-    const char* unit = static_cast<const char*>(w.data) + (tile * kTileUnits + g * 4 + t) * 16;
-    low = load_stream(unit);
-    high = load_stream(unit + 32 * 16);
-    scales.load(w, tile, g, t);
+template <class K>
+__device__ const half* stage_input(const Params& p, half* shared, float* reduce /* [33] */) {
+  if (!p.staged) return p.x;
+  if (p.norm.x == nullptr) {
+    arrange<K>(shared, p, threadIdx.x, blockDim.x);
+  } else {
+    norm_row(p.norm, p.n_in, reduce, [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + arranged_place<K>(4 * i)) = v; });
+    for (int k = p.n_in + 4 * static_cast<int>(threadIdx.x); k < whole_steps(p.n_in); k += 4 * static_cast<int>(blockDim.x))
+      *reinterpret_cast<uint2*>(shared + arranged_place<K>(k)) = uint2{};
   }
-};
-template <>
-struct Share<Layout::kCodebook4> : Share<Layout::kCodes4> {};
+  return shared;
+}
 
-template <>
-struct Share<Layout::kCodes8> {
-  uint4 low[2], high[2];
-  Scales scales;
-  __device__ void load(const PackedWeight& w, int row_tile, int k_tile, int g, int t) {
-    const int64_t tile = row_tile * w.k_tiles + k_tile;
-    const char* unit = static_cast<const char*>(w.data) + (tile * 2 * kTileUnits + g * 4 + t) * 16;
+__device__ __forceinline__ int job_of(const Params& p, int tile) {
+  int job = 0;
+  for (int i = 1; i < p.n_jobs; ++i)
+    if (tile >= p.jobs[i].first_tile) job = i;
+  return job;
+}
+
+// The stream of one warp: copies run ahead of their use by all but one of the ring's slots. Steps of the gates take turns.
+template <class K, int kGates>
+struct Stream {
+  const Params& p;
+  const int lane, part, stride, n_mine;  // stride: from one tile of the warp to its next; n_mine: steps of a tile
+  uint32_t slot;
+  const uint32_t end;
+  int tile, left = 0;
+  From from[kGates];
+
+  __device__ Stream(const Params& params, const char* ring, int lane_of, int part_of, int first_tile, int stride_of)
+      : p(params), lane(lane_of), part(part_of), stride(stride_of), n_mine((params.n_steps - part_of + params.split - 1) / params.split),
+        slot(shared_address(ring)), end(slot + K::kSlots * K::kSlotBytes), tile(first_tile) {
+    aim();
+  }
+  __device__ void aim() {
+    left = tile < p.n_tiles ? n_mine : 0;
+    if (left == 0) return;
+    const int job = kGates == 1 ? job_of(p, tile) : 0;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      low[h] = load_stream(unit + h * kTileUnits * 16);
-      high[h] = load_stream(unit + (h * kTileUnits + 32) * 16);
+    for (int j = 0; j < kGates; ++j) {
+      from[j] = from_of<K>(p.jobs[job + j].w, tile - p.jobs[job].first_tile, lane);
+      from[j].first += int64_t{part} * kStepBytes;
+      from[j].second += int64_t{part} * (K::kIsDense ? kStepBytes : 32 * K::kScaleBytes);
     }
-    scales.load(w, tile, g, t);
   }
+  template <int kGate>
+  __device__ __forceinline__ void copy_next() {
+    if (left > 0) {
+      copy_step<K>(slot, from[kGate], K::kCols * (part + (n_mine - left) * p.split), p.n_in, lane);
+      from[kGate].first += p.split * kStepBytes;
+      from[kGate].second += p.split * (K::kIsDense ? kStepBytes : 32 * K::kScaleBytes);
+      if (kGate == kGates - 1 && --left == 0) {
+        tile += stride;
+        aim();
+      }
+    }
+    end_copies();
+    slot = slot + K::kSlotBytes == end ? end - K::kSlots * K::kSlotBytes : slot + K::kSlotBytes;
+  }
+
+ private:
+  static constexpr int kStepBytes = K::kIsDense ? 2 * K::kCols : 512 * K::kPieces;  // from one step to the next
 };
 
-// Scale and minimum, doubled, of one half (16 columns) of a unit.
-struct Affine {
-  half2 scale, min;
-};
-
-__device__ __forceinline__ Affine affine_of(const uint4& fields, const PackedWeight& w, int h) {
-  const uint32_t word = w.has_min ? (w.group16 && h ? fields.y : fields.x) : (w.group16 && h ? fields.x >> 16 : fields.x);
-  const uint32_t scale = __byte_perm(word, 0, 0x1010), min = w.has_min ? __byte_perm(word, 0, 0x3232) : 0u;
-  return {*reinterpret_cast<const half2*>(&scale), *reinterpret_cast<const half2*>(&min)};
+// Asks for the first bytes of a tile to be in the L2 cache soon.
+template <class K>
+__device__ void prefetch_tile(const PackedWeight& w, int64_t tile) {
+#if __CUDA_ARCH__ >= 900
+  const int64_t per_tile = K::kIsDense ? kTileRows * w.n_in * 2 : w.k_tiles * (512 * K::kPieces);
+  const int64_t rows = K::kIsDense ? min(int64_t{kTileRows}, w.n_out - tile * kTileRows) : kTileRows;
+  const uint32_t bytes = static_cast<uint32_t>(min(rows * per_tile / kTileRows, int64_t{kPrefetchBytes}));
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(static_cast<const char*>(w.data) + tile * per_tile), "r"(bytes));
+#endif
 }
 
-__device__ __forceinline__ half2 half2_of(uint32_t bits) { return *reinterpret_cast<half2*>(&bits); }
-
-// 8 codes to 4 pairs of weights. 0x6400 is 1024 in f16, whose last bits then hold a code.
-template <Layout kLayout>
-__device__ __forceinline__ void decode8(uint32_t (&pairs)[4], uint32_t word0, uint32_t word1, half2 offset, const Affine& a, const uint32_t* table) {
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    half2 level;
-    if constexpr (kLayout == Layout::kCodebook4) {
-      level = half2_of(table[word0 >> (8 * j) & 255]);
-    } else if constexpr (kLayout == Layout::kCodes4) {
-      level = __hsub2(half2_of((word0 >> (4 * j) & 0x000F000Fu) | 0x64006400u), offset);
-    } else {
-      level = __hsub2(half2_of(__byte_perm(j < 2 ? word0 : word1, 0x64646464u, j % 2 ? 0x4342 : 0x4140)), offset);
-    }
-    pairs[j] = bits_of(__hfma2(level, a.scale, a.min));
-  }
-}
-
-template <int kTokenTiles>
-__device__ __forceinline__ void multiply8(float (&acc)[kTokenTiles][4], const uint32_t (&low)[4], const uint32_t (&high)[4],
-                                          const uint4 (&x)[kTokenTiles]) {
-#pragma unroll
-  for (int i = 0; i < kTokenTiles; ++i) {
-    mma(acc[i], low[0], high[0], low[1], high[1], x[i].x, x[i].y);
-    mma(acc[i], low[2], high[2], low[3], high[3], x[i].z, x[i].w);
-  }
-}
-
-template <int kTokenTiles>
-__device__ __forceinline__ void load_x(uint4 (&x)[kTokenTiles], const Params& p, int k, int g) {
-#pragma unroll
-  for (int i = 0; i < kTokenTiles; ++i) {
-    const int token = 8 * i + g;
-    x[i] = token < p.n && k < p.n_in ? *reinterpret_cast<const uint4*>(p.x + token * p.x_stride + k) : uint4{};
-  }
-}
-
-template <int kTokenTiles>
-__device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const Share<Layout::kDense>& s, const PackedWeight&, const Params& p,
-                                         int k_tile, int g, int t, const uint32_t*) {
-#pragma unroll
-  for (int c = 0; c < 4; ++c) {
-    uint4 x[kTokenTiles];
-    load_x(x, p, k_tile * kTileCols + 32 * c + 8 * t, g);
-    multiply8(acc, {s.low[c].x, s.low[c].y, s.low[c].z, s.low[c].w}, {s.high[c].x, s.high[c].y, s.high[c].z, s.high[c].w}, x);
-  }
-}
-
-template <int kTokenTiles, Layout kLayout>
-__device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const Share<kLayout>& s, const PackedWeight& w, const Params& p,
-                                         int k_tile, int g, int t, const uint32_t* table) {
-  const half2 offset = __half2half2(__int2half_rn(1024 + w.zero));
-#pragma unroll
-  for (int c = 0; c < 4; ++c) {  // 8 columns
-    uint4 x[kTokenTiles];
-    load_x(x, p, k_tile * kTileCols + 32 * t + 8 * c, g);
-    uint32_t words[4];
-    if constexpr (kLayout == Layout::kCodes8) {
-      const uint4 &l = s.low[c / 2], &h = s.high[c / 2];
-      words[0] = c % 2 ? l.z : l.x, words[1] = c % 2 ? l.w : l.y, words[2] = c % 2 ? h.z : h.x, words[3] = c % 2 ? h.w : h.y;
-    } else {
-      words[0] = c == 0 ? s.low.x : c == 1 ? s.low.y : c == 2 ? s.low.z : s.low.w;
-      words[2] = c == 0 ? s.high.x : c == 1 ? s.high.y : c == 2 ? s.high.z : s.high.w;
-      words[1] = words[3] = 0;
-    }
-    uint32_t low[4], high[4];
-    decode8<kLayout>(low, words[0], words[1], offset, affine_of(s.scales.low, w, c / 2), table);
-    decode8<kLayout>(high, words[2], words[3], offset, affine_of(s.scales.high, w, c / 2), table);
-    multiply8(acc, low, high, x);
-  }
-}
-
-// All pairs of codebook entries, so that one look-up gives two weights.
-__device__ void fill_table(uint32_t* table, const PackedWeight& w) {
-  const int i = threadIdx.x;
-  const half low = __int2half_rn(quant::codebook_entry(w.codebook_low, w.codebook_high, i & 15));
-  const half high = __int2half_rn(quant::codebook_entry(w.codebook_low, w.codebook_high, i >> 4));
-  table[i] = bits_of(__halves2half2(low, high));
-}
-
-// Adds up the warps of a tile and writes its [16 rows, 8 * kTokenTiles tokens].
-template <int kTokenTiles, int kGates>
+// Adds up the warps of a tile and writes its [16 rows, n tokens].
+template <class K, int kGates>
 __device__ void write_tile(const Params& p, const float* sums, int local, int tile) {
-  const Job* job = p.jobs;
-  if constexpr (kGates == 1) {
-    for (int i = 1; i < p.n_jobs; ++i)
-      if (tile >= p.jobs[i].first_tile) job = &p.jobs[i];
-  }
-  constexpr int kOutputs = kTileRows * 8 * kTokenTiles;
-  for (int o = threadIdx.x % (p.split * 32); o < kOutputs; o += p.split * 32) {
+  const Job* job = &p.jobs[kGates == 1 ? job_of(p, tile) : 0];
+  const int n_outputs = kTileRows * p.n;
+  for (int o = static_cast<int>(threadIdx.x) % (p.split * 32); o < n_outputs; o += p.split * 32) {
     const int token = o / kTileRows;
     const int64_t row = int64_t{tile - job->first_tile} * kTileRows + o % kTileRows;
-    if (token >= p.n || row >= job->w.n_out) continue;
+    if (row >= job->w.n_out) continue;
     float total[kGates];
 #pragma unroll
     for (int j = 0; j < kGates; ++j) {
       total[j] = 0;
-      for (int part = 0; part < p.split; ++part) total[j] += sums[((local * p.split + part) * kGates + j) * kOutputs + o];
-      total[j] = total[j] * job[j].w.factor + (job[j].bias ? job[j].bias[row] : 0.0f);
+      for (int part = 0; part < p.split; ++part) total[j] += sums[((local * p.split + part) * kGates + j) * n_outputs + o];
+      total[j] = total[j] * (K::kIsDense ? 1.0f : job[j].w.factor * 0x1p24f) + (job[j].bias ? job[j].bias[row] : 0.0f);
     }
     const float value = kGates == 2 ? activate(total[0], p.act) * total[kGates - 1] : total[0];
     const int64_t at = token * job->y_stride + row;
@@ -224,60 +183,116 @@ __device__ void write_tile(const Params& p, const float* sums, int local, int ti
   }
 }
 
-template <Layout kLayout, int kTokenTiles, int kGates>
-__global__ void __launch_bounds__(kWarps * 32) matvec_kernel(const __grid_constant__ Params p) {
-  constexpr int kOutputs = kTileRows * 8 * kTokenTiles;
-  __shared__ float sums[kWarps * kGates * kOutputs];  // [warp, gate, token, row]
-  __shared__ uint32_t table[kLayout == Layout::kCodebook4 ? 256 : 1];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int local = warp / p.split, part = warp % p.split, tile = blockIdx.x * (kWarps / p.split) + local;
-  if constexpr (kLayout == Layout::kCodebook4) {
-    fill_table(table, p.jobs[0].w);
-    __syncthreads();
+template <class K, int kTokenTiles, int kGates>
+__global__ void __launch_bounds__(32 * kMostWarps, 1) matvec_kernel(const __grid_constant__ Params p) {
+  // The rings of the warps; [2, warps, kGates, n, 16] sums, one while the other is read; the staged activations.
+  extern __shared__ __align__(16) char shared[];
+  __shared__ float reduce[33];
+  __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, n_warps = static_cast<int>(blockDim.x) / 32;
+  const int at_once = n_warps / p.split, local = warp / p.split, part = warp % p.split, stride = static_cast<int>(gridDim.x) * at_once;
+  const char* ring = shared + warp * (K::kSlots * K::kSlotBytes);
+  const int n_sums = kTileRows * p.n, buffer_size = n_warps * kGates * n_sums;
+  float* sums = reinterpret_cast<float*>(shared + n_warps * K::kSlots * K::kSlotBytes);
+  let_next_start();
+  Stream<K, kGates> stream(p, ring, lane, part, static_cast<int>(blockIdx.x) * at_once + local, stride);
+  if (part == 0 && lane < kGates && stream.tile < p.n_tiles) {
+    const int job = kGates == 1 ? job_of(p, stream.tile) : lane;
+    prefetch_tile<K>(p.jobs[job].w, stream.tile - p.jobs[job].first_tile);
   }
-  float acc[kGates][kTokenTiles][4] = {};
-  if (tile < p.n_tiles) {
-    const Job* job = p.jobs;
-    if constexpr (kGates == 1) {
-      for (int i = 1; i < p.n_jobs; ++i)
-        if (tile >= p.jobs[i].first_tile) job = &p.jobs[i];
-    }
-    const int row_tile = tile - job->first_tile;
-    Share<kLayout> next[kGates];
-#pragma unroll
-    for (int j = 0; j < kGates; ++j)
-      if (part < p.k_tiles) next[j].load(job[j].w, row_tile, part, g, t);
-    for (int k_tile = part; k_tile < p.k_tiles; k_tile += p.split) {
-      Share<kLayout> share[kGates];
-#pragma unroll
-      for (int j = 0; j < kGates; ++j) {
-        share[j] = next[j];
-        if (k_tile + p.split < p.k_tiles) next[j].load(job[j].w, row_tile, k_tile + p.split, g, t);
-      }
-#pragma unroll
-      for (int j = 0; j < kGates; ++j) multiply(acc[j], share[j], job[j].w, p, k_tile, g, t, table);
-    }
-  }
-#pragma unroll
-  for (int j = 0; j < kGates; ++j) {
-#pragma unroll
-    for (int i = 0; i < kTokenTiles; ++i) {
-      float* out = sums + (warp * kGates + j) * kOutputs + (8 * i + 2 * t) * kTileRows + g;
-      out[0] = acc[j][i][0], out[kTileRows] = acc[j][i][1], out[8] = acc[j][i][2], out[kTileRows + 8] = acc[j][i][3];
-    }
-  }
+  stream.template copy_next<0>();
+  stream.template copy_next<1 % kGates>();
+  if constexpr (K::kSlots == 4) stream.template copy_next<0>();
+  if constexpr (K::kLayout == Layout::kCodebook4) fill_table(table, p.jobs[0].w);
+  wait_for_previous();
+  const half* input = stage_input<K>(p, reinterpret_cast<half*>(sums + 2 * buffer_size), reduce);
   __syncthreads();
-  if (tile < p.n_tiles) write_tile<kTokenTiles, kGates>(p, sums, local, tile);
+
+  const uint32_t constant = (K::kMin ? 1u : 0x8000u | static_cast<uint32_t>(p.jobs[0].w.zero)) * 0x10001u;
+  int slot = 0, buffer = 0;
+  const auto use_step = [&](auto& sums_of, const auto& x, auto gate_ahead) {
+    await_copies<K::kSlots - 2>();
+    if constexpr (!K::kIsDense) __syncwarp();  // scales are copied by other lanes than use them
+    stream.template copy_next<decltype(gate_ahead)::value>();
+    multiply<K, kTokenTiles>(sums_of, ring + slot, x, lane, constant, table);
+    slot = slot + K::kSlotBytes == K::kSlots * K::kSlotBytes ? 0 : slot + K::kSlotBytes;
+  };
+  for (int first = static_cast<int>(blockIdx.x) * at_once; first < p.n_tiles; first += stride) {
+    const int tile = first + local;
+    float acc[kGates][kTokenTiles][4] = {};
+    if (tile < p.n_tiles) {
+      const half* x[kTokenTiles];  // tokens past the last are as the last, and not written
+#pragma unroll
+      for (int i = 0; i < kTokenTiles; ++i) x[i] = input + min(8 * i + g, p.n - 1) * arranged_stride(p.n_in) + 8 * t + part * K::kCols;
+      for (int left = stream.n_mine; left > 0; --left) {
+        use_step(acc[0], x, std::integral_constant<int, (K::kSlots - 1) % kGates>());
+        if constexpr (kGates == 2) use_step(acc[1], x, std::integral_constant<int, K::kSlots % kGates>());
+#pragma unroll
+        for (int i = 0; i < kTokenTiles; ++i) x[i] += p.split * K::kCols;
+      }
+    }
+    float* out = sums + buffer * buffer_size + warp * kGates * n_sums;
+#pragma unroll
+    for (int j = 0; j < kGates; ++j) {
+#pragma unroll
+      for (int i = 0; i < kTokenTiles; ++i) {
+        const int token = 8 * i + 2 * t;
+        float* at = out + j * n_sums + token * kTileRows + g;
+        if (token < p.n) at[0] = acc[j][i][0], at[8] = acc[j][i][2];
+        if (token + 1 < p.n) at[kTileRows] = acc[j][i][1], at[kTileRows + 8] = acc[j][i][3];
+      }
+    }
+    __syncthreads();
+    if (tile < p.n_tiles) write_tile<K, kGates>(p, sums + buffer * buffer_size, local, tile);
+    buffer ^= 1;
+  }
+}
+
+template <class K, int kTokenTiles, int kGates>
+void start(Params p, half* arranged, cudaStream_t stream) {
+  constexpr int kPerWarp = K::kSlots * K::kSlotBytes;
+  const size_t sums = size_t{2} * kGates * kTileRows * static_cast<size_t>(p.n) * sizeof(float);  // of a warp
+  const size_t input = static_cast<size_t>(p.n) * static_cast<size_t>(arranged_stride(p.n_in)) * sizeof(half);
+  p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
+  // A wave of tiles: more warps to a tile where there are fewer tiles than multiprocessors.
+  const bool few = p.n_tiles <= n_multiprocessors() && p.n_steps >= 2 * kMostWarps && kTokenTiles == 1;
+  const bool wide = few && kMostWarps * (kPerWarp + sums) + input + kStaticShared <= most_shared();
+  const int n_warps = wide ? kMostWarps : kMostWarps / 2;
+  const size_t rings = static_cast<size_t>(n_warps) * (kPerWarp + sums);
+  p.staged = input <= kMostStaged && rings + input + kStaticShared <= most_shared();
+  CHECK(p.staged || p.norm.x == nullptr);
+  if (!p.staged) {
+    launch(arrange_kernel<K>, dim3(blocks_for(p.n * whole_steps(p.n_in) / 4, 256)), 256, 0, stream, arranged, p);
+    p.x = arranged;
+  }
+  const int most_blocks = (wide ? 1 : 2) * n_multiprocessors();
+  p.split = n_warps;
+  while (p.split > p.n_steps) p.split /= 2;
+  // Where there are tiles enough for all, fewer warps share one, and wait for each other less.
+  while (p.split > 1 && p.n_steps < 4 * p.split && int64_t{p.n_tiles} * p.split >= int64_t{2} * 4 * n_warps * most_blocks) p.split /= 2;
+  const int n_blocks = std::min(static_cast<int>(blocks_for(p.n_tiles, n_warps / p.split)), most_blocks);
+  const size_t shared = rings + (p.staged ? input : 0);
+  static const cudaError_t set = cudaFuncSetAttribute(matvec_kernel<K, kTokenTiles, kGates>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                      static_cast<int>(most_shared() - kStaticShared));
+  check(set, "cudaFuncSetAttribute");
+  launch(matvec_kernel<K, kTokenTiles, kGates>, dim3(static_cast<unsigned>(n_blocks)), n_warps * 32, shared, stream, p);
+}
+
+template <class K>
+void start(const Params& p, bool gated, half* arranged, cudaStream_t stream) {
+  if (gated) {
+    p.n <= 8 ? start<K, 1, 2>(p, arranged, stream) : start<K, 2, 2>(p, arranged, stream);
+  } else {
+    p.n <= 8 ? start<K, 1, 1>(p, arranged, stream) : start<K, 2, 1>(p, arranged, stream);
+  }
 }
 
 template <Layout kLayout>
-void launch(const Params& p, bool gated, unsigned n_blocks, cudaStream_t stream) {
-  const auto start = [&](auto kernel) { kernel<<<n_blocks, kWarps * 32, 0, stream>>>(p); };
-  if (gated) {
-    p.n <= 8 ? start(matvec_kernel<kLayout, 1, 2>) : start(matvec_kernel<kLayout, 2, 2>);
-  } else {
-    p.n <= 8 ? start(matvec_kernel<kLayout, 1, 1>) : start(matvec_kernel<kLayout, 2, 1>);
-  }
+void start_codes(const Params& p, const PackedWeight& w, bool gated, half* arranged, cudaStream_t stream) {
+  if (w.has_min && w.group16) return start<Kind<kLayout, true, true>>(p, gated, arranged, stream);
+  if (w.has_min) return start<Kind<kLayout, true, false>>(p, gated, arranged, stream);
+  if (w.group16) return start<Kind<kLayout, false, true>>(p, gated, arranged, stream);
+  start<Kind<kLayout, false, false>>(p, gated, arranged, stream);
 }
 
 }  // namespace
@@ -286,37 +301,49 @@ bool can_matvec(const PackedWeight& w) {
   return !w.f32 && (w.layout != Layout::kDense || (w.n_in % 8 == 0 && reinterpret_cast<uintptr_t>(w.data) % 16 == 0));
 }
 
+bool share_matvec(const PackedWeight& a, const PackedWeight& b) {
+  return a.layout == b.layout && a.codebook_low == b.codebook_low && a.has_min == b.has_min && a.group16 == b.group16 &&
+         a.zero == b.zero && a.n_in == b.n_in;
+}
+
+size_t matvec_scratch(const Tensor& x) {
+  return static_cast<size_t>(x.rows) * static_cast<size_t>(arranged_stride(static_cast<int>(x.cols))) * sizeof(half);
+}
+
 void matvec(const Matvec& m, cudaStream_t stream) {
   CHECK(m.x.dtype == DType::kF16 && m.x.rows <= kMatvecRows);
   CHECK(m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
+  if (m.x.rows == 0) return;
   const bool gated = m.gate >= 0;
+  const PackedWeight& w = *m.jobs[0].w;
+  if (w.layout == Layout::kDense && m.x.rows == 1 && m.x.cols <= kMostDotColumns) return dot_rows(m, stream);
   Params p{};
   int n_tiles = 0;
   for (int i = 0; i < m.n_jobs; ++i) {
-    const PackedWeight& w = *m.jobs[i].w;
     const Tensor& y = m.y[gated ? 0 : i];
-    CHECK(w.layout == m.jobs[0].w->layout && w.codebook_low == m.jobs[0].w->codebook_low && y.dtype == m.y[0].dtype);
-    p.jobs[i] = {w, m.jobs[i].bias, y.data, y.stride, gated ? 0 : n_tiles};
-    n_tiles += static_cast<int>((w.n_out + kTileRows - 1) / kTileRows);
+    CHECK(share_matvec(*m.jobs[i].w, w) && y.dtype == m.y[0].dtype);
+    p.jobs[i] = {*m.jobs[i].w, m.jobs[i].bias, y.data, y.stride, gated ? 0 : n_tiles};
+    n_tiles += static_cast<int>((m.jobs[i].w->n_out + kTileRows - 1) / kTileRows);
   }
   p.n_jobs = m.n_jobs;
   p.n_tiles = gated ? n_tiles / 2 : n_tiles;
   p.x = static_cast<const half*>(m.x.data);
   p.x_stride = m.x.stride;
+  p.norm = row_norm_of(m.norm);
   p.n = static_cast<int>(m.x.rows);
   p.n_in = static_cast<int>(m.x.cols);
-  p.k_tiles = (p.n_in + kTileCols - 1) / kTileCols;
   p.y_f32 = m.y[0].dtype == DType::kF32;
   p.accumulate = m.accumulate;
   p.act = m.gate;
-  p.split = kWarps;
-  while (p.split > 1 && (p.n_tiles * p.split > 8192 || p.split > p.k_tiles)) p.split /= 2;
-  const unsigned n_blocks = blocks_for(p.n_tiles, kWarps / p.split);
-  switch (m.jobs[0].w->layout) {
-    case Layout::kDense: return launch<Layout::kDense>(p, gated, n_blocks, stream);
-    case Layout::kCodes4: return launch<Layout::kCodes4>(p, gated, n_blocks, stream);
-    case Layout::kCodebook4: return launch<Layout::kCodebook4>(p, gated, n_blocks, stream);
-    case Layout::kCodes8: return launch<Layout::kCodes8>(p, gated, n_blocks, stream);
+  half* arranged = static_cast<half*>(m.arranged);
+  switch (w.layout) {
+    case Layout::kDense: return start<Kind<Layout::kDense, false, false>>(p, gated, arranged, stream);
+    case Layout::kCodebook4:
+      CHECK(!w.has_min);
+      if (w.group16) return start<Kind<Layout::kCodebook4, false, true>>(p, gated, arranged, stream);
+      return start<Kind<Layout::kCodebook4, false, false>>(p, gated, arranged, stream);
+    case Layout::kCodes4: return start_codes<Layout::kCodes4>(p, w, gated, arranged, stream);
+    case Layout::kCodes8: return start_codes<Layout::kCodes8>(p, w, gated, arranged, stream);
   }
 }
 

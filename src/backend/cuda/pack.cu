@@ -29,22 +29,23 @@ __global__ void largest_kernel(const uint8_t* blocks, int64_t n_blocks, uint32_t
   if (threadIdx.x % 32 == 0 && most > 0) atomicMax(largest, __float_as_uint(most));
 }
 
-// 32 codes into unit `unit` of tile `tile`.
+// 32 codes into a unit of a row of the tile.
 template <class T>
-__device__ void put_unit(uint8_t* data, int64_t tile, int unit, const uint8_t* codes) {
-  uint32_t words[8] = {};
-  if constexpr (T::code_bits == 4) {
-    for (int i = 0; i < 32; ++i) {
-      const int place = quant::HasCodebook<T> ? i % 8 : i % 8 / 2 + i % 2 * 4;
-      words[i / 8] |= static_cast<uint32_t>(codes[i] & 15) << (4 * place);
+__device__ void put_unit(uint8_t* tile, int row, int unit, const uint8_t* codes) {
+  constexpr bool kEight = T::code_bits != 4;
+  for (int t = 0; t < 4; ++t) {
+    uint32_t words[2] = {};
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t code = codes[16 * (i / 4) + 4 * t + i % 4];
+      if (kEight) {
+        words[i / 4] |= code << (8 * (i % 4));
+      } else {
+        words[0] |= (code & 15) << (4 * (quant::HasCodebook<T> ? i : i / 2 + i % 2 * 4));
+      }
     }
-    *reinterpret_cast<uint4*>(data + (tile * kTileUnits + unit) * 16) = make_uint4(words[0], words[1], words[2], words[3]);
-  } else {
-    for (int i = 0; i < 32; ++i) words[i / 4] |= static_cast<uint32_t>(codes[i]) << (8 * (i % 4));
-    for (int h = 0; h < 2; ++h) {
-      *reinterpret_cast<uint4*>(data + ((tile * 2 + h) * kTileUnits + unit) * 16) =
-          make_uint4(words[4 * h], words[4 * h + 1], words[4 * h + 2], words[4 * h + 3]);
-    }
+    uint32_t* to = reinterpret_cast<uint32_t*>(tile + place_of_codes(kEight, row, unit, t));
+    to[0] = words[0];
+    if (kEight) to[1] = words[1];
   }
 }
 
@@ -60,9 +61,10 @@ __global__ void pack_kernel(const uint8_t* blocks, int64_t n_blocks, PackedWeigh
   const float inverse = 1.0f / w.factor;
   for (int u = 0; u < T::block_size / kUnit; ++u) {
     const int64_t tile = row / kTileRows * w.k_tiles + (first_unit + u) / 4;
-    const int unit = static_cast<int>(row % kTileRows * 4 + (first_unit + u) % 4);
-    put_unit<T>(static_cast<uint8_t*>(const_cast<void*>(w.data)), tile, unit, codes + u * kUnit);
-    S* out = static_cast<S*>(const_cast<void*>(w.scales)) + (tile * kTileUnits + unit) * kPerUnit * kFields;
+    const int in_tile = static_cast<int>(row % kTileRows), unit = static_cast<int>((first_unit + u) % 4);
+    constexpr int kTileBytes = kTileUnits * (T::code_bits == 4 ? 16 : 32);
+    put_unit<T>(static_cast<uint8_t*>(const_cast<void*>(w.data)) + tile * kTileBytes, in_tile, unit, codes + u * kUnit);
+    S* out = static_cast<S*>(const_cast<void*>(w.scales)) + (tile * kTileUnits + in_tile * 4 + unit) * kPerUnit * kFields;
     for (int p = 0; p < kPerUnit; ++p) {
       out[p * kFields] = from_float<S>(scales[u * kPerUnit + p] * inverse);
       if (T::has_min) out[p * kFields + 1] = from_float<S>(mins[u * kPerUnit + p] * inverse);

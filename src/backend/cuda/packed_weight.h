@@ -1,16 +1,18 @@
 // PackedWeight: a weight as the device's kernels want it. Dense formats become rows of the activation type. Block formats become
-// codes of 4 or 8 bits and scales, in tiles of 16 rows by 128 columns, so that a warp's load of 16 bytes a lane is one piece of
-// memory: of a tile, unit u = (row % 16) * 4 + (column % 128) / 32 holds 32 codes of one row.
+// codes of 4 or 8 bits and scales, in tiles of 16 rows by 128 columns, four units of 32 columns each, of which a warp reads whole
+// 512 bytes at once. Of a unit, lane t of four owns columns 4t to 4t + 3 and 16 + 4t to 16 + 4t + 3: 8 codes, numbered in this order.
 //
-//   codes 4 bits:  [tile, 64 units, 16 bytes]; each 32-bit word holds 8 codes, codes 2j and 2j + 1 in nibbles j and j + 4, so
-//                  that one mask yields a pair in two half words; codebook formats keep them in plain order, for a table of pairs
-//   codes 8 bits:  [tile, 2 halves of a unit, 64 units, 16 bytes]
-//   scales:        [tile, 64 units, group16 ? 2 : 1, has_min ? 2 : 1]: the scale, then the minimum
+//   codes 4 bits:  [tile, 16 rows, 4 lanes, 4 units] words of 8 codes; codes 2j and 2j + 1 in nibbles j and j + 4, so that one mask
+//                  yields a pair in two half words; codebook formats keep them in plain order, for a table of pairs
+//   codes 8 bits:  [tile, 2 pairs of units, 16 rows, 4 lanes, 2 units, 8 bytes]
+//   scales:        [tile, 16 rows, 4 units, group16 ? 2 : 1, has_min ? 2 : 1]: the scale, then the minimum
 //   w = factor * (scale * (code - zero, or codebook[code]) + minimum)
 //
 // The factor is a power of two that keeps scales well inside of f16. Tiles are padded with zero scales.
 #pragma once
 #include <cstdint>
+
+#include "base/half.h"  // INGOT_HD
 
 namespace ingot::cuda {
 
@@ -20,6 +22,12 @@ inline constexpr int kTileRows = 16;
 inline constexpr int kTileCols = 128;
 inline constexpr int kUnit = 32;  // codes
 inline constexpr int kTileUnits = kTileRows * kTileCols / kUnit;
+
+// Bytes from the start of a tile to the codes of lane t, in one unit of a row.
+INGOT_HD int place_of_codes(bool eight_bits, int row, int unit, int t) {
+  const int lane = row * 4 + t;
+  return eight_bits ? (unit / 2 * 64 + lane) * 16 + unit % 2 * 8 : lane * 16 + unit * 4;
+}
 
 struct PackedWeight {
   Layout layout = Layout::kDense;

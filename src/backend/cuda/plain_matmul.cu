@@ -9,12 +9,12 @@ constexpr int kWarps = 4;
 
 template <class T, class Y>
 __global__ void plain_kernel(Y* y, int64_t y_stride, const T* x, int64_t x_stride, const T* w, int64_t n_out, int64_t n_in, bool accumulate) {
-  const int64_t row = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int64_t row = int64_t{blockIdx.y} * kWarps + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= n_out) return;
   float sum = 0;
-  for (int64_t k = lane; k < n_in; k += 32) sum += to_float(x[blockIdx.y * x_stride + k]) * to_float(w[row * n_in + k]);
+  for (int64_t k = lane; k < n_in; k += 32) sum += to_float(x[blockIdx.x * x_stride + k]) * to_float(w[row * n_in + k]);
   sum = warp_sum(sum);
-  Y& out = y[blockIdx.y * y_stride + row];
+  Y& out = y[blockIdx.x * y_stride + row];
   if (lane == 0) out = from_float<Y>(accumulate ? to_float(out) + sum : sum);
 }
 
@@ -23,7 +23,7 @@ __global__ void plain_kernel(Y* y, int64_t y_stride, const T* x, int64_t x_strid
 void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate, cudaStream_t stream) {
   CHECK(w.layout == Layout::kDense && x.dtype == (w.f32 ? DType::kF32 : DType::kF16));
   if (x.rows == 0) return;
-  const dim3 grid(blocks_for(w.n_out, kWarps), static_cast<unsigned>(x.rows));
+  const dim3 grid(static_cast<unsigned>(x.rows), blocks_for(w.n_out, kWarps));
   with_type(x.dtype, [&](auto* px) {
     with_type(y.dtype, [&](auto* py) {
       using T = std::remove_pointer_t<decltype(px)>;

@@ -25,6 +25,7 @@ constexpr int kKept = 16;
 template <class X, class Y, class A, bool kAdd>
 __global__ void norm_kernel(Y* y, int64_t y_stride, X* x, int64_t x_stride, const A* add, int64_t add_stride, int64_t dim, NormParams p) {
   __shared__ float shared[33];
+  start_dependent();
   X* row = x + blockIdx.x * x_stride;
   Y* out = y + blockIdx.x * y_stride;
   float kept[kKept];
@@ -70,6 +71,69 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, X* x, int64_t x_stride, cons
   for (int64_t i = threadIdx.x + int64_t{kKept} * blockDim.x; i < dim; i += blockDim.x) write(i, to_float(row[i]));
 }
 
+// The same without a mean and a bias, of f32 rows of whole 4 elements on 16 bytes: what models have, and few rows wait for.
+constexpr int kPackThreads = 512;
+constexpr int kMaxPacks = 4;
+
+__device__ __forceinline__ void store4(float* to, float4 v) { *reinterpret_cast<float4*>(to) = v; }
+__device__ __forceinline__ void store4(half* to, float4 v) {
+  const half2 low = __halves2half2(from_float<half>(v.x), from_float<half>(v.y));
+  const half2 high = __halves2half2(from_float<half>(v.z), from_float<half>(v.w));
+  *reinterpret_cast<uint2*>(to) = make_uint2(bits_of(low), bits_of(high));
+}
+
+template <class Y, int kPacks>
+__global__ void __launch_bounds__(kPackThreads) rms_kernel(Y* y, int64_t y_stride, const float* x, int64_t x_stride, int n_packs, const float* weight,
+                                                           float eps) {
+  __shared__ float sums[kPackThreads / 32];
+  let_next_start();
+  float4 scales[kPacks], kept[kPacks];
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    const int i = threadIdx.x + j * blockDim.x;
+    scales[j] = i < n_packs ? reinterpret_cast<const float4*>(weight)[i] : float4{};
+  }
+  wait_for_previous();
+  const float4* row = reinterpret_cast<const float4*>(x + blockIdx.x * x_stride);
+  float squares = 0;
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    const int i = threadIdx.x + j * blockDim.x;
+    kept[j] = i < n_packs ? row[i] : float4{};
+    squares += kept[j].x * kept[j].x + kept[j].y * kept[j].y + kept[j].z * kept[j].z + kept[j].w * kept[j].w;
+  }
+  squares = warp_sum(squares);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = squares;
+  __syncthreads();
+  float total = 0;
+  for (int w = 0; w < static_cast<int>(blockDim.x / 32); ++w) total += sums[w];
+  const float inverse = 1.0f / sqrtf(total / static_cast<float>(4 * n_packs) + eps);
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    const int i = threadIdx.x + j * blockDim.x;
+    const float4 v = kept[j], s = scales[j];
+    if (i < n_packs)
+      store4(y + blockIdx.x * y_stride + 4 * i, {v.x * inverse * s.x, v.y * inverse * s.y, v.z * inverse * s.z, v.w * inverse * s.w});
+  }
+}
+
+bool on_16_bytes(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+bool can_rms(const Tensor& y, const Tensor& x, const NormArgs& a) {
+  return a.kind == NormKind::kRms && !a.bias && x.dtype == DType::kF32 && x.cols % 4 == 0 && x.cols <= 4 * kPackThreads * kMaxPacks &&
+         x.stride % 4 == 0 && y.stride % 4 == 0 && on_16_bytes(x.data) && on_16_bytes(y.data) && on_16_bytes(a.weight.data);
+}
+
+template <class Y>
+void rms(const Tensor& y, const Tensor& x, const NormArgs& a, cudaStream_t stream) {
+  const int n_packs = static_cast<int>(x.cols / 4), threads = n_packs >= kPackThreads ? kPackThreads : (n_packs + 31) / 32 * 32;
+  const auto start = [&](auto kernel) {
+    launch(kernel, dim3(static_cast<unsigned>(x.rows)), threads, 0, stream, static_cast<Y*>(y.data), y.stride, x.f32(), x.stride, n_packs,
+           a.weight.f32(), a.eps);
+  };
+  n_packs <= threads ? start(rms_kernel<Y, 1>) : n_packs <= 2 * threads ? start(rms_kernel<Y, 2>) : start(rms_kernel<Y, kMaxPacks>);
+}
+
 int norm_threads(int64_t dim) { return dim <= 256 ? 32 : dim <= 2048 ? 256 : 512; }
 
 // Rows of elements; stride 0 makes one row serve for all.
@@ -99,14 +163,31 @@ struct Add {
   __device__ void operator()(int64_t r, int64_t c) const { x.at(r, c) = from_float<X>(to_float(x.at(r, c)) + to_float(y.at(r, c))); }
 };
 
-template <class T>
+template <class T, class U>
 struct ActMul {
-  Rows<T> y, gate, up;
+  Rows<T> y, gate;
+  Rows<U> up;
   int act;
   __device__ void operator()(int64_t r, int64_t c) const {
     y.at(r, c) = from_float<T>(activate(to_float(gate.at(r, c)), act) * to_float(up.at(r, c)));
   }
 };
+
+// 8 halves a thread, of contiguous rows: a prompt's activations are long.
+__global__ void act_mul_kernel(uint4* y, const uint4* gate, const uint4* up, int64_t n, int act) {
+  start_dependent();
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= n) return;
+  const uint4 g = gate[i], u = up[i];
+  const uint32_t gates[4] = {g.x, g.y, g.z, g.w}, ups[4] = {u.x, u.y, u.z, u.w};
+  uint32_t out[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const float2 a = __half22float2(half2_of(gates[j])), b = __half22float2(half2_of(ups[j]));
+    out[j] = bits_of(__halves2half2(from_float<half>(activate(a.x, act) * b.x), from_float<half>(activate(a.y, act) * b.y)));
+  }
+  y[i] = make_uint4(out[0], out[1], out[2], out[3]);
+}
 
 template <class T>
 struct Scale {
@@ -127,6 +208,7 @@ struct Gather {
 
 template <class F>
 __global__ void each_kernel(int64_t n, int64_t cols, F f) {
+  start_dependent();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < n) f(i / cols, i % cols);
 }
@@ -135,7 +217,7 @@ __global__ void each_kernel(int64_t n, int64_t cols, F f) {
 template <class F>
 void each(const Tensor& t, cudaStream_t stream, F f) {
   const int64_t n = t.rows * t.cols;
-  if (n > 0) each_kernel<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(n, t.cols, f);
+  if (n > 0) launch(each_kernel<F>, dim3(blocks_for(n, kThreads)), kThreads, 0, stream, n, t.cols, f);
 }
 
 }  // namespace
@@ -150,14 +232,17 @@ void convert(const Tensor& y, const Tensor& x, cudaStream_t stream) {
   });
 }
 
+bool can_defer(const DeferredNorm& norm) { return norm.x.rows == 1 && norm.y.dtype == DType::kF16 && can_rms(norm.y, norm.x, norm.args); }
+
 void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, cudaStream_t stream) {
   if (x.rows == 0) return;
   with_type(y.dtype, [&](auto* py) {
     with_type(x.dtype, [&](auto* px) {
       using Y = std::remove_pointer_t<decltype(py)>;
       using X = std::remove_pointer_t<decltype(px)>;
-      norm_kernel<X, Y, float, false><<<static_cast<unsigned>(x.rows), norm_threads(x.cols), 0, stream>>>(
-          static_cast<Y*>(y.data), y.stride, static_cast<X*>(x.data), x.stride, nullptr, 0, x.cols, params_of(args));
+      if (can_rms(y, x, args)) return rms<Y>(y, x, args, stream);
+      launch(norm_kernel<X, Y, float, false>, dim3(static_cast<unsigned>(x.rows)), norm_threads(x.cols), 0, stream, static_cast<Y*>(y.data),
+             y.stride, static_cast<X*>(x.data), x.stride, nullptr, 0, x.cols, params_of(args));
     });
   });
 }
@@ -168,9 +253,9 @@ void add_norm_rows(const Tensor& out, const Tensor& residual, const Tensor& y, c
     with_type(y.dtype, [&](auto* py) {
       using O = std::remove_pointer_t<decltype(po)>;
       using Y = std::remove_pointer_t<decltype(py)>;
-      norm_kernel<float, O, Y, true><<<static_cast<unsigned>(residual.rows), norm_threads(residual.cols), 0, stream>>>(
-          static_cast<O*>(out.data), out.stride, residual.f32(), residual.stride, static_cast<const Y*>(y.data), y.stride,
-          residual.cols, params_of(args));
+      launch(norm_kernel<float, O, Y, true>, dim3(static_cast<unsigned>(residual.rows)), norm_threads(residual.cols), 0, stream,
+             static_cast<O*>(out.data), out.stride, residual.f32(), residual.stride, static_cast<const Y*>(y.data), y.stride,
+             residual.cols, params_of(args));
     });
   });
 }
@@ -188,10 +273,19 @@ void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, cudaStream_t 
 }
 
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, cudaStream_t stream) {
-  CHECK(y.dtype == gate.dtype && y.dtype == up.dtype);
-  with_type(y.dtype, [&](auto* p) {
-    using T = std::remove_pointer_t<decltype(p)>;
-    each(y, stream, ActMul<T>{rows_of<T>(y), rows_of<T>(gate), rows_of<T>(up), static_cast<int>(act)});
+  CHECK(y.dtype == gate.dtype);
+  const int64_t n = y.rows * y.cols;
+  const bool packs = y.dtype == DType::kF16 && up.dtype == DType::kF16 && y.contiguous() && gate.contiguous() && up.contiguous();
+  if (packs && n % 8 == 0 && n > 0 && on_16_bytes(y.data) && on_16_bytes(gate.data) && on_16_bytes(up.data)) {
+    return launch(act_mul_kernel, dim3(blocks_for(n / 8, kThreads)), kThreads, 0, stream, static_cast<uint4*>(y.data),
+                  static_cast<const uint4*>(gate.data), static_cast<const uint4*>(up.data), n / 8, static_cast<int>(act));
+  }
+  with_type(y.dtype, [&](auto* py) {
+    with_type(up.dtype, [&](auto* pu) {
+      using T = std::remove_pointer_t<decltype(py)>;
+      using U = std::remove_pointer_t<decltype(pu)>;
+      each(y, stream, ActMul<T, U>{rows_of<T>(y), rows_of<T>(gate), rows_of<U>(up), static_cast<int>(act)});
+    });
   });
 }
 

@@ -1,4 +1,4 @@
-// The largest logit of each row, and the reading that measure_peak times.
+// The largest logit of each row; and what measure_peak times, the reading, and random numbers for the product.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
 
@@ -45,11 +45,29 @@ __global__ void read_kernel(const uint4* data, int64_t n, float* sink) {
   if (bits == 0x12345678u) *sink = 1;  // so that the loads stay
 }
 
+// Numbers from -1 to 1: zeros or one number over and over would need less power, and so run faster, than what models hold.
+template <class T>
+__global__ void noise_kernel(T* data, int64_t n) {
+  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += int64_t{gridDim.x} * kThreads) {
+    uint32_t bits = static_cast<uint32_t>(i) * 0x9E3779B9u;
+    bits = (bits ^ bits >> 16) * 0x85EBCA6Bu;
+    bits = (bits ^ bits >> 13) * 0xC2B2AE35u;
+    data[i] = from_float<T>(static_cast<float>(static_cast<int32_t>(bits ^ bits >> 16)) * 0x1p-31f);
+  }
+}
+
 }  // namespace
 
 void argmax_rows(unsigned long long* best, const Tensor& logits, cudaStream_t stream) {
   const dim3 grid(blocks_for(logits.cols, kThreads * 16), static_cast<unsigned>(logits.rows));
   argmax_kernel<<<grid, kThreads, 0, stream>>>(best, logits.f32(), logits.stride, logits.cols);
+}
+
+void fill_noise(const Tensor& t, cudaStream_t stream) {
+  with_type(t.dtype, [&](auto* p) {
+    using T = std::remove_pointer_t<decltype(p)>;
+    noise_kernel<T><<<1024, kThreads, 0, stream>>>(static_cast<T*>(t.data), t.rows * t.cols);
+  });
 }
 
 void read_all(const void* data, size_t bytes, float* sink, cudaStream_t stream) {
