@@ -56,8 +56,8 @@ fuzz:  ## Each fuzz target for FUZZ_SECONDS (60); fails on a finding
 
 bench:  ## Speed of the built-in model and of single operations
 	@$(SETUP) build bench
-	@cmake --preset release -DINGOT_BENCH=ON -DINGOT_CUDA=$(CUDA)
-	@cmake --build build
+	@cmake --preset release -DINGOT_TESTS=OFF -DINGOT_BENCH=ON -DINGOT_CUDA=$(CUDA)
+	@cmake --build build --target ingot-cli ops_bench
 	build/ingot bench
 	build/bench/ops_bench
 

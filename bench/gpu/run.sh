@@ -30,16 +30,14 @@ if has test; then
   test $failed = 0 && echo "all $(wc -l <"$OUT/tests.txt") groups of tests passed"
 fi
 
-measure() { "$BUILD/ingot" bench --device cuda -b 2048 --shape "$1" --type "$2" -p "${3:-512,2048}" -n 128 -r 3 2>&1 | grep -E "$1|rror|failed|CHECK"; }
+measure() { "$BUILD/ingot" bench --device cuda -b 2048 --shape "$1" --type "$2" -p 512,2048 -n 128 -r 5 2>&1 | grep -E "$1|rror|failed|CHECK"; }
 
 if has bench; then
-  for shape in smollm-135m llama-3.2-1b; do
-    for type in F16 Q8_0 Q4_0 Q4_K; do measure $shape $type; done
-  done
-  for type in BF16 Q4_0; do measure llama-3.1-8b $type; done
+  for type in F16 Q4_0; do measure smollm-135m $type; done
+  for type in BF16 Q4_0 Q4_K Q8_0; do measure llama-3.2-1b $type; done
+  for type in BF16 Q4_0 Q4_K Q8_0; do measure llama-3.1-8b $type; done
 fi
 if has ladder; then
-  for type in Q8_0 Q4_K; do measure llama-3.1-8b $type; done
-  for type in Q6_K Q2_K IQ4_NL; do measure llama-3.2-1b $type; done
+  for type in F32 Q6_K Q5_K Q3_K Q2_K IQ4_NL MXFP4; do measure llama-3.2-1b $type; done
 fi
 exit $failed

@@ -155,7 +155,7 @@ void add_bench(CLI::App& app) {
   verb->add_option("-r,--repetitions", o->n_repeats, "repeats of each row")->check(CLI::Range(1, 1000))->capture_default_str();
   verb->add_option("-t,--threads", o->threads, "threads; several numbers measure each; 0: all cores")->check(CLI::Range(0, 1024))->delimiter(',')->capture_default_str();
   verb->add_option("-o,--output", o->output, "md, csv or json")->check(CLI::IsMember({"md", "csv", "json"}))->capture_default_str();
-  verb->add_option("--device", o->model.device, "cpu or ref")->capture_default_str();
+  verb->add_option("--device", o->model.device, "cpu, cuda or ref")->capture_default_str();
   verb->add_option("-b,--batch-size,--chunk", o->model.chunk, "most tokens in one step")->check(CLI::Range(1, 1 << 16))->capture_default_str();
   verb->add_option("--cache-type", o->model.kv_type, "type of the KV cache: f16 or f32")->capture_default_str();
   verb->add_option("--trace", o->model.trace_path, "write the time of every verb to this file");

@@ -1,6 +1,7 @@
-// ingot inspect: what is in a model file, and what it needs to run.
+// ingot inspect: what is in a model, and what it needs to run.
 #include <fmt/format.h>
 
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -19,10 +20,10 @@ struct InspectOptions {
   bool json = false, tensors = false, show_template = false;
 };
 
-Json quant_mix(const Gguf& file) {
+Json quant_mix(const CheckpointFacts& facts) {
   std::map<std::string, std::pair<int, uint64_t>> mix;  // format: tensors, bytes
-  for (const TensorInfo& t : file.tensors()) {
-    auto& [count, bytes] = mix[ggml_type_name(t.ggml_type)];
+  for (const CheckpointTensor& t : facts.tensors) {
+    auto& [count, bytes] = mix[t.type];
     ++count;
     bytes += t.n_bytes;
   }
@@ -38,9 +39,9 @@ Json architecture(const Config& c) {
 }
 
 // Weights, KV cache and scratch for one sequence of that context, as `run` would take them.
-Json memory_need(const Gguf& file, const Config& c, const InspectOptions& o) {
+Json memory_need(const CheckpointFacts& facts, const Config& c, const InspectOptions& o) {
   size_t weights = 0;
-  for (const TensorInfo& t : file.tensors()) weights += t.n_bytes;
+  for (const CheckpointTensor& t : facts.tensors) weights += t.n_bytes;
   const DType kv = runner_kv_type(o.model);
   const int n_ctx = o.model.n_ctx > 0 ? o.model.n_ctx : default_context(c, weights, 1, kv);
   const KvShape shape = {c.n_layers, c.n_kv_heads, c.head_dim, 1, n_ctx, kv};
@@ -51,41 +52,41 @@ Json memory_need(const Gguf& file, const Config& c, const InspectOptions& o) {
           {"available_bytes", available_memory_bytes()}};
 }
 
-Json tokenizer_facts(const Gguf& file) {
-  if (!file.metadata().contains("tokenizer.ggml.model")) return nullptr;
-  const auto t = load_tokenizer(file);
+Json tokenizer_facts(const Checkpoint& checkpoint) {
+  if (!checkpoint.has_tokenizer()) return nullptr;
+  const auto t = checkpoint.tokenizer();
   auto token = [&](std::optional<int32_t> id) { return id ? Json(fmt::format("{} ({})", *id, t->token_text(*id))) : Json(); };
   return {{"model", t->model()}, {"pre", t->pre()}, {"tokens", t->n_vocab()}, {"bos", token(t->bos())}, {"eos", token(t->eos())},
-          {"adds_bos", t->add_bos()}, {"adds_eos", t->add_eos()},
-          {"chat_template", file.metadata().contains("tokenizer.chat_template")}};
+          {"adds_bos", t->add_bos()}, {"adds_eos", t->add_eos()}, {"chat_template", checkpoint.chat_template().has_value()}};
 }
 
-Json facts(const Gguf& file, const InspectOptions& o) {
-  Json json = {{"file", o.model.path.empty() ? "(built-in demo model)" : o.model.path},
-               {"gguf_version", file.version()}, {"files", file.n_files()}, {"file_bytes", file.file_bytes()}};
-  json["name"] = file.metadata().find_string("general.name").value_or("");
-  int64_t n_parameters = 0;
-  for (const TensorInfo& t : file.tensors()) n_parameters += t.n_elements();
-  json["parameters"] = n_parameters;
-  json["quant_mix"] = quant_mix(file);
-  if (!file.tensors().empty()) {
-    try {
-      const Config c = config_from_gguf(file);
-      json["model"] = architecture(c);
-      json["memory"] = memory_need(file, c, o);
-    } catch (const Error& error) {  // the rest of the file can still be looked at
-      json["model"] = {{"error", error.what()}};
-    }
+// What only the rest of the checkpoint needs is not wanted of a part that cannot be read.
+Json or_error(const std::function<Json()>& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    return {{"error", error.what()}};
   }
-  json["tokenizer"] = tokenizer_facts(file);
+}
+
+Json describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const InspectOptions& o) {
+  Json json = {{"file", o.model.path.empty() ? "(built-in demo model)" : o.model.path},
+               {"container", facts.container}, {"files", facts.n_files}, {"file_bytes", facts.file_bytes}, {"name", facts.name}};
+  int64_t n_parameters = 0;
+  for (const CheckpointTensor& t : facts.tensors) n_parameters += t.n_elements;
+  json["parameters"] = n_parameters;
+  json["quant_mix"] = quant_mix(facts);
+  if (!facts.tensors.empty()) {
+    json["model"] = or_error([&] { return architecture(checkpoint.config()); });
+    json["memory"] = json["model"].contains("error") ? Json() : memory_need(facts, checkpoint.config(), o);
+  }
+  json["tokenizer"] = or_error([&] { return tokenizer_facts(checkpoint); });
   json["metadata"] = Json::object();
-  for (const Metadata::Entry& entry : file.metadata().entries()) json["metadata"][std::string(entry.key)] = render(entry.value);
+  for (const auto& [key, value] : facts.metadata) json["metadata"][key] = value;
   if (o.tensors) {
     json["tensors"] = Json::array();
-    for (const TensorInfo& t : file.tensors()) {
-      std::vector<uint64_t> shape(t.shape.begin(), t.shape.begin() + t.n_dims);
-      json["tensors"].push_back({{"name", t.name}, {"type", ggml_type_name(t.ggml_type)}, {"shape", shape}, {"bytes", t.n_bytes}});
-    }
+    for (const CheckpointTensor& t : facts.tensors)
+      json["tensors"].push_back({{"name", t.name}, {"type", t.type}, {"shape", t.shape}, {"bytes", t.n_bytes}});
   }
   return json;
 }
@@ -105,14 +106,15 @@ void print_text(const Json& json, int indent) {
 }
 
 void inspect(InspectOptions& o) {
-  const auto file = open_model_file(o.model);
+  const auto checkpoint = open_model_file(o.model);
   if (o.show_template) {
-    const auto source = file->metadata().find_string("tokenizer.chat_template");
+    const auto source = checkpoint->chat_template();
     if (!source) throw Error("this model has no chat template");
     fmt::print("{}\n", *source);
     return;
   }
-  Json json = facts(*file, o);
+  const CheckpointFacts facts = checkpoint->facts();
+  Json json = describe(*checkpoint, facts, o);
   if (o.json) {
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
     return;
@@ -123,14 +125,14 @@ void inspect(InspectOptions& o) {
   for (const Json& t : tensors)
     fmt::print("{:<40} {:<8} {:<20} {}\n", printable(t["name"].get<std::string>()), t["type"].get<std::string>(), t["shape"].dump(),
                human_bytes(t["bytes"].get<uint64_t>()));
-  for (const std::string& warning : file->warnings()) fmt::print(stderr, "ingot: warning: {}\n", printable(warning));
+  for (const std::string& warning : facts.warnings) fmt::print(stderr, "ingot: warning: {}\n", printable(warning));
 }
 
 }  // namespace
 
 void add_inspect(CLI::App& app) {
   auto o = std::make_shared<InspectOptions>();
-  CLI::App* verb = app.add_subcommand("inspect", "Show what is in a model file and what it needs");
+  CLI::App* verb = app.add_subcommand("inspect", "Show what is in a model and what it needs");
   add_model_argument(*verb, o->model);
   verb->add_flag("--json", o->json, "print one JSON object");
   verb->add_flag("--tensors", o->tensors, "list every tensor");

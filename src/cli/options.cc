@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cli/demo_model.h"
 #include "cli/terminal.h"
+#include "io/gguf.h"
 
 namespace ingot {
 namespace {
@@ -23,7 +24,7 @@ DType parse_kv_dtype(const std::string& name) {
 }  // namespace
 
 void add_model_argument(CLI::App& app, ModelOptions& o) {
-  app.add_option("MODEL,-m,--model", o.path, "GGUF file (any part of a split one); the built-in demo model when left out");
+  app.add_option("MODEL,-m,--model", o.path, "GGUF file (any part of a split one), or a Hugging Face model directory; the built-in demo model when left out");
 }
 
 void add_log_option(CLI::App& app, ModelOptions& o) {
@@ -31,7 +32,7 @@ void add_log_option(CLI::App& app, ModelOptions& o) {
 }
 
 void add_runner_options(CLI::App& app, ModelOptions& o) {
-  app.add_option("--device", o.device, "cpu, or ref (plain C++, slow, the oracle)")->capture_default_str();
+  app.add_option("--device", o.device, "cpu, cuda, or ref (plain C++, slow, the oracle)")->capture_default_str();
   app.add_option("-t,--threads", o.n_threads, "threads to compute with; 0: the cores this process may use")
       ->check(CLI::Range(0, 1024))->capture_default_str();
   app.add_option("-c,--ctx-size,--max-model-len", o.n_ctx, "context in tokens; 0: the model's, or as much of it as fits in memory")
@@ -96,10 +97,10 @@ RunnerOptions runner_options(ModelOptions& o) {
           .trace = o.trace};
 }
 
-std::shared_ptr<const Gguf> open_model_file(const ModelOptions& o) {
+std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
-  if (o.path.empty()) return std::make_shared<const Gguf>(Gguf::parse(demo_model_bytes(), "the demo model"));
-  return std::make_shared<const Gguf>(Gguf::open(o.path));
+  if (!o.path.empty()) return open_checkpoint(o.path);
+  return gguf_checkpoint(std::make_shared<const Gguf>(Gguf::parse(demo_model_bytes(), "the demo model")));
 }
 
 LoadedModel open_model(ModelOptions& o, const RunnerOptions& runner) {

@@ -24,7 +24,7 @@ struct ModelOptions {
   std::shared_ptr<TraceFile> trace;  // opened by runner_options when trace_path is set
 };
 
-void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, the file
+void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, the file or directory
 void add_log_option(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 
@@ -35,8 +35,8 @@ void finish_sampling(SamplingParams& params, int seed);
 DType runner_kv_type(const ModelOptions& options);  // throws UsageError
 RunnerOptions runner_options(ModelOptions& options);
 
-// The GGUF at options.path, or the built-in demo model.
-std::shared_ptr<const Gguf> open_model_file(const ModelOptions& options);
+// The GGUF file or directory at options.path, or the built-in demo model.
+std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& options);
 
 // Loads everything, with a progress bar on a terminal.
 LoadedModel open_model(ModelOptions& options, const RunnerOptions& runner);

@@ -16,7 +16,7 @@ struct TokenizeOptions {
 };
 
 void tokenize(const TokenizeOptions& o) {
-  const auto tokenizer = load_tokenizer(*open_model_file({.path = o.model}));
+  const auto tokenizer = open_model_file({.path = o.model})->tokenizer();
   const std::string text = o.has_text ? o.text : read_prompt({.file = o.file}, "tokenize");
   const std::vector<int32_t> ids =
       tokenizer->encode(text, {.add_special = !o.no_special, .parse_special = o.parse_special});
@@ -36,7 +36,7 @@ void tokenize(const TokenizeOptions& o) {
 void add_tokenize(CLI::App& app) {
   auto o = std::make_shared<TokenizeOptions>();
   CLI::App* verb = app.add_subcommand("tokenize", "Show the tokens of a text");
-  verb->add_option("MODEL,-m,--model", o->model, "GGUF file; vocabulary-only files will do")->required();
+  verb->add_option("MODEL,-m,--model", o->model, "GGUF file (vocabulary-only files will do), or a Hugging Face model directory")->required();
   verb->add_option("TEXT", o->text, "the text; standard input when left out")->each([o](const std::string&) { o->has_text = true; });
   verb->add_option("-f,--file", o->file, "read the text from this file; - for standard input");
   auto* ids = verb->add_flag("--ids", o->ids, "one line of ids, with commas");

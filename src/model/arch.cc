@@ -9,21 +9,27 @@ namespace {
 
 constexpr Arch kArchs[] = {
     {.gguf_name = "llama", .hf_name = "llama", .gguf_rope = RopeLayout::kInterleaved},
-    {.gguf_name = "qwen2", .hf_name = "qwen2"},
-    {.gguf_name = "qwen3", .hf_name = "qwen3"},
+    {.gguf_name = "llama", .hf_name = "mistral", .gguf_rope = RopeLayout::kInterleaved},
+    {.gguf_name = "qwen2", .hf_name = "qwen2", .hf_window_opt_in = true},
+    {.gguf_name = "qwen3", .hf_name = "qwen3", .hf_window_opt_in = true},
 };
+
+const Arch& find(std::string_view name, const char* Arch::*dialect) {
+  std::string known, last;
+  for (const Arch& arch : kArchs) {
+    if (name == arch.*dialect) return arch;
+    if (last == arch.*dialect) continue;
+    last = arch.*dialect;
+    known += (known.empty() ? "" : ", ") + last;
+  }
+  throw Error("architecture '{}' is not supported; supported are {}", printable(name), known);
+}
 
 }  // namespace
 
 std::span<const Arch> all_archs() { return kArchs; }
 
-const Arch& find_gguf_arch(std::string_view name) {
-  std::string known;
-  for (const Arch& arch : kArchs) {
-    if (name == arch.gguf_name) return arch;
-    known += known.empty() ? arch.gguf_name : std::string(", ") + arch.gguf_name;
-  }
-  throw Error("architecture '{}' is not supported; supported are {}", printable(name), known);
-}
+const Arch& find_gguf_arch(std::string_view name) { return find(name, &Arch::gguf_name); }
+const Arch& find_hf_arch(std::string_view name) { return find(name, &Arch::hf_name); }
 
 }  // namespace ingot

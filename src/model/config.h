@@ -1,5 +1,6 @@
 // Config: every number of a model, read once from its checkpoint's keys and checked; nothing divides by them before that.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "model/arch.h"
@@ -8,6 +9,7 @@
 namespace ingot {
 
 class Gguf;
+struct HfConfig;
 
 struct Config {
   const Arch* arch = nullptr;
@@ -26,6 +28,7 @@ struct Config {
   RopeScaling rope_scaling;
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
   int sliding_window = 0;     // 0: none
+  std::optional<bool> tied_output;  // the output matrix is the embedding; nothing: when the checkpoint has none
 
   int q_dim() const { return n_heads * head_dim; }
   int kv_dim() const { return n_kv_heads * head_dim; }
@@ -33,5 +36,6 @@ struct Config {
 
 // Throws Error naming the key and the value that are missing, of the wrong type or out of range.
 Config config_from_gguf(const Gguf& file);
+Config config_from_hf(const HfConfig& file);
 
 }  // namespace ingot

@@ -2,9 +2,8 @@
 #pragma once
 #include <memory>
 #include <optional>
-#include <string>
 
-#include "io/gguf.h"
+#include "model/checkpoint.h"
 #include "model/ranks.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
@@ -12,20 +11,17 @@
 namespace ingot {
 
 struct LoadedModel {
-  std::shared_ptr<const Gguf> file;
+  std::shared_ptr<const Checkpoint> checkpoint;
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat;        // none when the checkpoint has none
   std::unique_ptr<Ranks> runner;
   double load_ms = 0;
 };
 
-// The tokenizer alone: works on vocabulary-only files too.
-std::unique_ptr<Tokenizer> load_tokenizer(const Gguf& file);
-
 // The chat template of the checkpoint, if it has one.
-std::optional<ChatTemplate> load_chat_template(const Gguf& file, const Tokenizer& tokenizer);
+std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer);
 
 // Everything. Throws Error with the file's name for whatever is wrong with it.
-LoadedModel load_model(std::shared_ptr<const Gguf> file, const RunnerOptions& options, const LoadProgress& progress);
+LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options, const LoadProgress& progress);
 
 }  // namespace ingot

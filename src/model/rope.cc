@@ -16,13 +16,23 @@ double correction_dim(double n_rotations, int rot_dim, double theta, int context
 
 // Share of interpolation of each frequency: 0 for the fast ones, 1 for the slow ones, a ramp between.
 std::vector<float> yarn_ramp(int rot_dim, float theta, const RopeScaling& s) {
-  const double low = std::max(0.0, std::floor(correction_dim(s.beta_fast, rot_dim, theta, s.original_context)));
-  double high = std::min(rot_dim - 1.0, std::ceil(correction_dim(s.beta_slow, rot_dim, theta, s.original_context)));
+  double low = correction_dim(s.beta_fast, rot_dim, theta, s.original_context);
+  double high = correction_dim(s.beta_slow, rot_dim, theta, s.original_context);
+  low = std::max(0.0, s.truncate ? std::floor(low) : low);
+  high = std::min(rot_dim - 1.0, s.truncate ? std::ceil(high) : high);
   if (low == high) high += 0.001;
   std::vector<float> ramp(rot_dim / 2);
   for (size_t i = 0; i < ramp.size(); ++i)
     ramp[i] = static_cast<float>(std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0));
   return ramp;
+}
+
+float llama3_frequency(float inv_freq, const RopeScaling& s) {
+  const double wavelength = 2 * std::numbers::pi / inv_freq;
+  if (wavelength < s.original_context / s.high_freq_factor) return inv_freq;
+  if (wavelength > s.original_context / s.low_freq_factor) return inv_freq / s.factor;
+  const double smooth = (s.original_context / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+  return static_cast<float>((1 - smooth) * inv_freq / s.factor + smooth * inv_freq);
 }
 
 }  // namespace
@@ -36,6 +46,8 @@ std::vector<float> rope_frequencies(int rot_dim, float theta, const RopeScaling&
   }
   if (s.kind == RopeScalingKind::kLinear) {
     for (float& f : inv_freq) f /= s.factor;
+  } else if (s.kind == RopeScalingKind::kLlama3) {
+    for (float& f : inv_freq) f = llama3_frequency(f, s);
   } else if (s.kind == RopeScalingKind::kYarn) {
     const std::vector<float> ramp = yarn_ramp(rot_dim, theta, s);
     for (size_t i = 0; i < ramp.size(); ++i) inv_freq[i] *= ramp[i] / s.factor + (1.0f - ramp[i]);

@@ -1,51 +1,12 @@
 #include "model/weights.h"
 
 #include <map>
-#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "io/gguf.h"
 
 namespace ingot {
 namespace {
-
-class GgufSource final : public WeightSource {
- public:
-  explicit GgufSource(std::shared_ptr<const Gguf> file) : file_(std::move(file)) {}
-
-  std::string name() const override { return printable(file_->metadata().source()); }
-
-  bool find(const std::string& name, int64_t, int64_t, HostTensor& out) override {
-    const TensorInfo* tensor = file_->find(name);
-    if (tensor == nullptr) return false;
-    used_.insert(name);
-    if (!tensor->format)
-      throw Error("{}: tensor '{}' is stored as {}, which is not supported yet; use a file in Q4_K_M, Q8_0 or F16", this->name(), name,
-                  ggml_type_name(tensor->ggml_type));
-    if (tensor->n_dims > 2) throw Error("{}: tensor '{}' has {} dimensions: expected 1 or 2", this->name(), name, tensor->n_dims);
-    out = {*tensor->format, tensor->n_dims == 2 ? static_cast<int64_t>(tensor->shape[1]) : 1,
-           static_cast<int64_t>(tensor->shape[0]), file_->data(*tensor).data()};
-    return true;
-  }
-
-  size_t total_bytes() const override {
-    size_t total = 0;
-    for (const TensorInfo& tensor : file_->tensors()) total += tensor.n_bytes;
-    return total;
-  }
-
-  std::vector<std::string> unused() const override {
-    std::vector<std::string> names;
-    for (const TensorInfo& tensor : file_->tensors())
-      if (!used_.contains(std::string(tensor.name))) names.emplace_back(tensor.name);
-    return names;
-  }
-
- private:
-  std::shared_ptr<const Gguf> file_;
-  std::set<std::string> used_;
-};
 
 class Loader {
  public:
@@ -61,7 +22,7 @@ class Loader {
     for (const auto& [format, count] : mix_)
       weights_.quant_mix += fmt::format("{}{} {}", weights_.quant_mix.empty() ? "" : ", ", info(format).name, count);
     weights_.file_bytes = done_;
-    for (const std::string& name : source_.unused()) log_warn("{}: tensor '{}' is not used", source_.name(), printable(name));
+    warn_about_unused();
     return std::move(weights_);
   }
 
@@ -71,11 +32,22 @@ class Loader {
                  int layer) {
     HostTensor host;
     for (const auto& row : matrices)
-      if (find(row.gguf_name, layer, row.n_out, row.n_in, row.optional, host))
+      if (!is_tied_away(row) && find(name_in_dialect(row), layer, row.n_out, row.n_in, row.optional, host))
         owner.*row.weight = prepare(host, row.use);
     for (const auto& row : vectors)
-      if (find_vector(row.gguf_name, layer, row.n, row.optional, host)) owner.*row.vector = upload(host);
+      if (find_vector(name_in_dialect(row), layer, row.n, row.optional, host)) owner.*row.vector = upload(host);
   }
+
+  template <class Row>
+  const char* name_in_dialect(const Row& row) const {
+    return source_.dialect() == Dialect::kGguf ? row.gguf_name : row.hf_name;
+  }
+
+  // An output matrix in the file of a model that ties it is a copy, or left over from training.
+  bool is_tied_away(const MatrixRow<ModelWeights>& row) const {
+    return row.weight == &ModelWeights::output && config_.tied_output == true;
+  }
+  bool is_tied_away(const MatrixRow<LayerWeights>&) const { return false; }
 
   static std::string name_of(const char* pattern, int layer) { return fmt::format(fmt::runtime(pattern), layer); }
 
@@ -118,9 +90,20 @@ class Loader {
   void tie_output() {
     ModelWeights& model = weights_.model;
     if (model.output) return;
+    if (config_.tied_output == false)
+      throw Error("{}: the output matrix '{}' is missing, and the model does not tie it to the embedding", source_.name(),
+                  name_in_dialect(model_matrices().back()));
     model.embedding = backend_.prepare(model.embedding, kForMatmul | kForEmbedding);
     model.output = model.embedding;
     model.tied = true;
+  }
+
+  void warn_about_unused() const {
+    constexpr size_t kMostNames = 8;  // a wrapper's other parts have hundreds
+    const std::vector<std::string> names = source_.unused();
+    for (size_t i = 0; i < std::min(names.size(), kMostNames); ++i)
+      log_warn("{}: tensor '{}' is not used", source_.name(), printable(names[i]));
+    if (names.size() > kMostNames) log_warn("{}: {} more tensors are not used", source_.name(), names.size() - kMostNames);
   }
 
   void count(const HostTensor& host) {
@@ -140,10 +123,6 @@ class Loader {
 };
 
 }  // namespace
-
-std::unique_ptr<WeightSource> gguf_source(std::shared_ptr<const Gguf> file) {
-  return std::make_unique<GgufSource>(std::move(file));
-}
 
 Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress) {
   return Loader(source, config, backend, progress).load();

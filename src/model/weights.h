@@ -11,6 +11,9 @@
 namespace ingot {
 
 class Gguf;
+class Safetensors;
+
+enum class Dialect : uint8_t { kGguf, kHf };  // whose names a source's tensors have (model/tensors.h)
 
 // A tensor as the source has it, in host memory that lives as long as the source: rows of n_in elements.
 struct HostTensor {
@@ -24,8 +27,9 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   virtual std::string name() const = 0;  // for messages, safe to print
+  virtual Dialect dialect() const { return Dialect::kGguf; }
   // The tensor of that name; false when there is none. n_out and n_in are what the config expects; the caller checks.
-  virtual bool find(const std::string& gguf_name, int64_t n_out, int64_t n_in, HostTensor& out) = 0;
+  virtual bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) = 0;
   // The tensor just found has been prepared and its bytes will not be read again.
   virtual void release(const HostTensor&) {}
   virtual size_t total_bytes() const = 0;
@@ -35,6 +39,8 @@ class WeightSource {
 
 // The file stays open, and mapped, as long as the source does.
 std::unique_ptr<WeightSource> gguf_source(std::shared_ptr<const Gguf> file);
+// `name` is the model's, for messages. A wrapper's text model may have its tensors under language_model.
+std::unique_ptr<WeightSource> safetensors_source(std::shared_ptr<const Safetensors> files, std::string name);
 
 // Called as tensors are loaded: bytes done and bytes in all.
 using LoadProgress = std::function<void(size_t done, size_t total)>;

@@ -48,4 +48,10 @@ class MergeTable {
   std::vector<Slot> slots_;
 };
 
+class Vocab;
+struct TokenizerSpec;
+
+// The table of spec.merges. Throws Error for merges that are malformed, repeated, or made of tokens that do not exist.
+MergeTable read_merges(const Vocab& vocab, const TokenizerSpec& spec);
+
 }  // namespace ingot

@@ -40,8 +40,8 @@ std::string spell_out_spaces(std::string_view pattern) {
       const char escaped = pattern[++i];
       if (escaped == 's') {
         out += in_class ? std::string(kSpaces) : fmt::format("[{}]", kSpaces);
-      } else if (escaped == 'S' && !in_class) {
-        out += fmt::format("[^{}]", kSpaces);
+      } else if (escaped == 'S') {
+        out += in_class ? std::string(R"(\S\x{180E})") : fmt::format("[^{}]", kSpaces);
       } else {
         (out += c) += escaped;
       }

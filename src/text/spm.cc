@@ -25,9 +25,10 @@ uint32_t rank_of_score(float score) {
 }  // namespace
 
 Spm::Spm(const Vocab& vocab, const TokenizerSpec& spec, bool add_space_prefix)
-    : vocab_(vocab), add_space_prefix_(add_space_prefix) {
-  if (spec.scores.empty())
-    throw Error("{}: the tokenizer has no scores; 'llama' tokenizers need them", printable(spec.source));
+    : vocab_(vocab), add_space_prefix_(add_space_prefix), prefix_rule_(spec.prefix_rule) {
+  if (!spec.merges.empty()) merges_ = read_merges(vocab, spec);
+  if (spec.scores.empty() && !merges_)
+    throw Error("{}: the tokenizer has no scores and no merges; '{}' tokenizers need them", printable(spec.source), spec.model);
   if (vocab.byte_token(0) < 0 && !vocab.unk)
     throw Error("{}: the tokenizer has neither byte tokens nor an unknown token", printable(spec.source));
   pieces_.reserve(vocab.size());
@@ -48,9 +49,11 @@ int32_t Spm::piece(std::string_view text) const {
 
 void Spm::encode(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
   Scratch scratch;
+  const bool has_space = text.starts_with(' ') || text.starts_with(kSpaceMark);
+  const bool prefix = add_space_prefix_ && at_start && !(has_space && prefix_rule_ != PrefixRule::kEveryPart);
   for (size_t done = 0; done < text.size();) {
     const size_t cut = next_cut(text, done);
-    encode_part(text.substr(done, cut - done), add_space_prefix_ && at_start && done == 0, scratch, ids);
+    encode_part(text.substr(done, cut - done), prefix && done == 0, scratch, ids);
     done = cut;
   }
 }
@@ -98,6 +101,7 @@ void Spm::append_symbol(std::string_view character, Scratch& scratch) const {
 }
 
 std::optional<Merge> Spm::find_merge(std::string_view escaped, const Symbol& left, const Symbol& right) const {
+  if (merges_) return left.id < 0 || right.id < 0 ? std::nullopt : merges_->find(left.id, right.id);
   const size_t size = left.size + right.size;
   if (size > longest_piece_) return std::nullopt;
   const int32_t id = piece(escaped.substr(left.begin, size));

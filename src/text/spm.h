@@ -1,8 +1,8 @@
 // SentencePiece BPE (Llama 1 and 2, TinyLlama, Mistral, Gemma): no pre-tokenizer; the characters of the whole text
-// merge by the score of what they make. A space is written U+2581; a character without a token becomes byte tokens. A
+// merge by the score of what they make, or by a list of merges where the checkpoint has one (Hugging Face's tokenizer.json). A space is written U+2581; a character without a token becomes byte tokens. A
 // U+2581 that is in the text becomes byte tokens too, so that it comes back as itself and not as a space.
 #pragma once
-#include "text/merge.h"
+#include "text/merge_table.h"
 #include "text/subword.h"
 #include "text/vocab.h"
 
@@ -30,6 +30,8 @@ class Spm : public Subword {
 
   const Vocab& vocab_;
   bool add_space_prefix_;
+  PrefixRule prefix_rule_;
+  std::optional<MergeTable> merges_;
   size_t longest_piece_ = 0;
   bool cut_at_spaces_ = true;  // no piece has a space after something else: words cannot merge with each other
   std::unordered_map<std::string_view, int32_t> pieces_;  // what text may become: no control, unknown or byte tokens

@@ -9,7 +9,9 @@ namespace ingot {
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, StreamOptions options)
     : tokenizer_(tokenizer), options_(options), at_start_(true) {
   std::string ignored;
-  if (options_.previous) tokenizer_.append_decoded(*options_.previous, true, at_start_, ignored);
+  if (!options_.previous) return;
+  tokenizer_.append_decoded(*options_.previous, true, at_start_, ignored);
+  at_start_ |= tokenizer_.is_special(*options_.previous);  // an answer begins its own text
 }
 
 std::string StreamDecoder::push(int32_t id) {

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "text/bpe.h"
+#include "text/pretokenizer_table.h"
 #include "text/spm.h"
 #include "text/unicode.h"
 
@@ -14,11 +15,11 @@ namespace {
 
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
-const PretokenizerRow* find_row(const TokenizerSpec& spec) {
-  if (spec.model == "gpt2") return &find_pretokenizer(spec.pre);
-  if (spec.model == "llama") return nullptr;
-  throw Error("{}: tokenizer model '{}' is not supported; 'gpt2' (byte-level BPE) and 'llama' (SentencePiece BPE) are",
-              printable(spec.source), printable(spec.model, 64));
+bool is_byte_level(const TokenizerSpec& spec) {
+  if (spec.model == kByteLevelBpe) return true;
+  if (spec.model == kSentencePieceBpe) return false;
+  throw Error("{}: tokenizer model '{}' is not supported; '{}' (byte-level BPE) and '{}' (SentencePiece BPE) are",
+              printable(spec.source), printable(spec.model, 64), kByteLevelBpe, kSentencePieceBpe);
 }
 
 // The length of the white space that text begins with.
@@ -51,24 +52,33 @@ std::unique_ptr<Tokenizer> Tokenizer::create(const TokenizerSpec& spec) {
 Tokenizer::Tokenizer(const TokenizerSpec& spec)
     : model_(spec.model),
       pre_(spec.pre),
-      row_(find_row(spec)),
-      vocab_(spec, row_ ? Spelling::kGpt2 : Spelling::kSentencePiece) {
-  read_flags(spec);
-  collect_added_tokens(spec);
-  if (row_) {
-    subword_ = std::make_unique<Bpe>(vocab_, spec, *row_);
-  } else {
+      byte_level_(is_byte_level(spec)),
+      nfc_(spec.nfc),
+      prefix_rule_(spec.prefix_rule),
+      vocab_(spec, byte_level_ ? Spelling::kGpt2 : Spelling::kSentencePiece) {
+  if (!byte_level_) {
+    read_flags(spec, true);
     subword_ = std::make_unique<Spm>(vocab_, spec, add_space_prefix_);
+  } else if (spec.patterns) {
+    const std::vector<std::string_view> patterns(spec.patterns->begin(), spec.patterns->end());
+    read_flags(spec, false);
+    subword_ = std::make_unique<Bpe>(vocab_, spec, PretokenizerRow{{}, patterns, spec.whole_words});
+  } else {
+    const PretokenizerRow& row = find_pretokenizer(spec.pre);
+    read_flags(spec, row.add_bos);
+    subword_ = std::make_unique<Bpe>(vocab_, spec, row);
   }
+  collect_added_tokens(spec);
 }
 
-void Tokenizer::read_flags(const TokenizerSpec& spec) {
-  add_bos_ = spec.add_bos.value_or(row_ ? row_->add_bos : true);
+// add_bos: unless the checkpoint says.
+void Tokenizer::read_flags(const TokenizerSpec& spec, bool add_bos) {
+  add_bos_ = spec.add_bos.value_or(add_bos);
   add_eos_ = spec.add_eos.value_or(false);
-  add_space_prefix_ = !row_ && spec.add_space_prefix.value_or(true);
+  add_space_prefix_ = !byte_level_ && spec.add_space_prefix.value_or(true);
   auto require = [&](bool& add, const std::optional<int32_t>& id, const char* name) {
     if (!add || id) return;
-    if (!row_) throw Error("{}: the tokenizer adds {}, but names no {} token", printable(spec.source), name, name);
+    if (!byte_level_) throw Error("{}: the tokenizer adds {}, but names no {} token", printable(spec.source), name, name);
     log_warn("{}: the tokenizer adds {}, but names no {} token; none is added", printable(spec.source), name, name);
     add = false;
   };
@@ -125,12 +135,20 @@ void Tokenizer::encode_body(std::string_view text, const EncodeOptions& options,
     std::string_view plain = text.substr(done, match.begin - done);
     const auto strip = strips_.find(match.id);
     if (strip != strips_.end() && strip->second.left) plain = without_trailing_space(plain);
-    if (!plain.empty()) subword_->encode(plain, at_start, ids);
+    if (!plain.empty()) encode_plain(plain, at_start, ids);
     if (match.id < 0) break;
     ids.push_back(match.id);
-    at_start = true;
+    at_start = prefix_rule_ != PrefixRule::kFirstUnlessSpace;
     done = match.end;
     if (strip != strips_.end() && strip->second.right) done += leading_space(text.substr(done));
+  }
+}
+
+void Tokenizer::encode_plain(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
+  if (nfc_) {
+    subword_->encode(normalize_nfc(text), at_start, ids);
+  } else {
+    subword_->encode(text, at_start, ids);
   }
 }
 
@@ -145,7 +163,7 @@ void Tokenizer::append_decoded(int32_t id, bool skip_special, bool& at_start, st
   std::string_view bytes = token_bytes(id);
   const bool added = vocab_.is_added(id);
   if (at_start && !added && add_space_prefix_ && !bytes.empty() && bytes[0] == ' ') bytes.remove_prefix(1);
-  at_start = added;
+  at_start = added && (prefix_rule_ != PrefixRule::kFirstUnlessSpace || (at_start && id == vocab_.bos));
   if (!skip_special || !vocab_.is_special(id)) out += bytes;
 }
 

@@ -1,14 +1,13 @@
 // Text to token ids and back. One tokenizer serves any number of threads; nothing in it changes after create().
 //
-// decode(encode(text)) is text, byte for byte, for any bytes at all (bar strip rules and vocabularies without byte
-// tokens). Where the text is not UTF-8, its bytes become byte tokens; nothing is replaced.
+// decode(encode(text)) is text, byte for byte, for any bytes at all (bar strip rules, NFC, Metaspace's way with leading
+// spaces, and vocabularies without byte tokens). Where the text is not UTF-8, its bytes become byte tokens; nothing is replaced.
 #pragma once
 #include <memory>
 #include <span>
 #include <string>
 
 #include "text/added_tokens.h"
-#include "text/pretokenizer_table.h"
 #include "text/subword.h"
 #include "text/vocab.h"
 
@@ -61,14 +60,16 @@ class Tokenizer {
 
  private:
   explicit Tokenizer(const TokenizerSpec& spec);
-  void read_flags(const TokenizerSpec& spec);
+  void read_flags(const TokenizerSpec& spec, bool add_bos);
+  void encode_plain(std::string_view text, bool at_start, std::vector<int32_t>& ids) const;
   void collect_added_tokens(const TokenizerSpec& spec);
   void encode_body(std::string_view text, const EncodeOptions& options, std::vector<int32_t>& ids) const;
   AddedTokens::Match next_added(std::string_view text, size_t from, const EncodeOptions& options) const;
   int32_t checked(int32_t id) const;
 
   std::string model_, pre_;
-  const PretokenizerRow* row_;  // null for a SentencePiece tokenizer
+  bool byte_level_, nfc_;
+  PrefixRule prefix_rule_;
   Vocab vocab_;
   bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false;
   AddedTokens user_defined_, all_added_;

@@ -27,17 +27,29 @@ struct StripRule {
   bool right;
 };
 
+// GGUF's names for the kinds of tokenizers.
+inline constexpr std::string_view kByteLevelBpe = "gpt2", kSentencePieceBpe = "llama";
+
+// Where add_space_prefix puts its space: before every part of the text between added tokens, as SentencePiece does, or as
+// Hugging Face's Metaspace does.
+enum class PrefixRule : uint8_t { kEveryPart, kUnlessSpace, kFirstUnlessSpace };
+
 struct TokenizerSpec {
   std::string source;  // the file's name, for messages
-  std::string model;   // "gpt2" (byte-level BPE) or "llama" (SentencePiece BPE)
-  std::string pre;     // which pre-tokenizer, for "gpt2" (text/pretokenizer_table.h)
+  std::string model;   // kByteLevelBpe or kSentencePieceBpe
+  std::string pre;     // which pre-tokenizer, for byte-level BPE (text/pretokenizer_table.h)
+  std::optional<std::vector<std::string>> patterns;  // in place of `pre`: the expressions themselves, in PCRE2's syntax
+  bool whole_words = false;  // with patterns: a word that is a token is that token, whatever its merges say
+  bool nfc = false;          // text is brought to Unicode's normal form C first
   std::vector<std::string_view> tokens;
-  std::vector<float> scores;             // for "llama": higher merges first
+  std::vector<float> scores;             // for SentencePiece: higher merges first
   std::vector<int32_t> token_types;      // TokenType; may be absent
-  std::vector<std::string_view> merges;  // for "gpt2": "left right", best first
+  std::vector<std::string_view> merges;  // "left right", best first; SentencePiece BPE may have them in place of scores
   std::vector<StripRule> strips;
   std::optional<int64_t> bos, eos, eot, eom, unk, pad;
+  std::vector<int64_t> ends;  // more tokens that end an answer
   std::optional<bool> add_bos, add_eos, add_space_prefix;
+  PrefixRule prefix_rule = PrefixRule::kEveryPart;
 };
 
 }  // namespace ingot

@@ -77,7 +77,7 @@ Vocab::Vocab(const TokenizerSpec& spec, Spelling spelling) {
   read_types(spec);
   read_tokens(spec, spelling);
   read_special_ids(spec, spelling);
-  mark_ends();
+  mark_ends(spec);
 }
 
 void Vocab::read_types(const TokenizerSpec& spec) {
@@ -172,7 +172,7 @@ void Vocab::read_special_ids(const TokenizerSpec& spec, Spelling spelling) {
   fall_back(spec.eos, eos, 2);
 }
 
-void Vocab::mark_ends() {
+void Vocab::mark_ends(const TokenizerSpec& spec) {
   ends_.assign(text_.size(), false);
   for (std::string_view text : kEndTexts) {
     const auto id = find(text);
@@ -185,6 +185,13 @@ void Vocab::mark_ends() {
     if (const auto end = find("<|end|>")) ends_[*end] = false;
   for (const auto& id : {eos, eot, eom})
     if (id) ends_[*id] = true;
+  for (const int64_t id : spec.ends) {
+    if (id >= 0 && id < size()) {
+      ends_[id] = true;
+    } else {
+      log_warn("{}: the end token {} is outside of the vocabulary of {}; ignored", printable(spec.source), id, size());
+    }
+  }
 }
 
 std::optional<int32_t> Vocab::find(std::string_view text) const {

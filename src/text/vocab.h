@@ -41,7 +41,7 @@ class Vocab {
   void read_tokens(const TokenizerSpec& spec, Spelling spelling);
   void read_sentencepiece_bytes(const TokenizerSpec& spec);
   void read_special_ids(const TokenizerSpec& spec, Spelling spelling);
-  void mark_ends();
+  void mark_ends(const TokenizerSpec& spec);
   std::string bytes_of(int32_t id, Spelling spelling) const;
 
   std::vector<std::string> text_, bytes_;

@@ -144,6 +144,21 @@ TEST(OpTable, NoticesADroppedBlock) {
   EXPECT_GT(n_cases, 500);
 }
 
+// Tiles of f32 activations that are too long for the caches are multiplied in parts (kernels/matmul.cc).
+TEST(CpuBackend, AddsUpLongRowsInParts) {
+  const uint64_t seed = std::random_device{}();
+  for (const Format format : {Format::F32, Format::F16})
+    for (const OpCase& c : {matmul_case(format, {36, 70, 8704}, true), matmul_add_case(format, {36, 70, 8704}, true)}) {
+      const Results want = run_case(c, *create_ref_backend(), seed, false);
+      for (const cpu::Kernels* kernels : cpu::available_kernels())
+        for (const int n_threads : {1, 2}) {
+          const auto backend = create_cpu_backend({.n_threads = n_threads, .isa = kernels->isa});
+          EXPECT_EQ(complaint(run_case(c, *backend, seed, false), want, c.tolerance, 0), "")
+              << c.name << " on " << kernels->isa << ", seed " << seed;
+        }
+    }
+}
+
 TEST(CpuBackend, RefusesAnUnknownInstructionSet) {
   EXPECT_THROW(create_cpu_backend({.isa = "mmx"}), UsageError);
 }
@@ -152,6 +167,22 @@ TEST(CpuBackend, SaysWhatItIs) {
   for (const cpu::Kernels* kernels : cpu::available_kernels()) {
     const auto backend = create_cpu_backend({.n_threads = 3, .isa = kernels->isa});
     EXPECT_EQ(backend->description(), std::string("cpu: 3 threads, ") + kernels->isa);
+    EXPECT_EQ(backend->n_threads(), 3);
+  }
+}
+
+// What it measures depends on the machine and on who else uses it; that there is a number, and for which multiplication, does not.
+TEST(CpuBackend, MeasuresThePeakOfAFormat) {
+  for (const cpu::Kernels* kernels : {cpu::available_kernels().front(), cpu::available_kernels().back()}) {
+    SCOPED_TRACE(kernels->isa);
+    const auto backend = create_cpu_backend({.n_threads = 2, .isa = kernels->isa});
+    for (const Format format : {Format::F16, Format::BF16, Format::Q6_K}) {
+      const Peak peak = backend->measure_peak(format);
+      EXPECT_GT(peak.matmul_gflop_s, 0);
+      EXPECT_GT(peak.read_gb_s, 0);
+      const bool bf16 = format == Format::BF16 && kernels->bf16_dot;
+      EXPECT_EQ(peak.matmul_kind, info(format).unpack != nullptr ? "int8" : bf16 ? "bf16" : "f32");
+    }
   }
 }
 

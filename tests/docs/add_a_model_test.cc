@@ -48,6 +48,7 @@ TEST(AddAModel, TheRowOfThePageRunsAModel) {
   const Config config = config_from_gguf(*file);
   EXPECT_STREQ(config.arch->gguf_name, "ernie4_5");
   EXPECT_STREQ(config.arch->hf_name, "ernie4_5");
+  EXPECT_EQ(config.arch->hf_rope, RopeLayout::kInterleaved);
 
   const auto golden = nlohmann::json::parse(read_file(kGolden + ".json"));
   const std::vector<int32_t> tokens = golden["tokens"];

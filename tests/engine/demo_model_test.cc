@@ -17,8 +17,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 LoadedModel load(const char* device) {
-  auto file = std::make_shared<const Gguf>(Gguf::open(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf"));
-  return load_model(file, {.backend = {.device = device}, .n_ctx = 512, .max_batch_tokens = 128}, nullptr);
+  const auto checkpoint = open_checkpoint(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf");
+  return load_model(checkpoint, {.backend = {.device = device}, .n_ctx = 512, .max_batch_tokens = 128}, nullptr);
 }
 
 const Json& expected() {

@@ -32,13 +32,14 @@ TEST_P(CudaGoldens, F32LogitsEqualTransformers) {
   }
 }
 
-// Activations of 11 bits and a cache in f16; the logits of these models are up to about 3.
+// Activations of 11 bits and a cache in f16. Logits of these models are up to 8 to 11; transformers' own, computed in half precision,
+// are off by 0.02 to 0.08, the model qwen2_tied by most.
 TEST_P(CudaGoldens, F16LogitsAreNearTransformers) {
   const Golden golden = read_golden(GetParam());
   for (const int block_size : {16, 4}) {
     Ranks runner = load_golden(golden.name, {.device = "cuda"}, block_size, DType::kF16);
     for (const int chunk : {512, 20, 7, 1})
-      EXPECT_LT(largest_difference(all_logits(runner, golden.tokens, chunk), golden.logits), 0.02) << block_size << " " << chunk;
+      EXPECT_LT(largest_difference(all_logits(runner, golden.tokens, chunk), golden.logits), 0.08) << block_size << " " << chunk;
   }
 }
 

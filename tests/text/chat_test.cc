@@ -227,27 +227,22 @@ TEST_P(MalformedMessages, NameTheField) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Chat, MalformedMessages,
-    ::testing::Values(Malformed{"[]", "messages must be an array of at least one message"},
-                      Malformed{"{}", "messages must be an array"},
-                      Malformed{R"([{"role": "user", "content": "a"}, 1])", "messages[1] must be an object"},
-                      Malformed{R"([{"content": "a"}])", "messages[0].role must be a string"},
-                      Malformed{R"([{"role": null, "content": "a"}])", "messages[0].role must be a string"},
-                      Malformed{R"([{"role": "user", "content": 1}])",
-                                "messages[0].content must be a string, null or an array of parts"},
-                      Malformed{R"([{"role": "user", "content": {"type": "text"}}])", "messages[0].content must be"},
-                      Malformed{R"([{"role": "user", "content": ["a"]}])",
-                                "messages[0].content[0] must be an object with a type"},
-                      Malformed{R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text"}]}])",
-                                "messages[0].content[1].text"},
-                      Malformed{R"([{"role": "user", "content": [{"type": "image_url"}]}])",
-                                "messages[0].content[0]: parts of type 'image_url'"},
-                      Malformed{R"([{"role": "user", "content": [{"type": "a\u0001b"}]}])", "'a\\x01b'"},
-                      Malformed{R"([{"role": "assistant", "content": "", "tool_calls": {}}])",
-                                "messages[0].tool_calls must be an array"},
-                      Malformed{R"([{"role": "assistant", "content": "", "tool_calls": [1]}])",
-                                "messages[0].tool_calls[0] must be an object"}));
+constexpr Malformed kMalformed[] = {
+    {"[]", "messages must be an array of at least one message"},
+    {"{}", "messages must be an array"},
+    {R"([{"role": "user", "content": "a"}, 1])", "messages[1] must be an object"},
+    {R"([{"content": "a"}])", "messages[0].role must be a string"},
+    {R"([{"role": null, "content": "a"}])", "messages[0].role must be a string"},
+    {R"([{"role": "user", "content": 1}])", "messages[0].content must be a string, null or an array of parts"},
+    {R"([{"role": "user", "content": {"type": "text"}}])", "messages[0].content must be"},
+    {R"([{"role": "user", "content": ["a"]}])", "messages[0].content[0] must be an object with a type"},
+    {R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text"}]}])",
+     "messages[0].content[1].text"},
+    {R"([{"role": "user", "content": [{"type": "image_url"}]}])", "messages[0].content[0]: parts of type 'image_url'"},
+    {R"([{"role": "user", "content": [{"type": "a\u0001b"}]}])", "'a\\x01b'"},
+    {R"([{"role": "assistant", "content": "", "tool_calls": {}}])", "messages[0].tool_calls must be an array"},
+    {R"([{"role": "assistant", "content": "", "tool_calls": [1]}])", "messages[0].tool_calls[0] must be an object"}};
+INSTANTIATE_TEST_SUITE_P(Chat, MalformedMessages, ::testing::ValuesIn(kMalformed));
 
 std::string refusal(const Json& messages, const Json& tools, const Json& variables) {
   try {

@@ -46,94 +46,85 @@ class TemplateRows : public ::testing::TestWithParam<Row> {};
 
 TEST_P(TemplateRows, Renders) { EXPECT_EQ(rendered(GetParam().source), GetParam().text) << GetParam().source; }
 
-INSTANTIATE_TEST_SUITE_P(
-    Expressions, TemplateRows,
-    ::testing::Values(
-        Row{"{{ 1 + 2 * 3 }} {{ 7 // 2 }} {{ -7 % 3 }} {{ 2 ** 3 ** 2 }} {{ 7 / 2 }}", "7 3 2 64 3.5"},
-        Row{"{{ 'a' ~ 1 ~ none ~ true }} {{ 'ab' * 2 }} {{ [1] + [2] }}", "a1NoneTrue abab [1, 2]"},
-        Row{"{{ 1 < 2 < 3 }} {{ 1 == 1.0 }} {{ 'a' in 'cat' }} {{ 4 not in list }} {{ not yes }}",
-            "True True True True False"},
-        Row{"{{ 'y' if yes else 'n' }}{{ 'gone' if not yes }} {{ none or 'x' }} {{ 0 and 1 }}", "y x 0"},
-        Row{"{{ map.a }}{{ map['b'] }}{{ users[-1].name }}{{ 'hello'[1:-1] }}{{ list[::-1] }}", "12Cyell[2, 1, 3]"},
-        Row{"{{ missing }}|{{ map.missing }}|{{ missing is defined }}|{{ [missing] }}", "||False|[Undefined]"},
-        Row{"{{ {'k': [1, 2.0, 'x', none]} }} {{ (1,) }} {{ \"it's\" }}", "{'k': [1, 2.0, 'x', None]} (1,) it's"},
-        Row{"{{ 'a\\tb\\x41\\u00e9' }}", "a\tbA\u00e9"},
-        Row{"{{ '%s is %d' % ('x', 3) }} {{ '{:>4}|'.format('a') }}", "x is 3    a|"},
-        Row{"{{ name.upper() }} {{ 'a,b'.split(',') }} {{ map.items()|list }} {{ map.get('q', 9) }}",
-            "ANN ['a', 'b'] [('b', 2), ('a', 1)] 9"},
-        Row{"{{ 18446744073709551615 + 1 }} {{ 1e100 }} {{ 0.1 + 0.2 }}",
-            "18446744073709551616 1e+100 0.30000000000000004"}));
+constexpr Row kExpressions[] = {
+    {"{{ 1 + 2 * 3 }} {{ 7 // 2 }} {{ -7 % 3 }} {{ 2 ** 3 ** 2 }} {{ 7 / 2 }}", "7 3 2 64 3.5"},
+    {"{{ 'a' ~ 1 ~ none ~ true }} {{ 'ab' * 2 }} {{ [1] + [2] }}", "a1NoneTrue abab [1, 2]"},
+    {"{{ 1 < 2 < 3 }} {{ 1 == 1.0 }} {{ 'a' in 'cat' }} {{ 4 not in list }} {{ not yes }}",
+     "True True True True False"},
+    {"{{ 'y' if yes else 'n' }}{{ 'gone' if not yes }} {{ none or 'x' }} {{ 0 and 1 }}", "y x 0"},
+    {"{{ map.a }}{{ map['b'] }}{{ users[-1].name }}{{ 'hello'[1:-1] }}{{ list[::-1] }}", "12Cyell[2, 1, 3]"},
+    {"{{ missing }}|{{ map.missing }}|{{ missing is defined }}|{{ [missing] }}", "||False|[Undefined]"},
+    {"{{ {'k': [1, 2.0, 'x', none]} }} {{ (1,) }} {{ \"it's\" }}", "{'k': [1, 2.0, 'x', None]} (1,) it's"},
+    {"{{ 'a\\tb\\x41\\u00e9' }}", "a\tbA\u00e9"},
+    {"{{ '%s is %d' % ('x', 3) }} {{ '{:>4}|'.format('a') }}", "x is 3    a|"},
+    {"{{ name.upper() }} {{ 'a,b'.split(',') }} {{ map.items()|list }} {{ map.get('q', 9) }}",
+     "ANN ['a', 'b'] [('b', 2), ('a', 1)] 9"},
+    {"{{ 18446744073709551615 + 1 }} {{ 1e100 }} {{ 0.1 + 0.2 }}", "18446744073709551616 1e+100 0.30000000000000004"}};
+INSTANTIATE_TEST_SUITE_P(Expressions, TemplateRows, ::testing::ValuesIn(kExpressions));
 
-INSTANTIATE_TEST_SUITE_P(WhiteSpace, TemplateRows,
-                         ::testing::Values(Row{"a\n{% if yes %}\nb\n{% endif %}\nc\n", "a\nb\nc"},
-                                           Row{"a\n   {% set x = 1 %}   \nb", "a\n   \nb"},
-                                           Row{"  {%- if yes -%}  x  {%- endif -%}  y", "xy"},
-                                           Row{"  {%+ if yes %}x{% endif %}", "  x"},
-                                           Row{"{% if yes +%}\nx{% endif %}", "\nx"}, Row{"a  {{- 1 -}}  b", "a1b"},
-                                           Row{"a  {{ 1 }}\n b", "a  1\n b"}, Row{"a\r\nb\rc\n\n", "a\nb\nc\n"},
-                                           Row{"x {#- gone -#} y {# gone #}z", "xy z"},
-                                           Row{"{% raw %}{{ x }} {% y %}{# z #}{% endraw %}", "{{ x }} {% y %}{# z #}"},
-                                           Row{"plain { } %} }} #}", "plain { } %} }} #}"}, Row{"", ""}));
+constexpr Row kWhiteSpace[] = {{"a\n{% if yes %}\nb\n{% endif %}\nc\n", "a\nb\nc"},
+                               {"a\n   {% set x = 1 %}   \nb", "a\n   \nb"},
+                               {"  {%- if yes -%}  x  {%- endif -%}  y", "xy"},
+                               {"  {%+ if yes %}x{% endif %}", "  x"},
+                               {"{% if yes +%}\nx{% endif %}", "\nx"},
+                               {"a  {{- 1 -}}  b", "a1b"},
+                               {"a  {{ 1 }}\n b", "a  1\n b"},
+                               {"a\r\nb\rc\n\n", "a\nb\nc\n"},
+                               {"x {#- gone -#} y {# gone #}z", "xy z"},
+                               {"{% raw %}{{ x }} {% y %}{# z #}{% endraw %}", "{{ x }} {% y %}{# z #}"},
+                               {"plain { } %} }} #}", "plain { } %} }} #}"},
+                               {"", ""}};
+INSTANTIATE_TEST_SUITE_P(WhiteSpace, TemplateRows, ::testing::ValuesIn(kWhiteSpace));
 
-INSTANTIATE_TEST_SUITE_P(
-    Filters, TemplateRows,
-    ::testing::Values(
-        Row{"{{ text|trim }}|{{ name|lower }}|{{ list|length }}|{{ list|first }}{{ list|last }}", "a b|ann|3|32"},
-        Row{"{{ list|sort|join(', ') }} {{ list|sum }} {{ list|min }} {{ [1, 1, 2]|unique|list }}",
-            "1, 2, 3 6 1 [1, 2]"},
-        Row{"{{ users|map(attribute='name')|join('+') }}", "Ann+bob+Cy"},
-        Row{"{{ users|selectattr('age', 'gt', 30)|map(attribute='name')|list }}", "['Ann', 'Cy']"},
-        Row{"{{ users|groupby('age')|map('first')|list }} {{ map|dictsort }}", "[25, 31] [('a', 1), ('b', 2)]"},
-        Row{"{{ {'a': '<\u00e9>\"'}|tojson }} {{ [1, {}]|tojson(indent=2) }}",
-            "{\"a\": \"<\u00e9>\\\"\"} [\n  1,\n  {}\n]"},
-        Row{"{{ missing|default('d') }}{{ ''|default('e', true) }} {{ '3.7'|int }} {{ 'x'|int(5) }} {{ 2.5|round }}",
-            "de 3 5 2.0"},
-        Row{"{{ 'a\\nb'|indent(2) }} {{ 'aXa'|replace('a', 'b') }} {{ 'some words'|title }}", "a\n  b bXb Some Words"},
-        Row{"{{ '<b>'|escape }} {{ '<b>'|safe }}", "&lt;b&gt; <b>"},
-        Row{"{% filter upper %}a{{ n }}b{% endfilter %}", "A3B"}));
+constexpr Row kFilters[] = {
+    {"{{ text|trim }}|{{ name|lower }}|{{ list|length }}|{{ list|first }}{{ list|last }}", "a b|ann|3|32"},
+    {"{{ list|sort|join(', ') }} {{ list|sum }} {{ list|min }} {{ [1, 1, 2]|unique|list }}", "1, 2, 3 6 1 [1, 2]"},
+    {"{{ users|map(attribute='name')|join('+') }}", "Ann+bob+Cy"},
+    {"{{ users|selectattr('age', 'gt', 30)|map(attribute='name')|list }}", "['Ann', 'Cy']"},
+    {"{{ users|groupby('age')|map('first')|list }} {{ map|dictsort }}", "[25, 31] [('a', 1), ('b', 2)]"},
+    {"{{ {'a': '<\u00e9>\"'}|tojson }} {{ [1, {}]|tojson(indent=2) }}", "{\"a\": \"<\u00e9>\\\"\"} [\n  1,\n  {}\n]"},
+    {"{{ missing|default('d') }}{{ ''|default('e', true) }} {{ '3.7'|int }} {{ 'x'|int(5) }} {{ 2.5|round }}",
+     "de 3 5 2.0"},
+    {"{{ 'a\\nb'|indent(2) }} {{ 'aXa'|replace('a', 'b') }} {{ 'some words'|title }}", "a\n  b bXb Some Words"},
+    {"{{ '<b>'|escape }} {{ '<b>'|safe }}", "&lt;b&gt; <b>"},
+    {"{% filter upper %}a{{ n }}b{% endfilter %}", "A3B"}};
+INSTANTIATE_TEST_SUITE_P(Filters, TemplateRows, ::testing::ValuesIn(kFilters));
 
-INSTANTIATE_TEST_SUITE_P(
-    Tests, TemplateRows,
-    ::testing::Values(
-        Row{"{{ n is odd }} {{ n is divisibleby 2 }} {{ n is number }} {{ name is string }}", "True False True True"},
-        Row{"{{ map is mapping }} {{ list is iterable }} {{ list is sequence }} {{ n is iterable }}",
-            "True True True False"},
-        Row{"{{ none is none }} {{ yes is true }} {{ 1 is true }} {{ yes is boolean }}", "True True False True"},
-        Row{"{{ n is eq 3 }} {{ n is in list }} {{ missing is undefined }} {{ n is not none }}",
-            "True True True True"}));
+constexpr Row kTests[] = {
+    {"{{ n is odd }} {{ n is divisibleby 2 }} {{ n is number }} {{ name is string }}", "True False True True"},
+    {"{{ map is mapping }} {{ list is iterable }} {{ list is sequence }} {{ n is iterable }}", "True True True False"},
+    {"{{ none is none }} {{ yes is true }} {{ 1 is true }} {{ yes is boolean }}", "True True False True"},
+    {"{{ n is eq 3 }} {{ n is in list }} {{ missing is undefined }} {{ n is not none }}", "True True True True"}};
+INSTANTIATE_TEST_SUITE_P(Tests, TemplateRows, ::testing::ValuesIn(kTests));
 
-INSTANTIATE_TEST_SUITE_P(
-    Loops, TemplateRows,
-    ::testing::Values(
-        Row{"{% for x in list %}{{ loop.index }}/{{ loop.length }}:{{ x }}{{ ',' if not loop.last }}{% endfor %}",
-            "1/3:3,2/3:1,3/3:2"},
-        Row{"{% for x in list if x > 1 %}{{ loop.index0 }}{{ x }}{{ loop.revindex }} {% endfor %}", "032 121 "},
-        Row{"{% for x in empty %}x{% else %}nothing{% endfor %}", "nothing"},
-        Row{"{% for k, v in map.items() %}{{ k }}={{ v }};{% endfor %}", "b=2;a=1;"},
-        Row{"{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 4 %}{% break %}{% endif %}{{ i "
-            "}}{% endfor %}",
-            "023"},
-        Row{"{% for x in [1, [2, [3]]] recursive %}{{ x if x is number else '<' ~ loop(x) ~ '>' }}{% endfor %}",
-            "1<2<3>>"},
-        Row{"{% for x in 'abc' %}{{ loop.previtem }}{{ x }}{{ loop.nextitem }}{{ loop.cycle('-', '+') }}{% endfor %}",
-            "ab-abc+bc-"},
-        Row{"{% for x in [1, 1, 2] %}{{ loop.changed(x) }}{% endfor %}", "TrueFalseTrue"}));
+constexpr Row kLoops[] = {
+    {"{% for x in list %}{{ loop.index }}/{{ loop.length }}:{{ x }}{{ ',' if not loop.last }}{% endfor %}",
+     "1/3:3,2/3:1,3/3:2"},
+    {"{% for x in list if x > 1 %}{{ loop.index0 }}{{ x }}{{ loop.revindex }} {% endfor %}", "032 121 "},
+    {"{% for x in empty %}x{% else %}nothing{% endfor %}", "nothing"},
+    {"{% for k, v in map.items() %}{{ k }}={{ v }};{% endfor %}", "b=2;a=1;"},
+    {"{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 4 %}{% break %}{% endif %}{{ i "
+     "}}{% endfor %}",
+     "023"},
+    {"{% for x in [1, [2, [3]]] recursive %}{{ x if x is number else '<' ~ loop(x) ~ '>' }}{% endfor %}", "1<2<3>>"},
+    {"{% for x in 'abc' %}{{ loop.previtem }}{{ x }}{{ loop.nextitem }}{{ loop.cycle('-', '+') }}{% endfor %}",
+     "ab-abc+bc-"},
+    {"{% for x in [1, 1, 2] %}{{ loop.changed(x) }}{% endfor %}", "TrueFalseTrue"}};
+INSTANTIATE_TEST_SUITE_P(Loops, TemplateRows, ::testing::ValuesIn(kLoops));
 
-INSTANTIATE_TEST_SUITE_P(
-    ScopesAndMacros, TemplateRows,
-    ::testing::Values(
-        Row{"{% set x = 1 %}{% for i in list %}{% set x = i %}{% endfor %}{{ x }}", "1"},
-        Row{"{% set ns = namespace(sum=0) %}{% for i in list %}{% set ns.sum = ns.sum + i %}{% endfor %}{{ ns.sum }}",
-            "6"},
-        Row{"{% if yes %}{% set x = 2 %}{% endif %}{{ x }}", "2"}, Row{"{% set a, b = 1, 2 %}{{ b }}{{ a }}", "21"},
-        Row{"{% set x %}in {{ n }}{% endset %}[{{ x }}]", "[in 3]"},
-        Row{"{% with x = 5 %}{{ x }}{% endwith %}{{ x }}", "5"},
-        Row{"{% macro m(a, b='d') %}({{ a }}{{ b }}){% endmacro %}{{ m(1) }}{{ m(1, 2) }}{{ m(b=3, a=4) }}",
-            "(1d)(12)(43)"},
-        Row{"{% macro m() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, x=2) }}", "(1,){'x': 2}"},
-        Row{"{% macro m() %}<{{ caller(7) }}>{% endmacro %}{% call(i) m() %}{{ i }}{% endcall %}", "<7>"},
-        Row{"{% macro f(k) %}{{ k }}{{ f(k - 1) if k }}{% endmacro %}{{ f(3) }}", "3210"},
-        Row{"{% generation %}said{% endgeneration %}", "said"}));
+constexpr Row kScopesAndMacros[] = {
+    {"{% set x = 1 %}{% for i in list %}{% set x = i %}{% endfor %}{{ x }}", "1"},
+    {"{% set ns = namespace(sum=0) %}{% for i in list %}{% set ns.sum = ns.sum + i %}{% endfor %}{{ ns.sum }}", "6"},
+    {"{% if yes %}{% set x = 2 %}{% endif %}{{ x }}", "2"},
+    {"{% set a, b = 1, 2 %}{{ b }}{{ a }}", "21"},
+    {"{% set x %}in {{ n }}{% endset %}[{{ x }}]", "[in 3]"},
+    {"{% with x = 5 %}{{ x }}{% endwith %}{{ x }}", "5"},
+    {"{% macro m(a, b='d') %}({{ a }}{{ b }}){% endmacro %}{{ m(1) }}{{ m(1, 2) }}{{ m(b=3, a=4) }}", "(1d)(12)(43)"},
+    {"{% macro m() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, x=2) }}", "(1,){'x': 2}"},
+    {"{% macro m() %}<{{ caller(7) }}>{% endmacro %}{% call(i) m() %}{{ i }}{% endcall %}", "<7>"},
+    {"{% macro f(k) %}{{ k }}{{ f(k - 1) if k }}{% endmacro %}{{ f(3) }}", "3210"},
+    {"{% generation %}said{% endgeneration %}", "said"}};
+INSTANTIATE_TEST_SUITE_P(ScopesAndMacros, TemplateRows, ::testing::ValuesIn(kScopesAndMacros));
 
 struct Refusal {
   const char *source, *message;
@@ -147,50 +138,55 @@ TEST_P(TemplateRefusals, SaysWhatAndWhere) {
   EXPECT_THAT(refused(GetParam().source), HasSubstr(GetParam().message)) << GetParam().source;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Syntax, TemplateRefusals,
-    ::testing::Values(
-        Refusal{"a\n{{ 1 + }}", "line 2, column 8"}, Refusal{"{{ 'open }}", "line 1, column 4: the string has no end"},
-        Refusal{"{# open", "the comment {# has no end #}"}, Refusal{"{% raw %}x", "has no {% endraw %}"},
-        Refusal{"\n\n{% nope %}", "line 3, column 4: unknown or misplaced tag 'nope'"},
-        Refusal{"{% if yes %}\nx", "ends inside of 'if', before 'elif' or 'else' or 'endif'"},
-        Refusal{"{% for x in list %}{% endif %}", "'endif'"}, Refusal{"{{ n|nope }}", "no filter or test named 'nope'"},
-        Refusal{"{{ n is nope }}", "no filter or test named 'nope'"}, Refusal{"{% include 'x' %}", "'include'"},
-        Refusal{"{% break %}", "need a loop"}, Refusal{"{% set true = 1 %}", "cannot assign to 'true'"},
-        Refusal{"{{ [1 }}", "unexpected '}'"}, Refusal{"{{ @ }}", "unexpected character '@'"},
-        Refusal{"{{ '\\N{DASH}' }}", "\\N{...} escapes are not supported"},
-        Refusal{"{{ 1 \xFF }}", "not UTF-8: bad byte at offset 5"}));
+constexpr Refusal kSyntax[] = {{"a\n{{ 1 + }}", "line 2, column 8"},
+                               {"{{ 'open }}", "line 1, column 4: the string has no end"},
+                               {"{# open", "the comment {# has no end #}"},
+                               {"{% raw %}x", "has no {% endraw %}"},
+                               {"\n\n{% nope %}", "line 3, column 4: unknown or misplaced tag 'nope'"},
+                               {"{% if yes %}\nx", "ends inside of 'if', before 'elif' or 'else' or 'endif'"},
+                               {"{% for x in list %}{% endif %}", "'endif'"},
+                               {"{{ n|nope }}", "no filter or test named 'nope'"},
+                               {"{{ n is nope }}", "no filter or test named 'nope'"},
+                               {"{% include 'x' %}", "'include'"},
+                               {"{% break %}", "need a loop"},
+                               {"{% set true = 1 %}", "cannot assign to 'true'"},
+                               {"{{ [1 }}", "unexpected '}'"},
+                               {"{{ @ }}", "unexpected character '@'"},
+                               {"{{ '\\N{DASH}' }}", "\\N{...} escapes are not supported"},
+                               {"{{ 1 \xFF }}", "not UTF-8: bad byte at offset 5"}};
+INSTANTIATE_TEST_SUITE_P(Syntax, TemplateRefusals, ::testing::ValuesIn(kSyntax));
 
-INSTANTIATE_TEST_SUITE_P(
-    Rendering, TemplateRefusals,
-    ::testing::Values(
-        Refusal{"\n{{ missing.x }}", "template line 2: 'missing' is undefined"},
-        Refusal{"{{ 1 / 0 }}", "template line 1: division by zero"}, Refusal{"{{ 'a' + 1 }}", "unsupported operand"},
-        Refusal{"{{ n() }}", "'int' object is not callable"}, Refusal{"{% for x in n %}{% endfor %}", "not iterable"},
-        Refusal{"a\n\n{% if yes %}\n{{ raise_exception('too\tfew') }}{% endif %}", "template line 4: too\\x09few"},
-        Refusal{"{% set map.x = 1 %}", "cannot assign attribute 'x' on non-namespace"},
-        Refusal{"{{ 1 < 'a' }}", "'<' not supported between instances of 'int' and 'str'"},
-        Refusal{"{{ missing|tojson }}", "not JSON serializable"},
-        Refusal{"{{ 'x' % 1 }}", "not all arguments converted"}, Refusal{"{{ list.sort() }}", "unsafe"},
-        Refusal{"{{ name.__class__.__mro__ }}", "unsafe"}, Refusal{"{{ 3 ** 200 }}", "the number is too large"}));
+constexpr Refusal kRendering[] = {
+    {"\n{{ missing.x }}", "template line 2: 'missing' is undefined"},
+    {"{{ 1 / 0 }}", "template line 1: division by zero"},
+    {"{{ 'a' + 1 }}", "unsupported operand"},
+    {"{{ n() }}", "'int' object is not callable"},
+    {"{% for x in n %}{% endfor %}", "not iterable"},
+    {"a\n\n{% if yes %}\n{{ raise_exception('too\tfew') }}{% endif %}", "template line 4: too\\x09few"},
+    {"{% set map.x = 1 %}", "cannot assign attribute 'x' on non-namespace"},
+    {"{{ 1 < 'a' }}", "'<' not supported between instances of 'int' and 'str'"},
+    {"{{ missing|tojson }}", "not JSON serializable"},
+    {"{{ 'x' % 1 }}", "not all arguments converted"},
+    {"{{ list.sort() }}", "unsafe"},
+    {"{{ name.__class__.__mro__ }}", "unsafe"},
+    {"{{ 3 ** 200 }}", "the number is too large"}};
+INSTANTIATE_TEST_SUITE_P(Rendering, TemplateRefusals, ::testing::ValuesIn(kRendering));
 
 // ---- limits
 
 const TemplateLimits kSmall = {
     .depth = 20, .fuel = 20'000, .fuel_per_byte = 0, .output_bytes = 10'000, .source_bytes = 5'000};
 
-INSTANTIATE_TEST_SUITE_P(
-    Limits, TemplateRefusals,
-    ::testing::Values(
-        Refusal{"{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", "too many steps"},
-        Refusal{"{{ 'x' * 100000000 }}", "a text of over 16777216 bytes"},
-        Refusal{"{{ [0] * 100000000 }}", "a list of over 1000000 items"},
-        Refusal{"{{ 'x'.center(999999999999) }}", "a text of over"},
-        Refusal{"{{ '%999999999d' % 1 }}", "a text of over"},
-        Refusal{"{{ range(10000000)|list }}", "the sandbox stops at 100000"},
-        Refusal{"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "deep"},
-        Refusal{"{% set ns = namespace(v=[]) %}{% for i in range(999) %}{% set ns.v = [ns.v] %}{% endfor %}",
-                "deeper than 256"}));
+constexpr Refusal kLimits[] = {
+    {"{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", "too many steps"},
+    {"{{ 'x' * 100000000 }}", "a text of over 16777216 bytes"},
+    {"{{ [0] * 100000000 }}", "a list of over 1000000 items"},
+    {"{{ 'x'.center(999999999999) }}", "a text of over"},
+    {"{{ '%999999999d' % 1 }}", "a text of over"},
+    {"{{ range(10000000)|list }}", "the sandbox stops at 100000"},
+    {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "deep"},
+    {"{% set ns = namespace(v=[]) %}{% for i in range(999) %}{% set ns.v = [ns.v] %}{% endfor %}", "deeper than 256"}};
+INSTANTIATE_TEST_SUITE_P(Limits, TemplateRefusals, ::testing::ValuesIn(kLimits));
 
 TEST(TemplateLimits, AreOnesOwnToo) {
   EXPECT_THAT(refused("{% for i in range(5000) %}{{ i }}{% endfor %}", Json::object(), kSmall),

@@ -27,6 +27,19 @@ TEST(Unicode, EveryScalarValueGoesThereAndBack) {
   EXPECT_TRUE(is_valid_utf8(all));
 }
 
+TEST(Unicode, NormalFormC) {  // examples of UAX #15
+  const std::pair<const char*, const char*> rows[] = {{"", ""},
+                                                      {"plain", "plain"},
+                                                      {"e\u0301", "\u00e9"},
+                                                      {"\u212b", "\u00c5"},
+                                                      {"\u1e0a\u0323", "\u1e0c\u0307"},
+                                                      {"\u1112\u1161\u11ab", "\uD55C"},
+                                                      {"\u0958", "\u0915\u093c"},
+                                                      {"\u00e9\u0301", "\u00e9\u0301"}};
+  for (const auto& [text, expected] : rows) EXPECT_EQ(normalize_nfc(text), expected) << text;
+  EXPECT_EQ(normalize_nfc("e\xFF\u0301\xC3"), "e\xFF\u0301\xC3") << "ill-formed bytes stay, and nothing combines across them";
+}
+
 TEST(Unicode, IllFormedSequencesAreSeen) {
   for (const char* bad :
        {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2\x41", "\xE0\x80\x80", "\xE0\x9F\xBF", "\xED\xA0\x80",

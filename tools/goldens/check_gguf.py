@@ -70,7 +70,9 @@ class Model:
         tables = self.rope_tables(n, head_dim)
         q, k = self.rope(q, *tables), self.rope(k, *tables)
         k, v = (np.repeat(a, n_heads // n_kv, axis=1) for a in (k, v))
-        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(head_dim) + np.triu(np.full((n, n), -np.inf), 1)
+        behind = np.arange(n)[:, None] - np.arange(n)  # of a key, seen from a query
+        seen = (behind >= 0) & (behind < self.key("attention.sliding_window", n))
+        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(head_dim) + np.where(seen, 0.0, -np.inf)
         prob = np.exp(scores - scores.max(-1, keepdims=True))
         prob /= prob.sum(-1, keepdims=True)
         return self.linear(f"{p}.attn_output", np.einsum("hqk,khd->qhd", prob, v).reshape(n, -1))

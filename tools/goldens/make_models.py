@@ -7,6 +7,11 @@ a 64-token greedy continuation, seeds and versions). Weights are encoded first; 
 values, so the logits belong to exactly what the file holds. Weights come from NumPy's seeded generator: a second run
 gives the same GGUF bytes.
 
+A row with `hf` is written once more, as a Hugging Face directory of the same weights beside that folder (tests/data/hf/NAME):
+safetensors, config.json, generation_config.json and tokenizer.json as transformers and tokenizers save them. Matrices have
+the row's type there and vectors are F32, so that the same logits belong to both. "sharded" splits the weights; "old" writes
+config.json with the keys of transformers 4.
+
     pip install -r tools/goldens/requirements.txt
     python tools/goldens/make_models.py [-o tests/data/models] [NAME ...]
 """
@@ -21,6 +26,7 @@ from importlib.metadata import version
 
 import gguf
 import numpy as np
+import tokenizers
 import torch
 import transformers
 from gguf import GGMLQuantizationType as QT
@@ -51,6 +57,7 @@ class Spec:
     eps: float = 1e-5
     tied: bool = False
     extra: dict = field(default_factory=dict)
+    hf: str = ""  # "new", "old" or "sharded": a Hugging Face directory too
 
 
 F32, F16, BF16 = {"*": "F32"}, {"*": "F16"}, {"*": "BF16"}
@@ -67,26 +74,26 @@ MIXED = {"token_embd*": "Q8_0", "output.weight": "Q5_0", "*.0.attn_[qk]*": "Q4_1
          "*.1.attn_*": "IQ4_NL", "*.1.ffn_down*": "BF16", "*.1.*": "MXFP4"}
 
 SPECS = [
-    Spec("llama", LlamaConfig, 41, 261, F32, dim=32, n_heads=2, n_kv_heads=1),
+    Spec("llama", LlamaConfig, 41, 261, F32, dim=32, n_heads=2, n_kv_heads=1, hf="new"),
     Spec("llama_f16", LlamaConfig, 45, 263, F16, dict(rope_theta=30000.0), tied=True),
     Spec("llama_bf16", LlamaConfig, 48, 259, BF16, dict(rope_theta=5000.0), dim=32, n_heads=8, n_kv_heads=2,
-         head_dim=16, n_layers=3),
+         head_dim=16, n_layers=3, hf="sharded"),
     Spec("llama_tied_llama3", LlamaConfig, 70, 261, F16, LLAMA3, dim=32, n_heads=4, n_kv_heads=1, head_dim=32,
-         tied=True),
+         tied=True, hf="old"),
     Spec("llama_linear", LlamaConfig, 57, 269, F16, dict(rope_type="linear", factor=2.5, rope_theta=10000.0), dim=32,
          n_heads=2, n_kv_heads=1, n_layers=3, tied=True),
     Spec("llama_yarn", LlamaConfig, 67, 261, F16, YARN, dim=32, n_heads=4, n_kv_heads=1, head_dim=32, tied=True),
     Spec("llama_bias", LlamaConfig, 43, 267, F16, dict(rope_theta=10000.0), eps=0.01, tied=True,
          extra=dict(attention_bias=True, mlp_bias=True)),
     Spec("mistral", MistralConfig, 53, 271, F16, dict(rope_theta=1e5), dim=32, n_heads=3, n_kv_heads=1, head_dim=32,
-         extra=dict(sliding_window=None)),
-    Spec("qwen2", Qwen2Config, 47, 265, F16, dict(rope_theta=1e6), ffn=32, eps=1e-6),
+         extra=dict(sliding_window=None), hf="old"),
+    Spec("qwen2", Qwen2Config, 47, 265, F16, dict(rope_theta=1e6), ffn=32, eps=1e-6, hf="new"),
     Spec("qwen2_tied", Qwen2Config, 59, 277, F16, dict(rope_theta=1e4), dim=32, n_heads=2, n_kv_heads=1, ffn=160,
          n_layers=3, eps=1e-6, tied=True),
     Spec("qwen3", Qwen3Config, 51, 261, F16, dict(rope_theta=1e6), n_heads=2, n_kv_heads=1, head_dim=48, ffn=32,
          eps=1e-6),
     Spec("qwen3_tied_yarn", Qwen3Config, 66, 273, F16, YARN_BETAS, dim=32, n_heads=4, n_kv_heads=2, head_dim=32,
-         eps=1e-3, tied=True),
+         eps=1e-3, tied=True, hf="new"),
     Spec("llama_q8_0", LlamaConfig, 44, 261, {"*": "Q8_0"}, dict(rope_theta=10000.0)),
     Spec("llama_q4_0", LlamaConfig, 46, 263, {"output.weight": "Q8_0", "*": "Q4_0"}, dict(rope_theta=10000.0),
          n_heads=4, n_kv_heads=2, head_dim=32, ffn=160),
@@ -95,6 +102,8 @@ SPECS = [
          head_dim=48, ffn=160, eps=1e-6, tied=True),
     Spec("llama_k", LlamaConfig, 40, 261, K_TYPES, dict(rope_theta=10000.0), dim=256, n_heads=4, n_kv_heads=2,
          head_dim=32, tied=True),
+    Spec("mistral_window", MistralConfig, 61, 265, F16, dict(rope_theta=1e4), dim=32, n_heads=2, n_kv_heads=1, ffn=64,
+         tied=True, extra=dict(sliding_window=16), hf="new"),
 ]
 
 # The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales
@@ -205,12 +214,17 @@ def byte_tokens():
     return [chr(b) for b in printable] + [chr(256 + i) for i in range(len(others))]
 
 
-def add_tokenizer(writer, vocab):
-    """256 bytes, as many merges as fit, <|bos|> and <|eos|>: exactly `vocab` tokens."""
+def token_list(vocab):
+    """256 bytes, as many merges as fit, <|bos|> and <|eos|>: exactly `vocab` tokens -> (tokens, merges)."""
     merges = ["Ġ t", "h e", "Ġt he", "i n", "Ġ a", "e r", "o n", "r e", "n d", "Ġ s", "Ġa nd", "i t", "i s", "a t",
               "in g", "e n", "o r", "Ġ o", "Ġo f"][:vocab - 258]
     tokens = byte_tokens() + [m.replace(" ", "") for m in merges] + ["<|bos|>", "<|eos|>"]
     assert len(tokens) == vocab == len(set(tokens))
+    return tokens, merges
+
+
+def add_tokenizer(writer, vocab):
+    tokens, merges = token_list(vocab)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
@@ -235,6 +249,8 @@ def add_config(writer, spec, config):
     if spec.head_dim:
         writer.add_key_length(spec.head_dim)
         writer.add_value_length(spec.head_dim)
+    if window := spec.extra.get("sliding_window"):
+        writer.add_sliding_window(window)
     if writer.arch == "llama":
         writer.add_vocab_size(spec.vocab)
         writer.add_rope_dimension_count(spec.head_dim or spec.dim // spec.n_heads)
@@ -299,11 +315,60 @@ def make_expected(model, spec, rng):
     return tokens.tolist(), logits.numpy(), greedy.tolist(), margin
 
 
+def old_config(path):
+    """Rewrites a config.json with the keys that transformers 4 wrote, and checks that they are read as the same."""
+    new = transformers.AutoConfig.from_pretrained(path.parent)
+    keys = json.loads(path.read_text())
+    rope = keys.pop("rope_parameters")
+    keys["rope_theta"] = rope.pop("rope_theta")
+    keys["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    keys["torch_dtype"] = keys.pop("dtype")
+    keys["transformers_version"] = "4.46.0"
+    path.write_text(json.dumps(keys, indent=2, sort_keys=True) + "\n")
+    old = transformers.AutoConfig.from_pretrained(path.parent)
+    assert old.rope_parameters == new.rope_parameters and old.dtype == new.dtype
+
+
+def hf_tokenizer(vocab):
+    """The tokenizer of add_tokenizer(), as tokenizers has it."""
+    tokens, merges = token_list(vocab)
+    model = tokenizers.models.BPE({t: i for i, t in enumerate(tokens[:-2])}, [tuple(m.split()) for m in merges])
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens(tokens[-2:])
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=tokens[-2], eos_token=tokens[-1])
+    fast.chat_template = "{% for m in messages %}{{ bos_token }}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
+    return fast
+
+
+@torch.inference_mode()
+def write_hf(folder, spec, model, tokens, logits):
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in folder.iterdir():
+        file.unlink()
+    dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[spec.types["*"]]
+    state = {k: v.to(dtype) if v.dim() == 2 else v for k, v in model.state_dict().items()
+             if not (spec.tied and k == "lm_head.weight")}
+    model.config.dtype = dtype
+    model.generation_config.eos_token_id = [spec.vocab - 1, spec.vocab - 2]
+    model.save_pretrained(folder, state_dict=state, max_shard_size="60KB" if spec.hf == "sharded" else "5GB")
+    hf_tokenizer(spec.vocab).save_pretrained(folder)
+    if spec.hf == "old":
+        old_config(folder / "config.json")
+    for file in folder.iterdir():
+        file.chmod(0o644)
+    again = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    assert np.abs(again(torch.tensor([tokens])).logits[0].numpy() - logits).max() < 1e-5, spec.name
+
+
 def make_golden(spec, seed, out):
     rng = np.random.default_rng(seed)
     model = make_model(spec)
     write_gguf(out / f"{spec.name}.gguf", spec, model.config, fill_weights(model, spec, rng))
     tokens, logits, greedy, margin = make_expected(model, spec, rng)
+    if spec.hf:
+        write_hf(out.parent / "hf" / spec.name, spec, model, tokens, logits)
     np.save(out / f"{spec.name}.npy", logits)
     sidecar = {
         "name": spec.name, "file": f"{spec.name}.gguf", "arch": gguf.MODEL_ARCH_NAMES[ARCHES[model.config.model_type]],

@@ -13,7 +13,6 @@ import sys
 import unicodedata
 from pathlib import Path
 
-import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 SEED = 20240607
@@ -235,6 +234,8 @@ def bpe_fixture(pre, rng, texts, whole_words, vocab_size=620):
 # ---------------------------------------------------------------- SentencePiece BPE
 
 def spm_fixture(rng, texts, add_space_prefix, user_defined):
+    import sentencepiece  # here, so that make_hf.py needs tokenizers only
+
     model = io.BytesIO()
     lines = [line.replace("\n", " ") for line in corpus(rng)] + ["    x", "        y"] * 20
     sentencepiece.SentencePieceTrainer.train(

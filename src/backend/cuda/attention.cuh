@@ -12,8 +12,8 @@ namespace ingot::cuda {
 namespace attention {
 
 inline constexpr int kWarps = 4;
-inline constexpr int kRows = 16;   // of a warp
-inline constexpr int kKeys = 32;   // of a step
+inline constexpr int kRows = 16;  // of a warp
+inline constexpr int kKeys = 32;  // of a step
 inline constexpr float kNone = -INFINITY;
 
 struct Params {
@@ -48,9 +48,9 @@ __device__ __forceinline__ Span span_of(const Params& p, int kv_len, int q_len, 
 // What a warp knows of its 16 rows: queries, the running softmax, and the sums so far. Rows g and g + 8 are this lane's.
 template <int kDim>
 struct Tile {
-  static constexpr int kPerLane = kDim % 64 == 0 ? 8 : 4;   // columns of v that a lane reads at once
+  static constexpr int kPerLane = kDim % 64 == 0 ? 8 : 4;  // columns of v that a lane reads at once
   static constexpr int kChunk = 8 * kPerLane, kChunks = kDim / kChunk;
-  uint32_t q[kDim / 32][2][4];        // fragments of 16 columns
+  uint32_t q[kDim / 32][2][4];  // fragments of 16 columns
   float out[kChunks][kPerLane][4];
   float most[2] = {kNone, kNone}, total[2] = {0, 0};
 
@@ -60,7 +60,8 @@ struct Tile {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int row = row0 + g + 8 * h;
-        const half* from = p.q + (token0 + row / p.group) * p.q_stride + (head0 + row % p.group) * kDim + 32 * i + 8 * t;
+        const half* from =
+            p.q + (token0 + row / p.group) * p.q_stride + (head0 + row % p.group) * kDim + 32 * i + 8 * t;
         const uint4 v = row < n_rows ? *reinterpret_cast<const uint4*>(from) : uint4{};
         q[i][0][h] = v.x, q[i][0][2 + h] = v.y, q[i][1][h] = v.z, q[i][1][2 + h] = v.w;
       }
@@ -147,7 +148,8 @@ struct Tile {
 #pragma unroll
       for (int j = 0; j < kPerLane; ++j) {
         const uint32_t pick = j % 2 ? 0x7632 : 0x5410;
-        mma(out[c][j], a0, a1, a2, a3, __byte_perm(v[0][j / 2], v[1][j / 2], pick), __byte_perm(v[2][j / 2], v[3][j / 2], pick));
+        mma(out[c][j], a0, a1, a2, a3, __byte_perm(v[0][j / 2], v[1][j / 2], pick),
+            __byte_perm(v[2][j / 2], v[3][j / 2], pick));
       }
     }
   }
@@ -176,7 +178,8 @@ struct Tile {
 };
 
 __device__ __forceinline__ const half* page_of(const Params& p, const int32_t* table, int key, int which, int head) {
-  const int64_t page = ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * 2 + which) * p.kv.n_kv_heads + head;
+  const int64_t page =
+      ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * 2 + which) * p.kv.n_kv_heads + head;
   return static_cast<const half*>(p.kv.data) + (page * p.kv.block_size + key % p.kv.block_size) * p.kv.head_dim;
 }
 
@@ -189,7 +192,8 @@ __device__ __forceinline__ void store(const Params& p, int64_t at, float v) {
 }
 
 // Scores of 32 keys from key0: scale, cap, and the mask; `all` is what every row sees.
-__device__ __forceinline__ void mask(float (&scores)[4][4], const Params& p, int key0, const Span (&spans)[2], const Span& all, int t) {
+__device__ __forceinline__ void mask(float (&scores)[4][4], const Params& p, int key0, const Span (&spans)[2],
+                                     const Span& all, int t) {
   const float log2e = 1.44269504f;
 #pragma unroll
   for (int u = 0; u < 4; ++u)

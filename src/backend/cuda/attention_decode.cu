@@ -31,8 +31,10 @@ __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constan
   const int32_t* table = p.batch.block_table + int64_t{seq} * *p.batch.max_blocks;
   const int n_rows = q_len * p.group;
   if (n_rows > kRows) return wait_for_previous();
-  const Span spans[2] = {span_of(p, kv_len, q_len, min(g, n_rows - 1)), span_of(p, kv_len, q_len, min(g + 8, n_rows - 1))};
-  const Span lowest = span_of(p, kv_len, q_len, 0), highest = span_of(p, kv_len, q_len, n_rows - 1), all = {highest.begin, lowest.end};
+  const Span spans[2] = {span_of(p, kv_len, q_len, min(g, n_rows - 1)),
+                         span_of(p, kv_len, q_len, min(g + 8, n_rows - 1))};
+  const Span lowest = span_of(p, kv_len, q_len, 0), highest = span_of(p, kv_len, q_len, n_rows - 1),
+             all = {highest.begin, lowest.end};
   const int first = lowest.begin / kKeys, n_steps = (highest.end + kKeys - 1) / kKeys - first;
   const int per_split = (n_steps + p.n_splits - 1) / p.n_splits;
   const int begin = first + split * per_split, end = min(begin + per_split, first + n_steps);
@@ -112,7 +114,8 @@ void attend_short(const Params& p, const AttentionPlan& plan, cudaStream_t strea
   const auto n_seqs = static_cast<unsigned>(plan.n_seqs), n_heads = static_cast<unsigned>(p.kv.n_kv_heads);
   constexpr int kShared = kWarps * kRows * (kDim + 2) * static_cast<int>(sizeof(float));
   static_assert(kShared <= 48 * 1024);
-  launch(short_kernel<kDim>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs), kWarps * 32, kShared, stream, p);
+  launch(short_kernel<kDim>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs), kWarps * 32, kShared, stream,
+         p);
   if (plan.n_splits > 1) launch(merge_kernel<kDim>, dim3(kRows, n_heads, n_seqs), kDim, 0, stream, p);
 }
 

@@ -20,17 +20,21 @@ struct Params {
 template <class T, class K>
 __global__ void naive_kernel(T* y, int64_t y_stride, const T* q, int64_t q_stride, const __grid_constant__ Params p) {
   extern __shared__ float shared[];  // [head_dim] query; [kWarps, head_dim + 2] sums, maximum, total
-  const int token = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, dim = p.kv.head_dim;
+  const int token = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32,
+            dim = p.kv.head_dim;
   const int seq = p.batch.token_seq[token], position = p.batch.positions[token];
-  const int end = p.causal ? position + 1 : p.batch.kv_len[seq], begin = p.window > 0 ? max(0, position + 1 - p.window) : 0;
+  const int end = p.causal ? position + 1 : p.batch.kv_len[seq],
+            begin = p.window > 0 ? max(0, position + 1 - p.window) : 0;
   const int32_t* table = p.batch.block_table + int64_t{seq} * *p.batch.max_blocks;
   const int kv_head = head / p.group;
-  for (int i = threadIdx.x; i < dim; i += blockDim.x) shared[i] = to_float(q[token * q_stride + int64_t{head} * dim + i]);
+  for (int i = threadIdx.x; i < dim; i += blockDim.x)
+    shared[i] = to_float(q[token * q_stride + int64_t{head} * dim + i]);
   __syncthreads();
 
   float out[kMaxPerLane] = {}, most = -INFINITY, total = 0;
   for (int key = begin + warp; key < end; key += kWarps) {
-    const int64_t page = ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * 2) * p.kv.n_kv_heads + kv_head;
+    const int64_t page =
+        ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * 2) * p.kv.n_kv_heads + kv_head;
     const int64_t which = int64_t{p.kv.n_kv_heads} * p.kv.block_size * dim;
     const K* k = static_cast<const K*>(p.kv.data) + (page * p.kv.block_size + key % p.kv.block_size) * dim;
     const K* v = k + which;
@@ -64,8 +68,8 @@ __global__ void naive_kernel(T* y, int64_t y_stride, const T* q, int64_t q_strid
 
 }  // namespace
 
-void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a, const DeviceBatch& batch,
-                  cudaStream_t stream) {
+void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a,
+                  const DeviceBatch& batch, cudaStream_t stream) {
   CHECK(a.head_dim <= 32 * kMaxPerLane);
   if (q.rows == 0) return;
   const Params p{kv, batch, a.layer, a.n_heads / a.n_kv_heads, a.window, a.causal, a.scale, a.softcap};
@@ -76,7 +80,8 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
     with_kv_type(kv.dtype, [&](auto* pk) {
       using T = std::remove_pointer_t<decltype(py)>;
       using K = std::remove_pointer_t<decltype(pk)>;
-      naive_kernel<T, K><<<grid, kWarps * 32, shared, stream>>>(static_cast<T*>(y.data), y.stride, static_cast<const T*>(q.data), q.stride, p);
+      naive_kernel<T, K><<<grid, kWarps * 32, shared, stream>>>(static_cast<T*>(y.data), y.stride,
+                                                                static_cast<const T*>(q.data), q.stride, p);
     });
   });
 }

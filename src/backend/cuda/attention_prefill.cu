@@ -12,7 +12,9 @@ namespace {
 
 constexpr int kTileKeys = 64;
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
 
 // Four 8 x 8 matrices, turned.
 __device__ __forceinline__ void load_turned(uint32_t (&v)[4], uint32_t address) {
@@ -42,7 +44,8 @@ __device__ __forceinline__ void copy16(uint32_t to, const void* from, bool in) {
 
 // This warp's 16 of the 64 keys and values from key0; zeros past the last.
 template <int kDim>
-__device__ void copy_tile(uint32_t keys, uint32_t values, const Params& p, const int32_t* table, int head, int key0, int kv_len, int warp, int lane) {
+__device__ void copy_tile(uint32_t keys, uint32_t values, const Params& p, const int32_t* table, int head, int key0,
+                          int kv_len, int warp, int lane) {
   using S = Shared<kDim>;
   const int first = key0 + 16 * warp, from_key = first < kv_len ? first : 0;
   const char* k = reinterpret_cast<const char*>(page_of(p, table, from_key, 0, head));
@@ -60,7 +63,8 @@ __device__ void copy_tile(uint32_t keys, uint32_t values, const Params& p, const
 
 // scores[u] = queries times keys 8u to 8u + 7 from row `first` of the tile.
 template <int kDim>
-__device__ __forceinline__ void score(float (&scores)[4][4], const Tile<kDim>& tile, uint32_t keys, int first, int g, int t) {
+__device__ __forceinline__ void score(float (&scores)[4][4], const Tile<kDim>& tile, uint32_t keys, int first, int g,
+                                      int t) {
   using S = Shared<kDim>;
 #pragma unroll
   for (int u = 0; u < 4; ++u) {
@@ -78,7 +82,8 @@ __device__ __forceinline__ void score(float (&scores)[4][4], const Tile<kDim>& t
 
 // out += weights times the values of 16 keys from row `first` of the tile. Here out holds columns 8i + 2t and the next as its i-th.
 template <int kDim>
-__device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&w0)[4], const float (&w1)[4], uint32_t values, int first, int lane) {
+__device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&w0)[4], const float (&w1)[4],
+                                           uint32_t values, int first, int lane) {
   using S = Shared<kDim>;
   const uint32_t a0 = bits_of(__floats2half2_rn(w0[0], w0[1])), a1 = bits_of(__floats2half2_rn(w0[2], w0[3]));
   const uint32_t a2 = bits_of(__floats2half2_rn(w1[0], w1[1])), a3 = bits_of(__floats2half2_rn(w1[2], w1[3]));
@@ -95,7 +100,8 @@ __device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&w0)[4
 }
 
 template <int kDim>
-__device__ void write_rows(const Tile<kDim>& tile, const Params& p, int token0, int head, int row0, int n_rows, int g, int t) {
+__device__ void write_rows(const Tile<kDim>& tile, const Params& p, int token0, int head, int row0, int n_rows, int g,
+                           int t) {
   constexpr int kPerLane = Tile<kDim>::kPerLane;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -110,7 +116,8 @@ __device__ void write_rows(const Tile<kDim>& tile, const Params& p, int token0, 
       if (p.y_f32) {
         *reinterpret_cast<float2*>(static_cast<float*>(p.y) + at + 8 * i) = make_float2(first, second);
       } else {
-        *reinterpret_cast<half2*>(static_cast<half*>(p.y) + at + 8 * i) = __halves2half2(from_float<half>(first), from_float<half>(second));
+        *reinterpret_cast<half2*>(static_cast<half*>(p.y) + at + 8 * i) =
+            __halves2half2(from_float<half>(first), from_float<half>(second));
       }
     }
   }
@@ -121,14 +128,17 @@ __global__ void __launch_bounds__(kWarps * 32, 3) long_kernel(const __grid_const
   extern __shared__ __align__(128) char shared[];  // [2] tiles of keys, [2] tiles of values
   using S = Shared<kDim>;
   start_dependent();
-  const int seq = blockIdx.z, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int seq = blockIdx.z, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4,
+            t = lane % 4;
   const int token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, kv_len = p.batch.kv_len[seq];
   const int n_rows = q_len * p.group, block_row = (gridDim.x - 1 - blockIdx.x) * kWarps * kRows;  // the longest first
   if (n_rows <= kRows || block_row >= n_rows) return;
   const int row0 = block_row + warp * kRows, last_row = min(row0 + kRows, n_rows) - 1;
   const bool idle = row0 >= n_rows;  // a warp that only copies
-  const Span spans[2] = {span_of(p, kv_len, q_len, min(row0 + g, n_rows - 1)), span_of(p, kv_len, q_len, min(row0 + g + 8, n_rows - 1))};
-  const Span lowest = span_of(p, kv_len, q_len, min(row0, n_rows - 1)), highest = span_of(p, kv_len, q_len, max(last_row, 0));
+  const Span spans[2] = {span_of(p, kv_len, q_len, min(row0 + g, n_rows - 1)),
+                         span_of(p, kv_len, q_len, min(row0 + g + 8, n_rows - 1))};
+  const Span lowest = span_of(p, kv_len, q_len, min(row0, n_rows - 1)),
+             highest = span_of(p, kv_len, q_len, max(last_row, 0));
   const int first_tile = span_of(p, kv_len, q_len, block_row).begin / kTileKeys;
   const int last_key = span_of(p, kv_len, q_len, min(block_row + kWarps * kRows, n_rows) - 1).end;
   const int32_t* table = p.batch.block_table + int64_t{seq} * *p.batch.max_blocks;
@@ -166,7 +176,8 @@ __global__ void __launch_bounds__(kWarps * 32, 3) long_kernel(const __grid_const
 template <int kDim>
 void run(const Params& p, const AttentionPlan& plan, cudaStream_t stream) {
   constexpr int kBytes = 4 * Shared<kDim>::kTileBytes;
-  static const cudaError_t set = cudaFuncSetAttribute(long_kernel<kDim>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  static const cudaError_t set =
+      cudaFuncSetAttribute(long_kernel<kDim>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   check(set, "cudaFuncSetAttribute");
   const unsigned n_blocks = blocks_for(int64_t{plan.max_q_len} * p.group, kWarps * kRows);
   const dim3 grid(n_blocks, static_cast<unsigned>(p.kv.n_kv_heads), static_cast<unsigned>(plan.n_seqs));

@@ -59,7 +59,8 @@ class CudaBackend final : public Backend {
   void gather_rows(Tensor y, Tensor x) override;
   void scale(Tensor x, float factor, float softcap) override;
   void qkv(const QkvArgs& args) override;
-  void gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up, Activation act) override;
+  void gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up,
+               Activation act) override;
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override;
   void add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) override;
 
@@ -72,14 +73,14 @@ class CudaBackend final : public Backend {
   };
 
   cuda::PackedWeight pack(const Weight& host);
-  void* take(size_t bytes);                                 // device memory that lives as long as the backend
+  void* take(size_t bytes);  // device memory that lives as long as the backend
   void* scratch_at_least(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
-  Tensor narrowed(const Tensor& x);                         // x in the type of activations
-  void settle();                                            // launches the norm that waits, if any
-  void launch(cuda::Matvec m);                              // with the norm that waits, if x is its result
+  Tensor narrowed(const Tensor& x);  // x in the type of activations
+  void settle();                     // launches the norm that waits, if any
+  void launch(cuda::Matvec m);       // with the norm that waits, if x is its result
   void product(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& bias, bool accumulate);
   cuda::AttentionPlan plan_attention(const AttentionArgs& args);
-  int kv_bucket() const;                                    // a power of two from the longest kv_len up
+  int kv_bucket() const;  // a power of two from the longest kv_len up
   void capture(Graph& graph, const std::function<void()>& body);
   void forget_graphs();
 
@@ -91,14 +92,14 @@ class CudaBackend final : public Backend {
   std::deque<cuda::Memory> buffers_;
   std::deque<cuda::PackedWeight> weights_;
   std::unique_ptr<cuda::DenseMatmul> dense_;
-  cuda::Memory raw_;          // a weight as the file has it, while it is repacked
-  cuda::Memory decoded_;      // a slice of a quantized weight, for the dense product
-  cuda::Memory narrow_;       // activations in another type than act_
-  cuda::Memory arranged_;     // activations as matvec wants them, where shared memory is too small for them
-  cuda::Memory up_;           // gate_up's second product
-  cuda::Memory partials_;     // of attention's splits
+  cuda::Memory raw_;       // a weight as the file has it, while it is repacked
+  cuda::Memory decoded_;   // a slice of a quantized weight, for the dense product
+  cuda::Memory narrow_;    // activations in another type than act_
+  cuda::Memory arranged_;  // activations as matvec wants them, where shared memory is too small for them
+  cuda::Memory up_;        // gate_up's second product
+  cuda::Memory partials_;  // of attention's splits
 
-  int block_size_ = 1;        // of the KV cache
+  int block_size_ = 1;  // of the KV cache
   cuda::BatchUpload batch_;
   int n_tokens_ = 0, n_seqs_ = 0, n_logits_ = 0, max_kv_len_ = 0, min_q_len_ = 0, max_q_len_ = 0;
   std::map<GraphKey, Graph> graphs_;
@@ -107,8 +108,8 @@ class CudaBackend final : public Backend {
 
   std::vector<SampleRow> rows_;
   int64_t sample_vocab_ = 0;
-  bool greedy_ = false;       // the rows wait as argmax keys, not as logits
-  cuda::Memory best_, sampled_;  // keys on the device; keys or logits, pinned
+  bool greedy_ = false;               // the rows wait as argmax keys, not as logits
+  cuda::Memory best_, sampled_;       // keys on the device; keys or logits, pinned
   std::unique_ptr<ThreadPool> pool_;  // of the host sampler
 };
 

@@ -13,7 +13,9 @@ using cuda::check_launch;
 using cuda::Memory;
 using cuda::PackedWeight;
 
-std::unique_ptr<Backend> create_cuda_backend(const BackendOptions& options) { return std::make_unique<CudaBackend>(options); }
+std::unique_ptr<Backend> create_cuda_backend(const BackendOptions& options) {
+  return std::make_unique<CudaBackend>(options);
+}
 
 CudaBackend::CudaBackend(const BackendOptions& options) {
   if (!options.activations.empty() && options.activations != "f16" && options.activations != "f32")
@@ -25,16 +27,18 @@ CudaBackend::CudaBackend(const BackendOptions& options) {
   const cudaError_t status = cudaGetDeviceCount(&n_devices);
   if (status != cudaSuccess || n_devices == 0) {
     cudaGetLastError();
-    throw UsageError("no CUDA device: {}; use --device cpu", status == cudaSuccess ? "the driver finds none" : cudaGetErrorString(status));
+    throw UsageError("no CUDA device: {}; use --device cpu",
+                     status == cudaSuccess ? "the driver finds none" : cudaGetErrorString(status));
   }
   cudaDeviceProp device{};
   check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
   if (device.major < 8)
-    throw UsageError("{} has compute capability {}.{}: 8.0 (Ampere) or newer is needed; use --device cpu", printable(device.name),
-                     device.major, device.minor);
+    throw UsageError("{} has compute capability {}.{}: 8.0 (Ampere) or newer is needed; use --device cpu",
+                     printable(device.name), device.major, device.minor);
   n_multiprocessors_ = device.multiProcessorCount;
   description_ = fmt::format("cuda: {}, {:.0f} GiB, {} multiprocessors, {} activations", device.name,
-                             static_cast<double>(device.totalGlobalMem) / (1 << 30), n_multiprocessors_, act_ == DType::kF16 ? "f16" : "f32");
+                             static_cast<double>(device.totalGlobalMem) / (1 << 30), n_multiprocessors_,
+                             act_ == DType::kF16 ? "f16" : "f32");
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   dense_ = std::make_unique<cuda::DenseMatmul>();
   allocated_ += dense_->workspace_bytes();
@@ -83,7 +87,9 @@ PackedWeight CudaBackend::pack(const Weight& host) {
     return w;
   }
   CHECK_EQ(host.n_in % cuda::kUnit, 0);
-  w.layout = format.codebook ? cuda::Layout::kCodebook4 : format.code_bits == 4 ? cuda::Layout::kCodes4 : cuda::Layout::kCodes8;
+  w.layout = format.codebook         ? cuda::Layout::kCodebook4
+             : format.code_bits == 4 ? cuda::Layout::kCodes4
+                                     : cuda::Layout::kCodes8;
   CHECK(!format.codebook || format.code_bits == 4);
   w.has_min = format.has_min;
   w.group16 = format.group == 16;
@@ -97,7 +103,8 @@ PackedWeight CudaBackend::pack(const Weight& host) {
     float largest = 0;
     void* bits = scratch_at_least(best_, 8);
     check(cudaMemsetAsync(bits, 0, 4, stream_), "cudaMemsetAsync");
-    cuda::largest_scale(host.format, raw, host.n_out * (host.n_in / format.block_size), static_cast<uint32_t*>(bits), stream_);
+    cuda::largest_scale(host.format, raw, host.n_out * (host.n_in / format.block_size), static_cast<uint32_t*>(bits),
+                        stream_);
     check_launch("largest_scale");
     check(cudaMemcpyAsync(&largest, bits, 4, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
@@ -144,15 +151,18 @@ void CudaBackend::reserve(const StepLimits& limits) {
   raw_ = Memory();
   allocated_ -= batch_.bytes();
   const int64_t blocks = (int64_t{limits.max_kv_len} + block_size_ - 1) / block_size_;
-  batch_.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1), blocks * std::max(limits.max_seqs, 1));
+  batch_.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
+                 blocks * std::max(limits.max_seqs, 1));
   allocated_ += batch_.bytes();
-  scratch_at_least(up_, static_cast<size_t>(limits.max_tokens) * static_cast<size_t>(limits.max_width) * dtype_bytes(act_));
+  scratch_at_least(up_,
+                   static_cast<size_t>(limits.max_tokens) * static_cast<size_t>(limits.max_width) * dtype_bytes(act_));
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {
   settle();
   CHECK(to.contiguous());
-  check(cudaMemcpyAsync(to.data, from, static_cast<size_t>(to.rows * to.cols) * dtype_bytes(to.dtype), cudaMemcpyHostToDevice, stream_),
+  check(cudaMemcpyAsync(to.data, from, static_cast<size_t>(to.rows * to.cols) * dtype_bytes(to.dtype),
+                        cudaMemcpyHostToDevice, stream_),
         "cudaMemcpyAsync");
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
 }
@@ -160,7 +170,8 @@ void CudaBackend::upload(const Tensor& to, const void* from) {
 void CudaBackend::download(void* to, const Tensor& from) {
   settle();
   CHECK(from.contiguous());
-  check(cudaMemcpyAsync(to, from.data, static_cast<size_t>(from.rows * from.cols) * dtype_bytes(from.dtype), cudaMemcpyDeviceToHost, stream_),
+  check(cudaMemcpyAsync(to, from.data, static_cast<size_t>(from.rows * from.cols) * dtype_bytes(from.dtype),
+                        cudaMemcpyDeviceToHost, stream_),
         "cudaMemcpyAsync");
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
 }
@@ -191,7 +202,9 @@ Peak CudaBackend::measure_peak(Format) {
     return static_cast<double>(best);
   };
   Peak peak{.matmul_kind = act_ == DType::kF16 ? "f16" : "f32"};
-  peak.read_gb_s = kBytes * 1e-9 / best_seconds([&] { cuda::read_all(data.data(), kBytes, static_cast<float*>(scratch_at_least(best_, 8)), stream_); });
+  peak.read_gb_s = kBytes * 1e-9 / best_seconds([&] {
+                     cuda::read_all(data.data(), kBytes, static_cast<float*>(scratch_at_least(best_, 8)), stream_);
+                   });
   auto* base = static_cast<char*>(data.data());
   const Tensor x{base, act_, n, n, n}, y{base + 2 * matrix, act_, n, n, n};
   const double seconds = best_seconds([&] { dense_->run(y, x, base + matrix, 1.0f, false, stream_); });

@@ -22,11 +22,14 @@ namespace {
 // Whether a row's draw is the largest of its raw logits and nothing else.
 bool is_plain_greedy(const SampleRow& row) {
   const SamplingParams& p = *row.params;
-  const bool penalties = p.penalty_window != 0 && (p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0);
+  const bool penalties =
+      p.penalty_window != 0 && (p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0);
   return p.temperature == 0 && !penalties && p.logit_bias.empty() && row.mask == nullptr && p.n_logprobs < 0;
 }
 
-int32_t token_of(unsigned long long key) { return key == 0 ? 0 : static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key)); }
+int32_t token_of(unsigned long long key) {
+  return key == 0 ? 0 : static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
+}
 
 }  // namespace
 
@@ -124,7 +127,8 @@ std::vector<Sampled> CudaBackend::wait() {
   synchronize();
   std::vector<Sampled> drawn(rows_.size());
   if (greedy_) {
-    for (size_t i = 0; i < drawn.size(); ++i) drawn[i].token = token_of(static_cast<const unsigned long long*>(sampled_.data())[i]);
+    for (size_t i = 0; i < drawn.size(); ++i)
+      drawn[i].token = token_of(static_cast<const unsigned long long*>(sampled_.data())[i]);
     rows_.clear();
     return drawn;
   }

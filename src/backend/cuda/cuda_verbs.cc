@@ -23,16 +23,19 @@ const float* data_of(const Tensor& bias) { return bias ? bias.f32() : nullptr; }
 
 bool alike(const Weight& a, const Weight& b) { return cuda::share_matvec(packed(a), packed(b)); }
 
-bool fits_matvec(const Weight& w, const Tensor& x) { return x.rows <= cuda::kMatvecRows && cuda::can_matvec(packed(w)); }
+bool fits_matvec(const Weight& w, const Tensor& x) {
+  return x.rows <= cuda::kMatvecRows && cuda::can_matvec(packed(w));
+}
 
-constexpr int64_t kMostDeferred = 16384;      // columns of a row that a product norms on the way
+constexpr int64_t kMostDeferred = 16384;     // columns of a row that a product norms on the way
 constexpr size_t kDecodedBytes = 48u << 20;  // a slice that stays in the L2 cache until the product reads it
 
 }  // namespace
 
 Tensor CudaBackend::narrowed(const Tensor& x) {
   if (x.dtype == act_) return x;
-  const Tensor to{scratch_at_least(narrow_, static_cast<size_t>(x.rows * x.cols) * dtype_bytes(act_)), act_, x.rows, x.cols, x.cols};
+  const Tensor to{scratch_at_least(narrow_, static_cast<size_t>(x.rows * x.cols) * dtype_bytes(act_)), act_, x.rows,
+                  x.cols, x.cols};
   cuda::convert(to, x, stream_);
   check_launch("convert");
   return to;
@@ -46,7 +49,8 @@ void CudaBackend::settle() {
 }
 
 void CudaBackend::launch(cuda::Matvec m) {
-  const bool takes = pending_ && pending_->y.data == m.x.data && pending_->y.cols == m.x.cols && m.x.rows == 1 && m.x.cols <= kMostDeferred;
+  const bool takes = pending_ && pending_->y.data == m.x.data && pending_->y.cols == m.x.cols && m.x.rows == 1 &&
+                     m.x.cols <= kMostDeferred;
   if (!takes) settle();
   const std::optional<cuda::DeferredNorm> norm = std::exchange(pending_, std::nullopt);
   if (norm) m.norm = &*norm;
@@ -56,25 +60,29 @@ void CudaBackend::launch(cuda::Matvec m) {
 }
 
 // y = x w^T + bias, or y += x w^T + bias.
-void CudaBackend::product(const Tensor& y, const Tensor& x_any, const Weight& weight, const Tensor& bias, bool accumulate) {
+void CudaBackend::product(const Tensor& y, const Tensor& x_any, const Weight& weight, const Tensor& bias,
+                          bool accumulate) {
   CHECK_EQ(x_any.cols, weight.n_in);
   CHECK_EQ(y.cols, weight.n_out);
   const PackedWeight& w = packed(weight);
   if (x_any.dtype != act_ || !fits_matvec(weight, x_any)) settle();
   const Tensor x = narrowed(x_any);
-  if (fits_matvec(weight, x)) return launch({.x = x, .jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate});
+  if (fits_matvec(weight, x))
+    return launch({.x = x, .jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate});
   if (w.layout == cuda::Layout::kDense) {
     if (!dense_->run(y, x, w.data, 1.0f, accumulate, stream_)) cuda::plain_matmul(y, x, w, accumulate, stream_);
     check_launch("plain_matmul");
   } else {
     const int64_t row_bytes = w.n_in * static_cast<int64_t>(dtype_bytes(act_));
-    const int64_t slice = std::clamp<int64_t>(static_cast<int64_t>(kDecodedBytes) / row_bytes / 256 * 256, 256, w.n_out);
+    const int64_t slice =
+        std::clamp<int64_t>(static_cast<int64_t>(kDecodedBytes) / row_bytes / 256 * 256, 256, w.n_out);
     void* decoded = scratch_at_least(decoded_, static_cast<size_t>(slice * row_bytes));
     for (int64_t first = 0; first < w.n_out; first += slice) {
       const int64_t n = std::min(slice, w.n_out - first);
       cuda::unpack_rows(decoded, w, first, n, stream_);
       check_launch("unpack_rows");
-      const Tensor part{static_cast<char*>(y.data) + first * static_cast<int64_t>(dtype_bytes(y.dtype)), y.dtype, y.rows, n, y.stride};
+      const Tensor part{static_cast<char*>(y.data) + first * static_cast<int64_t>(dtype_bytes(y.dtype)), y.dtype,
+                        y.rows, n, y.stride};
       CHECK(dense_->run(part, x, decoded, w.factor, accumulate, stream_));
     }
   }
@@ -86,15 +94,22 @@ void CudaBackend::product(const Tensor& y, const Tensor& x_any, const Weight& we
 
 void CudaBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) { product(y, x, w, bias, false); }
 
-void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) { product(residual, x, w, bias, true); }
+void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) {
+  product(residual, x, w, bias, true);
+}
 
-void CudaBackend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up, Activation act) {
+void CudaBackend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate,
+                          Tensor bias_up, Activation act) {
   if (x.dtype != act_) settle();
   if (fits_matvec(w_gate, x) && alike(w_gate, w_up)) {
-    return launch({.x = narrowed(x), .jobs = {{&packed(w_gate), data_of(bias_gate)}, {&packed(w_up), data_of(bias_up)}}, .y = {y}, .n_jobs = 2,
+    return launch({.x = narrowed(x),
+                   .jobs = {{&packed(w_gate), data_of(bias_gate)}, {&packed(w_up), data_of(bias_up)}},
+                   .y = {y},
+                   .n_jobs = 2,
                    .gate = static_cast<int>(act)});
   }
-  const Tensor up{scratch_at_least(up_, static_cast<size_t>(y.rows * y.cols) * dtype_bytes(y.dtype)), y.dtype, y.rows, y.cols, y.cols};
+  const Tensor up{scratch_at_least(up_, static_cast<size_t>(y.rows * y.cols) * dtype_bytes(y.dtype)), y.dtype, y.rows,
+                  y.cols, y.cols};
   product(y, x, w_gate, bias_gate, false);
   product(up, x, w_up, bias_up, false);
   act_mul(y, y, up, act);
@@ -190,7 +205,8 @@ cuda::AttentionPlan CudaBackend::plan_attention(const AttentionArgs& a) {
   const int n_tasks = n_seqs_ * a.n_kv_heads;
   plan.n_splits = std::clamp((2 * n_multiprocessors_ + n_tasks - 1) / n_tasks, 1, kv_bucket() / 128);
   if (plan.any_short && plan.n_splits > 1) {
-    const size_t n_floats = static_cast<size_t>(n_tasks) * 16 * static_cast<size_t>(plan.n_splits) * static_cast<size_t>(a.head_dim + 2);
+    const size_t n_floats =
+        static_cast<size_t>(n_tasks) * 16 * static_cast<size_t>(plan.n_splits) * static_cast<size_t>(a.head_dim + 2);
     plan.partials = static_cast<float*>(scratch_at_least(partials_, n_floats * sizeof(float)));
   }
   return plan;

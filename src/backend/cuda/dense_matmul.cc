@@ -23,7 +23,8 @@ int alignment(const void* p) {
 
 cublasLtMatrixLayout_t layout(DType dtype, int64_t rows, int64_t cols, int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
-  check_lt(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), stride),
+  check_lt(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols),
+                                      stride),
            "MatrixLayoutCreate");
   return made;
 }
@@ -50,14 +51,16 @@ const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
   Plan plan;
   check_lt(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "MatmulDescCreate");
   const cublasOperation_t transpose = CUBLAS_OP_T;
-  check_lt(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose), "TRANSA");
+  check_lt(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose),
+           "TRANSA");
   plan.a = layout(x_type, n_in, n_out, n_in);
   plan.b = layout(x_type, n_in, n, x_stride);
   plan.c = layout(y_type, n_out, n, y_stride);
   cublasLtMatmulPreference_t preference = nullptr;
   check_lt(cublasLtMatmulPreferenceCreate(&preference), "PreferenceCreate");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-    check_lt(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value), "PreferenceSetAttribute");
+    check_lt(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+             "PreferenceSetAttribute");
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(w_align));
@@ -66,23 +69,24 @@ const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(y_align));
   cublasLtMatmulHeuristicResult_t result;
   int n_results = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b, plan.c, plan.c, preference, 1,
-                                                               &result, &n_results);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b, plan.c, plan.c,
+                                                               preference, 1, &result, &n_results);
   cublasLtMatmulPreferenceDestroy(preference);
   plan.found = status == CUBLAS_STATUS_SUCCESS && n_results > 0;
   if (plan.found) plan.algo = result.algo;
   return plans_.emplace(key, plan).first->second;
 }
 
-bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, cudaStream_t stream) {
+bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate,
+                      cudaStream_t stream) {
   CHECK(y.dtype == DType::kF32 || y.dtype == x.dtype);
   if (x.rows == 0) return true;
-  const Plan& plan = plan_for({x.rows, y.cols, x.cols, x.stride, y.stride, x.dtype, y.dtype, alignment(w), alignment(x.data),
-                               alignment(y.data)});
+  const Plan& plan = plan_for({x.rows, y.cols, x.cols, x.stride, y.stride, x.dtype, y.dtype, alignment(w),
+                               alignment(x.data), alignment(y.data)});
   if (!plan.found) return false;
   const float beta = accumulate ? 1.0f : 0.0f;
-  check_lt(cublasLtMatmul(handle_, plan.operation, &alpha, w, plan.a, x.data, plan.b, &beta, y.data, plan.c, y.data, plan.c, &plan.algo,
-                          workspace_.data(), workspace_.size(), stream),
+  check_lt(cublasLtMatmul(handle_, plan.operation, &alpha, w, plan.a, x.data, plan.b, &beta, y.data, plan.c, y.data,
+                          plan.c, &plan.algo, workspace_.data(), workspace_.size(), stream),
            "Matmul");
   return true;
 }

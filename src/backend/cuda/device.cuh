@@ -19,7 +19,9 @@ __device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162f
 template <class T>
 __device__ __forceinline__ T from_float(float v);
 template <>
-__device__ __forceinline__ float from_float<float>(float v) { return v; }
+__device__ __forceinline__ float from_float<float>(float v) {
+  return v;
+}
 // Saturates: an activation past f16's range stays finite. NaN stays NaN.
 template <>
 __device__ __forceinline__ half from_float<half>(float v) {
@@ -27,7 +29,9 @@ __device__ __forceinline__ half from_float<half>(float v) {
 }
 
 template <>
-__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v) { return __float2bfloat16_rn(v); }
+__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v) {
+  return __float2bfloat16_rn(v);
+}
 
 __device__ __forceinline__ uint32_t bits_of(half2 v) { return *reinterpret_cast<uint32_t*>(&v); }
 __device__ __forceinline__ half2 half2_of(uint32_t bits) { return *reinterpret_cast<half2*>(&bits); }
@@ -54,43 +58,61 @@ __device__ __forceinline__ float block_sum(float v, float* shared) {
   return v;
 }
 
-// The RMS norm of one row: put(i, v) for each whole 4 elements from 4i.
+// The RMS norm of one row of n elements: put(i, v) for each 4 from 4i, and with zeros up to n_put. Threads put neighbours.
 struct RowNorm {
-  const float* x;       // null: none
+  const float* x;  // null: none
   const float* weight;
   half* y;
   float eps;
 };
 
 template <class Put>
-__device__ __forceinline__ void norm_row(const RowNorm& norm, int n, float* shared /* [33] */, Put&& put) {
+__device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, float* shared /* [33] */, Put&& put) {
   const float4 *x = reinterpret_cast<const float4*>(norm.x), *weight = reinterpret_cast<const float4*>(norm.weight);
-  constexpr int kKept = 4;
-  float4 kept[kKept];
-  float squares = 0;
-  const auto add = [&](const float4& v) { squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; };
-#pragma unroll
-  for (int j = 0; j < kKept; ++j) {
-    const int i = static_cast<int>(threadIdx.x + j * blockDim.x);
-    kept[j] = 4 * i < n ? x[i] : float4{};
-    add(kept[j]);
-  }
-  for (int i = static_cast<int>(threadIdx.x + kKept * blockDim.x); 4 * i < n; i += static_cast<int>(blockDim.x)) add(x[i]);
-  const float inverse = 1.0f / sqrtf(block_sum(squares, shared) / static_cast<float>(n) + norm.eps);
-  const auto write = [&](int i, const float4& v) {
-    const float4 w = weight[i];
+  const auto square = [](const float4& v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; };
+  const auto inverse_of = [&](float squares) {
+    return 1.0f / sqrtf(block_sum(squares, shared) / static_cast<float>(n) + norm.eps);
+  };
+  const auto write = [&](int i, const float4& v, const float4& w, float inverse) {
     const half2 low = __halves2half2(from_float<half>(v.x * inverse * w.x), from_float<half>(v.y * inverse * w.y));
     const half2 high = __halves2half2(from_float<half>(v.z * inverse * w.z), from_float<half>(v.w * inverse * w.w));
     const uint2 packed = make_uint2(bits_of(low), bits_of(high));
     put(i, packed);
-    if (blockIdx.x == 0) reinterpret_cast<uint2*>(norm.y)[i] = packed;
+    if (blockIdx.x == 0 && 4 * i < n) reinterpret_cast<uint2*>(norm.y)[i] = packed;
   };
-#pragma unroll
-  for (int j = 0; j < kKept; ++j) {
-    const int i = static_cast<int>(threadIdx.x + j * blockDim.x);
-    if (4 * i < n) write(i, kept[j]);
+  const int first = static_cast<int>(threadIdx.x), step = static_cast<int>(blockDim.x);
+  if (n_put <= 4 * step) {  // short code for short rows, where even reading instructions takes time
+    const bool in = 4 * first < n;
+    const float4 v = in ? x[first] : float4{}, w = in ? weight[first] : float4{};
+    const float inverse = inverse_of(square(v));
+    if (4 * first < n_put) write(first, v, w, inverse);
+    return;
   }
-  for (int i = static_cast<int>(threadIdx.x + kKept * blockDim.x); 4 * i < n; i += static_cast<int>(blockDim.x)) write(i, x[i]);
+  if (n_put <= 16 * step) {  // all of it at once
+    float4 v[4], w[4];
+    float squares = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int i = first + j * step;
+      const bool in = 4 * i < n;
+      v[j] = in ? x[i] : float4{}, w[j] = in ? weight[i] : float4{};
+      squares += square(v[j]);
+    }
+    const float inverse = inverse_of(squares);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (4 * (first + j * step) < n_put) write(first + j * step, v[j], w[j], inverse);
+    return;
+  }
+  float squares = 0;
+#pragma unroll 4
+  for (int i = first; 4 * i < n; i += step) squares += square(x[i]);
+  const float inverse = inverse_of(squares);
+#pragma unroll 4
+  for (int i = first; 4 * i < n_put; i += step) {
+    const bool in = 4 * i < n;
+    write(i, in ? x[i] : float4{}, in ? weight[i] : float4{}, inverse);
+  }
 }
 
 __device__ __forceinline__ float activate(float x, int act) {  // in the order of Activation
@@ -101,16 +123,16 @@ __device__ __forceinline__ float activate(float x, int act) {  // in the order o
 
 // c [16 x 8] += a [16 x 16] b [16 x 8]. With g = lane / 4 and t = lane % 4: a = rows {g, g + 8, g, g + 8}, columns 2t and 2t + 1,
 // 8 further in a[2], a[3]; b = column g, rows 2t, 2t + 1, and 8 further; c = row g columns 2t, 2t + 1, then row g + 8.
-__device__ __forceinline__ void mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+__device__ __forceinline__ void mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                    uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-
 // The same onto zeros.
-__device__ __forceinline__ void mma_new(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
+__device__ __forceinline__ void mma_new(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                        uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
       : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
@@ -120,7 +142,9 @@ __device__ __forceinline__ void mma_new(float (&c)[4], uint32_t a0, uint32_t a1,
 // 16 bytes that are read once.
 __device__ __forceinline__ uint4 load_stream(const void* p) {
   uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
   return v;
 }
 
@@ -168,7 +192,9 @@ inline bool has_dependent_launch() {
 inline size_t most_shared() {
   static const size_t bytes = [] {
     int value = 0;
-    return cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0) == cudaSuccess ? static_cast<size_t>(value) : size_t{48} << 10;
+    return cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0) == cudaSuccess
+               ? static_cast<size_t>(value)
+               : size_t{48} << 10;
   }();
   return bytes;
 }

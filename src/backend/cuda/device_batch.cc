@@ -45,13 +45,19 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int64_t 
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   for (Slot& slot : slots_) {
     slot.memory = Memory(bytes, Place::kPinned);
-    if (slot.copied == nullptr) check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "cudaEventCreate");
+    if (slot.copied == nullptr)
+      check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "cudaEventCreate");
   }
   device_ = Memory(bytes);
   const auto* base = static_cast<const int32_t*>(device_.data());
-  view_ = {.tokens = base + at.tokens, .positions = base + at.positions, .token_seq = base + at.token_seq,
-           .q_start = base + at.q_start, .kv_len = base + at.kv_len, .logit_rows = base + at.logit_rows,
-           .max_blocks = base, .block_table = base + at.table};
+  view_ = {.tokens = base + at.tokens,
+           .positions = base + at.positions,
+           .token_seq = base + at.token_seq,
+           .q_start = base + at.q_start,
+           .kv_len = base + at.kv_len,
+           .logit_rows = base + at.logit_rows,
+           .max_blocks = base,
+           .block_table = base + at.table};
 }
 
 bool BatchUpload::upload(const Batch& batch, int block_size, cudaStream_t stream) {
@@ -59,10 +65,11 @@ bool BatchUpload::upload(const Batch& batch, int block_size, cudaStream_t stream
   for (const int32_t len : batch.kv_len) n_blocks = std::max(n_blocks, (len + block_size - 1) / block_size);
   n_blocks = batch.block_table.empty() ? 0 : std::min(n_blocks, batch.max_blocks);
   const int64_t table = int64_t{n_blocks} * batch.n_seqs();
-  const bool moved = batch.n_tokens() > max_tokens_ || batch.n_seqs() > max_seqs_ || batch.n_logits() > max_logits_ || table > table_size_;
+  const bool moved = batch.n_tokens() > max_tokens_ || batch.n_seqs() > max_seqs_ || batch.n_logits() > max_logits_ ||
+                     table > table_size_;
   if (moved) {
-    reserve(std::max(batch.n_tokens(), max_tokens_), std::max(batch.n_seqs(), max_seqs_), std::max(batch.n_logits(), max_logits_),
-            std::max(table, table_size_));
+    reserve(std::max(batch.n_tokens(), max_tokens_), std::max(batch.n_seqs(), max_seqs_),
+            std::max(batch.n_logits(), max_logits_), std::max(table, table_size_));
   }
   const Places at = places_of(max_tokens_, max_seqs_, max_logits_, table_size_);
   Slot& slot = slots_[next_slot_];

@@ -11,8 +11,8 @@ namespace ingot::cuda {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr int kAhead = 8;        // loads of a batch
-constexpr int kChunk = 32 * 8;   // elements of a load of a warp
+constexpr int kAhead = 8;       // loads of a batch
+constexpr int kChunk = 32 * 8;  // elements of a load of a warp
 
 struct Job {
   const half* w;
@@ -26,7 +26,7 @@ struct Params {
   Job jobs[3];
   int n_jobs, n_tasks;
   const half* x;
-  RowNorm norm;           // whose result x is, if any
+  RowNorm norm;  // whose result x is, if any
   int n_in;
   bool y_f32, accumulate;
   int act;
@@ -49,7 +49,9 @@ struct Task {
   }
   __device__ const Job& job_of(const Params& p, int r) const { return p.jobs[kGated ? r : job]; }
   // The last rows of a task may be missing: the one before stands in for them, and is not written.
-  __device__ int64_t row_of(const Params& p, int r) const { return kGated ? row : min(row + r, job_of(p, r).n_out - 1); }
+  __device__ int64_t row_of(const Params& p, int r) const {
+    return kGated ? row : min(row + r, job_of(p, r).n_out - 1);
+  }
 };
 
 template <int kRows>
@@ -65,7 +67,8 @@ struct Stream {
   int task, chunk = 0;  // of the next batch
   const half* w[kRows];
 
-  __device__ Stream(const Params& params, int lane_of, int first, int stride_of) : p(params), lane(lane_of), stride(stride_of), task(first) {
+  __device__ Stream(const Params& params, int lane_of, int first, int stride_of)
+      : p(params), lane(lane_of), stride(stride_of), task(first) {
     aim();
   }
   __device__ void aim() {
@@ -176,7 +179,7 @@ __global__ void __launch_bounds__(kWarps * 32, 2) dot_kernel(const __grid_consta
   stream.load(even);
   wait_for_previous();
   if (p.norm.x != nullptr) {
-    norm_row(p.norm, p.n_in, reduce, [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + 4 * i) = v; });
+    norm_row(p.norm, p.n_in, p.n_in, reduce, [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + 4 * i) = v; });
   } else {
 #pragma unroll 4
     for (int i = threadIdx.x * 8; i < p.n_in; i += kWarps * 32 * 8)
@@ -196,7 +199,8 @@ __global__ void __launch_bounds__(kWarps * 32, 2) dot_kernel(const __grid_consta
 template <int kRows, bool kGated>
 void start(const Params& p, int n_blocks, cudaStream_t stream) {
   const size_t shared = static_cast<size_t>(p.n_in) * sizeof(half);
-  static const cudaError_t set = cudaFuncSetAttribute(dot_kernel<kRows, kGated>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostDotColumns * 2);
+  static const cudaError_t set =
+      cudaFuncSetAttribute(dot_kernel<kRows, kGated>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostDotColumns * 2);
   check(set, "cudaFuncSetAttribute");
   launch(dot_kernel<kRows, kGated>, dim3(static_cast<unsigned>(n_blocks)), kWarps * 32, shared, stream, p);
 }

@@ -50,7 +50,8 @@ __global__ void rope_kernel(T* x, int64_t stride, int head_dim, int n_heads, Rop
 
 // Where a token's key (which = 0) or value (1) of one head lies.
 template <class K>
-__device__ __forceinline__ K* kv_row(const DeviceKv& kv, int layer, const DeviceBatch& batch, int token, int which, int head) {
+__device__ __forceinline__ K* kv_row(const DeviceKv& kv, int layer, const DeviceBatch& batch, int token, int which,
+                                     int head) {
   const int position = batch.positions[token], seq = batch.token_seq[token];
   const int64_t block = batch.block_table[int64_t{seq} * *batch.max_blocks + position / kv.block_size];
   const int64_t page = ((int64_t{layer} * kv.n_blocks + block) * 2 + which) * kv.n_kv_heads + head;
@@ -58,7 +59,8 @@ __device__ __forceinline__ K* kv_row(const DeviceKv& kv, int layer, const Device
 }
 
 template <class T, class K>
-__global__ void write_kernel(DeviceKv kv, int layer, const T* k, int64_t k_stride, const T* v, int64_t v_stride, DeviceBatch batch) {
+__global__ void write_kernel(DeviceKv kv, int layer, const T* k, int64_t k_stride, const T* v, int64_t v_stride,
+                             DeviceBatch batch) {
   start_dependent();
   const int token = blockIdx.x, head = blockIdx.y;
   K* key = kv_row<K>(kv, layer, batch, token, 0, head);
@@ -80,7 +82,8 @@ struct Heads {
 
 Heads heads_of(const Tensor& x, int n, const Tensor& bias, const NormArgs* norm) {
   const bool normed = norm != nullptr && norm->weight;
-  return {x.data, x.stride, n, bias ? bias.f32() : nullptr, normed ? norm->weight.f32() : nullptr, normed ? norm->eps : 0};
+  return {
+      x.data, x.stride, n, bias ? bias.f32() : nullptr, normed ? norm->weight.f32() : nullptr, normed ? norm->eps : 0};
 }
 
 // Pair i of a head of `dim`: those that turn together first, then neighbours among the rest.
@@ -100,7 +103,8 @@ __global__ void __launch_bounds__(256)
                   const __grid_constant__ Rope rope, const __grid_constant__ DeviceKv kv, int layer,
                   const __grid_constant__ DeviceBatch batch) {
   start_dependent();
-  const int lane = threadIdx.x % 32, dim = kv.head_dim, token = blockIdx.x, n_warps = static_cast<int>(gridDim.y * blockDim.x / 32);
+  const int lane = threadIdx.x % 32, dim = kv.head_dim, token = blockIdx.x,
+            n_warps = static_cast<int>(gridDim.y * blockDim.x / 32);
   K* const keys = kv_row<K>(kv, layer, batch, token, 0, 0);
   K* const values = kv_row<K>(kv, layer, batch, token, 1, 0);
   const int64_t per_head = int64_t{kv.block_size} * dim;
@@ -112,7 +116,8 @@ __global__ void __launch_bounds__(256)
     cosine[j] = turns ? rope.angles[token * rope.stride + i] : 1.0f;
     sine[j] = turns ? rope.angles[token * rope.stride + rope.half_dim + i] : 0.0f;
   }
-  for (int index = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) / 32; index < q.n + k.n + v.n; index += n_warps) {
+  for (int index = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) / 32; index < q.n + k.n + v.n;
+       index += n_warps) {
     const int kind = index < q.n ? 0 : index < q.n + k.n ? 1 : 2;
     const Heads& heads = kind == 0 ? q : kind == 1 ? k : v;
     const int head = index - (kind == 0 ? 0 : kind == 1 ? q.n : q.n + k.n);
@@ -157,10 +162,11 @@ __global__ void __launch_bounds__(256)
 
 }  // namespace
 
-void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const int32_t* positions, cudaStream_t stream) {
+void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const int32_t* positions,
+                         cudaStream_t stream) {
   if (angles.rows == 0) return;
-  launch(angles_kernel, dim3(static_cast<unsigned>(angles.rows)), 64, 0, stream, angles.f32(), angles.stride, inv_freq.f32(),
-         static_cast<int>(inv_freq.cols), magnitude, positions);
+  launch(angles_kernel, dim3(static_cast<unsigned>(angles.rows)), 64, 0, stream, angles.f32(), angles.stride,
+         inv_freq.f32(), static_cast<int>(inv_freq.cols), magnitude, positions);
 }
 
 void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, cudaStream_t stream) {
@@ -172,7 +178,8 @@ void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, cudaStream_t 
   });
 }
 
-void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch, cudaStream_t stream) {
+void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch,
+              cudaStream_t stream) {
   if (k.rows == 0) return;
   CHECK(k.dtype == v.dtype);
   with_type(k.dtype, [&](auto* p) {
@@ -180,8 +187,8 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
       using T = std::remove_pointer_t<decltype(p)>;
       using K = std::remove_pointer_t<decltype(c)>;
       const dim3 grid(static_cast<unsigned>(k.rows), static_cast<unsigned>(kv.n_kv_heads));
-      launch(write_kernel<T, K>, grid, 64, 0, stream, kv, layer, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data),
-             v.stride, batch);
+      launch(write_kernel<T, K>, grid, 64, 0, stream, kv, layer, static_cast<const T*>(k.data), k.stride,
+             static_cast<const T*>(v.data), v.stride, batch);
     });
   });
 }
@@ -201,8 +208,12 @@ void finish_qkv(const QkvArgs& a, bool add_biases, const DeviceKv& kv, const Dev
     with_kv_type(kv.dtype, [&](auto* c) {
       using T = std::remove_pointer_t<decltype(p)>;
       using K = std::remove_pointer_t<decltype(c)>;
-      const auto start = [&](auto kernel) { launch(kernel, grid, kThreads, 0, stream, q, k, v, rope_of(a.rope), kv, a.layer, batch); };
-      kv.head_dim <= 64 ? start(finish_kernel<T, K, 1>) : kv.head_dim <= 128 ? start(finish_kernel<T, K, 2>) : start(finish_kernel<T, K, 8>);
+      const auto start = [&](auto kernel) {
+        launch(kernel, grid, kThreads, 0, stream, q, k, v, rope_of(a.rope), kv, a.layer, batch);
+      };
+      kv.head_dim <= 64    ? start(finish_kernel<T, K, 1>)
+      : kv.head_dim <= 128 ? start(finish_kernel<T, K, 2>)
+                           : start(finish_kernel<T, K, 8>);
     });
   });
 }

@@ -13,7 +13,7 @@ namespace ingot::cuda {
 struct DeviceBatch {
   const int32_t* tokens = nullptr;
   const int32_t* positions = nullptr;
-  const int32_t* token_seq = nullptr;    // [n_tokens]: which sequence a token belongs to
+  const int32_t* token_seq = nullptr;  // [n_tokens]: which sequence a token belongs to
   const int32_t* q_start = nullptr;
   const int32_t* kv_len = nullptr;
   const int32_t* logit_rows = nullptr;
@@ -54,14 +54,14 @@ struct DeferredNorm {
 bool can_defer(const DeferredNorm& norm);  // RMS of one row
 
 struct Matvec {
-  Tensor x;                    // [n, n_in] f16
+  Tensor x;                            // [n, n_in] f16
   const DeferredNorm* norm = nullptr;  // x is its y
-  void* arranged = nullptr;    // scratch of matvec_scratch(x) bytes
+  void* arranged = nullptr;            // scratch of matvec_scratch(x) bytes
   MatvecJob jobs[3];
   Tensor y[3];
-  int n_jobs = 0;              // share_matvec() of any two
-  bool accumulate = false;     // y += instead of y =
-  int gate = -1;               // an Activation: y[0] = act(jobs[0]) * jobs[1]; -1: none
+  int n_jobs = 0;           // share_matvec() of any two
+  bool accumulate = false;  // y += instead of y =
+  int gate = -1;            // an Activation: y[0] = act(jobs[0]) * jobs[1]; -1: none
 };
 bool can_matvec(const PackedWeight& w);
 bool share_matvec(const PackedWeight& a, const PackedWeight& b);  // whether one call can take both
@@ -78,38 +78,44 @@ void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool 
 // rows.cu
 void convert(const Tensor& y, const Tensor& x, cudaStream_t stream);
 void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, cudaStream_t stream);
-void add_norm_rows(const Tensor& out, const Tensor& residual, const Tensor& y, const NormArgs& args, cudaStream_t stream);
+void add_norm_rows(const Tensor& out, const Tensor& residual, const Tensor& y, const NormArgs& args,
+                   cudaStream_t stream);
 void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, cudaStream_t stream);
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, cudaStream_t stream);
 void scale_rows(const Tensor& x, float factor, float softcap, cudaStream_t stream);
 void gather(const Tensor& y, const Tensor& x, const int32_t* rows, cudaStream_t stream);
 
 // heads.cu
-void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const int32_t* positions, cudaStream_t stream);
+void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const int32_t* positions,
+                         cudaStream_t stream);
 void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, cudaStream_t stream);
-void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch, cudaStream_t stream);
+void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch,
+              cudaStream_t stream);
 // What qkv does after the products: biases, norms, rope, and the cache.
-void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch, cudaStream_t stream);
+void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch,
+                cudaStream_t stream);
 
 // attention_decode.cu, attention_prefill.cu and attention_naive.cu
 struct AttentionPlan {
   int n_seqs = 0, n_tokens = 0, max_q_len = 0;
   bool any_short = false, any_long = false;  // sequences with few rows, which split their keys; sequences with many
   int n_splits = 1;
-  float* partials = nullptr;                 // [n_seqs, n_heads, n_splits, head_dim + 2] rows of splits
+  float* partials = nullptr;  // [n_seqs, n_heads, n_splits, head_dim + 2] rows of splits
 };
 bool can_attend(const DeviceKv& kv, const AttentionArgs& args);
-int short_rows(int group);  // most tokens that a sequence may bring to count as short, for `group` query heads a KV head
+int short_rows(
+    int group);  // most tokens that a sequence may bring to count as short, for `group` query heads a KV head
 // q and y: [n_tokens, n_heads * head_dim], q f16.
 void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args, const DeviceBatch& batch,
             const AttentionPlan& plan, cudaStream_t stream);
-void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args, const DeviceBatch& batch,
-                  cudaStream_t stream);
+void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args,
+                  const DeviceBatch& batch, cudaStream_t stream);
 
 // sample.cu
 // best[i] = key of the largest logit of row i (zero before); token_of() of cuda_step.cc reads it.
 void argmax_rows(unsigned long long* best, const Tensor& logits, cudaStream_t stream);
 void fill_noise(const Tensor& t, cudaStream_t stream);  // contiguous rows
-void read_all(const void* data, size_t bytes, float* sink, cudaStream_t stream);  // reads every byte once, for measure_peak
+void read_all(const void* data, size_t bytes, float* sink,
+              cudaStream_t stream);  // reads every byte once, for measure_peak
 
 }  // namespace ingot::cuda

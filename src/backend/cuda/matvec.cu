@@ -9,39 +9,18 @@
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/matvec_step.cuh"
+#include "backend/cuda/matvec_tiles.cuh"
 #include "backend/cuda/memory.h"
 
 namespace ingot::cuda {
 
 using namespace matvec_step;
+using namespace matvec_tiles;
 
 namespace {
 
-constexpr int kMostWarps = 16;            // of a block
-constexpr int kMostStaged = 56 << 10;     // bytes of activations in shared memory
-constexpr size_t kStaticShared = 2048;    // more than what the kernel declares
-constexpr int kPrefetchBytes = 64 << 10;  // of a tile, to the L2 cache, while the kernel in front still runs
-
-struct Job {
-  PackedWeight w;
-  const float* bias;
-  void* y;
-  int64_t y_stride;
-  int first_tile;
-};
-
-struct Params {
-  Job jobs[3];
-  int n_jobs, n_tiles;    // of rows, in all jobs; gated: in one of the two
-  const half* x;
-  int64_t x_stride;
-  RowNorm norm;           // whose result x is, if any
-  int n, n_in, n_steps;
-  int split;              // warps that share a tile
-  bool staged;            // the block copies all activations to shared memory first; else x is arranged already
-  bool y_f32, accumulate;
-  int act;
-};
+constexpr int kMostStaged = 56 << 10;   // bytes of activations in shared memory
+constexpr size_t kStaticShared = 2048;  // more than what the kernel declares
 
 // Activations as the lanes take them: of each 32 columns lane t's 8 lie together, and each row ends in zeros up to whole steps. A few
 // more make tokens lie in different banks.
@@ -85,18 +64,13 @@ __device__ const half* stage_input(const Params& p, half* shared, float* reduce 
   if (p.norm.x == nullptr) {
     arrange<K>(shared, p, threadIdx.x, blockDim.x);
   } else {
-    norm_row(p.norm, p.n_in, reduce, [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + arranged_place<K>(4 * i)) = v; });
-    for (int k = p.n_in + 4 * static_cast<int>(threadIdx.x); k < whole_steps(p.n_in); k += 4 * static_cast<int>(blockDim.x))
+    norm_row(p.norm, p.n_in, p.n_in, reduce,
+             [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + arranged_place<K>(4 * i)) = v; });
+    for (int k = p.n_in + 4 * static_cast<int>(threadIdx.x); k < whole_steps(p.n_in);
+         k += 4 * static_cast<int>(blockDim.x))
       *reinterpret_cast<uint2*>(shared + arranged_place<K>(k)) = uint2{};
   }
   return shared;
-}
-
-__device__ __forceinline__ int job_of(const Params& p, int tile) {
-  int job = 0;
-  for (int i = 1; i < p.n_jobs; ++i)
-    if (tile >= p.jobs[i].first_tile) job = i;
-  return job;
 }
 
 // The stream of one warp: copies run ahead of their use by all but one of the ring's slots. Steps of the gates take turns.
@@ -110,8 +84,14 @@ struct Stream {
   From from[kGates];
 
   __device__ Stream(const Params& params, const char* ring, int lane_of, int part_of, int first_tile, int stride_of)
-      : p(params), lane(lane_of), part(part_of), stride(stride_of), n_mine((params.n_steps - part_of + params.split - 1) / params.split),
-        slot(shared_address(ring)), end(slot + K::kSlots * K::kSlotBytes), tile(first_tile) {
+      : p(params),
+        lane(lane_of),
+        part(part_of),
+        stride(stride_of),
+        n_mine((params.n_steps - part_of + params.split - 1) / params.split),
+        slot(shared_address(ring)),
+        end(slot + K::kSlots * K::kSlotBytes),
+        tile(first_tile) {
     aim();
   }
   __device__ void aim() {
@@ -144,53 +124,16 @@ struct Stream {
   static constexpr int kStepBytes = K::kIsDense ? 2 * K::kCols : 512 * K::kPieces;  // from one step to the next
 };
 
-// Asks for the first bytes of a tile to be in the L2 cache soon.
-template <class K>
-__device__ void prefetch_tile(const PackedWeight& w, int64_t tile) {
-#if __CUDA_ARCH__ >= 900
-  const int64_t per_tile = K::kIsDense ? kTileRows * w.n_in * 2 : w.k_tiles * (512 * K::kPieces);
-  const int64_t rows = K::kIsDense ? min(int64_t{kTileRows}, w.n_out - tile * kTileRows) : kTileRows;
-  const uint32_t bytes = static_cast<uint32_t>(min(rows * per_tile / kTileRows, int64_t{kPrefetchBytes}));
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(static_cast<const char*>(w.data) + tile * per_tile), "r"(bytes));
-#endif
-}
-
-// Adds up the warps of a tile and writes its [16 rows, n tokens].
-template <class K, int kGates>
-__device__ void write_tile(const Params& p, const float* sums, int local, int tile) {
-  const Job* job = &p.jobs[kGates == 1 ? job_of(p, tile) : 0];
-  const int n_outputs = kTileRows * p.n;
-  for (int o = static_cast<int>(threadIdx.x) % (p.split * 32); o < n_outputs; o += p.split * 32) {
-    const int token = o / kTileRows;
-    const int64_t row = int64_t{tile - job->first_tile} * kTileRows + o % kTileRows;
-    if (row >= job->w.n_out) continue;
-    float total[kGates];
-#pragma unroll
-    for (int j = 0; j < kGates; ++j) {
-      total[j] = 0;
-      for (int part = 0; part < p.split; ++part) total[j] += sums[((local * p.split + part) * kGates + j) * n_outputs + o];
-      total[j] = total[j] * (K::kIsDense ? 1.0f : job[j].w.factor * 0x1p24f) + (job[j].bias ? job[j].bias[row] : 0.0f);
-    }
-    const float value = kGates == 2 ? activate(total[0], p.act) * total[kGates - 1] : total[0];
-    const int64_t at = token * job->y_stride + row;
-    if (p.y_f32) {
-      float* y = static_cast<float*>(job->y) + at;
-      *y = p.accumulate ? *y + value : value;
-    } else {
-      half* y = static_cast<half*>(job->y) + at;
-      *y = from_float<half>(p.accumulate ? __half2float(*y) + value : value);
-    }
-  }
-}
-
 template <class K, int kTokenTiles, int kGates>
 __global__ void __launch_bounds__(32 * kMostWarps, 1) matvec_kernel(const __grid_constant__ Params p) {
   // The rings of the warps; [2, warps, kGates, n, 16] sums, one while the other is read; the staged activations.
   extern __shared__ __align__(16) char shared[];
   __shared__ float reduce[33];
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, n_warps = static_cast<int>(blockDim.x) / 32;
-  const int at_once = n_warps / p.split, local = warp / p.split, part = warp % p.split, stride = static_cast<int>(gridDim.x) * at_once;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4,
+            n_warps = static_cast<int>(blockDim.x) / 32;
+  const int at_once = n_warps / p.split, local = warp / p.split, part = warp % p.split,
+            stride = static_cast<int>(gridDim.x) * at_once;
   const char* ring = shared + warp * (K::kSlots * K::kSlotBytes);
   const int n_sums = kTileRows * p.n, buffer_size = n_warps * kGates * n_sums;
   float* sums = reinterpret_cast<float*>(shared + n_warps * K::kSlots * K::kSlotBytes);
@@ -198,7 +141,7 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1) matvec_kernel(const __grid
   Stream<K, kGates> stream(p, ring, lane, part, static_cast<int>(blockIdx.x) * at_once + local, stride);
   if (part == 0 && lane < kGates && stream.tile < p.n_tiles) {
     const int job = kGates == 1 ? job_of(p, stream.tile) : lane;
-    prefetch_tile<K>(p.jobs[job].w, stream.tile - p.jobs[job].first_tile);
+    prefetch_tile(p.jobs[job].w, stream.tile - p.jobs[job].first_tile);
   }
   stream.template copy_next<0>();
   stream.template copy_next<1 % kGates>();
@@ -223,7 +166,8 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1) matvec_kernel(const __grid
     if (tile < p.n_tiles) {
       const half* x[kTokenTiles];  // tokens past the last are as the last, and not written
 #pragma unroll
-      for (int i = 0; i < kTokenTiles; ++i) x[i] = input + min(8 * i + g, p.n - 1) * arranged_stride(p.n_in) + 8 * t + part * K::kCols;
+      for (int i = 0; i < kTokenTiles; ++i)
+        x[i] = input + min(8 * i + g, p.n - 1) * arranged_stride(p.n_in) + 8 * t + part * K::kCols;
       for (int left = stream.n_mine; left > 0; --left) {
         use_step(acc[0], x, std::integral_constant<int, (K::kSlots - 1) % kGates>());
         if constexpr (kGates == 2) use_step(acc[1], x, std::integral_constant<int, K::kSlots % kGates>());
@@ -243,7 +187,7 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1) matvec_kernel(const __grid
       }
     }
     __syncthreads();
-    if (tile < p.n_tiles) write_tile<K, kGates>(p, sums + buffer * buffer_size, local, tile);
+    if (tile < p.n_tiles) write_tile<kGates>(p, sums + buffer * buffer_size, local, tile, K::kIsDense ? 1.0f : 0x1p24f);
     buffer ^= 1;
   }
 }
@@ -265,15 +209,11 @@ void start(Params p, half* arranged, cudaStream_t stream) {
     launch(arrange_kernel<K>, dim3(blocks_for(p.n * whole_steps(p.n_in) / 4, 256)), 256, 0, stream, arranged, p);
     p.x = arranged;
   }
-  const int most_blocks = (wide ? 1 : 2) * n_multiprocessors();
-  p.split = n_warps;
-  while (p.split > p.n_steps) p.split /= 2;
-  // Where there are tiles enough for all, fewer warps share one, and wait for each other less.
-  while (p.split > 1 && p.n_steps < 4 * p.split && int64_t{p.n_tiles} * p.split >= int64_t{2} * 4 * n_warps * most_blocks) p.split /= 2;
-  const int n_blocks = std::min(static_cast<int>(blocks_for(p.n_tiles, n_warps / p.split)), most_blocks);
+  const int n_blocks = divide(p, n_warps);
   const size_t shared = rings + (p.staged ? input : 0);
-  static const cudaError_t set = cudaFuncSetAttribute(matvec_kernel<K, kTokenTiles, kGates>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                      static_cast<int>(most_shared() - kStaticShared));
+  static const cudaError_t set =
+      cudaFuncSetAttribute(matvec_kernel<K, kTokenTiles, kGates>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(most_shared() - kStaticShared));
   check(set, "cudaFuncSetAttribute");
   launch(matvec_kernel<K, kTokenTiles, kGates>, dim3(static_cast<unsigned>(n_blocks)), n_warps * 32, shared, stream, p);
 }
@@ -335,6 +275,7 @@ void matvec(const Matvec& m, cudaStream_t stream) {
   p.y_f32 = m.y[0].dtype == DType::kF32;
   p.accumulate = m.accumulate;
   p.act = m.gate;
+  if (p.n == 1 && can_dot_codes(w)) return dot_codes(p, gated, stream);
   half* arranged = static_cast<half*>(m.arranged);
   switch (w.layout) {
     case Layout::kDense: return start<Kind<Layout::kDense, false, false>>(p, gated, arranged, stream);

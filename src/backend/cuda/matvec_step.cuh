@@ -25,7 +25,9 @@ struct Kind {
   static constexpr int kSlots = kPieces == 4 ? 3 : 4;
 };
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
 
 // 16 bytes, or zeros.
 __device__ __forceinline__ void copy16(uint32_t to, const void* from, bool in) {
@@ -84,7 +86,8 @@ __device__ __forceinline__ void copy_step(uint32_t slot, const From& from, int c
 // The scales of a row: [4 units, kGroup16 ? 2 : 1, kMin ? 2 : 1] halves.
 template <class K>
 struct Scales {
-  static constexpr int kWords = 2 * (K::kMin ? 2 : 1) * (K::kGroup16 ? 2 : 1), kFields = K::kMin ? 2 : 1, kPerUnit = K::kGroup16 ? 2 : 1;
+  static constexpr int kWords = 2 * (K::kMin ? 2 : 1) * (K::kGroup16 ? 2 : 1), kFields = K::kMin ? 2 : 1,
+                       kPerUnit = K::kGroup16 ? 2 : 1;
   uint32_t words[kWords];
 
   __device__ __forceinline__ Scales(const char* slot, int row) {
@@ -124,8 +127,8 @@ __device__ __forceinline__ void pairs_of(uint32_t (&pairs)[4], uint32_t word0, u
 }
 
 template <int kTokenTiles>
-__device__ __forceinline__ void multiply8(float (&acc)[kTokenTiles][4], const uint32_t (&low)[4], const uint32_t (&high)[4],
-                                          const uint4 (&x)[kTokenTiles]) {
+__device__ __forceinline__ void multiply8(float (&acc)[kTokenTiles][4], const uint32_t (&low)[4],
+                                          const uint32_t (&high)[4], const uint4 (&x)[kTokenTiles]) {
 #pragma unroll
   for (int i = 0; i < kTokenTiles; ++i) {
     mma(acc[i], low[0], high[0], low[1], high[1], x[i].x, x[i].y);
@@ -136,8 +139,9 @@ __device__ __forceinline__ void multiply8(float (&acc)[kTokenTiles][4], const ui
 // acc += weights of one slot times the activations of its columns; of quantized weights 2^-24 of it. `constant` is the pair of
 // -zero * 2^-24, or with minima of 2^-24.
 template <class K, int kTokenTiles>
-__device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const char* slot, const half* const (&x_of)[kTokenTiles], int lane,
-                                         uint32_t constant, const uint32_t* table) {
+__device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const char* slot,
+                                         const half* const (&x_of)[kTokenTiles], int lane, uint32_t constant,
+                                         const uint32_t* table) {
   const uint4* pieces = reinterpret_cast<const uint4*>(slot) + lane;
   const auto load_x = [&](uint4(&x)[kTokenTiles], int k) {
 #pragma unroll
@@ -179,7 +183,8 @@ __device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const cha
           fresh ? mma_new(sum, a[2 * h], b[2 * h], a[2 * h + 1], b[2 * h + 1], x0, x1)
                 : mma(sum, a[2 * h], b[2 * h], a[2 * h + 1], b[2 * h + 1], x0, x1);
           if constexpr (K::kMin) {
-            fresh ? mma_new(move, constant, constant, constant, constant, x0, x1) : mma(move, constant, constant, constant, constant, x0, x1);
+            fresh ? mma_new(move, constant, constant, constant, constant, x0, x1)
+                  : mma(move, constant, constant, constant, constant, x0, x1);
           } else if constexpr (K::kLayout != Layout::kCodebook4) {
             mma(sum, constant, constant, constant, constant, x0, x1);
           }

@@ -8,7 +8,9 @@ namespace {
 constexpr int kThreads = 128;
 
 template <class T>
-concept IsGrouped = requires { T::group; };
+concept IsGrouped = requires {
+  T::group;
+};
 
 template <class T>
 __global__ void largest_kernel(const uint8_t* blocks, int64_t n_blocks, uint32_t* largest) {
@@ -64,7 +66,8 @@ __global__ void pack_kernel(const uint8_t* blocks, int64_t n_blocks, PackedWeigh
     const int in_tile = static_cast<int>(row % kTileRows), unit = static_cast<int>((first_unit + u) % 4);
     constexpr int kTileBytes = kTileUnits * (T::code_bits == 4 ? 16 : 32);
     put_unit<T>(static_cast<uint8_t*>(const_cast<void*>(w.data)) + tile * kTileBytes, in_tile, unit, codes + u * kUnit);
-    S* out = static_cast<S*>(const_cast<void*>(w.scales)) + (tile * kTileUnits + in_tile * 4 + unit) * kPerUnit * kFields;
+    S* out =
+        static_cast<S*>(const_cast<void*>(w.scales)) + (tile * kTileUnits + in_tile * 4 + unit) * kPerUnit * kFields;
     for (int p = 0; p < kPerUnit; ++p) {
       out[p * kFields] = from_float<S>(scales[u * kPerUnit + p] * inverse);
       if (T::has_min) out[p * kFields + 1] = from_float<S>(mins[u * kPerUnit + p] * inverse);
@@ -87,8 +90,8 @@ void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t
   visit(format, [&](auto type) {
     using T = decltype(type);
     if constexpr (IsGrouped<T>) {
-      largest_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, stream>>>(static_cast<const uint8_t*>(blocks), n_blocks,
-                                                                                 largest_bits);
+      largest_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, stream>>>(static_cast<const uint8_t*>(blocks),
+                                                                                 n_blocks, largest_bits);
     }
   });
 }

@@ -31,15 +31,15 @@ INGOT_HD int place_of_codes(bool eight_bits, int row, int unit, int t) {
 
 struct PackedWeight {
   Layout layout = Layout::kDense;
-  bool f32 = false;             // dense elements and scales are float, not half
+  bool f32 = false;  // dense elements and scales are float, not half
   bool has_min = false;
-  bool group16 = false;         // two scales a unit
+  bool group16 = false;  // two scales a unit
   int zero = 0;
   float factor = 1.0f;
   uint64_t codebook_low = 0, codebook_high = 0;
   int64_t n_out = 0, n_in = 0;
-  int64_t k_tiles = 0;          // tiles a row of them; 0: dense
-  const void* data = nullptr;   // dense rows, or codes
+  int64_t k_tiles = 0;         // tiles a row of them; 0: dense
+  const void* data = nullptr;  // dense rows, or codes
   const void* scales = nullptr;
 };
 

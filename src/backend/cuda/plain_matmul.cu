@@ -8,7 +8,8 @@ namespace {
 constexpr int kWarps = 4;
 
 template <class T, class Y>
-__global__ void plain_kernel(Y* y, int64_t y_stride, const T* x, int64_t x_stride, const T* w, int64_t n_out, int64_t n_in, bool accumulate) {
+__global__ void plain_kernel(Y* y, int64_t y_stride, const T* x, int64_t x_stride, const T* w, int64_t n_out,
+                             int64_t n_in, bool accumulate) {
   const int64_t row = int64_t{blockIdx.y} * kWarps + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= n_out) return;
   float sum = 0;
@@ -28,8 +29,9 @@ void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool 
     with_type(y.dtype, [&](auto* py) {
       using T = std::remove_pointer_t<decltype(px)>;
       using Y = std::remove_pointer_t<decltype(py)>;
-      plain_kernel<<<grid, kWarps * 32, 0, stream>>>(static_cast<Y*>(y.data), y.stride, static_cast<const T*>(x.data), x.stride,
-                                                     static_cast<const T*>(w.data), w.n_out, w.n_in, accumulate);
+      plain_kernel<<<grid, kWarps * 32, 0, stream>>>(static_cast<Y*>(y.data), y.stride, static_cast<const T*>(x.data),
+                                                     x.stride, static_cast<const T*>(w.data), w.n_out, w.n_in,
+                                                     accumulate);
     });
   });
 }

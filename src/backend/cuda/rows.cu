@@ -23,7 +23,8 @@ constexpr int kKept = 16;
 
 // One block a row. With kAdd, x += add first.
 template <class X, class Y, class A, bool kAdd>
-__global__ void norm_kernel(Y* y, int64_t y_stride, X* x, int64_t x_stride, const A* add, int64_t add_stride, int64_t dim, NormParams p) {
+__global__ void norm_kernel(Y* y, int64_t y_stride, X* x, int64_t x_stride, const A* add, int64_t add_stride,
+                            int64_t dim, NormParams p) {
   __shared__ float shared[33];
   start_dependent();
   X* row = x + blockIdx.x * x_stride;
@@ -83,8 +84,8 @@ __device__ __forceinline__ void store4(half* to, float4 v) {
 }
 
 template <class Y, int kPacks>
-__global__ void __launch_bounds__(kPackThreads) rms_kernel(Y* y, int64_t y_stride, const float* x, int64_t x_stride, int n_packs, const float* weight,
-                                                           float eps) {
+__global__ void __launch_bounds__(kPackThreads)
+    rms_kernel(Y* y, int64_t y_stride, const float* x, int64_t x_stride, int n_packs, const float* weight, float eps) {
   __shared__ float sums[kPackThreads / 32];
   let_next_start();
   float4 scales[kPacks], kept[kPacks];
@@ -113,25 +114,30 @@ __global__ void __launch_bounds__(kPackThreads) rms_kernel(Y* y, int64_t y_strid
     const int i = threadIdx.x + j * blockDim.x;
     const float4 v = kept[j], s = scales[j];
     if (i < n_packs)
-      store4(y + blockIdx.x * y_stride + 4 * i, {v.x * inverse * s.x, v.y * inverse * s.y, v.z * inverse * s.z, v.w * inverse * s.w});
+      store4(y + blockIdx.x * y_stride + 4 * i,
+             {v.x * inverse * s.x, v.y * inverse * s.y, v.z * inverse * s.z, v.w * inverse * s.w});
   }
 }
 
 bool on_16_bytes(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
 bool can_rms(const Tensor& y, const Tensor& x, const NormArgs& a) {
-  return a.kind == NormKind::kRms && !a.bias && x.dtype == DType::kF32 && x.cols % 4 == 0 && x.cols <= 4 * kPackThreads * kMaxPacks &&
-         x.stride % 4 == 0 && y.stride % 4 == 0 && on_16_bytes(x.data) && on_16_bytes(y.data) && on_16_bytes(a.weight.data);
+  return a.kind == NormKind::kRms && !a.bias && x.dtype == DType::kF32 && x.cols % 4 == 0 &&
+         x.cols <= 4 * kPackThreads * kMaxPacks && x.stride % 4 == 0 && y.stride % 4 == 0 && on_16_bytes(x.data) &&
+         on_16_bytes(y.data) && on_16_bytes(a.weight.data);
 }
 
 template <class Y>
 void rms(const Tensor& y, const Tensor& x, const NormArgs& a, cudaStream_t stream) {
-  const int n_packs = static_cast<int>(x.cols / 4), threads = n_packs >= kPackThreads ? kPackThreads : (n_packs + 31) / 32 * 32;
+  const int n_packs = static_cast<int>(x.cols / 4),
+            threads = n_packs >= kPackThreads ? kPackThreads : (n_packs + 31) / 32 * 32;
   const auto start = [&](auto kernel) {
-    launch(kernel, dim3(static_cast<unsigned>(x.rows)), threads, 0, stream, static_cast<Y*>(y.data), y.stride, x.f32(), x.stride, n_packs,
-           a.weight.f32(), a.eps);
+    launch(kernel, dim3(static_cast<unsigned>(x.rows)), threads, 0, stream, static_cast<Y*>(y.data), y.stride, x.f32(),
+           x.stride, n_packs, a.weight.f32(), a.eps);
   };
-  n_packs <= threads ? start(rms_kernel<Y, 1>) : n_packs <= 2 * threads ? start(rms_kernel<Y, 2>) : start(rms_kernel<Y, kMaxPacks>);
+  n_packs <= threads       ? start(rms_kernel<Y, 1>)
+  : n_packs <= 2 * threads ? start(rms_kernel<Y, 2>)
+                           : start(rms_kernel<Y, kMaxPacks>);
 }
 
 int norm_threads(int64_t dim) { return dim <= 256 ? 32 : dim <= 2048 ? 256 : 512; }
@@ -160,7 +166,9 @@ template <class X, class Y>
 struct Add {
   Rows<X> x;
   Rows<Y> y;
-  __device__ void operator()(int64_t r, int64_t c) const { x.at(r, c) = from_float<X>(to_float(x.at(r, c)) + to_float(y.at(r, c))); }
+  __device__ void operator()(int64_t r, int64_t c) const {
+    x.at(r, c) = from_float<X>(to_float(x.at(r, c)) + to_float(y.at(r, c)));
+  }
 };
 
 template <class T, class U>
@@ -184,7 +192,8 @@ __global__ void act_mul_kernel(uint4* y, const uint4* gate, const uint4* up, int
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const float2 a = __half22float2(half2_of(gates[j])), b = __half22float2(half2_of(ups[j]));
-    out[j] = bits_of(__halves2half2(from_float<half>(activate(a.x, act) * b.x), from_float<half>(activate(a.y, act) * b.y)));
+    out[j] =
+        bits_of(__halves2half2(from_float<half>(activate(a.x, act) * b.x), from_float<half>(activate(a.y, act) * b.y)));
   }
   y[i] = make_uint4(out[0], out[1], out[2], out[3]);
 }
@@ -232,7 +241,9 @@ void convert(const Tensor& y, const Tensor& x, cudaStream_t stream) {
   });
 }
 
-bool can_defer(const DeferredNorm& norm) { return norm.x.rows == 1 && norm.y.dtype == DType::kF16 && can_rms(norm.y, norm.x, norm.args); }
+bool can_defer(const DeferredNorm& norm) {
+  return norm.x.rows == 1 && norm.y.dtype == DType::kF16 && can_rms(norm.y, norm.x, norm.args);
+}
 
 void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, cudaStream_t stream) {
   if (x.rows == 0) return;
@@ -241,21 +252,22 @@ void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, cudaStrea
       using Y = std::remove_pointer_t<decltype(py)>;
       using X = std::remove_pointer_t<decltype(px)>;
       if (can_rms(y, x, args)) return rms<Y>(y, x, args, stream);
-      launch(norm_kernel<X, Y, float, false>, dim3(static_cast<unsigned>(x.rows)), norm_threads(x.cols), 0, stream, static_cast<Y*>(y.data),
-             y.stride, static_cast<X*>(x.data), x.stride, nullptr, 0, x.cols, params_of(args));
+      launch(norm_kernel<X, Y, float, false>, dim3(static_cast<unsigned>(x.rows)), norm_threads(x.cols), 0, stream,
+             static_cast<Y*>(y.data), y.stride, static_cast<X*>(x.data), x.stride, nullptr, 0, x.cols, params_of(args));
     });
   });
 }
 
-void add_norm_rows(const Tensor& out, const Tensor& residual, const Tensor& y, const NormArgs& args, cudaStream_t stream) {
+void add_norm_rows(const Tensor& out, const Tensor& residual, const Tensor& y, const NormArgs& args,
+                   cudaStream_t stream) {
   if (residual.rows == 0) return;
   with_type(out.dtype, [&](auto* po) {
     with_type(y.dtype, [&](auto* py) {
       using O = std::remove_pointer_t<decltype(po)>;
       using Y = std::remove_pointer_t<decltype(py)>;
-      launch(norm_kernel<float, O, Y, true>, dim3(static_cast<unsigned>(residual.rows)), norm_threads(residual.cols), 0, stream,
-             static_cast<O*>(out.data), out.stride, residual.f32(), residual.stride, static_cast<const Y*>(y.data), y.stride,
-             residual.cols, params_of(args));
+      launch(norm_kernel<float, O, Y, true>, dim3(static_cast<unsigned>(residual.rows)), norm_threads(residual.cols), 0,
+             stream, static_cast<O*>(out.data), out.stride, residual.f32(), residual.stride,
+             static_cast<const Y*>(y.data), y.stride, residual.cols, params_of(args));
     });
   });
 }
@@ -275,10 +287,12 @@ void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, cudaStream_t 
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, cudaStream_t stream) {
   CHECK(y.dtype == gate.dtype);
   const int64_t n = y.rows * y.cols;
-  const bool packs = y.dtype == DType::kF16 && up.dtype == DType::kF16 && y.contiguous() && gate.contiguous() && up.contiguous();
+  const bool packs =
+      y.dtype == DType::kF16 && up.dtype == DType::kF16 && y.contiguous() && gate.contiguous() && up.contiguous();
   if (packs && n % 8 == 0 && n > 0 && on_16_bytes(y.data) && on_16_bytes(gate.data) && on_16_bytes(up.data)) {
     return launch(act_mul_kernel, dim3(blocks_for(n / 8, kThreads)), kThreads, 0, stream, static_cast<uint4*>(y.data),
-                  static_cast<const uint4*>(gate.data), static_cast<const uint4*>(up.data), n / 8, static_cast<int>(act));
+                  static_cast<const uint4*>(gate.data), static_cast<const uint4*>(up.data), n / 8,
+                  static_cast<int>(act));
   }
   with_type(y.dtype, [&](auto* py) {
     with_type(up.dtype, [&](auto* pu) {

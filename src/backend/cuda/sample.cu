@@ -71,7 +71,8 @@ void fill_noise(const Tensor& t, cudaStream_t stream) {
 }
 
 void read_all(const void* data, size_t bytes, float* sink, cudaStream_t stream) {
-  read_kernel<<<132 * 16, kThreads, 0, stream>>>(static_cast<const uint4*>(data), static_cast<int64_t>(bytes / 16), sink);
+  read_kernel<<<132 * 16, kThreads, 0, stream>>>(static_cast<const uint4*>(data), static_cast<int64_t>(bytes / 16),
+                                                 sink);
 }
 
 }  // namespace ingot::cuda

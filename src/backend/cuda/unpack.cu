@@ -11,16 +11,19 @@ constexpr int kThreads = 128;
 template <class S>
 __device__ __forceinline__ void decode8(const PackedWeight& w, int64_t row, int64_t i, float (&out)[8]) {
   const int64_t tile = row / kTileRows * w.k_tiles + i / 16;
-  const int in_tile = static_cast<int>(row % kTileRows), unit = static_cast<int>(i / 4 % 4), h = static_cast<int>(i / 2 % 2);
+  const int in_tile = static_cast<int>(row % kTileRows), unit = static_cast<int>(i / 4 % 4),
+            h = static_cast<int>(i / 2 % 2);
   const int per_unit = w.group16 ? 2 : 1, fields = w.has_min ? 2 : 1;
-  const S* field = static_cast<const S*>(w.scales) + ((tile * kTileUnits + in_tile * 4 + unit) * per_unit + (w.group16 ? h : 0)) * fields;
+  const S* field = static_cast<const S*>(w.scales) +
+                   ((tile * kTileUnits + in_tile * 4 + unit) * per_unit + (w.group16 ? h : 0)) * fields;
   const float scale = to_float(field[0]), min = w.has_min ? to_float(field[1]) : 0.0f;
   const bool eight = w.layout == Layout::kCodes8, codebook = w.layout == Layout::kCodebook4;
   const uint8_t* codes = static_cast<const uint8_t*>(w.data) + tile * (eight ? 32 * kTileUnits : 16 * kTileUnits);
 #pragma unroll
   for (int lane = 0; lane < 2; ++lane) {
     const int t = static_cast<int>(i % 2) * 2 + lane;
-    const uint32_t word = *reinterpret_cast<const uint32_t*>(codes + place_of_codes(eight, in_tile, unit, t) + (eight ? 4 * h : 0));
+    const uint32_t word =
+        *reinterpret_cast<const uint32_t*>(codes + place_of_codes(eight, in_tile, unit, t) + (eight ? 4 * h : 0));
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int nibble = codebook ? 4 * h + j : 2 * h + j / 2 + j % 2 * 4;
@@ -34,7 +37,8 @@ __device__ __forceinline__ void decode8(const PackedWeight& w, int64_t row, int6
 __device__ __forceinline__ void store8(half* to, const float (&v)[8]) {
   uint32_t words[4];
 #pragma unroll
-  for (int j = 0; j < 4; ++j) words[j] = bits_of(__halves2half2(from_float<half>(v[2 * j]), from_float<half>(v[2 * j + 1])));
+  for (int j = 0; j < 4; ++j)
+    words[j] = bits_of(__halves2half2(from_float<half>(v[2 * j]), from_float<half>(v[2 * j + 1])));
   *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
 }
 __device__ __forceinline__ void store8(float* to, const float (&v)[8]) {
@@ -68,7 +72,8 @@ template <class S, class Y>
 __global__ void embed_dense_kernel(Y* x, int64_t stride, PackedWeight w, const int32_t* tokens, float scale) {
   start_dependent();
   const S* row = static_cast<const S*>(w.data) + tokens[blockIdx.x] * w.n_in;
-  for (int64_t i = threadIdx.x; i < w.n_in; i += blockDim.x) x[blockIdx.x * stride + i] = from_float<Y>(to_float(row[i]) * scale);
+  for (int64_t i = threadIdx.x; i < w.n_in; i += blockDim.x)
+    x[blockIdx.x * stride + i] = from_float<Y>(to_float(row[i]) * scale);
 }
 
 template <class S, class Y>

@@ -76,27 +76,25 @@ void pack_f32(const float* x, int64_t stride, int m_count, int64_t n_in, float* 
   }
 }
 
-// Panels that are run against a tile of activations before the next tile: together they stay in the second-level cache. A panel that
-// is too long for that is run in parts of k, each against all tiles, and the parts are added up in y.
-constexpr int64_t kPanelBlockBytes = 160 * 1024;
-
-INLINE int64_t panels_at_once(int64_t panel_bytes) {
-  const int64_t n = kPanelBlockBytes / panel_bytes;
-  return n > 0 ? n : 1;
-}
-
-constexpr int64_t kPartUnit = kGroup * kSuperGroups;  // k of a part is a multiple
+// Panels that are run against a tile of activations before the next tile: together they stay in the second-level cache. Where a tile is
+// too long to stay there as well (f32, many k), both are cut into parts of k: of these, many panels fit, so each activation that is
+// fetched serves more rows. The parts are added up in y, which costs too much to do it for any other.
+constexpr int64_t kPanelBlockBytes = 160 * 1024, kPartsBlockBytes = 512 * 1024;
+constexpr int64_t kLongTileBytes = 200 * 1024, kPartBytes = 48 * 1024;  // of activations
+constexpr int64_t kPartUnit = kGroup * kSuperGroups;                    // k of a part is a multiple
 
 INLINE int parts_of(const MatmulJob& job, const PanelRange& r) {
-  if (r.tile_end - r.tile_begin == 1 || job.n_in % kPartUnit != 0) return 1;
-  const int64_t n = (job.panel_bytes + kPanelBlockBytes - 1) / kPanelBlockBytes, most = job.n_in / kPartUnit;
+  const int64_t bytes = (job.tiling.n_tokens + job.tiling.n_tiles - 1) / job.tiling.n_tiles * job.act_token_bytes;
+  if (r.tile_end - r.tile_begin == 1 || bytes < kLongTileBytes || job.n_in % kPartUnit != 0) return 1;
+  const int64_t n = (bytes + kPartBytes - 1) / kPartBytes, most = job.n_in / kPartUnit;
   return (int)(n < most ? n : most);
 }
 
 // Calls f(panel, first token, tokens of the tile, part) over the range in that order.
 template <class Fn>
 INLINE void for_each_tile(const Tiling& tiling, int64_t panel_bytes, int n_parts, const PanelRange& r, Fn&& f) {
-  const int64_t step = panels_at_once(panel_bytes / n_parts);
+  int64_t step = n_parts == 1 ? kPanelBlockBytes / panel_bytes : kPartsBlockBytes * n_parts / panel_bytes;
+  step = step < 1 ? 1 : step;
   for (int64_t first = r.panel_begin; first < r.panel_end; first += step) {
     const int64_t last = first + step < r.panel_end ? first + step : r.panel_end;
     for (int part = 0; part < n_parts; ++part) {

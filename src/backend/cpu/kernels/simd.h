@@ -221,11 +221,11 @@ INLINE I dot4(I acc, I codes, I a) {  // |code| <= 128 and |a| <= 127, so pairs 
 INLINE I dot4(I acc, I codes, I a) { return (I)vdotq_s32((int32x4_t)acc, (int8x16_t)codes, (int8x16_t)a); }
 INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
 #else
-INLINE I dot4(I acc, I codes, I a) {
-  acc += (codes << 24 >> 24) * (a << 24 >> 24);
-  acc += (codes << 16 >> 24) * (a << 16 >> 24);
-  acc += (codes << 8 >> 24) * (a << 8 >> 24);
-  return acc + (codes >> 24) * (a >> 24);
+INLINE I dot4(I acc, I codes, I a) {  // in 16 bits, which every machine can multiply: two products of at most 128 * 127 fit
+  typedef int16_t S __attribute__((vector_size(4 * W)));
+  const S c = (S)codes, x = (S)a;
+  const S pairs = (c << 8 >> 8) * (x << 8 >> 8) + (c >> 8) * (x >> 8);
+  return acc + ((I)pairs << 16 >> 16) + ((I)pairs >> 16);
 }
 INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
 #endif

@@ -1,0 +1,154 @@
+#include "io/hf_config.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ingot {
+namespace {
+
+constexpr int64_t kMaxLayers = 1024, kMaxDim = 1 << 20, kMaxHeads = 4096, kMaxHeadDim = 1024, kMaxFfn = 1 << 24;
+constexpr int64_t kMaxVocab = 1 << 24, kMaxContext = 1 << 30, kMaxId = INT32_MAX;
+
+int integer_or(const Json& object, const char* key, int64_t fallback, int64_t low, int64_t high) {
+  const auto value = object.find(key);
+  return static_cast<int>(value ? value->integer(low, high) : fallback);
+}
+
+float positive(const Json& value) {
+  const float number = static_cast<float>(value.number());
+  if (!(number > 0) || !std::isfinite(number)) throw value.error("{} is out of range: expected a positive number", value.number());
+  return number;
+}
+
+std::optional<float> find_positive(const Json& object, const char* key) {
+  const auto value = object.find(key);
+  return value ? std::optional(positive(*value)) : std::nullopt;
+}
+
+std::string string_or(const Json& object, const char* key, const char* fallback) {
+  const auto value = object.find(key);
+  return std::string(value ? value->string() : fallback);
+}
+
+// What the weights are packed as, where they are: by name, since reading them as they are would give noise.
+void refuse_quantized(const Json& root) {
+  constexpr const char* kAdvice = "use the model's unquantized checkpoint (F32, F16 or BF16), or a GGUF file of it";
+  for (const char* key : {"quantization_config", "quantization"}) {
+    const auto quantization = root.find(key);
+    if (!quantization) continue;
+    const auto method = quantization->find("quant_method");
+    const std::string name = method ? printable(method->string(), 64) : "MLX";
+    throw quantization->error("weights quantized with '{}' are not supported yet: {}", name, kAdvice);
+  }
+}
+
+void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
+  for (const auto& [key, value] : rope.members())
+    if (value.is_object())
+      throw value.error("rope parameters of their own for one type of layers are not supported: use a model with one kind of layer");
+  out.kind = string_or(rope, rope.find("rope_type") ? "rope_type" : "type", "default");
+  out.theta = find_positive(rope, "rope_theta").value_or(out.theta);
+  out.partial_rotary_factor = find_positive(rope, "partial_rotary_factor").value_or(out.partial_rotary_factor);
+  out.factor = find_positive(rope, "factor");
+  out.low_freq_factor = find_positive(rope, "low_freq_factor");
+  out.high_freq_factor = find_positive(rope, "high_freq_factor");
+  out.beta_fast = find_positive(rope, "beta_fast");
+  out.beta_slow = find_positive(rope, "beta_slow");
+  out.attention_factor = find_positive(rope, "attention_factor");
+  out.mscale = find_positive(rope, "mscale");
+  out.mscale_all_dim = find_positive(rope, "mscale_all_dim");
+  out.original_context = integer_or(rope, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
+  if (const auto truncate = rope.find("truncate")) out.truncate = truncate->boolean();
+  const bool needs_factor = out.kind == "linear" || out.kind == "llama3" || out.kind == "dynamic";
+  if (needs_factor && !out.factor) throw rope.error("'factor' is missing");
+  if (out.kind == "llama3")
+    for (const char* key : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) rope.at(key);
+}
+
+HfRope read_rope(const Json& text, int n_ctx) {
+  HfRope rope;
+  rope.original_context = integer_or(text, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
+  rope.theta = find_positive(text, "rope_theta").value_or(rope.theta);
+  rope.partial_rotary_factor = find_positive(text, "partial_rotary_factor").value_or(rope.partial_rotary_factor);
+  for (const char* key : {"rope_scaling", "rope_parameters"})
+    if (const auto value = text.find(key)) read_rope_kind(*value, rope, rope.original_context);
+  return rope;
+}
+
+void read_window(const Json& text, HfConfig& c) {
+  c.sliding_window = integer_or(text, "sliding_window", 0, 0, kMaxContext);
+  if (const auto use = text.find("use_sliding_window")) c.use_sliding_window = use->boolean();
+  if (const auto layers = text.find("max_window_layers")) c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
+  const auto types = text.find("layer_types");
+  if (!types) return;
+  for (const Json& type : types->elements()) {
+    if (type.string() != "full_attention" && type.string() != "sliding_attention")
+      throw type.error("layers of type '{}' are not supported: supported are full_attention and sliding_attention",
+                       printable(type.string(), 64));
+    c.layer_types.emplace_back(type.string());
+  }
+  if (c.layer_types.size() != static_cast<size_t>(c.n_layers))
+    throw types->error("{} elements for {} layers", c.layer_types.size(), c.n_layers);
+}
+
+void read_sizes(const Json& text, HfConfig& c) {
+  c.n_layers = static_cast<int>(text.at("num_hidden_layers").integer(1, kMaxLayers));
+  c.dim = static_cast<int>(text.at("hidden_size").integer(1, kMaxDim));
+  c.n_heads = static_cast<int>(text.at("num_attention_heads").integer(1, kMaxHeads));
+  c.n_kv_heads = integer_or(text, "num_key_value_heads", c.n_heads, 1, c.n_heads);
+  if (c.n_heads % c.n_kv_heads != 0)
+    throw text.at("num_attention_heads").error("{} is not a multiple of num_key_value_heads {}", c.n_heads, c.n_kv_heads);
+  if (!text.find("head_dim") && c.dim % c.n_heads != 0)
+    throw text.at("hidden_size").error("{} is not a multiple of num_attention_heads {}, and head_dim is missing", c.dim, c.n_heads);
+  c.head_dim = integer_or(text, "head_dim", c.dim / c.n_heads, 2, kMaxHeadDim);
+  if (c.head_dim < 2 || c.head_dim > kMaxHeadDim)
+    throw text.at("hidden_size").error("{} for {} heads makes heads of {}: expected 2 to {}", c.dim, c.n_heads, c.head_dim, kMaxHeadDim);
+  c.ffn_dim = static_cast<int>(text.at("intermediate_size").integer(1, kMaxFfn));
+  c.n_vocab = static_cast<int>(text.at("vocab_size").integer(1, kMaxVocab));
+  c.n_ctx = static_cast<int>(text.at("max_position_embeddings").integer(1, kMaxContext));
+  c.norm_eps = positive(text.at("rms_norm_eps"));
+}
+
+// One id or a list of them.
+void add_ids(const Json& object, const char* key, std::vector<int64_t>& ids) {
+  const auto value = object.find(key);
+  if (!value) return;
+  for (const Json& id : value->is_array() ? value->elements() : std::vector<Json>{*value})
+    if (const int64_t number = id.integer(0, kMaxId); std::find(ids.begin(), ids.end(), number) == ids.end()) ids.push_back(number);
+}
+
+}  // namespace
+
+HfConfig parse_hf_config(const JsonDocument& document, std::string name) {
+  const Json root = document.root();
+  refuse_quantized(root);
+  const auto inner = root.find("text_config");
+  const Json text = inner && !root.find("hidden_size") ? *inner : root;
+  refuse_quantized(text);
+
+  HfConfig c;
+  c.source = document.source();
+  c.name = std::move(name);
+  c.model_type = text.at("model_type").string();
+  read_sizes(text, c);
+  c.hidden_act = string_or(text, "hidden_act", "silu");
+  c.rope = read_rope(text, c.n_ctx);
+  read_window(text, c);
+  if (const auto tied = text.find("tie_word_embeddings")) c.tied_output = tied->boolean();
+  return c;
+}
+
+HfConfig read_hf_config(const HfDirectory& directory) { return parse_hf_config(directory.document("config.json"), directory.name()); }
+
+std::vector<int64_t> read_hf_ends(const HfDirectory& directory) {
+  std::vector<int64_t> ids;
+  for (const char* name : {"config.json", "generation_config.json"}) {
+    const auto document = directory.find_document(name);
+    if (!document) continue;
+    add_ids(document->root(), "eos_token_id", ids);
+    if (const auto text = document->root().find("text_config")) add_ids(*text, "eos_token_id", ids);
+  }
+  return ids;
+}
+
+}  // namespace ingot

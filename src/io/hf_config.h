@@ -1,0 +1,55 @@
+// config.json of a Hugging Face model, both generations of keys read into one form: transformers 5 writes rope_parameters,
+// older releases rope_theta and rope_scaling; a wrapper (a vision model) keeps the text model's keys in text_config. dtype and
+// torch_dtype are not read: each tensor says its own type. Numbers are checked against the widest range that makes sense for any model;
+// what they mean for an architecture is for model/config.cc to say, which names the keys in its own complaints.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/hf_directory.h"
+
+namespace ingot {
+
+struct HfRope {
+  std::string kind = "default";  // rope_type
+  float theta = 10000;
+  float partial_rotary_factor = 1;
+  std::optional<float> factor, low_freq_factor, high_freq_factor, beta_fast, beta_slow;
+  std::optional<float> attention_factor, mscale, mscale_all_dim;
+  int original_context = 0;  // original_max_position_embeddings; max_position_embeddings when the file does not say
+  bool truncate = true;
+};
+
+struct HfConfig {
+  std::string source;      // config.json's path, for messages
+  std::string name;
+  std::string model_type;
+
+  int n_layers = 0, dim = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, ffn_dim = 0, n_vocab = 0, n_ctx = 0;
+  float norm_eps = 0;
+  std::string hidden_act = "silu";
+  HfRope rope;
+  std::optional<bool> tied_output;         // tie_word_embeddings
+  int sliding_window = 0;                  // 0: null or absent
+  bool use_sliding_window = false;
+  std::optional<int> max_window_layers;
+  std::vector<std::string> layer_types;    // empty, or one a layer
+
+  // An Error about a key: "FILE: 'KEY': MESSAGE".
+  template <class... Args>
+  Error error(const char* key, fmt::format_string<Args...> format, Args&&... args) const {
+    return Error("{}: '{}': {}", printable(source), key, fmt::format(format, std::forward<Args>(args)...));
+  }
+};
+
+// Throws Error naming the file, the key and the value; a quantization that is not supported is named, with what would work.
+HfConfig read_hf_config(const HfDirectory& directory);
+// The same from a document at hand; `name` is the model's.
+HfConfig parse_hf_config(const JsonDocument& document, std::string name);
+
+// The tokens that end an answer: eos_token_id of config.json and generation_config.json, each a number or a list, each once.
+std::vector<int64_t> read_hf_ends(const HfDirectory& directory);
+
+}  // namespace ingot

@@ -1,0 +1,186 @@
+#include "io/hf_tokenizer.h"
+
+#include <unordered_map>
+
+#include "io/hf_pipeline.h"
+
+namespace ingot {
+namespace {
+
+constexpr int64_t kMaxId = 1 << 24;
+constexpr const char* kInstead = "use a GGUF file of this model";
+
+using Ids = std::unordered_map<std::string_view, int32_t>;
+
+bool flag(const Json& object, const char* key) {
+  const auto value = object.find(key);
+  return value && value->boolean();
+}
+
+// The vocabulary and added tokens of tokenizer.json, by id.
+class TokenTable {
+ public:
+  explicit TokenTable(HfTokenizerSpec& out) : out_(out) {}
+
+  void add_vocabulary(const Json& vocab) {
+    const auto members = vocab.members();
+    n_entries_ = members.size();
+    for (const auto& [text, id] : members) set(id, id.integer(0, kMaxId), text, TokenType::kNormal);
+  }
+
+  void add_added(const Json& token, int64_t id) {
+    const std::string_view text = token.at("content").string();
+    if (text.empty()) throw token.error("'content' is empty: it would match everywhere");
+    if (flag(token, "single_word")) throw token.error("'single_word' is not supported: {}", kInstead);
+    ++n_entries_;
+    set(token, id, text, flag(token, "special") ? TokenType::kControl : TokenType::kUserDefined);
+    const bool left = flag(token, "lstrip"), right = flag(token, "rstrip");
+    if (left || right) out_.spec.strips.push_back({static_cast<int32_t>(id), left, right});
+  }
+
+  bool has(int64_t id) const { return id < static_cast<int64_t>(types_.size()) && types_[id] != TokenType::kUndefined; }
+
+  // Ids that nothing names become unused tokens.
+  void finish() {
+    TokenizerSpec& spec = out_.spec;
+    for (size_t id = 0; id < types_.size(); ++id) {
+      if (types_[id] != TokenType::kUndefined) continue;
+      types_[id] = TokenType::kUnused;
+      spec.tokens[id] = out_.strings.emplace_back(fmt::format("<unused id {}>", id));
+    }
+    for (TokenType type : types_) spec.token_types.push_back(static_cast<int32_t>(type));
+    for (size_t id = 0; id < types_.size(); ++id) ids_.try_emplace(spec.tokens[id], static_cast<int32_t>(id));
+  }
+
+  const Ids& ids() const { return ids_; }
+
+ private:
+  void set(const Json& at, int64_t id, std::string_view text, TokenType type) {
+    auto& tokens = out_.spec.tokens;
+    if (id >= static_cast<int64_t>(4 * n_entries_)) throw at.error("the token id is {}, but there are only {} tokens", id, n_entries_);
+    if (id >= static_cast<int64_t>(types_.size())) {
+      tokens.resize(id + 1);
+      types_.resize(id + 1, TokenType::kUndefined);
+    }
+    if (types_[id] != TokenType::kUndefined && tokens[id] != text)
+      throw at.error("'{}' has the id {}, which is that of '{}'", printable(text, 64), id, printable(tokens[id], 64));
+    tokens[id] = text;
+    types_[id] = type;
+  }
+
+  HfTokenizerSpec& out_;
+  size_t n_entries_ = 0;
+  std::vector<TokenType> types_;  // kUndefined: no token has this id yet
+  Ids ids_;
+};
+
+void check_model(const Json& model) {
+  const auto type = model.find("type");
+  const std::string_view name = type ? type->string() : "BPE";
+  if (name != "BPE")
+    throw type->error("tokenizers of type '{}' are not supported; BPE is: {}", printable(name, 64), kInstead);
+  if (model.find("dropout")) throw model.at("dropout").error("is not supported: {}", kInstead);
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (const auto value = model.find(key); value && !value->string().empty()) throw value->error("is not supported: {}", kInstead);
+}
+
+// "left right", or ["left", "right"] as newer files have it.
+void read_merges(const Json& merges, HfTokenizerSpec& out) {
+  for (const Json& merge : merges.elements()) {
+    if (merge.is_string()) {
+      out.spec.merges.push_back(merge.string());
+      continue;
+    }
+    const auto parts = merge.elements();
+    if (parts.size() != 2) throw merge.error("expected two tokens, got {}", parts.size());
+    for (const Json& part : parts)
+      if (part.string().empty() || part.string().find(' ') != std::string_view::npos)
+        throw part.error("a token to merge is empty or has a space");
+    out.spec.merges.push_back(out.strings.emplace_back(fmt::format("{} {}", parts[0].string(), parts[1].string())));
+  }
+}
+
+void mark_byte_tokens(TokenizerSpec& spec) {
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const std::string_view text = spec.tokens[id];
+    const bool is_normal = spec.token_types[id] == static_cast<int32_t>(TokenType::kNormal);
+    if (is_normal && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>'))
+      spec.token_types[id] = static_cast<int32_t>(TokenType::kByte);
+  }
+}
+
+// A token as tokenizer_config.json names it: its text, or an object with it.
+std::optional<int64_t> named_token(const JsonDocument& document, const char* key, const Ids& ids) {
+  const auto value = document.root().find(key);
+  if (!value) return std::nullopt;
+  const auto found = ids.find(value->is_object() ? value->at("content").string() : value->string());
+  return found == ids.end() ? std::nullopt : std::optional<int64_t>(found->second);
+}
+
+void read_special_tokens(const HfDirectory& directory, const Ids& ids, TokenizerSpec& spec) {
+  const std::pair<const char*, std::optional<int64_t>*> kTokens[] = {
+      {"bos_token", &spec.bos}, {"eos_token", &spec.eos}, {"pad_token", &spec.pad}};
+  for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const auto document = directory.find_document(file);
+    if (!document) continue;
+    for (const auto& [key, id] : kTokens)
+      if (!*id) *id = named_token(*document, key, ids);
+    if (const auto add = document->root().find("add_bos_token")) spec.add_bos = add->boolean();
+    if (const auto add = document->root().find("add_eos_token")) spec.add_eos = add->boolean();
+  }
+}
+
+int64_t id_of_key(std::string_view key, const Json& token) {
+  int64_t id = 0;
+  for (const char c : key) {
+    if (c < '0' || c > '9' || id > kMaxId) throw token.error("the key is no token id");
+    id = id * 10 + (c - '0');
+  }
+  if (key.empty() || id > kMaxId) throw token.error("the key is no token id");
+  return id;
+}
+
+void read_tokens(const HfDirectory& directory, const Json& root, TokenTable& table, HfTokenizerSpec& out) {
+  table.add_vocabulary(root.at("model").at("vocab"));
+  if (const auto added = root.find("added_tokens"))
+    for (const Json& token : added->elements()) table.add_added(token, token.at("id").integer(0, kMaxId));
+  // Tokens that were added after tokenizer.json was written.
+  if (const auto config = directory.find_document("tokenizer_config.json")) {
+    out.documents.push_back(*config);
+    if (const auto tokens = config->root().find("added_tokens_decoder"))
+      for (const auto& [key, token] : tokens->members())
+        if (const int64_t id = id_of_key(key, token); !table.has(id)) table.add_added(token, id);
+  }
+  table.finish();
+}
+
+}  // namespace
+
+std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory, const std::vector<int64_t>& ends) {
+  if (!directory.has("tokenizer.json"))
+    throw Error("{}: is missing, and tokenizers in other files (tokenizer.model, vocab.json) are not read: download it, or {}",
+                printable(directory.file("tokenizer.json")), kInstead);
+  auto out = std::make_unique<HfTokenizerSpec>();
+  out->documents.push_back(directory.document("tokenizer.json"));
+  const Json root = out->documents.front().root(), model = root.at("model");
+  TokenizerSpec& spec = out->spec;
+  spec.source = out->documents.front().source();
+  check_model(model);
+  TokenTable table(*out);
+  read_tokens(directory, root, table, *out);
+  read_merges(model.at("merges"), *out);
+  read_hf_pipeline(root, spec);
+  spec.whole_words = flag(model, "ignore_merges");
+  if (spec.model == kSentencePieceBpe) {
+    if (spec.whole_words) throw model.at("ignore_merges").error("is not supported with byte_fallback: {}", kInstead);
+    mark_byte_tokens(spec);
+  }
+  read_special_tokens(directory, table.ids(), spec);
+  if (const auto unk = model.find("unk_token"))
+    if (const auto found = table.ids().find(unk->string()); found != table.ids().end()) spec.unk = found->second;
+  spec.ends = ends;
+  if (!spec.eos && !ends.empty()) spec.eos = ends.front();
+  return out;
+}
+
+}  // namespace ingot

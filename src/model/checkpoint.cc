@@ -1,0 +1,98 @@
+#include "model/checkpoint.h"
+
+#include "base/error.h"
+#include "io/gguf.h"
+#include "io/gguf_tokenizer.h"
+#include "io/hf_config.h"
+#include "io/hf_tokenizer.h"
+#include "io/safetensors.h"
+
+namespace ingot {
+namespace {
+
+class GgufCheckpoint final : public Checkpoint {
+ public:
+  explicit GgufCheckpoint(std::shared_ptr<const Gguf> file) : file_(std::move(file)) {}
+
+  const std::string& path() const override { return file_->path(); }
+  Config config() const override { return config_from_gguf(*file_); }
+  bool has_tokenizer() const override { return file_->metadata().contains("tokenizer.ggml.model"); }
+  std::unique_ptr<Tokenizer> tokenizer() const override { return Tokenizer::create(tokenizer_spec(*file_)); }
+
+  std::optional<std::string> chat_template() const override {
+    const auto source = file_->metadata().find_string("tokenizer.chat_template");
+    return source ? std::optional<std::string>(*source) : std::nullopt;
+  }
+
+  std::unique_ptr<WeightSource> weights() const override { return gguf_source(file_); }
+
+  CheckpointFacts facts() const override {
+    CheckpointFacts facts{.container = fmt::format("GGUF version {}", file_->version()),
+                          .name = std::string(file_->metadata().find_string("general.name").value_or("")),
+                          .n_files = file_->n_files(),
+                          .file_bytes = file_->file_bytes()};
+    for (const TensorInfo& t : file_->tensors())
+      facts.tensors.push_back({std::string(t.name), ggml_type_name(t.ggml_type), {t.dims().begin(), t.dims().end()}, t.n_elements(), t.n_bytes});
+    for (const Metadata::Entry& entry : file_->metadata().entries()) facts.metadata.emplace_back(entry.key, render(entry.value));
+    facts.warnings.assign(file_->warnings().begin(), file_->warnings().end());
+    return facts;
+  }
+
+ private:
+  std::shared_ptr<const Gguf> file_;
+};
+
+// The weights are opened when they are first asked for, so that a directory with a tokenizer alone can be looked at.
+class HfCheckpoint final : public Checkpoint {
+ public:
+  explicit HfCheckpoint(const std::string& path) : directory_(path) {}
+
+  const std::string& path() const override { return directory_.path(); }
+  Config config() const override { return config_from_hf(read_hf_config(directory_)); }
+  bool has_tokenizer() const override { return directory_.has("tokenizer.json"); }
+  std::unique_ptr<Tokenizer> tokenizer() const override {
+    return Tokenizer::create(read_hf_tokenizer(directory_, read_hf_ends(directory_))->spec);
+  }
+  std::optional<std::string> chat_template() const override { return directory_.chat_template(); }
+  std::unique_ptr<WeightSource> weights() const override { return safetensors_source(files(), directory_.path()); }
+
+  CheckpointFacts facts() const override {
+    const auto weights = files();
+    CheckpointFacts facts{.container = "Hugging Face directory",
+                          .name = directory_.name(),
+                          .n_files = weights->n_files(),
+                          .file_bytes = weights->file_bytes()};
+    for (const SafeTensor& t : weights->tensors())
+      facts.tensors.push_back({t.name, t.dtype->name, {t.dims().begin(), t.dims().end()}, t.n_elements(), t.n_bytes});
+    const JsonDocument config = directory_.document("config.json");
+    for (const auto& [key, value] : config.root().members()) facts.metadata.emplace_back(key, value.render());
+    facts.warnings.assign(weights->warnings().begin(), weights->warnings().end());
+    return facts;
+  }
+
+ private:
+  std::shared_ptr<const Safetensors> files() const {
+    if (!files_) files_ = std::make_shared<const Safetensors>(Safetensors::open_directory(directory_.path()));
+    return files_;
+  }
+
+  HfDirectory directory_;
+  mutable std::shared_ptr<const Safetensors> files_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Checkpoint> gguf_checkpoint(std::shared_ptr<const Gguf> file) {
+  return std::make_shared<GgufCheckpoint>(std::move(file));
+}
+
+std::shared_ptr<const Checkpoint> hf_checkpoint(const std::string& directory) {
+  return std::make_shared<HfCheckpoint>(directory);
+}
+
+std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path) {
+  if (HfDirectory::is_one(path)) return hf_checkpoint(path);
+  return gguf_checkpoint(std::make_shared<const Gguf>(Gguf::open(path)));
+}
+
+}  // namespace ingot

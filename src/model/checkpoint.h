@@ -1,0 +1,54 @@
+// Checkpoint: a model as it lies on the disk, whatever its container: a GGUF file or a Hugging Face directory. It gives the
+// few things that loading needs, and facts for `ingot inspect`; no one else asks what kind it is.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/config.h"
+#include "model/weights.h"
+#include "text/tokenizer.h"
+
+namespace ingot {
+
+struct CheckpointTensor {
+  std::string name;
+  const char* type;
+  std::vector<int64_t> shape;  // as the container has it
+  int64_t n_elements;
+  uint64_t n_bytes;
+};
+
+struct CheckpointFacts {
+  std::string container;  // "GGUF version 3"
+  std::string name;       // the model's own, as the file has it: print with printable()
+  size_t n_files = 0;
+  uint64_t file_bytes = 0;
+  std::vector<CheckpointTensor> tensors;
+  std::vector<std::pair<std::string, std::string>> metadata;  // rendered, safe to print
+  std::vector<std::string> warnings;                          // odd but harmless
+};
+
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+
+  virtual const std::string& path() const = 0;  // as given to open_checkpoint
+  // Throws Error for a model that is not supported, or keys that make no sense.
+  virtual Config config() const = 0;
+  virtual bool has_tokenizer() const = 0;
+  virtual std::unique_ptr<Tokenizer> tokenizer() const = 0;
+  virtual std::optional<std::string> chat_template() const = 0;
+  // The source keeps what it needs of the checkpoint.
+  virtual std::unique_ptr<WeightSource> weights() const = 0;
+  virtual CheckpointFacts facts() const = 0;
+};
+
+// A GGUF file (any part of a split one), or a directory with config.json. Throws Error.
+std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path);
+std::shared_ptr<const Checkpoint> gguf_checkpoint(std::shared_ptr<const Gguf> file);
+std::shared_ptr<const Checkpoint> hf_checkpoint(const std::string& directory);
+
+}  // namespace ingot

@@ -1,0 +1,82 @@
+"""A Hugging Face directory wherever a model file may stand: every verb, against the GGUF file of the same weights and transformers."""
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def hf(models):
+    return models.parent / "hf"
+
+
+def golden(models, name):
+    return json.loads((models / f"{name}.json").read_text()), np.load(models / f"{name}.npy")
+
+
+@pytest.mark.parametrize("name", ["llama_bf16", "llama_tied_llama3", "mistral", "mistral_window", "qwen2", "qwen3_tied_yarn"])
+def test_logits_equal_transformers(ingot, models, hf, tmp_path, name):
+    facts, expected = golden(models, name)
+    tokens = ",".join(map(str, facts["tokens"]))
+    out = tmp_path / "out.npy"
+    ingot("logits", hf / name, "--tokens", tokens, "--all", "-o", out, "--device", "ref", "--cache-type", "f32")
+    assert np.abs(np.load(out) - expected).max() < 1e-4
+    ingot("logits", hf / name, "--tokens", tokens, "--all", "-o", out)
+    assert np.abs(np.load(out) - expected).max() < (0.2 if name == "llama_bf16" else 0.02)  # bf16 activations where the CPU has them
+
+
+def test_greedy_text_equals_that_of_the_gguf(ingot, models, hf):
+    for verb in ("run", "chat"):
+        prompt = ["-p", "the cat", "--raw"] if verb == "run" else []
+        answers = [ingot(verb, path, *prompt, "--temp", "0", "-n", "12", "--device", "ref", input="the cat\n").stdout
+                   for path in (hf / "qwen2", models / "qwen2.gguf")]
+        assert answers[0].strip()
+        if verb == "run":  # the GGUF file has no chat template
+            assert answers[0] == answers[1]
+
+
+def test_perplexity_equals_that_of_the_gguf(ingot, models, hf, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("the cat and the hat are in the house on it. " * 40)
+    results = [json.loads(ingot("perplexity", path, "-f", text, "-c", "64", "--device", "ref", "--json").stdout)
+               for path in (hf / "llama", models / "llama.gguf")]
+    assert results[0]["n_tokens"] == results[1]["n_tokens"]
+    assert results[0]["perplexity"] == pytest.approx(results[1]["perplexity"], rel=1e-3)
+
+
+def test_inspect(ingot, models, hf):
+    facts = json.loads(ingot("inspect", hf / "llama_bf16", "--json", "--tensors").stdout)
+    assert facts["container"] == "Hugging Face directory" and facts["files"] == 3
+    assert facts["name"] == "llama_bf16"
+    assert facts["model"]["layers"] == 3 and facts["model"]["rope_theta"] == 5000
+    assert facts["tokenizer"]["tokens"] == 259 and facts["tokenizer"]["chat_template"]
+    assert facts["quant_mix"]["BF16"]["tensors"] == 23 and facts["quant_mix"]["F32"]["tensors"] == 7
+    assert {t["name"] for t in facts["tensors"]} >= {"lm_head.weight", "model.layers.2.mlp.up_proj.weight"}
+    assert facts["metadata"]["model_type"] == '"llama"'
+    gguf = json.loads(ingot("inspect", models / "llama_bf16.gguf", "--json").stdout)
+    assert facts["parameters"] == gguf["parameters"] and facts["model"] == gguf["model"]
+    assert "for m in messages" in ingot("inspect", hf / "llama_bf16", "--template").stdout
+
+
+def test_tokenize(ingot, models, hf):
+    text = "the cat <|eos|> and 12 hats\n\n"
+    for flags in ([], ["--parse-special"]):
+        ids = [ingot("tokenize", path, text, "--ids", *flags).stdout for path in (hf / "llama", models / "llama.gguf")]
+        assert ids[0] == ids[1] and ids[0].count(",") > 5
+
+
+def test_what_is_not_a_model_directory(ingot, hf, tmp_path):
+    done = ingot("run", tmp_path, "-p", "x", ok=False)
+    assert done.returncode == 1 and "is a directory: give the file inside it" in done.stderr and done.stdout == ""
+    shutil.copytree(hf / "llama", tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    done = ingot("run", tmp_path / "m", "-p", "x", ok=False)
+    assert done.returncode == 1 and "'gptq'" in done.stderr and "unquantized checkpoint" in done.stderr and done.stdout == ""
+    weights = tmp_path / "m" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    (tmp_path / "m" / "config.json").write_bytes((hf / "llama" / "config.json").read_bytes())
+    done = ingot("run", tmp_path / "m", "-p", "x", ok=False)
+    assert done.returncode == 1 and "model.safetensors" in done.stderr and "truncated" in done.stderr

@@ -1,0 +1,230 @@
+// Every key of config.json, in both generations, missing, of the wrong type and out of range: an Error that names the file
+// and the key (bad-input rows S16 to S19, S22).
+#include "io/hf_config.h"
+
+#include <gtest/gtest.h>
+
+#include "hf_models.h"
+
+namespace ingot {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Edit = std::function<void(Json&)>;
+
+class HfConfigTest : public testing::Test {
+ protected:
+  Config read() { return config_from_hf(read_hf_config(HfDirectory(copy_.path().string()))); }
+
+  Config read_with(const Edit& edit, const std::string& file = "config.json") {
+    const std::string before = copy_.read(file);
+    copy_.edit(file, edit);
+    try {
+      const Config config = read();
+      copy_.write(file, before);
+      return config;
+    } catch (...) {
+      copy_.write(file, before);
+      throw;
+    }
+  }
+
+  std::string complaint(const Edit& edit, const std::string& file = "config.json") {
+    try {
+      read_with(edit, file);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  // The complaint names the file and the key.
+  void expect_refused(const char* key, const Json& value, const char* expected = "") {
+    const std::string message = complaint([&](Json& json) { json[key] = value; });
+    EXPECT_NE(message.find("config.json"), std::string::npos) << key << " = " << value << ": " << message;
+    EXPECT_NE(message.find(key), std::string::npos) << key << " = " << value << ": " << message;
+    EXPECT_NE(message.find(expected), std::string::npos) << key << " = " << value << ": " << message;
+  }
+
+  HfCopy copy_{"llama_tied_llama3"};
+};
+
+TEST_F(HfConfigTest, ReadsOldKeys) {
+  const Config c = read();
+  EXPECT_STREQ(c.arch->hf_name, "llama");
+  EXPECT_EQ(c.n_layers, 2);
+  EXPECT_EQ(c.dim, 32);
+  EXPECT_EQ(c.n_heads, 4);
+  EXPECT_EQ(c.n_kv_heads, 1);
+  EXPECT_EQ(c.head_dim, 32);
+  EXPECT_EQ(c.rot_dim, 32);
+  EXPECT_EQ(c.ffn_dim, 96);
+  EXPECT_EQ(c.n_vocab, 261);
+  EXPECT_FLOAT_EQ(c.norm_eps, 1e-5f);
+  EXPECT_FLOAT_EQ(c.rope_theta, 20000.0f);
+  EXPECT_EQ(c.rope_scaling.kind, RopeScalingKind::kLlama3);
+  EXPECT_FLOAT_EQ(c.rope_scaling.factor, 8);
+  EXPECT_EQ(c.rope_scaling.original_context, 32);
+  EXPECT_EQ(c.rope_layout, RopeLayout::kHalfSplit);
+  EXPECT_EQ(c.tied_output, true);
+  EXPECT_EQ(c.sliding_window, 0);
+}
+
+TEST_F(HfConfigTest, BothGenerationsOfRopeKeysAreTheSame) {
+  const Config old = read(), now = read_with([](Json& json) {
+    json["rope_parameters"] = json["rope_scaling"];
+    json["rope_parameters"]["rope_theta"] = json["rope_theta"];
+    json.erase("rope_theta");
+    json.erase("rope_scaling");
+  }), typed = read_with([](Json& json) {
+    json["rope_scaling"]["type"] = json["rope_scaling"]["rope_type"];
+    json["rope_scaling"].erase("rope_type");
+  });
+  for (const Config& c : {now, typed}) {
+    EXPECT_EQ(c.rope_theta, old.rope_theta);
+    EXPECT_EQ(c.rope_scaling.kind, old.rope_scaling.kind);
+    EXPECT_EQ(c.rope_scaling.factor, old.rope_scaling.factor);
+    EXPECT_EQ(c.rope_scaling.low_freq_factor, old.rope_scaling.low_freq_factor);
+    EXPECT_EQ(c.rope_scaling.high_freq_factor, old.rope_scaling.high_freq_factor);
+    EXPECT_EQ(c.rope_scaling.original_context, old.rope_scaling.original_context);
+  }
+}
+
+TEST_F(HfConfigTest, HasTheDefaultsOfTransformers) {
+  const Config c = read_with([](Json& json) {
+    for (const char* key : {"head_dim", "num_key_value_heads", "rope_theta", "rope_scaling", "tie_word_embeddings"}) json[key] = nullptr;
+  });
+  EXPECT_EQ(c.head_dim, 8);
+  EXPECT_EQ(c.n_kv_heads, 4);
+  EXPECT_FLOAT_EQ(c.rope_theta, 10000);
+  EXPECT_EQ(c.rope_scaling.kind, RopeScalingKind::kNone);
+  EXPECT_EQ(c.tied_output, false);
+}
+
+TEST_F(HfConfigTest, YarnMultipliesAsTransformersDoes) {
+  auto yarn = [&](const Edit& edit) {
+    return read_with([&](Json& json) {
+             json["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+             edit(json["rope_scaling"]);
+           }).rope_scaling;
+  };
+  EXPECT_FLOAT_EQ(yarn([](Json&) {}).magnitude, 1.1386294f);  // 1 + 0.1 ln 4
+  EXPECT_FLOAT_EQ(yarn([](Json& r) { r["attention_factor"] = 0.75; }).magnitude, 0.75f);
+  EXPECT_FLOAT_EQ(yarn([](Json& r) { r["mscale"] = 1.0, r["mscale_all_dim"] = 1.0; }).magnitude, 1.0f);
+  EXPECT_FLOAT_EQ(yarn([](Json& r) { r["factor"] = nullptr; }).factor, 4.0f);  // 256 / 64
+  EXPECT_FALSE(yarn([](Json& r) { r["truncate"] = false; }).truncate);
+}
+
+TEST_F(HfConfigTest, AcceptsIntegersThatAreWrittenAsReals) {
+  EXPECT_EQ(read_with([](Json& json) { json["hidden_size"] = 32.0; }).dim, 32);
+}
+
+TEST_F(HfConfigTest, RequiredKeysAreNamed) {
+  for (const char* key : {"model_type", "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "vocab_size",
+                          "max_position_embeddings", "rms_norm_eps"}) {
+    const std::string message = complaint([&](Json& json) { json.erase(key); });
+    EXPECT_NE(message.find(key), std::string::npos) << message;
+    EXPECT_NE(message.find("config.json"), std::string::npos) << message;
+    expect_refused(key, nullptr);
+  }
+}
+
+TEST_F(HfConfigTest, NumbersAreChecked) {  // S17
+  for (const char* key : {"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size",
+                          "max_position_embeddings", "head_dim"})
+    for (const Json& bad : {Json("32"), Json(1e10), Json(-1), Json(0), Json(9223372036854775808u), Json({32}), Json(true), Json(1.5)})
+      expect_refused(key, bad);
+  for (const char* key : {"rms_norm_eps", "rope_theta"})
+    for (const Json& bad : {Json("1"), Json(0), Json(-1.0), Json(1e300), Json({1.0}), Json(false)}) expect_refused(key, bad);
+  expect_refused("num_key_value_heads", 3);
+  expect_refused("num_key_value_heads", 8);
+  const std::string message = complaint([](Json& json) { json["head_dim"] = nullptr, json["hidden_size"] = 30; });
+  EXPECT_NE(message.find("'hidden_size' at offset"), std::string::npos) << message;
+  expect_refused("tie_word_embeddings", "no");
+}
+
+TEST_F(HfConfigTest, BrokenJsonHasAPlace) {  // S16
+  const std::string good = copy_.read("config.json");
+  const std::string bad_texts[] = {"", good.substr(0, good.size() / 2), good + ",", "{\"a\": NaN}", "{\"a\": 1,}", "{} // x", std::string(100000, '[')};
+  for (const std::string& bad : bad_texts) {
+    copy_.write("config.json", bad);
+    try {
+      read();
+      ADD_FAILURE() << bad.substr(0, 40);
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("config.json"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST_F(HfConfigTest, RopeKindsAreNamed) {  // S19
+  for (const char* kind : {"longrope", "su", "dynamic", "proportional", "mrope", "quadratic"}) {
+    const std::string message = complaint([&](Json& json) { json["rope_scaling"] = {{"rope_type", kind}, {"factor", 2.0}}; });
+    EXPECT_NE(message.find(kind), std::string::npos) << message;
+    EXPECT_NE(message.find("supported are default, linear, llama3 and yarn"), std::string::npos) << message;
+  }
+  for (const char* key : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+    const std::string message = complaint([&](Json& json) { json["rope_scaling"].erase(key); });
+    EXPECT_NE(message.find(key), std::string::npos) << message;
+    for (const Json& bad : {Json(0), Json(-1), Json("2")}) {
+      const std::string other = complaint([&](Json& json) { json["rope_scaling"][key] = bad; });
+      EXPECT_NE(other.find(key), std::string::npos) << other;
+    }
+  }
+  EXPECT_NE(complaint([](Json& json) { json["rope_scaling"]["high_freq_factor"] = 1.0; }).find("high_freq_factor"), std::string::npos);
+  EXPECT_NE(complaint([](Json& json) { json["rope_scaling"] = {{"full_attention", Json::object()}}; }).find("full_attention"), std::string::npos);
+  for (const Json& bad : {Json(0.0), Json(1.5), Json(0.03), Json(0.1)}) expect_refused("partial_rotary_factor", bad);
+  EXPECT_EQ(read_with([](Json& json) { json["partial_rotary_factor"] = 0.25; }).rot_dim, 8);
+}
+
+TEST_F(HfConfigTest, WindowsFollowTheArchitecture) {
+  auto qwen = [](Json& json) {
+    json["model_type"] = "qwen2";
+    json["sliding_window"] = 64;
+  };
+  auto mistral = [](Json& json) {
+    json["model_type"] = "mistral";
+    json["sliding_window"] = 64;
+  };
+  EXPECT_EQ(read_with(mistral).sliding_window, 64);
+  EXPECT_EQ(read_with(qwen).sliding_window, 0);
+  EXPECT_EQ(read_with([&](Json& json) { qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 0; }).sliding_window, 64);
+  EXPECT_EQ(read_with([&](Json& json) { qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 28; }).sliding_window, 0);
+  EXPECT_NE(complaint([&](Json& json) { qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 1; }).find("1 of 2 layers"),
+            std::string::npos);
+  const Json full = "full_attention", sliding = "sliding_attention";
+  EXPECT_EQ(read_with([&](Json& json) { mistral(json), json["layer_types"] = {full, full}; }).sliding_window, 0);
+  EXPECT_EQ(read_with([&](Json& json) { qwen(json), json["layer_types"] = {sliding, sliding}; }).sliding_window, 64);
+  EXPECT_NE(complaint([&](Json& json) { qwen(json), json["layer_types"] = {full, sliding}; }).find("sliding_window"), std::string::npos);
+  for (const Json& bad : {Json({full}), Json({full, full, full}), Json({full, "linear_attention"}), Json({1, 2}), Json("full_attention")})
+    expect_refused("layer_types", bad);  // S18
+}
+
+TEST_F(HfConfigTest, WhatIsNotSupportedIsNamed) {  // S22
+  for (const char* method : {"gptq", "awq", "fp8", "compressed-tensors", "bitsandbytes", "mxfp4"})
+    expect_refused("quantization_config", {{"quant_method", method}}, method);
+  expect_refused("quantization_config", {{"quant_method", "gptq"}}, "unquantized checkpoint");
+  expect_refused("quantization", {{"group_size", 64}, {"bits", 4}}, "MLX");
+  EXPECT_EQ(read_with([](Json& json) { json["quantization_config"] = nullptr; }).n_layers, 2);
+  expect_refused("hidden_act", "gelu");
+  expect_refused("model_type", "mamba\x1b[2J", "supported are llama, mistral, qwen2, qwen3");
+  EXPECT_EQ(read_with([](Json& json) { json["auto_map"] = {{"AutoModel", "evil.py"}}; }).n_layers, 2);  // S20: not followed
+}
+
+TEST_F(HfConfigTest, EndsComeFromBothFiles) {
+  auto ends = [&] { return read_hf_ends(HfDirectory(copy_.path().string())); };
+  EXPECT_EQ(ends(), (std::vector<int64_t>{260, 259}));
+  fs::remove(copy_.path() / "generation_config.json");
+  EXPECT_EQ(ends(), (std::vector<int64_t>{260}));
+  copy_.edit("config.json", [](Json& json) { json["eos_token_id"] = {7, 8, 7}; });
+  EXPECT_EQ(ends(), (std::vector<int64_t>{7, 8}));
+  copy_.edit("config.json", [](Json& json) { json["text_config"] = {{"eos_token_id", 9}}; });
+  EXPECT_EQ(ends(), (std::vector<int64_t>{7, 8, 9}));
+  for (const Json& bad : {Json(-5), Json({1, "2"}), Json("</s>"), Json(1.5)}) {
+    copy_.edit("config.json", [&](Json& json) { json["eos_token_id"] = bad; });
+    EXPECT_THROW(ends(), Error) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace ingot

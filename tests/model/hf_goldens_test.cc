@@ -1,0 +1,125 @@
+// Tiny random models as Hugging Face directories (tools/goldens/make_models.py): the logits of transformers, those of the
+// GGUF file of the same weights, and the same whatever the checkpoint looks like.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "hf_models.h"
+
+namespace ingot {
+namespace {
+
+class HfGoldens : public testing::TestWithParam<std::string> {};
+
+TEST_P(HfGoldens, LogitsEqualTransformers) {
+  const Golden golden = read_golden(GetParam());
+  Ranks runner = load_hf(kHfModels / golden.name);
+  EXPECT_LT(largest_difference(all_logits(runner, golden.tokens, 512), golden.logits), 1e-4);
+}
+
+TEST_P(HfGoldens, LogitsEqualThoseOfTheGguf) {
+  const Golden golden = read_golden(GetParam());
+  Ranks hf = load_hf(kHfModels / golden.name), gguf = load_golden(golden.name, {.device = "ref"}, 16, DType::kF32);
+  EXPECT_LT(largest_difference(all_logits(hf, golden.tokens, 512), all_logits(gguf, golden.tokens, 512)), 1e-5);
+}
+
+TEST_P(HfGoldens, TokenizerEqualsThatOfTheGguf) {
+  const auto hf = hf_checkpoint((kHfModels / GetParam()).string())->tokenizer();
+  const auto gguf = open_checkpoint((kModels / (GetParam() + ".gguf")).string())->tokenizer();
+  ASSERT_EQ(hf->n_vocab(), gguf->n_vocab());
+  for (int32_t id = 0; id < hf->n_vocab(); ++id) {
+    EXPECT_EQ(hf->token_text(id), gguf->token_text(id)) << id;
+    EXPECT_EQ(hf->type(id), gguf->type(id)) << id;
+  }
+  EXPECT_EQ(hf->bos(), gguf->bos());
+  EXPECT_EQ(hf->eos(), gguf->eos());
+  EXPECT_EQ(hf->add_bos(), gguf->add_bos());
+  for (const char* text : {"the cat and the hat", "", "in\n\n  on 12 it's \xF0\x9F\x98\x80", "<|bos|>the"})
+    EXPECT_EQ(hf->encode(text, {.parse_special = true}), gguf->encode(text, {.parse_special = true})) << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, HfGoldens, testing::ValuesIn(hf_names()), [](const auto& i) { return i.param; });
+
+double error_of(const fs::path& directory, const Golden& golden) {
+  Ranks runner = load_hf(directory);
+  return largest_difference(all_logits(runner, golden.tokens, 512), golden.logits);
+}
+
+// Changes the JSON header of a safetensors file.
+void edit_header(const HfCopy& copy, const std::function<void(std::string&)>& change) {
+  const std::string bytes = copy.read("model.safetensors");
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  std::string header = bytes.substr(8, length);
+  const std::string data = bytes.substr(8 + length);
+  change(header);
+  length = header.size();
+  copy.write("model.safetensors", std::string(reinterpret_cast<const char*>(&length), 8) + header + data);
+}
+
+TEST(HfVariants, MisalignedDataGivesTheSameLogits) {  // S23
+  const HfCopy copy("llama");
+  edit_header(copy, [](std::string& header) { header += ' '; });
+  EXPECT_LT(error_of(copy.path(), read_golden("llama")), 1e-4);
+}
+
+TEST(HfVariants, NestedTextModelGivesTheSameLogits) {
+  const HfCopy copy("llama");
+  copy.edit("config.json", [](auto& json) {
+    auto outer = nlohmann::ordered_json::object();
+    outer["model_type"] = "wrapper";
+    outer["text_config"] = json;
+    json = outer;
+  });
+  EXPECT_LT(error_of(copy.path(), read_golden("llama")), 1e-4);
+}
+
+TEST(HfVariants, WrappersPrefixTheTensors) {
+  for (const char* with : {"\"language_model.model.", "\"model.language_model."}) {
+    const HfCopy copy("llama");
+    edit_header(copy, [&](std::string& header) {
+      for (size_t at = 0; (at = header.find("\"model.", at)) != header.npos; ++at) header.replace(at, 7, with);
+    });
+    EXPECT_LT(error_of(copy.path(), read_golden("llama")), 1e-4) << with;
+  }
+}
+
+TEST(HfVariants, TiedModelsNeedNoOutputMatrixAndOthersDo) {
+  const HfCopy copy("mistral_window");
+  copy.edit("config.json", [](auto& json) { json["tie_word_embeddings"] = false; });
+  try {
+    load_hf(copy.path());
+    FAIL() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'lm_head.weight' is missing"), std::string::npos) << error.what();
+  }
+}
+
+TEST(HfVariants, TheWindowMatters) {
+  const HfCopy copy("mistral_window");
+  copy.edit("config.json", [](auto& json) { json["sliding_window"] = nullptr; });
+  EXPECT_GT(error_of(copy.path(), read_golden("mistral_window")), 1e-2);
+}
+
+TEST(HfVariants, TensorsAreRefusedByName) {
+  const HfCopy copy("llama");
+  edit_header(copy, [](std::string& header) {
+    header.replace(header.find("\"F32\"", header.find("\"model.layers.1.self_attn.k_proj.weight\"")), 5, "\"I32\"");
+  });
+  try {
+    load_hf(copy.path());
+    FAIL() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'model.layers.1.self_attn.k_proj.weight' is stored as I32"), std::string::npos) << error.what();
+  }
+  copy.edit("config.json", [](auto& json) { json["intermediate_size"] = 64; });  // S10
+  try {
+    load_hf(copy.path());
+    FAIL() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("[96, 32]: expected [64, 32]"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace ingot

@@ -1,0 +1,51 @@
+// The Hugging Face directories of tests/data/hf, which hold the same weights as the GGUF files of the same name.
+#pragma once
+#include "golden_models.h"
+#include "model/checkpoint.h"
+
+namespace ingot {
+
+inline const fs::path kHfModels = fs::path(INGOT_TEST_DATA) / "hf";
+
+inline std::vector<std::string> hf_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kHfModels)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+inline Ranks load_hf(const fs::path& directory) {
+  const auto checkpoint = hf_checkpoint(directory.string());
+  const RunnerOptions options{.backend = {.device = "ref"}, .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
+  return Ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
+}
+
+// A copy that a test may change, gone when it ends.
+class HfCopy {
+ public:
+  explicit HfCopy(const std::string& name) {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    path_ = fs::path(testing::TempDir()) / fmt::format("hf_{}_{}_{}", test->test_suite_name(), test->name(), name);
+    fs::remove_all(path_);
+    fs::copy(kHfModels / name, path_);
+  }
+  ~HfCopy() { fs::remove_all(path_); }
+  HfCopy(const HfCopy&) = delete;
+  HfCopy& operator=(const HfCopy&) = delete;
+
+  const fs::path& path() const { return path_; }
+  void write(const std::string& file, const std::string& text) const { std::ofstream(path_ / file, std::ios::binary) << text; }
+  std::string read(const std::string& file) const { return read_file((path_ / file).string()); }
+  // Changes a JSON file, given as a nlohmann value.
+  template <class F>
+  void edit(const std::string& file, const F& change) const {
+    auto json = nlohmann::ordered_json::parse(read(file));
+    change(json);
+    write(file, json.dump());
+  }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace ingot
