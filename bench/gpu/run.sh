@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all, for machines lent by the minute.
+# Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
 #   bench/gpu/run.sh [build] [test] [bench] [ladder]      all but the last when none is named
 #

@@ -22,7 +22,7 @@ class Loader {
     for (const auto& [format, count] : mix_)
       weights_.quant_mix += fmt::format("{}{} {}", weights_.quant_mix.empty() ? "" : ", ", info(format).name, count);
     weights_.file_bytes = done_;
-    warn_about_unused();
+    check_unused();
     return std::move(weights_);
   }
 
@@ -98,9 +98,15 @@ class Loader {
     model.tied = true;
   }
 
-  void warn_about_unused() const {
+  // A tensor that nothing asked for may belong to a part that is not needed. A bias or a scale (NVFP4 files have one for each matrix)
+  // belongs to a matrix that is, and without it the numbers would be wrong.
+  void check_unused() const {
     constexpr size_t kMostNames = 8;  // a wrapper's other parts have hundreds
     const std::vector<std::string> names = source_.unused();
+    for (const std::string& name : names)
+      if (name.starts_with("blk.") && (name.ends_with(".bias") || name.ends_with(".scale")))
+        throw Error("{}: tensor '{}' changes what its matrix computes, which is not supported yet; use a file in another format",
+                    source_.name(), printable(name));
     for (size_t i = 0; i < std::min(names.size(), kMostNames); ++i)
       log_warn("{}: tensor '{}' is not used", source_.name(), printable(names[i]));
     if (names.size() > kMostNames) log_warn("{}: {} more tensors are not used", source_.name(), names.size() - kMostNames);

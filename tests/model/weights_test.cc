@@ -89,5 +89,37 @@ TEST(Weights, NamesBothShapes) {
   EXPECT_NE(message.find("[96, 64]"), std::string::npos) << message;
 }
 
+// A source with one tensor more than anything asks for.
+class Extra final : public WeightSource {
+ public:
+  Extra(const Config& c, std::string name) : inner_(dummy_source(c, Format::F32, 1)), extra_(std::move(name)) {}
+  std::string name() const override { return "extra.gguf"; }
+  bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+    return inner_->find(name, n_out, n_in, out);
+  }
+  size_t total_bytes() const override { return inner_->total_bytes(); }
+  std::vector<std::string> unused() const override { return {extra_}; }
+
+ private:
+  std::unique_ptr<WeightSource> inner_;
+  std::string extra_;
+};
+
+TEST(Weights, RefusesScalesThatItWouldNotApply) {
+  const auto backend = create_ref_backend();
+  const Config config = tiny("llama");
+  Extra harmless(config, "vision.patch.weight");
+  EXPECT_NO_THROW(load_weights(harmless, config, *backend, nullptr));
+  for (const char* name : {"blk.1.ffn_up.scale", "blk.0.attn_norm.bias"}) {
+    Extra source(config, name);
+    try {
+      load_weights(source, config, *backend, nullptr);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ingot
