@@ -15,13 +15,18 @@ function(ingot_cpu_kernels)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cpu/kernels/*.cc)
   get_property(layers GLOBAL PROPERTY INGOT_LAYERS)
   list(FIND layers ingot_backend place)
+  # Instrumented, the tiles take GCC ten minutes a file at -O3.
+  set(level -O3)
+  if(INGOT_SANITIZE)
+    set(level -O1)
+  endif()
   foreach(isa ${isas})
     set(target ingot_cpu_${isa})
     add_library(${target} OBJECT ${sources})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_compile_definitions(${target} PRIVATE INGOT_ISA=${isa})
     # Optimised in every build type: the vector types are only as good as the optimiser. Contraction makes fused multiply-adds of a * b + c.
-    target_compile_options(${target} PRIVATE ${${isa}} -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math
+    target_compile_options(${target} PRIVATE ${${isa}} ${level} -ffp-contract=fast -fno-math-errno -fno-trapping-math
                            $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-uninitialized -Wno-psabi>)  # GCC 12's own headers
     list(INSERT layers ${place} ${target})
   endforeach()
