@@ -21,13 +21,6 @@ class QueueSink final : public TokenSink {
   Queue<Event> events;
 };
 
-std::vector<int32_t> end_tokens(const Tokenizer& tokenizer) {
-  std::vector<int32_t> ids;
-  for (int32_t id = 0; id < tokenizer.n_vocab(); ++id)
-    if (tokenizer.is_end(id)) ids.push_back(id);
-  return ids;
-}
-
 // The text of one answer as its tokens come: decoded, cut at stop strings, passed on.
 class TextStream {
  public:
@@ -67,7 +60,7 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vecto
   const RequestId id = engine.submit({.prompt = prompt,
                                       .sampling = options.sampling,
                                       .max_tokens = options.max_tokens,
-                                      .stop_tokens = end_tokens(tokenizer),
+                                      .stop_tokens = tokenizer.end_tokens(),
                                       .ignore_eos = options.ignore_eos,
                                       .sink = sink});
   bool cancelled = false;

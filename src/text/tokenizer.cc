@@ -167,4 +167,11 @@ void Tokenizer::append_decoded(int32_t id, bool skip_special, bool& at_start, st
   if (!skip_special || !vocab_.is_special(id)) out += bytes;
 }
 
+std::vector<int32_t> Tokenizer::end_tokens() const {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < n_vocab(); ++id)
+    if (is_end(id)) ids.push_back(id);
+  return ids;
+}
+
 }  // namespace ingot

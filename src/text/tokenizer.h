@@ -53,6 +53,7 @@ class Tokenizer {
   bool add_eos() const { return add_eos_; }
   bool add_space_prefix() const { return add_space_prefix_; }
   bool is_end(int32_t id) const { return vocab_.is_end(checked(id)); }  // it ends an answer
+  std::vector<int32_t> end_tokens() const;                              // all of these
   bool is_special(int32_t id) const { return vocab_.is_special(checked(id)); }
   TokenType type(int32_t id) const { return vocab_.type(checked(id)); }
   const std::string& model() const { return model_; }

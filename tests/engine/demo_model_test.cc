@@ -26,17 +26,10 @@ const Json& expected() {
   return json;
 }
 
-std::vector<int32_t> end_tokens(const Tokenizer& tokenizer) {
-  std::vector<int32_t> ids;
-  for (int32_t id = 0; id < tokenizer.n_vocab(); ++id)
-    if (tokenizer.is_end(id)) ids.push_back(id);
-  return ids;
-}
-
 // What the model says, its stop token with it.
 std::vector<int32_t> greedy(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, int n) {
   auto sink = std::make_shared<Collector>();
-  engine.submit({.prompt = prompt, .sampling = {.temperature = 0}, .max_tokens = n, .stop_tokens = end_tokens(tokenizer), .sink = sink});
+  engine.submit({.prompt = prompt, .sampling = {.temperature = 0}, .max_tokens = n, .stop_tokens = tokenizer.end_tokens(), .sink = sink});
   while (engine.step()) {
   }
   std::vector<int32_t> ids = sink->tokens;
