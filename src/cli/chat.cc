@@ -30,6 +30,7 @@ class Chat {
       fmt::print(stderr, "ingot: this model has no chat template; using ChatML\n");
       model_.chat = ChatTemplate::chatml_default();
     }
+    use_model_defaults(*options.generate.verb, model_.checkpoint->generation(), options.generate.sampling);
     engine_ = start_engine(model_, options.model);
     reset();
   }

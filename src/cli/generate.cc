@@ -110,6 +110,7 @@ void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {
       ->check(CLI::Range(-1, 1 << 24))->capture_default_str();
   app.add_option("--stop", o.stops, "end the answer before this text (repeatable)");
   app.add_flag("--ignore-eos", o.ignore_eos, "go on when the model wants to stop");
+  o.verb = &app;
   add_sampling_options(app, o.sampling, seed);
 }
 

@@ -15,6 +15,7 @@ struct GenerateOptions {
   int max_tokens = -1;             // -1: to the end of the context
   std::vector<std::string> stops;  // strings that end the answer; not part of it
   bool ignore_eos = false;
+  const CLI::App* verb = nullptr;  // whose flags beat what the model's file says of sampling
 };
 
 struct Generation {

@@ -60,6 +60,21 @@ Json tokenizer_facts(const Checkpoint& checkpoint) {
           {"adds_bos", t->add_bos()}, {"adds_eos", t->add_eos()}, {"chat_template", checkpoint.chat_template().has_value()}};
 }
 
+Json sampling_facts(const GenerationConfig& g) {
+  Json json = Json::object();
+  auto add = [&](const char* name, const auto& value) {
+    if (value) json[name] = *value;
+  };
+  add("temperature", g.temperature);
+  add("top_k", g.top_k);
+  add("top_p", g.top_p);
+  add("min_p", g.min_p);
+  add("typical_p", g.typical_p);
+  add("repetition_penalty", g.repetition_penalty);
+  add("penalty_window", g.penalty_window);
+  return json;
+}
+
 // What only the rest of the checkpoint needs is not wanted of a part that cannot be read.
 Json or_error(const std::function<Json()>& make) {
   try {
@@ -81,6 +96,8 @@ Json describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const 
     json["memory"] = json["model"].contains("error") ? Json() : memory_need(facts, checkpoint.config(), o);
   }
   json["tokenizer"] = or_error([&] { return tokenizer_facts(checkpoint); });
+  if (const Json sampling = or_error([&] { return sampling_facts(checkpoint.generation()); }); !sampling.empty()) json["sampling"] = sampling;
+  if (facts.pooling) json["pooling"] = *facts.pooling;
   json["metadata"] = Json::object();
   for (const auto& [key, value] : facts.metadata) json["metadata"][key] = value;
   if (o.tensors) {

@@ -42,6 +42,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--block-size", o.block_size, "tokens a block of the KV cache")->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_option("--cache-type", o.kv_type, "type of the KV cache: f16 or f32")->capture_default_str();
   app.add_option("--trace", o.trace_path, "write the time of every verb of every step to this file (Perfetto opens it)");
+  app.add_flag("--check-tensors", o.check_tensors, "refuse weights that are not finite (reads all of them first)");
   app.add_flag("--check-nan", o.check_nan, "stop at the first verb that computes NaN (slow)");
   add_log_option(app, o);
 }
@@ -74,6 +75,23 @@ void add_sampling_options(CLI::App& app, SamplingParams& p, int& seed) {
       ->capture_default_str();
 }
 
+void use_model_defaults(const CLI::App& verb, const GenerationConfig& model, SamplingParams& params) {
+  std::string used;
+  auto use = [&](const char* flag, const auto& value, auto& field) {
+    if (!value || verb.count(flag) > 0) return;
+    field = *value;
+    used += fmt::format(" {} {}", flag, *value);
+  };
+  use("--temp", model.temperature, params.temperature);
+  use("--top-k", model.top_k, params.top_k);
+  use("--top-p", model.top_p, params.top_p);
+  use("--min-p", model.min_p, params.min_p);
+  use("--typical", model.typical_p, params.typical_p);
+  use("--repeat-penalty", model.repetition_penalty, params.repetition_penalty);
+  use("--repeat-last-n", model.penalty_window, params.penalty_window);
+  if (!used.empty()) log_info("sampling as the model's file says:{}", used);
+}
+
 void finish_sampling(SamplingParams& params, int seed) {
   params.seed = seed >= 0 ? static_cast<uint64_t>(seed) : std::random_device{}();
   try {
@@ -93,6 +111,7 @@ RunnerOptions runner_options(ModelOptions& o) {
           .max_batch_tokens = o.chunk,
           .block_size = o.block_size,
           .kv_dtype = runner_kv_type(o),
+          .check_tensors = o.check_tensors,
           .check_nan = o.check_nan,
           .trace = o.trace};
 }

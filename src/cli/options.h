@@ -19,6 +19,7 @@ struct ModelOptions {
   std::string kv_type = "f16";
   std::string trace_path;
   std::string log_level = "warn";
+  bool check_tensors = false;
   bool check_nan = false;
 
   std::shared_ptr<TraceFile> trace;  // opened by runner_options when trace_path is set
@@ -29,6 +30,8 @@ void add_log_option(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 
 void add_sampling_options(CLI::App& app, SamplingParams& params, int& seed);
+// What no flag of `verb` says is as the model's own file would have it.
+void use_model_defaults(const CLI::App& verb, const GenerationConfig& model, SamplingParams& params);
 // A seed of -1 becomes a random one. Throws UsageError for values out of range.
 void finish_sampling(SamplingParams& params, int seed);
 

@@ -56,6 +56,7 @@ int run(RunOptions& o) {
   RunnerOptions runner = runner_options(o.model);
   const std::string text = read_prompt(o.prompt, "run");
   LoadedModel model = open_model(o.model, runner);
+  use_model_defaults(*o.generate.verb, model.checkpoint->generation(), o.generate.sampling);
   const std::vector<int32_t> prompt = encode_prompt(model, o, text);
   const std::unique_ptr<Engine> engine = start_engine(model, o.model);
   const Generation g = generate(*engine, *model.tokenizer, prompt, o.generate, [&](std::string_view piece) {

@@ -4,6 +4,7 @@
 #include "io/gguf.h"
 #include "io/gguf_tokenizer.h"
 #include "io/hf_config.h"
+#include "io/hf_pooling.h"
 #include "io/hf_tokenizer.h"
 #include "io/safetensors.h"
 
@@ -24,6 +25,7 @@ class GgufCheckpoint final : public Checkpoint {
     return source ? std::optional<std::string>(*source) : std::nullopt;
   }
 
+  GenerationConfig generation() const override { return read_generation_config(file_->metadata()); }
   std::unique_ptr<WeightSource> weights() const override { return gguf_source(file_); }
 
   CheckpointFacts facts() const override {
@@ -54,12 +56,14 @@ class HfCheckpoint final : public Checkpoint {
     return Tokenizer::create(read_hf_tokenizer(directory_, read_hf_ends(directory_))->spec);
   }
   std::optional<std::string> chat_template() const override { return directory_.chat_template(); }
+  GenerationConfig generation() const override { return read_generation_config(directory_); }
   std::unique_ptr<WeightSource> weights() const override { return safetensors_source(files(), directory_.path()); }
 
   CheckpointFacts facts() const override {
     const auto weights = files();
     CheckpointFacts facts{.container = "Hugging Face directory",
                           .name = directory_.name(),
+                          .pooling = read_hf_pooling(directory_),
                           .n_files = weights->n_files(),
                           .file_bytes = weights->file_bytes()};
     for (const SafeTensor& t : weights->tensors())

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/generation_config.h"
 #include "model/config.h"
 #include "model/weights.h"
 #include "text/tokenizer.h"
@@ -24,6 +25,7 @@ struct CheckpointTensor {
 struct CheckpointFacts {
   std::string container;  // "GGUF version 3"
   std::string name;       // the model's own, as the file has it: print with printable()
+  std::optional<std::string> pooling;  // of an embedding model
   size_t n_files = 0;
   uint64_t file_bytes = 0;
   std::vector<CheckpointTensor> tensors;
@@ -41,6 +43,8 @@ class Checkpoint {
   virtual bool has_tokenizer() const = 0;
   virtual std::unique_ptr<Tokenizer> tokenizer() const = 0;
   virtual std::optional<std::string> chat_template() const = 0;
+  // How its makers would have it sampled. Throws Error for values out of range.
+  virtual GenerationConfig generation() const = 0;
   // The source keeps what it needs of the checkpoint.
   virtual std::unique_ptr<WeightSource> weights() const = 0;
   virtual CheckpointFacts facts() const = 0;

@@ -80,3 +80,20 @@ def test_what_is_not_a_model_directory(ingot, hf, tmp_path):
     (tmp_path / "m" / "config.json").write_bytes((hf / "llama" / "config.json").read_bytes())
     done = ingot("run", tmp_path / "m", "-p", "x", ok=False)
     assert done.returncode == 1 and "model.safetensors" in done.stderr and "truncated" in done.stderr
+
+
+def test_sampling_follows_generation_config_and_flags_beat_it(ingot, hf, tmp_path):
+    model = tmp_path / "m"
+    shutil.copytree(hf / "qwen2", model)
+    def run(*flags):
+        return json.loads(ingot("run", model, "-p", "the cat", "--raw", "-n", "12", "--seed", "7", "--json", "--device", "ref", *flags).stdout)["token_ids"]
+    drawn, greedy = run(), run("--temp", "0")
+    assert drawn != greedy  # a random model's tokens are all about as likely
+    (model / "generation_config.json").write_text('{"do_sample": false}')
+    assert run() == greedy
+    assert run("--temp", "0.8") == drawn
+    (model / "generation_config.json").write_text('{"temperature": 1.5, "top_k": 1}')
+    assert run() == greedy
+    assert json.loads(ingot("inspect", model, "--json").stdout)["sampling"] == {"temperature": 1.5, "top_k": 1}
+    (model / "generation_config.json").write_text('{"top_p": 3}')
+    assert "'top_p'" in ingot("run", model, "-p", "x", ok=False).stderr
