@@ -1,5 +1,6 @@
 // ingot bench: prefill and decode speed of a model, or of a known shape with random weights, and what share of this
 // machine's measured peak that is. Rows are llama-bench's; tokenizing and sampling are left out, as there.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -18,21 +19,25 @@ namespace {
 struct BenchOptions {
   ModelOptions model;
   std::string shape, type = "Q4_0", output = "md";
-  std::vector<int> n_prompt = {512}, n_gen = {128}, threads = {0}, depth = {0};
+  std::vector<int> n_prompt = {512}, n_gen = {128}, threads = {0}, depth = {0}, parallel = {1};
   int n_repeats = 5;
 };
 
-// One row: n tokens after `depth` others, all at once (prefill) or one by one (decode).
+// One row: n tokens after `depth` others, all at once (prefill) or one by one (decode), of so many sequences.
 struct Test {
   bool prefill = true;
   int n = 0;
   int depth = 0;
+  int n_seqs = 1;
 };
 
-std::unique_ptr<Ranks> load_runner(BenchOptions& o, int n_threads, int n_ctx) {
+std::unique_ptr<Ranks> load_runner(BenchOptions& o, int n_threads, int n_ctx, int n_kv_tokens) {
   RunnerOptions runner = runner_options(o.model);
   runner.backend.n_threads = n_threads;
   runner.n_ctx = n_ctx;
+  runner.max_seqs = std::ranges::max(o.parallel);
+  runner.max_batch_tokens = std::max(runner.max_batch_tokens, runner.max_seqs);
+  runner.n_kv_tokens = n_kv_tokens;
   ProgressBar bar("loading");
   const LoadProgress progress = [&](size_t done, size_t total) { bar.update(done, total); };
   if (o.shape.empty()) return std::move(load_model(open_model_file(o.model), runner, progress).runner);
@@ -44,30 +49,30 @@ std::unique_ptr<Ranks> load_runner(BenchOptions& o, int n_threads, int n_ctx) {
 
 // Logits of the last token of every step, and no step before the one before is done: as llama-bench does it, and as a text is
 // made, whose next token comes from them.
-void feed(Ranks& runner, LoneSequence& sequence, const std::vector<int32_t>& tokens, int n, int chunk) {
+void feed(Ranks& runner, Lockstep& sequences, const std::vector<int32_t>& tokens, int n_seqs, int n, int chunk) {
   for (int begin = 0; begin < n; begin += chunk) {
     const int n_step = std::min(chunk, n - begin);
-    sequence.feed(std::span(tokens).subspan(begin, n_step), n_step - 1);
+    sequences.feed(std::span(tokens).subspan(begin, n_seqs * n_step), n_step - 1);
     if (chunk == 1) runner.backend().synchronize();
   }
 }
 
 double seconds_of(Ranks& runner, const Test& test, const std::vector<int32_t>& tokens) {
-  LoneSequence sequence(runner);
-  const int chunk = runner.info().max_batch_tokens;
-  feed(runner, sequence, tokens, test.depth, chunk);
+  Lockstep sequences(runner, test.n_seqs);
+  const int chunk = runner.info().max_batch_tokens / test.n_seqs;
+  feed(runner, sequences, tokens, test.n_seqs, test.depth, chunk);
   const auto start = std::chrono::steady_clock::now();
-  feed(runner, sequence, tokens, test.n, test.prefill ? chunk : 1);
+  feed(runner, sequences, tokens, test.n_seqs, test.n, test.prefill ? chunk : 1);
   runner.logits();  // waits for a device
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Bytes that one decoded token must read, and operations that one prefilled token must do, at a mean position.
-double decode_bytes(const Ranks& runner, double kv_len) {
+// Bytes that a step of one token for each sequence must read, and operations that one prefilled token must do, at a mean position.
+double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
   const Weights& w = runner.weights();
   const double lookup_only = w.model.tied ? 0.0 : static_cast<double>(w.model.embedding.bytes());
   const double weights = static_cast<double>(w.file_bytes) - lookup_only;
-  return weights + kv_len * static_cast<double>(runner.kv_shape().token_bytes());
+  return weights + n_seqs * kv_len * static_cast<double>(runner.kv_shape().token_bytes());
 }
 
 double prefill_ops(const Ranks& runner, double kv_len) {
@@ -78,12 +83,13 @@ double prefill_ops(const Ranks& runner, double kv_len) {
 }
 
 BenchRow measure(Ranks& runner, const Test& test, int n_repeats, const Peak& peak) {
-  std::vector<int32_t> tokens(test.n + test.depth);
+  std::vector<int32_t> tokens(static_cast<size_t>(test.n + test.depth) * test.n_seqs);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 7919 + 1) % runner.info().n_vocab);
-  seconds_of(runner, test.prefill ? test : Test{false, std::min(test.n, 4), test.depth}, tokens);  // warms up
+  seconds_of(runner, test.prefill ? test : Test{false, std::min(test.n, 4), test.depth, test.n_seqs}, tokens);  // warms up
   std::vector<double> rates;
-  for (int i = 0; i < n_repeats; ++i) rates.push_back(test.n / seconds_of(runner, test, tokens));
+  for (int i = 0; i < n_repeats; ++i) rates.push_back(static_cast<double>(test.n) * test.n_seqs / seconds_of(runner, test, tokens));
   BenchRow row{.test = fmt::format("{}{}", test.prefill ? "pp" : "tg", test.n), .rates = rates};
+  if (test.n_seqs > 1) row.test += fmt::format(" x{}", test.n_seqs);
   if (test.depth > 0) row.test += fmt::format(" @ d{}", test.depth);
   const double kv_len = test.depth + test.n / 2.0;
   if (test.prefill) {
@@ -92,7 +98,7 @@ BenchRow measure(Ranks& runner, const Test& test, int n_repeats, const Peak& pea
     row.peak = peak.matmul_gflop_s;
     row.peak_kind = peak.matmul_kind;
   } else {
-    row.achieved = row.mean() * decode_bytes(runner, kv_len) * 1e-9;
+    row.achieved = row.mean() / test.n_seqs * decode_bytes(runner, test.n_seqs, kv_len) * 1e-9;
     row.unit = "GB/s";
     row.peak = peak.read_gb_s;
     row.peak_kind = "read";
@@ -113,14 +119,21 @@ void bench(BenchOptions& o) {
     for (int n : o.n_prompt)
       if (n > 0) tests.push_back({true, n, depth});
     for (int n : o.n_gen)
-      if (n > 0) tests.push_back({false, n, depth});
+      for (int n_seqs : o.parallel)
+        if (n > 0) tests.push_back({false, n, depth, n_seqs});
   }
   int n_ctx = 1;
-  for (const Test& test : tests) n_ctx = std::max(n_ctx, test.n + test.depth);
+  int64_t n_kv_tokens = 1;
+  for (const Test& test : tests) {
+    n_ctx = std::max(n_ctx, test.n + test.depth);
+    const int64_t whole_blocks = (test.n + test.depth + o.model.block_size - 1) / o.model.block_size * o.model.block_size;
+    n_kv_tokens = std::max(n_kv_tokens, whole_blocks * test.n_seqs);
+  }
+  if (n_kv_tokens > 1 << 30) throw UsageError("{} tokens of context in all are too many: use a smaller -d, -n or --parallel", n_kv_tokens);
   BenchReport report(o.output);
   for (int n_threads : o.threads) {
     InterruptGuard guard;
-    const std::unique_ptr<Ranks> runner = load_runner(o, n_threads, n_ctx);
+    const std::unique_ptr<Ranks> runner = load_runner(o, n_threads, n_ctx, static_cast<int>(n_kv_tokens));
     const Weight& matrix = runner->weights().layers[0].w_gate;
     Peak peak;
     raise_peak(peak, *runner);
@@ -152,6 +165,7 @@ void add_bench(CLI::App& app) {
   verb->add_option("-p,--n-prompt", o->n_prompt, "prompt lengths to measure: 512,2048; 0: none")->check(CLI::Range(0, 1 << 24))->delimiter(',')->capture_default_str();
   verb->add_option("-n,--n-gen", o->n_gen, "numbers of tokens to generate; 0: none")->check(CLI::Range(0, 1 << 24))->delimiter(',')->capture_default_str();
   verb->add_option("-d,--n-depth", o->depth, "tokens already in the context")->check(CLI::Range(0, 1 << 24))->delimiter(',')->capture_default_str();
+  verb->add_option("--parallel,--npl", o->parallel, "sequences that generate at once")->check(CLI::Range(1, 4096))->delimiter(',')->capture_default_str();
   verb->add_option("-r,--repetitions", o->n_repeats, "repeats of each row")->check(CLI::Range(1, 1000))->capture_default_str();
   verb->add_option("-t,--threads", o->threads, "threads; several numbers measure each; 0: all cores")->check(CLI::Range(0, 1024))->delimiter(',')->capture_default_str();
   verb->add_option("-o,--output", o->output, "md, csv or json")->check(CLI::IsMember({"md", "csv", "json"}))->capture_default_str();
@@ -160,7 +174,8 @@ void add_bench(CLI::App& app) {
   verb->add_option("--cache-type", o->model.kv_type, "type of the KV cache: f16 or f32")->capture_default_str();
   verb->add_option("--trace", o->model.trace_path, "write the time of every verb to this file");
   add_log_option(*verb, o->model);
-  verb->footer("Examples:\n  ingot bench model.gguf -p 512,2048 -n 128\n  ingot bench --shape llama-3.2-1b --type Q4_K -t 1,2 -o json");
+  verb->footer("Examples:\n  ingot bench model.gguf -p 512,2048 -n 128\n  ingot bench --shape llama-3.2-1b --type Q4_K -t 1,2 -o json\n"
+               "  ingot bench --shape llama-3.2-1b -p 0 -n 32 -d 1024 --parallel 1,8,64");
   verb->callback([o] { bench(*o); });
 }
 

@@ -95,10 +95,21 @@ int vocabulary_rows(const Gguf& file) {
   return static_cast<int>(n_vocab);
 }
 
+// Files that go beside a model and have its keys, or some of them.
+void refuse_other_kinds(const Metadata& metadata) {
+  constexpr std::pair<std::string_view, const char*> kKinds[] = {
+      {"adapter", "a LoRA adapter"}, {"mmproj", "a multimodal projector"}, {"imatrix", "an importance matrix"}, {"vocab", "a vocabulary"}};
+  const auto type = metadata.find_string("general.type");
+  for (const auto& [name, what] : kKinds)
+    if (type == name)
+      throw Error("{}: this file is {}, not a model; give the model's own file", printable(metadata.source()), what);
+}
+
 }  // namespace
 
 Config config_from_gguf(const Gguf& file) {
   const Metadata& metadata = file.metadata();
+  refuse_other_kinds(metadata);
   const std::string name(metadata.get_string("general.architecture"));
   Config c;
   c.arch = &find_gguf_arch(name);

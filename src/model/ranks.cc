@@ -47,7 +47,7 @@ int default_context(const Config& config, size_t weight_bytes, int n_seqs, DType
 
 Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const RunnerOptions& options,
              const LoadProgress& progress)
-    : config_(config), source_(std::move(source)), backend_(make_backend(options)) {
+    : config_(config), source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)), backend_(make_backend(options)) {
   const size_t weight_bytes = source_->total_bytes(), available = available_memory_bytes();
   if (weight_bytes > available)
     throw Error("the weights need {} and this machine has {} free: use a smaller model or a smaller quant",

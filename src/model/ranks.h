@@ -18,6 +18,7 @@ struct RunnerOptions {
   int block_size = 16;         // tokens a KV block
   int n_kv_tokens = 0;         // size of the pool; 0: n_ctx
   DType kv_dtype = DType::kF16;
+  bool check_tensors = false;  // look at every number of the weights first
   bool check_nan = false;
   std::shared_ptr<TraceFile> trace;
 };

@@ -9,11 +9,11 @@
 namespace ingot {
 namespace {
 
-void check_tokens(const RunnerInfo& info, std::span<const int32_t> tokens, int length) {
-  if (tokens.empty()) throw Error("there are no tokens to run");
-  if (length + tokens.size() > static_cast<size_t>(info.n_ctx))
-    throw Error("{} tokens do not fit in the context of {}: shorten the text or raise --ctx-size", length + tokens.size(),
-                info.n_ctx);
+// Of each sequence n new tokens, after `length` others.
+void check_tokens(const RunnerInfo& info, std::span<const int32_t> tokens, int64_t n, int length) {
+  if (n == 0) throw Error("there are no tokens to run");
+  if (length + n > info.n_ctx)
+    throw Error("{} tokens do not fit in the context of {}: shorten the text or raise --ctx-size", length + n, info.n_ctx);
   for (size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] < 0 || tokens[i] >= info.n_vocab)
       throw Error("token {} at index {} is outside the vocabulary of {}", tokens[i], length + i, info.n_vocab);
@@ -21,35 +21,41 @@ void check_tokens(const RunnerInfo& info, std::span<const int32_t> tokens, int l
 
 }  // namespace
 
-LoneSequence::LoneSequence(Ranks& runner) : runner_(runner), blocks_(runner.info().n_blocks) {
+Lockstep::Lockstep(Ranks& runner, int n_seqs) : runner_(runner), n_seqs_(n_seqs) {
+  const RunnerInfo& info = runner.info();
+  blocks_.resize(static_cast<size_t>(n_seqs) * std::min(info.n_blocks / n_seqs, (info.n_ctx + info.block_size - 1) / info.block_size));
   std::iota(blocks_.begin(), blocks_.end(), 0);
 }
 
-void LoneSequence::feed(std::span<const int32_t> tokens, int first_logit_row) {
-  check_tokens(runner_.info(), tokens, length_);
-  const int n = static_cast<int>(tokens.size());
-  positions_.resize(n);
-  std::iota(positions_.begin(), positions_.end(), length_);
-  rows_.resize(n - std::clamp(first_logit_row, 0, n));
-  std::iota(rows_.begin(), rows_.end(), n - static_cast<int>(rows_.size()));
+void Lockstep::feed(std::span<const int32_t> tokens, int first_logit_row) {
+  const int n = static_cast<int>(tokens.size()) / n_seqs_;
+  check_tokens(runner_.info(), tokens, n, length_);
+  positions_.clear();
+  rows_.clear();
+  q_start_.assign(1, 0);
+  for (int seq = 0; seq < n_seqs_; ++seq) {
+    for (int i = 0; i < n; ++i) positions_.push_back(length_ + i);
+    for (int i = std::clamp(first_logit_row, 0, n); i < n; ++i) rows_.push_back(seq * n + i);
+    q_start_.push_back((seq + 1) * n);
+  }
   length_ += n;
-  const int32_t q_start[] = {0, n};
+  kv_len_.assign(n_seqs_, length_);
   runner_.forward({.tokens = tokens,
                    .positions = positions_,
-                   .q_start = q_start,
-                   .kv_len = {&length_, 1},
+                   .q_start = q_start_,
+                   .kv_len = kv_len_,
                    .block_table = blocks_,
-                   .max_blocks = static_cast<int>(blocks_.size()),
+                   .max_blocks = static_cast<int>(blocks_.size()) / n_seqs_,
                    .logit_rows = rows_});
 }
 
 void for_each_logits(Ranks& runner, std::span<const int32_t> tokens, int chunk, int first_row,
                      const std::function<void(int, std::span<const float>)>& f) {
   const RunnerInfo& info = runner.info();
-  check_tokens(info, tokens, 0);
+  check_tokens(info, tokens, static_cast<int64_t>(tokens.size()), 0);
   const int n = static_cast<int>(tokens.size());
   chunk = std::min(chunk, info.max_batch_tokens);
-  LoneSequence sequence(runner);
+  Lockstep sequence(runner);
   for (int begin = 0; begin < n; begin += chunk) {
     const int n_step = std::min(chunk, n - begin), first = std::clamp(first_row - begin, 0, n_step);
     sequence.feed(tokens.subspan(begin, n_step), first);

@@ -8,20 +8,22 @@
 
 namespace ingot {
 
-// One sequence in the first blocks of the runner's KV pool, fed by hand.
-class LoneSequence {
+// Sequences of one length, one unless said otherwise, that are fed by hand and share the runner's KV pool evenly.
+class Lockstep {
  public:
-  explicit LoneSequence(Ranks& runner);
-  // Runs the next tokens in one step. Rows from first_logit_row on (of these tokens) get logits.
+  explicit Lockstep(Ranks& runner, int n_seqs = 1);
+  // Runs the next n tokens of every sequence in one step. Of each, rows from first_logit_row on (of these n) get logits.
   // Throws Error when they do not fit in the context or a token is outside the vocabulary.
-  void feed(std::span<const int32_t> tokens, int first_logit_row);
-  int length() const { return length_; }
+  void feed(std::span<const int32_t> tokens /* [n_seqs, n] */, int first_logit_row);
+  int length() const { return length_; }  // of one sequence
   void clear() { length_ = 0; }
 
  private:
   Ranks& runner_;
+  const int n_seqs_;
   int length_ = 0;
-  std::vector<int32_t> blocks_, positions_, rows_;
+  std::vector<int32_t> blocks_;  // [n_seqs, blocks of one]
+  std::vector<int32_t> positions_, q_start_, kv_len_, rows_;
 };
 
 // Runs `tokens` as one sequence from position 0, at most `chunk` tokens a step, and calls f(position, logits [n_vocab])

@@ -42,6 +42,9 @@ std::unique_ptr<WeightSource> gguf_source(std::shared_ptr<const Gguf> file);
 // `name` is the model's, for messages. A wrapper's text model may have its tensors under language_model.
 std::unique_ptr<WeightSource> safetensors_source(std::shared_ptr<const Safetensors> files, std::string name);
 
+// The same source, but find() throws Error where a tensor has a number that is not finite.
+std::unique_ptr<WeightSource> checked_source(std::unique_ptr<WeightSource> source);
+
 // Called as tensors are loaded: bytes done and bytes in all.
 using LoadProgress = std::function<void(size_t done, size_t total)>;
 

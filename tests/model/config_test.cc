@@ -133,6 +133,17 @@ TEST(Config, RefusesABadScalingFactor) {
   }
 }
 
+TEST(Config, FilesOfOtherKindsAreNamed) {  // G43
+  auto kind = [](const char* type) {
+    return complaint("", [=](GgufWriter& w) { w.set("general.type", std::string(type)); });
+  };
+  EXPECT_NE(kind("adapter").find("LoRA"), std::string::npos);
+  EXPECT_NE(kind("mmproj").find("projector"), std::string::npos);
+  EXPECT_NE(kind("imatrix").find("importance matrix"), std::string::npos);
+  EXPECT_EQ(kind("model"), "");
+  EXPECT_NE(complaint("token_embd.weight", nullptr).find("holds a vocabulary"), std::string::npos);
+}
+
 TEST(Config, ListsSupportedArchitectures) {
   const std::string message = complaint("", [](GgufWriter& w) { w.set("general.architecture", std::string("mamba\x1b[2J")); });
   for (const Arch& arch : all_archs()) EXPECT_NE(message.find(arch.gguf_name), std::string::npos) << message;

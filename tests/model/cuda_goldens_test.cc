@@ -47,7 +47,7 @@ TEST_P(CudaGoldens, F16LogitsAreNearTransformers) {
 TEST_P(CudaGoldens, GreedyEqualsTransformers) {
   const Golden golden = read_golden(GetParam());
   Ranks runner = load_golden(golden.name, {.device = "cuda"}, 16, DType::kF16);
-  LoneSequence sequence(runner);
+  Lockstep sequence(runner);
   const SamplingParams params{.temperature = 0};
   std::vector<int32_t> next = golden.tokens, greedy;
   while (greedy.size() < golden.greedy.size()) {

@@ -50,6 +50,32 @@ TEST(Score, RefusesTokensThatCannotBe) {
   }
 }
 
+TEST(Score, SequencesInLockstepAreEachAsIfAlone) {
+  const Config c = tiny();
+  constexpr int kSeqs = 3, kFirst = 5, kLen = 7;  // a step of 5 tokens each, then 2
+  Ranks together(c, dummy_source(c, Format::F32, 7),
+                 {.backend = {.device = "ref"}, .n_ctx = 20, .max_batch_tokens = 16, .max_seqs = kSeqs, .max_logits = 16, .n_kv_tokens = 96},
+                 nullptr);
+  Lockstep sequences(together, kSeqs);
+  const std::vector<int32_t> all = some_tokens(kSeqs * kLen);
+  auto step = [&](int begin, int n) {
+    std::vector<int32_t> tokens;
+    for (int s = 0; s < kSeqs; ++s) tokens.insert(tokens.end(), &all[s * kLen + begin], &all[s * kLen + begin] + n);
+    sequences.feed(tokens, 0);
+    return together.logits();
+  };
+  const std::vector<float> first = step(0, kFirst), second = step(kFirst, kLen - kFirst);
+  for (int s = 0; s < kSeqs; ++s) {
+    Ranks alone = runner(16);
+    for_each_logits(alone, std::span(all).subspan(s * kLen, kLen), 16, 0, [&](int position, std::span<const float> logits) {
+      const float* row = position < kFirst ? &first[(s * kFirst + position) * 50] : &second[(s * 2 + position - kFirst) * 50];
+      for (int i = 0; i < 50; ++i) EXPECT_NEAR(row[i], logits[i], 1e-5f) << s << " " << position;
+    });
+  }
+  EXPECT_EQ(sequences.length(), kLen);
+  EXPECT_THROW(sequences.feed(std::vector<int32_t>(kSeqs * 14, 1), 13), Error);  // 21 of 20
+}
+
 TEST(Score, LogProbabilitiesSumToOne) {
   Ranks r = runner(16);
   int rows = 0;

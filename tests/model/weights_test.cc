@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <list>
+#include <random>
+
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
 #include "model/shapes.h"
@@ -87,6 +91,90 @@ TEST(Weights, NamesBothShapes) {
   const std::string message = complaint("blk.1.ffn_up.weight", false);
   EXPECT_NE(message.find("[64, 96]"), std::string::npos) << message;
   EXPECT_NE(message.find("[96, 64]"), std::string::npos) << message;
+}
+
+// A source whose tensors all have one format, and random bytes or one bad number in it.
+class Damaged final : public WeightSource {
+ public:
+  Damaged(const Config& c, Format matrices, std::function<void(std::string_view, std::vector<uint8_t>&)> damage)
+      : inner_(dummy_source(c, matrices, 1)), damage_(std::move(damage)) {}
+  std::string name() const override { return "damaged.gguf"; }
+  bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+    if (!inner_->find(name, n_out, n_in, out)) return false;
+    auto& copy = copies_.emplace_back(out.data, out.data + out.n_out * row_bytes(out.format, out.n_in));
+    damage_(name, copy);
+    out.data = copy.data();
+    return true;
+  }
+  size_t total_bytes() const override { return inner_->total_bytes(); }
+
+ private:
+  std::unique_ptr<WeightSource> inner_;
+  std::function<void(std::string_view, std::vector<uint8_t>&)> damage_;
+  std::list<std::vector<uint8_t>> copies_;
+};
+
+Config wide() {  // rows that every format can hold
+  Config c = tiny("llama");
+  c.dim = 256;
+  c.n_heads = 16;
+  c.ffn_dim = 512;
+  return c;
+}
+
+TEST(Weights, AnyBytesLoadInEveryFormat) {  // G37
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  for (int f = 0; f < kFormatCount; ++f) {
+    Damaged source(wide(), static_cast<Format>(f), [&](std::string_view name, std::vector<uint8_t>& bytes) {
+      if (name.find("norm") == std::string_view::npos)
+        for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+    });
+    for (const auto& backend : {create_ref_backend(), create_backend({.device = "cpu", .n_threads = 1})})
+      EXPECT_EQ(load_weights(source, wide(), *backend, nullptr).layers.size(), 2u) << info(static_cast<Format>(f)).name;
+  }
+}
+
+TEST(Weights, ANumberThatIsNotFiniteIsFoundWhenAsked) {  // G37
+  const auto backend = create_ref_backend();
+  auto damaged = [] {
+    return std::make_unique<Damaged>(wide(), Format::Q8_0, [](std::string_view name, std::vector<uint8_t>& bytes) {
+      const uint16_t nan = 0x7E00;
+      if (name == "blk.1.ffn_up.weight") memcpy(&bytes[(3 * 256 + 64) / 32 * 34], &nan, 2);
+    });
+  };
+  EXPECT_NO_THROW(load_weights(*damaged(), wide(), *backend, nullptr));
+  try {
+    load_weights(*checked_source(damaged()), wide(), *backend, nullptr);
+    ADD_FAILURE() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'blk.1.ffn_up.weight' has nan at row 3, column 64"), std::string::npos) << error.what();
+  }
+}
+
+// A norm is read as it is: in a format of blocks it is refused, and so is a vector of another length.
+TEST(Weights, VectorsAreDense) {  // G36
+  class QuantizedNorm final : public WeightSource {
+   public:
+    explicit QuantizedNorm(const Config& c) : inner_(dummy_source(c, Format::F32, 1)) {}
+    std::string name() const override { return "odd.gguf"; }
+    bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+      const bool found = inner_->find(name, n_out, n_in, out);
+      if (name == "blk.0.attn_norm.weight") out.format = Format::Q4_0;
+      return found;
+    }
+    size_t total_bytes() const override { return inner_->total_bytes(); }
+    std::unique_ptr<WeightSource> inner_;
+  };
+  const auto backend = create_ref_backend();
+  QuantizedNorm source(tiny("llama"));
+  try {
+    load_weights(source, tiny("llama"), *backend, nullptr);
+    ADD_FAILURE() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'blk.0.attn_norm.weight' is stored as Q4_0"), std::string::npos) << error.what();
+  }
 }
 
 // A source with one tensor more than anything asks for.

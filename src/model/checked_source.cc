@@ -1,0 +1,43 @@
+// A source that reads every number of a tensor before it hands it out, for files that may be damaged where no size shows it.
+#include <cmath>
+
+#include "base/error.h"
+#include "model/weights.h"
+
+namespace ingot {
+namespace {
+
+class CheckedSource final : public WeightSource {
+ public:
+  explicit CheckedSource(std::unique_ptr<WeightSource> inner) : inner_(std::move(inner)) {}
+
+  std::string name() const override { return inner_->name(); }
+  Dialect dialect() const override { return inner_->dialect(); }
+  void release(const HostTensor& tensor) override { inner_->release(tensor); }
+  size_t total_bytes() const override { return inner_->total_bytes(); }
+  std::vector<std::string> unused() const override { return inner_->unused(); }
+
+  bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+    if (!inner_->find(name, n_out, n_in, out)) return false;
+    std::vector<float> row(out.n_in);
+    for (int64_t i = 0; i < out.n_out; ++i) {
+      decode_row(out.format, out.data + i * row_bytes(out.format, out.n_in), row.data(), out.n_in);
+      for (int64_t j = 0; j < out.n_in; ++j)
+        if (!std::isfinite(row[j]))
+          throw Error("{}: tensor '{}' has {} at row {}, column {}: the file is damaged or was badly made; get it again", this->name(),
+                      printable(name), row[j], i, j);
+    }
+    return true;
+  }
+
+ private:
+  std::unique_ptr<WeightSource> inner_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> checked_source(std::unique_ptr<WeightSource> source) {
+  return std::make_unique<CheckedSource>(std::move(source));
+}
+
+}  // namespace ingot
