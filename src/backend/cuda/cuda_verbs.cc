@@ -23,8 +23,11 @@ const float* data_of(const Tensor& bias) { return bias ? bias.f32() : nullptr; }
 
 bool alike(const Weight& a, const Weight& b) { return cuda::share_matvec(packed(a), packed(b)); }
 
-bool fits_matvec(const Weight& w, const Tensor& x) {
-  return x.rows <= cuda::kMatvecRows && cuda::can_matvec(packed(w));
+// Whether matvec or tile_matmul takes it. What is left goes to cuBLASLt, quantized weights decoded for it.
+bool fits_tiles(const Weight& w, const Tensor& x) {
+  const PackedWeight& p = packed(w);
+  if (x.rows <= (p.layout == cuda::Layout::kDense ? 1 : cuda::kMatvecRows)) return cuda::can_matvec(p);
+  return cuda::can_tile_matmul(p, x.rows);
 }
 
 constexpr int64_t kMostDeferred = 16384;     // columns of a row that a product norms on the way
@@ -54,6 +57,10 @@ void CudaBackend::launch(cuda::Matvec m) {
   if (!takes) settle();
   const std::optional<cuda::DeferredNorm> norm = std::exchange(pending_, std::nullopt);
   if (norm) m.norm = &*norm;
+  if (m.x.rows > cuda::kMatvecRows) {
+    cuda::tile_matmul(m, stream_);
+    return check_launch("tile_matmul");
+  }
   m.arranged = scratch_at_least(arranged_, cuda::matvec_scratch(m.x));
   cuda::matvec(m, stream_);
   check_launch("matvec");
@@ -65,9 +72,9 @@ void CudaBackend::product(const Tensor& y, const Tensor& x_any, const Weight& we
   CHECK_EQ(x_any.cols, weight.n_in);
   CHECK_EQ(y.cols, weight.n_out);
   const PackedWeight& w = packed(weight);
-  if (x_any.dtype != act_ || !fits_matvec(weight, x_any)) settle();
+  if (x_any.dtype != act_ || !fits_tiles(weight, x_any)) settle();
   const Tensor x = narrowed(x_any);
-  if (fits_matvec(weight, x))
+  if (fits_tiles(weight, x))
     return launch({.x = x, .jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate});
   if (w.layout == cuda::Layout::kDense) {
     if (!dense_->run(y, x, w.data, 1.0f, accumulate, stream_)) cuda::plain_matmul(y, x, w, accumulate, stream_);
@@ -101,7 +108,7 @@ void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor 
 void CudaBackend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate,
                           Tensor bias_up, Activation act) {
   if (x.dtype != act_) settle();
-  if (fits_matvec(w_gate, x) && alike(w_gate, w_up)) {
+  if (fits_tiles(w_gate, x) && alike(w_gate, w_up)) {
     return launch({.x = narrowed(x),
                    .jobs = {{&packed(w_gate), data_of(bias_gate)}, {&packed(w_up), data_of(bias_up)}},
                    .y = {y},
@@ -121,14 +128,14 @@ void CudaBackend::qkv(const QkvArgs& a) {
   if (a.x.dtype != act_) settle();
   const Tensor x = narrowed(a.x);
   for (int i = 0; i < 3;) {  // neighbours of one layout share a launch
-    if (!fits_matvec(*weights[i], x)) {
+    if (!fits_tiles(*weights[i], x)) {
       product(outputs[i], x, *weights[i], {}, false);
       ++i;
       continue;
     }
     cuda::Matvec m{.x = x};
     const int first = i;
-    for (; i < 3 && alike(*weights[first], *weights[i]) && fits_matvec(*weights[i], x); ++i) {
+    for (; i < 3 && alike(*weights[first], *weights[i]) && fits_tiles(*weights[i], x); ++i) {
       m.jobs[m.n_jobs].w = &packed(*weights[i]);
       m.y[m.n_jobs++] = outputs[i];
     }

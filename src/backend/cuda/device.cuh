@@ -207,20 +207,28 @@ inline int n_multiprocessors() {
   return n;
 }
 
+inline bool has_clusters() { return has_dependent_launch(); }  // of the same devices
+
 // The kernel must do as said above. A failure shows in cudaGetLastError().
 template <class... P, class... A>
-void launch(void (*kernel)(P...), dim3 grid, int threads, size_t shared, cudaStream_t stream, A&&... args) {
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
+void launch_clusters(void (*kernel)(P...), dim3 grid, dim3 cluster, int threads, size_t shared, cudaStream_t stream, A&&... args) {
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {cluster.x, cluster.y, cluster.z};
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared;
   config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = has_dependent_launch() ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = !has_dependent_launch() ? 0 : cluster.x * cluster.y * cluster.z > 1 ? 2 : 1;
   cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...);
+}
+template <class... P, class... A>
+void launch(void (*kernel)(P...), dim3 grid, int threads, size_t shared, cudaStream_t stream, A&&... args) {
+  launch_clusters(kernel, grid, dim3(1, 1, 1), threads, shared, stream, std::forward<A>(args)...);
 }
 
 inline RowNorm row_norm_of(const DeferredNorm* norm) {

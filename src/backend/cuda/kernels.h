@@ -68,6 +68,13 @@ bool share_matvec(const PackedWeight& a, const PackedWeight& b);  // whether one
 size_t matvec_scratch(const Tensor& x);
 void matvec(const Matvec& m, cudaStream_t stream);
 
+// tile_matmul.cu: the same for more rows, of quantized weights; no norm.
+// Where it wins on an H200: more rows are worth decoding the weights for, and so are shorter columns.
+inline bool can_tile_matmul(const PackedWeight& w, int64_t rows) {
+  return w.layout != Layout::kDense && !w.f32 && rows <= 128 && w.n_in >= 4096 && w.n_out >= 1024;
+}
+void tile_matmul(const Matvec& m, cudaStream_t stream);
+
 // dot_rows.cu: the same for one row of x and dense weights; matvec() calls it.
 inline constexpr int kMostDotColumns = 48 << 10;
 void dot_rows(const Matvec& m, cudaStream_t stream);

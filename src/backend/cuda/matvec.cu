@@ -1,4 +1,4 @@
-// Products with few rows of activations, up to 16: tensor-core tiles with the weights as the 16-row operand. Every weight is read
+// Products of quantized weights with few rows of activations, up to 16: tensor-core tiles with the weights as the 16-row operand. Every weight is read
 // once, and reading is all that counts, so the kernel is a stream: each warp copies ahead into a ring of its own in shared memory,
 // across the ends of tiles, and starts before the kernel in front of it has ended.
 //
@@ -30,7 +30,7 @@ __host__ __device__ __forceinline__ int arranged_stride(int n_in) { return whole
 // Where 4 columns from k go.
 template <class K>
 __device__ __forceinline__ int arranged_place(int k) {
-  return K::kIsDense ? k : k / 32 * 32 + k % 16 * 2 + k % 32 / 16 * 4;
+  return k / 32 * 32 + k % 16 * 2 + k % 32 / 16 * 4;
 }
 
 template <class K>
@@ -101,16 +101,16 @@ struct Stream {
 #pragma unroll
     for (int j = 0; j < kGates; ++j) {
       from[j] = from_of<K>(p.jobs[job + j].w, tile - p.jobs[job].first_tile, lane);
-      from[j].first += int64_t{part} * kStepBytes;
-      from[j].second += int64_t{part} * (K::kIsDense ? kStepBytes : 32 * K::kScaleBytes);
+      from[j].codes += int64_t{part} * kStepBytes;
+      from[j].scales += int64_t{part} * (32 * K::kScaleBytes);
     }
   }
   template <int kGate>
   __device__ __forceinline__ void copy_next() {
     if (left > 0) {
-      copy_step<K>(slot, from[kGate], K::kCols * (part + (n_mine - left) * p.split), p.n_in, lane);
-      from[kGate].first += p.split * kStepBytes;
-      from[kGate].second += p.split * (K::kIsDense ? kStepBytes : 32 * K::kScaleBytes);
+      copy_step<K>(slot, from[kGate], lane);
+      from[kGate].codes += p.split * kStepBytes;
+      from[kGate].scales += p.split * (32 * K::kScaleBytes);
       if (kGate == kGates - 1 && --left == 0) {
         tile += stride;
         aim();
@@ -121,7 +121,7 @@ struct Stream {
   }
 
  private:
-  static constexpr int kStepBytes = K::kIsDense ? 2 * K::kCols : 512 * K::kPieces;  // from one step to the next
+  static constexpr int kStepBytes = 512 * K::kPieces;  // from one step to the next
 };
 
 template <class K, int kTokenTiles, int kGates>
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1) matvec_kernel(const __grid
   int slot = 0, buffer = 0;
   const auto use_step = [&](auto& sums_of, const auto& x, auto gate_ahead) {
     await_copies<K::kSlots - 2>();
-    if constexpr (!K::kIsDense) __syncwarp();  // scales are copied by other lanes than use them
+    __syncwarp();  // scales are copied by other lanes than use them
     stream.template copy_next<decltype(gate_ahead)::value>();
     multiply<K, kTokenTiles>(sums_of, ring + slot, x, lane, constant, table);
     slot = slot + K::kSlotBytes == K::kSlots * K::kSlotBytes ? 0 : slot + K::kSlotBytes;
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1) matvec_kernel(const __grid
       }
     }
     __syncthreads();
-    if (tile < p.n_tiles) write_tile<kGates>(p, sums + buffer * buffer_size, local, tile, K::kIsDense ? 1.0f : 0x1p24f);
+    if (tile < p.n_tiles) write_tile<kGates>(p, sums + buffer * buffer_size, local, tile, 0x1p24f);
     buffer ^= 1;
   }
 }
@@ -238,7 +238,8 @@ void start_codes(const Params& p, const PackedWeight& w, bool gated, half* arran
 }  // namespace
 
 bool can_matvec(const PackedWeight& w) {
-  return !w.f32 && (w.layout != Layout::kDense || (w.n_in % 8 == 0 && reinterpret_cast<uintptr_t>(w.data) % 16 == 0));
+  return !w.f32 && (w.layout != Layout::kDense ||
+                    (w.n_in % 8 == 0 && w.n_in <= kMostDotColumns && reinterpret_cast<uintptr_t>(w.data) % 16 == 0));
 }
 
 bool share_matvec(const PackedWeight& a, const PackedWeight& b) {
@@ -251,34 +252,16 @@ size_t matvec_scratch(const Tensor& x) {
 }
 
 void matvec(const Matvec& m, cudaStream_t stream) {
-  CHECK(m.x.dtype == DType::kF16 && m.x.rows <= kMatvecRows);
-  CHECK(m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
+  CHECK_LE(m.x.rows, kMatvecRows);
   if (m.x.rows == 0) return;
   const bool gated = m.gate >= 0;
   const PackedWeight& w = *m.jobs[0].w;
-  if (w.layout == Layout::kDense && m.x.rows == 1 && m.x.cols <= kMostDotColumns) return dot_rows(m, stream);
-  Params p{};
-  int n_tiles = 0;
-  for (int i = 0; i < m.n_jobs; ++i) {
-    const Tensor& y = m.y[gated ? 0 : i];
-    CHECK(share_matvec(*m.jobs[i].w, w) && y.dtype == m.y[0].dtype);
-    p.jobs[i] = {*m.jobs[i].w, m.jobs[i].bias, y.data, y.stride, gated ? 0 : n_tiles};
-    n_tiles += static_cast<int>((m.jobs[i].w->n_out + kTileRows - 1) / kTileRows);
-  }
-  p.n_jobs = m.n_jobs;
-  p.n_tiles = gated ? n_tiles / 2 : n_tiles;
-  p.x = static_cast<const half*>(m.x.data);
-  p.x_stride = m.x.stride;
-  p.norm = row_norm_of(m.norm);
-  p.n = static_cast<int>(m.x.rows);
-  p.n_in = static_cast<int>(m.x.cols);
-  p.y_f32 = m.y[0].dtype == DType::kF32;
-  p.accumulate = m.accumulate;
-  p.act = m.gate;
+  if (w.layout == Layout::kDense) return dot_rows(m, stream);
+  const Params p = params_of(m);
   if (p.n == 1 && can_dot_codes(w)) return dot_codes(p, gated, stream);
   half* arranged = static_cast<half*>(m.arranged);
   switch (w.layout) {
-    case Layout::kDense: return start<Kind<Layout::kDense, false, false>>(p, gated, arranged, stream);
+    case Layout::kDense: return;  // is dot_rows's
     case Layout::kCodebook4:
       CHECK(!w.has_min);
       if (w.group16) return start<Kind<Layout::kCodebook4, false, true>>(p, gated, arranged, stream);

@@ -1,11 +1,10 @@
-// One step of matvec.cu's stream: how a warp copies 64 or 128 columns of 16 rows of weights to a slot of its ring, and multiplies them
+// One step of matvec.cu's stream: how a warp copies 128 columns of 16 rows of weights to a slot of its ring, and multiplies them
 // from there.
 //
-// A sum over columns may take them in any order, so no fragment needs shuffling: lane t of four owns columns 8t to 8t + 7 of each 32
-// of dense tiles, or those that packed_weight.h says of quantized ones, and hands them to the tensor core four at a time, with the
-// activations of just those columns.
+// A sum over columns may take them in any order, so no fragment needs shuffling: lane t of four owns the columns that
+// packed_weight.h says, and hands them to the tensor core four at a time, with the activations of just those columns.
 //
-// Quantized weights are not decoded: the bits of a code alone, as an f16, are the number code * 2^-24 (a subnormal, which the tensor
+// Weights are not decoded: the bits of a code alone, as an f16, are the number code * 2^-24 (a subnormal, which the tensor
 // core takes exactly). So the product is of codes; one more, of the constant -zero, moves them; and scales multiply sums of a group.
 #pragma once
 #include "backend/cuda/device.cuh"
@@ -17,10 +16,9 @@ template <Layout kLayoutOf, bool kMinOf, bool kGroup16Of>
 struct Kind {
   static constexpr Layout kLayout = kLayoutOf;
   static constexpr bool kMin = kMinOf, kGroup16 = kGroup16Of;
-  static constexpr bool kIsDense = kLayout == Layout::kDense;
-  static constexpr int kCols = kIsDense ? 64 : kTileCols;
-  static constexpr int kPieces = kIsDense || kLayout == Layout::kCodes8 ? 4 : 2;
-  static constexpr int kScaleBytes = kIsDense ? 0 : 4 * (kMin ? 2 : 1) * (kGroup16 ? 2 : 1);  // that a lane copies
+  static constexpr int kCols = kTileCols;
+  static constexpr int kPieces = kLayout == Layout::kCodes8 ? 4 : 2;
+  static constexpr int kScaleBytes = 4 * (kMin ? 2 : 1) * (kGroup16 ? 2 : 1);  // that a lane copies
   static constexpr int kSlotBytes = 32 * (16 * kPieces + kScaleBytes);
   static constexpr int kSlots = kPieces == 4 ? 3 : 4;
 };
@@ -47,40 +45,25 @@ __device__ __forceinline__ void await_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Where a lane finds its share of a tile: rows g and g + 8 of dense weights, or codes and scales.
+// Where a lane finds its share of a tile.
 struct From {
-  const char *first, *second;
+  const char *codes, *scales;
 };
 
 template <class K>
 __device__ __forceinline__ From from_of(const PackedWeight& w, int tile, int lane) {
   const char* data = static_cast<const char*>(w.data);
-  if constexpr (K::kIsDense) {
-    const int64_t row0 = min(int64_t{tile} * kTileRows + lane / 4, w.n_out - 1), row1 = min(row0 + 8, w.n_out - 1);
-    return {data + (row0 * w.n_in + 8 * (lane % 4)) * 2, data + (row1 * w.n_in + 8 * (lane % 4)) * 2};
-  } else {
-    const int64_t first = tile * w.k_tiles;
-    const char* scales = static_cast<const char*>(w.scales) + first * (32 * K::kScaleBytes);
-    return {data + first * (512 * K::kPieces) + 16 * lane, scales + K::kScaleBytes * lane};
-  }
+  const int64_t first = tile * w.k_tiles;
+  const char* scales = static_cast<const char*>(w.scales) + first * (32 * K::kScaleBytes);
+  return {data + first * (512 * K::kPieces) + 16 * lane, scales + K::kScaleBytes * lane};
 }
 
-// One step of 16 rows; of dense weights zeros from column n_in on.
+// One step of 16 rows.
 template <class K>
-__device__ __forceinline__ void copy_step(uint32_t slot, const From& from, int column, int n_in, int lane) {
-  const uint32_t to = slot + 16 * lane;
-  if constexpr (K::kIsDense) {
+__device__ __forceinline__ void copy_step(uint32_t slot, const From& from, int lane) {
 #pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      const bool in = column + 32 * c + 8 * (lane % 4) < n_in;
-      copy16(to + 1024 * c, from.first + (in ? 64 * c : 0), in);
-      copy16(to + 1024 * c + 512, from.second + (in ? 64 * c : 0), in);
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < K::kPieces; ++i) copy16(to + 512 * i, from.first + 512 * i, true);
-    copy_scales<K::kScaleBytes>(slot + 512 * K::kPieces + K::kScaleBytes * lane, from.second);
-  }
+  for (int i = 0; i < K::kPieces; ++i) copy16(slot + 16 * lane + 512 * i, from.codes + 512 * i, true);
+  copy_scales<K::kScaleBytes>(slot + 512 * K::kPieces + K::kScaleBytes * lane, from.scales);
 }
 
 // The scales of a row: [4 units, kGroup16 ? 2 : 1, kMin ? 2 : 1] halves.
@@ -126,17 +109,7 @@ __device__ __forceinline__ void pairs_of(uint32_t (&pairs)[4], uint32_t word0, u
   }
 }
 
-template <int kTokenTiles>
-__device__ __forceinline__ void multiply8(float (&acc)[kTokenTiles][4], const uint32_t (&low)[4],
-                                          const uint32_t (&high)[4], const uint4 (&x)[kTokenTiles]) {
-#pragma unroll
-  for (int i = 0; i < kTokenTiles; ++i) {
-    mma(acc[i], low[0], high[0], low[1], high[1], x[i].x, x[i].y);
-    mma(acc[i], low[2], high[2], low[3], high[3], x[i].z, x[i].w);
-  }
-}
-
-// acc += weights of one slot times the activations of its columns; of quantized weights 2^-24 of it. `constant` is the pair of
+// acc += weights of one slot times the activations of its columns, times 2^-24. `constant` is the pair of
 // -zero * 2^-24, or with minima of 2^-24.
 template <class K, int kTokenTiles>
 __device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const char* slot,
@@ -147,63 +120,53 @@ __device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const cha
 #pragma unroll
     for (int i = 0; i < kTokenTiles; ++i) x[i] = *reinterpret_cast<const uint4*>(x_of[i] + k);
   };
-  if constexpr (K::kIsDense) {
+  const Scales<K> low_scales(slot, lane / 4), high_scales(slot, lane / 4 + 8);
+  uint4 low = pieces[0], high = pieces[32];
 #pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      uint4 x[kTokenTiles];
-      load_x(x, 32 * c);
-      const uint4 low = pieces[64 * c], high = pieces[64 * c + 32];
-      multiply8(acc, {low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}, x);
+  for (int u = 0; u < 4; ++u) {
+    uint4 x[kTokenTiles];
+    load_x(x, 32 * u);
+    uint32_t a[4], b[4];  // rows g and g + 8
+    if constexpr (K::kLayout == Layout::kCodes8) {
+      if (u == 2) low = pieces[64], high = pieces[96];
+      pairs_of<K>(a, u % 2 ? low.z : low.x, u % 2 ? low.w : low.y, table);
+      pairs_of<K>(b, u % 2 ? high.z : high.x, u % 2 ? high.w : high.y, table);
+    } else {
+      pairs_of<K>(a, u == 0 ? low.x : u == 1 ? low.y : u == 2 ? low.z : low.w, 0, table);
+      pairs_of<K>(b, u == 0 ? high.x : u == 1 ? high.y : u == 2 ? high.z : high.w, 0, table);
     }
-  } else {
-    const Scales<K> low_scales(slot, lane / 4), high_scales(slot, lane / 4 + 8);
-    uint4 low = pieces[0], high = pieces[32];
 #pragma unroll
-    for (int u = 0; u < 4; ++u) {
-      uint4 x[kTokenTiles];
-      load_x(x, 32 * u);
-      uint32_t a[4], b[4];  // rows g and g + 8
-      if constexpr (K::kLayout == Layout::kCodes8) {
-        if (u == 2) low = pieces[64], high = pieces[96];
-        pairs_of<K>(a, u % 2 ? low.z : low.x, u % 2 ? low.w : low.y, table);
-        pairs_of<K>(b, u % 2 ? high.z : high.x, u % 2 ? high.w : high.y, table);
-      } else {
-        pairs_of<K>(a, u == 0 ? low.x : u == 1 ? low.y : u == 2 ? low.z : low.w, 0, table);
-        pairs_of<K>(b, u == 0 ? high.x : u == 1 ? high.y : u == 2 ? high.z : high.w, 0, table);
-      }
+    for (int i = 0; i < kTokenTiles; ++i) {
+      float sums[2][4], moved[2][4];  // of the halves of the unit; with one scale for both, all in the first
 #pragma unroll
-      for (int i = 0; i < kTokenTiles; ++i) {
-        float sums[2][4], moved[2][4];  // of the halves of the unit; with one scale for both, all in the first
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const uint32_t x0 = h ? x[i].z : x[i].x, x1 = h ? x[i].w : x[i].y;
-          const bool fresh = h == 0 || K::kGroup16;
-          float(&sum)[4] = sums[K::kGroup16 ? h : 0];
-          float(&move)[4] = moved[K::kGroup16 ? h : 0];
-          fresh ? mma_new(sum, a[2 * h], b[2 * h], a[2 * h + 1], b[2 * h + 1], x0, x1)
-                : mma(sum, a[2 * h], b[2 * h], a[2 * h + 1], b[2 * h + 1], x0, x1);
-          if constexpr (K::kMin) {
-            fresh ? mma_new(move, constant, constant, constant, constant, x0, x1)
-                  : mma(move, constant, constant, constant, constant, x0, x1);
-          } else if constexpr (K::kLayout != Layout::kCodebook4) {
-            mma(sum, constant, constant, constant, constant, x0, x1);
-          }
+      for (int h = 0; h < 2; ++h) {
+        const uint32_t x0 = h ? x[i].z : x[i].x, x1 = h ? x[i].w : x[i].y;
+        const bool fresh = h == 0 || K::kGroup16;
+        float(&sum)[4] = sums[K::kGroup16 ? h : 0];
+        float(&move)[4] = moved[K::kGroup16 ? h : 0];
+        fresh ? mma_new(sum, a[2 * h], b[2 * h], a[2 * h + 1], b[2 * h + 1], x0, x1)
+              : mma(sum, a[2 * h], b[2 * h], a[2 * h + 1], b[2 * h + 1], x0, x1);
+        if constexpr (K::kMin) {
+          fresh ? mma_new(move, constant, constant, constant, constant, x0, x1)
+                : mma(move, constant, constant, constant, constant, x0, x1);
+        } else if constexpr (K::kLayout != Layout::kCodebook4) {
+          mma(sum, constant, constant, constant, constant, x0, x1);
         }
-#pragma unroll
-        for (int h = 0; h < (K::kGroup16 ? 2 : 1); ++h)
-#pragma unroll
-          for (int j = 0; j < 4; ++j) {
-            const Scales<K>& scales = j < 2 ? low_scales : high_scales;
-            acc[i][j] += scales.get(u, h, false) * sums[h][j];
-            if constexpr (K::kMin) acc[i][j] += scales.get(u, h, true) * moved[h][j];
-          }
       }
+#pragma unroll
+      for (int h = 0; h < (K::kGroup16 ? 2 : 1); ++h)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const Scales<K>& scales = j < 2 ? low_scales : high_scales;
+          acc[i][j] += scales.get(u, h, false) * sums[h][j];
+          if constexpr (K::kMin) acc[i][j] += scales.get(u, h, true) * moved[h][j];
+        }
     }
   }
 }
 
 // All pairs of codebook entries times 2^-24, so that one look-up gives two weights.
-__device__ void fill_table(uint32_t* table, const PackedWeight& w) {
+__device__ __forceinline__ void fill_table(uint32_t* table, const PackedWeight& w) {
   const int i = threadIdx.x;
   if (i >= 256) return;
   const auto bits = [&](int code) {

@@ -77,6 +77,32 @@ __device__ void write_tile(const Params& p, const float* sums, int local, int ti
   }
 }
 
+// All but n_steps, split and staged.
+inline Params params_of(const Matvec& m) {
+  CHECK(m.x.dtype == DType::kF16);
+  CHECK(m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
+  const bool gated = m.gate >= 0;
+  Params p{};
+  int n_tiles = 0;
+  for (int i = 0; i < m.n_jobs; ++i) {
+    const Tensor& y = m.y[gated ? 0 : i];
+    CHECK(share_matvec(*m.jobs[i].w, *m.jobs[0].w) && y.dtype == m.y[0].dtype);
+    p.jobs[i] = {*m.jobs[i].w, m.jobs[i].bias, y.data, y.stride, gated ? 0 : n_tiles};
+    n_tiles += static_cast<int>((m.jobs[i].w->n_out + kTileRows - 1) / kTileRows);
+  }
+  p.n_jobs = m.n_jobs;
+  p.n_tiles = gated ? n_tiles / 2 : n_tiles;
+  p.x = static_cast<const half*>(m.x.data);
+  p.x_stride = m.x.stride;
+  p.norm = row_norm_of(m.norm);
+  p.n = static_cast<int>(m.x.rows);
+  p.n_in = static_cast<int>(m.x.cols);
+  p.y_f32 = m.y[0].dtype == DType::kF32;
+  p.accumulate = m.accumulate;
+  p.act = m.gate;
+  return p;
+}
+
 // Sets p.split for blocks of n_warps, and returns how many blocks.
 inline int divide(Params& p, int n_warps) {
   const int most_blocks = (n_warps == kMostWarps ? 1 : 2) * n_multiprocessors();

@@ -1,0 +1,316 @@
+// Products of quantized weights with more rows of activations than a stream of weights serves well: what a batch of sequences decodes.
+// A block takes sixteen tiles of 16 rows of weights, two a warp, and up to 64 rows of activations, and goes through their columns in
+// steps, copied ahead into shared memory. Codes become halves in registers: exact whole numbers, times the scale.
+//
+// Where there are fewer blocks than the device can hold, a cluster of them shares the columns (Hopper and newer): each puts its sums in
+// its shared memory, and adds up those of all for a share of the outputs, always in the same order.
+#include <algorithm>
+
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/matvec_step.cuh"
+#include "backend/cuda/matvec_tiles.cuh"
+#include "backend/cuda/memory.h"
+
+namespace ingot::cuda {
+
+using namespace matvec_step;
+using matvec_tiles::job_of;
+using matvec_tiles::Params;
+
+namespace {
+
+constexpr int kWarps = 8, kTiles = 2 * kWarps;  // of a block
+constexpr int kMostSplit = 8;                   // blocks of a cluster, which every device of the kind can have
+
+template <class K, int kTokenTiles>
+struct Stage {
+  static constexpr int kTokens = 8 * kTokenTiles;
+  static constexpr int kRowBytes = 2 * K::kCols + 32;  // of activations; the lanes of a read meet all banks
+  static constexpr int kWeights = kTokens * kRowBytes;
+  static constexpr int kBytes = kWeights + kTiles * K::kSlotBytes;
+  static constexpr int kStages = 3 * kBytes <= (160 << 10) ? 3 : 2;  // what a multiprocessor of Ampere has room for
+  static constexpr int kShared = kStages * kBytes;
+};
+
+// The block's rows of activations, kCols columns of them; zeros from column n_in on.
+template <class K, int kTokenTiles>
+__device__ __forceinline__ void copy_input(uint32_t to, const Params& p, int first_token, int column) {
+  using S = Stage<K, kTokenTiles>;
+  constexpr int kPerRow = K::kCols / 8, kRowsAtOnce = 32 * kWarps / kPerRow;
+  const int row = static_cast<int>(threadIdx.x) / kPerRow, k = static_cast<int>(threadIdx.x) % kPerRow * 8;
+  const bool in = column + k < p.n_in;
+  const half* from = p.x + (in ? column + k : 0);
+#pragma unroll
+  for (int r = 0; r < S::kTokens; r += kRowsAtOnce)
+    copy16(to + (row + r) * S::kRowBytes + 2 * k, from + min(first_token + row + r, p.n - 1) * p.x_stride, in);
+}
+
+// Of a row of a tile, the scales of units 2 * half and 2 * half + 1.
+template <class K>
+struct HalfScales {
+  static constexpr int kFields = K::kMin ? 2 : 1, kPerUnit = K::kGroup16 ? 2 : 1, kWords = kFields * kPerUnit;
+  uint32_t words[kWords];
+
+  __device__ __forceinline__ HalfScales(const char* slot, int row, int half) {
+    const char* p = slot + 512 * K::kPieces + (2 * row + half) * (4 * kWords);
+    if constexpr (kWords == 1) {
+      words[0] = *reinterpret_cast<const uint32_t*>(p);
+    } else if constexpr (kWords == 2) {
+      const uint2 v = *reinterpret_cast<const uint2*>(p);
+      words[0] = v.x, words[1] = v.y;
+    } else {
+      const uint4 v = *reinterpret_cast<const uint4*>(p);
+      words[0] = v.x, words[1] = v.y, words[2] = v.z, words[3] = v.w;
+    }
+  }
+  // Of group h of unit u of the half. To be called with constants.
+  __device__ __forceinline__ half2 get(int u, int h, bool min) const {
+    const int i = (u * kPerUnit + h) * kFields + min;
+    const half2 pair = half2_of(words[i / 2]);
+    return i % 2 ? __high2half2(pair) : __low2half2(pair);
+  }
+};
+
+// Whole numbers: codes less their zero, or entries of the codebook. `offset` is the pair of 1024 + zero.
+template <class K>
+__device__ __forceinline__ half2 level_pair(const uint32_t (&words)[2], int j, half2 offset, const uint32_t* table) {
+  if constexpr (K::kLayout == Layout::kCodebook4) return half2_of(table[words[0] >> (8 * j) & 255]);
+  // A code in the low bits of the f16 1024 is 1024 + code.
+  const uint32_t bits = K::kLayout == Layout::kCodes4 ? (words[0] >> (4 * j) & 0x000F000Fu) | 0x64006400u
+                                                      : __byte_perm(words[j / 2], 0x64646464u, j % 2 ? 0x4342 : 0x4140);
+  return __hsub2(half2_of(bits), offset);
+}
+
+// The lane's 8 weights of rows g and g + 8 of a tile, of one unit of a step. To be called with constant units.
+template <class K>
+__device__ __forceinline__ void weights_of(uint32_t (&a)[2][4], const char* slot, int unit, int lane, half2 offset,
+                                           const uint32_t* table) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    uint32_t words[2];
+    if constexpr (K::kPieces == 4) {
+      const uint4 v = reinterpret_cast<const uint4*>(slot)[64 * (unit / 2) + 32 * r + lane];
+      words[0] = unit % 2 ? v.z : v.x, words[1] = unit % 2 ? v.w : v.y;
+    } else {
+      const uint2 v = reinterpret_cast<const uint2*>(slot)[2 * (32 * r + lane) + unit / 2];
+      words[0] = unit % 2 ? v.y : v.x;
+    }
+    const HalfScales<K> scales(slot, lane / 4 + 8 * r, unit / 2);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int h = K::kGroup16 ? j / 2 : 0;
+      const half2 level = level_pair<K>(words, j, offset, table), scale = scales.get(unit % 2, h, false);
+      a[r][j] = bits_of(K::kMin ? __hfma2(level, scale, scales.get(unit % 2, h, true)) : __hmul2(level, scale));
+    }
+  }
+}
+
+// Pairs of codebook entries as halves.
+__device__ __forceinline__ void fill_levels(uint32_t* table, const PackedWeight& w) {
+  const int i = threadIdx.x;
+  if (i >= 256) return;
+  const auto level = [&](int code) { return __int2half_rn(quant::codebook_entry(w.codebook_low, w.codebook_high, code)); };
+  table[i] = bits_of(__halves2half2(level(i & 15), level(i >> 4)));
+}
+
+template <int kTokenTiles>
+using Sums = float[2][kTokenTiles][4];  // of a warp: its two tiles
+
+// The j-th tile of a warp; with a gate, of the j-th weight.
+__device__ __forceinline__ int tile_of(bool gated, int warp, int j) {
+  return static_cast<int>(blockIdx.x) * (gated ? kWarps : kTiles) + (gated ? warp : 2 * warp + j);
+}
+
+// Writes a lane's sums of one token tile. All of y that they are added to is read before any of it is written.
+template <class Y>
+__device__ __forceinline__ void write_sums(const Params& p, float (&sums)[2][4], int warp, int first_token, int lane) {
+  const bool gated = p.act >= 0;
+  Y* places[2][4];  // null: nowhere
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const int tile = tile_of(gated, warp, j);
+    const matvec_tiles::Job& job = p.jobs[gated ? j : job_of(p, min(tile, p.n_tiles - 1))];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int token = first_token + 2 * (lane % 4) + e % 2;
+      const int64_t row = int64_t{tile - job.first_tile} * kTileRows + lane / 4 + e / 2 * 8;
+      const bool in = tile < p.n_tiles && row < job.w.n_out && token < p.n;
+      places[j][e] = in ? static_cast<Y*>(job.y) + token * job.y_stride + row : nullptr;
+      if (in) sums[j][e] = sums[j][e] * job.w.factor + (job.bias ? job.bias[row] : 0.0f);
+      if (in && p.accumulate) sums[j][e] += to_float(*places[j][e]);
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    if (gated) {
+      if (places[0][e]) *places[0][e] = from_float<Y>(activate(sums[0][e], p.act) * sums[1][e]);
+    } else {
+      if (places[0][e]) *places[0][e] = from_float<Y>(sums[0][e]);
+      if (places[1][e]) *places[1][e] = from_float<Y>(sums[1][e]);
+    }
+  }
+}
+
+__device__ __forceinline__ void cluster_barrier() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
+// A float of the shared memory of the cluster's block of that rank.
+__device__ __forceinline__ float load_of_block(uint32_t address, int rank) {
+  float v = 0;
+#if __CUDA_ARCH__ >= 900
+  uint32_t there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there));
+#endif
+  return v;
+}
+
+// Adds up the sums of all blocks of a cluster, each of which writes some token tiles.
+template <int kTokenTiles>
+__device__ __forceinline__ void finish(const Params& p, const Sums<kTokenTiles>& acc, float* shared, int first_token) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  float* own = shared + warp * (8 * kTokenTiles * 32) + lane;  // [2, token tile, 4, lane]
+  __syncthreads();                                             // the stages are done with
+#pragma unroll
+  for (int i = 0; i < 8 * kTokenTiles; ++i) own[32 * i] = acc[i / (4 * kTokenTiles)][i / 4 % kTokenTiles][i % 4];
+  if (p.split > 1) cluster_barrier();
+  const uint32_t address = shared_address(own);
+  for (int i = static_cast<int>(blockIdx.y); i < kTokenTiles; i += p.split) {
+    float sums[2][4] = {};
+    for (int rank = 0; rank < p.split; ++rank) {
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        const int at = 32 * ((n / 4 * kTokenTiles + i) * 4 + n % 4);
+        sums[n / 4][n % 4] += p.split > 1 ? load_of_block(address + 4 * at, rank) : own[at];
+      }
+    }
+    if (p.y_f32) {
+      write_sums<float>(p, sums, warp, first_token + 8 * i, lane);
+    } else {
+      write_sums<half>(p, sums, warp, first_token + 8 * i, lane);
+    }
+  }
+  if (p.split > 1) cluster_barrier();  // nobody ends while others read its sums
+}
+
+template <class K, int kTokenTiles>
+__global__ void __launch_bounds__(32 * kWarps, 2) tile_kernel(const __grid_constant__ Params p) {
+  using S = Stage<K, kTokenTiles>;
+  extern __shared__ __align__(128) char shared[];
+  __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int begin = static_cast<int>(blockIdx.y) * p.n_steps / p.split, end = (static_cast<int>(blockIdx.y) + 1) * p.n_steps / p.split;
+  const int first_token = static_cast<int>(blockIdx.z) * S::kTokens;
+  let_next_start();
+
+  From from[2];
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const int tile = min(tile_of(p.act >= 0, warp, j), p.n_tiles - 1), job = p.act >= 0 ? j : job_of(p, tile);
+    from[j] = from_of<K>(p.jobs[job].w, tile - p.jobs[job].first_tile, lane);
+    from[j].codes += int64_t{begin} * (512 * K::kPieces);
+    from[j].scales += int64_t{begin} * (32 * K::kScaleBytes);
+  }
+  const uint32_t stages = shared_address(shared);
+  const auto copy_weights = [&](int stage, int step) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      if (step < end)
+        copy_step<K>(stages + stage * S::kBytes + S::kWeights + (2 * warp + j) * K::kSlotBytes, from[j], lane);
+      from[j].codes += 512 * K::kPieces;
+      from[j].scales += 32 * K::kScaleBytes;
+    }
+  };
+  for (int s = 0; s < S::kStages - 1; ++s) copy_weights(s, begin + s);
+  if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.jobs[0].w);
+  wait_for_previous();
+  for (int s = 0; s < S::kStages - 1; ++s) {
+    if (begin + s < end) copy_input<K, kTokenTiles>(stages + s * S::kBytes, p, first_token, (begin + s) * K::kCols);
+    end_copies();
+  }
+
+  const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(p.jobs[0].w.zero));
+  Sums<kTokenTiles> acc = {};
+  int stage = 0, ahead = S::kStages - 1;
+  for (int step = begin; step < end; ++step) {
+    await_copies<S::kStages - 2>();
+    __syncthreads();
+    if (const int next = step + S::kStages - 1; next < end) {
+      copy_weights(ahead, next);
+      copy_input<K, kTokenTiles>(stages + ahead * S::kBytes, p, first_token, next * K::kCols);
+    }
+    end_copies();
+    const char* slots = shared + stage * S::kBytes + S::kWeights + 2 * warp * K::kSlotBytes;
+    const char* x_at = shared + stage * S::kBytes + lane / 4 * S::kRowBytes + lane % 4 * 8;
+#pragma unroll
+    for (int unit = 0; unit < 4; ++unit) {
+      uint32_t a[2][2][4];
+      weights_of<K>(a[0], slots, unit, lane, offset, table);
+      weights_of<K>(a[1], slots + K::kSlotBytes, unit, lane, offset, table);
+#pragma unroll
+      for (int i = 0; i < kTokenTiles; ++i) {
+        const uint2 x0 = *reinterpret_cast<const uint2*>(x_at + 8 * i * S::kRowBytes + 64 * unit);
+        const uint2 x1 = *reinterpret_cast<const uint2*>(x_at + 8 * i * S::kRowBytes + 64 * unit + 32);
+        mma(acc[0][i], a[0][0][0], a[0][1][0], a[0][0][1], a[0][1][1], x0.x, x0.y);
+        mma(acc[1][i], a[1][0][0], a[1][1][0], a[1][0][1], a[1][1][1], x0.x, x0.y);
+        mma(acc[0][i], a[0][0][2], a[0][1][2], a[0][0][3], a[0][1][3], x1.x, x1.y);
+        mma(acc[1][i], a[1][0][2], a[1][1][2], a[1][0][3], a[1][1][3], x1.x, x1.y);
+      }
+    }
+    stage = stage + 1 == S::kStages ? 0 : stage + 1;
+    ahead = ahead + 1 == S::kStages ? 0 : ahead + 1;
+  }
+  await_copies<0>();
+  finish<kTokenTiles>(p, acc, reinterpret_cast<float*>(shared), first_token);
+}
+
+template <class K, int kTokenTiles>
+void start(Params p, cudaStream_t stream) {
+  using S = Stage<K, kTokenTiles>;
+  const int per_block = p.act >= 0 ? kWarps : kTiles;
+  const auto n_blocks = blocks_for(p.n_tiles, per_block), n_token_blocks = blocks_for(p.n, S::kTokens);
+  p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
+  p.split = 1;
+  while (has_clusters() && p.split < kMostSplit && p.n_steps >= 8 * p.split &&
+         static_cast<int>(2 * n_blocks * n_token_blocks) * p.split <= 2 * n_multiprocessors())
+    p.split *= 2;
+  static const cudaError_t set =
+      cudaFuncSetAttribute(tile_kernel<K, kTokenTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kShared);
+  check(set, "cudaFuncSetAttribute");
+  const auto split = static_cast<unsigned>(p.split);
+  launch_clusters(tile_kernel<K, kTokenTiles>, dim3(n_blocks, split, n_token_blocks), dim3(1, split, 1), 32 * kWarps, S::kShared, stream, p);
+}
+
+template <class K>
+void start(const Params& p, cudaStream_t stream) {
+  p.n <= 32 ? start<K, 4>(p, stream) : start<K, 8>(p, stream);
+}
+
+template <Layout kLayout>
+void start_codes(const Params& p, const PackedWeight& w, cudaStream_t stream) {
+  if (w.has_min && w.group16) return start<Kind<kLayout, true, true>>(p, stream);
+  if (w.has_min) return start<Kind<kLayout, true, false>>(p, stream);
+  if (w.group16) return start<Kind<kLayout, false, true>>(p, stream);
+  start<Kind<kLayout, false, false>>(p, stream);
+}
+
+}  // namespace
+
+void tile_matmul(const Matvec& m, cudaStream_t stream) {
+  const Params p = matvec_tiles::params_of(m);
+  const PackedWeight& w = *m.jobs[0].w;
+  switch (w.layout) {
+    case Layout::kDense: CHECK(false && "dense weights are cuBLASLt's");
+    case Layout::kCodebook4:
+      CHECK(!w.has_min);
+      if (w.group16) return start<Kind<Layout::kCodebook4, false, true>>(p, stream);
+      return start<Kind<Layout::kCodebook4, false, false>>(p, stream);
+    case Layout::kCodes4: return start_codes<Layout::kCodes4>(p, w, stream);
+    case Layout::kCodes8: return start_codes<Layout::kCodes8>(p, w, stream);
+  }
+}
+
+}  // namespace ingot::cuda
