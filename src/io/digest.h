@@ -1,0 +1,28 @@
+// The two hashes that name files on the Hugging Face Hub: SHA-256 of the bytes (large files), and git's own, SHA-1 of a header
+// and the bytes (the others). OpenSSL computes both.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace ingot {
+
+class Digest {
+ public:
+  static Digest sha256();
+  static Digest git_blob(uint64_t n_bytes);  // of a file of that size
+  ~Digest();
+  Digest(Digest&&) noexcept;
+  Digest& operator=(Digest&&) noexcept;
+
+  void update(std::span<const uint8_t> bytes);
+  std::string finish();  // lower-case hexadecimal digits; the last call
+
+ private:
+  struct State;
+  explicit Digest(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ingot
