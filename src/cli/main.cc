@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cli/hub_options.h"
 #include "cli/verbs.h"
 
 #ifndef INGOT_VERSION
@@ -20,6 +21,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  ingot run -p \"Tell me a story about a fox.\"    write with the built-in demo model\n"
     "  ingot chat model.gguf                          talk with your own\n"
+    "  ingot chat ORG/REPO:Q4_K_M                     or with one from the Hugging Face Hub\n"
     "  ingot inspect model.gguf                       what is in a file, and what it needs\n"
     "  ingot bench model.gguf                         how fast this machine runs it\n"
     "`ingot VERB --help` tells the rest.";
@@ -89,9 +91,14 @@ int main(int argc, char** argv) {
   ingot::add_tokenize(app);
   ingot::add_logits(app);
   ingot::add_perplexity(app);
+  ingot::add_pull(app);
+  ingot::add_ls(app);
+  ingot::add_rm(app);
   try {
     check_verb(app, argc, argv);
-    app.parse(argc, argv);
+    std::vector<std::string> args = ingot::hub_spellings(app, argc, argv);
+    std::reverse(args.begin(), args.end());  // as CLI11 wants them
+    app.parse(args);
     return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : report("cannot write to standard output", 1);
   } catch (const CLI::Success& e) {  // --help and --version
     return app.exit(e);

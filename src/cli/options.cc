@@ -24,7 +24,10 @@ DType parse_kv_dtype(const std::string& name) {
 }  // namespace
 
 void add_model_argument(CLI::App& app, ModelOptions& o) {
-  app.add_option("MODEL,-m,--model", o.path, "GGUF file (any part of a split one), or a Hugging Face model directory; the built-in demo model when left out");
+  app.add_option("MODEL,-m,--model,--hf-repo", o.path,
+                 "GGUF file (any part of a split one), Hugging Face model directory, or ORG/REPO[:QUANT] of the Hugging Face Hub (also -hf); "
+                 "the built-in demo model when left out");
+  add_hub_options(app, o.hub);
 }
 
 void add_log_option(CLI::App& app, ModelOptions& o) {
@@ -118,7 +121,7 @@ RunnerOptions runner_options(ModelOptions& o) {
 
 std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
-  if (!o.path.empty()) return open_checkpoint(o.path);
+  if (!o.path.empty()) return open_checkpoint(resolve_model(o.path, o.hub));
   return gguf_checkpoint(std::make_shared<const Gguf>(Gguf::parse(demo_model_bytes(), "the demo model")));
 }
 

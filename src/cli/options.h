@@ -5,12 +5,14 @@
 #include <string>
 
 #include "base/trace_file.h"
+#include "cli/hub_options.h"
 #include "model/loader.h"
 
 namespace ingot {
 
 struct ModelOptions {
-  std::string path;            // empty: the built-in demo model
+  std::string path;            // or ORG/REPO[:QUANT] of the Hugging Face Hub; empty: the built-in demo model
+  HubFlags hub;
   std::string device = "cpu";
   int n_threads = 0;
   int n_ctx = 0;
@@ -25,7 +27,7 @@ struct ModelOptions {
   std::shared_ptr<TraceFile> trace;  // opened by runner_options when trace_path is set
 };
 
-void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, the file or directory
+void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, and the flags of the Hub
 void add_log_option(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 
@@ -38,7 +40,7 @@ void finish_sampling(SamplingParams& params, int seed);
 DType runner_kv_type(const ModelOptions& options);  // throws UsageError
 RunnerOptions runner_options(ModelOptions& options);
 
-// The GGUF file or directory at options.path, or the built-in demo model.
+// The model that options.path names (resolve_model), or the built-in demo model.
 std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& options);
 
 // Loads everything, with a progress bar on a terminal.

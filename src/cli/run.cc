@@ -91,6 +91,7 @@ void add_run(CLI::App& app) {
   verb->footer("Examples:\n"
                "  ingot run -p \"Tell me a story about a fox.\"\n"
                "  ingot run model.gguf -p \"Summarize this:\" -f article.txt -n 200 --temp 0\n"
+               "  ingot run ORG/REPO:Q4_K_M -p \"Hello\"    downloaded from the Hugging Face Hub, once\n"
                "  echo \"Once upon a time\" | ingot run --raw -n 100");
   verb->callback([o] {
     const int code = run(*o);

@@ -19,6 +19,12 @@ void on_interrupt(int) {
   g_interrupts = 1;
 }
 
+std::string rough_time(double seconds) {
+  if (seconds < 100) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 100 * 60) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.0f} h", std::min(seconds / 3600, 9999.0));
+}
+
 }  // namespace
 
 bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
@@ -30,7 +36,7 @@ std::string faint(const std::string& text) {
   return plain ? text : "\033[2m" + text + "\033[0m";
 }
 
-void ProgressBar::update(size_t done_bytes, size_t total_bytes) {
+void ProgressBar::update(size_t done_bytes, size_t total_bytes, size_t kept_bytes) {
   constexpr int kWidth = 30;
   using std::chrono::milliseconds;
   const Clock::time_point now = Clock::now();
@@ -39,11 +45,11 @@ void ProgressBar::update(size_t done_bytes, size_t total_bytes) {
   visible_ = true;
   const double seconds = std::chrono::duration<double>(now - start_).count();
   const double share = total_bytes == 0 ? 0.0 : std::min(1.0, static_cast<double>(done_bytes) / static_cast<double>(total_bytes));
-  const double rate = static_cast<double>(done_bytes) / seconds;
+  const double rate = static_cast<double>(done_bytes - std::min(kept_bytes, done_bytes)) / seconds;
   const int filled = static_cast<int>(share * kWidth);
-  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f}%  {} of {}  {}/s  {:.0f} s left \033[K", label_, "", filled, "",
+  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f}%  {} of {}  {}/s  {} left \033[K", label_, "", filled, "",
              kWidth - filled, share * 100, human_bytes(done_bytes), human_bytes(total_bytes),
-             human_bytes(static_cast<size_t>(rate)), static_cast<double>(total_bytes - std::min(done_bytes, total_bytes)) / std::max(rate, 1.0));
+             human_bytes(static_cast<size_t>(rate)), rough_time(static_cast<double>(total_bytes - std::min(done_bytes, total_bytes)) / std::max(rate, 1.0)));
   std::fflush(stderr);
 }
 

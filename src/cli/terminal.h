@@ -16,7 +16,8 @@ class ProgressBar {
  public:
   explicit ProgressBar(std::string label) : label_(std::move(label)) {}
   ~ProgressBar() { wipe(); }
-  void update(size_t done_bytes, size_t total_bytes);
+  // kept_bytes of what is done were done before the bar began: they count for the share, not for the rate.
+  void update(size_t done_bytes, size_t total_bytes, size_t kept_bytes = 0);
   void wipe();
 
  private:

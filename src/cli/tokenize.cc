@@ -12,11 +12,12 @@ namespace {
 
 struct TokenizeOptions {
   std::string model, text, file;
+  HubFlags hub;
   bool has_text = false, ids = false, json = false, no_special = false, parse_special = false;
 };
 
 void tokenize(const TokenizeOptions& o) {
-  const auto tokenizer = open_model_file({.path = o.model})->tokenizer();
+  const auto tokenizer = open_model_file({.path = o.model, .hub = o.hub})->tokenizer();
   const std::string text = o.has_text ? o.text : read_prompt({.file = o.file}, "tokenize");
   const std::vector<int32_t> ids =
       tokenizer->encode(text, {.add_special = !o.no_special, .parse_special = o.parse_special});
@@ -36,13 +37,15 @@ void tokenize(const TokenizeOptions& o) {
 void add_tokenize(CLI::App& app) {
   auto o = std::make_shared<TokenizeOptions>();
   CLI::App* verb = app.add_subcommand("tokenize", "Show the tokens of a text");
-  verb->add_option("MODEL,-m,--model", o->model, "GGUF file (vocabulary-only files will do), or a Hugging Face model directory")->required();
+  verb->add_option("MODEL,-m,--model,--hf-repo", o->model,
+                   "GGUF file (vocabulary-only files will do), Hugging Face model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)")->required();
   verb->add_option("TEXT", o->text, "the text; standard input when left out")->each([o](const std::string&) { o->has_text = true; });
   verb->add_option("-f,--file", o->file, "read the text from this file; - for standard input");
   auto* ids = verb->add_flag("--ids", o->ids, "one line of ids, with commas");
   verb->add_flag("--json", o->json, "a JSON object with ids and tokens")->excludes(ids);
   verb->add_flag("--no-special", o->no_special, "do not add BOS and EOS");
   verb->add_flag("--parse-special", o->parse_special, "read names of control tokens in the text as those tokens");
+  add_hub_options(*verb, o->hub);
   verb->footer("Examples:\n  ingot tokenize model.gguf \"Hello, world\"\n  ingot tokenize model.gguf --ids --no-special < text.txt");
   verb->callback([o] { tokenize(*o); });
 }

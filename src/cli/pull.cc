@@ -1,0 +1,61 @@
+// ingot pull: a model from the Hugging Face Hub into the cache, for later; prints where it is.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "cli/hub_options.h"
+#include "cli/options.h"
+#include "cli/verbs.h"
+
+namespace ingot {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct PullOptions {
+  ModelOptions model;
+  bool json = false;
+};
+
+void print_json(const HubModel& model) {
+  Json json = {{"repo", model.repo}, {"commit", model.commit}, {"label", model.label}, {"path", model.path},
+               {"downloaded_bytes", model.downloaded_bytes}, {"files", Json::array()}};
+  for (const HubFile& file : model.files) {
+    Json entry = {{"path", file.path}, {"bytes", file.n_bytes}};
+    if (!file.hash.empty()) entry[file.hash.size() == 64 ? "sha256" : "git_sha1"] = file.hash;
+    json["files"].push_back(entry);
+  }
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void pull(PullOptions& o) {
+  set_log_level(parse_log_level(o.model.log_level));
+  const HubName name = require_hub_name(o.model.path);
+  const HubOptions options = hub_options(o.model.hub);
+  const HubModel model = with_hub_events(
+      name, [&](const HubEvents& events) { return options.offline ? cached_model(name, options) : pull_model(name, options, events); });
+  if (o.json) {
+    print_json(model);
+  } else {
+    fmt::print("{}\n", model.path);
+  }
+}
+
+}  // namespace
+
+void add_pull(CLI::App& app) {
+  auto o = std::make_shared<PullOptions>();
+  CLI::App* verb = app.add_subcommand("pull", "Download a model from the Hugging Face Hub");
+  verb->add_option("MODEL,-m,--model,--hf-repo", o->model.path, "ORG/REPO[:QUANT]: of several GGUF models the one with that tag, Q4_K_M if there is none (also -hf)")
+      ->required();
+  add_hub_options(*verb, o->model.hub);
+  verb->add_flag("--json", o->json, "print one JSON object instead of the path");
+  add_log_option(*verb, o->model);
+  verb->footer("What was cut goes on where it stopped. Files are checked against their hashes, and shared with other programs\n"
+               "that use the Hugging Face cache.\n"
+               "Examples:\n  ingot pull ORG/REPO:Q8_0\n  ingot pull ORG/REPO --revision v1.0\n  ingot run \"$(ingot pull ORG/REPO)\" -p Hello");
+  verb->callback([o] { pull(*o); });
+}
+
+}  // namespace ingot

@@ -1,0 +1,57 @@
+// ingot rm: takes models out of the Hugging Face cache.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <iostream>
+
+#include "base/error.h"
+#include "base/system.h"
+#include "cli/hub_options.h"
+#include "cli/terminal.h"
+#include "cli/verbs.h"
+#include "io/hub_list.h"
+
+namespace ingot {
+namespace {
+
+struct RmOptions {
+  HubFlags hub;
+  std::vector<std::string> models;
+  bool yes = false;
+};
+
+bool confirmed(const std::string& question) {
+  if (::isatty(STDIN_FILENO) != 1) throw UsageError("{} There is no terminal to ask on: say --yes", question);
+  fmt::print(stderr, "{} [y/N] ", question);
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "y" || answer == "Y" || answer == "yes";
+}
+
+void rm(const RmOptions& o) {
+  const std::string cache = hub_options(o.hub).cache;
+  for (const std::string& model : o.models) {
+    const HubName name = require_hub_name(model);
+    const HubRemoval removal = plan_removal(cache, name, o.hub.revision);
+    const std::string what = name.repo + (name.tag.empty() ? "" : ":" + name.tag) + (o.hub.revision.empty() ? "" : " at " + printable(o.hub.revision));
+    if (!o.yes && !confirmed(fmt::format("Remove {} ({})?", what, human_bytes(removal.freed_bytes)))) continue;
+    remove(removal);
+    fmt::print("removed {}, {} freed\n", what, human_bytes(removal.freed_bytes));
+  }
+}
+
+}  // namespace
+
+void add_rm(CLI::App& app) {
+  auto o = std::make_shared<RmOptions>();
+  CLI::App* verb = app.add_subcommand("rm", "Remove downloaded models");
+  verb->add_option("MODEL", o->models, "ORG/REPO, all of it, or ORG/REPO:QUANT, one of its models")->required();
+  verb->add_option("--revision", o->hub.revision, "of this branch, tag or commit only");
+  verb->add_flag("-y,--yes", o->yes, "do not ask");
+  add_hub_cache_option(*verb, o->hub);
+  verb->footer("Files that another revision or model still needs stay.\n"
+               "Examples:\n  ingot rm ORG/REPO:Q8_0\n  ingot rm ORG/REPO --yes");
+  verb->callback([o] { rm(*o); });
+}
+
+}  // namespace ingot
