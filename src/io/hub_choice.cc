@@ -91,11 +91,12 @@ bool is_model(std::string_view path) {
   return std::none_of(std::begin(kNotModels), std::end(kNotModels), [&](std::string_view word) { return name.find(word) != name.npos; });
 }
 
-// Is `word` in `name`, with a dot, dash, underscore, slash or nothing on either side? Both in capitals.
+// Is `word` in `name`, with a dot, dash, slash or nothing on either side? Both in capitals.
 bool has_word(std::string_view name, std::string_view word) {
+  auto in_word = [](char c) { return is_alnum(c) || c == '_'; };
   for (size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
     const size_t end = at + word.size();
-    if ((at == 0 || !is_alnum(name[at - 1])) && (end == name.size() || (!is_alnum(name[end]) && name[end] != '_'))) return true;
+    if ((at == 0 || !in_word(name[at - 1])) && (end == name.size() || !in_word(name[end]))) return true;
   }
   return false;
 }

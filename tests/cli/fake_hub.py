@@ -57,6 +57,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
+    def do_HEAD(self):  # huggingface_hub asks so, ingot does not
+        self.do_GET()
+
     def do_GET(self):
         hub = self.server.hub
         url = urllib.parse.urlsplit(self.path)
@@ -81,7 +84,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command == "GET":
+            self.wfile.write(body)
 
     def hub_request(self, url):
         hub = self.server.hub
@@ -131,10 +135,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         headers = {"X-Repo-Commit": commit, "ETag": f'"{digest}"'}
         if not is_lfs(path):  # by a relative redirect to the same host
             address = f"/api/resolve-cache/{commit}/{path}"
-            hub.stored[address] = (path, content)
+            hub.stored[address] = (path, content, headers)
             return self.answer(307, b"", headers | {"Location": urllib.parse.quote(address)})
         address = f"/store/{commit}/{path}"
-        hub.stored[address] = (path, content)
+        hub.stored[address] = (path, content)  # the store knows nothing of commits
         self.answer(302, b"Found", headers | {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(content)),
                                               "Location": hub.store + urllib.parse.quote(address) + "?signature=abc"})
 
@@ -161,6 +165,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "Content-Length" not in headers:
             self.send_header("Connection", "close")
         self.end_headers()
+        if self.command == "HEAD":
+            return
         stop = len(body) if cut is None else min(cut, len(body))
         hub.sent[path] = hub.sent.get(path, 0) + stop
         step = hub.chunk.get(path, 1 << 20)

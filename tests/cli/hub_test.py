@@ -2,6 +2,7 @@
 for every fault a clear error and a state that the next try goes on from."""
 import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -89,6 +90,44 @@ def test_layout(hub, run, seed):
     assert path.read_bytes() == files["model-Q4_K_M.gguf"]
     assert run("pull", "org/repo").stdout == f"{path}\n"
     assert hub.sent == {"model-Q4_K_M.gguf": 3000}
+
+
+def hub_layout():
+    """tools/hub_layout/make.py, and what huggingface_hub made by it."""
+    source = pathlib.Path(os.environ["INGOT_SOURCE"])
+    spec = importlib.util.spec_from_file_location("make_hub_layout", source / "tools/hub_layout/make.py")
+    make = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make)
+    return make, json.loads((source / "tests/data/hub/layout.json").read_text())["layout"]
+
+
+def test_layout_is_that_of_huggingface_hub(hub, run):
+    make, golden = hub_layout()
+    for name, facts in make.REPOS.items():
+        hub.repos[name] = make.repo(name)
+        for revision, tag in facts["pull"]:
+            run("pull", name + (f":{tag}" if tag else ""), "--revision", revision)
+    assert make.layout(run.cache) == golden
+
+
+def test_reads_the_cache_of_huggingface_hub(hub, run):
+    make, golden = hub_layout()
+    for name, text in golden.items():
+        path = run.cache / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if "/snapshots/" in name:
+            path.symlink_to(text)
+            (path.parent / text).parent.mkdir(parents=True, exist_ok=True)
+            (path.parent / text).write_bytes(make.content("/".join(name.split("/")[3:])))
+        elif "/blobs/" not in name:
+            path.write_text(text or "")
+    for name, facts in make.REPOS.items():
+        hub.repos[name] = make.repo(name)
+        for revision, tag in facts["pull"]:
+            for flags in (["--offline"], []):
+                report = json.loads(run("pull", name + (f":{tag}" if tag else ""), "--revision", revision, "--json", *flags).stdout)
+                assert sorted(f["path"] for f in report["files"]) == sorted(facts["files"]) and report["commit"] == hub.repos[name].commit
+    assert hub.sent == {} and make.layout(run.cache) == golden
 
 
 @pytest.mark.parametrize(
