@@ -166,6 +166,14 @@ void write_ref(const HubCache& cache, const std::string& revision, const std::st
   }
 }
 
+HubChoice choose_cached(const HubName& name, const std::vector<std::string>& paths, const std::string& file) {
+  try {
+    return choose_files(name.repo + " in the cache", paths, name.tag, file);
+  } catch (const Error& error) {
+    throw Error("{}: more may come by `ingot pull {}` while online", error.what(), name.repo);
+  }
+}
+
 void check_revision(const HubOptions& options) {
   if (!is_hub_revision(options.revision)) throw Error("'{}' is no revision: give a branch, a tag or a commit", printable(options.revision));
 }
@@ -199,7 +207,7 @@ HubModel cached_model(const HubName& name, const HubOptions& options) {
   if (paths.empty())
     throw Error("{} (revision '{}') is not in '{}': run `ingot pull {}` while online", name.repo, printable(options.revision), printable(options.cache),
                 name.repo);
-  HubChoice choice = choose_files(name.repo + " in the cache", paths, name.tag, options.file);
+  HubChoice choice = choose_cached(name, paths, options.file);
   if (choice.has_index) {
     for (const std::string& shard : shards_of(cache.snapshot(*commit) + "/" + kHubIndexFile)) {
       if (!std::binary_search(paths.begin(), paths.end(), shard))

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "io/hub_name.h"
 
 namespace ingot {
@@ -131,6 +132,10 @@ HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) 
     while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       const int reason = errno;
       try {
+        if (reason == ENOLCK || reason == ENOSYS || reason == EOPNOTSUPP) {
+          log_warn("{}: this file system has no locks", printable(path));  // at worst two writers spoil one download, and its hash tells
+          return;
+        }
         if (reason != EWOULDBLOCK && reason != EINTR) throw_errno("take the lock", path, reason);
         waiting();
       } catch (...) {

@@ -186,9 +186,9 @@ HubChoice choose_files(const std::string& repo, const std::vector<std::string>& 
   const bool as_directory = to_upper(tag) == "SAFETENSORS" || (!by_tag && models.empty());
   if (as_directory && has_safetensors(paths)) return directory_choice(paths);
   if (models.empty())
-    throw Error("{} has {}: look for another repository of the model", printable(repo),
+    throw Error("{} has {}", printable(repo),
                 has_safetensors(paths) ? fmt::format("no GGUF file for the tag '{}', but safetensors: leave the tag out", printable(tag))
-                                       : "neither GGUF files nor config.json with model.safetensors");
+                                       : "neither GGUF files nor config.json with model.safetensors, of which a model needs one");
   const HubGguf* model = by_tag ? find_tag(models, tag) : preferred(models);
   if (model == nullptr) throw Error("{} has no '{}': it has {}", printable(repo), printable(tag), labels_of(models));
   return whole(repo, *model);

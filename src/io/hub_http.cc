@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMaxRedirects = 8, kMaxGetAttempts = 3;
 constexpr uint64_t kMaxRetryWait_s = 30;
+constexpr long kMaxConnect_s = 10;
 constexpr const char* kInterrupted = "interrupted; what has come is kept: the same command goes on from there";
 constexpr size_t kMaxHeaderBytes = 64 << 10, kMaxRefusalBytes = 64 << 10;
 
@@ -201,7 +202,7 @@ void HubHttp::perform(const std::string& url, Transfer& transfer) {
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "ingot");
   curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
-  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, static_cast<long>(options_.timeout_s));
+  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, std::min(static_cast<long>(options_.timeout_s), kMaxConnect_s));
   curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(options_.timeout_s));
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
