@@ -38,9 +38,10 @@ std::unique_ptr<Ranks> load_runner(BenchOptions& o, int n_threads, int n_ctx, in
   runner.max_seqs = std::ranges::max(o.parallel);
   runner.max_batch_tokens = std::max(runner.max_batch_tokens, runner.max_seqs);
   runner.n_kv_tokens = n_kv_tokens;
+  const auto checkpoint = o.shape.empty() ? open_model_file(o.model) : nullptr;  // which may be downloaded first
   ProgressBar bar("loading");
   const LoadProgress progress = [&](size_t done, size_t total) { bar.update(done, total); };
-  if (o.shape.empty()) return std::move(load_model(open_model_file(o.model), runner, progress).runner);
+  if (checkpoint) return std::move(load_model(checkpoint, runner, progress).runner);
   const std::optional<Format> format = format_from_name(o.type);
   if (!format) throw UsageError("unknown type '{}': use one such as F16, Q8_0, Q4_0 or Q4_K", printable(o.type));
   const Config config = config_of_shape(o.shape);

@@ -126,8 +126,9 @@ std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& o) {
 }
 
 LoadedModel open_model(ModelOptions& o, const RunnerOptions& runner) {
+  const auto checkpoint = open_model_file(o);  // which may be downloaded first, with a bar of its own
   ProgressBar bar("loading");
-  return load_model(open_model_file(o), runner, [&](size_t done, size_t total) { bar.update(done, total); });
+  return load_model(checkpoint, runner, [&](size_t done, size_t total) { bar.update(done, total); });
 }
 
 void add_prompt_options(CLI::App& app, PromptOptions& o) {

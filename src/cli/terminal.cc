@@ -1,7 +1,6 @@
 #include "cli/terminal.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -63,10 +62,10 @@ InterruptGuard::InterruptGuard() {
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   ::sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGINT, &action, &before_);
 }
 
-InterruptGuard::~InterruptGuard() { ::signal(SIGINT, SIG_DFL); }
+InterruptGuard::~InterruptGuard() { ::sigaction(SIGINT, &before_, nullptr); }
 
 bool InterruptGuard::interrupted() { return g_interrupts != 0; }
 void InterruptGuard::clear() { g_interrupts = 0; }

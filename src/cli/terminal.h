@@ -1,5 +1,7 @@
 // The terminal: progress bars on one, nothing of that when piped; and Ctrl-C, which stops the work first and the program second.
 #pragma once
+#include <signal.h>
+
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -28,13 +30,16 @@ class ProgressBar {
   bool visible_ = false;
 };
 
-// While one lives, Ctrl-C sets interrupted() instead of ending the program; a second Ctrl-C ends it at once with exit code 130.
+// While one lives, Ctrl-C sets interrupted() instead of ending the program; a second Ctrl-C ends it at once with exit code 130. They nest.
 class InterruptGuard {
  public:
   InterruptGuard();
   ~InterruptGuard();
   static bool interrupted();
   static void clear();
+
+ private:
+  struct sigaction before_;
 };
 
 }  // namespace ingot
