@@ -8,7 +8,7 @@ import unittest
 ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
 PROGRAMS = ["g++", "cmake", "ninja", "pkg-config", "ccache"]
 LIBRARIES = ["libfmt-dev", "libspdlog-dev", "nlohmann-json3-dev", "libcli11-dev", "libpcre2-dev", "libutf8proc-dev", "libedit-dev",
-             "libcurl4-openssl-dev", "libssl-dev"]
+             "libcurl4-openssl-dev", "libssl-dev", "ca-certificates"]
 
 
 def run(*groups, programs=PROGRAMS, libraries=LIBRARIES, root=True, apt=True, apt_status=0):
@@ -67,7 +67,7 @@ class Setup(unittest.TestCase):
     def test_others_than_root_are_told_the_command(self):
         done, calls = run("build", libraries=LIBRARIES[:-1], root=False)
         self.assertEqual((done.returncode, calls), (1, []))
-        self.assertIn("apt-get install --no-install-recommends libssl-dev\n", done.stderr)
+        self.assertIn("apt-get install --no-install-recommends ca-certificates\n", done.stderr)
 
     def test_a_failure_shows_what_apt_said(self):
         done, calls = run("build", libraries=[], apt_status=100)
