@@ -1,7 +1,9 @@
 // Models by name: the flags of the Hugging Face Hub, and the one function that makes a path of what the user named as a model.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "io/hub.h"
 
