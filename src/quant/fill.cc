@@ -58,6 +58,7 @@ uint8_t ue4m3_near(float scale, Random& random) {
 uint16_t scale_bits(float scale, quant::ScaleKind kind, Random& random) {
   if (kind == quant::ScaleKind::kE8M0) return e8m0_near(scale, random);
   if (kind == quant::ScaleKind::kUE4M3) return ue4m3_near(scale, random);
+  if (kind == quant::ScaleKind::kF32) return bf16_from_float(scale);
   return f16_from_float(scale);
 }
 
@@ -120,6 +121,9 @@ void fill_random(Format format, uint64_t seed, uint8_t* blocks, int64_t n_blocks
       fill_dense<T>(random, blocks, n_blocks, sigma);
     } else {
       fill_blocks(info(format), random, blocks, n_blocks, sigma);
+      if constexpr (requires { &T::drop_nan; }) {
+        for (int64_t b = 0; b < n_blocks; ++b) T::drop_nan(blocks + b * T::block_bytes);
+      }
     }
   });
 }

@@ -29,7 +29,7 @@ template <class T>
 constexpr FormatInfo describe() {
   FormatInfo f{};
   f.name = T::name;
-  f.ggml_type = T::ggml_type;
+  if constexpr (requires { T::ggml_type; }) f.ggml_type = T::ggml_type;
   f.block_size = T::block_size;
   f.block_bytes = T::block_bytes;
   f.decode = decode_blocks<T>;
@@ -42,12 +42,15 @@ constexpr FormatInfo describe() {
     f.unpack = unpack_blocks<T>;
     f.code_bits = T::code_bits;
     f.group = T::group;
+    f.run = T::run;
     f.zero = T::zero;
     f.has_min = T::has_min;
     f.scale_unit = T::scale_unit;
+    if constexpr (quant::HasCodebook<T>) f.codebook = T::codebook;
+  }
+  if constexpr (requires { T::scale_fields; }) {
     f.scale_fields = T::scale_fields;
     f.n_scale_fields = static_cast<int>(std::size(T::scale_fields));
-    if constexpr (quant::HasCodebook<T>) f.codebook = T::codebook;
   }
   return f;
 }

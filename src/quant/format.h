@@ -21,17 +21,19 @@ enum class Format : uint8_t {
 inline constexpr int kFormatCount = static_cast<int>(Format::kCount);
 
 struct FormatInfo {
-  const char* name;    // "Q4_K"
-  uint32_t ggml_type;  // its id in GGUF files
-  int block_size;      // elements a block
+  const char* name;                   // "Q4_K"
+  std::optional<uint32_t> ggml_type;  // its id in GGUF files, of those that may be there
+  int block_size;                     // elements a block
   int block_bytes;
   void (*decode)(const uint8_t* blocks, float* out, int64_t n_blocks);  // out: [n_blocks * block_size]
 
-  // The codes, scales and minima of grouped.h. Dense formats have none: unpack is null, group and code_bits are 0.
+  // The codes, scales and minima of grouped.h. Dense formats have none, nor has F8_E4M3: unpack is null, group and
+  // code_bits are 0.
   void (*unpack)(const uint8_t* blocks, uint8_t* codes, float* scales, float* mins, int64_t n_blocks);
   // codes: [n_blocks * block_size]; scales, mins: [n_blocks * block_size / group]
   int code_bits;           // 4 or 8: the width in which a backend may keep the codes
   int group;               // elements a scale
+  int run;                 // neighbouring groups that have one scale and minimum in common
   int zero;                // symmetric formats: mins are -zero * scale; otherwise 0
   bool has_min;            // mins are the format's own
   const int8_t* codebook;  // [16], or null: the code is its own value

@@ -9,14 +9,16 @@
 // Products of f16 scales and codes fit in 24 bits, so decode rounds once at most, with or without fused multiply-add.
 // Formats of 256 elements a block have one scale d in it, and another for all minima: there
 //   scale = d * scale_unit * n     scale_unit is a power of two, n an integer of 8 bits with its sign
+// Where more elements share a scale than backends have kernels for, it stands for each group of 32 anew, and `run` says
+// how many neighbouring groups have it in common.
 #pragma once
 #include "base/half.h"
 
 namespace ingot::quant {
 
 // How a scale field is stored: f16; a power of two, 2^(byte - 127); E4M3 without a sign; f16 as the top nibbles of four
-// u16, lowest first.
-enum class ScaleKind : uint8_t { kF16, kE8M0, kUE4M3, kF16Nibbles };
+// u16, lowest first; f32.
+enum class ScaleKind : uint8_t { kF16, kE8M0, kUE4M3, kF16Nibbles, kF32 };
 
 // A scale field of the block. Where every other byte is random, these values make weights with mean 0 and deviation 1
 // (fill.cc).
@@ -51,6 +53,7 @@ struct Grouped {
   static constexpr int zero = 0;
   static constexpr bool has_min = false;
   static constexpr float scale_unit = 1;
+  static constexpr int run = 1;
 
   // The integer that the scale multiplies, before the minimum: codebook[code], or code - zero.
   INGOT_HD static int level(int code) {
@@ -114,11 +117,14 @@ INGOT_HD float float_from_ue4m3(uint32_t byte) {
   return float_from_bits((exponent + 120) << 23 | mantissa << 20);
 }
 
-// The bits of a scale field, for those who take any format: fill.cc, and tests.
+// The bits of a scale field, for those who take any format: fill.cc, and tests. Of an f32, its upper half: a bf16.
 inline void store_scale_bits(const ScaleField& field, uint8_t* block, uint16_t bits) {
   uint8_t* p = block + field.offset;
   if (field.kind == ScaleKind::kF16Nibbles) {
     for (int i = 0; i < 4; ++i) p[2 * i + 1] = static_cast<uint8_t>((p[2 * i + 1] & 15) | ((bits >> (4 * i)) & 15) << 4);
+  } else if (field.kind == ScaleKind::kF32) {
+    const uint32_t word = static_cast<uint32_t>(bits) << 16;
+    memcpy(p, &word, 4);
   } else {
     memcpy(p, &bits, field.kind == ScaleKind::kF16 ? 2 : 1);
   }
@@ -126,6 +132,7 @@ inline void store_scale_bits(const ScaleField& field, uint8_t* block, uint16_t b
 inline uint16_t load_scale_bits(const ScaleField& field, const uint8_t* block) {
   const uint8_t* p = block + field.offset;
   if (field.kind == ScaleKind::kF16Nibbles) return load_f16_nibbles(p);
+  if (field.kind == ScaleKind::kF32) return static_cast<uint16_t>(load_u32(p) >> 16);
   return field.kind == ScaleKind::kF16 ? load_u16(p) : *p;
 }
 

@@ -1,5 +1,5 @@
-// decode against the gguf package's NumPy dequantizers (Q1_0, Q2_0: ggml itself), to the bit: random codes with ordinary, special and non-finite
-// scales.
+// decode against the gguf package's NumPy dequantizers (Q1_0, Q2_0: ggml itself; AFFINE*: mlx; F8_E4M3: torch), to the bit: random codes
+// with ordinary, special and non-finite scales.
 #include "quant/format.h"
 #include "quant/format_checks.h"
 
@@ -16,12 +16,12 @@ void check_golden(Format format, const std::string& kind) {
   quant::expect_same_floats(weights, golden.weights);
 }
 
-TEST_P(Decode, EqualsTheGgufPackage) { check_golden(GetParam(), ".decode.bin"); }
+TEST_P(Decode, EqualsTheGolden) { check_golden(GetParam(), ".decode.bin"); }
 
 std::vector<Format> block_formats() {
   std::vector<Format> formats;
   for (int i = 0; i < kFormatCount; ++i) {
-    if (info(static_cast<Format>(i)).group > 0) formats.push_back(static_cast<Format>(i));
+    if (info(static_cast<Format>(i)).block_size > 1) formats.push_back(static_cast<Format>(i));
   }
   return formats;
 }

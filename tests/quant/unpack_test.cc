@@ -10,7 +10,7 @@ void for_each_block_format(F&& f) {
   for (int i = 0; i < kFormatCount; ++i) {
     visit(static_cast<Format>(i), [&](auto type) {
       using T = decltype(type);
-      if constexpr (T::block_size > 1) f(static_cast<Format>(i), type);
+      if constexpr (quant::IsGrouped<T>) f(static_cast<Format>(i), type);
     });
   }
 }
@@ -56,6 +56,7 @@ TEST(Unpack, RunTimeFaceEqualsTheType) {
     EXPECT_EQ(scales, expected_scales);
     EXPECT_EQ(mins, expected_mins);
     EXPECT_EQ(f.group, T::group);
+    EXPECT_EQ(f.run, T::run);
     EXPECT_EQ(f.code_bits, T::code_bits);
     EXPECT_EQ(f.zero, T::zero);
     EXPECT_EQ(f.scale_unit, T::scale_unit);
@@ -75,6 +76,46 @@ TEST(Unpack, CodebookWordsHoldTheCodebook) {
       }
     }
   });
+}
+
+// Neighbouring groups of which a format says so have the same scale and minimum.
+TEST(Unpack, GroupsOfARunShareTheirScale) {
+  int n_formats = 0;
+  for_each_block_format([&](Format, auto type) {
+    using T = decltype(type);
+    if constexpr (T::run > 1) {
+      ++n_formats;
+      const auto block = quant::random_blocks<T>(quant::fresh_seed(), 1);
+      constexpr int kGroups = T::block_size / T::group;
+      uint8_t codes[T::block_size];
+      float scales[kGroups], mins[kGroups];
+      T::unpack(block.data(), codes, scales, mins);
+      for (int g = 0; g < kGroups; ++g) {
+        EXPECT_EQ(scales[g], scales[g / T::run * T::run]) << T::name;
+        EXPECT_EQ(mins[g], mins[g / T::run * T::run]) << T::name;
+      }
+    }
+  });
+  EXPECT_EQ(n_formats, 2);
+}
+
+TEST(Unpack, PutIsTheInverse) {
+  int n_formats = 0;
+  for_each_block_format([&](Format, auto type) {
+    using T = decltype(type);
+    if constexpr (requires { &T::put; }) {
+      ++n_formats;
+      const uint64_t seed = quant::fresh_seed();
+      SCOPED_TRACE(testing::Message() << T::name << ", seed " << seed);
+      const auto block = quant::random_blocks<T>(seed, 1);
+      std::vector<uint8_t> codes(T::block_size), made(T::block_bytes);
+      float scales[T::block_size / T::group], mins[T::block_size / T::group];
+      T::unpack(block.data(), codes.data(), scales, mins);
+      T::put(codes.data(), scales[0], mins[0], made.data());
+      EXPECT_EQ(made, block);
+    }
+  });
+  EXPECT_EQ(n_formats, 4);
 }
 
 TEST(Unpack, PackIsTheInverse) {

@@ -1,0 +1,60 @@
+// Codes with a scale and a minimum: what the integer checkpoints of Hugging Face and MLX are gathered into at load
+// (io/quantized_rows.h), which keep codes, scales and zero points in tensors of their own, each in its own order.
+// f32 scale s, f32 minimum m, then the codes, of 4 bits as in Q4_0 or of 8. w = s * code + m.
+// s is an f16 or a bf16 in all but odd files, and m is such a number too or s times an integer of 8 bits, so that decode
+// still rounds once.
+#pragma once
+#include "quant/grouped.h"
+
+namespace ingot::quant {
+
+template <class T, int bits, int size>
+struct Affine : Grouped<T> {
+  static constexpr int block_size = size;
+  static constexpr int block_bytes = 8 + size * bits / 8;
+  static constexpr int levels = 1 << bits;
+  static constexpr int code_bits = bits;
+  static constexpr int group = 32;
+  static constexpr int run = size / group;
+  static constexpr bool has_min = true;
+  static constexpr ScaleField scale_fields[] = {{0, bits == 4 ? 0.21693f : 0.013532f, ScaleKind::kF32},
+                                                {4, bits == 4 ? -1.62698f : -1.72532f, ScaleKind::kF32}};
+
+  INGOT_HD static void unpack(const uint8_t* __restrict block, uint8_t* __restrict codes, float* __restrict scales,
+                              float* __restrict mins) {
+    for (int g = 0; g < run; ++g) {
+      scales[g] = float_from_bits(load_u32(block));
+      mins[g] = float_from_bits(load_u32(block + 4));
+    }
+    if constexpr (bits == 4) {
+      unpack_nibbles<size / 2>(block + 8, codes);
+    } else {
+      for (int i = 0; i < size; ++i) codes[i] = block[8 + i];
+    }
+  }
+  // The inverse: how loaders make a block.
+  static void put(const uint8_t* __restrict codes, float scale, float min, uint8_t* __restrict block) {
+    memcpy(block, &scale, 4);
+    memcpy(block + 4, &min, 4);
+    if constexpr (bits == 4) {
+      pack_nibbles<size / 2>(codes, block + 8);
+    } else {
+      memcpy(block + 8, codes, size);
+    }
+  }
+};
+
+struct AFFINE4_32 : Affine<AFFINE4_32, 4, 32> {
+  static constexpr const char* name = "AFFINE4_32";
+};
+struct AFFINE4_64 : Affine<AFFINE4_64, 4, 64> {
+  static constexpr const char* name = "AFFINE4_64";
+};
+struct AFFINE8_32 : Affine<AFFINE8_32, 8, 32> {
+  static constexpr const char* name = "AFFINE8_32";
+};
+struct AFFINE8_64 : Affine<AFFINE8_64, 8, 64> {
+  static constexpr const char* name = "AFFINE8_64";
+};
+
+}  // namespace ingot::quant
