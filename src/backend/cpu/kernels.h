@@ -20,7 +20,7 @@ constexpr int kMaxTile = 12;     // tokens
 enum class Scales : uint8_t { kF16, kBF16, kSuper };
 
 // The quantized layouts that have kernels. What makes formats differ on disk is gone here: codes of 4 or 8 bits, a codebook
-// or none, a scale for 16 or 32 elements, minima or none.
+// or none, a scale for 16, 32 or 64 elements, minima or none.
 struct QuantKind {
   int bits;
   bool codebook;
@@ -30,9 +30,9 @@ struct QuantKind {
 };
 constexpr QuantKind kQuantKinds[] = {
     {4, false, 32, false, Scales::kF16},    // Q4_0 Q2_0
-    {4, false, 32, true, Scales::kF16},     // Q4_1
-    {8, false, 32, false, Scales::kF16},    // Q5_0 Q8_0
-    {8, false, 32, true, Scales::kF16},     // Q5_1
+    {4, false, 32, true, Scales::kF16},     // Q4_1 AFFINE4_32
+    {8, false, 32, false, Scales::kF16},    // Q5_0 Q8_0 F8_E4M3
+    {8, false, 32, true, Scales::kF16},     // Q5_1 AFFINE8_32
     {4, false, 32, true, Scales::kSuper},   // Q4_K
     {8, false, 32, true, Scales::kSuper},   // Q5_K
     {4, false, 16, true, Scales::kSuper},   // Q2_K
@@ -43,17 +43,21 @@ constexpr QuantKind kQuantKinds[] = {
     {4, true, 32, false, Scales::kSuper},   // IQ4_XS IQ1_S IQ2_XXS IQ3_XXS IQ3_S
     {4, true, 16, false, Scales::kSuper},   // IQ1_M IQ2_XS IQ2_S
     {4, true, 16, false, Scales::kF16},     // NVFP4
+    {4, false, 64, true, Scales::kF16},     // AFFINE4_64
+    {8, false, 64, true, Scales::kF16},     // AFFINE8_64
 };
 constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
 
-// A panel is a run of blocks, one for 32 elements of k (256 with Scales::kSuper), each of, in this order,
+// A panel is a run of blocks, one for 32 elements of k (64 where so many share a scale, 256 with Scales::kSuper), each of, in
+// this order,
 //   base scales, base minima   f16 [32 rows]                   only with kSuper
 //   scales, minima             f16 or bf16 [parts, 32 rows]    with kSuper int8 [8 * parts, 32 rows]
 //   codes                      8 bits: [k / 4, 32 rows, 4]     4 bits: [k / 8, 32 rows, 4], low nibbles first
-// where parts = 32 / group, and minima are there only with has_min.
+// where parts = 32 / group, but 1 at least, and minima are there only with has_min.
 struct BlockLayout {
   int n_groups;      // of 32 elements
   int parts;
+  int scale_step;    // bytes from the scales of a group to those of the next; 0: the same
   int scale_bytes;   // of one scale
   int base_min_at;
   int scales_at;
@@ -66,12 +70,14 @@ static constexpr BlockLayout block_layout(const QuantKind& kind) {
   const bool super = kind.scales == Scales::kSuper;
   const int planes = kind.has_min ? 2 : 1;
   BlockLayout b{};
-  b.n_groups = super ? kSuperGroups : 1;
-  b.parts = kGroup / kind.group;
+  b.n_groups = super ? kSuperGroups : kind.group > kGroup ? kind.group / kGroup : 1;
+  b.parts = kind.group > kGroup ? 1 : kGroup / kind.group;
   b.scale_bytes = super ? 1 : 2;
   b.base_min_at = 2 * kPanelRows;
   b.scales_at = super ? planes * 2 * kPanelRows : 0;
-  const int plane_bytes = b.n_groups * b.parts * kPanelRows * b.scale_bytes;
+  const int group_bytes = b.parts * kPanelRows * b.scale_bytes;
+  b.scale_step = super ? group_bytes : 0;
+  const int plane_bytes = super ? b.n_groups * group_bytes : group_bytes;
   b.mins_at = b.scales_at + plane_bytes;
   b.codes_at = b.scales_at + planes * plane_bytes;
   b.code_bytes = kGroup * kPanelRows * kind.bits / 8;

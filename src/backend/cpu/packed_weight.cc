@@ -13,17 +13,24 @@ namespace {
 // The panel of a quantized weight, block by block, from rows unpacked by their format.
 class QuantPacker {
  public:
-  QuantPacker(const FormatInfo& format, const QuantKind& kind, const Weight& host, bool signed_codes)
+  QuantPacker(const FormatInfo& format, const QuantKind& kind, const Weight& host, bool signed_codes, float factor)
       : format_(format), kind_(kind), layout_(block_layout(kind)), host_(host),
-        flip_(signed_codes && kind.bits == 8 ? 0x80808080u : 0) {}
+        flip_(signed_codes && kind.bits == 8 ? 0x80808080u : 0), inverse_(kind.scales == Scales::kSuper ? 1.0f : 1.0f / factor) {}
 
   void pack_row(int64_t row, uint8_t* panel) const {
-    const int64_t n = host_.n_in, n_parts = n / kind_.group;
+    const int64_t n = host_.n_in;
     std::vector<uint8_t> codes(n);
-    std::vector<float> scales(n_parts), mins(n_parts);
-    format_.unpack(host_.row(row), codes.data(), scales.data(), mins.data(), n / format_.block_size);
+    std::vector<float> scales, mins;
+    if (format_.unpack != nullptr) {
+      scales.resize(n / format_.group);
+      mins.resize(n / format_.group);
+      format_.unpack(host_.row(row), codes.data(), scales.data(), mins.data(), n / format_.block_size);
+    } else {
+      scales.resize(n / kGroup);
+      round_to_int8(row, codes.data(), scales.data());
+    }
     const int lane = static_cast<int>(row % kPanelRows), block_k = kGroup * layout_.n_groups;
-    const int block_parts = layout_.n_groups * layout_.parts;
+    const int64_t block_parts = layout_.n_groups * layout_.parts;
     for (int64_t b = 0; b < n / block_k; ++b) {
       uint8_t* block = panel + b * layout_.bytes;
       const uint8_t* source = host_.row(row) + b * (block_k / format_.block_size) * format_.block_bytes;
@@ -37,14 +44,15 @@ class QuantPacker {
  private:
   // Scales (field 0) or minima (field 1) of a block, as themselves or as integer multiples of the block's own f16.
   void put_plane(uint8_t* block, int base_at, int at, const uint8_t* source, int field, const float* values, int lane) const {
-    const int n = layout_.n_groups * layout_.parts;
     if (kind_.scales != Scales::kSuper) {
-      for (int i = 0; i < n; ++i) {
-        const uint16_t half = kind_.scales == Scales::kF16 ? f16_from_float(values[i]) : bf16_from_float(values[i]);
+      for (int i = 0; i < layout_.parts; ++i) {
+        const float value = values[i] * inverse_;
+        const uint16_t half = kind_.scales == Scales::kF16 ? f16_from_float(value) : bf16_from_float(value);
         std::memcpy(block + at + (i * kPanelRows + lane) * 2, &half, 2);
       }
       return;
     }
+    const int n = layout_.n_groups * layout_.parts;
     const float sign = field == 1 ? -1.0f : 1.0f;  // minima are -(dmin * m)
     const float base = sign * float_from_f16(load_scale_bits(format_.scale_fields[field], source));
     const uint16_t half = f16_from_float(base);
@@ -73,28 +81,66 @@ class QuantPacker {
     }
   }
 
+  // A row of numbers as codes around 128. The largest of each 32 is 127 away from it; where that is no number, nor is the scale.
+  void round_to_int8(int64_t row, uint8_t* codes, float* scales) const {
+    std::vector<float> values(host_.n_in);
+    decode_row(host_.format, host_.row(row), values.data(), host_.n_in);
+    for (int64_t g = 0; g < host_.n_in / kGroup; ++g) {
+      const float* x = &values[g * kGroup];
+      float largest = 0;
+      for (int i = 0; i < kGroup; ++i)
+        if (std::isnan(x[i]) || std::abs(x[i]) > largest) largest = std::abs(x[i]);
+      scales[g] = largest / 127;
+      const bool regular = largest > 0 && std::isfinite(largest);
+      for (int i = 0; i < kGroup; ++i)
+        codes[g * kGroup + i] = static_cast<uint8_t>(regular ? 128 + static_cast<int>(std::nearbyint(x[i] * (127 / largest))) : 128);
+    }
+  }
+
   const FormatInfo& format_;
   const QuantKind& kind_;
   const BlockLayout layout_;
   const Weight& host_;
   const uint32_t flip_;
+  const float inverse_;  // of the factor that scales are kept without
 };
 
 // Whether a scale is a small integer times one of the block: so it is in all formats of 256 elements a block.
 bool has_super_blocks(const FormatInfo& f) { return f.block_size == kGroup * kSuperGroups; }
 
+// Whether a block format's numbers are on no even grid, so that they have to be rounded to int8.
+bool is_rounded(const FormatInfo& f) { return f.unpack == nullptr && f.block_size > 1; }
+
 // The kind of kernel that takes a format, -1 for none.
 int kind_of(const FormatInfo& f) {
-  if (f.unpack == nullptr) return -1;
+  if (f.block_size == 1) return -1;
   const bool exponent = f.scale_fields[0].kind == quant::ScaleKind::kE8M0;
   const Scales scales = has_super_blocks(f) ? Scales::kSuper : exponent ? Scales::kBF16 : Scales::kF16;
+  const QuantKind wanted = is_rounded(f) ? QuantKind{8, false, kGroup, false, scales}
+                                         : QuantKind{f.code_bits, f.codebook != nullptr, f.group * f.run, f.has_min, scales};
   for (int i = 0; i < kQuantKindCount; ++i) {
     const QuantKind& k = kQuantKinds[i];
-    if (k.bits == f.code_bits && k.codebook == (f.codebook != nullptr) && k.group == f.group && k.has_min == f.has_min &&
-        k.scales == scales)
+    if (k.bits == wanted.bits && k.codebook == wanted.codebook && k.group == wanted.group && k.has_min == wanted.has_min &&
+        k.scales == wanted.scales)
       return i;
   }
   return -1;
+}
+
+// The power of two that the scales of a weight are kept without. Where they are f32 it is that which brings the largest below
+// 2^12: an f16 then holds a bf16 exactly, unless it is 2^-28 of the largest or less.
+float factor_of(const FormatInfo& f, const Weight& host) {
+  if (f.n_scale_fields == 0 || f.scale_fields[0].kind != quant::ScaleKind::kF32) return f.scale_unit;
+  float largest = 0;
+  const auto* blocks = static_cast<const uint8_t*>(host.codes);
+  const int64_t n_blocks = host.n_out * (host.n_in / f.block_size);
+  for (int64_t b = 0; b < n_blocks; ++b)
+    for (int i = 0; i < f.n_scale_fields; ++i) {
+      const float value = std::abs(float_from_bits(quant::load_u32(blocks + b * f.block_bytes + f.scale_fields[i].offset)));
+      if (std::isfinite(value) && value > largest) largest = value;
+    }
+  if (largest == 0) return 1;
+  return std::ldexp(1.0f, std::clamp(std::ilogb(largest) - 11, -120, 120));
 }
 
 void pack_dense_row(const Weight& host, Dense type, int64_t row, uint8_t* panel) {
@@ -112,17 +158,17 @@ void pack_dense_row(const Weight& host, Dense type, int64_t row, uint8_t* panel)
   }
 }
 
-void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernels& kernels) {
+void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernels& kernels, float factor) {
   const QuantKind& k = kQuantKinds[kind];
   const BlockLayout layout = block_layout(k);
   w.panel_bytes = w.n_in / (kGroup * layout.n_groups) * layout.bytes;
   w.tiles = kernels.quant_tiles[kind];
   w.max_tile = kernels.quant_tile;
-  w.factor = f.scale_unit;
+  w.factor = factor;
   // Where codes are bytes and the kernel wants them signed, they are kept minus 128; codebook values, the other way round, are
   // kept plus 128 where it wants them unsigned.
   const int offset = k.codebook ? (kernels.signed_codes ? 0 : 128) : k.bits == 8 && kernels.signed_codes ? -128 : 0;
-  w.activations = {.has_min = k.has_min, .parts = layout.parts, .zero = f.zero + offset};
+  w.activations = {.has_min = k.has_min, .parts = layout.parts, .zero = (is_rounded(f) ? 128 : f.zero) + offset};
   if (k.codebook)
     for (int i = 0; i < 16; ++i) w.codebook[i] = static_cast<uint8_t>(f.codebook[i] + offset);
 }
@@ -150,13 +196,14 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
   w.n_out = host.n_out;
   w.n_in = host.n_in;
   w.n_panels = (host.n_out + kPanelRows - 1) / kPanelRows;
+  const float factor = factor_of(format, host);
   if (kind >= 0) {
-    describe_quant(w, format, kind, kernels);
+    describe_quant(w, format, kind, kernels, factor);
   } else {
     describe_dense(w, dense, kernels);
   }
   w.memory = Memory(static_cast<size_t>(w.n_panels * w.panel_bytes));  // zeros: rows past n_out multiply to zero
-  const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes);
+  const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes, factor);
   pool.parallel_for(w.n_panels, [&](int64_t panel, int) {
     uint8_t* to = w.memory.data() + panel * w.panel_bytes;
     const int64_t end = std::min(host.n_out, (panel + 1) * kPanelRows);

@@ -138,12 +138,11 @@ void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
           if constexpr (k.has_min) base_min[v] = load_f16((const uint16_t*)(block + b.base_min_at) + row + v * W);
         }
       }
-      constexpr int group_scale_bytes = b.parts * kPanelRows * b.scale_bytes;
 #pragma GCC unroll 1
       for (int g = 0; g < b.n_groups; ++g, a += act_group_bytes) {
         if constexpr (M <= kPrefetchTokens) prefetch<b.bytes / b.n_groups>(block + g * (b.bytes / b.n_groups) + kPrefetchAhead);
-        group_step<kind, M>(acc, block + b.codes_at + g * b.code_bytes, block + b.scales_at + g * group_scale_bytes,
-                            block + b.mins_at + g * group_scale_bytes, row, base, base_min, a, book);
+        group_step<kind, M>(acc, block + b.codes_at + g * b.code_bytes, block + b.scales_at + g * b.scale_step,
+                            block + b.mins_at + g * b.scale_step, row, base, base_min, a, book);
       }
     }
     for (int m = 0; m < M; ++m)
@@ -164,8 +163,8 @@ void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
 #endif
 
 const TileFn kQuantTiles[kQuantKindCount][kMaxTile] = {
-    TILES_OF(0), TILES_OF(1), TILES_OF(2), TILES_OF(3), TILES_OF(4),  TILES_OF(5),
-    TILES_OF(6), TILES_OF(7), TILES_OF(8), TILES_OF(9), TILES_OF(10), TILES_OF(11), TILES_OF(12), TILES_OF(13),
+    TILES_OF(0), TILES_OF(1), TILES_OF(2),  TILES_OF(3),  TILES_OF(4),  TILES_OF(5),  TILES_OF(6),  TILES_OF(7),
+    TILES_OF(8), TILES_OF(9), TILES_OF(10), TILES_OF(11), TILES_OF(12), TILES_OF(13), TILES_OF(14), TILES_OF(15),
 };
 
 }  // namespace ingot::cpu::INGOT_ISA
