@@ -30,18 +30,6 @@ std::string string_or(const Json& object, const char* key, const char* fallback)
   return std::string(value ? value->string() : fallback);
 }
 
-// What the weights are packed as, where they are: by name, since reading them as they are would give noise.
-void refuse_quantized(const Json& root) {
-  constexpr const char* kAdvice = "use the model's unquantized checkpoint (F32, F16 or BF16), or a GGUF file of it";
-  for (const char* key : {"quantization_config", "quantization"}) {
-    const auto quantization = root.find(key);
-    if (!quantization) continue;
-    const auto method = quantization->find("quant_method");
-    const std::string name = method ? printable(method->string(), 64) : "MLX";
-    throw quantization->error("weights quantized with '{}' are not supported yet: {}", name, kAdvice);
-  }
-}
-
 void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
   for (const auto& [key, value] : rope.members())
     if (value.is_object())
@@ -121,12 +109,11 @@ void add_ids(const Json& object, const char* key, std::vector<int64_t>& ids) {
 
 HfConfig parse_hf_config(const JsonDocument& document, std::string name) {
   const Json root = document.root();
-  refuse_quantized(root);
   const auto inner = root.find("text_config");
   const Json text = inner && !root.find("hidden_size") ? *inner : root;
-  refuse_quantized(text);
 
   HfConfig c;
+  c.quantization = HfQuantization::read(root);
   c.source = document.source();
   c.name = std::move(name);
   c.model_type = text.at("model_type").string();

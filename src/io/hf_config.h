@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "io/hf_directory.h"
+#include "io/hf_quantization.h"
 
 namespace ingot {
 
@@ -36,6 +37,7 @@ struct HfConfig {
   bool use_sliding_window = false;
   std::optional<int> max_window_layers;
   std::vector<std::string> layer_types;    // empty, or one a layer
+  std::optional<HfQuantization> quantization;
 
   // An Error about a key: "FILE: 'KEY': MESSAGE".
   template <class... Args>

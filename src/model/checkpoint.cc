@@ -6,7 +6,7 @@
 #include "io/hf_config.h"
 #include "io/hf_pooling.h"
 #include "io/hf_tokenizer.h"
-#include "io/safetensors.h"
+#include "io/quantized_tensors.h"
 
 namespace ingot {
 namespace {
@@ -57,7 +57,9 @@ class HfCheckpoint final : public Checkpoint {
   }
   std::optional<std::string> chat_template() const override { return directory_.chat_template(); }
   GenerationConfig generation() const override { return read_generation_config(directory_); }
-  std::unique_ptr<WeightSource> weights() const override { return safetensors_source(files(), directory_.path()); }
+  std::unique_ptr<WeightSource> weights() const override {
+    return safetensors_source(files(), read_hf_config(directory_).quantization, directory_.path());
+  }
 
   CheckpointFacts facts() const override {
     const auto weights = files();
@@ -66,15 +68,30 @@ class HfCheckpoint final : public Checkpoint {
                           .pooling = read_hf_pooling(directory_),
                           .n_files = weights->n_files(),
                           .file_bytes = weights->file_bytes()};
-    for (const SafeTensor& t : weights->tensors())
-      facts.tensors.push_back({t.name, t.dtype->name, {t.dims().begin(), t.dims().end()}, t.n_elements(), t.n_bytes});
+    facts.warnings.assign(weights->warnings().begin(), weights->warnings().end());
+    add_tensors(*weights, facts);
     const JsonDocument config = directory_.document("config.json");
     for (const auto& [key, value] : config.root().members()) facts.metadata.emplace_back(key, value.render());
-    facts.warnings.assign(weights->warnings().begin(), weights->warnings().end());
     return facts;
   }
 
  private:
+  // A quantized matrix is one, whatever it is kept in; where it is not known how they are quantized, each tensor is itself.
+  void add_tensors(const Safetensors& weights, CheckpointFacts& facts) const {
+    std::optional<QuantizedTensors> quantized;
+    try {
+      quantized.emplace(weights, HfQuantization::read(directory_.document("config.json").root()), directory_.path());
+    } catch (const Error& error) {
+      facts.warnings.push_back(error.what());
+    }
+    for (const SafeTensor& t : weights.tensors())
+      if (!quantized || !quantized->is_part(t))
+        facts.tensors.push_back({t.name, t.dtype->name, {t.dims().begin(), t.dims().end()}, t.n_elements(), t.n_bytes});
+    if (!quantized) return;
+    for (const QuantizedMatrix& m : quantized->matrices())
+      facts.tensors.push_back({m.module + ".weight", m.type, {m.n_out, m.n_in}, m.n_out * m.n_in, m.n_bytes});
+  }
+
   std::shared_ptr<const Safetensors> files() const {
     if (!files_) files_ = std::make_shared<const Safetensors>(Safetensors::open_directory(directory_.path()));
     return files_;

@@ -16,8 +16,8 @@ namespace ingot {
 
 struct CheckpointTensor {
   std::string name;
-  const char* type;
-  std::vector<int64_t> shape;  // as the container has it
+  std::string type;            // "Q4_K", "BF16", "MLX 4-bit g64"
+  std::vector<int64_t> shape;  // as the container has it; of what it keeps in several tensors, the matrix's
   int64_t n_elements;
   uint64_t n_bytes;
 };

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "io/gguf.h"
-#include "io/safetensors.h"
+#include "io/quantized_tensors.h"
 #include "model/weights.h"
 
 namespace ingot {
@@ -49,22 +49,20 @@ class GgufSource final : public WeightSource {
 
 class SafetensorsSource final : public WeightSource {
  public:
-  SafetensorsSource(std::shared_ptr<const Safetensors> files, std::string name) : files_(std::move(files)), name_(std::move(name)) {}
+  SafetensorsSource(std::shared_ptr<const Safetensors> files, const std::optional<HfQuantization>& quantization, std::string name)
+      : files_(std::move(files)), name_(std::move(name)), quantized_(*files_, quantization, name_) {}
 
   std::string name() const override { return printable(name_); }
   Dialect dialect() const override { return Dialect::kHf; }
 
-  bool find(const std::string& name, int64_t, int64_t, HostTensor& out) override {
-    const SafeTensor* tensor = name.empty() ? nullptr : find_wrapped(name);
-    if (tensor == nullptr) return false;
-    used_.insert(tensor->name);
-    if (!tensor->dtype->format)
-      throw Error("{}: tensor '{}' is stored as {}, which is not supported yet; use a checkpoint in F32, F16 or BF16", this->name(),
-                  printable(tensor->name), tensor->dtype->name);
-    if (tensor->n_dims < 1 || tensor->n_dims > 2)
-      throw Error("{}: tensor '{}' has {} dimensions: expected 1 or 2", this->name(), printable(tensor->name), tensor->n_dims);
-    out = {*tensor->dtype->format, tensor->n_dims == 2 ? tensor->shape[0] : 1, tensor->shape[tensor->n_dims - 1], aligned(*tensor)};
-    return true;
+  bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+    if (name.empty()) return false;
+    for (const std::string& stored : stored_names(name)) {
+      const QuantizedMatrix* matrix = stored.ends_with(".weight") ? quantized_.find(stored.substr(0, stored.size() - 7)) : nullptr;
+      if (matrix != nullptr) return gather(*matrix, n_out, n_in, out), true;
+      if (const SafeTensor* tensor = files_->find(stored)) return take(*tensor, out), true;
+    }
+    return false;
   }
 
   void release(const HostTensor& tensor) override {
@@ -81,15 +79,37 @@ class SafetensorsSource final : public WeightSource {
   std::vector<std::string> unused() const override {
     std::vector<std::string> names;
     for (const SafeTensor& tensor : files_->tensors())
-      if (!used_.contains(tensor.name) && !tensor.name.ends_with(".rotary_emb.inv_freq")) names.push_back(tensor.name);
+      if (!used_.contains(tensor.name) && !tensor.name.ends_with(".rotary_emb.inv_freq") && !quantized_.is_part(tensor))
+        names.push_back(tensor.name);
+    for (const QuantizedMatrix& matrix : quantized_.matrices())
+      if (!used_.contains(matrix.module)) names.push_back(matrix.module);
     return names;
   }
 
  private:
-  const SafeTensor* find_wrapped(const std::string& name) const {
-    if (const SafeTensor* tensor = files_->find(name)) return tensor;
-    if (const SafeTensor* tensor = files_->find("language_model." + name)) return tensor;
-    return name.starts_with("model.") ? files_->find("model.language_model." + name.substr(6)) : nullptr;
+  static std::vector<std::string> stored_names(const std::string& name) {
+    std::vector<std::string> names = {name, "language_model." + name};
+    if (name.starts_with("model.")) names.push_back("model.language_model." + name.substr(6));
+    return names;
+  }
+
+  void take(const SafeTensor& tensor, HostTensor& out) {
+    used_.insert(tensor.name);
+    if (!tensor.dtype->format)
+      throw Error("{}: tensor '{}' is stored as {}, which is not supported; use a checkpoint in F32, F16 or BF16, or a quantized one whose "
+                  "config.json says how", name(), printable(tensor.name), tensor.dtype->name);
+    if (tensor.n_dims < 1 || tensor.n_dims > 2)
+      throw Error("{}: tensor '{}' has {} dimensions: expected 1 or 2", name(), printable(tensor.name), tensor.n_dims);
+    out = {*tensor.dtype->format, tensor.n_dims == 2 ? tensor.shape[0] : 1, tensor.shape[tensor.n_dims - 1], aligned(tensor)};
+  }
+
+  void gather(const QuantizedMatrix& matrix, int64_t n_out, int64_t n_in, HostTensor& out) {
+    used_.insert(matrix.module);
+    out = {.n_out = matrix.n_out, .n_in = matrix.n_in, .file_bytes = matrix.n_bytes, .type = matrix.type};
+    if (matrix.n_out != n_out || matrix.n_in != n_in) return;
+    GatheredMatrix gathered = quantized_.gather(matrix);
+    out.format = gathered.format;
+    out.data = reinterpret_cast<const uint8_t*>(copies_.emplace_back(std::move(gathered.data)).data());
   }
 
   // A header of odd length puts all data at odd addresses: such a tensor is copied.
@@ -103,7 +123,8 @@ class SafetensorsSource final : public WeightSource {
 
   std::shared_ptr<const Safetensors> files_;
   std::string name_;
-  std::set<std::string> used_;
+  QuantizedTensors quantized_;
+  std::set<std::string> used_;  // names of tensors, and of quantized matrices
   std::list<std::vector<uint64_t>> copies_;
 };
 
@@ -113,8 +134,9 @@ std::unique_ptr<WeightSource> gguf_source(std::shared_ptr<const Gguf> file) {
   return std::make_unique<GgufSource>(std::move(file));
 }
 
-std::unique_ptr<WeightSource> safetensors_source(std::shared_ptr<const Safetensors> files, std::string name) {
-  return std::make_unique<SafetensorsSource>(std::move(files), std::move(name));
+std::unique_ptr<WeightSource> safetensors_source(std::shared_ptr<const Safetensors> files, const std::optional<HfQuantization>& quantization,
+                                                 std::string name) {
+  return std::make_unique<SafetensorsSource>(std::move(files), quantization, std::move(name));
 }
 
 }  // namespace ingot

@@ -19,8 +19,8 @@ class Loader {
     load_rows(model_matrices(), model_vectors(), weights_.model, 0);
     tie_output();
     for (int i = 0; i < config_.n_layers; ++i) load_rows(layer_matrices(), layer_vectors(), weights_.layers[i], i);
-    for (const auto& [format, count] : mix_)
-      weights_.quant_mix += fmt::format("{}{} {}", weights_.quant_mix.empty() ? "" : ", ", info(format).name, count);
+    for (const auto& [type, count] : mix_)
+      weights_.quant_mix += fmt::format("{}{} {}", weights_.quant_mix.empty() ? "" : ", ", type, count);
     weights_.file_bytes = done_;
     check_unused();
     return std::move(weights_);
@@ -113,9 +113,9 @@ class Loader {
   }
 
   void count(const HostTensor& host) {
-    ++mix_[host.format];
+    ++mix_[host.type.empty() ? info(host.format).name : host.type];
     weights_.n_parameters += host.n_out * host.n_in;
-    done_ += host.n_out * row_bytes(host.format, host.n_in);
+    done_ += host.file_bytes > 0 ? host.file_bytes : host.n_out * row_bytes(host.format, host.n_in);
     if (progress_) progress_(done_, total_);
   }
 
@@ -124,7 +124,7 @@ class Loader {
   Backend& backend_;
   const LoadProgress& progress_;
   Weights weights_;
-  std::map<Format, int> mix_;
+  std::map<std::string, int> mix_;
   size_t done_ = 0, total_ = 0;
 };
 

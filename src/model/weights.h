@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 namespace ingot {
 
 class Gguf;
+class HfQuantization;
 class Safetensors;
 
 enum class Dialect : uint8_t { kGguf, kHf };  // whose names a source's tensors have (model/tensors.h)
@@ -21,6 +23,8 @@ struct HostTensor {
   int64_t n_out = 0;
   int64_t n_in = 0;
   const uint8_t* data = nullptr;
+  size_t file_bytes = 0;  // that the checkpoint keeps it in, where that is other than the size of its blocks
+  std::string type;       // likewise what it is there: "GPTQ 4-bit g128"
 };
 
 class WeightSource {
@@ -28,7 +32,8 @@ class WeightSource {
   virtual ~WeightSource() = default;
   virtual std::string name() const = 0;  // for messages, safe to print
   virtual Dialect dialect() const { return Dialect::kGguf; }
-  // The tensor of that name; false when there is none. n_out and n_in are what the config expects; the caller checks.
+  // The tensor of that name; false when there is none. n_out and n_in are what the config expects; the caller checks, before
+  // it looks at the data, which may be missing when the shape is another.
   virtual bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) = 0;
   // The tensor just found has been prepared and its bytes will not be read again.
   virtual void release(const HostTensor&) {}
@@ -39,8 +44,10 @@ class WeightSource {
 
 // The file stays open, and mapped, as long as the source does.
 std::unique_ptr<WeightSource> gguf_source(std::shared_ptr<const Gguf> file);
-// `name` is the model's, for messages. A wrapper's text model may have its tensors under language_model.
-std::unique_ptr<WeightSource> safetensors_source(std::shared_ptr<const Safetensors> files, std::string name);
+// `name` is the model's, for messages. A wrapper's text model may have its tensors under language_model. Quantized matrices are
+// gathered into blocks as they are asked for. Throws Error where the tensors of one do not fit together.
+std::unique_ptr<WeightSource> safetensors_source(std::shared_ptr<const Safetensors> files, const std::optional<HfQuantization>& quantization,
+                                                 std::string name);
 
 // The same source, but find() throws Error where a tensor has a number that is not finite.
 std::unique_ptr<WeightSource> checked_source(std::unique_ptr<WeightSource> source);

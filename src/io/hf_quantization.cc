@@ -1,0 +1,249 @@
+#include "io/hf_quantization.h"
+
+#include <algorithm>
+
+#include "text/pattern.h"
+
+namespace ingot {
+namespace {
+
+constexpr int kMaxGroup = 1 << 20, kMaxBlock = 1 << 16;
+constexpr const char* kSupported =
+    "supported are MLX (affine, mxfp4, mxfp8, nvfp4), gptq, awq, fp8, fbgemm_fp8, mxfp4 and compressed-tensors (pack-quantized, "
+    "int-quantized, float-quantized); use one of these, the model's unquantized checkpoint, or a GGUF file of it";
+
+std::string text_or(const Json& object, const char* key, const char* fallback) {
+  const auto value = object.find(key);
+  return std::string(value ? value->string() : fallback);
+}
+
+bool flag_or(const Json& object, const char* key, bool fallback) {
+  const auto value = object.find(key);
+  return value ? value->boolean() : fallback;
+}
+
+int one_of(const Json& value, std::initializer_list<int> allowed) {
+  const int64_t number = value.integer(INT32_MIN, INT32_MAX);
+  std::string list;
+  for (const int choice : allowed) {
+    if (number == choice) return choice;
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", choice);
+  }
+  throw value.error("{} is not supported: expected {}", number, list);
+}
+
+// -1 stands for whole rows, as 0 does here.
+int group_size(const Json& object) {
+  const Json value = object.at("group_size");
+  const int64_t size = value.integer(-1, kMaxGroup);
+  if (size == 0) throw value.error("0 is no group");
+  return static_cast<int>(std::max<int64_t>(size, 0));
+}
+
+// One of these names, or an Error that lists them.
+void check_name(const Json& object, const char* key, const std::string& value, std::initializer_list<const char*> allowed) {
+  std::string list;
+  for (const char* name : allowed) {
+    if (value == name) return;
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", name);
+  }
+  throw object.error("'{}' of '{}' is not supported: expected {}; {}", key, printable(value, 64), list, kSupported);
+}
+
+// ---- MLX ----
+
+struct MlxMode {
+  const char* name;
+  QuantLayout layout;
+  int bits, group;  // of all but affine, those that there are; of affine, those that mlx takes where a layer's own say nothing
+};
+constexpr MlxMode kMlxModes[] = {{"affine", QuantLayout::kMlxAffine, 4, 64},
+                                 {"mxfp4", QuantLayout::kMlxMxfp4, 4, 32},
+                                 {"mxfp8", QuantLayout::kMlxMxfp8, 8, 32},
+                                 {"nvfp4", QuantLayout::kMlxNvfp4, 4, 16}};
+
+// A layer's own object that does not say its mode is affine, whatever the model's is, as in mlx.
+QuantScheme read_mlx_scheme(const Json& json) {
+  const std::string name = text_or(json, "mode", "affine");
+  const auto mode = std::find_if(std::begin(kMlxModes), std::end(kMlxModes), [&](const MlxMode& m) { return name == m.name; });
+  if (mode == std::end(kMlxModes))
+    throw json.at("mode").error("'{}' is not supported: expected affine, mxfp4, mxfp8 or nvfp4", printable(name, 64));
+  const auto bits = json.find("bits"), group = json.find("group_size");
+  QuantScheme scheme{.layout = mode->layout, .bits = mode->bits, .group = mode->group, .symmetric = false};
+  if (mode->layout == QuantLayout::kMlxAffine) {
+    if (bits) scheme.bits = one_of(*bits, {2, 3, 4, 5, 6, 8});
+    if (group) scheme.group = one_of(*group, {32, 64, 128});
+  } else {
+    if (bits) one_of(*bits, {mode->bits});
+    if (group) one_of(*group, {mode->group});
+  }
+  return scheme;
+}
+
+// ---- GPTQ, AWQ, FP8 ----
+
+QuantScheme read_gptq(const Json& json) {
+  const std::string format = text_or(json, json.find("checkpoint_format") ? "checkpoint_format" : "format", "gptq");
+  check_name(json, "checkpoint_format", format, {"gptq", "gptq_v2"});
+  if (flag_or(json, "is_marlin_format", false)) throw json.error("weights packed for Marlin are not supported: {}", kSupported);
+  return {.layout = QuantLayout::kGptq,
+          .bits = one_of(json.at("bits"), {2, 3, 4, 8}),
+          .group = group_size(json),
+          .symmetric = flag_or(json, "sym", true),
+          .zeros_less_one = format == "gptq"};
+}
+
+QuantScheme read_awq(const Json& json) {
+  std::string format = text_or(json, json.find("version") ? "version" : "format", "gemm");
+  std::transform(format.begin(), format.end(), format.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  check_name(json, "version", format, {"gemm"});
+  check_name(json, "backend", text_or(json, "backend", "auto") == "llm-awq" ? "llm-awq" : "auto", {"auto"});
+  const auto bits = json.find(json.find("w_bit") ? "w_bit" : "bits");
+  const auto group = json.find("q_group_size");
+  return {.layout = QuantLayout::kAwq,
+          .bits = bits ? one_of(*bits, {4}) : 4,
+          .group = group ? static_cast<int>(std::max<int64_t>(group->integer(-1, kMaxGroup), 0)) : group_size(json),
+          .symmetric = false};
+}
+
+void read_block(const Json& value, QuantScheme& scheme) {
+  const std::vector<Json> sizes = value.elements();
+  if (sizes.size() != 2) throw value.error("expected 2 sizes, got {}", sizes.size());
+  scheme.block_rows = sizes[0].integer(1, kMaxBlock);
+  scheme.block_cols = sizes[1].integer(1, kMaxBlock);
+}
+
+QuantScheme read_fp8(const Json& json) {
+  check_name(json, "fmt", text_or(json, "fmt", "e4m3"), {"e4m3"});
+  QuantScheme scheme{.layout = QuantLayout::kFloat8};
+  if (const auto block = json.find("weight_block_size")) read_block(*block, scheme);
+  return scheme;
+}
+
+// ---- compressed-tensors ----
+
+// Rotations, which change what the matrices compute, and matrices with holes.
+void refuse_parts(const Json& json) {
+  const auto transform = json.find("transform_config"), sparsity = json.find("sparsity_config");
+  const auto groups = transform ? transform->find("config_groups") : std::nullopt;
+  if (groups && !groups->members().empty()) throw transform->error("is not supported: {}", kSupported);
+  if (sparsity) check_name(*sparsity, "format", text_or(*sparsity, "format", "dense"), {"dense"});
+}
+
+QuantScheme read_weights(const Json& weights, std::string_view format) {
+  const std::string type = text_or(weights, "type", "int");
+  const bool integers = type == "int";
+  check_name(weights, "type", type, {"int", "float"});
+  QuantScheme scheme{.symmetric = flag_or(weights, "symmetric", true)};
+  const auto group = weights.find("group_size");
+  const char* fallback = !group ? "tensor" : group->integer(-1, kMaxGroup) > 0 ? "group" : "channel";
+  const std::string strategy = text_or(weights, "strategy", fallback);
+  check_name(weights, "strategy", strategy, {"tensor", "channel", "group", "block"});
+  if (strategy == "group") scheme.group = group_size(weights);
+  if (format == "pack-quantized") {
+    if (!integers || strategy == "block") throw weights.error("pack-quantized weights are integers in groups or rows");
+    scheme.layout = QuantLayout::kPacked;
+    scheme.bits = one_of(weights.at("num_bits"), {2, 4, 8});  // of others, versions of the library differ about the packing
+    return scheme;
+  }
+  one_of(weights.at("num_bits"), {8});
+  scheme.layout = integers ? QuantLayout::kInt8 : QuantLayout::kFloat8;
+  if (!scheme.symmetric) throw weights.at("symmetric").error("false is not supported for {}: {}", format, kSupported);
+  if (format != "naive-quantized" && integers != (format == "int-quantized"))
+    throw weights.error("weights of type '{}' contradict the format {}", type, format);
+  if (integers && strategy == "block") throw weights.error("integers in blocks are not supported: {}", kSupported);
+  if (strategy == "block") read_block(weights.at("block_structure"), scheme);
+  if (!integers && strategy == "group") scheme.block_rows = 1, scheme.block_cols = scheme.group;
+  return scheme;
+}
+
+}  // namespace
+
+void HfQuantization::read_mlx(const Json& json) {
+  method_ = "MLX";
+  json.at("bits");
+  json.at("group_size");
+  scheme_ = read_mlx_scheme(json);
+  for (const auto& [key, value] : json.members()) {
+    if (value.is_object()) {
+      overrides_.emplace(key, read_mlx_scheme(value));
+    } else if (value.kind() == Json::Kind::kBool) {
+      overrides_.emplace(key, value.boolean() ? scheme_ : std::nullopt);
+    }
+  }
+}
+
+HfQuantization::Group HfQuantization::read_group(const Json& json, std::string_view format) {
+  Group group;
+  const auto own = json.find("format");
+  if (own) format = own->string();
+  check_name(json, "format", std::string(format), {"pack-quantized", "int-quantized", "float-quantized", "naive-quantized"});
+  group.scheme = read_weights(json.at("weights"), format);
+  for (const Json& target : json.at("targets").elements()) {
+    const std::string_view name = target.string();
+    if (!name.starts_with("re:")) {
+      group.names.emplace_back(name);
+      continue;
+    }
+    try {
+      group.patterns.push_back(std::make_shared<const Pattern>(name.substr(3)));
+    } catch (const Error& error) {
+      throw target.error("{}", error.what());
+    }
+  }
+  return group;
+}
+
+void HfQuantization::read_groups(const Json& json) {
+  refuse_parts(json);
+  const std::string format = text_or(json, "format", "");
+  for (const auto& [name, group] : json.at("config_groups").members())
+    if (group.find("weights")) groups_.push_back(read_group(group, format));
+}
+
+std::optional<HfQuantization> HfQuantization::read(const Json& config) {
+  auto json = config.find("quantization");
+  if (!json) json = config.find("quantization_config");
+  if (!json) {
+    const auto text = config.find("text_config");
+    return text ? read(*text) : std::nullopt;
+  }
+  HfQuantization out;
+  const auto method = json->find("quant_method");
+  if (!method) {
+    out.read_mlx(*json);
+    return out;
+  }
+  out.method_ = printable(method->string(), 64);
+  if (out.method_ == "gptq") {
+    out.scheme_ = read_gptq(*json);
+  } else if (out.method_ == "awq") {
+    out.scheme_ = read_awq(*json);
+  } else if (out.method_ == "fp8" || out.method_ == "fbgemm_fp8") {
+    out.scheme_ = read_fp8(*json);
+  } else if (out.method_ == "mxfp4") {
+    out.scheme_ = QuantScheme{.layout = QuantLayout::kMxfp4Blocks, .bits = 4, .group = 32};
+  } else if (out.method_ == "compressed-tensors") {
+    out.read_groups(*json);
+  } else {
+    throw method->error("weights quantized with '{}' are not supported: {}", out.method_, kSupported);
+  }
+  return out;
+}
+
+// A module's own name counts before an expression, and that before a class, of which there is no telling here: it matches.
+const QuantScheme* HfQuantization::find(std::string_view module) const {
+  if (const auto it = overrides_.find(module); it != overrides_.end()) return it->second ? &*it->second : nullptr;
+  if (scheme_) return &*scheme_;
+  for (const Group& group : groups_)
+    if (std::find(group.names.begin(), group.names.end(), module) != group.names.end()) return &group.scheme;
+  for (const Group& group : groups_)
+    for (const auto& pattern : group.patterns)
+      if (pattern->matches_start(module)) return &group.scheme;
+  for (const Group& group : groups_)
+    for (const std::string& name : group.names)
+      if (name.find('.') == name.npos && name != "lm_head") return &group.scheme;
+  return nullptr;
+}
+
+}  // namespace ingot

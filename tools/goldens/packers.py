@@ -1,0 +1,155 @@
+"""The layouts in which quantized Hugging Face and MLX checkpoints keep a matrix, one function each.
+
+Each takes float32 weights [out, in] and gives (tensors by the suffix of their names, keys for config.json, the weights that the
+tensors stand for, float32). Codes are rounded to the nearest, nothing cleverer: what counts here is where the bits go. MLX's
+layouts are made and read by mlx itself, compressed-tensors' by its own library, FP8 by torch; GPTQ and AWQ as AutoGPTQ and
+AutoAWQ document and write them.
+"""
+import mlx.core as mx
+import numpy as np
+import torch
+from compressed_tensors.compressors import BaseCompressor
+from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+
+mx.set_default_device(mx.cpu)
+AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # the output that each nibble of a word has
+
+
+def t(array, dtype=None):
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.to(dtype) if dtype else tensor
+
+
+def to_torch(array):
+    """mlx to torch, bf16 included."""
+    if array.dtype == mx.bfloat16:
+        return t(np.array(array.view(mx.uint16)).view(np.int16)).view(torch.bfloat16)
+    if array.dtype == mx.uint32:
+        return t(np.array(array).view(np.int32)).view(torch.uint32)
+    return t(np.array(array))
+
+
+def mlx(w, mode="affine", bits=4, group=64, dtype="bfloat16"):
+    w = mx.array(w).astype(getattr(mx, dtype))
+    parts = mx.quantize(w, group_size=group, bits=bits, mode=mode)
+    tensors = dict(zip((".weight", ".scales", ".biases"), map(to_torch, parts)))
+    # In float32, where mlx's own product would round to the scales' type.
+    parts = [parts[0]] + [p.astype(mx.float32) if mode == "affine" else p for p in parts[1:]]
+    weights = mx.dequantize(*parts, group_size=group, bits=bits, mode=mode, dtype=mx.float32)
+    keys = {"group_size": group, "bits": bits} | ({} if mode == "affine" else {"mode": mode})
+    return tensors, {"quantization": keys, "quantization_config": keys}, np.array(weights)
+
+
+def round_to_grid(w, bits, group, symmetric):
+    """-> codes [out, in], scales f16 as f32 [out, groups], zero points [out, groups]."""
+    n_out, n_in = w.shape
+    groups = w.reshape(n_out, -1, n_in if group < 0 else group)
+    last = (1 << bits) - 1
+    if symmetric:
+        scales = np.abs(groups).max(-1) * 2 / last
+        zeros = np.full(scales.shape, 1 << (bits - 1))
+    else:
+        low, high = np.minimum(groups.min(-1), 0), np.maximum(groups.max(-1), 0)
+        scales = (high - low) / last
+        zeros = np.clip(np.round(-low / scales), 0, last).astype(int)
+    scales = scales.astype(np.float16).astype(np.float32)
+    codes = np.clip(np.round(groups / scales[..., None]) + zeros[..., None], 0, last)
+    return codes.reshape(n_out, n_in).astype(np.uint32), scales, zeros.astype(np.uint32)
+
+
+def pack(codes, bits):
+    """[rows, n] -> int32 [rows, n * bits / 32]: a stream of bits, the first code in the lowest."""
+    stream = (codes[..., None] >> np.arange(bits, dtype=np.uint32) & 1).astype(np.uint8).reshape(codes.shape[0], -1)
+    return np.packbits(stream, axis=1, bitorder="little").view("<i4")
+
+
+def weights_of(codes, scales, zeros, order):
+    """order: the group of each column."""
+    return (codes.astype(np.float32) - zeros[:, order].astype(np.float32)) * scales[:, order]
+
+
+def gptq(w, bits=4, group=128, sym=True, v2=False, order=None, said=None):
+    """order: columns as GPTQ took them, of which each `group` share a scale; said: the format that config.json claims."""
+    n_in = w.shape[1]
+    size = n_in if group < 0 else group
+    columns = np.arange(n_in) if order is None else order
+    codes, scales, zeros = round_to_grid(w[:, columns], bits, group, sym)
+    g_idx = np.empty(n_in, np.int32)
+    g_idx[columns] = np.arange(n_in) // size
+    back = np.argsort(columns)
+    weights = weights_of(codes[:, back], scales, zeros, g_idx)
+    if order is not None:
+        weights = weights.astype(np.float16).astype(np.float32)  # as GPTQ's own kernels have them
+    stored = zeros if v2 else (zeros - 1) & ((1 << bits) - 1)
+    tensors = {".qweight": t(pack(codes[:, back], bits).T), ".qzeros": t(pack(stored.T, bits)),
+               ".scales": t(scales.T, torch.float16), ".g_idx": t(g_idx)}
+    keys = {"quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": order is not None, "sym": sym,
+            "checkpoint_format": said or ("gptq_v2" if v2 else "gptq")}
+    return tensors, {"quantization_config": keys}, weights
+
+
+def awq(w, group=128):
+    codes, scales, zeros = round_to_grid(w, 4, group, False)
+    words = lambda rows: pack(rows.reshape(rows.shape[0], -1, 8)[:, :, AWQ_ORDER].reshape(rows.shape), 4)
+    size = w.shape[1] if group < 0 else group
+    tensors = {".qweight": t(words(codes.T)), ".qzeros": t(words(zeros.T)), ".scales": t(scales.T, torch.float16)}
+    keys = {"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": True, "version": "gemm"}
+    return tensors, {"quantization_config": keys}, weights_of(codes, scales, zeros, np.arange(w.shape[1]) // size)
+
+
+def compressed(w, form, dtype=torch.bfloat16, targets=("Linear",), **args):
+    """What compressed-tensors' own library writes and reads again."""
+    weights = QuantizationArgs(**args)
+    scheme = QuantizationScheme(targets=list(targets), weights=weights)
+    n_out, n_in = w.shape
+    bits, symmetric = weights.num_bits, weights.symmetric
+    if weights.type == "float":
+        largest, zeros = 448.0, None
+    else:
+        largest = (1 << (bits - 1)) - 0.5
+    block = weights.block_structure or (1, weights.group_size or n_in)
+    if weights.strategy == "tensor":
+        block = (n_out, n_in)
+    rows, cols = -(-n_out // block[0]), -(-n_in // block[1])
+    padded = np.zeros((rows * block[0], cols * block[1]), np.float32)
+    padded[:n_out, :n_in] = w
+    tiles = padded.reshape(rows, block[0], cols, block[1])
+    scale = np.abs(tiles).max((1, 3)) / largest
+    zero = None
+    if not symmetric:
+        low, high = tiles.min((1, 3)), tiles.max((1, 3))
+        scale = (high - low) / ((1 << bits) - 1)
+        zero = t(np.clip(np.round(-low / scale) - (1 << (bits - 1)), -(1 << (bits - 1)), (1 << (bits - 1)) - 1).astype(np.int8))
+    if weights.strategy == "tensor":
+        scale = scale.reshape(1)
+    state = {"weight": t(w), "weight_scale": t(scale.astype(np.float32), dtype)}
+    if zero is not None:
+        state["weight_zero_point"] = zero
+    compressor = BaseCompressor.get_value_from_registry(form)
+    state["weight_scale"] = state["weight_scale"].float()
+    packed = compressor.compress(state, scheme)
+    again = compressor.decompress(dict(packed), scheme)["weight"].float().numpy()
+    packed["weight_scale"] = packed["weight_scale"].to(dtype)
+    group = {"targets": list(targets), "weights": weights.model_dump(mode="json"), "input_activations": None}
+    keys = {"quant_method": "compressed-tensors", "format": form, "config_groups": {"group_0": group}, "ignore": ["lm_head"],
+            "kv_cache_scheme": None, "quantization_status": "compressed"}
+    return {"." + k: v for k, v in packed.items()}, {"quantization_config": keys}, again
+
+
+def fp8(w, block=None, name=".weight_scale_inv", dtype=torch.float32, per_row=False, method="fp8"):
+    """block: rows and columns that share a scale; else one scale for all, or one a row."""
+    n_out, n_in = w.shape
+    size = block or ((1, n_in) if per_row else (n_out, n_in))
+    rows, cols = -(-n_out // size[0]), -(-n_in // size[1])
+    padded = np.zeros((rows * size[0], cols * size[1]), np.float32)
+    padded[:n_out, :n_in] = w
+    scale = t(np.abs(padded.reshape(rows, size[0], cols, size[1])).max((1, 3)) / 448)
+    if dtype == torch.float8_e8m0fnu:
+        scale = torch.exp2(torch.ceil(torch.log2(scale)))
+    scale = scale.to(dtype)
+    spread = scale.float().repeat_interleave(size[0], 0).repeat_interleave(size[1], 1)[:n_out, :n_in]
+    codes = (t(w) / spread).clamp(-448, 448).to(torch.float8_e4m3fn)
+    if not block and not per_row:
+        scale = scale.reshape(())
+    keys = {"quant_method": method, "activation_scheme": "dynamic"} | ({"weight_block_size": list(block)} if block else {})
+    return {".weight": codes, name: scale}, {"quantization_config": keys}, (codes.float() * spread).numpy()
