@@ -201,10 +201,9 @@ TEST_F(HfConfigTest, WindowsFollowTheArchitecture) {
 }
 
 TEST_F(HfConfigTest, WhatIsNotSupportedIsNamed) {  // S22
-  for (const char* method : {"gptq", "awq", "fp8", "compressed-tensors", "bitsandbytes", "mxfp4"})
-    expect_refused("quantization_config", {{"quant_method", method}}, method);
-  expect_refused("quantization_config", {{"quant_method", "gptq"}}, "unquantized checkpoint");
-  expect_refused("quantization", {{"group_size", 64}, {"bits", 4}}, "MLX");
+  for (const char* method : {"bitsandbytes", "hqq", "torchao"}) expect_refused("quantization_config", {{"quant_method", method}}, method);
+  expect_refused("quantization_config", {{"quant_method", "aqlm"}}, "unquantized checkpoint");
+  expect_refused("quantization", {{"group_size", 64}, {"bits", 7}}, "bits");
   EXPECT_EQ(read_with([](Json& json) { json["quantization_config"] = nullptr; }).n_layers, 2);
   expect_refused("hidden_act", "gelu");
   expect_refused("model_type", "mamba\x1b[2J", "supported are llama, mistral, qwen2, qwen3");
