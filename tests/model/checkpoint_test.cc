@@ -82,9 +82,9 @@ TEST(Checkpoint, OtherPathsAreRefused) {
 
 TEST(Checkpoint, TokenizersOfModelsThatDoNotRunAreRead) {
   const HfCopy copy("llama");
-  copy.edit("config.json", [](auto& json) { json["quantization_config"] = {{"quant_method", "awq"}}; });
+  copy.edit("config.json", [](auto& json) { json["quantization_config"] = {{"quant_method", "hqq"}}; });
   const auto checkpoint = open_checkpoint(copy.path().string());
-  EXPECT_THAT(refusal_of([&] { checkpoint->config(); }), HasSubstr("'awq'"));
+  EXPECT_THAT(refusal_of([&] { checkpoint->config(); }), HasSubstr("'hqq'"));
   EXPECT_EQ(checkpoint->tokenizer()->n_vocab(), 261);
 }
 

@@ -57,11 +57,11 @@ TEST_P(QuantizedModels, LogitsEqualTransformers) {
   EXPECT_LT(largest_difference(logits_of(directory, tokens_of(directory)), expected_of(directory)), 1e-4);
 }
 
-// int8 activations, and bf16 ones where the machine has them, err by 0.5 % of a deviation in each of a few products in a row; the
-// logits deviate by 2.
+// int8 activations err by 0.5 % of a deviation in each of the products that follow one another, and FP8 weights, which become int8
+// too, by as much again. What comes of it is 0.04 to 0.06 here, with bf16 weights 0.02, of logits that deviate by 2.
 TEST_P(QuantizedModels, LogitsOfTheCpuAreNearThem) {
   const fs::path directory = kQuantized / GetParam().name;
-  EXPECT_LT(rms_difference(logits_of(directory, tokens_of(directory), "cpu"), expected_of(directory)), 0.05);
+  EXPECT_LT(rms_difference(logits_of(directory, tokens_of(directory), "cpu"), expected_of(directory)), 0.1);
 }
 
 TEST_P(QuantizedModels, SayWhatTheyAreMadeOf) {
@@ -132,7 +132,7 @@ TEST(QuantizedModel, ShapesAreCheckedAgainstTheConfig) {  // S10
 TEST(QuantizedModel, AConfigThatSaysNothingOrOtherThings) {
   const ModelCopy copy("mlx_4bit");
   copy.edit_config([](auto& json) { json["quantization"]["bits"] = 8; });
-  EXPECT_THAT(copy.complaint(), HasSubstr("'model.embed_tokens.weight': rows of 32 are no whole groups: expected a multiple of 64"));
+  EXPECT_THAT(copy.complaint(), HasSubstr("'lm_head.weight': rows of 32 are no whole groups: expected a multiple of 64"));
   copy.edit_config([](auto& json) { json.erase("quantization"), json.erase("quantization_config"); });
   EXPECT_THAT(copy.complaint(), HasSubstr("config.json does not say how it is quantized"));
   const CheckpointFacts facts = open_checkpoint(copy.path().string())->facts();  // what there is can be looked at
