@@ -1,10 +1,11 @@
 // Packing keeps codes and scales exactly, whatever the format: products with unit vectors are the weights themselves (F8_E4M3: to
-// half a step of int8). They are scaled by 127, which int8 activations hold exactly. And every block format has a kernel that takes it in int8: the
+// half a step of int8, and its f16 scale). They are scaled by 127, which int8 activations hold exactly. And every block format has a kernel that takes it in int8: the
 // alternative, 32 bits a weight, is right too, so no other test would notice.
 #include "backend/cpu/packed_weight.h"
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 
 #include "backend/cpu/cpu_backend.h"
@@ -16,37 +17,98 @@ namespace {
 
 class PackedWeights : public testing::TestWithParam<const cpu::Kernels*> {};
 
-void check_unit_vectors(Format format, Backend& backend, uint64_t seed) {
-  SCOPED_TRACE(testing::Message() << info(format).name << ", seed " << seed);
-  const int64_t n_out = 45, n_in = 512;
-  std::vector<uint8_t> bytes(static_cast<size_t>(n_out) * row_bytes(format, n_in));
-  fill_random(format, seed, bytes.data(), n_out * n_in / info(format).block_size, 1.0f);
-  std::vector<float> expected(n_out * n_in), x(n_in * n_in), got(n_in * n_out);
-  decode_row(format, bytes.data(), expected.data(), n_out * n_in);
-  for (int64_t k = 0; k < n_in; ++k) x[k * n_in + k] = 127.0f;
+constexpr int64_t kOut = 45, kIn = 512;
 
-  const Weight w = backend.prepare({.format = format, .n_out = n_out, .n_in = n_in, .codes = bytes.data()}, kForMatmul);
-  const Tensor units = backend.alloc(DType::kF32, n_in, n_in), y = backend.alloc(DType::kF32, n_in, n_out);
+void check_unit_vectors(Format format, Backend& backend, const std::vector<uint8_t>& bytes) {
+  std::vector<float> expected(kOut * kIn), x(kIn * kIn), got(kIn * kOut);
+  decode_row(format, bytes.data(), expected.data(), kOut * kIn);
+  for (int64_t k = 0; k < kIn; ++k) x[k * kIn + k] = 127.0f;
+
+  const Weight w = backend.prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+  const Tensor units = backend.alloc(DType::kF32, kIn, kIn), y = backend.alloc(DType::kF32, kIn, kOut);
   backend.upload(units, x.data());
   backend.matmul(y, units, w, {});
   backend.download(got.data(), y);
   float largest = 0;
   for (float v : expected) largest = std::max(largest, std::abs(v));
-  const float rounding = info(format).unpack == nullptr && info(format).block_size > 1 ? 0.501f / 127 : 1e-6f;
-  for (int64_t k = 0; k < n_in; ++k) {
-    for (int64_t row = 0; row < n_out; ++row) {
+  const float rounding = info(format).unpack == nullptr && info(format).block_size > 1 ? 0.54f / 127 : 1e-6f;
+  for (int64_t k = 0; k < kIn; ++k) {
+    for (int64_t row = 0; row < kOut; ++row) {
       // Formats with minima add two products, each rounded.
-      ASSERT_NEAR(got[k * n_out + row], 127.0f * expected[row * n_in + k], 127.0f * largest * rounding)
+      ASSERT_NEAR(got[k * kOut + row], 127.0f * expected[row * kIn + k], 127.0f * largest * rounding)
           << "row " << row << ", column " << k;
     }
   }
 }
 
-TEST_P(PackedWeights, HoldTheWeightsExactly) {
-  const auto backend = create_cpu_backend({.device = "cpu", .n_threads = 2, .isa = GetParam()->isa});
+std::vector<uint8_t> random_bytes(Format format, uint64_t seed) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(kOut) * row_bytes(format, kIn));
+  fill_random(format, seed, bytes.data(), kOut * kIn / info(format).block_size, 1.0f);
+  return bytes;
+}
+
+std::unique_ptr<Backend> backend_of(const cpu::Kernels& kernels) {
+  auto backend = create_cpu_backend({.device = "cpu", .n_threads = 2, .isa = kernels.isa});
   backend->reserve({.max_tokens = 512, .max_seqs = 1, .max_logits = 1, .max_kv_len = 16, .max_width = 512, .max_heads = 1,
                     .head_dim = 16, .n_vocab = 16});
-  for (int i = 0; i < kFormatCount; ++i) check_unit_vectors(static_cast<Format>(i), *backend, std::random_device{}());
+  return backend;
+}
+
+TEST_P(PackedWeights, HoldTheWeightsExactly) {
+  const auto backend = backend_of(*GetParam());
+  for (int i = 0; i < kFormatCount; ++i) {
+    const uint64_t seed = std::random_device{}();
+    SCOPED_TRACE(testing::Message() << info(static_cast<Format>(i)).name << ", seed " << seed);
+    check_unit_vectors(static_cast<Format>(i), *backend, random_bytes(static_cast<Format>(i), seed));
+  }
+}
+
+// Scales that no f16 has, however small or large all of them are.
+TEST_P(PackedWeights, HoldScalesOfAnySizeExactly) {
+  const auto backend = backend_of(*GetParam());
+  for (const Format format : {Format::AFFINE4_32, Format::AFFINE4_64, Format::AFFINE8_32, Format::AFFINE8_64, Format::F8_E4M3})
+    for (const float size : {1e-30f, 1e-7f, 3e5f, 1e20f}) {
+      const uint64_t seed = std::random_device{}();
+      SCOPED_TRACE(testing::Message() << info(format).name << " times " << size << ", seed " << seed);
+      std::vector<uint8_t> bytes = random_bytes(format, seed);
+      const FormatInfo& f = info(format);
+      for (size_t block = 0; block < bytes.size(); block += f.block_bytes)
+        for (int i = 0; i < f.n_scale_fields; ++i) {
+          uint8_t* field = &bytes[block + f.scale_fields[i].offset];
+          const float value = float_from_bf16(bf16_from_float(float_from_bits(quant::load_u32(field)) * size));
+          std::memcpy(field, &value, 4);
+        }
+      check_unit_vectors(format, *backend, bytes);
+    }
+}
+
+// Where 64 elements share a scale, the panel has it once.
+TEST_P(PackedWeights, KeepAScaleOnce) {
+  ThreadPool pool(1);
+  const auto bits_of = [&](Format format) {
+    const std::vector<uint8_t> bytes = random_bytes(format, 1);
+    const Weight host{.format = format, .n_out = 32, .n_in = kIn, .codes = bytes.data()};
+    return 8.0 * static_cast<double>(cpu::pack_weight(host, *GetParam(), pool).panel_bytes) / (32 * kIn);
+  };
+  EXPECT_EQ(bits_of(Format::AFFINE4_64), 4.5);
+  EXPECT_EQ(bits_of(Format::AFFINE8_64), 8.5);
+  EXPECT_EQ(bits_of(Format::AFFINE4_32), 5.0);
+  EXPECT_EQ(bits_of(Format::AFFINE8_32), 9.0);
+  EXPECT_EQ(bits_of(Format::F8_E4M3), 8.5);
+}
+
+// A number that is none makes its row none, and no other.
+TEST_P(PackedWeights, LetNaNThrough) {
+  const auto backend = backend_of(*GetParam());
+  std::vector<uint8_t> bytes = random_bytes(Format::F8_E4M3, 1);
+  bytes[3 * row_bytes(Format::F8_E4M3, kIn) + 4] = 0x7F;
+  const Weight w = backend->prepare({.format = Format::F8_E4M3, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+  std::vector<float> x(kIn, 1.0f), got(kOut);
+  const Tensor in = backend->alloc(DType::kF32, 1, kIn), y = backend->alloc(DType::kF32, 1, kOut);
+  backend->upload(in, x.data());
+  backend->matmul(y, in, w, {});
+  backend->download(got.data(), y);
+  for (int64_t row = 0; row < kOut; ++row) EXPECT_EQ(std::isnan(got[row]), row == 3) << row;
 }
 
 TEST_P(PackedWeights, AreMultipliedInInt8) {

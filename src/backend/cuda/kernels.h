@@ -33,7 +33,7 @@ struct DeviceKv {
 void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t* largest_bits, cudaStream_t stream);
 // Fills w.data and w.scales, which must hold zeros, from blocks as a file has them.
 void pack_blocks(Format format, const void* blocks, const PackedWeight& w, cudaStream_t stream);
-void pack_dense(Format format, const void* elements, const PackedWeight& w, cudaStream_t stream);
+void pack_dense(Format format, const void* blocks, const PackedWeight& w, cudaStream_t stream);
 
 // unpack.cu
 // Rows [first, first + n) of w / factor as [n, n_in] halves, or of w as floats when w.f32.

@@ -75,13 +75,14 @@ __global__ void pack_kernel(const uint8_t* blocks, int64_t n_blocks, PackedWeigh
   }
 }
 
+// One thread a block, which may be one element.
 template <class T, class Out>
-__global__ void dense_kernel(const uint8_t* elements, int64_t n, Out* out) {
+__global__ void dense_kernel(const uint8_t* blocks, int64_t n_blocks, Out* out) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= n) return;
-  float value;
-  T::decode(elements + i * T::block_bytes, &value);
-  out[i] = from_float<Out>(value);
+  if (i >= n_blocks) return;
+  float values[T::block_size];
+  T::decode(blocks + i * T::block_bytes, values);
+  for (int j = 0; j < T::block_size; ++j) out[i * T::block_size + j] = from_float<Out>(values[j]);
 }
 
 }  // namespace
@@ -111,12 +112,12 @@ void pack_blocks(Format format, const void* blocks, const PackedWeight& w, cudaS
   });
 }
 
-void pack_dense(Format format, const void* elements, const PackedWeight& w, cudaStream_t stream) {
+void pack_dense(Format format, const void* blocks, const PackedWeight& w, cudaStream_t stream) {
   visit(format, [&](auto type) {
     using T = decltype(type);
     if constexpr (!IsGrouped<T>) {
-      const int64_t n = w.n_out * w.n_in;
-      const auto* from = static_cast<const uint8_t*>(elements);
+      const int64_t n = w.n_out * w.n_in / T::block_size;
+      const auto* from = static_cast<const uint8_t*>(blocks);
       void* to = const_cast<void*>(w.data);
       if (w.f32) {
         dense_kernel<T><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, static_cast<float*>(to));
