@@ -46,16 +46,14 @@ struct Tensor {
   }
 };
 
-// A matrix [n_out, n_in] in one quant format, in up to three planes. `codes` holds whole rows of blocks for the formats
-// that keep their scales inside (all of GGUF); `scales` and `biases` are for those that keep them apart (MLX, GPTQ).
-// Backend::prepare fills `packed` with the layout its kernels like.
+// A matrix [n_out, n_in] in one quant format: `codes` holds whole rows of blocks, with their scales inside. (Checkpoints that
+// keep scales in tensors of their own are gathered into blocks as they are read: io/quantized_tensors.h.) Backend::prepare
+// fills `packed` with the layout its kernels like.
 struct Weight {
   Format format = Format::F32;
   int64_t n_out = 0;
   int64_t n_in = 0;
   const void* codes = nullptr;
-  const void* scales = nullptr;
-  const void* biases = nullptr;
   const void* packed = nullptr;
 
   explicit operator bool() const { return n_out != 0; }

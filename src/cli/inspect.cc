@@ -140,7 +140,7 @@ void inspect(InspectOptions& o) {
   json.erase("tensors");
   print_text(json, 0);
   for (const Json& t : tensors)
-    fmt::print("{:<40} {:<8} {:<20} {}\n", printable(t["name"].get<std::string>()), t["type"].get<std::string>(), t["shape"].dump(),
+    fmt::print("{:<40} {:<14} {:<20} {}\n", printable(t["name"].get<std::string>()), t["type"].get<std::string>(), t["shape"].dump(),
                human_bytes(t["bytes"].get<uint64_t>()));
   for (const std::string& warning : facts.warnings) fmt::print(stderr, "ingot: warning: {}\n", printable(warning));
 }

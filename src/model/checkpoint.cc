@@ -80,7 +80,9 @@ class HfCheckpoint final : public Checkpoint {
   void add_tensors(const Safetensors& weights, CheckpointFacts& facts) const {
     std::optional<QuantizedTensors> quantized;
     try {
-      quantized.emplace(weights, HfQuantization::read(directory_.document("config.json").root()), directory_.path());
+      const auto quantization = HfQuantization::read(directory_.document("config.json").root());
+      if (quantization && quantization->method() == "MLX") facts.container = "MLX directory";
+      quantized.emplace(weights, quantization, directory_.path());
     } catch (const Error& error) {
       facts.warnings.push_back(error.what());
     }

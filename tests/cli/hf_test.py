@@ -66,15 +66,31 @@ def test_tokenize(ingot, models, hf):
         assert ids[0] == ids[1] and ids[0].count(",") > 5
 
 
+def test_quantized_directories(ingot, models, tmp_path):
+    folder = models.parent / "quantized" / "models"
+    facts = json.loads(ingot("inspect", folder / "mlx_4bit", "--json", "--tensors").stdout)
+    assert facts["container"] == "MLX directory" and facts["parameters"] == 82880
+    assert facts["quant_mix"] == {"F32": {"tensors": 5, "bytes": 1280}, "MLX 4-bit g64": {"tensors": 16, "bytes": 46440}}
+    embedding = next(t for t in facts["tensors"] if t["name"] == "model.embed_tokens.weight")
+    assert embedding == {"name": "model.embed_tokens.weight", "type": "MLX 4-bit g64", "shape": [261, 64], "bytes": 261 * 36}
+    assert "GPTQ 4-bit g32" in json.loads(ingot("inspect", folder / "gptq", "--json").stdout)["quant_mix"]
+    out, tokens = tmp_path / "out.npy", json.loads((folder / "mlx_4bit" / "tokens.json").read_text())
+    expected = np.load(folder / "mlx_4bit" / "expected.npy")
+    for device, bound in (("ref", 1e-4), ("cpu", 0.5)):
+        ingot("logits", folder / "mlx_4bit", "--tokens", ",".join(map(str, tokens)), "--all", "-o", out, "--device", device, "--cache-type", "f32")
+        assert np.abs(np.load(out) - expected).max() < bound
+    assert ingot("run", folder / "mlx_4bit", "-p", "the cat", "--raw", "-n", "4").returncode == 0
+
+
 def test_what_is_not_a_model_directory(ingot, hf, tmp_path):
     done = ingot("run", tmp_path, "-p", "x", ok=False)
     assert done.returncode == 1 and "is a directory: give the file inside it" in done.stderr and done.stdout == ""
     shutil.copytree(hf / "llama", tmp_path / "m")
     config = json.loads((tmp_path / "m" / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+    config["quantization_config"] = {"quant_method": "hqq", "bits": 4}
     (tmp_path / "m" / "config.json").write_text(json.dumps(config))
     done = ingot("run", tmp_path / "m", "-p", "x", ok=False)
-    assert done.returncode == 1 and "'gptq'" in done.stderr and "unquantized checkpoint" in done.stderr and done.stdout == ""
+    assert done.returncode == 1 and "'hqq'" in done.stderr and "unquantized checkpoint" in done.stderr and done.stdout == ""
     weights = tmp_path / "m" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     (tmp_path / "m" / "config.json").write_bytes((hf / "llama" / "config.json").read_bytes())

@@ -1,5 +1,5 @@
 // Writes the config.json files that the fuzzer starts from into the folder of its first argument: both generations of keys,
-// and each kind of rope.
+// each kind of rope, each method of quantization.
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -22,7 +22,12 @@ int main(int argc, char** argv) {
       {"yarn", "{" + sizes + R"(,"rope_scaling":{"rope_type":"yarn","factor":4,"beta_fast":32,"beta_slow":1,"mscale":1,"mscale_all_dim":1,"attention_factor":0.5,"truncate":false}})"},
       {"window", "{" + sizes + R"(,"sliding_window":8,"use_sliding_window":true,"max_window_layers":1,"layer_types":["full_attention","sliding_attention"]})"},
       {"nested", R"({"model_type":"w","eos_token_id":3,"text_config":{)" + sizes + R"(,"tie_word_embeddings":true,"hidden_act":"silu","bos_token_id":1}})"},
-      {"quantized", R"({"quantization_config":{"quant_method":"gptq"}})"},
+      {"mlx", "{" + sizes + R"(,"quantization":{"group_size":64,"bits":4,"mode":"affine","lm_head":{"group_size":32,"bits":8},"a":false,"b":{"mode":"mxfp4"}}})"},
+      {"gptq", "{" + sizes + R"(,"quantization_config":{"quant_method":"gptq","bits":4,"group_size":128,"desc_act":true,"sym":false,"checkpoint_format":"gptq_v2"}})"},
+      {"awq", "{" + sizes + R"(,"quantization_config":{"quant_method":"awq","bits":4,"group_size":128,"version":"gemm","zero_point":true}})"},
+      {"fp8", "{" + sizes + R"(,"quantization_config":{"quant_method":"fp8","weight_block_size":[128,128],"fmt":"e4m3"}})"},
+      {"compressed", "{" + sizes + R"(,"quantization_config":{"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"g":{"targets":["re:.*q_proj","Linear"],)"
+                         R"("weights":{"num_bits":4,"type":"int","symmetric":false,"strategy":"group","group_size":32}}},"ignore":["lm_head"],"sparsity_config":{"format":"dense"}}})"},
   };
   std::filesystem::create_directories(argv[1]);
   for (const auto& [name, text] : seeds)

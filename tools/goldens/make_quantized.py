@@ -8,7 +8,7 @@ models/NAME/         a directory of a tiny model: config.json, model.safetensors
                      that transformers computes with the dequantized weights, and tokens.json, the prompt
 models/base_f16.gguf the weights from which the models of the llama kind were quantized
 
-    pip install -r tools/goldens/requirements.txt 'mlx[cpu]' compressed-tensors
+    pip install -r tools/goldens/requirements.txt
     python tools/goldens/make_quantized.py [-o tests/data/quantized]
 """
 import argparse
