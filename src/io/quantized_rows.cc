@@ -110,10 +110,16 @@ class IntegerRows {
 
   // Eight rows of a column are one word; rows.first is a multiple of 8, and so is n_out.
   void read_awq_codes(Rows& rows) const {
-    for (int64_t k = 0; k < m_.n_in; ++k)
+    constexpr int64_t kStep = 64;  // columns that are turned in the cache: rows are often a power of two apart, and would evict each other
+    for (int64_t begin = 0; begin < m_.n_in; begin += kStep)
       for (int64_t i = 0; i < rows.n; i += 8) {
-        const uint32_t word = load_word(codes_, k * (m_.n_out / 8) + (rows.first + i) / 8);
-        for (int64_t j = 0; j < 8; ++j) rows.codes[(i + j) * m_.n_in + k] = word >> (4 * kAwqNibble[j]) & 15;
+        uint8_t turned[8][kStep];
+        const int64_t n = std::min(kStep, m_.n_in - begin);
+        for (int64_t k = 0; k < n; ++k) {
+          const uint32_t word = load_word(codes_, (begin + k) * (m_.n_out / 8) + (rows.first + i) / 8);
+          for (int64_t j = 0; j < 8; ++j) turned[j][k] = word >> (4 * kAwqNibble[j]) & 15;
+        }
+        for (int64_t j = 0; j < 8; ++j) std::memcpy(&rows.codes[(i + j) * m_.n_in + begin], turned[j], static_cast<size_t>(n));
       }
   }
 

@@ -35,7 +35,8 @@ const char* name_of(QuantLayout layout) {
 std::string type_of(const QuantizedMatrix& m) {
   const QuantScheme& s = m.scheme;
   std::string text = name_of(s.layout);
-  if (s.layout == QuantLayout::kFloat8) return s.block_cols > 0 ? fmt::format("{} {}x{}", text, s.block_rows, s.block_cols) : text;
+  if (s.layout == QuantLayout::kFloat8 && s.block_cols == 0) return text;
+  if (s.layout == QuantLayout::kFloat8) return s.block_cols == m.n_in ? text + " rows" : fmt::format("{} {}x{}", text, s.block_rows, s.block_cols);
   const bool fixed = s.layout == QuantLayout::kMlxMxfp4 || s.layout == QuantLayout::kMlxMxfp8 || s.layout == QuantLayout::kMlxNvfp4 ||
                      s.layout == QuantLayout::kMxfp4Blocks;
   if (fixed) return text;

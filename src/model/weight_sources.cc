@@ -24,8 +24,10 @@ class GgufSource final : public WeightSource {
       throw Error("{}: tensor '{}' is stored as {}, which is not supported yet; use a file in Q4_K_M, Q8_0 or F16", this->name(), name,
                   ggml_type_name(tensor->ggml_type));
     if (tensor->n_dims > 2) throw Error("{}: tensor '{}' has {} dimensions: expected 1 or 2", this->name(), name, tensor->n_dims);
-    out = {*tensor->format, tensor->n_dims == 2 ? static_cast<int64_t>(tensor->shape[1]) : 1,
-           static_cast<int64_t>(tensor->shape[0]), file_->data(*tensor).data()};
+    out = {.format = *tensor->format,
+           .n_out = tensor->n_dims == 2 ? static_cast<int64_t>(tensor->shape[1]) : 1,
+           .n_in = static_cast<int64_t>(tensor->shape[0]),
+           .data = file_->data(*tensor).data()};
     return true;
   }
 
@@ -100,7 +102,10 @@ class SafetensorsSource final : public WeightSource {
                   "config.json says how", name(), printable(tensor.name), tensor.dtype->name);
     if (tensor.n_dims < 1 || tensor.n_dims > 2)
       throw Error("{}: tensor '{}' has {} dimensions: expected 1 or 2", name(), printable(tensor.name), tensor.n_dims);
-    out = {*tensor.dtype->format, tensor.n_dims == 2 ? tensor.shape[0] : 1, tensor.shape[tensor.n_dims - 1], aligned(tensor)};
+    out = {.format = *tensor.dtype->format,
+           .n_out = tensor.n_dims == 2 ? tensor.shape[0] : 1,
+           .n_in = tensor.shape[tensor.n_dims - 1],
+           .data = aligned(tensor)};
   }
 
   void gather(const QuantizedMatrix& matrix, int64_t n_out, int64_t n_in, HostTensor& out) {

@@ -61,16 +61,14 @@ size_t use(const std::string& bytes, const std::string& config) {
 class QuantizedHostile : public testing::TestWithParam<Fixture> {};
 
 TEST_P(QuantizedHostile, EveryTruncation) {
-  const auto& [name, config, file] = GetParam();
-  const std::string whole = file.bytes();
+  const std::string config = GetParam().config, whole = GetParam().file.bytes();
   EXPECT_GE(use(whole, config), 1u);
   for (size_t n = 0; n < whole.size(); ++n) EXPECT_NE(refusal([&] { use(whole.substr(0, n), config); }), "") << n;
   for (size_t n = 0; n < config.size(); ++n) EXPECT_NE(refusal([&] { use(whole, config.substr(0, n)); }), "") << n;
 }
 
 TEST_P(QuantizedHostile, EveryByteChanged) {
-  const auto& [name, config, file] = GetParam();
-  const std::string whole = file.bytes();
+  const std::string config = GetParam().config, whole = GetParam().file.bytes();
   size_t n_used = 0, n_refused = 0;
   auto attempt = [&](const std::string& bytes, const std::string& json) {
     try {
@@ -89,10 +87,10 @@ TEST_P(QuantizedHostile, EveryByteChanged) {
       attempt(bytes, config);
     }
   }
-  const std::string values = std::string("\0\x1b\"0123456789-+.eE[]{},:nt \\\x7f\xc3\xff(*", 36);
+  constexpr char kValues[] = "\0\x1b\"0123456789-+.eE[]{},:nt \\\x7f\xc3\xff(*";  // and the zero at its end
   for (size_t i = 0; i < config.size(); ++i) {
     std::string json = config;
-    for (const char value : values) {
+    for (const char value : kValues) {
       json[i] = value;
       attempt(whole, json);
     }
