@@ -91,9 +91,11 @@ class QuantPacker {
       for (int i = 0; i < kGroup; ++i)
         if (std::isnan(x[i]) || std::abs(x[i]) > largest) largest = std::abs(x[i]);
       scales[g] = largest / 127;
-      const bool regular = largest > 0 && std::isfinite(largest);
-      for (int i = 0; i < kGroup; ++i)
-        codes[g * kGroup + i] = static_cast<uint8_t>(regular ? 128 + static_cast<int>(std::nearbyint(x[i] * (127 / largest))) : 128);
+      if (!(largest > 0) || !std::isfinite(largest) || !std::isfinite(127 / largest)) {
+        std::fill_n(codes + g * kGroup, kGroup, uint8_t{128});
+        continue;
+      }
+      for (int i = 0; i < kGroup; ++i) codes[g * kGroup + i] = static_cast<uint8_t>(static_cast<int>(x[i] * (127 / largest) + 128.5f));
     }
   }
 
