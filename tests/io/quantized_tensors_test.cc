@@ -8,8 +8,8 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "io/quantized_bytes.h"
 #include "io/refused.h"
-#include "quantized_bytes.h"
 
 namespace ingot {
 namespace {
