@@ -2,6 +2,7 @@
 // its weights, to the bit. And what is refused: tensors that are missing, or do not fit together (bad-input rows S10, S11).
 #include "io/quantized_tensors.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -111,11 +112,20 @@ TEST_P(QuantizedGoldens, DecodeToTheWeightsOfTheOracle) {
   const GatheredMatrix gathered = tensors.gather(*matrix);
   EXPECT_STREQ(info(gathered.format).name, info(expected->format).name);
   std::vector<float> row(static_cast<size_t>(matrix->n_in)), want(row);
+  float error = 0;
   for (int64_t i = 0; i < matrix->n_out; ++i) {
     decode_row(gathered.format, gathered.bytes() + i * row_bytes(gathered.format, matrix->n_in), row.data(), matrix->n_in);
     std::memcpy(want.data(), files.data(*weights).data() + i * matrix->n_in * 4, want.size() * 4);
-    for (size_t k = 0; k < row.size(); ++k) ASSERT_NEAR(row[k], want[k], expected->exact ? 0 : 3e-8) << "row " << i << ", column " << k;
+    for (size_t k = 0; k < row.size(); ++k) {
+      ASSERT_NEAR(row[k], want[k], expected->exact ? 0 : 3e-8) << "row " << i << ", column " << k;
+      error = std::max(error, std::abs(row[k] - want[k]));
+    }
   }
+  RecordProperty("layout", matrix->type);  // what tools/formats_table.py makes a table of
+  RecordProperty("becomes", info(gathered.format).name);
+  RecordProperty("max_error", fmt::format("{}", error));
+  RecordProperty("n_compared", static_cast<int>(matrix->n_out * matrix->n_in));
+  RecordProperty("bytes_per_weight", fmt::format("{:.4g}", static_cast<double>(matrix->n_bytes) / static_cast<double>(matrix->n_out * matrix->n_in)));
 }
 
 TEST(QuantizedTensors, EveryFileHasItsRow) { EXPECT_EQ(names().size(), std::size(kExpected)); }

@@ -1,10 +1,24 @@
 // decode against the gguf package's NumPy dequantizers (Q1_0, Q2_0: ggml itself; AFFINE*: mlx; F8_E4M3: torch), to the bit: random codes
 // with ordinary, special and non-finite scales.
 #include "quant/format.h"
+
+#include <fmt/format.h>
+
 #include "quant/format_checks.h"
 
 namespace ingot {
 namespace {
+
+// What tools/formats_table.py makes a table of.
+void record(Format format, const std::vector<float>& got, const std::vector<float>& want) {
+  float error = 0;
+  for (size_t i = 0; i < got.size(); ++i) error = std::max(error, std::abs(got[i] - want[i]));
+  const FormatInfo& f = info(format);
+  testing::Test::RecordProperty("format", f.name);
+  testing::Test::RecordProperty("max_error", fmt::format("{}", error));
+  testing::Test::RecordProperty("n_compared", static_cast<int>(got.size()));
+  testing::Test::RecordProperty("bytes_per_weight", fmt::format("{:.4g}", static_cast<double>(f.block_bytes) / f.block_size));
+}
 
 class Decode : public testing::TestWithParam<Format> {};
 
@@ -14,6 +28,7 @@ void check_golden(Format format, const std::string& kind) {
   std::vector<float> weights(golden.weights.size());
   decode_row(format, golden.blocks.data(), weights.data(), static_cast<int64_t>(weights.size()));
   quant::expect_same_floats(weights, golden.weights);
+  if (kind == ".decode.bin") record(format, weights, golden.weights);
 }
 
 TEST_P(Decode, EqualsTheGolden) { check_golden(GetParam(), ".decode.bin"); }
