@@ -81,25 +81,45 @@ std::string read_file(const std::string& path, size_t max_bytes) {
   }
 }
 
-void write_file(const std::string& path, std::span<const uint8_t> bytes) {
-  std::string temporary = path + ".XXXXXX";
-  Descriptor file;
-  file.fd = ::mkostemp(temporary.data(), O_CLOEXEC);
-  if (file.fd < 0) throw_errno("create a file beside", path);
-  ::fchmod(file.fd, 0644);
-  try {
-    while (!bytes.empty()) {
-      const ssize_t n = ::write(file.fd, bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw_errno("write", path);
-      bytes = bytes.subspan(static_cast<size_t>(n));
-    }
-    if (::fsync(file.fd) != 0) throw_errno("sync", path);
-    if (::rename(temporary.c_str(), path.c_str()) != 0) throw_errno("write", path);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
+FileWriter::FileWriter(const std::string& path) : path_(path), temporary_(path + ".XXXXXX") {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    throw Error("cannot write '{}': it is there and not a regular file", printable(path));
+  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+  if (fd_ < 0) throw_errno("create a file beside", path);
+  ::fchmod(fd_, 0644);
+}
+
+FileWriter::~FileWriter() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+void FileWriter::write(std::span<const uint8_t> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno("write", path_);
+    bytes = bytes.subspan(static_cast<size_t>(n));
   }
+}
+
+void FileWriter::commit() {
+  if (::fsync(fd_) != 0) throw_errno("sync", path_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw_errno("write", path_);
+  ::close(fd_);
+  fd_ = -1;
+  Descriptor folder;  // the new name is on the disk when its folder is; not every file system has that
+  const size_t slash = path_.rfind('/');
+  folder.fd = ::open(slash == path_.npos ? "." : path_.substr(0, slash + 1).c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY);
+  if (folder.fd >= 0) ::fsync(folder.fd);
+}
+
+void write_file(const std::string& path, std::span<const uint8_t> bytes) {
+  FileWriter file(path);
+  file.write(bytes);
+  file.commit();
 }
 
 }  // namespace ingot

@@ -30,7 +30,25 @@ class MappedFile {
 // The whole text of a regular file, or of standard input when path is "-". Throws Error when it is longer than max_bytes.
 std::string read_file(const std::string& path, size_t max_bytes = size_t{1} << 30);
 
-// Writes to a temporary file beside path, syncs, and renames: path holds the old bytes or all of the new. Throws Error.
+// A file that appears whole or not at all: what is written goes to a temporary file beside path, which commit() syncs and
+// renames. Until then path holds what it held, also for those who have it mapped. Without commit() nothing is left. All
+// throw Error.
+class FileWriter {
+ public:
+  explicit FileWriter(const std::string& path);  // finds out at once that the folder cannot be written to
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(std::span<const uint8_t> bytes);
+  void commit();
+
+ private:
+  std::string path_, temporary_;
+  int fd_ = -1;
+};
+
+// The same in one step.
 void write_file(const std::string& path, std::span<const uint8_t> bytes);
 
 }  // namespace ingot

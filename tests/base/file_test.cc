@@ -1,0 +1,83 @@
+// FileWriter: a file is there whole or not at all, and whoever reads the old one keeps it.
+#include "base/file.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace ingot {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+std::span<const uint8_t> bytes_of(const std::string& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
+
+class FileWriterTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) / fmt::format("file_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+  long n_files() const { return std::distance(fs::directory_iterator(folder_), fs::directory_iterator()); }
+
+  fs::path folder_;
+};
+
+TEST_F(FileWriterTest, CommitsTheWhole) {
+  FileWriter file(path("a"));
+  file.write(bytes_of("one "));
+  file.write(bytes_of("two"));
+  EXPECT_FALSE(fs::exists(path("a")));
+  file.commit();
+  EXPECT_EQ(read_file(path("a")), "one two");
+  EXPECT_EQ(n_files(), 1);
+}
+
+TEST_F(FileWriterTest, LeavesNothingWithoutCommit) {
+  write_file(path("a"), bytes_of("old"));
+  {
+    FileWriter file(path("a"));
+    file.write(bytes_of("new"));
+  }
+  EXPECT_EQ(read_file(path("a")), "old");
+  EXPECT_EQ(n_files(), 1);
+}
+
+TEST_F(FileWriterTest, KeepsTheOldFileForThoseWhoHaveItMapped) {
+  const std::string old(100'000, 'x');
+  write_file(path("a"), bytes_of(old));
+  const MappedFile mapped(path("a"));
+  FileWriter file(path("a"));
+  file.write(mapped.bytes().subspan(50'000));
+  file.commit();
+  EXPECT_EQ(mapped.bytes().size(), old.size());
+  EXPECT_EQ(mapped.bytes().back(), 'x');
+  EXPECT_EQ(read_file(path("a")).size(), 50'000u);
+}
+
+TEST_F(FileWriterTest, RefusesAtOnce) {
+  const auto refused = [](const std::string& path) -> std::string {
+    try {
+      FileWriter file(path);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(refused(path("no/such/folder")), HasSubstr("No such file"));
+  EXPECT_THAT(refused(folder_.string()), HasSubstr("not a regular file"));
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_THAT(refused(path("pipe")), HasSubstr("not a regular file"));
+  EXPECT_THAT(refused("/dev/null"), HasSubstr("not a regular file"));
+}
+
+}  // namespace
+}  // namespace ingot
