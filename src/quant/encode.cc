@@ -1,47 +1,23 @@
-// One rounding rule for each kind of format, chosen by its constants; where the codes go in the block is the format's
-// own `pack`.
+// One encoder for each kind of format, chosen by its constants; where the codes go in the block is the format's own `pack`.
 #include "quant/encode.h"
 
-#include <algorithm>
-#include <cmath>
+#include <limits>
+#include <span>
 
 #include "base/error.h"
+#include "quant/encode_super.h"
 
 namespace ingot {
+namespace quant {
 namespace {
 
-// NaN gives 0.
-uint8_t truncate_to_code(float value, float max_code) {
-  return static_cast<uint8_t>(value > 0.0f ? std::min(value, max_code) : 0.0f);
-}
+constexpr int kMaxBlock = 256;
 
-float reciprocal(float d) { return d == 0.0f ? 0.0f : 1.0f / d; }
-
-// The smallest value is code 0 and the largest is the last code.
 template <class T>
-void encode_with_min(const float* x, uint8_t* block) {
-  constexpr float max_code = T::levels - 1;
-  const auto [min, max] = std::minmax_element(x, x + T::block_size);
-  const float d = (*max - *min) / max_code, inverse = reciprocal(d);
+void pack_levels(const float* levels, float scale, float min, uint8_t* block) {
   uint8_t codes[T::block_size];
-  for (int i = 0; i < T::block_size; ++i) codes[i] = truncate_to_code((x[i] - *min) * inverse + 0.5f, max_code);
-  T::pack(codes, d, *min, block);
-}
-
-// The value of largest magnitude, with its sign, is code 0: the side that has one level more.
-template <class T>
-void encode_signed_max(const float* x, uint8_t* block) {
-  float max = 0;
-  for (int i = 0; i < T::block_size; ++i) {
-    if (std::fabs(x[i]) > std::fabs(max)) max = x[i];
-  }
-  const float d = max / -T::zero, inverse = reciprocal(d);
-  uint8_t codes[T::block_size];
-  for (int i = 0; i < T::block_size; ++i) {
-    const float shifted = x[i] * inverse + (T::zero + 0.5f);
-    codes[i] = truncate_to_code(shifted, T::levels - 1);
-  }
-  T::pack(codes, d, 0, block);
+  for (int i = 0; i < T::block_size; ++i) codes[i] = Levels<T>::code(levels[i]);
+  T::pack(codes, scale, min, block);
 }
 
 // Eight bits have levels to spare: the largest magnitude is 127 on either side.
@@ -51,40 +27,99 @@ void encode_absmax(const float* x, uint8_t* block) {
   for (int i = 0; i < T::block_size; ++i) max = std::max(max, std::fabs(x[i]));
   const float d = max / 127, inverse = reciprocal(d);
   uint8_t codes[T::block_size];
-  for (int i = 0; i < T::block_size; ++i) {
-    codes[i] = truncate_to_code(std::round(x[i] * inverse) + T::zero, T::levels - 1);
-  }
+  for (int i = 0; i < T::block_size; ++i) codes[i] = static_cast<uint8_t>(std::round(x[i] * inverse) + T::zero);
   T::pack(codes, d, 0, block);
 }
 
+// The levels of least error among those that these scales give.
 template <class T>
-void encode_block(const float* x, uint8_t* block) {
+void encode_best(const float* x, const float* w, std::span<const float> scales, uint8_t* block) {
+  float levels[T::block_size], best[T::block_size], best_scale = 0, least = std::numeric_limits<float>::infinity();
+  for (const float scale : scales) {
+    const float error = choose_levels<Levels<T>, T::block_size>(x, w, scale, 0, levels);
+    if (!(error < least)) continue;
+    std::copy(levels, levels + T::block_size, best);
+    best_scale = scale;
+    least = error;
+  }
+  pack_levels<T>(best, best_scale, 0, block);
+}
+
+// The best fit, and the scale that puts the extreme on the outermost level, which f16 may hold better.
+template <class T>
+void encode_scaled(const float* x, const float* w, uint8_t* block) {
+  const float fit = fit_scale<Levels<T>, T::block_size>(x, w).scale, plain = extreme_of<T::block_size>(x) / Levels<T>::lowest;
+  const float scales[] = {f16_scale(fit), f16_scale(plain)};
+  encode_best<T>(x, w, scales, block);
+}
+
+template <class T>
+void encode_with_min(const float* x, const float* w, uint8_t* block) {
+  float levels[T::block_size];
+  const AffineFit fit = fit_affine<Levels<T>, T::block_size>(x, w, false);
+  const float d = f16_scale(fit.scale), min = rounded_f16(fit.min);
+  choose_levels<Levels<T>, T::block_size>(x, w, d, min, levels);
+  pack_levels<T>(levels, d, min, block);
+}
+
+// The powers of two on the sides of the best scale, and one more on each.
+template <class T>
+void encode_power_of_two(const float* x, const float* w, uint8_t* block) {
+  constexpr int kLow = -126, kHigh = 127;
+  const float ideal = std::fabs(fit_scale<Levels<T>, T::block_size>(x, w).scale);
+  const int octave = ideal > 0 ? std::clamp(std::ilogb(ideal), kLow + 1, kHigh - 2) : kLow + 1;
+  const float scales[] = {std::ldexp(1.0f, octave - 1), std::ldexp(1.0f, octave), std::ldexp(1.0f, octave + 1), std::ldexp(1.0f, octave + 2)};
+  encode_best<T>(x, w, scales, block);
+}
+
+template <class T>
+void encode_block(const float* x, const float* w, uint8_t* block) {
   if constexpr (requires { &T::encode; }) {
     T::encode(x, block);
+  } else if constexpr (requires { T::lowest_scale; }) {
+    SuperBlock<T>(x, w).encode(block);
   } else if constexpr (T::has_min) {
-    encode_with_min<T>(x, block);
+    encode_with_min<T>(x, w, block);
   } else if constexpr (T::zero == 128) {
     encode_absmax<T>(x, block);
+  } else if constexpr (T::scale_fields[0].kind == ScaleKind::kE8M0) {
+    encode_power_of_two<T>(x, w, block);
   } else {
-    encode_signed_max<T>(x, block);
+    encode_scaled<T>(x, w, block);
   }
 }
 
-}  // namespace
+constexpr std::array<float, kMaxBlock> kAllAlike = [] {
+  std::array<float, kMaxBlock> ones{};
+  for (float& w : ones) w = 1;
+  return ones;
+}();
 
-void encode_row(Format format, const float* x, void* row, int64_t n_elements) {
+}  // namespace
+}  // namespace quant
+
+void encode_row(Format format, const float* x, void* row, int64_t n_elements, const float* importance) {
   const FormatInfo& f = info(format);
   CHECK_EQ(n_elements % f.block_size, 0);
+  if (!f.can_encode) throw Error("ingot reads {} but cannot write it; choose one of {}", f.name, encodable_formats());
   visit(format, [&](auto type) {
     using T = decltype(type);
     if constexpr (
         requires { &T::encode; } || requires { &T::pack; }) {
       uint8_t* block = static_cast<uint8_t*>(row);
-      for (int64_t i = 0; i < n_elements; i += T::block_size, block += T::block_bytes) encode_block<T>(x + i, block);
-    } else {
-      throw Error("ingot reads {} but cannot write it; choose F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0 or Q5_1", T::name);
+      for (int64_t i = 0; i < n_elements; i += T::block_size, block += T::block_bytes)
+        quant::encode_block<T>(x + i, importance ? importance + i : quant::kAllAlike.data(), block);
     }
   });
+}
+
+std::string encodable_formats() {
+  std::string names;
+  for (int i = 0; i < kFormatCount; ++i) {
+    const FormatInfo& f = info(static_cast<Format>(i));
+    if (f.can_encode) names += (names.empty() ? "" : ", ") + std::string(f.name);
+  }
+  return names;
 }
 
 }  // namespace ingot

@@ -21,6 +21,10 @@ struct IQ4_NL : Grouped<IQ4_NL> {
     mins[0] = 0;
     unpack_nibbles<16>(block + 2, codes);
   }
+  INGOT_HD static void pack(const uint8_t* codes, float scale, float /*min*/, uint8_t* block) {
+    store_f16(block, scale);
+    pack_nibbles<16>(codes, block + 2);
+  }
 };
 
 }  // namespace ingot::quant

@@ -14,6 +14,7 @@ struct IQ4_XS : Grouped<IQ4_XS> {
   static constexpr int code_bits = 4;
   static constexpr int group = 32;
   static constexpr auto& codebook = IQ4_NL::codebook;
+  static constexpr int lowest_scale = -32, highest_scale = 31;
   static constexpr ScaleField scale_fields[] = {{0, 0.00080241f}};
 
   INGOT_HD static void unpack(const uint8_t* __restrict block, uint8_t* __restrict codes, float* __restrict scales,
@@ -25,6 +26,16 @@ struct IQ4_XS : Grouped<IQ4_XS> {
       scales[g] = d * static_cast<float>(s - 32);
       mins[g] = 0;
       unpack_nibbles<16>(block + 8 + 16 * g, codes + 32 * g);
+    }
+  }
+  INGOT_HD static void pack(const uint8_t* codes, const int* s, const int* /*m*/, float d, float /*dmin*/, uint8_t* block) {
+    store_f16(block, d);
+    memset(block + 2, 0, 6);
+    for (int g = 0; g < 8; ++g) {
+      const int biased = s[g] + 32;
+      block[2 + g / 4] |= static_cast<uint8_t>((biased >> 4) << (2 * (g % 4)));
+      block[4 + g / 2] |= static_cast<uint8_t>((biased & 15) << (4 * (g % 2)));
+      pack_nibbles<16>(codes + 32 * g, block + 8 + 16 * g);
     }
   }
 };

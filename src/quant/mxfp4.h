@@ -24,6 +24,11 @@ struct MXFP4 : Grouped<MXFP4> {
     mins[0] = 0;
     unpack_nibbles<16>(block + 1, codes);
   }
+  // scale: 2^-126 to 2^127.
+  INGOT_HD static void pack(const uint8_t* codes, float scale, float /*min*/, uint8_t* block) {
+    block[0] = static_cast<uint8_t>((bits_from_float(scale) >> 23) + 1);
+    pack_nibbles<16>(codes, block + 1);
+  }
 };
 
 }  // namespace ingot::quant

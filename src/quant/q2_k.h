@@ -14,6 +14,7 @@ struct Q2_K : Grouped<Q2_K> {
   static constexpr int code_bits = 4;
   static constexpr int group = 16;
   static constexpr bool has_min = true;
+  static constexpr int lowest_scale = 0, highest_scale = 15;
   static constexpr ScaleField scale_fields[] = {{80, 0.072075f}, {82, 0.108112f}};
 
   INGOT_HD static void unpack(const uint8_t* __restrict block, uint8_t* __restrict codes, float* __restrict scales,
@@ -28,6 +29,13 @@ struct Q2_K : Grouped<Q2_K> {
         for (int i = 0; i < 32; ++i) codes[128 * half + 32 * part + i] = (block[16 + 32 * half + i] >> (2 * part)) & 3;
       }
     }
+  }
+  INGOT_HD static void pack(const uint8_t* codes, const int* s, const int* m, float d, float dmin, uint8_t* block) {
+    for (int g = 0; g < 16; ++g) block[g] = static_cast<uint8_t>(s[g] | m[g] << 4);
+    pack_bit_pairs(codes, block + 16);
+    pack_bit_pairs(codes + 128, block + 48);
+    store_f16(block + 80, d);
+    store_f16(block + 82, dmin);
   }
 };
 

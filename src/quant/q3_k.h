@@ -14,6 +14,7 @@ struct Q3_K : Grouped<Q3_K> {
   static constexpr int code_bits = 4;
   static constexpr int group = 16;
   static constexpr int zero = 4;
+  static constexpr int lowest_scale = -32, highest_scale = 31;
   static constexpr ScaleField scale_fields[] = {{108, 0.023074f}};
 
   INGOT_HD static void unpack(const uint8_t* __restrict block, uint8_t* __restrict codes, float* __restrict scales,
@@ -34,6 +35,19 @@ struct Q3_K : Grouped<Q3_K> {
         }
       }
     }
+  }
+  INGOT_HD static void pack(const uint8_t* codes, const int* s, const int* /*m*/, float d, float /*dmin*/, uint8_t* block) {
+    memset(block, 0, 32);
+    for (int i = 0; i < 256; ++i) block[i % 32] |= static_cast<uint8_t>((codes[i] >> 2) << (i / 32));
+    pack_bit_pairs(codes, block + 32);
+    pack_bit_pairs(codes + 128, block + 64);
+    memset(block + 96, 0, 12);
+    for (int g = 0; g < 16; ++g) {
+      const int biased = s[g] + 32;
+      block[96 + g % 8] |= static_cast<uint8_t>((biased & 15) << (4 * (g / 8)));
+      block[104 + g % 4] |= static_cast<uint8_t>((biased >> 4) << (2 * (g / 4)));
+    }
+    store_f16(block + 108, d);
   }
 };
 

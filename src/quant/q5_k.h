@@ -14,6 +14,7 @@ struct Q5_K : Grouped<Q5_K> {
   static constexpr int code_bits = 8;
   static constexpr int group = 32;
   static constexpr bool has_min = true;
+  static constexpr int lowest_scale = 0, highest_scale = 63;
   static constexpr ScaleField scale_fields[] = {{0, 0.0018978f}, {2, 0.029416f}};
 
   INGOT_HD static void unpack(const uint8_t* __restrict block, uint8_t* __restrict codes, float* __restrict scales,
@@ -26,6 +27,14 @@ struct Q5_K : Grouped<Q5_K> {
             static_cast<uint8_t>(((nibbles[i] >> (4 * (g % 2))) & 15) | ((block[16 + i] >> g) & 1) << 4);
       }
     }
+  }
+  INGOT_HD static void pack(const uint8_t* codes, const int* s, const int* m, float d, float dmin, uint8_t* block) {
+    store_f16(block, d);
+    store_f16(block + 2, dmin);
+    pack_k_scales(s, m, block + 4);
+    memset(block + 16, 0, 32);
+    for (int i = 0; i < 256; ++i) block[16 + i % 32] |= static_cast<uint8_t>((codes[i] >> 4) << (i / 32));
+    for (int i = 0; i < 4; ++i) pack_nibbles<32>(codes + 64 * i, block + 48 + 32 * i);
   }
 };
 

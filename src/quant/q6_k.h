@@ -15,6 +15,7 @@ struct Q6_K : Grouped<Q6_K> {
   static constexpr int code_bits = 8;
   static constexpr int group = 16;
   static constexpr int zero = 32;
+  static constexpr int lowest_scale = -128, highest_scale = 127;
   static constexpr ScaleField scale_fields[] = {{208, 0.00073223f}};
 
   INGOT_HD static void unpack(const uint8_t* __restrict block, uint8_t* __restrict codes, float* __restrict scales,
@@ -34,6 +35,16 @@ struct Q6_K : Grouped<Q6_K> {
         }
       }
     }
+  }
+  INGOT_HD static void pack(const uint8_t* codes, const int* s, const int* /*m*/, float d, float /*dmin*/, uint8_t* block) {
+    for (int half = 0; half < 2; ++half) {
+      pack_nibbles<64>(codes + 128 * half, block + 64 * half);
+      uint8_t high[128];
+      for (int i = 0; i < 128; ++i) high[i] = codes[128 * half + i] >> 4;
+      pack_bit_pairs(high, block + 128 + 32 * half);
+    }
+    for (int g = 0; g < 16; ++g) block[192 + g] = static_cast<uint8_t>(s[g]);
+    store_f16(block + 208, d);
   }
 };
 
