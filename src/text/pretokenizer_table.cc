@@ -3,6 +3,8 @@
 // expressions.
 #include "text/pretokenizer_table.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/log.h"
 
@@ -131,6 +133,13 @@ constexpr PretokenizerRow kRows[] = {
 }  // namespace
 
 std::span<const PretokenizerRow> pretokenizer_rows() { return kRows; }
+
+std::optional<std::string_view> pretokenizer_name(std::span<const std::string> patterns, bool whole_words) {
+  for (const PretokenizerRow& row : kRows)
+    if (row.whole_words == whole_words && std::equal(patterns.begin(), patterns.end(), row.patterns.begin(), row.patterns.end()))
+      return row.names.front();
+  return std::nullopt;
+}
 
 const PretokenizerRow& find_pretokenizer(std::string_view name) {
   for (const PretokenizerRow& row : kRows)

@@ -1,6 +1,8 @@
 // Which regular expressions cut text into words for which model family, by the names of GGUF's tokenizer.ggml.pre.
 #pragma once
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace ingot {
@@ -15,6 +17,9 @@ struct PretokenizerRow {
 
 // The row for a name. An empty or unknown one gets the row "default", with a warning.
 const PretokenizerRow& find_pretokenizer(std::string_view name);
+
+// The name that GGUF has for these expressions, to the letter: the first of the row's names, or nothing.
+std::optional<std::string_view> pretokenizer_name(std::span<const std::string> patterns, bool whole_words);
 
 std::span<const PretokenizerRow> pretokenizer_rows();
 
