@@ -1,5 +1,7 @@
 #include "io/generation_config.h"
 
+#include "io/gguf_writer.h"
+
 namespace ingot {
 namespace {
 
@@ -65,6 +67,13 @@ GenerationConfig read_generation_config(const Metadata& metadata) {
   config.top_k = integer("general.sampling.top_k", 0, kMaxTopK);
   config.penalty_window = integer("general.sampling.penalty_last_n", -1, kMaxWindow);
   return config;
+}
+
+void write_generation_config(const GenerationConfig& config, GgufWriter& writer) {
+  for (const Number& row : kNumbers)
+    if (row.gguf_key != nullptr && config.*row.value) writer.set(row.gguf_key, *(config.*row.value));
+  if (config.top_k) writer.set("general.sampling.top_k", static_cast<int32_t>(*config.top_k));
+  if (config.penalty_window) writer.set("general.sampling.penalty_last_n", static_cast<int32_t>(*config.penalty_window));
 }
 
 }  // namespace ingot

@@ -9,6 +9,8 @@
 
 namespace ingot {
 
+class GgufWriter;
+
 struct GenerationConfig {
   std::optional<float> temperature;  // 0: greedy, which is also what "do_sample": false says
   std::optional<int> top_k;          // 0: off
@@ -19,5 +21,8 @@ struct GenerationConfig {
 // Throw Error for a value that is of the wrong kind or out of range, naming file, key and value.
 GenerationConfig read_generation_config(const HfDirectory& directory);
 GenerationConfig read_generation_config(const Metadata& metadata);
+
+// As a GGUF file has it.
+void write_generation_config(const GenerationConfig& config, GgufWriter& writer);
 
 }  // namespace ingot

@@ -115,6 +115,10 @@ std::vector<uint8_t> GgufWriter::to_bytes() const {
   return out;
 }
 
-void GgufWriter::write(const std::string& path) const { write_file(path, to_bytes()); }
+void GgufWriter::write(const std::string& path) const {
+  FileWriter file(path);
+  write_to([&](std::span<const uint8_t> bytes) { file.write(bytes); });
+  file.commit();
+}
 
 }  // namespace ingot

@@ -92,7 +92,7 @@ class GgufWriter {
 
   void write_to(const Sink& sink) const;
   std::vector<uint8_t> to_bytes() const;
-  void write(const std::string& path) const;  // all or nothing
+  void write(const std::string& path) const;  // tensor by tensor, and all or nothing: path may be that of a file being read
 
  private:
   struct Entry {

@@ -1,0 +1,143 @@
+// Tokenizers written as GGUF keys and read again give the same tokens for any text; what GGUF cannot say is refused by name.
+#include "io/gguf_tokenizer_writer.h"
+
+#include <gmock/gmock.h>
+
+#include <deque>
+#include <random>
+
+#include "io/gguf_tokenizer.h"
+#include "io/refused.h"
+#include "text/pretokenizer_table.h"
+#include "text/tokenizer.h"
+
+namespace ingot {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Written {
+  explicit Written(const TokenizerSpec& spec, int n_rows) {
+    GgufWriter writer;
+    write_tokenizer(spec, n_rows, writer);
+    bytes = writer.to_bytes();
+    file = std::make_unique<Gguf>(Gguf::parse(bytes, "written.gguf"));
+  }
+  const Metadata& keys() const { return file->metadata(); }
+  std::unique_ptr<Tokenizer> tokenizer() const { return Tokenizer::create(tokenizer_spec(*file)); }
+
+  std::vector<uint8_t> bytes;
+  std::unique_ptr<Gguf> file;
+};
+
+// SentencePiece BPE as a tokenizer.json has it: bytes, letters, and merges with every way to make each token, best first.
+struct Pieces {
+  Pieces() {
+    spec.model = kSentencePieceBpe;
+    spec.source = "tokenizer.json";
+    add("<unk>", TokenType::kUnknown);
+    add("<s>", TokenType::kControl);
+    add("</s>", TokenType::kControl);
+    for (int byte = 0; byte < 256; ++byte) add(fmt::format("<0x{:02X}>", byte), TokenType::kByte);
+    for (const char* letter : {"\u2581", "a", "b", "c"}) add(letter, TokenType::kNormal);
+    merge("ab", {"a b"});
+    merge("\u2581a", {"\u2581 a"});
+    merge("abc", {"ab c"});
+    merge("bc", {"b c"});
+    merge("\u2581abc", {"\u2581a bc", "\u2581 abc"});
+    merge("abab", {"ab ab"});
+    add("<mark>", TokenType::kUserDefined);
+    spec.unk = 0;
+    spec.bos = 1;
+    spec.eos = 2;
+    spec.add_bos = true;
+    spec.add_space_prefix = true;
+  }
+  void add(std::string text, TokenType type) {
+    spec.tokens.push_back(strings.emplace_back(std::move(text)));
+    spec.token_types.push_back(static_cast<int32_t>(type));
+  }
+  void merge(const char* token, std::initializer_list<const char*> ways) {
+    add(token, TokenType::kNormal);
+    for (const char* way : ways) spec.merges.push_back(way);
+  }
+  std::deque<std::string> strings;
+  TokenizerSpec spec;
+};
+
+TEST(GgufTokenizerWriter, SentencePieceMergesBecomeScores) {
+  const Pieces pieces;
+  const Written written(pieces.spec, static_cast<int>(pieces.spec.tokens.size()) + 2);
+  EXPECT_EQ(written.keys().get_string("tokenizer.ggml.model"), "llama");
+  EXPECT_EQ(written.keys().get_string("tokenizer.ggml.pre"), "default");
+  EXPECT_FALSE(written.keys().contains("tokenizer.ggml.merges"));
+  EXPECT_TRUE(written.keys().get_bool("tokenizer.ggml.add_bos_token"));
+  EXPECT_TRUE(written.keys().get_bool("tokenizer.ggml.add_space_prefix"));
+  const auto tokens = written.keys().get_strings("tokenizer.ggml.tokens");
+  const auto types = written.keys().get_i32s("tokenizer.ggml.token_type");
+  EXPECT_EQ(tokens.size(), pieces.spec.tokens.size() + 2);
+  EXPECT_EQ(tokens.back(), fmt::format("[PAD{}]", tokens.size() - 1));
+  EXPECT_EQ(types.back(), static_cast<int32_t>(TokenType::kUnused));
+
+  const auto direct = Tokenizer::create(pieces.spec), again = written.tokenizer();
+  std::random_device device;
+  const uint32_t seed = device();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const char* parts[] = {"a", "b", "c", "ab", "abc", " ", " a", "é", "<mark>", "</s>", "\n"};
+  for (int i = 0; i < 500; ++i) {
+    std::string text = parts[random() % 3];
+    for (size_t n = random() % 20; n > 0; --n) text += parts[random() % std::size(parts)];
+    ASSERT_EQ(again->encode(text), direct->encode(text)) << text;
+  }
+}
+
+// Byte-level BPE with the expressions of a published tokenizer.json.
+TokenizerSpec bytes_spec(std::vector<std::string> patterns, bool whole_words) {
+  TokenizerSpec spec;
+  spec.model = kByteLevelBpe;
+  spec.source = "tokenizer.json";
+  spec.tokens = {"a", "b", "ab", "<end>", "<stop>"};
+  spec.token_types = {1, 1, 1, 3, 3};
+  spec.merges = {"a b"};
+  spec.patterns = std::move(patterns);
+  spec.whole_words = whole_words;
+  spec.eos = 3;
+  spec.ends = {3, 4};
+  return spec;
+}
+
+std::vector<std::string> patterns_of(const PretokenizerRow& row) { return {row.patterns.begin(), row.patterns.end()}; }
+
+TEST(GgufTokenizerWriter, ExpressionsGetTheirName) {
+  for (const PretokenizerRow& row : pretokenizer_rows()) {
+    const Written written(bytes_spec(patterns_of(row), row.whole_words), 5);
+    const PretokenizerRow& found = find_pretokenizer(written.keys().get_string("tokenizer.ggml.pre"));
+    EXPECT_EQ(patterns_of(found), patterns_of(row)) << row.names.front();
+    EXPECT_EQ(found.whole_words, row.whole_words) << row.names.front();
+  }
+}
+
+TEST(GgufTokenizerWriter, WritesEveryEnd) {
+  const Written written(bytes_spec(patterns_of(find_pretokenizer("gpt-2")), false), 5);
+  EXPECT_EQ(written.keys().get_u32("tokenizer.ggml.eos_token_id"), 3u);
+  EXPECT_EQ(written.keys().get_u32("tokenizer.ggml.eot_token_id"), 4u);
+  EXPECT_FALSE(written.keys().get_bool("tokenizer.ggml.add_bos_token"));
+  EXPECT_THAT(written.tokenizer()->end_tokens(), ElementsAre(3, 4));
+}
+
+TEST(GgufTokenizerWriter, RefusesWhatGgufCannotSay) {
+  const auto refused = [](const TokenizerSpec& spec, int n_rows) {
+    return refusal([&] {
+      GgufWriter writer;
+      write_tokenizer(spec, n_rows, writer);
+    });
+  };
+  EXPECT_THAT(refused(bytes_spec({"\\p{L}+|z"}, false), 5), HasSubstr("tokenizer.json: GGUF has no name (tokenizer.ggml.pre) for this pre-tokenizer: '\\p{L}+|z'"));
+  EXPECT_THAT(refused(bytes_spec(patterns_of(find_pretokenizer("gpt-2")), true), 5), HasSubstr("with ignore_merges"));
+  EXPECT_THAT(refused(bytes_spec(patterns_of(find_pretokenizer("gpt-2")), false), 4), HasSubstr("5 tokens, and the embedding has 4 rows"));
+}
+
+}  // namespace
+}  // namespace ingot
