@@ -27,6 +27,7 @@ class GgufCheckpoint final : public Checkpoint {
 
   GenerationConfig generation() const override { return read_generation_config(file_->metadata()); }
   std::unique_ptr<WeightSource> weights() const override { return gguf_source(file_); }
+  const Gguf* gguf() const override { return file_.get(); }
 
   CheckpointFacts facts() const override {
     CheckpointFacts facts{.container = fmt::format("GGUF version {}", file_->version()),

@@ -14,6 +14,8 @@
 
 namespace ingot {
 
+class HfDirectory;
+
 struct CheckpointTensor {
   std::string name;
   std::string type;            // "Q4_K", "BF16", "MLX 4-bit g64"
@@ -48,6 +50,10 @@ class Checkpoint {
   // The source keeps what it needs of the checkpoint.
   virtual std::unique_ptr<WeightSource> weights() const = 0;
   virtual CheckpointFacts facts() const = 0;
+
+  // What it is kept in, for those who write it as another kind (model/gguf_export.h): one of these, the other is null.
+  virtual const Gguf* gguf() const { return nullptr; }
+  virtual const HfDirectory* directory() const { return nullptr; }
 };
 
 // A GGUF file (any part of a split one), or a directory with config.json. Throws Error.

@@ -1,0 +1,173 @@
+// A GGUF file is copied key by key and tensor by tensor, whatever its architecture. A directory's tensors are those of the
+// table (model/tensors.h); its keys are written from the Config in model/gguf_keys.cc.
+#include "model/gguf_export.h"
+
+#include <numeric>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "io/gguf.h"
+#include "model/gguf_keys.h"
+
+namespace ingot {
+namespace {
+
+HostTensor host_tensor(const Gguf& file, const TensorInfo& tensor) {
+  return {tensor.format.value_or(Format::F32), tensor.n_elements() / tensor.shape[0], tensor.shape[0], file.data(tensor).data()};
+}
+
+// From the keys that all architectures share; a file without them gets a mix that does not look at layers.
+MixModel mix_model_of(const Gguf& file) {
+  const Metadata& metadata = file.metadata();
+  const std::string arch(metadata.find_string("general.architecture").value_or(""));
+  auto number = [&](const char* key, uint32_t fallback) -> uint32_t {
+    const Value* value = metadata.find(arch + key);
+    return value != nullptr && !value->is_array() ? metadata.find_u32(arch + key).value_or(fallback) : fallback;
+  };
+  const uint32_t n_layers = number(".block_count", 0), n_heads = number(".attention.head_count", 1);
+  const uint32_t n_kv = std::max(1u, number(".attention.head_count_kv", n_heads));
+  return {.n_layers = static_cast<int>(n_layers),
+          .heads_per_kv = static_cast<int>(n_heads / n_kv),
+          .tied = file.find("output.weight") == nullptr,
+          .is_large = n_layers == 80 && n_heads != n_kv};
+}
+
+// All keys but those that speak of parts, or of a quantization that is over.
+void copy_metadata(const Gguf& file, GgufWriter& writer) {
+  for (const Metadata::Entry& entry : file.metadata().entries())
+    if (!entry.key.starts_with("split.") && !entry.key.starts_with("quantize.imatrix.")) writer.set(entry.key, entry.value);
+}
+
+GgufExport of_gguf(std::shared_ptr<const Checkpoint> checkpoint, const Gguf& file) {
+  GgufExport out{.source = printable(file.path()), .mix_model = mix_model_of(file)};
+  if (file.tensors().empty()) throw Error("{}: there are no tensors in it: this file holds a vocabulary, not a model", out.source);
+  const auto type = file.metadata().find_string("general.type");
+  if (type == "adapter" || type == "imatrix") throw Error("{}: this file is of type '{}', not a model: give the model's own file", out.source, *type);
+  for (const TensorInfo& tensor : file.tensors()) {
+    out.tensors.push_back({.name = std::string(tensor.name),
+                           .shape = {tensor.dims().begin(), tensor.dims().end()},
+                           .ggml_type = tensor.ggml_type,
+                           .format = tensor.format,
+                           .n_bytes = tensor.n_bytes,
+                           .open = [checkpoint, &file, &tensor] { return host_tensor(file, tensor); },
+                           .close = [](const HostTensor&) {}});
+  }
+  out.write_metadata = [checkpoint, &file](GgufWriter& writer) { copy_metadata(file, writer); };
+  return out;
+}
+
+// The tensors of a directory, found through the table.
+class DirectoryExport {
+ public:
+  DirectoryExport(const Checkpoint& checkpoint, const Config& config) : config_(config), source_(checkpoint.weights()) {}
+
+  GgufExport make() {
+    out_.source = source_->name();
+    add_rows(model_matrices(), model_vectors(), 0);
+    for (int layer = 0; layer < config_.n_layers; ++layer) add_rows(layer_matrices(), layer_vectors(), layer);
+    if (config_.rope_scaling.kind == RopeScalingKind::kLlama3) add_rope_divisors();
+    out_.mix_model = {.n_layers = config_.n_layers,
+                      .heads_per_kv = config_.n_heads / config_.n_kv_heads,
+                      .tied = tied_,
+                      .is_large = config_.n_layers == 80 && config_.n_heads != config_.n_kv_heads};
+    if (tied_ && config_.tied_output == false)
+      throw Error("{}: the output matrix is missing, and the model does not tie it to the embedding", out_.source);
+    for (const std::string& name : source_->unused()) log_warn("{}: tensor '{}' is not used", out_.source, printable(name));
+    return std::move(out_);
+  }
+
+ private:
+  template <class Owner>
+  void add_rows(std::span<const MatrixRow<Owner>> matrices, std::span<const VectorRow<Owner>> vectors, int layer) {
+    for (const auto& row : vectors) add(row, layer, 1, size_of(row.n, config_), false);
+    for (const auto& row : matrices) {
+      const bool is_output = std::string_view(row.gguf_name) == "output.weight";
+      if (is_output && config_.tied_output == true) continue;
+      if (add(row, layer, size_of(row.n_out, config_), size_of(row.n_in, config_), true) && is_output) tied_ = false;
+    }
+  }
+
+  template <class Row>
+  bool add(const Row& row, int layer, int64_t n_out, int64_t n_in, bool is_matrix) {
+    const bool is_gguf = source_->dialect() == Dialect::kGguf;
+    const std::string name = fmt::format(fmt::runtime(is_gguf ? row.gguf_name : row.hf_name), layer);
+    HostTensor host;
+    if (name.empty() || !source_->find(name, n_out, n_in, host)) {
+      if (row.optional) return false;
+      throw Error("{}: tensor '{}' is missing", source_->name(), name);
+    }
+    if (host.n_out != n_out || host.n_in != n_in)
+      throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_->name(), name, host.n_out, host.n_in, n_out, n_in);
+    const std::optional<uint32_t> type_id = info(host.format).ggml_type;
+    ExportTensor tensor{.name = fmt::format(fmt::runtime(row.gguf_name), layer),
+                        .shape = {static_cast<uint64_t>(n_in)},
+                        .ggml_type = type_id.value_or(0),
+                        .format = host.format,
+                        .is_gguf_format = type_id.has_value(),
+                        .n_bytes = static_cast<uint64_t>(n_out) * row_bytes(host.format, n_in)};
+    if (is_matrix) tensor.shape.push_back(static_cast<uint64_t>(n_out));
+    if (!is_gguf) tensor.row_order = rope_order(tensor.name, is_matrix ? n_out : n_in);
+    tensor.open = [source = source_, name, n_out, n_in] {
+      HostTensor again;
+      CHECK(source->find(name, n_out, n_in, again));
+      return again;
+    };
+    tensor.close = [source = source_](const HostTensor& opened) { source->release(opened); };
+    source_->release(host);
+    out_.tensors.push_back(std::move(tensor));
+    return true;
+  }
+
+  // Where the two dialects rotate different pairs, the rows of q and k move: of each head, the rotated dimensions' first and
+  // second half are laced.
+  std::vector<int32_t> rope_order(std::string_view name, int64_t n_rows) const {
+    const Arch& arch = *config_.arch;
+    const bool rotated = name.find("attn_q") != name.npos || name.find("attn_k") != name.npos;
+    if (arch.gguf_rope == arch.hf_rope || !rotated) return {};
+    CHECK(arch.gguf_rope == RopeLayout::kInterleaved);
+    std::vector<int32_t> order(static_cast<size_t>(n_rows));
+    const int half = config_.rot_dim / 2;
+    for (int32_t row = 0; row < static_cast<int32_t>(n_rows); ++row) {
+      const int in_head = row % config_.head_dim;
+      order[row] = in_head < config_.rot_dim ? row - in_head + in_head / 2 + (in_head % 2) * half : row;
+    }
+    return order;
+  }
+
+  // GGUF keeps Llama 3's scaling as what each frequency is divided by.
+  void add_rope_divisors() {
+    const std::vector<float> plain = rope_frequencies(config_.rot_dim, config_.rope_theta, {}, {});
+    const std::vector<float> scaled = rope_frequencies(config_.rot_dim, config_.rope_theta, config_.rope_scaling, {});
+    auto divisors = std::make_shared<std::vector<float>>(plain.size());
+    for (size_t i = 0; i < plain.size(); ++i) (*divisors)[i] = plain[i] / scaled[i];
+    const auto n = static_cast<int64_t>(plain.size());
+    out_.tensors.push_back({.name = "rope_freqs.weight",
+                            .shape = {plain.size()},
+                            .ggml_type = 0,
+                            .format = Format::F32,
+                            .n_bytes = plain.size() * sizeof(float),
+                            .open = [divisors, n] { return HostTensor{Format::F32, 1, n, reinterpret_cast<const uint8_t*>(divisors->data())}; },
+                            .close = [](const HostTensor&) {}});
+  }
+
+  const Config& config_;
+  std::shared_ptr<WeightSource> source_;
+  GgufExport out_;
+  bool tied_ = true;
+};
+
+}  // namespace
+
+int64_t ExportTensor::n_rows() const {
+  return static_cast<int64_t>(std::accumulate(shape.begin() + 1, shape.end(), uint64_t{1}, std::multiplies<>()));
+}
+
+GgufExport gguf_export(std::shared_ptr<const Checkpoint> checkpoint) {
+  if (const Gguf* file = checkpoint->gguf()) return of_gguf(std::move(checkpoint), *file);
+  const Config config = checkpoint->config();
+  GgufExport out = DirectoryExport(*checkpoint, config).make();
+  out.write_metadata = [checkpoint, config](GgufWriter& writer) { write_gguf_keys(*checkpoint, config, writer); };
+  return out;
+}
+
+}  // namespace ingot

@@ -1,0 +1,11 @@
+// The keys of a GGUF file that say what model it is, as llama.cpp's converter writes them, from a checkpoint of another kind.
+#pragma once
+#include "io/gguf_writer.h"
+#include "model/checkpoint.h"
+
+namespace ingot {
+
+// general.*, the architecture's own keys, the tokenizer and the chat template. Throws Error for what GGUF cannot say.
+void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWriter& writer);
+
+}  // namespace ingot
