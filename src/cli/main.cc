@@ -94,6 +94,8 @@ int main(int argc, char** argv) {
   ingot::add_pull(app);
   ingot::add_ls(app);
   ingot::add_rm(app);
+  ingot::add_quantize(app);
+  ingot::add_convert(app);
   try {
     check_verb(app, argc, argv);
     std::vector<std::string> args = ingot::hub_spellings(app, argc, argv);

@@ -14,5 +14,7 @@ void add_perplexity(CLI::App& app);
 void add_pull(CLI::App& app);
 void add_ls(CLI::App& app);
 void add_rm(CLI::App& app);
+void add_quantize(CLI::App& app);
+void add_convert(CLI::App& app);
 
 }  // namespace ingot

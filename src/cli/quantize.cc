@@ -1,0 +1,131 @@
+// ingot quantize: a model's weights in fewer bits, as a GGUF file.
+#include "cli/quantize.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/system.h"
+#include "cli/terminal.h"
+#include "cli/verbs.h"
+#include "model/quantize.h"
+#include "quant/encode.h"
+
+namespace ingot {
+namespace {
+
+struct Interrupted {};
+
+void check_output(const WriteOptions& o) {
+  struct stat status {};
+  if (::stat(o.out.c_str(), &status) != 0) return;
+  if (S_ISDIR(status.st_mode)) throw Error("'{}' is a directory: name the file to write", printable(o.out));
+  if (!o.force) throw Error("'{}' is there already: say --force to replace it", printable(o.out));
+}
+
+std::optional<Format> format_of(const std::string& name, const char* flag) {
+  if (name.empty()) return std::nullopt;
+  const auto format = format_from_name(name);
+  if (!format || !info(*format).can_encode)
+    throw UsageError("{}: '{}' is no type that can be written: use one of {}", flag, printable(name, 64), encodable_formats());
+  return format;
+}
+
+double bits_per_weight(const QuantizeReport& r) { return r.n_weights == 0 ? 0 : 8.0 * static_cast<double>(r.bytes_after) / static_cast<double>(r.n_weights); }
+
+std::string mix_of(const QuantizeReport& report) {
+  std::string mix;
+  for (const auto& [type, count] : report.mix) mix += fmt::format("{}{} {}", mix.empty() ? "" : ", ", type, count);
+  return mix;
+}
+
+void print_json(const WriteOptions& o, const QuantizeReport& r, double seconds) {
+  const nlohmann::ordered_json json = {{"file", o.out}, {"tensors", r.n_tensors}, {"weights", r.n_weights}, {"bytes_before", r.bytes_before},
+                                       {"bytes_after", r.bytes_after}, {"bits_per_weight", bits_per_weight(r)}, {"mix", r.mix},
+                                       {"fallbacks", r.fallbacks}, {"without_importance", r.without_importance}, {"seconds", seconds}};
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+void print_summary(const WriteOptions& o, const QuantizeReport& r, double seconds) {
+  fmt::print("{}: {} -> {}, {:.2f} bits a weight, {} ({:.1f} s)\n", printable(o.out), human_bytes(r.bytes_before), human_bytes(r.bytes_after),
+             bits_per_weight(r), mix_of(r), seconds);
+  if (!r.fallbacks.empty())
+    fmt::print(stderr, "ingot: warning: {} tensors ('{}' and so on) have rows that are no whole blocks of their type, and got another\n",
+               r.fallbacks.size(), printable(r.fallbacks.front()));
+  if (!r.without_importance.empty())
+    fmt::print(stderr, "ingot: warning: the importance matrix says nothing about {} tensors ('{}' and so on)\n", r.without_importance.size(),
+               printable(r.without_importance.front()));
+}
+
+QuantizeReport write_with_progress(const WriteOptions& o, const GgufExport& model, QuantizeOptions& options) {
+  ProgressBar bar(o.type == "auto" ? "writing" : "quantizing");
+  InterruptGuard guard;
+  options.progress = [&](size_t done, size_t total) {
+    if (InterruptGuard::interrupted()) throw Interrupted{};
+    bar.update(done, total);
+  };
+  try {
+    return write_gguf(model, options, o.out);
+  } catch (const Interrupted&) {
+    bar.wipe();
+    fmt::print(stderr, "ingot: interrupted; nothing was written\n");
+    throw CLI::RuntimeError(130);
+  }
+}
+
+}  // namespace
+
+void add_write_options(CLI::App& app, WriteOptions& o) {
+  app.add_option("--imatrix", o.imatrix, "importance matrix of the model (llama.cpp's, .gguf or .dat): errors count by it");
+  app.add_option("--output-type,--output-tensor-type", o.output_type, "type of the output matrix, instead of the mix's choice");
+  app.add_option("--embedding-type,--token-embedding-type", o.embedding_type, "type of the token embedding, instead of the mix's choice");
+  app.add_flag("--allow-requantize", o.allow_requantize, "quantize weights that are quantized already, which loses more than once");
+  app.add_option("-t,--threads", o.n_threads, "threads to work with; 0: the cores this process may use")->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_flag("--force", o.force, "replace OUT if it is there");
+  app.add_flag("--json", o.json, "print one JSON object");
+  app.add_option("--log-level", o.log_level, "debug, info, warn, error or off")->capture_default_str();
+}
+
+void write_model(const WriteOptions& o) {
+  const auto start = std::chrono::steady_clock::now();
+  set_log_level(parse_log_level(o.log_level));
+  QuantizeOptions options{.mix = o.type == "auto" ? nullptr : &find_mix(o.type),
+                          .output = format_of(o.output_type, "--output-type"),
+                          .embedding = format_of(o.embedding_type, "--embedding-type"),
+                          .allow_requantize = o.allow_requantize,
+                          .allow_decode = o.allow_decode,
+                          .n_threads = o.n_threads};
+  check_output(o);
+  std::optional<ImportanceMatrix> importance;
+  if (!o.imatrix.empty()) options.importance = &importance.emplace(ImportanceMatrix::read(o.imatrix));
+  const GgufExport model = gguf_export(open_checkpoint(o.in));
+  const QuantizeReport report = write_with_progress(o, model, options);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (o.json) {
+    print_json(o, report, seconds);
+  } else {
+    print_summary(o, report, seconds);
+  }
+}
+
+void add_quantize(CLI::App& app) {
+  auto o = std::make_shared<WriteOptions>();
+  CLI::App* verb = app.add_subcommand("quantize", "Write a model as a GGUF file with fewer bits a weight");
+  verb->add_option("IN", o->in, "GGUF file (any part of a split one), or a model directory")->required();
+  verb->add_option("OUT", o->out, "the GGUF file to write")->required();
+  verb->add_option("TYPE", o->type, mix_names())->required();
+  add_write_options(*verb, *o);
+  verb->footer("Norms and biases stay F32. Rows that are no whole blocks of a type get one of smaller blocks.\n"
+               "Examples:\n  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M\n"
+               "  ingot quantize Qwen3-0.6B/ qwen3.gguf Q4_K_M --imatrix imatrix.gguf");
+  verb->callback([o] {
+    find_mix(o->type);  // "auto" is for convert
+    write_model(*o);
+  });
+}
+
+}  // namespace ingot

@@ -1,0 +1,20 @@
+// What `ingot quantize` and `ingot convert` share: their flags, and how a GGUF file is written with progress and a summary.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace ingot {
+
+struct WriteOptions {
+  std::string in, out, type;
+  std::string imatrix, output_type, embedding_type;
+  std::string log_level = "warn";
+  int n_threads = 0;
+  bool allow_requantize = false, allow_decode = false, force = false, json = false;
+};
+
+void add_write_options(CLI::App& app, WriteOptions& options);
+// type: a mix's name, or "auto" for weights as they are stored. Throws Error and UsageError.
+void write_model(const WriteOptions& options);
+
+}  // namespace ingot
