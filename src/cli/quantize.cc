@@ -42,6 +42,11 @@ std::string mix_of(const QuantizeReport& report) {
   return mix;
 }
 
+std::string first_of(const std::vector<std::string>& names) {
+  const std::string first = fmt::format("'{}'", printable(names.front()));
+  return names.size() == 1 ? first : fmt::format("{} and {} more", first, names.size() - 1);
+}
+
 void print_json(const WriteOptions& o, const QuantizeReport& r, double seconds) {
   const nlohmann::ordered_json json = {{"file", o.out}, {"tensors", r.n_tensors}, {"weights", r.n_weights}, {"bytes_before", r.bytes_before},
                                        {"bytes_after", r.bytes_after}, {"bits_per_weight", bits_per_weight(r)}, {"mix", r.mix},
@@ -53,11 +58,9 @@ void print_summary(const WriteOptions& o, const QuantizeReport& r, double second
   fmt::print("{}: {} -> {}, {:.2f} bits a weight, {} ({:.1f} s)\n", printable(o.out), human_bytes(r.bytes_before), human_bytes(r.bytes_after),
              bits_per_weight(r), mix_of(r), seconds);
   if (!r.fallbacks.empty())
-    fmt::print(stderr, "ingot: warning: {} tensors ('{}' and so on) have rows that are no whole blocks of their type, and got another\n",
-               r.fallbacks.size(), printable(r.fallbacks.front()));
+    fmt::print(stderr, "ingot: warning: rows that are no whole blocks of their type, which got another: {}\n", first_of(r.fallbacks));
   if (!r.without_importance.empty())
-    fmt::print(stderr, "ingot: warning: the importance matrix says nothing about {} tensors ('{}' and so on)\n", r.without_importance.size(),
-               printable(r.without_importance.front()));
+    fmt::print(stderr, "ingot: warning: the importance matrix says nothing about {}\n", first_of(r.without_importance));
 }
 
 QuantizeReport write_with_progress(const WriteOptions& o, const GgufExport& model, QuantizeOptions& options) {

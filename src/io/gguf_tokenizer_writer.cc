@@ -63,7 +63,7 @@ std::vector<float> scores_from_merges(const TokenizerSpec& spec) {
   }
   for (const auto& [token, id] : ids) n_inexact += n_characters(token) > 1 && splits_in_other_ways(token, ids, n_merges);
   if (n_inexact > 0)
-    log_warn("{}: {} tokens merge in an order that GGUF's scores cannot say exactly: some words may be cut differently",
+    log_warn("{}: GGUF's scores cannot say exactly in which order tokens merge (for {} of them): some words may be cut differently",
              printable(spec.source), n_inexact);
   return scores;
 }

@@ -8,6 +8,7 @@
 
 #include "io/gguf_tokenizer.h"
 #include "io/refused.h"
+#include "text/oniguruma.h"
 #include "text/pretokenizer_table.h"
 #include "text/tokenizer.h"
 
@@ -43,8 +44,8 @@ struct Pieces {
     for (const char* letter : {"\u2581", "a", "b", "c"}) add(letter, TokenType::kNormal);
     merge("ab", {"a b"});
     merge("\u2581a", {"\u2581 a"});
-    merge("abc", {"ab c"});
     merge("bc", {"b c"});
+    merge("abc", {"ab c", "a bc"});
     merge("\u2581abc", {"\u2581a bc", "\u2581 abc"});
     merge("abab", {"ab ab"});
     add("<mark>", TokenType::kUserDefined);
@@ -117,6 +118,19 @@ TEST(GgufTokenizerWriter, ExpressionsGetTheirName) {
     EXPECT_EQ(patterns_of(found), patterns_of(row)) << row.names.front();
     EXPECT_EQ(found.whole_words, row.whole_words) << row.names.front();
   }
+}
+
+// What is published stands in tokenizer.json to the letter as in our table, and is not changed on its way to PCRE2.
+TEST(GgufTokenizerWriter, PublishedExpressionsAreFound) {
+  const std::pair<const char*, const char*> published[] = {
+      {"qwen2", R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+      {"llama3", R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+  for (const auto& [name, pattern] : published) {
+    const std::string patterns[] = {pcre2_from_oniguruma(pattern)};
+    EXPECT_EQ(pretokenizer_name(patterns, find_pretokenizer(name).whole_words), name);
+  }
+  for (const char* name : {"gpt-2", "gpt-4o", "tekken", "qwen35", "deepseek-v3"})
+    for (const std::string_view pattern : find_pretokenizer(name).patterns) EXPECT_EQ(pcre2_from_oniguruma(pattern), pattern) << name;
 }
 
 TEST(GgufTokenizerWriter, WritesEveryEnd) {

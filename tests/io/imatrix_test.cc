@@ -3,10 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <filesystem>
-#include <random>
+#include <fstream>
 
-#include "base/file.h"
 #include "io/gguf_writer.h"
 #include "io/refused.h"
 
@@ -15,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
+using ::testing::FloatEq;
 using ::testing::HasSubstr;
 
 class ImatrixTest : public testing::Test {
@@ -22,7 +23,7 @@ class ImatrixTest : public testing::Test {
   ImatrixTest() : path_((fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name()).string()) {}
   ~ImatrixTest() override { fs::remove(path_); }
 
-  void write(std::string_view bytes) const { write_file(path_, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}); }
+  void write(std::string_view bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
   std::string refused(std::string_view bytes) const {
     write(bytes);
     return refusal([&] { ImportanceMatrix::read(path_); });
@@ -72,7 +73,7 @@ TEST_F(ImatrixTest, ReadsTheLegacyForm) {
   const ImportanceMatrix matrix = ImportanceMatrix::read(path_);
   EXPECT_EQ(matrix.size(), 2u);
   EXPECT_THAT(matrix.names(), ElementsAre("blk.0.attn_q.weight", "blk.0.ffn_up.weight"));
-  EXPECT_THAT(matrix.find("blk.0.attn_q.weight"), ElementsAre(1, 2, 1.75f * 1e-5f, 4));  // what was never seen counts next to nothing
+  EXPECT_THAT(matrix.find("blk.0.attn_q.weight"), ElementsAre(1, 2, FloatEq(1.75e-5f), 4));  // what was never seen counts next to nothing
   EXPECT_THAT(matrix.find("blk.0.ffn_up.weight"), ElementsAre(1, 2));
   EXPECT_TRUE(matrix.find("blk.1.ffn_up.weight").empty());
   EXPECT_EQ(matrix.n_chunks(), 37u);

@@ -4,8 +4,8 @@
     pip install gguf numpy tokenizers && python tools/quantizer/measure.py build/ingot libggml-base.so
 
 First the error of each type on weights of known kinds, as a share of the weights' own size (root mean square over root mean square),
-plain and weighted by importance. Then the demo model (its weights as float32) in each mix: perplexity and the mean KL divergence of
-its predictions from those of the unquantized model, on text that it was not trained on. llama.cpp's columns have the same tensors in
+plain and weighted by importance. Then the demo model (its weights as float32) in each mix: how far its logits are from those of the
+unquantized model, and its perplexity, on text that it was not trained on. llama.cpp's columns have the same tensors in
 the same types, encoded by ggml.
 """
 import argparse
@@ -111,13 +111,12 @@ def by_ggml(made, source, out, ggml, means):
             file.write(ggml.quantize(plain[t.name], t.tensor_type, means.get(t.name) if means else None).tobytes())
 
 
-def log_probabilities(ingot, model, pieces, folder):
-    """Of every token of each piece, [n_tokens, n_vocab] float32, piece by piece."""
+def centred_logits(ingot, model, pieces, folder):
+    """Of every token of each piece, [n_tokens, n_vocab], less their mean, which changes no prediction."""
     for piece in pieces:
         ingot("logits", model, "-f", piece, "--all", "-b", "2048", "-o", folder / "logits.npy")
         logits = np.load(folder / "logits.npy")
-        logits -= logits.max(-1, keepdims=True)
-        yield logits - np.log(np.exp(logits).sum(-1, keepdims=True, dtype=np.float64)).astype(np.float32)
+        yield logits - logits.mean(-1, keepdims=True)
 
 
 def perplexity_of(ingot, model, text):
@@ -125,29 +124,29 @@ def perplexity_of(ingot, model, text):
 
 
 def judge(ingot, model, text, pieces, reference, folder):
-    """Perplexity and KL divergence of the weights alone: as float32, so that no kernel rounds activations to go with a type."""
+    """Perplexity, and the error of the logits relative to their size, of the weights alone: as float32, so that no kernel rounds
+    activations to go with a type."""
     plain = folder / "plain.gguf"
     ingot.quantize(model, plain, "F32")
-    perplexity = perplexity_of(ingot, plain, text)
-    total = n = 0
-    for expected, logp in zip(reference, log_probabilities(ingot, plain, pieces, folder)):
-        total += float((np.exp(expected) * (expected - logp)).sum(dtype=np.float64))
-        n += len(expected)
-    return perplexity, total / n
+    off = size = 0.0
+    for expected, logits in zip(reference, centred_logits(ingot, plain, pieces, folder)):
+        off += float(np.square(logits - expected).sum(dtype=np.float64))
+        size += float(np.square(expected).sum(dtype=np.float64))
+    return perplexity_of(ingot, plain, text), (off / size) ** 0.5
 
 
 def print_perplexities(ingot, ggml, folder, source, means, text, pieces):
-    reference = list(log_probabilities(ingot, source, pieces, folder))
+    reference = list(centred_logits(ingot, source, pieces, folder))
     print(f"\nUnquantized: perplexity {perplexity_of(ingot, source, text):.4f}\n")
-    print("| mix | bits a weight | perplexity | llama.cpp's | KL x 1000 | llama.cpp's | with importance: perplexity | llama.cpp's | KL x 1000 "
-          "| llama.cpp's |\n" + "|---" * 10 + "|")
+    print("| mix | bits a weight | error of the logits | llama.cpp's | perplexity | llama.cpp's | by importance: error of the logits | llama.cpp's "
+          "| perplexity | llama.cpp's |\n" + "|---" * 10 + "|")
     for mix in ALL_MIXES:
         cells = []
         for imatrix in (None, folder / "demo.dat"):
             report = ingot.quantize(source, folder / "a.gguf", mix, imatrix)
             by_ggml(folder / "a.gguf", source, folder / "b.gguf", ggml, means if imatrix else None)
-            (pa, ka), (pb, kb) = (judge(ingot, folder / name, text, pieces, reference, folder) for name in ("a.gguf", "b.gguf"))
-            cells += [f"{pa:.4f}", f"{pb:.4f}", f"{1000 * ka:.3f}", f"{1000 * kb:.3f}"]
+            (pa, ea), (pb, eb) = (judge(ingot, folder / name, text, pieces, reference, folder) for name in ("a.gguf", "b.gguf"))
+            cells += [f"{ea:.4f}", f"{eb:.4f}", f"{pa:.4f}", f"{pb:.4f}"]
         print(f"| {mix} | {report['bits_per_weight']:.2f} | " + " | ".join(cells) + " |", flush=True)
 
 
