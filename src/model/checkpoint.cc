@@ -16,6 +16,7 @@ class GgufCheckpoint final : public Checkpoint {
   explicit GgufCheckpoint(std::shared_ptr<const Gguf> file) : file_(std::move(file)) {}
 
   const std::string& path() const override { return file_->path(); }
+  const Gguf* gguf() const override { return file_.get(); }
   Config config() const override { return config_from_gguf(*file_); }
   bool has_tokenizer() const override { return file_->metadata().contains("tokenizer.ggml.model"); }
   std::unique_ptr<Tokenizer> tokenizer() const override { return Tokenizer::create(tokenizer_spec(*file_)); }
@@ -27,7 +28,6 @@ class GgufCheckpoint final : public Checkpoint {
 
   GenerationConfig generation() const override { return read_generation_config(file_->metadata()); }
   std::unique_ptr<WeightSource> weights() const override { return gguf_source(file_); }
-  const Gguf* gguf() const override { return file_.get(); }
 
   CheckpointFacts facts() const override {
     CheckpointFacts facts{.container = fmt::format("GGUF version {}", file_->version()),
@@ -51,6 +51,7 @@ class HfCheckpoint final : public Checkpoint {
   explicit HfCheckpoint(const std::string& path) : directory_(path) {}
 
   const std::string& path() const override { return directory_.path(); }
+  const HfDirectory* directory() const override { return &directory_; }
   Config config() const override { return config_from_hf(read_hf_config(directory_)); }
   bool has_tokenizer() const override { return directory_.has("tokenizer.json"); }
   std::unique_ptr<Tokenizer> tokenizer() const override {

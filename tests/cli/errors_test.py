@@ -47,6 +47,7 @@ BAD = {
 
 @pytest.mark.parametrize("verb", ["run -p x", "chat", "inspect", "bench", "tokenize m.gguf t", "logits -p x -o y.npy", "perplexity -f z.txt",
                                   "pull a/b"])
+                                  "quantize m.gguf o.gguf Q8_0", "convert m o.gguf"])
 def test_every_flag_refuses_bad_values(ingot, verb):
     """The flags are those of the help page, with what each takes. A value of -99 is fine for text only."""
     page = ingot(verb.split()[0], "--help").stdout
@@ -57,7 +58,8 @@ def test_every_flag_refuses_bad_values(ingot, verb):
             refused(ingot(*verb.split(), f"{flag}={value}", ok=False), 2)
 
 
-@pytest.mark.parametrize("verb", [["run", "-p", "x"], ["chat"], ["inspect"], ["bench"], ["tokenize"], ["logits", "-o", "x.npy", "--tokens", "1"]])
+@pytest.mark.parametrize("verb", [["run", "-p", "x"], ["chat"], ["inspect"], ["bench"], ["tokenize"], ["logits", "-o", "x.npy", "--tokens", "1"],
+                                  ["quantize", "o.gguf", "Q8_0"]])
 def test_missing_file(ingot, verb):
     refused(ingot(verb[0], "/no/such/model.gguf", *verb[1:], ok=False), 1, "/no/such/model.gguf", "No such file")
 
@@ -98,6 +100,7 @@ def test_full_disk_is_reported(ingot):
 
 
 @pytest.mark.parametrize("verb", ["run", "chat", "inspect", "bench", "tokenize", "logits", "perplexity", "pull", "ls", "rm"])
+@pytest.mark.parametrize("verb", ["run", "chat", "inspect", "bench", "tokenize", "logits", "perplexity", "quantize", "convert"])
 def test_help_has_examples(ingot, verb):
     out = ingot(verb, "--help").stdout
     assert "Example" in out and f"ingot {verb}" in out

@@ -1,6 +1,7 @@
 """ingot quantize and ingot convert as a user meets them. What the numbers must be is in tests/quant and tests/model."""
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -115,3 +116,12 @@ def test_interrupted_it_leaves_nothing(tmp_path):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "interrupted; nothing was written" in err and out == ""
     assert [p.name for p in tmp_path.iterdir()] == ["in.gguf"]
+
+
+def test_a_full_disk_leaves_nothing(models, tmp_path):
+    """A limit on the size of files stands for a disk that is full: the write fails, as there."""
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+    done = subprocess.run([os.environ["INGOT"], "quantize", models / "llama_f16.gguf", tmp_path / "out.gguf", "Q8_0"],
+                          preexec_fn=limit, restore_signals=False, capture_output=True, text=True)  # SIGXFSZ stays ignored
+    assert done.returncode == 1 and "cannot write" in done.stderr and "File too large" in done.stderr
+    assert list(tmp_path.iterdir()) == []
