@@ -112,7 +112,8 @@ void FileWriter::commit() {
   fd_ = -1;
   Descriptor folder;  // the new name is on the disk when its folder is; not every file system has that
   const size_t slash = path_.rfind('/');
-  folder.fd = ::open(slash == path_.npos ? "." : path_.substr(0, slash + 1).c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY);
+  const std::string name = slash == path_.npos ? "." : path_.substr(0, slash + 1);
+  folder.fd = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY);
   if (folder.fd >= 0) ::fsync(folder.fd);
 }
 

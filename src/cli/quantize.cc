@@ -30,11 +30,14 @@ std::optional<Format> format_of(const std::string& name, const char* flag) {
   if (name.empty()) return std::nullopt;
   const auto format = format_from_name(name);
   if (!format || !info(*format).can_encode)
-    throw UsageError("{}: '{}' is no type that can be written: use one of {}", flag, printable(name, 64), encodable_formats());
+    throw UsageError("{}: '{}' is no type that can be written: use one of {}", flag, printable(name, 64),
+                     encodable_formats());
   return format;
 }
 
-double bits_per_weight(const QuantizeReport& r) { return r.n_weights == 0 ? 0 : 8.0 * static_cast<double>(r.bytes_after) / static_cast<double>(r.n_weights); }
+double bits_per_weight(const QuantizeReport& r) {
+  return r.n_weights == 0 ? 0 : 8.0 * static_cast<double>(r.bytes_after) / static_cast<double>(r.n_weights);
+}
 
 std::string mix_of(const QuantizeReport& report) {
   std::string mix;
@@ -48,17 +51,25 @@ std::string first_of(const std::vector<std::string>& names) {
 }
 
 void print_json(const WriteOptions& o, const QuantizeReport& r, double seconds) {
-  const nlohmann::ordered_json json = {{"file", o.out}, {"tensors", r.n_tensors}, {"weights", r.n_weights}, {"bytes_before", r.bytes_before},
-                                       {"bytes_after", r.bytes_after}, {"bits_per_weight", bits_per_weight(r)}, {"mix", r.mix},
-                                       {"fallbacks", r.fallbacks}, {"without_importance", r.without_importance}, {"seconds", seconds}};
+  const nlohmann::ordered_json json = {{"file", o.out},
+                                       {"tensors", r.n_tensors},
+                                       {"weights", r.n_weights},
+                                       {"bytes_before", r.bytes_before},
+                                       {"bytes_after", r.bytes_after},
+                                       {"bits_per_weight", bits_per_weight(r)},
+                                       {"mix", r.mix},
+                                       {"fallbacks", r.fallbacks},
+                                       {"without_importance", r.without_importance},
+                                       {"seconds", seconds}};
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 void print_summary(const WriteOptions& o, const QuantizeReport& r, double seconds) {
-  fmt::print("{}: {} -> {}, {:.2f} bits a weight, {} ({:.1f} s)\n", printable(o.out), human_bytes(r.bytes_before), human_bytes(r.bytes_after),
-             bits_per_weight(r), mix_of(r), seconds);
+  fmt::print("{}: {} -> {}, {:.2f} bits a weight, {} ({:.1f} s)\n", printable(o.out), human_bytes(r.bytes_before),
+             human_bytes(r.bytes_after), bits_per_weight(r), mix_of(r), seconds);
   if (!r.fallbacks.empty())
-    fmt::print(stderr, "ingot: warning: rows that are no whole blocks of their type, which got another: {}\n", first_of(r.fallbacks));
+    fmt::print(stderr, "ingot: warning: rows that are no whole blocks of their type, which got another: {}\n",
+               first_of(r.fallbacks));
   if (!r.without_importance.empty())
     fmt::print(stderr, "ingot: warning: the importance matrix says nothing about {}\n", first_of(r.without_importance));
 }
@@ -82,11 +93,16 @@ QuantizeReport write_with_progress(const WriteOptions& o, const GgufExport& mode
 }  // namespace
 
 void add_write_options(CLI::App& app, WriteOptions& o) {
-  app.add_option("--imatrix", o.imatrix, "importance matrix of the model (llama.cpp's, .gguf or .dat): errors count by it");
-  app.add_option("--output-type,--output-tensor-type", o.output_type, "type of the output matrix, instead of the mix's choice");
-  app.add_option("--embedding-type,--token-embedding-type", o.embedding_type, "type of the token embedding, instead of the mix's choice");
-  app.add_flag("--allow-requantize", o.allow_requantize, "quantize weights that are quantized already, which loses more than once");
-  app.add_option("-t,--threads", o.n_threads, "threads to work with; 0: the cores this process may use")->check(CLI::Range(0, 1024))
+  app.add_option("--imatrix", o.imatrix,
+                 "importance matrix of the model (llama.cpp's, .gguf or .dat): errors count by it");
+  app.add_option("--output-type,--output-tensor-type", o.output_type,
+                 "type of the output matrix, instead of the mix's choice");
+  app.add_option("--embedding-type,--token-embedding-type", o.embedding_type,
+                 "type of the token embedding, instead of the mix's choice");
+  app.add_flag("--allow-requantize", o.allow_requantize,
+               "quantize weights that are quantized already, which loses more than once");
+  app.add_option("-t,--threads", o.n_threads, "threads to work with; 0: the cores this process may use")
+      ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   app.add_flag("--force", o.force, "replace OUT if it is there");
   app.add_flag("--json", o.json, "print one JSON object");
@@ -122,9 +138,10 @@ void add_quantize(CLI::App& app) {
   verb->add_option("OUT", o->out, "the GGUF file to write")->required();
   verb->add_option("TYPE", o->type, mix_names())->required();
   add_write_options(*verb, *o);
-  verb->footer("Norms and biases stay F32. Rows that are no whole blocks of a type get one of smaller blocks.\n"
-               "Examples:\n  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M\n"
-               "  ingot quantize Qwen3-0.6B/ qwen3.gguf Q4_K_M --imatrix imatrix.gguf");
+  verb->footer(
+      "Norms and biases stay F32. Rows that are no whole blocks of a type get one of smaller blocks.\n"
+      "Examples:\n  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M\n"
+      "  ingot quantize Qwen3-0.6B/ qwen3.gguf Q4_K_M --imatrix imatrix.gguf");
   verb->callback([o] {
     find_mix(o->type);  // "auto" is for convert
     write_model(*o);

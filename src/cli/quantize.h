@@ -1,4 +1,5 @@
-// What `ingot quantize` and `ingot convert` share: their flags, and how a GGUF file is written with progress and a summary.
+// What `ingot quantize` and `ingot convert` share: their flags, and how a GGUF file is written with progress and a
+// summary.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>

@@ -16,9 +16,10 @@ std::string pre_of(const TokenizerSpec& spec) {
   if (!spec.patterns) return spec.pre;
   if (const auto name = pretokenizer_name(*spec.patterns, spec.whole_words)) return std::string(*name);
   std::string patterns;
-  for (const std::string& pattern : *spec.patterns) patterns += fmt::format("{}'{}'", patterns.empty() ? "" : ", ", printable(pattern));
-  throw Error("{}: GGUF has no name (tokenizer.ggml.pre) for this pre-tokenizer: {}{}; run the directory as it is", printable(spec.source),
-              patterns, spec.whole_words ? ", with ignore_merges" : "");
+  for (const std::string& pattern : *spec.patterns)
+    patterns += fmt::format("{}'{}'", patterns.empty() ? "" : ", ", printable(pattern));
+  throw Error("{}: GGUF has no name (tokenizer.ggml.pre) for this pre-tokenizer: {}{}; run the directory as it is",
+              printable(spec.source), patterns, spec.whole_words ? ", with ignore_merges" : "");
 }
 
 size_t n_characters(std::string_view text) {
@@ -28,7 +29,8 @@ size_t n_characters(std::string_view text) {
 }
 
 // Could these two neighbours be told to merge by a score where the list of merges has no such pair?
-bool splits_in_other_ways(std::string_view token, const Ids& ids, const std::unordered_map<std::string_view, int>& n_merges) {
+bool splits_in_other_ways(std::string_view token, const Ids& ids,
+                          const std::unordered_map<std::string_view, int>& n_merges) {
   int n_splits = 0;
   for (size_t at = 1; at < token.size(); ++at)
     n_splits += ids.contains(token.substr(0, at)) && ids.contains(token.substr(at));
@@ -36,9 +38,9 @@ bool splits_in_other_ways(std::string_view token, const Ids& ids, const std::uno
   return n_splits != (listed == n_merges.end() ? 0 : listed->second);
 }
 
-// SentencePiece merges by the score of what two pieces make; a tokenizer.json lists the pairs, best first. A token's score is
-// the place of its first pair. That says the same where every way to cut a token in two is in the list, and all ways for
-// one token stand together, as in lists that were made from scores.
+// SentencePiece merges by the score of what two pieces make; a tokenizer.json lists the pairs, best first. A token's
+// score is the place of its first pair. That says the same where every way to cut a token in two is in the list, and
+// all ways for one token stand together, as in lists that were made from scores.
 std::vector<float> scores_from_merges(const TokenizerSpec& spec) {
   std::vector<std::string> made;  // by each merge
   for (std::string_view merge : spec.merges) {
@@ -47,7 +49,8 @@ std::vector<float> scores_from_merges(const TokenizerSpec& spec) {
   }
   Ids ids;
   for (size_t id = 0; id < spec.tokens.size(); ++id)
-    if (spec.token_types[id] == static_cast<int32_t>(TokenType::kNormal)) ids.emplace(spec.tokens[id], static_cast<int32_t>(id));
+    if (spec.token_types[id] == static_cast<int32_t>(TokenType::kNormal))
+      ids.emplace(spec.tokens[id], static_cast<int32_t>(id));
   const float last = -static_cast<float>(made.size()) - 1;
   std::vector<float> scores(spec.tokens.size(), last);
   std::unordered_map<std::string_view, int> n_merges;
@@ -61,10 +64,13 @@ std::vector<float> scores_from_merges(const TokenizerSpec& spec) {
       ++n_inexact;
     }
   }
-  for (const auto& [token, id] : ids) n_inexact += n_characters(token) > 1 && splits_in_other_ways(token, ids, n_merges);
+  for (const auto& [token, id] : ids)
+    n_inexact += n_characters(token) > 1 && splits_in_other_ways(token, ids, n_merges);
   if (n_inexact > 0)
-    log_warn("{}: GGUF's scores cannot say exactly in which order tokens merge (for {} of them): some words may be cut differently",
-             printable(spec.source), n_inexact);
+    log_warn(
+        "{}: GGUF's scores cannot say exactly in which order tokens merge (for {} of them): some words may be cut "
+        "differently",
+        printable(spec.source), n_inexact);
   return scores;
 }
 
@@ -83,14 +89,16 @@ void write_ends(const TokenizerSpec& spec, GgufWriter& writer) {
   if (!ends.empty()) write_id(writer, "eot", ends[0]);
   if (ends.size() > 1) write_id(writer, "eom", ends[1]);
   for (size_t i = 2; i < ends.size(); ++i)
-    log_warn("{}: token {} ends an answer too; GGUF has keys for three such tokens, and this is one more", printable(spec.source), ends[i]);
+    log_warn("{}: token {} ends an answer too; GGUF has keys for three such tokens, and this is one more",
+             printable(spec.source), ends[i]);
 }
 
 }  // namespace
 
 void write_tokenizer(const TokenizerSpec& spec, int n_rows, GgufWriter& writer) {
   if (spec.tokens.size() > static_cast<size_t>(n_rows))
-    throw Error("{}: the tokenizer has {} tokens, and the embedding has {} rows", printable(spec.source), spec.tokens.size(), n_rows);
+    throw Error("{}: the tokenizer has {} tokens, and the embedding has {} rows", printable(spec.source),
+                spec.tokens.size(), n_rows);
   const bool by_score = spec.model == kSentencePieceBpe;
   std::vector<std::string> tokens(spec.tokens.begin(), spec.tokens.end());
   std::vector<int32_t> types = spec.token_types;

@@ -28,7 +28,8 @@ std::vector<float> means_of(const Gguf& file, const TensorInfo& sums, const Tens
   std::vector<float> means = floats_of(file, sums);
   const std::vector<float> seen = floats_of(file, counts);
   if (means.size() % seen.size() != 0)
-    throw Error("{}: tensor '{}' has {} values for {} counts", printable(file.path()), printable(sums.name), means.size(), seen.size());
+    throw Error("{}: tensor '{}' has {} values for {} counts", printable(file.path()), printable(sums.name),
+                means.size(), seen.size());
   const size_t n_in = means.size() / seen.size();
   for (size_t i = 0; i < means.size(); ++i) {
     const float count = seen[i / n_in];
@@ -75,13 +76,14 @@ void ImportanceMatrix::read_gguf() {
       if (dataset_.empty()) dataset_ = name;
 }
 
-// i32 count, then of each entry: i32 length and name, i32 calls, i32 count of values, f32 sums over the calls. After them,
-// in newer files: i32 chunks, i32 length and name of the text.
+// i32 count, then of each entry: i32 length and name, i32 calls, i32 count of values, f32 sums over the calls. After
+// them, in newer files: i32 chunks, i32 length and name of the text.
 void ImportanceMatrix::read_legacy(std::span<const uint8_t> bytes) {
   Reader reader(bytes, path_);
   const auto n_entries = bytes.size() < 4 ? 0 : reader.read<int32_t>("entry count");
   if (n_entries < 1 || n_entries > kMaxEntries)
-    throw Error("{}: is no importance matrix but {}", printable(path_), describe_file(bytes.first(std::min<size_t>(bytes.size(), 64)), bytes.size()));
+    throw Error("{}: is no importance matrix but {}", printable(path_),
+                describe_file(bytes.first(std::min<size_t>(bytes.size(), 64)), bytes.size()));
   for (int32_t i = 0; i < n_entries; ++i) {
     const int32_t n_name = read_count(reader, "name length", kMaxNameBytes);
     const std::string name(as_text(reader.take(static_cast<uint64_t>(n_name), "name")));
@@ -103,12 +105,14 @@ void ImportanceMatrix::read_legacy(std::span<const uint8_t> bytes) {
 
 void ImportanceMatrix::add(const std::string& name, std::vector<float> means) {
   for (const float mean : means)
-    if (!std::isfinite(mean) || mean < 0) throw Error("{}: entry '{}' has the value {}: expected 0 or more", printable(path_), printable(name), mean);
+    if (!std::isfinite(mean) || mean < 0)
+      throw Error("{}: entry '{}' has the value {}: expected 0 or more", printable(path_), printable(name), mean);
   constexpr double kUnseen = 1e-5;  // of the mean: with no weight at all, the codes could be anything
   const double mean = std::accumulate(means.begin(), means.end(), 0.0) / static_cast<double>(means.size());
   const auto least = static_cast<float>(mean > 0 ? mean * kUnseen : 1.0);
   for (float& value : means) value = std::max(value, least);
-  if (!entries_.emplace(name, std::move(means)).second) throw Error("{}: entry '{}' occurs twice", printable(path_), printable(name));
+  if (!entries_.emplace(name, std::move(means)).second)
+    throw Error("{}: entry '{}' occurs twice", printable(path_), printable(name));
 }
 
 std::span<const float> ImportanceMatrix::find(std::string_view tensor) const {

@@ -1,5 +1,5 @@
-// A GGUF file is copied key by key and tensor by tensor, whatever its architecture. A directory's tensors are those of the
-// table (model/tensors.h); its keys are written from the Config in model/gguf_keys.cc.
+// A GGUF file is copied key by key and tensor by tensor, whatever its architecture. A directory's tensors are those of
+// the table (model/tensors.h); its keys are written from the Config in model/gguf_keys.cc.
 #include "model/gguf_export.h"
 
 #include <numeric>
@@ -13,7 +13,8 @@ namespace ingot {
 namespace {
 
 HostTensor host_tensor(const Gguf& file, const TensorInfo& tensor) {
-  return {tensor.format.value_or(Format::F32), tensor.n_elements() / tensor.shape[0], tensor.shape[0], file.data(tensor).data()};
+  return {tensor.format.value_or(Format::F32), tensor.n_elements() / tensor.shape[0], tensor.shape[0],
+          file.data(tensor).data()};
 }
 
 // From the keys that all architectures share; a file without them gets a mix that does not look at layers.
@@ -35,14 +36,17 @@ MixModel mix_model_of(const Gguf& file) {
 // All keys but those that speak of parts, or of a quantization that is over.
 void copy_metadata(const Gguf& file, GgufWriter& writer) {
   for (const Metadata::Entry& entry : file.metadata().entries())
-    if (!entry.key.starts_with("split.") && !entry.key.starts_with("quantize.imatrix.")) writer.set(entry.key, entry.value);
+    if (!entry.key.starts_with("split.") && !entry.key.starts_with("quantize.imatrix."))
+      writer.set(entry.key, entry.value);
 }
 
 GgufExport of_gguf(std::shared_ptr<const Checkpoint> checkpoint, const Gguf& file) {
   GgufExport out{.source = printable(file.path()), .mix_model = mix_model_of(file)};
-  if (file.tensors().empty()) throw Error("{}: there are no tensors in it: this file holds a vocabulary, not a model", out.source);
+  if (file.tensors().empty())
+    throw Error("{}: there are no tensors in it: this file holds a vocabulary, not a model", out.source);
   const auto type = file.metadata().find_string("general.type");
-  if (type == "adapter" || type == "imatrix") throw Error("{}: this file is of type '{}', not a model: give the model's own file", out.source, *type);
+  if (type == "adapter" || type == "imatrix")
+    throw Error("{}: this file is of type '{}', not a model: give the model's own file", out.source, *type);
   for (const TensorInfo& tensor : file.tensors()) {
     out.tensors.push_back({.name = std::string(tensor.name),
                            .shape = {tensor.dims().begin(), tensor.dims().end()},
@@ -59,7 +63,8 @@ GgufExport of_gguf(std::shared_ptr<const Checkpoint> checkpoint, const Gguf& fil
 // The tensors of a directory, found through the table.
 class DirectoryExport {
  public:
-  DirectoryExport(const Checkpoint& checkpoint, const Config& config) : config_(config), source_(checkpoint.weights()) {}
+  DirectoryExport(const Checkpoint& checkpoint, const Config& config)
+      : config_(config), source_(checkpoint.weights()) {}
 
   GgufExport make() {
     out_.source = source_->name();
@@ -72,7 +77,8 @@ class DirectoryExport {
                       .is_large = config_.n_layers == 80 && config_.n_heads != config_.n_kv_heads};
     if (tied_ && config_.tied_output == false)
       throw Error("{}: the output matrix is missing, and the model does not tie it to the embedding", out_.source);
-    for (const std::string& name : source_->unused()) log_warn("{}: tensor '{}' is not used", out_.source, printable(name));
+    for (const std::string& name : source_->unused())
+      log_warn("{}: tensor '{}' is not used", out_.source, printable(name));
     return std::move(out_);
   }
 
@@ -97,7 +103,8 @@ class DirectoryExport {
       throw Error("{}: tensor '{}' is missing", source_->name(), name);
     }
     if (host.n_out != n_out || host.n_in != n_in)
-      throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_->name(), name, host.n_out, host.n_in, n_out, n_in);
+      throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_->name(), name, host.n_out, host.n_in, n_out,
+                  n_in);
     const std::optional<uint32_t> type_id = info(host.format).ggml_type;
     ExportTensor tensor{.name = fmt::format(fmt::runtime(row.gguf_name), layer),
                         .shape = {static_cast<uint64_t>(n_in)},
@@ -118,8 +125,8 @@ class DirectoryExport {
     return true;
   }
 
-  // Where the two dialects rotate different pairs, the rows of q and k move: of each head, the rotated dimensions' first and
-  // second half are laced.
+  // Where the two dialects rotate different pairs, the rows of q and k move: of each head, the rotated dimensions'
+  // first and second half are laced.
   std::vector<int32_t> rope_order(std::string_view name, int64_t n_rows) const {
     const Arch& arch = *config_.arch;
     const bool rotated = name.find("attn_q") != name.npos || name.find("attn_k") != name.npos;
@@ -141,13 +148,17 @@ class DirectoryExport {
     auto divisors = std::make_shared<std::vector<float>>(plain.size());
     for (size_t i = 0; i < plain.size(); ++i) (*divisors)[i] = plain[i] / scaled[i];
     const auto n = static_cast<int64_t>(plain.size());
-    out_.tensors.push_back({.name = "rope_freqs.weight",
-                            .shape = {plain.size()},
-                            .ggml_type = 0,
-                            .format = Format::F32,
-                            .n_bytes = plain.size() * sizeof(float),
-                            .open = [divisors, n] { return HostTensor{Format::F32, 1, n, reinterpret_cast<const uint8_t*>(divisors->data())}; },
-                            .close = [](const HostTensor&) {}});
+    out_.tensors.push_back(
+        {.name = "rope_freqs.weight",
+         .shape = {plain.size()},
+         .ggml_type = 0,
+         .format = Format::F32,
+         .n_bytes = plain.size() * sizeof(float),
+         .open =
+             [divisors, n] {
+               return HostTensor{Format::F32, 1, n, reinterpret_cast<const uint8_t*>(divisors->data())};
+             },
+         .close = [](const HostTensor&) {}});
   }
 
   const Config& config_;

@@ -1,5 +1,5 @@
-// A checkpoint of any kind, seen as the GGUF file that it could be: keys, and tensors under GGUF's names and in its layout.
-// What the weights are written as is for model/quantize to say.
+// A checkpoint of any kind, seen as the GGUF file that it could be: keys, and tensors under GGUF's names and in its
+// layout. What the weights are written as is for model/quantize to say.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,14 +14,14 @@
 namespace ingot {
 
 struct ExportTensor {
-  std::string name;                   // GGUF's
-  std::vector<uint64_t> shape;        // in GGUF's order: shape[0] is the row length
-  uint32_t ggml_type = 0;             // as the source stores it, where GGUF has that type
-  std::optional<Format> format;       // nothing: ingot does not compute with it, so that it can only be copied
+  std::string name;              // GGUF's
+  std::vector<uint64_t> shape;   // in GGUF's order: shape[0] is the row length
+  uint32_t ggml_type = 0;        // as the source stores it, where GGUF has that type
+  std::optional<Format> format;  // nothing: ingot does not compute with it, so that it can only be copied
   bool is_gguf_format = true;
-  uint64_t n_bytes = 0;               // as stored
-  std::vector<int32_t> row_order;     // the source's row (of a vector: element) for each; empty: as they are
-  std::function<HostTensor()> open;   // all rows in the source's order, [n_rows, shape[0]]
+  uint64_t n_bytes = 0;              // as stored
+  std::vector<int32_t> row_order;    // the source's row (of a vector: element) for each; empty: as they are
+  std::function<HostTensor()> open;  // all rows in the source's order, [n_rows, shape[0]]
   std::function<void(const HostTensor&)> close;
 
   int64_t n_in() const { return static_cast<int64_t>(shape[0]); }

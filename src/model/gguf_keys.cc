@@ -28,7 +28,8 @@ class KeyWriter {
 
 void write_yarn(const Checkpoint& checkpoint, const RopeScaling& scaling, const KeyWriter& keys) {
   if (!scaling.truncate)
-    throw Error("{}: GGUF cannot say 'truncate': false of the YaRN rope scaling: run the directory as it is", printable(checkpoint.path()));
+    throw Error("{}: GGUF cannot say 'truncate': false of the YaRN rope scaling: run the directory as it is",
+                printable(checkpoint.path()));
   const RopeScaling usual;
   keys.count("rope.scaling.original_context_length", scaling.original_context);
   if (scaling.beta_fast != usual.beta_fast) keys.set("rope.scaling.yarn_beta_fast", scaling.beta_fast);

@@ -64,26 +64,32 @@ constexpr Alias kAliases[] = {{"Q3_K", "Q3_K_M"}, {"Q4_K", "Q4_K_M"}, {"Q5_K", "
 struct Fallback {
   Format from, to;
 };
-constexpr Fallback kFallbacks[] = {{Format::Q2_K, Format::Q4_0},   {Format::Q3_K, Format::Q4_0}, {Format::Q4_K, Format::Q5_0},
-                                   {Format::Q5_K, Format::Q5_1},   {Format::Q6_K, Format::Q8_0}, {Format::IQ4_XS, Format::IQ4_NL}};
+constexpr Fallback kFallbacks[] = {{Format::Q2_K, Format::Q4_0}, {Format::Q3_K, Format::Q4_0},
+                                   {Format::Q4_K, Format::Q5_0}, {Format::Q5_K, Format::Q5_1},
+                                   {Format::Q6_K, Format::Q8_0}, {Format::IQ4_XS, Format::IQ4_NL}};
 
 struct RoleName {
   std::string_view part;
   Role role;
 };
-constexpr RoleName kRoles[] = {{"attn_qkv.weight", kAttnV},          {"attn_kv_b.weight", kAttnV}, {"attn_v.weight", kAttnV},
-                               {"attn_output.weight", kAttnOut}, {"ffn_down", kFfnDown}};
+constexpr RoleName kRoles[] = {{"attn_qkv.weight", kAttnV},
+                               {"attn_kv_b.weight", kAttnV},
+                               {"attn_v.weight", kAttnV},
+                               {"attn_output.weight", kAttnOut},
+                               {"ffn_down", kFfnDown}};
 
 // Small, or too easily hurt: routers, convolutions, positions.
 constexpr std::string_view kNeverQuantized[] = {
-    "_norm.weight",   "ffn_gate_inp.weight", "altup",   "laurel",   "per_layer_model_proj", "position_embd", "token_types", "ssm_conv1d",
-    "shortconv.conv", "time_mix",            "attn_rel_b"};
+    "_norm.weight",  "ffn_gate_inp.weight", "altup",      "laurel",         "per_layer_model_proj",
+    "position_embd", "token_types",         "ssm_conv1d", "shortconv.conv", "time_mix",
+    "attn_rel_b"};
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
 std::string upper(std::string_view name) {
   std::string out(name);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
   return out;
 }
 
@@ -156,10 +162,12 @@ const Mix& find_mix(std::string_view name) {
 
 bool is_quantizable(std::string_view name, int n_dims) {
   if (n_dims < 2 || !name.ends_with("weight")) return false;
-  return std::none_of(std::begin(kNeverQuantized), std::end(kNeverQuantized), [&](auto part) { return contains(name, part); });
+  return std::none_of(std::begin(kNeverQuantized), std::end(kNeverQuantized),
+                      [&](auto part) { return contains(name, part); });
 }
 
-Format choose_format(const Mix& mix, const MixOptions& options, const MixModel& model, std::string_view name, int64_t n_in) {
+Format choose_format(const Mix& mix, const MixOptions& options, const MixModel& model, std::string_view name,
+                     int64_t n_in) {
   const Role role = role_of(name);
   if (role == kEmbedding && options.embedding) return fitting(*options.embedding, n_in);
   if (role == kOutput || (role == kEmbedding && model.tied)) {

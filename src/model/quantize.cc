@@ -33,7 +33,8 @@ struct Plan {
 
 class Writer {
  public:
-  Writer(const GgufExport& model, const QuantizeOptions& options) : model_(model), options_(options), pool_(options.n_threads) {}
+  Writer(const GgufExport& model, const QuantizeOptions& options)
+      : model_(model), options_(options), pool_(options.n_threads) {}
 
   QuantizeReport write(const std::string& path) {
     for (const ExportTensor& tensor : model_.tensors) add(tensor);
@@ -42,8 +43,8 @@ class Writer {
     model_.write_metadata(writer);
     write_keys(writer);
     for (const Plan& plan : plans_)
-      writer.add_tensor(plan.tensor->name, plan.target ? ggml_type_of(*plan.target) : plan.tensor->ggml_type, plan.tensor->shape,
-                        [this, &plan] { return data(plan); });
+      writer.add_tensor(plan.tensor->name, plan.target ? ggml_type_of(*plan.target) : plan.tensor->ggml_type,
+                        plan.tensor->shape, [this, &plan] { return data(plan); });
     writer.write(path);
     return std::move(report_);
   }
@@ -73,15 +74,19 @@ class Writer {
     if (!options_.mix) return tensor.is_gguf_format ? *tensor.format : Format::F16;
     const MixOptions mix{options_.output, options_.embedding, options_.importance != nullptr};
     const Format target = choose_format(*options_.mix, mix, model_.mix_model, tensor.name, tensor.n_in());
-    if (target != choose_format(*options_.mix, mix, model_.mix_model, tensor.name, kAnyBlocks)) report_.fallbacks.push_back(tensor.name);
+    if (target != choose_format(*options_.mix, mix, model_.mix_model, tensor.name, kAnyBlocks))
+      report_.fallbacks.push_back(tensor.name);
     return target;
   }
 
   void check_requantized(const ExportTensor& tensor, Format target) const {
     if (is_dense(*tensor.format) || options_.allow_requantize || target == tensor.format) return;
     if (is_dense(target) && (options_.allow_decode || !options_.mix)) return;
-    throw Error("{}: tensor '{}' is stored as {}: quantizing what is quantized loses more than once; use the unquantized model, or say "
-                "--allow-requantize", model_.source, printable(tensor.name), info(*tensor.format).name);
+    throw Error(
+        "{}: tensor '{}' is stored as {}: quantizing what is quantized loses more than once; use the unquantized "
+        "model, or say "
+        "--allow-requantize",
+        model_.source, printable(tensor.name), info(*tensor.format).name);
   }
 
   std::span<const float> importance_of(const ExportTensor& tensor) {
@@ -90,9 +95,10 @@ class Writer {
     if (static_cast<int64_t>(weights.size()) == tensor.n_in() * n_matrices) return weights;
     // Rows of the embedding are looked up, not multiplied: what a file says of it, if anything, is of no use.
     if (!weights.empty() && tensor.name != kEmbedding)
-      throw Error("{}: '{}' has {} values, and the tensor of {} has rows of {}{}: the importance matrix is of another model",
-                  printable(options_.importance->path()), printable(tensor.name), weights.size(), model_.source, tensor.n_in(),
-                  n_matrices > 1 ? fmt::format(" in {} matrices", n_matrices) : "");
+      throw Error(
+          "{}: '{}' has {} values, and the tensor of {} has rows of {}{}: the importance matrix is of another model",
+          printable(options_.importance->path()), printable(tensor.name), weights.size(), model_.source, tensor.n_in(),
+          n_matrices > 1 ? fmt::format(" in {} matrices", n_matrices) : "");
     if (tensor.name != kEmbedding) report_.without_importance.push_back(tensor.name);
     return {};
   }
@@ -101,13 +107,16 @@ class Writer {
     bool any = false;
     for (const Plan& plan : plans_) any = any || !options_.importance->find(plan.tensor->name).empty();
     if (!any)
-      throw Error("{}: none of its {} entries (the first is '{}') is a tensor of {}: the importance matrix is of another model",
-                  printable(options_.importance->path()), options_.importance->size(), printable(options_.importance->names().front()), model_.source);
+      throw Error(
+          "{}: none of its {} entries (the first is '{}') is a tensor of {}: the importance matrix is of another model",
+          printable(options_.importance->path()), options_.importance->size(),
+          printable(options_.importance->names().front()), model_.source);
   }
 
   // general.file_type is the mix's; of weights that stay as they are, that of the type with the most bytes.
   void write_keys(GgufWriter& writer) const {
-    const auto most = std::max_element(bytes_of_.begin(), bytes_of_.end(), [](auto& a, auto& b) { return a.second < b.second; });
+    const auto most =
+        std::max_element(bytes_of_.begin(), bytes_of_.end(), [](auto& a, auto& b) { return a.second < b.second; });
     if (const auto type = options_.mix ? std::optional(options_.mix->file_type) : file_type_of(most->first))
       writer.set("general.file_type", *type);
     writer.set("general.quantization_version", kQuantizationVersion);
@@ -171,10 +180,12 @@ class Writer {
   void decode(const Plan& plan, const HostTensor& host, int64_t row, std::vector<float>& values) const {
     const auto& order = plan.tensor->row_order;
     const int64_t stored = order.empty() ? row : order[row];
-    decode_row(host.format, host.data + stored * row_bytes(host.format, plan.tensor->n_in()), values.data(), plan.tensor->n_in());
+    decode_row(host.format, host.data + stored * row_bytes(host.format, plan.tensor->n_in()), values.data(),
+               plan.tensor->n_in());
   }
 
-  bool encode(const Plan& plan, const HostTensor& host, int64_t row, std::vector<float>& values, std::vector<uint8_t>& out) const {
+  bool encode(const Plan& plan, const HostTensor& host, int64_t row, std::vector<float>& values,
+              std::vector<uint8_t>& out) const {
     const size_t n_bytes = row_bytes(*plan.target, plan.tensor->n_in());
     if (host.format == *plan.target) {  // the rows only change places
       std::copy_n(host.data + plan.tensor->row_order[row] * n_bytes, n_bytes, out.data() + row * n_bytes);
@@ -199,10 +210,11 @@ class Writer {
   void check_values(const Plan& plan, int64_t row, std::optional<float> bad) const {
     if (!bad) return;
     if (!std::isfinite(*bad))
-      throw Error("{}: tensor '{}', row {}: {} is no number to compute with: the file is damaged, or its training failed", model_.source,
-                  printable(plan.tensor->name), row, *bad);
-    throw Error("{}: tensor '{}', row {}: {} is more than {} can hold ({}): use BF16", model_.source, printable(plan.tensor->name), row, *bad,
-                info(*plan.target).name, kLargestF16);
+      throw Error(
+          "{}: tensor '{}', row {}: {} is no number to compute with: the file is damaged, or its training failed",
+          model_.source, printable(plan.tensor->name), row, *bad);
+    throw Error("{}: tensor '{}', row {}: {} is more than {} can hold ({}): use BF16", model_.source,
+                printable(plan.tensor->name), row, *bad, info(*plan.target).name, kLargestF16);
   }
 
   void report_bad_row(const Plan& plan, const HostTensor& host, int64_t row, std::vector<float>& values) const {

@@ -1,5 +1,5 @@
-// Writes a checkpoint as a GGUF file, its weights quantized by a mix or as they are. Tensor by tensor, so that memory holds one
-// at a time, rows of it on all threads. For `ingot quantize` and `ingot convert`.
+// Writes a checkpoint as a GGUF file, its weights quantized by a mix or as they are. Tensor by tensor, so that memory
+// holds one at a time, rows of it on all threads. For `ingot quantize` and `ingot convert`.
 #pragma once
 #include <functional>
 #include <map>
@@ -27,12 +27,12 @@ struct QuantizeReport {
   int n_tensors = 0;
   int64_t n_weights = 0;
   uint64_t bytes_before = 0, bytes_after = 0;  // of all tensors
-  std::vector<std::string> fallbacks;          // matrices whose rows are no whole blocks of the type that the mix has for them
+  std::vector<std::string> fallbacks;  // matrices whose rows are no whole blocks of the type that the mix has for them
   std::vector<std::string> without_importance;  // quantized matrices that the importance matrix says nothing about
 };
 
-// Throws Error: quantized weights without leave, an importance matrix of another model, values that the type cannot hold or
-// that are no numbers, a disk that is full; and what gguf_export throws.
+// Throws Error: quantized weights without leave, an importance matrix of another model, values that the type cannot
+// hold or that are no numbers, a disk that is full; and what gguf_export throws.
 QuantizeReport write_gguf(const GgufExport& model, const QuantizeOptions& options, const std::string& path);
 
 }  // namespace ingot

@@ -1,4 +1,5 @@
-// One encoder for each kind of format, chosen by its constants; where the codes go in the block is the format's own `pack`.
+// One encoder for each kind of format, chosen by its constants; where the codes go in the block is the format's own
+// `pack`.
 #include "quant/encode.h"
 
 #include <limits>
@@ -48,7 +49,8 @@ void encode_best(const float* x, const float* w, std::span<const float> scales, 
 // The best fit, and the scale that puts the extreme on the outermost level, which f16 may hold better.
 template <class T>
 void encode_scaled(const float* x, const float* w, uint8_t* block) {
-  const float fit = fit_scale<Levels<T>, T::block_size>(x, w).scale, plain = extreme_of<T::block_size>(x) / Levels<T>::lowest;
+  const float fit = fit_scale<Levels<T>, T::block_size>(x, w).scale,
+              plain = extreme_of<T::block_size>(x) / Levels<T>::lowest;
   const float scales[] = {f16_scale(fit), f16_scale(plain)};
   encode_best<T>(x, w, scales, block);
 }
@@ -68,7 +70,8 @@ void encode_power_of_two(const float* x, const float* w, uint8_t* block) {
   constexpr int kLow = -126, kHigh = 127;
   const float ideal = std::fabs(fit_scale<Levels<T>, T::block_size>(x, w).scale);
   const int octave = ideal > 0 ? std::clamp(std::ilogb(ideal), kLow + 1, kHigh - 2) : kLow + 1;
-  const float scales[] = {std::ldexp(1.0f, octave - 1), std::ldexp(1.0f, octave), std::ldexp(1.0f, octave + 1), std::ldexp(1.0f, octave + 2)};
+  const float scales[] = {std::ldexp(1.0f, octave - 1), std::ldexp(1.0f, octave), std::ldexp(1.0f, octave + 1),
+                          std::ldexp(1.0f, octave + 2)};
   encode_best<T>(x, w, scales, block);
 }
 

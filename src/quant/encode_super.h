@@ -1,6 +1,7 @@
-// Blocks of 256 weights whose groups share a scale d (and another, dmin, for their minima), each group having small integers
-// of its own to multiply it with. Each group is fitted alone; then d is chosen so that the integers come near these fits;
-// then integers and codes are chosen again for that d, and d for these, until that changes nothing. For encode.cc.
+// Blocks of 256 weights whose groups share a scale d (and another, dmin, for their minima), each group having small
+// integers of its own to multiply it with. Each group is fitted alone; then d is chosen so that the integers come near
+// these fits; then integers and codes are chosen again for that d, and d for these, until that changes nothing. For
+// encode.cc.
 #pragma once
 #include <limits>
 
@@ -15,7 +16,8 @@ class SuperBlock {
 
   void encode(uint8_t* block) {
     if constexpr (T::has_min) {
-      for (int g = 0; g < kGroups; ++g) affine_[g] = fit_affine<L, T::group>(x_ + g * T::group, w_ + g * T::group, true);
+      for (int g = 0; g < kGroups; ++g)
+        affine_[g] = fit_affine<L, T::group>(x_ + g * T::group, w_ + g * T::group, true);
       start_with_min();
     } else {
       for (int g = 0; g < kGroups; ++g) scaled_[g] = fit_scale<L, T::group>(x_ + g * T::group, w_ + g * T::group);
@@ -47,7 +49,8 @@ class SuperBlock {
   };
 
   static int nearest_integer(float value, float unit_inverse) {
-    const float v = std::clamp(value * unit_inverse, static_cast<float>(T::lowest_scale), static_cast<float>(T::highest_scale));
+    const float v =
+        std::clamp(value * unit_inverse, static_cast<float>(T::lowest_scale), static_cast<float>(T::highest_scale));
     return static_cast<int>(std::lrintf(v));
   }
 
@@ -79,7 +82,8 @@ class SuperBlock {
     }
     for (float step = kFirstUnit; step <= kLastUnit; step += kUnitStep) {
       for (float min_step = kFirstUnit; min_step <= kLastUnit; min_step += kUnitStep) {
-        const float d = f16_scale(scale / (T::highest_scale + step)), dmin = f16_scale(min / (T::highest_scale + min_step));
+        const float d = f16_scale(scale / (T::highest_scale + step)),
+                    dmin = f16_scale(min / (T::highest_scale + min_step));
         const float inverse = reciprocal(d), min_inverse = reciprocal(dmin);
         float error = 0;
         for (const AffineFit& fit : affine_)
@@ -108,7 +112,8 @@ class SuperBlock {
       }
       float least = std::numeric_limits<float>::infinity();
       for (int s = std::max(s0 - 1, T::lowest_scale); s <= std::min(s0 + 1, T::highest_scale); ++s)
-        for (int m = std::max(m0 - reach, 0); m <= std::min(m0 + reach, T::highest_scale); ++m) try_integers(g, s, m, least);
+        for (int m = std::max(m0 - reach, 0); m <= std::min(m0 + reach, T::highest_scale); ++m)
+          try_integers(g, s, m, least);
       state_.error += least;
     }
   }

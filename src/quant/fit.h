@@ -1,9 +1,9 @@
-// Fits of one group of weights to a format's levels: which scale (and minimum) makes the sum of w * (x - value)^2 least, w
-// being the importance of each element. For encode.cc.
+// Fits of one group of weights to a format's levels: which scale (and minimum) makes the sum of w * (x - value)^2
+// least, w being the importance of each element. For encode.cc.
 //
-// Given the codes, the best scale is a division (least squares); given the scale, the best codes are the nearest levels.
-// Which of these pairs is best is a search: the group's range is laid on the outermost levels, within them and beyond them
-// in small steps, each start is fitted, and the best is fitted again until it stays.
+// Given the codes, the best scale is a division (least squares); given the scale, the best codes are the nearest
+// levels. Which of these pairs is best is a search: the group's range is laid on the outermost levels, within them and
+// beyond them in small steps, each start is fitted, and the best is fitted again until it stays.
 #pragma once
 #include "quant/levels.h"
 
@@ -13,8 +13,8 @@ namespace ingot::quant {
 constexpr float kFirstStep = -1.0f, kLastStep = 1.75f, kStep = 0.125f, kAffineStep = 0.25f;
 constexpr int kRefits = 3;
 
-// x ~ scale * level. gain is what the fit takes off the sum of w x x; curvature is how the error grows beside it: error(s) =
-// sum(w x x) - gain + curvature * (s - scale)^2.
+// x ~ scale * level. gain is what the fit takes off the sum of w x x; curvature is how the error grows beside it:
+// error(s) = sum(w x x) - gain + curvature * (s - scale)^2.
 struct ScaleFit {
   float scale = 0, gain = 0, curvature = 0;
 };
@@ -89,7 +89,8 @@ template <class L, int n>
 AffineFit fit_affine_at(const float* x, const float* w, float base, float inverse, bool at_most_zero) {
   F4 ww{}, wq{}, qq{}, wx{}, xq{}, xx{};
   for (int i = 0; i < n; i += 4) {
-    const F4 value = load4(x + i), weight = load4(w + i), code = L::nearest((value - base) * inverse), weighted = weight * code;
+    const F4 value = load4(x + i), weight = load4(w + i), code = L::nearest((value - base) * inverse),
+             weighted = weight * code;
     ww += weight;
     wq += weighted;
     qq += weighted * code;

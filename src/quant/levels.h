@@ -1,5 +1,5 @@
-// The levels that a format's codes stand for, four at a time: which is nearest to a number, and which code means it. For
-// the searches of fit.h and encode.cc.
+// The levels that a format's codes stand for, four at a time: which is nearest to a number, and which code means it.
+// For the searches of fit.h and encode.cc.
 #pragma once
 #include <algorithm>
 #include <array>

@@ -1,4 +1,5 @@
-// Tokenizers written as GGUF keys and read again give the same tokens for any text; what GGUF cannot say is refused by name.
+// Tokenizers written as GGUF keys and read again give the same tokens for any text; what GGUF cannot say is refused by
+// name.
 #include "io/gguf_tokenizer_writer.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +33,8 @@ struct Written {
   std::unique_ptr<Gguf> file;
 };
 
-// SentencePiece BPE as a tokenizer.json has it: bytes, letters, and merges with every way to make each token, best first.
+// SentencePiece BPE as a tokenizer.json has it: bytes, letters, and merges with every way to make each token, best
+// first.
 struct Pieces {
   Pieces() {
     spec.model = kSentencePieceBpe;
@@ -123,14 +125,17 @@ TEST(GgufTokenizerWriter, ExpressionsGetTheirName) {
 // What is published stands in tokenizer.json to the letter as in our table, and is not changed on its way to PCRE2.
 TEST(GgufTokenizerWriter, PublishedExpressionsAreFound) {
   const std::pair<const char*, const char*> published[] = {
-      {"qwen2", R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
-      {"llama3", R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
+      {"qwen2",
+       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+      {"llama3",
+       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
   for (const auto& [name, pattern] : published) {
     const std::string patterns[] = {pcre2_from_oniguruma(pattern)};
     EXPECT_EQ(pretokenizer_name(patterns, find_pretokenizer(name).whole_words), name);
   }
   for (const char* name : {"gpt-2", "gpt-4o", "tekken", "qwen35", "deepseek-v3"})
-    for (const std::string_view pattern : find_pretokenizer(name).patterns) EXPECT_EQ(pcre2_from_oniguruma(pattern), pattern) << name;
+    for (const std::string_view pattern : find_pretokenizer(name).patterns)
+      EXPECT_EQ(pcre2_from_oniguruma(pattern), pattern) << name;
 }
 
 TEST(GgufTokenizerWriter, WritesEveryEnd) {
@@ -148,9 +153,11 @@ TEST(GgufTokenizerWriter, RefusesWhatGgufCannotSay) {
       write_tokenizer(spec, n_rows, writer);
     });
   };
-  EXPECT_THAT(refused(bytes_spec({"\\p{L}+|z"}, false), 5), HasSubstr("tokenizer.json: GGUF has no name (tokenizer.ggml.pre) for this pre-tokenizer: '\\p{L}+|z'"));
+  EXPECT_THAT(refused(bytes_spec({"\\p{L}+|z"}, false), 5),
+              HasSubstr("tokenizer.json: GGUF has no name (tokenizer.ggml.pre) for this pre-tokenizer: '\\p{L}+|z'"));
   EXPECT_THAT(refused(bytes_spec(patterns_of(find_pretokenizer("gpt-2")), true), 5), HasSubstr("with ignore_merges"));
-  EXPECT_THAT(refused(bytes_spec(patterns_of(find_pretokenizer("gpt-2")), false), 4), HasSubstr("5 tokens, and the embedding has 4 rows"));
+  EXPECT_THAT(refused(bytes_spec(patterns_of(find_pretokenizer("gpt-2")), false), 4),
+              HasSubstr("5 tokens, and the embedding has 4 rows"));
 }
 
 }  // namespace

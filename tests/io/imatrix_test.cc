@@ -1,4 +1,5 @@
-// Importance matrices in both of llama.cpp's forms, right and wrong. The bytes are put together here, as its sources lay them out.
+// Importance matrices in both of llama.cpp's forms, right and wrong. The bytes are put together here, as its sources
+// lay them out.
 #include "io/imatrix.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +21,9 @@ using ::testing::HasSubstr;
 
 class ImatrixTest : public testing::Test {
  protected:
-  ImatrixTest() : path_((fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name()).string()) {}
+  ImatrixTest()
+      : path_((fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name()).string()) {
+  }
   ~ImatrixTest() override { fs::remove(path_); }
 
   void write(std::string_view bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
@@ -73,7 +76,8 @@ TEST_F(ImatrixTest, ReadsTheLegacyForm) {
   const ImportanceMatrix matrix = ImportanceMatrix::read(path_);
   EXPECT_EQ(matrix.size(), 2u);
   EXPECT_THAT(matrix.names(), ElementsAre("blk.0.attn_q.weight", "blk.0.ffn_up.weight"));
-  EXPECT_THAT(matrix.find("blk.0.attn_q.weight"), ElementsAre(1, 2, FloatEq(1.75e-5f), 4));  // what was never seen counts next to nothing
+  EXPECT_THAT(matrix.find("blk.0.attn_q.weight"),
+              ElementsAre(1, 2, FloatEq(1.75e-5f), 4));  // what was never seen counts next to nothing
   EXPECT_THAT(matrix.find("blk.0.ffn_up.weight"), ElementsAre(1, 2));
   EXPECT_TRUE(matrix.find("blk.1.ffn_up.weight").empty());
   EXPECT_EQ(matrix.n_chunks(), 37u);

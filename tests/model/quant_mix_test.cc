@@ -1,5 +1,5 @@
-// Mixes against llama.cpp's own program: tests/data/quant/mixes.json has the types that it gave each matrix of five models under each
-// name (tools/quantizer/mix_goldens.py).
+// Mixes against llama.cpp's own program: tests/data/quant/mixes.json has the types that it gave each matrix of five
+// models under each name (tools/quantizer/mix_goldens.py).
 #include "model/quant_mix.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,8 @@ TEST(QuantMix, ChoosesAsLlamaCppDoes) {
   EXPECT_GT(n_checked, 10'000);
 }
 
-Format choose(const char* mix, const MixOptions& options, const MixModel& model, const char* tensor, int64_t n_in = 256) {
+Format choose(const char* mix, const MixOptions& options, const MixModel& model, const char* tensor,
+              int64_t n_in = 256) {
   return choose_format(find_mix(mix), options, model, tensor, n_in);
 }
 
@@ -87,7 +88,8 @@ TEST(QuantMix, Names) {
 
 TEST(QuantMix, WhatIsNeverQuantized) {
   EXPECT_TRUE(is_quantizable("blk.3.ffn_down_exps.weight", 3));
-  for (const char* name : {"blk.0.attn_norm.weight", "blk.0.ffn_gate_inp.weight", "blk.0.ssm_conv1d.weight", "blk.0.attn_q.bias"})
+  for (const char* name :
+       {"blk.0.attn_norm.weight", "blk.0.ffn_gate_inp.weight", "blk.0.ssm_conv1d.weight", "blk.0.attn_q.bias"})
     EXPECT_FALSE(is_quantizable(name, 2)) << name;
   EXPECT_FALSE(is_quantizable("output_norm.weight", 1));
 }

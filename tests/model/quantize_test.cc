@@ -1,5 +1,5 @@
-// Checkpoints written as GGUF: the tiny Hugging Face directories against the GGUF files of the same weights that the gguf package wrote,
-// and quantized files against what the encoders make of each row.
+// Checkpoints written as GGUF: the tiny Hugging Face directories against the GGUF files of the same weights that the
+// gguf package wrote, and quantized files against what the encoders make of each row.
 #include "model/quantize.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,8 @@ using ::testing::HasSubstr;
 class QuantizeTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / fmt::format("quantize_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = fs::path(testing::TempDir()) /
+              fmt::format("quantize_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -32,7 +33,8 @@ class QuantizeTest : public testing::Test {
     try {
       write(from, options);
     } catch (const Error& error) {
-      EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), n_before_) << "something was left";
+      EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), n_before_)
+          << "something was left";
       return error.what();
     }
     ADD_FAILURE() << "was accepted";
@@ -88,7 +90,8 @@ TEST_F(QuantizeTest, WrittenDirectoriesComputeWhatTransformersDid) {
     write(kHfModels / name, {.mix = &find_mix("F32")});
     const Golden golden = read_golden(name);
     const auto checkpoint = open_checkpoint(path("out.gguf"));
-    const RunnerOptions options{.backend = {.device = "ref"}, .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
+    const RunnerOptions options{
+        .backend = {.device = "ref"}, .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
     Ranks converted(checkpoint->config(), checkpoint->weights(), options, nullptr);
     const std::vector<float> logits = all_logits(converted, golden.tokens, 512);
     EXPECT_LT(largest_difference(logits, golden.logits), 1e-4);
@@ -107,7 +110,8 @@ TEST_F(QuantizeTest, WrittenDirectoriesComputeWhatTransformersDid) {
 TEST_F(QuantizeTest, EncodesEveryRow) {
   const Gguf source = Gguf::open((kModels / "llama_f16.gguf").string());
   for (const int n_threads : {1, 3}) {
-    const QuantizeReport report = write(kModels / "llama_f16.gguf", {.mix = &find_mix("Q4_K_M"), .n_threads = n_threads});
+    const QuantizeReport report =
+        write(kModels / "llama_f16.gguf", {.mix = &find_mix("Q4_K_M"), .n_threads = n_threads});
     const Gguf written = Gguf::open(path("out.gguf"));
     EXPECT_EQ(written.metadata().get_u32("general.file_type"), 15u);
     EXPECT_EQ(written.metadata().get_u32("general.quantization_version"), 2u);
@@ -137,7 +141,8 @@ TEST_F(QuantizeTest, TheOutputMayBeTheInput) {
 
 TEST_F(QuantizeTest, SplitFilesBecomeOne) {
   write(kModels / "../gguf/split-00002-of-00003.gguf", {});
-  const Gguf written = Gguf::open(path("out.gguf")), split = Gguf::open((kModels / "../gguf/split-00001-of-00003.gguf").string());
+  const Gguf written = Gguf::open(path("out.gguf")),
+             split = Gguf::open((kModels / "../gguf/split-00001-of-00003.gguf").string());
   EXPECT_EQ(written.n_files(), 1u);
   EXPECT_EQ(written.tensors().size(), split.tensors().size());
   EXPECT_FALSE(written.metadata().contains("split.count"));
@@ -145,7 +150,8 @@ TEST_F(QuantizeTest, SplitFilesBecomeOne) {
 
 TEST_F(QuantizeTest, RefusesToQuantizeTwice) {
   const QuantizeOptions options{.mix = &find_mix("Q4_0")};
-  EXPECT_THAT(refused(kModels / "llama_q8_0.gguf", options), AllOf(HasSubstr("is stored as Q8_0"), HasSubstr("--allow-requantize")));
+  EXPECT_THAT(refused(kModels / "llama_q8_0.gguf", options),
+              AllOf(HasSubstr("is stored as Q8_0"), HasSubstr("--allow-requantize")));
   EXPECT_THAT(refused(kModels / "llama_q8_0.gguf", {.mix = &find_mix("F16")}), HasSubstr("is stored as Q8_0"));
   EXPECT_NO_THROW(write(kModels / "llama_q8_0.gguf", {.mix = &find_mix("Q4_0"), .allow_requantize = true}));
   EXPECT_NO_THROW(write(kModels / "llama_q8_0.gguf", {.mix = &find_mix("F16"), .allow_decode = true}));
@@ -158,17 +164,22 @@ TEST_F(QuantizeTest, RefusesWhatCannotBeWritten) {
   values[40] = std::numeric_limits<float>::quiet_NaN();
   const std::string in = write_one_matrix(path("in.gguf"), values);
   for (const char* mix : {"Q8_0", "F16", "BF16"})
-    EXPECT_THAT(refused(in, {.mix = &find_mix(mix)}), AllOf(HasSubstr("'blk.0.attn_q.weight', row 1: nan is no number"))) << mix;
+    EXPECT_THAT(refused(in, {.mix = &find_mix(mix)}),
+                AllOf(HasSubstr("'blk.0.attn_q.weight', row 1: nan is no number")))
+        << mix;
   values[40] = 1e6f;
   write_one_matrix(in, values);
-  EXPECT_THAT(refused(in, {.mix = &find_mix("F16")}), AllOf(HasSubstr("row 1: 1000000 is more than F16 can hold"), HasSubstr("use BF16")));
+  EXPECT_THAT(refused(in, {.mix = &find_mix("F16")}),
+              AllOf(HasSubstr("row 1: 1000000 is more than F16 can hold"), HasSubstr("use BF16")));
   EXPECT_THAT(refused(in, {.mix = &find_mix("Q4_0")}), HasSubstr("more than Q4_0 can hold"));
   EXPECT_NO_THROW(write(in, {.mix = &find_mix("BF16")}));
 }
 
 TEST_F(QuantizeTest, AProgressThatThrowsLeavesNothing) {
   struct Stop {};
-  EXPECT_THROW(write(kModels / "llama_f16.gguf", {.mix = &find_mix("Q4_0"), .progress = [](size_t, size_t) { throw Stop{}; }}), Stop);
+  EXPECT_THROW(
+      write(kModels / "llama_f16.gguf", {.mix = &find_mix("Q4_0"), .progress = [](size_t, size_t) { throw Stop{}; }}),
+      Stop);
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
@@ -199,9 +210,11 @@ TEST_F(QuantizeTest, ImportanceReachesItsColumns) {
   const std::vector<float> values = values_of(source, *source.find(tensor.name));
   std::vector<uint8_t> expected(tensor.n_bytes);
   const size_t row = row_bytes(Format::Q4_1, 64);
-  for (size_t r = 0; r * 64 < values.size(); ++r) encode_row(Format::Q4_1, &values[r * 64], &expected[r * row], 64, weights.data());
+  for (size_t r = 0; r * 64 < values.size(); ++r)
+    encode_row(Format::Q4_1, &values[r * 64], &expected[r * row], 64, weights.data());
   EXPECT_THAT(written.data(tensor), testing::ElementsAreArray(expected));
-  EXPECT_THAT(report.without_importance, AllOf(testing::Contains("blk.0.attn_q.weight"), testing::Not(testing::Contains("blk.1.attn_q.weight"))));
+  EXPECT_THAT(report.without_importance,
+              AllOf(testing::Contains("blk.0.attn_q.weight"), testing::Not(testing::Contains("blk.1.attn_q.weight"))));
   EXPECT_EQ(written.metadata().get_u32("quantize.imatrix.entries_count"), 1u);
   EXPECT_EQ(written.metadata().get_string("quantize.imatrix.file"), "imatrix.dat");
   fs::remove(path("out.gguf"));
@@ -220,12 +233,14 @@ TEST_F(QuantizeTest, RefusesDirectoriesThatGgufCannotHold) {
   EXPECT_THAT(refused(copy.path(), {}), HasSubstr("'truncate': false"));
   const HfCopy words("qwen2");
   words.edit("tokenizer.json", [](auto& json) {
-    json["pre_tokenizer"] = {{"type", "Sequence"},
-                             {"pretokenizers",
-                              {{{"type", "Split"}, {"pattern", {{"Regex", "x+|[^x]+"}}}, {"behavior", "Isolated"}, {"invert", false}},
-                               {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}}}};
+    json["pre_tokenizer"] = {
+        {"type", "Sequence"},
+        {"pretokenizers",
+         {{{"type", "Split"}, {"pattern", {{"Regex", "x+|[^x]+"}}}, {"behavior", "Isolated"}, {"invert", false}},
+          {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}}}};
   });
-  EXPECT_THAT(refused(words.path(), {}), HasSubstr("GGUF has no name (tokenizer.ggml.pre) for this pre-tokenizer: 'x+|[^x]+'"));
+  EXPECT_THAT(refused(words.path(), {}),
+              HasSubstr("GGUF has no name (tokenizer.ggml.pre) for this pre-tokenizer: 'x+|[^x]+'"));
 }
 
 }  // namespace

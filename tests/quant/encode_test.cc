@@ -1,5 +1,5 @@
-// encode_row: exact where it rounds as ggml does (against the gguf package's quantizers), and elsewhere never worse than what
-// ggml's own search leaves (tools/quantizer/error_goldens.py), nor than known bounds on fresh numbers.
+// encode_row: exact where it rounds as ggml does (against the gguf package's quantizers), and elsewhere never worse
+// than what ggml's own search leaves (tools/quantizer/error_goldens.py), nor than known bounds on fresh numbers.
 #include "quant/encode.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,8 @@
 namespace ingot {
 namespace {
 
-constexpr const char* kSearched[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"};
+constexpr const char* kSearched[] = {"Q4_0", "Q4_1", "Q5_0", "Q5_1",   "Q2_K",   "Q3_K",
+                                     "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"};
 
 std::vector<float> decoded(Format format, const std::vector<uint8_t>& row, size_t n) {
   std::vector<float> y(n);
@@ -63,11 +64,15 @@ TEST(Encode, NoBlockIsWorseThanThePackages) {
     const Format format = *format_from_name(name);
     const FormatInfo& f = info(format);
     const auto golden = quant::read_golden(std::string(name) + ".encode.bin", f.block_size, f.block_bytes, true);
-    const std::vector<float> theirs = decoded(format, golden.blocks, golden.weights.size()), ours = round_trip(format, golden.weights);
+    const std::vector<float> theirs = decoded(format, golden.blocks, golden.weights.size()),
+                             ours = round_trip(format, golden.weights);
     for (size_t b = 0; b < golden.weights.size(); b += f.block_size) {
-      auto block = [&](const std::vector<float>& v) { return std::vector<float>(v.begin() + b, v.begin() + b + f.block_size); };
+      auto block = [&](const std::vector<float>& v) {
+        return std::vector<float>(v.begin() + b, v.begin() + b + f.block_size);
+      };
       const double bound = squared_error(block(golden.weights), block(theirs));
-      EXPECT_LE(squared_error(block(golden.weights), block(ours)), bound * 1.0001) << name << ", block " << b / f.block_size;
+      EXPECT_LE(squared_error(block(golden.weights), block(ours)), bound * 1.0001)
+          << name << ", block " << b / f.block_size;
     }
   }
 }
@@ -91,7 +96,8 @@ TEST(Encode, NoRowIsWorseThanGgmls) {
   }
 }
 
-// Root mean square error of a Gaussian, as a share of its deviation: what tools/quantizer/measure.py finds, and 3 % for chance.
+// Root mean square error of a Gaussian, as a share of its deviation: what tools/quantizer/measure.py finds, and 3 % for
+// chance.
 TEST(Encode, FreshGaussiansAreWithinTheKnownError) {
   const uint64_t seed = quant::fresh_seed();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -101,9 +107,18 @@ TEST(Encode, FreshGaussiansAreWithinTheKnownError) {
   for (float& value : x) value = normal(random);
   for (float& w : importance) w = std::exp(75 * normal(random));
   const std::vector<float> zeros(x.size());
-  for (auto [format, share] : {std::pair{Format::Q8_0, 0.0054}, {Format::Q6_K, 0.0169}, {Format::Q5_K, 0.0343}, {Format::Q5_1, 0.0333},
-                               {Format::Q5_0, 0.0400}, {Format::Q4_K, 0.0693}, {Format::Q4_1, 0.0688}, {Format::Q4_0, 0.0808},
-                               {Format::IQ4_NL, 0.0733}, {Format::IQ4_XS, 0.0738}, {Format::MXFP4, 0.1115}, {Format::Q3_K, 0.1433},
+  for (auto [format, share] : {std::pair{Format::Q8_0, 0.0054},
+                               {Format::Q6_K, 0.0169},
+                               {Format::Q5_K, 0.0343},
+                               {Format::Q5_1, 0.0333},
+                               {Format::Q5_0, 0.0400},
+                               {Format::Q4_K, 0.0693},
+                               {Format::Q4_1, 0.0688},
+                               {Format::Q4_0, 0.0808},
+                               {Format::IQ4_NL, 0.0733},
+                               {Format::IQ4_XS, 0.0738},
+                               {Format::MXFP4, 0.1115},
+                               {Format::Q3_K, 0.1433},
                                {Format::Q2_K, 0.2587}}) {
     SCOPED_TRACE(info(format).name);
     const std::vector<float> plain = round_trip(format, x), weighted = round_trip(format, x, importance.data());
@@ -136,7 +151,8 @@ TEST(Encode, OddBlocksComeBackWhole) {
     for (float value : x) largest = std::max(largest, std::fabs(double{value}));
     for (const char* name : kSearched) {
       const std::vector<float> y = round_trip(*format_from_name(name), x);
-      for (int i = 0; i < 256; ++i) ASSERT_NEAR(y[i], x[i], largest * c.most) << c.what << ", " << name << ", element " << i;
+      for (int i = 0; i < 256; ++i)
+        ASSERT_NEAR(y[i], x[i], largest * c.most) << c.what << ", " << name << ", element " << i;
     }
   }
 }
@@ -154,7 +170,8 @@ TEST(Encode, DenseFormatsKeepWhatTheyCanHold) {
 
 TEST(Encode, SaysWhatItCanWrite) {
   for (const char* name : kSearched) EXPECT_TRUE(info(*format_from_name(name)).can_encode) << name;
-  EXPECT_THAT(encodable_formats(), testing::AllOf(testing::StartsWith("F32, F16, BF16, Q4_0"), testing::HasSubstr("MXFP4")));
+  EXPECT_THAT(encodable_formats(),
+              testing::AllOf(testing::StartsWith("F32, F16, BF16, Q4_0"), testing::HasSubstr("MXFP4")));
   EXPECT_THAT(encodable_formats(), testing::Not(testing::HasSubstr("IQ2")));
   const std::vector<float> x(256);
   std::vector<uint8_t> row(1024);

@@ -4,8 +4,9 @@
     pip install gguf numpy tokenizers && python tools/quantizer/measure.py build/ingot libggml-base.so
 
 First the error of each type on weights of known kinds, as a share of the weights' own size (root mean square over root mean square),
-plain and weighted by importance. Then the demo model (its weights as float32) in each mix: how far its logits are from those of the
-unquantized model, and its perplexity, on text that it was not trained on. llama.cpp's columns have the same tensors in
+plain and weighted by importance. Then the demo model (its weights as float32) in each mix: how far its logits and its predictions
+(KL divergence) are from those of the unquantized model, and its perplexity, on text that it was not trained on; differences are ingot's
+less ggml's, paired by token, with their standard errors. llama.cpp's columns have the same tensors in
 the same types, encoded by ggml.
 """
 import argparse
@@ -36,8 +37,8 @@ class Ingot:
     def __init__(self, program):
         self.program = program
 
-    def __call__(self, *args):
-        done = subprocess.run([self.program, *map(str, args)], capture_output=True, text=True)
+    def __call__(self, *args, stdin=""):
+        done = subprocess.run([self.program, *map(str, args)], input=stdin, capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(done.stderr)
         return done.stdout
@@ -123,38 +124,58 @@ def perplexity_of(ingot, model, text):
     return json.loads(ingot("perplexity", model, "-f", text, "--chunks", N_WINDOWS, "--json"))["perplexity"]
 
 
-def judge(ingot, model, text, pieces, reference, folder):
-    """Perplexity, and the error of the logits relative to their size, of the weights alone: as float32, so that no kernel rounds
-    activations to go with a type."""
+def log_softmax(logits):
+    logits = logits - logits.max(-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True, dtype=np.float64)).astype(np.float32)
+
+
+def judge(ingot, model, pieces, ids, reference, folder):
+    """Of the weights alone (as float32, so that no kernel rounds activations to go with a type): the error of the logits relative to
+    their size, the KL divergence of each prediction from the unquantized model's, and each token's negative log-likelihood."""
     plain = folder / "plain.gguf"
     ingot.quantize(model, plain, "F32")
     off = size = 0.0
-    for expected, logits in zip(reference, centred_logits(ingot, plain, pieces, folder)):
+    divergence, loss = [], []
+    for expected, logits, tokens in zip(reference, centred_logits(ingot, plain, pieces, folder), ids):
         off += float(np.square(logits - expected).sum(dtype=np.float64))
         size += float(np.square(expected).sum(dtype=np.float64))
-    return perplexity_of(ingot, plain, text), (off / size) ** 0.5
+        p, q = log_softmax(expected), log_softmax(logits)
+        divergence.append((np.exp(p) * (p - q)).sum(-1, dtype=np.float64))
+        loss.append(-q[np.arange(len(tokens) - 1), tokens[1:]].astype(np.float64))
+    return (off / size) ** 0.5, np.concatenate(divergence), np.concatenate(loss)
 
 
-def print_perplexities(ingot, ggml, folder, source, means, text, pieces):
+def paired(a, b):
+    """Mean of a - b and its standard error, token by token."""
+    d = a - b
+    return f"{1000 * d.mean():+.2f} \u00b1 {1000 * d.std(ddof=1) / len(d) ** 0.5:.2f}"
+
+
+def print_mixes(ingot, ggml, folder, source, means, text, pieces):
     reference = list(centred_logits(ingot, source, pieces, folder))
-    print(f"\nUnquantized: perplexity {perplexity_of(ingot, source, text):.4f}\n")
-    print("| mix | bits a weight | error of the logits | llama.cpp's | perplexity | llama.cpp's | by importance: error of the logits | llama.cpp's "
-          "| perplexity | llama.cpp's |\n" + "|---" * 10 + "|")
-    for mix in ALL_MIXES:
-        cells = []
-        for imatrix in (None, folder / "demo.dat"):
+    ids = [np.array(ingot("tokenize", source, "--ids", stdin=piece.read_text()).strip().strip("[]").split(","), int) for piece in pieces]
+    assert [len(i) for i in ids] == [len(r) for r in reference]
+    print(f"{sum(map(len, ids))} tokens; perplexity of {N_WINDOWS} windows unquantized: {perplexity_of(ingot, source, text):.4f}")
+    for imatrix in (None, folder / "demo.dat"):
+        print(f"\n{'By importance' if imatrix else 'Plain'}:\n\n| mix | bits a weight | error of the logits | KL x 1000 | its difference "
+              "| perplexity | difference of the loss x 1000 |\n" + "|---" * 7 + "|")
+        for mix in ALL_MIXES:
             report = ingot.quantize(source, folder / "a.gguf", mix, imatrix)
             by_ggml(folder / "a.gguf", source, folder / "b.gguf", ggml, means if imatrix else None)
-            (pa, ea), (pb, eb) = (judge(ingot, folder / name, text, pieces, reference, folder) for name in ("a.gguf", "b.gguf"))
-            cells += [f"{ea:.4f}", f"{eb:.4f}", f"{pa:.4f}", f"{pb:.4f}"]
-        print(f"| {mix} | {report['bits_per_weight']:.2f} | " + " | ".join(cells) + " |", flush=True)
+            perplexities, judged = [], []
+            for name in ("a.gguf", "b.gguf"):
+                judged.append(judge(ingot, folder / name, pieces, ids, reference, folder))
+                perplexities.append(perplexity_of(ingot, folder / "plain.gguf", text))
+            (ea, ka, la), (eb, kb, lb) = judged
+            print(f"| {mix} | {report['bits_per_weight']:.2f} | {ea:.4f} / {eb:.4f} | {1000 * ka.mean():.2f} / {1000 * kb.mean():.2f} | "
+                  f"{paired(ka, kb)} | {perplexities[0]:.4f} / {perplexities[1]:.4f} | {paired(la, lb)} |", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ingot")
     parser.add_argument("ggml", help="libggml-base.so")
-    parser.add_argument("--only", choices=["errors", "perplexity"])
+    parser.add_argument("--only", choices=["errors", "mixes"])
     args = parser.parse_args()
     ingot, ggml = Ingot(args.ingot), Ggml(str(pathlib.Path(args.ggml).resolve()))
     with tempfile.TemporaryDirectory() as name:
@@ -163,7 +184,7 @@ def main():
         ingot("quantize", ROOT / "models/demo.gguf", source, "F32", "--allow-requantize")
         demo = gguf.dequantize(tensor(source, NAME).data, Type.F32).astype(np.float32)
         noise = np.random.default_rng(7).normal(0, 2e-5, demo.shape).astype(np.float32)  # the weights were Q8_0: off its grid
-        if args.only != "perplexity":
+        if args.only != "mixes":
             print_errors(ingot, ggml, folder, demo + noise)
         if args.only == "errors":
             return
@@ -176,7 +197,7 @@ def main():
         for start in range(cut, len(words) - PIECE, 2 * PIECE):
             pieces.append(folder / f"piece{start}.txt")
             pieces[-1].write_text(words[start:start + PIECE])
-        print_perplexities(ingot, ggml, folder, source, means, folder / "text.txt", pieces)
+        print_mixes(ingot, ggml, folder, source, means, folder / "text.txt", pieces)
 
 
 if __name__ == "__main__":
