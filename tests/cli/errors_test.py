@@ -46,8 +46,8 @@ BAD = {
 
 
 @pytest.mark.parametrize("verb", ["run -p x", "chat", "inspect", "bench", "tokenize m.gguf t", "logits -p x -o y.npy", "perplexity -f z.txt",
+                                  "quantize m.gguf o.gguf Q8_0", "convert m o.gguf",
                                   "pull a/b"])
-                                  "quantize m.gguf o.gguf Q8_0", "convert m o.gguf"])
 def test_every_flag_refuses_bad_values(ingot, verb):
     """The flags are those of the help page, with what each takes. A value of -99 is fine for text only."""
     page = ingot(verb.split()[0], "--help").stdout
@@ -99,8 +99,7 @@ def test_full_disk_is_reported(ingot):
     assert done.returncode == 1 and "standard output" in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["run", "chat", "inspect", "bench", "tokenize", "logits", "perplexity", "pull", "ls", "rm"])
-@pytest.mark.parametrize("verb", ["run", "chat", "inspect", "bench", "tokenize", "logits", "perplexity", "quantize", "convert"])
+@pytest.mark.parametrize("verb", ["run", "chat", "inspect", "bench", "tokenize", "logits", "perplexity", "pull", "ls", "rm", "quantize", "convert"])
 def test_help_has_examples(ingot, verb):
     out = ingot(verb, "--help").stdout
     assert "Example" in out and f"ingot {verb}" in out

@@ -116,6 +116,8 @@ TEST(Unpack, PutIsTheInverse) {
     }
   });
   EXPECT_EQ(n_formats, 4);
+}
+
 // In blocks of 256, d and dmin are 1, so that unpack gives the groups' integers themselves.
 template <class T>
 void check_pack(std::vector<uint8_t> block) {
