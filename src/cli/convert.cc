@@ -12,7 +12,7 @@ void add_convert(CLI::App& app) {
   o->type = "auto";
   o->allow_decode = true;
   CLI::App* verb = app.add_subcommand("convert", "Write a model directory as a GGUF file");
-  verb->add_option("DIR", o->in, "directory with config.json, safetensors and tokenizer.json")->required();
+  verb->add_option("DIR", o->in, "directory with config.json, safetensors and tokenizer.json, or ORG/REPO")->required();
   verb->add_option("OUT", o->out, "the GGUF file to write")->required();
   verb->add_option("--type,--outtype", o->type, "auto: the weights as they are stored; or one of " + mix_names())
       ->capture_default_str();
@@ -21,6 +21,7 @@ void add_convert(CLI::App& app) {
       "What GGUF has no type for is written as F16, or as the type that you ask for.\n"
       "Examples:\n  ingot convert Qwen3-0.6B/ qwen3.gguf\n  ingot convert Llama-3.2-1B/ llama.gguf --type Q4_K_M");
   verb->callback([o] {
+    o->in = resolve_model(o->in, o->hub);
     if (!HfDirectory::is_one(o->in))
       throw Error("'{}' is no model directory (with a config.json): for a GGUF file there is `ingot quantize`",
                   printable(o->in));

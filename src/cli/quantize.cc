@@ -106,6 +106,7 @@ void add_write_options(CLI::App& app, WriteOptions& o) {
       ->capture_default_str();
   app.add_flag("--force", o.force, "replace OUT if it is there");
   app.add_flag("--json", o.json, "print one JSON object");
+  add_hub_options(app, o.hub);
   app.add_option("--log-level", o.log_level, "debug, info, warn, error or off")->capture_default_str();
 }
 
@@ -134,7 +135,7 @@ void write_model(const WriteOptions& o) {
 void add_quantize(CLI::App& app) {
   auto o = std::make_shared<WriteOptions>();
   CLI::App* verb = app.add_subcommand("quantize", "Write a model as a GGUF file with fewer bits a weight");
-  verb->add_option("IN", o->in, "GGUF file (any part of a split one), or a model directory")->required();
+  verb->add_option("IN", o->in, "GGUF file (any part of a split one), a model directory, or ORG/REPO[:QUANT]")->required();
   verb->add_option("OUT", o->out, "the GGUF file to write")->required();
   verb->add_option("TYPE", o->type, mix_names())->required();
   add_write_options(*verb, *o);
@@ -144,6 +145,7 @@ void add_quantize(CLI::App& app) {
       "  ingot quantize Qwen3-0.6B/ qwen3.gguf Q4_K_M --imatrix imatrix.gguf");
   verb->callback([o] {
     find_mix(o->type);  // "auto" is for convert
+    o->in = resolve_model(o->in, o->hub);
     write_model(*o);
   });
 }

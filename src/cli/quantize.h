@@ -4,10 +4,13 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "cli/hub_options.h"
+
 namespace ingot {
 
 struct WriteOptions {
   std::string in, out, type;
+  HubFlags hub;
   std::string imatrix, output_type, embedding_type;
   std::string log_level = "warn";
   int n_threads = 0;

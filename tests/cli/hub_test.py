@@ -127,6 +127,8 @@ def test_safetensors_directory_runs(hub, run, models):
     text = run("run", "-hf", "org/repo", "-p", "the cat", "--raw", "-n", "4", "--temp", "0", "--device", "ref").stdout
     local = run("run", source, "-p", "the cat", "--raw", "-n", "4", "--temp", "0", "--device", "ref").stdout
     assert text == local and text.strip()
+    run("convert", "org/repo", run.cache / "whole.gguf", "--offline")
+    assert (run.cache / "whole.gguf").read_bytes()[:4] == b"GGUF"
 
 
 def test_every_verb_takes_a_hub_name(hub, run, models, tmp_path):
@@ -139,6 +141,7 @@ def test_every_verb_takes_a_hub_name(hub, run, models, tmp_path):
     run("perplexity", "org/repo", "-f", tmp_path / "text", "-c", "32", "--chunks", "1", "--device", "ref")
     run("bench", "-m", "hf://org/repo", "-p", "8", "-n", "0", "-r", "1", "-o", "json")
     run("run", "--hf-repo=org/repo", "-p", "-hf", "--raw", "-n", "1")
+    run("quantize", "org/repo", tmp_path / "q.gguf", "Q8_0")
     assert hub.sent["m-F16.gguf"] == (models / "llama_f16.gguf").stat().st_size  # once
 
 
