@@ -17,7 +17,7 @@ class StreamDecoder {
   explicit StreamDecoder(const Tokenizer& tokenizer, StreamOptions options = {});
 
   // The text that is complete now: whole characters, perhaps none. At most 3 bytes are held back.
-  std::string push(int32_t id);
+  std::string push(int32_t id);  // an id beyond the vocabulary is no text; throws Error for a negative one
   // What is held back, at the end of the answer.
   std::string flush();
 

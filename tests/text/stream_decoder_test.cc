@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "text/tokenizer_specs.h"
 
 namespace ingot {
@@ -40,6 +41,16 @@ TEST(StreamDecoder, SpecialTokensAreSkippedOrShown) {
   const auto tokenizer = Tokenizer::create(owned->view());
   EXPECT_EQ(StreamDecoder(*tokenizer).push(end), "");
   EXPECT_EQ(StreamDecoder(*tokenizer, {.skip_special = false}).push(end), "<|im_end|>");
+}
+
+TEST(StreamDecoder, RowsThatPadAnEmbeddingAreNoText) {
+  const auto tokenizer = Tokenizer::create(testing::byte_level_spec()->view());
+  StreamDecoder decoder(*tokenizer);
+  EXPECT_EQ(decoder.push('x'), "x");
+  EXPECT_EQ(decoder.push(tokenizer->n_vocab()), "");
+  EXPECT_EQ(decoder.push(1 << 20), "");
+  EXPECT_EQ(decoder.push('y'), "y");
+  EXPECT_THROW(decoder.push(-1), Error);
 }
 
 // "▁ab" is " ab" after text, and "ab" where SentencePiece's prefix stood.
