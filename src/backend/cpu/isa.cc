@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
 
@@ -22,11 +24,18 @@ namespace neon_dot { extern const Kernels kKernels; }
 
 namespace {
 
+#if defined(__x86_64__)
+bool has_f16c() {  // Clang 14 has no word for it in __builtin_cpu_supports
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 std::vector<const Kernels*> find_available() {
   std::vector<const Kernels*> found;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
