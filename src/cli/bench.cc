@@ -62,6 +62,7 @@ double seconds_of(Ranks& runner, const Test& test, const std::vector<int32_t>& t
   Lockstep sequences(runner, test.n_seqs);
   const int chunk = runner.info().max_batch_tokens / test.n_seqs;
   feed(runner, sequences, tokens, test.n_seqs, test.depth, chunk);
+  runner.backend().synchronize();  // a device is still at it
   const auto start = std::chrono::steady_clock::now();
   feed(runner, sequences, tokens, test.n_seqs, test.n, test.prefill ? chunk : 1);
   runner.logits();  // waits for a device
