@@ -18,7 +18,12 @@ function(ingot_tests folder)
   target_include_directories(test_${folder} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(test_${folder} PRIVATE GTest::gmock GTest::gtest_main)
   target_compile_definitions(test_${folder} PRIVATE INGOT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
-  gtest_discover_tests(test_${folder} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+  # Under a sanitizer, two programs that each have a pool of threads slow each other down by far more than by half: one at a time.
+  set(properties TIMEOUT 600)
+  if(INGOT_SANITIZE AND folder MATCHES "backend|model|engine")
+    list(APPEND properties PROCESSORS 2)
+  endif()
+  gtest_discover_tests(test_${folder} DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()
 
 foreach(folder base quant io text backend model engine)
