@@ -1,5 +1,6 @@
 // Times the verbs at the shapes of real models, made by the functions of the op table, against this machine's peak, which is
-// measured first. Usage: ops_bench [--benchmark_filter=REGEX ...] [THREADS [ISA]]; all of it takes a minute.
+// measured first. Usage: ops_bench [--benchmark_filter=REGEX ...] [THREADS [ISA] | cuda]; all of it takes a minute. On a GPU it times
+// what `ingot bench` does not show alone, attention and draws, with the launch and the wait for it.
 //
 // %peak is the least time that the operations or the bytes of a case can take, whichever is longer, over the time measured.
 // Decoding reads every weight once a token, out of memory: such a case goes through several copies, more than caches hold.
@@ -9,7 +10,6 @@
 #include <map>
 #include <string>
 
-#include "backend/cpu/cpu_backend.h"
 #include "base/error.h"
 #include "ops_cases.h"
 
@@ -30,9 +30,10 @@ constexpr double kMoreThanCaches = 128 << 20;  // bytes
 BackendOptions options;
 
 std::unique_ptr<Backend> make_backend() {
-  auto backend = create_cpu_backend(options);
-  backend->reserve({.max_tokens = 512, .max_seqs = 16, .max_logits = 1, .max_kv_len = 8192, .max_width = 8192, .max_heads = 32,
-                    .head_dim = 128, .n_vocab = 16});
+  auto backend = create_backend(options);
+  const bool gpu = options.device == "cuda";
+  backend->reserve({.max_tokens = gpu ? 8192 : 512, .max_seqs = gpu ? 64 : 16, .max_logits = 1, .max_kv_len = 8192, .max_width = 8192,
+                    .max_heads = 32, .head_dim = 128, .n_vocab = 16});
   return backend;
 }
 
@@ -42,9 +43,11 @@ void time_case(benchmark::State& state, const OpCase& c, const Peak& peak, int n
   std::vector<OpRun> ops;
   for (int i = 0; i < n_copies; ++i) ops.push_back(c.prepare(rig));
   for (const OpRun& op : ops) op.run();
+  backend->synchronize();
   size_t next = 0;
   for (auto _ : state) {
     ops[next].run();
+    backend->synchronize();
     next = next + 1 == ops.size() ? 0 : next + 1;
   }
   const double least_seconds = std::max(c.bytes / peak.read_gb_s, c.flops / peak.matmul_gflop_s) * 1e-9;
@@ -96,6 +99,53 @@ void add_cases() {
   }
 }
 
+// A draw of each of 256 rows of logits. Like a model's: twenty stand out; flat: all much the same.
+void time_draws(benchmark::State& state, const SamplingParams& params, bool flat, const Peak& peak) {
+  constexpr int kRows = 256, kVocab = 128256;
+  const auto backend = make_backend();
+  OpRig rig(*backend, 1);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0.0f, flat ? 1.0f : 2.0f);
+  std::vector<float> host(size_t{kRows} * kVocab);
+  for (float& v : host) v = normal(random);
+  for (int row = 0; !flat && row < kRows; ++row)
+    for (int i = 0; i < 20; ++i) host[size_t{kVocab} * row + random() % kVocab] = 14.0f + static_cast<float>(random() % 64) / 10.0f;
+  const Tensor logits = backend->alloc(DType::kF32, kRows, kVocab);
+  backend->upload(logits, host.data());
+  std::vector<SampleRow> rows(kRows, {.params = &params});
+  for (auto _ : state) {
+    for (SampleRow& row : rows) ++row.position;
+    backend->sample(logits, rows);
+    backend->wait();
+  }
+  const double bytes = 4.0 * kRows * kVocab;
+  constexpr auto kRate = benchmark::Counter::kIsIterationInvariantRate;
+  state.counters["GB/s"] = {bytes * 1e-9, kRate};
+  state.counters["%peak"] = {100 * bytes / peak.read_gb_s * 1e-9, kRate};
+}
+
+void add_gpu_cases() {
+  const auto backend = make_backend();
+  benchmark::AddCustomContext("backend", backend->description());
+  const Peak peak = backend->measure_peak(Format::F16);
+  benchmark::AddCustomContext("peak", fmt::format("{:.0f} GB/s read, {:.0f} GFLOP/s {}", peak.read_gb_s, peak.matmul_gflop_s, peak.matmul_kind));
+  const ModelShape m = {"llama-3.1-8b", 4096, 32, 8, 128, 14336};
+  for (const auto& seqs : {std::vector<SeqShape>{{0, 8192}}, {{0, 2048}}, {{8191, 1}}, std::vector<SeqShape>(64, {1024, 1})})
+    add(m, attention_case({m.n_heads, m.n_kv_heads, m.head_dim}, seqs), peak);
+  const std::pair<const char*, SamplingParams> draws[] = {
+      {"the defaults", {}},
+      {"top-p 0.95", {.top_k = 0, .min_p = 0}},
+      {"temperature", {.top_k = 0, .top_p = 1, .min_p = 0}},
+      {"penalties and top-p", {.top_k = 0, .min_p = 0, .repetition_penalty = 1.1f}},
+  };
+  for (const auto& [name, params] : draws)
+    for (const bool flat : {false, true})
+      benchmark::RegisterBenchmark(fmt::format("draw 256 x 128256, {}, {} logits", name, flat ? "flat" : "peaked").c_str(),
+                                   [=, p = params](benchmark::State& state) { time_draws(state, p, flat, peak); })
+          ->Unit(benchmark::kMicrosecond)
+          ->UseRealTime();
+}
+
 // One table, and names without the settings that are the same for all.
 class Report : public benchmark::ConsoleReporter {
  public:
@@ -116,10 +166,12 @@ int main(int argc, char** argv) {
   args.insert(args.begin() + 1, min_time.data());
   int n_args = static_cast<int>(args.size());
   benchmark::Initialize(&n_args, args.data());
-  if (n_args > 1) ingot::options.n_threads = std::atoi(args[1]);
+  const bool gpu = n_args > 1 && std::string_view(args[1]) == "cuda";
+  if (gpu) ingot::options.device = "cuda";
+  if (n_args > 1 && !gpu) ingot::options.n_threads = std::atoi(args[1]);
   if (n_args > 2) ingot::options.isa = args[2];
   try {
-    ingot::add_cases();
+    gpu ? ingot::add_gpu_cases() : ingot::add_cases();
   } catch (const ingot::Error& e) {
     fmt::print(stderr, "ops_bench: {}\n", e.what());
     return 1;

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
-#   bench/gpu/run.sh [build] [test] [bench] [ladder]      all but the last when none is named
+#   bench/gpu/run.sh [build] [test] [bench] [ops] [ladder]      the first three when none is named
 #
-# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `ladder` measures more types.
+# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `ladder` measures more types,
+# `ops` attention and draws alone.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build-gpu}
@@ -36,6 +37,9 @@ if has bench; then
   for type in F16 Q4_0; do measure smollm-135m $type; done
   for type in BF16 Q4_0 Q4_K Q8_0; do measure llama-3.2-1b $type; done
   for type in BF16 Q4_0 Q4_K Q8_0; do measure llama-3.1-8b $type; done
+fi
+if has ops; then
+  cmake -DINGOT_BENCH=ON "$BUILD" >>"$OUT/build.log" 2>&1 && cmake --build "$BUILD" --target ops_bench >>"$OUT/build.log" 2>&1 && "$BUILD/bench/ops_bench" cuda 2>&1 | tail -20 || failed=1
 fi
 if has ladder; then
   for type in F32 Q6_K Q5_K Q3_K Q2_K IQ4_NL MXFP4; do measure llama-3.2-1b $type; done

@@ -343,13 +343,7 @@ Sampled sample_row(std::span<const float> raw, const SampleRow& row, SamplerScra
   Sampled result;
   result.token = argmax(logits);
   const float top = logits[result.token];
-  if (!(top > -kInfinity) && may_forbid) {
-    throw Error("no token may follow at position {}: the mask or logit_bias forbids every one that has a logit",
-                row.position);
-  }
-  if (!greedy && !(top > -kInfinity)) {
-    throw Error("no token can be drawn at position {}: every logit is NaN or -infinity", row.position);
-  }
+  if (!(top > -kInfinity) && (may_forbid || !greedy)) return {.token = kNoToken};
   if (!greedy) result.token = draw(logits, top, row, scratch);
   if (params.n_logprobs >= 0) add_logprobs(result, raw, params.n_logprobs, scratch);
   return result;

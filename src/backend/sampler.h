@@ -36,8 +36,7 @@ void validate(const SamplingParams& params, int n_vocab);
 // empty.
 int32_t argmax(std::span<const float> logits);
 
-// One draw. A NaN logit has no probability. Throws Error when no token can be drawn: all forbidden, or (temperature >
-// 0) no logit above -infinity.
+// One draw, perhaps kNoToken. A NaN logit has no probability.
 Sampled sample_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 
 }  // namespace ingot

@@ -36,6 +36,10 @@ struct TokenLogprob {
   float logprob = 0;                  // natural log of softmax over the raw logits, before penalties and truncation
 };
 
+// The token of a row from which none can be drawn: mask and bias forbid all that have a logit, or (temperature > 0) no logit is above
+// -infinity. It ends that request, and no other of its step.
+inline constexpr int32_t kNoToken = -1;
+
 struct Sampled {
   int32_t token = 0;
   float logprob = 0;                  // set when n_logprobs >= 0

@@ -1,5 +1,5 @@
 // Every case of the op table on the GPU, in f32 and in f16, against ref; fused verbs against their own default bodies; what a
-// recorded step replays; and the draw. Skipped where the build has no CUDA or the machine no GPU.
+// recorded step replays. Skipped where the build has no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +8,6 @@
 
 #include "backend/cuda/create_cuda.h"
 #include "backend/ref/ref_backend.h"
-#include "backend/sampler.h"
 #include "base/error.h"
 #include "ops_cases.h"
 
@@ -187,34 +186,6 @@ TEST(CudaBackend, ReplaysAStep) {
     }
   }
   EXPECT_NE(seen[0], seen[1]);
-}
-
-TEST(CudaBackend, DrawsAsTheHostSampler) {
-  const auto backend = gpu();
-  if (!backend) GTEST_SKIP() << "no GPU";
-  constexpr int kRows = 9, kVocab = 50021;
-  const uint64_t seed = std::random_device{}();
-  std::mt19937_64 random(seed);
-  std::vector<float> host(kRows * kVocab);
-  for (float& v : host) v = static_cast<float>(random() % 2000) / 100.0f;  // with ties
-  std::fill_n(host.begin(), kVocab, NAN);
-  std::fill_n(host.begin() + kVocab, kVocab, -INFINITY);
-  host[2 * kVocab + 17] = NAN;
-  host[3 * kVocab + 40000] = INFINITY;
-  std::fill_n(host.begin() + 4 * kVocab, kVocab, -3.0f);
-  const Tensor logits = backend->alloc(DType::kF32, kRows, kVocab);
-  backend->upload(logits, host.data());
-  SamplingParams greedy{.temperature = 0}, warm{.temperature = 1.1f, .top_k = 50, .seed = seed};
-  for (const bool all_greedy : {true, false}) {
-    std::vector<SampleRow> rows(kRows);
-    for (int i = 0; i < kRows; ++i) rows[i] = {all_greedy || i < 5 ? &greedy : &warm, i};
-    backend->sample(logits, rows);
-    const std::vector<Sampled> drawn = backend->wait();
-    ASSERT_EQ(drawn.size(), rows.size());
-    SamplerScratch scratch(kVocab);
-    for (int i = 0; i < kRows; ++i)
-      EXPECT_EQ(drawn[i].token, sample_row({&host[i * kVocab], kVocab}, rows[i], scratch).token) << "row " << i << ", seed " << seed;
-  }
 }
 
 TEST(CudaBackend, SaysWhatIsWrong) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <exception>
 
 #include "backend/cpu/cpu_kv.h"
 #include "backend/cpu/isa.h"
@@ -93,19 +92,11 @@ void CpuBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) {
   const auto n_scratch = static_cast<int64_t>(sampler_scratch_.size());
   sampled_.clear();
   sampled_.resize(rows.size());
-  std::vector<std::exception_ptr> faults(rows.size());
   const int64_t n_tasks = std::min(n_scratch, n_rows);
   pool_.parallel_for(n_tasks, [&](int64_t task, int) {
-    for (int64_t i = task; i < n_rows; i += n_tasks) {
-      try {
-        sampled_[i] = sample_row({logits.f32(i), static_cast<size_t>(n_vocab)}, rows[i], sampler_scratch_[task]);
-      } catch (...) {
-        faults[i] = std::current_exception();
-      }
-    }
+    for (int64_t i = task; i < n_rows; i += n_tasks)
+      sampled_[i] = sample_row({logits.f32(i), static_cast<size_t>(n_vocab)}, rows[i], sampler_scratch_[task]);
   });
-  for (const std::exception_ptr& fault : faults)
-    if (fault) std::rethrow_exception(fault);
 }
 
 void CpuBackend::embed(Tensor x, const Weight& table, float scale) {

@@ -43,6 +43,8 @@ class CudaBackend final : public Backend {
   void begin(const Batch& batch) override;
   void run(const std::function<void()>& body) override;
   void synchronize() override;
+
+  // cuda_sample.cc
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
   std::vector<Sampled> wait() override;
 
@@ -74,7 +76,10 @@ class CudaBackend final : public Backend {
 
   cuda::PackedWeight pack(const Weight& host);
   void* take(size_t bytes);  // device memory that lives as long as the backend
+  // At least so many bytes; a larger piece when there are fewer, after all that uses them. Recorded steps may know scratch, and are
+  // forgotten when it moves; they know nothing of what is only `grown`.
   void* scratch_at_least(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
+  void* grown(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   Tensor narrowed(const Tensor& x);  // x in the type of activations
   void settle();                     // launches the norm that waits, if any
   void launch(cuda::Matvec m);       // with the norm that waits, if x is its result
@@ -83,6 +88,8 @@ class CudaBackend final : public Backend {
   int kv_bucket() const;  // a power of two from the longest kv_len up
   void capture(Graph& graph, const std::function<void()>& body);
   void forget_graphs();
+  void sample_rows(const Tensor& logits);
+  void sample_on_host(const float* logits, std::vector<Sampled>& sampled);
 
   DType act_ = DType::kF16;
   std::string description_;
@@ -108,8 +115,11 @@ class CudaBackend final : public Backend {
 
   std::vector<SampleRow> rows_;
   int64_t sample_vocab_ = 0;
-  bool greedy_ = false;               // the rows wait as argmax keys, not as logits
-  cuda::Memory best_, sampled_;       // keys on the device; keys or logits, pinned
+  bool greedy_ = false;            // the rows wait as argmax keys, not as RowDrawn
+  std::vector<size_t> host_rows_;  // of rows_, which the host's sampler draws
+  std::vector<int32_t> counts_;    // [n_vocab]: zero between draws
+  cuda::Memory best_, sampled_;    // keys or RowDrawn on the device; the same, then the logits of host_rows_, pinned
+  cuda::Memory draws_, draws_pinned_;
   std::unique_ptr<ThreadPool> pool_;  // of the host sampler
 };
 

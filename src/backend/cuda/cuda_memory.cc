@@ -1,5 +1,6 @@
 // Making a CudaBackend; its memory; what the device reaches.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -62,8 +63,14 @@ void* CudaBackend::take(size_t bytes) {
 void* CudaBackend::scratch_at_least(Memory& memory, size_t bytes, cuda::Place place) {
   if (memory.size() >= bytes) return memory.data();
   CHECK(!capturing_);
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   forget_graphs();
+  return grown(memory, bytes, place);
+}
+
+void* CudaBackend::grown(Memory& memory, size_t bytes, cuda::Place place) {
+  if (memory.size() >= bytes && memory.data() != nullptr) return memory.data();
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  if (bytes < 1 << 20) bytes = std::bit_ceil(std::max<size_t>(bytes, 256));  // so that what grows slowly does so seldom
   if (place == cuda::Place::kDevice) allocated_ += bytes - memory.size();
   memory = Memory();
   memory = Memory(bytes, place);

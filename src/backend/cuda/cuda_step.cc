@@ -1,4 +1,4 @@
-// A step of CudaBackend: the batch, the recorded graph, the draw.
+// A step of CudaBackend: the batch, the recorded graph.
 //
 // A batch of one new token a sequence takes the same launches every time, for kernels find lengths and blocks on the device. Its
 // first run is plain, so that all scratch is taken; the second is recorded as a CUDA graph; later ones replay it. One launch for a
@@ -9,29 +9,11 @@
 #include <typeinfo>
 
 #include "backend/cuda/cuda_backend.h"
-#include "backend/sampler.h"
-#include "base/error.h"
 
 namespace ingot {
 
 using cuda::check;
 using cuda::check_launch;
-
-namespace {
-
-// Whether a row's draw is the largest of its raw logits and nothing else.
-bool is_plain_greedy(const SampleRow& row) {
-  const SamplingParams& p = *row.params;
-  const bool penalties =
-      p.penalty_window != 0 && (p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0);
-  return p.temperature == 0 && !penalties && p.logit_bias.empty() && row.mask == nullptr && p.n_logprobs < 0;
-}
-
-int32_t token_of(unsigned long long key) {
-  return key == 0 ? 0 : static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
-}
-
-}  // namespace
 
 void CudaBackend::begin(const Batch& batch) {
   settle();
@@ -99,57 +81,6 @@ void CudaBackend::forget_graphs() {
 void CudaBackend::synchronize() {
   settle();
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-}
-
-// Plain greedy rows are drawn on the device; a step with any other is drawn by the host's sampler, from the logits.
-void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) {
-  settle();
-  rows_.assign(rows.begin(), rows.end());
-  sample_vocab_ = logits.cols;
-  if (rows.empty()) return;
-  CHECK_LE(static_cast<int64_t>(rows.size()), logits.rows);
-  greedy_ = std::all_of(rows.begin(), rows.end(), is_plain_greedy);
-  const Tensor used = logits.slice_rows(0, static_cast<int64_t>(rows.size()));
-  const size_t bytes = greedy_ ? rows.size() * 8 : static_cast<size_t>(used.rows * used.cols) * sizeof(float);
-  void* pinned = scratch_at_least(sampled_, bytes, cuda::Place::kPinned);
-  if (!greedy_) {
-    CHECK(used.contiguous());
-    return check(cudaMemcpyAsync(pinned, used.data, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
-  }
-  auto* best = static_cast<unsigned long long*>(scratch_at_least(best_, bytes));
-  check(cudaMemsetAsync(best, 0, bytes, stream_), "cudaMemsetAsync");
-  cuda::argmax_rows(best, used, stream_);
-  check_launch("argmax_rows");
-  check(cudaMemcpyAsync(pinned, best, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
-}
-
-std::vector<Sampled> CudaBackend::wait() {
-  synchronize();
-  std::vector<Sampled> drawn(rows_.size());
-  if (greedy_) {
-    for (size_t i = 0; i < drawn.size(); ++i)
-      drawn[i].token = token_of(static_cast<const unsigned long long*>(sampled_.data())[i]);
-    rows_.clear();
-    return drawn;
-  }
-  if (!pool_) pool_ = std::make_unique<ThreadPool>();
-  const auto n_rows = static_cast<int64_t>(rows_.size()), n_tasks = std::min<int64_t>(n_rows, pool_->size());
-  std::vector<std::exception_ptr> faults(rows_.size());
-  pool_->parallel_for(n_tasks, [&](int64_t task, int) {
-    SamplerScratch scratch(static_cast<int>(sample_vocab_));
-    for (int64_t i = task; i < n_rows; i += n_tasks) {
-      try {
-        const float* row = static_cast<const float*>(sampled_.data()) + i * sample_vocab_;
-        drawn[i] = sample_row({row, static_cast<size_t>(sample_vocab_)}, rows_[i], scratch);
-      } catch (...) {
-        faults[i] = std::current_exception();
-      }
-    }
-  });
-  rows_.clear();
-  for (const std::exception_ptr& fault : faults)
-    if (fault) std::rethrow_exception(fault);
-  return drawn;
 }
 
 }  // namespace ingot

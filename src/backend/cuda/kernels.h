@@ -118,9 +118,43 @@ void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Attentio
 void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args,
                   const DeviceBatch& batch, cudaStream_t stream);
 
-// sample.cu
-// best[i] = key of the largest logit of row i (zero before); token_of() of cuda_step.cc reads it.
-void argmax_rows(unsigned long long* best, const Tensor& logits, cudaStream_t stream);
+// argmax.cu
+using Key = unsigned long long;  // orders as logits and ids do: logit_key.cuh
+// best[i] = key of the largest logit of row i (zero before); token_of() of cuda_sample.cc reads it.
+void argmax_rows(Key* best, const Tensor& logits, cudaStream_t stream);
+
+// draw.cu: a draw of each row, in the order of sampling.h. All pointers are the device's.
+inline constexpr int kMostTop = 20;  // of logprobs beside the drawn token's, as sampling.cc has it
+struct LogitEdit {
+  int32_t token = 0;
+  int32_t count = 0;  // times that penalties see it
+  float bias = 0;     // -infinity forbids it
+  float raw = 0;      // the logit before, which the kernel keeps here
+};
+struct RowDraw {
+  double u = 0;                   // in [0, 1)
+  float inverse_temperature = 0;  // 0: the likeliest
+  float top_p = 1;
+  float log_min_p = 0;            // -infinity: off
+  int32_t top_k = 0;              // 0: off
+  float repetition = 1, presence = 0, frequency = 0;
+  int32_t row = 0;                // of the logits
+  int32_t first_edit = 0, n_edits = 0;  // each token once
+  int32_t n_top = -1;             // logprobs: -1: none
+  bool may_forbid = false;        // mask or bias
+  const uint32_t* mask = nullptr; // bit i: token i is allowed
+};
+struct RowDrawn {
+  int32_t token;  // or kNoToken
+  float logprob;
+  int32_t n_top;
+  int32_t top[kMostTop];
+  float top_logprob[kMostTop];
+};
+void draw_rows(RowDrawn* drawn, const Tensor& logits /* edited */, const RowDraw* draws, int n_draws, LogitEdit* edits,
+               cudaStream_t stream);
+
+// peak.cu: what measure_peak times
 void fill_noise(const Tensor& t, cudaStream_t stream);  // contiguous rows
 void read_all(const void* data, size_t bytes, float* sink,
               cudaStream_t stream);  // reads every byte once, for measure_peak

@@ -1,0 +1,182 @@
+// The draws of CudaBackend. Rows that only want their largest logit share one launch; any other step is drawn by draw.cu, and what
+// it does not know (typical sampling) by the host's sampler, from a copy of that row alone. Some bytes a row come back.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/philox.h"
+#include "backend/sampler.h"
+
+namespace ingot {
+
+using cuda::check;
+using cuda::check_launch;
+
+namespace {
+
+bool has_penalties(const SamplingParams& p) {
+  return p.penalty_window != 0 && (p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0);
+}
+
+// Whether a row's draw is the largest of its raw logits and nothing else.
+bool is_plain_greedy(const SampleRow& row) {
+  const SamplingParams& p = *row.params;
+  return p.temperature == 0 && !has_penalties(p) && p.logit_bias.empty() && row.mask == nullptr && p.n_logprobs < 0;
+}
+
+bool is_for_host(const SampleRow& row) {
+  CHECK_LE(row.params->n_logprobs, cuda::kMostTop);
+  return row.params->typical_p < 1 && row.params->temperature > 0;
+}
+
+int32_t token_of(unsigned long long key) {
+  return key == 0 ? 0 : static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
+}
+
+// The tokens whose logits a row changes, each once. `counts` [n_vocab] is zero before and after.
+void add_edits(const SampleRow& row, std::vector<int32_t>& counts, std::vector<cuda::LogitEdit>& edits) {
+  const SamplingParams& p = *row.params;
+  const size_t first = edits.size();
+  if (has_penalties(p)) {
+    std::span<const int32_t> seen = row.history;
+    if (p.penalty_window >= 0 && seen.size() > static_cast<size_t>(p.penalty_window)) seen = seen.last(p.penalty_window);
+    for (const int32_t token : seen) {
+      CHECK(token >= 0 && static_cast<size_t>(token) < counts.size());
+      if (counts[token]++ == 0) edits.push_back({.token = token});
+    }
+    for (size_t i = first; i < edits.size(); ++i) edits[i].count = std::exchange(counts[edits[i].token], 0);
+  }
+  if (p.logit_bias.empty()) return;
+  for (size_t i = first; i < edits.size(); ++i) counts[edits[i].token] = static_cast<int32_t>(i - first) + 1;  // where it is
+  for (const auto& [token, bias] : p.logit_bias) {
+    CHECK(token >= 0 && static_cast<size_t>(token) < counts.size());
+    if (counts[token] == 0) {
+      edits.push_back({.token = token});
+      counts[token] = static_cast<int32_t>(edits.size() - first);
+    }
+    edits[first + counts[token] - 1].bias += bias;
+  }
+  for (size_t i = first; i < edits.size(); ++i) counts[edits[i].token] = 0;
+}
+
+cuda::RowDraw draw_of(const SampleRow& row, int index) {
+  const SamplingParams& p = *row.params;
+  cuda::RowDraw d{.u = uniform_draw(p.seed, static_cast<uint64_t>(row.position)),
+                  .inverse_temperature = p.temperature == 0 ? 0.0f : 1.0f / p.temperature,
+                  .top_p = p.top_p,
+                  .log_min_p = p.min_p > 0 ? std::log(p.min_p) : -INFINITY,
+                  .top_k = p.top_k,
+                  .row = index,
+                  .n_top = p.n_logprobs,
+                  .may_forbid = row.mask != nullptr || !p.logit_bias.empty()};
+  if (has_penalties(p)) d.repetition = p.repetition_penalty, d.presence = p.presence_penalty, d.frequency = p.frequency_penalty;
+  return d;
+}
+
+Sampled sampled_of(const cuda::RowDrawn& drawn) {
+  Sampled sampled{.token = drawn.token, .logprob = drawn.logprob, .top = {}};
+  for (int i = 0; i < drawn.n_top; ++i) sampled.top.push_back({drawn.top[i], drawn.top_logprob[i]});
+  return sampled;
+}
+
+}  // namespace
+
+void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) {
+  settle();
+  rows_.assign(rows.begin(), rows.end());
+  sample_vocab_ = logits.cols;
+  host_rows_.clear();
+  if (rows.empty()) return;
+  CHECK_LE(static_cast<int64_t>(rows.size()), logits.rows);
+  greedy_ = std::all_of(rows.begin(), rows.end(), is_plain_greedy);
+  if (!greedy_) return sample_rows(logits);
+  const size_t bytes = rows.size() * sizeof(cuda::Key);
+  void* best = grown(best_, bytes);
+  check(cudaMemsetAsync(best, 0, bytes, stream_), "cudaMemsetAsync");
+  cuda::argmax_rows(static_cast<cuda::Key*>(best), logits.slice_rows(0, static_cast<int64_t>(rows.size())), stream_);
+  check_launch("argmax_rows");
+  check(cudaMemcpyAsync(grown(sampled_, bytes, cuda::Place::kPinned), best, bytes, cudaMemcpyDeviceToHost, stream_),
+        "cudaMemcpyAsync");
+}
+
+// What the kernel reads is one piece of pinned memory, copied at once: the rows' draws, their edits, their masks.
+void CudaBackend::sample_rows(const Tensor& logits) {
+  std::vector<cuda::RowDraw> draws;
+  std::vector<cuda::LogitEdit> edits;
+  std::vector<const uint32_t*> masks;
+  counts_.resize(static_cast<size_t>(sample_vocab_));
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (is_for_host(rows_[i])) host_rows_.push_back(i);
+    if (is_for_host(rows_[i])) continue;
+    cuda::RowDraw d = draw_of(rows_[i], static_cast<int>(i));
+    d.first_edit = static_cast<int32_t>(edits.size());
+    add_edits(rows_[i], counts_, edits);
+    d.n_edits = static_cast<int32_t>(edits.size()) - d.first_edit;
+    if (rows_[i].mask != nullptr) masks.push_back(rows_[i].mask);
+    draws.push_back(d);
+  }
+  const size_t mask_words = static_cast<size_t>(sample_vocab_ + 31) / 32;
+  const size_t edits_at = draws.size() * sizeof(cuda::RowDraw), masks_at = edits_at + edits.size() * sizeof(cuda::LogitEdit);
+  const size_t bytes = masks_at + masks.size() * mask_words * 4;
+  auto* to = static_cast<char*>(grown(draws_, bytes));
+  auto* from = static_cast<char*>(grown(draws_pinned_, bytes, cuda::Place::kPinned));
+  size_t n_masks = 0;
+  for (cuda::RowDraw& d : draws) {
+    if (rows_[d.row].mask != nullptr) d.mask = reinterpret_cast<uint32_t*>(to + masks_at) + n_masks++ * mask_words;
+  }
+  std::memcpy(from, draws.data(), edits_at);
+  std::memcpy(from + edits_at, edits.data(), masks_at - edits_at);
+  for (size_t i = 0; i < masks.size(); ++i) std::memcpy(from + masks_at + i * mask_words * 4, masks[i], mask_words * 4);
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+
+  const size_t row_bytes = static_cast<size_t>(sample_vocab_) * sizeof(float), drawn_bytes = rows_.size() * sizeof(cuda::RowDrawn);
+  auto* drawn = static_cast<cuda::RowDrawn*>(grown(best_, drawn_bytes));
+  auto* pinned = static_cast<char*>(grown(sampled_, drawn_bytes + host_rows_.size() * row_bytes, cuda::Place::kPinned));
+  if (!draws.empty()) {
+    cuda::draw_rows(drawn, logits, reinterpret_cast<cuda::RowDraw*>(to), static_cast<int>(draws.size()),
+                    reinterpret_cast<cuda::LogitEdit*>(to + edits_at), stream_);
+    check_launch("draw_rows");
+    check(cudaMemcpyAsync(pinned, drawn, drawn_bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+  }
+  for (size_t i = 0; i < host_rows_.size(); ++i)
+    check(cudaMemcpyAsync(pinned + drawn_bytes + i * row_bytes, logits.f32() + static_cast<int64_t>(host_rows_[i]) * logits.stride, row_bytes,
+                          cudaMemcpyDeviceToHost, stream_),
+          "cudaMemcpyAsync");
+}
+
+std::vector<Sampled> CudaBackend::wait() {
+  synchronize();
+  std::vector<Sampled> sampled(rows_.size());
+  if (greedy_) {
+    for (size_t i = 0; i < sampled.size(); ++i) sampled[i].token = token_of(static_cast<const cuda::Key*>(sampled_.data())[i]);
+    rows_.clear();
+    return sampled;
+  }
+  const auto* drawn = static_cast<const cuda::RowDrawn*>(sampled_.data());
+  for (size_t i = 0, host = 0; i < rows_.size(); ++i) {
+    if (host < host_rows_.size() && host_rows_[host] == i) {
+      ++host;
+    } else {
+      sampled[i] = sampled_of(*drawn++);
+    }
+  }
+  if (!host_rows_.empty()) sample_on_host(reinterpret_cast<const float*>(static_cast<const cuda::RowDrawn*>(sampled_.data()) + rows_.size()), sampled);
+  rows_.clear();
+  return sampled;
+}
+
+void CudaBackend::sample_on_host(const float* logits /* [host rows, n_vocab] */, std::vector<Sampled>& sampled) {
+  if (!pool_) pool_ = std::make_unique<ThreadPool>();
+  const auto n_rows = static_cast<int64_t>(host_rows_.size()), n_tasks = std::min<int64_t>(n_rows, pool_->size());
+  pool_->parallel_for(n_tasks, [&](int64_t task, int) {
+    SamplerScratch scratch(static_cast<int>(sample_vocab_));
+    for (int64_t i = task; i < n_rows; i += n_tasks) {
+      const size_t row = host_rows_[i];
+      sampled[row] = sample_row({logits + i * sample_vocab_, static_cast<size_t>(sample_vocab_)}, rows_[row], scratch);
+    }
+  });
+}
+
+}  // namespace ingot
