@@ -92,9 +92,12 @@ void ThreadPool::run(int64_t n_tasks, Call call, void* context) {
   }
 }
 
-uint32_t ThreadPool::wait_for_job(uint32_t seen) {
-  uint32_t epoch = seen;
-  const auto is_new = [&] { return (epoch = epoch_.load()) != seen && (epoch % 2 == 1 || stop_.load()); };
+void ThreadPool::wait_for_job(uint32_t seen) {
+  // stop_ alone is enough: a worker that left a job late may have seen the last epoch already.
+  const auto is_new = [&] {
+    const uint32_t epoch = epoch_.load();
+    return stop_.load() || (epoch != seen && epoch % 2 == 1);
+  };
   while (!spin_until(is_new)) {
     // Sleep through the close of the job last seen, but not through the opening of the next.
     const uint32_t now = epoch_.load();
@@ -102,7 +105,6 @@ uint32_t ThreadPool::wait_for_job(uint32_t seen) {
       if (!stop_.load()) epoch_.wait(now);
     }
   }
-  return epoch;
 }
 
 void ThreadPool::work(int thread) {

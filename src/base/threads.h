@@ -41,7 +41,7 @@ class ThreadPool {
   void run(int64_t n_tasks, Call call, void* context);
   void work(int thread);
   void take_tasks(int thread);
-  uint32_t wait_for_job(uint32_t seen);
+  void wait_for_job(uint32_t seen);
 
   // The job: written by run() while epoch_ is even and read by workers that have entered and then seen it odd.
   Call call_ = nullptr;

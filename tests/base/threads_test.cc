@@ -48,6 +48,16 @@ TEST(ThreadPool, ThousandsOfJobsInARow) {
 }
 
 // Threads really run at once: each of two tasks waits for the other.
+// A worker that comes late to the last job finds it closed, and the pool closing too: it must not wait for another.
+TEST(ThreadPool, EndsRightAfterAJob) {
+  std::atomic<int64_t> sum{0};
+  for (int round = 0; round < 5000; ++round) {
+    ThreadPool pool(4);
+    for (int job = 0; job < round % 3; ++job) pool.parallel_for(2, [&](int64_t task, int) { sum += task; });
+  }
+  EXPECT_EQ(sum, 4999);
+}
+
 TEST(ThreadPool, TasksOverlap) {
   ThreadPool pool(2);
   std::atomic<int> arrived{0};
