@@ -216,5 +216,7 @@ __device__ __forceinline__ void mask(float (&scores)[4][4], const Params& p, int
 
 // attention_prefill.cu; attention_decode.cu calls it.
 void attend_long(const attention::Params& p, int head_dim, const AttentionPlan& plan, cudaStream_t stream);
+bool can_attend_hopper(const attention::Params& p, const AttentionPlan& plan);  // long ones
+void attend_hopper(const attention::Params& p, const AttentionPlan& plan, cudaStream_t stream);
 
 }  // namespace ingot::cuda

@@ -126,7 +126,7 @@ class CudaBackend final : public Backend {
 struct CudaKv : KvCache {
   CudaKv(const KvShape& s, cuda::Memory m) : KvCache(s), memory(std::move(m)) {}
   cuda::DeviceKv view() const {
-    return {memory.data(), shape.dtype, shape.n_blocks, shape.n_kv_heads, shape.block_size, shape.head_dim};
+    return {memory.data(), shape.dtype, shape.n_layers, shape.n_blocks, shape.n_kv_heads, shape.block_size, shape.head_dim};
   }
   cuda::Memory memory;
 };

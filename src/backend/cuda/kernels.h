@@ -25,7 +25,8 @@ struct DeviceBatch {
 struct DeviceKv {
   void* data = nullptr;
   DType dtype = DType::kF16;
-  int n_blocks = 0, n_kv_heads = 0, block_size = 0, head_dim = 0;
+  int n_layers = 0, n_blocks = 0, n_kv_heads = 0, block_size = 0, head_dim = 0;
+  int64_t n_rows() const { return int64_t{2} * n_layers * n_blocks * n_kv_heads * block_size; }  // of head_dim elements
 };
 
 // pack.cu
@@ -102,7 +103,7 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
 void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch,
                 cudaStream_t stream);
 
-// attention_decode.cu, attention_prefill.cu and attention_naive.cu
+// attention_decode.cu, attention_prefill.cu, attention_hopper.cu and attention_naive.cu
 struct AttentionPlan {
   int n_seqs = 0, n_tokens = 0, max_q_len = 0;
   bool any_short = false, any_long = false;  // sequences with few rows, which split their keys; sequences with many
