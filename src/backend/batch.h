@@ -3,11 +3,17 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace ingot {
 
+struct Sampled;
+
+// In place of a token: the one that row `row` of the last sample() drew, which the host may not have seen yet.
+inline int32_t drawn_token(int row) { return -1 - row; }
+
 struct Batch {
-  std::span<const int32_t> tokens;        // [n_tokens]: token id
+  std::span<const int32_t> tokens;        // [n_tokens]: token id, or a drawn_token()
   std::span<const int32_t> positions;     // [n_tokens]: position in its sequence
   std::span<const int32_t> q_start;       // [n_seqs + 1]: first token of each sequence in this batch; last is n_tokens
   std::span<const int32_t> kv_len;        // [n_seqs]: tokens of the sequence after this step
@@ -21,6 +27,10 @@ struct Batch {
   int q_len(int seq) const { return q_start[seq + 1] - q_start[seq]; }
   const int32_t* blocks(int seq) const { return block_table.data() + static_cast<int64_t>(seq) * max_blocks; }
 };
+
+// The batch's tokens with ids in place of the drawn ones, for backends that know what was drawn when the next step begins.
+// Made in `storage` if there are any such. A row without a token, -1, stands for token 0: nobody wants what comes of it.
+std::span<const int32_t> with_drawn_tokens(const Batch& batch, std::span<const Sampled> drawn, std::vector<int32_t>& storage);
 
 // The largest step a backend has to be ready for; everything it needs is allocated from these (Backend::reserve).
 struct StepLimits {

@@ -349,4 +349,11 @@ Sampled sample_row(std::span<const float> raw, const SampleRow& row, SamplerScra
   return result;
 }
 
+Sampled draw_row(std::span<const float> logits, const SampleRow& row, SamplerScratch& scratch) {
+  if (row.unwanted) return {};
+  Sampled drawn = sample_row(logits, row, scratch);
+  if (drawn.token != kNoToken && !(logits[drawn.token] > -kInfinity)) drawn.token = kNoToken;
+  return drawn;
+}
+
 }  // namespace ingot

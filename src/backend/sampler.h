@@ -39,4 +39,7 @@ int32_t argmax(std::span<const float> logits);
 // One draw, perhaps kNoToken. A NaN logit has no probability.
 Sampled sample_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 
+// As sample_row, for a row of a step. kNoToken also where a greedy row has nothing but NaN; token 0 for an unwanted row.
+Sampled draw_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
+
 }  // namespace ingot

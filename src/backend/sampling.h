@@ -29,6 +29,7 @@ struct SampleRow {
   int64_t position = 0;               // of the token to be drawn: counter of the random stream
   std::span<const int32_t> history;   // prompt and output so far
   const uint32_t* mask = nullptr;     // bit i of [ceil(n_vocab / 32)]: token i is allowed; null: all are
+  bool unwanted = false;              // whoever asked has gone: any token will do
 };
 
 struct TokenLogprob {
@@ -41,7 +42,7 @@ struct TokenLogprob {
 inline constexpr int32_t kNoToken = -1;
 
 struct Sampled {
-  int32_t token = 0;
+  int32_t token = 0;                  // or kNoToken
   float logprob = 0;                  // set when n_logprobs >= 0
   std::vector<TokenLogprob> top;      // likeliest first, n_logprobs of them
 };

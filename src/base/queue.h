@@ -36,6 +36,12 @@ class Queue {
     return std::exchange(items_, {});
   }
 
+  std::vector<T> drain_until(std::chrono::steady_clock::time_point limit) {
+    std::unique_lock lock(mutex_);
+    ready_.wait_until(lock, limit, [&] { return closed_ || !items_.empty(); });
+    return std::exchange(items_, {});
+  }
+
   // No more pushes; what waits can still be drained.
   void close() {
     {

@@ -56,6 +56,7 @@ void CpuBackend::reserve(const StepLimits& limits) {
   attention_scratch_stride_ = (cpu::attention_scratch_floats(limits.head_dim) + 15) / 16 * 16;
   take(attention_scratch_, pool_.size() * attention_scratch_stride_ * 4);
   take(partials_, int64_t{pool_.size()} * 16 * cpu::kMaxQueryRows * (2 + limits.head_dim) * 4);
+  tokens_.reserve(limits.max_tokens);
   token_seq_.reserve(limits.max_tokens);
   matmul_tasks_.reserve(4096);
   attention_tasks_.reserve(static_cast<size_t>(limits.max_tokens + limits.max_seqs + pool_.size() * 16));
@@ -77,6 +78,7 @@ void CpuBackend::download(void* to, const Tensor& from) {
 
 void CpuBackend::begin(const Batch& batch) {
   batch_ = batch;
+  batch_.tokens = with_drawn_tokens(batch, sampled_, tokens_);
   token_seq_.resize(batch.tokens.size());
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t) {
@@ -95,7 +97,7 @@ void CpuBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) {
   const int64_t n_tasks = std::min(n_scratch, n_rows);
   pool_.parallel_for(n_tasks, [&](int64_t task, int) {
     for (int64_t i = task; i < n_rows; i += n_tasks)
-      sampled_[i] = sample_row({logits.f32(i), static_cast<size_t>(n_vocab)}, rows[i], sampler_scratch_[task]);
+      sampled_[i] = draw_row({logits.f32(i), static_cast<size_t>(n_vocab)}, rows[i], sampler_scratch_[task]);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -36,7 +37,7 @@ class CpuBackend final : public Backend {
 
   void begin(const Batch& batch) override;
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
-  std::vector<Sampled> wait() override { return std::move(sampled_); }
+  std::vector<Sampled> wait() override { return std::exchange(sampled_, {}); }
 
   void embed(Tensor x, const Weight& table, float scale) override;
   void matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) override;
@@ -104,6 +105,7 @@ class CpuBackend final : public Backend {
   std::deque<cpu::PackedWeight> weights_;
 
   Batch batch_;
+  std::vector<int32_t> tokens_;                // of the batch, where some were drawn
   std::vector<int32_t> token_seq_;             // [n_tokens]: the sequence of each token of the batch
   std::vector<Sampled> sampled_;
   std::vector<SamplerScratch> sampler_scratch_;  // [threads]

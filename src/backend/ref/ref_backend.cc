@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "backend/sampler.h"
@@ -68,14 +69,17 @@ class RefBackend final : public Backend {
   void upload(const Tensor& to, const void* from) override { std::memcpy(to.data, from, bytes(to)); }
   void download(void* to, const Tensor& from) override { std::memcpy(to, from.data, bytes(from)); }
 
-  void begin(const Batch& batch) override { batch_ = batch; }
+  void begin(const Batch& batch) override {
+    batch_ = batch;
+    batch_.tokens = with_drawn_tokens(batch, sampled_, tokens_);
+  }
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override {
     SamplerScratch scratch(static_cast<int>(logits.cols));
     sampled_.clear();
     for (size_t i = 0; i < rows.size(); ++i)
-      sampled_.push_back(sample_row({logits.f32(i), static_cast<size_t>(logits.cols)}, rows[i], scratch));
+      sampled_.push_back(draw_row({logits.f32(i), static_cast<size_t>(logits.cols)}, rows[i], scratch));
   }
-  std::vector<Sampled> wait() override { return std::move(sampled_); }
+  std::vector<Sampled> wait() override { return std::exchange(sampled_, {}); }
 
   void embed(Tensor x, const Weight& table, float scale) override {
     for (int64_t t = 0; t < x.rows; ++t) {
@@ -224,6 +228,7 @@ class RefBackend final : public Backend {
   std::vector<std::vector<char>> buffers_;
   size_t allocated_ = 0;
   Batch batch_;
+  std::vector<int32_t> tokens_;  // of the batch, where some were drawn
   std::vector<Sampled> sampled_;
 };
 
