@@ -20,18 +20,17 @@ const Batch& BatchBuilder::fill(const Step& step) {
   positions_.clear();
   kv_len_.clear();
   logit_rows_.clear();
-  rows_.clear();
   q_start_.assign(1, 0);
   for (const StepItem& item : step.items) {
     const Sequence& sequence = *item.sequence;
     const int end = item.begin + item.n_tokens;
-    tokens_.insert(tokens_.end(), sequence.tokens.begin() + item.begin, sequence.tokens.begin() + end);
+    const int n_seen = std::min(end, sequence.len());
+    tokens_.insert(tokens_.end(), sequence.tokens.begin() + item.begin, sequence.tokens.begin() + n_seen);
+    if (n_seen < end) tokens_.push_back(drawn_token(sequence.unseen_row));
     for (int position = item.begin; position < end; ++position) positions_.push_back(position);
     q_start_.push_back(static_cast<int32_t>(tokens_.size()));
     kv_len_.push_back(end);
-    if (!item.samples) continue;
-    logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
-    rows_.push_back({&sequence.request.sampling, sequence.len(), sequence.tokens, nullptr});
+    if (item.samples) logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
   }
   fill_block_table(step);
   batch_.tokens = tokens_;
@@ -43,13 +42,27 @@ const Batch& BatchBuilder::fill(const Step& step) {
   return batch_;
 }
 
-// Rows as long as the longest of this step; 0 beyond a sequence's own blocks, where nothing reads.
+std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
+  rows_.clear();
+  for (const StepItem& item : step.items) {
+    const Sequence& sequence = *item.sequence;
+    if (!item.samples) continue;
+    rows_.push_back({.params = &sequence.request.sampling,
+                     .position = item.begin + item.n_tokens,
+                     .history = sequence.tokens,
+                     .unwanted = sequence.finished});
+  }
+  return rows_;
+}
+
+// Rows as long as the longest of this step; 0 where a sequence has no block, for nothing reads there.
 void BatchBuilder::fill_block_table(const Step& step) {
   size_t max_blocks = 0;
   for (const StepItem& item : step.items) max_blocks = std::max(max_blocks, item.sequence->blocks.size());
   block_table_.assign(step.items.size() * max_blocks, 0);
   for (size_t i = 0; i < step.items.size(); ++i) {
-    std::ranges::copy(step.items[i].sequence->blocks, block_table_.begin() + static_cast<ptrdiff_t>(i * max_blocks));
+    std::ranges::transform(step.items[i].sequence->blocks, block_table_.begin() + static_cast<ptrdiff_t>(i * max_blocks),
+                           [](int32_t block) { return std::max(block, 0); });
   }
   batch_.max_blocks = static_cast<int>(max_blocks);
 }

@@ -11,13 +11,15 @@
 namespace ingot {
 namespace {
 
-SchedulerLimits scheduler_limits(const RunnerInfo& info, int chunk) {
-  if (chunk < 1) throw Error("chunk is {}: a step needs at least one token of a prompt", chunk);
+SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& options) {
+  if (options.chunk < 1) throw Error("chunk is {}: a step needs at least one token of a prompt", options.chunk);
   return {.max_batch_tokens = info.max_batch_tokens,
           .max_seqs = info.max_seqs,
-          .chunk = std::min(chunk, info.max_batch_tokens),
+          .chunk = std::min(options.chunk, info.max_batch_tokens),
           .block_size = info.block_size,
-          .n_blocks = info.n_blocks};
+          .n_blocks = info.n_blocks,
+          .window = info.window,
+          .prefix_cache = options.prefix_cache};
 }
 
 double ms_between(Clock::time_point begin, Clock::time_point end) {
@@ -27,6 +29,7 @@ double ms_between(Clock::time_point begin, Clock::time_point end) {
 Usage usage_of(const Sequence& sequence) {
   Usage usage;
   usage.prompt_tokens = sequence.n_prompt;
+  usage.cached_tokens = sequence.n_cached;
   usage.output_tokens = sequence.n_output();
   usage.preemptions = sequence.n_preempted;
   const bool started = sequence.first_step != Clock::time_point{};
@@ -38,14 +41,27 @@ Usage usage_of(const Sequence& sequence) {
   return usage;
 }
 
+std::string message_of(const std::exception& error) {
+  return *error.what() == '\0' ? "the step failed" : error.what();
+}
+
+// When it is to end unless it has begun, or at the latest; zero: never.
+Clock::time_point next_limit(const Sequence& sequence) {
+  const Request& request = sequence.request;
+  const bool begun = sequence.first_step != Clock::time_point{};
+  if (begun || request.begin_by == Clock::time_point{}) return request.deadline;
+  return request.deadline == Clock::time_point{} ? request.begin_by : std::min(request.begin_by, request.deadline);
+}
+
 }  // namespace
 
 Engine::Engine(Runner& runner, const EngineOptions& options)
     : runner_(runner),
       options_(options),
-      scheduler_(scheduler_limits(runner.info(), options.chunk)),
-      builder_(scheduler_limits(runner.info(), options.chunk), context_limit(runner.info())) {
-  sampled_.reserve(runner.info().max_seqs);
+      overlap_(options.overlap.value_or(runner.info().overlaps)),
+      scheduler_(scheduler_limits(runner.info(), options)),
+      builders_{{scheduler_limits(runner.info(), options), context_limit(runner.info())},
+                {scheduler_limits(runner.info(), options), context_limit(runner.info())}} {
   publish();
 }
 
@@ -55,6 +71,20 @@ Engine::~Engine() { stop(); }
 
 RequestId Engine::submit(Request request) {
   validate(request, runner_.info());
+  ++n_queued_;
+  return push(std::move(request));
+}
+
+std::optional<RequestId> Engine::try_submit(Request request) {
+  validate(request, runner_.info());
+  if (++n_queued_ > options_.max_queue && options_.max_queue > 0) {
+    --n_queued_;
+    return std::nullopt;
+  }
+  return push(std::move(request));
+}
+
+RequestId Engine::push(Request request) {
   auto sequence = std::make_unique<Sequence>();
   const int limit = context_limit(runner_.info());
   sequence->id = next_id_++;
@@ -66,11 +96,16 @@ RequestId Engine::submit(Request request) {
   sequence->request = std::move(request);
   sequence->submitted = Clock::now();
   const RequestId id = sequence->id;
-  if (!inbox_.push({std::move(sequence), 0})) throw Error("the engine has stopped and takes no more requests");
+  if (!inbox_.push({Order::kSubmit, std::move(sequence)})) {
+    --n_queued_;
+    throw Error("the engine has stopped and takes no more requests");
+  }
   return id;
 }
 
-void Engine::cancel(RequestId id) { inbox_.push({nullptr, id}); }
+void Engine::cancel(RequestId id) { inbox_.push({Order::kCancel, nullptr, id}); }
+void Engine::pause(RequestId id) { inbox_.push({Order::kPause, nullptr, id}); }
+void Engine::resume(RequestId id) { inbox_.push({Order::kResume, nullptr, id}); }
 
 EngineGauges Engine::gauges() const {
   std::lock_guard lock(gauges_mutex_);
@@ -112,8 +147,8 @@ void Engine::warm_up() {
 // ---- the stepping thread ----
 
 void Engine::run() {
-  while (receive(scheduler_.idle())) {
-    if (!scheduler_.idle()) run_step();
+  while (receive(idle())) {
+    if (!idle()) run_step();
   }
   cancel_all();
 }
@@ -121,90 +156,193 @@ void Engine::run() {
 bool Engine::step() {
   CHECK(!thread_.joinable());
   receive(false);
-  if (scheduler_.idle()) return false;
+  if (idle()) return false;
   run_step();
   return true;
 }
 
 // Takes in what has come. False once the engine is to stop.
 bool Engine::receive(bool block) {
-  for (Message& message : inbox_.drain(block)) {
-    if (message.submitted) {
-      Sequence* sequence = message.submitted.get();
-      sequences_.emplace(sequence->id, std::move(message.submitted));
-      scheduler_.add(sequence);
-    } else if (const auto found = sequences_.find(message.cancelled); found != sequences_.end()) {
-      finish(*found->second, FinishReason::kCancelled);
-    }
-  }
+  const bool timed = block && next_limit_ != Clock::time_point::max();
+  for (Message& message : timed ? inbox_.drain_until(next_limit_) : inbox_.drain(block)) obey(message);
+  end_late_requests();
   publish();
   return !inbox_.closed();
 }
 
+void Engine::obey(Message& message) {
+  if (message.order == Order::kSubmit) {
+    Sequence* sequence = message.sequence.get();
+    sequences_.emplace(sequence->id, std::move(message.sequence));
+    scheduler_.add(sequence);
+    const Clock::time_point limit = next_limit(*sequence);
+    if (limit != Clock::time_point{}) next_limit_ = std::min(next_limit_, limit);
+    return;
+  }
+  const auto found = sequences_.find(message.id);
+  if (found == sequences_.end() || found->second->finished) return;
+  if (message.order == Order::kCancel) finish(*found->second, FinishReason::kCancelled);
+  if (message.order == Order::kPause) scheduler_.pause(found->second.get());
+  if (message.order == Order::kResume) scheduler_.resume(found->second.get());
+}
+
+void Engine::end_late_requests() {
+  const Clock::time_point now = Clock::now();
+  if (now < next_limit_) return;
+  std::vector<Sequence*> late;
+  next_limit_ = Clock::time_point::max();
+  for (const auto& [id, sequence] : sequences_) {
+    const Clock::time_point limit = next_limit(*sequence);
+    if (limit == Clock::time_point{} || sequence->finished) continue;
+    if (limit <= now) {
+      late.push_back(sequence.get());
+    } else {
+      next_limit_ = std::min(next_limit_, limit);
+    }
+  }
+  for (Sequence* sequence : late) {
+    const Clock::time_point deadline = sequence->request.deadline;
+    const bool over = deadline != Clock::time_point{} && deadline <= now;
+    finish(*sequence, over ? FinishReason::kDeadline : FinishReason::kNotBegun);
+  }
+}
+
+// Where steps overlap: launches the next step, then hears of the last one, then asks for the next one's draws, whose
+// histories are known now. Else the step lands at once.
 void Engine::run_step() {
-  StepStats stats{.index = counts_.n_steps++, .begin = Clock::now()};
+  BatchBuilder& builder = builders_[next_builder_];
+  next_builder_ = 1 - next_builder_;
+  std::string fault;
+  Flight next = launch(builder, &fault);
+  CHECK(next.step != nullptr || flight_.step != nullptr);  // or nothing would ever happen again
+  if (flight_.step != nullptr) land(flight_, "");
+  if (next.step == nullptr) return;
+  if (!fault.empty()) return land(next, fault);
+  int row = 0;
+  for (const StepItem& item : next.step->items) {
+    if (!item.samples) continue;
+    if (!item.sequence->finished) item.sequence->n_unseen = 1;
+    item.sequence->unseen_row = row++;
+  }
+  try {
+    runner_.sample(builder.fill_rows(*next.step));
+  } catch (const std::exception& error) {
+    return land(next, message_of(error));
+  }
+  flight_ = next;
+  if (!overlap_) land(flight_, "");
+}
+
+// A flight without a step: there was nothing to plan.
+Engine::Flight Engine::launch(BatchBuilder& builder, std::string* fault) {
+  Flight flight;
+  StepStats& stats = flight.stats;
+  stats.begin = Clock::now();
   const Step& step = scheduler_.plan();
+  counts_.n_preemptions += step.n_preempted;
+  if (step.items.empty()) return flight;
+  flight.step = &step;
+  stats.index = counts_.n_steps++;
   stats.planned = Clock::now();
-  const Batch& batch = builder_.fill(step);
+  const Batch& batch = builder.fill(step);
   stats.filled = Clock::now();
   for (const StepItem& item : step.items) {
-    if (item.sequence->first_step == Clock::time_point{}) item.sequence->first_step = stats.begin;
+    Sequence& sequence = *item.sequence;
+    ++sequence.n_steps;
+    if (sequence.first_step != Clock::time_point{}) continue;
+    sequence.first_step = stats.begin;
+    --n_queued_;
+    counts_.n_prompt_tokens += sequence.n_prompt;
+    counts_.n_cached_tokens += sequence.n_cached;
   }
+  counts_.n_computed_tokens += step.n_tokens;
   stats.n_tokens = step.n_tokens;
   stats.n_seqs = static_cast<int>(step.items.size());
   stats.n_decodes = step.n_decodes;
   stats.n_preempted = step.n_preempted;
+  stats.n_cached = step.n_cached;
   stats.n_running = scheduler_.n_running();
   stats.n_waiting = scheduler_.n_waiting();
   stats.blocks_used = scheduler_.pool().n_used();
-
-  stats.failed = !compute(batch, stats);
-  stats.sampled = Clock::now();
-  if (stats.failed) {
-    for (const StepItem& item : step.items) finish(*item.sequence, FinishReason::kError, step_error_);
-  } else {
-    emit(step);
+  stats.blocks_cached = scheduler_.pool().n_kept();
+  try {
+    runner_.forward(batch);
+  } catch (const std::exception& error) {
+    *fault = message_of(error);
   }
-  stats.emitted = Clock::now();
+  stats.submitted = Clock::now();
+  return flight;
+}
 
-  counts_.n_failed_steps += stats.failed;
-  counts_.n_preemptions += stats.n_preempted;
+// A step is done, or has failed. A failure costs the requests of the step, whose cache may be half written, and no
+// others.
+void Engine::land(Flight& flight, std::string fault) {
+  const Flight done = std::exchange(flight, {});
+  StepStats stats = done.stats;
+  stats.waiting = Clock::now();
+  std::vector<Sampled> drawn;
+  try {
+    if (fault.empty()) drawn = runner_.wait();
+  } catch (const std::exception& error) {
+    fault = message_of(error);
+  }
+  stats.sampled = Clock::now();
+  stats.failed = !fault.empty();
+  if (stats.failed) {
+    log_info("a step of {} sequences failed: {}", stats.n_seqs, fault);
+    ++counts_.n_failed_steps;
+  }
+  size_t row = 0;
+  for (const StepItem& item : done.step->items) {
+    if (stats.failed) {
+      settle_failed(item, fault);
+      continue;
+    }
+    if (item.samples) CHECK_LT(row, drawn.size());
+    stats.n_emitted += item.samples && !item.sequence->finished;
+    settle(item, item.samples ? &drawn[row++] : nullptr);
+  }
+  CHECK(stats.failed || row == drawn.size());
+  stats.emitted = Clock::now();
   publish();
   if (options_.on_step) options_.on_step(stats);
 }
 
-// Fills sampled_. A failure costs the requests of this step, whose cache may be half written, and no others.
-bool Engine::compute(const Batch& batch, StepStats& stats) {
-  try {
-    runner_.forward(batch);
-    stats.submitted = Clock::now();
-    runner_.sample(builder_.rows());
-    sampled_ = runner_.wait();
-    CHECK_EQ(sampled_.size(), builder_.rows().size());
-    return true;
-  } catch (const std::exception& error) {
-    step_error_ = error.what();
-    if (stats.submitted == Clock::time_point{}) stats.submitted = Clock::now();
-    log_info("a step of {} sequences failed: {}", stats.n_seqs, step_error_);
-    return false;
+// One sequence's part of a step that is done.
+void Engine::settle(const StepItem& item, const Sampled* drawn) {
+  Sequence& sequence = *item.sequence;
+  --sequence.n_steps;
+  scheduler_.done(item);
+  if (!sequence.finished) {
+    if (drawn == nullptr) return;
+    sequence.n_unseen = 0;
+    emit_token(sequence, *drawn);
+  } else if (sequence.n_steps == 0) {
+    destroy(sequence);
   }
 }
 
-void Engine::emit(const Step& step) {
-  size_t row = 0;
-  for (const StepItem& item : step.items) {
-    if (item.samples) emit_token(*item.sequence, sampled_[row++]);
+void Engine::settle_failed(const StepItem& item, const std::string& fault) {
+  Sequence& sequence = *item.sequence;
+  --sequence.n_steps;
+  sequence.n_unseen = 0;
+  if (!sequence.finished) {
+    finish(sequence, FinishReason::kError, fault);
+  } else if (sequence.n_steps == 0) {
+    destroy(sequence);
   }
 }
 
 void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
   const Request& request = sequence.request;
   if (sampled.token < 0 || sampled.token >= runner_.info().n_vocab) {
+    sequence.spoiled = true;  // what leads to no token may come from numbers that are none, in its cache
     return finish(sequence, FinishReason::kError, "the model's output allows no token here");
   }
   sequence.last_token = Clock::now();
   if (sequence.n_output() == 0) sequence.first_token = sequence.last_token;
   sequence.tokens.push_back(sampled.token);
+  ++counts_.n_output_tokens;
   const bool stops =
       !request.ignore_eos && std::ranges::find(request.stop_tokens, sampled.token) != request.stop_tokens.end();
   if (stops) return finish(sequence, FinishReason::kStop, "", sampled.token);
@@ -216,21 +354,34 @@ void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
   if (sequence.len() == sequence.max_len) finish(sequence, FinishReason::kLength);
 }
 
-// Ends a sequence and destroys it. In no other place does a sequence end, so its sink hears of it once.
+// Ends a sequence, and destroys it unless a step is under way that names its blocks. In no other place does a sequence
+// end, so its sink hears of it once.
 void Engine::finish(Sequence& sequence, FinishReason reason, const std::string& error, int32_t stop_token) {
-  scheduler_.remove(&sequence);
+  sequence.finished = true;
+  const std::shared_ptr<TokenSink> sink = sequence.request.sink;
+  const Finish finish{reason, stop_token, error, usage_of(sequence)};
+  const RequestId id = sequence.id;
+  if (sequence.first_step == Clock::time_point{}) --n_queued_;
   ++counts_.n_finished;
+  ++counts_.n_finished_by[static_cast<int>(reason)];
+  scheduler_.remove(&sequence);
+  if (sequence.n_steps == 0) destroy(sequence);
   publish();  // first, so that who hears of the end sees the blocks returned
-  const auto node = sequences_.extract(sequence.id);
   try {
-    sequence.request.sink->on_finish({reason, stop_token, error, usage_of(sequence)});
+    sink->on_finish(finish);
   } catch (const std::exception& sink_error) {
-    log_warn("request {}: its consumer failed at the end: {}", sequence.id, sink_error.what());
+    log_warn("request {}: its consumer failed at the end: {}", id, sink_error.what());
   }
+}
+
+void Engine::destroy(Sequence& sequence) {
+  scheduler_.release(&sequence);
+  sequences_.erase(sequence.id);
 }
 
 void Engine::cancel_all() {
   receive(false);
+  if (flight_.step != nullptr) land(flight_, "");
   while (!sequences_.empty()) finish(*sequences_.begin()->second, FinishReason::kCancelled);
   publish();
 }
@@ -238,7 +389,10 @@ void Engine::cancel_all() {
 void Engine::publish() {
   counts_.n_running = scheduler_.n_running();
   counts_.n_waiting = scheduler_.n_waiting();
+  counts_.n_paused = scheduler_.n_paused();
   counts_.blocks_used = scheduler_.pool().n_used();
+  counts_.blocks_cached = scheduler_.pool().n_kept();
+  counts_.block_size = runner_.info().block_size;
   counts_.n_blocks = scheduler_.pool().n_blocks();
   std::lock_guard lock(gauges_mutex_);
   gauges_ = counts_;

@@ -1,5 +1,9 @@
 // Engine: the step loop. Requests come in through a queue from any thread; plan, fill, forward, sample and emit run on
 // one: the engine's own after start(), or the caller's by step(). Called by the command line and the server.
+//
+// Where the runner overlaps, two steps are under way: while the device computes one, the host tells consumers what the
+// one before drew, and plans the next. A sequence whose last token has not been seen takes part all the same; if that
+// token ends it, what comes of the extra step is dropped.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -23,31 +27,47 @@ namespace ingot {
 // One step, as --trace and the metrics see it.
 struct StepStats {
   int64_t index = 0;
-  Clock::time_point begin{}, planned{}, filled{}, submitted{}, sampled{}, emitted{};  // ends of the parts, in order
+  // Ends of the parts, in order. Where steps overlap, others' parts lie between submitted and sampled.
+  Clock::time_point begin{}, planned{}, filled{}, submitted{}, waiting{}, sampled{}, emitted{};
   int n_tokens = 0;
   int n_seqs = 0;
   int n_decodes = 0;
   int n_preempted = 0;
+  int n_cached = 0;     // tokens that sequences admitted in this step found in the prefix cache
+  int n_emitted = 0;    // tokens drawn for somebody
   int n_running = 0;    // this and the rest: as the forward begins
   int n_waiting = 0;
   int blocks_used = 0;
+  int blocks_cached = 0;
   bool failed = false;
 };
 
 struct EngineGauges {
   int n_running = 0;
   int n_waiting = 0;
-  int blocks_used = 0;
+  int n_paused = 0;
+  int blocks_used = 0;    // held by sequences
+  int blocks_cached = 0;  // held by nobody, kept for their prefixes; the rest are blank
   int n_blocks = 0;
+  int block_size = 0;     // tokens
+  // Since the start:
   int64_t n_steps = 0;
   int64_t n_failed_steps = 0;
   int64_t n_preemptions = 0;
   int64_t n_finished = 0;
+  int64_t n_finished_by[kFinishReasons] = {};  // for each FinishReason
+  int64_t n_computed_tokens = 0;               // by steps: prompts, what had to be computed anew, and decodes
+  int64_t n_prompt_tokens = 0;                 // of requests that began
+  int64_t n_cached_tokens = 0;                 // of these, found in the prefix cache
+  int64_t n_output_tokens = 0;
 };
 
 struct EngineOptions {
-  int chunk = 512;                                      // tokens of one prompt in one step, cut to the runner's batch
+  int chunk = 512;                                     // tokens of one prompt in one step, cut to the runner's batch
   std::function<void(const StepStats&)> on_step = {};  // called on the stepping thread
+  bool prefix_cache = true;
+  int max_queue = 0;              // requests that wait for their first step; 0: any number
+  std::optional<bool> overlap;    // empty: as the runner says
 };
 
 class Engine {
@@ -57,11 +77,16 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // From any thread. submit throws Error for a request that can never run, or once the engine has stopped; cancel takes
-  // effect before the next step, and does nothing to a request that has finished.
+  // From any thread. submit throws Error for a request that can never run, or once the engine has stopped; try_submit
+  // does so too, and takes nothing when the queue is full. The others take effect before the next step, and do nothing
+  // to a request that has finished. A paused request keeps its place but no part in steps: its reader does not read.
   RequestId submit(Request request);
+  std::optional<RequestId> try_submit(Request request);
   void cancel(RequestId id);
+  void pause(RequestId id);
+  void resume(RequestId id);
   EngineGauges gauges() const;
+  const RunnerInfo& info() const { return runner_.info(); }
 
   void start();  // steps on its own thread until stop()
   void stop();   // cancels what is left; the engine stays stopped
@@ -73,32 +98,49 @@ class Engine {
   void warm_up();
 
  private:
+  enum class Order : uint8_t { kSubmit, kCancel, kPause, kResume };
   struct Message {
-    std::unique_ptr<Sequence> submitted;  // or null:
-    RequestId cancelled = 0;
+    Order order;
+    std::unique_ptr<Sequence> sequence;  // to submit
+    RequestId id = 0;                    // of the others
+  };
+  // A step on its way: planned, and not done.
+  struct Flight {
+    const Step* step = nullptr;  // null: none
+    StepStats stats;
   };
 
+  RequestId push(Request request);
   void run();
   bool receive(bool block);
+  void obey(Message& message);
+  void end_late_requests();
   void run_step();
-  bool compute(const Batch& batch, StepStats& stats);
-  void emit(const Step& step);
+  Flight launch(BatchBuilder& builder, std::string* fault);
+  void land(Flight& flight, std::string fault);
+  void settle(const StepItem& item, const Sampled* drawn);
+  void settle_failed(const StepItem& item, const std::string& fault);
   void emit_token(Sequence& sequence, const Sampled& sampled);
   void finish(Sequence& sequence, FinishReason reason, const std::string& error = "", int32_t stop_token = -1);
+  void destroy(Sequence& sequence);
   void cancel_all();
   void publish();
+  bool idle() const { return scheduler_.idle() && flight_.step == nullptr; }
 
   Runner& runner_;
   const EngineOptions options_;
+  const bool overlap_;
   Queue<Message> inbox_;
   std::atomic<RequestId> next_id_{1};
+  std::atomic<int> n_queued_{0};  // submitted, and neither begun nor finished
 
   // Of the stepping thread.
   Scheduler scheduler_;
-  BatchBuilder builder_;
+  BatchBuilder builders_[2];  // used in turn
+  int next_builder_ = 0;
+  Flight flight_;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
-  std::vector<Sampled> sampled_;
-  std::string step_error_;
+  Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;
 
   mutable std::mutex gauges_mutex_;

@@ -39,12 +39,13 @@ int32_t FakeRunner::next_token(std::span<const int32_t> history, uint64_t seed, 
   return token_of(digest_of(history), seed, n_vocab);
 }
 
-void FakeRunner::forward(const Batch& batch) {
+void FakeRunner::forward(const Batch& given) {
   const int64_t step = n_steps_++;
   if (options_.before_forward) options_.before_forward(step);
-  const double us = options_.step_us + options_.token_us * batch.n_tokens();
-  if (us > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(us));
+  spend_time(given.n_tokens());
 
+  Batch batch = given;
+  batch.tokens = with_drawn_tokens(given, sampled_, tokens_);
   check_shape(batch);
   check_blocks(batch);
   digests_.resize(batch.n_tokens());
@@ -58,12 +59,27 @@ void FakeRunner::forward(const Batch& batch) {
   n_tokens_ += batch.n_tokens();
 }
 
+void FakeRunner::spend_time(int n_tokens) {
+  const double us = options_.step_us + options_.token_us * n_tokens;
+  if (us <= 0) return;
+  const auto time = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double, std::micro>(us));
+  busy_until_ = std::max(busy_until_, std::chrono::steady_clock::now()) + time;
+  if (!options_.info.overlaps) std::this_thread::sleep_until(busy_until_);
+}
+
 void FakeRunner::sample(std::span<const SampleRow> rows) {
   require(rows.size() == logits_.size(),
           "{} sample rows for {} rows of logits", rows.size(), logits_.size());
+  require(!sample_waits_, "a sample before the wait for the one before");
   sampled_.clear();
+  drawn_at_ = busy_until_;
   for (size_t i = 0; i < rows.size(); ++i) {
     const SampleRow& row = rows[i];
+    if (row.unwanted) {
+      sampled_.emplace_back();
+      continue;
+    }
     require(row.position == logit_lens_[i],
             "row {} draws position {} after {}", i, row.position, logit_lens_[i]);
     require(digest_of(row.history) == logits_[i], "row {}: its history is not what the cache holds", i);
@@ -72,9 +88,22 @@ void FakeRunner::sample(std::span<const SampleRow> rows) {
     if (row.params->n_logprobs >= 0) drawn.logprob = -static_cast<float>(drawn.token);
     sampled_.push_back(std::move(drawn));
   }
+  sample_waits_ = true;
 }
 
-std::vector<Sampled> FakeRunner::wait() { return std::exchange(sampled_, {}); }
+std::vector<Sampled> FakeRunner::wait() {
+  sample_waits_ = false;
+  std::this_thread::sleep_until(drawn_at_);
+  std::vector<Sampled> drawn = std::exchange(sampled_, {});
+  if (options_.before_wait) options_.before_wait();
+  return drawn;
+}
+
+// The first position whose key and value this sequence's new tokens see.
+int FakeRunner::first_read(const Batch& batch, int seq) const {
+  const int first_new = batch.kv_len[seq] - batch.q_len(seq), window = options_.info.window;
+  return window > 0 ? std::max(0, first_new + 1 - window) : 0;
+}
 
 void FakeRunner::check_shape(const Batch& batch) {
   const RunnerInfo& info = options_.info;
@@ -110,7 +139,7 @@ void FakeRunner::check_blocks(const Batch& batch) {
   std::fill(writer_.begin(), writer_.end(), -1);
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     const int first = (batch.kv_len[seq] - batch.q_len(seq)) / block_size, last = (batch.kv_len[seq] - 1) / block_size;
-    for (int i = 0; i <= last; ++i) {
+    for (int i = first_read(batch, seq) / block_size; i <= last; ++i) {
       const int32_t block = batch.blocks(seq)[i];
       require(block >= 0 && block < options_.info.n_blocks, "sequence {} names block {}", seq, block);
       if (i < first) continue;
@@ -121,7 +150,7 @@ void FakeRunner::check_blocks(const Batch& batch) {
   }
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     const int n_read = (batch.kv_len[seq] - batch.q_len(seq)) / block_size;
-    for (int i = 0; i < n_read; ++i) {
+    for (int i = first_read(batch, seq) / block_size; i < n_read; ++i) {
       const int32_t block = batch.blocks(seq)[i];
       require(writer_[block] == -1,
               "block {} is read by sequence {} and written by {}", block, seq, writer_[block]);
@@ -129,13 +158,13 @@ void FakeRunner::check_blocks(const Batch& batch) {
   }
 }
 
-// The digest of what the cache holds before this batch's tokens, checked slot by slot.
+// The digest of what the cache holds before this batch's tokens, checked slot by slot as far back as they see.
 uint64_t FakeRunner::read_history(const Batch& batch, int seq) {
-  const int end = batch.kv_len[seq] - batch.q_len(seq);
+  const int begin = first_read(batch, seq), end = batch.kv_len[seq] - batch.q_len(seq);
   uint64_t digest = 0;
-  for (int position = 0; position < end; ++position) {
+  for (int position = begin; position < end; ++position) {
     const Slot& s = slot(batch, seq, position);
-    digest = mix(digest, static_cast<uint64_t>(s.token));
+    digest = position == begin && begin > 0 ? s.digest : mix(digest, static_cast<uint64_t>(s.token));
     require(s.position == position && s.digest == digest,
             "sequence {} reads position {} and finds another history's {}", seq, position, s.position);
   }

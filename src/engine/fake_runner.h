@@ -1,10 +1,12 @@
 // FakeRunner: a model whose next token is a pure function of the tokens before it and the seed. Its KV cache holds what
 // a real one stands for, the history, so it notices every mistake of a scheduler: a wrong position or length, a block
-// read that another sequence wrote, a block written by two. Step time and failures are settable. For tests of the
-// engine and the server.
+// read that another sequence wrote, a block written by two. Step time and failures are settable. With info.overlaps it
+// is a device with a clock of its own: forward returns at once, and wait() when the step's time has passed. For tests
+// of the engine and the server.
 #pragma once
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -19,9 +21,11 @@ namespace ingot {
 struct FakeOptions {
   RunnerInfo info = {
       .n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 16};
-  double step_us = 0;                                    // slept in each step
-  double token_us = 0;                                   // and for each token of it
+  // info.window: 0, or 2 and more, for a token's digest is made from the one before it.
+  double step_us = 0;                                    // that each step takes
+  double token_us = 0;                                   // and each token of it
   std::function<void(int64_t step)> before_forward = {};  // may throw, to make that step fail
+  std::function<void()> before_wait = {};                 // may throw, as a device does that failed meanwhile
 };
 
 class FakeRunner final : public Runner {
@@ -49,6 +53,7 @@ class FakeRunner final : public Runner {
     uint64_t digest = 0;
   };
 
+  void spend_time(int n_tokens);
   void check_shape(const Batch& batch);
   void check_blocks(const Batch& batch);
   uint64_t read_history(const Batch& batch, int seq);
@@ -60,13 +65,18 @@ class FakeRunner final : public Runner {
   }
   [[noreturn]] void violate(const std::string& what);
 
+  int first_read(const Batch& batch, int seq) const;
+
   const FakeOptions options_;
   std::vector<Slot> cache_;       // [n_blocks * block_size]
   std::vector<int> writer_;       // [n_blocks]: sequence of this batch that writes it, or -1
   std::vector<uint64_t> digests_; // [n_tokens of this batch]
   std::vector<uint64_t> logits_;  // [n_logits]: the digest of each row's history
   std::vector<int> logit_lens_;   // [n_logits]: its length
+  std::vector<int32_t> tokens_;   // of the batch, where some were drawn
   std::vector<Sampled> sampled_;
+  bool sample_waits_ = false;     // for its wait()
+  std::chrono::steady_clock::time_point busy_until_, drawn_at_;
   int64_t n_steps_ = 0;
   int64_t n_tokens_ = 0;
   std::vector<std::string> violations_;

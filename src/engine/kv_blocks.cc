@@ -1,12 +1,16 @@
 #include "engine/kv_blocks.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace ingot {
 
-BlockPool::BlockPool(int n_blocks) : refs_(n_blocks, 0) {
-  free_.reserve(n_blocks);
-  for (int32_t block = n_blocks - 1; block >= 0; --block) free_.push_back(block);
+BlockPool::BlockPool(int n_blocks, std::function<void(int32_t)> on_evict)
+    : on_evict_(std::move(on_evict)), refs_(n_blocks, 0), next_(n_blocks + 1, -1), previous_(n_blocks + 1, -1) {
+  next_[n_blocks] = previous_[n_blocks] = n_blocks;
+  blank_.reserve(n_blocks);
+  for (int32_t block = n_blocks - 1; block >= 0; --block) blank_.push_back(block);
 }
 
 int BlockPool::refs(int32_t block) const {
@@ -15,22 +19,50 @@ int BlockPool::refs(int32_t block) const {
 }
 
 int32_t BlockPool::take() {
-  if (free_.empty()) return -1;
-  const int32_t block = free_.back();
-  free_.pop_back();
+  int32_t block = -1;
+  if (!blank_.empty()) {
+    block = blank_.back();
+    blank_.pop_back();
+  } else if (n_kept_ > 0) {
+    block = next_[n_blocks()];
+    unlink(block);
+    if (on_evict_) on_evict_(block);
+  } else {
+    return -1;
+  }
   CHECK_EQ(refs_[block], 0);
   refs_[block] = 1;
   return block;
 }
 
 void BlockPool::share(int32_t block) {
-  CHECK_GT(refs(block), 0);
-  ++refs_[block];
+  CHECK(refs(block) > 0 || kept(block));
+  if (refs_[block]++ == 0) unlink(block);
 }
 
-void BlockPool::release(int32_t block) {
+void BlockPool::release(int32_t block, bool keep) {
   CHECK_GT(refs(block), 0);
-  if (--refs_[block] == 0) free_.push_back(block);
+  if (--refs_[block] > 0) return;
+  if (keep) {
+    link(block);
+  } else {
+    blank_.push_back(block);
+  }
+}
+
+void BlockPool::link(int32_t block) {
+  const int32_t end = n_blocks(), last = previous_[end];
+  previous_[block] = last;
+  next_[block] = end;
+  next_[last] = previous_[end] = block;
+  ++n_kept_;
+}
+
+void BlockPool::unlink(int32_t block) {
+  next_[previous_[block]] = next_[block];
+  previous_[next_[block]] = previous_[block];
+  next_[block] = previous_[block] = -1;
+  --n_kept_;
 }
 
 }  // namespace ingot

@@ -47,6 +47,9 @@ void validate(const Request& request, const RunnerInfo& info) {
       throw Error("prompt token {} is {}: the vocabulary has {} (0 to {})", i, token, info.n_vocab, info.n_vocab - 1);
     }
   }
+  if (request.priority < -kMaxPriority || request.priority > kMaxPriority) {
+    throw Error("priority is {}: it must be from {} to {}", request.priority, -kMaxPriority, kMaxPriority);
+  }
   if (request.stop_tokens.size() > kMaxStopTokens) {
     throw Error("{} stop tokens: at most {}", request.stop_tokens.size(), kMaxStopTokens);
   }

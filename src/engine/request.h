@@ -1,6 +1,7 @@
 // Request: what a consumer asks of the engine, and what it gets back through its sink. Text is the consumer's business:
 // the engine knows tokens only (stop strings: text/stop_strings.h).
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,16 +13,21 @@
 namespace ingot {
 
 using RequestId = uint64_t;
+using Clock = std::chrono::steady_clock;
 
 enum class FinishReason : uint8_t {
   kStop,       // a stop token
   kLength,     // max_tokens, or the end of the context
   kCancelled,  // by the consumer, or because the engine stopped
   kError,
+  kDeadline,   // Request::deadline has passed
+  kNotBegun,   // Request::begin_by has passed before its first step
 };
+inline constexpr int kFinishReasons = 6;
 
 struct Usage {
   int prompt_tokens = 0;
+  int cached_tokens = 0;  // of the prompt: found in the prefix cache, and not computed
   int output_tokens = 0;  // drawn, the stop token included
   int preemptions = 0;    // times that the request lost its KV blocks and was computed anew
   double queue_ms = 0;    // from submit to its first step
@@ -52,7 +58,17 @@ struct Request {
   std::vector<int32_t> stop_tokens;  // end the output; the model's own and the user's
   bool ignore_eos = false;           // stop tokens are tokens like any other
   std::shared_ptr<TokenSink> sink;
+
+  // In company. A unit of priority is worth 1024 places in the queue, so nobody waits for ever; a request of higher
+  // priority may preempt one of lower. Of a client (any name; empty: of nobody) that has many requests under way, later
+  // ones stand back behind those of others.
+  int priority = 0;                 // -kMaxPriority to kMaxPriority
+  std::string client;
+  std::string cache_salt;           // only requests with equal salts share cached prefixes
+  Clock::time_point begin_by = {};  // its first step comes before this, or none does; zero: no limit
+  Clock::time_point deadline = {};  // it ends then, wherever it is; zero: no limit
 };
+inline constexpr int kMaxPriority = 100;
 
 // Tokens that one sequence can have, prompt and output together: the model's context, or the whole KV pool if that is
 // less.

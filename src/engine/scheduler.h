@@ -1,16 +1,23 @@
 // Scheduler: decides what the next step computes. Pure host code over sequences and block numbers.
 //
 // A step has a budget of tokens. First every sequence that decodes gets its one token, so that long prompts never stop
-// a stream; then prompts continue, a chunk each; then waiting sequences are admitted, in order, while the pool has
-// blocks for all of their tokens and for those that running prompts will still claim. When a decode finds no free
-// block, the youngest sequence loses all of its blocks and waits again, to be computed anew (its tokens stay, and draws
-// depend on seed and position only, so its output does not change). The oldest is never the one to lose, and each
-// sequence fits the pool alone: hence every step computes something and everyone's turn comes.
+// a stream; then prompts continue, a chunk each; then waiting sequences are admitted, in order of rank, while the pool
+// has blocks for all of their tokens and for those that running prompts will still claim. An admitted one starts behind
+// what the prefix cache holds of it. When a decode finds no free block, the most junior sequence loses its blocks and
+// waits again, to be computed anew as far as the cache has lost it (its tokens stay, and draws depend on seed and
+// position only, so its output does not change). The most senior is never the one to lose, and each sequence fits the
+// pool alone: hence everyone's turn comes.
+//
+// Steps may overlap: the next is planned while the last one runs. They run in order, so a block may be given on while a
+// step that names it still runs; but those of a finished sequence stay until its last step is done.
 #pragma once
 #include <deque>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/kv_blocks.h"
+#include "engine/prefix_cache.h"
 #include "engine/sequence.h"
 
 namespace ingot {
@@ -21,6 +28,8 @@ struct SchedulerLimits {
   int chunk = 0;             // tokens of one prompt in one step
   int block_size = 0;        // tokens a KV block
   int n_blocks = 0;
+  int window = 0;            // tokens that a query sees, in every layer; 0: all
+  bool prefix_cache = true;
 };
 
 // One sequence's part of a step: tokens [begin, begin + n_tokens) of it.
@@ -29,6 +38,7 @@ struct StepItem {
   int begin = 0;
   int n_tokens = 0;
   bool samples = false;  // its last token is in, so the next one is drawn
+  int n_evicted = 0;     // of the sequence: it has lost these blocks if that has changed
 };
 
 struct Step {
@@ -36,39 +46,63 @@ struct Step {
   int n_tokens = 0;
   int n_decodes = 0;         // items of one token
   int n_preempted = 0;
+  int n_cached = 0;          // tokens of sequences admitted that the prefix cache held
 };
 
 class Scheduler {
  public:
   explicit Scheduler(const SchedulerLimits& limits);
 
-  void add(Sequence* sequence);
-  void remove(Sequence* sequence);  // finished or cancelled: its blocks return to the pool
-  const Step& plan();               // valid until the next plan; empty only when idle
-  bool idle() const { return waiting_.empty() && running_.empty(); }
+  void add(Sequence* sequence);      // gives it its rank
+  void pause(Sequence* sequence);    // takes no part until resumed; others may have its blocks
+  void resume(Sequence* sequence);
+  void remove(Sequence* sequence);   // finished or cancelled: it takes no more part
+  void release(Sequence* sequence);  // removed, and no step names it any more: its blocks return
+  const Step& plan();                // valid until the plan after the next
+  void done(const StepItem& item);   // its step has run: others may use what it computed
 
+  bool idle() const { return waiting_.empty() && running_.empty(); }  // but for paused ones
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
   int n_running() const { return static_cast<int>(running_.size()); }
+  int n_paused() const { return static_cast<int>(paused_.size()); }
   const BlockPool& pool() const { return pool_; }
 
  private:
+  // Requests of one client that have not ended, and the rank that its last one got.
+  struct Client {
+    int n_requests = 0;
+    int64_t last_rank = 0;
+  };
+
+  int64_t rank_of(const Sequence& sequence);
+  void give_up_old_blocks(Sequence& sequence);
+  void make_room();
   void plan_decodes();
   void plan_prefills();
   void admit();
+  bool fits(const Sequence& sequence);
+  void take_cached(Sequence& sequence);
   void take(Sequence& sequence, int n_tokens);
   bool grow(Sequence& sequence, int n_tokens);
-  void preempt_youngest();
-  void release_blocks(Sequence& sequence);
-  int budget() const { return limits_.max_batch_tokens - step_.n_tokens; }
+  void preempt(Sequence& sequence);
+  void give_back(Sequence& sequence);
+  void index_blocks(Sequence& sequence);
+  void index_tail(Sequence& sequence);
+  int budget() const { return limits_.max_batch_tokens - step_->n_tokens; }
   int blocks_for(int n_tokens) const { return (n_tokens + limits_.block_size - 1) / limits_.block_size; }
-  int blocks_promised() const;
+  int blocks_promised(const Sequence& sequence) const;
   int prefill_tokens(const Sequence& sequence) const;
 
   const SchedulerLimits limits_;
+  PrefixCache cache_;
   BlockPool pool_;
-  std::deque<Sequence*> waiting_;   // oldest first
-  std::vector<Sequence*> running_;  // oldest first
-  Step step_;
+  std::deque<Sequence*> waiting_;   // most senior first
+  std::vector<Sequence*> running_;  // most senior first
+  std::vector<Sequence*> paused_;
+  std::unordered_map<std::string, Client> clients_;
+  Step steps_[2];                   // used in turn
+  Step* step_ = &steps_[0];         // the one that is being planned
+  CacheMatch match_;
 };
 
 }  // namespace ingot

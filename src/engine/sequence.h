@@ -1,37 +1,51 @@
-// Sequence: a request on its way through the engine. The engine owns it, the scheduler moves it between waiting and
-// running.
+// Sequence: a request on its way through the engine. The engine owns it, the scheduler moves it between waiting,
+// running and paused.
 #pragma once
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include "engine/prefix_cache.h"
 #include "engine/request.h"
 
 namespace ingot {
 
-using Clock = std::chrono::steady_clock;
-
 struct Sequence {
   RequestId id = 0;
   Request request;
-  std::vector<int32_t> tokens;  // prompt and output
+  int64_t rank = 0;             // place in the queue (Scheduler::add): the smaller one is served first
+  std::vector<int32_t> tokens;  // prompt and output, as far as they have been seen
   int n_prompt = 0;
   int max_len = 0;              // tokens at which it ends
 
-  // Tokens whose keys and values the steps planned so far write. The rest of `tokens` is still to be computed: many of
-  // a new or preempted sequence, one of a sequence that decodes. There is no other phase.
+  // Tokens whose keys and values the steps planned so far write. The rest is still to be computed: many tokens of a new
+  // or preempted sequence, one of a sequence that decodes. There is no other phase.
   int n_computed = 0;
-  std::vector<int32_t> blocks;  // KV block of each block_size tokens
+  int n_valid = 0;              // of these, what steps that are done have written
+  std::vector<int32_t> blocks;  // KV block of each block_size tokens; -1 in front of the model's window
+  int n_given_up = 0;           // so many of those
+  int n_indexed = 0;            // leading blocks that the prefix cache has heard of
+  CacheKey root, chain;         // of its first block and of the last indexed one
 
+  // Steps overlap: the next one is planned before the tokens that the last one draws have been seen.
+  int n_unseen = 0;             // tokens drawn and not seen: 0 or 1
+  int unseen_row = 0;           // which row of the last step's draws it is
+  int n_steps = 0;              // planned and not done
+  bool finished = false;        // its consumer knows; steps that are not done still name its blocks
+  bool spoiled = false;         // nobody else may use what it computed
+
+  int n_cached = 0;             // tokens of its prompt found in the prefix cache, not computed
   int n_preempted = 0;
+  int n_evicted = 0;            // times that it lost its blocks, to preemption or a pause
   Clock::time_point submitted, first_step, first_token, last_token;
 
   int len() const { return static_cast<int>(tokens.size()); }
+  int planned_len() const { return len() + n_unseen; }
   int n_output() const { return len() - n_prompt; }
-  int n_todo() const { return len() - n_computed; }
+  int n_todo() const { return planned_len() - n_computed; }
+  bool done_when_seen() const { return n_unseen > 0 && planned_len() >= max_len; }
 };
 
-// Ids grow, so the smaller one came first. Whoever came first is served first and preempted last.
-inline bool senior(const Sequence* a, const Sequence* b) { return a->id < b->id; }
+// Whoever is senior is served first and preempted last.
+inline bool senior(const Sequence* a, const Sequence* b) { return a->rank != b->rank ? a->rank < b->rank : a->id < b->id; }
 
 }  // namespace ingot

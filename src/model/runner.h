@@ -15,17 +15,20 @@ struct RunnerInfo {
   int n_blocks = 0;      // KV blocks in the pool
   int max_batch_tokens = 0;
   int max_seqs = 0;      // sequences in one batch
+  int window = 0;        // tokens that a query sees, in every layer; 0: some layer sees all
+  bool overlaps = false; // forward and sample return before their work is done, which the host can use
 };
 
 class Runner {
  public:
   virtual ~Runner() = default;
   virtual const RunnerInfo& info() const = 0;
-  // Computes the logits of batch.logit_rows and writes keys and values of every token. The batch's arrays, and those that
-  // rows point to, stay valid until wait() has returned.
+  // Computes the logits of batch.logit_rows and writes keys and values of every token. Steps may overlap: the next
+  // forward may come before wait() for the last sample, whose draws it may name (drawn_token); it comes before the next
+  // sample in any case. A batch's arrays stay valid until the wait() of its step has returned.
   virtual void forward(const Batch& batch) = 0;
-  virtual void sample(std::span<const SampleRow> rows) = 0;  // one for each of logit_rows, in order
-  virtual std::vector<Sampled> wait() = 0;
+  virtual void sample(std::span<const SampleRow> rows) = 0;  // one for each of logit_rows, in order; they stay valid too
+  virtual std::vector<Sampled> wait() = 0;                   // what the last sample drew, in row order
 };
 
 }  // namespace ingot

@@ -70,6 +70,10 @@ class Random {
     const int limit = context_limit(info);
     r.prompt.resize(integer(1, chance(0.5) ? std::min(4, limit - 1) : limit - 1));
     for (int32_t& token : r.prompt) token = integer(0, info.n_vocab - 1);
+    if (chance(0.5)) {  // a beginning that others have too
+      const int32_t which = integer(0, std::min(2, info.n_vocab - 1));
+      std::fill_n(r.prompt.begin(), integer(0, static_cast<int>(r.prompt.size())), which);
+    }
     if (chance(0.7)) r.max_tokens = integer(1, limit - static_cast<int>(r.prompt.size()));
     for (int i = integer(0, 3); i > 0; --i) r.stop_tokens.push_back(integer(0, info.n_vocab - 1));
     r.ignore_eos = chance(0.1);

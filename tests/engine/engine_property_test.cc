@@ -1,7 +1,9 @@
-// Random load on random tiny engines: arrivals, cancellations, failures, caches of a few blocks. Whatever the schedule,
-// each request's tokens are those that the model says, once and in order, no block leaks, and everyone's turn comes.
+// Random load on random tiny engines: arrivals, cancellations, failures, pauses, priorities, deadlines, caches of a few
+// blocks, steps that overlap. Whatever the schedule, each request's tokens are those that the model says, once and in
+// order, no block leaks, and everyone's turn comes.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <stdexcept>
@@ -16,7 +18,10 @@ struct Client {
   Request request;
   std::shared_ptr<Collector> sink;
   bool cancelled = false;
+  bool late = false;  // may end at a deadline
 };
+
+enum class Kind { kPlain, kFailing, kMixed };
 
 RunnerInfo random_info(Random& random) {
   RunnerInfo info;
@@ -28,47 +33,66 @@ RunnerInfo random_info(Random& random) {
                                      : random.integer(one_sequence, 4 * one_sequence);
   info.max_batch_tokens = random.chance(0.3) ? random.integer(1, 4) : random.integer(1, 40);
   info.max_seqs = random.integer(1, 8);
+  if (random.chance(0.25)) info.window = random.integer(2, 12);
+  info.overlaps = random.chance(0.6);
   return info;
 }
 
 class Load {
  public:
-  explicit Load(unsigned seed, bool failures)
+  Load(unsigned seed, Kind kind)
       : random_(seed),
+        kind_(kind),
         options_{.info = random_info(random_)},
-        failure_rate_(failures ? 0.01 : 0) {
-    options_.before_forward = [this](int64_t) {
+        failure_rate_(kind == Kind::kFailing ? 0.01 : 0) {
+    const auto fail = [this] {
       if (random_.chance(failure_rate_)) throw std::runtime_error("injected");
     };
+    options_.before_forward = [fail](int64_t) { fail(); };
+    options_.before_wait = fail;
   }
 
   void run(int n_arrival_steps) {
     FakeRunner runner(options_);
     EngineOptions engine_options{.chunk = random_.integer(1, 40),
-                                 .on_step = [this](const StepStats& s) { observe(s); }};
+                                 .on_step = [this](const StepStats& s) { observe(s); },
+                                 .prefix_cache = random_.chance(0.8)};
     Engine engine(runner, engine_options);
     const double arrival_rate = random_.integer(1, 10) * 0.05, cancel_rate = random_.chance(0.5) ? 0.05 : 0;
     for (int i = 0; i < n_arrival_steps; ++i) {
       while (random_.chance(arrival_rate)) submit(engine);
       if (random_.chance(cancel_rate)) cancel_one(engine);
+      if (kind_ == Kind::kMixed && random_.chance(0.2)) pause_or_resume(engine);
       engine.step();
       check_oldest();
     }
+    for (const auto& [id, client] : clients_) engine.resume(id);
     while (engine.step()) check_oldest();
     EXPECT_EQ(runner.violations(), std::vector<std::string>());
     EXPECT_EQ(engine.gauges().blocks_used, 0);
-    EXPECT_EQ(engine.gauges().n_running + engine.gauges().n_waiting, 0);
-    EXPECT_EQ(engine.gauges().n_preemptions, n_preempted);
+    EXPECT_EQ(engine.gauges().n_running + engine.gauges().n_waiting + engine.gauges().n_paused, 0);
+    EXPECT_EQ(engine.gauges().n_computed_tokens, n_tokens);
+    n_preempted += engine.gauges().n_preemptions;
+    n_cached += engine.gauges().n_cached_tokens;
     check_outputs();
   }
 
-  int64_t n_steps = 0, n_preempted = 0, n_mixed = 0, n_failed = 0, n_requests = 0, n_stopped = 0, longest_wait = 0;
+  int64_t n_tokens = 0, n_cached = 0, n_late = 0, n_steps = 0, n_preempted = 0, n_mixed = 0, n_failed = 0, n_requests = 0, n_stopped = 0, longest_wait = 0;
 
  private:
   void submit(Engine& engine) {
     Client client;
     client.sink = std::make_shared<Collector>();
     client.request = random_.request(options_.info, client.sink);
+    client.request.cache_salt = std::string(static_cast<size_t>(random_.integer(0, 1)), 'x');
+    if (kind_ == Kind::kMixed) {
+      client.request.priority = random_.integer(-2, 2);
+      client.request.client = std::string(static_cast<size_t>(random_.integer(0, 3)), 'c');
+      const auto soon = Clock::now() + std::chrono::microseconds(random_.integer(0, 500));
+      if (random_.chance(0.1)) client.request.deadline = soon;
+      if (random_.chance(0.1)) client.request.begin_by = soon;
+      client.late = client.request.deadline == soon || client.request.begin_by == soon;
+    }
     clients_[engine.submit(client.request)] = client;
     ++n_requests;
   }
@@ -81,9 +105,16 @@ class Load {
     engine.cancel(client->first);
   }
 
+  void pause_or_resume(Engine& engine) {
+    if (clients_.empty()) return;
+    auto client = clients_.begin();
+    std::advance(client, random_.integer(0, static_cast<int>(clients_.size()) - 1));
+    random_.chance(0.5) ? engine.pause(client->first) : engine.resume(client->first);
+  }
+
   void observe(const StepStats& stats) {
     ++n_steps;
-    n_preempted += stats.n_preempted;
+    n_tokens += stats.n_tokens;
     n_mixed += stats.n_decodes > 0 && stats.n_tokens > stats.n_decodes;
     n_failed += stats.failed;
     EXPECT_LE(stats.n_tokens, options_.info.max_batch_tokens);
@@ -99,7 +130,9 @@ class Load {
       oldest_since_ = n_steps;
     }
     longest_wait = std::max(longest_wait, n_steps - oldest_since_);
-    ASSERT_LE(n_steps - oldest_since_, 2 * options_.info.n_ctx + 8);
+    if (kind_ != Kind::kMixed) {
+      ASSERT_LE(n_steps - oldest_since_, 2 * options_.info.n_ctx + 8);
+    }
   }
 
   void check_outputs() {
@@ -108,7 +141,12 @@ class Load {
       const std::vector<int32_t>& got = client.sink->tokens;
       ASSERT_TRUE(client.sink->finish) << "request " << id << " never finished";
       const Finish& finish = *client.sink->finish;
-      const bool cut = (finish.reason == FinishReason::kCancelled && client.cancelled) ||
+      const bool late = finish.reason == FinishReason::kDeadline || finish.reason == FinishReason::kNotBegun;
+      n_late += late;
+      if (finish.reason == FinishReason::kNotBegun) {
+        ASSERT_TRUE(got.empty());
+      }
+      const bool cut = (finish.reason == FinishReason::kCancelled && client.cancelled) || (late && client.late) ||
                        (finish.reason == FinishReason::kError && finish.error == "injected");
       ASSERT_LE(got.size(), expected.tokens.size());
       ASSERT_TRUE(std::equal(got.begin(), got.end(), expected.tokens.begin())) << "request " << id;
@@ -123,38 +161,47 @@ class Load {
   }
 
   Random random_;
+  const Kind kind_;
   FakeOptions options_;
-  double failure_rate_;
+  const double failure_rate_;
   std::map<RequestId, Client> clients_;
   RequestId oldest_id_ = 0;  // all up to here have finished
   int64_t oldest_since_ = 0;
 };
 
-void run_loads(bool failures) {
+void run_loads(Kind kind) {
   const char* given = std::getenv("INGOT_TEST_SEED");
   const unsigned base =
       given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device()();
-  int64_t n_steps = 0, n_preempted = 0, n_mixed = 0, n_failed = 0, n_requests = 0, n_stopped = 0;
-  for (unsigned i = 0; i < 400; ++i) {
-    SCOPED_TRACE("INGOT_TEST_SEED=" + std::to_string(base + i));
-    Load load(base + i, failures);
+  const char* rounds = std::getenv("INGOT_TEST_ROUNDS");  // 2000 of them are 10^6 steps
+  const int n_rounds = rounds != nullptr ? std::atoi(rounds) : 250;
+  Load sum(0, kind);
+  for (int i = 0; i < n_rounds; ++i) {
+    SCOPED_TRACE("INGOT_TEST_SEED=" + std::to_string(base + static_cast<unsigned>(i)));
+    Load load(base + static_cast<unsigned>(i), kind);
     load.run(150);
     if (testing::Test::HasFailure()) return;
-    n_steps += load.n_steps, n_preempted += load.n_preempted, n_mixed += load.n_mixed, n_failed += load.n_failed;
-    n_requests += load.n_requests, n_stopped += load.n_stopped;
+    sum.n_steps += load.n_steps, sum.n_preempted += load.n_preempted, sum.n_mixed += load.n_mixed;
+    sum.n_failed += load.n_failed, sum.n_requests += load.n_requests, sum.n_stopped += load.n_stopped;
+    sum.n_cached += load.n_cached, sum.n_late += load.n_late;
   }
+  std::printf("%lld steps, %lld requests\n", static_cast<long long>(sum.n_steps), static_cast<long long>(sum.n_requests));
   // The load reaches what it is meant to reach.
-  EXPECT_GT(n_steps, 50'000);
-  EXPECT_GT(n_requests, 10'000);
-  EXPECT_GT(n_preempted, 500);
-  EXPECT_GT(n_mixed, 1'000);
-  EXPECT_GT(n_stopped, 500);
-  EXPECT_EQ(n_failed > 0, failures);
+  EXPECT_GT(sum.n_steps, 100 * n_rounds);
+  EXPECT_GT(sum.n_requests, 20 * n_rounds);
+  EXPECT_GT(sum.n_preempted, n_rounds);
+  EXPECT_GT(sum.n_mixed, 2 * n_rounds);
+  EXPECT_GT(sum.n_stopped, n_rounds);
+  EXPECT_GT(sum.n_cached, 2 * n_rounds);
+  EXPECT_EQ(sum.n_failed > 0, kind == Kind::kFailing);
+  EXPECT_EQ(sum.n_late > 0, kind == Kind::kMixed);
 }
 
-TEST(EngineProperty, EveryTokenOnceAndInOrder) { run_loads(false); }
+TEST(EngineProperty, EveryTokenOnceAndInOrder) { run_loads(Kind::kPlain); }
 
-TEST(EngineProperty, AlsoWhenStepsFail) { run_loads(true); }
+TEST(EngineProperty, AlsoWhenStepsFail) { run_loads(Kind::kFailing); }
+
+TEST(EngineProperty, AlsoWithPrioritiesPausesAndDeadlines) { run_loads(Kind::kMixed); }
 
 // The same requests under many schedules give the same output, and the schedules do differ.
 TEST(EngineProperty, OutputDoesNotDependOnTheSchedule) {
@@ -169,6 +216,7 @@ TEST(EngineProperty, OutputDoesNotDependOnTheSchedule) {
       options.info = info;
       options.info.n_blocks = n_blocks;
       options.info.max_batch_tokens = random.integer(1, 41);
+      options.info.overlaps = random.chance(0.5);
       FakeRunner runner(options);
       Engine engine(runner, {.chunk = chunk});
       std::vector<std::shared_ptr<Collector>> sinks;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <list>
 #include <map>
 #include <random>
 
@@ -21,35 +22,75 @@ TEST(BlockPool, CountsHolders) {
   EXPECT_EQ(pool.take(), a);
 }
 
+TEST(BlockPool, KeptBlocksGoOldestFirst) {
+  std::vector<int32_t> evicted;
+  BlockPool pool(3, [&](int32_t block) { evicted.push_back(block); });
+  const int32_t a = pool.take(), b = pool.take(), c = pool.take();
+  pool.release(b, true);
+  pool.release(a, true);
+  pool.release(c);
+  EXPECT_EQ(pool.n_free(), 3);
+  EXPECT_EQ(pool.n_kept(), 2);
+  EXPECT_EQ(pool.take(), c);  // blank ones first
+  pool.share(b);              // wanted again
+  EXPECT_EQ(pool.n_kept(), 1);
+  pool.release(b, true);
+  EXPECT_EQ(pool.take(), a);
+  EXPECT_EQ(pool.take(), b);
+  EXPECT_EQ(pool.take(), -1);
+  EXPECT_EQ(evicted, (std::vector<int32_t>{a, b}));
+}
+
+// Against a model in plain containers.
 TEST(BlockPool, KeepsItsBooksUnderRandomUse) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  BlockPool pool(37);
+  int32_t evicted = -1;
+  BlockPool pool(37, [&](int32_t block) { evicted = block; });
   std::map<int32_t, int> holders;
-  for (int i = 0; i < 20000; ++i) {
+  std::list<int32_t> kept;  // longest first
+  for (int i = 0; i < 40000; ++i) {
     auto some = holders.begin();
     if (!holders.empty()) std::advance(some, random() % holders.size());
-    switch (random() % 3) {
-      case 0: {
+    switch (random() % 5) {
+      case 0:
+      case 1: {
+        evicted = -1;
         const int32_t block = pool.take();
         ASSERT_EQ(block < 0, holders.size() == 37);
-        if (block >= 0) {
-          ASSERT_TRUE(holders.emplace(block, 1).second) << "block " << block << " given out twice";
+        if (block < 0) break;
+        ASSERT_TRUE(holders.emplace(block, 1).second) << "block " << block << " given out twice";
+        if (holders.size() + kept.size() <= 37) {
+          ASSERT_EQ(evicted, -1) << "though there were blank ones";
+        } else {
+          ASSERT_EQ(block, kept.front());
+          ASSERT_EQ(block, evicted);
+          kept.pop_front();
         }
         break;
       }
-      case 1:
-        if (holders.empty()) break;
-        pool.share(some->first);
-        ++some->second;
-        break;
       case 2:
+        if (!kept.empty() && random() % 2 == 0) {
+          pool.share(kept.back());
+          holders.emplace(kept.back(), 1);
+          kept.pop_back();
+        } else if (!holders.empty()) {
+          pool.share(some->first);
+          ++some->second;
+        }
+        break;
+      default: {
         if (holders.empty()) break;
-        pool.release(some->first);
-        if (--some->second == 0) holders.erase(some);
+        const bool keep = random() % 2 == 0;
+        pool.release(some->first, keep);
+        if (--some->second > 0) break;
+        if (keep) kept.push_back(some->first);
+        holders.erase(some);
+      }
     }
     ASSERT_EQ(pool.n_used(), static_cast<int>(holders.size()));
+    ASSERT_EQ(pool.n_kept(), static_cast<int>(kept.size()));
     for (const auto& [block, n] : holders) ASSERT_EQ(pool.refs(block), n);
   }
 }

@@ -37,6 +37,11 @@ class SchedulerTest : public testing::Test {
     return s;
   }
 
+  void end(Sequence& sequence) {
+    scheduler_->remove(&sequence);
+    scheduler_->release(&sequence);
+  }
+
   // Plans a step, and appends the tokens that it draws.
   std::vector<Part> plan() {
     std::vector<Part> parts;
@@ -89,7 +94,7 @@ TEST_F(SchedulerTest, AdmissionIsInOrderAndByBlocks) {
   add(1);                     // would fit, but comes later
   EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 16, true}));
   EXPECT_EQ(scheduler_->n_waiting(), 2);
-  scheduler_->remove(&first);
+  end(first);
   EXPECT_THAT(plan(), ElementsAre(Part{2, 0, 24, true}, Part{3, 0, 1, true}));
 }
 
@@ -113,7 +118,7 @@ TEST_F(SchedulerTest, TheYoungestIsPreemptedAndComputedAnew) {
   EXPECT_TRUE(young.blocks.empty());
   EXPECT_EQ(young.tokens.size(), 5u);  // what it had drawn stays
   EXPECT_EQ(old.n_preempted, 0);
-  scheduler_->remove(&old);
+  end(old);
   EXPECT_THAT(plan(), ElementsAre(Part{2, 0, 5, true}));
   EXPECT_EQ(scheduler_->pool().n_used(), 3);
 }
@@ -126,7 +131,7 @@ TEST_F(SchedulerTest, APreemptedSequenceGoesBeforeLaterOnes) {
   EXPECT_EQ(plan().size(), 2u);
   EXPECT_THAT(plan(), ElementsAre(Part{1, 3, 1, true}, Part{2, 3, 1, true}));
   EXPECT_THAT(plan(), ElementsAre(Part{1, 4, 1, true}));
-  scheduler_->remove(&first);
+  end(first);
   EXPECT_THAT(plan(), ElementsAre(Part{2, 0, 5, true}, Part{3, 0, 1, true}));
 }
 
@@ -135,8 +140,8 @@ TEST_F(SchedulerTest, RemovalReturnsEveryBlock) {
   Sequence& running = add(10);
   plan();
   Sequence& waiting = add(3);
-  scheduler_->remove(&waiting);
-  scheduler_->remove(&running);
+  end(waiting);
+  end(running);
   EXPECT_EQ(scheduler_->pool().n_used(), 0);
   EXPECT_TRUE(scheduler_->idle());
   EXPECT_TRUE(plan().empty());
@@ -150,7 +155,9 @@ TEST_F(SchedulerTest, TheBatchSaysWhatThePlanSays) {
   BatchBuilder builder(limits, 64);
   builder.fill(scheduler_->plan());
   sequences_[0]->tokens.push_back(8);
-  const Batch& batch = builder.fill(scheduler_->plan());  // one decodes, the other has 4 left
+  const Step& step = scheduler_->plan();  // one decodes, the other has 4 left
+  const Batch& batch = builder.fill(step);
+  const std::span<const SampleRow> rows = builder.fill_rows(step);
   EXPECT_THAT(batch.tokens, ElementsAre(8, 7, 7, 7, 7));
   EXPECT_THAT(batch.positions, ElementsAre(3, 5, 6, 7, 8));
   EXPECT_THAT(batch.q_start, ElementsAre(0, 1, 5));
@@ -159,9 +166,9 @@ TEST_F(SchedulerTest, TheBatchSaysWhatThePlanSays) {
   EXPECT_EQ(batch.max_blocks, 3);
   EXPECT_THAT(batch.block_table,
               ElementsAre(sequences_[0]->blocks[0], 0, 0, second.blocks[0], second.blocks[1], second.blocks[2]));
-  ASSERT_EQ(builder.rows().size(), 2u);
-  EXPECT_EQ(builder.rows()[1].position, 9);
-  EXPECT_EQ(builder.rows()[1].history.data(), second.tokens.data());
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1].position, 9);
+  EXPECT_EQ(rows[1].history.data(), second.tokens.data());
 }
 
 TEST_F(SchedulerTest, TheBatchReusesItsStorage) {

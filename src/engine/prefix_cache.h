@@ -1,0 +1,71 @@
+// PrefixCache: which KV block holds which tokens after which prefix. A sequence's full blocks form a chain: each names
+// its parent, and the first one the salt; so equal chains mean equal histories under one salt. A hash only finds
+// candidates: parent and tokens are compared. The end of a finished sequence, less than a block, is kept too; whoever
+// continues it takes that block over.
+//
+// An index only: the pool says who holds a block and when it goes (kv_blocks.h). Fixed storage, nothing is allocated.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ingot {
+
+// A place in a chain. Ids are never used twice, so a block that was given away parents nobody by accident.
+struct CacheKey {
+  uint64_t hash = 0;
+  uint64_t id = 0;
+  bool operator==(const CacheKey&) const = default;
+};
+
+// Where chains of a salt start. Only equal salts share blocks (SHA-256).
+CacheKey root_key(const std::string& salt);
+
+struct CacheMatch {
+  std::vector<int32_t> blocks;  // full ones
+  int32_t tail = -1;            // a block whose first n_tail tokens follow; -1: none
+  int n_tail = 0;
+  int n_tokens = 0;             // in all
+  CacheKey key;                 // of the last full one, or the root
+};
+
+class PrefixCache {
+ public:
+  using Hash = std::function<uint64_t(const CacheKey& parent, std::span<const int32_t> tokens)>;
+  PrefixCache(int n_blocks, int block_size, Hash hash = {} /* tests: one with collisions */);
+
+  // The longest chain from root that is a prefix of tokens.
+  void find(const CacheKey& root, std::span<const int32_t> tokens, CacheMatch& match) const;
+
+  // Says that `block` holds these tokens after parent. For a full block, the key that continues the chain: of the block
+  // that already says the same, if there is one, and then `block` is not indexed.
+  CacheKey insert(const CacheKey& parent, std::span<const int32_t> tokens, int32_t block);
+  void erase(int32_t block);  // whether it is indexed or not
+  bool holds(int32_t block) const { return nodes_[block].n_tokens > 0; }
+
+ private:
+  struct Node {
+    CacheKey parent, key;
+    int n_tokens = 0;         // 0: not indexed
+    int32_t next = -1;        // in its bucket
+    int32_t previous = -1;    // -1: it is the first
+  };
+
+  uint64_t hash_of(const CacheKey& parent, std::span<const int32_t> tokens) const;
+  int32_t& bucket_of(const Node& node) { return (node.n_tokens == block_size_ ? full_ : tails_)[node.key.hash & mask_]; }
+  int32_t find_full(const CacheKey& parent, uint64_t hash, std::span<const int32_t> tokens) const;
+  void find_tail(std::span<const int32_t> tokens, CacheMatch& match) const;
+  std::span<const int32_t> tokens_of(int32_t block) const;
+
+  const int block_size_;
+  const Hash hash_;
+  uint64_t seed_, mask_;
+  uint64_t next_id_ = 1;
+  std::vector<Node> nodes_;             // [n_blocks]
+  std::vector<int32_t> tokens_;         // [n_blocks, block_size]
+  std::vector<int32_t> full_, tails_;   // buckets: the first block of each, newest first
+};
+
+}  // namespace ingot

@@ -1,0 +1,291 @@
+// Requests in company: priorities, clients, deadlines, pauses, a bounded queue.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/error.h"
+#include "collector.h"
+#include "engine/engine.h"
+
+namespace ingot {
+namespace {
+
+using testing::HasSubstr;
+
+Request make_request(int n_prompt, int max_tokens, std::shared_ptr<TokenSink> sink) {
+  Request request;
+  request.prompt.assign(n_prompt, 1);
+  request.prompt[0] = max_tokens;  // so that they do not share blocks
+  request.max_tokens = max_tokens;
+  request.sink = std::move(sink);
+  return request;
+}
+
+FakeOptions options_of(int n_blocks, int max_seqs, bool overlaps = false) {
+  FakeOptions options;
+  options.info = {.n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = n_blocks, .max_batch_tokens = 64,
+                  .max_seqs = max_seqs};
+  options.info.overlaps = overlaps;
+  return options;
+}
+
+void run(Engine& engine) {
+  while (engine.step()) {
+  }
+}
+
+TEST(Company, PriorityGoesFirst) {
+  FakeRunner runner(options_of(64, 1));
+  Engine engine(runner);
+  const auto busy = std::make_shared<Collector>(), low = std::make_shared<Collector>(), high = std::make_shared<Collector>();
+  engine.submit(make_request(4, 5, busy));
+  engine.step();
+  engine.submit(make_request(4, 6, low));
+  Request request = make_request(4, 7, high);
+  request.priority = 1;
+  engine.submit(request);
+  while (!high->finish) ASSERT_TRUE(engine.step());
+  EXPECT_FALSE(busy->finish);  // preempted, for there is one place
+  EXPECT_FALSE(low->finish);
+  run(engine);
+  EXPECT_EQ(busy->finish->usage.preemptions, 1);
+  EXPECT_EQ(busy->tokens.size(), 5u);
+  EXPECT_EQ(low->finish->usage.preemptions, 0);
+  EXPECT_EQ(engine.gauges().n_preemptions, 1);
+  request.priority = 101;
+  EXPECT_THROW(engine.submit(request), Error);
+}
+
+// A thousand requests of more priority hold up one of less, more of them do not.
+TEST(Company, PriorityIsNoStarvation) {
+  FakeRunner runner(options_of(64, 1));
+  Engine engine(runner);
+  const auto patient = std::make_shared<Collector>();
+  engine.submit(make_request(1, 1, patient));
+  int n_before = 0;
+  for (int i = 0; i < 1500; ++i) {
+    Request request = make_request(1, 2, std::make_shared<Collector>());
+    request.priority = 1;
+    engine.submit(request);
+  }
+  while (!patient->finish) {
+    ASSERT_TRUE(engine.step());
+    n_before = static_cast<int>(engine.gauges().n_finished) - 1;
+  }
+  EXPECT_EQ(n_before, 1023);
+}
+
+TEST(Company, AClientWithManyRequestsStandsBack) {
+  FakeRunner runner(options_of(64, 1));
+  Engine engine(runner);
+  for (int i = 0; i < 1000; ++i) {
+    Request request = make_request(1, 2, std::make_shared<Collector>());
+    request.client = "eager";
+    engine.submit(request);
+  }
+  const auto modest = std::make_shared<Collector>();
+  Request request = make_request(1, 1, modest);
+  request.client = "modest";
+  engine.submit(request);
+  while (!modest->finish) ASSERT_TRUE(engine.step());
+  EXPECT_LT(engine.gauges().n_finished, 20);
+  run(engine);
+  EXPECT_EQ(engine.gauges().n_finished, 1001);
+}
+
+TEST(Company, RequestsOfOneClientStayInOrder) {
+  FakeRunner runner(options_of(64, 1));
+  Engine engine(runner);
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (int i = 0; i < 60; ++i) {
+    Request request = make_request(1, 2, sinks.emplace_back(std::make_shared<Collector>()));
+    request.client = "one";
+    engine.submit(request);
+    for (int j = 0; j < i % 5; ++j) engine.step();
+    for (size_t later = 1; later < sinks.size(); ++later) ASSERT_TRUE(!sinks[later]->finish || sinks[later - 1]->finish);
+  }
+  run(engine);
+}
+
+TEST(Company, DeadlinesEndWhatRunsAndWhatWaits) {
+  FakeRunner runner(options_of(64, 1));
+  Engine engine(runner);
+  const auto running = std::make_shared<Collector>(), waiting = std::make_shared<Collector>(),
+             unbegun = std::make_shared<Collector>(), calm = std::make_shared<Collector>();
+  const auto soon = Clock::now() + std::chrono::milliseconds(30);
+  Request request = make_request(2, 200, running);
+  request.deadline = soon;
+  request.begin_by = soon;  // it has begun by then
+  engine.submit(request);
+  request.sink = waiting;
+  request.begin_by = {};
+  engine.submit(request);
+  request.sink = unbegun;
+  request.deadline = {};
+  request.begin_by = soon;
+  engine.submit(request);
+  engine.submit(make_request(2, 3, calm));
+  engine.step();
+  engine.step();
+  std::this_thread::sleep_until(soon);
+  run(engine);
+  EXPECT_EQ(running->finish->reason, FinishReason::kDeadline);
+  EXPECT_EQ(running->tokens.size(), 2u);
+  EXPECT_EQ(waiting->finish->reason, FinishReason::kDeadline);
+  EXPECT_EQ(waiting->finish->usage.output_tokens, 0);
+  EXPECT_EQ(unbegun->finish->reason, FinishReason::kNotBegun);
+  EXPECT_EQ(calm->tokens.size(), 3u);
+  const EngineGauges gauges = engine.gauges();
+  EXPECT_EQ(gauges.blocks_used, 0);
+  EXPECT_EQ(gauges.n_finished_by[static_cast<int>(FinishReason::kDeadline)], 2);
+  EXPECT_EQ(gauges.n_finished_by[static_cast<int>(FinishReason::kNotBegun)], 1);
+  EXPECT_EQ(gauges.n_finished_by[static_cast<int>(FinishReason::kLength)], 1);
+}
+
+// The engine's own thread wakes for it, though nothing else happens.
+TEST(Company, APausedRequestMeetsItsDeadline) {
+  FakeRunner runner(options_of(64, 4));
+  Engine engine(runner);
+  const auto sink = std::make_shared<Collector>();
+  Request request = make_request(2, 200, sink);
+  request.deadline = Clock::now() + std::chrono::milliseconds(40);
+  const RequestId id = engine.submit(request);
+  engine.pause(id);
+  engine.start();
+  for (int i = 0; i < 2000 && engine.gauges().n_finished == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  engine.stop();
+  EXPECT_EQ(sink->finish->reason, FinishReason::kDeadline);
+  EXPECT_EQ(runner.n_steps(), 0);
+}
+
+TEST(Company, APauseHoldsOneRowOnly) {
+  for (const bool overlaps : {false, true}) {
+    FakeRunner runner(options_of(64, 4, overlaps));
+    Engine engine(runner);
+    const auto slow = std::make_shared<Collector>(), other = std::make_shared<Collector>();
+    const Request request = make_request(20, 50, slow);
+    const RequestId id = engine.submit(request);
+    engine.submit(make_request(3, 60, other));
+    for (int i = 0; i < 5; ++i) engine.step();
+    engine.pause(id);
+    engine.pause(id);
+    engine.step();
+    engine.step();
+    const size_t n_read = slow->tokens.size();
+    EXPECT_EQ(engine.gauges().n_paused, 1);
+    run(engine);
+    EXPECT_EQ(other->tokens.size(), 60u);
+    EXPECT_EQ(slow->tokens.size(), n_read);
+    EXPECT_FALSE(slow->finish);
+    EXPECT_EQ(engine.gauges().blocks_used, 0);
+    engine.resume(id);
+    engine.resume(id);
+    run(engine);
+    EXPECT_EQ(slow->tokens, expected_output(request, runner.info()).tokens);
+    EXPECT_EQ(slow->finish->usage.preemptions, 0);
+    // The cache had kept what it had computed, but for the step that was under way.
+    EXPECT_EQ(runner.n_tokens(), 20 + 49 + 3 + 59 + overlaps);
+    engine.pause(id);  // long gone
+    run(engine);
+  }
+}
+
+TEST(Company, APausedRequestCanBeCancelled) {
+  FakeRunner runner(options_of(64, 4));
+  Engine engine(runner);
+  const auto sink = std::make_shared<Collector>();
+  const RequestId id = engine.submit(make_request(3, 50, sink));
+  engine.step();
+  engine.pause(id);
+  EXPECT_FALSE(engine.step());
+  engine.cancel(id);
+  EXPECT_FALSE(engine.step());
+  EXPECT_EQ(sink->finish->reason, FinishReason::kCancelled);
+  EXPECT_EQ(engine.gauges().n_paused, 0);
+}
+
+TEST(Company, TheQueueIsBounded) {
+  FakeRunner runner(options_of(6, 4));  // room for one
+  Engine engine(runner, {.max_queue = 2});
+  std::vector<std::shared_ptr<Collector>> sinks;
+  const auto ask = [&](int n) { return engine.try_submit(make_request(n, 20, sinks.emplace_back(std::make_shared<Collector>()))); };
+  EXPECT_TRUE(ask(70));
+  engine.step();
+  EXPECT_TRUE(ask(70));
+  EXPECT_TRUE(ask(70));
+  EXPECT_FALSE(ask(70));
+  EXPECT_FALSE(sinks.back()->finish);  // never heard of
+  engine.step();
+  EXPECT_FALSE(ask(70));
+  while (!sinks[0]->finish) engine.step();
+  engine.step();  // the second begins
+  EXPECT_TRUE(ask(70));
+  EXPECT_FALSE(ask(70));
+  EXPECT_THROW(ask(1000), Error);
+  const RequestId id = engine.submit(make_request(70, 20, sinks.emplace_back(std::make_shared<Collector>())));  // unbounded
+  EXPECT_FALSE(ask(70));
+  engine.cancel(id);
+  run(engine);
+  EXPECT_TRUE(ask(70));
+  EXPECT_TRUE(ask(70));
+  EXPECT_FALSE(ask(70));
+  run(engine);
+}
+
+// A row without a token may come of numbers that are none; nobody must find what led there.
+TEST(Company, WhatSpoiledARequestIsNotCached) {
+  class BadFirst final : public Runner {
+   public:
+    const RunnerInfo& info() const override { return fake.info(); }
+    void forward(const Batch& batch) override { fake.forward(batch); }
+    void sample(std::span<const SampleRow> rows) override { fake.sample(rows); }
+    std::vector<Sampled> wait() override {
+      std::vector<Sampled> sampled = fake.wait();
+      if (n++ == 0) sampled[0].token = -1;
+      return sampled;
+    }
+    FakeRunner fake{options_of(64, 4)};
+    int n = 0;
+  };
+  BadFirst runner;
+  Engine engine(runner);
+  const auto bad = std::make_shared<Collector>(), good = std::make_shared<Collector>(), again = std::make_shared<Collector>();
+  for (const auto& sink : {bad, good, again}) {
+    engine.submit(make_request(40, 2, sink));
+    run(engine);
+  }
+  EXPECT_EQ(bad->finish->reason, FinishReason::kError);
+  EXPECT_EQ(good->finish->usage.cached_tokens, 0);
+  EXPECT_EQ(again->finish->usage.cached_tokens, 39);
+}
+
+// What overlaps: the host's part of a step takes no time of the device.
+TEST(Company, TheDeviceDoesNotWaitForTheHost) {
+  struct Slow : Collector {
+    void on_token(const Sampled& token) override {
+      Collector::on_token(token);
+      std::this_thread::sleep_for(std::chrono::milliseconds(4));
+    }
+  };
+  double seconds[2];
+  std::vector<int32_t> tokens[2];
+  for (const bool overlaps : {false, true}) {
+    FakeOptions options = options_of(64, 4, overlaps);
+    options.step_us = 8000;
+    FakeRunner runner(options);
+    Engine engine(runner);
+    const auto sink = std::make_shared<Slow>();
+    engine.submit(make_request(3, 20, sink));
+    const auto start = Clock::now();
+    run(engine);
+    seconds[overlaps] = std::chrono::duration<double>(Clock::now() - start).count();
+    tokens[overlaps] = sink->tokens;
+  }
+  EXPECT_EQ(tokens[0], tokens[1]);
+  EXPECT_GE(seconds[0], 20 * 0.012);
+  EXPECT_LT(seconds[1], seconds[0] - 0.04);
+}
+
+}  // namespace
+}  // namespace ingot

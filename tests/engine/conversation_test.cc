@@ -1,0 +1,211 @@
+// The prefix cache at work: what a request finds of earlier ones, and what it must not find.
+#include <gtest/gtest.h>
+
+#include "collector.h"
+#include "engine/engine.h"
+
+namespace ingot {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+struct Chatter {
+  explicit Chatter(const FakeOptions& options, const EngineOptions& engine_options = {})
+      : runner(options), engine(runner, engine_options) {}
+
+  std::shared_ptr<Collector> submit(const Tokens& prompt, int max_tokens, const std::string& salt = "") {
+    auto sink = std::make_shared<Collector>();
+    Request request;
+    request.prompt = prompt;
+    request.max_tokens = max_tokens;
+    request.cache_salt = salt;
+    request.sink = sink;
+    engine.submit(request);
+    return sink;
+  }
+  void run() {
+    while (engine.step()) {
+    }
+  }
+  int cached(const Tokens& prompt, const std::string& salt = "") {
+    const auto sink = submit(prompt, 1, salt);
+    run();
+    return sink->finish->usage.cached_tokens;
+  }
+
+  FakeRunner runner;
+  Engine engine;
+};
+
+FakeOptions options_of(int n_ctx, int n_blocks, bool overlaps = false) {
+  FakeOptions options;
+  options.info = {.n_vocab = 1000, .n_ctx = n_ctx, .block_size = 16, .n_blocks = n_blocks, .max_batch_tokens = 64,
+                  .max_seqs = 16};
+  options.info.overlaps = overlaps;
+  return options;
+}
+
+Tokens random_tokens(Random& random, int n) {
+  Tokens tokens(n);
+  for (int32_t& token : tokens) token = random.integer(0, 999);
+  return tokens;
+}
+
+class Conversation : public testing::TestWithParam<bool> {};
+
+// 16 conversations of 20 turns, all at once: a turn computes its own tokens, and the last of the turn before, which was
+// drawn and not fed.
+TEST_P(Conversation, ATurnComputesOnlyWhatIsNew) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  Chatter chat(options_of(2048, 1600, GetParam()), {.chunk = 32});
+  std::vector<Tokens> histories(16);
+  int64_t n_new = 0;
+  for (int turn = 0; turn < 20; ++turn) {
+    std::vector<std::shared_ptr<Collector>> sinks;
+    std::vector<int> n_known;
+    for (Tokens& history : histories) {
+      n_known.push_back(std::max(0, static_cast<int>(history.size()) - 1));
+      const Tokens said = random_tokens(random, random.integer(1, 40));
+      history.insert(history.end(), said.begin(), said.end());
+      sinks.push_back(chat.submit(history, random.integer(1, 30)));
+    }
+    chat.run();
+    for (size_t i = 0; i < histories.size(); ++i) {
+      const Usage& usage = sinks[i]->finish->usage;
+      ASSERT_EQ(usage.cached_tokens, n_known[i]) << "conversation " << i << ", turn " << turn;
+      n_new += usage.prompt_tokens - usage.cached_tokens + usage.output_tokens - 1;
+      histories[i].insert(histories[i].end(), sinks[i]->tokens.begin(), sinks[i]->tokens.end());
+    }
+  }
+  EXPECT_EQ(chat.runner.n_tokens(), n_new);
+  EXPECT_EQ(chat.engine.gauges().n_computed_tokens, n_new);
+  EXPECT_TRUE(chat.runner.violations().empty());
+}
+
+TEST_P(Conversation, AnEditKeepsWhatComesBeforeIt) {
+  Random random;
+  Chatter chat(options_of(256, 64, GetParam()));
+  Tokens prompt = random_tokens(random, 100);
+  EXPECT_EQ(chat.cached(prompt), 0);
+  Tokens edited = prompt;
+  edited[50] = (edited[50] + 1) % 1000;
+  EXPECT_EQ(chat.cached(edited), 48);
+  EXPECT_EQ(chat.cached(prompt), 99);  // the tail of the first, whole blocks and the rest
+  prompt.resize(40);
+  EXPECT_EQ(chat.cached(prompt), 32);
+  EXPECT_EQ(chat.cached({prompt.begin(), prompt.begin() + 32}), 16);  // the last token is computed for its logits
+}
+
+INSTANTIATE_TEST_SUITE_P(Loops, Conversation, testing::Bool(),
+                         [](const auto& test) { return test.param ? "overlapped" : "synchronous"; });
+
+TEST(PrefixCaching, ASaltHasItsOwnCache) {
+  Random random;
+  Chatter chat(options_of(256, 64));
+  const Tokens prompt = random_tokens(random, 100);
+  EXPECT_EQ(chat.cached(prompt, "alice"), 0);
+  EXPECT_EQ(chat.cached(prompt, "bob"), 0);
+  EXPECT_EQ(chat.cached(prompt), 0);
+  EXPECT_EQ(chat.cached(prompt, "alice"), 99);
+}
+
+TEST(PrefixCaching, CanBeOff) {
+  Random random;
+  Chatter chat(options_of(256, 64), {.prefix_cache = false});
+  const Tokens prompt = random_tokens(random, 100);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(chat.cached(prompt), 0);
+  EXPECT_EQ(chat.engine.gauges().blocks_cached, 0);
+}
+
+TEST(PrefixCaching, RunningRequestsShareBlocks) {
+  Random random;
+  Chatter chat(options_of(256, 64));
+  const Tokens prompt = random_tokens(random, 65);  // 4 blocks and a token
+  chat.submit(prompt, 100);
+  for (int i = 0; i < 3; ++i) chat.engine.step();
+  for (int i = 0; i < 9; ++i) chat.submit(prompt, 100);
+  chat.engine.step();
+  EXPECT_EQ(chat.engine.gauges().n_running, 10);
+  EXPECT_EQ(chat.engine.gauges().blocks_used, 4 + 10);
+  chat.run();
+  EXPECT_EQ(chat.engine.gauges().blocks_used, 0);
+  EXPECT_TRUE(chat.runner.violations().empty());
+}
+
+// What the longest unused goes first: of two prompts that fit together, the one used again stays.
+TEST(PrefixCaching, TheLeastRecentlyUsedGoes) {
+  Random random;
+  Chatter chat(options_of(64, 10));
+  const Tokens a = random_tokens(random, 60), b = random_tokens(random, 60), c = random_tokens(random, 60);
+  EXPECT_EQ(chat.cached(a), 0);
+  EXPECT_EQ(chat.cached(b), 0);
+  EXPECT_EQ(chat.cached(a), 59);
+  EXPECT_EQ(chat.cached(c), 0);
+  EXPECT_EQ(chat.cached(a), 59);
+  EXPECT_LT(chat.cached(b), 59);
+}
+
+// 10,000 requests of four tenants whose prompts differ in a marker only, in a pool that holds a tenth of them.
+TEST(PrefixCaching, NoTenantSeesAnother) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  FakeOptions options = options_of(64, 24, random.chance(0.5));
+  options.info.block_size = 4;
+  Chatter chat(options);
+  std::vector<Tokens> common;
+  for (int i = 0; i < 30; ++i) common.push_back(random_tokens(random, random.integer(8, 40)));
+  std::vector<std::pair<Request, std::shared_ptr<Collector>>> asked;
+  for (int i = 0; i < 10000; ++i) {
+    const int tenant = random.integer(0, 3);
+    Request request;
+    request.prompt = common[random.integer(0, 29)];
+    request.prompt[random.integer(0, 7)] = 900 + tenant;
+    request.cache_salt = "tenant " + std::to_string(tenant);
+    request.client = request.cache_salt;
+    request.max_tokens = random.integer(1, 6);
+    const auto sink = std::make_shared<Collector>();
+    request.sink = sink;
+    asked.emplace_back(request, sink);
+    chat.engine.submit(request);
+    if (i % 3 == 0) chat.engine.step();
+  }
+  chat.run();
+  EXPECT_EQ(chat.runner.violations(), std::vector<std::string>());
+  for (const auto& [request, sink] : asked) ASSERT_EQ(sink->tokens, expected_output(request, options.info).tokens);
+  const EngineGauges gauges = chat.engine.gauges();
+  EXPECT_GT(gauges.n_cached_tokens, 100);
+  EXPECT_LT(gauges.n_cached_tokens, gauges.n_prompt_tokens / 4);
+}
+
+TEST(PrefixCaching, APreemptedRequestFindsItsOwnBlocks) {
+  Random random;
+  FakeOptions options = options_of(256, 13);  // two of 96 tokens, a block more
+  Chatter chat(options);
+  const auto first = chat.submit(random_tokens(random, 90), 80), second = chat.submit(random_tokens(random, 90), 60);
+  chat.run();
+  ASSERT_GT(second->finish->usage.preemptions, 0);
+  EXPECT_EQ(second->finish->usage.cached_tokens, 0);  // of the prompt, when it came
+  const int64_t n_needed = 90 + 79 + 90 + 59;
+  EXPECT_LT(chat.runner.n_tokens(), n_needed + 150 * second->finish->usage.preemptions);
+  EXPECT_TRUE(chat.runner.violations().empty());
+}
+
+// In a model whose layers all have a window, what lies before it costs no blocks, and is still found.
+TEST(PrefixCaching, BlocksBeforeTheWindowAreGivenUp) {
+  Random random;
+  FakeOptions options = options_of(512, 32);
+  options.info.window = 40;
+  int most_used = 0;
+  Chatter chat(options, {.chunk = 32, .on_step = [&](const StepStats& s) { most_used = std::max(most_used, s.blocks_used); }});
+  const Tokens prompt = random_tokens(random, 300);
+  const auto sink = chat.submit(prompt, 100);
+  chat.run();
+  EXPECT_EQ(sink->tokens.size(), 100u);
+  EXPECT_LE(most_used, (40 + 32) / 16 + 3);
+  EXPECT_EQ(chat.cached(prompt), 288);
+  EXPECT_TRUE(chat.runner.violations().empty());
+}
+
+}  // namespace
+}  // namespace ingot

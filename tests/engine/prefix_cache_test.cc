@@ -1,0 +1,140 @@
+// The index of cached blocks by itself; what the scheduler does with it is in conversation_test.cc.
+#include "engine/prefix_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+namespace ingot {
+namespace {
+
+using testing::ElementsAre;
+using Tokens = std::vector<int32_t>;
+
+CacheMatch find(const PrefixCache& cache, const CacheKey& root, const Tokens& tokens) {
+  CacheMatch match;
+  cache.find(root, tokens, match);
+  return match;
+}
+
+TEST(PrefixCache, FindsTheLongestChain) {
+  PrefixCache cache(8, 2);
+  const CacheKey root = root_key("");
+  const CacheKey first = cache.insert(root, Tokens{1, 2}, 5), second = cache.insert(first, Tokens{3, 4}, 6);
+  cache.insert(second, Tokens{5}, 7);
+  EXPECT_THAT(find(cache, root, {1, 2, 3, 4, 5, 6}).blocks, ElementsAre(5, 6));
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 5, 6}).tail, 7);
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 5, 6}).n_tokens, 5);
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 6}).n_tokens, 4);
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 6}).tail, -1);
+  EXPECT_EQ(find(cache, root, {1, 2, 3}).n_tokens, 2);
+  EXPECT_EQ(find(cache, root, {1, 3, 3, 4}).n_tokens, 0);
+  EXPECT_EQ(find(cache, root, {3, 4}).n_tokens, 0);
+  EXPECT_EQ(find(cache, root, {}).n_tokens, 0);
+  EXPECT_TRUE(find(cache, root, {1, 2, 3, 4}).key == second);
+}
+
+TEST(PrefixCache, SaltsAreApart) {
+  PrefixCache cache(8, 2);
+  cache.insert(root_key("a"), Tokens{1, 2}, 0);
+  EXPECT_EQ(find(cache, root_key("a"), {1, 2}).n_tokens, 2);
+  EXPECT_EQ(find(cache, root_key("b"), {1, 2}).n_tokens, 0);
+  EXPECT_EQ(find(cache, root_key(""), {1, 2}).n_tokens, 0);
+}
+
+TEST(PrefixCache, TheSameTwiceIsIndexedOnce) {
+  PrefixCache cache(8, 2);
+  const CacheKey root = root_key("");
+  const CacheKey first = cache.insert(root, Tokens{1, 2}, 0);
+  EXPECT_TRUE(cache.insert(root, Tokens{1, 2}, 1) == first);
+  EXPECT_TRUE(cache.holds(0));
+  EXPECT_FALSE(cache.holds(1));
+  cache.insert(first, Tokens{3, 4}, 1);  // so the other chain goes on from the first
+  EXPECT_THAT(find(cache, root, {1, 2, 3, 4}).blocks, ElementsAre(0, 1));
+}
+
+// A block that was given away and holds something else now is nobody's parent, though its number is the same.
+TEST(PrefixCache, AnErasedParentHasNoChildren) {
+  PrefixCache cache(8, 2);
+  const CacheKey root = root_key("");
+  cache.insert(cache.insert(root, Tokens{1, 2}, 0), Tokens{3, 4}, 1);
+  cache.erase(0);
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 4}).n_tokens, 0);
+  cache.insert(root, Tokens{9, 9}, 0);
+  EXPECT_EQ(find(cache, root, {9, 9, 3, 4}).n_tokens, 2);
+  cache.insert(root, Tokens{1, 2}, 2);
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 4}).n_tokens, 2);
+  cache.erase(7);  // holds nothing
+}
+
+TEST(PrefixCache, TheTailThatSharesMostIsFound) {
+  PrefixCache cache(8, 4);
+  const CacheKey root = root_key("");
+  cache.insert(root, Tokens{1, 2}, 0);
+  cache.insert(root, Tokens{1, 2, 3}, 1);
+  cache.insert(root, Tokens{1}, 2);
+  const CacheMatch match = find(cache, root, {1, 2, 3, 4, 5});
+  EXPECT_EQ(match.tail, 1);
+  EXPECT_EQ(match.n_tail, 3);
+  EXPECT_EQ(find(cache, root, {1, 2}).n_tokens, 2);
+  EXPECT_EQ(find(cache, root, {2}).tail, -1);
+}
+
+// Against a plain map of whole histories, with hashes that collide always, sometimes, or hardly ever.
+TEST(PrefixCache, HashesOnlyFindCandidates) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  for (const uint64_t modulus : {1, 5, 1 << 30}) {
+    constexpr int kBlocks = 24, kSize = 3;
+    const PrefixCache::Hash hash = [&](const CacheKey& parent, std::span<const int32_t> tokens) {
+      uint64_t sum = parent.id * 7;
+      for (const int32_t token : tokens) sum = sum * 31 + static_cast<uint64_t>(token);
+      return sum % modulus;
+    };
+    PrefixCache cache(kBlocks, kSize, hash);
+    std::map<Tokens, int32_t> held;  // whole history up to the end of a block, the salt in front
+    std::map<int32_t, Tokens> history_of;
+    int64_t n_found = 0;
+    for (int i = 0; i < 3000; ++i) {
+      const int salt = static_cast<int>(random() % 2);
+      Tokens tokens(random() % 12);
+      for (int32_t& token : tokens) token = static_cast<int32_t>(random() % 2);
+      const CacheMatch match = find(cache, root_key(salt ? "x" : "y"), tokens);
+      Tokens history = {salt};
+      size_t n = 0;
+      for (; n + kSize <= tokens.size(); n += kSize) {
+        Tokens next = history;
+        next.insert(next.end(), tokens.begin() + static_cast<ptrdiff_t>(n), tokens.begin() + static_cast<ptrdiff_t>(n + kSize));
+        if (held.find(next) == held.end()) break;
+        history = next;
+        ASSERT_LT(n / kSize, match.blocks.size());
+        ASSERT_EQ(match.blocks[n / kSize], held[history]);
+      }
+      ASSERT_EQ(match.n_tokens, static_cast<int>(n));
+      n_found += match.n_tokens;
+      if (n + kSize > tokens.size()) continue;
+      const auto block = static_cast<int32_t>(random() % kBlocks);
+      if (history_of.count(block) > 0) {  // give it away, and with it what can only be reached through it
+        const Tokens gone = history_of[block];
+        for (auto h = held.begin(); h != held.end();) {
+          const bool below = h->first.size() >= gone.size() && std::equal(gone.begin(), gone.end(), h->first.begin());
+          if (below) cache.erase(h->second), history_of.erase(h->second);
+          h = below ? held.erase(h) : std::next(h);
+        }
+        if (history.size() >= gone.size() && std::equal(gone.begin(), gone.end(), history.begin())) continue;
+      }
+      const std::span<const int32_t> part(tokens.data() + n, kSize);
+      cache.insert(match.key, part, block);
+      history.insert(history.end(), part.begin(), part.end());
+      held[history] = block;
+      history_of[block] = history;
+    }
+    EXPECT_GT(n_found, 500);
+  }
+}
+
+}  // namespace
+}  // namespace ingot
