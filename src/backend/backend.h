@@ -97,6 +97,7 @@ class Backend {
   // ---- one step ----
   virtual void begin(const Batch& batch) = 0;          // host planning; the verbs below work on this batch
   virtual void run(const std::function<void()>& body) { body(); }  // may record the verbs once and replay them
+  virtual bool overlaps() const { return false; }      // run and sample return before their work is done
   virtual void synchronize() {}                        // waits for the verbs so far
   virtual void sample(const Tensor& logits /* [n_logits, n_vocab] */, std::span<const SampleRow> rows) = 0;
   virtual std::vector<Sampled> wait() = 0;             // what the last sample drew, in row order
@@ -143,6 +144,7 @@ struct BackendOptions {
   int n_threads = 0;           // 0: as many as there are cores this process may use
   std::string isa;             // cpu: "avx2", "portable" ... (cpu/isa.h); empty: the best that this machine has
   std::string activations;     // cuda: "f16" or "f32"; empty: f16
+  bool deterministic = false;  // a token's numbers are the same, bit by bit, whatever else is in its batches
 };
 
 // Throws UsageError for a device this build or machine does not have.

@@ -173,7 +173,7 @@ void add_bench(CLI::App& app) {
   verb->add_option("-o,--output", o->output, "md, csv or json")->check(CLI::IsMember({"md", "csv", "json"}))->capture_default_str();
   verb->add_option("--device", o->model.device, "cpu, cuda or ref")->capture_default_str();
   verb->add_option("-b,--batch-size,--chunk", o->model.chunk, "most tokens in one step")->check(CLI::Range(1, 1 << 16))->capture_default_str();
-  verb->add_option("--cache-type", o->model.kv_type, "type of the KV cache: f16 or f32")->capture_default_str();
+  verb->add_option("--kv-type,--cache-type", o->model.kv_type, "type of the KV cache: f16, bf16 or f32")->capture_default_str();
   verb->add_option("--trace", o->model.trace_path, "write the time of every verb to this file");
   add_log_option(*verb, o->model);
   verb->footer("Examples:\n  ingot bench model.gguf -p 512,2048 -n 128\n  ingot bench --shape llama-3.2-1b --type Q4_K -t 1,2 -o json\n"

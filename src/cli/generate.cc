@@ -95,14 +95,15 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vecto
   return result;
 }
 
-double prefill_rate(const Usage& usage) { return rate(usage.prompt_tokens, usage.prefill_ms); }
+double prefill_rate(const Usage& usage) { return rate(usage.prompt_tokens - usage.cached_tokens, usage.prefill_ms); }
 
 // The first token comes with the prefill.
 double decode_rate(const Usage& usage) { return rate(usage.output_tokens - 1, usage.decode_ms); }
 
 std::string speed_line(const Usage& usage) {
-  return fmt::format("prefill {} tokens, {:.1f} tok/s; decode {} tokens, {:.1f} tok/s", usage.prompt_tokens, prefill_rate(usage),
-                     usage.output_tokens, decode_rate(usage));
+  const std::string cached = usage.cached_tokens > 0 ? fmt::format(" ({} more from the cache)", usage.cached_tokens) : "";
+  return fmt::format("prefill {} tokens{}, {:.1f} tok/s; decode {} tokens, {:.1f} tok/s", usage.prompt_tokens - usage.cached_tokens, cached,
+                     prefill_rate(usage), usage.output_tokens, decode_rate(usage));
 }
 
 void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {
@@ -114,19 +115,26 @@ void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {
   add_sampling_options(app, o.sampling, seed);
 }
 
+void trace_step(TraceFile& trace, const StepStats& s) {
+  const std::string args = fmt::format(
+      "\"step\": {}, \"tokens\": {}, \"sequences\": {}, \"decodes\": {}, \"cached\": {}, \"preempted\": {}, \"waiting\": {}, "
+      "\"blocks\": {}, \"blocks_cached\": {}",
+      s.index, s.n_tokens, s.n_seqs, s.n_decodes, s.n_cached, s.n_preempted, s.n_waiting, s.blocks_used, s.blocks_cached);
+  trace.span("engine", "plan", s.begin, s.planned, args);
+  trace.span("engine", "fill", s.planned, s.filled, args);
+  trace.span("engine", "forward", s.filled, s.submitted, args);
+  if (s.overlapped) {
+    trace.span("engine", "wait", s.waiting, s.sampled, args);
+    trace.span("device", "step", s.filled, s.sampled, args);
+  } else {
+    trace.span("engine", "sample", s.submitted, s.sampled, args);
+  }
+  trace.span("engine", "emit", s.sampled, s.emitted, args);
+}
+
 std::unique_ptr<Engine> start_engine(LoadedModel& model, const ModelOptions& options) {
   EngineOptions engine_options{.chunk = options.chunk};
-  if (options.trace) {
-    engine_options.on_step = [trace = options.trace](const StepStats& s) {
-      const std::string args = fmt::format("\"step\": {}, \"tokens\": {}, \"sequences\": {}, \"blocks\": {}", s.index, s.n_tokens,
-                                           s.n_seqs, s.blocks_used);
-      trace->span("engine", "plan", s.begin, s.planned, args);
-      trace->span("engine", "fill", s.planned, s.filled, args);
-      trace->span("engine", "forward", s.filled, s.submitted, args);
-      trace->span("engine", "sample", s.submitted, s.sampled, args);
-      trace->span("engine", "emit", s.sampled, s.emitted, args);
-    };
-  }
+  if (options.trace) engine_options.on_step = [trace = options.trace](const StepStats& s) { trace_step(*trace, s); };
   auto engine = std::make_unique<Engine>(*model.runner, engine_options);
   engine->start();
   return engine;

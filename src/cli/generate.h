@@ -29,12 +29,15 @@ struct Generation {
 Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, const GenerateOptions& options,
                     const std::function<void(std::string_view)>& on_text);
 
-// "prefill 12 tokens, 345.6 tok/s; decode 100 tokens, 78.9 tok/s", both measured apart.
+// "prefill 12 tokens (30 more from the cache), 345.6 tok/s; decode 100 tokens, 78.9 tok/s", both measured apart.
 std::string speed_line(const Usage& usage);
 double prefill_rate(const Usage& usage);  // tokens a second
 double decode_rate(const Usage& usage);
 
 void add_generate_options(CLI::App& app, GenerateOptions& options, int& seed);
+
+// What an engine did when: its parts on the track "engine", and where steps overlap the device's on "device".
+void trace_step(TraceFile& trace, const StepStats& stats);
 
 // An engine on its own thread; steps go to the trace file when there is one.
 std::unique_ptr<Engine> start_engine(LoadedModel& model, const ModelOptions& options);

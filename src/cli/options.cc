@@ -17,8 +17,9 @@ namespace {
 
 DType parse_kv_dtype(const std::string& name) {
   if (name == "f16") return DType::kF16;
+  if (name == "bf16") return DType::kBF16;
   if (name == "f32") return DType::kF32;
-  throw UsageError("unknown KV cache type '{}': use f16 or f32", printable(name));
+  throw UsageError("unknown KV cache type '{}': use f16, bf16 or f32", printable(name));
 }
 
 }  // namespace
@@ -43,8 +44,9 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--chunk,-b,--batch-size", o.chunk, "most tokens of a prompt in one step")->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   app.add_option("--block-size", o.block_size, "tokens a block of the KV cache")->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_option("--cache-type", o.kv_type, "type of the KV cache: f16 or f32")->capture_default_str();
+  app.add_option("--kv-type,--cache-type", o.kv_type, "type of the KV cache: f16, bf16 or f32")->capture_default_str();
   app.add_option("--trace", o.trace_path, "write the time of every verb of every step to this file (Perfetto opens it)");
+  app.add_flag("--deterministic", o.deterministic, "the same tokens whatever else runs beside them, what was cached, and in what chunks (CPU)");
   app.add_flag("--check-tensors", o.check_tensors, "refuse weights that are not finite (reads all of them first)");
   app.add_flag("--check-nan", o.check_nan, "stop at the first verb that computes NaN (slow)");
   add_log_option(app, o);
@@ -109,7 +111,7 @@ DType runner_kv_type(const ModelOptions& o) { return parse_kv_dtype(o.kv_type); 
 RunnerOptions runner_options(ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
   if (!o.trace_path.empty() && !o.trace) o.trace = std::make_shared<TraceFile>(o.trace_path);
-  return {.backend = {.device = o.device, .n_threads = o.n_threads},
+  return {.backend = {.device = o.device, .n_threads = o.n_threads, .deterministic = o.deterministic},
           .n_ctx = o.n_ctx,
           .max_batch_tokens = o.chunk,
           .block_size = o.block_size,

@@ -23,6 +23,7 @@ struct ModelOptions {
   std::string log_level = "warn";
   bool check_tensors = false;
   bool check_nan = false;
+  bool deterministic = false;
 
   std::shared_ptr<TraceFile> trace;  // opened by runner_options when trace_path is set
 };

@@ -43,7 +43,7 @@ Json token_json(const Tokenizer& tokenizer, const Sampled& sampled) {
 
 void print_json(const LoadedModel& model, const RunOptions& o, const Generation& g) {
   const Usage& u = g.usage;
-  Json json = {{"text", g.text}, {"finish_reason", g.finish}, {"prompt_tokens", u.prompt_tokens}, {"output_tokens", u.output_tokens},
+  Json json = {{"text", g.text}, {"finish_reason", g.finish}, {"prompt_tokens", u.prompt_tokens}, {"cached_tokens", u.cached_tokens}, {"output_tokens", u.output_tokens},
                {"prefill_ms", u.prefill_ms}, {"decode_ms", u.decode_ms}, {"prefill_tok_s", prefill_rate(u)},
                {"decode_tok_s", decode_rate(u)}, {"load_ms", model.load_ms}, {"seed", o.generate.sampling.seed}};
   json["token_ids"] = Json::array();

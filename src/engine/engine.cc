@@ -237,6 +237,7 @@ void Engine::run_step() {
 Engine::Flight Engine::launch(BatchBuilder& builder, std::string* fault) {
   Flight flight;
   StepStats& stats = flight.stats;
+  stats.overlapped = overlap_;
   stats.begin = Clock::now();
   const Step& step = scheduler_.plan();
   counts_.n_preemptions += step.n_preempted;

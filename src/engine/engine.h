@@ -40,6 +40,7 @@ struct StepStats {
   int blocks_used = 0;
   int blocks_cached = 0;
   bool failed = false;
+  bool overlapped = false;
 };
 
 struct EngineGauges {

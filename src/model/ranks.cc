@@ -64,7 +64,8 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
            .block_size = kv_->shape.block_size,
            .n_blocks = kv_->shape.n_blocks,
            .max_batch_tokens = max_tokens,
-           .max_seqs = options.max_seqs};
+           .max_seqs = options.max_seqs,
+           .overlaps = backend_->overlaps()};
 }
 
 std::vector<float> Ranks::logits() {

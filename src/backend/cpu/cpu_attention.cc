@@ -24,6 +24,10 @@ void CpuBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
   for_rows(k.rows, 2 * k.rows * k.cols, [&](int64_t t, int) { write_token(kv, layer, t, k.f32(t), v.f32(t)); });
 }
 
+// Every other kernel computes a row by itself, whatever the rows beside it. Here the softmax goes block by block of keys, so
+// a token's numbers depend on where its range is cut: deterministic, it is not cut, and blocks start at multiples of their
+// length.
+//
 // Tasks for one KV head; all heads have the same. Sets the number of parts a token's work is cut into, 1 unless it is long
 // and there are too few tasks for the threads.
 int CpuBackend::plan_attention(const AttentionArgs& a) {
@@ -35,7 +39,8 @@ int CpuBackend::plan_attention(const AttentionArgs& a) {
     for (int t = batch_.q_start[seq]; t < batch_.q_start[seq + 1]; t += tokens_a_task) {
       const int n = std::min(tokens_a_task, batch_.q_start[seq + 1] - t);
       const int position = batch_.positions[t];
-      const int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
+      int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
+      if (deterministic_) begin -= begin % cpu::kKeyBlock;
       const int end = a.causal ? position + n : batch_.kv_len[seq];
       attention_tasks_.push_back({seq, t, n, begin, end, -1});
       longest = std::max(longest, end - begin);
@@ -44,7 +49,7 @@ int CpuBackend::plan_attention(const AttentionArgs& a) {
   // Long tasks first, so that the last to finish is short: in a prompt those of its end.
   std::reverse(attention_tasks_.begin(), attention_tasks_.end());
   const int n_tasks = static_cast<int>(attention_tasks_.size()), wanted = 4 * pool_.size();
-  if (pool_.size() == 1 || n_tasks * a.n_kv_heads >= wanted || longest < 2 * kShortestPart) return 1;
+  if (deterministic_ || pool_.size() == 1 || n_tasks * a.n_kv_heads >= wanted || longest < 2 * kShortestPart) return 1;
   const int n_parts = std::min((wanted + n_tasks * a.n_kv_heads - 1) / (n_tasks * a.n_kv_heads), longest / kShortestPart);
   for (int i = 0; i < n_tasks; ++i) {
     const AttentionTask whole = attention_tasks_[i];

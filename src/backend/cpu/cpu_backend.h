@@ -99,6 +99,7 @@ class CpuBackend final : public Backend {
   }
 
   const cpu::Kernels& kernels_;
+  const bool deterministic_;
   ThreadPool pool_;
   size_t allocated_ = 0;
   std::deque<cpu::Memory> buffers_;

@@ -1,0 +1,179 @@
+// --deterministic: what a request says, and the log-probabilities to the last bit, do not depend on what runs beside it, in
+// what chunks its prompt goes through, what of it was cached, or how often it lost its blocks. On the demo model with the
+// cpu's kernels, on a tiny one with ref.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdlib>
+
+#include "collector.h"
+#include "engine/engine.h"
+#include "io/gguf.h"
+#include "model/loader.h"
+
+namespace ingot {
+namespace {
+
+struct Setup {
+  std::string device;
+  int n_ctx = 1024;
+  int n_kv_tokens = 0;
+  int max_seqs = 64;
+  int n_threads = 2;
+};
+
+std::unique_ptr<Ranks> load(const Setup& s) {
+  const bool ref = s.device == "ref";
+  const std::string file = std::string(INGOT_TEST_DATA) + (ref ? "/models/qwen3.gguf" : "/../../models/demo.gguf");
+  const auto gguf = std::make_shared<const Gguf>(Gguf::open(file));
+  return std::make_unique<Ranks>(config_from_gguf(*gguf), gguf_source(gguf),
+                                 RunnerOptions{.backend = {.device = s.device, .n_threads = s.n_threads, .deterministic = true},
+                                               .n_ctx = s.n_ctx,
+                                               .max_batch_tokens = 512,
+                                               .max_seqs = s.max_seqs,
+                                               .n_kv_tokens = s.n_kv_tokens > 0 ? s.n_kv_tokens : 64 * s.n_ctx},
+                                 nullptr);
+}
+
+// What a request says: tokens, and the bits of their log-probabilities.
+struct Said {
+  std::vector<int32_t> tokens;
+  std::vector<uint32_t> logprobs;
+  bool operator==(const Said&) const = default;
+};
+
+Said said(const Collector& sink) {
+  EXPECT_TRUE(sink.finish && sink.finish->reason == FinishReason::kLength);
+  Said result{sink.tokens, {}};
+  for (const float logprob : sink.logprobs) result.logprobs.push_back(std::bit_cast<uint32_t>(logprob));
+  return result;
+}
+
+std::shared_ptr<Collector> submit(Engine& engine, const Request& like) {
+  Request request = like;
+  const auto sink = std::make_shared<Collector>();
+  request.sink = sink;
+  engine.submit(std::move(request));
+  return sink;
+}
+
+void run(Engine& engine) {
+  while (engine.step()) {
+  }
+}
+
+Request random_request(Random& random, const RunnerInfo& info, int longest_prompt, int longest_output) {
+  Request request;
+  request.prompt.resize(random.integer(1, longest_prompt));
+  for (int32_t& token : request.prompt) token = random.integer(0, info.n_vocab - 1);
+  request.max_tokens = random.integer(1, longest_output);
+  request.sampling.temperature = random.chance(0.2) ? 0.0f : 1.0f;
+  request.sampling.repetition_penalty = random.chance(0.3) ? 1.2f : 1.0f;
+  request.sampling.seed = static_cast<uint64_t>(random.integer(0, 1 << 30));
+  request.sampling.n_logprobs = 0;
+  return request;
+}
+
+class Deterministic : public testing::TestWithParam<const char*> {
+ protected:
+  bool ref() const { return std::string_view(GetParam()) == "ref"; }
+  // The needle, longer than what attention would cut in two, and on ref shorter, for it is slow.
+  Request needle(Random& random, const RunnerInfo& info) const {
+    Request request = random_request(random, info, 1, 1);
+    request.prompt.resize(ref() ? 70 : 600);
+    for (int32_t& token : request.prompt) token = random.integer(0, info.n_vocab - 1);
+    request.max_tokens = ref() ? 12 : 24;
+    request.sampling.temperature = 1;
+    return request;
+  }
+  int n_ctx() const { return ref() ? 128 : 1024; }
+};
+
+TEST_P(Deterministic, ChunksAndTheCacheChangeNothing) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  const auto runner = load({.device = GetParam(), .n_ctx = n_ctx()});
+  const Request request = needle(random, runner->info());
+  std::optional<Said> first;
+  for (const int chunk : {512, 1, 7, 16, 64, 200}) {
+    if (chunk == 1 && !ref()) continue;  // 600 steps; below it goes through alone
+    Engine engine(*runner, {.chunk = chunk});
+    const auto miss = submit(engine, request);
+    run(engine);
+    if (!first) first = said(*miss);
+    EXPECT_EQ(said(*miss), *first) << "chunk " << chunk;
+    const auto hit = submit(engine, request);
+    run(engine);
+    EXPECT_GT(hit->finish->usage.cached_tokens, ref() ? 60 : 580);
+    EXPECT_EQ(said(*hit), *first) << "chunk " << chunk << ", cached";
+  }
+  // Each output token as the end of a prompt: the same numbers from a prefill as from a decode.
+  Engine engine(*runner, {.chunk = 64, .prefix_cache = false});
+  for (size_t n = 1; n < first->tokens.size(); n += 5) {
+    Request longer = request;
+    longer.prompt.insert(longer.prompt.end(), first->tokens.begin(), first->tokens.begin() + static_cast<ptrdiff_t>(n));
+    longer.max_tokens -= static_cast<int>(n);
+    const auto sink = submit(engine, longer);
+    run(engine);
+    EXPECT_EQ(said(*sink).logprobs, std::vector(first->logprobs.begin() + static_cast<ptrdiff_t>(n), first->logprobs.end()));
+  }
+}
+
+TEST_P(Deterministic, NeighboursChangeNothing) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  const auto runner = load({.device = GetParam(), .n_ctx = n_ctx()});
+  const Request request = needle(random, runner->info());
+  Engine alone(*runner, {});
+  const auto sink = submit(alone, request);
+  run(alone);
+  const Said expected = said(*sink);
+  const char* rounds = std::getenv("INGOT_TEST_ROUNDS");
+  const std::vector<int> sizes = ref() ? std::vector{2, 6} : std::vector{2, 5, 17, 64};
+  int n_seen = 0;
+  for (int round = 0; round < (rounds != nullptr ? std::atoi(rounds) : 1); ++round) {
+    for (const int n : sizes) {
+      Engine engine(*runner, {.chunk = random.integer(1, 100), .prefix_cache = random.chance(0.5)});
+      std::vector<std::shared_ptr<Collector>> needles;
+      for (int i = 0; i < n; ++i) {
+        if (i % 8 == n % 8) needles.push_back(submit(engine, request));
+        else submit(engine, random_request(random, runner->info(), 60, 30));
+        if (random.chance(0.3)) engine.step();
+      }
+      run(engine);
+      for (const auto& one : needles) EXPECT_EQ(said(*one), expected) << "among " << n;
+      n_seen += static_cast<int>(needles.size());
+    }
+  }
+  EXPECT_GE(n_seen, 2);
+}
+
+TEST_P(Deterministic, PreemptionChangesNothing) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  const auto roomy = load({.device = GetParam(), .n_ctx = n_ctx()});
+  const auto tight = load({.device = GetParam(), .n_ctx = ref() ? 128 : 256, .n_kv_tokens = ref() ? 160 : 320, .max_seqs = 6, .n_threads = 1});
+  std::vector<Request> requests;
+  std::vector<Said> expected;
+  for (int i = 0; i < 8; ++i) {
+    Request request = random_request(random, roomy->info(), ref() ? 30 : 100, 1);
+    request.max_tokens = ref() ? 30 : 120;
+    requests.push_back(request);
+    Engine engine(*roomy, {});
+    const auto sink = submit(engine, request);
+    run(engine);
+    expected.push_back(said(*sink));
+  }
+  Engine engine(*tight, {.chunk = 33, .prefix_cache = random.chance(0.5)});
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (const Request& request : requests) sinks.push_back(submit(engine, request));
+  run(engine);
+  for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(said(*sinks[i]), expected[i]) << i;
+  EXPECT_GT(engine.gauges().n_preemptions, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Deterministic, testing::Values("ref", "cpu"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace ingot
