@@ -1,4 +1,4 @@
-// The largest logit of each row.
+// The largest logit of each row, and the next step's tokens from what was drawn.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/logit_key.cuh"
@@ -23,7 +23,19 @@ __global__ void argmax_kernel(Key* best, const float* logits, int64_t stride, in
   if (threadIdx.x % 32 == 0 && most != 0) atomicMax(best + blockIdx.y, most);
 }
 
+__global__ void take_kernel(int32_t* tokens, int64_t n, const Key* keys, const RowDrawn* drawn) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= n || tokens[i] >= 0) return;
+  const int row = -1 - tokens[i];
+  const int32_t token = keys == nullptr ? drawn[row].token : keys[row] == 0 ? 0 : id_of(keys[row]);
+  tokens[i] = token < 0 ? 0 : token;  // none could be drawn: nobody wants what comes of it
+}
+
 }  // namespace
+
+void take_drawn(int32_t* tokens, int64_t n, const Key* keys, const RowDrawn* drawn, cudaStream_t stream) {
+  take_kernel<<<blocks_for(n, kThreads), kThreads, 0, stream>>>(tokens, n, keys, drawn);
+}
 
 void argmax_rows(Key* best, const Tensor& logits, cudaStream_t stream) {
   const dim3 grid(blocks_for(logits.cols, kThreads * 16), static_cast<unsigned>(logits.rows));

@@ -42,6 +42,7 @@ class CudaBackend final : public Backend {
   // cuda_step.cc
   void begin(const Batch& batch) override;
   void run(const std::function<void()>& body) override;
+  bool overlaps() const override { return true; }
   void synchronize() override;
 
   // cuda_sample.cc
@@ -88,7 +89,11 @@ class CudaBackend final : public Backend {
   int kv_bucket() const;  // a power of two from the longest kv_len up
   void capture(Graph& graph, const std::function<void()>& body);
   void forget_graphs();
+  void sample_greedy(const Tensor& logits);
   void sample_rows(const Tensor& logits);
+  void collect_draws();
+  std::span<const int32_t> host_drawn_tokens(const Batch& batch);
+  void take_drawn_tokens(const Batch& batch);
   void sample_on_host(const float* logits, std::vector<Sampled>& sampled);
 
   DType act_ = DType::kF16;
@@ -120,6 +125,9 @@ class CudaBackend final : public Backend {
   std::vector<int32_t> counts_;    // [n_vocab]: zero between draws
   cuda::Memory best_, sampled_;    // keys or RowDrawn on the device; the same, then the logits of host_rows_, pinned
   cuda::Memory draws_, draws_pinned_;
+  cudaEvent_t drawn_event_ = nullptr;  // what was drawn has come to the host
+  std::vector<Sampled> drawn_;         // by the last sample, once collected
+  std::vector<int32_t> tokens_;        // of the batch, where the host drew some
   std::unique_ptr<ThreadPool> pool_;  // of the host sampler
 };
 

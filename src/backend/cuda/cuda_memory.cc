@@ -49,6 +49,7 @@ CudaBackend::~CudaBackend() {
   if (stream_ == nullptr) return;
   cudaStreamSynchronize(stream_);
   forget_graphs();
+  if (drawn_event_ != nullptr) cudaEventDestroy(drawn_event_);
   cudaStreamDestroy(stream_);
 }
 

@@ -1,5 +1,8 @@
 // The draws of CudaBackend. Rows that only want their largest logit share one launch; any other step is drawn by draw.cu, and what
 // it does not know (typical sampling) by the host's sampler, from a copy of that row alone. Some bytes a row come back.
+//
+// Steps overlap: wait() waits for its sample only, not for the step that has been launched since; and that step may name tokens which
+// the sample has yet to draw. Those that the device draws it takes where they lie, for those that the host draws begin() waits.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -22,17 +25,19 @@ bool has_penalties(const SamplingParams& p) {
 
 // Whether a row's draw is the largest of its raw logits and nothing else.
 bool is_plain_greedy(const SampleRow& row) {
+  if (row.unwanted) return true;
   const SamplingParams& p = *row.params;
   return p.temperature == 0 && !has_penalties(p) && p.logit_bias.empty() && row.mask == nullptr && p.n_logprobs < 0;
 }
 
 bool is_for_host(const SampleRow& row) {
   CHECK_LE(row.params->n_logprobs, cuda::kMostTop);
-  return row.params->typical_p < 1 && row.params->temperature > 0;
+  return row.params->typical_p < 1 && row.params->temperature > 0 && !row.unwanted;
 }
 
+// None where the largest logit is NaN, whose key is 0, or -infinity.
 int32_t token_of(unsigned long long key) {
-  return key == 0 ? 0 : static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
+  return key >> 32 <= 0x007FFFFF ? kNoToken : static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
 }
 
 // The tokens whose logits a row changes, each once. `counts` [n_vocab] is zero before and after.
@@ -88,14 +93,20 @@ void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) 
   rows_.assign(rows.begin(), rows.end());
   sample_vocab_ = logits.cols;
   host_rows_.clear();
+  drawn_.clear();
   if (rows.empty()) return;
   CHECK_LE(static_cast<int64_t>(rows.size()), logits.rows);
   greedy_ = std::all_of(rows.begin(), rows.end(), is_plain_greedy);
-  if (!greedy_) return sample_rows(logits);
-  const size_t bytes = rows.size() * sizeof(cuda::Key);
+  greedy_ ? sample_greedy(logits) : sample_rows(logits);
+  if (drawn_event_ == nullptr) check(cudaEventCreateWithFlags(&drawn_event_, cudaEventDisableTiming), "cudaEventCreate");
+  check(cudaEventRecord(drawn_event_, stream_), "cudaEventRecord");
+}
+
+void CudaBackend::sample_greedy(const Tensor& logits) {
+  const size_t bytes = rows_.size() * sizeof(cuda::Key);
   void* best = grown(best_, bytes);
   check(cudaMemsetAsync(best, 0, bytes, stream_), "cudaMemsetAsync");
-  cuda::argmax_rows(static_cast<cuda::Key*>(best), logits.slice_rows(0, static_cast<int64_t>(rows.size())), stream_);
+  cuda::argmax_rows(static_cast<cuda::Key*>(best), logits.slice_rows(0, static_cast<int64_t>(rows_.size())), stream_);
   check_launch("argmax_rows");
   check(cudaMemcpyAsync(grown(sampled_, bytes, cuda::Place::kPinned), best, bytes, cudaMemcpyDeviceToHost, stream_),
         "cudaMemcpyAsync");
@@ -147,12 +158,35 @@ void CudaBackend::sample_rows(const Tensor& logits) {
 }
 
 std::vector<Sampled> CudaBackend::wait() {
-  synchronize();
-  std::vector<Sampled> sampled(rows_.size());
+  collect_draws();
+  rows_.clear();
+  return std::exchange(drawn_, {});
+}
+
+// In place of the batch's drawn tokens what was drawn. The batch is on the device already, unless the host draws.
+std::span<const int32_t> CudaBackend::host_drawn_tokens(const Batch& batch) {
+  if (host_rows_.empty()) return batch.tokens;
+  collect_draws();
+  return with_drawn_tokens(batch, drawn_, tokens_);
+}
+
+void CudaBackend::take_drawn_tokens(const Batch& batch) {
+  if (!host_rows_.empty() || std::ranges::none_of(batch.tokens, [](int32_t token) { return token < 0; })) return;
+  CHECK(best_.data() != nullptr);
+  cuda::take_drawn(batch_.tokens(), batch.n_tokens(), greedy_ ? static_cast<const cuda::Key*>(best_.data()) : nullptr,
+                   static_cast<const cuda::RowDrawn*>(best_.data()), stream_);
+  check_launch("take_drawn");
+}
+
+// Waits for the last sample's draws and puts them into drawn_.
+void CudaBackend::collect_draws() {
+  if (rows_.empty() || !drawn_.empty()) return;
+  check(cudaEventSynchronize(drawn_event_), "cudaEventSynchronize");
+  std::vector<Sampled>& sampled = drawn_;
+  sampled.resize(rows_.size());
   if (greedy_) {
     for (size_t i = 0; i < sampled.size(); ++i) sampled[i].token = token_of(static_cast<const cuda::Key*>(sampled_.data())[i]);
-    rows_.clear();
-    return sampled;
+    return;
   }
   const auto* drawn = static_cast<const cuda::RowDrawn*>(sampled_.data());
   for (size_t i = 0, host = 0; i < rows_.size(); ++i) {
@@ -163,8 +197,6 @@ std::vector<Sampled> CudaBackend::wait() {
     }
   }
   if (!host_rows_.empty()) sample_on_host(reinterpret_cast<const float*>(static_cast<const cuda::RowDrawn*>(sampled_.data()) + rows_.size()), sampled);
-  rows_.clear();
-  return sampled;
 }
 
 void CudaBackend::sample_on_host(const float* logits /* [host rows, n_vocab] */, std::vector<Sampled>& sampled) {
@@ -174,7 +206,7 @@ void CudaBackend::sample_on_host(const float* logits /* [host rows, n_vocab] */,
     SamplerScratch scratch(static_cast<int>(sample_vocab_));
     for (int64_t i = task; i < n_rows; i += n_tasks) {
       const size_t row = host_rows_[i];
-      sampled[row] = sample_row({logits + i * sample_vocab_, static_cast<size_t>(sample_vocab_)}, rows_[row], scratch);
+      sampled[row] = draw_row({logits + i * sample_vocab_, static_cast<size_t>(sample_vocab_)}, rows_[row], scratch);
     }
   });
 }

@@ -27,7 +27,10 @@ void CudaBackend::begin(const Batch& batch) {
     for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t)
       CHECK_EQ(batch.positions[t], batch.kv_len[seq] - batch.q_start[seq + 1] + t);
   }
-  if (batch_.upload(batch, block_size_, stream_)) forget_graphs();
+  Batch known = batch;
+  known.tokens = host_drawn_tokens(batch);
+  if (batch_.upload(known, block_size_, stream_)) forget_graphs();
+  take_drawn_tokens(known);
 }
 
 void CudaBackend::run(const std::function<void()>& body) {

@@ -15,6 +15,7 @@ class BatchUpload {
   void reserve(int max_tokens, int max_seqs, int max_logits, int64_t table_size);
   // True when the places moved to make room.
   bool upload(const Batch& batch, int block_size, cudaStream_t stream);
+  int32_t* tokens() const { return const_cast<int32_t*>(view_.tokens); }  // to be changed before the step
   const DeviceBatch& view() const { return view_; }
   size_t bytes() const { return device_.size(); }
 

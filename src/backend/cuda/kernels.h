@@ -155,6 +155,9 @@ struct RowDrawn {
 void draw_rows(RowDrawn* drawn, const Tensor& logits /* edited */, const RowDraw* draws, int n_draws, LogitEdit* edits,
                cudaStream_t stream);
 
+// argmax.cu: tokens[i] < 0 becomes what row -1 - tokens[i] drew: the token of its key, or where `keys` is null that of drawn.
+void take_drawn(int32_t* tokens, int64_t n, const Key* keys, const RowDrawn* drawn, cudaStream_t stream);
+
 // peak.cu: what measure_peak times
 void fill_noise(const Tensor& t, cudaStream_t stream);  // contiguous rows
 void read_all(const void* data, size_t bytes, float* sink,
