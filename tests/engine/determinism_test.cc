@@ -136,7 +136,7 @@ TEST_P(Deterministic, NeighboursChangeNothing) {
       Engine engine(*runner, {.chunk = random.integer(1, 100), .prefix_cache = random.chance(0.5)});
       std::vector<std::shared_ptr<Collector>> needles;
       for (int i = 0; i < n; ++i) {
-        if (i % 8 == n % 8) needles.push_back(submit(engine, request));
+        if (i % 8 == (n - 1) % 8) needles.push_back(submit(engine, request));
         else submit(engine, random_request(random, runner->info(), 60, 30));
         if (random.chance(0.3)) engine.step();
       }
