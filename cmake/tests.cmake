@@ -2,6 +2,12 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
+# Under a sanitizer, two programs that each have a pool of threads slow each other down by far more than by half: one at a time.
+set(INGOT_TEST_THREADS 1)
+if(INGOT_SANITIZE)
+  set(INGOT_TEST_THREADS 2)
+endif()
+
 function(ingot_tests folder)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*_test.cc)
   if(NOT sources)
@@ -18,12 +24,11 @@ function(ingot_tests folder)
   target_include_directories(test_${folder} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(test_${folder} PRIVATE GTest::gmock GTest::gtest_main)
   target_compile_definitions(test_${folder} PRIVATE INGOT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
-  # Under a sanitizer, two programs that each have a pool of threads slow each other down by far more than by half: one at a time.
-  set(properties TIMEOUT 600)
-  if(INGOT_SANITIZE AND folder MATCHES "backend|model|engine")
-    list(APPEND properties PROCESSORS 2)
+  set(threads 1)
+  if(folder MATCHES "backend|model|engine")
+    set(threads ${INGOT_TEST_THREADS})
   endif()
-  gtest_discover_tests(test_${folder} DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
+  gtest_discover_tests(test_${folder} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 PROCESSORS ${threads})
 endfunction()
 
 foreach(folder base quant io text backend model engine)
@@ -73,7 +78,7 @@ foreach(test ${python_tests})
     continue()
   endif()
   add_test(NAME ${folder}.${name} COMMAND ${INGOT_PYTHON} -B -m pytest -q -p no:cacheprovider ${test})
-  set_tests_properties(${folder}.${name} PROPERTIES TIMEOUT 600
+  set_tests_properties(${folder}.${name} PROPERTIES TIMEOUT 600 PROCESSORS ${INGOT_TEST_THREADS}
     ENVIRONMENT "INGOT=$<$<TARGET_EXISTS:ingot-cli>:$<TARGET_FILE:ingot-cli>>;INGOT_SOURCE=${PROJECT_SOURCE_DIR}")
 endforeach()
 
