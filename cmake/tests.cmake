@@ -4,8 +4,10 @@ include(GoogleTest)
 
 # Under a sanitizer, two programs that each have a pool of threads slow each other down by far more than by half: one at a time.
 set(INGOT_TEST_THREADS 1)
+set(INGOT_TEST_SECONDS 600)
 if(INGOT_SANITIZE)
   set(INGOT_TEST_THREADS 2)
+  set(INGOT_TEST_SECONDS 1800)
 endif()
 
 function(ingot_tests folder)
@@ -28,7 +30,7 @@ function(ingot_tests folder)
   if(folder MATCHES "backend|model|engine")
     set(threads ${INGOT_TEST_THREADS})
   endif()
-  gtest_discover_tests(test_${folder} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 PROCESSORS ${threads})
+  gtest_discover_tests(test_${folder} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${INGOT_TEST_SECONDS} PROCESSORS ${threads})
 endfunction()
 
 foreach(folder base quant io text backend model engine)
@@ -78,7 +80,7 @@ foreach(test ${python_tests})
     continue()
   endif()
   add_test(NAME ${folder}.${name} COMMAND ${INGOT_PYTHON} -B -m pytest -q -p no:cacheprovider ${test})
-  set_tests_properties(${folder}.${name} PROPERTIES TIMEOUT 600 PROCESSORS ${INGOT_TEST_THREADS}
+  set_tests_properties(${folder}.${name} PROPERTIES TIMEOUT ${INGOT_TEST_SECONDS} PROCESSORS ${INGOT_TEST_THREADS}
     ENVIRONMENT "INGOT=$<$<TARGET_EXISTS:ingot-cli>:$<TARGET_FILE:ingot-cli>>;INGOT_SOURCE=${PROJECT_SOURCE_DIR}")
 endforeach()
 

@@ -13,7 +13,7 @@ DATA = SOURCE / "tests" / "data"
 def ingot():
     """ingot(*args, input=None, ok=True) -> CompletedProcess with text output; checks the exit code when ok is set."""
 
-    def run(*args, input="", ok=True, timeout=120, text=True):
+    def run(*args, input="", ok=True, timeout=500, text=True):
         done = subprocess.run([os.environ["INGOT"], *map(str, args)], input=input, capture_output=True, text=text, timeout=timeout)
         if ok:
             assert done.returncode == 0, done.stderr
