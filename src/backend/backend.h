@@ -18,7 +18,8 @@
 namespace ingot {
 
 enum class NormKind : uint8_t { kRms, kLayer };
-enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu };
+// kClampedSwiglu is gpt-oss's: g = min(gate, 7), u = clamp(up, -7, 7), g sigmoid(1.702 g) (u + 1).
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kClampedSwiglu };
 
 // Which two elements of a head turn together: (i, i + rot_dim/2), as Hugging Face and most GGUF rows have it, or
 // (2i, 2i+1), as GGUF's llama row has it.
@@ -40,6 +41,7 @@ struct AttentionArgs {
   float softcap = 0.0f;             // s = cap * tanh(s / cap); 0: none
   int window = 0;                   // a query sees the last `window` positions, its own included; 0: all
   bool causal = true;
+  Tensor sinks;                     // [1, n_heads] or empty: a score of no key that takes its share of the softmax
 };
 
 struct RopeArgs {
@@ -53,7 +55,7 @@ struct QkvArgs {
   const Weight* wk = nullptr;       // [n_kv_heads * head_dim, dim]
   const Weight* wv = nullptr;       // [n_kv_heads * head_dim, dim]
   Tensor bq, bk, bv;                // [1, rows of the weight] or empty
-  NormArgs q_norm, k_norm;          // weight [1, head_dim], over each head; empty weight: none
+  NormArgs q_norm, k_norm;          // weight [1, head_dim], over each head, or [1, rows of the weight], over all; empty weight: none
   RopeArgs rope;
   int n_heads = 0;
   int n_kv_heads = 0;
@@ -62,6 +64,34 @@ struct QkvArgs {
   int layer = 0;
   Tensor q;                         // out: [n_tokens, n_heads * head_dim], contiguous
   Tensor k, v;                      // scratch: [n_tokens, n_kv_heads * head_dim], contiguous; the keys and values go to kv
+};
+
+enum class Scoring : uint8_t { kSoftmax, kSigmoid };
+
+// Which experts a token goes to: the n_used of the highest score, of all experts or of those in the best groups.
+struct RouteArgs {
+  int n_used = 1;
+  Scoring scoring = Scoring::kSoftmax;
+  bool normalize = false;           // the weights of a token are divided by their sum, before scale
+  float scale = 1.0f;
+  Tensor bias;                      // [1, n_experts] or empty: added to the scores for the choice, not in the weights
+  int n_groups = 1;                 // of n_experts / n_groups neighbours; a group is as good as its best, with bias its best two
+  int n_groups_used = 1;
+};
+
+// A feed-forward layer of experts (arXiv:2101.03961 and its kin). Weights are stacked: n_experts of them.
+struct MoeArgs {
+  Tensor residual;                  // in, out: [n, dim]
+  Tensor x;                         // [n, dim]
+  const Weight* w_router = nullptr; // [n_experts, dim], one matrix
+  Tensor b_router;                  // [1, n_experts] or empty
+  RouteArgs route;
+  const Weight *w_gate = nullptr, *w_up = nullptr, *w_down = nullptr;  // n_experts of [ffn, dim], [ffn, dim], [dim, ffn]
+  Tensor b_gate, b_up, b_down;      // [n_experts, n_out] or empty
+  Activation act = Activation::kSilu;
+  Tensor logits;                    // scratch: f32 [n, n_experts], contiguous
+  Tensor ids, weights;              // scratch: i32 and f32 [n, n_used], contiguous
+  Tensor gate, up, out;             // scratch: [n * n_used, ffn | ffn | dim], contiguous
 };
 
 // What the device reaches by a short measurement, for matmuls whose weights have some format: the 100 % of `bench`.
@@ -78,6 +108,8 @@ class Backend {
   virtual std::string description() const = 0;  // "cpu: 2 threads, AVX-512 VNNI BF16"
 
   virtual int n_threads() const { return 1; }   // of the host, that compute
+  // Whether it has what only some models need: experts, attention sinks, head dims over 256. Asked before anything is loaded.
+  virtual bool runs_experts() const { return false; }
 
   // The type of activations between matmuls; the residual stream, rope angles and logits are f32 everywhere.
   virtual DType activation_dtype() const { return DType::kF32; }
@@ -117,6 +149,16 @@ class Backend {
   virtual void gather_rows(Tensor y /* out [n_logits, dim] */, Tensor x /* [n_tokens, dim] */) = 0;
   virtual void scale(Tensor x /* in, out */, float factor, float softcap /* 0: none */) = 0;
 
+  // ---- primitives of models with experts or with attention over latents: only where runs_experts() ----
+  virtual void copy(Tensor y /* out [n, dim] */, Tensor x /* [n, dim] */);  // whatever the strides
+  // ids and weights [n, n_used], the best first; of equal scores the lower number
+  virtual void moe_route(Tensor ids /* out, i32 */, Tensor weights /* out, f32 */, Tensor logits /* [n, n_experts] */, const RouteArgs& args);
+  // y[i] = x[i * x.rows / y.rows] w[ids[i]]^T + bias[ids[i]]: x has a row for each row of y, or one for each token
+  virtual void moe_matmul(Tensor y /* out [n * n_used, n_out] */, Tensor x /* [n or n * n_used, n_in] */, const Weight& w, Tensor ids,
+                          Tensor bias /* [n_experts, n_out] or empty */);
+  // residual[t] += sum over k of weights[t, k] y[t * n_used + k]
+  virtual void moe_combine(Tensor residual /* in, out [n, dim] */, Tensor y /* [n * n_used, dim] */, Tensor weights /* [n, n_used] */);
+
   // ---- fused: the default bodies say what they mean ----
   virtual void qkv(const QkvArgs& args);
   // y = act(x w_gate^T + b_gate) * (x w_up^T + b_up)
@@ -130,6 +172,8 @@ class Backend {
   // y = norm(x) w^T + bias
   virtual void norm_matmul(Tensor y /* out [n, n_out] */, Tensor x /* [n, n_in] */, const NormArgs& args, const Weight& w,
                            Tensor bias = {});
+  // residual += the experts' answers to x, weighed
+  virtual void moe(const MoeArgs& args);
 
  protected:
   // A buffer for a fused default's intermediate, [rows, cols] within the reserved limits.

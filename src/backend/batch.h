@@ -41,6 +41,7 @@ struct StepLimits {
   int max_width = 0;     // columns of the widest activation other than logits
   int max_heads = 0;     // query heads
   int head_dim = 0;
+  int n_used = 1;        // experts of a token: a matmul has so many times max_tokens rows
   int n_vocab = 0;
 };
 

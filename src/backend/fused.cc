@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/backend.h"
+#include "base/error.h"
 
 namespace ingot {
 
@@ -15,11 +16,11 @@ void Backend::qkv(const QkvArgs& a) {
   matmul(a.k, a.x, *a.wk, a.bk);
   matmul(a.v, a.x, *a.wv, a.bv);
   if (a.q_norm.weight) {
-    const Tensor heads = a.q.reshape(n * a.n_heads, a.head_dim);
+    const Tensor heads = a.q.reshape(n * a.q.cols / a.q_norm.weight.cols, a.q_norm.weight.cols);
     norm(heads, heads, a.q_norm);
   }
   if (a.k_norm.weight) {
-    const Tensor heads = a.k.reshape(n * a.n_kv_heads, a.head_dim);
+    const Tensor heads = a.k.reshape(n * a.k.cols / a.k_norm.weight.cols, a.k_norm.weight.cols);
     norm(heads, heads, a.k_norm);
   }
   if (a.rope.angles) {
@@ -53,5 +54,20 @@ void Backend::norm_matmul(Tensor y, Tensor x, const NormArgs& args, const Weight
   norm(normed, x, args);
   matmul(y, normed, w, bias);
 }
+
+void Backend::moe(const MoeArgs& a) {
+  matmul(a.logits, a.x, *a.w_router, a.b_router);
+  moe_route(a.ids, a.weights, a.logits, a.route);
+  moe_matmul(a.gate, a.x, *a.w_gate, a.ids, a.b_gate);
+  moe_matmul(a.up, a.x, *a.w_up, a.ids, a.b_up);
+  act_mul(a.gate, a.gate, a.up, a.act);
+  moe_matmul(a.out, a.gate, *a.w_down, a.ids, a.b_down);
+  moe_combine(a.residual, a.out, a.weights);
+}
+
+void Backend::copy(Tensor, Tensor) { throw Error("{} has no copy", name()); }
+void Backend::moe_route(Tensor, Tensor, Tensor, const RouteArgs&) { throw Error("{} has no moe_route", name()); }
+void Backend::moe_matmul(Tensor, Tensor, const Weight&, Tensor, Tensor) { throw Error("{} has no moe_matmul", name()); }
+void Backend::moe_combine(Tensor, Tensor, Tensor) { throw Error("{} has no moe_combine", name()); }
 
 }  // namespace ingot

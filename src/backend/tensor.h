@@ -28,6 +28,11 @@ struct Tensor {
     CHECK_LE(begin + n, rows);
     return {static_cast<char*>(data) + begin * stride * static_cast<int64_t>(dtype_bytes(dtype)), dtype, n, cols, stride};
   }
+  // Columns [begin, begin + n).
+  Tensor slice_cols(int64_t begin, int64_t n) const {
+    CHECK_LE(begin + n, cols);
+    return {static_cast<char*>(data) + begin * static_cast<int64_t>(dtype_bytes(dtype)), dtype, rows, n, stride};
+  }
   // The same elements as [n_rows, n_cols]; only for contiguous rows.
   Tensor reshape(int64_t n_rows, int64_t n_cols) const {
     CHECK(contiguous());
@@ -39,6 +44,10 @@ struct Tensor {
     CHECK(contiguous());
     CHECK_LE(n_rows * n_cols, rows * cols);
     return {data, dtype, n_rows, n_cols, n_cols};
+  }
+  int32_t* i32(int64_t row = 0) const {
+    CHECK(dtype == DType::kI32);
+    return static_cast<int32_t*>(data) + row * stride;
   }
   float* f32(int64_t row = 0) const {
     CHECK(dtype == DType::kF32);
@@ -55,10 +64,12 @@ struct Weight {
   int64_t n_in = 0;
   const void* codes = nullptr;
   const void* packed = nullptr;
+  int64_t n_experts = 1;  // so many matrices, one after another
+
 
   explicit operator bool() const { return n_out != 0; }
   const uint8_t* row(int64_t i) const { return static_cast<const uint8_t*>(codes) + i * row_bytes(format, n_in); }
-  size_t bytes() const { return static_cast<size_t>(n_out) * row_bytes(format, n_in); }
+  size_t bytes() const { return static_cast<size_t>(n_experts * n_out) * row_bytes(format, n_in); }
 };
 
 // What a weight will be used for; a tied embedding table is both.

@@ -53,6 +53,7 @@ class Unfused final : public Wrapped {
     Backend::reserve(limits);
   }
   void qkv(const QkvArgs& args) override { Backend::qkv(args); }
+  void moe(const MoeArgs& args) override { Backend::moe(args); }
   void gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up,
                Activation act) override {
     Backend::gate_up(y, x, w_gate, w_up, bias_gate, bias_up, act);

@@ -14,6 +14,7 @@ class Wrapped : public Backend {
   std::string name() const override { return inner_->name(); }
   std::string description() const override { return inner_->description(); }
   int n_threads() const override { return inner_->n_threads(); }
+  bool runs_experts() const override { return inner_->runs_experts(); }
   DType activation_dtype() const override { return inner_->activation_dtype(); }
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override { return inner_->alloc(dtype, rows, cols); }
   Weight prepare(const Weight& host, unsigned use) override { return inner_->prepare(host, use); }
@@ -64,6 +65,21 @@ class Wrapped : public Backend {
   }
   void scale(Tensor x, float factor, float softcap) override {
     around("scale", x, [&] { inner_->scale(x, factor, softcap); });
+  }
+  void copy(Tensor y, Tensor x) override {
+    around("copy", y, [&] { inner_->copy(y, x); });
+  }
+  void moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) override {
+    around("moe_route", weights, [&] { inner_->moe_route(ids, weights, logits, args); });
+  }
+  void moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) override {
+    around("moe_matmul", y, [&] { inner_->moe_matmul(y, x, w, ids, bias); });
+  }
+  void moe_combine(Tensor residual, Tensor y, Tensor weights) override {
+    around("moe_combine", residual, [&] { inner_->moe_combine(residual, y, weights); });
+  }
+  void moe(const MoeArgs& args) override {
+    around("moe", args.residual, [&] { inner_->moe(args); });
   }
   void qkv(const QkvArgs& args) override {
     around("qkv", args.q, [&] { inner_->qkv(args); });

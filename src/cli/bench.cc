@@ -73,14 +73,18 @@ double seconds_of(Ranks& runner, const Test& test, const std::vector<int32_t>& t
 double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
   const Weights& w = runner.weights();
   const double lookup_only = w.model.tied ? 0.0 : static_cast<double>(w.model.embedding.bytes());
-  const double weights = static_cast<double>(w.file_bytes) - lookup_only;
+  const double weights = static_cast<double>(w.active_bytes) - lookup_only;
   return weights + n_seqs * kv_len * static_cast<double>(runner.kv_shape().token_bytes());
 }
 
 double prefill_ops(const Ranks& runner, double kv_len) {
   const Config& c = runner.config();
   const double attention = 4.0 * c.n_layers * c.q_dim() * kv_len;
-  const double matrices = c.n_layers * (2.0 * c.dim * c.q_dim() + 2.0 * c.dim * c.kv_dim() + 3.0 * c.dim * c.ffn_dim);
+  double matrices = c.n_layers * (2.0 * c.dim * c.q_dim() + 2.0 * c.dim * c.kv_dim());
+  for (int i = 0; i < c.n_layers; ++i) {
+    const double width = c.layer(i).experts ? double{c.experts.ffn_dim} * c.experts.n_used + c.experts.shared_dim : c.ffn_dim;
+    matrices += 3.0 * c.dim * width;
+  }
   return 2 * matrices + attention;
 }
 

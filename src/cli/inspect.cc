@@ -32,10 +32,39 @@ Json quant_mix(const CheckpointFacts& facts) {
   return json;
 }
 
+// Which layers have the window: "all", or their numbers from 0.
+Json windowed_layers(const Config& c) {
+  Json layers = Json::array();
+  for (int i = 0; i < c.n_layers; ++i)
+    if (c.layer(i).window > 0) layers.push_back(i);
+  return layers.size() == static_cast<size_t>(c.n_layers) ? Json("all") : layers;
+}
+
+Json experts(const ExpertConfig& e) {
+  Json json = {{"experts", e.n}, {"experts_used", e.n_used}, {"expert_ffn_dim", e.ffn_dim}};
+  if (e.shared_dim > 0) json["shared_expert_ffn_dim"] = e.shared_dim;
+  return json;
+}
+
 Json architecture(const Config& c) {
-  return {{"architecture", c.arch->gguf_name}, {"layers", c.n_layers}, {"dim", c.dim}, {"heads", c.n_heads}, {"kv_heads", c.n_kv_heads},
+  Json json = {{"architecture", c.arch->gguf_name}, {"layers", c.n_layers}, {"dim", c.dim}, {"heads", c.n_heads}, {"kv_heads", c.n_kv_heads},
           {"head_dim", c.head_dim}, {"ffn_dim", c.ffn_dim}, {"vocabulary", c.n_vocab}, {"context", c.n_ctx_train},
           {"rope_theta", c.rope_theta}, {"norm_eps", c.norm_eps}, {"sliding_window", c.sliding_window}};
+  if (c.sliding_window > 0) json["sliding_window_layers"] = windowed_layers(c);
+  if (c.experts.n > 0) json.update(experts(c.experts));
+  return json;
+}
+
+// Of experts, those that one token goes to.
+int64_t active_parameters(const CheckpointFacts& facts, const Config& c) {
+  int64_t n = 0;
+  for (const CheckpointTensor& t : facts.tensors) {
+    const bool of_experts = t.name.find("_exps.") != t.name.npos || t.name.find(".experts.") != t.name.npos ||
+                            t.name.find(".switch_mlp.") != t.name.npos || t.name.find("moe.input_linear") != t.name.npos ||
+                            t.name.find("moe.output_linear") != t.name.npos;
+    n += of_experts ? t.n_elements / c.experts.n * c.experts.n_used : t.n_elements;
+  }
+  return n;
 }
 
 // Weights, KV cache and scratch for one sequence of that context, as `run` would take them.
@@ -93,6 +122,7 @@ Json describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const 
   json["quant_mix"] = quant_mix(facts);
   if (!facts.tensors.empty()) {
     json["model"] = or_error([&] { return architecture(checkpoint.config()); });
+    if (json["model"].contains("experts")) json["active_parameters"] = active_parameters(facts, checkpoint.config());
     json["memory"] = json["model"].contains("error") ? Json() : memory_need(facts, checkpoint.config(), o);
   }
   json["tokenizer"] = or_error([&] { return tokenizer_facts(checkpoint); });

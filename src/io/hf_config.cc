@@ -7,9 +7,25 @@ namespace ingot {
 namespace {
 
 constexpr int64_t kMaxLayers = 1024, kMaxDim = 1 << 20, kMaxHeads = 4096, kMaxHeadDim = 1024, kMaxFfn = 1 << 24;
-constexpr int64_t kMaxVocab = 1 << 24, kMaxContext = 1 << 30, kMaxId = INT32_MAX;
+constexpr int64_t kMaxVocab = 1 << 24, kMaxContext = 1 << 30, kMaxId = INT32_MAX, kMaxExperts = 4096;
 
-int integer_or(const Json& object, const char* key, int64_t fallback, int64_t low, int64_t high) {
+// An object, and another one that has the keys which it lacks.
+struct Keys {
+  Json own;
+  std::optional<Json> defaults;
+
+  std::optional<Json> find(std::string_view key) const {
+    const auto value = own.find(key);
+    return value || !defaults ? value : defaults->find(key);
+  }
+  Json at(std::string_view key) const {
+    const auto value = find(key);
+    return value ? *value : own.at(key);
+  }
+};
+
+template <class Object>
+int integer_or(const Object& object, const char* key, int64_t fallback, int64_t low, int64_t high) {
   const auto value = object.find(key);
   return static_cast<int>(value ? value->integer(low, high) : fallback);
 }
@@ -20,20 +36,41 @@ float positive(const Json& value) {
   return number;
 }
 
-std::optional<float> find_positive(const Json& object, const char* key) {
+template <class Object>
+std::optional<float> find_positive(const Object& object, const char* key) {
   const auto value = object.find(key);
   return value ? std::optional(positive(*value)) : std::nullopt;
 }
 
-std::string string_or(const Json& object, const char* key, const char* fallback) {
+template <class Object>
+std::string string_or(const Object& object, const char* key, const char* fallback) {
   const auto value = object.find(key);
   return std::string(value ? value->string() : fallback);
 }
 
+std::vector<float> factors(const Json& rope, const char* key) {
+  std::vector<float> values;
+  for (const Json& value : rope.at(key).elements()) values.push_back(positive(value));
+  return values;
+}
+
+void read_rope_kind(const Json& rope, HfRope& out, int n_ctx);
+
+// Rope parameters for each type of layers: those with a window may have a base of their own, and nothing else.
+void read_rope_of_layers(const Json& rope, HfRope& out, int n_ctx) {
+  for (const auto& [type, value] : rope.members()) {
+    if (type == "full_attention") {
+      read_rope_kind(value, out, n_ctx);
+    } else if (type == "sliding_attention" && string_or(value, "rope_type", "default") == "default") {
+      out.local_theta = find_positive(value, "rope_theta").value_or(0.0f);
+    } else {
+      throw value.error("rope parameters of this kind for one type of layers are not supported");
+    }
+  }
+}
+
 void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
-  for (const auto& [key, value] : rope.members())
-    if (value.is_object())
-      throw value.error("rope parameters of their own for one type of layers are not supported: use a model with one kind of layer");
+  if (rope.find("full_attention") || rope.find("sliding_attention")) return read_rope_of_layers(rope, out, n_ctx);
   out.kind = string_or(rope, rope.find("rope_type") ? "rope_type" : "type", "default");
   out.theta = find_positive(rope, "rope_theta").value_or(out.theta);
   out.partial_rotary_factor = find_positive(rope, "partial_rotary_factor").value_or(out.partial_rotary_factor);
@@ -47,26 +84,31 @@ void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
   out.mscale_all_dim = find_positive(rope, "mscale_all_dim");
   out.original_context = integer_or(rope, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
   if (const auto truncate = rope.find("truncate")) out.truncate = truncate->boolean();
+  if (out.kind == "su") out.kind = "longrope";
+  if (out.kind == "longrope") out.short_factor = factors(rope, "short_factor"), out.long_factor = factors(rope, "long_factor");
   const bool needs_factor = out.kind == "linear" || out.kind == "llama3" || out.kind == "dynamic";
   if (needs_factor && !out.factor) throw rope.error("'factor' is missing");
   if (out.kind == "llama3")
     for (const char* key : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) rope.at(key);
 }
 
-HfRope read_rope(const Json& text, int n_ctx) {
+HfRope read_rope(const Keys& text, int n_ctx) {
   HfRope rope;
   rope.original_context = integer_or(text, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
   rope.theta = find_positive(text, "rope_theta").value_or(rope.theta);
   rope.partial_rotary_factor = find_positive(text, "partial_rotary_factor").value_or(rope.partial_rotary_factor);
+  rope.local_theta = find_positive(text, "rope_local_base_freq").value_or(0.0f);
   for (const char* key : {"rope_scaling", "rope_parameters"})
     if (const auto value = text.find(key)) read_rope_kind(*value, rope, rope.original_context);
   return rope;
 }
 
-void read_window(const Json& text, HfConfig& c) {
+void read_window(const Keys& text, HfConfig& c) {
   c.sliding_window = integer_or(text, "sliding_window", 0, 0, kMaxContext);
   if (const auto use = text.find("use_sliding_window")) c.use_sliding_window = use->boolean();
   if (const auto layers = text.find("max_window_layers")) c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
+  for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"})
+    c.sliding_window_pattern = integer_or(text, key, c.sliding_window_pattern, 0, kMaxLayers);
   const auto types = text.find("layer_types");
   if (!types) return;
   for (const Json& type : types->elements()) {
@@ -79,7 +121,58 @@ void read_window(const Json& text, HfConfig& c) {
     throw types->error("{} elements for {} layers", c.layer_types.size(), c.n_layers);
 }
 
-void read_sizes(const Json& text, HfConfig& c) {
+void read_layers_without_rope(const Keys& text, HfConfig& c) {
+  c.no_rope_interval = integer_or(text, "no_rope_layer_interval", 0, 0, kMaxLayers);
+  const auto list = text.find("no_rope_layers");
+  if (!list) return;
+  for (const Json& has : list->elements()) c.layer_has_rope.push_back(has.integer(0, 1) == 1);
+  if (c.layer_has_rope.size() != static_cast<size_t>(c.n_layers))
+    throw list->error("{} elements for {} layers", c.layer_has_rope.size(), c.n_layers);
+}
+
+struct IntKey {
+  const char* key;
+  int HfConfig::*field;
+  int64_t low, high;
+};
+constexpr IntKey kExpertKeys[] = {
+    {"num_local_experts", &HfConfig::n_experts, 0, kMaxExperts},
+    {"num_experts", &HfConfig::n_experts, 0, kMaxExperts},
+    {"n_routed_experts", &HfConfig::n_experts, 0, kMaxExperts},
+    {"num_experts_per_tok", &HfConfig::n_experts_used, 1, kMaxExperts},
+    {"moe_intermediate_size", &HfConfig::expert_dim, 1, kMaxFfn},
+    {"shared_expert_intermediate_size", &HfConfig::shared_expert_dim, 0, kMaxFfn},
+    {"n_shared_experts", &HfConfig::n_shared_experts, 0, kMaxExperts},
+    {"decoder_sparse_step", &HfConfig::decoder_sparse_step, 0, kMaxLayers},
+    {"first_k_dense_replace", &HfConfig::first_k_dense, 0, kMaxLayers},
+    {"n_group", &HfConfig::n_groups, 1, kMaxExperts},
+    {"topk_group", &HfConfig::n_groups_used, 1, kMaxExperts},
+};
+
+struct FloatKey {
+  const char* key;
+  float HfConfig::*field;
+};
+constexpr FloatKey kScaleKeys[] = {
+    {"query_pre_attn_scalar", &HfConfig::query_pre_attn_scalar}, {"attn_logit_softcapping", &HfConfig::attn_softcap},
+    {"final_logit_softcapping", &HfConfig::logit_softcap},       {"embedding_multiplier", &HfConfig::embedding_multiplier},
+    {"attention_multiplier", &HfConfig::attention_multiplier},   {"residual_multiplier", &HfConfig::residual_multiplier},
+    {"logits_scaling", &HfConfig::logits_scaling},               {"routed_scaling_factor", &HfConfig::routed_scaling},
+    {"swiglu_limit", &HfConfig::swiglu_limit},
+};
+
+void read_experts(const Keys& text, HfConfig& c) {
+  for (const IntKey& row : kExpertKeys) c.*row.field = integer_or(text, row.key, c.*row.field, row.low, row.high);
+  if (const auto norm = text.find("norm_topk_prob")) c.norm_topk_prob = norm->boolean();
+  c.scoring_func = string_or(text, "scoring_func", "");
+  if (const auto dense = text.find("mlp_only_layers"))
+    for (const Json& layer : dense->elements()) c.mlp_only_layers.push_back(static_cast<int>(layer.integer(0, kMaxLayers)));
+  if (c.n_experts == 0) return;
+  if (c.n_experts_used < 1 || c.n_experts_used > c.n_experts)
+    throw Error("{}: 'num_experts_per_tok' is missing or more than the {} experts", printable(c.source), c.n_experts);
+}
+
+void read_sizes(const Keys& text, HfConfig& c) {
   c.n_layers = static_cast<int>(text.at("num_hidden_layers").integer(1, kMaxLayers));
   c.dim = static_cast<int>(text.at("hidden_size").integer(1, kMaxDim));
   c.n_heads = static_cast<int>(text.at("num_attention_heads").integer(1, kMaxHeads));
@@ -107,25 +200,32 @@ void add_ids(const Json& object, const char* key, std::vector<int64_t>& ids) {
 
 }  // namespace
 
-HfConfig parse_hf_config(const JsonDocument& document, std::string name) {
+HfConfig parse_hf_config(const JsonDocument& document, std::string name, const HfDefaults& defaults) {
   const Json root = document.root();
   const auto inner = root.find("text_config");
-  const Json text = inner && !root.find("hidden_size") ? *inner : root;
+  const Json own = inner && !root.find("hidden_size") ? *inner : root;
 
   HfConfig c;
   c.quantization = HfQuantization::read(root);
   c.source = document.source();
   c.name = std::move(name);
-  c.model_type = text.at("model_type").string();
+  c.model_type = own.at("model_type").string();
+  const JsonDocument fallback = JsonDocument::parse(defaults ? defaults(c.model_type) : "{}", "the defaults of " + c.model_type);
+  const Keys text{own, fallback.root()};
   read_sizes(text, c);
-  c.hidden_act = string_or(text, "hidden_act", "silu");
+  c.hidden_act = string_or(text, "hidden_activation", string_or(text, "hidden_act", "silu").c_str());
   c.rope = read_rope(text, c.n_ctx);
   read_window(text, c);
+  read_layers_without_rope(text, c);
+  for (const FloatKey& row : kScaleKeys) c.*row.field = find_positive(text, row.key).value_or(c.*row.field);
+  read_experts(text, c);
   if (const auto tied = text.find("tie_word_embeddings")) c.tied_output = tied->boolean();
   return c;
 }
 
-HfConfig read_hf_config(const HfDirectory& directory) { return parse_hf_config(directory.document("config.json"), directory.name()); }
+HfConfig read_hf_config(const HfDirectory& directory, const HfDefaults& defaults) {
+  return parse_hf_config(directory.document("config.json"), directory.name(), defaults);
+}
 
 std::vector<int64_t> read_hf_ends(const HfDirectory& directory) {
   std::vector<int64_t> ids;

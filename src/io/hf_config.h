@@ -4,6 +4,7 @@
 // what they mean for an architecture is for model/config.cc to say, which names the keys in its own complaints.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct HfRope {
   float partial_rotary_factor = 1;
   std::optional<float> factor, low_freq_factor, high_freq_factor, beta_fast, beta_slow;
   std::optional<float> attention_factor, mscale, mscale_all_dim;
+  std::vector<float> short_factor, long_factor;
+  float local_theta = 0;     // of layers with a window, where they have a base of their own
   int original_context = 0;  // original_max_position_embeddings; max_position_embeddings when the file does not say
   bool truncate = true;
 };
@@ -30,13 +33,29 @@ struct HfConfig {
 
   int n_layers = 0, dim = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, ffn_dim = 0, n_vocab = 0, n_ctx = 0;
   float norm_eps = 0;
-  std::string hidden_act = "silu";
+  std::string hidden_act = "silu";         // or hidden_activation, which counts more
   HfRope rope;
   std::optional<bool> tied_output;         // tie_word_embeddings
   int sliding_window = 0;                  // 0: null or absent
   bool use_sliding_window = false;
   std::optional<int> max_window_layers;
+  int sliding_window_pattern = 0;          // of so many layers all but the last have it; 0: not said
   std::vector<std::string> layer_types;    // empty, or one a layer
+  std::vector<bool> layer_has_rope;        // no_rope_layers: empty, or one a layer
+  int no_rope_interval = 0;                // no_rope_layer_interval
+
+  // Scales and caps; 0: the file does not say.
+  float query_pre_attn_scalar = 0, attn_softcap = 0, logit_softcap = 0;
+  float embedding_multiplier = 0, attention_multiplier = 0, residual_multiplier = 0, logits_scaling = 0;
+
+  // Of a mixture of experts; n_experts is 0 where there is none.
+  int n_experts = 0, n_experts_used = 0, expert_dim = 0, shared_expert_dim = 0, n_shared_experts = 0;
+  int decoder_sparse_step = 1, first_k_dense = 0, n_groups = 1, n_groups_used = 0;
+  std::vector<int> mlp_only_layers;
+  std::optional<bool> norm_topk_prob;
+  float routed_scaling = 1, swiglu_limit = 0;
+  std::string scoring_func;
+
   std::optional<HfQuantization> quantization;
 
   // An Error about a key: "FILE: 'KEY': MESSAGE".
@@ -46,10 +65,13 @@ struct HfConfig {
   }
 };
 
+// The keys, as a JSON object, that a config.json of that model_type may lack: empty braces for most.
+using HfDefaults = std::function<std::string(std::string_view model_type)>;
+
 // Throws Error naming the file, the key and the value; a quantization that is not supported is named, with what would work.
-HfConfig read_hf_config(const HfDirectory& directory);
+HfConfig read_hf_config(const HfDirectory& directory, const HfDefaults& defaults = nullptr);
 // The same from a document at hand; `name` is the model's.
-HfConfig parse_hf_config(const JsonDocument& document, std::string name);
+HfConfig parse_hf_config(const JsonDocument& document, std::string name, const HfDefaults& defaults = nullptr);
 
 // The tokens that end an answer: eos_token_id of config.json and generation_config.json, each a number or a list, each once.
 std::vector<int64_t> read_hf_ends(const HfDirectory& directory);

@@ -8,10 +8,32 @@ namespace ingot {
 namespace {
 
 constexpr Arch kArchs[] = {
-    {.gguf_name = "llama", .hf_name = "llama", .gguf_rope = RopeLayout::kInterleaved},
+    {.gguf_name = "llama", .hf_name = "llama", .gguf_rope = RopeLayout::kInterleaved, .normalizes_experts = true},
     {.gguf_name = "llama", .hf_name = "mistral", .gguf_rope = RopeLayout::kInterleaved},
+    {.gguf_name = "llama", .hf_name = "mixtral", .gguf_rope = RopeLayout::kInterleaved, .normalizes_experts = true},
     {.gguf_name = "qwen2", .hf_name = "qwen2", .hf_window_opt_in = true},
+    {.gguf_name = "qwen2moe", .hf_name = "qwen2_moe", .hf_window_opt_in = true},
     {.gguf_name = "qwen3", .hf_name = "qwen3", .hf_window_opt_in = true},
+    {.gguf_name = "qwen3moe", .hf_name = "qwen3_moe", .hf_window_opt_in = true, .normalizes_experts = true},
+    {.gguf_name = "gemma", .hf_name = "gemma", .activation = Activation::kGeluTanh, .hf_norms_less_one = true, .scales_embedding = true,
+     .hf_defaults = R"({"tie_word_embeddings": true, "head_dim": 256})"},
+    {.gguf_name = "gemma2", .hf_name = "gemma2", .activation = Activation::kGeluTanh, .post_norms = true, .hf_norms_less_one = true,
+     .scales_embedding = true, .window_period = 2, .wide_scale_layers = 46,
+     .hf_defaults = R"({"tie_word_embeddings": true, "head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+                        "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})"},
+    {.gguf_name = "gemma3", .hf_name = "gemma3_text", .activation = Activation::kGeluTanh, .post_norms = true, .hf_norms_less_one = true,
+     .scales_embedding = true, .window_period = 6, .local_theta = 10000, .wide_scale_layers = 62,
+     .hf_defaults = R"({"tie_word_embeddings": true, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+                        "query_pre_attn_scalar": 256, "sliding_window": 4096, "rope_theta": 1000000.0, "vocab_size": 262208,
+                        "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh"})"},
+    {.gguf_name = "phi3", .hf_name = "phi3", .fused = true},
+    {.gguf_name = "smollm3", .hf_name = "smollm3", .gguf_rope = RopeLayout::kInterleaved, .hf_window_opt_in = true, .no_rope_period = 4,
+     .hf_defaults = R"({"tie_word_embeddings": true})"},
+    {.gguf_name = "granite", .hf_name = "granite", .gguf_rope = RopeLayout::kInterleaved},
+    {.gguf_name = "granitemoe", .hf_name = "granitemoe", .gguf_rope = RopeLayout::kInterleaved, .normalizes_experts = true},
+    {.gguf_name = "olmo2", .hf_name = "olmo2", .pre_norms = false, .post_norms = true, .norms_all_heads = true},
+    {.gguf_name = "gpt-oss", .hf_name = "gpt_oss", .activation = Activation::kClampedSwiglu, .window_period = 2,
+     .normalizes_experts = true, .yarn_truncates = false},
 };
 
 const Arch& find(std::string_view name, const char* Arch::*dialect) {
@@ -31,5 +53,11 @@ std::span<const Arch> all_archs() { return kArchs; }
 
 const Arch& find_gguf_arch(std::string_view name) { return find(name, &Arch::gguf_name); }
 const Arch& find_hf_arch(std::string_view name) { return find(name, &Arch::hf_name); }
+
+const char* hf_defaults_of(std::string_view model_type) {
+  for (const Arch& arch : kArchs)
+    if (model_type == arch.hf_name) return arch.hf_defaults;
+  return "{}";
+}
 
 }  // namespace ingot

@@ -16,6 +16,21 @@ struct Arch {
   bool hf_window_opt_in = false;                      // sliding_window counts only with use_sliding_window, in config.json
   Activation activation = Activation::kSilu;
   NormKind norm = NormKind::kRms;
+  bool pre_norms = true;                              // before attention and feed-forward
+  bool post_norms = false;                            // of what they add
+  bool norms_all_heads = false;                       // the q and k norms are over all heads together
+  bool hf_norms_less_one = false;                     // 1 has to be added to the norms of Hugging Face files
+  bool scales_embedding = false;                      // by sqrt(dim)
+  bool fused = false;                                 // q, k, v are one tensor, and so are gate and up
+  // Of so many layers all but the last have the window, where the file does not say which: 0: all layers.
+  int window_period = 0;
+  int no_rope_period = 0;                             // of so many layers the last has no rope, where the file does not say; 0: none
+  float local_theta = 0;                              // rope base of layers with a window, where the file does not say; 0: the others'
+  int wide_scale_layers = 0;                          // files of so many layers scale attention by dim / n_heads, not head_dim
+  bool normalizes_experts = false;                    // a token's expert weights sum to 1, where the file does not say
+  bool yarn_truncates = true;                         // in GGUF files, which cannot say
+  // Keys that a config.json may lack because transformers has a default for them that is no other model's.
+  const char* hf_defaults = "{}";
 };
 
 std::span<const Arch> all_archs();
@@ -23,5 +38,8 @@ std::span<const Arch> all_archs();
 // The (first) row of that name in one of the dialects. Throws Error that lists the supported names.
 const Arch& find_gguf_arch(std::string_view name);
 const Arch& find_hf_arch(std::string_view name);
+
+// hf_defaults of a model_type; "{}" for an unknown one.
+const char* hf_defaults_of(std::string_view model_type);
 
 }  // namespace ingot

@@ -52,7 +52,7 @@ class HfCheckpoint final : public Checkpoint {
 
   const std::string& path() const override { return directory_.path(); }
   const HfDirectory* directory() const override { return &directory_; }
-  Config config() const override { return config_from_hf(read_hf_config(directory_)); }
+  Config config() const override { return config_from_hf(read_hf_config_of(directory_)); }
   bool has_tokenizer() const override { return directory_.has("tokenizer.json"); }
   std::unique_ptr<Tokenizer> tokenizer() const override {
     return Tokenizer::create(read_hf_tokenizer(directory_, read_hf_ends(directory_))->spec);
@@ -60,7 +60,7 @@ class HfCheckpoint final : public Checkpoint {
   std::optional<std::string> chat_template() const override { return directory_.chat_template(); }
   GenerationConfig generation() const override { return read_generation_config(directory_); }
   std::unique_ptr<WeightSource> weights() const override {
-    return safetensors_source(files(), read_hf_config(directory_).quantization, directory_.path());
+    return safetensors_source(files(), read_hf_config_of(directory_).quantization, directory_.path());
   }
 
   CheckpointFacts facts() const override {

@@ -27,6 +27,9 @@ class Keys {
   std::string string_or(const char* key, std::string_view fallback) const {
     return std::string(metadata_.find_string(prefix_ + key).value_or(fallback));
   }
+  bool boolean_or(const char* key, bool fallback) const { return metadata_.find_bool(prefix_ + key).value_or(fallback); }
+  const Metadata& metadata() const { return metadata_; }
+  std::string name(const char* key) const { return prefix_ + key; }
   bool has(const char* key) const { return metadata_.contains(prefix_ + key); }
   template <class... Args>
   Error error(const char* key, fmt::format_string<Args...> format, Args&&... args) const {
@@ -48,21 +51,31 @@ class Keys {
   const std::string prefix_;
 };
 
-RopeScaling read_rope_scaling(const Keys& keys, int n_ctx) {
+// Files of LongRoPE have its two lists of factors as tensors (tensors.cc), and need not say its name.
+RopeScaling read_long_rope(const Keys& keys, int n_ctx) {
+  RopeScaling scaling{.kind = RopeScalingKind::kLongRope};
+  scaling.original_context = keys.integer_or("rope.scaling.original_context_length", n_ctx, 1, 1 << 30);
+  scaling.magnitude = keys.positive_or("rope.scaling.attn_factor", 1.0f);
+  return scaling;
+}
+
+RopeScaling read_rope_scaling(const Keys& keys, int n_ctx, const Arch& arch) {
   RopeScaling scaling;
   const std::string kind = keys.string_or("rope.scaling.type", keys.has("rope.scale_linear") ? "linear" : "none");
   if (kind == "none") return scaling;
+  if (kind == "longrope") return read_long_rope(keys, n_ctx);
   scaling.factor = keys.positive_or("rope.scaling.factor", keys.positive_or("rope.scale_linear", 1.0f));
   if (kind == "linear") {
     scaling.kind = RopeScalingKind::kLinear;
   } else if (kind == "yarn") {
     scaling.kind = RopeScalingKind::kYarn;
+    scaling.truncate = arch.yarn_truncates;
     scaling.original_context = keys.integer_or("rope.scaling.original_context_length", n_ctx, 1, 1 << 30);
     scaling.beta_fast = keys.positive_or("rope.scaling.yarn_beta_fast", scaling.beta_fast);
     scaling.beta_slow = keys.positive_or("rope.scaling.yarn_beta_slow", scaling.beta_slow);
     scaling.magnitude = keys.positive_or("rope.scaling.attn_factor", 1.0f) * (1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor)));
   } else {
-    throw keys.error("rope.scaling.type", "'{}' is not supported: supported are none, linear and yarn", printable(kind));
+    throw keys.error("rope.scaling.type", "'{}' is not supported: supported are none, linear, yarn and longrope", printable(kind));
   }
   return scaling;
 }
@@ -79,6 +92,59 @@ void read_heads(const Keys& keys, Config& c) {
   const int value_dim = keys.integer_or("attention.value_length", c.head_dim, 2, 1024);
   if (value_dim != c.head_dim)
     throw keys.error("attention.value_length", "{} differs from attention.key_length {}: not supported", value_dim, c.head_dim);
+}
+
+// Which layers have the window: by the file's own list, else by the architecture's period, else all.
+std::vector<LayerKind> read_layers(const Keys& keys, const Config& c) {
+  std::vector<LayerKind> layers(c.n_layers);
+  const Arch& arch = *c.arch;
+  const char* kPattern = "attention.sliding_window_pattern";
+  const Value* pattern = keys.metadata().find(keys.name(kPattern));
+  const bool listed = pattern != nullptr && pattern->is_array();
+  const auto has_window = listed ? keys.metadata().find_bool_per_layer(keys.name(kPattern), layers.size()) : std::nullopt;
+  const int period = pattern != nullptr && !listed ? keys.integer(kPattern, 0, c.n_layers) : arch.window_period;
+  const int n_dense = keys.integer_or("leading_dense_block_count", 0, 0, c.n_layers);
+  for (int i = 0; i < c.n_layers; ++i) {
+    const bool windowed = has_window ? (*has_window)[i] : period == 0 || i % period < period - 1;
+    if (windowed) layers[i].window = c.sliding_window;
+    if (c.local_theta > 0 && windowed) layers[i].rope = LayerRope::kLocal;
+    if (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) layers[i].rope = LayerRope::kNone;
+    layers[i].experts = c.experts.n > 0 && i >= n_dense;
+  }
+  return layers;
+}
+
+ExpertConfig read_experts(const Keys& keys, const Config& c) {
+  ExpertConfig e;
+  e.n = keys.integer_or("expert_count", 0, 0, 1 << 12);
+  if (e.n == 0) return e;
+  e.n_used = keys.integer("expert_used_count", 1, std::min(e.n, 256));
+  e.ffn_dim = keys.integer_or("expert_feed_forward_length", c.ffn_dim, 1, 1 << 24);
+  e.shared_dim = keys.integer_or("expert_shared_feed_forward_length",
+                                 int64_t{e.ffn_dim} * keys.integer_or("expert_shared_count", 0, 0, 64), 0, 1 << 24);
+  e.normalize = keys.boolean_or("expert_weights_norm", c.arch->normalizes_experts);
+  e.scale = keys.positive_or("expert_weights_scale", 1.0f);
+  const int gating = keys.integer_or("expert_gating_func", 1, 0, 1 << 16);
+  if (gating > 3) throw keys.error("expert_gating_func", "{} is not supported: supported are 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen)", gating);
+  if (gating == 2) e.scoring = Scoring::kSigmoid;
+  if (gating == 3) e.normalize = true;
+  e.n_groups = keys.integer_or("expert_group_count", 1, 1, e.n);
+  e.n_groups_used = keys.integer_or("expert_group_used_count", e.n_groups, 1, e.n_groups);
+  if (e.n % e.n_groups != 0) throw keys.error("expert_count", "{} is not a multiple of expert_group_count {}", e.n, e.n_groups);
+  if (e.n / e.n_groups * e.n_groups_used < e.n_used)
+    throw keys.error("expert_group_used_count", "{} groups hold fewer experts than expert_used_count {}", e.n_groups_used, e.n_used);
+  return e;
+}
+
+// What numbers are multiplied with, or capped at, on their way.
+void read_scales(const Keys& keys, Config& c) {
+  c.embedding_scale = keys.positive_or("embedding_scale", c.arch->scales_embedding ? std::sqrt(static_cast<float>(c.dim)) : 1.0f);
+  c.residual_scale = keys.positive_or("residual_scale", 1.0f);
+  c.logit_scale = 1.0f / keys.positive_or("logit_scale", 1.0f);
+  if (keys.has("attention.scale")) c.attention_scale = keys.positive("attention.scale");
+  if (c.arch->wide_scale_layers == c.n_layers) c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.dim) / static_cast<float>(c.n_heads));
+  if (keys.has("attn_logit_softcapping")) c.attention_softcap = keys.positive("attn_logit_softcapping");
+  if (keys.has("final_logit_softcapping")) c.logit_softcap = keys.positive("final_logit_softcapping");
 }
 
 // The rows of the embedding; that the tokenizer has as many tokens is checked where both are known (loader.cc).
@@ -119,16 +185,19 @@ Config config_from_gguf(const Gguf& file) {
   c.dim = keys.integer("embedding_length", 1, 1 << 20);
   read_heads(keys, c);
   c.ffn_dim = keys.integer("feed_forward_length", 1, 1 << 24);
-  if (keys.integer_or("expert_count", 0, 0, 1 << 16) > 0)
-    throw keys.error("expert_count", "mixture-of-experts models of architecture '{}' are not supported", name);
   c.n_ctx_train = keys.integer("context_length", 1, 1 << 30);
   c.norm_eps = keys.positive("attention.layer_norm_rms_epsilon");
   c.rot_dim = keys.integer_or("rope.dimension_count", c.head_dim, 2, c.head_dim);
   if (c.rot_dim % 2 != 0) throw keys.error("rope.dimension_count", "{} is not an even number", c.rot_dim);
   c.rope_theta = keys.positive_or("rope.freq_base", 10000.0f);
-  c.rope_scaling = read_rope_scaling(keys, c.n_ctx_train);
+  c.rope_scaling = file.find("rope_factors_long.weight") != nullptr ? read_long_rope(keys, c.n_ctx_train)
+                                                                    : read_rope_scaling(keys, c.n_ctx_train, *c.arch);
   c.rope_layout = c.arch->gguf_rope;
   c.sliding_window = keys.integer_or("attention.sliding_window", 0, 0, 1 << 30);
+  if (c.arch->local_theta > 0) c.local_theta = keys.positive_or("rope.freq_base_swa", c.arch->local_theta);
+  c.experts = read_experts(keys, c);
+  c.layers = read_layers(keys, c);
+  read_scales(keys, c);
   c.n_vocab = vocabulary_rows(file);
   return c;
 }

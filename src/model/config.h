@@ -1,7 +1,9 @@
 // Config: every number of a model, read once from its checkpoint's keys and checked; nothing divides by them before that.
 #pragma once
+#include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/arch.h"
 #include "model/rope.h"
@@ -9,7 +11,28 @@
 namespace ingot {
 
 class Gguf;
+class HfDirectory;
 struct HfConfig;
+
+// What one layer has that another of the same model may not.
+enum class LayerRope : uint8_t { kMain, kLocal, kNone };
+struct LayerKind {
+  int window = 0;                    // a token sees so many, its own included; 0: all
+  LayerRope rope = LayerRope::kMain;
+  bool experts = false;              // its feed-forward is a mixture of experts
+};
+
+// Of models with experts; the others have n = 0.
+struct ExpertConfig {
+  int n = 0;
+  int n_used = 0;                    // by each token
+  int ffn_dim = 0;                   // of one expert
+  int shared_dim = 0;                // of the expert that all tokens go to; 0: there is none
+  Scoring scoring = Scoring::kSoftmax;
+  bool normalize = false;
+  float scale = 1;
+  int n_groups = 1, n_groups_used = 1;
+};
 
 struct Config {
   const Arch* arch = nullptr;
@@ -26,16 +49,26 @@ struct Config {
   int rot_dim = 0;            // how many of a head's dimensions turn
   float rope_theta = 10000;
   RopeScaling rope_scaling;
+  float local_theta = 0;      // rope base of layers with LayerRope::kLocal, whose rope is not scaled; 0: there are none
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
-  int sliding_window = 0;     // 0: none
+  int sliding_window = 0;     // of the layers that have one; 0: none has
+  std::vector<LayerKind> layers;  // [n_layers], or empty where all are alike
+  ExpertConfig experts;
+  float embedding_scale = 1, residual_scale = 1, logit_scale = 1;  // multiply
+  float attention_scale = 0;  // on q·k; 0: 1 / sqrt(head_dim)
+  float attention_softcap = 0, logit_softcap = 0;                  // 0: none
   std::optional<bool> tied_output;  // the output matrix is the embedding; nothing: when the checkpoint has none
 
   int q_dim() const { return n_heads * head_dim; }
   int kv_dim() const { return n_kv_heads * head_dim; }
+  LayerKind layer(int i) const { return layers.empty() ? LayerKind{.window = sliding_window, .experts = experts.n > 0} : layers[i]; }
+  float score_scale() const { return attention_scale > 0 ? attention_scale : 1.0f / std::sqrt(static_cast<float>(head_dim)); }
 };
 
 // Throws Error naming the key and the value that are missing, of the wrong type or out of range.
 Config config_from_gguf(const Gguf& file);
 Config config_from_hf(const HfConfig& file);
+// config.json, with the defaults of its architecture for the keys that it lacks.
+HfConfig read_hf_config_of(const HfDirectory& directory);
 
 }  // namespace ingot

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "io/gguf.h"
 #include "model/gguf_keys.h"
+#include "model/tensor_finder.h"
 
 namespace ingot {
 namespace {
@@ -64,13 +65,18 @@ GgufExport of_gguf(std::shared_ptr<const Checkpoint> checkpoint, const Gguf& fil
 class DirectoryExport {
  public:
   DirectoryExport(const Checkpoint& checkpoint, const Config& config)
-      : config_(config), source_(checkpoint.weights()) {}
+      : config_(config), source_(checkpoint.weights()), finder_(std::make_shared<TensorFinder>(*source_, config_)) {}
 
   GgufExport make() {
     out_.source = source_->name();
     add_rows(model_matrices(), model_vectors(), 0);
     for (int layer = 0; layer < config_.n_layers; ++layer) add_rows(layer_matrices(), layer_vectors(), layer);
-    if (config_.rope_scaling.kind == RopeScalingKind::kLlama3) add_rope_divisors();
+    const RopeScaling& scaling = config_.rope_scaling;
+    if (scaling.kind == RopeScalingKind::kLlama3) add_rope_divisors();
+    if (scaling.kind == RopeScalingKind::kLongRope) {
+      add_frequencies("rope_factors_long.weight", scaling.long_factors);
+      add_frequencies("rope_factors_short.weight", scaling.short_factors);
+    }
     out_.mix_model = {.n_layers = config_.n_layers,
                       .heads_per_kv = config_.n_heads / config_.n_kv_heads,
                       .tied = tied_,
@@ -85,44 +91,55 @@ class DirectoryExport {
  private:
   template <class Owner>
   void add_rows(std::span<const MatrixRow<Owner>> matrices, std::span<const VectorRow<Owner>> vectors, int layer) {
-    for (const auto& row : vectors) add(row, layer, 1, size_of(row.n, config_), false);
+    for (const auto& row : vectors)
+      if (applies(row.when, config_, layer)) add(row, layer, row.experts, false);
     for (const auto& row : matrices) {
       const bool is_output = std::string_view(row.gguf_name) == "output.weight";
-      if (is_output && config_.tied_output == true) continue;
-      if (add(row, layer, size_of(row.n_out, config_), size_of(row.n_in, config_), true) && is_output) tied_ = false;
+      if ((is_output && config_.tied_output == true) || !applies(row.when, config_, layer)) continue;
+      if (row.gguf_slice.total == Size::kNone) {
+        if (add(row, layer, row.experts, true) && is_output) tied_ = false;
+      } else if (row.gguf_slice.first == Size::kNone) {  // GGUF fuses them too: the first of the parts stands for the whole
+        MatrixRow<Owner> whole = row;
+        whole.n_out = row.gguf_slice.total;
+        whole.gguf_slice = whole.hf_slice = {};
+        add(whole, layer, row.experts, true);
+      }
     }
   }
 
   template <class Row>
-  bool add(const Row& row, int layer, int64_t n_out, int64_t n_in, bool is_matrix) {
-    const bool is_gguf = source_->dialect() == Dialect::kGguf;
-    const std::string name = fmt::format(fmt::runtime(is_gguf ? row.gguf_name : row.hf_name), layer);
+  bool add(const Row& row, int layer, bool experts, bool is_matrix) {
     HostTensor host;
-    if (name.empty() || !source_->find(name, n_out, n_in, host)) {
-      if (row.optional) return false;
-      throw Error("{}: tensor '{}' is missing", source_->name(), name);
-    }
-    if (host.n_out != n_out || host.n_in != n_in)
-      throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_->name(), name, host.n_out, host.n_in, n_out,
-                  n_in);
+    if (!finder_->find(row, layer, host)) return false;
+    const int64_t n_out = host.n_out, n_in = host.n_in, n_experts = experts ? config_.experts.n : 1;
     const std::optional<uint32_t> type_id = info(host.format).ggml_type;
-    ExportTensor tensor{.name = fmt::format(fmt::runtime(row.gguf_name), layer),
+    ExportTensor tensor{.name = gguf_name(row, layer),
                         .shape = {static_cast<uint64_t>(n_in)},
                         .ggml_type = type_id.value_or(0),
                         .format = host.format,
                         .is_gguf_format = type_id.has_value(),
                         .n_bytes = static_cast<uint64_t>(n_out) * row_bytes(host.format, n_in)};
-    if (is_matrix) tensor.shape.push_back(static_cast<uint64_t>(n_out));
-    if (!is_gguf) tensor.row_order = rope_order(tensor.name, is_matrix ? n_out : n_in);
-    tensor.open = [source = source_, name, n_out, n_in] {
+    if (is_matrix) tensor.shape.push_back(static_cast<uint64_t>(n_out / n_experts));
+    if (experts) tensor.shape.push_back(static_cast<uint64_t>(n_experts));
+    if (source_->dialect() == Dialect::kHf) tensor.row_order = rope_order(tensor.name, is_matrix ? n_out : n_in);
+    tensor.open = [source = source_, finder = finder_, row, layer] {
       HostTensor again;
-      CHECK(source->find(name, n_out, n_in, again));
+      CHECK(finder->find(row, layer, again));
       return again;
     };
-    tensor.close = [source = source_](const HostTensor& opened) { source->release(opened); };
-    source_->release(host);
+    tensor.close = [finder = finder_](const HostTensor& opened) { finder->release(opened); };
+    finder_->release(host);
     out_.tensors.push_back(std::move(tensor));
     return true;
+  }
+
+  // The name of several that this architecture's files have: gpt-oss's norm is the one row with two.
+  template <class Row>
+  std::string gguf_name(const Row& row, int layer) const {
+    const std::string_view names = row.gguf_name;
+    const bool second = names.find('|') != names.npos && std::string_view(config_.arch->gguf_name) == "gpt-oss";
+    const size_t bar = std::min(names.find('|'), names.size());
+    return fmt::format(fmt::runtime(names.substr(second ? bar + 1 : 0, second ? names.npos : bar)), layer);
   }
 
   // Where the two dialects rotate different pairs, the rows of q and k move: of each head, the rotated dimensions'
@@ -145,24 +162,27 @@ class DirectoryExport {
   void add_rope_divisors() {
     const std::vector<float> plain = rope_frequencies(config_.rot_dim, config_.rope_theta, {}, {});
     const std::vector<float> scaled = rope_frequencies(config_.rot_dim, config_.rope_theta, config_.rope_scaling, {});
-    auto divisors = std::make_shared<std::vector<float>>(plain.size());
-    for (size_t i = 0; i < plain.size(); ++i) (*divisors)[i] = plain[i] / scaled[i];
-    const auto n = static_cast<int64_t>(plain.size());
+    std::vector<float> divisors(plain.size());
+    for (size_t i = 0; i < plain.size(); ++i) divisors[i] = plain[i] / scaled[i];
+    add_frequencies("rope_freqs.weight", std::move(divisors));
+  }
+
+  void add_frequencies(const char* name, std::vector<float> values) {
+    const auto kept = std::make_shared<const std::vector<float>>(std::move(values));
+    const auto n = static_cast<int64_t>(kept->size());
     out_.tensors.push_back(
-        {.name = "rope_freqs.weight",
-         .shape = {plain.size()},
+        {.name = name,
+         .shape = {kept->size()},
          .ggml_type = 0,
          .format = Format::F32,
-         .n_bytes = plain.size() * sizeof(float),
-         .open =
-             [divisors, n] {
-               return HostTensor{Format::F32, 1, n, reinterpret_cast<const uint8_t*>(divisors->data())};
-             },
+         .n_bytes = kept->size() * sizeof(float),
+         .open = [kept, n] { return HostTensor{Format::F32, 1, n, reinterpret_cast<const uint8_t*>(kept->data())}; },
          .close = [](const HostTensor&) {}});
   }
 
   const Config& config_;
   std::shared_ptr<WeightSource> source_;
+  std::shared_ptr<TensorFinder> finder_;
   GgufExport out_;
   bool tied_ = true;
 };

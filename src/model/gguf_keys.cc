@@ -26,10 +26,10 @@ class KeyWriter {
   const std::string prefix_;
 };
 
-void write_yarn(const Checkpoint& checkpoint, const RopeScaling& scaling, const KeyWriter& keys) {
-  if (!scaling.truncate)
-    throw Error("{}: GGUF cannot say 'truncate': false of the YaRN rope scaling: run the directory as it is",
-                printable(checkpoint.path()));
+void write_yarn(const Checkpoint& checkpoint, const RopeScaling& scaling, const Arch& arch, const KeyWriter& keys) {
+  if (scaling.truncate != arch.yarn_truncates)
+    throw Error("{}: GGUF cannot say 'truncate': {} of the YaRN rope scaling: run the directory as it is",
+                printable(checkpoint.path()), scaling.truncate);
   const RopeScaling usual;
   keys.count("rope.scaling.original_context_length", scaling.original_context);
   if (scaling.beta_fast != usual.beta_fast) keys.set("rope.scaling.yarn_beta_fast", scaling.beta_fast);
@@ -44,11 +44,67 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const KeyWriter& 
   keys.count("rope.dimension_count", c.rot_dim);
   keys.set("rope.freq_base", c.rope_theta);
   const RopeScaling& scaling = c.rope_scaling;
+  if (c.local_theta > 0) keys.set("rope.freq_base_swa", c.local_theta);
   if (scaling.kind == RopeScalingKind::kNone || scaling.kind == RopeScalingKind::kLlama3) return;
+  if (scaling.kind == RopeScalingKind::kDynamic)
+    throw Error("{}: GGUF cannot say the dynamic rope scaling: run the directory as it is", printable(checkpoint.path()));
+  if (scaling.kind == RopeScalingKind::kLongRope) {  // its factors are tensors too
+    keys.set("rope.scaling.type", std::string("longrope"));
+    keys.count("rope.scaling.original_context_length", scaling.original_context);
+    return keys.set("rope.scaling.attn_factor", scaling.magnitude);
+  }
   const bool is_yarn = scaling.kind == RopeScalingKind::kYarn;
   keys.set("rope.scaling.type", std::string(is_yarn ? "yarn" : "linear"));
   keys.set("rope.scaling.factor", scaling.factor);
-  if (is_yarn) write_yarn(checkpoint, scaling, keys);
+  if (is_yarn) write_yarn(checkpoint, scaling, *c.arch, keys);
+}
+
+// What differs from layer to layer, where readers would not take it for granted.
+void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter& keys) {
+  const Arch& arch = *c.arch;
+  std::vector<bool> windowed;
+  bool as_usual = true;
+  int n_dense = 0;
+  for (int i = 0; i < c.n_layers; ++i) {
+    const LayerKind layer = c.layer(i);
+    windowed.push_back(layer.window > 0);
+    as_usual = as_usual && windowed[i] == (arch.window_period == 0 || i % arch.window_period < arch.window_period - 1);
+    if (c.experts.n > 0 && !layer.experts && n_dense++ != i)
+      throw Error("{}: layer {} has no experts, and one before it has: GGUF cannot say that: run the directory as it is",
+                  printable(checkpoint.path()), i);
+    const bool without_rope = arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0;
+    if ((layer.rope == LayerRope::kNone) != without_rope)
+      throw Error("{}: GGUF cannot say that layer {} has {} rope: run the directory as it is", printable(checkpoint.path()), i,
+                  without_rope ? "a" : "no");
+  }
+  if (c.sliding_window > 0 && !as_usual) keys.set("attention.sliding_window_pattern", windowed);
+  if (n_dense > 0) keys.count("leading_dense_block_count", n_dense);
+}
+
+void write_experts(const ExpertConfig& e, const KeyWriter& keys) {
+  if (e.n == 0) return;
+  keys.count("expert_count", e.n);
+  keys.count("expert_used_count", e.n_used);
+  keys.count("expert_feed_forward_length", e.ffn_dim);
+  if (e.shared_dim > 0) keys.count("expert_shared_feed_forward_length", e.shared_dim);
+  keys.set("expert_weights_norm", e.normalize);
+  keys.set("expert_weights_scale", e.scale);
+  keys.count("expert_gating_func", e.scoring == Scoring::kSigmoid ? 2 : 1);
+  if (e.n_groups == 1) return;
+  keys.count("expert_group_count", e.n_groups);
+  keys.count("expert_group_used_count", e.n_groups_used);
+}
+
+void write_scales(const Config& c, const KeyWriter& keys) {
+  const auto unless = [&](const char* key, float value, float usual) {
+    if (std::fabs(value - usual) > 1e-6f * usual) keys.set(key, value);
+  };
+  if (!c.arch->scales_embedding) unless("embedding_scale", c.embedding_scale, 1);
+  unless("residual_scale", c.residual_scale, 1);
+  unless("logit_scale", 1 / c.logit_scale, 1);
+  unless("attention.scale", c.score_scale(), 1.0f / std::sqrt(static_cast<float>(c.head_dim)));
+  if (c.attention_softcap > 0) keys.set("attn_logit_softcapping", c.attention_softcap);
+  if (c.logit_softcap > 0) keys.set("final_logit_softcapping", c.logit_softcap);
 }
 
 void write_sizes(const Config& c, const KeyWriter& keys) {
@@ -76,6 +132,9 @@ void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWri
   const KeyWriter keys(writer, arch);
   write_sizes(config, keys);
   write_rope(checkpoint, config, keys);
+  write_layers(checkpoint, config, keys);
+  write_experts(config.experts, keys);
+  write_scales(config, keys);
   const HfDirectory* directory = checkpoint.directory();
   CHECK(directory != nullptr);
   if (checkpoint.has_tokenizer()) {

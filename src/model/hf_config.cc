@@ -23,6 +23,9 @@ constexpr ActivationName kActivations[] = {{"silu", Activation::kSilu},
 void check_activation(const HfConfig& file, const Arch& arch) {
   for (const ActivationName& row : kActivations)
     if (file.hidden_act == row.name && arch.activation == row.activation) return;
+  // Gemma's first files say "gelu" and mean its approximation; gpt-oss's say what theirs is made of.
+  if (file.hidden_act == "gelu" && arch.activation == Activation::kGeluTanh) return;
+  if (file.hidden_act == "silu" && arch.activation == Activation::kClampedSwiglu && (file.swiglu_limit == 0 || file.swiglu_limit == 7)) return;
   throw file.error("hidden_act", "'{}' is not supported for models of type '{}'", printable(file.hidden_act, 64), arch.hf_name);
 }
 
@@ -34,12 +37,29 @@ float yarn_magnitude(const HfRope& rope, float factor) {
   return magnitude(1);
 }
 
-RopeScaling rope_scaling_of(const HfConfig& file) {
+// What is not given follows from how far the context was stretched (Hugging Face's _compute_longrope_parameters).
+RopeScaling long_rope(const HfConfig& file, int rot_dim) {
+  const HfRope& rope = file.rope;
+  RopeScaling scaling{.kind = RopeScalingKind::kLongRope, .original_context = rope.original_context,
+                      .short_factors = rope.short_factor, .long_factors = rope.long_factor};
+  for (const auto* factors : {&rope.short_factor, &rope.long_factor})
+    if (factors->size() != static_cast<size_t>(rot_dim / 2))
+      throw file.error(factors == &rope.short_factor ? "short_factor" : "long_factor", "{} elements: expected {}", factors->size(), rot_dim / 2);
+  const float factor = rope.factor.value_or(static_cast<float>(file.n_ctx) / static_cast<float>(rope.original_context));
+  const float usual = factor <= 1 ? 1.0f : std::sqrt(1 + std::log(factor) / std::log(static_cast<float>(rope.original_context)));
+  scaling.magnitude = rope.attention_factor.value_or(usual);
+  return scaling;
+}
+
+RopeScaling rope_scaling_of(const HfConfig& file, int rot_dim) {
   const HfRope& rope = file.rope;
   RopeScaling scaling{.factor = rope.factor.value_or(1.0f), .original_context = rope.original_context};
   if (rope.kind == "default") return {};
+  if (rope.kind == "longrope") return long_rope(file, rot_dim);
   if (rope.kind == "linear") {
     scaling.kind = RopeScalingKind::kLinear;
+  } else if (rope.kind == "dynamic") {
+    scaling.kind = RopeScalingKind::kDynamic;
   } else if (rope.kind == "llama3") {
     scaling.kind = RopeScalingKind::kLlama3;
     scaling.low_freq_factor = rope.low_freq_factor.value();
@@ -54,25 +74,75 @@ RopeScaling rope_scaling_of(const HfConfig& file) {
     scaling.truncate = rope.truncate;
     scaling.magnitude = yarn_magnitude(rope, scaling.factor);
   } else {
-    throw file.error("rope_type", "'{}' is not supported: supported are default, linear, llama3 and yarn", printable(rope.kind, 64));
+    throw file.error("rope_type", "'{}' is not supported: supported are default, linear, dynamic, llama3, yarn and longrope", printable(rope.kind, 64));
   }
   return scaling;
 }
 
-// The window that all layers share. The layers' own types say it where the file has them; in files without, all layers from
-// max_window_layers on have it where the architecture's files switch it on.
-int window_of(const HfConfig& file, const Arch& arch) {
-  int n_windowed = file.n_layers;
-  if (!file.layer_types.empty()) {
-    n_windowed = static_cast<int>(std::count(file.layer_types.begin(), file.layer_types.end(), "sliding_attention"));
-  } else if (arch.hf_window_opt_in) {
-    n_windowed = file.use_sliding_window ? file.n_layers - std::min(file.n_layers, file.max_window_layers.value_or(0)) : 0;
+// Whether a layer has the window: by the file's own list, else by its or the architecture's period, else from
+// max_window_layers on where the architecture's files switch it on, else yes.
+bool has_window(const HfConfig& file, const Arch& arch, int layer) {
+  if (!file.layer_types.empty()) return file.layer_types[layer] == "sliding_attention";
+  const int period = file.sliding_window_pattern > 0 ? file.sliding_window_pattern : arch.window_period;
+  if (period > 0) return layer % period < period - 1;
+  if (arch.hf_window_opt_in) return file.use_sliding_window && layer >= file.max_window_layers.value_or(0);
+  return true;
+}
+
+bool has_rope(const HfConfig& file, const Arch& arch, int layer) {
+  if (!file.layer_has_rope.empty()) return file.layer_has_rope[layer];
+  const int period = file.no_rope_interval > 0 ? file.no_rope_interval : arch.no_rope_period;
+  return arch.no_rope_period == 0 || (layer + 1) % period != 0;
+}
+
+bool has_experts(const HfConfig& file, int layer) {
+  if (file.n_experts == 0 || layer < file.first_k_dense) return false;
+  if (std::count(file.mlp_only_layers.begin(), file.mlp_only_layers.end(), layer) > 0) return false;
+  return file.decoder_sparse_step > 0 && (layer + 1) % file.decoder_sparse_step == 0;
+}
+
+std::vector<LayerKind> layers_of(const HfConfig& file, const Config& c) {
+  std::vector<LayerKind> layers(file.n_layers);
+  for (int i = 0; i < file.n_layers; ++i) {
+    const bool windowed = has_window(file, *c.arch, i);
+    if (windowed && file.sliding_window == 0 && !file.layer_types.empty())
+      throw file.error("sliding_window", "is missing, and layer_types has sliding_attention");
+    if (windowed) layers[i].window = file.sliding_window;
+    if (windowed && c.local_theta > 0) layers[i].rope = LayerRope::kLocal;
+    if (!has_rope(file, *c.arch, i)) layers[i].rope = LayerRope::kNone;
+    layers[i].experts = has_experts(file, i);
   }
-  if (n_windowed == 0 || (file.sliding_window == 0 && file.layer_types.empty())) return 0;
-  if (n_windowed != file.n_layers)
-    throw file.error("sliding_window", "only {} of {} layers have it: layers of two kinds are not supported", n_windowed, file.n_layers);
-  if (file.sliding_window == 0) throw file.error("sliding_window", "is missing, and layer_types has sliding_attention");
-  return file.sliding_window;
+  return layers;
+}
+
+ExpertConfig experts_of(const HfConfig& file, const Arch& arch) {
+  ExpertConfig e{.n = file.n_experts, .n_used = file.n_experts_used};
+  if (e.n == 0) return {};
+  e.ffn_dim = file.expert_dim > 0 ? file.expert_dim : file.ffn_dim;
+  e.shared_dim = file.shared_expert_dim > 0 ? file.shared_expert_dim : file.n_shared_experts * e.ffn_dim;
+  e.normalize = file.norm_topk_prob.value_or(arch.normalizes_experts);
+  e.scale = file.routed_scaling;
+  if (file.scoring_func == "sigmoid") {
+    e.scoring = Scoring::kSigmoid;
+  } else if (!file.scoring_func.empty() && file.scoring_func != "softmax") {
+    throw file.error("scoring_func", "'{}' is not supported: supported are softmax and sigmoid", printable(file.scoring_func, 64));
+  }
+  e.n_groups = file.n_groups;
+  e.n_groups_used = file.n_groups_used > 0 ? file.n_groups_used : e.n_groups;
+  if (e.n % e.n_groups != 0 || e.n_groups_used > e.n_groups || e.n / e.n_groups * e.n_groups_used < e.n_used)
+    throw file.error("n_group", "{} groups, of which {} are used, do not fit {} experts", e.n_groups, e.n_groups_used, e.n);
+  return e;
+}
+
+void set_scales(const HfConfig& file, Config& c) {
+  const auto or_one = [](float value) { return value > 0 ? value : 1.0f; };
+  c.embedding_scale = or_one(file.embedding_multiplier) * (c.arch->scales_embedding ? std::sqrt(static_cast<float>(c.dim)) : 1.0f);
+  c.residual_scale = or_one(file.residual_multiplier);
+  c.logit_scale = 1.0f / or_one(file.logits_scaling);
+  c.attention_scale = file.attention_multiplier;
+  if (file.query_pre_attn_scalar > 0) c.attention_scale = 1.0f / std::sqrt(file.query_pre_attn_scalar);
+  c.attention_softcap = file.attn_softcap;
+  c.logit_softcap = file.logit_softcap;
 }
 
 int rotated_dims(const HfConfig& file) {
@@ -84,6 +154,8 @@ int rotated_dims(const HfConfig& file) {
 }
 
 }  // namespace
+
+HfConfig read_hf_config_of(const HfDirectory& directory) { return read_hf_config(directory, hf_defaults_of); }
 
 Config config_from_hf(const HfConfig& file) {
   Config c;
@@ -105,9 +177,13 @@ Config config_from_hf(const HfConfig& file) {
   c.norm_eps = file.norm_eps;
   c.rot_dim = rotated_dims(file);
   c.rope_theta = file.rope.theta;
-  c.rope_scaling = rope_scaling_of(file);
+  c.rope_scaling = rope_scaling_of(file, c.rot_dim);
   c.rope_layout = c.arch->hf_rope;
-  c.sliding_window = window_of(file, *c.arch);
+  if (c.arch->local_theta > 0) c.local_theta = file.rope.local_theta > 0 ? file.rope.local_theta : c.arch->local_theta;
+  c.experts = experts_of(file, *c.arch);
+  c.layers = layers_of(file, c);
+  for (const LayerKind& layer : c.layers) c.sliding_window = std::max(c.sliding_window, layer.window);
+  set_scales(file, c);
   c.tied_output = file.tied_output.value_or(false);
   return c;
 }

@@ -37,7 +37,11 @@ float llama3_frequency(float inv_freq, const RopeScaling& s) {
 
 }  // namespace
 
-std::vector<float> rope_frequencies(int rot_dim, float theta, const RopeScaling& s, const std::vector<float>& divisors) {
+std::vector<float> rope_frequencies(int rot_dim, float theta, const RopeScaling& s, const std::vector<float>& divisors, int n_ctx) {
+  if (s.kind == RopeScalingKind::kDynamic && n_ctx > s.original_context && rot_dim > 2) {
+    const double grown = double{s.factor} * n_ctx / s.original_context - (s.factor - 1);
+    theta = static_cast<float>(theta * std::pow(grown, rot_dim / (rot_dim - 2.0)));
+  }
   CHECK(divisors.empty() || static_cast<int>(divisors.size()) == rot_dim / 2);
   std::vector<float> inv_freq(rot_dim / 2);
   for (size_t i = 0; i < inv_freq.size(); ++i) {

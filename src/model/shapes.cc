@@ -75,6 +75,7 @@ class DummySource final : public WeightSource {
  private:
   // What these architectures have of the optional tensors.
   bool exists(const std::string& name) const {
+    if (name.starts_with("rope_factors_")) return false;
     const std::string_view arch = config_.arch->gguf_name;
     if (name == "output.weight") return config_.dim >= kUntiedDim;
     if (name == "rope_freqs.weight") return false;

@@ -6,30 +6,95 @@ namespace {
 using enum Size;
 using L = LayerWeights;
 using M = ModelWeights;
-constexpr bool kOptional = true;
+constexpr bool kOptional = true, kIsNorm = true, kEachExpert = true;
+
+constexpr Slice kGateHalf = {kTwoExpertFfn}, kUpHalf = {kTwoExpertFfn, kExpertFfn};
+constexpr Slice kEvenRows = {kTwoExpertFfn, kNone, 2}, kOddRows = {kTwoExpertFfn, kOne, 2};
+
+// The Hugging Face name of experts: each with a tensor of its own (qwen, deepseek; mixtral), MLX's stack.
+#define EXPERT_NAMES(name, w)                                                                              \
+  "model.layers.{0}.mlp.experts.{1}." name ".weight|model.layers.{0}.block_sparse_moe.experts.{1}." w       \
+  ".weight|model.layers.{}.mlp.switch_mlp." name ".weight|model.layers.{}.block_sparse_moe.switch_mlp." name ".weight"
 
 constexpr MatrixRow<L> kLayerMatrices[] = {
-    {"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", kQ, kDim, &L::wq},
-    {"blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight", kKv, kDim, &L::wk},
-    {"blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight", kKv, kDim, &L::wv},
+    {"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", kQ, kDim, &L::wq, false, kForMatmul, When::kSplit},
+    {"blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight", kKv, kDim, &L::wk, false, kForMatmul, When::kSplit},
+    {"blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight", kKv, kDim, &L::wv, false, kForMatmul, When::kSplit},
+    {"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.qkv_proj.weight", kQ, kDim, &L::wq, false, kForMatmul, When::kFused,
+     {kQAndTwoKv}, {kQAndTwoKv}},
+    {"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.qkv_proj.weight", kKv, kDim, &L::wk, false, kForMatmul, When::kFused,
+     {kQAndTwoKv, kQ}, {kQAndTwoKv, kQ}},
+    {"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.qkv_proj.weight", kKv, kDim, &L::wv, false, kForMatmul, When::kFused,
+     {kQAndTwoKv, kQAndKv}, {kQAndTwoKv, kQAndKv}},
     {"blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight", kDim, kQ, &L::wo},
-    {"blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight", kFfn, kDim, &L::w_gate},
-    {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight", kFfn, kDim, &L::w_up},
-    {"blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight", kDim, kFfn, &L::w_down},
+    {"blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight", kFfn, kDim, &L::w_gate, false, kForMatmul, When::kPlainSplitFfn},
+    {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight", kFfn, kDim, &L::w_up, false, kForMatmul, When::kPlainSplitFfn},
+    {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight", kFfn, kDim, &L::w_gate, false, kForMatmul, When::kPlainFusedFfn,
+     {kTwoFfn}, {kTwoFfn}},
+    {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight", kFfn, kDim, &L::w_up, false, kForMatmul, When::kPlainFusedFfn,
+     {kTwoFfn, kFfn}, {kTwoFfn, kFfn}},
+    {"blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight", kDim, kFfn, &L::w_down, false, kForMatmul, When::kPlainFfn},
+
+    {"blk.{}.ffn_gate_inp.weight",
+     "model.layers.{}.mlp.gate.weight|model.layers.{}.mlp.router.weight|model.layers.{}.block_sparse_moe.gate.weight|"
+     "model.layers.{}.block_sparse_moe.router.layer.weight",
+     kExperts, kDim, &L::router, false, kForMatmul, When::kExperts},
+    {"blk.{}.ffn_gate_exps.weight", EXPERT_NAMES("gate_proj", "w1"), kExpertFfn, kDim, &L::gate_exps, kOptional, kForMatmul, When::kExperts,
+     {}, {}, kEachExpert},
+    {"blk.{}.ffn_up_exps.weight", EXPERT_NAMES("up_proj", "w3"), kExpertFfn, kDim, &L::up_exps, kOptional, kForMatmul, When::kExperts, {}, {},
+     kEachExpert},
+    {"blk.{}.ffn_gate_exps.weight", "model.layers.{}.block_sparse_moe.input_linear.weight", kExpertFfn, kDim, &L::gate_exps, kOptional,
+     kForMatmul, When::kExperts, {}, kGateHalf, kEachExpert},
+    {"blk.{}.ffn_up_exps.weight", "model.layers.{}.block_sparse_moe.input_linear.weight", kExpertFfn, kDim, &L::up_exps, kOptional,
+     kForMatmul, When::kExperts, {}, kUpHalf, kEachExpert},
+    {"blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj.weight|~model.layers.{}.mlp.experts.gate_up_proj",
+     kExpertFfn, kDim, &L::gate_exps, kOptional, kForMatmul, When::kExperts, {}, kEvenRows, kEachExpert},
+    {"blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj.weight|~model.layers.{}.mlp.experts.gate_up_proj",
+     kExpertFfn, kDim, &L::up_exps, kOptional, kForMatmul, When::kExperts, {}, kOddRows, kEachExpert},
+    {"blk.{}.ffn_down_exps.weight",
+     EXPERT_NAMES("down_proj", "w2") "|model.layers.{}.block_sparse_moe.output_linear.weight|model.layers.{}.mlp.experts.down_proj.weight|"
+     "~model.layers.{}.mlp.experts.down_proj",
+     kDim, kExpertFfn, &L::down_exps, false, kForMatmul, When::kExperts, {}, {}, kEachExpert},
+    {"blk.{}.ffn_gate_inp_shexp.weight", "model.layers.{}.mlp.shared_expert_gate.weight", kOne, kDim, &L::shared_router, kOptional,
+     kForMatmul, When::kSharedExpert},
+    {"blk.{}.ffn_gate_shexp.weight", "model.layers.{}.mlp.shared_expert.gate_proj.weight|model.layers.{}.mlp.shared_experts.gate_proj.weight",
+     kSharedFfn, kDim, &L::shared_gate, false, kForMatmul, When::kSharedExpert},
+    {"blk.{}.ffn_up_shexp.weight", "model.layers.{}.mlp.shared_expert.up_proj.weight|model.layers.{}.mlp.shared_experts.up_proj.weight",
+     kSharedFfn, kDim, &L::shared_up, false, kForMatmul, When::kSharedExpert},
+    {"blk.{}.ffn_down_shexp.weight", "model.layers.{}.mlp.shared_expert.down_proj.weight|model.layers.{}.mlp.shared_experts.down_proj.weight",
+     kDim, kSharedFfn, &L::shared_down, false, kForMatmul, When::kSharedExpert},
 };
 
+#undef EXPERT_NAMES
+
 constexpr VectorRow<L> kLayerVectors[] = {
-    {"blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight", kDim, &L::attn_norm},
+    {"blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight", kDim, &L::attn_norm, false, When::kPreNorms, kIsNorm},
     {"blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias", kQ, &L::bq, kOptional},
     {"blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias", kKv, &L::bk, kOptional},
     {"blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias", kKv, &L::bv, kOptional},
-    {"blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_norm.weight", kHead, &L::q_norm, kOptional},
-    {"blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight", kHead, &L::k_norm, kOptional},
+    {"blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_norm.weight", kQNorm, &L::q_norm, kOptional, When::kAlways, kIsNorm},
+    {"blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight", kKNorm, &L::k_norm, kOptional, When::kAlways, kIsNorm},
+    {"blk.{}.attn_sinks.weight", "model.layers.{}.self_attn.sinks", kHeads, &L::sinks, kOptional},
     {"blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias", kDim, &L::bo, kOptional},
-    {"blk.{}.ffn_norm.weight", "model.layers.{}.post_attention_layernorm.weight", kDim, &L::ffn_norm},
-    {"blk.{}.ffn_gate.bias", "model.layers.{}.mlp.gate_proj.bias", kFfn, &L::b_gate, kOptional},
-    {"blk.{}.ffn_up.bias", "model.layers.{}.mlp.up_proj.bias", kFfn, &L::b_up, kOptional},
-    {"blk.{}.ffn_down.bias", "model.layers.{}.mlp.down_proj.bias", kDim, &L::b_down, kOptional},
+    {"blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight", kDim, &L::attn_post_norm, false,
+     When::kPostNorms, kIsNorm},
+    // gpt-oss's files give it the name that is others' post-norm.
+    {"blk.{}.ffn_norm.weight|blk.{}.post_attention_norm.weight",
+     "model.layers.{}.pre_feedforward_layernorm.weight|model.layers.{}.post_attention_layernorm.weight", kDim, &L::ffn_norm, false,
+     When::kPreNorms, kIsNorm},
+    {"blk.{}.ffn_gate.bias", "model.layers.{}.mlp.gate_proj.bias", kFfn, &L::b_gate, kOptional, When::kPlainSplitFfn},
+    {"blk.{}.ffn_up.bias", "model.layers.{}.mlp.up_proj.bias", kFfn, &L::b_up, kOptional, When::kPlainSplitFfn},
+    {"blk.{}.ffn_down.bias", "model.layers.{}.mlp.down_proj.bias", kDim, &L::b_down, kOptional, When::kPlainFfn},
+    {"blk.{}.post_ffw_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight", kDim, &L::ffn_post_norm, false, When::kPostNorms,
+     kIsNorm},
+    {"blk.{}.ffn_gate_inp.bias", "model.layers.{}.mlp.router.bias", kExperts, &L::b_router, kOptional, When::kExperts},
+    {"blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias", kExperts, &L::router_bias, kOptional, When::kExperts},
+    {"blk.{}.ffn_gate_exps.bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", kExpertFfn, &L::b_gate_exps, kOptional, When::kExperts,
+     false, kEvenRows, kEachExpert},
+    {"blk.{}.ffn_up_exps.bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", kExpertFfn, &L::b_up_exps, kOptional, When::kExperts, false,
+     kOddRows, kEachExpert},
+    {"blk.{}.ffn_down_exps.bias", "model.layers.{}.mlp.experts.down_proj_bias", kDim, &L::b_down_exps, kOptional, When::kExperts, false, {},
+     kEachExpert},
 };
 
 // A checkpoint without an output matrix ties it to the embedding (weights.cc).
@@ -39,8 +104,10 @@ constexpr MatrixRow<M> kModelMatrices[] = {
 };
 
 constexpr VectorRow<M> kModelVectors[] = {
-    {"output_norm.weight", "model.norm.weight", kDim, &M::final_norm},
+    {"output_norm.weight", "model.norm.weight", kDim, &M::final_norm, false, When::kAlways, kIsNorm},
     {"rope_freqs.weight", "", kHalfRot, &M::rope_divisors, kOptional},
+    {"rope_factors_short.weight", "", kHalfRot, &M::rope_short, kOptional},
+    {"rope_factors_long.weight", "", kHalfRot, &M::rope_long, kOptional},
 };
 
 }  // namespace
@@ -52,13 +119,41 @@ std::span<const VectorRow<M>> model_vectors() { return kModelVectors; }
 
 int64_t size_of(Size size, const Config& c) {
   switch (size) {
+    case kNone: return 0;
+    case kOne: return 1;
     case kDim: return c.dim;
     case kQ: return c.q_dim();
     case kKv: return c.kv_dim();
-    case kHead: return c.head_dim;
+    case kQAndKv: return c.q_dim() + c.kv_dim();
+    case kQAndTwoKv: return c.q_dim() + 2 * c.kv_dim();
+    case kQNorm: return c.arch->norms_all_heads ? c.q_dim() : c.head_dim;
+    case kKNorm: return c.arch->norms_all_heads ? c.kv_dim() : c.head_dim;
+    case kHeads: return c.n_heads;
     case kFfn: return c.ffn_dim;
+    case kTwoFfn: return 2 * c.ffn_dim;
     case kVocab: return c.n_vocab;
     case kHalfRot: return c.rot_dim / 2;
+    case kExperts: return c.experts.n;
+    case kExpertFfn: return c.experts.ffn_dim;
+    case kTwoExpertFfn: return 2 * c.experts.ffn_dim;
+    case kSharedFfn: return c.experts.shared_dim;
+  }
+  CHECK(false);
+}
+
+bool applies(When when, const Config& c, int layer) {
+  const bool plain = !c.layer(layer).experts;
+  switch (when) {
+    case When::kAlways: return true;
+    case When::kPreNorms: return c.arch->pre_norms;
+    case When::kPostNorms: return c.arch->post_norms;
+    case When::kSplit: return !c.arch->fused;
+    case When::kFused: return c.arch->fused;
+    case When::kPlainFfn: return plain;
+    case When::kPlainSplitFfn: return plain && !c.arch->fused;
+    case When::kPlainFusedFfn: return plain && c.arch->fused;
+    case When::kExperts: return !plain;
+    case When::kSharedExpert: return !plain && c.experts.shared_dim > 0;
   }
   CHECK(false);
 }

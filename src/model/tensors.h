@@ -1,5 +1,6 @@
 // Which tensors a model has: their names in each dialect, their shapes as functions of the config, and where they go. One
 // table for all architectures; an optional row that the checkpoint lacks leaves its weight empty, and the step it feeds out.
+// tensor_finder.h finds what a row means in a checkpoint.
 #pragma once
 #include <span>
 #include <string>
@@ -9,19 +10,30 @@
 
 namespace ingot {
 
-// Matrices are [n_out, n_in]; vectors are [1, n] in f32.
+// Matrices are [n_out, n_in]; vectors are [1, n] in f32. Those of experts are so many, one after another.
 struct LayerWeights {
   Tensor attn_norm;          // [1, dim]
   Weight wq, wk, wv;         // [q_dim | kv_dim | kv_dim, dim]
   Tensor bq, bk, bv;         // [1, q_dim | kv_dim | kv_dim]
-  Tensor q_norm, k_norm;     // [1, head_dim]
+  Tensor q_norm, k_norm;     // [1, head_dim], or [1, q_dim | kv_dim]
+  Tensor sinks;              // [1, n_heads]
   Weight wo;                 // [dim, q_dim]
   Tensor bo;                 // [1, dim]
+  Tensor attn_post_norm;     // [1, dim]
   Tensor ffn_norm;           // [1, dim]
   Weight w_gate, w_up;       // [ffn_dim, dim]
   Tensor b_gate, b_up;       // [1, ffn_dim]
   Weight w_down;             // [dim, ffn_dim]
   Tensor b_down;             // [1, dim]
+  Tensor ffn_post_norm;      // [1, dim]
+
+  Weight router;             // [n_experts, dim]
+  Tensor b_router;           // [1, n_experts]
+  Tensor router_bias;        // [1, n_experts]: for the choice alone
+  Weight gate_exps, up_exps, down_exps;  // n_experts of [expert_dim, dim], [expert_dim, dim], [dim, expert_dim]
+  Tensor b_gate_exps, b_up_exps, b_down_exps;  // [n_experts, expert_dim | expert_dim | dim]
+  Weight shared_router;      // [1, dim]: how much of the shared expert a token gets; empty: all
+  Weight shared_gate, shared_up, shared_down;  // [shared_dim, dim], [shared_dim, dim], [dim, shared_dim]
 };
 
 struct ModelWeights {
@@ -30,19 +42,39 @@ struct ModelWeights {
   Weight output;             // [n_vocab, dim]
   bool tied = false;         // the output is the embedding
   Tensor rope_divisors;      // [1, rot_dim / 2]
+  Tensor rope_short, rope_long;  // [1, rot_dim / 2]: LongRoPE's, where the config has none
 };
 
-enum class Size : uint8_t { kDim, kQ, kKv, kHead, kFfn, kVocab, kHalfRot };
+enum class Size : uint8_t {
+  kNone, kOne, kDim, kQ, kKv, kQAndKv, kQAndTwoKv, kQNorm, kKNorm, kHeads, kFfn, kTwoFfn, kVocab, kHalfRot, kExperts, kExpertFfn,
+  kTwoExpertFfn, kSharedFfn
+};
 int64_t size_of(Size size, const Config& config);
 
+// The layers and models that have a row at all.
+enum class When : uint8_t { kAlways, kPreNorms, kPostNorms, kSplit, kFused, kPlainFfn, kPlainSplitFfn, kPlainFusedFfn, kExperts, kSharedExpert };
+bool applies(When when, const Config& config, int layer);
+
+// Rows of a larger tensor: total of them, of which every step-th from the first on is ours. total kNone: the tensor is all ours.
+struct Slice {
+  Size total = Size::kNone;
+  Size first = Size::kNone;
+  int step = 1;
+};
+
+// Names: "{}" stands for the layer. Several, by '|', are tried in turn; of experts, "{1}" stands for the expert where each has a tensor
+// of its own, and after '~' the matrices are stored transposed.
 template <class Owner>
 struct MatrixRow {
-  const char* gguf_name;     // "{}" stands for the layer
+  const char* gguf_name;
   const char* hf_name;
   Size n_out, n_in;
   Weight Owner::*weight;
   bool optional = false;
   unsigned use = kForMatmul;
+  When when = When::kAlways;
+  Slice gguf_slice = {}, hf_slice = {};
+  bool experts = false;      // n_experts matrices
 };
 
 template <class Owner>
@@ -52,6 +84,10 @@ struct VectorRow {
   Size n;
   Tensor Owner::*vector;
   bool optional = false;
+  When when = When::kAlways;
+  bool is_norm = false;      // of which some Hugging Face checkpoints keep one less
+  Slice hf_slice = {};
+  bool experts = false;      // n_experts vectors
 };
 
 std::span<const MatrixRow<LayerWeights>> layer_matrices();

@@ -17,9 +17,16 @@ struct Activations {
   Tensor k, v;           // [max_tokens, kv_dim]
   Tensor attended;       // [max_tokens, q_dim]
   Tensor hidden;         // [max_tokens, ffn_dim]
+  Tensor branch;         // [max_tokens, dim]: what a layer adds, where it is not added at once
   Tensor angles;         // [max_tokens, rot_dim]
+  Tensor local_angles;   // the same for layers with a rope base of their own
   Tensor selected;       // [max_logits, dim]: the rows that get logits
   Tensor logits;         // [max_logits, n_vocab]
+
+  // Of experts: rows are tokens, or tokens times the experts of each.
+  Tensor router_logits;  // [max_tokens, n_experts]
+  Tensor expert_ids, expert_weights;               // [max_tokens, n_used]
+  Tensor expert_gate, expert_up, expert_out;       // [max_tokens * n_used, expert_dim | expert_dim | dim]
 
   // The same, cut to the rows of a step.
   Activations first_rows(int n_tokens, int n_logits) const;
@@ -36,6 +43,11 @@ class Transformer {
  private:
   void attention_block(int layer);
   void ffn_block(int layer);
+  void expert_block(int layer);
+  void shared_expert(int layer);
+  void add_branch(const Tensor& in, const Weight& w, const Tensor& bias, const Tensor& post_norm);
+  Tensor normed(const Tensor& norm_weight);
+  Tensor upload_frequencies(float theta, const RopeScaling& scaling, const std::vector<float>& divisors, int n_ctx);
   NormArgs norm_args(const Tensor& weight /* [1, dim] */) const;
 
   const Config& config_;
@@ -44,7 +56,8 @@ class Transformer {
   KvCache& kv_;
   Activations all_;      // as allocated
   Activations step_;     // cut to the current step
-  Tensor inv_freq_;      // [1, rot_dim / 2]
+  Tensor inv_freq_;        // [1, rot_dim / 2]
+  Tensor local_inv_freq_;  // of layers with a base of their own; empty: there are none
 };
 
 // Bytes of the Activations for these limits, at four bytes a number.

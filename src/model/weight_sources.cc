@@ -23,9 +23,9 @@ class GgufSource final : public WeightSource {
     if (!tensor->format)
       throw Error("{}: tensor '{}' is stored as {}, which is not supported yet; use a file in Q4_K_M, Q8_0 or F16", this->name(), name,
                   ggml_type_name(tensor->ggml_type));
-    if (tensor->n_dims > 2) throw Error("{}: tensor '{}' has {} dimensions: expected 1 or 2", this->name(), name, tensor->n_dims);
+    if (tensor->n_dims > 3) throw Error("{}: tensor '{}' has {} dimensions: expected 1 to 3", this->name(), name, tensor->n_dims);
     out = {.format = *tensor->format,
-           .n_out = tensor->n_dims == 2 ? static_cast<int64_t>(tensor->shape[1]) : 1,
+           .n_out = tensor->n_elements() / static_cast<int64_t>(tensor->shape[0]),
            .n_in = static_cast<int64_t>(tensor->shape[0]),
            .data = file_->data(*tensor).data()};
     return true;
@@ -100,11 +100,12 @@ class SafetensorsSource final : public WeightSource {
     if (!tensor.dtype->format)
       throw Error("{}: tensor '{}' is stored as {}, which is not supported; use a checkpoint in F32, F16 or BF16, or a quantized one whose "
                   "config.json says how", name(), printable(tensor.name), tensor.dtype->name);
-    if (tensor.n_dims < 1 || tensor.n_dims > 2)
-      throw Error("{}: tensor '{}' has {} dimensions: expected 1 or 2", name(), printable(tensor.name), tensor.n_dims);
+    if (tensor.n_dims < 1 || tensor.n_dims > 3)
+      throw Error("{}: tensor '{}' has {} dimensions: expected 1 to 3", name(), printable(tensor.name), tensor.n_dims);
+    const int64_t n_in = tensor.shape[tensor.n_dims - 1];
     out = {.format = *tensor.dtype->format,
-           .n_out = tensor.n_dims == 2 ? tensor.shape[0] : 1,
-           .n_in = tensor.shape[tensor.n_dims - 1],
+           .n_out = n_in > 0 ? tensor.n_elements() / n_in : 0,
+           .n_in = n_in,
            .data = aligned(tensor)};
   }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/tensor_finder.h"
 
 namespace ingot {
 namespace {
@@ -11,17 +12,22 @@ namespace {
 class Loader {
  public:
   Loader(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress)
-      : source_(source), config_(config), backend_(backend), progress_(progress) {}
+      : source_(source), config_(config), backend_(backend), progress_(progress),
+        finder_(std::make_shared<TensorFinder>(source, config)) {}
 
   Weights load() {
     weights_.layers.resize(config_.n_layers);
     total_ = source_.total_bytes();
     load_rows(model_matrices(), model_vectors(), weights_.model, 0);
     tie_output();
-    for (int i = 0; i < config_.n_layers; ++i) load_rows(layer_matrices(), layer_vectors(), weights_.layers[i], i);
+    for (int i = 0; i < config_.n_layers; ++i) {
+      load_rows(layer_matrices(), layer_vectors(), weights_.layers[i], i);
+      check_experts(i);
+    }
     for (const auto& [type, count] : mix_)
       weights_.quant_mix += fmt::format("{}{} {}", weights_.quant_mix.empty() ? "" : ", ", type, count);
     weights_.file_bytes = done_;
+    weights_.kept = finder_;
     check_unused();
     return std::move(weights_);
   }
@@ -32,15 +38,19 @@ class Loader {
                  int layer) {
     HostTensor host;
     for (const auto& row : matrices)
-      if (!is_tied_away(row) && find(name_in_dialect(row), layer, row.n_out, row.n_in, row.optional, host))
-        owner.*row.weight = prepare(host, row.use);
+      if (applies(row.when, config_, layer) && !(owner.*row.weight) && !is_tied_away(row) && finder_->find(row, layer, host))
+        owner.*row.weight = prepare(host, row.use, row.experts ? config_.experts.n : 1);
     for (const auto& row : vectors)
-      if (find_vector(name_in_dialect(row), layer, row.n, row.optional, host)) owner.*row.vector = upload(host);
+      if (applies(row.when, config_, layer) && finder_->find(row, layer, host)) owner.*row.vector = upload(host);
   }
 
-  template <class Row>
-  const char* name_in_dialect(const Row& row) const {
-    return source_.dialect() == Dialect::kGguf ? row.gguf_name : row.hf_name;
+  // Their rows are optional, since there are several: one for each way in which a checkpoint may keep them.
+  void check_experts(int layer) const {
+    const LayerWeights& w = weights_.layers[layer];
+    if (config_.layer(layer).experts && (!w.gate_exps || !w.up_exps))
+      throw Error("{}: the experts' tensors of layer {} are missing, among them '{}'", source_.name(), layer,
+                  source_.dialect() == Dialect::kGguf ? fmt::format("blk.{}.ffn_gate_exps.weight", layer)
+                                                      : fmt::format("model.layers.{}.mlp.experts.0.gate_proj.weight", layer));
   }
 
   // An output matrix in the file of a model that ties it is a copy, or left over from training.
@@ -49,41 +59,22 @@ class Loader {
   }
   bool is_tied_away(const MatrixRow<LayerWeights>&) const { return false; }
 
-  static std::string name_of(const char* pattern, int layer) { return fmt::format(fmt::runtime(pattern), layer); }
-
-  bool find(const char* pattern, int layer, Size n_out, Size n_in, bool optional, HostTensor& host) {
-    return find(name_of(pattern, layer), size_of(n_out, config_), size_of(n_in, config_), optional, host);
-  }
-  bool find_vector(const char* pattern, int layer, Size n, bool optional, HostTensor& host) {
-    const std::string name = name_of(pattern, layer);
-    if (!find(name, 1, size_of(n, config_), optional, host)) return false;
-    if (info(host.format).block_size != 1)
-      throw Error("{}: tensor '{}' is stored as {}: expected F32, F16 or BF16", source_.name(), name, info(host.format).name);
-    return true;
-  }
-  bool find(const std::string& name, int64_t n_out, int64_t n_in, bool optional, HostTensor& host) {
-    if (!source_.find(name, n_out, n_in, host)) {
-      if (optional) return false;
-      throw Error("{}: tensor '{}' is missing", source_.name(), name);
-    }
-    if (host.n_out != n_out || host.n_in != n_in)
-      throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), name, host.n_out, host.n_in, n_out, n_in);
-    return true;
-  }
-
-  Weight prepare(const HostTensor& host, unsigned use) {
-    const Weight weight = backend_.prepare({.format = host.format, .n_out = host.n_out, .n_in = host.n_in, .codes = host.data}, use);
-    count(host);
-    if (weight.codes == nullptr) source_.release(host);
+  Weight prepare(const HostTensor& host, unsigned use, int64_t n_experts) {
+    const Weight weight = backend_.prepare(
+        {.format = host.format, .n_out = host.n_out / n_experts, .n_in = host.n_in, .codes = host.data, .n_experts = n_experts}, use);
+    count(host, n_experts);
+    if (weight.codes == nullptr) finder_->release(host);
     return weight;
   }
 
   Tensor upload(const HostTensor& host) {
-    std::vector<float> values(host.n_in);
-    decode_row(host.format, host.data, values.data(), host.n_in);
-    const Tensor vector = backend_.alloc(DType::kF32, 1, host.n_in);
+    std::vector<float> values(static_cast<size_t>(host.n_out * host.n_in));
+    for (int64_t i = 0; i < host.n_out; ++i)
+      decode_row(host.format, host.data + i * row_bytes(host.format, host.n_in), values.data() + i * host.n_in, host.n_in);
+    const Tensor vector = backend_.alloc(DType::kF32, host.n_out, host.n_in);
     backend_.upload(vector, values.data());
-    count(host);
+    count(host, 1);
+    finder_->release(host);
     return vector;
   }
 
@@ -92,7 +83,7 @@ class Loader {
     if (model.output) return;
     if (config_.tied_output == false)
       throw Error("{}: the output matrix '{}' is missing, and the model does not tie it to the embedding", source_.name(),
-                  name_in_dialect(model_matrices().back()));
+                  finder_->name_of(model_matrices().back(), 0));
     model.embedding = backend_.prepare(model.embedding, kForMatmul | kForEmbedding);
     model.output = model.embedding;
     model.tied = true;
@@ -112,10 +103,12 @@ class Loader {
     if (names.size() > kMostNames) log_warn("{}: {} more tensors are not used", source_.name(), names.size() - kMostNames);
   }
 
-  void count(const HostTensor& host) {
+  void count(const HostTensor& host, int64_t n_experts) {
     ++mix_[host.type.empty() ? info(host.format).name : host.type];
     weights_.n_parameters += host.n_out * host.n_in;
-    done_ += host.file_bytes > 0 ? host.file_bytes : host.n_out * row_bytes(host.format, host.n_in);
+    const size_t n_bytes = host.file_bytes > 0 ? host.file_bytes : host.n_out * row_bytes(host.format, host.n_in);
+    weights_.active_bytes += n_experts > 1 ? n_bytes / n_experts * config_.experts.n_used : n_bytes;
+    done_ += n_bytes;
     if (progress_) progress_(done_, total_);
   }
 
@@ -123,6 +116,7 @@ class Loader {
   const Config& config_;
   Backend& backend_;
   const LoadProgress& progress_;
+  std::shared_ptr<TensorFinder> finder_;
   Weights weights_;
   std::map<std::string, int> mix_;
   size_t done_ = 0, total_ = 0;

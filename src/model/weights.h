@@ -25,6 +25,7 @@ struct HostTensor {
   const uint8_t* data = nullptr;
   size_t file_bytes = 0;  // that the checkpoint keeps it in, where that is other than the size of its blocks
   std::string type;       // likewise what it is there: "GPTQ 4-bit g128"
+  const uint8_t* whole = nullptr;  // of rows of a larger tensor: that one's first, by which the source knows it
 };
 
 class WeightSource {
@@ -32,7 +33,7 @@ class WeightSource {
   virtual ~WeightSource() = default;
   virtual std::string name() const = 0;  // for messages, safe to print
   virtual Dialect dialect() const { return Dialect::kGguf; }
-  // The tensor of that name; false when there is none. n_out and n_in are what the config expects; the caller checks, before
+  // The tensor of that name, its rows being those of all matrices where it has three dimensions; false when there is none. n_out and n_in are what the config expects; the caller checks, before
   // it looks at the data, which may be missing when the shape is another.
   virtual bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) = 0;
   // The tensor just found has been prepared and its bytes will not be read again.
@@ -59,7 +60,9 @@ struct Weights {
   ModelWeights model;
   std::vector<LayerWeights> layers;
   size_t file_bytes = 0;     // of all tensors, as the source stores them
+  size_t active_bytes = 0;   // of those that one token meets: of experts, the ones that it goes to
   int64_t n_parameters = 0;
+  std::shared_ptr<void> kept;  // host memory that a backend reads from
   std::string quant_mix;     // "Q4_K 169, Q6_K 32, F32 65": matrices and vectors by format
 };
 

@@ -195,6 +195,13 @@ inline OpCase scale_case(int64_t n, int64_t dim, float factor, float softcap) {
           }};
 }
 
+inline OpCase copy_case(int64_t n, int64_t dim) {
+  return {"copy", fmt::format("copy {} x {}", n, dim), 0, 0, 8.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim + 5), y = rig.values(n, 2 * dim);
+            return OpRun{[=, &rig] { rig.backend().copy(y.slice_cols(dim, dim), x.slice_cols(3, dim)); }, {y}};
+          }};
+}
+
 inline OpCase gather_case(std::vector<SeqShape> seqs, int64_t dim) {
   return {"gather_rows", fmt::format("gather_rows of {} x {}", seqs.size(), dim), 0, 0,
           8.0 * static_cast<double>(seqs.size()) * static_cast<double>(dim), [=](OpRig& rig) {
@@ -233,6 +240,7 @@ struct AttentionShape {
   int window = 0;
   float softcap = 0;
   bool causal = true;
+  bool sinks = false;
 };
 
 inline std::string label(const AttentionShape& a, const std::vector<SeqShape>& seqs) {
@@ -240,6 +248,7 @@ inline std::string label(const AttentionShape& a, const std::vector<SeqShape>& s
   if (a.window > 0) text += fmt::format(" window {}", a.window);
   if (a.softcap > 0) text += fmt::format(" softcap {}", a.softcap);
   if (!a.causal) text += " not causal";
+  if (a.sinks) text += " sinks";
   for (const SeqShape& s : seqs) text += fmt::format(" {}+{}", s.past, s.q_len);
   return text;
 }
@@ -265,7 +274,9 @@ inline OpCase attention_case(const AttentionShape& a, const std::vector<SeqShape
             const Tensor q = rig.values(n, q_dim, 2.0f), k = rig.values(n, kv_dim), v = rig.values(n, kv_dim);
             const Tensor y = rig.output(n, q_dim);
             rig.backend().kv_write(kv, 1, k, v);
-            return OpRun{[=, &rig, &kv] { rig.backend().attention(y, q, kv, attention_args(a)); }, {y}};
+            AttentionArgs args = attention_args(a);
+            if (a.sinks) args.sinks = rig.values(1, a.n_heads, 3.0f);
+            return OpRun{[=, &rig, &kv] { rig.backend().attention(y, q, kv, args); }, {y}};
           }};
 }
 
@@ -277,6 +288,7 @@ struct QkvShape {
   bool head_norms = false;
   RopeLayout layout = RopeLayout::kHalfSplit;
   int rot_dim = 0;  // 0: no rope
+  bool whole_norms = false;  // over all heads together
 };
 
 // Keys and values are seen through the attention that follows. Scores carry the error of both sides into an exponential: for a backend
@@ -285,7 +297,7 @@ inline OpCase qkv_case(const QkvShape& s, const std::vector<SeqShape>& seqs) {
   const AttentionShape& a = s.heads;
   const double error = std::max({format_error(s.q), format_error(s.k), format_error(s.v)});
   return {"qkv", fmt::format("qkv {} {} {} dim {}{}{} rope {} layout {}, {}", info(s.q).name, info(s.k).name, info(s.v).name, s.dim,
-                             s.bias ? " bias" : "", s.head_norms ? " norms" : "", s.rot_dim, static_cast<int>(s.layout), label(a, seqs)),
+                             s.bias ? " bias" : "", s.whole_norms ? " whole norms" : s.head_norms ? " norms" : "", s.rot_dim, static_cast<int>(s.layout), label(a, seqs)),
           std::max(kHalfError, 2 * std::max({weight_error(s.q), weight_error(s.k), weight_error(s.v)})), 0, 0, [=](OpRig& rig) {
             KvCache& kv = rig.cache_and_batch(seqs, {.n_layers = 2, .n_kv_heads = a.n_kv_heads, .head_dim = a.head_dim,
                                                      .block_size = a.block_size, .dtype = a.dtype});
@@ -297,6 +309,7 @@ inline OpCase qkv_case(const QkvShape& s, const std::vector<SeqShape>& seqs) {
                          .head_dim = a.head_dim, .kv = &kv, .layer = 1};
             if (s.bias) args.bq = rig.values(1, q_dim), args.bk = rig.values(1, kv_dim), args.bv = rig.values(1, kv_dim);
             if (s.head_norms) args.q_norm = rig.norm(a.head_dim), args.k_norm = rig.norm(a.head_dim);
+            if (s.whole_norms) args.q_norm = rig.norm(q_dim), args.k_norm = rig.norm(kv_dim);
             if (s.rot_dim > 0) {
               args.rope = {rig.output(n, s.rot_dim), s.layout};
               rig.backend().rope_angles(args.rope.angles, inverse_frequencies(rig, s.rot_dim), 1.0f);
@@ -316,6 +329,96 @@ inline OpCase qkv_case(const QkvShape& s, const std::vector<SeqShape>& seqs) {
           a.dtype == DType::kF16 ? kF16Flip : 0, 4 * error};
 }
 
+// ---- experts ----
+
+struct ExpertShape {
+  int64_t n, n_used, n_experts, dim, ffn;
+};
+inline std::string label(const char* verb, Format format, const ExpertShape& s) {
+  return fmt::format("{} {} {} of {} experts [{} x {}] x {}", verb, info(format).name, s.n_used, s.n_experts, s.ffn, s.dim, s.n);
+}
+inline double expert_bytes(Format format, const ExpertShape& s, int n_weights) {
+  const double touched = static_cast<double>(std::min(s.n_experts, s.n * s.n_used));
+  return touched * n_weights * static_cast<double>(s.ffn) * static_cast<double>(row_bytes(format, s.dim));
+}
+
+inline OpCase moe_route_case(int64_t n, int64_t n_experts, RouteArgs args, bool bias = false) {
+  return {"moe_route",
+          fmt::format("moe_route {} of {} x {} scoring {}{} groups {}/{}{}", args.n_used, n_experts, n, static_cast<int>(args.scoring),
+                      args.normalize ? " normalized" : "", args.n_groups_used, args.n_groups, bias ? " bias" : ""),
+          kFloatError, 0, 4.0 * static_cast<double>(n * n_experts), [=](OpRig& rig) {
+            RouteArgs with_bias = args;
+            if (bias) with_bias.bias = rig.values(1, n_experts, 0.2f);
+            const Tensor logits = rig.values(n, n_experts, 2.0f), weights = rig.output(n, args.n_used);
+            const Tensor ids = rig.experts(n, args.n_used, n_experts);
+            return OpRun{[=, &rig] { rig.backend().moe_route(ids, weights, logits, with_bias); }, {weights}};
+          }};
+}
+
+// x has a row for each token, or for each token and expert.
+inline OpCase moe_matmul_case(Format format, const ExpertShape& s, bool shared_x, bool bias) {
+  return {"moe_matmul", label("moe_matmul", format, s) + (shared_x ? " shared" : "") + (bias ? " bias" : ""), weight_error(format),
+          2.0 * static_cast<double>(s.n * s.n_used * s.dim * s.ffn), expert_bytes(format, s, 1), [=](OpRig& rig) {
+            const int64_t rows = s.n * s.n_used;
+            const Tensor x = rig.activations(shared_x ? s.n : rows, s.dim), y = rig.output(rows, s.ffn);
+            const Tensor ids = rig.experts(s.n, s.n_used, s.n_experts), b = bias ? rig.values(s.n_experts, s.ffn) : Tensor{};
+            const Weight& w = rig.weight(format, s.ffn, s.dim, s.n_experts);
+            return OpRun{[=, &rig, &w] { rig.backend().moe_matmul(y, x, w, ids, b); }, {y}};
+          },
+          0, format_error(format)};
+}
+
+inline OpCase moe_combine_case(int64_t n, int64_t n_used, int64_t dim) {
+  return {"moe_combine", fmt::format("moe_combine {} x {} of {}", n, n_used, dim), kFloatError, 2.0 * static_cast<double>(n * n_used * dim),
+          4.0 * static_cast<double>(n * (n_used + 2) * dim), [=](OpRig& rig) {
+            const Tensor residual = rig.values(n, dim), y = rig.values(n * n_used, dim), weights = rig.values(n, n_used);
+            return OpRun{[=, &rig] { rig.backend().moe_combine(residual, y, weights); }, {residual}};
+          }};
+}
+
+// The router is in f32, so that all backends choose the same experts. What is between gate and down is rounded by its own scales.
+inline OpCase moe_case(Format gate, Format down, const ExpertShape& s, Activation act, bool bias = false) {
+  return {"moe", label("moe", gate, s) + fmt::format(" down {} act {}{}", info(down).name, static_cast<int>(act), bias ? " bias" : ""),
+          3 * std::max(format_error(gate), format_error(down)), 6.0 * static_cast<double>(s.n * s.n_used * s.dim * s.ffn),
+          expert_bytes(gate, s, 2) + expert_bytes(down, s, 1), [=](OpRig& rig) {
+            const int64_t rows = s.n * s.n_used;
+            MoeArgs a{.residual = rig.values(s.n, s.dim), .x = rig.activations(s.n, s.dim),
+                      .w_router = &rig.weight(Format::F32, s.n_experts, s.dim), .b_router = bias ? rig.values(1, s.n_experts) : Tensor{},
+                      .route = {.n_used = static_cast<int>(s.n_used), .normalize = true, .scale = 1.5f},
+                      .w_gate = &rig.weight(gate, s.ffn, s.dim, s.n_experts), .w_up = &rig.weight(gate, s.ffn, s.dim, s.n_experts),
+                      .w_down = &rig.weight(down, s.dim, s.ffn, s.n_experts), .act = act};
+            if (bias) a.b_gate = rig.values(s.n_experts, s.ffn), a.b_up = rig.values(s.n_experts, s.ffn), a.b_down = rig.values(s.n_experts, s.dim);
+            a.logits = rig.output(s.n, s.n_experts), a.weights = rig.output(s.n, s.n_used), a.ids = rig.experts(s.n, s.n_used, s.n_experts);
+            a.gate = rig.output(rows, s.ffn), a.up = rig.output(rows, s.ffn), a.out = rig.output(rows, s.dim);
+            return OpRun{[=, &rig] { rig.unfused() ? rig.backend().Backend::moe(a) : rig.backend().moe(a); }, {a.residual}};
+          }};
+}
+
+inline void add_expert_cases(std::vector<OpCase>& cases) {
+  for (const int64_t n : {1, 7, 40}) {
+    cases.push_back(moe_route_case(n, 8, {.n_used = 2, .normalize = true}));
+    cases.push_back(moe_route_case(n, 60, {.n_used = 4}));
+    cases.push_back(moe_route_case(n, 1, {.n_used = 1, .scoring = Scoring::kSigmoid}));
+    cases.push_back(moe_route_case(n, 64, {.n_used = 6, .scale = 2.5f, .n_groups = 8, .n_groups_used = 3}));
+    cases.push_back(moe_route_case(n, 32, {.n_used = 4, .scoring = Scoring::kSigmoid, .normalize = true, .scale = 2.5f, .n_groups = 4, .n_groups_used = 2}, true));
+    for (const int64_t dim : {1, 33, 512}) cases.push_back(moe_combine_case(n, 3, dim)), cases.push_back(copy_case(n, dim));
+    for (const auto act : {Activation::kSilu, Activation::kClampedSwiglu}) {
+      cases.push_back(moe_case(Format::F32, Format::F32, {n, 2, 5, 48, 72}, act, n == 7));
+      cases.push_back(moe_case(Format::Q4_K, Format::Q6_K, {n, 3, 8, 256, 256}, act, n != 7));
+      cases.push_back(moe_case(Format::MXFP4, Format::MXFP4, {n, 4, 32, 64, 96}, act, true));
+    }
+    cases.push_back(moe_case(Format::Q8_0, Format::F16, {n, 1, 1, 64, 32}, Activation::kSilu));
+  }
+  for (const Format format : {Format::F32, Format::F16, Format::BF16, Format::Q8_0, Format::Q4_K, Format::MXFP4}) {
+    const int64_t k = std::max<int64_t>(info(format).block_size, 32);
+    for (const bool shared_x : {false, true}) {
+      cases.push_back(moe_matmul_case(format, {1, 2, 3, k, 33}, shared_x, shared_x));
+      cases.push_back(moe_matmul_case(format, {50, 3, 4, 2 * k, 40}, shared_x, !shared_x));
+      cases.push_back(moe_matmul_case(format, {9, 1, 6, k, 7}, shared_x, false));
+    }
+  }
+}
+
 // ---- the table ----
 
 inline std::vector<Format> all_formats() {
@@ -323,6 +426,8 @@ inline std::vector<Format> all_formats() {
   for (int i = 0; i < kFormatCount; ++i) formats.push_back(static_cast<Format>(i));
   return formats;
 }
+
+inline constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu, Activation::kClampedSwiglu};
 
 inline void add_matmul_cases(std::vector<OpCase>& cases) {
   for (const Format format : all_formats()) {
@@ -334,7 +439,7 @@ inline void add_matmul_cases(std::vector<OpCase>& cases) {
       cases.push_back(matmul_case(format, s, s.n % 2 == 0));
       cases.push_back(matmul_add_case(format, s, s.n % 3 == 0));
     }
-    for (const auto act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu})
+    for (const auto act : kActivations)
       for (const int64_t n : {1, 5, 30}) cases.push_back(gate_up_case(format, format, {n, 90, 2 * k}, act, n == 5));
     cases.push_back(rounding_case(format, {100, 64, 512}));
     cases.push_back(norm_matmul_case(format, {40, 50, std::max<int64_t>(k, 128)}));
@@ -361,7 +466,7 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
       if (dim > 1) cases.push_back(norm_case(n, dim, NormKind::kLayer, dim != 64, n != 2));  // of one value: 0 / 0 but for eps
       cases.push_back(add_norm_case(n, dim));
       cases.push_back(add_case(n, dim));
-      for (const auto act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu})
+      for (const auto act : kActivations)
         cases.push_back(act_mul_case(n, dim, act, n == 2));
       cases.push_back(scale_case(n, dim, 0.3f, 0.0f));
       cases.push_back(scale_case(n, dim, 0.7f, 30.0f));
@@ -381,7 +486,7 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
     for (const int block_size : {1, 5, 8, 16, 24, 32, 64})
       cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 2, .head_dim = 64, .dtype = dtype, .block_size = block_size}, mixed));
-  for (const int group : {2, 4, 5, 6, 8, 9, 12, 16, 48}) cases.push_back(attention_case({group, 1, 32}, {{0, 50}, {70, 1}}));
+  for (const int group : {2, 4, 5, 6, 8, 9, 12, 16, 48, 70}) cases.push_back(attention_case({group, 1, 32}, {{0, 50}, {70, 1}}));
   for (const int window : {1, 7, 16, 60, 4096}) {
     cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .window = window}, mixed));
     cases.push_back(attention_case({.n_heads = 2, .n_kv_heads = 1, .head_dim = 64, .window = window}, {{1500, 1}, {900, 3}}));
@@ -399,6 +504,9 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
     cases.push_back(attention_case({.n_heads = 3, .n_kv_heads = 1, .head_dim = head_dim, .block_size = 32, .window = 50}, {{300, 100}, {0, 90}}));
     cases.push_back(attention_case({.n_heads = 2, .n_kv_heads = 2, .head_dim = head_dim, .block_size = 48, .causal = false}, {{0, 261}, {0, 64}}));
   }
+  for (const int head_dim : {16, 64, 576}) cases.push_back(attention_case({.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .sinks = true}, mixed));
+  cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 1, .head_dim = 64, .window = 20, .sinks = true}, mixed));
+  cases.push_back(attention_case({.n_heads = 6, .n_kv_heads = 2, .head_dim = 64, .sinks = true}, {{2000, 1}}));  // in parts
 }
 
 inline void add_qkv_cases(std::vector<OpCase>& cases) {
@@ -410,8 +518,14 @@ inline void add_qkv_cases(std::vector<OpCase>& cases) {
     cases.push_back(qkv_case({{14, 2, 64}, 256, Format::Q4_K, Format::Q4_K, Format::Q6_K, true, false, RopeLayout::kHalfSplit, 64}, seqs));
     cases.push_back(qkv_case({{4, 4, 96}, 256, Format::Q4_0, Format::F16, Format::Q5_1, true, true, RopeLayout::kHalfSplit, 32}, seqs));
     cases.push_back(qkv_case({{4, 2, 128}, 64, Format::F32, Format::F32, Format::F32, false, true, RopeLayout::kHalfSplit, 128}, seqs));
+    cases.push_back(qkv_case({{6, 2, 16}, 64, Format::F32, Format::F32, Format::F32, false, false, RopeLayout::kHalfSplit, 16, true}, seqs));
     cases.push_back(qkv_case({{2, 1, 32, DType::kF32}, 32, Format::F32, Format::F32, Format::F32}, seqs));
   }
+}
+
+// What a backend has only where it runs models with experts: sinks and the clamped gate came with them.
+inline bool needs_experts(const OpCase& c) {
+  return c.verb.starts_with("moe") || c.verb == "copy" || c.name.find(" sinks") != c.name.npos || c.name.find(" act 3") != c.name.npos;
 }
 
 inline std::vector<OpCase> all_cases() {
@@ -420,6 +534,7 @@ inline std::vector<OpCase> all_cases() {
   add_row_cases(cases);
   add_attention_cases(cases);
   add_qkv_cases(cases);
+  add_expert_cases(cases);
   return cases;
 }
 

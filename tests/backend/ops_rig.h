@@ -54,14 +54,26 @@ class OpRig {
   Tensor output(int64_t rows, int64_t cols) {
     return uploaded(rows, cols, std::vector<float>(rows * cols, std::numeric_limits<float>::quiet_NaN()));
   }
-  const Weight& weight(Format format, int64_t n_out, int64_t n_in) {
-    host_weights_.emplace_back(n_out * row_bytes(format, n_in));
+  const Weight& weight(Format format, int64_t n_out, int64_t n_in, int64_t n_experts = 1) {
+    host_weights_.emplace_back(n_experts * n_out * row_bytes(format, n_in));
     std::vector<uint8_t>& bytes = host_weights_.back();
-    fill_random(format, random_(), bytes.data(), n_out * n_in / info(format).block_size,
+    fill_random(format, random_(), bytes.data(), n_experts * n_out * n_in / info(format).block_size,
                 1.0f / std::sqrt(static_cast<float>(n_in)));
-    Weight host{.format = format, .n_out = n_out, .n_in = n_in, .codes = bytes.data()};
+    Weight host{.format = format, .n_out = n_out, .n_in = n_in, .codes = bytes.data(), .n_experts = n_experts};
     weights_.push_back(backend_.prepare(host, kForMatmul | kForEmbedding));
     return weights_.back();
+  }
+  // Experts for each token, all different.
+  Tensor experts(int64_t n_tokens, int64_t n_used, int64_t n_experts) {
+    std::vector<int32_t> host, all(n_experts);
+    std::iota(all.begin(), all.end(), 0);
+    for (int64_t t = 0; t < n_tokens; ++t) {
+      std::shuffle(all.begin(), all.end(), random_);
+      host.insert(host.end(), all.begin(), all.begin() + n_used);
+    }
+    const Tensor t = backend_.alloc(DType::kI32, n_tokens, n_used);
+    backend_.upload(t, host.data());
+    return t;
   }
   NormArgs norm(int64_t dim, NormKind kind = NormKind::kRms, bool bias = false) {
     return {values(1, dim, 0.5f, 1.0f), bias ? values(1, dim) : Tensor{}, 1e-5f, kind};

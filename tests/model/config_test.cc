@@ -107,7 +107,17 @@ TEST(Config, RefusesBadValuesByKey) {
       set("llama.rope.dimension_count", uint32_t{7}),
       set("llama.rope.dimension_count", uint32_t{32}),
       set("llama.rope.scaling.type", std::string("quadratic")),
-      set("llama.expert_count", uint32_t{8}),
+      set("llama.rope.scaling.type", uint32_t{1}),
+      set("llama.attention.sliding_window", uint32_t{1} << 31),
+      set("llama.attention.sliding_window_pattern", std::vector<bool>{true}),
+      set("llama.attention.scale", 0.0f),
+      set("llama.attn_logit_softcapping", -1.0f),
+      set("llama.final_logit_softcapping", nan),
+      set("llama.embedding_scale", 0.0f),
+      set("llama.residual_scale", infinity),
+      set("llama.logit_scale", 0.0f),
+      set("llama.expert_count", uint32_t{1} << 20),
+      set("llama.leading_dense_block_count", uint32_t{3}),
   };
   for (const BadValue& bad : cases) {
     const std::string message = complaint("", bad.edit);
@@ -131,6 +141,35 @@ TEST(Config, RefusesABadScalingFactor) {
     });
     EXPECT_NE(message.find("llama.rope.scaling.factor"), std::string::npos) << factor << ": " << message;
   }
+}
+
+TEST(Config, ExpertsAreChecked) {
+  const auto experts = [](const Edit& edit) {
+    return complaint("", [=](GgufWriter& w) {
+      w.set("llama.expert_count", uint32_t{8});
+      w.set("llama.expert_used_count", uint32_t{2});
+      edit(w);
+    });
+  };
+  EXPECT_EQ(experts([](GgufWriter&) {}), "");
+  auto refused = [&](const char* key, auto value) {
+    const std::string message = experts([&](GgufWriter& w) { w.set(key, value); });
+    EXPECT_NE(message.find(key), std::string::npos) << message;
+  };
+  refused("llama.expert_used_count", uint32_t{0});
+  refused("llama.expert_used_count", uint32_t{9});
+  refused("llama.expert_feed_forward_length", uint32_t{0});
+  refused("llama.expert_weights_scale", 0.0f);
+  refused("llama.expert_weights_norm", std::string("yes"));
+  refused("llama.expert_gating_func", uint32_t{9});
+  refused("llama.expert_group_count", uint32_t{16});
+  const std::string groups = experts([](GgufWriter& w) { w.set("llama.expert_group_count", uint32_t{3}); });
+  EXPECT_NE(groups.find("expert_count"), std::string::npos) << groups;
+  const std::string few = experts([](GgufWriter& w) {
+    w.set("llama.expert_group_count", uint32_t{8});
+    w.set("llama.expert_group_used_count", uint32_t{1});
+  });
+  EXPECT_NE(few.find("expert_group_used_count"), std::string::npos) << few;
 }
 
 TEST(Config, FilesOfOtherKindsAreNamed) {  // G43

@@ -37,6 +37,12 @@ inline Golden read_golden(const std::string& name) {
   return {name, json["tokens"], json["greedy"], read_npy(kModels / json["logits"].get<std::string>())};
 }
 
+// The context to run it with, where the logits depend on it; 0: the model's own.
+inline int n_ctx_of(const std::string& name) {
+  const fs::path path = kModels / (name + ".json");
+  return fs::exists(path) ? nlohmann::json::parse(read_file(path.string())).value("n_ctx", 0) : 0;
+}
+
 inline std::vector<std::string> golden_names() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(kModels))
@@ -48,7 +54,8 @@ inline std::vector<std::string> golden_names() {
 inline Ranks load_golden(const std::string& name, const BackendOptions& backend, int block_size = 16, DType kv_dtype = DType::kF32) {
   auto file = std::make_shared<const Gguf>(Gguf::open((kModels / (name + ".gguf")).string()));
   const Config config = config_from_gguf(*file);
-  RunnerOptions options{.backend = backend, .max_batch_tokens = 512, .max_logits = 512, .block_size = block_size, .kv_dtype = kv_dtype};
+  RunnerOptions options{.backend = backend, .n_ctx = n_ctx_of(name), .max_batch_tokens = 512, .max_logits = 512, .block_size = block_size,
+                        .kv_dtype = kv_dtype};
   return Ranks(config, gguf_source(file), options, nullptr);
 }
 

@@ -158,10 +158,10 @@ TEST_F(HfConfigTest, BrokenJsonHasAPlace) {  // S16
 }
 
 TEST_F(HfConfigTest, RopeKindsAreNamed) {  // S19
-  for (const char* kind : {"longrope", "su", "dynamic", "proportional", "mrope", "quadratic"}) {
+  for (const char* kind : {"proportional", "mrope", "quadratic"}) {
     const std::string message = complaint([&](Json& json) { json["rope_scaling"] = {{"rope_type", kind}, {"factor", 2.0}}; });
     EXPECT_NE(message.find(kind), std::string::npos) << message;
-    EXPECT_NE(message.find("supported are default, linear, llama3 and yarn"), std::string::npos) << message;
+    EXPECT_NE(message.find("supported are default, linear, dynamic, llama3, yarn and longrope"), std::string::npos) << message;
   }
   for (const char* key : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
     const std::string message = complaint([&](Json& json) { json["rope_scaling"].erase(key); });
@@ -172,7 +172,22 @@ TEST_F(HfConfigTest, RopeKindsAreNamed) {  // S19
     }
   }
   EXPECT_NE(complaint([](Json& json) { json["rope_scaling"]["high_freq_factor"] = 1.0; }).find("high_freq_factor"), std::string::npos);
-  EXPECT_NE(complaint([](Json& json) { json["rope_scaling"] = {{"full_attention", Json::object()}}; }).find("full_attention"), std::string::npos);
+  auto by_layer = [&](const char* type, const Json& rope) {
+    return complaint([&](Json& json) { json["rope_scaling"] = {{"full_attention", Json::object()}, {type, rope}}; });
+  };
+  EXPECT_NE(by_layer("chunked_attention", Json::object()).find("chunked_attention"), std::string::npos);
+  EXPECT_NE(by_layer("sliding_attention", {{"rope_type", "linear"}, {"factor", 2.0}}).find("sliding_attention"), std::string::npos);
+  EXPECT_EQ(by_layer("sliding_attention", {{"rope_theta", 1e4}}), "");
+  for (const char* kind : {"longrope", "su"}) {
+    auto longrope = [&](const Json& factors) {
+      return complaint([&](Json& json) {
+        json["rope_scaling"] = {{"type", kind}, {"short_factor", std::vector<double>(16, 1.0)}, {"long_factor", factors}};
+      });
+    };
+    EXPECT_EQ(longrope(std::vector<double>(16, 1.5)), "");
+    for (const Json& bad : {Json(std::vector<double>(15, 1.0)), Json(1.0), Json(std::vector<double>(16, 0.0)), Json()})
+      EXPECT_NE(longrope(bad).find("long_factor"), std::string::npos) << bad;
+  }
   for (const Json& bad : {Json(0.0), Json(1.5), Json(0.03), Json(0.1)}) expect_refused("partial_rotary_factor", bad);
   EXPECT_EQ(read_with([](Json& json) { json["partial_rotary_factor"] = 0.25; }).rot_dim, 8);
 }
@@ -190,12 +205,15 @@ TEST_F(HfConfigTest, WindowsFollowTheArchitecture) {
   EXPECT_EQ(read_with(qwen).sliding_window, 0);
   EXPECT_EQ(read_with([&](Json& json) { qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 0; }).sliding_window, 64);
   EXPECT_EQ(read_with([&](Json& json) { qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 28; }).sliding_window, 0);
-  EXPECT_NE(complaint([&](Json& json) { qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 1; }).find("1 of 2 layers"),
-            std::string::npos);
+  const Config mixed = read_with([&](Json& json) { qwen(json), json["use_sliding_window"] = true, json["max_window_layers"] = 1; });
+  EXPECT_EQ(mixed.layer(0).window, 0);
+  EXPECT_EQ(mixed.layer(1).window, 64);
   const Json full = "full_attention", sliding = "sliding_attention";
   EXPECT_EQ(read_with([&](Json& json) { mistral(json), json["layer_types"] = {full, full}; }).sliding_window, 0);
   EXPECT_EQ(read_with([&](Json& json) { qwen(json), json["layer_types"] = {sliding, sliding}; }).sliding_window, 64);
-  EXPECT_NE(complaint([&](Json& json) { qwen(json), json["layer_types"] = {full, sliding}; }).find("sliding_window"), std::string::npos);
+  EXPECT_EQ(read_with([&](Json& json) { mistral(json), json["layer_types"] = {full, sliding}; }).layer(0).window, 0);
+  EXPECT_EQ(read_with([&](Json& json) { mistral(json), json["layer_types"] = {sliding, full}; }).layer(0).window, 64);
+  EXPECT_NE(complaint([&](Json& json) { json["layer_types"] = {full, sliding}; }).find("sliding_window"), std::string::npos);
   for (const Json& bad : {Json({full}), Json({full, full, full}), Json({full, "linear_attention"}), Json({1, 2}), Json("full_attention")})
     expect_refused("layer_types", bad);  // S18
 }
@@ -206,7 +224,7 @@ TEST_F(HfConfigTest, WhatIsNotSupportedIsNamed) {  // S22
   expect_refused("quantization", {{"group_size", 64}, {"bits", 7}}, "bits");
   EXPECT_EQ(read_with([](Json& json) { json["quantization_config"] = nullptr; }).n_layers, 2);
   expect_refused("hidden_act", "gelu");
-  expect_refused("model_type", "mamba\x1b[2J", "supported are llama, mistral, qwen2, qwen3");
+  expect_refused("model_type", "mamba\x1b[2J", "supported are llama, mistral, mixtral, qwen2");
   EXPECT_EQ(read_with([](Json& json) { json["auto_map"] = {{"AutoModel", "evil.py"}}; }).n_layers, 2);  // S20: not followed
 }
 

@@ -16,7 +16,7 @@ inline std::vector<std::string> hf_names() {
 
 inline Ranks load_hf(const fs::path& directory) {
   const auto checkpoint = hf_checkpoint(directory.string());
-  const RunnerOptions options{.backend = {.device = "ref"}, .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
+  const RunnerOptions options{.backend = {.device = "ref"}, .n_ctx = n_ctx_of(directory.filename()), .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
   return Ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
 }
 

@@ -30,14 +30,14 @@ import tokenizers
 import torch
 import transformers
 from gguf import GGMLQuantizationType as QT
-from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from dialects import DIALECTS, pieces, rope_of, rot_dim
+from transformers import (Gemma2Config, Gemma3TextConfig, GemmaConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig,
+                          MistralConfig, MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
+                          Qwen3MoeConfig, SmolLM3Config)
 
 N_GREEDY = 64
 N_CANDIDATES = 96  # prompts tried at once; the one with the clearest greedy choices is kept
 MIN_MARGIN = 1e-3  # every greedy step must win by more than this
-
-ARCHES = {"llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA,
-          "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3}
 
 
 @dataclass
@@ -58,6 +58,10 @@ class Spec:
     tied: bool = False
     extra: dict = field(default_factory=dict)
     hf: str = ""  # "new", "old" or "sharded": a Hugging Face directory too
+    context: int = 256  # max_position_embeddings, where the rope does not say
+    n_ctx: int = 0  # the context to run it with, where the result depends on it
+    gain: float = 1.0  # of the embedding or the output matrix, for logits of a usual size
+    push: float = 1.0  # of what a layer adds, where a scaled embedding would drown it
 
 
 F32, F16, BF16 = {"*": "F32"}, {"*": "F16"}, {"*": "BF16"}
@@ -66,6 +70,13 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=20000.0, factor=8.0, low_freq_facto
 YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=64)
 YARN_BETAS = dict(rope_type="yarn", rope_theta=1e6, factor=2.5, original_max_position_embeddings=64, beta_fast=4.0,
                   beta_slow=0.5)
+GEMMA3 = {"full_attention": dict(rope_type="linear", rope_theta=1e6, factor=8.0),
+          "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
+LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, short_factor=[1.0, 1.02, 1.05, 1.1, 1.3, 1.4],
+                long_factor=[1.1, 1.5, 2.6, 4.5, 9.0, 14.0])
+PHI4 = dict(original_max_position_embeddings=32, sliding_window=None, partial_rotary_factor=0.75)
+GPT_OSS = dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=4.0, beta_slow=0.5, original_max_position_embeddings=64,
+               truncate=False)
 K_TYPES = {"token_embd*": "Q6_K", "*.0.attn_q*": "Q4_K", "*.0.attn_k*": "Q5_K", "*.0.attn_v*": "Q6_K",
            "*.0.ffn_gate*": "Q2_K", "*.0.ffn_up*": "Q4_K", "*.0.ffn_down*": "Q5_0", "*.1.attn_q*": "Q3_K",
            "*.1.attn_k*": "IQ4_XS", "*.1.attn_v*": "Q4_K", "*.1.ffn_gate*": "Q5_K", "*.1.ffn_up*": "Q3_K",
@@ -104,6 +115,36 @@ SPECS = [
          head_dim=32, tied=True),
     Spec("mistral_window", MistralConfig, 61, 265, F16, dict(rope_theta=1e4), dim=32, n_heads=2, n_kv_heads=1, ffn=64,
          tied=True, extra=dict(sliding_window=16), hf="new"),
+    Spec("gemma", GemmaConfig, 43, 267, F16, dim=32, n_heads=3, n_kv_heads=1, head_dim=16, ffn=48, eps=1e-6, tied=True, push=4.0, hf="new"),
+    Spec("gemma2", Gemma2Config, 57, 263, F16, dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=48, n_layers=3, eps=1e-6, tied=True, push=4.0,
+         extra=dict(sliding_window=20, attn_logit_softcapping=3.0, final_logit_softcapping=5.0, query_pre_attn_scalar=12), hf="new"),
+    Spec("gemma3", Gemma3TextConfig, 61, 269, F16, GEMMA3, dim=32, n_heads=4, n_kv_heads=1, head_dim=16, ffn=40, n_layers=7, eps=1e-6,
+         tied=True, push=3.0, extra=dict(sliding_window=12, query_pre_attn_scalar=16), hf="new"),
+    Spec("phi3", Phi3Config, 52, 261, F16, dict(rope_theta=10000.0), dim=32, n_heads=3, n_kv_heads=1, head_dim=16, ffn=40, extra=dict(
+        sliding_window=19, original_max_position_embeddings=256), hf="new"),
+    Spec("phi3_long", Phi3Config, 71, 265, F16, LONGROPE, dim=48, n_heads=3, n_kv_heads=1, ffn=40, tied=True, extra=PHI4, hf="new"),
+    Spec("phi3_short", Phi3Config, 49, 271, F16, LONGROPE, dim=48, n_heads=3, n_kv_heads=3, ffn=40, tied=True, n_ctx=128,
+         extra=PHI4 | dict(original_max_position_embeddings=128), hf="new"),
+    Spec("smollm3", SmolLM3Config, 47, 267, F16, dict(rope_theta=5e6), dim=32, n_heads=4, n_kv_heads=2, ffn=40, n_layers=5, eps=1e-6,
+         tied=True, hf="new"),
+    Spec("granite", GraniteConfig, 55, 263, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, ffn=40, gain=2.0, hf="new",
+         extra=dict(embedding_multiplier=1.7, attention_multiplier=0.2, residual_multiplier=0.35, logits_scaling=3.0)),
+    Spec("olmo2", Olmo2Config, 45, 265, F16, dict(rope_theta=5e5), dim=32, n_heads=4, n_kv_heads=2, ffn=40, eps=1e-6, hf="new"),
+    Spec("mixtral", MixtralConfig, 46, 267, F16, dict(rope_theta=1e6), dim=32, n_heads=4, n_kv_heads=2, ffn=40, hf="new",
+         extra=dict(num_local_experts=5, num_experts_per_tok=2, sliding_window=None)),
+    Spec("qwen2moe", Qwen2MoeConfig, 53, 263, F16, dict(rope_theta=1e6), dim=32, n_heads=4, n_kv_heads=2, ffn=72, eps=1e-6, hf="new",
+         extra=dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=24, shared_expert_intermediate_size=56, norm_topk_prob=False)),
+    Spec("qwen3moe", Qwen3MoeConfig, 49, 271, F16, dict(rope_theta=1e6), dim=32, n_heads=4, n_kv_heads=1, head_dim=16, ffn=72, eps=1e-6,
+         hf="new", extra=dict(num_experts=7, num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=True)),
+    Spec("granitemoe", GraniteMoeConfig, 51, 261, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, ffn=40, gain=2.0, hf="new",
+         extra=dict(embedding_multiplier=1.7, attention_multiplier=0.2, residual_multiplier=0.45, logits_scaling=3.0, num_local_experts=6,
+                    num_experts_per_tok=3)),
+    Spec("qwen3moe_q8_0", Qwen3MoeConfig, 40, 265, {"*": "Q8_0"}, dict(rope_theta=1e6), dim=64, n_heads=4, n_kv_heads=2, head_dim=32, ffn=72,
+         eps=1e-6, tied=True, extra=dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True)),
+    Spec("gpt_oss", GptOssConfig, 58, 269, F16, GPT_OSS, dim=32, n_heads=4, n_kv_heads=2, head_dim=16, ffn=40, n_layers=3, hf="new",
+         extra=dict(num_local_experts=5, num_experts_per_tok=2, sliding_window=20)),
+    Spec("gpt_oss_mxfp4", GptOssConfig, 44, 263, {"*_exps.weight": "MXFP4", "*": "F16"}, GPT_OSS, dim=64, n_heads=4, n_kv_heads=2, head_dim=16,
+         ffn=32, extra=dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=16)),
 ]
 
 # The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales
@@ -115,28 +156,35 @@ RANDOM_BITS = {"Q2_K": (80, 82, 1.5), "Q3_K": (108, None, 0), "Q4_K": (0, 2, 7.5
 def make_model(spec):
     rope = {"rope_type": "default", "rope_theta": 10000.0, **spec.rope}
     head_dim = spec.head_dim or spec.dim // spec.n_heads
-    context = int(rope["factor"] * rope.get("original_max_position_embeddings", 128)) if "factor" in rope else 256
+    context = int(rope["factor"] * rope.get("original_max_position_embeddings", 128)) if "factor" in rope else spec.context
+    if "full_attention" in spec.rope:
+        rope = spec.rope
     config = spec.config(
         vocab_size=spec.vocab, hidden_size=spec.dim, intermediate_size=spec.ffn, num_hidden_layers=spec.n_layers,
         num_attention_heads=spec.n_heads, num_key_value_heads=spec.n_kv_heads, head_dim=head_dim,
         max_position_embeddings=context, rms_norm_eps=spec.eps, tie_word_embeddings=spec.tied, rope_parameters=rope,
-        bos_token_id=spec.vocab - 2, eos_token_id=spec.vocab - 1, attn_implementation="eager", **spec.extra)
+        bos_token_id=spec.vocab - 2, eos_token_id=spec.vocab - 1, pad_token_id=None, attn_implementation="eager", **spec.extra)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     if spec.head_dim == 0 and config.model_type.startswith("qwen3"):
         raise ValueError("qwen3 files always say head_dim")
     return model
 
 
-def weight_stats(name, shape, tied):
+def weight_stats(name, shape, spec, plus_one):
     """(mean, std): norms and biases away from 1 and 0, attention far from uniform, logits with a std of 1 to 3."""
     if name.endswith("norm.weight"):
-        return 1.0, 0.3
-    if name.endswith(".bias"):
+        mean = spec.push if ".post_" in name and plus_one else 1.0
+        return (mean - 1.0 if plus_one else mean), 0.3
+    if name.endswith("bias"):
         return 0.0, 0.3
+    if name.endswith("sinks"):
+        return 0.0, 2.0
     if "embed_tokens" in name:
-        return 0.0, (2.0 / math.sqrt(shape[1]) if tied else 1.0)
-    gain = 2.0 if "lm_head" in name else 1.5 if "q_proj" in name or "k_proj" in name else 1.3
-    return 0.0, gain / math.sqrt(shape[1])
+        return 0.0, (2.0 * spec.gain / math.sqrt(shape[1]) if spec.tied else 1.0)
+    gain = 2.0 * spec.gain if "lm_head" in name else 1.5 if "q_proj" in name or "k_proj" in name else 1.3
+    if "o_proj" in name or "down_proj" in name:
+        gain *= spec.push
+    return 0.0, gain / math.sqrt(shape[-1])
 
 
 def random_blocks(rng, shape, fmt, std):
@@ -156,40 +204,67 @@ def random_blocks(rng, shape, fmt, std):
     return set_scale(std / unit * rng.uniform(0.7, 1.3, blocks.shape[:2]))
 
 
-def permute(w, n_heads):
-    """Rows of each head from half-split to interleaved rope pairs, as llama.cpp keeps the llama architecture."""
-    return w.reshape(n_heads, 2, w.shape[0] // n_heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+def format_of(name, w, spec):
+    if w.ndim == 1 or not name.endswith(".weight") or "ffn_gate_inp" in name:  # a router keeps its type whatever the file's is
+        return "F32"
+    return next(f for pattern, f in spec.types.items() if fnmatch.fnmatch(name, pattern))
 
 
-def unpermute(w, n_heads):
-    return w.reshape(n_heads, w.shape[0] // n_heads // 2, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+def encoded(rng, view, name, spec, mean, std, plus_one):
+    """Fills a view of a parameter with random weights as the file holds them -> (data, type)."""
+    rows = int(np.prod(view.shape[:-1])) if view.ndim > 1 else 1
+    shape = (rows, view.shape[-1]) if view.ndim > 1 else view.shape
+    fmt = format_of(name, view, spec)
+    if fmt in RANDOM_BITS:
+        data = random_blocks(rng, shape, fmt, std)
+    else:
+        w = view.reshape(shape).astype(np.float32)
+        data = gguf.quants.quantize(w + 1 if plus_one else w, QT[fmt])
+    decoded = gguf.quants.dequantize(data, QT[fmt]).reshape(view.shape)
+    view[...] = decoded - 1 if plus_one else decoded
+    return data, QT[fmt]
 
 
 def fill_weights(model, spec, rng):
     """Draws every weight, leaves its decoded value in the model and returns [(GGUF name, data, type)]."""
-    config, arch = model.config, ARCHES[model.config.model_type]
-    names = gguf.get_tensor_name_map(arch, spec.n_layers)
+    config, dialect = model.config, DIALECTS[model.config.model_type]
+    names = gguf.get_tensor_name_map(dialect.arch, spec.n_layers)
     tensors = []
-    for name, param in model.named_parameters():
-        gguf_name = names.get_name(name, (".weight", ".bias"))
-        mean, std = weight_stats(name, param.shape, spec.tied)
-        fmt = "F32"
-        if param.dim() == 2:
-            fmt = next(f for pattern, f in spec.types.items() if fnmatch.fnmatch(gguf_name, pattern))
-        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
-        heads = heads if arch == gguf.MODEL_ARCH.LLAMA else None
-        if fmt in RANDOM_BITS:
-            data = random_blocks(rng, tuple(param.shape), fmt, std)
-        else:
-            w = (mean + std * rng.standard_normal(tuple(param.shape))).astype(np.float32)
-            data = gguf.quants.quantize(permute(w, heads) if heads else w, QT[fmt])
-        w = gguf.quants.dequantize(data, QT[fmt]).reshape(tuple(param.shape))
+    for name, param in [*model.named_parameters(), *score_biases(model)]:
+        plus_one = dialect.plus_one and name.endswith("norm.weight")
+        mean, std = weight_stats(name, param.shape, spec, plus_one)
+        w = np.zeros(tuple(param.shape), np.float32)
+        views = pieces(config, names, name, w)
+        if format_of(views[0][0], w, spec) not in RANDOM_BITS:
+            w += (mean + std * rng.standard_normal(w.shape)).astype(np.float32)
+        for gguf_name, view in views:
+            # Experts and heads keep a dimension of their own; laced heads are rows like any.
+            stacked = gguf_name.split(".")[-2] in STACKED
+            data, fmt = encoded(rng, view, gguf_name, spec, mean, std, plus_one)
+            n = view.shape[0] if stacked and view.ndim == 3 else 0
+            tensors.append((gguf_name, data.reshape(n, -1, data.shape[-1]) if n else data.reshape(view.shape) if stacked else data, fmt))
         with torch.no_grad():
-            param.copy_(torch.from_numpy(np.ascontiguousarray(unpermute(w, heads) if heads else w)))
-        tensors.append((gguf_name, data, QT[fmt]))
-    if spec.rope.get("rope_type") == "llama3":
-        tensors.append(("rope_freqs.weight", llama3_factors(config), QT.F32))
-    return tensors
+            param.copy_(torch.from_numpy(w))
+    return tensors + rope_tensors(spec, config)
+
+
+STACKED = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "attn_k_b", "attn_v_b")
+
+
+def score_biases(model):
+    """DeepSeek's corrections of the routers' scores, which are no parameters."""
+    return [(n.replace("e_score_correction_bias", "e_score_correction.bias"), b) for n, b in model.named_buffers()
+            if n.endswith("e_score_correction_bias")]
+
+
+def rope_tensors(spec, config):
+    rope = rope_of(config)
+    if rope["rope_type"] == "llama3":
+        return [("rope_freqs.weight", llama3_factors(config), QT.F32)]
+    if rope["rope_type"] == "longrope":
+        return [(f"rope_factors_{kind}.weight", np.array(rope[f"{kind}_factor"], np.float32), QT.F32)
+                for kind in ("long", "short")]
+    return []
 
 
 def llama3_factors(config):
@@ -244,16 +319,15 @@ def add_config(writer, spec, config):
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    rope = config.rope_parameters
-    writer.add_rope_freq_base(rope["rope_theta"])
-    if spec.head_dim:
+    rope = rope_of(config)
+    if config.model_type not in ("gemma", "gemma2"):
+        writer.add_rope_freq_base(rope["rope_theta"])
+    if spec.head_dim and config.model_type not in ("deepseek_v2", "deepseek_v3"):
         writer.add_key_length(spec.head_dim)
         writer.add_value_length(spec.head_dim)
-    if window := spec.extra.get("sliding_window"):
-        writer.add_sliding_window(window)
-    if writer.arch == "llama":
-        writer.add_vocab_size(spec.vocab)
-        writer.add_rope_dimension_count(spec.head_dim or spec.dim // spec.n_heads)
+    if config.model_type == "mistral" and config.sliding_window:
+        writer.add_sliding_window(config.sliding_window)
+    DIALECTS[config.model_type].keys(writer, config)
     if rope["rope_type"] in ("linear", "yarn"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
         writer.add_rope_scaling_factor(rope["factor"])
@@ -265,7 +339,7 @@ def add_config(writer, spec, config):
 
 
 def write_gguf(path, spec, config, tensors):
-    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[ARCHES[config.model_type]])
+    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[DIALECTS[config.model_type].arch])
     writer.add_type(gguf.GGUFType.MODEL)
     writer.add_name(f"golden {spec.name}")
     add_config(writer, spec, config)
@@ -348,7 +422,8 @@ def write_hf(folder, spec, model, tokens, logits):
     for file in folder.iterdir():
         file.unlink()
     dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[spec.types["*"]]
-    state = {k: v.to(dtype) if v.dim() == 2 else v for k, v in model.state_dict().items()
+    routers = (".gate.weight", ".router.weight", "shared_expert_gate.weight")
+    state = {k: v.to(dtype) if v.dim() > 1 and not k.endswith(("bias", *routers)) else v for k, v in model.state_dict().items()
              if not (spec.tied and k == "lm_head.weight")}
     model.config.dtype = dtype
     model.generation_config.eos_token_id = [spec.vocab - 1, spec.vocab - 2]
@@ -371,8 +446,8 @@ def make_golden(spec, seed, out):
         write_hf(out.parent / "hf" / spec.name, spec, model, tokens, logits)
     np.save(out / f"{spec.name}.npy", logits)
     sidecar = {
-        "name": spec.name, "file": f"{spec.name}.gguf", "arch": gguf.MODEL_ARCH_NAMES[ARCHES[model.config.model_type]],
-        "types": spec.types, "logits": f"{spec.name}.npy", "tokens": tokens, "greedy": greedy,
+        "name": spec.name, "file": f"{spec.name}.gguf", "arch": gguf.MODEL_ARCH_NAMES[DIALECTS[model.config.model_type].arch],
+        "types": spec.types, **({"n_ctx": spec.n_ctx} if spec.n_ctx else {}), "logits": f"{spec.name}.npy", "tokens": tokens, "greedy": greedy,
         "greedy_margin": round(margin, 5), "seed": seed, "torch": torch.__version__.split("+")[0],
         "transformers": transformers.__version__, "gguf": version("gguf"), "numpy": np.__version__}
     lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in sidecar.items())

@@ -64,10 +64,23 @@ int CpuBackend::plan_attention(const AttentionArgs& a) {
   return n_parts;
 }
 
+// More heads on one KV head than a task can hold (attention over latents): some of them at a time.
+void CpuBackend::attention_in_turns(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& a) {
+  CHECK_EQ(a.n_kv_heads, 1);
+  for (int first = 0; first < a.n_heads; first += cpu::kMaxQueryRows) {
+    const int n = std::min(cpu::kMaxQueryRows, a.n_heads - first);
+    const int64_t begin = int64_t{first} * a.head_dim, cols = int64_t{n} * a.head_dim;
+    AttentionArgs part = a;
+    part.n_heads = n;
+    if (a.sinks) part.sinks = a.sinks.slice_cols(first, n);
+    attention(y.slice_cols(begin, cols), q.slice_cols(begin, cols), kv, part);
+  }
+}
+
 void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const AttentionArgs& a) {
   const auto& kv = static_cast<const CpuKv&>(cache);
   const int group = a.n_heads / a.n_kv_heads;
-  CHECK_LE(group, cpu::kMaxQueryRows);
+  if (group > cpu::kMaxQueryRows) return attention_in_turns(y, q, cache, a);
   const int n_parts = plan_attention(a);
   const int64_t row_floats = 2 + a.head_dim, part_floats = cpu::kMaxQueryRows * row_floats;
   if (attention_scratch_stride_ < cpu::attention_scratch_floats(a.head_dim)) {  // only where reserve() was not called
@@ -100,6 +113,7 @@ void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const Atten
                         .causal = a.causal,
                         .scale = a.scale,
                         .softcap = a.softcap,
+                        .sinks = a.sinks ? a.sinks.f32() + first_head : nullptr,
                         .y = y.f32(task.first_token) + column,
                         .y_stride = y.stride,
                         .partial = task.part < 0 ? nullptr
@@ -114,6 +128,7 @@ void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const Atten
         const float* first =
             partials_.f32() + (int64_t{task.part} * a.n_kv_heads + kv_head) * part_floats + t * group * row_floats;
         kernels_.merge_attention(first, a.n_kv_heads * part_floats, n_parts, group, a.head_dim,
+                                 a.sinks ? a.sinks.f32() + int64_t{kv_head} * group : nullptr,
                                  y.f32(task.first_token + t) + int64_t{kv_head} * group * a.head_dim);
       }
     }

@@ -51,11 +51,17 @@ void CpuBackend::reserve(const StepLimits& limits) {
     memory = cpu::Memory(static_cast<size_t>(n_bytes));
     allocated_ += memory.size();
   };
-  const int64_t rows = std::max({limits.max_tokens, limits.max_logits, 1});
+  const int64_t rows = std::max({limits.max_tokens * limits.n_used, limits.max_logits, 1});
   for (cpu::Memory& memory : activations_) take(memory, rows * (std::max(limits.max_width, 1) + 64) * 4);
   attention_scratch_stride_ = (cpu::attention_scratch_floats(limits.head_dim) + 15) / 16 * 16;
   take(attention_scratch_, pool_.size() * attention_scratch_stride_ * 4);
   take(partials_, int64_t{pool_.size()} * 16 * cpu::kMaxQueryRows * (2 + limits.head_dim) * 4);
+  if (limits.n_used > 1) {
+    for (cpu::Memory* memory : {&expert_in_, &expert_out_}) take(*memory, rows * limits.max_width * 4);
+    for (auto* rows_of : {&order_, &place_}) rows_of->reserve(static_cast<size_t>(rows));
+    groups_.reserve(static_cast<size_t>(rows));
+    expert_jobs_.reserve(2 * static_cast<size_t>(rows));
+  }
   tokens_.reserve(limits.max_tokens);
   token_seq_.reserve(limits.max_tokens);
   matmul_tasks_.reserve(4096);
@@ -157,6 +163,10 @@ void CpuBackend::rope(Tensor x, int n_heads, const RopeArgs& a) {
 void CpuBackend::gather_rows(Tensor y, Tensor x) {
   for (int64_t i = 0; i < y.rows; ++i)
     std::memcpy(y.f32(i), x.f32(batch_.logit_rows[i]), static_cast<size_t>(x.cols) * sizeof(float));
+}
+
+void CpuBackend::copy(Tensor y, Tensor x) {
+  for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) { std::memcpy(y.f32(t), x.f32(t), static_cast<size_t>(x.cols) * sizeof(float)); });
 }
 
 void CpuBackend::scale(Tensor x, float factor, float softcap) {

@@ -25,6 +25,7 @@ class CpuBackend final : public Backend {
   std::string name() const override { return "cpu"; }
   std::string description() const override;
   int n_threads() const override { return pool_.size(); }
+  bool runs_experts() const override { return true; }
 
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;
@@ -50,12 +51,17 @@ class CpuBackend final : public Backend {
   void attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) override;
   void gather_rows(Tensor y, Tensor x) override;
   void scale(Tensor x, float factor, float softcap) override;
+  void copy(Tensor y, Tensor x) override;
+  void moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) override;
+  void moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) override;
+  void moe_combine(Tensor residual, Tensor y, Tensor weights) override;
 
   void qkv(const QkvArgs& args) override;
   void gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up,
                Activation act) override;
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override;
   void add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) override;
+  void moe(const MoeArgs& args) override;
 
  private:
   // One of the matmuls, at most kMaxOutputs, that a verb does on the same activations.
@@ -86,7 +92,25 @@ class CpuBackend final : public Backend {
 
   // cpu_attention.cc
   int plan_attention(const AttentionArgs& args);
+  void attention_in_turns(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args);
   void write_token(KvCache& kv, int layer, int64_t token, const float* k, const float* v);
+
+  // cpu_moe.cc
+  struct ExpertOutput {
+    Tensor y;  // rows in the groups' order
+    const Weight* w;
+    Tensor bias;  // [n_experts, n_out] or empty
+  };
+  struct ExpertGroup {
+    int expert;
+    int64_t first;  // row in the groups' order
+    int n_rows;
+  };
+  void group_by_expert(Tensor ids, int64_t n_experts);
+  Tensor gathered(Tensor x, cpu::Memory& memory);
+  static Tensor room(cpu::Memory& memory, int64_t rows, int64_t cols);
+  const uint8_t* pack_groups(Tensor x, const cpu::PackedWeight& w, int slot);
+  void run_groups(Tensor x, std::span<const ExpertOutput> outputs, std::optional<Activation> gated);
 
   // Calls f(row, thread) for n rows, on several threads when they hold work for them: `elements` in all.
   template <class F>
@@ -113,6 +137,11 @@ class CpuBackend final : public Backend {
 
   cpu::Memory activations_[kMaxOutputs];
   std::vector<MatmulTask> matmul_tasks_;
+  std::vector<ExpertGroup> groups_;
+  std::vector<int32_t> order_, place_;         // [rows]: the row at each place in the groups' order, and the other way round
+  std::vector<int64_t> expert_start_, expert_panels_;
+  std::vector<cpu::MatmulJob> expert_jobs_;
+  cpu::Memory expert_in_, expert_out_;
   std::vector<AttentionTask> attention_tasks_;
   cpu::Memory attention_scratch_;              // [threads, attention_scratch_floats]
   int64_t attention_scratch_stride_ = 0;

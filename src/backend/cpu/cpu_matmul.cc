@@ -125,11 +125,10 @@ void CpuBackend::qkv(const QkvArgs& a) {
   run_matmuls(a.x, outputs);
   const int n_freq = a.rope.angles ? static_cast<int>(a.rope.angles.cols / 2) : 0;
   const auto finish = [&](float* heads, int n_heads, const NormArgs& norm, int64_t token) {
-    for (int h = 0; norm.weight && h < n_heads; ++h) {
-      float* head = heads + int64_t{h} * a.head_dim;
-      kernels_.norm(head, head, a.head_dim, norm.weight.f32(), norm.bias ? norm.bias.f32() : nullptr, norm.eps,
+    const int64_t n_normed = norm.weight.cols;  // a head, or all of them
+    for (int64_t at = 0; norm.weight && at < int64_t{n_heads} * a.head_dim; at += n_normed)
+      kernels_.norm(heads + at, heads + at, n_normed, norm.weight.f32(), norm.bias ? norm.bias.f32() : nullptr, norm.eps,
                     norm.kind == NormKind::kLayer);
-    }
     if (n_freq == 0) return;
     const float* angles = a.rope.angles.f32(token);
     kernels_.rope(heads, n_heads, a.head_dim, angles, angles + n_freq, n_freq, a.rope.layout == RopeLayout::kInterleaved);

@@ -174,6 +174,7 @@ struct AttentionJob {
   int window;                  // 0: none
   bool causal;
   float scale, softcap;
+  const float* sinks;          // [group] or null; where parts are merged, only the merge looks at them
 
   float* y;                    // like q; written when partial is null
   int64_t y_stride;
@@ -203,6 +204,7 @@ struct Kernels {
 
   void (*norm)(float* y, const float* x, int64_t n, const float* weight, const float* bias, float eps, bool layer_norm);
   void (*add)(float* x, const float* y, int64_t n);
+  void (*add_scaled)(float* x, const float* y, float factor, int64_t n);  // x += factor * y
   void (*act_mul)(float* y, const float* gate, const float* up, int64_t n, int act);
   void (*scale)(float* x, int64_t n, float factor, float softcap);
   // One token's heads; cosines and sines are [n_freq].
@@ -212,7 +214,7 @@ struct Kernels {
                    int value_stride);
   void (*attention)(const AttentionJob& job);
   // y [group, head_dim] from the partial results of `parts` jobs, `part_stride` floats apart, of one token.
-  void (*merge_attention)(const float* partials, int64_t part_stride, int parts, int group, int head_dim, float* y);
+  void (*merge_attention)(const float* partials, int64_t part_stride, int parts, int group, int head_dim, const float* sinks, float* y);
 
   // What the peak measurement runs: each returns the operations it did, or bytes it read.
   double (*peak_read)(const void* data, int64_t n_bytes);

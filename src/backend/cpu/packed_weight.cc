@@ -17,7 +17,7 @@ class QuantPacker {
       : format_(format), kind_(kind), layout_(block_layout(kind)), host_(host),
         flip_(signed_codes && kind.bits == 8 ? 0x80808080u : 0), inverse_(kind.scales == Scales::kSuper ? 1.0f : 1.0f / factor) {}
 
-  void pack_row(int64_t row, uint8_t* panel) const {
+  void pack_row(int64_t row, int lane, uint8_t* panel) const {
     const int64_t n = host_.n_in;
     std::vector<uint8_t> codes(n);
     std::vector<float> scales, mins;
@@ -29,7 +29,7 @@ class QuantPacker {
       scales.resize(n / kGroup);
       round_to_int8(row, codes.data(), scales.data());
     }
-    const int lane = static_cast<int>(row % kPanelRows), block_k = kGroup * layout_.n_groups;
+    const int block_k = kGroup * layout_.n_groups;
     const int64_t block_parts = layout_.n_groups * layout_.parts;
     for (int64_t b = 0; b < n / block_k; ++b) {
       uint8_t* block = panel + b * layout_.bytes;
@@ -135,7 +135,7 @@ float factor_of(const FormatInfo& f, const Weight& host) {
   if (f.n_scale_fields == 0 || f.scale_fields[0].kind != quant::ScaleKind::kF32) return f.scale_unit;
   float largest = 0;
   const auto* blocks = static_cast<const uint8_t*>(host.codes);
-  const int64_t n_blocks = host.n_out * (host.n_in / f.block_size);
+  const int64_t n_blocks = host.n_experts * host.n_out * (host.n_in / f.block_size);
   for (int64_t b = 0; b < n_blocks; ++b)
     for (int i = 0; i < f.n_scale_fields; ++i) {
       const float value = std::abs(float_from_bits(quant::load_u32(blocks + b * f.block_bytes + f.scale_fields[i].offset)));
@@ -145,8 +145,8 @@ float factor_of(const FormatInfo& f, const Weight& host) {
   return std::ldexp(1.0f, std::clamp(std::ilogb(largest) - 11, -120, 120));
 }
 
-void pack_dense_row(const Weight& host, Dense type, int64_t row, uint8_t* panel) {
-  const int64_t n = host.n_in, lane = row % kPanelRows;
+void pack_dense_row(const Weight& host, Dense type, int64_t row, int lane, uint8_t* panel) {
+  const int64_t n = host.n_in;
   if (type == Dense::kF32) {
     std::vector<float> values(n);
     decode_row(host.format, host.row(row), values.data(), n);
@@ -204,16 +204,18 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
   } else {
     describe_dense(w, dense, kernels);
   }
-  w.memory = Memory(static_cast<size_t>(w.n_panels * w.panel_bytes));  // zeros: rows past n_out multiply to zero
+  w.memory = Memory(static_cast<size_t>(host.n_experts * w.n_panels * w.panel_bytes));  // zeros: rows past n_out multiply to zero
   const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes, factor);
-  pool.parallel_for(w.n_panels, [&](int64_t panel, int) {
-    uint8_t* to = w.memory.data() + panel * w.panel_bytes;
-    const int64_t end = std::min(host.n_out, (panel + 1) * kPanelRows);
-    for (int64_t row = panel * kPanelRows; row < end; ++row) {
+  pool.parallel_for(host.n_experts * w.n_panels, [&](int64_t i, int) {
+    uint8_t* to = w.memory.data() + i * w.panel_bytes;
+    const int64_t first = i / w.n_panels * host.n_out, panel = i % w.n_panels;  // an expert's last panel may be part empty
+    const int64_t end = first + std::min(host.n_out, (panel + 1) * kPanelRows);
+    int lane = 0;
+    for (int64_t row = first + panel * kPanelRows; row < end; ++row, ++lane) {
       if (kind >= 0) {
-        packer.pack_row(row, to);
+        packer.pack_row(row, lane, to);
       } else {
-        pack_dense_row(host, dense, row, to);
+        pack_dense_row(host, dense, row, lane, to);
       }
     }
   });

@@ -16,7 +16,7 @@ namespace ingot::cpu {
 struct PackedWeight {
   int64_t n_out = 0;
   int64_t n_in = 0;
-  int64_t n_panels = 0;
+  int64_t n_panels = 0;     // of each expert
   int64_t panel_bytes = 0;
   const TileFn* tiles = nullptr;
   int max_tile = 0;         // tokens

@@ -123,6 +123,7 @@ void CudaBackend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight
 }
 
 void CudaBackend::qkv(const QkvArgs& a) {
+  if (a.q_norm.weight && a.q_norm.weight.cols != a.head_dim) return Backend::qkv(a);  // over all heads
   const Weight* weights[] = {a.wq, a.wk, a.wv};
   const Tensor outputs[] = {a.q, a.k, a.v};
   if (a.x.dtype != act_) settle();

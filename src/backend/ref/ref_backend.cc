@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/route.h"
 #include "backend/sampler.h"
 #include "base/half.h"
 
@@ -41,6 +42,12 @@ float activate(float x, Activation act) {
   if (act == Activation::kSilu) return x / (1.0f + std::exp(-x));
   if (act == Activation::kGelu) return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
   return 0.5f * x * (1.0f + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
+}
+
+float gated(float gate, float up, Activation act) {
+  if (act != Activation::kClampedSwiglu) return activate(gate, act) * up;
+  const float g = std::min(gate, 7.0f), u = std::clamp(up, -7.0f, 7.0f);
+  return g / (1.0f + std::exp(-1.702f * g)) * (u + 1.0f);
 }
 
 double dot(const float* a, const float* b, int64_t n) {
@@ -125,7 +132,7 @@ class RefBackend final : public Backend {
 
   void act_mul(Tensor y, Tensor gate, Tensor up, Activation act) override {
     for (int64_t t = 0; t < y.rows; ++t)
-      for (int64_t i = 0; i < y.cols; ++i) y.f32(t)[i] = activate(gate.f32(t)[i], act) * up.f32(t)[i];
+      for (int64_t i = 0; i < y.cols; ++i) y.f32(t)[i] = gated(gate.f32(t)[i], up.f32(t)[i], act);
   }
 
   void rope_angles(Tensor angles, Tensor inv_freq, float magnitude) override {
@@ -177,6 +184,40 @@ class RefBackend final : public Backend {
     });
   }
 
+  bool runs_experts() const override { return true; }
+
+  void copy(Tensor y, Tensor x) override {
+    for (int64_t t = 0; t < x.rows; ++t) std::memcpy(y.f32(t), x.f32(t), static_cast<size_t>(x.cols) * sizeof(float));
+  }
+
+  void moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& a) override {
+    for (int64_t t = 0; t < logits.rows; ++t) route_token(ids.i32(t), weights.f32(t), {logits.f32(t), static_cast<size_t>(logits.cols)}, a);
+  }
+
+  void moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) override {
+    CHECK_EQ(x.cols, w.n_in);
+    CHECK_EQ(y.cols, w.n_out);
+    CHECK_EQ(y.rows, ids.rows * ids.cols);
+    CHECK_EQ(y.rows % x.rows, 0);
+    std::vector<float> row(w.n_in);
+    for (int64_t i = 0; i < y.rows; ++i) {
+      const int64_t expert = ids.i32(i / ids.cols)[i % ids.cols];
+      CHECK(expert >= 0 && expert < w.n_experts);
+      for (int64_t o = 0; o < w.n_out; ++o) {
+        decode_row(w.format, w.row(expert * w.n_out + o), row.data(), w.n_in);
+        const double sum = dot(row.data(), x.f32(i * x.rows / y.rows), w.n_in);
+        y.f32(i)[o] = static_cast<float>(sum + (bias ? bias.f32(expert)[o] : 0.0f));
+      }
+    }
+  }
+
+  void moe_combine(Tensor residual, Tensor y, Tensor weights) override {
+    for (int64_t i = 0; i < y.rows; ++i) {
+      const int64_t t = i / weights.cols;
+      for (int64_t j = 0; j < y.cols; ++j) residual.f32(t)[j] += weights.f32(t)[i % weights.cols] * y.f32(i)[j];
+    }
+  }
+
   void gather_rows(Tensor y, Tensor x) override {
     for (int64_t i = 0; i < y.rows; ++i) std::memcpy(y.f32(i), x.f32(batch_.logit_rows[i]), x.cols * sizeof(float));
   }
@@ -215,6 +256,10 @@ class RefBackend final : public Backend {
       if (a.softcap > 0) s = a.softcap * std::tanh(s / a.softcap);
       scores.push_back(s);
       largest = std::max(largest, s);
+    }
+    if (a.sinks) {
+      largest = std::max(largest, double{a.sinks.f32()[h]});
+      total = std::exp(a.sinks.f32()[h] - largest);
     }
     std::vector<double> out(a.head_dim);
     for (int p = begin; p < end; ++p) {

@@ -5,7 +5,7 @@
 namespace ingot::cpu::INGOT_ISA {
 
 // As Activation (backend.h), which this header must not include.
-enum { kSilu, kGeluTanh, kGelu };
+enum { kSilu, kGeluTanh, kGelu, kClampedSwiglu };
 
 template <int act>
 INLINE F activate(F x) {
@@ -14,17 +14,29 @@ INLINE F activate(F x) {
   return x * sigmoid(1.59576912f * (x + 0.044715f * x * x * x));  // (1 + tanh(u)) / 2 = sigmoid(2u)
 }
 
+template <int act>
+INLINE F gated(F gate, F up) {
+  if constexpr (act == kClampedSwiglu) {
+    const F g = -max(-gate, all(-7.0f)), u = -max(-max(up, all(-7.0f)), all(-7.0f));
+    return g * sigmoid(1.702f * g) * (u + 1.0f);
+  }
+  return activate<act>(gate) * up;
+}
+
 // y may be gate. n is a multiple of W.
 INLINE void act_mul_row(float* y, const float* gate, const float* up, int64_t n, int act) {
   switch (act) {
     case kSilu:
-      for (int64_t i = 0; i < n; i += W) store(y + i, activate<kSilu>(load(gate + i)) * load(up + i));
+      for (int64_t i = 0; i < n; i += W) store(y + i, gated<kSilu>(load(gate + i), load(up + i)));
       break;
     case kGeluTanh:
-      for (int64_t i = 0; i < n; i += W) store(y + i, activate<kGeluTanh>(load(gate + i)) * load(up + i));
+      for (int64_t i = 0; i < n; i += W) store(y + i, gated<kGeluTanh>(load(gate + i), load(up + i)));
+      break;
+    case kClampedSwiglu:
+      for (int64_t i = 0; i < n; i += W) store(y + i, gated<kClampedSwiglu>(load(gate + i), load(up + i)));
       break;
     default:
-      for (int64_t i = 0; i < n; i += W) store(y + i, activate<kGelu>(load(gate + i)) * load(up + i));
+      for (int64_t i = 0; i < n; i += W) store(y + i, gated<kGelu>(load(gate + i), load(up + i)));
   }
 }
 

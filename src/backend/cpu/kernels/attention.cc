@@ -221,7 +221,8 @@ void finish_rows(const AttentionJob& job, const Rows& rows) {
       continue;
     }
     float* to = job.y + row / job.group * job.y_stride + row % job.group * job.head_dim;
-    const float inverse = 1.0f / rows.sum[row];
+    const float sink = job.sinks ? exp(all(job.sinks[row % job.group] - rows.largest[row]))[0] : 0.0f;
+    const float inverse = 1.0f / (rows.sum[row] + sink);
     for (int d = 0; d < job.head_dim; ++d) to[d] = from[d] * inverse;
   }
 }
@@ -254,7 +255,7 @@ void attention(const AttentionJob& job) {
   finish_rows(job, rows);
 }
 
-void merge_attention(const float* partials, int64_t part_stride, int parts, int group, int head_dim, float* y) {
+void merge_attention(const float* partials, int64_t part_stride, int parts, int group, int head_dim, const float* sinks, float* y) {
   for (int row = 0; row < group; ++row, y += head_dim) {
     const float* first = partials + (int64_t)row * (2 + head_dim);
     float top = kMinusInfinity, total = 0;
@@ -266,6 +267,7 @@ void merge_attention(const float* partials, int64_t part_stride, int parts, int 
       total += factor * part[1];
       for (int d = 0; d < head_dim; ++d) y[d] += factor * part[2 + d];
     }
+    if (sinks) total += exp(all(sinks[row] - top))[0];
     for (int d = 0; d < head_dim; ++d) y[d] /= total;
   }
 }

@@ -48,7 +48,7 @@ INLINE float total(const float* x, int64_t n, Fn&& f) {
 
 template <int act>
 INLINE void act_mul_all(float* y, const float* gate, const float* up, int64_t n) {
-  map(y, gate, up, n, [](F g, F u) { return activate<act>(g) * u; });
+  map(y, gate, up, n, [](F g, F u) { return gated<act>(g, u); });
 }
 
 }  // namespace
@@ -70,9 +70,14 @@ void add(float* x, const float* y, int64_t n) {
   map(x, x, y, n, [](F a, F b) { return a + b; });
 }
 
+void add_scaled(float* x, const float* y, float factor, int64_t n) {
+  map(x, x, y, n, [&](F a, F b) { return a + factor * b; });
+}
+
 void act_mul(float* y, const float* gate, const float* up, int64_t n, int act) {
   if (act == kSilu) return act_mul_all<kSilu>(y, gate, up, n);
   if (act == kGeluTanh) return act_mul_all<kGeluTanh>(y, gate, up, n);
+  if (act == kClampedSwiglu) return act_mul_all<kClampedSwiglu>(y, gate, up, n);
   act_mul_all<kGelu>(y, gate, up, n);
 }
 

@@ -27,6 +27,7 @@ const Kernels kKernels = {
     .gate_up = gate_up,
     .norm = norm,
     .add = add,
+    .add_scaled = add_scaled,
     .act_mul = act_mul,
     .scale = scale,
     .rope = rope,

@@ -16,13 +16,14 @@ void gate_up(const MatmulJob& gate, const MatmulJob& up, int act, const PanelRan
 
 void norm(float* y, const float* x, int64_t n, const float* weight, const float* bias, float eps, bool layer_norm);
 void add(float* x, const float* y, int64_t n);
+void add_scaled(float* x, const float* y, float factor, int64_t n);
 void act_mul(float* y, const float* gate, const float* up, int64_t n, int act);
 void scale(float* x, int64_t n, float factor, float softcap);
 void rope(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq, bool interleaved);
 void write_kv(const float* k, const float* v, int head_dim, KvType type, void* keys, void* values, int slot,
               int value_stride);
 void attention(const AttentionJob& job);
-void merge_attention(const float* partials, int64_t part_stride, int parts, int group, int head_dim, float* y);
+void merge_attention(const float* partials, int64_t part_stride, int parts, int group, int head_dim, const float* sinks, float* y);
 
 double peak_read(const void* data, int64_t n_bytes);
 double peak_f32(int64_t iterations);

@@ -1,0 +1,157 @@
+// Experts: the rows of a step are put in order of their experts, so that each expert is one matmul over the tokens that go to
+// it, and all of them are one parallel loop. A decode of one sequence is the same with one row an expert.
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/route.h"
+
+namespace ingot {
+
+using cpu::MatmulJob;
+using cpu::PackedWeight;
+
+void CpuBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) {
+  for_rows(logits.rows, 32 * logits.rows * logits.cols, [&](int64_t t, int) {
+    route_token(ids.i32(t), weights.f32(t), {logits.f32(t), static_cast<size_t>(logits.cols)}, args);
+  });
+}
+
+// A counting sort of the rows by expert: order_[i] is the row that comes i-th, groups_ the experts that have any.
+void CpuBackend::group_by_expert(Tensor ids, int64_t n_experts) {
+  CHECK(ids.contiguous());
+  const int64_t n_rows = ids.rows * ids.cols;
+  const int32_t* expert = ids.i32();
+  std::vector<int64_t>& next = expert_start_;
+  next.assign(static_cast<size_t>(n_experts) + 1, 0);
+  for (int64_t i = 0; i < n_rows; ++i) {
+    CHECK(expert[i] >= 0 && expert[i] < n_experts);
+    ++next[expert[i] + 1];
+  }
+  for (int64_t e = 0; e < n_experts; ++e) next[e + 1] += next[e];
+  groups_.clear();
+  for (int64_t e = 0; e < n_experts; ++e)
+    if (next[e + 1] > next[e]) groups_.push_back({static_cast<int>(e), next[e], static_cast<int>(next[e + 1] - next[e])});
+  order_.resize(static_cast<size_t>(n_rows));
+  for (int64_t i = 0; i < n_rows; ++i) order_[next[expert[i]]++] = static_cast<int32_t>(i);
+}
+
+// The rows of x that the groups want, one after another. x has one for each row of ids, or for each token.
+Tensor CpuBackend::gathered(Tensor x, cpu::Memory& memory) {
+  const auto n = static_cast<int64_t>(order_.size());
+  const Tensor out = room(memory, n, x.cols);
+  for_rows(n, n * x.cols, [&](int64_t i, int) {
+    std::memcpy(out.f32(i), x.f32(order_[i] * x.rows / n), static_cast<size_t>(x.cols) * sizeof(float));
+  });
+  return out;
+}
+
+Tensor CpuBackend::room(cpu::Memory& memory, int64_t rows, int64_t cols) {
+  const auto needed = static_cast<size_t>(rows * cols) * sizeof(float);
+  if (memory.size() < needed) memory = cpu::Memory(needed);  // only where reserve() was not called
+  return {memory.f32(), DType::kF32, rows, cols, cols};
+}
+
+// x and y hold the groups' rows one after another. With `gated`, the outputs are gate and up, and y of the first gets
+// act(gate) * up.
+void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std::optional<Activation> gated) {
+  expert_jobs_.clear();
+  const uint8_t* acts[2] = {};
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const auto& w = *static_cast<const PackedWeight*>(outputs[i].w->packed);
+    CHECK_EQ(x.cols, w.n_in);
+    const bool shared = i > 0 && cpu::same(static_cast<const PackedWeight*>(outputs[0].w->packed)->activations, w.activations);
+    acts[i] = shared ? acts[0] : pack_groups(x, w, static_cast<int>(i));
+    const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
+    for (const ExpertGroup& group : groups_) {
+      expert_jobs_.push_back({.tiles = w.tiles,
+                              .panels = w.panels() + group.expert * w.n_panels * w.panel_bytes,
+                              .panel_bytes = w.panel_bytes,
+                              .n_in = w.n_in,
+                              .n_out = w.n_out,
+                              .codebook = w.codebook,
+                              .act = acts[i] + group.first * token_bytes,
+                              .act_token_bytes = token_bytes,
+                              .tiling = cpu::make_tiling(group.n_rows, w.max_tile),
+                              .factor = w.factor,
+                              .y = outputs[i].y.f32(group.first),
+                              .y_stride = outputs[i].y.stride,
+                              .bias = outputs[i].bias ? outputs[i].bias.f32(group.expert) : nullptr,
+                              .accumulate = false});
+    }
+  }
+  const size_t n_groups = groups_.size();
+  expert_panels_.assign(n_groups, static_cast<const PackedWeight*>(outputs[0].w->packed)->n_panels);
+  plan_matmuls({expert_jobs_.data(), n_groups}, expert_panels_);
+  pool_.parallel_for(static_cast<int64_t>(matmul_tasks_.size()), [&](int64_t i, int) {
+    const MatmulTask& task = matmul_tasks_[i];
+    if (gated) {
+      kernels_.gate_up(expert_jobs_[task.job], expert_jobs_[n_groups + task.job], static_cast<int>(*gated), task.range);
+    } else {
+      kernels_.matmul(expert_jobs_[task.job], task.range);
+    }
+  });
+}
+
+// Each group in tiles of its own.
+const uint8_t* CpuBackend::pack_groups(Tensor x, const PackedWeight& w, int slot) {
+  const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
+  const auto needed = static_cast<size_t>(x.rows * token_bytes);
+  if (activations_[slot].size() < needed) activations_[slot] = cpu::Memory(needed);  // only where reserve() was not called
+  uint8_t* to = activations_[slot].data();
+  for_rows(static_cast<int64_t>(groups_.size()), x.rows * w.n_in, [&](int64_t g, int) {
+    const ExpertGroup& group = groups_[g];
+    const cpu::Tiling tiling = cpu::make_tiling(group.n_rows, w.max_tile);
+    for (int tile = 0; tile < tiling.n_tiles; ++tile) {
+      const int64_t begin = group.first + cpu::tile_begin(tiling, tile), end = group.first + cpu::tile_begin(tiling, tile + 1);
+      kernels_.pack_activations(x.f32(begin), x.stride, static_cast<int>(end - begin), w.n_in, w.activations, to + begin * token_bytes);
+    }
+  });
+  return to;
+}
+
+void CpuBackend::moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) {
+  if (y.rows == 0) return;
+  CHECK_EQ(y.rows, ids.rows * ids.cols);
+  CHECK_EQ(y.cols, w.n_out);
+  group_by_expert(ids, w.n_experts);
+  const Tensor sorted = gathered(x, expert_in_), out = room(expert_out_, y.rows, y.cols);
+  const ExpertOutput output{out, &w, bias};
+  run_groups(sorted, {&output, 1}, {});
+  for_rows(y.rows, y.rows * y.cols, [&](int64_t i, int) {
+    std::memcpy(y.f32(order_[i]), out.f32(i), static_cast<size_t>(y.cols) * sizeof(float));
+  });
+}
+
+void CpuBackend::moe_combine(Tensor residual, Tensor y, Tensor weights) {
+  const int64_t n_used = weights.cols;
+  for_rows(residual.rows, 2 * y.rows * y.cols, [&](int64_t t, int) {
+    for (int64_t k = 0; k < n_used; ++k)
+      kernels_.add_scaled(residual.f32(t), y.f32(t * n_used + k), weights.f32(t)[k], y.cols);
+  });
+}
+
+// The rows stay in the experts' order from gate to down.
+void CpuBackend::moe(const MoeArgs& a) {
+  const auto& gate = *static_cast<const PackedWeight*>(a.w_gate->packed);
+  const auto& up = *static_cast<const PackedWeight*>(a.w_up->packed);
+  if (a.x.rows == 0) return;
+  if (gate.max_tile != up.max_tile) return Backend::moe(a);  // one dense and one not
+  matmul(a.logits, a.x, *a.w_router, a.b_router);
+  moe_route(a.ids, a.weights, a.logits, a.route);
+  group_by_expert(a.ids, a.w_gate->n_experts);
+  const Tensor hidden = a.gate, out = a.out;  // in the groups' order
+  const ExpertOutput gate_and_up[] = {{hidden, a.w_gate, a.b_gate}, {hidden, a.w_up, a.b_up}};
+  run_groups(gathered(a.x, expert_in_), gate_and_up, a.act);
+  const ExpertOutput down{out, a.w_down, a.b_down};
+  run_groups(hidden, {&down, 1}, {});
+  place_.resize(order_.size());
+  for (size_t i = 0; i < order_.size(); ++i) place_[order_[i]] = static_cast<int32_t>(i);
+  const int64_t n_used = a.weights.cols;
+  for_rows(a.residual.rows, 2 * out.rows * out.cols, [&](int64_t t, int) {
+    for (int64_t k = 0; k < n_used; ++k)
+      kernels_.add_scaled(a.residual.f32(t), out.f32(place_[t * n_used + k]), a.weights.f32(t)[k], out.cols);
+  });
+}
+
+}  // namespace ingot

@@ -1,0 +1,158 @@
+#include "model/tensor_finder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace ingot {
+
+std::vector<std::string> TensorFinder::names_of(const char* names) {
+  std::vector<std::string> all;
+  for (std::string_view rest = names; !rest.empty();) {
+    const size_t end = std::min(rest.find('|'), rest.size());
+    all.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (all.empty()) all.emplace_back();
+  return all;
+}
+
+std::string TensorFinder::name_at(const std::string& pattern, int layer, int expert) {
+  return fmt::format(fmt::runtime(pattern), layer, expert);
+}
+
+void TensorFinder::release(const HostTensor& found) {
+  const size_t n_copies = copies_.size();
+  copies_.remove_if([&](const auto& copy) { return copy.data() == found.data; });
+  if (copies_.size() != n_copies) return;
+  HostTensor whole = found;
+  if (found.whole != nullptr) whole.data = found.whole;
+  source_.release(whole);
+}
+
+HostTensor TensorFinder::own(HostTensor shape, std::vector<uint8_t> bytes) {
+  copies_.push_back(std::move(bytes));
+  shape.data = copies_.back().data();
+  shape.whole = nullptr;
+  return shape;
+}
+
+bool TensorFinder::find_stored(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) {
+  if (name.empty() || !source_.find(name, n_out, n_in, out)) return false;
+  if (out.n_out != n_out || out.n_in != n_in)
+    throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), name, out.n_out, out.n_in, n_out, n_in);
+  return true;
+}
+
+bool TensorFinder::find_matrix(const Wanted& w, HostTensor& out) {
+  const int64_t rows = w.n_matrices * (w.total > 0 ? w.total : w.n_out);
+  for (const std::string& pattern : names_of(w.names)) {
+    if (pattern.find("{1}") != pattern.npos) {
+      if (find_each(pattern, w, out)) return true;
+    } else if (pattern.starts_with('~')) {
+      if (!find_stored(name_at(pattern.substr(1), w.layer, 0), w.n_matrices * w.n_in, rows / w.n_matrices, out)) continue;
+      return transpose(w, out), take_rows(w, out), true;
+    } else if (find_stored(name_at(pattern, w.layer, 0), rows, w.n_in, out)) {
+      return take_rows(w, out), true;
+    }
+  }
+  if (w.optional) return false;
+  throw Error("{}: tensor '{}' is missing", source_.name(), name_at(names_of(w.names).front(), w.layer, 0));
+}
+
+// Experts with a tensor each, put one after another. They have to be stored alike.
+bool TensorFinder::find_each(const std::string& pattern, const Wanted& w, HostTensor& out) {
+  std::vector<uint8_t> bytes;
+  HostTensor part;
+  for (int64_t e = 0; e < w.n_matrices; ++e) {
+    const std::string name = name_at(pattern, w.layer, static_cast<int>(e));
+    if (!find_stored(name, w.n_out, w.n_in, part)) {
+      if (e == 0) return false;
+      throw Error("{}: tensor '{}' is missing", source_.name(), name);
+    }
+    const auto n_bytes = static_cast<size_t>(part.n_out) * row_bytes(part.format, part.n_in);
+    if (e == 0) {
+      out = part;
+      out.n_out = w.n_matrices * w.n_out;
+      out.file_bytes = 0;
+      bytes.reserve(static_cast<size_t>(w.n_matrices) * n_bytes);
+    } else if (part.format != out.format) {
+      throw Error("{}: tensor '{}' is stored as {}, and the experts before it as {}: experts of one layer have to be stored alike",
+                  source_.name(), name, info(part.format).name, info(out.format).name);
+    }
+    bytes.insert(bytes.end(), part.data, part.data + n_bytes);
+    out.file_bytes += part.file_bytes;
+    source_.release(part);
+  }
+  out = own(out, std::move(bytes));
+  return true;
+}
+
+// Leaves of each matrix the rows that are wanted: where they are, if they lie together.
+void TensorFinder::take_rows(const Wanted& w, HostTensor& host) {
+  if (w.total == 0) return;
+  const size_t n_bytes = row_bytes(host.format, host.n_in);
+  HostTensor part = host;
+  part.n_out = w.n_matrices * w.n_out;
+  part.file_bytes = host.file_bytes * static_cast<size_t>(w.n_out) / static_cast<size_t>(w.total);
+  const bool is_copy = std::any_of(copies_.begin(), copies_.end(), [&](const auto& copy) { return copy.data() == host.data; });
+  if (w.n_matrices == 1 && w.step == 1 && !is_copy) {
+    part.whole = host.data;
+    part.data = host.data + static_cast<size_t>(w.first) * n_bytes;
+    host = part;
+    return;
+  }
+  std::vector<uint8_t> bytes(static_cast<size_t>(part.n_out) * n_bytes);
+  for (int64_t m = 0; m < w.n_matrices; ++m)
+    for (int64_t i = 0; i < w.n_out; ++i)
+      std::memcpy(bytes.data() + static_cast<size_t>(m * w.n_out + i) * n_bytes,
+                  host.data + static_cast<size_t>(m * w.total + w.first + i * w.step) * n_bytes, n_bytes);
+  release(host);
+  host = own(part, std::move(bytes));
+}
+
+// [n_in, rows] of each matrix to [rows, n_in], in the type that it is stored in.
+void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
+  const int64_t rows = host.n_in;
+  if (info(host.format).block_size != 1)
+    throw Error("{}: '{}' is stored transposed and as {}: expected F32, F16 or BF16", source_.name(), w.names, info(host.format).name);
+  const auto size = static_cast<int64_t>(info(host.format).block_bytes);
+  std::vector<uint8_t> bytes(static_cast<size_t>(host.n_out * rows * size));
+  for (int64_t m = 0; m < w.n_matrices; ++m)
+    for (int64_t i = 0; i < w.n_in; ++i)
+      for (int64_t j = 0; j < rows; ++j)
+        std::memcpy(bytes.data() + ((m * rows + j) * w.n_in + i) * size, host.data + ((m * w.n_in + i) * rows + j) * size, static_cast<size_t>(size));
+  HostTensor turned = host;
+  turned.n_out = w.n_matrices * rows;
+  turned.n_in = w.n_in;
+  release(host);
+  host = own(turned, std::move(bytes));
+}
+
+bool TensorFinder::find_vector(const Wanted& w, HostTensor& out) {
+  const int64_t stored = w.total > 0 ? w.total : w.n_in;
+  for (const std::string& pattern : names_of(w.names)) {
+    const std::string name = name_at(pattern, w.layer, 0);
+    if (!find_stored(name, w.n_matrices, stored, out)) continue;
+    if (info(out.format).block_size != 1)
+      throw Error("{}: tensor '{}' is stored as {}: expected F32, F16 or BF16", source_.name(), name, info(out.format).name);
+    if (w.total == 0 && !w.add_one) return true;
+    std::vector<float> all(static_cast<size_t>(stored)), values;
+    for (int64_t m = 0; m < w.n_matrices; ++m) {
+      decode_row(out.format, out.data + m * row_bytes(out.format, stored), all.data(), stored);
+      for (int64_t i = 0; i < w.n_in; ++i) values.push_back(all[w.first + i * w.step] + (w.add_one ? 1.0f : 0.0f));
+    }
+    HostTensor part{.format = Format::F32, .n_out = w.n_matrices, .n_in = w.n_in};
+    part.file_bytes = static_cast<size_t>(part.n_out) * row_bytes(out.format, w.n_in);
+    source_.release(out);
+    std::vector<uint8_t> bytes(values.size() * sizeof(float));
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    out = own(part, std::move(bytes));
+    return true;
+  }
+  if (w.optional) return false;
+  throw Error("{}: tensor '{}' is missing", source_.name(), name_at(names_of(w.names).front(), w.layer, 0));
+}
+
+}  // namespace ingot

@@ -1,0 +1,85 @@
+// What a row of the tensor table means in a checkpoint: its name there among several, the rows of a fused tensor that are its
+// own, experts that each have a tensor put one after another, norms that are kept less one. Used by those who load weights
+// (weights.cc) and those who write them (gguf_export.cc).
+#pragma once
+#include <list>
+#include <string>
+#include <vector>
+
+#include "model/weights.h"
+
+namespace ingot {
+
+class TensorFinder {
+ public:
+  // Both must outlive this.
+  TensorFinder(WeightSource& source, const Config& config) : source_(source), config_(config) {}
+
+  // n_out of the result are the rows of all experts together. False: an optional row that the checkpoint lacks. Throws Error naming
+  // the tensor that is missing, or whose shape or type is another.
+  template <class Owner>
+  bool find(const MatrixRow<Owner>& row, int layer, HostTensor& out) {
+    const Slice& slice = is_gguf() ? row.gguf_slice : row.hf_slice;
+    Wanted wanted = wanted_of(row, layer, slice);
+    wanted.n_out = size_of(row.n_out, config_);
+    wanted.n_in = size_of(row.n_in, config_);
+    return find_matrix(wanted, out);
+  }
+  // [n_experts or 1, n]
+  template <class Owner>
+  bool find(const VectorRow<Owner>& row, int layer, HostTensor& out) {
+    Wanted wanted = wanted_of(row, layer, is_gguf() ? Slice{} : row.hf_slice);
+    wanted.n_out = 1;
+    wanted.n_in = size_of(row.n, config_);
+    wanted.add_one = row.is_norm && !is_gguf() && config_.arch->hf_norms_less_one;
+    return find_vector(wanted, out);
+  }
+  // The name that a row has, or would have, in the checkpoint: for messages.
+  template <class Row>
+  std::string name_of(const Row& row, int layer) const {
+    return name_at(names_of(is_gguf() ? row.gguf_name : row.hf_name).front(), layer, 0);
+  }
+
+  // What was found will not be read again.
+  void release(const HostTensor& found);
+
+ private:
+  struct Wanted {
+    const char* names;
+    int layer;
+    bool optional;
+    int64_t n_matrices;
+    int64_t n_out = 0, n_in = 0;       // of each matrix
+    int64_t total = 0, first = 0;      // the tensor's rows (of vectors: columns), and the first that is wanted; total 0: all are
+    int step = 1;
+    bool add_one = false;
+  };
+
+  template <class Row>
+  Wanted wanted_of(const Row& row, int layer, const Slice& slice) const {
+    return {.names = is_gguf() ? row.gguf_name : row.hf_name,
+            .layer = layer,
+            .optional = row.optional,
+            .n_matrices = row.experts ? config_.experts.n : 1,
+            .total = size_of(slice.total, config_),
+            .first = size_of(slice.first, config_),
+            .step = slice.step};
+  }
+
+  bool is_gguf() const { return source_.dialect() == Dialect::kGguf; }
+  static std::vector<std::string> names_of(const char* names);
+  static std::string name_at(const std::string& pattern, int layer, int expert);
+  bool find_matrix(const Wanted& wanted, HostTensor& out);
+  bool find_vector(const Wanted& wanted, HostTensor& out);
+  bool find_stored(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out);
+  bool find_each(const std::string& pattern, const Wanted& wanted, HostTensor& out);
+  void take_rows(const Wanted& wanted, HostTensor& host);
+  void transpose(const Wanted& wanted, HostTensor& host);
+  HostTensor own(HostTensor shape, std::vector<uint8_t> bytes);
+
+  WeightSource& source_;
+  const Config& config_;
+  std::list<std::vector<uint8_t>> copies_;
+};
+
+}  // namespace ingot

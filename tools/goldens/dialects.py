@@ -1,0 +1,168 @@
+"""What llama.cpp's converters do to a model of each type: the architecture's name, what becomes of its tensors, its keys.
+
+A row of DIALECTS says it; make_models.py asks. A parameter of transformers becomes one tensor of the GGUF file or several
+(experts that transformers keeps in one array): `pieces` gives each as a view, so that what the file holds once it is encoded
+can be put back into the model.
+"""
+import math
+from dataclasses import dataclass
+from typing import Callable
+
+import gguf
+import numpy as np
+from gguf import MODEL_ARCH as A
+
+
+def rope_of(config):
+    """The rope parameters of layers that see everything."""
+    return config.rope_parameters.get("full_attention", config.rope_parameters)
+
+
+def rot_dim(config):
+    return int(config.head_dim * rope_of(config).get("partial_rotary_factor", 1.0))
+
+
+def llama_keys(writer, config):
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_rope_dimension_count(config.head_dim)
+
+
+def window_keys(writer, config):
+    writer.add_sliding_window(config.sliding_window)
+
+
+def gemma2_keys(writer, config):
+    window_keys(writer, config)
+    writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+    writer.add_final_logit_softcapping(config.final_logit_softcapping)
+
+
+def phi3_keys(writer, config):
+    rope = rope_of(config)
+    writer.add_rope_dimension_count(rot_dim(config))
+    writer.add_rope_scaling_orig_ctx_len(config.original_max_position_embeddings)
+    writer.add_sliding_window(config.sliding_window or 0)
+    if rope["rope_type"] == "longrope":
+        scale = config.max_position_embeddings / config.original_max_position_embeddings
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(config.original_max_position_embeddings)))
+
+
+def granite_keys(writer, config):
+    llama_keys(writer, config)
+    writer.add_attention_scale(config.attention_multiplier)
+    writer.add_embedding_scale(config.embedding_multiplier)
+    writer.add_residual_scale(config.residual_multiplier)
+    writer.add_logit_scale(config.logits_scaling)
+
+
+def expert_keys(writer, config):
+    for name in ("num_local_experts", "num_experts", "n_routed_experts"):
+        if n := getattr(config, name, None):
+            writer.add_expert_count(n)
+            break
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    if width := getattr(config, "moe_intermediate_size", None):
+        writer.add_expert_feed_forward_length(width)
+    if width := getattr(config, "shared_expert_intermediate_size", None):
+        writer.add_expert_shared_feed_forward_length(width)
+
+
+def both(*functions):
+    return lambda writer, config: [f(writer, config) for f in functions]
+
+
+def gpt_oss_keys(writer, config):
+    window_keys(writer, config)
+    expert_keys(writer, config)
+    writer.add_expert_feed_forward_length(config.intermediate_size)
+
+
+def deepseek_keys(writer, config):
+    expert_keys(writer, config)
+    rope = rope_of(config)
+    writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    writer.add_vocab_size(config.vocab_size)
+    if config.q_lora_rank:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+    writer.add_value_length(config.kv_lora_rank)
+    writer.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
+    writer.add_value_length_mla(config.v_head_dim)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    sigmoid = config.model_type == "deepseek_v3"
+    writer.add_expert_weights_norm(sigmoid and config.norm_topk_prob)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if sigmoid else gguf.ExpertGatingFuncType.SOFTMAX)
+    if config.n_group:
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    if "mscale_all_dim" in rope:
+        writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+
+
+@dataclass
+class Dialect:
+    arch: A
+    permuted: bool = False  # rows of q and k, from half-split to interleaved rope pairs
+    plus_one: bool = False  # norms are kept less one by transformers
+    keys: Callable = lambda writer, config: None
+
+
+DIALECTS = {
+    "llama": Dialect(A.LLAMA, True, keys=llama_keys),
+    "mistral": Dialect(A.LLAMA, True, keys=llama_keys),
+    "mixtral": Dialect(A.LLAMA, True, keys=both(llama_keys, expert_keys)),
+    "qwen2": Dialect(A.QWEN2),
+    "qwen3": Dialect(A.QWEN3),
+    "qwen2_moe": Dialect(A.QWEN2MOE, keys=expert_keys),
+    "qwen3_moe": Dialect(A.QWEN3MOE, keys=expert_keys),
+    "gemma": Dialect(A.GEMMA, plus_one=True),
+    "gemma2": Dialect(A.GEMMA2, plus_one=True, keys=gemma2_keys),
+    "gemma3_text": Dialect(A.GEMMA3, plus_one=True, keys=window_keys),
+    "phi3": Dialect(A.PHI3, keys=phi3_keys),
+    "smollm3": Dialect(A.SMOLLM3, True, keys=llama_keys),
+    "granite": Dialect(A.GRANITE, True, keys=granite_keys),
+    "granitemoe": Dialect(A.GRANITE_MOE, True, keys=both(granite_keys, expert_keys)),
+    "olmo2": Dialect(A.OLMO2),
+    "gpt_oss": Dialect(A.GPT_OSS, keys=gpt_oss_keys),
+    "deepseek_v2": Dialect(A.DEEPSEEK2, keys=deepseek_keys),
+    "deepseek_v3": Dialect(A.DEEPSEEK2, keys=deepseek_keys),
+}
+
+OWN_NAMES = {  # those that the package's map lacks, or has in another form
+    "block_sparse_moe.router.weight": "ffn_gate_inp.weight",
+    "self_attn.sinks": "attn_sinks.weight",
+    "mlp.experts.down_proj": "ffn_down_exps.weight",
+    "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
+    "block_sparse_moe.experts.down_proj": "ffn_down_exps.weight",
+}
+
+
+def lace(w, n_heads):
+    """A view of rows of q or k in which each head's rope pairs lie side by side, as the llama architecture has them."""
+    return w.reshape(n_heads, 2, w.shape[0] // n_heads // 2, *w.shape[1:]).swapaxes(1, 2)
+
+
+def pieces(config, names, name, w):
+    """[(name in the file, view of w [rows, n_in] or [experts, rows, n_in] or [n])], w being a parameter's array."""
+    layer = name.split(".")[2] if name.startswith("model.layers.") else ""
+    short = name.split(".", 3)[-1]
+    if short.endswith("experts.gate_up_proj"):
+        halves = (w[:, :, 0::2], w[:, :, 1::2]) if config.model_type == "gpt_oss" else np.split(w, 2, axis=1)
+        halves = [h.swapaxes(1, 2) for h in halves] if config.model_type == "gpt_oss" else halves
+        return [(f"blk.{layer}.ffn_{part}_exps.weight", half) for part, half in zip(("gate", "up"), halves)]
+    if short.endswith("experts.gate_up_proj_bias"):
+        return [(f"blk.{layer}.ffn_{part}_exps.bias", w[:, i::2]) for i, part in enumerate(("gate", "up"))]
+    if short == "self_attn.kv_b_proj.weight":
+        heads = w.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
+        k, v = heads[:, :config.qk_nope_head_dim], heads[:, config.qk_nope_head_dim:]
+        return [(f"blk.{layer}.attn_k_b.weight", k.swapaxes(1, 2)), (f"blk.{layer}.attn_v_b.weight", v)]
+    if short in OWN_NAMES:
+        down = config.model_type == "gpt_oss" and short == "mlp.experts.down_proj"
+        return [(f"blk.{layer}.{OWN_NAMES[short]}", w.swapaxes(1, 2) if down else w)]
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
+    if heads and DIALECTS[config.model_type].permuted:
+        w = lace(w, heads)
+    return [(names.get_name(name, (".weight", ".bias")), w)]
