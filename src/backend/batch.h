@@ -41,7 +41,8 @@ struct StepLimits {
   int max_width = 0;     // columns of the widest activation other than logits
   int max_heads = 0;     // query heads
   int head_dim = 0;
-  int n_used = 1;        // experts of a token: a matmul has so many times max_tokens rows
+  int64_t max_expert_rows = 0;    // of one moe_matmul; 0: there is none
+  int64_t max_expert_floats = 0;  // of its input or output, each row 64 longer than it is
   int n_vocab = 0;
 };
 

@@ -135,7 +135,7 @@ struct IntKey {
   int HfConfig::*field;
   int64_t low, high;
 };
-constexpr IntKey kExpertKeys[] = {
+constexpr IntKey kBlockKeys[] = {
     {"num_local_experts", &HfConfig::n_experts, 0, kMaxExperts},
     {"num_experts", &HfConfig::n_experts, 0, kMaxExperts},
     {"n_routed_experts", &HfConfig::n_experts, 0, kMaxExperts},
@@ -147,6 +147,11 @@ constexpr IntKey kExpertKeys[] = {
     {"first_k_dense_replace", &HfConfig::first_k_dense, 0, kMaxLayers},
     {"n_group", &HfConfig::n_groups, 1, kMaxExperts},
     {"topk_group", &HfConfig::n_groups_used, 1, kMaxExperts},
+    {"q_lora_rank", &HfConfig::q_lora_rank, 1, kMaxDim},
+    {"kv_lora_rank", &HfConfig::kv_lora_rank, 1, 1 << 13},
+    {"qk_nope_head_dim", &HfConfig::qk_nope_head_dim, 1, kMaxHeadDim},
+    {"qk_rope_head_dim", &HfConfig::qk_rope_head_dim, 2, kMaxHeadDim},
+    {"v_head_dim", &HfConfig::v_head_dim, 1, kMaxHeadDim},
 };
 
 struct FloatKey {
@@ -161,10 +166,12 @@ constexpr FloatKey kScaleKeys[] = {
     {"swiglu_limit", &HfConfig::swiglu_limit},
 };
 
-void read_experts(const Keys& text, HfConfig& c) {
-  for (const IntKey& row : kExpertKeys) c.*row.field = integer_or(text, row.key, c.*row.field, row.low, row.high);
+void read_blocks(const Keys& text, HfConfig& c) {
+  for (const IntKey& row : kBlockKeys) c.*row.field = integer_or(text, row.key, c.*row.field, row.low, row.high);
   if (const auto norm = text.find("norm_topk_prob")) c.norm_topk_prob = norm->boolean();
   c.scoring_func = string_or(text, "scoring_func", "");
+  c.topk_method = string_or(text, "topk_method", "");
+  if (const auto interleave = text.find("rope_interleave")) c.rope_interleave = interleave->boolean();
   if (const auto dense = text.find("mlp_only_layers"))
     for (const Json& layer : dense->elements()) c.mlp_only_layers.push_back(static_cast<int>(layer.integer(0, kMaxLayers)));
   if (c.n_experts == 0) return;
@@ -218,7 +225,7 @@ HfConfig parse_hf_config(const JsonDocument& document, std::string name, const H
   read_window(text, c);
   read_layers_without_rope(text, c);
   for (const FloatKey& row : kScaleKeys) c.*row.field = find_positive(text, row.key).value_or(c.*row.field);
-  read_experts(text, c);
+  read_blocks(text, c);
   if (const auto tied = text.find("tie_word_embeddings")) c.tied_output = tied->boolean();
   return c;
 }

@@ -54,7 +54,11 @@ struct HfConfig {
   std::vector<int> mlp_only_layers;
   std::optional<bool> norm_topk_prob;
   float routed_scaling = 1, swiglu_limit = 0;
-  std::string scoring_func;
+  std::string scoring_func, topk_method;
+
+  // Of attention over latents; 0 where there is none.
+  int q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
+  bool rope_interleave = true;
 
   std::optional<HfQuantization> quantization;
 

@@ -32,6 +32,12 @@ constexpr Arch kArchs[] = {
     {.gguf_name = "granite", .hf_name = "granite", .gguf_rope = RopeLayout::kInterleaved},
     {.gguf_name = "granitemoe", .hf_name = "granitemoe", .gguf_rope = RopeLayout::kInterleaved, .normalizes_experts = true},
     {.gguf_name = "olmo2", .hf_name = "olmo2", .pre_norms = false, .post_norms = true, .norms_all_heads = true},
+    {.gguf_name = "deepseek2", .hf_name = "deepseek_v2", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
+     .latent_attention = true},
+    {.gguf_name = "deepseek2", .hf_name = "deepseek_v3", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
+     .latent_attention = true, .normalizes_experts = true, .hf_defaults = R"({"scoring_func": "sigmoid"})"},
+    {.gguf_name = "deepseek2", .hf_name = "kimi_k2", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
+     .latent_attention = true, .normalizes_experts = true, .hf_defaults = R"({"scoring_func": "sigmoid"})"},
     {.gguf_name = "gpt-oss", .hf_name = "gpt_oss", .activation = Activation::kClampedSwiglu, .window_period = 2,
      .normalizes_experts = true, .yarn_truncates = false},
 };

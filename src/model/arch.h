@@ -27,6 +27,7 @@ struct Arch {
   int no_rope_period = 0;                             // of so many layers the last has no rope, where the file does not say; 0: none
   float local_theta = 0;                              // rope base of layers with a window, where the file does not say; 0: the others'
   int wide_scale_layers = 0;                          // files of so many layers scale attention by dim / n_heads, not head_dim
+  bool latent_attention = false;                      // keys and values are projections of one small vector (arXiv:2405.04434)
   bool normalizes_experts = false;                    // a token's expert weights sum to 1, where the file does not say
   bool yarn_truncates = true;                         // in GGUF files, which cannot say
   // Keys that a config.json may lack because transformers has a default for them that is no other model's.

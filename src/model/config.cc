@@ -143,8 +143,30 @@ void read_scales(const Keys& keys, Config& c) {
   c.logit_scale = 1.0f / keys.positive_or("logit_scale", 1.0f);
   if (keys.has("attention.scale")) c.attention_scale = keys.positive("attention.scale");
   if (c.arch->wide_scale_layers == c.n_layers) c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.dim) / static_cast<float>(c.n_heads));
+  if (c.latent.kv_rank > 0) {  // the latents' length has nothing to do with it, and the heads' may be stretched with the rope
+    const float stretch = keys.has("rope.scaling.yarn_log_multiplier")
+                              ? 1 + keys.positive("rope.scaling.yarn_log_multiplier") * std::log(std::max(1.0f, c.rope_scaling.factor)) : 1.0f;
+    if (stretch != 1) c.rope_scaling.magnitude = keys.positive_or("rope.scaling.attn_factor", 1.0f);
+    c.attention_scale = stretch * stretch / std::sqrt(static_cast<float>(c.latent.nope_dim + c.latent.rope_dim));
+  }
   if (keys.has("attn_logit_softcapping")) c.attention_softcap = keys.positive("attn_logit_softcapping");
   if (keys.has("final_logit_softcapping")) c.logit_softcap = keys.positive("final_logit_softcapping");
+}
+
+// Attention over latents. Files say n_kv_heads and lengths as of what is cached, and lengths of the heads in keys of their own; older
+// ones have only the latter.
+void read_latent(const Keys& keys, Config& c) {
+  LatentConfig& l = c.latent;
+  c.n_heads = keys.integer("attention.head_count", 1, 4096);
+  c.n_kv_heads = 1;
+  l.q_rank = keys.integer_or("attention.q_lora_rank", 0, 0, 1 << 16);
+  l.kv_rank = keys.integer("attention.kv_lora_rank", 1, 1 << 13);
+  l.rope_dim = keys.integer("rope.dimension_count", 2, 1024);
+  const char* key_length = keys.has("attention.key_length_mla") ? "attention.key_length_mla" : "attention.key_length";
+  const char* value_length = keys.has("attention.value_length_mla") ? "attention.value_length_mla" : "attention.value_length";
+  l.nope_dim = keys.integer(key_length, l.rope_dim + 1, 4096) - l.rope_dim;
+  l.value_dim = keys.integer(value_length, 1, 4096);
+  c.head_dim = l.kv_rank + l.rope_dim;
 }
 
 // The rows of the embedding; that the tokenizer has as many tokens is checked where both are known (loader.cc).
@@ -183,7 +205,7 @@ Config config_from_gguf(const Gguf& file) {
   const Keys keys(metadata, name);
   c.n_layers = keys.integer("block_count", 1, 1024);
   c.dim = keys.integer("embedding_length", 1, 1 << 20);
-  read_heads(keys, c);
+  c.arch->latent_attention ? read_latent(keys, c) : read_heads(keys, c);
   c.ffn_dim = keys.integer("feed_forward_length", 1, 1 << 24);
   c.n_ctx_train = keys.integer("context_length", 1, 1 << 30);
   c.norm_eps = keys.positive("attention.layer_norm_rms_epsilon");

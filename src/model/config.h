@@ -34,6 +34,15 @@ struct ExpertConfig {
   int n_groups = 1, n_groups_used = 1;
 };
 
+// Of attention over latents; the others have kv_rank = 0. The cache holds one latent a token, which all heads share: its
+// rope_dim elements that turn, then kv_rank others. Config's head_dim is that of the latent, and its n_kv_heads 1.
+struct LatentConfig {
+  int q_rank = 0;                    // of the queries' own latent; 0: they have none
+  int kv_rank = 0;
+  int nope_dim = 0, rope_dim = 0;    // of a query: what does not turn, and what does
+  int value_dim = 0;
+};
+
 struct Config {
   const Arch* arch = nullptr;
   std::string name;           // general.name, as the file has it: print with printable()
@@ -54,6 +63,7 @@ struct Config {
   int sliding_window = 0;     // of the layers that have one; 0: none has
   std::vector<LayerKind> layers;  // [n_layers], or empty where all are alike
   ExpertConfig experts;
+  LatentConfig latent;
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;  // multiply
   float attention_scale = 0;  // on q·k; 0: 1 / sqrt(head_dim)
   float attention_softcap = 0, logit_softcap = 0;                  // 0: none
@@ -61,6 +71,8 @@ struct Config {
 
   int q_dim() const { return n_heads * head_dim; }
   int kv_dim() const { return n_kv_heads * head_dim; }
+  // What the output projection of attention takes.
+  int attended_dim() const { return latent.kv_rank > 0 ? n_heads * latent.value_dim : q_dim(); }
   LayerKind layer(int i) const { return layers.empty() ? LayerKind{.window = sliding_window, .experts = experts.n > 0} : layers[i]; }
   float score_scale() const { return attention_scale > 0 ? attention_scale : 1.0f / std::sqrt(static_cast<float>(head_dim)); }
 };

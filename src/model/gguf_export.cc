@@ -92,26 +92,26 @@ class DirectoryExport {
   template <class Owner>
   void add_rows(std::span<const MatrixRow<Owner>> matrices, std::span<const VectorRow<Owner>> vectors, int layer) {
     for (const auto& row : vectors)
-      if (applies(row.when, config_, layer)) add(row, layer, row.experts, false);
+      if (applies(row.when, config_, layer)) add(row, layer, false);
     for (const auto& row : matrices) {
       const bool is_output = std::string_view(row.gguf_name) == "output.weight";
       if ((is_output && config_.tied_output == true) || !applies(row.when, config_, layer)) continue;
       if (row.gguf_slice.total == Size::kNone) {
-        if (add(row, layer, row.experts, true) && is_output) tied_ = false;
+        if (add(row, layer, true) && is_output) tied_ = false;
       } else if (row.gguf_slice.first == Size::kNone) {  // GGUF fuses them too: the first of the parts stands for the whole
         MatrixRow<Owner> whole = row;
         whole.n_out = row.gguf_slice.total;
         whole.gguf_slice = whole.hf_slice = {};
-        add(whole, layer, row.experts, true);
+        add(whole, layer, true);
       }
     }
   }
 
   template <class Row>
-  bool add(const Row& row, int layer, bool experts, bool is_matrix) {
+  bool add(const Row& row, int layer, bool is_matrix) {
     HostTensor host;
     if (!finder_->find(row, layer, host)) return false;
-    const int64_t n_out = host.n_out, n_in = host.n_in, n_experts = experts ? config_.experts.n : 1;
+    const int64_t n_out = host.n_out, n_in = host.n_in, count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
     const std::optional<uint32_t> type_id = info(host.format).ggml_type;
     ExportTensor tensor{.name = gguf_name(row, layer),
                         .shape = {static_cast<uint64_t>(n_in)},
@@ -119,8 +119,8 @@ class DirectoryExport {
                         .format = host.format,
                         .is_gguf_format = type_id.has_value(),
                         .n_bytes = static_cast<uint64_t>(n_out) * row_bytes(host.format, n_in)};
-    if (is_matrix) tensor.shape.push_back(static_cast<uint64_t>(n_out / n_experts));
-    if (experts) tensor.shape.push_back(static_cast<uint64_t>(n_experts));
+    if (is_matrix) tensor.shape.push_back(static_cast<uint64_t>(n_out / count));
+    if (row.count != Size::kNone) tensor.shape.push_back(static_cast<uint64_t>(count));
     if (source_->dialect() == Dialect::kHf) tensor.row_order = rope_order(tensor.name, is_matrix ? n_out : n_in);
     tensor.open = [source = source_, finder = finder_, row, layer] {
       HostTensor again;

@@ -26,8 +26,9 @@ class KeyWriter {
   const std::string prefix_;
 };
 
-void write_yarn(const Checkpoint& checkpoint, const RopeScaling& scaling, const Arch& arch, const KeyWriter& keys) {
-  if (scaling.truncate != arch.yarn_truncates)
+void write_yarn(const Checkpoint& checkpoint, const Config& c, const KeyWriter& keys) {
+  const RopeScaling& scaling = c.rope_scaling;
+  if (scaling.truncate != c.arch->yarn_truncates)
     throw Error("{}: GGUF cannot say 'truncate': {} of the YaRN rope scaling: run the directory as it is",
                 printable(checkpoint.path()), scaling.truncate);
   const RopeScaling usual;
@@ -35,7 +36,9 @@ void write_yarn(const Checkpoint& checkpoint, const RopeScaling& scaling, const 
   if (scaling.beta_fast != usual.beta_fast) keys.set("rope.scaling.yarn_beta_fast", scaling.beta_fast);
   if (scaling.beta_slow != usual.beta_slow) keys.set("rope.scaling.yarn_beta_slow", scaling.beta_slow);
   // Readers multiply this with YaRN's own magnitude.
-  const float extra = scaling.magnitude / (1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor)));
+  // (Of attention over latents they multiply it with nothing.)
+  const float own = c.latent.kv_rank > 0 ? 1.0f : 1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor));
+  const float extra = scaling.magnitude / own;
   if (std::fabs(extra - 1.0f) > 1e-6f) keys.set("rope.scaling.attn_factor", extra);
 }
 
@@ -56,7 +59,7 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const KeyWriter& 
   const bool is_yarn = scaling.kind == RopeScalingKind::kYarn;
   keys.set("rope.scaling.type", std::string(is_yarn ? "yarn" : "linear"));
   keys.set("rope.scaling.factor", scaling.factor);
-  if (is_yarn) write_yarn(checkpoint, scaling, *c.arch, keys);
+  if (is_yarn) write_yarn(checkpoint, c, keys);
 }
 
 // What differs from layer to layer, where readers would not take it for granted.
@@ -95,6 +98,16 @@ void write_experts(const ExpertConfig& e, const KeyWriter& keys) {
   keys.count("expert_group_used_count", e.n_groups_used);
 }
 
+void write_latent(const Config& c, const KeyWriter& keys) {
+  const LatentConfig& l = c.latent;
+  if (l.q_rank > 0) keys.count("attention.q_lora_rank", l.q_rank);
+  keys.count("attention.kv_lora_rank", l.kv_rank);
+  keys.count("attention.key_length_mla", l.nope_dim + l.rope_dim);
+  keys.count("attention.value_length_mla", l.value_dim);
+  const float stretch = std::sqrt(c.attention_scale * std::sqrt(static_cast<float>(l.nope_dim + l.rope_dim)));
+  if (stretch > 1.0001f) keys.set("rope.scaling.yarn_log_multiplier", (stretch - 1) / std::log(c.rope_scaling.factor));
+}
+
 void write_scales(const Config& c, const KeyWriter& keys) {
   const auto unless = [&](const char* key, float value, float usual) {
     if (std::fabs(value - usual) > 1e-6f * usual) keys.set(key, value);
@@ -102,7 +115,7 @@ void write_scales(const Config& c, const KeyWriter& keys) {
   if (!c.arch->scales_embedding) unless("embedding_scale", c.embedding_scale, 1);
   unless("residual_scale", c.residual_scale, 1);
   unless("logit_scale", 1 / c.logit_scale, 1);
-  unless("attention.scale", c.score_scale(), 1.0f / std::sqrt(static_cast<float>(c.head_dim)));
+  if (c.latent.kv_rank == 0) unless("attention.scale", c.score_scale(), 1.0f / std::sqrt(static_cast<float>(c.head_dim)));
   if (c.attention_softcap > 0) keys.set("attn_logit_softcapping", c.attention_softcap);
   if (c.logit_softcap > 0) keys.set("final_logit_softcapping", c.logit_softcap);
 }
@@ -115,7 +128,8 @@ void write_sizes(const Config& c, const KeyWriter& keys) {
   keys.count("attention.head_count", c.n_heads);
   keys.count("attention.head_count_kv", c.n_kv_heads);
   keys.count("attention.key_length", c.head_dim);
-  keys.count("attention.value_length", c.head_dim);
+  keys.count("attention.value_length", c.latent.kv_rank > 0 ? c.latent.kv_rank : c.head_dim);
+  if (c.latent.kv_rank > 0) write_latent(c, keys);
   keys.set("attention.layer_norm_rms_epsilon", c.norm_eps);
   if (c.sliding_window > 0) keys.count("attention.sliding_window", c.sliding_window);
   keys.count("vocab_size", c.n_vocab);

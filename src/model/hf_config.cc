@@ -127,11 +127,28 @@ ExpertConfig experts_of(const HfConfig& file, const Arch& arch) {
   } else if (!file.scoring_func.empty() && file.scoring_func != "softmax") {
     throw file.error("scoring_func", "'{}' is not supported: supported are softmax and sigmoid", printable(file.scoring_func, 64));
   }
-  e.n_groups = file.n_groups;
-  e.n_groups_used = file.n_groups_used > 0 ? file.n_groups_used : e.n_groups;
+  e.n_groups = file.topk_method == "greedy" ? 1 : file.n_groups;
+  e.n_groups_used = file.n_groups_used > 0 ? std::min(file.n_groups_used, e.n_groups) : e.n_groups;
   if (e.n % e.n_groups != 0 || e.n_groups_used > e.n_groups || e.n / e.n_groups * e.n_groups_used < e.n_used)
     throw file.error("n_group", "{} groups, of which {} are used, do not fit {} experts", e.n_groups, e.n_groups_used, e.n);
   return e;
+}
+
+// The cache holds latents, which are as one KV head (config.h).
+void set_latent(const HfConfig& file, Config& c) {
+  for (const auto& [key, value] : {std::pair{"kv_lora_rank", file.kv_lora_rank}, std::pair{"qk_nope_head_dim", file.qk_nope_head_dim},
+                                   std::pair{"qk_rope_head_dim", file.qk_rope_head_dim}, std::pair{"v_head_dim", file.v_head_dim}})
+    if (value == 0) throw file.error(key, "is missing");
+  if (file.qk_rope_head_dim % 2 != 0) throw file.error("qk_rope_head_dim", "{} is not an even number", file.qk_rope_head_dim);
+  c.latent = {.q_rank = file.q_lora_rank, .kv_rank = file.kv_lora_rank, .nope_dim = file.qk_nope_head_dim,
+              .rope_dim = file.qk_rope_head_dim, .value_dim = file.v_head_dim};
+  c.n_kv_heads = 1;
+  c.head_dim = c.latent.kv_rank + c.latent.rope_dim;
+  c.rot_dim = c.latent.rope_dim;
+  if (!file.rope_interleave) c.rope_layout = RopeLayout::kHalfSplit;
+  const float factor = c.rope_scaling.kind == RopeScalingKind::kYarn ? c.rope_scaling.factor : 1.0f;
+  const float stretch = factor > 1 ? 0.1f * file.rope.mscale_all_dim.value_or(0.0f) * std::log(factor) + 1.0f : 1.0f;
+  c.attention_scale = stretch * stretch / std::sqrt(static_cast<float>(c.latent.nope_dim + c.latent.rope_dim));
 }
 
 void set_scales(const HfConfig& file, Config& c) {
@@ -184,6 +201,7 @@ Config config_from_hf(const HfConfig& file) {
   c.layers = layers_of(file, c);
   for (const LayerKind& layer : c.layers) c.sliding_window = std::max(c.sliding_window, layer.window);
   set_scales(file, c);
+  if (c.arch->latent_attention) set_latent(file, c);
   c.tied_output = file.tied_output.value_or(false);
   return c;
 }

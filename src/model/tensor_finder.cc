@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "quant/encode.h"
 
 namespace ingot {
 
@@ -46,6 +47,14 @@ bool TensorFinder::find_stored(const std::string& name, int64_t n_out, int64_t n
 }
 
 bool TensorFinder::find_matrix(const Wanted& w, HostTensor& out) {
+  if (w.transposed) {
+    Wanted stored = w;
+    std::swap(stored.n_out, stored.n_in);
+    stored.transposed = false;
+    if (!find_matrix(stored, out)) return false;
+    decode_blocks(out);
+    return transpose(stored, out), true;
+  }
   const int64_t rows = w.n_matrices * (w.total > 0 ? w.total : w.n_out);
   for (const std::string& pattern : names_of(w.names)) {
     if (pattern.find("{1}") != pattern.npos) {
@@ -112,20 +121,35 @@ void TensorFinder::take_rows(const Wanted& w, HostTensor& host) {
   host = own(part, std::move(bytes));
 }
 
-// [n_in, rows] of each matrix to [rows, n_in], in the type that it is stored in.
+// Blocks of a format that cannot be turned, as F16.
+void TensorFinder::decode_blocks(HostTensor& host) {
+  if (info(host.format).block_size == 1) return;
+  std::vector<float> row(static_cast<size_t>(host.n_in));
+  std::vector<uint8_t> bytes(static_cast<size_t>(host.n_out) * row_bytes(Format::F16, host.n_in));
+  for (int64_t i = 0; i < host.n_out; ++i) {
+    decode_row(host.format, host.data + i * row_bytes(host.format, host.n_in), row.data(), host.n_in);
+    encode_row(Format::F16, row.data(), bytes.data() + i * row_bytes(Format::F16, host.n_in), host.n_in);
+  }
+  HostTensor decoded = host;
+  decoded.format = Format::F16;
+  release(host);
+  host = own(decoded, std::move(bytes));
+}
+
+// Each of the matrices, [rows, columns], turned to [columns, rows].
 void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
-  const int64_t rows = host.n_in;
+  const int64_t rows = host.n_out / w.n_matrices, columns = host.n_in;
   if (info(host.format).block_size != 1)
     throw Error("{}: '{}' is stored transposed and as {}: expected F32, F16 or BF16", source_.name(), w.names, info(host.format).name);
   const auto size = static_cast<int64_t>(info(host.format).block_bytes);
-  std::vector<uint8_t> bytes(static_cast<size_t>(host.n_out * rows * size));
+  std::vector<uint8_t> bytes(static_cast<size_t>(host.n_out * columns * size));
   for (int64_t m = 0; m < w.n_matrices; ++m)
-    for (int64_t i = 0; i < w.n_in; ++i)
-      for (int64_t j = 0; j < rows; ++j)
-        std::memcpy(bytes.data() + ((m * rows + j) * w.n_in + i) * size, host.data + ((m * w.n_in + i) * rows + j) * size, static_cast<size_t>(size));
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        std::memcpy(bytes.data() + ((m * columns + j) * rows + i) * size, host.data + ((m * rows + i) * columns + j) * size, static_cast<size_t>(size));
   HostTensor turned = host;
-  turned.n_out = w.n_matrices * rows;
-  turned.n_in = w.n_in;
+  turned.n_out = w.n_matrices * columns;
+  turned.n_in = rows;
   release(host);
   host = own(turned, std::move(bytes));
 }

@@ -1,5 +1,5 @@
 // What a row of the tensor table means in a checkpoint: its name there among several, the rows of a fused tensor that are its
-// own, experts that each have a tensor put one after another, norms that are kept less one. Used by those who load weights
+// own, or its columns, experts that each have a tensor put one after another, norms that are kept less one. Used by those who load weights
 // (weights.cc) and those who write them (gguf_export.cc).
 #pragma once
 #include <list>
@@ -52,6 +52,7 @@ class TensorFinder {
     int64_t n_out = 0, n_in = 0;       // of each matrix
     int64_t total = 0, first = 0;      // the tensor's rows (of vectors: columns), and the first that is wanted; total 0: all are
     int step = 1;
+    bool transposed = false;           // the rows that are wanted are our columns
     bool add_one = false;
   };
 
@@ -60,10 +61,11 @@ class TensorFinder {
     return {.names = is_gguf() ? row.gguf_name : row.hf_name,
             .layer = layer,
             .optional = row.optional,
-            .n_matrices = row.experts ? config_.experts.n : 1,
+            .n_matrices = row.count == Size::kNone ? 1 : size_of(row.count, config_),
             .total = size_of(slice.total, config_),
             .first = size_of(slice.first, config_),
-            .step = slice.step};
+            .step = slice.step,
+            .transposed = slice.transposed};
   }
 
   bool is_gguf() const { return source_.dialect() == Dialect::kGguf; }
@@ -75,6 +77,7 @@ class TensorFinder {
   bool find_each(const std::string& pattern, const Wanted& wanted, HostTensor& out);
   void take_rows(const Wanted& wanted, HostTensor& host);
   void transpose(const Wanted& wanted, HostTensor& host);
+  void decode_blocks(HostTensor& host);
   HostTensor own(HostTensor shape, std::vector<uint8_t> bytes);
 
   WeightSource& source_;

@@ -6,9 +6,11 @@ namespace {
 using enum Size;
 using L = LayerWeights;
 using M = ModelWeights;
-constexpr bool kOptional = true, kIsNorm = true, kEachExpert = true;
+constexpr bool kOptional = true, kIsNorm = true;
+constexpr Size kEachExpert = kExperts, kEachHead = kHeads;
 
 constexpr Slice kGateHalf = {kTwoExpertFfn}, kUpHalf = {kTwoExpertFfn, kExpertFfn};
+constexpr Slice kKeyRows = {kNopeAndValue, kNone, 1, true}, kValueRows = {kNopeAndValue, kNope};
 constexpr Slice kEvenRows = {kTwoExpertFfn, kNone, 2}, kOddRows = {kTwoExpertFfn, kOne, 2};
 
 // The Hugging Face name of experts: each with a tensor of its own (qwen, deepseek; mixtral), MLX's stack.
@@ -26,7 +28,19 @@ constexpr MatrixRow<L> kLayerMatrices[] = {
      {kQAndTwoKv, kQ}, {kQAndTwoKv, kQ}},
     {"blk.{}.attn_qkv.weight", "model.layers.{}.self_attn.qkv_proj.weight", kKv, kDim, &L::wv, false, kForMatmul, When::kFused,
      {kQAndTwoKv, kQAndKv}, {kQAndTwoKv, kQAndKv}},
-    {"blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight", kDim, kQ, &L::wo},
+    {"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", Size::kLatentQ, kDim, &L::wq, false, kForMatmul, When::kLatentQ},
+    {"blk.{}.attn_q_a.weight", "model.layers.{}.self_attn.q_a_proj.weight", kQRank, kDim, &L::wq_a, false, kForMatmul, When::kLatentOwnQ},
+    {"blk.{}.attn_q_b.weight", "model.layers.{}.self_attn.q_b_proj.weight", Size::kLatentQ, kQRank, &L::wq, false, kForMatmul,
+     When::kLatentOwnQ},
+    {"blk.{}.attn_kv_a_mqa.weight", "model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", kHead, kDim, &L::wkv_a, false, kForMatmul,
+     When::kLatent},
+    {"blk.{}.attn_k_b.weight", "model.layers.{}.self_attn.kv_b_proj.weight", kKvRank, kNope, &L::wk_b, kOptional, kForMatmul, When::kLatent,
+     {}, kKeyRows, kEachHead},
+    {"blk.{}.attn_v_b.weight", "model.layers.{}.self_attn.kv_b_proj.weight", kValue, kKvRank, &L::wv_b, kOptional, kForMatmul, When::kLatent,
+     {}, kValueRows, kEachHead},
+    {"blk.{}.attn_kv_b.weight", "", kKvRank, kNope, &L::wk_b, kOptional, kForMatmul, When::kLatent, kKeyRows, {}, kEachHead},
+    {"blk.{}.attn_kv_b.weight", "", kValue, kKvRank, &L::wv_b, kOptional, kForMatmul, When::kLatent, kValueRows, {}, kEachHead},
+    {"blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight", kDim, kAttended, &L::wo},
     {"blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight", kFfn, kDim, &L::w_gate, false, kForMatmul, When::kPlainSplitFfn},
     {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight", kFfn, kDim, &L::w_up, false, kForMatmul, When::kPlainSplitFfn},
     {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight", kFfn, kDim, &L::w_gate, false, kForMatmul, When::kPlainFusedFfn,
@@ -74,6 +88,8 @@ constexpr VectorRow<L> kLayerVectors[] = {
     {"blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias", kKv, &L::bv, kOptional},
     {"blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_norm.weight", kQNorm, &L::q_norm, kOptional, When::kAlways, kIsNorm},
     {"blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight", kKNorm, &L::k_norm, kOptional, When::kAlways, kIsNorm},
+    {"blk.{}.attn_q_a_norm.weight", "model.layers.{}.self_attn.q_a_layernorm.weight", kQRank, &L::q_a_norm, false, When::kLatentOwnQ, kIsNorm},
+    {"blk.{}.attn_kv_a_norm.weight", "model.layers.{}.self_attn.kv_a_layernorm.weight", kKvRank, &L::kv_a_norm, false, When::kLatent, kIsNorm},
     {"blk.{}.attn_sinks.weight", "model.layers.{}.self_attn.sinks", kHeads, &L::sinks, kOptional},
     {"blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias", kDim, &L::bo, kOptional},
     {"blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight", kDim, &L::attn_post_norm, false,
@@ -126,6 +142,7 @@ int64_t size_of(Size size, const Config& c) {
     case kKv: return c.kv_dim();
     case kQAndKv: return c.q_dim() + c.kv_dim();
     case kQAndTwoKv: return c.q_dim() + 2 * c.kv_dim();
+    case kHead: return c.head_dim;
     case kQNorm: return c.arch->norms_all_heads ? c.q_dim() : c.head_dim;
     case kKNorm: return c.arch->norms_all_heads ? c.kv_dim() : c.head_dim;
     case kHeads: return c.n_heads;
@@ -137,18 +154,28 @@ int64_t size_of(Size size, const Config& c) {
     case kExpertFfn: return c.experts.ffn_dim;
     case kTwoExpertFfn: return 2 * c.experts.ffn_dim;
     case kSharedFfn: return c.experts.shared_dim;
+    case kAttended: return c.attended_dim();
+    case Size::kLatentQ: return int64_t{c.n_heads} * (c.latent.nope_dim + c.latent.rope_dim);
+    case kQRank: return c.latent.q_rank;
+    case kKvRank: return c.latent.kv_rank;
+    case kNope: return c.latent.nope_dim;
+    case kValue: return c.latent.value_dim;
+    case kNopeAndValue: return c.latent.nope_dim + c.latent.value_dim;
   }
   CHECK(false);
 }
 
 bool applies(When when, const Config& c, int layer) {
-  const bool plain = !c.layer(layer).experts;
+  const bool plain = !c.layer(layer).experts, latent = c.arch->latent_attention;
   switch (when) {
     case When::kAlways: return true;
     case When::kPreNorms: return c.arch->pre_norms;
     case When::kPostNorms: return c.arch->post_norms;
-    case When::kSplit: return !c.arch->fused;
+    case When::kSplit: return !c.arch->fused && !latent;
     case When::kFused: return c.arch->fused;
+    case When::kLatent: return latent;
+    case When::kLatentOwnQ: return latent && c.latent.q_rank > 0;
+    case When::kLatentQ: return latent && c.latent.q_rank == 0;
     case When::kPlainFfn: return plain;
     case When::kPlainSplitFfn: return plain && !c.arch->fused;
     case When::kPlainFusedFfn: return plain && c.arch->fused;

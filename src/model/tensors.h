@@ -17,8 +17,11 @@ struct LayerWeights {
   Tensor bq, bk, bv;         // [1, q_dim | kv_dim | kv_dim]
   Tensor q_norm, k_norm;     // [1, head_dim], or [1, q_dim | kv_dim]
   Tensor sinks;              // [1, n_heads]
-  Weight wo;                 // [dim, q_dim]
+  Weight wo;                 // [dim, attended_dim]
   Tensor bo;                 // [1, dim]
+  Weight wq_a, wkv_a;        // [q_rank | head_dim, dim]: latents, from which wq [n_heads * (nope_dim + rope_dim), q_rank] makes queries
+  Tensor q_a_norm, kv_a_norm;  // [1, q_rank | kv_rank]
+  Weight wk_b, wv_b;         // n_heads of [kv_rank, nope_dim], [value_dim, kv_rank]
   Tensor attn_post_norm;     // [1, dim]
   Tensor ffn_norm;           // [1, dim]
   Weight w_gate, w_up;       // [ffn_dim, dim]
@@ -46,13 +49,16 @@ struct ModelWeights {
 };
 
 enum class Size : uint8_t {
-  kNone, kOne, kDim, kQ, kKv, kQAndKv, kQAndTwoKv, kQNorm, kKNorm, kHeads, kFfn, kTwoFfn, kVocab, kHalfRot, kExperts, kExpertFfn,
-  kTwoExpertFfn, kSharedFfn
+  kNone, kOne, kDim, kQ, kKv, kQAndKv, kQAndTwoKv, kHead, kQNorm, kKNorm, kHeads, kFfn, kTwoFfn, kVocab, kHalfRot, kExperts, kExpertFfn,
+  kTwoExpertFfn, kSharedFfn, kAttended, kLatentQ, kQRank, kKvRank, kNope, kValue, kNopeAndValue
 };
 int64_t size_of(Size size, const Config& config);
 
 // The layers and models that have a row at all.
-enum class When : uint8_t { kAlways, kPreNorms, kPostNorms, kSplit, kFused, kPlainFfn, kPlainSplitFfn, kPlainFusedFfn, kExperts, kSharedExpert };
+enum class When : uint8_t {
+  kAlways, kPreNorms, kPostNorms, kSplit, kFused, kLatent, kLatentOwnQ, kLatentQ, kPlainFfn, kPlainSplitFfn, kPlainFusedFfn, kExperts,
+  kSharedExpert
+};
 bool applies(When when, const Config& config, int layer);
 
 // Rows of a larger tensor: total of them, of which every step-th from the first on is ours. total kNone: the tensor is all ours.
@@ -60,6 +66,7 @@ struct Slice {
   Size total = Size::kNone;
   Size first = Size::kNone;
   int step = 1;
+  bool transposed = false;   // they are the columns of ours
 };
 
 // Names: "{}" stands for the layer. Several, by '|', are tried in turn; of experts, "{1}" stands for the expert where each has a tensor
@@ -74,7 +81,7 @@ struct MatrixRow {
   unsigned use = kForMatmul;
   When when = When::kAlways;
   Slice gguf_slice = {}, hf_slice = {};
-  bool experts = false;      // n_experts matrices
+  Size count = Size::kNone;  // of matrices, one after another; kNone: one
 };
 
 template <class Owner>
@@ -87,7 +94,7 @@ struct VectorRow {
   When when = When::kAlways;
   bool is_norm = false;      // of which some Hugging Face checkpoints keep one less
   Slice hf_slice = {};
-  bool experts = false;      // n_experts vectors
+  Size count = Size::kNone;  // of vectors
 };
 
 std::span<const MatrixRow<LayerWeights>> layer_matrices();

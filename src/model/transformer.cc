@@ -38,21 +38,39 @@ Transformer::Transformer(const Config& config, const Weights& weights, Backend& 
           .angles = f32(n, config.rot_dim),
           .selected = f32(limits.max_logits, config.dim),
           .logits = f32(limits.max_logits, config.n_vocab)};
-  if (config.arch->post_norms || config.residual_scale != 1) all_.branch = narrow(n, config.dim);
-  if (config.local_theta > 0) all_.local_angles = f32(n, config.rot_dim);
-  if (const ExpertConfig& e = config.experts; e.n > 0) {
-    const int64_t rows = int64_t{n} * e.n_used, widest = std::max<int64_t>(e.ffn_dim, (e.shared_dim + e.n_used - 1) / e.n_used);
-    all_.router_logits = f32(n, e.n);
-    all_.expert_ids = backend.alloc(DType::kI32, n, e.n_used);
-    all_.expert_weights = f32(n, e.n_used);
-    all_.expert_gate = narrow(rows, widest);
-    all_.expert_up = narrow(rows, widest);
-    all_.expert_out = narrow(rows, config.dim);
-  }
+  allocate_extras(n);
   backend.reserve(limits);
   inv_freq_ = upload_frequencies(config.rope_theta, config.rope_scaling,
                                  rope_divisors(config, weights.model, backend, limits.max_kv_len), limits.max_kv_len);
   if (config.local_theta > 0) local_inv_freq_ = upload_frequencies(config.local_theta, {}, {}, limits.max_kv_len);
+}
+
+// What only some models need.
+void Transformer::allocate_extras(int n) {
+  const Config& c = config_;
+  auto f32 = [&](int64_t rows, int64_t cols) { return backend_.alloc(DType::kF32, rows, cols); };
+  auto narrow = [&](int64_t rows, int64_t cols) { return backend_.alloc(backend_.activation_dtype(), rows, cols); };
+  if (c.arch->post_norms || c.residual_scale != 1) all_.branch = narrow(n, c.dim);
+  if (c.local_theta > 0) all_.local_angles = f32(n, c.rot_dim);
+  if (const ExpertConfig& e = c.experts; e.n > 0) {
+    const int64_t rows = int64_t{n} * e.n_used, widest = std::max<int64_t>(e.ffn_dim, (e.shared_dim + e.n_used - 1) / e.n_used);
+    all_.router_logits = f32(n, e.n);
+    all_.expert_ids = backend_.alloc(DType::kI32, n, e.n_used);
+    all_.expert_weights = f32(n, e.n_used);
+    all_.expert_gate = narrow(rows, widest);
+    all_.expert_up = narrow(rows, widest);
+    all_.expert_out = narrow(rows, c.dim);
+  }
+  if (const LatentConfig& l = c.latent; l.kv_rank > 0) {
+    if (l.q_rank > 0) all_.q_low = narrow(n, l.q_rank);
+    all_.q_heads = narrow(n, int64_t{c.n_heads} * (l.nope_dim + l.rope_dim));
+    all_.latent = narrow(n, c.head_dim);
+    all_.values = narrow(n, int64_t{c.n_heads} * l.value_dim);
+    std::vector<int32_t> ids(static_cast<size_t>(n) * c.n_heads);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i) % c.n_heads;
+    all_.head_ids = backend_.alloc(DType::kI32, n, c.n_heads);
+    backend_.upload(all_.head_ids, ids.data());
+  }
 }
 
 Tensor Transformer::upload_frequencies(float theta, const RopeScaling& scaling, const std::vector<float>& divisors, int n_ctx) {
@@ -70,7 +88,7 @@ void Transformer::forward(const Batch& batch) {
     backend_.rope_angles(step_.angles, inv_freq_, config_.rope_scaling.magnitude);
     if (local_inv_freq_) backend_.rope_angles(step_.local_angles, local_inv_freq_, 1.0f);
     for (int layer = 0; layer < config_.n_layers; ++layer) {
-      attention_block(layer);
+      config_.arch->latent_attention ? latent_attention_block(layer) : attention_block(layer);
       config_.layer(layer).experts ? expert_block(layer) : ffn_block(layer);
     }
     if (batch.n_logits() == 0) return;  // a chunk of a prompt, not its last
@@ -103,21 +121,62 @@ void Transformer::add_branch(const Tensor& in, const Weight& w, const Tensor& bi
 void Transformer::attention_block(int layer) {
   const LayerWeights& w = weights_.layers[layer];
   const Config& c = config_;
-  const LayerKind kind = c.layer(layer);
-  const Tensor angles[] = {step_.angles, step_.local_angles, {}};
   backend_.qkv({.x = normed(w.attn_norm),
                 .wq = &w.wq, .wk = &w.wk, .wv = &w.wv,
                 .bq = w.bq, .bk = w.bk, .bv = w.bv,
                 .q_norm = {.weight = w.q_norm, .eps = c.norm_eps},
                 .k_norm = {.weight = w.k_norm, .eps = c.norm_eps},
-                .rope = {.angles = angles[static_cast<int>(kind.rope)], .layout = c.rope_layout},
+                .rope = {.angles = angles_of(c.layer(layer)), .layout = c.rope_layout},
                 .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim,
                 .kv = &kv_, .layer = layer,
                 .q = step_.q, .k = step_.k, .v = step_.v});
+  attend(layer);
+  add_branch(step_.attended, w.wo, w.bo, w.attn_post_norm);
+}
+
+void Transformer::attend(int layer) {
+  const Config& c = config_;
   backend_.attention(step_.attended, step_.q, kv_,
                      {.layer = layer, .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim,
-                      .scale = c.score_scale(), .softcap = c.attention_softcap, .window = kind.window, .sinks = w.sinks});
-  add_branch(step_.attended, w.wo, w.bo, w.attn_post_norm);
+                      .scale = c.score_scale(), .softcap = c.attention_softcap, .window = c.layer(layer).window,
+                      .sinks = weights_.layers[layer].sinks});
+}
+
+Tensor Transformer::angles_of(const LayerKind& kind) const {
+  if (kind.rope == LayerRope::kNone) return {};
+  return kind.rope == LayerRope::kLocal ? step_.local_angles : step_.angles;
+}
+
+// Keys and values are never made: a head's query goes through its key projection the other way round, and attends to latents;
+// what it gathers of these goes through its value projection (arXiv:2405.04434, 2.1.2). Latents lie as [rope_dim | kv_rank].
+void Transformer::latent_attention_block(int layer) {
+  const LayerWeights& w = weights_.layers[layer];
+  const LatentConfig& l = config_.latent;
+  const int64_t n = step_.x.rows, rows = n * config_.n_heads, query_dim = l.nope_dim + l.rope_dim;
+  const RopeArgs rope = {.angles = step_.angles, .layout = config_.rope_layout};
+  const Tensor x = normed(w.attn_norm);
+  Tensor query_from = x;
+  if (w.wq_a) {
+    backend_.matmul(step_.q_low, x, w.wq_a);
+    backend_.norm(step_.q_low, step_.q_low, norm_args(w.q_a_norm));
+    query_from = step_.q_low;
+  }
+  backend_.matmul(step_.q_heads, query_from, w.wq);
+  const Tensor heads = step_.q_heads.reshape(rows, query_dim), q = step_.q.reshape(rows, config_.head_dim);
+  backend_.copy(q.slice_cols(0, l.rope_dim), heads.slice_cols(l.nope_dim, l.rope_dim));
+  backend_.moe_matmul(q.slice_cols(l.rope_dim, l.kv_rank), heads.slice_cols(0, l.nope_dim), w.wk_b, step_.head_ids, {});
+  backend_.rope(step_.q, config_.n_heads, rope);
+
+  backend_.matmul(step_.latent, x, w.wkv_a);
+  backend_.copy(step_.k.slice_cols(0, l.rope_dim), step_.latent.slice_cols(l.kv_rank, l.rope_dim));
+  backend_.norm(step_.k.slice_cols(l.rope_dim, l.kv_rank), step_.latent.slice_cols(0, l.kv_rank), norm_args(w.kv_a_norm));
+  backend_.rope(step_.k, 1, rope);
+  backend_.kv_write(kv_, layer, step_.k, step_.k);
+
+  attend(layer);
+  const Tensor gathered = step_.attended.reshape(rows, config_.head_dim).slice_cols(l.rope_dim, l.kv_rank);
+  backend_.moe_matmul(step_.values.reshape(rows, l.value_dim), gathered, w.wv_b, step_.head_ids, {});
+  add_branch(step_.values, w.wo, w.bo, w.attn_post_norm);
 }
 
 void Transformer::ffn_block(int layer) {
@@ -164,7 +223,8 @@ void Transformer::shared_expert(int layer) {
 Activations Activations::first_rows(int n_tokens, int n_logits) const {
   Activations step = *this;
   for (Tensor* t : {&step.x, &step.normed, &step.q, &step.k, &step.v, &step.attended, &step.hidden, &step.branch, &step.angles,
-                    &step.local_angles, &step.router_logits, &step.expert_ids, &step.expert_weights})
+                    &step.local_angles, &step.router_logits, &step.expert_ids, &step.expert_weights, &step.q_low, &step.q_heads,
+                    &step.latent, &step.values, &step.head_ids})
     if (*t) *t = t->slice_rows(0, n_tokens);
   for (Tensor* t : {&step.expert_gate, &step.expert_up, &step.expert_out})
     if (*t) *t = t->slice_rows(0, n_tokens * (t->rows / x.rows));
@@ -175,21 +235,28 @@ Activations Activations::first_rows(int n_tokens, int n_logits) const {
 size_t activation_bytes(const Config& c, const StepLimits& limits) {
   const ExpertConfig& e = c.experts;
   const size_t expert = e.n > 0 ? e.n + e.n_used * (2 + 2 * static_cast<size_t>(e.ffn_dim) + c.dim) : 0;
+  const LatentConfig& l = c.latent;
+  const size_t latent = l.kv_rank > 0 ? l.q_rank + c.n_heads * static_cast<size_t>(l.nope_dim + l.rope_dim + l.value_dim + 1) + c.head_dim : 0;
   const size_t branch = c.arch->post_norms || c.residual_scale != 1 ? c.dim : 0, local = c.local_theta > 0 ? c.rot_dim : 0;
-  const size_t token = 2 * c.dim + 2 * c.q_dim() + 2 * c.kv_dim() + std::max(c.ffn_dim, e.shared_dim) + c.rot_dim + branch + local + expert;
+  const size_t token = 2 * c.dim + 2 * c.q_dim() + 2 * c.kv_dim() + std::max(c.ffn_dim, e.shared_dim) + c.rot_dim + branch + local + expert + latent;
   const size_t row = c.dim + c.n_vocab;
   return sizeof(float) * (limits.max_tokens * token + limits.max_logits * row);
 }
 
 StepLimits step_limits(const Config& c, int max_tokens, int max_seqs, int max_logits, int max_kv_len) {
+  const ExpertConfig& e = c.experts;
+  const LatentConfig& l = c.latent;
+  const int64_t expert_rows = int64_t{max_tokens} * e.n_used, head_rows = l.kv_rank > 0 ? int64_t{max_tokens} * c.n_heads : 0;
   return {.max_tokens = max_tokens,
           .max_seqs = max_seqs,
           .max_logits = max_logits,
           .max_kv_len = max_kv_len,
-          .max_width = std::max({c.dim, c.q_dim(), c.ffn_dim, c.experts.ffn_dim, c.experts.shared_dim}),
+          .max_width = std::max({c.dim, c.q_dim(), c.ffn_dim, c.experts.ffn_dim, c.experts.shared_dim, c.attended_dim()}),
           .max_heads = c.n_heads,
           .head_dim = c.head_dim,
-          .n_used = std::max(1, c.experts.n_used),
+          .max_expert_rows = std::max(expert_rows, head_rows),
+          .max_expert_floats = std::max(expert_rows * (std::max({c.dim, e.ffn_dim, e.shared_dim}) + 64),
+                                        head_rows * (std::max({l.kv_rank, l.nope_dim, l.value_dim}) + 64)),
           .n_vocab = c.n_vocab};
 }
 

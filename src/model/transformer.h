@@ -28,6 +28,13 @@ struct Activations {
   Tensor expert_ids, expert_weights;               // [max_tokens, n_used]
   Tensor expert_gate, expert_up, expert_out;       // [max_tokens * n_used, expert_dim | expert_dim | dim]
 
+  // Of attention over latents. A query as it is projected, with what makes it; the latent; the heads' values.
+  Tensor q_low;          // [max_tokens, q_rank]
+  Tensor q_heads;        // [max_tokens, n_heads * (nope_dim + rope_dim)]
+  Tensor latent;         // [max_tokens, kv_rank + rope_dim]
+  Tensor values;         // [max_tokens, n_heads * value_dim]
+  Tensor head_ids;       // [max_tokens, n_heads]: 0, 1, ...: each head is the expert of its own rows
+
   // The same, cut to the rows of a step.
   Activations first_rows(int n_tokens, int n_logits) const;
 };
@@ -42,11 +49,15 @@ class Transformer {
 
  private:
   void attention_block(int layer);
+  void latent_attention_block(int layer);
+  void attend(int layer);
   void ffn_block(int layer);
   void expert_block(int layer);
   void shared_expert(int layer);
   void add_branch(const Tensor& in, const Weight& w, const Tensor& bias, const Tensor& post_norm);
   Tensor normed(const Tensor& norm_weight);
+  Tensor angles_of(const LayerKind& kind) const;
+  void allocate_extras(int max_tokens);
   Tensor upload_frequencies(float theta, const RopeScaling& scaling, const std::vector<float>& divisors, int n_ctx);
   NormArgs norm_args(const Tensor& weight /* [1, dim] */) const;
 

@@ -22,7 +22,7 @@ class Loader {
     tie_output();
     for (int i = 0; i < config_.n_layers; ++i) {
       load_rows(layer_matrices(), layer_vectors(), weights_.layers[i], i);
-      check_experts(i);
+      check_parts(i);
     }
     for (const auto& [type, count] : mix_)
       weights_.quant_mix += fmt::format("{}{} {}", weights_.quant_mix.empty() ? "" : ", ", type, count);
@@ -39,14 +39,16 @@ class Loader {
     HostTensor host;
     for (const auto& row : matrices)
       if (applies(row.when, config_, layer) && !(owner.*row.weight) && !is_tied_away(row) && finder_->find(row, layer, host))
-        owner.*row.weight = prepare(host, row.use, row.experts ? config_.experts.n : 1);
+        owner.*row.weight = prepare(host, row.use, row.count == Size::kNone ? 1 : size_of(row.count, config_));
     for (const auto& row : vectors)
       if (applies(row.when, config_, layer) && finder_->find(row, layer, host)) owner.*row.vector = upload(host);
   }
 
   // Their rows are optional, since there are several: one for each way in which a checkpoint may keep them.
-  void check_experts(int layer) const {
+  void check_parts(int layer) const {
     const LayerWeights& w = weights_.layers[layer];
+    if (config_.arch->latent_attention && (!w.wk_b || !w.wv_b))
+      throw Error("{}: the tensors that make keys and values of layer {} are missing: 'attn_k_b' and 'attn_v_b', or 'kv_b_proj'", source_.name(), layer);
     if (config_.layer(layer).experts && (!w.gate_exps || !w.up_exps))
       throw Error("{}: the experts' tensors of layer {} are missing, among them '{}'", source_.name(), layer,
                   source_.dialect() == Dialect::kGguf ? fmt::format("blk.{}.ffn_gate_exps.weight", layer)
@@ -59,10 +61,10 @@ class Loader {
   }
   bool is_tied_away(const MatrixRow<LayerWeights>&) const { return false; }
 
-  Weight prepare(const HostTensor& host, unsigned use, int64_t n_experts) {
+  Weight prepare(const HostTensor& host, unsigned use, int64_t count) {
     const Weight weight = backend_.prepare(
-        {.format = host.format, .n_out = host.n_out / n_experts, .n_in = host.n_in, .codes = host.data, .n_experts = n_experts}, use);
-    count(host, n_experts);
+        {.format = host.format, .n_out = host.n_out / count, .n_in = host.n_in, .codes = host.data, .n_experts = count}, use);
+    tally(host, count == config_.experts.n ? count : 1);
     if (weight.codes == nullptr) finder_->release(host);
     return weight;
   }
@@ -73,7 +75,7 @@ class Loader {
       decode_row(host.format, host.data + i * row_bytes(host.format, host.n_in), values.data() + i * host.n_in, host.n_in);
     const Tensor vector = backend_.alloc(DType::kF32, host.n_out, host.n_in);
     backend_.upload(vector, values.data());
-    count(host, 1);
+    tally(host, 1);
     finder_->release(host);
     return vector;
   }
@@ -103,7 +105,7 @@ class Loader {
     if (names.size() > kMostNames) log_warn("{}: {} more tensors are not used", source_.name(), names.size() - kMostNames);
   }
 
-  void count(const HostTensor& host, int64_t n_experts) {
+  void tally(const HostTensor& host, int64_t n_experts) {
     ++mix_[host.type.empty() ? info(host.format).name : host.type];
     weights_.n_parameters += host.n_out * host.n_in;
     const size_t n_bytes = host.file_bytes > 0 ? host.file_bytes : host.n_out * row_bytes(host.format, host.n_in);

@@ -31,7 +31,7 @@ import torch
 import transformers
 from gguf import GGMLQuantizationType as QT
 from dialects import DIALECTS, pieces, rope_of, rot_dim
-from transformers import (Gemma2Config, Gemma3TextConfig, GemmaConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig,
+from transformers import (DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GemmaConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig,
                           MistralConfig, MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SmolLM3Config)
 
@@ -77,6 +77,8 @@ LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=
 PHI4 = dict(original_max_position_embeddings=32, sliding_window=None, partial_rotary_factor=0.75)
 GPT_OSS = dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=4.0, beta_slow=0.5, original_max_position_embeddings=64,
                truncate=False)
+LATENT = dict(q_lora_rank=20, kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=12, moe_intermediate_size=24)
+DEEPSEEK_YARN = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=64, mscale=1.0, mscale_all_dim=1.0)
 K_TYPES = {"token_embd*": "Q6_K", "*.0.attn_q*": "Q4_K", "*.0.attn_k*": "Q5_K", "*.0.attn_v*": "Q6_K",
            "*.0.ffn_gate*": "Q2_K", "*.0.ffn_up*": "Q4_K", "*.0.ffn_down*": "Q5_0", "*.1.attn_q*": "Q3_K",
            "*.1.attn_k*": "IQ4_XS", "*.1.attn_v*": "Q4_K", "*.1.ffn_gate*": "Q5_K", "*.1.ffn_up*": "Q3_K",
@@ -145,6 +147,14 @@ SPECS = [
          extra=dict(num_local_experts=5, num_experts_per_tok=2, sliding_window=20)),
     Spec("gpt_oss_mxfp4", GptOssConfig, 44, 263, {"*_exps.weight": "MXFP4", "*": "F16"}, GPT_OSS, dim=64, n_heads=4, n_kv_heads=2, head_dim=16,
          ffn=32, extra=dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=16)),
+    Spec("deepseek2_lite", DeepseekV2Config, 47, 265, F16, dict(rope_theta=1e4), dim=32, n_heads=2, n_kv_heads=2, head_dim=8, ffn=56, eps=1e-6, hf="new",
+         extra=LATENT | dict(q_lora_rank=None, n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=2, first_k_dense_replace=1)),
+    Spec("deepseek2_groups", DeepseekV2Config, 50, 261, F16, DEEPSEEK_YARN, dim=32, n_heads=4, n_kv_heads=4, head_dim=8, ffn=56, eps=1e-6, hf="new",
+         extra=LATENT | dict(n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, first_k_dense_replace=0, n_group=4, topk_group=2,
+                             topk_method="group_limited_greedy", routed_scaling_factor=1.5)),
+    Spec("deepseek3", DeepseekV3Config, 55, 267, F16, DEEPSEEK_YARN, dim=40, n_heads=5, n_kv_heads=5, head_dim=8, ffn=56, eps=1e-6, n_layers=3, hf="new",
+         extra=LATENT | dict(n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, first_k_dense_replace=1, n_group=4, topk_group=2,
+                             norm_topk_prob=True, routed_scaling_factor=2.0)),
 ]
 
 # The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales

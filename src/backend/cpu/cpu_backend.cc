@@ -51,16 +51,19 @@ void CpuBackend::reserve(const StepLimits& limits) {
     memory = cpu::Memory(static_cast<size_t>(n_bytes));
     allocated_ += memory.size();
   };
-  const int64_t rows = std::max({limits.max_tokens * limits.n_used, limits.max_logits, 1});
-  for (cpu::Memory& memory : activations_) take(memory, rows * (std::max(limits.max_width, 1) + 64) * 4);
+  const int64_t rows = std::max({limits.max_tokens, limits.max_logits, 1});
+  for (cpu::Memory& memory : activations_)
+    take(memory, std::max(rows * (std::max(limits.max_width, 1) + 64), limits.max_expert_floats) * 4);
   attention_scratch_stride_ = (cpu::attention_scratch_floats(limits.head_dim) + 15) / 16 * 16;
   take(attention_scratch_, pool_.size() * attention_scratch_stride_ * 4);
   take(partials_, int64_t{pool_.size()} * 16 * cpu::kMaxQueryRows * (2 + limits.head_dim) * 4);
-  if (limits.n_used > 1) {
-    for (cpu::Memory* memory : {&expert_in_, &expert_out_}) take(*memory, rows * limits.max_width * 4);
-    for (auto* rows_of : {&order_, &place_}) rows_of->reserve(static_cast<size_t>(rows));
-    groups_.reserve(static_cast<size_t>(rows));
-    expert_jobs_.reserve(2 * static_cast<size_t>(rows));
+  if (limits.max_expert_rows > 0) {
+    const auto n = static_cast<size_t>(limits.max_expert_rows);
+    for (cpu::Memory* memory : {&expert_in_, &expert_out_}) take(*memory, limits.max_expert_floats * 4);
+    for (auto* rows_of : {&order_, &place_}) rows_of->reserve(n);
+    groups_.reserve(n);
+    expert_jobs_.reserve(2 * n);
+    expert_panels_.reserve(n);
   }
   tokens_.reserve(limits.max_tokens);
   token_seq_.reserve(limits.max_tokens);
