@@ -143,11 +143,9 @@ void read_scales(const Keys& keys, Config& c) {
   c.logit_scale = 1.0f / keys.positive_or("logit_scale", 1.0f);
   if (keys.has("attention.scale")) c.attention_scale = keys.positive("attention.scale");
   if (c.arch->wide_scale_layers == c.n_layers) c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.dim) / static_cast<float>(c.n_heads));
-  if (c.latent.kv_rank > 0) {  // the latents' length has nothing to do with it, and the heads' may be stretched with the rope
-    const float stretch = keys.has("rope.scaling.yarn_log_multiplier")
-                              ? 1 + keys.positive("rope.scaling.yarn_log_multiplier") * std::log(std::max(1.0f, c.rope_scaling.factor)) : 1.0f;
-    if (stretch != 1) c.rope_scaling.magnitude = keys.positive_or("rope.scaling.attn_factor", 1.0f);
-    c.attention_scale = stretch * stretch / std::sqrt(static_cast<float>(c.latent.nope_dim + c.latent.rope_dim));
+  if (c.latent.kv_rank > 0 && keys.has("rope.scaling.yarn_log_multiplier")) {  // what is on the scores is not on cos and sin
+    c.latent.log_stretch = keys.positive("rope.scaling.yarn_log_multiplier");
+    c.rope_scaling.magnitude = keys.positive_or("rope.scaling.attn_factor", 1.0f);
   }
   if (keys.has("attn_logit_softcapping")) c.attention_softcap = keys.positive("attn_logit_softcapping");
   if (keys.has("final_logit_softcapping")) c.logit_softcap = keys.positive("final_logit_softcapping");

@@ -1,5 +1,6 @@
 // Config: every number of a model, read once from its checkpoint's keys and checked; nothing divides by them before that.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -41,6 +42,7 @@ struct LatentConfig {
   int kv_rank = 0;
   int nope_dim = 0, rope_dim = 0;    // of a query: what does not turn, and what does
   int value_dim = 0;
+  float log_stretch = 0;             // scores grow by (1 + this * ln(rope's factor))^2
 };
 
 struct Config {
@@ -65,7 +67,7 @@ struct Config {
   ExpertConfig experts;
   LatentConfig latent;
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;  // multiply
-  float attention_scale = 0;  // on q·k; 0: 1 / sqrt(head_dim)
+  float attention_scale = 0;  // on q·k; 0: default_score_scale()
   float attention_softcap = 0, logit_softcap = 0;                  // 0: none
   std::optional<bool> tied_output;  // the output matrix is the embedding; nothing: when the checkpoint has none
 
@@ -74,8 +76,17 @@ struct Config {
   // What the output projection of attention takes.
   int attended_dim() const { return latent.kv_rank > 0 ? n_heads * latent.value_dim : q_dim(); }
   LayerKind layer(int i) const { return layers.empty() ? LayerKind{.window = sliding_window, .experts = experts.n > 0} : layers[i]; }
-  float score_scale() const { return attention_scale > 0 ? attention_scale : 1.0f / std::sqrt(static_cast<float>(head_dim)); }
+  // On q·k, where the checkpoint does not say: of latents, as if their keys had been made.
+  float default_score_scale() const {
+    if (latent.kv_rank == 0) return 1.0f / std::sqrt(static_cast<float>(head_dim));
+    const float stretch = 1.0f + latent.log_stretch * std::log(std::max(1.0f, rope_scaling.factor));
+    return stretch * stretch / std::sqrt(static_cast<float>(latent.nope_dim + latent.rope_dim));
+  }
+  float score_scale() const { return attention_scale > 0 ? attention_scale : default_score_scale(); }
 };
+
+// Whether only backends that run experts run it (Backend::runs_experts).
+inline bool needs_experts(const Config& c) { return c.experts.n > 0 || c.latent.kv_rank > 0; }
 
 // Throws Error naming the key and the value that are missing, of the wrong type or out of range.
 Config config_from_gguf(const Gguf& file);

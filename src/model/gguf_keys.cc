@@ -36,8 +36,8 @@ void write_yarn(const Checkpoint& checkpoint, const Config& c, const KeyWriter& 
   if (scaling.beta_fast != usual.beta_fast) keys.set("rope.scaling.yarn_beta_fast", scaling.beta_fast);
   if (scaling.beta_slow != usual.beta_slow) keys.set("rope.scaling.yarn_beta_slow", scaling.beta_slow);
   // Readers multiply this with YaRN's own magnitude.
-  // (Of attention over latents they multiply it with nothing.)
-  const float own = c.latent.kv_rank > 0 ? 1.0f : 1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor));
+  // (Where scores are stretched they multiply it with nothing.)
+  const float own = c.latent.log_stretch > 0 ? 1.0f : 1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor));
   const float extra = scaling.magnitude / own;
   if (std::fabs(extra - 1.0f) > 1e-6f) keys.set("rope.scaling.attn_factor", extra);
 }
@@ -81,7 +81,7 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter
                   without_rope ? "a" : "no");
   }
   if (c.sliding_window > 0 && !as_usual) keys.set("attention.sliding_window_pattern", windowed);
-  if (n_dense > 0) keys.count("leading_dense_block_count", n_dense);
+  if (c.experts.n > 0) keys.count("leading_dense_block_count", n_dense);
 }
 
 void write_experts(const ExpertConfig& e, const KeyWriter& keys) {
@@ -90,6 +90,7 @@ void write_experts(const ExpertConfig& e, const KeyWriter& keys) {
   keys.count("expert_used_count", e.n_used);
   keys.count("expert_feed_forward_length", e.ffn_dim);
   if (e.shared_dim > 0) keys.count("expert_shared_feed_forward_length", e.shared_dim);
+  if (e.shared_dim > 0 && e.shared_dim % e.ffn_dim == 0) keys.count("expert_shared_count", e.shared_dim / e.ffn_dim);
   keys.set("expert_weights_norm", e.normalize);
   keys.set("expert_weights_scale", e.scale);
   keys.count("expert_gating_func", e.scoring == Scoring::kSigmoid ? 2 : 1);
@@ -104,8 +105,7 @@ void write_latent(const Config& c, const KeyWriter& keys) {
   keys.count("attention.kv_lora_rank", l.kv_rank);
   keys.count("attention.key_length_mla", l.nope_dim + l.rope_dim);
   keys.count("attention.value_length_mla", l.value_dim);
-  const float stretch = std::sqrt(c.attention_scale * std::sqrt(static_cast<float>(l.nope_dim + l.rope_dim)));
-  if (stretch > 1.0001f) keys.set("rope.scaling.yarn_log_multiplier", (stretch - 1) / std::log(c.rope_scaling.factor));
+  if (l.log_stretch > 0) keys.set("rope.scaling.yarn_log_multiplier", l.log_stretch);
 }
 
 void write_scales(const Config& c, const KeyWriter& keys) {
@@ -115,7 +115,7 @@ void write_scales(const Config& c, const KeyWriter& keys) {
   if (!c.arch->scales_embedding) unless("embedding_scale", c.embedding_scale, 1);
   unless("residual_scale", c.residual_scale, 1);
   unless("logit_scale", 1 / c.logit_scale, 1);
-  if (c.latent.kv_rank == 0) unless("attention.scale", c.score_scale(), 1.0f / std::sqrt(static_cast<float>(c.head_dim)));
+  unless("attention.scale", c.score_scale(), c.default_score_scale());
   if (c.attention_softcap > 0) keys.set("attn_logit_softcapping", c.attention_softcap);
   if (c.logit_softcap > 0) keys.set("final_logit_softcapping", c.logit_softcap);
 }

@@ -146,9 +146,7 @@ void set_latent(const HfConfig& file, Config& c) {
   c.head_dim = c.latent.kv_rank + c.latent.rope_dim;
   c.rot_dim = c.latent.rope_dim;
   if (!file.rope_interleave) c.rope_layout = RopeLayout::kHalfSplit;
-  const float factor = c.rope_scaling.kind == RopeScalingKind::kYarn ? c.rope_scaling.factor : 1.0f;
-  const float stretch = factor > 1 ? 0.1f * file.rope.mscale_all_dim.value_or(0.0f) * std::log(factor) + 1.0f : 1.0f;
-  c.attention_scale = stretch * stretch / std::sqrt(static_cast<float>(c.latent.nope_dim + c.latent.rope_dim));
+  if (c.rope_scaling.kind == RopeScalingKind::kYarn) c.latent.log_stretch = 0.1f * file.rope.mscale_all_dim.value_or(0.0f);
 }
 
 void set_scales(const HfConfig& file, Config& c) {

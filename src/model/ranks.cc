@@ -48,8 +48,8 @@ int default_context(const Config& config, size_t weight_bytes, int n_seqs, DType
 Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const RunnerOptions& options,
              const LoadProgress& progress)
     : config_(config), source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)), backend_(make_backend(options)) {
-  if (config_.experts.n > 0 && !backend_->runs_experts())
-    throw Error("models with a mixture of experts run on the CPU so far: use --device cpu");
+  if (needs_experts(config_) && !backend_->runs_experts())
+    throw Error("models with a mixture of experts, or with attention over latents, run on the CPU so far: use --device cpu");
   const size_t weight_bytes = source_->total_bytes(), available = available_memory_bytes();
   if (weight_bytes > available)
     throw Error("the weights need {} and this machine has {} free: use a smaller model or a smaller quant",

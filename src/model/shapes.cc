@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <list>
+#include <set>
 
 #include "base/error.h"
 #include "quant/fill.h"
@@ -58,21 +59,26 @@ class DummySource final : public WeightSource {
 
   size_t total_bytes() const override {
     size_t total = 0;
-    auto add = [&](const auto& matrices, const auto& vectors, size_t times) {
+    auto add = [&](const auto& matrices, const auto& vectors, int layer) {
+      std::set<std::string_view> seen;  // of several rows for one tensor the first is it, unless they are its parts
       for (const auto& row : matrices)
-        if (exists(row.gguf_name)) {
-          const int64_t n_in = size_of(row.n_in, config_);
-          total += times * size_of(row.n_out, config_) * row_bytes(format_for_row(format_, n_in), n_in);
+        if (has(row, layer) && (seen.insert(row.gguf_name).second || row.gguf_slice.total != Size::kNone)) {
+          const int64_t n_in = size_of(row.n_in, config_), count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
+          const int64_t n_out = count * size_of(row.n_out, config_);
+          total += n_out * row_bytes(n_out == 1 ? Format::F32 : format_for_row(format_, n_in), n_in);
         }
       for (const auto& row : vectors)
-        if (exists(row.gguf_name)) total += times * row_bytes(Format::F32, size_of(row.n, config_));
+        if (has(row, layer)) total += row_bytes(Format::F32, size_of(row.n, config_));
     };
-    add(model_matrices(), model_vectors(), 1);
-    add(layer_matrices(), layer_vectors(), config_.n_layers);
+    add(model_matrices(), model_vectors(), 0);
+    for (int layer = 0; layer < config_.n_layers; ++layer) add(layer_matrices(), layer_vectors(), layer);
     return total;
   }
 
  private:
+  template <class Row>
+  bool has(const Row& row, int layer) const { return applies(row.when, config_, layer) && exists(row.gguf_name); }
+
   // What these architectures have of the optional tensors.
   bool exists(const std::string& name) const {
     if (name.starts_with("rope_factors_")) return false;
@@ -81,7 +87,11 @@ class DummySource final : public WeightSource {
     if (name == "rope_freqs.weight") return false;
     if (name.ends_with(".bias"))
       return arch == "qwen2" && (name.ends_with("attn_q.bias") || name.ends_with("attn_k.bias") || name.ends_with("attn_v.bias"));
-    if (name.ends_with("_q_norm.weight") || name.ends_with("_k_norm.weight")) return arch == "qwen3";
+    if (name.ends_with("_q_norm.weight") || name.ends_with("_k_norm.weight"))
+      return arch == "qwen3" || arch == "qwen3moe" || arch == "gemma3" || arch == "olmo2";
+    if (name.ends_with("_sinks.weight")) return arch == "gpt-oss";
+    if (name.ends_with("attn_kv_b.weight")) return false;
+    if (name.ends_with("ffn_gate_inp_shexp.weight")) return arch == "qwen2moe";
     return true;
   }
 

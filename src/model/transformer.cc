@@ -50,7 +50,7 @@ void Transformer::allocate_extras(int n) {
   const Config& c = config_;
   auto f32 = [&](int64_t rows, int64_t cols) { return backend_.alloc(DType::kF32, rows, cols); };
   auto narrow = [&](int64_t rows, int64_t cols) { return backend_.alloc(backend_.activation_dtype(), rows, cols); };
-  if (c.arch->post_norms || c.residual_scale != 1) all_.branch = narrow(n, c.dim);
+  if (c.arch->post_norms || c.residual_scale != 1) all_.branch = f32(n, c.dim);  // what a post-norm brings back to size may be too large for f16
   if (c.local_theta > 0) all_.local_angles = f32(n, c.rot_dim);
   if (const ExpertConfig& e = c.experts; e.n > 0) {
     const int64_t rows = int64_t{n} * e.n_used, widest = std::max<int64_t>(e.ffn_dim, (e.shared_dim + e.n_used - 1) / e.n_used);

@@ -17,7 +17,7 @@ struct Activations {
   Tensor k, v;           // [max_tokens, kv_dim]
   Tensor attended;       // [max_tokens, q_dim]
   Tensor hidden;         // [max_tokens, ffn_dim]
-  Tensor branch;         // [max_tokens, dim]: what a layer adds, where it is not added at once
+  Tensor branch;         // [max_tokens, dim], f32: what a layer adds, where it is not added at once
   Tensor angles;         // [max_tokens, rot_dim]
   Tensor local_angles;   // the same for layers with a rope base of their own
   Tensor selected;       // [max_logits, dim]: the rows that get logits

@@ -13,7 +13,10 @@ class Goldens : public testing::TestWithParam<std::string> {};
 TEST_P(Goldens, RefLogitsEqualTransformers) {
   const Golden golden = read_golden(GetParam());
   Ranks runner = load_golden(golden.name, {.device = "ref"});
-  EXPECT_LT(largest_difference(all_logits(runner, golden.tokens, 512), golden.logits), 1e-4);
+  const double error = largest_difference(all_logits(runner, golden.tokens, 512), golden.logits);
+  EXPECT_LT(error, 1e-4);
+  RecordProperty("architecture", runner.config().arch->gguf_name);  // for tools/models_table.py
+  RecordProperty("error", fmt::format("{:.1e}", error));
 }
 
 TEST_P(Goldens, ChunksDoNotChangeLogits) {
@@ -46,7 +49,9 @@ TEST_P(Goldens, CpuLogitsAreNearTransformers) {
     Ranks runner = load_golden(golden.name, {.device = "cpu", .n_threads = 2});
     const std::vector<float> logits = all_logits(runner, golden.tokens, chunk);
     if (is_exact) {
-      EXPECT_LT(largest_difference(logits, golden.logits), 1e-4) << chunk;
+      const double error = largest_difference(logits, golden.logits);
+      EXPECT_LT(error, 1e-4) << chunk;
+      RecordProperty("error", fmt::format("{:.1e}", error));
       continue;
     }
     ASSERT_EQ(logits.size(), golden.logits.size());

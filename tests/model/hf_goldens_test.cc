@@ -14,7 +14,10 @@ class HfGoldens : public testing::TestWithParam<std::string> {};
 TEST_P(HfGoldens, LogitsEqualTransformers) {
   const Golden golden = read_golden(GetParam());
   Ranks runner = load_hf(kHfModels / golden.name);
-  EXPECT_LT(largest_difference(all_logits(runner, golden.tokens, 512), golden.logits), 1e-4);
+  const double error = largest_difference(all_logits(runner, golden.tokens, 512), golden.logits);
+  EXPECT_LT(error, 1e-4);
+  RecordProperty("architecture", runner.config().arch->hf_name);  // for tools/models_table.py
+  RecordProperty("error", fmt::format("{:.1e}", error));
 }
 
 TEST_P(HfGoldens, LogitsEqualThoseOfTheGguf) {

@@ -3,9 +3,44 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
 
 namespace ingot {
 namespace {
+
+// What transformers' ROPE_INIT_FUNCTIONS say (tools/goldens/make_rope.py).
+TEST(Rope, FrequenciesEqualTransformers) {
+  const auto cases = nlohmann::json::parse(read_file(INGOT_TEST_DATA "/models/rope.cases"));
+  ASSERT_GE(cases.size(), 10u);
+  for (const auto& c : cases) {
+    const std::string kind = c["rope_type"];
+    SCOPED_TRACE(c.dump().substr(0, 200));
+    RopeScaling s{.factor = c.value("factor", 1.0f), .original_context = c["original"]};
+    std::vector<float> divisors;
+    const int n_ctx = c["n_ctx"];
+    if (kind == "linear") s.kind = RopeScalingKind::kLinear;
+    if (kind == "dynamic") s.kind = RopeScalingKind::kDynamic;
+    if (kind == "longrope") divisors = c[n_ctx > s.original_context ? "long_factor" : "short_factor"].get<std::vector<float>>();
+    if (kind == "longrope") s.kind = RopeScalingKind::kLongRope;
+    if (kind == "yarn") {
+      s.kind = RopeScalingKind::kYarn;
+      s.beta_fast = c.value("beta_fast", s.beta_fast);
+      s.beta_slow = c.value("beta_slow", s.beta_slow);
+      s.truncate = c.value("truncate", true);
+    }
+    if (kind == "llama3") {
+      s.kind = RopeScalingKind::kLlama3;
+      s.low_freq_factor = c["low_freq_factor"];
+      s.high_freq_factor = c["high_freq_factor"];
+    }
+    const std::vector<float> expected = c["inv_freq"];
+    const std::vector<float> got = rope_frequencies(static_cast<int>(2 * expected.size()), c["rope_theta"], s, divisors, n_ctx);
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 3e-6 * expected[i]) << i;
+  }
+}
 
 TEST(Rope, PlainFrequenciesAreTheFormula) {
   const std::vector<float> f = rope_frequencies(64, 10000, {}, {});

@@ -27,6 +27,15 @@ Config tiny(const char* arch) {
   c.n_ctx_train = 64;
   c.norm_eps = 1e-5f;
   c.rope_layout = c.arch->gguf_rope;
+  const std::string name = arch;
+  if (name.ends_with("moe") || name == "gpt-oss" || c.arch->latent_attention) c.experts = {.n = 5, .n_used = 2, .ffn_dim = 32};
+  if (name == "qwen2moe" || c.arch->latent_attention) c.experts.shared_dim = 64;
+  if (c.arch->latent_attention) {
+    c.latent = {.q_rank = 32, .kv_rank = 32, .nope_dim = 32, .rope_dim = 8, .value_dim = 12};
+    c.n_kv_heads = 1;
+    c.head_dim = 40;
+    c.rot_dim = 8;
+  }
   return c;
 }
 

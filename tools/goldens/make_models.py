@@ -327,7 +327,7 @@ def add_config(writer, spec, config):
     writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_head_count_kv(1 if hasattr(config, "kv_lora_rank") else config.num_key_value_heads)  # of latents, one
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = rope_of(config)
     if config.model_type not in ("gemma", "gemma2"):

@@ -67,7 +67,7 @@ void CpuBackend::reserve(const StepLimits& limits) {
   }
   tokens_.reserve(limits.max_tokens);
   token_seq_.reserve(limits.max_tokens);
-  matmul_tasks_.reserve(4096);
+  matmul_tasks_.reserve(4096 + static_cast<size_t>(limits.max_expert_rows));
   attention_tasks_.reserve(static_cast<size_t>(limits.max_tokens + limits.max_seqs + pool_.size() * 16));
   sampled_.reserve(limits.max_logits);
   sampler_scratch_.clear();
