@@ -124,9 +124,10 @@ class QuantizedTensors::Finder {
   static constexpr std::initializer_list<const char*> kFloats = {"F16", "BF16", "F32"}, kWords = {"I32", "U32"};
 
   void find_mlx() {
-    check_codes(2, {"U32"});
-    set_shape(m_.codes->shape[0], unpacked(m_.codes->shape[1]));
-    const Dims dims = {m_.n_out, m_.n_groups()};
+    check_codes(m_.codes->n_dims == 3 ? 3 : 2, {"U32"});  // three: experts one after another
+    Dims dims(m_.codes->dims().begin(), m_.codes->dims().end());
+    set_shape(m_.codes->n_elements() / dims.back(), unpacked(dims.back()));
+    dims.back() = m_.n_groups();
     if (m_.scheme.layout != QuantLayout::kMlxAffine) {
       m_.scales = need(".scales", {"U8"}, dims);
       if (const SafeTensor* biases = look_up(".biases")) fail(*biases, "is there: expected none");

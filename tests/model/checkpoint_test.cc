@@ -30,7 +30,7 @@ TEST(Checkpoint, DirectoriesAndFilesSayTheSame) {
     int64_t n_hf = 0, n_gguf = 0;
     for (const auto& t : a.tensors) n_hf += t.n_elements;
     for (const auto& t : b.tensors)
-      if (t.name != "rope_freqs.weight") n_gguf += t.n_elements;
+      if (!t.name.starts_with("rope_")) n_gguf += t.n_elements;
     EXPECT_EQ(n_hf, n_gguf) << name;
     EXPECT_TRUE(hf->has_tokenizer());
     EXPECT_FALSE(a.metadata.empty());
@@ -38,7 +38,16 @@ TEST(Checkpoint, DirectoriesAndFilesSayTheSame) {
     EXPECT_EQ(c.rope_theta, d.rope_theta);
     EXPECT_EQ(c.sliding_window, d.sliding_window);
     EXPECT_EQ(c.n_ctx_train, d.n_ctx_train);
-    EXPECT_EQ(c.rope_scaling.magnitude, d.rope_scaling.magnitude);
+    EXPECT_FLOAT_EQ(c.rope_scaling.magnitude, d.rope_scaling.magnitude);
+    ASSERT_EQ(c.layers.size(), d.layers.size());
+    for (size_t i = 0; i < c.layers.size(); ++i) {
+      EXPECT_EQ(c.layers[i].window, d.layers[i].window) << name << " " << i;
+      EXPECT_EQ(c.layers[i].rope, d.layers[i].rope) << name << " " << i;
+      EXPECT_EQ(c.layers[i].experts, d.layers[i].experts) << name << " " << i;
+    }
+    EXPECT_EQ(c.experts.shared_dim, d.experts.shared_dim) << name;
+    EXPECT_FLOAT_EQ(c.score_scale(), d.score_scale()) << name;
+    EXPECT_FLOAT_EQ(c.embedding_scale, d.embedding_scale) << name;
   }
 }
 
