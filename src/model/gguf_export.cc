@@ -122,12 +122,12 @@ class DirectoryExport {
     if (is_matrix) tensor.shape.push_back(static_cast<uint64_t>(n_out / count));
     if (row.count != Size::kNone) tensor.shape.push_back(static_cast<uint64_t>(count));
     if (source_->dialect() == Dialect::kHf) tensor.row_order = rope_order(tensor.name, is_matrix ? n_out : n_in);
-    tensor.open = [source = source_, finder = finder_, row, layer] {
+    tensor.open = [source = source_, finder = finder_, row, layer] {  // the finder reads from the source
       HostTensor again;
       CHECK(finder->find(row, layer, again));
       return again;
     };
-    tensor.close = [finder = finder_](const HostTensor& opened) { finder->release(opened); };
+    tensor.close = [source = source_, finder = finder_](const HostTensor& opened) { finder->release(opened); };
     finder_->release(host);
     out_.tensors.push_back(std::move(tensor));
     return true;

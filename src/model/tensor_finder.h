@@ -12,7 +12,7 @@ namespace ingot {
 
 class TensorFinder {
  public:
-  // Both must outlive this.
+  // The source must outlive this.
   TensorFinder(WeightSource& source, const Config& config) : source_(source), config_(config) {}
 
   // n_out of the result are the rows of all experts together. False: an optional row that the checkpoint lacks. Throws Error naming
@@ -81,7 +81,7 @@ class TensorFinder {
   HostTensor own(HostTensor shape, std::vector<uint8_t> bytes);
 
   WeightSource& source_;
-  const Config& config_;
+  const Config config_;
   std::list<std::vector<uint8_t>> copies_;
 };
 
