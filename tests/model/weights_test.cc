@@ -89,7 +89,7 @@ TEST(Weights, EveryArchitectureLoads) {
 }
 
 TEST(Weights, NamesTheMissingTensor) {
-  for (const char* name : {"token_embd.weight", "output_norm.weight", "blk.1.attn_k.weight", "blk.0.ffn_norm.weight"}) {
+  for (const char* name : {"token_embd.weight", "output_norm.weight", "blk.1.attn_k.weight", "blk.0.attn_norm.weight"}) {
     const std::string message = complaint(name, true);
     EXPECT_NE(message.find(name), std::string::npos) << message;
     EXPECT_NE(message.find("broken.gguf"), std::string::npos) << message;
