@@ -41,8 +41,29 @@ Usage usage_of(const Sequence& sequence) {
   return usage;
 }
 
-std::string message_of(const std::exception& error) {
-  return *error.what() == '\0' ? "the step failed" : error.what();
+std::string message_of(const std::exception& error) noexcept {
+  try {
+    return *error.what() == '\0' ? "the step failed" : error.what();
+  } catch (...) {
+    return "out of memory";
+  }
+}
+
+// Logging may run out of memory, and nothing depends on it.
+template <class... Args>
+void log_safely(LogLevel level, fmt::format_string<Args...> format, Args&&... args) noexcept {
+  try {
+    if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
+  } catch (...) {
+  }
+}
+
+void tell_end(const Sequence& sequence, const Finish& finish) noexcept {
+  try {
+    sequence.request.sink->on_finish(finish);
+  } catch (const std::exception& error) {
+    log_safely(LogLevel::kWarn, "request {}: its consumer failed at the end: {}", sequence.id, error.what());
+  }
 }
 
 // When it is to end unless it has begun, or at the latest; zero: never.
@@ -121,7 +142,7 @@ void Engine::stop() {
   inbox_.close();
   if (thread_.joinable()) {
     thread_.join();
-  } else {
+  } else if (fault().empty()) {
     cancel_all();
   }
 }
@@ -147,10 +168,37 @@ void Engine::warm_up() {
 // ---- the stepping thread ----
 
 void Engine::run() {
-  while (receive(idle())) {
-    if (!idle()) run_step();
+  try {
+    while (receive(idle())) {
+      if (!idle()) run_step();
+    }
+    cancel_all();
+  } catch (const std::exception& error) {
+    die(error.what());
+  } catch (...) {
+    die("an exception that is no std::exception");
   }
-  cancel_all();
+}
+
+// What is left of the state may be half of a change, so nothing is asked of it any more but who waits for an answer.
+void Engine::die(const char* why) {
+  log_safely(LogLevel::kWarn, "the engine's thread has ended: {}", why);
+  inbox_.close();
+  {
+    std::lock_guard lock(gauges_mutex_);
+    fault_ = *why == '\0' ? "unknown" : why;
+  }
+  const auto tell = [&](Sequence& sequence) {
+    if (!sequence.finished) tell_end(sequence, {FinishReason::kError, -1, why, usage_of(sequence)});
+  };
+  for (const auto& [id, sequence] : sequences_) tell(*sequence);
+  for (const Message& message : inbox_.drain(false))
+    if (message.sequence) tell(*message.sequence);
+}
+
+std::string Engine::fault() const {
+  std::lock_guard lock(gauges_mutex_);
+  return fault_;
 }
 
 bool Engine::step() {
@@ -171,14 +219,7 @@ bool Engine::receive(bool block) {
 }
 
 void Engine::obey(Message& message) {
-  if (message.order == Order::kSubmit) {
-    Sequence* sequence = message.sequence.get();
-    sequences_.emplace(sequence->id, std::move(message.sequence));
-    scheduler_.add(sequence);
-    const Clock::time_point limit = next_limit(*sequence);
-    if (limit != Clock::time_point{}) next_limit_ = std::min(next_limit_, limit);
-    return;
-  }
+  if (message.order == Order::kSubmit) return take_in(std::move(message.sequence));
   const auto found = sequences_.find(message.id);
   if (found == sequences_.end() || found->second->finished) return;
   if (message.order == Order::kCancel) finish(*found->second, FinishReason::kCancelled);
@@ -186,24 +227,40 @@ void Engine::obey(Message& message) {
   if (message.order == Order::kResume) scheduler_.resume(found->second.get());
 }
 
+// Memory may run out here: that costs this request.
+void Engine::take_in(std::unique_ptr<Sequence> owned) {
+  Sequence& sequence = *owned;
+  try {
+    const auto place = sequences_.try_emplace(sequence.id).first;
+    try {
+      scheduler_.add(&sequence);
+    } catch (...) {
+      sequences_.erase(place);
+      throw;
+    }
+    place->second = std::move(owned);
+  } catch (const std::exception& error) {
+    --n_queued_;
+    return tell_end(sequence, {FinishReason::kError, -1, message_of(error), usage_of(sequence)});
+  }
+  const Clock::time_point limit = next_limit(sequence);
+  if (limit != Clock::time_point{}) next_limit_ = std::min(next_limit_, limit);
+}
+
 void Engine::end_late_requests() {
   const Clock::time_point now = Clock::now();
   if (now < next_limit_) return;
-  std::vector<Sequence*> late;
   next_limit_ = Clock::time_point::max();
-  for (const auto& [id, sequence] : sequences_) {
-    const Clock::time_point limit = next_limit(*sequence);
-    if (limit == Clock::time_point{} || sequence->finished) continue;
+  for (auto next = sequences_.begin(); next != sequences_.end();) {
+    Sequence& sequence = *next++->second;  // finish() may erase it
+    const Clock::time_point limit = next_limit(sequence), deadline = sequence.request.deadline;
+    if (limit == Clock::time_point{} || sequence.finished) continue;
+    const bool over = deadline != Clock::time_point{} && deadline <= now;
     if (limit <= now) {
-      late.push_back(sequence.get());
+      finish(sequence, over ? FinishReason::kDeadline : FinishReason::kNotBegun);
     } else {
       next_limit_ = std::min(next_limit_, limit);
     }
-  }
-  for (Sequence* sequence : late) {
-    const Clock::time_point deadline = sequence->request.deadline;
-    const bool over = deadline != Clock::time_point{} && deadline <= now;
-    finish(*sequence, over ? FinishReason::kDeadline : FinishReason::kNotBegun);
   }
 }
 
@@ -290,7 +347,7 @@ void Engine::land(Flight& flight, std::string fault) {
   stats.sampled = Clock::now();
   stats.failed = !fault.empty();
   if (stats.failed) {
-    log_info("a step of {} sequences failed: {}", stats.n_seqs, fault);
+    log_safely(LogLevel::kInfo, "a step of {} sequences failed: {}", stats.n_seqs, fault);
     ++counts_.n_failed_steps;
   }
   size_t row = 0;
@@ -304,7 +361,7 @@ void Engine::land(Flight& flight, std::string fault) {
     settle(item, item.samples ? &drawn[row++] : nullptr);
   }
   CHECK(stats.failed || row == drawn.size());
-  stats.emitted = Clock::now();
+  stats.emitted = counts_.last_step = Clock::now();
   publish();
   if (options_.on_step) options_.on_step(stats);
 }
@@ -359,25 +416,26 @@ void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
 // end, so its sink hears of it once.
 void Engine::finish(Sequence& sequence, FinishReason reason, const std::string& error, int32_t stop_token) {
   sequence.finished = true;
-  const std::shared_ptr<TokenSink> sink = sequence.request.sink;
-  const Finish finish{reason, stop_token, error, usage_of(sequence)};
-  const RequestId id = sequence.id;
+  Finish finish{reason, stop_token, {}, usage_of(sequence)};
+  try {
+    finish.error = error;
+  } catch (const std::bad_alloc&) {
+    finish.error = "out of memory";  // short enough to need none
+  }
   if (sequence.first_step == Clock::time_point{}) --n_queued_;
   ++counts_.n_finished;
   ++counts_.n_finished_by[static_cast<int>(reason)];
   scheduler_.remove(&sequence);
-  if (sequence.n_steps == 0) destroy(sequence);
+  std::unique_ptr<Sequence> owned;
+  if (sequence.n_steps == 0) owned = destroy(sequence);
   publish();  // first, so that who hears of the end sees the blocks returned
-  try {
-    sink->on_finish(finish);
-  } catch (const std::exception& sink_error) {
-    log_warn("request {}: its consumer failed at the end: {}", id, sink_error.what());
-  }
+  tell_end(sequence, finish);
 }
 
-void Engine::destroy(Sequence& sequence) {
+// The sequence lives as long as what is returned.
+std::unique_ptr<Sequence> Engine::destroy(Sequence& sequence) {
   scheduler_.release(&sequence);
-  sequences_.erase(sequence.id);
+  return std::move(sequences_.extract(sequence.id).mapped());
 }
 
 void Engine::cancel_all() {

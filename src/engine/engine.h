@@ -61,6 +61,7 @@ struct EngineGauges {
   int64_t n_prompt_tokens = 0;                 // of requests that began
   int64_t n_cached_tokens = 0;                 // of these, found in the prefix cache
   int64_t n_output_tokens = 0;
+  Clock::time_point last_step{};               // when the last one was done; for a watchdog
 };
 
 struct EngineOptions {
@@ -87,6 +88,7 @@ class Engine {
   void pause(RequestId id);
   void resume(RequestId id);
   EngineGauges gauges() const;
+  std::string fault() const;  // why the engine's own thread ended by itself, with all of its requests; empty while it is well
   const RunnerInfo& info() const { return runner_.info(); }
 
   void start();  // steps on its own thread until stop()
@@ -115,6 +117,7 @@ class Engine {
   void run();
   bool receive(bool block);
   void obey(Message& message);
+  void take_in(std::unique_ptr<Sequence> sequence);
   void end_late_requests();
   void run_step();
   Flight launch(BatchBuilder& builder, std::string* fault);
@@ -123,8 +126,9 @@ class Engine {
   void settle_failed(const StepItem& item, const std::string& fault);
   void emit_token(Sequence& sequence, const Sampled& sampled);
   void finish(Sequence& sequence, FinishReason reason, const std::string& error = "", int32_t stop_token = -1);
-  void destroy(Sequence& sequence);
+  std::unique_ptr<Sequence> destroy(Sequence& sequence);
   void cancel_all();
+  void die(const char* why);
   void publish();
   bool idle() const { return scheduler_.idle() && flight_.step == nullptr; }
 
@@ -146,6 +150,7 @@ class Engine {
 
   mutable std::mutex gauges_mutex_;
   EngineGauges gauges_;
+  std::string fault_;
   std::thread thread_;
 };
 

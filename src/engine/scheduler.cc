@@ -11,13 +11,11 @@ constexpr int64_t kPlacesPerPriority = 1024;  // see Request::priority
 constexpr int64_t kPlacesPerRequest = 64;     // for each request that its client has under way already
 constexpr int64_t kMostPlacesBack = 64 * 1024;
 
-template <class Container>
-void insert_in_order(Container& sequences, Sequence* sequence) {
+void insert_in_order(std::vector<Sequence*>& sequences, Sequence* sequence) {
   sequences.insert(std::upper_bound(sequences.begin(), sequences.end(), sequence, senior), sequence);
 }
 
-template <class Container>
-bool erase_one(Container& sequences, Sequence* sequence) {
+bool erase_one(std::vector<Sequence*>& sequences, Sequence* sequence) {
   const auto found = std::find(sequences.begin(), sequences.end(), sequence);
   if (found == sequences.end()) return false;
   sequences.erase(found);
@@ -33,26 +31,33 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
   CHECK(limits.max_batch_tokens > 0 && limits.max_seqs > 0 && limits.chunk > 0);
   CHECK(limits.block_size > 0 && limits.n_blocks > 0);
   running_.reserve(limits.max_seqs);
+  prompts_.reserve(limits.max_seqs);
+  match_.blocks.reserve(limits.n_blocks);
   for (Step& step : steps_) step.items.reserve(limits.max_seqs);
 }
 
+// May throw for want of memory, and has done nothing then.
 void Scheduler::add(Sequence* sequence) {
-  sequence->rank = rank_of(*sequence);
   sequence->root = sequence->chain = root_key(sequence->request.cache_salt);
+  sequence->rank = rank_of(*sequence);
+  const size_t n = waiting_.size() + running_.size() + paused_.size() + 1;
+  for (auto* list : {&waiting_, &paused_})
+    if (list->capacity() < n) list->reserve(2 * n);
   insert_in_order(waiting_, sequence);
+  const auto client = clients_.find(sequence->request.client);
+  if (client == clients_.end()) return;
+  client->second.last_rank = sequence->rank;
+  ++client->second.n_requests;
 }
 
 // Ids are places in the order of arrival.
 int64_t Scheduler::rank_of(const Sequence& sequence) {
   const int64_t place = static_cast<int64_t>(sequence.id) - sequence.request.priority * kPlacesPerPriority;
   if (sequence.request.client.empty()) return place;
-  const auto [found, is_new] = clients_.try_emplace(sequence.request.client);
-  Client& client = found->second;
+  const Client& client = clients_[sequence.request.client];
   const int64_t rank = place + std::min(client.n_requests * kPlacesPerRequest, kMostPlacesBack);
   // When some have ended in between, this one does not overtake what still waits, unless it has priority.
-  client.last_rank = is_new || sequence.request.priority != 0 ? rank : std::max(rank, client.last_rank);
-  ++client.n_requests;
-  return client.last_rank;
+  return client.n_requests == 0 || sequence.request.priority != 0 ? rank : std::max(rank, client.last_rank);
 }
 
 void Scheduler::pause(Sequence* sequence) {
@@ -107,27 +112,39 @@ void Scheduler::plan_decodes() {
   }
 }
 
+// The most senior prompt gets half of the budget at least, so that it gets on; before it, what the others can have goes to those
+// that have the least to do, so that short prompts do not wait for long ones. For whoever could be admitted half is left.
 void Scheduler::plan_prefills() {
-  for (size_t i = 0; i < running_.size() && budget() > 0; ++i) {
-    Sequence& sequence = *running_[i];
-    if (sequence.n_todo() <= 1) continue;
-    // Without a block it waits for others to end. When nobody else has anything to do, it is the most senior, and takes.
-    while (prefill_tokens(sequence) == 0 && step_->items.empty() && running_.back() != &sequence)
-      preempt(*running_.back());
-    const int n_tokens = prefill_tokens(sequence);
-    if (n_tokens > 0) take(sequence, n_tokens);
+  prompts_.clear();
+  for (Sequence* sequence : running_)
+    if (sequence->n_todo() > 1) prompts_.push_back(sequence);
+  if (prompts_.empty() || budget() == 0) return;
+  const bool can_admit = !waiting_.empty() && waiting_.front()->n_unseen == 0 && fits(*waiting_.front());
+  int left = budget() - (can_admit ? std::min(budget() / 2, waiting_.front()->n_todo()) : 0);
+  Sequence* first = prompts_.front();
+  const int reserved = std::min({std::max(1, left / 2), limits_.chunk, first->n_todo()});
+  std::sort(prompts_.begin() + 1, prompts_.end(),
+            [](const Sequence* a, const Sequence* b) { return a->n_todo() != b->n_todo() ? a->n_todo() < b->n_todo() : senior(a, b); });
+  for (size_t i = 1; i < prompts_.size() && left > reserved; ++i) {
+    const int n_tokens = std::min(prefill_tokens(*prompts_[i]), left - reserved);
+    if (n_tokens <= 0) continue;
+    take(*prompts_[i], n_tokens);
+    left -= n_tokens;
   }
+  // Without a block it waits for others to end. When nobody else has anything to do, it takes from who is junior.
+  while (prefill_tokens(*first) == 0 && step_->items.empty() && running_.back() != first) preempt(*running_.back());
+  const int n_tokens = std::min(prefill_tokens(*first), left);
+  if (n_tokens > 0) take(*first, n_tokens);
 }
 
 void Scheduler::admit() {
-  // While there is budget, every running sequence has its part of this step (one that lacks blocks also bars
-  // admission), so there are never more of them than the budget has tokens, and a prompt among decodes still gets one.
-  while (!waiting_.empty() && budget() > 0) {
+  // Never more than the budget has tokens, so that a prompt among decodes still gets one.
+  while (!waiting_.empty() && budget() > 0 && n_running() < limits_.max_batch_tokens) {
     Sequence* sequence = waiting_.front();
     if (sequence->n_unseen > 0) break;  // preempted a moment ago
     if (!fits(*sequence)) break;
     take_cached(*sequence);
-    waiting_.pop_front();
+    waiting_.erase(waiting_.begin());
     insert_in_order(running_, sequence);
     const int n_tokens = prefill_tokens(*sequence);
     if (n_tokens == 0) break;  // all blocks but its own are those of finished ones, whose last step still runs

@@ -1,7 +1,7 @@
 // Scheduler: decides what the next step computes. Pure host code over sequences and block numbers.
 //
 // A step has a budget of tokens. First every sequence that decodes gets its one token, so that long prompts never stop
-// a stream; then prompts continue, a chunk each; then waiting sequences are admitted, in order of rank, while the pool
+// a stream; then prompts continue, a chunk each, and short ones do not wait for long ones; then waiting sequences are admitted, in order of rank, while the pool
 // has blocks for all of their tokens and for those that running prompts will still claim. An admitted one starts behind
 // what the prefix cache holds of it. When a decode finds no free block, the most junior sequence loses its blocks and
 // waits again, to be computed anew as far as the cache has lost it (its tokens stay, and draws depend on seed and
@@ -11,7 +11,6 @@
 // Steps may overlap: the next is planned while the last one runs. They run in order, so a block may be given on while a
 // step that names it still runs; but those of a finished sequence stay until its last step is done.
 #pragma once
-#include <deque>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -96,9 +95,11 @@ class Scheduler {
   const SchedulerLimits limits_;
   PrefixCache cache_;
   BlockPool pool_;
-  std::deque<Sequence*> waiting_;   // most senior first
+  // Each sequence is in one of these; add() makes room for it in all, so that nothing else allocates.
+  std::vector<Sequence*> waiting_;  // most senior first
   std::vector<Sequence*> running_;  // most senior first
   std::vector<Sequence*> paused_;
+  std::vector<Sequence*> prompts_;  // of running_, those with more than one token to do: within a plan
   std::unordered_map<std::string, Client> clients_;
   Step steps_[2];                   // used in turn
   Step* step_ = &steps_[0];         // the one that is being planned

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 #include <thread>
 
 #include "base/error.h"
@@ -120,6 +121,37 @@ TEST(EngineThreads, SleepsWhenIdle) {
     for (const TokenEvent& event : stream->wait()) finished = event.finish.has_value();
   }
   EXPECT_TRUE(finished);
+}
+
+// What is not a step's failure ends the thread, and everyone hears of it.
+TEST(EngineThreads, SaysWhyItsThreadEnded) {
+  FakeRunner runner;
+  std::atomic<bool> broken{false};
+  Engine engine(runner, {.on_step = [&](const StepStats&) {
+    if (broken) throw std::runtime_error("the metrics are full");
+  }});
+  engine.start();
+  const auto first = std::make_shared<TokenStream>(), second = std::make_shared<TokenStream>();
+  Request request;
+  request.prompt = {1, 2};
+  request.sink = first;
+  engine.submit(request);
+  EXPECT_FALSE(first->wait().empty());
+  EXPECT_EQ(engine.fault(), "");
+  broken = true;
+  const auto finish_of = [](TokenStream& stream) {
+    while (true)
+      for (const TokenEvent& event : stream.wait())
+        if (event.finish) return *event.finish;
+  };
+  const Finish finish = finish_of(*first);
+  EXPECT_EQ(finish.reason, FinishReason::kError);
+  EXPECT_EQ(finish.error, "the metrics are full");
+  EXPECT_EQ(engine.fault(), "the metrics are full");
+  request.sink = second;
+  EXPECT_THROW(engine.submit(request), Error);
+  engine.stop();
+  EXPECT_TRUE(second->poll().empty());
 }
 
 }  // namespace

@@ -87,6 +87,18 @@ TEST_F(SchedulerTest, APromptIsNotStarvedByDecodes) {
   EXPECT_EQ(scheduler_->n_waiting(), 1);
 }
 
+TEST_F(SchedulerTest, AShortPromptDoesNotWaitForLongOnes) {
+  make({.max_batch_tokens = 8, .max_seqs = 8, .chunk = 8, .block_size = 4, .n_blocks = 64});
+  add(40);
+  add(30);
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 8, false}));
+  // Half is left for whoever comes in; once in, the shorter one goes first, but for half of what there is.
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 8, 4, false}, Part{2, 0, 4, false}));
+  add(3);
+  EXPECT_THAT(plan(), ElementsAre(Part{2, 4, 3, false}, Part{1, 12, 2, false}, Part{3, 0, 3, true}));
+  EXPECT_THAT(plan(), ElementsAre(Part{3, 3, 1, true}, Part{2, 7, 4, false}, Part{1, 14, 3, false}));
+}
+
 TEST_F(SchedulerTest, AdmissionIsInOrderAndByBlocks) {
   make({.max_batch_tokens = 64, .max_seqs = 8, .chunk = 64, .block_size = 4, .n_blocks = 10});
   Sequence& first = add(16);  // 4 blocks
