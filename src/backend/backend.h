@@ -120,6 +120,7 @@ class Backend {
   virtual Weight prepare(const Weight& host, unsigned use /* WeightUse bits */) = 0;
   virtual std::unique_ptr<KvCache> make_kv(const KvShape& shape) = 0;
   virtual void reserve(const StepLimits& limits);      // takes all scratch for the largest step
+  virtual size_t available_bytes() const;              // that can be taken now
   virtual size_t allocated_bytes() const = 0;          // by alloc, prepare, make_kv and reserve
   virtual void upload(const Tensor& to, const void* from) = 0;     // rows * cols elements, contiguous
   virtual void download(void* to, const Tensor& from) = 0;

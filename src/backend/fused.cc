@@ -3,8 +3,11 @@
 
 #include "backend/backend.h"
 #include "base/error.h"
+#include "base/system.h"
 
 namespace ingot {
+
+size_t Backend::available_bytes() const { return available_memory_bytes(); }
 
 void Backend::reserve(const StepLimits& limits) {
   scratch_ = alloc(activation_dtype(), limits.max_tokens, std::max(limits.max_width, 1));

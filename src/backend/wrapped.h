@@ -20,6 +20,7 @@ class Wrapped : public Backend {
   Weight prepare(const Weight& host, unsigned use) override { return inner_->prepare(host, use); }
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override { return inner_->make_kv(shape); }
   void reserve(const StepLimits& limits) override { inner_->reserve(limits); }
+  size_t available_bytes() const override { return inner_->available_bytes(); }
   size_t allocated_bytes() const override { return inner_->allocated_bytes(); }
   void upload(const Tensor& to, const void* from) override { inner_->upload(to, from); }
   void download(void* to, const Tensor& from) override { inner_->download(to, from); }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -71,14 +72,12 @@ int64_t active_parameters(const CheckpointFacts& facts, const Config& c) {
 Json memory_need(const CheckpointFacts& facts, const Config& c, const InspectOptions& o) {
   size_t weights = 0;
   for (const CheckpointTensor& t : facts.tensors) weights += t.n_bytes;
-  const DType kv = runner_kv_type(o.model);
-  const int n_ctx = o.model.n_ctx > 0 ? o.model.n_ctx : default_context(c, weights, 1, kv);
-  const KvShape shape = {c.n_layers, c.n_kv_heads, c.head_dim, 1, n_ctx, kv};
-  const StepLimits limits = step_limits(c, std::min(o.model.chunk, n_ctx), 1, 1, n_ctx);
-  const size_t scratch = activation_bytes(c, limits);
-  return {{"context", n_ctx}, {"weights_bytes", weights}, {"kv_bytes", shape.bytes()}, {"kv_bytes_per_token", shape.token_bytes()},
-          {"activation_bytes", scratch}, {"total_bytes", weights + shape.bytes() + scratch},
-          {"available_bytes", available_memory_bytes()}};
+  const RunnerOptions options = {.n_ctx = o.model.n_ctx, .max_batch_tokens = o.model.chunk, .block_size = 1, .kv_dtype = runner_kv_type(o.model)};
+  const size_t available = available_memory_bytes();
+  constexpr size_t kUnlimited = std::numeric_limits<size_t>::max() / 4;  // to say what it needs, be that there or not
+  const MemoryPlan plan = plan_memory(c, weights, o.model.n_ctx > 0 || weights > available ? kUnlimited : available, options);
+  return {{"context", plan.n_ctx}, {"weights_bytes", weights}, {"kv_bytes", plan.kv.bytes()}, {"kv_bytes_per_token", plan.kv.token_bytes()},
+          {"activation_bytes", plan.activation_bytes}, {"total_bytes", plan.total_bytes()}, {"available_bytes", available}};
 }
 
 Json tokenizer_facts(const Checkpoint& checkpoint) {

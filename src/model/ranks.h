@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "base/trace_file.h"
+#include "model/memory_plan.h"
 #include "model/runner.h"
 #include "model/transformer.h"
 
@@ -16,7 +17,7 @@ struct RunnerOptions {
   int max_seqs = 1;
   int max_logits = 0;          // rows of logits in one step; 0: one for each sequence
   int block_size = 16;         // tokens a KV block
-  int n_kv_tokens = 0;         // size of the pool; 0: n_ctx
+  int n_kv_tokens = 0;         // size of the pool; 0: n_ctx for each sequence, or what fits in memory
   DType kv_dtype = DType::kF16;
   bool check_tensors = false;  // look at every number of the weights first
   bool check_nan = false;
@@ -41,9 +42,11 @@ class Ranks final : public Runner {
   const Weights& weights() const { return weights_; }
   Backend& backend() { return *backend_; }
   const KvShape& kv_shape() const { return kv_->shape; }
+  const MemoryPlan& memory() const { return plan_; }  // as it was made before loading
 
  private:
   const Config config_;
+  MemoryPlan plan_;
   std::unique_ptr<WeightSource> source_;  // embeddings may still be read from its mapping
   std::unique_ptr<Backend> backend_;
   Weights weights_;
@@ -51,8 +54,5 @@ class Ranks final : public Runner {
   std::unique_ptr<Transformer> transformer_;
   RunnerInfo info_;
 };
-
-// The context that the model was trained for, or as much of it as fits in the memory left beside the weights.
-int default_context(const Config& config, size_t weight_bytes, int n_seqs, DType kv_dtype);
 
 }  // namespace ingot

@@ -34,6 +34,7 @@ class CudaBackend final : public Backend {
   Weight prepare(const Weight& host, unsigned use) override;
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
   void reserve(const StepLimits& limits) override;
+  size_t available_bytes() const override;
   size_t allocated_bytes() const override { return allocated_; }
   void upload(const Tensor& to, const void* from) override;
   void download(void* to, const Tensor& from) override;

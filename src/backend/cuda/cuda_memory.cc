@@ -53,6 +53,12 @@ CudaBackend::~CudaBackend() {
   cudaStreamDestroy(stream_);
 }
 
+size_t CudaBackend::available_bytes() const {
+  size_t available = 0, total = 0;
+  check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo");
+  return available;
+}
+
 void* CudaBackend::take(size_t bytes) {
   forget_graphs();
   buffers_.emplace_back(bytes);

@@ -1,0 +1,66 @@
+// What a model takes of memory, by hand-made numbers.
+#include "model/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "model/ranks.h"
+#include "model/shapes.h"
+
+namespace ingot {
+namespace {
+
+using testing::HasSubstr;
+constexpr size_t kMiB = 1 << 20;
+
+Config config() {
+  Config c = config_of_shape("llama-3.2-1b");
+  c.n_layers = 16, c.n_kv_heads = 8, c.head_dim = 64, c.n_ctx_train = 131072;  // 32 KiB a token in f16
+  return c;
+}
+
+std::string error_of(size_t weights, size_t available, const RunnerOptions& options) {
+  try {
+    plan_memory(config(), weights, available, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(MemoryPlan, OneSequenceGetsWhatHalfOfTheRestHolds) {
+  const MemoryPlan plan = plan_memory(config(), 1000 * kMiB, 1064 * kMiB, {});
+  EXPECT_EQ(plan.n_ctx, 1024);
+  EXPECT_EQ(plan.kv.n_blocks, 1024 / 16);
+  EXPECT_EQ(plan.kv.bytes(), 32 * kMiB);
+  EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 1001 * kMiB, {}).n_ctx, 512);  // the least
+  EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 100000 * kMiB, {}).n_ctx, 131072);  // the model's own
+  EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 1064 * kMiB, {.kv_dtype = DType::kF32}).n_ctx, 512);
+}
+
+TEST(MemoryPlan, SeveralSequencesShareAPool) {
+  const auto blocks = [](size_t available) {
+    return plan_memory(config(), 1000 * kMiB, available, {.n_ctx = 4096, .max_seqs = 8}).kv.n_blocks;
+  };
+  EXPECT_EQ(blocks(10000 * kMiB), 8 * 4096 / 16);        // one context each
+  EXPECT_EQ(blocks(1000 * kMiB + 640 * kMiB), 640);  // what fits: 10,240 tokens
+  EXPECT_EQ(plan_memory(config(), 0, 10000 * kMiB, {.n_ctx = 100, .n_kv_tokens = 1000}).kv.n_blocks, 63);
+}
+
+TEST(MemoryPlan, WhatCannotFitIsRefusedWithBothNumbers) {
+  EXPECT_THAT(error_of(2000 * kMiB, 1000 * kMiB, {}), HasSubstr("need 2.0 GiB and the device has 1000.0 MiB free"));
+  EXPECT_THAT(error_of(1000 * kMiB, 1100 * kMiB, {.n_ctx = 100000}), HasSubstr("KV cache of 100000 tokens needs 3.1 GiB, and 100.0 MiB are free"));
+  EXPECT_THAT(error_of(1000 * kMiB, 1100 * kMiB, {.n_ctx = 100000}), HasSubstr("at most 3200 tokens"));
+  EXPECT_EQ(error_of(1000 * kMiB, 2000 * kMiB, {.n_ctx = 4096}), "");
+}
+
+TEST(MemoryPlan, TheTableAddsUp) {
+  const std::string table = plan_memory(config(), 1000 * kMiB, 4000 * kMiB, {.n_ctx = 2048}).table();
+  EXPECT_THAT(table, HasSubstr("1000.0 MiB"));
+  EXPECT_THAT(table, HasSubstr("64.0 MiB   2048 tokens of 32.0 KiB, for contexts of up to 2048"));
+  EXPECT_THAT(table, HasSubstr("of 3.9 GiB free"));
+}
+
+}  // namespace
+}  // namespace ingot
