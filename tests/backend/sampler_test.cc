@@ -371,6 +371,19 @@ TEST(Sampler, ForbiddingEveryTokenLeavesNone) {
   EXPECT_EQ(sample({kNan, 2, 3}, greedy(), 0, {}, &first).token, kNoToken);  // never a token outside the mask
 }
 
+TEST(Sampler, ARowOfAStepWithoutNumbersHasNoToken) {
+  SamplerScratch scratch(3);
+  const auto draw = [&](const std::vector<float>& logits, const SamplingParams& params, bool unwanted) {
+    return draw_row(logits, {.params = &params, .unwanted = unwanted}, scratch).token;
+  };
+  for (const SamplingParams& params : {greedy(), untruncated(), SamplingParams{}}) {
+    EXPECT_EQ(draw({kNan, kNan, kNan}, params, false), kNoToken);
+    EXPECT_EQ(draw({-kInf, kNan, -kInf}, params, false), kNoToken);
+    EXPECT_EQ(draw({-kInf, kNan, 1}, params, false), 2);
+    EXPECT_EQ(draw({kNan, kNan, kNan}, params, true), 0);
+  }
+}
+
 TEST(Sampler, NanHasNoProbability) {
   Random random;
   SCOPED_TRACE(random.seed());

@@ -24,9 +24,8 @@ void CpuBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
   for_rows(k.rows, 2 * k.rows * k.cols, [&](int64_t t, int) { write_token(kv, layer, t, k.f32(t), v.f32(t)); });
 }
 
-// Every other kernel computes a row by itself, whatever the rows beside it. Here the softmax goes block by block of keys, so
-// a token's numbers depend on where its range is cut: deterministic, it is not cut, and blocks start at multiples of their
-// length.
+// The softmax goes block by block of keys, so a token's numbers depend on where its range is cut: deterministic, it is not cut,
+// and blocks start at multiples of their length.
 //
 // Tasks for one KV head; all heads have the same. Sets the number of parts a token's work is cut into, 1 unless it is long
 // and there are too few tasks for the threads.

@@ -87,6 +87,7 @@ class CpuBackend final : public Backend {
 
   // cpu_matmul.cc. With `gated`, outputs are gate and up, and y of the first gets act(gate) * up.
   void run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated = {});
+  void run_task(const cpu::MatmulJob& job, const cpu::PanelRange& range);
   const uint8_t* pack(Tensor x, const cpu::PackedWeight& w, int slot);
   void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);
 

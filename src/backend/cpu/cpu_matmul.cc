@@ -58,6 +58,16 @@ void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const i
   }
 }
 
+// The kernel sums long products in parts of k, when several tiles of tokens make that worth it; so the sums depend on the batch.
+// Deterministic, such tiles go one by one.
+void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
+  constexpr int64_t kLongTileBytes = 128 * 1024;  // below where the kernel begins to do so
+  const int64_t tile_bytes = cpu::kMaxTile * job.act_token_bytes;
+  if (!deterministic_ || tile_bytes < kLongTileBytes) return kernels_.matmul(job, range);
+  for (int tile = range.tile_begin; tile < range.tile_end; ++tile)
+    kernels_.matmul(job, {range.panel_begin, range.panel_end, tile, tile + 1});
+}
+
 void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated) {
   if (x.rows == 0) return;
   std::array<MatmulJob, kMaxOutputs> jobs;
@@ -96,7 +106,7 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
     if (gated) {
       kernels_.gate_up(jobs[0], jobs[1], static_cast<int>(*gated), task.range);
     } else {
-      kernels_.matmul(jobs[task.job], task.range);
+      run_task(jobs[task.job], task.range);
     }
   });
 }
