@@ -17,6 +17,7 @@ if(TARGET ingot-cli)
   install(TARGETS ingot-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(TARGETS ingot EXPORT ingot ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS ingot_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT ingot NAMESPACE ingot:: FILE ingotTargets.cmake DESTINATION ${package_dir})
 install(FILES ${PROJECT_BINARY_DIR}/ingotConfig.cmake ${PROJECT_BINARY_DIR}/ingotConfigVersion.cmake
         DESTINATION ${package_dir})

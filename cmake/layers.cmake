@@ -34,6 +34,12 @@ function(ingot_library)
   target_include_directories(ingot PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
                                           $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
   target_link_libraries(ingot PUBLIC ${libs})
+  # The same as a shared library, which shows the C API and nothing else.
+  add_library(ingot_shared SHARED ${objects})
+  target_link_libraries(ingot_shared PRIVATE ${libs})
+  target_link_options(ingot_shared PRIVATE "LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map")
+  set_target_properties(ingot_shared PROPERTIES OUTPUT_NAME ingot VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+                                                LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
 endfunction()
 
 # src/backend/cpu/kernels/*.cc are compiled once for each instruction set (cmake/cpu_kernels.cmake, with the list of sets).

@@ -71,18 +71,30 @@ add_test(NAME scripts.layers COMMAND ${INGOT_PYTHON} ${PROJECT_SOURCE_DIR}/scrip
 add_test(NAME scripts.size COMMAND ${INGOT_PYTHON} ${PROJECT_SOURCE_DIR}/scripts/size.py ${PROJECT_SOURCE_DIR})
 
 # Python tests: tests/FOLDER/NAME_test.py becomes FOLDER.NAME_test. They find the program in INGOT and the tree in INGOT_SOURCE.
-file(GLOB python_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/scripts/*_test.py ${PROJECT_SOURCE_DIR}/tests/cli/*_test.py)
+file(GLOB python_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/scripts/*_test.py ${PROJECT_SOURCE_DIR}/tests/cli/*_test.py
+     ${PROJECT_SOURCE_DIR}/tests/capi/*_test.py)
 foreach(test ${python_tests})
   cmake_path(GET test STEM name)
   cmake_path(GET test PARENT_PATH folder)
   cmake_path(GET folder FILENAME folder)
-  if(folder STREQUAL "cli" AND NOT TARGET ingot-cli)
+  if(NOT folder STREQUAL "scripts" AND NOT TARGET ingot-cli)
+    continue()
+  endif()
+  if(folder STREQUAL "capi" AND INGOT_SANITIZE)  # which Python would have to be built with as well
     continue()
   endif()
   add_test(NAME ${folder}.${name} COMMAND ${INGOT_PYTHON} -B -m pytest -q -p no:cacheprovider ${test})
   set_tests_properties(${folder}.${name} PROPERTIES TIMEOUT ${INGOT_TEST_SECONDS} PROCESSORS ${INGOT_TEST_THREADS}
-    ENVIRONMENT "INGOT=$<$<TARGET_EXISTS:ingot-cli>:$<TARGET_FILE:ingot-cli>>;INGOT_SOURCE=${PROJECT_SOURCE_DIR}")
+    ENVIRONMENT "INGOT=$<$<TARGET_EXISTS:ingot-cli>:$<TARGET_FILE:ingot-cli>>;INGOT_LIBRARY=$<TARGET_FILE:ingot_shared>;INGOT_SOURCE=${PROJECT_SOURCE_DIR}")
 endforeach()
+
+# The C API, from C.
+enable_language(C)
+add_executable(capi_test ${PROJECT_SOURCE_DIR}/tests/capi/capi_test.c)
+target_include_directories(capi_test PRIVATE ${PROJECT_SOURCE_DIR}/include)
+target_link_libraries(capi_test PRIVATE ingot_shared)
+set_target_properties(capi_test PROPERTIES C_STANDARD 11)
+add_test(NAME capi.c COMMAND capi_test ${PROJECT_SOURCE_DIR}/models/demo.gguf)
 
 # What `cmake --install` leaves works for a project of its own.
 set(install_flags "")

@@ -10,7 +10,7 @@ import re
 import sys
 
 # Includes only go down: to a folder of a lower number, or to one's own.
-LAYER = {"base": 0, "quant": 1, "text": 1, "io": 2, "backend": 3, "model": 4, "engine": 5, "server": 6, "cli": 7}
+LAYER = {"base": 0, "quant": 1, "text": 1, "io": 2, "backend": 3, "model": 4, "engine": 5, "server": 6, "capi": 6, "cli": 7}
 
 # (files, what their lines must not match, files that may, the rule)
 CUDA_HEADER = r'#include [<"](cuda|cublas|cudnn|cub/|cutlass|nccl|nvrtc|thrust)'

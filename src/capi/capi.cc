@@ -1,0 +1,233 @@
+// The C API (include/ingot/ingot.h) over loader, tokenizer and engine. Each function is a body in `guarded`, where exceptions
+// become codes.
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "capi/capi_request.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "ingot/ingot.h"
+#include "text/chat_encode.h"
+
+#ifndef INGOT_VERSION
+#define INGOT_VERSION "unknown"
+#endif
+
+namespace ingot {
+namespace {
+
+thread_local std::string last_error;
+
+template <class Body>
+ingot_status guarded(Body&& body) noexcept {
+  const auto failed = [](ingot_status status, const char* what) {
+    try {
+      last_error = what;
+    } catch (...) {
+      last_error.clear();
+    }
+    return status;
+  };
+  try {
+    return body();
+  } catch (const Error& error) {
+    return failed(INGOT_INVALID, error.what());
+  } catch (const std::bad_alloc&) {
+    return failed(INGOT_MEMORY, "out of memory");
+  } catch (const std::exception& error) {
+    return failed(INGOT_INTERNAL, error.what());
+  } catch (...) {
+    return failed(INGOT_INTERNAL, "an exception that is no std::exception");
+  }
+}
+
+template <class T>
+T& required(T* pointer, const char* name) {
+  if (pointer == nullptr) throw Error("{} is NULL", name);
+  return *pointer;
+}
+
+// The caller's struct, as far as it goes, over the defaults.
+template <class Options>
+Options options_of(const Options* given, void (*init)(Options*)) {
+  Options options;
+  init(&options);
+  if (given == nullptr) return options;
+  if (given->struct_size < sizeof(size_t) || given->struct_size > 4096)
+    throw Error("struct_size is {}: fill the options with their init function first", given->struct_size);
+  std::memcpy(&options, given, std::min(given->struct_size, sizeof(Options)));
+  return options;
+}
+
+template <class T, class Container>
+void copy_out(const Container& from, T* to, size_t capacity, size_t* n) {
+  required(n, "n") = from.size();
+  if (capacity > 0) std::copy_n(from.begin(), std::min(capacity, from.size()), &required(to, "the output"));
+}
+
+Request request_of(const CapiModel& model, std::span<const int32_t> prompt, const ingot_request_options& o) {
+  Request request;
+  request.prompt.assign(prompt.begin(), prompt.end());
+  request.sampling = {.temperature = o.temperature,
+                      .top_k = o.top_k,
+                      .top_p = o.top_p,
+                      .min_p = o.min_p,
+                      .repetition_penalty = o.repetition_penalty,
+                      .presence_penalty = o.presence_penalty,
+                      .frequency_penalty = o.frequency_penalty,
+                      .seed = o.seed,
+                      .n_logprobs = o.logprobs != 0 ? 0 : -1};
+  request.max_tokens = o.max_tokens;
+  request.stop_tokens = model.loaded.tokenizer->end_tokens();
+  for (size_t i = 0; i < o.n_stop_tokens; ++i) request.stop_tokens.push_back((&required(o.stop_tokens, "stop_tokens"))[i]);
+  request.ignore_eos = o.ignore_eos != 0;
+  request.priority = o.priority;
+  if (o.cache_salt != nullptr) request.cache_salt = o.cache_salt;
+  if (!(o.timeout_s >= 0 && o.timeout_s < 1e9)) throw Error("timeout_s is {}: it must be from 0 to 10^9", o.timeout_s);
+  if (o.timeout_s > 0)
+    request.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(o.timeout_s));
+  return request;
+}
+
+}  // namespace
+}  // namespace ingot
+
+using namespace ingot;
+
+extern "C" {
+
+const char* ingot_version(void) { return INGOT_VERSION; }
+const char* ingot_last_error(void) { return last_error.c_str(); }
+
+const char* ingot_status_name(ingot_status status) {
+  constexpr const char* kNames[] = {"INGOT_OK", "INGOT_INVALID", "INGOT_FULL", "INGOT_MEMORY", "INGOT_TIMEOUT", "INGOT_END", "INGOT_INTERNAL"};
+  const auto i = static_cast<size_t>(status);
+  return i < std::size(kNames) ? kNames[i] : "unknown";
+}
+
+void ingot_model_options_init(ingot_model_options* options) {
+  if (options != nullptr) *options = {.struct_size = sizeof(*options), .max_seqs = 8, .max_batch_tokens = 512};
+}
+
+void ingot_request_options_init(ingot_request_options* options) {
+  const SamplingParams p;
+  if (options == nullptr) return;
+  *options = {.struct_size = sizeof(*options), .max_tokens = -1, .temperature = p.temperature, .top_k = p.top_k, .top_p = p.top_p,
+              .min_p = p.min_p, .repetition_penalty = p.repetition_penalty};
+}
+
+ingot_status ingot_load(const char* path, const ingot_model_options* given, ingot_model** model) {
+  return guarded([&] {
+    required(model, "model") = nullptr;
+    const ingot_model_options o = options_of(given, ingot_model_options_init);
+    const std::string name = &required(path, "path");
+    if (o.max_seqs < 1 || o.max_batch_tokens < 1 || o.n_threads < 0 || o.n_ctx < 0 || o.n_kv_tokens < 0 || o.max_queue < 0)
+      throw Error("the model's options have a negative number, or none for max_seqs or max_batch_tokens");
+    auto result = std::make_unique<ingot_model>();
+    result->shared = std::make_shared<CapiModel>(
+        name,
+        RunnerOptions{.backend = {.device = o.device != nullptr ? o.device : "cpu", .n_threads = o.n_threads, .deterministic = o.deterministic != 0},
+                      .n_ctx = o.n_ctx,
+                      .max_batch_tokens = std::max(o.max_batch_tokens, o.max_seqs),
+                      .max_seqs = o.max_seqs,
+                      .n_kv_tokens = o.n_kv_tokens},
+        EngineOptions{.chunk = std::max(o.max_batch_tokens, o.max_seqs), .max_queue = o.max_queue});
+    *model = result.release();
+    return INGOT_OK;
+  });
+}
+
+ingot_status ingot_free(ingot_model* model) {
+  return guarded([&] {
+    if (model == nullptr) return INGOT_OK;
+    if (in_callback()) throw Error("a callback must not free a model: its thread would wait for itself");
+    model->shared->engine->stop();
+    delete model;
+    return INGOT_OK;
+  });
+}
+
+int ingot_n_ctx(const ingot_model* model) { return model == nullptr ? 0 : context_limit(model->shared->engine->info()); }
+int ingot_n_vocab(const ingot_model* model) { return model == nullptr ? 0 : model->shared->engine->info().n_vocab; }
+
+ingot_status ingot_tokenize(const ingot_model* model, const char* text, size_t n_bytes, int add_special, int parse_special,
+                            int32_t* tokens, size_t capacity, size_t* n) {
+  return guarded([&] {
+    const Tokenizer& tokenizer = *required(model, "model").shared->loaded.tokenizer;
+    if (n_bytes > 0) required(text, "text");
+    const EncodeOptions options = {.add_special = add_special != 0, .parse_special = parse_special != 0};
+    copy_out(tokenizer.encode(std::string_view(text, n_bytes), options), tokens, capacity, n);
+    return INGOT_OK;
+  });
+}
+
+ingot_status ingot_tokenize_chat(const ingot_model* model, const char* messages, int32_t* tokens, size_t capacity, size_t* n) {
+  return guarded([&] {
+    using Json = nlohmann::ordered_json;
+    const LoadedModel& loaded = required(model, "model").shared->loaded;
+    const Json parsed = Json::parse(&required(messages, "messages"), nullptr, false);
+    if (!parsed.is_array()) throw Error("messages is no JSON array of objects with role and content");
+    const ChatTemplate fallback = ChatTemplate::chatml_default();
+    copy_out(encode_chat(*loaded.tokenizer, loaded.chat ? *loaded.chat : fallback, parsed, nullptr, Json::object()), tokens, capacity, n);
+    return INGOT_OK;
+  });
+}
+
+ingot_status ingot_detokenize(const ingot_model* model, const int32_t* tokens, size_t n, char* text, size_t capacity, size_t* n_bytes) {
+  return guarded([&] {
+    const Tokenizer& tokenizer = *required(model, "model").shared->loaded.tokenizer;
+    if (n > 0) required(tokens, "tokens");
+    copy_out(tokenizer.decode({tokens, n}), text, capacity, n_bytes);
+    return INGOT_OK;
+  });
+}
+
+ingot_status ingot_submit(ingot_model* model, const int32_t* prompt, size_t n_prompt, const ingot_request_options* given,
+                          ingot_callback callback, void* user, ingot_request** request) {
+  return guarded([&] {
+    required(request, "request") = nullptr;
+    const std::shared_ptr<CapiModel>& shared = required(model, "model").shared;
+    if (n_prompt > 0) required(prompt, "prompt");
+    const ingot_request_options o = options_of(given, ingot_request_options_init);
+    auto result = std::make_unique<ingot_request>();
+    Request asked = request_of(*shared, {prompt, n_prompt}, o);
+    result->model = shared;
+    result->events = std::make_shared<CapiSink>(shared->loaded.tokenizer, asked.prompt, callback, user);
+    asked.sink = result->events;
+    const std::optional<RequestId> id = shared->engine->try_submit(std::move(asked));
+    if (!id) {
+      last_error = "the queue is full: try again later";
+      return INGOT_FULL;
+    }
+    result->id = *id;
+    *request = result.release();
+    return INGOT_OK;
+  });
+}
+
+ingot_status ingot_poll(ingot_request* request, int timeout_ms, ingot_event* event) {
+  return guarded([&] {
+    required(event, "event") = {};
+    return required(request, "request").events->poll(timeout_ms, event);
+  });
+}
+
+void ingot_cancel(ingot_request* request) {
+  guarded([&] {
+    if (request != nullptr) request->model->engine->cancel(request->id);
+    return INGOT_OK;
+  });
+}
+
+void ingot_request_free(ingot_request* request) {
+  ingot_cancel(request);
+  guarded([&] {
+    delete request;
+    return INGOT_OK;
+  });
+}
+
+}  // extern "C"

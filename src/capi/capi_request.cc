@@ -1,0 +1,85 @@
+#include "capi/capi_request.h"
+
+#include <chrono>
+#include <utility>
+
+namespace ingot {
+namespace {
+
+thread_local int callback_depth = 0;
+
+ingot_finish finish_of(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return INGOT_FINISH_STOP;
+    case FinishReason::kLength: return INGOT_FINISH_LENGTH;
+    case FinishReason::kCancelled: return INGOT_FINISH_CANCELLED;
+    case FinishReason::kDeadline:
+    case FinishReason::kNotBegun: return INGOT_FINISH_TIMEOUT;
+    case FinishReason::kError: break;
+  }
+  return INGOT_FINISH_ERROR;
+}
+
+}  // namespace
+
+bool in_callback() { return callback_depth > 0; }
+
+CapiSink::CapiSink(const std::unique_ptr<Tokenizer>& tokenizer, const std::vector<int32_t>& prompt, ingot_callback callback, void* user)
+    : decoder_(*tokenizer, {.previous = prompt.empty() ? std::nullopt : std::optional(prompt.back())}), callback_(callback), user_(user) {}
+
+void CapiSink::on_token(const Sampled& token) {
+  pass({{.kind = INGOT_EVENT_TOKEN, .token = token.token, .logprob = token.logprob}, ""});
+}
+
+void CapiSink::on_finish(const Finish& finish) {
+  pass({{.kind = INGOT_EVENT_FINISH,
+         .token = finish.stop_token,
+         .finish = finish_of(finish.reason),
+         .prompt_tokens = finish.usage.prompt_tokens,
+         .cached_tokens = finish.usage.cached_tokens,
+         .output_tokens = finish.usage.output_tokens},
+        finish.error});
+}
+
+// On the thread of whoever reads: the poller's, or with a callback the engine's.
+ingot_event CapiSink::with_text(Event& event) {
+  if (event.event.kind == INGOT_EVENT_TOKEN) event.text = decoder_.push(event.event.token);
+  if (event.event.kind == INGOT_EVENT_FINISH && event.event.finish != INGOT_FINISH_ERROR) event.text = decoder_.flush();
+  ingot_event result = event.event;
+  result.text = event.text.c_str();
+  result.n_bytes = event.text.size();
+  return result;
+}
+
+void CapiSink::pass(Event event) {
+  if (callback_ != nullptr) {
+    const ingot_event shown = with_text(event);
+    ++callback_depth;
+    callback_(&shown, user_);
+    --callback_depth;
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(event));
+  }
+  changed_.notify_one();
+}
+
+ingot_status CapiSink::poll(int timeout_ms, ingot_event* event) {
+  std::unique_lock lock(mutex_);
+  if (ended_ || callback_ != nullptr) return INGOT_END;
+  const auto there = [&] { return !waiting_.empty(); };
+  if (timeout_ms < 0) {
+    changed_.wait(lock, there);
+  } else if (!changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), there)) {
+    return INGOT_TIMEOUT;
+  }
+  last_ = std::move(waiting_.front());
+  waiting_.pop_front();
+  ended_ = last_.event.kind == INGOT_EVENT_FINISH;
+  *event = with_text(last_);
+  return INGOT_OK;
+}
+
+}  // namespace ingot

@@ -1,0 +1,64 @@
+// What the C API's handles are: a model with its engine, and a request with the sink that makes events of its tokens. Requests
+// keep the model alive, so that they can be freed in any order.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "engine/engine.h"
+#include "ingot/ingot.h"
+#include "model/loader.h"
+#include "text/stream_decoder.h"
+
+namespace ingot {
+
+struct CapiModel {
+  CapiModel(const std::string& path, const RunnerOptions& runner, const EngineOptions& options)
+      : loaded(load_model(open_checkpoint(path), runner, nullptr)), engine(std::make_unique<Engine>(*loaded.runner, options)) {
+    engine->start();
+  }
+  LoadedModel loaded;
+  std::unique_ptr<Engine> engine;  // ends before the runner
+};
+
+// Whether this thread is in a callback.
+bool in_callback();
+
+class CapiSink final : public TokenSink {
+ public:
+  CapiSink(const std::unique_ptr<Tokenizer>& tokenizer, const std::vector<int32_t>& prompt, ingot_callback callback, void* user);
+  void on_token(const Sampled& token) override;
+  void on_finish(const Finish& finish) override;
+  ingot_status poll(int timeout_ms, ingot_event* event);
+
+ private:
+  struct Event {
+    ingot_event event = {};
+    std::string text;  // an error's message; the rest comes when it is read
+  };
+  void pass(Event event);
+  ingot_event with_text(Event& event);
+
+  StreamDecoder decoder_;
+  const ingot_callback callback_;
+  void* const user_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Event> waiting_;
+  Event last_;          // the one whose text the poller looks at
+  bool ended_ = false;  // the finish has been polled
+};
+
+}  // namespace ingot
+
+struct ingot_model {
+  std::shared_ptr<ingot::CapiModel> shared;
+};
+
+struct ingot_request {
+  std::shared_ptr<ingot::CapiModel> model;
+  std::shared_ptr<ingot::CapiSink> events;
+  ingot::RequestId id = 0;
+};

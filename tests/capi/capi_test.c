@@ -1,0 +1,162 @@
+/* A C program of its own against the shared library: capi_test MODEL. Exit code 0 when all is as it should be. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ingot/ingot.h"
+
+#define EXPECT(condition)                                                                        \
+  do {                                                                                           \
+    if (!(condition)) {                                                                          \
+      fprintf(stderr, "%s:%d: %s; last error: %s\n", __FILE__, __LINE__, #condition, ingot_last_error()); \
+      exit(1);                                                                                   \
+    }                                                                                            \
+  } while (0)
+
+static const char* model_path;
+
+typedef struct {
+  char text[4096];
+  size_t n_bytes;
+  int n_tokens, n_finished;
+  volatile int done;
+  ingot_model* model;
+  ingot_status free_status;
+} heard;
+
+static void hear(const ingot_event* event, void* user) {
+  heard* h = user;
+  if (h->n_bytes + event->n_bytes < sizeof(h->text)) {
+    memcpy(h->text + h->n_bytes, event->text, event->n_bytes);
+    h->n_bytes += event->n_bytes;
+  }
+  if (event->kind == INGOT_EVENT_TOKEN) ++h->n_tokens;
+  if (event->kind != INGOT_EVENT_FINISH) return;
+  h->free_status = ingot_free(h->model);
+  ++h->n_finished;
+  __atomic_store_n(&h->done, 1, __ATOMIC_RELEASE);
+}
+
+static ingot_event poll_to_end(ingot_request* request, heard* h) {
+  ingot_event event;
+  while (1) {
+    EXPECT(ingot_poll(request, -1, &event) == INGOT_OK);
+    if (h->n_bytes + event.n_bytes < sizeof(h->text)) memcpy(h->text + h->n_bytes, event.text, event.n_bytes), h->n_bytes += event.n_bytes;
+    if (event.kind == INGOT_EVENT_FINISH) break;
+    ++h->n_tokens;
+  }
+  EXPECT(ingot_poll(request, -1, &event) == INGOT_END);
+  return event;
+}
+
+static void test_errors(ingot_model* model) {
+  ingot_model* none = (ingot_model*)1;
+  EXPECT(ingot_load("/nowhere/at/all.gguf", NULL, &none) == INGOT_INVALID && none == NULL);
+  EXPECT(strstr(ingot_last_error(), "/nowhere/at/all.gguf") != NULL);
+  EXPECT(ingot_load(NULL, NULL, &none) == INGOT_INVALID && ingot_load("x", NULL, NULL) == INGOT_INVALID);
+  ingot_model_options options;
+  ingot_model_options_init(&options);
+  options.device = "abacus";
+  EXPECT(ingot_load(model_path, &options, &none) == INGOT_INVALID && strstr(ingot_last_error(), "abacus") != NULL);
+  memset(&options, 0, sizeof(options));
+  EXPECT(ingot_load(model_path, &options, &none) == INGOT_INVALID && strstr(ingot_last_error(), "struct_size") != NULL);
+
+  ingot_request* request = (ingot_request*)1;
+  int32_t token = -5;
+  EXPECT(ingot_submit(model, &token, 1, NULL, NULL, NULL, &request) == INGOT_INVALID && request == NULL);
+  EXPECT(strstr(ingot_last_error(), "-5") != NULL);
+  EXPECT(ingot_submit(model, NULL, 0, NULL, NULL, NULL, &request) == INGOT_INVALID);
+  EXPECT(ingot_submit(model, NULL, 3, NULL, NULL, NULL, &request) == INGOT_INVALID);
+  ingot_request_options asked;
+  ingot_request_options_init(&asked);
+  asked.top_p = 7;
+  token = 1;
+  EXPECT(ingot_submit(model, &token, 1, &asked, NULL, NULL, &request) == INGOT_INVALID && strstr(ingot_last_error(), "top_p") != NULL);
+  size_t n = 0;
+  EXPECT(ingot_tokenize_chat(model, "not json", NULL, 0, &n) == INGOT_INVALID);
+  EXPECT(ingot_tokenize_chat(model, "{}", NULL, 0, &n) == INGOT_INVALID);
+  ingot_event event;
+  EXPECT(ingot_poll(NULL, 0, &event) == INGOT_INVALID);
+  ingot_cancel(NULL);
+  ingot_request_free(NULL);
+  EXPECT(ingot_free(NULL) == INGOT_OK && ingot_n_ctx(NULL) == 0);
+  EXPECT(strcmp(ingot_status_name(INGOT_FULL), "INGOT_FULL") == 0 && strlen(ingot_version()) > 0);
+}
+
+int main(int argc, char** argv) {
+  EXPECT(argc == 2);
+  model_path = argv[1];
+  ingot_model_options options;
+  ingot_model_options_init(&options);
+  options.n_ctx = 256;
+  options.n_threads = 2;
+  ingot_model* model = NULL;
+  EXPECT(ingot_load(argv[1], &options, &model) == INGOT_OK && model != NULL);
+  EXPECT(ingot_n_ctx(model) == 256 && ingot_n_vocab(model) > 100);
+  test_errors(model);
+
+  /* Text to tokens and back; asking for the size first. */
+  const char* text = "The quick brown fox";
+  int32_t tokens[256];
+  size_t n = 0, n_bytes = 0, again = 0;
+  EXPECT(ingot_tokenize(model, text, strlen(text), 0, 0, NULL, 0, &n) == INGOT_OK && n > 0 && n < 256);
+  EXPECT(ingot_tokenize(model, text, strlen(text), 0, 0, tokens, 256, &again) == INGOT_OK && again == n);
+  char back[256] = {0};
+  EXPECT(ingot_detokenize(model, tokens, n, back, sizeof(back), &n_bytes) == INGOT_OK);
+  EXPECT(n_bytes == strlen(text) && memcmp(back, text, n_bytes) == 0);
+  const char* messages = "[{\"role\": \"user\", \"content\": \"Tell me a story about a fox.\"}]";
+  EXPECT(ingot_tokenize_chat(model, messages, tokens, 256, &n) == INGOT_OK && n > 5 && n < 200);
+
+  /* The same greedy answer by poll and by callback; the second time the prompt is cached. */
+  ingot_request_options asked;
+  ingot_request_options_init(&asked);
+  asked.temperature = 0;
+  asked.max_tokens = 24;
+  asked.logprobs = 1;
+  ingot_request* request = NULL;
+  heard polled = {0}, called = {0};
+  EXPECT(ingot_submit(model, tokens, n, &asked, NULL, NULL, &request) == INGOT_OK);
+  ingot_event event;
+  EXPECT(ingot_poll(request, 0, &event) != INGOT_INVALID);
+  ingot_request_free(request);
+  EXPECT(ingot_submit(model, tokens, n, &asked, NULL, NULL, &request) == INGOT_OK);
+  poll_to_end(request, &polled);
+  ingot_request_free(request);
+  EXPECT(polled.n_tokens > 0 && polled.n_bytes > 0);
+  called.model = model;
+  EXPECT(ingot_submit(model, tokens, n, &asked, hear, &called, &request) == INGOT_OK);
+  while (!__atomic_load_n(&called.done, __ATOMIC_ACQUIRE)) {
+  }
+  EXPECT(called.n_finished == 1 && called.free_status == INGOT_INVALID);
+  EXPECT(called.n_tokens == polled.n_tokens && called.n_bytes == polled.n_bytes && memcmp(called.text, polled.text, called.n_bytes) == 0);
+  EXPECT(ingot_poll(request, 0, &event) == INGOT_END);
+  ingot_request_free(request);
+
+  /* A finish has its numbers; a cancelled request finishes too, and so does one whose model goes. */
+  asked.max_tokens = 1;
+  EXPECT(ingot_submit(model, tokens, n, &asked, NULL, NULL, &request) == INGOT_OK);
+  do {
+    EXPECT(ingot_poll(request, -1, &event) == INGOT_OK);
+  } while (event.kind != INGOT_EVENT_FINISH);
+  EXPECT(event.finish == INGOT_FINISH_LENGTH && event.prompt_tokens == (int)n && event.cached_tokens == (int)n - 1 && event.output_tokens == 1);
+  ingot_request_free(request);
+  asked.max_tokens = -1;
+  asked.ignore_eos = 1;
+  ingot_request* left = NULL;
+  EXPECT(ingot_submit(model, tokens, n, &asked, NULL, NULL, &request) == INGOT_OK);
+  EXPECT(ingot_submit(model, tokens, n, &asked, NULL, NULL, &left) == INGOT_OK);
+  EXPECT(ingot_poll(request, -1, &event) == INGOT_OK && event.kind == INGOT_EVENT_TOKEN && event.logprob < 0);
+  ingot_cancel(request);
+  do {
+    EXPECT(ingot_poll(request, -1, &event) == INGOT_OK);
+  } while (event.kind != INGOT_EVENT_FINISH);
+  EXPECT(event.finish == INGOT_FINISH_CANCELLED || event.finish == INGOT_FINISH_LENGTH);
+  ingot_request_free(request);
+  EXPECT(ingot_free(model) == INGOT_OK);
+  do {
+    EXPECT(ingot_poll(left, -1, &event) == INGOT_OK);
+  } while (event.kind != INGOT_EVENT_FINISH);
+  ingot_request_free(left);
+  printf("%.*s\n", (int)polled.n_bytes, polled.text);
+  return 0;
+}

@@ -1,0 +1,154 @@
+"""The C API from Python, through ctypes: the shared library in INGOT_LIBRARY, against what the program says."""
+import ctypes as c
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+SOURCE = pathlib.Path(os.environ["INGOT_SOURCE"])
+MODEL = str(SOURCE / "models" / "demo.gguf").encode()
+OK, INVALID, FULL, TIMEOUT, END = 0, 1, 2, 4, 5
+
+
+class ModelOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("device", c.c_char_p)] + [
+        (name, c.c_int) for name in "n_threads n_ctx max_seqs max_batch_tokens n_kv_tokens max_queue deterministic".split()]
+
+
+class RequestOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("max_tokens", c.c_int), ("temperature", c.c_float), ("top_k", c.c_int), ("top_p", c.c_float),
+                ("min_p", c.c_float), ("repetition_penalty", c.c_float), ("presence_penalty", c.c_float), ("frequency_penalty", c.c_float),
+                ("seed", c.c_uint64), ("logprobs", c.c_int), ("ignore_eos", c.c_int), ("stop_tokens", c.POINTER(c.c_int32)),
+                ("n_stop_tokens", c.c_size_t), ("priority", c.c_int), ("cache_salt", c.c_char_p), ("timeout_s", c.c_double)]
+
+
+class Event(c.Structure):
+    _fields_ = [("kind", c.c_int), ("token", c.c_int32), ("logprob", c.c_float), ("text", c.POINTER(c.c_char)), ("n_bytes", c.c_size_t),
+                ("finish", c.c_int), ("prompt_tokens", c.c_int), ("cached_tokens", c.c_int), ("output_tokens", c.c_int)]
+
+    def bytes(self):
+        return c.string_at(self.text, self.n_bytes)
+
+
+@pytest.fixture(scope="module")
+def lib():
+    lib = c.CDLL(os.environ["INGOT_LIBRARY"])
+    for name in ["ingot_version", "ingot_last_error"]:
+        getattr(lib, name).restype = c.c_char_p
+    return lib
+
+
+@pytest.fixture(scope="module")
+def model(lib):
+    options, handle = ModelOptions(), c.c_void_p()
+    lib.ingot_model_options_init(c.byref(options))
+    assert options.struct_size == c.sizeof(options) and options.max_seqs == 8
+    options.n_ctx, options.max_queue, options.n_threads = 256, 4, 2
+    assert lib.ingot_load(MODEL, c.byref(options), c.byref(handle)) == OK, lib.ingot_last_error()
+    yield handle
+    assert lib.ingot_free(handle) == OK
+
+
+def chat_tokens(lib, model, text):
+    messages = json.dumps([{"role": "user", "content": text}]).encode()
+    n = c.c_size_t()
+    assert lib.ingot_tokenize_chat(model, messages, None, c.c_size_t(0), c.byref(n)) == OK
+    tokens = (c.c_int32 * n.value)()
+    assert lib.ingot_tokenize_chat(model, messages, tokens, n, c.byref(n)) == OK
+    return tokens
+
+
+def request_options(lib, **fields):
+    options = RequestOptions()
+    lib.ingot_request_options_init(c.byref(options))
+    assert options.struct_size == c.sizeof(options)
+    for name, value in fields.items():
+        setattr(options, name, value)
+    return options
+
+
+def read(lib, request):
+    text, tokens, event = b"", [], Event()
+    while True:
+        assert lib.ingot_poll(request, -1, c.byref(event)) == OK
+        text += event.bytes()
+        if event.kind == 1:
+            break
+        tokens.append(event.token)
+    assert lib.ingot_poll(request, 0, c.byref(event)) == END
+    return text, tokens, event
+
+
+def test_an_answer_is_that_of_the_program(lib, model):
+    prompt = "Tell me a story about a fox."
+    tokens = chat_tokens(lib, model, prompt)
+    options, request = request_options(lib, temperature=0, max_tokens=30), c.c_void_p()
+    assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), None, None, c.byref(request)) == OK
+    event = Event()
+    text, ids = b"", []
+    while True:
+        assert lib.ingot_poll(request, -1, c.byref(event)) == OK
+        text += event.bytes()
+        if event.kind == 1:
+            break
+        ids.append(event.token)
+    assert event.prompt_tokens == len(tokens) and event.output_tokens in (len(ids), len(ids) + 1)
+    lib.ingot_request_free(request)
+    said = json.loads(subprocess.run([os.environ["INGOT"], "run", "-p", prompt, "-n", "30", "--temp", "0", "--json", "-t", "2"],
+                                     capture_output=True, check=True).stdout)
+    assert ids == said["token_ids"] and text.decode() == said["text"]
+
+
+def test_a_callback_hears_every_event_in_order(lib, model):
+    tokens, heard = chat_tokens(lib, model, "What is your name?"), []
+    callback = c.CFUNCTYPE(None, c.POINTER(Event), c.c_void_p)(lambda e, user: heard.append((e[0].kind, e[0].token, e[0].bytes(), user)))
+    options, request = request_options(lib, temperature=1, seed=7, max_tokens=12), c.c_void_p()
+    assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), callback, c.c_void_p(99), c.byref(request)) == OK
+    again = c.c_void_p()
+    assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), None, None, c.byref(again)) == OK
+    text, ids = b"", []
+    event = Event()
+    while True:
+        assert lib.ingot_poll(again, -1, c.byref(event)) == OK
+        text += event.bytes()
+        if event.kind == 1:
+            break
+        ids.append(event.token)
+    while not heard or heard[-1][0] != 1:
+        assert lib.ingot_poll(request, 0, c.byref(event)) == END
+    assert [h[1] for h in heard if h[0] == 0] == ids and b"".join(h[2] for h in heard) == text
+    assert all(h[3] == 99 for h in heard) and [h[0] for h in heard].count(1) == 1
+    for r in (request, again):
+        lib.ingot_request_free(r)
+
+
+def test_the_queue_fills_and_empties(lib, model):
+    tokens, options, requests = chat_tokens(lib, model, "Tell me a story."), request_options(lib, ignore_eos=1, max_tokens=100), []
+    for _ in range(200):
+        request = c.c_void_p()
+        status = lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), None, None, c.byref(request))
+        if status != OK:
+            break
+        requests.append(request)
+    assert status == FULL and b"full" in lib.ingot_last_error() and not request
+    assert len(requests) >= 4
+    for request in requests:
+        lib.ingot_cancel(request)
+    for request in requests:
+        assert read(lib, request)[2].finish in (1, 2)
+        lib.ingot_request_free(request)
+
+
+def test_deadlines_and_errors(lib, model):
+    tokens, request = chat_tokens(lib, model, "Hello"), c.c_void_p()
+    options = request_options(lib, ignore_eos=1, timeout_s=1e-6)
+    assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), None, None, c.byref(request)) == OK
+    assert read(lib, request)[2].finish == 4
+    lib.ingot_request_free(request)
+    options = request_options(lib, max_tokens=1000)
+    assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), None, None, c.byref(request)) == INVALID
+    assert b"the context holds 256" in lib.ingot_last_error()
+    handle = c.c_void_p()
+    assert lib.ingot_load(b"/no/such/model", None, c.byref(handle)) == INVALID and b"/no/such/model" in lib.ingot_last_error()
