@@ -53,7 +53,7 @@ std::string message_of(const std::exception& error) noexcept {
 template <class... Args>
 void log_safely(LogLevel level, fmt::format_string<Args...> format, Args&&... args) noexcept {
   try {
-    if (log_enabled(level)) log_line(level, fmt::format(format, std::forward<Args>(args)...));
+    detail::log(level, format, std::forward<Args>(args)...);
   } catch (...) {
   }
 }

@@ -1,6 +1,7 @@
 #include "model/ranks.h"
 
 #include "backend/trace.h"
+#include "base/error.h"
 #include "base/log.h"
 
 namespace ingot {

@@ -1,0 +1,250 @@
+// ingot bench engine: requests that arrive at random through the whole engine, as a server has them: throughput, how long the
+// first token and the others take, what the prefix cache saved, what was preempted.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/error.h"
+#include "base/system.h"
+#include "cli/bench_model.h"
+#include "cli/generate.h"
+#include "cli/terminal.h"
+
+namespace ingot {
+namespace {
+
+struct LoadOptions {
+  BenchSubject subject;
+  int n_requests = 64, n_prompt = 256, n_output = 64, n_shared = 0, n_turns = 1;
+  double rate = 0;  // requests a second; 0: all at once
+  double spread = 0.5;
+  int max_seqs = 32, max_batch_tokens = 512, n_kv_tokens = 0, seed = 1;
+  bool no_prefix_cache = false, json = false;
+};
+
+double ms(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
+
+// What its consumer sees of the requests; tokens come on the engine's thread.
+struct Observed {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<double> first_ms, between_ms;
+  Clock::time_point last{};
+  int64_t n_tokens = 0;
+  int n_finished = 0, n_failed = 0;
+};
+
+struct Client final : TokenSink {
+  explicit Client(Observed& all) : observed(all) {}
+  void on_token(const Sampled& token) override {
+    const Clock::time_point now = Clock::now();
+    const std::lock_guard lock(observed.mutex);
+    (tokens.empty() ? observed.first_ms : observed.between_ms).push_back(ms(now - (tokens.empty() ? submitted : last)));
+    last = observed.last = now;
+    tokens.push_back(token.token);
+    ++observed.n_tokens;
+  }
+  void on_finish(const Finish& finish) override {
+    const std::lock_guard lock(observed.mutex);
+    ++observed.n_finished;
+    observed.n_failed += finish.reason == FinishReason::kError;
+    finished = true;
+    observed.changed.notify_all();
+  }
+
+  Observed& observed;
+  Clock::time_point submitted = Clock::now(), last{};
+  std::vector<int32_t> tokens;
+  bool finished = false;
+};
+
+// A conversation: a turn's prompt is all that has been said, and something new.
+struct Conversation {
+  std::vector<int32_t> said;
+  std::shared_ptr<Client> client;  // of the turn under way
+  int n_turns = 0;
+};
+
+class Load {
+ public:
+  Load(Engine& engine, const LoadOptions& o) : engine_(engine), o_(o), random_(static_cast<unsigned>(o.seed)) {}
+
+  void run(Observed& observed) {
+    const int n_vocab = engine_.info().n_vocab;
+    const std::vector<int32_t> shared = tokens(o_.n_shared, n_vocab);
+    std::vector<Conversation> conversations((static_cast<size_t>(o_.n_requests) + o_.n_turns - 1) / o_.n_turns);
+    for (Conversation& c : conversations) c.said = shared;
+    Clock::time_point arrival = Clock::now();
+    int n_sent = 0;
+    while (n_sent < o_.n_requests) {
+      if (InterruptGuard::interrupted()) throw Error("interrupted");
+      Conversation* next = ready(conversations, observed);
+      if (next == nullptr) continue;
+      if (o_.rate > 0) {
+        arrival += std::chrono::duration_cast<Clock::duration>(
+            std::chrono::duration<double>(std::exponential_distribution<double>(o_.rate)(random_)));
+        std::this_thread::sleep_until(arrival);
+      }
+      send(*next, observed, n_vocab);
+      ++n_sent;
+    }
+    std::unique_lock lock(observed.mutex);
+    while (!observed.changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return observed.n_finished == o_.n_requests; }))
+      if (InterruptGuard::interrupted()) throw Error("interrupted");
+  }
+
+ private:
+  // The conversation of fewest turns that nobody answers just now; null after a while in which there was none.
+  Conversation* ready(std::vector<Conversation>& all, Observed& observed) {
+    Conversation* best = nullptr;
+    const auto find = [&] {
+      for (Conversation& c : all)
+        if ((!c.client || c.client->finished) && c.n_turns < o_.n_turns && (best == nullptr || c.n_turns < best->n_turns)) best = &c;
+      return best != nullptr;
+    };
+    std::unique_lock lock(observed.mutex);
+    observed.changed.wait_for(lock, std::chrono::milliseconds(100), find);
+    return best;
+  }
+
+  void send(Conversation& c, Observed& observed, int n_vocab) {
+    if (c.client) c.said.insert(c.said.end(), c.client->tokens.begin(), c.client->tokens.end());
+    const std::vector<int32_t> news = tokens(around(o_.n_prompt), n_vocab);
+    c.said.insert(c.said.end(), news.begin(), news.end());
+    c.client = std::make_shared<Client>(observed);
+    ++c.n_turns;
+    Request request;
+    request.prompt = c.said;
+    request.sampling = {.temperature = 0};
+    request.max_tokens = around(o_.n_output);
+    request.sink = c.client;
+    engine_.submit(std::move(request));
+  }
+
+  int around(int mean) { return std::max(1, static_cast<int>(std::lround(mean * std::uniform_real_distribution(1 - o_.spread, 1 + o_.spread)(random_)))); }
+  std::vector<int32_t> tokens(int n, int n_vocab) {
+    std::vector<int32_t> result(n);
+    for (int32_t& token : result) token = static_cast<int32_t>(random_() % static_cast<unsigned>(n_vocab));
+    return result;
+  }
+
+  Engine& engine_;
+  const LoadOptions& o_;
+  std::mt19937 random_;
+};
+
+// Times of the host's parts of a step, in microseconds, on the stepping thread.
+struct StepTimes {
+  std::vector<double> plan_us, fill_us, emit_us, step_ms;
+  int64_t n_seqs = 0;
+  void add(const StepStats& s) {
+    plan_us.push_back(1e3 * ms(s.planned - s.begin));
+    fill_us.push_back(1e3 * ms(s.filled - s.planned));
+    emit_us.push_back(1e3 * ms(s.emitted - s.sampled));
+    step_ms.push_back(ms(s.sampled - s.filled));
+    n_seqs += s.n_seqs;
+  }
+};
+
+nlohmann::ordered_json percentiles(std::vector<double>& values) {
+  return {{"p50", percentile(values, 0.5)}, {"p90", percentile(values, 0.9)}, {"p99", percentile(values, 0.99)}, {"max", percentile(values, 1)}};
+}
+
+nlohmann::ordered_json result_of(Observed& seen, StepTimes& steps, const EngineGauges& g, double seconds) {
+  const auto share = [](int64_t part, int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; };
+  return {{"seconds", seconds},
+          {"output_tok_s", static_cast<double>(seen.n_tokens) / seconds},
+          {"total_tok_s", static_cast<double>(g.n_prompt_tokens + seen.n_tokens) / seconds},
+          {"requests", seen.n_finished}, {"failed", seen.n_failed},
+          {"prompt_tokens", g.n_prompt_tokens}, {"cached_tokens", g.n_cached_tokens}, {"hit_rate", share(g.n_cached_tokens, g.n_prompt_tokens)},
+          {"output_tokens", seen.n_tokens}, {"computed_tokens", g.n_computed_tokens}, {"preemptions", g.n_preemptions},
+          {"steps", g.n_steps}, {"sequences_a_step", share(steps.n_seqs, g.n_steps)},
+          {"ttft_ms", percentiles(seen.first_ms)}, {"itl_ms", percentiles(seen.between_ms)},
+          {"step_ms", percentiles(steps.step_ms)}, {"plan_us", percentiles(steps.plan_us)}, {"fill_us", percentiles(steps.fill_us)},
+          {"emit_us", percentiles(steps.emit_us)}};
+}
+
+void print(const nlohmann::ordered_json& r) {
+  const auto number = [&](const char* name) { return r[name].get<double>(); };
+  fmt::print("throughput   {:.1f} tok/s written, {:.1f} tok/s with the prompts; {} requests in {:.1f} s, {} failed\n", number("output_tok_s"),
+             number("total_tok_s"), r["requests"].get<int>(), number("seconds"), r["failed"].get<int>());
+  fmt::print("prompts      {:.0f} tokens, {:.1f} % of them from the prefix cache\n", number("prompt_tokens"), 100 * number("hit_rate"));
+  fmt::print("steps        {:.0f}, of {:.1f} sequences; {:.0f} preemptions\n\n", number("steps"), number("sequences_a_step"), number("preemptions"));
+  fmt::print("|                |      p50 |      p90 |      p99 |      max |\n|----------------|----------|----------|----------|----------|\n");
+  for (const auto& [label, key] : {std::pair{"first token ms", "ttft_ms"}, {"next token ms", "itl_ms"}, {"step ms", "step_ms"},
+                                   {"plan us", "plan_us"}, {"fill us", "fill_us"}, {"emit us", "emit_us"}}) {
+    fmt::print("| {:14} |", label);
+    for (const char* p : {"p50", "p90", "p99", "max"}) fmt::print(" {:8.2f} |", r[key][p].get<double>());
+    fmt::print("\n");
+  }
+}
+
+void bench_engine(LoadOptions& o) {
+  InterruptGuard guard;
+  RunnerOptions options = runner_options(o.subject.model);
+  const int turn = static_cast<int>(std::ceil((1 + o.spread) * (o.n_prompt + o.n_output)));
+  const int64_t longest = o.n_shared + int64_t{o.n_turns} * turn + 1;
+  if (longest > 1 << 24) throw UsageError("a conversation may have {} tokens: use fewer or shorter turns", longest);
+  options.n_ctx = static_cast<int>(longest);
+  options.max_seqs = o.max_seqs;
+  options.max_batch_tokens = std::max(o.max_batch_tokens, o.max_seqs);
+  const int64_t pool = o.n_kv_tokens > 0 ? std::max<int64_t>(o.n_kv_tokens, longest) : longest * o.max_seqs;
+  options.n_kv_tokens = static_cast<int>(std::min<int64_t>(pool, 1 << 30));
+  const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
+  StepTimes steps;
+  EngineOptions engine_options{.chunk = options.max_batch_tokens, .prefix_cache = !o.no_prefix_cache};
+  engine_options.on_step = [&](const StepStats& s) {
+    steps.add(s);
+    if (options.trace) trace_step(*options.trace, s);
+  };
+  { Engine(*runner, {}).warm_up(); }
+  Observed observed;
+  Engine engine(*runner, engine_options);
+  engine.start();
+  const Clock::time_point start = Clock::now();
+  Load(engine, o).run(observed);
+  const double seconds = ms(Clock::now() - start) / 1e3;
+  engine.stop();
+  const nlohmann::ordered_json result = result_of(observed, steps, engine.gauges(), seconds);
+  if (o.json) {
+    fmt::print("{}\n", result.dump(2));
+    return;
+  }
+  fmt::print("{}; {}; at most {} sequences and {} tokens in a step, {} tokens of KV cache\n\n", bench_name(*runner, o.subject),
+             runner->backend().description(), o.max_seqs, runner->info().max_batch_tokens, int64_t{runner->info().n_blocks} * runner->info().block_size);
+  print(result);
+}
+
+}  // namespace
+
+void add_bench_engine(CLI::App& bench) {
+  auto o = std::make_shared<LoadOptions>();
+  CLI::App* verb = bench.add_subcommand("engine", "Requests that arrive at random, through the whole engine");
+  add_bench_subject(*verb, o->subject);
+  const auto number = [&](const char* names, auto& value, const char* text, auto least, auto most) {
+    verb->add_option(names, value, text)->check(CLI::Range(least, most))->capture_default_str();
+  };
+  number("--requests", o->n_requests, "how many", 1, 1 << 24);
+  number("--rate", o->rate, "requests a second on average, at random times; 0: all at once", 0.0, 1e6);
+  number("-p,--prompt", o->n_prompt, "new tokens of a prompt, on average", 1, 1 << 20);
+  number("-n,--output", o->n_output, "tokens of an answer, on average", 1, 1 << 20);
+  number("--spread", o->spread, "how much these vary: 0.5 is from half to one and a half", 0.0, 1.0);
+  number("--turns", o->n_turns, "turns of a conversation: each prompt is all that was said, and something new", 1, 1000);
+  number("--shared", o->n_shared, "tokens that all prompts begin with", 0, 1 << 20);
+  number("--max-seqs", o->max_seqs, "sequences in one step", 1, 4096);
+  number("-b,--max-batch-tokens", o->max_batch_tokens, "tokens in one step", 1, 1 << 16);
+  number("--kv-tokens", o->n_kv_tokens, "size of the KV cache in tokens; 0: enough for all", 0, 1 << 30);
+  number("--seed", o->seed, "of the arrivals and lengths", 0, 0x7fffffff);
+  number("-t,--threads", o->subject.model.n_threads, "threads; 0: all cores", 0, 1024);
+  verb->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt whole");
+  verb->add_flag("--json", o->json, "print JSON");
+  verb->footer("Examples:\n  ingot bench engine model.gguf --requests 200 --rate 10\n"
+               "  ingot bench engine --shape llama-3.2-1b --turns 5 --shared 200 --max-seqs 16");
+  verb->callback([o] { bench_engine(*o); });
+}
+
+}  // namespace ingot

@@ -1,0 +1,64 @@
+#include "cli/bench_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "cli/terminal.h"
+#include "model/shapes.h"
+
+namespace ingot {
+
+void add_bench_subject(CLI::App& verb, BenchSubject& o) {
+  add_model_argument(verb, o.model);
+  verb.add_option("--shape", o.shape, "random weights of a known shape instead of a file: " + shape_names());
+  verb.add_option("--type", o.type, "format of those weights")->capture_default_str();
+  verb.add_option("--device", o.model.device, "cpu, cuda or ref")->capture_default_str();
+  verb.add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16 or f32")->capture_default_str();
+  verb.add_option("--trace", o.model.trace_path, "write the time of every verb to this file");
+  add_log_option(verb, o.model);
+}
+
+std::unique_ptr<Ranks> load_bench_runner(const BenchSubject& o, const RunnerOptions& options) {
+  if (!o.model.path.empty() && !o.shape.empty()) throw UsageError("give either a model file or --shape, not both");
+  const auto checkpoint = o.shape.empty() ? open_model_file(o.model) : nullptr;  // which may be downloaded first
+  ProgressBar bar("loading");
+  const LoadProgress progress = [&](size_t done, size_t total) { bar.update(done, total); };
+  if (checkpoint) return std::move(load_model(checkpoint, options, progress).runner);
+  const std::optional<Format> format = format_from_name(o.type);
+  if (!format) throw UsageError("unknown type '{}': use one such as F16, Q8_0, Q4_0 or Q4_K", printable(o.type));
+  const Config config = config_of_shape(o.shape);
+  return std::make_unique<Ranks>(config, dummy_source(config, *format, 1), options, progress);
+}
+
+std::string bench_name(const Ranks& runner, const BenchSubject& o) {
+  const std::string name = printable(runner.config().name.empty() ? "model" : runner.config().name);
+  return name + " " + (o.shape.empty() ? info(runner.weights().layers[0].w_gate.format).name : o.type);
+}
+
+double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
+  const Weights& w = runner.weights();
+  const double lookup_only = w.model.tied ? 0.0 : static_cast<double>(w.model.embedding.bytes());
+  const double weights = static_cast<double>(w.active_bytes) - lookup_only;
+  return weights + n_seqs * kv_len * static_cast<double>(runner.kv_shape().token_bytes());
+}
+
+void raise_peak(Peak& peak, Ranks& runner) {
+  const Peak now = runner.backend().measure_peak(runner.weights().layers[0].w_gate.format);
+  peak = {std::max(peak.read_gb_s, now.read_gb_s), std::max(peak.matmul_gflop_s, now.matmul_gflop_s), now.matmul_kind};
+}
+
+std::vector<int32_t> bench_tokens(size_t n, int n_vocab) {
+  std::vector<int32_t> tokens(n);
+  for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<int32_t>((i * 7919 + 1) % static_cast<size_t>(n_vocab));
+  return tokens;
+}
+
+double percentile(std::vector<double>& values, double p) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const double place = std::ceil(p * static_cast<double>(values.size())) - 1;
+  return values[static_cast<size_t>(std::clamp(place, 0.0, static_cast<double>(values.size() - 1)))];
+}
+
+}  // namespace ingot

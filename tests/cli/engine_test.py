@@ -1,0 +1,50 @@
+"""What the engine does for the program: chats that remember, benches of batches and of arrivals, determinism."""
+import json
+import re
+
+import pytest
+
+
+def test_a_chat_computes_only_what_is_new(ingot_chat):
+    out = ingot_chat("My name is Bramwell.\n/stats\nWhat is my name?\n/stats\nAnd what do you like?\n/stats\n")
+    stats = re.findall(r"context (\d+) of \d+ tokens; prefill (\d+) tokens(?: \((\d+) more from the cache\))?", out)
+    assert len(stats) == 3 and stats[0][2] == ""
+    for (context, _, _), (_, prefill, cached) in zip(stats, stats[1:]):
+        # All that was there before, but for what the template ends the turn with and the token that was drawn last.
+        assert int(cached) >= int(context) - 4 and int(prefill) < 40, stats
+
+
+def test_bench_batch(ingot):
+    args = ["bench", "batch", "--npp", "16,8", "--ntg", "4", "--npl", "1,3", "-t", "1"]
+    rows = json.loads(ingot(*args, "--json").stdout)
+    assert [(r["pp"], r["tg"], r["pl"], r["n_kv"]) for r in rows] == [(16, 4, 1, 20), (16, 4, 3, 60), (8, 4, 1, 12), (8, 4, 3, 36)]
+    for r in rows:
+        assert r["speed_pp"] == pytest.approx(r["pp"] * r["pl"] / r["t_pp"]) and r["speed_tg"] == pytest.approx(r["tg"] * r["pl"] / r["t_tg"])
+        assert r["t"] == pytest.approx(r["t_pp"] + r["t_tg"])
+    table = ingot(*args).stdout
+    assert "|    PP |    TG |    B |" in table and len([line for line in table.splitlines() if re.match(r"\| +\d", line)]) == 4
+
+
+def test_bench_engine(ingot, tmp_path):
+    trace = tmp_path / "trace.json"
+    args = ["bench", "engine", "--requests", "12", "--turns", "3", "--shared", "40", "-p", "20", "-n", "6", "--max-seqs", "4", "-t", "1"]
+    r = json.loads(ingot(*args, "--json", "--trace", trace).stdout)
+    assert r["requests"] == 12 and r["failed"] == 0 and r["hit_rate"] > 0.4 and r["steps"] > 0
+    assert r["computed_tokens"] == r["prompt_tokens"] - r["cached_tokens"] + r["output_tokens"] - r["requests"]
+    for key in ["ttft_ms", "itl_ms", "step_ms", "plan_us"]:
+        assert 0 <= r[key]["p50"] <= r[key]["p90"] <= r[key]["p99"] <= r[key]["max"]
+    spans = [e for e in json.loads(trace.read_text()) if e.get("name") in ("plan", "fill", "forward", "sample", "emit")]
+    assert {e["name"] for e in spans} == {"plan", "fill", "forward", "sample", "emit"} and all("cached" in e["args"] for e in spans)
+    no_cache = json.loads(ingot(*args, "--json", "--no-prefix-cache").stdout)
+    assert no_cache["cached_tokens"] == 0 and no_cache["output_tokens"] == r["output_tokens"]
+    assert "throughput" in ingot(*args, "--rate", "1000").stdout
+
+
+def test_deterministic_is_refused_where_it_does_not_hold(ingot):
+    done = ingot("run", "-p", "x", "--device", "cuda", "--deterministic", ok=False)
+    assert done.returncode == 2 and "--deterministic" in done.stderr
+
+
+@pytest.fixture
+def ingot_chat(ingot):
+    return lambda text: ingot("chat", "--temp", "0", "-n", "20", "-t", "1", input=text).stdout
