@@ -166,12 +166,14 @@ void Scheduler::make_room() {
 // Whether there is room for it. Leaves in match_ what the cache holds of it.
 bool Scheduler::fits(const Sequence& sequence) {
   if (n_running() >= limits_.max_seqs) return false;
+  // One more block for each running sequence, or the next few tokens would preempt what has just been admitted.
+  int needed = n_running();
+  for (const Sequence* other : running_) needed += blocks_promised(*other);
+  if (n_running() > 0 && pool_.n_free() <= needed) return false;  // whatever the cache holds
   // The last token is computed in any case, for its logits.
   const std::span<const int32_t> tokens = sequence.tokens;
   cache_.find(sequence.root, tokens.first(limits_.prefix_cache ? tokens.size() - 1 : 0), match_);
-  // One more block for each running sequence, or the next few tokens would preempt what has just been admitted.
-  int needed = n_running() + blocks_for(sequence.len());
-  for (const Sequence* other : running_) needed += blocks_promised(*other);
+  needed += blocks_for(sequence.len());
   for (const int32_t block : match_.blocks) needed -= pool_.refs(block) > 0;  // kept ones count as free
   return n_running() == 0 || pool_.n_free() >= needed;
 }

@@ -1,0 +1,160 @@
+// A step of the engine: launched, landed, and what it drew handed out.
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/engine.h"
+#include "engine/faults.h"
+
+namespace ingot {
+
+// Where steps overlap: launches the next step, then hears of the last one, then asks for the next one's draws, whose
+// histories are known now. Else the step lands at once.
+void Engine::run_step() {
+  BatchBuilder& builder = builders_[next_builder_];
+  next_builder_ = 1 - next_builder_;
+  std::string fault;
+  Flight next = launch(builder, &fault);
+  CHECK(next.step != nullptr || flight_.step != nullptr);  // or nothing would ever happen again
+  if (flight_.step != nullptr) land(flight_, "");
+  if (next.step == nullptr) return;
+  if (!fault.empty()) return land(next, fault);
+  int row = 0;
+  for (const StepItem& item : next.step->items) {
+    if (!item.samples) continue;
+    if (!item.sequence->finished) item.sequence->n_unseen = 1;
+    item.sequence->unseen_row = row++;
+  }
+  try {
+    runner_.sample(builder.fill_rows(*next.step));
+  } catch (const std::exception& error) {
+    return land(next, message_of(error));
+  }
+  flight_ = next;
+  if (!overlap_) land(flight_, "");
+}
+
+// A flight without a step: there was nothing to plan.
+Engine::Flight Engine::launch(BatchBuilder& builder, std::string* fault) {
+  Flight flight;
+  StepStats& stats = flight.stats;
+  stats.overlapped = overlap_;
+  stats.begin = Clock::now();
+  const Step& step = scheduler_.plan();
+  counts_.n_preemptions += step.n_preempted;
+  if (step.items.empty()) return flight;
+  flight.step = &step;
+  stats.index = counts_.n_steps++;
+  stats.planned = Clock::now();
+  const Batch& batch = builder.fill(step);
+  stats.filled = Clock::now();
+  for (const StepItem& item : step.items) {
+    Sequence& sequence = *item.sequence;
+    ++sequence.n_steps;
+    if (sequence.first_step != Clock::time_point{}) continue;
+    sequence.first_step = stats.begin;
+    --n_queued_;
+    counts_.n_prompt_tokens += sequence.n_prompt;
+    counts_.n_cached_tokens += sequence.n_cached;
+  }
+  counts_.n_computed_tokens += step.n_tokens;
+  stats.n_tokens = step.n_tokens;
+  stats.n_seqs = static_cast<int>(step.items.size());
+  stats.n_decodes = step.n_decodes;
+  stats.n_preempted = step.n_preempted;
+  stats.n_cached = step.n_cached;
+  stats.n_running = scheduler_.n_running();
+  stats.n_waiting = scheduler_.n_waiting();
+  stats.blocks_used = scheduler_.pool().n_used();
+  stats.blocks_cached = scheduler_.pool().n_kept();
+  try {
+    runner_.forward(batch);
+  } catch (const std::exception& error) {
+    *fault = message_of(error);
+  }
+  stats.submitted = Clock::now();
+  return flight;
+}
+
+// A step is done, or has failed. A failure costs the requests of the step, whose cache may be half written, and no
+// others.
+void Engine::land(Flight& flight, std::string fault) {
+  const Flight done = std::exchange(flight, {});
+  StepStats stats = done.stats;
+  stats.waiting = Clock::now();
+  std::vector<Sampled> drawn;
+  try {
+    if (fault.empty()) drawn = runner_.wait();
+  } catch (const std::exception& error) {
+    fault = message_of(error);
+  }
+  stats.sampled = Clock::now();
+  stats.failed = !fault.empty();
+  if (stats.failed) {
+    log_safely(LogLevel::kInfo, "a step of {} sequences failed: {}", stats.n_seqs, fault);
+    ++counts_.n_failed_steps;
+  }
+  size_t row = 0;
+  for (const StepItem& item : done.step->items) {
+    if (stats.failed) {
+      settle_failed(item, fault);
+      continue;
+    }
+    if (item.samples) CHECK_LT(row, drawn.size());
+    stats.n_emitted += item.samples && !item.sequence->finished;
+    settle(item, item.samples ? &drawn[row++] : nullptr);
+  }
+  CHECK(stats.failed || row == drawn.size());
+  stats.emitted = counts_.last_step = Clock::now();
+  publish();
+  if (options_.on_step) options_.on_step(stats);
+}
+
+// One sequence's part of a step that is done.
+void Engine::settle(const StepItem& item, const Sampled* drawn) {
+  Sequence& sequence = *item.sequence;
+  --sequence.n_steps;
+  scheduler_.done(item);
+  if (!sequence.finished) {
+    if (drawn == nullptr) return;
+    sequence.n_unseen = 0;
+    emit_token(sequence, *drawn);
+  } else if (sequence.n_steps == 0) {
+    destroy(sequence);
+  }
+}
+
+void Engine::settle_failed(const StepItem& item, const std::string& fault) {
+  Sequence& sequence = *item.sequence;
+  --sequence.n_steps;
+  sequence.n_unseen = 0;
+  if (!sequence.finished) {
+    finish(sequence, FinishReason::kError, fault);
+  } else if (sequence.n_steps == 0) {
+    destroy(sequence);
+  }
+}
+
+void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
+  const Request& request = sequence.request;
+  if (sampled.token < 0 || sampled.token >= runner_.info().n_vocab) {
+    sequence.spoiled = true;  // what leads to no token may come from numbers that are none, in its cache
+    return finish(sequence, FinishReason::kError, "the model's output allows no token here");
+  }
+  sequence.last_token = Clock::now();
+  if (sequence.n_output() == 0) sequence.first_token = sequence.last_token;
+  sequence.tokens.push_back(sampled.token);
+  ++counts_.n_output_tokens;
+  const bool stops =
+      !request.ignore_eos && std::ranges::find(request.stop_tokens, sampled.token) != request.stop_tokens.end();
+  if (stops) return finish(sequence, FinishReason::kStop, "", sampled.token);
+  try {
+    request.sink->on_token(sampled);
+  } catch (const std::exception& error) {
+    return finish(sequence, FinishReason::kError, error.what());
+  }
+  if (sequence.len() == sequence.max_len) finish(sequence, FinishReason::kLength);
+}
+
+}  // namespace ingot

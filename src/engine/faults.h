@@ -1,0 +1,28 @@
+// Faults on the engine's thread: what is said of them, where nothing may fail any more. Within src/engine only.
+#pragma once
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ingot {
+
+inline std::string message_of(const std::exception& error) noexcept {
+  try {
+    return *error.what() == '\0' ? "the step failed" : error.what();
+  } catch (...) {
+    return "out of memory";
+  }
+}
+
+// Logging may run out of memory, and nothing depends on it.
+template <class... Args>
+void log_safely(LogLevel level, fmt::format_string<Args...> format, Args&&... args) noexcept {
+  try {
+    detail::log(level, format, std::forward<Args>(args)...);
+  } catch (...) {
+  }
+}
+
+}  // namespace ingot
