@@ -138,7 +138,8 @@ int main(int argc, char** argv) {
   do {
     EXPECT(ingot_poll(request, -1, &event) == INGOT_OK);
   } while (event.kind != INGOT_EVENT_FINISH);
-  EXPECT(event.finish == INGOT_FINISH_LENGTH && event.prompt_tokens == (int)n && event.cached_tokens == (int)n - 1 && event.output_tokens == 1);
+  EXPECT(event.finish == INGOT_FINISH_LENGTH && event.prompt_tokens == (int)n && event.output_tokens == 1);
+  EXPECT(event.cached_tokens >= ((int)n - 1) / 16 * 16 && event.cached_tokens < (int)n);
   ingot_request_free(request);
   asked.max_tokens = -1;
   asked.ignore_eos = 1;

@@ -77,7 +77,7 @@ def read(lib, request):
         if event.kind == 1:
             break
         tokens.append(event.token)
-    assert lib.ingot_poll(request, 0, c.byref(event)) == END
+    assert lib.ingot_poll(request, 0, c.byref(Event())) == END
     return text, tokens, event
 
 
