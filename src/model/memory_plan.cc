@@ -37,7 +37,7 @@ MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, c
              .n_blocks = static_cast<int>(whole_blocks(n_tokens, o.block_size)),
              .dtype = o.kv_dtype};
   plan.max_seqs = o.max_seqs;
-  plan.max_batch_tokens = std::min(o.max_batch_tokens, std::max(plan.n_ctx, o.max_seqs));
+  plan.max_batch_tokens = static_cast<int>(std::min<int64_t>(o.max_batch_tokens, int64_t{plan.n_ctx} * o.max_seqs));
   const int max_logits = o.max_logits > 0 ? o.max_logits : o.max_seqs;
   plan.activation_bytes = activation_bytes(c, step_limits(c, plan.max_batch_tokens, plan.max_seqs, max_logits, plan.n_ctx));
   const bool chosen = o.n_ctx > 0 || o.n_kv_tokens > 0;
