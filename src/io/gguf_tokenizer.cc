@@ -1,5 +1,7 @@
 #include "io/gguf_tokenizer.h"
 
+#include "text/wordpiece.h"
+
 namespace ingot {
 namespace {
 
@@ -12,6 +14,32 @@ void require_elements(const Metadata& metadata, std::string_view key, std::initi
   for (ValueType type : allowed)
     if (value->element == type) return;
   throw metadata.error(key, "expected an array of {}, got {}", value_type_name(*allowed.begin()), value->type_name());
+}
+
+// A flag of SentencePiece's normalizer, or of BERT's, that files mostly leave out.
+bool flag_or(const Metadata& metadata, const char* key, bool fallback) { return metadata.find_bool(key).value_or(fallback); }
+
+// BERT's: the classifier's token before a text, the separator after it.
+void read_word_piece(const Metadata& metadata, TokenizerSpec& spec) {
+  const bool lowercase = flag_or(metadata, "tokenizer.ggml.normalizer.lowercase", true);
+  spec.normalize = bert_normalizer(true, true, metadata.find_bool("tokenizer.ggml.normalizer.strip_accents"), lowercase);
+  spec.cuts = bert_cuts();
+  if (const auto cls = metadata.find_i64("tokenizer.ggml.cls_token_id")) spec.bos = cls;
+  for (const char* key : {"tokenizer.ggml.separator_token_id", "tokenizer.ggml.seperator_token_id"})  // the second is how llama.cpp spells it
+    if (const auto separator = metadata.find_i64(key)) spec.eos = separator;
+}
+
+void read_unigram(const Metadata& metadata, TokenizerSpec& spec) {
+  using Kind = NormalizerStep::Kind;
+  constexpr char kCharsmap[] = "tokenizer.ggml.precompiled_charsmap";
+  require_elements(metadata, kCharsmap, {ValueType::kU8, ValueType::kI8});
+  if (const auto map = metadata.find_i32s(kCharsmap); map && !map->empty()) {
+    std::string bytes;
+    for (const int32_t byte : *map) bytes += static_cast<char>(byte);
+    spec.normalize.push_back({.kind = Kind::kCharsmap, .from = std::move(bytes)});
+  }
+  if (!flag_or(metadata, "tokenizer.ggml.remove_extra_whitespaces", true)) return;
+  spec.normalize.push_back({.kind = Kind::kReplacePattern, .from = "^ +| +$|(?<= ) +", .to = ""});
 }
 
 }  // namespace
@@ -37,6 +65,8 @@ TokenizerSpec tokenizer_spec(const Gguf& file) {
   spec.add_bos = metadata.find_bool("tokenizer.ggml.add_bos_token");
   spec.add_eos = metadata.find_bool("tokenizer.ggml.add_eos_token");
   spec.add_space_prefix = metadata.find_bool("tokenizer.ggml.add_space_prefix");
+  if (spec.model == kWordPieceModel) read_word_piece(metadata, spec);
+  if (spec.model == kUnigramModel) read_unigram(metadata, spec);
   return spec;
 }
 

@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "io/hf_normalizer.h"
 #include "io/hf_pipeline.h"
 
 namespace ingot {
@@ -12,15 +13,25 @@ constexpr const char* kInstead = "use a GGUF file of this model";
 
 using Ids = std::unordered_map<std::string_view, int32_t>;
 
-bool flag(const Json& object, const char* key) {
-  const auto value = object.find(key);
-  return value && value->boolean();
-}
+bool flag(const Json& object, const char* key) { return hf_flag_or(object, key, false); }
 
 // The vocabulary and added tokens of tokenizer.json, by id.
 class TokenTable {
  public:
   explicit TokenTable(HfTokenizerSpec& out) : out_(out) {}
+
+  // [["piece", score], ...]: Unigram's.
+  void add_pieces(const Json& vocab) {
+    const std::vector<Json> pieces = vocab.elements();
+    n_entries_ = pieces.size();
+    for (size_t id = 0; id < pieces.size(); ++id) {
+      const std::vector<Json> parts = pieces[id].elements();
+      if (parts.size() != 2) throw pieces[id].error("expected a token and its score, got {} elements", parts.size());
+      if (parts[0].string().empty()) throw pieces[id].error("the token is empty");
+      set(pieces[id], static_cast<int64_t>(id), parts[0].string(), TokenType::kNormal);
+      out_.spec.scores.push_back(static_cast<float>(parts[1].number()));
+    }
+  }
 
   void add_vocabulary(const Json& vocab) {
     const auto members = vocab.members();
@@ -52,6 +63,19 @@ class TokenTable {
     for (size_t id = 0; id < types_.size(); ++id) ids_.try_emplace(spec.tokens[id], static_cast<int32_t>(id));
   }
 
+  // "##ing" and "the" as "ing" and "\u2581the", which is how GGUF spells WordPiece vocabularies (text/wordpiece.h).
+  void mark_word_starts(std::string_view continuing_prefix) {
+    for (size_t id = 0; id < types_.size(); ++id) {
+      std::string_view& token = out_.spec.tokens[id];
+      if (types_[id] != TokenType::kNormal) continue;
+      if (token.starts_with(continuing_prefix)) {
+        token.remove_prefix(continuing_prefix.size());
+      } else {
+        token = out_.strings.emplace_back("\xE2\x96\x81" + std::string(token));
+      }
+    }
+  }
+
   const Ids& ids() const { return ids_; }
 
  private:
@@ -74,14 +98,40 @@ class TokenTable {
   Ids ids_;
 };
 
-void check_model(const Json& model) {
+// The name of the model's kind; of BPE the pipeline says which it is.
+std::string_view model_of(const Json& model) {
   const auto type = model.find("type");
   const std::string_view name = type ? type->string() : "BPE";
+  if (name == "WordPiece") return kWordPieceModel;
+  if (name == "Unigram") return kUnigramModel;
   if (name != "BPE")
-    throw type->error("tokenizers of type '{}' are not supported; BPE is: {}", printable(name, 64), kInstead);
+    throw type->error("tokenizers of type '{}' are not supported; BPE, WordPiece and Unigram are: {}", printable(name, 64), kInstead);
   if (model.find("dropout")) throw model.at("dropout").error("is not supported: {}", kInstead);
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const auto value = model.find(key); value && !value->string().empty()) throw value->error("is not supported: {}", kInstead);
+  return {};
+}
+
+void read_word_piece_model(const Json& model, TokenTable& table, TokenizerSpec& spec) {
+  const auto prefix = model.find("continuing_subword_prefix");
+  if (prefix && prefix->string().empty()) throw prefix->error("is empty: {}", kInstead);
+  table.mark_word_starts(prefix ? prefix->string() : "##");
+  if (const auto longest = model.find("max_input_chars_per_word")) spec.max_word_chars = static_cast<int>(longest->integer(1, 1 << 20));
+}
+
+void mark_byte_tokens(TokenizerSpec& spec) {
+  for (size_t id = 0; id < spec.tokens.size(); ++id) {
+    const std::string_view text = spec.tokens[id];
+    const bool is_normal = spec.token_types[id] == static_cast<int32_t>(TokenType::kNormal);
+    if (is_normal && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>'))
+      spec.token_types[id] = static_cast<int32_t>(TokenType::kByte);
+  }
+}
+
+void read_unigram_model(const Json& model, TokenizerSpec& spec) {
+  spec.scores.resize(spec.tokens.size());
+  if (const auto unk = model.find("unk_id")) spec.unk = unk->integer(0, kMaxId);
+  if (flag(model, "byte_fallback")) mark_byte_tokens(spec);
 }
 
 // "left right", or ["left", "right"] as newer files have it.
@@ -97,15 +147,6 @@ void read_merges(const Json& merges, HfTokenizerSpec& out) {
       if (part.string().empty() || part.string().find(' ') != std::string_view::npos)
         throw part.error("a token to merge is empty or has a space");
     out.spec.merges.push_back(out.strings.emplace_back(fmt::format("{} {}", parts[0].string(), parts[1].string())));
-  }
-}
-
-void mark_byte_tokens(TokenizerSpec& spec) {
-  for (size_t id = 0; id < spec.tokens.size(); ++id) {
-    const std::string_view text = spec.tokens[id];
-    const bool is_normal = spec.token_types[id] == static_cast<int32_t>(TokenType::kNormal);
-    if (is_normal && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>'))
-      spec.token_types[id] = static_cast<int32_t>(TokenType::kByte);
   }
 }
 
@@ -141,7 +182,8 @@ int64_t id_of_key(std::string_view key, const Json& token) {
 }
 
 void read_tokens(const HfDirectory& directory, const Json& root, TokenTable& table, HfTokenizerSpec& out) {
-  table.add_vocabulary(root.at("model").at("vocab"));
+  const Json vocab = root.at("model").at("vocab");
+  out.spec.model == kUnigramModel ? table.add_pieces(vocab) : table.add_vocabulary(vocab);
   if (const auto added = root.find("added_tokens"))
     for (const Json& token : added->elements()) table.add_added(token, token.at("id").integer(0, kMaxId));
   // Tokens that were added after tokenizer.json was written.
@@ -165,10 +207,16 @@ std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory,
   const Json root = out->documents.front().root(), model = root.at("model");
   TokenizerSpec& spec = out->spec;
   spec.source = out->documents.front().source();
-  check_model(model);
+  spec.model = model_of(model);
   TokenTable table(*out);
   read_tokens(directory, root, table, *out);
-  read_merges(model.at("merges"), *out);
+  if (spec.model == kWordPieceModel) {
+    read_word_piece_model(model, table, spec);
+  } else if (spec.model == kUnigramModel) {
+    read_unigram_model(model, spec);
+  } else {
+    read_merges(model.at("merges"), *out);
+  }
   read_hf_pipeline(root, spec);
   spec.whole_words = flag(model, "ignore_merges");
   if (spec.model == kSentencePieceBpe) {

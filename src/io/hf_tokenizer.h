@@ -1,6 +1,6 @@
 // The tokenizer that a Hugging Face directory describes (tokenizer.json, with what tokenizer_config.json and
-// special_tokens_map.json add), as Tokenizer::create wants it. Two kinds are understood: byte-level BPE, and SentencePiece
-// BPE with byte fallback as Hugging Face writes it. Whatever else such a file can ask for is refused by name.
+// special_tokens_map.json add), as Tokenizer::create wants it. Four kinds are understood: byte-level BPE, SentencePiece
+// BPE with byte fallback as Hugging Face writes it, WordPiece and Unigram. Whatever else such a file can ask for is refused by name.
 #pragma once
 #include <deque>
 #include <memory>

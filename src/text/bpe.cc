@@ -17,7 +17,7 @@ void warn_about_missing_bytes(const Vocab& vocab, const std::string& source) {
 }  // namespace
 
 Bpe::Bpe(const Vocab& vocab, const TokenizerSpec& spec, const PretokenizerRow& row)
-    : vocab_(vocab), pretokenizer_(row.patterns), merges_(read_merges(vocab, spec)) {
+    : vocab_(vocab), pretokenizer_(row.patterns), merges_(read_merges(vocab, spec)), prefix_space_(spec.prefix_space) {
   warn_about_missing_bytes(vocab, spec.source);
   if (!row.whole_words) return;
   words_.reserve(vocab.size());
@@ -26,6 +26,8 @@ Bpe::Bpe(const Vocab& vocab, const TokenizerSpec& spec, const PretokenizerRow& r
 }
 
 void Bpe::encode(std::string_view text, bool, std::vector<int32_t>& ids) const {
+  std::string prefixed;
+  if (prefix_space_ && !text.empty() && !text.starts_with(' ')) text = prefixed = " " + std::string(text);
   std::vector<Symbol> symbols;
   MergeQueue queue;
   pretokenizer_.split(text, [&](std::string_view word) { encode_word(word, symbols, queue, ids); });

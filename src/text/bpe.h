@@ -25,6 +25,7 @@ class Bpe : public Subword {
   const Vocab& vocab_;
   Pretokenizer pretokenizer_;
   MergeTable merges_;
+  bool prefix_space_;
   std::unordered_map<std::string_view, int32_t>
       words_;  // by bytes; filled only for models that look up whole words first
 };

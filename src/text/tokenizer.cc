@@ -4,43 +4,38 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/utf8.h"
 #include "text/bpe.h"
+#include "text/characters.h"
 #include "text/pretokenizer_table.h"
 #include "text/spm.h"
 #include "text/unicode.h"
+#include "text/unigram.h"
+#include "text/wordpiece.h"
 
 namespace ingot {
+
+// What the models of tokenizers differ in, but for how they make tokens.
+struct TokenizerKind {
+  std::string_view model;
+  Spelling spelling;
+  bool add_bos, add_eos;    // unless the checkpoint says
+  bool repairs = false;     // bytes that are not UTF-8 become U+FFFD
+};
+
 namespace {
 
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
-bool is_byte_level(const TokenizerSpec& spec) {
-  if (spec.model == kByteLevelBpe) return true;
-  if (spec.model == kSentencePieceBpe) return false;
-  throw Error("{}: tokenizer model '{}' is not supported; '{}' (byte-level BPE) and '{}' (SentencePiece BPE) are",
-              printable(spec.source), printable(spec.model, 64), kByteLevelBpe, kSentencePieceBpe);
-}
+constexpr TokenizerKind kKinds[] = {{kByteLevelBpe, Spelling::kGpt2, false, false},
+                                    {kSentencePieceBpe, Spelling::kSentencePiece, true, false},
+                                    {kWordPieceModel, Spelling::kWordPiece, true, true, true},
+                                    {kUnigramModel, Spelling::kSentencePiece, false, true, true}};
 
-// The length of the white space that text begins with.
-size_t leading_space(std::string_view text) {
-  size_t n = 0;
-  while (const size_t length = utf8_length(text.substr(n))) {
-    if (!is_unicode_space(utf8_decode(text.substr(n)))) break;
-    n += length;
-  }
-  return n;
-}
-
-std::string_view without_trailing_space(std::string_view text) {
-  while (!text.empty()) {
-    size_t begin = text.size() - 1;
-    while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
-    const std::string_view last = text.substr(begin);
-    if (utf8_length(last) != last.size() || !is_unicode_space(utf8_decode(last))) break;
-    text = text.substr(0, begin);
-  }
-  return text;
+const TokenizerKind& kind_of(const TokenizerSpec& spec) {
+  for (const TokenizerKind& kind : kKinds)
+    if (kind.model == spec.model) return kind;
+  throw Error("{}: tokenizer model '{}' is not supported; '{}' (byte-level BPE), '{}' (SentencePiece BPE), '{}' (WordPiece) and '{}' (Unigram) are",
+              printable(spec.source), printable(spec.model, 64), kByteLevelBpe, kSentencePieceBpe, kWordPieceModel, kUnigramModel);
 }
 
 }  // namespace
@@ -52,33 +47,40 @@ std::unique_ptr<Tokenizer> Tokenizer::create(const TokenizerSpec& spec) {
 Tokenizer::Tokenizer(const TokenizerSpec& spec)
     : model_(spec.model),
       pre_(spec.pre),
-      byte_level_(is_byte_level(spec)),
-      nfc_(spec.nfc),
+      kind_(kind_of(spec)),
+      normalizer_(spec.normalize),
       prefix_rule_(spec.prefix_rule),
-      vocab_(spec, byte_level_ ? Spelling::kGpt2 : Spelling::kSentencePiece) {
-  if (!byte_level_) {
-    read_flags(spec, true);
-    subword_ = std::make_unique<Spm>(vocab_, spec, add_space_prefix_);
-  } else if (spec.patterns) {
+      vocab_(spec, kind_.spelling),
+      subword_(make_subword(spec)) {
+  collect_added_tokens(spec);
+}
+
+std::unique_ptr<Subword> Tokenizer::make_subword(const TokenizerSpec& spec) {
+  if (kind_.spelling != Spelling::kGpt2) {
+    read_flags(spec, kind_.add_bos);
+    if (kind_.model == kWordPieceModel) return std::make_unique<WordPiece>(vocab_, spec);
+    if (kind_.model == kUnigramModel) return std::make_unique<Unigram>(vocab_, spec, add_space_prefix_);
+    return std::make_unique<Spm>(vocab_, spec, add_space_prefix_);
+  }
+  if (spec.patterns) {
     const std::vector<std::string_view> patterns(spec.patterns->begin(), spec.patterns->end());
     read_flags(spec, false);
-    subword_ = std::make_unique<Bpe>(vocab_, spec, PretokenizerRow{{}, patterns, spec.whole_words});
-  } else {
-    const PretokenizerRow& row = find_pretokenizer(spec.pre);
-    read_flags(spec, row.add_bos);
-    subword_ = std::make_unique<Bpe>(vocab_, spec, row);
+    return std::make_unique<Bpe>(vocab_, spec, PretokenizerRow{{}, patterns, spec.whole_words});
   }
-  collect_added_tokens(spec);
+  const PretokenizerRow& row = find_pretokenizer(spec.pre);
+  read_flags(spec, row.add_bos);
+  return std::make_unique<Bpe>(vocab_, spec, row);
 }
 
 // add_bos: unless the checkpoint says.
 void Tokenizer::read_flags(const TokenizerSpec& spec, bool add_bos) {
+  const bool byte_level = kind_.spelling == Spelling::kGpt2;
   add_bos_ = spec.add_bos.value_or(add_bos);
-  add_eos_ = spec.add_eos.value_or(false);
-  add_space_prefix_ = !byte_level_ && spec.add_space_prefix.value_or(true);
+  add_eos_ = spec.add_eos.value_or(kind_.add_eos);
+  add_space_prefix_ = !byte_level && spec.add_space_prefix.value_or(true);
   auto require = [&](bool& add, const std::optional<int32_t>& id, const char* name) {
     if (!add || id) return;
-    if (!byte_level_) throw Error("{}: the tokenizer adds {}, but names no {} token", printable(spec.source), name, name);
+    if (!byte_level) throw Error("{}: the tokenizer adds {}, but names no {} token", printable(spec.source), name, name);
     log_warn("{}: the tokenizer adds {}, but names no {} token; none is added", printable(spec.source), name, name);
     add = false;
   };
@@ -145,11 +147,10 @@ void Tokenizer::encode_body(std::string_view text, const EncodeOptions& options,
 }
 
 void Tokenizer::encode_plain(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
-  if (nfc_) {
-    subword_->encode(normalize_nfc(text), at_start, ids);
-  } else {
-    subword_->encode(text, at_start, ids);
-  }
+  std::string changed;
+  if (kind_.repairs && !is_valid_utf8(text)) text = changed = replace_invalid_utf8(text);
+  if (!normalizer_.empty()) text = changed = normalizer_.apply(text);
+  subword_->encode(text, at_start, ids);
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
@@ -163,8 +164,11 @@ void Tokenizer::append_decoded(int32_t id, bool skip_special, bool& at_start, st
   std::string_view bytes = token_bytes(id);
   const bool added = vocab_.is_added(id);
   if (at_start && !added && add_space_prefix_ && !bytes.empty() && bytes[0] == ' ') bytes.remove_prefix(1);
+  const bool skipped = skip_special && vocab_.is_special(id);
+  const bool was_at_start = at_start;
   at_start = added && (prefix_rule_ != PrefixRule::kFirstUnlessSpace || (at_start && id == vocab_.bos));
-  if (!skip_special || !vocab_.is_special(id)) out += bytes;
+  if (kind_.repairs) at_start = was_at_start && skipped;  // encoders' tokens are joined whatever they are
+  if (!skipped) out += bytes;
 }
 
 std::vector<int32_t> Tokenizer::end_tokens() const {

@@ -1,13 +1,15 @@
 // Text to token ids and back. One tokenizer serves any number of threads; nothing in it changes after create().
 //
-// decode(encode(text)) is text, byte for byte, for any bytes at all (bar strip rules, NFC, Metaspace's way with leading
+// decode(encode(text)) is text, byte for byte, for any bytes at all (bar strip rules, normalizers, Metaspace's way with leading
 // spaces, and vocabularies without byte tokens). Where the text is not UTF-8, its bytes become byte tokens; nothing is replaced.
+// WordPiece and Unigram, which serve encoders, lose more: spaces, case, accents; bytes that are not UTF-8 become U+FFFD first.
 #pragma once
 #include <memory>
 #include <span>
 #include <string>
 
 #include "text/added_tokens.h"
+#include "text/normalizer.h"
 #include "text/subword.h"
 #include "text/vocab.h"
 
@@ -19,6 +21,8 @@ struct EncodeOptions {
       false;  // recognise control tokens such as <|im_start|> in the text: for a template's output only
   std::span<const size_t> quoted = {};  // ascending offsets of bytes that are never part of a control token
 };
+
+struct TokenizerKind;
 
 class Tokenizer {
  public:
@@ -62,6 +66,7 @@ class Tokenizer {
  private:
   explicit Tokenizer(const TokenizerSpec& spec);
   void read_flags(const TokenizerSpec& spec, bool add_bos);
+  std::unique_ptr<Subword> make_subword(const TokenizerSpec& spec);
   void encode_plain(std::string_view text, bool at_start, std::vector<int32_t>& ids) const;
   void collect_added_tokens(const TokenizerSpec& spec);
   void encode_body(std::string_view text, const EncodeOptions& options, std::vector<int32_t>& ids) const;
@@ -69,7 +74,8 @@ class Tokenizer {
   int32_t checked(int32_t id) const;
 
   std::string model_, pre_;
-  bool byte_level_, nfc_;
+  const TokenizerKind& kind_;
+  Normalizer normalizer_;
   PrefixRule prefix_rule_;
   Vocab vocab_;
   bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false;

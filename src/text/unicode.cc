@@ -1,14 +1,8 @@
 #include "text/unicode.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <memory>
-#include <new>
 
-#include "base/check.h"
 #include "base/utf8.h"
 
 namespace ingot {
@@ -74,27 +68,6 @@ void utf8_append(std::string& out, char32_t c) {
     out += static_cast<char>(0xF0 | c >> 18);
     tail(12), tail(6), tail(0);
   }
-}
-
-std::string normalize_nfc(std::string_view text) {
-  const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
-  if (std::all_of(text.begin(), text.end(), is_ascii)) return std::string(text);
-  std::string out;
-  while (!text.empty()) {
-    const size_t good = valid_utf8_prefix(text);
-    utf8proc_uint8_t* mapped = nullptr;
-    const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(good),
-                                               &mapped, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-    const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owned(mapped, std::free);
-    if (size == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
-    CHECK(size >= 0);
-    out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
-    size_t end = good;
-    while (end < text.size() && utf8_length(text.substr(end)) == 0) ++end;
-    out += text.substr(good, end - good);
-    text.remove_prefix(end);
-  }
-  return out;
 }
 
 std::string replace_invalid_utf8(std::string_view text) {

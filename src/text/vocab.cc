@@ -76,7 +76,7 @@ Vocab::Vocab(const TokenizerSpec& spec, Spelling spelling) {
   check_sizes(spec);
   read_types(spec);
   read_tokens(spec, spelling);
-  read_special_ids(spec, spelling);
+  read_special_ids(spec);
   mark_ends(spec);
 }
 
@@ -101,10 +101,11 @@ void Vocab::read_tokens(const TokenizerSpec& spec, Spelling spelling) {
       throw Error("{}: tokenizer token {} ('{}') {}", printable(spec.source), id, printable(text_[id], 64), what);
     };
     if (text_[id].empty() && (spelling == Spelling::kSentencePiece || is_added(id))) fail("is empty");
-    if (spelling == Spelling::kSentencePiece && !is_valid_utf8(text_[id])) fail("is not UTF-8");
+    if (spelling != Spelling::kGpt2 && !is_valid_utf8(text_[id])) fail("is not UTF-8");
     if (std::isnan(score(id))) fail("has NaN as its score");
     if (!text_[id].empty()) index_.try_emplace(text_[id], id);
     bytes_[id] = bytes_of(id, spelling);
+    if (spec.tidy_decode && (bytes_[id] == " ." || bytes_[id] == " ?" || bytes_[id] == " !" || bytes_[id] == " ,")) bytes_[id].erase(0, 1);
     if (spelling == Spelling::kGpt2 && bytes_[id].size() == 1 && !is_special(id)) {
       int32_t& slot = byte_tokens_[static_cast<unsigned char>(bytes_[id][0])];
       if (slot < 0) slot = id;
@@ -116,7 +117,7 @@ void Vocab::read_tokens(const TokenizerSpec& spec, Spelling spelling) {
 std::string Vocab::bytes_of(int32_t id, Spelling spelling) const {
   const std::string& text = text_[id];
   if (is_added(id)) return text;
-  if (spelling == Spelling::kSentencePiece) return replace_space_marks(text);
+  if (spelling != Spelling::kGpt2) return replace_space_marks(text);
   return bytes_from_gpt2(text).value_or(text);
 }
 
@@ -143,7 +144,7 @@ void Vocab::read_sentencepiece_bytes(const TokenizerSpec& spec) {
     throw Error("{}: the tokenizer has {} byte tokens; it needs all 256, or none", printable(spec.source), n_found);
 }
 
-void Vocab::read_special_ids(const TokenizerSpec& spec, Spelling spelling) {
+void Vocab::read_special_ids(const TokenizerSpec& spec) {
   auto read = [&](const char* name, const std::optional<int64_t>& from, std::optional<int32_t>& to) {
     if (!from) return;
     if (*from >= 0 && *from < size()) {
@@ -162,7 +163,7 @@ void Vocab::read_special_ids(const TokenizerSpec& spec, Spelling spelling) {
   if (spec.token_types.empty())
     for (const auto& id : {bos, eos, eot, eom})
       if (id) types_[*id] = TokenType::kControl;
-  if (spelling != Spelling::kSentencePiece) return;
+  if (spec.model != kSentencePieceBpe) return;
   // SentencePiece's own numbering, when the file is silent.
   auto fall_back = [&](const std::optional<int64_t>& from, std::optional<int32_t>& to, int32_t id) {
     if (!from && id < size() && is_special(id)) to = id;

@@ -11,6 +11,7 @@ namespace ingot {
 enum class Spelling {
   kGpt2,           // bytes as GPT-2's printable characters
   kSentencePiece,  // U+2581 for a space, <0x41> for a lone byte
+  kWordPiece,      // U+2581 for a space, which begins every word
 };
 
 class Vocab {
@@ -40,7 +41,7 @@ class Vocab {
   void read_types(const TokenizerSpec& spec);
   void read_tokens(const TokenizerSpec& spec, Spelling spelling);
   void read_sentencepiece_bytes(const TokenizerSpec& spec);
-  void read_special_ids(const TokenizerSpec& spec, Spelling spelling);
+  void read_special_ids(const TokenizerSpec& spec);
   void mark_ends(const TokenizerSpec& spec);
   std::string bytes_of(int32_t id, Spelling spelling) const;
 

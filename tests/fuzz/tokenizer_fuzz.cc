@@ -1,11 +1,13 @@
 // Bytes as text for small whole vocabularies, which must come back as they were, streamed or at once; and bytes as a
-// specification, which must be refused with an Error or make a tokenizer that works.
+// specification, which must be refused with an Error or make a tokenizer that works; and bytes as a table of normalizations
+// and a text for WordPiece and Unigram.
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "text/pretokenizer_table.h"
 #include "text/stream_decoder.h"
 #include "text/tokenizer_specs.h"
+#include "text/wordpiece.h"
 
 namespace ingot {
 namespace {
@@ -87,6 +89,42 @@ void check_spec(std::string_view spec, uint8_t flags, std::string_view text) {
   CHECK(streamed(*tokenizer, ids, false) == tokenizer->decode(ids));
 }
 
+// Bits of `flags`: which model, and which normalizers besides the table.
+std::unique_ptr<OwnedSpec> encoder_spec(std::string_view charsmap, uint8_t flags) {
+  using Kind = NormalizerStep::Kind;
+  auto owned = std::make_unique<OwnedSpec>();
+  owned->spec.source = "fuzz";
+  owned->spec.model = flags & 1 ? "bert" : "t5";
+  owned->spec.unk = 0;
+  owned->spec.bos = owned->spec.eos = 1;
+  testing::add_token(*owned, "<unk>", TokenType::kUnknown);
+  testing::add_token(*owned, "</s>", TokenType::kControl);
+  for (const char* token : {"\u2581", "\u2581a", "a", "b", "ab", "ba", "\u4e2d", "\u2581the", "."}) testing::add_token(*owned, token, TokenType::kNormal);
+  if (!(flags & 1)) {
+    for (size_t i = 0; i < owned->tokens.size(); ++i) owned->spec.scores.push_back(-static_cast<float>(i % 5));
+    if (!charsmap.empty()) owned->spec.normalize = {{.kind = Kind::kCharsmap, .from = std::string(charsmap), .by_grapheme = (flags & 2) != 0}};
+  } else {
+    owned->spec.normalize = bert_normalizer(flags & 2, true, std::nullopt, flags & 4);
+  }
+  owned->spec.cuts = flags & 8 ? bert_cuts() : std::vector<CutRule>{};
+  for (const auto& [bit, kind] : {std::pair{16, Kind::kNfkc}, {32, Kind::kNmt}, {64, Kind::kStrip}})
+    if (flags & bit) owned->spec.normalize.push_back({.kind = kind});
+  owned->spec.split_words = flags & 128;
+  return owned;
+}
+
+void check_encoder(std::string_view charsmap, uint8_t flags, std::string_view text) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  try {
+    tokenizer = Tokenizer::create(encoder_spec(charsmap, flags)->view());
+  } catch (const Error&) {
+    return;
+  }
+  const auto ids = tokenizer->encode(text, {.parse_special = true});
+  for (int32_t id : ids) CHECK(id >= 0 && id < tokenizer->n_vocab());
+  CHECK(streamed(*tokenizer, ids, false) == tokenizer->decode(ids));
+}
+
 }  // namespace
 }  // namespace ingot
 
@@ -98,7 +136,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }();
   if (size < 2) return 0;
   const std::string_view rest(reinterpret_cast<const char*>(data) + 2, size - 2);
-  if (data[0] & 1) {
+  if (data[0] & 4) {
+    const size_t cut = rest.find("\n\n");  // the table, then a text
+    check_encoder(cut == rest.npos ? "" : rest.substr(0, cut), data[1], cut == rest.npos ? rest : rest.substr(cut + 2));
+  } else if (data[0] & 1) {
     check_text(*tokenizers[data[1] % tokenizers.size()], rest, data[0] & 2);
   } else {
     const size_t cut = rest.find("\n\n");  // the specification, then a text

@@ -1,6 +1,8 @@
 // Writes the inputs that the tokenizer fuzzer starts from into the folder of its first argument: texts for each kind of
 // tokenizer, and specifications that are nearly right (the two leading bytes are tokenizer_fuzz.cc's).
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -22,6 +24,14 @@ std::vector<std::string> seeds() {
     result.push_back(std::string{0, flags} + "3 <|im|>\n4 <t>\n1 xy\nma b\n\nab<|im|> <t>");
     result.push_back(std::string{0, flags} + "2 u\n3 b\n6 <0x41>\n1 \xE2\x96\x81\x61\nmab c");
   }
+  // A table whose trie turns "a" into "b", then a text.
+  std::string table(4 + 256 * 4, '\0');
+  auto put = [&](size_t unit, uint32_t value) { std::memcpy(&table[4 * unit], &value, 4); };
+  put(0, 256 * 4);
+  put(1 + 'a', 'a' | 1u << 8 | 1u << 10);
+  table += std::string("b\0", 2);
+  for (char flags : {0, 2, 8, 64, 127, 1, 9, 13, 127})
+    for (const std::string& text : texts) result.push_back(std::string{4, flags} + table + "\n\n" + text);
   return result;
 }
 

@@ -51,6 +51,49 @@ TEST(GgufTokenizer, ReadsEveryKey) {
   EXPECT_EQ(spec.add_space_prefix, false);
 }
 
+TEST(GgufTokenizer, ReadsWordPiece) {
+  GgufWriter writer = complete();
+  writer.set("tokenizer.ggml.model", "bert");
+  writer.set("tokenizer.ggml.cls_token_id", uint32_t{0});
+  writer.set("tokenizer.ggml.seperator_token_id", uint32_t{2});
+  auto steps = [&] {
+    const auto bytes = writer.to_bytes();
+    const Gguf file = Gguf::parse(bytes, "m.gguf");
+    const TokenizerSpec spec = tokenizer_spec(file);
+    EXPECT_EQ(spec.bos, 0);
+    EXPECT_EQ(spec.eos, 2);
+    EXPECT_EQ(spec.cuts.size(), 2u);
+    return spec.normalize.size();
+  };
+  EXPECT_EQ(steps(), 5u) << "clean, Chinese, NFD, marks, lower case";
+  writer.set("tokenizer.ggml.normalizer.lowercase", false);
+  EXPECT_EQ(steps(), 2u);
+  writer.set("tokenizer.ggml.normalizer.strip_accents", true);
+  EXPECT_EQ(steps(), 4u);
+  writer.set("tokenizer.ggml.normalizer.strip_accents", 1);
+  EXPECT_THAT(refused(writer), HasSubstr("strip_accents'"));
+}
+
+TEST(GgufTokenizer, ReadsUnigram) {
+  GgufWriter writer = complete();
+  writer.set("tokenizer.ggml.model", "t5");
+  auto n_steps = [&] {
+    const auto bytes = writer.to_bytes();
+    const Gguf file = Gguf::parse(bytes, "m.gguf");
+    return tokenizer_spec(file).normalize.size();
+  };
+  EXPECT_EQ(n_steps(), 1u);
+  writer.set("tokenizer.ggml.remove_extra_whitespaces", false);
+  EXPECT_EQ(n_steps(), 0u);
+  writer.set("tokenizer.ggml.precompiled_charsmap", std::vector<uint8_t>{0, 0xFF, 7});
+  EXPECT_EQ(n_steps(), 1u);
+  const auto bytes = writer.to_bytes();
+  const Gguf file = Gguf::parse(bytes, "m.gguf");
+  EXPECT_EQ(tokenizer_spec(file).normalize[0].from, std::string("\0\xFF\7", 3));
+  writer.set("tokenizer.ggml.precompiled_charsmap", std::vector<float>{0});
+  EXPECT_THAT(refused(writer), HasSubstr("precompiled_charsmap': expected an array of u8, got [f32]"));
+}
+
 TEST(GgufTokenizer, MissingKeysAreNamed) {
   GgufWriter writer;
   EXPECT_THAT(refused(writer), HasSubstr("m.gguf: metadata 'tokenizer.ggml.model' is missing"));

@@ -127,6 +127,15 @@ PRETOKENIZERS = {
         LETTERS_O200K % (CONTRACTIONS + "?", CONTRACTIONS + "?")
         + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES
     ],
+    "tiny_aya": [
+        r"\d{1,3}(?=(?:\d{3})*\b)",
+        LETTERS_O200K % (CONTRACTIONS + "?", CONTRACTIONS + "?")
+        + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES
+    ],
+    "laguna": [r"[^\n]+|[\n]+",
+               CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + SPACES],
+    "minicpm5": [r"\p{N}{1,3}",
+                 CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|" + SPACES],
     "kimi-k2": [
         r"[\p{Han}]+|"
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"

@@ -1,0 +1,20 @@
+// The normalizer of tokenizer.json: what is done to a text before anything else. For io/hf_pipeline.
+#pragma once
+#include <vector>
+
+#include "io/json.h"
+#include "text/tokenizer_spec.h"
+
+namespace ingot {
+
+// The steps of a "Sequence" under `list`, or the one step there is; none for null.
+std::vector<Json> hf_steps(const Json& root, const char* key, const char* list);
+
+bool hf_is_type(const Json& step, std::string_view type);
+bool hf_flag_or(const Json& step, const char* key, bool fallback);
+[[noreturn]] void hf_refuse(const Json& step, const char* what);
+
+// Throws Error naming the step that is not supported.
+std::vector<NormalizerStep> read_hf_normalizer(const Json& root);
+
+}  // namespace ingot
