@@ -25,6 +25,9 @@ enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kClampedSwiglu };
 // (2i, 2i+1), as GGUF's llama row has it.
 enum class RopeLayout : uint8_t { kHalfSplit, kInterleaved };
 
+// How the rows of a sequence become one: its first, their mean, its last.
+enum class Pooling : uint8_t { kCls, kMean, kLast };
+
 struct NormArgs {
   Tensor weight;                    // [1, dim]
   Tensor bias;                      // [1, dim] or empty
@@ -40,7 +43,7 @@ struct AttentionArgs {
   float scale = 1.0f;               // on q·k
   float softcap = 0.0f;             // s = cap * tanh(s / cap); 0: none
   int window = 0;                   // a query sees the last `window` positions, its own included; 0: all
-  bool causal = true;
+  bool causal = true;               // false: what comes after a query too: `window` positions, its own included, or all
   Tensor sinks;                     // [1, n_heads] or empty: a score of no key that takes its share of the softmax
 };
 
@@ -147,6 +150,9 @@ class Backend {
   virtual void kv_write(KvCache& kv, int layer, Tensor k, Tensor v /* [n_tokens, n_kv_heads * head_dim] */) = 0;
   virtual void attention(Tensor y /* out [n_tokens, n_heads * head_dim] */, Tensor q, const KvCache& kv,
                          const AttentionArgs& args) = 0;
+  virtual void act(Tensor x /* in, out [n, ffn] */, Activation act) = 0;
+  virtual void add_positions(Tensor x /* in, out [n_tokens, dim] */, Tensor table /* [n_positions, dim]; one row: to all */) = 0;
+  virtual void pool(Tensor y /* out [n_seqs, dim] */, Tensor x /* [n_tokens, dim] */, Pooling pooling) = 0;
   virtual void gather_rows(Tensor y /* out [n_logits, dim] */, Tensor x /* [n_tokens, dim] */) = 0;
   virtual void scale(Tensor x /* in, out */, float factor, float softcap /* 0: none */) = 0;
 

@@ -61,6 +61,15 @@ class Wrapped : public Backend {
   void attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) override {
     around("attention", y, [&] { inner_->attention(y, q, kv, args); });
   }
+  void act(Tensor x, Activation act) override {
+    around("act", x, [&] { inner_->act(x, act); });
+  }
+  void add_positions(Tensor x, Tensor table) override {
+    around("add_positions", x, [&] { inner_->add_positions(x, table); });
+  }
+  void pool(Tensor y, Tensor x, Pooling pooling) override {
+    around("pool", y, [&] { inner_->pool(y, x, pooling); });
+  }
   void gather_rows(Tensor y, Tensor x) override {
     around("gather_rows", y, [&] { inner_->gather_rows(y, x); });
   }

@@ -187,6 +187,30 @@ inline OpCase act_mul_case(int64_t n, int64_t dim, Activation act, bool in_place
           }};
 }
 
+inline OpCase act_case(int64_t n, int64_t dim, Activation act) {
+  return {"act", fmt::format("act {} x {} of kind {}", n, dim, static_cast<int>(act)), kFloatError, 10.0 * static_cast<double>(n * dim),
+          8.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim, 3.0f);
+            return OpRun{[=, &rig] { rig.backend().act(x, act); }, {x}};
+          }};
+}
+
+inline OpCase add_positions_case(std::vector<SeqShape> seqs, int64_t dim, int64_t n_rows) {
+  return {"add_positions", fmt::format("add_positions {} sequences x {} of {} rows", seqs.size(), dim, n_rows), kFloatError, 0, 0,
+          [=](OpRig& rig) {
+            const Tensor table = rig.values(n_rows, dim), x = rig.values(rig.begin(seqs), dim);
+            return OpRun{[=, &rig] { rig.backend().add_positions(x, table); }, {x}};
+          }};
+}
+
+inline OpCase pool_case(std::vector<SeqShape> seqs, int64_t dim, Pooling pooling) {
+  return {"pool", fmt::format("pool {} sequences x {} by {}", seqs.size(), dim, static_cast<int>(pooling)), kFloatError, 0, 0,
+          [=](OpRig& rig) {
+            const Tensor x = rig.values(rig.begin(seqs), dim, 1.0f, 0.5f), y = rig.output(static_cast<int64_t>(seqs.size()), dim);
+            return OpRun{[=, &rig] { rig.backend().pool(y, x, pooling); }, {y}};
+          }};
+}
+
 inline OpCase scale_case(int64_t n, int64_t dim, float factor, float softcap) {
   return {"scale", fmt::format("scale {} x {} by {} softcap {}", n, dim, factor, softcap), kFloatError,
           static_cast<double>(n * dim), 8.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
@@ -494,6 +518,9 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
   cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .softcap = 2.0f}, mixed));
   cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .causal = false}, {{0, 70}, {0, 3}, {0, 33}}));
   // Long enough to be cut along the keys.
+  for (const int window : {1, 7, 16, 33, 200})
+    cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .dtype = DType::kF32, .window = window, .causal = false},
+                                   {{0, 130}, {0, 1}, {0, 33}, {0, 70}}));
   cases.push_back(attention_case({9, 3, 64}, {{2000, 1}}));
   cases.push_back(attention_case({14, 2, 64}, {{1100, 2}, {3, 1}}));
   cases.push_back(attention_case({.n_heads = 3, .n_kv_heads = 1, .head_dim = 128, .window = 700, .softcap = 30.0f}, {{1000, 1}, {5, 1}}));
@@ -528,6 +555,15 @@ inline bool needs_experts(const OpCase& c) {
   return c.verb.starts_with("moe") || c.verb == "copy" || c.name.find(" sinks") != c.name.npos || c.name.find(" act 3") != c.name.npos;
 }
 
+inline void add_encoder_cases(std::vector<OpCase>& cases) {
+  const std::vector<SeqShape> seqs = {{0, 5}, {0, 1}, {0, 19}};
+  for (const int64_t dim : {1, 31, 64, 257}) {
+    for (const Activation act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu}) cases.push_back(act_case(3, dim, act));
+    for (const int64_t n_rows : {1, 19}) cases.push_back(add_positions_case(seqs, dim, n_rows));
+    for (const Pooling pooling : {Pooling::kCls, Pooling::kMean, Pooling::kLast}) cases.push_back(pool_case(seqs, dim, pooling));
+  }
+}
+
 inline std::vector<OpCase> all_cases() {
   std::vector<OpCase> cases;
   add_matmul_cases(cases);
@@ -535,6 +571,7 @@ inline std::vector<OpCase> all_cases() {
   add_attention_cases(cases);
   add_qkv_cases(cases);
   add_expert_cases(cases);
+  add_encoder_cases(cases);
   return cases;
 }
 

@@ -40,7 +40,8 @@ int CpuBackend::plan_attention(const AttentionArgs& a) {
       const int position = batch_.positions[t];
       int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
       if (deterministic_) begin -= begin % cpu::kKeyBlock;
-      const int end = a.causal ? position + n : batch_.kv_len[seq];
+      const int seen = a.causal ? position + n : a.window > 0 ? position + n - 1 + a.window : batch_.kv_len[seq];
+      const int end = std::min(seen, batch_.kv_len[seq]);
       attention_tasks_.push_back({seq, t, n, begin, end, -1});
       longest = std::max(longest, end - begin);
     }

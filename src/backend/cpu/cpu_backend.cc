@@ -163,6 +163,29 @@ void CpuBackend::rope(Tensor x, int n_heads, const RopeArgs& a) {
   });
 }
 
+void CpuBackend::act(Tensor x, Activation act) {
+  for_rows(x.rows, 4 * x.rows * x.cols, [&](int64_t t, int) { kernels_.act(x.f32(t), x.cols, static_cast<int>(act)); });
+}
+
+void CpuBackend::add_positions(Tensor x, Tensor table) {
+  for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
+    const int64_t row = table.rows == 1 ? 0 : batch_.positions[t];
+    CHECK_LT(row, table.rows);
+    kernels_.add(x.f32(t), table.f32(row), x.cols);
+  });
+}
+
+void CpuBackend::pool(Tensor y, Tensor x, Pooling pooling) {
+  for_rows(y.rows, x.rows * x.cols, [&](int64_t seq, int) {
+    const int begin = batch_.q_start[seq], end = batch_.q_start[seq + 1];
+    const int first = pooling == Pooling::kLast ? end - 1 : begin;
+    std::memcpy(y.f32(seq), x.f32(first), static_cast<size_t>(x.cols) * sizeof(float));
+    if (pooling != Pooling::kMean) return;
+    for (int t = begin + 1; t < end; ++t) kernels_.add(y.f32(seq), x.f32(t), x.cols);
+    kernels_.scale(y.f32(seq), x.cols, 1.0f / static_cast<float>(end - begin), 0.0f);
+  });
+}
+
 void CpuBackend::gather_rows(Tensor y, Tensor x) {
   for (int64_t i = 0; i < y.rows; ++i)
     std::memcpy(y.f32(i), x.f32(batch_.logit_rows[i]), static_cast<size_t>(x.cols) * sizeof(float));

@@ -206,6 +206,7 @@ struct Kernels {
   void (*add)(float* x, const float* y, int64_t n);
   void (*add_scaled)(float* x, const float* y, float factor, int64_t n);  // x += factor * y
   void (*act_mul)(float* y, const float* gate, const float* up, int64_t n, int act);
+  void (*act)(float* x, int64_t n, int act);
   void (*scale)(float* x, int64_t n, float factor, float softcap);
   // One token's heads; cosines and sines are [n_freq].
   void (*rope)(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq, bool interleaved);

@@ -42,7 +42,7 @@ struct Span {
 
 __device__ __forceinline__ Span span_of(const Params& p, int kv_len, int q_len, int row) {
   const int position = kv_len - q_len + row / p.group;
-  return {p.window > 0 ? max(0, position + 1 - p.window) : 0, p.causal ? position + 1 : kv_len};
+  return {p.window > 0 ? max(0, position + 1 - p.window) : 0, p.causal ? position + 1 : p.window > 0 ? min(kv_len, position + p.window) : kv_len};
 }
 
 // What a warp knows of its 16 rows: queries, the running softmax, and the sums so far. Rows g and g + 8 are this lane's.

@@ -23,7 +23,8 @@ __global__ void naive_kernel(T* y, int64_t y_stride, const T* q, int64_t q_strid
   const int token = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32,
             dim = p.kv.head_dim;
   const int seq = p.batch.token_seq[token], position = p.batch.positions[token];
-  const int end = p.causal ? position + 1 : p.batch.kv_len[seq],
+  const int kv_len = p.batch.kv_len[seq];
+  const int end = p.causal ? position + 1 : p.window > 0 ? min(kv_len, position + p.window) : kv_len,
             begin = p.window > 0 ? max(0, position + 1 - p.window) : 0;
   const int32_t* table = p.batch.block_table + int64_t{seq} * *p.batch.max_blocks;
   const int kv_head = head / p.group;

@@ -230,6 +230,24 @@ void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const Attenti
   check_launch("attend");
 }
 
+void CudaBackend::act(Tensor x, Activation act) {
+  settle();
+  cuda::act_rows(x, act, stream_);
+  check_launch("act_rows");
+}
+
+void CudaBackend::add_positions(Tensor x, Tensor table) {
+  settle();
+  cuda::add_positions(x, table, batch_.view().positions, stream_);
+  check_launch("add_positions");
+}
+
+void CudaBackend::pool(Tensor y, Tensor x, Pooling pooling) {
+  settle();
+  cuda::pool(y, x, batch_.view().q_start, pooling, stream_);
+  check_launch("pool");
+}
+
 void CudaBackend::gather_rows(Tensor y, Tensor x) {
   settle();
   cuda::gather(y, x, batch_.view().logit_rows, stream_);

@@ -91,6 +91,9 @@ void add_norm_rows(const Tensor& out, const Tensor& residual, const Tensor& y, c
 void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, cudaStream_t stream);
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, cudaStream_t stream);
 void scale_rows(const Tensor& x, float factor, float softcap, cudaStream_t stream);
+void act_rows(const Tensor& x, Activation act, cudaStream_t stream);
+void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, cudaStream_t stream);  // f32
+void pool(const Tensor& y, const Tensor& x, const int32_t* q_start, Pooling pooling, cudaStream_t stream);  // f32
 void gather(const Tensor& y, const Tensor& x, const int32_t* rows, cudaStream_t stream);
 
 // heads.cu

@@ -215,6 +215,32 @@ struct Gather {
   __device__ void operator()(int64_t r, int64_t c) const { y.at(r, c) = x.at(rows[r], c); }
 };
 
+template <class T>
+struct Act {
+  Rows<T> x;
+  int act;
+  __device__ void operator()(int64_t r, int64_t c) const { x.at(r, c) = from_float<T>(activate(to_float(x.at(r, c)), act)); }
+};
+
+struct AddPositions {
+  Rows<float> x, table;
+  const int32_t* positions;  // null: row 0
+  __device__ void operator()(int64_t r, int64_t c) const { x.at(r, c) += table.at(positions ? positions[r] : 0, c); }
+};
+
+struct Pool {
+  Rows<float> y, x;
+  const int32_t* q_start;
+  Pooling pooling;
+  __device__ void operator()(int64_t r, int64_t c) const {
+    const int first = pooling == Pooling::kLast ? q_start[r + 1] - 1 : q_start[r];
+    const int last = pooling == Pooling::kMean ? q_start[r + 1] : first + 1;
+    float sum = 0;
+    for (int t = first; t < last; ++t) sum += x.at(t, c);
+    y.at(r, c) = sum / static_cast<float>(last - first);
+  }
+};
+
 template <class F>
 __global__ void each_kernel(int64_t n, int64_t cols, F f) {
   start_dependent();
@@ -308,6 +334,21 @@ void scale_rows(const Tensor& x, float factor, float softcap, cudaStream_t strea
     using T = std::remove_pointer_t<decltype(p)>;
     each(x, stream, Scale<T>{rows_of<T>(x), factor, softcap});
   });
+}
+
+void act_rows(const Tensor& x, Activation act, cudaStream_t stream) {
+  with_type(x.dtype, [&](auto* p) {
+    using T = std::remove_pointer_t<decltype(p)>;
+    each(x, stream, Act<T>{rows_of<T>(x), static_cast<int>(act)});
+  });
+}
+
+void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, cudaStream_t stream) {
+  each(x, stream, AddPositions{rows_of<float>(x), rows_of<float>(table), table.rows == 1 ? nullptr : positions});
+}
+
+void pool(const Tensor& y, const Tensor& x, const int32_t* q_start, Pooling pooling, cudaStream_t stream) {
+  each(y, stream, Pool{rows_of<float>(y), rows_of<float>(x), q_start, pooling});
 }
 
 void gather(const Tensor& y, const Tensor& x, const int32_t* rows, cudaStream_t stream) {

@@ -178,7 +178,8 @@ class RefBackend final : public Backend {
     auto& kv = static_cast<RefKv&>(const_cast<KvCache&>(cache));
     for_each_token([&](int seq, int64_t t) {
       const int position = batch_.positions[t];
-      const int end = a.causal ? position + 1 : batch_.kv_len[seq];
+      const int seen = a.causal ? position + 1 : a.window > 0 ? position + a.window : batch_.kv_len[seq];
+      const int end = std::min(seen, batch_.kv_len[seq]);
       const int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
       for (int h = 0; h < a.n_heads; ++h) attend(y.f32(t), q.f32(t), kv, a, seq, h, begin, end);
     });
@@ -207,6 +208,31 @@ class RefBackend final : public Backend {
         decode_row(w.format, w.row(expert * w.n_out + o), row.data(), w.n_in);
         const double sum = dot(row.data(), x.f32(i * x.rows / y.rows), w.n_in);
         y.f32(i)[o] = static_cast<float>(sum + (bias ? bias.f32(expert)[o] : 0.0f));
+      }
+    }
+  }
+
+  void act(Tensor x, Activation act) override {
+    for (int64_t t = 0; t < x.rows; ++t)
+      for (int64_t i = 0; i < x.cols; ++i) x.f32(t)[i] = activate(x.f32(t)[i], act);
+  }
+
+  void add_positions(Tensor x, Tensor table) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      const int64_t row = table.rows == 1 ? 0 : batch_.positions[t];
+      CHECK_LT(row, table.rows);
+      for (int64_t i = 0; i < x.cols; ++i) x.f32(t)[i] += table.f32(row)[i];
+    }
+  }
+
+  void pool(Tensor y, Tensor x, Pooling pooling) override {
+    for (int seq = 0; seq < batch_.n_seqs(); ++seq) {
+      const int begin = batch_.q_start[seq], end = batch_.q_start[seq + 1];
+      const int first = pooling == Pooling::kLast ? end - 1 : begin, last = pooling == Pooling::kCls ? begin + 1 : end;
+      for (int64_t i = 0; i < x.cols; ++i) {
+        double sum = 0;
+        for (int t = first; t < last; ++t) sum += x.f32(t)[i];
+        y.f32(seq)[i] = static_cast<float>(sum / (last - first));
       }
     }
   }

@@ -146,8 +146,8 @@ INLINE void mask_row(const AttentionJob& job, const KeyBlock& block, int query, 
   const int begin = job.window > 0 && query + 1 - job.window > job.key_begin ? query + 1 - job.window : job.key_begin;
   for (int chunk = 0; chunk < block.n_chunks; ++chunk) {
     const int low = begin - block.first[chunk];
-    const int past = query + 1 - block.first[chunk];
-    const int high = job.causal && past < block.count[chunk] ? past : block.count[chunk];
+    const int past = query + (job.causal ? 1 : job.window) - block.first[chunk];
+    const int high = (job.causal || job.window > 0) && past < block.count[chunk] ? past : block.count[chunk];
     if (low <= 0 && high == kKeyChunk) continue;
     for (int i = 0; i < kKeyChunk; ++i)
       if (i < low || i >= high) scores[chunk * kKeyChunk + i] = kMinusInfinity;

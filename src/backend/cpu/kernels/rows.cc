@@ -81,6 +81,12 @@ void act_mul(float* y, const float* gate, const float* up, int64_t n, int act) {
   act_mul_all<kGelu>(y, gate, up, n);
 }
 
+void act(float* x, int64_t n, int act) {
+  if (act == kSilu) return map(x, x, n, [](F v) { return activate<kSilu>(v); });
+  if (act == kGeluTanh) return map(x, x, n, [](F v) { return activate<kGeluTanh>(v); });
+  map(x, x, n, [](F v) { return activate<kGelu>(v); });
+}
+
 void scale(float* x, int64_t n, float factor, float softcap) {
   if (softcap > 0) {
     const float inverse = factor / softcap;

@@ -29,6 +29,7 @@ const Kernels kKernels = {
     .add = add,
     .add_scaled = add_scaled,
     .act_mul = act_mul,
+    .act = act,
     .scale = scale,
     .rope = rope,
     .write_kv = write_kv,
