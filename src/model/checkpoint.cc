@@ -60,7 +60,7 @@ class HfCheckpoint final : public Checkpoint {
   std::optional<std::string> chat_template() const override { return directory_.chat_template(); }
   GenerationConfig generation() const override { return read_generation_config(directory_); }
   std::unique_ptr<WeightSource> weights() const override {
-    return safetensors_source(files(), read_hf_config_of(directory_).quantization, directory_.path());
+    return safetensors_source(files(), HfQuantization::read(directory_.document("config.json").root()), directory_.path());
   }
 
   CheckpointFacts facts() const override {

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "model/encoder_config.h"
 
 namespace ingot {
 namespace {
@@ -30,6 +31,8 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   const auto start = Clock::now();
   LoadedModel model;
   model.checkpoint = std::move(checkpoint);
+  if (find_encoder_config(*model.checkpoint))
+    throw Error("{}: this model is an encoder, which makes vectors and writes no text: use `ingot embed`", printable(model.checkpoint->path()));
   const Config config = model.checkpoint->config();
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);

@@ -37,7 +37,7 @@ Transformer::Transformer(const Config& config, const Weights& weights, Backend& 
           .hidden = narrow(n, std::max(config.ffn_dim, config.experts.shared_dim)),
           .angles = f32(n, config.rot_dim),
           .selected = f32(limits.max_logits, config.dim),
-          .logits = f32(limits.max_logits, config.n_vocab)};
+          .logits = f32(limits.max_logits, weights.model.output ? config.n_vocab : config.dim)};
   allocate_extras(n);
   backend.reserve(limits);
   inv_freq_ = upload_frequencies(config.rope_theta, config.rope_scaling,
@@ -93,6 +93,7 @@ void Transformer::forward(const Batch& batch) {
     }
     if (batch.n_logits() == 0) return;  // a chunk of a prompt, not its last
     backend_.gather_rows(step_.selected, step_.x);
+    if (!weights_.model.output) return backend_.norm(step_.logits, step_.selected, norm_args(weights_.model.final_norm));
     backend_.norm_matmul(step_.logits, step_.selected, norm_args(weights_.model.final_norm), weights_.model.output);
     if (config_.logit_scale != 1 || config_.logit_softcap > 0) backend_.scale(step_.logits, config_.logit_scale, config_.logit_softcap);
   });

@@ -43,7 +43,8 @@ class Transformer {
  public:
   Transformer(const Config& config, const Weights& weights, Backend& backend, KvCache& kv, const StepLimits& limits);
 
-  // Enqueues the whole step. Afterwards logits() holds one row for each of batch.logit_rows.
+  // Enqueues the whole step. Afterwards logits() holds one row for each of batch.logit_rows: without an output matrix (of an
+  // Embedder's model) the normed hidden states, [n_logits, dim].
   void forward(const Batch& batch);
   Tensor logits() const { return step_.logits; }  // [n_logits, n_vocab]
 

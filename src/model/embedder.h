@@ -1,0 +1,83 @@
+// Embedder: texts to vectors. An encoder's tokens, or a decoder's last hidden states, become one vector a text (pooling), of
+// length 1 if wanted. What `ingot embed` and the server's /v1/embeddings call.
+//
+// embed() may be called from any thread; calls are served one after another. Everything else is constant after open().
+#pragma once
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/checkpoint.h"
+#include "model/encoder_config.h"
+#include "model/weights.h"
+
+namespace ingot {
+
+struct EmbedOptions {
+  BackendOptions backend;
+  int n_ctx = 0;                      // tokens of the longest text; 0: what the model reads, at most 8192
+  int max_batch_tokens = 2048;        // of several texts; one that is longer is a batch of its own
+  std::optional<std::string> pooling; // "cls", "mean", "last" or "none" (a vector for each token); nothing: as the checkpoint says
+  bool normalize = true;
+  bool check_tensors = false;
+};
+
+// What a checkpoint says of its embeddings, without loading it.
+struct EmbedFacts {
+  std::optional<std::string> pooling;                        // as in EmbedOptions; of encoders that do not say, "mean"
+  std::vector<std::pair<std::string, std::string>> prompts;  // by name: what to put in front of a text (a query, a document)
+  std::optional<std::string> default_prompt;                 // one of these names
+};
+// Throws Error for a checkpoint that does what is not known here after pooling.
+EmbedFacts read_embed_facts(const Checkpoint& checkpoint);
+
+class Embedder {
+ public:
+  // Loads everything. Throws Error when the model is no encoder and says no pooling, and whatever is wrong with the checkpoint.
+  static std::unique_ptr<Embedder> open(std::shared_ptr<const Checkpoint> checkpoint, const EmbedOptions& options,
+                                        const LoadProgress& progress);
+  ~Embedder();
+
+  // [n_texts, dim()]; of pooling "none" a row for each token of all texts. Throws Error for a text without tokens, with more than
+  // max_tokens(), or with an id that is no token, naming which.
+  std::vector<float> embed(std::span<const std::vector<int32_t>> texts);
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const EmbedFacts& facts() const { return facts_; }
+  const std::string& pooling() const { return pooling_; }
+  const std::string& name() const { return name_; }  // print with printable()
+  int dim() const { return dim_; }
+  int max_tokens() const { return max_tokens_; }
+  // The tokens of a text, cut to max_tokens() if need be: its end goes, but for the token that the model wants last.
+  std::vector<int32_t> cut(std::vector<int32_t> tokens) const;
+
+ private:
+  class Tower;  // what turns a batch into hidden states
+  class EncoderTower;
+  class DecoderTower;
+  struct Step;
+
+  Embedder() = default;
+  void choose_pooling(const EmbedOptions& options);
+  void load(const EmbedOptions& options, const LoadProgress& progress);
+  void check(std::span<const std::vector<int32_t>> texts) const;
+  void run(std::span<const std::vector<int32_t>> texts, std::vector<float>& out);
+
+  std::shared_ptr<const Checkpoint> checkpoint_;
+  std::unique_ptr<WeightSource> source_;  // embeddings may still be read from its mapping
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Tower> tower_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<Step> step_;            // the arrays of a batch
+  EmbedFacts facts_;
+  std::string pooling_, name_;
+  bool normalize_ = true;
+  int dim_ = 0, n_vocab_ = 0, max_tokens_ = 0, max_batch_tokens_ = 0;
+  Tensor pooled_;                         // [max_seqs, dim]
+  std::mutex mutex_;
+};
+
+}  // namespace ingot

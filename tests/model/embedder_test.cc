@@ -1,0 +1,265 @@
+// Encoders against Hugging Face transformers (the vectors of every token) and sentence-transformers (embeddings of texts), from GGUF
+// files and from directories: tools/goldens/make_encoders.py. And what Embedder refuses.
+#include "model/embedder.h"
+
+#include <gmock/gmock.h>
+
+#include <random>
+#include <thread>
+
+#include "base/error.h"
+#include "golden_models.h"
+
+namespace ingot {
+namespace {
+
+using testing::HasSubstr;
+
+const fs::path kEncoders = fs::path(INGOT_TEST_DATA) / "encoders";
+
+struct EncoderGolden {
+  std::string pooling;
+  std::vector<std::vector<int32_t>> sequences, ids;
+  std::vector<std::string> texts;
+  std::vector<float> hidden;  // [n_tokens, dim]
+  nlohmann::json embeddings;
+};
+
+EncoderGolden read_encoder_golden(const std::string& name) {
+  const auto json = nlohmann::json::parse(read_file((kEncoders / (name + ".json")).string()));
+  return {json["pooling"], json["sequences"], json["ids"], json["texts"], read_npy(kEncoders / (name + ".npy")), json["embeddings"]};
+}
+
+std::vector<std::string> encoder_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kEncoders))
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::unique_ptr<Embedder> open(const fs::path& path, const EmbedOptions& options) { return Embedder::open(open_checkpoint(path.string()), options, nullptr); }
+
+EmbedOptions each_token(const char* device = "ref") {
+  return {.backend = {.device = device, .n_threads = 2}, .pooling = "none", .normalize = false};
+}
+
+double cosine(std::span<const float> a, std::span<const float> b) {
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < a.size(); ++i) ab += double{a[i]} * b[i], aa += double{a[i]} * a[i], bb += double{b[i]} * b[i];
+  return ab / std::sqrt(aa * bb);
+}
+
+// ("bert", "gguf"), ("bert", "directory"), ...
+class Encoders : public testing::TestWithParam<std::tuple<std::string, const char*>> {
+ protected:
+  const EncoderGolden golden_ = read_encoder_golden(std::get<0>(GetParam()));
+  const fs::path path_ = kEncoders / (std::get<0>(GetParam()) + (std::string(std::get<1>(GetParam())) == "gguf" ? ".gguf" : ""));
+};
+
+TEST_P(Encoders, RefEqualsTransformers) {
+  const auto embedder = open(path_, each_token());
+  EXPECT_LT(largest_difference(embedder->embed(golden_.sequences), golden_.hidden), 1e-4);
+}
+
+TEST_P(Encoders, CpuEqualsRef) {
+  const auto embedder = open(path_, each_token("cpu"));
+  EXPECT_LT(largest_difference(embedder->embed(golden_.sequences), golden_.hidden), 5e-3);
+}
+
+TEST_P(Encoders, BatchesDoNotChangeVectors) {
+  EmbedOptions options = each_token();
+  options.n_ctx = options.max_batch_tokens = 64;
+  const auto embedder = open(path_, options);
+  EXPECT_LT(largest_difference(embedder->embed(golden_.sequences), golden_.hidden), 1e-4) << "several batches";
+  std::vector<float> one_by_one;
+  for (const auto& sequence : golden_.sequences) {
+    const std::vector<float> rows = embedder->embed({&sequence, 1});
+    one_by_one.insert(one_by_one.end(), rows.begin(), rows.end());
+  }
+  EXPECT_EQ(one_by_one, embedder->embed(golden_.sequences));
+}
+
+TEST_P(Encoders, TextsEqualSentenceTransformers) {
+  for (const char* device : {"ref", "cpu"}) {
+    const auto embedder = open(path_, {.backend = {.device = device, .n_threads = 2}});
+    EXPECT_EQ(embedder->pooling(), golden_.pooling);
+    const bool has_prompts = !embedder->facts().prompts.empty();
+    EXPECT_EQ(has_prompts, std::string_view(std::get<1>(GetParam())) == "directory");
+    for (const char* prompt : {"plain", "query"}) {
+      std::vector<std::vector<int32_t>> ids;
+      for (const std::string& text : golden_.texts) ids.push_back(embedder->tokenizer().encode((prompt == std::string("query") ? "the query: " : "") + text));
+      if (prompt == std::string("plain")) EXPECT_EQ(ids, golden_.ids);
+      const std::vector<float> rows = embedder->embed(ids);
+      ASSERT_EQ(rows.size(), golden_.texts.size() * embedder->dim());
+      for (size_t i = 0; i < golden_.texts.size(); ++i) {
+        const auto expected = golden_.embeddings[prompt][i].get<std::vector<float>>();
+        const std::span<const float> row(&rows[i * embedder->dim()], embedder->dim());
+        EXPECT_GT(cosine(row, expected), 0.99995) << golden_.texts[i];
+        EXPECT_NEAR(cosine(row, row) * std::inner_product(row.begin(), row.end(), row.begin(), 0.0), 1.0, 1e-5) << "not of length 1";
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Encoders, testing::Combine(testing::ValuesIn(encoder_names()), testing::Values("gguf", "directory")),
+                         [](const auto& i) { return std::get<0>(i.param) + "_" + std::get<1>(i.param); });
+
+TEST(Embedder, PoolsAsTold) {
+  const EncoderGolden golden = read_encoder_golden("bert");
+  for (const char* pooling : {"cls", "mean", "last"}) {
+    const auto embedder = open(kEncoders / "bert.gguf", {.backend = {.device = "ref"}, .pooling = pooling, .normalize = false});
+    const size_t dim = embedder->dim();
+    std::vector<float> expected;
+    size_t begin = 0;
+    for (const auto& sequence : golden.sequences) {
+      for (size_t i = 0; i < dim; ++i) {
+        double sum = 0;
+        for (size_t t = 0; t < sequence.size(); ++t) sum += golden.hidden[(begin + t) * dim + i];
+        const size_t row = pooling == std::string("cls") ? begin : begin + sequence.size() - 1;
+        expected.push_back(pooling == std::string("mean") ? static_cast<float>(sum / static_cast<double>(sequence.size())) : golden.hidden[row * dim + i]);
+      }
+      begin += sequence.size();
+    }
+    EXPECT_LT(largest_difference(embedder->embed(golden.sequences), expected), 1e-4) << pooling;
+  }
+}
+
+TEST(Embedder, ManyTextsTakeManyBatches) {
+  const auto embedder = open(kEncoders / "bert.gguf", {.backend = {.device = "cpu", .n_threads = 2}, .max_batch_tokens = 100});
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 rng(seed);
+  std::vector<std::vector<int32_t>> texts(700);
+  for (auto& text : texts) {
+    text.resize(1 + rng() % 30);
+    for (int32_t& id : text) id = static_cast<int32_t>(rng() % 400);
+  }
+  const std::vector<float> rows = embedder->embed(texts);
+  ASSERT_EQ(rows.size(), texts.size() * embedder->dim());
+  for (int round = 0; round < 20; ++round) {
+    const size_t i = rng() % texts.size();
+    const std::vector<float> alone = embedder->embed({&texts[i], 1});
+    EXPECT_GT(cosine(alone, {&rows[i * embedder->dim()], alone.size()}), 0.999999) << i;
+  }
+}
+
+TEST(Embedder, ThreadsMayShareIt) {
+  const EncoderGolden golden = read_encoder_golden("nomic_bert");
+  const auto embedder = open(kEncoders / "nomic_bert.gguf", {.backend = {.device = "cpu", .n_threads = 2}});
+  const std::vector<float> expected = embedder->embed(golden.sequences);
+  std::vector<std::vector<float>> rows(4);
+  std::vector<std::thread> threads;
+  for (auto& mine : rows)
+    threads.emplace_back([&] {
+      for (int round = 0; round < 5; ++round) mine = embedder->embed(golden.sequences);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& mine : rows) EXPECT_EQ(mine, expected);
+}
+
+TEST(Embedder, CutsLongTexts) {
+  const auto embedder = open(kEncoders / "bert.gguf", {.backend = {.device = "ref"}, .n_ctx = 4});
+  EXPECT_EQ(embedder->max_tokens(), 4);
+  EXPECT_EQ(embedder->cut({2, 10, 11, 3}), (std::vector<int32_t>{2, 10, 11, 3}));
+  EXPECT_EQ(embedder->cut({2, 10, 11, 12, 13, 3}), (std::vector<int32_t>{2, 10, 11, 3})) << "[SEP] stays";
+}
+
+// ---- what is refused
+
+std::string refusal(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "was accepted";
+}
+
+TEST(Embedder, RefusesTexts) {
+  const auto embedder = open(kEncoders / "bert.gguf", {.backend = {.device = "ref"}});
+  auto embed = [&](std::vector<std::vector<int32_t>> texts) { return refusal([&] { embedder->embed(texts); }); };
+  EXPECT_THAT(embed({{2, 3}, {}}), HasSubstr("text 1 has no tokens"));
+  EXPECT_THAT(embed({std::vector<int32_t>(71, 5)}), HasSubstr("text 0 has 71 tokens, and the model reads at most 70"));
+  EXPECT_THAT(embed({{5}, {5, -1}}), HasSubstr("text 1 has the token -1"));
+  EXPECT_THAT(embed({{422}}), HasSubstr("(0 to 421)"));
+  EXPECT_EQ(embedder->embed(std::vector<std::vector<int32_t>>{}).size(), 0u);
+}
+
+TEST(Embedder, RefusesOptions) {
+  EXPECT_THAT(refusal([] { open(kEncoders / "bert.gguf", {.pooling = "max"}); }), HasSubstr("pooling 'max' is not known"));
+  EXPECT_THAT(refusal([] { open(kEncoders / "bert.gguf", {.n_ctx = 71}); }), HasSubstr("more than the 70"));
+}
+
+TEST(Embedder, RefusesModelsThatWrite) {
+  EXPECT_THAT(refusal([] { open(kModels / "llama.gguf", {}); }), HasSubstr("says nothing of embeddings"));
+  const auto told = open(kModels / "llama.gguf", {.backend = {.device = "ref"}, .pooling = "last"});
+  EXPECT_EQ(told->embed(std::vector<std::vector<int32_t>>{{1, 2, 3}}).size(), static_cast<size_t>(told->dim()));
+}
+
+class EncoderDirectory : public testing::Test {
+ protected:
+  EncoderDirectory() {
+    fs::remove_all(path_);
+    fs::copy(kEncoders / "modern_bert", path_, fs::copy_options::recursive);
+  }
+  ~EncoderDirectory() override { fs::remove_all(path_); }
+  void edit(const char* file, const std::function<void(nlohmann::ordered_json&)>& change) {
+    auto json = nlohmann::ordered_json::parse(read_file((path_ / file).string()));
+    change(json);
+    std::ofstream(path_ / file) << json.dump();
+  }
+  std::string config(const std::function<void(nlohmann::ordered_json&)>& change) {
+    const std::string before = read_file((path_ / "config.json").string());
+    edit("config.json", change);
+    const std::string result = refusal([&] { open(path_, {.backend = {.device = "ref"}}); });
+    std::ofstream(path_ / "config.json") << before;
+    return result;
+  }
+  const fs::path path_ = fs::path(testing::TempDir()) / fmt::format("encoder_{}", testing::UnitTest::GetInstance()->current_test_info()->name());
+};
+
+TEST_F(EncoderDirectory, ConfigsMustMakeSense) {
+  EXPECT_EQ(config([](auto&) {}), "was accepted");
+  EXPECT_THAT(config([](auto& j) { j["num_attention_heads"] = 0; }), HasSubstr("num_attention_heads"));
+  EXPECT_THAT(config([](auto& j) { j["num_attention_heads"] = 5; }), HasSubstr("not a multiple of 5 heads"));
+  EXPECT_THAT(config([](auto& j) { j["num_attention_heads"] = 48; }), HasSubstr("heads of 1 dimensions"));
+  EXPECT_THAT(config([](auto& j) { j.erase("hidden_size"); }), HasSubstr("'hidden_size' is missing"));
+  EXPECT_THAT(config([](auto& j) { j["norm_eps"] = 0; }), HasSubstr("'norm_eps'"));
+  EXPECT_THAT(config([](auto& j) { j["hidden_activation"] = "relu6"; }), HasSubstr("'relu6' is not supported"));
+  EXPECT_THAT(config([](auto& j) { j["layer_types"].push_back("full_attention"); }), HasSubstr("5 elements for 4 layers"));
+  EXPECT_THAT(config([](auto& j) { j["layer_types"][1] = "linear"; }), HasSubstr("'linear'"));
+  EXPECT_THAT(config([](auto& j) { j["local_attention"] = -2; }), HasSubstr("local_attention"));
+  EXPECT_THAT(config([](auto& j) { j["rope_parameters"]["full_attention"]["rope_theta"] = -1; }), HasSubstr("rope_theta"));
+  EXPECT_THAT(config([](auto& j) { j["rope_parameters"]["sliding_attention"]["rope_type"] = "yarn"; }), HasSubstr("'yarn' is not supported for encoders"));
+  EXPECT_THAT(config([](auto& j) { j["is_decoder"] = true; }), HasSubstr("'is_decoder'"));
+  EXPECT_THAT(config([](auto& j) { j["num_hidden_layers"] = 3, j.erase("layer_types"); }), HasSubstr("is part of a layer"));
+  EXPECT_THAT(config([](auto& j) { j["num_hidden_layers"] = 5, j.erase("layer_types"); }), HasSubstr("is missing"));
+  EXPECT_THAT(config([](auto& j) { j["intermediate_size"] = 58; }), HasSubstr("expected [116, 48]"));
+  EXPECT_THAT(config([](auto& j) { j["vocab_size"] = 100; }), HasSubstr("the tokenizer has"));
+}
+
+// The keys that files had before transformers 5 mean the same.
+TEST_F(EncoderDirectory, OldKeysAreRead) {
+  const EncoderGolden golden = read_encoder_golden("modern_bert");
+  edit("config.json", [](auto& j) {
+    j.erase("rope_parameters"), j.erase("layer_types");
+    j["global_rope_theta"] = 160000.0;
+    j["local_rope_theta"] = 10000.0;
+    j["global_attn_every_n_layers"] = 3;
+  });
+  EXPECT_LT(largest_difference(open(path_, each_token())->embed(golden.sequences), golden.hidden), 1e-4);
+}
+
+TEST_F(EncoderDirectory, ModulesMustBeKnown) {
+  edit("modules.json", [](auto& j) { j.push_back({{"idx", 3}, {"name", "3"}, {"path", "3_Dense"}, {"type", "sentence_transformers.models.Dense"}}); });
+  EXPECT_THAT(refusal([&] { open(path_, {}); }), HasSubstr("the module 'sentence_transformers.models.Dense' is not supported"));
+}
+
+TEST_F(EncoderDirectory, PoolingMustBeKnown) {
+  edit("1_Pooling/config.json", [](auto& j) { j["pooling_mode_cls_token"] = false, j["pooling_mode_max_tokens"] = true; });
+  EXPECT_THAT(refusal([&] { open(path_, {}); }), HasSubstr("pooling by 'max' is not supported"));
+}
+
+}  // namespace
+}  // namespace ingot
