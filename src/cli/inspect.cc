@@ -10,6 +10,7 @@
 #include "base/system.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
+#include "model/embedder.h"
 
 namespace ingot {
 namespace {
@@ -68,6 +69,11 @@ int64_t active_parameters(const CheckpointFacts& facts, const Config& c) {
   return n;
 }
 
+Json encoder_architecture(const EncoderConfig& c) {
+  return {{"architecture", c.arch->gguf_name}, {"layers", c.n_layers}, {"dim", c.dim}, {"heads", c.n_heads}, {"head_dim", c.head_dim},
+          {"ffn_dim", c.ffn_dim}, {"vocabulary", c.n_vocab}, {"context", c.n_ctx}, {"norm_eps", c.norm_eps}};
+}
+
 // Weights, KV cache and scratch for one sequence of that context, as `run` would take them.
 Json memory_need(const CheckpointFacts& facts, const Config& c, const InspectOptions& o) {
   size_t weights = 0;
@@ -119,14 +125,19 @@ Json describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const 
   for (const CheckpointTensor& t : facts.tensors) n_parameters += t.n_elements;
   json["parameters"] = n_parameters;
   json["quant_mix"] = quant_mix(facts);
+  std::optional<EncoderConfig> encoder;
   if (!facts.tensors.empty()) {
-    json["model"] = or_error([&] { return architecture(checkpoint.config()); });
+    json["model"] = or_error([&] {
+      encoder = find_encoder_config(checkpoint);
+      return encoder ? encoder_architecture(*encoder) : architecture(checkpoint.config());
+    });
     if (json["model"].contains("experts")) json["active_parameters"] = active_parameters(facts, checkpoint.config());
-    json["memory"] = json["model"].contains("error") ? Json() : memory_need(facts, checkpoint.config(), o);
+    if (!encoder) json["memory"] = json["model"].contains("error") ? Json() : memory_need(facts, checkpoint.config(), o);
   }
   json["tokenizer"] = or_error([&] { return tokenizer_facts(checkpoint); });
   if (const Json sampling = or_error([&] { return sampling_facts(checkpoint.generation()); }); !sampling.empty()) json["sampling"] = sampling;
-  if (facts.pooling) json["pooling"] = *facts.pooling;
+  if (encoder) json["pooling"] = or_error([&] { return Json(read_embed_facts(checkpoint).pooling.value_or("none")); });
+  if (facts.pooling && !encoder) json["pooling"] = *facts.pooling;
   json["metadata"] = Json::object();
   for (const auto& [key, value] : facts.metadata) json["metadata"][key] = value;
   if (o.tensors) {

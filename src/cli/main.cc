@@ -91,6 +91,8 @@ int main(int argc, char** argv) {
   ingot::add_tokenize(app);
   ingot::add_logits(app);
   ingot::add_perplexity(app);
+  ingot::add_embed(app);
+  ingot::add_template(app);
   ingot::add_pull(app);
   ingot::add_ls(app);
   ingot::add_rm(app);

@@ -11,6 +11,8 @@ void add_bench(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_logits(CLI::App& app);
 void add_perplexity(CLI::App& app);
+void add_embed(CLI::App& app);
+void add_template(CLI::App& app);
 void add_pull(CLI::App& app);
 void add_ls(CLI::App& app);
 void add_rm(CLI::App& app);

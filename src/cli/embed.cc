@@ -1,0 +1,146 @@
+// ingot embed: texts to vectors, for those who search, cluster or compare.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/npy.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "cli/verbs.h"
+#include "model/embedder.h"
+
+namespace ingot {
+namespace {
+
+struct EmbedVerb {
+  std::string model, file, out, device = "cpu", pooling, prompt_name, log_level = "warn";
+  HubFlags hub;
+  std::vector<std::string> prompts;
+  int n_threads = 0, n_ctx = 0, batch = 2048;
+  bool normalize = true, whole = false, truncate = false, json = false, npy = false, check_tensors = false;
+};
+
+// Each -p is a text; of a file, or of standard input, each line that is not empty.
+std::vector<std::string> read_texts(const EmbedVerb& o) {
+  std::vector<std::string> texts = o.prompts;
+  if (!texts.empty() && o.file.empty()) return texts;
+  const std::string all = read_prompt({.file = o.file}, "embed");
+  if (o.whole) {
+    texts.push_back(all);
+    return texts;
+  }
+  for (size_t begin = 0; begin < all.size();) {
+    const size_t end = std::min(all.find('\n', begin), all.size());
+    std::string line = all.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) texts.push_back(std::move(line));
+    begin = end + 1;
+  }
+  if (texts.empty()) throw UsageError("there is no text: every line of the file is empty");
+  return texts;
+}
+
+// What the model wants in front of a text.
+std::string prefix_of(const EmbedFacts& facts, const std::string& wanted) {
+  const std::string name = wanted.empty() ? facts.default_prompt.value_or("") : wanted;
+  if (name.empty()) return {};
+  std::string known;
+  for (const auto& [prompt, text] : facts.prompts) {
+    if (prompt == name) return text;
+    known += (known.empty() ? "" : ", ") + printable(prompt, 64);
+  }
+  throw UsageError("the model has no prompt '{}'; it has {}", printable(name, 64), known.empty() ? "none" : known);
+}
+
+std::string rendered(const Embedder& embedder, const std::vector<float>& rows, const std::vector<int>& row_texts, size_t n_tokens, bool json) {
+  const size_t dim = embedder.dim();
+  if (!json) {
+    std::string out;
+    for (size_t row = 0; row < row_texts.size(); ++row)
+      out += fmt::format("{:.8g}\n", fmt::join(rows.begin() + static_cast<int64_t>(row * dim), rows.begin() + static_cast<int64_t>((row + 1) * dim), " "));
+    return out;
+  }
+  nlohmann::ordered_json data = nlohmann::ordered_json::array();
+  for (size_t row = 0; row < row_texts.size(); ++row)
+    data.push_back({{"object", "embedding"},
+                    {"index", row_texts[row]},
+                    {"embedding", std::vector<float>(rows.begin() + static_cast<int64_t>(row * dim), rows.begin() + static_cast<int64_t>((row + 1) * dim))}});
+  const nlohmann::ordered_json all = {{"object", "list"},
+                                      {"data", std::move(data)},
+                                      {"model", embedder.name()},
+                                      {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
+  return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::unique_ptr<Embedder> open(const EmbedVerb& o) {
+  const auto checkpoint = open_model_file({.path = o.model, .hub = o.hub, .log_level = o.log_level});
+  ProgressBar bar("loading");
+  return Embedder::open(checkpoint,
+                        {.backend = {.device = o.device, .n_threads = o.n_threads},
+                         .n_ctx = o.n_ctx,
+                         .max_batch_tokens = o.batch,
+                         .pooling = o.pooling.empty() ? std::nullopt : std::optional(o.pooling),
+                         .normalize = o.normalize,
+                         .check_tensors = o.check_tensors},
+                        [&](size_t done, size_t total) { bar.update(done, total); });
+}
+
+void embed(const EmbedVerb& o) {
+  if (o.npy && o.out.empty()) throw UsageError("--npy needs a file: give its name with -o");
+  const std::vector<std::string> texts = read_texts(o);
+  const auto embedder = open(o);
+  const std::string prefix = prefix_of(embedder->facts(), o.prompt_name);
+  std::vector<std::vector<int32_t>> tokens;
+  std::vector<int> row_texts;  // which text each row of the result is of
+  size_t n_tokens = 0;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    tokens.push_back(embedder->tokenizer().encode(prefix + texts[i]));
+    if (o.truncate) tokens.back() = embedder->cut(std::move(tokens.back()));
+    n_tokens += tokens.back().size();
+    row_texts.insert(row_texts.end(), embedder->pooling() == "none" ? tokens.back().size() : 1, static_cast<int>(i));
+  }
+  const std::vector<float> rows = embedder->embed(tokens);
+  if (o.npy) return write_npy(o.out, rows, static_cast<int64_t>(row_texts.size()), embedder->dim());
+  const std::string text = rendered(*embedder, rows, row_texts, n_tokens, o.json);
+  if (o.out.empty()) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  } else {
+    write_file(o.out, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  }
+}
+
+}  // namespace
+
+void add_embed(CLI::App& app) {
+  auto o = std::make_shared<EmbedVerb>();
+  CLI::App* verb = app.add_subcommand("embed", "Turn texts into vectors");
+  verb->add_option("MODEL,-m,--model,--hf-repo", o->model,
+                   "an embedding model: GGUF file, Hugging Face model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)")->required();
+  verb->add_option("-p,--prompt", o->prompts, "a text (repeatable)");
+  verb->add_option("-f,--file", o->file, "a text in every line of this file, after those of -p; - for standard input");
+  verb->add_flag("--whole", o->whole, "the file is one text");
+  verb->add_option("--prompt-name", o->prompt_name, "put what the model calls by this name (query, document ...) in front of every text");
+  verb->add_option("--pooling", o->pooling, "cls, mean, last, or none for a vector of every token; as the model says when left out");
+  verb->add_flag("--normalize,!--no-normalize", o->normalize, "vectors of length 1 (default)");
+  verb->add_flag("--truncate", o->truncate, "cut texts that are too long for the model, instead of refusing them");
+  auto* json = verb->add_flag("--json", o->json, "one JSON object, as OpenAI's API gives it");
+  verb->add_flag("--npy", o->npy, "a NumPy file: float32 [texts, dimensions]")->excludes(json);
+  verb->add_option("-o,--out", o->out, "write here instead of to standard output");
+  verb->add_option("--device", o->device, "cpu, cuda, or ref (plain C++, slow, the oracle)")->capture_default_str();
+  verb->add_option("-t,--threads", o->n_threads, "threads to compute with; 0: the cores this process may use")->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  verb->add_option("-c,--ctx-size", o->n_ctx, "tokens of the longest text; 0: what the model reads, at most 8192")->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+  verb->add_option("-b,--batch-size", o->batch, "most tokens of several texts in one step")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  verb->add_flag("--check-tensors", o->check_tensors, "refuse weights that are not finite (reads all of them first)");
+  verb->add_option("--log-level", o->log_level, "debug, info, warn, error or off")->capture_default_str();
+  add_hub_options(*verb, o->hub);
+  verb->footer("Examples:\n  ingot embed bge-small.gguf -p \"a text\" -p \"another\" --json\n"
+               "  ingot embed nomic-embed.gguf -f lines.txt --npy -o vectors.npy\n"
+               "  ingot embed ORG/REPO -p \"what is it?\" --prompt-name query");
+  verb->callback([o] { embed(*o); });
+}
+
+}  // namespace ingot

@@ -1,0 +1,97 @@
+// ingot template: a conversation as the text that a model is given, for those who write templates or wonder about one.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/options.h"
+#include "cli/verbs.h"
+#include "text/chat.h"
+
+namespace ingot {
+namespace {
+
+using Object = nlohmann::ordered_json;
+
+struct TemplateVerb {
+  std::string model, template_file, messages, tools, bos, eos;
+  HubFlags hub;
+  std::vector<std::string> settings;
+  bool no_generation_prompt = false;
+};
+
+Object read_json_file(const std::string& path) {
+  const std::string text = read_file(path);
+  try {
+    return Object::parse(text);
+  } catch (const nlohmann::json::exception& error) {
+    throw Error("{}: {}", printable(path), printable(error.what(), 256));
+  }
+}
+
+// KEY=VALUE, the value as JSON where it is JSON, else as text.
+Object variables_of(const std::vector<std::string>& settings) {
+  Object variables = Object::object();
+  for (const std::string& setting : settings) {
+    const size_t equals = setting.find('=');
+    if (equals == 0 || equals == setting.npos) throw UsageError("--set wants KEY=VALUE, such as enable_thinking=false; got '{}'", printable(setting, 64));
+    const std::string value = setting.substr(equals + 1);
+    Object parsed = Object::parse(value, nullptr, false);
+    variables[setting.substr(0, equals)] = parsed.is_discarded() ? Object(value) : std::move(parsed);
+  }
+  return variables;
+}
+
+// The template, and the names of BOS and EOS that it may write.
+struct Source {
+  std::string text, bos, eos;
+};
+
+Source read_source(const TemplateVerb& o) {
+  Source source{.bos = o.bos, .eos = o.eos};
+  if (!o.template_file.empty()) source.text = read_file(o.template_file);
+  if (o.model.empty()) {
+    if (o.template_file.empty()) throw UsageError("there is no template: name a model, or give one with --template-file");
+    return source;
+  }
+  const auto checkpoint = open_model_file({.path = o.model, .hub = o.hub});
+  const auto tokenizer = checkpoint->tokenizer();
+  if (source.bos.empty() && tokenizer->bos()) source.bos = tokenizer->token_text(*tokenizer->bos());
+  if (source.eos.empty() && tokenizer->eos()) source.eos = tokenizer->token_text(*tokenizer->eos());
+  if (!o.template_file.empty()) return source;
+  const auto text = checkpoint->chat_template();
+  if (!text) throw Error("{}: this model has no chat template: give one with --template-file", printable(o.model));
+  source.text = *text;
+  return source;
+}
+
+void render(const TemplateVerb& o) {
+  const Source source = read_source(o);
+  const Object messages = read_json_file(o.messages), tools = o.tools.empty() ? Object() : read_json_file(o.tools);
+  Template::parse(source.text);  // whose error is wanted here, where ChatTemplate would go on with ChatML
+  const ChatTemplate chat(source.text, source.bos, source.eos);
+  const std::string text = chat.render(messages, tools, !o.no_generation_prompt, variables_of(o.settings));
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace
+
+void add_template(CLI::App& app) {
+  auto o = std::make_shared<TemplateVerb>();
+  CLI::App* verb = app.add_subcommand("template", "Show a conversation as a model's chat template writes it");
+  verb->add_option("MODEL,-m,--model,--hf-repo", o->model, "whose template to use: GGUF file, model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)");
+  verb->add_option("--template-file,--chat-template-file", o->template_file, "use the template in this file instead");
+  verb->add_option("--messages", o->messages, "the conversation: a JSON array of {role, content, ...}; - for standard input")->required();
+  verb->add_option("--tools", o->tools, "the tools: a JSON array, as OpenAI's API has them");
+  verb->add_option("--set", o->settings, "KEY=VALUE for the template, the value as JSON or text (repeatable)");
+  verb->add_option("--bos", o->bos, "bos_token, where no model says it");
+  verb->add_option("--eos", o->eos, "eos_token, likewise");
+  verb->add_flag("--no-generation-prompt", o->no_generation_prompt, "do not ask for an answer at the end");
+  add_hub_options(*verb, o->hub);
+  verb->footer("Examples:\n  ingot template model.gguf --messages chat.json --tools tools.json --set enable_thinking=false\n"
+               "  ingot template --template-file chat_template.jinja --messages - < chat.json");
+  verb->callback([o] { render(*o); });
+}
+
+}  // namespace ingot
