@@ -54,12 +54,13 @@ fuzz:  ## Each fuzz target for FUZZ_SECONDS (60); fails on a finding
 	@cmake --build build-fuzz --target tests/fuzz/all
 	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
-bench:  ## Speed of the built-in model and of single operations
+bench:  ## Speed of the built-in model, of single operations and of the tokenizers
 	@$(SETUP) build bench
 	@cmake --preset release -DINGOT_TESTS=OFF -DINGOT_BENCH=ON -DINGOT_CUDA=$(CUDA)
-	@cmake --build build --target ingot-cli ops_bench
+	@cmake --build build --target ingot-cli ops_bench tokenizer_bench
 	build/ingot bench
 	build/bench/ops_bench
+	build/bench/tokenizer_bench
 
 cuda:  ## The program with CUDA kernels: build-cuda/ingot (needs nvcc)
 	@$(SETUP) build
