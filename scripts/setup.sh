@@ -7,7 +7,7 @@ set -eu
 # program:package for what may come from elsewhere (a newer compiler, say); plain packages for libraries. ccache only helps.
 build="g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
   libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev
-  libcurl4-openssl-dev libssl-dev ca-certificates"
+  libcurl4-openssl-dev libssl-dev libboost1.81-dev ca-certificates"
 test="libgtest-dev libgmock-dev python3:python3 python3-numpy python3-pytest"
 bench="libbenchmark-dev"
 fuzz="clang++:clang libclang-rt-dev"
