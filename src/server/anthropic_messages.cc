@@ -1,0 +1,202 @@
+// /v1/messages and /v1/messages/count_tokens: Anthropic's API, whose messages become OpenAI's for the model's template.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "server/api.h"
+#include "server/request_fields.h"
+
+namespace ingot {
+namespace {
+
+// Text, or text blocks, as one text.
+std::string text_of(const JsonValue& content, const std::string& where) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) refuse_value(where, "must be a string or an array of text blocks");
+  std::string text;
+  for (size_t i = 0; i < content.size(); ++i) {
+    const std::string here = fmt::format("{}[{}]", where, i);
+    if (!content[i].is_object()) refuse_value(here, "must be an object");
+    if (string_member(content[i], "type", here) != "text")
+      refuse_value(here + ".type", "must be \"text\": this model reads text only");
+    text += (text.empty() ? "" : "\n") + string_member(content[i], "text", here);
+  }
+  return text;
+}
+
+// One message of Anthropic's is one or several of OpenAI's: results of tools are messages of their own.
+void append_message(const JsonValue& message, const std::string& where, JsonValue& out) {
+  if (!message.is_object()) refuse_value(where, "must be an object");
+  const std::string& role = string_member(message, "role", where);
+  if (role != "user" && role != "assistant") refuse_value(where + ".role", "must be \"user\" or \"assistant\"");
+  const auto content = message.find("content");
+  if (content == message.end()) refuse_value(where + ".content", "is missing");
+  if (content->is_string()) return out.push_back({{"role", role}, {"content", *content}});
+  if (!content->is_array()) refuse_value(where + ".content", "must be a string or an array of blocks");
+  JsonValue own = {{"role", role}, {"content", ""}};
+  std::string text;
+  for (size_t i = 0; i < content->size(); ++i) {
+    const std::string here = fmt::format("{}.content[{}]", where, i);
+    const JsonValue& block = (*content)[i];
+    if (!block.is_object()) refuse_value(here, "must be an object");
+    const std::string& type = string_member(block, "type", here);
+    if (type == "text") {
+      text += (text.empty() ? "" : "\n") + string_member(block, "text", here);
+    } else if (type == "thinking") {
+      own["reasoning_content"] = string_member(block, "thinking", here);
+    } else if (type == "redacted_thinking") {
+      continue;
+    } else if (type == "tool_use") {
+      const auto input = block.find("input");
+      if (input == block.end() || !input->is_object()) refuse_value(here + ".input", "must be an object");
+      const JsonValue function = {{"name", string_member(block, "name", here)}, {"arguments", dump_json(*input)}};
+      own["tool_calls"].push_back(
+          {{"id", string_member(block, "id", here)}, {"type", "function"}, {"function", function}});
+    } else if (type == "tool_result") {
+      const auto result = block.find("content");
+      out.push_back(
+          {{"role", "tool"},
+           {"tool_call_id", string_member(block, "tool_use_id", here)},
+           {"content", result == block.end() || result->is_null() ? "" : text_of(*result, here + ".content")}});
+    } else {
+      refuse_value(here + ".type", "must be text, thinking, tool_use or tool_result: this model reads text only");
+    }
+  }
+  own["content"] = text;
+  if (!text.empty() || own.contains("tool_calls")) out.push_back(std::move(own));
+}
+
+JsonValue read_tools(const Fields& fields) {
+  JsonValue tools;
+  const JsonValue* given = fields.find("tools");
+  if (const JsonValue* choice = fields.find("tool_choice")) {
+    const std::string type = Fields(*choice, "tool_choice.").string("type", 64).value_or("");
+    if (type == "none") given = nullptr;
+    if (type == "any" || type == "tool")
+      fields.refuse("tool_choice", "that forces a call is not supported by this server yet: use auto or none");
+    if (type != "auto" && type != "none") fields.refuse("tool_choice", "must have the type auto, any, tool or none");
+  }
+  if (!given) return tools;
+  if (!given->is_array()) fields.refuse("tools", "must be an array");
+  for (size_t i = 0; i < given->size(); ++i) {
+    const std::string where = fmt::format("tools[{}]", i);
+    const JsonValue& tool = (*given)[i];
+    if (!tool.is_object()) refuse_value(where, "must be an object");
+    JsonValue function = {{"name", string_member(tool, "name", where)}};
+    if (tool.contains("description")) function["description"] = string_member(tool, "description", where);
+    function["parameters"] = tool.value("input_schema", JsonValue::object());
+    tools.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  return tools;
+}
+
+std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model) {
+  const JsonValue& given = fields.at("messages");
+  if (!given.is_array() || given.empty()) fields.refuse("messages", "must be an array of at least one message");
+  JsonValue messages = JsonValue::array();
+  if (const JsonValue* system = fields.find("system"))
+    messages.push_back({{"role", "system"}, {"content", text_of(*system, "system")}});
+  for (size_t i = 0; i < given.size(); ++i) append_message(given[i], fmt::format("messages[{}]", i), messages);
+  JsonValue variables = JsonValue::object();
+  if (const JsonValue* thinking = fields.find("thinking"))
+    variables["enable_thinking"] = Fields(*thinking, "thinking.").string("type", 64).value_or("") == "enabled";
+  return chat_prompt(model, std::move(messages), read_tools(fields), variables, "messages");
+}
+
+class MessagesWriter final : public AnswerWriter {
+ public:
+  MessagesWriter(std::string model, int n_prompt) : model_(std::move(model)), n_prompt_(n_prompt) {}
+
+  void begin(std::string& out) override {
+    event(out, {{"type", "message_start"},
+                {"message", message(JsonValue::array(), nullptr, {}, {.prompt_tokens = n_prompt_})}});
+    event(out, {{"type", "content_block_start"}, {"index", 0}, {"content_block", {{"type", "text"}, {"text", ""}}}});
+  }
+  void delta(int, const Delta& d, std::string& out) override {
+    if (!d.text.empty())
+      event(out,
+            {{"type", "content_block_delta"}, {"index", 0}, {"delta", {{"type", "text_delta"}, {"text", d.text}}}});
+  }
+  void choice_end(int, const ChoiceEnd& end, std::string& out) override {
+    end_ = end;
+    event(out, {{"type", "content_block_stop"}, {"index", 0}});
+  }
+  void end(const Totals& totals, std::string& out) override {
+    event(out, {{"type", "message_delta"},
+                {"delta", {{"stop_reason", stop_reason(end_)}, {"stop_sequence", stop_sequence(end_)}}},
+                {"usage", usage(totals)}});
+    event(out, {{"type", "message_stop"}});
+  }
+  std::string whole(const std::vector<ChoiceResult>& choices, const Totals& totals) override {
+    const ChoiceResult& one = choices.front();
+    const JsonValue block = {{"type", "text"}, {"text", one.whole.text}};
+    return dump_json(message(JsonValue::array({block}), stop_reason(one.end), one.end, totals));
+  }
+  HttpResponse error(const ApiError& e) const override { return anthropic_error_response(e); }
+  std::string error_event(const ApiError& e) const override {
+    return "event: error\ndata: " + anthropic_error_object(e) + "\n\n";
+  }
+
+ private:
+  static const char* stop_reason(const ChoiceEnd& end) {
+    if (!end.stop_string.empty()) return "stop_sequence";
+    return std::string_view(end.reason) == "length" ? "max_tokens" : "end_turn";
+  }
+  static JsonValue stop_sequence(const ChoiceEnd& end) {
+    return end.stop_string.empty() ? JsonValue() : JsonValue(end.stop_string);
+  }
+  static JsonValue usage(const Totals& t) {
+    return {{"input_tokens", t.prompt_tokens - t.cached_tokens},
+            {"cache_creation_input_tokens", 0},
+            {"cache_read_input_tokens", t.cached_tokens},
+            {"output_tokens", t.completion_tokens}};
+  }
+  JsonValue message(JsonValue content, const char* reason, const ChoiceEnd& end, const Totals& totals) const {
+    return {{"id", id_},
+            {"type", "message"},
+            {"role", "assistant"},
+            {"model", model_},
+            {"content", std::move(content)},
+            {"stop_reason", reason ? JsonValue(reason) : JsonValue()},
+            {"stop_sequence", stop_sequence(end)},
+            {"usage", usage(totals)}};
+  }
+  static void event(std::string& out, const JsonValue& json) {
+    out += fmt::format("event: {}\n", json["type"].get_ref<const std::string&>());
+    append_event(out, json);
+  }
+
+  const std::string id_ = random_id("msg_"), model_;
+  const int n_prompt_;
+  ChoiceEnd end_;
+};
+
+}  // namespace
+
+void answer_messages(const ApiCall& call) {
+  const JsonValue body = parse_request_json(call.request.body);
+  const Fields fields(body);
+  ServedModel& model = *call.model;
+  GenerationSpec spec;
+  spec.stream = fields.boolean("stream").value_or(false);
+  read_sampling(call, fields, spec);
+  if (auto stops = fields.strings("stop_sequences", 16, 256)) spec.stops = std::move(*stops);
+  for (const std::string& stop : spec.stops)
+    if (stop.empty()) fields.refuse("stop_sequences", "must not hold an empty string");
+  fields.at("max_tokens");
+  spec.max_tokens = read_max_tokens(fields, {"max_tokens"});
+  ServedModel::Ticket ticket = admit(model, 1);
+  spec.prompts = {read_prompt(fields, model)};
+  check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
+  auto writer = std::make_unique<MessagesWriter>(model.id(), static_cast<int>(spec.prompts[0].size()));
+  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.stream_workers, std::move(writer),
+                       call.responder);
+}
+
+void answer_count_tokens(const ApiCall& call) {
+  const JsonValue body = parse_request_json(call.request.body);
+  const Fields fields(body);
+  call.responder->respond({.body = dump_json({{"input_tokens", read_prompt(fields, *call.model).size()}})});
+}
+
+}  // namespace ingot

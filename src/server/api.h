@@ -1,0 +1,25 @@
+// The APIs that answer with generated text or tokens, each a function of a request's JSON. They run on a worker's thread and throw
+// ApiError before anything is answered.
+#pragma once
+#include "server/generation.h"
+
+namespace ingot {
+
+struct ApiCall {
+  const HttpRequest& request;
+  std::shared_ptr<ServedModel> model;
+  std::shared_ptr<Responder> responder;
+  Workers& stream_workers;  // where answers are written
+};
+
+void answer_chat(const ApiCall& call);          // POST /v1/chat/completions
+void answer_completions(const ApiCall& call);   // POST /v1/completions
+void answer_responses(const ApiCall& call);     // POST /v1/responses
+void answer_messages(const ApiCall& call);      // POST /v1/messages: Anthropic's
+void answer_count_tokens(const ApiCall& call);  // POST /v1/messages/count_tokens
+
+void answer_tokenize(const ApiCall& call);    // POST /tokenize: llama.cpp's fields, vLLM's, and messages
+void answer_detokenize(const ApiCall& call);  // POST /detokenize
+void answer_template(const ApiCall& call);    // POST /apply-template
+
+}  // namespace ingot

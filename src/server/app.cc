@@ -1,0 +1,352 @@
+#include "server/app.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "server/fields.h"
+#include "server/request_fields.h"
+#include "server/web.h"
+
+namespace ingot {
+
+struct App::Route {
+  const char* method;
+  const char* path;                                                  // ends in '/': a prefix of more
+  HttpResponse (App::*at_once)(const HttpRequest&) const = nullptr;  // or:
+  void (*on_worker)(const ApiCall&) = nullptr;
+  bool is_public = false;
+  bool while_loading = false;
+};
+
+const std::vector<App::Route>& App::routes() {
+  static const std::vector<Route> kRoutes = {
+      {.method = "GET", .path = "/health", .at_once = &App::health, .is_public = true, .while_loading = true},
+      {.method = "GET", .path = "/v1/health", .at_once = &App::health, .is_public = true, .while_loading = true},
+      {.method = "GET", .path = "/metrics", .at_once = &App::metrics, .while_loading = true},
+      {.method = "GET", .path = "/v1/models", .at_once = &App::list_models},
+      {.method = "GET", .path = "/models", .at_once = &App::list_models},
+      {.method = "GET", .path = "/v1/models/", .at_once = &App::show_model},
+      {.method = "GET", .path = "/props", .at_once = &App::props},
+      {.method = "POST", .path = "/v1/chat/completions", .on_worker = answer_chat},
+      {.method = "POST", .path = "/chat/completions", .on_worker = answer_chat},
+      {.method = "POST", .path = "/v1/completions", .on_worker = answer_completions},
+      {.method = "POST", .path = "/v1/responses", .on_worker = answer_responses},
+      {.method = "POST", .path = "/v1/messages", .on_worker = answer_messages},
+      {.method = "POST", .path = "/v1/messages/count_tokens", .on_worker = answer_count_tokens},
+      {.method = "POST", .path = "/tokenize", .on_worker = answer_tokenize},
+      {.method = "POST", .path = "/detokenize", .on_worker = answer_detokenize},
+      {.method = "POST", .path = "/apply-template", .on_worker = answer_template},
+  };
+  return kRoutes;
+}
+
+namespace {
+
+bool matches(std::string_view route, std::string_view path) {
+  return route.ends_with('/') && route.size() > 1 ? path.size() > route.size() && path.starts_with(route)
+                                                  : path == route;
+}
+
+bool is_harmless_id(const std::string& id) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || std::string_view("-_.:").find(c) != std::string_view::npos;
+  };
+  return !id.empty() && id.size() <= 128 && std::ranges::all_of(id, is_plain);
+}
+
+bool is_json_type(const std::string& type) {
+  const std::string_view bare = std::string_view(type).substr(0, type.find(';'));
+  const bool is_json = bare == "application/json" || bare == "application/json ";
+  const size_t charset = type.find("charset=");
+  return is_json &&
+         (charset == type.npos || type.find("utf-8", charset) != type.npos || type.find("UTF-8", charset) != type.npos);
+}
+
+// In the form of the API that the path belongs to.
+HttpResponse error_for(const std::string& path, const ApiError& error) {
+  return path.starts_with("/v1/messages") ? anthropic_error_response(error) : error_response(error);
+}
+
+// Runs a handler; what it throws becomes the answer.
+template <class F>
+void answer_errors(const std::string& path, const std::shared_ptr<Responder>& responder, F f) {
+  const auto fail = [&](const ApiError& error) { responder->respond(error_for(path, error)); };
+  try {
+    f();
+  } catch (const ApiError& error) {
+    fail(error);
+  } catch (const Error& error) {
+    fail(ApiError(400, printable(error.what(), 1024)));
+  } catch (const std::bad_alloc&) {
+    fail(ApiError(503, "there is not enough memory for this request"));
+  } catch (const std::exception& error) {
+    log_warn("a request failed: {}", error.what());
+    fail(ApiError(500, "the request failed inside the server"));
+  }
+}
+
+}  // namespace
+
+// A request that waits for a worker, and then perhaps for its model.
+struct App::Job {
+  Job(App& owner, const Route& to, HttpRequest r, std::shared_ptr<Responder> a)
+      : app(owner), route(to), request(std::move(r)), responder(std::move(a)) {
+    ++app.n_preparing_;
+    app.preparing_bytes_ += request.body.size();
+  }
+  ~Job() {
+    --app.n_preparing_;
+    app.preparing_bytes_ -= request.body.size();
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  App& app;
+  const Route& route;
+  const HttpRequest request;
+  const std::shared_ptr<Responder> responder;
+};
+
+App::App(const AppOptions& options, ModelPool& models)
+    : options_(options),
+      keys_(options.api_keys, options.api_key_file),
+      origins_(options.origins),
+      models_(models),
+      prepare_(options.prepare_threads),
+      stream_(options.stream_threads) {}
+
+App::~App() { stop_workers(); }
+
+void App::stop_workers() {
+  prepare_.stop();
+  stream_.stop();
+}
+
+std::vector<std::shared_ptr<ServedModel>> App::models() const {
+  std::vector<std::shared_ptr<ServedModel>> loaded;
+  for (ModelPool::Row& row : models_.rows())
+    if (row.model) loaded.push_back(std::move(row.model));
+  return loaded;
+}
+
+// ---- the head ----
+
+const App::Route* App::find_route(const std::string& method, const std::string& path) const {
+  for (const Route& route : routes())
+    if (matches(route.path, path) && method == route.method) return &route;
+  return nullptr;
+}
+
+const WebAsset* App::find_asset(const HttpRequest& request) const {
+  const bool wanted = request.method == "GET" && (options_.web_page || request.path == "/openapi.json");
+  return wanted ? find_web_asset(request.path) : nullptr;
+}
+
+HttpResponse App::preflight(const HttpRequest& head) const {
+  if (!origins_.allows(head))
+    return error_response(ApiError(403, "this origin may not use the server: allow it with --cors-origins"));
+  return {.status = 204,
+          .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
+                      {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, X-Request-Id, *"},
+                      {"Access-Control-Max-Age", "86400"}}};
+}
+
+std::optional<HttpResponse> App::refuse(HttpRequest& head) {
+  const std::string* id = head.header("x-request-id");
+  head.id = id && is_harmless_id(*id) ? *id : random_id("req-");
+  head.client = ApiKeys::shown(head);
+  const auto refused = [&](int status, const std::string& message) {
+    return error_for(head.path, ApiError(status, message));
+  };
+  if (options_.only_local_hosts && keys_.empty()) {
+    if (!is_local_host(head))
+      return refused(403,
+                     "the Host header does not name this machine: use localhost, or start the server with --api-key");
+    if (!origins_.allows(head)) return refused(403, "this origin may not use the server: allow it with --cors-origins");
+  }
+  if (head.method == "OPTIONS") return preflight(head);
+  const WebAsset* asset = find_asset(head);
+  const Route* route = find_route(head.method, head.path);
+  const bool is_public = asset || (route && route->is_public);
+  if (!is_public && !keys_.accept(head))
+    return refused(401, "a valid API key is needed: send it as 'Authorization: Bearer KEY'");
+  if (asset) return std::nullopt;
+  if (!route) {
+    std::string allowed;
+    for (const Route& other : routes())
+      if (matches(other.path, head.path)) allowed += (allowed.empty() ? "" : ", ") + std::string(other.method);
+    if (allowed.empty()) return refused(404, fmt::format("there is no {}", printable(head.path, 128)));
+    HttpResponse response = refused(405, fmt::format("{} takes {}", head.path, allowed));
+    response.headers.emplace_back("Allow", allowed);
+    return response;
+  }
+  if (!route->while_loading && phase_ != Phase::kReady)
+    return refused(503, phase_ == Phase::kLoading ? "the model is being loaded" : "the server is shutting down");
+  const std::string* type = head.header("content-type");
+  if (route->on_worker && type && !is_json_type(*type))
+    return refused(415, "the body must be JSON in UTF-8: send it as Content-Type: application/json");
+  return std::nullopt;
+}
+
+HttpHeaders App::common_headers(const HttpRequest& head) {
+  HttpHeaders headers = origins_.headers(head);
+  if (!head.id.empty()) headers.emplace_back("X-Request-Id", head.id);
+  headers.emplace_back("X-Content-Type-Options", "nosniff");
+  return headers;
+}
+
+// ---- the request ----
+
+void App::handle(HttpRequest request, std::shared_ptr<Responder> responder) {
+  ++n_active_;
+  if (const WebAsset* asset = find_asset(request)) return responder->respond(web_response(*asset, request));
+  const Route* route = find_route(request.method, request.path);  // there is one, or refuse() had said so
+  if (route->at_once) {
+    return answer_errors(request.path, responder, [&] { responder->respond((this->*route->at_once)(request)); });
+  }
+  const size_t n_bytes = request.body.size();
+  if (n_preparing_ >= options_.max_preparing || preparing_bytes_ + n_bytes > options_.max_preparing_bytes)
+    return responder->respond(error_for(
+        request.path, ApiError(429, "the server is busy reading requests; try again soon", "", "queue_full")));
+  prepare_.post(
+      [this, job = std::make_shared<Job>(*this, *route, std::move(request), std::move(responder))] { run(job); });
+}
+
+// On a worker; the rest follows there too, or where the model has been loaded.
+void App::run(const std::shared_ptr<Job>& job) {
+  const auto guarded = [](const Job& j, auto f) { answer_errors(j.request.path, j.responder, f); };
+  guarded(*job, [&] {
+    models_.acquire(model_name(job->request),
+                    [this, job, guarded](std::shared_ptr<ServedModel> model, const std::string& failure) {
+                      guarded(*job, [&] {
+                        if (!model) throw ApiError(503, "the model could not be loaded: " + printable(failure, 512));
+                        job->route.on_worker({job->request, std::move(model), job->responder, stream_});
+                      });
+                    });
+  });
+}
+
+// The model that the body names; the only one is meant by any name.
+std::string App::model_name(const HttpRequest& request) const {
+  if (models_.size() == 1) return "";
+  const JsonValue body = parse_request_json(request.body);
+  const std::string name = Fields(body).string("model", 1024).value_or("");
+  if (name.empty()) throw ApiError(400, "model is missing: the server has several, which /v1/models lists", "model");
+  if (models_.knows(name)) return name;
+  throw ApiError(404, fmt::format("there is no model '{}'; /v1/models lists them", printable(name, 128)), "model",
+                 "model_not_found");
+}
+
+void App::finished(const AccessRecord& r) {
+  if (r.handled) --n_active_;
+  if (!options_.access_log) return;
+  JsonValue line = {{"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+                    {"id", r.id},
+                    {"peer", r.peer},
+                    {"method", r.method},
+                    {"path", r.path},
+                    {"status", r.status},
+                    {"ms", std::round(r.ms * 1e3) / 1e3},
+                    {"bytes_in", r.bytes_in},
+                    {"bytes_out", r.bytes_out}};
+  if (r.gone) line["gone"] = true;
+  for (const auto& [name, value] : r.notes) line[name] = JsonValue::parse(value, nullptr, false);
+  std::fprintf(options_.access_log, "%s\n", dump_json(line).c_str());
+  std::fflush(options_.access_log);
+}
+
+// ---- what takes no time ----
+
+HttpResponse App::health(const HttpRequest&) const {
+  if (phase_ == Phase::kReady) return {.body = R"({"status":"ok"})"};
+  const char* message = phase_ == Phase::kLoading    ? "Loading model"
+                        : phase_ == Phase::kDraining ? "Shutting down"
+                                                     : "The engine does not answer";
+  return {.status = 503,
+          .body = dump_json({{"error", {{"code", 503}, {"message", message}, {"type", "unavailable_error"}}}}),
+          .headers = {{"Retry-After", "1"}}};
+}
+
+namespace {
+
+constexpr const char* kStates[] = {"unloaded", "loading", "loaded", "failed"};  // by ModelState
+
+JsonValue model_json(const ModelPool::Row& row) {
+  JsonValue json = {{"id", row.id},           {"object", "model"},
+                    {"created", 0},           {"owned_by", "ingot"},
+                    {"aliases", row.aliases}, {"status", {{"value", kStates[static_cast<int>(row.state)]}}}};
+  if (!row.model) return json;
+  const ServedModel& m = *row.model;
+  json["created"] = m.created();
+  json["max_model_len"] = m.n_ctx();
+  json["architecture"] = {{"input_modalities", {"text"}}, {"output_modalities", {"text"}}};
+  json["meta"] = {{"n_vocab", m.info().n_vocab},           {"n_ctx", m.n_ctx()},
+                  {"n_ctx_train", m.facts().n_ctx_train},  {"n_embd", m.facts().dim},
+                  {"n_params", m.facts().n_parameters},    {"size", m.facts().n_bytes},
+                  {"architecture", m.facts().architecture}};
+  return json;
+}
+
+}  // namespace
+
+HttpResponse App::list_models(const HttpRequest&) const {
+  JsonValue data = JsonValue::array();
+  for (const ModelPool::Row& row : models_.rows()) data.push_back(model_json(row));
+  return {.body = dump_json({{"object", "list"}, {"data", std::move(data)}})};
+}
+
+HttpResponse App::show_model(const HttpRequest& request) const {
+  const std::string name = request.path.substr(std::string_view("/v1/models/").size());
+  for (const ModelPool::Row& row : models_.rows())
+    if (row.id == name || std::ranges::find(row.aliases, name) != row.aliases.end())
+      return {.body = dump_json(model_json(row))};
+  throw ApiError(404, fmt::format("there is no model '{}'", printable(name, 128)), "model", "model_not_found");
+}
+
+HttpResponse App::props(const HttpRequest&) const {
+  const auto loaded = models();
+  if (loaded.empty()) throw ApiError(503, "no model is loaded");
+  const auto& model = loaded.front();
+  const Tokenizer& tokenizer = model->tokenizer();
+  const auto text = [&](std::optional<int32_t> id) {
+    return id ? JsonValue(std::string(tokenizer.token_text(*id))) : JsonValue();
+  };
+  const SamplingParams p;
+  const GenerationConfig& own = model->defaults();
+  const JsonValue params = {{"temperature", own.temperature.value_or(p.temperature)},
+                            {"top_k", own.top_k.value_or(p.top_k)},
+                            {"top_p", own.top_p.value_or(p.top_p)},
+                            {"min_p", own.min_p.value_or(p.min_p)},
+                            {"typical_p", own.typical_p.value_or(p.typical_p)},
+                            {"repeat_penalty", own.repetition_penalty.value_or(p.repetition_penalty)},
+                            {"repeat_last_n", own.penalty_window.value_or(p.penalty_window)}};
+  return {.body = dump_json({{"default_generation_settings", {{"n_ctx", model->n_ctx()}, {"params", params}}},
+                             {"total_slots", model->info().max_seqs},
+                             {"model_alias", model->id()},
+                             {"chat_template", model->chat().source()},
+                             {"bos_token", text(tokenizer.bos())},
+                             {"eos_token", text(tokenizer.eos())},
+                             {"modalities", {{"vision", false}, {"audio", false}}},
+                             {"build_info", "ingot " + options_.version},
+                             {"is_sleeping", false}})};
+}
+
+HttpResponse App::metrics(const HttpRequest&) const {
+  std::string out = fmt::format(
+      "# HELP process_start_time_seconds When the server started.\n# TYPE process_start_time_seconds "
+      "gauge\nprocess_start_time_seconds {}\n",
+      started_);
+  const auto all = models();  // which keeps them alive
+  std::vector<MetricsSource> sources;
+  for (const auto& model : all) sources.push_back({model->metrics, model->engine().gauges(), model->info()});
+  print_metrics(out, "ingot:", sources);
+  if (options_.vllm_metrics) print_metrics(out, "vllm:", sources);
+  return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = std::move(out)};
+}
+
+}  // namespace ingot

@@ -1,0 +1,77 @@
+// App: what the server answers to which request. Looks up the route, asks for the key, and answers at once what takes no time
+// (health, metrics, pages); the rest goes to workers. Made by `ingot serve`; tests call it without sockets.
+#pragma once
+#include <atomic>
+#include <cstdio>
+
+#include "server/access.h"
+#include "server/api.h"
+#include "server/model_pool.h"
+#include "server/web.h"
+#include "server/workers.h"
+
+namespace ingot {
+
+struct AppOptions {
+  std::vector<std::string> api_keys;
+  std::string api_key_file;
+  std::vector<std::string> origins;  // besides the server's own and this machine's; "*" for all
+  bool only_local_hosts = false;     // refuse other names in Host (loopback without a key)
+  bool vllm_metrics = false;         // the metrics once more under vllm:
+  bool web_page = true;
+  std::string version = "unknown";
+  std::FILE* access_log = nullptr;
+  int prepare_threads = 2, stream_threads = 2;
+  size_t max_preparing = 1024, max_preparing_bytes = 512 << 20;  // requests whose bodies wait for a worker
+};
+
+enum class Phase { kLoading, kReady, kDraining, kDead };
+
+class App final : public HttpHandler {
+ public:
+  App(const AppOptions& options, ModelPool& models);  // which must outlive it
+  ~App() override;
+
+  // ---- the server's own life, any thread ----
+  void set_phase(Phase phase) { phase_ = phase; }
+  Phase phase() const { return phase_; }
+  int n_active() const { return n_active_; }  // requests that are being answered
+  void reload_keys() { keys_.reload_if_changed(); }
+  bool has_keys() const { return !keys_.empty(); }
+  std::vector<std::shared_ptr<ServedModel>> models() const;  // those that are loaded
+  void stop_workers();
+
+  // ---- HttpHandler ----
+  std::optional<HttpResponse> refuse(HttpRequest& head) override;
+  void handle(HttpRequest request, std::shared_ptr<Responder> responder) override;
+  HttpHeaders common_headers(const HttpRequest& head) override;
+  void finished(const AccessRecord& record) override;
+
+ private:
+  struct Route;
+  static const std::vector<Route>& routes();
+  const Route* find_route(const std::string& method, const std::string& path) const;
+  const WebAsset* find_asset(const HttpRequest& request) const;
+  HttpResponse preflight(const HttpRequest& head) const;
+  struct Job;
+  void run(const std::shared_ptr<Job>& job);
+  std::string model_name(const HttpRequest& request) const;
+
+  HttpResponse health(const HttpRequest& request) const;
+  HttpResponse list_models(const HttpRequest& request) const;
+  HttpResponse show_model(const HttpRequest& request) const;
+  HttpResponse props(const HttpRequest& request) const;
+  HttpResponse metrics(const HttpRequest& request) const;
+
+  const AppOptions options_;
+  ApiKeys keys_;
+  const Origins origins_;
+  const std::time_t started_ = std::time(nullptr);
+  std::atomic<Phase> phase_{Phase::kLoading};
+  std::atomic<int> n_active_{0};
+  std::atomic<size_t> n_preparing_{0}, preparing_bytes_{0};
+  ModelPool& models_;
+  Workers prepare_, stream_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,314 @@
+#include "server/generation.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace ingot {
+
+class GenerationRun::Sink final : public TokenSink {
+ public:
+  Sink(std::shared_ptr<GenerationRun> generation, int choice) : generation_(std::move(generation)), choice_(choice) {}
+  void on_token(const Sampled& token) override { generation_->push({choice_, token, {}, Clock::now()}); }
+  void on_finish(const Finish& finish) override { generation_->push({choice_, {}, finish, Clock::now()}); }
+
+ private:
+  const std::shared_ptr<GenerationRun> generation_;
+  const int choice_;
+};
+
+GenerationRun::Choice::Choice(const Tokenizer& tokenizer, const GenerationSpec& spec,
+                              const std::vector<int32_t>& prompt)
+    : decoder(tokenizer, {.skip_special = spec.skip_special, .previous = prompt.back()}), stops(spec.stops) {}
+
+GenerationRun::GenerationRun(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,
+                             Workers& workers, std::unique_ptr<AnswerWriter> writer,
+                             std::shared_ptr<Responder> responder)
+    : model_(std::move(model)),
+      ticket_(std::move(ticket)),
+      spec_(std::move(spec)),
+      workers_(workers),
+      writer_(std::move(writer)),
+      responder_(std::move(responder)) {
+  choices_.reserve(spec_.n_choices());
+  for (int i = 0; i < spec_.n_choices(); ++i)
+    choices_.emplace_back(model_->tokenizer(), spec_, spec_.prompts[i / spec_.n]);
+}
+
+void GenerationRun::start(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,
+                          Workers& workers, std::unique_ptr<AnswerWriter> writer,
+                          std::shared_ptr<Responder> responder) {
+  const auto generation = std::make_shared<GenerationRun>(std::move(model), std::move(ticket), std::move(spec), workers,
+                                                          std::move(writer), responder);
+  generation->submit_all();
+  if (generation->spec_.stream) {
+    responder->stream({.content_type = "text/event-stream; charset=utf-8",
+                       .headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}}});
+  }
+  responder->on_gone([weak = generation->weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->aborted_ = true;
+    self->cancel();
+  });
+  responder->on_room([weak = generation->weak_from_this()] {
+    if (const auto self = weak.lock()) self->resume();
+  });
+  generation->workers_.post([generation] { generation->drain(); });
+}
+
+// ---- any thread ----
+
+void GenerationRun::submit_all() {
+  {
+    std::lock_guard lock(mutex_);
+    draining_ = true;  // nothing is answered before all are submitted and the head is set
+  }
+  try {
+    for (int i = 0; i < spec_.n_choices(); ++i) {
+      Request request;
+      request.prompt = spec_.prompts[i / spec_.n];
+      request.sampling = spec_.sampling;
+      request.sampling.seed += static_cast<uint64_t>(i % spec_.n);
+      request.max_tokens = spec_.max_tokens;
+      request.stop_tokens = model_->tokenizer().end_tokens();
+      request.stop_tokens.insert(request.stop_tokens.end(), spec_.stop_tokens.begin(), spec_.stop_tokens.end());
+      request.ignore_eos = spec_.ignore_eos;
+      request.priority = spec_.priority;
+      request.client = spec_.client;
+      request.cache_salt = spec_.cache_salt;
+      request.begin_by = begin_ + model_->queue_timeout();
+      request.sink = std::make_shared<Sink>(shared_from_this(), i);
+      const RequestId id = model_->engine().submit(std::move(request));
+      std::lock_guard lock(mutex_);
+      ids_.push_back(id);
+      choices_[i].id = id;
+    }
+  } catch (const Error& error) {
+    cancel();
+    throw ApiError(400, error.what());
+  }
+}
+
+void GenerationRun::push(Event event) {
+  {
+    std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+    if (std::exchange(draining_, true)) return;
+  }
+  workers_.post([self = shared_from_this()] { self->drain(); });
+}
+
+void GenerationRun::cancel() {
+  std::vector<RequestId> ids;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(cancelled_, true)) return;
+    ids = ids_;
+  }
+  for (RequestId id : ids) model_->engine().cancel(id);
+}
+
+// A client that does not read stops its own sequences and nobody else's.
+void GenerationRun::pause_if_full() {
+  if (!responder_->full()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(paused_, true)) return;
+    for (RequestId id : ids_) model_->engine().pause(id);
+  }
+  if (!responder_->full()) resume();  // it has read in the meantime, when nobody was there to be told
+}
+
+void GenerationRun::resume() {
+  std::lock_guard lock(mutex_);
+  if (!std::exchange(paused_, false)) return;
+  for (RequestId id : ids_) model_->engine().resume(id);
+}
+
+// ---- a worker's thread, one at a time ----
+
+void GenerationRun::drain() {
+  for (;;) {
+    std::vector<Event> events;
+    bool cancelled = false;
+    {
+      std::lock_guard lock(mutex_);
+      if (events_.empty()) {
+        draining_ = false;
+        return;
+      }
+      events.swap(events_);
+      cancelled = cancelled_;
+    }
+    for (Event& event : events) {
+      if (!cancelled || event.finish) process(event);
+    }
+    if (!out_.empty() && responder_) {
+      responder_->write(std::exchange(out_, {}));
+      pause_if_full();
+    }
+    if (over_ && responder_) {
+      if (spec_.stream && !failed_) responder_->end();
+      responder_.reset();
+    }
+  }
+}
+
+void GenerationRun::process(Event& event) {
+  try {
+    if (event.finish) {
+      on_finish(event.choice, *event.finish);
+    } else if (!choices_[event.choice].over && !over_) {
+      on_token(event.choice, event.token, event.at);
+    }
+  } catch (const std::exception& error) {
+    log_warn("an answer failed: {}", error.what());
+    fail(ApiError(500, "the answer could not be written"));
+    cancel();
+  }
+}
+
+void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point at) {
+  Choice& choice = choices_[index];
+  if (choice.n_tokens++ > 0) {
+    model_->metrics.on_inter_token(std::chrono::duration<double>(at - choice.last_token).count());
+  } else if (first_token_ == Clock::time_point{}) {
+    first_token_ = at;
+    if (spec_.stream) writer_->begin(out_);
+  }
+  choice.last_token = at;
+  if (spec_.wants_tokens) choice.held.emplace_back(choice.decoded_bytes, token_text(token));
+  const std::string text = choice.decoder.push(token.token);
+  choice.decoded_bytes += text.size();
+  show(index, choice.stops.push(text), false);
+  if (choice.stops.stopped()) {
+    model_->engine().cancel(choice.id);
+    end_choice(index, "stop");
+  }
+}
+
+// Text that may be shown, with the tokens that it begins; all: the tokens that stand for no text too.
+void GenerationRun::show(int index, std::string text, bool all) {
+  Choice& choice = choices_[index];
+  choice.shown_bytes += text.size();
+  Delta delta{.text = std::move(text)};
+  size_t n = 0;
+  while (n < choice.held.size() && (all || choice.held[n].first < choice.shown_bytes))
+    delta.tokens.push_back(std::move(choice.held[n++].second));
+  choice.held.erase(choice.held.begin(), choice.held.begin() + static_cast<ptrdiff_t>(n));
+  if (delta.text.empty() && delta.tokens.empty()) return;
+  if (spec_.stream) return writer_->delta(index, delta, out_);
+  choice.result.whole.text += delta.text;
+  std::ranges::move(delta.tokens, std::back_inserter(choice.result.whole.tokens));
+}
+
+void GenerationRun::end_choice(int index, const char* reason) {
+  Choice& choice = choices_[index];
+  if (std::exchange(choice.over, true)) return;
+  if (!choice.stops.stopped()) {
+    std::string rest = choice.stops.push(choice.decoder.flush());
+    const bool cut = choice.stops.stopped();
+    if (!cut) rest += choice.stops.flush();
+    show(index, std::move(rest), !cut);
+  }
+  if (choice.stops.stopped() && spec_.keep_stop) show(index, choice.stops.match(), false);
+  choice.result.end = {choice.stops.stopped() ? "stop" : reason, choice.stops.match()};
+  if (spec_.stream) {
+    if (first_token_ == Clock::time_point{}) {
+      first_token_ = Clock::now();
+      writer_->begin(out_);
+    }
+    writer_->choice_end(index, choice.result.end, out_);
+  }
+}
+
+void GenerationRun::on_finish(int index, const Finish& finish) {
+  Choice& choice = choices_[index];
+  choice.usage = finish.usage;
+  if (choice.over) choice.usage.output_tokens = choice.n_tokens;  // what came after a stop string does not count
+  if (!over_) {
+    if (finish.reason == FinishReason::kError) {
+      log_warn("a request failed: {}", finish.error);
+      fail(ApiError(500, "generation failed: " + printable(finish.error)));
+      cancel();
+    } else if (finish.reason == FinishReason::kNotBegun) {
+      fail(ApiError(503, "the request has waited too long for its turn; try again soon", "", "queue_timeout"));
+      cancel();
+    } else if (finish.reason == FinishReason::kCancelled && !choice.over) {
+      fail(ApiError(503, "the request was cancelled"));  // the server stops, or the client is gone and nobody hears it
+      cancel();
+    } else {
+      end_choice(index, finish.reason == FinishReason::kLength ? "length" : "stop");
+    }
+  }
+  if (!std::exchange(choice.finished, true) && ++n_finished_ == spec_.n_choices()) complete();
+}
+
+// Every sequence is over.
+void GenerationRun::complete() {
+  ticket_.reset();
+  const bool failed = std::exchange(over_, true);
+  if (failed || aborted_) return count(aborted_ ? RequestEnd::kAbort : RequestEnd::kError);
+  const Totals sum = totals();
+  responder_->note("prompt_tokens", std::to_string(sum.prompt_tokens));
+  responder_->note("completion_tokens", std::to_string(sum.completion_tokens));
+  count(std::string_view(choices_[0].result.end.reason) == "length" ? RequestEnd::kLength : RequestEnd::kStop);
+  if (spec_.stream) return writer_->end(sum, out_);
+  std::vector<ChoiceResult> results;
+  for (Choice& choice : choices_) results.push_back(std::move(choice.result));
+  responder_->respond({.body = writer_->whole(results, sum)});
+}
+
+void GenerationRun::fail(const ApiError& error) {
+  if (std::exchange(over_, true) || !responder_) return;
+  failed_ = true;
+  if (!out_.empty()) responder_->write(std::exchange(out_, {}));
+  responder_->fail(writer_->error(error), spec_.stream ? writer_->error_event(error) : "");
+}
+
+void GenerationRun::count(RequestEnd end) {
+  const auto seconds = [](Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  const Totals sum = totals();
+  model_->metrics.on_end(end,
+                         {.prompt_tokens = sum.prompt_tokens,
+                          .output_tokens = sum.completion_tokens,
+                          .cached_tokens = sum.cached_tokens,
+                          .max_tokens = spec_.max_tokens > 0 ? spec_.max_tokens : model_->n_ctx() - sum.prompt_tokens,
+                          .queue_s = sum.queue_ms / 1e3,
+                          .prefill_s = sum.prefill_ms / 1e3,
+                          .decode_s = sum.decode_ms / 1e3,
+                          .e2e_s = seconds(begin_, Clock::now()),
+                          .first_token_s = first_token_ == Clock::time_point{} ? 0 : seconds(begin_, first_token_),
+                          .has_first_token = first_token_ != Clock::time_point{}});
+}
+
+Totals GenerationRun::totals() const {
+  Totals sum;
+  for (const auto& prompt : spec_.prompts) sum.prompt_tokens += static_cast<int>(prompt.size());
+  for (size_t i = 0; i < choices_.size(); i += static_cast<size_t>(spec_.n))
+    sum.cached_tokens += choices_[i].usage.cached_tokens;
+  for (const Choice& choice : choices_) {
+    sum.completion_tokens += choice.usage.output_tokens;
+    sum.queue_ms = std::max(sum.queue_ms, choice.usage.queue_ms);
+    sum.prefill_ms = std::max(sum.prefill_ms, choice.usage.prefill_ms);
+    sum.decode_ms = std::max(sum.decode_ms, choice.usage.decode_ms);
+  }
+  return sum;
+}
+
+TokenText GenerationRun::token_text(const Sampled& token) const {
+  const Tokenizer& tokenizer = model_->tokenizer();
+  const auto bytes = [&](int32_t id) {
+    return id < tokenizer.n_vocab() ? std::string(tokenizer.token_bytes(id)) : std::string();
+  };
+  TokenText text{.id = token.token, .bytes = bytes(token.token), .logprob = token.logprob};
+  if (spec_.skip_special && token.token < tokenizer.n_vocab() && tokenizer.is_special(token.token)) text.bytes.clear();
+  for (const TokenLogprob& one : token.top) text.top.push_back({one.token, bytes(one.token), one.logprob});
+  return text;
+}
+
+}  // namespace ingot

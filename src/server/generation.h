@@ -1,0 +1,158 @@
+// GenerationRun: one request's way through the engine: n sequences are submitted, their tokens become text off the engine's
+// thread, in whole characters and cut at stop strings, and an AnswerWriter makes of it what the API wants, piece by piece or
+// as a whole. Who leaves early cancels only their own sequences; who reads too slowly pauses them.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "server/http.h"
+#include "server/served_model.h"
+#include "server/workers.h"
+#include "text/stop_strings.h"
+#include "text/stream_decoder.h"
+
+namespace ingot {
+
+// What a request asks for, whichever API it came through.
+struct GenerationSpec {
+  std::vector<std::vector<int32_t>> prompts;  // one, but for completions of several; each gets n choices
+  SamplingParams sampling;                    // a prompt's choice i draws with seed + i
+  int max_tokens = -1;
+  std::vector<std::string> stops;
+  std::vector<int32_t> stop_tokens;  // besides the model's own
+  bool ignore_eos = false;
+  bool skip_special = true;
+  bool keep_stop = false;     // a stop string stays in the text
+  bool wants_tokens = false;  // TokenText of each token, with or without log-probabilities
+  int priority = 0;
+  std::string client, cache_salt;  // as the engine means them
+  int n = 1;
+  bool stream = false;
+  int n_choices() const { return n * static_cast<int>(prompts.size()); }
+};
+
+struct TopToken {
+  int32_t id = 0;
+  std::string bytes;
+  float logprob = 0;
+};
+
+struct TokenText {
+  int32_t id = 0;
+  std::string bytes;  // perhaps a part of a character
+  float logprob = 0;
+  std::vector<TopToken> top;
+};
+
+struct Delta {
+  std::string text;               // whole characters
+  std::vector<TokenText> tokens;  // when the spec wants them; they run ahead of the text by less than a character
+};
+
+struct ChoiceEnd {
+  const char* reason = "stop";  // or "length"
+  std::string stop_string;      // the one that ended it, if one did
+};
+
+struct Totals {
+  int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+  double queue_ms = 0, prefill_ms = 0, decode_ms = 0;  // of the choice that took longest
+};
+
+struct ChoiceResult {
+  Delta whole;
+  ChoiceEnd end;
+};
+
+// An API's form of an answer. Calls come one at a time, from workers' threads.
+class AnswerWriter {
+ public:
+  virtual ~AnswerWriter() = default;
+  // Of a stream: appends events to out.
+  virtual void begin(std::string& out) = 0;
+  virtual void delta(int choice, const Delta& delta, std::string& out) = 0;
+  virtual void choice_end(int choice, const ChoiceEnd& end, std::string& out) = 0;
+  virtual void end(const Totals& totals, std::string& out) = 0;
+  virtual std::string whole(const std::vector<ChoiceResult>& choices,
+                            const Totals& totals) = 0;  // not streamed: the body
+  // Of an error, before and after the stream has begun.
+  virtual HttpResponse error(const ApiError& e) const { return error_response(e); }
+  virtual std::string error_event(const ApiError& e) const { return "data: " + error_object(e) + "\n\n"; }
+};
+
+class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
+ public:
+  // Submits and answers. Throws ApiError for what the engine refuses: nothing has been answered then.
+  static void start(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,
+                    Workers& workers, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Responder> responder);
+
+  GenerationRun(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec, Workers& workers,
+                std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Responder> responder);
+
+ private:
+  class Sink;
+  struct Event {
+    int choice;
+    Sampled token;
+    std::optional<Finish> finish;
+    Clock::time_point at;
+  };
+  struct Choice {
+    Choice(const Tokenizer& tokenizer, const GenerationSpec& spec, const std::vector<int32_t>& prompt);
+    RequestId id = 0;
+    StreamDecoder decoder;
+    StopStrings stops;
+    size_t decoded_bytes = 0, shown_bytes = 0;
+    std::vector<std::pair<size_t, TokenText>> held;  // tokens whose text has not been shown; where it begins
+    bool over = false;                               // its text is complete
+    bool finished = false;                           // the engine has let go of it
+    int n_tokens = 0;
+    Clock::time_point last_token{};
+    ChoiceResult result;  // when not streamed
+    Usage usage;
+  };
+
+  void submit_all();
+  void push(Event event);
+  void drain();
+  void process(Event& event);
+  void on_token(int index, const Sampled& token, Clock::time_point at);
+  void show(int index, std::string text, bool all);
+  void end_choice(int index, const char* reason);
+  void on_finish(int index, const Finish& finish);
+  void complete();
+  void fail(const ApiError& error);
+  void cancel();
+  void pause_if_full();
+  void resume();
+  void count(RequestEnd end);
+  TokenText token_text(const Sampled& token) const;
+  Totals totals() const;
+
+  const std::shared_ptr<ServedModel> model_;
+  std::optional<ServedModel::Ticket> ticket_;
+  const GenerationSpec spec_;
+  Workers& workers_;
+  const std::unique_ptr<AnswerWriter> writer_;
+  std::shared_ptr<Responder> responder_;  // null once the answer is complete
+  const Clock::time_point begin_ = Clock::now();
+
+  // Of whichever worker drains.
+  std::vector<Choice> choices_;
+  std::string out_;
+  int n_finished_ = 0;
+  bool over_ = false, failed_ = false;
+  Clock::time_point first_token_{};
+
+  std::mutex mutex_;
+  std::vector<Event> events_;
+  bool draining_ = false;
+  bool cancelled_ = false;
+  std::vector<RequestId> ids_;
+  std::atomic<bool> aborted_{false};  // by the client
+  bool paused_ = false;               // because the client does not read
+};
+
+}  // namespace ingot

@@ -1,0 +1,182 @@
+// /v1/chat/completions: OpenAI's chat, streamed and not.
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "server/api.h"
+#include "server/reasoning.h"
+#include "server/request_fields.h"
+
+namespace ingot {
+namespace {
+
+// {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}
+JsonValue token_json(const std::string& bytes, float logprob) {
+  JsonValue numbers = JsonValue::array();
+  for (unsigned char byte : bytes) numbers.push_back(byte);
+  return {{"token", bytes}, {"logprob", std::max(logprob, -9999.0f)}, {"bytes", std::move(numbers)}};
+}
+
+JsonValue logprobs_json(const std::vector<TokenText>& tokens) {
+  JsonValue content = JsonValue::array();
+  for (const TokenText& token : tokens) {
+    JsonValue entry = token_json(token.bytes, token.logprob);
+    entry["top_logprobs"] = JsonValue::array();
+    for (const TopToken& top : token.top) entry["top_logprobs"].push_back(token_json(top.bytes, top.logprob));
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}};
+}
+
+class ChatWriter final : public AnswerWriter {
+ public:
+  struct Options {
+    std::string model;
+    StreamFields stream;
+    int n = 1, n_prompt = 0;
+    bool logprobs = false, token_ids = false;
+    bool splits = true;     // tells thoughts apart
+    bool thinking = false;  // the prompt has begun one
+  };
+  explicit ChatWriter(Options options)
+      : o_(std::move(options)), splitters_(static_cast<size_t>(o_.n), ReasoningSplitter(o_.thinking)) {}
+
+  void begin(std::string& out) override {
+    for (int i = 0; i < o_.n; ++i)
+      event(out, {{"index", i}, {"delta", {{"role", "assistant"}, {"content", nullptr}}}, {"finish_reason", nullptr}});
+  }
+
+  void delta(int choice, const Delta& d, std::string& out) override {
+    n_completion_ += static_cast<int>(d.tokens.size());
+    event_of(choice, split(choice, d.text), d.tokens, out);
+  }
+
+  void event_of(int choice, const ReasoningSplitter::Parts& parts, const std::vector<TokenText>& tokens,
+                std::string& out) {
+    const bool has_tokens = (o_.logprobs || o_.token_ids) && !tokens.empty();
+    if (parts.thought.empty() && parts.said.empty() && !has_tokens) return;
+    JsonValue delta = JsonValue::object();
+    add_thought(delta, parts.thought);
+    if (!parts.said.empty()) delta["content"] = parts.said;
+    JsonValue one = {{"index", choice}, {"delta", std::move(delta)}};
+    add_tokens(one, tokens);
+    one["finish_reason"] = nullptr;
+    event(out, std::move(one));
+  }
+
+  void choice_end(int choice, const ChoiceEnd& end, std::string& out) override {
+    if (o_.splits) event_of(choice, splitters_[static_cast<size_t>(choice)].flush(), {}, out);
+    event(out, {{"index", choice}, {"delta", JsonValue::object()}, {"finish_reason", end.reason}});
+  }
+
+  void end(const Totals& totals, std::string& out) override {
+    if (o_.stream.include_usage) {
+      JsonValue last = envelope("chat.completion.chunk", JsonValue::array());
+      last["usage"] = usage_json(totals);
+      last["timings"] = timings_json(totals);
+      append_event(out, last);
+    }
+    out += "data: [DONE]\n\n";
+  }
+
+  std::string whole(const std::vector<ChoiceResult>& results, const Totals& totals) override {
+    JsonValue choices = JsonValue::array();
+    for (const ChoiceResult& result : results) {
+      const int index = static_cast<int>(choices.size());
+      ReasoningSplitter::Parts parts = split(index, result.whole.text);
+      if (o_.splits) {
+        const ReasoningSplitter::Parts rest = splitters_[static_cast<size_t>(index)].flush();
+        parts.thought += rest.thought;
+        parts.said += rest.said;
+      }
+      JsonValue message = {{"role", "assistant"}, {"content", parts.said}};
+      add_thought(message, parts.thought);
+      JsonValue one = {{"index", index}, {"message", std::move(message)}};
+      add_tokens(one, result.whole.tokens);
+      one["finish_reason"] = result.end.reason;
+      choices.push_back(std::move(one));
+    }
+    JsonValue json = envelope("chat.completion", std::move(choices));
+    json["usage"] = usage_json(totals);
+    json["timings"] = timings_json(totals);
+    return dump_json(json);
+  }
+
+ private:
+  ReasoningSplitter::Parts split(int choice, const std::string& text) {
+    if (!o_.splits) return {.thought = "", .said = text};
+    return splitters_[static_cast<size_t>(choice)].push(text);
+  }
+
+  // Under both of the names that clients look for.
+  static void add_thought(JsonValue& json, const std::string& thought) {
+    if (!thought.empty()) json["reasoning_content"] = json["reasoning"] = thought;
+  }
+
+  void add_tokens(JsonValue& choice, const std::vector<TokenText>& tokens) const {
+    choice["logprobs"] = o_.logprobs ? logprobs_json(tokens) : JsonValue();
+    if (!o_.token_ids) return;
+    choice["token_ids"] = JsonValue::array();
+    for (const TokenText& token : tokens) choice["token_ids"].push_back(token.id);
+  }
+
+  JsonValue envelope(const char* object, JsonValue choices) const {
+    return {
+        {"id", id_}, {"object", object}, {"created", created_}, {"model", o_.model}, {"choices", std::move(choices)}};
+  }
+
+  void event(std::string& out, JsonValue choice) const {
+    JsonValue json = envelope("chat.completion.chunk", JsonValue::array({std::move(choice)}));
+    if (o_.stream.continuous_usage)
+      json["usage"] = usage_json({.prompt_tokens = o_.n_prompt, .completion_tokens = n_completion_});
+    append_event(out, json);
+  }
+
+  const Options o_;
+  const std::string id_ = random_id("chatcmpl-");
+  const int64_t created_ = std::time(nullptr);
+  std::vector<ReasoningSplitter> splitters_;
+  int n_completion_ = 0;
+};
+
+// logprobs and top_logprobs; true when they are wanted.
+bool read_logprobs(const Fields& fields, SamplingParams& sampling) {
+  const bool wanted = fields.boolean("logprobs").value_or(false);
+  const auto top = fields.integer("top_logprobs", 0, 20);
+  if (top && *top > 0 && !wanted) fields.refuse("top_logprobs", "needs \"logprobs\": true");
+  sampling.n_logprobs = wanted ? static_cast<int>(top.value_or(0)) : -1;
+  return wanted;
+}
+
+}  // namespace
+
+void answer_chat(const ApiCall& call) {
+  const JsonValue body = parse_request_json(call.request.body);
+  const Fields fields(body);
+  ServedModel& model = *call.model;
+  GenerationSpec spec;
+  const StreamFields stream = read_stream(fields, spec);
+  read_sampling(call, fields, spec);
+  const bool logprobs = read_logprobs(fields, spec.sampling);
+  const bool token_ids = fields.boolean("return_token_ids").value_or(false);
+  spec.wants_tokens = logprobs || token_ids || stream.continuous_usage;
+  spec.max_tokens = read_max_tokens(fields, {"max_completion_tokens", "max_tokens"});
+  ServedModel::Ticket ticket = admit(model, spec.n);
+  spec.prompts = {read_chat_prompt(fields, model)};
+  check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
+  const std::span<const int32_t> prompt = spec.prompts[0];
+  const std::string prompt_end = model.tokenizer().decode(prompt.last(std::min<size_t>(prompt.size(), 16)));
+  const std::string format = fields.string("reasoning_format", 64).value_or("auto");
+  auto writer = std::make_unique<ChatWriter>(ChatWriter::Options{.model = model.id(),
+                                                                 .stream = stream,
+                                                                 .n = spec.n,
+                                                                 .n_prompt = static_cast<int>(prompt.size()),
+                                                                 .logprobs = logprobs,
+                                                                 .token_ids = token_ids,
+                                                                 .splits = format != "none",
+                                                                 .thinking = opens_thought(prompt_end)});
+  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.stream_workers, std::move(writer),
+                       call.responder);
+}
+
+}  // namespace ingot

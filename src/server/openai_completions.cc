@@ -1,0 +1,166 @@
+// /v1/completions: text that goes on where a prompt ends. Prompts are text or token ids, one or several.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "server/api.h"
+#include "server/request_fields.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxPrompts = 128;
+
+class CompletionWriter final : public AnswerWriter {
+ public:
+  struct Options {
+    std::string model;
+    StreamFields stream;
+    bool logprobs = false, token_ids = false;
+    std::vector<std::string> echoes;  // of each choice: what stands before its text; none without echo
+  };
+  explicit CompletionWriter(Options options) : o_(std::move(options)) {}
+
+  void begin(std::string& out) override {
+    for (size_t i = 0; i < o_.echoes.size(); ++i)
+      if (!o_.echoes[i].empty()) event(static_cast<int>(i), {.text = o_.echoes[i]}, nullptr, out);
+  }
+  void delta(int choice, const Delta& d, std::string& out) override {
+    if (d.text.empty() && !o_.logprobs && !o_.token_ids) return;
+    event(choice, d, nullptr, out);
+  }
+  void choice_end(int choice, const ChoiceEnd& end, std::string& out) override { event(choice, {}, end.reason, out); }
+  void end(const Totals& totals, std::string& out) override {
+    if (o_.stream.include_usage) {
+      JsonValue last = envelope(JsonValue::array());
+      last["usage"] = usage_json(totals);
+      last["timings"] = timings_json(totals);
+      append_event(out, last);
+    }
+    out += "data: [DONE]\n\n";
+  }
+  std::string whole(const std::vector<ChoiceResult>& results, const Totals& totals) override {
+    JsonValue choices = JsonValue::array();
+    for (const ChoiceResult& result : results) {
+      const int index = static_cast<int>(choices.size());
+      const std::string echo = o_.echoes.empty() ? "" : o_.echoes[choices.size()];
+      size_t offset = echo.size();
+      choices.push_back(choice_json(index, echo + result.whole.text, result.whole.tokens, offset, result.end.reason));
+    }
+    JsonValue json = envelope(std::move(choices));
+    json["usage"] = usage_json(totals);
+    json["timings"] = timings_json(totals);
+    return dump_json(json);
+  }
+
+ private:
+  // tokens, token_logprobs, top_logprobs ({token: logprob}) and text_offset, which goes on where `offset` stands.
+  static JsonValue logprobs_json(const std::vector<TokenText>& tokens, size_t& offset) {
+    JsonValue json = {{"tokens", JsonValue::array()},
+                      {"token_logprobs", JsonValue::array()},
+                      {"top_logprobs", JsonValue::array()},
+                      {"text_offset", JsonValue::array()}};
+    for (const TokenText& token : tokens) {
+      json["tokens"].push_back(token.bytes);
+      json["token_logprobs"].push_back(std::max(token.logprob, -9999.0f));
+      JsonValue top = JsonValue::object();
+      for (const TopToken& one : token.top) top[one.bytes] = std::max(one.logprob, -9999.0f);
+      json["top_logprobs"].push_back(std::move(top));
+      json["text_offset"].push_back(offset);
+      offset += token.bytes.size();
+    }
+    return json;
+  }
+
+  JsonValue choice_json(int index, std::string text, const std::vector<TokenText>& tokens, size_t& offset,
+                        const char* reason) const {
+    JsonValue json = {{"index", index}, {"text", std::move(text)}, {"logprobs", nullptr}};
+    if (o_.logprobs) json["logprobs"] = logprobs_json(tokens, offset);
+    if (o_.token_ids) {
+      json["token_ids"] = JsonValue::array();
+      for (const TokenText& token : tokens) json["token_ids"].push_back(token.id);
+    }
+    json["finish_reason"] = reason ? JsonValue(reason) : JsonValue();
+    return json;
+  }
+
+  void event(int choice, const Delta& d, const char* reason, std::string& out) {
+    size_t& offset = n_bytes_.try_emplace(choice, o_.echoes.empty() ? 0 : o_.echoes[choice].size()).first->second;
+    append_event(out, envelope(JsonValue::array({choice_json(choice, d.text, d.tokens, offset, reason)})));
+  }
+
+  JsonValue envelope(JsonValue choices) const {
+    return {{"id", id_},
+            {"object", "text_completion"},
+            {"created", created_},
+            {"model", o_.model},
+            {"choices", std::move(choices)}};
+  }
+
+  const Options o_;
+  const std::string id_ = random_id("cmpl-");
+  const int64_t created_ = std::time(nullptr);
+  std::map<int, size_t> n_bytes_;  // of each choice's text so far
+};
+
+std::vector<int32_t> encode_text(const ServedModel& model, const std::string& text, bool add_special) {
+  return model.tokenizer().encode(text, {.add_special = add_special, .parse_special = true});
+}
+
+// "text", ["text", ...], [1, 2, ...] or [[1, 2], ...].
+std::vector<std::vector<int32_t>> read_prompts(const Fields& fields, const ServedModel& model) {
+  const JsonValue& prompt = fields.at("prompt");
+  const bool add_special = fields.boolean("add_special_tokens").value_or(true);
+  if (prompt.is_string()) return {encode_text(model, prompt.get<std::string>(), add_special)};
+  if (!prompt.is_array() || prompt.empty())
+    fields.refuse("prompt", "must be a string, an array of strings, or token ids, and not empty");
+  if (prompt[0].is_number()) return {token_ids_of(prompt, "prompt")};
+  if (prompt.size() > kMaxPrompts)
+    fields.refuse("prompt", fmt::format("has {} prompts: at most {}", prompt.size(), kMaxPrompts));
+  std::vector<std::vector<int32_t>> prompts;
+  for (const JsonValue& one : prompt) {
+    if (one.is_string() && prompt[0].is_string()) {
+      prompts.push_back(encode_text(model, one.get<std::string>(), add_special));
+    } else if (one.is_array() && prompt[0].is_array()) {
+      prompts.push_back(token_ids_of(one, fmt::format("prompt[{}]", prompts.size())));
+    } else {
+      fields.refuse("prompt", fmt::format("must be strings, or token ids, or arrays of token ids: [{}] is {}",
+                                          prompts.size(), one.type_name()));
+    }
+  }
+  return prompts;
+}
+
+}  // namespace
+
+void answer_completions(const ApiCall& call) {
+  const JsonValue body = parse_request_json(call.request.body);
+  const Fields fields(body);
+  ServedModel& model = *call.model;
+  GenerationSpec spec;
+  const StreamFields stream = read_stream(fields, spec);
+  read_sampling(call, fields, spec);
+  const auto logprobs = fields.integer("logprobs", 0, 20);
+  spec.sampling.n_logprobs = static_cast<int>(logprobs.value_or(-1));
+  const bool echo = fields.boolean("echo").value_or(false),
+             token_ids = fields.boolean("return_token_ids").value_or(false);
+  if (echo && logprobs)
+    fields.refuse("echo", "with logprobs is not supported by this server yet: it has no log-probabilities of prompts");
+  spec.wants_tokens = logprobs || token_ids;
+  spec.max_tokens = read_max_tokens(fields, {"max_tokens"});
+  spec.prompts = read_prompts(fields, model);
+  for (const auto& prompt : spec.prompts) check_prompt(model, prompt, spec.max_tokens, "prompt");
+  ServedModel::Ticket ticket = admit(model, spec.n_choices());
+  CompletionWriter::Options options{
+      .model = model.id(), .stream = stream, .logprobs = logprobs.has_value(), .token_ids = token_ids};
+  if (echo)
+    for (int i = 0; i < spec.n_choices(); ++i)
+      options.echoes.push_back(model.tokenizer().decode(spec.prompts[i / spec.n], true));
+  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.stream_workers,
+                       std::make_unique<CompletionWriter>(std::move(options)), call.responder);
+}
+
+}  // namespace ingot

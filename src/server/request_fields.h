@@ -1,0 +1,44 @@
+// The fields that the text APIs share: sampling, lengths, stops, messages and tools, as a GenerationSpec. What this engine
+// cannot honour, and would change the answer, is refused by name rather than ignored.
+#pragma once
+#include "server/api.h"
+#include "server/fields.h"
+#include "server/generation.h"
+
+namespace ingot {
+
+// Everything but the prompt, max_tokens, stream and n. A field that is absent is as the model's makers would have it. Cached
+// prefixes are shared by requests with the same key and cache_salt.
+void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
+
+// n and stream, and stream_options.include_usage (which needs stream).
+struct StreamFields {
+  bool include_usage = false, continuous_usage = false;
+};
+StreamFields read_stream(const Fields& fields, GenerationSpec& spec);
+
+// The first of `names` that is there: 1 and more.
+int read_max_tokens(const Fields& fields, std::initializer_list<const char*> names);
+
+// Messages, tools and template variables of a chat request, as token ids. Throws ApiError.
+std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model);
+// The same of messages that another API's have become.
+std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
+                                 const JsonValue& variables, const char* param);
+
+// Throws ApiError context_length_exceeded, with both numbers, for a prompt that leaves no room for an answer.
+void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, int max_tokens, const char* param);
+
+// Room in the queue, or ApiError 429.
+ServedModel::Ticket admit(ServedModel& model, int n);
+
+// {"prompt_tokens": ...} with details, and llama.cpp's {"prompt_n": ...}.
+JsonValue usage_json(const Totals& totals);
+JsonValue timings_json(const Totals& totals);
+
+// "data: JSON\n\n".
+void append_event(std::string& out, const JsonValue& json);
+
+std::string random_id(const char* prefix);  // "chatcmpl-0123..."
+
+}  // namespace ingot

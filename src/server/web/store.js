@@ -1,0 +1,82 @@
+// Conversations and settings, kept in this browser (localStorage). A conversation is {id, title, created, changed, model,
+// messages: [{role, content, reasoning?, stats?}]}; each has a key of its own, so that one change writes one conversation.
+const PREFIX = 'ingot.chat.', SETTINGS = 'ingot.settings';
+
+function read(key, otherwise) {
+  try {
+    return JSON.parse(localStorage.getItem(key)) ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+}
+
+export function all() {
+  const found = [];
+  for (let i = 0; i < localStorage.length; ++i) {
+    const key = localStorage.key(i);
+    const chat = key.startsWith(PREFIX) && read(key, null);
+    if (chat && Array.isArray(chat.messages)) found.push(chat);
+  }
+  return found.sort((a, b) => b.changed - a.changed);
+}
+
+export function fresh() {
+  const now = Date.now();
+  const id = now.toString(36) + Math.random().toString(36).slice(2, 8);
+  return {id, title: 'New conversation', created: now, changed: now, messages: []};
+}
+
+// False when the browser's store is full.
+export function save(chat) {
+  chat.changed = Date.now();
+  try {
+    localStorage.setItem(PREFIX + chat.id, JSON.stringify(chat));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export function remove(id) {
+  localStorage.removeItem(PREFIX + id);
+}
+
+export function search(text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return all().filter(chat => {
+    const hay = (chat.title + '\n' + chat.messages.map(m => m.content).join('\n')).toLowerCase();
+    return words.every(word => hay.includes(word));
+  });
+}
+
+export function exported() {
+  return JSON.stringify({format: 'ingot-conversations', version: 1, conversations: all()}, null, 1);
+}
+
+// How many were taken in; throws for a file of another kind.
+export function take(text) {
+  const given = JSON.parse(text);
+  const chats = Array.isArray(given) ? given : given.conversations;
+  if (!Array.isArray(chats)) throw new Error('this file holds no conversations');
+  let n = 0;
+  for (const chat of chats) {
+    const good = chat && Array.isArray(chat.messages) &&
+                 chat.messages.every(m => m && typeof m.role === 'string' && typeof m.content === 'string');
+    if (!good) continue;
+    const kept = {...fresh(), title: String(chat.title || 'Imported').slice(0, 200), messages: chat.messages};
+    if (typeof chat.id === 'string' && /^[\w-]{1,64}$/.test(chat.id)) kept.id = chat.id;
+    if (save(kept)) ++n;
+  }
+  return n;
+}
+
+export const settings = {
+  values: {key: '', system: '', theme: 'auto', temperature: '', top_p: '', top_k: '', min_p: '', max_tokens: '', seed: '',
+           repetition_penalty: '', model: '', ...read(SETTINGS, {})},
+  set(name, value) {
+    this.values[name] = value;
+    try {
+      localStorage.setItem(SETTINGS, JSON.stringify(this.values));
+    } catch { /* the store is full: the settings last for this page */ }
+  },
+};
