@@ -22,6 +22,7 @@ constexpr const char* kExamples =
     "  ingot run -p \"Tell me a story about a fox.\"    write with the built-in demo model\n"
     "  ingot chat model.gguf                          talk with your own\n"
     "  ingot chat ORG/REPO:Q4_K_M                     or with one from the Hugging Face Hub\n"
+    "  ingot serve model.gguf                         answer HTTP: OpenAI's API, and a page for the browser\n"
     "  ingot inspect model.gguf                       what is in a file, and what it needs\n"
     "  ingot bench model.gguf                         how fast this machine runs it\n"
     "`ingot VERB --help` tells the rest.";
@@ -86,6 +87,7 @@ int main(int argc, char** argv) {
   app.footer(kExamples);
   ingot::add_run(app);
   ingot::add_chat(app);
+  ingot::add_serve(app);
   ingot::add_inspect(app);
   ingot::add_bench(app);
   ingot::add_tokenize(app);

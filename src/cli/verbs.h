@@ -6,6 +6,7 @@ namespace ingot {
 
 void add_run(CLI::App& app);
 void add_chat(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_tokenize(CLI::App& app);

@@ -1,0 +1,343 @@
+// ingot serve: a model behind HTTP, until a signal ends it. SIGTERM or Ctrl-C lets what runs come to its end, a second one does
+// not; SIGHUP reads the key file again. Exit codes: 0 ended as asked, 1 it could not start, 2 the command line is wrong,
+// 72 the engine hung.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <future>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/threads.h"
+#include "cli/generate.h"
+#include "cli/verbs.h"
+#include "server/app.h"
+#include "server/http_server.h"
+
+#ifndef INGOT_VERSION
+#define INGOT_VERSION "unknown"
+#endif
+
+namespace ingot {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+struct ServeOptions {
+  ModelOptions model;  // of each of `paths`
+  std::vector<std::string> paths;
+  ModelPool::Limits pool;
+  int ttl_s = 0;
+  std::vector<std::string> pinned;
+  HttpServerOptions http;
+  AppOptions app;
+  std::vector<std::string> aliases;
+  std::string access_log = "-";
+  int max_seqs = 16, queue = 0, kv_tokens = 0;
+  bool insecure = false;
+  int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
+};
+
+constexpr int kExitWatchdog = 72;
+
+// The name under which a model is served: what it was asked for by, without folders and endings.
+std::string served_name(const std::string& asked) {
+  if (asked.empty()) return "demo";
+  const std::filesystem::path path(asked);
+  if (!std::filesystem::exists(path)) return asked;  // of the Hub
+  const std::string name = path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+  return printable(name.ends_with(".gguf") ? name.substr(0, name.size() - 5) : name);
+}
+
+// Room for as many contexts as sequences may run, or as much of that as memory holds.
+RunnerOptions serving_runner(ServeOptions& o, const Config& config, size_t n_bytes) {
+  RunnerOptions runner = runner_options(o.model);
+  runner.max_seqs = o.max_seqs;
+  runner.max_batch_tokens = std::max(o.model.chunk, o.max_seqs);
+  if (runner.n_ctx == 0) runner.n_ctx = default_context(config, n_bytes, 1, runner.kv_dtype);
+  Config all = config;
+  all.n_ctx_train = static_cast<int>(std::min<int64_t>(int64_t{runner.n_ctx} * o.max_seqs, 1 << 30));
+  runner.n_kv_tokens =
+      o.kv_tokens > 0 ? o.kv_tokens : std::max(runner.n_ctx, default_context(all, n_bytes, 1, runner.kv_dtype));
+  return runner;
+}
+
+std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<const Checkpoint>& checkpoint,
+                                         const std::string& id) {
+  const CheckpointFacts facts = checkpoint->facts();
+  const Config config = checkpoint->config();
+  LoadedModel loaded = load_model(checkpoint, serving_runner(o, config, facts.file_bytes), [](size_t, size_t) {});
+  if (!loaded.chat) log_warn("this model has no chat template; using ChatML");
+  ModelFacts about{.n_bytes = static_cast<int64_t>(facts.file_bytes),
+                   .n_ctx_train = config.n_ctx_train,
+                   .dim = config.dim,
+                   .architecture = config.arch->gguf_name};
+  for (const CheckpointTensor& tensor : facts.tensors) about.n_parameters += tensor.n_elements;
+  EngineOptions engine{.chunk = o.model.chunk};
+  if (o.model.trace) engine.on_step = [trace = o.model.trace](const StepStats& s) { trace_step(*trace, s); };
+  auto model = std::make_shared<ServedModel>(
+      ServedModelParts{.id = id,
+                       .tokenizer = std::move(loaded.tokenizer),
+                       .chat = loaded.chat ? std::move(*loaded.chat) : ChatTemplate::chatml_default(),
+                       .runner = std::move(loaded.runner),
+                       .defaults = checkpoint->generation(),
+                       .facts = std::move(about),
+                       .engine = engine,
+                       .queue_limit = o.queue > 0 ? o.queue : std::max(64, 4 * o.max_seqs),
+                       .queue_timeout = std::chrono::seconds(o.queue_timeout_s)});
+  model->start();
+  fmt::print(stderr, "ingot: {} is loaded: context {} tokens, {} sequences at once, {} KV tokens\n", model->id(),
+             model->n_ctx(), model->info().max_seqs, int64_t{model->info().n_blocks} * model->info().block_size);
+  return model;
+}
+
+// Each model that is to be served. Their files are looked at now, so that one that is none is refused before there is a port.
+std::vector<ModelSource> open_sources(ServeOptions& o) {
+  if (o.paths.empty()) o.paths.push_back("");
+  if (o.paths.size() > 1 && !o.aliases.empty())
+    throw UsageError("--alias names one model, and there are {}", o.paths.size());
+  std::vector<ModelSource> sources;
+  for (const std::string& path : o.paths) {
+    o.model.path = path;
+    auto checkpoint = open_model_file(o.model);
+    checkpoint->config();
+    const std::string id = o.aliases.empty() ? served_name(path) : o.aliases.front();
+    sources.push_back({.id = id,
+                       .aliases = o.aliases,
+                       .load = [&o, checkpoint, id] { return load_served(o, checkpoint, id); },
+                       .pinned = std::ranges::find(o.pinned, id) != o.pinned.end()});
+  }
+  for (const std::string& name : o.pinned)
+    if (std::ranges::find(sources, name, &ModelSource::id) == sources.end())
+      throw UsageError("--pin {}: there is no model of that name", printable(name));
+  return sources;
+}
+
+// Does the engine still finish steps while it has work?
+class Watchdog {
+ public:
+  explicit Watchdog(const ServeOptions& o) : options_(o) {}
+
+  void look(App& app) {
+    const auto now = SteadyClock::now();
+    int64_t n_steps = 0;
+    bool busy = false;
+    for (const auto& model : app.models()) {
+      const EngineGauges gauges = model->engine().gauges();
+      n_steps += gauges.n_steps;
+      busy |= gauges.n_running + gauges.n_waiting > 0 && gauges.n_steps > 0;
+    }
+    if (!busy || n_steps != n_steps_) {
+      if (app.phase() == Phase::kDead) app.set_phase(Phase::kReady);
+      n_steps_ = n_steps;
+      moved_ = now;
+      return;
+    }
+    const auto still = std::chrono::duration_cast<std::chrono::seconds>(now - moved_).count();
+    if (still >= options_.hard_watchdog_s) {
+      fmt::print(stderr, "ingot: no step has ended for {} s; giving up\n", still);
+      std::_Exit(kExitWatchdog);
+    }
+    if (still >= options_.soft_watchdog_s && app.phase() == Phase::kReady) {
+      log_warn("no step has ended for {} s", still);
+      app.set_phase(Phase::kDead);
+    }
+  }
+
+ private:
+  const ServeOptions& options_;
+  int64_t n_steps_ = -1;
+  SteadyClock::time_point moved_ = SteadyClock::now();
+};
+
+// Signals are waited for, not caught; threads made from here on leave them to this one.
+sigset_t block_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) sigaddset(&set, signal);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  sigdelset(&set, SIGPIPE);  // never waited for: writes say it themselves
+  return set;
+}
+
+int wait_for_signal(const sigset_t& set, std::chrono::milliseconds timeout) {
+  const timespec time{.tv_sec = timeout.count() / 1000, .tv_nsec = timeout.count() % 1000 * 1'000'000};
+  const int signal = sigtimedwait(&set, nullptr, &time);
+  return signal > 0 ? signal : 0;
+}
+
+// Until what runs has ended, the time is up, or a second signal comes.
+void drain(App& app, HttpServer& server, const sigset_t& signals, int seconds) {
+  fmt::print(stderr, "ingot: shutting down: {} requests come to their end first (a second signal ends them)\n",
+             app.n_active());
+  app.set_phase(Phase::kDraining);
+  server.drain();
+  const auto deadline = SteadyClock::now() + std::chrono::seconds(seconds);
+  while (app.n_active() > 0 && SteadyClock::now() < deadline) {
+    const int signal = wait_for_signal(signals, std::chrono::milliseconds(20));
+    if (signal == SIGTERM || signal == SIGINT) std::_Exit(128 + signal);
+  }
+}
+
+void run_until_signal(App& app, ModelPool& pool, const sigset_t& signals, const ServeOptions& o) {
+  Watchdog watchdog(o);
+  for (;;) {
+    const int signal = wait_for_signal(signals, std::chrono::milliseconds(500));
+    if (signal == SIGTERM || signal == SIGINT) return;
+    app.reload_keys();
+    pool.tick();
+    watchdog.look(app);
+  }
+}
+
+std::FILE* open_log(const std::string& path) {
+  if (path.empty() || path == "none") return nullptr;
+  if (path == "-") return stderr;
+  std::FILE* file = std::fopen(path.c_str(), "a");
+  if (!file) throw Error("cannot write the access log {}: {}", printable(path), std::strerror(errno));
+  return file;
+}
+
+void check_exposure(ServeOptions& o, const App& app) {
+  const bool local = is_loopback(o.http.host);
+  if (!local && !app.has_keys() && !o.insecure)
+    throw Error("--host {} lets other machines in: give a key with --api-key or --api-key-file, or say --insecure",
+                printable(o.http.host));
+}
+
+// As many as may be loaded at once, in the order in which they were named; the others come when they are asked for.
+void load_first(ModelPool& pool, const ServeOptions& o) {
+  const auto rows = pool.rows();
+  for (size_t i = 0; i < std::min(rows.size(), static_cast<size_t>(o.pool.max_loaded)); ++i) pool.load_now(rows[i].id);
+}
+
+void serve(ServeOptions& o) {
+  const sigset_t signals = block_signals();
+  o.app.version = INGOT_VERSION;
+  o.app.only_local_hosts = is_loopback(o.http.host) && !o.http.host.starts_with("unix:");
+  o.app.access_log = open_log(o.access_log);
+  o.app.prepare_threads = std::max(2, available_cpus() / 2);
+  o.pool.idle_ttl = std::chrono::seconds(o.ttl_s);
+  ModelPool pool(open_sources(o), o.pool);
+  App app(o.app, pool);
+  check_exposure(o, app);
+  HttpServer server(o.http, app);
+  server.start();
+  fmt::print(stderr, "ingot: listening on {}; loading the model\n", server.address());
+  auto loading = std::async(std::launch::async, [&] { return load_first(pool, o); });
+  while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    const int signal = wait_for_signal(signals, std::chrono::milliseconds(20));
+    if (signal == SIGTERM || signal == SIGINT) std::_Exit(0);
+  }
+  loading.get();
+  app.set_phase(Phase::kReady);
+  fmt::print(stderr, "ingot: the server is ready\n");
+  run_until_signal(app, pool, signals, o);
+  drain(app, server, signals, o.drain_s);
+  pool.stop();
+  for (const auto& model : app.models()) model->engine().stop();  // what is left ends with an error
+  app.stop_workers();
+  const auto deadline = SteadyClock::now() + std::chrono::seconds(1);
+  while (app.n_active() > 0 && SteadyClock::now() < deadline) wait_for_signal(signals, std::chrono::milliseconds(10));
+  server.stop();
+}
+
+void add_http_options(CLI::App& verb, ServeOptions& o) {
+  verb.add_option("--host", o.http.host, "address to listen on, or unix:PATH for a Unix socket")->capture_default_str();
+  verb.add_option("--port", o.http.port, "port to listen on; 0: one that is free, which is printed")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  verb.add_option("--api-key", o.app.api_keys, "a key that clients must send (repeatable)");
+  verb.add_option("--api-key-file", o.app.api_key_file, "file of keys, one a line; read again when it changes");
+  verb.add_flag("--insecure", o.insecure, "listen to other machines without a key");
+  verb.add_option("--cors-origins", o.app.origins, "pages of other sites that may use the server, or '*' (repeatable)")
+      ->delimiter(',');
+  verb.add_option("--ssl-cert-file", o.http.tls_cert, "PEM certificate: serve HTTPS");
+  verb.add_option("--ssl-key-file", o.http.tls_key, "PEM key of the certificate");
+  verb.add_option("--access-log", o.access_log,
+                  "a JSON line for each request goes here; - is standard error, none is none")
+      ->capture_default_str();
+  verb.add_flag("!--no-webui", o.app.web_page, "do not serve the pages at / and /status");
+  verb.add_option("--metrics-compat", "vllm: give the metrics under vLLM's names too")
+      ->check(CLI::IsMember({"vllm"}))
+      ->each([&o](const std::string&) { o.app.vllm_metrics = true; });
+}
+
+void add_limit_options(CLI::App& verb, ServeOptions& o) {
+  const auto seconds = [&](const char* flag, std::chrono::milliseconds& into, const char* help) {
+    verb.add_option_function<int>(
+            flag, [&into](int s) { into = std::chrono::seconds(s); }, fmt::format("{} [{}]", help, into.count() / 1000))
+        ->check(CLI::Range(1, 86400));
+  };
+  verb.add_option("-a,--alias,--served-model-name", o.aliases,
+                  "names of the model in the API (repeatable, or separated by commas)")
+      ->delimiter(',');
+  verb.add_option("--models-max", o.pool.max_loaded,
+                  "of several models, how many are loaded at once; the one idle longest makes room")
+      ->check(CLI::Range(1, 1 << 20));
+  verb.add_option("--model-ttl", o.ttl_s, "seconds without a request after which a model is unloaded; 0: never")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  verb.add_option("--pin", o.pinned, "a model that is never unloaded, by its name (repeatable)");
+  verb.add_option("--max-seqs,--parallel", o.max_seqs, "sequences computed at once")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  verb.add_option("--queue", o.queue,
+                  "sequences that may wait beyond these before requests get 429; 0: four times as many, at least 64")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  verb.add_option("--queue-timeout", o.queue_timeout_s,
+                  "seconds that a request may wait for its turn, and then gets 503")
+      ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
+  verb.add_option("--kv-tokens", o.kv_tokens,
+                  "tokens in the KV cache, shared by all sequences; 0: a context for each, or what fits in memory")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  verb.add_option("--max-body-bytes", o.http.limits.body_bytes, "largest request")
+      ->check(CLI::Range(size_t{1024}, size_t{1} << 30))
+      ->capture_default_str();
+  verb.add_option("--max-connections", o.http.max_connections, "connections at once")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  seconds("--header-timeout", o.http.head_deadline, "seconds for a request's headers");
+  seconds("--body-timeout", o.http.body_deadline, "seconds for its body, and one more for each KiB");
+  seconds("--idle-timeout", o.http.idle_deadline, "seconds that a connection may idle");
+  seconds("--write-timeout", o.http.write_deadline, "seconds without a byte taken, after which a client is dropped");
+  seconds("--sse-ping-interval", o.http.ping_interval, "seconds of silence before a stream gets a comment");
+  verb.add_option("--shutdown-timeout", o.drain_s, "seconds that requests have to end after SIGTERM")
+      ->check(CLI::Range(0, 86400))
+      ->capture_default_str();
+  verb.add_option("--watchdog-timeout", o.hard_watchdog_s,
+                  "seconds without a finished step after which the process ends with code 72")
+      ->check(CLI::Range(2, 86400))
+      ->capture_default_str()
+      ->each([&o](const std::string& s) { o.soft_watchdog_s = std::max(1, std::stoi(s) / 2); });
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  auto o = std::make_shared<ServeOptions>();
+  CLI::App* verb =
+      app.add_subcommand("serve", "Answer HTTP requests: OpenAI's API, metrics, and a page for the browser");
+  verb->add_option("MODEL,-m,--model,--hf-repo", o->paths,
+                   "GGUF files, Hugging Face model directories, or ORG/REPO[:QUANT] of the Hugging Face Hub (also "
+                   "-hf); the built-in demo model when left out");
+  add_hub_options(*verb, o->model.hub);
+  add_http_options(*verb, *o);
+  add_limit_options(*verb, *o);
+  add_runner_options(*verb, o->model);
+  verb->footer(
+      "Examples:\n  ingot serve model.gguf\n  ingot serve one.gguf two.gguf --models-max 1 --model-ttl 600\n  ingot "
+      "serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --max-seqs 32\n"
+      "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+      "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'");
+  verb->callback([o] { serve(*o); });
+}
+
+}  // namespace ingot
