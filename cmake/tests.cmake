@@ -33,9 +33,13 @@ function(ingot_tests folder)
   gtest_discover_tests(test_${folder} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${INGOT_TEST_SECONDS} PROCESSORS ${threads})
 endfunction()
 
-foreach(folder base quant io text backend model engine)
+foreach(folder base quant io text backend model engine server)
   ingot_tests(${folder})
 endforeach()
+if(TARGET test_server)
+  target_link_libraries(test_server PRIVATE OpenSSL::SSL)
+endif()
+add_subdirectory(tests/load)
 
 # docs/add-a-model.md says which row to add to the table of architectures: a program whose table has it (its own arch.cc, which
 # the linker takes instead of the library's) runs such a model.
@@ -72,7 +76,7 @@ add_test(NAME scripts.size COMMAND ${INGOT_PYTHON} ${PROJECT_SOURCE_DIR}/scripts
 
 # Python tests: tests/FOLDER/NAME_test.py becomes FOLDER.NAME_test. They find the program in INGOT and the tree in INGOT_SOURCE.
 file(GLOB python_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/scripts/*_test.py ${PROJECT_SOURCE_DIR}/tests/cli/*_test.py
-     ${PROJECT_SOURCE_DIR}/tests/capi/*_test.py)
+     ${PROJECT_SOURCE_DIR}/tests/capi/*_test.py ${PROJECT_SOURCE_DIR}/tests/server/*_test.py)
 foreach(test ${python_tests})
   cmake_path(GET test STEM name)
   cmake_path(GET test PARENT_PATH folder)

@@ -1,0 +1,235 @@
+// The handlers on the fake runner: what each client gets is known token by token, whoever else is there, and whatever fails.
+#include "server/rig.h"
+
+namespace ingot {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<int32_t> random_prompt(Random& random, int most) {
+  std::vector<int32_t> prompt(static_cast<size_t>(random.integer(1, most)));
+  for (int32_t& token : prompt) token = random.integer(0, 258);
+  return prompt;
+}
+
+Json completion(const std::vector<int32_t>& prompt, uint64_t seed, int n, bool stream) {
+  return {{"prompt", prompt}, {"seed", seed}, {"max_tokens", n}, {"stream", stream}};
+}
+
+TEST(App, StreamedAndWholeAreTheModelsTokens) {
+  Rig rig;
+  Random random;
+  SCOPED_TRACE(random.seed());
+  for (int i = 0; i < 40; ++i) {
+    const auto prompt = random_prompt(random, 60);
+    const uint64_t seed = static_cast<uint64_t>(random.integer(0, 1 << 30));
+    const int n = random.integer(1, 80);
+    const std::string expected = rig.expected(prompt, seed, n);
+    const auto whole = rig.post("/v1/completions", completion(prompt, seed, n, false));
+    ASSERT_TRUE(whole->wait());
+    ASSERT_EQ(whole->status(), 200) << whole->body();
+    EXPECT_EQ(whole->json()["choices"][0]["text"], expected);
+    EXPECT_EQ(whole->json()["usage"]["completion_tokens"], n);
+    EXPECT_EQ(whole->notes["completion_tokens"], std::to_string(n));
+    const auto stream = rig.post("/v1/completions", completion(prompt, seed, n, true));
+    ASSERT_TRUE(stream->wait());
+    EXPECT_EQ(streamed_text(stream->body()), expected);
+  }
+  EXPECT_TRUE(rig.wait_idle());
+}
+
+TEST(App, ManyAtOnceWithSomeThatLeave) {
+  Rig rig({.info = {.n_ctx = 128, .block_size = 8, .n_blocks = 60, .max_batch_tokens = 48, .max_seqs = 12}}, 1000);
+  Random random;
+  SCOPED_TRACE(random.seed());
+  struct Client {
+    std::shared_ptr<Recorder> recorder;
+    std::string expected;
+    bool leaves;
+  };
+  std::vector<Client> clients;
+  for (int i = 0; i < 300; ++i) {
+    const auto prompt = random_prompt(random, 40);
+    const int n = random.integer(1, 60);
+    const auto seed = static_cast<uint64_t>(i);
+    clients.push_back({rig.post("/v1/completions", completion(prompt, seed, n, true)), rig.expected(prompt, seed, n),
+                       random.chance(0.4)});
+    if (clients[static_cast<size_t>(random.integer(0, i))].leaves)
+      clients[static_cast<size_t>(random.integer(0, i))].recorder->n_bytes();
+  }
+  for (const Client& client : clients)
+    if (client.leaves) client.recorder->leave();
+  for (const Client& client : clients) {
+    if (client.leaves) continue;
+    ASSERT_TRUE(client.recorder->wait());
+    EXPECT_EQ(streamed_text(client.recorder->body()), client.expected);
+  }
+  EXPECT_TRUE(rig.wait_idle()) << "those who left hold nothing";
+}
+
+TEST(App, AFailedStepIsAnErrorOfItsRequestsOnly) {
+  std::atomic<bool> failing{false};
+  Rig rig({.step_us = 200, .before_forward = [&](int64_t) {
+             if (failing.exchange(false)) throw std::runtime_error("the device has a headache");
+           }});
+  const auto stream = rig.post("/v1/completions", completion({1, 2, 3}, 5, 200, true));
+  ASSERT_TRUE(stream->wait_for_bytes(500));
+  failing = true;
+  ASSERT_TRUE(stream->wait());
+  EXPECT_TRUE(stream->failed());
+  EXPECT_NE(stream->body().find("\"error\""), std::string::npos);
+  EXPECT_EQ(stream->body().find("[DONE]"), std::string::npos);
+  failing = true;
+  const auto whole = rig.post("/v1/completions", completion({1, 2, 3}, 5, 20, false));
+  ASSERT_TRUE(whole->wait());
+  EXPECT_EQ(whole->status(), 500);
+  EXPECT_EQ(whole->json()["error"]["type"], "server_error");
+  const auto after = rig.post("/v1/completions", completion({1, 2, 3}, 5, 20, false));
+  ASSERT_TRUE(after->wait());
+  EXPECT_EQ(after->json()["choices"][0]["text"], rig.expected({1, 2, 3}, 5, 20));
+  EXPECT_TRUE(rig.wait_idle());
+}
+
+TEST(App, NChoicesAndPromptsEachHaveTheirSeed) {
+  Rig rig;
+  Json body = completion({}, 100, 30, false);
+  body["prompt"] = Json::array({Json::array({7, 8}), Json::array({9})});
+  body["n"] = 3;
+  const auto whole = rig.post("/v1/completions", body);
+  ASSERT_TRUE(whole->wait());
+  ASSERT_EQ(whole->status(), 200) << whole->body();
+  for (int i = 0; i < 6; ++i) {
+    const std::vector<int32_t> prompt = i < 3 ? std::vector<int32_t>{7, 8} : std::vector<int32_t>{9};
+    EXPECT_EQ(whole->json()["choices"][i]["text"], rig.expected(prompt, 100 + static_cast<uint64_t>(i % 3), 30)) << i;
+  }
+}
+
+TEST(App, StopStringsCutTheSameStreamedOrNot) {
+  Rig rig;
+  Random random;
+  SCOPED_TRACE(random.seed());
+  int n_cut = 0;
+  for (int i = 0; i < 60; ++i) {
+    const auto prompt = random_prompt(random, 5);
+    const uint64_t seed = static_cast<uint64_t>(i);
+    const std::string full = rig.expected(prompt, seed, 60);
+    const std::string stop = std::string(1, static_cast<char>(random.integer('!', 'z')));
+    const size_t at = full.find(stop);
+    n_cut += at != std::string::npos;
+    for (bool stream : {false, true}) {
+      Json body = completion(prompt, seed, 60, stream);
+      body["stop"] = stop;
+      const auto got = rig.post("/v1/completions", body);
+      ASSERT_TRUE(got->wait());
+      const std::string text =
+          stream ? streamed_text(got->body()) : got->json()["choices"][0]["text"].get<std::string>();
+      EXPECT_EQ(text, full.substr(0, at));
+    }
+  }
+  EXPECT_GT(n_cut, 5);
+  EXPECT_TRUE(rig.wait_idle());
+}
+
+TEST(App, TheQueueIsBounded) {
+  Rig rig({.info = {.n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 1},
+           .step_us = 2000},
+          3);
+  std::vector<std::shared_ptr<Recorder>> taken;
+  for (int i = 0; i < 4; ++i) taken.push_back(rig.post("/v1/completions", completion({1}, 1, 200, true)));
+  for (const auto& one : taken) ASSERT_TRUE(one->wait_for_bytes(0));
+  while (rig.model->n_taken() < 4) std::this_thread::yield();
+  const auto refused = rig.post("/v1/completions", completion({1}, 1, 1, false));
+  ASSERT_TRUE(refused->wait());
+  EXPECT_EQ(refused->status(), 429);
+  EXPECT_EQ(refused->json()["error"]["code"], "queue_full");
+  for (const auto& one : taken) one->leave();
+  EXPECT_TRUE(rig.wait_idle());
+  const auto after = rig.post("/v1/completions", completion({1}, 1, 1, false));
+  ASSERT_TRUE(after->wait());
+  EXPECT_EQ(after->status(), 200);
+}
+
+TEST(App, AReaderThatDoesNotReadPausesItselfOnly) {
+  Rig rig({.step_us = 100});
+  std::vector<std::shared_ptr<Recorder>> stalled;
+  for (int i = 0; i < 3; ++i) {
+    stalled.push_back(rig.post("/v1/completions", completion({1, 2}, static_cast<uint64_t>(i), 150, true)));
+    stalled.back()->full_ = true;
+  }
+  while (rig.model->engine().gauges().n_paused < 3) std::this_thread::yield();
+  const size_t before = stalled[0]->n_bytes();
+  for (int i = 0; i < 5; ++i) {
+    const auto other = rig.post("/v1/completions", completion({9}, 4, 60, false));
+    ASSERT_TRUE(other->wait());
+    EXPECT_EQ(other->json()["choices"][0]["text"], rig.expected({9}, 4, 60));
+  }
+  EXPECT_LE(stalled[0]->n_bytes(), before + 2000) << "it goes on though nobody reads";
+  for (size_t i = 0; i < stalled.size(); ++i) {
+    stalled[i]->make_room();
+    ASSERT_TRUE(stalled[i]->wait());
+    EXPECT_EQ(streamed_text(stalled[i]->body()), rig.expected({1, 2}, i, 150));
+  }
+  EXPECT_TRUE(rig.wait_idle());
+}
+
+TEST(App, CachedPromptsAreCountedAndNotSharedByKeys) {
+  Rig rig;
+  std::vector<int32_t> prompt(100);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i);
+  const auto cached = [&](const std::string& key, const std::string& salt) {
+    auto recorder = std::make_shared<Recorder>();
+    Json body = completion(prompt, 1, 2, false);
+    if (!salt.empty()) body["cache_salt"] = salt;
+    HttpRequest request{
+        .method = "POST", .path = "/v1/completions", .headers = {{"x-api-key", key}}, .body = body.dump()};
+    EXPECT_FALSE(rig.app.refuse(request));
+    rig.app.handle(std::move(request), recorder);
+    EXPECT_TRUE(recorder->wait());
+    return recorder->json()["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>();
+  };
+  EXPECT_EQ(cached("a", ""), 0);
+  EXPECT_GE(cached("a", ""), 96) << "whole blocks of 16 at least";
+  EXPECT_EQ(cached("b", ""), 0) << "another key's";
+  EXPECT_EQ(cached("a", "x"), 0) << "another salt's";
+  EXPECT_GE(cached("a", "x"), 96);
+}
+
+TEST(App, PhasesAndRoutes) {
+  Rig rig;
+  const auto status = [&](const char* method, const char* path) {
+    HttpRequest request{.method = method, .path = path, .headers = {{"host", "localhost"}}};
+    if (auto refusal = rig.app.refuse(request)) return refusal->status;
+    auto recorder = std::make_shared<Recorder>();
+    rig.app.handle(std::move(request), recorder);
+    return recorder->wait() ? recorder->status() : 0;
+  };
+  EXPECT_EQ(status("GET", "/health"), 200);
+  EXPECT_EQ(status("GET", "/v1/models/other"), 200);
+  EXPECT_EQ(status("GET", "/v1/models/none"), 404);
+  EXPECT_EQ(status("POST", "/health"), 405);
+  EXPECT_EQ(status("GET", "/"), 200);
+  for (const Phase phase : {Phase::kLoading, Phase::kDraining, Phase::kDead}) {
+    rig.app.set_phase(phase);
+    EXPECT_EQ(status("GET", "/health"), 503);
+    EXPECT_EQ(status("GET", "/metrics"), 200);
+    EXPECT_EQ(status("GET", "/v1/models"), 503);
+    EXPECT_EQ(status("GET", "/nothing"), 404);
+  }
+}
+
+TEST(App, EndsWithRequestsUnderWay) {
+  std::vector<std::shared_ptr<Recorder>> open;
+  {
+    Rig rig({.step_us = 500});
+    for (int i = 0; i < 8; ++i) open.push_back(rig.post("/v1/completions", completion({1, 2}, 3, 200, i % 2 == 0)));
+    open.push_back(rig.post("/v1/completions", completion({1, 2}, 3, 200, false)));
+    while (rig.model->n_taken() < 9) std::this_thread::yield();
+  }
+  for (const auto& one : open) {
+    ASSERT_TRUE(one->wait(std::chrono::seconds(1)));
+    EXPECT_TRUE(one->failed() || one->status() == 503);
+  }
+}
+
+}  // namespace
+}  // namespace ingot

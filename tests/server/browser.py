@@ -1,0 +1,113 @@
+"""A headless Chromium spoken to over a pipe (the DevTools protocol), so that tests of the pages need the browser and nothing else."""
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+CHROMIUM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
+
+
+class Browser:
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="ingot-browser-")
+        to_us, from_it = os.pipe()
+        to_it, from_us = os.pipe()
+
+        def hand_over():  # the browser reads 3 and writes 4; ours may have these very numbers
+            read, write = os.dup(to_it), os.dup(from_it)
+            os.dup2(read, 3)
+            os.dup2(write, 4)
+
+        command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--disable-extensions",
+                   "--force-color-profile=srgb", f"--user-data-dir={self.folder}", "--remote-debugging-pipe", "about:blank"]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=hand_over, close_fds=False)
+        os.close(to_it)
+        os.close(from_it)
+        self.reader, self.writer = os.fdopen(to_us, "rb", buffering=0), os.fdopen(from_us, "wb", buffering=0)
+        self.pending, self.n, self.events = b"", 0, []
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.reader.close()
+        self.writer.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def receive(self):
+        while b"\0" not in self.pending:
+            piece = self.reader.read(65536)
+            assert piece, "the browser has ended"
+            self.pending += piece
+        line, self.pending = self.pending.split(b"\0", 1)
+        return json.loads(line)
+
+    def call(self, method, session=None, **params):
+        self.n += 1
+        message = {"id": self.n, "method": method, "params": params} | ({"sessionId": session} if session else {})
+        self.writer.write(json.dumps(message).encode() + b"\0")
+        while True:
+            got = self.receive()
+            if got.get("id") == self.n:
+                assert "error" not in got, (method, got["error"])
+                return got["result"]
+            self.events.append(got)
+
+    def page(self, url, width=1200, height=800, dark=False):
+        return Page(self, url, width, height, dark)
+
+
+class Page:
+    def __init__(self, browser, url, width, height, dark):
+        self.browser = browser
+        context = browser.call("Target.createBrowserContext")["browserContextId"]
+        self.target = browser.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
+        self.session = browser.call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.call("Page.navigate", url=url)
+        self.wait("document.readyState === 'complete'")
+
+    def call(self, method, **params):
+        return self.browser.call(method, self.session, **params)
+
+    def js(self, expression):
+        got = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True)
+        assert "exceptionDetails" not in got, got["exceptionDetails"]
+        return got["result"].get("value")
+
+    def wait(self, expression, timeout=20):
+        deadline = time.monotonic() + timeout
+        while not self.js(f"!!({expression})"):
+            assert time.monotonic() < deadline, (expression, self.js("document.body.innerText"))
+            time.sleep(0.03)
+
+    def type(self, text):
+        self.call("Input.insertText", text=text)
+
+    def key(self, key, code=0, modifiers=0):
+        text = {"Enter": "\r"}.get(key, "")
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, modifiers=modifiers, **({"text": text} if text and kind == "keyDown" else {}))
+
+    def click(self, selector):
+        self.js(f"document.querySelector({json.dumps(selector)}).click()")
+
+    def screenshot(self, path):
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+    def events(self, method):
+        return [e["params"] for e in self.browser.events if e.get("method") == method and e.get("sessionId") == self.session]
+
+    def complaints(self):
+        """Errors and warnings that the browser has logged: exceptions, refused scripts and styles, failed requests."""
+        thrown = [e["exceptionDetails"] for e in self.events("Runtime.exceptionThrown")]
+        return thrown + [e["entry"] for e in self.events("Log.entryAdded") if e["entry"]["level"] in ("error", "warning")]
+
+    def requests(self):
+        return [e["request"]["url"] for e in self.events("Network.requestWillBeSent")]

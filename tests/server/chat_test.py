@@ -1,0 +1,216 @@
+"""/v1/chat/completions and /v1/completions on the demo model: what clients rely on, streamed and not."""
+import pytest
+
+STORY = "Tell me a story about a fox."
+
+
+def text_of(events, index=0):
+    return "".join(c["delta"].get("content") or "" for e in events for c in e["choices"] if c["index"] == index)
+
+
+def test_an_answer(server):
+    got = server.chat(temperature=0).json()
+    assert got["object"] == "chat.completion" and got["id"].startswith("chatcmpl-") and got["created"] > 1.7e9
+    (choice,) = got["choices"]
+    assert choice["message"] == {"role": "assistant", "content": "7 + 5 = 12."} and choice["finish_reason"] == "stop"
+    usage = got["usage"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"] and usage["prompt_tokens_details"]["cached_tokens"] >= 0
+    assert got["timings"]["predicted_n"] == usage["completion_tokens"]
+
+
+def test_a_stream_keeps_the_rules(server):
+    reply = server.chat(STORY, temperature=0, max_tokens=20, stream=True, stream_options={"include_usage": True})
+    assert reply.headers["Content-Type"].startswith("text/event-stream")
+    *events, last = reply.events()
+    assert len({e["id"] for e in events}) == 1 and all(e["object"] == "chat.completion.chunk" for e in events)
+    assert last["choices"] == [] and last["usage"]["completion_tokens"] == 20
+    assert not any("usage" in e for e in events)
+    deltas = [e["choices"][0]["delta"] for e in events]
+    assert deltas[0] == {"role": "assistant", "content": None}
+    assert all("role" not in d and d.get("content") != "" for d in deltas[1:])
+    assert [e["choices"][0]["finish_reason"] for e in events] == [None] * (len(events) - 1) + ["length"]
+
+
+def test_streamed_text_is_the_whole_text(server, draw):
+    for _ in range(6):
+        fields = {"seed": draw.randrange(1 << 40), "temperature": 1.3, "max_tokens": draw.randint(1, 60), "stop": draw.sample(["the", "a fox", " b", ".", "qq"], 2)}
+        whole = server.chat(STORY, **fields).json()
+        events = server.chat(STORY, **fields, stream=True, stream_options={"include_usage": True}).events()
+        assert text_of(events) == whole["choices"][0]["message"]["content"], fields
+        assert events[-2]["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"]
+        assert events[-1]["usage"] == whole["usage"]
+
+
+def test_the_seed_decides(server):
+    said = [server.chat(STORY, seed=7, temperature=1.5, max_tokens=30).json()["choices"][0]["message"]["content"] for _ in range(2)]
+    other = server.chat(STORY, seed=8, temperature=1.5, max_tokens=30).json()["choices"][0]["message"]["content"]
+    assert said[0] == said[1] != other
+
+
+def test_n_choices(server):
+    got = server.chat(STORY, n=3, seed=7, temperature=1.5, max_tokens=12).json()
+    texts = [c["message"]["content"] for c in got["choices"]]
+    assert [c["index"] for c in got["choices"]] == [0, 1, 2] and len(set(texts)) == 3
+    assert got["usage"]["completion_tokens"] == 36
+    events = server.chat(STORY, n=3, seed=7, temperature=1.5, max_tokens=12, stream=True).events()
+    assert [text_of(events, i) for i in range(3)] == texts
+    finishes = [c["finish_reason"] for e in events for c in e["choices"] if c["finish_reason"]]
+    assert finishes == ["length"] * 3
+
+
+def test_stop_strings_never_show(server):
+    full = server.chat(STORY, temperature=0, max_tokens=60).json()["choices"][0]["message"]["content"]
+    for begin in range(5, 25, 4):
+        stop = full[begin:begin + 5]
+        got = server.chat(STORY, temperature=0, max_tokens=60, stop=stop).json()["choices"][0]
+        assert got["message"]["content"] == full[:full.index(stop)] and got["finish_reason"] == "stop"
+        kept = server.chat(STORY, temperature=0, max_tokens=60, stop=[stop], include_stop_str_in_output=True).json()["choices"][0]
+        assert kept["message"]["content"] == full[:full.index(stop) + len(stop)]
+
+
+def test_logprobs_are_the_text(server):
+    got = server.chat(STORY, temperature=0, max_tokens=25, logprobs=True, top_logprobs=4).json()["choices"][0]
+    tokens = got["logprobs"]["content"]
+    assert bytes(b for t in tokens for b in t["bytes"]).decode() == got["message"]["content"]
+    for token in tokens:
+        assert len(token["top_logprobs"]) == 4 and token["logprob"] <= 0
+        assert token["top_logprobs"][0]["logprob"] == pytest.approx(token["logprob"]), "greedy takes the likeliest"
+        assert all(a["logprob"] >= b["logprob"] for a, b in zip(token["top_logprobs"], token["top_logprobs"][1:]))
+    events = server.chat(STORY, temperature=0, max_tokens=25, logprobs=True, top_logprobs=4, stream=True).events()
+    streamed = [t for e in events for c in e["choices"] if c.get("logprobs") for t in c["logprobs"]["content"]]
+    assert [t["token"] for t in streamed] == [t["token"] for t in tokens]
+
+
+def test_typed_parts_developer_role_and_unknown_fields(server):
+    parts = [{"type": "text", "text": "What is 7 + 5?"}]
+    got = server.post("/v1/chat/completions", {"messages": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts}],
+                                               "temperature": 0, "max_tokens": 5, "metadata": {"a": 1}, "store": True, "no_such_field": [1]})
+    assert got.status == 200 and got.json()["choices"][0]["message"]["content"]
+
+
+def test_logit_bias_and_stop_token_ids(server):
+    plain = server.chat(temperature=0, return_token_ids=True).json()["choices"][0]
+    first = plain["token_ids"][0]
+    assert server.chat(temperature=0, logit_bias={str(first): -100}, return_token_ids=True).json()["choices"][0]["token_ids"][0] != first
+    stopped = server.chat(temperature=0, stop_token_ids=[plain["token_ids"][2]], return_token_ids=True).json()["choices"][0]
+    assert stopped["token_ids"] == plain["token_ids"][:2] and stopped["finish_reason"] == "stop"
+
+
+def test_continuous_usage(server):
+    events = server.chat(STORY, temperature=0, max_tokens=8, stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True}).events()
+    counts = [e["usage"]["completion_tokens"] for e in events]
+    assert counts == sorted(counts) and counts[-1] == 8
+
+
+def test_a_conversation_computes_only_what_is_new(server):
+    messages = [{"role": "system", "content": "You tell stories. " * 10}, {"role": "user", "content": STORY}]
+    first = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 40, "temperature": 0}).json()
+    messages += [first["choices"][0]["message"], {"role": "user", "content": "Go on."}]
+    usage = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 4}).json()["usage"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] >= first["usage"]["prompt_tokens"] - 16 > 30
+
+
+# ---- completions ----
+
+def complete(server, prompt="Once upon a time", **fields):
+    return server.post("/v1/completions", {"prompt": prompt, "temperature": 0, "max_tokens": 12} | fields)
+
+
+def test_completions(server):
+    got = complete(server).json()
+    assert got["object"] == "text_completion" and got["choices"][0]["text"] and got["choices"][0]["logprobs"] is None
+    ids = server.post("/tokenize", {"prompt": "Once upon a time"}).json()["tokens"]
+    assert complete(server, ids).json()["choices"][0]["text"] == got["choices"][0]["text"], "token ids are the same prompt"
+    events = complete(server, stream=True).events()
+    assert "".join(c["text"] for e in events for c in e["choices"]) == got["choices"][0]["text"]
+
+
+def test_several_prompts_echo_and_logprobs(server):
+    one, two = (complete(server, p).json()["choices"][0]["text"] for p in ("Once upon a time", "The fox"))
+    got = complete(server, ["Once upon a time", "The fox"], n=2, echo=True).json()["choices"]
+    assert [c["index"] for c in got] == [0, 1, 2, 3]
+    assert [c["text"] for c in got] == ["Once upon a time" + one] * 2 + ["The fox" + two] * 2
+    probs = complete(server, logprobs=3).json()["choices"][0]
+    assert "".join(probs["logprobs"]["tokens"]) == probs["text"]
+    assert probs["logprobs"]["text_offset"] == [len("".join(probs["logprobs"]["tokens"][:i])) for i in range(12)]
+    assert all(len(top) == 3 for top in probs["logprobs"]["top_logprobs"])
+
+
+def test_ignore_eos_writes_to_the_limit(server):
+    got = server.chat(temperature=0, ignore_eos=True, max_tokens=40).json()
+    assert got["usage"]["completion_tokens"] == 40 and got["choices"][0]["finish_reason"] == "length"
+
+
+# ---- refusals that name the field ----
+
+@pytest.mark.parametrize("fields, param", [
+    ({"temperature": -1}, "temperature"), ({"temperature": "hot"}, "temperature"), ({"top_p": 0}, "top_p"), ({"top_p": 2}, "top_p"),
+    ({"n": 0}, "n"), ({"n": 16385}, "n"), ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"),
+    ({"max_completion_tokens": 10**10}, "max_completion_tokens"), ({"stop": ""}, "stop"), ({"stop": ["a"] * 17}, "stop"), ({"stop": 5}, "stop"),
+    ({"logit_bias": {"x": 1}}, "logit_bias"), ({"logit_bias": {"1": None}}, "logit_bias"), ({"logit_bias": [1]}, "logit_bias"),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"), ({"top_logprobs": 3}, "top_logprobs"), ({"seed": 1.5}, "seed"),
+    ({"stream": "true"}, "stream"), ({"stream_options": {"include_usage": True}}, "stream_options"),
+    ({"stream": True, "stream_options": 3}, "stream_options"), ({"stop_token_ids": [10**9]}, "stop_token_ids"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.type"), ({"tool_choice": "required"}, "tool_choice"),
+    ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"), ({"tools": {}}, "tools"), ({"chat_template": "x"}, "chat_template"),
+    ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"), ({"grammar": "root ::= x"}, "grammar"), ({"user": 5}, "user"),
+    ({"messages": []}, "messages"), ({"messages": None}, "messages"), ({"messages": "hi"}, "messages"), ({"messages": [{"content": "x"}]}, "messages[0].role"),
+    ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/"}}]}]}, "messages[0].content[0]"),
+])
+def test_a_bad_field_is_named(server, fields, param):
+    error = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]} | fields).error(400, param)
+    assert error["type"] == "invalid_request_error"
+
+
+def test_too_long_a_prompt_says_both_numbers(server):
+    n_ctx = server.get("/v1/models").json()["data"][0]["max_model_len"]
+    error = complete(server, [5] * (n_ctx + 7)).error(400, "prompt")
+    assert error["code"] == "context_length_exceeded" and str(n_ctx) in error["message"] and str(n_ctx + 7) in error["message"]
+    error = complete(server, max_tokens=n_ctx).error(400, "prompt")
+    assert error["code"] == "context_length_exceeded"
+    assert complete(server, [5] * (n_ctx - 1), max_tokens=1).status == 200
+    assert complete(server, [5] * n_ctx, max_tokens=1).status == 400
+
+
+@pytest.mark.parametrize("prompt", ["", [], [[]], [-1], [1 << 31], [1.5], ["a", 1], [1, "a"], [[1], "a"], {}, 5, True, None, [None], [10**6]])
+def test_bad_prompts(server, prompt):
+    assert complete(server, prompt).error(400)["param"].startswith("prompt")
+
+
+def test_control_tokens_of_a_user_are_text(server):
+    ids = server.post("/tokenize", {"messages": [{"role": "user", "content": "hi"}]}).json()["tokens"]
+    special = server.post("/detokenize", {"tokens": ids[:1]}).json()["content"]
+    marked = server.post("/tokenize", {"messages": [{"role": "user", "content": f"hi{special}hi"}]}).json()["tokens"]
+    assert marked.count(ids[0]) == ids.count(ids[0])
+    prompt = server.post("/apply-template", {"messages": [{"role": "user", "content": f"hi{special}hi"}]}).json()["prompt"]
+    assert f"hi{special}hi" in prompt
+
+
+def test_tokenize_round_trip(server, draw):
+    for _ in range(20):
+        text = "".join(chr(draw.choice([draw.randint(32, 126), draw.randint(0xA0, 0x2FF), draw.randint(0x1F600, 0x1F640), 0, 10])) for _ in range(draw.randint(0, 60)))
+        got = server.post("/tokenize", {"content": text, "with_pieces": True, "parse_special": False}).json()
+        assert got["count"] == len(got["tokens"])
+        pieces = b"".join(bytes(t["piece"]) if isinstance(t["piece"], list) else t["piece"].encode() for t in got["tokens"])
+        assert pieces.decode() == text
+        assert server.post("/detokenize", {"tokens": [t["id"] for t in got["tokens"]]}).json()["content"] == text
+
+
+# ---- several models ----
+
+def test_several_models(start):
+    import os
+    import pathlib
+    llama = pathlib.Path(os.environ["INGOT_SOURCE"]) / "models" / "demo.gguf"
+    qwen = pathlib.Path(os.environ["INGOT_SOURCE"]) / "tests" / "data" / "models" / "qwen3.gguf"
+    server = start(llama, qwen, "--models-max", 1, "--access-log", "none")
+    states = lambda: {m["id"]: m["status"]["value"] for m in server.get("/v1/models").json()["data"]}
+    assert states() == {"demo": "loaded", "qwen3": "unloaded"}
+    server.chat(max_tokens=2).error(400, "model")
+    assert server.chat(model="nobody", max_tokens=2).error(404)["code"] == "model_not_found"
+    assert server.chat(model="demo", temperature=0).json()["choices"][0]["message"]["content"] == "7 + 5 = 12."
+    got = server.post("/v1/completions", {"model": "qwen3", "prompt": [1, 2, 3], "max_tokens": 4, "ignore_eos": True}).json()
+    assert got["model"] == "qwen3" and got["usage"]["completion_tokens"] == 4
+    assert states() == {"demo": "unloaded", "qwen3": "loaded"}
+    assert server.chat(model="demo", temperature=0).json()["model"] == "demo"

@@ -1,0 +1,102 @@
+"""The openai and anthropic packages against a running server: clients_check.py URL. Run by clients_test.py with a Python that has them."""
+import sys
+
+import anthropic
+import openai
+
+URL = sys.argv[1]
+SUM = [{"role": "user", "content": "What is 7 + 5?"}]
+STORY = [{"role": "user", "content": "Tell me a story about a fox."}]
+TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather of a place", "parameters": {"type": "object", "properties": {"place": {"type": "string"}}}}}
+client = openai.OpenAI(base_url=f"{URL}/v1", api_key="none", max_retries=0)
+model = client.models.list().data[0].id
+claude = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0)
+
+
+def raises(kind, call):
+    try:
+        call()
+    except kind as error:
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def chat():
+    got = client.chat.completions.create(model=model, messages=SUM, temperature=0)
+    assert got.choices[0].message.content == "7 + 5 = 12." and got.choices[0].finish_reason == "stop" and got.usage.total_tokens > 10
+    assert client.models.retrieve(model).id == model
+
+
+def chat_stream():
+    stream = client.chat.completions.create(model=model, messages=SUM, temperature=0, stream=True, stream_options={"include_usage": True})
+    chunks = list(stream)
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "7 + 5 = 12."
+    assert chunks[-1].usage.completion_tokens > 0 and chunks[0].choices[0].delta.role == "assistant"
+    with client.chat.completions.stream(model=model, messages=SUM, temperature=0) as events:
+        final = events.get_final_completion()
+    assert final.choices[0].message.content == "7 + 5 = 12."
+
+
+def chat_options():
+    got = client.chat.completions.create(model=model, messages=STORY, n=2, seed=3, max_completion_tokens=9, logprobs=True, top_logprobs=2, temperature=1.2, tools=[TOOL], tool_choice="auto")
+    assert [len(c.logprobs.content) for c in got.choices] == [9, 9] and len(got.choices[0].logprobs.content[0].top_logprobs) == 2
+    bytes_of = b"".join(bytes(t.bytes) for t in got.choices[0].logprobs.content)
+    assert bytes_of.decode() == got.choices[0].message.content
+
+
+def completions():
+    got = client.completions.create(model=model, prompt="Once upon a time", max_tokens=8, temperature=0, echo=True)
+    assert got.choices[0].text.startswith("Once upon a time") and len(got.choices[0].text) > 20
+    text = "".join(c.choices[0].text for c in client.completions.create(model=model, prompt="Once upon a time", max_tokens=8, temperature=0, stream=True))
+    assert "Once upon a time" + text == got.choices[0].text
+
+
+def responses():
+    got = client.responses.create(model=model, input="What is 7 + 5?", temperature=0)
+    assert got.output_text == "7 + 5 = 12." and got.status == "completed" and got.usage.output_tokens > 0
+    got = client.responses.create(model=model, input=[{"role": "user", "content": [{"type": "input_text", "text": "Tell me a story."}]}], max_output_tokens=5, instructions="Be brief.")
+    assert got.status == "incomplete" and got.incomplete_details.reason == "max_output_tokens"
+    with client.responses.stream(model=model, input="What is 7 + 5?", temperature=0) as events:
+        kinds = [event.type for event in events]
+        final = events.get_final_response()
+    assert final.output_text == "7 + 5 = 12." and kinds[0] == "response.created" and kinds[-1] == "response.completed"
+    assert kinds.count("response.output_text.done") == 1 and "response.output_text.delta" in kinds
+    raises(openai.BadRequestError, lambda: client.responses.create(model=model, input="x", previous_response_id="resp_1"))
+
+
+def errors():
+    error = raises(openai.BadRequestError, lambda: client.chat.completions.create(model=model, messages=SUM, temperature=-1))
+    assert error.param == "temperature" and error.type == "invalid_request_error"
+    raises(openai.NotFoundError, lambda: client.models.retrieve("no-such-model"))
+    error = raises(openai.BadRequestError, lambda: client.completions.create(model=model, prompt=[5] * 100000))
+    assert error.code == "context_length_exceeded"
+    raises(anthropic.BadRequestError, lambda: claude.messages.create(model=model, max_tokens=5, messages=[{"role": "nobody", "content": "x"}]))
+
+
+def messages():
+    got = claude.messages.create(model=model, max_tokens=50, messages=SUM, temperature=0, system="You answer sums.")
+    assert got.content[0].text and got.stop_reason in ("end_turn", "max_tokens") and got.usage.output_tokens > 0
+    plain = claude.messages.create(model=model, max_tokens=50, messages=SUM, temperature=0)
+    assert plain.content[0].text == "7 + 5 = 12." and plain.stop_reason == "end_turn"
+    with claude.messages.stream(model=model, max_tokens=50, messages=SUM, temperature=0) as stream:
+        text = "".join(stream.text_stream)
+        final = stream.get_final_message()
+    assert text == plain.content[0].text and final.stop_reason == "end_turn" and final.usage.output_tokens == plain.usage.output_tokens
+    cut = claude.messages.create(model=model, max_tokens=50, messages=SUM, temperature=0, stop_sequences=[" = "])
+    assert cut.content[0].text == "7 + 5" and cut.stop_reason == "stop_sequence" and cut.stop_sequence == " = "
+    assert claude.messages.create(model=model, max_tokens=3, messages=STORY).stop_reason == "max_tokens"
+    counted = claude.messages.count_tokens(model=model, messages=SUM).input_tokens
+    assert counted == plain.usage.input_tokens + (plain.usage.cache_read_input_tokens or 0)
+
+
+def messages_with_tools():
+    tool = {"name": "weather", "description": "The weather", "input_schema": {"type": "object", "properties": {"place": {"type": "string"}}}}
+    turns = [{"role": "user", "content": [{"type": "text", "text": "The weather in Oslo?"}]},
+             {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "weather", "input": {"place": "Oslo"}}]},
+             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "Rain"}]}, {"type": "text", "text": "Thanks"}]}]
+    assert claude.messages.create(model=model, max_tokens=5, messages=turns, tools=[tool]).usage.output_tokens == 5
+
+
+for check in (chat, chat_stream, chat_options, completions, responses, errors, messages, messages_with_tools):
+    check()
+    print(check.__name__, "ok")

@@ -1,0 +1,123 @@
+// The pool of models on fakes: one load however many ask, the idle longest goes, the busy and the pinned stay.
+#include "server/model_pool.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/fake_runner.h"
+#include "text/tokenizer_specs.h"
+
+namespace ingot {
+namespace {
+
+struct Counters {
+  std::atomic<int> loads{0};
+};
+
+ModelSource source(const std::string& id, Counters& counters, bool pinned = false) {
+  return {.id = id,
+          .aliases = {id + "-alias"},
+          .load =
+              [&counters, id] {
+                ++counters.loads;
+                std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                auto model = std::make_shared<ServedModel>(
+                    ServedModelParts{.id = id,
+                                     .tokenizer = Tokenizer::create(testing::byte_level_spec()->view()),
+                                     .chat = ChatTemplate::chatml_default(),
+                                     .runner = std::make_unique<FakeRunner>()});
+                model->start();
+                return model;
+              },
+          .pinned = pinned};
+}
+
+ModelState state_of(const ModelPool& pool, const std::string& id) {
+  for (const auto& row : pool.rows())
+    if (row.id == id) return row.state;
+  ADD_FAILURE() << "no " << id;
+  return ModelState::kFailed;
+}
+
+TEST(ModelPool, ManyWhoAskHaveItLoadedOnce) {
+  Counters a;
+  ModelPool pool({source("a", a)}, {});
+  std::atomic<int> n_ready{0};
+  for (int i = 0; i < 50; ++i)
+    pool.acquire(i % 2 ? "a" : "a-alias", [&](std::shared_ptr<ServedModel> model, const std::string&) {
+      EXPECT_TRUE(model);
+      ++n_ready;
+    });
+  EXPECT_TRUE(pool.load_now(""));
+  EXPECT_EQ(n_ready, 50);
+  EXPECT_EQ(a.loads, 1);
+  EXPECT_TRUE(pool.knows("a-alias"));
+  EXPECT_FALSE(pool.knows("b"));
+}
+
+TEST(ModelPool, TheOneIdleLongestMakesRoom) {
+  Counters a, b, c;
+  ModelPool pool({source("a", a), source("b", b), source("c", c)}, {.max_loaded = 2});
+  pool.load_now("a");
+  pool.load_now("b");
+  pool.load_now("a");  // b is now the one idle longest
+  pool.load_now("c");
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kLoaded);
+  EXPECT_EQ(state_of(pool, "b"), ModelState::kUnloaded);
+  EXPECT_EQ(state_of(pool, "c"), ModelState::kLoaded);
+  pool.load_now("b");
+  EXPECT_EQ(b.loads, 2);
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kUnloaded);
+}
+
+TEST(ModelPool, TheBusyAndThePinnedStay) {
+  Counters a, b, c;
+  ModelPool pool({source("a", a, true), source("b", b), source("c", c)}, {.max_loaded = 2});
+  pool.load_now("a");
+  std::shared_ptr<ServedModel> busy = pool.load_now("b");
+  EXPECT_THROW(pool.load_now("c"), Error);
+  EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded);
+  busy.reset();
+  EXPECT_TRUE(pool.load_now("c"));
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kLoaded);
+  EXPECT_EQ(state_of(pool, "b"), ModelState::kUnloaded);
+}
+
+TEST(ModelPool, AFailureIsToldAndTriedAgain) {
+  int n = 0;
+  Counters a;
+  ModelSource flaky = source("a", a);
+  flaky.load = [&n, load = flaky.load] {
+    if (n++ == 0) throw Error("the disk is away");
+    return load();
+  };
+  ModelPool pool({flaky}, {});
+  try {
+    pool.load_now("a");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "the disk is away");
+  }
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kFailed);
+  EXPECT_TRUE(pool.load_now("a"));
+}
+
+TEST(ModelPool, TheIdleGoAfterTheirTime) {
+  Counters a, b;
+  ModelPool pool({source("a", a), source("b", b, true)}, {.idle_ttl = std::chrono::seconds(1)});
+  pool.load_now("a");
+  pool.load_now("b");
+  pool.tick();
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kLoaded);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  pool.tick();
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kUnloaded);
+  EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded);
+}
+
+TEST(ModelPool, TwoOfOneNameAreRefused) {
+  Counters a;
+  EXPECT_THROW(ModelPool({source("a", a), source("a", a)}, {}), UsageError);
+}
+
+}  // namespace
+}  // namespace ingot

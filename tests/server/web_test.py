@@ -1,0 +1,209 @@
+"""The pages in a headless Chromium: a conversation as a person has it, the renderer on what models write, and the live plots.
+INGOT_SCREENSHOTS names a folder that gets pictures to look at."""
+import json
+import os
+import pathlib
+
+import pytest
+from browser import CHROMIUM, Browser
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    made = Browser()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def shot():
+    folder = os.environ.get("INGOT_SCREENSHOTS")
+    return lambda page, name: page.screenshot(pathlib.Path(folder) / f"{name}.png") if folder else None
+
+
+ANSWER = "[...document.querySelectorAll('.message.assistant')].at(-1)"
+DONE = f"{ANSWER} && !document.querySelector('.busy')"
+
+
+def ask(page, text):
+    page.js("document.getElementById('prompt').focus()")
+    page.type(text)
+    page.key("Enter", 13)
+
+
+def test_a_conversation(server, browser, shot):
+    page = browser.page(server.url)
+    page.wait("document.getElementById('model').value !== ''")
+    shot(page, "hello")
+    ask(page, "What is 7 + 5?")
+    page.wait(DONE)
+    page.js("import('/store.js').then(s => s.settings.set('temperature', '0'))")
+    page.click(".message.assistant .tools button:nth-child(2)")  # regenerate
+    page.wait(DONE)
+    assert page.js(f"{ANSWER}.querySelector('.body').innerText") == "7 + 5 = 12."
+    stats = page.js(f"{ANSWER}.querySelector('.stats').innerText")
+    assert "tok/s" in stats and "tokens" in stats and "prompt" in stats
+    # Edit the question: what follows is answered anew.
+    page.click(".message.user .tools button:nth-child(2)")
+    page.js("document.querySelector('.edit textarea').value = 'What is 2 + 2?'")
+    page.js("document.querySelector('.edit').requestSubmit()")
+    page.wait(f"{DONE} && document.querySelector('.message.user .body').innerText === 'What is 2 + 2?'")
+    assert page.js(f"{ANSWER}.querySelector('.body').innerText") == "2 + 2 = 4."
+    assert page.js("document.querySelectorAll('.message').length") == 2
+    # It is kept: a page loaded anew finds it by a word of it.
+    page.call("Page.reload")
+    page.wait("document.querySelectorAll('#list li').length === 1")
+    page.js("(s => { s.value = '= 4'; s.dispatchEvent(new Event('input')); })(document.getElementById('search'))")
+    page.wait("document.querySelectorAll('#list li').length === 1")
+    page.click("#list .open")
+    page.wait("document.querySelectorAll('.message').length === 2")
+    page.js("(s => { s.value = 'nowhere'; s.dispatchEvent(new Event('input')); })(document.getElementById('search'))")
+    page.wait("document.querySelectorAll('#list li').length === 0")
+    assert page.complaints() == []
+    assert all(url.startswith((server.url, "data:", "about:")) for url in page.requests())
+
+
+SLOW_FETCH = """(() => {
+  const real = window.fetch;
+  window.fetch = (url, options) => {
+    if (!url.endsWith('/chat/completions')) return real(url, options);
+    const text = new TextEncoder(), event = 'data: ' + JSON.stringify({choices: [{index: 0, delta: {content: 'word '}}]}) + '\\n\\n';
+    const body = new ReadableStream({start(c) {
+      const timer = setInterval(() => c.enqueue(text.encode(event)), 20);
+      options.signal.addEventListener('abort', () => { clearInterval(timer); window.aborted = true; c.error(new DOMException('', 'AbortError')); });
+    }});
+    return Promise.resolve(new Response(body, {status: 200}));
+  };
+})()"""
+
+
+def test_stop_and_keyboard(server, browser):
+    page = browser.page(server.url)
+    page.wait("document.getElementById('model').value !== ''")
+    page.js("import('/store.js').then(s => s.settings.set('temperature', '1.5'))")
+    page.js(SLOW_FETCH)
+    ask(page, "Never stop.")
+    page.wait("document.querySelector('.busy') && document.querySelector('.message.assistant .body').innerText.startsWith('word word')")
+    page.key("Escape", 27)
+    page.wait("!document.querySelector('.busy') && window.aborted")
+    assert page.js("document.querySelectorAll('.message .error').length") == 0
+    page.key("O", 79, modifiers=2 | 8)  # Ctrl+Shift+O
+    page.wait("document.querySelectorAll('.message').length === 0")
+    assert page.js("document.activeElement.id") == "prompt"
+    page.key(",", 188, modifiers=2)
+    page.wait("document.getElementById('settings').open")
+    assert page.js("document.querySelector('[data-setting=temperature]').value") == "1.5"
+    page.key("Escape", 27)
+    page.wait("!document.getElementById('settings').open")
+    unnamed = page.js("[...document.querySelectorAll('button, input, select, textarea, a')].filter(e => !(e.innerText || e.getAttribute('aria-label') || e.labels?.length || e.hidden || e.title)).map(e => e.outerHTML)")
+    assert unnamed == [], "everything that can be used has a name"
+    assert page.complaints() == []
+
+
+MARKDOWN = """# Title with `code` and **bold**
+
+A paragraph with *emphasis*, ~~struck~~, a [link](https://example.com/a_b), <b>no tag</b> and https://example.com/x.
+
+- one
+- two
+  - inner *item*
+- [x] done
+
+1. first
+2. second
+
+> quoted
+> text
+
+```python
+def f(x):  # a comment
+    return "a" + str(12)
+```
+
+| a | b |
+|---|--:|
+| 1 | `x` |
+
+![pic](https://example.com/p.png) [bad](javascript:alert(1)) snake_case_name 2 * 3 * 4
+"""
+
+
+def test_markdown(server, browser, shot):
+    page = browser.page(server.url)
+    render = lambda text: page.js(f"import('/markdown.js').then(m => {{ const d = document.createElement('div'); d.className = 'body'; new m.View(d).update({json.dumps(text)}); return d.innerHTML; }})")
+    html = render(MARKDOWN)
+    for piece in ["<h2>Title with <code>code</code> and <strong>bold</strong></h2>", "<em>emphasis</em>", "<del>struck</del>", 'href="https://example.com/a_b"', "&lt;b&gt;no tag&lt;/b&gt;",
+                  "<li>two<ul><li>inner <em>item</em></li></ul></li>", "☑ done", "<ol><li>first</li><li>second</li></ol>", "<blockquote><p>quoted\ntext</p></blockquote>",
+                  '<span class="t-keyword">def</span>', '<span class="t-comment"># a comment</span>', '<span class="t-string">"a"</span>', '<span class="t-number">12</span>',
+                  '<td class="right"><code>x</code></td>', "snake_case_name 2 * 3 * 4"]:
+        assert piece in html, (piece, html)
+    assert "<img" not in html and "javascript:" not in html and "<b>" not in html
+    # Grown piece by piece it comes out as when it is set at once, whatever is cut where.
+    grown = page.js(f"""import('/markdown.js').then(m => {{ const d = document.createElement('div'), v = new m.View(d), t = {json.dumps(MARKDOWN)};
+        for (let i = 0; i <= t.length; ++i) v.update(t.slice(0, i)); return d.innerHTML; }})""")
+    assert grown == html
+    # A long text takes linear time, hostile ones too.
+    for text in ("word **bold** `code`\n\n" * 5000, "*" * 20000, "`" * 20000, "[" * 20000, "> " * 300 + "x", "- " * 300 + "x", "|" * 5000 + "\n" + "|-" * 2500):
+        ms = page.js(f"import('/markdown.js').then(m => {{ const d = document.createElement('div'), t0 = performance.now(); new m.View(d).update({json.dumps(text)}); return performance.now() - t0; }})")
+        assert ms < 4000, (text[:20], ms)
+    chat = {"id": "demo", "title": "Markdown", "messages": [{"role": "user", "content": "Show me everything."}, {"role": "assistant", "content": "<think>Let me see.\n\nAh.</think>" + MARKDOWN}]}
+    assert page.js(f"import('/store.js').then(s => s.take({json.dumps(json.dumps({'conversations': [chat]}))}))") == 1
+    page.call("Page.reload")
+    page.wait("document.querySelectorAll('#list li').length === 1")
+    page.click("#list .open")
+    page.wait("document.querySelector('.thinking')")
+    assert page.js("document.querySelector('.thinking').innerText.includes('Thoughts')")
+    shot(page, "markdown-light")
+    exported = page.js("import('/store.js').then(s => s.exported())")
+    assert json.loads(exported)["conversations"][0]["messages"] == chat["messages"]
+    assert page.complaints() == []
+
+
+def test_dark_and_phone(server, browser, shot):
+    page = browser.page(server.url, width=390, height=800, dark=True)
+    page.wait("document.getElementById('model').value !== ''")
+    ask(page, "What is 3 + 4?")
+    page.wait(DONE)
+    shot(page, "phone-dark")
+    assert page.js("document.documentElement.scrollWidth") <= 390, "nothing sticks out"
+    dark = page.js("getComputedStyle(document.body).backgroundColor")
+    assert max(map(int, dark[4:-1].split(","))) < 64
+    assert page.js("getComputedStyle(document.getElementById('side')).visibility") == "hidden"
+    page.click("#menu")
+    page.wait("document.getElementById('side').getBoundingClientRect().left === 0")
+    shot(page, "phone-side")
+    page.js("import('/store.js').then(s => s.settings.set('theme', 'light'))")
+    page.call("Page.reload")
+    page.wait("document.documentElement.dataset.theme === 'light'")
+    assert page.complaints() == []
+
+
+def test_a_refusal_is_shown(server, browser):
+    page = browser.page(server.url)
+    page.wait("document.getElementById('model').value !== ''")
+    page.js("import('/store.js').then(s => s.settings.set('max_tokens', '1000000'))")
+    ask(page, "Hello")
+    page.wait("document.querySelector('.message .error')")
+    assert "context" in page.js("document.querySelector('.message .error').innerText")
+
+
+def test_the_status_page(server, browser, shot):
+    page = browser.page(server.url + "/status", dark=True)
+    for _ in range(3):
+        server.chat("Tell me a story.", max_tokens=60, ignore_eos=True)
+        page.js("new Promise(done => setTimeout(done, 1000))")
+    page.wait("document.querySelectorAll('.plot path').length >= 10 && document.getElementById('state').innerText === 'ready'")
+    page.wait("[...document.querySelectorAll('.plot path')].filter(p => p.getAttribute('d').length > 40).length >= 5")
+    assert "tokens a second" in page.js("document.getElementById('tiles').innerText")
+    shot(page, "status-dark")
+    assert page.complaints() == []
+
+
+def test_the_assets(server):
+    for path, kind in (("/", "text/html"), ("/status", "text/html"), ("/page.css", "text/css"), ("/chat.js", "text/javascript"), ("/icon.svg", "image/svg+xml"), ("/openapi.json", "application/json")):
+        reply = server.get(path)
+        assert reply.status == 200 and reply.headers["Content-Type"].startswith(kind), path
+        assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
+        assert server.get(path, headers={"If-None-Match": reply.headers["ETag"]}).status == 304
