@@ -6,6 +6,7 @@
 #endif
 #include <coroutine>
 #if defined(__clang__) && __clang_major__ < 15
+#pragma clang diagnostic ignored "-Wdeprecated-experimental-coroutine"  // which says what is said above
 namespace std::experimental {
 using std::coroutine_handle;
 using std::coroutine_traits;
