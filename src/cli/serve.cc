@@ -53,16 +53,11 @@ std::string served_name(const std::string& asked) {
   return printable(name.ends_with(".gguf") ? name.substr(0, name.size() - 5) : name);
 }
 
-// Room for as many contexts as sequences may run, or as much of that as memory holds.
-RunnerOptions serving_runner(ServeOptions& o, const Config& config, size_t n_bytes) {
+RunnerOptions serving_runner(ServeOptions& o) {
   RunnerOptions runner = runner_options(o.model);
   runner.max_seqs = o.max_seqs;
   runner.max_batch_tokens = std::max(o.model.chunk, o.max_seqs);
-  if (runner.n_ctx == 0) runner.n_ctx = default_context(config, n_bytes, 1, runner.kv_dtype);
-  Config all = config;
-  all.n_ctx_train = static_cast<int>(std::min<int64_t>(int64_t{runner.n_ctx} * o.max_seqs, 1 << 30));
-  runner.n_kv_tokens =
-      o.kv_tokens > 0 ? o.kv_tokens : std::max(runner.n_ctx, default_context(all, n_bytes, 1, runner.kv_dtype));
+  runner.n_kv_tokens = o.kv_tokens;
   return runner;
 }
 
@@ -70,7 +65,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
                                          const std::string& id) {
   const CheckpointFacts facts = checkpoint->facts();
   const Config config = checkpoint->config();
-  LoadedModel loaded = load_model(checkpoint, serving_runner(o, config, facts.file_bytes), [](size_t, size_t) {});
+  LoadedModel loaded = load_model(checkpoint, serving_runner(o), [](size_t, size_t) {});
   if (!loaded.chat) log_warn("this model has no chat template; using ChatML");
   ModelFacts about{.n_bytes = static_cast<int64_t>(facts.file_bytes),
                    .n_ctx_train = config.n_ctx_train,
@@ -295,7 +290,7 @@ void add_limit_options(CLI::App& verb, ServeOptions& o) {
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
   verb.add_option("--kv-tokens", o.kv_tokens,
-                  "tokens in the KV cache, shared by all sequences; 0: a context for each, or what fits in memory")
+                  "tokens in the KV cache, shared by all sequences; 0: as many as the model's plan of memory has")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   verb.add_option("--max-body-bytes", o.http.limits.body_bytes, "largest request")

@@ -12,7 +12,7 @@ namespace ingot {
 namespace {
 
 constexpr std::string_view kMethods[] = {"GET",     "HEAD",  "POST",    "PUT",  "DELETE",
-                                         "OPTIONS", "PATCH", "CONNECT", "TRACE"};
+                                         "OPTIONS", "PATCH", "CONNECT", "TRACE", "QUERY"};
 
 bool is_token_char(char c) {
   const unsigned char u = static_cast<unsigned char>(c);

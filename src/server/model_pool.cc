@@ -100,14 +100,18 @@ std::shared_ptr<ServedModel> ModelPool::take_idle(Clock::time_point before) {
 }
 
 bool ModelPool::make_room(const Entry& wanted) {
-  for (;;) {
-    std::shared_ptr<ServedModel> goes;  // destroyed outside of the lock: its threads end first
-    std::lock_guard lock(mutex_);
-    const auto n_loaded = std::ranges::count_if(
-        entries_, [&](const Entry& e) { return &e != &wanted && e.state == ModelState::kLoaded; });
-    if (n_loaded < limits_.max_loaded) return true;
-    goes = take_idle(Clock::time_point::max());
-    if (!goes) return false;
+  for (const auto deadline = Clock::now() + limits_.patience;;) {
+    {
+      std::shared_ptr<ServedModel> goes;  // destroyed outside of the lock: its threads end first
+      std::lock_guard lock(mutex_);
+      const auto n_loaded = std::ranges::count_if(
+          entries_, [&](const Entry& e) { return &e != &wanted && e.state == ModelState::kLoaded; });
+      if (n_loaded < limits_.max_loaded) return true;
+      goes = take_idle(Clock::time_point::max());
+      if (goes) continue;
+    }
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 

@@ -29,7 +29,8 @@ class ModelPool {
   using Clock = std::chrono::steady_clock;
   struct Limits {
     int max_loaded = 1 << 20;
-    std::chrono::seconds idle_ttl{0};  // unloaded when idle that long; 0: never
+    std::chrono::seconds idle_ttl{0};          // unloaded when idle that long; 0: never
+    std::chrono::milliseconds patience{2000};  // for one that is busy to become idle, where another is to be loaded
   };
   struct Row {
     std::string id;

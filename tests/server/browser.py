@@ -81,7 +81,7 @@ class Page:
         return got["result"].get("value")
 
     def wait(self, expression, timeout=20):
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * float(os.environ.get("INGOT_SLOW", 1))
         while not self.js(f"!!({expression})"):
             assert time.monotonic() < deadline, (expression, self.js("document.body.innerText"))
             time.sleep(0.03)

@@ -15,6 +15,7 @@ import time
 import pytest
 
 SOURCE = pathlib.Path(os.environ["INGOT_SOURCE"])
+SLOW = float(os.environ.get("INGOT_SLOW", 1))  # how much longer everything may take: under a sanitizer, say
 SEED = random.SystemRandom().randrange(1 << 32)
 
 
@@ -71,7 +72,7 @@ class Server:
             self.log.append(line.rstrip("\n"))
 
     def wait_for(self, pattern, timeout=60):
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * SLOW
         while time.monotonic() < deadline:
             for line in list(self.log):
                 if match := re.search(pattern, line):
@@ -94,7 +95,7 @@ class Server:
         return socket.create_connection((self.host.strip("[]"), int(self.port)), timeout=timeout)
 
     def connection(self):
-        made = http.client.HTTPConnection("localhost" if self.unix else self.host.strip("[]"), self.port or 80, timeout=60)
+        made = http.client.HTTPConnection("localhost" if self.unix else self.host.strip("[]"), self.port or 80, timeout=60 * SLOW)
         if self.unix:
             made.sock = self.connect()
         return made
@@ -142,7 +143,7 @@ class Server:
         return total
 
     def wait_idle(self, timeout=10):
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * SLOW
         while time.monotonic() < deadline:
             if self.metric("num_requests_running") + self.metric("num_requests_waiting") == 0:
                 return
@@ -152,7 +153,7 @@ class Server:
     def stop(self, how=signal.SIGTERM):
         if self.process.poll() is None:
             self.process.send_signal(how)
-        code = self.process.wait(60)
+        code = self.process.wait(60 * SLOW)
         self.thread.join(5)
         return code
 

@@ -71,7 +71,8 @@ TEST(ModelPool, TheOneIdleLongestMakesRoom) {
 
 TEST(ModelPool, TheBusyAndThePinnedStay) {
   Counters a, b, c;
-  ModelPool pool({source("a", a, true), source("b", b), source("c", c)}, {.max_loaded = 2});
+  ModelPool pool({source("a", a, true), source("b", b), source("c", c)},
+                 {.max_loaded = 2, .patience = std::chrono::milliseconds(50)});
   pool.load_now("a");
   std::shared_ptr<ServedModel> busy = pool.load_now("b");
   EXPECT_THROW(pool.load_now("c"), Error);
