@@ -77,11 +77,15 @@ class DummySource final : public WeightSource {
 
  private:
   template <class Row>
-  bool has(const Row& row, int layer) const { return applies(row.when, config_, layer) && exists(row.gguf_name); }
+  bool has(const Row& row, int layer) const {
+    const std::string names = row.gguf_name;
+    return applies(row.when, config_, layer) && exists(names.substr(0, names.find('|')));
+  }
 
   // What these architectures have of the optional tensors.
   bool exists(const std::string& name) const {
     if (name.starts_with("rope_factors_")) return false;
+    if (name.ends_with(".post_attention_norm.weight")) return config_.arch->post_norms;
     const std::string_view arch = config_.arch->gguf_name;
     if (name == "output.weight") return config_.dim >= kUntiedDim;
     if (name == "rope_freqs.weight") return false;
