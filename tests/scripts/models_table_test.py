@@ -1,0 +1,29 @@
+"""docs/models.md has a row for every tiny model, and every architecture of the table has a tiny model, but for those that are another's name."""
+import os
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
+PAGE = (ROOT / "docs" / "models.md").read_text()
+SAME = {"kimi_k2"}  # deepseek_v3 in all but the name
+
+
+class ModelsTable(unittest.TestCase):
+    def test_every_model_has_a_row(self):
+        models = sorted((ROOT / "tests" / "data" / "models").glob("*.json"))
+        self.assertGreater(len(models), 30)
+        for path in models:
+            self.assertRegex(PAGE, rf"(?m)^\| {path.stem} \|(.*\|){{6}}$")
+
+    def test_every_architecture_has_a_row(self):
+        rows = re.findall(r'\{\.gguf_name = "([^"]+)", \.hf_name = "([^"]+)"', (ROOT / "src" / "model" / "arch.cc").read_text())
+        self.assertGreater(len(rows), 15)
+        for gguf, hf in rows:
+            self.assertRegex(PAGE, rf"(?m)^\| \w+ \| {re.escape(gguf)} \|")
+            if hf not in SAME:
+                self.assertRegex(PAGE, rf"(?m)^\|(.*\|){{5}} {hf} \|[^|]*\|$")
+
+
+if __name__ == "__main__":
+    unittest.main()
