@@ -133,11 +133,11 @@ class DirectoryExport {
     return true;
   }
 
-  // The name of several that this architecture's files have: gpt-oss's norm is the one row with two.
+  // The name of several that this architecture's files have now: the first, but for gpt-oss's norm.
   template <class Row>
   std::string gguf_name(const Row& row, int layer) const {
     const std::string_view names = row.gguf_name;
-    const bool second = names.find('|') != names.npos && std::string_view(config_.arch->gguf_name) == "gpt-oss";
+    const bool second = names.ends_with("|blk.{}.post_attention_norm.weight") && std::string_view(config_.arch->gguf_name) == "gpt-oss";
     const size_t bar = std::min(names.find('|'), names.size());
     return fmt::format(fmt::runtime(names.substr(second ? bar + 1 : 0, second ? names.npos : bar)), layer);
   }

@@ -60,9 +60,9 @@ class DummySource final : public WeightSource {
   size_t total_bytes() const override {
     size_t total = 0;
     auto add = [&](const auto& matrices, const auto& vectors, int layer) {
-      std::set<std::string_view> seen;  // of several rows for one tensor the first is it, unless they are its parts
+      std::set<std::string> seen;  // of several rows for one tensor the first is it, unless they are its parts
       for (const auto& row : matrices)
-        if (has(row, layer) && (seen.insert(row.gguf_name).second || row.gguf_slice.total != Size::kNone)) {
+        if (has(row, layer) && (seen.insert(first_name(row.gguf_name)).second || row.gguf_slice.total != Size::kNone)) {
           const int64_t n_in = size_of(row.n_in, config_), count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
           const int64_t n_out = count * size_of(row.n_out, config_);
           total += n_out * row_bytes(n_out == 1 ? Format::F32 : format_for_row(format_, n_in), n_in);
@@ -78,9 +78,9 @@ class DummySource final : public WeightSource {
  private:
   template <class Row>
   bool has(const Row& row, int layer) const {
-    const std::string names = row.gguf_name;
-    return applies(row.when, config_, layer) && exists(names.substr(0, names.find('|')));
+    return applies(row.when, config_, layer) && exists(first_name(row.gguf_name));
   }
+  static std::string first_name(const std::string& names) { return names.substr(0, names.find('|')); }
 
   // What these architectures have of the optional tensors.
   bool exists(const std::string& name) const {

@@ -13,6 +13,7 @@ constexpr Slice kGateHalf = {kTwoExpertFfn}, kUpHalf = {kTwoExpertFfn, kExpertFf
 constexpr Slice kKeyRows = {kNopeAndValue, kNone, 1, true}, kValueRows = {kNopeAndValue, kNope};
 constexpr Slice kEvenRows = {kTwoExpertFfn, kNone, 2}, kOddRows = {kTwoExpertFfn, kOne, 2};
 
+// Experts each have a tensor of their own in the first Mixtral files too ("blk.{0}.ffn_gate.{1}.weight").
 // The Hugging Face name of experts: each with a tensor of its own (qwen, deepseek; mixtral), MLX's stack.
 #define EXPERT_NAMES(name, w)                                                                              \
   "model.layers.{0}.mlp.experts.{1}." name ".weight|model.layers.{0}.block_sparse_moe.experts.{1}." w       \
@@ -53,10 +54,10 @@ constexpr MatrixRow<L> kLayerMatrices[] = {
      "model.layers.{}.mlp.gate.weight|model.layers.{}.mlp.router.weight|model.layers.{}.block_sparse_moe.gate.weight|"
      "model.layers.{}.block_sparse_moe.router.layer.weight",
      kExperts, kDim, &L::router, false, kForMatmul, When::kExperts},
-    {"blk.{}.ffn_gate_exps.weight", EXPERT_NAMES("gate_proj", "w1"), kExpertFfn, kDim, &L::gate_exps, kOptional, kForMatmul, When::kExperts,
+    {"blk.{}.ffn_gate_exps.weight|blk.{0}.ffn_gate.{1}.weight", EXPERT_NAMES("gate_proj", "w1"), kExpertFfn, kDim, &L::gate_exps, kOptional, kForMatmul, When::kExperts,
      {}, {}, kEachExpert},
-    {"blk.{}.ffn_up_exps.weight", EXPERT_NAMES("up_proj", "w3"), kExpertFfn, kDim, &L::up_exps, kOptional, kForMatmul, When::kExperts, {}, {},
-     kEachExpert},
+    {"blk.{}.ffn_up_exps.weight|blk.{0}.ffn_up.{1}.weight", EXPERT_NAMES("up_proj", "w3"), kExpertFfn, kDim, &L::up_exps, kOptional,
+     kForMatmul, When::kExperts, {}, {}, kEachExpert},
     {"blk.{}.ffn_gate_exps.weight", "model.layers.{}.block_sparse_moe.input_linear.weight", kExpertFfn, kDim, &L::gate_exps, kOptional,
      kForMatmul, When::kExperts, {}, kGateHalf, kEachExpert},
     {"blk.{}.ffn_up_exps.weight", "model.layers.{}.block_sparse_moe.input_linear.weight", kExpertFfn, kDim, &L::up_exps, kOptional,
@@ -65,7 +66,7 @@ constexpr MatrixRow<L> kLayerMatrices[] = {
      kExpertFfn, kDim, &L::gate_exps, kOptional, kForMatmul, When::kExperts, {}, kEvenRows, kEachExpert},
     {"blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj.weight|~model.layers.{}.mlp.experts.gate_up_proj",
      kExpertFfn, kDim, &L::up_exps, kOptional, kForMatmul, When::kExperts, {}, kOddRows, kEachExpert},
-    {"blk.{}.ffn_down_exps.weight",
+    {"blk.{}.ffn_down_exps.weight|blk.{0}.ffn_down.{1}.weight",
      EXPERT_NAMES("down_proj", "w2") "|model.layers.{}.block_sparse_moe.output_linear.weight|model.layers.{}.mlp.experts.down_proj.weight|"
      "~model.layers.{}.mlp.experts.down_proj",
      kDim, kExpertFfn, &L::down_exps, false, kForMatmul, When::kExperts, {}, {}, kEachExpert},

@@ -179,7 +179,7 @@ TEST(QuantizedTensors, MlxThatDoesNotFitIsRefused) {  // S11
                       {"m.weight", "U8", {4, 64}, "tensor 'm.weight': U8 [4, 64] (256 bytes): expected U32 [4, 64]"},
                       {"m.weight", "I32", {4, 16}, "tensor 'm.weight': I32"},
                       {"m.weight", "U32", {64}, "tensor 'm.weight': 1 dimensions: expected 2"},
-                      {"m.weight", "U32", {2, 2, 16}, "tensor 'm.weight': 3 dimensions: expected 2"},
+                      {"m.weight", "U32", {2, 2, 16}, "expected F16 [2, 2, 2]"},  // experts one after another
                       {"m.weight", "U32", {4, 0}, "tensor 'm.weight': has no elements"},
                       {"m.weight", "U32", {4, 15}, "tensor 'm.weight': rows of 120 are no whole groups: expected a multiple of 64"},
                       {"m.weight", "U32", {5, 16}, "tensor 'm.scales': F16 [4, 2] (16 bytes): expected F16 [5, 2]"}};

@@ -186,6 +186,54 @@ TEST(Weights, VectorsAreDense) {  // G36
   }
 }
 
+// Experts with a tensor each, as the first Mixtral files have them; the numbers of an expert's are its own.
+class Scattered final : public WeightSource {
+ public:
+  explicit Scattered(const Config& c, Format of_last) : inner_(dummy_source(c, Format::F32, 1)), n_(c.experts.n), of_last_(of_last) {}
+  std::string name() const override { return "scattered.gguf"; }
+  bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+    int layer = 0, expert = 0;
+    char kind[8];
+    if (sscanf(name.c_str(), "blk.%d.ffn_%7[a-z].%d.weight", &layer, kind, &expert) != 3)
+      return name.find("_exps.") == name.npos && inner_->find(name, n_out, n_in, out);
+    const Format format = expert == n_ - 1 ? of_last_ : Format::F32;
+    auto& bytes = copies_.emplace_back(n_out * row_bytes(format, n_in));
+    if (format == Format::F32) std::fill_n(reinterpret_cast<float*>(bytes.data()), n_out * n_in, static_cast<float>(expert));
+    out = {.format = format, .n_out = n_out, .n_in = n_in, .data = bytes.data()};
+    return true;
+  }
+  size_t total_bytes() const override { return inner_->total_bytes(); }
+
+ private:
+  std::unique_ptr<WeightSource> inner_;
+  const int n_;
+  const Format of_last_;
+  std::list<std::vector<uint8_t>> copies_;
+};
+
+TEST(Weights, ExpertsWithATensorEachAreStacked) {
+  const auto backend = create_ref_backend();
+  Config config = tiny("llama");
+  config.experts = {.n = 3, .n_used = 2, .ffn_dim = 24};
+  Scattered source(config, Format::F32);
+  const Weights weights = load_weights(source, config, *backend, nullptr);
+  for (const LayerWeights& layer : weights.layers)
+    for (const Weight* w : {&layer.gate_exps, &layer.up_exps, &layer.down_exps}) {
+      ASSERT_EQ(w->n_experts, 3);
+      EXPECT_EQ(w->n_out * w->n_in, 24 * config.dim);
+      for (int64_t row = 0; row < 3 * w->n_out; ++row)
+        for (int64_t i = 0; i < w->n_in; ++i)
+          ASSERT_EQ(reinterpret_cast<const float*>(w->row(row))[i], static_cast<float>(row / w->n_out)) << row;
+    }
+  Scattered mixed(config, Format::F16);
+  try {
+    load_weights(mixed, config, *backend, nullptr);
+    ADD_FAILURE() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'blk.0.ffn_gate.2.weight' is stored as F16"), std::string::npos) << error.what();
+  }
+}
+
 // A source with one tensor more than anything asks for.
 class Extra final : public WeightSource {
  public:
