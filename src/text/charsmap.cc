@@ -23,14 +23,17 @@ Error bad(fmt::format_string<Args...> format, Args&&... args) {
   return Error("precompiled_charsmap: {}; the file is damaged: download it again", fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The length of the grapheme that well-formed text begins with.
+// The length of the grapheme that text begins with; of what is no UTF-8, one byte.
 size_t grapheme_length(std::string_view text) {
   utf8proc_int32_t state = 0;
   size_t n = utf8_length(text);
+  if (n == 0) return 1;
   for (char32_t before = utf8_decode(text); n < text.size();) {
+    const size_t length = utf8_length(text.substr(n));
+    if (length == 0) break;
     const char32_t next = utf8_decode(text.substr(n));
     if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(before), static_cast<utf8proc_int32_t>(next), &state)) break;
-    n += utf8_length(text.substr(n));
+    n += length;
     before = next;
   }
   return n;
@@ -112,8 +115,7 @@ std::string Charsmap::apply_by_grapheme(std::string_view text) const {
     return match.has_value();
   };
   while (!text.empty()) {
-    const size_t good = utf8_length(text) == 0 ? 0 : grapheme_length(text.substr(0, valid_utf8_prefix(text.substr(0, 4096))));
-    std::string_view grapheme = text.substr(0, std::max<size_t>(1, good));
+    std::string_view grapheme = text.substr(0, grapheme_length(text));
     text.remove_prefix(grapheme.size());
     if (grapheme.size() < kShort && append(grapheme)) continue;
     while (!grapheme.empty()) {

@@ -9,7 +9,7 @@ from conftest import DATA
 ENCODERS = DATA / "encoders"
 
 
-@pytest.fixture(params=["bert", "xlm_roberta", "nomic_bert", "modern_bert"])
+@pytest.fixture(params=["bert", "xlm_roberta", "nomic_bert", "modern_bert", "qwen3_embed"])
 def golden(request):
     return request.param, json.loads((ENCODERS / f"{request.param}.json").read_text())
 

@@ -89,7 +89,9 @@ TEST_P(Encoders, TextsEqualSentenceTransformers) {
     for (const char* prompt : {"plain", "query"}) {
       std::vector<std::vector<int32_t>> ids;
       for (const std::string& text : golden_.texts) ids.push_back(embedder->tokenizer().encode((prompt == std::string("query") ? "the query: " : "") + text));
-      if (prompt == std::string("plain")) EXPECT_EQ(ids, golden_.ids);
+      if (prompt == std::string("plain")) {
+        EXPECT_EQ(ids, golden_.ids);
+      }
       const std::vector<float> rows = embedder->embed(ids);
       ASSERT_EQ(rows.size(), golden_.texts.size() * embedder->dim());
       for (size_t i = 0; i < golden_.texts.size(); ++i) {

@@ -234,7 +234,12 @@ TEST(EncoderTokenizers, AMegabyteOfAnythingTakesLinearTime) {
   golden["spec"]["pre"] = "";
   auto spm = testing::spec_from_json(golden["spec"]);
   spm->spec.normalize = {{.kind = Kind::kCharsmap, .from = good_charsmap()}, {.kind = Kind::kReplacePattern, .from = "^ +| +$|(?<= ) +"}};
-  for (const auto& tokenizer : {Tokenizer::create(spm->view()), Tokenizer::create(word_piece_spec()->view()), Tokenizer::create(unigram_spec()->view())}) {
+  auto by_grapheme = testing::spec_from_json(golden["spec"]);
+  by_grapheme->spec.normalize = spm->spec.normalize;
+  by_grapheme->spec.normalize[0].by_grapheme = true;
+  std::vector<std::unique_ptr<Tokenizer>> tokenizers;
+  for (const auto& owned : {std::move(spm), std::move(by_grapheme), word_piece_spec(), unigram_spec()}) tokenizers.push_back(Tokenizer::create(owned->view()));
+  for (const auto& tokenizer : tokenizers) {
     for (const char* unit : units) {
       std::string text;
       while (text.size() < 1u << 20) text += unit;
