@@ -217,6 +217,8 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
                             .max_width = std::max(dim_, encoder->ffn_dim), .max_heads = encoder->n_heads, .head_dim = encoder->head_dim};
     tower_ = std::make_unique<EncoderTower>(*encoder, *source_, *backend_, limits, progress);
   } else {
+    if (needs_experts(decoder) && !backend_->runs_experts())
+      throw Error("models with a mixture of experts, or with attention over latents, run on the CPU so far: use --device cpu");
     StepLimits limits = step_limits(decoder, max_batch_tokens_, kMaxSeqs, max_batch_tokens_, max_tokens_);
     limits.n_vocab = 0;  // nothing is drawn
     tower_ = std::make_unique<DecoderTower>(decoder, *source_, *backend_, limits, progress);
