@@ -9,6 +9,7 @@ SUM = [{"role": "user", "content": "What is 7 + 5?"}]
 STORY = [{"role": "user", "content": "Tell me a story about a fox."}]
 TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather of a place", "parameters": {"type": "object", "properties": {"place": {"type": "string"}}}}}
 client = openai.OpenAI(base_url=f"{URL}/v1", api_key="none", max_retries=0)
+GREEDY = {"temperature": 0}  # of which Anthropic's newer packages know nothing
 model = client.models.list().data[0].id
 claude = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0)
 
@@ -74,15 +75,15 @@ def errors():
 
 
 def messages():
-    got = claude.messages.create(model=model, max_tokens=50, messages=SUM, temperature=0, system="You answer sums.")
+    got = claude.messages.create(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY, system="You answer sums.")
     assert got.content[0].text and got.stop_reason in ("end_turn", "max_tokens") and got.usage.output_tokens > 0
-    plain = claude.messages.create(model=model, max_tokens=50, messages=SUM, temperature=0)
+    plain = claude.messages.create(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY)
     assert plain.content[0].text == "7 + 5 = 12." and plain.stop_reason == "end_turn"
-    with claude.messages.stream(model=model, max_tokens=50, messages=SUM, temperature=0) as stream:
+    with claude.messages.stream(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY) as stream:
         text = "".join(stream.text_stream)
         final = stream.get_final_message()
     assert text == plain.content[0].text and final.stop_reason == "end_turn" and final.usage.output_tokens == plain.usage.output_tokens
-    cut = claude.messages.create(model=model, max_tokens=50, messages=SUM, temperature=0, stop_sequences=[" = "])
+    cut = claude.messages.create(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY, stop_sequences=[" = "])
     assert cut.content[0].text == "7 + 5" and cut.stop_reason == "stop_sequence" and cut.stop_sequence == " = "
     assert claude.messages.create(model=model, max_tokens=3, messages=STORY).stop_reason == "max_tokens"
     counted = claude.messages.count_tokens(model=model, messages=SUM).input_tokens
