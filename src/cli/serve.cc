@@ -246,11 +246,12 @@ void add_http_options(CLI::App& verb, ServeOptions& o) {
   verb.add_option("--port", o.http.port, "port to listen on; 0: one that is free, which is printed")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  verb.add_option("--api-key", o.app.api_keys, "a key that clients must send (repeatable)");
+  verb.add_option("--api-key", o.app.api_keys, "a key that clients must send (repeatable)")->allow_extra_args(false);
   verb.add_option("--api-key-file", o.app.api_key_file, "file of keys, one a line; read again when it changes");
   verb.add_flag("--insecure", o.insecure, "listen to other machines without a key");
   verb.add_option("--cors-origins", o.app.origins, "pages of other sites that may use the server, or '*' (repeatable)")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   verb.add_option("--ssl-cert-file", o.http.tls_cert, "PEM certificate: serve HTTPS");
   verb.add_option("--ssl-key-file", o.http.tls_key, "PEM key of the certificate");
   verb.add_option("--access-log", o.access_log,
@@ -270,14 +271,16 @@ void add_limit_options(CLI::App& verb, ServeOptions& o) {
   };
   verb.add_option("-a,--alias,--served-model-name", o.aliases,
                   "names of the model in the API (repeatable, or separated by commas)")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   verb.add_option("--models-max", o.pool.max_loaded,
                   "of several models, how many are loaded at once; the one idle longest makes room")
       ->check(CLI::Range(1, 1 << 20));
   verb.add_option("--model-ttl", o.ttl_s, "seconds without a request after which a model is unloaded; 0: never")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
-  verb.add_option("--pin", o.pinned, "a model that is never unloaded, by its name (repeatable)");
+  verb.add_option("--pin", o.pinned, "a model that is never unloaded, by its name (repeatable)")
+      ->allow_extra_args(false);
   verb.add_option("--max-seqs,--parallel", o.max_seqs, "sequences computed at once")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();

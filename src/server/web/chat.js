@@ -330,16 +330,20 @@ function wireSide() {
   });
 }
 
+function openSettings() {
+  for (const field of document.querySelectorAll('[data-setting]')) field.value = settings.values[field.dataset.setting];
+  $('settings').showModal();
+}
+
 function wireSettings() {
   for (const field of document.querySelectorAll('[data-setting]')) {
-    field.value = settings.values[field.dataset.setting];
     field.addEventListener('change', () => {
       settings.set(field.dataset.setting, field.value);
       setTheme();
       if (field.dataset.setting === 'key') loadModels();
     });
   }
-  $('open-settings').addEventListener('click', () => $('settings').showModal());
+  $('open-settings').addEventListener('click', openSettings);
   $('clear').addEventListener('click', () => {
     if (!confirm('Delete all conversations of this browser?')) return;
     store.all().forEach(one => store.remove(one.id));
@@ -359,7 +363,7 @@ function wireKeys() {
     }
     if (control && event.key === ',') {
       event.preventDefault();
-      $('settings').showModal();
+      openSettings();
     }
   });
   $('scroll').addEventListener('scroll', () => {
