@@ -125,7 +125,9 @@ TEST(EngineThreads, SleepsWhenIdle) {
 
 // What is not a step's failure ends the thread, and everyone hears of it.
 TEST(EngineThreads, SaysWhyItsThreadEnded) {
-  FakeRunner runner;
+  FakeOptions options;
+  options.step_us = 1000;  // 254 steps: long after `broken` is set
+  FakeRunner runner(options);
   std::atomic<bool> broken{false};
   Engine engine(runner, {.on_step = [&](const StepStats&) {
     if (broken) throw std::runtime_error("the metrics are full");
@@ -139,14 +141,11 @@ TEST(EngineThreads, SaysWhyItsThreadEnded) {
   EXPECT_FALSE(first->wait().empty());
   EXPECT_EQ(engine.fault(), "");
   broken = true;
-  const auto finish_of = [](TokenStream& stream) {
-    while (true)
-      for (const TokenEvent& event : stream.wait())
-        if (event.finish) return *event.finish;
-  };
-  const Finish finish = finish_of(*first);
-  EXPECT_EQ(finish.reason, FinishReason::kError);
-  EXPECT_EQ(finish.error, "the metrics are full");
+  std::optional<Finish> finish;
+  for (std::vector<TokenEvent> events = first->wait(); !events.empty(); events = first->wait()) finish = events.back().finish;
+  ASSERT_TRUE(finish);
+  EXPECT_EQ(finish->reason, FinishReason::kError);
+  EXPECT_EQ(finish->error, "the metrics are full");
   EXPECT_EQ(engine.fault(), "the metrics are full");
   request.sink = second;
   EXPECT_THROW(engine.submit(request), Error);
