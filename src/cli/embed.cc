@@ -76,15 +76,13 @@ std::string rendered(const Embedder& embedder, const std::vector<float>& rows, c
 
 std::unique_ptr<Embedder> open(const EmbedVerb& o) {
   const auto checkpoint = open_model_file({.path = o.model, .hub = o.hub, .log_level = o.log_level});
+  EmbedOptions options;
+  options.backend.device = o.device, options.backend.n_threads = o.n_threads;
+  options.n_ctx = o.n_ctx, options.max_batch_tokens = o.batch;
+  if (!o.pooling.empty()) options.pooling = o.pooling;
+  options.normalize = o.normalize, options.check_tensors = o.check_tensors;
   ProgressBar bar("loading");
-  return Embedder::open(checkpoint,
-                        {.backend = {.device = o.device, .n_threads = o.n_threads},
-                         .n_ctx = o.n_ctx,
-                         .max_batch_tokens = o.batch,
-                         .pooling = o.pooling.empty() ? std::nullopt : std::optional(o.pooling),
-                         .normalize = o.normalize,
-                         .check_tensors = o.check_tensors},
-                        [&](size_t done, size_t total) { bar.update(done, total); });
+  return Embedder::open(checkpoint, options, [&](size_t done, size_t total) { bar.update(done, total); });
 }
 
 void embed(const EmbedVerb& o) {

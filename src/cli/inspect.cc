@@ -78,7 +78,9 @@ Json encoder_architecture(const EncoderConfig& c) {
 Json memory_need(const CheckpointFacts& facts, const Config& c, const InspectOptions& o) {
   size_t weights = 0;
   for (const CheckpointTensor& t : facts.tensors) weights += t.n_bytes;
-  const RunnerOptions options = {.n_ctx = o.model.n_ctx, .max_batch_tokens = o.model.chunk, .block_size = 1, .kv_dtype = runner_kv_type(o.model)};
+  RunnerOptions options;
+  options.n_ctx = o.model.n_ctx, options.max_batch_tokens = o.model.chunk;
+  options.block_size = 1, options.kv_dtype = runner_kv_type(o.model);
   const size_t available = available_memory_bytes();
   constexpr size_t kUnlimited = std::numeric_limits<size_t>::max() / 4;  // to say what it needs, be that there or not
   const MemoryPlan plan = plan_memory(c, weights, o.model.n_ctx > 0 || weights > available ? kUnlimited : available, options);

@@ -120,7 +120,9 @@ TEST(HttpHead, RandomBytesAreTakenWholeOrRefused) {
       n_lengths += name == "content-length" || name == "transfer-encoding";
     EXPECT_LE(n_lengths, 1u) << head;
     EXPECT_EQ(head.find('\0'), head.npos);
-    if (!parsed.request.path.starts_with("/v1/models/")) EXPECT_EQ(parsed.request.path.find("//"), std::string::npos);
+    if (!parsed.request.path.starts_with("/v1/models/")) {
+      EXPECT_EQ(parsed.request.path.find("//"), std::string::npos);
+    }
   }
 }
 
