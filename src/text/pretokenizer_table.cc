@@ -39,7 +39,6 @@ constexpr Patterns kGpt4o = {
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
-constexpr Patterns kTinyAya = {R"(\d{1,3}(?=(?:\d{3})*\b))", kGpt4o[0]};
 constexpr Patterns kLaguna = {R"([^\n]+|[\n]+)", kQwen2Words};
 constexpr Patterns kMiniCpm5 = {
     R"(\p{N}{1,3})",
@@ -105,7 +104,6 @@ constexpr Names kGpt4oNames = {"gpt-4o", "llama4", "kanana2", "talkie", "minimax
 constexpr Names kDeepseekV3Names = {"deepseek-v3", "hunyuan-dense", "joyai-llm"};
 constexpr Names kBloomNames = {"bloom", "poro-chat", "gpt3-finnish"};
 constexpr Names kBailingNames = {"bailingmoe", "bailingmoe2", "llada-moe"};
-constexpr Names kTinyAyaNames = {"tiny_aya", "cohere2moe"};
 constexpr Names kGraniteEmbeddingNames = {"granite-embed-multi-97m"}, kLagunaNames = {"laguna"}, kMiniCpm5Names = {"minicpm5"};
 constexpr Names kDefaultNames = {"default"}, kQwen35Names = {"qwen35"}, kTekkenNames = {"tekken"},
                 kYoutuNames = {"youtu"}, kKimiNames = {"kimi-k2"}, kDeepseekLlmNames = {"deepseek-llm"},
@@ -124,7 +122,6 @@ constexpr PretokenizerRow kRows[] = {
     {kTekkenNames, kTekken, kWholeWords, kAddBos},
     {kGpt4oNames, kGpt4o},
     {kGraniteEmbeddingNames, kGpt4o, kWholeWords},
-    {kTinyAyaNames, kTinyAya},
     {kLagunaNames, kLaguna},
     {kMiniCpm5Names, kMiniCpm5, kWholeWords},
     {kYoutuNames, kYoutu, kWholeWords},

@@ -127,11 +127,6 @@ PRETOKENIZERS = {
         LETTERS_O200K % (CONTRACTIONS + "?", CONTRACTIONS + "?")
         + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES
     ],
-    "tiny_aya": [
-        r"\d{1,3}(?=(?:\d{3})*\b)",
-        LETTERS_O200K % (CONTRACTIONS + "?", CONTRACTIONS + "?")
-        + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES
-    ],
     "laguna": [r"[^\n]+|[\n]+",
                CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + SPACES],
     "minicpm5": [r"\p{N}{1,3}",
