@@ -11,7 +11,7 @@ TOOL = {"type": "function", "function": {"name": "weather", "description": "The 
 client = openai.OpenAI(base_url=f"{URL}/v1", api_key="none", max_retries=0)
 GREEDY = {"temperature": 0}  # of which Anthropic's newer packages know nothing
 model = client.models.list().data[0].id
-claude = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0)
+messages_client = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0)
 
 
 def raises(kind, call):
@@ -71,22 +71,22 @@ def errors():
     raises(openai.NotFoundError, lambda: client.models.retrieve("no-such-model"))
     error = raises(openai.BadRequestError, lambda: client.completions.create(model=model, prompt=[5] * 100000))
     assert error.code == "context_length_exceeded"
-    raises(anthropic.BadRequestError, lambda: claude.messages.create(model=model, max_tokens=5, messages=[{"role": "nobody", "content": "x"}]))
+    raises(anthropic.BadRequestError, lambda: messages_client.messages.create(model=model, max_tokens=5, messages=[{"role": "nobody", "content": "x"}]))
 
 
 def messages():
-    got = claude.messages.create(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY, system="You answer sums.")
+    got = messages_client.messages.create(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY, system="You answer sums.")
     assert got.content[0].text and got.stop_reason in ("end_turn", "max_tokens") and got.usage.output_tokens > 0
-    plain = claude.messages.create(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY)
+    plain = messages_client.messages.create(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY)
     assert plain.content[0].text == "7 + 5 = 12." and plain.stop_reason == "end_turn"
-    with claude.messages.stream(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY) as stream:
+    with messages_client.messages.stream(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY) as stream:
         text = "".join(stream.text_stream)
         final = stream.get_final_message()
     assert text == plain.content[0].text and final.stop_reason == "end_turn" and final.usage.output_tokens == plain.usage.output_tokens
-    cut = claude.messages.create(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY, stop_sequences=[" = "])
+    cut = messages_client.messages.create(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY, stop_sequences=[" = "])
     assert cut.content[0].text == "7 + 5" and cut.stop_reason == "stop_sequence" and cut.stop_sequence == " = "
-    assert claude.messages.create(model=model, max_tokens=3, messages=STORY).stop_reason == "max_tokens"
-    counted = claude.messages.count_tokens(model=model, messages=SUM).input_tokens
+    assert messages_client.messages.create(model=model, max_tokens=3, messages=STORY).stop_reason == "max_tokens"
+    counted = messages_client.messages.count_tokens(model=model, messages=SUM).input_tokens
     assert counted == plain.usage.input_tokens + (plain.usage.cache_read_input_tokens or 0)
 
 
@@ -95,7 +95,7 @@ def messages_with_tools():
     turns = [{"role": "user", "content": [{"type": "text", "text": "The weather in Oslo?"}]},
              {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "weather", "input": {"place": "Oslo"}}]},
              {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "Rain"}]}, {"type": "text", "text": "Thanks"}]}]
-    assert claude.messages.create(model=model, max_tokens=5, messages=turns, tools=[tool]).usage.output_tokens == 5
+    assert messages_client.messages.create(model=model, max_tokens=5, messages=turns, tools=[tool]).usage.output_tokens == 5
 
 
 for check in (chat, chat_stream, chat_options, completions, responses, errors, messages, messages_with_tools):
