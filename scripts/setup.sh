@@ -8,7 +8,7 @@ set -eu
 build="g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
   libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev
   libcurl4-openssl-dev libssl-dev libboost1.81-dev ca-certificates"
-test="libgtest-dev libgmock-dev python3:python3 python3-numpy python3-pytest"
+test="libgtest-dev libgmock-dev python3:python3 python3-numpy python3-pytest python3-venv"
 bench="libbenchmark-dev"
 fuzz="clang++:clang libclang-rt-dev"
 helpful="ccache"

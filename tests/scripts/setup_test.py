@@ -52,7 +52,7 @@ class Setup(unittest.TestCase):
         done, calls = run("build", "test", programs=[], libraries=[])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(set(packages(calls[1])), {"g++", "cmake", "ninja-build", "pkg-config", "ccache", *LIBRARIES, "libgtest-dev",
-                                                   "libgmock-dev", "python3", "python3-numpy", "python3-pytest"})
+                                                   "libgmock-dev", "python3", "python3-numpy", "python3-pytest", "python3-venv"})
 
     def test_groups_are_asked_for_by_name(self):
         for group, package in (("test", "libgtest-dev"), ("bench", "libbenchmark-dev"), ("fuzz", "libclang-rt-dev")):

@@ -21,7 +21,7 @@ def python():
         if made.returncode == 0:
             made = subprocess.run([python, "-m", "pip", "-q", "install", "--retries", "1", "openai>=1.99", "anthropic>=0.60"], capture_output=True, text=True, timeout=300)
         if made.returncode != 0:
-            pytest.skip("the packages openai and anthropic cannot be installed here: " + made.stderr.strip().splitlines()[-1])
+            pytest.skip("the packages openai and anthropic cannot be installed here: " + (made.stdout + made.stderr).strip()[-300:])
         ready.touch()
     return python
 

@@ -313,7 +313,9 @@ def test_sigterm_lets_streams_end(start):
     server.chat(max_tokens=1).error(503)
     for thread in threads:
         thread.join()
-    for result in results:
+    taken = [result for result in results if result.status == 200]  # some may have come after the signal
+    assert len(taken) >= 4
+    for result in taken:
         events = result.events()  # with [DONE]
         assert events[-1]["choices"][0]["finish_reason"] == "length"
     begin = time.monotonic()
