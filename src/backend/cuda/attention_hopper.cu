@@ -200,7 +200,7 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Walk& walk, c
   load_queries<kDim>(p, walk, shared, group_row);
   fence_shared();
   warpgroup_barrier(warpgroup);
-  const uint32_t base = shared_address_of(shared), queries = base + warpgroup * kGroupRows * 128;
+  const uint32_t base = shared_address(shared), queries = base + warpgroup * kGroupRows * 128;
   const auto barrier = [&](int kind, int stage) { return barriers + 8 * (kind * kStages + stage); };  // kind: keys, values; + 2: free
   const auto release = [&](int part, int stage) {
     if (threadIdx.x % 128 == 0) arrive(barrier(2 + part, stage));
@@ -252,8 +252,8 @@ template <int kDim>
 __global__ void __launch_bounds__(384, 1) hopper_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ Params p) {
 #if INGOT_WGMMA
   extern __shared__ char unaligned[];
-  char* shared = unaligned + (1024 - shared_address_of(unaligned) % 1024) % 1024;
-  const uint32_t barriers = shared_address_of(shared) + Shared<kDim>::kBarriers;
+  char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+  const uint32_t barriers = shared_address(shared) + Shared<kDim>::kBarriers;
   start_dependent();
   const Walk walk(p);
   if (walk.empty()) return;
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(384, 1) hopper_kernel(const __grid_constant__ 
   __syncthreads();
   if (threadIdx.x < 128) {
     shrink_registers<24>();
-    if (threadIdx.x < 32) fetch<kDim>(map, p, walk, shared_address_of(shared), barriers);
+    if (threadIdx.x < 32) fetch<kDim>(map, p, walk, shared_address(shared), barriers);
   } else {
     grow_registers<240>();
     attend_rows<kDim>(p, walk, shared, barriers, static_cast<int>(threadIdx.x) / 128 - 1);

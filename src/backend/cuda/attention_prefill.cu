@@ -12,10 +12,6 @@ namespace {
 
 constexpr int kTileKeys = 64;
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
 // Four 8 x 8 matrices, turned.
 __device__ __forceinline__ void load_turned(uint32_t (&v)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"

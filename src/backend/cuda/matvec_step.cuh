@@ -23,10 +23,6 @@ struct Kind {
   static constexpr int kSlots = kPieces == 4 ? 3 : 4;
 };
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
-
 // 16 bytes, or zeros.
 __device__ __forceinline__ void copy16(uint32_t to, const void* from, bool in) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");

@@ -14,8 +14,6 @@
 
 namespace ingot::cuda {
 
-__device__ __forceinline__ uint32_t shared_address_of(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
-
 // ---- barriers in shared memory ----
 __device__ __forceinline__ void init_barrier(uint32_t barrier, int n_arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(n_arrivals) : "memory");
