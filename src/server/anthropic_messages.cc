@@ -9,21 +9,6 @@
 namespace ingot {
 namespace {
 
-// Text, or text blocks, as one text.
-std::string text_of(const JsonValue& content, const std::string& where) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) refuse_value(where, "must be a string or an array of text blocks");
-  std::string text;
-  for (size_t i = 0; i < content.size(); ++i) {
-    const std::string here = fmt::format("{}[{}]", where, i);
-    if (!content[i].is_object()) refuse_value(here, "must be an object");
-    if (string_member(content[i], "type", here) != "text")
-      refuse_value(here + ".type", "must be \"text\": this model reads text only");
-    text += (text.empty() ? "" : "\n") + string_member(content[i], "text", here);
-  }
-  return text;
-}
-
 // One message of Anthropic's is one or several of OpenAI's: results of tools are messages of their own.
 void append_message(const JsonValue& message, const std::string& where, JsonValue& out) {
   if (!message.is_object()) refuse_value(where, "must be an object");
@@ -57,7 +42,7 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
       out.push_back(
           {{"role", "tool"},
            {"tool_call_id", string_member(block, "tool_use_id", here)},
-           {"content", result == block.end() || result->is_null() ? "" : text_of(*result, here + ".content")}});
+           {"content", result == block.end() || result->is_null() ? "" : text_of(*result, here + ".content", {"text"})}});
     } else {
       refuse_value(here + ".type", "must be text, thinking, tool_use or tool_result: this model reads text only");
     }
@@ -95,7 +80,7 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model)
   if (!given.is_array() || given.empty()) fields.refuse("messages", "must be an array of at least one message");
   JsonValue messages = JsonValue::array();
   if (const JsonValue* system = fields.find("system"))
-    messages.push_back({{"role", "system"}, {"content", text_of(*system, "system")}});
+    messages.push_back({{"role", "system"}, {"content", text_of(*system, "system", {"text"})}});
   for (size_t i = 0; i < given.size(); ++i) append_message(given[i], fmt::format("messages[{}]", i), messages);
   JsonValue variables = JsonValue::object();
   if (const JsonValue* thinking = fields.find("thinking"))

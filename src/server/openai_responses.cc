@@ -10,20 +10,7 @@
 namespace ingot {
 namespace {
 
-std::string text_of(const JsonValue& content, const std::string& where) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) refuse_value(where, "must be a string or an array of parts");
-  std::string text;
-  for (size_t i = 0; i < content.size(); ++i) {
-    const std::string here = fmt::format("{}[{}]", where, i);
-    if (!content[i].is_object()) refuse_value(here, "must be an object");
-    const std::string& type = string_member(content[i], "type", here);
-    if (type != "input_text" && type != "output_text" && type != "text")
-      refuse_value(here + ".type", "must be input_text or output_text: this model reads text only");
-    text += (text.empty() ? "" : "\n") + string_member(content[i], "text", here);
-  }
-  return text;
-}
+constexpr auto kTextTypes = {"input_text", "output_text", "text"};
 
 void append_item(const JsonValue& item, const std::string& where, JsonValue& messages) {
   if (!item.is_object()) refuse_value(where, "must be an object");
@@ -32,7 +19,7 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
     const auto content = item.find("content");
     if (content == item.end()) refuse_value(where + ".content", "is missing");
     messages.push_back(
-        {{"role", string_member(item, "role", where)}, {"content", text_of(*content, where + ".content")}});
+        {{"role", string_member(item, "role", where)}, {"content", text_of(*content, where + ".content", kTextTypes)}});
   } else if (type == "function_call") {
     const JsonValue function = {{"name", string_member(item, "name", where)},
                                 {"arguments", string_member(item, "arguments", where)}};
@@ -46,7 +33,7 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
     if (output == item.end()) refuse_value(where + ".output", "is missing");
     messages.push_back({{"role", "tool"},
                         {"tool_call_id", string_member(item, "call_id", where)},
-                        {"content", text_of(*output, where + ".output")}});
+                        {"content", text_of(*output, where + ".output", kTextTypes)}});
   } else if (type != "reasoning") {
     refuse_value(where + ".type", "must be message, function_call, function_call_output or reasoning");
   }

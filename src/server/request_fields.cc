@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -215,6 +216,21 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
     if (*choice == "none") tools = nullptr;
   }
   return chat_prompt(model, fields.at("messages"), tools, variables, "messages");
+}
+
+std::string text_of(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) refuse_value(where, "must be a string or an array of text parts");
+  std::string text;
+  for (size_t i = 0; i < content.size(); ++i) {
+    const std::string here = fmt::format("{}[{}]", where, i);
+    if (!content[i].is_object()) refuse_value(here, "must be an object");
+    const std::string& type = string_member(content[i], "type", here);
+    if (std::ranges::find(types, type) == types.end())
+      refuse_value(here + ".type", fmt::format("must be {}: this model reads text only", fmt::join(types, " or ")));
+    text += (text.empty() ? "" : "\n") + string_member(content[i], "text", here);
+  }
+  return text;
 }
 
 void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, int max_tokens, const char* param) {

@@ -26,6 +26,9 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
 std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
                                  const JsonValue& variables, const char* param);
 
+// A string, or parts of one of these types with a text each, as one text. Throws ApiError that names the part.
+std::string text_of(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types);
+
 // Throws ApiError context_length_exceeded, with both numbers, for a prompt that leaves no room for an answer.
 void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, int max_tokens, const char* param);
 
