@@ -11,10 +11,14 @@ namespace {
 
 thread_local int allocations_left = -1;  // -1: as many as are wanted
 
-void* allocate(std::size_t n) {
-  if (allocations_left == 0) throw std::bad_alloc();
+void* allocate_or_null(std::size_t n) noexcept {
+  if (allocations_left == 0) return nullptr;
   if (allocations_left > 0) --allocations_left;
-  if (void* p = std::malloc(n > 0 ? n : 1)) return p;
+  return std::malloc(n > 0 ? n : 1);
+}
+
+void* allocate(std::size_t n) {
+  if (void* p = allocate_or_null(n)) return p;
   throw std::bad_alloc();
 }
 
@@ -22,6 +26,8 @@ void* allocate(std::size_t n) {
 
 void* operator new(std::size_t n) { return allocate(n); }
 void* operator new[](std::size_t n) { return allocate(n); }
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return allocate_or_null(n); }
+void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return allocate_or_null(n); }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
