@@ -13,6 +13,7 @@
 #include "backend/batch.h"
 #include "backend/kv.h"
 #include "backend/sampling.h"
+#include "backend/state.h"
 #include "backend/tensor.h"
 
 namespace ingot {
@@ -97,6 +98,20 @@ struct MoeArgs {
   Tensor gate, up, out;             // scratch: [n * n_used, ffn | ffn | dim], contiguous
 };
 
+// The gated delta rule (arXiv:2412.06464, with the heads of Qwen3-Next). Each value head keeps a matrix S, and a token does
+//   S = exp(decay softplus(alpha + dt)) S;  S += k^T (sigmoid(beta) (v - k S));  y = q S
+// where q and k have length 1, q divided by sqrt(key_dim) besides.
+struct DeltaRuleArgs {
+  Tensor y;                         // out: [n_tokens, n_heads * value_dim], contiguous
+  Tensor qkv;                       // [n_tokens, n_key_heads * key_dim (q), the same (k), n_heads * value_dim (v)]; used up
+  Tensor beta, alpha;               // [n_tokens, n_heads]; used up
+  Tensor decay, dt;                 // [1, n_heads]; decay is negative
+  int n_key_heads = 0;              // each serves n_heads / n_key_heads value heads:
+  bool tiled = false;               // head h has q and k of h % n_key_heads; else neighbours share them
+  StateCache* states = nullptr;     // n_heads and the dims are its shape's
+  int layer = 0;                    // of the recurrent ones
+};
+
 // What the device reaches by a short measurement, for matmuls whose weights have some format: the 100 % of `bench`.
 struct Peak {
   double read_gb_s = 0;        // 10^9 bytes a second, read
@@ -113,6 +128,7 @@ class Backend {
   virtual int n_threads() const { return 1; }   // of the host, that compute
   // Whether it has what only some models need: experts, attention sinks, head dims over 256. Asked before anything is loaded.
   virtual bool runs_experts() const { return false; }
+  virtual bool runs_recurrence() const { return false; }  // likewise recurrent layers
 
   // The type of activations between matmuls; the residual stream, rope angles and logits are f32 everywhere.
   virtual DType activation_dtype() const { return DType::kF32; }
@@ -122,9 +138,10 @@ class Backend {
   // The result keeps host's planes where the backend will go on reading them, and null ones where it has a copy of its own.
   virtual Weight prepare(const Weight& host, unsigned use /* WeightUse bits */) = 0;
   virtual std::unique_ptr<KvCache> make_kv(const KvShape& shape) = 0;
+  virtual std::unique_ptr<StateCache> make_states(const StateShape& shape);  // only where runs_recurrence()
   virtual void reserve(const StepLimits& limits);      // takes all scratch for the largest step
   virtual size_t available_bytes() const;              // that can be taken now
-  virtual size_t allocated_bytes() const = 0;          // by alloc, prepare, make_kv and reserve
+  virtual size_t allocated_bytes() const = 0;          // by alloc, prepare, make_kv, make_states and reserve
   virtual void upload(const Tensor& to, const void* from) = 0;     // rows * cols elements, contiguous
   virtual void download(void* to, const Tensor& from) = 0;
 
@@ -165,6 +182,13 @@ class Backend {
                           Tensor bias /* [n_experts, n_out] or empty */);
   // residual[t] += sum over k of weights[t, k] y[t * n_used + k]
   virtual void moe_combine(Tensor residual /* in, out [n, dim] */, Tensor y /* [n * n_used, dim] */, Tensor weights /* [n, n_used] */);
+
+  // ---- primitives of models with recurrent layers: only where runs_recurrence() ----
+  virtual void gate(Tensor x /* in, out [n, dim] */, Tensor gate /* [n, dim] */);  // x *= sigmoid(gate)
+  // Each channel becomes SiLU of the convolution of its last `width` inputs, those of earlier steps being in the state.
+  virtual void short_conv(Tensor x /* in, out [n_tokens, n_channels], contiguous */, Tensor weight /* [n_channels, width] */,
+                          StateCache& states, int layer);
+  virtual void delta_rule(const DeltaRuleArgs& args);
 
   // ---- fused: the default bodies say what they mean ----
   virtual void qkv(const QkvArgs& args);

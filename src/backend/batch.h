@@ -20,6 +20,9 @@ struct Batch {
   std::span<const int32_t> block_table;   // [n_seqs, max_blocks]: KV block of each block_size tokens of the sequence
   int max_blocks = 0;
   std::span<const int32_t> logit_rows;    // [n_logits]: which tokens of the batch get logits
+  // Of models with recurrent layers, else empty. [n_seqs]: the slot that holds the state of the sequence before this step, -1 at
+  // its beginning, and the one that gets the state after it, which may be the same.
+  std::span<const int32_t> state_in = {}, state_out = {};
 
   int n_tokens() const { return static_cast<int>(tokens.size()); }
   int n_seqs() const { return static_cast<int>(kv_len.size()); }

@@ -72,5 +72,9 @@ void Backend::copy(Tensor, Tensor) { throw Error("{} has no copy", name()); }
 void Backend::moe_route(Tensor, Tensor, Tensor, const RouteArgs&) { throw Error("{} has no moe_route", name()); }
 void Backend::moe_matmul(Tensor, Tensor, const Weight&, Tensor, Tensor) { throw Error("{} has no moe_matmul", name()); }
 void Backend::moe_combine(Tensor, Tensor, Tensor) { throw Error("{} has no moe_combine", name()); }
+std::unique_ptr<StateCache> Backend::make_states(const StateShape&) { throw Error("{} has no recurrent layers", name()); }
+void Backend::gate(Tensor, Tensor) { throw Error("{} has no gate", name()); }
+void Backend::short_conv(Tensor, Tensor, StateCache&, int) { throw Error("{} has no short_conv", name()); }
+void Backend::delta_rule(const DeltaRuleArgs&) { throw Error("{} has no delta_rule", name()); }
 
 }  // namespace ingot

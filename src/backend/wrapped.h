@@ -15,10 +15,12 @@ class Wrapped : public Backend {
   std::string description() const override { return inner_->description(); }
   int n_threads() const override { return inner_->n_threads(); }
   bool runs_experts() const override { return inner_->runs_experts(); }
+  bool runs_recurrence() const override { return inner_->runs_recurrence(); }
   DType activation_dtype() const override { return inner_->activation_dtype(); }
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override { return inner_->alloc(dtype, rows, cols); }
   Weight prepare(const Weight& host, unsigned use) override { return inner_->prepare(host, use); }
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override { return inner_->make_kv(shape); }
+  std::unique_ptr<StateCache> make_states(const StateShape& shape) override { return inner_->make_states(shape); }
   void reserve(const StepLimits& limits) override { inner_->reserve(limits); }
   size_t available_bytes() const override { return inner_->available_bytes(); }
   size_t allocated_bytes() const override { return inner_->allocated_bytes(); }
@@ -87,6 +89,15 @@ class Wrapped : public Backend {
   }
   void moe_combine(Tensor residual, Tensor y, Tensor weights) override {
     around("moe_combine", residual, [&] { inner_->moe_combine(residual, y, weights); });
+  }
+  void gate(Tensor x, Tensor gate) override {
+    around("gate", x, [&] { inner_->gate(x, gate); });
+  }
+  void short_conv(Tensor x, Tensor weight, StateCache& states, int layer) override {
+    around("short_conv", x, [&] { inner_->short_conv(x, weight, states, layer); });
+  }
+  void delta_rule(const DeltaRuleArgs& args) override {
+    around("delta_rule", args.y, [&] { inner_->delta_rule(args); });
   }
   void moe(const MoeArgs& args) override {
     around("moe", args.residual, [&] { inner_->moe(args); });

@@ -12,7 +12,7 @@
 namespace ingot {
 
 CpuBackend::CpuBackend(const BackendOptions& options)
-    : kernels_(cpu::choose_kernels(options.isa)), deterministic_(options.deterministic), pool_(options.n_threads) {}
+    : kernels_(cpu::choose_kernels(options.isa)), recurrence_(cpu::recurrence_of(kernels_)), deterministic_(options.deterministic), pool_(options.n_threads) {}
 
 std::unique_ptr<Backend> create_cpu_backend(const BackendOptions& options) { return std::make_unique<CpuBackend>(options); }
 

@@ -12,6 +12,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/memory.h"
 #include "backend/cpu/packed_weight.h"
+#include "backend/cpu/recurrence_kernels.h"
 #include "backend/sampler.h"
 #include "base/threads.h"
 
@@ -26,10 +27,12 @@ class CpuBackend final : public Backend {
   std::string description() const override;
   int n_threads() const override { return pool_.size(); }
   bool runs_experts() const override { return true; }
+  bool runs_recurrence() const override { return true; }
 
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
+  std::unique_ptr<StateCache> make_states(const StateShape& shape) override;
   void reserve(const StepLimits& limits) override;
   size_t allocated_bytes() const override { return allocated_; }
   void upload(const Tensor& to, const void* from) override;
@@ -58,6 +61,9 @@ class CpuBackend final : public Backend {
   void moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) override;
   void moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) override;
   void moe_combine(Tensor residual, Tensor y, Tensor weights) override;
+  void gate(Tensor x, Tensor gate) override;
+  void short_conv(Tensor x, Tensor weight, StateCache& states, int layer) override;
+  void delta_rule(const DeltaRuleArgs& args) override;
 
   void qkv(const QkvArgs& args) override;
   void gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up,
@@ -99,6 +105,9 @@ class CpuBackend final : public Backend {
   void attention_in_turns(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args);
   void write_token(KvCache& kv, int layer, int64_t token, const float* k, const float* v);
 
+  // cpu_recurrence.cc
+  void prepare_delta(const DeltaRuleArgs& args);
+
   // cpu_moe.cc
   struct ExpertOutput {
     Tensor y;  // rows in the groups' order
@@ -127,6 +136,7 @@ class CpuBackend final : public Backend {
   }
 
   const cpu::Kernels& kernels_;
+  const cpu::RecurrenceKernels& recurrence_;
   const bool deterministic_;
   ThreadPool pool_;
   size_t allocated_ = 0;

@@ -13,13 +13,13 @@
 namespace ingot::cpu {
 
 // As in cmake/cpu_kernels.cmake.
-namespace portable { extern const Kernels kKernels; }
+namespace portable { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
 #if defined(__x86_64__)
-namespace avx2 { extern const Kernels kKernels; }
-namespace avx512 { extern const Kernels kKernels; }
-namespace avx512bf16 { extern const Kernels kKernels; }
+namespace avx2 { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
+namespace avx512 { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
+namespace avx512bf16 { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
 #elif defined(__aarch64__)
-namespace neon_dot { extern const Kernels kKernels; }
+namespace neon_dot { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
 #endif
 
 namespace {
@@ -65,6 +65,17 @@ const Kernels& choose_kernels(std::string_view name) {
     names += (names.empty() ? "" : ", ") + std::string(kernels->isa);
   }
   throw UsageError("no instruction set '{}' on this machine: there is {}", printable(name), names);
+}
+
+const RecurrenceKernels& recurrence_of(const Kernels& kernels) {
+#if defined(__x86_64__)
+  if (&kernels == &avx512bf16::kKernels) return avx512bf16::kRecurrence;
+  if (&kernels == &avx512::kKernels) return avx512::kRecurrence;
+  if (&kernels == &avx2::kKernels) return avx2::kRecurrence;
+#elif defined(__aarch64__)
+  if (&kernels == &neon_dot::kKernels) return neon_dot::kRecurrence;
+#endif
+  return portable::kRecurrence;
 }
 
 }  // namespace ingot::cpu

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/ref/ref_recurrence.h"
 #include "backend/route.h"
 #include "backend/sampler.h"
 #include "base/half.h"
@@ -71,6 +72,11 @@ class RefBackend final : public Backend {
     auto kv = std::make_unique<RefKv>(shape);
     allocated_ += kv->data.size() * sizeof(float);
     return kv;
+  }
+  std::unique_ptr<StateCache> make_states(const StateShape& shape) override {
+    auto states = std::make_unique<RefStates>(shape);
+    allocated_ += states->data.size() * sizeof(float);
+    return states;
   }
   size_t allocated_bytes() const override { return allocated_; }
   void upload(const Tensor& to, const void* from) override { std::memcpy(to.data, from, bytes(to)); }
@@ -186,6 +192,16 @@ class RefBackend final : public Backend {
   }
 
   bool runs_experts() const override { return true; }
+  bool runs_recurrence() const override { return true; }
+
+  void gate(Tensor x, Tensor gate) override {
+    for (int64_t t = 0; t < x.rows; ++t)
+      for (int64_t i = 0; i < x.cols; ++i) x.f32(t)[i] /= 1.0f + std::exp(-gate.f32(t)[i]);
+  }
+  void short_conv(Tensor x, Tensor weight, StateCache& states, int layer) override {
+    ref_short_conv(batch_, x, weight, static_cast<RefStates&>(states), layer);
+  }
+  void delta_rule(const DeltaRuleArgs& args) override { ref_delta_rule(batch_, args); }
 
   void copy(Tensor y, Tensor x) override {
     for (int64_t t = 0; t < x.rows; ++t) std::memcpy(y.f32(t), x.f32(t), static_cast<size_t>(x.cols) * sizeof(float));

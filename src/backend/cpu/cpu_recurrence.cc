@@ -1,0 +1,91 @@
+// Recurrent layers: tasks of (sequence, some channels) for the convolution, of (sequence, head, some columns of its matrix) for the
+// delta rule. A task goes through all tokens of its sequence in order, so a token's numbers never depend on the batch.
+#include <cmath>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/cpu_states.h"
+
+namespace ingot {
+
+using cpu::CpuStates;
+using cpu::kConvChannels;
+using cpu::kStateCols;
+
+std::unique_ptr<StateCache> CpuBackend::make_states(const StateShape& shape) {
+  CHECK(shape.conv_width >= 2 && shape.conv_width <= cpu::kMaxConvWidth);
+  auto states = std::make_unique<CpuStates>(shape);
+  allocated_ += states->memory.size();
+  return states;
+}
+
+void CpuBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int layer) {
+  const auto& states = static_cast<const CpuStates&>(cache);
+  const StateShape& s = states.shape;
+  CHECK_EQ(x.cols, s.n_channels);
+  CHECK_EQ(weight.cols, s.conv_width);
+  const int64_t n_parts = (s.n_channels + kConvChannels - 1) / kConvChannels;
+  for_rows(batch_.n_seqs() * n_parts, 8 * x.rows * x.cols, [&](int64_t i, int) {
+    const int seq = static_cast<int>(i / n_parts), in = batch_.state_in[seq];
+    const int64_t first = i % n_parts * kConvChannels;
+    recurrence_.short_conv({.x = x.f32(batch_.q_start[seq]) + first,
+                         .x_stride = x.stride,
+                         .weight = weight.f32(first),
+                         .width = s.conv_width,
+                         .before = in < 0 ? nullptr : states.inputs(in, layer) + first,
+                         .after = states.inputs(batch_.state_out[seq], layer) + first,
+                         .state_stride = s.n_channels,
+                         .n_tokens = batch_.q_len(seq),
+                         .n_channels = static_cast<int>(std::min<int64_t>(kConvChannels, s.n_channels - first))});
+  });
+}
+
+void CpuBackend::gate(Tensor x, Tensor gate) {
+  for_rows(x.rows, 4 * x.rows * x.cols, [&](int64_t t, int) { recurrence_.gate(x.f32(t), gate.f32(t), x.cols); });
+}
+
+// What the rule takes, in place: q and k of length 1, what is kept of a head's matrix in alpha, what is learnt in beta.
+void CpuBackend::prepare_delta(const DeltaRuleArgs& a) {
+  const StateShape& s = a.states->shape;
+  const int n_heads = s.n_heads, key_dim = s.key_dim;
+  const float q_scale = 1.0f / std::sqrt(static_cast<float>(key_dim));
+  for_rows(a.y.rows, a.y.rows * (4 * a.n_key_heads * key_dim + 64 * n_heads), [&](int64_t t, int) {
+    for (int h = 0; h < 2 * a.n_key_heads; ++h)
+      recurrence_.unit_length(a.qkv.f32(t) + int64_t{h} * key_dim, key_dim, h < a.n_key_heads ? q_scale : 1.0f);
+    float *alpha = a.alpha.f32(t), *beta = a.beta.f32(t);
+    for (int h = 0; h < n_heads; ++h) {
+      const float step = alpha[h] + a.dt.f32()[h], positive = step > 20 ? step : std::log1p(std::exp(step));
+      alpha[h] = std::exp(a.decay.f32()[h] * positive);
+      beta[h] = 1.0f / (1.0f + std::exp(-beta[h]));
+    }
+  });
+}
+
+void CpuBackend::delta_rule(const DeltaRuleArgs& a) {
+  const auto& states = static_cast<const CpuStates&>(*a.states);
+  const StateShape& s = states.shape;
+  const int64_t keys = int64_t{a.n_key_heads} * s.key_dim, per_seq = s.n_heads * states.n_strips;
+  CHECK_EQ(a.qkv.cols, 2 * keys + int64_t{s.n_heads} * s.value_dim);
+  prepare_delta(a);
+  for_rows(batch_.n_seqs() * per_seq, 4 * a.y.rows * a.y.cols * s.key_dim, [&](int64_t i, int) {
+    const int seq = static_cast<int>(i / per_seq), in = batch_.state_in[seq];
+    const int64_t h = i % per_seq / states.n_strips, strip = i % states.n_strips, t = batch_.q_start[seq];
+    const int64_t key_head = a.tiled ? h % a.n_key_heads : h / (s.n_heads / a.n_key_heads), column = h * s.value_dim + strip * kStateCols;
+    const float* row = a.qkv.f32(t);
+    recurrence_.delta_rule({.q = row + key_head * s.key_dim,
+                         .k = row + keys + key_head * s.key_dim,
+                         .v = row + 2 * keys + column,
+                         .qkv_stride = a.qkv.stride,
+                         .keep = a.alpha.f32(t) + h,
+                         .beta = a.beta.f32(t) + h,
+                         .gate_stride = a.alpha.stride,
+                         .before = in < 0 ? nullptr : states.strip(in, a.layer, h, strip),
+                         .after = states.strip(batch_.state_out[seq], a.layer, h, strip),
+                         .y = a.y.f32(t) + column,
+                         .y_stride = a.y.stride,
+                         .n_tokens = batch_.q_len(seq),
+                         .key_dim = s.key_dim,
+                         .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, s.value_dim - strip * kStateCols))});
+  });
+}
+
+}  // namespace ingot

@@ -1,0 +1,30 @@
+// CpuStates: slots [layer][inputs of the convolution, [conv_width - 1, n_channels]; of each head its matrix in strips of kStateCols
+// columns, [strips, key_dim, kStateCols], the last padded]. Columns of a matrix never meet in the delta rule, so a strip is a
+// task that keeps it in the first-level cache, however many tokens there are.
+#pragma once
+#include "backend/cpu/memory.h"
+#include "backend/cpu/recurrence_kernels.h"
+#include "backend/state.h"
+
+namespace ingot::cpu {
+
+class CpuStates : public StateCache {
+ public:
+  explicit CpuStates(const StateShape& s)
+      : StateCache(s), n_strips((s.value_dim + kStateCols - 1) / kStateCols), strip_floats(int64_t{s.key_dim} * kStateCols),
+        layer_floats(s.conv_floats() + s.n_heads * n_strips * strip_floats),
+        memory(static_cast<size_t>(s.n_slots) * s.n_layers * layer_floats * sizeof(float)) {}
+
+  float* inputs(int slot, int layer) const {
+    CHECK(slot >= 0 && slot < shape.n_slots && layer >= 0 && layer < shape.n_layers);
+    return memory.f32() + (int64_t{slot} * shape.n_layers + layer) * layer_floats;
+  }
+  float* strip(int slot, int layer, int64_t head, int64_t strip) const {
+    return inputs(slot, layer) + shape.conv_floats() + (head * n_strips + strip) * strip_floats;
+  }
+
+  const int64_t n_strips, strip_floats, layer_floats;
+  const Memory memory;
+};
+
+}  // namespace ingot::cpu

@@ -1,0 +1,96 @@
+// The kernels of recurrent layers: a short convolution along each channel, and the gated delta rule on a strip of a state matrix.
+#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/recurrence_kernels.h"
+
+namespace ingot::cpu::INGOT_ISA {
+namespace {
+
+static_assert(kStateCols % W == 0 && kConvChannels % W == 0);
+
+void unit_length(float* x, int64_t n, float factor) {
+  F squares = {};
+  int64_t i = 0;
+  for (; i + W <= n; i += W) squares += load(x + i) * load(x + i);
+  float total = sum(squares) + 1e-6f;
+  for (; i < n; ++i) total += x[i] * x[i];
+  const float scale = factor / __builtin_sqrtf(total);
+  for (i = 0; i + W <= n; i += W) store(x + i, load(x + i) * scale);
+  for (; i < n; ++i) x[i] *= scale;
+}
+
+void gate(float* x, const float* gate, int64_t n) {
+  int64_t i = 0;
+  for (; i + W <= n; i += W) store(x + i, load(x + i) * sigmoid(load(gate + i)));
+  float rest[2][W] = {};
+  const auto n_bytes = (size_t)(n - i) * 4;
+  __builtin_memcpy(rest[0], x + i, n_bytes);
+  __builtin_memcpy(rest[1], gate + i, n_bytes);
+  store(rest[0], load(rest[0]) * sigmoid(load(rest[1])));
+  __builtin_memcpy(x + i, rest[0], n_bytes);
+}
+
+// In place, the last token first, since a token's output needs the inputs before it; what the next step needs is put aside. With
+// `before` and `after` one buffer, its old contents are read before the new ones are written.
+void short_conv(const ConvJob& job) {
+  const int kept = job.width - 1, n = job.n_tokens;
+  float taps[kMaxConvWidth][kConvChannels] = {}, last[kMaxConvWidth][kConvChannels] = {}, line[kConvChannels] = {};
+  const auto input = [&](int t) {  // of a token of this step, or of one before it; null: it has none
+    return t >= 0 ? job.x + t * job.x_stride : job.before ? job.before + (t + kept) * job.state_stride : nullptr;
+  };
+  const auto n_bytes = (size_t)job.n_channels * 4;
+  for (int c = 0; c < job.n_channels; ++c)
+    for (int i = 0; i < job.width; ++i) taps[i][c] = job.weight[c * job.width + i];
+  for (int i = 0; i < kept; ++i)
+    if (const float* p = input(n - kept + i)) __builtin_memcpy(last[i], p, n_bytes);
+  for (int t = n - 1; t >= 0; --t) {
+    F sums[kConvChannels / W] = {};
+    for (int i = 0; i < job.width; ++i) {
+      const float* p = input(t - kept + i);
+      if (p == nullptr) continue;
+      __builtin_memcpy(line, p, n_bytes);
+      for (int j = 0; j < kConvChannels / W; ++j) sums[j] += load(line + j * W) * load(taps[i] + j * W);
+    }
+    for (int j = 0; j < kConvChannels / W; ++j) store(line + j * W, sums[j] * sigmoid(sums[j]));
+    __builtin_memcpy(job.x + t * job.x_stride, line, n_bytes);
+  }
+  for (int i = 0; i < kept; ++i) __builtin_memcpy(job.after + i * job.state_stride, last[i], n_bytes);
+}
+
+// Two passes over the strip for each token: what it knows of the key, then its change together with what the query reads.
+void delta_rule(const DeltaJob& job) {
+  constexpr int n_vectors = kStateCols / W;
+  float* s = job.after;
+  const auto n_floats = (size_t)job.key_dim * kStateCols;
+  if (job.before == nullptr) {
+    __builtin_memset(s, 0, n_floats * 4);
+  } else if (job.before != s) {
+    __builtin_memcpy(s, job.before, n_floats * 4);
+  }
+  float line[kStateCols] = {};
+  const auto n_bytes = (size_t)job.n_cols * 4;
+  for (int t = 0; t < job.n_tokens; ++t) {
+    const float *q = job.q + t * job.qkv_stride, *k = job.k + t * job.qkv_stride;
+    const float keep = job.keep[t * job.gate_stride], beta = job.beta[t * job.gate_stride];
+    F known[n_vectors] = {}, change[n_vectors], out[n_vectors] = {};
+    for (int i = 0; i < job.key_dim; ++i)
+      for (int j = 0; j < n_vectors; ++j) known[j] += load(s + i * kStateCols + j * W) * k[i];
+    __builtin_memcpy(line, job.v + t * job.qkv_stride, n_bytes);
+    for (int j = 0; j < n_vectors; ++j) change[j] = (load(line + j * W) - known[j] * keep) * beta;
+    for (int i = 0; i < job.key_dim; ++i)
+      for (int j = 0; j < n_vectors; ++j) {
+        float* at = s + i * kStateCols + j * W;
+        const F element = load(at) * keep + change[j] * k[i];
+        store(at, element);
+        out[j] += element * q[i];
+      }
+    for (int j = 0; j < n_vectors; ++j) store(line + j * W, out[j]);
+    __builtin_memcpy(job.y + t * job.y_stride, line, n_bytes);
+  }
+}
+
+}  // namespace
+
+extern const RecurrenceKernels kRecurrence;
+const RecurrenceKernels kRecurrence = {.unit_length = unit_length, .gate = gate, .short_conv = short_conv, .delta_rule = delta_rule};
+
+}  // namespace ingot::cpu::INGOT_ISA

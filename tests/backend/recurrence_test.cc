@@ -1,0 +1,196 @@
+// The verbs of recurrent layers on every instruction set against ref: sequences of any length in steps of any cut, states that move
+// from slot to slot; and what a step leaves alone. That ref computes the right thing is what the models' goldens show.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/isa.h"
+#include "backend/ref/ref_backend.h"
+
+namespace ingot {
+namespace {
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  int integer(int low, int high) { return std::uniform_int_distribution(low, high)(engine_); }
+  std::vector<float> normal(int64_t n, float mean, float deviation) {
+    std::normal_distribution<float> draw(mean, deviation);
+    std::vector<float> values(static_cast<size_t>(n));
+    for (float& v : values) v = draw(engine_);
+    return values;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+Tensor upload(Backend& backend, int64_t rows, int64_t cols, const std::vector<float>& values) {
+  const Tensor t = backend.alloc(DType::kF32, rows, cols);
+  backend.upload(t, values.data());
+  return t;
+}
+
+std::vector<float> values_of(Backend& backend, const Tensor& t) {
+  std::vector<float> values(static_cast<size_t>(t.rows * t.cols));
+  backend.download(values.data(), t);
+  return values;
+}
+
+// One recurrent layer of some shape, its parameters, and a step's inputs: the same on every backend.
+struct Layer {
+  StateShape shape;
+  int n_key_heads = 1;
+  bool tiled = false;
+  std::vector<float> weight, decay, dt;
+
+  Layer(Random& random, int n_slots) {
+    n_key_heads = random.integer(1, 3);
+    const int n_heads = n_key_heads * random.integer(1, 3);
+    shape = {.n_slots = n_slots, .n_layers = 2, .conv_width = random.integer(2, 5), .n_heads = n_heads, .key_dim = random.integer(8, 40),
+             .value_dim = random.integer(1, 70)};
+    shape.n_channels = 2 * n_key_heads * shape.key_dim + n_heads * shape.value_dim;
+    tiled = random.integer(0, 1) == 1;
+    weight = random.normal(shape.n_channels * shape.conv_width, 0, 0.5f);
+    decay = random.normal(n_heads, 0, 1);
+    for (float& d : decay) d = -std::exp(d);
+    dt = random.normal(n_heads, 0, 0.5f);
+  }
+};
+
+struct Inputs {
+  std::vector<float> channels, beta, alpha;
+  Inputs(Random& random, const Layer& layer, int n)
+      : channels(random.normal(int64_t{n} * layer.shape.n_channels, 0, 1)), beta(random.normal(int64_t{n} * layer.shape.n_heads, 0, 1)),
+        alpha(random.normal(int64_t{n} * layer.shape.n_heads, -1, 1.5f)) {}
+};
+
+struct Steps {
+  std::vector<int32_t> positions, q_start, kv_len, state_in, state_out, tokens;
+  // n tokens of each sequence, which has had `past`.
+  void add(int past, int n, int in, int out) {
+    if (q_start.empty()) q_start.push_back(0);
+    for (int i = 0; i < n; ++i) positions.push_back(past + i);
+    q_start.push_back(static_cast<int32_t>(positions.size()));
+    kv_len.push_back(past + n);
+    state_in.push_back(past == 0 ? -1 : in);
+    state_out.push_back(out);
+    tokens.assign(positions.size(), 0);
+  }
+  Batch batch() const { return {.tokens = tokens, .positions = positions, .q_start = q_start, .kv_len = kv_len, .state_in = state_in, .state_out = state_out}; }
+};
+
+// Both verbs of a layer, one after the other.
+std::vector<float> run(Backend& backend, StateCache& states, const Layer& l, const Steps& steps, const Inputs& inputs, int layer) {
+  const auto n = static_cast<int64_t>(steps.positions.size());
+  const StateShape& s = l.shape;
+  const Tensor x = upload(backend, n, s.n_channels, inputs.channels), y = backend.alloc(DType::kF32, n, int64_t{s.n_heads} * s.value_dim);
+  backend.begin(steps.batch());
+  backend.short_conv(x, upload(backend, s.n_channels, s.conv_width, l.weight), states, layer);
+  backend.delta_rule({.y = y, .qkv = x, .beta = upload(backend, n, s.n_heads, inputs.beta), .alpha = upload(backend, n, s.n_heads, inputs.alpha),
+                      .decay = upload(backend, 1, s.n_heads, l.decay), .dt = upload(backend, 1, s.n_heads, l.dt), .n_key_heads = l.n_key_heads,
+                      .tiled = l.tiled, .states = &states, .layer = layer});
+  return values_of(backend, y);
+}
+
+// Keys have 8 elements and more: all of fewer may be so small that rounding decides where the key points.
+void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 5e-5 * (1 + std::fabs(b[i]))) << "element " << i;
+}
+
+class Recurrence : public testing::TestWithParam<std::string> {
+ protected:
+  const uint64_t seed_ = std::random_device{}();
+  testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
+  Random random_{seed_};
+  std::unique_ptr<Backend> cpu_ = create_cpu_backend({.n_threads = 2, .isa = GetParam()}), ref_ = create_ref_backend();
+};
+
+TEST_P(Recurrence, EqualsRefInAnySteps) {
+  for (int round = 0; round < 12; ++round) {
+    constexpr int kSeqs = 3;
+    const Layer layer(random_, 2 * kSeqs);
+    const auto cpu_states = cpu_->make_states(layer.shape), ref_states = ref_->make_states(layer.shape);
+    int past[kSeqs] = {}, at[kSeqs] = {};
+    for (int i = 0; i < 4; ++i) {
+      Steps steps;
+      for (int seq = 0; seq < kSeqs; ++seq) {  // each has two slots, and may stay in one
+        const int n = random_.integer(1, 9), out = 2 * seq + random_.integer(0, 1);
+        steps.add(past[seq], n, at[seq], out);
+        past[seq] += n;
+        at[seq] = out;
+      }
+      const Inputs inputs(random_, layer, static_cast<int>(steps.positions.size()));
+      for (const int l : {0, 1})
+        expect_near(run(*cpu_, *cpu_states, layer, steps, inputs, l), run(*ref_, *ref_states, layer, steps, inputs, l));
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST_P(Recurrence, CutsAndCompanyChangeNoBit) {
+  const Layer layer(random_, 3);
+  const int n = 30, n_channels = layer.shape.n_channels, n_heads = layer.shape.n_heads;
+  const Inputs all(random_, layer, n);
+  const auto states = cpu_->make_states(layer.shape);
+  Steps whole;
+  whole.add(0, n, 0, 0);
+  const std::vector<float> expected = run(*cpu_, *states, layer, whole, all, 0);
+  const size_t width = expected.size() / n;
+  for (int begin = 0; begin < n;) {
+    const int k = std::min(random_.integer(1, 8), n - begin), other = random_.integer(1, 5);
+    Steps steps;
+    steps.add(begin, k, 1, 1);
+    steps.add(0, other, 2, 2);
+    Inputs part(random_, layer, k + other);
+    std::copy_n(all.channels.begin() + begin * n_channels, k * n_channels, part.channels.begin());
+    std::copy_n(all.beta.begin() + begin * n_heads, k * n_heads, part.beta.begin());
+    std::copy_n(all.alpha.begin() + begin * n_heads, k * n_heads, part.alpha.begin());
+    const std::vector<float> got = run(*cpu_, *states, layer, steps, part, 0);
+    for (size_t i = 0; i < k * width; ++i) ASSERT_EQ(got[i], expected[begin * width + i]) << "token " << begin + i / width;
+    begin += k;
+  }
+}
+
+// A step that writes elsewhere leaves the slot that it read as it was, so that others can begin there too.
+TEST_P(Recurrence, ASlotThatIsOnlyReadStays) {
+  const Layer layer(random_, 4);
+  for (Backend* backend : {cpu_.get(), ref_.get()}) {
+    const auto states = backend->make_states(layer.shape);
+    Steps first, next, again;
+    first.add(0, 7, 0, 0);
+    next.add(7, 5, 0, 1);
+    again.add(7, 5, 0, 2);
+    run(*backend, *states, layer, first, Inputs(random_, layer, 7), 1);
+    const Inputs inputs(random_, layer, 5), others(random_, layer, 5);
+    const std::vector<float> once = run(*backend, *states, layer, next, inputs, 1);
+    EXPECT_NE(run(*backend, *states, layer, again, others, 1), once);
+    EXPECT_EQ(run(*backend, *states, layer, again, inputs, 1), once);
+  }
+}
+
+TEST_P(Recurrence, GateEqualsRef) {
+  for (const int64_t cols : {1, 7, 16, 100, 513}) {
+    const std::vector<float> x = random_.normal(3 * cols, 0, 2), gate = random_.normal(3 * cols, 0, 4);
+    std::vector<float> results[2];
+    for (Backend* backend : {cpu_.get(), ref_.get()}) {
+      const Tensor t = upload(*backend, 3, cols, x);
+      backend->gate(t, upload(*backend, 3, cols, gate));
+      results[backend == ref_.get()] = values_of(*backend, t);
+    }
+    expect_near(results[0], results[1]);
+  }
+}
+
+std::vector<std::string> sets() {
+  std::vector<std::string> names;
+  for (const cpu::Kernels* kernels : cpu::available_kernels()) names.emplace_back(kernels->isa);
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(Cpu, Recurrence, testing::ValuesIn(sets()), [](const auto& i) { return i.param; });
+
+}  // namespace
+}  // namespace ingot
