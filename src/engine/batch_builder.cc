@@ -4,7 +4,7 @@
 
 namespace ingot {
 
-BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len) {
+BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len) : has_states_(limits.n_states > 0) {
   const size_t max_blocks = (static_cast<size_t>(max_len) + limits.block_size - 1) / limits.block_size;
   tokens_.reserve(limits.max_batch_tokens);
   positions_.reserve(limits.max_batch_tokens);
@@ -13,6 +13,7 @@ BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len) {
   block_table_.reserve(limits.max_seqs * max_blocks);
   logit_rows_.reserve(limits.max_seqs);
   rows_.reserve(limits.max_seqs);
+  for (auto* states : {&state_in_, &state_out_}) states->reserve(limits.n_states);
 }
 
 const Batch& BatchBuilder::fill(const Step& step) {
@@ -20,6 +21,8 @@ const Batch& BatchBuilder::fill(const Step& step) {
   positions_.clear();
   kv_len_.clear();
   logit_rows_.clear();
+  state_in_.clear();
+  state_out_.clear();
   q_start_.assign(1, 0);
   for (const StepItem& item : step.items) {
     const Sequence& sequence = *item.sequence;
@@ -30,6 +33,7 @@ const Batch& BatchBuilder::fill(const Step& step) {
     for (int position = item.begin; position < end; ++position) positions_.push_back(position);
     q_start_.push_back(static_cast<int32_t>(tokens_.size()));
     kv_len_.push_back(end);
+    if (has_states_) state_in_.push_back(item.begin == 0 ? -1 : item.state), state_out_.push_back(item.state);
     if (item.samples) logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
   }
   fill_block_table(step);
@@ -39,6 +43,8 @@ const Batch& BatchBuilder::fill(const Step& step) {
   batch_.kv_len = kv_len_;
   batch_.block_table = block_table_;
   batch_.logit_rows = logit_rows_;
+  batch_.state_in = state_in_;
+  batch_.state_out = state_out_;
   return batch_;
 }
 

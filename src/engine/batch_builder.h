@@ -20,7 +20,8 @@ class BatchBuilder {
  private:
   void fill_block_table(const Step& step);
 
-  std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, logit_rows_;
+  const bool has_states_;
+  std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, logit_rows_, state_in_, state_out_;
   std::vector<SampleRow> rows_;
   Batch batch_;
 };

@@ -18,8 +18,9 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .chunk = std::min(options.chunk, info.max_batch_tokens),
           .block_size = info.block_size,
           .n_blocks = info.n_blocks,
+          .n_states = info.n_states,
           .window = info.window,
-          .prefix_cache = options.prefix_cache};
+          .prefix_cache = options.prefix_cache && info.n_states == 0};
 }
 
 double ms_between(Clock::time_point begin, Clock::time_point end) {

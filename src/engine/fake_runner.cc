@@ -33,6 +33,7 @@ uint64_t digest_of(std::span<const int32_t> history) {
 FakeRunner::FakeRunner(const FakeOptions& options)
     : options_(options),
       cache_(static_cast<size_t>(options.info.n_blocks) * options.info.block_size),
+      states_(options.info.n_states),
       writer_(options.info.n_blocks, -1) {}
 
 int32_t FakeRunner::next_token(std::span<const int32_t> history, uint64_t seed, int n_vocab) {
@@ -48,6 +49,7 @@ void FakeRunner::forward(const Batch& given) {
   batch.tokens = with_drawn_tokens(given, sampled_, tokens_);
   check_shape(batch);
   check_blocks(batch);
+  check_states(batch);
   digests_.resize(batch.n_tokens());
   for (int seq = 0; seq < batch.n_seqs(); ++seq) write_tokens(batch, seq, read_history(batch, seq));
   logits_.clear();
@@ -158,6 +160,24 @@ void FakeRunner::check_blocks(const Batch& batch) {
   }
 }
 
+// A sequence begins without a state, and else with the one after its last token (read_history compares it); no two write one slot.
+void FakeRunner::check_states(const Batch& batch) {
+  const int n_states = options_.info.n_states;
+  require(batch.state_in.size() == (n_states > 0 ? batch.kv_len.size() : 0) && batch.state_out.size() == batch.state_in.size(),
+          "{} and {} states for {} sequences", batch.state_in.size(), batch.state_out.size(), batch.n_seqs());
+  std::vector<int> writer(n_states, -1);
+  for (int seq = 0; seq < static_cast<int>(batch.state_out.size()); ++seq) {
+    const int in = batch.state_in[seq], out = batch.state_out[seq];
+    require(out >= 0 && out < n_states && writer[out] < 0, "sequence {} writes state {}", seq, out);
+    require(in >= -1 && in < n_states && (in < 0) == (batch.positions[batch.q_start[seq]] == 0), "sequence {} begins with state {}", seq, in);
+    writer[out] = seq;
+  }
+  for (int seq = 0; seq < static_cast<int>(batch.state_in.size()); ++seq) {
+    const int in = batch.state_in[seq];
+    require(in < 0 || writer[in] < 0 || writer[in] == seq, "state {} is read by sequence {} and written by {}", in, seq, in < 0 ? -1 : writer[in]);
+  }
+}
+
 // The digest of what the cache holds before this batch's tokens, checked slot by slot as far back as they see.
 uint64_t FakeRunner::read_history(const Batch& batch, int seq) {
   const int begin = first_read(batch, seq), end = batch.kv_len[seq] - batch.q_len(seq);
@@ -168,6 +188,10 @@ uint64_t FakeRunner::read_history(const Batch& batch, int seq) {
     require(s.position == position && s.digest == digest,
             "sequence {} reads position {} and finds another history's {}", seq, position, s.position);
   }
+  if (!states_.empty() && end > 0) {
+    const Slot& state = states_[batch.state_in[seq]];
+    require(state.position == end - 1 && state.digest == digest, "sequence {} goes on from the state of position {}", seq, state.position);
+  }
   return digest;
 }
 
@@ -175,6 +199,7 @@ void FakeRunner::write_tokens(const Batch& batch, int seq, uint64_t digest) {
   for (int i = batch.q_start[seq]; i < batch.q_start[seq + 1]; ++i) {
     digest = digests_[i] = mix(digest, static_cast<uint64_t>(batch.tokens[i]));
     slot(batch, seq, batch.positions[i]) = {batch.tokens[i], batch.positions[i], digest};
+    if (!states_.empty()) states_[batch.state_out[seq]] = slot(batch, seq, batch.positions[i]);
   }
 }
 

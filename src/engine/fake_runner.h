@@ -1,6 +1,6 @@
 // FakeRunner: a model whose next token is a pure function of the tokens before it and the seed. Its KV cache holds what
 // a real one stands for, the history, so it notices every mistake of a scheduler: a wrong position or length, a block
-// read that another sequence wrote, a block written by two. Step time and failures are settable. With info.overlaps it
+// read that another sequence wrote, a block written by two, a state of another place or history. Step time and failures are settable. With info.overlaps it
 // is a device with a clock of its own: forward returns at once, and wait() when the step's time has passed. For tests
 // of the engine and the server.
 #pragma once
@@ -56,6 +56,7 @@ class FakeRunner final : public Runner {
   void spend_time(int n_tokens);
   void check_shape(const Batch& batch);
   void check_blocks(const Batch& batch);
+  void check_states(const Batch& batch);
   uint64_t read_history(const Batch& batch, int seq);
   void write_tokens(const Batch& batch, int seq, uint64_t digest);
   Slot& slot(const Batch& batch, int seq, int position);
@@ -69,6 +70,7 @@ class FakeRunner final : public Runner {
 
   const FakeOptions options_;
   std::vector<Slot> cache_;       // [n_blocks * block_size]
+  std::vector<Slot> states_;      // [n_states]: of the last token each has seen
   std::vector<int> writer_;       // [n_blocks]: sequence of this batch that writes it, or -1
   std::vector<uint64_t> digests_; // [n_tokens of this batch]
   std::vector<uint64_t> logits_;  // [n_logits]: the digest of each row's history

@@ -34,6 +34,8 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
   prompts_.reserve(limits.max_seqs);
   match_.blocks.reserve(limits.n_blocks);
   for (Step& step : steps_) step.items.reserve(limits.max_seqs);
+  for (int32_t slot = limits.n_states - 1; slot >= 0; --slot) blank_states_.push_back(slot);
+  CHECK(limits.n_states == 0 || !limits.prefix_cache);
 }
 
 // May throw for want of memory, and has done nothing then.
@@ -62,7 +64,7 @@ int64_t Scheduler::rank_of(const Sequence& sequence) {
 
 void Scheduler::pause(Sequence* sequence) {
   if (!erase_one(running_, sequence) && !erase_one(waiting_, sequence)) return;  // paused already
-  if (!sequence->blocks.empty()) give_back(*sequence);
+  if (!sequence->blocks.empty() || sequence->state >= 0) give_back(*sequence);
   paused_.push_back(sequence);
 }
 
@@ -144,6 +146,7 @@ void Scheduler::admit() {
     if (sequence->n_unseen > 0) break;  // preempted a moment ago
     if (!fits(*sequence)) break;
     take_cached(*sequence);
+    take_state(*sequence);
     waiting_.erase(waiting_.begin());
     insert_in_order(running_, sequence);
     const int n_tokens = prefill_tokens(*sequence);
@@ -166,6 +169,7 @@ void Scheduler::make_room() {
 // Whether there is room for it. Leaves in match_ what the cache holds of it.
 bool Scheduler::fits(const Sequence& sequence) {
   if (n_running() >= limits_.max_seqs) return false;
+  if (limits_.n_states > 0 && blank_states_.empty()) return false;  // finished ones hold theirs until their last step is done
   // One more block for each running sequence, or the next few tokens would preempt what has just been admitted.
   int needed = n_running();
   for (const Sequence* other : running_) needed += blocks_promised(*other);
@@ -197,6 +201,13 @@ void Scheduler::take_cached(Sequence& sequence) {
   if (sequence.n_evicted == 0) sequence.n_cached = match_.n_tokens;
 }
 
+void Scheduler::take_state(Sequence& sequence) {
+  if (limits_.n_states == 0) return;
+  CHECK(sequence.state < 0 && !blank_states_.empty());
+  sequence.state = blank_states_.back();
+  blank_states_.pop_back();
+}
+
 // Tokens of its prompt for this step: what the chunk, the budget and the blocks allow.
 int Scheduler::prefill_tokens(const Sequence& sequence) const {
   const int64_t n_blocks = static_cast<int64_t>(sequence.blocks.size()) + pool_.n_free();
@@ -215,7 +226,7 @@ void Scheduler::take(Sequence& sequence, int n_tokens) {
   CHECK_LE(n_tokens, budget());
   CHECK(grow(sequence, sequence.n_computed + n_tokens));
   const bool samples = n_tokens == sequence.n_todo();
-  step_->items.push_back({&sequence, sequence.n_computed, n_tokens, samples, sequence.n_evicted});
+  step_->items.push_back({&sequence, sequence.n_computed, n_tokens, samples, sequence.state, sequence.n_evicted});
   step_->n_tokens += n_tokens;
   step_->n_decodes += n_tokens == 1;
   sequence.n_computed += n_tokens;
@@ -251,6 +262,8 @@ void Scheduler::give_back(Sequence& sequence) {
   for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block)
     if (*block >= 0) pool_.release(*block, cache_.holds(*block));
   sequence.blocks.clear();
+  if (sequence.state >= 0) blank_states_.push_back(sequence.state);
+  sequence.state = -1;
   sequence.n_computed = sequence.n_valid = sequence.n_indexed = sequence.n_given_up = 0;
   sequence.chain = sequence.root;
   ++sequence.n_evicted;

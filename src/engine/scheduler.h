@@ -10,6 +10,10 @@
 //
 // Steps may overlap: the next is planned while the last one runs. They run in order, so a block may be given on while a
 // step that names it still runs; but those of a finished sequence stay until its last step is done.
+//
+// Of models with recurrent layers a running sequence holds a slot for its state, too, which goes where its blocks go. The state is
+// that after its last token, so without one of an earlier place nobody else can begin behind its blocks: such models do without
+// the prefix cache.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -27,6 +31,7 @@ struct SchedulerLimits {
   int chunk = 0;             // tokens of one prompt in one step
   int block_size = 0;        // tokens a KV block
   int n_blocks = 0;
+  int n_states = 0;          // slots for the state of sequences that run; 0: the model has none
   int window = 0;            // tokens that a query sees, in every layer; 0: all
   bool prefix_cache = true;
 };
@@ -37,6 +42,7 @@ struct StepItem {
   int begin = 0;
   int n_tokens = 0;
   bool samples = false;  // its last token is in, so the next one is drawn
+  int32_t state = -1;    // of the sequence
   int n_evicted = 0;     // of the sequence: it has lost these blocks if that has changed
 };
 
@@ -81,6 +87,7 @@ class Scheduler {
   void admit();
   bool fits(const Sequence& sequence);
   void take_cached(Sequence& sequence);
+  void take_state(Sequence& sequence);
   void take(Sequence& sequence, int n_tokens);
   bool grow(Sequence& sequence, int n_tokens);
   void preempt(Sequence& sequence);
@@ -100,6 +107,7 @@ class Scheduler {
   std::vector<Sequence*> running_;  // most senior first
   std::vector<Sequence*> paused_;
   std::vector<Sequence*> prompts_;  // of running_, those with more than one token to do: within a plan
+  std::vector<int32_t> blank_states_;
   std::unordered_map<std::string, Client> clients_;
   Step steps_[2];                   // used in turn
   Step* step_ = &steps_[0];         // the one that is being planned

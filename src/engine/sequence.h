@@ -23,6 +23,7 @@ struct Sequence {
   int n_valid = 0;              // of these, what steps that are done have written
   std::vector<int32_t> blocks;  // KV block of each block_size tokens; -1 in front of the model's window
   int n_given_up = 0;           // so many of those
+  int32_t state = -1;           // slot of its state, in models that have such
   int n_indexed = 0;            // leading blocks that the prefix cache has heard of
   CacheKey root, chain;         // of its first block and of the last indexed one
 

@@ -101,7 +101,7 @@ TEST_P(EngineModel, DrawsDoNotDependOnTheSchedule) {
   EXPECT_GT(n_together, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EngineModel, testing::Values("llama", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Models, EngineModel, testing::Values("llama", "qwen2", "qwen3", "qwen35_q8_0"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

@@ -33,6 +33,7 @@ RunnerInfo random_info(Random& random) {
                                      : random.integer(one_sequence, 4 * one_sequence);
   info.max_batch_tokens = random.chance(0.3) ? random.integer(1, 4) : random.integer(1, 40);
   info.max_seqs = random.integer(1, 8);
+  if (random.chance(0.15)) info.n_states = info.max_seqs;
   if (random.chance(0.25)) info.window = random.integer(2, 12);
   info.overlaps = random.chance(0.6);
   return info;

@@ -93,6 +93,31 @@ TEST(FakeRunner, NoticesSharedWrites) {
   expect_violation(fake, read_and_write, "is read by sequence 0 and written by 1");
 }
 
+TEST(FakeRunner, NoticesWrongStates) {
+  FakeOptions options = small();
+  options.info.n_states = 2;
+  FakeRunner fake(options);
+  const auto expect = [&](const Arrays& a, std::vector<int32_t> in, std::vector<int32_t> out, const char* what) {
+    Batch batch = a.batch();
+    batch.state_in = in;
+    batch.state_out = out;
+    if (*what == '\0') return fake.forward(batch);
+    EXPECT_THROW(fake.forward(batch), std::logic_error);
+    ASSERT_FALSE(fake.violations().empty());
+    EXPECT_THAT(fake.violations().back(), testing::HasSubstr(what));
+  };
+  expect(prompt(), {}, {}, "0 and 0 states for 1 sequences");
+  expect(prompt(), {0}, {0}, "begins with state 0");
+  expect(prompt(), {-1}, {2}, "writes state 2");
+  expect(prompt(), {-1}, {1}, "");
+  expect(decode(), {-1}, {1}, "begins with state -1");
+  expect(decode(), {0}, {1}, "goes on from the state of position -1");
+  expect(decode(), {1}, {0}, "");  // to another slot
+  expect(decode(), {0}, {0}, "goes on from the state of position 3");
+  const Arrays both = {{5, 6}, {0, 0}, {0, 1, 2}, {1, 1}, {0, 2}, {0, 1}, 1};
+  expect(both, {-1, -1}, {1, 1}, "writes state 1");
+}
+
 TEST(FakeRunner, NoticesWrongSampleRows) {
   FakeRunner fake(small());
   const Arrays first = prompt();
