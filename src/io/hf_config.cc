@@ -112,8 +112,8 @@ void read_window(const Keys& text, HfConfig& c) {
   const auto types = text.find("layer_types");
   if (!types) return;
   for (const Json& type : types->elements()) {
-    if (type.string() != "full_attention" && type.string() != "sliding_attention")
-      throw type.error("layers of type '{}' are not supported: supported are full_attention and sliding_attention",
+    if (type.string() != "full_attention" && type.string() != "sliding_attention" && type.string() != "linear_attention")
+      throw type.error("layers of type '{}' are not supported: supported are full_attention, sliding_attention and linear_attention",
                        printable(type.string(), 64));
     c.layer_types.emplace_back(type.string());
   }
@@ -152,6 +152,12 @@ constexpr IntKey kBlockKeys[] = {
     {"qk_nope_head_dim", &HfConfig::qk_nope_head_dim, 1, kMaxHeadDim},
     {"qk_rope_head_dim", &HfConfig::qk_rope_head_dim, 2, kMaxHeadDim},
     {"v_head_dim", &HfConfig::v_head_dim, 1, kMaxHeadDim},
+    {"linear_num_key_heads", &HfConfig::delta_key_heads, 1, kMaxHeads},
+    {"linear_num_value_heads", &HfConfig::delta_value_heads, 1, kMaxHeads},
+    {"linear_key_head_dim", &HfConfig::delta_key_dim, 1, kMaxHeadDim},
+    {"linear_value_head_dim", &HfConfig::delta_value_dim, 1, kMaxHeadDim},
+    {"linear_conv_kernel_dim", &HfConfig::delta_conv_width, 2, 16},
+    {"full_attention_interval", &HfConfig::full_attention_interval, 1, kMaxLayers},
 };
 
 struct FloatKey {
@@ -191,7 +197,8 @@ void read_sizes(const Keys& text, HfConfig& c) {
   c.head_dim = integer_or(text, "head_dim", c.dim / c.n_heads, 2, kMaxHeadDim);
   if (c.head_dim < 2 || c.head_dim > kMaxHeadDim)
     throw text.at("hidden_size").error("{} for {} heads makes heads of {}: expected 2 to {}", c.dim, c.n_heads, c.head_dim, kMaxHeadDim);
-  c.ffn_dim = static_cast<int>(text.at("intermediate_size").integer(1, kMaxFfn));
+  const bool only_experts = !text.find("intermediate_size") && text.find("moe_intermediate_size");
+  c.ffn_dim = static_cast<int>(text.at(only_experts ? "moe_intermediate_size" : "intermediate_size").integer(1, kMaxFfn));
   c.n_vocab = static_cast<int>(text.at("vocab_size").integer(1, kMaxVocab));
   c.n_ctx = static_cast<int>(text.at("max_position_embeddings").integer(1, kMaxContext));
   c.norm_eps = positive(text.at("rms_norm_eps"));
@@ -226,7 +233,8 @@ HfConfig parse_hf_config(const JsonDocument& document, std::string name, const H
   read_layers_without_rope(text, c);
   for (const FloatKey& row : kScaleKeys) c.*row.field = find_positive(text, row.key).value_or(c.*row.field);
   read_blocks(text, c);
-  if (const auto tied = text.find("tie_word_embeddings")) c.tied_output = tied->boolean();
+  for (const auto& tied : {root.find("tie_word_embeddings"), text.find("tie_word_embeddings")})
+    if (tied) c.tied_output = tied->boolean();
   return c;
 }
 

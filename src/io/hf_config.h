@@ -60,6 +60,10 @@ struct HfConfig {
   int q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
   bool rope_interleave = true;
 
+  // Of layers that are gated delta nets (layer_types' linear_attention); 0 where there are none.
+  int delta_key_heads = 0, delta_value_heads = 0, delta_key_dim = 0, delta_value_dim = 0, delta_conv_width = 0;
+  int full_attention_interval = 0;         // of so many layers the last is no such; 0: not said
+
   std::optional<HfQuantization> quantization;
 
   // An Error about a key: "FILE: 'KEY': MESSAGE".

@@ -15,6 +15,12 @@ constexpr Arch kArchs[] = {
     {.gguf_name = "qwen2moe", .hf_name = "qwen2_moe", .hf_window_opt_in = true},
     {.gguf_name = "qwen3", .hf_name = "qwen3", .hf_window_opt_in = true},
     {.gguf_name = "qwen3moe", .hf_name = "qwen3_moe", .hf_window_opt_in = true, .normalizes_experts = true},
+    {.gguf_name = "qwen3next", .hf_name = "qwen3_next", .hf_norms_less_one = true, .delta_period = 4, .gates_attention = true,
+     .normalizes_experts = true, .hf_defaults = R"({"partial_rotary_factor": 0.25})"},
+    {.gguf_name = "qwen35", .hf_name = "qwen3_5_text", .hf_norms_less_one = true, .delta_period = 4, .tiles_value_heads = true,
+     .gates_attention = true, .hf_defaults = R"({"partial_rotary_factor": 0.25})"},
+    {.gguf_name = "qwen35moe", .hf_name = "qwen3_5_moe_text", .hf_norms_less_one = true, .delta_period = 4, .tiles_value_heads = true,
+     .gates_attention = true, .normalizes_experts = true, .hf_defaults = R"({"partial_rotary_factor": 0.25})"},
     {.gguf_name = "gemma", .hf_name = "gemma", .activation = Activation::kGeluTanh, .hf_norms_less_one = true, .scales_embedding = true,
      .hf_defaults = R"({"tie_word_embeddings": true, "head_dim": 256})"},
     {.gguf_name = "gemma2", .hf_name = "gemma2", .activation = Activation::kGeluTanh, .post_norms = true, .hf_norms_less_one = true,
@@ -39,7 +45,7 @@ constexpr Arch kArchs[] = {
     {.gguf_name = "deepseek2", .hf_name = "kimi_k2", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
      .latent_attention = true, .normalizes_experts = true, .hf_defaults = R"({"scoring_func": "sigmoid"})"},
     {.gguf_name = "gpt-oss", .hf_name = "gpt_oss", .activation = Activation::kClampedSwiglu, .window_period = 2,
-     .normalizes_experts = true, .yarn_truncates = false},
+     .laced_experts = true, .normalizes_experts = true, .yarn_truncates = false},
 };
 
 const Arch& find(std::string_view name, const char* Arch::*dialect) {

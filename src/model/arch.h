@@ -27,6 +27,10 @@ struct Arch {
   int no_rope_period = 0;                             // of so many layers the last has no rope, where the file does not say; 0: none
   float local_theta = 0;                              // rope base of layers with a window, where the file does not say; 0: the others'
   int wide_scale_layers = 0;                          // files of so many layers scale attention by dim / n_heads, not head_dim
+  int delta_period = 0;                               // of so many layers all but the last are gated delta nets, where the file does not say; 0: none
+  bool tiles_value_heads = false;                     // in GGUF files, neighbours among a delta net's value heads have different key heads
+  bool gates_attention = false;                       // the query projection also makes a gate on what is attended to, head by head
+  bool laced_experts = false;                         // rows of gate and up alternate in Hugging Face files, and matrices are transposed
   bool latent_attention = false;                      // keys and values are projections of one small vector (arXiv:2405.04434)
   bool normalizes_experts = false;                    // a token's expert weights sum to 1, where the file does not say
   bool yarn_truncates = true;                         // in GGUF files, which cannot say

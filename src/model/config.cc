@@ -114,6 +114,29 @@ std::vector<LayerKind> read_layers(const Keys& keys, const Config& c) {
   return layers;
 }
 
+// Gated delta nets, in the keys that llama.cpp has for state-space models.
+DeltaConfig read_delta(const Keys& keys, const Arch& arch) {
+  DeltaConfig d{.tiled = arch.tiles_value_heads};
+  d.n_key_heads = keys.integer("ssm.group_count", 1, 4096);
+  d.n_value_heads = keys.integer("ssm.time_step_rank", 1, 4096);
+  d.key_dim = keys.integer("ssm.state_size", 1, 1024);
+  d.conv_width = keys.integer("ssm.conv_kernel", 2, kMaxConvWidth);
+  if (d.n_value_heads % d.n_key_heads != 0)
+    throw keys.error("ssm.time_step_rank", "{} is not a multiple of ssm.group_count {}", d.n_value_heads, d.n_key_heads);
+  const int values = keys.integer("ssm.inner_size", 1, 1 << 20);
+  if (values % d.n_value_heads != 0)
+    throw keys.error("ssm.inner_size", "{} is not a multiple of ssm.time_step_rank {}", values, d.n_value_heads);
+  d.value_dim = values / d.n_value_heads;
+  return d;
+}
+
+// Which layers are gated delta nets: by the file's own list, else all but the last of so many.
+void mark_recurrent_layers(const Keys& keys, Config& c) {
+  const auto listed = keys.metadata().find_bool_per_layer(keys.name("attention.recurrent_layers"), c.layers.size());
+  const int period = keys.integer_or("full_attention_interval", c.arch->delta_period, 1, 1024);
+  for (size_t i = 0; i < c.layers.size(); ++i) c.layers[i].recurrent = listed ? (*listed)[i] : (i + 1) % period != 0;
+}
+
 ExpertConfig read_experts(const Keys& keys, const Config& c) {
   ExpertConfig e;
   e.n = keys.integer_or("expert_count", 0, 0, 1 << 12);
@@ -201,10 +224,12 @@ Config config_from_gguf(const Gguf& file) {
   c.arch = &find_gguf_arch(name);
   c.name = std::string(metadata.find_string("general.name").value_or(""));
   const Keys keys(metadata, name);
-  c.n_layers = keys.integer("block_count", 1, 1024);
+  const int n_blocks = keys.integer("block_count", 1, 1024);
+  c.n_layers = n_blocks - keys.integer_or("nextn_predict_layers", 0, 0, n_blocks - 1);  // those that only draft tokens come last
   c.dim = keys.integer("embedding_length", 1, 1 << 20);
   c.arch->latent_attention ? read_latent(keys, c) : read_heads(keys, c);
-  c.ffn_dim = keys.integer("feed_forward_length", 1, 1 << 24);
+  const bool only_experts = !keys.has("feed_forward_length") && keys.has("expert_feed_forward_length");
+  c.ffn_dim = keys.integer(only_experts ? "expert_feed_forward_length" : "feed_forward_length", 1, 1 << 24);
   c.n_ctx_train = keys.integer("context_length", 1, 1 << 30);
   c.norm_eps = keys.positive("attention.layer_norm_rms_epsilon");
   c.rot_dim = keys.integer_or("rope.dimension_count", c.head_dim, 2, c.head_dim);
@@ -217,6 +242,10 @@ Config config_from_gguf(const Gguf& file) {
   if (c.arch->local_theta > 0) c.local_theta = keys.positive_or("rope.freq_base_swa", c.arch->local_theta);
   c.experts = read_experts(keys, c);
   c.layers = read_layers(keys, c);
+  if (c.arch->delta_period > 0) {
+    c.delta = read_delta(keys, *c.arch);
+    mark_recurrent_layers(keys, c);
+  }
   read_scales(keys, c);
   c.n_vocab = vocabulary_rows(file);
   return c;

@@ -21,6 +21,7 @@ struct LayerKind {
   int window = 0;                    // a token sees so many, its own included; 0: all
   LayerRope rope = LayerRope::kMain;
   bool experts = false;              // its feed-forward is a mixture of experts
+  bool recurrent = false;            // a gated delta net stands in place of attention
 };
 
 // Of models with experts; the others have n = 0.
@@ -45,6 +46,20 @@ struct LatentConfig {
   float log_stretch = 0;             // scores grow by (1 + this * ln(rope's factor))^2
 };
 
+constexpr int kMaxConvWidth = 16;
+
+// Of gated delta nets (arXiv:2412.06464); in other models n_value_heads is 0. Their heads are not those of attention.
+struct DeltaConfig {
+  int n_key_heads = 0, n_value_heads = 0;
+  int key_dim = 0, value_dim = 0;    // of a head
+  int conv_width = 0;                // inputs of a channel that the short convolution sees
+  bool tiled = false;                // value head h has the key head h % n_key_heads; else neighbours share one
+
+  int all_keys() const { return n_key_heads * key_dim; }
+  int all_values() const { return n_value_heads * value_dim; }
+  int n_channels() const { return 2 * all_keys() + all_values(); }  // q, k and v
+};
+
 struct Config {
   const Arch* arch = nullptr;
   std::string name;           // general.name, as the file has it: print with printable()
@@ -66,6 +81,7 @@ struct Config {
   std::vector<LayerKind> layers;  // [n_layers], or empty where all are alike
   ExpertConfig experts;
   LatentConfig latent;
+  DeltaConfig delta;
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;  // multiply
   float attention_scale = 0;  // on q·k; 0: default_score_scale()
   float attention_softcap = 0, logit_softcap = 0;                  // 0: none
@@ -76,6 +92,8 @@ struct Config {
   // What the output projection of attention takes.
   int attended_dim() const { return latent.kv_rank > 0 ? n_heads * latent.value_dim : q_dim(); }
   LayerKind layer(int i) const { return layers.empty() ? LayerKind{.window = sliding_window, .experts = experts.n > 0} : layers[i]; }
+  int n_recurrent_layers() const { return static_cast<int>(std::ranges::count_if(layers, &LayerKind::recurrent)); }
+  int n_kv_layers() const { return n_layers - n_recurrent_layers(); }  // that keep keys and values
   // On q·k, where the checkpoint does not say: of latents, as if their keys had been made.
   float default_score_scale() const {
     if (latent.kv_rank == 0) return 1.0f / std::sqrt(static_cast<float>(head_dim));

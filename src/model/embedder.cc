@@ -113,13 +113,14 @@ class Embedder::DecoderTower final : public Tower {
   DecoderTower(const Config& config, WeightSource& source, Backend& backend, const StepLimits& limits, const LoadProgress& progress)
       : config_(without_output(config)), weights_(load_weights(source, config_, backend, progress)) {
     weights_.model.output = {};
+    if (config.n_recurrent_layers() > 0) throw Error("models with recurrent layers make no embeddings: use one without");
     kv_ = backend.make_kv({.n_layers = config.n_layers,
                            .n_kv_heads = config.n_kv_heads,
                            .head_dim = config.head_dim,
                            .block_size = Encoder::kBlockSize,
                            .n_blocks = limits.max_tokens / Encoder::kBlockSize + limits.max_seqs,
                            .dtype = backend.activation_dtype() == DType::kF32 ? DType::kF32 : DType::kF16});
-    transformer_ = std::make_unique<Transformer>(config_, weights_, backend, *kv_, limits);
+    transformer_ = std::make_unique<Transformer>(config_, weights_, backend, *kv_, nullptr, limits);
   }
 
   // Nothing is predicted here: a matrix for that is not wanted, be it in the file or not.

@@ -101,6 +101,24 @@ bool has_experts(const HfConfig& file, int layer) {
   return file.decoder_sparse_step > 0 && (layer + 1) % file.decoder_sparse_step == 0;
 }
 
+bool is_recurrent(const HfConfig& file, const Arch& arch, int layer) {
+  if (!file.layer_types.empty()) return file.layer_types[layer] == "linear_attention";
+  const int period = file.full_attention_interval > 0 ? file.full_attention_interval : arch.delta_period;
+  return arch.delta_period > 0 && (layer + 1) % period != 0;
+}
+
+// Gated delta nets, whose value heads lie as the key heads' groups in these files.
+DeltaConfig delta_of(const HfConfig& file) {
+  for (const auto& [key, value] : {std::pair{"linear_num_key_heads", file.delta_key_heads}, std::pair{"linear_num_value_heads", file.delta_value_heads},
+                                   std::pair{"linear_key_head_dim", file.delta_key_dim}, std::pair{"linear_value_head_dim", file.delta_value_dim},
+                                   std::pair{"linear_conv_kernel_dim", file.delta_conv_width}})
+    if (value == 0) throw file.error(key, "is missing");
+  if (file.delta_value_heads % file.delta_key_heads != 0)
+    throw file.error("linear_num_value_heads", "{} is not a multiple of linear_num_key_heads {}", file.delta_value_heads, file.delta_key_heads);
+  return {.n_key_heads = file.delta_key_heads, .n_value_heads = file.delta_value_heads, .key_dim = file.delta_key_dim,
+          .value_dim = file.delta_value_dim, .conv_width = file.delta_conv_width};
+}
+
 std::vector<LayerKind> layers_of(const HfConfig& file, const Config& c) {
   std::vector<LayerKind> layers(file.n_layers);
   for (int i = 0; i < file.n_layers; ++i) {
@@ -111,6 +129,9 @@ std::vector<LayerKind> layers_of(const HfConfig& file, const Config& c) {
     if (windowed && c.local_theta > 0) layers[i].rope = LayerRope::kLocal;
     if (!has_rope(file, *c.arch, i)) layers[i].rope = LayerRope::kNone;
     layers[i].experts = has_experts(file, i);
+    layers[i].recurrent = is_recurrent(file, *c.arch, i);
+    if (layers[i].recurrent && c.arch->delta_period == 0)
+      throw file.error("layer_types", "models of type '{}' have no linear_attention", c.arch->hf_name);
   }
   return layers;
 }
@@ -197,6 +218,7 @@ Config config_from_hf(const HfConfig& file) {
   if (c.arch->local_theta > 0) c.local_theta = file.rope.local_theta > 0 ? file.rope.local_theta : c.arch->local_theta;
   c.experts = experts_of(file, *c.arch);
   c.layers = layers_of(file, c);
+  if (c.arch->delta_period > 0) c.delta = delta_of(file);
   for (const LayerKind& layer : c.layers) c.sliding_window = std::max(c.sliding_window, layer.window);
   set_scales(file, c);
   if (c.arch->latent_attention) set_latent(file, c);

@@ -17,29 +17,40 @@ constexpr int64_t kMostTokens = 1 << 30;
 
 int64_t whole_blocks(int64_t n_tokens, int block_size) { return (n_tokens + block_size - 1) / block_size; }
 
-}  // namespace
-
-MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& o) {
-  if (weight_bytes > available)
-    throw Error("the weights need {} and the device has {} free: use a smaller model or a smaller quant", human_bytes(weight_bytes),
-                human_bytes(available));
-  const KvShape token = {c.n_layers, c.n_kv_heads, c.head_dim, 1, 1, o.kv_dtype};
-  // Half of what is left: the other half is not ours to plan.
-  const auto fit = static_cast<int64_t>((available - weight_bytes) / 2 / std::max<size_t>(token.token_bytes(), 1));
-  MemoryPlan plan{.n_ctx = o.n_ctx, .weight_bytes = weight_bytes, .available_bytes = available};
-  if (plan.n_ctx == 0) plan.n_ctx = static_cast<int>(std::min<int64_t>(c.n_ctx_train, std::clamp(fit, kSmallestContext, kMostTokens)));
-  int64_t n_tokens = o.n_kv_tokens;
-  if (n_tokens == 0) n_tokens = std::clamp<int64_t>(std::min(fit, int64_t{plan.n_ctx} * o.max_seqs), plan.n_ctx, kMostTokens);
-  plan.kv = {.n_layers = c.n_layers,
+// What n_tokens in the pool take, of sequences of up to n_ctx.
+MemoryPlan plan_of(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& o, int n_ctx, int64_t n_tokens) {
+  MemoryPlan plan{.n_ctx = n_ctx, .states = state_shape(c, o.max_seqs), .weight_bytes = weight_bytes, .available_bytes = available};
+  plan.kv = {.n_layers = c.n_kv_layers(),
              .n_kv_heads = c.n_kv_heads,
              .head_dim = c.head_dim,
              .block_size = o.block_size,
              .n_blocks = static_cast<int>(whole_blocks(n_tokens, o.block_size)),
              .dtype = o.kv_dtype};
   plan.max_seqs = o.max_seqs;
-  plan.max_batch_tokens = static_cast<int>(std::min<int64_t>(o.max_batch_tokens, int64_t{plan.n_ctx} * o.max_seqs));
+  plan.max_batch_tokens = static_cast<int>(std::min<int64_t>(o.max_batch_tokens, int64_t{n_ctx} * o.max_seqs));
   const int max_logits = o.max_logits > 0 ? o.max_logits : o.max_seqs;
-  plan.activation_bytes = activation_bytes(c, step_limits(c, plan.max_batch_tokens, plan.max_seqs, max_logits, plan.n_ctx));
+  plan.activation_bytes = activation_bytes(c, step_limits(c, plan.max_batch_tokens, plan.max_seqs, max_logits, n_ctx));
+  return plan;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& o) {
+  if (weight_bytes > available)
+    throw Error("the weights need {} and the device has {} free: use a smaller model or a smaller quant", human_bytes(weight_bytes),
+                human_bytes(available));
+  const StateShape states = state_shape(c, o.max_seqs);
+  if (states.bytes() > available - weight_bytes)
+    throw Error("the state of {} sequences needs {}, and {} are free beside the weights: allow fewer sequences at once", o.max_seqs,
+                human_bytes(states.bytes()), human_bytes(available - weight_bytes));
+  const KvShape token = {c.n_kv_layers(), c.n_kv_heads, c.head_dim, 1, 1, o.kv_dtype};
+  // Half of what is left: the other half is not ours to plan.
+  const auto fit = static_cast<int64_t>((available - weight_bytes - states.bytes()) / 2 / std::max<size_t>(token.token_bytes(), 1));
+  int n_ctx = o.n_ctx;
+  if (n_ctx == 0) n_ctx = static_cast<int>(std::min<int64_t>(c.n_ctx_train, std::clamp(fit, kSmallestContext, kMostTokens)));
+  int64_t n_tokens = o.n_kv_tokens;
+  if (n_tokens == 0) n_tokens = std::clamp<int64_t>(std::min(fit, int64_t{n_ctx} * o.max_seqs), n_ctx, kMostTokens);
+  const MemoryPlan plan = plan_of(c, weight_bytes, available, o, n_ctx, n_tokens);
   const bool chosen = o.n_ctx > 0 || o.n_kv_tokens > 0;
   if (chosen && plan.total_bytes() > available)
     throw Error("a KV cache of {} tokens needs {}, and {} are free beside the weights and {} for activations: use at most {} tokens of context, or "
@@ -48,14 +59,36 @@ MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, c
   return plan;
 }
 
+std::vector<MemoryPlan> plans_that_fit(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& options) {
+  constexpr int kMostSequences = 256;
+  const size_t most_bytes = available - available / 20;
+  std::vector<MemoryPlan> plans;
+  RunnerOptions o = options;
+  for (o.max_seqs = 1; o.max_seqs <= kMostSequences; o.max_seqs *= 2) {
+    const auto plan = [&](int n_ctx) { return plan_of(c, weight_bytes, available, o, n_ctx, int64_t{n_ctx} * o.max_seqs); };
+    const auto fits = [&](int n_ctx) { return int64_t{n_ctx} * o.max_seqs <= kMostTokens && plan(n_ctx).total_bytes() <= most_bytes; };
+    int low = std::min(static_cast<int>(kSmallestContext), c.n_ctx_train), high = c.n_ctx_train;  // low fits, above high nothing does
+    if (!fits(low)) break;
+    while (low < high) {
+      const int middle = low + (high - low + 1) / 2;
+      fits(middle) ? low = middle : high = middle - 1;
+    }
+    plans.push_back(plan(low));
+  }
+  return plans;
+}
+
 std::string MemoryPlan::table() const {
   const int64_t n_tokens = int64_t{kv.n_blocks} * kv.block_size;
+  const std::string state_line =
+      states ? fmt::format("  states       {:>10}   {} sequences of {}\n", human_bytes(states.bytes()), states.n_slots, human_bytes(states.slot_bytes())) : "";
   return fmt::format(
       "  weights      {:>10}\n"
       "  KV cache     {:>10}   {} tokens of {}, for contexts of up to {}\n"
+      "{}"
       "  activations  {:>10}   steps of up to {} tokens, {} sequences\n"
       "  in all       {:>10}   of {} free\n",
-      human_bytes(weight_bytes), human_bytes(kv.bytes()), n_tokens, human_bytes(kv.token_bytes()), n_ctx, human_bytes(activation_bytes),
+      human_bytes(weight_bytes), human_bytes(kv.bytes()), n_tokens, human_bytes(kv.token_bytes()), n_ctx, state_line, human_bytes(activation_bytes),
       max_batch_tokens, max_seqs, human_bytes(total_bytes()), human_bytes(available_bytes));
 }
 

@@ -2,8 +2,10 @@
 // and the size of the KV pool, and the refusal of what cannot fit, with both numbers.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "backend/kv.h"
+#include "backend/state.h"
 #include "model/config.h"
 
 namespace ingot {
@@ -13,18 +15,23 @@ struct RunnerOptions;
 struct MemoryPlan {
   int n_ctx = 0;               // tokens of one sequence
   KvShape kv;
+  StateShape states;           // of recurrent layers
   int max_batch_tokens = 0;
   int max_seqs = 0;
   size_t weight_bytes = 0;     // as in the file
   size_t activation_bytes = 0;
   size_t available_bytes = 0;  // before
 
-  size_t total_bytes() const { return weight_bytes + kv.bytes() + activation_bytes; }
+  size_t total_bytes() const { return weight_bytes + kv.bytes() + states.bytes() + activation_bytes; }
   std::string table() const;   // for people, some lines
 };
 
 // Options of 0 are chosen: the context as the model was trained, or what fits; the pool one context for a single sequence, for
 // several as much as fits, up to a context for each. Throws Error when the weights, or what the user asked for, do not fit.
 MemoryPlan plan_memory(const Config& config, size_t weight_bytes, size_t available_bytes, const RunnerOptions& options);
+
+// For 1, 2, 4 ... sequences at once the longest context that each may fill, up to the model's own, until not even a short one fits. Empty
+// where the weights do not. A twentieth of what is available is left alone.
+std::vector<MemoryPlan> plans_that_fit(const Config& config, size_t weight_bytes, size_t available_bytes, const RunnerOptions& options);
 
 }  // namespace ingot

@@ -21,21 +21,25 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
     : config_(config), source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)), backend_(make_backend(options)) {
   if (needs_experts(config_) && !backend_->runs_experts())
     throw Error("models with a mixture of experts, or with attention over latents, run on the CPU so far: use --device cpu");
+  if (config_.n_recurrent_layers() > 0 && !backend_->runs_recurrence())
+    throw Error("models with recurrent layers (gated delta nets) run on the CPU so far: use --device cpu");
   plan_ = plan_memory(config_, source_->total_bytes(), backend_->available_bytes(), options);
   log_info("memory:\n{}", plan_.table());
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx, config_.n_ctx_train);
   weights_ = load_weights(*source_, config_, *backend_, progress);
   kv_ = backend_->make_kv(plan_.kv);
+  if (plan_.states) states_ = backend_->make_states(plan_.states);
   const int max_logits = options.max_logits > 0 ? options.max_logits : options.max_seqs;
   transformer_ = std::make_unique<Transformer>(
-      config_, weights_, *backend_, *kv_, step_limits(config_, plan_.max_batch_tokens, plan_.max_seqs, max_logits, plan_.n_ctx));
+      config_, weights_, *backend_, *kv_, states_.get(), step_limits(config_, plan_.max_batch_tokens, plan_.max_seqs, max_logits, plan_.n_ctx));
   info_ = {.n_vocab = config_.n_vocab,
            .n_ctx = plan_.n_ctx,
            .block_size = kv_->shape.block_size,
            .n_blocks = kv_->shape.n_blocks,
            .max_batch_tokens = plan_.max_batch_tokens,
            .max_seqs = plan_.max_seqs,
+           .n_states = plan_.states.n_slots,
            .overlaps = backend_->overlaps()};
 }
 

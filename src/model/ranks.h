@@ -51,6 +51,7 @@ class Ranks final : public Runner {
   std::unique_ptr<Backend> backend_;
   Weights weights_;
   std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<StateCache> states_;    // only of models with recurrent layers
   std::unique_ptr<Transformer> transformer_;
   RunnerInfo info_;
 };

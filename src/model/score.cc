@@ -25,6 +25,9 @@ Lockstep::Lockstep(Ranks& runner, int n_seqs) : runner_(runner), n_seqs_(n_seqs)
   const RunnerInfo& info = runner.info();
   blocks_.resize(static_cast<size_t>(n_seqs) * std::min(info.n_blocks / n_seqs, (info.n_ctx + info.block_size - 1) / info.block_size));
   std::iota(blocks_.begin(), blocks_.end(), 0);
+  if (info.n_states == 0) return;
+  CHECK_LE(n_seqs, info.n_states);
+  for (int seq = 0; seq < n_seqs; ++seq) state_out_.push_back(seq);
 }
 
 void Lockstep::feed(std::span<const int32_t> tokens, int first_logit_row) {
@@ -38,6 +41,8 @@ void Lockstep::feed(std::span<const int32_t> tokens, int first_logit_row) {
     for (int i = std::clamp(first_logit_row, 0, n); i < n; ++i) rows_.push_back(seq * n + i);
     q_start_.push_back((seq + 1) * n);
   }
+  state_in_.assign(state_out_.begin(), state_out_.end());
+  if (length_ == 0) std::fill(state_in_.begin(), state_in_.end(), -1);
   length_ += n;
   kv_len_.assign(n_seqs_, length_);
   runner_.forward({.tokens = tokens,
@@ -46,7 +51,9 @@ void Lockstep::feed(std::span<const int32_t> tokens, int first_logit_row) {
                    .kv_len = kv_len_,
                    .block_table = blocks_,
                    .max_blocks = static_cast<int>(blocks_.size()) / n_seqs_,
-                   .logit_rows = rows_});
+                   .logit_rows = rows_,
+                   .state_in = state_in_,
+                   .state_out = state_out_});
 }
 
 void for_each_logits(Ranks& runner, std::span<const int32_t> tokens, int chunk, int first_row,

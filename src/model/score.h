@@ -23,7 +23,7 @@ class Lockstep {
   const int n_seqs_;
   int length_ = 0;
   std::vector<int32_t> blocks_;  // [n_seqs, blocks of one]
-  std::vector<int32_t> positions_, q_start_, kv_len_, rows_;
+  std::vector<int32_t> positions_, q_start_, kv_len_, rows_, state_in_, state_out_;
 };
 
 // Runs `tokens` as one sequence from position 0, at most `chunk` tokens a step, and calls f(position, logits [n_vocab])

@@ -15,6 +15,8 @@ struct Shape {
   const char* arch;
   int n_layers, dim, n_heads, n_kv_heads, head_dim, ffn_dim, n_vocab, n_ctx;
   float rope_theta, norm_eps;
+  ExpertConfig experts = {};
+  DeltaConfig delta = {};
 };
 
 constexpr Shape kShapes[] = {
@@ -23,6 +25,10 @@ constexpr Shape kShapes[] = {
     {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 151936, 40960, 1e6f, 1e-6f},
     {"llama-3.2-1b", "llama", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 5e5f, 1e-5f},
     {"llama-3.1-8b", "llama", 32, 4096, 32, 8, 128, 14336, 128256, 131072, 5e5f, 1e-5f},
+    {"granite-1b-a400m", "granitemoe", 24, 1024, 16, 8, 64, 512, 49155, 131072, 1e4f, 1e-6f, {.n = 32, .n_used = 8, .ffn_dim = 512, .normalize = true}},
+    {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 32, 4, 128, 6144, 151936, 40960, 1e6f, 1e-6f, {.n = 128, .n_used = 8, .ffn_dim = 768, .normalize = true}},
+    {"qwen3.5-0.8b", "qwen35", 24, 1024, 8, 2, 256, 3584, 248320, 262144, 1e7f, 1e-6f, {},
+     {.n_key_heads = 16, .n_value_heads = 16, .key_dim = 128, .value_dim = 128, .conv_width = 4, .tiled = true}},
     {"llama-3.1-70b", "llama", 80, 8192, 64, 8, 128, 28672, 128256, 131072, 5e5f, 1e-5f},
 };
 constexpr int kUntiedDim = 4096;  // the shapes from here up have an output matrix of their own
@@ -45,7 +51,7 @@ class DummySource final : public WeightSource {
     auto& bytes = buffers_.emplace_back(n_out * row_bytes(format, n_in));
     out = {format, n_out, n_in, bytes.data()};
     if (is_vector) {
-      std::fill_n(reinterpret_cast<float*>(bytes.data()), n_in, name.ends_with(".bias") ? 0.01f : 1.0f);
+      std::fill_n(reinterpret_cast<float*>(bytes.data()), n_in, name.ends_with(".bias") ? 0.01f : name.ends_with(".ssm_a") ? -1.0f : 1.0f);
     } else {
       fill_random(format, seed_++, bytes.data(), n_out * (n_in / info(format).block_size),
                   1.0f / std::sqrt(static_cast<float>(n_in)));
@@ -64,11 +70,10 @@ class DummySource final : public WeightSource {
       for (const auto& row : matrices)
         if (has(row, layer) && (seen.insert(first_name(row.gguf_name)).second || row.gguf_slice.total != Size::kNone)) {
           const int64_t n_in = size_of(row.n_in, config_), count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
-          const int64_t n_out = count * size_of(row.n_out, config_);
-          total += n_out * row_bytes(n_out == 1 ? Format::F32 : format_for_row(format_, n_in), n_in);
+          total += bytes_of(count * size_of(row.n_out, config_), n_in);
         }
       for (const auto& row : vectors)
-        if (has(row, layer)) total += row_bytes(Format::F32, size_of(row.n, config_));
+        if (has(row, layer)) total += bytes_of(row.count == Size::kNone ? 1 : size_of(row.count, config_), size_of(row.n, config_));
     };
     add(model_matrices(), model_vectors(), 0);
     for (int layer = 0; layer < config_.n_layers; ++layer) add(layer_matrices(), layer_vectors(), layer);
@@ -80,22 +85,29 @@ class DummySource final : public WeightSource {
   bool has(const Row& row, int layer) const {
     return applies(row.when, config_, layer) && exists(first_name(row.gguf_name));
   }
+  size_t bytes_of(int64_t n_out, int64_t n_in) const {
+    return n_out * row_bytes(n_out == 1 ? Format::F32 : format_for_row(format_, n_in), n_in);
+  }
   static std::string first_name(const std::string& names) { return names.substr(0, names.find('|')); }
 
   // What these architectures have of the optional tensors.
   bool exists(const std::string& name) const {
-    if (name.starts_with("rope_factors_")) return false;
+    if (name.empty() || name.starts_with("rope_factors_")) return false;
     if (name.ends_with(".post_attention_norm.weight")) return config_.arch->post_norms;
     const std::string_view arch = config_.arch->gguf_name;
     if (name == "output.weight") return config_.dim >= kUntiedDim;
     if (name == "rope_freqs.weight") return false;
+    const bool pairs_beta = arch == "qwen3next";
+    if (name.ends_with("ssm_in.weight") || name.ends_with(pairs_beta ? "ssm_beta.weight" : "ssm_ba.weight")) return false;
+    if (pairs_beta && name.ends_with("ssm_alpha.weight")) return false;
+    if (name.ends_with("ssm_dt.bias")) return true;
     if (name.ends_with(".bias"))
       return arch == "qwen2" && (name.ends_with("attn_q.bias") || name.ends_with("attn_k.bias") || name.ends_with("attn_v.bias"));
     if (name.ends_with("_q_norm.weight") || name.ends_with("_k_norm.weight"))
-      return arch == "qwen3" || arch == "qwen3moe" || arch == "gemma3" || arch == "olmo2";
+      return config_.arch->gates_attention || arch == "qwen3" || arch == "qwen3moe" || arch == "gemma3" || arch == "olmo2";
     if (name.ends_with("_sinks.weight")) return arch == "gpt-oss";
     if (name.ends_with("attn_kv_b.weight")) return false;
-    if (name.ends_with("ffn_gate_inp_shexp.weight")) return arch == "qwen2moe";
+    if (name.ends_with("ffn_gate_inp_shexp.weight")) return arch == "qwen2moe" || config_.arch->gates_attention;
     return true;
   }
 
@@ -130,6 +142,11 @@ Config config_of_shape(const std::string& name) {
     c.norm_eps = s.norm_eps;
     c.rope_theta = s.rope_theta;
     c.rope_layout = c.arch->gguf_rope;
+    c.experts = s.experts;
+    c.delta = s.delta;
+    if (c.delta.n_value_heads == 0) return c;
+    c.rot_dim = c.head_dim / 4;
+    for (int i = 0; i < c.n_layers; ++i) c.layers.push_back({.experts = c.experts.n > 0, .recurrent = (i + 1) % c.arch->delta_period != 0});
     return c;
   }
   throw UsageError("unknown shape '{}'; known are {}", printable(name), shape_names());

@@ -1,6 +1,7 @@
 #include "model/tensor_finder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
@@ -161,11 +162,14 @@ bool TensorFinder::find_vector(const Wanted& w, HostTensor& out) {
     if (!find_stored(name, w.n_matrices, stored, out)) continue;
     if (info(out.format).block_size != 1)
       throw Error("{}: tensor '{}' is stored as {}: expected F32, F16 or BF16", source_.name(), name, info(out.format).name);
-    if (w.total == 0 && !w.add_one) return true;
+    if (w.total == 0 && !w.add_one && !w.is_log) return true;
     std::vector<float> all(static_cast<size_t>(stored)), values;
     for (int64_t m = 0; m < w.n_matrices; ++m) {
       decode_row(out.format, out.data + m * row_bytes(out.format, stored), all.data(), stored);
-      for (int64_t i = 0; i < w.n_in; ++i) values.push_back(all[w.first + i * w.step] + (w.add_one ? 1.0f : 0.0f));
+      for (int64_t i = 0; i < w.n_in; ++i) {
+        const float kept = all[w.first + i * w.step];
+        values.push_back(w.is_log ? -static_cast<float>(std::exp(double{kept})) : w.add_one ? kept + 1.0f : kept);
+      }
     }
     HostTensor part{.format = Format::F32, .n_out = w.n_matrices, .n_in = w.n_in};
     part.file_bytes = static_cast<size_t>(part.n_out) * row_bytes(out.format, w.n_in);

@@ -23,6 +23,11 @@ class TensorFinder {
     Wanted wanted = wanted_of(row, layer, slice);
     wanted.n_out = size_of(row.n_out, config_);
     wanted.n_in = size_of(row.n_in, config_);
+    if (slice.groups != Size::kNone) {
+      wanted.n_matrices *= size_of(slice.groups, config_);
+      wanted.n_out /= size_of(slice.groups, config_);
+      wanted.total /= size_of(slice.groups, config_);
+    }
     return find_matrix(wanted, out);
   }
   // [n_experts or 1, n]
@@ -31,7 +36,8 @@ class TensorFinder {
     Wanted wanted = wanted_of(row, layer, is_gguf() ? Slice{} : row.hf_slice);
     wanted.n_out = 1;
     wanted.n_in = size_of(row.n, config_);
-    wanted.add_one = row.is_norm && !is_gguf() && config_.arch->hf_norms_less_one;
+    if (!is_gguf()) wanted.is_log = row.hf_kept == VectorRow<Owner>::kLog;
+    if (!is_gguf()) wanted.add_one = row.hf_kept == VectorRow<Owner>::kLessOne && config_.arch->hf_norms_less_one;
     return find_vector(wanted, out);
   }
   // The name that a row has, or would have, in the checkpoint: for messages.
@@ -54,6 +60,7 @@ class TensorFinder {
     int step = 1;
     bool transposed = false;           // the rows that are wanted are our columns
     bool add_one = false;
+    bool is_log = false;
   };
 
   template <class Row>

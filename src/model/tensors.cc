@@ -6,11 +6,18 @@ namespace {
 using enum Size;
 using L = LayerWeights;
 using M = ModelWeights;
-constexpr bool kOptional = true, kIsNorm = true;
-constexpr Size kEachExpert = kExperts, kEachHead = kHeads;
+constexpr bool kOptional = true;
+constexpr auto kIsNorm = VectorRow<L>::kLessOne;
+constexpr Size kEachExpert = kExperts, kEachHead = kHeads, kEachChannel = kChannels;
 
 constexpr Slice kGateHalf = {kTwoExpertFfn}, kUpHalf = {kTwoExpertFfn, kExpertFfn};
 constexpr Slice kKeyRows = {kNopeAndValue, kNone, 1, true}, kValueRows = {kNopeAndValue, kNope};
+// Of each head a query and a gate; of each key head's group q, k, values and gates, and betas before alphas.
+constexpr Slice kQueryOfHead = {kTwoQ, kNone, 1, false, kHeads}, kGateOfHead = {kTwoQ, kHead, 1, false, kHeads};
+constexpr Slice kQOfGroup = {kGroups, kNone, 1, false, kKeyHeads}, kKOfGroup = {kGroups, kDeltaKey, 1, false, kKeyHeads},
+                kVOfGroup = {kGroups, kTwoDeltaKey, 1, false, kKeyHeads}, kGateOfGroup = {kGroups, kGroupGate, 1, false, kKeyHeads};
+constexpr Slice kBetaOfGroup = {kTwoValueHeads, kNone, 1, false, kKeyHeads},
+                kAlphaOfGroup = {kTwoValueHeads, kValueHeadsOfGroup, 1, false, kKeyHeads};
 constexpr Slice kEvenRows = {kTwoExpertFfn, kNone, 2}, kOddRows = {kTwoExpertFfn, kOne, 2};
 
 // Experts each have a tensor of their own in the first Mixtral files too ("blk.{0}.ffn_gate.{1}.weight").
@@ -41,7 +48,40 @@ constexpr MatrixRow<L> kLayerMatrices[] = {
      {}, kValueRows, kEachHead},
     {"blk.{}.attn_kv_b.weight", "", kKvRank, kNope, &L::wk_b, kOptional, kForMatmul, When::kLatent, kKeyRows, {}, kEachHead},
     {"blk.{}.attn_kv_b.weight", "", kValue, kKvRank, &L::wv_b, kOptional, kForMatmul, When::kLatent, kValueRows, {}, kEachHead},
-    {"blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight", kDim, kAttended, &L::wo},
+    {"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", kQ, kDim, &L::wq, false, kForMatmul, When::kGated, kQueryOfHead,
+     kQueryOfHead},
+    {"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", kQ, kDim, &L::attn_gate, false, kForMatmul, When::kGated, kGateOfHead,
+     kGateOfHead},
+    {"blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight", kKv, kDim, &L::wk, false, kForMatmul, When::kGated},
+    {"blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight", kKv, kDim, &L::wv, false, kForMatmul, When::kGated},
+    {"blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight", kDim, kAttended, &L::wo, false, kForMatmul, When::kAttention},
+
+    {"blk.{}.attn_qkv.weight", "model.layers.{}.linear_attn.in_proj_qkv.weight", kDeltaKeys, kDim, &L::wq, kOptional, kForMatmul, When::kDelta,
+     {kChannels}, {kChannels}},
+    {"blk.{}.attn_qkv.weight", "model.layers.{}.linear_attn.in_proj_qkv.weight", kDeltaKeys, kDim, &L::wk, kOptional, kForMatmul, When::kDelta,
+     {kChannels, kDeltaKeys}, {kChannels, kDeltaKeys}},
+    {"blk.{}.attn_qkv.weight", "model.layers.{}.linear_attn.in_proj_qkv.weight", kDeltaValues, kDim, &L::wv, kOptional, kForMatmul,
+     When::kDelta, {kChannels, kTwoDeltaKeys}, {kChannels, kTwoDeltaKeys}},
+    {"blk.{}.attn_gate.weight", "model.layers.{}.linear_attn.in_proj_z.weight", kDeltaValues, kDim, &L::attn_gate, kOptional, kForMatmul,
+     When::kDelta},
+    {"blk.{}.ssm_in.weight", "model.layers.{}.linear_attn.in_proj_qkvz.weight", kDeltaKeys, kDim, &L::wq, kOptional, kForMatmul, When::kDelta,
+     kQOfGroup, kQOfGroup},
+    {"blk.{}.ssm_in.weight", "model.layers.{}.linear_attn.in_proj_qkvz.weight", kDeltaKeys, kDim, &L::wk, kOptional, kForMatmul, When::kDelta,
+     kKOfGroup, kKOfGroup},
+    {"blk.{}.ssm_in.weight", "model.layers.{}.linear_attn.in_proj_qkvz.weight", kDeltaValues, kDim, &L::wv, kOptional, kForMatmul,
+     When::kDelta, kVOfGroup, kVOfGroup},
+    {"blk.{}.ssm_in.weight", "model.layers.{}.linear_attn.in_proj_qkvz.weight", kDeltaValues, kDim, &L::attn_gate, kOptional, kForMatmul,
+     When::kDelta, kGateOfGroup, kGateOfGroup},
+    {"blk.{}.ssm_beta.weight", "model.layers.{}.linear_attn.in_proj_b.weight", kValueHeads, kDim, &L::w_beta, kOptional, kForMatmul,
+     When::kDelta},
+    {"blk.{}.ssm_alpha.weight", "model.layers.{}.linear_attn.in_proj_a.weight", kValueHeads, kDim, &L::w_alpha, kOptional, kForMatmul,
+     When::kDelta},
+    {"blk.{}.ssm_ba.weight", "model.layers.{}.linear_attn.in_proj_ba.weight", kValueHeads, kDim, &L::w_beta, kOptional, kForMatmul,
+     When::kDelta, kBetaOfGroup, kBetaOfGroup},
+    {"blk.{}.ssm_ba.weight", "model.layers.{}.linear_attn.in_proj_ba.weight", kValueHeads, kDim, &L::w_alpha, kOptional, kForMatmul,
+     When::kDelta, kAlphaOfGroup, kAlphaOfGroup},
+    {"blk.{}.ssm_out.weight", "model.layers.{}.linear_attn.out_proj.weight", kDim, kDeltaValues, &L::wo, false, kForMatmul, When::kDelta},
+
     {"blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight", kFfn, kDim, &L::w_gate, false, kForMatmul, When::kPlainSplitFfn},
     {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight", kFfn, kDim, &L::w_up, false, kForMatmul, When::kPlainSplitFfn},
     {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.gate_up_proj.weight", kFfn, kDim, &L::w_gate, false, kForMatmul, When::kPlainFusedFfn,
@@ -62,14 +102,19 @@ constexpr MatrixRow<L> kLayerMatrices[] = {
      kForMatmul, When::kExperts, {}, kGateHalf, kEachExpert},
     {"blk.{}.ffn_up_exps.weight", "model.layers.{}.block_sparse_moe.input_linear.weight", kExpertFfn, kDim, &L::up_exps, kOptional,
      kForMatmul, When::kExperts, {}, kUpHalf, kEachExpert},
+    {"blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj", kExpertFfn, kDim, &L::gate_exps, kOptional, kForMatmul, When::kUnlacedExperts, {},
+     kGateHalf, kEachExpert},
+    {"blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj", kExpertFfn, kDim, &L::up_exps, kOptional, kForMatmul,
+     When::kUnlacedExperts, {}, kUpHalf, kEachExpert},
     {"blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj.weight|~model.layers.{}.mlp.experts.gate_up_proj",
-     kExpertFfn, kDim, &L::gate_exps, kOptional, kForMatmul, When::kExperts, {}, kEvenRows, kEachExpert},
+     kExpertFfn, kDim, &L::gate_exps, kOptional, kForMatmul, When::kLacedExperts, {}, kEvenRows, kEachExpert},
     {"blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj.weight|~model.layers.{}.mlp.experts.gate_up_proj",
-     kExpertFfn, kDim, &L::up_exps, kOptional, kForMatmul, When::kExperts, {}, kOddRows, kEachExpert},
+     kExpertFfn, kDim, &L::up_exps, kOptional, kForMatmul, When::kLacedExperts, {}, kOddRows, kEachExpert},
     {"blk.{}.ffn_down_exps.weight|blk.{0}.ffn_down.{1}.weight",
-     EXPERT_NAMES("down_proj", "w2") "|model.layers.{}.block_sparse_moe.output_linear.weight|model.layers.{}.mlp.experts.down_proj.weight|"
-     "~model.layers.{}.mlp.experts.down_proj",
-     kDim, kExpertFfn, &L::down_exps, false, kForMatmul, When::kExperts, {}, {}, kEachExpert},
+     EXPERT_NAMES("down_proj", "w2") "|model.layers.{}.block_sparse_moe.output_linear.weight|model.layers.{}.mlp.experts.down_proj",
+     kDim, kExpertFfn, &L::down_exps, false, kForMatmul, When::kUnlacedExperts, {}, {}, kEachExpert},
+    {"blk.{}.ffn_down_exps.weight", "model.layers.{}.mlp.experts.down_proj.weight|~model.layers.{}.mlp.experts.down_proj", kDim, kExpertFfn,
+     &L::down_exps, false, kForMatmul, When::kLacedExperts, {}, {}, kEachExpert},
     {"blk.{}.ffn_gate_inp_shexp.weight", "model.layers.{}.mlp.shared_expert_gate.weight", kOne, kDim, &L::shared_router, kOptional,
      kForMatmul, When::kSharedExpert},
     {"blk.{}.ffn_gate_shexp.weight", "model.layers.{}.mlp.shared_expert.gate_proj.weight|model.layers.{}.mlp.shared_experts.gate_proj.weight",
@@ -84,15 +129,20 @@ constexpr MatrixRow<L> kLayerMatrices[] = {
 
 constexpr VectorRow<L> kLayerVectors[] = {
     {"blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight", kDim, &L::attn_norm, false, When::kPreNorms, kIsNorm},
-    {"blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias", kQ, &L::bq, kOptional},
-    {"blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias", kKv, &L::bk, kOptional},
-    {"blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias", kKv, &L::bv, kOptional},
-    {"blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_norm.weight", kQNorm, &L::q_norm, kOptional, When::kAlways, kIsNorm},
-    {"blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight", kKNorm, &L::k_norm, kOptional, When::kAlways, kIsNorm},
+    {"blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias", kQ, &L::bq, kOptional, When::kSplit},
+    {"blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias", kKv, &L::bk, kOptional, When::kSplit},
+    {"blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias", kKv, &L::bv, kOptional, When::kSplit},
+    {"blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_norm.weight", kQNorm, &L::q_norm, kOptional, When::kAttention, kIsNorm},
+    {"blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight", kKNorm, &L::k_norm, kOptional, When::kAttention, kIsNorm},
     {"blk.{}.attn_q_a_norm.weight", "model.layers.{}.self_attn.q_a_layernorm.weight", kQRank, &L::q_a_norm, false, When::kLatentOwnQ, kIsNorm},
     {"blk.{}.attn_kv_a_norm.weight", "model.layers.{}.self_attn.kv_a_layernorm.weight", kKvRank, &L::kv_a_norm, false, When::kLatent, kIsNorm},
-    {"blk.{}.attn_sinks.weight", "model.layers.{}.self_attn.sinks", kHeads, &L::sinks, kOptional},
-    {"blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias", kDim, &L::bo, kOptional},
+    {"blk.{}.attn_sinks.weight", "model.layers.{}.self_attn.sinks", kHeads, &L::sinks, kOptional, When::kAttention},
+    {"blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias", kDim, &L::bo, kOptional, When::kAttention},
+    {"blk.{}.ssm_conv1d.weight", "model.layers.{}.linear_attn.conv1d.weight", kConvWidth, &L::conv, false, When::kDelta, VectorRow<L>::kAsIs, {},
+     kEachChannel},
+    {"blk.{}.ssm_a", "model.layers.{}.linear_attn.A_log", kValueHeads, &L::decay, false, When::kDelta, VectorRow<L>::kLog},
+    {"blk.{}.ssm_dt.bias", "model.layers.{}.linear_attn.dt_bias", kValueHeads, &L::dt, false, When::kDelta},
+    {"blk.{}.ssm_norm.weight", "model.layers.{}.linear_attn.norm.weight", kDeltaValue, &L::value_norm, false, When::kDelta},
     {"blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight", kDim, &L::attn_post_norm, false,
      When::kPostNorms, kIsNorm},
     // gpt-oss's files give it the name that is others' post-norm.
@@ -107,10 +157,10 @@ constexpr VectorRow<L> kLayerVectors[] = {
     {"blk.{}.ffn_gate_inp.bias", "model.layers.{}.mlp.router.bias", kExperts, &L::b_router, kOptional, When::kExperts},
     {"blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias", kExperts, &L::router_bias, kOptional, When::kExperts},
     {"blk.{}.ffn_gate_exps.bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", kExpertFfn, &L::b_gate_exps, kOptional, When::kExperts,
-     false, kEvenRows, kEachExpert},
-    {"blk.{}.ffn_up_exps.bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", kExpertFfn, &L::b_up_exps, kOptional, When::kExperts, false,
+     VectorRow<L>::kAsIs, kEvenRows, kEachExpert},
+    {"blk.{}.ffn_up_exps.bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", kExpertFfn, &L::b_up_exps, kOptional, When::kExperts, VectorRow<L>::kAsIs,
      kOddRows, kEachExpert},
-    {"blk.{}.ffn_down_exps.bias", "model.layers.{}.mlp.experts.down_proj_bias", kDim, &L::b_down_exps, kOptional, When::kExperts, false, {},
+    {"blk.{}.ffn_down_exps.bias", "model.layers.{}.mlp.experts.down_proj_bias", kDim, &L::b_down_exps, kOptional, When::kExperts, VectorRow<L>::kAsIs, {},
      kEachExpert},
 };
 
@@ -121,7 +171,7 @@ constexpr MatrixRow<M> kModelMatrices[] = {
 };
 
 constexpr VectorRow<M> kModelVectors[] = {
-    {"output_norm.weight", "model.norm.weight", kDim, &M::final_norm, false, When::kAlways, kIsNorm},
+    {"output_norm.weight", "model.norm.weight", kDim, &M::final_norm, false, When::kAlways, VectorRow<M>::kLessOne},
     {"rope_freqs.weight", "", kHalfRot, &M::rope_divisors, kOptional},
     {"rope_factors_short.weight", "", kHalfRot, &M::rope_short, kOptional},
     {"rope_factors_long.weight", "", kHalfRot, &M::rope_long, kOptional},
@@ -135,6 +185,7 @@ std::span<const MatrixRow<M>> model_matrices() { return kModelMatrices; }
 std::span<const VectorRow<M>> model_vectors() { return kModelVectors; }
 
 int64_t size_of(Size size, const Config& c) {
+  const DeltaConfig& d = c.delta;
   switch (size) {
     case kNone: return 0;
     case kOne: return 1;
@@ -162,18 +213,37 @@ int64_t size_of(Size size, const Config& c) {
     case kNope: return c.latent.nope_dim;
     case kValue: return c.latent.value_dim;
     case kNopeAndValue: return c.latent.nope_dim + c.latent.value_dim;
+    case kTwoQ: return 2 * c.q_dim();
+    case kDeltaKeys: return d.all_keys();
+    case kTwoDeltaKeys: return 2 * d.all_keys();
+    case kDeltaValues: return d.all_values();
+    case kChannels: return d.n_channels();
+    case kConvWidth: return d.conv_width;
+    case kKeyHeads: return d.n_key_heads;
+    case kValueHeads: return d.n_value_heads;
+    case kTwoValueHeads: return 2 * d.n_value_heads;
+    case kDeltaKey: return d.key_dim;
+    case kTwoDeltaKey: return 2 * d.key_dim;
+    case kDeltaValue: return d.value_dim;
+    case kGroups: return d.n_channels() + d.all_values();
+    case kGroupGate: return 2 * d.key_dim + d.all_values() / d.n_key_heads;
+    case kValueHeadsOfGroup: return d.n_value_heads / d.n_key_heads;
   }
   CHECK(false);
 }
 
 bool applies(When when, const Config& c, int layer) {
-  const bool plain = !c.layer(layer).experts, latent = c.arch->latent_attention;
+  const LayerKind kind = c.layer(layer);
+  const bool plain = !kind.experts, latent = c.arch->latent_attention, attends = !kind.recurrent, gated = attends && c.arch->gates_attention;
   switch (when) {
     case When::kAlways: return true;
+    case When::kAttention: return attends;
     case When::kPreNorms: return c.arch->pre_norms;
     case When::kPostNorms: return c.arch->post_norms;
-    case When::kSplit: return !c.arch->fused && !latent;
+    case When::kSplit: return attends && !gated && !c.arch->fused && !latent;
     case When::kFused: return c.arch->fused;
+    case When::kGated: return gated;
+    case When::kDelta: return kind.recurrent;
     case When::kLatent: return latent;
     case When::kLatentOwnQ: return latent && c.latent.q_rank > 0;
     case When::kLatentQ: return latent && c.latent.q_rank == 0;
@@ -181,6 +251,8 @@ bool applies(When when, const Config& c, int layer) {
     case When::kPlainSplitFfn: return plain && !c.arch->fused;
     case When::kPlainFusedFfn: return plain && c.arch->fused;
     case When::kExperts: return !plain;
+    case When::kLacedExperts: return !plain && c.arch->laced_experts;
+    case When::kUnlacedExperts: return !plain && !c.arch->laced_experts;
     case When::kSharedExpert: return !plain && c.experts.shared_dim > 0;
   }
   CHECK(false);

@@ -22,6 +22,13 @@ struct LayerWeights {
   Weight wq_a, wkv_a;        // [q_rank | head_dim, dim]: latents, from which wq [n_heads * (nope_dim + rope_dim), q_rank] makes queries
   Tensor q_a_norm, kv_a_norm;  // [1, q_rank | kv_rank]
   Weight wk_b, wv_b;         // n_heads of [kv_rank, nope_dim], [value_dim, kv_rank]
+  Weight attn_gate;          // [q_dim, dim], or of a gated delta net [all_values, dim]
+
+  // Of a gated delta net, whose wq, wk, wv are [all_keys | all_keys | all_values, dim] and whose wo is [dim, all_values].
+  Tensor conv;               // [n_channels, conv_width]
+  Weight w_beta, w_alpha;    // [n_value_heads, dim]
+  Tensor decay, dt;          // [1, n_value_heads]
+  Tensor value_norm;         // [1, value_dim]
   Tensor attn_post_norm;     // [1, dim]
   Tensor ffn_norm;           // [1, dim]
   Weight w_gate, w_up;       // [ffn_dim, dim]
@@ -50,23 +57,28 @@ struct ModelWeights {
 
 enum class Size : uint8_t {
   kNone, kOne, kDim, kQ, kKv, kQAndKv, kQAndTwoKv, kHead, kQNorm, kKNorm, kHeads, kFfn, kTwoFfn, kVocab, kHalfRot, kExperts, kExpertFfn,
-  kTwoExpertFfn, kSharedFfn, kAttended, kLatentQ, kQRank, kKvRank, kNope, kValue, kNopeAndValue
+  kTwoExpertFfn, kSharedFfn, kAttended, kLatentQ, kQRank, kKvRank, kNope, kValue, kNopeAndValue, kTwoQ,
+  // Of gated delta nets. A group is what belongs to a key head: its q and k, the values and gates of its value heads.
+  kDeltaKeys, kTwoDeltaKeys, kDeltaValues, kChannels, kConvWidth, kKeyHeads, kValueHeads, kTwoValueHeads, kDeltaKey, kTwoDeltaKey, kDeltaValue,
+  kGroups, kGroupGate, kValueHeadsOfGroup
 };
 int64_t size_of(Size size, const Config& config);
 
 // The layers and models that have a row at all.
 enum class When : uint8_t {
-  kAlways, kPreNorms, kPostNorms, kSplit, kFused, kLatent, kLatentOwnQ, kLatentQ, kPlainFfn, kPlainSplitFfn, kPlainFusedFfn, kExperts,
-  kSharedExpert
+  kAlways, kAttention, kPreNorms, kPostNorms, kSplit, kFused, kGated, kDelta, kLatent, kLatentOwnQ, kLatentQ, kPlainFfn, kPlainSplitFfn, kPlainFusedFfn, kExperts,
+  kLacedExperts, kUnlacedExperts, kSharedExpert
 };
 bool applies(When when, const Config& config, int layer);
 
-// Rows of a larger tensor: total of them, of which every step-th from the first on is ours. total kNone: the tensor is all ours.
+// Rows of a larger tensor: total of them, of which every step-th from the first on is ours. total kNone: the tensor is all ours. With
+// groups, they are dealt to so many equal ones, of each of which ours is a part, from `first` in it.
 struct Slice {
   Size total = Size::kNone;
   Size first = Size::kNone;
   int step = 1;
   bool transposed = false;   // they are the columns of ours
+  Size groups = Size::kNone;
 };
 
 // Names: "{}" stands for the layer. Several, by '|', are tried in turn; of experts, "{1}" stands for the expert where each has a tensor
@@ -92,7 +104,7 @@ struct VectorRow {
   Tensor Owner::*vector;
   bool optional = false;
   When when = When::kAlways;
-  bool is_norm = false;      // of which some Hugging Face checkpoints keep one less
+  enum Kept : uint8_t { kAsIs, kLessOne, kLog } hf_kept = kAsIs;  // norms: less one, in some Hugging Face checkpoints; x is kept as log(-x)
   Slice hf_slice = {};
   Size count = Size::kNone;  // of vectors
 };

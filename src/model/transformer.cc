@@ -22,9 +22,14 @@ std::vector<float> rope_divisors(const Config& c, const ModelWeights& w, Backend
 
 }  // namespace
 
-Transformer::Transformer(const Config& config, const Weights& weights, Backend& backend, KvCache& kv,
+Transformer::Transformer(const Config& config, const Weights& weights, Backend& backend, KvCache& kv, StateCache* states,
                          const StepLimits& limits)
-    : config_(config), weights_(weights), backend_(backend), kv_(kv) {
+    : config_(config), weights_(weights), backend_(backend), kv_(kv), states_(states) {
+  CHECK((config.n_recurrent_layers() > 0) == (states != nullptr));
+  for (int i = 0, n_kv = 0; i < config.n_layers; ++i) {
+    n_kv += !config.layer(i).recurrent;
+    cache_layer_.push_back(config.layer(i).recurrent ? i - n_kv : n_kv - 1);
+  }
   auto f32 = [&](int64_t n, int64_t cols) { return backend.alloc(DType::kF32, n, cols); };
   auto narrow = [&](int64_t n, int64_t cols) { return backend.alloc(backend.activation_dtype(), n, cols); };
   const int n = limits.max_tokens;
@@ -61,6 +66,13 @@ void Transformer::allocate_extras(int n) {
     all_.expert_up = narrow(rows, widest);
     all_.expert_out = narrow(rows, c.dim);
   }
+  if (const DeltaConfig& d = c.delta; d.n_value_heads > 0) {
+    all_.channels = f32(n, d.n_channels());
+    all_.learnt = f32(n, d.all_values());
+    all_.beta = f32(n, d.n_value_heads);
+    all_.alpha = f32(n, d.n_value_heads);
+  }
+  if (c.arch->gates_attention) all_.gate = narrow(n, std::max(c.q_dim(), c.delta.all_values()));
   if (const LatentConfig& l = c.latent; l.kv_rank > 0) {
     if (l.q_rank > 0) all_.q_low = narrow(n, l.q_rank);
     all_.q_heads = narrow(n, int64_t{c.n_heads} * (l.nope_dim + l.rope_dim));
@@ -88,7 +100,11 @@ void Transformer::forward(const Batch& batch) {
     backend_.rope_angles(step_.angles, inv_freq_, config_.rope_scaling.magnitude);
     if (local_inv_freq_) backend_.rope_angles(step_.local_angles, local_inv_freq_, 1.0f);
     for (int layer = 0; layer < config_.n_layers; ++layer) {
-      config_.arch->latent_attention ? latent_attention_block(layer) : attention_block(layer);
+      if (config_.layer(layer).recurrent) {
+        delta_block(layer);
+      } else {
+        config_.arch->latent_attention ? latent_attention_block(layer) : attention_block(layer);
+      }
       config_.layer(layer).experts ? expert_block(layer) : ffn_block(layer);
     }
     if (batch.n_logits() == 0) return;  // a chunk of a prompt, not its last
@@ -122,23 +138,29 @@ void Transformer::add_branch(const Tensor& in, const Weight& w, const Tensor& bi
 void Transformer::attention_block(int layer) {
   const LayerWeights& w = weights_.layers[layer];
   const Config& c = config_;
-  backend_.qkv({.x = normed(w.attn_norm),
+  const Tensor x = normed(w.attn_norm);
+  backend_.qkv({.x = x,
                 .wq = &w.wq, .wk = &w.wk, .wv = &w.wv,
                 .bq = w.bq, .bk = w.bk, .bv = w.bv,
                 .q_norm = {.weight = w.q_norm, .eps = c.norm_eps},
                 .k_norm = {.weight = w.k_norm, .eps = c.norm_eps},
                 .rope = {.angles = angles_of(c.layer(layer)), .layout = c.rope_layout},
                 .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim,
-                .kv = &kv_, .layer = layer,
+                .kv = &kv_, .layer = cache_layer_[layer],
                 .q = step_.q, .k = step_.k, .v = step_.v});
   attend(layer);
+  if (w.attn_gate) {
+    const Tensor gate = step_.gate.view(x.rows, c.q_dim());
+    backend_.matmul(gate, x, w.attn_gate);
+    backend_.gate(step_.attended, gate);
+  }
   add_branch(step_.attended, w.wo, w.bo, w.attn_post_norm);
 }
 
 void Transformer::attend(int layer) {
   const Config& c = config_;
   backend_.attention(step_.attended, step_.q, kv_,
-                     {.layer = layer, .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim,
+                     {.layer = cache_layer_[layer], .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim,
                       .scale = c.score_scale(), .softcap = c.attention_softcap, .window = c.layer(layer).window,
                       .sinks = weights_.layers[layer].sinks});
 }
@@ -172,12 +194,34 @@ void Transformer::latent_attention_block(int layer) {
   backend_.copy(step_.k.slice_cols(0, l.rope_dim), step_.latent.slice_cols(l.kv_rank, l.rope_dim));
   backend_.norm(step_.k.slice_cols(l.rope_dim, l.kv_rank), step_.latent.slice_cols(0, l.kv_rank), norm_args(w.kv_a_norm));
   backend_.rope(step_.k, 1, rope);
-  backend_.kv_write(kv_, layer, step_.k, step_.k);
+  backend_.kv_write(kv_, cache_layer_[layer], step_.k, step_.k);
 
   attend(layer);
   const Tensor gathered = step_.attended.reshape(rows, config_.head_dim).slice_cols(l.rope_dim, l.kv_rank);
   backend_.moe_matmul(step_.values.reshape(rows, l.value_dim), gathered, w.wv_b, step_.head_ids, {});
   add_branch(step_.values, w.wo, w.bo, w.attn_post_norm);
+}
+
+// In place of attention a matrix for each head, which every token changes (arXiv:2412.06464): q, k and v pass through a short
+// convolution, and what q reads is normed and gated.
+void Transformer::delta_block(int layer) {
+  const LayerWeights& w = weights_.layers[layer];
+  const DeltaConfig& d = config_.delta;
+  const Tensor x = normed(w.attn_norm), gate = step_.gate.view(x.rows, d.all_values());
+  const int keys = d.all_keys(), state_layer = cache_layer_[layer];
+  backend_.matmul(step_.channels.slice_cols(0, keys), x, w.wq);
+  backend_.matmul(step_.channels.slice_cols(keys, keys), x, w.wk);
+  backend_.matmul(step_.channels.slice_cols(2 * keys, d.all_values()), x, w.wv);
+  backend_.matmul(gate, x, w.attn_gate);
+  backend_.matmul(step_.beta, x, w.w_beta);
+  backend_.matmul(step_.alpha, x, w.w_alpha);
+  backend_.short_conv(step_.channels, w.conv, *states_, state_layer);
+  backend_.delta_rule({.y = step_.learnt, .qkv = step_.channels, .beta = step_.beta, .alpha = step_.alpha, .decay = w.decay, .dt = w.dt,
+                       .n_key_heads = d.n_key_heads, .tiled = d.tiled, .states = states_, .layer = state_layer});
+  const Tensor heads = step_.learnt.reshape(x.rows * d.n_value_heads, d.value_dim);
+  backend_.norm(heads, heads, {.weight = w.value_norm, .eps = config_.norm_eps});
+  backend_.act_mul(step_.learnt, gate, step_.learnt, Activation::kSilu);
+  add_branch(step_.learnt, w.wo, {}, w.attn_post_norm);
 }
 
 void Transformer::ffn_block(int layer) {
@@ -225,7 +269,7 @@ Activations Activations::first_rows(int n_tokens, int n_logits) const {
   Activations step = *this;
   for (Tensor* t : {&step.x, &step.normed, &step.q, &step.k, &step.v, &step.attended, &step.hidden, &step.branch, &step.angles,
                     &step.local_angles, &step.router_logits, &step.expert_ids, &step.expert_weights, &step.q_low, &step.q_heads,
-                    &step.latent, &step.values, &step.head_ids})
+                    &step.latent, &step.values, &step.head_ids, &step.gate, &step.channels, &step.learnt, &step.beta, &step.alpha})
     if (*t) *t = t->slice_rows(0, n_tokens);
   for (Tensor* t : {&step.expert_gate, &step.expert_up, &step.expert_out})
     if (*t) *t = t->slice_rows(0, n_tokens * (t->rows / x.rows));
@@ -233,13 +277,23 @@ Activations Activations::first_rows(int n_tokens, int n_logits) const {
   return step;
 }
 
+StateShape state_shape(const Config& c, int n_slots) {
+  const DeltaConfig& d = c.delta;
+  if (c.n_recurrent_layers() == 0) return {};
+  return {.n_slots = n_slots, .n_layers = c.n_recurrent_layers(), .n_channels = d.n_channels(), .conv_width = d.conv_width,
+          .n_heads = d.n_value_heads, .key_dim = d.key_dim, .value_dim = d.value_dim};
+}
+
 size_t activation_bytes(const Config& c, const StepLimits& limits) {
   const ExpertConfig& e = c.experts;
   const size_t expert = e.n > 0 ? e.n + e.n_used * (2 + 2 * static_cast<size_t>(e.ffn_dim) + c.dim) : 0;
   const LatentConfig& l = c.latent;
   const size_t latent = l.kv_rank > 0 ? l.q_rank + c.n_heads * static_cast<size_t>(l.nope_dim + l.rope_dim + l.value_dim + 1) + c.head_dim : 0;
+  const DeltaConfig& d = c.delta;
+  const size_t delta = d.n_value_heads > 0 ? d.n_channels() + d.all_values() + 2 * d.n_value_heads : 0;
+  const size_t gate = c.arch->gates_attention ? std::max(c.q_dim(), d.all_values()) : 0;
   const size_t branch = c.arch->post_norms || c.residual_scale != 1 ? c.dim : 0, local = c.local_theta > 0 ? c.rot_dim : 0;
-  const size_t token = 2 * c.dim + 2 * c.q_dim() + 2 * c.kv_dim() + std::max(c.ffn_dim, e.shared_dim) + c.rot_dim + branch + local + expert + latent;
+  const size_t token = 2 * c.dim + 2 * c.q_dim() + 2 * c.kv_dim() + std::max(c.ffn_dim, e.shared_dim) + c.rot_dim + branch + local + expert + latent + delta + gate;
   const size_t row = c.dim + c.n_vocab;
   return sizeof(float) * (limits.max_tokens * token + limits.max_logits * row);
 }
@@ -252,7 +306,7 @@ StepLimits step_limits(const Config& c, int max_tokens, int max_seqs, int max_lo
           .max_seqs = max_seqs,
           .max_logits = max_logits,
           .max_kv_len = max_kv_len,
-          .max_width = std::max({c.dim, c.q_dim(), c.ffn_dim, c.experts.ffn_dim, c.experts.shared_dim, c.attended_dim()}),
+          .max_width = std::max({c.dim, c.q_dim(), c.ffn_dim, c.experts.ffn_dim, c.experts.shared_dim, c.attended_dim(), c.delta.n_channels()}),
           .max_heads = c.n_heads,
           .head_dim = c.head_dim,
           .max_expert_rows = std::max(expert_rows, head_rows),

@@ -35,13 +35,20 @@ struct Activations {
   Tensor values;         // [max_tokens, n_heads * value_dim]
   Tensor head_ids;       // [max_tokens, n_heads]: 0, 1, ...: each head is the expert of its own rows
 
+  // Of gated attention and gated delta nets: the gate; the channels of the convolution; what a token learns and keeps.
+  Tensor gate;           // [max_tokens, q_dim or all_values]
+  Tensor channels;       // [max_tokens, n_channels]
+  Tensor learnt;         // [max_tokens, all_values]
+  Tensor beta, alpha;    // [max_tokens, n_value_heads]
+
   // The same, cut to the rows of a step.
   Activations first_rows(int n_tokens, int n_logits) const;
 };
 
 class Transformer {
  public:
-  Transformer(const Config& config, const Weights& weights, Backend& backend, KvCache& kv, const StepLimits& limits);
+  // `states` only for models with recurrent layers. The caches' layers are numbered by themselves.
+  Transformer(const Config& config, const Weights& weights, Backend& backend, KvCache& kv, StateCache* states, const StepLimits& limits);
 
   // Enqueues the whole step. Afterwards logits() holds one row for each of batch.logit_rows: without an output matrix (of an
   // Embedder's model) the normed hidden states, [n_logits, dim].
@@ -51,6 +58,7 @@ class Transformer {
  private:
   void attention_block(int layer);
   void latent_attention_block(int layer);
+  void delta_block(int layer);
   void attend(int layer);
   void ffn_block(int layer);
   void expert_block(int layer);
@@ -66,11 +74,16 @@ class Transformer {
   const Weights& weights_;
   Backend& backend_;
   KvCache& kv_;
+  StateCache* states_;
+  std::vector<int> cache_layer_;  // [n_layers]: the number of a layer in its cache
   Activations all_;      // as allocated
   Activations step_;     // cut to the current step
   Tensor inv_freq_;        // [1, rot_dim / 2]
   Tensor local_inv_freq_;  // of layers with a base of their own; empty: there are none
 };
+
+// What a slot of the state cache holds of this model; no layers where none is recurrent.
+StateShape state_shape(const Config& config, int n_slots);
 
 // Bytes of the Activations for these limits, at four bytes a number.
 size_t activation_bytes(const Config& config, const StepLimits& limits);

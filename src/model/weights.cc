@@ -49,6 +49,10 @@ class Loader {
     const LayerWeights& w = weights_.layers[layer];
     if (config_.arch->latent_attention && (!w.wk_b || !w.wv_b))
       throw Error("{}: the tensors that make keys and values of layer {} are missing: 'attn_k_b' and 'attn_v_b', or 'kv_b_proj'", source_.name(), layer);
+    if (config_.layer(layer).recurrent && (!w.wq || !w.wk || !w.wv || !w.attn_gate || !w.w_beta || !w.w_alpha))
+      throw Error("{}: the projections of the gated delta net of layer {} are missing: {}", source_.name(), layer,
+                  source_.dialect() == Dialect::kGguf ? "'attn_qkv', 'attn_gate', 'ssm_beta' and 'ssm_alpha', or 'ssm_in' and 'ssm_ba'"
+                                                      : "'linear_attn.in_proj_qkv', '_z', '_b' and '_a', or '_qkvz' and '_ba'");
     if (config_.layer(layer).experts && (!w.gate_exps || !w.up_exps))
       throw Error("{}: the experts' tensors of layer {} are missing, among them '{}'", source_.name(), layer,
                   source_.dialect() == Dialect::kGguf ? fmt::format("blk.{}.ffn_gate_exps.weight", layer)

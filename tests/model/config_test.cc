@@ -56,6 +56,61 @@ TEST(Config, ReadsWhatIsThere) {
   EXPECT_EQ(c.rope_layout, RopeLayout::kInterleaved);
 }
 
+// A model whose layers are gated delta nets but for every fourth.
+std::string delta_complaint(const std::string& skip, const Edit& edit, Config* read_config = nullptr) {
+  GgufWriter w;
+  const auto set = [&](const char* key, auto value) {
+    if (skip != key) w.set(std::string("qwen35.") + key, value);
+  };
+  w.set("general.architecture", std::string("qwen35"));
+  for (const auto& [key, value] : {std::pair{"block_count", 6u}, {"context_length", 128u}, {"embedding_length", 64u}, {"feed_forward_length", 96u},
+                                   {"attention.head_count", 4u}, {"attention.head_count_kv", 2u}, {"ssm.group_count", 2u},
+                                   {"ssm.time_step_rank", 6u}, {"ssm.state_size", 24u}, {"ssm.inner_size", 120u}, {"ssm.conv_kernel", 4u}})
+    set(key, uint32_t{value});
+  set("attention.layer_norm_rms_epsilon", 1e-5f);
+  if (edit) edit(w);
+  w.add_tensor("token_embd.weight", 0, {64, 3}, std::vector<uint8_t>(64 * 3 * 4));
+  try {
+    const Config c = read(w.to_bytes());
+    if (read_config != nullptr) *read_config = c;
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Config, GatedDeltaNets) {
+  Config c;
+  ASSERT_EQ(delta_complaint("", nullptr, &c), "");
+  EXPECT_EQ(c.delta.value_dim, 20);
+  EXPECT_EQ(c.delta.n_channels(), 2 * 48 + 120);
+  EXPECT_TRUE(c.delta.tiled);
+  EXPECT_EQ(c.n_recurrent_layers(), 5);
+  EXPECT_FALSE(c.layer(3).recurrent);
+  delta_complaint("", [](GgufWriter& w) { w.set("qwen35.full_attention_interval", uint32_t{3}); }, &c);
+  EXPECT_EQ(c.n_recurrent_layers(), 4);
+  delta_complaint("", [](GgufWriter& w) { w.set("qwen35.attention.recurrent_layers", std::vector<bool>{true, false, true, false, false, false}); }, &c);
+  EXPECT_EQ(c.n_recurrent_layers(), 2);
+  EXPECT_TRUE(c.layer(2).recurrent);
+  delta_complaint("", [](GgufWriter& w) { w.set("qwen35.nextn_predict_layers", uint32_t{1}); }, &c);  // a layer that only drafts tokens
+  EXPECT_EQ(c.n_layers, 5);
+}
+
+TEST(Config, GatedDeltaNetsRefuseBadKeys) {
+  for (const char* key : {"ssm.group_count", "ssm.time_step_rank", "ssm.state_size", "ssm.inner_size", "ssm.conv_kernel"}) {
+    EXPECT_NE(delta_complaint(key, nullptr).find(key), std::string::npos) << key;
+    for (const uint32_t value : {0u, 0xFFFFFFFFu}) {
+      const std::string message = delta_complaint(key, [&](GgufWriter& w) { w.set(std::string("qwen35.") + key, value); });
+      EXPECT_NE(message.find(key), std::string::npos) << key << " = " << value << ": " << message;
+      EXPECT_NE(message.find("out of range"), std::string::npos) << message;
+    }
+  }
+  EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.ssm.time_step_rank", uint32_t{5}); }).find("not a multiple of ssm.group_count 2"), std::string::npos);
+  EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.ssm.inner_size", uint32_t{121}); }).find("not a multiple of ssm.time_step_rank 6"), std::string::npos);
+  EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.full_attention_interval", uint32_t{0}); }).find("full_attention_interval"), std::string::npos);
+  EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.nextn_predict_layers", uint32_t{6}); }).find("nextn_predict_layers"), std::string::npos);
+}
+
 TEST(Config, DefaultsKvHeadsToHeads) { EXPECT_EQ(read(model_bytes("llama.attention.head_count_kv", nullptr)).n_kv_heads, 4); }
 
 TEST(Config, NamesTheMissingKey) {

@@ -243,5 +243,37 @@ TEST_F(HfConfigTest, EndsComeFromBothFiles) {
   }
 }
 
+TEST(HfDeltaConfig, LayersAndBadKeys) {
+  const HfCopy copy("qwen35");
+  const std::string before = copy.read("config.json");
+  const auto complaint = [&](const Edit& edit, Config* config = nullptr) -> std::string {
+    copy.write("config.json", before);
+    copy.edit("config.json", edit);
+    try {
+      const Config read = config_from_hf(read_hf_config_of(HfDirectory(copy.path().string())));
+      if (config != nullptr) *config = read;
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  Config c;
+  ASSERT_EQ(complaint([](Json& json) { json["layer_types"] = nullptr; }, &c), "");  // then all but every fourth
+  EXPECT_EQ(c.n_recurrent_layers(), 3);
+  EXPECT_FALSE(c.layer(3).recurrent);
+  ASSERT_EQ(complaint([](Json& json) { json["layer_types"] = nullptr, json["full_attention_interval"] = 2; }, &c), "");
+  EXPECT_EQ(c.n_recurrent_layers(), 2);
+  ASSERT_EQ(complaint([](Json& json) { json["rope_parameters"].erase("partial_rotary_factor"); }, &c), "");
+  EXPECT_EQ(c.rot_dim, c.head_dim / 4);
+  for (const char* key : {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim"}) {
+    EXPECT_NE(complaint([&](Json& json) { json.erase(key); }).find(key), std::string::npos) << key;
+    for (const Json& value : {Json(0), Json(1 << 30), Json("4"), Json(-1)})
+      EXPECT_NE(complaint([&](Json& json) { json[key] = value; }).find(key), std::string::npos) << key << " " << value;
+  }
+  EXPECT_NE(complaint([](Json& json) { json["linear_num_value_heads"] = 5; }).find("not a multiple of linear_num_key_heads 2"), std::string::npos);
+  const std::string llama = complaint([](Json& json) { json["model_type"] = "llama"; });
+  EXPECT_NE(llama.find("have no linear_attention"), std::string::npos) << llama;
+}
+
 }  // namespace
 }  // namespace ingot

@@ -62,5 +62,45 @@ TEST(MemoryPlan, TheTableAddsUp) {
   EXPECT_THAT(table, HasSubstr("of 3.9 GiB free"));
 }
 
+TEST(MemoryPlan, WhatFits) {
+  const RunnerOptions options{.block_size = 1};
+  const size_t available = 4000 * kMiB, weights = 1000 * kMiB;
+  const std::vector<MemoryPlan> plans = plans_that_fit(config(), weights, available, options);
+  ASSERT_GE(plans.size(), 3u);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const MemoryPlan& plan = plans[i];
+    EXPECT_EQ(plan.max_seqs, 1 << i);
+    EXPECT_LE(plan.total_bytes(), available - available / 20);
+    EXPECT_EQ(plan.total_bytes(), weights + plan.kv.bytes() + plan.activation_bytes);
+    EXPECT_EQ(plan.kv.n_blocks, plan.max_seqs * plan.n_ctx);
+    // One token more for each does not fit, unless the model has no longer context; and what fits is accepted when it is asked for.
+    if (plan.n_ctx < 131072) {
+      EXPECT_GT(plan.total_bytes() + plan.max_seqs * plan.kv.token_bytes(), available - available / 20);
+    }
+    EXPECT_EQ(plan_memory(config(), weights, available, {.n_ctx = plan.n_ctx, .max_seqs = plan.max_seqs, .n_kv_tokens = plan.n_ctx * plan.max_seqs}).n_ctx,
+              plan.n_ctx);
+  }
+  EXPECT_TRUE(plans_that_fit(config(), 4001 * kMiB, available, options).empty());
+  EXPECT_EQ(plans_that_fit(config(), weights, 64000 * kMiB, options).front().n_ctx, 131072);
+}
+
+// 18 recurrent layers of 24: their states grow with the sequences, the cache is of the other 6.
+TEST(MemoryPlan, StatesOfRecurrentLayers) {
+  const Config c = config_of_shape("qwen3.5-0.8b");
+  const MemoryPlan plan = plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4});
+  const size_t slot = 18 * (16 * 128 * 128 + 3 * 6144) * sizeof(float);
+  EXPECT_EQ(plan.states.slot_bytes(), slot);
+  EXPECT_EQ(plan.states.bytes(), 4 * slot);
+  EXPECT_EQ(plan.kv.token_bytes(), 2u * 6 * 2 * 256 * 2);
+  EXPECT_EQ(plan.total_bytes(), 1000 * kMiB + plan.kv.bytes() + 4 * slot + plan.activation_bytes);
+  EXPECT_THAT(plan.table(), HasSubstr("4 sequences of"));
+  try {
+    plan_memory(c, 1000 * kMiB, 1100 * kMiB, {.max_seqs = 64});
+    ADD_FAILURE() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the state of 64 sequences needs"));
+  }
+}
+
 }  // namespace
 }  // namespace ingot

@@ -28,8 +28,12 @@ Config tiny(const char* arch) {
   c.norm_eps = 1e-5f;
   c.rope_layout = c.arch->gguf_rope;
   const std::string name = arch;
-  if (name.ends_with("moe") || name == "gpt-oss" || c.arch->latent_attention) c.experts = {.n = 5, .n_used = 2, .ffn_dim = 32};
-  if (name == "qwen2moe" || c.arch->latent_attention) c.experts.shared_dim = 64;
+  if (name.ends_with("moe") || name == "qwen3next" || name == "gpt-oss" || c.arch->latent_attention) c.experts = {.n = 5, .n_used = 2, .ffn_dim = 32};
+  if (name == "qwen2moe" || name == "qwen3next" || name == "qwen35moe" || c.arch->latent_attention) c.experts.shared_dim = 64;
+  if (c.arch->delta_period > 0) {
+    c.delta = {.n_key_heads = 2, .n_value_heads = 4, .key_dim = 8, .value_dim = 24, .conv_width = 4, .tiled = c.arch->tiles_value_heads};
+    c.layers = {{.experts = c.experts.n > 0, .recurrent = true}, {.experts = c.experts.n > 0}};
+  }
   if (c.arch->latent_attention) {
     c.latent = {.q_rank = 32, .kv_rank = 32, .nope_dim = 32, .rope_dim = 8, .value_dim = 12};
     c.n_kv_heads = 1;

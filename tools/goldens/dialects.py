@@ -102,6 +102,18 @@ def deepseek_keys(writer, config):
         writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
 
 
+def delta_keys(writer, config):
+    writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+    writer.add_ssm_state_size(config.linear_key_head_dim)
+    writer.add_ssm_group_count(config.linear_num_key_heads)
+    writer.add_ssm_time_step_rank(config.linear_num_value_heads)
+    writer.add_ssm_inner_size(config.linear_value_head_dim * config.linear_num_value_heads)
+    writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
+    writer.add_rope_dimension_count(rot_dim(config))
+    if config.model_type != "qwen3_next":
+        writer.add_rope_dimension_sections([11, 11, 10, 0])
+
+
 @dataclass
 class Dialect:
     arch: A
@@ -118,6 +130,9 @@ DIALECTS = {
     "qwen3": Dialect(A.QWEN3),
     "qwen2_moe": Dialect(A.QWEN2MOE, keys=expert_keys),
     "qwen3_moe": Dialect(A.QWEN3MOE, keys=expert_keys),
+    "qwen3_next": Dialect(A.QWEN3NEXT, plus_one=True, keys=both(expert_keys, delta_keys)),
+    "qwen3_5_text": Dialect(A.QWEN35, plus_one=True, keys=delta_keys),
+    "qwen3_5_moe_text": Dialect(A.QWEN35MOE, plus_one=True, keys=both(expert_keys, delta_keys)),
     "gemma": Dialect(A.GEMMA, plus_one=True),
     "gemma2": Dialect(A.GEMMA2, plus_one=True, keys=gemma2_keys),
     "gemma3_text": Dialect(A.GEMMA3, plus_one=True, keys=window_keys),
@@ -145,6 +160,38 @@ def lace(w, n_heads):
     return w.reshape(n_heads, 2, w.shape[0] // n_heads // 2, *w.shape[1:]).swapaxes(1, 2)
 
 
+def tiled(config, w, dim):
+    """A view of the rows of value heads in which those of one key head are no neighbours, as qwen35 files have them."""
+    n_keys, n_values = config.linear_num_key_heads, config.linear_num_value_heads
+    return w.reshape(n_keys, n_values // n_keys, dim, *w.shape[1:]).swapaxes(0, 1)
+
+
+def delta_pieces(config, layer, short, w):
+    """What becomes of the tensors of a gated delta net; as pieces()."""
+    n_keys, key, n_values, value = (config.linear_num_key_heads, config.linear_key_head_dim, config.linear_num_value_heads,
+                                    config.linear_value_head_dim)
+    name = short.removeprefix("linear_attn.")
+    if name == "in_proj_qkvz.weight":
+        ends = np.cumsum([key, key, n_values // n_keys * value])
+        q, k, v, z = np.split(w.reshape(n_keys, -1, w.shape[1]), ends, axis=1)
+        return [*((f"blk.{layer}.attn_qkv.weight", part) for part in (q, k, v)), (f"blk.{layer}.attn_gate.weight", z)]
+    file_name = {"in_proj_qkv.weight": "attn_qkv.weight", "in_proj_z.weight": "attn_gate.weight", "in_proj_b.weight": "ssm_beta.weight",
+                 "in_proj_a.weight": "ssm_alpha.weight", "in_proj_ba.weight": "ssm_ba.weight", "conv1d.weight": "ssm_conv1d.weight",
+                 "A_log": "ssm_a", "dt_bias": "ssm_dt.bias", "norm.weight": "ssm_norm.weight", "out_proj.weight": "ssm_out.weight"}[name]
+    file_name = f"blk.{layer}.{file_name}"
+    if name == "conv1d.weight":
+        w = w.reshape(w.shape[0], w.shape[2])
+    if config.model_type == "qwen3_next" or name == "norm.weight":
+        return [(file_name, w)]
+    if name in ("in_proj_qkv.weight", "conv1d.weight"):
+        return [(file_name, w[:2 * n_keys * key]), (file_name, tiled(config, w[2 * n_keys * key:], value))]
+    if name == "out_proj.weight":
+        return [(file_name, w.reshape(w.shape[0], n_keys, -1, value).swapaxes(1, 2))]
+    if name in ("A_log", "dt_bias"):
+        return [(file_name, tiled(config, w, 1)[..., 0])]
+    return [(file_name, tiled(config, w, value if name == "in_proj_z.weight" else 1))]
+
+
 def pieces(config, names, name, w):
     """[(name in the file, view of w [rows, n_in] or [experts, rows, n_in] or [n])], w being a parameter's array."""
     layer = name.split(".")[2] if name.startswith("model.layers.") else ""
@@ -159,6 +206,8 @@ def pieces(config, names, name, w):
         heads = w.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
         k, v = heads[:, :config.qk_nope_head_dim], heads[:, config.qk_nope_head_dim:]
         return [(f"blk.{layer}.attn_k_b.weight", k.swapaxes(1, 2)), (f"blk.{layer}.attn_v_b.weight", v)]
+    if short.startswith("linear_attn."):
+        return delta_pieces(config, layer, short, w)
     if short in OWN_NAMES:
         down = config.model_type == "gpt_oss" and short == "mlp.experts.down_proj"
         return [(f"blk.{layer}.{OWN_NAMES[short]}", w.swapaxes(1, 2) if down else w)]

@@ -10,7 +10,7 @@ gives the same GGUF bytes.
 A row with `hf` is written once more, as a Hugging Face directory of the same weights beside that folder (tests/data/hf/NAME):
 safetensors, config.json, generation_config.json and tokenizer.json as transformers and tokenizers save them. Matrices have
 the row's type there and vectors are F32, so that the same logits belong to both. "sharded" splits the weights; "old" writes
-config.json with the keys of transformers 4.
+config.json with the keys of transformers 4; "packed" keeps the experts of a layer in one tensor.
 
     pip install -r tools/goldens/requirements.txt
     python tools/goldens/make_models.py [-o tests/data/models] [NAME ...]
@@ -31,9 +31,10 @@ import torch
 import transformers
 from gguf import GGMLQuantizationType as QT
 from dialects import DIALECTS, pieces, rope_of, rot_dim
+import safetensors.torch
 from transformers import (DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GemmaConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig,
                           MistralConfig, MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
-                          Qwen3MoeConfig, SmolLM3Config)
+                          Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SmolLM3Config)
 
 N_GREEDY = 64
 N_CANDIDATES = 96  # prompts tried at once; the one with the clearest greedy choices is kept
@@ -53,11 +54,11 @@ class Spec:
     n_heads: int = 4
     n_kv_heads: int = 2
     head_dim: int = 0  # 0: dim / n_heads, and then the file does not say it
-    ffn: int = 96
+    ffn: int = 96  # 0: the config has no such key
     eps: float = 1e-5
     tied: bool = False
     extra: dict = field(default_factory=dict)
-    hf: str = ""  # "new", "old" or "sharded": a Hugging Face directory too
+    hf: str = ""  # "new", "old", "sharded" or "packed": a Hugging Face directory too
     context: int = 256  # max_position_embeddings, where the rope does not say
     n_ctx: int = 0  # the context to run it with, where the result depends on it
     gain: float = 1.0  # of the embedding or the output matrix, for logits of a usual size
@@ -79,6 +80,10 @@ GPT_OSS = dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=4.0,
                truncate=False)
 LATENT = dict(q_lora_rank=20, kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=12, moe_intermediate_size=24)
 DEEPSEEK_YARN = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=64, mscale=1.0, mscale_all_dim=1.0)
+QWEN_NEXT = dict(rope_type="default", rope_theta=1e6, partial_rotary_factor=0.25)
+DELTA = dict(full_attention_interval=2, linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=12, linear_value_head_dim=20,
+             linear_conv_kernel_dim=4)
+DELTA_MOE = DELTA | dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40)
 K_TYPES = {"token_embd*": "Q6_K", "*.0.attn_q*": "Q4_K", "*.0.attn_k*": "Q5_K", "*.0.attn_v*": "Q6_K",
            "*.0.ffn_gate*": "Q2_K", "*.0.ffn_up*": "Q4_K", "*.0.ffn_down*": "Q5_0", "*.1.attn_q*": "Q3_K",
            "*.1.attn_k*": "IQ4_XS", "*.1.attn_v*": "Q4_K", "*.1.ffn_gate*": "Q5_K", "*.1.ffn_up*": "Q3_K",
@@ -155,6 +160,17 @@ SPECS = [
     Spec("deepseek3", DeepseekV3Config, 55, 267, F16, DEEPSEEK_YARN, dim=40, n_heads=5, n_kv_heads=5, head_dim=8, ffn=56, eps=1e-6, n_layers=3, hf="new",
          extra=LATENT | dict(n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, first_k_dense_replace=1, n_group=4, topk_group=2,
                              norm_topk_prob=True, routed_scaling_factor=2.0)),
+    Spec("qwen3next", Qwen3NextConfig, 71, 263, F16, QWEN_NEXT, dim=32, n_heads=4, n_kv_heads=2, head_dim=24, ffn=56, eps=1e-6, n_layers=4,
+         hf="new", extra=DELTA_MOE),
+    Spec("qwen35", Qwen3_5TextConfig, 83, 265, F16, QWEN_NEXT, dim=40, n_heads=3, n_kv_heads=1, head_dim=24, ffn=56, eps=1e-6, n_layers=4,
+         tied=True, hf="new", extra=DELTA),
+    Spec("qwen35_even", Qwen3_5TextConfig, 67, 261, F32, QWEN_NEXT, dim=32, n_heads=2, n_kv_heads=2, head_dim=16, ffn=48, eps=1e-6, n_layers=3,
+         extra=dict(full_attention_interval=3, linear_num_key_heads=3, linear_num_value_heads=3, linear_key_head_dim=8, linear_value_head_dim=8,
+                    linear_conv_kernel_dim=3)),
+    Spec("qwen35moe", Qwen3_5MoeTextConfig, 66, 267, F16, QWEN_NEXT, dim=32, n_heads=4, n_kv_heads=1, head_dim=16, ffn=0, eps=1e-6, n_layers=4,
+         hf="packed", extra=DELTA_MOE),
+    Spec("qwen35_q8_0", Qwen3_5TextConfig, 45, 269, {"*": "Q8_0"}, QWEN_NEXT, dim=64, n_heads=4, n_kv_heads=2, head_dim=32, ffn=96, eps=1e-6,
+         n_layers=2, tied=True, extra=DELTA | dict(linear_value_head_dim=32, linear_key_head_dim=16, linear_num_value_heads=4)),
 ]
 
 # The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales
@@ -170,7 +186,7 @@ def make_model(spec):
     if "full_attention" in spec.rope:
         rope = spec.rope
     config = spec.config(
-        vocab_size=spec.vocab, hidden_size=spec.dim, intermediate_size=spec.ffn, num_hidden_layers=spec.n_layers,
+        vocab_size=spec.vocab, hidden_size=spec.dim, **({"intermediate_size": spec.ffn} if spec.ffn else {}), num_hidden_layers=spec.n_layers,
         num_attention_heads=spec.n_heads, num_key_value_heads=spec.n_kv_heads, head_dim=head_dim,
         max_position_embeddings=context, rms_norm_eps=spec.eps, tie_word_embeddings=spec.tied, rope_parameters=rope,
         bos_token_id=spec.vocab - 2, eos_token_id=spec.vocab - 1, pad_token_id=None, attn_implementation="eager", **spec.extra)
@@ -182,6 +198,8 @@ def make_model(spec):
 
 def weight_stats(name, shape, spec, plus_one):
     """(mean, std): norms and biases away from 1 and 0, attention far from uniform, logits with a std of 1 to 3."""
+    if name.endswith("A_log"):
+        return -1.5, 1.0  # most of a state lasts some tokens, some of it many
     if name.endswith("norm.weight"):
         mean = spec.push if ".post_" in name and plus_one else 1.0
         return (mean - 1.0 if plus_one else mean), 0.3
@@ -215,23 +233,31 @@ def random_blocks(rng, shape, fmt, std):
 
 
 def format_of(name, w, spec):
-    if w.ndim == 1 or not name.endswith(".weight") or "ffn_gate_inp" in name:  # a router keeps its type whatever the file's is
+    # Routers and convolutions keep their type whatever the file's is.
+    if w.ndim == 1 or not name.endswith(".weight") or "ffn_gate_inp" in name or "ssm_conv1d" in name:
         return "F32"
     return next(f for pattern, f in spec.types.items() if fnmatch.fnmatch(name, pattern))
 
 
-def encoded(rng, view, name, spec, mean, std, plus_one):
-    """Fills a view of a parameter with random weights as the file holds them -> (data, type)."""
+PLAIN = (lambda w: w, lambda w: w)
+PLUS_ONE = (lambda w: w + 1, lambda w: w - 1)
+MINUS_EXP = (lambda w: -np.exp(w.astype(np.float64)).astype(np.float32), None)  # rounded once: its logarithm stays what it is
+
+
+def encoded(rng, view, name, spec, mean, std, kept):
+    """Fills a view of a parameter with random weights as the file holds them -> (data, type). kept: to what it holds, and back."""
     rows = int(np.prod(view.shape[:-1])) if view.ndim > 1 else 1
     shape = (rows, view.shape[-1]) if view.ndim > 1 else view.shape
+    if name.endswith("ssm_out.weight"):  # its columns are heads
+        shape = (view.shape[0], int(np.prod(view.shape[1:])))
     fmt = format_of(name, view, spec)
     if fmt in RANDOM_BITS:
         data = random_blocks(rng, shape, fmt, std)
     else:
         w = view.reshape(shape).astype(np.float32)
-        data = gguf.quants.quantize(w + 1 if plus_one else w, QT[fmt])
-    decoded = gguf.quants.dequantize(data, QT[fmt]).reshape(view.shape)
-    view[...] = decoded - 1 if plus_one else decoded
+        data = gguf.quants.quantize(kept[0](w), QT[fmt])
+    if kept[1]:
+        view[...] = kept[1](gguf.quants.dequantize(data, QT[fmt]).reshape(view.shape))
     return data, QT[fmt]
 
 
@@ -241,18 +267,25 @@ def fill_weights(model, spec, rng):
     names = gguf.get_tensor_name_map(dialect.arch, spec.n_layers)
     tensors = []
     for name, param in [*model.named_parameters(), *score_biases(model)]:
-        plus_one = dialect.plus_one and name.endswith("norm.weight")
+        plus_one = dialect.plus_one and name.endswith("norm.weight") and "linear_attn" not in name
+        kept = PLUS_ONE if plus_one else MINUS_EXP if name.endswith("A_log") else PLAIN
         mean, std = weight_stats(name, param.shape, spec, plus_one)
         w = np.zeros(tuple(param.shape), np.float32)
         views = pieces(config, names, name, w)
         if format_of(views[0][0], w, spec) not in RANDOM_BITS:
             w += (mean + std * rng.standard_normal(w.shape)).astype(np.float32)
+        parts = []
         for gguf_name, view in views:
             # Experts and heads keep a dimension of their own; laced heads are rows like any.
             stacked = gguf_name.split(".")[-2] in STACKED
-            data, fmt = encoded(rng, view, gguf_name, spec, mean, std, plus_one)
+            data, fmt = encoded(rng, view, gguf_name, spec, mean, std, kept)
             n = view.shape[0] if stacked and view.ndim == 3 else 0
-            tensors.append((gguf_name, data.reshape(n, -1, data.shape[-1]) if n else data.reshape(view.shape) if stacked else data, fmt))
+            data = data.reshape(n, -1, data.shape[-1]) if n else data.reshape(view.shape) if stacked else data
+            data = data.reshape(-1) if w.ndim == 1 else data
+            if parts and parts[-1][0] == gguf_name:  # rows of one tensor
+                data = np.concatenate([parts.pop()[1], data])
+            parts.append((gguf_name, data, fmt))
+        tensors += parts
         with torch.no_grad():
             param.copy_(torch.from_numpy(w))
     return tensors + rope_tensors(spec, config)
@@ -325,7 +358,8 @@ def add_config(writer, spec, config):
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
+    if spec.ffn:
+        writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(1 if hasattr(config, "kv_lora_rank") else config.num_key_value_heads)  # of latents, one
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
@@ -433,11 +467,13 @@ def write_hf(folder, spec, model, tokens, logits):
         file.unlink()
     dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[spec.types["*"]]
     routers = (".gate.weight", ".router.weight", "shared_expert_gate.weight")
-    state = {k: v.to(dtype) if v.dim() > 1 and not k.endswith(("bias", *routers)) else v for k, v in model.state_dict().items()
+    state = {k: v.to(dtype) if v.dim() > 1 and not k.endswith(("bias", "conv1d.weight", *routers)) else v for k, v in model.state_dict().items()
              if not (spec.tied and k == "lm_head.weight")}
     model.config.dtype = dtype
     model.generation_config.eos_token_id = [spec.vocab - 1, spec.vocab - 2]
     model.save_pretrained(folder, state_dict=state, max_shard_size="60KB" if spec.hf == "sharded" else "5GB")
+    if spec.hf == "packed":
+        safetensors.torch.save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     hf_tokenizer(spec.vocab).save_pretrained(folder)
     if spec.hf == "old":
         old_config(folder / "config.json")
