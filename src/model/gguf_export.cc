@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "io/gguf.h"
+#include "model/gguf_delta.h"
 #include "model/gguf_keys.h"
 #include "model/tensor_finder.h"
 
@@ -102,7 +103,11 @@ class DirectoryExport {
         MatrixRow<Owner> whole = row;
         whole.n_out = row.gguf_slice.total;
         whole.gguf_slice = whole.hf_slice = {};
-        add(whole, layer, true);
+        if (std::string_view(row.gguf_name) == "blk.{}.ssm_in.weight") {
+          add_groups(whole, layer);
+        } else {
+          add(whole, layer, true);
+        }
       }
     }
   }
@@ -121,7 +126,10 @@ class DirectoryExport {
                         .n_bytes = static_cast<uint64_t>(n_out) * row_bytes(host.format, n_in)};
     if (is_matrix) tensor.shape.push_back(static_cast<uint64_t>(n_out / count));
     if (row.count != Size::kNone) tensor.shape.push_back(static_cast<uint64_t>(count));
-    if (source_->dialect() == Dialect::kHf) tensor.row_order = rope_order(tensor.name, is_matrix ? n_out : n_in);
+    if (source_->dialect() == Dialect::kHf) {
+      tensor.row_order = rope_order(tensor.name, is_matrix ? n_out : n_in);
+      order_value_heads(config_, layer, tensor);
+    }
     tensor.open = [source = source_, finder = finder_, row, layer] {  // the finder reads from the source
       HostTensor again;
       CHECK(finder->find(row, layer, again));
@@ -133,11 +141,21 @@ class DirectoryExport {
     return true;
   }
 
-  // The name of several that this architecture's files have now: the first, but for gpt-oss's norm.
+  // q, k, v and gates in groups, one for each key head, become two tensors.
+  template <class Owner>
+  void add_groups(const MatrixRow<Owner>& row, int layer) {
+    if (!add(row, layer, true)) return;
+    const ExportTensor all = std::move(out_.tensors.back());
+    out_.tensors.pop_back();
+    for (ExportTensor& part : split_groups(config_, layer, all)) out_.tensors.push_back(std::move(part));
+  }
+
+  // The name of several that this architecture's files have now: the first, but for the norm of gpt-oss and Qwen's hybrids.
   template <class Row>
   std::string gguf_name(const Row& row, int layer) const {
     const std::string_view names = row.gguf_name;
-    const bool second = names.ends_with("|blk.{}.post_attention_norm.weight") && std::string_view(config_.arch->gguf_name) == "gpt-oss";
+    const bool second = names.ends_with("|blk.{}.post_attention_norm.weight") &&
+                        (config_.arch->gates_attention || std::string_view(config_.arch->gguf_name) == "gpt-oss");
     const size_t bar = std::min(names.find('|'), names.size());
     return fmt::format(fmt::runtime(names.substr(second ? bar + 1 : 0, second ? names.npos : bar)), layer);
   }

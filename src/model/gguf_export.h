@@ -21,7 +21,8 @@ struct ExportTensor {
   bool is_gguf_format = true;
   uint64_t n_bytes = 0;              // as stored
   std::vector<int32_t> row_order;    // the source's row (of a vector: element) for each; empty: as they are
-  std::function<HostTensor()> open;  // all rows in the source's order, [n_rows, shape[0]]
+  std::vector<int32_t> column_order; // likewise of each row's elements, [shape[0]]
+  std::function<HostTensor()> open;  // rows in the source's order, [those that row_order names, shape[0]]
   std::function<void(const HostTensor&)> close;
 
   int64_t n_in() const { return static_cast<int64_t>(shape[0]); }

@@ -1,5 +1,6 @@
 #include "model/gguf_keys.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -108,6 +109,23 @@ void write_latent(const Config& c, const KeyWriter& keys) {
   if (l.log_stretch > 0) keys.set("rope.scaling.yarn_log_multiplier", l.log_stretch);
 }
 
+// In the keys that llama.cpp has for state-space models. The sections of the rope are of images' positions; text has one.
+void write_delta(const Config& c, const KeyWriter& keys) {
+  const DeltaConfig& d = c.delta;
+  keys.count("ssm.conv_kernel", d.conv_width);
+  keys.count("ssm.state_size", d.key_dim);
+  keys.count("ssm.group_count", d.n_key_heads);
+  keys.count("ssm.time_step_rank", d.n_value_heads);
+  keys.count("ssm.inner_size", d.all_values());
+  if (c.arch->tiles_value_heads) keys.set("rope.dimension_sections", std::vector<int32_t>{11, 11, 10, 0});
+  std::vector<bool> recurrent;
+  for (int i = 0; i < c.n_layers; ++i) recurrent.push_back(c.layer(i).recurrent);
+  const auto period = std::find(recurrent.begin(), recurrent.end(), false) - recurrent.begin() + 1;
+  keys.count("full_attention_interval", static_cast<int>(period));
+  for (int i = 0; i < c.n_layers; ++i)
+    if (recurrent[i] != ((i + 1) % period != 0)) return keys.set("attention.recurrent_layers", recurrent);
+}
+
 void write_scales(const Config& c, const KeyWriter& keys) {
   const auto unless = [&](const char* key, float value, float usual) {
     if (std::fabs(value - usual) > 1e-6f * usual) keys.set(key, value);
@@ -130,6 +148,7 @@ void write_sizes(const Config& c, const KeyWriter& keys) {
   keys.count("attention.key_length", c.head_dim);
   keys.count("attention.value_length", c.latent.kv_rank > 0 ? c.latent.kv_rank : c.head_dim);
   if (c.latent.kv_rank > 0) write_latent(c, keys);
+  if (c.n_recurrent_layers() > 0) write_delta(c, keys);
   keys.set("attention.layer_norm_rms_epsilon", c.norm_eps);
   if (c.sliding_window > 0) keys.count("attention.sliding_window", c.sliding_window);
   keys.count("vocab_size", c.n_vocab);

@@ -53,7 +53,9 @@ class Writer {
   // What becomes of a tensor, and what there is to say of it, before anything is written.
   void add(const ExportTensor& tensor) {
     Plan plan{&tensor, target_of(tensor), {}};
-    if (plan.target == tensor.format && tensor.row_order.empty()) plan.target.reset();
+    const bool in_order = tensor.row_order.empty() && tensor.column_order.empty();
+    if (plan.target == tensor.format && in_order) plan.target.reset();
+    if (!plan.target && !in_order) plan.target = tensor.format;
     if (plan.target) check_requantized(tensor, *plan.target);
     if (plan.target && !is_dense(*plan.target) && options_.importance) plan.importance = importance_of(tensor);
     const Format written = plan.target.value_or(tensor.format.value_or(Format::F32));
@@ -70,6 +72,7 @@ class Writer {
   std::optional<Format> target_of(const ExportTensor& tensor) {
     if (!tensor.format) return std::nullopt;
     if (tensor.shape.size() == 1) return is_dense(*tensor.format) ? Format::F32 : *tensor.format;
+    if (tensor.name.ends_with("ssm_conv1d.weight") && is_dense(*tensor.format)) return Format::F32;
     if (!is_quantizable(tensor.name, static_cast<int>(tensor.shape.size()))) return std::nullopt;
     if (!options_.mix) return tensor.is_gguf_format ? *tensor.format : Format::F16;
     const MixOptions mix{options_.output, options_.embedding, options_.importance != nullptr};
@@ -182,12 +185,15 @@ class Writer {
     const int64_t stored = order.empty() ? row : order[row];
     decode_row(host.format, host.data + stored * row_bytes(host.format, plan.tensor->n_in()), values.data(),
                plan.tensor->n_in());
+    if (plan.tensor->column_order.empty()) return;
+    const std::vector<float> unordered = values;
+    for (size_t i = 0; i < values.size(); ++i) values[i] = unordered[plan.tensor->column_order[i]];
   }
 
   bool encode(const Plan& plan, const HostTensor& host, int64_t row, std::vector<float>& values,
               std::vector<uint8_t>& out) const {
     const size_t n_bytes = row_bytes(*plan.target, plan.tensor->n_in());
-    if (host.format == *plan.target) {  // the rows only change places
+    if (host.format == *plan.target && plan.tensor->column_order.empty()) {  // the rows only change places
       std::copy_n(host.data + plan.tensor->row_order[row] * n_bytes, n_bytes, out.data() + row * n_bytes);
       return true;
     }
