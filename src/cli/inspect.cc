@@ -19,7 +19,8 @@ using Json = nlohmann::ordered_json;
 
 struct InspectOptions {
   ModelOptions model;
-  bool json = false, tensors = false, show_template = false;
+  bool json = false, tensors = false, show_template = false, fit = false;
+  uint64_t memory = 0;  // to fit in; 0: what is free
 };
 
 Json quant_mix(const CheckpointFacts& facts) {
@@ -54,6 +55,7 @@ Json architecture(const Config& c) {
           {"rope_theta", c.rope_theta}, {"norm_eps", c.norm_eps}, {"sliding_window", c.sliding_window}};
   if (c.sliding_window > 0) json["sliding_window_layers"] = windowed_layers(c);
   if (c.experts.n > 0) json.update(experts(c.experts));
+  if (c.n_recurrent_layers() > 0) json["recurrent_layers"] = c.n_recurrent_layers();
   return json;
 }
 
@@ -74,18 +76,55 @@ Json encoder_architecture(const EncoderConfig& c) {
           {"ffn_dim", c.ffn_dim}, {"vocabulary", c.n_vocab}, {"context", c.n_ctx}, {"norm_eps", c.norm_eps}};
 }
 
+RunnerOptions runner_options(const InspectOptions& o) {
+  RunnerOptions options;
+  options.max_batch_tokens = o.model.chunk;
+  options.block_size = 1, options.kv_dtype = runner_kv_type(o.model);
+  return options;
+}
+
+size_t weight_bytes(const CheckpointFacts& facts) {
+  size_t total = 0;
+  for (const CheckpointTensor& t : facts.tensors) total += t.n_bytes;
+  return total;
+}
+
+// What context fits for each of so many sequences at once.
+Json what_fits(const CheckpointFacts& facts, const Config& c, const InspectOptions& o) {
+  const size_t weights = weight_bytes(facts), available = o.memory > 0 ? o.memory : available_memory_bytes();
+  Json json = {{"available_bytes", available}, {"weights_bytes", weights}, {"model_context", c.n_ctx_train}, {"fit", Json::array()}};
+  for (const MemoryPlan& p : plans_that_fit(c, weights, available, runner_options(o)))
+    json["fit"].push_back({{"sequences", p.max_seqs}, {"context", p.n_ctx}, {"kv_bytes", p.kv.bytes()}, {"state_bytes", p.states.bytes()},
+                           {"activation_bytes", p.activation_bytes}, {"total_bytes", p.total_bytes()}});
+  return json;
+}
+
+void print_fit(const Json& json) {
+  const auto bytes = [](const Json& value) { return human_bytes(value.get<uint64_t>()); };
+  fmt::print("{} available, {} for the weights; a twentieth is left free\n", bytes(json["available_bytes"]), bytes(json["weights_bytes"]));
+  if (json["fit"].empty()) fmt::print("nothing fits: use a smaller model or a smaller quant\n");
+  if (json["fit"].empty()) return;
+  fmt::print("{:>9}  {:>12}  {:>10}  {:>10}\n", "sequences", "context each", "cache", "in all");
+  for (const Json& row : json["fit"]) {
+    const uint64_t cache = row["kv_bytes"].get<uint64_t>() + row["state_bytes"].get<uint64_t>();
+    const bool whole = row["context"] == json["model_context"];
+    fmt::print("{:>9}  {:>12}  {:>10}  {:>10}{}\n", row["sequences"].get<int>(), row["context"].get<int>(), human_bytes(cache),
+               bytes(row["total_bytes"]), whole ? "  the model's own context" : "");
+  }
+}
+
 // Weights, KV cache and scratch for one sequence of that context, as `run` would take them.
 Json memory_need(const CheckpointFacts& facts, const Config& c, const InspectOptions& o) {
-  size_t weights = 0;
-  for (const CheckpointTensor& t : facts.tensors) weights += t.n_bytes;
-  RunnerOptions options;
-  options.n_ctx = o.model.n_ctx, options.max_batch_tokens = o.model.chunk;
-  options.block_size = 1, options.kv_dtype = runner_kv_type(o.model);
+  const size_t weights = weight_bytes(facts);
+  RunnerOptions options = runner_options(o);
+  options.n_ctx = o.model.n_ctx;
   const size_t available = available_memory_bytes();
   constexpr size_t kUnlimited = std::numeric_limits<size_t>::max() / 4;  // to say what it needs, be that there or not
   const MemoryPlan plan = plan_memory(c, weights, o.model.n_ctx > 0 || weights > available ? kUnlimited : available, options);
-  return {{"context", plan.n_ctx}, {"weights_bytes", weights}, {"kv_bytes", plan.kv.bytes()}, {"kv_bytes_per_token", plan.kv.token_bytes()},
-          {"activation_bytes", plan.activation_bytes}, {"total_bytes", plan.total_bytes()}, {"available_bytes", available}};
+  Json json = {{"context", plan.n_ctx}, {"weights_bytes", weights}, {"kv_bytes", plan.kv.bytes()}, {"kv_bytes_per_token", plan.kv.token_bytes()},
+               {"activation_bytes", plan.activation_bytes}, {"total_bytes", plan.total_bytes()}, {"available_bytes", available}};
+  if (plan.states) json["state_bytes"] = plan.states.bytes();
+  return json;
 }
 
 Json tokenizer_facts(const Checkpoint& checkpoint) {
@@ -173,11 +212,14 @@ void inspect(InspectOptions& o) {
     return;
   }
   const CheckpointFacts facts = checkpoint->facts();
-  Json json = describe(*checkpoint, facts, o);
+  if (o.fit && find_encoder_config(*checkpoint)) throw Error("an encoder keeps no cache, and has no context to fit: its memory is its weights");
+  if (o.fit && facts.tensors.empty()) throw Error("this file has no tensors: there is nothing to fit");
+  Json json = o.fit ? what_fits(facts, checkpoint->config(), o) : describe(*checkpoint, facts, o);
   if (o.json) {
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
     return;
   }
+  if (o.fit) return print_fit(json);
   const Json tensors = json.contains("tensors") ? json["tensors"] : Json::array();
   json.erase("tensors");
   print_text(json, 0);
@@ -196,11 +238,15 @@ void add_inspect(CLI::App& app) {
   verb->add_flag("--json", o->json, "print one JSON object");
   verb->add_flag("--tensors", o->tensors, "list every tensor");
   verb->add_flag("--template", o->show_template, "print the chat template and nothing else");
+  verb->add_flag("--fit", o->fit, "show what context fits in memory, for one sequence and for several at once");
+  verb->add_option("--memory", o->memory, "with --fit: as if so much were available, as in 24GiB; 0: what is")
+      ->transform(CLI::AsSizeValue(false))->needs("--fit");
   verb->add_option("-c,--ctx-size", o->model.n_ctx, "context to plan memory for; 0: what `run` would choose")
       ->check(CLI::Range(0, 1 << 24))->capture_default_str();
   verb->add_option("--cache-type", o->model.kv_type, "type of the KV cache: f16 or f32")->capture_default_str();
   add_log_option(*verb, o->model);
-  verb->footer("Examples:\n  ingot inspect model.gguf -c 8192\n  ingot inspect model.gguf --json --tensors");
+  verb->footer("Examples:\n  ingot inspect model.gguf -c 8192\n  ingot inspect model.gguf --json --tensors\n"
+               "  ingot inspect model.gguf --fit --memory 24GiB");
   verb->callback([o] { inspect(*o); });
 }
 

@@ -128,3 +128,20 @@ def test_bench_unknown_shape_and_type(ingot):
     assert done.returncode == 2 and "smollm-135m" in done.stderr
     done = ingot("bench", "--shape", "smollm-135m", "--type", "Q17", ok=False)
     assert done.returncode == 2 and "Q4_0" in done.stderr
+
+
+def test_inspect_says_what_fits(ingot, models):
+    """Of llama's 2 layers with one head of 16 a token takes 2 * 2 * 16 * 2 bytes in f16."""
+    out = json.loads(ingot("inspect", models / "llama.gguf", "--fit", "--memory", "8MiB", "--json").stdout)
+    assert out["available_bytes"] == 8 << 20 and out["fit"], out
+    for i, row in enumerate(out["fit"]):
+        assert row["sequences"] == 2**i
+        assert row["kv_bytes"] == row["sequences"] * row["context"] * 2 * 2 * 16 * 2
+        assert row["total_bytes"] == out["weights_bytes"] + row["kv_bytes"] + row["activation_bytes"] <= out["available_bytes"] * 0.95
+    assert out["fit"][0]["context"] == out["model_context"]
+    text = ingot("inspect", models / "llama.gguf", "--fit", "--memory", "8MiB").stdout
+    assert "sequences  context each" in text and "the model's own context" in text
+    assert "nothing fits" in ingot("inspect", models / "llama.gguf", "--fit", "--memory", "10KiB").stdout
+    hybrid = json.loads(ingot("inspect", models / "qwen35.gguf", "--fit", "--json").stdout)["fit"]
+    assert hybrid[1]["state_bytes"] == 2 * hybrid[0]["state_bytes"] > 0
+    assert ingot("inspect", models / "llama.gguf", "--memory", "8MiB", ok=False).returncode != 0
