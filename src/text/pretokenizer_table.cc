@@ -39,6 +39,30 @@ constexpr Patterns kGpt4o = {
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+// Groups of three digits, counted from the right, as \d{1,3}(?=(?:\d{3})*\b) and its kin have it. That looks to the end of the digits at
+// each of them, in all quadratic time. Here one step isolates the digits, and the next looks to their end at the first group only (\A);
+// every later group begins where the last one ended (\G).
+constexpr std::string_view kGroupsOfNumbers = R"(\A\p{N}{1,3}(?=(?:\p{N}{3})*+\z)|(?!\A)\G\p{N}{3})";
+constexpr std::string_view kGroupsOfDigits = R"(\A\p{Nd}{1,3}(?=(?:\p{Nd}{3})*+\z)|(?!\A)\G\p{Nd}{3})";
+// What follows is no \w of Oniguruma, which has more than PCRE2's.
+constexpr std::string_view kDigitsBeforeNoWord =
+    R"((?<!\p{Nd})\p{Nd}++(?![\p{L}\p{M}\p{Nl}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149})"
+    R"(\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}]))";
+constexpr Patterns kTinyAya = {kDigitsBeforeNoWord, kGroupsOfDigits, kGpt4o[0]};
+constexpr Patterns kAfmoe = {
+    R"(\p{N}+)", kGroupsOfNumbers, R"([一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+)",
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)"};
+// (?=(\d{3})+(?!\d)) cuts, within runs of numbers, before every group of three. What comes after the last group of some digits belongs to
+// it, up to the next cut: other numbers, and the first digits after these that make no group.
+#define NO_CUT R"((?:[^\p{Nd}]++|(?<!\p{Nd})\p{Nd}{1,2}(?=(?:\p{Nd}{3})*+(?!\p{Nd}))))"
+constexpr Patterns kSuperBpe = {R"(\p{N}+)", R"(\G(?:\A)" NO_CUT R"(++|\p{Nd}{3})" NO_CUT R"(*+))"};
+#undef NO_CUT
+// Its expression ends in \s{512}(?!\S)|\s{256}(?!\S) and so on, down to \s{1}: after each of these it looks for an end of line again. Here
+// the second step cuts the spaces that the first has found.
+constexpr Patterns kJais2 = {
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s)",
+    R"((?:\A(?=[^\S\r\n]++\z)|(?!\A)\G)(?:\s{512}|\s{256}|\s{128}|\s{64}|\s{32}|\s{16}|\s{8}|\s{4}|\s{1,2}))"};
 constexpr Patterns kLaguna = {R"([^\n]+|[\n]+)", kQwen2Words};
 constexpr Patterns kMiniCpm5 = {
     R"(\p{N}{1,3})",
@@ -104,11 +128,22 @@ constexpr Names kGpt4oNames = {"gpt-4o", "llama4", "kanana2", "talkie", "minimax
 constexpr Names kDeepseekV3Names = {"deepseek-v3", "hunyuan-dense", "joyai-llm"};
 constexpr Names kBloomNames = {"bloom", "poro-chat", "gpt3-finnish"};
 constexpr Names kBailingNames = {"bailingmoe", "bailingmoe2", "llada-moe"};
+constexpr Names kTinyAyaNames = {"tiny_aya", "cohere2moe"}, kAfmoeNames = {"afmoe"}, kSuperBpeNames = {"superbpe"}, kJais2Names = {"jais-2"};
 constexpr Names kGraniteEmbeddingNames = {"granite-embed-multi-97m"}, kLagunaNames = {"laguna"}, kMiniCpm5Names = {"minicpm5"};
 constexpr Names kDefaultNames = {"default"}, kQwen35Names = {"qwen35"}, kTekkenNames = {"tekken"},
                 kYoutuNames = {"youtu"}, kKimiNames = {"kimi-k2"}, kDeepseekLlmNames = {"deepseek-llm"},
                 kDeepseekCoderNames = {"deepseek-coder"}, kFalconNames = {"falcon"}, kVikingNames = {"viking"},
                 kChameleonNames = {"chameleon"}, kSeedCoderNames = {"seed-coder"}, kExaoneMoeNames = {"exaone-moe"};
+
+// What Gemma 4 and those with its tokenizer have in place of expressions.
+constexpr Names kSentencePieceLikeNames = {"gemma4", "granite-embed-multi-311m", "mmbert", "sarvam-moe"};
+
+struct Published {
+  std::string_view expression;
+  std::span<const std::string_view> linear;
+};
+constexpr Published kPublished[] = {{R"(\d{1,3}(?=(?:\d{3})*\b))", std::span(kTinyAya).first(2)},
+                                    {R"((?=(\d{3})+(?!\d)))", std::span(kSuperBpe).subspan(1)}};
 
 constexpr bool kWholeWords = true, kAddBos = true;
 constexpr PretokenizerRow kRows[] = {
@@ -122,6 +157,10 @@ constexpr PretokenizerRow kRows[] = {
     {kTekkenNames, kTekken, kWholeWords, kAddBos},
     {kGpt4oNames, kGpt4o},
     {kGraniteEmbeddingNames, kGpt4o, kWholeWords},
+    {kTinyAyaNames, kTinyAya},
+    {kAfmoeNames, kAfmoe},
+    {kSuperBpeNames, kSuperBpe},
+    {kJais2Names, kJais2},
     {kLagunaNames, kLaguna},
     {kMiniCpm5Names, kMiniCpm5, kWholeWords},
     {kYoutuNames, kYoutu, kWholeWords},
@@ -141,6 +180,16 @@ constexpr PretokenizerRow kRows[] = {
 }  // namespace
 
 std::span<const PretokenizerRow> pretokenizer_rows() { return kRows; }
+
+std::span<const std::string_view> linear_expressions(std::string_view published) {
+  for (const auto& [expression, linear] : kPublished)
+    if (expression == published) return linear;
+  return {};
+}
+
+bool is_sentencepiece_like(std::string_view pre) {
+  return std::find(std::begin(kSentencePieceLikeNames), std::end(kSentencePieceLikeNames), pre) != std::end(kSentencePieceLikeNames);
+}
 
 std::optional<std::string_view> pretokenizer_name(std::span<const std::string> patterns, bool whole_words) {
   for (const PretokenizerRow& row : kRows)

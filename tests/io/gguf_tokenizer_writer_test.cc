@@ -138,6 +138,18 @@ TEST(GgufTokenizerWriter, PublishedExpressionsAreFound) {
       EXPECT_EQ(pcre2_from_oniguruma(pattern), pattern) << name;
 }
 
+// Expressions that take quadratic time as they are published run as others that cut the same, and keep their name.
+TEST(GgufTokenizerWriter, SlowExpressionsAreReplaced) {
+  const auto linear = linear_expressions(R"(\d{1,3}(?=(?:\d{3})*\b))");
+  std::vector<std::string> patterns(linear.begin(), linear.end());
+  patterns.emplace_back(find_pretokenizer("gpt-4o").patterns.front());
+  EXPECT_EQ(pretokenizer_name(patterns, false), "tiny_aya");
+  const auto super = linear_expressions(R"((?=(\d{3})+(?!\d)))");
+  patterns = {R"(\p{N}+)", std::string(super.front())};
+  EXPECT_EQ(pretokenizer_name(patterns, false), "superbpe");
+  EXPECT_TRUE(linear_expressions(R"(\p{N}+)").empty());
+}
+
 TEST(GgufTokenizerWriter, WritesEveryEnd) {
   const Written written(bytes_spec(patterns_of(find_pretokenizer("gpt-2")), false), 5);
   EXPECT_EQ(written.keys().get_u32("tokenizer.ggml.eos_token_id"), 3u);

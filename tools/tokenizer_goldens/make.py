@@ -57,6 +57,12 @@ TRICKY = [
     "SCREAMING_SNAKE", "ǅungla ǅ", "ÀÉÎ àéî", "ΣΊΣΥΦΟΣ",
     "IMGIMGABZ<sentinel:12>", "tail  ", "tail\t\n ", "a\u0085b", "x\u1680 y",
 ]
+# Of those that count digits from the right, or spaces in powers of two: for the pre-tokenizers alone.
+COUNTED = [
+    "1234567", "x12345678", "12345678x", "1234_5678", "1234\u00b2", "1234\u2460 5678", "\u00b21234567\u00b212\u00b2345", "\u216712345\u2167678", "123\u00b245",
+    "\u0661\u0662\u0663\u0664\u0665", "12\u0301", "1234 567,890.1234567", "\u2460\u2461\u2462\u2463", "1" * 301, "2" * 300 + "a", "3" * 302 + " ",
+    " " * 1023 + "x", " " * 512, " " * 513 + "1", " " * 7 + "7", " " * 6 + "\n" + " " * 5 + "(", "\t" * 9 + "y", "a" + " " * 77 + "\u3042", "\u3042\u30a2\ud55c\uae00\u0e44\u0e17\u0e22 12345",
+]
 
 
 def assigned(text):
@@ -127,6 +133,20 @@ PRETOKENIZERS = {
         LETTERS_O200K % (CONTRACTIONS + "?", CONTRACTIONS + "?")
         + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES
     ],
+    "tiny_aya": [
+        r"\d{1,3}(?=(?:\d{3})*\b)",
+        LETTERS_O200K % (CONTRACTIONS + "?", CONTRACTIONS + "?")
+        + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES
+    ],
+    "afmoe": [
+        r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",  # llama.cpp's own code, as an expression
+        "[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
+        + SPACES
+    ],
+    "superbpe": [r"\p{N}+", r"(?=(\d{3})+(?!\d))"],
+    "jais-2": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+               + "|".join(r"\s{%s}(?!\S)" % n for n in ("512", "256", "128", "64", "32", "16", "8", "4", "1,2")) + r"|\s{1}"],
     "laguna": [r"[^\n]+|[\n]+",
                CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + SPACES],
     "minicpm5": [r"\p{N}{1,3}",
@@ -251,7 +271,7 @@ def spm_fixture(rng, texts, add_space_prefix, user_defined):
     ids = range(reference.get_piece_size())
     types = [2 if reference.is_unknown(i) else 3 if reference.is_control(i) else 6 if reference.is_byte(i) else
              4 if reference.id_to_piece(i) in user_defined else 1 for i in ids]
-    texts = [t for t in texts + SPECIAL_TEXTS + [" xylophone"] if "\u2581" not in t]
+    texts = texts + SPECIAL_TEXTS + [" xylophone", "\u2581", "\u2581the", "the\u2581people", " \u2581 \u2581\u2581a\u2581"]
     return {
         "spec": {"model": "llama", "pre": "default", "tokens": [reference.id_to_piece(i) for i in ids],
                  "token_types": types, "scores": [reference.get_score(i) for i in ids],
@@ -270,7 +290,9 @@ def main():
         (folder / f"{name}.json").write_text(text + "\n")
         print(name, len(text), "bytes")
 
-    write("pretokenizers", {"texts": texts, "pieces": pretokenizer_goldens(texts)})
+    counted = list(dict.fromkeys(texts + COUNTED))
+    assert all(assigned(t) for t in counted)
+    write("pretokenizers", {"texts": counted, "pieces": pretokenizer_goldens(counted)})
     write("bpe_gpt2", bpe_fixture("gpt-2", random.Random(SEED + 1), texts, whole_words=False))
     write("bpe_llama3", bpe_fixture("llama-bpe", random.Random(SEED + 2), texts, whole_words=True))
     write("bpe_qwen2", bpe_fixture("qwen2", random.Random(SEED + 3), texts, whole_words=False))
