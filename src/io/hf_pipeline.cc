@@ -39,6 +39,14 @@ std::string split_pattern(const Json& step) {
   }
 }
 
+void append_split(const Json& step, std::vector<std::string>& patterns) {
+  std::string pattern = split_pattern(step);
+  const auto regex = step.at("pattern").find("Regex");
+  const auto linear = regex ? linear_expressions(regex->string()) : std::span<const std::string_view>();
+  if (linear.empty()) patterns.push_back(std::move(pattern));
+  patterns.insert(patterns.end(), linear.begin(), linear.end());
+}
+
 std::string punctuation_pattern(const Json& step) {
   constexpr const char* kPunctuation = R"([\p{P}!-/:-@\[-`{-~])";
   if (is_text(step, "behavior", "Contiguous")) return std::string(kPunctuation) + "+";
@@ -50,7 +58,7 @@ void read_words(const std::vector<Json>& steps, TokenizerSpec& spec) {
   std::vector<std::string> patterns;
   for (const Json& step : steps) {
     if (hf_is_type(step, "Split")) {
-      patterns.push_back(split_pattern(step));
+      append_split(step, patterns);
     } else if (hf_is_type(step, "Digits")) {
       patterns.push_back(hf_flag_or(step, "individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)");
     } else if (hf_is_type(step, "Punctuation")) {
@@ -197,6 +205,20 @@ int64_t processor_id(const Json& pair) {
   return parts[1].integer(0, kMaxId);
 }
 
+// The tokens between the texts of a pair; what is before and after them is as of one text.
+std::vector<int64_t> template_between(const Json& processor) {
+  std::vector<int64_t> between;
+  int n_texts = 0;
+  const auto pair = processor.find("pair");
+  if (!pair) return between;
+  for (const Json& piece : pair->elements()) {
+    const auto token = piece.find("SpecialToken");
+    n_texts += !token;
+    if (token && n_texts == 1) between.push_back(template_id(processor, *token));
+  }
+  return between;
+}
+
 void read_template(const Json& processor, TokenizerSpec& spec) {
   std::vector<int64_t> before, after;
   bool in_front = true;
@@ -214,6 +236,7 @@ void read_template(const Json& processor, TokenizerSpec& spec) {
   if (!after.empty()) spec.eos = after.front();
   spec.add_bos = !before.empty();
   spec.add_eos = !after.empty();
+  spec.pair_between = template_between(processor);
 }
 
 }  // namespace
@@ -240,6 +263,7 @@ void read_hf_pipeline(const Json& root, TokenizerSpec& spec) {
       spec.bos = processor_id(step.at("cls"));
       spec.eos = processor_id(step.at("sep"));
       spec.add_bos = spec.add_eos = true;
+      spec.pair_between.assign(hf_is_type(step, "RobertaProcessing") ? 2 : 1, *spec.eos);
     } else if (!hf_is_type(step, "ByteLevel")) {
       hf_refuse(step, "the post_processor");
     }

@@ -53,6 +53,8 @@ Tokenizer::Tokenizer(const TokenizerSpec& spec)
       vocab_(spec, kind_.spelling),
       subword_(make_subword(spec)) {
   collect_added_tokens(spec);
+  for (const int64_t id : spec.pair_between)  // the vocabulary has warned of those that are no tokens
+    if (id >= 0 && id < vocab_.size()) pair_between_.push_back(static_cast<int32_t>(id));
 }
 
 std::unique_ptr<Subword> Tokenizer::make_subword(const TokenizerSpec& spec) {
@@ -115,6 +117,28 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
   encode_body(text, options, ids);
   if (bos && ids.size() > 1 && ids[1] == *vocab_.bos) ids.erase(ids.begin());
   if (options.add_special && add_eos_) ids.push_back(*vocab_.eos);
+  return ids;
+}
+
+std::vector<int32_t> Tokenizer::encode_pair(std::string_view first, std::string_view second, size_t max_tokens, size_t& n_first) const {
+  std::vector<int32_t> ids, rest;
+  if (add_bos_) ids.push_back(*vocab_.bos);
+  const size_t n_before = ids.size(), n_added = n_before + pair_between_.size() + (add_eos_ ? 1 : 0);
+  for (const std::string_view text : {first, second})
+    if (text.size() > kMaxTextBytes) throw Error("the text has {} bytes; at most {} can be tokenized at once", text.size(), kMaxTextBytes);
+  encode_body(first, {}, ids);
+  encode_body(second, {}, rest);
+  const size_t room = max_tokens > n_added ? max_tokens - n_added : 0, n_own = ids.size() - n_before;
+  if (n_own + rest.size() > room) {
+    const size_t shorter = std::min({n_own, rest.size(), room / 2});
+    const bool second_is_longer = rest.size() > n_own;
+    ids.resize(n_before + (second_is_longer ? shorter : room - shorter));
+    rest.resize(second_is_longer ? room - shorter : shorter);
+  }
+  ids.insert(ids.end(), pair_between_.begin(), pair_between_.end());
+  n_first = ids.size();
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  if (add_eos_) ids.push_back(*vocab_.eos);
   return ids;
 }
 

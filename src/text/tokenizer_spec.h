@@ -83,6 +83,7 @@ struct TokenizerSpec {
   std::optional<int64_t> bos, eos, eot, eom, unk, pad;
   std::vector<int64_t> ends;  // more tokens that end an answer
   std::optional<bool> add_bos, add_eos, add_space_prefix;
+  std::vector<int64_t> pair_between;  // what stands between two texts that are read as one; EOS goes after the second too
   PrefixRule prefix_rule = PrefixRule::kEveryPart;
 };
 

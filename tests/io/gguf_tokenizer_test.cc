@@ -2,8 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
 #include "io/gguf_writer.h"
+#include "io/hf_tokenizer.h"
 #include "io/refused.h"
+#include "text/tokenizer.h"
 
 namespace ingot {
 namespace {
@@ -92,6 +97,53 @@ TEST(GgufTokenizer, ReadsUnigram) {
   EXPECT_EQ(tokenizer_spec(file).normalize[0].from, std::string("\0\xFF\7", 3));
   writer.set("tokenizer.ggml.precompiled_charsmap", std::vector<float>{0});
   EXPECT_THAT(refused(writer), HasSubstr("precompiled_charsmap': expected an array of u8, got [f32]"));
+}
+
+// Gemma 4 and its kin are byte pairs as SentencePiece spells them: what the tokenizers library makes of the same vocabulary.
+TEST(GgufTokenizer, SentencePieceLikeBytePairsEqualTheReference) {
+  const std::string hf = std::string(INGOT_TEST_DATA) + "/tokenizers/hf/spm_gemma";
+  const auto owned = read_hf_tokenizer(HfDirectory(hf), {});
+  const auto golden = nlohmann::json::parse(read_file(hf + ".json"));
+  for (const auto& [model, pre] : {std::pair{"gemma4", "gemma4"}, std::pair{"gpt2", "granite-embed-multi-311m"}, std::pair{"gpt2", "sarvam-moe"}}) {
+    GgufWriter writer;
+    writer.set("tokenizer.ggml.model", model);
+    writer.set("tokenizer.ggml.pre", pre);
+    writer.set("tokenizer.ggml.tokens", owned->spec.tokens);
+    writer.set("tokenizer.ggml.token_type", owned->spec.token_types);
+    writer.set("tokenizer.ggml.merges", owned->spec.merges);
+    writer.set("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(*owned->spec.bos));
+    writer.set("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(*owned->spec.unk));
+    const auto bytes = writer.to_bytes();
+    const Gguf file = Gguf::parse(bytes, "m.gguf");
+    const auto tokenizer = Tokenizer::create(tokenizer_spec(file));
+    EXPECT_FALSE(tokenizer->add_bos());
+    const auto texts = golden["texts"].get<std::vector<std::string>>();
+    ASSERT_GT(texts.size(), 100u);
+    for (size_t i = 0; i < texts.size(); ++i)
+      EXPECT_EQ(tokenizer->encode(texts[i], {.add_special = false, .parse_special = true}), golden["ids"][i].get<std::vector<int32_t>>())
+          << pre << ": " << printable(texts[i]);
+  }
+}
+
+TEST(GgufTokenizer, ReadsWhatStandsBetweenTwoTexts) {
+  auto between = [](const std::function<void(GgufWriter&)>& change) {
+    GgufWriter writer = complete();
+    writer.set("tokenizer.ggml.eos_token_id", uint32_t{2});
+    change(writer);
+    const auto bytes = writer.to_bytes();
+    const Gguf file = Gguf::parse(bytes, "m.gguf");
+    return tokenizer_spec(file).pair_between;
+  };
+  EXPECT_THAT(between([](GgufWriter&) {}), ElementsAre());
+  EXPECT_THAT(between([](GgufWriter& w) { w.set("tokenizer.ggml.add_eos_token", true); }), ElementsAre(2));
+  EXPECT_THAT(between([](GgufWriter& w) {
+                w.set("tokenizer.ggml.add_eos_token", true);
+                w.set("tokenizer.ggml.add_sep_token", true);
+                w.set("tokenizer.ggml.seperator_token_id", uint32_t{1});
+              }),
+              ElementsAre(2, 1));
+  EXPECT_THAT(between([](GgufWriter& w) { w.set("tokenizer.ggml.model", "bert"); }), ElementsAre(2));
+  EXPECT_THAT(between([](GgufWriter& w) { w.set("tokenizer.ggml.model", "t5"); }), ElementsAre(2, 2));
 }
 
 TEST(GgufTokenizer, MissingKeysAreNamed) {
