@@ -7,13 +7,19 @@
 namespace ingot {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";    // U+2581
-constexpr std::string_view kLiteralMark = "\xE2\x96\xFF";  // stands for a U+2581 of the text; not UTF-8, so in no token
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 // A space after something that is not one.
 bool has_inner_space(std::string_view piece) {
   while (piece.substr(0, kSpaceMark.size()) == kSpaceMark) piece.remove_prefix(kSpaceMark.size());
   return piece.find(kSpaceMark) != piece.npos;
+}
+
+// A U+2581 in the text is a space too.
+std::string with_spaces(std::string_view text) {
+  std::string out;
+  for (size_t at; (at = text.find(kSpaceMark)) != text.npos; text.remove_prefix(at + kSpaceMark.size())) out.append(text.substr(0, at)) += ' ';
+  return out.append(text);
 }
 
 // Orders floats as integers, the largest first; -0 and 0 are equal.
@@ -49,8 +55,9 @@ int32_t Spm::piece(std::string_view text) const {
 
 void Spm::encode(std::string_view text, bool at_start, std::vector<int32_t>& ids) const {
   Scratch scratch;
-  const bool has_space = text.starts_with(' ') || text.starts_with(kSpaceMark);
-  const bool prefix = add_space_prefix_ && at_start && !(has_space && prefix_rule_ != PrefixRule::kEveryPart);
+  std::string spaced;
+  if (text.find(kSpaceMark) != text.npos) text = spaced = with_spaces(text);
+  const bool prefix = add_space_prefix_ && at_start && !(text.starts_with(' ') && prefix_rule_ != PrefixRule::kEveryPart);
   for (size_t done = 0; done < text.size();) {
     const size_t cut = next_cut(text, done);
     encode_part(text.substr(done, cut - done), prefix && done == 0, scratch, ids);
@@ -88,14 +95,10 @@ void Spm::encode_part(std::string_view text, bool space_prefix, Scratch& scratch
   }
 }
 
-// Spells the character as the vocabulary would; a literal U+2581 becomes kLiteralMark, which is in no piece.
+// Spells the character as the vocabulary would.
 void Spm::append_symbol(std::string_view character, Scratch& scratch) const {
   const auto begin = static_cast<uint32_t>(scratch.escaped.size());
-  if (character == " ") {
-    character = kSpaceMark;
-  } else if (character == kSpaceMark) {
-    character = kLiteralMark;
-  }
+  if (character == " ") character = kSpaceMark;
   scratch.escaped += character;
   scratch.symbols.push_back({begin, static_cast<uint32_t>(character.size()), piece(character)});
 }
@@ -115,7 +118,6 @@ void Spm::append_bytes(std::string_view bytes, std::vector<int32_t>& ids) const 
     return;
   }
   if (bytes == kSpaceMark) bytes = " ";
-  if (bytes == kLiteralMark) bytes = kSpaceMark;
   for (char c : bytes) ids.push_back(vocab_.byte_token(static_cast<unsigned char>(c)));
 }
 

@@ -14,19 +14,25 @@ TEST_P(TokenizerGolden, EncodesLikeTheReference) {
   const auto json = testing::fixture(GetParam());
   const auto owned = testing::spec_from_json(json.at("spec"));
   const auto tokenizer = Tokenizer::create(owned->view());
+  size_t n_compared = 0;
   auto check = [&](const char* texts_key, const char* ids_key, bool parse_special) {
     const auto texts = json.at(texts_key).get<std::vector<std::string>>();
     const auto expected = json.at(ids_key).get<std::vector<std::vector<int32_t>>>();
     ASSERT_EQ(texts.size(), expected.size());
     ASSERT_GT(texts.size(), 20u);
+    n_compared += texts.size();
     for (size_t i = 0; i < texts.size(); ++i) {
       const auto ids = tokenizer->encode(texts[i], {.add_special = false, .parse_special = parse_special});
       EXPECT_EQ(ids, expected[i]) << printable(texts[i]);
-      EXPECT_EQ(tokenizer->decode(ids), texts[i]);
+      std::string text = texts[i];
+      if (tokenizer->model() == kSentencePieceBpe)  // to which U+2581 is a space
+        for (size_t at; (at = text.find("\u2581")) != text.npos;) text.replace(at, 3, " ");
+      EXPECT_EQ(tokenizer->decode(ids), text);
     }
   };
   check("texts", "ids", false);
   if (json.contains("special_texts")) check("special_texts", "special_ids", true);
+  RecordProperty("compared", std::to_string(n_compared));  // for tools/models_table.py
 }
 
 INSTANTIATE_TEST_SUITE_P(Vocabularies, TokenizerGolden,

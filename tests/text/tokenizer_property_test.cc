@@ -51,6 +51,13 @@ class TokenizerProperty : public ::testing::Test {
   std::mt19937 rng_;
 };
 
+// What comes back of a text: SentencePiece cannot tell U+2581 from a space.
+std::string as_decoded(std::string_view fixture, std::string text) {
+  if (fixture.starts_with("spm"))
+    for (size_t at = 0; (at = text.find("\u2581", at)) != text.npos;) text.replace(at, 3, " ");
+  return text;
+}
+
 TEST_F(TokenizerProperty, AnyBytesComeBack) {
   for (const char* name : kFixtures) {
     const auto tokenizer = testing::fixture_tokenizer(name);
@@ -58,7 +65,7 @@ TEST_F(TokenizerProperty, AnyBytesComeBack) {
       const std::string text = random_text();
       for (bool parse_special : {false, true}) {
         const auto ids = tokenizer->encode(text, {.add_special = false, .parse_special = parse_special});
-        ASSERT_EQ(tokenizer->decode(ids), text) << name << " " << parse_special;
+        ASSERT_EQ(tokenizer->decode(ids), as_decoded(name, text)) << name << " " << parse_special;
         ASSERT_LE(ids.size(), text.size() + text.empty() + 8);
       }
     }
@@ -135,7 +142,7 @@ TEST_F(TokenizerProperty, AMegabyteOfAnythingTakesLinearTime) {
       const auto ids = tokenizer->encode(text, {.add_special = false, .parse_special = true});
       // About 0.05 s each; a quadratic algorithm would need minutes.
       EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 15.0) << name << " '" << unit << "'";
-      EXPECT_EQ(tokenizer->decode(ids), text) << name << " '" << unit << "'";
+      EXPECT_EQ(tokenizer->decode(ids), as_decoded(name, text)) << name << " '" << unit << "'";
     }
   }
 }
