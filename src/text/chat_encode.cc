@@ -16,6 +16,26 @@ bool is_word(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; });
 }
 
+void take_out(std::string& text, std::string_view what) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at)) text.erase(at, what.size());
+}
+
+// All texts in a value, names of members too, as the user wrote them.
+void take_marks_out(Json& json) {
+  if (json.is_string()) take_out(json.get_ref<std::string&>(), kMark);
+  if (json.is_array())
+    for (Json& item : json) take_marks_out(item);
+  if (!json.is_object()) return;
+  Json bare = Json::object();
+  for (auto& [name, value] : json.items()) {
+    std::string key = name;
+    take_out(key, kMark);
+    take_marks_out(value);
+    bare[key] = std::move(value);
+  }
+  json = std::move(bare);
+}
+
 // Puts marks into all texts of a request where they spell control tokens.
 class Marker {
  public:
@@ -61,7 +81,7 @@ class Marker {
   }
 
   void mark(std::string& text) const {
-    for (size_t at = text.find(kMark); at != std::string::npos; at = text.find(kMark, at)) text.erase(at, kMark.size());
+    take_out(text, kMark);
     std::string out;
     size_t done = 0;
     auto mark_at = [&](size_t at) {
@@ -113,13 +133,32 @@ std::vector<size_t> take_marks(std::string& text) {
   return places;
 }
 
+// A template that takes white space off the ends of a text (of a thought, before its </think>) does not see it beside a mark, and leaves
+// it. `plain` is what it makes without marks: if it is `marked` without some white space, and nothing else, it is taken instead, and
+// the places are moved.
+void prefer_plain(std::string& marked, std::string plain, std::vector<size_t>& places) {
+  std::vector<size_t> moved;
+  size_t at = 0, next = 0;
+  for (size_t i = 0; i < marked.size(); ++i) {
+    const bool stays = at < plain.size() && marked[i] == plain[at];
+    if (!stays && std::string_view(" \t\r\n").find(marked[i]) == std::string_view::npos) return;
+    for (; next < places.size() && places[next] == i; ++next)
+      if (stays) moved.push_back(at);
+    at += stays;
+  }
+  if (at < plain.size()) return;
+  marked = std::move(plain);
+  places = std::move(moved);
+}
+
 }  // namespace
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages,
                                  const Json& tools, const Json& variables) {
   const Marker marker(tokenizer);
   std::string text = chat.render(messages, tools, true, variables, [&](Json& part) { marker.mark(part); });
-  const std::vector<size_t> quoted = take_marks(text);
+  std::vector<size_t> quoted = take_marks(text);
+  if (!quoted.empty()) prefer_plain(text, chat.render(messages, tools, true, variables, take_marks_out), quoted);
   std::vector<int32_t> ids = tokenizer.encode(text, {.add_special = false, .parse_special = true, .quoted = quoted});
   const bool has_bos = !ids.empty() && tokenizer.bos() && ids[0] == *tokenizer.bos();
   if (tokenizer.add_bos() && !has_bos) ids.insert(ids.begin(), *tokenizer.bos());

@@ -75,6 +75,35 @@ TEST(EncodeChat, AUsersAreText) {
   }
 }
 
+// As Qwen3's template takes an answer apart: what stands before </think>, without the ends of lines around it, is the thought.
+TEST(EncodeChat, WhatATemplateTrimsIsTrimmed) {
+  auto spec = testing::byte_level_spec();
+  const int32_t start = add_token(*spec, "<|im_start|>", TokenType::kControl), close = add_token(*spec, "</think>", TokenType::kControl);
+  add_token(*spec, "<think>", TokenType::kControl);
+  const auto tokenizer = Tokenizer::create(spec->view());
+  const ChatTemplate chat(
+      "{% for m in messages %}{% if '</think>' in m.content %}"
+      "{% set thought = m.content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}"
+      "<|im_start|><think>\n{{ thought }}\n</think>\n\n{{ m.content.split('</think>')[-1].lstrip('\\n') }}"
+      "{% else %}<|im_start|>{{ m.content }}{% endif %}{% endfor %}", "", "");
+  auto encode = [&](const char* content) {
+    return encode_chat(*tokenizer, chat, Json::array({Json{{"role", "assistant"}, {"content", content}}}), nullptr, nullptr);
+  };
+  auto controls = [&](const std::vector<int32_t>& ids) {
+    std::vector<int32_t> found;
+    std::copy_if(ids.begin(), ids.end(), std::back_inserter(found), [&](int32_t id) { return tokenizer->is_special(id); });
+    return found;
+  };
+  const auto ids = encode("<think>\nHm.\n\n</think>\n\nYes.");
+  EXPECT_EQ(tokenizer->decode(ids), "<|im_start|><think>\nHm.\n</think>\n\nYes.");
+  EXPECT_EQ(controls(ids).size(), 3u) << "those that the template writes";
+  // What a user spells stays text, wherever the template moves it: "<|im_start|>" here, and a </think> that it does not take out.
+  const auto quoted = encode("<think>\nHm <|im_start|>.\n\n</think>\n\n<|im_start|>Yes.");
+  EXPECT_EQ(tokenizer->decode(quoted), "<|im_start|><think>\nHm <|im_start|>.\n</think>\n\n<|im_start|>Yes.");
+  EXPECT_EQ(controls(quoted), controls(ids));
+  EXPECT_EQ(controls(ids), (std::vector<int32_t>{start, *tokenizer->find("<think>"), close}));
+}
+
 TEST(EncodeChat, WhereverTheyStand) {
   const Model m;
   const ChatTemplate all("{{ messages|tojson }}{{ tools|tojson }}{{ more|tojson }}", "", "");
