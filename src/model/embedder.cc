@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "backend/trace.h"
 #include "base/error.h"
@@ -20,17 +21,17 @@ constexpr int kMaxSeqs = 256;             // of a batch
 constexpr std::pair<std::string_view, Pooling> kPoolings[] = {{"cls", Pooling::kCls}, {"mean", Pooling::kMean}, {"last", Pooling::kLast}};
 
 bool is_pooling(std::string_view name) {
-  return name == "none" || std::any_of(std::begin(kPoolings), std::end(kPoolings), [&](const auto& row) { return row.first == name; });
+  return name == "none" || name == "rank" || std::any_of(std::begin(kPoolings), std::end(kPoolings), [&](const auto& row) { return row.first == name; });
 }
 
 // GGUF's numbers: none, mean, cls, last, rank.
 std::optional<std::string> gguf_pooling(const Gguf& file) {
-  constexpr const char* kNames[] = {"none", "mean", "cls", "last"};
+  constexpr const char* kNames[] = {"none", "mean", "cls", "last", "rank"};
   const Metadata& metadata = file.metadata();
   const std::string key = std::string(metadata.get_string("general.architecture")) + ".pooling_type";
   const auto number = metadata.find_u32(key);
   if (!number) return std::nullopt;
-  if (*number >= std::size(kNames)) throw metadata.error(key, "{} is not supported: this model ranks texts rather than embeds them", *number);
+  if (*number >= std::size(kNames)) throw metadata.error(key, "{} is not known: expected 0 to {}", *number, std::size(kNames) - 1);
   return kNames[*number];
 }
 
@@ -42,15 +43,15 @@ std::optional<std::string> directory_pooling(const HfDirectory& directory) {
   return name;
 }
 
-// What comes after pooling in sentence-transformers; a model that goes through a dense layer is another model without it.
+// What comes after pooling in sentence-transformers; a model without one of its modules is another model.
 void check_modules(const HfDirectory& directory) {
   const auto document = directory.find_document("modules.json");
   if (!document) return;
   for (const Json& module : document->root().elements()) {
     const std::string_view type = module.at("type").string();
     const std::string_view last = type.substr(type.rfind('.') + 1);
-    if (last != "Transformer" && last != "Pooling" && last != "Normalize")
-      throw module.error("the module '{}' is not supported: Transformer, Pooling and Normalize are", printable(type, 64));
+    if (last != "Transformer" && last != "Pooling" && last != "Dense" && last != "Normalize")
+      throw module.error("the module '{}' is not supported: Transformer, Pooling, Dense and Normalize are", printable(type, 64));
   }
 }
 
@@ -82,6 +83,7 @@ EmbedFacts read_embed_facts(const Checkpoint& checkpoint) {
     check_modules(*directory);
     read_prompts(*directory, facts);
   }
+  if (has_classifier(checkpoint)) facts.pooling = "rank";
   if (!facts.pooling && find_encoder_config(checkpoint)) facts.pooling = "mean";
   return facts;
 }
@@ -91,7 +93,8 @@ EmbedFacts read_embed_facts(const Checkpoint& checkpoint) {
 class Embedder::Tower {
  public:
   virtual ~Tower() = default;
-  virtual Tensor forward(const Batch& batch) = 0;  // f32 [n_tokens, dim]
+  // f32 [n_tokens, dim]. second_rows: of each pair the rows of its second text, in models that tell the two apart.
+  virtual Tensor forward(const Batch& batch, std::span<const Encoder::Rows> second_rows) = 0;
 };
 
 class Embedder::EncoderTower final : public Tower {
@@ -99,7 +102,7 @@ class Embedder::EncoderTower final : public Tower {
   EncoderTower(const EncoderConfig& config, WeightSource& source, Backend& backend, const StepLimits& limits, const LoadProgress& progress)
       : config_(config), weights_(load_encoder_weights(source, config_, backend, progress)), encoder_(config_, weights_, backend, limits) {}
 
-  Tensor forward(const Batch& batch) override { return encoder_.forward(batch); }
+  Tensor forward(const Batch& batch, std::span<const Encoder::Rows> second_rows) override { return encoder_.forward(batch, second_rows); }
 
  private:
   const EncoderConfig config_;
@@ -129,7 +132,7 @@ class Embedder::DecoderTower final : public Tower {
     return config;
   }
 
-  Tensor forward(const Batch& batch) override {
+  Tensor forward(const Batch& batch, std::span<const Encoder::Rows>) override {
     for (int32_t t = static_cast<int32_t>(all_rows_.size()); t < batch.n_tokens(); ++t) all_rows_.push_back(t);
     Batch all = batch;
     all.logit_rows = std::span<const int32_t>(all_rows_).first(static_cast<size_t>(batch.n_tokens()));
@@ -148,24 +151,28 @@ class Embedder::DecoderTower final : public Tower {
 // The arrays that a Batch views.
 struct Embedder::Step {
   std::vector<int32_t> tokens, positions, q_start, kv_len, blocks, last_rows;
+  std::vector<Encoder::Rows> second_rows;
   int max_blocks = 0;
 
   // Each text on blocks of its own.
-  Batch fill(std::span<const std::vector<int32_t>> texts) {
-    tokens.clear(), positions.clear(), kv_len.clear(), last_rows.clear();
+  Batch fill(std::span<const Input> texts) {
+    tokens.clear(), positions.clear(), kv_len.clear(), last_rows.clear(), second_rows.clear();
     q_start.assign(1, 0);
     max_blocks = 0;
     auto n_blocks = [](size_t n) { return static_cast<int>((n + Encoder::kBlockSize - 1) / Encoder::kBlockSize); };
-    for (const auto& text : texts) max_blocks = std::max(max_blocks, n_blocks(text.size()));
+    for (const Input& text : texts) max_blocks = std::max(max_blocks, n_blocks(text.tokens.size()));
     blocks.assign(texts.size() * max_blocks, -1);
     int next_block = 0;
     for (size_t i = 0; i < texts.size(); ++i) {
-      tokens.insert(tokens.end(), texts[i].begin(), texts[i].end());
-      for (size_t t = 0; t < texts[i].size(); ++t) positions.push_back(static_cast<int32_t>(t));
-      for (int b = 0; b < n_blocks(texts[i].size()); ++b) blocks[i * max_blocks + b] = next_block++;
+      const auto& [ids, second] = texts[i];
+      const auto first_row = static_cast<int64_t>(tokens.size());
+      tokens.insert(tokens.end(), ids.begin(), ids.end());
+      for (size_t t = 0; t < ids.size(); ++t) positions.push_back(static_cast<int32_t>(t));
+      for (int b = 0; b < n_blocks(ids.size()); ++b) blocks[i * max_blocks + b] = next_block++;
       q_start.push_back(static_cast<int32_t>(tokens.size()));
-      kv_len.push_back(static_cast<int32_t>(texts[i].size()));
+      kv_len.push_back(static_cast<int32_t>(ids.size()));
       last_rows.push_back(static_cast<int32_t>(tokens.size()) - 1);
+      if (second >= 0 && static_cast<size_t>(second) < ids.size()) second_rows.push_back({first_row + second, static_cast<int64_t>(ids.size()) - second});
     }
     return {tokens, positions, q_start, kv_len, blocks, max_blocks, last_rows};
   }
@@ -183,7 +190,7 @@ std::unique_ptr<Embedder> Embedder::open(std::shared_ptr<const Checkpoint> check
   e->normalize_ = options.normalize;
   e->choose_pooling(options);
   e->load(options, progress);
-  e->pooled_ = e->backend_->alloc(DType::kF32, kMaxSeqs, e->dim_);
+  e->pooled_ = e->backend_->alloc(DType::kF32, kMaxSeqs, e->tower_dim_);
   e->step_ = std::make_unique<Step>();
   return e;
 }
@@ -193,7 +200,7 @@ void Embedder::choose_pooling(const EmbedOptions& options) {
     throw Error("{}: this model writes text, and says nothing of embeddings: choose how its tokens become one vector (--pooling last is usual)",
                 printable(checkpoint_->path()));
   pooling_ = options.pooling ? *options.pooling : *facts_.pooling;
-  if (!is_pooling(pooling_)) throw UsageError("pooling '{}' is not known: use cls, mean, last or none", printable(pooling_, 64));
+  if (!is_pooling(pooling_)) throw UsageError("pooling '{}' is not known: use cls, mean, last, none or rank", printable(pooling_, 64));
 }
 
 // Everything that needs the model's sizes, which encoders and decoders have in configs of their own.
@@ -202,7 +209,7 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   const Config decoder = encoder ? Config{} : checkpoint_->config();
   const int n_ctx = encoder ? encoder->n_ctx : decoder.n_ctx_train;
   name_ = encoder ? encoder->name : decoder.name;
-  dim_ = encoder ? encoder->dim : decoder.dim;
+  tower_dim_ = encoder ? encoder->dim : decoder.dim;
   n_vocab_ = encoder ? encoder->n_vocab : decoder.n_vocab;
   if (options.n_ctx > n_ctx) throw UsageError("a context of {} tokens is more than the {} that the model has", options.n_ctx, n_ctx);
   max_tokens_ = options.n_ctx > 0 ? options.n_ctx : std::min(n_ctx, kMostDefaultTokens);
@@ -212,10 +219,16 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
     throw Error("{}: the tokenizer has {} tokens, and the embedding has {} rows", printable(checkpoint_->path()), tokenizer_->n_vocab(), n_vocab_);
   source_ = checkpoint_->weights();
   if (options.check_tensors) source_ = checked_source(std::move(source_));
+  if (ranks()) {
+    classifier_ = read_classifier(*checkpoint_, *source_, tower_dim_, encoder.has_value());
+  } else if (EmbedHead dense = read_dense_head(*checkpoint_, *source_, tower_dim_); pooling_ != "none") {  // they are for pooled rows
+    dense_ = std::move(dense);
+  }
+  dim_ = dense_.empty() ? tower_dim_ : dense_.n_out();
   backend_ = create_backend(options.backend);
   if (encoder) {
     const StepLimits limits{.max_tokens = max_batch_tokens_, .max_seqs = kMaxSeqs, .max_logits = 0, .max_kv_len = max_tokens_,
-                            .max_width = std::max(dim_, encoder->ffn_dim), .max_heads = encoder->n_heads, .head_dim = encoder->head_dim};
+                            .max_width = std::max(tower_dim_, encoder->ffn_dim), .max_heads = encoder->n_heads, .head_dim = encoder->head_dim};
     tower_ = std::make_unique<EncoderTower>(*encoder, *source_, *backend_, limits, progress);
   } else {
     if (needs_experts(decoder) && !backend_->runs_experts())
@@ -245,26 +258,95 @@ std::vector<int32_t> Embedder::cut(std::vector<int32_t> tokens) const {
 }
 
 std::vector<float> Embedder::embed(std::span<const std::vector<int32_t>> texts) {
+  if (ranks()) throw Error("this model ranks documents for a query, rather than embeds texts: use it for that (rerank), or choose a pooling");
   check(texts);
-  const std::lock_guard lock(mutex_);
-  std::vector<float> out;
-  for (size_t begin = 0; begin < texts.size();) {
-    size_t end = begin, n_tokens = 0;
-    while (end < texts.size() && end - begin < kMaxSeqs && n_tokens + texts[end].size() <= static_cast<size_t>(max_batch_tokens_))
-      n_tokens += texts[end++].size();
-    run(texts.subspan(begin, end - begin), out);
-    begin = end;
-  }
+  std::vector<Input> inputs;
+  for (const auto& text : texts) inputs.push_back({text});
+  std::vector<float> out = run_all(inputs);
+  if (!dense_.empty()) out = dense_.apply(std::move(out));
   if (normalize_) normalize_rows(out, dim_);
   return out;
 }
 
+// The words of a model that is asked in words: a prompt with the two texts in it, neither of which can contain a control token.
+std::vector<int32_t> Embedder::prompt(std::string_view query, std::string_view document) const {
+  const std::string& pattern = *classifier_.prompt;
+  std::string text;
+  std::vector<size_t> quoted;
+  for (size_t i = 0; i < pattern.size();) {
+    const std::string_view rest = std::string_view(pattern).substr(i);
+    const bool is_query = rest.starts_with("{query}"), is_document = rest.starts_with("{document}");
+    if (!is_query && !is_document) {
+      text += pattern[i++];
+      continue;
+    }
+    const std::string_view put = is_query ? query : document;
+    for (size_t at = 0; at < put.size(); ++at) quoted.push_back(text.size() + at);
+    text += put;
+    i += is_query ? std::string_view("{query}").size() : std::string_view("{document}").size();
+  }
+  return tokenizer_->encode(text, {.add_special = false, .parse_special = true, .quoted = quoted});
+}
+
+Embedder::Pair Embedder::pair(std::string_view query, std::string_view document, bool truncate) const {
+  const size_t most = truncate ? static_cast<size_t>(max_tokens_) : std::numeric_limits<size_t>::max();
+  Pair pair;
+  if (!classifier_.prompt) {
+    size_t n_first = 0;
+    pair.tokens = tokenizer_->encode_pair(query, document, most, n_first);
+    pair.second = static_cast<int>(n_first);
+    return pair;
+  }
+  pair.tokens = prompt(query, document);
+  while (pair.tokens.size() > most && !document.empty()) {  // what is around the document stays
+    size_t n = document.size() * most / pair.tokens.size();
+    while (n > 0 && (static_cast<uint8_t>(document[n]) & 0xC0) == 0x80) --n;
+    document = document.substr(0, n);
+    pair.tokens = prompt(query, document);
+  }
+  return pair;
+}
+
+Embedder::Scores Embedder::score(std::string_view query, std::span<const std::string> documents, bool truncate) {
+  if (!ranks()) throw Error("this model embeds texts, rather than ranks documents: a cross-encoder does that");
+  std::vector<Pair> pairs;
+  std::vector<Input> inputs;
+  Scores scores;
+  for (size_t i = 0; i < documents.size(); ++i) {
+    pairs.push_back(pair(query, documents[i], truncate));
+    if (pairs[i].tokens.empty()) throw Error("the query and document {} have no tokens", i);
+    if (pairs[i].tokens.size() > static_cast<size_t>(max_tokens_))
+      throw Error("the query and document {} have {} tokens, and the model reads at most {}: cut them", i, pairs[i].tokens.size(), max_tokens_);
+    scores.n_tokens += pairs[i].tokens.size();
+  }
+  for (const Pair& pair : pairs) inputs.push_back({pair.tokens, pair.second});
+  scores.values = classifier_.head.apply(run_all(inputs));
+  if (!classifier_.raw)
+    for (float& value : scores.values) value = 1 / (1 + std::exp(-value));
+  return scores;
+}
+
+// In as few batches as there is room for.
+std::vector<float> Embedder::run_all(std::span<const Input> inputs) {
+  const std::lock_guard lock(mutex_);
+  std::vector<float> out;
+  for (size_t begin = 0; begin < inputs.size();) {
+    size_t end = begin, n_tokens = 0;
+    while (end < inputs.size() && end - begin < kMaxSeqs && n_tokens + inputs[end].tokens.size() <= static_cast<size_t>(max_batch_tokens_))
+      n_tokens += inputs[end++].tokens.size();
+    run(inputs.subspan(begin, end - begin), out);
+    begin = end;
+  }
+  return out;
+}
+
 // Appends the rows of one batch.
-void Embedder::run(std::span<const std::vector<int32_t>> texts, std::vector<float>& out) {
-  Tensor rows = tower_->forward(step_->fill(texts));
+void Embedder::run(std::span<const Input> inputs, std::vector<float>& out) {
+  const Batch batch = step_->fill(inputs);
+  Tensor rows = tower_->forward(batch, step_->second_rows);
   for (const auto& [name, pooling] : kPoolings) {
-    if (name != pooling_) continue;
-    const Tensor pooled = pooled_.slice_rows(0, static_cast<int64_t>(texts.size()));
+    if (name != (ranks() ? classifier_.pooling : pooling_)) continue;
+    const Tensor pooled = pooled_.slice_rows(0, static_cast<int64_t>(inputs.size()));
     backend_->pool(pooled, rows, pooling);
     rows = pooled;
   }

@@ -1,7 +1,8 @@
 // Embedder: texts to vectors. An encoder's tokens, or a decoder's last hidden states, become one vector a text (pooling), of
-// length 1 if wanted. What `ingot embed` and the server's /v1/embeddings call.
+// length 1 if wanted; a cross-encoder's become one number, the score of a document for a query. What `ingot embed`, `ingot rerank`
+// and the server's /v1/embeddings and /v1/rerank call.
 //
-// embed() may be called from any thread; calls are served one after another. Everything else is constant after open().
+// embed() and score() may be called from any thread; calls are served one after another. Everything else is constant after open().
 #pragma once
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "model/checkpoint.h"
+#include "model/classifier.h"
 #include "model/encoder_config.h"
 #include "model/weights.h"
 
@@ -20,14 +22,14 @@ struct EmbedOptions {
   BackendOptions backend;
   int n_ctx = 0;                      // tokens of the longest text; 0: what the model reads, at most 8192
   int max_batch_tokens = 2048;        // of several texts; one that is longer is a batch of its own
-  std::optional<std::string> pooling; // "cls", "mean", "last" or "none" (a vector for each token); nothing: as the checkpoint says
+  std::optional<std::string> pooling; // "cls", "mean", "last", "none" (a vector for each token) or "rank" (scores); nothing: as the checkpoint says
   bool normalize = true;
   bool check_tensors = false;
 };
 
 // What a checkpoint says of its embeddings, without loading it.
 struct EmbedFacts {
-  std::optional<std::string> pooling;                        // as in EmbedOptions; of encoders that do not say, "mean"
+  std::optional<std::string> pooling;                        // as in EmbedOptions; of encoders that do not say, "mean"; of cross-encoders "rank"
   std::vector<std::pair<std::string, std::string>> prompts;  // by name: what to put in front of a text (a query, a document)
   std::optional<std::string> default_prompt;                 // one of these names
 };
@@ -44,6 +46,15 @@ class Embedder {
   // [n_texts, dim()]; of pooling "none" a row for each token of all texts. Throws Error for a text without tokens, with more than
   // max_tokens(), or with an id that is no token, naming which.
   std::vector<float> embed(std::span<const std::vector<int32_t>> texts);
+
+  // Of a cross-encoder (ranks()): how well each document answers the query, more being better; from 0 to 1 where the model's makers
+  // do not want the bare number. A pair that is too long is cut if `truncate`, else an Error names the document.
+  struct Scores {
+    std::vector<float> values;  // one a document
+    size_t n_tokens = 0;        // that were read
+  };
+  Scores score(std::string_view query, std::span<const std::string> documents, bool truncate = false);
+  bool ranks() const { return pooling_ == "rank"; }
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const EmbedFacts& facts() const { return facts_; }
@@ -64,7 +75,19 @@ class Embedder {
   void choose_pooling(const EmbedOptions& options);
   void load(const EmbedOptions& options, const LoadProgress& progress);
   void check(std::span<const std::vector<int32_t>> texts) const;
-  void run(std::span<const std::vector<int32_t>> texts, std::vector<float>& out);
+  // A text's tokens, and of a pair where its second text begins.
+  struct Input {
+    std::span<const int32_t> tokens;
+    int second = -1;
+  };
+  struct Pair {
+    std::vector<int32_t> tokens;
+    int second = -1;
+  };
+  Pair pair(std::string_view query, std::string_view document, bool truncate) const;
+  std::vector<int32_t> prompt(std::string_view query, std::string_view document) const;
+  std::vector<float> run_all(std::span<const Input> inputs);
+  void run(std::span<const Input> inputs, std::vector<float>& out);
 
   std::shared_ptr<const Checkpoint> checkpoint_;
   std::unique_ptr<WeightSource> source_;  // embeddings may still be read from its mapping
@@ -73,10 +96,13 @@ class Embedder {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Step> step_;            // the arrays of a batch
   EmbedFacts facts_;
+  Classifier classifier_;                 // of models that rank
+  EmbedHead dense_;                       // mostly empty
   std::string pooling_, name_;
   bool normalize_ = true;
   int dim_ = 0, n_vocab_ = 0, max_tokens_ = 0, max_batch_tokens_ = 0;
-  Tensor pooled_;                         // [max_seqs, dim]
+  int tower_dim_ = 0;                     // before dense_
+  Tensor pooled_;                         // [max_seqs, tower_dim_]
   std::mutex mutex_;
 };
 

@@ -33,14 +33,16 @@ Encoder::Encoder(const EncoderConfig& config, const EncoderWeights& weights, Bac
   all_.local_angles = f32(n, config.head_dim);
 }
 
-Tensor Encoder::forward(const Batch& batch) {
+Tensor Encoder::forward(const Batch& batch, std::span<const Rows> second_rows) {
   step_ = all_;
   for (Tensor* t : {&step_.x, &step_.normed, &step_.q, &step_.k, &step_.v, &step_.attended, &step_.hidden, &step_.angles, &step_.local_angles})
     if (*t) *t = t->slice_rows(0, batch.n_tokens());
   backend_.begin(batch);
+  backend_.embed(step_.x, weights_.embedding, 1.0f);
+  if (weights_.positions) backend_.add_positions(step_.x, weights_.positions);
+  if (weights_.second_type)  // outside of what may be recorded: which rows differs from step to step
+    for (const auto& [first, n] : second_rows) backend_.add_positions(step_.x.slice_rows(first, n), weights_.second_type);
   backend_.run([&] {
-    backend_.embed(step_.x, weights_.embedding, 1.0f);
-    if (weights_.positions) backend_.add_positions(step_.x, weights_.positions);
     backend_.norm(step_.x, step_.x, weights_.embed_norm);
     if (step_.angles) backend_.rope_angles(step_.angles, inv_freq_, 1.0f);
     if (step_.local_angles) backend_.rope_angles(step_.local_angles, local_inv_freq_, 1.0f);

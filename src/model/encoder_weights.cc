@@ -7,11 +7,7 @@
 namespace ingot {
 namespace {
 
-// A tensor's names, without .weight or .bias: GGUF's, and those that Hugging Face checkpoints have. "{}" stands for the layer.
-struct Names {
-  const char* gguf;
-  const char* hf[4];
-};
+using Names = EncoderTensor;
 constexpr Names kEmbedding{"token_embd", {"embeddings.word_embeddings", "embeddings.tok_embeddings"}};
 constexpr Names kPositions{"position_embd", {"embeddings.position_embeddings"}};
 constexpr Names kTypes{"token_types", {"embeddings.token_type_embeddings"}};
@@ -143,12 +139,22 @@ class Loader {
       table = decoded(host);
     }
     if (find(kTypes, 0, ".weight", -1, c.dim, types)) {
-      types.n_out = 1;
+      types.n_out = std::min<int64_t>(types.n_out, 2);
       const std::vector<float> type = decoded(types);
+      load_second_type(type);
       if (table.empty()) table.resize(c.dim);
       for (size_t i = 0; i < table.size(); ++i) table[i] += type[i % c.dim];
     }
     if (!table.empty()) weights_.positions = upload(table.data(), n_rows, c.dim);
+  }
+
+  // types [1 or 2, dim]
+  void load_second_type(const std::vector<float>& types) {
+    const auto dim = static_cast<size_t>(config_.dim);
+    if (types.size() < 2 * dim) return;
+    std::vector<float> difference(dim);
+    for (size_t i = 0; i < dim; ++i) difference[i] = types[dim + i] - types[i];
+    weights_.second_type = upload(difference.data(), 1, config_.dim);
   }
 
   // ---- one tensor
@@ -163,17 +169,10 @@ class Loader {
 
   // The tensor under any of its names. A shape of -1 is not checked.
   bool find(const Names& names, int layer, const char* suffix, int64_t n_out, int64_t n_in, HostTensor& out) {
-    if (source_.dialect() == Dialect::kGguf) return take(fmt::format(fmt::runtime(names.gguf), layer) + suffix, n_out, n_in, out);
-    for (const char* name : names.hf)
-      for (const char* prefix : kPrefixes)
-        if (name != nullptr && take(prefix + fmt::format(fmt::runtime(name), layer) + suffix, n_out, n_in, out)) return true;
-    return false;
-  }
-
-  bool take(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) {
-    if (!source_.find(name, n_out, n_in, out)) return false;
+    const auto name = find_encoder_tensor(source_, names, layer, suffix, out, n_out, n_in);
+    if (!name) return false;
     if ((n_out >= 0 && out.n_out != n_out) || (n_in >= 0 && out.n_in != n_in))
-      throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), name, out.n_out, out.n_in,
+      throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), *name, out.n_out, out.n_in,
                   n_out >= 0 ? n_out : out.n_out, n_in);
     if (progress_ && n_in >= 0) progress_(done_ += static_cast<size_t>(out.n_out) * row_bytes(out.format, out.n_in), total_);
     return true;
@@ -219,6 +218,25 @@ class Loader {
 };
 
 }  // namespace
+
+std::vector<EncoderTensor> encoder_tensors() {
+  return {kEmbedding, kPositions, kTypes, kEmbedNorm, kFinalNorm, kQkv, kQ, kK, kV, kOutput, kAttnNormBefore, kAttnNormAfter,
+          kFfnNormBefore, kFfnNormAfter, kGate, kUp, kGateAndUp, kDown};
+}
+
+std::optional<std::string> find_encoder_tensor(WeightSource& source, const EncoderTensor& names, int layer, const char* suffix, HostTensor& out,
+                                               int64_t n_out, int64_t n_in) {
+  auto found = [&](const std::string& name) { return source.find(name, n_out, n_in, out); };
+  if (source.dialect() == Dialect::kGguf) {
+    const std::string name = fmt::format(fmt::runtime(names.gguf), layer) + suffix;
+    return found(name) ? std::optional(name) : std::nullopt;
+  }
+  for (const char* hf : names.hf)
+    for (const char* prefix : kPrefixes)
+      if (hf != nullptr)
+        if (const std::string name = prefix + fmt::format(fmt::runtime(hf), layer) + suffix; found(name)) return name;
+  return std::nullopt;
+}
 
 EncoderWeights load_encoder_weights(WeightSource& source, const EncoderConfig& config, Backend& backend, const LoadProgress& progress) {
   return Loader(source, config, backend, progress).load();

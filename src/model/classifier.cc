@@ -1,0 +1,164 @@
+#include "model/classifier.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "io/gguf.h"
+#include "io/hf_directory.h"
+
+namespace ingot {
+namespace {
+
+using Act = HeadLayer::Act;
+
+// The layers of a classifier: `dense`, activated and perhaps normed, then `out`.
+struct Layout {
+  const char* dense;  // null: there is only `out`
+  Act activation;
+  const char* norm;
+  const char* out;
+};
+constexpr Layout kHfLayouts[] = {
+    {"classifier.dense", Act::kTanh, nullptr, "classifier.out_proj"},  // RoBERTa
+    {"head.dense", Act::kGelu, "head.norm", "classifier"},             // ModernBERT
+    {"bert.pooler.dense", Act::kTanh, nullptr, "classifier"},
+    {"pooler.dense", Act::kTanh, nullptr, "classifier"},
+    {nullptr, Act::kNone, nullptr, "score"},                           // decoders
+};
+constexpr Layout kGgufLayouts[] = {
+    {"cls", Act::kGelu, "cls.norm", "cls.output"},                     // ModernBERT: the only one with a norm
+    {"cls", Act::kTanh, nullptr, "cls.output"},
+    {nullptr, Act::kNone, nullptr, "cls.output"},
+};
+
+bool has_tensor(WeightSource& source, const char* name) {
+  HostTensor host;
+  return name == nullptr || source.find(std::string(name) + ".weight", -1, -1, host);
+}
+
+const Layout& find_layout(WeightSource& source) {
+  const std::span<const Layout> layouts = source.dialect() == Dialect::kGguf ? std::span<const Layout>(kGgufLayouts) : kHfLayouts;
+  for (const Layout& layout : layouts)
+    if (has_tensor(source, layout.dense) && has_tensor(source, layout.norm) && has_tensor(source, layout.out)) return layout;
+  throw Error("{}: there is no classifier in it that is known here: this model embeds or writes texts, rather than ranks them", source.name());
+}
+
+Act classifier_activation(const Json& config, Act fallback) {
+  const auto value = config.find("classifier_activation");
+  if (!value) return fallback;
+  if (value->string() == "gelu") return Act::kGelu;
+  if (value->string() == "tanh") return Act::kTanh;
+  if (value->string() == "silu") return Act::kSilu;
+  if (value->string() == "relu") return Act::kRelu;
+  throw value->error("'{}' is not supported: gelu, tanh, silu and relu are", printable(value->string(), 64));
+}
+
+// Of two classes, yes and no, their difference: what its sigmoid makes is the softmax of yes.
+void difference_of_two(HeadLayer& layer) {
+  std::vector<float> weight(layer.n_in);
+  for (int i = 0; i < layer.n_in; ++i) weight[i] = layer.weight[2 * i] - layer.weight[2 * i + 1];
+  layer.weight = std::move(weight);
+  if (!layer.bias.empty()) layer.bias = {layer.bias[0] - layer.bias[1]};
+  layer.n_out = 1;
+}
+
+// torch.nn.modules.linear.Identity, in the config of models that sentence-transformers made.
+bool says_identity(const Json& value) {
+  const std::string_view type = value.string(), name = type.substr(type.rfind('.') + 1);
+  if (name != "Identity" && name != "Sigmoid") throw value.error("'{}' is not supported: Sigmoid and Identity are", printable(type, 64));
+  return name == "Identity";
+}
+
+bool scores_are_raw(const HfDirectory& directory, const Json& config) {
+  if (const auto document = directory.find_document("config_sentence_transformers.json"))
+    if (const auto value = document->root().find("activation_fn")) return says_identity(*value);
+  if (const auto own = config.find("sentence_transformers"))
+    if (const auto value = own->find("activation_fn")) return says_identity(*value);
+  if (const auto value = config.find("sbert_ce_default_activation_function")) return says_identity(*value);
+  return false;
+}
+
+bool is_yes_and_no(const Gguf& file) {
+  const std::string key = std::string(file.metadata().get_string("general.architecture")) + ".classifier.output_labels";
+  const auto labels = file.metadata().find_strings(key);
+  return labels && labels->size() == 2 && (*labels)[0] == "yes" && (*labels)[1] == "no";
+}
+
+}  // namespace
+
+bool has_classifier(const Checkpoint& checkpoint) {
+  if (const Gguf* file = checkpoint.gguf()) {
+    const Metadata& metadata = file->metadata();
+    const auto arch = metadata.find_string("general.architecture");
+    const auto pooling = metadata.find_u32(std::string(arch.value_or("")) + ".pooling_type");
+    return pooling ? *pooling == 4 : file->find("cls.output.weight") != nullptr;  // older files do not say
+  }
+  const HfDirectory* directory = checkpoint.directory();
+  if (directory == nullptr) return false;
+  const JsonDocument document = directory->document("config.json");
+  const auto architectures = document.root().find("architectures");
+  if (!architectures) return false;
+  for (const Json& name : architectures->elements())
+    if (name.string().ends_with("ForSequenceClassification")) return true;
+  return false;
+}
+
+namespace {
+
+// What is not in the layout's row.
+struct Details {
+  Act activation;
+  float norm_eps = 0;
+  bool yes_and_no = false;
+};
+
+void read_gguf(const Gguf& file, const Layout& layout, Classifier& classifier, Details& details) {
+  const Metadata& metadata = file.metadata();
+  details.yes_and_no = is_yes_and_no(file);
+  if (const auto prompt = metadata.find_string("tokenizer.chat_template.rerank")) classifier.prompt = *prompt;
+  if (layout.norm == nullptr) return;
+  classifier.pooling = "mean";  // as llama.cpp has it; there is no key for it
+  details.norm_eps = metadata.get_f32(std::string(metadata.get_string("general.architecture")) + ".attention.layer_norm_epsilon");
+}
+
+void read_directory(const HfDirectory& directory, const Layout& layout, Classifier& classifier, Details& details) {
+  const JsonDocument document = directory.document("config.json");
+  const Json config = document.root();
+  classifier.raw = scores_are_raw(directory, config);
+  if (layout.norm == nullptr) return;
+  details.activation = classifier_activation(config, details.activation);
+  details.norm_eps = static_cast<float>(config.at("norm_eps").number());
+  const auto pooling = config.find("classifier_pooling");
+  if (!pooling) return;
+  classifier.pooling = pooling->string();
+  if (classifier.pooling != "cls" && classifier.pooling != "mean")
+    throw pooling->error("'{}' is not supported: cls and mean are", printable(classifier.pooling, 64));
+}
+
+}  // namespace
+
+Classifier read_classifier(const Checkpoint& checkpoint, WeightSource& source, int dim, bool is_encoder) {
+  const Layout& layout = find_layout(source);
+  Classifier classifier{.head = {}, .pooling = is_encoder ? "cls" : "last", .raw = false, .prompt = std::nullopt};
+  Details details{.activation = layout.activation};
+  if (const Gguf* file = checkpoint.gguf()) read_gguf(*file, layout, classifier, details);
+  if (const HfDirectory* directory = checkpoint.directory()) read_directory(*directory, layout, classifier, details);
+  std::vector<HeadLayer> layers;
+  if (layout.dense != nullptr) {
+    layers.push_back(read_head_layer(source, layout.dense, dim, dim, details.activation));
+    if (layout.norm != nullptr) {
+      layers.back().norm = read_head_vector(source, std::string(layout.norm) + ".weight", dim);
+      layers.back().norm_bias = read_head_vector(source, std::string(layout.norm) + ".bias", dim);
+      layers.back().norm_eps = details.norm_eps;
+    }
+  } else if (is_encoder) {
+    log_warn("{}: the classifier has no dense layer, which some converters drop: scores may differ from those of the model's makers", source.name());
+  }
+  layers.push_back(read_head_layer(source, layout.out, dim, -1, Act::kNone));
+  if (details.yes_and_no && layers.back().n_out == 2) difference_of_two(layers.back());
+  if (layers.back().n_out != 1)
+    throw Error("{}: the model sorts texts into {} classes: only those that give one score can rank", source.name(), layers.back().n_out);
+  classifier.head = EmbedHead(std::move(layers));
+  return classifier;
+}
+
+}  // namespace ingot

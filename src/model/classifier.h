@@ -1,0 +1,25 @@
+// Classifiers: what makes a cross-encoder of an encoder (or of a decoder): a few layers over a text's vector that give one number,
+// how well a document answers a query. Read by Embedder, which scores with them.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "model/embed_head.h"
+
+namespace ingot {
+
+// Is the model one that ranks texts, rather than embeds them?
+bool has_classifier(const Checkpoint& checkpoint);
+
+struct Classifier {
+  EmbedHead head;                 // one number of a vector
+  std::string pooling;            // "cls", "mean" or "last": which vector
+  bool raw = false;               // the number is the score; otherwise its sigmoid is, as sentence-transformers has it
+  // Of models that are asked in words: what they read, with {query} and {document} in it. Others read a pair (Tokenizer::encode_pair).
+  std::optional<std::string> prompt;
+};
+
+// Throws Error where there is none, or one that tells more than two classes apart.
+Classifier read_classifier(const Checkpoint& checkpoint, WeightSource& source, int dim, bool is_encoder);
+
+}  // namespace ingot
