@@ -24,21 +24,9 @@ struct EmbedVerb {
 
 // Each -p is a text; of a file, or of standard input, each line that is not empty.
 std::vector<std::string> read_texts(const EmbedVerb& o) {
+  if (!o.whole || (!o.prompts.empty() && o.file.empty())) return read_lines(o.prompts, o.file, "embed");
   std::vector<std::string> texts = o.prompts;
-  if (!texts.empty() && o.file.empty()) return texts;
-  const std::string all = read_prompt({.file = o.file}, "embed");
-  if (o.whole) {
-    texts.push_back(all);
-    return texts;
-  }
-  for (size_t begin = 0; begin < all.size();) {
-    const size_t end = std::min(all.find('\n', begin), all.size());
-    std::string line = all.substr(begin, end - begin);
-    if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) texts.push_back(std::move(line));
-    begin = end + 1;
-  }
-  if (texts.empty()) throw UsageError("there is no text: every line of the file is empty");
+  texts.push_back(read_prompt({.text = {}, .file = o.file, .has_text = false}, "embed"));
   return texts;
 }
 

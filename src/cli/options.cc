@@ -150,4 +150,18 @@ std::string read_prompt(const PromptOptions& o, const char* verb) {
   return prompt;
 }
 
+std::vector<std::string> read_lines(std::vector<std::string> texts, const std::string& file, const char* verb) {
+  if (!texts.empty() && file.empty()) return texts;
+  const std::string all = read_prompt({.text = {}, .file = file, .has_text = false}, verb);
+  for (size_t begin = 0; begin < all.size();) {
+    const size_t end = std::min(all.find('\n', begin), all.size());
+    std::string line = all.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) texts.push_back(std::move(line));
+    begin = end + 1;
+  }
+  if (texts.empty()) throw UsageError("there is no text: every line of the file is empty");
+  return texts;
+}
+
 }  // namespace ingot

@@ -13,6 +13,7 @@ void add_tokenize(CLI::App& app);
 void add_logits(CLI::App& app);
 void add_perplexity(CLI::App& app);
 void add_embed(CLI::App& app);
+void add_rerank(CLI::App& app);
 void add_template(CLI::App& app);
 void add_pull(CLI::App& app);
 void add_ls(CLI::App& app);
