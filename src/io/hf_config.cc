@@ -106,6 +106,8 @@ HfRope read_rope(const Keys& text, int n_ctx) {
 void read_window(const Keys& text, HfConfig& c) {
   c.sliding_window = integer_or(text, "sliding_window", 0, 0, kMaxContext);
   if (const auto use = text.find("use_sliding_window")) c.use_sliding_window = use->boolean();
+  if (const auto bias = text.find("attention_bias")) c.attention_bias = bias->boolean();
+  if (const auto both = text.find("use_bidirectional_attention")) c.bidirectional = both->boolean();
   if (const auto layers = text.find("max_window_layers")) c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
   for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"})
     c.sliding_window_pattern = integer_or(text, key, c.sliding_window_pattern, 0, kMaxLayers);

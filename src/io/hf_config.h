@@ -38,6 +38,8 @@ struct HfConfig {
   std::optional<bool> tied_output;         // tie_word_embeddings
   int sliding_window = 0;                  // 0: null or absent
   bool use_sliding_window = false;
+  bool attention_bias = false;
+  bool bidirectional = false;              // use_bidirectional_attention
   std::optional<int> max_window_layers;
   int sliding_window_pattern = 0;          // of so many layers all but the last have it; 0: not said
   std::vector<std::string> layer_types;    // empty, or one a layer

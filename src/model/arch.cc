@@ -32,6 +32,8 @@ constexpr Arch kArchs[] = {
      .hf_defaults = R"({"tie_word_embeddings": true, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
                         "query_pre_attn_scalar": 256, "sliding_window": 4096, "rope_theta": 1000000.0, "vocab_size": 262208,
                         "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "hidden_activation": "gelu_pytorch_tanh"})"},
+    {.gguf_name = "gemma-embedding", .hf_name = "gemma3_text", .activation = Activation::kGeluTanh, .post_norms = true, .hf_norms_less_one = true,
+     .scales_embedding = true, .window_period = 6, .local_theta = 10000, .bidirectional = true},
     {.gguf_name = "phi3", .hf_name = "phi3", .fused = true},
     {.gguf_name = "smollm3", .hf_name = "smollm3", .gguf_rope = RopeLayout::kInterleaved, .hf_window_opt_in = true, .no_rope_period = 4,
      .hf_defaults = R"({"tie_word_embeddings": true})"},
@@ -64,7 +66,13 @@ const Arch& find(std::string_view name, const char* Arch::*dialect) {
 std::span<const Arch> all_archs() { return kArchs; }
 
 const Arch& find_gguf_arch(std::string_view name) { return find(name, &Arch::gguf_name); }
-const Arch& find_hf_arch(std::string_view name) { return find(name, &Arch::hf_name); }
+const Arch& find_hf_arch(std::string_view name, bool bidirectional) {
+  const Arch& first = find(name, &Arch::hf_name);
+  for (const Arch& arch : kArchs)
+    if (name == arch.hf_name && arch.bidirectional == bidirectional) return arch;
+  if (bidirectional) throw Error("architecture '{}' is not supported with attention to both sides", printable(name));
+  return first;
+}
 
 const char* hf_defaults_of(std::string_view model_type) {
   for (const Arch& arch : kArchs)

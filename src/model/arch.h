@@ -34,6 +34,7 @@ struct Arch {
   bool latent_attention = false;                      // keys and values are projections of one small vector (arXiv:2405.04434)
   bool normalizes_experts = false;                    // a token's expert weights sum to 1, where the file does not say
   bool yarn_truncates = true;                         // in GGUF files, which cannot say
+  bool bidirectional = false;                         // a token sees those after it too: the model embeds texts, and writes none
   // Keys that a config.json may lack because transformers has a default for them that is no other model's.
   const char* hf_defaults = "{}";
 };
@@ -42,7 +43,7 @@ std::span<const Arch> all_archs();
 
 // The (first) row of that name in one of the dialects. Throws Error that lists the supported names.
 const Arch& find_gguf_arch(std::string_view name);
-const Arch& find_hf_arch(std::string_view name);
+const Arch& find_hf_arch(std::string_view name, bool bidirectional = false);
 
 // hf_defaults of a model_type; "{}" for an unknown one.
 const char* hf_defaults_of(std::string_view model_type);

@@ -238,7 +238,7 @@ Config config_from_gguf(const Gguf& file) {
   c.rope_scaling = file.find("rope_factors_long.weight") != nullptr ? read_long_rope(keys, c.n_ctx_train)
                                                                     : read_rope_scaling(keys, c.n_ctx_train, *c.arch);
   c.rope_layout = c.arch->gguf_rope;
-  c.sliding_window = keys.integer_or("attention.sliding_window", 0, 0, 1 << 30);
+  c.sliding_window = layer_window(*c.arch, keys.integer_or("attention.sliding_window", 0, 0, 1 << 30));
   if (c.arch->local_theta > 0) c.local_theta = keys.positive_or("rope.freq_base_swa", c.arch->local_theta);
   c.experts = read_experts(keys, c);
   c.layers = read_layers(keys, c);

@@ -18,7 +18,7 @@ struct HfConfig;
 // What one layer has that another of the same model may not.
 enum class LayerRope : uint8_t { kMain, kLocal, kNone };
 struct LayerKind {
-  int window = 0;                    // a token sees so many, its own included; 0: all
+  int window = 0;                    // a token sees so many, its own included (in both directions if the model looks there); 0: all
   LayerRope rope = LayerRope::kMain;
   bool experts = false;              // its feed-forward is a mixture of experts
   bool recurrent = false;            // a gated delta net stands in place of attention
@@ -85,6 +85,7 @@ struct Config {
   float embedding_scale = 1, residual_scale = 1, logit_scale = 1;  // multiply
   float attention_scale = 0;  // on q·k; 0: default_score_scale()
   float attention_softcap = 0, logit_softcap = 0;                  // 0: none
+  bool attention_bias = false;      // the file says that q, k and v have biases: tensors that must be there, then
   std::optional<bool> tied_output;  // the output matrix is the embedding; nothing: when the checkpoint has none
 
   int q_dim() const { return n_heads * head_dim; }
@@ -105,6 +106,9 @@ struct Config {
 
 // Whether only backends that run experts run it (Backend::runs_experts).
 inline bool needs_experts(const Config& c) { return c.experts.n > 0 || c.latent.kv_rank > 0; }
+
+// A file's window as a layer's: of models that look to both sides, files have the whole width.
+inline int layer_window(const Arch& arch, int in_file) { return arch.bidirectional && in_file > 0 ? in_file / 2 + 1 : in_file; }
 
 // Throws Error naming the key and the value that are missing, of the wrong type or out of range.
 Config config_from_gguf(const Gguf& file);

@@ -125,7 +125,7 @@ std::vector<LayerKind> layers_of(const HfConfig& file, const Config& c) {
     const bool windowed = has_window(file, *c.arch, i);
     if (windowed && file.sliding_window == 0 && !file.layer_types.empty())
       throw file.error("sliding_window", "is missing, and layer_types has sliding_attention");
-    if (windowed) layers[i].window = file.sliding_window;
+    if (windowed) layers[i].window = layer_window(*c.arch, file.sliding_window);
     if (windowed && c.local_theta > 0) layers[i].rope = LayerRope::kLocal;
     if (!has_rope(file, *c.arch, i)) layers[i].rope = LayerRope::kNone;
     layers[i].experts = has_experts(file, i);
@@ -196,7 +196,7 @@ HfConfig read_hf_config_of(const HfDirectory& directory) { return read_hf_config
 Config config_from_hf(const HfConfig& file) {
   Config c;
   try {
-    c.arch = &find_hf_arch(file.model_type);
+    c.arch = &find_hf_arch(file.model_type, file.bidirectional);
   } catch (const Error& error) {
     throw file.error("model_type", "{}", error.what());
   }
@@ -222,6 +222,7 @@ Config config_from_hf(const HfConfig& file) {
   for (const LayerKind& layer : c.layers) c.sliding_window = std::max(c.sliding_window, layer.window);
   set_scales(file, c);
   if (c.arch->latent_attention) set_latent(file, c);
+  c.attention_bias = file.attention_bias;
   c.tied_output = file.tied_output.value_or(false);
   return c;
 }

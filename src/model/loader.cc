@@ -34,6 +34,8 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   if (find_encoder_config(*model.checkpoint))
     throw Error("{}: this model is an encoder, which makes vectors and writes no text: use `ingot embed`", printable(model.checkpoint->path()));
   const Config config = model.checkpoint->config();
+  if (config.arch->bidirectional)
+    throw Error("{}: this model reads whole texts to make vectors, and writes none: use `ingot embed`", printable(model.checkpoint->path()));
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);
   model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);

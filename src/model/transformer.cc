@@ -162,7 +162,7 @@ void Transformer::attend(int layer) {
   backend_.attention(step_.attended, step_.q, kv_,
                      {.layer = cache_layer_[layer], .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim,
                       .scale = c.score_scale(), .softcap = c.attention_softcap, .window = c.layer(layer).window,
-                      .sinks = weights_.layers[layer].sinks});
+                      .causal = !c.arch->bidirectional, .sinks = weights_.layers[layer].sinks});
 }
 
 Tensor Transformer::angles_of(const LayerKind& kind) const {

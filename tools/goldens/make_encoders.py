@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 
 import gguf
 import numpy as np
+import safetensors.torch
 import torch
 import transformers
 from gguf import GGMLQuantizationType as QT
 from gguf import MODEL_ARCH as A
 from gguf import PoolingType
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors, decoders
-from transformers import BertConfig, ModernBertConfig, NomicBertConfig, Qwen3Config, XLMRobertaConfig
+from transformers import BertConfig, Gemma3TextConfig, ModernBertConfig, NomicBertConfig, Qwen3Config, XLMRobertaConfig
 
 LENGTHS = [1, 2, 17, 40, 64, 33]
 TEXTS = ["the quick brown fox", "The other words, and numbers 123!", "a", "It was not what they said when people make water.",
@@ -47,6 +48,7 @@ class Spec:
     ffn: int = 56
     n_ctx: int = 70
     extra: dict = field(default_factory=dict)
+    dense: list = field(default_factory=list)  # widths of the Dense modules after pooling
 
 
 SPECS = [
@@ -61,6 +63,10 @@ SPECS = [
                          "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})),
     Spec("qwen3_embed", Qwen3Config, A.QWEN3, BYTES_END, "last", n_heads=4, extra=dict(
         num_key_value_heads=2, head_dim=16, rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6})),
+    Spec("gemma_embed", Gemma3TextConfig, A.GEMMA_EMBEDDING, BYTES, "mean", n_layers=7, n_heads=4, dense=[72, 40], extra=dict(
+        num_key_value_heads=2, head_dim=16, rms_norm_eps=1e-6, query_pre_attn_scalar=16, sliding_window=14, use_bidirectional_attention=True,
+        rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 1e6},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})),
 ]
 
 
@@ -96,7 +102,7 @@ def make_model(spec, n_vocab, rng):
     with torch.no_grad():
         for name, param in model.named_parameters():
             if "norm" in name.lower() and name.endswith("weight"):
-                w = 1 + 0.3 * rng.standard_normal(tuple(param.shape))
+                w = (0 if spec.arch == A.GEMMA_EMBEDDING else 1) + 0.3 * rng.standard_normal(tuple(param.shape))
             elif param.dim() == 1:
                 w = 0.3 * rng.standard_normal(tuple(param.shape))
             elif "embed" in name:
@@ -104,6 +110,11 @@ def make_model(spec, n_vocab, rng):
             else:
                 w = (2.0 if any(k in name for k in ("query", "key", "q_proj", "k_proj")) else 1.3) / param.shape[1] ** 0.5 * rng.standard_normal(tuple(param.shape))
             param.copy_(torch.from_numpy(w.astype(np.float16 if param.dim() == 2 else np.float32)).float())
+    if spec.dense:
+        model.dense = torch.nn.ModuleList([torch.nn.Linear(a, b, bias=False) for a, b in zip([spec.dim] + spec.dense, spec.dense)])
+        for layer in model.dense:
+            w = layer.in_features ** -0.5 * rng.standard_normal(tuple(layer.weight.shape))
+            layer.weight.data.copy_(torch.from_numpy(w.astype(np.float16)).float())
     return model
 
 
@@ -166,18 +177,24 @@ def write_gguf(path, spec, model, tokenizer):
     writer.add_embedding_length(spec.dim)
     writer.add_feed_forward_length(spec.ffn)
     writer.add_head_count(spec.n_heads)
-    if spec.arch == A.QWEN3:
+    if spec.arch in (A.QWEN3, A.GEMMA_EMBEDDING):
+        rope = spec.extra["rope_parameters"]
         writer.add_layer_norm_rms_eps(spec.extra["rms_norm_eps"])
         writer.add_head_count_kv(spec.extra["num_key_value_heads"])
         writer.add_key_length(spec.extra["head_dim"])
         writer.add_value_length(spec.extra["head_dim"])
-        writer.add_rope_freq_base(spec.extra["rope_parameters"]["rope_theta"])
+        writer.add_rope_freq_base(rope.get("full_attention", rope)["rope_theta"])
     else:
         writer.add_layer_norm_eps(spec.extra.get("layer_norm_eps", spec.extra.get("norm_eps")))
         writer.add_causal_attention(False)
     writer.add_pooling_type(PoolingType[spec.pooling.upper()])
     if spec.arch == A.NOMIC_BERT:
         writer.add_rope_freq_base(1000.0)
+    if spec.arch == A.GEMMA_EMBEDDING:
+        writer.add_sliding_window(spec.extra["sliding_window"])
+        for number, (n_in, n_out) in enumerate(zip([spec.dim] + spec.dense, spec.dense), 2):
+            writer.add_dense_features_dims(f"dense_{number}", n_in, n_out)
+            writer.add_tensor(f"dense_{number}.weight", model.dense[number - 2].weight.detach().numpy().astype(np.float16))
     if spec.arch == A.MODERN_BERT:
         writer.add_rope_freq_base(160000.0)
         writer.add_float32(f"{name}.rope.freq_base_swa", 10000.0)
@@ -197,7 +214,7 @@ def write_gguf(path, spec, model, tokenizer):
 def gguf_tensors(spec, model):
     """[(GGUF name, data)], fused as llama.cpp's converters leave them."""
     names = gguf.get_tensor_name_map(spec.arch, spec.n_layers)
-    state = {k: v.numpy() for k, v in model.state_dict().items() if not k.endswith("_ids")}
+    state = {k: v.numpy() for k, v in model.state_dict().items() if not k.endswith("_ids") and not k.startswith("dense.")}
     renamed = {"layers.{}.self_attn.o_proj": "encoder.layers.{}.attn.out_proj", "layers.{}.mlp.up_proj": "encoder.layers.{}.mlp.fc11",
                "layers.{}.mlp.gate_proj": "encoder.layers.{}.mlp.fc12", "layers.{}.mlp.down_proj": "encoder.layers.{}.mlp.fc2",
                "layers.{}.post_attention_layernorm": "encoder.layers.{}.norm1", "layers.{}.post_mlp_layernorm": "encoder.layers.{}.norm2"}
@@ -214,8 +231,9 @@ def gguf_tensors(spec, model):
                 key = key.replace(old.format(layer), new.format(layer))
         if spec.config is XLMRobertaConfig and "position_embeddings" in key:
             data = data[2:]
-        if spec.arch == A.QWEN3:
+        if spec.arch in (A.QWEN3, A.GEMMA_EMBEDDING):
             key = "model." + key
+            data = data + 1 if spec.arch == A.GEMMA_EMBEDDING and key.endswith("norm.weight") else data
         out.append((names.get_name(key, (".weight", ".bias")), data))
         assert out[-1][0], key
     return out
@@ -226,7 +244,7 @@ def gguf_tensors(spec, model):
 def write_directory(folder, spec, model, tokenizer):
     shutil.rmtree(folder, ignore_errors=True)
     model.config.dtype = torch.float16
-    state = {k: v.half() if v.dim() == 2 else v for k, v in model.state_dict().items()}
+    state = {k: v.half() if v.dim() == 2 else v for k, v in model.state_dict().items() if not k.startswith("dense.")}
     model.save_pretrained(folder, state_dict=state)
     first, last = ("<s>", "</s>") if tokenizer.token_to_id("<s>") is not None else ("[CLS]", "[SEP]")
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, cls_token=first, sep_token=last, model_max_length=spec.n_ctx,
@@ -237,10 +255,17 @@ def write_directory(folder, spec, model, tokenizer):
     modes = {m: m == mode for m in ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "lasttoken")}
     pooling = {"word_embedding_dimension": spec.dim, **{f"pooling_mode_{k}": v for k, v in modes.items()}}
     modules = [{"idx": i, "name": str(i), "path": p, "type": f"sentence_transformers.models.{t}"}
-               for i, (p, t) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")])]
+               for i, (p, t) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling")] + [(f"{i}_Dense", "Dense") for i in range(2, 2 + len(spec.dense))] +
+                                         [(f"{2 + len(spec.dense)}_Normalize", "Normalize")])]
     prompts = {"prompts": {"query": "the query: ", "document": ""}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
     for name, value in (("1_Pooling/config.json", pooling), ("modules.json", modules), ("config_sentence_transformers.json", prompts)):
         (folder / name).write_text(json.dumps(value, indent=2) + "\n")
+    for i, layer in enumerate(model.dense if spec.dense else []):
+        (folder / f"{i + 2}_Dense").mkdir()
+        config = {"in_features": layer.in_features, "out_features": layer.out_features, "bias": False,
+                  "activation_function": "torch.nn.modules.linear.Identity"}
+        (folder / f"{i + 2}_Dense" / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        safetensors.torch.save_file({"linear.weight": layer.weight.detach().half()}, folder / f"{i + 2}_Dense" / "model.safetensors")
     for file in folder.rglob("*"):
         if file.is_file():
             file.chmod(0o644)
@@ -248,10 +273,11 @@ def write_directory(folder, spec, model, tokenizer):
 
 def sentence_embeddings(folder):
     from sentence_transformers import SentenceTransformer
-    (folder / "2_Normalize").mkdir(exist_ok=True)
+    normalize = folder / json.loads((folder / "modules.json").read_text())[-1]["path"]
+    normalize.mkdir(exist_ok=True)
     model = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": torch.float32})
     out = {"plain": model.encode(TEXTS), "query": model.encode(TEXTS, prompt_name="query")}
-    (folder / "2_Normalize").rmdir()
+    normalize.rmdir()
     return {k: [[round(float(x), 7) for x in row] for row in v] for k, v in out.items()}
 
 
