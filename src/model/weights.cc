@@ -53,6 +53,9 @@ class Loader {
       throw Error("{}: the projections of the gated delta net of layer {} are missing: {}", source_.name(), layer,
                   source_.dialect() == Dialect::kGguf ? "'attn_qkv', 'attn_gate', 'ssm_beta' and 'ssm_alpha', or 'ssm_in' and 'ssm_ba'"
                                                       : "'linear_attn.in_proj_qkv', '_z', '_b' and '_a', or '_qkvz' and '_ba'");
+    if (config_.attention_bias && !config_.arch->latent_attention && !config_.layer(layer).recurrent && (!w.bq || !w.bk || !w.bv))
+      throw Error("{}: config.json has attention_bias, and the biases of layer {} are missing: one of q_proj.bias, k_proj.bias and v_proj.bias",
+                  source_.name(), layer);
     if (config_.layer(layer).experts && (!w.gate_exps || !w.up_exps))
       throw Error("{}: the experts' tensors of layer {} are missing, among them '{}'", source_.name(), layer,
                   source_.dialect() == Dialect::kGguf ? fmt::format("blk.{}.ffn_gate_exps.weight", layer)

@@ -98,6 +98,19 @@ TEST(HfVariants, TiedModelsNeedNoOutputMatrixAndOthersDo) {
   }
 }
 
+TEST(HfVariants, BiasesThatAreSaidToBeThereMustBe) {
+  const HfCopy copy("llama");
+  copy.edit("config.json", [](auto& json) { json["attention_bias"] = true; });
+  try {
+    load_hf(copy.path());
+    FAIL() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("config.json has attention_bias, and the biases of layer 0 are missing"), std::string::npos) << error.what();
+  }
+  copy.edit("config.json", [](auto& json) { json["attention_bias"] = false; });
+  EXPECT_LT(error_of(copy.path(), read_golden("llama")), 1e-4);
+}
+
 TEST(HfVariants, TheWindowMatters) {
   const HfCopy copy("mistral_window");
   copy.edit("config.json", [](auto& json) { json["sliding_window"] = nullptr; });
