@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "text/pretokenizer_table.h"
+#include "text/wordpiece.h"
 
 namespace ingot {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 using Ids = std::unordered_map<std::string_view, int32_t>;
 
 std::string pre_of(const TokenizerSpec& spec) {
-  if (spec.model == kSentencePieceBpe) return "default";
+  if (spec.model != kByteLevelBpe) return "default";
   if (!spec.patterns) return spec.pre;
   if (const auto name = pretokenizer_name(*spec.patterns, spec.whole_words)) return std::string(*name);
   std::string patterns;
@@ -93,6 +94,41 @@ void write_ends(const TokenizerSpec& spec, GgufWriter& writer) {
              printable(spec.source), ends[i]);
 }
 
+bool same(const NormalizerStep& a, const NormalizerStep& b) { return a.kind == b.kind && a.from == b.from && a.to == b.to; }
+
+bool same(const std::vector<NormalizerStep>& a, const std::vector<NormalizerStep>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) { return same(x, y); });
+}
+
+// Which of BERT's normalizers this is.
+void write_word_piece(const TokenizerSpec& spec, GgufWriter& writer) {
+  for (const bool lowercase : {true, false})
+    for (const bool strip_accents : {true, false}) {
+      if (!same(spec.normalize, bert_normalizer(true, true, strip_accents, lowercase))) continue;
+      writer.set("tokenizer.ggml.normalizer.lowercase", lowercase);
+      writer.set("tokenizer.ggml.normalizer.strip_accents", strip_accents);
+      return;
+    }
+  throw Error("{}: GGUF cannot say how this tokenizer changes a text before it cuts words: run the directory as it is", printable(spec.source));
+}
+
+void write_unigram(const TokenizerSpec& spec, GgufWriter& writer) {
+  using Kind = NormalizerStep::Kind;
+  bool drops_spaces = false, has_map = false;
+  for (const CutRule& rule : spec.cuts) drops_spaces = drops_spaces || rule.cut == Cut::kDropMatches;
+  for (const NormalizerStep& step : spec.normalize) {
+    if (step.kind == Kind::kCharsmap && !has_map) {
+      has_map = true;
+      writer.set("tokenizer.ggml.precompiled_charsmap", std::vector<uint8_t>(step.from.begin(), step.from.end()));
+    } else if (step.kind == Kind::kReplacePattern || step.kind == Kind::kStrip) {  // of spaces, as all that are published
+      drops_spaces = true;
+    } else {
+      throw Error("{}: GGUF cannot say how this tokenizer changes a text before it cuts words: run the directory as it is", printable(spec.source));
+    }
+  }
+  writer.set("tokenizer.ggml.remove_extra_whitespaces", drops_spaces);
+}
+
 }  // namespace
 
 void write_tokenizer(const TokenizerSpec& spec, int n_rows, GgufWriter& writer) {
@@ -116,14 +152,20 @@ void write_tokenizer(const TokenizerSpec& spec, int n_rows, GgufWriter& writer) 
   writer.set("tokenizer.ggml.tokens", tokens);
   if (!scores.empty()) writer.set("tokenizer.ggml.scores", scores);
   writer.set("tokenizer.ggml.token_type", types);
-  if (!by_score) writer.set("tokenizer.ggml.merges", spec.merges);
+  if (spec.model == kByteLevelBpe) writer.set("tokenizer.ggml.merges", spec.merges);
+  if (spec.model == kWordPieceModel) write_word_piece(spec, writer);
+  if (spec.model == kUnigramModel) write_unigram(spec, writer);
   write_id(writer, "bos", spec.bos);
   write_ends(spec, writer);
   write_id(writer, "unknown", spec.unk);
   write_id(writer, "padding", spec.pad);
   writer.set("tokenizer.ggml.add_bos_token", spec.add_bos.value_or(by_score));
   writer.set("tokenizer.ggml.add_eos_token", spec.add_eos.value_or(false));
-  if (by_score) writer.set("tokenizer.ggml.add_space_prefix", spec.add_space_prefix.value_or(true));
+  if (by_score || spec.model == kUnigramModel) writer.set("tokenizer.ggml.add_space_prefix", spec.add_space_prefix.value_or(true));
+  if (spec.pair_between.empty()) return;
+  write_id(writer, "cls", spec.bos);
+  write_id(writer, "seperator", spec.pair_between.back());  // llama.cpp spells it so
+  writer.set("tokenizer.ggml.add_sep_token", spec.pair_between.size() > 1);
 }
 
 }  // namespace ingot

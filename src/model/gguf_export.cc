@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "io/gguf.h"
+#include "model/embedder.h"
+#include "model/encoder_export.h"
 #include "model/gguf_delta.h"
 #include "model/gguf_keys.h"
 #include "model/tensor_finder.h"
@@ -66,7 +68,7 @@ GgufExport of_gguf(std::shared_ptr<const Checkpoint> checkpoint, const Gguf& fil
 class DirectoryExport {
  public:
   DirectoryExport(const Checkpoint& checkpoint, const Config& config)
-      : config_(config), source_(checkpoint.weights()), finder_(std::make_shared<TensorFinder>(*source_, config_)) {}
+      : checkpoint_(checkpoint), config_(config), writes_no_text_(read_embed_facts(checkpoint).pooling.has_value()), source_(checkpoint.weights()), finder_(std::make_shared<TensorFinder>(*source_, config_)) {}
 
   GgufExport make() {
     out_.source = source_->name();
@@ -82,8 +84,9 @@ class DirectoryExport {
                       .heads_per_kv = config_.n_heads / config_.n_kv_heads,
                       .tied = tied_,
                       .is_large = config_.n_layers == 80 && config_.n_heads != config_.n_kv_heads};
-    if (tied_ && config_.tied_output == false)
+    if (tied_ && config_.tied_output == false && !writes_no_text_)
       throw Error("{}: the output matrix is missing, and the model does not tie it to the embedding", out_.source);
+    for (ExportTensor& tensor : head_export(checkpoint_, *source_, config_.dim, false)) out_.tensors.push_back(std::move(tensor));
     for (const std::string& name : source_->unused())
       log_warn("{}: tensor '{}' is not used", out_.source, printable(name));
     return std::move(out_);
@@ -198,7 +201,9 @@ class DirectoryExport {
          .close = [](const HostTensor&) {}});
   }
 
+  const Checkpoint& checkpoint_;
   const Config& config_;
+  const bool writes_no_text_;  // an embedding model's output matrix is not wanted
   std::shared_ptr<WeightSource> source_;
   std::shared_ptr<TensorFinder> finder_;
   GgufExport out_;
@@ -213,6 +218,7 @@ int64_t ExportTensor::n_rows() const {
 
 GgufExport gguf_export(std::shared_ptr<const Checkpoint> checkpoint) {
   if (const Gguf* file = checkpoint->gguf()) return of_gguf(std::move(checkpoint), *file);
+  if (const auto encoder = find_encoder_config(*checkpoint)) return encoder_export(std::move(checkpoint), *encoder);
   const Config config = checkpoint->config();
   GgufExport out = DirectoryExport(*checkpoint, config).make();
   out.write_metadata = [checkpoint, config](GgufWriter& writer) { write_gguf_keys(*checkpoint, config, writer); };

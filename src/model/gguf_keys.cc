@@ -8,6 +8,7 @@
 #include "io/gguf_tokenizer_writer.h"
 #include "io/hf_config.h"
 #include "io/hf_tokenizer.h"
+#include "model/encoder_export.h"
 
 namespace ingot {
 namespace {
@@ -150,11 +151,22 @@ void write_sizes(const Config& c, const KeyWriter& keys) {
   if (c.latent.kv_rank > 0) write_latent(c, keys);
   if (c.n_recurrent_layers() > 0) write_delta(c, keys);
   keys.set("attention.layer_norm_rms_epsilon", c.norm_eps);
-  if (c.sliding_window > 0) keys.count("attention.sliding_window", c.sliding_window);
+  if (c.sliding_window > 0) keys.count("attention.sliding_window", c.arch->bidirectional ? 2 * (c.sliding_window - 1) : c.sliding_window);
   keys.count("vocab_size", c.n_vocab);
 }
 
 }  // namespace
+
+void write_tokenizer_keys(const Checkpoint& checkpoint, int n_rows, GgufWriter& writer) {
+  const HfDirectory* directory = checkpoint.directory();
+  CHECK(directory != nullptr);
+  if (checkpoint.has_tokenizer()) {
+    checkpoint.tokenizer();  // checks that it makes sense
+    write_tokenizer(read_hf_tokenizer(*directory, read_hf_ends(*directory))->spec, n_rows, writer);
+  } else {
+    log_warn("{}: there is no tokenizer.json: the file will have no tokenizer", printable(checkpoint.path()));
+  }
+}
 
 void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWriter& writer) {
   const std::string arch = config.arch->gguf_name;
@@ -168,14 +180,8 @@ void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWri
   write_layers(checkpoint, config, keys);
   write_experts(config.experts, keys);
   write_scales(config, keys);
-  const HfDirectory* directory = checkpoint.directory();
-  CHECK(directory != nullptr);
-  if (checkpoint.has_tokenizer()) {
-    checkpoint.tokenizer();  // checks that it makes sense
-    write_tokenizer(read_hf_tokenizer(*directory, read_hf_ends(*directory))->spec, config.n_vocab, writer);
-  } else {
-    log_warn("{}: there is no tokenizer.json: the file will have no tokenizer", printable(checkpoint.path()));
-  }
+  write_pooling_keys(checkpoint, arch, writer);
+  write_tokenizer_keys(checkpoint, config.n_vocab, writer);
   if (const auto chat_template = checkpoint.chat_template()) writer.set("tokenizer.chat_template", *chat_template);
 }
 

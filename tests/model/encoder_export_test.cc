@@ -1,0 +1,157 @@
+// Directories of embedding models and cross-encoders become GGUF files that give the same vectors and scores, with the keys and
+// tensors that the gguf package gave the files of tests/data (tools/goldens/make_encoders.py, make_rankers.py).
+#include "model/encoder_export.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "golden_models.h"
+#include "model/embedder.h"
+#include "model/quantize.h"
+
+namespace ingot {
+namespace {
+
+using testing::HasSubstr;
+
+const fs::path kData(INGOT_TEST_DATA);
+
+// A copy of a directory, or the file that was made of one; gone with the test.
+class Scratch {
+ public:
+  explicit Scratch(const char* suffix) {
+    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+    std::string name = std::string(test->test_suite_name()) + "_" + test->name() + suffix;
+    std::replace(name.begin(), name.end(), '/', '_');
+    path = fs::path(testing::TempDir()) / name;
+    fs::remove_all(path);
+  }
+  ~Scratch() { fs::remove_all(path); }
+  fs::path path;
+};
+
+void convert(const fs::path& directory, const fs::path& out, const QuantizeOptions& options = {}) {
+  write_gguf(gguf_export(open_checkpoint(directory.string())), options, out.string());
+}
+
+std::set<std::string> tensors_of(const fs::path& path) {
+  const Gguf file = Gguf::open(path.string());
+  std::set<std::string> names;
+  for (const TensorInfo& tensor : file.tensors()) names.insert(fmt::format("{} {}", tensor.name, fmt::join(tensor.dims(), ",")));
+  return names;
+}
+
+std::unique_ptr<Embedder> open(const fs::path& path, const EmbedOptions& options = {.backend = {.device = "ref", .n_threads = 2}}) {
+  return Embedder::open(open_checkpoint(path.string()), options, nullptr);
+}
+
+class EncoderExport : public testing::TestWithParam<const char*> {};
+
+TEST_P(EncoderExport, TheFileGivesTheSameVectors) {
+  const fs::path directory = kData / "encoders" / GetParam();
+  const auto golden = nlohmann::json::parse(read_file(directory.string() + ".json"));
+  const Scratch file(".gguf");
+  convert(directory, file.path);
+  const auto before = open(directory), after = open(file.path);
+  EXPECT_EQ(after->pooling(), before->pooling());
+  EXPECT_EQ(after->dim(), before->dim());
+  std::vector<std::vector<int32_t>> ids;
+  for (const std::string text : golden["texts"]) {
+    ids.push_back(after->tokenizer().encode(text));
+    EXPECT_EQ(ids.back(), before->tokenizer().encode(text)) << text;
+  }
+  EXPECT_EQ(ids, golden["ids"].get<std::vector<std::vector<int32_t>>>());
+  EXPECT_LT(largest_difference(after->embed(ids), before->embed(ids)), 1e-6);
+  const auto sequences = golden["sequences"].get<std::vector<std::vector<int32_t>>>();
+  const EmbedOptions each_token{.backend = {.device = "ref", .n_threads = 2}, .pooling = "none", .normalize = false};
+  EXPECT_LT(largest_difference(open(file.path, each_token)->embed(sequences), read_npy(directory.string() + ".npy")), 1e-4);
+}
+
+TEST_P(EncoderExport, TheFileHasLlamaCppsNames) {
+  const fs::path directory = kData / "encoders" / GetParam();
+  const Scratch file(".gguf");
+  convert(directory, file.path);
+  const Gguf ours = Gguf::open(file.path.string()), theirs = Gguf::open(directory.string() + ".gguf");
+  if (std::string(GetParam()) != "nomic_bert") {  // transformers keeps its q, k and v apart
+    EXPECT_EQ(tensors_of(file.path), tensors_of(directory.string() + ".gguf"));
+  }
+  const std::string arch(theirs.metadata().get_string("general.architecture"));
+  for (const Metadata::Entry& entry : theirs.metadata().entries())
+    if (entry.key.starts_with(arch + ".")) {
+      EXPECT_TRUE(ours.metadata().contains(entry.key)) << entry.key;
+    }
+  EXPECT_EQ(ours.metadata().get_u32(arch + ".pooling_type"), theirs.metadata().get_u32(arch + ".pooling_type"));
+  EXPECT_EQ(ours.metadata().get_string("tokenizer.ggml.model"), theirs.metadata().get_string("tokenizer.ggml.model"));
+}
+
+TEST_P(EncoderExport, QuantizedVectorsStayNear) {
+  const fs::path directory = kData / "encoders" / GetParam();
+  const auto golden = nlohmann::json::parse(read_file(directory.string() + ".json"));
+  const Scratch file(".gguf");
+  convert(directory, file.path, {.mix = &find_mix("Q8_0")});
+  const auto before = open(directory), after = open(file.path);
+  const auto ids = golden["ids"].get<std::vector<std::vector<int32_t>>>();
+  const std::vector<float> a = before->embed(ids), b = after->embed(ids);
+  for (size_t row = 0; row < ids.size(); ++row) {
+    double product = 0;
+    for (int i = 0; i < before->dim(); ++i) product += double{a[row * before->dim() + i]} * b[row * before->dim() + i];
+    EXPECT_GT(product, 0.99) << row;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EncoderExport,
+                         testing::Values("bert", "xlm_roberta", "nomic_bert", "modern_bert", "qwen3_embed", "gemma_embed"),
+                         [](const auto& i) { return std::string(i.param); });
+
+class RankerExport : public testing::TestWithParam<const char*> {};
+
+TEST_P(RankerExport, TheFileGivesTheSameScores) {
+  const fs::path directory = kData / "rankers" / GetParam();
+  const auto golden = nlohmann::json::parse(read_file(directory.string() + ".json"));
+  const Scratch file(".gguf");
+  convert(directory, file.path);
+  EXPECT_EQ(tensors_of(file.path), tensors_of(directory.string() + ".gguf"));
+  const auto embedder = open(file.path);
+  ASSERT_TRUE(embedder->ranks());
+  const auto scores = embedder->score(golden["query"].get<std::string>(), golden["documents"].get<std::vector<std::string>>(), true);
+  for (size_t i = 0; i < scores.values.size(); ++i)
+    EXPECT_NEAR(scores.values[i], 1 / (1 + std::exp(-golden["logits"][i].get<double>())), 1e-4) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, RankerExport, testing::Values("bert", "xlm_roberta", "modern_bert", "qwen3_score"),
+                         [](const auto& i) { return std::string(i.param); });
+
+// ---- what GGUF cannot say
+
+std::string refusal(const char* model, const char* file, const std::function<void(nlohmann::ordered_json&)>& change) {
+  const Scratch copy(""), out(".gguf");
+  fs::copy(kData / model, copy.path, fs::copy_options::recursive);
+  auto json = nlohmann::ordered_json::parse(read_file((copy.path / file).string()));
+  change(json);
+  std::ofstream(copy.path / file) << json.dump();
+  try {
+    convert(copy.path, out.path);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "was accepted";
+}
+
+TEST(EncoderExportRefusals, AreNamed) {
+  EXPECT_EQ(refusal("encoders/bert", "config.json", [](auto&) {}), "was accepted");
+  EXPECT_THAT(refusal("encoders/bert", "config.json", [](auto& j) { j["hidden_act"] = "silu"; }), HasSubstr("another activation"));
+  EXPECT_THAT(refusal("encoders/modern_bert", "config.json",
+                      [](auto& j) { j["layer_types"] = {"full_attention", "full_attention", "sliding_attention", "full_attention"}; }),
+              HasSubstr("which layers of this model have a window"));
+  EXPECT_THAT(refusal("encoders/bert", "tokenizer.json", [](auto& j) { j["normalizer"]["handle_chinese_chars"] = false; }),
+              HasSubstr("changes a text before it cuts words"));
+  EXPECT_THAT(refusal("rankers/modern_bert", "config.json", [](auto& j) { j["classifier_pooling"] = "cls"; }), HasSubstr("pools by 'cls'"));
+  EXPECT_THAT(refusal("encoders/gemma_embed", "2_Dense/config.json", [](auto& j) { j["activation_function"] = "torch.nn.modules.activation.Tanh"; }),
+              HasSubstr("a bias or an activation"));
+}
+
+}  // namespace
+}  // namespace ingot
