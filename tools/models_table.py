@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/models.md: each tiny model of tests/data, what it is, and how far its logits are from transformers'.
+"""Writes the tables of docs/models.md: each tiny model of tests/data, what it is, and how far what it computes is from the reference; and
+how many cases each kind of tokenizer and template was compared with.
 
-  cmake --preset release -DINGOT_TESTS=ON && cmake --build build --target test_model && tools/models_table.py [--build build]
+  cmake --preset release -DINGOT_TESTS=ON && cmake --build build --target test_model test_text test_io && tools/models_table.py [--build build]
 
 The errors are what test_model measured just now.
 """
@@ -41,15 +42,61 @@ def rows(program):
                directory.get("architecture", ""), directory.get("error", "")]
 
 
+def encoder_rows(program):
+    """Of each encoder both its forms: the GGUF file and the directory."""
+    ref = recorded(program, "Models/Encoders.RefEqualsTransformers/*")
+    cpu = recorded(program, "Models/Encoders.CpuEqualsRef/*")
+    texts = recorded(program, "Models/Encoders.TextsEqualSentenceTransformers/*")
+    for name in sorted({key.rsplit("_", 1)[0] for key in ref}):
+        forms = [f"{name}_gguf", f"{name}_directory"]
+        yield [name, ref[forms[0]]["pooling"], *(ref[f]["error"] for f in forms), *(cpu[f]["error"] for f in forms),
+               *(texts[f]["cosine"] for f in forms)]
+
+
+def ranker_rows(program):
+    scores = recorded(program, "Models/Rankers.ScoresEqualSentenceTransformers/*")
+    for name in sorted({key.rsplit("_", 1)[0] for key in scores}):
+        forms = [scores.get(f"{name}_{form}", {}) for form in ("gguf", "directory")]
+        yield [name, *(f.get("ref", "") for f in forms), *(f.get("cpu", "") for f in forms)]
+
+
+# what, by which program, which tests, compared with what
+COMPARED = [
+    ("byte-level BPE and SentencePiece, from GGUF's keys", "test_text", "Vocabularies/TokenizerGolden.EncodesLikeTheReference/*", "tokenizers, sentencepiece"),
+    ("`tokenizer.ggml.pre`: where words are cut", "test_text", "Pretokenizer.CutsWhereHuggingFaceCuts", "tokenizers"),
+    ("`tokenizer.json`: BPE", "test_io", "Families/HfTokenizerGolden.EncodesLikeTheReference/*", "tokenizers"),
+    ("`tokenizer.json`: WordPiece and Unigram", "test_io", "Families/HfEncoderTokenizer.EncodesAndDecodesLikeTheReference/*", "tokenizers"),
+    ("`tokenizer.json`: normalizers", "test_io", "HfNormalizer.EveryStepEqualsTheReference", "tokenizers"),
+    ("chat templates over conversations", "test_text", "TemplateGoldens.ChatTemplates", "jinja2"),
+    ("Jinja: expressions and statements", "test_text", "TemplateGoldens.Snippets", "jinja2"),
+]
+
+
+def compared_rows(build):
+    for what, program, filter, oracle in COMPARED:
+        tests = recorded(build / program, filter)
+        yield [what, str(len(tests)), str(sum(int(test["compared"]) for test in tests.values())), oracle]
+
+
+def put(page, name, head, rows):
+    table = [head, ["---"] * len(head), *rows]
+    text = "\n".join("| " + " | ".join(row) + " |" for row in table)
+    page, n = re.subn(rf"(?s)(<!-- {name} -->\n).*?(\n<!-- end -->)", lambda m: m[1] + text + m[2], page)
+    assert n == 1, name
+    return page
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     args = parser.parse_args()
-    head = ["model", "GGUF architecture", "types", "ref", "cpu", "model_type", "ref, directory"]
-    table = [head, ["---"] * len(head), *rows(args.build / "test_model")]
-    text = "\n".join("| " + " | ".join(row) + " |" for row in table)
+    program = args.build / "test_model"
     page = PAGE.read_text()
-    page = re.sub(r"(?s)(<!-- table -->\n).*(\n<!-- end -->)", lambda m: m[1] + text + m[2], page)
+    page = put(page, "table", ["model", "GGUF architecture", "types", "ref", "cpu", "model_type", "ref, directory"], rows(program))
+    page = put(page, "encoders", ["model", "pooling", "ref, GGUF", "ref, directory", "cpu, GGUF", "cpu, directory", "1 - cosine, GGUF", "1 - cosine, directory"],
+               encoder_rows(program))
+    page = put(page, "rankers", ["model", "ref, GGUF", "ref, directory", "cpu, GGUF", "cpu, directory"], ranker_rows(program))
+    page = put(page, "compared", ["what", "tests", "cases compared", "with"], compared_rows(args.build))
     PAGE.write_text(page)
 
 

@@ -45,6 +45,7 @@ TEST_P(HfEncoderTokenizer, EncodesAndDecodesLikeTheReference) {
       EXPECT_EQ(decoded, expected["decoded"][i].get<std::string>()) << printable(texts[i]);
     }
   }
+  RecordProperty("compared", std::to_string(texts.size()));  // for tools/models_table.py
 }
 
 TEST_P(HfEncoderTokenizer, AddsWhatTheReferenceAdds) {
@@ -73,6 +74,7 @@ TEST(HfNormalizer, EveryStepEqualsTheReference) {
     }
   }
   EXPECT_GT(n_changed, 1000u);
+  RecordProperty("compared", std::to_string(texts.size() * expected.at("steps").size()));
 }
 
 // What tests change in a file, and what the loader says of it.

@@ -43,6 +43,7 @@ TEST_P(HfTokenizerGolden, EncodesLikeTheReference) {
       EXPECT_EQ(tokenizer->decode(ids), std::string_view(GetParam()) == "qwen2" ? normalize_nfc(texts[i]) : texts[i]);
     }
   }
+  RecordProperty("compared", std::to_string(texts.size()));  // for tools/models_table.py
 }
 
 TEST_P(HfTokenizerGolden, AddsBosAndEosLikeTheReference) {

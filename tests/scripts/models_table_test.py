@@ -1,4 +1,5 @@
-"""docs/models.md has a row for every tiny model, and every architecture of the table has a tiny model, but for those that are another's name."""
+"""docs/models.md has a row for every tiny model, and every architecture of the table has a tiny model, but for those that are another's name. Models
+that embed or rank have tables of their own."""
 import os
 import pathlib
 import re
@@ -7,6 +8,7 @@ import unittest
 ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
 PAGE = (ROOT / "docs" / "models.md").read_text()
 SAME = {"kimi_k2"}  # deepseek_v3 in all but the name
+EMBEDS = {"gemma-embedding": "gemma_embed"}
 
 
 class ModelsTable(unittest.TestCase):
@@ -16,10 +18,20 @@ class ModelsTable(unittest.TestCase):
         for path in models:
             self.assertRegex(PAGE, rf"(?m)^\| {path.stem} \|(.*\|){{6}}$")
 
+    def test_every_encoder_and_ranker_has_a_row(self):
+        for folder, columns in (("encoders", 7), ("rankers", 4)):
+            models = sorted((ROOT / "tests" / "data" / folder).glob("*.json"))
+            self.assertGreater(len(models), 3)
+            for path in models:
+                self.assertRegex(PAGE, rf"(?m)^\| {path.stem} \|([^|]*\|){{{columns}}}$")
+
     def test_every_architecture_has_a_row(self):
         rows = re.findall(r'\{\.gguf_name = "([^"]+)", \.hf_name = "([^"]+)"', (ROOT / "src" / "model" / "arch.cc").read_text())
         self.assertGreater(len(rows), 15)
         for gguf, hf in rows:
+            if gguf in EMBEDS:
+                self.assertRegex(PAGE, rf"(?m)^\| {EMBEDS[gguf]} \|(.*\|){{7}}$")
+                continue
             self.assertRegex(PAGE, rf"(?m)^\| \w+ \| {re.escape(gguf)} \|")
             if hf not in SAME:
                 self.assertRegex(PAGE, rf"(?m)^\|(.*\|){{5}} {hf} \|[^|]*\|$")

@@ -77,6 +77,7 @@ TEST(TemplateGoldens, ChatTemplates) {
       expect_same(render(source, variables_of(conversation)), wanted.at(title), name + " of " + title);
     }
   }
+  RecordProperty("compared", std::to_string(rendered.size() * conversations.size()));  // for tools/models_table.py
 }
 
 TEST(TemplateGoldens, Snippets) {
@@ -86,6 +87,7 @@ TEST(TemplateGoldens, Snippets) {
     const std::string source = one.at(0);
     expect_same(render(source, snippets.at("variables")), one.at(1), source);
   }
+  RecordProperty("compared", std::to_string(snippets.at("cases").size()));
 }
 
 }  // namespace
