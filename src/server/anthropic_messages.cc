@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/api.h"
+#include "server/reasoning.h"
 #include "server/request_fields.h"
 
 namespace ingot {
@@ -42,7 +43,8 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
       out.push_back(
           {{"role", "tool"},
            {"tool_call_id", string_member(block, "tool_use_id", here)},
-           {"content", result == block.end() || result->is_null() ? "" : text_of(*result, here + ".content", {"text"})}});
+           {"content",
+            result == block.end() || result->is_null() ? "" : text_of(*result, here + ".content", {"text"})}});
     } else {
       refuse_value(here + ".type", "must be text, thinking, tool_use or tool_result: this model reads text only");
     }
@@ -88,23 +90,22 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model)
   return chat_prompt(model, std::move(messages), read_tools(fields), variables, "messages");
 }
 
+// What the model thinks is a block of its own before what it says. A stream opens a block with its first text.
 class MessagesWriter final : public AnswerWriter {
  public:
-  MessagesWriter(std::string model, int n_prompt) : model_(std::move(model)), n_prompt_(n_prompt) {}
+  MessagesWriter(std::string model, int n_prompt, bool thinking)
+      : model_(std::move(model)), n_prompt_(n_prompt), splitter_(thinking) {}
 
   void begin(std::string& out) override {
     event(out, {{"type", "message_start"},
                 {"message", message(JsonValue::array(), nullptr, {}, {.prompt_tokens = n_prompt_})}});
-    event(out, {{"type", "content_block_start"}, {"index", 0}, {"content_block", {{"type", "text"}, {"text", ""}}}});
   }
-  void delta(int, const Delta& d, std::string& out) override {
-    if (!d.text.empty())
-      event(out,
-            {{"type", "content_block_delta"}, {"index", 0}, {"delta", {{"type", "text_delta"}, {"text", d.text}}}});
-  }
+  void delta(int, const Delta& d, std::string& out) override { parts(splitter_.push(d.text), out); }
   void choice_end(int, const ChoiceEnd& end, std::string& out) override {
     end_ = end;
-    event(out, {{"type", "content_block_stop"}, {"index", 0}});
+    parts(splitter_.flush(), out);
+    if (open_ != Block::kText) open(Block::kText, out);  // there always is one
+    close(out);
   }
   void end(const Totals& totals, std::string& out) override {
     event(out, {{"type", "message_delta"},
@@ -114,8 +115,14 @@ class MessagesWriter final : public AnswerWriter {
   }
   std::string whole(const std::vector<ChoiceResult>& choices, const Totals& totals) override {
     const ChoiceResult& one = choices.front();
-    const JsonValue block = {{"type", "text"}, {"text", one.whole.text}};
-    return dump_json(message(JsonValue::array({block}), stop_reason(one.end), one.end, totals));
+    const ReasoningSplitter::Parts all = splitter_.split(one.whole.text);
+    JsonValue blocks = JsonValue::array();
+    if (const std::string_view thought = thought_of(all.thought); !thought.empty()) {
+      blocks.push_back(empty_block(Block::kThinking));
+      blocks.back()["thinking"] = thought;
+    }
+    blocks.push_back({{"type", "text"}, {"text", all.said}});
+    return dump_json(message(std::move(blocks), stop_reason(one.end), one.end, totals));
   }
   HttpResponse error(const ApiError& e) const override { return anthropic_error_response(e); }
   std::string error_event(const ApiError& e) const override {
@@ -123,6 +130,34 @@ class MessagesWriter final : public AnswerWriter {
   }
 
  private:
+  enum class Block { kNone, kThinking, kText };
+
+  static JsonValue empty_block(Block kind) {
+    if (kind == Block::kThinking) return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
+    return {{"type", "text"}, {"text", ""}};
+  }
+  void open(Block kind, std::string& out) {
+    if (open_ != Block::kNone) close(out);
+    open_ = kind;
+    event(out, {{"type", "content_block_start"}, {"index", index_}, {"content_block", empty_block(kind)}});
+  }
+  void close(std::string& out) {
+    event(out, {{"type", "content_block_stop"}, {"index", index_++}});
+    open_ = Block::kNone;
+  }
+  void part(Block kind, std::string_view text, std::string& out) {
+    if (kind == Block::kThinking && open_ != kind) text = thought_of(text);
+    if (text.empty()) return;
+    if (open_ != kind) open(kind, out);
+    const JsonValue delta = kind == Block::kThinking ? JsonValue{{"type", "thinking_delta"}, {"thinking", text}}
+                                                     : JsonValue{{"type", "text_delta"}, {"text", text}};
+    event(out, {{"type", "content_block_delta"}, {"index", index_}, {"delta", delta}});
+  }
+  void parts(const ReasoningSplitter::Parts& parts, std::string& out) {
+    part(Block::kThinking, parts.thought, out);
+    part(Block::kText, parts.said, out);
+  }
+
   static const char* stop_reason(const ChoiceEnd& end) {
     if (!end.stop_string.empty()) return "stop_sequence";
     return std::string_view(end.reason) == "length" ? "max_tokens" : "end_turn";
@@ -153,10 +188,17 @@ class MessagesWriter final : public AnswerWriter {
 
   const std::string id_ = random_id("msg_"), model_;
   const int n_prompt_;
+  ReasoningSplitter splitter_;
+  Block open_ = Block::kNone;
+  int index_ = 0;
   ChoiceEnd end_;
 };
 
 }  // namespace
+
+std::unique_ptr<AnswerWriter> messages_writer(std::string model, int n_prompt, bool thinking) {
+  return std::make_unique<MessagesWriter>(std::move(model), n_prompt, thinking);
+}
 
 void answer_messages(const ApiCall& call) {
   const JsonValue body = parse_request_json(call.request.body);
@@ -173,7 +215,8 @@ void answer_messages(const ApiCall& call) {
   ServedModel::Ticket ticket = admit(model, 1);
   spec.prompts = {read_prompt(fields, model)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
-  auto writer = std::make_unique<MessagesWriter>(model.id(), static_cast<int>(spec.prompts[0].size()));
+  auto writer = messages_writer(model.id(), static_cast<int>(spec.prompts[0].size()),
+                                prompt_opens_thought(model, spec.prompts[0]));
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.stream_workers, std::move(writer),
                        call.responder);
 }

@@ -1,7 +1,6 @@
 // /v1/chat/completions: OpenAI's chat, streamed and not.
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <span>
 
 #include "server/api.h"
 #include "server/reasoning.h"
@@ -34,7 +33,7 @@ class ChatWriter final : public AnswerWriter {
     std::string model;
     StreamFields stream;
     int n = 1, n_prompt = 0;
-    bool logprobs = false, token_ids = false;
+    bool logprobs = false;
     bool splits = true;     // tells thoughts apart
     bool thinking = false;  // the prompt has begun one
   };
@@ -53,7 +52,7 @@ class ChatWriter final : public AnswerWriter {
 
   void event_of(int choice, const ReasoningSplitter::Parts& parts, const std::vector<TokenText>& tokens,
                 std::string& out) {
-    const bool has_tokens = (o_.logprobs || o_.token_ids) && !tokens.empty();
+    const bool has_tokens = (o_.logprobs || o_.stream.token_ids) && !tokens.empty();
     if (parts.thought.empty() && parts.said.empty() && !has_tokens) return;
     JsonValue delta = JsonValue::object();
     add_thought(delta, parts.thought);
@@ -83,12 +82,9 @@ class ChatWriter final : public AnswerWriter {
     JsonValue choices = JsonValue::array();
     for (const ChoiceResult& result : results) {
       const int index = static_cast<int>(choices.size());
-      ReasoningSplitter::Parts parts = split(index, result.whole.text);
-      if (o_.splits) {
-        const ReasoningSplitter::Parts rest = splitters_[static_cast<size_t>(index)].flush();
-        parts.thought += rest.thought;
-        parts.said += rest.said;
-      }
+      const ReasoningSplitter::Parts parts = o_.splits
+                                                 ? splitters_[choices.size()].split(result.whole.text)
+                                                 : ReasoningSplitter::Parts{.thought = "", .said = result.whole.text};
       JsonValue message = {{"role", "assistant"}, {"content", parts.said}};
       add_thought(message, parts.thought);
       JsonValue one = {{"index", index}, {"message", std::move(message)}};
@@ -115,7 +111,7 @@ class ChatWriter final : public AnswerWriter {
 
   void add_tokens(JsonValue& choice, const std::vector<TokenText>& tokens) const {
     choice["logprobs"] = o_.logprobs ? logprobs_json(tokens) : JsonValue();
-    if (!o_.token_ids) return;
+    if (!o_.stream.token_ids) return;
     choice["token_ids"] = JsonValue::array();
     for (const TokenText& token : tokens) choice["token_ids"].push_back(token.id);
   }
@@ -155,26 +151,22 @@ void answer_chat(const ApiCall& call) {
   const Fields fields(body);
   ServedModel& model = *call.model;
   GenerationSpec spec;
-  const StreamFields stream = read_stream(fields, spec);
-  read_sampling(call, fields, spec);
+  const StreamFields stream = read_generation(call, fields, spec);
   const bool logprobs = read_logprobs(fields, spec.sampling);
-  const bool token_ids = fields.boolean("return_token_ids").value_or(false);
-  spec.wants_tokens = logprobs || token_ids || stream.continuous_usage;
+  spec.wants_tokens = logprobs || stream.token_ids || stream.continuous_usage;
   spec.max_tokens = read_max_tokens(fields, {"max_completion_tokens", "max_tokens"});
   ServedModel::Ticket ticket = admit(model, spec.n);
   spec.prompts = {read_chat_prompt(fields, model)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
-  const std::span<const int32_t> prompt = spec.prompts[0];
-  const std::string prompt_end = model.tokenizer().decode(prompt.last(std::min<size_t>(prompt.size(), 16)));
   const std::string format = fields.string("reasoning_format", 64).value_or("auto");
-  auto writer = std::make_unique<ChatWriter>(ChatWriter::Options{.model = model.id(),
-                                                                 .stream = stream,
-                                                                 .n = spec.n,
-                                                                 .n_prompt = static_cast<int>(prompt.size()),
-                                                                 .logprobs = logprobs,
-                                                                 .token_ids = token_ids,
-                                                                 .splits = format != "none",
-                                                                 .thinking = opens_thought(prompt_end)});
+  auto writer =
+      std::make_unique<ChatWriter>(ChatWriter::Options{.model = model.id(),
+                                                       .stream = stream,
+                                                       .n = spec.n,
+                                                       .n_prompt = static_cast<int>(spec.prompts[0].size()),
+                                                       .logprobs = logprobs,
+                                                       .splits = format != "none",
+                                                       .thinking = prompt_opens_thought(model, spec.prompts[0])});
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.stream_workers, std::move(writer),
                        call.responder);
 }

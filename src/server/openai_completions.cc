@@ -19,7 +19,7 @@ class CompletionWriter final : public AnswerWriter {
   struct Options {
     std::string model;
     StreamFields stream;
-    bool logprobs = false, token_ids = false;
+    bool logprobs = false;
     std::vector<std::string> echoes;  // of each choice: what stands before its text; none without echo
   };
   explicit CompletionWriter(Options options) : o_(std::move(options)) {}
@@ -29,7 +29,7 @@ class CompletionWriter final : public AnswerWriter {
       if (!o_.echoes[i].empty()) event(static_cast<int>(i), {.text = o_.echoes[i]}, nullptr, out);
   }
   void delta(int choice, const Delta& d, std::string& out) override {
-    if (d.text.empty() && !o_.logprobs && !o_.token_ids) return;
+    if (d.text.empty() && !o_.logprobs && !o_.stream.token_ids) return;
     event(choice, d, nullptr, out);
   }
   void choice_end(int choice, const ChoiceEnd& end, std::string& out) override { event(choice, {}, end.reason, out); }
@@ -79,7 +79,7 @@ class CompletionWriter final : public AnswerWriter {
                         const char* reason) const {
     JsonValue json = {{"index", index}, {"text", std::move(text)}, {"logprobs", nullptr}};
     if (o_.logprobs) json["logprobs"] = logprobs_json(tokens, offset);
-    if (o_.token_ids) {
+    if (o_.stream.token_ids) {
       json["token_ids"] = JsonValue::array();
       for (const TokenText& token : tokens) json["token_ids"].push_back(token.id);
     }
@@ -106,34 +106,6 @@ class CompletionWriter final : public AnswerWriter {
   std::map<int, size_t> n_bytes_;  // of each choice's text so far
 };
 
-std::vector<int32_t> encode_text(const ServedModel& model, const std::string& text, bool add_special) {
-  return model.tokenizer().encode(text, {.add_special = add_special, .parse_special = true});
-}
-
-// "text", ["text", ...], [1, 2, ...] or [[1, 2], ...].
-std::vector<std::vector<int32_t>> read_prompts(const Fields& fields, const ServedModel& model) {
-  const JsonValue& prompt = fields.at("prompt");
-  const bool add_special = fields.boolean("add_special_tokens").value_or(true);
-  if (prompt.is_string()) return {encode_text(model, prompt.get<std::string>(), add_special)};
-  if (!prompt.is_array() || prompt.empty())
-    fields.refuse("prompt", "must be a string, an array of strings, or token ids, and not empty");
-  if (prompt[0].is_number()) return {token_ids_of(prompt, "prompt")};
-  if (prompt.size() > kMaxPrompts)
-    fields.refuse("prompt", fmt::format("has {} prompts: at most {}", prompt.size(), kMaxPrompts));
-  std::vector<std::vector<int32_t>> prompts;
-  for (const JsonValue& one : prompt) {
-    if (one.is_string() && prompt[0].is_string()) {
-      prompts.push_back(encode_text(model, one.get<std::string>(), add_special));
-    } else if (one.is_array() && prompt[0].is_array()) {
-      prompts.push_back(token_ids_of(one, fmt::format("prompt[{}]", prompts.size())));
-    } else {
-      fields.refuse("prompt", fmt::format("must be strings, or token ids, or arrays of token ids: [{}] is {}",
-                                          prompts.size(), one.type_name()));
-    }
-  }
-  return prompts;
-}
-
 }  // namespace
 
 void answer_completions(const ApiCall& call) {
@@ -141,21 +113,24 @@ void answer_completions(const ApiCall& call) {
   const Fields fields(body);
   ServedModel& model = *call.model;
   GenerationSpec spec;
-  const StreamFields stream = read_stream(fields, spec);
-  read_sampling(call, fields, spec);
+  const StreamFields stream = read_generation(call, fields, spec);
   const auto logprobs = fields.integer("logprobs", 0, 20);
   spec.sampling.n_logprobs = static_cast<int>(logprobs.value_or(-1));
-  const bool echo = fields.boolean("echo").value_or(false),
-             token_ids = fields.boolean("return_token_ids").value_or(false);
+  const bool echo = fields.boolean("echo").value_or(false);
   if (echo && logprobs)
     fields.refuse("echo", "with logprobs is not supported by this server yet: it has no log-probabilities of prompts");
-  spec.wants_tokens = logprobs || token_ids;
+  spec.wants_tokens = logprobs || stream.token_ids;
   spec.max_tokens = read_max_tokens(fields, {"max_tokens"});
-  spec.prompts = read_prompts(fields, model);
-  for (const auto& prompt : spec.prompts) check_prompt(model, prompt, spec.max_tokens, "prompt");
+  const bool add_special = fields.boolean("add_special_tokens").value_or(true);
+  const auto encode = [&](const std::string& text) {
+    return model.tokenizer().encode(text, {.add_special = add_special, .parse_special = true});
+  };
+  for (Prompt& prompt : read_prompts(fields, "prompt", kMaxPrompts, encode)) {
+    check_prompt(model, prompt.tokens, spec.max_tokens, prompt.path.c_str());
+    spec.prompts.push_back(std::move(prompt.tokens));
+  }
   ServedModel::Ticket ticket = admit(model, spec.n_choices());
-  CompletionWriter::Options options{
-      .model = model.id(), .stream = stream, .logprobs = logprobs.has_value(), .token_ids = token_ids};
+  CompletionWriter::Options options{.model = model.id(), .stream = stream, .logprobs = logprobs.has_value()};
   if (echo)
     for (int i = 0; i < spec.n_choices(); ++i)
       options.echoes.push_back(model.tokenizer().decode(spec.prompts[i / spec.n], true));

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/api.h"
+#include "server/reasoning.h"
 #include "server/request_fields.h"
 
 namespace ingot {
@@ -98,37 +99,61 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model)
   return chat_prompt(model, std::move(messages), read_tools(fields), variables, "input");
 }
 
+// An item of the output: what the model thinks, or what it says. Both have one part of text, and events that differ in names.
+struct Item {
+  bool is_thought = false;
+  std::string id, text;
+
+  JsonValue part() const {
+    if (is_thought) return {{"type", "reasoning_text"}, {"text", text}};
+    return {
+        {"type", "output_text"}, {"text", text}, {"annotations", JsonValue::array()}, {"logprobs", JsonValue::array()}};
+  }
+  JsonValue json(const char* state, bool with_part) const {
+    JsonValue item = {{"id", id}, {"type", is_thought ? "reasoning" : "message"}, {"status", state}};
+    if (is_thought) item["summary"] = JsonValue::array();
+    if (!is_thought) item["role"] = "assistant";
+    item["content"] = JsonValue::array();
+    if (with_part) item["content"].push_back(part());
+    return item;
+  }
+  std::string event(const char* what) const {
+    return fmt::format("response.{}.{}", is_thought ? "reasoning_text" : "output_text", what);
+  }
+};
+
 class ResponsesWriter final : public AnswerWriter {
  public:
   // `echo`: the request's own settings, which the answer repeats.
-  ResponsesWriter(std::string model, JsonValue echo) : model_(std::move(model)), echo_(std::move(echo)) {}
+  ResponsesWriter(std::string model, JsonValue echo, bool thinking)
+      : model_(std::move(model)), echo_(std::move(echo)), splitter_(thinking), counter_(thinking) {}
 
   void begin(std::string& out) override {
     const JsonValue response = object("in_progress", JsonValue::array(), nullptr);
     event(out, "response.created", {{"response", response}});
     event(out, "response.in_progress", {{"response", response}});
-    event(out, "response.output_item.added", {{"output_index", 0}, {"item", item("in_progress", JsonValue::array())}});
-    event(out, "response.content_part.added", place({{"part", part("")}}));
   }
   void delta(int, const Delta& d, std::string& out) override {
-    if (d.text.empty()) return;
-    text_ += d.text;
-    event(out, "response.output_text.delta", place({{"delta", d.text}, {"logprobs", JsonValue::array()}}));
+    count_thoughts(d.tokens);
+    parts(splitter_.push(d.text), out);
   }
   void choice_end(int, const ChoiceEnd& end, std::string& out) override {
     end_ = end;
-    event(out, "response.output_text.done", place({{"text", text_}, {"logprobs", JsonValue::array()}}));
-    event(out, "response.content_part.done", place({{"part", part(text_)}}));
-    event(out, "response.output_item.done",
-          {{"output_index", 0}, {"item", item(status(), JsonValue::array({part(text_)}))}});
+    parts(splitter_.flush(), out);
+    if (items_.empty() || items_.back().is_thought) open(false, out);  // there always is a message
+    close(out, status());
   }
   void end(const Totals& totals, std::string& out) override {
     const std::string type = std::string("response.") + status();
-    event(out, type.c_str(), {{"response", complete(totals)}});
+    event(out, type, {{"response", complete(totals)}});
   }
   std::string whole(const std::vector<ChoiceResult>& choices, const Totals& totals) override {
-    text_ = choices.front().whole.text;
-    end_ = choices.front().end;
+    const ChoiceResult& one = choices.front();
+    end_ = one.end;
+    count_thoughts(one.whole.tokens);
+    ReasoningSplitter::Parts all = splitter_.split(one.whole.text);
+    if (const std::string_view thought = thought_of(all.thought); !thought.empty()) add(true, std::string(thought));
+    add(false, std::move(all.said));
     return dump_json(complete(totals));
   }
   std::string error_event(const ApiError& e) const override {
@@ -142,20 +167,54 @@ class ResponsesWriter final : public AnswerWriter {
 
  private:
   const char* status() const { return std::string_view(end_.reason) == "length" ? "incomplete" : "completed"; }
-  static JsonValue part(const std::string& text) {
-    return {
-        {"type", "output_text"}, {"text", text}, {"annotations", JsonValue::array()}, {"logprobs", JsonValue::array()}};
+
+  void add(bool is_thought, std::string text) {
+    items_.push_back({is_thought, random_id(is_thought ? "rs_" : "msg_"), std::move(text)});
   }
-  JsonValue item(const char* state, JsonValue content) const {
-    return {{"id", item_id_},
-            {"type", "message"},
-            {"status", state},
-            {"role", "assistant"},
-            {"content", std::move(content)}};
+  void open(bool is_thought, std::string& out) {
+    if (!items_.empty()) close(out, "completed");
+    add(is_thought, "");
+    event(out, "response.output_item.added",
+          {{"output_index", index()}, {"item", items_.back().json("in_progress", false)}});
+    event(out, "response.content_part.added", place({{"part", items_.back().part()}}));
   }
+  void close(std::string& out, const char* state) {
+    const Item& item = items_.back();
+    JsonValue text = {{"text", item.text}};
+    if (!item.is_thought) text["logprobs"] = JsonValue::array();
+    event(out, item.event("done"), place(std::move(text)));
+    event(out, "response.content_part.done", place({{"part", item.part()}}));
+    event(out, "response.output_item.done", {{"output_index", index()}, {"item", item.json(state, true)}});
+  }
+  void part(bool is_thought, std::string_view text, std::string& out) {
+    const bool is_open = !items_.empty() && items_.back().is_thought == is_thought;
+    if (is_thought && !is_open) text = thought_of(text);
+    if (text.empty()) return;
+    if (!is_open) open(is_thought, out);
+    items_.back().text += text;
+    JsonValue delta = {{"delta", text}};
+    if (!is_thought) delta["logprobs"] = JsonValue::array();
+    event(out, items_.back().event("delta"), place(std::move(delta)));
+  }
+  void parts(const ReasoningSplitter::Parts& parts, std::string& out) {
+    part(true, parts.thought, out);
+    part(false, parts.said, out);
+  }
+
+  // Tokens up to the first that says something.
+  void count_thoughts(const std::vector<TokenText>& tokens) {
+    for (const TokenText& token : tokens) {
+      const ReasoningSplitter::Parts now = counter_.push(token.bytes);
+      has_thought_ |= !now.thought.empty();
+      has_said_ |= !now.said.empty();
+      n_before_said_ += !has_said_;
+    }
+  }
+
+  int index() const { return static_cast<int>(items_.size()) - 1; }
   JsonValue place(JsonValue json) const {
-    json["item_id"] = item_id_;
-    json["output_index"] = 0;
+    json["item_id"] = items_.back().id;
+    json["output_index"] = index();
     json["content_index"] = 0;
     return json;
   }
@@ -171,24 +230,29 @@ class ResponsesWriter final : public AnswerWriter {
     const JsonValue usage = {{"input_tokens", t.prompt_tokens},
                              {"input_tokens_details", {{"cached_tokens", t.cached_tokens}}},
                              {"output_tokens", t.completion_tokens},
-                             {"output_tokens_details", {{"reasoning_tokens", 0}}},
+                             {"output_tokens_details", {{"reasoning_tokens", has_thought_ ? n_before_said_ : 0}}},
                              {"total_tokens", t.prompt_tokens + t.completion_tokens}};
-    JsonValue json = object(status(), JsonValue::array({item(status(), JsonValue::array({part(text_)}))}), usage);
+    JsonValue output = JsonValue::array();
+    for (const Item& item : items_) output.push_back(item.json(item.is_thought ? "completed" : status(), true));
+    JsonValue json = object(status(), std::move(output), usage);
     if (std::string_view(end_.reason) == "length") json["incomplete_details"] = {{"reason", "max_output_tokens"}};
     return json;
   }
-  void event(std::string& out, const char* type, JsonValue json) {
+  void event(std::string& out, const std::string& type, JsonValue json) {
     JsonValue whole = {{"type", type}, {"sequence_number", sequence_++}};
     for (auto& [name, value] : json.items()) whole[name] = std::move(value);
     out += fmt::format("event: {}\n", type);
     append_event(out, whole);
   }
 
-  const std::string id_ = random_id("resp_"), item_id_ = random_id("msg_"), model_;
+  const std::string id_ = random_id("resp_"), model_;
   const int64_t created_ = std::time(nullptr);
   const JsonValue echo_;
-  std::string text_;
+  ReasoningSplitter splitter_, counter_;
+  std::vector<Item> items_;
   ChoiceEnd end_;
+  bool has_thought_ = false, has_said_ = false;
+  int n_before_said_ = 0;
   int sequence_ = 0;
 };
 
@@ -214,6 +278,10 @@ JsonValue echo_of(const Fields& fields, const GenerationSpec& spec) {
 
 }  // namespace
 
+std::unique_ptr<AnswerWriter> responses_writer(std::string model, JsonValue settings, bool thinking) {
+  return std::make_unique<ResponsesWriter>(std::move(model), std::move(settings), thinking);
+}
+
 void answer_responses(const ApiCall& call) {
   const JsonValue body = parse_request_json(call.request.body);
   const Fields fields(body);
@@ -227,7 +295,8 @@ void answer_responses(const ApiCall& call) {
   ServedModel::Ticket ticket = admit(model, 1);
   spec.prompts = {read_prompt(fields, model)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "input");
-  auto writer = std::make_unique<ResponsesWriter>(model.id(), echo_of(fields, spec));
+  spec.wants_tokens = true;  // to count the thoughts
+  auto writer = responses_writer(model.id(), echo_of(fields, spec), prompt_opens_thought(model, spec.prompts[0]));
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.stream_workers, std::move(writer),
                        call.responder);
 }

@@ -16,6 +16,10 @@ size_t begun(std::string_view text, std::string_view tag) {
 
 }  // namespace
 
+std::string_view thought_of(std::string_view text) {
+  return text.substr(std::min(text.find_first_not_of(kSpace), text.size()));
+}
+
 bool opens_thought(std::string_view prompt_end) {
   const size_t last = prompt_end.find_last_not_of(kSpace);
   return last != prompt_end.npos && prompt_end.substr(0, last + 1).ends_with(kOpen);
@@ -30,6 +34,12 @@ ReasoningSplitter::Parts ReasoningSplitter::push(std::string_view text) {
 
 ReasoningSplitter::Parts ReasoningSplitter::flush() {
   Parts parts;
+  advance(parts, true);
+  return parts;
+}
+
+ReasoningSplitter::Parts ReasoningSplitter::split(std::string_view whole) {
+  Parts parts = push(whole);
   advance(parts, true);
   return parts;
 }

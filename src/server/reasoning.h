@@ -16,7 +16,8 @@ class ReasoningSplitter {
   explicit ReasoningSplitter(bool thinking = false) : state_(thinking ? State::kThinking : State::kStart) {}
 
   Parts push(std::string_view text);
-  Parts flush();  // at the end: what has waited is what it was
+  Parts flush();                        // at the end: what has waited is what it was
+  Parts split(std::string_view whole);  // both at once
 
  private:
   enum class State { kStart, kThinking, kBetween, kSaying };
@@ -25,6 +26,9 @@ class ReasoningSplitter {
   State state_;
   std::string held_;
 };
+
+// Without the white space in front, which templates put behind the tag, be there a thought or not.
+std::string_view thought_of(std::string_view text);
 
 // Whether a prompt ends where a thought begins.
 bool opens_thought(std::string_view prompt_end);

@@ -8,8 +8,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <span>
 
 #include "base/error.h"
+#include "server/reasoning.h"
 #include "text/chat_encode.h"
 
 namespace ingot {
@@ -152,8 +154,9 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
   spec.cache_salt = request.client + '\n' + fields.string("cache_salt", 1024).value_or("");
 }
 
-StreamFields read_stream(const Fields& fields, GenerationSpec& spec) {
-  StreamFields result;
+StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
+  read_sampling(call, fields, spec);
+  StreamFields result{.token_ids = fields.boolean("return_token_ids").value_or(false)};
   spec.n = static_cast<int>(fields.integer("n", 1, kMaxChoices).value_or(1));
   spec.stream = fields.boolean("stream").value_or(false);
   if (const JsonValue* options = fields.find("stream_options")) {
@@ -176,6 +179,7 @@ int read_max_tokens(const Fields& fields, std::initializer_list<const char*> nam
 
 std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
                                  const JsonValue& variables, const char* param) {
+  if (!model.writes()) throw ApiError(400, "this model makes vectors of texts and has no template for messages", param);
   adapt_messages(messages, model.chat());
   if (messages.is_array() && messages.empty())
     throw ApiError(400, fmt::format("{} is empty: it needs at least one message", param), param);
@@ -216,6 +220,35 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
     if (*choice == "none") tools = nullptr;
   }
   return chat_prompt(model, fields.at("messages"), tools, variables, "messages");
+}
+
+bool prompt_opens_thought(const ServedModel& model, const std::vector<int32_t>& prompt) {
+  const std::span<const int32_t> ids = prompt;
+  return opens_thought(model.tokenizer().decode(ids.last(std::min<size_t>(ids.size(), 16))));
+}
+
+std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, size_t max_count,
+                                 const std::function<std::vector<int32_t>(const std::string&)>& encode) {
+  const JsonValue& given = fields.at(name.c_str());
+  if (given.is_string()) return {{name, encode(given.get_ref<const std::string&>())}};
+  if (!given.is_array() || given.empty())
+    fields.refuse(name.c_str(), "must be a string, an array of strings, or token ids, and not empty");
+  if (given[0].is_number()) return {{name, token_ids_of(given, name)}};
+  if (given.size() > max_count)
+    fields.refuse(name.c_str(), fmt::format("has {} elements: at most {}", given.size(), max_count));
+  std::vector<Prompt> prompts;
+  for (const JsonValue& one : given) {
+    const std::string path = fmt::format("{}[{}]", name, prompts.size());
+    if (one.is_string() && given[0].is_string()) {
+      prompts.push_back({path, encode(one.get_ref<const std::string&>())});
+    } else if (one.is_array() && given[0].is_array()) {
+      prompts.push_back({path, token_ids_of(one, path)});
+    } else {
+      fields.refuse(name.c_str(), fmt::format("must be strings, or token ids, or arrays of token ids: [{}] is {}",
+                                              prompts.size(), one.type_name()));
+    }
+  }
+  return prompts;
 }
 
 std::string text_of(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types) {

@@ -11,11 +11,13 @@ namespace ingot {
 // prefixes are shared by requests with the same key and cache_salt.
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
 
-// n and stream, and stream_options.include_usage (which needs stream).
+// How OpenAI's text APIs are to answer: n and stream become the spec's.
 struct StreamFields {
-  bool include_usage = false, continuous_usage = false;
+  bool include_usage = false, continuous_usage = false;  // stream_options; which needs stream
+  bool token_ids = false;                                // return_token_ids
 };
-StreamFields read_stream(const Fields& fields, GenerationSpec& spec);
+// That, and all of read_sampling.
+StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
 
 // The first of `names` that is there: 1 and more.
 int read_max_tokens(const Fields& fields, std::initializer_list<const char*> names);
@@ -25,6 +27,17 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
 // The same of messages that another API's have become.
 std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
                                  const JsonValue& variables, const char* param);
+
+// Whether the prompt's end has begun what the model thinks (reasoning.h).
+bool prompt_opens_thought(const ServedModel& model, const std::vector<int32_t>& prompt);
+
+// One or several texts or lists of token ids: "text", ["text", ...], [1, 2, ...] or [[1, 2], ...]. Throws ApiError.
+struct Prompt {
+  std::string path;  // "prompt" or "prompt[3]"
+  std::vector<int32_t> tokens;
+};
+std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, size_t max_count,
+                                 const std::function<std::vector<int32_t>(const std::string&)>& encode);
 
 // A string, or parts of one of these types with a text each, as one text. Throws ApiError that names the part.
 std::string text_of(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types);
