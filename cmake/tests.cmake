@@ -78,8 +78,13 @@ add_test(NAME scripts.size COMMAND ${INGOT_PYTHON} ${PROJECT_SOURCE_DIR}/scripts
 file(GLOB python_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/scripts/*_test.py ${PROJECT_SOURCE_DIR}/tests/cli/*_test.py
      ${PROJECT_SOURCE_DIR}/tests/capi/*_test.py ${PROJECT_SOURCE_DIR}/tests/server/*_test.py)
 set(slow 1)
+set(fail_calls "")
 if(INGOT_SANITIZE)
   set(slow 10)
+else()
+  add_library(fail_calls SHARED ${PROJECT_SOURCE_DIR}/tests/server/fail_calls.cc)  # preloaded by server/faults_test.py
+  target_link_libraries(fail_calls PRIVATE ${CMAKE_DL_LIBS})
+  set(fail_calls "$<TARGET_FILE:fail_calls>")
 endif()
 foreach(test ${python_tests})
   cmake_path(GET test STEM name)
@@ -93,8 +98,11 @@ foreach(test ${python_tests})
   endif()
   add_test(NAME ${folder}.${name} COMMAND ${INGOT_PYTHON} -B -m pytest -q -p no:cacheprovider ${test})
   set_tests_properties(${folder}.${name} PROPERTIES TIMEOUT ${INGOT_TEST_SECONDS} PROCESSORS ${INGOT_TEST_THREADS}
-    ENVIRONMENT "INGOT=$<$<TARGET_EXISTS:ingot-cli>:$<TARGET_FILE:ingot-cli>>;INGOT_LIBRARY=$<TARGET_FILE:ingot_shared>;INGOT_SOURCE=${PROJECT_SOURCE_DIR};INGOT_SLOW=${slow}")
+    ENVIRONMENT "INGOT=$<$<TARGET_EXISTS:ingot-cli>:$<TARGET_FILE:ingot-cli>>;INGOT_LIBRARY=$<TARGET_FILE:ingot_shared>;INGOT_SOURCE=${PROJECT_SOURCE_DIR};INGOT_FAIL_CALLS=${fail_calls};INGOT_SLOW=${slow}")
 endforeach()
+
+add_test(NAME server.load COMMAND ${INGOT_PYTHON} -B ${PROJECT_SOURCE_DIR}/tests/load/run.py ${PROJECT_BINARY_DIR} --scale 0.02 --untimed 2 5 6 9 10 15 16 24)
+set_tests_properties(server.load PROPERTIES TIMEOUT ${INGOT_TEST_SECONDS} PROCESSORS ${INGOT_TEST_THREADS})
 
 # The C API, from C.
 enable_language(C)

@@ -91,6 +91,19 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
     in_flight_ = output.bytes.size();
     return output;
   }
+  // Nothing more will come, and nothing can be said.
+  void drop() {
+    std::lock_guard lock(mutex_);
+    over_ = broken_ = dropped_ = true;
+    try {
+      notify();
+    } catch (const std::exception&) {  // the session looks now and then
+    }
+  }
+  bool dropped() const {
+    std::lock_guard lock(mutex_);
+    return dropped_ && !head_;
+  }
   // What kind of answer it will be, as far as the handler has said: one that is asked to be told of the client's leaving
   // without having begun a stream will be whole.
   enum class Kind { kUnknown, kWhole, kStream };
@@ -132,9 +145,14 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
  private:
   void notify() {
     if (std::exchange(notified_, true)) return;
-    asio::post(executor_, [weak = session_] {
-      if (const auto session = weak.lock()) session->wake();
-    });
+    try {
+      asio::post(executor_, [weak = session_] {
+        if (const auto session = weak.lock()) session->wake();
+      });
+    } catch (...) {  // no memory: the next one tells, or the session looks by itself
+      notified_ = false;
+      throw;
+    }
   }
 
   const std::weak_ptr<Session> session_;
@@ -142,7 +160,7 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
   const size_t room_bytes_;
   mutable std::mutex mutex_;
   std::optional<HttpResponse> head_;
-  bool head_taken_ = false, is_stream_ = false, over_ = false, broken_ = false, gone_ = false;
+  bool head_taken_ = false, is_stream_ = false, over_ = false, broken_ = false, gone_ = false, dropped_ = false;
   bool notified_ = false;  // the session knows that there is something to take
   std::string out_;
   size_t in_flight_ = 0;  // bytes that the session is sending
@@ -155,8 +173,12 @@ class ExchangeHandle final : public Responder {
  public:
   explicit ExchangeHandle(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
   ~ExchangeHandle() override {
-    const ApiError error(500, "the request was dropped without an answer");
-    exchange_->fail(error_response(error), "data: " + error_object(error) + "\n\n");
+    try {
+      const ApiError error(500, "the request was dropped without an answer");
+      exchange_->fail(error_response(error), "data: " + error_object(error) + "\n\n");
+    } catch (const std::exception&) {  // not even memory to say so: the connection ends
+      exchange_->drop();
+    }
   }
   void respond(HttpResponse response) override { exchange_->respond(std::move(response)); }
   void stream(HttpResponse head) override { exchange_->stream(std::move(head)); }

@@ -97,7 +97,13 @@ void GenerationRun::push(Event event) {
     events_.push_back(std::move(event));
     if (std::exchange(draining_, true)) return;
   }
-  workers_.post([self = shared_from_this()] { self->drain(); });
+  try {
+    workers_.post([self = shared_from_this()] { self->drain(); });
+  } catch (...) {  // no memory: the engine hears of it, and ends the sequence
+    std::lock_guard lock(mutex_);
+    draining_ = false;
+    throw;
+  }
 }
 
 void GenerationRun::cancel() {
@@ -145,14 +151,22 @@ void GenerationRun::drain() {
     for (Event& event : events) {
       if (!cancelled || event.finish) process(event);
     }
-    if (!out_.empty() && responder_) {
-      responder_->write(std::exchange(out_, {}));
-      pause_if_full();
+    try {
+      hand_out();
+    } catch (const std::exception& error) {
+      give_up(error);
     }
-    if (over_ && responder_) {
-      if (spec_.stream && !failed_) responder_->end();
-      responder_.reset();
-    }
+  }
+}
+
+void GenerationRun::hand_out() {
+  if (!out_.empty() && responder_) {
+    responder_->write(std::exchange(out_, {}));
+    pause_if_full();
+  }
+  if (over_ && responder_) {
+    if (spec_.stream && !failed_) responder_->end();
+    responder_.reset();
   }
 }
 
@@ -164,10 +178,21 @@ void GenerationRun::process(Event& event) {
       on_token(event.choice, event.token, event.at);
     }
   } catch (const std::exception& error) {
-    log_warn("an answer failed: {}", error.what());
+    give_up(error);
+  }
+}
+
+// Something failed on our side: no memory, mostly. The client is told if that can be done, and the sequences end.
+void GenerationRun::give_up(const std::exception& why) {
+  try {
+    log_warn("an answer failed: {}", why.what());
     fail(ApiError(500, "the answer could not be written"));
     cancel();
+  } catch (const std::exception&) {  // a responder that is let go of answers by itself
   }
+  over_ = failed_ = true;
+  responder_.reset();
+  out_.clear();
 }
 
 void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point at) {
@@ -226,6 +251,8 @@ void GenerationRun::end_choice(int index, const char* reason) {
 
 void GenerationRun::on_finish(int index, const Finish& finish) {
   Choice& choice = choices_[index];
+  if (!std::exchange(choice.finished, true)) ++n_finished_;
+  if (n_finished_ == spec_.n_choices()) ticket_.reset();
   choice.usage = finish.usage;
   if (choice.over) choice.usage.output_tokens = choice.n_tokens;  // what came after a stop string does not count
   if (!over_) {
@@ -243,12 +270,11 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
       end_choice(index, finish.reason == FinishReason::kLength ? "length" : "stop");
     }
   }
-  if (!std::exchange(choice.finished, true) && ++n_finished_ == spec_.n_choices()) complete();
+  if (n_finished_ == spec_.n_choices()) complete();
 }
 
 // Every sequence is over.
 void GenerationRun::complete() {
-  ticket_.reset();
   const bool failed = std::exchange(over_, true);
   if (failed || aborted_) return count(aborted_ ? RequestEnd::kAbort : RequestEnd::kError);
   const Totals sum = totals();

@@ -118,6 +118,8 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void push(Event event);
   void drain();
   void process(Event& event);
+  void hand_out();
+  void give_up(const std::exception& why);
   void on_token(int index, const Sampled& token, Clock::time_point at);
   void show(int index, std::string text, bool all);
   void end_choice(int index, const char* reason);

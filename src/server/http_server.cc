@@ -115,6 +115,18 @@ asio::ip::tcp::endpoint tcp_endpoint(asio::io_context& context, const std::strin
   return found.begin()->endpoint();
 }
 
+asio::ip::tcp::endpoint tcp_of(const asio::generic::stream_protocol::endpoint& any) {
+  asio::ip::tcp::endpoint endpoint;
+  std::memcpy(endpoint.data(), any.data(), std::min(endpoint.capacity(), any.size()));
+  return endpoint;
+}
+
+std::string url_of(const asio::ip::tcp::endpoint& endpoint, const char* scheme) {
+  const std::string host = endpoint.address().to_string();
+  return fmt::format("{}://{}{}{}:{}", scheme, endpoint.address().is_v6() ? "[" : "", host,
+                     endpoint.address().is_v6() ? "]" : "", endpoint.port());
+}
+
 void remove_stale_socket(const std::string& path) {
   struct stat info;
   if (::lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) ::unlink(path.c_str());
@@ -140,9 +152,11 @@ struct HttpServer::State {
         retry(context),
         shared(std::make_shared<ServerShared>(ServerShared{options, handler})) {}
 
+  bool is_unix() const { return options.host.starts_with(kUnixPrefix); }
+  asio::generic::stream_protocol::endpoint endpoint();
   void listen();
-  void listen_unix(const std::string& path);
   void use_tls();
+  void run();
   Task<void> accept();
   void begin(Socket socket);
 
@@ -172,34 +186,41 @@ void HttpServer::State::use_tls() {
   if (error) throw Error("{}: not the PEM key of the certificate: {}", printable(options.tls_key), error.message());
 }
 
-void HttpServer::State::listen_unix(const std::string& path) {
+// Where the acceptor is to listen: a path or a port.
+asio::generic::stream_protocol::endpoint HttpServer::State::endpoint() {
+  if (!is_unix()) return tcp_endpoint(context, options.host, options.port);
+  const std::string path = options.host.substr(kUnixPrefix.size());
   if (path.empty() || path.size() > 107)
     throw Error("the path of a Unix socket has 1 to 107 bytes, not {}", path.size());
   remove_stale_socket(path);
-  error_code error;
-  acceptor.open(asio::local::stream_protocol(), error);
-  if (!error) acceptor.bind(asio::local::stream_protocol::endpoint(path), error);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) throw Error("cannot listen on {}: {}", printable(path), error.message());
-  address = options.host;
+  return asio::local::stream_protocol::endpoint(path);
 }
 
 void HttpServer::State::listen() {
   use_tls();
-  if (options.host.starts_with(kUnixPrefix)) return listen_unix(options.host.substr(kUnixPrefix.size()));
-  const asio::ip::tcp::endpoint endpoint = tcp_endpoint(context, options.host, options.port);
+  const asio::generic::stream_protocol::endpoint wanted = endpoint();
   error_code error;
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
+  acceptor.open(wanted.protocol(), error);
+  if (!error && !is_unix()) acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) acceptor.bind(wanted, error);
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) throw Error("cannot listen on {} port {}: {}", printable(options.host), options.port, error.message());
-  asio::ip::tcp::endpoint bound;
-  const auto local = acceptor.local_endpoint();
-  std::memcpy(bound.data(), local.data(), std::min(bound.capacity(), local.size()));
-  const std::string host =
-      bound.address().is_v6() ? "[" + bound.address().to_string() + "]" : bound.address().to_string();
-  address = fmt::format("{}://{}:{}", tls ? "https" : "http", host, bound.port());
+  if (error) {
+    const std::string where = is_unix() ? "" : fmt::format(" port {}", options.port);
+    throw Error("cannot listen on {}{}: {}", printable(options.host), where, error.message());
+  }
+  address = is_unix() ? options.host : url_of(tcp_of(acceptor.local_endpoint()), tls ? "https" : "http");
+}
+
+// One thread. What a handler throws (there is no memory, say) is that handler's loss.
+void HttpServer::State::run() {
+  for (;;) {
+    try {
+      context.run();
+      return;
+    } catch (const std::exception& error) {
+      log_warn("the network thread goes on after: {}", error.what());
+    }
+  }
 }
 
 Task<void> HttpServer::State::accept() {
@@ -213,7 +234,11 @@ Task<void> HttpServer::State::accept() {
       co_await retry.async_wait(asio::redirect_error(asio::use_awaitable, error));
       continue;
     }
-    begin(std::move(socket));
+    try {
+      begin(std::move(socket));
+    } catch (const std::exception& failure) {  // no memory for it; the next one may have more luck
+      log_warn("a connection could not be taken: {}", failure.what());
+    }
   }
 }
 
@@ -229,12 +254,9 @@ void HttpServer::State::begin(Socket socket) {
     return;
   }
   std::string peer = "unix";
-  if (!options.host.starts_with(kUnixPrefix)) {
+  if (!is_unix()) {
     socket.set_option(asio::ip::tcp::no_delay(true), ignored);
-    const auto remote = socket.remote_endpoint(ignored);
-    asio::ip::tcp::endpoint endpoint;
-    std::memcpy(endpoint.data(), remote.data(), std::min(endpoint.capacity(), remote.size()));
-    peer = endpoint.address().to_string();
+    peer = tcp_of(socket.remote_endpoint(ignored)).address().to_string();
   }
   std::unique_ptr<Transport> transport;
   if (tls) {
@@ -262,7 +284,7 @@ void HttpServer::start() {
   State* state = state_.get();
   asio::co_spawn(
       state->context, [state] { return state->accept(); }, asio::detached);
-  state->thread = std::thread([state] { state->context.run(); });
+  state->thread = std::thread([state] { state->run(); });
 }
 
 void HttpServer::drain() {
@@ -284,8 +306,7 @@ void HttpServer::stop() {
     state->retry.cancel();
   });
   state_->thread.join();
-  if (state_->options.host.starts_with(kUnixPrefix))
-    remove_stale_socket(state_->options.host.substr(kUnixPrefix.size()));
+  if (state_->is_unix()) remove_stale_socket(state_->options.host.substr(kUnixPrefix.size()));
 }
 
 }  // namespace ingot

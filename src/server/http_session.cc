@@ -92,7 +92,11 @@ Task<void> Session::read_forever() {
     }
     const size_t n = co_await transport_->read(asio::buffer(bytes));
     if (n == 0) break;
-    in_.append(bytes, 0, n);
+    try {
+      in_.append(bytes, 0, n);
+    } catch (const std::bad_alloc&) {
+      break;
+    }
     wake();
   }
   in_ended_ = true;
@@ -202,7 +206,13 @@ Task<bool> Session::serve_one() {
   request.body = std::move(body);
   shared_->handler.handle(std::move(request), std::make_shared<ExchangeHandle>(exchange));
   Reply reply{.head = head, .keep_alive = head.keep_alive && !shared_->draining};
-  record.gone = !co_await answer(*exchange, reply);
+  try {
+    record.gone = !co_await answer(*exchange, reply);
+  } catch (const std::exception& error) {  // no memory to write it
+    log_warn("an answer could not be written: {}", error.what());
+    exchange->gone();
+    record.gone = true;
+  }
   record.status = reply.status;
   record.ms = ms_since(begin);
   record.bytes_out = bytes_out_;
@@ -229,6 +239,8 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
       if (healthy && !reply.over) continue;
     }
     if (reply.over || !healthy || closed_) break;
+    healthy = !exchange.dropped();
+    if (!healthy) break;
     if (in_ended_ && exchange.kind() != Exchange::Kind::kUnknown) {
       // The client has closed its side. If it still reads a stream, a probe comes through (the head is one); if not, it is
       // answered by a reset. Who waits for a whole answer is taken to have left.

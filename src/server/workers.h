@@ -16,7 +16,12 @@ namespace ingot {
 class Workers {
  public:
   explicit Workers(int n_threads) {
-    for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { work(); });
+    try {
+      for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { work(); });
+    } catch (...) {  // no thread is to be had; those that there are must end before they are forgotten
+      stop();
+      throw;
+    }
   }
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;

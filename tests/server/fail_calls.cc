@@ -1,0 +1,97 @@
+// Preloaded into the server by faults_test.py: calls fail as on a machine that has run out of something.
+//
+// FAIL_CALL names one: accept, socket, epoll_create1, eventfd, pthread_create, or new (memory). FAIL_AT says which call of it fails,
+// counted from 1; FAIL_EVERY instead fails each with a chance of 1 in that many. SIGUSR2 arms and disarms; FAIL_ARMED=1 begins armed.
+// Memory of less than 512 bytes is always there: the destructor of nlohmann's JSON takes a little, and can say nothing.
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace {
+
+std::atomic<bool> armed{false};
+std::atomic<long> n_calls{0};
+std::atomic<uint64_t> state{88172645463325252u};
+const char* wanted = "";
+long fail_at = 0, fail_every = 0;
+
+long number(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? std::atol(text) : 0;
+}
+
+__attribute__((constructor)) void begin() {
+  if (const char* text = std::getenv("FAIL_CALL")) wanted = text;
+  fail_at = number("FAIL_AT");
+  fail_every = number("FAIL_EVERY");
+  armed = number("FAIL_ARMED") != 0;
+  signal(SIGUSR2, [](int) { armed = !armed; });
+}
+
+bool fails(const char* call) {
+  if (!armed || std::strcmp(call, wanted) != 0) return false;
+  if (fail_every == 0) return ++n_calls == fail_at;
+  uint64_t x = state;
+  x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+  state = x;
+  return x % static_cast<uint64_t>(fail_every) == 0;
+}
+
+template <class F>
+F next(const char* name, F) {
+  return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+void* operator new(std::size_t n) {
+  void* memory = n >= 512 && fails("new") ? nullptr : std::malloc(n);
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+extern "C" {
+
+int accept(int fd, sockaddr* address, socklen_t* length) {
+  if (fails("accept")) return errno = EMFILE, -1;
+  return next("accept", &accept)(fd, address, length);
+}
+
+int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
+  if (fails("accept")) return errno = EMFILE, -1;
+  return next("accept4", &accept4)(fd, address, length, flags);
+}
+
+int socket(int domain, int type, int protocol) noexcept {
+  if (fails("socket")) return errno = EMFILE, -1;
+  return next("socket", &socket)(domain, type, protocol);
+}
+
+int epoll_create1(int flags) noexcept {
+  if (fails("epoll_create1")) return errno = EMFILE, -1;
+  return next("epoll_create1", &epoll_create1)(flags);
+}
+
+int eventfd(unsigned value, int flags) noexcept {
+  if (fails("eventfd")) return errno = EMFILE, -1;
+  return next("eventfd", &eventfd)(value, flags);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*), void* argument) noexcept {
+  if (fails("pthread_create")) return EAGAIN;
+  return next("pthread_create", &pthread_create)(thread, attributes, body, argument);
+}
+
+}  // extern "C"

@@ -1,0 +1,93 @@
+"""Calls that fail in the server (row 17 of the load table; F06, H03, P05, P08 of the fault list): fail_calls.cc, preloaded, makes them.
+At the start each failing call is a message and an exit code; later it costs a connection or a request, and nobody else's."""
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+from conftest import SLOW, Server
+
+LIBRARY = os.environ.get("INGOT_FAIL_CALLS", "")
+pytestmark = pytest.mark.skipif(not LIBRARY, reason="not with a sanitizer, which has its own memory")
+
+
+def env(call, **fields):
+    return {"LD_PRELOAD": LIBRARY, "FAIL_CALL": call} | {name: str(value) for name, value in fields.items()}
+
+
+@pytest.mark.parametrize("call, most", [("socket", 3), ("epoll_create1", 3), ("eventfd", 3), ("pthread_create", 12)])
+def test_each_call_of_the_start(call, most):
+    for k in range(1, most + 1):
+        process = subprocess.Popen([os.environ["INGOT"], "serve", "--port", "0", "--access-log", "none"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, env=os.environ | env(call, FAIL_AT=k, FAIL_ARMED=1))
+        said = ""
+        for line in process.stderr:
+            said += line
+            if "server is ready" in line:  # it has got by without
+                process.send_signal(signal.SIGTERM)
+        code = process.wait(60 * SLOW)
+        assert code in (0, 1) and said, (call, k, code, said)
+        if code == 1:
+            assert said.strip().splitlines()[-1].startswith("ingot: ") or "error" in said, said
+
+
+def test_no_descriptor_for_a_connection(start):
+    server = start("--access-log", "none", env=env("accept", FAIL_EVERY=2))
+    server.process.send_signal(signal.SIGUSR2)
+    for _ in range(20):
+        assert server.get("/health").status == 200
+    server.process.send_signal(signal.SIGUSR2)
+    assert server.chat(temperature=0).json()["choices"][0]["message"]["content"] == "7 + 5 = 12."
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("every", [20, 200])
+def test_no_memory_for_a_request(start, every):
+    """One large allocation in so many fails while eight clients ask: each answer is right, or an error, or cut short; then all is as before."""
+    server = start("--access-log", "none", "--max-seqs", 8, "--sse-ping-interval", 1, env=env("new", FAIL_EVERY=every))
+    right = server.chat("Tell me a story.", temperature=0, max_tokens=30).json()["choices"][0]["message"]["content"]
+    files = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+    counts = {"right": 0, "refused": 0, "cut": 0}
+    wrong = []
+    lock = threading.Lock()
+
+    def ask(i):
+        for k in range(10):
+            kind = "cut"
+            try:
+                reply = server.chat("Tell me a story.", temperature=0, max_tokens=30, stream=(i + k) % 2 == 0)
+                if reply.status != 200:
+                    kind = "refused"
+                elif (i + k) % 2:
+                    kind = "right" if json.loads(reply.body)["choices"][0]["message"]["content"] == right else "wrong"
+                elif b"[DONE]" in reply.body:
+                    kind = "right" if "".join(c["delta"].get("content") or "" for e in reply.events() for c in e["choices"]) == right else "wrong"
+            except Exception as error:  # a connection that ended
+                if server.process.poll() is not None:
+                    wrong.append(repr(error))
+                    return
+            with lock:
+                if kind == "wrong":
+                    wrong.append(reply.body)
+                else:
+                    counts[kind] += 1
+
+    server.process.send_signal(signal.SIGUSR2)
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120 * SLOW)
+    assert not any(thread.is_alive() for thread in threads), "an answer never ended"
+    server.process.send_signal(signal.SIGUSR2)
+    print(every, counts)
+    assert server.process.poll() is None and not wrong, (server.log[-3:], wrong[:1])
+    assert counts["refused"] + counts["cut"] > 0
+    server.wait_idle()
+    time.sleep(0.2)
+    assert server.metric("kv_cache_usage_perc") == 0 and len(os.listdir(f"/proc/{server.process.pid}/fd")) <= files + 2
+    assert server.chat("Tell me a story.", temperature=0, max_tokens=30).json()["choices"][0]["message"]["content"] == right
+    assert server.stop() == 0
