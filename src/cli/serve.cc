@@ -3,6 +3,7 @@
 // 72 the engine hung.
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,7 +37,7 @@ struct ServeOptions {
   HttpServerOptions http;
   AppOptions app;
   std::vector<std::string> aliases;
-  std::string access_log = "-";
+  std::string access_log = "-", pooling;
   int max_seqs = 16, queue = 0, kv_tokens = 0;
   bool insecure = false;
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
@@ -61,29 +62,63 @@ RunnerOptions serving_runner(ServeOptions& o) {
   return runner;
 }
 
+// A model that is made for vectors, or has to make them because a pooling is asked for.
+bool is_embedder(const ServeOptions& o, const Checkpoint& checkpoint) {
+  return !o.pooling.empty() || find_encoder_config(checkpoint) || read_embed_facts(checkpoint).pooling;
+}
+
+// What both kinds have; the rest is the caller's.
+ServedModelParts served_parts(const ServeOptions& o, const Checkpoint& checkpoint, const std::string& id) {
+  const CheckpointFacts facts = checkpoint.facts();
+  ServedModelParts parts{.id = id,
+                         .chat = ChatTemplate::chatml_default(),
+                         .facts = {.n_bytes = static_cast<int64_t>(facts.file_bytes)},
+                         .queue_limit = o.queue > 0 ? o.queue : std::max(64, 4 * o.max_seqs),
+                         .queue_timeout = std::chrono::seconds(o.queue_timeout_s)};
+  for (const CheckpointTensor& tensor : facts.tensors) parts.facts.n_parameters += tensor.n_elements;
+  return parts;
+}
+
+std::shared_ptr<ServedModel> load_embedder(const ServeOptions& o, const std::shared_ptr<const Checkpoint>& checkpoint,
+                                           const std::string& id) {
+  EmbedOptions options{.n_ctx = o.model.n_ctx,
+                       .max_batch_tokens = std::max(2048, o.model.chunk),
+                       .check_tensors = o.model.check_tensors};
+  options.backend.device = o.model.device, options.backend.n_threads = o.model.n_threads;
+  if (!o.pooling.empty()) options.pooling = o.pooling;
+  ServedModelParts parts = served_parts(o, *checkpoint, id);
+  parts.embedder = Embedder::open(checkpoint, options, [](size_t, size_t) {});
+  if (parts.embedder->pooling() == "none")
+    throw Error("{}: it gives a vector of each token and not one of a text: choose how with --pooling",
+                printable(checkpoint->path()));
+  const auto encoder = find_encoder_config(*checkpoint);
+  parts.facts.n_ctx_train = encoder ? encoder->n_ctx : checkpoint->config().n_ctx_train;
+  parts.facts.architecture = encoder ? encoder->arch->gguf_name : checkpoint->config().arch->gguf_name;
+  parts.facts.dim = parts.embedder->dim();
+  auto model = std::make_shared<ServedModel>(std::move(parts));
+  model->start();
+  fmt::print(stderr, "ingot: {} is loaded: vectors of {} numbers, of texts of at most {} tokens\n", model->id(),
+             model->facts().dim, model->n_ctx());
+  return model;
+}
+
 std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<const Checkpoint>& checkpoint,
                                          const std::string& id) {
-  const CheckpointFacts facts = checkpoint->facts();
+  if (is_embedder(o, *checkpoint)) return load_embedder(o, checkpoint, id);
+  ServedModelParts parts = served_parts(o, *checkpoint, id);
   const Config config = checkpoint->config();
+  parts.facts.n_ctx_train = config.n_ctx_train;
+  parts.facts.dim = config.dim;
+  parts.facts.architecture = config.arch->gguf_name;
   LoadedModel loaded = load_model(checkpoint, serving_runner(o), [](size_t, size_t) {});
   if (!loaded.chat) log_warn("this model has no chat template; using ChatML");
-  ModelFacts about{.n_bytes = static_cast<int64_t>(facts.file_bytes),
-                   .n_ctx_train = config.n_ctx_train,
-                   .dim = config.dim,
-                   .architecture = config.arch->gguf_name};
-  for (const CheckpointTensor& tensor : facts.tensors) about.n_parameters += tensor.n_elements;
-  EngineOptions engine{.chunk = o.model.chunk};
-  if (o.model.trace) engine.on_step = [trace = o.model.trace](const StepStats& s) { trace_step(*trace, s); };
-  auto model = std::make_shared<ServedModel>(
-      ServedModelParts{.id = id,
-                       .tokenizer = std::move(loaded.tokenizer),
-                       .chat = loaded.chat ? std::move(*loaded.chat) : ChatTemplate::chatml_default(),
-                       .runner = std::move(loaded.runner),
-                       .defaults = checkpoint->generation(),
-                       .facts = std::move(about),
-                       .engine = engine,
-                       .queue_limit = o.queue > 0 ? o.queue : std::max(64, 4 * o.max_seqs),
-                       .queue_timeout = std::chrono::seconds(o.queue_timeout_s)});
+  if (loaded.chat) parts.chat = std::move(*loaded.chat);
+  parts.tokenizer = std::move(loaded.tokenizer);
+  parts.runner = std::move(loaded.runner);
+  parts.defaults = checkpoint->generation();
+  parts.engine.chunk = o.model.chunk;
+  if (o.model.trace) parts.engine.on_step = [trace = o.model.trace](const StepStats& s) { trace_step(*trace, s); };
+  auto model = std::make_shared<ServedModel>(std::move(parts));
   model->start();
   fmt::print(stderr, "ingot: {} is loaded: context {} tokens, {} sequences at once, {} KV tokens\n", model->id(),
              model->n_ctx(), model->info().max_seqs, int64_t{model->info().n_blocks} * model->info().block_size);
@@ -95,11 +130,13 @@ std::vector<ModelSource> open_sources(ServeOptions& o) {
   if (o.paths.empty()) o.paths.push_back("");
   if (o.paths.size() > 1 && !o.aliases.empty())
     throw UsageError("--alias names one model, and there are {}", o.paths.size());
+  if (o.paths.size() > 1 && !o.pooling.empty())
+    throw UsageError("--pooling is for one model, and there are {}", o.paths.size());
   std::vector<ModelSource> sources;
   for (const std::string& path : o.paths) {
     o.model.path = path;
     auto checkpoint = open_model_file(o.model);
-    checkpoint->config();
+    if (!is_embedder(o, *checkpoint)) checkpoint->config();
     const std::string id = o.aliases.empty() ? served_name(path) : o.aliases.front();
     sources.push_back({.id = id,
                        .aliases = o.aliases,
@@ -122,7 +159,7 @@ class Watchdog {
     int64_t n_steps = 0;
     bool busy = false;
     for (const auto& model : app.models()) {
-      const EngineGauges gauges = model->engine().gauges();
+      const EngineGauges gauges = model->gauges();
       n_steps += gauges.n_steps;
       busy |= gauges.n_running + gauges.n_waiting > 0 && gauges.n_steps > 0;
     }
@@ -204,6 +241,20 @@ void check_exposure(ServeOptions& o, const App& app) {
                 printable(o.http.host));
 }
 
+// As many descriptors as the connections take and a few for files; or as many connections as there may be descriptors.
+void fit_descriptors(size_t& max_connections) {
+  constexpr rlim_t kOthers = 128;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  const rlim_t wanted = max_connections + kOthers;
+  if (files.rlim_cur >= wanted) return;
+  files.rlim_cur = std::min(wanted, files.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &files);
+  if (files.rlim_cur >= wanted) return;
+  max_connections = files.rlim_cur > 2 * kOthers ? files.rlim_cur - kOthers : std::max<size_t>(1, files.rlim_cur / 2);
+  log_warn("--max-connections: only {} fit in the limit of open files ({})", max_connections, files.rlim_max);
+}
+
 // As many as may be loaded at once, in the order in which they were named; the others come when they are asked for.
 void load_first(ModelPool& pool, const ServeOptions& o) {
   const auto rows = pool.rows();
@@ -220,6 +271,7 @@ void serve(ServeOptions& o) {
   ModelPool pool(open_sources(o), o.pool);
   App app(o.app, pool);
   check_exposure(o, app);
+  fit_descriptors(o.http.max_connections);
   HttpServer server(o.http, app);
   server.start();
   fmt::print(stderr, "ingot: listening on {}; loading the model\n", server.address());
@@ -234,7 +286,7 @@ void serve(ServeOptions& o) {
   run_until_signal(app, pool, signals, o);
   drain(app, server, signals, o.drain_s);
   pool.stop();
-  for (const auto& model : app.models()) model->engine().stop();  // what is left ends with an error
+  for (const auto& model : app.models()) model->stop();  // what is left ends with an error
   app.stop_workers();
   const auto deadline = SteadyClock::now() + std::chrono::seconds(1);
   while (app.n_active() > 0 && SteadyClock::now() < deadline) wait_for_signal(signals, std::chrono::milliseconds(10));
@@ -273,6 +325,10 @@ void add_limit_options(CLI::App& verb, ServeOptions& o) {
                   "names of the model in the API (repeatable, or separated by commas)")
       ->delimiter(',')
       ->allow_extra_args(false);
+  verb.add_option("--pooling", o.pooling,
+                  "cls, mean or last: how tokens become a text's vector, where the model does not say; one that writes "
+                  "text embeds instead")
+      ->check(CLI::IsMember({"cls", "mean", "last"}));
   verb.add_option("--models-max", o.pool.max_loaded,
                   "of several models, how many are loaded at once; the one idle longest makes room")
       ->check(CLI::Range(1, 1 << 20));
@@ -333,6 +389,7 @@ void add_serve(CLI::App& app) {
   verb->footer(
       "Examples:\n  ingot serve model.gguf\n  ingot serve one.gguf two.gguf --models-max 1 --model-ttl 600\n  ingot "
       "serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --max-seqs 32\n"
+      "  ingot serve bge-small.gguf                     an embedding model: /v1/embeddings\n"
       "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
       "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'");
   verb->callback([o] { serve(*o); });

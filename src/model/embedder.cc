@@ -63,6 +63,17 @@ void read_prompts(const HfDirectory& directory, EmbedFacts& facts) {
   if (const auto name = document->root().find("default_prompt_name")) facts.default_prompt = std::string(name->string());
 }
 
+// vLLM's keys of config.json.
+void read_cuts(const HfDirectory& directory, EmbedFacts& facts) {
+  const JsonDocument document = directory.document("config.json");
+  const Json config = document.root();
+  if (const auto is = config.find("is_matryoshka")) facts.may_cut = is->boolean();
+  if (const auto lengths = config.find("matryoshka_dimensions")) {
+    facts.may_cut = true;
+    for (const Json& one : lengths->elements()) facts.cut_dimensions.push_back(static_cast<int>(one.integer(1, 1 << 20)));
+  }
+}
+
 void normalize_rows(std::vector<float>& values, int dim) {
   for (size_t row = 0; row < values.size(); row += dim) {
     double squares = 0;
@@ -82,6 +93,7 @@ EmbedFacts read_embed_facts(const Checkpoint& checkpoint) {
     facts.pooling = directory_pooling(*directory);
     check_modules(*directory);
     read_prompts(*directory, facts);
+    read_cuts(*directory, facts);
   }
   if (has_classifier(checkpoint)) facts.pooling = "rank";
   if (!facts.pooling && find_encoder_config(checkpoint)) facts.pooling = "mean";

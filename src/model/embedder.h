@@ -32,6 +32,8 @@ struct EmbedFacts {
   std::optional<std::string> pooling;                        // as in EmbedOptions; of encoders that do not say, "mean"; of cross-encoders "rank"
   std::vector<std::pair<std::string, std::string>> prompts;  // by name: what to put in front of a text (a query, a document)
   std::optional<std::string> default_prompt;                 // one of these names
+  bool may_cut = false;            // vectors keep their meaning when only their first numbers are taken (Matryoshka)
+  std::vector<int> cut_dimensions;  // at these lengths; empty: any
 };
 // Throws Error for a checkpoint that does what is not known here after pooling.
 EmbedFacts read_embed_facts(const Checkpoint& checkpoint);
@@ -61,7 +63,9 @@ class Embedder {
   const std::string& pooling() const { return pooling_; }
   const std::string& name() const { return name_; }  // print with printable()
   int dim() const { return dim_; }
+  int n_vocab() const { return n_vocab_; }
   int max_tokens() const { return max_tokens_; }
+  int max_batch_tokens() const { return max_batch_tokens_; }  // of several texts, computed together
   // The tokens of a text, cut to max_tokens() if need be: its end goes, but for the token that the model wants last.
   std::vector<int32_t> cut(std::vector<int32_t> tokens) const;
 

@@ -14,11 +14,15 @@
 
 namespace ingot {
 
+// What a route asks of its model.
+enum class Needs { kAny, kWriter, kEmbedder };
+
 struct App::Route {
   const char* method;
   const char* path;                                                  // ends in '/': a prefix of more
   HttpResponse (App::*at_once)(const HttpRequest&) const = nullptr;  // or:
   void (*on_worker)(const ApiCall&) = nullptr;
+  Needs needs = Needs::kWriter;
   bool is_public = false;
   bool while_loading = false;
 };
@@ -38,8 +42,10 @@ const std::vector<App::Route>& App::routes() {
       {.method = "POST", .path = "/v1/responses", .on_worker = answer_responses},
       {.method = "POST", .path = "/v1/messages", .on_worker = answer_messages},
       {.method = "POST", .path = "/v1/messages/count_tokens", .on_worker = answer_count_tokens},
-      {.method = "POST", .path = "/tokenize", .on_worker = answer_tokenize},
-      {.method = "POST", .path = "/detokenize", .on_worker = answer_detokenize},
+      {.method = "POST", .path = "/v1/embeddings", .on_worker = answer_embeddings, .needs = Needs::kEmbedder},
+      {.method = "POST", .path = "/embeddings", .on_worker = answer_embeddings, .needs = Needs::kEmbedder},
+      {.method = "POST", .path = "/tokenize", .on_worker = answer_tokenize, .needs = Needs::kAny},
+      {.method = "POST", .path = "/detokenize", .on_worker = answer_detokenize, .needs = Needs::kAny},
       {.method = "POST", .path = "/apply-template", .on_worker = answer_template},
   };
   return kRoutes;
@@ -88,6 +94,19 @@ void answer_errors(const std::string& path, const std::shared_ptr<Responder>& re
     log_warn("a request failed: {}", error.what());
     fail(ApiError(500, "the request failed inside the server"));
   }
+}
+
+void check_kind(Needs needs, const ServedModel& model) {
+  if (needs == Needs::kWriter && !model.writes())
+    throw ApiError(400,
+                   fmt::format("the model '{}' makes vectors of texts and writes none: use /v1/embeddings",
+                               printable(model.id(), 128)),
+                   "model");
+  if (needs == Needs::kEmbedder && model.writes())
+    throw ApiError(400,
+                   fmt::format("the model '{}' writes text and makes no vectors: this needs an embedding model",
+                               printable(model.id(), 128)),
+                   "model");
 }
 
 }  // namespace
@@ -204,6 +223,14 @@ HttpHeaders App::common_headers(const HttpRequest& head) {
 
 void App::handle(HttpRequest request, std::shared_ptr<Responder> responder) {
   ++n_active_;
+  try {
+    dispatch(std::move(request), std::move(responder));
+  } catch (const std::exception& error) {  // the responder, let go of, has said so
+    log_warn("a request was dropped: {}", error.what());
+  }
+}
+
+void App::dispatch(HttpRequest request, std::shared_ptr<Responder> responder) {
   if (const WebAsset* asset = find_asset(request)) return responder->respond(web_response(*asset, request));
   const Route* route = find_route(request.method, request.path);  // there is one, or refuse() had said so
   if (route->at_once) {
@@ -225,6 +252,7 @@ void App::run(const std::shared_ptr<Job>& job) {
                     [this, job, guarded](std::shared_ptr<ServedModel> model, const std::string& failure) {
                       guarded(*job, [&] {
                         if (!model) throw ApiError(503, "the model could not be loaded: " + printable(failure, 512));
+                        check_kind(job->route.needs, *model);
                         job->route.on_worker({job->request, std::move(model), job->responder, stream_});
                       });
                     });
@@ -245,6 +273,14 @@ std::string App::model_name(const HttpRequest& request) const {
 void App::finished(const AccessRecord& r) {
   if (r.handled) --n_active_;
   if (!options_.access_log) return;
+  try {
+    log_access(r);
+  } catch (const std::exception& error) {
+    log_warn("a line of the access log is lost: {}", error.what());
+  }
+}
+
+void App::log_access(const AccessRecord& r) const {
   JsonValue line = {{"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
                     {"id", r.id},
                     {"peer", r.peer},
@@ -284,7 +320,7 @@ JsonValue model_json(const ModelPool::Row& row) {
   const ServedModel& m = *row.model;
   json["created"] = m.created();
   json["max_model_len"] = m.n_ctx();
-  json["architecture"] = {{"input_modalities", {"text"}}, {"output_modalities", {"text"}}};
+  json["architecture"] = {{"input_modalities", {"text"}}, {"output_modalities", {m.writes() ? "text" : "embeddings"}}};
   json["meta"] = {{"n_vocab", m.info().n_vocab},           {"n_ctx", m.n_ctx()},
                   {"n_ctx_train", m.facts().n_ctx_train},  {"n_embd", m.facts().dim},
                   {"n_params", m.facts().n_parameters},    {"size", m.facts().n_bytes},
@@ -328,7 +364,7 @@ HttpResponse App::props(const HttpRequest&) const {
   return {.body = dump_json({{"default_generation_settings", {{"n_ctx", model->n_ctx()}, {"params", params}}},
                              {"total_slots", model->info().max_seqs},
                              {"model_alias", model->id()},
-                             {"chat_template", model->chat().source()},
+                             {"chat_template", model->writes() ? JsonValue(model->chat().source()) : JsonValue()},
                              {"bos_token", text(tokenizer.bos())},
                              {"eos_token", text(tokenizer.eos())},
                              {"modalities", {{"vision", false}, {"audio", false}}},
@@ -343,7 +379,7 @@ HttpResponse App::metrics(const HttpRequest&) const {
       started_);
   const auto all = models();  // which keeps them alive
   std::vector<MetricsSource> sources;
-  for (const auto& model : all) sources.push_back({model->metrics, model->engine().gauges(), model->info()});
+  for (const auto& model : all) sources.push_back({model->metrics, model->gauges(), model->info()});
   print_metrics(out, "ingot:", sources);
   if (options_.vllm_metrics) print_metrics(out, "vllm:", sources);
   return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = std::move(out)};

@@ -54,6 +54,8 @@ class App final : public HttpHandler {
   const WebAsset* find_asset(const HttpRequest& request) const;
   HttpResponse preflight(const HttpRequest& head) const;
   struct Job;
+  void dispatch(HttpRequest request, std::shared_ptr<Responder> responder);
+  void log_access(const AccessRecord& record) const;
   void run(const std::shared_ptr<Job>& job);
   std::string model_name(const HttpRequest& request) const;
 

@@ -1,4 +1,5 @@
-// ServedModel: one model that answers requests: its engine, tokenizer and template, and how much it takes on at once.
+// ServedModel: one model that answers requests, and how much it takes on at once. It either writes (engine, tokenizer, template) or
+// embeds (a queue of texts).
 #pragma once
 #include <atomic>
 #include <ctime>
@@ -9,6 +10,8 @@
 
 #include "engine/engine.h"
 #include "io/generation_config.h"
+#include "model/embedder.h"
+#include "server/embed_queue.h"
 #include "server/metrics.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
@@ -24,9 +27,10 @@ struct ModelFacts {
 struct ServedModelParts {
   std::string id;
   std::vector<std::string> aliases;
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<Tokenizer> tokenizer;  // of one that writes
   ChatTemplate chat;
   std::unique_ptr<Runner> runner;
+  std::unique_ptr<Embedder> embedder;  // instead of runner and tokenizer: it embeds
   GenerationConfig defaults;
   ModelFacts facts;
   EngineOptions engine = {};
@@ -37,26 +41,42 @@ struct ServedModelParts {
 class ServedModel {
  public:
   explicit ServedModel(ServedModelParts parts)
-      : parts_(std::move(parts)), metrics(parts_.id, context_limit(parts_.runner->info())) {
+      : parts_(std::move(parts)), info_(info_of(parts_)), metrics(parts_.id, n_ctx()) {
+    if (parts_.embedder) {
+      const auto compute = [this](std::vector<EmbedText> texts) {
+        std::vector<std::vector<int32_t>> tokens;
+        for (EmbedText& text : texts) tokens.push_back(std::move(text.tokens));
+        return parts_.embedder->embed(tokens);
+      };
+      embeds_.emplace(compute, parts_.embedder->dim(),
+                      EmbedQueue::Limits{.batch_tokens = static_cast<size_t>(info_.max_batch_tokens),
+                                         .batch_texts = static_cast<size_t>(info_.max_seqs),
+                                         .patience = parts_.queue_timeout});
+      return;
+    }
     parts_.engine.on_step = [this, next = parts_.engine.on_step](const StepStats& stats) {
       metrics.on_step(stats);
       if (next) next(stats);
     };
     engine_.emplace(*parts_.runner, parts_.engine);
   }
-  void start() { engine_->start(); }
+  void start() { engine_ ? engine_->start() : embeds_->start(); }
+  void stop() { engine_ ? engine_->stop() : embeds_->stop(); }  // what is left fails
 
   const std::string& id() const { return parts_.id; }
   const std::vector<std::string>& aliases() const { return parts_.aliases; }
-  const Tokenizer& tokenizer() const { return *parts_.tokenizer; }
+  bool writes() const { return engine_.has_value(); }
+  const Tokenizer& tokenizer() const { return parts_.embedder ? parts_.embedder->tokenizer() : *parts_.tokenizer; }
   const ChatTemplate& chat() const { return parts_.chat; }
   const GenerationConfig& defaults() const { return parts_.defaults; }
   const ModelFacts& facts() const { return parts_.facts; }
-  const RunnerInfo& info() const { return parts_.runner->info(); }
-  int n_ctx() const { return context_limit(info()); }
+  const RunnerInfo& info() const { return info_; }
+  int n_ctx() const { return !parts_.embedder ? context_limit(info_) : info_.n_ctx; }
   std::time_t created() const { return created_; }
-  Engine& engine() { return *engine_; }
-  const Engine& engine() const { return *engine_; }
+  Engine& engine() { return *engine_; }      // of one that writes
+  EmbedQueue& embeds() { return *embeds_; }  // of one that embeds
+  const Embedder& embedder() const { return *parts_.embedder; }
+  EngineGauges gauges() const { return engine_ ? engine_->gauges() : embeds_->gauges(); }
   std::chrono::seconds queue_timeout() const { return parts_.queue_timeout; }
   int capacity() const { return info().max_seqs + parts_.queue_limit; }
 
@@ -82,7 +102,14 @@ class ServedModel {
   int n_taken() const { return taken_; }
 
  private:
+  static RunnerInfo info_of(const ServedModelParts& parts) {
+    if (!parts.embedder) return parts.runner->info();
+    const Embedder& e = *parts.embedder;
+    return {.n_vocab = e.n_vocab(), .n_ctx = e.max_tokens(), .max_batch_tokens = e.max_batch_tokens(), .max_seqs = 256};
+  }
+
   ServedModelParts parts_;
+  const RunnerInfo info_;
   const std::time_t created_ = std::time(nullptr);
   std::atomic<int> taken_{0};
 
@@ -90,7 +117,8 @@ class ServedModel {
   ModelMetrics metrics;
 
  private:
-  std::optional<Engine> engine_;  // last: its thread uses the others
+  std::optional<Engine> engine_;  // one of these, and last: its thread uses the others
+  std::optional<EmbedQueue> embeds_;
 };
 
 }  // namespace ingot

@@ -1,4 +1,5 @@
-"""The openai and anthropic packages against a running server: clients_check.py URL. Run by clients_test.py with a Python that has them."""
+"""The openai and anthropic packages against a running server, and one of an embedding model: clients_check.py URL EMBEDDING_URL. Run by
+clients_test.py with a Python that has them."""
 import sys
 
 import anthropic
@@ -98,6 +99,21 @@ def messages_with_tools():
     assert messages_client.messages.create(model=model, max_tokens=5, messages=turns, tools=[tool]).usage.output_tokens == 5
 
 
-for check in (chat, chat_stream, chat_options, completions, responses, errors, messages, messages_with_tools):
+def embeddings():
+    vectors = openai.OpenAI(base_url=f"{sys.argv[2]}/v1", api_key="none", max_retries=0)
+    texts = ["the quick brown fox", "a", "other words"]
+    got = vectors.embeddings.create(model="any", input=texts)  # asks for base64 by itself
+    plain = vectors.embeddings.create(model="any", input=texts, encoding_format="float")
+    assert [len(d.embedding) for d in got.data] == [48] * 3 and got.usage.prompt_tokens == got.usage.total_tokens > 5
+    for a, b in zip(got.data, plain.data, strict=True):
+        assert a.index == b.index and abs(sum(x * x for x in a.embedding) - 1) < 1e-5 and all(abs(x - y) < 1e-6 for x, y in zip(a.embedding, b.embedding, strict=True))
+    assert vectors.embeddings.create(model="any", input=[5, 6, 7]).data[0].embedding
+    error = raises(openai.BadRequestError, lambda: vectors.embeddings.create(model="any", input="a", dimensions=7))
+    assert error.param == "dimensions"
+    raises(openai.BadRequestError, lambda: client.embeddings.create(model=model, input="a"))
+    raises(openai.BadRequestError, lambda: vectors.chat.completions.create(model="any", messages=SUM))
+
+
+for check in (chat, chat_stream, chat_options, completions, responses, errors, messages, messages_with_tools, embeddings):
     check()
     print(check.__name__, "ok")

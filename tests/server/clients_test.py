@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import SOURCE
 
 HERE = pathlib.Path(__file__).parent
 
@@ -26,7 +27,8 @@ def python():
     return python
 
 
-def test_openai_and_anthropic(server, python):
-    done = subprocess.run([python, "-B", HERE / "clients_check.py", server.url], capture_output=True, text=True, timeout=300)
+def test_openai_and_anthropic(server, start, python):
+    encoder = start(SOURCE / "tests" / "data" / "encoders" / "bert", "--access-log", "none")
+    done = subprocess.run([python, "-B", HERE / "clients_check.py", server.url, encoder.url], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(" ok") == 8
+    assert done.stdout.count(" ok") == 9

@@ -2,6 +2,8 @@
 is not disturbed (rows H22-H31 of the fault list)."""
 import threading
 
+from conftest import SOURCE
+
 VALUES = ["MISSING", None, True, False, "x", "", 0, -1, 1, 1.5, 1e308, -1e308, [], [None], [[]], ["x"], [-1], {}, {"a": 1}, 2**31, 2**63, -2**63, "\u0000", "a" * 5000]
 
 SAMPLING = ["temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "seed", "logit_bias", "stop",
@@ -91,3 +93,17 @@ def test_the_matrix(server):
     assert n >= 2000 and refused > n / 2 and not harm
     server.wait_idle()
     assert server.get("/health").status == 200 and server.metric("kv_cache_usage_perc") == 0
+
+
+def test_the_matrix_of_an_encoder(start):
+    server = start(SOURCE / "tests" / "data" / "encoders" / "bert.gguf", "--access-log", "none")
+    good = {"input": "hi"}
+    changes = [{field: v} for field in ("input", "encoding_format", "dimensions", "user", "truncate", "prompt_name", "model") for v in VALUES]
+    changes += [{"input": [v]} for v in VALUES] + [{"input": ["a", v]} for v in VALUES] + [{"input": [[v]]} for v in VALUES] + [{"input": [[5], v]} for v in VALUES]
+    connection = server.connection()
+    vector = server.post("/v1/embeddings", good).json()["data"]
+    for change in changes:
+        body = without_missing(good | change)
+        check("/v1/embeddings", next(iter(change)), server.post("/v1/embeddings", body, connection=connection), body)
+    assert server.post("/v1/embeddings", good).json()["data"] == vector
+    server.wait_idle()
