@@ -132,9 +132,11 @@ void add_bench(CLI::App& app) {
   verb->add_option("-b,--batch-size,--chunk", o->subject.model.chunk, "most tokens in one step")->check(CLI::Range(1, 1 << 16))->capture_default_str();
   add_bench_batch(*verb);
   add_bench_engine(*verb);
+  add_bench_serve(*verb);
   verb->footer("Examples:\n  ingot bench model.gguf -p 512,2048 -n 128\n  ingot bench --shape llama-3.2-1b --type Q4_K -t 1,2 -o json\n"
                "  ingot bench batch model.gguf --npl 1,8,32      several sequences at once\n"
-               "  ingot bench engine model.gguf --rate 10        requests as a server has them");
+               "  ingot bench engine model.gguf --rate 10        requests as a server has them\n"
+               "  ingot bench serve --url http://127.0.0.1:8080  a running server, as its clients see it");
   verb->callback([o, verb] {
     if (verb->get_subcommands().empty()) bench(*o);
   });
