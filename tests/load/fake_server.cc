@@ -1,9 +1,10 @@
 // The server on the fake runner: every token is known beforehand, and a step takes as long as it is told, so that load tests
-// measure the server and not a model. fake_server PORT STEP_US MAX_SEQS N_CTX QUEUE
+// measure the server and not a model. Prints its address when it is ready.
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 
-#include <cstdlib>
+#include <CLI/CLI.hpp>
 #include <thread>
 
 #include "engine/fake_runner.h"
@@ -13,37 +14,35 @@
 
 using namespace ingot;
 
-int main(int argc, char** argv) {
-  const auto argument = [&](int i, int otherwise) { return argc > i ? std::atoi(argv[i]) : otherwise; };
-  const int max_seqs = argument(3, 1000), n_ctx = argument(4, 512);
+namespace {
+
+// What ends it. Blocked before there are threads, so that none of them has it.
+sigset_t block_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (int signal : {SIGTERM, SIGINT, SIGPIPE}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   sigdelset(&signals, SIGPIPE);
+  return signals;
+}
 
-  FakeOptions fake{.info = {.n_vocab = 259,
-                            .n_ctx = n_ctx,
-                            .block_size = 16,
-                            .n_blocks = max_seqs * (n_ctx / 16 + 1),
-                            .max_batch_tokens = std::max(max_seqs, 4096),
-                            .max_seqs = max_seqs},
-                   .step_us = static_cast<double>(argument(2, 0))};
+int serve(const FakeOptions& fake, const HttpServerOptions& http, const AppOptions& options, int queue_limit) {
+  const sigset_t signals = block_signals();
   const FakeRunner* runner = nullptr;
   const auto load = [&] {
     ServedModelParts parts{.id = "fake",
                            .tokenizer = Tokenizer::create(testing::byte_level_spec()->view()),
                            .chat = ChatTemplate::chatml_default(),
                            .runner = std::make_unique<FakeRunner>(fake),
-                           .queue_limit = argument(5, 4 * max_seqs)};
+                           .queue_limit = queue_limit};
     runner = static_cast<FakeRunner*>(parts.runner.get());
     auto made = std::make_shared<ServedModel>(std::move(parts));
     made->start();
     return made;
   };
   ModelPool pool({{.id = "fake", .load = load}}, {});
-  App app(AppOptions{}, pool);
-  HttpServer server({.port = argument(1, 0), .max_connections = 20000}, app);
+  App app(options, pool);
+  HttpServer server(http, app);
   server.start();
   const auto model = pool.load_now("");
   app.set_phase(Phase::kReady);
@@ -54,9 +53,40 @@ int main(int argc, char** argv) {
   app.set_phase(Phase::kDraining);
   server.drain();
   for (int i = 0; i < 3000 && app.n_active() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  model->engine().stop();
+  model->stop();
   app.stop_workers();
   server.stop();
   if (!runner->violations().empty()) fmt::print(stderr, "violation: {}\n", runner->violations().front());
   return runner->violations().empty() ? 0 : 3;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  FakeOptions fake;
+  RunnerInfo& info = fake.info;
+  info.n_vocab = 259;
+  info.n_ctx = 512;
+  info.max_seqs = 1000;
+  info.n_blocks = 0;
+  HttpServerOptions http{.port = 0, .max_connections = 20000};
+  AppOptions options;
+  int queue_limit = -1;
+  CLI::App app("ingot's server on a model of known tokens");
+  app.add_option("--port", http.port);
+  app.add_option("--step-us", fake.step_us, "time of a step");
+  app.add_option("--token-us", fake.token_us, "and of each of its tokens");
+  app.add_option("--max-seqs", info.max_seqs);
+  app.add_option("--ctx", info.n_ctx);
+  app.add_option("--blocks", info.n_blocks, "KV blocks of 16 tokens; 0: enough");
+  app.add_option("--queue", queue_limit, "requests that may wait; -1: four times max-seqs");
+  app.add_option("--api-key", options.api_keys);
+  CLI11_PARSE(app, argc, argv);
+  if (info.n_blocks == 0) info.n_blocks = info.max_seqs * (info.n_ctx / info.block_size + 1);
+  info.max_batch_tokens = std::max(info.max_seqs, 4096);
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  return serve(fake, http, options, queue_limit >= 0 ? queue_limit : 4 * info.max_seqs);
 }

@@ -1,6 +1,9 @@
-// A load client for fake_server: one epoll loop that opens many streams, knows every token that each must bring, and times them.
-// sse_load PORT STREAMS TOKENS [STALLED [RESETS_PER_S]] prints one JSON line. STALLED more connections ask and never read; resets
-// are connections that ask and are reset after a random time. Exit code 1 when a checked stream lost, doubled or mixed a token.
+// A load client for fake_server: one epoll loop that keeps many requests under way, knows every token that each must bring, and times
+// them. Prints one JSON line; exit code 1 when a checked answer lost, doubled, reordered or mixed a token.
+//
+// Requests come all at once, --concurrency at a time, or at random times (--rate). Of --tenants each has prompts that begin alike and a
+// cache salt of its own. Beside them, and not checked: --stalled connections that ask and never read, --idle ones that never ask,
+// --slow ones that send a byte of their headers a second, and --resets a second that are reset at a random moment.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/tcp.h>
@@ -9,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -25,64 +29,80 @@ namespace {
 
 constexpr int kVocab = 259;
 
-double seconds_since(SteadyClock::time_point begin) {
-  return std::chrono::duration<double>(SteadyClock::now() - begin).count();
+struct Options {
+  int port = 0, n_requests = 100, concurrency = 0, n_tokens = 100, n_prompt = 3, n_tenants = 0;
+  int n_stalled = 0, n_idle = 0, n_slow = 0;
+  double rate = 0, resets = 0, seconds = 600;
+};
+
+double ms_since(SteadyClock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(SteadyClock::now() - begin).count();
 }
 
+// One checked request.
 struct Stream {
   int fd = -1;
   std::vector<int32_t> expected;
   size_t n = 0;
   std::string pending;
-  SteadyClock::time_point last{};
+  SteadyClock::time_point begun{}, last{};
+  int status = 0;
   bool done = false, wrong = false;
+};
+
+struct Times {
+  std::vector<float> ms;
+  float at(double share) {
+    std::sort(ms.begin(), ms.end());
+    return ms.empty() ? 0.0f : ms[static_cast<size_t>(share * static_cast<double>(ms.size() - 1))];
+  }
 };
 
 class Load {
  public:
-  Load(int port, int n_streams, int n_tokens) : port_(port), n_tokens_(n_tokens), epoll_(epoll_create1(0)) {
-    streams_.resize(static_cast<size_t>(n_streams));
+  explicit Load(const Options& o) : o_(o), epoll_(epoll_create1(0)), streams_(static_cast<size_t>(o.n_requests)) {
     for (size_t i = 0; i < streams_.size(); ++i) {
       std::vector<int32_t> history = prompt_of(i);
-      for (int k = 0; k < n_tokens; ++k) {
+      for (int k = 0; k < o_.n_tokens; ++k) {
         history.push_back(FakeRunner::next_token(history, i, kVocab));
         streams_[i].expected.push_back(history.back());
       }
     }
   }
 
-  // One that asks and never reads; the others' gaps tell whether it harms.
-  void stall(int n) {
-    for (int i = 0; i < n; ++i) ask(connect(4096), 1'000'000 + static_cast<size_t>(i));
-  }
-
-  int run(double resets_per_s) {
-    for (size_t i = 0; i < streams_.size(); ++i) {
-      streams_[i].fd = connect(0);
-      ask(streams_[i].fd, i);
-      epoll_event event{.events = EPOLLIN, .data = {.u64 = i}};
-      epoll_ctl(epoll_, EPOLL_CTL_ADD, streams_[i].fd, &event);
-    }
-    size_t n_done = 0;
+  int run() {
+    for (int i = 0; i < o_.n_stalled; ++i) ask(connect(4096), 1'000'000 + static_cast<size_t>(i), 4000);
+    for (int i = 0; i < o_.n_idle; ++i) connect(0);
+    for (int i = 0; i < o_.n_slow; ++i) slow_.push_back(connect(0));
+    begin_ = SteadyClock::now();
     std::vector<epoll_event> events(1024);
-    while (n_done < streams_.size() && seconds_since(begin_) < 600) {
-      const int n = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 2);
-      for (int i = 0; i < n; ++i) n_done += read_some(streams_[events[static_cast<size_t>(i)].data.u64]);
-      reset_some(resets_per_s);
+    while (n_over_ < streams_.size() && ms_since(begin_) < o_.seconds * 1e3) {
+      while (n_begun_ < streams_.size() && may_begin()) begin(n_begun_++);
+      const int n = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), o_.rate > 0 ? 1 : 2);
+      for (int i = 0; i < n; ++i) read_some(streams_[events[static_cast<size_t>(i)].data.u64]);
+      reset_some();
+      dribble();
     }
-    return report(n_done);
+    return report();
   }
 
  private:
-  static std::vector<int32_t> prompt_of(size_t i) {
-    return {static_cast<int32_t>(i % 256), static_cast<int32_t>(i / 256 % 256), 65};
+  // Of one tenant all begin alike, and none as another's do; the last two tokens are the request's own.
+  std::vector<int32_t> prompt_of(size_t i) const {
+    std::vector<int32_t> prompt;
+    const size_t tenant = o_.n_tenants > 0 ? i % static_cast<size_t>(o_.n_tenants) : i;
+    std::minstd_rand draw(static_cast<unsigned>(tenant * 7919 + 1));
+    while (static_cast<int>(prompt.size()) < o_.n_prompt - 2) prompt.push_back(static_cast<int32_t>(draw() % 256));
+    prompt.push_back(static_cast<int32_t>(i % 256));
+    prompt.push_back(static_cast<int32_t>(i / 256 % 256));
+    return prompt;
   }
 
   int connect(int receive_bytes) const {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (receive_bytes > 0) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
     sockaddr_in address{.sin_family = AF_INET,
-                        .sin_port = htons(static_cast<uint16_t>(port_)),
+                        .sin_port = htons(static_cast<uint16_t>(o_.port)),
                         .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
     if (fd < 0 || ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
       std::perror("connect");
@@ -91,32 +111,53 @@ class Load {
     return fd;
   }
 
-  void ask(int fd, size_t i) const {
-    const auto prompt = prompt_of(i);
-    const std::string body =
-        fmt::format(R"({{"prompt":[{},{},{}],"seed":{},"max_tokens":{},"stream":true,"return_token_ids":true}})",
-                    prompt[0], prompt[1], prompt[2], i, n_tokens_);
-    const std::string request = fmt::format(
+  void ask(int fd, size_t i, int n_tokens, double share = 1) const {
+    std::string body = fmt::format(R"({{"prompt":[{}],"seed":{},"max_tokens":{},"stream":true,"return_token_ids":true)",
+                                   fmt::join(prompt_of(i), ","), i, n_tokens);
+    if (o_.n_tenants > 0) body += fmt::format(R"(,"cache_salt":"{}")", i % static_cast<size_t>(o_.n_tenants));
+    body += '}';
+    std::string request = fmt::format(
         "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
         "{}\r\n\r\n{}",
         body.size(), body);
+    request.resize(static_cast<size_t>(static_cast<double>(request.size()) * share));
     if (write(fd, request.data(), request.size()) != static_cast<ssize_t>(request.size())) std::exit(2);
   }
 
-  // True when the stream is over.
-  bool read_some(Stream& s) {
+  bool may_begin() {
+    if (o_.rate > 0) {
+      if (ms_since(begin_) < next_ms_) return false;
+      next_ms_ += std::exponential_distribution<double>(o_.rate)(draw_) * 1e3;
+      return true;
+    }
+    return o_.concurrency == 0 || n_begun_ - n_over_ < static_cast<size_t>(o_.concurrency);
+  }
+
+  void begin(size_t i) {
+    Stream& s = streams_[i];
+    s.fd = connect(0);
+    s.begun = SteadyClock::now();
+    ask(s.fd, i, o_.n_tokens);
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = i}};
+    epoll_ctl(epoll_, EPOLL_CTL_ADD, s.fd, &event);
+  }
+
+  void read_some(Stream& s) {
     char bytes[65536];
     const ssize_t n = read(s.fd, bytes, sizeof bytes);
     if (n > 0) {
       s.pending.append(bytes, static_cast<size_t>(n));
-      parse(s);
+      if (s.status == 0 && s.pending.size() >= 12) {
+        s.status = std::atoi(s.pending.c_str() + 9);
+        if (s.status != 200) refused_.ms.push_back(static_cast<float>(ms_since(s.begun)));
+      }
+      if (s.status == 200) parse(s);
     }
-    if (n <= 0 || s.done) {
-      epoll_ctl(epoll_, EPOLL_CTL_DEL, s.fd, nullptr);
-      close(s.fd);
-      return true;
-    }
-    return false;
+    if (n > 0 && !s.done && (s.status == 200 || s.status == 0)) return;
+    if (s.done) whole_.ms.push_back(static_cast<float>(ms_since(s.begun)));
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, s.fd, nullptr);
+    close(s.fd);
+    ++n_over_;
   }
 
   void parse(Stream& s) {
@@ -132,17 +173,19 @@ class Load {
       ++s.n;
       ++n_events_;
       const auto now = SteadyClock::now();
-      if (s.n > 1) gaps_ms_.push_back(std::chrono::duration<float, std::milli>(now - s.last).count());
+      (s.n > 1 ? gaps_ : first_).ms.push_back(static_cast<float>(ms_since(s.n > 1 ? s.last : s.begun)));
       s.last = now;
     }
     s.pending.erase(0, begin);
   }
 
-  void reset_some(double per_s) {
+  // Before a request, within one, or behind it; and then at a moment of its answer.
+  void reset_some() {
     const auto now = SteadyClock::now();
-    while (per_s > 0 && seconds_since(begin_) * per_s > static_cast<double>(n_resets_)) {
+    while (o_.resets > 0 && ms_since(begin_) * o_.resets > static_cast<double>(n_resets_) * 1e3) {
       const int fd = connect(0);
-      if (draw_() % 8 != 0) ask(fd, 2'000'000 + n_resets_);
+      const unsigned phase = draw_() % 8;
+      if (phase > 0) ask(fd, 2'000'000 + n_resets_, 200, phase == 1 ? 0.7 : 1);
       doomed_.emplace_back(fd, now + std::chrono::microseconds(draw_() % 300'000));
       ++n_resets_;
     }
@@ -155,49 +198,72 @@ class Load {
     });
   }
 
-  int report(size_t n_done) {
+  void dribble() {
+    if (slow_.empty() || ms_since(dribbled_) < 1000) return;
+    dribbled_ = SteadyClock::now();
+    for (const int fd : slow_) (void)!send(fd, "G", 1, MSG_NOSIGNAL);
+  }
+
+  int report() {
     size_t n_wrong = 0, n_short = 0;
     for (const Stream& s : streams_) {
       n_wrong += s.wrong;
-      n_short += s.n != s.expected.size() || !s.done;
+      n_short += s.status == 200 && (s.n != s.expected.size() || !s.done);
     }
-    std::sort(gaps_ms_.begin(), gaps_ms_.end());
-    const auto at = [&](double share) {
-      return gaps_ms_.empty() ? 0.0f : gaps_ms_[static_cast<size_t>(share * static_cast<double>(gaps_ms_.size() - 1))];
-    };
-    const double s = seconds_since(begin_);
+    const double s = ms_since(begin_) / 1e3;
     rusage usage;
     getrusage(RUSAGE_SELF, &usage);
+    const auto cpu_s = [](const timeval& t) {
+      return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+    };
     fmt::print(
-        "{{\"streams\": {}, \"done\": {}, \"wrong\": {}, \"short\": {}, \"events\": {}, \"seconds\": {:.2f}, "
-        "\"events_per_s\": {:.0f}, \"gap_p50_ms\": {:.1f}, "
-        "\"gap_p99_ms\": {:.1f}, \"gap_max_ms\": {:.1f}, \"resets\": {}, \"client_cpu_s\": {:.2f}}}\n",
-        streams_.size(), n_done, n_wrong, n_short, n_events_, s, static_cast<double>(n_events_) / s, at(.5), at(.99),
-        at(1), n_resets_,
-        static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-            static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
-    return n_wrong + n_short > 0;
+        "{{\"requests\": {}, \"done\": {}, \"refused\": {}, \"wrong\": {}, \"short\": {}, \"events\": {}, \"seconds\": "
+        "{:.2f}, "
+        "\"events_per_s\": {:.0f}, \"done_per_s\": {:.1f}, \"gap_p50_ms\": {:.1f}, \"gap_p99_ms\": {:.1f}, "
+        "\"gap_max_ms\": {:.1f}, "
+        "\"first_p50_ms\": {:.1f}, \"first_p99_ms\": {:.1f}, \"whole_p99_ms\": {:.1f}, \"refused_p99_ms\": {:.1f}, "
+        "\"resets\": {}, "
+        "\"client_cpu_s\": {:.2f}}}\n",
+        streams_.size(), whole_.ms.size(), refused_.ms.size(), n_wrong, n_short, n_events_, s,
+        static_cast<double>(n_events_) / s, static_cast<double>(whole_.ms.size()) / s, gaps_.at(.5), gaps_.at(.99),
+        gaps_.at(1), first_.at(.5), first_.at(.99), whole_.at(.99), refused_.at(.99), n_resets_,
+        cpu_s(usage.ru_utime) + cpu_s(usage.ru_stime));
+    return n_wrong + n_short > 0 || n_over_ < streams_.size();
   }
 
-  const int port_, n_tokens_, epoll_;
-  const SteadyClock::time_point begin_ = SteadyClock::now();
+  const Options o_;
+  const int epoll_;
+  SteadyClock::time_point begin_{}, dribbled_{};
+  double next_ms_ = 0;
   std::vector<Stream> streams_;
   std::vector<std::pair<int, SteadyClock::time_point>> doomed_;
-  std::vector<float> gaps_ms_;
-  size_t n_events_ = 0, n_resets_ = 0;
+  std::vector<int> slow_;
+  Times gaps_, first_, whole_, refused_;
+  size_t n_begun_ = 0, n_over_ = 0, n_events_ = 0, n_resets_ = 0;
   std::mt19937 draw_{std::random_device{}()};
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 4) {
-    fmt::print(stderr, "usage: sse_load PORT STREAMS TOKENS [STALLED [RESETS_PER_S]]\n");
-    return 2;
-  }
-  const rlimit files{.rlim_cur = 20000, .rlim_max = 20000};
+  Options o;
+  CLI::App app("Checked load on fake_server");
+  app.add_option("--port", o.port)->required();
+  app.add_option("--requests", o.n_requests)->check(CLI::Range(1, 1'000'000));
+  app.add_option("--concurrency", o.concurrency, "0: all at once");
+  app.add_option("--rate", o.rate, "arrivals a second");
+  app.add_option("--tokens", o.n_tokens);
+  app.add_option("--prompt", o.n_prompt)->check(CLI::Range(3, 1 << 16));
+  app.add_option("--tenants", o.n_tenants);
+  app.add_option("--stalled", o.n_stalled);
+  app.add_option("--idle", o.n_idle);
+  app.add_option("--slow", o.n_slow);
+  app.add_option("--resets", o.resets, "a second");
+  app.add_option("--seconds", o.seconds, "gives up after");
+  CLI11_PARSE(app, argc, argv);
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
-  Load load(std::atoi(argv[1]), std::atoi(argv[2]), std::atoi(argv[3]));
-  if (argc > 4) load.stall(std::atoi(argv[4]));
-  return load.run(argc > 5 ? std::atof(argv[5]) : 0);
+  return Load(o).run();
 }
