@@ -10,7 +10,7 @@ namespace {
 constexpr int kMaxGroup = 1 << 20, kMaxBlock = 1 << 16;
 constexpr const char* kSupported =
     "supported are MLX (affine, mxfp4, mxfp8, nvfp4), gptq, awq, fp8, fbgemm_fp8, mxfp4 and compressed-tensors (pack-quantized, "
-    "int-quantized, float-quantized); use one of these, the model's unquantized checkpoint, or a GGUF file of it";
+    "int-quantized, float-quantized, mxfp8-quantized, mxfp4-pack-quantized, nvfp4-pack-quantized); use one of these, the model's unquantized checkpoint, or a GGUF file of it";
 
 std::string text_or(const Json& object, const char* key, const char* fallback) {
   const auto value = object.find(key);
@@ -82,6 +82,14 @@ QuantScheme read_mlx_scheme(const Json& json) {
 
 // ---- GPTQ, AWQ, FP8 ----
 
+std::shared_ptr<const Pattern> read_pattern(const Json& where, std::string_view expression) {
+  try {
+    return std::make_shared<const Pattern>(expression);
+  } catch (const Error& error) {
+    throw where.error("{}", error.what());
+  }
+}
+
 QuantScheme read_gptq(const Json& json) {
   const std::string format = text_or(json, json.find("checkpoint_format") ? "checkpoint_format" : "format", "gptq");
   check_name(json, "checkpoint_format", format, {"gptq", "gptq_v2"});
@@ -96,11 +104,11 @@ QuantScheme read_gptq(const Json& json) {
 QuantScheme read_awq(const Json& json) {
   std::string format = text_or(json, json.find("version") ? "version" : "format", "gemm");
   std::transform(format.begin(), format.end(), format.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  check_name(json, "version", format, {"gemm"});
+  check_name(json, "version", format, {"gemm", "gemv"});
   check_name(json, "backend", text_or(json, "backend", "auto") == "llm-awq" ? "llm-awq" : "auto", {"auto"});
   const auto bits = json.find(json.find("w_bit") ? "w_bit" : "bits");
   const auto group = json.find("q_group_size");
-  return {.layout = QuantLayout::kAwq,
+  return {.layout = format == "gemv" ? QuantLayout::kAwqRows : QuantLayout::kAwq,
           .bits = bits ? one_of(*bits, {4}) : 4,
           .group = group ? static_cast<int>(std::max<int64_t>(group->integer(-1, kMaxGroup), 0)) : group_size(json),
           .symmetric = false};
@@ -130,7 +138,30 @@ void refuse_parts(const Json& json) {
   if (sparsity) check_name(*sparsity, "format", text_or(*sparsity, "format", "dense"), {"dense"});
 }
 
+// The formats of 4 and 8 bits whose blocks and scales are fixed.
+struct MxFormat {
+  const char* name;
+  QuantLayout layout;
+  int bits, group;
+  const char* strategy;
+};
+constexpr MxFormat kMxFormats[] = {{"mxfp8-quantized", QuantLayout::kFloat8, 8, 32, "group"},
+                                   {"mxfp4-pack-quantized", QuantLayout::kPackedMxfp4, 4, 32, "group"},
+                                   {"nvfp4-pack-quantized", QuantLayout::kPackedNvfp4, 4, 16, "tensor_group"}};
+
+QuantScheme read_mx_weights(const Json& weights, const MxFormat& format) {
+  check_name(weights, "type", text_or(weights, "type", "int"), {"float"});
+  check_name(weights, "strategy", text_or(weights, "strategy", format.strategy), {format.strategy});
+  if (!flag_or(weights, "symmetric", true)) throw weights.at("symmetric").error("false is not supported for {}: {}", format.name, kSupported);
+  one_of(weights.at("num_bits"), {format.bits});
+  one_of(weights.at("group_size"), {format.group});
+  if (format.layout == QuantLayout::kFloat8) return {.layout = format.layout, .block_rows = 1, .block_cols = format.group};
+  return {.layout = format.layout, .bits = format.bits, .group = format.group};
+}
+
 QuantScheme read_weights(const Json& weights, std::string_view format) {
+  for (const MxFormat& mx : kMxFormats)
+    if (format == mx.name) return read_mx_weights(weights, mx);
   const std::string type = text_or(weights, "type", "int");
   const bool integers = type == "int";
   check_name(weights, "type", type, {"int", "float"});
@@ -143,12 +174,12 @@ QuantScheme read_weights(const Json& weights, std::string_view format) {
   if (format == "pack-quantized") {
     if (!integers || strategy == "block") throw weights.error("pack-quantized weights are integers in groups or rows");
     scheme.layout = QuantLayout::kPacked;
-    scheme.bits = one_of(weights.at("num_bits"), {2, 4, 8});  // of others, versions of the library differ about the packing
+    scheme.bits = one_of(weights.at("num_bits"), {2, 3, 4, 5, 6, 7, 8});
     return scheme;
   }
   one_of(weights.at("num_bits"), {8});
   scheme.layout = integers ? QuantLayout::kInt8 : QuantLayout::kFloat8;
-  if (!scheme.symmetric) throw weights.at("symmetric").error("false is not supported for {}: {}", format, kSupported);
+  if (!scheme.symmetric && !integers) throw weights.at("symmetric").error("false is not supported for {}: {}", format, kSupported);
   if (format != "naive-quantized" && integers != (format == "int-quantized"))
     throw weights.error("weights of type '{}' contradict the format {}", type, format);
   if (integers && strategy == "block") throw weights.error("integers in blocks are not supported: {}", kSupported);
@@ -173,11 +204,28 @@ void HfQuantization::read_mlx(const Json& json) {
   }
 }
 
+// GPTQModel's `dynamic`: an expression, with "-:" before it where modules are left as they are, and what differs for those
+// that it matches from the start of their name.
+void HfQuantization::read_rules(const Json& dynamic) {
+  for (const auto& [key, own] : dynamic.members()) {
+    const bool leaves = key.starts_with("-:");
+    Rule rule{.pattern = read_pattern(own, key.substr(leaves || key.starts_with("+:") ? 2 : 0)), .scheme = std::nullopt};
+    if (!leaves) {
+      rule.scheme = scheme_;
+      if (const auto bits = own.find("bits")) rule.scheme->bits = one_of(*bits, {2, 3, 4, 8});
+      if (own.find("group_size")) rule.scheme->group = group_size(own);
+      rule.scheme->symmetric = flag_or(own, "sym", rule.scheme->symmetric);
+    }
+    rules_.push_back(std::move(rule));
+  }
+}
+
 HfQuantization::Group HfQuantization::read_group(const Json& json, std::string_view format) {
   Group group;
   const auto own = json.find("format");
   if (own) format = own->string();
-  check_name(json, "format", std::string(format), {"pack-quantized", "int-quantized", "float-quantized", "naive-quantized"});
+  check_name(json, "format", std::string(format), {"pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "mxfp8-quantized",
+                                                   "mxfp4-pack-quantized", "nvfp4-pack-quantized"});
   group.scheme = read_weights(json.at("weights"), format);
   for (const Json& target : json.at("targets").elements()) {
     const std::string_view name = target.string();
@@ -185,11 +233,7 @@ HfQuantization::Group HfQuantization::read_group(const Json& json, std::string_v
       group.names.emplace_back(name);
       continue;
     }
-    try {
-      group.patterns.push_back(std::make_shared<const Pattern>(name.substr(3)));
-    } catch (const Error& error) {
-      throw target.error("{}", error.what());
-    }
+    group.patterns.push_back(read_pattern(target, name.substr(3)));
   }
   return group;
 }
@@ -217,6 +261,7 @@ std::optional<HfQuantization> HfQuantization::read(const Json& config) {
   out.method_ = printable(method->string(), 64);
   if (out.method_ == "gptq") {
     out.scheme_ = read_gptq(*json);
+    if (const auto dynamic = json->find("dynamic")) out.read_rules(*dynamic);
   } else if (out.method_ == "awq") {
     out.scheme_ = read_awq(*json);
   } else if (out.method_ == "fp8" || out.method_ == "fbgemm_fp8") {
@@ -234,6 +279,8 @@ std::optional<HfQuantization> HfQuantization::read(const Json& config) {
 // A module's own name counts before an expression, and that before a class, of which there is no telling here: it matches.
 const QuantScheme* HfQuantization::find(std::string_view module) const {
   if (const auto it = overrides_.find(module); it != overrides_.end()) return it->second ? &*it->second : nullptr;
+  for (const Rule& rule : rules_)
+    if (rule.pattern->matches_start(module)) return rule.scheme ? &*rule.scheme : nullptr;
   if (scheme_) return &*scheme_;
   for (const Group& group : groups_)
     if (std::find(group.names.begin(), group.names.end(), module) != group.names.end()) return &group.scheme;

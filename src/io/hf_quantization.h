@@ -26,10 +26,14 @@ enum class QuantLayout : uint8_t {
   kGptq,         // qweight I32 packed [in * bits / 32, out], qzeros packed [in / g, out * bits / 32], scales [in / g, out],
                  // perhaps g_idx I32 [in], the group of each column: w = scale * (code - zero)
   kAwq,          // qweight I32 [in, out / 8], qzeros [in / g, out / 8], scales [in / g, out]; of 8 outputs the even ones first
+  kAwqRows,      // qweight I32 packed [out, in / 8], qzeros packed [out, z], scales [out, 8 * z]; z: words for in / g, and some
   kPacked,       // weight_packed I32 packed [out, in * bits / 32], weight_scale [out, in / g], perhaps weight_zero_point
-                 // packed [out * bits / 32, in / g], weight_shape, weight_g_idx
-  kInt8,         // weight I8 [out, in], weight_scale [out, in / g] or one
-  kFloat8,       // weight F8_E4M3 [out, in], weight_scale or weight_scale_inv: one, [out, 1], or one a block
+                 // packed [out * bits / 32, in / g], weight_shape, weight_g_idx; older versions of the library pack
+                 // whole codes into words, so that some of the 32 bits are left over
+  kPackedMxfp4,  // weight_packed U8 [out, in / 2], the low nibble first; weight_scale U8 [out, in / 32], E8M0
+  kPackedNvfp4,  // weight_packed likewise, weight_scale F8_E4M3 [out, in / 16], weight_global_scale F32, which divides
+  kInt8,         // weight I8 [out, in], weight_scale [out, in / g] or one, perhaps weight_zero_point I8 likewise
+  kFloat8,       // weight F8_E4M3 [out, in], weight_scale or weight_scale_inv: one, [out, 1], or one a block; U8 is E8M0
   kMxfp4Blocks,  // NAME_blocks U8 [experts, out, in / 32, 16], NAME_scales U8 [experts, out, in / 32]
 };
 
@@ -52,7 +56,7 @@ class HfQuantization {
   const std::string& method() const { return method_; }  // "MLX", or quant_method, safe to print
   // The scheme of a module that turned out to be quantized; null when the config does not cover it.
   const QuantScheme* find(std::string_view module) const;
-  // Modules with a scheme of their own (MLX).
+  // Modules with a scheme of their own, by name (MLX).
   const std::map<std::string, std::optional<QuantScheme>, std::less<>>& overrides() const { return overrides_; }
 
  private:
@@ -61,13 +65,20 @@ class HfQuantization {
     std::vector<std::shared_ptr<const Pattern>> patterns;
     QuantScheme scheme;
   };
+  // Modules with a scheme of their own, or none, by an expression (GPTQ).
+  struct Rule {
+    std::shared_ptr<const Pattern> pattern;
+    std::optional<QuantScheme> scheme;
+  };
   void read_mlx(const Json& json);
+  void read_rules(const Json& dynamic);
   void read_groups(const Json& json);
   static Group read_group(const Json& json, std::string_view format);
 
   std::string method_;
   std::optional<QuantScheme> scheme_;
   std::map<std::string, std::optional<QuantScheme>, std::less<>> overrides_;
+  std::vector<Rule> rules_;  // the first that matches counts
   std::vector<Group> groups_;
 };
 

@@ -25,7 +25,7 @@ std::vector<float> numbers_of(const SafeTensor& tensor, std::span<const uint8_t>
   for (size_t i = 0; i < out.size(); ++i) {
     if (type == "F32") {
       out[i] = float_from_bits(load_word(bytes, static_cast<int64_t>(i)));
-    } else if (type == "F8_E8M0") {
+    } else if (type == "F8_E8M0" || type == "U8") {
       out[i] = std::ldexp(1.0f, bytes[i] - 127);
     } else {
       const uint16_t half = quant::load_u16(bytes.data() + 2 * i);
@@ -35,9 +35,9 @@ std::vector<float> numbers_of(const SafeTensor& tensor, std::span<const uint8_t>
   return out;
 }
 
-// n codes of a stream of bits, the first in the lowest; n is a multiple of 8, or of what fills whole bytes.
+// n codes of a stream of bits, the first in the lowest.
 void unpack_bits(const uint8_t* bytes, int bits, int64_t n, uint8_t* codes) {
-  if (bits == 4) {
+  if (bits == 4 && n % 2 == 0) {
     for (int64_t i = 0; i < n / 2; ++i) codes[2 * i] = bytes[i] & 15, codes[2 * i + 1] = bytes[i] >> 4;
     return;
   }
@@ -97,12 +97,15 @@ class IntegerRows {
  private:
   bool is_transposed() const { return m_.scheme.layout == QuantLayout::kGptq || m_.scheme.layout == QuantLayout::kAwq; }
 
+  // Rows of AWQ's other layout are longer than their groups.
+  int64_t scales_a_row() const { return m_.scheme.layout == QuantLayout::kAwqRows ? m_.scales->shape[1] : m_.n_groups(); }
+
   void read_scales(Rows& rows) const {
     const int64_t n_groups = m_.n_groups();
     for (int64_t i = 0; i < rows.n; ++i)
       for (int64_t g = 0; g < n_groups; ++g) {
         const int64_t row = rows.first + i, at = i * n_groups + g;
-        const float scale = scales_[scales_.size() == 1 ? 0 : is_transposed() ? g * m_.n_out + row : row * n_groups + g];
+        const float scale = scales_[scales_.size() == 1 ? 0 : is_transposed() ? g * m_.n_out + row : row * scales_a_row() + g];
         rows.scales[at] = scale;
         rows.mins[at] = biases_.empty() ? -static_cast<float>(zero_of(row, g)) * scale : biases_[row * n_groups + g];
       }
@@ -135,14 +138,17 @@ class IntegerRows {
         for (int64_t w = 0; w < n * bits / 32; ++w) words[w] = load_word(codes_, (first + w) * m_.n_out + row);
         unpack_bits(reinterpret_cast<const uint8_t*>(words), bits, n, to + k);
       }
+    } else if (const int64_t n_words = m_.codes->shape[m_.codes->n_dims - 1]; m_.whole_codes) {
+      for (int64_t k = 0; k < n_in; ++k) to[k] = static_cast<uint8_t>(code_at(codes_, row * n_words, 1, k));
     } else {
-      unpack_bits(codes_.data() + row * (n_in * bits / 8), bits, n_in, to);
+      unpack_bits(codes_.data() + row * n_words * 4, bits, n_in, to);
     }
   }
 
   // Code `i` of a stream of words that lie `stride` apart, from word `first` on.
   int code_at(std::span<const uint8_t> words, int64_t first, int64_t stride, int64_t i) const {
-    const int64_t bit = i * m_.scheme.bits, word = bit / 32;
+    const int64_t a_word = 32 / m_.scheme.bits, bit = m_.whole_codes ? i / a_word * 32 + i % a_word * m_.scheme.bits : i * m_.scheme.bits;
+    const int64_t word = bit / 32;
     const int shift = static_cast<int>(bit % 32);
     uint64_t both = load_word(words, first + word * stride);
     if (shift + m_.scheme.bits > 32) both |= uint64_t{load_word(words, first + (word + 1) * stride)} << 32;
@@ -154,6 +160,7 @@ class IntegerRows {
     switch (m_.scheme.layout) {
       case QuantLayout::kGptq: return code_at(zeros_, group * zero_words, 1, row);
       case QuantLayout::kAwq: return static_cast<int>(load_word(zeros_, group * (m_.n_out / 8) + row / 8) >> (4 * kAwqNibble[row % 8]) & 15);
+      case QuantLayout::kAwqRows: return code_at(zeros_, row * m_.zeros->shape[1], 1, group);
       default: return code_at(zeros_, group, m_.n_groups(), row);
     }
   }
@@ -161,7 +168,7 @@ class IntegerRows {
   int zero_of(int64_t row, int64_t group) const {
     const int middle = 1 << (m_.scheme.bits - 1);
     if (zeros_.empty()) return middle;
-    if (zeros_are_bytes_) return middle + static_cast<int8_t>(zeros_[row * m_.n_groups() + group]);
+    if (zeros_are_bytes_) return middle + static_cast<int8_t>(zeros_[zeros_.size() == 1 ? 0 : row * m_.n_groups() + group]);
     return (stored_zero(row, group) + zero_offset_) & (2 * middle - 1);  // one more than the last code is 0, as in AutoGPTQ
   }
 
@@ -230,11 +237,15 @@ class FloatRows {
     }
     // Of an E8M0, all ones are NaN; of an E4M3, so are all but its sign, which no scale has.
     exponents_ = scales;
-    const int last = m.scheme.layout == QuantLayout::kMlxNvfp4 ? 0x7E : 0xFE;
+    const int last = m.scheme.group == 16 ? 0x7E : 0xFE;
     for (size_t i = 0; i < scales.size(); ++i)
       if (scales[i] > last)
         throw Error("{}: tensor '{}': element {} is {}, which is no scale: expected 0 to {}", printable(source), printable(m.scales->name, 128), i,
                     scales[i], last);
+    if (m.global == nullptr) return;
+    global_ = numbers_of(*m.global, files.data(*m.global))[0];
+    if (!(std::isfinite(global_) && global_ > 0))
+      throw Error("{}: tensor '{}': {} divides every scale: expected a number above 0", printable(source), printable(m.global->name, 128), global_);
   }
 
   Format format() const {
@@ -243,6 +254,7 @@ class FloatRows {
       case QuantLayout::kFloat8: return blocks ? Format::F8_E4M3 : Format::F32;
       case QuantLayout::kMlxMxfp8: return Format::F8_E4M3;
       case QuantLayout::kMlxNvfp4: return m_.n_in % 64 == 0 ? Format::NVFP4 : Format::F32;
+      case QuantLayout::kPackedNvfp4: return Format::BF16;  // as the format's own library makes them
       default: return Format::MXFP4;
     }
   }
@@ -267,7 +279,11 @@ class FloatRows {
     } else {
       for (int64_t k = 0; k < m_.n_in; ++k) {
         const float value = scale_at(row, k) * number_at(row * m_.n_in + k);
-        std::memcpy(out + 4 * k, &value, 4);
+        if (format == Format::BF16) {
+          quant::BF16::encode(&value, out + 2 * k);
+        } else {
+          std::memcpy(out + 4 * k, &value, 4);
+        }
       }
     }
   }
@@ -283,12 +299,11 @@ class FloatRows {
 
   float scale_at(int64_t row, int64_t k) const {
     const QuantScheme& s = m_.scheme;
-    if (s.layout == QuantLayout::kMlxNvfp4) return float_from_ue4m3_half(exponents_[(row * m_.n_in + k) / 16]);
+    if (s.group == 16) return 0.5f * quant::float_from_ue4m3(exponents_[(row * m_.n_in + k) / 16]) / global_;
     if (s.layout != QuantLayout::kFloat8) return std::ldexp(1.0f, exponents_[(row * m_.n_in + k) / 32] - 127);
     if (s.block_cols == 0) return scales_[0];
     return scales_[row / s.block_rows * ((m_.n_in + s.block_cols - 1) / s.block_cols) + k / s.block_cols];
   }
-  static float float_from_ue4m3_half(uint8_t byte) { return 0.5f * quant::float_from_ue4m3(byte); }
 
   float number_at(int64_t i) const {
     if (m_.scheme.layout == QuantLayout::kFloat8) return quant::float_from_e4m3(codes_[i]);
@@ -299,11 +314,12 @@ class FloatRows {
   const std::span<const uint8_t> codes_;
   std::vector<float> scales_;
   std::span<const uint8_t> exponents_;
+  float global_ = 1;
 };
 
 bool is_integer(QuantLayout layout) {
   return layout == QuantLayout::kMlxAffine || layout == QuantLayout::kGptq || layout == QuantLayout::kAwq ||
-         layout == QuantLayout::kPacked || layout == QuantLayout::kInt8;
+         layout == QuantLayout::kAwqRows || layout == QuantLayout::kPacked || layout == QuantLayout::kInt8;
 }
 
 }  // namespace

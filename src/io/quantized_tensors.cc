@@ -28,7 +28,8 @@ constexpr const char* kNotNeeded[] = {".input_scale",       ".activation_scale",
                                       ".v_scale",           ".q_scale",                ".kv_scale",         ".input_global_scale"};
 
 const char* name_of(QuantLayout layout) {
-  constexpr const char* kNames[] = {"MLX", "MLX MXFP4", "MLX MXFP8", "MLX NVFP4", "GPTQ", "AWQ", "INT", "INT", "FP8 E4M3", "MXFP4"};
+  constexpr const char* kNames[] = {"MLX",  "MLX MXFP4", "MLX MXFP8", "MLX NVFP4", "GPTQ",     "AWQ",  "AWQ gemv",
+                                    "INT",  "MXFP4",     "NVFP4",     "INT",       "FP8 E4M3", "MXFP4"};
   return kNames[static_cast<int>(layout)];
 }
 
@@ -37,9 +38,9 @@ std::string type_of(const QuantizedMatrix& m) {
   std::string text = name_of(s.layout);
   if (s.layout == QuantLayout::kFloat8 && s.block_cols == 0) return text;
   if (s.layout == QuantLayout::kFloat8) return s.block_cols == m.n_in ? text + " rows" : fmt::format("{} {}x{}", text, s.block_rows, s.block_cols);
-  const bool fixed = s.layout == QuantLayout::kMlxMxfp4 || s.layout == QuantLayout::kMlxMxfp8 || s.layout == QuantLayout::kMlxNvfp4 ||
-                     s.layout == QuantLayout::kMxfp4Blocks;
-  if (fixed) return text;
+  constexpr QuantLayout kFixed[] = {QuantLayout::kMlxMxfp4,    QuantLayout::kMlxMxfp8,    QuantLayout::kMlxNvfp4,
+                                    QuantLayout::kPackedMxfp4, QuantLayout::kPackedNvfp4, QuantLayout::kMxfp4Blocks};
+  if (std::find(std::begin(kFixed), std::end(kFixed), s.layout) != std::end(kFixed)) return text;
   text += fmt::format(" {}-bit", s.bits);
   if (s.group > 0) text += fmt::format(" g{}", s.group);
   return m.order != nullptr ? text + " act-order" : text;
@@ -65,7 +66,10 @@ class QuantizedTensors::Finder {
       case QuantLayout::kMlxNvfp4: find_mlx(); break;
       case QuantLayout::kGptq: find_gptq(); break;
       case QuantLayout::kAwq: find_awq(); break;
+      case QuantLayout::kAwqRows: find_awq_rows(); break;
       case QuantLayout::kPacked: find_packed(); break;
+      case QuantLayout::kPackedMxfp4:
+      case QuantLayout::kPackedNvfp4: find_packed_floats(); break;
       case QuantLayout::kInt8: find_int8(); break;
       case QuantLayout::kFloat8: find_float8(); break;
       case QuantLayout::kMxfp4Blocks: find_blocks(); break;
@@ -121,7 +125,8 @@ class QuantizedTensors::Finder {
     if (n_in % m_.group() != 0) fail(*m_.codes, "rows of {} are no whole groups: expected a multiple of {}", n_in, m_.group());
   }
 
-  static constexpr std::initializer_list<const char*> kFloats = {"F16", "BF16", "F32"}, kWords = {"I32", "U32"};
+  static constexpr std::initializer_list<const char*> kFloats = {"F16", "BF16", "F32"}, kWords = {"I32", "U32"},
+                                                       kScales = {"F32", "BF16", "F16", "F8_E8M0", "U8"};
 
   void find_mlx() {
     check_codes(m_.codes->n_dims == 3 ? 3 : 2, {"U32"});  // three: experts one after another
@@ -155,34 +160,66 @@ class QuantizedTensors::Finder {
     m_.zeros = need(".qzeros", kWords, {m_.n_groups(), m_.codes->shape[1]});
   }
 
+  // Rows of scales and zero points are as long as AutoAWQ's kernels want them: words for 8 groups, and some more for small groups.
+  void find_awq_rows() {
+    check_codes(2, kWords);
+    set_shape(m_.codes->shape[0], unpacked(m_.codes->shape[1]));
+    const int64_t step = m_.group() >= 128 ? 1 : m_.group() == 64 ? 2 : m_.group() == 32 ? 4 : 0;
+    if (step == 0) fail(*m_.codes, "groups of {}: expected 32, 64 or a multiple of 128", m_.group());
+    const int64_t n_words = ((m_.n_groups() + 7) / 8 + step - 1) / step * step;
+    m_.scales = need(".scales", kFloats, {m_.n_out, 8 * n_words});
+    m_.zeros = need(".qzeros", kWords, {m_.n_out, n_words});
+  }
+
   void find_packed() {
     check_codes(2, kWords);
-    const int64_t n_out = m_.codes->shape[0], n_in = unpacked(m_.codes->shape[1]);
-    if (const SafeTensor* shape = need(".weight_shape", {"I64", "I32"}, {2}); !says(*shape, n_out, n_in))
-      fail(*shape, "is not {}: expected the shape of the codes", text_of(Dims{n_out, n_in}));
+    const int64_t n_out = m_.codes->shape[0], n_words = m_.codes->shape[1];
+    const SafeTensor* shape = need(".weight_shape", {"I64", "I32"}, {2});
+    const auto [shape_out, n_in] = sizes_in(*shape);
+    if (shape_out != n_out || n_in <= 0 || n_in > INT32_MAX || (n_words != words_for(n_in, false) && n_words != words_for(n_in, true)))
+      fail(*shape, "is {}: expected the shape of the codes, which are [{}, {} words]", text_of(Dims{shape_out, n_in}), n_out, n_words);
+    m_.whole_codes = n_words == words_for(n_in, true);
+    if (m_.whole_codes && n_words == words_for(n_in, false) && n_words > 1 && 32 % m_.scheme.bits != 0)
+      fail(*m_.codes, "rows of {} fill as many words in either of two ways to pack them: expected to see which", n_in);
     set_shape(n_out, n_in);
     m_.scales = find_scale(".weight_scale");
-    if (!m_.scheme.symmetric) {
-      const SafeTensor* zeros = look_up(".weight_zero_point");
-      const int64_t zero_bits = n_out * m_.scheme.bits;
-      if (zeros != nullptr && std::string_view(zeros->dtype->name) == "I8") {
-        check(*zeros, {"I8"}, {n_out, m_.n_groups()});
-        m_.zeros = zeros;
-      } else {
-        if (zero_bits % 32 != 0) fail(*m_.codes, "{} outputs of {} bits fill no whole words: expected so", n_out, m_.scheme.bits);
-        m_.zeros = need(".weight_zero_point", kWords, {zero_bits / 32, m_.n_groups()});
-      }
-    } else {
-      look_up(".weight_zero_point");  // zeros, which some versions write all the same
-    }
+    find_packed_zeros();
     find_order(".weight_g_idx");
+  }
+
+  void find_packed_zeros() {
+    const SafeTensor* zeros = look_up(".weight_zero_point");
+    if (m_.scheme.symmetric) return;  // they are all zero, where a version writes them all the same
+    if (zeros != nullptr && std::string_view(zeros->dtype->name) == "I8") {
+      check(*zeros, {"I8"}, {m_.n_out, m_.n_groups()});
+      m_.zeros = zeros;
+    } else {
+      m_.zeros = need(".weight_zero_point", kWords, {words_for(m_.n_out, m_.whole_codes), m_.n_groups()});
+    }
+  }
+
+  void find_packed_floats() {
+    check_codes(2, {"U8"});
+    if (m_.codes->shape[1] > INT32_MAX) fail(*m_.codes, "rows of {} bytes: expected fewer", m_.codes->shape[1]);
+    set_shape(m_.codes->shape[0], 2 * m_.codes->shape[1]);
+    if (m_.scheme.layout == QuantLayout::kPackedMxfp4) {
+      m_.scales = need(".weight_scale", {"U8", "F8_E8M0"}, {m_.n_out, m_.n_groups()});
+      return;
+    }
+    m_.scales = need(".weight_scale", {"F8_E4M3"}, {m_.n_out, m_.n_groups()});
+    m_.global = need(".weight_global_scale", {"F32"}, {1});
   }
 
   void find_int8() {
     check_codes(2, {"I8"});
     set_shape(m_.codes->shape[0], m_.codes->shape[1]);
     m_.scales = find_scale(".weight_scale");
-    look_up(".weight_zero_point");
+    const auto dims = m_.scales->dims();
+    if (m_.scheme.symmetric) {
+      look_up(".weight_zero_point");
+    } else {
+      m_.zeros = need(".weight_zero_point", {"I8"}, {dims.begin(), dims.end()});
+    }
   }
 
   void find_float8() {
@@ -199,10 +236,10 @@ class QuantizedTensors::Finder {
     } else if (s.block_cols == 0) {
       s.block_rows = 1;
       s.block_cols = m_.n_in;
-      if (m_.scales->n_dims == 1) return check(*m_.scales, {"F32", "BF16", "F16", "F8_E8M0"}, {m_.n_out});
+      if (m_.scales->n_dims == 1) return check(*m_.scales, kScales, {m_.n_out});
     }
-    if (s.block_cols == 0) return check(*m_.scales, {"F32", "BF16", "F16", "F8_E8M0"}, {m_.scales->dims().begin(), m_.scales->dims().end()});
-    check(*m_.scales, {"F32", "BF16", "F16", "F8_E8M0"},
+    if (s.block_cols == 0) return check(*m_.scales, kScales, {m_.scales->dims().begin(), m_.scales->dims().end()});
+    check(*m_.scales, kScales,
           {(m_.n_out + s.block_rows - 1) / s.block_rows, (m_.n_in + s.block_cols - 1) / s.block_cols});
   }
 
@@ -239,12 +276,18 @@ class QuantizedTensors::Finder {
     if (in_order) m_.order = nullptr;
   }
 
-  bool says(const SafeTensor& shape, int64_t n_out, int64_t n_in) const {
+  // Words for n codes side by side, as a stream of bits or as whole codes.
+  int64_t words_for(int64_t n, bool whole_codes) const {
+    const int64_t bits = m_.scheme.bits, a_word = 32 / bits;
+    return whole_codes ? (n + a_word - 1) / a_word : (n * bits + 31) / 32;
+  }
+
+  std::pair<int64_t, int64_t> sizes_in(const SafeTensor& shape) const {
     const auto bytes = owner_.files_.data(shape);
     const size_t width = shape.dtype->bits / 8;
     int64_t sizes[2] = {};
     for (size_t i = 0; i < 2; ++i) std::memcpy(&sizes[i], &bytes[i * width], width);  // little-endian, and not negative
-    return sizes[0] == n_out && sizes[1] == n_in;
+    return {sizes[0], sizes[1]};
   }
 
   QuantizedTensors& owner_;

@@ -25,6 +25,10 @@ int main(int argc, char** argv) {
       {"mlx", "{" + sizes + R"(,"quantization":{"group_size":64,"bits":4,"mode":"affine","lm_head":{"group_size":32,"bits":8},"a":false,"b":{"mode":"mxfp4"}}})"},
       {"gptq", "{" + sizes + R"(,"quantization_config":{"quant_method":"gptq","bits":4,"group_size":128,"desc_act":true,"sym":false,"checkpoint_format":"gptq_v2"}})"},
       {"awq", "{" + sizes + R"(,"quantization_config":{"quant_method":"awq","bits":4,"group_size":128,"version":"gemm","zero_point":true}})"},
+      {"awq_gemv", "{" + sizes + R"(,"quantization_config":{"quant_method":"awq","w_bit":4,"q_group_size":64,"version":"gemv"}})"},
+      {"gptq_dynamic", "{" + sizes + R"(,"quantization_config":{"quant_method":"gptq","bits":4,"group_size":128,"dynamic":{"-:.*lm_head":{},"+:.*\\.0\\.":{"bits":8,"group_size":32,"sym":true}}}})"},
+      {"nvfp4", "{" + sizes + R"(,"quantization_config":{"quant_method":"compressed-tensors","format":"mixed-precision","config_groups":{"g":{"targets":["Linear"],)"
+                    R"("format":"nvfp4-pack-quantized","weights":{"num_bits":4,"type":"float","strategy":"tensor_group","group_size":16}}}}})"},
       {"fp8", "{" + sizes + R"(,"quantization_config":{"quant_method":"fp8","weight_block_size":[128,128],"fmt":"e4m3"}})"},
       {"compressed", "{" + sizes + R"(,"quantization_config":{"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"g":{"targets":["re:.*q_proj","Linear"],)"
                          R"("weights":{"num_bits":4,"type":"int","symmetric":false,"strategy":"group","group_size":32}}},"ignore":["lm_head"],"sparsity_config":{"format":"dense"}}})"},

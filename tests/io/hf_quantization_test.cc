@@ -99,11 +99,37 @@ TEST(HfQuantization, Gptq) {
   expect_refused(gptq(R"("bits": 4, "group_size": 128, "is_marlin_format": true)"), "Marlin");
 }
 
+TEST(HfQuantization, GptqModulesOfTheirOwn) {
+  const HfQuantization q = read(gptq(R"("bits": 4, "group_size": 128, "sym": false, "dynamic": {
+      "-:.*lm_head": {}, "+:.*\\.1\\.mlp": {"bits": 8, "group_size": 32}, ".*\\.up_proj$": {"group_size": -1, "sym": true, "desc_act": true}, "+:.*up": {"bits": 3}})"));
+  const QuantScheme common{.layout = QuantLayout::kGptq, .bits = 4, .group = 128, .symmetric = false, .zeros_less_one = true};
+  auto with = [&](int bits, int group, bool symmetric) {
+    QuantScheme scheme = common;
+    scheme.bits = bits, scheme.group = group, scheme.symmetric = symmetric;
+    return scheme;
+  };
+  EXPECT_EQ(*q.find("model.layers.0.mlp.down_proj"), common);
+  EXPECT_EQ(q.find("lm_head"), nullptr);
+  EXPECT_EQ(*q.find("model.layers.1.mlp.up_proj"), with(8, 32, false));  // the first that matches
+  EXPECT_EQ(*q.find("model.layers.2.mlp.up_proj"), with(4, 0, true));
+  EXPECT_EQ(*q.find("model.layers.2.mlp.up_proj.x"), with(3, 128, false));
+  EXPECT_EQ(*read(gptq(R"("bits": 4, "group_size": 128, "dynamic": null)")).find("m"), *read(gptq(R"("bits": 4, "group_size": 128)")).find("m"));
+  auto refused = [](const char* dynamic, const char* expected) {
+    expect_refused(gptq(fmt::format(R"("bits": 4, "group_size": 128, "dynamic": {})", dynamic)), expected);
+  };
+  refused(R"({"a": {"bits": 5}})", "5 is not supported: expected 2, 3, 4, 8");
+  refused(R"({"a": {"group_size": 0}})", "0 is no group");
+  refused(R"({"+:(a": {}})", "dynamic");
+  refused(R"({"a": 4})", "dynamic");
+  refused("[]", "dynamic");
+}
+
 TEST(HfQuantization, Awq) {
   EXPECT_EQ(scheme_of(awq(R"("bits": 4, "group_size": 128, "version": "GEMM")")),
             (QuantScheme{.layout = QuantLayout::kAwq, .bits = 4, .group = 128, .symmetric = false}));
   EXPECT_EQ(scheme_of(awq(R"("w_bit": 4, "q_group_size": 64)")).group, 64);
-  for (const char* version : {"gemv", "gemv_fast", "marlin", "exllama", "ipex"})
+  EXPECT_EQ(scheme_of(awq(R"("bits": 4, "group_size": 64, "version": "gemv")")).layout, QuantLayout::kAwqRows);
+  for (const char* version : {"gemv_fast", "marlin", "exllama", "ipex"})
     expect_refused(awq(fmt::format(R"("bits": 4, "group_size": 128, "version": "{}")", version)), version);
   expect_refused(awq(R"("bits": 4, "group_size": 128, "backend": "llm-awq")"), "llm-awq");
   expect_refused(awq(R"("bits": 3, "group_size": 128)"), "3 is not supported: expected 4");
@@ -128,16 +154,31 @@ TEST(HfQuantization, CompressedTensors) {
   EXPECT_EQ(scheme_of(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "tensor")")).layout, QuantLayout::kFloat8);
   EXPECT_EQ(scheme_of(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128])")).block_cols, 128);
   EXPECT_EQ(scheme_of(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)", R"(, "sparsity_config": {"format": "dense"}, "transform_config": {})")).group, 32);
+  for (int bits = 2; bits <= 8; ++bits)
+    EXPECT_EQ(scheme_of(ct("pack-quantized", fmt::format(R"("num_bits": {}, "strategy": "channel")", bits))).bits, bits);
+  EXPECT_EQ(scheme_of(ct("int-quantized", R"("num_bits": 8, "symmetric": false, "strategy": "channel")")),
+            (QuantScheme{.layout = QuantLayout::kInt8, .symmetric = false}));
+  EXPECT_EQ(scheme_of(ct("nvfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16)")),
+            (QuantScheme{.layout = QuantLayout::kPackedNvfp4, .bits = 4, .group = 16}));
+  EXPECT_EQ(scheme_of(ct("mxfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "group", "group_size": 32)")),
+            (QuantScheme{.layout = QuantLayout::kPackedMxfp4, .bits = 4, .group = 32}));
+  EXPECT_EQ(scheme_of(ct("mxfp8-quantized", R"("num_bits": 8, "type": "float", "strategy": "group", "group_size": 32)")),
+            (QuantScheme{.layout = QuantLayout::kFloat8, .block_rows = 1, .block_cols = 32}));
+  expect_refused(ct("nvfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 32)"), "32 is not supported: expected 16");
+  expect_refused(ct("nvfp4-pack-quantized", R"("num_bits": 4, "type": "int", "group_size": 16)"), "'int' is not supported");
+  expect_refused(ct("mxfp4-pack-quantized", R"("num_bits": 4, "type": "float", "strategy": "channel", "group_size": 32)"), "'channel' is not supported");
+  expect_refused(ct("mxfp8-quantized", R"("num_bits": 8, "type": "float", "symmetric": false, "group_size": 32)"), "symmetric");
+  expect_refused(ct("mxfp4-pack-quantized", R"("num_bits": 8, "type": "float", "group_size": 32)"), "8 is not supported: expected 4");
   const std::string weights = R"("num_bits": 8, "type": "float", "strategy": "tensor")";
-  for (const char* format : {"nvfp4-pack-quantized", "mxfp4-pack-quantized", "marlin-24", "dense", ""}) expect_refused(ct(format, weights), "pack-quantized");
+  for (const char* format : {"mxfp6-pack-quantized", "marlin-24", "dense", ""}) expect_refused(ct(format, weights), "pack-quantized");
   expect_refused(ct("pack-quantized", weights), "pack-quantized weights are integers");
   expect_refused(ct("int-quantized", weights), "contradict the format int-quantized");
   expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "int", "strategy": "tensor")"), "contradict the format float-quantized");
-  for (const char* bits : {"1", "3", "5", "6", "7", "9"}) expect_refused(ct("pack-quantized", fmt::format(R"("num_bits": {})", bits)), "num_bits");
+  for (const char* bits : {"0", "1", "9", "4.5"}) expect_refused(ct("pack-quantized", fmt::format(R"("num_bits": {})", bits)), "num_bits");
   expect_refused(ct("int-quantized", R"("num_bits": 4)"), "4 is not supported: expected 8");
   expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "tensor_group")"), "tensor_group");
   expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "strategy": "block")"), "'block_structure' is missing");
-  expect_refused(ct("int-quantized", R"("num_bits": 8, "symmetric": false)"), "symmetric");
+  expect_refused(ct("float-quantized", R"("num_bits": 8, "type": "float", "symmetric": false)"), "symmetric");
   expect_refused(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)", R"(, "transform_config": {"config_groups": {"R1": {}}})"), "transform_config");
   expect_refused(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)", R"(, "sparsity_config": {"format": "sparse-24-bitmask"})"), "sparse-24-bitmask");
   expect_refused(hf(R"("quant_method": "compressed-tensors", "format": "pack-quantized")"), "'config_groups' is missing");

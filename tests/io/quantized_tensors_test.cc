@@ -38,15 +38,38 @@ struct Expected {
 constexpr Expected kExpected[] = {
     {"awq_g128", Format::AFFINE4_64, "AWQ 4-bit g128"},
     {"awq_g32", Format::AFFINE4_32, "AWQ 4-bit g32"},
+    {"awq_gemv_g128", Format::AFFINE4_64, "AWQ gemv 4-bit g128"},
+    {"awq_gemv_g32", Format::AFFINE4_32, "AWQ gemv 4-bit g32"},
+    {"awq_gemv_g64", Format::AFFINE4_64, "AWQ gemv 4-bit g64"},
+    {"ct_2bit", Format::AFFINE4_32, "INT 2-bit g32"},
+    {"ct_2bit_asym", Format::AFFINE4_64, "INT 2-bit"},
+    {"ct_3bit", Format::AFFINE4_32, "INT 3-bit g32"},
+    {"ct_3bit_asym", Format::AFFINE4_64, "INT 3-bit"},
+    {"ct_3bit_odd", Format::F32, "INT 3-bit"},
+    {"ct_3bit_old", Format::AFFINE4_64, "INT 3-bit g64"},
     {"ct_4bit_asym", Format::AFFINE4_32, "INT 4-bit g32"},
+    {"ct_4bit_odd", Format::F32, "INT 4-bit"},
     {"ct_4bit_rows", Format::AFFINE4_64, "INT 4-bit", false},
     {"ct_4bit_sym", Format::AFFINE4_64, "INT 4-bit g128"},
+    {"ct_5bit", Format::AFFINE8_32, "INT 5-bit g32"},
+    {"ct_5bit_asym", Format::AFFINE8_64, "INT 5-bit"},
+    {"ct_5bit_old", Format::AFFINE8_64, "INT 5-bit g64"},
+    {"ct_6bit", Format::AFFINE8_32, "INT 6-bit g32"},
+    {"ct_6bit_asym", Format::AFFINE8_64, "INT 6-bit"},
+    {"ct_6bit_old", Format::AFFINE8_64, "INT 6-bit g64"},
+    {"ct_7bit", Format::AFFINE8_32, "INT 7-bit g32"},
+    {"ct_7bit_asym", Format::AFFINE8_64, "INT 7-bit"},
+    {"ct_7bit_old", Format::AFFINE8_64, "INT 7-bit g64"},
     {"ct_8bit_rows_asym", Format::AFFINE8_64, "INT 8-bit"},
     {"ct_fp8_blocks", Format::F8_E4M3, "FP8 E4M3 16x64"},
     {"ct_fp8_rows", Format::F8_E4M3, "FP8 E4M3 rows"},
     {"ct_fp8_tensor", Format::F8_E4M3, "FP8 E4M3"},
     {"ct_int8", Format::AFFINE8_64, "INT 8-bit"},
+    {"ct_int8_asym", Format::AFFINE8_64, "INT 8-bit"},
     {"ct_int8_tensor", Format::AFFINE8_64, "INT 8-bit", false},
+    {"ct_mxfp4", Format::MXFP4, "MXFP4"},
+    {"ct_mxfp8", Format::F8_E4M3, "FP8 E4M3 1x32"},
+    {"ct_nvfp4", Format::BF16, "NVFP4"},
     {"fp8_blocks", Format::F8_E4M3, "FP8 E4M3 128x128"},
     {"fp8_blocks_bf16", Format::F8_E4M3, "FP8 E4M3 32x64"},
     {"fp8_odd_blocks", Format::F32, "FP8 E4M3 16x24"},
@@ -138,13 +161,14 @@ INSTANTIATE_TEST_SUITE_P(Files, QuantizedGoldens, testing::ValuesIn(names()), []
 
 // ---- what does not fit together ----
 
-std::string complaint(const QuantizedBytes& file, const std::string& config) {
+void gather_all(const QuantizedBytes& file, const std::string& config) {
   const std::string bytes = file.bytes();
-  return refusal([&] {
-    const auto files = Safetensors::parse(span_of(bytes), "m.safetensors");
-    const QuantizedTensors tensors(files, HfQuantization::read(JsonDocument::parse(config, "config.json").root()), "model");
-    for (const QuantizedMatrix& matrix : tensors.matrices()) tensors.gather(matrix);
-  });
+  const auto files = Safetensors::parse(span_of(bytes), "m.safetensors");
+  const QuantizedTensors tensors(files, HfQuantization::read(JsonDocument::parse(config, "config.json").root()), "model");
+  for (const QuantizedMatrix& matrix : tensors.matrices()) tensors.gather(matrix);
+}
+std::string complaint(const QuantizedBytes& file, const std::string& config) {
+  return refusal([&] { gather_all(file, config); });
 }
 
 const std::string kMlx = R"({"quantization": {"group_size": 64, "bits": 4}})";
@@ -220,6 +244,15 @@ TEST(QuantizedTensors, GptqAndAwqThatDoNotFitAreRefused) {
   const std::string awq = R"({"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 32}})";
   EXPECT_THAT(complaint(file(), awq), HasSubstr("'m.qweight': rows of 8 are no whole groups: expected a multiple of 32"));
   EXPECT_THAT(complaint(file().replace("m.qweight", "I32", {64, 1}).replace("m.scales", nullptr, {}), awq), HasSubstr("'m.scales' is missing"));
+  auto gemv = [](int group) {
+    return fmt::format(R"({{"quantization_config": {{"quant_method": "awq", "bits": 4, "group_size": {}, "version": "gemv"}}}})", group);
+  };
+  auto rows = [] { return QuantizedBytes().add("m.qweight", "I32", {8, 8}).add("m.qzeros", "I32", {8, 4}).add("m.scales", "F16", {8, 32}); };
+  EXPECT_NO_THROW(gather_all(rows(), gemv(32)));
+  EXPECT_THAT(complaint(rows().replace("m.scales", "F16", {8, 2}), gemv(32)), HasSubstr("'m.scales': F16 [8, 2] (32 bytes): expected F16 [8, 32]"));
+  EXPECT_THAT(complaint(rows().replace("m.qzeros", "I32", {8, 1}), gemv(32)), HasSubstr("'m.qzeros': I32 [8, 1] (32 bytes): expected I32 [8, 4]"));
+  EXPECT_THAT(complaint(rows(), gemv(64)), HasSubstr("'m.scales': F16 [8, 32] (512 bytes): expected F16 [8, 16]"));
+  EXPECT_THAT(complaint(rows(), gemv(16)), HasSubstr("groups of 16: expected 32, 64 or a multiple of 128"));
 }
 
 TEST(QuantizedTensors, OthersThatDoNotFitAreRefused) {
@@ -231,12 +264,32 @@ TEST(QuantizedTensors, OthersThatDoNotFitAreRefused) {
   auto file = [] {
     return QuantizedBytes().add("m.weight_packed", "I32", {4, 8}).add("m.weight_scale", "BF16", {4, 2}).add("m.weight_shape", "I64", {2}, u64_bytes(4) + u64_bytes(64));
   };
-  EXPECT_THAT(complaint(file().replace("m.weight_shape", "I64", {2}), packed), HasSubstr("tensor 'm.weight_shape': is not [4, 64]"));
+  EXPECT_THAT(complaint(file().replace("m.weight_shape", "I64", {2}), packed), HasSubstr("tensor 'm.weight_shape': is [506097522914230528, 1084818905618843912]: expected the shape of the codes, which are [4, 8 words]"));
   EXPECT_THAT(complaint(file().replace("m.weight_shape", nullptr, {}), packed), HasSubstr("'m.weight_shape' is missing"));
   EXPECT_THAT(complaint(file().replace("m.weight_scale", "BF16", {1}), packed), HasSubstr("'m.weight_scale': BF16 [1] (2 bytes): expected F16 [4, 2]"));
   const std::string asymmetric = ct("pack-quantized", R"({"num_bits": 4, "strategy": "group", "group_size": 32, "symmetric": false})");
-  EXPECT_THAT(complaint(file(), asymmetric), HasSubstr("4 outputs of 4 bits fill no whole words"));
+  EXPECT_THAT(complaint(file(), asymmetric), HasSubstr("'m.weight_zero_point' is missing: expected I32 [1, 2]"));
   EXPECT_THAT(complaint(file().add("m.weight_zero_point", "I8", {4, 3}), asymmetric), HasSubstr("'m.weight_zero_point': I8 [4, 3]"));
+  auto shaped = [&](int64_t n_words, uint64_t n_out, uint64_t n_in) {
+    return file().replace("m.weight_packed", "I32", {4, n_words}).replace("m.weight_shape", "I64", {2}, u64_bytes(n_out) + u64_bytes(n_in));
+  };
+  for (const auto& [n_words, n_out, n_in] : {std::tuple{8, 4, 0}, {8, 4, 65}, {8, 4, 56}, {8, 5, 64}, {9, 4, 64}})
+    EXPECT_THAT(complaint(shaped(n_words, n_out, n_in), packed), HasSubstr(fmt::format("'m.weight_shape': is [{}, {}]", n_out, n_in)));
+  EXPECT_THAT(complaint(shaped(8, 4, ~uint64_t{0}), packed), HasSubstr("'m.weight_shape': is [4, -1]"));
+  const std::string five = ct("pack-quantized", R"({"num_bits": 5, "strategy": "channel"})");
+  EXPECT_THAT(complaint(shaped(2, 4, 7).replace("m.weight_scale", "BF16", {4, 1}), five), HasSubstr("rows of 7 fill as many words in either of two ways"));
+  EXPECT_THAT(complaint(shaped(3, 4, 64), five), HasSubstr("'m.weight_shape': is [4, 64]"));
+
+  const std::string nvfp4 = ct("nvfp4-pack-quantized", R"({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16})");
+  auto floats4 = [](const std::string& global) {
+    return QuantizedBytes().add("m.weight_packed", "U8", {2, 16}).add("m.weight_scale", "F8_E4M3", {2, 2}).add("m.weight_global_scale", "F32", {1}, global);
+  };
+  EXPECT_NO_THROW(gather_all(floats4(std::string("\0\0\x80\x3f", 4)), nvfp4));
+  for (const char* bits : {"\0\0\0\0", "\0\0\x80\x7f", "\0\0\xc0\x7f", "\0\0\x80\xbf"})  // 0, infinity, NaN, -1
+    EXPECT_THAT(complaint(floats4(std::string(bits, 4)), nvfp4), HasSubstr("tensor 'm.weight_global_scale': "));
+  EXPECT_THAT(complaint(floats4("").replace("m.weight_global_scale", nullptr, {}), nvfp4), HasSubstr("'m.weight_global_scale' is missing"));
+  EXPECT_THAT(complaint(floats4("").replace("m.weight_scale", "F8_E4M3", {2, 1}), nvfp4), HasSubstr("expected F8_E4M3 [2, 2]"));
+  EXPECT_THAT(complaint(floats4("").replace("m.weight_packed", "U8", {2, 12}), nvfp4), HasSubstr("rows of 24 are no whole groups"));
 
   const std::string fp8 = R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [2, 32]}})";
   auto floats = [](const char* scale, const char* dtype, std::vector<int64_t> dims) {

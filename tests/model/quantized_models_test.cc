@@ -24,6 +24,10 @@ constexpr Model kModels[] = {
     {"awq", "AWQ 4-bit g64 14, BF16 1, F32 11"},
     {"fp8", "BF16 2, F32 5, FP8 E4M3 32x32 14"},
     {"ct_mixed", "BF16 2, F32 5, INT 4-bit g32 12, INT 8-bit g32 2"},
+    {"ct_int4", "BF16 1, F32 11, INT 4-bit g32 14"},
+    {"ct_fp8", "BF16 1, F32 11, FP8 E4M3 rows 14"},
+    {"ct_nvfp4", "BF16 1, F32 11, NVFP4 14"},
+    {"gpt_oss_mxfp4", "BF16 10, F32 25, MXFP4 4"},
 };
 void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
 

@@ -5,7 +5,8 @@ NAME.safetensors     one matrix, its tensors named m.*, beside `expected`, the f
                      compressed-tensors, torch or NumPy (packers.py) make of them; __metadata__ has `config`, the keys for
                      config.json
 models/NAME/         a directory of a tiny model: config.json, model.safetensors, expected.npy, float32 logits [n_tokens, vocab]
-                     that transformers computes with the dequantized weights, and tokens.json, the prompt
+                     that transformers computes with the dequantized weights, and tokens.json, the prompt. What transformers
+                     can load on a CPU (FP8, compressed-tensors, MXFP4) it has loaded, from that directory, to compute them
 models/base_f16.gguf the weights from which the models of the llama kind were quantized
 
     pip install -r tools/goldens/requirements.txt
@@ -20,8 +21,9 @@ import numpy as np
 import safetensors.torch
 import torch
 import transformers
-from make_models import Spec, hf_tokenizer, make_model, weight_stats, write_gguf, permute
-from packers import awq, compressed, fp8, gptq, mlx, t
+from dialects import lace
+from make_models import GPT_OSS, Spec, hf_tokenizer, make_model, weight_stats, write_gguf
+from packers import awq, awq_gemv, compressed, compressed_mx, fp8, gptq, mlx, t
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
@@ -71,6 +73,20 @@ def matrices(rng):
     yield "fp8_tensor", fp8(w(), name=".weight_scale")
     yield "fp8_rows", fp8(w(), name=".weight_scale", per_row=True, method="fbgemm_fp8")
     yield "mxfp4_experts", experts(rng)
+    for bits in (2, 3, 5, 6, 7):
+        yield f"ct_{bits}bit", compressed(w(), "pack-quantized", num_bits=bits, type="int", strategy="group", group_size=32)
+        yield f"ct_{bits}bit_asym", compressed(w(24), "pack-quantized", F16, num_bits=bits, type="int", strategy="channel", symmetric=False)
+    for bits in (3, 5, 6, 7):
+        yield f"ct_{bits}bit_old", compressed(w(24), "pack-quantized", F16, old=True, num_bits=bits, type="int", strategy="group", group_size=64, symmetric=False)
+    yield "ct_3bit_odd", compressed(w(5, 85), "pack-quantized", F16, num_bits=3, type="int", strategy="channel")
+    yield "ct_int8_asym", compressed(w(), "int-quantized", F16, num_bits=8, type="int", strategy="channel", symmetric=False)
+    yield "ct_mxfp8", compressed_mx(w(), "mxfp8-quantized", 8, 32)
+    yield "ct_mxfp4", compressed_mx(w(), "mxfp4-pack-quantized", 4, 32)
+    yield "ct_nvfp4", compressed_mx(w(), "nvfp4-pack-quantized", 4, 16)
+    yield "awq_gemv_g128", awq_gemv(w(16, 256))
+    yield "awq_gemv_g64", awq_gemv(w(), 64)
+    yield "awq_gemv_g32", awq_gemv(w(16, 320), 32)
+    yield "ct_4bit_odd", compressed(w(5, 51), "pack-quantized", F16, num_bits=4, type="int", strategy="channel", symmetric=False)
 
 
 def experts(rng):
@@ -89,6 +105,8 @@ def write_matrices(out, rng):
 # ---- models ----
 
 LLAMA = Spec("base", transformers.LlamaConfig, n_tokens=11, vocab=261, types={"*": "F16"}, dim=64, ffn=64, n_heads=2, n_kv_heads=1)
+MXFP4 = Spec("gpt_oss_mxfp4", transformers.GptOssConfig, n_tokens=37, vocab=261, types={"*": "F16"}, rope=GPT_OSS, dim=64, ffn=32, n_heads=4,
+             n_kv_heads=2, head_dim=16, extra=dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=16))
 QWEN2 = Spec("qwen2", transformers.Qwen2Config, n_tokens=11, vocab=261, types={"*": "F16"}, dim=64, ffn=64, n_heads=2, n_kv_heads=1, tied=True)
 
 
@@ -96,14 +114,38 @@ def make_base(spec, seed):
     rng = np.random.default_rng(seed)
     model = make_model(spec)
     for name, param in model.named_parameters():
-        mean, std = weight_stats(name, param.shape, spec.tied)
+        mean, std = weight_stats(name, param.shape, spec, False)
         with torch.no_grad():
             param.copy_(t((mean + std * rng.standard_normal(tuple(param.shape))).astype(np.float32)))
     return model, rng.integers(0, spec.vocab, (1, spec.n_tokens))
 
 
-def write_model(folder, base, tokens, pack, keys, embeddings=False):
-    """pack(module, weights) -> what a packer gives, or None: BF16. MLX alone packs the embedding and the output."""
+@torch.inference_mode()
+def logits_of(model, tokens):
+    return model(t(tokens)).logits[0].numpy()
+
+
+def loaded_logits(folder, tokens, quantization):
+    """What transformers computes after reading the directory itself."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=F32, attn_implementation="eager", quantization_config=quantization)
+    return logits_of(model.float().eval(), tokens)
+
+
+def write_directory(folder, tensors, config, keys, tokens):
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    config = {k: v for k, v in config.to_dict().items() if k not in ("transformers_version", "dtype", "torch_dtype")}
+    (folder / "config.json").write_text(json.dumps(config | keys, indent=1, sort_keys=True) + "\n")
+    (folder / "tokens.json").write_text(json.dumps(tokens[0].tolist()) + "\n")
+
+
+def write_expected(folder, logits):
+    np.save(folder / "expected.npy", logits)
+    print(f"{folder.name:14} {(folder / 'model.safetensors').stat().st_size / 1024:5.0f} KiB, logits std {logits.std():.2f}")
+
+
+def write_model(folder, base, tokens, pack, keys, embeddings=False, loader=None):
+    """pack(module, weights) -> what a packer gives, or None: BF16. MLX alone packs the embedding and the output. loader: how
+    transformers is to read the directory, where it can."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors, state = {}, base.state_dict()
     tied = base.config.tie_word_embeddings
@@ -123,14 +165,14 @@ def write_model(folder, base, tokens, pack, keys, embeddings=False):
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
     model = transformers.AutoModelForCausalLM.from_config(base.config, dtype=F32).eval()
     model.load_state_dict(state)
-    with torch.inference_mode():
-        logits = model(t(tokens)).logits[0].numpy()
-    safetensors.torch.save_file(tensors, folder / "model.safetensors")
-    config = {k: v for k, v in base.config.to_dict().items() if k not in ("transformers_version", "dtype", "torch_dtype")}
-    (folder / "config.json").write_text(json.dumps(config | keys, indent=1, sort_keys=True) + "\n")
-    np.save(folder / "expected.npy", logits)
-    (folder / "tokens.json").write_text(json.dumps(tokens[0].tolist()) + "\n")
-    print(f"{folder.name:14} {(folder / 'model.safetensors').stat().st_size / 1024:5.0f} KiB, logits std {logits.std():.2f}")
+    logits = logits_of(model, tokens)
+    write_directory(folder, tensors, base.config, keys, tokens)
+    if loader:
+        loaded = loaded_logits(folder, tokens, loader)
+        print(f"{folder.name}: loaded and dequantized differ by {np.abs(loaded - logits).max():.1e}")
+        assert np.abs(loaded - logits).max() < 1e-4
+        logits = loaded
+    write_expected(folder, logits)
 
 
 def write_base_gguf(path, spec, base):
@@ -140,7 +182,7 @@ def write_base_gguf(path, spec, base):
     for name, w in base.named_parameters():
         w, n_heads = w.detach().numpy(), heads.get(name.split(".")[-2])
         fmt = gguf.GGMLQuantizationType["F16" if w.ndim == 2 else "F32"]
-        tensors.append((names.get_name(name, (".weight", ".bias")), gguf.quants.quantize(permute(w, n_heads) if n_heads else w, fmt), fmt))
+        tensors.append((names.get_name(name, (".weight", ".bias")), gguf.quants.quantize(lace(w, n_heads).reshape(w.shape) if n_heads else w, fmt), fmt))
     write_gguf(path, spec, base.config, tensors)
 
 
@@ -180,6 +222,24 @@ def two_scheme_keys():
     return keys
 
 
+def write_gpt_oss(folder, spec, seed):
+    """Its experts' matrices as their own release has them: blocks and scales [experts, out, in / 32], gate and up in turns."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base, tokens = make_base(spec, seed)
+    rng, tensors = np.random.default_rng(seed), {}
+    for name, w in base.state_dict().items():
+        if not name.endswith(("gate_up_proj", "down_proj")):
+            tensors[name] = w.to(BF16) if w.dim() > 1 else w.float()
+            continue
+        n_experts, n_in, n_out = w.shape
+        tensors[name + "_blocks"] = t(rng.integers(0, 256, (n_experts, n_out, n_in // 32, 16), dtype=np.uint8))
+        tensors[name + "_scales"] = t(rng.integers(121, 124, (n_experts, n_out, n_in // 32), dtype=np.uint8))
+    keys = {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                                                        "model.embed_tokens", "lm_head"]}}
+    write_directory(folder, tensors, base.config, keys, tokens)
+    write_expected(folder, loaded_logits(folder, tokens, transformers.Mxfp4Config(dequantize=True)))
+
+
 def write_models(out):
     base, tokens = make_base(LLAMA, 1)
     qwen, qwen_tokens = make_base(QWEN2, 2)
@@ -193,8 +253,15 @@ def write_models(out):
     by_order = lambda m, w: gptq(w, 4, 32, order=order if m.endswith("1.self_attn.q_proj") else None)
     write_model(out / "gptq", base, tokens, by_order, keys(gptq(sample, 4, 32, order=np.arange(128))))
     write_model(out / "awq", qwen, qwen_tokens, lambda m, w: awq(w, 64), keys(awq(sample, 64)))
-    write_model(out / "fp8", base, tokens, lambda m, w: fp8(w, (32, 32)), keys(fp8(sample, (32, 32))))
-    write_model(out / "ct_mixed", base, tokens, two_schemes, two_scheme_keys())
+    write_model(out / "fp8", base, tokens, lambda m, w: fp8(w, (32, 32)), keys(fp8(sample, (32, 32))),
+                loader=transformers.FineGrainedFP8Config(dequantize=True))
+    write_model(out / "ct_mixed", base, tokens, two_schemes, two_scheme_keys())  # transformers reads such with one scheme for all
+    # Scales are F32: weights that the library makes of others are rounded to their type.
+    for name, pack in (("ct_int4", lambda w: compressed(w, "pack-quantized", F32, num_bits=4, type="int", strategy="group", group_size=32, symmetric=False)),
+                       ("ct_fp8", lambda w: compressed(w, "float-quantized", F32, num_bits=8, type="float", strategy="channel")),
+                       ("ct_nvfp4", lambda w: compressed_mx(w, "nvfp4-pack-quantized", 4, 16))):
+        write_model(out / name, qwen, qwen_tokens, lambda m, w: pack(w), keys(pack(sample)), loader=transformers.CompressedTensorsConfig(dequantize=True))
+    write_gpt_oss(out / "gpt_oss_mxfp4", MXFP4, 4)
     hf_tokenizer(LLAMA.vocab).save_pretrained(out / "mlx_4bit")
 
 

@@ -9,6 +9,7 @@ import mlx.core as mx
 import numpy as np
 import torch
 from compressed_tensors.compressors import BaseCompressor
+from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 
 mx.set_default_device(mx.cpu)
@@ -97,8 +98,36 @@ def awq(w, group=128):
     return tensors, {"quantization_config": keys}, weights_of(codes, scales, zeros, np.arange(w.shape[1]) // size)
 
 
-def compressed(w, form, dtype=torch.bfloat16, targets=("Linear",), **args):
-    """What compressed-tensors' own library writes and reads again."""
+def awq_gemv(w, group=128):
+    """As AutoAWQ's gemv kernels want it: in the order of the rows, zero points and scales in rows of whole words, for small groups
+    of several."""
+    codes, scales, zeros = round_to_grid(w, 4, group, False)
+    step = {32: 4, 64: 2}.get(group, 1)
+    width = -(-(-(-scales.shape[1] // 8)) // step) * step * 8
+    wide = lambda a: np.pad(a, ((0, 0), (0, width - a.shape[1])))
+    tensors = {".qweight": t(pack(codes, 4)), ".qzeros": t(pack(wide(zeros), 4)), ".scales": t(wide(scales), torch.float16)}
+    keys = {"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": True, "version": "gemv"}
+    return tensors, {"quantization_config": keys}, weights_of(codes, scales, zeros, np.arange(w.shape[1]) // group)
+
+
+def whole_codes(packed, n_out, n_in, bits):
+    """The same tensors as the library's older versions packed them: of each word as many codes as fit, the rest of its bits 0."""
+    def words(codes):  # [n, m] -> [n, words]
+        a_word = 32 // bits
+        codes = np.pad(codes, ((0, 0), (0, -codes.shape[1] % a_word))).astype(np.uint32).reshape(codes.shape[0], -1, a_word)
+        return t((codes << (bits * np.arange(a_word, dtype=np.uint32))).sum(-1, dtype=np.uint32).view(np.int32))
+    middle = 1 << (bits - 1)
+    codes = unpack_from_int32(packed["weight_packed"], bits, (n_out, n_in)).numpy().astype(int) + middle
+    out = packed | {"weight_packed": words(codes)}
+    if "weight_zero_point" in packed:
+        groups = packed["weight_scale"].shape[1]
+        zeros = unpack_from_int32(packed["weight_zero_point"], bits, (n_out, groups), packed_dim=0).numpy().astype(int) + middle
+        out["weight_zero_point"] = words(zeros.T).T
+    return out
+
+
+def compressed(w, form, dtype=torch.bfloat16, targets=("Linear",), old=False, **args):
+    """What compressed-tensors' own library writes and reads again. old: integers packed as its older versions did."""
     weights = QuantizationArgs(**args)
     scheme = QuantizationScheme(targets=list(targets), weights=weights)
     n_out, n_in = w.shape
@@ -130,9 +159,31 @@ def compressed(w, form, dtype=torch.bfloat16, targets=("Linear",), **args):
     packed = compressor.compress(state, scheme)
     again = compressor.decompress(dict(packed), scheme)["weight"].float().numpy()
     packed["weight_scale"] = packed["weight_scale"].to(dtype)
+    if old:
+        packed = whole_codes(packed, n_out, n_in, bits)
     group = {"targets": list(targets), "weights": weights.model_dump(mode="json"), "input_activations": None}
     keys = {"quant_method": "compressed-tensors", "format": form, "config_groups": {"group_0": group}, "ignore": ["lm_head"],
             "kv_cache_scheme": None, "quantization_status": "compressed"}
+    return {"." + k: v for k, v in packed.items()}, {"quantization_config": keys}, again
+
+
+def compressed_mx(w, form, bits, size):
+    """Likewise, of the formats with blocks of small floats."""
+    weights = QuantizationArgs(num_bits=bits, type="float", strategy="tensor_group" if size == 16 else "group", group_size=size)
+    scheme = QuantizationScheme(targets=["Linear"], weights=weights)
+    largest = 6.0 if bits == 4 else 448.0
+    scale = np.abs(w.reshape(w.shape[0], -1, size)).max(-1) / largest
+    state = {"weight": t(w)}
+    if size == 16:
+        overall = np.float32(448 * 6 / np.abs(w).max())
+        state |= {"weight_global_scale": t(np.array([overall])), "weight_scale": t((scale * overall).astype(np.float32)).to(torch.float8_e4m3fn).float()}
+    else:
+        state["weight_scale"] = t(np.exp2(np.ceil(np.log2(scale))).astype(np.float32))
+    compressor = BaseCompressor.get_value_from_registry(form)
+    packed = compressor.compress(dict(state), scheme)
+    again = compressor.decompress(dict(packed), scheme)["weight"].float().numpy()
+    group = {"targets": ["Linear"], "weights": weights.model_dump(mode="json"), "input_activations": None, "format": form}
+    keys = {"quant_method": "compressed-tensors", "format": form, "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
     return {"." + k: v for k, v in packed.items()}, {"quantization_config": keys}, again
 
 
