@@ -62,6 +62,7 @@ class HeaderReader {
       name_.clear();
       return;
     }
+    if (in_metadata_ && event.kind == Kind::kNull) return;  // as none: so the format's own library reads it
     if (event.kind != Kind::kBeginObject) fail("expected an object, got {}", json_kind_name(event.kind));
     if (in_metadata_) return;
     if (name_.empty() || name_.find('\0') != name_.npos) fail("a tensor's name is {}", name_.empty() ? "empty" : "not text");

@@ -82,8 +82,9 @@ TEST(Safetensors, AcceptsWhatIsOddButRight) {
     EXPECT_EQ(model.data(*model.find("s"))[7], 7);
     walk(model);
   }
-  const std::string nothing = safetensors_bytes("{}", 0);
+  const std::string nothing = safetensors_bytes("{}", 0), null = safetensors_bytes(R"({"__metadata__":null})", 0);
   EXPECT_THAT(Safetensors::parse(span_of(nothing), "m").tensors(), IsEmpty());
+  EXPECT_THAT(Safetensors::parse(span_of(null), "m").metadata(), IsEmpty());  // as safetensors 0.8 reads it
 }
 
 TEST(Safetensors, KnowsEveryType) {
