@@ -27,7 +27,7 @@ class Pull {
       : repo_(name.repo),
         options_(options),
         events_(events),
-        http_({.endpoint = options.endpoint, .token = options.token, .timeout_s = options.timeout_s, .stopped = events.stopped}),
+        http_({.endpoint = options.endpoint, .token = options.token, .certificates = options.certificates, .timeout_s = options.timeout_s, .stopped = events.stopped}),
         cache_(options.cache, name.repo) {}
 
   std::string commit() {

@@ -17,11 +17,12 @@ struct HubOptions {
   std::string revision = "main";   // branch, tag or commit
   std::string file;                // this file of the repository, rather than one chosen by the tag
   bool offline = false;            // the cache alone
+  std::string certificates;        // a file of the authorities to trust; empty: the system's
   int timeout_s = 30;              // without a byte
 };
 
 // HF_ENDPOINT; HF_HUB_CACHE, or HF_HOME/hub, or ~/.cache/huggingface/hub; HF_TOKEN, or the file HF_HOME/token; HF_HUB_OFFLINE;
-// HF_HUB_DOWNLOAD_TIMEOUT. Throws Error when there is no home directory either.
+// HF_HUB_DOWNLOAD_TIMEOUT; SSL_CERT_FILE, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE. Throws Error when there is no home directory either.
 HubOptions hub_options_from_environment();
 
 struct HubEvents {

@@ -63,6 +63,8 @@ HubOptions hub_options_from_environment() {
   if (options.cache.empty() && !home.empty()) options.cache = home + "/hub";
   if (const std::string endpoint = variable("HF_ENDPOINT"); !endpoint.empty()) options.endpoint = endpoint;
   options.token = token_of(home);
+  for (const char* name : {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"})
+    if (options.certificates.empty()) options.certificates = variable(name);
   options.offline = is_true(variable("HF_HUB_OFFLINE"));
   options.timeout_s = timeout_of(variable("HF_HUB_DOWNLOAD_TIMEOUT"), options.timeout_s);
   return options;

@@ -16,6 +16,7 @@ constexpr int kMaxRedirects = 8, kMaxGetAttempts = 3;
 constexpr uint64_t kMaxRetryWait_s = 30;
 constexpr long kMaxConnect_s = 10;
 constexpr const char* kInterrupted = "interrupted; what has come is kept: the same command goes on from there";
+constexpr const char* kOwnAuthority = "; where an authority of your own signs for this server, SSL_CERT_FILE names the file with its certificate";
 constexpr size_t kMaxHeaderBytes = 64 << 10, kMaxRefusalBytes = 64 << 10;
 
 // The parts of an address, taken apart by the same code that will connect to it.
@@ -213,13 +214,15 @@ void HubHttp::perform(const std::string& url, Transfer& transfer) {
   curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &Transfer::body_callback);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
+  if (!options_.certificates.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, options_.certificates.c_str());
   if (transfer.from > 0) curl_easy_setopt(curl, CURLOPT_RANGE, range.c_str());
   const CURLcode code = curl_easy_perform(curl);
   curl_slist_free_all(headers);
   if (transfer.failure) std::rethrow_exception(transfer.failure);
   if (transfer.interrupted) throw HubInterrupted("{}", kInterrupted);
   if (code == CURLE_OK) return transfer.begin();
-  const std::string message = fmt::format("{}: {}", Url(url).shown(), printable(*detail != 0 ? detail : curl_easy_strerror(code), 200));
+  const std::string message = fmt::format("{}: {}{}", Url(url).shown(), printable(*detail != 0 ? detail : curl_easy_strerror(code), 200),
+                                          code == CURLE_PEER_FAILED_VERIFICATION ? kOwnAuthority : "");
   if (is_cut(code)) throw HubCut("{}", message);
   throw Error("{}", message);
 }

@@ -32,6 +32,7 @@ class HubSink {
 struct HubHttpOptions {
   std::string endpoint;            // scheme://host[:port][/path]; slashes at its end are dropped
   std::string token;               // sent as a bearer token; empty: none
+  std::string certificates;        // a file of the authorities to trust; empty: the system's
   int timeout_s = 30;              // without a byte
   std::function<bool()> stopped;   // asked now and then; true ends everything by HubInterrupted
 };

@@ -181,8 +181,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
 
 
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        pass  # a client that hangs up in the middle of a handshake is what some tests want
+
+
 class FakeHub:
-    def __init__(self):
+    def __init__(self, tls=None, host="127.0.0.1", store_tls=True):
+        """tls: the ssl.SSLContext with which both speak https, or the Hub alone."""
         self.repos, self.stored, self.token, self.page = {}, {}, "hf_right", 1000
         self.requests = []     # (role, path, headers)
         self.overrides = {}    # pattern: [(status, headers, body)], each used once
@@ -195,11 +203,14 @@ class FakeHub:
         self.release = threading.Event()
         self.servers = []
         for role in ("hub", "store"):
-            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-            server.daemon_threads, server.hub, server.role = True, self, role
+            server = Server(("127.0.0.1", 0), Handler)
+            server.hub, server.role, server.scheme = self, role, "http"
+            if tls and (role == "hub" or store_tls):  # the handshake comes with the first read, in the connection's own thread
+                server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+                server.scheme = "https"
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
             self.servers.append(server)
-        self.endpoint, self.store = (f"http://127.0.0.1:{s.server_address[1]}" for s in self.servers)
+        self.endpoint, self.store = (f"{s.scheme}://{host}:{s.server_address[1]}" for s in self.servers)
 
     def close(self):
         self.release.set()
