@@ -38,6 +38,25 @@ size_t open_regular(const std::string& path, Descriptor& file) {
   return static_cast<size_t>(status.st_size);
 }
 
+// A copy of the whole file, where it cannot be mapped: not every file system has that.
+void* read_whole(const Descriptor& file, size_t size, const std::string& path) {
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw_errno("map", path);
+  try {
+    for (size_t done = 0; done < size;) {
+      const ssize_t n = ::pread(file.fd, static_cast<char*>(memory) + done, size - done, static_cast<off_t>(done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw_errno("read", path);
+      if (n == 0) throw Error("'{}' has become shorter while it was read", printable(path));
+      done += static_cast<size_t>(n);
+    }
+  } catch (...) {
+    ::munmap(memory, size);
+    throw;
+  }
+  return memory;
+}
+
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
@@ -45,7 +64,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   size_ = open_regular(path, file);
   if (size_ == 0) return;
   void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
-  if (mapped == MAP_FAILED) throw_errno("map", path);
+  if (mapped == MAP_FAILED) mapped = read_whole(file, size_, path);
   data_ = static_cast<const uint8_t*>(mapped);
 }
 
