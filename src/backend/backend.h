@@ -130,6 +130,8 @@ class Backend {
   virtual bool runs_experts() const { return false; }
   virtual bool runs_recurrence() const { return false; }  // likewise recurrent layers
 
+  virtual bool keeps_kv_as(DType dtype) const { return dtype != DType::kQ8_0; }  // asked before anything is loaded, too
+
   // The type of activations between matmuls; the residual stream, rope angles and logits are f32 everywhere.
   virtual DType activation_dtype() const { return DType::kF32; }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "backend/tensor.h"
 
@@ -16,9 +17,15 @@ struct KvShape {
   DType dtype = DType::kF16;
 
   // Bytes of keys and values of one token over all layers.
-  size_t token_bytes() const { return 2 * static_cast<size_t>(n_layers) * n_kv_heads * head_dim * dtype_bytes(dtype); }
+  size_t token_bytes() const {
+    const size_t head = static_cast<size_t>(head_dim);
+    return 2 * static_cast<size_t>(n_layers) * n_kv_heads * (dtype == DType::kQ8_0 ? head + (head + 31) / 32 * 2 : head * dtype_bytes(dtype));
+  }
   size_t bytes() const { return token_bytes() * block_size * n_blocks; }
 };
+
+// "f16", "bf16", "f32" or "q8_0". Throws UsageError for another name.
+DType parse_kv_type(const std::string& name);
 
 class KvCache {
  public:

@@ -8,8 +8,15 @@
 
 namespace ingot {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kI32 };
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kI32,
+  kQ8_0,  // of KV caches only: bytes, with a scale for each 32 of a head
+};
 
+// Of one element; kQ8_0 has no such number (KvShape::token_bytes).
 inline size_t dtype_bytes(DType dtype) { return dtype == DType::kF32 || dtype == DType::kI32 ? 4 : 2; }
 
 // A non-owning view of dense rows: [rows, cols], `stride` elements from one row to the next. Empty when data is null.

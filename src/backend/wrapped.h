@@ -19,6 +19,7 @@ class Wrapped : public Backend {
   DType activation_dtype() const override { return inner_->activation_dtype(); }
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override { return inner_->alloc(dtype, rows, cols); }
   Weight prepare(const Weight& host, unsigned use) override { return inner_->prepare(host, use); }
+  bool keeps_kv_as(DType dtype) const override { return inner_->keeps_kv_as(dtype); }
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override { return inner_->make_kv(shape); }
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override { return inner_->make_states(shape); }
   void reserve(const StepLimits& limits) override { inner_->reserve(limits); }

@@ -13,16 +13,6 @@
 #include "io/gguf.h"
 
 namespace ingot {
-namespace {
-
-DType parse_kv_dtype(const std::string& name) {
-  if (name == "f16") return DType::kF16;
-  if (name == "bf16") return DType::kBF16;
-  if (name == "f32") return DType::kF32;
-  throw UsageError("unknown KV cache type '{}': use f16, bf16 or f32", printable(name));
-}
-
-}  // namespace
 
 void add_model_argument(CLI::App& app, ModelOptions& o) {
   app.add_option("MODEL,-m,--model,--hf-repo", o.path,
@@ -44,7 +34,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--chunk,-b,--batch-size", o.chunk, "most tokens of a prompt in one step")->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   app.add_option("--block-size", o.block_size, "tokens a block of the KV cache")->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_option("--kv-type,--cache-type", o.kv_type, "type of the KV cache: f16, bf16 or f32")->capture_default_str();
+  app.add_option("--kv-type,--cache-type", o.kv_type, "type of the KV cache: f16, bf16, f32, or q8_0 (about half of f16; CPU)")->capture_default_str();
   app.add_option("--trace", o.trace_path, "write the time of every verb of every step to this file (Perfetto opens it)");
   app.add_flag("--deterministic", o.deterministic, "the same tokens whatever else runs beside them, what was cached, and in what chunks (CPU)");
   app.add_flag("--check-tensors", o.check_tensors, "refuse weights that are not finite (reads all of them first)");
@@ -106,7 +96,7 @@ void finish_sampling(SamplingParams& params, int seed) {
   }
 }
 
-DType runner_kv_type(const ModelOptions& o) { return parse_kv_dtype(o.kv_type); }
+DType runner_kv_type(const ModelOptions& o) { return parse_kv_type(o.kv_type); }
 
 RunnerOptions runner_options(ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));

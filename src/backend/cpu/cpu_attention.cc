@@ -16,7 +16,7 @@ void CpuBackend::write_token(KvCache& cache, int layer, int64_t token, const flo
   CHECK(block >= 0 && block < kv.shape.n_blocks);
   for (int h = 0; h < kv.shape.n_kv_heads; ++h, k += head_dim, v += head_dim) {
     uint8_t* page = kv.pages(layer, h) + block * kv.page_stride;
-    kernels_.write_kv(k, v, head_dim, kv.type, page, page + kv.values_at, position % size, kv.value_stride);
+    kernels_.write_kv(k, v, head_dim, kv.layout, page, position % size);
   }
 }
 
@@ -25,11 +25,12 @@ void CpuBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
 }
 
 // The softmax goes block by block of keys, so a token's numbers depend on where its range is cut: deterministic, it is not cut,
-// and blocks start at multiples of their length.
+// and starts where blocks would start that are gathered from the first key: each of so many chunks (next_block), none of which
+// crosses a page.
 //
 // Tasks for one KV head; all heads have the same. Sets the number of parts a token's work is cut into, 1 unless it is long
 // and there are too few tasks for the threads.
-int CpuBackend::plan_attention(const AttentionArgs& a) {
+int CpuBackend::plan_attention(const AttentionArgs& a, int block_size) {
   constexpr int kShortestPart = 256;
   const int tokens_a_task = std::max(1, cpu::kMaxQueryRows / (a.n_heads / a.n_kv_heads));
   attention_tasks_.clear();
@@ -39,7 +40,7 @@ int CpuBackend::plan_attention(const AttentionArgs& a) {
       const int n = std::min(tokens_a_task, batch_.q_start[seq + 1] - t);
       const int position = batch_.positions[t];
       int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
-      if (deterministic_) begin -= begin % cpu::kKeyBlock;
+      if (deterministic_) begin -= begin % (block_size % cpu::kKeyChunk == 0 ? cpu::kKeyBlock : block_size * cpu::kKeyBlock / cpu::kKeyChunk);
       const int seen = a.causal ? position + n : a.window > 0 ? position + n - 1 + a.window : batch_.kv_len[seq];
       const int end = std::min(seen, batch_.kv_len[seq]);
       attention_tasks_.push_back({seq, t, n, begin, end, -1});
@@ -81,7 +82,7 @@ void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const Atten
   const auto& kv = static_cast<const CpuKv&>(cache);
   const int group = a.n_heads / a.n_kv_heads;
   if (group > cpu::kMaxQueryRows) return attention_in_turns(y, q, cache, a);
-  const int n_parts = plan_attention(a);
+  const int n_parts = plan_attention(a, kv.shape.block_size);
   const int64_t row_floats = 2 + a.head_dim, part_floats = cpu::kMaxQueryRows * row_floats;
   if (attention_scratch_stride_ < cpu::attention_scratch_floats(a.head_dim)) {  // only where reserve() was not called
     attention_scratch_stride_ = cpu::attention_scratch_floats(a.head_dim);
@@ -96,11 +97,9 @@ void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const Atten
     const int64_t column = int64_t{first_head} * a.head_dim;
     kernels_.attention({.pages = kv.pages(a.layer, kv_head),
                         .page_stride = kv.page_stride,
-                        .values_at = kv.values_at,
-                        .value_stride = kv.value_stride,
+                        .kv = kv.layout,
                         .block_size = kv.shape.block_size,
                         .blocks = batch_.blocks(task.seq),
-                        .type = kv.type,
                         .q = q.f32(task.first_token) + column,
                         .q_stride = q.stride,
                         .group = group,

@@ -31,6 +31,7 @@ class CpuBackend final : public Backend {
 
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;
+  bool keeps_kv_as(DType) const override { return true; }
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override;
   void reserve(const StepLimits& limits) override;
@@ -101,7 +102,7 @@ class CpuBackend final : public Backend {
   void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);
 
   // cpu_attention.cc
-  int plan_attention(const AttentionArgs& args);
+  int plan_attention(const AttentionArgs& args, int block_size);
   void attention_in_turns(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args);
   void write_token(KvCache& kv, int layer, int64_t token, const float* k, const float* v);
 

@@ -148,21 +148,29 @@ struct PanelRange {
 
 // ---- attention ----
 
-enum class KvType : uint8_t { kF32, kF16, kBF16 };
+enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
 constexpr int kKeyChunk = 16;    // keys that lie together, [head_dim, 16], in a page
 constexpr int kKeyBlock = 64;    // keys of one step of the online softmax
+constexpr int kKvGroup = 32;     // elements of a head that share a scale, with kQ8_0
 constexpr int kMaxQueryRows = 48;
+
+// A page of one head: its keys [chunks of 16 tokens, head_dim, 16], then values [block_size, value_stride], and with kQ8_0, whose
+// elements are signed bytes, f16 scales of the keys and of the values, both [chunks, groups, 16]. Offsets are in bytes.
+struct KvLayout {
+  KvType type;
+  int value_stride;            // elements, a multiple of 32
+  int64_t values_at;
+  int64_t key_scales_at, value_scales_at;
+};
+static inline int kv_groups(int head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup; }
 
 // A part of attention for one KV head: some tokens' query heads of its group, over the keys [key_begin, key_end).
 struct AttentionJob {
-  // The page of a block: at pages + blocks[i] * page_stride keys [chunks, head_dim, 16], then values [block_size, value_stride].
-  const uint8_t* pages;
+  const uint8_t* pages;        // that of a block is at pages + blocks[i] * page_stride
   int64_t page_stride;         // bytes
-  int64_t values_at;           // bytes from the start of a page
-  int value_stride;            // elements, a multiple of 32
+  KvLayout kv;
   int block_size;
   const int32_t* blocks;
-  KvType type;
 
   const float* q;              // of the first token and the first head of the group
   int64_t q_stride;            // from token to token
@@ -210,9 +218,8 @@ struct Kernels {
   void (*scale)(float* x, int64_t n, float factor, float softcap);
   // One token's heads; cosines and sines are [n_freq].
   void (*rope)(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq, bool interleaved);
-  // One token's key and value of one head to offset `slot` of a page's keys and values (see AttentionJob).
-  void (*write_kv)(const float* k, const float* v, int head_dim, KvType type, void* keys, void* values, int slot,
-                   int value_stride);
+  // One token's key and value of one head to its place `slot` in a page.
+  void (*write_kv)(const float* k, const float* v, int head_dim, const KvLayout& kv, uint8_t* page, int slot);
   void (*attention)(const AttentionJob& job);
   // y [group, head_dim] from the partial results of `parts` jobs, `part_stride` floats apart, of one token.
   void (*merge_attention)(const float* partials, int64_t part_stride, int parts, int group, int head_dim, const float* sinks, float* y);

@@ -1,6 +1,7 @@
 #include "backend/ref/ref_backend.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -33,10 +34,33 @@ class RefKv : public KvCache {
   std::vector<float> data;
 };
 
-float rounded(float value, DType dtype) {
-  if (dtype == DType::kF16) return float_from_f16(f16_from_float(value));
-  if (dtype == DType::kBF16) return float_from_bf16(bf16_from_float(value));
-  return value;
+// A group as bytes times a scale: the largest becomes 127. A number that is none, or infinite, makes all of them none.
+void round_to_bytes(const float* x, float* y, int64_t n) {
+  float most = 0, none = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    most = std::max(most, std::abs(x[i]));
+    none += x[i] * 0.0f;
+  }
+  const float scale = float_from_f16(f16_from_float(most / 127.0f + none)), inverse = most > 0 ? 127.0f / most : 0.0f;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto product = std::bit_cast<float>(std::bit_cast<uint32_t>(x[i] * inverse) & ~1u);  // as the cpu's kernels do it
+    y[i] = std::nearbyint(product) * scale;
+  }
+}
+
+// What a cache of this type would hold of a token's key or value: [kv_dim].
+void round_row(const float* x, float* y, const KvShape& shape) {
+  const int64_t n = int64_t{shape.n_kv_heads} * shape.head_dim;
+  if (shape.dtype == DType::kQ8_0) {
+    for (int64_t head = 0; head < n; head += shape.head_dim)
+      for (int64_t i = 0; i < shape.head_dim; i += 32)
+        round_to_bytes(x + head + i, y + head + i, std::min<int64_t>(32, shape.head_dim - i));
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i)
+    y[i] = shape.dtype == DType::kF16    ? float_from_f16(f16_from_float(x[i]))
+           : shape.dtype == DType::kBF16 ? float_from_bf16(bf16_from_float(x[i]))
+                                         : x[i];
 }
 
 float activate(float x, Activation act) {
@@ -68,6 +92,7 @@ class RefBackend final : public Backend {
     return {buffers_.back().data(), dtype, rows, cols, cols};
   }
   Weight prepare(const Weight& host, unsigned) override { return host; }
+  bool keeps_kv_as(DType) const override { return true; }
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override {
     auto kv = std::make_unique<RefKv>(shape);
     allocated_ += kv->data.size() * sizeof(float);
@@ -171,12 +196,8 @@ class RefBackend final : public Backend {
     for_each_token([&](int seq, int64_t t) {
       const int position = batch_.positions[t], size = kv.shape.block_size;
       const int32_t block = batch_.blocks(seq)[position / size];
-      float* key = kv.row(layer, 0, block, position % size);
-      float* value = kv.row(layer, 1, block, position % size);
-      for (int64_t i = 0; i < kv.kv_dim; ++i) {
-        key[i] = rounded(k.f32(t)[i], kv.shape.dtype);
-        value[i] = rounded(v.f32(t)[i], kv.shape.dtype);
-      }
+      round_row(k.f32(t), kv.row(layer, 0, block, position % size), kv.shape);
+      round_row(v.f32(t), kv.row(layer, 1, block, position % size), kv.shape);
     });
   }
 

@@ -14,12 +14,13 @@ constexpr int kChunks = kKeyBlock / kKeyChunk;
 constexpr float kMinusInfinity = -__builtin_inff();
 
 template <KvType type>
-constexpr int kBytes = type == KvType::kF32 ? 4 : 2;
+constexpr int kBytes = type == KvType::kF32 ? 4 : type == KvType::kQ8_0 ? 1 : 2;
 
 template <KvType type>
 INLINE F load_kv(const uint8_t* p, int64_t i) {
   if constexpr (type == KvType::kF32) return load((const float*)p + i);
   if constexpr (type == KvType::kBF16) return load_bf16((const uint16_t*)p + i);
+  if constexpr (type == KvType::kQ8_0) return load_s8((const int8_t*)p + i);
   return load_f16((const uint16_t*)p + i);
 }
 
@@ -28,6 +29,7 @@ struct KeyBlock {
   int n_chunks = 0;
   const uint8_t* keys[kChunks];    // [head_dim, 16]
   const uint8_t* values[kChunks];  // rows of value_stride
+  const uint16_t *key_scales[kChunks], *value_scales[kChunks];  // of kQ8_0: [groups, 16]
   int first[kChunks];              // position
   int count[kChunks];              // keys before the end, 16 at most
 };
@@ -47,19 +49,31 @@ struct Rows {
 template <KvType type, int M>
 void score_tile(const float* q, const KeyBlock& block, int chunk, int head_dim, float* scores) {
   constexpr int per_chunk = kKeyChunk / W;
+  constexpr bool scaled = type == KvType::kQ8_0;
   const uint8_t* keys[RV];
   for (int v = 0; v < RV; ++v) keys[v] = block.keys[chunk + v / per_chunk] + v % per_chunk * W * kBytes<type>;
   F acc[M][RV] = {};
+  const int group = scaled ? kKvGroup : head_dim;
+  for (int begin = 0; begin < head_dim; begin += group) {
+    F scales[RV];
+    if constexpr (scaled)
+      for (int v = 0; v < RV; ++v)
+        scales[v] = load_f16(block.key_scales[chunk + v / per_chunk] + begin / kKvGroup * kKeyChunk + v % per_chunk * W);
+    const int end = begin + group < head_dim ? begin + group : head_dim;
 #pragma GCC unroll 2
-  for (int d = 0; d < head_dim; ++d) {
-    F k[RV];
+    for (int d = begin; d < end; ++d) {
+      F k[RV];
 #pragma GCC unroll 4
-    for (int v = 0; v < RV; ++v) k[v] = load_kv<type>(keys[v], d * kKeyChunk);
+      for (int v = 0; v < RV; ++v) {
+        k[v] = load_kv<type>(keys[v], d * kKeyChunk);
+        if constexpr (scaled) k[v] *= scales[v];
+      }
 #pragma GCC unroll 16
-    for (int m = 0; m < M; ++m) {
-      const F x = all(q[d * M + m]);
+      for (int m = 0; m < M; ++m) {
+        const F x = all(q[d * M + m]);
 #pragma GCC unroll 4
-      for (int v = 0; v < RV; ++v) acc[m][v] += x * k[v];
+        for (int v = 0; v < RV; ++v) acc[m][v] += x * k[v];
+      }
     }
   }
   for (int m = 0; m < M; ++m)
@@ -77,10 +91,16 @@ void value_tile(const float* weights, const KeyBlock& block, int value_stride, i
     for (int chunk = 0; chunk < block.n_chunks; ++chunk) {
       const uint8_t* values = block.values[chunk] + d * kBytes<type>;
       const float* w = weights + chunk * kKeyChunk;
+      float scales[kKeyChunk];  // of these columns, which are all of one group
+      if constexpr (type == KvType::kQ8_0)
+        for (int i = 0; i < kKeyChunk; i += W) store(scales + i, load_f16(block.value_scales[chunk] + d / kKvGroup * kKeyChunk + i));
       for (int key = 0; key < block.count[chunk]; ++key, ++w) {
         F x[RV];
 #pragma GCC unroll 4
-        for (int v = 0; v < RV; ++v) x[v] = load_kv<type>(values, (int64_t)key * value_stride + v * W);
+        for (int v = 0; v < RV; ++v) {
+          x[v] = load_kv<type>(values, (int64_t)key * value_stride + v * W);
+          if constexpr (type == KvType::kQ8_0) x[v] *= all(scales[key]);
+        }
 #pragma GCC unroll 16
         for (int m = 0; m < M; ++m) {
           const F p = all(w[m * kKeyBlock]);
@@ -113,7 +133,8 @@ constexpr int kTileSizes = 7;
   { TILE(type, 1), TILE(type, 2), TILE(type, 3), TILE(type, 4), TILE(type, 6) }
 constexpr int kTileSizes = 5;
 #endif
-const TileKernels kTiles[3][kTileSizes] = {TILES(KvType::kF32), TILES(KvType::kF16), TILES(KvType::kBF16)};
+const TileKernels kTiles[4][kTileSizes] = {TILES(KvType::kF32), TILES(KvType::kF16), TILES(KvType::kBF16), TILES(KvType::kQ8_0)};
+static_assert(kKvGroup % (RV * W) == 0);
 
 // The smallest tile that holds n rows, or the largest; rows past n are computed and not looked at.
 INLINE const TileKernels& tile_for(KvType type, int n) {
@@ -125,7 +146,7 @@ INLINE const TileKernels& tile_for(KvType type, int n) {
 
 // Gathers chunks from *position, which it moves past them.
 void next_block(const AttentionJob& job, int* position, KeyBlock* block) {
-  const int key_bytes = job.type == KvType::kF32 ? 4 : 2;
+  const int element = job.kv.type == KvType::kF32 ? 4 : job.kv.type == KvType::kQ8_0 ? 1 : 2;
   block->n_chunks = 0;
   while (block->n_chunks < kChunks && *position < job.key_end) {
     const int page = *position / job.block_size, slot = *position % job.block_size / kKeyChunk * kKeyChunk;
@@ -133,8 +154,11 @@ void next_block(const AttentionJob& job, int* position, KeyBlock* block) {
     const int first = page * job.block_size + slot;
     const int in_page = job.block_size - slot < kKeyChunk ? job.block_size - slot : kKeyChunk;
     const int i = block->n_chunks++;
-    block->keys[i] = base + (int64_t)slot * job.head_dim * key_bytes;
-    block->values[i] = base + job.values_at + (int64_t)slot * job.value_stride * key_bytes;
+    block->keys[i] = base + (int64_t)slot * job.head_dim * element;
+    block->values[i] = base + job.kv.values_at + (int64_t)slot * job.kv.value_stride * element;
+    const int64_t scales = (int64_t)slot * kv_groups(job.head_dim) * 2;
+    block->key_scales[i] = (const uint16_t*)(base + job.kv.key_scales_at + scales);
+    block->value_scales[i] = (const uint16_t*)(base + job.kv.value_scales_at + scales);
     block->first[i] = first;
     block->count[i] = first + in_page < job.key_end ? in_page : job.key_end - first;
     *position = first + in_page;
@@ -195,7 +219,7 @@ void start_rows(const AttentionJob& job, Rows* rows) {
   rows->sum = rows->largest + kMaxQueryRows;
   float* q = rows->q;
   for (int first = 0; first < n; first += kMaxRows) {
-    const int m_count = tile_for(job.type, n - first).rows;
+    const int m_count = tile_for(job.kv.type, n - first).rows;
     for (int m = 0; m < m_count; ++m) {
       const int row = first + m < n ? first + m : n - 1;
       const float* from = job.q + row / job.group * job.q_stride + row % job.group * job.head_dim;
@@ -236,11 +260,12 @@ void attention(const AttentionJob& job) {
     KeyBlock block;
     next_block(job, &position, &block);
     constexpr int step = RV * W / kKeyChunk;
-    for (int i = block.n_chunks; i < (block.n_chunks + step - 1) / step * step; ++i) block.keys[i] = block.keys[i - 1];
+    for (int i = block.n_chunks; i < (block.n_chunks + step - 1) / step * step; ++i)
+      block.keys[i] = block.keys[i - 1], block.key_scales[i] = block.key_scales[i - 1];
     const int n_keys = block.n_chunks * kKeyChunk;
     const float* q = rows.q;
     for (int first = 0; first < rows.n; first += kMaxRows) {
-      const TileKernels& tile = tile_for(job.type, rows.n - first);
+      const TileKernels& tile = tile_for(job.kv.type, rows.n - first);
       float* scores = rows.scores + first * kKeyBlock;
       for (int chunk = 0; chunk < block.n_chunks; chunk += step) tile.score(q, block, chunk, job.head_dim, scores);
       q += (int64_t)tile.rows * job.head_dim;
@@ -249,7 +274,7 @@ void attention(const AttentionJob& job) {
         mask_row(job, block, job.position + row / job.group, rows.scores + row * kKeyBlock);
         softmax_row(rows, row, n_keys);
       }
-      tile.value(scores, block, job.value_stride, rows.dim, rows.out + (int64_t)first * rows.dim);
+      tile.value(scores, block, job.kv.value_stride, rows.dim, rows.out + (int64_t)first * rows.dim);
     }
   }
   finish_rows(job, rows);
@@ -272,26 +297,67 @@ void merge_attention(const float* partials, int64_t part_stride, int parts, int 
   }
 }
 
-void write_kv(const float* k, const float* v, int head_dim, KvType type, void* keys, void* values, int slot,
-              int value_stride) {
+namespace {
+
+// A group of 32, or what is left of a head: bytes x / scale to codes[i * code_step], and the scale. As RefBackend does it, to the last
+// bit. A number that is none, or infinite, makes the scale so that nobody overlooks it.
+INLINE void write_group(const float* x, int n, int8_t* codes, int code_step, uint16_t* scale) {
+  float padded[kKvGroup] = {};
+  __builtin_memcpy(padded, x, (size_t)n * 4);
+  F top = {}, none = {};
+  for (int i = 0; i < kKvGroup; i += W) {
+    const F v = load(padded + i);
+    top = max(abs(v), top);
+    none += v * 0.0f;
+  }
+  const float most = largest(top), inverse = most > 0 ? 127.0f / most : 0.0f;
+  uint16_t half[W];
+  store_f16(half, all(most / 127.0f + sum(none)));
+  *scale = half[0];
+  for (int i = 0; i < n; i += W) {
+    // The last bit is dropped so that no compiler makes one rounding of the product's and the integer's.
+    const I q = round_to_int((F)((I)(load(padded + i) * inverse) & ~1));
+    for (int lane = 0; lane < W && i + lane < n; ++lane) codes[(i + lane) * code_step] = (int8_t)q[lane];
+  }
+}
+
+void write_groups(const float* k, const float* v, int head_dim, const KvLayout& kv, uint8_t* page, int slot) {
+  const int chunk = slot / kKeyChunk, lane = slot % kKeyChunk;
+  int8_t* key = (int8_t*)page + (int64_t)chunk * head_dim * kKeyChunk + lane;
+  int8_t* value = (int8_t*)page + kv.values_at + (int64_t)slot * kv.value_stride;
+  const int64_t first_scale = (int64_t)chunk * kv_groups(head_dim) * kKeyChunk + lane;
+  uint16_t* key_scale = (uint16_t*)(page + kv.key_scales_at) + first_scale;
+  uint16_t* value_scale = (uint16_t*)(page + kv.value_scales_at) + first_scale;
+  for (int begin = 0; begin < head_dim; begin += kKvGroup) {
+    const int n = head_dim - begin < kKvGroup ? head_dim - begin : kKvGroup, at = begin / kKvGroup * kKeyChunk;
+    write_group(k + begin, n, key + begin * kKeyChunk, kKeyChunk, key_scale + at);
+    write_group(v + begin, n, value + begin, 1, value_scale + at);
+  }
+}
+
+}  // namespace
+
+void write_kv(const float* k, const float* v, int head_dim, const KvLayout& kv, uint8_t* page, int slot) {
+  if (kv.type == KvType::kQ8_0) return write_groups(k, v, head_dim, kv, page, slot);
+  void *keys = page, *values = page + kv.values_at;
   const int64_t first_key = (int64_t)(slot / kKeyChunk) * head_dim * kKeyChunk + slot % kKeyChunk;
-  const int64_t first_value = (int64_t)slot * value_stride;
-  if (type == KvType::kF32) {
+  const int64_t first_value = (int64_t)slot * kv.value_stride;
+  if (kv.type == KvType::kF32) {
     for (int d = 0; d < head_dim; ++d) ((float*)keys)[first_key + d * kKeyChunk] = k[d];
     for (int d = 0; d < head_dim; ++d) ((float*)values)[first_value + d] = v[d];
     return;
   }
   for (int begin = 0; begin < head_dim; begin += W) {
     const int n = head_dim - begin < W ? head_dim - begin : W;
-    F kv[2] = {};
-    __builtin_memcpy(&kv[0], k + begin, (size_t)n * 4);
-    __builtin_memcpy(&kv[1], v + begin, (size_t)n * 4);
+    F both[2] = {};
+    __builtin_memcpy(&both[0], k + begin, (size_t)n * 4);
+    __builtin_memcpy(&both[1], v + begin, (size_t)n * 4);
     uint16_t halves[2][W];
     for (int i = 0; i < 2; ++i) {
-      if (type == KvType::kF16) {
-        store_f16(halves[i], kv[i]);
+      if (kv.type == KvType::kF16) {
+        store_f16(halves[i], both[i]);
       } else {
-        const U bits = bf16_bits(kv[i]);
+        const U bits = bf16_bits(both[i]);
         for (int lane = 0; lane < W; ++lane) halves[i][lane] = (uint16_t)bits[lane];
       }
     }

@@ -21,8 +21,7 @@ void act_mul(float* y, const float* gate, const float* up, int64_t n, int act);
 void act(float* x, int64_t n, int act);
 void scale(float* x, int64_t n, float factor, float softcap);
 void rope(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq, bool interleaved);
-void write_kv(const float* k, const float* v, int head_dim, KvType type, void* keys, void* values, int slot,
-              int value_stride);
+void write_kv(const float* k, const float* v, int head_dim, const KvLayout& kv, uint8_t* page, int slot);
 void attention(const AttentionJob& job);
 void merge_attention(const float* partials, int64_t part_stride, int parts, int group, int head_dim, const float* sinks, float* y);
 

@@ -1,0 +1,15 @@
+#include "backend/kv.h"
+
+#include "base/error.h"
+
+namespace ingot {
+
+DType parse_kv_type(const std::string& name) {
+  if (name == "f16") return DType::kF16;
+  if (name == "bf16") return DType::kBF16;
+  if (name == "f32") return DType::kF32;
+  if (name == "q8_0") return DType::kQ8_0;
+  throw UsageError("unknown KV cache type '{}': use f16, bf16, f32 or q8_0", printable(name));
+}
+
+}  // namespace ingot

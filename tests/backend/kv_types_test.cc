@@ -1,0 +1,80 @@
+// What a type of the KV cache costs: bytes, and how far attention is from that over keys and values in f32.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "ops_cases.h"
+
+namespace ingot {
+namespace {
+
+std::vector<float> attended(Backend& backend, DType dtype, uint64_t seed) {
+  OpRig rig(backend, seed);
+  const OpRun op = attention_case({.n_heads = 8, .n_kv_heads = 2, .head_dim = 64, .dtype = dtype}, {{100, 30}, {0, 40}, {300, 1}}).prepare(rig);
+  op.run();
+  std::vector<float> result(static_cast<size_t>(op.outputs[0].rows * op.outputs[0].cols));
+  backend.download(result.data(), op.outputs[0]);
+  return result;
+}
+
+// Root mean square of the difference, relative to the numbers' own.
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double squares = 0, errors = 0;
+  for (size_t i = 0; i < a.size(); ++i) squares += double{b[i]} * b[i], errors += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
+  return std::sqrt(errors / squares);
+}
+
+// The largest of 32 normal numbers is some 2.1 deviations, so a step is 0.017 and its rounding 0.0048 of a deviation, of values and,
+// through the scores of queries of deviation 2, of keys as well.
+TEST(KvTypes, ErrAsTheirStepsSay) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  for (const char* device : {"ref", "cpu"}) {
+    const auto backend = create_backend({.device = device, .n_threads = 2});
+    const std::vector<float> exact = attended(*backend, DType::kF32, seed);
+    const double f16 = difference(attended(*backend, DType::kF16, seed), exact), bytes = difference(attended(*backend, DType::kQ8_0, seed), exact);
+    EXPECT_LT(f16, 1e-3);
+    EXPECT_LT(bytes, 0.03);
+    EXPECT_GT(bytes, 4 * f16);
+  }
+}
+
+TEST(KvTypes, TakeTheirBytes) {
+  const auto bytes = [](int head_dim, DType dtype) { return KvShape{.n_layers = 3, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype}.token_bytes(); };
+  EXPECT_EQ(bytes(64, DType::kF32), 2u * 3 * 2 * 64 * 4);
+  EXPECT_EQ(bytes(64, DType::kF16), 2u * 3 * 2 * 64 * 2);
+  EXPECT_EQ(bytes(64, DType::kQ8_0), 2u * 3 * 2 * (64 + 4));
+  EXPECT_EQ(bytes(80, DType::kQ8_0), 2u * 3 * 2 * (80 + 6));
+  // What is taken is what was planned, but for what chunks of 16 keys and rows of 32 elements are longer.
+  const auto backend = create_backend({.device = "cpu"});
+  const size_t before = backend->allocated_bytes();
+  const KvShape shape{.n_layers = 2, .n_kv_heads = 2, .head_dim = 128, .block_size = 16, .n_blocks = 64, .dtype = DType::kQ8_0};
+  const auto kv = backend->make_kv(shape);
+  EXPECT_EQ(backend->allocated_bytes() - before, shape.bytes());
+}
+
+// A number that is none is found again by whoever reads it, though bytes have no room for it.
+TEST(KvTypes, BytesKeepWhatIsNoNumber) {
+  for (const char* device : {"ref", "cpu"}) {
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      const auto backend = create_backend({.device = device, .n_threads = 1});
+      const KvShape shape{.n_layers = 1, .n_kv_heads = 1, .head_dim = 64, .block_size = 16, .n_blocks = 1, .dtype = DType::kQ8_0};
+      const auto kv = backend->make_kv(shape);
+      const std::vector<int32_t> token = {0}, position = {0}, q_start = {0, 1}, len = {1}, table = {0};
+      backend->begin({token, position, q_start, len, table, 1, token});
+      std::vector<float> host(64, 1.0f), out(64);
+      const Tensor q = backend->alloc(DType::kF32, 1, 64), v = backend->alloc(DType::kF32, 1, 64), y = backend->alloc(DType::kF32, 1, 64);
+      backend->upload(q, host.data());
+      host[40] = bad;
+      backend->upload(v, host.data());
+      backend->kv_write(*kv, 0, q, v);
+      backend->attention(y, q, *kv, {.n_heads = 1, .n_kv_heads = 1, .head_dim = 64, .scale = 1});
+      backend->download(out.data(), y);
+      for (int i = 0; i < 32; ++i) EXPECT_NEAR(out[i], 1.0f, 1e-3) << device;  // its scale is an f16
+      EXPECT_FALSE(std::isfinite(out[40])) << device;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ingot
