@@ -88,7 +88,7 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
     if (gated) {
       kernels_.gate_up(expert_jobs_[task.job], expert_jobs_[n_groups + task.job], static_cast<int>(*gated), task.range);
     } else {
-      kernels_.matmul(expert_jobs_[task.job], task.range);
+      run_task(expert_jobs_[task.job], task.range);
     }
   });
 }
