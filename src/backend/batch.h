@@ -17,7 +17,8 @@ struct Batch {
   std::span<const int32_t> positions;     // [n_tokens]: position in its sequence
   std::span<const int32_t> q_start;       // [n_seqs + 1]: first token of each sequence in this batch; last is n_tokens
   std::span<const int32_t> kv_len;        // [n_seqs]: tokens of the sequence after this step
-  std::span<const int32_t> block_table;   // [n_seqs, max_blocks]: KV block of each block_size tokens of the sequence
+  std::span<const int32_t> block_table;   // [n_seqs, max_blocks]: KV block of each block_size tokens of the sequence;
+                                          // where no layer's window reaches any more, any of its full ones
   int max_blocks = 0;
   std::span<const int32_t> logit_rows;    // [n_logits]: which tokens of the batch get logits
   // Of models with recurrent layers, else empty. [n_seqs]: the slot that holds the state of the sequence before this step, -1 at

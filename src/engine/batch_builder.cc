@@ -61,14 +61,17 @@ std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
   return rows_;
 }
 
-// Rows as long as the longest of this step; 0 where a sequence has no block, for nothing reads there.
+// Rows as long as the longest of this step; 0 past a sequence's last block, for nothing reads there. In front of a window kernels
+// may read what they then mask, and get the first block that is left: it is the sequence's own, and full.
 void BatchBuilder::fill_block_table(const Step& step) {
   size_t max_blocks = 0;
   for (const StepItem& item : step.items) max_blocks = std::max(max_blocks, item.sequence->blocks.size());
   block_table_.assign(step.items.size() * max_blocks, 0);
   for (size_t i = 0; i < step.items.size(); ++i) {
-    std::ranges::transform(step.items[i].sequence->blocks, block_table_.begin() + static_cast<ptrdiff_t>(i * max_blocks),
-                           [](int32_t block) { return std::max(block, 0); });
+    const Sequence& sequence = *step.items[i].sequence;
+    const auto row = block_table_.begin() + static_cast<ptrdiff_t>(i * max_blocks);
+    std::ranges::copy(sequence.blocks, row);
+    std::fill_n(row, sequence.n_given_up, sequence.blocks[sequence.n_given_up]);
   }
   batch_.max_blocks = static_cast<int>(max_blocks);
 }

@@ -13,6 +13,9 @@ namespace {
 
 constexpr uint64_t kRootBit = uint64_t{1} << 63;  // set in the ids of roots, and never in those of blocks
 constexpr int kMostTails = 32;                    // looked at after one parent: the newest ones
+constexpr int kLostPerBlock = 8;                  // nodes without a block, where there are windows: some hundred bytes each
+
+int n_nodes(int n_blocks, int window) { return window > 0 ? n_blocks * (1 + kLostPerBlock) : n_blocks; }
 
 uint64_t mix(uint64_t digest, uint64_t value) {  // SplitMix64's finaliser
   digest = (digest ^ value) + 0x9E3779B97F4A7C15u;
@@ -23,6 +26,10 @@ uint64_t mix(uint64_t digest, uint64_t value) {  // SplitMix64's finaliser
 
 }  // namespace
 
+int first_block_seen(int position, int window, int block_size) {
+  return std::max(0, (position + 1 - std::max(window, block_size + 1)) / block_size);
+}
+
 CacheKey root_key(const std::string& salt) {
   Digest digest = Digest::sha256();
   digest.update({reinterpret_cast<const uint8_t*>(salt.data()), salt.size()});
@@ -30,12 +37,14 @@ CacheKey root_key(const std::string& salt) {
   return {std::stoull(hex.substr(0, 16), nullptr, 16), std::stoull(hex.substr(16, 16), nullptr, 16) | kRootBit};
 }
 
-PrefixCache::PrefixCache(int n_blocks, int block_size, Hash hash)
-    : block_size_(block_size),
+PrefixCache::PrefixCache(int n_blocks, int block_size, int window, Hash hash)
+    : n_blocks_(n_blocks),
+      block_size_(block_size),
+      window_(window),
       hash_(std::move(hash)),
-      mask_(std::bit_ceil(static_cast<uint64_t>(n_blocks)) * 2 - 1),
-      nodes_(n_blocks),
-      tokens_(static_cast<size_t>(n_blocks) * block_size),
+      mask_(std::bit_ceil(static_cast<uint64_t>(n_nodes(n_blocks, window))) * 2 - 1),
+      nodes_(n_nodes(n_blocks, window)),
+      tokens_(nodes_.size() * block_size),
       full_(mask_ + 1, -1),
       tails_(mask_ + 1, -1) {
   // Random, so that nobody can send prompts that all fall into one bucket.
@@ -50,13 +59,27 @@ void PrefixCache::find(const CacheKey& root, std::span<const int32_t> tokens, Ca
   match.n_tail = match.n_tokens = 0;
   while (tokens.size() >= static_cast<size_t>(match.n_tokens + block_size_)) {
     const auto part = tokens.subspan(match.n_tokens, block_size_);
-    const int32_t block = find_full(match.key, hash_of(match.key, part), part);
-    if (block < 0) break;
-    match.blocks.push_back(block);
+    const int32_t node = find_full(match.key, hash_of(match.key, part), part);
+    if (node < 0) break;
+    match.blocks.push_back(node < n_blocks_ ? node : -1);
     match.n_tokens += block_size_;
-    match.key = nodes_[block].key;
+    match.key = nodes_[node].key;
+  }
+  if (window_ > 0) {
+    keep_what_is_seen(match);
+    match.n_tokens = static_cast<int>(match.blocks.size()) * block_size_;
+    match.key = match.blocks.empty() ? root : nodes_[match.blocks.back()].key;
   }
   find_tail(tokens.subspan(match.n_tokens), match);
+}
+
+// Cuts the chain to where all blocks are there that its next token sees.
+void PrefixCache::keep_what_is_seen(CacheMatch& match) const {
+  std::vector<int32_t>& blocks = match.blocks;
+  for (int i = static_cast<int>(blocks.size()) - 1; i >= 0; --i) {
+    if (blocks[i] < 0) blocks.resize(i);
+    if (i <= first_block_seen(static_cast<int>(blocks.size()) * block_size_, window_, block_size_)) break;
+  }
 }
 
 void PrefixCache::find_tail(std::span<const int32_t> tokens, CacheMatch& match) const {
@@ -76,27 +99,49 @@ CacheKey PrefixCache::insert(const CacheKey& parent, std::span<const int32_t> to
   const int n_tokens = static_cast<int>(tokens.size());
   CHECK(n_tokens > 0 && n_tokens <= block_size_ && !holds(block));
   const bool full = n_tokens == block_size_;
-  Node& node = nodes_[block];
   const uint64_t hash = hash_of(parent, full ? tokens : tokens.first(0));
-  if (full) {
-    const int32_t same = find_full(parent, hash, tokens);
-    if (same >= 0) return nodes_[same].key;
-  }
-  node = {.parent = parent, .key = {hash, next_id_++}, .n_tokens = n_tokens};
-  std::ranges::copy(tokens, tokens_.begin() + int64_t{block} * block_size_);
-  int32_t& first = bucket_of(node);
-  node.next = first;
-  if (first >= 0) nodes_[first].previous = block;
-  first = block;
-  return node.key;
+  const int32_t same = full ? find_full(parent, hash, tokens) : -1;
+  if (same >= 0 && same < n_blocks_) return nodes_[same].key;
+  const CacheKey key = same >= 0 ? nodes_[same].key : CacheKey{hash, next_id_++};
+  if (same >= 0) erase(same);  // it has a block again
+  link(block, {.parent = parent, .key = key, .n_tokens = n_tokens}, tokens);
+  return key;
 }
 
-void PrefixCache::erase(int32_t block) {
-  Node& node = nodes_[block];
+void PrefixCache::link(int32_t index, const Node& node, std::span<const int32_t> tokens) {
+  nodes_[index] = node;
+  std::ranges::copy(tokens, tokens_.begin() + int64_t{index} * block_size_);
+  int32_t& first = bucket_of(node);
+  nodes_[index].next = first;
+  if (first >= 0) nodes_[first].previous = index;
+  first = index;
+}
+
+void PrefixCache::erase(int32_t index) {
+  Node& node = nodes_[index];
   if (node.n_tokens == 0) return;
   if (node.next >= 0) nodes_[node.next].previous = node.previous;
   (node.previous >= 0 ? nodes_[node.previous].next : bucket_of(node)) = node.next;
   node = {};
+}
+
+void PrefixCache::lose(int32_t block) {
+  const Node node = nodes_[block];
+  erase(block);
+  if (window_ == 0 || node.n_tokens < block_size_) return;
+  const int32_t index = n_blocks_ + next_lost_;
+  next_lost_ = (next_lost_ + 1) % (n_blocks_ * kLostPerBlock);
+  erase(index);
+  link(index, {.parent = node.parent, .key = node.key, .n_tokens = node.n_tokens},
+       std::span<const int32_t>(tokens_).subspan(static_cast<size_t>(block) * block_size_, block_size_));
+}
+
+// What follows the first block names it as its parent, and its id is never used again.
+void PrefixCache::forget(const CacheKey& root, std::span<const int32_t> tokens) {
+  if (tokens.size() < static_cast<size_t>(block_size_)) return;
+  const auto first = tokens.first(block_size_);
+  const int32_t node = find_full(root, hash_of(root, first), first);
+  if (node >= 0) erase(node);
 }
 
 int32_t PrefixCache::find_full(const CacheKey& parent, uint64_t hash, std::span<const int32_t> tokens) const {
@@ -114,8 +159,8 @@ uint64_t PrefixCache::hash_of(const CacheKey& parent, std::span<const int32_t> t
   return digest;
 }
 
-std::span<const int32_t> PrefixCache::tokens_of(int32_t block) const {
-  return std::span(tokens_).subspan(static_cast<size_t>(block) * block_size_, nodes_[block].n_tokens);
+std::span<const int32_t> PrefixCache::tokens_of(int32_t node) const {
+  return std::span(tokens_).subspan(static_cast<size_t>(node) * block_size_, nodes_[node].n_tokens);
 }
 
 }  // namespace ingot

@@ -3,6 +3,9 @@
 // candidates: parent and tokens are compared. The end of a finished sequence, less than a block, is kept too; whoever
 // continues it takes that block over.
 //
+// Where every layer of the model has a window, a chain is of use without the blocks in front of it. So there a block that is given away
+// leaves its tokens behind, as long as there is room, and whoever continues the chain is still found by comparing all of them.
+//
 // An index only: the pool says who holds a block and when it goes (kv_blocks.h). Fixed storage, nothing is allocated.
 #pragma once
 #include <cstdint>
@@ -20,11 +23,15 @@ struct CacheKey {
   bool operator==(const CacheKey&) const = default;
 };
 
+// The first block that the token at a position sees. It is always full, so that kernels may read it in place of those in front of it,
+// which may be gone (BatchBuilder).
+int first_block_seen(int position, int window, int block_size);
+
 // Where chains of a salt start. Only equal salts share blocks (SHA-256).
 CacheKey root_key(const std::string& salt);
 
 struct CacheMatch {
-  std::vector<int32_t> blocks;  // full ones
+  std::vector<int32_t> blocks;  // full ones; -1 where nothing is left but the tokens, in front of the window of what comes next
   int32_t tail = -1;            // a block whose first n_tail tokens follow; -1: none
   int n_tail = 0;
   int n_tokens = 0;             // in all
@@ -34,7 +41,8 @@ struct CacheMatch {
 class PrefixCache {
  public:
   using Hash = std::function<uint64_t(const CacheKey& parent, std::span<const int32_t> tokens)>;
-  PrefixCache(int n_blocks, int block_size, Hash hash = {} /* tests: one with collisions */);
+  // window: what a query sees, in every layer; 0: all.
+  PrefixCache(int n_blocks, int block_size, int window = 0, Hash hash = {} /* tests: one with collisions */);
 
   // The longest chain from root that is a prefix of tokens.
   void find(const CacheKey& root, std::span<const int32_t> tokens, CacheMatch& match) const;
@@ -43,6 +51,9 @@ class PrefixCache {
   // that already says the same, if there is one, and then `block` is not indexed.
   CacheKey insert(const CacheKey& parent, std::span<const int32_t> tokens, int32_t block);
   void erase(int32_t block);  // whether it is indexed or not
+  void lose(int32_t block);   // the same, and its tokens may stay behind
+  // Nobody finds anything of the chain of these tokens any more.
+  void forget(const CacheKey& root, std::span<const int32_t> tokens);
   bool holds(int32_t block) const { return nodes_[block].n_tokens > 0; }
 
  private:
@@ -53,19 +64,22 @@ class PrefixCache {
     int32_t previous = -1;    // -1: it is the first
   };
 
+  void link(int32_t index, const Node& node, std::span<const int32_t> tokens);
   uint64_t hash_of(const CacheKey& parent, std::span<const int32_t> tokens) const;
   int32_t& bucket_of(const Node& node) { return (node.n_tokens == block_size_ ? full_ : tails_)[node.key.hash & mask_]; }
-  int32_t find_full(const CacheKey& parent, uint64_t hash, std::span<const int32_t> tokens) const;
+  void keep_what_is_seen(CacheMatch& match) const;
+  int32_t find_full(const CacheKey& parent, uint64_t hash, std::span<const int32_t> tokens) const;  // a node
   void find_tail(std::span<const int32_t> tokens, CacheMatch& match) const;
-  std::span<const int32_t> tokens_of(int32_t block) const;
+  std::span<const int32_t> tokens_of(int32_t node) const;
 
-  const int block_size_;
+  const int n_blocks_, block_size_, window_;
   const Hash hash_;
   uint64_t seed_, mask_;
   uint64_t next_id_ = 1;
-  std::vector<Node> nodes_;             // [n_blocks]
-  std::vector<int32_t> tokens_;         // [n_blocks, block_size]
-  std::vector<int32_t> full_, tails_;   // buckets: the first block of each, newest first
+  std::vector<Node> nodes_;             // [n_blocks], then those without a block, each of which gives way to the newest in turn
+  int32_t next_lost_ = 0;
+  std::vector<int32_t> tokens_;         // [nodes, block_size]
+  std::vector<int32_t> full_, tails_;   // buckets: the first node of each, newest first
 };
 
 }  // namespace ingot

@@ -26,8 +26,8 @@ bool erase_one(std::vector<Sequence*>& sequences, Sequence* sequence) {
 
 Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
-      cache_(limits.n_blocks, limits.block_size),
-      pool_(limits.n_blocks, [this](int32_t block) { cache_.erase(block); }) {
+      cache_(limits.n_blocks, limits.block_size, limits.window),
+      pool_(limits.n_blocks, [this](int32_t block) { cache_.lose(block); }) {
   CHECK(limits.max_batch_tokens > 0 && limits.max_seqs > 0 && limits.chunk > 0);
   CHECK(limits.block_size > 0 && limits.n_blocks > 0);
   running_.reserve(limits.max_seqs);
@@ -93,9 +93,10 @@ const Step& Scheduler::plan() {
   return *step_;
 }
 
-// Blocks in front of the window of the next token: nothing that is still to be planned reads them.
+// Blocks in front of the window of the next token: nothing that is still to be planned sees them.
 void Scheduler::give_up_old_blocks(Sequence& sequence) {
-  const int n = std::min((sequence.n_computed + 1 - limits_.window) / limits_.block_size, sequence.n_indexed);
+  int n = first_block_seen(sequence.n_computed, limits_.window, limits_.block_size);
+  if (limits_.prefix_cache) n = std::min(n, sequence.n_indexed);  // those that are not yet, others could use
   for (; sequence.n_given_up < n; ++sequence.n_given_up) {
     int32_t& block = sequence.blocks[sequence.n_given_up];
     pool_.release(block, cache_.holds(block));
@@ -178,17 +179,18 @@ bool Scheduler::fits(const Sequence& sequence) {
   const std::span<const int32_t> tokens = sequence.tokens;
   cache_.find(sequence.root, tokens.first(limits_.prefix_cache ? tokens.size() - 1 : 0), match_);
   needed += blocks_for(sequence.len());
-  for (const int32_t block : match_.blocks) needed -= pool_.refs(block) > 0;  // kept ones count as free
+  for (const int32_t block : match_.blocks) needed -= block < 0 || pool_.refs(block) > 0;  // kept ones count as free
   return n_running() == 0 || pool_.n_free() >= needed;
 }
 
 // Starts it behind the tokens of match_.
 void Scheduler::take_cached(Sequence& sequence) {
   CHECK(sequence.blocks.empty());
-  for (const int32_t block : match_.blocks) {
-    pool_.share(block);
-    sequence.blocks.push_back(block);
-  }
+  sequence.blocks = match_.blocks;
+  const int n_unseen = limits_.window > 0 ? first_block_seen(match_.n_tokens, limits_.window, limits_.block_size) : 0;
+  sequence.n_given_up = std::min(n_unseen, static_cast<int>(sequence.blocks.size()));
+  std::fill_n(sequence.blocks.begin(), sequence.n_given_up, -1);
+  for (size_t i = sequence.n_given_up; i < sequence.blocks.size(); ++i) pool_.share(sequence.blocks[i]);
   sequence.n_indexed = static_cast<int>(match_.blocks.size());
   sequence.chain = match_.blocks.empty() ? sequence.root : match_.key;
   if (match_.tail >= 0) {  // it will be written to, so it is nobody else's any more
@@ -253,6 +255,7 @@ void Scheduler::preempt(Sequence& sequence) {
 // All blocks of a sequence, which then has computed nothing. What others may use stays in the cache.
 void Scheduler::give_back(Sequence& sequence) {
   if (sequence.spoiled) {
+    cache_.forget(sequence.root, sequence.tokens);  // with those that it gave up
     for (const int32_t block : sequence.blocks)
       if (block >= 0) cache_.erase(block);
   } else if (limits_.prefix_cache) {

@@ -95,6 +95,8 @@ struct Config {
   LayerKind layer(int i) const { return layers.empty() ? LayerKind{.window = sliding_window, .experts = experts.n > 0} : layers[i]; }
   int n_recurrent_layers() const { return static_cast<int>(std::ranges::count_if(layers, &LayerKind::recurrent)); }
   int n_kv_layers() const { return n_layers - n_recurrent_layers(); }  // that keep keys and values
+  // The most that a token sees in any layer; 0: some layer sees all.
+  int widest_window() const;
   // On q·k, where the checkpoint does not say: of latents, as if their keys had been made.
   float default_score_scale() const {
     if (latent.kv_rank == 0) return 1.0f / std::sqrt(static_cast<float>(head_dim));

@@ -23,6 +23,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
     throw Error("models with a mixture of experts, or with attention over latents, run on the CPU so far: use --device cpu");
   if (config_.n_recurrent_layers() > 0 && !backend_->runs_recurrence())
     throw Error("models with recurrent layers (gated delta nets) run on the CPU so far: use --device cpu");
+  if (!backend_->keeps_kv_as(options.kv_dtype)) throw Error("KV caches of q8_0 run on the CPU so far: use --kv-type f16, or --device cpu");
   plan_ = plan_memory(config_, source_->total_bytes(), backend_->available_bytes(), options);
   log_info("memory:\n{}", plan_.table());
   if (options.n_ctx > config_.n_ctx_train)
@@ -40,6 +41,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
            .max_batch_tokens = plan_.max_batch_tokens,
            .max_seqs = plan_.max_seqs,
            .n_states = plan_.states.n_slots,
+           .window = config_.widest_window(),
            .overlaps = backend_->overlaps()};
 }
 

@@ -207,5 +207,21 @@ TEST(PrefixCaching, BlocksBeforeTheWindowAreGivenUp) {
   EXPECT_TRUE(chat.runner.violations().empty());
 }
 
+// Its first blocks, given up first, are the first that others get; what the next token sees is still there.
+TEST(PrefixCaching, AChainIsFoundThoughItsBeginningIsGone) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  for (const int window : {0, 40}) {
+    FakeOptions options = options_of(512, 36);
+    options.info.window = window;
+    Chatter chat(options, {.chunk = 32});
+    const Tokens prompt = random_tokens(random, 401);  // 25 blocks and a token
+    EXPECT_EQ(chat.cached(prompt), 0);
+    EXPECT_EQ(chat.cached(random_tokens(random, 300)), 0);  // 9 more blocks than were blank
+    EXPECT_EQ(chat.cached(prompt), window > 0 ? 400 : 272);
+    EXPECT_TRUE(chat.runner.violations().empty());
+  }
+}
+
 }  // namespace
 }  // namespace ingot

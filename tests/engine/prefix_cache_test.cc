@@ -82,6 +82,54 @@ TEST(PrefixCache, TheTailThatSharesMostIsFound) {
   EXPECT_EQ(find(cache, root, {2}).tail, -1);
 }
 
+// Where a token sees its last four only, what lies in front of these is compared, and its blocks may be gone.
+TEST(PrefixCache, AWindowNeedsItsOwnBlocksOnly) {
+  PrefixCache cache(8, 2, 4);
+  const CacheKey root = root_key("");
+  const Tokens tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  CacheKey key = root;
+  for (int32_t block = 0; block < 6; ++block) key = cache.insert(key, std::span(tokens).subspan(2 * block, 2), block);
+  cache.lose(0);
+  cache.lose(1);
+  CacheMatch match = find(cache, root, tokens);
+  EXPECT_EQ(match.n_tokens, 12);
+  EXPECT_EQ(match.key, key);
+  EXPECT_EQ(match.blocks, Tokens({-1, -1, 2, 3, 4, 5}));
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 5, 5, 6, 7, 8, 9, 10, 11, 12}).n_tokens, 0);  // another history
+  cache.lose(4);
+  match = find(cache, root, tokens);
+  EXPECT_EQ(match.n_tokens, 8);
+  EXPECT_EQ(match.blocks, Tokens({-1, -1, 2, 3}));
+  cache.lose(3);
+  match = find(cache, root, tokens);
+  EXPECT_EQ(match.n_tokens, 0);
+  EXPECT_EQ(match.key, root);
+  // A block that says what a lost one said takes its place in the chain.
+  key = cache.insert(root, std::span(tokens).first(2), 7);
+  cache.insert(key, std::span(tokens).subspan(2, 2), 6);
+  match = find(cache, root, tokens);
+  EXPECT_EQ(match.n_tokens, 6);
+  EXPECT_EQ(match.blocks, Tokens({7, 6, 2}));
+  EXPECT_EQ(find(cache, root, {1, 2}).blocks, Tokens({7}));
+  cache.forget(root, tokens);
+  EXPECT_EQ(find(cache, root, tokens).n_tokens, 0);
+}
+
+// What is lost is remembered for a while, and no longer than there is room.
+TEST(PrefixCache, ForgetsTheLongestLost) {
+  PrefixCache cache(2, 2, 3);
+  const CacheKey root = root_key("");
+  std::vector<Tokens> lost;
+  for (int32_t i = 0; i < 100; ++i) {
+    const CacheKey first = cache.insert(root, Tokens{i, i}, 0);
+    cache.insert(first, Tokens{i, 1000}, 1);
+    cache.lose(0);
+    EXPECT_EQ(find(cache, root, {i, i, i, 1000}).n_tokens, 4) << i;
+    cache.erase(1);
+    EXPECT_EQ(find(cache, root, {i, i, i, 1000}).n_tokens, 0) << i;
+  }
+}
+
 // Against a plain map of whole histories, with hashes that collide always, sometimes, or hardly ever.
 TEST(PrefixCache, HashesOnlyFindCandidates) {
   const unsigned seed = std::random_device()();
@@ -94,7 +142,7 @@ TEST(PrefixCache, HashesOnlyFindCandidates) {
       for (const int32_t token : tokens) sum = sum * 31 + static_cast<uint64_t>(token);
       return sum % modulus;
     };
-    PrefixCache cache(kBlocks, kSize, hash);
+    PrefixCache cache(kBlocks, kSize, 0, hash);
     std::map<Tokens, int32_t> held;  // whole history up to the end of a block, the salt in front
     std::map<int32_t, Tokens> history_of;
     int64_t n_found = 0;

@@ -1,0 +1,153 @@
+// Models whose every layer looks back so far and no further: blocks that no layer sees any more are given to others, and the
+// prefix cache still finds what is left of them. Tiny models of tests/data/models, whose goldens are from transformers.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "collector.h"
+#include "engine/engine.h"
+#include "io/gguf.h"
+#include "model/ranks.h"
+
+namespace ingot {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+std::string path_of(const std::string& file) { return std::string(INGOT_TEST_DATA) + "/models/" + file; }
+
+struct Golden {
+  explicit Golden(const std::string& model) {
+    const auto json = nlohmann::json::parse(read_file(path_of(model + ".json")));
+    prompt = json["tokens"].get<Tokens>();
+    greedy = json["greedy"].get<Tokens>();
+  }
+  Tokens prompt, greedy;
+};
+
+struct Setup {
+  std::string device = "cpu";
+  int block_size = 4;
+  int n_kv_tokens = 2048;
+  bool deterministic = false;
+};
+
+std::unique_ptr<Ranks> load(const std::string& model, const Setup& s) {
+  const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(model + ".gguf")));
+  return std::make_unique<Ranks>(config_from_gguf(*file), gguf_source(file),
+                                 RunnerOptions{.backend = {.device = s.device, .n_threads = 2, .deterministic = s.deterministic},
+                                               .n_ctx = 256,
+                                               .max_batch_tokens = 128,
+                                               .max_seqs = 6,
+                                               .block_size = s.block_size,
+                                               .n_kv_tokens = s.n_kv_tokens},
+                                 nullptr);
+}
+
+std::shared_ptr<Collector> submit(Engine& engine, const Tokens& prompt, int n) {
+  const auto sink = std::make_shared<Collector>();
+  engine.submit({.prompt = prompt, .sampling = {.temperature = 0, .n_logprobs = 0}, .max_tokens = n, .sink = sink});
+  return sink;
+}
+
+void run(Engine& engine) {
+  while (engine.step()) {
+  }
+}
+
+Tokens joined(Tokens a, const Tokens& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST(Window, IsTheWidestOfAllLayers) {
+  EXPECT_EQ(load("mistral_window", {})->info().window, 16);
+  EXPECT_EQ(load("phi3", {})->info().window, 19);
+  EXPECT_EQ(load("gemma3", {})->info().window, 0);  // one layer in six sees all
+  EXPECT_EQ(load("llama", {})->info().window, 0);
+}
+
+class Windowed : public testing::TestWithParam<const char*> {};
+
+TEST_P(Windowed, ASequenceHoldsItsWindowAndTheCacheTheRest) {
+  const Golden golden("mistral_window");
+  const auto runner = load("mistral_window", {.device = GetParam()});
+  int most_blocks = 0;
+  Engine engine(*runner, {.chunk = 8, .on_step = [&](const StepStats& s) { most_blocks = std::max(most_blocks, s.blocks_used); }});
+  const auto first = submit(engine, golden.prompt, 64);
+  run(engine);
+  EXPECT_EQ(first->tokens, golden.greedy);
+  // 16 tokens of window and 8 of a chunk are 6 blocks, and may begin and end within one.
+  EXPECT_LE(most_blocks, 8);
+  EXPECT_EQ(engine.gauges().blocks_used, 0);
+  const auto again = submit(engine, golden.prompt, 64), longer = submit(engine, joined(golden.prompt, golden.greedy), 9);
+  run(engine);
+  EXPECT_EQ(again->finish->usage.cached_tokens, static_cast<int>(golden.prompt.size()) - 1);
+  EXPECT_EQ(again->tokens, golden.greedy);
+  EXPECT_EQ(longer->finish->usage.cached_tokens, 61 + 63);
+  Engine uncached(*runner, {.prefix_cache = false});
+  const auto anew = submit(uncached, joined(golden.prompt, golden.greedy), 9);
+  run(uncached);
+  EXPECT_EQ(anew->finish->usage.cached_tokens, 0);
+  EXPECT_EQ(anew->tokens, longer->tokens);
+}
+
+TEST_P(Windowed, BlocksAreUsedAgainByOthers) {
+  const Golden golden("mistral_window");
+  for (const bool prefix_cache : {true, false}) {
+    const auto runner = load("mistral_window", {.device = GetParam(), .n_kv_tokens = 256});
+    Engine engine(*runner, {.chunk = 7, .prefix_cache = prefix_cache});
+    std::vector<std::shared_ptr<Collector>> sinks;
+    std::vector<int> known = {0, 40, 9, 55, 22, 3};
+    for (const int n : known) {  // 750 tokens in all, in a cache of 256
+      const Tokens begun(golden.greedy.begin(), golden.greedy.begin() + n);
+      sinks.push_back(submit(engine, joined(golden.prompt, begun), 64 - n));
+    }
+    run(engine);
+    for (size_t i = 0; i < known.size(); ++i) EXPECT_EQ(sinks[i]->tokens, Tokens(golden.greedy.begin() + known[i], golden.greedy.end())) << i;
+    EXPECT_EQ(engine.gauges().n_preemptions, 0);  // without windows the six would need three times the cache
+    EXPECT_EQ(engine.gauges().blocks_used, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Windowed, testing::Values("ref", "cpu"), [](const auto& test) { return std::string(test.param); });
+
+TEST(Window, ALayerThatSeesAllKeepsAll) {
+  const Golden golden("gemma3");
+  const auto runner = load("gemma3", {});
+  int most_blocks = 0;
+  Engine engine(*runner, {.chunk = 8, .on_step = [&](const StepStats& s) { most_blocks = std::max(most_blocks, s.blocks_used); }});
+  const auto sink = submit(engine, golden.prompt, 64);
+  run(engine);
+  EXPECT_EQ(sink->tokens, golden.greedy);
+  EXPECT_EQ(most_blocks, (61 + 63 + 3) / 4);
+}
+
+// The softmax goes block by block of keys: where a window begins must not move their bounds.
+TEST(Window, DeterministicWithBlocksOfAnySize) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  for (const int block_size : {1, 5, 8, 16, 24, 48, 100}) {
+    const auto runner = load("phi3", {.block_size = block_size, .deterministic = true});
+    Tokens prompt(static_cast<size_t>(random.integer(90, 150)));
+    for (int32_t& token : prompt) token = random.integer(0, runner->info().n_vocab - 1);
+    std::shared_ptr<Collector> first;
+    for (const int chunk : {128, 1, 7, 32}) {
+      Engine engine(*runner, {.chunk = chunk});
+      const auto miss = submit(engine, prompt, 60);
+      run(engine);
+      const auto hit = submit(engine, prompt, 60);
+      submit(engine, Tokens(prompt.begin() + 3, prompt.end()), 5);
+      run(engine);
+      if (!first) first = miss;
+      for (const auto& sink : {miss, hit}) {
+        EXPECT_EQ(sink->tokens, first->tokens) << "blocks of " << block_size << ", chunk " << chunk;
+        EXPECT_EQ(sink->logprobs, first->logprobs) << "blocks of " << block_size << ", chunk " << chunk;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ingot
