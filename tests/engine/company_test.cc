@@ -233,6 +233,31 @@ TEST(Company, TheQueueIsBounded) {
   run(engine);
 }
 
+// Who has begun and lost its place waits again, but not in the queue that is full.
+TEST(Company, APreemptedRequestIsNotOfTheQueue) {
+  FakeRunner runner(options_of(8, 4));  // 128 tokens
+  Engine engine(runner, {.max_queue = 1});
+  std::vector<std::shared_ptr<Collector>> sinks;
+  const auto ask = [&](int n_prompt, int n) {
+    return engine.try_submit(make_request(n_prompt, n, sinks.emplace_back(std::make_shared<Collector>())));
+  };
+  EXPECT_TRUE(ask(30, 90));
+  engine.step();
+  EXPECT_TRUE(ask(30, 80));
+  engine.step();
+  EXPECT_EQ(engine.gauges().n_running, 2);
+  EXPECT_TRUE(ask(60, 5));
+  while (engine.gauges().n_preemptions == 0) ASSERT_TRUE(engine.step());
+  EXPECT_GE(engine.gauges().n_waiting, 2);
+  EXPECT_FALSE(ask(60, 6));  // one waits that has not begun, and one that has
+  sinks.pop_back();
+  run(engine);
+  EXPECT_EQ(sinks[0]->tokens.size(), 90u);
+  EXPECT_EQ(sinks[1]->tokens.size(), 80u);
+  EXPECT_EQ(sinks[2]->tokens.size(), 5u);
+  EXPECT_GT(sinks[1]->finish->usage.preemptions, 0);
+}
+
 // A row without a token may come of numbers that are none; nobody must find what led there.
 TEST(Company, WhatSpoiledARequestIsNotCached) {
   class BadFirst final : public Runner {
