@@ -1,0 +1,275 @@
+// Calls that fail, each in turn: memory that runs out on the engine's thread costs a request or a step, and nothing else; memory or a
+// call for a file that fails while a model is loaded is an exception, and leaves neither memory nor a descriptor behind.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "collector.h"
+#include "engine/engine.h"
+#include "model/loader.h"
+
+namespace {
+
+thread_local int allocations_left = -1;  // -1: as many as are wanted
+std::atomic<int64_t> n_live{0};
+
+void* allocate_or_null(std::size_t n) noexcept {
+  if (allocations_left == 0) return nullptr;
+  if (allocations_left > 0) --allocations_left;
+  void* p = std::malloc(n > 0 ? n : 1);
+  n_live += p != nullptr;
+  return p;
+}
+
+void* allocate(std::size_t n) {
+  if (void* p = allocate_or_null(n)) return p;
+  throw std::bad_alloc();
+}
+
+void give_back(void* p) {
+  if (p != nullptr) --n_live;
+  std::free(p);
+}
+
+// Calls of this thread for files: the one that fails, with what; those before it are counted.
+struct FileFault {
+  int calls_left = -1;  // -1: none fails
+  int error = 0;
+  bool fired = false;
+};
+thread_local FileFault file_fault;
+thread_local bool no_mapping = false;  // of files
+
+bool file_call_fails() {
+  if (file_fault.calls_left < 0) return false;
+  if (file_fault.calls_left-- > 0) return false;
+  file_fault.fired = true;
+  errno = file_fault.error;
+  return true;
+}
+
+template <class Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+void* operator new(std::size_t n) { return allocate(n); }
+void* operator new[](std::size_t n) { return allocate(n); }
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return allocate_or_null(n); }
+void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return allocate_or_null(n); }
+void operator delete(void* p) noexcept { give_back(p); }
+void operator delete[](void* p) noexcept { give_back(p); }
+void operator delete(void* p, std::size_t) noexcept { give_back(p); }
+void operator delete[](void* p, std::size_t) noexcept { give_back(p); }
+
+// The program's own come before the C library's.
+extern "C" {
+int open(const char* path, int flags, ...) {
+  if (file_call_fails()) return -1;
+  va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : 0;
+  va_end(rest);
+  return next<int(const char*, int, ...)>("open")(path, flags, mode);
+}
+ssize_t read(int fd, void* to, size_t n) { return file_call_fails() ? -1 : next<ssize_t(int, void*, size_t)>("read")(fd, to, n); }
+ssize_t pread(int fd, void* to, size_t n, off_t from) {
+  if (file_call_fails()) return -1;
+  if (file_fault.calls_left >= 0 && n > 4096) n = 4096;  // a part will do
+  return next<ssize_t(int, void*, size_t, off_t)>("pread")(fd, to, n, from);
+}
+void* mmap(void* at, size_t n, int protection, int flags, int fd, off_t from) noexcept {
+  if (fd >= 0 && no_mapping) {
+    errno = ENODEV;
+    return MAP_FAILED;
+  }
+  if (fd >= 0 && file_call_fails()) return MAP_FAILED;
+  return next<void*(void*, size_t, int, int, int, off_t)>("mmap")(at, n, protection, flags, fd, from);
+}
+int fstat(int fd, struct stat* status) noexcept {
+  return file_call_fails() ? -1 : next<int(int, struct stat*)>("fstat")(fd, status);
+}
+}
+
+namespace ingot {
+namespace {
+
+struct Counter final : TokenSink {
+  void on_token(const Sampled&) override { ++n_tokens; }
+  void on_finish(const Finish& finish) override {
+    ++n_finished;
+    reason = finish.reason;
+  }
+  int n_tokens = 0, n_finished = 0;
+  FinishReason reason = FinishReason::kStop;
+};
+
+Request request_of(int i, std::shared_ptr<TokenSink> sink) {
+  Request request;
+  request.prompt.assign(static_cast<size_t>(5 + 7 * i), i);
+  request.max_tokens = 12;
+  request.client = "a client whose name is too long for a short string";
+  request.cache_salt = "and so is its salt, which somebody has chosen";
+  request.deadline = Clock::now() + std::chrono::hours(1);
+  request.sink = std::move(sink);
+  return request;
+}
+
+// Steps until there is nothing to do; the n-th allocation in it and all later ones of that step fail. False when there were fewer.
+bool run_with_failure(Engine& engine, int n, int at_step) {
+  bool reached = false;
+  for (int step = 0;; ++step) {
+    allocations_left = step == at_step ? n : -1;
+    const bool more = engine.step();
+    reached = reached || (step == at_step && allocations_left == 0);
+    allocations_left = -1;
+    if (!more) return reached;
+  }
+}
+
+TEST(FailedCalls, AnAllocationCostsARequestOrAStep) {
+  int n_failures = 0, n_lost = 0, n_whole = 0;
+  for (const bool overlaps : {false, true}) {
+    for (const int at_step : {0, 1, 4, 9}) {
+      for (int n = 0; n < 200; ++n) {
+        SCOPED_TRACE(n);
+        FakeOptions options;
+        options.info = {.n_vocab = 100, .n_ctx = 64, .block_size = 4, .n_blocks = 17, .max_batch_tokens = 16, .max_seqs = 4};
+        options.info.overlaps = overlaps;
+        FakeRunner runner(options);
+        Engine engine(runner, {});
+        std::vector<std::shared_ptr<Counter>> sinks;
+        for (int i = 0; i < 4; ++i) engine.submit(request_of(i, sinks.emplace_back(std::make_shared<Counter>())));
+        const bool reached = run_with_failure(engine, n, at_step);
+        for (const auto& sink : sinks) {
+          ASSERT_EQ(sink->n_finished, 1);
+          ASSERT_TRUE(sink->reason == FinishReason::kLength || (reached && sink->reason == FinishReason::kError));
+          (sink->reason == FinishReason::kLength ? n_whole : n_lost) += 1;
+          if (sink->reason == FinishReason::kLength) {
+            ASSERT_EQ(sink->n_tokens, 12);
+          }
+        }
+        ASSERT_EQ(engine.gauges().blocks_used, 0);
+        const auto after = std::make_shared<Counter>();
+        engine.submit(request_of(1, after));
+        while (engine.step()) {
+        }
+        ASSERT_EQ(after->reason, FinishReason::kLength);
+        ASSERT_EQ(after->n_tokens, 12);
+        if (!reached) break;
+        ++n_failures;
+      }
+    }
+  }
+  EXPECT_GT(n_failures, 20);
+  EXPECT_GT(n_lost, 10);
+  EXPECT_GT(n_whole, 50);
+}
+
+
+int open_descriptors() {
+  int n = 0;
+  DIR* folder = opendir("/proc/self/fd");
+  while (readdir(folder) != nullptr) ++n;
+  closedir(folder);
+  return n;
+}
+
+// Loads, and asks for a few tokens, so that it is a model that came of it.
+std::vector<int32_t> load_and_run(const std::string& path) {
+  const LoadedModel model = load_model(open_checkpoint(path), {.backend = {.device = "cpu", .n_threads = 1}, .n_ctx = 64}, nullptr);
+  allocations_left = file_fault.calls_left = -1;  // what is to fail has failed
+  Engine engine(*model.runner, {});
+  const auto sink = std::make_shared<Collector>();
+  engine.submit({.prompt = {1, 2, 3}, .sampling = {.temperature = 0}, .max_tokens = 4, .ignore_eos = true, .sink = sink});
+  while (engine.step()) {
+  }
+  return sink->tokens;
+}
+
+std::vector<std::string> two_kinds() {
+  const std::string data = INGOT_TEST_DATA;
+  return {data + "/models/llama_q4_0.gguf", data + "/hf/llama"};
+}
+
+TEST(FailedCalls, AnyCallForAFileWhileLoading) {
+  set_log_level(LogLevel::kOff);
+  for (const std::string& path : two_kinds()) {
+    const std::vector<int32_t> expected = load_and_run(path);
+    const int n_open = open_descriptors();
+    for (const bool mapped : {true, false}) {
+      int n_failed = 0, n_borne = 0;
+      for (const int error : {EIO, EMFILE, ENOMEM, EINTR}) {
+        for (int k = 0;; ++k) {
+          SCOPED_TRACE(fmt::format("{}, {}: call {}: {}", path, mapped ? "mapped" : "read", k, std::strerror(error)));
+          no_mapping = !mapped;
+          file_fault = {.calls_left = k, .error = error};
+          try {
+            ASSERT_EQ(load_and_run(path), expected);
+            n_borne += file_fault.fired;
+          } catch (const Error& e) {
+            ++n_failed;
+            ASSERT_TRUE(file_fault.fired) << e.what();
+            ASSERT_NE(std::string(e.what()).find(path), std::string::npos) << e.what();
+          }
+          const bool fired = file_fault.fired;
+          file_fault = {};
+          no_mapping = false;
+          ASSERT_EQ(open_descriptors(), n_open);
+          if (!fired) break;
+        }
+      }
+      EXPECT_GE(n_failed, 6);
+      EXPECT_GT(n_borne, 0);  // what is interrupted is repeated, what is not mapped is read
+    }
+  }
+}
+
+// Of a GGUF file without a template: JSON's destructor allocates, in the library that reads it for us.
+TEST(FailedCalls, AnyAllocationWhileLoading) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  set_log_level(LogLevel::kOff);
+  const std::string path = two_kinds()[0];
+  const std::vector<int32_t> expected = load_and_run(path);  // what is made once is made now
+  const int n_open = open_descriptors();
+  int n_failed = 0;
+  // Each of the first hundred, then ever fewer.
+  for (int n = 0;; n += n < 100 ? 1 : random.integer(1, n / 8)) {
+    SCOPED_TRACE(fmt::format("allocation {}", n));
+    const int64_t before = n_live;
+    bool failed = true;
+    try {
+      allocations_left = n;
+      const std::vector<int32_t> tokens = load_and_run(path);
+      failed = false;
+      EXPECT_EQ(tokens, expected);
+    } catch (const std::bad_alloc&) {
+    } catch (const Error&) {
+    }
+    allocations_left = -1;
+    n_failed += failed;
+    ASSERT_EQ(n_live - before, 0);
+    ASSERT_EQ(open_descriptors(), n_open);
+    if (!failed) break;
+  }
+  EXPECT_GT(n_failed, 100);
+}
+
+}  // namespace
+}  // namespace ingot
