@@ -51,6 +51,7 @@ typedef struct ingot_model_options {
   int n_kv_tokens;      /* size of the KV cache; 0: n_ctx for each request, or what fits in memory */
   int max_queue;        /* requests that wait before INGOT_FULL; 0: any number */
   int deterministic;    /* 1: the same tokens whatever runs beside */
+  const char* kv_type;  /* of the KV cache: "f16", "bf16", "f32" or "q8_0"; NULL: "f16" */
 } ingot_model_options;
 
 INGOT_API void ingot_model_options_init(ingot_model_options* options);
@@ -140,6 +141,35 @@ INGOT_API ingot_status ingot_submit(ingot_model* model, const int32_t* prompt, s
 INGOT_API ingot_status ingot_poll(ingot_request* request, int timeout_ms, ingot_event* event);
 INGOT_API void ingot_cancel(ingot_request* request);
 INGOT_API void ingot_request_free(ingot_request* request); /* cancels it; NULL is fine */
+
+/* ---- embeddings ---- */
+
+/* A model that makes vectors of texts; may be used from any number of threads, one call after another. */
+typedef struct ingot_embedder ingot_embedder;
+
+typedef struct ingot_embedder_options {
+  size_t struct_size;
+  const char* device;   /* "cpu", "cuda" or "ref"; NULL: "cpu" */
+  int n_threads;        /* 0: as many as there are cores */
+  int n_ctx;            /* tokens of the longest text; 0: what the model reads, at most 8192 */
+  int max_batch_tokens; /* of several texts in one step; 2048 */
+  const char* pooling;  /* "cls", "mean" or "last"; NULL: as the checkpoint says */
+  int normalize;        /* 1: vectors of length 1, as they come; 0: as the pooling leaves them */
+} ingot_embedder_options;
+
+INGOT_API void ingot_embedder_options_init(ingot_embedder_options* options);
+
+/* A GGUF file or a Hugging Face directory, of an encoder or of another model that says how to pool. options may be NULL. */
+INGOT_API ingot_status ingot_embedder_load(const char* path, const ingot_embedder_options* options, ingot_embedder** embedder);
+INGOT_API void ingot_embedder_free(ingot_embedder* embedder); /* after its last call has returned; NULL is fine */
+
+INGOT_API int ingot_embedder_dim(const ingot_embedder* embedder);
+
+/* Writes n_texts vectors of ingot_embedder_dim() numbers, one after another; INGOT_INVALID when capacity, in numbers, is less.
+ * n_bytes has the length of each text; NULL: each ends with a zero. What a model wants in front of a text ("query: ") is part
+ * of it. truncate: texts too long for the model lose their end; else they are INGOT_INVALID. */
+INGOT_API ingot_status ingot_embed(ingot_embedder* embedder, const char* const* texts, const size_t* n_bytes, size_t n_texts,
+                                   int truncate, float* vectors, size_t capacity);
 
 #ifdef __cplusplus
 }

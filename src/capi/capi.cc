@@ -1,14 +1,11 @@
-// The C API (include/ingot/ingot.h) over loader, tokenizer and engine. Each function is a body in `guarded`, where exceptions
-// become codes.
+// The C API (include/ingot/ingot.h) over loader, tokenizer and engine.
 #include <algorithm>
-#include <cstring>
-#include <exception>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "capi/capi_request.h"
-#include "base/check.h"
 #include "base/error.h"
+#include "capi/capi_guard.h"
+#include "capi/capi_request.h"
 #include "ingot/ingot.h"
 #include "text/chat_encode.h"
 
@@ -18,49 +15,6 @@
 
 namespace ingot {
 namespace {
-
-thread_local std::string last_error;
-
-template <class Body>
-ingot_status guarded(Body&& body) noexcept {
-  const auto failed = [](ingot_status status, const char* what) {
-    try {
-      last_error = what;
-    } catch (...) {
-      last_error.clear();
-    }
-    return status;
-  };
-  try {
-    return body();
-  } catch (const Error& error) {
-    return failed(INGOT_INVALID, error.what());
-  } catch (const std::bad_alloc&) {
-    return failed(INGOT_MEMORY, "out of memory");
-  } catch (const std::exception& error) {
-    return failed(INGOT_INTERNAL, error.what());
-  } catch (...) {
-    return failed(INGOT_INTERNAL, "an exception that is no std::exception");
-  }
-}
-
-template <class T>
-T& required(T* pointer, const char* name) {
-  if (pointer == nullptr) throw Error("{} is NULL", name);
-  return *pointer;
-}
-
-// The caller's struct, as far as it goes, over the defaults.
-template <class Options>
-Options options_of(const Options* given, void (*init)(Options*)) {
-  Options options;
-  init(&options);
-  if (given == nullptr) return options;
-  if (given->struct_size < sizeof(size_t) || given->struct_size > 4096)
-    throw Error("struct_size is {}: fill the options with their init function first", given->struct_size);
-  std::memcpy(&options, given, std::min(given->struct_size, sizeof(Options)));
-  return options;
-}
 
 template <class T, class Container>
 void copy_out(const Container& from, T* to, size_t capacity, size_t* n) {
@@ -100,7 +54,7 @@ using namespace ingot;
 extern "C" {
 
 const char* ingot_version(void) { return INGOT_VERSION; }
-const char* ingot_last_error(void) { return last_error.c_str(); }
+const char* ingot_last_error(void) { return last_error().c_str(); }
 
 const char* ingot_status_name(ingot_status status) {
   constexpr const char* kNames[] = {"INGOT_OK", "INGOT_INVALID", "INGOT_FULL", "INGOT_MEMORY", "INGOT_TIMEOUT", "INGOT_END", "INGOT_INTERNAL"};
@@ -133,7 +87,8 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
                       .n_ctx = o.n_ctx,
                       .max_batch_tokens = std::max(o.max_batch_tokens, o.max_seqs),
                       .max_seqs = o.max_seqs,
-                      .n_kv_tokens = o.n_kv_tokens},
+                      .n_kv_tokens = o.n_kv_tokens,
+                      .kv_dtype = o.kv_type != nullptr ? parse_kv_type(o.kv_type) : DType::kF16},
         EngineOptions{.chunk = std::max(o.max_batch_tokens, o.max_seqs), .max_queue = o.max_queue});
     *model = result.release();
     return INGOT_OK;
@@ -199,7 +154,7 @@ ingot_status ingot_submit(ingot_model* model, const int32_t* prompt, size_t n_pr
     asked.sink = result->events;
     const std::optional<RequestId> id = shared->engine->try_submit(std::move(asked));
     if (!id) {
-      last_error = "the queue is full: try again later";
+      last_error() = "the queue is full: try again later";
       return INGOT_FULL;
     }
     result->id = *id;

@@ -83,6 +83,35 @@ static void test_errors(ingot_model* model) {
   EXPECT(strcmp(ingot_status_name(INGOT_FULL), "INGOT_FULL") == 0 && strlen(ingot_version()) > 0);
 }
 
+static double dot(const float* a, const float* b, int n) {
+  double sum = 0;
+  for (int i = 0; i < n; ++i) sum += (double)a[i] * b[i];
+  return sum;
+}
+
+/* Of a model that continues text the mean of its last hidden states is a vector too. */
+static void test_embeddings(void) {
+  ingot_embedder_options options;
+  ingot_embedder* embedder = (ingot_embedder*)1;
+  EXPECT(ingot_embedder_load("/nowhere/at/all.gguf", NULL, &embedder) == INGOT_INVALID && embedder == NULL);
+  ingot_embedder_options_init(&options);
+  options.n_threads = 2;
+  options.pooling = "mean";
+  EXPECT(ingot_embedder_load(model_path, &options, &embedder) == INGOT_OK);
+  const int dim = ingot_embedder_dim(embedder);
+  EXPECT(dim > 0 && ingot_embedder_dim(NULL) == 0);
+  const char* texts[3] = {"A fox sleeps in the snow.", "What is your name?", "A fox sleeps in the snow. And so on"};
+  const size_t lengths[3] = {25, 18, 25};
+  float* vectors = malloc(sizeof(float) * 3 * (size_t)dim);
+  EXPECT(ingot_embed(embedder, texts, lengths, 3, 0, vectors, 3 * (size_t)dim) == INGOT_OK);
+  EXPECT(dot(vectors, vectors, dim) > 0.9999 && dot(vectors, vectors, dim) < 1.0001);
+  EXPECT(dot(vectors, vectors + dim, dim) < 0.999 && dot(vectors, vectors + 2 * dim, dim) > 0.9999);
+  EXPECT(ingot_embed(embedder, texts, NULL, 3, 0, vectors, 3 * (size_t)dim - 1) == INGOT_INVALID);
+  EXPECT(ingot_embed(NULL, texts, NULL, 3, 0, vectors, 3 * (size_t)dim) == INGOT_INVALID);
+  free(vectors);
+  ingot_embedder_free(embedder);
+}
+
 int main(int argc, char** argv) {
   EXPECT(argc == 2);
   model_path = argv[1];
@@ -153,6 +182,7 @@ int main(int argc, char** argv) {
   } while (event.kind != INGOT_EVENT_FINISH);
   EXPECT(event.finish == INGOT_FINISH_CANCELLED || event.finish == INGOT_FINISH_LENGTH);
   ingot_request_free(request);
+  test_embeddings();
   EXPECT(ingot_free(model) == INGOT_OK);
   do {
     EXPECT(ingot_poll(left, -1, &event) == INGOT_OK);

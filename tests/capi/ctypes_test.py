@@ -14,7 +14,12 @@ OK, INVALID, FULL, TIMEOUT, END = 0, 1, 2, 4, 5
 
 class ModelOptions(c.Structure):
     _fields_ = [("struct_size", c.c_size_t), ("device", c.c_char_p)] + [
-        (name, c.c_int) for name in "n_threads n_ctx max_seqs max_batch_tokens n_kv_tokens max_queue deterministic".split()]
+        (name, c.c_int) for name in "n_threads n_ctx max_seqs max_batch_tokens n_kv_tokens max_queue deterministic".split()] + [("kv_type", c.c_char_p)]
+
+
+class EmbedderOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("device", c.c_char_p), ("n_threads", c.c_int), ("n_ctx", c.c_int), ("max_batch_tokens", c.c_int),
+                ("pooling", c.c_char_p), ("normalize", c.c_int)]
 
 
 class RequestOptions(c.Structure):
@@ -152,3 +157,84 @@ def test_deadlines_and_errors(lib, model):
     assert b"the context holds 256" in lib.ingot_last_error()
     handle = c.c_void_p()
     assert lib.ingot_load(b"/no/such/model", None, c.byref(handle)) == INVALID and b"/no/such/model" in lib.ingot_last_error()
+
+
+def load_embedder(lib, path, **fields):
+    options, handle = EmbedderOptions(), c.c_void_p()
+    lib.ingot_embedder_options_init(c.byref(options))
+    assert options.struct_size == c.sizeof(options) and options.normalize == 1 and options.max_batch_tokens == 2048
+    for name, value in fields.items():
+        setattr(options, name, value)
+    return lib.ingot_embedder_load(str(path).encode(), c.byref(options), c.byref(handle)), handle
+
+
+def embed(lib, embedder, texts, truncate=0, lengths=True, capacity=None):
+    dim = lib.ingot_embedder_dim(embedder)
+    data = [text.encode() for text in texts]
+    vectors = (c.c_float * (len(texts) * dim))()
+    sizes = (c.c_size_t * len(texts))(*map(len, data)) if lengths else None
+    status = lib.ingot_embed(embedder, (c.c_char_p * len(texts))(*data), sizes, c.c_size_t(len(texts)), truncate, vectors,
+                             c.c_size_t(len(vectors) if capacity is None else capacity))
+    return status, [list(vectors[i * dim : (i + 1) * dim]) for i in range(len(texts))]
+
+
+def test_vectors_are_those_of_sentence_transformers(lib):
+    for name in ["bert", "nomic_bert", "qwen3_embed"]:
+        golden = json.loads((SOURCE / "tests" / "data" / "encoders" / f"{name}.json").read_text())
+        texts, expected = golden["texts"], golden["embeddings"]["plain"]
+        status, embedder = load_embedder(lib, SOURCE / "tests" / "data" / "encoders" / name, n_threads=2)
+        assert status == OK, lib.ingot_last_error()
+        assert lib.ingot_embedder_dim(embedder) == len(expected[0])
+        status, vectors = embed(lib, embedder, texts)
+        assert status == OK, lib.ingot_last_error()
+        for got, want in zip(vectors, expected, strict=True):
+            assert sum(v * v for v in got) == pytest.approx(1, abs=1e-5)
+            assert sum(a * b for a, b in zip(got, want, strict=True)) > 0.9999
+        assert vectors[0] != vectors[1]
+        assert embed(lib, embedder, texts, lengths=False) == (OK, vectors)
+        lib.ingot_embedder_free(embedder)
+
+
+def test_embeddings_refuse_what_they_cannot_do(lib):
+    path = SOURCE / "tests" / "data" / "encoders" / "bert.gguf"
+    status, embedder = load_embedder(lib, path, n_threads=1, n_ctx=16)
+    assert status == OK
+    long = "snow " * 100
+    status, _ = embed(lib, embedder, ["short", long])
+    assert status == INVALID and b"16" in lib.ingot_last_error()
+    status, vectors = embed(lib, embedder, ["short", long], truncate=1)
+    assert status == OK and any(vectors[1])
+    status, _ = embed(lib, embedder, ["a", "b"], capacity=2 * lib.ingot_embedder_dim(embedder) - 1)
+    assert status == INVALID and b"2 texts" in lib.ingot_last_error()
+    assert lib.ingot_embed(embedder, None, None, c.c_size_t(1), 0, None, c.c_size_t(0)) == INVALID
+    assert lib.ingot_embed(embedder, None, None, c.c_size_t(0), 0, None, c.c_size_t(0)) == OK
+    lib.ingot_embedder_free(embedder)
+    lib.ingot_embedder_free(None)
+    for fields in [{"pooling": b"none"}, {"pooling": b"most"}, {"max_batch_tokens": 0}, {"device": b"abacus"}]:
+        status, embedder = load_embedder(lib, path, **fields)
+        assert status == INVALID and not embedder, fields
+    # A model that only continues text says so; asked for a pooling, its last hidden states become vectors all the same.
+    status, embedder = load_embedder(lib, MODEL.decode())
+    assert status == INVALID and b"pooling" in lib.ingot_last_error()
+    status, embedder = load_embedder(lib, MODEL.decode(), pooling=b"mean", normalize=0)
+    assert status == OK, lib.ingot_last_error()
+    status, [a, b] = embed(lib, embedder, ["a red fox", "a blue fox"])
+    assert status == OK and a != b
+    lib.ingot_embedder_free(embedder)
+
+
+def test_kv_types(lib):
+    for kv_type, status in [(b"q8_0", OK), (b"bf16", OK), (b"q3", INVALID)]:
+        options, handle = ModelOptions(), c.c_void_p()
+        lib.ingot_model_options_init(c.byref(options))
+        options.n_ctx, options.n_threads, options.kv_type = 128, 1, kv_type
+        assert lib.ingot_load(MODEL, c.byref(options), c.byref(handle)) == status
+        if status == OK:
+            tokens, request = chat_tokens(lib, handle, "Tell me a story about a fox."), c.c_void_p()
+            asked = request_options(lib, temperature=0, max_tokens=8)
+            assert lib.ingot_submit(handle, tokens, c.c_size_t(len(tokens)), c.byref(asked), None, None, c.byref(request)) == OK
+            assert len(read(lib, request)[1]) > 0
+            lib.ingot_request_free(request)
+            assert lib.ingot_free(handle) == OK
+        else:
+            assert b"q3" in lib.ingot_last_error()
