@@ -52,16 +52,17 @@ Tensor CpuBackend::room(cpu::Memory& memory, int64_t rows, int64_t cols) {
   return {memory.f32(), DType::kF32, rows, cols, cols};
 }
 
-// x and y hold the groups' rows one after another. With `gated`, the outputs are gate and up, and y of the first gets
+// x and y hold the groups' rows one after another, or x the one row that all groups want. With `gated`, the outputs are gate and up, and y of the first gets
 // act(gate) * up.
 void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std::optional<Activation> gated) {
   expert_jobs_.clear();
   const uint8_t* acts[2] = {};
+  const bool one_row = x.rows == 1;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto& w = *static_cast<const PackedWeight*>(outputs[i].w->packed);
     CHECK_EQ(x.cols, w.n_in);
     const bool shared = i > 0 && cpu::same(static_cast<const PackedWeight*>(outputs[0].w->packed)->activations, w.activations);
-    acts[i] = shared ? acts[0] : pack_groups(x, w, static_cast<int>(i));
+    acts[i] = shared ? acts[0] : one_row ? pack(x, w, static_cast<int>(i)) : pack_groups(x, w, static_cast<int>(i));
     const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
     for (const ExpertGroup& group : groups_) {
       expert_jobs_.push_back({.tiles = w.tiles,
@@ -70,7 +71,7 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
                               .n_in = w.n_in,
                               .n_out = w.n_out,
                               .codebook = w.codebook,
-                              .act = acts[i] + group.first * token_bytes,
+                              .act = acts[i] + (one_row ? 0 : group.first * token_bytes),
                               .act_token_bytes = token_bytes,
                               .tiling = cpu::make_tiling(group.n_rows, w.max_tile),
                               .factor = w.factor,
@@ -142,7 +143,7 @@ void CpuBackend::moe(const MoeArgs& a) {
   group_by_expert(a.ids, a.w_gate->n_experts);
   const Tensor hidden = a.gate, out = a.out;  // in the groups' order
   const ExpertOutput gate_and_up[] = {{hidden, a.w_gate, a.b_gate}, {hidden, a.w_up, a.b_up}};
-  run_groups(gathered(a.x, expert_in_), gate_and_up, a.act);
+  run_groups(a.x.rows == 1 ? a.x : gathered(a.x, expert_in_), gate_and_up, a.act);
   const ExpertOutput down{out, a.w_down, a.b_down};
   run_groups(hidden, {&down, 1}, {});
   place_.resize(order_.size());

@@ -33,15 +33,21 @@ void gate(float* x, const float* gate, int64_t n) {
 // `before` and `after` one buffer, its old contents are read before the new ones are written.
 void short_conv(const ConvJob& job) {
   const int kept = job.width - 1, n = job.n_tokens;
-  float taps[kMaxConvWidth][kConvChannels] = {}, last[kMaxConvWidth][kConvChannels] = {}, line[kConvChannels] = {};
+  float taps[kMaxConvWidth][kConvChannels], last[kMaxConvWidth][kConvChannels], line[kConvChannels];
+  if (job.n_channels < kConvChannels) {  // else every lane is set
+    __builtin_memset(taps, 0, sizeof(taps));
+    __builtin_memset(line, 0, sizeof(line));
+  }
   const auto input = [&](int t) {  // of a token of this step, or of one before it; null: it has none
     return t >= 0 ? job.x + t * job.x_stride : job.before ? job.before + (t + kept) * job.state_stride : nullptr;
   };
   const auto n_bytes = (size_t)job.n_channels * 4;
   for (int c = 0; c < job.n_channels; ++c)
     for (int i = 0; i < job.width; ++i) taps[i][c] = job.weight[c * job.width + i];
-  for (int i = 0; i < kept; ++i)
-    if (const float* p = input(n - kept + i)) __builtin_memcpy(last[i], p, n_bytes);
+  for (int i = 0; i < kept; ++i) {
+    const float* p = input(n - kept + i);
+    p != nullptr ? __builtin_memcpy(last[i], p, n_bytes) : __builtin_memset(last[i], 0, n_bytes);
+  }
   for (int t = n - 1; t >= 0; --t) {
     F sums[kConvChannels / W] = {};
     for (int i = 0; i < job.width; ++i) {
