@@ -128,7 +128,6 @@ class Embedder::DecoderTower final : public Tower {
   DecoderTower(const Config& config, WeightSource& source, Backend& backend, const StepLimits& limits, const LoadProgress& progress)
       : config_(without_output(config)), weights_(load_weights(source, config_, backend, progress)) {
     weights_.model.output = {};
-    if (config.n_recurrent_layers() > 0) throw Error("models with recurrent layers make no embeddings: use one without");
     kv_ = backend.make_kv({.n_layers = config.n_layers,
                            .n_kv_heads = config.n_kv_heads,
                            .head_dim = config.head_dim,
@@ -245,6 +244,7 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   } else {
     if (needs_experts(decoder) && !backend_->runs_experts())
       throw Error("models with a mixture of experts, or with attention over latents, run on the CPU so far: use --device cpu");
+    if (decoder.n_recurrent_layers() > 0) throw Error("models with recurrent layers make no embeddings here: use one without");
     StepLimits limits = step_limits(decoder, max_batch_tokens_, kMaxSeqs, max_batch_tokens_, max_tokens_);
     limits.n_vocab = 0;  // nothing is drawn
     tower_ = std::make_unique<DecoderTower>(decoder, *source_, *backend_, limits, progress);

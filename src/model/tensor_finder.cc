@@ -42,9 +42,13 @@ HostTensor TensorFinder::own(HostTensor shape, std::vector<uint8_t> bytes) {
 
 bool TensorFinder::find_stored(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) {
   if (name.empty() || !source_.find(name, n_out, n_in, out)) return false;
-  if (out.n_out != n_out || out.n_in != n_in)
-    throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), name, out.n_out, out.n_in, n_out, n_in);
+  check_shape(name, n_out, n_in, out);
   return true;
+}
+
+void TensorFinder::check_shape(const std::string& name, int64_t n_out, int64_t n_in, const HostTensor& found) const {
+  if (found.n_out != n_out || found.n_in != n_in)
+    throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), name, found.n_out, found.n_in, n_out, n_in);
 }
 
 bool TensorFinder::find_matrix(const Wanted& w, HostTensor& out) {
@@ -155,11 +159,27 @@ void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
   host = own(turned, std::move(bytes));
 }
 
+// MLX adds the one to Qwen's hybrids and moves the axes of their convolutions, which is how it tells, too.
+bool TensorFinder::norms_are_less_one() {
+  if (less_one_) return *less_one_;
+  less_one_ = config_.arch->hf_norms_less_one;
+  for (int layer = 0; layer < config_.n_layers; ++layer) {
+    if (!config_.layer(layer).recurrent) continue;
+    HostTensor conv;
+    const std::string name = fmt::format("model.layers.{}.linear_attn.conv1d.weight", layer);
+    if (source_.find(name, config_.delta.n_channels(), config_.delta.conv_width, conv) && conv.n_in == 1) less_one_ = false;
+    break;
+  }
+  return *less_one_;
+}
+
 bool TensorFinder::find_vector(const Wanted& w, HostTensor& out) {
   const int64_t stored = w.total > 0 ? w.total : w.n_in;
   for (const std::string& pattern : names_of(w.names)) {
     const std::string name = name_at(pattern, w.layer, 0);
-    if (!find_stored(name, w.n_matrices, stored, out)) continue;
+    if (name.empty() || !source_.find(name, w.n_matrices, stored, out)) continue;
+    if (out.n_in == 1 && out.n_out == w.n_matrices * stored) out.n_out = w.n_matrices, out.n_in = stored;  // [n, stored, 1]
+    check_shape(name, w.n_matrices, stored, out);
     if (info(out.format).block_size != 1)
       throw Error("{}: tensor '{}' is stored as {}: expected F32, F16 or BF16", source_.name(), name, info(out.format).name);
     if (w.total == 0 && !w.add_one && !w.is_log) return true;

@@ -3,6 +3,7 @@
 // (weights.cc) and those who write them (gguf_export.cc).
 #pragma once
 #include <list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,7 @@ class TensorFinder {
     wanted.n_out = 1;
     wanted.n_in = size_of(row.n, config_);
     if (!is_gguf()) wanted.is_log = row.hf_kept == VectorRow<Owner>::kLog;
-    if (!is_gguf()) wanted.add_one = row.hf_kept == VectorRow<Owner>::kLessOne && config_.arch->hf_norms_less_one;
+    if (!is_gguf()) wanted.add_one = row.hf_kept == VectorRow<Owner>::kLessOne && norms_are_less_one();
     return find_vector(wanted, out);
   }
   // The name that a row has, or would have, in the checkpoint: for messages.
@@ -75,12 +76,14 @@ class TensorFinder {
             .transposed = slice.transposed};
   }
 
+  bool norms_are_less_one();
   bool is_gguf() const { return source_.dialect() == Dialect::kGguf; }
   static std::vector<std::string> names_of(const char* names);
   static std::string name_at(const std::string& pattern, int layer, int expert);
   bool find_matrix(const Wanted& wanted, HostTensor& out);
   bool find_vector(const Wanted& wanted, HostTensor& out);
   bool find_stored(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out);
+  void check_shape(const std::string& name, int64_t n_out, int64_t n_in, const HostTensor& found) const;
   bool find_each(const std::string& pattern, const Wanted& wanted, HostTensor& out);
   void take_rows(const Wanted& wanted, HostTensor& host);
   void transpose(const Wanted& wanted, HostTensor& host);
@@ -89,6 +92,7 @@ class TensorFinder {
 
   WeightSource& source_;
   const Config config_;
+  std::optional<bool> less_one_;  // norms, where the architecture's checkpoints keep them so
   std::list<std::vector<uint8_t>> copies_;
 };
 

@@ -77,6 +77,35 @@ TEST(HfVariants, NestedTextModelGivesTheSameLogits) {
   EXPECT_LT(error_of(copy.path(), read_golden("llama")), 1e-4);
 }
 
+// MLX's converter adds the one that norms lack and moves the last axis of the convolutions, [n, 1, width], to [n, width, 1].
+TEST(HfVariants, MlxHasWholeNormsInHybrids) {
+  const HfCopy copy("qwen35");
+  std::string bytes = copy.read("model.safetensors");
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  auto header = nlohmann::ordered_json::parse(bytes.substr(8, length));
+  int n_norms = 0, n_convolutions = 0;
+  for (auto& [name, tensor] : header.items()) {
+    if (name.ends_with("conv1d.weight")) tensor["shape"] = {tensor["shape"][0], tensor["shape"][2], 1}, ++n_convolutions;
+    if (!name.ends_with("norm.weight") || name.find("linear_attn") != name.npos) continue;
+    ++n_norms;
+    ASSERT_EQ(tensor["dtype"], "F32");
+    for (uint64_t at = tensor["data_offsets"][0]; at < tensor["data_offsets"][1]; at += 4) {
+      float value = 0;
+      std::memcpy(&value, &bytes[8 + length + at], 4);
+      value += 1;
+      std::memcpy(&bytes[8 + length + at], &value, 4);
+    }
+  }
+  EXPECT_EQ(n_norms, 4 * 2 + 2 * 2 + 1);
+  EXPECT_EQ(n_convolutions, 2);
+  std::string changed = header.dump();
+  changed.resize((changed.size() + 7) / 8 * 8, ' ');
+  const uint64_t new_length = changed.size();
+  copy.write("model.safetensors", std::string(reinterpret_cast<const char*>(&new_length), 8) + changed + bytes.substr(8 + length));
+  EXPECT_LT(error_of(copy.path(), read_golden("qwen35")), 1e-4);
+}
+
 TEST(HfVariants, WrappersPrefixTheTensors) {
   for (const char* with : {"\"language_model.model.", "\"model.language_model."}) {
     const HfCopy copy("llama");
