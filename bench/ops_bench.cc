@@ -99,6 +99,20 @@ void add_cases() {
   }
 }
 
+// A layer of experts, and one of its three products. A token reads those that it goes to, of several copies' weights.
+void add_expert_cases() {
+  const auto backend = make_backend();
+  const ModelShape m = {"granite-1b-a400m", 1024, 16, 8, 64, 512};
+  for (const Format f : {Format::Q8_0, Format::Q4_K}) {
+    const Peak peak = peak_of(f, *backend);
+    for (const int64_t n : {1, 4, 512}) {
+      const ExpertShape shape{n, 8, 32, m.dim, m.ffn};
+      add(m, moe_case(f, f, shape, Activation::kSilu), peak, n < 512);
+      add(m, moe_matmul_case(f, shape, true, false), peak, n < 512);
+    }
+  }
+}
+
 // A draw of each of 256 rows of logits. Like a model's: twenty stand out; flat: all much the same.
 void time_draws(benchmark::State& state, const SamplingParams& params, bool flat, const Peak& peak) {
   constexpr int kRows = 256, kVocab = 128256;
@@ -172,6 +186,7 @@ int main(int argc, char** argv) {
   if (n_args > 2) ingot::options.isa = args[2];
   try {
     gpu ? ingot::add_gpu_cases() : ingot::add_cases();
+    if (!gpu) ingot::add_expert_cases();
   } catch (const ingot::Error& e) {
     fmt::print(stderr, "ops_bench: {}\n", e.what());
     return 1;
