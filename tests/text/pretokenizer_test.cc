@@ -72,23 +72,54 @@ TEST(Pretokenizer, NothingIsLostOfRandomBytes) {
   }
 }
 
-// Long runs are what make a backtracking engine slow or deep. The limit is generous: a row takes some 0.1 s.
+// What long runs are made of, which are what makes a backtracking engine slow or deep.
+constexpr const char* kUnits[] = {"A",   "a",    " ",    "\n", "7",   ".",  "中文", "e\u0301",  "\u0301",  "👨‍👩‍👧",
+                                  "us",  "\r\n", "   x", "\t", "aB",  "'s", "中A",  "中\u0301", "IMGIMGA", "<sentinel:1",
+                                  " \n", "! ",   "ǅ",    "/",  "12 ", "ʰ"};
+
+std::string run_of(std::string_view unit, size_t n_bytes) {
+  std::string text;
+  while (text.size() < n_bytes) text += unit;
+  return text += "x";  // so that what looks ahead to the end of the run fails there
+}
+
+// The limit is generous: a row takes some 0.1 s.
 TEST(Pretokenizer, LongRunsTakeLinearTime) {
-  const char* units[] = {"A",   "a",    " ",    "\n", "7",   ".",  "中文", "e\u0301",  "\u0301",  "👨‍👩‍👧",
-                         "us",  "\r\n", "   x", "\t", "aB",  "'s", "中A",  "中\u0301", "IMGIMGA", "<sentinel:1",
-                         " \n", "! ",   "ǅ",    "/",  "12 ", "ʰ"};
   for (const PretokenizerRow& row : pretokenizer_rows()) {
     const Pretokenizer pretokenizer(row.patterns);
     const std::clock_t start = std::clock();
-    for (const char* unit : units) {
-      std::string text;
-      while (text.size() < (256u << 10)) text += unit;
-      text += "x";  // so that what looks ahead to the end of the run fails there
+    for (const char* unit : kUnits) {
+      const std::string text = run_of(unit, 256u << 10);
       size_t total = 0;
       pretokenizer.split(text, [&](std::string_view piece) { total += piece.size(); });
       EXPECT_EQ(total, text.size());
     }
     EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 60.0) << row.names[0];
+  }
+}
+
+// Eight times the text takes eight times as long; a quadratic expression would take 64 times. Processor time, of which the least of some
+// attempts counts: other programs make it longer, and nothing makes it shorter.
+TEST(Pretokenizer, TimeGrowsWithTheText) {
+  auto seconds = [](const Pretokenizer& pretokenizer, const std::string& text) {
+    const std::clock_t start = std::clock();
+    size_t n_pieces = 0;
+    pretokenizer.split(text, [&](std::string_view) { ++n_pieces; });
+    EXPECT_GT(n_pieces, 0u);
+    return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  };
+  for (const PretokenizerRow& row : pretokenizer_rows()) {
+    const Pretokenizer pretokenizer(row.patterns);
+    for (const char* unit : kUnits) {
+      const std::string text = run_of(unit, 64u << 10), longer = run_of(unit, 512u << 10);
+      double least = 1e9, least_longer = 1e9;
+      for (int attempt = 0; attempt < 5; ++attempt) {
+        least = std::min(least, seconds(pretokenizer, text));
+        least_longer = std::min(least_longer, seconds(pretokenizer, longer));
+        if (least_longer <= 20 * least + 0.02) break;
+      }
+      EXPECT_LE(least_longer, 20 * least + 0.02) << row.names[0] << " '" << unit << "'";
+    }
   }
 }
 
