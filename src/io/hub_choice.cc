@@ -27,7 +27,7 @@ constexpr std::string_view kDirectoryFiles[] = {
     "added_tokens.json",  "vocab.json",             "merges.txt",          "vocab.txt",             "tokenizer.model",
     "chat_template.json", "chat_template.jinja",    "modules.json",        "1_Pooling/config.json", "sentence_bert_config.json",
     "quantize_config.json", "config_sentence_transformers.json",
-    "2_Dense/config.json", "2_Dense/model.safetensors", "3_Dense/config.json", "3_Dense/model.safetensors",
+    "1_LogitScore/config.json", "2_Dense/config.json", "2_Dense/model.safetensors", "3_Dense/config.json", "3_Dense/model.safetensors",
 };
 
 bool is_letter(char c) { return c >= 'A' && c <= 'Z'; }

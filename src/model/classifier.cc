@@ -1,9 +1,13 @@
 #include "model/classifier.h"
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "io/gguf.h"
 #include "io/hf_directory.h"
+#include "quant/format.h"
+#include "text/template.h"
 
 namespace ingot {
 namespace {
@@ -50,6 +54,57 @@ Act classifier_activation(const Json& config, Act fallback) {
   if (value->string() == "silu") return Act::kSilu;
   if (value->string() == "relu") return Act::kRelu;
   throw value->error("'{}' is not supported: gelu, tanh, silu and relu are", printable(value->string(), 64));
+}
+
+// ---- decoders that are asked in words, and answer with one of two tokens: sentence-transformers' LogitScore
+
+std::optional<std::string> logit_score_folder(const HfDirectory& directory) {
+  const auto document = directory.find_document("modules.json");
+  if (!document) return std::nullopt;
+  for (const Json& module : document->root().elements())
+    if (module.at("type").string().ends_with(".LogitScore")) return std::string(module.at("path").string());
+  return std::nullopt;
+}
+
+// The logit of yes less that of no: a row of the output matrix less another.
+HeadLayer logit_score(const HfDirectory& directory, const std::string& folder, WeightSource& source, int dim) {
+  const JsonDocument document = directory.document((model_folder(directory, folder) + "/config.json").c_str());
+  HostTensor host;
+  const char* names[] = {"lm_head.weight", "model.embed_tokens.weight", "embed_tokens.weight"};
+  for (const char* name : names)
+    if (source.find(name, -1, dim, host) && source.find(name, host.n_out, dim, host)) break;
+  if (host.data == nullptr || host.n_in != dim) throw Error("{}: the output matrix is missing, or of another width than {}", source.name(), dim);
+  auto row = [&](const Json& id) {
+    std::vector<float> values(dim);
+    const auto bytes = static_cast<int64_t>(row_bytes(host.format, dim));
+    decode_row(host.format, host.data + id.integer(0, host.n_out - 1) * bytes, values.data(), dim);
+    return values;
+  };
+  HeadLayer layer{.n_in = dim, .n_out = 1, .weight = row(document.root().at("true_token_id"))};
+  if (const auto no = document.root().find("false_token_id")) {
+    const std::vector<float> less = row(*no);
+    for (int i = 0; i < dim; ++i) layer.weight[i] -= less[i];
+  }
+  return layer;
+}
+
+// What the model is asked: its chat template, with a place for each text. Its own instruction is a system message, if it has one.
+std::string asked_prompt(const Checkpoint& checkpoint, const HfDirectory& directory) {
+  using Message = nlohmann::ordered_json;
+  const auto source = checkpoint.chat_template();
+  if (!source) throw Error("{}: a model that is asked in words needs a chat template for that", printable(checkpoint.path()));
+  Message messages = Message::array();
+  if (const auto document = directory.find_document("config_sentence_transformers.json")) {
+    const auto prompts = document->root().find("prompts"), name = document->root().find("default_prompt_name");
+    if (prompts && name)
+      if (const auto prompt = prompts->find(name->string())) messages.push_back({{"role", "system"}, {"content", std::string(prompt->string())}});
+  }
+  for (const char* role : {"query", "document"}) messages.push_back({{"role", role}, {"content", fmt::format("{{{}}}", role)}});
+  const std::string text = Template::parse(*source).render({{"messages", std::move(messages)}, {"add_generation_prompt", false}});
+  for (const char* place : {"{query}", "{document}"})
+    if (text.find(place) == text.npos)
+      throw Error("{}: the chat template leaves out the {}: it is not one for ranking", printable(checkpoint.path()), place);
+  return text;
 }
 
 // Of two classes, yes and no, their difference: what its sigmoid makes is the softmax of yes.
@@ -99,7 +154,7 @@ bool has_classifier(const Checkpoint& checkpoint) {
   if (!architectures) return false;
   for (const Json& name : architectures->elements())
     if (name.string().ends_with("ForSequenceClassification")) return true;
-  return false;
+  return logit_score_folder(*directory).has_value();
 }
 
 namespace {
@@ -114,7 +169,6 @@ struct Details {
 void read_gguf(const Gguf& file, const Layout& layout, Classifier& classifier, Details& details) {
   const Metadata& metadata = file.metadata();
   details.yes_and_no = is_yes_and_no(file);
-  if (const auto prompt = metadata.find_string("tokenizer.chat_template.rerank")) classifier.prompt = *prompt;
   if (layout.norm == nullptr) return;
   classifier.pooling = "mean";  // as llama.cpp has it; there is no key for it
   details.norm_eps = metadata.get_f32(std::string(metadata.get_string("general.architecture")) + ".attention.layer_norm_epsilon");
@@ -136,10 +190,26 @@ void read_directory(const HfDirectory& directory, const Layout& layout, Classifi
 
 }  // namespace
 
+std::optional<std::string> classifier_prompt(const Checkpoint& checkpoint) {
+  if (const Gguf* file = checkpoint.gguf()) {
+    const auto prompt = file->metadata().find_string("tokenizer.chat_template.rerank");
+    return prompt ? std::optional<std::string>(*prompt) : std::nullopt;
+  }
+  const HfDirectory* directory = checkpoint.directory();
+  return directory != nullptr && logit_score_folder(*directory) ? std::optional(asked_prompt(checkpoint, *directory)) : std::nullopt;
+}
+
 Classifier read_classifier(const Checkpoint& checkpoint, WeightSource& source, int dim, bool is_encoder) {
+  if (const HfDirectory* directory = checkpoint.directory())
+    if (const auto folder = logit_score_folder(*directory))
+      return {.head = EmbedHead({logit_score(*directory, *folder, source, dim)}),
+              .pooling = "last",
+              .raw = scores_are_raw(*directory, directory->document("config.json").root()),
+              .prompt = classifier_prompt(checkpoint)};
   const Layout& layout = find_layout(source);
   Classifier classifier{.head = {}, .pooling = is_encoder ? "cls" : "last", .raw = false, .prompt = std::nullopt};
   Details details{.activation = layout.activation};
+  classifier.prompt = classifier_prompt(checkpoint);
   if (const Gguf* file = checkpoint.gguf()) read_gguf(*file, layout, classifier, details);
   if (const HfDirectory* directory = checkpoint.directory()) read_directory(*directory, layout, classifier, details);
   std::vector<HeadLayer> layers;

@@ -11,12 +11,14 @@ namespace ingot {
 // Is the model one that ranks texts, rather than embeds them?
 bool has_classifier(const Checkpoint& checkpoint);
 
+// Of models that are asked in words: what they read, with {query} and {document} in it.
+std::optional<std::string> classifier_prompt(const Checkpoint& checkpoint);
+
 struct Classifier {
   EmbedHead head;                 // one number of a vector
   std::string pooling;            // "cls", "mean" or "last": which vector
   bool raw = false;               // the number is the score; otherwise its sigmoid is, as sentence-transformers has it
-  // Of models that are asked in words: what they read, with {query} and {document} in it. Others read a pair (Tokenizer::encode_pair).
-  std::optional<std::string> prompt;
+  std::optional<std::string> prompt;  // classifier_prompt(); nothing: it reads a pair (Tokenizer::encode_pair)
 };
 
 // Throws Error where there is none, or one that tells more than two classes apart.

@@ -59,10 +59,10 @@ std::vector<float> read_head_vector(WeightSource& source, const std::string& nam
 
 HeadLayer read_head_layer(WeightSource& source, const std::string& name, int n_in, int n_out, Act activation) {
   HostTensor host;
+  if (n_out < 0 && source.find(name + ".weight", -1, n_in, host)) n_out = static_cast<int>(std::clamp<int64_t>(host.n_out, 0, kMaxWidth));
   if (!source.find(name + ".weight", n_out, n_in, host)) throw Error("{}: tensor '{}.weight' is missing", source.name(), name);
-  if (host.n_in != n_in || host.n_out < 1 || host.n_out > kMaxWidth || (n_out >= 0 && host.n_out != n_out))
-    throw Error("{}: tensor '{}.weight' is [{}, {}]: expected [{}, {}]", source.name(), name, host.n_out, host.n_in,
-                n_out >= 0 ? std::to_string(n_out) : "any", n_in);
+  if (host.n_in != n_in || host.n_out < 1 || host.n_out != n_out)
+    throw Error("{}: tensor '{}.weight' is [{}, {}]: expected [{}, {}]", source.name(), name, host.n_out, host.n_in, n_out, n_in);
   HeadLayer layer{.n_in = n_in, .n_out = static_cast<int>(host.n_out), .activation = activation};
   const std::vector<float> rows = decoded(host);
   layer.weight.resize(rows.size());
@@ -89,10 +89,7 @@ Act torch_activation(const Json& value) {
 
 // A folder "2_Dense" of the directory; its name is in modules.json, so it must not lead elsewhere.
 HeadLayer dense_module(const HfDirectory& directory, const Json& module, int n_in) {
-  const Json path = module.at("path");
-  const std::string folder(path.string());
-  if (folder.empty() || folder.find_first_of("/\\") != folder.npos || folder.starts_with("."))
-    throw path.error("'{}' is not the name of a folder of the model", printable(folder, 64));
+  const std::string folder = model_folder(directory, std::string(module.at("path").string()));
   const JsonDocument document = directory.document((folder + "/config.json").c_str());
   const Json config = document.root();
   const auto n_features = static_cast<int>(config.at("in_features").integer(1, kMaxWidth));
@@ -111,6 +108,12 @@ HeadLayer dense_module(const HfDirectory& directory, const Json& module, int n_i
 }
 
 }  // namespace
+
+std::string model_folder(const HfDirectory& directory, const std::string& name) {
+  if (name.empty() || name.find_first_of("/\\") != name.npos || name.starts_with("."))
+    throw Error("{}: modules.json: '{}' is not the name of a folder of the model", printable(directory.path()), printable(name, 64));
+  return name;
+}
 
 std::vector<float> EmbedHead::apply(std::vector<float> rows) const {
   for (const HeadLayer& layer : layers_) {

@@ -26,6 +26,9 @@ HeadLayer read_head_layer(WeightSource& source, const std::string& name, int n_i
 // A vector of n elements; empty when there is no such tensor.
 std::vector<float> read_head_vector(WeightSource& source, const std::string& name, int n);
 
+// The name of a folder of the model that its modules.json has, which must not lead elsewhere. Throws Error.
+std::string model_folder(const HfDirectory& directory, const std::string& name);
+
 class EmbedHead {
  public:
   EmbedHead() = default;

@@ -50,8 +50,8 @@ void check_modules(const HfDirectory& directory) {
   for (const Json& module : document->root().elements()) {
     const std::string_view type = module.at("type").string();
     const std::string_view last = type.substr(type.rfind('.') + 1);
-    if (last != "Transformer" && last != "Pooling" && last != "Dense" && last != "Normalize")
-      throw module.error("the module '{}' is not supported: Transformer, Pooling, Dense and Normalize are", printable(type, 64));
+    if (last != "Transformer" && last != "Pooling" && last != "Dense" && last != "Normalize" && last != "LogitScore")
+      throw module.error("the module '{}' is not supported: Transformer, Pooling, Dense, Normalize and LogitScore are", printable(type, 64));
   }
 }
 

@@ -126,7 +126,13 @@ std::vector<ExportTensor> classifier_export(const Checkpoint& checkpoint, Weight
   if (layers.size() == 2) add_layer("cls", layers[0], tensors);
   if (normed) tensors.push_back(computed("cls.norm.weight", {layers[0].norm.size()}, layers[0].norm));
   if (normed && !layers[0].norm_bias.empty()) tensors.push_back(computed("cls.norm.bias", {layers[0].norm_bias.size()}, layers[0].norm_bias));
-  add_layer("cls.output", layers.back(), tensors);
+  HeadLayer out = layers.back();
+  if (classifier.prompt) {  // readers take the softmax of two classes: the other's number is 0
+    out.n_out = 2;
+    out.weight.clear();
+    for (const float w : layers.back().weight) out.weight.insert(out.weight.end(), {w, 0.0f});
+  }
+  add_layer("cls.output", out, tensors);
   return tensors;
 }
 
@@ -143,6 +149,14 @@ std::vector<ExportTensor> dense_export(const Checkpoint& checkpoint, WeightSourc
   return tensors;
 }
 
+// Of a model that is asked in words: what, and which of its two classes is which.
+void write_asked_keys(const Checkpoint& checkpoint, const std::string& arch, GgufWriter& writer) {
+  const auto prompt = classifier_prompt(checkpoint);
+  if (!prompt) return;
+  writer.set(arch + ".classifier.output_labels", std::vector<std::string>{"yes", "no"});
+  writer.set("tokenizer.chat_template.rerank", *prompt);
+}
+
 }  // namespace
 
 std::vector<ExportTensor> head_export(const Checkpoint& checkpoint, WeightSource& source, int dim, bool is_encoder) {
@@ -154,6 +168,7 @@ void write_pooling_keys(const Checkpoint& checkpoint, const std::string& arch, G
   const auto pooling = read_embed_facts(checkpoint).pooling;
   if (!pooling) return;
   writer.set(arch + ".pooling_type", static_cast<uint32_t>(std::find(std::begin(kNames), std::end(kNames), *pooling) - std::begin(kNames)));
+  if (*pooling == "rank") return write_asked_keys(checkpoint, arch, writer);
   for (const ExportTensor& tensor : dense_export(checkpoint, *checkpoint.weights())) {
     const std::string layer = tensor.name.substr(0, tensor.name.find('.'));
     writer.set(fmt::format("{}.{}_feat_in", arch, layer), static_cast<uint32_t>(tensor.shape[0]));

@@ -99,7 +99,7 @@ class DirectoryExport {
       if (applies(row.when, config_, layer)) add(row, layer, false);
     for (const auto& row : matrices) {
       const bool is_output = std::string_view(row.gguf_name) == "output.weight";
-      if ((is_output && config_.tied_output == true) || !applies(row.when, config_, layer)) continue;
+      if ((is_output && (config_.tied_output == true || writes_no_text_)) || !applies(row.when, config_, layer)) continue;
       if (row.gguf_slice.total == Size::kNone) {
         if (add(row, layer, true) && is_output) tied_ = false;
       } else if (row.gguf_slice.first == Size::kNone) {  // GGUF fuses them too: the first of the parts stands for the whole

@@ -96,7 +96,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Rankers,
                          testing::Values(std::tuple("bert", "gguf"), std::tuple("bert", "directory"), std::tuple("xlm_roberta", "gguf"),
                                          std::tuple("xlm_roberta", "directory"), std::tuple("modern_bert", "gguf"),
                                          std::tuple("modern_bert", "directory"), std::tuple("qwen3_score", "gguf"),
-                                         std::tuple("qwen3_score", "directory"), std::tuple("qwen3_yes", "gguf")),
+                                         std::tuple("qwen3_score", "directory"), std::tuple("qwen3_yes", "gguf"),
+                                         std::tuple("qwen3_yes", "directory")),
                          [](const auto& i) { return std::get<0>(i.param) + "_" + std::get<1>(i.param); });
 
 // The tokens of pairs, cut and whole, are those of the tokenizers library; "longest_first" has cut document 4.
@@ -194,6 +195,26 @@ TEST_F(RankerDirectory, ConfigsMustBeKnown) {
   EXPECT_THAT(config([](auto& j) { j["classifier_activation"] = "relu6"; }), HasSubstr("'relu6' is not supported"));
   EXPECT_THAT(config([](auto& j) { j["sentence_transformers"]["activation_fn"] = "torch.nn.Softmax"; }), HasSubstr("'torch.nn.Softmax'"));
   EXPECT_THAT(config([](auto& j) { j["architectures"] = "x"; }), HasSubstr("architectures"));
+}
+
+// A model that is asked in words: the question is in its template.
+TEST(Ranker, TheTemplateAsks) {
+  const fs::path copy = fs::path(testing::TempDir()) / "ranker_that_is_asked";
+  auto accepted = [&](const std::function<void()>& change) {
+    fs::remove_all(copy);
+    fs::copy(kRankers / "qwen3_yes", copy, fs::copy_options::recursive);
+    change();
+    return refusal([&] { open(copy, on("ref")); });
+  };
+  auto write = [&](const char* file, const char* text) { std::ofstream(copy / file) << text; };
+  EXPECT_EQ(accepted([] {}), "was accepted");
+  EXPECT_THAT(accepted([&] { fs::remove(copy / "chat_template.jinja"); }), HasSubstr("needs a chat template"));
+  EXPECT_THAT(accepted([&] { write("chat_template.jinja", "{{ messages[0].content }}"); }), HasSubstr("leaves out the {document}"));
+  EXPECT_THAT(accepted([&] { write("chat_template.jinja", "{{ messages[0"); }), HasSubstr("line 1"));
+  EXPECT_THAT(accepted([&] { write("1_LogitScore/config.json", R"({"true_token_id": 40, "false_token_id": 100000})"); }), HasSubstr("'false_token_id'"));
+  EXPECT_THAT(accepted([&] { write("1_LogitScore/config.json", "{}"); }), HasSubstr("'true_token_id' is missing"));
+  EXPECT_EQ(accepted([&] { write("1_LogitScore/config.json", R"({"true_token_id": 40})"); }), "was accepted");
+  fs::remove_all(copy);
 }
 
 // The pooling that config.json names is the one that is used.

@@ -203,6 +203,34 @@ def asked_scores(model, tokenizer):
     return ids, [(x[YES] - x[NO]).item() for x in logits], [torch.softmax(torch.stack([x[NO], x[YES]]), 0)[1].item() for x in logits]
 
 
+def write_asked_directory(folder, model, tokenizer, n_ctx):
+    """As sentence-transformers saves a model that writes yes or no: LogitScore after the transformer, the question in the chat template."""
+    import tempfile
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.modules.transformer import Transformer
+    from sentence_transformers.cross_encoder.modules.logit_score import LogitScore
+    text = lambda role: f"{{{{ messages | selectattr('role', 'eq', '{role}') | map(attribute='content') | first }}}}"
+    shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as plain:
+        model.config.dtype = torch.float16
+        model.save_pretrained(plain, state_dict={k: v.half() if v.dim() == 2 else v for k, v in model.state_dict().items()})
+        fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=n_ctx, pad_token="[PAD]", unk_token="[UNK]",
+                                                    cls_token="[CLS]", sep_token="[SEP]")
+        fast.chat_template = PROMPT.replace("{query}", text("query")).replace("{document}", text("document"))
+        fast.save_pretrained(plain)
+        transformer = Transformer(plain, transformer_task="text-generation", model_kwargs={"dtype": torch.float32})
+        cross = CrossEncoder(modules=[transformer, LogitScore(YES, NO)], device="cpu")
+        scores = cross.predict([(QUERY, d) for d in DOCUMENTS], batch_size=1)
+        for param in transformer.model.parameters():
+            param.data = param.data.half() if param.dim() == 2 else param.data
+        cross.save_pretrained(str(folder))
+    (folder / "README.md").unlink(missing_ok=True)
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(0o644)
+    return [float(s) for s in scores]
+
+
 def make_golden(spec, seed, out):
     rng = np.random.default_rng(seed)
     tokenizer = encoders.load_tokenizer(spec, out.parent)
@@ -210,6 +238,7 @@ def make_golden(spec, seed, out):
     if spec.asked:
         tokenizer.post_processor = None  # nothing is put around what is asked
         ids, logits, scores = asked_scores(model, tokenizer)
+        np.testing.assert_allclose(write_asked_directory(out / spec.name, model, tokenizer, spec.n_ctx), scores, atol=1e-5)
     else:
         set_pair(tokenizer, spec)
         fast = write_directory(out / spec.name, spec, model, tokenizer)
