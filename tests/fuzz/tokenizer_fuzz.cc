@@ -46,8 +46,10 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<int32_t>& ids
   return out + decoder.flush();
 }
 
-void check_text(const Tokenizer& tokenizer, std::string_view text, bool parse_special) {
+void check_text(const Tokenizer& tokenizer, std::string text, bool parse_special) {
   const auto ids = tokenizer.encode(text, {.add_special = false, .parse_special = parse_special});
+  if (tokenizer.model() == kSentencePieceBpe)  // to which U+2581 is a space
+    for (size_t at; (at = text.find("\u2581")) != text.npos;) text.replace(at, 3, " ");
   CHECK(tokenizer.decode(ids) == text);
   CHECK(streamed(tokenizer, ids, false) == text);
   CHECK(streamed(tokenizer, ids, true) == replace_invalid_utf8(text));
@@ -140,7 +142,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t cut = rest.find("\n\n");  // the table, then a text
     check_encoder(cut == rest.npos ? "" : rest.substr(0, cut), data[1], cut == rest.npos ? rest : rest.substr(cut + 2));
   } else if (data[0] & 1) {
-    check_text(*tokenizers[data[1] % tokenizers.size()], rest, data[0] & 2);
+    check_text(*tokenizers[data[1] % tokenizers.size()], std::string(rest), data[0] & 2);
   } else {
     const size_t cut = rest.find("\n\n");  // the specification, then a text
     check_spec(rest.substr(0, cut), data[1], cut == rest.npos ? "a<|im|> b" : rest.substr(cut + 2));
