@@ -22,13 +22,17 @@ bool is_space_pattern(const Json& step) { return is_text(step.at("pattern"), "St
 
 // ---- byte-level BPE: every step that cuts words becomes an expression
 
-std::string split_pattern(const Json& step) {
+void check_split(const Json& step) {
   const std::string_view behavior = step.at("behavior").string();
   const bool invert = hf_flag_or(step, "invert", false);
   // "Removed" with invert keeps the matches alone; with expressions that match everything, as these do, nothing is lost.
   if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert))
     throw step.error("the behavior '{}'{} is not supported: use a GGUF file of this model", printable(behavior, 32),
                      invert ? " with invert" : "");
+}
+
+std::string split_pattern(const Json& step) {
+  check_split(step);
   const Json pattern = step.at("pattern");
   if (const auto text = pattern.find("String")) return pcre2_from_literal(text->string());
   const Json regex = pattern.at("Regex");
@@ -40,11 +44,11 @@ std::string split_pattern(const Json& step) {
 }
 
 void append_split(const Json& step, std::vector<std::string>& patterns) {
-  std::string pattern = split_pattern(step);
+  check_split(step);
   const auto regex = step.at("pattern").find("Regex");
   const auto linear = regex ? linear_expressions(regex->string()) : std::span<const std::string_view>();
-  if (linear.empty()) patterns.push_back(std::move(pattern));
   patterns.insert(patterns.end(), linear.begin(), linear.end());
+  if (linear.empty()) patterns.push_back(split_pattern(step));
 }
 
 std::string punctuation_pattern(const Json& step) {

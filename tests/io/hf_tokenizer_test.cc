@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -154,6 +155,21 @@ TEST_F(HfTokenizerEdit, UnknownStepsAreNamed) {
   use("spm_first");
   expect_refused("'split', with tokens of several words", [](Json& json) { json["pre_tokenizer"]["split"] = true; });
   expect_refused("'middle' is none of", [](Json& json) { json["pre_tokenizer"]["prepend_scheme"] = "middle"; });
+}
+
+// Published expressions that look to the end of the digits at each of them.
+TEST_F(HfTokenizerEdit, SlowExpressionsRunAsOthers) {
+  use("llama3");
+  for (const char* slow : {R"(\d{1,3}(?=(?:\d{3})*\b))", R"((?=(\d{3})+(?!\d)))"}) {
+    const auto tokenizer = edited([&](Json& json) {
+      auto& steps = json["pre_tokenizer"]["pretokenizers"];
+      steps.insert(steps.begin(), Json{{"type", "Split"}, {"pattern", {{"Regex", slow}}}, {"behavior", "Isolated"}, {"invert", false}});
+    });
+    const std::string digits(1 << 20, '7');
+    const std::clock_t start = std::clock();
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(digits, {.add_special = false})), digits);
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 20.0) << slow;  // it takes some 0.2 s; quadratic, minutes
+  }
 }
 
 TEST_F(HfTokenizerEdit, TokensAndMergesAreChecked) {
