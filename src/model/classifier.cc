@@ -226,7 +226,7 @@ Classifier read_classifier(const Checkpoint& checkpoint, WeightSource& source, i
   layers.push_back(read_head_layer(source, layout.out, dim, -1, Act::kNone));
   if (details.yes_and_no && layers.back().n_out == 2) difference_of_two(layers.back());
   if (layers.back().n_out != 1)
-    throw Error("{}: the model sorts texts into {} classes: only those that give one score can rank", source.name(), layers.back().n_out);
+    throw Error("{}: the model sorts texts into {} classes: only those that give one score can rank. To embed with it, choose a pooling", source.name(), layers.back().n_out);
   classifier.head = EmbedHead(std::move(layers));
   return classifier;
 }
