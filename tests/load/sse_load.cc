@@ -47,7 +47,7 @@ struct Stream {
   std::string pending;
   SteadyClock::time_point begun{}, last{};
   int status = 0;
-  bool done = false, wrong = false;
+  bool has_begun = false, done = false, wrong = false;
 };
 
 struct Times {
@@ -112,8 +112,9 @@ class Load {
   }
 
   void ask(int fd, size_t i, int n_tokens, double share = 1) const {
-    std::string body = fmt::format(R"({{"prompt":[{}],"seed":{},"max_tokens":{},"stream":true,"return_token_ids":true)",
-                                   fmt::join(prompt_of(i), ","), i, n_tokens);
+    std::string body = fmt::format(
+        R"({{"prompt":[{}],"seed":{},"max_tokens":{},"stream":true,"ignore_eos":true,"return_token_ids":true)",
+        fmt::join(prompt_of(i), ","), i, n_tokens);
     if (o_.n_tenants > 0) body += fmt::format(R"(,"cache_salt":"{}")", i % static_cast<size_t>(o_.n_tenants));
     body += '}';
     std::string request = fmt::format(
@@ -168,15 +169,26 @@ class Load {
       s.done |= event.find(kDone) != event.npos;
       const size_t ids = event.find(kIds);
       if (ids == event.npos || event[ids + kIds.size()] == ']') continue;
-      const int token = std::atoi(event.data() + ids + kIds.size());
-      s.wrong |= s.n >= s.expected.size() || s.expected[s.n] != token;
-      ++s.n;
-      ++n_events_;
+      take_tokens(s, event.data() + ids + kIds.size());
       const auto now = SteadyClock::now();
-      (s.n > 1 ? gaps_ : first_).ms.push_back(static_cast<float>(ms_since(s.n > 1 ? s.last : s.begun)));
+      const bool is_first = !std::exchange(s.has_begun, true);
+      (is_first ? first_ : gaps_).ms.push_back(static_cast<float>(ms_since(is_first ? s.begun : s.last)));
       s.last = now;
     }
     s.pending.erase(0, begin);
+  }
+
+  // "12,7]...": several come together where only together they make a character.
+  void take_tokens(Stream& s, const char* ids) {
+    for (;;) {
+      char* end = nullptr;
+      const long token = std::strtol(ids, &end, 10);
+      s.wrong |= s.n >= s.expected.size() || s.expected[s.n] != token;
+      ++s.n;
+      ++n_tokens_;
+      if (*end != ',') return;
+      ids = end + 1;
+    }
   }
 
   // Before a request, within one, or behind it; and then at a moment of its answer.
@@ -217,15 +229,15 @@ class Load {
       return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
     };
     fmt::print(
-        "{{\"requests\": {}, \"done\": {}, \"refused\": {}, \"wrong\": {}, \"short\": {}, \"events\": {}, \"seconds\": "
+        "{{\"requests\": {}, \"done\": {}, \"refused\": {}, \"wrong\": {}, \"short\": {}, \"tokens\": {}, \"seconds\": "
         "{:.2f}, "
-        "\"events_per_s\": {:.0f}, \"done_per_s\": {:.1f}, \"gap_p50_ms\": {:.1f}, \"gap_p99_ms\": {:.1f}, "
+        "\"tokens_per_s\": {:.0f}, \"done_per_s\": {:.1f}, \"gap_p50_ms\": {:.1f}, \"gap_p99_ms\": {:.1f}, "
         "\"gap_max_ms\": {:.1f}, "
         "\"first_p50_ms\": {:.1f}, \"first_p99_ms\": {:.1f}, \"whole_p99_ms\": {:.1f}, \"refused_p99_ms\": {:.1f}, "
         "\"resets\": {}, "
         "\"client_cpu_s\": {:.2f}}}\n",
-        streams_.size(), whole_.ms.size(), refused_.ms.size(), n_wrong, n_short, n_events_, s,
-        static_cast<double>(n_events_) / s, static_cast<double>(whole_.ms.size()) / s, gaps_.at(.5), gaps_.at(.99),
+        streams_.size(), whole_.ms.size(), refused_.ms.size(), n_wrong, n_short, n_tokens_, s,
+        static_cast<double>(n_tokens_) / s, static_cast<double>(whole_.ms.size()) / s, gaps_.at(.5), gaps_.at(.99),
         gaps_.at(1), first_.at(.5), first_.at(.99), whole_.at(.99), refused_.at(.99), n_resets_,
         cpu_s(usage.ru_utime) + cpu_s(usage.ru_stime));
     return n_wrong + n_short > 0 || n_over_ < streams_.size();
@@ -239,7 +251,7 @@ class Load {
   std::vector<std::pair<int, SteadyClock::time_point>> doomed_;
   std::vector<int> slow_;
   Times gaps_, first_, whole_, refused_;
-  size_t n_begun_ = 0, n_over_ = 0, n_events_ = 0, n_resets_ = 0;
+  size_t n_begun_ = 0, n_over_ = 0, n_tokens_ = 0, n_resets_ = 0;
   std::mt19937 draw_{std::random_device{}()};
 };
 
