@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Writes a model of the shape of llama-3.2-1b with random weights in one container after another, and prints how long each takes to load.
+
+  tools/load_times.py --ingot build/ingot --work /tmp/load [--repeat 3]
+
+Needs 6 GB of room and a tokenizer (that of tests/data/hf/llama is taken). Bytes are random; codes and scales are as the layouts of docs/formats.md
+have them. The file is in the page cache when it is read, so that this times ingot and not the disk; the least of the runs is printed.
+"""
+import argparse
+import json
+import pathlib
+import shutil
+import struct
+import subprocess
+import time
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DIM, LAYERS, FFN, HEADS, KV_HEADS, HEAD, VOCAB = 2048, 16, 8192, 32, 8, 64, 128256
+CONFIG = {"model_type": "llama", "num_hidden_layers": LAYERS, "hidden_size": DIM, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
+          "head_dim": HEAD, "intermediate_size": FFN, "vocab_size": VOCAB, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+          "rope_theta": 500000.0, "tie_word_embeddings": True}
+SIZES = {"U32": 4, "I32": 4, "F16": 2, "BF16": 2, "F32": 4, "F8_E4M3": 1}
+NOISE = np.random.default_rng(1).integers(0, 256, 1 << 26, dtype=np.uint8)
+
+
+def matrices():
+    yield "model.embed_tokens", VOCAB, DIM
+    for i in range(LAYERS):
+        at = f"model.layers.{i}."
+        for name, n_out, n_in in (("self_attn.q_proj", HEADS * HEAD, DIM), ("self_attn.k_proj", KV_HEADS * HEAD, DIM),
+                                  ("self_attn.v_proj", KV_HEADS * HEAD, DIM), ("self_attn.o_proj", DIM, HEADS * HEAD),
+                                  ("mlp.gate_proj", FFN, DIM), ("mlp.up_proj", FFN, DIM), ("mlp.down_proj", DIM, FFN)):
+            yield at + name, n_out, n_in
+
+
+def dense(n_out, n_in):
+    return [(".weight", "BF16", (n_out, n_in))]
+
+
+def mlx(n_out, n_in):
+    return [(".weight", "U32", (n_out, n_in // 8)), (".scales", "BF16", (n_out, n_in // 64)), (".biases", "BF16", (n_out, n_in // 64))]
+
+
+def gptq(n_out, n_in):
+    return [(".qweight", "I32", (n_in // 8, n_out)), (".qzeros", "I32", (n_in // 128, n_out // 8)), (".scales", "F16", (n_in // 128, n_out))]
+
+
+def awq(n_out, n_in):
+    return [(".qweight", "I32", (n_in, n_out // 8)), (".qzeros", "I32", (n_in // 128, n_out // 8)), (".scales", "F16", (n_in // 128, n_out))]
+
+
+def fp8(n_out, n_in):
+    return [(".weight", "F8_E4M3", (n_out, n_in)), (".weight_scale_inv", "F32", (n_out // 128, n_in // 128))]
+
+
+CONTAINERS = {  # name: (tensors of a matrix, whether the embedding is one too, keys of config.json)
+    "safetensors BF16": (dense, True, {}),
+    "MLX 4-bit g64": (mlx, True, {"quantization": {"group_size": 64, "bits": 4}}),
+    "GPTQ 4-bit g128": (gptq, False, {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False, "checkpoint_format": "gptq_v2"}}),
+    "AWQ 4-bit g128": (awq, False, {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}),
+    "FP8 128x128": (fp8, False, {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}),
+}
+
+
+def tensors_of(pack, embedding_too):
+    for name, n_out, n_in in matrices():
+        parts = pack(n_out, n_in) if embedding_too or "embed" not in name else dense(n_out, n_in)
+        yield from ((name + suffix, dtype, dims) for suffix, dtype, dims in parts)
+    for i in range(LAYERS):
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            yield f"model.layers.{i}.{name}.weight", "F32", (DIM,)
+    yield "model.norm.weight", "F32", (DIM,)
+
+
+def data_of(name, dtype, n_bytes):
+    """Scales, vectors and dense weights are small numbers, codes are any bits; no E4M3 is NaN."""
+    if dtype in ("F32", "F16") or "scales" in name or "biases" in name:
+        one = {"F32": np.float32(0.01), "F16": np.float16(0.01), "BF16": np.uint16(0x3C24)}[dtype]
+        return np.full(n_bytes // SIZES[dtype], one).tobytes()
+    mask = {"BF16": np.array([0xFF, 0xBC], np.uint8), "F8_E4M3": np.array([0xF7], np.uint8)}.get(dtype)
+    noise = NOISE if mask is None else NOISE & np.resize(mask, NOISE.size)
+    return (noise.tobytes() * (n_bytes // NOISE.size + 1))[:n_bytes]
+
+
+def write_directory(folder, pack, embedding_too, keys):
+    folder.mkdir(parents=True)
+    header, offset, tensors = {}, 0, list(tensors_of(pack, embedding_too))
+    for name, dtype, dims in tensors:
+        end = offset + int(np.prod(dims)) * SIZES[dtype]
+        header[name] = {"dtype": dtype, "shape": dims, "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(header).encode()
+    with open(folder / "model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name, dtype, _ in tensors:
+            begin, end = header[name]["data_offsets"]
+            file.write(data_of(name, dtype, end - begin))
+    (folder / "config.json").write_text(json.dumps(CONFIG | keys))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(ROOT / "tests/data/hf/llama" / name, folder / name)
+
+
+def measure(ingot, name, path, repeat):
+    times = []
+    for _ in range(repeat):
+        begin = time.monotonic()
+        done = subprocess.run([ingot, "run", path, "--raw", "-p", "a", "-n", "1", "-c", "64", "--json"], capture_output=True, text=True, check=True)
+        times.append((json.loads(done.stdout)["load_ms"] / 1000, time.monotonic() - begin))
+    size = sum(f.stat().st_size for f in ([path] if path.is_file() else path.iterdir())) / 1e9
+    print(f"| {name} | {size:.2f} | {min(t for t, _ in times):.2f} | {min(t for _, t in times):.2f} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ingot", type=pathlib.Path, default=ROOT / "build" / "ingot")
+    parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--repeat", type=int, default=3)
+    args = parser.parse_args()
+    print("| container | GB | load, s | until the first token, s |\n|---|---|---|---|")
+    for name, (pack, embedding_too, keys) in CONTAINERS.items():
+        folder = args.work / "model"
+        write_directory(folder, pack, embedding_too, keys)
+        measure(args.ingot, name, folder, args.repeat)
+        if pack is dense:
+            for verb, gguf in (("BF16", "GGUF BF16"), ("Q4_0", "GGUF Q4_0"), ("Q4_K_M", "GGUF Q4_K_M")):
+                out = args.work / "model.gguf"
+                subprocess.run([args.ingot, "quantize", folder, out, verb], check=True, capture_output=True)
+                measure(args.ingot, gguf, out, args.repeat)
+                out.unlink()
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
