@@ -51,6 +51,13 @@ TEST(Checkpoint, DirectoriesAndFilesSayTheSame) {
   }
 }
 
+TEST(Checkpoint, MoreTokensThanTheEmbeddingHasRowsAreRefused) {  // G24, S19
+  const HfCopy copy("qwen2");
+  copy.edit("tokenizer.json", [](auto& json) { json["added_tokens"].push_back({{"id", 265}, {"content", "<|more|>"}, {"special", true}}); });
+  const std::string message = refusal_of([&] { load_model(open_checkpoint(copy.path().string()), {.backend = {.device = "ref"}}, nullptr); });
+  EXPECT_THAT(message, HasSubstr("the tokenizer has 266 tokens, and the embedding has 265 rows"));
+}
+
 TEST(Checkpoint, LoadsAndChats) {
   const LoadedModel model = load_model(open_checkpoint((kHfModels / "qwen2").string()), {.backend = {.device = "ref"}}, nullptr);
   ASSERT_TRUE(model.chat);

@@ -157,6 +157,19 @@ TEST_F(HfConfigTest, BrokenJsonHasAPlace) {  // S16
   }
 }
 
+TEST_F(HfConfigTest, AHugeFileIsNotRead) {  // S16
+  std::error_code error;
+  fs::resize_file(copy_.path() / "config.json", 300'000'000, error);  // sparse
+  if (error) GTEST_SKIP() << "this file system has no files of 300 MB: " << error.message();
+  try {
+    read();
+    ADD_FAILURE();
+  } catch (const Error& refused) {
+    EXPECT_NE(std::string(refused.what()).find("config.json"), std::string::npos) << refused.what();
+    EXPECT_NE(std::string(refused.what()).find("64000000"), std::string::npos) << refused.what();
+  }
+}
+
 TEST_F(HfConfigTest, RopeKindsAreNamed) {  // S19
   for (const char* kind : {"proportional", "mrope", "quadratic"}) {
     const std::string message = complaint([&](Json& json) { json["rope_scaling"] = {{"rope_type", kind}, {"factor", 2.0}}; });
