@@ -60,6 +60,7 @@ class TokenTable {
       spec.tokens[id] = out_.strings.emplace_back(fmt::format("<unused id {}>", id));
     }
     for (TokenType type : types_) spec.token_types.push_back(static_cast<int32_t>(type));
+    ids_.reserve(types_.size());
     for (size_t id = 0; id < types_.size(); ++id) ids_.try_emplace(spec.tokens[id], static_cast<int32_t>(id));
   }
 
