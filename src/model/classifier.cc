@@ -1,5 +1,6 @@
 #include "model/classifier.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -149,12 +150,11 @@ bool has_classifier(const Checkpoint& checkpoint) {
   }
   const HfDirectory* directory = checkpoint.directory();
   if (directory == nullptr) return false;
+  if (logit_score_folder(*directory)) return true;
   const JsonDocument document = directory->document("config.json");
   const auto architectures = document.root().find("architectures");
-  if (!architectures) return false;
-  for (const Json& name : architectures->elements())
-    if (name.string().ends_with("ForSequenceClassification")) return true;
-  return logit_score_folder(*directory).has_value();
+  const std::vector<Json> names = architectures ? architectures->elements() : std::vector<Json>{};
+  return std::any_of(names.begin(), names.end(), [](const Json& name) { return name.string().ends_with("ForSequenceClassification"); });
 }
 
 namespace {
@@ -226,7 +226,8 @@ Classifier read_classifier(const Checkpoint& checkpoint, WeightSource& source, i
   layers.push_back(read_head_layer(source, layout.out, dim, -1, Act::kNone));
   if (details.yes_and_no && layers.back().n_out == 2) difference_of_two(layers.back());
   if (layers.back().n_out != 1)
-    throw Error("{}: the model sorts texts into {} classes: only those that give one score can rank. To embed with it, choose a pooling", source.name(), layers.back().n_out);
+    throw Error("{}: the model sorts texts into {} classes: only those that give one score can rank. To embed with it, choose a pooling",
+                source.name(), layers.back().n_out);
   classifier.head = EmbedHead(std::move(layers));
   return classifier;
 }

@@ -164,6 +164,30 @@ TEST(Ranker, RefusesModelsThatEmbed) {
   EXPECT_THAT(refusal([&] { open(kEncoders / "bert.gguf", options); }), HasSubstr("there is no classifier in it"));
 }
 
+// What tells three feelings apart, say.
+class ThreeClasses final : public WeightSource {
+ public:
+  std::string name() const override { return "feelings"; }
+  Dialect dialect() const override { return Dialect::kHf; }
+  bool find(const std::string& name, int64_t, int64_t, HostTensor& out) override {
+    if (name != "score.weight") return false;
+    out = {.format = Format::F32, .n_out = 3, .n_in = 48, .data = reinterpret_cast<const uint8_t*>(values_.data())};
+    return true;
+  }
+  size_t total_bytes() const override { return values_.size() * sizeof(float); }
+
+ private:
+  const std::vector<float> values_ = std::vector<float>(3 * 48);
+};
+
+TEST(Ranker, RefusesModelsThatSort) {
+  ThreeClasses source;
+  EXPECT_THAT(refusal([&] { read_classifier(*open_checkpoint((kRankers / "qwen3_score").string()), source, 48, false); }),
+              HasSubstr("feelings: the model sorts texts into 3 classes"));
+  EXPECT_THAT(refusal([&] { read_classifier(*open_checkpoint((kRankers / "qwen3_score").string()), source, 47, false); }),
+              HasSubstr("'score.weight' is [3, 48]: expected [3, 47]"));
+}
+
 // A cross-encoder's encoder can be used as one that embeds, if told how.
 TEST(Ranker, PoolingMayBeTold) {
   EmbedOptions options = on("ref");
