@@ -68,7 +68,8 @@ GgufExport of_gguf(std::shared_ptr<const Checkpoint> checkpoint, const Gguf& fil
 class DirectoryExport {
  public:
   DirectoryExport(const Checkpoint& checkpoint, const Config& config)
-      : checkpoint_(checkpoint), config_(config), writes_no_text_(read_embed_facts(checkpoint).pooling.has_value()), source_(checkpoint.weights()), finder_(std::make_shared<TensorFinder>(*source_, config_)) {}
+      : checkpoint_(checkpoint), config_(config), writes_no_text_(read_embed_facts(checkpoint).pooling.has_value()),
+        source_(checkpoint.weights()), finder_(std::make_shared<TensorFinder>(*source_, config_)) {}
 
   GgufExport make() {
     out_.source = source_->name();
