@@ -97,8 +97,8 @@ std::shared_ptr<ServedModel> load_embedder(const ServeOptions& o, const std::sha
   parts.facts.dim = parts.embedder->dim();
   auto model = std::make_shared<ServedModel>(std::move(parts));
   model->start();
-  fmt::print(stderr, "ingot: {} is loaded: vectors of {} numbers, of texts of at most {} tokens\n", model->id(),
-             model->facts().dim, model->n_ctx());
+  const std::string what = model->ranks() ? "scores" : fmt::format("vectors of {} numbers", model->facts().dim);
+  fmt::print(stderr, "ingot: {} is loaded: {}, of texts of at most {} tokens\n", model->id(), what, model->n_ctx());
   return model;
 }
 
@@ -389,7 +389,7 @@ void add_serve(CLI::App& app) {
   verb->footer(
       "Examples:\n  ingot serve model.gguf\n  ingot serve one.gguf two.gguf --models-max 1 --model-ttl 600\n  ingot "
       "serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --max-seqs 32\n"
-      "  ingot serve bge-small.gguf                     an embedding model: /v1/embeddings\n"
+      "  ingot serve bge-small.gguf        an embedding model: /v1/embeddings; a cross-encoder: /v1/rerank\n"
       "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
       "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'");
   verb->callback([o] { serve(*o); });

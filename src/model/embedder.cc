@@ -322,20 +322,28 @@ Embedder::Pair Embedder::pair(std::string_view query, std::string_view document,
 Embedder::Scores Embedder::score(std::string_view query, std::span<const std::string> documents, bool truncate) {
   if (!ranks()) throw Error("this model embeds texts, rather than ranks documents: a cross-encoder does that");
   std::vector<Pair> pairs;
-  std::vector<Input> inputs;
   Scores scores;
-  for (size_t i = 0; i < documents.size(); ++i) {
-    pairs.push_back(pair(query, documents[i], truncate));
+  for (const std::string& document : documents) {
+    pairs.push_back(pair(query, document, truncate));
+    scores.n_tokens += pairs.back().tokens.size();
+  }
+  scores.values = score(pairs);
+  return scores;
+}
+
+std::vector<float> Embedder::score(std::span<const Pair> pairs) {
+  if (!ranks()) throw Error("this model embeds texts, rather than ranks documents: a cross-encoder does that");
+  std::vector<Input> inputs;
+  for (size_t i = 0; i < pairs.size(); ++i) {
     if (pairs[i].tokens.empty()) throw Error("the query and document {} have no tokens", i);
     if (pairs[i].tokens.size() > static_cast<size_t>(max_tokens_))
       throw Error("the query and document {} have {} tokens, and the model reads at most {}: cut them", i, pairs[i].tokens.size(), max_tokens_);
-    scores.n_tokens += pairs[i].tokens.size();
+    inputs.push_back({pairs[i].tokens, pairs[i].second});
   }
-  for (const Pair& pair : pairs) inputs.push_back({pair.tokens, pair.second});
-  scores.values = classifier_.head.apply(run_all(inputs));
+  std::vector<float> values = classifier_.head.apply(run_all(inputs));
   if (!classifier_.raw)
-    for (float& value : scores.values) value = 1 / (1 + std::exp(-value));
-  return scores;
+    for (float& value : values) value = 1 / (1 + std::exp(-value));
+  return values;
 }
 
 // In as few batches as there is room for.

@@ -56,6 +56,14 @@ class Embedder {
     size_t n_tokens = 0;        // that were read
   };
   Scores score(std::string_view query, std::span<const std::string> documents, bool truncate = false);
+  // The same in two steps, for whoever scores pairs of several queries at once: the pair as the model reads it, cut if `truncate`;
+  // then their scores. Throws Error for one without tokens, or with more than max_tokens(), naming which.
+  struct Pair {
+    std::vector<int32_t> tokens;
+    int second = -1;  // where the document begins, in models that tell
+  };
+  Pair pair(std::string_view query, std::string_view document, bool truncate) const;
+  std::vector<float> score(std::span<const Pair> pairs);
   bool ranks() const { return pooling_ == "rank"; }
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -84,11 +92,6 @@ class Embedder {
     std::span<const int32_t> tokens;
     int second = -1;
   };
-  struct Pair {
-    std::vector<int32_t> tokens;
-    int second = -1;
-  };
-  Pair pair(std::string_view query, std::string_view document, bool truncate) const;
   std::vector<int32_t> prompt(std::string_view query, std::string_view document) const;
   std::vector<float> run_all(std::span<const Input> inputs);
   void run(std::span<const Input> inputs, std::vector<float>& out);

@@ -19,6 +19,7 @@ void answer_responses(const ApiCall& call);     // POST /v1/responses
 void answer_messages(const ApiCall& call);      // POST /v1/messages: Anthropic's
 void answer_count_tokens(const ApiCall& call);  // POST /v1/messages/count_tokens
 
+void answer_rerank(const ApiCall& call);      // POST /v1/rerank: Jina's and Cohere's form
 void answer_embeddings(const ApiCall& call);  // POST /v1/embeddings
 
 void answer_tokenize(const ApiCall& call);    // POST /tokenize: llama.cpp's fields, vLLM's, and messages
@@ -27,6 +28,7 @@ void answer_template(const ApiCall& call);    // POST /apply-template
 
 // Forms of answers in which what a model thinks is told apart. thinking: the prompt has begun a thought already.
 std::unique_ptr<AnswerWriter> messages_writer(std::string model, int n_prompt, bool thinking);
-std::unique_ptr<AnswerWriter> responses_writer(std::string model, JsonValue settings, bool thinking);  // which the answer repeats
+std::unique_ptr<AnswerWriter> responses_writer(std::string model, JsonValue settings,
+                                               bool thinking);  // which the answer repeats
 
 }  // namespace ingot

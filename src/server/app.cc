@@ -15,7 +15,7 @@
 namespace ingot {
 
 // What a route asks of its model.
-enum class Needs { kAny, kWriter, kEmbedder };
+enum class Needs { kAny, kWriter, kEmbedder, kRanker };
 
 struct App::Route {
   const char* method;
@@ -44,6 +44,10 @@ const std::vector<App::Route>& App::routes() {
       {.method = "POST", .path = "/v1/messages/count_tokens", .on_worker = answer_count_tokens},
       {.method = "POST", .path = "/v1/embeddings", .on_worker = answer_embeddings, .needs = Needs::kEmbedder},
       {.method = "POST", .path = "/embeddings", .on_worker = answer_embeddings, .needs = Needs::kEmbedder},
+      {.method = "POST", .path = "/v1/rerank", .on_worker = answer_rerank, .needs = Needs::kRanker},
+      {.method = "POST", .path = "/rerank", .on_worker = answer_rerank, .needs = Needs::kRanker},
+      {.method = "POST", .path = "/v1/reranking", .on_worker = answer_rerank, .needs = Needs::kRanker},
+      {.method = "POST", .path = "/reranking", .on_worker = answer_rerank, .needs = Needs::kRanker},
       {.method = "POST", .path = "/tokenize", .on_worker = answer_tokenize, .needs = Needs::kAny},
       {.method = "POST", .path = "/detokenize", .on_worker = answer_detokenize, .needs = Needs::kAny},
       {.method = "POST", .path = "/apply-template", .on_worker = answer_template},
@@ -96,17 +100,17 @@ void answer_errors(const std::string& path, const std::shared_ptr<Responder>& re
   }
 }
 
+// Throws ApiError when this model cannot do what the route is for.
 void check_kind(Needs needs, const ServedModel& model) {
-  if (needs == Needs::kWriter && !model.writes())
-    throw ApiError(400,
-                   fmt::format("the model '{}' makes vectors of texts and writes none: use /v1/embeddings",
-                               printable(model.id(), 128)),
-                   "model");
-  if (needs == Needs::kEmbedder && model.writes())
-    throw ApiError(400,
-                   fmt::format("the model '{}' writes text and makes no vectors: this needs an embedding model",
-                               printable(model.id(), 128)),
-                   "model");
+  const Needs is = model.writes() ? Needs::kWriter : model.ranks() ? Needs::kRanker : Needs::kEmbedder;
+  if (needs == Needs::kAny || needs == is) return;
+  const char* does = is == Needs::kWriter   ? "writes text: use /v1/chat/completions or /v1/completions"
+                     : is == Needs::kRanker ? "ranks documents for a query: use /v1/rerank"
+                                            : "makes vectors of texts: use /v1/embeddings";
+  const char* wanted = needs == Needs::kWriter   ? "this needs one that writes text"
+                       : needs == Needs::kRanker ? "this needs a cross-encoder"
+                                                 : "this needs an embedding model";
+  throw ApiError(400, fmt::format("the model '{}' {}; {}", printable(model.id(), 128), does, wanted), "model");
 }
 
 }  // namespace
@@ -320,7 +324,11 @@ JsonValue model_json(const ModelPool::Row& row) {
   const ServedModel& m = *row.model;
   json["created"] = m.created();
   json["max_model_len"] = m.n_ctx();
-  json["architecture"] = {{"input_modalities", {"text"}}, {"output_modalities", {m.writes() ? "text" : "embeddings"}}};
+  json["architecture"] = {{"input_modalities", {"text"}},
+                          {"output_modalities",
+                           {m.writes()  ? "text"
+                            : m.ranks() ? "scores"
+                                        : "embeddings"}}};
   json["meta"] = {{"n_vocab", m.info().n_vocab},           {"n_ctx", m.n_ctx()},
                   {"n_ctx_train", m.facts().n_ctx_train},  {"n_embd", m.facts().dim},
                   {"n_params", m.facts().n_parameters},    {"size", m.facts().n_bytes},

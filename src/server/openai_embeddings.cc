@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "server/api.h"
+#include "server/embed_run.h"
 #include "server/request_fields.h"
 
 namespace ingot {
@@ -14,10 +15,9 @@ namespace {
 
 constexpr size_t kMaxInputs = 2048;
 
-struct EmbeddingsRequest {
-  std::vector<EmbedText> texts;
-  size_t n_texts = 0, n_tokens = 0;
-  size_t n_kept = 0;  // numbers of each vector
+// How the vectors are to be written.
+struct Form {
+  size_t n_kept = 0;  // numbers of each
   bool base64 = false;
 };
 
@@ -50,14 +50,16 @@ size_t read_dimensions(const Fields& fields, const Embedder& embedder) {
                 fmt::format("of this model must be {}{}{}", embedder.dim(), facts.may_cut ? " " : ": ", others));
 }
 
-// input: "text", ["text", ...], [1, 2, ...] or [[1, 2], ...].
-EmbeddingsRequest read_request(const Fields& fields, const Embedder& embedder) {
-  EmbeddingsRequest request;
+Form read_form(const Fields& fields, const Embedder& embedder) {
   const std::string format = fields.string("encoding_format", 64).value_or("float");
   if (format != "float" && format != "base64") fields.refuse("encoding_format", "must be \"float\" or \"base64\"");
-  request.base64 = format == "base64";
-  request.n_kept = read_dimensions(fields, embedder);
   fields.string("user");
+  return {.n_kept = read_dimensions(fields, embedder), .base64 = format == "base64"};
+}
+
+// input: "text", ["text", ...], [1, 2, ...] or [[1, 2], ...].
+std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder) {
+  std::vector<EmbedText> texts;
   const bool cut = fields.boolean("truncate").value_or(false);
   const std::string prefix = read_prefix(fields, embedder.facts());
   for (Prompt& one : read_prompts(fields, "input", kMaxInputs, [&](const std::string& text) {
@@ -74,11 +76,9 @@ EmbeddingsRequest read_request(const Fields& fields, const Embedder& embedder) {
                                  "with \"truncate\": true",
                                  one.path, text.size(), embedder.max_tokens()),
                      one.path, "context_length_exceeded");
-    request.n_tokens += text.size();
-    request.texts.push_back({std::move(text)});
+    texts.push_back({std::move(text)});
   }
-  request.n_texts = request.texts.size();
-  return request;
+  return texts;
 }
 
 std::string base64_of(std::span<const float> numbers) {
@@ -105,15 +105,15 @@ std::span<float> shortened(std::span<float> vector, size_t n_kept) {
 }
 
 // Written by hand: a large answer has millions of numbers.
-std::string body_of(const EmbeddingsRequest& request, std::vector<float>& rows, const std::string& model) {
-  const size_t n_texts = request.n_texts, dim = rows.size() / n_texts;
+std::string body_of(EmbedAnswer& answer, const Form& form, const std::string& model) {
+  const size_t n_texts = answer.n_texts, dim = answer.rows.size() / n_texts;
   std::string out = R"({"object":"list","data":[)";
   for (size_t i = 0; i < n_texts; ++i) {
-    const std::span<float> vector = shortened(std::span(rows).subspan(i * dim, dim), request.n_kept);
+    const std::span<float> vector = shortened(std::span(answer.rows).subspan(i * dim, dim), form.n_kept);
     if (std::ranges::any_of(vector, [](float x) { return !std::isfinite(x); }))
       throw ApiError(500, fmt::format("the model's vector of input[{}] has numbers that are not finite", i));
     out += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":)", i > 0 ? "," : "", i);
-    if (request.base64) {
+    if (form.base64) {
       out += '"' + base64_of(vector) + "\"}";
     } else {
       for (size_t k = 0; k < vector.size(); ++k)
@@ -122,67 +122,20 @@ std::string body_of(const EmbeddingsRequest& request, std::vector<float>& rows, 
     }
   }
   out += fmt::format(R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})", dump_json(model),
-                     request.n_tokens, request.n_tokens);
+                     answer.n_tokens, answer.n_tokens);
   return out;
 }
-
-// A request on its way, held by the queue's callback and then by a worker.
-struct Run {
-  std::shared_ptr<ServedModel> model;
-  std::shared_ptr<Responder> responder;
-  ServedModel::Ticket ticket;
-  EmbeddingsRequest request;
-  Clock::time_point begin = Clock::now();
-  std::atomic<bool> over{false};
-
-  Run(const ApiCall& call, ServedModel::Ticket t, EmbeddingsRequest r)
-      : model(call.model), responder(call.responder), ticket(std::move(t)), request(std::move(r)) {}
-
-  void count(RequestEnd end, const EmbedQueue::Result& result) {
-    const int n = static_cast<int>(request.n_tokens);
-    model->metrics.on_end(end, {.prompt_tokens = n,
-                                .queue_s = result.queue_s,
-                                .prefill_s = result.compute_s,
-                                .e2e_s = std::chrono::duration<double>(Clock::now() - begin).count()});
-  }
-  void abort(uint64_t id) {
-    model->embeds().cancel(id);
-    if (!over.exchange(true)) count(RequestEnd::kAbort, {});
-  }
-  void finish(EmbedQueue::Result result) {
-    if (over.exchange(true)) return;
-    try {
-      if (!result.failure.empty())
-        throw ApiError(result.too_late ? 503 : 500, printable(result.failure), "",
-                       result.too_late ? "queue_timeout" : "");
-      std::string body = body_of(request, result.rows, model->id());
-      responder->note("prompt_tokens", std::to_string(request.n_tokens));
-      count(RequestEnd::kStop, result);
-      responder->respond({.body = std::move(body)});
-    } catch (const ApiError& error) {
-      count(RequestEnd::kError, result);
-      responder->respond(error_response(error));
-    }
-  }
-};
 
 }  // namespace
 
 void answer_embeddings(const ApiCall& call) {
   const JsonValue body = parse_request_json(call.request.body);
   const Fields fields(body);
-  EmbedQueue& queue = call.model->embeds();
+  const Embedder& embedder = call.model->embedder();
   ServedModel::Ticket ticket = admit(*call.model, 1);
-  const auto run = std::make_shared<Run>(call, std::move(ticket), read_request(fields, call.model->embedder()));
-  const uint64_t id =
-      queue.submit(std::move(run->request.texts), [run, &workers = call.stream_workers](EmbedQueue::Result result) {
-        workers.post([run, result = std::make_shared<EmbedQueue::Result>(std::move(result))] {
-          run->finish(std::move(*result));
-        });
-      });
-  call.responder->on_gone([id, weak = std::weak_ptr<Run>(run)] {
-    if (const auto gone = weak.lock()) gone->abort(id);
-  });
+  const Form form = read_form(fields, embedder);
+  run_embeds(call, std::move(ticket), read_texts(fields, embedder),
+             [form, model = call.model->id()](EmbedAnswer answer) { return body_of(answer, form, model); });
 }
 
 }  // namespace ingot

@@ -1,5 +1,5 @@
 // ServedModel: one model that answers requests, and how much it takes on at once. It either writes (engine, tokenizer, template) or
-// embeds (a queue of texts).
+// embeds or ranks (a queue of texts).
 #pragma once
 #include <atomic>
 #include <ctime>
@@ -30,7 +30,7 @@ struct ServedModelParts {
   std::unique_ptr<Tokenizer> tokenizer;  // of one that writes
   ChatTemplate chat;
   std::unique_ptr<Runner> runner;
-  std::unique_ptr<Embedder> embedder;  // instead of runner and tokenizer: it embeds
+  std::unique_ptr<Embedder> embedder;  // instead of runner and tokenizer: it embeds, or ranks
   GenerationConfig defaults;
   ModelFacts facts;
   EngineOptions engine = {};
@@ -43,12 +43,8 @@ class ServedModel {
   explicit ServedModel(ServedModelParts parts)
       : parts_(std::move(parts)), info_(info_of(parts_)), metrics(parts_.id, n_ctx()) {
     if (parts_.embedder) {
-      const auto compute = [this](std::vector<EmbedText> texts) {
-        std::vector<std::vector<int32_t>> tokens;
-        for (EmbedText& text : texts) tokens.push_back(std::move(text.tokens));
-        return parts_.embedder->embed(tokens);
-      };
-      embeds_.emplace(compute, parts_.embedder->dim(),
+      embeds_.emplace([this](std::vector<EmbedText> texts) { return compute(std::move(texts)); },
+                      ranks() ? 1 : parts_.embedder->dim(),
                       EmbedQueue::Limits{.batch_tokens = static_cast<size_t>(info_.max_batch_tokens),
                                          .batch_texts = static_cast<size_t>(info_.max_seqs),
                                          .patience = parts_.queue_timeout});
@@ -65,7 +61,9 @@ class ServedModel {
 
   const std::string& id() const { return parts_.id; }
   const std::vector<std::string>& aliases() const { return parts_.aliases; }
-  bool writes() const { return engine_.has_value(); }
+  // What it is for: one of these, or else it embeds.
+  bool writes() const { return parts_.embedder == nullptr; }
+  bool ranks() const { return !writes() && parts_.embedder->ranks(); }
   const Tokenizer& tokenizer() const { return parts_.embedder ? parts_.embedder->tokenizer() : *parts_.tokenizer; }
   const ChatTemplate& chat() const { return parts_.chat; }
   const GenerationConfig& defaults() const { return parts_.defaults; }
@@ -74,7 +72,7 @@ class ServedModel {
   int n_ctx() const { return !parts_.embedder ? context_limit(info_) : info_.n_ctx; }
   std::time_t created() const { return created_; }
   Engine& engine() { return *engine_; }      // of one that writes
-  EmbedQueue& embeds() { return *embeds_; }  // of one that embeds
+  EmbedQueue& embeds() { return *embeds_; }  // of one that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
   EngineGauges gauges() const { return engine_ ? engine_->gauges() : embeds_->gauges(); }
   std::chrono::seconds queue_timeout() const { return parts_.queue_timeout; }
@@ -106,6 +104,18 @@ class ServedModel {
     if (!parts.embedder) return parts.runner->info();
     const Embedder& e = *parts.embedder;
     return {.n_vocab = e.n_vocab(), .n_ctx = e.max_tokens(), .max_batch_tokens = e.max_batch_tokens(), .max_seqs = 256};
+  }
+
+  // Vectors, or of a model that ranks a score for each.
+  std::vector<float> compute(std::vector<EmbedText> texts) {
+    if (ranks()) {
+      std::vector<Embedder::Pair> pairs;
+      for (EmbedText& text : texts) pairs.push_back({std::move(text.tokens), text.second});
+      return parts_.embedder->score(pairs);
+    }
+    std::vector<std::vector<int32_t>> tokens;
+    for (EmbedText& text : texts) tokens.push_back(std::move(text.tokens));
+    return parts_.embedder->embed(tokens);
   }
 
   ServedModelParts parts_;
