@@ -100,7 +100,7 @@ void add_cases() {
 }
 
 // A layer of experts, and one of its three products. A token reads those that it goes to, of several copies' weights.
-void add_expert_cases() {
+void add_expert_layers() {
   const auto backend = make_backend();
   const ModelShape m = {"granite-1b-a400m", 1024, 16, 8, 64, 512};
   for (const Format f : {Format::Q8_0, Format::Q4_K}) {
@@ -186,7 +186,7 @@ int main(int argc, char** argv) {
   if (n_args > 2) ingot::options.isa = args[2];
   try {
     gpu ? ingot::add_gpu_cases() : ingot::add_cases();
-    if (!gpu) ingot::add_expert_cases();
+    if (!gpu) ingot::add_expert_layers();
   } catch (const ingot::Error& e) {
     fmt::print(stderr, "ops_bench: {}\n", e.what());
     return 1;
