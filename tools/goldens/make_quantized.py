@@ -265,10 +265,23 @@ def write_models(out):
     hf_tokenizer(LLAMA.vocab).save_pretrained(out / "mlx_4bit")
 
 
+def compare_with_gptqmodel(out):
+    """GPTQ and AWQ as transformers loads them. gptqmodel's kernels round on the way, so this confirms expected.npy and does not make it."""
+    for name in ("gptq", "awq"):
+        tokens, expected = json.loads((out / name / "tokens.json").read_text()), np.load(out / name / "expected.npy")
+        model = transformers.AutoModelForCausalLM.from_pretrained(out / name, dtype=F32).eval()
+        error = np.sqrt(np.mean((logits_of(model, np.array([tokens])) - expected) ** 2)) / expected.std()
+        print(f"{name}: logits differ by {error:.2%} of their deviation")
+        assert error < 0.01
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=pathlib.Path, default=pathlib.Path("tests/data/quantized"))
+    parser.add_argument("--gptqmodel", action="store_true", help="only compare the models of GPTQ and AWQ with gptqmodel, which must be installed")
     args = parser.parse_args()
+    if args.gptqmodel:
+        return compare_with_gptqmodel(args.out / "models")
     (args.out / "models").mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     write_matrices(args.out, np.random.default_rng(20261121))
