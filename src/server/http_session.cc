@@ -80,24 +80,25 @@ Task<void> Session::run() {
   close();
 }
 
+// Until the client closes, or there is no memory to go on.
 Task<void> Session::read_forever() {
   const auto self = shared_from_this();
-  std::string bytes(kReadBytes, '\0');
-  while (!closed_) {
-    if (in_.size() >= kInBytes) {
-      boost::system::error_code ignored;
-      room_.expires_at(Clock::time_point::max());
-      co_await room_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-      continue;
-    }
-    const size_t n = co_await transport_->read(asio::buffer(bytes));
-    if (n == 0) break;
-    try {
+  try {
+    std::string bytes(kReadBytes, '\0');
+    while (!closed_) {
+      if (in_.size() >= kInBytes) {
+        boost::system::error_code ignored;
+        room_.expires_at(Clock::time_point::max());
+        co_await room_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+        continue;
+      }
+      const size_t n = co_await transport_->read(asio::buffer(bytes));
+      if (n == 0) break;
       in_.append(bytes, 0, n);
-    } catch (const std::bad_alloc&) {
-      break;
+      wake();
     }
-    wake();
+  } catch (const std::exception& error) {
+    log_warn("a connection is not read any more: {}", error.what());
   }
   in_ended_ = true;
   wake();

@@ -59,21 +59,21 @@ def row5(rig):
     n, n_stalled = rig.n(200, 20), rig.n(50, 5)
     server = rig.fake(step_us=20_000, max_seqs=n + n_stalled, ctx=4096)
     alone = rig.load(server, requests=n, tokens=300)
-    server.wait_idle(5)
+    server.wait_idle(60)
     rss = server.status("VmRSS")
     got = rig.load(server, requests=n, tokens=300, stalled=n_stalled)
     got |= {"alone_p99_ms": alone["gap_p99_ms"], "rss_growth_kib": server.status("VmRSS") - rss}
-    server.wait_idle(10)
+    server.wait_idle(60)
     return got, no_harm(got) and got["rss_growth_kib"] <= 512 * n_stalled and server.stop() == 0, got["gap_p99_ms"] <= 1.1 * alone["gap_p99_ms"] + 2
 
 
 def row6(rig):
     """10,000 resets at random moments beside 100 checked streams: none harmed, gauges back within 1 s, descriptors as before."""
     n_resets, per_s = rig.n(10_000, 100), 500
-    server = rig.fake(step_us=20_000, max_seqs=1000)
+    server = rig.fake(step_us=20_000, max_seqs=1000, ctx=2048)
     files = server.n_files()
     got = rig.load(server, requests=100, tokens=max(20, n_resets // per_s * 50), resets=per_s)
-    got["idle_after_s"] = round(server.wait_idle(5), 2)
+    got["idle_after_s"] = round(server.wait_idle(60), 2)
     time.sleep(0.5)
     got["files_left"] = server.n_files() - files
     return got, no_harm(got) and got["resets"] >= 0.9 * n_resets and got["files_left"] <= 1 and server.stop() == 0, got["idle_after_s"] <= 1
