@@ -192,7 +192,9 @@ void bench_engine(LoadOptions& o) {
   options.n_ctx = static_cast<int>(longest);
   options.max_seqs = o.max_seqs;
   options.max_batch_tokens = std::max(o.max_batch_tokens, o.max_seqs);
-  const int64_t pool = o.n_kv_tokens > 0 ? std::max<int64_t>(o.n_kv_tokens, longest) : longest * o.max_seqs;
+  // Enough for all is whole blocks for each, and one more: without that the scheduler lets the last ones wait.
+  const int64_t block = options.block_size, enough = ((longest + block - 1) / block + 1) * block * o.max_seqs;
+  const int64_t pool = o.n_kv_tokens > 0 ? std::max<int64_t>(o.n_kv_tokens, longest) : enough;
   options.n_kv_tokens = static_cast<int>(std::min<int64_t>(pool, 1 << 30));
   const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
   StepTimes steps;
