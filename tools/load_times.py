@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes a model of the shape of llama-3.2-1b with random weights in one container after another, and prints how long each takes to load.
 
-  tools/load_times.py --ingot build/ingot --work /tmp/load [--repeat 3]
+  tools/load_times.py --ingot build/ingot --work build/load [--repeat 3]
 
 Needs 6 GB of room and a tokenizer (that of tests/data/hf/llama is taken). Bytes are random; codes and scales are as the layouts of docs/formats.md
 have them. The file is in the page cache when it is read, so that this times ingot and not the disk; the least of the runs is printed.
