@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <list>
+#include <mutex>
 #include <utility>
 
 #include "base/error.h"
@@ -16,11 +18,31 @@ namespace ingot {
 namespace {
 
 struct Descriptor {
-  int fd = -1;
+  Descriptor() = default;
+  Descriptor(Descriptor&& other) noexcept : fd(std::exchange(other.fd, -1)) {}
   ~Descriptor() {
     if (fd >= 0) ::close(fd);
   }
+  int fd = -1;
 };
+
+// What is mapped, and as it was when it was: by the descriptor, so that another file that takes its name is no change.
+struct Mapped {
+  Descriptor file;
+  std::string path;
+  struct stat then;
+  const void* data = nullptr;
+};
+
+struct MappedFiles {
+  std::mutex mutex;
+  std::list<Mapped> all;
+};
+
+MappedFiles& mapped_files() {
+  static MappedFiles& files = *new MappedFiles;  // never destroyed: others may be unmapped later
+  return files;
+}
 
 [[noreturn]] void throw_errno(const char* doing, const std::string& path) {
   const int error = errno;
@@ -28,14 +50,14 @@ struct Descriptor {
 }
 
 // O_NONBLOCK so that a FIFO is refused instead of waited for.
-size_t open_regular(const std::string& path, Descriptor& file) {
+struct stat open_regular(const std::string& path, Descriptor& file) {
   file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.fd < 0) throw_errno("open", path);
   struct stat status {};
   if (::fstat(file.fd, &status) != 0) throw_errno("read the status of", path);
   if (S_ISDIR(status.st_mode)) throw Error("'{}' is a directory: give the file inside it", printable(path));
   if (!S_ISREG(status.st_mode)) throw Error("'{}' is not a regular file", printable(path));
-  return static_cast<size_t>(status.st_size);
+  return status;
 }
 
 // A copy of the whole file, where it cannot be mapped: not every file system has that.
@@ -61,15 +83,44 @@ void* read_whole(const Descriptor& file, size_t size, const std::string& path) {
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   Descriptor file;
-  size_ = open_regular(path, file);
+  const struct stat status = open_regular(path, file);
+  size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;
+  std::list<Mapped> entry;  // made first: nothing may fail once there is a mapping
+  entry.push_back({.file = {}, .path = path, .then = status});
   void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
-  if (mapped == MAP_FAILED) mapped = read_whole(file, size_, path);
+  if (mapped == MAP_FAILED) {
+    data_ = static_cast<const uint8_t*>(read_whole(file, size_, path));
+    return;
+  }
   data_ = static_cast<const uint8_t*>(mapped);
+  entry.front().data = data_;
+  std::swap(entry.front().file.fd, file.fd);
+  MappedFiles& files = mapped_files();
+  std::lock_guard lock(files.mutex);
+  files.all.splice(files.all.end(), entry);
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_);
+  if (data_ == nullptr) return;
+  {
+    MappedFiles& files = mapped_files();
+    std::lock_guard lock(files.mutex);
+    files.all.remove_if([this](const Mapped& one) { return one.data == data_; });
+  }
+  ::munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+std::string changed_mapped_file() {
+  MappedFiles& files = mapped_files();
+  std::lock_guard lock(files.mutex);
+  for (const Mapped& one : files.all) {
+    struct stat now {};
+    if (::fstat(one.file.fd, &now) != 0 || now.st_size != one.then.st_size || now.st_mtim.tv_sec != one.then.st_mtim.tv_sec ||
+        now.st_mtim.tv_nsec != one.then.st_mtim.tv_nsec)
+      return one.path;
+  }
+  return {};
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -85,7 +136,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 std::string read_file(const std::string& path, size_t max_bytes) {
   Descriptor file;
   const bool is_stdin = path == "-";
-  if (!is_stdin && open_regular(path, file) > max_bytes)
+  if (!is_stdin && static_cast<size_t>(open_regular(path, file).st_size) > max_bytes)
     throw Error("'{}' is larger than the limit of {} bytes", printable(path), max_bytes);
   std::string text;
   char buffer[1 << 16];

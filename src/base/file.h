@@ -27,6 +27,10 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// The path of a file that was written to or cut since it was mapped, of those that still are; "": there is none. What is read from such a
+// mapping is the new bytes, zeros, or a SIGBUS.
+std::string changed_mapped_file();
+
 // The whole text of a regular file, or of standard input when path is "-". Throws Error when it is longer than max_bytes.
 std::string read_file(const std::string& path, size_t max_bytes = size_t{1} << 30);
 

@@ -1,5 +1,8 @@
-// ingot: one program, one file a verb. Exit codes: 0 done, 1 it could not be done, 2 the command line is wrong, 130 interrupted.
+// ingot: one program, one file a verb. Exit codes: 0 done, 1 it could not be done, 2 the command line is wrong, 74 a file that was in use
+// lost its end, 130 interrupted.
 #include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -30,6 +33,14 @@ constexpr const char* kExamples =
 int report(const char* what, int code) {
   std::fprintf(stderr, "ingot: %s\n", what);
   return code;
+}
+
+// Model files are mapped: when one becomes shorter, the pages that it had are gone.
+void on_lost_page(int) {
+  constexpr char kText[] = "ingot: a model file became shorter while it was in use (or its disk failed); put it back and start again\n";
+  constexpr int kExitLostFile = 74;
+  [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, kText, sizeof kText - 1);
+  _exit(kExitLostFile);
 }
 
 void check_verb(const CLI::App& app, int argc, char** argv) {
@@ -81,6 +92,7 @@ std::string unknown_argument(const CLI::App& app) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  signal(SIGBUS, on_lost_page);
   CLI::App app("ingot runs open language models, fast, on the machine you have.", "ingot");
   app.set_version_flag("--version", "ingot " INGOT_VERSION);
   app.require_subcommand(1);

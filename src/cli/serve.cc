@@ -12,6 +12,7 @@
 #include <future>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/threads.h"
 #include "cli/generate.h"
@@ -149,12 +150,17 @@ std::vector<ModelSource> open_sources(ServeOptions& o) {
   return sources;
 }
 
-// Does the engine still finish steps while it has work?
+// Does the engine still finish steps while it has work, and are the models' files still what was loaded?
 class Watchdog {
  public:
   explicit Watchdog(const ServeOptions& o) : options_(o) {}
 
   void look(App& app) {
+    if (const std::string path = changed_mapped_file(); !path.empty()) {
+      if (app.phase() != Phase::kReady) return;
+      log_warn("{} has been written to or cut while it was in use: no more requests are taken; start the server again", printable(path));
+      return app.set_phase(Phase::kDead);
+    }
     const auto now = SteadyClock::now();
     int64_t n_steps = 0;
     bool busy = false;

@@ -2,6 +2,7 @@
 
 #include "backend/trace.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 
 namespace ingot {
@@ -29,6 +30,8 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx, config_.n_ctx_train);
   weights_ = load_weights(*source_, config_, *backend_, progress);
+  if (const std::string path = changed_mapped_file(); !path.empty())
+    throw Error("{} was written to or cut while it was loaded: start again when it is whole", printable(path));
   kv_ = backend_->make_kv(plan_.kv);
   if (plan_.states) states_ = backend_->make_states(plan_.states);
   const int max_logits = options.max_logits > 0 ? options.max_logits : options.max_seqs;

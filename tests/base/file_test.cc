@@ -1,4 +1,4 @@
-// FileWriter: a file is there whole or not at all, and whoever reads the old one keeps it.
+// FileWriter: a file is there whole or not at all, and whoever reads the old one keeps it. Mapped files that others change are noticed.
 #include "base/file.h"
 
 #include <gmock/gmock.h>
@@ -80,6 +80,32 @@ TEST_F(FileWriterTest, RefusesAtOnce) {
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   EXPECT_THAT(refused(path("pipe")), HasSubstr("not a regular file"));
   EXPECT_THAT(refused("/dev/null"), HasSubstr("not a regular file"));
+}
+
+TEST_F(FileWriterTest, ReplacingAMappedFileIsNoChange) {
+  write_file(path("a"), bytes_of("old"));
+  const MappedFile mapped(path("a"));
+  write_file(path("a"), bytes_of("newer"));
+  fs::remove(path("a"));
+  EXPECT_EQ(changed_mapped_file(), "");
+  EXPECT_EQ(std::string(mapped.bytes().begin(), mapped.bytes().end()), "old");
+}
+
+TEST_F(FileWriterTest, WritingToAMappedFileIsNoticedWhileItIsMapped) {
+  for (const char* name : {"a", "b", "c"}) write_file(path(name), bytes_of("0123456789"));
+  const MappedFile a(path("a"));
+  {
+    const MappedFile b(path("b"));
+    MappedFile c(path("c"));
+    const MappedFile moved = std::move(c);
+    EXPECT_EQ(changed_mapped_file(), "");
+    fs::resize_file(path("c"), 5);
+    EXPECT_EQ(changed_mapped_file(), path("c"));
+    std::fstream(path("b"), std::ios::in | std::ios::out) << 'x';
+    fs::last_write_time(path("b"), fs::last_write_time(path("b")) + std::chrono::seconds(1));  // clocks of file systems are coarse
+    EXPECT_EQ(changed_mapped_file(), path("b"));
+  }
+  EXPECT_EQ(changed_mapped_file(), "");
 }
 
 }  // namespace

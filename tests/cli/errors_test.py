@@ -1,5 +1,6 @@
 """Bad command lines and bad files: one line on standard error, nothing on standard output, exit code 2 or 1."""
 import os
+import pathlib
 import re
 import subprocess
 import time
@@ -107,3 +108,15 @@ def test_help_has_examples(ingot, verb):
 
 def test_version(ingot):
     assert ingot("--version").stdout.startswith("ingot ")
+
+
+@pytest.mark.parametrize("device", ["ref", "cpu"])
+def test_a_model_file_that_loses_its_end_while_it_is_used(device, tmp_path):
+    model = tmp_path / "model.gguf"
+    model.write_bytes((pathlib.Path(os.environ["INGOT_SOURCE"]) / "models" / "demo.gguf").read_bytes())
+    args = ["run", model, "--device", device, "-n", "1000", "--ignore-eos", "--raw", "-p", "Once"]
+    with subprocess.Popen([os.environ["INGOT"], *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.read(4)
+        os.truncate(model, 4096)
+        _, said = process.communicate()
+        assert process.returncode == 74 and b"became shorter" in said, said

@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from conftest import SLOW
+from conftest import SLOW, SOURCE
 
 HEAD = b"Host: localhost\r\n"
 
@@ -343,6 +343,30 @@ def test_the_drain_has_an_end_and_a_second_signal_is_at_once(start):
     assert again.process.wait(2 * SLOW) == 130
     for thread in threads:
         thread.join()
+
+
+def test_a_model_file_that_is_written_to_makes_the_server_unhealthy(start, tmp_path):
+    model = tmp_path / "model.gguf"
+    model.write_bytes((SOURCE / "models" / "demo.gguf").read_bytes())
+    server = start(model, "--access-log", "none")
+    replacement = tmp_path / "new.gguf"
+    replacement.write_bytes(model.read_bytes())
+    replacement.rename(model)  # another file: what runs keeps the old one
+    assert server.chat(max_tokens=4).status == 200
+    time.sleep(1.2)
+    assert server.get("/health").status == 200
+    changed = start(model, "--access-log", "none")
+    with model.open("r+b") as file:
+        file.seek(-1000, 2)
+        file.write(b"\0" * 10)
+    deadline = time.monotonic() + 5 * SLOW
+    while changed.get("/health").status == 200 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    changed.chat(max_tokens=4).error(503)
+    assert changed.get("/health").status == 503
+    changed.wait_for("has been written to or cut while it was in use")
+    assert server.get("/health").status == 200
+    assert changed.stop() == 0
 
 
 def test_idle_servers_end_at_once_and_come_back_on_their_port(start):
