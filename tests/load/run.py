@@ -31,7 +31,7 @@ def no_harm(got):
 def streams_at_a_pace(rig, n, step_us, n_tokens, **beside):
     server = rig.fake(step_us=step_us, max_seqs=n)
     before, cpu = server.status("VmRSS"), server.cpu_s()
-    got = rig.load(server, requests=n, tokens=n_tokens, **beside)
+    got = rig.load(server, requests=n, tokens=n_tokens, pace=step_us / 1000, **beside)
     got |= {"rss_kib_per_stream": round((server.status("VmHWM") - before) / n, 1), "server_cpu_share": round((server.cpu_s() - cpu) / got["seconds"], 3)}
     return got, server.stop()
 
@@ -58,10 +58,10 @@ def row5(rig):
     """200 live streams and 50 readers that never read: the live ones' p99 as without them (10 %, and 2 ms of noise), memory flat."""
     n, n_stalled = rig.n(200, 20), rig.n(50, 5)
     server = rig.fake(step_us=20_000, max_seqs=n + n_stalled, ctx=4096)
-    alone = rig.load(server, requests=n, tokens=300)
+    alone = rig.load(server, requests=n, tokens=300, pace=20)
     server.wait_idle(60)
     rss = server.status("VmRSS")
-    got = rig.load(server, requests=n, tokens=300, stalled=n_stalled)
+    got = rig.load(server, requests=n, tokens=300, pace=20, stalled=n_stalled)
     got |= {"alone_p99_ms": alone["gap_p99_ms"], "rss_growth_kib": server.status("VmRSS") - rss}
     server.wait_idle(60)
     return got, no_harm(got) and got["rss_growth_kib"] <= 512 * n_stalled and server.stop() == 0, got["gap_p99_ms"] <= 1.1 * alone["gap_p99_ms"] + 2
@@ -84,7 +84,7 @@ def row7(rig):
     n, n_slow, n_idle = rig.n(1000, 20), rig.n(200, 5), rig.n(2000, 20)
     server = rig.fake(step_us=50_000, max_seqs=n)
     files = server.n_files()
-    got = rig.load(server, requests=n, tokens=400, slow=n_slow, idle=n_idle)
+    got = rig.load(server, requests=n, tokens=400, pace=50, slow=n_slow, idle=n_idle)
     time.sleep(1)
     got["files_left"] = server.n_files() - files
     return got, no_harm(got) and got["files_left"] <= 1 and server.stop() == 0, got["gap_p99_ms"] <= 75 and got["gap_max_ms"] <= 250

@@ -32,7 +32,7 @@ constexpr int kVocab = 259;
 struct Options {
   int port = 0, n_requests = 100, concurrency = 0, n_tokens = 100, n_prompt = 3, n_tenants = 0;
   int n_stalled = 0, n_idle = 0, n_slow = 0;
-  double rate = 0, resets = 0, seconds = 600;
+  double rate = 0, resets = 0, seconds = 600, pace_ms = 0;
 };
 
 double ms_since(SteadyClock::time_point begin) {
@@ -169,24 +169,26 @@ class Load {
       s.done |= event.find(kDone) != event.npos;
       const size_t ids = event.find(kIds);
       if (ids == event.npos || event[ids + kIds.size()] == ']') continue;
-      take_tokens(s, event.data() + ids + kIds.size());
+      const int n_tokens = take_tokens(s, event.data() + ids + kIds.size());
       const auto now = SteadyClock::now();
       const bool is_first = !std::exchange(s.has_begun, true);
-      (is_first ? first_ : gaps_).ms.push_back(static_cast<float>(ms_since(is_first ? s.begun : s.last)));
+      if (is_first) first_.ms.push_back(static_cast<float>(ms_since(s.begun)));
+      // The steps in which only a part of a character was there are no delay.
+      else gaps_.ms.push_back(static_cast<float>(ms_since(s.last) - (n_tokens - 1) * o_.pace_ms));
       s.last = now;
     }
     s.pending.erase(0, begin);
   }
 
-  // "12,7]...": several come together where only together they make a character.
-  void take_tokens(Stream& s, const char* ids) {
-    for (;;) {
+  // "12,7]...": several come together where only together they make a character. Returns how many.
+  int take_tokens(Stream& s, const char* ids) {
+    for (int n = 1;; ++n) {
       char* end = nullptr;
       const long token = std::strtol(ids, &end, 10);
       s.wrong |= s.n >= s.expected.size() || s.expected[s.n] != token;
       ++s.n;
       ++n_tokens_;
-      if (*end != ',') return;
+      if (*end != ',') return n;
       ids = end + 1;
     }
   }
@@ -272,6 +274,7 @@ int main(int argc, char** argv) {
   app.add_option("--slow", o.n_slow);
   app.add_option("--resets", o.resets, "a second");
   app.add_option("--seconds", o.seconds, "gives up after");
+  app.add_option("--pace", o.pace_ms, "time of a step, in ms: gaps are those of events of one token");
   CLI11_PARSE(app, argc, argv);
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
