@@ -227,7 +227,8 @@ TEST(App, EndsWithRequestsUnderWay) {
   }
   for (const auto& one : open) {
     ASSERT_TRUE(one->wait(std::chrono::seconds(1)));
-    EXPECT_TRUE(one->failed() || one->status() == 503);
+    // A stream that had begun has its status, and says in an event that it is cut.
+    EXPECT_TRUE(one->failed() || one->status() == 503 || one->body().find("\"error\"") != std::string::npos) << one->status() << one->body();
   }
 }
 
