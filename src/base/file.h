@@ -7,8 +7,9 @@
 
 namespace ingot {
 
-// A whole regular file, mapped read-only, or read where it cannot be mapped. Throws Error (naming the path and the reason) when it cannot be opened, is not a
-// regular file (directory, FIFO, device: refused without blocking), or cannot be read. An empty file has an empty span.
+// A whole regular file, mapped read-only, or read where it cannot be mapped. Throws Error (naming the path and the reason) when it
+// cannot be opened, is not a regular file (directory, FIFO, device: refused without blocking), or cannot be read. An empty file has an
+// empty span.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);

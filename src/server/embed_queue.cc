@@ -22,13 +22,12 @@ uint64_t EmbedQueue::submit(std::vector<EmbedText> texts, Done done) {
   {
     std::lock_guard lock(mutex_);
     job->id = next_id_++;
-    gauges_.n_waiting += static_cast<int>(job->texts.size());
-    waiting_.push_back(job);
     if (!stop_) {
+      waiting_.push_back(job);
+      gauges_.n_waiting += static_cast<int>(job->texts.size());
       changed_.notify_all();
       return job->id;
     }
-    waiting_.pop_back();
   }
   fail(*job, "the server is shutting down");
   return job->id;

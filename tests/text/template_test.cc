@@ -226,8 +226,8 @@ TEST(TemplateLimits, HostileTemplatesEndSoon) {
       "{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
       "{% set ns = namespace(l=[1]) %}{% for i in range(99) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
       "{% set ns = namespace(l=[]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}",
-      "{% set ns = namespace(l=[]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l == "
-      "ns.l|list }}",
+      ("{% set ns = namespace(l=[]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l == "
+       "ns.l|list }}"),
       "{% set l = [] %}{% set _ = l.append(l) %}{{ l }}{{ l|tojson }}",
       "{% set l = [] %}{% set _ = l.append(l) %}{{ l == [l] }}",
       "{% set s = 'ab' * 4000000 %}{% for i in range(9999) %}{{ s.find('ba' * 1000 ~ 'c') }}{% endfor %}",
