@@ -1,10 +1,10 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
-#   bench/gpu/run.sh [build] [test] [bench] [ops] [ladder]      the first three when none is named
+#   bench/gpu/run.sh [build] [test] [bench] [batch] [ops] [ladder]      the first three when none is named
 #
-# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `ladder` measures more types,
-# `ops` attention and draws alone.
+# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `batch` measures sequences side by
+# side, bare and through the whole engine, `ops` attention and draws alone, `ladder` more types.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build-gpu}
@@ -37,6 +37,16 @@ if has bench; then
   for type in F16 Q4_0; do measure smollm-135m $type; done
   for type in BF16 Q4_0 Q4_K Q8_0; do measure llama-3.2-1b $type; done
   for type in BF16 Q4_0 Q4_K Q8_0; do measure llama-3.1-8b $type; done
+fi
+if has batch; then
+  together() { echo "$1 $2"; "$BUILD/ingot" bench batch --device cuda -b 2048 --shape "$1" --type "$2" --npp 1024 --ntg 24 --npl "$3" 2>&1 | grep -E "^\| |rror|CHECK"; }
+  together smollm-135m Q4_0 1,8,32,64,128
+  together llama-3.2-1b Q4_0 1,8,32,64,128
+  together llama-3.1-8b BF16 1,8,32,64,128,256
+  for type in Q4_0 Q8_0; do together llama-3.1-8b $type 1,8,32,64,128; done
+  for type in BF16 Q4_0; do
+    "$BUILD/ingot" bench engine --device cuda -b 2048 --shape llama-3.1-8b --type $type --requests 256 --rate 0 --max-seqs 64 --json
+  done
 fi
 if has ops; then
   cmake -DINGOT_BENCH=ON "$BUILD" >>"$OUT/build.log" 2>&1 && cmake --build "$BUILD" --target ops_bench >>"$OUT/build.log" 2>&1 && "$BUILD/bench/ops_bench" cuda 2>&1 | tail -20 || failed=1
