@@ -1,5 +1,6 @@
 """A Hugging Face directory wherever a model file may stand: every verb, against the GGUF file of the same weights and transformers."""
 import json
+import os
 import shutil
 
 import numpy as np
@@ -113,3 +114,17 @@ def test_sampling_follows_generation_config_and_flags_beat_it(ingot, hf, tmp_pat
     assert json.loads(ingot("inspect", model, "--json").stdout)["sampling"] == {"temperature": 1.5, "top_k": 1}
     (model / "generation_config.json").write_text('{"top_p": 3}')
     assert "'top_p'" in ingot("run", model, "-p", "x", ok=False).stderr
+
+
+def test_code_and_pickles_beside_the_weights_are_not_opened(ingot, hf, tmp_path):
+    """A pipe that nobody writes to stands for each: who opens one waits for ever."""
+    plain = ingot("run", hf / "qwen2", "-p", "the cat", "--raw", "--temp", "0", "-n", "4").stdout
+    model = shutil.copytree(hf / "qwen2", tmp_path / "model")
+    config = json.loads((model / "config.json").read_text())
+    config["auto_map"] = {"AutoConfig": "configuration_own.OwnConfig", "AutoModelForCausalLM": "modeling_own.OwnModel"}
+    (model / "config.json").write_text(json.dumps(config))
+    for name in ("pytorch_model.bin", "model.bin", "training_args.bin", "configuration_own.py", "modeling_own.py", "tokenization_own.py"):
+        os.mkfifo(model / name)
+    assert ingot("run", model, "-p", "the cat", "--raw", "--temp", "0", "-n", "4", timeout=120).stdout == plain
+    ingot("inspect", model, "--tensors", timeout=120)
+    ingot("convert", model, tmp_path / "out.gguf", timeout=120)
