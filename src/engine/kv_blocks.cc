@@ -50,6 +50,12 @@ void BlockPool::release(int32_t block, bool keep) {
   }
 }
 
+void BlockPool::blank(int32_t block) {
+  if (refs(block) > 0 || !kept(block)) return;
+  unlink(block);
+  blank_.push_back(block);
+}
+
 void BlockPool::link(int32_t block) {
   const int32_t end = n_blocks(), last = previous_[end];
   previous_[block] = last;

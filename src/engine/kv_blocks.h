@@ -1,4 +1,4 @@
-// BlockPool: who holds which KV block. A block that one sequence holds is writable by it; a full one may be shared and
+// BlockPool: who holds which KV block, or which slot for a state (state_slots.h). A block that one sequence holds is writable by it; a full one may be shared and
 // is then immutable. A block that nobody holds is blank, or kept for what is in it until its place is needed: the one
 // kept longest goes first. Knows numbers only: the pages belong to the backend, what is in them to the prefix cache.
 #pragma once
@@ -22,6 +22,7 @@ class BlockPool {
   int32_t take();                                  // a block for a new holder; -1 when all are held
   void share(int32_t block);                       // one more holder, of a block that is held or kept
   void release(int32_t block, bool keep = false);  // one holder fewer; the last one leaves it kept or blank
+  void blank(int32_t block);                       // if it is kept: what is in it is of no use any more
 
  private:
   bool kept(int32_t block) const { return next_[block] >= 0; }

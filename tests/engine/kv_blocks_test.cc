@@ -41,6 +41,22 @@ TEST(BlockPool, KeptBlocksGoOldestFirst) {
   EXPECT_EQ(evicted, (std::vector<int32_t>{a, b}));
 }
 
+TEST(BlockPool, WhatIsKeptMayTurnBlank) {
+  BlockPool pool(2, [](int32_t block) { ADD_FAILURE() << block << " was kept"; });
+  const int32_t a = pool.take(), b = pool.take();
+  pool.blank(a);  // held: nothing happens
+  EXPECT_EQ(pool.refs(a), 1);
+  pool.release(a, true);
+  pool.release(b, true);
+  EXPECT_EQ(pool.n_kept(), 2);
+  pool.blank(b);
+  pool.blank(b);
+  pool.blank(a);
+  EXPECT_EQ(pool.n_kept(), 0);
+  EXPECT_EQ(pool.n_free(), 2);
+  EXPECT_NE(pool.take(), pool.take());
+}
+
 // Against a model in plain containers.
 TEST(BlockPool, KeepsItsBooksUnderRandomUse) {
   const unsigned seed = std::random_device()();
