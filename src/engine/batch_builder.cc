@@ -13,7 +13,7 @@ BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len) : has_sta
   block_table_.reserve(limits.max_seqs * max_blocks);
   logit_rows_.reserve(limits.max_seqs);
   rows_.reserve(limits.max_seqs);
-  for (auto* states : {&state_in_, &state_out_}) states->reserve(limits.n_states);
+  for (auto* states : {&state_in_, &state_out_}) states->reserve(limits.max_seqs);
 }
 
 const Batch& BatchBuilder::fill(const Step& step) {
@@ -33,7 +33,7 @@ const Batch& BatchBuilder::fill(const Step& step) {
     for (int position = item.begin; position < end; ++position) positions_.push_back(position);
     q_start_.push_back(static_cast<int32_t>(tokens_.size()));
     kv_len_.push_back(end);
-    if (has_states_) state_in_.push_back(item.begin == 0 ? -1 : item.state), state_out_.push_back(item.state);
+    if (has_states_) state_in_.push_back(item.state_in), state_out_.push_back(item.state_out);
     if (item.samples) logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
   }
   fill_block_table(step);

@@ -20,7 +20,7 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .n_blocks = info.n_blocks,
           .n_states = info.n_states,
           .window = info.window,
-          .prefix_cache = options.prefix_cache && info.n_states == 0};
+          .prefix_cache = options.prefix_cache};
 }
 
 double ms_between(Clock::time_point begin, Clock::time_point end) {
@@ -287,6 +287,8 @@ void Engine::publish() {
   counts_.n_paused = scheduler_.n_paused();
   counts_.blocks_used = scheduler_.pool().n_used();
   counts_.blocks_cached = scheduler_.pool().n_kept();
+  counts_.states_used = scheduler_.states().n_used();
+  counts_.states_cached = scheduler_.states().n_kept();
   counts_.block_size = runner_.info().block_size;
   counts_.n_blocks = scheduler_.pool().n_blocks();
   std::lock_guard lock(gauges_mutex_);

@@ -51,6 +51,8 @@ struct EngineGauges {
   int blocks_cached = 0;  // held by nobody, kept for their prefixes; the rest are blank
   int n_blocks = 0;
   int block_size = 0;     // tokens
+  int states_used = 0;    // slots of recurrent layers' states: the same
+  int states_cached = 0;
   // Since the start:
   int64_t n_steps = 0;
   int64_t n_failed_steps = 0;

@@ -128,6 +128,7 @@ void Engine::settle(const StepItem& item, const Sampled* drawn) {
 void Engine::settle_failed(const StepItem& item, const std::string& fault) {
   Sequence& sequence = *item.sequence;
   --sequence.n_steps;
+  scheduler_.failed(item);
   sequence.n_unseen = 0;
   if (!sequence.finished) {
     finish(sequence, FinishReason::kError, fault);

@@ -70,7 +70,7 @@ class FakeRunner final : public Runner {
 
   const FakeOptions options_;
   std::vector<Slot> cache_;       // [n_blocks * block_size]
-  std::vector<Slot> states_;      // [n_states]: of the last token each has seen
+  std::vector<Slot> states_;      // [n_states]: each of the last token that it has seen
   std::vector<int> writer_;       // [n_blocks]: sequence of this batch that writes it, or -1
   std::vector<uint64_t> digests_; // [n_tokens of this batch]
   std::vector<uint64_t> logits_;  // [n_logits]: the digest of each row's history

@@ -55,7 +55,7 @@ PrefixCache::PrefixCache(int n_blocks, int block_size, int window, Hash hash)
 void PrefixCache::find(const CacheKey& root, std::span<const int32_t> tokens, CacheMatch& match) const {
   match.blocks.clear();
   match.key = root;
-  match.tail = -1;
+  match.tail = match.state = -1;
   match.n_tail = match.n_tokens = 0;
   while (tokens.size() >= static_cast<size_t>(match.n_tokens + block_size_)) {
     const auto part = tokens.subspan(match.n_tokens, block_size_);
@@ -65,12 +65,17 @@ void PrefixCache::find(const CacheKey& root, std::span<const int32_t> tokens, Ca
     match.n_tokens += block_size_;
     match.key = nodes_[node].key;
   }
-  if (window_ > 0) {
-    keep_what_is_seen(match);
+  match.n_known = match.n_tokens;
+  for (;;) {
+    if (window_ > 0) keep_what_is_seen(match);
     match.n_tokens = static_cast<int>(match.blocks.size()) * block_size_;
     match.key = match.blocks.empty() ? root : nodes_[match.blocks.back()].key;
+    find_tail(tokens.subspan(match.n_tokens), match);
+    if (node_of_state_.empty() || match.tail >= 0 || match.blocks.empty()) break;
+    match.state = nodes_[match.blocks.back()].state;
+    if (match.state >= 0) break;
+    match.blocks.pop_back();
   }
-  find_tail(tokens.subspan(match.n_tokens), match);
 }
 
 // Cuts the chain to where all blocks are there that its next token sees.
@@ -89,8 +94,9 @@ void PrefixCache::find_tail(std::span<const int32_t> tokens, CacheMatch& match) 
     if (nodes_[block].parent != match.key) continue;
     const auto held = tokens_of(block);
     const auto end = std::mismatch(held.begin(), held.end(), tokens.begin(), tokens.end()).first;
-    const int n = static_cast<int>(end - held.begin());
-    if (n > match.n_tail) match.tail = block, match.n_tail = n;
+    const int n = static_cast<int>(end - held.begin()), state = nodes_[block].state;
+    if (!node_of_state_.empty() && (state < 0 || end != held.end())) continue;  // a state cannot be cut back
+    if (n > match.n_tail) match.tail = block, match.n_tail = n, match.state = state;
   }
   match.n_tokens += match.n_tail;
 }
@@ -122,7 +128,10 @@ void PrefixCache::erase(int32_t index) {
   if (node.n_tokens == 0) return;
   if (node.next >= 0) nodes_[node.next].previous = node.previous;
   (node.previous >= 0 ? nodes_[node.previous].next : bucket_of(node)) = node.next;
-  node = {};
+  const int32_t state = std::exchange(node, {}).state;
+  if (state < 0) return;
+  node_of_state_[state] = -1;
+  on_lost_state_(state);
 }
 
 void PrefixCache::lose(int32_t block) {
@@ -142,6 +151,27 @@ void PrefixCache::forget(const CacheKey& root, std::span<const int32_t> tokens) 
   const auto first = tokens.first(block_size_);
   const int32_t node = find_full(root, hash_of(root, first), first);
   if (node >= 0) erase(node);
+}
+
+void PrefixCache::need_states(int n, std::function<void(int32_t)> on_lost) {
+  node_of_state_.assign(n, -1);
+  on_lost_state_ = std::move(on_lost);
+}
+
+void PrefixCache::keep_state(const CacheKey& key, int32_t state) {
+  for (int32_t node = full_[key.hash & mask_]; node >= 0; node = nodes_[node].next)
+    if (nodes_[node].key == key && node < n_blocks_) return keep_state(node, state);
+}
+
+void PrefixCache::keep_state(int32_t block, int32_t state) {
+  if (!holds(block) || nodes_[block].state >= 0 || holds_state(state)) return;
+  nodes_[block].state = state;
+  node_of_state_[state] = block;
+}
+
+void PrefixCache::drop_state(int32_t state) {
+  const int32_t node = std::exchange(node_of_state_[state], -1);
+  if (node >= 0) nodes_[node].state = -1;
 }
 
 int32_t PrefixCache::find_full(const CacheKey& parent, uint64_t hash, std::span<const int32_t> tokens) const {

@@ -6,6 +6,9 @@
 // Where every layer of the model has a window, a chain is of use without the blocks in front of it. So there a block that is given away
 // leaves its tokens behind, as long as there is room, and whoever continues the chain is still found by comparing all of them.
 //
+// Of models with recurrent layers, blocks alone are of no use: only where a state is kept of just that place (state_slots.h) can
+// anybody go on.
+//
 // An index only: the pool says who holds a block and when it goes (kv_blocks.h). Fixed storage, nothing is allocated.
 #pragma once
 #include <cstdint>
@@ -36,6 +39,8 @@ struct CacheMatch {
   int n_tail = 0;
   int n_tokens = 0;             // in all
   CacheKey key;                 // of the last full one, or the root
+  int32_t state = -1;           // slot of the state there, in models that have such
+  int n_known = 0;              // tokens of the longest chain of full blocks, whether there is a state or not
 };
 
 class PrefixCache {
@@ -56,10 +61,20 @@ class PrefixCache {
   void forget(const CacheKey& root, std::span<const int32_t> tokens);
   bool holds(int32_t block) const { return nodes_[block].n_tokens > 0; }
 
+  // From now on chains are found only as far as a state is kept, of which there are n. on_lost is told of each whose block goes.
+  void need_states(int n, std::function<void(int32_t state)> on_lost);
+  // The state after the full block of that key, or after the last token of a block that is held. Not kept where nothing is
+  // indexed, or one is there already.
+  void keep_state(const CacheKey& key, int32_t state);
+  void keep_state(int32_t block, int32_t state);
+  void drop_state(int32_t state);
+  bool holds_state(int32_t state) const { return node_of_state_[state] >= 0; }
+
  private:
   struct Node {
     CacheKey parent, key;
     int n_tokens = 0;         // 0: not indexed
+    int32_t state = -1;       // after its last token
     int32_t next = -1;        // in its bucket
     int32_t previous = -1;    // -1: it is the first
   };
@@ -80,6 +95,8 @@ class PrefixCache {
   int32_t next_lost_ = 0;
   std::vector<int32_t> tokens_;         // [nodes, block_size]
   std::vector<int32_t> full_, tails_;   // buckets: the first node of each, newest first
+  std::vector<int32_t> node_of_state_;  // -1: of none; empty: there are no states
+  std::function<void(int32_t)> on_lost_state_;
 };
 
 }  // namespace ingot

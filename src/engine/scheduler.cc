@@ -1,6 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 
@@ -27,15 +28,14 @@ bool erase_one(std::vector<Sequence*>& sequences, Sequence* sequence) {
 Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
       cache_(limits.n_blocks, limits.block_size, limits.window),
-      pool_(limits.n_blocks, [this](int32_t block) { cache_.lose(block); }) {
+      pool_(limits.n_blocks, [this](int32_t block) { cache_.lose(block); }),
+      states_(limits.n_states, limits.max_seqs, cache_) {
   CHECK(limits.max_batch_tokens > 0 && limits.max_seqs > 0 && limits.chunk > 0);
   CHECK(limits.block_size > 0 && limits.n_blocks > 0);
   running_.reserve(limits.max_seqs);
   prompts_.reserve(limits.max_seqs);
   match_.blocks.reserve(limits.n_blocks);
   for (Step& step : steps_) step.items.reserve(limits.max_seqs);
-  for (int32_t slot = limits.n_states - 1; slot >= 0; --slot) blank_states_.push_back(slot);
-  CHECK(limits.n_states == 0 || !limits.prefix_cache);
 }
 
 // May throw for want of memory, and has done nothing then.
@@ -64,7 +64,7 @@ int64_t Scheduler::rank_of(const Sequence& sequence) {
 
 void Scheduler::pause(Sequence* sequence) {
   if (!erase_one(running_, sequence) && !erase_one(waiting_, sequence)) return;  // paused already
-  if (!sequence->blocks.empty() || sequence->state >= 0) give_back(*sequence);
+  if (!sequence->blocks.empty() || sequence->state_out >= 0) give_back(*sequence);
   paused_.push_back(sequence);
 }
 
@@ -147,7 +147,6 @@ void Scheduler::admit() {
     if (sequence->n_unseen > 0) break;  // preempted a moment ago
     if (!fits(*sequence)) break;
     take_cached(*sequence);
-    take_state(*sequence);
     waiting_.erase(waiting_.begin());
     insert_in_order(running_, sequence);
     const int n_tokens = prefill_tokens(*sequence);
@@ -170,7 +169,7 @@ void Scheduler::make_room() {
 // Whether there is room for it. Leaves in match_ what the cache holds of it.
 bool Scheduler::fits(const Sequence& sequence) {
   if (n_running() >= limits_.max_seqs) return false;
-  if (limits_.n_states > 0 && blank_states_.empty()) return false;  // finished ones hold theirs until their last step is done
+  if (states_ && !states_.room_for_one()) return false;
   // One more block for each running sequence, or the next few tokens would preempt what has just been admitted.
   int needed = n_running();
   for (const Sequence* other : running_) needed += blocks_promised(*other);
@@ -193,6 +192,9 @@ void Scheduler::take_cached(Sequence& sequence) {
   for (size_t i = sequence.n_given_up; i < sequence.blocks.size(); ++i) pool_.share(sequence.blocks[i]);
   sequence.n_indexed = static_cast<int>(match_.blocks.size());
   sequence.chain = match_.blocks.empty() ? sequence.root : match_.key;
+  if (states_) states_.start(sequence, match_.state, match_.tail >= 0);
+  sequence.branch = match_.n_known;
+  sequence.last_boundary = (sequence.len() - 1) / limits_.block_size * limits_.block_size;
   if (match_.tail >= 0) {  // it will be written to, so it is nobody else's any more
     pool_.share(match_.tail);
     cache_.erase(match_.tail);
@@ -203,19 +205,19 @@ void Scheduler::take_cached(Sequence& sequence) {
   if (sequence.n_evicted == 0) sequence.n_cached = match_.n_tokens;
 }
 
-void Scheduler::take_state(Sequence& sequence) {
-  if (limits_.n_states == 0) return;
-  CHECK(sequence.state < 0 && !blank_states_.empty());
-  sequence.state = blank_states_.back();
-  blank_states_.pop_back();
-}
-
-// Tokens of its prompt for this step: what the chunk, the budget and the blocks allow.
+// Tokens of its prompt for this step: what the chunk, the budget and the blocks allow, up to a place for a checkpoint.
 int Scheduler::prefill_tokens(const Sequence& sequence) const {
   const int64_t n_blocks = static_cast<int64_t>(sequence.blocks.size()) + pool_.n_free();
   const int64_t room = n_blocks * limits_.block_size - sequence.n_computed;
-  const int wanted = std::min({sequence.n_todo(), limits_.chunk, budget()});
+  const int wanted = std::min({sequence.n_todo(), limits_.chunk, budget(), next_checkpoint(sequence) - sequence.n_computed});
   return static_cast<int>(std::min<int64_t>(wanted, room));
+}
+
+int Scheduler::next_checkpoint(const Sequence& sequence) const {
+  if (limits_.n_states <= limits_.max_seqs || !limits_.prefix_cache) return std::numeric_limits<int>::max();  // nothing to spare
+  for (const int place : {sequence.branch, sequence.last_boundary})  // in order
+    if (place > sequence.n_computed) return place;
+  return std::numeric_limits<int>::max();
 }
 
 // Blocks that it has yet to claim for tokens that are known.
@@ -228,7 +230,8 @@ void Scheduler::take(Sequence& sequence, int n_tokens) {
   CHECK_LE(n_tokens, budget());
   CHECK(grow(sequence, sequence.n_computed + n_tokens));
   const bool samples = n_tokens == sequence.n_todo();
-  step_->items.push_back({&sequence, sequence.n_computed, n_tokens, samples, sequence.state, sequence.n_evicted});
+  StepItem& item = step_->items.emplace_back(StepItem{&sequence, sequence.n_computed, n_tokens, samples, sequence.n_evicted});
+  if (states_) states_.step(sequence, item, sequence.n_computed + n_tokens == next_checkpoint(sequence));
   step_->n_tokens += n_tokens;
   step_->n_decodes += n_tokens == 1;
   sequence.n_computed += n_tokens;
@@ -254,29 +257,34 @@ void Scheduler::preempt(Sequence& sequence) {
 
 // All blocks of a sequence, which then has computed nothing. What others may use stays in the cache.
 void Scheduler::give_back(Sequence& sequence) {
+  int32_t tail = -1;
   if (sequence.spoiled) {
     cache_.forget(sequence.root, sequence.tokens);  // with those that it gave up
     for (const int32_t block : sequence.blocks)
       if (block >= 0) cache_.erase(block);
   } else if (limits_.prefix_cache) {
-    index_tail(sequence);
+    tail = index_tail(sequence);
   }
+  if (states_) states_.stop(sequence, tail, limits_.prefix_cache && !sequence.spoiled);
   // The last one first, so that of a chain the end goes before its start.
   for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block)
     if (*block >= 0) pool_.release(*block, cache_.holds(*block));
   sequence.blocks.clear();
-  if (sequence.state >= 0) blank_states_.push_back(sequence.state);
-  sequence.state = -1;
   sequence.n_computed = sequence.n_valid = sequence.n_indexed = sequence.n_given_up = 0;
   sequence.chain = sequence.root;
   ++sequence.n_evicted;
 }
 
+void Scheduler::failed(const StepItem& item) { states_.landed(item); }
+
 void Scheduler::done(const StepItem& item) {
+  states_.landed(item);
   Sequence& sequence = *item.sequence;
   if (item.n_evicted != sequence.n_evicted || item.begin != sequence.n_valid) return;  // lost, or after a failed step
   sequence.n_valid = item.begin + item.n_tokens;
-  if (limits_.prefix_cache && !sequence.spoiled) index_blocks(sequence);
+  if (!limits_.prefix_cache || sequence.spoiled) return;
+  index_blocks(sequence);
+  if (states_) states_.keep(item, sequence.chain);
 }
 
 // The full blocks that are new, for others to share.
@@ -288,11 +296,12 @@ void Scheduler::index_blocks(Sequence& sequence) {
 }
 
 // What it wrote of its last block, for whoever goes on from there. Nobody holds that block but the sequence.
-void Scheduler::index_tail(Sequence& sequence) {
+int32_t Scheduler::index_tail(Sequence& sequence) {
   const int begin = sequence.n_indexed * limits_.block_size, n = sequence.n_valid - begin;
-  if (n <= 0) return;
+  if (n <= 0) return -1;
   const int32_t block = sequence.blocks[sequence.n_indexed];
   cache_.insert(sequence.chain, std::span<const int32_t>(sequence.tokens).subspan(begin, n), block);
+  return block;
 }
 
 }  // namespace ingot

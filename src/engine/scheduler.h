@@ -12,8 +12,8 @@
 // step that names it still runs; but those of a finished sequence stay until its last step is done.
 //
 // Of models with recurrent layers a running sequence holds a slot for its state, too, which goes where its blocks go. The state is
-// that after its last token, so without one of an earlier place nobody else can begin behind its blocks: such models do without
-// the prefix cache.
+// that after its last token, so others can begin only where it left one behind: where the last full block of its prompt ends, where
+// its history parts from a cached one, and where it ended. A prompt's chunks are cut there.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -22,6 +22,7 @@
 #include "engine/kv_blocks.h"
 #include "engine/prefix_cache.h"
 #include "engine/sequence.h"
+#include "engine/state_slots.h"
 
 namespace ingot {
 
@@ -31,7 +32,7 @@ struct SchedulerLimits {
   int chunk = 0;             // tokens of one prompt in one step
   int block_size = 0;        // tokens a KV block
   int n_blocks = 0;
-  int n_states = 0;          // slots for the state of sequences that run; 0: the model has none
+  int n_states = 0;          // slots for states, of those in a step and of checkpoints; 0: the model has none
   int window = 0;            // tokens that a query sees, in every layer; 0: all
   bool prefix_cache = true;
 };
@@ -42,8 +43,9 @@ struct StepItem {
   int begin = 0;
   int n_tokens = 0;
   bool samples = false;  // its last token is in, so the next one is drawn
-  int32_t state = -1;    // of the sequence
   int n_evicted = 0;     // of the sequence: it has lost these blocks if that has changed
+  int32_t state_in = -1, state_out = -1;  // see Batch
+  bool leaves_state = false;              // state_out is a checkpoint
 };
 
 struct Step {
@@ -65,12 +67,14 @@ class Scheduler {
   void release(Sequence* sequence);  // removed, and no step names it any more: its blocks return
   const Step& plan();                // valid until the plan after the next
   void done(const StepItem& item);   // its step has run: others may use what it computed
+  void failed(const StepItem& item); // its step has not
 
   bool idle() const { return waiting_.empty() && running_.empty(); }  // but for paused ones
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
   int n_running() const { return static_cast<int>(running_.size()); }
   int n_paused() const { return static_cast<int>(paused_.size()); }
   const BlockPool& pool() const { return pool_; }
+  const StateSlots& states() const { return states_; }
 
  private:
   // Requests of one client that have not ended, and the rank that its last one got.
@@ -87,27 +91,27 @@ class Scheduler {
   void admit();
   bool fits(const Sequence& sequence);
   void take_cached(Sequence& sequence);
-  void take_state(Sequence& sequence);
   void take(Sequence& sequence, int n_tokens);
   bool grow(Sequence& sequence, int n_tokens);
   void preempt(Sequence& sequence);
   void give_back(Sequence& sequence);
   void index_blocks(Sequence& sequence);
-  void index_tail(Sequence& sequence);
+  int32_t index_tail(Sequence& sequence);
   int budget() const { return limits_.max_batch_tokens - step_->n_tokens; }
   int blocks_for(int n_tokens) const { return (n_tokens + limits_.block_size - 1) / limits_.block_size; }
   int blocks_promised(const Sequence& sequence) const;
   int prefill_tokens(const Sequence& sequence) const;
+  int next_checkpoint(const Sequence& sequence) const;
 
   const SchedulerLimits limits_;
   PrefixCache cache_;
   BlockPool pool_;
+  StateSlots states_;
   // Each sequence is in one of these; add() makes room for it in all, so that nothing else allocates.
   std::vector<Sequence*> waiting_;  // most senior first
   std::vector<Sequence*> running_;  // most senior first
   std::vector<Sequence*> paused_;
   std::vector<Sequence*> prompts_;  // of running_, those with more than one token to do: within a plan
-  std::vector<int32_t> blank_states_;
   std::unordered_map<std::string, Client> clients_;
   Step steps_[2];                   // used in turn
   Step* step_ = &steps_[0];         // the one that is being planned

@@ -23,7 +23,9 @@ struct Sequence {
   int n_valid = 0;              // of these, what steps that are done have written
   std::vector<int32_t> blocks;  // KV block of each block_size tokens; -1 in front of the model's window
   int n_given_up = 0;           // so many of those
-  int32_t state = -1;           // slot of its state, in models that have such
+  int32_t state_in = -1, state_out = -1;  // slots that its next step reads (-1: it begins) and writes, in models with states
+  int branch = 0;               // where others went on differently: a place for a checkpoint, like the last full block of its prompt
+  int last_boundary = 0;        // which ends here
   int n_indexed = 0;            // leading blocks that the prefix cache has heard of
   CacheKey root, chain;         // of its first block and of the last indexed one
 

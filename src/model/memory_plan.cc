@@ -17,9 +17,18 @@ constexpr int64_t kMostTokens = 1 << 30;
 
 int64_t whole_blocks(int64_t n_tokens, int block_size) { return (n_tokens + block_size - 1) / block_size; }
 
+// Two for each sequence, where its prompt ends and where its answer does, and two for beginnings that many have, in an eighth of what is
+// free beside the weights.
+int choose_checkpoints(const Config& c, size_t free_bytes, const RunnerOptions& o) {
+  const size_t slot_bytes = state_shape(c, 1).slot_bytes();
+  if (slot_bytes == 0 || o.n_checkpoints >= 0) return std::max(0, o.n_checkpoints);
+  return static_cast<int>(std::min<size_t>(2 * static_cast<size_t>(o.max_seqs) + 2, free_bytes / 8 / slot_bytes));
+}
+
 // What n_tokens in the pool take, of sequences of up to n_ctx.
 MemoryPlan plan_of(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& o, int n_ctx, int64_t n_tokens) {
-  MemoryPlan plan{.n_ctx = n_ctx, .states = state_shape(c, o.max_seqs), .weight_bytes = weight_bytes, .available_bytes = available};
+  const int n_states = o.max_seqs + choose_checkpoints(c, available - std::min(weight_bytes, available), o);
+  MemoryPlan plan{.n_ctx = n_ctx, .states = state_shape(c, n_states), .weight_bytes = weight_bytes, .available_bytes = available};
   plan.kv = {.n_layers = c.n_kv_layers(),
              .n_kv_heads = c.n_kv_heads,
              .head_dim = c.head_dim,
@@ -39,10 +48,10 @@ MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, c
   if (weight_bytes > available)
     throw Error("the weights need {} and the device has {} free: use a smaller model or a smaller quant", human_bytes(weight_bytes),
                 human_bytes(available));
-  const StateShape states = state_shape(c, o.max_seqs);
+  const StateShape states = state_shape(c, o.max_seqs + choose_checkpoints(c, available - weight_bytes, o));
   if (states.bytes() > available - weight_bytes)
-    throw Error("the state of {} sequences needs {}, and {} are free beside the weights: allow fewer sequences at once", o.max_seqs,
-                human_bytes(states.bytes()), human_bytes(available - weight_bytes));
+    throw Error("the states of {} sequences and {} checkpoints need {}, and {} are free beside the weights: allow fewer at once", o.max_seqs,
+                states.n_slots - o.max_seqs, human_bytes(states.bytes()), human_bytes(available - weight_bytes));
   const KvShape token = {c.n_kv_layers(), c.n_kv_heads, c.head_dim, 1, 1, o.kv_dtype};
   // Half of what is left: the other half is not ours to plan.
   const auto fit = static_cast<int64_t>((available - weight_bytes - states.bytes()) / 2 / std::max<size_t>(token.token_bytes(), 1));
@@ -81,7 +90,9 @@ std::vector<MemoryPlan> plans_that_fit(const Config& c, size_t weight_bytes, siz
 std::string MemoryPlan::table() const {
   const int64_t n_tokens = int64_t{kv.n_blocks} * kv.block_size;
   const std::string state_line =
-      states ? fmt::format("  states       {:>10}   {} sequences of {}\n", human_bytes(states.bytes()), states.n_slots, human_bytes(states.slot_bytes())) : "";
+      states ? fmt::format("  states       {:>10}   {} sequences and {} checkpoints of {}\n", human_bytes(states.bytes()), max_seqs,
+                           states.n_slots - max_seqs, human_bytes(states.slot_bytes()))
+             : "";
   return fmt::format(
       "  weights      {:>10}\n"
       "  KV cache     {:>10}   {} tokens of {}, for contexts of up to {}\n"

@@ -15,7 +15,7 @@ struct RunnerOptions;
 struct MemoryPlan {
   int n_ctx = 0;               // tokens of one sequence
   KvShape kv;
-  StateShape states;           // of recurrent layers
+  StateShape states;           // of recurrent layers: of max_seqs sequences, and checkpoints
   int max_batch_tokens = 0;
   int max_seqs = 0;
   size_t weight_bytes = 0;     // as in the file

@@ -19,6 +19,7 @@ struct RunnerOptions {
   int block_size = 16;         // tokens a KV block
   int n_kv_tokens = 0;         // size of the pool; 0: n_ctx for each sequence, or what fits in memory
   DType kv_dtype = DType::kF16;
+  int n_checkpoints = 0;       // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
   bool check_tensors = false;  // look at every number of the weights first
   bool check_nan = false;
   std::shared_ptr<TraceFile> trace;

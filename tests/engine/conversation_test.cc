@@ -37,11 +37,12 @@ struct Chatter {
   Engine engine;
 };
 
-FakeOptions options_of(int n_ctx, int n_blocks, bool overlaps = false) {
+FakeOptions options_of(int n_ctx, int n_blocks, bool overlaps = false, int n_states = 0) {
   FakeOptions options;
   options.info = {.n_vocab = 1000, .n_ctx = n_ctx, .block_size = 16, .n_blocks = n_blocks, .max_batch_tokens = 64,
                   .max_seqs = 16};
   options.info.overlaps = overlaps;
+  options.info.n_states = n_states;
   return options;
 }
 
@@ -51,14 +52,19 @@ Tokens random_tokens(Random& random, int n) {
   return tokens;
 }
 
+Tokens joined(Tokens a, const Tokens& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 class Conversation : public testing::TestWithParam<bool> {};
 
 // 16 conversations of 20 turns, all at once: a turn computes its own tokens, and the last of the turn before, which was
 // drawn and not fed.
-TEST_P(Conversation, ATurnComputesOnlyWhatIsNew) {
+void expect_turns_to_compute_what_is_new(const FakeOptions& options) {
   Random random;
   SCOPED_TRACE(random.seed());
-  Chatter chat(options_of(2048, 1600, GetParam()), {.chunk = 32});
+  Chatter chat(options, {.chunk = 32});
   std::vector<Tokens> histories(16);
   int64_t n_new = 0;
   for (int turn = 0; turn < 20; ++turn) {
@@ -83,6 +89,11 @@ TEST_P(Conversation, ATurnComputesOnlyWhatIsNew) {
   EXPECT_TRUE(chat.runner.violations().empty());
 }
 
+TEST_P(Conversation, ATurnComputesOnlyWhatIsNew) { expect_turns_to_compute_what_is_new(options_of(2048, 1600, GetParam())); }
+
+// The same of a model with states: two checkpoints for each conversation are enough.
+TEST_P(Conversation, ATurnGoesOnFromAState) { expect_turns_to_compute_what_is_new(options_of(2048, 1600, GetParam(), 16 + 34)); }
+
 TEST_P(Conversation, AnEditKeepsWhatComesBeforeIt) {
   Random random;
   Chatter chat(options_of(256, 64, GetParam()));
@@ -95,6 +106,60 @@ TEST_P(Conversation, AnEditKeepsWhatComesBeforeIt) {
   prompt.resize(40);
   EXPECT_EQ(chat.cached(prompt), 32);
   EXPECT_EQ(chat.cached({prompt.begin(), prompt.begin() + 32}), 16);  // the last token is computed for its logits
+}
+
+// Where blocks alone are of no use: a history is found as far as a state was left, at the end of a prompt's last full block, where two
+// histories part, and at the end of an answer.
+TEST_P(Conversation, StatesAreLeftWhereSomebodyMayGoOn) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  Chatter chat(options_of(256, 64, GetParam(), 16 + 8));
+  const Tokens shared = random_tokens(random, 70);
+  const auto with = [&](int n) {
+    const Tokens more = random_tokens(random, n);
+    return joined(shared, more);
+  };
+  const Tokens prompt = with(30);
+  EXPECT_EQ(chat.cached(prompt), 0);
+  EXPECT_EQ(chat.cached(prompt), 96);  // not the 100 of its end: that is a state after its last token
+  const auto sink = chat.submit(prompt, 9);
+  chat.run();
+  EXPECT_EQ(sink->finish->usage.cached_tokens, 96);
+  EXPECT_EQ(chat.cached(joined(joined(prompt, sink->tokens), random_tokens(random, 20))), 108);
+  // Another history with the same beginning finds no state; it leaves one where they part, for the third.
+  EXPECT_EQ(chat.cached(with(20)), 0);
+  EXPECT_EQ(chat.cached(with(25)), 64);
+  EXPECT_EQ(chat.cached(with(40)), 64);
+  EXPECT_TRUE(chat.runner.violations().empty());
+  EXPECT_EQ(chat.engine.gauges().states_used, 0);
+}
+
+// Ten go on from one state at once, each with its own copy.
+TEST_P(Conversation, ManyGoOnFromOneState) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  Chatter chat(options_of(256, 200, GetParam(), 16 + 6));
+  const Tokens prompt = random_tokens(random, 65);
+  chat.cached(prompt);
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (int i = 0; i < 10; ++i) sinks.push_back(chat.submit(joined(prompt, random_tokens(random, random.integer(1, 40))), 30));
+  chat.run();
+  for (const auto& sink : sinks) EXPECT_GE(sink->finish->usage.cached_tokens, 64);
+  EXPECT_TRUE(chat.runner.violations().empty());
+}
+
+// With a slot for each sequence and no more, what ended last is still gone on from.
+TEST_P(Conversation, WithoutSlotsToSpareTheLastStateIsTakenOver) {
+  Random random;
+  Chatter chat(options_of(256, 64, GetParam(), 16));
+  Tokens history = random_tokens(random, 100);
+  for (int turn = 0; turn < 5; ++turn) {
+    const auto sink = chat.submit(history, 8);
+    chat.run();
+    EXPECT_EQ(sink->finish->usage.cached_tokens, turn == 0 ? 0 : 107 + 12 * (turn - 1));
+    history = joined(joined(history, sink->tokens), random_tokens(random, 4));
+  }
+  EXPECT_TRUE(chat.runner.violations().empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Loops, Conversation, testing::Bool(),

@@ -33,7 +33,8 @@ std::unique_ptr<Ranks> load(const Setup& s) {
                                                .n_ctx = s.n_ctx,
                                                .max_batch_tokens = 512,
                                                .max_seqs = s.max_seqs,
-                                               .n_kv_tokens = s.n_kv_tokens > 0 ? s.n_kv_tokens : 64 * s.n_ctx},
+                                               .n_kv_tokens = s.n_kv_tokens > 0 ? s.n_kv_tokens : 64 * s.n_ctx,
+                                               .n_checkpoints = -1},
                                  nullptr);
 }
 
@@ -218,7 +219,7 @@ TEST(DeterministicLoad, OneRequestHasOneAnswer) {
   EXPECT_GT(n_cached, 0);
 }
 
-// Every kind of layer: experts, latents, windows, sinks, capped scores.
+// Every kind of layer: experts, latents, windows, sinks, capped scores, states.
 class DeterministicModels : public testing::TestWithParam<const char*> {};
 
 TEST_P(DeterministicModels, CompanyChunksAndTheCacheChangeNothing) {
@@ -256,7 +257,7 @@ TEST_P(DeterministicModels, CompanyChunksAndTheCacheChangeNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Models, DeterministicModels,
                          testing::Values("mixtral", "qwen2moe", "qwen3moe", "granitemoe", "gpt_oss_mxfp4", "deepseek2_lite", "deepseek3",
-                                         "mistral_window", "gemma2", "gemma3"),
+                                         "mistral_window", "gemma2", "gemma3", "qwen3next", "qwen35", "qwen35moe"),
                          [](const auto& test) { return std::string(test.param); });
 
 INSTANTIATE_TEST_SUITE_P(Devices, Deterministic, testing::Values("ref", "cpu"),

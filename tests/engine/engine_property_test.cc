@@ -33,7 +33,7 @@ RunnerInfo random_info(Random& random) {
                                      : random.integer(one_sequence, 4 * one_sequence);
   info.max_batch_tokens = random.chance(0.3) ? random.integer(1, 4) : random.integer(1, 40);
   info.max_seqs = random.integer(1, 8);
-  if (random.chance(0.15)) info.n_states = info.max_seqs;
+  if (random.chance(0.3)) info.n_states = info.max_seqs + (random.chance(0.2) ? 0 : random.integer(1, 3 * info.max_seqs));
   if (random.chance(0.25)) info.window = random.integer(2, 12);
   info.overlaps = random.chance(0.6);
   return info;
@@ -71,14 +71,16 @@ class Load {
     while (engine.step()) check_oldest();
     EXPECT_EQ(runner.violations(), std::vector<std::string>());
     EXPECT_EQ(engine.gauges().blocks_used, 0);
+    EXPECT_EQ(engine.gauges().states_used, 0);
     EXPECT_EQ(engine.gauges().n_running + engine.gauges().n_waiting + engine.gauges().n_paused, 0);
     EXPECT_EQ(engine.gauges().n_computed_tokens, n_tokens);
     n_preempted += engine.gauges().n_preemptions;
     n_cached += engine.gauges().n_cached_tokens;
+    if (options_.info.n_states > 0) n_cached_states += engine.gauges().n_cached_tokens;
     check_outputs();
   }
 
-  int64_t n_tokens = 0, n_cached = 0, n_late = 0, n_steps = 0, n_preempted = 0, n_mixed = 0, n_failed = 0, n_requests = 0, n_stopped = 0, longest_wait = 0;
+  int64_t n_tokens = 0, n_cached = 0, n_cached_states = 0, n_late = 0, n_steps = 0, n_preempted = 0, n_mixed = 0, n_failed = 0, n_requests = 0, n_stopped = 0, longest_wait = 0;
 
  private:
   void submit(Engine& engine) {
@@ -184,7 +186,7 @@ void run_loads(Kind kind) {
     if (testing::Test::HasFailure()) return;
     sum.n_steps += load.n_steps, sum.n_preempted += load.n_preempted, sum.n_mixed += load.n_mixed;
     sum.n_failed += load.n_failed, sum.n_requests += load.n_requests, sum.n_stopped += load.n_stopped;
-    sum.n_cached += load.n_cached, sum.n_late += load.n_late;
+    sum.n_cached += load.n_cached, sum.n_cached_states += load.n_cached_states, sum.n_late += load.n_late;
   }
   std::printf("%lld steps, %lld requests\n", static_cast<long long>(sum.n_steps), static_cast<long long>(sum.n_requests));
   // The load reaches what it is meant to reach.
@@ -194,6 +196,7 @@ void run_loads(Kind kind) {
   EXPECT_GT(sum.n_mixed, 2 * n_rounds);
   EXPECT_GT(sum.n_stopped, n_rounds);
   EXPECT_GT(sum.n_cached, 2 * n_rounds);
+  EXPECT_GT(sum.n_cached_states, n_rounds / 10);
   EXPECT_EQ(sum.n_failed > 0, kind == Kind::kFailing);
   EXPECT_EQ(sum.n_late > 0, kind == Kind::kMixed);
 }

@@ -130,6 +130,44 @@ TEST(PrefixCache, ForgetsTheLongestLost) {
   }
 }
 
+// With states a chain is found as far as one is kept, and a tail only whole.
+TEST(PrefixCache, AChainEndsWhereAStateIs) {
+  std::vector<int32_t> lost;
+  PrefixCache cache(8, 2);
+  cache.need_states(4, [&](int32_t state) { lost.push_back(state); });
+  const CacheKey root = root_key("");
+  const CacheKey first = cache.insert(root, Tokens{1, 2}, 0), second = cache.insert(first, Tokens{3, 4}, 1);
+  cache.insert(second, Tokens{5}, 2);
+  CacheMatch match = find(cache, root, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(match.n_tokens, 0);
+  EXPECT_EQ(match.n_known, 4);
+  EXPECT_EQ(match.state, -1);
+  cache.keep_state(first, 3);
+  match = find(cache, root, {1, 2, 3, 4, 5, 6});
+  EXPECT_THAT(match.blocks, ElementsAre(0));
+  EXPECT_EQ(match.n_tokens, 2);
+  EXPECT_EQ(match.n_known, 4);
+  EXPECT_EQ(match.state, 3);
+  EXPECT_EQ(match.key, first);
+  cache.keep_state(2, 1);  // after the tail
+  match = find(cache, root, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(match.n_tokens, 5);
+  EXPECT_EQ(match.tail, 2);
+  EXPECT_EQ(match.state, 1);
+  match = find(cache, root, {1, 2, 3, 4});  // not as far as the tail
+  EXPECT_EQ(match.state, 3);
+  cache.keep_state(first, 2);  // there is one already
+  EXPECT_FALSE(cache.holds_state(2));
+  cache.drop_state(1);
+  EXPECT_FALSE(cache.holds_state(1));
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 5, 6}).state, 3);
+  EXPECT_TRUE(lost.empty());
+  cache.erase(0);
+  EXPECT_THAT(lost, ElementsAre(3));
+  EXPECT_FALSE(cache.holds_state(3));
+  EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 5, 6}).n_known, 0);
+}
+
 // Against a plain map of whole histories, with hashes that collide always, sometimes, or hardly ever.
 TEST(PrefixCache, HashesOnlyFindCandidates) {
   const unsigned seed = std::random_device()();

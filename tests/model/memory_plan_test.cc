@@ -93,12 +93,19 @@ TEST(MemoryPlan, StatesOfRecurrentLayers) {
   EXPECT_EQ(plan.states.bytes(), 4 * slot);
   EXPECT_EQ(plan.kv.token_bytes(), 2u * 6 * 2 * 256 * 2);
   EXPECT_EQ(plan.total_bytes(), 1000 * kMiB + plan.kv.bytes() + 4 * slot + plan.activation_bytes);
-  EXPECT_THAT(plan.table(), HasSubstr("4 sequences of"));
+  EXPECT_THAT(plan.table(), HasSubstr("4 sequences and 0 checkpoints of"));
+  EXPECT_EQ(plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_checkpoints = 3}).states.n_slots, 7);
+  EXPECT_EQ(plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_checkpoints = -1}).states.n_slots, 4 + 10);
+  // An eighth of what is free, and the table says so.
+  const MemoryPlan tight = plan_memory(c, 1000 * kMiB, 1000 * kMiB + 8 * 3 * slot + 100, {.n_ctx = 512, .max_seqs = 4, .n_checkpoints = -1});
+  EXPECT_EQ(tight.states.bytes(), (4 + 3) * slot);
+  EXPECT_THAT(tight.table(), HasSubstr("4 sequences and 3 checkpoints of"));
+  EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 8000 * kMiB, {.max_seqs = 4, .n_checkpoints = -1}).states.bytes(), 0u);
   try {
     plan_memory(c, 1000 * kMiB, 1100 * kMiB, {.max_seqs = 64});
     ADD_FAILURE() << "was accepted";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the state of 64 sequences needs"));
+    EXPECT_THAT(error.what(), HasSubstr("the states of 64 sequences and 0 checkpoints need"));
   }
 }
 

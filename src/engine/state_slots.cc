@@ -1,0 +1,48 @@
+#include "engine/state_slots.h"
+
+#include "base/check.h"
+#include "engine/scheduler.h"
+
+namespace ingot {
+
+StateSlots::StateSlots(int n_slots, int max_seqs, PrefixCache& cache)
+    : cache_(cache), pool_(n_slots, [this](int32_t slot) { cache_.drop_state(slot); }) {
+  CHECK(n_slots == 0 || n_slots >= max_seqs);
+  if (n_slots > 0) cache_.need_states(n_slots, [this](int32_t slot) { pool_.blank(slot); });
+}
+
+void StateSlots::start(Sequence& sequence, int32_t checkpoint, bool alone) {
+  CHECK(sequence.state_out < 0 && room_for_one());
+  sequence.state_in = sequence.state_out = checkpoint;
+  if (checkpoint >= 0) pool_.share(checkpoint);
+  if (checkpoint >= 0 && (alone || !room_for_one())) return cache_.drop_state(checkpoint);
+  sequence.state_out = pool_.take();
+}
+
+void StateSlots::step(Sequence& sequence, StepItem& item, bool leave) {
+  item.state_in = sequence.state_in;
+  item.state_out = sequence.state_out;
+  sequence.state_in = item.state_out;
+  item.leaves_state = leave && room_for_one();
+  if (item.leaves_state) sequence.state_out = pool_.take();
+}
+
+void StateSlots::landed(const StepItem& item) {
+  if (item.state_in >= 0 && item.state_in != item.state_out) release(item.state_in);
+}
+
+// The sequence holds that slot still, or the next step does, which is planned and reads it.
+void StateSlots::keep(const StepItem& item, const CacheKey& after) {
+  if (item.leaves_state) cache_.keep_state(after, item.state_out);
+}
+
+void StateSlots::stop(Sequence& sequence, int32_t tail, bool keep) {
+  if (sequence.state_out < 0) return;
+  if (keep && sequence.state_in >= 0 && sequence.n_valid == sequence.n_computed)
+    tail >= 0 ? cache_.keep_state(tail, sequence.state_in) : cache_.keep_state(sequence.chain, sequence.state_in);
+  if (sequence.state_in >= 0 && sequence.state_in != sequence.state_out) release(sequence.state_in);
+  release(sequence.state_out);
+  sequence.state_in = sequence.state_out = -1;
+}
+
+}  // namespace ingot

@@ -1,0 +1,149 @@
+// The prefix cache of models with recurrent layers (gated delta nets): who goes on from a checkpoint says what it would say had it
+// computed everything. Tiny models of tests/data/models, whose goldens are from transformers.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "collector.h"
+#include "engine/engine.h"
+#include "io/gguf.h"
+#include "model/ranks.h"
+
+namespace ingot {
+namespace {
+
+using Tokens = std::vector<int32_t>;
+
+std::string path_of(const std::string& file) { return std::string(INGOT_TEST_DATA) + "/models/" + file; }
+
+std::unique_ptr<Ranks> load(const std::string& model, const std::string& device, int n_checkpoints = -1) {
+  const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(model + ".gguf")));
+  return std::make_unique<Ranks>(config_from_gguf(*file), gguf_source(file),
+                                 RunnerOptions{.backend = {.device = device, .n_threads = 2, .deterministic = true},
+                                               .n_ctx = 256,
+                                               .max_batch_tokens = 128,
+                                               .max_seqs = 16,
+                                               .block_size = 8,
+                                               .n_kv_tokens = 8192,
+                                               .n_checkpoints = n_checkpoints},
+                                 nullptr);
+}
+
+std::shared_ptr<Collector> submit(Engine& engine, const Tokens& prompt, int n) {
+  const auto sink = std::make_shared<Collector>();
+  engine.submit({.prompt = prompt, .sampling = {.temperature = 0, .n_logprobs = 0}, .max_tokens = n, .sink = sink});
+  return sink;
+}
+
+void run(Engine& engine) {
+  while (engine.step()) {
+  }
+}
+
+Tokens joined(Tokens a, const Tokens& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+Tokens random_tokens(Random& random, int n, int n_vocab) {
+  Tokens tokens(n);
+  for (int32_t& token : tokens) token = random.integer(0, n_vocab - 1);
+  return tokens;
+}
+
+struct Case {
+  const char *model, *device;
+};
+class Hybrid : public testing::TestWithParam<Case> {};
+
+TEST_P(Hybrid, WhatTransformersSaysWithACheckpointToo) {
+  const auto json = nlohmann::json::parse(read_file(path_of(std::string(GetParam().model) + ".json")));
+  const Tokens prompt = json["tokens"], greedy = json["greedy"];
+  const auto runner = load(GetParam().model, GetParam().device);
+  Engine engine(*runner, {.chunk = 13});
+  const int n_prompt = static_cast<int>(prompt.size());
+  for (const int cached : {0, (n_prompt - 1) / 8 * 8}) {  // where the prompt's last full block ends
+    const auto sink = submit(engine, prompt, 20);
+    run(engine);
+    EXPECT_EQ(sink->tokens, Tokens(greedy.begin(), greedy.begin() + 20));
+    EXPECT_EQ(sink->finish->usage.cached_tokens, cached);
+  }
+  const Tokens said = joined(prompt, Tokens(greedy.begin(), greedy.begin() + 30));
+  const auto more = submit(engine, said, 20);
+  run(engine);
+  EXPECT_EQ(more->tokens, Tokens(greedy.begin() + 30, greedy.begin() + 50));
+  EXPECT_EQ(more->finish->usage.cached_tokens, n_prompt + 19);  // where the answer before ended
+  EXPECT_EQ(engine.gauges().states_used, 0);
+}
+
+// 16 at once, of 5 turns each: a turn computes what is new, and says what a cache without anything in it would say.
+TEST_P(Hybrid, InterleavedConversations) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  const auto runner = load(GetParam().model, GetParam().device), other = load(GetParam().model, GetParam().device);
+  const int n_vocab = runner->info().n_vocab;
+  Engine engine(*runner, {.chunk = 32}), uncached(*other, {.prefix_cache = false});
+  const bool slow = std::string_view(GetParam().device) == "ref";
+  std::vector<Tokens> histories(slow ? 4 : 16);
+  int64_t n_new = 0;
+  for (int turn = 0; turn < (slow ? 3 : 5); ++turn) {
+    std::vector<std::shared_ptr<Collector>> sinks, again;
+    std::vector<int> n_known;
+    for (Tokens& history : histories) {
+      n_known.push_back(std::max(0, static_cast<int>(history.size()) - 1));
+      history = joined(history, random_tokens(random, random.integer(1, 25), n_vocab));
+      sinks.push_back(submit(engine, history, random.integer(1, 20)));
+      n_new += static_cast<int64_t>(history.size()) - n_known.back();
+    }
+    run(engine);
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      again.push_back(submit(uncached, histories[i], static_cast<int>(sinks[i]->tokens.size())));
+      n_new += static_cast<int64_t>(sinks[i]->tokens.size()) - 1;
+    }
+    run(uncached);
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      EXPECT_EQ(sinks[i]->finish->usage.cached_tokens, n_known[i]) << "conversation " << i << ", turn " << turn;
+      EXPECT_EQ(sinks[i]->tokens, again[i]->tokens) << "conversation " << i << ", turn " << turn;
+      EXPECT_EQ(sinks[i]->logprobs, again[i]->logprobs) << "conversation " << i << ", turn " << turn;
+      histories[i] = joined(histories[i], sinks[i]->tokens);
+    }
+  }
+  EXPECT_EQ(engine.gauges().n_computed_tokens, n_new);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
+                         testing::Values(Case{"qwen3next", "cpu"}, Case{"qwen35", "cpu"}, Case{"qwen35moe", "cpu"}, Case{"qwen35", "ref"}),
+                         [](const auto& test) { return std::string(test.param.model) + "_" + test.param.device; });
+
+// Fewer checkpoints than anybody wants: less is found, and nothing is wrong.
+TEST(HybridCache, WithFewCheckpointsLessIsFound) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  const auto runner = load("qwen35", "cpu", 3), other = load("qwen35", "cpu");
+  const int n_vocab = runner->info().n_vocab;
+  Engine engine(*runner, {.chunk = 16}), uncached(*other, {.prefix_cache = false});
+  const Tokens shared = random_tokens(random, 40, n_vocab);
+  int64_t n_cached = 0;
+  for (int round = 0; round < 4; ++round) {
+    std::vector<std::shared_ptr<Collector>> sinks, again;
+    for (int i = 0; i < 16; ++i) {
+      const Tokens prompt = joined(shared, random_tokens(random, random.integer(1, 30), n_vocab));
+      const int n = random.integer(1, 30);
+      sinks.push_back(submit(engine, prompt, n));
+      again.push_back(submit(uncached, prompt, n));
+    }
+    run(engine);
+    run(uncached);
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      EXPECT_EQ(sinks[i]->tokens, again[i]->tokens) << i;
+      EXPECT_EQ(sinks[i]->logprobs, again[i]->logprobs) << i;
+      n_cached += sinks[i]->finish->usage.cached_tokens;
+    }
+    EXPECT_EQ(engine.gauges().states_used, 0);
+  }
+  EXPECT_LT(n_cached, 64 * 40);
+}
+
+}  // namespace
+}  // namespace ingot
