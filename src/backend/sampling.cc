@@ -25,6 +25,12 @@ void check_above_zero(const char* field, float value, float highest) {
 
 }  // namespace
 
+void force(SamplingParams& params, int32_t token, int n_logprobs) {
+  params.temperature = 0;
+  params.n_logprobs = n_logprobs;
+  params.logit_bias.assign(1, {token, kForcingBias});
+}
+
 void validate(const SamplingParams& params, int n_vocab) {
   check_range("temperature", params.temperature, 0.0f, 100.0f);
   check_range("top_k", params.top_k, 0, std::numeric_limits<int>::max());
@@ -35,7 +41,7 @@ void validate(const SamplingParams& params, int n_vocab) {
   check_range("presence_penalty", params.presence_penalty, -100.0f, 100.0f);
   check_range("frequency_penalty", params.frequency_penalty, -100.0f, 100.0f);
   check_range("penalty_window", params.penalty_window, -1, std::numeric_limits<int>::max());
-  check_range("n_logprobs", params.n_logprobs, -1, 20);
+  check_range("n_logprobs", params.n_logprobs, -1, kMaxLogprobs);
   if (params.logit_bias.size() > 1024) throw Error("logit_bias has {} entries: at most 1024", params.logit_bias.size());
   for (const auto& [token, bias] : params.logit_bias) {
     if (token < 0 || token >= n_vocab) {

@@ -22,6 +22,12 @@ struct SamplingParams {
   std::vector<std::pair<int32_t, float>> logit_bias;  // added to the logits; -infinity forbids a token
   int n_logprobs = -1;               // -1: none; 0: of the drawn token; n: also of the n likeliest
 };
+inline constexpr int kMaxLogprobs = 20;
+
+// Makes `params`, otherwise as they are by default, those of a row whose token is known and whose log-probability is wanted: a bias
+// beside which no logit counts.
+inline constexpr float kForcingBias = 1e30f;
+void force(SamplingParams& params, int32_t token, int n_logprobs);
 
 // One row of logits to draw from.
 struct SampleRow {

@@ -11,8 +11,9 @@ BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len) : has_sta
   q_start_.reserve(limits.max_seqs + 1);
   kv_len_.reserve(limits.max_seqs);
   block_table_.reserve(limits.max_seqs * max_blocks);
-  logit_rows_.reserve(limits.max_seqs);
-  rows_.reserve(limits.max_seqs);
+  logit_rows_.reserve(limits.max_seqs + limits.spare_rows);
+  rows_.reserve(limits.max_seqs + limits.spare_rows);
+  forced_.resize(limits.max_seqs + limits.spare_rows);
   for (auto* states : {&state_in_, &state_out_}) states->reserve(limits.max_seqs);
 }
 
@@ -27,13 +28,14 @@ const Batch& BatchBuilder::fill(const Step& step) {
   for (const StepItem& item : step.items) {
     const Sequence& sequence = *item.sequence;
     const int end = item.begin + item.n_tokens;
-    const int n_seen = std::min(end, sequence.len());
+    const int n_seen = std::min(end, sequence.len()), first_row = static_cast<int>(tokens_.size()) - item.begin;
     tokens_.insert(tokens_.end(), sequence.tokens.begin() + item.begin, sequence.tokens.begin() + n_seen);
     if (n_seen < end) tokens_.push_back(drawn_token(sequence.unseen_row));
     for (int position = item.begin; position < end; ++position) positions_.push_back(position);
     q_start_.push_back(static_cast<int32_t>(tokens_.size()));
     kv_len_.push_back(end);
     if (has_states_) state_in_.push_back(item.state_in), state_out_.push_back(item.state_out);
+    for (int i = 0; i < item.n_scored; ++i) logit_rows_.push_back(first_row + item.score_begin + i);
     if (item.samples) logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
   }
   fill_block_table(step);
@@ -52,10 +54,16 @@ std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
   rows_.clear();
   for (const StepItem& item : step.items) {
     const Sequence& sequence = *item.sequence;
+    const std::span<const int32_t> tokens = sequence.tokens;
+    for (int end = item.score_begin + 1; end <= item.score_begin + item.n_scored; ++end) {
+      SamplingParams& params = forced_[rows_.size()];
+      force(params, tokens[end], sequence.request.prompt_logprobs);
+      rows_.push_back({.params = &params, .position = end, .history = tokens.first(end), .unwanted = sequence.finished});
+    }
     if (!item.samples) continue;
-    rows_.push_back({.params = &sequence.request.sampling,
+    rows_.push_back({.params = &sequence.sampling(),
                      .position = item.begin + item.n_tokens,
-                     .history = sequence.tokens,
+                     .history = tokens,
                      .unwanted = sequence.finished});
   }
   return rows_;

@@ -23,6 +23,7 @@ class BatchBuilder {
   const bool has_states_;
   std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, logit_rows_, state_in_, state_out_;
   std::vector<SampleRow> rows_;
+  std::vector<SamplingParams> forced_;  // of rows whose token is known
   Batch batch_;
 };
 

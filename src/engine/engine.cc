@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -20,6 +21,7 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .n_blocks = info.n_blocks,
           .n_states = info.n_states,
           .window = info.window,
+          .spare_rows = std::max(0, info.max_logits - info.max_seqs),
           .prefix_cache = options.prefix_cache};
 }
 
@@ -98,6 +100,11 @@ RequestId Engine::push(Request request) {
   sequence->tokens = std::move(request.prompt);
   sequence->tokens.reserve(sequence->max_len);
   sequence->blocks.reserve(sequence->max_len / runner_.info().block_size + 1);
+  if (request.min_tokens > 0) {
+    sequence->early = request.sampling;
+    for (const int32_t token : request.ignore_eos ? std::vector<int32_t>() : request.stop_tokens)
+      sequence->early.logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
+  }
   sequence->request = std::move(request);
   sequence->submitted = Clock::now();
   const RequestId id = sequence->id;

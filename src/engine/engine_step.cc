@@ -1,6 +1,7 @@
 // A step of the engine: launched, landed, and what it drew handed out.
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -22,6 +23,7 @@ void Engine::run_step() {
   if (!fault.empty()) return land(next, fault);
   int row = 0;
   for (const StepItem& item : next.step->items) {
+    row += item.n_scored;
     if (!item.samples) continue;
     if (!item.sequence->finished) item.sequence->n_unseen = 1;
     item.sequence->unseen_row = row++;
@@ -101,9 +103,11 @@ void Engine::land(Flight& flight, std::string fault) {
       settle_failed(item, fault);
       continue;
     }
-    if (item.samples) CHECK_LT(row, drawn.size());
+    const size_t n_rows = static_cast<size_t>(item.n_scored) + item.samples;
+    CHECK_LE(row + n_rows, drawn.size());
     stats.n_emitted += item.samples && !item.sequence->finished;
-    settle(item, item.samples ? &drawn[row++] : nullptr);
+    settle(item, std::span(drawn).subspan(row, n_rows));
+    row += n_rows;
   }
   CHECK(stats.failed || row == drawn.size());
   stats.emitted = counts_.last_step = Clock::now();
@@ -112,14 +116,18 @@ void Engine::land(Flight& flight, std::string fault) {
 }
 
 // One sequence's part of a step that is done.
-void Engine::settle(const StepItem& item, const Sampled* drawn) {
+void Engine::settle(const StepItem& item, std::span<const Sampled> drawn) {
   Sequence& sequence = *item.sequence;
   --sequence.n_steps;
   scheduler_.done(item);
   if (!sequence.finished) {
-    if (drawn == nullptr) return;
-    sequence.n_unseen = 0;
-    emit_token(sequence, *drawn);
+    if (item.samples) sequence.n_unseen = 0;
+    try {
+      emit_scores(item, drawn.first(item.n_scored));
+    } catch (const std::exception& error) {
+      return finish(sequence, FinishReason::kError, error.what());
+    }
+    if (item.samples) emit_token(sequence, drawn.back());
   } else if (sequence.n_steps == 0) {
     destroy(sequence);
   }
@@ -134,6 +142,16 @@ void Engine::settle_failed(const StepItem& item, const std::string& fault) {
     finish(sequence, FinishReason::kError, fault);
   } else if (sequence.n_steps == 0) {
     destroy(sequence);
+  }
+}
+
+// A token that cannot follow, by logits that are -infinity or no numbers, is in the prompt all the same.
+void Engine::emit_scores(const StepItem& item, std::span<const Sampled> scored) {
+  for (size_t i = 0; i < scored.size(); ++i) {
+    Sampled one = scored[i];
+    const int32_t token = item.sequence->tokens[static_cast<size_t>(item.score_begin) + i + 1];
+    if (std::exchange(one.token, token) != token) one.logprob = -std::numeric_limits<float>::infinity();
+    item.sequence->request.sink->on_prompt_token(one);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -20,6 +21,16 @@ uint64_t mix(uint64_t digest, uint64_t value) {  // SplitMix64's finaliser
 
 int32_t token_of(uint64_t digest, uint64_t seed, int n_vocab) {
   return static_cast<int32_t>(mix(digest, seed) % static_cast<uint64_t>(n_vocab));
+}
+
+// What a bias forces, or else the next token from this one on that none forbids: kNoToken where there is none.
+int32_t biased(int32_t token, const SamplingParams& params, int n_vocab) {
+  const auto forbids = [&](const auto& bias) { return bias.first == token && bias.second == -std::numeric_limits<float>::infinity(); };
+  for (const auto& [id, bias] : params.logit_bias)
+    if (bias >= kForcingBias) return id;
+  for (int i = 0; i < n_vocab; ++i, token = (token + 1) % n_vocab)
+    if (std::ranges::none_of(params.logit_bias, forbids)) return token;
+  return kNoToken;
 }
 
 uint64_t digest_of(std::span<const int32_t> history) {
@@ -86,7 +97,7 @@ void FakeRunner::sample(std::span<const SampleRow> rows) {
             "row {} draws position {} after {}", i, row.position, logit_lens_[i]);
     require(digest_of(row.history) == logits_[i], "row {}: its history is not what the cache holds", i);
     Sampled drawn;
-    drawn.token = token_of(logits_[i], row.params->seed, options_.info.n_vocab);
+    drawn.token = biased(token_of(logits_[i], row.params->seed, options_.info.n_vocab), *row.params, options_.info.n_vocab);
     if (row.params->n_logprobs >= 0) drawn.logprob = -static_cast<float>(drawn.token);
     sampled_.push_back(std::move(drawn));
   }
@@ -110,6 +121,7 @@ int FakeRunner::first_read(const Batch& batch, int seq) const {
 void FakeRunner::check_shape(const Batch& batch) {
   const RunnerInfo& info = options_.info;
   require(batch.n_seqs() > 0 && batch.n_seqs() <= info.max_seqs, "{} sequences", batch.n_seqs());
+  require(batch.n_logits() <= std::max(info.max_seqs, info.max_logits), "{} rows of logits", batch.n_logits());
   require(batch.n_tokens() <= info.max_batch_tokens, "{} tokens in a batch", batch.n_tokens());
   require(batch.positions.size() == batch.tokens.size() && batch.q_start.size() == batch.kv_len.size() + 1 &&
               batch.block_table.size() == batch.kv_len.size() * static_cast<size_t>(batch.max_blocks),

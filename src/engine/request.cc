@@ -23,6 +23,9 @@ void validate_length(const Request& request, int limit) {
   if (request.max_tokens < 1 && request.max_tokens != -1) {
     throw Error("max_tokens is {}: it must be at least 1, or -1 for as many as the context holds", request.max_tokens);
   }
+  if (request.min_tokens < 0 || (request.max_tokens != -1 && request.min_tokens > request.max_tokens)) {
+    throw Error("min_tokens is {}: it must be from 0 to max_tokens", request.min_tokens);
+  }
   const int left = limit - static_cast<int>(n_prompt);
   if (request.max_tokens > left) {
     throw Error(
@@ -57,6 +60,9 @@ void validate(const Request& request, const RunnerInfo& info) {
     if (token < 0 || token >= info.n_vocab) {
       throw Error("stop token {}: the vocabulary has {} (0 to {})", token, info.n_vocab, info.n_vocab - 1);
     }
+  }
+  if (request.prompt_logprobs < -1 || request.prompt_logprobs > kMaxLogprobs) {
+    throw Error("prompt_logprobs is {}: it must be from -1 to {}", request.prompt_logprobs, kMaxLogprobs);
   }
   validate(request.sampling, info.n_vocab);
 }

@@ -47,6 +47,8 @@ struct Finish {
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
+  // With Request::prompt_logprobs, before anything else: each token of the prompt but the first, which follows nothing.
+  virtual void on_prompt_token(const Sampled&) {}
   virtual void on_token(const Sampled& token) = 0;
   virtual void on_finish(const Finish& finish) = 0;
 };
@@ -57,6 +59,8 @@ struct Request {
   int max_tokens = -1;               // -1: to the end of the context
   std::vector<int32_t> stop_tokens;  // end the output; the model's own and the user's
   bool ignore_eos = false;           // stop tokens are tokens like any other
+  int min_tokens = 0;                // no stop token is drawn before so many others
+  int prompt_logprobs = -1;          // of the prompt's tokens, as SamplingParams::n_logprobs; then no cached prefix helps
   std::shared_ptr<TokenSink> sink;
 
   // In company. A unit of priority is worth 1024 places in the queue, so nobody waits for ever; a request of higher

@@ -83,7 +83,7 @@ void Scheduler::release(Sequence* sequence) { give_back(*sequence); }
 const Step& Scheduler::plan() {
   step_ = step_ == &steps_[0] ? &steps_[1] : &steps_[0];
   step_->items.clear();
-  step_->n_tokens = step_->n_decodes = step_->n_preempted = step_->n_cached = 0;
+  step_->n_tokens = step_->n_decodes = step_->n_preempted = step_->n_cached = step_->n_spare_rows = 0;
   if (limits_.window > 0)
     for (Sequence* sequence : running_) give_up_old_blocks(*sequence);
   make_room();
@@ -174,9 +174,10 @@ bool Scheduler::fits(const Sequence& sequence) {
   int needed = n_running();
   for (const Sequence* other : running_) needed += blocks_promised(*other);
   if (n_running() > 0 && pool_.n_free() <= needed) return false;  // whatever the cache holds
-  // The last token is computed in any case, for its logits.
+  // The last token is computed in any case, for its logits, and so is what is to be scored.
   const std::span<const int32_t> tokens = sequence.tokens;
-  cache_.find(sequence.root, tokens.first(limits_.prefix_cache ? tokens.size() - 1 : 0), match_);
+  const size_t n_usable = sequence.scores() ? static_cast<size_t>(sequence.n_scored) : tokens.size() - 1;
+  cache_.find(sequence.root, tokens.first(limits_.prefix_cache ? n_usable : 0), match_);
   needed += blocks_for(sequence.len());
   for (const int32_t block : match_.blocks) needed -= block < 0 || pool_.refs(block) > 0;  // kept ones count as free
   return n_running() == 0 || pool_.n_free() >= needed;
@@ -205,11 +206,12 @@ void Scheduler::take_cached(Sequence& sequence) {
   if (sequence.n_evicted == 0) sequence.n_cached = match_.n_tokens;
 }
 
-// Tokens of its prompt for this step: what the chunk, the budget and the blocks allow, up to a place for a checkpoint.
+// Tokens of its prompt for this step: what the chunk, the budget, the blocks and the rows of logits allow, up to a place for a checkpoint.
 int Scheduler::prefill_tokens(const Sequence& sequence) const {
   const int64_t n_blocks = static_cast<int64_t>(sequence.blocks.size()) + pool_.n_free();
   const int64_t room = n_blocks * limits_.block_size - sequence.n_computed;
-  const int wanted = std::min({sequence.n_todo(), limits_.chunk, budget(), next_checkpoint(sequence) - sequence.n_computed});
+  const int rows = sequence.scores() ? 1 + limits_.spare_rows - step_->n_spare_rows : budget();
+  const int wanted = std::min({sequence.n_todo(), limits_.chunk, budget(), rows, next_checkpoint(sequence) - sequence.n_computed});
   return static_cast<int>(std::min<int64_t>(wanted, room));
 }
 
@@ -230,8 +232,15 @@ void Scheduler::take(Sequence& sequence, int n_tokens) {
   CHECK_LE(n_tokens, budget());
   CHECK(grow(sequence, sequence.n_computed + n_tokens));
   const bool samples = n_tokens == sequence.n_todo();
-  StepItem& item = step_->items.emplace_back(StepItem{&sequence, sequence.n_computed, n_tokens, samples, sequence.n_evicted});
+  StepItem item{.sequence = &sequence, .begin = sequence.n_computed, .n_tokens = n_tokens, .samples = samples, .n_evicted = sequence.n_evicted};
   if (states_) states_.step(sequence, item, sequence.n_computed + n_tokens == next_checkpoint(sequence));
+  if (sequence.scores()) {
+    item.score_begin = std::max(item.begin, sequence.n_scored);
+    item.n_scored = std::max(0, std::min(item.begin + n_tokens, sequence.n_prompt - 1) - item.score_begin);
+    sequence.n_scored += item.n_scored;
+    step_->n_spare_rows += std::max(0, item.n_scored + samples - 1);
+  }
+  step_->items.push_back(item);
   step_->n_tokens += n_tokens;
   step_->n_decodes += n_tokens == 1;
   sequence.n_computed += n_tokens;

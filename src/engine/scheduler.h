@@ -34,6 +34,7 @@ struct SchedulerLimits {
   int n_blocks = 0;
   int n_states = 0;          // slots for states, of those in a step and of checkpoints; 0: the model has none
   int window = 0;            // tokens that a query sees, in every layer; 0: all
+  int spare_rows = 0;        // rows of logits in one step besides one for each sequence, for the log-probabilities of prompts
   bool prefix_cache = true;
 };
 
@@ -43,6 +44,8 @@ struct StepItem {
   int begin = 0;
   int n_tokens = 0;
   bool samples = false;  // its last token is in, so the next one is drawn
+  int score_begin = 0;   // of the prompt's tokens [score_begin, score_begin + n_scored) the probability of the next one is wanted
+  int n_scored = 0;
   int n_evicted = 0;     // of the sequence: it has lost these blocks if that has changed
   int32_t state_in = -1, state_out = -1;  // see Batch
   bool leaves_state = false;              // state_out is a checkpoint
@@ -54,6 +57,7 @@ struct Step {
   int n_decodes = 0;         // items of one token
   int n_preempted = 0;
   int n_cached = 0;          // tokens of sequences admitted that the prefix cache held
+  int n_spare_rows = 0;      // taken of the limit
 };
 
 class Scheduler {

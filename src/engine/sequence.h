@@ -36,6 +36,9 @@ struct Sequence {
   bool finished = false;        // its consumer knows; steps that are not done still name its blocks
   bool spoiled = false;         // nobody else may use what it computed
 
+  int n_scored = 0;             // tokens of the prompt that steps planned so far give log-probabilities of, where they are wanted
+  SamplingParams early;         // the request's sampling without its stop tokens, where it has min_tokens
+
   int n_cached = 0;             // tokens of its prompt found in the prefix cache, not computed
   int n_preempted = 0;
   int n_evicted = 0;            // times that it lost its blocks, to preemption or a pause
@@ -45,6 +48,8 @@ struct Sequence {
   int planned_len() const { return len() + n_unseen; }
   int n_output() const { return len() - n_prompt; }
   int n_todo() const { return planned_len() - n_computed; }
+  bool scores() const { return request.prompt_logprobs >= 0 && n_scored < n_prompt - 1; }
+  const SamplingParams& sampling() const { return n_output() < request.min_tokens ? early : request.sampling; }
   bool done_when_seen() const { return n_unseen > 0 && planned_len() >= max_len; }
 };
 

@@ -43,6 +43,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
            .n_blocks = kv_->shape.n_blocks,
            .max_batch_tokens = plan_.max_batch_tokens,
            .max_seqs = plan_.max_seqs,
+           .max_logits = max_logits,
            .n_states = plan_.states.n_slots,
            .window = config_.widest_window(),
            .overlaps = backend_->overlaps()};

@@ -15,6 +15,7 @@ struct RunnerInfo {
   int n_blocks = 0;      // KV blocks in the pool
   int max_batch_tokens = 0;
   int max_seqs = 0;      // sequences in one batch
+  int max_logits = 0;    // rows of logits of one batch; 0: one for each sequence
   int n_states = 0;      // slots for states: one for each sequence in a batch, the rest for checkpoints; 0: the model has no states
   int window = 0;        // tokens that a query sees, in every layer; 0: some layer sees all
   bool overlaps = false; // forward and sample return before their work is done, which the host can use

@@ -16,6 +16,10 @@ namespace ingot {
 
 class Collector : public TokenSink {
  public:
+  void on_prompt_token(const Sampled& token) override {
+    EXPECT_TRUE(tokens.empty() && !finish) << "a token of the prompt after one of the output";
+    scored.push_back(token);
+  }
   void on_token(const Sampled& token) override {
     EXPECT_FALSE(finish) << "a token after the finish";
     tokens.push_back(token.token);
@@ -26,6 +30,7 @@ class Collector : public TokenSink {
     finish = f;
   }
 
+  std::vector<Sampled> scored;  // of the prompt
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
   std::optional<Finish> finish;
@@ -44,9 +49,11 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
   const int limit = context_limit(info), n_prompt = static_cast<int>(history.size());
   const int n_most = request.max_tokens < 0 ? limit - n_prompt : request.max_tokens;
   for (int i = 0; i < n_most; ++i) {
-    const int32_t token = FakeRunner::next_token(history, request.sampling.seed, info.n_vocab);
+    int32_t token = FakeRunner::next_token(history, request.sampling.seed, info.n_vocab);
     const auto& stops = request.stop_tokens;
-    if (!request.ignore_eos && std::find(stops.begin(), stops.end(), token) != stops.end()) {
+    const auto stops_here = [&] { return !request.ignore_eos && std::find(stops.begin(), stops.end(), token) != stops.end(); };
+    while (i < request.min_tokens && stops_here()) token = (token + 1) % info.n_vocab;  // as the fake model takes a ban
+    if (stops_here()) {
       expected.reason = FinishReason::kStop;
       expected.stop_token = token;
       break;
@@ -77,6 +84,8 @@ class Random {
     if (chance(0.7)) r.max_tokens = integer(1, limit - static_cast<int>(r.prompt.size()));
     for (int i = integer(0, 3); i > 0; --i) r.stop_tokens.push_back(integer(0, info.n_vocab - 1));
     r.ignore_eos = chance(0.1);
+    if (chance(0.2)) r.min_tokens = integer(0, r.max_tokens < 0 ? limit : r.max_tokens);
+    if (chance(0.15)) r.prompt_logprobs = integer(0, 3);
     r.sampling.seed = static_cast<uint64_t>(integer(0, 1000));
     r.sampling.n_logprobs = 0;
     r.sink = std::move(sink);

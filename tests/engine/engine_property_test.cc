@@ -33,6 +33,7 @@ RunnerInfo random_info(Random& random) {
                                      : random.integer(one_sequence, 4 * one_sequence);
   info.max_batch_tokens = random.chance(0.3) ? random.integer(1, 4) : random.integer(1, 40);
   info.max_seqs = random.integer(1, 8);
+  if (random.chance(0.5)) info.max_logits = info.max_seqs + random.integer(0, 20);
   if (random.chance(0.3)) info.n_states = info.max_seqs + (random.chance(0.2) ? 0 : random.integer(1, 3 * info.max_seqs));
   if (random.chance(0.25)) info.window = random.integer(2, 12);
   info.overlaps = random.chance(0.6);
@@ -80,7 +81,8 @@ class Load {
     check_outputs();
   }
 
-  int64_t n_tokens = 0, n_cached = 0, n_cached_states = 0, n_late = 0, n_steps = 0, n_preempted = 0, n_mixed = 0, n_failed = 0, n_requests = 0, n_stopped = 0, longest_wait = 0;
+  int64_t n_tokens = 0, n_cached = 0, n_cached_states = 0, n_late = 0, n_steps = 0, n_preempted = 0, n_mixed = 0, n_failed = 0, n_scored = 0;
+  int64_t n_requests = 0, n_stopped = 0, longest_wait = 0;
 
  private:
   void submit(Engine& engine) {
@@ -153,6 +155,7 @@ class Load {
                        (finish.reason == FinishReason::kError && finish.error == "injected");
       ASSERT_LE(got.size(), expected.tokens.size());
       ASSERT_TRUE(std::equal(got.begin(), got.end(), expected.tokens.begin())) << "request " << id;
+      check_scores(client, cut);
       if (cut) continue;
       ASSERT_EQ(got.size(), expected.tokens.size()) << "request " << id;
       ASSERT_EQ(finish.reason, expected.reason) << finish.error;
@@ -161,6 +164,22 @@ class Load {
       ASSERT_EQ(finish.usage.prompt_tokens, static_cast<int>(client.request.prompt.size()));
       ASSERT_EQ(finish.usage.output_tokens, static_cast<int>(got.size()) + (finish.reason == FinishReason::kStop));
     }
+  }
+
+  // The fake model's log-probability of a token is its negative.
+  void check_scores(const Client& client, bool cut) {
+    const std::vector<Sampled>& scored = client.sink->scored;
+    const std::vector<int32_t>& prompt = client.request.prompt;
+    const bool wanted = client.request.prompt_logprobs >= 0;
+    ASSERT_LE(scored.size(), wanted ? prompt.size() - 1 : 0);
+    if (!cut || !client.sink->tokens.empty()) {
+      ASSERT_EQ(scored.size(), wanted ? prompt.size() - 1 : 0);
+    }
+    for (size_t i = 0; i < scored.size(); ++i) {
+      ASSERT_EQ(scored[i].token, prompt[i + 1]);
+      ASSERT_EQ(scored[i].logprob, -static_cast<float>(prompt[i + 1]));
+    }
+    n_scored += static_cast<int64_t>(scored.size());
   }
 
   Random random_;
@@ -186,7 +205,7 @@ void run_loads(Kind kind) {
     if (testing::Test::HasFailure()) return;
     sum.n_steps += load.n_steps, sum.n_preempted += load.n_preempted, sum.n_mixed += load.n_mixed;
     sum.n_failed += load.n_failed, sum.n_requests += load.n_requests, sum.n_stopped += load.n_stopped;
-    sum.n_cached += load.n_cached, sum.n_cached_states += load.n_cached_states, sum.n_late += load.n_late;
+    sum.n_scored += load.n_scored, sum.n_cached += load.n_cached, sum.n_cached_states += load.n_cached_states, sum.n_late += load.n_late;
   }
   std::printf("%lld steps, %lld requests\n", static_cast<long long>(sum.n_steps), static_cast<long long>(sum.n_requests));
   // The load reaches what it is meant to reach.
@@ -197,6 +216,7 @@ void run_loads(Kind kind) {
   EXPECT_GT(sum.n_stopped, n_rounds);
   EXPECT_GT(sum.n_cached, 2 * n_rounds);
   EXPECT_GT(sum.n_cached_states, n_rounds / 10);
+  EXPECT_GT(sum.n_scored, 2 * n_rounds);
   EXPECT_EQ(sum.n_failed > 0, kind == Kind::kFailing);
   EXPECT_EQ(sum.n_late > 0, kind == Kind::kMixed);
 }
