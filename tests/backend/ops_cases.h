@@ -401,14 +401,14 @@ inline OpCase moe_combine_case(int64_t n, int64_t n_used, int64_t dim) {
           }};
 }
 
-// The router is in f32, so that all backends choose the same experts. What is between gate and down is rounded by its own scales.
+// The router is in numbers that all backends hold exactly, so that they choose the same experts. What is between gate and down is rounded by its own scales.
 inline OpCase moe_case(Format gate, Format down, const ExpertShape& s, Activation act, bool bias = false) {
   return {"moe", label("moe", gate, s) + fmt::format(" down {} act {}{}", info(down).name, static_cast<int>(act), bias ? " bias" : ""),
           3 * std::max(format_error(gate), format_error(down)), 6.0 * static_cast<double>(s.n * s.n_used * s.dim * s.ffn),
           expert_bytes(gate, s, 2) + expert_bytes(down, s, 1), [=](OpRig& rig) {
             const int64_t rows = s.n * s.n_used;
             MoeArgs a{.residual = rig.values(s.n, s.dim), .x = rig.activations(s.n, s.dim),
-                      .w_router = &rig.weight(Format::F32, s.n_experts, s.dim), .b_router = bias ? rig.values(1, s.n_experts) : Tensor{},
+                      .w_router = &rig.weight(Format::BF16, s.n_experts, s.dim), .b_router = bias ? rig.values(1, s.n_experts) : Tensor{},
                       .route = {.n_used = static_cast<int>(s.n_used), .normalize = true, .scale = 1.5f},
                       .w_gate = &rig.weight(gate, s.ffn, s.dim, s.n_experts), .w_up = &rig.weight(gate, s.ffn, s.dim, s.n_experts),
                       .w_down = &rig.weight(down, s.dim, s.ffn, s.n_experts), .act = act};

@@ -1,4 +1,4 @@
-// The verbs of recurrent layers on every instruction set against ref: sequences of any length in steps of any cut, states that move
+// The verbs of recurrent layers on every instruction set, and on the GPU if there is one, against ref: sequences of any length in steps of any cut, states that move
 // from slot to slot; and what a step leaves alone. That ref computes the right thing is what the models' goldens show.
 #include <gtest/gtest.h>
 
@@ -7,7 +7,9 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/isa.h"
+#include "backend/cuda/create_cuda.h"
 #include "backend/ref/ref_backend.h"
+#include "base/error.h"
 
 namespace ingot {
 namespace {
@@ -101,19 +103,32 @@ void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
   for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 5e-5 * (1 + std::fabs(b[i]))) << "element " << i;
 }
 
+// Of an instruction set, or "cuda": null where there is none.
+std::unique_ptr<Backend> backend_named(const std::string& name) {
+  if (name != "cuda") return create_cpu_backend({.n_threads = 2, .isa = name});
+  try {
+    return create_cuda_backend({.device = "cuda"});
+  } catch (const UsageError&) {
+    return nullptr;
+  }
+}
+
 class Recurrence : public testing::TestWithParam<std::string> {
  protected:
+  void SetUp() override {
+    if (!backend_) GTEST_SKIP() << "no GPU";
+  }
   const uint64_t seed_ = std::random_device{}();
   testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
   Random random_{seed_};
-  std::unique_ptr<Backend> cpu_ = create_cpu_backend({.n_threads = 2, .isa = GetParam()}), ref_ = create_ref_backend();
+  std::unique_ptr<Backend> backend_ = backend_named(GetParam()), ref_ = create_ref_backend();
 };
 
 TEST_P(Recurrence, EqualsRefInAnySteps) {
   for (int round = 0; round < 12; ++round) {
     constexpr int kSeqs = 3;
     const Layer layer(random_, 2 * kSeqs);
-    const auto cpu_states = cpu_->make_states(layer.shape), ref_states = ref_->make_states(layer.shape);
+    const auto states = backend_->make_states(layer.shape), ref_states = ref_->make_states(layer.shape);
     int past[kSeqs] = {}, at[kSeqs] = {};
     for (int i = 0; i < 4; ++i) {
       Steps steps;
@@ -125,7 +140,7 @@ TEST_P(Recurrence, EqualsRefInAnySteps) {
       }
       const Inputs inputs(random_, layer, static_cast<int>(steps.positions.size()));
       for (const int l : {0, 1})
-        expect_near(run(*cpu_, *cpu_states, layer, steps, inputs, l), run(*ref_, *ref_states, layer, steps, inputs, l));
+        expect_near(run(*backend_, *states, layer, steps, inputs, l), run(*ref_, *ref_states, layer, steps, inputs, l));
       if (testing::Test::HasFailure()) return;
     }
   }
@@ -135,10 +150,10 @@ TEST_P(Recurrence, CutsAndCompanyChangeNoBit) {
   const Layer layer(random_, 3);
   const int n = 30, n_channels = layer.shape.n_channels, n_heads = layer.shape.n_heads;
   const Inputs all(random_, layer, n);
-  const auto states = cpu_->make_states(layer.shape);
+  const auto states = backend_->make_states(layer.shape);
   Steps whole;
   whole.add(0, n, 0, 0);
-  const std::vector<float> expected = run(*cpu_, *states, layer, whole, all, 0);
+  const std::vector<float> expected = run(*backend_, *states, layer, whole, all, 0);
   const size_t width = expected.size() / n;
   for (int begin = 0; begin < n;) {
     const int k = std::min(random_.integer(1, 8), n - begin), other = random_.integer(1, 5);
@@ -149,7 +164,7 @@ TEST_P(Recurrence, CutsAndCompanyChangeNoBit) {
     std::copy_n(all.channels.begin() + begin * n_channels, k * n_channels, part.channels.begin());
     std::copy_n(all.beta.begin() + begin * n_heads, k * n_heads, part.beta.begin());
     std::copy_n(all.alpha.begin() + begin * n_heads, k * n_heads, part.alpha.begin());
-    const std::vector<float> got = run(*cpu_, *states, layer, steps, part, 0);
+    const std::vector<float> got = run(*backend_, *states, layer, steps, part, 0);
     for (size_t i = 0; i < k * width; ++i) ASSERT_EQ(got[i], expected[begin * width + i]) << "token " << begin + i / width;
     begin += k;
   }
@@ -158,7 +173,7 @@ TEST_P(Recurrence, CutsAndCompanyChangeNoBit) {
 // A step that writes elsewhere leaves the slot that it read as it was, so that others can begin there too.
 TEST_P(Recurrence, ASlotThatIsOnlyReadStays) {
   const Layer layer(random_, 4);
-  for (Backend* backend : {cpu_.get(), ref_.get()}) {
+  for (Backend* backend : {backend_.get(), ref_.get()}) {
     const auto states = backend->make_states(layer.shape);
     Steps first, next, again;
     first.add(0, 7, 0, 0);
@@ -176,7 +191,7 @@ TEST_P(Recurrence, GateEqualsRef) {
   for (const int64_t cols : {1, 7, 16, 100, 513}) {
     const std::vector<float> x = random_.normal(3 * cols, 0, 2), gate = random_.normal(3 * cols, 0, 4);
     std::vector<float> results[2];
-    for (Backend* backend : {cpu_.get(), ref_.get()}) {
+    for (Backend* backend : {backend_.get(), ref_.get()}) {
       const Tensor t = upload(*backend, 3, cols, x);
       backend->gate(t, upload(*backend, 3, cols, gate));
       results[backend == ref_.get()] = values_of(*backend, t);
@@ -191,6 +206,7 @@ std::vector<std::string> sets() {
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(Cpu, Recurrence, testing::ValuesIn(sets()), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(Cuda, Recurrence, testing::Values("cuda"));
 
 }  // namespace
 }  // namespace ingot

@@ -27,6 +27,7 @@ struct Params {
   int layer, group, n_splits, window;
   bool causal;
   float scale, softcap;  // scale by log2(e) too where there is no cap
+  const float* sinks;    // [n heads] or null
   float* partials;       // [n_seqs, n_kv_heads, 16, n_splits, head_dim + 2]: sums, then maximum and total
 };
 
@@ -34,6 +35,12 @@ __device__ __forceinline__ float fast_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// The total of a head's weights whose largest is 2^most, with that of its sink. Where the sink is so much larger that its weight is
+// infinite, the quotient is the 0 that it should be.
+__device__ __forceinline__ float with_sink(const Params& p, float total, float most, int head) {
+  return p.sinks == nullptr ? total : total + exp2f(p.sinks[head] * 1.44269504f - most);
 }
 
 struct Span {

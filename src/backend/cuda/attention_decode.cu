@@ -81,6 +81,7 @@ __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constan
       total += weight * stats[(w * kRows + row) * 2 + 1];
     }
     if (p.n_splits == 1) {
+      total = with_sink(p, total, base, head * p.group + row % p.group);
       store(p, (token0 + row / p.group) * p.y_stride + (head * p.group + row % p.group) * kDim + column, sum / total);
       continue;
     }
@@ -106,6 +107,7 @@ __global__ void merge_kernel(const __grid_constant__ Params p) {
     sum += weight * part[column];
     total += weight * part[kDim + 1];
   }
+  total = with_sink(p, total, most, head * p.group + row % p.group);
   store(p, (token0 + row / p.group) * p.y_stride + (head * p.group + row % p.group) * kDim + column, sum / total);
 }
 
@@ -146,6 +148,7 @@ void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Attentio
   p.causal = a.causal;
   p.scale = a.softcap > 0 ? a.scale : a.scale * 1.44269504f;
   p.softcap = a.softcap;
+  p.sinks = a.sinks ? a.sinks.f32() : nullptr;
   p.partials = plan.partials;
   if (plan.any_long) can_attend_hopper(p, plan) ? attend_hopper(p, plan, stream) : attend_long(p, a.head_dim, plan, stream);
   if (!plan.any_short) return;

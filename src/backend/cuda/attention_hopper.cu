@@ -171,8 +171,9 @@ __device__ void write_rows(const Rows<kDim>& rows, const Params& p, const Walk& 
     total += __shfl_xor_sync(0xFFFFFFFFu, total, 2);
     const int row = row0 + g + 8 * h;
     if (row >= walk.n_rows) continue;
-    const float inverse = 1.0f / total;
-    const int64_t at = (walk.token0 + row / p.group) * p.y_stride + (static_cast<int>(blockIdx.x) * p.group + row % p.group) * kDim + 2 * t;
+    const int head = static_cast<int>(blockIdx.x) * p.group + row % p.group;
+    const float inverse = 1.0f / with_sink(p, total, rows.most[h] * p.scale, head);
+    const int64_t at = (walk.token0 + row / p.group) * p.y_stride + head * kDim + 2 * t;
 #pragma unroll
     for (int i = 0; i < kDim / 8; ++i) {
       const float first = rows.out[4 * i + 2 * h] * inverse, second = rows.out[4 * i + 2 * h + 1] * inverse;

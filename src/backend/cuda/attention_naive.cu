@@ -7,7 +7,7 @@ namespace ingot::cuda {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kMaxPerLane = 16;  // columns of a lane: heads of up to 512
+constexpr int kMaxPerLane = 18;  // columns of a lane: heads of up to 576, what latents have
 
 struct Params {
   DeviceKv kv;
@@ -15,6 +15,7 @@ struct Params {
   int layer, group, window;
   bool causal;
   float scale, softcap;
+  const float* sinks;  // [n heads] or null
 };
 
 template <class T, class K>
@@ -56,8 +57,9 @@ __global__ void naive_kernel(T* y, int64_t y_stride, const T* q, int64_t q_strid
   if (lane == 0) parts[warp * (dim + 2) + dim] = most, parts[warp * (dim + 2) + dim + 1] = total;
   __syncthreads();
   for (int i = threadIdx.x; i < dim; i += blockDim.x) {
-    float largest = -INFINITY, sum = 0, all = 0;
+    float largest = p.sinks != nullptr ? p.sinks[head] : -INFINITY, sum = 0;
     for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, parts[w * (dim + 2) + dim]);
+    float all = p.sinks != nullptr ? expf(p.sinks[head] - largest) : 0.0f;
     for (int w = 0; w < kWarps; ++w) {
       const float weight = expf(parts[w * (dim + 2) + dim] - largest);
       sum += weight * parts[w * (dim + 2) + i];
@@ -73,7 +75,7 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
                   const DeviceBatch& batch, cudaStream_t stream) {
   CHECK(a.head_dim <= 32 * kMaxPerLane);
   if (q.rows == 0) return;
-  const Params p{kv, batch, a.layer, a.n_heads / a.n_kv_heads, a.window, a.causal, a.scale, a.softcap};
+  const Params p{kv, batch, a.layer, a.n_heads / a.n_kv_heads, a.window, a.causal, a.scale, a.softcap, a.sinks ? a.sinks.f32() : nullptr};
   const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(a.n_heads));
   const size_t shared = (static_cast<size_t>(a.head_dim) + kWarps * (a.head_dim + 2)) * sizeof(float);
   CHECK(y.dtype == q.dtype);

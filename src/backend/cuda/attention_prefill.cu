@@ -103,7 +103,7 @@ __device__ void write_rows(const Tile<kDim>& tile, const Params& p, int token0, 
   for (int h = 0; h < 2; ++h) {
     const int row = row0 + g + 8 * h;
     if (row >= n_rows) continue;
-    const float inverse = 1.0f / tile.total[h];
+    const float inverse = 1.0f / with_sink(p, tile.total[h], tile.most[h], head * p.group + row % p.group);
     const int64_t at = (token0 + row / p.group) * p.y_stride + (head * p.group + row % p.group) * kDim + 2 * t;
 #pragma unroll
     for (int i = 0; i < kDim / 8; ++i) {

@@ -14,6 +14,7 @@
 #include "backend/cuda/create_cuda.h"
 #include "backend/cuda/dense_matmul.h"
 #include "backend/cuda/device_batch.h"
+#include "backend/cuda/experts.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/memory.h"
 #include "base/threads.h"
@@ -28,11 +29,14 @@ class CudaBackend final : public Backend {
   std::string name() const override { return "cuda"; }
   std::string description() const override { return description_; }
   DType activation_dtype() const override { return act_; }
+  bool runs_experts() const override { return true; }
+  bool runs_recurrence() const override { return true; }
 
   // cuda_memory.cc
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
+  std::unique_ptr<StateCache> make_states(const StateShape& shape) override;  // cuda_recurrence.cc
   void reserve(const StepLimits& limits) override;
   size_t available_bytes() const override;
   size_t allocated_bytes() const override { return allocated_; }
@@ -71,6 +75,18 @@ class CudaBackend final : public Backend {
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override;
   void add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) override;
 
+  // cuda_experts.cc
+  void copy(Tensor y, Tensor x) override;
+  void moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) override;
+  void moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) override;
+  void moe_combine(Tensor residual, Tensor y, Tensor weights) override;
+  void moe(const MoeArgs& args) override;
+
+  // cuda_recurrence.cc
+  void gate(Tensor x, Tensor gate) override;
+  void short_conv(Tensor x, Tensor weight, StateCache& states, int layer) override;
+  void delta_rule(const DeltaRuleArgs& args) override;
+
  private:
   // What a recorded step depends on: the body's type, tokens, rows of logits, and the bucket of the longest sequence.
   using GraphKey = std::tuple<size_t, int, int, int>;
@@ -89,6 +105,10 @@ class CudaBackend final : public Backend {
   void settle();                     // launches the norm that waits, if any
   void launch(cuda::Matvec m);       // with the norm that waits, if x is its result
   void product(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& bias, bool accumulate);
+  Tensor aligned(const Tensor& x);
+  bool takes_rows(const cuda::ExpertMatmul& m) const;
+  void order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts);
+  void launch_tiles(const cuda::ExpertMatmul& m);
   cuda::AttentionPlan plan_attention(const AttentionArgs& args);
   int kv_bucket() const;  // a power of two from the longest kv_len up
   void capture(Graph& graph, const std::function<void()>& body);
@@ -114,6 +134,7 @@ class CudaBackend final : public Backend {
   cuda::Memory arranged_;  // activations as matvec wants them, where shared memory is too small for them
   cuda::Memory up_;        // gate_up's second product
   cuda::Memory partials_;  // of attention's splits
+  cuda::Memory order_;     // rows by expert (experts.h)
 
   int block_size_ = 1;  // of the KV cache
   cuda::BatchUpload batch_;
@@ -134,6 +155,11 @@ class CudaBackend final : public Backend {
   std::vector<int32_t> tokens_;        // of the batch, where the host drew some
   std::unique_ptr<ThreadPool> pool_;  // of the host sampler
 };
+
+inline const cuda::PackedWeight& packed(const Weight& w) {
+  CHECK(w.packed != nullptr);
+  return *static_cast<const cuda::PackedWeight*>(w.packed);
+}
 
 struct CudaKv : KvCache {
   CudaKv(const KvShape& s, cuda::Memory m) : KvCache(s), memory(std::move(m)) {}

@@ -90,12 +90,15 @@ Tensor CudaBackend::alloc(DType dtype, int64_t rows, int64_t cols) {
 
 PackedWeight CudaBackend::pack(const Weight& host) {
   const FormatInfo& format = info(host.format);
-  PackedWeight w{.f32 = act_ == DType::kF32, .n_out = host.n_out, .n_in = host.n_in};
+  if (host.n_experts > cuda::kMostExperts)
+    throw Error("{} experts are more than cuda runs ({}): use --device cpu", host.n_experts, cuda::kMostExperts);
+  PackedWeight w{.f32 = act_ == DType::kF32, .n_out = host.n_out, .n_in = host.n_in, .n_experts = host.n_experts};
   void* raw = scratch_at_least(raw_, host.bytes());
   check(cudaMemcpyAsync(raw, host.codes, host.bytes(), cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
   const size_t element = w.f32 ? 4 : 2;
   if (format.unpack == nullptr) {
-    w.data = take(static_cast<size_t>(w.n_out * w.n_in) * element);
+    w.expert_bytes = w.n_out * w.n_in * static_cast<int64_t>(element);
+    w.data = take(static_cast<size_t>(w.n_experts * w.expert_bytes));
     cuda::pack_dense(host.format, raw, w, stream_);
     check_launch("pack_dense");
     return w;
@@ -117,8 +120,8 @@ PackedWeight CudaBackend::pack(const Weight& host) {
     float largest = 0;
     void* bits = scratch_at_least(best_, 8);
     check(cudaMemsetAsync(bits, 0, 4, stream_), "cudaMemsetAsync");
-    cuda::largest_scale(host.format, raw, host.n_out * (host.n_in / format.block_size), static_cast<uint32_t*>(bits),
-                        stream_);
+    cuda::largest_scale(host.format, raw, host.n_experts * host.n_out * (host.n_in / format.block_size),
+                        static_cast<uint32_t*>(bits), stream_);
     check_launch("largest_scale");
     check(cudaMemcpyAsync(&largest, bits, 4, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
@@ -126,9 +129,11 @@ PackedWeight CudaBackend::pack(const Weight& host) {
     if (largest > 0) std::frexp(largest, &exponent);
     w.factor = std::ldexp(1.0f, std::max(exponent - 7, -120));  // so that scales end below 128, and weights below 2^15
   }
-  const size_t n_tiles = static_cast<size_t>((w.n_out + cuda::kTileRows - 1) / cuda::kTileRows * w.k_tiles);
-  const size_t code_bytes = n_tiles * cuda::kTileUnits * (format.code_bits == 4 ? 16 : 32);
-  const size_t scale_bytes = n_tiles * cuda::kTileUnits * (w.group16 ? 2 : 1) * (w.has_min ? 2 : 1) * element;
+  const int64_t n_units = (w.n_out + cuda::kTileRows - 1) / cuda::kTileRows * w.k_tiles * cuda::kTileUnits;  // of an expert
+  w.expert_bytes = n_units * (format.code_bits == 4 ? 16 : 32);
+  w.expert_scale_bytes = n_units * (w.group16 ? 2 : 1) * (w.has_min ? 2 : 1) * static_cast<int64_t>(element);
+  const auto code_bytes = static_cast<size_t>(w.n_experts * w.expert_bytes);
+  const auto scale_bytes = static_cast<size_t>(w.n_experts * w.expert_scale_bytes);
   void *codes = take(code_bytes), *scales = take(scale_bytes);
   check(cudaMemsetAsync(codes, 0, code_bytes, stream_), "cudaMemsetAsync");
   check(cudaMemsetAsync(scales, 0, scale_bytes, stream_), "cudaMemsetAsync");
@@ -168,6 +173,8 @@ void CudaBackend::reserve(const StepLimits& limits) {
   batch_.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
                  blocks * std::max(limits.max_seqs, 1));
   allocated_ += batch_.bytes();
+  if (limits.max_expert_rows > 0)
+    scratch_at_least(order_, cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMostExperts));
   scratch_at_least(up_,
                    static_cast<size_t>(limits.max_tokens) * static_cast<size_t>(limits.max_width) * dtype_bytes(act_));
 }

@@ -12,11 +12,6 @@ using cuda::PackedWeight;
 
 namespace {
 
-const PackedWeight& packed(const Weight& w) {
-  CHECK(w.packed != nullptr);
-  return *static_cast<const PackedWeight*>(w.packed);
-}
-
 cuda::DeviceKv view_of(const KvCache& kv) { return static_cast<const CudaKv&>(kv).view(); }
 
 const float* data_of(const Tensor& bias) { return bias ? bias.f32() : nullptr; }

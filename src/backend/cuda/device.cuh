@@ -121,6 +121,13 @@ __device__ __forceinline__ float activate(float x, int act) {  // in the order o
   return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
 }
 
+// Of the gate of a feed-forward and what it lets through.
+__device__ __forceinline__ float act_mul(float gate, float up, int act) {
+  if (act != 3) return activate(gate, act) * up;
+  const float g = fminf(gate, 7.0f), u = fminf(fmaxf(up, -7.0f), 7.0f);
+  return g / (1.0f + __expf(-1.702f * g)) * (u + 1.0f);
+}
+
 // c [16 x 8] += a [16 x 16] b [16 x 8]. With g = lane / 4 and t = lane % 4: a = rows {g, g + 8, g, g + 8}, columns 2t and 2t + 1,
 // 8 further in a[2], a[3]; b = column g, rows 2t, 2t + 1, and 8 further; c = row g columns 2t, 2t + 1, then row g + 8.
 __device__ __forceinline__ void mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
@@ -140,6 +147,18 @@ __device__ __forceinline__ void mma_new(float (&c)[4], uint32_t a0, uint32_t a1,
 }
 
 __device__ __forceinline__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+// sum + 8 halves times 8.
+__device__ __forceinline__ float dot8(const uint4& a, const uint4& b, float sum) {
+  const uint32_t x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 u = __half22float2(half2_of(x[i])), v = __half22float2(half2_of(y[i]));
+    sum = fmaf(u.x, v.x, sum);
+    sum = fmaf(u.y, v.y, sum);
+  }
+  return sum;
+}
 
 // 16 bytes that are read once.
 __device__ __forceinline__ uint4 load_stream(const void* p) {

@@ -9,7 +9,7 @@ namespace {
 
 // Where the arrays lie, in ints; each starts on 16 bytes.
 struct Places {
-  int64_t tokens, positions, token_seq, q_start, kv_len, logit_rows, table, end;
+  int64_t tokens, positions, token_seq, q_start, kv_len, logit_rows, state_in, state_out, table, end;
 };
 
 Places places_of(int64_t max_tokens, int64_t max_seqs, int64_t max_logits, int64_t table_size) {
@@ -26,6 +26,8 @@ Places places_of(int64_t max_tokens, int64_t max_seqs, int64_t max_logits, int64
   p.q_start = take(max_seqs + 1);
   p.kv_len = take(max_seqs);
   p.logit_rows = take(max_logits);
+  p.state_in = take(max_seqs);
+  p.state_out = take(max_seqs);
   p.table = take(table_size);
   p.end = at;
   return p;
@@ -57,7 +59,9 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int64_t 
            .kv_len = base + at.kv_len,
            .logit_rows = base + at.logit_rows,
            .max_blocks = base,
-           .block_table = base + at.table};
+           .block_table = base + at.table,
+           .state_in = base + at.state_in,
+           .state_out = base + at.state_out};
 }
 
 bool BatchUpload::upload(const Batch& batch, int block_size, cudaStream_t stream) {
@@ -86,6 +90,8 @@ bool BatchUpload::upload(const Batch& batch, int block_size, cudaStream_t stream
   std::ranges::copy(batch.q_start, host + at.q_start);
   std::ranges::copy(batch.kv_len, host + at.kv_len);
   std::ranges::copy(batch.logit_rows, host + at.logit_rows);
+  std::ranges::copy(batch.state_in, host + at.state_in);
+  std::ranges::copy(batch.state_out, host + at.state_out);
   const size_t bytes = static_cast<size_t>(at.table + table) * sizeof(int32_t);
   check(cudaMemcpyAsync(device_.data(), host, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
   check(cudaEventRecord(slot.copied, stream), "cudaEventRecord");

@@ -95,17 +95,6 @@ struct Stream {
   }
 };
 
-__device__ __forceinline__ float dot8(const uint4& a, const uint4& b, float sum) {
-  const uint32_t x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 u = __half22float2(half2_of(x[i])), v = __half22float2(half2_of(y[i]));
-    sum = fmaf(u.x, v.x, sum);
-    sum = fmaf(u.y, v.y, sum);
-  }
-  return sum;
-}
-
 __device__ __forceinline__ void put(const Params& p, const Job& job, int64_t row, float value) {
   if (p.y_f32) {
     float* y = static_cast<float*>(job.y) + row;
@@ -158,7 +147,7 @@ struct Sums {
       if (bias != nullptr) total[r] += bias[at.row_of(p, r)];
     }
     if constexpr (kGated) {
-      put(p, p.jobs[0], at.row, activate(total[0], p.act) * total[1]);
+      put(p, p.jobs[0], at.row, act_mul(total[0], total[1], p.act));
     } else {
 #pragma unroll
       for (int r = 0; r < kRows; ++r)

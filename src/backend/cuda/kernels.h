@@ -19,6 +19,7 @@ struct DeviceBatch {
   const int32_t* logit_rows = nullptr;
   const int32_t* max_blocks = nullptr;   // [1]
   const int32_t* block_table = nullptr;  // [n_seqs, *max_blocks]
+  const int32_t *state_in = nullptr, *state_out = nullptr;  // [n_seqs], of models with recurrent layers
 };
 
 // Pages: [layer, block, key or value, kv_head, token of the block, head_dim].

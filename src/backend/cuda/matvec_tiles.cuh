@@ -65,7 +65,7 @@ __device__ void write_tile(const Params& p, const float* sums, int local, int ti
         total[j] += sums[((local * p.split + part) * kGates + j) * n_outputs + o];
       total[j] = total[j] * (job[j].w.factor * unit) + (job[j].bias ? job[j].bias[row] : 0.0f);
     }
-    const float value = kGates == 2 ? activate(total[0], p.act) * total[kGates - 1] : total[0];
+    const float value = kGates == 2 ? act_mul(total[0], total[kGates - 1], p.act) : total[0];
     const int64_t at = token * job->y_stride + row;
     if (p.y_f32) {
       float* y = static_cast<float*>(job->y) + at;

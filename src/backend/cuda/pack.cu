@@ -59,10 +59,10 @@ __global__ void pack_kernel(const uint8_t* blocks, int64_t n_blocks, PackedWeigh
   uint8_t codes[T::block_size];
   float scales[kGroups], mins[kGroups];
   T::unpack(blocks + i * T::block_bytes, codes, scales, mins);
-  const int64_t per_row = w.n_in / T::block_size, row = i / per_row, first_unit = i % per_row * (T::block_size / kUnit);
+  const int64_t per_row = w.n_in / T::block_size, expert = i / per_row / w.n_out, row = i / per_row % w.n_out, first_unit = i % per_row * (T::block_size / kUnit);
   const float inverse = 1.0f / w.factor;
   for (int u = 0; u < T::block_size / kUnit; ++u) {
-    const int64_t tile = row / kTileRows * w.k_tiles + (first_unit + u) / 4;
+    const int64_t tile = (expert * ((w.n_out + kTileRows - 1) / kTileRows) + row / kTileRows) * w.k_tiles + (first_unit + u) / 4;
     const int in_tile = static_cast<int>(row % kTileRows), unit = static_cast<int>((first_unit + u) % 4);
     constexpr int kTileBytes = kTileUnits * (T::code_bits == 4 ? 16 : 32);
     put_unit<T>(static_cast<uint8_t*>(const_cast<void*>(w.data)) + tile * kTileBytes, in_tile, unit, codes + u * kUnit);
@@ -101,7 +101,7 @@ void pack_blocks(Format format, const void* blocks, const PackedWeight& w, cudaS
   visit(format, [&](auto type) {
     using T = decltype(type);
     if constexpr (IsGrouped<T>) {
-      const int64_t n = w.n_out * (w.n_in / T::block_size);
+      const int64_t n = w.n_experts * w.n_out * (w.n_in / T::block_size);
       const auto* from = static_cast<const uint8_t*>(blocks);
       if (w.f32) {
         pack_kernel<T, float><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, w);
@@ -116,7 +116,7 @@ void pack_dense(Format format, const void* blocks, const PackedWeight& w, cudaSt
   visit(format, [&](auto type) {
     using T = decltype(type);
     if constexpr (!IsGrouped<T>) {
-      const int64_t n = w.n_out * w.n_in / T::block_size;
+      const int64_t n = w.n_experts * w.n_out * w.n_in / T::block_size;
       const auto* from = static_cast<const uint8_t*>(blocks);
       void* to = const_cast<void*>(w.data);
       if (w.f32) {

@@ -41,6 +41,8 @@ struct PackedWeight {
   int64_t k_tiles = 0;         // tiles a row of them; 0: dense
   const void* data = nullptr;  // dense rows, or codes
   const void* scales = nullptr;
+  int64_t n_experts = 1;  // so many matrices, each with whole tiles of its own; data and scales are the first one's
+  int64_t expert_bytes = 0, expert_scale_bytes = 0;  // of data and scales, from one to the next
 };
 
 }  // namespace ingot::cuda

@@ -171,13 +171,14 @@ struct Add {
   }
 };
 
-template <class T, class U>
+template <class Y, class G, class U>
 struct ActMul {
-  Rows<T> y, gate;
+  Rows<Y> y;
+  Rows<G> gate;
   Rows<U> up;
   int act;
   __device__ void operator()(int64_t r, int64_t c) const {
-    y.at(r, c) = from_float<T>(activate(to_float(gate.at(r, c)), act) * to_float(up.at(r, c)));
+    y.at(r, c) = from_float<Y>(act_mul(to_float(gate.at(r, c)), to_float(up.at(r, c)), act));
   }
 };
 
@@ -193,7 +194,7 @@ __global__ void act_mul_kernel(uint4* y, const uint4* gate, const uint4* up, int
   for (int j = 0; j < 4; ++j) {
     const float2 a = __half22float2(half2_of(gates[j])), b = __half22float2(half2_of(ups[j]));
     out[j] =
-        bits_of(__halves2half2(from_float<half>(activate(a.x, act) * b.x), from_float<half>(activate(a.y, act) * b.y)));
+        bits_of(__halves2half2(from_float<half>(act_mul(a.x, b.x, act)), from_float<half>(act_mul(a.y, b.y, act))));
   }
   y[i] = make_uint4(out[0], out[1], out[2], out[3]);
 }
@@ -311,20 +312,22 @@ void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, cudaStream_t 
 }
 
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, cudaStream_t stream) {
-  CHECK(y.dtype == gate.dtype);
   const int64_t n = y.rows * y.cols;
   const bool packs =
-      y.dtype == DType::kF16 && up.dtype == DType::kF16 && y.contiguous() && gate.contiguous() && up.contiguous();
+      y.dtype == DType::kF16 && gate.dtype == DType::kF16 && up.dtype == DType::kF16 && y.contiguous() && gate.contiguous() && up.contiguous();
   if (packs && n % 8 == 0 && n > 0 && on_16_bytes(y.data) && on_16_bytes(gate.data) && on_16_bytes(up.data)) {
     return launch(act_mul_kernel, dim3(blocks_for(n / 8, kThreads)), kThreads, 0, stream, static_cast<uint4*>(y.data),
                   static_cast<const uint4*>(gate.data), static_cast<const uint4*>(up.data), n / 8,
                   static_cast<int>(act));
   }
   with_type(y.dtype, [&](auto* py) {
-    with_type(up.dtype, [&](auto* pu) {
-      using T = std::remove_pointer_t<decltype(py)>;
-      using U = std::remove_pointer_t<decltype(pu)>;
-      each(y, stream, ActMul<T, U>{rows_of<T>(y), rows_of<T>(gate), rows_of<U>(up), static_cast<int>(act)});
+    with_type(gate.dtype, [&](auto* pg) {
+      with_type(up.dtype, [&](auto* pu) {
+        using Y = std::remove_pointer_t<decltype(py)>;
+        using G = std::remove_pointer_t<decltype(pg)>;
+        using U = std::remove_pointer_t<decltype(pu)>;
+        each(y, stream, ActMul<Y, G, U>{rows_of<Y>(y), rows_of<G>(gate), rows_of<U>(up), static_cast<int>(act)});
+      });
     });
   });
 }

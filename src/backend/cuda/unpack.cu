@@ -1,38 +1,12 @@
 // From PackedWeight back to numbers: slices of a weight for the dense matmul, and rows of an embedding table.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/unpack.cuh"
 
 namespace ingot::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-
-// Elements 8 * i to 8 * i + 7 of a row, without the factor.
-template <class S>
-__device__ __forceinline__ void decode8(const PackedWeight& w, int64_t row, int64_t i, float (&out)[8]) {
-  const int64_t tile = row / kTileRows * w.k_tiles + i / 16;
-  const int in_tile = static_cast<int>(row % kTileRows), unit = static_cast<int>(i / 4 % 4),
-            h = static_cast<int>(i / 2 % 2);
-  const int per_unit = w.group16 ? 2 : 1, fields = w.has_min ? 2 : 1;
-  const S* field = static_cast<const S*>(w.scales) +
-                   ((tile * kTileUnits + in_tile * 4 + unit) * per_unit + (w.group16 ? h : 0)) * fields;
-  const float scale = to_float(field[0]), min = w.has_min ? to_float(field[1]) : 0.0f;
-  const bool eight = w.layout == Layout::kCodes8, codebook = w.layout == Layout::kCodebook4;
-  const uint8_t* codes = static_cast<const uint8_t*>(w.data) + tile * (eight ? 32 * kTileUnits : 16 * kTileUnits);
-#pragma unroll
-  for (int lane = 0; lane < 2; ++lane) {
-    const int t = static_cast<int>(i % 2) * 2 + lane;
-    const uint32_t word =
-        *reinterpret_cast<const uint32_t*>(codes + place_of_codes(eight, in_tile, unit, t) + (eight ? 4 * h : 0));
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int nibble = codebook ? 4 * h + j : 2 * h + j / 2 + j % 2 * 4;
-      const int code = static_cast<int>(eight ? word >> (8 * j) & 255 : word >> (4 * nibble) & 15);
-      const int level = codebook ? quant::codebook_entry(w.codebook_low, w.codebook_high, code) : code - w.zero;
-      out[4 * lane + j] = scale * static_cast<float>(level) + min;
-    }
-  }
-}
 
 __device__ __forceinline__ void store8(half* to, const float (&v)[8]) {
   uint32_t words[4];

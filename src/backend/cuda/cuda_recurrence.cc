@@ -1,0 +1,66 @@
+// The verbs of recurrent layers, and where their states lie: slots [layer][inputs of the convolution, matrices of the heads].
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/recurrence.h"
+#include "base/error.h"
+
+namespace ingot {
+
+using cuda::check_launch;
+
+namespace {
+
+// The convolution's part ends on 16 bytes, so that matrices may be read four numbers at a time.
+int64_t conv_part(const StateShape& s) { return (s.conv_floats() + 3) / 4 * 4; }
+int64_t layer_floats(const StateShape& s) { return conv_part(s) + (s.n_heads * s.head_floats() + 3) / 4 * 4; }
+
+struct CudaStates : StateCache {
+  CudaStates(const StateShape& s, cuda::Memory m) : StateCache(s), memory(std::move(m)) {}
+  cuda::DeviceStates inputs(int layer) const {
+    CHECK(layer >= 0 && layer < shape.n_layers);
+    return {static_cast<float*>(memory.data()) + layer * layer_floats(shape), shape.n_layers * layer_floats(shape)};
+  }
+  cuda::DeviceStates matrices(int layer) const {
+    cuda::DeviceStates states = inputs(layer);
+    states.data += conv_part(shape);
+    return states;
+  }
+  cuda::Memory memory;
+};
+
+}  // namespace
+
+std::unique_ptr<StateCache> CudaBackend::make_states(const StateShape& shape) {
+  if (shape.conv_width > cuda::kMostConvWidth || shape.key_dim > cuda::kMostKeyDim)
+    throw Error("a convolution over {} tokens or heads with keys of {} are more than cuda runs ({} and {}): use --device cpu",
+                shape.conv_width, shape.key_dim, cuda::kMostConvWidth, cuda::kMostKeyDim);
+  forget_graphs();
+  cuda::Memory memory(static_cast<size_t>(shape.n_slots) * static_cast<size_t>(shape.n_layers * layer_floats(shape)) * sizeof(float));
+  allocated_ += memory.size();
+  return std::make_unique<CudaStates>(shape, std::move(memory));
+}
+
+void CudaBackend::gate(Tensor x, Tensor gate) {
+  settle();
+  cuda::gate_rows(x, gate, stream_);
+  check_launch("gate_rows");
+}
+
+void CudaBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int layer) {
+  settle();
+  const auto& states = static_cast<const CudaStates&>(cache);
+  CHECK_EQ(x.cols, states.shape.n_channels);
+  CHECK_EQ(weight.cols, states.shape.conv_width);
+  cuda::short_conv(x, weight, states.inputs(layer), batch_.view(), n_seqs_, stream_);
+  check_launch("short_conv");
+}
+
+void CudaBackend::delta_rule(const DeltaRuleArgs& args) {
+  settle();
+  const auto& states = static_cast<const CudaStates&>(*args.states);
+  const StateShape& s = states.shape;
+  CHECK_EQ(args.qkv.cols, 2 * args.n_key_heads * s.key_dim + s.n_heads * s.value_dim);
+  cuda::delta_rule(args, states.matrices(args.layer), batch_.view(), n_seqs_, stream_);
+  check_launch("delta_rule");
+}
+
+}  // namespace ingot

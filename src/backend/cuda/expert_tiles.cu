@@ -1,0 +1,283 @@
+// Products of many rows with the matrices of their experts: the rows lie in tiles of one expert each (ExpertOrder), made on the device, so
+// the grid has room for the most tiles there can be, and what is too much of it ends at once. A block takes sixteen tiles of 16 outputs,
+// two a warp (with a gate: eight of each weight), and one tile of up to 64 rows, and goes through their columns in steps that are
+// copied ahead into shared memory, as in tile_matmul.cu; dense weights too.
+#include <algorithm>
+
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/experts.h"
+#include "backend/cuda/matvec_step.cuh"
+#include "backend/cuda/memory.h"
+#include "backend/cuda/tile_step.cuh"
+
+namespace ingot::cuda {
+
+using namespace matvec_step;
+using namespace tile_step;
+
+namespace {
+
+constexpr int kWarps = 8, kTiles = 2 * kWarps;  // of a block
+
+// A step of dense weights: 64 columns of 16 rows. Of each 32, lane t owns columns 8t to 8t + 7, in four pieces: rows g and g + 8 of both.
+struct Dense {
+  static constexpr Layout kLayout = Layout::kDense;
+  static constexpr int kCols = 64, kSlotBytes = 2048;
+};
+
+struct Params {
+  PackedWeight w[2];
+  const float* bias[2];
+  const half* x;
+  int64_t x_stride, x_rows, n_rows;
+  ExpertOrder order;
+  int n_in, n_steps, n_tiles;  // n_tiles: of 16 outputs
+  void* y;
+  int64_t y_stride;
+  bool y_f32;
+  int act;
+};
+
+template <class K, int kTokenTiles>
+struct Stage {
+  static constexpr bool kDense = K::kLayout == Layout::kDense;
+  static constexpr int kTokens = 8 * kTokenTiles, kUnits = K::kCols / 32;
+  static constexpr int kRowBytes = 2 * K::kCols + (kDense ? 64 : 32);  // of activations; the lanes of a read meet all banks
+  static constexpr int kWeights = kTokens * kRowBytes;
+  static constexpr int kBytes = kWeights + kTiles * K::kSlotBytes;
+  static constexpr int kStages = 3 * kBytes <= (112 << 10) ? 3 : 2;  // two blocks a multiprocessor
+  static constexpr int kOut = 16 * kTiles + 4;                       // floats of a row of sums
+  static constexpr int kShared = std::max(kStages * kBytes, kTokens * kOut * 4);
+};
+
+// The block's rows of activations, kCols columns of them; zeros from column n_in on. Rows past the last are as the last.
+template <class K, int kTokenTiles>
+struct Input {
+  using S = Stage<K, kTokenTiles>;
+  static constexpr int kPerRow = K::kCols / 8, kRowsAtOnce = 32 * kWarps / kPerRow, kLoads = (S::kTokens + kRowsAtOnce - 1) / kRowsAtOnce;
+  const Params& p;
+  const int row, k;
+  const half* from[kLoads];
+
+  __device__ Input(const Params& params, const RowTile& tile)
+      : p(params), row(static_cast<int>(threadIdx.x) / kPerRow), k(static_cast<int>(threadIdx.x) % kPerRow * 8) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int64_t at = p.order.order[tile.first + min(row + i * kRowsAtOnce, tile.n - 1)];
+      from[i] = p.x + at * p.x_rows / p.n_rows * p.x_stride;
+    }
+  }
+  __device__ __forceinline__ void copy(uint32_t to, int column) const {
+    const bool in = column + k < p.n_in;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i)
+      if (row + i * kRowsAtOnce < S::kTokens) copy16(to + (row + i * kRowsAtOnce) * S::kRowBytes + 2 * k, from[i] + (in ? column + k : 0), in);
+  }
+};
+
+// Where a lane finds a tile of 16 outputs of an expert.
+template <class K>
+struct Source {
+  From from;
+
+  __device__ __forceinline__ Source(const PackedWeight& w, int64_t expert, int tile, int lane) {
+    PackedWeight own = w;
+    own.data = static_cast<const char*>(w.data) + expert * w.expert_bytes;
+    own.scales = static_cast<const char*>(w.scales) + expert * w.expert_scale_bytes;
+    from = from_of<K>(own, tile, lane);
+  }
+  __device__ __forceinline__ void copy_next(uint32_t slot, int lane, bool wanted) {
+    if (wanted) copy_step<K>(slot, from, lane);
+    from.codes += 512 * K::kPieces;
+    from.scales += 32 * K::kScaleBytes;
+  }
+};
+
+template <>
+struct Source<Dense> {
+  const half* rows[2];
+  int column, n_in;
+
+  __device__ __forceinline__ Source(const PackedWeight& w, int64_t expert, int tile, int lane)
+      : column(8 * (lane % 4)), n_in(static_cast<int>(w.n_in)) {
+    const half* data = reinterpret_cast<const half*>(static_cast<const char*>(w.data) + expert * w.expert_bytes);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) rows[r] = data + min(int64_t{tile} * kTileRows + lane / 4 + 8 * r, w.n_out - 1) * w.n_in;
+  }
+  __device__ __forceinline__ void copy_next(uint32_t slot, int lane, bool wanted) {
+    if (wanted) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = column + i / 2 * 32;
+        copy16(slot + 512 * i + 16 * lane, rows[i % 2] + (at < n_in ? at : 0), at < n_in);
+      }
+    }
+    column += Dense::kCols;
+  }
+};
+
+// The lane's operands of one unit of a tile, and of a row of activations. To be called with constant units.
+template <class K>
+__device__ __forceinline__ void load_weights(uint32_t (&a)[2][4], const char* slot, int unit, int lane, half2 offset, const uint32_t* table) {
+  if constexpr (K::kLayout == Layout::kDense) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const uint4 v = reinterpret_cast<const uint4*>(slot)[32 * (2 * unit + r) + lane];
+      a[r][0] = v.x, a[r][1] = v.y, a[r][2] = v.z, a[r][3] = v.w;
+    }
+  } else {
+    weights_of<K>(a, slot, unit, lane, offset, table);
+  }
+}
+template <class K>
+__device__ __forceinline__ uint4 load_input(const char* row, int unit, int t) {
+  if constexpr (K::kLayout == Layout::kDense) return *reinterpret_cast<const uint4*>(row + 64 * unit + 16 * t);
+  const uint2 x0 = *reinterpret_cast<const uint2*>(row + 64 * unit + 8 * t), x1 = *reinterpret_cast<const uint2*>(row + 64 * unit + 32 + 8 * t);
+  return make_uint4(x0.x, x0.y, x1.x, x1.y);
+}
+
+// Sums to shared memory, and from there whole rows of neighbours to y.
+template <class K, int kTokenTiles>
+__device__ void finish(const Params& p, const float (&acc)[2][kTokenTiles][4], const RowTile& tile, float* shared) {
+  using S = Stage<K, kTokenTiles>;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const bool gate = p.act >= 0;
+  __syncthreads();  // the stages are done with
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const int at = gate ? j * (16 * kWarps) + 16 * warp : 32 * warp + 16 * j;
+#pragma unroll
+    for (int i = 0; i < kTokenTiles; ++i)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) shared[(8 * i + 2 * t + e % 2) * S::kOut + at + g + e / 2 * 8] = acc[j][i][e];
+  }
+  __syncthreads();
+  const int n_wide = gate ? 16 * kWarps : 16 * kTiles;
+  const int64_t first = int64_t{blockIdx.x} * n_wide, n_out = p.w[0].n_out;
+  for (int i = threadIdx.x; i < tile.n * n_wide; i += 32 * kWarps) {
+    const int token = i / n_wide, c = i % n_wide;
+    const int64_t row = first + c;
+    if (row >= n_out) continue;
+    const auto sum_of = [&](int j) {
+      const float sum = shared[token * S::kOut + j * n_wide + c] * p.w[j].factor;
+      return p.bias[j] != nullptr ? sum + p.bias[j][tile.expert * n_out + row] : sum;
+    };
+    const float value = gate ? act_mul(sum_of(0), sum_of(1), p.act) : sum_of(0);
+    const int64_t at = p.order.order[tile.first + token] * p.y_stride + row;
+    if (p.y_f32) {
+      static_cast<float*>(p.y)[at] = value;
+    } else {
+      static_cast<half*>(p.y)[at] = from_float<half>(value);
+    }
+  }
+}
+
+template <class K, int kTokenTiles>
+__global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_constant__ Params p) {
+  using S = Stage<K, kTokenTiles>;
+  extern __shared__ __align__(128) char shared[];
+  __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  let_next_start();
+  if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.w[0]);
+  wait_for_previous();
+  if (static_cast<int>(blockIdx.y) >= *p.order.n_tiles) return;
+  const RowTile tile = p.order.tiles[blockIdx.y];
+  const auto source = [&](int j) {
+    const bool gate = p.act >= 0;
+    const int at = static_cast<int>(blockIdx.x) * (gate ? kWarps : kTiles) + (gate ? warp : 2 * warp + j);
+    return Source<K>(p.w[gate ? j : 0], tile.expert, min(at, p.n_tiles - 1), lane);
+  };
+  Source<K> sources[2] = {source(0), source(1)};
+  const Input<K, kTokenTiles> input(p, tile);
+  const uint32_t stages = shared_address(shared);
+  const auto copy = [&](int stage, int step) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+      sources[j].copy_next(stages + stage * S::kBytes + S::kWeights + (2 * warp + j) * K::kSlotBytes, lane, step < p.n_steps);
+    if (step < p.n_steps) input.copy(stages + stage * S::kBytes, step * K::kCols);
+    end_copies();
+  };
+  for (int s = 0; s < S::kStages - 1; ++s) copy(s, s);
+
+  const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(p.w[0].zero));
+  float acc[2][kTokenTiles][4] = {};
+  int stage = 0, ahead = S::kStages - 1;
+  for (int step = 0; step < p.n_steps; ++step) {
+    await_copies<S::kStages - 2>();
+    __syncthreads();
+    copy(ahead, step + S::kStages - 1);
+    const char* slots = shared + stage * S::kBytes + S::kWeights + 2 * warp * K::kSlotBytes;
+    const char* x_at = shared + stage * S::kBytes + lane / 4 * S::kRowBytes;
+#pragma unroll
+    for (int unit = 0; unit < S::kUnits; ++unit) {
+      uint32_t a[2][2][4];
+      load_weights<K>(a[0], slots, unit, lane, offset, table);
+      load_weights<K>(a[1], slots + K::kSlotBytes, unit, lane, offset, table);
+#pragma unroll
+      for (int i = 0; i < kTokenTiles; ++i) {
+        const uint4 x = load_input<K>(x_at + 8 * i * S::kRowBytes, unit, lane % 4);
+        mma(acc[0][i], a[0][0][0], a[0][1][0], a[0][0][1], a[0][1][1], x.x, x.y);
+        mma(acc[1][i], a[1][0][0], a[1][1][0], a[1][0][1], a[1][1][1], x.x, x.y);
+        mma(acc[0][i], a[0][0][2], a[0][1][2], a[0][0][3], a[0][1][3], x.z, x.w);
+        mma(acc[1][i], a[1][0][2], a[1][1][2], a[1][0][3], a[1][1][3], x.z, x.w);
+      }
+    }
+    stage = stage + 1 == S::kStages ? 0 : stage + 1;
+    ahead = ahead + 1 == S::kStages ? 0 : ahead + 1;
+  }
+  await_copies<0>();
+  finish<K, kTokenTiles>(p, acc, tile, reinterpret_cast<float*>(shared));
+}
+
+template <class K, int kTokenTiles>
+void start(Params p, cudaStream_t stream) {
+  using S = Stage<K, kTokenTiles>;
+  p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
+  static const cudaError_t set =
+      cudaFuncSetAttribute(expert_kernel<K, kTokenTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kShared);
+  check(set, "cudaFuncSetAttribute");
+  launch(expert_kernel<K, kTokenTiles>, dim3(blocks_for(p.n_tiles, p.act >= 0 ? kWarps : kTiles), static_cast<unsigned>(p.order.most_tiles)),
+         32 * kWarps, S::kShared, stream, p);
+}
+
+template <class K>
+void start(const Params& p, cudaStream_t stream) {
+  p.order.tile_rows <= 16 ? start<K, 2>(p, stream) : start<K, 8>(p, stream);
+}
+
+template <Layout kLayout>
+void start_codes(const Params& p, const PackedWeight& w, cudaStream_t stream) {
+  if (w.has_min && w.group16) return start<Kind<kLayout, true, true>>(p, stream);
+  if (w.has_min) return start<Kind<kLayout, true, false>>(p, stream);
+  if (w.group16) return start<Kind<kLayout, false, true>>(p, stream);
+  start<Kind<kLayout, false, false>>(p, stream);
+}
+
+}  // namespace
+
+void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, cudaStream_t stream) {
+  CHECK(m.x.dtype == DType::kF16 && m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
+  CHECK(m.weights == nullptr && order.most_tiles <= 65535);
+  const PackedWeight& w = *m.w[0];
+  Params p{};
+  for (int j = 0; j < (m.gate >= 0 ? 2 : 1); ++j) p.w[j] = *m.w[j], p.bias[j] = m.bias[j];
+  p.x = static_cast<const half*>(m.x.data);
+  p.x_stride = m.x.stride, p.x_rows = m.x.rows, p.n_rows = m.n_rows;
+  p.order = order;
+  p.n_in = static_cast<int>(m.x.cols);
+  p.n_tiles = static_cast<int>((w.n_out + kTileRows - 1) / kTileRows);
+  p.y = m.y.data, p.y_stride = m.y.stride, p.y_f32 = m.y.dtype == DType::kF32;
+  p.act = m.gate;
+  switch (w.layout) {
+    case Layout::kDense: return start<Dense>(p, stream);
+    case Layout::kCodebook4:
+      CHECK(!w.has_min);
+      if (w.group16) return start<Kind<Layout::kCodebook4, false, true>>(p, stream);
+      return start<Kind<Layout::kCodebook4, false, false>>(p, stream);
+    case Layout::kCodes4: return start_codes<Layout::kCodes4>(p, w, stream);
+    case Layout::kCodes8: return start_codes<Layout::kCodes8>(p, w, stream);
+  }
+}
+
+}  // namespace ingot::cuda

@@ -1,0 +1,25 @@
+// Kernels of recurrent layers (recurrence.cu). States are f32; who reads and writes which slot is in the batch.
+#pragma once
+#include <driver_types.h>
+
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "backend/cuda/kernels.h"
+
+namespace ingot::cuda {
+
+inline constexpr int kMostConvWidth = 16, kMostKeyDim = 256;
+
+// A layer of all slots: inputs of the convolution, [conv_width - 1, n_channels], then for each head its matrix the other way round,
+// [value_dim, key_dim], for it is used column by column.
+struct DeviceStates {
+  float* data = nullptr;   // slot 0
+  int64_t slot_floats = 0;  // from one slot to the next
+};
+
+void gate_rows(const Tensor& x, const Tensor& gate, cudaStream_t stream);  // x *= sigmoid(gate)
+void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, cudaStream_t stream);
+void delta_rule(const DeltaRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, cudaStream_t stream);
+
+}  // namespace ingot::cuda
