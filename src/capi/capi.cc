@@ -88,7 +88,8 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
                       .max_batch_tokens = std::max(o.max_batch_tokens, o.max_seqs),
                       .max_seqs = o.max_seqs,
                       .n_kv_tokens = o.n_kv_tokens,
-                      .kv_dtype = o.kv_type != nullptr ? parse_kv_type(o.kv_type) : DType::kF16},
+                      .kv_dtype = o.kv_type != nullptr ? parse_kv_type(o.kv_type) : DType::kF16,
+                      .n_checkpoints = -1},
         EngineOptions{.chunk = std::max(o.max_batch_tokens, o.max_seqs), .max_queue = o.max_queue});
     *model = result.release();
     return INGOT_OK;

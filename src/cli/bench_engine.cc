@@ -191,6 +191,7 @@ void bench_engine(LoadOptions& o) {
   if (longest > 1 << 24) throw UsageError("a conversation may have {} tokens: use fewer or shorter turns", longest);
   options.n_ctx = static_cast<int>(longest);
   options.max_seqs = o.max_seqs;
+  options.n_checkpoints = o.no_prefix_cache ? 0 : -1;
   options.max_batch_tokens = std::max(o.max_batch_tokens, o.max_seqs);
   // Enough for all is whole blocks for each, and one more: without that the scheduler lets the last ones wait.
   const int64_t block = options.block_size, enough = ((longest + block - 1) / block + 1) * block * o.max_seqs;

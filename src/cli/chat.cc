@@ -147,6 +147,7 @@ void add_chat(CLI::App& app) {
   verb->add_option("--system", o->system, "system prompt");
   add_generate_options(*verb, o->generate, o->seed);
   add_runner_options(*verb, o->model);
+  add_checkpoint_option(*verb, o->model);
   verb->footer("Examples:\n  ingot chat\n  ingot chat model.gguf --system \"You answer in one sentence.\" --temp 0.5");
   verb->callback([o] {
     finish_sampling(o->generate.sampling, o->seed);

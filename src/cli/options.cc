@@ -42,6 +42,13 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
   add_log_option(app, o);
 }
 
+void add_checkpoint_option(CLI::App& app, ModelOptions& o) {
+  o.n_checkpoints = -1;
+  app.add_option("--checkpoints", o.n_checkpoints,
+                 "states of recurrent layers kept for the prefix cache, two for each conversation, such as 32; -1: as many as are useful and fit")
+      ->check(CLI::Range(-1, 1 << 16))->capture_default_str();
+}
+
 void add_sampling_options(CLI::App& app, SamplingParams& p, int& seed) {
   app.add_option("--temp,--temperature", p.temperature, "0: always the likeliest token")->capture_default_str();
   app.add_option("--top-k", p.top_k, "keep the k likeliest tokens; 0: all")->capture_default_str();
@@ -106,6 +113,7 @@ RunnerOptions runner_options(ModelOptions& o) {
           .max_batch_tokens = o.chunk,
           .block_size = o.block_size,
           .kv_dtype = runner_kv_type(o),
+          .n_checkpoints = o.n_checkpoints,
           .check_tensors = o.check_tensors,
           .check_nan = o.check_nan,
           .trace = o.trace};

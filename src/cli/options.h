@@ -18,6 +18,7 @@ struct ModelOptions {
   int n_ctx = 0;
   int chunk = 512;
   int block_size = 16;
+  int n_checkpoints = 0;
   std::string kv_type = "f16";
   std::string trace_path;
   std::string log_level = "warn";
@@ -31,6 +32,8 @@ struct ModelOptions {
 void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, and the flags of the Hub
 void add_log_option(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
+
+void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // of verbs that take prompts after prompts
 
 void add_sampling_options(CLI::App& app, SamplingParams& params, int& seed);
 // What no flag of `verb` says is as the model's own file would have it.

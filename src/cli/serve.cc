@@ -392,6 +392,7 @@ void add_serve(CLI::App& app) {
   add_http_options(*verb, *o);
   add_limit_options(*verb, *o);
   add_runner_options(*verb, o->model);
+  add_checkpoint_option(*verb, o->model);
   verb->footer(
       "Examples:\n  ingot serve model.gguf\n  ingot serve one.gguf two.gguf --models-max 1 --model-ttl 600\n  ingot "
       "serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --max-seqs 32\n"
