@@ -178,8 +178,9 @@ bool Scheduler::fits(const Sequence& sequence) {
   const std::span<const int32_t> tokens = sequence.tokens;
   const size_t n_usable = sequence.scores() ? static_cast<size_t>(sequence.n_scored) : tokens.size() - 1;
   cache_.find(sequence.root, tokens.first(limits_.prefix_cache ? n_usable : 0), match_);
-  needed += blocks_for(sequence.len());
-  for (const int32_t block : match_.blocks) needed -= block < 0 || pool_.refs(block) > 0;  // kept ones count as free
+  int own = blocks_for(sequence.len());
+  for (const int32_t block : match_.blocks) own -= block < 0 || pool_.refs(block) > 0;  // kept ones count as free
+  needed += std::min(own, most_blocks_held());
   return n_running() == 0 || pool_.n_free() >= needed;
 }
 
@@ -222,9 +223,16 @@ int Scheduler::next_checkpoint(const Sequence& sequence) const {
   return std::numeric_limits<int>::max();
 }
 
-// Blocks that it has yet to claim for tokens that are known.
+// Blocks that it has yet to claim for tokens that are known, beside those that it will have given up by then.
 int Scheduler::blocks_promised(const Sequence& sequence) const {
-  return std::max(0, blocks_for(sequence.planned_len()) - static_cast<int>(sequence.blocks.size()));
+  const int n_blocks = static_cast<int>(sequence.blocks.size()), held = n_blocks - sequence.n_given_up;
+  return std::max(0, std::min(blocks_for(sequence.planned_len()) - n_blocks, most_blocks_held() - held));
+}
+
+// With a window a sequence gives up what lies before it, when the steps are done that wrote there: of these two may be under way. Its
+// first block and its last need not be whole, and one more is kept for kernels (first_block_seen).
+int Scheduler::most_blocks_held() const {
+  return limits_.window == 0 ? limits_.n_blocks : blocks_for(limits_.window + 2 * limits_.chunk) + 3;
 }
 
 void Scheduler::take(Sequence& sequence, int n_tokens) {

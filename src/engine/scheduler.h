@@ -104,6 +104,7 @@ class Scheduler {
   int budget() const { return limits_.max_batch_tokens - step_->n_tokens; }
   int blocks_for(int n_tokens) const { return (n_tokens + limits_.block_size - 1) / limits_.block_size; }
   int blocks_promised(const Sequence& sequence) const;
+  int most_blocks_held() const;
   int prefill_tokens(const Sequence& sequence) const;
   int next_checkpoint(const Sequence& sequence) const;
 

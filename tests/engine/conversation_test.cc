@@ -272,6 +272,22 @@ TEST(PrefixCaching, BlocksBeforeTheWindowAreGivenUp) {
   EXPECT_TRUE(chat.runner.violations().empty());
 }
 
+// Who comes in is asked what it holds at a time, not what it is long.
+TEST(PrefixCaching, AWindowedModelAdmitsByItsWindow) {
+  Random random;
+  for (const bool overlaps : {false, true}) {
+    FakeOptions options = options_of(512, 70, overlaps);
+    options.info.window = 40;
+    int most_running = 0;
+    Chatter chat(options, {.chunk = 32, .on_step = [&](const StepStats& s) { most_running = std::max(most_running, s.n_running); }});
+    for (int i = 0; i < 6; ++i) chat.submit(random_tokens(random, 300), 60);  // 23 blocks each
+    chat.run();
+    EXPECT_EQ(most_running, 6);
+    EXPECT_EQ(chat.engine.gauges().n_preemptions, 0);
+    EXPECT_TRUE(chat.runner.violations().empty());
+  }
+}
+
 // Its first blocks, given up first, are the first that others get; what the next token sees is still there.
 TEST(PrefixCaching, AChainIsFoundThoughItsBeginningIsGone) {
   Random random;
