@@ -51,7 +51,7 @@ typedef struct ingot_model_options {
   int n_kv_tokens;      /* size of the KV cache; 0: n_ctx for each request, or what fits in memory */
   int max_queue;        /* requests that wait before INGOT_FULL; 0: any number */
   int deterministic;    /* 1: the same tokens whatever runs beside */
-  const char* kv_type;  /* of the KV cache: "f16", "bf16", "f32" or "q8_0"; NULL: "f16" */
+  const char* kv_type;  /* of the KV cache: "f16", "bf16", "f32", "q8_0" or "fp8"; NULL: "f16" */
 } ingot_model_options;
 
 INGOT_API void ingot_model_options_init(ingot_model_options* options);

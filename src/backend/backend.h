@@ -166,7 +166,8 @@ class Backend {
   // angles [n_tokens, 2 * n_freq]: magnitude * cos(position * inv_freq), then the sines; for the batch's positions.
   virtual void rope_angles(Tensor angles, Tensor inv_freq /* [1, n_freq] */, float magnitude) = 0;
   virtual void rope(Tensor x /* in, out [n_tokens, n_heads * head_dim] */, int n_heads, const RopeArgs& args) = 0;
-  virtual void kv_write(KvCache& kv, int layer, Tensor k, Tensor v /* [n_tokens, n_kv_heads * head_dim] */) = 0;
+  virtual void kv_write(KvCache& kv, int layer, Tensor k,
+                        Tensor v /* [n_tokens, n_kv_heads * head_dim]; k again where values are keys */) = 0;
   virtual void attention(Tensor y /* out [n_tokens, n_heads * head_dim] */, Tensor q, const KvCache& kv,
                          const AttentionArgs& args) = 0;
   virtual void act(Tensor x /* in, out [n, ffn] */, Activation act) = 0;

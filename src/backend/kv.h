@@ -15,16 +15,18 @@ struct KvShape {
   int block_size = 16;  // tokens a block
   int n_blocks = 0;
   DType dtype = DType::kF16;
+  bool values_are_keys = false;  // attention over latents: a value is the key itself, and kept once
 
+  int n_parts() const { return values_are_keys ? 1 : 2; }
   // Bytes of keys and values of one token over all layers.
   size_t token_bytes() const {
     const size_t head = static_cast<size_t>(head_dim);
-    return 2 * static_cast<size_t>(n_layers) * n_kv_heads * (dtype == DType::kQ8_0 ? head + (head + 31) / 32 * 2 : head * dtype_bytes(dtype));
+    return static_cast<size_t>(n_parts()) * n_layers * n_kv_heads * (dtype == DType::kQ8_0 ? head + (head + 31) / 32 * 2 : head * dtype_bytes(dtype));
   }
   size_t bytes() const { return token_bytes() * block_size * n_blocks; }
 };
 
-// "f16", "bf16", "f32" or "q8_0". Throws UsageError for another name.
+// "f16", "bf16", "f32", "q8_0" or "fp8". Throws UsageError for another name.
 DType parse_kv_type(const std::string& name);
 
 class KvCache {

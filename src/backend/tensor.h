@@ -14,10 +14,13 @@ enum class DType : uint8_t {
   kBF16,
   kI32,
   kQ8_0,  // of KV caches only: bytes, with a scale for each 32 of a head
+  kE4M3,  // of KV caches only: float8 without a scale, up to 448 (quant/f8_e4m3.h)
 };
 
 // Of one element; kQ8_0 has no such number (KvShape::token_bytes).
-inline size_t dtype_bytes(DType dtype) { return dtype == DType::kF32 || dtype == DType::kI32 ? 4 : 2; }
+inline size_t dtype_bytes(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kI32 ? 4 : dtype == DType::kE4M3 ? 1 : 2;
+}
 
 // A non-owning view of dense rows: [rows, cols], `stride` elements from one row to the next. Empty when data is null.
 struct Tensor {

@@ -34,7 +34,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--chunk,-b,--batch-size", o.chunk, "most tokens of a prompt in one step")->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   app.add_option("--block-size", o.block_size, "tokens a block of the KV cache")->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_option("--kv-type,--cache-type", o.kv_type, "type of the KV cache: f16, bf16, f32, or q8_0 (about half of f16; CPU)")->capture_default_str();
+  app.add_option("--kv-type,--cache-type", o.kv_type, "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), or q8_0 (about half; CPU)")->capture_default_str();
   app.add_option("--trace", o.trace_path, "write the time of every verb of every step to this file (Perfetto opens it)");
   app.add_flag("--deterministic", o.deterministic, "the same tokens whatever else runs beside them, what was cached, and in what chunks (CPU)");
   app.add_flag("--check-tensors", o.check_tensors, "refuse weights that are not finite (reads all of them first)");

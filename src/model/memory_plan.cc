@@ -34,7 +34,8 @@ MemoryPlan plan_of(const Config& c, size_t weight_bytes, size_t available, const
              .head_dim = c.head_dim,
              .block_size = o.block_size,
              .n_blocks = static_cast<int>(whole_blocks(n_tokens, o.block_size)),
-             .dtype = o.kv_dtype};
+             .dtype = o.kv_dtype,
+             .values_are_keys = c.arch->latent_attention};
   plan.max_seqs = o.max_seqs;
   plan.max_batch_tokens = static_cast<int>(std::min<int64_t>(o.max_batch_tokens, int64_t{n_ctx} * o.max_seqs));
   const int max_logits = o.max_logits > 0 ? o.max_logits : o.max_seqs;
@@ -52,7 +53,7 @@ MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, c
   if (states.bytes() > available - weight_bytes)
     throw Error("the states of {} sequences and {} checkpoints need {}, and {} are free beside the weights: allow fewer at once", o.max_seqs,
                 states.n_slots - o.max_seqs, human_bytes(states.bytes()), human_bytes(available - weight_bytes));
-  const KvShape token = {c.n_kv_layers(), c.n_kv_heads, c.head_dim, 1, 1, o.kv_dtype};
+  const KvShape token = {c.n_kv_layers(), c.n_kv_heads, c.head_dim, 1, 1, o.kv_dtype, c.arch->latent_attention};
   // Half of what is left: the other half is not ours to plan.
   const auto fit = static_cast<int64_t>((available - weight_bytes - states.bytes()) / 2 / std::max<size_t>(token.token_bytes(), 1));
   int n_ctx = o.n_ctx;

@@ -24,7 +24,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
     throw Error("models with a mixture of experts, or with attention over latents, run on the CPU so far: use --device cpu");
   if (config_.n_recurrent_layers() > 0 && !backend_->runs_recurrence())
     throw Error("models with recurrent layers (gated delta nets) run on the CPU so far: use --device cpu");
-  if (!backend_->keeps_kv_as(options.kv_dtype)) throw Error("KV caches of q8_0 run on the CPU so far: use --kv-type f16, or --device cpu");
+  if (!backend_->keeps_kv_as(options.kv_dtype)) throw Error("KV caches of q8_0 run on the CPU: use --kv-type fp8 or f16, or --device cpu");
   plan_ = plan_memory(config_, source_->total_bytes(), backend_->available_bytes(), options);
   log_info("memory:\n{}", plan_.table());
   if (options.n_ctx > config_.n_ctx_train)

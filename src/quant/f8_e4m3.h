@@ -13,6 +13,19 @@ INGOT_HD float float_from_e4m3(uint32_t byte) {
   return float_from_bits(bits_from_float(magnitude) | nan | (byte & 0x80) << 24);
 }
 
+// The nearest, ties to even; what is larger than 448, infinity too, becomes that, as GPUs do it.
+inline uint8_t e4m3_from_float(float x) {
+  const uint32_t bits = bits_from_float(x), magnitude = bits & 0x7FFFFFFF, sign = bits >> 24 & 0x80;
+  if (magnitude > 0x7F800000) return static_cast<uint8_t>(sign | 0x7F);
+  if (magnitude >= 0x43E00000) return static_cast<uint8_t>(sign | 0x7E);  // 448
+  if (magnitude < 0x3C800000) {  // 2^-6: adding 2^14 leaves steps of 2^-9
+    const uint32_t steps = bits_from_float(float_from_bits(magnitude) + 0x1p14f) - bits_from_float(0x1p14f);
+    return static_cast<uint8_t>(sign | steps);
+  }
+  const uint32_t nearest = (magnitude + 0x7FFFF + (magnitude >> 20 & 1)) >> 20;
+  return static_cast<uint8_t>(sign | (nearest - (120 << 3)));
+}
+
 struct F8_E4M3 {
   static constexpr const char* name = "F8_E4M3";
   static constexpr int block_size = 32;

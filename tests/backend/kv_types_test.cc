@@ -1,9 +1,11 @@
 // What a type of the KV cache costs: bytes, and how far attention is from that over keys and values in f32.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "ops_cases.h"
+#include "quant/f8_e4m3.h"
 
 namespace ingot {
 namespace {
@@ -36,6 +38,10 @@ TEST(KvTypes, ErrAsTheirStepsSay) {
     EXPECT_LT(f16, 1e-3);
     EXPECT_LT(bytes, 0.03);
     EXPECT_GT(bytes, 4 * f16);
+    // 3 bits after the first: an error of 1/28 or so of each number, whatever its size.
+    const double e4m3 = difference(attended(*backend, DType::kE4M3, seed), exact);
+    EXPECT_LT(e4m3, 0.1);
+    EXPECT_GT(e4m3, 2 * bytes);
   }
 }
 
@@ -43,14 +49,22 @@ TEST(KvTypes, TakeTheirBytes) {
   const auto bytes = [](int head_dim, DType dtype) { return KvShape{.n_layers = 3, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype}.token_bytes(); };
   EXPECT_EQ(bytes(64, DType::kF32), 2u * 3 * 2 * 64 * 4);
   EXPECT_EQ(bytes(64, DType::kF16), 2u * 3 * 2 * 64 * 2);
+  EXPECT_EQ(bytes(64, DType::kE4M3), 2u * 3 * 2 * 64);
   EXPECT_EQ(bytes(64, DType::kQ8_0), 2u * 3 * 2 * (64 + 4));
   EXPECT_EQ(bytes(80, DType::kQ8_0), 2u * 3 * 2 * (80 + 6));
+  KvShape latents{.n_layers = 3, .n_kv_heads = 1, .head_dim = 576};
+  EXPECT_EQ(latents.token_bytes(), 2u * 3 * 576 * 2);
+  latents.values_are_keys = true;
+  EXPECT_EQ(latents.token_bytes(), 3u * 576 * 2);
   // What is taken is what was planned, but for what chunks of 16 keys and rows of 32 elements are longer.
   const auto backend = create_backend({.device = "cpu"});
   const size_t before = backend->allocated_bytes();
   const KvShape shape{.n_layers = 2, .n_kv_heads = 2, .head_dim = 128, .block_size = 16, .n_blocks = 64, .dtype = DType::kQ8_0};
   const auto kv = backend->make_kv(shape);
   EXPECT_EQ(backend->allocated_bytes() - before, shape.bytes());
+  const KvShape once{.n_layers = 2, .n_kv_heads = 1, .head_dim = 576, .block_size = 16, .n_blocks = 64, .values_are_keys = true};
+  const auto half = backend->make_kv(once);
+  EXPECT_EQ(backend->allocated_bytes() - before, shape.bytes() + once.bytes());
 }
 
 // A number that is none is found again by whoever reads it, though bytes have no room for it.
@@ -74,6 +88,45 @@ TEST(KvTypes, BytesKeepWhatIsNoNumber) {
       EXPECT_FALSE(std::isfinite(out[40])) << device;
     }
   }
+}
+
+// All numbers between two of E4M3 become the nearer one, on both backends: the cache holds a value, and one key alone is attended to.
+TEST(KvTypes, E4M3IsTheNearest) {
+  std::vector<float> numbers;  // all that are, in order
+  for (int code = 0; code < 0x7F; ++code) numbers.push_back(quant::float_from_e4m3(static_cast<uint32_t>(code)));
+  EXPECT_EQ(numbers.front(), 0);
+  EXPECT_EQ(numbers.back(), 448);
+  std::vector<std::pair<float, float>> cases = {{1e9f, 448}, {std::numeric_limits<float>::infinity(), 448}, {448.5f, 448}};  // from, to
+  for (size_t i = 0; i + 1 < numbers.size(); ++i) {
+    const float low = numbers[i], high = numbers[i + 1], middle = (low + high) / 2;
+    cases.insert(cases.end(), {{low, low}, {std::nextafter(middle, 0.0f), low}, {middle, i % 2 == 0 ? low : high}, {std::nextafter(middle, 1e9f), high}});
+  }
+  while (cases.size() % 64 != 0) cases.emplace_back(0.0f, 0.0f);
+  for (const char* device : {"ref", "cpu"}) {
+    const auto backend = create_backend({.device = device, .n_threads = 1});
+    const KvShape shape{.n_layers = 1, .n_kv_heads = 1, .head_dim = 64, .block_size = 16, .n_blocks = 1, .dtype = DType::kE4M3};
+    const auto kv = backend->make_kv(shape);
+    const std::vector<int32_t> token = {0}, position = {0}, q_start = {0, 1}, len = {1}, table = {0};
+    const Tensor q = backend->alloc(DType::kF32, 1, 64), v = backend->alloc(DType::kF32, 1, 64), y = backend->alloc(DType::kF32, 1, 64);
+    for (const float sign : {1.0f, -1.0f}) {
+      for (size_t first = 0; first < cases.size(); first += 64) {
+        std::vector<float> host(64, 1.0f), out(64);
+        backend->begin({token, position, q_start, len, table, 1, token});
+        backend->upload(q, host.data());
+        for (int i = 0; i < 64; ++i) host[i] = sign * cases[first + i].first;
+        backend->upload(v, host.data());
+        backend->kv_write(*kv, 0, q, v);
+        backend->attention(y, q, *kv, {.n_heads = 1, .n_kv_heads = 1, .head_dim = 64, .scale = 1});
+        backend->download(out.data(), y);
+        for (int i = 0; i < 64; ++i) EXPECT_EQ(out[i], sign * cases[first + i].second) << device << ": " << host[i];
+      }
+    }
+  }
+}
+
+TEST(KvTypes, E4M3KeepsWhatIsNoNumber) {
+  for (const float sign : {1.0f, -1.0f}) EXPECT_EQ(quant::e4m3_from_float(std::copysign(std::nanf(""), sign)) & 0x7F, 0x7F);
+  EXPECT_TRUE(std::isnan(quant::float_from_e4m3(0x7F)));
 }
 
 }  // namespace

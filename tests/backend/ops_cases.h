@@ -265,6 +265,7 @@ struct AttentionShape {
   float softcap = 0;
   bool causal = true;
   bool sinks = false;
+  bool latent = false;  // values are the keys
 };
 
 inline std::string label(const AttentionShape& a, const std::vector<SeqShape>& seqs) {
@@ -274,6 +275,7 @@ inline std::string label(const AttentionShape& a, const std::vector<SeqShape>& s
   if (!a.causal) text += " not causal";
   if (a.sinks) text += " sinks";
   if (a.dtype == DType::kQ8_0) text += " q8_0";
+  if (a.latent) text += " latent";
   for (const SeqShape& s : seqs) text += fmt::format(" {}+{}", s.past, s.q_len);
   return text;
 }
@@ -290,15 +292,15 @@ inline OpCase attention_case(const AttentionShape& a, const std::vector<SeqShape
     keys += s.past + s.q_len;
   }
   return {"attention", "attention " + label(a, seqs), kFloatError, 4.0 * pairs * a.n_heads * a.head_dim,
-          keys * static_cast<double>(KvShape{1, a.n_kv_heads, a.head_dim, 1, 1, a.dtype}.token_bytes()), [=](OpRig& rig) {
+          keys * static_cast<double>(KvShape{1, a.n_kv_heads, a.head_dim, 1, 1, a.dtype, a.latent}.token_bytes()), [=](OpRig& rig) {
             KvCache& kv = rig.cache_and_batch(seqs, {.n_layers = 2, .n_kv_heads = a.n_kv_heads, .head_dim = a.head_dim,
-                                                     .block_size = a.block_size, .dtype = a.dtype});
+                                                     .block_size = a.block_size, .dtype = a.dtype, .values_are_keys = a.latent});
             int n = 0;
             for (const SeqShape& s : seqs) n += s.q_len;
             const int64_t kv_dim = int64_t{a.n_kv_heads} * a.head_dim, q_dim = int64_t{a.n_heads} * a.head_dim;
             const Tensor q = rig.values(n, q_dim, 2.0f), k = rig.values(n, kv_dim), v = rig.values(n, kv_dim);
             const Tensor y = rig.output(n, q_dim);
-            rig.backend().kv_write(kv, 1, k, v);
+            rig.backend().kv_write(kv, 1, k, a.latent ? k : v);
             AttentionArgs args = attention_args(a);
             if (a.sinks) args.sinks = rig.values(1, a.n_heads, 3.0f);
             return OpRun{[=, &rig, &kv] { rig.backend().attention(y, q, kv, args); }, {y}};
@@ -508,12 +510,21 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
   const std::vector<SeqShape> mixed = {{0, 19}, {100, 1}, {37, 5}, {0, 1}, {64, 16}, {15, 1}};
   for (const int head_dim : {16, 20, 64, 80, 96, 128, 256})
     for (const int group : {1, 3, 7}) cases.push_back(attention_case({2 * group, 2, head_dim}, mixed));
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0})
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kE4M3})
     for (const int block_size : {1, 5, 8, 16, 24, 32, 64})
       cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 2, .head_dim = 64, .dtype = dtype, .block_size = block_size}, mixed));
   for (const int head_dim : {16, 20, 80, 96, 128, 256, 576})
     cases.push_back(attention_case({.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .dtype = DType::kQ8_0, .block_size = 24, .window = 70}, mixed));
   cases.push_back(attention_case({9, 3, 64, DType::kQ8_0}, {{2000, 1}}));
+  for (const DType dtype : {DType::kBF16, DType::kE4M3})
+    for (const int head_dim : {20, 32, 64, 96, 128, 256}) {
+      cases.push_back(attention_case({.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype, .window = 70}, mixed));
+      cases.push_back(attention_case({.n_heads = 3, .n_kv_heads = 1, .head_dim = head_dim, .dtype = dtype}, {{900, 1}, {0, 130}, {40, 70}}));
+    }
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kE4M3})
+    for (const int head_dim : {20, 64, 576})
+      for (const int block_size : {5, 16, 32})
+        cases.push_back(attention_case({.n_heads = 20, .n_kv_heads = 1, .head_dim = head_dim, .dtype = dtype, .block_size = block_size, .latent = true}, mixed));
   for (const int group : {2, 4, 5, 6, 8, 9, 12, 16, 48, 70}) cases.push_back(attention_case({group, 1, 32}, {{0, 50}, {70, 1}}));
   for (const int window : {1, 7, 16, 60, 4096}) {
     cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .window = window}, mixed));
@@ -557,7 +568,7 @@ inline void add_qkv_cases(std::vector<OpCase>& cases) {
 // What a backend has only where it runs models with experts: sinks and the clamped gate came with them.
 inline bool needs_bytes(const OpCase& c) { return c.name.find(" q8_0") != c.name.npos; }
 inline bool needs_experts(const OpCase& c) {
-  return c.verb.starts_with("moe") || c.verb == "copy" || c.name.find(" sinks") != c.name.npos || c.name.find(" act 3") != c.name.npos;
+  return c.verb.starts_with("moe") || c.verb == "copy" || c.name.find(" sinks") != c.name.npos || c.name.find(" latent") != c.name.npos || c.name.find(" act 3") != c.name.npos;
 }
 
 inline void add_encoder_cases(std::vector<OpCase>& cases) {

@@ -103,8 +103,10 @@ class OpRig {
     std::vector<SeqShape> past;
     for (const SeqShape& s : seqs) past.push_back({0, s.past});
     if (begin(past) > 0) {
-      for (int layer = 0; layer < shape.n_layers; ++layer)
-        backend_.kv_write(*kv_, layer, values(tokens_.size(), kv_dim), values(tokens_.size(), kv_dim));
+      for (int layer = 0; layer < shape.n_layers; ++layer) {
+        const Tensor k = values(tokens_.size(), kv_dim), v = values(tokens_.size(), kv_dim);
+        backend_.kv_write(*kv_, layer, k, shape.values_are_keys ? k : v);
+      }
     }
     begin(seqs);
     return *kv_;

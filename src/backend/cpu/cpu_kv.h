@@ -11,7 +11,7 @@ class CpuKv : public KvCache {
  public:
   explicit CpuKv(const KvShape& s)
       : KvCache(s), layout(layout_of(s)),
-        head_bytes((layout.value_scales_at + scales_bytes(s) + 63) / 64 * 64),
+        head_bytes((layout.value_scales_at + (s.values_are_keys ? 0 : scales_bytes(s)) + 63) / 64 * 64),
         page_stride(head_bytes * s.n_kv_heads),
         memory(static_cast<size_t>(page_stride) * s.n_blocks * s.n_layers) {}
 
@@ -28,6 +28,7 @@ class CpuKv : public KvCache {
  private:
   static KvType type_of(DType dtype) {
     CHECK(dtype != DType::kI32);
+    if (dtype == DType::kE4M3) return KvType::kE4M3;
     return dtype == DType::kF32 ? KvType::kF32 : dtype == DType::kF16 ? KvType::kF16 : dtype == DType::kBF16 ? KvType::kBF16 : KvType::kQ8_0;
   }
   static int64_t n_chunks(const KvShape& s) { return (s.block_size + kKeyChunk - 1) / kKeyChunk; }
@@ -38,8 +39,9 @@ class CpuKv : public KvCache {
     const int64_t element = s.dtype == DType::kQ8_0 ? 1 : static_cast<int64_t>(dtype_bytes(s.dtype));
     KvLayout kv{.type = type_of(s.dtype), .value_stride = (s.head_dim + kPanelRows - 1) / kPanelRows * kPanelRows};
     kv.values_at = n_chunks(s) * kKeyChunk * s.head_dim * element;
-    kv.key_scales_at = kv.values_at + int64_t{s.block_size} * kv.value_stride * element;
+    kv.key_scales_at = kv.values_at + (s.values_are_keys ? 0 : int64_t{s.block_size} * kv.value_stride * element);
     kv.value_scales_at = kv.key_scales_at + scales_bytes(s);
+    kv.values_are_keys = s.values_are_keys;
     return kv;
   }
 };

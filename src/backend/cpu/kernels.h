@@ -148,7 +148,7 @@ struct PanelRange {
 
 // ---- attention ----
 
-enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
+enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kE4M3 };
 constexpr int kKeyChunk = 16;    // keys that lie together, [head_dim, 16], in a page
 constexpr int kKeyBlock = 64;    // keys of one step of the online softmax
 constexpr int kKvGroup = 32;     // elements of a head that share a scale, with kQ8_0
@@ -161,6 +161,7 @@ struct KvLayout {
   int value_stride;            // elements, a multiple of 32
   int64_t values_at;
   int64_t key_scales_at, value_scales_at;
+  bool values_are_keys;        // there are no values and scales of them: attention turns the keys round
 };
 static inline int kv_groups(int head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup; }
 
@@ -191,7 +192,7 @@ struct AttentionJob {
 };
 static inline int64_t attention_scratch_floats(int head_dim) {
   const int64_t dim = (head_dim + kPanelRows - 1) / kPanelRows * kPanelRows;
-  return (kMaxQueryRows + kMaxTile) * (2 * dim + kKeyBlock) + 2 * kMaxQueryRows;
+  return (kMaxQueryRows + kMaxTile) * (2 * dim + kKeyBlock) + 2 * kMaxQueryRows + kKeyBlock * dim;
 }
 
 // ---- the table ----

@@ -52,6 +52,35 @@ __device__ __forceinline__ Span span_of(const Params& p, int kv_len, int q_len, 
   return {p.window > 0 ? max(0, position + 1 - p.window) : 0, p.causal ? position + 1 : p.window > 0 ? min(kv_len, position + p.window) : kv_len};
 }
 
+// Neighbouring elements of a cache as halves, in pairs: 8, or 4.
+__device__ __forceinline__ uint32_t halves_of(__nv_bfloat162 v) {
+  const float2 x = __bfloat1622float2(v);
+  return bits_of(__floats2half2_rn(x.x, x.y));
+}
+__device__ __forceinline__ uint32_t halves_of(__nv_fp8x2_storage_t v) {
+  const __half2_raw x = __nv_cvt_fp8x2_to_halfraw2(v, __NV_E4M3);
+  return uint32_t{x.x} | uint32_t{x.y} << 16;
+}
+__device__ __forceinline__ uint4 load8(const half* p) { return *reinterpret_cast<const uint4*>(p); }
+__device__ __forceinline__ uint2 load4(const half* p) { return *reinterpret_cast<const uint2*>(p); }
+__device__ __forceinline__ uint2 load4(const __nv_bfloat16* p) {
+  const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(p);
+  return make_uint2(halves_of(pairs[0]), halves_of(pairs[1]));
+}
+__device__ __forceinline__ uint4 load8(const __nv_bfloat16* p) {
+  const uint4 raw = *reinterpret_cast<const uint4*>(p);
+  const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(&raw);
+  return make_uint4(halves_of(pairs[0]), halves_of(pairs[1]), halves_of(pairs[2]), halves_of(pairs[3]));
+}
+__device__ __forceinline__ uint2 halves_of_four(uint32_t v) {
+  return make_uint2(halves_of(static_cast<__nv_fp8x2_storage_t>(v)), halves_of(static_cast<__nv_fp8x2_storage_t>(v >> 16)));
+}
+__device__ __forceinline__ uint2 load4(const __nv_fp8_e4m3* p) { return halves_of_four(*reinterpret_cast<const uint32_t*>(p)); }
+__device__ __forceinline__ uint4 load8(const __nv_fp8_e4m3* p) {
+  const uint2 raw = *reinterpret_cast<const uint2*>(p), low = halves_of_four(raw.x), high = halves_of_four(raw.y);
+  return make_uint4(low.x, low.y, high.x, high.y);
+}
+
 // What a warp knows of its 16 rows: queries, the running softmax, and the sums so far. Rows g and g + 8 are this lane's.
 template <int kDim>
 struct Tile {
@@ -80,13 +109,14 @@ struct Tile {
   }
 
   // scores[u] = queries times keys 8u to 8u + 7 of the step; page[s] holds keys 16s to 16s + 15.
-  __device__ void score(float (&scores)[4][4], const half* const (&page)[2], int g, int t) const {
+  template <class K>
+  __device__ void score(float (&scores)[4][4], const K* const (&page)[2], int g, int t) const {
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
-      const half* key = page[u / 2] + (u % 2 * 8 + g) * kDim + 8 * t;
+      const K* key = page[u / 2] + (u % 2 * 8 + g) * kDim + 8 * t;
       uint4 k[kDim / 32];
 #pragma unroll
-      for (int i = 0; i < kDim / 32; ++i) k[i] = *reinterpret_cast<const uint4*>(key + 32 * i);
+      for (int i = 0; i < kDim / 32; ++i) k[i] = load8(key + 32 * i);
       scores[u][0] = scores[u][1] = scores[u][2] = scores[u][3] = 0;
 #pragma unroll
       for (int i = 0; i < kDim / 32; ++i) {
@@ -127,19 +157,20 @@ struct Tile {
   struct Values {
     uint32_t v[kChunks][4][kPerLane / 2];
   };
-  __device__ void load_values(Values& values, const half* page, int n_valid, int g, int t) const {
+  template <class K>
+  __device__ void load_values(Values& values, const K* page, int n_valid, int g, int t) const {
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int key = 2 * t + (i & 1) + (i & 2) * 4;
-        const half* from = page + key * kDim + c * kChunk + g * kPerLane;
+        const K* from = page + key * kDim + c * kChunk + g * kPerLane;
         uint32_t(&v)[kPerLane / 2] = values.v[c][i];
         if constexpr (kPerLane == 8) {
-          const uint4 x = key < n_valid ? *reinterpret_cast<const uint4*>(from) : uint4{};
+          const uint4 x = key < n_valid ? load8(from) : uint4{};
           v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
         } else {
-          const uint2 x = key < n_valid ? *reinterpret_cast<const uint2*>(from) : uint2{};
+          const uint2 x = key < n_valid ? load4(from) : uint2{};
           v[0] = x.x, v[1] = x.y;
         }
       }
@@ -184,10 +215,11 @@ struct Tile {
   }
 };
 
-__device__ __forceinline__ const half* page_of(const Params& p, const int32_t* table, int key, int which, int head) {
+template <class K = half>
+__device__ __forceinline__ const K* page_of(const Params& p, const int32_t* table, int key, int which, int head) {
   const int64_t page =
-      ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * 2 + which) * p.kv.n_kv_heads + head;
-  return static_cast<const half*>(p.kv.data) + (page * p.kv.block_size + key % p.kv.block_size) * p.kv.head_dim;
+      ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * p.kv.n_parts + which * (p.kv.n_parts - 1)) * p.kv.n_kv_heads + head;
+  return static_cast<const K*>(p.kv.data) + (page * p.kv.block_size + key % p.kv.block_size) * p.kv.head_dim;
 }
 
 __device__ __forceinline__ void store(const Params& p, int64_t at, float v) {
@@ -220,6 +252,15 @@ __device__ __forceinline__ void mask(float (&scores)[4][4], const Params& p, int
 }
 
 }  // namespace attention
+
+// Calls f with a null pointer of the cache's type, of those that become f16.
+template <class F>
+void with_narrow_type(DType dtype, F&& f) {
+  if (dtype == DType::kBF16) return f(static_cast<__nv_bfloat16*>(nullptr));
+  if (dtype == DType::kE4M3) return f(static_cast<__nv_fp8_e4m3*>(nullptr));
+  CHECK(dtype == DType::kF16);
+  f(static_cast<half*>(nullptr));
+}
 
 // attention_prefill.cu; attention_decode.cu calls it.
 void attend_long(const attention::Params& p, int head_dim, const AttentionPlan& plan, cudaStream_t stream);

@@ -1,6 +1,7 @@
 // Attention of sequences that bring few rows (decode): all warps of a block, and several blocks, take the same rows and different
 // keys, 32 at a time; the parts are merged by their maxima and sums. Fragments come straight from 16-byte loads: of v, lane g of
-// eight owns 8 columns of four tokens, paired by byte permutes. For f16 keys and values in pages of whole 16 tokens.
+// eight owns 8 columns of four tokens, paired by byte permutes. For keys and values of two bytes or one, which
+// become f16 on their way, in pages of whole 16 tokens.
 #include "backend/cuda/attention.cuh"
 
 namespace ingot::cuda {
@@ -10,17 +11,18 @@ using namespace attention;
 namespace {
 
 // Where the 32 keys of a step and their values are, 16 a page.
+template <class K = half>
 struct Pages {
-  const half *keys[2], *values[2];
+  const K *keys[2], *values[2];
 
   __device__ Pages(const Params& p, const int32_t* table, int head, int key0, int kv_len) {
     const int second = key0 + 16 < kv_len ? key0 + 16 : key0;  // a page that exists
-    keys[0] = page_of(p, table, key0, 0, head), keys[1] = page_of(p, table, second, 0, head);
-    values[0] = page_of(p, table, key0, 1, head), values[1] = page_of(p, table, second, 1, head);
+    keys[0] = page_of<K>(p, table, key0, 0, head), keys[1] = page_of<K>(p, table, second, 0, head);
+    values[0] = page_of<K>(p, table, key0, 1, head), values[1] = page_of<K>(p, table, second, 1, head);
   }
 };
 
-template <int kDim>
+template <int kDim, class K>
 __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constant__ Params p) {
   extern __shared__ float shared[];  // [kWarps, 16, kDim] sums, then [kWarps, 16, 2] maxima and totals
   let_next_start();
@@ -38,7 +40,7 @@ __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constan
   const int first = lowest.begin / kKeys, n_steps = (highest.end + kKeys - 1) / kKeys - first;
   const int per_split = (n_steps + p.n_splits - 1) / p.n_splits;
   const int begin = first + split * per_split, end = min(begin + per_split, first + n_steps);
-  Pages pages(p, table, head, min(begin + warp, first + n_steps - 1) * kKeys, kv_len);
+  Pages<K> pages(p, table, head, min(begin + warp, first + n_steps - 1) * kKeys, kv_len);
   wait_for_previous();
   Tile<kDim> tile;
   tile.load_q(p, token0, head * p.group, 0, n_rows, g, t);
@@ -49,7 +51,7 @@ __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constan
     tile.load_values(values[1], pages.values[1], kv_len - key0 - 16, g, t);
     float scores[4][4];
     tile.score(scores, pages.keys, g, t);
-    if (step + kWarps < end) pages = Pages(p, table, head, key0 + kWarps * kKeys, kv_len);
+    if (step + kWarps < end) pages = Pages<K>(p, table, head, key0 + kWarps * kKeys, kv_len);
     mask(scores, p, key0, spans, all, t);
     tile.soften(scores);
     tile.add_values(scores[0], scores[1], values[0]);
@@ -116,8 +118,10 @@ void attend_short(const Params& p, const AttentionPlan& plan, cudaStream_t strea
   const auto n_seqs = static_cast<unsigned>(plan.n_seqs), n_heads = static_cast<unsigned>(p.kv.n_kv_heads);
   constexpr int kShared = kWarps * kRows * (kDim + 2) * static_cast<int>(sizeof(float));
   static_assert(kShared <= 48 * 1024);
-  launch(short_kernel<kDim>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs), kWarps * 32, kShared, stream,
-         p);
+  with_narrow_type(p.kv.dtype, [&](auto* k) {
+    using K = std::remove_pointer_t<decltype(k)>;
+    launch(short_kernel<kDim, K>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs), kWarps * 32, kShared, stream, p);
+  });
   if (plan.n_splits > 1) launch(merge_kernel<kDim>, dim3(kRows, n_heads, n_seqs), kDim, 0, stream, p);
 }
 
@@ -125,7 +129,7 @@ void attend_short(const Params& p, const AttentionPlan& plan, cudaStream_t strea
 
 bool can_attend(const DeviceKv& kv, const AttentionArgs& a) {
   const bool known = a.head_dim == 32 || a.head_dim == 64 || a.head_dim == 96 || a.head_dim == 128;
-  return known && kv.dtype == DType::kF16 && kv.block_size % 16 == 0 && a.n_heads / a.n_kv_heads <= kRows;
+  return known && dtype_bytes(kv.dtype) <= 2 && kv.block_size % 16 == 0 && a.n_heads / a.n_kv_heads <= kRows;
 }
 
 int short_rows(int group) { return kRows / group; }

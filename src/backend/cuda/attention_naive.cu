@@ -36,8 +36,8 @@ __global__ void naive_kernel(T* y, int64_t y_stride, const T* q, int64_t q_strid
   float out[kMaxPerLane] = {}, most = -INFINITY, total = 0;
   for (int key = begin + warp; key < end; key += kWarps) {
     const int64_t page =
-        ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * 2) * p.kv.n_kv_heads + kv_head;
-    const int64_t which = int64_t{p.kv.n_kv_heads} * p.kv.block_size * dim;
+        ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * p.kv.n_parts) * p.kv.n_kv_heads + kv_head;
+    const int64_t which = int64_t{p.kv.n_parts - 1} * p.kv.n_kv_heads * p.kv.block_size * dim;
     const K* k = static_cast<const K*>(p.kv.data) + (page * p.kv.block_size + key % p.kv.block_size) * dim;
     const K* v = k + which;
     float score = 0;

@@ -1,6 +1,7 @@
 // Attention of sequences that bring many rows (prompts): a block takes 64 rows, 16 a warp, and walks over the keys 64 at a time. Keys
 // and values come to shared memory two tiles deep, swizzled so that no two lanes of a load meet in a bank; values are turned on the
-// way to the registers (ldmatrix). For f16 keys and values in pages of whole 16 tokens: each warp copies 16 tokens of a tile.
+// way to the registers (ldmatrix). In pages of whole 16 tokens: each warp copies 16 tokens of a tile, of f16
+// behind the arithmetic; other types become f16 on their way.
 #include "backend/cuda/attention.cuh"
 #include "backend/cuda/memory.h"
 
@@ -34,25 +35,30 @@ struct Shared {
   static __device__ __forceinline__ int value_swizzle(int row) { return kWhole ? row & 7 : row >> 1 & 3; }
 };
 
-__device__ __forceinline__ void copy16(uint32_t to, const void* from, bool in) {
+// 8 elements as halves; zeros unless `in`.
+__device__ __forceinline__ void copy8(uint32_t to, const half* from, bool in) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");
+}
+template <class K>
+__device__ __forceinline__ void copy8(uint32_t to, const K* from, bool in) {
+  const uint4 v = in ? load8(from) : uint4{};
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
 
 // This warp's 16 of the 64 keys and values from key0; zeros past the last.
-template <int kDim>
+template <int kDim, class K>
 __device__ void copy_tile(uint32_t keys, uint32_t values, const Params& p, const int32_t* table, int head, int key0,
                           int kv_len, int warp, int lane) {
   using S = Shared<kDim>;
   const int first = key0 + 16 * warp, from_key = first < kv_len ? first : 0;
-  const char* k = reinterpret_cast<const char*>(page_of(p, table, from_key, 0, head));
-  const char* v = reinterpret_cast<const char*>(page_of(p, table, from_key, 1, head));
+  const K *k = page_of<K>(p, table, from_key, 0, head), *v = page_of<K>(p, table, from_key, 1, head);
 #pragma unroll
   for (int i = lane; i < 16 * S::kPieces; i += 32) {
     const int row = i / S::kPieces, piece = i % S::kPieces;
     const bool in = first + row < kv_len;
     const int at = (16 * warp + row) * S::kRowBytes;
-    copy16(keys + at + 16 * (piece ^ S::key_swizzle(row)), k + (in ? row * S::kRowBytes + 16 * piece : 0), in);
-    copy16(values + at + 16 * (piece ^ S::value_swizzle(row)), v + (in ? row * S::kRowBytes + 16 * piece : 0), in);
+    copy8(keys + at + 16 * (piece ^ S::key_swizzle(row)), k + (in ? row * kDim + 8 * piece : 0), in);
+    copy8(values + at + 16 * (piece ^ S::value_swizzle(row)), v + (in ? row * kDim + 8 * piece : 0), in);
   }
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -119,7 +125,7 @@ __device__ void write_rows(const Tile<kDim>& tile, const Params& p, int token0, 
   }
 }
 
-template <int kDim>
+template <int kDim, class K>
 __global__ void __launch_bounds__(kWarps * 32, 3) long_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) char shared[];  // [2] tiles of keys, [2] tiles of values
   using S = Shared<kDim>;
@@ -142,7 +148,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3) long_kernel(const __grid_const
   Tile<kDim> tile;
   tile.load_q(p, token0, head * p.group, row0, n_rows, g, t);
 
-  copy_tile<kDim>(base, base + 2 * S::kTileBytes, p, table, head, first_tile * kTileKeys, kv_len, warp, lane);
+  copy_tile<kDim, K>(base, base + 2 * S::kTileBytes, p, table, head, first_tile * kTileKeys, kv_len, warp, lane);
   int buffer = 0;
   for (int key0 = first_tile * kTileKeys; key0 < last_key; key0 += kTileKeys, buffer ^= 1) {
     asm volatile("cp.async.wait_group 0;" ::: "memory");
@@ -150,7 +156,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3) long_kernel(const __grid_const
     const uint32_t keys = base + buffer * S::kTileBytes, values = base + (2 + buffer) * S::kTileBytes;
     if (key0 + kTileKeys < last_key) {
       const uint32_t other = base + (buffer ^ 1) * S::kTileBytes;
-      copy_tile<kDim>(other, other + 2 * S::kTileBytes, p, table, head, key0 + kTileKeys, kv_len, warp, lane);
+      copy_tile<kDim, K>(other, other + 2 * S::kTileBytes, p, table, head, key0 + kTileKeys, kv_len, warp, lane);
     }
 #pragma unroll
     for (int part = 0; part < kTileKeys; part += kKeys) {
@@ -169,15 +175,20 @@ __global__ void __launch_bounds__(kWarps * 32, 3) long_kernel(const __grid_const
   write_rows(tile, p, token0, head, row0, n_rows, g, t);
 }
 
-template <int kDim>
-void run(const Params& p, const AttentionPlan& plan, cudaStream_t stream) {
+template <int kDim, class K>
+void run_with(const Params& p, const AttentionPlan& plan, cudaStream_t stream) {
   constexpr int kBytes = 4 * Shared<kDim>::kTileBytes;
   static const cudaError_t set =
-      cudaFuncSetAttribute(long_kernel<kDim>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+      cudaFuncSetAttribute(long_kernel<kDim, K>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   check(set, "cudaFuncSetAttribute");
   const unsigned n_blocks = blocks_for(int64_t{plan.max_q_len} * p.group, kWarps * kRows);
   const dim3 grid(n_blocks, static_cast<unsigned>(p.kv.n_kv_heads), static_cast<unsigned>(plan.n_seqs));
-  launch(long_kernel<kDim>, grid, kWarps * 32, kBytes, stream, p);
+  launch(long_kernel<kDim, K>, grid, kWarps * 32, kBytes, stream, p);
+}
+
+template <int kDim>
+void run(const Params& p, const AttentionPlan& plan, cudaStream_t stream) {
+  with_narrow_type(p.kv.dtype, [&](auto* k) { run_with<kDim, std::remove_pointer_t<decltype(k)>>(p, plan, stream); });
 }
 
 }  // namespace

@@ -164,7 +164,8 @@ inline const cuda::PackedWeight& packed(const Weight& w) {
 struct CudaKv : KvCache {
   CudaKv(const KvShape& s, cuda::Memory m) : KvCache(s), memory(std::move(m)) {}
   cuda::DeviceKv view() const {
-    return {memory.data(), shape.dtype, shape.n_layers, shape.n_blocks, shape.n_kv_heads, shape.block_size, shape.head_dim};
+    return {memory.data(), shape.dtype, shape.n_layers, shape.n_blocks, shape.n_kv_heads, shape.block_size, shape.head_dim,
+            shape.n_parts()};
   }
   cuda::Memory memory;
 };

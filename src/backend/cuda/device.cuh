@@ -2,6 +2,7 @@
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -15,6 +16,7 @@ namespace ingot::cuda {
 __device__ __forceinline__ float to_float(float v) { return v; }
 __device__ __forceinline__ float to_float(half v) { return __half2float(v); }
 __device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
+__device__ __forceinline__ float to_float(__nv_fp8_e4m3 v) { return static_cast<float>(v); }
 
 template <class T>
 __device__ __forceinline__ T from_float(float v);
@@ -31,6 +33,11 @@ __device__ __forceinline__ half from_float<half>(float v) {
 template <>
 __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v) {
   return __float2bfloat16_rn(v);
+}
+
+template <>
+__device__ __forceinline__ __nv_fp8_e4m3 from_float<__nv_fp8_e4m3>(float v) {
+  return __nv_fp8_e4m3(v);  // what is larger than 448 becomes that
 }
 
 __device__ __forceinline__ uint32_t bits_of(half2 v) { return *reinterpret_cast<uint32_t*>(&v); }
@@ -180,6 +187,7 @@ void with_type(DType dtype, F&& f) {
 template <class F>
 void with_kv_type(DType dtype, F&& f) {
   if (dtype == DType::kBF16) return f(static_cast<__nv_bfloat16*>(nullptr));
+  if (dtype == DType::kE4M3) return f(static_cast<__nv_fp8_e4m3*>(nullptr));
   with_type(dtype, f);
 }
 

@@ -54,7 +54,7 @@ __device__ __forceinline__ K* kv_row(const DeviceKv& kv, int layer, const Device
                                      int head) {
   const int position = batch.positions[token], seq = batch.token_seq[token];
   const int64_t block = batch.block_table[int64_t{seq} * *batch.max_blocks + position / kv.block_size];
-  const int64_t page = ((int64_t{layer} * kv.n_blocks + block) * 2 + which) * kv.n_kv_heads + head;
+  const int64_t page = ((int64_t{layer} * kv.n_blocks + block) * kv.n_parts + which * (kv.n_parts - 1)) * kv.n_kv_heads + head;
   return static_cast<K*>(kv.data) + (page * kv.block_size + position % kv.block_size) * kv.head_dim;
 }
 

@@ -12,22 +12,25 @@
 #include "backend/route.h"
 #include "backend/sampler.h"
 #include "base/half.h"
+#include "quant/f8_e4m3.h"
 
 namespace ingot {
 namespace {
 
-// A page holds, layer by layer, block_size keys and then block_size values: [n_blocks, n_layers, 2, block_size, kv_dim].
+// A page holds, layer by layer, block_size keys and then block_size values: [n_blocks, n_layers, n_parts,
+// block_size, kv_dim].
 // Elements are rounded to the cache's dtype, so that ref sees what a real cache of that type would hold.
 class RefKv : public KvCache {
  public:
   explicit RefKv(const KvShape& s)
       : KvCache(s), kv_dim(int64_t{s.n_kv_heads} * s.head_dim),
-        data(static_cast<size_t>(s.n_blocks) * s.n_layers * 2 * s.block_size * kv_dim) {}
+        data(static_cast<size_t>(s.n_blocks) * s.n_layers * s.n_parts() * s.block_size * kv_dim) {}
 
   // The key (which = 0) or value (1) row of a token: [kv_dim].
   float* row(int layer, int which, int32_t block, int offset) {
     CHECK(block >= 0 && block < shape.n_blocks);
-    return &data[((((int64_t{block} * shape.n_layers) + layer) * 2 + which) * shape.block_size + offset) * kv_dim];
+    const int part = shape.values_are_keys ? 0 : which;
+    return &data[((((int64_t{block} * shape.n_layers) + layer) * shape.n_parts() + part) * shape.block_size + offset) * kv_dim];
   }
 
   const int64_t kv_dim;
@@ -60,6 +63,7 @@ void round_row(const float* x, float* y, const KvShape& shape) {
   for (int64_t i = 0; i < n; ++i)
     y[i] = shape.dtype == DType::kF16    ? float_from_f16(f16_from_float(x[i]))
            : shape.dtype == DType::kBF16 ? float_from_bf16(bf16_from_float(x[i]))
+           : shape.dtype == DType::kE4M3 ? quant::float_from_e4m3(quant::e4m3_from_float(x[i]))
                                          : x[i];
 }
 

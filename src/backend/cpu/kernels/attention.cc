@@ -14,13 +14,14 @@ constexpr int kChunks = kKeyBlock / kKeyChunk;
 constexpr float kMinusInfinity = -__builtin_inff();
 
 template <KvType type>
-constexpr int kBytes = type == KvType::kF32 ? 4 : type == KvType::kQ8_0 ? 1 : 2;
+constexpr int kBytes = type == KvType::kF32 ? 4 : type == KvType::kQ8_0 || type == KvType::kE4M3 ? 1 : 2;
 
 template <KvType type>
 INLINE F load_kv(const uint8_t* p, int64_t i) {
   if constexpr (type == KvType::kF32) return load((const float*)p + i);
   if constexpr (type == KvType::kBF16) return load_bf16((const uint16_t*)p + i);
   if constexpr (type == KvType::kQ8_0) return load_s8((const int8_t*)p + i);
+  if constexpr (type == KvType::kE4M3) return load_e4m3(p + i);
   return load_f16((const uint16_t*)p + i);
 }
 
@@ -43,6 +44,7 @@ struct Rows {
   float* out;      // [n, dim]
   float* largest;  // [n]
   float* sum;      // [n]
+  float* values;   // [64, dim], where they are the keys turned round
 };
 
 // scores[row, 16 * chunk + key] = q . k for M rows and the chunks [chunk, chunk + n), n * 16 = RV * W.
@@ -115,7 +117,24 @@ void value_tile(const float* weights, const KeyBlock& block, int value_stride, i
   }
 }
 
+// Keys of a chunk as rows of f32: to [16, dim].
+template <KvType type>
+void turn_chunk(const KeyBlock& block, int chunk, int head_dim, int dim, float* to) {
+  for (int first = 0; first < kKeyChunk; first += W) {
+    for (int d = 0; d < dim; d += W) {
+      F rows[W] = {};
+      for (int i = 0; i < W && d + i < head_dim; ++i) {
+        rows[i] = load_kv<type>(block.keys[chunk] + first * kBytes<type>, (d + i) * kKeyChunk);
+        if constexpr (type == KvType::kQ8_0) rows[i] *= load_f16(block.key_scales[chunk] + (d + i) / kKvGroup * kKeyChunk + first);
+      }
+      transpose(rows);
+      for (int i = 0; i < W; ++i) store(to + (first + i) * dim + d, rows[i]);
+    }
+  }
+}
+
 using ScoreFn = void (*)(const float* q, const KeyBlock& block, int chunk, int head_dim, float* scores);
+using TurnFn = void (*)(const KeyBlock& block, int chunk, int head_dim, int dim, float* to);
 using ValueFn = void (*)(const float* weights, const KeyBlock& block, int value_stride, int dim, float* out);
 struct TileKernels {
   int rows;
@@ -133,7 +152,10 @@ constexpr int kTileSizes = 7;
   { TILE(type, 1), TILE(type, 2), TILE(type, 3), TILE(type, 4), TILE(type, 6) }
 constexpr int kTileSizes = 5;
 #endif
-const TileKernels kTiles[4][kTileSizes] = {TILES(KvType::kF32), TILES(KvType::kF16), TILES(KvType::kBF16), TILES(KvType::kQ8_0)};
+const TileKernels kTiles[5][kTileSizes] = {TILES(KvType::kF32), TILES(KvType::kF16), TILES(KvType::kBF16), TILES(KvType::kQ8_0),
+                                           TILES(KvType::kE4M3)};
+const TurnFn kTurns[5] = {turn_chunk<KvType::kF32>, turn_chunk<KvType::kF16>, turn_chunk<KvType::kBF16>, turn_chunk<KvType::kQ8_0>,
+                          turn_chunk<KvType::kE4M3>};
 static_assert(kKvGroup % (RV * W) == 0);
 
 // The smallest tile that holds n rows, or the largest; rows past n are computed and not looked at.
@@ -146,7 +168,7 @@ INLINE const TileKernels& tile_for(KvType type, int n) {
 
 // Gathers chunks from *position, which it moves past them.
 void next_block(const AttentionJob& job, int* position, KeyBlock* block) {
-  const int element = job.kv.type == KvType::kF32 ? 4 : job.kv.type == KvType::kQ8_0 ? 1 : 2;
+  const int element = job.kv.type == KvType::kF32 ? 4 : job.kv.type == KvType::kQ8_0 || job.kv.type == KvType::kE4M3 ? 1 : 2;
   block->n_chunks = 0;
   while (block->n_chunks < kChunks && *position < job.key_end) {
     const int page = *position / job.block_size, slot = *position % job.block_size / kKeyChunk * kKeyChunk;
@@ -217,6 +239,7 @@ void start_rows(const AttentionJob& job, Rows* rows) {
   rows->scores = rows->out + (int64_t)(kMaxQueryRows + kMaxRows) * rows->dim;
   rows->largest = rows->scores + (kMaxQueryRows + kMaxRows) * kKeyBlock;
   rows->sum = rows->largest + kMaxQueryRows;
+  rows->values = rows->sum + kMaxQueryRows;
   float* q = rows->q;
   for (int first = 0; first < n; first += kMaxRows) {
     const int m_count = tile_for(job.kv.type, n - first).rows;
@@ -263,6 +286,11 @@ void attention(const AttentionJob& job) {
     for (int i = block.n_chunks; i < (block.n_chunks + step - 1) / step * step; ++i)
       block.keys[i] = block.keys[i - 1], block.key_scales[i] = block.key_scales[i - 1];
     const int n_keys = block.n_chunks * kKeyChunk;
+    for (int i = 0; job.kv.values_are_keys && i < block.n_chunks; ++i) {
+      float* turned = rows.values + (int64_t)i * kKeyChunk * rows.dim;
+      kTurns[(int)job.kv.type](block, i, job.head_dim, rows.dim, turned);
+      block.values[i] = (const uint8_t*)turned;
+    }
     const float* q = rows.q;
     for (int first = 0; first < rows.n; first += kMaxRows) {
       const TileKernels& tile = tile_for(job.kv.type, rows.n - first);
@@ -274,7 +302,8 @@ void attention(const AttentionJob& job) {
         mask_row(job, block, job.position + row / job.group, rows.scores + row * kKeyBlock);
         softmax_row(rows, row, n_keys);
       }
-      tile.value(scores, block, job.kv.value_stride, rows.dim, rows.out + (int64_t)first * rows.dim);
+      const ValueFn add_values = job.kv.values_are_keys ? tile_for(KvType::kF32, rows.n - first).value : tile.value;
+      add_values(scores, block, job.kv.values_are_keys ? rows.dim : job.kv.value_stride, rows.dim, rows.out + (int64_t)first * rows.dim);
     }
   }
   finish_rows(job, rows);
@@ -331,7 +360,7 @@ void write_groups(const float* k, const float* v, int head_dim, const KvLayout& 
   for (int begin = 0; begin < head_dim; begin += kKvGroup) {
     const int n = head_dim - begin < kKvGroup ? head_dim - begin : kKvGroup, at = begin / kKvGroup * kKeyChunk;
     write_group(k + begin, n, key + begin * kKeyChunk, kKeyChunk, key_scale + at);
-    write_group(v + begin, n, value + begin, 1, value_scale + at);
+    if (!kv.values_are_keys) write_group(v + begin, n, value + begin, 1, value_scale + at);
   }
 }
 
@@ -344,7 +373,7 @@ void write_kv(const float* k, const float* v, int head_dim, const KvLayout& kv, 
   const int64_t first_value = (int64_t)slot * kv.value_stride;
   if (kv.type == KvType::kF32) {
     for (int d = 0; d < head_dim; ++d) ((float*)keys)[first_key + d * kKeyChunk] = k[d];
-    for (int d = 0; d < head_dim; ++d) ((float*)values)[first_value + d] = v[d];
+    for (int d = 0; d < head_dim && !kv.values_are_keys; ++d) ((float*)values)[first_value + d] = v[d];
     return;
   }
   for (int begin = 0; begin < head_dim; begin += W) {
@@ -352,6 +381,14 @@ void write_kv(const float* k, const float* v, int head_dim, const KvLayout& kv, 
     F both[2] = {};
     __builtin_memcpy(&both[0], k + begin, (size_t)n * 4);
     __builtin_memcpy(&both[1], v + begin, (size_t)n * 4);
+    if (kv.type == KvType::kE4M3) {
+      const U codes[2] = {e4m3_bits(both[0]), e4m3_bits(both[1])};
+      for (int i = 0; i < n; ++i) {
+        ((uint8_t*)keys)[first_key + (begin + i) * kKeyChunk] = (uint8_t)codes[0][i];
+        if (!kv.values_are_keys) ((uint8_t*)values)[first_value + begin + i] = (uint8_t)codes[1][i];
+      }
+      continue;
+    }
     uint16_t halves[2][W];
     for (int i = 0; i < 2; ++i) {
       if (kv.type == KvType::kF16) {
@@ -362,7 +399,7 @@ void write_kv(const float* k, const float* v, int head_dim, const KvLayout& kv, 
       }
     }
     for (int i = 0; i < n; ++i) ((uint16_t*)keys)[first_key + (begin + i) * kKeyChunk] = halves[0][i];
-    __builtin_memcpy((uint16_t*)values + first_value + begin, halves[1], (size_t)n * 2);
+    if (!kv.values_are_keys) __builtin_memcpy((uint16_t*)values + first_value + begin, halves[1], (size_t)n * 2);
   }
 }
 

@@ -149,6 +149,61 @@ INLINE U bf16_bits(F v) {
   return (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
 }
 
+template <int... i>
+struct Lanes {};
+template <int n, int... i>
+struct LanesOf : LanesOf<n - 1, n - 1, i...> {};
+template <int... i>
+struct LanesOf<0, i...> : Lanes<i...> {};
+// a0 b0 a1 b1 ... of the first half of both, from = 0, or of the second, from = W / 2.
+template <int from, int... i>
+INLINE F zip(F a, F b, Lanes<i...>) {
+  return __builtin_shufflevector(a, b, (from + i / 2 + i % 2 * W)...);
+}
+// Rows become columns: each round puts those that are W / 2 apart side by side.
+INLINE void transpose(F (&rows)[W]) {
+#pragma GCC unroll 4
+  for (int round = 1; round < W; round *= 2) {
+    F zipped[W];
+#pragma GCC unroll 8
+    for (int i = 0; i < W / 2; ++i) {
+      zipped[2 * i] = zip<0>(rows[i], rows[i + W / 2], LanesOf<W>());
+      zipped[2 * i + 1] = zip<W / 2>(rows[i], rows[i + W / 2], LanesOf<W>());
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < W; ++i) rows[i] = zipped[i];
+  }
+}
+
+// W numbers of 8 bits, E4M3: moved up by 7 bits they are halves, but for 2^8 and NaN.
+INLINE F load_e4m3(const uint8_t* p) {
+  typedef uint16_t H __attribute__((vector_size(2 * W)));
+#if defined(__AVX512F__)
+  const H bytes = (H)_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i*)p));
+#elif defined(__AVX2__)
+  const H bytes = (H)_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i*)p));
+#else
+  typedef uint8_t B __attribute__((vector_size(W)));
+  const H bytes = __builtin_convertvector(load_as<B>(p), H);
+#endif
+  const H magnitude = (H)((bytes & 0x7F) << 7), none = (H)(magnitude == 0x3F80) & 0x7E00;
+  const H half = (H)((bytes & 0x80) << 8) | magnitude | none;
+  uint16_t halves[W];
+  __builtin_memcpy(halves, &half, sizeof(half));
+  return load_f16(halves) * 256.0f;
+}
+
+// The nearest E4M3, ties to even, in the low bits of each lane; what is larger than 448 becomes that (quant/f8_e4m3.h).
+INLINE U e4m3_bits(F v) {
+  const U sign = ((U)v >> 24) & 0x80u, exact = (U)v & 0x7FFFFFFFu;
+  const F magnitude = min((F)exact, all(448.0f));
+  const U bits = (U)magnitude;
+  const U normal = ((bits + 0x7FFFFu + ((bits >> 20) & 1u)) >> 20) - (120u << 3);
+  const U small = (U)(magnitude + 16384.0f) - (U)all(16384.0f);  // below 2^-6 steps are 2^-9
+  const U code = (I)bits < 0x3C800000 ? small : normal;
+  return sign | ((I)exact > 0x7F800000 ? U{} + 0x7Fu : code);
+}
+
 // (GCC 12 takes a __builtin_convertvector from bytes apart, lane by lane.)
 INLINE F load_s8(const int8_t* p) {
 #if defined(__AVX512F__)
