@@ -128,7 +128,7 @@ void attend_short(const Params& p, const AttentionPlan& plan, cudaStream_t strea
 }  // namespace
 
 bool can_attend(const DeviceKv& kv, const AttentionArgs& a) {
-  const bool known = a.head_dim == 32 || a.head_dim == 64 || a.head_dim == 96 || a.head_dim == 128;
+  const bool known = a.head_dim == 32 || a.head_dim == 64 || a.head_dim == 96 || a.head_dim == 128 || a.head_dim == 256;
   return known && dtype_bytes(kv.dtype) <= 2 && kv.block_size % 16 == 0 && a.n_heads / a.n_kv_heads <= kRows;
 }
 
@@ -161,6 +161,7 @@ void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Attentio
     case 64: return attend_short<64>(p, plan, stream);
     case 96: return attend_short<96>(p, plan, stream);
     case 128: return attend_short<128>(p, plan, stream);
+    case 256: return attend_naive(y, q, kv, a, batch, stream, kRows);  // a tile of it is more than registers hold
   }
 }
 

@@ -6,13 +6,13 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr int kWarps = 4;
+constexpr int kWarps = 4, kManyWarps = 16;  // of a block; many where there are few blocks
 constexpr int kMaxPerLane = 18;  // columns of a lane: heads of up to 576, what latents have
 
 struct Params {
   DeviceKv kv;
   DeviceBatch batch;
-  int layer, group, window;
+  int layer, group, window, most_rows;
   bool causal;
   float scale, softcap;
   const float* sinks;  // [n heads] or null
@@ -20,11 +20,12 @@ struct Params {
 
 template <class T, class K>
 __global__ void naive_kernel(T* y, int64_t y_stride, const T* q, int64_t q_stride, const __grid_constant__ Params p) {
-  extern __shared__ float shared[];  // [head_dim] query; [kWarps, head_dim + 2] sums, maximum, total
+  extern __shared__ float shared[];  // [head_dim] query; [warps, head_dim + 2] sums, maximum, total
   const int token = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32,
-            dim = p.kv.head_dim;
+            dim = p.kv.head_dim, n_warps = static_cast<int>(blockDim.x) / 32;
   const int seq = p.batch.token_seq[token], position = p.batch.positions[token];
   const int kv_len = p.batch.kv_len[seq];
+  if (p.most_rows > 0 && (p.batch.q_start[seq + 1] - p.batch.q_start[seq]) * p.group > p.most_rows) return;
   const int end = p.causal ? position + 1 : p.window > 0 ? min(kv_len, position + p.window) : kv_len,
             begin = p.window > 0 ? max(0, position + 1 - p.window) : 0;
   const int32_t* table = p.batch.block_table + int64_t{seq} * *p.batch.max_blocks;
@@ -34,7 +35,7 @@ __global__ void naive_kernel(T* y, int64_t y_stride, const T* q, int64_t q_strid
   __syncthreads();
 
   float out[kMaxPerLane] = {}, most = -INFINITY, total = 0;
-  for (int key = begin + warp; key < end; key += kWarps) {
+  for (int key = begin + warp; key < end; key += n_warps) {
     const int64_t page =
         ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * p.kv.n_parts) * p.kv.n_kv_heads + kv_head;
     const int64_t which = int64_t{p.kv.n_parts - 1} * p.kv.n_kv_heads * p.kv.block_size * dim;
@@ -58,9 +59,9 @@ __global__ void naive_kernel(T* y, int64_t y_stride, const T* q, int64_t q_strid
   __syncthreads();
   for (int i = threadIdx.x; i < dim; i += blockDim.x) {
     float largest = p.sinks != nullptr ? p.sinks[head] : -INFINITY, sum = 0;
-    for (int w = 0; w < kWarps; ++w) largest = fmaxf(largest, parts[w * (dim + 2) + dim]);
+    for (int w = 0; w < n_warps; ++w) largest = fmaxf(largest, parts[w * (dim + 2) + dim]);
     float all = p.sinks != nullptr ? expf(p.sinks[head] - largest) : 0.0f;
-    for (int w = 0; w < kWarps; ++w) {
+    for (int w = 0; w < n_warps; ++w) {
       const float weight = expf(parts[w * (dim + 2) + dim] - largest);
       sum += weight * parts[w * (dim + 2) + i];
       all += weight * parts[w * (dim + 2) + dim + 1];
@@ -72,18 +73,19 @@ __global__ void naive_kernel(T* y, int64_t y_stride, const T* q, int64_t q_strid
 }  // namespace
 
 void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a,
-                  const DeviceBatch& batch, cudaStream_t stream) {
+                  const DeviceBatch& batch, cudaStream_t stream, int most_rows) {
   CHECK(a.head_dim <= 32 * kMaxPerLane);
   if (q.rows == 0) return;
-  const Params p{kv, batch, a.layer, a.n_heads / a.n_kv_heads, a.window, a.causal, a.scale, a.softcap, a.sinks ? a.sinks.f32() : nullptr};
+  const Params p{kv, batch, a.layer, a.n_heads / a.n_kv_heads, a.window, most_rows, a.causal, a.scale, a.softcap, a.sinks ? a.sinks.f32() : nullptr};
   const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(a.n_heads));
-  const size_t shared = (static_cast<size_t>(a.head_dim) + kWarps * (a.head_dim + 2)) * sizeof(float);
+  const int n_warps = q.rows * a.n_heads <= 4 * n_multiprocessors() ? kManyWarps : kWarps;
+  const size_t shared = static_cast<size_t>(a.head_dim + n_warps * (a.head_dim + 2)) * sizeof(float);  // under 48 KiB
   CHECK(y.dtype == q.dtype);
   with_type(y.dtype, [&](auto* py) {
     with_kv_type(kv.dtype, [&](auto* pk) {
       using T = std::remove_pointer_t<decltype(py)>;
       using K = std::remove_pointer_t<decltype(pk)>;
-      naive_kernel<T, K><<<grid, kWarps * 32, shared, stream>>>(static_cast<T*>(y.data), y.stride,
+      naive_kernel<T, K><<<grid, n_warps * 32, shared, stream>>>(static_cast<T*>(y.data), y.stride,
                                                                 static_cast<const T*>(q.data), q.stride, p);
     });
   });

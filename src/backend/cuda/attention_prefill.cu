@@ -126,7 +126,7 @@ __device__ void write_rows(const Tile<kDim>& tile, const Params& p, int token0, 
 }
 
 template <int kDim, class K>
-__global__ void __launch_bounds__(kWarps * 32, 3) long_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) char shared[];  // [2] tiles of keys, [2] tiles of values
   using S = Shared<kDim>;
   start_dependent();
@@ -199,6 +199,7 @@ void attend_long(const Params& p, int head_dim, const AttentionPlan& plan, cudaS
     case 64: return run<64>(p, plan, stream);
     case 96: return run<96>(p, plan, stream);
     case 128: return run<128>(p, plan, stream);
+    case 256: return run<256>(p, plan, stream);
   }
 }
 

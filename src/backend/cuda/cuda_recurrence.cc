@@ -9,9 +9,7 @@ using cuda::check_launch;
 
 namespace {
 
-// The convolution's part ends on 16 bytes, so that matrices may be read four numbers at a time.
-int64_t conv_part(const StateShape& s) { return (s.conv_floats() + 3) / 4 * 4; }
-int64_t layer_floats(const StateShape& s) { return conv_part(s) + (s.n_heads * s.head_floats() + 3) / 4 * 4; }
+int64_t layer_floats(const StateShape& s) { return s.conv_floats() + s.n_heads * s.head_floats(); }
 
 struct CudaStates : StateCache {
   CudaStates(const StateShape& s, cuda::Memory m) : StateCache(s), memory(std::move(m)) {}
@@ -21,7 +19,7 @@ struct CudaStates : StateCache {
   }
   cuda::DeviceStates matrices(int layer) const {
     cuda::DeviceStates states = inputs(layer);
-    states.data += conv_part(shape);
+    states.data += shape.conv_floats();
     return states;
   }
   cuda::Memory memory;

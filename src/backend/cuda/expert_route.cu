@@ -21,19 +21,28 @@ struct Route {
   float scale;
 };
 
+// Orders as floats do; what is no number comes before all, with nothing.
+__device__ __forceinline__ uint32_t key_of(float v) {
+  const uint32_t bits = __float_as_uint(v);
+  return isnan(v) ? 0 : bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+// The best that a lane has: its experts are every 32nd.
 struct Best {
-  float value;
-  int at;
-};
-// The best of a warp: of equal ones the first. What is no number is never the best.
-__device__ __forceinline__ Best best_of_warp(Best best) {
-#pragma unroll
-  for (int s = 16; s > 0; s /= 2) {
-    const float value = __shfl_xor_sync(0xFFFFFFFFu, best.value, s);
-    const int at = __shfl_xor_sync(0xFFFFFFFFu, best.at, s);
-    if (value > best.value || (value == best.value && at < best.at)) best = {value, at};
+  uint32_t key = 0;
+  int at = INT32_MAX;
+
+  __device__ __forceinline__ Best(const float* choice, int n_experts, int lane) {
+    for (int e = lane; e < n_experts; e += 32) {
+      const uint32_t other = key_of(choice[e]);
+      if (other > key) key = other, at = e;
+    }
   }
-  return best;
+};
+// The best of a warp: of equal ones the first.
+__device__ __forceinline__ int best_of_warp(const Best& best) {
+  const uint32_t key = __reduce_max_sync(0xFFFFFFFFu, best.key);
+  return __reduce_min_sync(0xFFFFFFFFu, best.key == key ? best.at : INT32_MAX);
 }
 
 __device__ __forceinline__ float warp_max(float v) {
@@ -45,10 +54,10 @@ __device__ __forceinline__ float warp_max(float v) {
 __device__ void score(const Route& p, int64_t token, float* scores, float* choice, int lane) {
   const float* logits = p.logits + token * p.logits_stride;
   float top = -INFINITY, sum = 0;
-  for (int e = lane; e < p.n_experts; e += 32) top = fmaxf(top, logits[e]);
+  for (int e = lane; e < p.n_experts; e += 32) top = fmaxf(top, scores[e] = logits[e]);
   top = warp_max(top);
   for (int e = lane; e < p.n_experts; e += 32) {
-    scores[e] = p.sigmoid ? 1.0f / (1.0f + expf(-logits[e])) : expf(logits[e] - top);
+    scores[e] = p.sigmoid ? 1.0f / (1.0f + expf(-scores[e])) : expf(scores[e] - top);
     sum += scores[e];
   }
   const float factor = p.sigmoid ? 1.0f : 1.0f / warp_sum(sum);
@@ -83,32 +92,29 @@ __device__ void keep_best_groups(const Route& p, float* choice, float* worth, in
 }
 
 __global__ void route_kernel(const __grid_constant__ Route p) {
-  extern __shared__ float shared[];  // of each warp: scores, what is chosen by, and what groups are worth, [n_experts] each
+  extern __shared__ float shared[];  // of each warp: scores, what is chosen by, and what groups are worth, then chosen weights, [n_experts] each
   start_dependent();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int64_t token = int64_t{blockIdx.x} * kWarps + warp;
   if (token >= p.n_tokens) return;
-  float *scores = shared + warp * 3 * p.n_experts, *choice = scores + p.n_experts;
+  float *scores = shared + warp * 3 * p.n_experts, *choice = scores + p.n_experts, *chosen = choice + p.n_experts;
   score(p, token, scores, choice, lane);
-  if (p.n_groups_used < p.n_groups) keep_best_groups(p, choice, choice + p.n_experts, lane);
+  if (p.n_groups_used < p.n_groups) keep_best_groups(p, choice, chosen, lane);
   float sum = 0;
+  Best best(choice, p.n_experts, lane);
   for (int i = 0; i < p.n_used; ++i) {
-    Best best{-INFINITY, p.n_experts};
-    for (int e = lane; e < p.n_experts; e += 32)
-      if (choice[e] > best.value) best = {choice[e], e};
-    best = best_of_warp(best);
-    if (best.at == p.n_experts) best.at = i;  // nothing there is a number: but the matrix must be one
-    const float weight = scores[best.at];
-    sum += weight;
-    if (lane == 0) {
-      choice[best.at] = -INFINITY;
-      p.ids[token * p.n_used + i] = best.at;
-      p.weights[token * p.n_used + i] = weight;
+    const int found = best_of_warp(best), at = found == INT32_MAX ? i : found;  // nothing is a number: but an expert it must be
+    sum += scores[at];
+    if (lane == at % 32) {
+      chosen[i] = scores[at];
+      choice[at] = NAN;  // cannot be chosen again
+      p.ids[token * p.n_used + i] = at;
+      best = Best(choice, p.n_experts, lane);
     }
-    __syncwarp();
   }
+  __syncwarp();
   const float factor = p.normalize ? p.scale / fmaxf(sum, 1e-20f) : p.scale;
-  for (int i = lane; i < p.n_used; i += 32) p.weights[token * p.n_used + i] *= factor;
+  for (int i = lane; i < p.n_used; i += 32) p.weights[token * p.n_used + i] = chosen[i] * factor;
 }
 
 // One block: counts, sums them up, and scatters. Which of an expert's rows comes first is up to chance, and does not matter: a row's

@@ -121,8 +121,9 @@ int short_rows(
 // q and y: [n_tokens, n_heads * head_dim], q f16.
 void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args, const DeviceBatch& batch,
             const AttentionPlan& plan, cudaStream_t stream);
+// Only sequences whose tokens times the heads of a KV head are most_rows or fewer; 0: all.
 void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args,
-                  const DeviceBatch& batch, cudaStream_t stream);
+                  const DeviceBatch& batch, cudaStream_t stream, int most_rows = 0);
 
 // argmax.cu
 using Key = unsigned long long;  // orders as logits and ids do: logit_key.cuh

@@ -1,4 +1,4 @@
-// Gates, short convolutions and the gated delta rule. A thread goes through all tokens of its sequence in order, with its share of the
+// Gates, short convolutions and the gated delta rule. Threads go through all tokens of a sequence in order, with their shares of the
 // state in registers and the next tokens' inputs on their way, so a token's numbers never depend on the batch.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/recurrence.h"
@@ -6,9 +6,9 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr int kThreads = 256, kConvThreads = 128;
-constexpr int kConvAhead = 8;    // tokens
-constexpr int kColumnLanes = 8;  // lanes that share a column of a head's matrix
+constexpr int kThreads = 256;
+constexpr int kConvThreads = 64, kConvAhead = 16;  // channels of a block; tokens
+constexpr int kDeltaThreads = 128, kColumnLanes = 8, kColumns = kDeltaThreads / kColumnLanes;  // lanes of a column of a head's matrix
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
@@ -46,21 +46,34 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
     window[i] = kept ? p.states.data[in * p.states.slot_floats + int64_t{i - none} * p.n_channels + c] : 0.0f;
   }
   float* x = p.x + begin * p.x_stride + c;
+  float next[kConvAhead];
+  const auto load = [&](int first) {
+#pragma unroll
+    for (int j = 0; j < kConvAhead; ++j) next[j] = first + j < n ? x[(first + j) * p.x_stride] : 0.0f;
+  };
+  const auto use = [&](float input, int t) {
+    window[kMost - 1] = input;
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kMost; ++i)
+      if (i >= none) sum = fmaf(weights[i], window[i], sum);
+    x[t * p.x_stride] = sum / (1.0f + __expf(-sum));
+#pragma unroll
+    for (int i = 0; i + 1 < kMost; ++i) window[i] = window[i + 1];
+  };
+  load(0);
   for (int first = 0; first < n; first += kConvAhead) {
     float inputs[kConvAhead];
 #pragma unroll
-    for (int j = 0; j < kConvAhead; ++j) inputs[j] = first + j < n ? x[(first + j) * p.x_stride] : 0.0f;
+    for (int j = 0; j < kConvAhead; ++j) inputs[j] = next[j];
+    load(first + kConvAhead);  // before the stores, which it would wait for
+    if (first + kConvAhead <= n) {
 #pragma unroll
-    for (int j = 0; j < kConvAhead; ++j) {
-      if (first + j >= n) break;
-      window[kMost - 1] = inputs[j];
-      float sum = 0;
+      for (int j = 0; j < kConvAhead; ++j) use(inputs[j], first + j);
+    } else {
 #pragma unroll
-      for (int i = 0; i < kMost; ++i)
-        if (i >= none) sum = fmaf(weights[i], window[i], sum);
-      x[(first + j) * p.x_stride] = sum * sigmoid(sum);
-#pragma unroll
-      for (int i = 0; i + 1 < kMost; ++i) window[i] = window[i + 1];
+      for (int j = 0; j < kConvAhead; ++j)
+        if (first + j < n) use(inputs[j], first + j);
     }
   }
   float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats + c;
@@ -85,88 +98,149 @@ __device__ __forceinline__ float sum_of_column(float v) {
   return v;
 }
 
-// What a lane needs of a token.
+__device__ __forceinline__ void copy_float(float* to, const float* from, bool in) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 4 : 0) : "memory");
+}
+__device__ __forceinline__ void copy_floats(float* to, const float* from, bool in) {  // four
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 16 : 0) : "memory");
+}
+
+// A few tokens' inputs in shared memory: q, then k, with zeros up to the rows that lanes have; the block's columns of v.
 template <int kPer>
-struct Token {
-  float q[kPer], k[kPer], v, beta, alpha;
+struct Chunk {
+  static constexpr int kRows = kPer * kColumnLanes, kTokens = kPer > 16 ? 8 : 16;
+  float qk[kTokens][2][kRows];
+  float v[kTokens][kColumns];
+  float beta[kTokens], alpha[kTokens];
+};
+// What each of them does to a head: S = keep S; S += k^T (take (v - k S)), k and q having these factors.
+template <int kTokens>
+struct Factors {
+  float keep[kTokens], take[kTokens], k[kTokens], q[kTokens];
 };
 
-// A lane's rows of a column: with kPacks four neighbours at a time, else one; what is past key_dim is zeros.
 template <int kPer, bool kPacks>
-__device__ __forceinline__ int row_of(int j, int lane) {
-  return kPacks ? 4 * kColumnLanes * (j / 4) + 4 * lane + j % 4 : lane + kColumnLanes * j;
+__device__ void copy_chunk(Chunk<kPer>& chunk, const Delta& p, int head, int first, int n) {
+  using C = Chunk<kPer>;
+  constexpr int kStep = kPacks ? 4 : 1, kPerRow = C::kRows / kStep;
+  const int key_head = p.tiled ? head % p.n_key_heads : head / (p.n_heads / p.n_key_heads), keys = p.n_key_heads * p.key_dim;
+  for (int i = threadIdx.x; i < n * 2 * kPerRow; i += kDeltaThreads) {
+    const int t = i / (2 * kPerRow), which = i / kPerRow % 2, row = i % kPerRow * kStep;
+    const bool in = row < p.key_dim;
+    const float* from = p.qkv + (first + t) * p.qkv_stride + which * keys + key_head * p.key_dim + (in ? row : 0);
+    kPacks ? copy_floats(&chunk.qk[t][which][row], from, in) : copy_float(&chunk.qk[t][which][row], from, in);
+  }
+  const int first_column = static_cast<int>(blockIdx.x) * kColumns;
+  for (int i = threadIdx.x; i < n * kColumns; i += kDeltaThreads) {
+    const int t = i / kColumns, c = first_column + i % kColumns;
+    const bool in = c < p.value_dim;
+    copy_float(&chunk.v[t][i % kColumns], p.qkv + (first + t) * p.qkv_stride + 2 * keys + head * p.value_dim + (in ? c : 0), in);
+  }
+  if (const int t = threadIdx.x; t < n) {
+    copy_float(&chunk.beta[t], p.beta + (first + t) * p.beta_stride + head, true);
+    copy_float(&chunk.alpha[t], p.alpha + (first + t) * p.alpha_stride + head, true);
+  }
+  asm volatile("cp.async.commit_group;" ::: "memory");
 }
-template <int kPer, bool kPacks>
-__device__ __forceinline__ void load_rows(float (&to)[kPer], const float* from, int n, int lane) {
+
+// A column's lanes take a token.
+template <int kPer>
+__device__ void find_factors(Factors<Chunk<kPer>::kTokens>& factors, const Chunk<kPer>& chunk, const Delta& p, int head, int n) {
+  const int lane = threadIdx.x % kColumnLanes, t = threadIdx.x / kColumnLanes, own = min(t, n - 1);
+  float squares[2] = {};
 #pragma unroll
-  for (int j = 0; j < kPer; j += kPacks ? 4 : 1) {
-    const int row = row_of<kPer, kPacks>(j, lane);
-    if constexpr (kPacks) {
-      const float4 v = row < n ? *reinterpret_cast<const float4*>(from + row) : float4{};
-      to[j] = v.x, to[j + 1] = v.y, to[j + 2] = v.z, to[j + 3] = v.w;
-    } else {
-      to[j] = row < n ? from[row] : 0.0f;
-    }
+  for (int which = 0; which < 2; ++which) {
+    for (int i = lane; i < Chunk<kPer>::kRows; i += kColumnLanes)
+      squares[which] = fmaf(chunk.qk[own][which][i], chunk.qk[own][which][i], squares[which]);
+    squares[which] = sum_of_column(squares[which]);
+  }
+  if (lane > 0 || t >= n) return;
+  const float step = chunk.alpha[t] + p.dt[head], positive = step > 20.0f ? step : log1pf(expf(step));
+  factors.keep[t] = expf(p.decay[head] * positive);
+  factors.take[t] = sigmoid(chunk.beta[t]);
+  factors.q[t] = 1.0f / sqrtf((squares[0] + 1e-6f) * static_cast<float>(p.key_dim));
+  factors.k[t] = 1.0f / sqrtf(squares[1] + 1e-6f);
+}
+
+// A lane's rows of a column, four neighbours at a time.
+__device__ __forceinline__ int row_of(int j, int lane) { return 4 * kColumnLanes * (j / 4) + 4 * lane + j % 4; }
+
+template <int kPer>
+__device__ __forceinline__ void load_rows(float (&to)[kPer], const float* from, int lane) {
+#pragma unroll
+  for (int j = 0; j < kPer; j += 4) {
+    const float4 v = *reinterpret_cast<const float4*>(from + row_of(j, lane));
+    to[j] = v.x, to[j + 1] = v.y, to[j + 2] = v.z, to[j + 3] = v.w;
   }
 }
 
+template <int kPer>
+__device__ __forceinline__ float dot_rows(const float (&a)[kPer], const float (&b)[kPer]) {
+  float sums[4] = {};
+#pragma unroll
+  for (int j = 0; j < kPer; ++j) sums[j % 4] = fmaf(a[j], b[j], sums[j % 4]);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// 16 columns of a head's matrix through all tokens of a sequence, a chunk being copied while the one before is used. What a token's q reads
+// and what the next one's k knows are sums over the same matrix, and added up together.
 template <int kPer, bool kPacks>
-__global__ void __launch_bounds__(kThreads) delta_kernel(const __grid_constant__ Delta p) {
+__global__ void __launch_bounds__(kDeltaThreads) delta_kernel(const __grid_constant__ Delta p) {
+  using C = Chunk<kPer>;
+  __shared__ __align__(16) C chunks[2];
+  __shared__ Factors<C::kTokens> factors;
   start_dependent();
-  const int head = blockIdx.y, seq = blockIdx.z, lane = threadIdx.x % kColumnLanes;
-  const int column = static_cast<int>(blockIdx.x) * (kThreads / kColumnLanes) + threadIdx.x / kColumnLanes;
-  const int own = min(column, p.value_dim - 1);  // lanes past the last column help with shuffles
-  const bool writes = column < p.value_dim;
-  const int key_head = p.tiled ? head % p.n_key_heads : head / (p.n_heads / p.n_key_heads), keys = p.n_key_heads * p.key_dim;
+  const int head = blockIdx.y, seq = blockIdx.z, lane = threadIdx.x % kColumnLanes, local = threadIdx.x / kColumnLanes;
+  const int column = static_cast<int>(blockIdx.x) * kColumns + local;
+  const bool writes = column < p.value_dim;  // lanes past the last column help with shuffles
   const int begin = p.batch.q_start[seq], end = p.batch.q_start[seq + 1], in = p.batch.state_in[seq];
-  const int64_t place = (int64_t{head} * p.value_dim + own) * p.key_dim;
-  float s[kPer] = {};
-  if (in >= 0) load_rows<kPer, kPacks>(s, p.states.data + in * p.states.slot_floats + place, p.key_dim, lane);
-  const float decay = p.decay[head], dt = p.dt[head], q_scale = 1.0f / sqrtf(static_cast<float>(p.key_dim));
-  const auto load = [&](Token<kPer>& token, int t) {
-    const float* row = p.qkv + t * p.qkv_stride;
-    load_rows<kPer, kPacks>(token.q, row + key_head * p.key_dim, p.key_dim, lane);
-    load_rows<kPer, kPacks>(token.k, row + keys + key_head * p.key_dim, p.key_dim, lane);
-    token.v = row[2 * keys + head * p.value_dim + own];
-    token.beta = p.beta[t * p.beta_stride + head];
-    token.alpha = p.alpha[t * p.alpha_stride + head];
-  };
-  Token<kPer> next;
-  load(next, begin);
-  for (int t = begin; t < end; ++t) {
-    const Token<kPer> token = next;
-    if (t + 1 < end) load(next, t + 1);
-    float qq = 0, kk = 0, known = 0;
+  copy_chunk<kPer, kPacks>(chunks[0], p, head, begin, min(C::kTokens, end - begin));
+  const int64_t place = (int64_t{head} * p.value_dim + (writes ? column : 0)) * p.key_dim;
+  float s[kPer];
+  const float* before = p.states.data + in * p.states.slot_floats + place;
 #pragma unroll
-    for (int j = 0; j < kPer; ++j) {
-      qq = fmaf(token.q[j], token.q[j], qq);
-      kk = fmaf(token.k[j], token.k[j], kk);
-      known = fmaf(token.k[j], s[j], known);
-    }
-    qq = sum_of_column(qq), kk = sum_of_column(kk), known = sum_of_column(known);
-    const float step = token.alpha + dt, positive = step > 20.0f ? step : log1pf(expf(step)), keep = expf(decay * positive);
-    const float k_scale = 1.0f / sqrtf(kk + 1e-6f);  // k has length 1
-    const float change = sigmoid(token.beta) * (token.v - keep * k_scale * known) * k_scale;
-    float out = 0;
+  for (int j = 0; j < kPer; ++j) s[j] = in >= 0 && row_of(j, lane) < p.key_dim ? before[row_of(j, lane)] : 0.0f;
+  int at = 0;
+  for (int first = begin; first < end; first += C::kTokens, at ^= 1) {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    __syncthreads();
+    const C& chunk = chunks[at];
+    const int n = min(C::kTokens, end - first), n_next = min(C::kTokens, end - first - n);
+    copy_chunk<kPer, kPacks>(chunks[at ^ 1], p, head, first + n, n_next);
+    find_factors<kPer>(factors, chunk, p, head, n);
+    __syncthreads();
+    float k[kPer];
+    load_rows(k, chunk.qk[0][1], lane);
+    float known = sum_of_column(dot_rows(k, s));
+    for (int t = 0; t < n; ++t) {
+      float q[kPer];
+      load_rows(q, chunk.qk[t][0], lane);
+      const float keep = factors.keep[t], k_scale = factors.k[t];
+      const float change = factors.take[t] * (chunk.v[t][local] - keep * k_scale * known) * k_scale;
 #pragma unroll
-    for (int j = 0; j < kPer; ++j) {
-      s[j] = fmaf(token.k[j], change, keep * s[j]);
-      out = fmaf(token.q[j], s[j], out);
+      for (int j = 0; j < kPer; ++j) s[j] = fmaf(k[j], change, keep * s[j]);
+      load_rows(k, chunk.qk[min(t + 1, n - 1)][1], lane);
+      known = dot_rows(k, s);
+      float out = dot_rows(q, s);
+#pragma unroll
+      for (int i = kColumnLanes / 2; i > 0; i /= 2) {
+        known += __shfl_xor_sync(0xFFFFFFFFu, known, i);
+        out += __shfl_xor_sync(0xFFFFFFFFu, out, i);
+      }
+      if (writes && lane == 0) p.y[(first + t) * p.y_stride + head * p.value_dim + column] = out * factors.q[t];
     }
-    out = sum_of_column(out) * (q_scale / sqrtf(qq + 1e-6f));
-    if (writes && lane == 0) p.y[t * p.y_stride + head * p.value_dim + column] = out;
   }
   if (!writes) return;
   float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats + place;
 #pragma unroll
   for (int j = 0; j < kPer; ++j)
-    if (const int row = row_of<kPer, kPacks>(j, lane); row < p.key_dim) after[row] = s[j];
+    if (row_of(j, lane) < p.key_dim) after[row_of(j, lane)] = s[j];
 }
 
 template <bool kPacks>
 void start_delta(const Delta& p, int n_seqs, cudaStream_t stream) {
-  const dim3 grid(blocks_for(p.value_dim, kThreads / kColumnLanes), static_cast<unsigned>(p.n_heads), static_cast<unsigned>(n_seqs));
-  const auto start = [&](auto kernel) { launch(kernel, grid, kThreads, 0, stream, p); };
+  const dim3 grid(blocks_for(p.value_dim, kColumns), static_cast<unsigned>(p.n_heads), static_cast<unsigned>(n_seqs));
+  const auto start = [&](auto kernel) { launch(kernel, grid, kDeltaThreads, 0, stream, p); };
   p.key_dim <= 4 * kColumnLanes    ? start(delta_kernel<4, kPacks>)
   : p.key_dim <= 16 * kColumnLanes ? start(delta_kernel<16, kPacks>)
                                    : start(delta_kernel<32, kPacks>);
@@ -201,8 +275,7 @@ void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const Device
   CHECK(s.key_dim <= kMostKeyDim);
   const Delta p{a.y.f32(), a.qkv.f32(), a.beta.f32(), a.alpha.f32(), a.decay.f32(), a.dt.f32(), a.y.stride, a.qkv.stride, a.beta.stride,
                 a.alpha.stride, s.n_heads, a.n_key_heads, s.key_dim, s.value_dim, a.tiled, states, batch};
-  const bool packs = s.key_dim % 4 == 0 && a.qkv.stride % 4 == 0 && states.slot_floats % 4 == 0 &&
-                     (reinterpret_cast<uintptr_t>(p.qkv) | reinterpret_cast<uintptr_t>(states.data)) % 16 == 0;
+  const bool packs = s.key_dim % 4 == 0 && a.qkv.stride % 4 == 0 && reinterpret_cast<uintptr_t>(p.qkv) % 16 == 0;
   packs ? start_delta<true>(p, n_seqs, stream) : start_delta<false>(p, n_seqs, stream);
 }
 
