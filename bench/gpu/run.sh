@@ -1,9 +1,10 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
-#   bench/gpu/run.sh [build] [test] [bench] [batch] [ops] [ladder]      the first three when none is named
+#   bench/gpu/run.sh [build] [test] [bench] [experts] [batch] [ops] [ladder]      the first three when none is named
 #
-# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `batch` measures sequences side by
+# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `experts`
+# measures models with experts and with recurrent layers, `batch` measures sequences side by
 # side, bare and through the whole engine, `ops` attention and draws alone, `ladder` more types.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -33,13 +34,20 @@ fi
 
 measure() { "$BUILD/ingot" bench --device cuda -b 2048 --shape "$1" --type "$2" -p 512,2048 -n 128 -r 5 2>&1 | grep -E "$1|rror|failed|CHECK"; }
 
+together() { echo "$1 $2"; "$BUILD/ingot" bench batch --device cuda -b 2048 --shape "$1" --type "$2" --npp 1024 --ntg 24 --npl "$3" 2>&1 | grep -E "^\| |rror|CHECK"; }
+
 if has bench; then
   for type in F16 Q4_0; do measure smollm-135m $type; done
   for type in BF16 Q4_0 Q4_K Q8_0; do measure llama-3.2-1b $type; done
   for type in BF16 Q4_0 Q4_K Q8_0; do measure llama-3.1-8b $type; done
 fi
+if has experts; then
+  for type in BF16 Q4_0; do
+    for shape in granite-1b-a400m qwen3-30b-a3b qwen3.5-0.8b; do measure $shape $type; done
+  done
+  together qwen3-30b-a3b Q4_0 1,8,32,64,128
+fi
 if has batch; then
-  together() { echo "$1 $2"; "$BUILD/ingot" bench batch --device cuda -b 2048 --shape "$1" --type "$2" --npp 1024 --ntg 24 --npl "$3" 2>&1 | grep -E "^\| |rror|CHECK"; }
   together smollm-135m Q4_0 1,8,32,64,128
   together llama-3.2-1b Q4_0 1,8,32,64,128
   together llama-3.1-8b BF16 1,8,32,64,128,256

@@ -243,7 +243,7 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
     tower_ = std::make_unique<EncoderTower>(*encoder, *source_, *backend_, limits, progress);
   } else {
     if (needs_experts(decoder) && !backend_->runs_experts())
-      throw Error("models with a mixture of experts, or with attention over latents, run on the CPU so far: use --device cpu");
+      throw Error("{} does not run models with a mixture of experts, or with attention over latents: use --device cpu", backend_->name());
     if (decoder.n_recurrent_layers() > 0) throw Error("models with recurrent layers make no embeddings here: use one without");
     StepLimits limits = step_limits(decoder, max_batch_tokens_, kMaxSeqs, max_batch_tokens_, max_tokens_);
     limits.n_vocab = 0;  // nothing is drawn

@@ -21,9 +21,9 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
              const LoadProgress& progress)
     : config_(config), source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)), backend_(make_backend(options)) {
   if (needs_experts(config_) && !backend_->runs_experts())
-    throw Error("models with a mixture of experts, or with attention over latents, run on the CPU so far: use --device cpu");
+    throw Error("{} does not run models with a mixture of experts, or with attention over latents: use --device cpu", backend_->name());
   if (config_.n_recurrent_layers() > 0 && !backend_->runs_recurrence())
-    throw Error("models with recurrent layers (gated delta nets) run on the CPU so far: use --device cpu");
+    throw Error("{} does not run models with recurrent layers (gated delta nets): use --device cpu", backend_->name());
   if (!backend_->keeps_kv_as(options.kv_dtype)) throw Error("KV caches of q8_0 run on the CPU: use --kv-type fp8 or f16, or --device cpu");
   plan_ = plan_memory(config_, source_->total_bytes(), backend_->available_bytes(), options);
   log_info("memory:\n{}", plan_.table());
