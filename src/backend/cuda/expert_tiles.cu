@@ -34,7 +34,7 @@ struct Params {
   int n_in, n_steps, n_tiles;  // n_tiles: of 16 outputs
   void* y;
   int64_t y_stride;
-  bool y_f32;
+  bool y_f32, y_packs;  // packs: halves in whole 16 bytes
   int act;
 };
 
@@ -136,9 +136,21 @@ __device__ __forceinline__ uint4 load_input(const char* row, int unit, int t) {
   return make_uint4(x0.x, x0.y, x1.x, x1.y);
 }
 
-// Sums to shared memory, and from there whole rows of neighbours to y.
+// One output of a row, from the sums of the tile.
+__device__ __forceinline__ float value_of(const Params& p, const float* sums, int c, int n_wide, int64_t expert, int64_t out) {
+  float value[2] = {};
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    if (j == 1 && p.act < 0) break;
+    value[j] = sums[j * n_wide + c] * p.w[j].factor;
+    if (p.bias[j] != nullptr) value[j] += p.bias[j][expert * p.w[0].n_out + out];
+  }
+  return p.act >= 0 ? act_mul(value[0], value[1], p.act) : value[0];
+}
+
+// Sums to shared memory, and from there 8 neighbours at a time to y: `rows` are those of the tile.
 template <class K, int kTokenTiles>
-__device__ void finish(const Params& p, const float (&acc)[2][kTokenTiles][4], const RowTile& tile, float* shared) {
+__device__ void finish(const Params& p, const float (&acc)[2][kTokenTiles][4], const RowTile& tile, const int32_t* rows, float* shared) {
   using S = Stage<K, kTokenTiles>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const bool gate = p.act >= 0;
@@ -152,22 +164,30 @@ __device__ void finish(const Params& p, const float (&acc)[2][kTokenTiles][4], c
       for (int e = 0; e < 4; ++e) shared[(8 * i + 2 * t + e % 2) * S::kOut + at + g + e / 2 * 8] = acc[j][i][e];
   }
   __syncthreads();
-  const int n_wide = gate ? 16 * kWarps : 16 * kTiles;
-  const int64_t first = int64_t{blockIdx.x} * n_wide, n_out = p.w[0].n_out;
-  for (int i = threadIdx.x; i < tile.n * n_wide; i += 32 * kWarps) {
-    const int token = i / n_wide, c = i % n_wide;
-    const int64_t row = first + c;
-    if (row >= n_out) continue;
-    const auto sum_of = [&](int j) {
-      const float sum = shared[token * S::kOut + j * n_wide + c] * p.w[j].factor;
-      return p.bias[j] != nullptr ? sum + p.bias[j][tile.expert * n_out + row] : sum;
-    };
-    const float value = gate ? act_mul(sum_of(0), sum_of(1), p.act) : sum_of(0);
-    const int64_t at = p.order.order[tile.first + token] * p.y_stride + row;
-    if (p.y_f32) {
-      static_cast<float*>(p.y)[at] = value;
-    } else {
-      static_cast<half*>(p.y)[at] = from_float<half>(value);
+  const int n_wide = gate ? 16 * kWarps : 16 * kTiles, n_pieces = n_wide / 8, c = static_cast<int>(threadIdx.x) % n_pieces * 8;
+  const int64_t out = int64_t{blockIdx.x} * n_wide + c, left = p.w[0].n_out - out;
+  if (left <= 0) return;
+  for (int token = static_cast<int>(threadIdx.x) / n_pieces; token < tile.n; token += 32 * kWarps / n_pieces) {
+    const float* sums = shared + token * S::kOut;
+    const int64_t at = rows[token] * p.y_stride + out;
+    if (p.y_packs) {
+      uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float first = value_of(p, sums, c + 2 * i, n_wide, tile.expert, out + 2 * i);
+        const float second = value_of(p, sums, c + 2 * i + 1, n_wide, tile.expert, out + 2 * i + 1);
+        words[i] = bits_of(__halves2half2(from_float<half>(first), from_float<half>(second)));
+      }
+      *reinterpret_cast<uint4*>(static_cast<half*>(p.y) + at) = make_uint4(words[0], words[1], words[2], words[3]);
+      continue;
+    }
+    for (int i = 0; i < min(int64_t{8}, left); ++i) {
+      const float value = value_of(p, sums, c + i, n_wide, tile.expert, out + i);
+      if (p.y_f32) {
+        static_cast<float*>(p.y)[at + i] = value;
+      } else {
+        static_cast<half*>(p.y)[at + i] = from_float<half>(value);
+      }
     }
   }
 }
@@ -177,12 +197,14 @@ __global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_con
   using S = Stage<K, kTokenTiles>;
   extern __shared__ __align__(128) char shared[];
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
+  __shared__ int32_t rows[S::kTokens];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   let_next_start();
   if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.w[0]);
   wait_for_previous();
+  const RowTile tile = p.order.tiles[blockIdx.y];  // whatever is there
   if (static_cast<int>(blockIdx.y) >= *p.order.n_tiles) return;
-  const RowTile tile = p.order.tiles[blockIdx.y];
+  if (static_cast<int>(threadIdx.x) < tile.n) rows[threadIdx.x] = p.order.order[tile.first + threadIdx.x];
   const auto source = [&](int j) {
     const bool gate = p.act >= 0;
     const int at = static_cast<int>(blockIdx.x) * (gate ? kWarps : kTiles) + (gate ? warp : 2 * warp + j);
@@ -227,7 +249,7 @@ __global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_con
     ahead = ahead + 1 == S::kStages ? 0 : ahead + 1;
   }
   await_copies<0>();
-  finish<K, kTokenTiles>(p, acc, tile, reinterpret_cast<float*>(shared));
+  finish<K, kTokenTiles>(p, acc, tile, rows, reinterpret_cast<float*>(shared));
 }
 
 template <class K, int kTokenTiles>
@@ -268,6 +290,7 @@ void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, cudaStream_t 
   p.n_in = static_cast<int>(m.x.cols);
   p.n_tiles = static_cast<int>((w.n_out + kTileRows - 1) / kTileRows);
   p.y = m.y.data, p.y_stride = m.y.stride, p.y_f32 = m.y.dtype == DType::kF32;
+  p.y_packs = !p.y_f32 && w.n_out % 8 == 0 && m.y.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.y.data) % 16 == 0;
   p.act = m.gate;
   switch (w.layout) {
     case Layout::kDense: return start<Dense>(p, stream);
