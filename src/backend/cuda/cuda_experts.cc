@@ -38,7 +38,7 @@ void CudaBackend::copy(Tensor y, Tensor x) {
 
 void CudaBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) {
   settle();
-  cuda::route_rows(ids, weights, logits, args, stream_);
+  cuda::route_rows({ids, weights, logits, args}, stream_);
   check_launch("route_rows");
 }
 
@@ -89,7 +89,7 @@ void CudaBackend::moe(const MoeArgs& a) {
   if (a.x.rows == 0) return;
   if (!cuda::can_expert_matmul(w_gate) || !cuda::can_expert_matmul(w_down) || !cuda::share_matvec(w_gate, w_up)) return Backend::moe(a);
   matmul(a.logits, a.x, *a.w_router, a.b_router);
-  moe_route(a.ids, a.weights, a.logits, a.route);
+  settle();
   const int64_t n_rows = a.ids.rows * a.ids.cols;
   ExpertMatmul gate{.y = a.gate,
                     .x = aligned(a.x),
@@ -99,12 +99,15 @@ void CudaBackend::moe(const MoeArgs& a) {
                     .n_rows = n_rows,
                     .gate = static_cast<int>(a.act)};
   const bool alone = w_gate.n_experts == 1 && a.x.rows > 1, each = !alone && takes_rows(gate);
+  const cuda::Routing routing{a.ids, a.weights, a.logits, a.route};
+  if (!each) moe_route(a.ids, a.weights, a.logits, a.route);
   if (alone) {  // an expert of all tokens: products as any other
     gate_up(a.gate, a.x, *a.w_gate, *a.w_up, a.b_gate, a.b_up, a.act);
     product(a.out, a.gate, *a.w_down, a.b_down, false);
     return moe_combine(a.residual, a.out, a.weights);
   }
   if (each) {
+    gate.routing = &routing;
     cuda::expert_rows(gate, stream_);
     check_launch("expert_rows");
   } else {
