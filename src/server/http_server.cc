@@ -2,6 +2,7 @@
 
 #include <netdb.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,6 +44,10 @@ class PlainTransport final : public Transport {
     error_code error;
     const size_t n = co_await socket_.async_write_some(from, asio::redirect_error(asio::use_awaitable, error));
     co_return error ? 0 : n;
+  }
+  size_t write_now(asio::const_buffer from) override {
+    const ssize_t n = ::send(socket_.native_handle(), from.data(), from.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return n > 0 ? static_cast<size_t>(n) : 0;
   }
   void finish_writing() override {
     error_code ignored;

@@ -315,9 +315,10 @@ Task<void> Session::linger() {
   }
 }
 
-// False when the client is gone, or takes nothing for too long.
+// False when the client is gone, or takes nothing for too long. Nearly always all of it goes at once.
 Task<bool> Session::send(std::string bytes) {
-  size_t done = 0;
+  size_t done = closed_ ? 0 : transport_->write_now(asio::buffer(bytes));
+  bytes_out_ += done;
   while (done < bytes.size() && !closed_) {
     stall_.expires_after(options().write_deadline);
     stall_.async_wait([weak = weak_from_this()](boost::system::error_code error) {

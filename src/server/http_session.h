@@ -25,6 +25,7 @@ class Transport {
   virtual Task<bool> open() = 0;                             // TLS handshake; false when it fails
   virtual Task<size_t> read(asio::mutable_buffer into) = 0;  // 0: the end, or an error
   virtual Task<size_t> write(asio::const_buffer from) = 0;   // 0: an error
+  virtual size_t write_now(asio::const_buffer) { return 0; }  // what can go without waiting; 0: write() tells why
   virtual void finish_writing() = 0;                         // half-close, for the client to see the end
   virtual void close() = 0;                                  // at once; reads and writes end with 0
   // After read() has said the end: may the client still be reading what we send? It may have closed one direction only.

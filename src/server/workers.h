@@ -1,5 +1,6 @@
 // Workers: a few threads that run jobs in the order in which they came. Tokenizing, templates and JSON happen here, off the
-// network and the engine thread.
+// network and the engine thread. Who posts wakes one thread at most, and that one the next if there is more to do: a step of the
+// engine posts a job for each of its sequences, and would else pay for as many wakes.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -7,6 +8,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -29,12 +31,14 @@ class Workers {
 
   // After stop() a job is dropped.
   void post(std::function<void()> job) {
+    bool wake = false;
     {
       std::lock_guard lock(mutex_);
       if (stop_) return;
       jobs_.push_back(std::move(job));
+      wake = wants_wake();
     }
-    ready_.notify_one();
+    if (wake) ready_.notify_one();
   }
 
   // Runs what waits, then no more.
@@ -52,13 +56,21 @@ class Workers {
   void work() {
     for (;;) {
       std::function<void()> job;
+      bool wake = false;
       {
         std::unique_lock lock(mutex_);
-        ready_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+        while (!stop_ && jobs_.empty()) {
+          ++n_idle_;
+          ready_.wait(lock);
+          --n_idle_;
+          waking_ = false;
+        }
         if (jobs_.empty()) return;
         job = std::move(jobs_.front());
         jobs_.pop_front();
+        wake = !jobs_.empty() && wants_wake();
       }
+      if (wake) ready_.notify_one();
       try {
         job();
       } catch (const std::exception& error) {
@@ -67,9 +79,14 @@ class Workers {
     }
   }
 
+  // Whether to wake a thread; with the mutex.
+  bool wants_wake() { return n_idle_ > 0 && !std::exchange(waking_, true); }
+
   std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<std::function<void()>> jobs_;
+  int n_idle_ = 0;
+  bool waking_ = false;  // one is on its way
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };
