@@ -1,5 +1,8 @@
 // /v1/chat/completions: OpenAI's chat, streamed and not.
+#include <fmt/format.h>
+
 #include <chrono>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "server/api.h"
@@ -41,8 +44,7 @@ class ChatWriter final : public AnswerWriter {
       : o_(std::move(options)), splitters_(static_cast<size_t>(o_.n), ReasoningSplitter(o_.thinking)) {}
 
   void begin(std::string& out) override {
-    for (int i = 0; i < o_.n; ++i)
-      event(out, {{"index", i}, {"delta", {{"role", "assistant"}, {"content", nullptr}}}, {"finish_reason", nullptr}});
+    for (int i = 0; i < o_.n; ++i) event(i, R"("role":"assistant","content":null)", "", nullptr, out);
   }
 
   void delta(int choice, const Delta& d, std::string& out) override {
@@ -54,18 +56,20 @@ class ChatWriter final : public AnswerWriter {
                 std::string& out) {
     const bool has_tokens = (o_.logprobs || o_.stream.token_ids) && !tokens.empty();
     if (parts.thought.empty() && parts.said.empty() && !has_tokens) return;
-    JsonValue delta = JsonValue::object();
-    add_thought(delta, parts.thought);
-    if (!parts.said.empty()) delta["content"] = parts.said;
-    JsonValue one = {{"index", choice}, {"delta", std::move(delta)}};
-    add_tokens(one, tokens);
-    one["finish_reason"] = nullptr;
-    event(out, std::move(one));
+    std::string delta;
+    if (!parts.thought.empty()) {
+      const std::string thought = dump_json(parts.thought);
+      delta = fmt::format(R"("reasoning_content":{},"reasoning":{})", thought, thought);
+    }
+    if (!parts.said.empty()) delta += (delta.empty() ? R"("content":)" : R"(,"content":)") + dump_json(parts.said);
+    std::string more = R"("logprobs":)" + (o_.logprobs ? dump_json(logprobs_json(tokens)) : "null") + ",";
+    if (o_.stream.token_ids) more += R"("token_ids":)" + dump_json(token_ids(tokens)) + ",";
+    event(choice, delta, more, nullptr, out);
   }
 
   void choice_end(int choice, const ChoiceEnd& end, std::string& out) override {
     if (o_.splits) event_of(choice, splitters_[static_cast<size_t>(choice)].flush(), {}, out);
-    event(out, {{"index", choice}, {"delta", JsonValue::object()}, {"finish_reason", end.reason}});
+    event(choice, "", "", end.reason, out);
   }
 
   void end(const Totals& totals, std::string& out) override {
@@ -111,9 +115,13 @@ class ChatWriter final : public AnswerWriter {
 
   void add_tokens(JsonValue& choice, const std::vector<TokenText>& tokens) const {
     choice["logprobs"] = o_.logprobs ? logprobs_json(tokens) : JsonValue();
-    if (!o_.stream.token_ids) return;
-    choice["token_ids"] = JsonValue::array();
-    for (const TokenText& token : tokens) choice["token_ids"].push_back(token.id);
+    if (o_.stream.token_ids) choice["token_ids"] = token_ids(tokens);
+  }
+
+  static JsonValue token_ids(const std::vector<TokenText>& tokens) {
+    JsonValue ids = JsonValue::array();
+    for (const TokenText& token : tokens) ids.push_back(token.id);
+    return ids;
   }
 
   JsonValue envelope(const char* object, JsonValue choices) const {
@@ -121,16 +129,23 @@ class ChatWriter final : public AnswerWriter {
         {"id", id_}, {"object", object}, {"created", created_}, {"model", o_.model}, {"choices", std::move(choices)}};
   }
 
-  void event(std::string& out, JsonValue choice) const {
-    JsonValue json = envelope("chat.completion.chunk", JsonValue::array({std::move(choice)}));
+  // Of text, not of JSON values: there is one for each token. `delta` and `more` are members in JSON, the latter with a comma after
+  // each.
+  void event(int choice, std::string_view delta, std::string_view more, const char* reason, std::string& out) const {
+    frame_.begin(out);
+    const auto to = std::back_inserter(out);
+    fmt::format_to(to, R"({{"index":{},"delta":{{{}}},{}"finish_reason":)", choice, delta, more);
+    reason ? fmt::format_to(to, "\"{}\"}}", reason) : fmt::format_to(to, "null}}");
+    std::string usage;
     if (o_.stream.continuous_usage)
-      json["usage"] = usage_json({.prompt_tokens = o_.n_prompt, .completion_tokens = n_completion_});
-    append_event(out, json);
+      usage = dump_json(usage_json({.prompt_tokens = o_.n_prompt, .completion_tokens = n_completion_}));
+    frame_.end(out, usage);
   }
 
   const Options o_;
   const std::string id_ = random_id("chatcmpl-");
   const int64_t created_ = std::time(nullptr);
+  const EventFrame frame_{envelope("chat.completion.chunk", JsonValue::array())};
   std::vector<ReasoningSplitter> splitters_;
   int n_completion_ = 0;
 };

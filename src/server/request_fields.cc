@@ -10,6 +10,7 @@
 #include <random>
 #include <span>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "server/reasoning.h"
 #include "text/chat_encode.h"
@@ -317,6 +318,17 @@ void append_event(std::string& out, const JsonValue& json) {
   out += dump_json(json);
   out += "\n\n";
 }
+EventFrame::EventFrame(const JsonValue& envelope) : head_("data: " + dump_json(envelope)) {
+  CHECK(head_.ends_with(R"("choices":[]})"));
+  head_.resize(head_.size() - 2);
+}
+
+void EventFrame::end(std::string& out, const std::string& usage) const {
+  out += ']';
+  if (!usage.empty()) out += R"(,"usage":)" + usage;
+  out += "}\n\n";
+}
+
 
 std::string random_id(const char* prefix) {
   return fmt::format("{}{:016x}{:08x}", prefix, random_seed(), static_cast<uint32_t>(random_seed()));

@@ -54,6 +54,17 @@ JsonValue timings_json(const Totals& totals);
 
 // "data: JSON\n\n".
 void append_event(std::string& out, const JsonValue& json);
+// The same piece by piece, where all but one choice of a stream's events stays as it is.
+class EventFrame {
+ public:
+  explicit EventFrame(const JsonValue& envelope /* which ends with empty "choices" */);
+  void begin(std::string& out) const { out += head_; }
+  // After the choice; usage is JSON, or nothing.
+  void end(std::string& out, const std::string& usage = "") const;
+
+ private:
+  std::string head_;
+};
 
 std::string random_id(const char* prefix);  // "chatcmpl-0123..."
 
