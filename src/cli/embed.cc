@@ -5,21 +5,19 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/embedder_options.h"
 #include "cli/npy.h"
 #include "cli/options.h"
-#include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "model/embedder.h"
 
 namespace ingot {
 namespace {
 
-struct EmbedVerb {
-  std::string model, file, out, device = "cpu", pooling, prompt_name, log_level = "warn";
-  HubFlags hub;
+struct EmbedVerb : EmbedderFlags {
+  std::string file, out, pooling, prompt_name;
   std::vector<std::string> prompts;
-  int n_threads = 0, n_ctx = 0, batch = 2048;
-  bool normalize = true, whole = false, truncate = false, json = false, npy = false, check_tensors = false;
+  bool normalize = true, whole = false, json = false, npy = false;
 };
 
 // Each -p is a text; of a file, or of standard input, each line that is not empty.
@@ -63,14 +61,10 @@ std::string rendered(const Embedder& embedder, const std::vector<float>& rows, c
 }
 
 std::unique_ptr<Embedder> open(const EmbedVerb& o) {
-  const auto checkpoint = open_model_file({.path = o.model, .hub = o.hub, .log_level = o.log_level});
   EmbedOptions options;
-  options.backend.device = o.device, options.backend.n_threads = o.n_threads;
-  options.n_ctx = o.n_ctx, options.max_batch_tokens = o.batch;
   if (!o.pooling.empty()) options.pooling = o.pooling;
-  options.normalize = o.normalize, options.check_tensors = o.check_tensors;
-  ProgressBar bar("loading");
-  return Embedder::open(checkpoint, options, [&](size_t done, size_t total) { bar.update(done, total); });
+  options.normalize = o.normalize;
+  return open_embedder(o, options);
 }
 
 void embed(const EmbedVerb& o) {
@@ -102,27 +96,16 @@ void embed(const EmbedVerb& o) {
 void add_embed(CLI::App& app) {
   auto o = std::make_shared<EmbedVerb>();
   CLI::App* verb = app.add_subcommand("embed", "Turn texts into vectors");
-  verb->add_option("MODEL,-m,--model,--hf-repo", o->model,
-                   "an embedding model: GGUF file, Hugging Face model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)")->required();
   verb->add_option("-p,--prompt", o->prompts, "a text (repeatable)");
   verb->add_option("-f,--file", o->file, "a text in every line of this file, after those of -p; - for standard input");
   verb->add_flag("--whole", o->whole, "the file is one text");
   verb->add_option("--prompt-name", o->prompt_name, "put what the model calls by this name (query, document ...) in front of every text");
   verb->add_option("--pooling", o->pooling, "cls, mean, last, or none for a vector of every token; as the model says when left out");
   verb->add_flag("--normalize,!--no-normalize", o->normalize, "vectors of length 1 (default)");
-  verb->add_flag("--truncate", o->truncate, "cut texts that are too long for the model, instead of refusing them");
   auto* json = verb->add_flag("--json", o->json, "one JSON object, as OpenAI's API gives it");
   verb->add_flag("--npy", o->npy, "a NumPy file: float32 [texts, dimensions]")->excludes(json);
   verb->add_option("-o,--out", o->out, "write here instead of to standard output");
-  verb->add_option("--device", o->device, "cpu, cuda, or ref (plain C++, slow, the oracle)")->capture_default_str();
-  verb->add_option("-t,--threads", o->n_threads, "threads to compute with; 0: the cores this process may use")->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  verb->add_option("-c,--ctx-size", o->n_ctx, "tokens of the longest text; 0: what the model reads, at most 8192")->check(CLI::Range(0, 1 << 24))
-      ->capture_default_str();
-  verb->add_option("-b,--batch-size", o->batch, "most tokens of several texts in one step")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  verb->add_flag("--check-tensors", o->check_tensors, "refuse weights that are not finite (reads all of them first)");
-  verb->add_option("--log-level", o->log_level, "debug, info, warn, error or off")->capture_default_str();
-  add_hub_options(*verb, o->hub);
+  add_embedder_flags(*verb, *o, "an embedding model", "text");
   verb->footer("Examples:\n  ingot embed bge-small.gguf -p \"a text\" -p \"another\" --json\n"
                "  ingot embed nomic-embed.gguf -f lines.txt --npy -o vectors.npy\n"
                "  ingot embed ORG/REPO -p \"what is it?\" --prompt-name query");

@@ -1,0 +1,25 @@
+// The flags that the verbs on an Embedder share (embed, rerank), and the model they open.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "cli/hub_options.h"
+#include "model/embedder.h"
+
+namespace ingot {
+
+struct EmbedderFlags {
+  std::string model, device = "cpu", log_level = "warn";
+  HubFlags hub;
+  int n_threads = 0, n_ctx = 0, batch = 2048;
+  bool truncate = false, check_tensors = false;
+};
+
+// `model` and `item` are what the help calls them: "an embedding model", "text".
+void add_embedder_flags(CLI::App& verb, EmbedderFlags& flags, const std::string& model, const std::string& item);
+
+// Loads it, with a progress bar on a terminal. `options` are what the flags do not say.
+std::unique_ptr<Embedder> open_embedder(const EmbedderFlags& flags, EmbedOptions options);
+
+}  // namespace ingot
