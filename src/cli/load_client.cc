@@ -140,6 +140,7 @@ class LoadLoop {
                            {"stream_options", {{"include_usage", true}}},
                            {"max_tokens", plan_.output_tokens[i]},
                            {"ignore_eos", true},
+                           {"temperature", 0},  // as the other benchmarks, which measure no sampling either
                            {"seed", plan_.seed + i}};
     if (!plan_.model.empty()) body["model"] = plan_.model;
     std::uniform_int_distribution<int> id(std::min(4, plan_.n_vocab - 1), plan_.n_vocab - 1);
