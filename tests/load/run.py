@@ -109,21 +109,29 @@ def row8(rig):
     return got, right and got["rss_growth_kib"] <= 8192, got["share_of_peak"] >= 0.9 and got["refused_p99_ms"] <= 50 and got["health_p99_ms"] <= 50
 
 
+def ask_for_stream(server, prompt, n_tokens):
+    body = json.dumps({"prompt": prompt, "max_tokens": n_tokens, "stream": True, "ignore_eos": True}).encode()
+    sock = socket.create_connection(("127.0.0.1", server.port))
+    sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    return sock
+
+
+def reset(sock):
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
 def row9(rig):
     """From a client's reset to its sequence's end: p99 <= one step (20 ms) and 10 ms."""
     server = rig.fake(step_us=20_000, max_seqs=16)
-    body = json.dumps({"prompt": [1, 2, 3], "max_tokens": 400, "stream": True, "ignore_eos": True}).encode()
-    ask = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     c, ms = server.connection(), []
     for _ in range(rig.n(300, 20)):
-        sock = socket.create_connection(("127.0.0.1", server.port))
-        sock.sendall(ask)
+        sock = ask_for_stream(server, [1, 2, 3], 400)
         while b'"text":"' not in sock.recv(65536):
             pass
         time.sleep(random.random() * 0.05)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         begin = time.monotonic()
-        sock.close()
+        reset(sock)
         while server.gauge("num_requests_running", c) > 0:
             pass
         ms.append((time.monotonic() - begin) * 1e3)
@@ -227,7 +235,30 @@ def row24(rig):
     return got, abs(got["auc_of_other_keys"] - 0.5) <= 0.05 + noise and server.stop() == 0, got["auc_of_own_key"] >= 0.9
 
 
-ROWS = {name.removeprefix("row"): row for name, row in list(globals().items()) if name.startswith("row")}
+def row_D03(rig):
+    """Others leave while a prompt of 40,000 tokens is computed (D03): it is answered, nothing is left of them, and SIGTERM ends the next such prompt in peace."""
+    server = rig.fake(step_us=10_000, ctx=45_000, max_seqs=8)
+    codes, n_left = [], 0
+    for last in (False, True):
+        long = rig.begin_load(server, requests=1, tokens=20, prompt=rig.n(40_000, 20_000))
+        while server.gauge("num_requests_running") == 0 and long.poll() is None:
+            pass
+        for i in range(8):  # before their first token, after it, and in a long prompt of their own
+            sock = ask_for_stream(server, [7] * (20_000 if i % 4 == 3 else 5), 200)
+            time.sleep(random.random() * 0.1)
+            reset(sock)
+            n_left += long.poll() is None
+        if last:
+            codes.append(server.stop())
+        got = json.loads(long.communicate()[0])
+        if not no_harm(got):
+            return got, False, True
+        if not last:
+            server.wait_idle(60)
+    return {"left_meanwhile": n_left, "codes": codes}, codes == [0], n_left > 0
+
+
+ROWS = {name.removeprefix("row").lstrip("_"): row for name, row in list(globals().items()) if name.startswith("row")}
 
 
 def main():

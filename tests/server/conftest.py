@@ -1,4 +1,5 @@
 """A running `ingot serve` for the tests: INGOT names the program. Requests go through http.client, so nothing need be installed."""
+import contextlib
 import http.client
 import json
 import os
@@ -158,11 +159,23 @@ class Server:
         return code
 
 
-@pytest.fixture(scope="session")
-def server():
-    made = Server("--access-log", "none", "--max-seqs", "8")
+@contextlib.contextmanager
+def running(*args):
+    """A server that logs no requests, and ends well."""
+    made = Server("--access-log", "none", *args)
     yield made
     assert made.stop() == 0, made.log
+
+
+@pytest.fixture(scope="session")
+def server():
+    with running("--max-seqs", 8) as made:
+        yield made
+
+
+def golden_of(model):
+    """What the tools that made a model's file or folder say of it."""
+    return json.loads((model.parent / (model.name.removesuffix(".gguf") + ".json")).read_text())
 
 
 @pytest.fixture

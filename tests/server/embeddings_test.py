@@ -6,24 +6,22 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import SOURCE, Server
+from conftest import SOURCE, golden_of, running
 
 ENCODERS = SOURCE / "tests" / "data" / "encoders"
 
 
 @pytest.fixture(scope="module", params=["bert.gguf", "nomic_bert", "qwen3_embed"])
 def encoder(request):
-    server = Server(ENCODERS / request.param, "--access-log", "none", "--alias", "vectors")
-    server.is_gguf = request.param.endswith(".gguf")
-    yield server, json.loads((ENCODERS / (request.param.removesuffix(".gguf") + ".json")).read_text())
-    assert server.stop() == 0, server.log
+    with running(ENCODERS / request.param, "--alias", "vectors") as server:
+        server.is_gguf = request.param.endswith(".gguf")
+        yield server, golden_of(ENCODERS / request.param)
 
 
 @pytest.fixture(scope="module")
 def bert():
-    server = Server(ENCODERS / "bert", "--access-log", "none")
-    yield server
-    assert server.stop() == 0, server.log
+    with running(ENCODERS / "bert") as server:
+        yield server
 
 
 def embed(server, given, **fields):

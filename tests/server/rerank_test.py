@@ -3,23 +3,21 @@ import json
 import threading
 
 import pytest
-from conftest import SOURCE, Server
+from conftest import SOURCE, golden_of, running
 
 RANKERS = SOURCE / "tests" / "data" / "rankers"
 
 
 @pytest.fixture(scope="module", params=["bert", "modern_bert.gguf", "xlm_roberta", "qwen3_yes.gguf"])
 def ranker(request):
-    server = Server(RANKERS / request.param, "--access-log", "none", "--alias", "ranks")
-    yield server, json.loads((RANKERS / (request.param.removesuffix(".gguf") + ".json")).read_text())
-    assert server.stop() == 0, server.log
+    with running(RANKERS / request.param, "--alias", "ranks") as server:
+        yield server, golden_of(RANKERS / request.param)
 
 
 @pytest.fixture(scope="module")
 def bert():
-    server = Server(RANKERS / "bert.gguf", "--access-log", "none")
-    yield server
-    assert server.stop() == 0, server.log
+    with running(RANKERS / "bert.gguf") as server:
+        yield server
 
 
 def rank(server, query, documents, **fields):
