@@ -45,6 +45,7 @@ struct ServeOptions {
 };
 
 constexpr int kExitWatchdog = 72;
+constexpr int kScoredRows = 64;  // of one step, for log-probabilities of prompts: chunks as long as that
 
 // The name under which a model is served: what it was asked for by, without folders and endings.
 std::string served_name(const std::string& asked) {
@@ -59,6 +60,7 @@ RunnerOptions serving_runner(ServeOptions& o) {
   RunnerOptions runner = runner_options(o.model);
   runner.max_seqs = o.max_seqs;
   runner.max_batch_tokens = std::max(o.model.chunk, o.max_seqs);
+  runner.max_logits = o.max_seqs + kScoredRows;
   runner.n_kv_tokens = o.kv_tokens;
   return runner;
 }

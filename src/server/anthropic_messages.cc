@@ -211,7 +211,7 @@ void answer_messages(const ApiCall& call) {
   for (const std::string& stop : spec.stops)
     if (stop.empty()) fields.refuse("stop_sequences", "must not hold an empty string");
   fields.at("max_tokens");
-  spec.max_tokens = read_max_tokens(fields, {"max_tokens"});
+  read_max_tokens(fields, {"max_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, 1);
   spec.prompts = {read_prompt(fields, model)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");

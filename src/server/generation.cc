@@ -1,6 +1,7 @@
 #include "server/generation.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -10,6 +11,7 @@ namespace ingot {
 class GenerationRun::Sink final : public TokenSink {
  public:
   Sink(std::shared_ptr<GenerationRun> generation, int choice) : generation_(std::move(generation)), choice_(choice) {}
+  void on_prompt_token(const Sampled& token) override { generation_->push({choice_, token, {}, Clock::now(), true}); }
   void on_token(const Sampled& token) override { generation_->push({choice_, token, {}, Clock::now()}); }
   void on_finish(const Finish& finish) override { generation_->push({choice_, {}, finish, Clock::now()}); }
 
@@ -75,6 +77,8 @@ void GenerationRun::submit_all() {
       request.stop_tokens = model_->tokenizer().end_tokens();
       request.stop_tokens.insert(request.stop_tokens.end(), spec_.stop_tokens.begin(), spec_.stop_tokens.end());
       request.ignore_eos = spec_.ignore_eos;
+      request.min_tokens = spec_.min_tokens;
+      if (scores_prompt()) request.prompt_logprobs = spec_.sampling.n_logprobs;
       request.priority = spec_.priority;
       request.client = spec_.client;
       request.cache_salt = spec_.cache_salt;
@@ -174,7 +178,11 @@ void GenerationRun::process(Event& event) {
   try {
     if (event.finish) {
       on_finish(event.choice, *event.finish);
-    } else if (!choices_[event.choice].over && !over_) {
+    } else if (choices_[event.choice].over || over_) {
+      return;
+    } else if (event.of_prompt) {
+      on_prompt_token(event.choice, event.token);
+    } else {
       on_token(event.choice, event.token, event.at);
     }
   } catch (const std::exception& error) {
@@ -195,19 +203,42 @@ void GenerationRun::give_up(const std::exception& why) {
   out_.clear();
 }
 
-void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point at) {
+void GenerationRun::on_prompt_token(int index, const Sampled& token) {
+  TokenText text = token_text(token);
+  text.of_prompt = true;
+  choices_[index].scored.push_back(std::move(text));
+}
+
+// What comes before a choice's first token.
+void GenerationRun::begin_choice(int index, Clock::time_point at) {
   Choice& choice = choices_[index];
-  if (choice.n_tokens++ > 0) {
-    model_->metrics.on_inter_token(std::chrono::duration<double>(at - choice.last_token).count());
-  } else if (first_token_ == Clock::time_point{}) {
+  if (std::exchange(choice.begun, true)) return;
+  if (first_token_ == Clock::time_point{}) {
     first_token_ = at;
     if (spec_.stream) writer_->begin(out_);
   }
+  if (!spec_.echo) return;
+  const std::vector<int32_t>& prompt = spec_.prompts[index / spec_.n];
+  Delta delta{.text = model_->tokenizer().decode(prompt, true)};
+  if (scores_prompt()) {
+    delta.tokens.push_back(token_text({.token = prompt[0], .logprob = std::numeric_limits<float>::quiet_NaN()}));
+    delta.tokens[0].of_prompt = true;
+    std::ranges::move(choice.scored, std::back_inserter(delta.tokens));
+  }
+  hand_over(index, std::move(delta));
+}
+
+void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point at) {
+  Choice& choice = choices_[index];
+  begin_choice(index, at);
+  if (spec_.prompt_only) return;
+  if (choice.n_tokens++ > 0)
+    model_->metrics.on_inter_token(std::chrono::duration<double>(at - choice.last_token).count());
   choice.last_token = at;
   if (spec_.wants_tokens) choice.held.emplace_back(choice.decoded_bytes, token_text(token));
   const std::string text = choice.decoder.push(token.token);
   choice.decoded_bytes += text.size();
-  show(index, choice.stops.push(text), false);
+  show(index, choice.n_tokens <= spec_.min_tokens ? text : choice.stops.push(text), false);
   if (choice.stops.stopped()) {
     model_->engine().cancel(choice.id);
     end_choice(index, "stop");
@@ -223,7 +254,11 @@ void GenerationRun::show(int index, std::string text, bool all) {
   while (n < choice.held.size() && (all || choice.held[n].first < choice.shown_bytes))
     delta.tokens.push_back(std::move(choice.held[n++].second));
   choice.held.erase(choice.held.begin(), choice.held.begin() + static_cast<ptrdiff_t>(n));
-  if (delta.text.empty() && delta.tokens.empty()) return;
+  if (!delta.text.empty() || !delta.tokens.empty()) hand_over(index, std::move(delta));
+}
+
+void GenerationRun::hand_over(int index, Delta delta) {
+  Choice& choice = choices_[index];
   if (spec_.stream) return writer_->delta(index, delta, out_);
   choice.result.whole.text += delta.text;
   std::ranges::move(delta.tokens, std::back_inserter(choice.result.whole.tokens));
@@ -232,6 +267,7 @@ void GenerationRun::show(int index, std::string text, bool all) {
 void GenerationRun::end_choice(int index, const char* reason) {
   Choice& choice = choices_[index];
   if (std::exchange(choice.over, true)) return;
+  begin_choice(index, Clock::now());
   if (!choice.stops.stopped()) {
     std::string rest = choice.stops.push(choice.decoder.flush());
     const bool cut = choice.stops.stopped();
@@ -240,13 +276,7 @@ void GenerationRun::end_choice(int index, const char* reason) {
   }
   if (choice.stops.stopped() && spec_.keep_stop) show(index, choice.stops.match(), false);
   choice.result.end = {choice.stops.stopped() ? "stop" : reason, choice.stops.match()};
-  if (spec_.stream) {
-    if (first_token_ == Clock::time_point{}) {
-      first_token_ = Clock::now();
-      writer_->begin(out_);
-    }
-    writer_->choice_end(index, choice.result.end, out_);
-  }
+  if (spec_.stream) writer_->choice_end(index, choice.result.end, out_);
 }
 
 void GenerationRun::on_finish(int index, const Finish& finish) {
@@ -254,7 +284,7 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
   if (!std::exchange(choice.finished, true)) ++n_finished_;
   if (n_finished_ == spec_.n_choices()) ticket_.reset();
   choice.usage = finish.usage;
-  if (choice.over) choice.usage.output_tokens = choice.n_tokens;  // what came after a stop string does not count
+  if (choice.over || spec_.prompt_only) choice.usage.output_tokens = choice.n_tokens;  // not what came after a stop string
   if (!over_) {
     if (finish.reason == FinishReason::kError) {
       log_warn("a request failed: {}", finish.error);
@@ -267,7 +297,7 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
       fail(ApiError(503, "the request was cancelled"));  // the server stops, or the client is gone and nobody hears it
       cancel();
     } else {
-      end_choice(index, finish.reason == FinishReason::kLength ? "length" : "stop");
+      end_choice(index, finish.reason == FinishReason::kLength || spec_.prompt_only ? "length" : "stop");
     }
   }
   if (n_finished_ == spec_.n_choices()) complete();

@@ -23,6 +23,9 @@ struct GenerationSpec {
   std::vector<std::string> stops;
   std::vector<int32_t> stop_tokens;  // besides the model's own
   bool ignore_eos = false;
+  int min_tokens = 0;         // nothing stops an answer before
+  bool echo = false;          // the prompt comes before each answer's text; where n_logprobs asks for them, with log-probabilities
+  bool prompt_only = false;   // and there is no answer
   bool skip_special = true;
   bool keep_stop = false;     // a stop string stays in the text
   bool wants_tokens = false;  // TokenText of each token, with or without log-probabilities
@@ -42,8 +45,9 @@ struct TopToken {
 struct TokenText {
   int32_t id = 0;
   std::string bytes;  // perhaps a part of a character
-  float logprob = 0;
+  float logprob = 0;        // NaN: none, of the first token of all
   std::vector<TopToken> top;
+  bool of_prompt = false;
 };
 
 struct Delta {
@@ -98,6 +102,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
     Sampled token;
     std::optional<Finish> finish;
     Clock::time_point at;
+    bool of_prompt = false;
   };
   struct Choice {
     Choice(const Tokenizer& tokenizer, const GenerationSpec& spec, const std::vector<int32_t>& prompt);
@@ -106,6 +111,8 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
     StopStrings stops;
     size_t decoded_bytes = 0, shown_bytes = 0;
     std::vector<std::pair<size_t, TokenText>> held;  // tokens whose text has not been shown; where it begins
+    std::vector<TokenText> scored;                   // tokens of the prompt, not shown yet
+    bool begun = false;
     bool over = false;                               // its text is complete
     bool finished = false;                           // the engine has let go of it
     int n_tokens = 0;
@@ -120,7 +127,10 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void process(Event& event);
   void hand_out();
   void give_up(const std::exception& why);
+  void on_prompt_token(int index, const Sampled& token);
   void on_token(int index, const Sampled& token, Clock::time_point at);
+  void begin_choice(int index, Clock::time_point at);
+  void hand_over(int index, Delta delta);
   void show(int index, std::string text, bool all);
   void end_choice(int index, const char* reason);
   void on_finish(int index, const Finish& finish);
@@ -130,6 +140,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void pause_if_full();
   void resume();
   void count(RequestEnd end);
+  bool scores_prompt() const { return spec_.echo && spec_.sampling.n_logprobs >= 0; }
   TokenText token_text(const Sampled& token) const;
   Totals totals() const;
 

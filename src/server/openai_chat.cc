@@ -169,7 +169,7 @@ void answer_chat(const ApiCall& call) {
   const StreamFields stream = read_generation(call, fields, spec);
   const bool logprobs = read_logprobs(fields, spec.sampling);
   spec.wants_tokens = logprobs || stream.token_ids || stream.continuous_usage;
-  spec.max_tokens = read_max_tokens(fields, {"max_completion_tokens", "max_tokens"});
+  read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, spec.n);
   spec.prompts = {read_chat_prompt(fields, model)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +15,7 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxPrompts = 128;
+constexpr int64_t kMaxScores = 1 << 20;
 
 class CompletionWriter final : public AnswerWriter {
  public:
@@ -20,14 +23,10 @@ class CompletionWriter final : public AnswerWriter {
     std::string model;
     StreamFields stream;
     bool logprobs = false;
-    std::vector<std::string> echoes;  // of each choice: what stands before its text; none without echo
   };
   explicit CompletionWriter(Options options) : o_(std::move(options)) {}
 
-  void begin(std::string& out) override {
-    for (size_t i = 0; i < o_.echoes.size(); ++i)
-      if (!o_.echoes[i].empty()) event(static_cast<int>(i), {.text = o_.echoes[i]}, nullptr, out);
-  }
+  void begin(std::string&) override {}
   void delta(int choice, const Delta& d, std::string& out) override {
     if (d.text.empty() && !o_.logprobs && !o_.stream.token_ids) return;
     event(choice, d, nullptr, out);
@@ -46,9 +45,8 @@ class CompletionWriter final : public AnswerWriter {
     JsonValue choices = JsonValue::array();
     for (const ChoiceResult& result : results) {
       const int index = static_cast<int>(choices.size());
-      const std::string echo = o_.echoes.empty() ? "" : o_.echoes[choices.size()];
-      size_t offset = echo.size();
-      choices.push_back(choice_json(index, echo + result.whole.text, result.whole.tokens, offset, result.end.reason));
+      size_t offset = 0;
+      choices.push_back(choice_json(index, result.whole.text, result.whole.tokens, offset, result.end.reason));
     }
     JsonValue json = envelope(std::move(choices));
     json["usage"] = usage_json(totals);
@@ -65,10 +63,11 @@ class CompletionWriter final : public AnswerWriter {
                       {"text_offset", JsonValue::array()}};
     for (const TokenText& token : tokens) {
       json["tokens"].push_back(token.bytes);
-      json["token_logprobs"].push_back(std::max(token.logprob, -9999.0f));
+      const bool has_none = std::isnan(token.logprob);  // nor has it rivals
+      json["token_logprobs"].push_back(has_none ? JsonValue() : JsonValue(std::max(token.logprob, -9999.0f)));
       JsonValue top = JsonValue::object();
       for (const TopToken& one : token.top) top[one.bytes] = std::max(one.logprob, -9999.0f);
-      json["top_logprobs"].push_back(std::move(top));
+      json["top_logprobs"].push_back(has_none ? JsonValue() : std::move(top));
       json["text_offset"].push_back(offset);
       offset += token.bytes.size();
     }
@@ -81,15 +80,22 @@ class CompletionWriter final : public AnswerWriter {
     if (o_.logprobs) json["logprobs"] = logprobs_json(tokens, offset);
     if (o_.stream.token_ids) {
       json["token_ids"] = JsonValue::array();
-      for (const TokenText& token : tokens) json["token_ids"].push_back(token.id);
+      for (const TokenText& token : tokens)
+        if (!token.of_prompt) json["token_ids"].push_back(token.id);
     }
     json["finish_reason"] = reason ? JsonValue(reason) : JsonValue();
     return json;
   }
 
   void event(int choice, const Delta& d, const char* reason, std::string& out) {
-    size_t& offset = n_bytes_.try_emplace(choice, o_.echoes.empty() ? 0 : o_.echoes[choice].size()).first->second;
-    append_event(out, envelope(JsonValue::array({choice_json(choice, d.text, d.tokens, offset, reason)})));
+    frame_.begin(out);
+    if (o_.logprobs || o_.stream.token_ids) {
+      out += dump_json(choice_json(choice, d.text, d.tokens, n_bytes_[choice], reason));
+    } else {  // as that, but there is one for each token
+      const std::string why = reason ? fmt::format("\"{}\"", reason) : "null";
+      fmt::format_to(std::back_inserter(out), R"({{"index":{},"text":{},"logprobs":null,"finish_reason":{}}})", choice, dump_json(d.text), why);
+    }
+    frame_.end(out);
   }
 
   JsonValue envelope(JsonValue choices) const {
@@ -103,8 +109,18 @@ class CompletionWriter final : public AnswerWriter {
   const Options o_;
   const std::string id_ = random_id("cmpl-");
   const int64_t created_ = std::time(nullptr);
+  const EventFrame frame_{envelope(JsonValue::array())};
   std::map<int, size_t> n_bytes_;  // of each choice's text so far
 };
+
+// Log-probabilities of prompts are kept until the first token of the answer.
+void check_scores(const Fields& fields, const GenerationSpec& spec) {
+  int64_t n = 0;
+  for (const auto& prompt : spec.prompts)
+    n += static_cast<int64_t>(prompt.size()) * spec.n * (spec.sampling.n_logprobs + 1);
+  if (n > kMaxScores)
+    fields.refuse("logprobs", fmt::format("with echo would be {} numbers of these prompts: at most {}", n, kMaxScores));
+}
 
 }  // namespace
 
@@ -116,11 +132,11 @@ void answer_completions(const ApiCall& call) {
   const StreamFields stream = read_generation(call, fields, spec);
   const auto logprobs = fields.integer("logprobs", 0, 20);
   spec.sampling.n_logprobs = static_cast<int>(logprobs.value_or(-1));
-  const bool echo = fields.boolean("echo").value_or(false);
-  if (echo && logprobs)
-    fields.refuse("echo", "with logprobs is not supported by this server yet: it has no log-probabilities of prompts");
+  spec.echo = fields.boolean("echo").value_or(false);
   spec.wants_tokens = logprobs || stream.token_ids;
-  spec.max_tokens = read_max_tokens(fields, {"max_tokens"});
+  read_max_tokens(fields, {"max_tokens"}, spec, spec.echo ? 0 : 1);
+  spec.prompt_only = spec.max_tokens == 0;
+  if (spec.prompt_only) spec.max_tokens = 1;  // which is drawn, and nobody hears of
   const bool add_special = fields.boolean("add_special_tokens").value_or(true);
   const auto encode = [&](const std::string& text) {
     return model.tokenizer().encode(text, {.add_special = add_special, .parse_special = true});
@@ -129,11 +145,9 @@ void answer_completions(const ApiCall& call) {
     check_prompt(model, prompt.tokens, spec.max_tokens, prompt.path.c_str());
     spec.prompts.push_back(std::move(prompt.tokens));
   }
+  if (spec.echo && logprobs) check_scores(fields, spec);
   ServedModel::Ticket ticket = admit(model, spec.n_choices());
   CompletionWriter::Options options{.model = model.id(), .stream = stream, .logprobs = logprobs.has_value()};
-  if (echo)
-    for (int i = 0; i < spec.n_choices(); ++i)
-      options.echoes.push_back(model.tokenizer().decode(spec.prompts[i / spec.n], true));
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.stream_workers,
                        std::make_unique<CompletionWriter>(std::move(options)), call.responder);
 }

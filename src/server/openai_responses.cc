@@ -291,7 +291,7 @@ void answer_responses(const ApiCall& call) {
   read_sampling(call, fields, spec);
   if (const JsonValue* metadata = fields.find("metadata"); metadata && !metadata->is_object())
     fields.refuse("metadata", "must be an object");
-  spec.max_tokens = read_max_tokens(fields, {"max_output_tokens"});
+  read_max_tokens(fields, {"max_output_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, 1);
   spec.prompts = {read_prompt(fields, model)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "input");

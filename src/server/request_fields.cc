@@ -74,6 +74,7 @@ void read_stops(const Fields& fields, const ServedModel& model, GenerationSpec& 
   for (int32_t id : spec.stop_tokens)
     if (id >= model.info().n_vocab)
       fields.refuse("stop_token_ids", fmt::format("names {}: token ids go from 0 to {}", id, model.info().n_vocab - 1));
+  spec.min_tokens = static_cast<int>(fields.integer("min_tokens", 0, INT32_MAX).value_or(0));
   spec.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   spec.keep_stop = fields.boolean("include_stop_str_in_output").value_or(false);
   spec.skip_special = fields.boolean("skip_special_tokens").value_or(true);
@@ -84,8 +85,6 @@ void refuse_unsupported(const Fields& fields) {
     const JsonValue* value = fields.find(name);
     if (value && !(value->is_structured() && value->empty())) fields.refuse(name, "is not supported by this server");
   }
-  if (fields.integer("min_tokens", 0, INT32_MAX).value_or(0) > 0)
-    fields.refuse("min_tokens", "is not supported by this server");
   const int64_t best_of = fields.integer("best_of", 1, INT32_MAX).value_or(1);
   if (best_of > fields.integer("n", 1, kMaxChoices).value_or(1))
     fields.refuse("best_of", "above n is not supported by this server");
@@ -169,13 +168,13 @@ StreamFields read_generation(const ApiCall& call, const Fields& fields, Generati
   return result;
 }
 
-int read_max_tokens(const Fields& fields, std::initializer_list<const char*> names) {
-  int found = -1;
+void read_max_tokens(const Fields& fields, std::initializer_list<const char*> names, GenerationSpec& spec, int lowest) {
   for (const char* name : names) {
-    const auto value = fields.integer(name, 1, INT32_MAX);
-    if (value && found < 0) found = static_cast<int>(*value);
+    const auto value = fields.integer(name, lowest, INT32_MAX);
+    if (value && spec.max_tokens < 0) spec.max_tokens = static_cast<int>(*value);
   }
-  return found;
+  if (spec.max_tokens >= 0 && spec.min_tokens > spec.max_tokens)
+    fields.refuse("min_tokens", fmt::format("is {}: the answer is to have at most {}", spec.min_tokens, spec.max_tokens));
 }
 
 std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
@@ -318,6 +317,7 @@ void append_event(std::string& out, const JsonValue& json) {
   out += dump_json(json);
   out += "\n\n";
 }
+
 EventFrame::EventFrame(const JsonValue& envelope) : head_("data: " + dump_json(envelope)) {
   CHECK(head_.ends_with(R"("choices":[]})"));
   head_.resize(head_.size() - 2);
@@ -328,7 +328,6 @@ void EventFrame::end(std::string& out, const std::string& usage) const {
   if (!usage.empty()) out += R"(,"usage":)" + usage;
   out += "}\n\n";
 }
-
 
 std::string random_id(const char* prefix) {
   return fmt::format("{}{:016x}{:08x}", prefix, random_seed(), static_cast<uint32_t>(random_seed()));

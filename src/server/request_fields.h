@@ -19,8 +19,8 @@ struct StreamFields {
 // That, and all of read_sampling.
 StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
 
-// The first of `names` that is there: 1 and more.
-int read_max_tokens(const Fields& fields, std::initializer_list<const char*> names);
+// max_tokens is the first of `names` that is there; after read_sampling, for min_tokens fits into it.
+void read_max_tokens(const Fields& fields, std::initializer_list<const char*> names, GenerationSpec& spec, int lowest = 1);
 
 // Messages, tools and template variables of a chat request, as token ids. Throws ApiError.
 std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model);

@@ -1,4 +1,9 @@
 """/v1/chat/completions and /v1/completions on the demo model: what clients rely on, streamed and not."""
+import concurrent.futures
+import os
+import subprocess
+
+import numpy
 import pytest
 
 STORY = "Tell me a story about a fox."
@@ -134,6 +139,57 @@ def test_several_prompts_echo_and_logprobs(server):
     assert "".join(probs["logprobs"]["tokens"]) == probs["text"]
     assert probs["logprobs"]["text_offset"] == [len("".join(probs["logprobs"]["tokens"][:i])) for i in range(12)]
     assert all(len(top) == 3 for top in probs["logprobs"]["top_logprobs"])
+
+
+def test_echo_with_logprobs_scores_the_prompt(server, tmp_path):
+    """As `ingot logits` does, in double; the same streamed, from the cache and in company; and max_tokens may be 0."""
+    text = "Once upon a time there was a fox. " * 12
+    ids = server.post("/tokenize", {"prompt": text}).json()["tokens"]
+    assert len(ids) > 70, "more than a step has rows of logits for"
+    out = tmp_path / "logits.npy"
+    subprocess.run([os.environ["INGOT"], "logits", "--tokens", ",".join(map(str, ids)), "--all", "-o", out], check=True, timeout=600)
+    rows = numpy.load(out).astype(numpy.float64)
+    expected = rows - rows.max(axis=1, keepdims=True)
+    expected -= numpy.log(numpy.exp(expected).sum(axis=1, keepdims=True))
+    complete(server, ids)  # the prompt is in the cache now
+    fields = dict(echo=True, logprobs=2, max_tokens=5, temperature=0)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        bodies = list(pool.map(lambda n: complete(server, text if n == 1 else ids, n=n, **fields).json(), [1, 2, 3]))
+    for choice in [c for body in bodies for c in body["choices"]]:
+        got = choice["logprobs"]
+        assert "".join(got["tokens"]) == choice["text"] and choice["text"].startswith(text)
+        assert got["token_logprobs"][0] is None and got["top_logprobs"][0] is None
+        assert len(got["tokens"]) == len(ids) + 5
+        own = numpy.array(got["token_logprobs"][1:len(ids)])
+        assert abs(own - expected[numpy.arange(len(ids) - 1), ids[1:]]).max() < 2e-3
+        best = numpy.array([max(top.values()) for top in got["top_logprobs"][1:]])
+        assert abs(best[:len(ids) - 1] - expected[:-1].max(axis=1)).max() < 2e-3
+        assert all(p == b for p, b in zip(got["token_logprobs"][len(ids):], best[len(ids) - 1:])), "a greedy answer's tokens are the likeliest"
+    whole = bodies[0]["choices"][0]
+    chunks = [c for e in complete(server, ids, stream=True, **fields).events() for c in e["choices"]]
+    assert "".join(c["text"] for c in chunks) == whole["text"]
+    for name in ("tokens", "text_offset"):
+        assert sum((c["logprobs"][name] for c in chunks), []) == whole["logprobs"][name]
+    nothing = complete(server, ids, **fields | {"max_tokens": 0}).json()
+    assert nothing["choices"][0]["text"] == text and nothing["choices"][0]["finish_reason"] == "length"
+    assert nothing["usage"] | {"prompt_tokens_details": 0} == {"prompt_tokens": len(ids), "completion_tokens": 0, "total_tokens": len(ids), "prompt_tokens_details": 0}
+    assert len(nothing["choices"][0]["logprobs"]["tokens"]) == len(ids)
+    complete(server, ids, max_tokens=0).error(400, "max_tokens")
+    complete(server, [ids] * 20, n=128, **fields | {"logprobs": 20}).error(400, "logprobs")
+
+
+def test_min_tokens(server):
+    plain = server.chat(temperature=0).json()
+    n = plain["usage"]["completion_tokens"]
+    assert plain["choices"][0]["finish_reason"] == "stop"
+    longer = server.chat(temperature=0, min_tokens=n + 7, max_tokens=n + 20).json()
+    assert longer["usage"]["completion_tokens"] >= n + 7
+    assert longer["choices"][0]["message"]["content"].startswith(plain["choices"][0]["message"]["content"])
+    stop = plain["choices"][0]["message"]["content"][2]
+    assert server.chat(temperature=0, stop=stop).json()["usage"]["completion_tokens"] < n
+    assert server.chat(temperature=0, stop=stop, min_tokens=n - 1, max_tokens=n + 20).json()["usage"]["completion_tokens"] >= n - 1
+    server.chat(min_tokens=9, max_tokens=8).error(400, "min_tokens")
+    server.chat(min_tokens=-1).error(400, "min_tokens")
 
 
 def test_ignore_eos_writes_to_the_limit(server):
