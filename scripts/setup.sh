@@ -4,20 +4,21 @@
 # anyone else it says which command does. On a machine without apt it leaves the word to CMake, which names what it misses.
 set -eu
 
-# program:package for what may come from elsewhere (a newer compiler, say); plain packages for libraries. ccache only helps.
+# program:package for what may come from elsewhere (a newer compiler, say); plain packages for libraries. What only helps comes along
+# when something is missing, where apt has it: ccache, and a browser for the tests of the pages.
 build="g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
   libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev
   libcurl4-openssl-dev libssl-dev libboost1.81-dev ca-certificates"
 test="libgtest-dev libgmock-dev python3:python3 python3-numpy python3-pytest python3-venv"
 bench="libbenchmark-dev"
 fuzz="clang++:clang libclang-rt-dev"
-helpful="ccache"
+helpful="ccache:ccache"
 
 wanted="$build"
 for group in "$@"; do
   case $group in
     build) ;;
-    test) wanted="$wanted $test" ;;
+    test) wanted="$wanted $test"; helpful="$helpful chromium|chromium-headless-shell:chromium-headless-shell" ;;
     bench) wanted="$wanted $bench" ;;
     fuzz) wanted="$wanted $fuzz" ;;
     *) echo "setup: no group '$group': build, test, bench and fuzz are known" >&2; exit 2 ;;
@@ -42,20 +43,27 @@ for package in $libraries; do
   esac
 done
 [ -n "$missing" ] || exit 0
-for program in $helpful; do command -v "$program" >/dev/null || missing="$missing $program"; done
+helping=""
+for item in $helpful; do
+  has=""
+  for program in $(echo "${item%%:*}" | tr '|' ' '); do command -v "$program" >/dev/null && has=yes; done
+  [ -n "$has" ] || helping="$helping ${item##*:}"
+done
 
 if [ "$(id -u)" -ne 0 ]; then
   echo "setup: these packages are missing; install them and run make again:" >&2
-  echo "  sudo apt-get install --no-install-recommends$missing" >&2
+  echo "  sudo apt-get install --no-install-recommends$missing$helping" >&2
   exit 1
 fi
 
-echo "setup: installing$missing"
+echo "setup: installing$missing$helping"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export DEBIAN_FRONTEND=noninteractive
 apt() { apt-get -q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" >>"$log" 2>&1 </dev/null; }
-if ! { apt update || true; apt install --no-install-recommends $missing; }; then
+apt update || true
+for package in $helping; do apt-cache show "$package" >/dev/null 2>&1 && missing="$missing $package"; done
+if ! apt install --no-install-recommends $missing; then
   cat "$log" >&2
   echo "setup: apt-get could not install$missing" >&2
   exit 1

@@ -11,8 +11,9 @@ LIBRARIES = ["libfmt-dev", "libspdlog-dev", "nlohmann-json3-dev", "libcli11-dev"
              "libcurl4-openssl-dev", "libssl-dev", "libboost1.81-dev", "ca-certificates"]
 
 
-def run(*groups, programs=PROGRAMS, libraries=LIBRARIES, root=True, apt=True, apt_status=0):
-    """(the finished process, the arguments of each call of apt-get) on a machine that has these programs and packages."""
+def run(*groups, programs=PROGRAMS, libraries=LIBRARIES, root=True, apt=True, apt_status=0, unknown=()):
+    """(the finished process, the arguments of each call of apt-get) on a machine that has these programs and packages, and whose apt
+    knows all but some."""
     with tempfile.TemporaryDirectory() as folder:
         bin = pathlib.Path(folder)
         calls = bin / "calls"
@@ -22,10 +23,11 @@ def run(*groups, programs=PROGRAMS, libraries=LIBRARIES, root=True, apt=True, ap
         stubs["dpkg-query"] = f'shift 2; for p; do for k in {known}; do [ $p = $k ] && printf "installed:%s " $p; done; done; exit 1'
         if apt:
             stubs["apt-get"] = f'echo "$@" >> {calls}; case "$*" in *install*) echo broken; exit {apt_status} ;; esac'
+            stubs["apt-cache"] = f'for p in {" ".join(unknown) or "none"}; do [ "$2" = $p ] && exit 100; done; exit 0'
         for name, body in stubs.items():
             (bin / name).write_text(f"#!/bin/sh\n{body}\n")
             (bin / name).chmod(0o755)
-        for name in ("sh", "mktemp", "rm", "cat"):
+        for name in ("sh", "mktemp", "rm", "cat", "tr"):
             (bin / name).symlink_to(pathlib.Path("/bin") / name)
         done = subprocess.run([bin / "sh", ROOT / "scripts/setup.sh", *groups], env={"PATH": folder, "TMPDIR": folder},
                               capture_output=True, text=True)
@@ -52,7 +54,16 @@ class Setup(unittest.TestCase):
         done, calls = run("build", "test", programs=[], libraries=[])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(set(packages(calls[1])), {"g++", "cmake", "ninja-build", "pkg-config", "ccache", *LIBRARIES, "libgtest-dev",
-                                                   "libgmock-dev", "python3", "python3-numpy", "python3-pytest", "python3-venv"})
+                                                   "libgmock-dev", "python3", "python3-numpy", "python3-pytest", "python3-venv",
+                                                   "chromium-headless-shell"})
+
+    def test_a_browser_comes_for_tests_where_apt_has_one_and_there_is_none(self):
+        wanted = packages(run("build", "test", libraries=LIBRARIES)[1][1])
+        self.assertEqual(wanted[-1], "chromium-headless-shell")
+        for options in ({"programs": [*PROGRAMS, "chromium"]}, {"unknown": ["chromium-headless-shell"]}):
+            done, calls = run("build", "test", **options)
+            self.assertEqual((done.returncode, packages(calls[1])), (0, wanted[:-1]))
+        self.assertNotIn("chromium-headless-shell", packages(run("build", programs=[])[1][1]))
 
     def test_groups_are_asked_for_by_name(self):
         for group, package in (("test", "libgtest-dev"), ("bench", "libbenchmark-dev"), ("fuzz", "libclang-rt-dev")):
