@@ -1,5 +1,5 @@
-"""Real clients: the openai and anthropic packages, in an environment of their own beside the program, made once. Skipped where PyPI
-cannot be reached; INGOT_CLIENTS_PYTHON names a Python that has them already."""
+"""Real clients: the openai and anthropic packages and LangChain's, in an environment of their own beside the program, made once. Skipped
+where PyPI cannot be reached; INGOT_CLIENTS_PYTHON names a Python that has them already."""
 import os
 import pathlib
 import subprocess
@@ -11,24 +11,39 @@ from conftest import SOURCE
 HERE = pathlib.Path(__file__).parent
 
 
-@pytest.fixture(scope="session")
-def python():
+def skip_unless(command, what):
+    try:
+        made = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{what}: this takes too long here")
+    if made.returncode != 0:
+        pytest.skip(f"{what} cannot be had here: " + (made.stdout + made.stderr).strip()[-300:])
+
+
+def python_with(*packages):
     if given := os.environ.get("INGOT_CLIENTS_PYTHON"):
         return given
     folder = pathlib.Path(os.environ["INGOT"]).parent / "clients-venv"
-    python, ready = folder / "bin" / "python", folder / "ready"
+    python, ready = folder / "bin" / "python", folder / ("ready-" + packages[0].split(">")[0])
+    if not python.exists():
+        skip_unless([sys.executable, "-m", "venv", folder], "a virtual environment")
     if not ready.exists():
-        made = subprocess.run([sys.executable, "-m", "venv", folder], capture_output=True, text=True)
-        if made.returncode == 0:
-            made = subprocess.run([python, "-m", "pip", "-q", "install", "--retries", "1", "openai>=1.99", "anthropic>=0.60"], capture_output=True, text=True, timeout=300)
-        if made.returncode != 0:
-            pytest.skip("the packages openai and anthropic cannot be installed here: " + (made.stdout + made.stderr).strip()[-300:])
+        skip_unless([python, "-m", "pip", "-q", "install", "--retries", "1", *packages], ", ".join(packages))
         ready.touch()
     return python
 
 
-def test_openai_and_anthropic(server, start, python):
-    encoder = start(SOURCE / "tests" / "data" / "encoders" / "bert", "--access-log", "none")
-    done = subprocess.run([python, "-B", HERE / "clients_check.py", server.url, encoder.url], capture_output=True, text=True, timeout=300)
+def check(python, *args):
+    done = subprocess.run([python, "-B", *args], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(" ok") == 9
+    return done.stdout.count(" ok")
+
+
+def test_openai_and_anthropic(server, start):
+    python = python_with("openai>=1.99", "anthropic>=0.60")
+    encoder = start(SOURCE / "tests" / "data" / "encoders" / "bert", "--access-log", "none")
+    assert check(python, HERE / "clients_check.py", server.url, encoder.url) == 9
+
+
+def test_langchain(server):
+    assert check(python_with("langchain-openai>=0.3"), HERE / "langchain_check.py", server.url) == 4
