@@ -200,6 +200,9 @@ def test_ignore_eos_writes_to_the_limit(server):
 # ---- refusals that name the field ----
 
 @pytest.mark.parametrize("fields, param", [
+    ({"stop": ["a"] * 500_000}, "stop"), ({"stop": "x" * 1_000_000}, "stop"), ({"logit_bias": {str(i): 1 for i in range(100_000)}}, "logit_bias"),
+    ({"stop_token_ids": [1] * 100_000}, "stop_token_ids"), ({"bad_words": ["a"] * 50_000}, "bad_words"), ({"n": 10**6}, "n"), ({"best_of": 10**6}, "best_of"),
+    ({"prompt_logprobs": -1}, "prompt_logprobs"), ({"min_tokens": 2**31}, "min_tokens"), ({"use_beam_search": True}, "use_beam_search"),
     ({"temperature": -1}, "temperature"), ({"temperature": "hot"}, "temperature"), ({"top_p": 0}, "top_p"), ({"top_p": 2}, "top_p"),
     ({"n": 0}, "n"), ({"n": 16385}, "n"), ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"),
     ({"max_completion_tokens": 10**10}, "max_completion_tokens"), ({"stop": ""}, "stop"), ({"stop": ["a"] * 17}, "stop"), ({"stop": 5}, "stop"),
@@ -217,6 +220,11 @@ def test_ignore_eos_writes_to_the_limit(server):
 def test_a_bad_field_is_named(server, fields, param):
     error = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]} | fields).error(400, param)
     assert error["type"] == "invalid_request_error"
+
+
+def test_knobs_of_other_engines_insides_do_nothing(server):
+    plain = server.chat(temperature=0).json()["choices"]
+    assert server.chat(temperature=0, n_discard=-1, n_keep=2**31, id_slot=-2, cache_id="../x", beam_width=10**6).json()["choices"] == plain
 
 
 def test_too_long_a_prompt_says_both_numbers(server):
