@@ -1,6 +1,7 @@
 #include "io/hf_normalizer.h"
 
 #include "text/oniguruma.h"
+#include "text/text_regex.h"
 #include "text/wordpiece.h"
 
 namespace ingot {
@@ -48,12 +49,7 @@ NormalizerStep replace_step(const Json& step) {
   const Json pattern = step.at("pattern");
   const std::string content(step.at("content").string());
   if (const auto text = pattern.find("String")) return {.kind = Kind::kReplace, .from = std::string(text->string()), .to = content};
-  const Json regex = pattern.at("Regex");
-  try {
-    return {.kind = Kind::kReplacePattern, .from = pcre2_from_oniguruma(regex.string()), .to = content};
-  } catch (const Error& error) {
-    throw regex.error("{}", error.what());
-  }
+  return {.kind = Kind::kReplacePattern, .from = hf_expression(pattern.at("Regex")), .to = content};
 }
 
 void read_step(const Json& step, std::vector<NormalizerStep>& out) {
@@ -80,6 +76,16 @@ void read_step(const Json& step, std::vector<NormalizerStep>& out) {
 }
 
 }  // namespace
+
+std::string hf_expression(const Json& regex) {
+  try {
+    std::string pattern = pcre2_from_oniguruma(regex.string());
+    TextRegex(pattern).refuse_exponential_time();
+    return pattern;
+  } catch (const Error& error) {
+    throw regex.error("{}", error.what());
+  }
+}
 
 std::vector<Json> hf_steps(const Json& root, const char* key, const char* list) {
   std::vector<Json> steps;

@@ -1,5 +1,6 @@
 // The normalizer of tokenizer.json: what is done to a text before anything else. For io/hf_pipeline.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "io/json.h"
@@ -13,6 +14,10 @@ std::vector<Json> hf_steps(const Json& root, const char* key, const char* list);
 bool hf_is_type(const Json& step, std::string_view type);
 bool hf_flag_or(const Json& step, const char* key, bool fallback);
 [[noreturn]] void hf_refuse(const Json& step, const char* what);
+
+// {"Regex": ...}'s expression in PCRE2's syntax. Throws Error for one that means something else there, is broken, or may take
+// exponential time.
+std::string hf_expression(const Json& regex);
 
 // Throws Error naming the step that is not supported.
 std::vector<NormalizerStep> read_hf_normalizer(const Json& root);

@@ -35,12 +35,7 @@ std::string split_pattern(const Json& step) {
   check_split(step);
   const Json pattern = step.at("pattern");
   if (const auto text = pattern.find("String")) return pcre2_from_literal(text->string());
-  const Json regex = pattern.at("Regex");
-  try {
-    return pcre2_from_oniguruma(regex.string());
-  } catch (const Error& error) {
-    throw regex.error("{}", error.what());
-  }
+  return hf_expression(pattern.at("Regex"));
 }
 
 void append_split(const Json& step, std::vector<std::string>& patterns) {

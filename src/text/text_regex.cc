@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "text/regex_growth.h"
+#include "text/unicode.h"
 
 namespace ingot {
 namespace {
@@ -58,6 +60,46 @@ std::string pcre2_message(int code) {
   return reinterpret_cast<const char*>(text);
 }
 
+CodePointer compile(std::string_view pattern, int& error, PCRE2_SIZE& offset) {
+  return CodePointer(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr));
+}
+
+// Planes 0 to 2: what comes after them has no categories or scripts of its own.
+constexpr char32_t kEndOfPlanes = 0x30000;
+
+const std::string& all_characters() {
+  static const std::string text = [] {
+    std::string all;
+    for (char32_t c = 1; c < kEndOfPlanes; ++c)
+      if (c < 0xD800 || c > 0xDFFF) utf8_append(all, c);
+    return all;
+  }();
+  return text;
+}
+
+// For refuse_exponential(): one pass over all characters, run by run.
+std::vector<uint64_t> characters_of(std::string_view symbol) {
+  std::vector<uint64_t> bits(kEndOfPlanes / 64);
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  const CodePointer code = compile(fmt::format("(?:{})++", symbol), error, offset);
+  const MatchData data(pcre2_match_data_create(1, nullptr));
+  if (!code || !data) throw Error("pre-tokenizer expression '{}': {}", printable(symbol, 64), pcre2_message(error));
+  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
+  const std::string& text = all_characters();
+  for (size_t at = 0; at < text.size();) {
+    const int rc = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, PCRE2_NO_UTF_CHECK, data.get(), nullptr);
+    if (rc == PCRE2_ERROR_NOMATCH) break;
+    if (rc < 0) throw Error("pre-tokenizer expression '{}': {}", printable(symbol, 64), pcre2_message(rc));
+    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data.get());
+    for (at = bounds[0]; at < bounds[1]; at += utf8_length(std::string_view(text).substr(at))) {
+      const char32_t c = utf8_decode(std::string_view(text).substr(at));
+      bits[c / 64] |= uint64_t{1} << c % 64;
+    }
+  }
+  return bits;
+}
+
 }  // namespace
 
 struct TextRegex::Code {
@@ -68,12 +110,13 @@ TextRegex::TextRegex(std::string_view pattern) : pattern_(pattern), code_(std::m
   const std::string spelled = spell_out_spaces(pattern);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  code_->compiled.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(), PCRE2_UTF | PCRE2_UCP,
-                                      &error, &offset, nullptr));
+  code_->compiled = compile(spelled, error, offset);
   if (!code_->compiled)
     throw Error("pre-tokenizer expression '{}': {} at {}", printable(pattern), pcre2_message(error), offset);
   pcre2_jit_compile(code_->compiled.get(), PCRE2_JIT_COMPLETE);  // when it cannot, pcre2_match interprets
 }
+
+void TextRegex::refuse_exponential_time() const { refuse_exponential(spell_out_spaces(pattern_), characters_of); }
 
 TextRegex::~TextRegex() = default;
 TextRegex::TextRegex(TextRegex&&) noexcept = default;

@@ -16,6 +16,9 @@ class TextRegex {
   ~TextRegex();
   TextRegex(TextRegex&&) noexcept;
 
+  // Throws Error for an expression that can match in exponentially many ways (text/regex_growth.h): asked of those that files bring.
+  void refuse_exponential_time() const;
+
   struct Range {
     size_t begin, end;
   };

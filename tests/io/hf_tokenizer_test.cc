@@ -135,6 +135,11 @@ TEST_F(HfTokenizerEdit, UnknownStepsAreNamed) {
   expect_refused("the behavior 'Isolated' with invert", [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["invert"] = true; });
   expect_refused("'pre_tokenizer.pretokenizers[0].pattern.Regex' at offset",
                  [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "[a&&b]"; });
+  expect_refused("pattern.Regex' at offset", [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a+)+$"; });  // T08
+  expect_refused("'(a+)+(?m:$)' may take exponential time", [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a+)+$"; });
+  expect_refused("may take exponential time", [](Json& json) {
+    json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", "(?:x|[w-z])+!"}}}, {"content", ""}};
+  });
   expect_refused("pre-tokenizer expression '(a'", [](Json& json) { json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a"; });
   expect_refused("'add_prefix_space' after other steps is not supported", [](Json& json) { json["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true; });
   expect_refused("after ByteLevel, the pre_tokenizer 'Digits'",
