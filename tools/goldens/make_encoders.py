@@ -10,12 +10,9 @@ first, so that all of these belong to the same numbers. Tokenizers are those of 
     pip install -r tools/goldens/requirements.txt sentence-transformers tokenizers
     python tools/goldens/make_encoders.py [-o tests/data/encoders] [NAME ...]
 """
-import argparse
 import base64
 import json
-import pathlib
 import shutil
-import warnings
 from dataclasses import dataclass, field
 
 import gguf
@@ -27,6 +24,7 @@ from gguf import GGMLQuantizationType as QT
 from gguf import MODEL_ARCH as A
 from gguf import PoolingType
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors, decoders
+from makers import make_all, write_sidecar
 from transformers import BertConfig, Gemma3TextConfig, ModernBertConfig, NomicBertConfig, Qwen3Config, XLMRobertaConfig
 
 LENGTHS = [1, 2, 17, 40, 64, 33]
@@ -293,22 +291,9 @@ def make_golden(spec, seed, out):
     np.save(out / f"{spec.name}.npy", hidden)
     sidecar = {"name": spec.name, "pooling": spec.pooling, "sequences": sequences, "texts": TEXTS, "ids": [tokenizer.encode(t).ids for t in TEXTS],
                "embeddings": sentence_embeddings(out / spec.name), "seed": seed, "transformers": transformers.__version__}
-    (out / f"{spec.name}.json").write_text("{\n" + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in sidecar.items()) + "\n}\n")
+    write_sidecar(out / f"{spec.name}.json", sidecar)
     print(f"{spec.name:14} hidden std {hidden.std():.2f}  {hidden.shape}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--out", type=pathlib.Path, default=pathlib.Path("tests/data/encoders"))
-    parser.add_argument("names", nargs="*", help="only these models")
-    args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore")
-    for i, spec in enumerate(SPECS):
-        if not args.names or spec.name in args.names:
-            make_golden(spec, 3000 + i, args.out)
-
-
 if __name__ == "__main__":
-    main()
+    make_all(__doc__, SPECS, make_golden, 3000, "tests/data/encoders")

@@ -12,15 +12,14 @@ safetensors, config.json, generation_config.json and tokenizer.json as transform
 the row's type there and vectors are F32, so that the same logits belong to both. "sharded" splits the weights; "old" writes
 config.json with the keys of transformers 4; "packed" keeps the experts of a layer in one tensor.
 
+NAME.int8.npy has the logits of a Q8_0 row once more, with the inputs of all matrices rounded to int8.
+
     pip install -r tools/goldens/requirements.txt
     python tools/goldens/make_models.py [-o tests/data/models] [NAME ...]
 """
-import argparse
 import fnmatch
 import json
 import math
-import pathlib
-import warnings
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -31,6 +30,7 @@ import torch
 import transformers
 from gguf import GGMLQuantizationType as QT
 from dialects import DIALECTS, pieces, rope_of, rot_dim
+from makers import make_all, write_sidecar
 import safetensors.torch
 from transformers import (DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GemmaConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig,
                           MistralConfig, MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
@@ -433,6 +433,22 @@ def make_expected(model, spec, rng):
     return tokens.tolist(), logits.numpy(), greedy.tolist(), margin
 
 
+@torch.inference_mode()
+def int8_logits(model, tokens):
+    """The logits with every input of a matrix rounded to int8, in groups of 32 with a scale: what kernels for Q8_0 do."""
+    def rounded(_, args):
+        groups = args[0].reshape(-1, 32).double()
+        scale = groups.abs().amax(1, keepdim=True) / 127
+        codes = torch.where(scale > 0, torch.round(groups / scale), 0)
+        return ((codes * scale).reshape(args[0].shape).float(),)
+
+    hooks = [m.register_forward_pre_hook(rounded) for m in model.modules() if isinstance(m, torch.nn.Linear)]
+    logits = model(torch.tensor([tokens]), use_cache=False).logits[0].numpy()
+    for hook in hooks:
+        hook.remove()
+    return logits
+
+
 def old_config(path):
     """Rewrites a config.json with the keys that transformers 4 wrote, and checks that they are read as the same."""
     new = transformers.AutoConfig.from_pretrained(path.parent)
@@ -491,32 +507,17 @@ def make_golden(spec, seed, out):
     if spec.hf:
         write_hf(out.parent / "hf" / spec.name, spec, model, tokens, logits)
     np.save(out / f"{spec.name}.npy", logits)
+    if spec.types == {"*": "Q8_0"} and "num_experts" not in spec.extra:
+        np.save(out / f"{spec.name}.int8.npy", int8_logits(model, tokens))
     sidecar = {
         "name": spec.name, "file": f"{spec.name}.gguf", "arch": gguf.MODEL_ARCH_NAMES[DIALECTS[model.config.model_type].arch],
         "types": spec.types, **({"n_ctx": spec.n_ctx} if spec.n_ctx else {}), "logits": f"{spec.name}.npy", "tokens": tokens, "greedy": greedy,
         "greedy_margin": round(margin, 5), "seed": seed, "torch": torch.__version__.split("+")[0],
         "transformers": transformers.__version__, "gguf": version("gguf"), "numpy": np.__version__}
-    lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in sidecar.items())
-    (out / f"{spec.name}.json").write_text("{\n" + lines + "\n}\n")
+    write_sidecar(out / f"{spec.name}.json", sidecar)
     size = sum((out / f"{spec.name}.{e}").stat().st_size for e in ("gguf", "npy", "json"))
     print(f"{spec.name:20} {size / 1024:6.0f} KiB  logits std {logits.std():.2f}  greedy margin {margin:.4f}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--out", type=pathlib.Path, default=pathlib.Path("tests/data/models"))
-    parser.add_argument("names", nargs="*", help="only these models")
-    args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore")
-    unknown = set(args.names) - {s.name for s in SPECS}
-    if unknown:
-        parser.error(f"no such model: {', '.join(sorted(unknown))}")
-    for i, spec in enumerate(SPECS):
-        if not args.names or spec.name in args.names:
-            make_golden(spec, 1000 + i, args.out)
-
-
 if __name__ == "__main__":
-    main()
+    make_all(__doc__, SPECS, make_golden, 1000, "tests/data/models")

@@ -9,11 +9,8 @@ sentence-transformers' CrossEncoder). Weights are rounded to F16 first.
     pip install -r tools/goldens/requirements.txt sentence-transformers tokenizers
     python tools/goldens/make_rankers.py [-o tests/data/rankers] [NAME ...]
 """
-import argparse
 import json
-import pathlib
 import shutil
-import warnings
 from dataclasses import dataclass, field
 
 import gguf
@@ -24,6 +21,7 @@ from gguf import MODEL_ARCH as A
 from transformers import BertConfig, ModernBertConfig, Qwen3Config, XLMRobertaConfig
 
 import make_encoders as encoders
+from makers import make_all, write_sidecar
 
 QUERY = "what did the other people say"
 DOCUMENTS = ["the quick brown fox", "It was not what they said when people make water.", "a", "numbers 123 and words, (or none)!",
@@ -246,22 +244,9 @@ def make_golden(spec, seed, out):
     write_gguf(out / f"{spec.name}.gguf", spec, model, tokenizer)
     golden = {"name": spec.name, "query": QUERY, "documents": DOCUMENTS, "ids": ids, "logits": logits, "scores": scores,
               "raw": bool(spec.activation), "seed": seed, "transformers": transformers.__version__}
-    (out / f"{spec.name}.json").write_text("{\n" + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in golden.items()) + "\n}\n")
+    write_sidecar(out / f"{spec.name}.json", golden)
     print(f"{spec.name:12} logits {np.round(logits, 3)} scores {np.round(scores, 3)} lengths {[len(i) for i in ids]}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--out", type=pathlib.Path, default=pathlib.Path("tests/data/rankers"))
-    parser.add_argument("names", nargs="*", help="only these models")
-    args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore")
-    for i, spec in enumerate(SPECS):
-        if not args.names or spec.name in args.names:
-            make_golden(spec, 4000 + i, args.out)
-
-
 if __name__ == "__main__":
-    main()
+    make_all(__doc__, SPECS, make_golden, 4000, "tests/data/rankers")
