@@ -20,6 +20,18 @@ class Keys {
   int integer_or(const char* key, int64_t fallback, int64_t low, int64_t high) const {
     return in_range(key, metadata_.find_u32(prefix_ + key).value_or(static_cast<uint32_t>(fallback)), low, high);
   }
+  // A number for all layers, or a list with one for each, who must agree. skip: a number in the list that says nothing.
+  int integer_of_layers(const char* key, int64_t low, int64_t high, std::optional<uint32_t> skip = {}) const {
+    const Value* value = metadata_.find(prefix_ + key);
+    if (value == nullptr || !value->is_array()) return integer(key, low, high);
+    const auto list = *metadata_.find_u32_per_layer(prefix_ + key, metadata_.get_u32(prefix_ + "block_count"));
+    const auto first = std::ranges::find_if(list, [&](uint32_t n) { return n != skip; });
+    if (first == list.end()) throw error(key, "says {} of every layer", skip.value_or(0));
+    for (size_t i = 0; i < list.size(); ++i)
+      if (list[i] != *first && list[i] != skip)
+        throw error(key, "is {} in layer {} and {} in layer {}: layers that differ in it are not supported", *first, first - list.begin(), list[i], i);
+    return in_range(key, *first, low, high);
+  }
   float positive(const char* key) const { return above_zero(key, metadata_.get_f32(prefix_ + key)); }
   float positive_or(const char* key, float fallback) const {
     return above_zero(key, metadata_.find_f32(prefix_ + key).value_or(fallback));
@@ -51,6 +63,9 @@ class Keys {
   const std::string prefix_;
 };
 
+// What Ollama's files of hybrids list as attention.head_count_kv of the layers that are recurrent.
+constexpr uint32_t kNoHeads = 0;
+
 // Files of LongRoPE have its two lists of factors as tensors (tensors.cc), and need not say its name.
 RopeScaling read_long_rope(const Keys& keys, int n_ctx) {
   RopeScaling scaling{.kind = RopeScalingKind::kLongRope};
@@ -81,8 +96,9 @@ RopeScaling read_rope_scaling(const Keys& keys, int n_ctx, const Arch& arch) {
 }
 
 void read_heads(const Keys& keys, Config& c) {
-  c.n_heads = keys.integer("attention.head_count", 1, 4096);
-  c.n_kv_heads = keys.integer_or("attention.head_count_kv", c.n_heads, 1, c.n_heads);
+  c.n_heads = keys.integer_of_layers("attention.head_count", 1, 4096);
+  const auto skip = c.arch->delta_period > 0 ? std::optional(kNoHeads) : std::nullopt;
+  c.n_kv_heads = keys.has("attention.head_count_kv") ? keys.integer_of_layers("attention.head_count_kv", 1, c.n_heads, skip) : c.n_heads;
   if (c.n_heads % c.n_kv_heads != 0)
     throw keys.error("attention.head_count", "{} is not a multiple of attention.head_count_kv {}", c.n_heads, c.n_kv_heads);
   if (!keys.has("attention.key_length") && c.dim % c.n_heads != 0)
@@ -116,7 +132,7 @@ std::vector<LayerKind> read_layers(const Keys& keys, const Config& c) {
 
 // Gated delta nets, in the keys that llama.cpp has for state-space models.
 DeltaConfig read_delta(const Keys& keys, const Arch& arch) {
-  DeltaConfig d{.tiled = arch.tiles_value_heads};
+  DeltaConfig d{.tiled = keys.boolean_or("ssm.v_head_reordered", arch.tiles_value_heads)};  // a key of Ollama's
   d.n_key_heads = keys.integer("ssm.group_count", 1, 4096);
   d.n_value_heads = keys.integer("ssm.time_step_rank", 1, 4096);
   d.key_dim = keys.integer("ssm.state_size", 1, 1024);
@@ -130,11 +146,15 @@ DeltaConfig read_delta(const Keys& keys, const Arch& arch) {
   return d;
 }
 
-// Which layers are gated delta nets: by the file's own list, else all but the last of so many.
+// Which layers are gated delta nets: by the file's own list, else those without heads for keys and values, else all but the last of so many.
 void mark_recurrent_layers(const Keys& keys, Config& c) {
   const auto listed = keys.metadata().find_bool_per_layer(keys.name("attention.recurrent_layers"), c.layers.size());
+  const Value* heads = keys.metadata().find(keys.name("attention.head_count_kv"));
+  const auto kv_heads = heads != nullptr && heads->is_array() ? keys.metadata().get_u32s(keys.name("attention.head_count_kv")) : std::vector<uint32_t>{};
+  const bool has_period = !listed && std::ranges::count(kv_heads, kNoHeads) == 0;
   const int period = keys.integer_or("full_attention_interval", c.arch->delta_period, 1, 1024);
-  for (size_t i = 0; i < c.layers.size(); ++i) c.layers[i].recurrent = listed ? (*listed)[i] : (i + 1) % period != 0;
+  for (size_t i = 0; i < c.layers.size(); ++i)
+    c.layers[i].recurrent = listed ? (*listed)[i] : has_period ? (i + 1) % period != 0 : kv_heads[i] == kNoHeads;
 }
 
 ExpertConfig read_experts(const Keys& keys, const Config& c) {
@@ -145,7 +165,7 @@ ExpertConfig read_experts(const Keys& keys, const Config& c) {
   e.ffn_dim = keys.integer_or("expert_feed_forward_length", c.ffn_dim, 1, 1 << 24);
   e.shared_dim = keys.integer_or("expert_shared_feed_forward_length",
                                  int64_t{e.ffn_dim} * keys.integer_or("expert_shared_count", 0, 0, 64), 0, 1 << 24);
-  e.normalize = keys.boolean_or("expert_weights_norm", c.arch->normalizes_experts);
+  e.normalize = keys.boolean_or("expert_weights_norm", keys.boolean_or("norm_top_k_prob", c.arch->normalizes_experts));  // Ollama's name comes second
   e.scale = keys.positive_or("expert_weights_scale", 1.0f);
   const int gating = keys.integer_or("expert_gating_func", 1, 0, 1 << 16);
   if (gating > 3) throw keys.error("expert_gating_func", "{} is not supported: supported are 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen)", gating);
@@ -238,8 +258,9 @@ Config config_from_gguf(const Gguf& file) {
   c.n_layers = n_blocks - keys.integer_or("nextn_predict_layers", 0, 0, n_blocks - 1);  // those that only draft tokens come last
   c.dim = keys.integer("embedding_length", 1, 1 << 20);
   c.arch->latent_attention ? read_latent(keys, c) : read_heads(keys, c);
-  const bool only_experts = !keys.has("feed_forward_length") && keys.has("expert_feed_forward_length");
-  c.ffn_dim = keys.integer(only_experts ? "expert_feed_forward_length" : "feed_forward_length", 1, 1 << 24);
+  const bool has_dense = keys.has("feed_forward_length") && keys.integer_of_layers("feed_forward_length", 0, 1 << 24) > 0;
+  const bool only_experts = !has_dense && keys.has("expert_feed_forward_length");
+  c.ffn_dim = keys.integer_of_layers(only_experts ? "expert_feed_forward_length" : "feed_forward_length", 1, 1 << 24);
   c.n_ctx_train = keys.integer("context_length", 1, 1 << 30);
   c.norm_eps = keys.positive("attention.layer_norm_rms_epsilon");
   c.rot_dim = keys.integer_or("rope.dimension_count", c.head_dim, 2, c.head_dim);

@@ -141,7 +141,7 @@ constexpr VectorRow<L> kLayerVectors[] = {
     {"blk.{}.ssm_conv1d.weight", "model.layers.{}.linear_attn.conv1d.weight", kConvWidth, &L::conv, false, When::kDelta, VectorRow<L>::kAsIs, {},
      kEachChannel},
     {"blk.{}.ssm_a", "model.layers.{}.linear_attn.A_log", kValueHeads, &L::decay, false, When::kDelta, VectorRow<L>::kLog},
-    {"blk.{}.ssm_dt.bias", "model.layers.{}.linear_attn.dt_bias", kValueHeads, &L::dt, false, When::kDelta},
+    {"blk.{}.ssm_dt.bias|blk.{}.ssm_dt", "model.layers.{}.linear_attn.dt_bias", kValueHeads, &L::dt, false, When::kDelta},
     {"blk.{}.ssm_norm.weight", "model.layers.{}.linear_attn.norm.weight", kDeltaValue, &L::value_norm, false, When::kDelta},
     {"blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight", kDim, &L::attn_post_norm, false,
      When::kPostNorms, kIsNorm},

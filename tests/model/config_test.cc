@@ -111,6 +111,36 @@ TEST(Config, GatedDeltaNetsRefuseBadKeys) {
   EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.nextn_predict_layers", uint32_t{6}); }).find("nextn_predict_layers"), std::string::npos);
 }
 
+// Lists with a number for each layer, in which all layers are alike; in hybrids of Ollama recurrent layers have no heads (0).
+TEST(Config, ListsForLayers) {
+  using List = std::vector<uint32_t>;
+  const Config same = read(model_bytes("", [](GgufWriter& w) {
+    w.set("llama.attention.head_count", List{4, 4});
+    w.set("llama.attention.head_count_kv", List{1, 1});
+    w.set("llama.feed_forward_length", List{40, 40});
+  }));
+  EXPECT_EQ(same.n_heads, 4);
+  EXPECT_EQ(same.n_kv_heads, 1);
+  EXPECT_EQ(same.ffn_dim, 40);
+  const std::pair<const char*, List> bad[] = {{"attention.head_count", {4, 8}}, {"attention.head_count_kv", {2, 1}}, {"feed_forward_length", {96, 64}},
+                                              {"attention.head_count_kv", {2, 0}}, {"attention.head_count_kv", {0, 0}}, {"attention.head_count", {4, 4, 4}},
+                                              {"attention.head_count_kv", {}}};
+  for (const auto& [key, list] : bad) {
+    const std::string message = complaint("", [&, key = key, list = list](GgufWriter& w) { w.set(std::string("llama.") + key, list); });
+    EXPECT_NE(message.find(key), std::string::npos) << key << ": " << message;
+  }
+  EXPECT_NE(complaint("", [](GgufWriter& w) { w.set("llama.attention.head_count_kv", List{2, 1}); }).find("is 2 in layer 0 and 1 in layer 1: layers that differ"),
+            std::string::npos);
+  Config c;
+  ASSERT_EQ(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.attention.head_count_kv", List{0, 2, 2, 0, 0, 0}); }, &c), "");
+  EXPECT_EQ(c.n_kv_heads, 2);
+  EXPECT_EQ(c.n_recurrent_layers(), 4);
+  EXPECT_TRUE(c.layer(0).recurrent);
+  EXPECT_FALSE(c.layer(1).recurrent);
+  for (const List& list : {List{0, 2, 1, 0, 0, 0}, List{0, 0, 0, 0, 0, 0}, List{2, 0}})
+    EXPECT_NE(delta_complaint("", [&](GgufWriter& w) { w.set("qwen35.attention.head_count_kv", list); }).find("attention.head_count_kv"), std::string::npos);
+}
+
 TEST(Config, DefaultsKvHeadsToHeads) { EXPECT_EQ(read(model_bytes("llama.attention.head_count_kv", nullptr)).n_kv_heads, 4); }
 
 TEST(Config, NamesTheMissingKey) {
