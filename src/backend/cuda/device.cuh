@@ -65,7 +65,8 @@ __device__ __forceinline__ float block_sum(float v, float* shared) {
   return v;
 }
 
-// The RMS norm of one row of n elements: put(i, v) for each 4 from 4i, and with zeros up to n_put. Threads put neighbours.
+// The RMS norm of one row of n elements: put(i, v) for each 4 from 4i, and with zeros up to n_put. Threads put neighbours. The result
+// goes to memory too where `writes`.
 struct RowNorm {
   const float* x;  // null: none
   const float* weight;
@@ -74,7 +75,7 @@ struct RowNorm {
 };
 
 template <class Put>
-__device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, float* shared /* [33] */, Put&& put) {
+__device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, float* shared /* [33] */, bool writes, Put&& put) {
   const float4 *x = reinterpret_cast<const float4*>(norm.x), *weight = reinterpret_cast<const float4*>(norm.weight);
   const auto square = [](const float4& v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; };
   const auto inverse_of = [&](float squares) {
@@ -85,12 +86,12 @@ __device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, 
     const half2 high = __halves2half2(from_float<half>(v.z * inverse * w.z), from_float<half>(v.w * inverse * w.w));
     const uint2 packed = make_uint2(bits_of(low), bits_of(high));
     put(i, packed);
-    if (blockIdx.x == 0 && 4 * i < n) reinterpret_cast<uint2*>(norm.y)[i] = packed;
+    if (writes && blockIdx.x == 0 && 4 * i < n) reinterpret_cast<uint2*>(norm.y)[i] = packed;
   };
   const int first = static_cast<int>(threadIdx.x), step = static_cast<int>(blockDim.x);
   if (n_put <= 4 * step) {  // short code for short rows, where even reading instructions takes time
     const bool in = 4 * first < n;
-    const float4 v = in ? x[first] : float4{}, w = in ? weight[first] : float4{};
+    const float4 v = in ? __ldcg(x + first) : float4{}, w = in ? weight[first] : float4{};
     const float inverse = inverse_of(square(v));
     if (4 * first < n_put) write(first, v, w, inverse);
     return;
@@ -102,7 +103,7 @@ __device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, 
     for (int j = 0; j < 4; ++j) {
       const int i = first + j * step;
       const bool in = 4 * i < n;
-      v[j] = in ? x[i] : float4{}, w[j] = in ? weight[i] : float4{};
+      v[j] = in ? __ldcg(x + i) : float4{}, w[j] = in ? weight[i] : float4{};
       squares += square(v[j]);
     }
     const float inverse = inverse_of(squares);
@@ -113,12 +114,12 @@ __device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, 
   }
   float squares = 0;
 #pragma unroll 4
-  for (int i = first; 4 * i < n; i += step) squares += square(x[i]);
+  for (int i = first; 4 * i < n; i += step) squares += square(__ldcg(x + i));
   const float inverse = inverse_of(squares);
 #pragma unroll 4
   for (int i = first; 4 * i < n_put; i += step) {
     const bool in = 4 * i < n;
-    write(i, in ? x[i] : float4{}, in ? weight[i] : float4{}, inverse);
+    write(i, in ? __ldcg(x + i) : float4{}, in ? weight[i] : float4{}, inverse);
   }
 }
 
@@ -208,6 +209,11 @@ __device__ __forceinline__ void start_dependent() {
   let_next_start();
   wait_for_previous();
 }
+
+// A short kernel spends most of its time on fetching its own instructions. So kernels of a decode step rehearse: they go through their code
+// once before they wait, on whatever lies in memory, write nothing, and then do it again in earnest with the instructions at hand
+// (`for (int pass = rehearses ? 0 : 1; pass < 2; ++pass)`, not to be unrolled). What they read in a rehearsal and once more later must
+// pass by the first-level cache (__ldcg). Only where blocks are few, so that those of the next kernel find room and time beside them.
 
 inline bool has_dependent_launch() {
   static const bool has = [] {

@@ -29,6 +29,7 @@ struct Params {
   RowNorm norm;  // whose result x is, if any
   int n_in;
   bool y_f32, accumulate;
+  bool rehearses;  // device.cuh
   int act;
 };
 
@@ -110,12 +111,13 @@ template <int kRows, bool kGated>
 struct Sums {
   const Params& p;
   const half* x;
+  const bool real;  // else nothing is written
   const int lane, stride;
   int task, chunk = 0;
   float sum[kRows] = {};
 
-  __device__ Sums(const Params& params, const half* x_of, int lane_of, int first, int stride_of)
-      : p(params), x(x_of), lane(lane_of), stride(stride_of), task(first) {}
+  __device__ Sums(const Params& params, const half* x_of, bool is_real, int lane_of, int first, int stride_of)
+      : p(params), x(x_of), real(is_real), lane(lane_of), stride(stride_of), task(first) {}
 
   __device__ __forceinline__ void add(const Batch<kRows>& batch) {
 #pragma unroll
@@ -139,7 +141,7 @@ struct Sums {
       total[r] = warp_sum(sum[r]);
       sum[r] = 0;
     }
-    if (lane != 0) return;
+    if (lane != 0 || !real) return;
     const Task<kRows, kGated> at(p, task);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -166,22 +168,27 @@ __global__ void __launch_bounds__(kWarps * 32, 2) dot_kernel(const __grid_consta
   Stream<kRows, kGated> stream(p, lane, first, stride);
   Batch<kRows> even, odd;
   stream.load(even);
-  wait_for_previous();
-  if (p.norm.x != nullptr) {
-    norm_row(p.norm, p.n_in, p.n_in, reduce, [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + 4 * i) = v; });
-  } else {
+#pragma unroll 1
+  for (int pass = p.rehearses ? 0 : 1; pass < 2; ++pass) {
+    const bool real = pass == 1;
+    if (real) wait_for_previous();
+    if (p.norm.x != nullptr) {
+      norm_row(p.norm, p.n_in, p.n_in, reduce, real, [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + 4 * i) = v; });
+    } else {
 #pragma unroll 4
-    for (int i = threadIdx.x * 8; i < p.n_in; i += kWarps * 32 * 8)
-      *reinterpret_cast<uint4*>(shared + i) = *reinterpret_cast<const uint4*>(p.x + i);
-  }
-  __syncthreads();
-  Sums<kRows, kGated> sums(p, shared, lane, first, stride);
-  while (sums.task < p.n_tasks) {
-    stream.load(odd);
-    sums.add(even);
-    if (sums.task >= p.n_tasks) break;
-    stream.load(even);
-    sums.add(odd);
+      for (int i = threadIdx.x * 8; i < p.n_in; i += kWarps * 32 * 8)
+        *reinterpret_cast<uint4*>(shared + i) = __ldcg(reinterpret_cast<const uint4*>(p.x + i));
+    }
+    __syncthreads();
+    Sums<kRows, kGated> sums(p, shared, real, lane, first, stride);
+    while (sums.task < p.n_tasks) {
+      if (real) stream.load(odd);
+      sums.add(even);
+      if (!real || sums.task >= p.n_tasks) break;
+      stream.load(even);
+      sums.add(odd);
+    }
+    __syncthreads();
   }
 }
 
@@ -217,6 +224,7 @@ void dot_rows(const Matvec& m, cudaStream_t stream) {
   p.accumulate = m.accumulate;
   p.act = m.gate;
   const int n_blocks = std::min(static_cast<int>(blocks_for(p.n_tasks, kWarps)), most_blocks);
+  p.rehearses = n_blocks <= n_multiprocessors();
   if (gated) return start<2, true>(p, n_blocks, stream);
   per_task == 1 ? start<1, false>(p, n_blocks, stream) : start<2, false>(p, n_blocks, stream);
 }

@@ -101,60 +101,66 @@ template <class T, class K, int kPairs>
 __global__ void __launch_bounds__(256)
     finish_kernel(const __grid_constant__ Heads q, const __grid_constant__ Heads k, const __grid_constant__ Heads v,
                   const __grid_constant__ Rope rope, const __grid_constant__ DeviceKv kv, int layer,
-                  const __grid_constant__ DeviceBatch batch) {
-  start_dependent();
+                  const __grid_constant__ DeviceBatch batch, bool rehearses) {
+  let_next_start();
   const int lane = threadIdx.x % 32, dim = kv.head_dim, token = blockIdx.x,
             n_warps = static_cast<int>(gridDim.y * blockDim.x / 32);
   K* const keys = kv_row<K>(kv, layer, batch, token, 0, 0);
   K* const values = kv_row<K>(kv, layer, batch, token, 1, 0);
   const int64_t per_head = int64_t{kv.block_size} * dim;
-  float cosine[kPairs], sine[kPairs];
-#pragma unroll
-  for (int j = 0; j < kPairs; ++j) {
-    const int i = lane + 32 * j;
-    const bool turns = i < rope.half_dim;
-    cosine[j] = turns ? rope.angles[token * rope.stride + i] : 1.0f;
-    sine[j] = turns ? rope.angles[token * rope.stride + rope.half_dim + i] : 0.0f;
-  }
-  for (int index = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) / 32; index < q.n + k.n + v.n;
-       index += n_warps) {
-    const int kind = index < q.n ? 0 : index < q.n + k.n ? 1 : 2;
-    const Heads& heads = kind == 0 ? q : kind == 1 ? k : v;
-    const int head = index - (kind == 0 ? 0 : kind == 1 ? q.n : q.n + k.n);
-    T* row = static_cast<T*>(heads.data) + token * heads.stride + int64_t{head} * dim;
-    float x[kPairs][2];
-    float squares = 0;
+#pragma unroll 1
+  for (int pass = rehearses ? 0 : 1; pass < 2; ++pass) {
+    const bool real = pass == 1;
+    if (real) wait_for_previous();
+    float cosine[kPairs], sine[kPairs];
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
-      const Pair pair = pair_of(lane + 32 * j, rope);
-      const float bias0 = heads.bias && pair.first < dim ? heads.bias[head * dim + pair.first] : 0.0f;
-      const float bias1 = heads.bias && pair.second < dim ? heads.bias[head * dim + pair.second] : 0.0f;
-      x[j][0] = pair.first < dim ? to_float(row[pair.first]) + bias0 : 0.0f;
-      x[j][1] = pair.second < dim ? to_float(row[pair.second]) + bias1 : 0.0f;
-      squares += x[j][0] * x[j][0] + x[j][1] * x[j][1];
+      const int i = lane + 32 * j;
+      const bool turns = i < rope.half_dim;
+      cosine[j] = turns ? __ldcg(rope.angles + token * rope.stride + i) : 1.0f;
+      sine[j] = turns ? __ldcg(rope.angles + token * rope.stride + rope.half_dim + i) : 0.0f;
     }
-    float inverse = 1.0f;
-    if (heads.norm) inverse = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dim) + heads.eps);
-    K* to = (kind == 1 ? keys : values) + head * per_head;
+    for (int index = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) / 32; index < q.n + k.n + v.n;
+         index += n_warps) {
+      const int kind = index < q.n ? 0 : index < q.n + k.n ? 1 : 2;
+      const Heads& heads = kind == 0 ? q : kind == 1 ? k : v;
+      const int head = index - (kind == 0 ? 0 : kind == 1 ? q.n : q.n + k.n);
+      T* row = static_cast<T*>(heads.data) + token * heads.stride + int64_t{head} * dim;
+      float x[kPairs][2];
+      float squares = 0;
 #pragma unroll
-    for (int j = 0; j < kPairs; ++j) {
-      const Pair pair = pair_of(lane + 32 * j, rope);
-      float first = x[j][0], second = x[j][1];
-      if (heads.norm) {
-        first *= pair.first < dim ? inverse * heads.norm[pair.first] : 0.0f;
-        second *= pair.second < dim ? inverse * heads.norm[pair.second] : 0.0f;
+      for (int j = 0; j < kPairs; ++j) {
+        const Pair pair = pair_of(lane + 32 * j, rope);
+        const float bias0 = heads.bias && pair.first < dim ? heads.bias[head * dim + pair.first] : 0.0f;
+        const float bias1 = heads.bias && pair.second < dim ? heads.bias[head * dim + pair.second] : 0.0f;
+        x[j][0] = pair.first < dim ? to_float(__ldcg(row + pair.first)) + bias0 : 0.0f;
+        x[j][1] = pair.second < dim ? to_float(__ldcg(row + pair.second)) + bias1 : 0.0f;
+        squares += x[j][0] * x[j][0] + x[j][1] * x[j][1];
       }
-      if (kind < 2) {
-        const float u = first;
-        first = u * cosine[j] - second * sine[j];
-        second = second * cosine[j] + u * sine[j];
-      }
-      if (kind == 0) {
-        if (pair.first < dim) row[pair.first] = from_float<T>(first);
-        if (pair.second < dim) row[pair.second] = from_float<T>(second);
-      } else {
-        if (pair.first < dim) to[pair.first] = from_float<K>(first);
-        if (pair.second < dim) to[pair.second] = from_float<K>(second);
+      float inverse = 1.0f;
+      if (heads.norm) inverse = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dim) + heads.eps);
+      K* to = (kind == 1 ? keys : values) + head * per_head;
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const Pair pair = pair_of(lane + 32 * j, rope);
+        float first = x[j][0], second = x[j][1];
+        if (heads.norm) {
+          first *= pair.first < dim ? inverse * heads.norm[pair.first] : 0.0f;
+          second *= pair.second < dim ? inverse * heads.norm[pair.second] : 0.0f;
+        }
+        if (kind < 2) {
+          const float u = first;
+          first = u * cosine[j] - second * sine[j];
+          second = second * cosine[j] + u * sine[j];
+        }
+        if (!real) continue;
+        if (kind == 0) {
+          if (pair.first < dim) row[pair.first] = from_float<T>(first);
+          if (pair.second < dim) row[pair.second] = from_float<T>(second);
+        } else {
+          if (pair.first < dim) to[pair.first] = from_float<K>(first);
+          if (pair.second < dim) to[pair.second] = from_float<K>(second);
+        }
       }
     }
   }
@@ -209,7 +215,7 @@ void finish_qkv(const QkvArgs& a, bool add_biases, const DeviceKv& kv, const Dev
       using T = std::remove_pointer_t<decltype(p)>;
       using K = std::remove_pointer_t<decltype(c)>;
       const auto start = [&](auto kernel) {
-        launch(kernel, grid, kThreads, 0, stream, q, k, v, rope_of(a.rope), kv, a.layer, batch);
+        launch(kernel, grid, kThreads, 0, stream, q, k, v, rope_of(a.rope), kv, a.layer, batch, a.x.rows == 1);
       };
       kv.head_dim <= 64    ? start(finish_kernel<T, K, 1>)
       : kv.head_dim <= 128 ? start(finish_kernel<T, K, 2>)

@@ -64,7 +64,7 @@ __device__ const half* stage_input(const Params& p, half* shared, float* reduce 
   if (p.norm.x == nullptr) {
     arrange<K>(shared, p, threadIdx.x, blockDim.x);
   } else {
-    norm_row(p.norm, p.n_in, p.n_in, reduce,
+    norm_row(p.norm, p.n_in, p.n_in, reduce, true,
              [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + arranged_place<K>(4 * i)) = v; });
     for (int k = p.n_in + 4 * static_cast<int>(threadIdx.x); k < whole_steps(p.n_in);
          k += 4 * static_cast<int>(blockDim.x))

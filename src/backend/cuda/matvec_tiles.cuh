@@ -25,6 +25,7 @@ struct Params {
   int split;    // warps that share a tile
   bool staged;  // the block copies all activations to shared memory first; else x is arranged already
   bool y_f32, accumulate;
+  bool rehearses;  // device.cuh
   int act;
 };
 
@@ -48,9 +49,9 @@ __device__ __forceinline__ void prefetch_tile(const PackedWeight& w, int64_t til
 #endif
 }
 
-// Adds up the warps of a tile, whose sums are multiples of 1 / unit, and writes its [16 rows, n tokens].
+// Adds up the warps of a tile, whose sums are multiples of 1 / unit, and writes its [16 rows, n tokens], unless it is a rehearsal.
 template <int kGates>
-__device__ void write_tile(const Params& p, const float* sums, int local, int tile, float unit) {
+__device__ void write_tile(const Params& p, const float* sums, int local, int tile, float unit, bool real = true) {
   const Job* job = &p.jobs[kGates == 1 ? job_of(p, tile) : 0];
   const int n_outputs = kTileRows * p.n;
   for (int o = static_cast<int>(threadIdx.x) % (p.split * 32); o < n_outputs; o += p.split * 32) {
@@ -67,6 +68,7 @@ __device__ void write_tile(const Params& p, const float* sums, int local, int ti
     }
     const float value = kGates == 2 ? act_mul(total[0], total[kGates - 1], p.act) : total[0];
     const int64_t at = token * job->y_stride + row;
+    if (!real) continue;
     if (p.y_f32) {
       float* y = static_cast<float*>(job->y) + at;
       *y = p.accumulate ? *y + value : value;
