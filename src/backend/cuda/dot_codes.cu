@@ -290,7 +290,7 @@ void start(Params p, cudaStream_t stream) {
   const bool wide = p.n_steps >= 4 * kMostWarps || (p.n_tiles <= n_multiprocessors() && p.n_steps >= 2 * kMostWarps);
   const int n_warps = wide ? kMostWarps : kMostWarps / 2;
   const int n_blocks = divide(p, n_warps);
-  p.rehearses = !wide && 4 * n_blocks <= 3 * n_multiprocessors();  // more of them lost by it
+  p.rehearses = has_dependent_launch() && !wide && 4 * n_blocks <= 3 * n_multiprocessors();  // more of them lost by it
   static const cudaError_t set = cudaFuncSetAttribute(dot_codes_kernel<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                       static_cast<int>(Input<K>::bytes(kMostCodeColumns / kTileCols)));
   check(set, "cudaFuncSetAttribute");

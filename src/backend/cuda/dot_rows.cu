@@ -224,7 +224,7 @@ void dot_rows(const Matvec& m, cudaStream_t stream) {
   p.accumulate = m.accumulate;
   p.act = m.gate;
   const int n_blocks = std::min(static_cast<int>(blocks_for(p.n_tasks, kWarps)), most_blocks);
-  p.rehearses = n_blocks <= n_multiprocessors();
+  p.rehearses = has_dependent_launch() && n_blocks <= n_multiprocessors();
   if (gated) return start<2, true>(p, n_blocks, stream);
   per_task == 1 ? start<1, false>(p, n_blocks, stream) : start<2, false>(p, n_blocks, stream);
 }

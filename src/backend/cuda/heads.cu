@@ -215,7 +215,8 @@ void finish_qkv(const QkvArgs& a, bool add_biases, const DeviceKv& kv, const Dev
       using T = std::remove_pointer_t<decltype(p)>;
       using K = std::remove_pointer_t<decltype(c)>;
       const auto start = [&](auto kernel) {
-        launch(kernel, grid, kThreads, 0, stream, q, k, v, rope_of(a.rope), kv, a.layer, batch, a.x.rows == 1);
+        launch(kernel, grid, kThreads, 0, stream, q, k, v, rope_of(a.rope), kv, a.layer, batch,
+               has_dependent_launch() && a.x.rows == 1);
       };
       kv.head_dim <= 64    ? start(finish_kernel<T, K, 1>)
       : kv.head_dim <= 128 ? start(finish_kernel<T, K, 2>)
