@@ -18,8 +18,8 @@ struct Params {
   const float* sinks;  // [n heads] or null
 };
 
-template <class T, class K>
-__global__ void naive_kernel(T* y, int64_t y_stride, const T* q, int64_t q_stride, const __grid_constant__ Params p) {
+template <class Y, class Q, class K>
+__global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_stride, const __grid_constant__ Params p) {
   extern __shared__ float shared[];  // [head_dim] query; [warps, head_dim + 2] sums, maximum, total
   const int token = blockIdx.x, head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32,
             dim = p.kv.head_dim, n_warps = static_cast<int>(blockDim.x) / 32;
@@ -66,7 +66,7 @@ __global__ void naive_kernel(T* y, int64_t y_stride, const T* q, int64_t q_strid
       sum += weight * parts[w * (dim + 2) + i];
       all += weight * parts[w * (dim + 2) + dim + 1];
     }
-    y[token * y_stride + int64_t{head} * dim + i] = from_float<T>(sum / all);
+    y[token * y_stride + int64_t{head} * dim + i] = from_float<Y>(sum / all);
   }
 }
 
@@ -80,13 +80,15 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
   const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(a.n_heads));
   const int n_warps = q.rows * a.n_heads <= 4 * n_multiprocessors() ? kManyWarps : kWarps;
   const size_t shared = static_cast<size_t>(a.head_dim + n_warps * (a.head_dim + 2)) * sizeof(float);  // under 48 KiB
-  CHECK(y.dtype == q.dtype);
   with_type(y.dtype, [&](auto* py) {
-    with_kv_type(kv.dtype, [&](auto* pk) {
-      using T = std::remove_pointer_t<decltype(py)>;
-      using K = std::remove_pointer_t<decltype(pk)>;
-      naive_kernel<T, K><<<grid, n_warps * 32, shared, stream>>>(static_cast<T*>(y.data), y.stride,
-                                                                static_cast<const T*>(q.data), q.stride, p);
+    with_type(q.dtype, [&](auto* pq) {
+      with_kv_type(kv.dtype, [&](auto* pk) {
+        using Y = std::remove_pointer_t<decltype(py)>;
+        using Q = std::remove_pointer_t<decltype(pq)>;
+        using K = std::remove_pointer_t<decltype(pk)>;
+        naive_kernel<Y, Q, K><<<grid, n_warps * 32, shared, stream>>>(static_cast<Y*>(y.data), y.stride, static_cast<const Q*>(q.data),
+                                                                      q.stride, p);
+      });
     });
   });
 }

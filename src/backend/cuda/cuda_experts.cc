@@ -38,7 +38,7 @@ void CudaBackend::copy(Tensor y, Tensor x) {
 
 void CudaBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) {
   settle();
-  cuda::route_rows({ids, weights, logits, args}, stream_);
+  cuda::route_rows(ids, weights, logits, args, stream_);
   check_launch("route_rows");
 }
 
@@ -65,7 +65,7 @@ void CudaBackend::moe_matmul(Tensor y, Tensor x_any, const Weight& weight, Tenso
   CHECK(ids.contiguous());
   if (y.rows == 0) return;
   const PackedWeight& w = packed(weight);
-  ExpertMatmul m{.y = y, .x = aligned(x_any), .w = {&w}, .bias = {data_of(bias)}, .ids = ids.i32(), .n_rows = y.rows};
+  const ExpertMatmul m{.y = y, .x = aligned(x_any), .w = {&w}, .bias = {data_of(bias)}, .ids = ids.i32(), .n_rows = y.rows};
   if (!cuda::can_expert_matmul(w)) {
     cuda::plain_expert_rows(m, stream_);
     return check_launch("plain_expert_rows");
@@ -89,9 +89,9 @@ void CudaBackend::moe(const MoeArgs& a) {
   if (a.x.rows == 0) return;
   if (!cuda::can_expert_matmul(w_gate) || !cuda::can_expert_matmul(w_down) || !cuda::share_matvec(w_gate, w_up)) return Backend::moe(a);
   matmul(a.logits, a.x, *a.w_router, a.b_router);
-  settle();
+  moe_route(a.ids, a.weights, a.logits, a.route);
   const int64_t n_rows = a.ids.rows * a.ids.cols;
-  ExpertMatmul gate{.y = a.gate,
+  const ExpertMatmul gate{.y = a.gate,
                     .x = aligned(a.x),
                     .w = {&w_gate, &w_up},
                     .bias = {data_of(a.b_gate), data_of(a.b_up)},
@@ -99,22 +99,19 @@ void CudaBackend::moe(const MoeArgs& a) {
                     .n_rows = n_rows,
                     .gate = static_cast<int>(a.act)};
   const bool alone = w_gate.n_experts == 1 && a.x.rows > 1, each = !alone && takes_rows(gate);
-  const cuda::Routing routing{a.ids, a.weights, a.logits, a.route};
-  if (!each) moe_route(a.ids, a.weights, a.logits, a.route);
   if (alone) {  // an expert of all tokens: products as any other
     gate_up(a.gate, a.x, *a.w_gate, *a.w_up, a.b_gate, a.b_up, a.act);
     product(a.out, a.gate, *a.w_down, a.b_down, false);
     return moe_combine(a.residual, a.out, a.weights);
   }
   if (each) {
-    gate.routing = &routing;
     cuda::expert_rows(gate, stream_);
     check_launch("expert_rows");
   } else {
     order_rows(gate.ids, n_rows, w_gate.n_experts);
     launch_tiles(gate);
   }
-  ExpertMatmul down{.y = a.out, .x = aligned(a.gate), .w = {&w_down}, .bias = {data_of(a.b_down)}, .ids = gate.ids, .n_rows = n_rows};
+  const ExpertMatmul down{.y = a.out, .x = aligned(a.gate), .w = {&w_down}, .bias = {data_of(a.b_down)}, .ids = gate.ids, .n_rows = n_rows};
   ExpertMatmul sum = down;
   sum.y = a.residual, sum.weights = a.weights.f32(), sum.n_terms = static_cast<int>(a.ids.cols);
   if (each && cuda::can_expert_rows(sum)) {

@@ -8,7 +8,6 @@
 #include "backend/cuda/experts.h"
 #include "backend/cuda/matvec_step.cuh"
 #include "backend/cuda/memory.h"
-#include "backend/cuda/route.cuh"
 #include "backend/cuda/unpack.cuh"
 
 namespace ingot::cuda {
@@ -35,33 +34,15 @@ struct Params {
   int64_t y_stride;
   bool y_f32;
   int act;
-  bool routes;  // finds ids first; n_terms is 1
-  routing::Route route;
 };
-
-// The expert of a row, found by the block's first warp. Of a token's blocks one tells the others' kernels.
-__device__ int route_row(const Params& p, int64_t row, float* scratch /* [route_floats] */) {
-  __shared__ int found;
-  if (threadIdx.x < 32) {
-    const int64_t first = row / p.route.n_used * p.route.n_used;
-    const auto put = [&](int i, int expert, float weight) {
-      if (first + i == row) found = expert;
-      if (blockIdx.x == 0 && first == row) p.route.ids[first + i] = expert, p.route.weights[first + i] = weight;
-    };
-    routing::route_token(p.route, row / p.route.n_used, scratch, static_cast<int>(threadIdx.x), put);
-  }
-  __syncthreads();
-  return found;
-}
 
 // What a lane knows of term `lane`: its expert and its weight.
 struct Term {
   int expert = 0;
   float weight = 1.0f;
 
-  __device__ Term(const Params& p, int64_t first_row, int lane, float* scratch) {
-    if (p.routes) expert = route_row(p, first_row, scratch);
-    if (p.routes || lane >= p.n_terms) return;
+  __device__ Term(const Params& p, int64_t first_row, int lane) {
+    if (lane >= p.n_terms) return;
     expert = p.ids[first_row + lane];
     if (p.weights != nullptr) weight = p.weights[first_row + lane];
   }
@@ -145,7 +126,7 @@ __global__ void __launch_bounds__(32 * kMostWarps) codes_kernel(const __grid_con
   let_next_start();
   if constexpr (K::kLayout == Layout::kCodebook4) fill_table(table, p.w[0]);
   wait_for_previous();
-  const Term term(p, first_row, lane, reinterpret_cast<float*>(shared));
+  const Term term(p, first_row, lane);
   char* ring = shared + warp * (K::kSlots * K::kSlotBytes);
   half* x = reinterpret_cast<half*>(shared + n_warps * (K::kSlots * K::kSlotBytes));
   Stream<K, kGates> stream(p, term, ring, lane, warp, n_warps, blockIdx.x);
@@ -195,7 +176,7 @@ __global__ void __launch_bounds__(32 * kDenseWarps) dense_kernel(const __grid_co
   const int64_t target = blockIdx.y, first_row = target * p.n_terms, out = int64_t{blockIdx.x} * kDenseWarps + threadIdx.x / 32;
   const int64_t row = min(out, p.w[0].n_out - 1);
   start_dependent();
-  const Term term(p, first_row, lane, reinterpret_cast<float*>(x));
+  const Term term(p, first_row, lane);
   uint4 v[kBatch][kGates];
   const auto load = [&](int first) {
 #pragma unroll
@@ -269,8 +250,6 @@ Params params_of(const ExpertMatmul& m) {
   p.n_in = static_cast<int>(m.x.cols);
   p.y = m.y.data, p.y_stride = m.y.stride, p.y_f32 = m.y.dtype == DType::kF32;
   p.act = m.gate;
-  p.routes = m.routing != nullptr;
-  if (p.routes) p.route = routing::route_of(*m.routing);
   return p;
 }
 
@@ -282,7 +261,6 @@ template <class K, int kGates>
 void start(Params p, size_t input, unsigned n_sums, cudaStream_t stream) {
   p.n_steps = (p.n_in + kTileCols - 1) / kTileCols;
   constexpr size_t kRing = K::kSlots * K::kSlotBytes;
-  static_assert(kFewestWarps * kRing >= 3 * kMostExperts * sizeof(float));  // routing works there before
   const auto n_blocks = blocks_for(p.w[0].n_out, kTileRows);
   const bool few = static_cast<int>(n_blocks * n_sums) <= 2 * n_multiprocessors() && p.n_terms * p.n_steps * kGates > 2 * kFewestWarps;
   const int n_warps = few && kMostWarps * kRing + input + 4096 <= most_shared() ? kMostWarps : kFewestWarps;
@@ -312,9 +290,8 @@ void start_dense(Params p, unsigned n_sums, cudaStream_t stream) {
   p.n_steps = (p.n_in + kChunk - 1) / kChunk;
   static const cudaError_t set = cudaFuncSetAttribute(dense_kernel<kGates>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostInput);
   check(set, "cudaFuncSetAttribute");
-  const size_t input = static_cast<size_t>(p.n_terms) * static_cast<size_t>(p.n_in) * sizeof(half);
-  const size_t routing = p.routes ? static_cast<size_t>(routing::route_floats(p.route.n_experts)) * sizeof(float) : 0;
-  launch(dense_kernel<kGates>, dim3(blocks_for(p.w[0].n_out, kDenseWarps), n_sums), 32 * kDenseWarps, std::max(input, routing), stream, p);
+  launch(dense_kernel<kGates>, dim3(blocks_for(p.w[0].n_out, kDenseWarps), n_sums), 32 * kDenseWarps,
+         static_cast<size_t>(p.n_terms) * static_cast<size_t>(p.n_in) * sizeof(half), stream, p);
 }
 
 }  // namespace
@@ -328,7 +305,6 @@ bool can_expert_rows(const ExpertMatmul& m) {
 void expert_rows(const ExpertMatmul& m, cudaStream_t stream) {
   CHECK(m.x.dtype == DType::kF16 && m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
   CHECK(m.weights == nullptr || m.y.dtype == DType::kF32);
-  CHECK(m.routing == nullptr || m.n_terms == 1);
   const Params p = params_of(m);
   const auto n_sums = static_cast<unsigned>(m.n_rows / m.n_terms);
   const size_t input = input_bytes(m);

@@ -12,11 +12,7 @@ namespace ingot::cuda {
 
 // expert_route.cu
 inline constexpr int kMostExperts = 1024;
-struct Routing {  // of moe_route
-  Tensor ids, weights, logits;
-  RouteArgs args;
-};
-void route_rows(const Routing& routing, cudaStream_t stream);
+void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, const RouteArgs& args, cudaStream_t stream);
 
 // The rows of a step in order of their experts, cut into tiles of one expert each.
 struct RowTile {
@@ -44,7 +40,6 @@ struct ExpertMatmul {
   const float* weights = nullptr;  // [n_rows]: y[t] += the sum of n_terms neighbours, each times its weight; expert_rows() only
   int n_terms = 1;
   int gate = -1;                   // an Activation; -1: one product
-  const Routing* routing = nullptr;  // finds ids first, and tells them and their weights; expert_rows() only
 };
 
 // Whether the fast kernels take this weight; the plain one takes all.
