@@ -523,8 +523,10 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
     }
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kE4M3})
     for (const int head_dim : {20, 64, 576})
-      for (const int block_size : {5, 16, 32})
-        cases.push_back(attention_case({.n_heads = 20, .n_kv_heads = 1, .head_dim = head_dim, .dtype = dtype, .block_size = block_size, .latent = true}, mixed));
+      for (const int block_size : {5, 16})
+        if (head_dim < 576 || (block_size == 16 && dtype != DType::kF32))  // which ref takes long for
+          cases.push_back(attention_case({.n_heads = 20, .n_kv_heads = 1, .head_dim = head_dim, .dtype = dtype, .block_size = block_size,
+                                          .latent = true}, mixed));
   for (const int group : {2, 4, 5, 6, 8, 9, 12, 16, 48, 70}) cases.push_back(attention_case({group, 1, 32}, {{0, 50}, {70, 1}}));
   for (const int window : {1, 7, 16, 60, 4096}) {
     cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .window = window}, mixed));
