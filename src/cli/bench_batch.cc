@@ -96,7 +96,8 @@ void bench_batch(BatchOptions& o) {
     fmt::print("|    PP |    TG |    B |   N_KV |   T_PP s |  S_PP t/s |   T_TG s |  S_TG t/s |      T s |     S t/s |  TG read |\n"
                "|-------|-------|------|--------|----------|-----------|----------|-----------|----------|-----------|----------|\n");
   }
-  measure(*runner, {std::min(16, n_ctx - 1), std::min(2, n_ctx - 1), 1}, 0);  // warms up
+  const int n_warm = std::min(16, n_ctx - 1);
+  measure(*runner, {n_warm, std::min(2, n_ctx - n_warm), 1}, 0);  // warms up
   Peak peak;
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const BatchRow& row : rows) {

@@ -29,7 +29,9 @@ std::string on_one_line(std::string text) {
 
 void rerank(const RerankVerb& o) {
   const std::vector<std::string> documents = read_lines(o.documents, o.file, "rerank");
-  const auto embedder = open_embedder(o, {.pooling = "rank"});
+  EmbedOptions options;
+  options.pooling = "rank";
+  const auto embedder = open_embedder(o, options);
   const Embedder::Scores scores = embedder->score(o.query, documents, o.truncate);
   std::vector<size_t> order(documents.size());
   std::iota(order.begin(), order.end(), size_t{0});
