@@ -107,6 +107,18 @@ TEST(HostileTemplates, JsonIsJson) {  // C10
   EXPECT_THAT(outcome("{{ [1]|tojson(indent=10**9) }}"), HasSubstr("refused: template line 1"));
 }
 
+TEST(HostileTemplates, AnyBytesAndAnySize) {  // C15; which of several templates counts: checkpoint_test
+  const size_t most = size_t{1} << 20;
+  EXPECT_EQ(outcome("a\r\n{% set x = 1 %}\r\nb\rc"), "a\nb\nc");
+  EXPECT_EQ(outcome(std::string("a\0{{ 1 }}\0", 10)), std::string("a\0" "1\0", 4));
+  EXPECT_EQ(outcome(std::string(most, 'x')), std::string(most, 'x'));
+  expect_rows({{"a\xFF{{ 1 }}", "refused: the template is not UTF-8: bad byte at offset 1"},
+               {"{{ '\xC3' }}", "not UTF-8"},
+               {"a\xED\xA0\x80", "not UTF-8"},
+               {std::string(most + 1, 'x'), "refused: the template has 1048577 bytes, over the limit of 1048576"},
+               {std::string(10 * most, '{'), "over the limit"}});
+}
+
 TEST(HostileTemplates, ContentIsNoTemplate) {  // C14
   for (const char* content : {"{{ 7 * 7 }}", "{% raw %}", "{#", "{% endraw %}{{ x }}", "%}", "}}{{"}) {
     const Json messages = Json::array({Json{{"role", "user"}, {"content", content}}});

@@ -128,14 +128,14 @@ TEST_F(TokenizerProperty, ThreadsMayShareATokenizer) {
   }
 }
 
-// Texts that are one word to the pre-tokenizer, or merge all the way up, or hardly at all.
+// Texts that are one word to the pre-tokenizer, or merge all the way up, or hardly at all (row T10).
+constexpr const char* kUnits[] = {"A",    " ",    "\n",     "7",     ".",  "中文", "e\u0301\u0302", "👨‍👩‍👧", "us", "aGVsbG8gd29ybGQ",
+                                  "\r\n", "\xFF", "\u2581", "<|im_", " x", "the "};
+
 TEST_F(TokenizerProperty, AMegabyteOfAnythingTakesLinearTime) {
-  const char* units[] = {
-      "A",    " ",    "\n",     "7",     ".",  "中文", "e\u0301\u0302", "👨‍👩‍👧", "us", "aGVsbG8gd29ybGQ",
-      "\r\n", "\xFF", "\u2581", "<|im_", " x", "the "};
   for (const char* name : {"bpe_gpt2", "bpe_llama3", "spm_llama"}) {
     const auto tokenizer = testing::fixture_tokenizer(name);
-    for (const char* unit : units) {
+    for (const char* unit : kUnits) {
       std::string text;
       while (text.size() < 1u << 20) text += unit;
       const std::clock_t start = std::clock();
@@ -143,6 +143,30 @@ TEST_F(TokenizerProperty, AMegabyteOfAnythingTakesLinearTime) {
       // About 0.05 s each; a quadratic algorithm would need minutes.
       EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 15.0) << name << " '" << unit << "'";
       EXPECT_EQ(tokenizer->decode(ids), as_decoded(name, text)) << name << " '" << unit << "'";
+    }
+  }
+}
+
+// Processor time, of which the least of some attempts counts: other programs make it longer, and nothing makes it shorter.
+TEST_F(TokenizerProperty, TwiceTheTextTakesTwiceTheTime) {
+  for (const char* name : {"bpe_gpt2", "bpe_llama3", "spm_llama"}) {
+    const auto tokenizer = testing::fixture_tokenizer(name);
+    for (const char* unit : kUnits) {
+      std::string half;
+      while (half.size() < 1u << 19) half += unit;
+      const std::string whole = half + half;
+      auto seconds = [&](const std::string& text) {
+        const std::clock_t start = std::clock();
+        EXPECT_FALSE(tokenizer->encode(text, {.add_special = false, .parse_special = true}).empty());
+        return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+      };
+      double least_half = 1e9, least_whole = 1e9;
+      for (int attempt = 0; attempt < 12; ++attempt) {
+        least_half = std::min(least_half, seconds(half));
+        least_whole = std::min(least_whole, seconds(whole));
+        if (least_whole <= 2.5 * least_half + 0.02) break;
+      }
+      EXPECT_LE(least_whole, 2.5 * least_half + 0.02) << name << " '" << unit << "'";
     }
   }
 }
