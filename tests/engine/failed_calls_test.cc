@@ -21,12 +21,15 @@
 #include "engine/engine.h"
 #include "model/loader.h"
 
+// ThreadSanitizer itself comes by here before it is ready to watch anything.
+#define UNWATCHED __attribute__((no_sanitize("thread")))
+
 namespace {
 
 thread_local int allocations_left = -1;  // -1: as many as are wanted
 std::atomic<int64_t> n_live{0};
 
-void* allocate_or_null(std::size_t n) noexcept {
+UNWATCHED void* allocate_or_null(std::size_t n) noexcept {
   if (allocations_left == 0) return nullptr;
   if (allocations_left > 0) --allocations_left;
   void* p = std::malloc(n > 0 ? n : 1);
@@ -34,12 +37,12 @@ void* allocate_or_null(std::size_t n) noexcept {
   return p;
 }
 
-void* allocate(std::size_t n) {
+UNWATCHED void* allocate(std::size_t n) {
   if (void* p = allocate_or_null(n)) return p;
   throw std::bad_alloc();
 }
 
-void give_back(void* p) {
+UNWATCHED void give_back(void* p) {
   if (p != nullptr) --n_live;
   std::free(p);
 }
@@ -53,7 +56,7 @@ struct FileFault {
 thread_local FileFault file_fault;
 thread_local bool no_mapping = false;  // of files
 
-bool file_call_fails() {
+UNWATCHED bool file_call_fails() {
   if (file_fault.calls_left < 0) return false;
   if (file_fault.calls_left-- > 0) return false;
   file_fault.fired = true;
@@ -62,24 +65,24 @@ bool file_call_fails() {
 }
 
 template <class Function>
-Function* next(const char* name) {
+UNWATCHED Function* next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
 }  // namespace
 
-void* operator new(std::size_t n) { return allocate(n); }
-void* operator new[](std::size_t n) { return allocate(n); }
-void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return allocate_or_null(n); }
-void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return allocate_or_null(n); }
-void operator delete(void* p) noexcept { give_back(p); }
-void operator delete[](void* p) noexcept { give_back(p); }
-void operator delete(void* p, std::size_t) noexcept { give_back(p); }
-void operator delete[](void* p, std::size_t) noexcept { give_back(p); }
+UNWATCHED void* operator new(std::size_t n) { return allocate(n); }
+UNWATCHED void* operator new[](std::size_t n) { return allocate(n); }
+UNWATCHED void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return allocate_or_null(n); }
+UNWATCHED void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return allocate_or_null(n); }
+UNWATCHED void operator delete(void* p) noexcept { give_back(p); }
+UNWATCHED void operator delete[](void* p) noexcept { give_back(p); }
+UNWATCHED void operator delete(void* p, std::size_t) noexcept { give_back(p); }
+UNWATCHED void operator delete[](void* p, std::size_t) noexcept { give_back(p); }
 
 // The program's own come before the C library's.
 extern "C" {
-int open(const char* path, int flags, ...) {
+UNWATCHED int open(const char* path, int flags, ...) {
   if (file_call_fails()) return -1;
   va_list rest;
   va_start(rest, flags);
@@ -87,13 +90,15 @@ int open(const char* path, int flags, ...) {
   va_end(rest);
   return next<int(const char*, int, ...)>("open")(path, flags, mode);
 }
-ssize_t read(int fd, void* to, size_t n) { return file_call_fails() ? -1 : next<ssize_t(int, void*, size_t)>("read")(fd, to, n); }
-ssize_t pread(int fd, void* to, size_t n, off_t from) {
+UNWATCHED ssize_t read(int fd, void* to, size_t n) {
+  return file_call_fails() ? -1 : next<ssize_t(int, void*, size_t)>("read")(fd, to, n);
+}
+UNWATCHED ssize_t pread(int fd, void* to, size_t n, off_t from) {
   if (file_call_fails()) return -1;
   if (file_fault.calls_left >= 0 && n > 4096) n = 4096;  // a part will do
   return next<ssize_t(int, void*, size_t, off_t)>("pread")(fd, to, n, from);
 }
-void* mmap(void* at, size_t n, int protection, int flags, int fd, off_t from) noexcept {
+UNWATCHED void* mmap(void* at, size_t n, int protection, int flags, int fd, off_t from) noexcept {
   if (fd >= 0 && no_mapping) {
     errno = ENODEV;
     return MAP_FAILED;
@@ -101,7 +106,7 @@ void* mmap(void* at, size_t n, int protection, int flags, int fd, off_t from) no
   if (fd >= 0 && file_call_fails()) return MAP_FAILED;
   return next<void*(void*, size_t, int, int, int, off_t)>("mmap")(at, n, protection, flags, fd, from);
 }
-int fstat(int fd, struct stat* status) noexcept {
+UNWATCHED int fstat(int fd, struct stat* status) noexcept {
   return file_call_fails() ? -1 : next<int(int, struct stat*)>("fstat")(fd, status);
 }
 }
