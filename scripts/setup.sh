@@ -62,9 +62,11 @@ trap 'rm -f "$log"' EXIT
 export DEBIAN_FRONTEND=noninteractive
 apt() { apt-get -q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" >>"$log" 2>&1 </dev/null; }
 apt update || true
-for package in $helping; do apt-cache show "$package" >/dev/null 2>&1 && missing="$missing $package"; done
+known=""
+for package in $helping; do apt-cache show "$package" >/dev/null 2>&1 && known="$known $package"; done
 if ! apt install --no-install-recommends $missing; then
   cat "$log" >&2
   echo "setup: apt-get could not install$missing" >&2
   exit 1
 fi
+for package in $known; do apt install --no-install-recommends "$package" || echo "setup: no $package" >&2; done
