@@ -64,9 +64,9 @@ apt() { apt-get -q -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" >>"$
 apt update || true
 known=""
 for package in $helping; do apt-cache show "$package" >/dev/null 2>&1 && known="$known $package"; done
-if ! apt install --no-install-recommends $missing; then
+# What only helps must not stand in the way.
+if ! apt install --no-install-recommends $missing $known && ! apt install --no-install-recommends $missing; then
   cat "$log" >&2
   echo "setup: apt-get could not install$missing" >&2
   exit 1
 fi
-for package in $known; do apt install --no-install-recommends "$package" || echo "setup: no $package" >&2; done
