@@ -35,11 +35,11 @@ def rows(program):
     gguf = recorded(program, "Models/Goldens.RefLogitsEqualTransformers/*")
     hf = recorded(program, "Models/HfGoldens.LogitsEqualTransformers/*")
     cpu = recorded(program, "Models/Goldens.CpuLogitsAreNearTransformers/*")
-    int8 = recorded(program, "Models/Goldens.Int8ActivationsExplainTheRest/*")
+    int8 = recorded(program, "Models/RoundedGoldens.Int8ActivationsExplainTheRest/*")
     for name, test in sorted(gguf.items(), key=lambda item: (item[1]["architecture"], item[0])):
         golden = json.loads((ROOT / "tests/data/models" / f"{name}.json").read_text())
         directory = hf.get(name, {})
-        yield [name, test["architecture"], types_of(golden), test["error"], cpu[name].get("error") or int8[name].get("error", ""),
+        yield [name, test["architecture"], types_of(golden), test["error"], cpu[name].get("error") or int8.get(name, {}).get("error", ""),
                directory.get("architecture", ""), directory.get("error", "")]
 
 

@@ -1,5 +1,5 @@
 // StateSlots: who holds which slot of the state cache, in models with recurrent layers. A sequence that runs holds the one that its
-// steps write. Where somebody may want to go on (Scheduler::checkpoint_after) it leaves that slot behind and writes its next
+// steps write. Where somebody may want to go on (Scheduler::next_checkpoint) it leaves that slot behind and writes its next
 // step to another: so a checkpoint is a slot that the prefix cache knows, and nothing is ever copied. What nobody holds stays
 // until its place is needed, the longest unused first, as blocks do.
 #pragma once

@@ -2,20 +2,12 @@
 // computed everything. Tiny models of tests/data/models, whose goldens are from transformers.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
-#include "base/file.h"
-#include "collector.h"
 #include "engine/engine.h"
-#include "io/gguf.h"
 #include "model/ranks.h"
+#include "tiny_models.h"
 
 namespace ingot {
 namespace {
-
-using Tokens = std::vector<int32_t>;
-
-std::string path_of(const std::string& file) { return std::string(INGOT_TEST_DATA) + "/models/" + file; }
 
 std::unique_ptr<Ranks> load(const std::string& model, const std::string& device, int n_checkpoints = -1) {
   const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(model + ".gguf")));
@@ -30,22 +22,6 @@ std::unique_ptr<Ranks> load(const std::string& model, const std::string& device,
                                  nullptr);
 }
 
-std::shared_ptr<Collector> submit(Engine& engine, const Tokens& prompt, int n) {
-  const auto sink = std::make_shared<Collector>();
-  engine.submit({.prompt = prompt, .sampling = {.temperature = 0, .n_logprobs = 0}, .max_tokens = n, .sink = sink});
-  return sink;
-}
-
-void run(Engine& engine) {
-  while (engine.step()) {
-  }
-}
-
-Tokens joined(Tokens a, const Tokens& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 Tokens random_tokens(Random& random, int n, int n_vocab) {
   Tokens tokens(n);
   for (int32_t& token : tokens) token = random.integer(0, n_vocab - 1);
@@ -58,8 +34,7 @@ struct Case {
 class Hybrid : public testing::TestWithParam<Case> {};
 
 TEST_P(Hybrid, WhatTransformersSaysWithACheckpointToo) {
-  const auto json = nlohmann::json::parse(read_file(path_of(std::string(GetParam().model) + ".json")));
-  const Tokens prompt = json["tokens"], greedy = json["greedy"];
+  const auto [prompt, greedy] = Golden(GetParam().model);
   const auto runner = load(GetParam().model, GetParam().device);
   Engine engine(*runner, {.chunk = 13});
   const int n_prompt = static_cast<int>(prompt.size());

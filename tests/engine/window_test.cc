@@ -2,29 +2,12 @@
 // prefix cache still finds what is left of them. Tiny models of tests/data/models, whose goldens are from transformers.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
-#include "base/file.h"
-#include "collector.h"
 #include "engine/engine.h"
-#include "io/gguf.h"
 #include "model/ranks.h"
+#include "tiny_models.h"
 
 namespace ingot {
 namespace {
-
-using Tokens = std::vector<int32_t>;
-
-std::string path_of(const std::string& file) { return std::string(INGOT_TEST_DATA) + "/models/" + file; }
-
-struct Golden {
-  explicit Golden(const std::string& model) {
-    const auto json = nlohmann::json::parse(read_file(path_of(model + ".json")));
-    prompt = json["tokens"].get<Tokens>();
-    greedy = json["greedy"].get<Tokens>();
-  }
-  Tokens prompt, greedy;
-};
 
 struct Setup {
   std::string device = "cpu";
@@ -43,22 +26,6 @@ std::unique_ptr<Ranks> load(const std::string& model, const Setup& s) {
                                                .block_size = s.block_size,
                                                .n_kv_tokens = s.n_kv_tokens},
                                  nullptr);
-}
-
-std::shared_ptr<Collector> submit(Engine& engine, const Tokens& prompt, int n) {
-  const auto sink = std::make_shared<Collector>();
-  engine.submit({.prompt = prompt, .sampling = {.temperature = 0, .n_logprobs = 0}, .max_tokens = n, .sink = sink});
-  return sink;
-}
-
-void run(Engine& engine) {
-  while (engine.step()) {
-  }
-}
-
-Tokens joined(Tokens a, const Tokens& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
 }
 
 TEST(Window, IsTheWidestOfAllLayers) {
