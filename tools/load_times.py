@@ -74,14 +74,23 @@ def tensors_of(pack, embedding_too):
     yield "model.norm.weight", "F32", (DIM,)
 
 
+def noise_of(mask):
+    """Random bytes, each with those bits only that the mask at its place has."""
+    noise = NOISE.reshape(-1, len(mask)) & np.array(mask, np.uint8)
+    return noise.tobytes()
+
+
+# No BF16 is larger than 1, no E4M3 is NaN.
+NOISES = {"BF16": noise_of([0xFF, 0xBC]), "F8_E4M3": noise_of([0xF7]), "I32": NOISE.tobytes(), "U32": NOISE.tobytes()}
+
+
 def data_of(name, dtype, n_bytes):
-    """Scales, vectors and dense weights are small numbers, codes are any bits; no E4M3 is NaN."""
+    """Scales, vectors and dense weights are small numbers, codes are any bits."""
     if dtype in ("F32", "F16") or "scales" in name or "biases" in name:
         one = {"F32": np.float32(0.01), "F16": np.float16(0.01), "BF16": np.uint16(0x3C24)}[dtype]
         return np.full(n_bytes // SIZES[dtype], one).tobytes()
-    mask = {"BF16": np.array([0xFF, 0xBC], np.uint8), "F8_E4M3": np.array([0xF7], np.uint8)}.get(dtype)
-    noise = NOISE if mask is None else NOISE & np.resize(mask, NOISE.size)
-    return (noise.tobytes() * (n_bytes // NOISE.size + 1))[:n_bytes]
+    noise = NOISES[dtype]
+    return (noise * (n_bytes // len(noise) + 1))[:n_bytes]
 
 
 def write_directory(folder, pack, embedding_too, keys):
