@@ -64,7 +64,8 @@ def row5(rig):
     got = rig.load(server, requests=n, tokens=300, pace=20, stalled=n_stalled)
     got |= {"alone_p99_ms": alone["gap_p99_ms"], "rss_growth_kib": server.status("VmRSS") - rss}
     server.wait_idle(60)
-    return got, no_harm(got) and got["rss_growth_kib"] <= 512 * n_stalled and server.stop() == 0, got["gap_p99_ms"] <= 1.1 * alone["gap_p99_ms"] + 2
+    flat = got["rss_growth_kib"] <= 512 * n_stalled + 2048  # buffers of each, and what a thread sanitizer's shadow adds to that of few
+    return got, no_harm(got) and flat and server.stop() == 0, got["gap_p99_ms"] <= 1.1 * alone["gap_p99_ms"] + 2
 
 
 def row6(rig):
