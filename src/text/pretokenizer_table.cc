@@ -25,6 +25,8 @@ constexpr Patterns kDefault = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Words, R"(\p{N}+)
 constexpr Patterns kGpt2 = {kGpt2Words};
 constexpr Patterns kGpt2SingleDigits = {kDigit, kGpt2Words};
 constexpr Patterns kQwen2 = {kQwen2Words};
+// Qwen 2's without English contractions: what follows an apostrophe in Turkish is another kind of ending.
+constexpr Patterns kUfakzeka = {R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 constexpr Patterns kQwen35 = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
     R"(\s+(?!\S)|\s+)"};
@@ -97,6 +99,10 @@ constexpr Patterns kDeepseekV3 = {
     R"(\p{N}{1,3})", R"([一-龥぀-ゟ゠-ヿ]+)",
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)"};
+constexpr Patterns kSpark2_5 = {
+    kDeepseekV3[0], kDeepseekV3[1],
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+)",
+    kDigit};
 constexpr Patterns kFalcon = {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2Words, R"([0-9][0-9][0-9])"};
 constexpr Patterns kBloom = {R"( ?[^(\s|.,!?…。，、।۔،)]+)"};
 constexpr Patterns kViking = {R"( ?[^(\s|.,!?…。，、।۔،)]+)", kDigit};
@@ -125,11 +131,11 @@ constexpr Names kLlama3Names = {"llama3",    "llama-v3", "llama-bpe", "falcon3",
                                 "pixtral",   "midm-2.0", "lfm2",      "jina-v5-nano"};
 constexpr Names kLlama3LikeNames = {"smaug-bpe", "dbrx", "glm4", "chatglm-bpe"};
 constexpr Names kGpt4oNames = {"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"};
-constexpr Names kDeepseekV3Names = {"deepseek-v3", "hunyuan-dense", "joyai-llm"};
+constexpr Names kDeepseekV3Names = {"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"};
 constexpr Names kBloomNames = {"bloom", "poro-chat", "gpt3-finnish"};
 constexpr Names kBailingNames = {"bailingmoe", "bailingmoe2", "llada-moe"};
 constexpr Names kTinyAyaNames = {"tiny_aya", "cohere2moe"}, kAfmoeNames = {"afmoe"}, kSuperBpeNames = {"superbpe"}, kJais2Names = {"jais-2"};
-constexpr Names kGraniteEmbeddingNames = {"granite-embed-multi-97m"}, kLagunaNames = {"laguna"}, kMiniCpm5Names = {"minicpm5"};
+constexpr Names kGraniteEmbeddingNames = {"granite-embed-multi-97m"}, kLagunaNames = {"laguna"}, kUfakzekaNames = {"ufakzeka"}, kSparkNames = {"spark2_5"}, kMiniCpm5Names = {"minicpm5"};
 constexpr Names kDefaultNames = {"default"}, kQwen35Names = {"qwen35"}, kTekkenNames = {"tekken"},
                 kYoutuNames = {"youtu"}, kKimiNames = {"kimi-k2"}, kDeepseekLlmNames = {"deepseek-llm"},
                 kDeepseekCoderNames = {"deepseek-coder"}, kFalconNames = {"falcon"}, kVikingNames = {"viking"},
@@ -168,6 +174,8 @@ constexpr PretokenizerRow kRows[] = {
     {kDeepseekLlmNames, kDeepseekLlm},
     {kDeepseekCoderNames, kDeepseekCoder},
     {kDeepseekV3Names, kDeepseekV3},
+    {kSparkNames, kSpark2_5},
+    {kUfakzekaNames, kUfakzeka},
     {kFalconNames, kFalcon},
     {kBloomNames, kBloom},
     {kVikingNames, kViking},
