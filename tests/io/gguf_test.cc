@@ -267,7 +267,9 @@ class GgufPath : public testing::Test {
 TEST_F(GgufPath, OnlyRegularFilesAreOpened) {  // G40, G42
   const std::string fifo = folder_ + "/fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  for (const std::string& path : {folder_, fifo, std::string("/dev/zero"), std::string("/dev/random"),
+  const std::string socket = folder_ + "/socket";
+  ASSERT_EQ(::mknod(socket.c_str(), S_IFSOCK | 0600, 0), 0);
+  for (const std::string& path : {folder_, fifo, socket, std::string("/dev/zero"), std::string("/dev/random"),
                                   folder_ + "/no\nfile", folder_ + "/" + std::string(4096, 'x')}) {
     const CpuTimer timer;
     const std::string message = refusal([&] { Gguf::open(path); });

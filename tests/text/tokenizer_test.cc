@@ -304,11 +304,13 @@ TEST(Tokenizer, BadSpecialIdsAreDropped) {
   owned->spec.bos = 259;
   owned->spec.eos = -1;
   owned->spec.pad = 0xFFFFFFFF;
+  owned->spec.ends = {259, -1, int64_t{1} << 40, 'z'};
   owned->spec.add_bos = true;
   const auto tokenizer = make(*owned);
   EXPECT_EQ(tokenizer->bos(), std::nullopt);
   EXPECT_EQ(tokenizer->eos(), std::nullopt);
   EXPECT_EQ(tokenizer->pad(), std::nullopt);
+  EXPECT_TRUE(tokenizer->is_end('z'));
   EXPECT_FALSE(tokenizer->add_bos());
   EXPECT_THAT(tokenizer->encode("a"), ElementsAre('a'));
   auto spm = sentencepiece_spec();
