@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 #include <random>
 
 #include "backend/backend.h"
@@ -17,32 +18,51 @@ std::vector<Format> every_format() {
   return formats;
 }
 
-class Deterministic : public testing::TestWithParam<Format> {};
+class Deterministic : public testing::TestWithParam<Format> {
+ protected:
+  bool dense() const { return info(GetParam()).block_size == 1; }
+  Weight random_weight(int64_t n_out, int64_t n_in, int64_t n_experts) {
+    const Format format = GetParam();
+    auto& bytes = bytes_.emplace_back(static_cast<size_t>(n_experts * n_out) * row_bytes(format, n_in));
+    fill_random(format, random_(), bytes.data(), n_experts * n_out * n_in / info(format).block_size, 1.0f / std::sqrt(static_cast<float>(n_in)));
+    return backend_->prepare({.format = format, .n_out = n_out, .n_in = n_in, .codes = bytes.data(), .n_experts = n_experts}, kForMatmul);
+  }
+  Tensor rows(int64_t n, int64_t n_cols) { return backend_->alloc(DType::kF32, n, n_cols); }
+  Tensor random_rows(int64_t n, int64_t n_cols) {
+    std::normal_distribution<float> normal;
+    std::vector<float> host(static_cast<size_t>(n * n_cols));
+    for (float& v : host) v = normal(random_);
+    const Tensor x = rows(n, n_cols);
+    backend_->upload(x, host.data());
+    return x;
+  }
+
+  const uint64_t seed_ = std::random_device{}();
+  const std::unique_ptr<Backend> backend_ = create_backend({.device = "cpu", .n_threads = 2, .deterministic = true});
+
+ private:
+  std::mt19937_64 random_{seed_};
+  std::deque<std::vector<uint8_t>> bytes_;
+};
+
+// That rows [begin, begin + n) of both are the same.
+void expect_same(const Tensor& y, const Tensor& alone, int64_t begin, int64_t n) {
+  for (int64_t row = begin; row < begin + n; ++row)
+    for (int64_t i = 0; i < y.cols; ++i) ASSERT_EQ(y.f32(row)[i], alone.f32(row)[i]) << "row " << row << " of " << n;
+}
 
 TEST_P(Deterministic, ARowDoesNotDependOnTheOthers) {
-  const uint64_t seed = std::random_device{}();
-  SCOPED_TRACE(seed);
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  const auto backend = create_backend({.device = "cpu", .n_threads = 2, .deterministic = true});
-  const Format format = GetParam();
-  const bool dense = info(format).block_size == 1;
-  for (const int64_t n_in : {512, dense ? 8192 : 1024}) {
+  SCOPED_TRACE(seed_);
+  for (const int64_t n_in : {512, dense() ? 8192 : 1024}) {
+    SCOPED_TRACE(n_in);
     const int64_t n_out = n_in > 1024 ? 600 : 70, n_rows = 31;  // many, so that a task has several tiles of rows
-    std::vector<uint8_t> bytes(static_cast<size_t>(n_out) * row_bytes(format, n_in));
-    fill_random(format, random(), bytes.data(), n_out * n_in / info(format).block_size, 1.0f / std::sqrt(static_cast<float>(n_in)));
-    const Weight w = backend->prepare({.format = format, .n_out = n_out, .n_in = n_in, .codes = bytes.data()}, kForMatmul);
-    const Tensor x = backend->alloc(DType::kF32, n_rows, n_in), y = backend->alloc(DType::kF32, n_rows, n_out),
-                 alone = backend->alloc(DType::kF32, n_rows, n_out);
-    std::vector<float> host(static_cast<size_t>(n_rows * n_in));
-    for (float& v : host) v = normal(random);
-    backend->upload(x, host.data());
-    for (int64_t row = 0; row < n_rows; ++row) backend->matmul(alone.slice_rows(row, 1), x.slice_rows(row, 1), w);
+    const Weight w = random_weight(n_out, n_in, 1);
+    const Tensor x = random_rows(n_rows, n_in), y = rows(n_rows, n_out), alone = rows(n_rows, n_out);
+    for (int64_t row = 0; row < n_rows; ++row) backend_->matmul(alone.slice_rows(row, 1), x.slice_rows(row, 1), w);
     for (const int64_t n : {n_rows, int64_t{2}, int64_t{5}, int64_t{13}}) {
       for (int64_t begin = 0; begin + n <= n_rows; begin += n) {
-        backend->matmul(y.slice_rows(begin, n), x.slice_rows(begin, n), w);
-        for (int64_t row = begin; row < begin + n; ++row)
-          for (int64_t i = 0; i < n_out; ++i) ASSERT_EQ(y.f32(row)[i], alone.f32(row)[i]) << "row " << row << " of " << n << ", n_in " << n_in;
+        backend_->matmul(y.slice_rows(begin, n), x.slice_rows(begin, n), w);
+        ASSERT_NO_FATAL_FAILURE(expect_same(y, alone, begin, n));
       }
     }
   }
@@ -50,28 +70,15 @@ TEST_P(Deterministic, ARowDoesNotDependOnTheOthers) {
 
 // The rows of an expert are those that happen to go there, one or many.
 TEST_P(Deterministic, ARowOfAnExpertDoesNotDependOnTheOthers) {
-  const uint64_t seed = std::random_device{}();
-  SCOPED_TRACE(seed);
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  const auto backend = create_backend({.device = "cpu", .n_threads = 2, .deterministic = true});
-  const Format format = GetParam();
-  const bool dense = info(format).block_size == 1;
-  const int64_t n_in = dense ? 8192 : 512, n_out = 300, n_rows = 25, n_experts = 2;
-  std::vector<uint8_t> bytes(static_cast<size_t>(n_experts * n_out) * row_bytes(format, n_in));
-  fill_random(format, random(), bytes.data(), n_experts * n_out * n_in / info(format).block_size, 1.0f / std::sqrt(static_cast<float>(n_in)));
-  const Weight w = backend->prepare({.format = format, .n_out = n_out, .n_in = n_in, .codes = bytes.data(), .n_experts = n_experts}, kForMatmul);
-  const Tensor x = backend->alloc(DType::kF32, n_rows, n_in), y = backend->alloc(DType::kF32, n_rows, n_out),
-               alone = backend->alloc(DType::kF32, n_rows, n_out), ids = backend->alloc(DType::kI32, n_rows, 1);
-  std::vector<float> host(static_cast<size_t>(n_rows * n_in));
-  for (float& v : host) v = normal(random);
-  backend->upload(x, host.data());
+  SCOPED_TRACE(seed_);
+  const int64_t n_in = dense() ? 8192 : 512, n_out = 300, n_rows = 25;
+  const Weight w = random_weight(n_out, n_in, 2);
+  const Tensor x = random_rows(n_rows, n_in), y = rows(n_rows, n_out), alone = rows(n_rows, n_out), ids = backend_->alloc(DType::kI32, n_rows, 1);
   for (int64_t row = 0; row < n_rows; ++row) ids.i32(row)[0] = row % 8 == 0;  // few go to the one, many to the other
-  for (int64_t row = 0; row < n_rows; ++row) backend->moe_matmul(alone.slice_rows(row, 1), x.slice_rows(row, 1), w, ids.slice_rows(row, 1), {});
+  for (int64_t row = 0; row < n_rows; ++row) backend_->moe_matmul(alone.slice_rows(row, 1), x.slice_rows(row, 1), w, ids.slice_rows(row, 1), {});
   for (const int64_t n : {n_rows, int64_t{9}}) {
-    backend->moe_matmul(y.slice_rows(0, n), x.slice_rows(0, n), w, ids.slice_rows(0, n), {});
-    for (int64_t row = 0; row < n; ++row)
-      for (int64_t i = 0; i < n_out; ++i) ASSERT_EQ(y.f32(row)[i], alone.f32(row)[i]) << "row " << row << " of " << n;
+    backend_->moe_matmul(y.slice_rows(0, n), x.slice_rows(0, n), w, ids.slice_rows(0, n), {});
+    ASSERT_NO_FATAL_FAILURE(expect_same(y, alone, 0, n));
   }
 }
 

@@ -81,26 +81,27 @@ class Deterministic : public testing::TestWithParam<const char*> {
  protected:
   bool ref() const { return std::string_view(GetParam()) == "ref"; }
   // The needle, longer than what attention would cut in two, and on ref shorter, for it is slow.
-  Request needle(Random& random, const RunnerInfo& info) const {
-    Request request = random_request(random, info, 1, 1);
+  Request needle() {
+    Request request = random_request(random_, info(), 1, 1);
     request.prompt.resize(ref() ? 70 : 600);
-    for (int32_t& token : request.prompt) token = random.integer(0, info.n_vocab - 1);
+    for (int32_t& token : request.prompt) token = random_.integer(0, info().n_vocab - 1);
     request.max_tokens = ref() ? 12 : 24;
     request.sampling.temperature = 1;
     return request;
   }
-  int n_ctx() const { return ref() ? 128 : 1024; }
+  const RunnerInfo& info() const { return runner_->info(); }
+
+  Random random_;
+  const std::unique_ptr<Ranks> runner_ = load({.device = GetParam(), .n_ctx = ref() ? 128 : 1024});
 };
 
 TEST_P(Deterministic, ChunksAndTheCacheChangeNothing) {
-  Random random;
-  SCOPED_TRACE(random.seed());
-  const auto runner = load({.device = GetParam(), .n_ctx = n_ctx()});
-  const Request request = needle(random, runner->info());
+  SCOPED_TRACE(random_.seed());
+  const Request request = needle();
   std::optional<Said> first;
   for (const int chunk : {512, 1, 7, 16, 64, 200}) {
     if (chunk == 1 && !ref()) continue;  // 600 steps; below it goes through alone
-    Engine engine(*runner, {.chunk = chunk});
+    Engine engine(*runner_, {.chunk = chunk});
     const auto miss = submit(engine, request);
     run(engine);
     if (!first) first = said(*miss);
@@ -111,7 +112,7 @@ TEST_P(Deterministic, ChunksAndTheCacheChangeNothing) {
     EXPECT_EQ(said(*hit), *first) << "chunk " << chunk << ", cached";
   }
   // Each output token as the end of a prompt: the same numbers from a prefill as from a decode.
-  Engine engine(*runner, {.chunk = 64, .prefix_cache = false});
+  Engine engine(*runner_, {.chunk = 64, .prefix_cache = false});
   for (size_t n = 1; n < first->tokens.size(); n += 5) {
     Request longer = request;
     longer.prompt.insert(longer.prompt.end(), first->tokens.begin(), first->tokens.begin() + static_cast<ptrdiff_t>(n));
@@ -123,11 +124,9 @@ TEST_P(Deterministic, ChunksAndTheCacheChangeNothing) {
 }
 
 TEST_P(Deterministic, NeighboursChangeNothing) {
-  Random random;
-  SCOPED_TRACE(random.seed());
-  const auto runner = load({.device = GetParam(), .n_ctx = n_ctx()});
-  const Request request = needle(random, runner->info());
-  Engine alone(*runner, {});
+  SCOPED_TRACE(random_.seed());
+  const Request request = needle();
+  Engine alone(*runner_, {});
   const auto sink = submit(alone, request);
   run(alone);
   const Said expected = said(*sink);
@@ -136,12 +135,12 @@ TEST_P(Deterministic, NeighboursChangeNothing) {
   int n_seen = 0;
   for (int round = 0; round < (rounds != nullptr ? std::atoi(rounds) : 1); ++round) {
     for (const int n : sizes) {
-      Engine engine(*runner, {.chunk = random.integer(1, 100), .prefix_cache = random.chance(0.5)});
+      Engine engine(*runner_, {.chunk = random_.integer(1, 100), .prefix_cache = random_.chance(0.5)});
       std::vector<std::shared_ptr<Collector>> needles;
       for (int i = 0; i < n; ++i) {
         if (i % 8 == (n - 1) % 8) needles.push_back(submit(engine, request));
-        else submit(engine, random_request(random, runner->info(), 60, 30));
-        if (random.chance(0.3)) engine.step();
+        else submit(engine, random_request(random_, info(), 60, 30));
+        if (random_.chance(0.3)) engine.step();
       }
       run(engine);
       for (const auto& one : needles) EXPECT_EQ(said(*one), expected) << "among " << n;
@@ -152,28 +151,93 @@ TEST_P(Deterministic, NeighboursChangeNothing) {
 }
 
 TEST_P(Deterministic, PreemptionChangesNothing) {
-  Random random;
-  SCOPED_TRACE(random.seed());
-  const auto roomy = load({.device = GetParam(), .n_ctx = n_ctx()});
+  SCOPED_TRACE(random_.seed());
   const auto tight = load({.device = GetParam(), .n_ctx = ref() ? 128 : 256, .n_kv_tokens = ref() ? 160 : 320, .max_seqs = 6, .n_threads = 1});
   std::vector<Request> requests;
   std::vector<Said> expected;
   for (int i = 0; i < 8; ++i) {
-    Request request = random_request(random, roomy->info(), ref() ? 30 : 100, 1);
+    Request request = random_request(random_, info(), ref() ? 30 : 100, 1);
     request.max_tokens = ref() ? 30 : 120;
     request.ignore_eos = true;  // or a lucky draw ends all before the small cache is full
     requests.push_back(request);
-    Engine engine(*roomy, {});
+    Engine engine(*runner_, {});
     const auto sink = submit(engine, request);
     run(engine);
     expected.push_back(said(*sink));
   }
-  Engine engine(*tight, {.chunk = 33, .prefix_cache = random.chance(0.5)});
+  Engine engine(*tight, {.chunk = 33, .prefix_cache = random_.chance(0.5)});
   std::vector<std::shared_ptr<Collector>> sinks;
   for (const Request& request : requests) sinks.push_back(submit(engine, request));
   run(engine);
   for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(said(*sinks[i]), expected[i]) << i;
   EXPECT_GT(engine.gauges().n_preemptions, 0);
+}
+
+// Two steps under way or one, which the host computes here in either case: a sequence that a stop token ends has its next step planned by then.
+TEST_P(Deterministic, OverlappedStepsChangeNothing) {
+  SCOPED_TRACE(random_.seed());
+  std::vector<Request> requests;
+  for (int i = 0; i < (ref() ? 5 : 24); ++i) requests.push_back(random_request(random_, info(), ref() ? 20 : 120, ref() ? 12 : 40));
+  std::vector<std::shared_ptr<Collector>> first;
+  for (const bool stops : {false, true}) {  // as many as it may first, then every other one only to a token of its middle
+    for (const bool overlap : {false, true}) {
+      Engine engine(*runner_, {.chunk = random_.integer(1, 100), .overlap = overlap});
+      std::vector<std::shared_ptr<Collector>> sinks;
+      for (const Request& request : requests) {
+        sinks.push_back(submit(engine, request));
+        if (random_.chance(0.5)) engine.step();
+      }
+      run(engine);
+      EXPECT_EQ(engine.gauges().blocks_used, 0);
+      if (!overlap) first = sinks;
+      for (size_t i = 0; i < sinks.size(); ++i) {
+        const Collector &a = *sinks[i], &b = *first[i];
+        EXPECT_EQ(a.tokens, b.tokens) << i;
+        EXPECT_EQ(a.logprobs, b.logprobs) << i;
+        EXPECT_EQ(a.finish->reason, stops && i % 2 == 0 ? FinishReason::kStop : FinishReason::kLength) << i;
+      }
+    }
+    for (size_t i = 0; !stops && i < requests.size(); i += 2) requests[i].stop_tokens = {first[i]->tokens[first[i]->tokens.size() / 2]};
+  }
+}
+
+// 16 conversations of 20 turns at once: a turn computes what is new, and says what it would say had it computed everything.
+TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  const auto runner = load({.device = "cpu", .n_ctx = 512});
+  struct Turn {
+    Request request;
+    Said answer;
+  };
+  std::vector<Turn> turns;
+  std::vector<std::vector<int32_t>> histories(16);
+  Engine engine(*runner, {.chunk = 40});
+  int64_t n_new = 0;
+  for (int turn = 0; turn < 20; ++turn) {
+    std::vector<std::shared_ptr<Collector>> sinks;
+    for (std::vector<int32_t>& history : histories) {
+      Request request = random_request(random, runner->info(), 12, 10);
+      const int n_known = std::max(0, static_cast<int>(history.size()) - 1);  // all but the token that was drawn last
+      history.insert(history.end(), request.prompt.begin(), request.prompt.end());
+      request.prompt = history;
+      n_new += static_cast<int>(history.size()) - n_known + request.max_tokens - 1;
+      sinks.push_back(submit(engine, request));
+      turns.push_back({request, {}});
+    }
+    run(engine);
+    for (size_t i = 0; i < sinks.size(); ++i) {
+      Turn& one = turns[turns.size() - sinks.size() + i];
+      one.answer = said(*sinks[i]);
+      histories[i].insert(histories[i].end(), one.answer.tokens.begin(), one.answer.tokens.end());
+    }
+  }
+  EXPECT_EQ(engine.gauges().n_computed_tokens, n_new);
+  Engine uncached(*runner, {.prefix_cache = false});
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (const Turn& turn : turns) sinks.push_back(submit(uncached, turn.request));
+  run(uncached);
+  for (size_t i = 0; i < turns.size(); ++i) EXPECT_EQ(said(*sinks[i]), turns[i].answer) << i;
 }
 
 // One request among random others, which come, go and are cancelled, with room for all or for a few: however often it is asked, it has

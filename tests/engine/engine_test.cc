@@ -271,6 +271,28 @@ TEST(Engine, StatsAddUp) {
   EXPECT_EQ(stats[0].blocks_used, 2);
 }
 
+// What a trace shows: with overlap, the next step is planned, filled and submitted before the last one is waited for.
+TEST(Engine, StatsShowTheOverlap) {
+  for (const bool overlaps : {false, true}) {
+    FakeOptions options;
+    options.info.overlaps = overlaps;
+    options.step_us = 500;
+    FakeRunner runner(options);
+    std::vector<StepStats> stats;
+    Engine engine(runner, {.on_step = [&](const StepStats& s) { stats.push_back(s); }});
+    for (int i = 0; i < 3; ++i) engine.submit(make_request({i}, 20, std::make_shared<Collector>()));
+    while (engine.step()) {
+    }
+    ASSERT_EQ(stats.size(), 20u);
+    for (size_t i = 0; i + 1 < stats.size(); ++i) {
+      const StepStats &last = stats[i], &next = stats[i + 1];
+      EXPECT_EQ(last.overlapped, overlaps);
+      EXPECT_TRUE(last.submitted <= last.waiting && last.waiting <= last.sampled);
+      EXPECT_LE(overlaps ? next.submitted : last.emitted, overlaps ? last.waiting : next.begin) << "step " << i;
+    }
+  }
+}
+
 TEST(Engine, BlocksAreBackWhenTheConsumerHearsOfTheEnd) {
   struct Watcher : Collector {
     void on_finish(const Finish& f) override {
