@@ -296,6 +296,8 @@ void Engine::publish() {
   counts_.blocks_cached = scheduler_.pool().n_kept();
   counts_.states_used = scheduler_.states().n_used();
   counts_.states_cached = scheduler_.states().n_kept();
+  counts_.n_states = scheduler_.states().n_slots();
+  counts_.n_blocks_given_up = scheduler_.n_blocks_given_up();
   counts_.block_size = runner_.info().block_size;
   counts_.n_blocks = scheduler_.pool().n_blocks();
   std::lock_guard lock(gauges_mutex_);

@@ -39,6 +39,8 @@ struct StepStats {
   int n_waiting = 0;
   int blocks_used = 0;
   int blocks_cached = 0;
+  int states_used = 0;
+  int states_cached = 0;
   bool failed = false;
   bool overlapped = false;
 };
@@ -53,10 +55,12 @@ struct EngineGauges {
   int block_size = 0;     // tokens
   int states_used = 0;    // slots of recurrent layers' states: the same
   int states_cached = 0;
+  int n_states = 0;
   // Since the start:
   int64_t n_steps = 0;
   int64_t n_failed_steps = 0;
   int64_t n_preemptions = 0;
+  int64_t n_blocks_given_up = 0;               // by sequences that went on, in front of the model's window
   int64_t n_finished = 0;
   int64_t n_finished_by[kFinishReasons] = {};  // for each FinishReason
   int64_t n_computed_tokens = 0;               // by steps: prompts, what had to be computed anew, and decodes

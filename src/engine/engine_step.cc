@@ -70,6 +70,8 @@ Engine::Flight Engine::launch(BatchBuilder& builder, std::string* fault) {
   stats.n_waiting = scheduler_.n_waiting();
   stats.blocks_used = scheduler_.pool().n_used();
   stats.blocks_cached = scheduler_.pool().n_kept();
+  stats.states_used = scheduler_.states().n_used();
+  stats.states_cached = scheduler_.states().n_kept();
   try {
     runner_.forward(batch);
   } catch (const std::exception& error) {

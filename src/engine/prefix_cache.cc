@@ -30,6 +30,11 @@ int first_block_seen(int position, int window, int block_size) {
   return std::max(0, (position + 1 - std::max(window, block_size + 1)) / block_size);
 }
 
+int most_blocks_needed(int window, int block_size) {
+  const int n_seen = std::max(window, block_size + 1);  // tokens from the first of those to the next, which may begin and end within blocks
+  return (n_seen - 1 + block_size - 1) / block_size + 2;
+}
+
 CacheKey root_key(const std::string& salt) {
   Digest digest = Digest::sha256();
   digest.update({reinterpret_cast<const uint8_t*>(salt.data()), salt.size()});

@@ -30,6 +30,10 @@ struct CacheKey {
 // which may be gone (BatchBuilder).
 int first_block_seen(int position, int window, int block_size);
 
+// Blocks that suffice for a sequence of any length where every layer has that window: those from the first one seen to its next token's, and
+// one that it cannot give up yet, for the step that filled it is under way.
+int most_blocks_needed(int window, int block_size);
+
 // Where chains of a salt start. Only equal salts share blocks (SHA-256).
 CacheKey root_key(const std::string& salt);
 
@@ -60,6 +64,7 @@ class PrefixCache {
   // Nobody finds anything of the chain of these tokens any more.
   void forget(const CacheKey& root, std::span<const int32_t> tokens);
   bool holds(int32_t block) const { return nodes_[block].n_tokens > 0; }
+  size_t longest_chain() const { return nodes_.size(); }  // in blocks, that find() can meet
 
   // From now on chains are found only as far as a state is kept, of which there are n. on_lost is told of each whose block goes.
   void need_states(int n, std::function<void(int32_t state)> on_lost);

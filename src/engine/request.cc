@@ -5,6 +5,7 @@
 #include "backend/sampler.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "engine/prefix_cache.h"
 
 namespace ingot {
 namespace {
@@ -38,6 +39,7 @@ void validate_length(const Request& request, int limit) {
 }  // namespace
 
 int context_limit(const RunnerInfo& info) {
+  if (info.window > 0 && info.n_blocks >= most_blocks_needed(info.window, info.block_size)) return info.n_ctx;
   return static_cast<int>(std::min<int64_t>(info.n_ctx, static_cast<int64_t>(info.n_blocks) * info.block_size));
 }
 

@@ -75,7 +75,7 @@ struct Request {
 inline constexpr int kMaxPriority = 100;
 
 // Tokens that one sequence can have, prompt and output together: the model's context, or the whole KV pool if that is
-// less.
+// less and does not hold the model's window either.
 int context_limit(const RunnerInfo& info);
 
 // Throws Error, with the numbers, for a request that can never run.

@@ -34,7 +34,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
   CHECK(limits.block_size > 0 && limits.n_blocks > 0);
   running_.reserve(limits.max_seqs);
   prompts_.reserve(limits.max_seqs);
-  match_.blocks.reserve(limits.n_blocks);
+  match_.blocks.reserve(cache_.longest_chain());
   for (Step& step : steps_) step.items.reserve(limits.max_seqs);
 }
 
@@ -101,6 +101,7 @@ void Scheduler::give_up_old_blocks(Sequence& sequence) {
     int32_t& block = sequence.blocks[sequence.n_given_up];
     pool_.release(block, cache_.holds(block));
     block = -1;
+    ++n_blocks_given_up_;
   }
 }
 
@@ -108,9 +109,14 @@ void Scheduler::plan_decodes() {
   for (size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
     const bool decodes = sequence.n_todo() == 1 && !sequence.done_when_seen() && budget() > 0;
-    // Those planned so far are senior, so the most junior is never one of them; it may be this one.
-    while (decodes && i < running_.size() && !grow(sequence, sequence.n_computed + 1)) preempt(*running_.back());
-    if (decodes && i < running_.size()) take(sequence, 1);
+    // Those planned so far are senior, so the most junior is never one of them; it may be this one. Whoever is alone waits for the step
+    // under way, after which it gives up blocks in front of its window, or those of a sequence that has finished return.
+    bool has_room = decodes && grow(sequence, sequence.n_computed + 1);
+    while (decodes && !has_room && running_.size() > 1 && i < running_.size()) {
+      preempt(*running_.back());
+      has_room = i < running_.size() && grow(sequence, sequence.n_computed + 1);
+    }
+    if (has_room) take(sequence, 1);
     ++i;
   }
 }

@@ -79,6 +79,7 @@ class Scheduler {
   int n_paused() const { return static_cast<int>(paused_.size()); }
   const BlockPool& pool() const { return pool_; }
   const StateSlots& states() const { return states_; }
+  int64_t n_blocks_given_up() const { return n_blocks_given_up_; }  // in front of windows, since the start
 
  private:
   // Requests of one client that have not ended, and the rank that its last one got.
@@ -121,6 +122,7 @@ class Scheduler {
   Step steps_[2];                   // used in turn
   Step* step_ = &steps_[0];         // the one that is being planned
   CacheMatch match_;
+  int64_t n_blocks_given_up_ = 0;
 };
 
 }  // namespace ingot

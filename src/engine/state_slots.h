@@ -19,6 +19,7 @@ class StateSlots {
 
   explicit operator bool() const { return pool_.n_blocks() > 0; }
   bool room_for_one() const { return pool_.n_free() > 0; }  // finished sequences hold theirs until their last step is done
+  int n_slots() const { return pool_.n_blocks(); }
   int n_used() const { return pool_.n_used(); }
   int n_kept() const { return pool_.n_kept(); }
 

@@ -1,6 +1,7 @@
 // The prefix cache at work: what a request finds of earlier ones, and what it must not find.
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "collector.h"
 #include "engine/engine.h"
 
@@ -286,6 +287,40 @@ TEST(PrefixCaching, AWindowedModelAdmitsByItsWindow) {
     EXPECT_EQ(chat.engine.gauges().n_preemptions, 0);
     EXPECT_TRUE(chat.runner.violations().empty());
   }
+}
+
+// A pool that holds the window, what a step writes and little else: whoever comes has the model's whole context, in turn.
+TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  for (const bool overlaps : {false, true}) {
+    for (const bool prefix_cache : {false, true}) {
+      for (const int n_more : {0, 1, 5}) {
+        FakeOptions options = options_of(512, 0, overlaps);
+        options.info.window = 40;
+        options.info.n_blocks = 3 + 2 + n_more;  // of 16: 39 tokens before the next one may begin and end within blocks
+        Chatter chat(options, {.chunk = 64, .prefix_cache = prefix_cache});
+        std::vector<std::shared_ptr<Collector>> sinks;
+        std::vector<Request> requests;
+        for (const int n_prompt : {300, 511, 20, 256}) {
+          Request request{.prompt = random_tokens(random, n_prompt), .max_tokens = 512 - n_prompt};
+          sinks.push_back(chat.submit(request.prompt, request.max_tokens));
+          requests.push_back(request);
+        }
+        chat.run();
+        for (size_t i = 0; i < sinks.size(); ++i) EXPECT_EQ(sinks[i]->tokens, expected_output(requests[i], options.info).tokens);
+        EXPECT_TRUE(chat.runner.violations().empty());
+        EXPECT_GT(chat.engine.gauges().n_blocks_given_up, 80);
+        EXPECT_EQ(chat.engine.gauges().blocks_used, 0);
+        EXPECT_EQ(sinks[0]->finish->usage.preemptions, 0);  // the first of all is never held up
+        EXPECT_THROW(chat.submit(random_tokens(random, 512), 1), Error);
+      }
+    }
+  }
+  // One block less does not hold a window wherever it begins, so the pool is the limit.
+  FakeOptions options = options_of(512, 4);
+  options.info.window = 40;
+  EXPECT_EQ(context_limit(options.info), 64);
 }
 
 // Its first blocks, given up first, are the first that others get; what the next token sees is still there.

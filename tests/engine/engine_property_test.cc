@@ -35,7 +35,11 @@ RunnerInfo random_info(Random& random) {
   info.max_seqs = random.integer(1, 8);
   if (random.chance(0.5)) info.max_logits = info.max_seqs + random.integer(0, 20);
   if (random.chance(0.5)) info.n_states = info.max_seqs + (random.chance(0.2) ? 0 : random.integer(1, 3 * info.max_seqs));
-  if (random.chance(0.25)) info.window = random.integer(2, 12);
+  if (random.chance(0.25)) {
+    info.window = random.integer(2, 12);
+    const int least = most_blocks_needed(info.window, info.block_size);  // which may be less than a sequence has
+    if (random.chance(0.5)) info.n_blocks = random.integer(least, 2 * least);
+  }
   info.overlaps = random.chance(0.6);
   return info;
 }
