@@ -25,6 +25,13 @@ int choose_checkpoints(const Config& c, size_t free_bytes, const RunnerOptions& 
   return static_cast<int>(std::min<size_t>(2 * static_cast<size_t>(o.max_seqs) + 2, free_bytes / 8 / slot_bytes));
 }
 
+// Tokens of a sequence of n_ctx that are in the pool at a time. Where every layer has a window these are the window, what two steps under way
+// write, and blocks at both ends that are not whole.
+int64_t tokens_held(const Config& c, const RunnerOptions& o, int n_ctx) {
+  const int64_t window = c.widest_window();
+  return window == 0 ? n_ctx : std::min<int64_t>(n_ctx, window + 2 * int64_t{o.max_batch_tokens} + 3 * int64_t{o.block_size});
+}
+
 // What n_tokens in the pool take, of sequences of up to n_ctx.
 MemoryPlan plan_of(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& o, int n_ctx, int64_t n_tokens) {
   const int n_states = o.max_seqs + choose_checkpoints(c, available - std::min(weight_bytes, available), o);
@@ -57,9 +64,12 @@ MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, c
   // Half of what is left: the other half is not ours to plan.
   const auto fit = static_cast<int64_t>((available - weight_bytes - states.bytes()) / 2 / std::max<size_t>(token.token_bytes(), 1));
   int n_ctx = o.n_ctx;
-  if (n_ctx == 0) n_ctx = static_cast<int>(std::min<int64_t>(c.n_ctx_train, std::clamp(fit, kSmallestContext, kMostTokens)));
+  if (n_ctx == 0) {
+    const bool whole = tokens_held(c, o, c.n_ctx_train) <= fit;
+    n_ctx = static_cast<int>(whole ? c.n_ctx_train : std::min<int64_t>(c.n_ctx_train, std::clamp(fit, kSmallestContext, kMostTokens)));
+  }
   int64_t n_tokens = o.n_kv_tokens;
-  if (n_tokens == 0) n_tokens = std::clamp<int64_t>(std::min(fit, int64_t{n_ctx} * o.max_seqs), n_ctx, kMostTokens);
+  if (n_tokens == 0) n_tokens = std::clamp<int64_t>(std::min(fit, int64_t{n_ctx} * o.max_seqs), tokens_held(c, o, n_ctx), kMostTokens);
   const MemoryPlan plan = plan_of(c, weight_bytes, available, o, n_ctx, n_tokens);
   const bool chosen = o.n_ctx > 0 || o.n_kv_tokens > 0;
   if (chosen && plan.total_bytes() > available)
@@ -75,8 +85,9 @@ std::vector<MemoryPlan> plans_that_fit(const Config& c, size_t weight_bytes, siz
   std::vector<MemoryPlan> plans;
   RunnerOptions o = options;
   for (o.max_seqs = 1; o.max_seqs <= kMostSequences; o.max_seqs *= 2) {
-    const auto plan = [&](int n_ctx) { return plan_of(c, weight_bytes, available, o, n_ctx, int64_t{n_ctx} * o.max_seqs); };
-    const auto fits = [&](int n_ctx) { return int64_t{n_ctx} * o.max_seqs <= kMostTokens && plan(n_ctx).total_bytes() <= most_bytes; };
+    const auto in_pool = [&](int n_ctx) { return tokens_held(c, o, n_ctx) * o.max_seqs; };
+    const auto plan = [&](int n_ctx) { return plan_of(c, weight_bytes, available, o, n_ctx, in_pool(n_ctx)); };
+    const auto fits = [&](int n_ctx) { return in_pool(n_ctx) <= kMostTokens && plan(n_ctx).total_bytes() <= most_bytes; };
     int low = std::min(static_cast<int>(kSmallestContext), c.n_ctx_train), high = c.n_ctx_train;  // low fits, above high nothing does
     if (!fits(low)) break;
     while (low < high) {
@@ -92,7 +103,7 @@ std::string MemoryPlan::table() const {
   const int64_t n_tokens = int64_t{kv.n_blocks} * kv.block_size;
   const std::string state_line =
       states ? fmt::format("  states       {:>10}   {} sequences and {} checkpoints of {}\n", human_bytes(states.bytes()), max_seqs,
-                           states.n_slots - max_seqs, human_bytes(states.slot_bytes()))
+                           n_checkpoints(), human_bytes(states.slot_bytes()))
              : "";
   return fmt::format(
       "  weights      {:>10}\n"

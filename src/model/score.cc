@@ -9,11 +9,14 @@
 namespace ingot {
 namespace {
 
+// Tokens of each of so many sequences: their context, or their share of the pool where that is less, as it may be of models with windows.
+int64_t capacity(const RunnerInfo& info, int n_seqs) { return std::min<int64_t>(info.n_ctx, int64_t{info.n_blocks / n_seqs} * info.block_size); }
+
 // Of each sequence n new tokens, after `length` others.
-void check_tokens(const RunnerInfo& info, std::span<const int32_t> tokens, int64_t n, int length) {
+void check_tokens(const RunnerInfo& info, int n_seqs, std::span<const int32_t> tokens, int64_t n, int length) {
   if (n == 0) throw Error("there are no tokens to run");
-  if (length + n > info.n_ctx)
-    throw Error("{} tokens do not fit in the context of {}: shorten the text or raise --ctx-size", length + n, info.n_ctx);
+  if (length + n > capacity(info, n_seqs))
+    throw Error("{} tokens do not fit in the context of {}: shorten the text or raise --ctx-size", length + n, capacity(info, n_seqs));
   for (size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] < 0 || tokens[i] >= info.n_vocab)
       throw Error("token {} at index {} is outside the vocabulary of {}", tokens[i], length + i, info.n_vocab);
@@ -32,7 +35,7 @@ Lockstep::Lockstep(Ranks& runner, int n_seqs) : runner_(runner), n_seqs_(n_seqs)
 
 void Lockstep::feed(std::span<const int32_t> tokens, int first_logit_row) {
   const int n = static_cast<int>(tokens.size()) / n_seqs_;
-  check_tokens(runner_.info(), tokens, n, length_);
+  check_tokens(runner_.info(), n_seqs_, tokens, n, length_);
   positions_.clear();
   rows_.clear();
   q_start_.assign(1, 0);
@@ -59,7 +62,7 @@ void Lockstep::feed(std::span<const int32_t> tokens, int first_logit_row) {
 void for_each_logits(Ranks& runner, std::span<const int32_t> tokens, int chunk, int first_row,
                      const std::function<void(int, std::span<const float>)>& f) {
   const RunnerInfo& info = runner.info();
-  check_tokens(info, tokens, static_cast<int64_t>(tokens.size()), 0);
+  check_tokens(info, 1, tokens, static_cast<int64_t>(tokens.size()), 0);
   const int n = static_cast<int>(tokens.size());
   chunk = std::min(chunk, info.max_batch_tokens);
   Lockstep sequence(runner);

@@ -84,6 +84,30 @@ TEST(MemoryPlan, WhatFits) {
   EXPECT_EQ(plans_that_fit(config(), weights, 64000 * kMiB, options).front().n_ctx, 131072);
 }
 
+// Where every layer has a window, a sequence needs room for that, two steps and three blocks, however long it is.
+TEST(MemoryPlan, AWindowIsLessThanAContext) {
+  Config c = config();  // 32 KiB a token
+  c.sliding_window = 1000;
+  const int held = 1000 + 2 * 512 + 3 * 16;
+  const size_t weights = 1000 * kMiB, for_one = static_cast<size_t>(held) * 32 * 1024;
+  // Half of what is free is for the cache: with a little more than that the model has its whole context, with less what it would have without.
+  const MemoryPlan whole = plan_memory(c, weights, weights + 2 * for_one + kMiB, {});
+  EXPECT_EQ(whole.n_ctx, 131072);
+  EXPECT_GE(whole.kv.n_blocks * 16, held);
+  EXPECT_LT(whole.kv.n_blocks * 16, held + 64);
+  EXPECT_LT(plan_memory(c, weights, weights + 2 * for_one - kMiB, {}).n_ctx, held);
+  EXPECT_EQ(plan_memory(c, weights, weights + 4000 * kMiB, {.n_ctx = 100000, .max_seqs = 4}).n_ctx, 100000);
+  EXPECT_EQ(plan_memory(c, weights, weights + 200 * kMiB, {.n_ctx = 100000}).n_ctx, 100000);  // 3 GiB without a window
+  const std::vector<MemoryPlan> plans = plans_that_fit(c, weights, 2000 * kMiB, {.block_size = 1});
+  const std::vector<MemoryPlan> without = plans_that_fit(config(), weights, 2000 * kMiB, {.block_size = 1});
+  ASSERT_GE(std::min(plans.size(), without.size()), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(plans[i].n_ctx, 131072);
+    EXPECT_EQ(plans[i].kv.n_blocks, (1000 + 2 * 512 + 3) << i);
+    EXPECT_LT(without[i].n_ctx, 131072);
+  }
+}
+
 // 18 recurrent layers of 24: their states grow with the sequences, the cache is of the other 6.
 TEST(MemoryPlan, StatesOfRecurrentLayers) {
   const Config c = config_of_shape("qwen3.5-0.8b");
@@ -101,6 +125,10 @@ TEST(MemoryPlan, StatesOfRecurrentLayers) {
   EXPECT_EQ(tight.states.bytes(), (4 + 3) * slot);
   EXPECT_THAT(tight.table(), HasSubstr("4 sequences and 3 checkpoints of"));
   EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 8000 * kMiB, {.max_seqs = 4, .n_checkpoints = -1}).states.bytes(), 0u);
+  for (const MemoryPlan& fits : plans_that_fit(c, 1000 * kMiB, 8000 * kMiB, {.block_size = 1, .n_checkpoints = -1})) {
+    EXPECT_EQ(fits.n_checkpoints(), std::min<int>(2 * fits.max_seqs + 2, static_cast<int>(7000 * kMiB / 8 / slot)));
+    EXPECT_EQ(fits.states.bytes(), (fits.max_seqs + fits.n_checkpoints()) * slot);
+  }
   try {
     plan_memory(c, 1000 * kMiB, 1100 * kMiB, {.max_seqs = 64});
     ADD_FAILURE() << "was accepted";

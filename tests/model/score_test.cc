@@ -50,6 +50,17 @@ TEST(Score, RefusesTokensThatCannotBe) {
   }
 }
 
+// A pool may be smaller than the context: of a model with windows, or because the user says so.
+TEST(Score, ThePoolBoundsASequence) {
+  const Config c = tiny();
+  Ranks small(c, dummy_source(c, Format::F32, 7), {.backend = {.device = "ref"}, .n_ctx = 64, .max_batch_tokens = 32, .max_seqs = 2, .n_kv_tokens = 64}, nullptr);
+  Lockstep two(small, 2);
+  two.feed(some_tokens(32), 16);
+  two.feed(some_tokens(32), 16);
+  EXPECT_EQ(two.length(), 32);
+  EXPECT_THROW(two.feed(some_tokens(2), 1), Error);
+}
+
 TEST(Score, SequencesInLockstepAreEachAsIfAlone) {
   const Config c = tiny();
   constexpr int kSeqs = 3, kFirst = 5, kLen = 7;  // a step of 5 tokens each, then 2
