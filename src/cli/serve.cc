@@ -371,6 +371,11 @@ void add_limit_options(CLI::App& verb, ServeOptions& o) {
   seconds("--idle-timeout", o.http.idle_deadline, "seconds that a connection may idle");
   seconds("--write-timeout", o.http.write_deadline, "seconds without a byte taken, after which a client is dropped");
   seconds("--sse-ping-interval", o.http.ping_interval, "seconds of silence before a stream gets a comment");
+  verb.add_option_function<int>(
+          "--stream-interval-ms", [&o](int ms) { o.app.stream_interval = std::chrono::milliseconds(ms); },
+          fmt::format("tokens of a stream that come faster than this share a write; 0: none does [{}]",
+                      o.app.stream_interval.count()))
+      ->check(CLI::Range(0, 1000));
   verb.add_option("--shutdown-timeout", o.drain_s, "seconds that requests have to end after SIGTERM")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();

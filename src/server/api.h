@@ -10,7 +10,7 @@ struct ApiCall {
   const HttpRequest& request;
   std::shared_ptr<ServedModel> model;
   std::shared_ptr<Responder> responder;
-  Workers& stream_workers;  // where answers are written
+  Pacer& pacer;  // when and where answers are written
 };
 
 void answer_chat(const ApiCall& call);          // POST /v1/chat/completions

@@ -141,7 +141,8 @@ App::App(const AppOptions& options, ModelPool& models)
       origins_(options.origins),
       models_(models),
       prepare_(options.prepare_threads),
-      stream_(options.stream_threads) {}
+      stream_(options.stream_threads),
+      pacer_(stream_, options.stream_interval) {}
 
 App::~App() { stop_workers(); }
 
@@ -257,7 +258,7 @@ void App::run(const std::shared_ptr<Job>& job) {
                       guarded(*job, [&] {
                         if (!model) throw ApiError(503, "the model could not be loaded: " + printable(failure, 512));
                         check_kind(job->route.needs, *model);
-                        job->route.on_worker({job->request, std::move(model), job->responder, stream_});
+                        job->route.on_worker({job->request, std::move(model), job->responder, pacer_});
                       });
                     });
   });

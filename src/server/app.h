@@ -22,6 +22,7 @@ struct AppOptions {
   std::string version = "unknown";
   std::FILE* access_log = nullptr;
   int prepare_threads = 2, stream_threads = 2;
+  std::chrono::milliseconds stream_interval{20};  // tokens of a stream that come faster share a write; 0: none does
   size_t max_preparing = 1024, max_preparing_bytes = 512 << 20;  // requests whose bodies wait for a worker
 };
 
@@ -74,6 +75,7 @@ class App final : public HttpHandler {
   std::atomic<size_t> n_preparing_{0}, preparing_bytes_{0};
   ModelPool& models_;
   Workers prepare_, stream_;
+  Pacer pacer_;
 };
 
 }  // namespace ingot

@@ -52,7 +52,7 @@ void run_embeds(const ApiCall& call, ServedModel::Ticket ticket, std::vector<Emb
   const auto run = std::make_shared<Run>(call, std::move(ticket), std::move(body));
   run->n_texts = texts.size();
   for (const EmbedText& text : texts) run->n_tokens += text.tokens.size();
-  const auto done = [run, &workers = call.stream_workers](EmbedQueue::Result result) {
+  const auto done = [run, &workers = call.pacer.workers()](EmbedQueue::Result result) {
     workers.post(
         [run, result = std::make_shared<EmbedQueue::Result>(std::move(result))] { run->finish(std::move(*result)); });
   };

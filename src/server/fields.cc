@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.h"
 #include "io/json.h"
 #include "server/http.h"
 
@@ -81,6 +83,27 @@ JsonValue parse_request_json(std::string_view body) {
 }
 
 std::string dump_json(const JsonValue& json) { return json.dump(-1, ' ', false, JsonValue::error_handler_t::replace); }
+
+void append_json_string(std::string& out, std::string_view text) {
+  out += '"';
+  while (!text.empty()) {
+    const unsigned char c = static_cast<unsigned char>(text[0]);
+    const Utf8Step step = utf8_step(text);
+    if (c == '"' || c == '\\') {
+      out += {'\\', text[0]};
+    } else if (c >= 0x20 && step.ok) {
+      out += text.substr(0, step.length);
+    } else if (c >= 0x20) {
+      out += "\xEF\xBF\xBD";
+    } else if (const size_t known = std::string_view("\b\t\n\f\r").find(text[0]); known != std::string_view::npos) {
+      out += {'\\', "btnfr"[known]};
+    } else {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", c);
+    }
+    text.remove_prefix(step.length);
+  }
+  out += '"';
+}
 
 Fields::Fields(const JsonValue& object, std::string path) : object_(object), path_(std::move(path)) {
   if (object.is_object()) return;

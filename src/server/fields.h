@@ -15,6 +15,7 @@ using JsonValue = nlohmann::ordered_json;
 // Strict JSON in UTF-8: no key twice in an object, nested at most kMaxJsonDepth levels. Throws ApiError 400 with the place.
 JsonValue parse_request_json(std::string_view body);
 std::string dump_json(const JsonValue& json);  // ill-formed UTF-8 in it becomes U+FFFD
+void append_json_string(std::string& out, std::string_view text);  // the same of a string, with its quotes: there is one for each token
 
 class Fields {
  public:

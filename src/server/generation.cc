@@ -25,12 +25,12 @@ GenerationRun::Choice::Choice(const Tokenizer& tokenizer, const GenerationSpec& 
     : decoder(tokenizer, {.skip_special = spec.skip_special, .previous = prompt.back()}), stops(spec.stops) {}
 
 GenerationRun::GenerationRun(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,
-                             Workers& workers, std::unique_ptr<AnswerWriter> writer,
+                             Pacer& pacer, std::unique_ptr<AnswerWriter> writer,
                              std::shared_ptr<Responder> responder)
     : model_(std::move(model)),
       ticket_(std::move(ticket)),
       spec_(std::move(spec)),
-      workers_(workers),
+      pacer_(pacer),
       writer_(std::move(writer)),
       responder_(std::move(responder)) {
   choices_.reserve(spec_.n_choices());
@@ -39,9 +39,9 @@ GenerationRun::GenerationRun(std::shared_ptr<ServedModel> model, ServedModel::Ti
 }
 
 void GenerationRun::start(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,
-                          Workers& workers, std::unique_ptr<AnswerWriter> writer,
+                          Pacer& pacer, std::unique_ptr<AnswerWriter> writer,
                           std::shared_ptr<Responder> responder) {
-  const auto generation = std::make_shared<GenerationRun>(std::move(model), std::move(ticket), std::move(spec), workers,
+  const auto generation = std::make_shared<GenerationRun>(std::move(model), std::move(ticket), std::move(spec), pacer,
                                                           std::move(writer), responder);
   generation->submit_all();
   if (generation->spec_.stream) {
@@ -57,7 +57,7 @@ void GenerationRun::start(std::shared_ptr<ServedModel> model, ServedModel::Ticke
   responder->on_room([weak = generation->weak_from_this()] {
     if (const auto self = weak.lock()) self->resume();
   });
-  generation->workers_.post([generation] { generation->drain(); });
+  pacer.workers().post([generation] { generation->drain(); });
 }
 
 // ---- any thread ----
@@ -98,16 +98,31 @@ void GenerationRun::submit_all() {
 void GenerationRun::push(Event event) {
   {
     std::lock_guard lock(mutex_);
+    const Clock::time_point now = event.at;
+    urgent_ |= event.finish.has_value();
     events_.push_back(std::move(event));
-    if (std::exchange(draining_, true)) return;
+    if (draining_) return;
+    if (may_wait(now)) return wait_for_slot();
+    draining_ = true;
   }
   try {
-    workers_.post([self = shared_from_this()] { self->drain(); });
+    pacer_.workers().post([self = shared_from_this()] { self->drain(); });
   } catch (...) {  // no memory: the engine hears of it, and ends the sequence
     std::lock_guard lock(mutex_);
     draining_ = false;
     throw;
   }
+}
+
+// Both with the mutex. Whether what has come may go out at the end of the slot.
+bool GenerationRun::may_wait(Clock::time_point now) const {
+  return !urgent_ && (held_ ? pacer_.in_one_slot(now, drained_) : pacer_.should_wait(now, drained_));
+}
+
+void GenerationRun::wait_for_slot() {
+  if (held_) return;
+  pacer_.at_end_of_slot([self = shared_from_this()] { self->drain_at_end_of_slot(); });
+  held_ = true;
 }
 
 void GenerationRun::cancel() {
@@ -139,20 +154,39 @@ void GenerationRun::resume() {
 
 // ---- a worker's thread, one at a time ----
 
-void GenerationRun::drain() {
-  for (;;) {
-    std::vector<Event> events;
-    bool cancelled = false;
-    {
-      std::lock_guard lock(mutex_);
-      if (events_.empty()) {
-        draining_ = false;
-        return;
-      }
-      events.swap(events_);
-      cancelled = cancelled_;
+void GenerationRun::drain_at_end_of_slot() {
+  {
+    std::lock_guard lock(mutex_);
+    held_ = false;
+    if (std::exchange(draining_, true)) return;
+  }
+  drain();
+}
+
+// False when there are none for now, and this drain is over.
+bool GenerationRun::take_events(bool& cancelled) {
+  std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  draining_ = !events_.empty();
+  if (draining_ && may_wait(now)) {
+    try {
+      wait_for_slot();
+      draining_ = false;
+    } catch (const std::bad_alloc&) {  // so they do not wait
     }
-    for (Event& event : events) {
+  }
+  if (!draining_) return false;
+  taken_.clear();
+  taken_.swap(events_);
+  urgent_ = false;
+  drained_ = now;
+  cancelled = cancelled_;
+  return true;
+}
+
+void GenerationRun::drain() {
+  for (bool cancelled = false; take_events(cancelled);) {
+    for (Event& event : taken_) {
       if (!cancelled || event.finish) process(event);
     }
     try {

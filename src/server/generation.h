@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "server/http.h"
+#include "server/pacer.h"
 #include "server/served_model.h"
-#include "server/workers.h"
 #include "text/stop_strings.h"
 #include "text/stream_decoder.h"
 
@@ -90,9 +90,9 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
  public:
   // Submits and answers. Throws ApiError for what the engine refuses: nothing has been answered then.
   static void start(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,
-                    Workers& workers, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Responder> responder);
+                    Pacer& pacer, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Responder> responder);
 
-  GenerationRun(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec, Workers& workers,
+  GenerationRun(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec, Pacer& pacer,
                 std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Responder> responder);
 
  private:
@@ -124,6 +124,10 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void submit_all();
   void push(Event event);
   void drain();
+  bool take_events(bool& cancelled);
+  bool may_wait(Clock::time_point now) const;
+  void wait_for_slot();
+  void drain_at_end_of_slot();
   void process(Event& event);
   void hand_out();
   void give_up(const std::exception& why);
@@ -147,12 +151,13 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   const std::shared_ptr<ServedModel> model_;
   std::optional<ServedModel::Ticket> ticket_;
   const GenerationSpec spec_;
-  Workers& workers_;
+  Pacer& pacer_;
   const std::unique_ptr<AnswerWriter> writer_;
   std::shared_ptr<Responder> responder_;  // null once the answer is complete
   const Clock::time_point begin_ = Clock::now();
 
   // Of whichever worker drains.
+  std::vector<Event> taken_;
   std::vector<Choice> choices_;
   std::string out_;
   int n_finished_ = 0;
@@ -162,6 +167,9 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   std::mutex mutex_;
   std::vector<Event> events_;
   bool draining_ = false;
+  bool held_ = false;    // the pacer calls at the end of the slot
+  bool urgent_ = false;  // among the events is one that cannot wait for that
+  Clock::time_point drained_{};
   bool cancelled_ = false;
   std::vector<RequestId> ids_;
   std::atomic<bool> aborted_{false};  // by the client

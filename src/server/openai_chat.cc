@@ -57,11 +57,14 @@ class ChatWriter final : public AnswerWriter {
     const bool has_tokens = (o_.logprobs || o_.stream.token_ids) && !tokens.empty();
     if (parts.thought.empty() && parts.said.empty() && !has_tokens) return;
     std::string delta;
-    if (!parts.thought.empty()) {
-      const std::string thought = dump_json(parts.thought);
-      delta = fmt::format(R"("reasoning_content":{},"reasoning":{})", thought, thought);
-    }
-    if (!parts.said.empty()) delta += (delta.empty() ? R"("content":)" : R"(,"content":)") + dump_json(parts.said);
+    const auto add = [&](const char* name, const std::string& text) {
+      if (text.empty()) return;
+      delta += delta.empty() ? "" : ",";
+      append_json_string((delta += name) += ':', text);
+    };
+    add(R"("reasoning_content")", parts.thought);
+    add(R"("reasoning")", parts.thought);
+    add(R"("content")", parts.said);
     std::string more = R"("logprobs":)" + (o_.logprobs ? dump_json(logprobs_json(tokens)) : "null") + ",";
     if (o_.stream.token_ids) more += R"("token_ids":)" + dump_json(token_ids(tokens)) + ",";
     event(choice, delta, more, nullptr, out);
@@ -182,7 +185,7 @@ void answer_chat(const ApiCall& call) {
                                                        .logprobs = logprobs,
                                                        .splits = format != "none",
                                                        .thinking = prompt_opens_thought(model, spec.prompts[0])});
-  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.stream_workers, std::move(writer),
+  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer),
                        call.responder);
 }
 

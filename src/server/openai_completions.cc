@@ -148,7 +148,7 @@ void answer_completions(const ApiCall& call) {
   if (spec.echo && logprobs) check_scores(fields, spec);
   ServedModel::Ticket ticket = admit(model, spec.n_choices());
   CompletionWriter::Options options{.model = model.id(), .stream = stream, .logprobs = logprobs.has_value()};
-  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.stream_workers,
+  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer,
                        std::make_unique<CompletionWriter>(std::move(options)), call.responder);
 }
 

@@ -297,7 +297,7 @@ void answer_responses(const ApiCall& call) {
   check_prompt(model, spec.prompts[0], spec.max_tokens, "input");
   spec.wants_tokens = true;  // to count the thoughts
   auto writer = responses_writer(model.id(), echo_of(fields, spec), prompt_opens_thought(model, spec.prompts[0]));
-  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.stream_workers, std::move(writer),
+  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer),
                        call.responder);
 }
 

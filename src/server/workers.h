@@ -1,11 +1,13 @@
 // Workers: a few threads that run jobs in the order in which they came. Tokenizing, templates and JSON happen here, off the
 // network and the engine thread. Who posts wakes one thread at most, and that one the next if there is more to do: a step of the
-// engine posts a job for each of its sequences, and would else pay for as many wakes.
+// engine posts a job for each of its sequences, and would else pay for as many wakes. Jobs may also be told to begin at a time.
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -17,6 +19,8 @@ namespace ingot {
 
 class Workers {
  public:
+  using Clock = std::chrono::steady_clock;
+
   explicit Workers(int n_threads) {
     try {
       for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { work(); });
@@ -41,6 +45,18 @@ class Workers {
     if (wake) ready_.notify_one();
   }
 
+  // The job is posted then.
+  void post_at(Clock::time_point when, std::function<void()> job) {
+    bool wake = false;
+    {
+      std::lock_guard lock(mutex_);
+      if (stop_) return;
+      const auto place = later_.emplace(when, std::move(job));
+      wake = place == later_.begin() && wants_wake();  // to wait for this one
+    }
+    if (wake) ready_.notify_one();
+  }
+
   // Runs what waits, then no more.
   void stop() {
     {
@@ -59,16 +75,12 @@ class Workers {
       bool wake = false;
       {
         std::unique_lock lock(mutex_);
-        while (!stop_ && jobs_.empty()) {
-          ++n_idle_;
-          ready_.wait(lock);
-          --n_idle_;
-          waking_ = false;
+        while (!take(job)) {
+          if (stop_) return;
+          wait(lock);
         }
-        if (jobs_.empty()) return;
-        job = std::move(jobs_.front());
-        jobs_.pop_front();
-        wake = !jobs_.empty() && wants_wake();
+        const bool unwatched = !later_.empty() && n_watching_ == 0;
+        wake = (unwatched || !jobs_.empty()) && wants_wake();
       }
       if (wake) ready_.notify_one();
       try {
@@ -79,13 +91,41 @@ class Workers {
     }
   }
 
+  // With the mutex. Needs no memory: there is nobody to tell that there is none.
+  bool take(std::function<void()>& job) {
+    if (!later_.empty() && (stop_ || later_.begin()->first <= Clock::now())) {
+      job = std::move(later_.begin()->second);
+      later_.erase(later_.begin());
+      return true;
+    }
+    if (jobs_.empty()) return false;
+    job = std::move(jobs_.front());
+    jobs_.pop_front();
+    return true;
+  }
+
+  void wait(std::unique_lock<std::mutex>& lock) {
+    ++n_idle_;
+    if (later_.empty()) {
+      ready_.wait(lock);
+    } else {
+      ++n_watching_;
+      const Clock::time_point first = later_.begin()->first;
+      ready_.wait_until(lock, first);
+      --n_watching_;
+    }
+    --n_idle_;
+    waking_ = false;
+  }
+
   // Whether to wake a thread; with the mutex.
   bool wants_wake() { return n_idle_ > 0 && !std::exchange(waking_, true); }
 
   std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<std::function<void()>> jobs_;
-  int n_idle_ = 0;
+  std::multimap<Clock::time_point, std::function<void()>> later_;
+  int n_idle_ = 0, n_watching_ = 0;  // of the idle ones: those that wait for the time of the first later job
   bool waking_ = false;  // one is on its way
   bool stop_ = false;
   std::vector<std::thread> threads_;

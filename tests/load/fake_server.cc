@@ -81,7 +81,13 @@ int main(int argc, char** argv) {
   app.add_option("--blocks", info.n_blocks, "KV blocks of 16 tokens; 0: enough");
   app.add_option("--queue", queue_limit, "requests that may wait; -1: four times max-seqs");
   app.add_option("--api-key", options.api_keys);
+  int interval_ms = static_cast<int>(options.stream_interval.count());
+  app.add_option("--stream-interval-ms", interval_ms);
+  int ping_ms = static_cast<int>(http.ping_interval.count());
+  app.add_option("--ping-ms", ping_ms, "silence before a stream gets a comment");
   CLI11_PARSE(app, argc, argv);
+  options.stream_interval = std::chrono::milliseconds(interval_ms);
+  http.ping_interval = std::chrono::milliseconds(ping_ms);
   if (info.n_blocks == 0) info.n_blocks = info.max_seqs * (info.n_ctx / info.block_size + 1);
   info.max_batch_tokens = std::max(info.max_seqs, 4096);
   rlimit files{};

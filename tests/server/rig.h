@@ -31,6 +31,7 @@ class Recorder final : public Responder {
     std::lock_guard lock(mutex_);
     EXPECT_FALSE(over_) << "bytes after the end";
     if (!gone_) body_ += bytes;
+    ++n_writes_;
     changed_.notify_all();
   }
   void end() override {
@@ -96,6 +97,7 @@ class Recorder final : public Responder {
     return body_.size();
   }
   // After wait().
+  int n_writes() const { return n_writes_; }
   int status() const { return head_.status; }
   bool is_stream() const { return is_stream_; }
   bool failed() const { return failed_; }
@@ -110,14 +112,15 @@ class Recorder final : public Responder {
   std::condition_variable changed_;
   HttpResponse head_;
   std::string body_;
+  int n_writes_ = 0;
   bool is_stream_ = false, over_ = false, failed_ = false, gone_ = false;
   std::function<void()> on_gone_, on_room_;
 };
 
 // The server without its sockets.
 struct Rig {
-  explicit Rig(FakeOptions options = {}, int queue_limit = 64)
-      : pool(sources(options, queue_limit), {}), app(AppOptions{}, pool) {
+  explicit Rig(FakeOptions options = {}, int queue_limit = 64, const AppOptions& app_options = {})
+      : pool(sources(options, queue_limit), {}), app(app_options, pool) {
     model = pool.load_now("bytes");
     app.set_phase(Phase::kReady);
   }

@@ -56,15 +56,59 @@ TEST(Workers, ALongJobHoldsUpNoOther) {
   }
 }
 
+TEST(Workers, LaterJobsRunAtTheirTimeBesideOthers) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  Workers workers(2);
+  const auto post_some = [&](unsigned own_seed) {
+    std::mt19937 draw(own_seed);
+    std::atomic<int> left{400}, n_early{0};
+    std::promise<void> done;
+    for (int i = 0, n = left; i < n; ++i) {
+      const auto when = Workers::Clock::now() + std::chrono::microseconds(draw() % 20'000);
+      const auto job = [&, when] {
+        n_early += Workers::Clock::now() < when;
+        if (--left == 0) done.set_value();
+      };
+      draw() % 4 == 0 ? workers.post([job, when] { std::this_thread::sleep_until(when), job(); }) : workers.post_at(when, job);
+      if (draw() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(draw() % 2000));
+    }
+    ASSERT_EQ(done.get_future().wait_for(kPatience), std::future_status::ready);
+    EXPECT_EQ(n_early, 0);
+  };
+  std::thread other([&] { post_some(seed + 1); });
+  post_some(seed);
+  other.join();
+}
+
+// The thread that waits for a later job's time may be given another: then one that is free must wait for it.
+TEST(Workers, ALaterJobDoesNotWaitForALongOne) {
+  Workers workers(2);
+  for (int round = 0; round < 30; ++round) {
+    std::promise<void> later, over;
+    workers.post_at(Workers::Clock::now() + std::chrono::milliseconds(4), [&] { later.set_value(); });
+    if (round % 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    bool came = false;
+    workers.post([&] {
+      came = later.get_future().wait_for(kPatience) == std::future_status::ready;
+      over.set_value();
+    });
+    over.get_future().wait();
+    ASSERT_TRUE(came) << "round " << round;
+  }
+}
+
 TEST(Workers, WhatWaitsIsRunBeforeTheEndAndAfterItNothing) {
   std::atomic<int> n{0};
   Workers workers(2);
   for (int i = 0; i < 100; ++i) workers.post([&] { ++n; });
   workers.post([] { throw std::runtime_error("a job that fails costs itself"); });
+  workers.post_at(Workers::Clock::now() + std::chrono::hours(1), [&] { ++n; });
   workers.stop();
-  EXPECT_EQ(n, 100);
+  EXPECT_EQ(n, 101);
   workers.post([&] { ++n; });
-  EXPECT_EQ(n, 100);
+  workers.post_at({}, [&] { ++n; });
+  EXPECT_EQ(n, 101);
 }
 
 }  // namespace

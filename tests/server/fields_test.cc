@@ -1,0 +1,48 @@
+// JSON as answers carry it: strings that are written one for each token, against nlohmann's reader and writer.
+#include "server/fields.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "text/unicode.h"
+
+namespace ingot {
+namespace {
+
+std::string written(const std::string& text) {
+  std::string out = "before";
+  append_json_string(out, text);
+  EXPECT_TRUE(out.starts_with("before\""));
+  return out.substr(6);
+}
+
+TEST(Fields, StringsAreWrittenAsTheLibraryWritesThem) {
+  std::string text;
+  for (int c = 0; c < 0x80; ++c) text += static_cast<char>(c);
+  text += "\u00eb\u4e16\u754c\U0001f642\u2028\ufeff";
+  EXPECT_EQ(written(text), nlohmann::json(text).dump());
+  EXPECT_EQ(written(""), "\"\"");
+}
+
+TEST(Fields, AnyBytesBecomeAStringThatCanBeRead) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 draw(seed);
+  const std::string pieces[] = {"\xE4\xB8", "\xF0\x9F\x99", "\x80", "\xC0\x80", "\xED\xA0\x80", "\u4e16", "\"", "\\", "\n", "a"};
+  for (int i = 0; i < 5000; ++i) {
+    std::string text;
+    for (unsigned n = draw() % 12; n > 0; --n) {
+      if (draw() % 2 == 0) {
+        text += static_cast<char>(draw() % 256);
+      } else {
+        text += pieces[draw() % std::size(pieces)];
+      }
+    }
+    ASSERT_EQ(nlohmann::json::parse(written(text)).get<std::string>(), replace_invalid_utf8(text)) << "round " << i;
+  }
+}
+
+}  // namespace
+}  // namespace ingot

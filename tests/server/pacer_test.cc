@@ -1,0 +1,66 @@
+// Pacer: what is said fast goes out together, the first of it and the last of it at once, and nothing of it is lost.
+#include "server/pacer.h"
+
+#include <future>
+
+#include "server/rig.h"
+
+namespace ingot {
+namespace {
+
+using Json = nlohmann::json;
+using Milliseconds = std::chrono::milliseconds;
+
+TEST(Pacer, RunsEachJobOnceWhenItsSlotIsOver) {
+  Workers workers(2);
+  Pacer pacer(workers, Milliseconds(5));
+  std::atomic<int> left{4000}, n_early{0};
+  std::promise<void> done;
+  const auto post_some = [&] {
+    for (int i = 0; i < 2000; ++i) {
+      const auto begin = Pacer::Clock::now();
+      pacer.at_end_of_slot([&, begin] {
+        n_early += pacer.in_one_slot(begin, Pacer::Clock::now());
+        if (--left == 0) done.set_value();
+      });
+      if (i % 200 == 0) std::this_thread::sleep_for(Milliseconds(3));
+    }
+  };
+  std::thread other(post_some);
+  post_some();
+  other.join();
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(120)), std::future_status::ready);
+  EXPECT_EQ(n_early, 0);
+}
+
+std::shared_ptr<Recorder> stream_of(Rig& rig, int n) {
+  auto recorder = rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", n}, {"stream", true}});
+  EXPECT_TRUE(recorder->wait());
+  EXPECT_EQ(streamed_text(recorder->body()), rig.expected({1, 2}, 3, n));
+  return recorder;
+}
+
+// A slot is longer than the test: what comes before its end is the first token, and then the end with all others.
+TEST(Pacer, TheFirstTokenAndTheEndWaitForNoSlot) {
+  Rig rig({.step_us = 500}, 64, {.stream_interval = std::chrono::hours(1)});
+  EXPECT_LE(stream_of(rig, 100)->n_writes(), 4);
+  EXPECT_TRUE(rig.wait_idle());
+}
+
+TEST(Pacer, TokensThatComeFastShareWrites) {
+  const Milliseconds slot(40);
+  Rig rig({.step_us = 1000}, 64, {.stream_interval = slot});
+  const auto begin = Pacer::Clock::now();
+  const auto recorder = stream_of(rig, 200);
+  const int n_slots = static_cast<int>((Pacer::Clock::now() - begin) / slot) + 1;
+  EXPECT_LE(recorder->n_writes(), 2 * n_slots + 4);
+  EXPECT_GE(recorder->n_writes(), 4) << "200 ms are five slots";
+}
+
+TEST(Pacer, WithoutSlotsEachTokenGoesByItself) {
+  Rig rig({.step_us = 200}, 64, {.stream_interval = Milliseconds(0)});
+  stream_of(rig, 100);
+}
+
+}  // namespace
+}  // namespace ingot
