@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "server/api.h"
 #include "server/request_fields.h"
 
@@ -16,6 +17,22 @@ namespace {
 
 constexpr size_t kMaxPrompts = 128;
 constexpr int64_t kMaxScores = 1 << 20;
+
+// How many characters there have been. Of one that is not complete the first bytes wait.
+class CharacterCount {
+ public:
+  void add(std::string_view bytes) {
+    part_ += bytes;
+    std::string_view left = part_;
+    for (Utf8Step step; !left.empty() && !(step = utf8_step(left)).cut; left.remove_prefix(step.length)) ++n_;
+    part_.erase(0, part_.size() - left.size());
+  }
+  size_t get() const { return n_; }
+
+ private:
+  size_t n_ = 0;
+  std::string part_;
+};
 
 class CompletionWriter final : public AnswerWriter {
  public:
@@ -45,8 +62,8 @@ class CompletionWriter final : public AnswerWriter {
     JsonValue choices = JsonValue::array();
     for (const ChoiceResult& result : results) {
       const int index = static_cast<int>(choices.size());
-      size_t offset = 0;
-      choices.push_back(choice_json(index, result.whole.text, result.whole.tokens, offset, result.end.reason));
+      CharacterCount count;
+      choices.push_back(choice_json(index, result.whole.text, result.whole.tokens, count, result.end.reason));
     }
     JsonValue json = envelope(std::move(choices));
     json["usage"] = usage_json(totals);
@@ -55,8 +72,8 @@ class CompletionWriter final : public AnswerWriter {
   }
 
  private:
-  // tokens, token_logprobs, top_logprobs ({token: logprob}) and text_offset, which goes on where `offset` stands.
-  static JsonValue logprobs_json(const std::vector<TokenText>& tokens, size_t& offset) {
+  // tokens, token_logprobs, top_logprobs ({token: logprob}) and text_offset: the character of the text in which the token begins.
+  static JsonValue logprobs_json(const std::vector<TokenText>& tokens, CharacterCount& count) {
     JsonValue json = {{"tokens", JsonValue::array()},
                       {"token_logprobs", JsonValue::array()},
                       {"top_logprobs", JsonValue::array()},
@@ -68,16 +85,16 @@ class CompletionWriter final : public AnswerWriter {
       JsonValue top = JsonValue::object();
       for (const TopToken& one : token.top) top[one.bytes] = std::max(one.logprob, -9999.0f);
       json["top_logprobs"].push_back(has_none ? JsonValue() : std::move(top));
-      json["text_offset"].push_back(offset);
-      offset += token.bytes.size();
+      json["text_offset"].push_back(count.get());
+      count.add(token.bytes);
     }
     return json;
   }
 
-  JsonValue choice_json(int index, std::string text, const std::vector<TokenText>& tokens, size_t& offset,
+  JsonValue choice_json(int index, std::string text, const std::vector<TokenText>& tokens, CharacterCount& count,
                         const char* reason) const {
     JsonValue json = {{"index", index}, {"text", std::move(text)}, {"logprobs", nullptr}};
-    if (o_.logprobs) json["logprobs"] = logprobs_json(tokens, offset);
+    if (o_.logprobs) json["logprobs"] = logprobs_json(tokens, count);
     if (o_.stream.token_ids) {
       json["token_ids"] = JsonValue::array();
       for (const TokenText& token : tokens)
@@ -90,10 +107,12 @@ class CompletionWriter final : public AnswerWriter {
   void event(int choice, const Delta& d, const char* reason, std::string& out) {
     frame_.begin(out);
     if (o_.logprobs || o_.stream.token_ids) {
-      out += dump_json(choice_json(choice, d.text, d.tokens, n_bytes_[choice], reason));
+      out += dump_json(choice_json(choice, d.text, d.tokens, counts_[choice], reason));
     } else {  // as that, but there is one for each token
-      const std::string why = reason ? fmt::format("\"{}\"", reason) : "null";
-      fmt::format_to(std::back_inserter(out), R"({{"index":{},"text":{},"logprobs":null,"finish_reason":{}}})", choice, dump_json(d.text), why);
+      fmt::format_to(std::back_inserter(out), R"({{"index":{},"text":)", choice);
+      append_json_string(out, d.text);
+      out += R"(,"logprobs":null,"finish_reason":)";
+      out += reason ? fmt::format(R"("{}"}})", reason) : "null}";
     }
     frame_.end(out);
   }
@@ -110,7 +129,7 @@ class CompletionWriter final : public AnswerWriter {
   const std::string id_ = random_id("cmpl-");
   const int64_t created_ = std::time(nullptr);
   const EventFrame frame_{envelope(JsonValue::array())};
-  std::map<int, size_t> n_bytes_;  // of each choice's text so far
+  std::map<int, CharacterCount> counts_;  // of each choice's text so far
 };
 
 // Log-probabilities of prompts are kept until the first token of the answer.

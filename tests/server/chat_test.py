@@ -178,6 +178,21 @@ def test_echo_with_logprobs_scores_the_prompt(server, tmp_path):
     complete(server, [ids] * 20, n=128, **fields | {"logprobs": 20}).error(400, "logprobs")
 
 
+def test_text_offsets_are_characters(server, draw):
+    alphabet = "ae \u00eb\u4e16\U0001f642\u0301"
+    for _ in range(5):
+        text = "".join(draw.choice(alphabet) for _ in range(draw.randint(1, 40)))
+        pieces = server.post("/tokenize", {"content": text, "with_pieces": True}).json()["tokens"]
+        pieces = [bytes(t["piece"]) if isinstance(t["piece"], list) else t["piece"].encode() for t in pieces]
+        assert b"".join(pieces).decode() == text
+        starts = [len(b"".join(pieces[:i]).decode(errors="ignore")) for i in range(len(pieces))]  # ignored: a part of a character
+        whole = complete(server, text, echo=True, logprobs=0, max_tokens=3).json()["choices"][0]
+        assert whole["text"].startswith(text) and whole["logprobs"]["text_offset"][:len(starts)] == starts
+        assert whole["logprobs"]["text_offset"][len(starts)] == len(text)
+        chunks = [c for e in complete(server, text, echo=True, logprobs=0, max_tokens=3, stream=True).events() for c in e["choices"]]
+        assert sum((c["logprobs"]["text_offset"] for c in chunks), []) == whole["logprobs"]["text_offset"]
+
+
 def test_min_tokens(server):
     plain = server.chat(temperature=0).json()
     n = plain["usage"]["completion_tokens"]
