@@ -17,7 +17,28 @@ bool is_word(std::string_view text) {
 }
 
 void take_out(std::string& text, std::string_view what) {
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at)) text.erase(at, what.size());
+  size_t at = text.find(what), done = 0;
+  if (at == std::string::npos) return;
+  std::string out;
+  for (; at != std::string::npos; at = text.find(what, done)) {
+    out.append(text, done, at - done);
+    done = at + what.size();
+  }
+  text = out.append(text, done);
+}
+
+// Gives each member the name that change(name, value) makes of its own; it may change the value, too. Members are appended without
+// looking for their names, which ordered_json would do one by one; of two that end up equal, templates see the later one.
+template <class Change>
+void change_members(Json& object, Change change) {
+  Json::object_t changed;
+  auto& members = static_cast<Json::object_t::Container&>(changed);
+  for (auto& [name, value] : object.get_ref<Json::object_t&>()) {
+    std::string key = name;
+    change(key, value);
+    members.emplace_back(std::move(key), std::move(value));
+  }
+  object = std::move(changed);
 }
 
 // All texts in a value, names of members too, as the user wrote them.
@@ -26,14 +47,10 @@ void take_marks_out(Json& json) {
   if (json.is_array())
     for (Json& item : json) take_marks_out(item);
   if (!json.is_object()) return;
-  Json bare = Json::object();
-  for (auto& [name, value] : json.items()) {
-    std::string key = name;
-    take_out(key, kMark);
+  change_members(json, [](std::string& name, Json& value) {
+    take_out(name, kMark);
     take_marks_out(value);
-    bare[key] = std::move(value);
-  }
-  json = std::move(bare);
+  });
 }
 
 // Puts marks into all texts of a request where they spell control tokens.
@@ -66,18 +83,14 @@ class Marker {
  private:
   // Names of members are a user's too: the arguments of a call, the parameters of a tool.
   void mark_object(Json& object) const {
-    Json marked = Json::object();
-    for (auto& [name, value] : object.items()) {
+    change_members(object, [&](std::string& name, Json& value) {
       // What the protocol itself says, templates compare and print as it is, often as part of a control token:
       // <|user|>.
       const bool is_protocol =
           (name == "role" || name == "type") && value.is_string() && is_word(value.get_ref<std::string&>());
       if (!is_protocol) mark(value);
-      std::string key = name;
-      mark(key);
-      marked[key] = std::move(value);
-    }
-    object = std::move(marked);
+      mark(name);
+    });
   }
 
   void mark(std::string& text) const {
