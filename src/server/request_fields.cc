@@ -276,8 +276,9 @@ void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, 
           400, fmt::format("{}[{}] is {}: token ids go from 0 to {}", param, i, prompt[i], model.info().n_vocab - 1),
           param);
   if (prompt.size() + wanted <= limit) return;
+  // Begun as OpenAI begins it: clients know the case by these words.
   throw ApiError(400,
-                 fmt::format("this model's context is {} tokens; the prompt has {} and the answer is to have {}, "
+                 fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer is to have {}, "
                              "together {}: shorten the prompt or ask for less",
                              limit, prompt.size(), max_tokens > 0 ? fmt::format("up to {}", wanted) : "at least 1",
                              prompt.size() + wanted),

@@ -1,4 +1,4 @@
-"""Real clients: the openai and anthropic packages and LangChain's, in an environment of their own beside the program, made once. Skipped
+"""Real clients: the openai and anthropic packages, LangChain's and LiteLLM, in an environment of their own beside the program, made once. Skipped
 where PyPI cannot be reached; INGOT_CLIENTS_PYTHON names a Python that has them already."""
 import os
 import pathlib
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import SOURCE
+from conftest import SOURCE, running
 
 HERE = pathlib.Path(__file__).parent
 
@@ -36,14 +36,23 @@ def python_with(*packages):
 def check(python, *args):
     done = subprocess.run([python, "-B", *args], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.count(" ok")
+    return sum(line.endswith(" ok") for line in done.stdout.splitlines())
 
 
-def test_openai_and_anthropic(server, start):
+@pytest.fixture(scope="module")
+def encoder():
+    with running(SOURCE / "tests" / "data" / "encoders" / "bert") as made:
+        yield made
+
+
+def test_openai_and_anthropic(server, encoder):
     python = python_with("openai>=1.99", "anthropic>=0.60")
-    encoder = start(SOURCE / "tests" / "data" / "encoders" / "bert", "--access-log", "none")
     assert check(python, HERE / "clients_check.py", server.url, encoder.url) == 9
 
 
 def test_langchain(server):
     assert check(python_with("langchain-openai>=0.3"), HERE / "langchain_check.py", server.url) == 4
+
+
+def test_litellm(server, encoder):
+    assert check(python_with("litellm>=1.70"), HERE / "litellm_check.py", server.url, encoder.url) == 5

@@ -1,0 +1,57 @@
+"""LiteLLM against a running server and one of an encoder: litellm_check.py URL ENCODER_URL. Run by clients_test.py with a Python that has it."""
+import asyncio
+import os
+import sys
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it would ask the network for prices
+import litellm
+
+litellm.telemetry = False
+URL, ENCODER_URL = sys.argv[1:]
+COMMON = {"model": "openai/demo", "api_base": f"{URL}/v1", "api_key": "none", "max_retries": 0}
+SUM = [{"role": "user", "content": "What is 7 + 5?"}]
+ANSWER = "7 + 5 = 12."
+
+
+def completion():
+    got = litellm.completion(messages=SUM, temperature=0, **COMMON)
+    assert got.choices[0].message.content == ANSWER and got.choices[0].finish_reason == "stop" and got.usage.completion_tokens > 0, got
+    many = litellm.batch_completion(messages=[SUM] * 5, temperature=0, **COMMON)
+    assert [one.choices[0].message.content for one in many] == [ANSWER] * 5
+
+
+def stream():
+    chunks = list(litellm.completion(messages=SUM, temperature=0, stream=True, stream_options={"include_usage": True}, **COMMON))
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == ANSWER
+    whole = litellm.stream_chunk_builder(chunks, messages=SUM)
+    assert whole.choices[0].message.content == ANSWER and whole.usage.completion_tokens > 0, whole
+
+    async def pieces():
+        return [c.choices[0].delta.content async for c in await litellm.acompletion(messages=SUM, temperature=0, stream=True, **COMMON)]
+
+    assert "".join(piece or "" for piece in asyncio.run(pieces())) == ANSWER
+
+
+def text_completion():
+    got = litellm.text_completion(prompt="Once upon a time", max_tokens=8, temperature=0, **COMMON | {"model": "text-completion-openai/demo"})
+    assert got.choices[0].text and got.usage.completion_tokens == 8, got
+
+
+def embedding():
+    got = litellm.embedding(model="openai/bert", input=["one", "two"], api_base=f"{ENCODER_URL}/v1", api_key="none", encoding_format="float")
+    assert len(got.data) == 2 and len(got.data[0]["embedding"]) > 8, got
+
+
+def errors():
+    for fields, kind in [({"temperature": 500}, litellm.BadRequestError), ({"messages": SUM[:0]}, litellm.BadRequestError),
+                         ({"messages": [{"role": "user", "content": "a " * 5000}]}, litellm.ContextWindowExceededError)]:
+        try:
+            litellm.completion(**COMMON | {"messages": SUM} | fields)
+        except kind:
+            continue
+        raise AssertionError(f"{fields} did not raise {kind}")
+
+
+for check in (completion, stream, text_completion, embedding, errors):
+    check()
+    print(check.__name__, "ok")
