@@ -236,6 +236,24 @@ def row24(rig):
     return got, abs(got["auc_of_other_keys"] - 0.5) <= 0.05 + noise and server.stop() == 0, got["auc_of_own_key"] >= 0.9
 
 
+def row_D12(rig):
+    """A stream without tokens for long (D12) has a head and a comment now and then, and then its tokens; one that is not streamed waits in silence."""
+    n_pings = rig.n(20, 3)
+    server = rig.fake(step_us=int(n_pings * 0.3e6), ping_ms=200)
+    got = {"pings": 0}
+    with ask_for_stream(server, [1, 2, 3], 1) as sock:
+        bytes_ = b""
+        while b"[DONE]" not in bytes_:
+            piece = sock.recv(65536)
+            assert piece, bytes_
+            bytes_ += piece
+        before = bytes_.split(b"data: ")[0]
+        got["pings"] = before.count(b": ping\n\n")
+    whole = server.post("/v1/completions", {"prompt": [1, 2, 3], "max_tokens": 1, "ignore_eos": True})
+    got["whole"] = whole["usage"]["completion_tokens"]
+    return got, before.startswith(b"HTTP/1.1 200 ") and got["pings"] >= n_pings - 1 and bytes_.count(b'"text":') >= 1 and got["whole"] == 1 and server.stop() == 0, True
+
+
 def row_D03(rig):
     """Others leave while a prompt of 40,000 tokens is computed (D03): it is answered, nothing is left of them, and SIGTERM ends the next such prompt in peace."""
     server = rig.fake(step_us=10_000, ctx=45_000, max_seqs=8)

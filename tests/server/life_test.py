@@ -1,0 +1,234 @@
+"""The server's life: signals, queues, files that change under it, sockets of other kinds, logs and figures (groups D, F and P of the fault
+list)."""
+import contextlib
+import http.client
+import json
+import os
+import ssl
+import subprocess
+import threading
+import time
+
+import pytest
+from conftest import SLOW, SOURCE
+
+HEAD = b"Host: localhost\r\n"
+POST = b"POST /v1/completions HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
+
+
+def streams(server, n, max_tokens):
+    """n streams, each on a thread; returns (threads, results)."""
+    results = [None] * n
+
+    def one(i):
+        with contextlib.suppress(http.client.HTTPException, OSError):  # of those that are cut there is no result
+            results[i] = server.post("/v1/completions", {"prompt": "Once", "ignore_eos": True, "max_tokens": max_tokens, "stream": True, "seed": i})
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
+    for thread in threads:
+        thread.start()
+    return threads, results
+
+
+def test_sigterm_lets_streams_end(start):
+    server = start("--max-seqs", 8, "--access-log", "none")
+    server.chat(max_tokens=1)
+    threads, results = streams(server, 12, 60)
+    while server.metric("num_requests_running") < 4:
+        pass
+    server.process.send_signal(15)
+    server.wait_for("shutting down")
+    assert server.get("/health").status == 503
+    server.chat(max_tokens=1).error(503)
+    for thread in threads:
+        thread.join()
+    taken = [result for result in results if result.status == 200]  # some may have come after the signal
+    assert len(taken) >= 4
+    for result in taken:
+        events = result.events()  # with [DONE]
+        assert events[-1]["choices"][0]["finish_reason"] == "length"
+    begin = time.monotonic()
+    assert server.process.wait(10 * SLOW) == 0 and time.monotonic() - begin < 5 * SLOW
+
+
+def test_the_drain_has_an_end_and_a_second_signal_is_at_once(start):
+    server = start("--shutdown-timeout", 0, "--access-log", "none")
+    threads, results = streams(server, 2, 400)
+    while server.metric("num_requests_running") < 2:
+        pass
+    begin = time.monotonic()
+    assert server.stop() == 0 and time.monotonic() - begin < 3 * SLOW
+    for thread in threads:
+        thread.join()
+    for result in results:
+        assert b'"error"' in result.body and b"[DONE]" not in result.body
+    again = start("--access-log", "none")
+    threads, _ = streams(again, 2, 500)
+    while again.metric("num_requests_running") < 2:
+        pass
+    again.process.send_signal(2)
+    again.wait_for("shutting down")
+    again.process.send_signal(2)
+    assert again.process.wait(2 * SLOW) == 130
+    for thread in threads:
+        thread.join()
+
+
+def test_a_model_file_that_is_written_to_makes_the_server_unhealthy(start, tmp_path):
+    model = tmp_path / "model.gguf"
+    model.write_bytes((SOURCE / "models" / "demo.gguf").read_bytes())
+    server = start(model, "--access-log", "none")
+    replacement = tmp_path / "new.gguf"
+    replacement.write_bytes(model.read_bytes())
+    replacement.rename(model)  # another file: what runs keeps the old one
+    assert server.chat(max_tokens=4).status == 200
+    time.sleep(1.2)
+    assert server.get("/health").status == 200
+    changed = start(model, "--access-log", "none")
+    with model.open("r+b") as file:
+        file.seek(-1000, 2)
+        file.write(b"\0" * 10)
+    deadline = time.monotonic() + 5 * SLOW
+    while changed.get("/health").status == 200 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    changed.chat(max_tokens=4).error(503)
+    assert changed.get("/health").status == 503
+    changed.wait_for("has been written to or cut while it was in use")
+    assert server.get("/health").status == 200
+    assert changed.stop() == 0
+
+
+def test_idle_servers_end_at_once_and_come_back_on_their_port(start):
+    server = start("--access-log", "none")
+    c = server.connection()
+    server.get("/health", connection=c)
+    begin = time.monotonic()
+    assert server.stop() == 0 and time.monotonic() - begin < 1.5 * SLOW
+    again = start("--port", server.port, "--access-log", "none")
+    assert again.port == server.port and again.get("/health").status == 200
+
+
+def test_a_full_queue_is_429(start):
+    server = start("--max-seqs", 1, "--queue", 2, "--access-log", "none")
+    threads, results = streams(server, 3, 300)
+    while server.metric("num_requests_running") + server.metric("num_requests_waiting") < 3:
+        pass
+    reply = server.chat(max_tokens=1)
+    assert reply.error(429)["code"] == "queue_full" and int(reply.headers["Retry-After"]) >= 1
+    server.chat(n=2, max_tokens=1).error(429)
+    for thread in threads:
+        thread.join()
+    assert server.chat(max_tokens=1).status == 200 and server.metric("requests_rejected_total") == 2
+
+
+def test_unix_socket(start, short_path):
+    path = short_path / "s"
+    server = start("--host", f"unix:{path}", "--access-log", "none")
+    assert server.chat(temperature=0).json()["choices"][0]["message"]["content"] == "7 + 5 = 12."
+    assert server.stop() == 0 and not path.exists()
+
+
+def test_tls(start, tmp_path):
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
+                    "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    server = start("--ssl-cert-file", cert, "--ssl-key-file", key, "--access-log", "none")
+    assert server.tls
+    context = ssl.create_default_context(cafile=cert)
+    with context.wrap_socket(server.connect(), server_hostname="127.0.0.1") as sock:
+        body = json.dumps({"prompt": "Once", "max_tokens": 30, "ignore_eos": True, "stream": True}).encode()
+        sock.sendall(POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        got = b""
+        while piece := sock.recv(65536):
+            got += piece
+    assert got.count(b'"text"') >= 25 and b"data: [DONE]" in got
+    assert b"HTTP/1.1" not in server.raw(b"GET /health HTTP/1.1\r\n" + HEAD + b"\r\n")
+    assert subprocess.run([os.environ["INGOT"], "serve", "--ssl-cert-file", cert], capture_output=True).returncode == 1
+
+
+def test_the_access_log_tells_everything_but_the_text(start, tmp_path):
+    path = tmp_path / "access.log"
+    server = start("--access-log", path)
+    server.chat("A very secret question", max_tokens=3, seed=1)
+    server.raw(b"GET /a\x1b HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert server.stop() == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    chat = next(l for l in lines if l["path"] == "/v1/chat/completions")
+    assert chat["status"] == 200 and chat["completion_tokens"] == 3 and chat["prompt_tokens"] > 3 and chat["ms"] > 0 and chat["bytes_out"] > 100
+    text = path.read_text()
+    assert "secret" not in text and "\x1b" not in text and any(l["status"] == 400 for l in lines)
+
+
+@pytest.mark.parametrize("args, code, word", [
+    (["--host", "0.0.0.0"], 1, "--api-key"), (["--host", "no.such.host.invalid"], 1, "no.such.host"), (["--port", "-1"], 2, "--port"), (["--port", "70000"], 2, "--port"),
+    (["--max-seqs", "0"], 2, "--max-seqs"), (["/nonexistent.gguf"], 1, "nonexistent"), (["--api-key-file", "/nonexistent"], 1, "nonexistent"), (["--api-key", ""], 2, "key"),
+    (["--host", "unix:" + "x" * 200], 1, "Unix"), (["--no-such-flag"], 2, "--no-such-flag"),
+])
+def test_what_cannot_start_says_why(args, code, word):
+    done = subprocess.run([os.environ["INGOT"], "serve", "--port", "0", *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (code, "") and word in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_flags_take_one_value_each(start):
+    demo = os.path.join(os.environ["INGOT_SOURCE"], "models", "demo.gguf")
+    server = start("--access-log", "none", "--api-key", "a", "--api-key", "b", "--alias", "x,y", demo)
+    assert server.get("/v1/models", headers={"X-Api-Key": demo}).status == 401
+    (model,) = server.get("/v1/models", headers={"X-Api-Key": "b"}).json()["data"]
+    assert model["id"] == "x" and model["aliases"] == ["x", "y"] and model["meta"]["size"] > 1e6
+
+
+def test_a_port_in_use(server):
+    done = subprocess.run([os.environ["INGOT"], "serve", "--port", server.port], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and server.port in done.stderr
+
+
+def test_names_of_clients_make_no_series(server):
+    n_series = lambda: len(server.get("/metrics").body.splitlines())
+    before, c = n_series(), server.connection()
+    for i in range(300):
+        reply = server.post("/v1/completions", {"prompt": "hi", "max_tokens": 1, "model": f"m{i}", "user": f"u{i}", "cache_salt": str(i)}, headers={"X-Request-Id": f"r{i}"}, connection=c)
+        assert reply.status == 200
+    assert n_series() == before
+
+
+def test_the_same_request_id_twice_is_two_requests(server):
+    texts = ["Tell me a story about a fox.", "What is 7 + 5?", "Tell me a story about the sea."]
+    alone = [server.chat(text, temperature=0, max_tokens=20).json()["choices"][0]["message"]["content"] for text in texts]
+    got = [None] * 12
+
+    def ask(i):
+        reply = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": texts[i % 3]}], "temperature": 0, "max_tokens": 20, "stream": True},
+                            headers={"X-Request-Id": "same"})
+        assert reply.headers["X-Request-Id"] == "same"
+        got[i] = "".join(c["delta"].get("content") or "" for e in reply.events() for c in e["choices"])
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(got))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == alone * 4
+
+
+def test_metrics_are_prometheus(server, start):
+    server.chat(max_tokens=3)
+    text = server.get("/metrics").body.decode()
+    types = {}
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            assert name not in types, "one TYPE line each"
+            types[name] = kind
+        elif not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            float(value)
+            base = name.split("{")[0]
+            assert base in types or base.rsplit("_", 1)[0] in types, line
+    for name in ("e2e_request_latency_seconds", "time_to_first_token_seconds", "inter_token_latency_seconds", "request_prompt_tokens"):
+        assert types["ingot:" + name] == "histogram"
+    assert server.metric("generation_tokens_total") >= 3
+    counts = [float(l.rsplit(" ", 1)[1]) for l in text.splitlines() if l.startswith("ingot:e2e_request_latency_seconds_bucket")]
+    assert counts == sorted(counts) and counts[-1] == server.metric("e2e_request_latency_seconds_count") >= 1
+    assert "vllm:" not in text
+    both = start("--metrics-compat", "vllm", "--access-log", "none").get("/metrics").body.decode()
+    assert both.count("vllm:") == both.count("ingot:")
