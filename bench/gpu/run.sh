@@ -1,11 +1,11 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
-#   bench/gpu/run.sh [build] [test] [bench] [experts] [batch] [ops] [ladder]      the first three when none is named
+#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [ops] [kernels] [ladder]      build, test and bench when none is named
 #
-# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `experts`
-# measures models with experts and with recurrent layers, `batch` measures sequences side by
-# side, bare and through the whole engine, `ops` attention and draws alone, `ladder` more types.
+# The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `sanitize` has
+# compute-sanitizer look for bad accesses and races, `experts` measures models with experts and with recurrent layers, `batch` sequences side by
+# side, bare and through the whole engine, `ops` attention and draws alone, `kernels` products alone, `ladder` more types.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build-gpu}
@@ -18,7 +18,7 @@ has() { case " $steps " in *" $1 "*) true ;; *) false ;; esac; }
 if has build; then
   test -f "$BUILD/build.ninja" || cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DINGOT_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90a-real \
     ${CMAKE_ARGS:-} >"$OUT/cmake.log" 2>&1 || { tail -20 "$OUT/cmake.log"; exit 1; }
-  cmake --build "$BUILD" --target ingot-cli test_backend test_model >"$OUT/build.log" 2>&1 || { grep -E 'error|FAILED' "$OUT/build.log" | head -40; exit 1; }
+  cmake --build "$BUILD" --target ingot-cli test_backend test_model test_engine >"$OUT/build.log" 2>&1 || { grep -E 'error|FAILED' "$OUT/build.log" | head -40; exit 1; }
 fi
 
 if has test; then
@@ -27,9 +27,21 @@ if has test; then
     echo "test_backend $filter"
   done >"$OUT/tests.txt"
   echo "test_model *Cuda*" >>"$OUT/tests.txt"
+  for filter in 'Devices/Deterministic.*/cuda' 'Models/DeterministicModels.*/cuda_*' 'Models/Hybrid.*/*_cuda' 'Models/Scoring.*/cuda_*'; do
+    echo "test_engine $filter"
+  done >>"$OUT/tests.txt"
   xargs -P 8 -L 1 sh -c '"$0"/"$1" --gtest_filter="$2" >"$0/$1.$$.log" 2>&1 || { echo "FAILED $1 $2"; grep -A4 -E "Failure|CHECK|terminate|what" "$0/$1.$$.log" | head -${LINES_EACH:-30}; exit 1; }' \
     "$BUILD" <"$OUT/tests.txt" || failed=1
   test $failed = 0 && echo "all $(wc -l <"$OUT/tests.txt") groups of tests passed"
+fi
+
+# Small cases of every kind of kernel: the tool makes them some hundred times slower. What races within cuBLASLt's (nvjet) is not ours.
+if has sanitize; then
+  cases='CudaBackend.SmallCasesOfEachKernel:*Cuda*Recurrence*'
+  for tool in memcheck racecheck; do
+    compute-sanitizer --tool $tool --kernel-name-exclude kernel_substring=nvjet --error-exitcode 9 "$BUILD/test_backend" --gtest_filter="$cases" >"$OUT/$tool.log" 2>&1 &&
+      echo "$tool: $(grep -E '^=+ (ERROR|RACECHECK) SUMMARY' "$OUT/$tool.log")" || { echo "FAILED $tool"; tail -30 "$OUT/$tool.log"; failed=1; }
+  done
 fi
 
 measure() { "$BUILD/ingot" bench --device cuda -b 2048 --shape "$1" --type "$2" -p 512,2048 -n 128 -r 5 2>&1 | grep -E "$1|rror|failed|CHECK"; }
@@ -58,6 +70,9 @@ if has batch; then
 fi
 if has ops; then
   cmake -DINGOT_BENCH=ON "$BUILD" >>"$OUT/build.log" 2>&1 && cmake --build "$BUILD" --target ops_bench >>"$OUT/build.log" 2>&1 && "$BUILD/bench/ops_bench" cuda 2>&1 | tail -20 || failed=1
+fi
+if has kernels; then
+  for type in Q4_0 Q8_0; do "$BUILD/ingot" inspect --kernels --device cuda --shape llama-3.1-8b --type $type || failed=1; done
 fi
 if has ladder; then
   for type in F32 Q6_K Q5_K Q3_K Q2_K IQ4_NL MXFP4; do measure llama-3.2-1b $type; done

@@ -143,9 +143,16 @@ class Backend {
   virtual std::unique_ptr<StateCache> make_states(const StateShape& shape);  // only where runs_recurrence()
   virtual void reserve(const StepLimits& limits);      // takes all scratch for the largest step
   virtual size_t available_bytes() const;              // that can be taken now
+  virtual size_t device_bytes() const { return available_bytes(); }  // of all the memory there is
+  virtual size_t scratch_bytes(const StepLimits& /*limits*/) const { return 0; }  // that reserve and the first steps will take
   virtual size_t allocated_bytes() const = 0;          // by alloc, prepare, make_kv, make_states and reserve
   virtual void upload(const Tensor& to, const void* from) = 0;     // rows * cols elements, contiguous
   virtual void download(void* to, const Tensor& from) = 0;
+
+  // The kernels that can multiply so many rows by w, the one that products take first; and that they take this one, which must be of
+  // those, until told otherwise (by ""). For `ingot inspect --kernels`, which times them, and tests.
+  virtual std::vector<std::string> matmul_kernels(const Weight& /*w*/, int64_t /*rows*/) const { return {name()}; }
+  virtual void use_matmul_kernel(const std::string& /*kernel*/) {}
 
   virtual Peak measure_peak(Format /*weights*/) { return {}; }  // takes a second or so; zeros: not known
 

@@ -9,8 +9,6 @@ namespace ingot {
 
 std::unique_ptr<Backend> create_backend(const BackendOptions& options) {
   if (options.device == "cpu") return create_cpu_backend(options);
-  if (options.device == "cuda" && options.deterministic)
-    throw UsageError("--deterministic works on the CPU so far: its kernels do not depend on the batch, those of cuda do");
   if (options.device == "cuda") return create_cuda_backend(options);
   if (options.device == "ref") return create_ref_backend();
   throw UsageError("unknown device '{}': use cpu, cuda or ref", printable(options.device));

@@ -24,9 +24,13 @@ class Wrapped : public Backend {
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override { return inner_->make_states(shape); }
   void reserve(const StepLimits& limits) override { inner_->reserve(limits); }
   size_t available_bytes() const override { return inner_->available_bytes(); }
+  size_t device_bytes() const override { return inner_->device_bytes(); }
+  size_t scratch_bytes(const StepLimits& limits) const override { return inner_->scratch_bytes(limits); }
   size_t allocated_bytes() const override { return inner_->allocated_bytes(); }
   void upload(const Tensor& to, const void* from) override { inner_->upload(to, from); }
   void download(void* to, const Tensor& from) override { inner_->download(to, from); }
+  std::vector<std::string> matmul_kernels(const Weight& w, int64_t rows) const override { return inner_->matmul_kernels(w, rows); }
+  void use_matmul_kernel(const std::string& kernel) override { inner_->use_matmul_kernel(kernel); }
   Peak measure_peak(Format weights) override { return inner_->measure_peak(weights); }
   void begin(const Batch& batch) override { inner_->begin(batch); }
   // Every verb has to pass through, so nothing may be recorded and replayed.

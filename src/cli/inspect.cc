@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/system.h"
+#include "cli/inspect_kernels.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "model/embedder.h"
@@ -19,7 +20,9 @@ using Json = nlohmann::ordered_json;
 
 struct InspectOptions {
   ModelOptions model;
-  bool json = false, tensors = false, show_template = false, fit = false;
+  bool json = false, tensors = false, show_template = false, fit = false, kernels = false;
+  std::string shape, type = "Q4_0";  // with kernels
+  std::vector<int> rows = {1, 4, 16, 32, 64, 128, 256, 512, 1024};
   uint64_t memory = 0;  // to fit in; 0: what is free
 };
 
@@ -204,6 +207,12 @@ void print_text(const Json& json, int indent) {
 }
 
 void inspect(InspectOptions& o) {
+  if (o.kernels) {
+    BenchSubject subject{.model = o.model, .shape = o.shape, .type = o.type};
+    const Json json = time_kernels(subject, o.rows);
+    if (o.json) return fmt::print("{}\n", json.dump(2));
+    return print_kernels(json);
+  }
   const auto checkpoint = open_model_file(o.model);
   if (o.show_template) {
     const auto source = checkpoint->chat_template();
@@ -241,12 +250,18 @@ void add_inspect(CLI::App& app) {
   verb->add_flag("--fit", o->fit, "show what context fits in memory, for one sequence and for several at once");
   verb->add_option("--memory", o->memory, "with --fit: as if so much were available, as in 24GiB; 0: what is")
       ->transform(CLI::AsSizeValue(false))->needs("--fit");
+  verb->add_flag("--kernels", o->kernels, "load the model, and show which kernel multiplies by each of its matrices, and how long each takes");
+  verb->add_option("--rows", o->rows, "with --kernels: rows of activations")->check(CLI::Range(1, 1 << 14))->delimiter(',')->capture_default_str()
+      ->needs("--kernels");
+  verb->add_option("--device", o->model.device, "with --kernels: cpu, cuda or ref")->capture_default_str()->needs("--kernels");
+  verb->add_option("--shape", o->shape, "with --kernels: random weights of a known shape instead of a file, as in `ingot bench`")->needs("--kernels");
+  verb->add_option("--type", o->type, "with --shape: format of those weights")->capture_default_str()->needs("--shape");
   verb->add_option("-c,--ctx-size", o->model.n_ctx, "context to plan memory for; 0: what `run` would choose")
       ->check(CLI::Range(0, 1 << 24))->capture_default_str();
   verb->add_option("--cache-type", o->model.kv_type, "type of the KV cache: f16 or f32")->capture_default_str();
   add_log_option(*verb, o->model);
   verb->footer("Examples:\n  ingot inspect model.gguf -c 8192\n  ingot inspect model.gguf --json --tensors\n"
-               "  ingot inspect model.gguf --fit --memory 24GiB");
+               "  ingot inspect model.gguf --fit --memory 24GiB\n  ingot inspect model.gguf --kernels --device cuda --rows 1,64,256");
   verb->callback([o] { inspect(*o); });
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <set>
 
 #include "backend/cuda/create_cuda.h"
 #include "backend/ref/ref_backend.h"
@@ -16,9 +17,9 @@ namespace {
 
 using Results = std::vector<std::vector<float>>;
 
-std::unique_ptr<Backend> gpu(const std::string& activations = "f16") {
+std::unique_ptr<Backend> gpu(const std::string& activations = "f16", bool deterministic = false) {
   try {
-    return create_cuda_backend({.device = "cuda", .activations = activations});
+    return create_cuda_backend({.device = "cuda", .activations = activations, .deterministic = deterministic});
   } catch (const UsageError&) {
     return nullptr;
   }
@@ -156,6 +157,155 @@ TEST(CudaBackend, TakesF16Activations) {
     }
 }
 
+// One format of each way in which the device keeps weights.
+constexpr Format kEveryKind[] = {Format::F16,  Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q5_1,
+                                 Format::Q6_K, Format::Q2_K, Format::IQ4_NL, Format::NVFP4};
+
+// Every kernel that can take a product, on all sides of the sizes of its blocks: none is chosen for all of them. What they write is in f16 or
+// f32, with a bias, of two weights with a gate, or added to what is there.
+TEST(CudaBackend, KernelsMatchRef) {
+  const auto backend = gpu(), ref = create_ref_backend();
+  if (!backend) GTEST_SKIP() << "no GPU";
+  const uint64_t seed = std::random_device{}();
+  constexpr int64_t kMost = 513, kOut = 280;
+  backend->reserve(kLimits);
+  ref->reserve(kLimits);
+  std::set<std::string> seen;
+  for (const Format format : kEveryKind) {
+    const int64_t n_in = info(format).block_size > 32 ? 768 : 416;
+    OpRig here(*backend, seed), there(*ref, seed);
+    const Tensor x = here.activations(kMost, n_in), bias = here.values(1, kOut), y = here.output(kMost, kOut), gated = here.output(kMost, kOut);
+    const Tensor rx = there.activations(kMost, n_in), rbias = there.values(1, kOut), ry = there.output(kMost, kOut), rgated = there.output(kMost, kOut);
+    const Weight &w = here.weight(format, kOut, n_in), &up = here.weight(format, kOut, n_in);
+    const Weight &rw = there.weight(format, kOut, n_in), &rup = there.weight(format, kOut, n_in);
+    const Tensor narrow = backend->alloc(DType::kF16, kMost, kOut);
+    ref->matmul(ry, rx, rw, rbias);
+    ref->gate_up(rgated, rx, rw, rup, rbias, {}, Activation::kSilu);
+    const auto compare = [&](const Tensor& got, const Tensor& want, float factor) {
+      Results on_host{std::vector<float>(static_cast<size_t>(got.rows * kOut))}, wanted{std::vector<float>(want.f32(), want.f32() + got.rows * kOut)};
+      backend->download(on_host[0].data(), got);
+      for (float& v : wanted[0]) v *= factor;
+      expect_close(on_host, wanted, 1.5 * kF16Error);
+    };
+    for (const int64_t n : {1, 2, 16, 17, 31, 32, 33, 64, 65, 96, 97, 128, 129, 130, 192, 193, 255, 256, 257, 288, 384, 511, 512, 513}) {
+      const Tensor in = x.slice_rows(0, n), out = y.slice_rows(0, n), gate = gated.slice_rows(0, n), half = narrow.slice_rows(0, n);
+      const std::vector<float> poison(static_cast<size_t>(n * kOut), NAN);
+      for (const std::string& kernel : backend->matmul_kernels(w, n)) {
+        SCOPED_TRACE(fmt::format("{}, {}, rows {}, seed {}", info(format).name, kernel, n, seed));
+        backend->use_matmul_kernel(kernel);
+        backend->upload(out, poison.data());
+        backend->upload(gate, poison.data());
+        backend->matmul(out, in, w, bias);
+        compare(out, ry, 1);
+        backend->gate_up(gate, in, w, up, bias, {}, Activation::kSilu);
+        compare(gate, rgated, 1);
+        backend->matmul_add(out, in, w, bias);
+        compare(out, ry, 2);
+        backend->matmul(half, in, w, bias);
+        backend->copy(out, half);
+        compare(out, ry, 1);
+        seen.insert(kernel);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_GE(seen.size(), 4u);
+}
+
+// Several weights in one launch, with a part of the columns for each block of a cluster.
+TEST(CudaBackend, KernelsShareALaunch) {
+  const auto backend = gpu(), ref = create_ref_backend();
+  if (!backend) GTEST_SKIP() << "no GPU";
+  const uint64_t seed = std::random_device{}();
+  backend->reserve(kLimits);
+  ref->reserve(kLimits);
+  const std::vector<SeqShape> seqs = {{0, 100}, {40, 1}, {37, 50}};
+  for (const Format format : {Format::Q4_0, Format::Q4_K, Format::Q6_K, Format::IQ4_NL}) {
+    const OpCase c = qkv_case({{6, 2, 64}, 2048, format, format, format, true, false, RopeLayout::kHalfSplit, 64}, seqs);
+    const Results want = run_case(c, *ref, seed, false);
+    for (const char* kernel : {"warpgroups", "tiles"}) {
+      SCOPED_TRACE(fmt::format("{}, {}, seed {}", info(format).name, kernel, seed));
+      OpRig probe(*backend, seed);
+      const std::vector<std::string> can = backend->matmul_kernels(probe.weight(format, 64, 2048), 151);
+      if (std::ranges::find(can, kernel) == can.end()) continue;  // not on this device
+      backend->use_matmul_kernel(kernel);
+      expect_close(run_case(c, *backend, seed, false), want, std::max({c.tolerance, c.loose, kF16Error}));
+      backend->use_matmul_kernel("");
+    }
+  }
+}
+
+// For compute-sanitizer (bench/gpu/run.sh sanitize), which makes kernels some hundred times slower: each kind of kernel once or twice, small.
+TEST(CudaBackend, SmallCasesOfEachKernel) {
+  const auto backend = gpu(), ref = create_ref_backend();
+  if (!backend) GTEST_SKIP() << "no GPU";
+  const uint64_t seed = std::random_device{}();
+  backend->reserve(kLimits);
+  ref->reserve(kLimits);
+  const std::vector<SeqShape> mixed = {{100, 1}, {0, 40}, {7, 5}};
+  std::vector<OpCase> cases = {moe_route_case(7, 64, {.n_used = 6, .n_groups = 8, .n_groups_used = 3}), moe_combine_case(7, 3, 96)};
+  for (const int64_t n : {1, 7, 40}) {  // a row each, tiles of 16, tiles of 64
+    cases.push_back(moe_case(Format::Q4_K, Format::Q6_K, {n, 3, 8, 256, 256}, Activation::kSilu));
+    cases.push_back(moe_case(Format::F16, Format::F16, {n, 2, 3, 64, 96}, Activation::kSilu, true));
+  }
+  for (const DType dtype : {DType::kF16, DType::kE4M3})
+    for (const int head_dim : {64, 128})
+      cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype}, mixed));
+  cases.push_back(attention_case({.n_heads = 2, .n_kv_heads = 2, .head_dim = 128}, {{0, 300}}));
+  cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 1, .head_dim = 576, .latent = true}, mixed));
+  for (const OpCase& c : cases) {
+    SCOPED_TRACE(c.name + ", seed " + std::to_string(seed));
+    expect_close(run_case(c, *backend, seed, false), run_case(c, *ref, seed, false), std::max({c.tolerance, c.loose, kF16Error}));
+  }
+  for (const Format format : {Format::F16, Format::Q4_0, Format::Q6_K, Format::IQ4_NL})
+    for (const int64_t n : {1, 9, 140}) {
+      OpRig here(*backend, seed), there(*ref, seed);
+      const Tensor x = here.activations(n, 1280), rx = there.activations(n, 1280), ry = there.output(n, 280);
+      const Weight &w = here.weight(format, 280, 1280), &rw = there.weight(format, 280, 1280);
+      ref->matmul(ry, rx, rw, {});
+      for (const std::string& kernel : backend->matmul_kernels(w, n)) {
+        SCOPED_TRACE(fmt::format("{}, {}, rows {}, seed {}", info(format).name, kernel, n, seed));
+        const Tensor y = backend->alloc(DType::kF32, n, 280);
+        backend->use_matmul_kernel(kernel);
+        backend->matmul(y, x, w);
+        backend->use_matmul_kernel("");
+        Results got{std::vector<float>(static_cast<size_t>(n * 280))};
+        backend->download(got[0].data(), y);
+        expect_close(got, {std::vector<float>(ry.f32(), ry.f32() + n * 280)}, kF16Error);
+      }
+    }
+}
+
+// Deterministic, a row of a product is the same to the last bit whatever rows are beside it.
+TEST(CudaBackend, DeterministicRowsDoNotDependOnTheOthers) {
+  const auto backend = gpu("f16", true);
+  if (!backend) GTEST_SKIP() << "no GPU";
+  const uint64_t seed = std::random_device{}();
+  backend->reserve(kLimits);
+  for (const Format format : kEveryKind)
+    for (const auto& [n_out, n_in] : {std::pair<int64_t, int64_t>{72, 512}, {1040, 4096}}) {
+      SCOPED_TRACE(fmt::format("{} {} x {}, seed {}", info(format).name, n_out, n_in, seed));
+      constexpr int64_t kRows = 260;
+      OpRig rig(*backend, seed);
+      const Tensor x = rig.values(kRows, n_in), y = rig.output(kRows, n_out), up = rig.output(kRows, n_out);
+      const Weight &w = rig.weight(format, n_out, n_in), &w_up = rig.weight(format, n_out, n_in);
+      const auto products = [&](int64_t first, int64_t n) {
+        backend->matmul(y.slice_rows(first, n), x.slice_rows(first, n), w);
+        backend->gate_up(up.slice_rows(first, n), x.slice_rows(first, n), w, w_up, {}, {}, Activation::kSilu);
+        Results results{std::vector<float>(static_cast<size_t>(n * n_out)), std::vector<float>(static_cast<size_t>(n * n_out))};
+        backend->download(results[0].data(), y.slice_rows(first, n));
+        backend->download(results[1].data(), up.slice_rows(first, n));
+        return results;
+      };
+      const Results all = products(0, kRows);
+      for (const auto& [first, n] : {std::pair<int64_t, int64_t>{0, 1}, {7, 1}, {259, 1}, {3, 2}, {20, 17}, {100, 64}, {31, 129}}) {
+        const Results some = products(first, n);
+        for (int o = 0; o < 2; ++o)
+          EXPECT_TRUE(std::equal(some[o].begin(), some[o].end(), all[o].begin() + first * n_out)) << "output " << o << ", rows " << first << " + " << n;
+      }
+    }
+}
+
 // The third run of a decode step is a replay, and sees the new batch.
 TEST(CudaBackend, ReplaysAStep) {
   const auto backend = gpu();
@@ -192,6 +342,7 @@ TEST(CudaBackend, ReplaysAStep) {
 
 TEST(CudaBackend, SaysWhatIsWrong) {
   EXPECT_THROW(create_cuda_backend({.device = "cuda", .activations = "f8"}), UsageError);
+  EXPECT_THROW(create_cuda_backend({.device = "cuda", .activations = "f32", .deterministic = true}), UsageError);
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
   EXPECT_THROW(backend->alloc(DType::kF32, 1 << 24, 1 << 24), Error);

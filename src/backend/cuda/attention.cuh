@@ -28,6 +28,7 @@ struct Params {
   bool causal;
   float scale, softcap;  // scale by log2(e) too where there is no cap
   const float* sinks;    // [n heads] or null
+  int most_short;        // rows of a sequence that the kernel for few takes
   float* partials;       // [n_seqs, n_kv_heads, 16, n_splits, head_dim + 2]: sums, then maximum and total
 };
 

@@ -153,6 +153,7 @@ void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Attentio
   p.scale = a.softcap > 0 ? a.scale : a.scale * 1.44269504f;
   p.softcap = a.softcap;
   p.sinks = a.sinks ? a.sinks.f32() : nullptr;
+  p.most_short = plan.alone ? 0 : kRows;
   p.partials = plan.partials;
   if (plan.any_long) can_attend_hopper(p, plan) ? attend_hopper(p, plan, stream) : attend_long(p, a.head_dim, plan, stream);
   if (!plan.any_short) return;

@@ -310,7 +310,7 @@ bool can_attend_hopper(const Params& p, const AttentionPlan& plan) {
     return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess && major == 9;
   }();
   const bool known = p.kv.dtype == DType::kF16 && p.kv.n_parts == 2 && (p.kv.head_dim == 64 || p.kv.head_dim == 128);
-  return hopper && known && p.softcap == 0 && p.kv.n_rows() <= INT32_MAX && plan.max_q_len * p.group >= 2 * kBlockRows;
+  return hopper && known && !plan.alone && p.softcap == 0 && p.kv.n_rows() <= INT32_MAX && plan.max_q_len * p.group >= 2 * kBlockRows;
 }
 
 void attend_hopper(const Params& p, const AttentionPlan& plan, cudaStream_t stream) {

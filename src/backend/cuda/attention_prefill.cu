@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(c
             t = lane % 4;
   const int token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, kv_len = p.batch.kv_len[seq];
   const int n_rows = q_len * p.group, block_row = (gridDim.x - 1 - blockIdx.x) * kWarps * kRows;  // the longest first
-  if (n_rows <= kRows || block_row >= n_rows) return;
+  if (n_rows <= p.most_short || block_row >= n_rows) return;
   const int row0 = block_row + warp * kRows, last_row = min(row0 + kRows, n_rows) - 1;
   const bool idle = row0 >= n_rows;  // a warp that only copies
   const Span spans[2] = {span_of(p, kv_len, q_len, min(row0 + g, n_rows - 1)),

@@ -16,6 +16,7 @@
 #include "backend/cuda/device_batch.h"
 #include "backend/cuda/experts.h"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/matmul_kernels.h"
 #include "backend/cuda/memory.h"
 #include "base/threads.h"
 
@@ -39,6 +40,8 @@ class CudaBackend final : public Backend {
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override;  // cuda_recurrence.cc
   void reserve(const StepLimits& limits) override;
   size_t available_bytes() const override;
+  size_t device_bytes() const override;
+  size_t scratch_bytes(const StepLimits& limits) const override;
   size_t allocated_bytes() const override { return allocated_; }
   void upload(const Tensor& to, const void* from) override;
   void download(void* to, const Tensor& from) override;
@@ -57,6 +60,8 @@ class CudaBackend final : public Backend {
   // cuda_verbs.cc
   void embed(Tensor x, const Weight& table, float scale) override;
   void matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) override;
+  std::vector<std::string> matmul_kernels(const Weight& w, int64_t rows) const override;
+  void use_matmul_kernel(const std::string& kernel) override;
   void norm(Tensor y, Tensor x, const NormArgs& args) override;
   void add(Tensor x, Tensor y) override;
   void act_mul(Tensor y, Tensor gate, Tensor up, Activation act) override;
@@ -95,6 +100,10 @@ class CudaBackend final : public Backend {
     cudaGraphExec_t exec = nullptr;
   };
 
+  struct ScratchSizes {
+    size_t fused, up, narrow, arranged, decoded, partials, order;
+  };
+  ScratchSizes scratch_for(const StepLimits& limits) const;
   cuda::PackedWeight pack(const Weight& host);
   void* take(size_t bytes);  // device memory that lives as long as the backend
   // At least so many bytes; a larger piece when there are fewer, after all that uses them. Recorded steps may know scratch, and are
@@ -103,7 +112,9 @@ class CudaBackend final : public Backend {
   void* grown(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   Tensor narrowed(const Tensor& x);  // x in the type of activations
   void settle();                     // launches the norm that waits, if any
-  void launch(cuda::Matvec m);       // with the norm that waits, if x is its result
+  void launch(const cuda::MatmulKernel& kernel, cuda::Matvec m);  // with the norm that waits, if x is its result
+  const cuda::MatmulKernel& kernel_for(const Weight& w, int64_t rows) const;
+  void decoded_product(const Tensor& y, const Tensor& x, const cuda::PackedWeight& w, bool accumulate);
   void product(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& bias, bool accumulate);
   Tensor aligned(const Tensor& x);
   bool takes_rows(const cuda::ExpertMatmul& m) const;
@@ -121,6 +132,8 @@ class CudaBackend final : public Backend {
   void sample_on_host(const float* logits, std::vector<Sampled>& sampled);
 
   DType act_ = DType::kF16;
+  bool deterministic_ = false;
+  const cuda::MatmulKernel* forced_ = nullptr;  // of use_matmul_kernel
   std::string description_;
   int n_multiprocessors_ = 1;
   cudaStream_t stream_ = nullptr;
@@ -160,6 +173,8 @@ inline const cuda::PackedWeight& packed(const Weight& w) {
   CHECK(w.packed != nullptr);
   return *static_cast<const cuda::PackedWeight*>(w.packed);
 }
+
+inline bool on_16_bytes(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.stride % 8 == 0; }
 
 struct CudaKv : KvCache {
   CudaKv(const KvShape& s, cuda::Memory m) : KvCache(s), memory(std::move(m)) {}

@@ -16,8 +16,6 @@ const float* data_of(const Tensor& bias) {
   return bias ? bias.f32() : nullptr;
 }
 
-bool on_16_bytes(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.stride % 8 == 0; }
-
 }  // namespace
 
 // x in the type of activations, on 16 bytes.
@@ -43,7 +41,9 @@ void CudaBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const Rou
 }
 
 // Where rows are no more than experts, most of them meet none of the others.
-bool CudaBackend::takes_rows(const ExpertMatmul& m) const { return m.n_rows <= m.w[0]->n_experts && cuda::can_expert_rows(m); }
+bool CudaBackend::takes_rows(const ExpertMatmul& m) const {
+  return !deterministic_ && m.n_rows <= m.w[0]->n_experts && cuda::can_expert_rows(m);
+}
 
 void CudaBackend::order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts) {
   void* memory = scratch_at_least(order_, cuda::expert_order_bytes(n_rows, n_experts));
@@ -98,7 +98,7 @@ void CudaBackend::moe(const MoeArgs& a) {
                     .ids = a.ids.i32(),
                     .n_rows = n_rows,
                     .gate = static_cast<int>(a.act)};
-  const bool alone = w_gate.n_experts == 1 && a.x.rows > 1, each = !alone && takes_rows(gate);
+  const bool alone = w_gate.n_experts == 1 && (a.x.rows > 1 || deterministic_), each = !alone && takes_rows(gate);
   if (alone) {  // an expert of all tokens: products as any other
     gate_up(a.gate, a.x, *a.w_gate, *a.w_up, a.b_gate, a.b_up, a.act);
     product(a.out, a.gate, *a.w_down, a.b_down, false);

@@ -22,6 +22,8 @@ CudaBackend::CudaBackend(const BackendOptions& options) {
   if (!options.activations.empty() && options.activations != "f16" && options.activations != "f32")
     throw UsageError("unknown type of activations '{}': use f16 or f32", printable(options.activations));
   if (options.activations == "f32") act_ = DType::kF32;
+  deterministic_ = options.deterministic;
+  if (deterministic_ && act_ == DType::kF32) throw UsageError("--deterministic needs activations of f16 on cuda");
   int n_devices = 0, driver = 0;
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
     throw UsageError("no CUDA device: this machine has no NVIDIA driver; use --device cpu");
@@ -57,6 +59,12 @@ size_t CudaBackend::available_bytes() const {
   size_t available = 0, total = 0;
   check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo");
   return available;
+}
+
+size_t CudaBackend::device_bytes() const {
+  size_t available = 0, total = 0;
+  check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo");
+  return total;
 }
 
 void* CudaBackend::take(size_t bytes) {
@@ -173,10 +181,30 @@ void CudaBackend::reserve(const StepLimits& limits) {
   batch_.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
                  blocks * std::max(limits.max_seqs, 1));
   allocated_ += batch_.bytes();
-  if (limits.max_expert_rows > 0)
-    scratch_at_least(order_, cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMostExperts));
-  scratch_at_least(up_,
-                   static_cast<size_t>(limits.max_tokens) * static_cast<size_t>(limits.max_width) * dtype_bytes(act_));
+  const ScratchSizes sizes = scratch_for(limits);
+  for (const auto& [memory, bytes] : {std::pair{&up_, sizes.up}, {&narrow_, sizes.narrow}, {&arranged_, sizes.arranged},
+                                      {&decoded_, sizes.decoded}, {&partials_, sizes.partials}, {&order_, sizes.order}})
+    if (bytes > 0) scratch_at_least(*memory, bytes);
+}
+
+CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) const {
+  const size_t element = dtype_bytes(act_), row = static_cast<size_t>(std::max(limits.max_width, 1)) * element;
+  const size_t rows = static_cast<size_t>(limits.max_tokens) * row;
+  const bool codes = std::ranges::any_of(weights_, [](const PackedWeight& w) { return w.layout != cuda::Layout::kDense; });
+  const Tensor few{nullptr, act_, cuda::kMatvecRows, limits.max_width, limits.max_width};
+  return {.fused = rows,  // Backend's own
+          .up = rows,
+          .narrow = std::max(rows, static_cast<size_t>(limits.max_expert_floats) * element),
+          .arranged = cuda::matvec_scratch(few),
+          .decoded = codes ? std::max(static_cast<size_t>(cuda::kDecodedBytes), 256 * row) : 0,
+          .partials = size_t{4} * static_cast<size_t>(n_multiprocessors_) * 16 * static_cast<size_t>(limits.head_dim + 2) * sizeof(float),
+          .order = limits.max_expert_rows > 0 ? cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMostExperts) : 0};
+}
+
+size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
+  constexpr size_t kOfTheDriver = size_t{384} << 20;  // for kernels when they first run, and for recorded steps
+  const ScratchSizes s = scratch_for(limits);
+  return kOfTheDriver + s.fused + s.up + s.narrow + s.arranged + s.decoded + s.partials + s.order;
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {

@@ -18,15 +18,7 @@ const float* data_of(const Tensor& bias) { return bias ? bias.f32() : nullptr; }
 
 bool alike(const Weight& a, const Weight& b) { return cuda::share_matvec(packed(a), packed(b)); }
 
-// Whether matvec or tile_matmul takes it. What is left goes to cuBLASLt, quantized weights decoded for it.
-bool fits_tiles(const Weight& w, const Tensor& x) {
-  const PackedWeight& p = packed(w);
-  if (x.rows <= (p.layout == cuda::Layout::kDense ? 1 : cuda::kMatvecRows)) return cuda::can_matvec(p);
-  return cuda::can_tile_matmul(p, x.rows);
-}
-
-constexpr int64_t kMostDeferred = 16384;     // columns of a row that a product norms on the way
-constexpr size_t kDecodedBytes = 48u << 20;  // a slice that stays in the L2 cache until the product reads it
+constexpr int64_t kMostDeferred = 16384;  // columns of a row that a product norms on the way
 
 }  // namespace
 
@@ -39,6 +31,10 @@ Tensor CudaBackend::narrowed(const Tensor& x) {
   return to;
 }
 
+const cuda::MatmulKernel& CudaBackend::kernel_for(const Weight& w, int64_t rows) const {
+  return forced_ != nullptr ? *forced_ : cuda::matmul_kernel_for(packed(w), rows, deterministic_);
+}
+
 void CudaBackend::settle() {
   if (!pending_) return;
   const cuda::DeferredNorm norm = *std::exchange(pending_, std::nullopt);
@@ -46,19 +42,16 @@ void CudaBackend::settle() {
   check_launch("norm_rows");
 }
 
-void CudaBackend::launch(cuda::Matvec m) {
+void CudaBackend::launch(const cuda::MatmulKernel& kernel, cuda::Matvec m) {
   const bool takes = pending_ && pending_->y.data == m.x.data && pending_->y.cols == m.x.cols && m.x.rows == 1 &&
-                     m.x.cols <= kMostDeferred;
+                     m.x.cols <= kMostDeferred && kernel.run == cuda::matvec;
   if (!takes) settle();
   const std::optional<cuda::DeferredNorm> norm = std::exchange(pending_, std::nullopt);
   if (norm) m.norm = &*norm;
-  if (m.x.rows > cuda::kMatvecRows) {
-    cuda::tile_matmul(m, stream_);
-    return check_launch("tile_matmul");
-  }
-  m.arranged = scratch_at_least(arranged_, cuda::matvec_scratch(m.x));
-  cuda::matvec(m, stream_);
-  check_launch("matvec");
+  if (kernel.run == cuda::matvec) m.arranged = scratch_at_least(arranged_, cuda::matvec_scratch(m.x));
+  m.alone = deterministic_;
+  kernel.run(m, stream_);
+  check_launch(kernel.name);
 }
 
 // y = x w^T + bias, or y += x w^T + bias.
@@ -67,26 +60,16 @@ void CudaBackend::product(const Tensor& y, const Tensor& x_any, const Weight& we
   CHECK_EQ(x_any.cols, weight.n_in);
   CHECK_EQ(y.cols, weight.n_out);
   const PackedWeight& w = packed(weight);
-  if (x_any.dtype != act_ || !fits_tiles(weight, x_any)) settle();
-  const Tensor x = narrowed(x_any);
-  if (fits_tiles(weight, x))
-    return launch({.x = x, .jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate});
-  if (w.layout == cuda::Layout::kDense) {
-    if (!dense_->run(y, x, w.data, 1.0f, accumulate, stream_)) cuda::plain_matmul(y, x, w, accumulate, stream_);
-    check_launch("plain_matmul");
+  const cuda::MatmulKernel& kernel = kernel_for(weight, x_any.rows);
+  if (x_any.dtype != act_ || kernel.run == nullptr || !on_16_bytes(x_any)) settle();
+  const Tensor x = kernel.run != nullptr ? aligned(x_any) : narrowed(x_any);
+  if (kernel.run != nullptr)
+    return launch(kernel, {.x = x, .jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate});
+  if (kernel.decodes) {
+    decoded_product(y, x, w, accumulate);
   } else {
-    const int64_t row_bytes = w.n_in * static_cast<int64_t>(dtype_bytes(act_));
-    const int64_t slice =
-        std::clamp<int64_t>(static_cast<int64_t>(kDecodedBytes) / row_bytes / 256 * 256, 256, w.n_out);
-    void* decoded = scratch_at_least(decoded_, static_cast<size_t>(slice * row_bytes));
-    for (int64_t first = 0; first < w.n_out; first += slice) {
-      const int64_t n = std::min(slice, w.n_out - first);
-      cuda::unpack_rows(decoded, w, first, n, stream_);
-      check_launch("unpack_rows");
-      const Tensor part{static_cast<char*>(y.data) + first * static_cast<int64_t>(dtype_bytes(y.dtype)), y.dtype,
-                        y.rows, n, y.stride};
-      CHECK(dense_->run(part, x, decoded, w.factor, accumulate, stream_));
-    }
+    if (deterministic_ || !dense_->run(y, x, w.data, 1.0f, accumulate, stream_)) cuda::plain_matmul(y, x, w, accumulate, stream_);
+    check_launch("plain_matmul");
   }
   if (bias) {
     cuda::add_rows(y, bias, true, stream_);
@@ -94,7 +77,36 @@ void CudaBackend::product(const Tensor& y, const Tensor& x_any, const Weight& we
   }
 }
 
+// Slice by slice of the weight, as halves that stay in the L2 cache until cuBLASLt reads them.
+void CudaBackend::decoded_product(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate) {
+  const int64_t row_bytes = w.n_in * static_cast<int64_t>(dtype_bytes(act_)), slice = cuda::decoded_rows(w.n_out, row_bytes);
+  void* decoded = scratch_at_least(decoded_, static_cast<size_t>(slice * row_bytes));
+  for (int64_t first = 0; first < w.n_out; first += slice) {
+    const int64_t n = std::min(slice, w.n_out - first);
+    cuda::unpack_rows(decoded, w, first, n, stream_);
+    check_launch("unpack_rows");
+    const Tensor part{static_cast<char*>(y.data) + first * static_cast<int64_t>(dtype_bytes(y.dtype)), y.dtype, y.rows, n, y.stride};
+    CHECK(dense_->run(part, x, decoded, w.factor, accumulate, stream_));
+  }
+}
+
 void CudaBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) { product(y, x, w, bias, false); }
+
+std::vector<std::string> CudaBackend::matmul_kernels(const Weight& w, int64_t rows) const {
+  const cuda::MatmulKernel& chosen = cuda::matmul_kernel_for(packed(w), rows, deterministic_);
+  std::vector<std::string> names{chosen.name};
+  for (const cuda::MatmulKernel& kernel : cuda::matmul_kernels())
+    if (&kernel != &chosen && kernel.can(packed(w), rows)) names.push_back(kernel.name);
+  return names;
+}
+
+void CudaBackend::use_matmul_kernel(const std::string& name) {
+  forget_graphs();
+  const auto kernels = cuda::matmul_kernels();
+  const auto found = std::ranges::find(kernels, name, &cuda::MatmulKernel::name);
+  CHECK(name.empty() || found != kernels.end());
+  forced_ = name.empty() ? nullptr : &*found;
+}
 
 void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) {
   product(residual, x, w, bias, true);
@@ -102,9 +114,10 @@ void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor 
 
 void CudaBackend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate,
                           Tensor bias_up, Activation act) {
-  if (x.dtype != act_) settle();
-  if (fits_tiles(w_gate, x) && alike(w_gate, w_up)) {
-    return launch({.x = narrowed(x),
+  if (x.dtype != act_ || !on_16_bytes(x)) settle();
+  if (const cuda::MatmulKernel& kernel = kernel_for(w_gate, x.rows); kernel.run != nullptr && alike(w_gate, w_up)) {
+    return launch(kernel,
+                  {.x = aligned(x),
                    .jobs = {{&packed(w_gate), data_of(bias_gate)}, {&packed(w_up), data_of(bias_up)}},
                    .y = {y},
                    .n_jobs = 2,
@@ -121,21 +134,22 @@ void CudaBackend::qkv(const QkvArgs& a) {
   if (a.q_norm.weight && a.q_norm.weight.cols != a.head_dim) return Backend::qkv(a);  // over all heads
   const Weight* weights[] = {a.wq, a.wk, a.wv};
   const Tensor outputs[] = {a.q, a.k, a.v};
-  if (a.x.dtype != act_) settle();
-  const Tensor x = narrowed(a.x);
+  if (a.x.dtype != act_ || !on_16_bytes(a.x)) settle();
+  const Tensor x = aligned(a.x);
   for (int i = 0; i < 3;) {  // neighbours of one layout share a launch
-    if (!fits_tiles(*weights[i], x)) {
+    const cuda::MatmulKernel& kernel = kernel_for(*weights[i], x.rows);
+    if (kernel.run == nullptr) {
       product(outputs[i], x, *weights[i], {}, false);
       ++i;
       continue;
     }
     cuda::Matvec m{.x = x};
     const int first = i;
-    for (; i < 3 && alike(*weights[first], *weights[i]) && fits_tiles(*weights[i], x); ++i) {
+    for (; i < 3 && alike(*weights[first], *weights[i]) && kernel.can(packed(*weights[i]), x.rows); ++i) {
       m.jobs[m.n_jobs].w = &packed(*weights[i]);
       m.y[m.n_jobs++] = outputs[i];
     }
-    launch(m);
+    launch(kernel, m);
   }
   cuda::finish_qkv(a, true, view_of(*a.kv), batch_.view(), stream_);
   check_launch("finish_qkv");
@@ -149,7 +163,7 @@ void CudaBackend::embed(Tensor x, const Weight& table, float scale) {
 
 void CudaBackend::norm(Tensor y, Tensor x, const NormArgs& args) {
   settle();
-  if (act_ == DType::kF16 && cuda::can_defer({y, x, args})) {
+  if (act_ == DType::kF16 && !deterministic_ && cuda::can_defer({y, x, args})) {
     pending_ = {y, x, args};
     return;
   }
@@ -203,8 +217,9 @@ int CudaBackend::kv_bucket() const {
 cuda::AttentionPlan CudaBackend::plan_attention(const AttentionArgs& a) {
   const int group = a.n_heads / a.n_kv_heads;
   cuda::AttentionPlan plan{.n_seqs = n_seqs_, .n_tokens = n_tokens_, .max_q_len = max_q_len_};
-  plan.any_short = min_q_len_ <= cuda::short_rows(group);
-  plan.any_long = max_q_len_ > cuda::short_rows(group);
+  plan.alone = deterministic_;
+  plan.any_short = !deterministic_ && min_q_len_ <= cuda::short_rows(group);
+  plan.any_long = deterministic_ || max_q_len_ > cuda::short_rows(group);
   const int n_tasks = n_seqs_ * a.n_kv_heads;
   plan.n_splits = std::clamp((2 * n_multiprocessors_ + n_tasks - 1) / n_tasks, 1, kv_bucket() / 128);
   if (plan.any_short && plan.n_splits > 1) {
@@ -220,7 +235,7 @@ void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const Attenti
   if (act_ == DType::kF16 && cuda::can_attend(view_of(kv), args)) {
     cuda::attend(y, narrowed(q), view_of(kv), args, batch_.view(), plan_attention(args), stream_);
   } else {
-    cuda::attend_naive(y, q, view_of(kv), args, batch_.view(), stream_);
+    cuda::attend_naive(y, q, view_of(kv), args, batch_.view(), stream_, 0, deterministic_);
   }
   check_launch("attend");
 }

@@ -210,6 +210,13 @@ __device__ __forceinline__ void start_dependent() {
   wait_for_previous();
 }
 
+// All threads of a cluster of blocks, of those that have not ended.
+__device__ __forceinline__ void cluster_barrier() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
+
 // A short kernel spends most of its time on fetching its own instructions. So kernels of a decode step rehearse: they go through their code
 // once before they wait, on whatever lies in memory, write nothing, and then do it again in earnest with the instructions at hand
 // (`for (int pass = rehearses ? 0 : 1; pass < 2; ++pass)`, not to be unrolled). What they read in a rehearsal and once more later must

@@ -19,12 +19,6 @@ namespace {
 
 constexpr int kWarps = 8, kTiles = 2 * kWarps;  // of a block
 
-// A step of dense weights: 64 columns of 16 rows. Of each 32, lane t owns columns 8t to 8t + 7, in four pieces: rows g and g + 8 of both.
-struct Dense {
-  static constexpr Layout kLayout = Layout::kDense;
-  static constexpr int kCols = 64, kSlotBytes = 2048;
-};
-
 struct Params {
   PackedWeight w[2];
   const float* bias[2];
@@ -40,10 +34,8 @@ struct Params {
 
 template <class K, int kTokenTiles>
 struct Stage {
-  static constexpr bool kDense = K::kLayout == Layout::kDense;
-  static constexpr int kTokens = 8 * kTokenTiles, kUnits = K::kCols / 32;
-  static constexpr int kRowBytes = 2 * K::kCols + (kDense ? 64 : 32);  // of activations; the lanes of a read meet all banks
-  static constexpr int kWeights = kTokens * kRowBytes;
+  static constexpr int kTokens = 8 * kTokenTiles;
+  static constexpr int kWeights = kTokens * kInputRowBytes<K>;
   static constexpr int kBytes = kWeights + kTiles * K::kSlotBytes;
   static constexpr int kStages = 3 * kBytes <= (112 << 10) ? 3 : 2;  // two blocks a multiprocessor
   static constexpr int kOut = 16 * kTiles + 4;                       // floats of a row of sums
@@ -71,69 +63,15 @@ struct Input {
     const bool in = column + k < p.n_in;
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
-      if (row + i * kRowsAtOnce < S::kTokens) copy16(to + (row + i * kRowsAtOnce) * S::kRowBytes + 2 * k, from[i] + (in ? column + k : 0), in);
+      if (row + i * kRowsAtOnce < S::kTokens) copy16(to + (row + i * kRowsAtOnce) * kInputRowBytes<K> + 2 * k, from[i] + (in ? column + k : 0), in);
   }
 };
 
-// Where a lane finds a tile of 16 outputs of an expert.
-template <class K>
-struct Source {
-  From from;
-
-  __device__ __forceinline__ Source(const PackedWeight& w, int64_t expert, int tile, int lane) {
-    PackedWeight own = w;
-    own.data = static_cast<const char*>(w.data) + expert * w.expert_bytes;
-    own.scales = static_cast<const char*>(w.scales) + expert * w.expert_scale_bytes;
-    from = from_of<K>(own, tile, lane);
-  }
-  __device__ __forceinline__ void copy_next(uint32_t slot, int lane, bool wanted) {
-    if (wanted) copy_step<K>(slot, from, lane);
-    from.codes += 512 * K::kPieces;
-    from.scales += 32 * K::kScaleBytes;
-  }
-};
-
-template <>
-struct Source<Dense> {
-  const half* rows[2];
-  int column, n_in;
-
-  __device__ __forceinline__ Source(const PackedWeight& w, int64_t expert, int tile, int lane)
-      : column(8 * (lane % 4)), n_in(static_cast<int>(w.n_in)) {
-    const half* data = reinterpret_cast<const half*>(static_cast<const char*>(w.data) + expert * w.expert_bytes);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) rows[r] = data + min(int64_t{tile} * kTileRows + lane / 4 + 8 * r, w.n_out - 1) * w.n_in;
-  }
-  __device__ __forceinline__ void copy_next(uint32_t slot, int lane, bool wanted) {
-    if (wanted) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = column + i / 2 * 32;
-        copy16(slot + 512 * i + 16 * lane, rows[i % 2] + (at < n_in ? at : 0), at < n_in);
-      }
-    }
-    column += Dense::kCols;
-  }
-};
-
-// The lane's operands of one unit of a tile, and of a row of activations. To be called with constant units.
-template <class K>
-__device__ __forceinline__ void load_weights(uint32_t (&a)[2][4], const char* slot, int unit, int lane, half2 offset, const uint32_t* table) {
-  if constexpr (K::kLayout == Layout::kDense) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const uint4 v = reinterpret_cast<const uint4*>(slot)[32 * (2 * unit + r) + lane];
-      a[r][0] = v.x, a[r][1] = v.y, a[r][2] = v.z, a[r][3] = v.w;
-    }
-  } else {
-    weights_of<K>(a, slot, unit, lane, offset, table);
-  }
-}
-template <class K>
-__device__ __forceinline__ uint4 load_input(const char* row, int unit, int t) {
-  if constexpr (K::kLayout == Layout::kDense) return *reinterpret_cast<const uint4*>(row + 64 * unit + 16 * t);
-  const uint2 x0 = *reinterpret_cast<const uint2*>(row + 64 * unit + 8 * t), x1 = *reinterpret_cast<const uint2*>(row + 64 * unit + 32 + 8 * t);
-  return make_uint4(x0.x, x0.y, x1.x, x1.y);
+__device__ __forceinline__ PackedWeight matrix_of(const PackedWeight& w, int64_t expert) {
+  PackedWeight own = w;
+  own.data = static_cast<const char*>(w.data) + expert * w.expert_bytes;
+  own.scales = static_cast<const char*>(w.scales) + expert * w.expert_scale_bytes;
+  return own;
 }
 
 // One output of a row, from the sums of the tile.
@@ -208,7 +146,7 @@ __global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_con
   const auto source = [&](int j) {
     const bool gate = p.act >= 0;
     const int at = static_cast<int>(blockIdx.x) * (gate ? kWarps : kTiles) + (gate ? warp : 2 * warp + j);
-    return Source<K>(p.w[gate ? j : 0], tile.expert, min(at, p.n_tiles - 1), lane);
+    return Source<K>(matrix_of(p.w[gate ? j : 0], tile.expert), min(at, p.n_tiles - 1), lane);
   };
   Source<K> sources[2] = {source(0), source(1)};
   const Input<K, kTokenTiles> input(p, tile);
@@ -229,22 +167,8 @@ __global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_con
     await_copies<S::kStages - 2>();
     __syncthreads();
     copy(ahead, step + S::kStages - 1);
-    const char* slots = shared + stage * S::kBytes + S::kWeights + 2 * warp * K::kSlotBytes;
-    const char* x_at = shared + stage * S::kBytes + lane / 4 * S::kRowBytes;
-#pragma unroll
-    for (int unit = 0; unit < S::kUnits; ++unit) {
-      uint32_t a[2][2][4];
-      load_weights<K>(a[0], slots, unit, lane, offset, table);
-      load_weights<K>(a[1], slots + K::kSlotBytes, unit, lane, offset, table);
-#pragma unroll
-      for (int i = 0; i < kTokenTiles; ++i) {
-        const uint4 x = load_input<K>(x_at + 8 * i * S::kRowBytes, unit, lane % 4);
-        mma(acc[0][i], a[0][0][0], a[0][1][0], a[0][0][1], a[0][1][1], x.x, x.y);
-        mma(acc[1][i], a[1][0][0], a[1][1][0], a[1][0][1], a[1][1][1], x.x, x.y);
-        mma(acc[0][i], a[0][0][2], a[0][1][2], a[0][0][3], a[0][1][3], x.z, x.w);
-        mma(acc[1][i], a[1][0][2], a[1][1][2], a[1][0][3], a[1][1][3], x.z, x.w);
-      }
-    }
+    const char* at = shared + stage * S::kBytes;
+    multiply_step<K, kTokenTiles>(acc, at + S::kWeights + 2 * warp * K::kSlotBytes, at, lane, offset, table);
     stage = stage + 1 == S::kStages ? 0 : stage + 1;
     ahead = ahead + 1 == S::kStages ? 0 : ahead + 1;
   }
@@ -263,19 +187,6 @@ void start(Params p, cudaStream_t stream) {
          32 * kWarps, S::kShared, stream, p);
 }
 
-template <class K>
-void start(const Params& p, cudaStream_t stream) {
-  p.order.tile_rows <= 16 ? start<K, 2>(p, stream) : start<K, 8>(p, stream);
-}
-
-template <Layout kLayout>
-void start_codes(const Params& p, const PackedWeight& w, cudaStream_t stream) {
-  if (w.has_min && w.group16) return start<Kind<kLayout, true, true>>(p, stream);
-  if (w.has_min) return start<Kind<kLayout, true, false>>(p, stream);
-  if (w.group16) return start<Kind<kLayout, false, true>>(p, stream);
-  start<Kind<kLayout, false, false>>(p, stream);
-}
-
 }  // namespace
 
 void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, cudaStream_t stream) {
@@ -292,15 +203,10 @@ void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, cudaStream_t 
   p.y = m.y.data, p.y_stride = m.y.stride, p.y_f32 = m.y.dtype == DType::kF32;
   p.y_packs = !p.y_f32 && w.n_out % 8 == 0 && m.y.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.y.data) % 16 == 0;
   p.act = m.gate;
-  switch (w.layout) {
-    case Layout::kDense: return start<Dense>(p, stream);
-    case Layout::kCodebook4:
-      CHECK(!w.has_min);
-      if (w.group16) return start<Kind<Layout::kCodebook4, false, true>>(p, stream);
-      return start<Kind<Layout::kCodebook4, false, false>>(p, stream);
-    case Layout::kCodes4: return start_codes<Layout::kCodes4>(p, w, stream);
-    case Layout::kCodes8: return start_codes<Layout::kCodes8>(p, w, stream);
-  }
+  with_kind(w, [&](auto kind) {
+    using K = decltype(kind);
+    p.order.tile_rows <= 16 ? start<K, 2>(p, stream) : start<K, 8>(p, stream);
+  });
 }
 
 }  // namespace ingot::cuda

@@ -65,18 +65,20 @@ struct Matvec {
   int n_jobs = 0;           // share_matvec() of any two
   bool accumulate = false;  // y += instead of y =
   int gate = -1;            // an Activation: y[0] = act(jobs[0]) * jobs[1]; -1: none
+  bool alone = false;       // tile_matmul: a row's numbers are the same whatever rows are beside it
 };
 bool can_matvec(const PackedWeight& w);
 bool share_matvec(const PackedWeight& a, const PackedWeight& b);  // whether one call can take both
 size_t matvec_scratch(const Tensor& x);
 void matvec(const Matvec& m, cudaStream_t stream);
 
-// tile_matmul.cu: the same for more rows, of quantized weights; no norm.
-// Where it wins on an H200: more rows are worth decoding the weights for, and so are shorter columns.
-inline bool can_tile_matmul(const PackedWeight& w, int64_t rows) {
-  return w.layout != Layout::kDense && !w.f32 && rows <= 128 && w.n_in >= 4096 && w.n_out >= 1024;
-}
+// tile_matmul.cu: the same for any number of rows; no norm.
+bool can_tile_matmul(const PackedWeight& w);
 void tile_matmul(const Matvec& m, cudaStream_t stream);
+
+// warpgroup_matmul.cu: the same for a hundred rows and more, of quantized weights, on Hopper; no norm.
+bool can_warpgroup_matmul(const PackedWeight& w);
+void warpgroup_matmul(const Matvec& m, cudaStream_t stream);
 
 // dot_rows.cu: the same for one row of x and dense weights; matvec() calls it.
 inline constexpr int kMostDotColumns = 48 << 10;
@@ -112,6 +114,7 @@ void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const 
 struct AttentionPlan {
   int n_seqs = 0, n_tokens = 0, max_q_len = 0;
   bool any_short = false, any_long = false;  // sequences with few rows, which split their keys; sequences with many
+  bool alone = false;  // a token's numbers are the same whatever is beside it: all sequences count as long ones, and none splits its keys
   int n_splits = 1;
   float* partials = nullptr;  // [n_seqs, n_heads, n_splits, head_dim + 2] rows of splits
 };
@@ -123,7 +126,7 @@ void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Attentio
             const AttentionPlan& plan, cudaStream_t stream);
 // Only sequences whose tokens times the heads of a KV head are most_rows or fewer; 0: all.
 void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args,
-                  const DeviceBatch& batch, cudaStream_t stream, int most_rows = 0);
+                  const DeviceBatch& batch, cudaStream_t stream, int most_rows = 0, bool alone = false);
 
 // argmax.cu
 using Key = unsigned long long;  // orders as logits and ids do: logit_key.cuh

@@ -4,6 +4,9 @@
 //
 // Where there are fewer blocks than the device can hold, a cluster of them shares the columns (Hopper and newer): each puts its sums in
 // its shared memory, and adds up those of all for a share of the outputs, always in the same order.
+//
+// A row's numbers depend on the others only by that sharing: without, or where it does not ask for their number (Matvec::alone), they are
+// the same for one row as for a thousand. So with --deterministic this kernel takes all products, those of dense weights too.
 #include <algorithm>
 
 #include "backend/cuda/device.cuh"
@@ -28,8 +31,7 @@ constexpr int kMostSplit = 8;                   // blocks of a cluster, which ev
 template <class K, int kTokenTiles>
 struct Stage {
   static constexpr int kTokens = 8 * kTokenTiles;
-  static constexpr int kRowBytes = 2 * K::kCols + 32;  // of activations; the lanes of a read meet all banks
-  static constexpr int kWeights = kTokens * kRowBytes;
+  static constexpr int kWeights = kTokens * kInputRowBytes<K>;
   static constexpr int kBytes = kWeights + kTiles * K::kSlotBytes;
   static constexpr int kStages = 3 * kBytes <= (160 << 10) ? 3 : 2;  // what a multiprocessor of Ampere has room for
   static constexpr int kShared = kStages * kBytes;
@@ -45,7 +47,7 @@ __device__ __forceinline__ void copy_input(uint32_t to, const Params& p, int fir
   const half* from = p.x + (in ? column + k : 0);
 #pragma unroll
   for (int r = 0; r < S::kTokens; r += kRowsAtOnce)
-    copy16(to + (row + r) * S::kRowBytes + 2 * k, from + min(first_token + row + r, p.n - 1) * p.x_stride, in);
+    copy16(to + (row + r) * kInputRowBytes<K> + 2 * k, from + min(first_token + row + r, p.n - 1) * p.x_stride, in);
 }
 
 template <int kTokenTiles>
@@ -86,11 +88,6 @@ __device__ __forceinline__ void write_sums(const Params& p, float (&sums)[2][4],
   }
 }
 
-__device__ __forceinline__ void cluster_barrier() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-#endif
-}
 // A float of the shared memory of the cluster's block of that rank.
 __device__ __forceinline__ float load_of_block(uint32_t address, int rank) {
   float v = 0;
@@ -140,23 +137,16 @@ __global__ void __launch_bounds__(32 * kWarps, 2) tile_kernel(const __grid_const
   const int first_token = static_cast<int>(blockIdx.z) * S::kTokens;
   let_next_start();
 
-  From from[2];
-#pragma unroll
-  for (int j = 0; j < 2; ++j) {
+  const auto source = [&](int j) {
     const int tile = min(tile_of(p.act >= 0, warp, j), p.n_tiles - 1), job = p.act >= 0 ? j : job_of(p, tile);
-    from[j] = from_of<K>(p.jobs[job].w, tile - p.jobs[job].first_tile, lane);
-    from[j].codes += int64_t{begin} * (512 * K::kPieces);
-    from[j].scales += int64_t{begin} * (32 * K::kScaleBytes);
-  }
+    return Source<K>(p.jobs[job].w, tile - p.jobs[job].first_tile, lane, begin);
+  };
+  Source<K> sources[2] = {source(0), source(1)};
   const uint32_t stages = shared_address(shared);
   const auto copy_weights = [&](int stage, int step) {
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      if (step < end)
-        copy_step<K>(stages + stage * S::kBytes + S::kWeights + (2 * warp + j) * K::kSlotBytes, from[j], lane);
-      from[j].codes += 512 * K::kPieces;
-      from[j].scales += 32 * K::kScaleBytes;
-    }
+    for (int j = 0; j < 2; ++j)
+      sources[j].copy_next(stages + stage * S::kBytes + S::kWeights + (2 * warp + j) * K::kSlotBytes, lane, step < end);
   };
   for (int s = 0; s < S::kStages - 1; ++s) copy_weights(s, begin + s);
   if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.jobs[0].w);
@@ -177,23 +167,8 @@ __global__ void __launch_bounds__(32 * kWarps, 2) tile_kernel(const __grid_const
       copy_input<K, kTokenTiles>(stages + ahead * S::kBytes, p, first_token, next * K::kCols);
     }
     end_copies();
-    const char* slots = shared + stage * S::kBytes + S::kWeights + 2 * warp * K::kSlotBytes;
-    const char* x_at = shared + stage * S::kBytes + lane / 4 * S::kRowBytes + lane % 4 * 8;
-#pragma unroll
-    for (int unit = 0; unit < 4; ++unit) {
-      uint32_t a[2][2][4];
-      weights_of<K>(a[0], slots, unit, lane, offset, table);
-      weights_of<K>(a[1], slots + K::kSlotBytes, unit, lane, offset, table);
-#pragma unroll
-      for (int i = 0; i < kTokenTiles; ++i) {
-        const uint2 x0 = *reinterpret_cast<const uint2*>(x_at + 8 * i * S::kRowBytes + 64 * unit);
-        const uint2 x1 = *reinterpret_cast<const uint2*>(x_at + 8 * i * S::kRowBytes + 64 * unit + 32);
-        mma(acc[0][i], a[0][0][0], a[0][1][0], a[0][0][1], a[0][1][1], x0.x, x0.y);
-        mma(acc[1][i], a[1][0][0], a[1][1][0], a[1][0][1], a[1][1][1], x0.x, x0.y);
-        mma(acc[0][i], a[0][0][2], a[0][1][2], a[0][0][3], a[0][1][3], x1.x, x1.y);
-        mma(acc[1][i], a[1][0][2], a[1][1][2], a[1][0][3], a[1][1][3], x1.x, x1.y);
-      }
-    }
+    const char* at = shared + stage * S::kBytes;
+    multiply_step<K, kTokenTiles>(acc, at + S::kWeights + 2 * warp * K::kSlotBytes, at, lane, offset, table);
     stage = stage + 1 == S::kStages ? 0 : stage + 1;
     ahead = ahead + 1 == S::kStages ? 0 : ahead + 1;
   }
@@ -201,16 +176,16 @@ __global__ void __launch_bounds__(32 * kWarps, 2) tile_kernel(const __grid_const
   finish<kTokenTiles>(p, acc, reinterpret_cast<float*>(shared), first_token);
 }
 
+// `alone`: what shares a row's sums depends on the weights only.
 template <class K, int kTokenTiles>
-void start(Params p, cudaStream_t stream) {
+void start(Params p, bool alone, cudaStream_t stream) {
   using S = Stage<K, kTokenTiles>;
   const int per_block = p.act >= 0 ? kWarps : kTiles;
   const auto n_blocks = blocks_for(p.n_tiles, per_block), n_token_blocks = blocks_for(p.n, S::kTokens);
+  const int n_alike = static_cast<int>(alone ? n_blocks : n_blocks * n_token_blocks);
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
   p.split = 1;
-  while (has_clusters() && p.split < kMostSplit && p.n_steps >= 8 * p.split &&
-         static_cast<int>(2 * n_blocks * n_token_blocks) * p.split <= 2 * n_multiprocessors())
-    p.split *= 2;
+  while (has_clusters() && p.split < kMostSplit && p.n_steps >= 8 * p.split && n_alike * p.split <= n_multiprocessors()) p.split *= 2;
   static const cudaError_t set =
       cudaFuncSetAttribute(tile_kernel<K, kTokenTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kShared);
   check(set, "cudaFuncSetAttribute");
@@ -218,33 +193,17 @@ void start(Params p, cudaStream_t stream) {
   launch_clusters(tile_kernel<K, kTokenTiles>, dim3(n_blocks, split, n_token_blocks), dim3(1, split, 1), 32 * kWarps, S::kShared, stream, p);
 }
 
-template <class K>
-void start(const Params& p, cudaStream_t stream) {
-  p.n <= 32 ? start<K, 4>(p, stream) : start<K, 8>(p, stream);
-}
-
-template <Layout kLayout>
-void start_codes(const Params& p, const PackedWeight& w, cudaStream_t stream) {
-  if (w.has_min && w.group16) return start<Kind<kLayout, true, true>>(p, stream);
-  if (w.has_min) return start<Kind<kLayout, true, false>>(p, stream);
-  if (w.group16) return start<Kind<kLayout, false, true>>(p, stream);
-  start<Kind<kLayout, false, false>>(p, stream);
-}
-
 }  // namespace
+
+bool can_tile_matmul(const PackedWeight& w) { return !w.f32 && (w.layout != Layout::kDense || w.n_in % 8 == 0); }
 
 void tile_matmul(const Matvec& m, cudaStream_t stream) {
   const Params p = matvec_tiles::params_of(m);
-  const PackedWeight& w = *m.jobs[0].w;
-  switch (w.layout) {
-    case Layout::kDense: CHECK(false && "dense weights are cuBLASLt's");
-    case Layout::kCodebook4:
-      CHECK(!w.has_min);
-      if (w.group16) return start<Kind<Layout::kCodebook4, false, true>>(p, stream);
-      return start<Kind<Layout::kCodebook4, false, false>>(p, stream);
-    case Layout::kCodes4: return start_codes<Layout::kCodes4>(p, w, stream);
-    case Layout::kCodes8: return start_codes<Layout::kCodes8>(p, w, stream);
-  }
+  if (p.n == 0) return;
+  with_kind(*m.jobs[0].w, [&](auto kind) {
+    using K = decltype(kind);
+    p.n <= 32 ? start<K, 4>(p, m.alone, stream) : start<K, 8>(p, m.alone, stream);
+  });
 }
 
 }  // namespace ingot::cuda

@@ -1,34 +1,62 @@
 // From PackedWeight back to numbers: slices of a weight for the dense matmul, and rows of an embedding table.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/tile_step.cuh"
 #include "backend/cuda/unpack.cuh"
 
 namespace ingot::cuda {
 namespace {
 
-constexpr int kThreads = 128;
+using namespace tile_step;
 
-__device__ __forceinline__ void store8(half* to, const float (&v)[8]) {
-  uint32_t words[4];
-#pragma unroll
-  for (int j = 0; j < 4; ++j)
-    words[j] = bits_of(__halves2half2(from_float<half>(v[2 * j]), from_float<half>(v[2 * j + 1])));
-  *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
-}
+constexpr int kThreads = 128;
+constexpr int kTileWarps = 8;
+
 __device__ __forceinline__ void store8(float* to, const float (&v)[8]) {
   reinterpret_cast<float4*>(to)[0] = make_float4(v[0], v[1], v[2], v[3]);
   reinterpret_cast<float4*>(to)[1] = make_float4(v[4], v[5], v[6], v[7]);
 }
 
-// One row a blockIdx.y, 8 elements a thread.
-template <class Out>
-__global__ void unpack_kernel(Out* out, const __grid_constant__ PackedWeight w, int64_t first) {
+// To floats: one row a blockIdx.x, 8 elements a thread.
+__global__ void unpack_kernel(float* out, const __grid_constant__ PackedWeight w, int64_t first) {
   start_dependent();
   const int64_t i = int64_t{blockIdx.y} * kThreads + threadIdx.x, row = blockIdx.x;
   if (8 * i >= w.n_in) return;
   float values[8];
-  decode8<Out>(w, first + row, i, values);
+  decode8<float>(w, first + row, i, values);
   store8(out + row * w.n_in + 8 * i, values);
+}
+
+// To halves: a warp a tile, by way of shared memory, as the products take it. `out` begins with the first row of tile `first_tile`.
+template <class K>
+__global__ void __launch_bounds__(32 * kTileWarps) unpack_tiles_kernel(half* out, const __grid_constant__ PackedWeight w, int first_tile, int64_t n_rows) {
+  __shared__ __align__(16) char slots[kTileWarps][K::kSlotBytes];
+  __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = static_cast<int>(blockIdx.y) * kTileWarps + warp;
+  let_next_start();
+  if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, w);
+  if (step < w.k_tiles) Source<K>(w, first_tile + static_cast<int>(blockIdx.x), lane, step).copy_next(shared_address(slots[warp]), lane, true);
+  matvec_step::end_copies();
+  matvec_step::await_copies<0>();
+  __syncthreads();
+  wait_for_previous();
+  if (step >= w.k_tiles) return;
+  const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(w.zero));
+  const int64_t row = int64_t{blockIdx.x} * kTileRows + lane / 4;
+#pragma unroll
+  for (int unit = 0; unit < 4; ++unit) {
+    const int column = step * kTileCols + unit * kUnit + 4 * (lane % 4);
+    if (column >= w.n_in) break;
+    uint32_t a[2][4];
+    weights_of<K>(a, slots[warp], unit, lane, offset, table);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (row + 8 * r >= n_rows) continue;
+      half* to = out + (row + 8 * r) * w.n_in + column;
+      *reinterpret_cast<uint2*>(to) = make_uint2(a[r][0], a[r][1]);
+      *reinterpret_cast<uint2*>(to + 16) = make_uint2(a[r][2], a[r][3]);
+    }
+  }
 }
 
 template <class S, class Y>
@@ -63,12 +91,15 @@ void embed_as(const Tensor& x, const PackedWeight& w, const int32_t* tokens, flo
 }  // namespace
 
 void unpack_rows(void* out, const PackedWeight& w, int64_t first, int64_t n, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(n), blocks_for(w.n_in / 8, kThreads));
   if (w.f32) {
-    launch(unpack_kernel<float>, grid, kThreads, 0, stream, static_cast<float*>(out), w, first);
-  } else {
-    launch(unpack_kernel<half>, grid, kThreads, 0, stream, static_cast<half*>(out), w, first);
+    const dim3 grid(static_cast<unsigned>(n), blocks_for(w.n_in / 8, kThreads));
+    return launch(unpack_kernel, grid, kThreads, 0, stream, static_cast<float*>(out), w, first);
   }
+  CHECK_EQ(first % kTileRows, 0);
+  with_codes(w, [&](auto kind) {
+    launch(unpack_tiles_kernel<decltype(kind)>, dim3(blocks_for(n, kTileRows), blocks_for(w.k_tiles, kTileWarps)), 32 * kTileWarps, 0, stream,
+           static_cast<half*>(out), w, static_cast<int>(first / kTileRows), n);
+  });
 }
 
 void embed_rows(const Tensor& x, const PackedWeight& table, const int32_t* tokens, float scale, cudaStream_t stream) {

@@ -1,0 +1,52 @@
+#include "backend/cuda/matmul_kernels.h"
+
+#include <iterator>
+
+namespace ingot::cuda {
+namespace {
+
+bool codes(const PackedWeight& w) { return w.layout != Layout::kDense; }
+bool always(const PackedWeight&, int64_t) { return true; }
+
+bool can_stream(const PackedWeight& w, int64_t rows) { return can_matvec(w) && rows <= (codes(w) ? kMatvecRows : 1); }
+
+bool can_group(const PackedWeight& w, int64_t) { return can_warpgroup_matmul(w); }
+// Its blocks are long, and begin and end slowly: it wants matrices that fill the device with them, and neither few rows nor thousands.
+bool group_wins(const PackedWeight& w, int64_t rows) {
+  const int64_t size = w.n_in * w.n_out;
+  const bool wide = w.n_out >= 8192, large = size >= 32 << 20;
+  if (size < 8 << 20 || (w.n_out < 4096 && rows <= 128)) return false;
+  return rows > (wide ? 32 : large ? 40 : 64) && rows <= (wide ? 1024 : large ? 640 : 512);
+}
+
+bool can_tile(const PackedWeight& w, int64_t) { return can_tile_matmul(w); }
+bool tile_wins(const PackedWeight& w, int64_t rows) {
+  if (!codes(w)) return false;
+  if (rows <= 32) return w.n_in >= 2048 && w.n_out >= 512;
+  return rows <= (can_warpgroup_matmul(w) ? 64 : 128) && w.n_in >= 4096 && w.n_out >= 1024;
+}
+
+bool can_decode(const PackedWeight& w, int64_t) { return codes(w); }
+bool is_dense(const PackedWeight& w, int64_t) { return !codes(w); }
+
+constexpr MatmulKernel kKernels[] = {
+    {"stream", can_stream, always, matvec},                       // matvec.cu, dot_rows.cu, dot_codes.cu
+    {"warpgroups", can_group, group_wins, warpgroup_matmul},      // warpgroup_matmul.cu
+    {"tiles", can_tile, tile_wins, tile_matmul},                  // tile_matmul.cu
+    {"decode, cuBLASLt", can_decode, always, nullptr, true},      // unpack.cu, dense_matmul.cc
+    {"cuBLASLt", is_dense, always, nullptr},                      // dense_matmul.cc; what it refuses, plain_matmul.cu
+};
+
+}  // namespace
+
+std::span<const MatmulKernel> matmul_kernels() { return kKernels; }
+
+const MatmulKernel& matmul_kernel_for(const PackedWeight& w, int64_t rows, bool alone) {
+  for (const MatmulKernel& kernel : kKernels) {
+    if (alone && kernel.run != tile_matmul && kernel.run != nullptr) continue;
+    if (kernel.can(w, rows) && (alone || kernel.wins(w, rows))) return kernel;
+  }
+  CHECK(false && "every weight is codes or dense");
+}
+
+}  // namespace ingot::cuda

@@ -1,0 +1,104 @@
+#include "cli/inspect_kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <tuple>
+
+#include "cli/terminal.h"
+
+namespace ingot {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// A model's matrices of one format and shape, whose times are one.
+using Kind = std::tuple<Format, int64_t, int64_t>;
+using Group = std::vector<const Weight*>;
+
+std::map<Kind, Group> groups_of(const Weights& weights) {
+  std::map<Kind, Group> groups;
+  const auto add = [&](const Weight& w) {
+    if (w.n_out > 0 && w.n_experts == 1) groups[{w.format, w.n_out, w.n_in}].push_back(&w);
+  };
+  for (const LayerWeights& layer : weights.layers)
+    for (const Weight* w : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.w_gate, &layer.w_up, &layer.w_down}) add(*w);
+  if (weights.model.output) add(weights.model.output);
+  return groups;
+}
+
+// Microseconds of a product: of some rounds over the group, so that no cache has the weights of the next, the median.
+double time_of(Backend& backend, const Group& group, const Tensor& x, const Tensor& y) {
+  constexpr int kRounds = 7;
+  constexpr size_t kProducts = 24;
+  std::vector<double> rounds;
+  for (int round = -1; round < kRounds; ++round) {  // the first one warms up
+    backend.synchronize();
+    const auto start = std::chrono::steady_clock::now();
+    for (size_t i = 0; i < kProducts; ++i) backend.matmul(y, x, *group[i % group.size()]);
+    backend.synchronize();
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    if (round >= 0) rounds.push_back(took.count() / kProducts);
+  }
+  return percentile(rounds, 0.5);
+}
+
+std::vector<float> noise(int64_t n) {
+  std::vector<float> values(static_cast<size_t>(n));
+  uint32_t state = 1;
+  for (float& v : values) state = state * 1664525u + 1013904223u, v = static_cast<float>(state >> 8) * 0x1p-23f - 1.0f;
+  return values;
+}
+
+OrderedJson time_group(Backend& backend, const Kind& kind, const Group& group, const std::vector<int>& rows) {
+  const auto& [format, n_out, n_in] = kind;
+  OrderedJson json = {{"type", info(format).name}, {"n_out", n_out}, {"n_in", n_in}, {"matrices", group.size()}, {"rows", OrderedJson::array()}};
+  const int most = *std::ranges::max_element(rows);
+  const Tensor wide = backend.alloc(DType::kF32, most, n_in), y = backend.alloc(DType::kF32, most, n_out),
+               x = backend.alloc(backend.activation_dtype(), most, n_in), ones = backend.alloc(DType::kF32, 1, n_in);
+  backend.upload(wide, noise(most * n_in).data());
+  backend.upload(ones, std::vector<float>(static_cast<size_t>(n_in), 1.0f).data());
+  backend.norm(x, wide, {.weight = ones});  // into the type that products take
+  for (const int n : rows) {
+    OrderedJson row = {{"rows", n}, {"kernels", OrderedJson::array()}};
+    for (const std::string& kernel : backend.matmul_kernels(*group[0], n)) {
+      backend.use_matmul_kernel(kernel);
+      row["kernels"].push_back({{"kernel", kernel}, {"us", time_of(backend, group, x.slice_rows(0, n), y.slice_rows(0, n))}});
+    }
+    backend.use_matmul_kernel("");
+    json["rows"].push_back(row);
+  }
+  return json;
+}
+
+}  // namespace
+
+OrderedJson time_kernels(BenchSubject& subject, const std::vector<int>& rows) {
+  RunnerOptions options = runner_options(subject.model);
+  options.n_ctx = 512;
+  options.max_batch_tokens = *std::ranges::max_element(rows);
+  const std::unique_ptr<Ranks> runner = load_bench_runner(subject, options);
+  OrderedJson json = {{"backend", runner->backend().description()}, {"matrices", OrderedJson::array()}};
+  for (const auto& [kind, group] : groups_of(runner->weights())) {
+    if (InterruptGuard::interrupted()) break;
+    json["matrices"].push_back(time_group(runner->backend(), kind, group, rows));
+  }
+  return json;
+}
+
+void print_kernels(const OrderedJson& json) {
+  fmt::print("{}\nmicroseconds of a product; the first kernel is the one that a step takes\n", printable(json["backend"].get<std::string>()));
+  for (const OrderedJson& m : json["matrices"]) {
+    fmt::print("\n{} [{} x {}], {} of them\n", m["type"].get<std::string>(), m["n_out"].get<int64_t>(), m["n_in"].get<int64_t>(),
+               m["matrices"].get<int>());
+    for (const OrderedJson& row : m["rows"]) {
+      fmt::print("{:>7} rows", row["rows"].get<int>());
+      for (const OrderedJson& k : row["kernels"]) fmt::print("   {} {:.1f}", k["kernel"].get<std::string>(), k["us"].get<double>());
+      fmt::print("\n");
+    }
+  }
+}
+
+}  // namespace ingot
