@@ -1,16 +1,14 @@
 // --deterministic: what a request says, and the log-probabilities to the last bit, do not depend on what runs beside it, in
 // what chunks its prompt goes through, what of it was cached, or how often it lost its blocks. On the demo model with the
-// cpu's kernels, on a tiny one with ref.
+// cpu's kernels, and cuda's where there is a GPU, on a tiny one with ref.
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
 
-#include "collector.h"
-#include "engine/engine.h"
-#include "io/gguf.h"
 #include "model/loader.h"
+#include "tiny_models.h"
 
 namespace ingot {
 namespace {
@@ -60,11 +58,6 @@ std::shared_ptr<Collector> submit(Engine& engine, const Request& like) {
   return sink;
 }
 
-void run(Engine& engine) {
-  while (engine.step()) {
-  }
-}
-
 Request random_request(Random& random, const RunnerInfo& info, int longest_prompt, int longest_output) {
   Request request;
   request.prompt.resize(random.integer(1, longest_prompt));
@@ -79,6 +72,9 @@ Request random_request(Random& random, const RunnerInfo& info, int longest_promp
 
 class Deterministic : public testing::TestWithParam<const char*> {
  protected:
+  void SetUp() override {
+    if (!has_device(GetParam())) GTEST_SKIP() << "no " << GetParam();
+  }
   bool ref() const { return std::string_view(GetParam()) == "ref"; }
   // The needle, longer than what attention would cut in two, and on ref shorter, for it is slow.
   Request needle() {
@@ -284,13 +280,15 @@ TEST(DeterministicLoad, OneRequestHasOneAnswer) {
 }
 
 // Every kind of layer: experts, latents, windows, sinks, capped scores, states.
-class DeterministicModels : public testing::TestWithParam<const char*> {};
+class DeterministicModels : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
 TEST_P(DeterministicModels, CompanyChunksAndTheCacheChangeNothing) {
+  const auto [device, model] = GetParam();
+  if (!has_device(device)) GTEST_SKIP() << "no " << device;
   Random random;
   SCOPED_TRACE(random.seed());
-  const auto roomy = load({.device = "cpu", .n_ctx = 256, .model = GetParam()});
-  const auto tight = load({.device = "cpu", .n_ctx = 256, .n_kv_tokens = 288, .max_seqs = 6, .n_threads = 1, .model = GetParam()});
+  const auto roomy = load({.device = device, .n_ctx = 256, .model = model});
+  const auto tight = load({.device = device, .n_ctx = 256, .n_kv_tokens = 288, .max_seqs = 6, .n_threads = 1, .model = model});
   Request request = random_request(random, roomy->info(), 1, 1);
   request.prompt.resize(150);
   for (int32_t& token : request.prompt) token = random.integer(0, roomy->info().n_vocab - 1);
@@ -320,11 +318,12 @@ TEST_P(DeterministicModels, CompanyChunksAndTheCacheChangeNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, DeterministicModels,
-                         testing::Values("mixtral", "qwen2moe", "qwen3moe", "granitemoe", "gpt_oss_mxfp4", "deepseek2_lite", "deepseek3",
-                                         "mistral_window", "gemma2", "gemma3", "qwen3next", "qwen35", "qwen35moe"),
-                         [](const auto& test) { return std::string(test.param); });
+                         testing::Combine(testing::Values("cpu", "cuda"),
+                                          testing::Values("mixtral", "qwen2moe", "qwen3moe", "granitemoe", "gpt_oss_mxfp4", "deepseek2_lite",
+                                                          "deepseek3", "mistral_window", "gemma2", "gemma3", "qwen3next", "qwen35", "qwen35moe")),
+                         [](const auto& test) { return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param); });
 
-INSTANTIATE_TEST_SUITE_P(Devices, Deterministic, testing::Values("ref", "cpu"),
+INSTANTIATE_TEST_SUITE_P(Devices, Deterministic, testing::Values("ref", "cpu", "cuda"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

@@ -31,10 +31,15 @@ Tokens random_tokens(Random& random, int n, int n_vocab) {
 struct Case {
   const char *model, *device;
 };
-class Hybrid : public testing::TestWithParam<Case> {};
+class Hybrid : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!has_device(GetParam().device)) GTEST_SKIP() << "no " << GetParam().device;
+  }
+};
 
 TEST_P(Hybrid, WhatTransformersSaysWithACheckpointToo) {
-  const auto [prompt, greedy] = Golden(GetParam().model);
+  const auto [prompt, greedy] = GreedyGolden(GetParam().model);
   const auto runner = load(GetParam().model, GetParam().device);
   Engine engine(*runner, {.chunk = 13});
   const int n_prompt = static_cast<int>(prompt.size());
@@ -88,7 +93,8 @@ TEST_P(Hybrid, InterleavedConversations) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
-                         testing::Values(Case{"qwen3next", "cpu"}, Case{"qwen35", "cpu"}, Case{"qwen35moe", "cpu"}, Case{"qwen35", "ref"}),
+                         testing::Values(Case{"qwen3next", "cpu"}, Case{"qwen35", "cpu"}, Case{"qwen35moe", "cpu"}, Case{"qwen35", "ref"},
+                                         Case{"qwen3next", "cuda"}, Case{"qwen35", "cuda"}, Case{"qwen35moe", "cuda"}),
                          [](const auto& test) { return std::string(test.param.model) + "_" + test.param.device; });
 
 // Fewer checkpoints than anybody wants: less is found, and nothing is wrong.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "collector.h"
+#include "devices.h"
 #include "engine/engine.h"
 #include "model/golden_models.h"
 
@@ -15,9 +16,9 @@ namespace {
 
 using testing::HasSubstr;
 
-Ranks load(const std::string& name, RunnerOptions options) {
+Ranks load(const std::string& name, RunnerOptions options, const char* device = "ref") {
   auto file = std::make_shared<const Gguf>(Gguf::open((kModels / (name + ".gguf")).string()));
-  options.backend.device = "ref";
+  options.backend.device = device;
   const Config config = config_from_gguf(*file);
   return Ranks(config, gguf_source(file), options, nullptr);
 }
@@ -32,30 +33,34 @@ std::vector<double> log_softmax(std::span<const float> row) {
   return result;
 }
 
-void expect_golden_scores(const Golden& golden, const std::vector<Sampled>& scored, int n_top) {
+void expect_golden_scores(const Golden& golden, const std::vector<Sampled>& scored, int n_top, double tolerance) {
   ASSERT_EQ(scored.size(), golden.tokens.size() - 1);
   const size_t n_vocab = golden.logits.size() / golden.tokens.size();
   for (size_t i = 0; i < scored.size(); ++i) {
     const std::vector<double> expected = log_softmax({&golden.logits[i * n_vocab], n_vocab});
     EXPECT_EQ(scored[i].token, golden.tokens[i + 1]);
-    EXPECT_NEAR(scored[i].logprob, expected[static_cast<size_t>(golden.tokens[i + 1])], 1e-3) << "token " << i + 1;
+    EXPECT_NEAR(scored[i].logprob, expected[static_cast<size_t>(golden.tokens[i + 1])], tolerance) << "token " << i + 1;
     std::vector<double> ranked = expected;
     std::ranges::sort(ranked, std::greater<>());
     ASSERT_EQ(scored[i].top.size(), static_cast<size_t>(n_top));
     for (int k = 0; k < n_top; ++k) {
-      EXPECT_NEAR(scored[i].top[k].logprob, ranked[k], 1e-3) << "token " << i + 1 << ", rank " << k;
-      EXPECT_NEAR(scored[i].top[k].logprob, expected[static_cast<size_t>(scored[i].top[k].token)], 1e-3);
+      EXPECT_NEAR(scored[i].top[k].logprob, ranked[k], tolerance) << "token " << i + 1 << ", rank " << k;
+      EXPECT_NEAR(scored[i].top[k].logprob, expected[static_cast<size_t>(scored[i].top[k].token)], tolerance);
     }
   }
 }
 
-class Scoring : public testing::TestWithParam<const char*> {};
+class Scoring : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
 TEST_P(Scoring, PromptsScoreAsTransformersSays) {
-  const Golden golden = read_golden(GetParam());
+  const auto [device, model] = GetParam();
+  const bool cuda = std::string_view(device) == "cuda";
+  if (!has_device(device)) GTEST_SKIP() << "no " << device;
+  const Golden golden = read_golden(model);
+  const double tolerance = cuda ? 0.08 : 1e-3;  // activations of f16: as CudaGoldens has it
   for (const int max_logits : {0, 7, 200}) {
-    Ranks runner = load(GetParam(), {.n_ctx = 128, .max_batch_tokens = 24, .max_seqs = 4, .max_logits = max_logits, .block_size = 4,
-                                     .n_kv_tokens = 150, .kv_dtype = DType::kF32});
+    Ranks runner = load(model, {.n_ctx = 128, .max_batch_tokens = 24, .max_seqs = 4, .max_logits = max_logits, .block_size = 4,
+                                     .n_kv_tokens = 150, .kv_dtype = DType::kF32}, device);
     Engine engine(runner, {.chunk = 11});
     std::vector<std::shared_ptr<Collector>> sinks;
     for (int i = 0; i < 7; ++i) {  // of one prompt, which is in the cache from the first on; every second one is scored
@@ -75,7 +80,7 @@ TEST_P(Scoring, PromptsScoreAsTransformersSays) {
     for (int i = 0; i < 7; ++i) {
       SCOPED_TRACE(i);
       EXPECT_EQ(sinks[i]->tokens, std::vector<int32_t>(golden.greedy.begin(), golden.greedy.begin() + 30));
-      if (i % 2 == 0) expect_golden_scores(golden, sinks[i]->scored, i);
+      if (i % 2 == 0) expect_golden_scores(golden, sinks[i]->scored, i, tolerance);
       if (i % 2 == 1) {
         EXPECT_TRUE(sinks[i]->scored.empty());
       }
@@ -84,8 +89,8 @@ TEST_P(Scoring, PromptsScoreAsTransformersSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Scoring, testing::Values("llama", "gemma2", "qwen35_q8_0"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Models, Scoring, testing::Combine(testing::Values("ref", "cuda"), testing::Values("llama", "gemma2", "qwen35_q8_0")),
+                         [](const auto& test) { return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param); });
 
 Request fake_request(std::vector<int32_t> prompt, std::shared_ptr<TokenSink> sink) {
   Request request;

@@ -5,8 +5,10 @@
 
 #include "base/file.h"
 #include "collector.h"
+#include "devices.h"
 #include "engine/engine.h"
 #include "io/gguf.h"
+#include "model/ranks.h"
 
 namespace ingot {
 
@@ -14,8 +16,8 @@ using Tokens = std::vector<int32_t>;
 
 inline std::string path_of(const std::string& file) { return std::string(INGOT_TEST_DATA) + "/models/" + file; }
 
-struct Golden {
-  explicit Golden(const std::string& model) {
+struct GreedyGolden {
+  explicit GreedyGolden(const std::string& model) {
     const auto json = nlohmann::json::parse(read_file(path_of(model + ".json")));
     prompt = json["tokens"].get<Tokens>();
     greedy = json["greedy"].get<Tokens>();

@@ -38,7 +38,7 @@ TEST(Window, IsTheWidestOfAllLayers) {
 class Windowed : public testing::TestWithParam<const char*> {};
 
 TEST_P(Windowed, ASequenceHoldsItsWindowAndTheCacheTheRest) {
-  const Golden golden("mistral_window");
+  const GreedyGolden golden("mistral_window");
   const auto runner = load("mistral_window", {.device = GetParam()});
   int most_blocks = 0;
   Engine engine(*runner, {.chunk = 8, .on_step = [&](const StepStats& s) { most_blocks = std::max(most_blocks, s.blocks_used); }});
@@ -61,7 +61,7 @@ TEST_P(Windowed, ASequenceHoldsItsWindowAndTheCacheTheRest) {
 }
 
 TEST_P(Windowed, BlocksAreUsedAgainByOthers) {
-  const Golden golden("mistral_window");
+  const GreedyGolden golden("mistral_window");
   for (const bool prefix_cache : {true, false}) {
     const auto runner = load("mistral_window", {.device = GetParam(), .n_kv_tokens = 256});
     Engine engine(*runner, {.chunk = 7, .prefix_cache = prefix_cache});
@@ -81,7 +81,7 @@ TEST_P(Windowed, BlocksAreUsedAgainByOthers) {
 INSTANTIATE_TEST_SUITE_P(Devices, Windowed, testing::Values("ref", "cpu"), [](const auto& test) { return std::string(test.param); });
 
 TEST(Window, ALayerThatSeesAllKeepsAll) {
-  const Golden golden("gemma3");
+  const GreedyGolden golden("gemma3");
   const auto runner = load("gemma3", {});
   int most_blocks = 0;
   Engine engine(*runner, {.chunk = 8, .on_step = [&](const StepStats& s) { most_blocks = std::max(most_blocks, s.blocks_used); }});

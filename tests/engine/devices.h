@@ -1,0 +1,20 @@
+// Which devices tests may ask for.
+#pragma once
+#include <string>
+
+#include "backend/backend.h"
+#include "base/error.h"
+
+namespace ingot {
+
+// Whether this build and machine have it; all have "cpu" and "ref".
+inline bool has_device(const std::string& device) {
+  try {
+    create_backend({.device = device});
+    return true;
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
+}  // namespace ingot
