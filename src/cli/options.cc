@@ -35,8 +35,10 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
       ->capture_default_str();
   app.add_option("--block-size", o.block_size, "tokens a block of the KV cache")->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_option("--kv-type,--cache-type", o.kv_type, "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), or q8_0 (about half; CPU)")->capture_default_str();
+  app.add_option("--gpu-memory,--gpu-memory-utilization", o.gpu_memory,
+                 "with --device cuda: what may be taken of the GPU's memory, as 0.9 of it or as 40GiB; the KV cache gets what the model leaves of it");
   app.add_option("--trace", o.trace_path, "write the time of every verb of every step to this file (Perfetto opens it)");
-  app.add_flag("--deterministic", o.deterministic, "the same tokens whatever else runs beside them, what was cached, and in what chunks (CPU)");
+  app.add_flag("--deterministic", o.deterministic, "the same tokens whatever else runs beside them, what was cached, and in what chunks; slower, on cuda much so");
   app.add_flag("--check-tensors", o.check_tensors, "refuse weights that are not finite (reads all of them first)");
   app.add_flag("--check-nan", o.check_nan, "stop at the first verb that computes NaN (slow)");
   add_log_option(app, o);
@@ -105,10 +107,26 @@ void finish_sampling(SamplingParams& params, int seed) {
 
 DType runner_kv_type(const ModelOptions& o) { return parse_kv_type(o.kv_type); }
 
+// A number up to 1 is a share, any other one bytes.
+void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
+  if (o.gpu_memory.empty()) return;
+  if (o.device != "cuda") throw UsageError("--gpu-memory is for --device cuda: on the CPU, -c and --kv-tokens say how much the cache takes");
+  char* end = nullptr;
+  const double share = std::strtod(o.gpu_memory.c_str(), &end);
+  std::string bytes = o.gpu_memory;
+  if (*end == '\0' && share > 0 && share <= 1) {
+    runner.memory_share = share;
+  } else if (CLI::AsSizeValue(false)(bytes).empty() && std::strtoull(bytes.c_str(), nullptr, 10) >= 1 << 20) {
+    runner.memory_bytes = std::strtoull(bytes.c_str(), nullptr, 10);
+  } else {
+    throw UsageError("--gpu-memory '{}' is neither a share such as 0.9 nor a size such as 40GiB", printable(o.gpu_memory));
+  }
+}
+
 RunnerOptions runner_options(ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
   if (!o.trace_path.empty() && !o.trace) o.trace = std::make_shared<TraceFile>(o.trace_path);
-  return {.backend = {.device = o.device, .n_threads = o.n_threads, .deterministic = o.deterministic},
+  RunnerOptions runner = {.backend = {.device = o.device, .n_threads = o.n_threads, .deterministic = o.deterministic},
           .n_ctx = o.n_ctx,
           .max_batch_tokens = o.chunk,
           .block_size = o.block_size,
@@ -117,6 +135,8 @@ RunnerOptions runner_options(ModelOptions& o) {
           .check_tensors = o.check_tensors,
           .check_nan = o.check_nan,
           .trace = o.trace};
+  read_gpu_memory(o, runner);
+  return runner;
 }
 
 std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& o) {

@@ -20,6 +20,7 @@ struct ModelOptions {
   int block_size = 16;
   int n_checkpoints = 0;
   std::string kv_type = "f16";
+  std::string gpu_memory;      // a share of the device's memory, or bytes; empty: as the context needs
   std::string trace_path;
   std::string log_level = "warn";
   bool check_tensors = false;

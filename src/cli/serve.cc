@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/system.h"
 #include "base/threads.h"
 #include "cli/generate.h"
 #include "cli/verbs.h"
@@ -117,14 +118,15 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   if (!loaded.chat) log_warn("this model has no chat template; using ChatML");
   if (loaded.chat) parts.chat = std::move(*loaded.chat);
   parts.tokenizer = std::move(loaded.tokenizer);
+  const std::string taken = human_bytes(loaded.runner->allocated_bytes());
   parts.runner = std::move(loaded.runner);
   parts.defaults = checkpoint->generation();
   parts.engine.chunk = o.model.chunk;
   if (o.model.trace) parts.engine.on_step = [trace = o.model.trace](const StepStats& s) { trace_step(*trace, s); };
   auto model = std::make_shared<ServedModel>(std::move(parts));
   model->start();
-  fmt::print(stderr, "ingot: {} is loaded: context {} tokens, {} sequences at once, {} KV tokens\n", model->id(),
-             model->n_ctx(), model->info().max_seqs, int64_t{model->info().n_blocks} * model->info().block_size);
+  fmt::print(stderr, "ingot: {} is loaded: context {} tokens, {} sequences at once, {} KV tokens, {} of memory taken\n", model->id(),
+             model->n_ctx(), model->info().max_seqs, int64_t{model->info().n_blocks} * model->info().block_size, taken);
   return model;
 }
 

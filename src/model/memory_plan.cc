@@ -61,21 +61,28 @@ MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, c
     throw Error("the states of {} sequences and {} checkpoints need {}, and {} are free beside the weights: allow fewer at once", o.max_seqs,
                 states.n_slots - o.max_seqs, human_bytes(states.bytes()), human_bytes(available - weight_bytes));
   const KvShape token = {c.n_kv_layers(), c.n_kv_heads, c.head_dim, 1, 1, o.kv_dtype, c.arch->latent_attention};
-  // Half of what is left: the other half is not ours to plan.
-  const auto fit = static_cast<int64_t>((available - weight_bytes - states.bytes()) / 2 / std::max<size_t>(token.token_bytes(), 1));
+  size_t left = available - weight_bytes - states.bytes();
+  if (o.fills_memory()) {
+    left -= std::min(left, plan_of(c, weight_bytes, available, o, o.n_ctx > 0 ? o.n_ctx : c.n_ctx_train, 1).activation_bytes);
+  } else {
+    left /= 2;  // the other half is not ours to plan
+  }
+  auto fit = static_cast<int64_t>(left / std::max<size_t>(token.token_bytes(), 1));
+  if (o.fills_memory()) fit -= fit % o.block_size;
   int n_ctx = o.n_ctx;
   if (n_ctx == 0) {
     const bool whole = tokens_held(c, o, c.n_ctx_train) <= fit;
     n_ctx = static_cast<int>(whole ? c.n_ctx_train : std::min<int64_t>(c.n_ctx_train, std::clamp(fit, kSmallestContext, kMostTokens)));
   }
   int64_t n_tokens = o.n_kv_tokens;
-  if (n_tokens == 0) n_tokens = std::clamp<int64_t>(std::min(fit, int64_t{n_ctx} * o.max_seqs), tokens_held(c, o, n_ctx), kMostTokens);
+  const int64_t wanted = o.fills_memory() ? fit : std::min(fit, int64_t{n_ctx} * o.max_seqs);
+  if (n_tokens == 0) n_tokens = std::clamp<int64_t>(wanted, tokens_held(c, o, n_ctx), kMostTokens);
   const MemoryPlan plan = plan_of(c, weight_bytes, available, o, n_ctx, n_tokens);
-  const bool chosen = o.n_ctx > 0 || o.n_kv_tokens > 0;
+  const bool chosen = o.n_ctx > 0 || o.n_kv_tokens > 0 || o.fills_memory();
   if (chosen && plan.total_bytes() > available)
     throw Error("a KV cache of {} tokens needs {}, and {} are free beside the weights and {} for activations: use at most {} tokens of context, or "
                 "fewer sequences at once",
-                n_tokens, human_bytes(plan.kv.bytes()), human_bytes(available - weight_bytes), human_bytes(plan.activation_bytes), 2 * fit);
+                n_tokens, human_bytes(plan.kv.bytes()), human_bytes(available - weight_bytes), human_bytes(plan.activation_bytes), o.fills_memory() ? fit : 2 * fit);
   return plan;
 }
 

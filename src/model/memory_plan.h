@@ -28,7 +28,8 @@ struct MemoryPlan {
 };
 
 // Options of 0 are chosen: the context as the model was trained, or what fits; the pool one context for a single sequence, for
-// several as much as fits, up to a context for each. Where every layer has a window, less of a sequence has to fit than its context. Throws Error when the weights, or what the user asked for, do not fit.
+// several as much as fits, up to a context for each, or where the options say how much is to be taken, all that is left of it. Where every
+// layer has a window, less of a sequence has to fit than its context. Throws Error when the weights, or what the user asked for, do not fit.
 MemoryPlan plan_memory(const Config& config, size_t weight_bytes, size_t available_bytes, const RunnerOptions& options);
 
 // For 1, 2, 4 ... sequences at once the longest context that each may fill, up to the model's own, until not even a short one fits. Empty

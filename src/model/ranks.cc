@@ -1,9 +1,12 @@
 #include "model/ranks.h"
 
+#include <algorithm>
+
 #include "backend/trace.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/system.h"
 
 namespace ingot {
 namespace {
@@ -25,18 +28,25 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
   if (config_.n_recurrent_layers() > 0 && !backend_->runs_recurrence())
     throw Error("{} does not run models with recurrent layers (gated delta nets): use --device cpu", backend_->name());
   if (!backend_->keeps_kv_as(options.kv_dtype)) throw Error("KV caches of q8_0 run on the CPU: use --kv-type fp8 or f16, or --device cpu");
-  plan_ = plan_memory(config_, source_->total_bytes(), backend_->available_bytes(), options);
-  log_info("memory:\n{}", plan_.table());
+  const size_t limit = memory_limit(options);
+  plan_ = plan_memory(config_, source_->total_bytes(), limit, options);
+  const int max_logits = options.max_logits > 0 ? options.max_logits : options.max_seqs;
+  const auto limits = [&] { return step_limits(config_, plan_.max_batch_tokens, plan_.max_seqs, max_logits, plan_.n_ctx); };
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx, config_.n_ctx_train);
+  const size_t before = backend_->allocated_bytes();
   weights_ = load_weights(*source_, config_, *backend_, progress);
   if (const std::string path = changed_mapped_file(); !path.empty())
     throw Error("{} was written to or cut while it was loaded: start again when it is whole", printable(path));
+  if (options.fills_memory()) {  // now that it is known what the weights take there
+    const size_t scratch = std::min(limit, backend_->scratch_bytes(limits()));
+    plan_ = plan_memory(config_, backend_->allocated_bytes() - before, limit - scratch, options);
+  }
+  log_info("memory:\n{}", plan_.table());
   kv_ = backend_->make_kv(plan_.kv);
   if (plan_.states) states_ = backend_->make_states(plan_.states);
-  const int max_logits = options.max_logits > 0 ? options.max_logits : options.max_seqs;
-  transformer_ = std::make_unique<Transformer>(
-      config_, weights_, *backend_, *kv_, states_.get(), step_limits(config_, plan_.max_batch_tokens, plan_.max_seqs, max_logits, plan_.n_ctx));
+  transformer_ = std::make_unique<Transformer>(config_, weights_, *backend_, *kv_, states_.get(), limits());
+  log_info("{} of the device's memory are taken, and nothing more while it runs", human_bytes(backend_->allocated_bytes()));
   info_ = {.n_vocab = config_.n_vocab,
            .n_ctx = plan_.n_ctx,
            .block_size = kv_->shape.block_size,
@@ -47,6 +57,18 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
            .n_states = plan_.states.n_slots,
            .window = config_.widest_window(),
            .overlaps = backend_->overlaps()};
+}
+
+// What the model may take.
+size_t Ranks::memory_limit(const RunnerOptions& o) const {
+  const size_t free = backend_->available_bytes(), all = std::max(backend_->device_bytes(), free);
+  if (o.memory_bytes > free) throw Error("the device has {} free, and {} are to be taken: use fewer", human_bytes(free), human_bytes(o.memory_bytes));
+  if (o.memory_bytes > 0) return o.memory_bytes;
+  if (o.memory_share == 0) return free;
+  const auto limit = static_cast<size_t>(o.memory_share * static_cast<double>(all));
+  if (limit <= all - free)
+    throw Error("{} of the device's {} are in use already: a share of {} leaves nothing", human_bytes(all - free), human_bytes(all), o.memory_share);
+  return limit - (all - free);
 }
 
 std::vector<float> Ranks::logits() {

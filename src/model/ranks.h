@@ -18,8 +18,11 @@ struct RunnerOptions {
   int max_logits = 0;          // rows of logits in one step; 0: one for each sequence
   int block_size = 16;         // tokens a KV block
   int n_kv_tokens = 0;         // size of the pool; 0: n_ctx for each sequence, or what fits in memory
+  double memory_share = 0;     // of the device's memory that may be in use, and whose rest the pool takes; 0: as n_kv_tokens says
+  size_t memory_bytes = 0;     // likewise, so much for this model
   DType kv_dtype = DType::kF16;
   int n_checkpoints = 0;       // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
+  bool fills_memory() const { return memory_share > 0 || memory_bytes > 0; }
   bool check_tensors = false;  // look at every number of the weights first
   bool check_nan = false;
   std::shared_ptr<TraceFile> trace;
@@ -43,9 +46,14 @@ class Ranks final : public Runner {
   const Weights& weights() const { return weights_; }
   Backend& backend() { return *backend_; }
   const KvShape& kv_shape() const { return kv_->shape; }
-  const MemoryPlan& memory() const { return plan_; }  // as it was made before loading
+  const MemoryPlan& memory() const { return plan_; }
+
+  // All that is taken of the device's memory; nothing more is while it runs.
+  size_t allocated_bytes() const { return backend_->allocated_bytes(); }
 
  private:
+  size_t memory_limit(const RunnerOptions& options) const;
+
   const Config config_;
   MemoryPlan plan_;
   std::unique_ptr<WeightSource> source_;  // embeddings may still be read from its mapping

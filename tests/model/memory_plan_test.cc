@@ -48,6 +48,18 @@ TEST(MemoryPlan, SeveralSequencesShareAPool) {
   EXPECT_EQ(plan_memory(config(), 0, 10000 * kMiB, {.n_ctx = 100, .n_kv_tokens = 1000}).kv.n_blocks, 63);
 }
 
+// Told how much is to be taken, the pool takes all that weights and activations leave, whatever the sequences could fill.
+TEST(MemoryPlan, ThePoolTakesTheRest) {
+  for (const RunnerOptions& options : {RunnerOptions{.n_ctx = 1024, .max_seqs = 4, .memory_share = 0.5}, {.max_seqs = 4, .memory_bytes = 1}}) {
+    const MemoryPlan plan = plan_memory(config(), 1000 * kMiB, 9000 * kMiB, options);
+    EXPECT_LE(plan.total_bytes(), 9000 * kMiB);
+    EXPECT_GT(plan.total_bytes() + 2 * plan.kv.token_bytes() * plan.kv.block_size, 9000 * kMiB);
+    EXPECT_EQ(plan.n_ctx, options.n_ctx > 0 ? 1024 : 131072);
+  }
+  EXPECT_EQ(plan_memory(config(), 1000 * kMiB, 9000 * kMiB, {.n_kv_tokens = 320, .memory_share = 0.5}).kv.n_blocks, 20);
+  EXPECT_THAT(error_of(1000 * kMiB, 1010 * kMiB, {.n_ctx = 4096, .memory_share = 0.5}), HasSubstr("KV cache of 4096 tokens needs 128.0 MiB"));
+}
+
 TEST(MemoryPlan, WhatCannotFitIsRefusedWithBothNumbers) {
   EXPECT_THAT(error_of(2000 * kMiB, 1000 * kMiB, {}), HasSubstr("need 2.0 GiB and the device has 1000.0 MiB free"));
   EXPECT_THAT(error_of(1000 * kMiB, 1100 * kMiB, {.n_ctx = 100000}), HasSubstr("KV cache of 100000 tokens needs 3.1 GiB, and 100.0 MiB are free"));
