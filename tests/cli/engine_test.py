@@ -40,11 +40,6 @@ def test_bench_engine(ingot, tmp_path):
     assert "throughput" in ingot(*args, "--rate", "1000").stdout
 
 
-def test_deterministic_is_refused_where_it_does_not_hold(ingot):
-    done = ingot("run", "-p", "x", "--device", "cuda", "--deterministic", ok=False)
-    assert done.returncode == 2 and "--deterministic" in done.stderr
-
-
 @pytest.fixture
 def ingot_chat(ingot):
     return lambda text: ingot("chat", "--temp", "0", "-n", "20", "-t", "1", input=text).stdout

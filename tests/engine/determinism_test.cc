@@ -74,6 +74,7 @@ class Deterministic : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (!has_device(GetParam())) GTEST_SKIP() << "no " << GetParam();
+    runner_ = load({.device = GetParam(), .n_ctx = ref() ? 128 : 1024});
   }
   bool ref() const { return std::string_view(GetParam()) == "ref"; }
   // The needle, longer than what attention would cut in two, and on ref shorter, for it is slow.
@@ -88,7 +89,7 @@ class Deterministic : public testing::TestWithParam<const char*> {
   const RunnerInfo& info() const { return runner_->info(); }
 
   Random random_;
-  const std::unique_ptr<Ranks> runner_ = load({.device = GetParam(), .n_ctx = ref() ? 128 : 1024});
+  std::unique_ptr<Ranks> runner_;
 };
 
 TEST_P(Deterministic, ChunksAndTheCacheChangeNothing) {
