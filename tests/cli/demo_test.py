@@ -55,6 +55,19 @@ def test_builtin_is_the_file(ingot):
     assert 5_000_000 <= facts[0]["parameters"] <= 15_000_000
 
 
+def test_inspect_kernels(ingot):
+    for args in ([], ["--shape", "smollm-135m", "--type", "Q8_0"]):
+        told = json.loads(ingot("inspect", "--kernels", "--rows", "1,3", "--json", *args).stdout)
+        assert told["backend"].startswith("cpu")
+        for matrix in told["matrices"]:
+            assert matrix["n_out"] > 0 and matrix["n_in"] > 0 and matrix["matrices"] > 0
+            assert [row["rows"] for row in matrix["rows"]] == [1, 3]
+            assert all(k["us"] > 0 and k["kernel"] == "cpu" for row in matrix["rows"] for k in row["kernels"])
+        if args:
+            assert {m["type"] for m in told["matrices"]} == {"Q8_0"}
+    assert "Q8_0 [1536 x 576]" in ingot("inspect", "--kernels", "--rows", "2", "--shape", "smollm-135m", "--type", "Q8_0").stdout
+
+
 def test_json_extraction(ingot):
     ask = "Turn this into JSON: Clara Reed is 34 years old, lives in Oslo and works as a baker."
     said = json.loads(ingot("run", "-p", ask, "--temp", 0).stdout)

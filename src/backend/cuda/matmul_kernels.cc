@@ -10,6 +10,9 @@ bool always(const PackedWeight&, int64_t) { return true; }
 
 bool can_stream(const PackedWeight& w, int64_t rows) { return can_matvec(w) && rows <= (codes(w) ? kMatvecRows : 1); }
 
+// From 9 rows on it takes a second operand of activations, and tiles are as fast for 32; many outputs fill the device with them.
+bool stream_wins(const PackedWeight& w, int64_t rows) { return !codes(w) || rows <= 8 || w.n_out < 8192 || w.n_in < 2048; }
+
 bool can_group(const PackedWeight& w, int64_t) { return can_warpgroup_matmul(w); }
 // Its blocks are long, and begin and end slowly: it wants matrices that fill the device with them, and neither few rows nor thousands.
 bool group_wins(const PackedWeight& w, int64_t rows) {
@@ -30,7 +33,7 @@ bool can_decode(const PackedWeight& w, int64_t) { return codes(w); }
 bool is_dense(const PackedWeight& w, int64_t) { return !codes(w); }
 
 constexpr MatmulKernel kKernels[] = {
-    {"stream", can_stream, always, matvec},                       // matvec.cu, dot_rows.cu, dot_codes.cu
+    {"stream", can_stream, stream_wins, matvec},                  // matvec.cu, dot_rows.cu, dot_codes.cu
     {"warpgroups", can_group, group_wins, warpgroup_matmul},      // warpgroup_matmul.cu
     {"tiles", can_tile, tile_wins, tile_matmul},                  // tile_matmul.cu
     {"decode, cuBLASLt", can_decode, always, nullptr, true},      // unpack.cu, dense_matmul.cc
