@@ -174,24 +174,23 @@ __device__ __forceinline__ void multiply_step(float (&acc)[2][kTokenTiles][4], c
   }
 }
 
-// Calls f with the kind of a weight's steps.
-template <Layout kLayout, class F>
-void with_fields(const PackedWeight& w, F&& f) {
-  if (w.has_min && w.group16) return f(Kind<kLayout, true, true>());
-  if (w.has_min) return f(Kind<kLayout, true, false>());
-  if (w.group16) return f(Kind<kLayout, false, true>());
-  f(Kind<kLayout, false, false>());
-}
+// Calls f with the kind of a weight's steps. No format of 4 bits but codebooks has two scales for 32.
 template <class F>
 void with_codes(const PackedWeight& w, F&& f) {
+  CHECK(w.layout == Layout::kCodebook4 ? !w.has_min : w.layout == Layout::kCodes8 || !w.group16);
   switch (w.layout) {
     case Layout::kDense: CHECK(false && "dense weights have no codes");
     case Layout::kCodebook4:
-      CHECK(!w.has_min);
       if (w.group16) return f(Kind<Layout::kCodebook4, false, true>());
       return f(Kind<Layout::kCodebook4, false, false>());
-    case Layout::kCodes4: return with_fields<Layout::kCodes4>(w, f);
-    case Layout::kCodes8: return with_fields<Layout::kCodes8>(w, f);
+    case Layout::kCodes4:
+      if (w.has_min) return f(Kind<Layout::kCodes4, true, false>());
+      return f(Kind<Layout::kCodes4, false, false>());
+    case Layout::kCodes8:
+      if (w.has_min && w.group16) return f(Kind<Layout::kCodes8, true, true>());
+      if (w.has_min) return f(Kind<Layout::kCodes8, true, false>());
+      if (w.group16) return f(Kind<Layout::kCodes8, false, true>());
+      return f(Kind<Layout::kCodes8, false, false>());
   }
 }
 template <class F>
