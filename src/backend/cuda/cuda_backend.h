@@ -16,6 +16,7 @@
 #include "backend/cuda/device_batch.h"
 #include "backend/cuda/experts.h"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/layer_verbs.h"
 #include "backend/cuda/matmul_kernels.h"
 #include "backend/cuda/memory.h"
 #include "base/threads.h"
@@ -111,7 +112,9 @@ class CudaBackend final : public Backend {
   void* scratch_at_least(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   void* grown(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   Tensor narrowed(const Tensor& x);  // x in the type of activations
-  void settle();                     // launches the norm that waits, if any
+  void settle();                     // launches what waits: layers, a norm
+  void settle_layers();
+  void replay(const cuda::LayerVerbs& layer);
   void launch(const cuda::MatmulKernel& kernel, cuda::Matvec m);  // with the norm that waits, if x is its result
   const cuda::MatmulKernel& kernel_for(const Weight& w, int64_t rows) const;
   void decoded_product(const Tensor& y, const Tensor& x, const cuda::PackedWeight& w, bool accumulate);
@@ -155,6 +158,8 @@ class CudaBackend final : public Backend {
   std::map<GraphKey, Graph> graphs_;
   bool capturing_ = false;
   std::optional<cuda::DeferredNorm> pending_;
+  bool records_layers_ = false;  // in a step that may run them on a cluster
+  cuda::LayerRecorder layers_;
 
   std::vector<SampleRow> rows_;
   int64_t sample_vocab_ = 0;

@@ -33,8 +33,16 @@ void CudaBackend::begin(const Batch& batch) {
   take_drawn_tokens(known);
 }
 
+// Contexts up to which a cluster is faster than a graph of kernels that take all of the GPU.
+static constexpr int kMostClusterKv = 4096;
+
 void CudaBackend::run(const std::function<void()>& body) {
   settle();
+  struct Recording {
+    CudaBackend& backend;
+    ~Recording() { backend.records_layers_ = false, backend.layers_.take(); }  // empty, unless the body threw
+  } recording{*this};
+  records_layers_ = !deterministic_ && n_tokens_ == 1 && n_seqs_ == 1 && act_ == DType::kF16 && kv_bucket() <= kMostClusterKv;
   if (capturing_ || n_tokens_ != n_seqs_) {
     body();
     return settle();

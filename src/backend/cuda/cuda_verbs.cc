@@ -36,10 +36,42 @@ const cuda::MatmulKernel& CudaBackend::kernel_for(const Weight& w, int64_t rows)
 }
 
 void CudaBackend::settle() {
+  settle_layers();
   if (!pending_) return;
   const cuda::DeferredNorm norm = *std::exchange(pending_, std::nullopt);
   cuda::norm_rows(norm.y, norm.x, norm.args, stream_);
   check_launch("norm_rows");
+}
+
+// Whole layers go to a cluster as one, if it takes them; verbs of one that is not whole are launched as they came.
+void CudaBackend::settle_layers() {
+  if (layers_.empty()) return;
+  std::vector<cuda::LayerVerbs> layers = layers_.take();
+  const bool records = std::exchange(records_layers_, false);
+  cuda::LayerVerbs rest;
+  if (layers.back().n < cuda::LayerVerbs::kAll) {
+    rest = layers.back();
+    layers.pop_back();
+  }
+  const auto step = layers.empty() ? nullptr : cuda::cluster_step(layers, view_of(*layers.front().qkv.kv), batch_.view());
+  if (step && cuda::can_run_cluster(*step)) {
+    cuda::run_cluster(*step, stream_);
+    check_launch("run_cluster");
+  } else {
+    for (const cuda::LayerVerbs& layer : layers) replay(layer);
+  }
+  replay(rest);
+  records_layers_ = records;
+}
+
+void CudaBackend::replay(const cuda::LayerVerbs& l) {
+  if (l.n > 0) norm(l.attention_norm.y, l.attention_norm.x, l.attention_norm.args);
+  if (l.n > 1) qkv(l.qkv);
+  if (l.n > 2) attention(l.attended, l.qkv.q, *l.qkv.kv, l.attention);
+  if (l.n > 3) matmul_add(l.attention_norm.x, l.attended, *l.out, {});
+  if (l.n > 4) norm(l.ffn_norm.y, l.ffn_norm.x, l.ffn_norm.args);
+  if (l.n > 5) gate_up(l.hidden, l.ffn_norm.y, *l.gate, *l.up, {}, {}, l.act);
+  if (l.n > 6) matmul_add(l.attention_norm.x, l.hidden, *l.down, {});
 }
 
 void CudaBackend::launch(const cuda::MatmulKernel& kernel, cuda::Matvec m) {
@@ -57,6 +89,7 @@ void CudaBackend::launch(const cuda::MatmulKernel& kernel, cuda::Matvec m) {
 // y = x w^T + bias, or y += x w^T + bias.
 void CudaBackend::product(const Tensor& y, const Tensor& x_any, const Weight& weight, const Tensor& bias,
                           bool accumulate) {
+  settle_layers();
   CHECK_EQ(x_any.cols, weight.n_in);
   CHECK_EQ(y.cols, weight.n_out);
   const PackedWeight& w = packed(weight);
@@ -109,11 +142,14 @@ void CudaBackend::use_matmul_kernel(const std::string& name) {
 }
 
 void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) {
+  if (records_layers_ && layers_.matmul_add(residual, x, w, bias)) return;
   product(residual, x, w, bias, true);
 }
 
 void CudaBackend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate,
                           Tensor bias_up, Activation act) {
+  if (records_layers_ && layers_.gate_up(y, x, w_gate, w_up, bias_gate, bias_up, act)) return;
+  settle_layers();
   if (x.dtype != act_ || !on_16_bytes(x)) settle();
   if (const cuda::MatmulKernel& kernel = kernel_for(w_gate, x.rows); kernel.run != nullptr && alike(w_gate, w_up)) {
     return launch(kernel,
@@ -131,6 +167,8 @@ void CudaBackend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight
 }
 
 void CudaBackend::qkv(const QkvArgs& a) {
+  if (records_layers_ && layers_.qkv(a)) return;
+  settle_layers();
   if (a.q_norm.weight && a.q_norm.weight.cols != a.head_dim) return Backend::qkv(a);  // over all heads
   const Weight* weights[] = {a.wq, a.wk, a.wv};
   const Tensor outputs[] = {a.q, a.k, a.v};
@@ -162,6 +200,7 @@ void CudaBackend::embed(Tensor x, const Weight& table, float scale) {
 }
 
 void CudaBackend::norm(Tensor y, Tensor x, const NormArgs& args) {
+  if (records_layers_ && layers_.norm({y, x, args})) return;
   settle();
   if (act_ == DType::kF16 && !deterministic_ && cuda::can_defer({y, x, args})) {
     pending_ = {y, x, args};
@@ -231,6 +270,7 @@ cuda::AttentionPlan CudaBackend::plan_attention(const AttentionArgs& a) {
 }
 
 void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) {
+  if (records_layers_ && layers_.attention(y, q, kv, args)) return;
   settle();
   if (act_ == DType::kF16 && cuda::can_attend(view_of(kv), args)) {
     cuda::attend(y, narrowed(q), view_of(kv), args, batch_.view(), plan_attention(args), stream_);

@@ -1,0 +1,53 @@
+// The decoder layers of one token in one launch, on one thread block cluster of 16 blocks (Hopper). What a small model's layer costs is
+// not its bytes but its hand-overs from kernel to kernel; blocks of a cluster hand over by writing into each other's shared memory,
+// which takes a tenth of a launch. Weights stream through rings in shared memory, up to a layer ahead of their use.
+#pragma once
+#include "backend/cuda/kernels.h"
+
+namespace ingot::cuda {
+
+enum LayerWeight { kWeightQ, kWeightK, kWeightV, kWeightOut, kWeightGate, kWeightUp, kWeightDown, kLayerWeights };
+
+struct LayerProduct {
+  const char *codes, *scales;
+  const float* bias;  // [n_out] or null; only of q, k and v
+  float factor;
+  int16_t zero;
+  bool eight, has_min;  // as PackedWeight has them
+};
+
+struct ClusterLayer {
+  LayerProduct products[kLayerWeights];
+  const float *attention_norm, *ffn_norm;
+  const float *q_norm, *k_norm;  // of each head, or null
+  int64_t kv_layer;
+};
+
+// What the layers have in common.
+struct ClusterShape {
+  int dim = 0, ffn = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, rot_dim = 0;
+  bool half_split = false;  // RopeLayout
+  float eps = 0, head_eps = 0, score_scale = 0;
+  int act = 0;
+  bool operator==(const ClusterShape&) const = default;
+};
+
+inline constexpr int kMostClusterLayers = 64;
+
+struct ClusterStep {
+  ClusterLayer layers[kMostClusterLayers];
+  int n_layers;
+  ClusterShape shape;
+  float* x;             // [dim]: the residual stream, in and out
+  const float* angles;  // [rot_dim]
+  DeviceKv kv;
+  DeviceBatch batch;
+};
+
+// Whether a product may be one of a cluster's.
+bool can_cluster(const PackedWeight& w);
+// Whether these layers fit and the device can run such a cluster.
+bool can_run_cluster(const ClusterStep& step);
+void run_cluster(const ClusterStep& step, cudaStream_t stream);
+
+}  // namespace ingot::cuda
