@@ -249,7 +249,7 @@ Params params_of(const ClusterStep& step) {
   p.extents = take((kPhases + 1) * static_cast<int>(sizeof(Extent)));
   p.rows = take(rows * static_cast<int>(sizeof(Row)));
   p.fetcher = take(static_cast<int>(sizeof(Fetcher)));
-  p.barriers = take(8 * (kSents + kPhases));
+  p.barriers = take(8 * (int{kSents} + kPhases));
   p.angles = take(4 * s.rot_dim);
   p.input = take(4 * up_to(s.dim, kTileCols));
   p.middle = take(4 * up_to(s.dim, kTileCols));
