@@ -1,6 +1,7 @@
 // The decoder layers of one token on one cluster (cluster_layers.h). A layer is four products and attention between the first two; after
 // each, every block sends its outputs to all blocks. A block may overwrite what another has to read only because it cannot get
-// that far before the other has sent what it made of it: every block has rows in three products of a layer.
+// that far before the other has sent what it made of it: every block has rows in three products of a layer. The same holds for warps of one
+// block and their sums (racecheck, which does not know of st.async, reports those: reads in sums_of, writes after the next hand-over).
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -177,7 +178,8 @@ __device__ __forceinline__ void compute(const Block& block) {
     for (int phase = 0; phase < kPhases; ++phase) {
       if (phase == kOut) {
         const Block b = block.anew();
-        Attention<K>{b, part}.run(b.layer(layer).kv_layer, b.layer(min(layer + 1, p.step.n_layers - 1)).kv_layer, [&] { receive(b, kHeads, layer); });
+        const int next = min(layer + 1, p.step.n_layers - 1);
+        Attention<K>{b, part}.run(b.layer(layer).kv_layer, b.layer(next).kv_layer, [&] { receive(b, kHeads, layer); });
       }
       {
         const Block b = block.anew();
@@ -229,7 +231,8 @@ __global__ void __launch_bounds__(kThreads, 1) layers_kernel(const __grid_consta
 
 // Places, and as many slots as there is room for.
 Params params_of(const ClusterStep& step) {
-  Params p{.step = step};
+  Params p{};
+  p.step = step;
   const ClusterShape& s = step.shape;
   p.group = s.n_heads / s.n_kv_heads;
   p.n_splits = std::max(kBlocks / s.n_kv_heads, 1);
@@ -317,7 +320,8 @@ bool can_cluster(const PackedWeight& w) {
 
 bool can_run_cluster(const ClusterStep& step) {
   const DeviceKv& kv = step.kv;
-  if (dtype_bytes(kv.dtype) > 2 || kv.n_parts != 2 || kv.block_size % 16 != 0 || !std::has_single_bit(static_cast<unsigned>(kv.block_size)) || kv.head_dim != kHead) return false;
+  if (dtype_bytes(kv.dtype) > 2 || kv.n_parts != 2 || kv.head_dim != kHead) return false;
+  if (kv.block_size % 16 != 0 || !std::has_single_bit(static_cast<unsigned>(kv.block_size))) return false;
   if (step.n_layers == 0 || step.n_layers > kMostClusterLayers || !fits(params_of(step))) return false;
   bool can = false;
   with_narrow_type(kv.dtype, [&](auto* k) { can = can_launch<std::remove_pointer_t<decltype(k)>>(); });
@@ -327,8 +331,8 @@ bool can_run_cluster(const ClusterStep& step) {
 void run_cluster(const ClusterStep& step, cudaStream_t stream) {
   const Params p = params_of(step);
   with_narrow_type(step.kv.dtype, [&](auto* k) {
-    launch_clusters(layers_kernel<std::remove_pointer_t<decltype(k)>>, dim3(kBlocks), dim3(kBlocks), kThreads, static_cast<size_t>(p.end),
-                    stream, p);
+    using K = std::remove_pointer_t<decltype(k)>;
+    launch_clusters(layers_kernel<K>, dim3(kBlocks), dim3(kBlocks), kThreads, static_cast<size_t>(p.end), stream, p);
   });
 }
 

@@ -223,7 +223,8 @@ __device__ __forceinline__ void multiply_tiles(const Block& b, Walk at, int n, i
 // The warp's share of a product of the row, times `weight` where there is one; ready() waits for the row. Sums go to
 // [tile, k, 16], the squares of the row to [k].
 template <class Ready>
-__device__ __forceinline__ void multiply_share(const Block& b, const Ring& ring, int layer, int phase, const float* row, const float* weight, Ready&& ready) {
+__device__ __forceinline__ void multiply_share(const Block& b, const Ring& ring, int layer, int phase, const float* row, const float* weight,
+                                               Ready&& ready) {
   const Share s = b.at<Share>(b.p.shares)[b.warp * kPhases + phase];
   const Extent e = b.extent(phase);
   const int dim = b.p.step.shape.dim;
