@@ -127,6 +127,8 @@ def f(x):  # a comment
 | 1 | `x` |
 
 ![pic](https://example.com/p.png) [bad](javascript:alert(1)) snake_case_name 2 * 3 * 4
+
+See [gold](https://example.com/Gold_(metal)), (https://example.com/Tin_(metal)) and (https://example.com/lead).
 """
 
 
@@ -137,7 +139,8 @@ def test_markdown(server, browser, shot):
     for piece in ["<h2>Title with <code>code</code> and <strong>bold</strong></h2>", "<em>emphasis</em>", "<del>struck</del>", 'href="https://example.com/a_b"', "&lt;b&gt;no tag&lt;/b&gt;",
                   "<li>two<ul><li>inner <em>item</em></li></ul></li>", "☑ done", "<ol><li>first</li><li>second</li></ol>", "<blockquote><p>quoted\ntext</p></blockquote>",
                   '<span class="t-keyword">def</span>', '<span class="t-comment"># a comment</span>', '<span class="t-string">"a"</span>', '<span class="t-number">12</span>',
-                  '<td class="right"><code>x</code></td>', "snake_case_name 2 * 3 * 4"]:
+                  '<td class="right"><code>x</code></td>', " bad snake_case_name 2 * 3 * 4", 'href="https://example.com/Gold_(metal)"', '>gold</a>, (<a href="https://example.com/Tin_(metal)"',
+                  '<a href="https://example.com/lead"', "https://example.com/lead</a>)."]:
         assert piece in html, (piece, html)
     assert "<img" not in html and "javascript:" not in html and "<b>" not in html
     # Grown piece by piece it comes out as when it is set at once, whatever is cut where.
