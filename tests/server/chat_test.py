@@ -186,10 +186,11 @@ def test_text_offsets_are_characters(server, draw):
         pieces = [bytes(t["piece"]) if isinstance(t["piece"], list) else t["piece"].encode() for t in pieces]
         assert b"".join(pieces).decode() == text
         starts = [len(b"".join(pieces[:i]).decode(errors="ignore")) for i in range(len(pieces))]  # ignored: a part of a character
-        whole = complete(server, text, echo=True, logprobs=0, max_tokens=3).json()["choices"][0]
+        fields = {"echo": True, "logprobs": 0, "max_tokens": 3, "ignore_eos": True}
+        whole = complete(server, text, **fields).json()["choices"][0]
         assert whole["text"].startswith(text) and whole["logprobs"]["text_offset"][:len(starts)] == starts
         assert whole["logprobs"]["text_offset"][len(starts)] == len(text)
-        chunks = [c for e in complete(server, text, echo=True, logprobs=0, max_tokens=3, stream=True).events() for c in e["choices"]]
+        chunks = [c for e in complete(server, text, **fields, stream=True).events() for c in e["choices"]]
         assert sum((c["logprobs"]["text_offset"] for c in chunks), []) == whole["logprobs"]["text_offset"]
 
 
