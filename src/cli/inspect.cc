@@ -96,9 +96,11 @@ size_t weight_bytes(const CheckpointFacts& facts) {
 Json what_fits(const CheckpointFacts& facts, const Config& c, const InspectOptions& o) {
   const size_t weights = weight_bytes(facts), available = o.memory > 0 ? o.memory : available_memory_bytes();
   Json json = {{"available_bytes", available}, {"weights_bytes", weights}, {"model_context", c.n_ctx_train}, {"fit", Json::array()}};
-  for (const MemoryPlan& p : plans_that_fit(c, weights, available, runner_options(o)))
+  RunnerOptions options = runner_options(o);
+  options.n_checkpoints = o.model.n_checkpoints;
+  for (const MemoryPlan& p : plans_that_fit(c, weights, available, options))
     json["fit"].push_back({{"sequences", p.max_seqs}, {"context", p.n_ctx}, {"kv_bytes", p.kv.bytes()}, {"state_bytes", p.states.bytes()},
-                           {"activation_bytes", p.activation_bytes}, {"total_bytes", p.total_bytes()}});
+                           {"checkpoints", p.n_checkpoints()}, {"activation_bytes", p.activation_bytes}, {"total_bytes", p.total_bytes()}});
   return json;
 }
 
@@ -107,12 +109,14 @@ void print_fit(const Json& json) {
   fmt::print("{} available, {} for the weights; a twentieth is left free\n", bytes(json["available_bytes"]), bytes(json["weights_bytes"]));
   if (json["fit"].empty()) fmt::print("nothing fits: use a smaller model or a smaller quant\n");
   if (json["fit"].empty()) return;
-  fmt::print("{:>9}  {:>12}  {:>10}  {:>10}\n", "sequences", "context each", "cache", "in all");
+  const bool recurrent = json["fit"][0]["state_bytes"] > 0;
+  const auto column = [&](const auto& text) { return recurrent ? fmt::format("{:>11}  ", text) : ""; };
+  fmt::print("{:>9}  {}{:>12}  {:>10}  {:>10}\n", "sequences", column("checkpoints"), "context each", "cache", "in all");
   for (const Json& row : json["fit"]) {
     const uint64_t cache = row["kv_bytes"].get<uint64_t>() + row["state_bytes"].get<uint64_t>();
     const bool whole = row["context"] == json["model_context"];
-    fmt::print("{:>9}  {:>12}  {:>10}  {:>10}{}\n", row["sequences"].get<int>(), row["context"].get<int>(), human_bytes(cache),
-               bytes(row["total_bytes"]), whole ? "  the model's own context" : "");
+    fmt::print("{:>9}  {}{:>12}  {:>10}  {:>10}{}\n", row["sequences"].get<int>(), column(row["checkpoints"].get<int>()), row["context"].get<int>(),
+               human_bytes(cache), bytes(row["total_bytes"]), whole ? "  the model's own context" : "");
   }
 }
 
@@ -258,7 +262,9 @@ void add_inspect(CLI::App& app) {
   verb->add_option("--type", o->type, "with --shape: format of those weights")->capture_default_str()->needs("--shape");
   verb->add_option("-c,--ctx-size", o->model.n_ctx, "context to plan memory for; 0: what `run` would choose")
       ->check(CLI::Range(0, 1 << 24))->capture_default_str();
-  verb->add_option("--cache-type", o->model.kv_type, "type of the KV cache: f16 or f32")->capture_default_str();
+  verb->add_option("--kv-type,--cache-type", o->model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")->capture_default_str();
+  add_checkpoint_option(*verb, o->model);
+  verb->get_option("--checkpoints")->needs("--fit");
   add_log_option(*verb, o->model);
   verb->footer("Examples:\n  ingot inspect model.gguf -c 8192\n  ingot inspect model.gguf --json --tensors\n"
                "  ingot inspect model.gguf --fit --memory 24GiB\n  ingot inspect model.gguf --kernels --device cuda --rows 1,64,256");
