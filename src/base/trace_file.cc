@@ -2,9 +2,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 
 namespace ingot {
 namespace {
@@ -30,7 +32,13 @@ void TraceFile::span(const char* track, const char* name, Clock::time_point begi
   const std::string line =
       fmt::format("{{\"name\": \"{}\", \"ph\": \"X\", \"pid\": 1, \"tid\": {}, \"ts\": {:.3f}, \"dur\": {:.3f}, \"args\": {{{}}}}},\n",
                   name, track_id(track), microseconds(begin - start_), microseconds(end - begin), args_json);
-  std::fwrite(line.data(), 1, line.size(), file_);
+  write(line);
+}
+
+// A full disk ends the trace and nothing else.
+void TraceFile::write(const std::string& line) {
+  if (std::fwrite(line.data(), 1, line.size(), file_) == line.size() || std::exchange(failed_, true)) return;
+  log_warn("cannot write the trace file {}: {}; it has gaps from here on", printable(path_), std::strerror(errno));
 }
 
 int TraceFile::track_id(const char* track) {
@@ -38,8 +46,7 @@ int TraceFile::track_id(const char* track) {
     if (tracks_[i] == track) return i + 1;
   CHECK_LT(n_tracks_, static_cast<int>(std::size(tracks_)));
   tracks_[n_tracks_++] = track;
-  fmt::print(file_, "{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": {}, \"args\": {{\"name\": \"{}\"}}}},\n",
-             n_tracks_, track);
+  write(fmt::format("{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": {}, \"args\": {{\"name\": \"{}\"}}}},\n", n_tracks_, track));
   return n_tracks_;
 }
 

@@ -22,6 +22,7 @@ class TraceFile {
 
  private:
   int track_id(const char* track);
+  void write(const std::string& line);
 
   std::mutex mutex_;
   std::FILE* file_;
@@ -29,6 +30,7 @@ class TraceFile {
   const Clock::time_point start_ = Clock::now();
   std::string tracks_[8];
   int n_tracks_ = 0;
+  bool failed_ = false;
 };
 
 }  // namespace ingot

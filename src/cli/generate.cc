@@ -115,11 +115,14 @@ void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {
   add_sampling_options(app, o.sampling, seed);
 }
 
-void trace_step(TraceFile& trace, const StepStats& s) {
+namespace {
+
+void trace_spans(TraceFile& trace, const StepStats& s) {
   const std::string args = fmt::format(
       "\"step\": {}, \"tokens\": {}, \"sequences\": {}, \"decodes\": {}, \"cached\": {}, \"preempted\": {}, \"waiting\": {}, "
-      "\"blocks\": {}, \"blocks_cached\": {}",
-      s.index, s.n_tokens, s.n_seqs, s.n_decodes, s.n_cached, s.n_preempted, s.n_waiting, s.blocks_used, s.blocks_cached);
+      "\"blocks\": {}, \"blocks_cached\": {}, \"states\": {}, \"states_cached\": {}",
+      s.index, s.n_tokens, s.n_seqs, s.n_decodes, s.n_cached, s.n_preempted, s.n_waiting, s.blocks_used, s.blocks_cached, s.states_used,
+      s.states_cached);
   trace.span("engine", "plan", s.begin, s.planned, args);
   trace.span("engine", "fill", s.planned, s.filled, args);
   trace.span("engine", "forward", s.filled, s.submitted, args);
@@ -130,6 +133,16 @@ void trace_step(TraceFile& trace, const StepStats& s) {
     trace.span("engine", "sample", s.submitted, s.sampled, args);
   }
   trace.span("engine", "emit", s.sampled, s.emitted, args);
+}
+
+}  // namespace
+
+// On the engine's thread, which is not to end for a trace's sake.
+void trace_step(TraceFile& trace, const StepStats& s) {
+  try {
+    trace_spans(trace, s);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 std::unique_ptr<Engine> start_engine(LoadedModel& model, const ModelOptions& options) {
