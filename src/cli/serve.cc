@@ -1,6 +1,6 @@
 // ingot serve: a model behind HTTP, until a signal ends it. SIGTERM or Ctrl-C lets what runs come to its end, a second one does
 // not; SIGHUP reads the key file again. Exit codes: 0 ended as asked, 1 it could not start, 2 the command line is wrong,
-// 72 the engine hung.
+// 70 the engine's thread ended, 72 the engine hung.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -20,6 +20,7 @@
 #include "cli/verbs.h"
 #include "server/app.h"
 #include "server/http_server.h"
+#include "server/watchdog.h"
 
 #ifndef INGOT_VERSION
 #define INGOT_VERSION "unknown"
@@ -45,7 +46,6 @@ struct ServeOptions {
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
 };
 
-constexpr int kExitWatchdog = 72;
 constexpr int kScoredRows = 64;  // of one step, for log-probabilities of prompts: chunks as long as that
 
 // The name under which a model is served: what it was asked for by, without folders and endings.
@@ -154,53 +154,11 @@ std::vector<ModelSource> open_sources(ServeOptions& o) {
   return sources;
 }
 
-// Does the engine still finish steps while it has work, and are the models' files still what was loaded?
-class Watchdog {
- public:
-  explicit Watchdog(const ServeOptions& o) : options_(o) {}
-
-  void look(App& app) {
-    if (const std::string path = changed_mapped_file(); !path.empty()) {
-      if (app.phase() != Phase::kReady) return;
-      log_warn("{} has been written to or cut while it was in use: no more requests are taken; start the server again", printable(path));
-      return app.set_phase(Phase::kDead);
-    }
-    const auto now = SteadyClock::now();
-    int64_t n_steps = 0;
-    bool busy = false;
-    for (const auto& model : app.models()) {
-      const EngineGauges gauges = model->gauges();
-      n_steps += gauges.n_steps;
-      busy |= gauges.n_running + gauges.n_waiting > 0 && gauges.n_steps > 0;
-    }
-    if (!busy || n_steps != n_steps_) {
-      if (app.phase() == Phase::kDead) app.set_phase(Phase::kReady);
-      n_steps_ = n_steps;
-      moved_ = now;
-      return;
-    }
-    const auto still = std::chrono::duration_cast<std::chrono::seconds>(now - moved_).count();
-    if (still >= options_.hard_watchdog_s) {
-      fmt::print(stderr, "ingot: no step has ended for {} s; giving up\n", still);
-      std::_Exit(kExitWatchdog);
-    }
-    if (still >= options_.soft_watchdog_s && app.phase() == Phase::kReady) {
-      log_warn("no step has ended for {} s", still);
-      app.set_phase(Phase::kDead);
-    }
-  }
-
- private:
-  const ServeOptions& options_;
-  int64_t n_steps_ = -1;
-  SteadyClock::time_point moved_ = SteadyClock::now();
-};
-
-// Signals are waited for, not caught; threads made from here on leave them to this one.
+// Signals are waited for, not caught; threads made from here on leave them to this one. SIGUSR1, which supervisors send, does nothing.
 sigset_t block_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) sigaddset(&set, signal);
+  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGUSR1}) sigaddset(&set, signal);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   sigdelset(&set, SIGPIPE);  // never waited for: writes say it themselves
   return set;
@@ -226,13 +184,13 @@ void drain(App& app, HttpServer& server, const sigset_t& signals, int seconds) {
 }
 
 void run_until_signal(App& app, ModelPool& pool, const sigset_t& signals, const ServeOptions& o) {
-  Watchdog watchdog(o);
+  Watchdog watchdog({std::chrono::seconds(o.soft_watchdog_s), std::chrono::seconds(o.hard_watchdog_s)});
   for (;;) {
     const int signal = wait_for_signal(signals, std::chrono::milliseconds(500));
     if (signal == SIGTERM || signal == SIGINT) return;
     app.reload_keys();
     pool.tick();
-    watchdog.look(app);
+    if (const int code = watchdog.look(app); code != 0) std::_Exit(code);
   }
 }
 

@@ -149,6 +149,21 @@ TEST(App, TheQueueIsBounded) {
   EXPECT_EQ(after->status(), 200);
 }
 
+TEST(App, WhoWaitsTooLongGets503) {
+  Rig rig({.info = {.n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 1}, .step_us = 10'000}, 64, {},
+          [](ServedModelParts& parts) { parts.queue_timeout = std::chrono::seconds(1); });
+  const auto busy = rig.post("/v1/completions", completion({1}, 1, 250, true));  // for 2.5 s, which it may take, for it has begun
+  ASSERT_TRUE(busy->wait_for_bytes(1));
+  const auto late = rig.post("/v1/completions", completion({1}, 1, 1, false));
+  ASSERT_TRUE(late->wait());
+  EXPECT_EQ(late->status(), 503);
+  EXPECT_EQ(late->json()["error"]["code"], "queue_timeout");
+  EXPECT_EQ(late->header("Retry-After"), "1");
+  ASSERT_TRUE(busy->wait());
+  EXPECT_EQ(streamed_text(busy->body()), rig.expected({1}, 1, 250));
+  EXPECT_TRUE(rig.wait_idle());
+}
+
 TEST(App, AReaderThatDoesNotReadPausesItselfOnly) {
   Rig rig({.step_us = 100});
   std::vector<std::shared_ptr<Recorder>> stalled;

@@ -99,6 +99,11 @@ class Recorder final : public Responder {
   // After wait().
   int n_writes() const { return n_writes_; }
   int status() const { return head_.status; }
+  std::string header(const std::string& name) const {
+    for (const auto& [key, value] : head_.headers)
+      if (key == name) return value;
+    return "";
+  }
   bool is_stream() const { return is_stream_; }
   bool failed() const { return failed_; }
   const std::string& body() const { return is_stream_ ? body_ : head_.body; }
@@ -119,17 +124,19 @@ class Recorder final : public Responder {
 
 // The server without its sockets.
 struct Rig {
-  explicit Rig(FakeOptions options = {}, int queue_limit = 64, const AppOptions& app_options = {})
-      : pool(sources(options, queue_limit), {}), app(app_options, pool) {
+  using Change = std::function<void(ServedModelParts&)>;
+
+  explicit Rig(FakeOptions options = {}, int queue_limit = 64, const AppOptions& app_options = {}, const Change& change = [](ServedModelParts&) {})
+      : pool(sources(options, queue_limit, change), {}), app(app_options, pool) {
     model = pool.load_now("bytes");
     app.set_phase(Phase::kReady);
   }
 
-  std::vector<ModelSource> sources(const FakeOptions& options, int queue_limit) {
-    return {{.id = "bytes", .aliases = {"other"}, .load = [=, this] { return make_model(options, queue_limit); }}};
+  std::vector<ModelSource> sources(const FakeOptions& options, int queue_limit, const Change& change) {
+    return {{.id = "bytes", .aliases = {"other"}, .load = [=, this] { return make_model(options, queue_limit, change); }}};
   }
 
-  std::shared_ptr<ServedModel> make_model(FakeOptions options, int queue_limit) {
+  std::shared_ptr<ServedModel> make_model(FakeOptions options, int queue_limit, const Change& change) {
     options.info.n_vocab = 259;
     ServedModelParts parts{.id = "bytes",
                            .aliases = {"other"},
@@ -137,6 +144,7 @@ struct Rig {
                            .chat = ChatTemplate::chatml_default(),
                            .runner = std::make_unique<FakeRunner>(options),
                            .queue_limit = queue_limit};
+    change(parts);
     runner = static_cast<FakeRunner*>(parts.runner.get());
     auto made = std::make_shared<ServedModel>(std::move(parts));
     made->start();

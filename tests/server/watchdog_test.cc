@@ -1,0 +1,89 @@
+// What makes a server unhealthy, and what ends it.
+#include "server/watchdog.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "rig.h"
+
+namespace ingot {
+namespace {
+
+using nlohmann::json;
+
+json completion(int n) { return {{"prompt", {1, 2, 3}}, {"max_tokens", n}, {"ignore_eos", true}}; }
+
+int health(App& app) {
+  HttpRequest request{.method = "GET", .path = "/health", .headers = {{"host", "localhost"}}};
+  if (const auto refusal = app.refuse(request)) return refusal->status;
+  const auto recorder = std::make_shared<Recorder>();
+  app.handle(std::move(request), recorder);
+  return recorder->wait() ? recorder->status() : 0;
+}
+
+// Whoever waited hears of it, whoever comes is told that it is not his fault, and the process ends.
+TEST(Watchdog, AnEngineWhoseThreadHasEnded) {
+  std::atomic<bool> broken{false};
+  Rig rig({.step_us = 1000}, 64, {}, [&](ServedModelParts& parts) {
+    parts.engine.on_step = [&](const StepStats&) {
+      if (broken) throw std::runtime_error("the metrics are full");
+    };
+  });
+  Watchdog watchdog({});
+  const auto stream = rig.post("/v1/completions", completion(200));
+  EXPECT_EQ(watchdog.look(rig.app), 0);
+  EXPECT_EQ(health(rig.app), 200);
+  broken = true;
+  ASSERT_TRUE(stream->wait());
+  EXPECT_EQ(stream->status(), 500);
+  EXPECT_EQ(rig.model->fault(), "the metrics are full");
+  const auto after = rig.post("/v1/completions", completion(2));
+  ASSERT_TRUE(after->wait());
+  EXPECT_EQ(after->status(), 503);
+  EXPECT_EQ(after->body().find("metrics"), std::string::npos);
+  EXPECT_EQ(watchdog.look(rig.app), 0);
+  EXPECT_EQ(health(rig.app), 503);
+  EXPECT_EQ(watchdog.look(rig.app), kExitLostEngine);
+}
+
+// A step that does not end: unhealthy, healthy again when it does, and the end when it takes too long.
+TEST(Watchdog, AStepThatDoesNotEnd) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool held = false;
+  Rig rig({.before_wait = [&] {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return !held; });
+  }});
+  const auto hold = [&](bool value) {
+    const std::lock_guard lock(mutex);
+    held = value;
+    changed.notify_all();
+  };
+  const auto n_under_way = [&] {
+    const EngineGauges gauges = rig.model->gauges();
+    return gauges.n_running + gauges.n_waiting;
+  };
+  const auto first = rig.post("/v1/completions", completion(2));
+  ASSERT_TRUE(first->wait());
+  hold(true);
+  const auto second = rig.post("/v1/completions", completion(2));
+  while (n_under_way() == 0) std::this_thread::yield();
+  Watchdog patient({.soft = std::chrono::milliseconds(0)}), strict({.hard = std::chrono::milliseconds(0)});
+  EXPECT_EQ(patient.look(rig.app), 0);  // sees the steps for the first time
+  EXPECT_EQ(health(rig.app), 200);
+  EXPECT_EQ(patient.look(rig.app), 0);
+  EXPECT_EQ(health(rig.app), 503);
+  EXPECT_EQ(strict.look(rig.app), 0);
+  EXPECT_EQ(strict.look(rig.app), kExitHung);
+  hold(false);
+  ASSERT_TRUE(second->wait());
+  EXPECT_EQ(second->status(), 200);
+  while (n_under_way() > 0) std::this_thread::yield();
+  EXPECT_EQ(patient.look(rig.app), 0);
+  EXPECT_EQ(health(rig.app), 200);
+}
+
+}  // namespace
+}  // namespace ingot
