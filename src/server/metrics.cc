@@ -118,6 +118,9 @@ class MetricsPrinter {
     value("kv_cache_usage_perc", "gauge", "Share of the KV cache in use; 1 is all of it.", [](const auto& m) {
       return m.gauges.n_blocks > 0 ? static_cast<double>(m.gauges.blocks_used) / m.gauges.n_blocks : 0.0;
     });
+    by_use("kv_blocks", "Blocks of the KV cache.", [](const EngineGauges& g) { return Uses{g.blocks_used, g.blocks_cached, g.n_blocks}; });
+    by_use("state_slots", "Slots for states of recurrent layers; the cached ones are checkpoints.",
+           [](const EngineGauges& g) { return Uses{g.states_used, g.states_cached, g.n_states}; });
     describe(out_, prefix_ + "cache_config_info", "gauge", "The KV cache as it was set up.");
     for (const MetricsSource& m : models_)
       out_ += fmt::format("{}cache_config_info{{{},block_size=\"{}\",num_gpu_blocks=\"{}\"}} 1\n", prefix_,
@@ -127,6 +130,8 @@ class MetricsPrinter {
   void counters() {
     value("num_preemptions_total", "counter", "Sequences that lost their KV blocks and were computed anew.",
           [](const auto& m) { return m.gauges.n_preemptions; });
+    value("window_blocks_given_up_total", "counter", "KV blocks that running sequences gave up in front of the model's sliding window.",
+          [](const auto& m) { return m.gauges.n_blocks_given_up; });
     value("steps_total", "counter", "Steps of the engine.", [](const auto& m) { return m.gauges.n_steps; });
     value("failed_steps_total", "counter", "Steps that failed, and with them their requests.",
           [](const auto& m) { return m.gauges.n_failed_steps; });
@@ -170,6 +175,19 @@ class MetricsPrinter {
     describe(out_, prefix_ + name, type, help);
     for (const MetricsSource& m : models_)
       out_ += fmt::format("{}{}{{{}}} {}\n", prefix_, name, m.metrics.labels_, number(m));
+  }
+  // Three lines a model: held by sequences, kept for their prefixes, and neither.
+  struct Uses {
+    int held, cached, all;
+  };
+  template <class F>
+  void by_use(const char* name, const char* help, F uses) {
+    describe(out_, prefix_ + name, "gauge", help);
+    for (const MetricsSource& m : models_) {
+      const Uses u = uses(m.gauges);
+      for (const auto& [use, n] : {std::pair{"held", u.held}, {"cached", u.cached}, {"blank", u.all - u.held - u.cached}})
+        out_ += fmt::format("{}{}{{{},use=\"{}\"}} {}\n", prefix_, name, m.metrics.labels_, use, n);
+    }
   }
   void histogram(const char* name, const Histogram ModelMetrics::*which, const char* help) {
     describe(out_, prefix_ + name, "histogram", help);

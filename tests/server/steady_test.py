@@ -1,0 +1,27 @@
+"""What a server bears without a sign: a full disk, signals that mean nothing to it. And its figures of what is in the cache."""
+import re
+import signal
+
+
+def test_a_full_disk_costs_lines_of_the_log_only(start):
+    server = start("--access-log", "/dev/full", "--trace", "/dev/full")
+    for _ in range(5):
+        assert server.chat(max_tokens=40).status == 200
+    assert server.get("/health").status == 200
+
+
+def test_signals_that_mean_nothing(start):
+    server = start("--access-log", "none")
+    for name in ("SIGHUP", "SIGPIPE", "SIGUSR1", "SIGCHLD", "SIGWINCH"):
+        server.process.send_signal(getattr(signal, name))
+        assert server.chat(max_tokens=2).status == 200, name
+    assert server.process.poll() is None
+
+
+def test_blocks_are_counted_by_use(server):
+    server.chat(max_tokens=3)
+    text = server.get("/metrics").body.decode()
+    blocks = {use: int(n) for use, n in re.findall(r'ingot:kv_blocks\{.*use="(\w+)"\} (\d+)', text)}
+    assert set(blocks) == {"held", "cached", "blank"} and blocks["cached"] > 0
+    assert sum(blocks.values()) == int(re.search(r'num_gpu_blocks="(\d+)"', text)[1])
+    assert re.search(r'ingot:state_slots\{.*use="cached"\} 0', text) and "ingot:window_blocks_given_up_total{" in text
