@@ -202,7 +202,7 @@ TEST_P(Deterministic, OverlappedStepsChangeNothing) {
 TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
   Random random;
   SCOPED_TRACE(random.seed());
-  const auto runner = load({.device = "cpu", .n_ctx = 512});
+  const auto runner = load({.device = "cpu", .n_ctx = 256});
   struct Turn {
     Request request;
     Said answer;
@@ -214,7 +214,7 @@ TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
   for (int turn = 0; turn < 20; ++turn) {
     std::vector<std::shared_ptr<Collector>> sinks;
     for (std::vector<int32_t>& history : histories) {
-      Request request = random_request(random, runner->info(), 12, 10);
+      Request request = random_request(random, runner->info(), 6, 5);
       const int n_known = std::max(0, static_cast<int>(history.size()) - 1);  // all but the token that was drawn last
       history.insert(history.end(), request.prompt.begin(), request.prompt.end());
       request.prompt = history;

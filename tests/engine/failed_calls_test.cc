@@ -219,7 +219,7 @@ TEST(FailedCalls, AnyCallForAFileWhileLoading) {
     const int n_open = open_descriptors();
     for (const bool mapped : {true, false}) {
       int n_failed = 0, n_borne = 0;
-      for (const int error : {EIO, EMFILE, ENOMEM, EINTR}) {
+      for (const int error : {EIO, EMFILE, ENOMEM, EAGAIN, EINTR}) {
         for (int k = 0;; ++k) {
           SCOPED_TRACE(fmt::format("{}, {}: call {}: {}", path, mapped ? "mapped" : "read", k, std::strerror(error)));
           no_mapping = !mapped;
