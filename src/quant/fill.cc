@@ -66,7 +66,7 @@ constexpr int kVariants = 256;  // scales to choose from
 
 // The bits of all scale fields, kVariants times: unit * sigma * factor, the factor 0.5 to 1.5, with mean square 1, and
 // then the same below zero, so that levels which are not even about zero have a mean of 0. Fields of one block share it,
-// so that scale and minimum stay in proportion.
+// so that scale and minimum stay in proportion; one that multiplies another has a factor of its own.
 std::vector<uint16_t> scale_table(const FormatInfo& f, float sigma, Random& random) {
   std::vector<uint16_t> table;  // [kVariants, n_scale_fields]
   constexpr float kRootMeanSquare = 1.0408f;
@@ -75,7 +75,8 @@ std::vector<uint16_t> scale_table(const FormatInfo& f, float sigma, Random& rand
     factor = v % 2 == 0 ? (0.5f + random.uniform()) / kRootMeanSquare : -factor;
     for (int i = 0; i < f.n_scale_fields; ++i) {
       const quant::ScaleField& field = f.scale_fields[i];
-      table.push_back(scale_bits(field.unit * sigma * factor, field.kind, random));
+      const float size = field.multiplies ? (0.5f + random.uniform()) / kRootMeanSquare : sigma * factor;
+      table.push_back(scale_bits(field.unit * size, field.kind, random));
     }
   }
   return table;

@@ -28,6 +28,7 @@ struct ScaleField {
   int offset;  // bytes from the start of the block
   float unit;
   ScaleKind kind = ScaleKind::kF16;
+  bool multiplies = false;  // the field before it, whatever deviation is asked for
 };
 
 template <class T>

@@ -1,6 +1,7 @@
 // Packing keeps codes and scales exactly, whatever the format: products with unit vectors are the weights themselves (F8_E4M3: to
-// half a step of int8, and its f16 scale). They are scaled by 127, which int8 activations hold exactly. And every block format has a kernel that takes it in int8: the
-// alternative, 32 bits a weight, is right too, so no other test would notice.
+// half a step of int8, and its f16 scale; NVFP4_SCALED: to the f16 of its scales). They are scaled by 127, which int8 activations
+// hold exactly. And every block format has a kernel that takes it in int8: the alternative, 32 bits a weight, is right too, so no
+// other test would notice.
 #include "backend/cpu/packed_weight.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,8 @@ void check_unit_vectors(Format format, Backend& backend, const std::vector<uint8
   backend.download(got.data(), y);
   float largest = 0;
   for (float v : expected) largest = std::max(largest, std::abs(v));
-  const float rounding = info(format).unpack == nullptr && info(format).block_size > 1 ? 0.54f / 127 : 1e-6f;
+  const bool is_rounded = info(format).unpack == nullptr && info(format).block_size > 1;
+  const float rounding = is_rounded ? 0.54f / 127 : format == Format::NVFP4_SCALED ? 0x1p-11f : 1e-6f;
   for (int64_t k = 0; k < kIn; ++k) {
     for (int64_t row = 0; row < kOut; ++row) {
       // Formats with minima add two products, each rounded.

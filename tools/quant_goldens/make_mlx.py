@@ -5,6 +5,7 @@
 
 AFFINE4_64.decode.bin  u32 n_blocks, the blocks, f32 weights: random codes with scales and minima that are f16, bf16, zero
 F8_E4M3.decode.bin     the same: every code, under random f32 scales
+NVFP4_SCALED.decode.bin  the same: random codes, every E4M3 that is a scale, under random f32 scales
 """
 import pathlib
 import struct
@@ -49,6 +50,20 @@ def float8(out, rng):
     write(out, "F8_E4M3", [struct.pack("<f", s) + c.tobytes() for s, c in zip(scales, codes)], scales[:, None] * numbers)
 
 
+def nvfp4_scaled(out, rng):
+    codes = rng.integers(0, 16, (32, 64), dtype=np.uint8)
+    exponents = np.append(rng.permutation(127), 0x38).astype(np.uint8).reshape(32, 4)
+    scales = random_scales(rng, 32)
+    packed = (codes[:, 0::2] | codes[:, 1::2] << 4).view("<u4")
+    one = mx.full(exponents.shape, 0x38, dtype=mx.uint8)  # 1
+    numbers = np.array(mx.dequantize(mx.array(packed), one, group_size=16, bits=4, mode="nvfp4", dtype=mx.float32)).reshape(32, 4, 16)
+    of_groups = np.array(mx.from_fp8(mx.array(exponents), dtype=mx.float32)) * scales[:, None]
+    halves = codes.reshape(32, 4, 2, 8)
+    stored = (halves[:, :, 0] | halves[:, :, 1] << 4).reshape(32, 32)
+    blocks = [struct.pack("<f", s) + e.tobytes() + c.tobytes() for s, e, c in zip(scales, exponents, stored)]
+    write(out, "NVFP4_SCALED", blocks, (numbers + 0) * of_groups[..., None])  # its -0 is 0 in ggml
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     mx.set_default_device(mx.cpu)
@@ -57,6 +72,7 @@ def main():
         for size in (32, 64):
             affine(out, rng, bits, size)
     float8(out, rng)
+    nvfp4_scaled(out, rng)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ constexpr QuantKind kQuantKinds[] = {
     {4, true, 32, false, Scales::kBF16},    // MXFP4
     {4, true, 32, false, Scales::kSuper},   // IQ4_XS IQ1_S IQ2_XXS IQ3_XXS IQ3_S
     {4, true, 16, false, Scales::kSuper},   // IQ1_M IQ2_XS IQ2_S
-    {4, true, 16, false, Scales::kF16},     // NVFP4
+    {4, true, 16, false, Scales::kF16},     // NVFP4 NVFP4_SCALED
     {4, false, 64, true, Scales::kF16},     // AFFINE4_64
     {8, false, 64, true, Scales::kF16},     // AFFINE8_64
 };

@@ -130,19 +130,22 @@ int kind_of(const FormatInfo& f) {
 }
 
 // The power of two that the scales of a weight are kept without. Where they are f32 it is that which brings the largest below
-// 2^12: an f16 then holds a bf16 exactly, unless it is 2^-28 of the largest or less.
+// 2^12: an f16 then holds a bf16 exactly, unless it is 2^-28 of the largest or less. An f32 times an E4M3 is rounded.
 float factor_of(const FormatInfo& f, const Weight& host) {
   if (f.n_scale_fields == 0 || f.scale_fields[0].kind != quant::ScaleKind::kF32) return f.scale_unit;
-  float largest = 0;
+  constexpr float kMostOfE4m3 = 240;  // of half of one
+  float largest = 0, reach = 1;
   const auto* blocks = static_cast<const uint8_t*>(host.codes);
   const int64_t n_blocks = host.n_experts * host.n_out * (host.n_in / f.block_size);
   for (int64_t b = 0; b < n_blocks; ++b)
     for (int i = 0; i < f.n_scale_fields; ++i) {
+      if (f.scale_fields[i].kind == quant::ScaleKind::kUE4M3) reach = kMostOfE4m3;
+      if (f.scale_fields[i].kind != quant::ScaleKind::kF32) continue;
       const float value = std::abs(float_from_bits(quant::load_u32(blocks + b * f.block_bytes + f.scale_fields[i].offset)));
       if (std::isfinite(value) && value > largest) largest = value;
     }
   if (largest == 0) return 1;
-  return std::ldexp(1.0f, std::clamp(std::ilogb(largest) - 11, -120, 120));
+  return std::ldexp(1.0f, std::clamp(std::ilogb(reach * largest) - 11, -120, 120));
 }
 
 void pack_dense_row(const Weight& host, Dense type, int64_t row, int lane, uint8_t* panel) {
