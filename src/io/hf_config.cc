@@ -241,7 +241,9 @@ HfConfig parse_hf_config(const JsonDocument& document, std::string name, const H
 }
 
 HfConfig read_hf_config(const HfDirectory& directory, const HfDefaults& defaults) {
-  return parse_hf_config(directory.document("config.json"), directory.name(), defaults);
+  HfConfig c = parse_hf_config(directory.document("config.json"), directory.name(), defaults);
+  if (!c.quantization) c.quantization = HfQuantization::read(directory);
+  return c;
 }
 
 std::vector<int64_t> read_hf_ends(const HfDirectory& directory) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "io/hf_directory.h"
 #include "text/pattern.h"
 
 namespace ingot {
@@ -9,8 +10,9 @@ namespace {
 
 constexpr int kMaxGroup = 1 << 20, kMaxBlock = 1 << 16;
 constexpr const char* kSupported =
-    "supported are MLX (affine, mxfp4, mxfp8, nvfp4), gptq, awq, fp8, fbgemm_fp8, mxfp4 and compressed-tensors (pack-quantized, "
-    "int-quantized, float-quantized, mxfp8-quantized, mxfp4-pack-quantized, nvfp4-pack-quantized); use one of these, the model's unquantized checkpoint, or a GGUF file of it";
+    "supported are MLX (affine, mxfp4, mxfp8, nvfp4), gptq, awq, fp8, fbgemm_fp8, mxfp4, modelopt (FP8, MXFP8, MXFP4 and NVFP4) and "
+    "compressed-tensors (pack-quantized, int-quantized, float-quantized, mxfp8-quantized, mxfp4-pack-quantized, nvfp4-pack-quantized); use one "
+    "of these, the model's unquantized checkpoint, or a GGUF file of it";
 
 std::string text_or(const Json& object, const char* key, const char* fallback) {
   const auto value = object.find(key);
@@ -128,6 +130,41 @@ QuantScheme read_fp8(const Json& json) {
   return scheme;
 }
 
+// ---- ModelOpt ----
+
+// Its algorithms, by how they keep weights; what they do to activations (W4A16, W4A8) is passed over.
+struct ModelOptAlgorithm {
+  const char* name;
+  QuantScheme scheme;
+};
+constexpr QuantScheme kOneFloat8{.layout = QuantLayout::kFloat8};
+constexpr QuantScheme kModelOptMx{.layout = QuantLayout::kModelOptMxfp4, .bits = 4, .group = 32};
+constexpr QuantScheme kModelOptNv{.layout = QuantLayout::kModelOptNvfp4, .bits = 4, .group = 16};
+constexpr ModelOptAlgorithm kModelOptAlgorithms[] = {
+    {"FP8", kOneFloat8},
+    {"FP8_PER_CHANNEL_PER_TOKEN", kOneFloat8},
+    {"FP8_PB_WO", {.layout = QuantLayout::kFloat8, .block_rows = 128, .block_cols = 128}},
+    {"MXFP8", {.layout = QuantLayout::kFloat8, .block_rows = 1, .block_cols = 32}},
+    {"MXFP4", kModelOptMx},
+    {"W4A8_MXFP4_FP8", kModelOptMx},
+    {"NVFP4", kModelOptNv},
+    {"W4A16_NVFP4", kModelOptNv},
+    {"W4A8_NVFP4_FP8", kModelOptNv},
+    {"NVFP4_AWQ", kModelOptNv},
+};
+
+QuantScheme read_algorithm(const Json& json) {
+  std::string name(json.at("quant_algo").string());
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  for (const ModelOptAlgorithm& row : kModelOptAlgorithms) {
+    if (name != row.name) continue;
+    const auto group = json.find("group_size");
+    if (row.scheme.group > 0 && group) one_of(*group, {row.scheme.group});
+    return row.scheme;
+  }
+  throw json.at("quant_algo").error("'{}' is not supported: {}", printable(name, 64), kSupported);
+}
+
 // ---- compressed-tensors ----
 
 // Rotations, which change what the matrices compute, and matrices with holes.
@@ -204,6 +241,17 @@ void HfQuantization::read_mlx(const Json& json) {
   }
 }
 
+// In config.json's words or those of hf_quant_config.json, which are the same here. With MIXED_PRECISION modules have algorithms of
+// their own: a matrix, or all that are in a module, such as the experts of a layer.
+void HfQuantization::read_modelopt(const Json& json) {
+  method_ = "modelopt";
+  if (json.at("quant_algo").string() != "MIXED_PRECISION") {
+    scheme_ = read_algorithm(json);
+    return;
+  }
+  for (const auto& [module, own] : json.at("quantized_layers").members()) subtrees_.emplace(module, read_algorithm(own));
+}
+
 // GPTQModel's `dynamic`: an expression, with "-:" before it where modules are left as they are, and what differs for those
 // that it matches from the start of their name.
 void HfQuantization::read_rules(const Json& dynamic) {
@@ -253,6 +301,10 @@ std::optional<HfQuantization> HfQuantization::read(const Json& config) {
     return text ? read(*text) : std::nullopt;
   }
   HfQuantization out;
+  if (json->find("quant_algo")) {
+    out.read_modelopt(*json);
+    return out;
+  }
   const auto method = json->find("quant_method");
   if (!method) {
     out.read_mlx(*json);
@@ -276,9 +328,20 @@ std::optional<HfQuantization> HfQuantization::read(const Json& config) {
   return out;
 }
 
+std::optional<HfQuantization> HfQuantization::read(const HfDirectory& directory) {
+  if (auto said = read(directory.document("config.json").root())) return said;
+  const auto own_file = directory.find_document("hf_quant_config.json");
+  return own_file ? read(own_file->root()) : std::nullopt;
+}
+
 // A module's own name counts before an expression, and that before a class, of which there is no telling here: it matches.
 const QuantScheme* HfQuantization::find(std::string_view module) const {
   if (const auto it = overrides_.find(module); it != overrides_.end()) return it->second ? &*it->second : nullptr;
+  for (std::string_view outer = module; !subtrees_.empty() && !outer.empty();) {
+    if (const auto it = subtrees_.find(outer); it != subtrees_.end()) return &it->second;
+    const size_t dot = outer.rfind('.');
+    outer = outer.substr(0, dot == outer.npos ? 0 : dot);
+  }
   for (const Rule& rule : rules_)
     if (rule.pattern->matches_start(module)) return rule.scheme ? &*rule.scheme : nullptr;
   if (scheme_) return &*scheme_;

@@ -14,6 +14,7 @@
 
 namespace ingot {
 
+class HfDirectory;
 class Pattern;
 
 // The tensors that make up one matrix, by the names that they have after the module's, and how they lie. Shapes are for
@@ -32,6 +33,8 @@ enum class QuantLayout : uint8_t {
                  // whole codes into words, so that some of the 32 bits are left over
   kPackedMxfp4,  // weight_packed U8 [out, in / 2], the low nibble first; weight_scale U8 [out, in / 32], E8M0
   kPackedNvfp4,  // weight_packed likewise, weight_scale F8_E4M3 [out, in / 16], weight_global_scale F32, which divides
+  kModelOptMxfp4,  // as kPackedMxfp4, but that weight_packed is named weight
+  kModelOptNvfp4,  // as kPackedNvfp4, but that weight_packed is named weight, and weight_scale_2 F32 multiplies
   kInt8,         // weight I8 [out, in], weight_scale [out, in / g] or one, perhaps weight_zero_point I8 likewise
   kFloat8,       // weight F8_E4M3 [out, in], weight_scale or weight_scale_inv: one, [out, 1], or one a block; U8 is E8M0
   kMxfp4Blocks,  // NAME_blocks U8 [experts, out, in / 32, 16], NAME_scales U8 [experts, out, in / 32]
@@ -50,10 +53,13 @@ struct QuantScheme {
 
 class HfQuantization {
  public:
-  // What config.json says, at its root or in text_config; nothing when that is not a word. Throws Error.
+  // What config.json says, at its root or in text_config; nothing when that is not a word. Throws Error. ModelOpt's
+  // hf_quant_config.json, which its older checkpoints have in place of such words, is read likewise.
   static std::optional<HfQuantization> read(const Json& config);
+  // Of a directory: config.json, else hf_quant_config.json.
+  static std::optional<HfQuantization> read(const HfDirectory& directory);
 
-  const std::string& method() const { return method_; }  // "MLX", or quant_method, safe to print
+  const std::string& method() const { return method_; }  // "MLX", or quant_method, safe to print; "modelopt" of either of its files
   // The scheme of a module that turned out to be quantized; null when the config does not cover it.
   const QuantScheme* find(std::string_view module) const;
   // Modules with a scheme of their own, by name (MLX).
@@ -71,6 +77,7 @@ class HfQuantization {
     std::optional<QuantScheme> scheme;
   };
   void read_mlx(const Json& json);
+  void read_modelopt(const Json& json);
   void read_rules(const Json& dynamic);
   void read_groups(const Json& json);
   static Group read_group(const Json& json, std::string_view format);
@@ -78,6 +85,7 @@ class HfQuantization {
   std::string method_;
   std::optional<QuantScheme> scheme_;
   std::map<std::string, std::optional<QuantScheme>, std::less<>> overrides_;
+  std::map<std::string, QuantScheme, std::less<>> subtrees_;  // by name, of modules with all that is in them (ModelOpt)
   std::vector<Rule> rules_;  // the first that matches counts
   std::vector<Group> groups_;
 };

@@ -9,7 +9,7 @@
 #include "quant/affine.h"
 #include "quant/f8_e4m3.h"
 #include "quant/mxfp4.h"
-#include "quant/nvfp4.h"
+#include "quant/nvfp4_scaled.h"
 
 namespace ingot {
 namespace {
@@ -243,9 +243,10 @@ class FloatRows {
         throw Error("{}: tensor '{}': element {} is {}, which is no scale: expected 0 to {}", printable(source), printable(m.scales->name, 128), i,
                     scales[i], last);
     if (m.global == nullptr) return;
-    global_ = numbers_of(*m.global, files.data(*m.global))[0];
-    if (!(std::isfinite(global_) && global_ > 0))
-      throw Error("{}: tensor '{}': {} divides every scale: expected a number above 0", printable(source), printable(m.global->name, 128), global_);
+    const float global = numbers_of(*m.global, files.data(*m.global))[0];
+    tensor_scale_ = m.scheme.layout == QuantLayout::kPackedNvfp4 ? 1 / global : global;
+    if (!(std::isfinite(global) && global > 0 && std::isfinite(tensor_scale_)))
+      throw Error("{}: tensor '{}': {} is on every scale: expected a number above 0", printable(source), printable(m.global->name, 128), global);
   }
 
   Format format() const {
@@ -254,7 +255,8 @@ class FloatRows {
       case QuantLayout::kFloat8: return blocks ? Format::F8_E4M3 : Format::F32;
       case QuantLayout::kMlxMxfp8: return Format::F8_E4M3;
       case QuantLayout::kMlxNvfp4: return m_.n_in % 64 == 0 ? Format::NVFP4 : Format::F32;
-      case QuantLayout::kPackedNvfp4: return Format::BF16;  // as the format's own library makes them
+      case QuantLayout::kPackedNvfp4:
+      case QuantLayout::kModelOptNvfp4: return m_.n_in % 64 == 0 ? Format::NVFP4_SCALED : Format::F32;
       default: return Format::MXFP4;
     }
   }
@@ -269,21 +271,19 @@ class FloatRows {
         out[0] = exponents_[(row * m_.n_in + k) / 32];
         put_nibbles<16>(from, out + 1);
       }
-    } else if (format == Format::NVFP4) {
+    } else if (format == Format::NVFP4 || format == Format::NVFP4_SCALED) {
       const uint8_t* from = &codes_[row * m_.n_in / 2];
-      for (int64_t k = 0; k < m_.n_in; k += 64, from += 32, out += quant::NVFP4::block_bytes)
+      for (int64_t k = 0; k < m_.n_in; k += 64, from += 32, out += quant::NVFP4::block_bytes) {
+        if (format == Format::NVFP4_SCALED) std::memcpy(out, &tensor_scale_, 4), out += 4;
         for (int g = 0; g < 4; ++g) {
           out[g] = exponents_[(row * m_.n_in + k) / 16 + g];
           put_nibbles<8>(from + 8 * g, out + 4 + 8 * g);
         }
+      }
     } else {
       for (int64_t k = 0; k < m_.n_in; ++k) {
         const float value = scale_at(row, k) * number_at(row * m_.n_in + k);
-        if (format == Format::BF16) {
-          quant::BF16::encode(&value, out + 2 * k);
-        } else {
-          std::memcpy(out + 4 * k, &value, 4);
-        }
+        std::memcpy(out + 4 * k, &value, 4);
       }
     }
   }
@@ -299,7 +299,7 @@ class FloatRows {
 
   float scale_at(int64_t row, int64_t k) const {
     const QuantScheme& s = m_.scheme;
-    if (s.group == 16) return 0.5f * quant::float_from_ue4m3(exponents_[(row * m_.n_in + k) / 16]) / global_;
+    if (s.group == 16) return 0.5f * quant::float_from_ue4m3(exponents_[(row * m_.n_in + k) / 16]) * tensor_scale_;
     if (s.layout != QuantLayout::kFloat8) return std::ldexp(1.0f, exponents_[(row * m_.n_in + k) / 32] - 127);
     if (s.block_cols == 0) return scales_[0];
     return scales_[row / s.block_rows * ((m_.n_in + s.block_cols - 1) / s.block_cols) + k / s.block_cols];
@@ -314,7 +314,7 @@ class FloatRows {
   const std::span<const uint8_t> codes_;
   std::vector<float> scales_;
   std::span<const uint8_t> exponents_;
-  float global_ = 1;
+  float tensor_scale_ = 1;
 };
 
 bool is_integer(QuantLayout layout) {

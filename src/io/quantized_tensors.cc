@@ -20,7 +20,7 @@ struct Marker {
   const char* companion;  // a tensor without which this one is no sign of a quantized matrix; empty: it is alone
   const char* dtype;      // empty: any
 };
-constexpr Marker kMarkers[] = {{".weight", ".scales", ""}, {".weight", "", "U32"}, {".weight", "", "F8_E4M3"}, {".weight", "", "I8"},
+constexpr Marker kMarkers[] = {{".weight", ".scales", ""}, {".weight", "", "U32"}, {".weight", "", "F8_E4M3"}, {".weight", "", "I8"}, {".weight", ".weight_scale", "U8"},
                                {".qweight", "", ""},       {".weight_packed", "", ""}, {"_blocks", "_scales", "U8"}};
 
 // Tensors about activations and the KV cache, which ingot quantizes as it likes.
@@ -28,8 +28,8 @@ constexpr const char* kNotNeeded[] = {".input_scale",       ".activation_scale",
                                       ".v_scale",           ".q_scale",                ".kv_scale",         ".input_global_scale"};
 
 const char* name_of(QuantLayout layout) {
-  constexpr const char* kNames[] = {"MLX",  "MLX MXFP4", "MLX MXFP8", "MLX NVFP4", "GPTQ",     "AWQ",  "AWQ gemv",
-                                    "INT",  "MXFP4",     "NVFP4",     "INT",       "FP8 E4M3", "MXFP4"};
+  constexpr const char* kNames[] = {"MLX", "MLX MXFP4", "MLX MXFP8", "MLX NVFP4",      "GPTQ",           "AWQ", "AWQ gemv",
+                                    "INT", "MXFP4",     "NVFP4",     "ModelOpt MXFP4", "ModelOpt NVFP4", "INT", "FP8 E4M3", "MXFP4"};
   return kNames[static_cast<int>(layout)];
 }
 
@@ -38,8 +38,8 @@ std::string type_of(const QuantizedMatrix& m) {
   std::string text = name_of(s.layout);
   if (s.layout == QuantLayout::kFloat8 && s.block_cols == 0) return text;
   if (s.layout == QuantLayout::kFloat8) return s.block_cols == m.n_in ? text + " rows" : fmt::format("{} {}x{}", text, s.block_rows, s.block_cols);
-  constexpr QuantLayout kFixed[] = {QuantLayout::kMlxMxfp4,    QuantLayout::kMlxMxfp8,    QuantLayout::kMlxNvfp4,
-                                    QuantLayout::kPackedMxfp4, QuantLayout::kPackedNvfp4, QuantLayout::kMxfp4Blocks};
+  constexpr QuantLayout kFixed[] = {QuantLayout::kMlxMxfp4,    QuantLayout::kMlxMxfp8,      QuantLayout::kMlxNvfp4,      QuantLayout::kPackedMxfp4,
+                                    QuantLayout::kPackedNvfp4, QuantLayout::kModelOptMxfp4, QuantLayout::kModelOptNvfp4, QuantLayout::kMxfp4Blocks};
   if (std::find(std::begin(kFixed), std::end(kFixed), s.layout) != std::end(kFixed)) return text;
   text += fmt::format(" {}-bit", s.bits);
   if (s.group > 0) text += fmt::format(" g{}", s.group);
@@ -69,7 +69,9 @@ class QuantizedTensors::Finder {
       case QuantLayout::kAwqRows: find_awq_rows(); break;
       case QuantLayout::kPacked: find_packed(); break;
       case QuantLayout::kPackedMxfp4:
-      case QuantLayout::kPackedNvfp4: find_packed_floats(); break;
+      case QuantLayout::kPackedNvfp4:
+      case QuantLayout::kModelOptMxfp4:
+      case QuantLayout::kModelOptNvfp4: find_packed_floats(); break;
       case QuantLayout::kInt8: find_int8(); break;
       case QuantLayout::kFloat8: find_float8(); break;
       case QuantLayout::kMxfp4Blocks: find_blocks(); break;
@@ -202,12 +204,21 @@ class QuantizedTensors::Finder {
     check_codes(2, {"U8"});
     if (m_.codes->shape[1] > INT32_MAX) fail(*m_.codes, "rows of {} bytes: expected fewer", m_.codes->shape[1]);
     set_shape(m_.codes->shape[0], 2 * m_.codes->shape[1]);
-    if (m_.scheme.layout == QuantLayout::kPackedMxfp4) {
+    if (const SafeTensor* scale = look_up(".pre_quant_scale"))
+      fail(*scale, "scales what the matrix is multiplied with, column by column, which is not supported: expected none");
+    if (m_.scheme.group == 32) {
       m_.scales = need(".weight_scale", {"U8", "F8_E8M0"}, {m_.n_out, m_.n_groups()});
       return;
     }
     m_.scales = need(".weight_scale", {"F8_E4M3"}, {m_.n_out, m_.n_groups()});
-    m_.global = need(".weight_global_scale", {"F32"}, {1});
+    if (m_.scheme.layout == QuantLayout::kPackedNvfp4) {
+      m_.global = need(".weight_global_scale", {"F32"}, {1});
+    } else if (const SafeTensor* scalar = look_up(".weight_scale_2"); scalar != nullptr && scalar->n_dims == 0) {
+      check(*scalar, {"F32"}, {});
+      m_.global = scalar;
+    } else {
+      m_.global = need(".weight_scale_2", {"F32"}, {1});
+    }
   }
 
   void find_int8() {

@@ -21,7 +21,7 @@ struct QuantizedMatrix {
   const SafeTensor* scales = nullptr;
   const SafeTensor* zeros = nullptr;  // zero points, or MLX's biases; null: symmetric
   const SafeTensor* order = nullptr;  // the group of each column, where it is not by their order
-  const SafeTensor* global = nullptr;  // what divides all scales (NVFP4)
+  const SafeTensor* global = nullptr;  // what multiplies or divides all scales (NVFP4)
   bool whole_codes = false;           // packed words hold whole codes, and perhaps bits that mean nothing
   uint64_t n_bytes = 0;               // of all its tensors
   std::string type;                   // for people: "GPTQ 4-bit g128"
@@ -49,8 +49,8 @@ class QuantizedTensors {
   // Whether a tensor is part of a matrix, or says something about one that is not needed (the scale of its activations).
   bool is_part(const SafeTensor& tensor) const;
 
-  // The matrix in the block format that holds it exactly; where columns are in no order of groups, in F16; where a scale for
-  // all groups finds no room in a block (NVFP4), in BF16; where rows or groups are no whole blocks, in F32. Throws Error for numbers that make no sense.
+  // The matrix in the block format that holds it exactly; where columns are in no order of groups, in F16; where rows or groups are
+  // no whole blocks, in F32. Throws Error for numbers that make no sense.
   GatheredMatrix gather(const QuantizedMatrix& matrix) const;
 
  private:

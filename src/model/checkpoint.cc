@@ -60,7 +60,7 @@ class HfCheckpoint final : public Checkpoint {
   std::optional<std::string> chat_template() const override { return directory_.chat_template(); }
   GenerationConfig generation() const override { return read_generation_config(directory_); }
   std::unique_ptr<WeightSource> weights() const override {
-    return safetensors_source(files(), HfQuantization::read(directory_.document("config.json").root()), directory_.path());
+    return safetensors_source(files(), HfQuantization::read(directory_), directory_.path());
   }
 
   CheckpointFacts facts() const override {
@@ -82,7 +82,7 @@ class HfCheckpoint final : public Checkpoint {
   void add_tensors(const Safetensors& weights, CheckpointFacts& facts) const {
     std::optional<QuantizedTensors> quantized;
     try {
-      const auto quantization = HfQuantization::read(directory_.document("config.json").root());
+      const auto quantization = HfQuantization::read(directory_);
       if (quantization && quantization->method() == "MLX") facts.container = "MLX directory";
       quantized.emplace(weights, quantization, directory_.path());
     } catch (const Error& error) {

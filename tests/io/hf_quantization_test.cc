@@ -4,7 +4,12 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
+#include "base/file.h"
+#include "io/hf_directory.h"
 #include "io/refused.h"
+#include "io/safetensors_bytes.h"
 
 namespace ingot {
 namespace {
@@ -182,6 +187,73 @@ TEST(HfQuantization, CompressedTensors) {
   expect_refused(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)", R"(, "transform_config": {"config_groups": {"R1": {}}})"), "transform_config");
   expect_refused(ct("pack-quantized", R"("num_bits": 4, "group_size": 32)", R"(, "sparsity_config": {"format": "sparse-24-bitmask"})"), "sparse-24-bitmask");
   expect_refused(hf(R"("quant_method": "compressed-tensors", "format": "pack-quantized")"), "'config_groups' is missing");
+}
+
+TEST(HfQuantization, ModelOpt) {
+  const QuantScheme nvfp4{.layout = QuantLayout::kModelOptNvfp4, .bits = 4, .group = 16}, fp8{.layout = QuantLayout::kFloat8};
+  const QuantScheme mxfp4{.layout = QuantLayout::kModelOptMxfp4, .bits = 4, .group = 32};
+  const std::pair<const char*, QuantScheme> algorithms[] = {
+      {"FP8", fp8},
+      {"FP8_PER_CHANNEL_PER_TOKEN", fp8},
+      {"fp8_pb_wo", {.layout = QuantLayout::kFloat8, .block_rows = 128, .block_cols = 128}},  // as some versions write it
+      {"MXFP8", {.layout = QuantLayout::kFloat8, .block_rows = 1, .block_cols = 32}},
+      {"mxfp4", mxfp4},
+      {"W4A8_MXFP4_FP8", mxfp4},
+      {"NVFP4", nvfp4},
+      {"W4A16_NVFP4", nvfp4},
+      {"W4A8_NVFP4_FP8", nvfp4},
+      {"NVFP4_AWQ", nvfp4}};
+  for (const auto& [name, scheme] : algorithms) {
+    const std::string algorithm = fmt::format(R"("quant_algo": "{}", "kv_cache_quant_algo": "FP8", "ignore": ["lm_head"])", name);
+    EXPECT_EQ(scheme_of(hf(R"("quant_method": "modelopt", )" + algorithm)), scheme) << name;
+    EXPECT_EQ(scheme_of(R"({"producer": {"name": "modelopt"}, "quantization": {)" + algorithm + "}}"), scheme) << name;  // hf_quant_config.json
+  }
+  EXPECT_EQ(read(hf(R"("quant_algo": "FP8", "quant_library": "modelopt")")).method(), "modelopt");
+  EXPECT_EQ(scheme_of(hf(R"("quant_algo": "NVFP4", "group_size": 16)")), nvfp4);
+  expect_refused(hf(R"("quant_algo": "NVFP4", "group_size": 32)"), "32 is not supported: expected 16");
+  expect_refused(hf(R"("quant_algo": "MXFP4", "group_size": 16)"), "16 is not supported: expected 32");
+  for (const char* name : {"W4A16_AWQ", "W4A8_AWQ", "W8A8_SQ_PER_CHANNEL", "NVFP4_SVD", "INT4", "", "evil\\u001b[2J"})
+    expect_refused(hf(fmt::format(R"("quant_algo": "{}")", name)), "is not supported: supported are MLX");
+  expect_refused(hf(R"("quant_algo": 8)"), "quant_algo");
+  expect_refused(hf(R"("quant_method": "modelopt")"), "'modelopt' are not supported");
+}
+
+TEST(HfQuantization, ModelOptsMixedModules) {
+  const HfQuantization q = read(hf(R"("quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {
+      "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"}, "model.layers.0.mlp.experts": {"quant_algo": "NVFP4", "group_size": 16},
+      "model.layers.0.mlp.experts.7": {"quant_algo": "MXFP8"}})"));
+  EXPECT_EQ(q.find("model.layers.0.self_attn.q_proj")->layout, QuantLayout::kFloat8);
+  EXPECT_EQ(q.find("model.layers.0.self_attn.q_proj_2"), nullptr);
+  EXPECT_EQ(q.find("model.layers.0.self_attn"), nullptr);
+  EXPECT_EQ(q.find("model.layers.0.mlp.experts.6.up_proj")->layout, QuantLayout::kModelOptNvfp4);
+  EXPECT_EQ(q.find("model.layers.0.mlp.experts.7.up_proj")->block_cols, 32);
+  EXPECT_EQ(q.find("model.layers.1.mlp.experts.6.up_proj"), nullptr);
+  expect_refused(hf(R"("quant_algo": "MIXED_PRECISION")"), "'quantized_layers' is missing");
+  expect_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "W8A16"}})"), "'W8A16' is not supported");
+  expect_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {}})"), "'quant_algo' is missing");
+  expect_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": ["a"])"), "quantized_layers");
+}
+
+// A directory whose config.json says nothing may have ModelOpt's own file; what config.json says counts more.
+TEST(HfQuantization, OfADirectory) {
+  namespace fs = std::filesystem;
+  const fs::path directory = fs::path(testing::TempDir()) / "hf_quantization_directory";
+  fs::create_directories(directory);
+  const auto write = [&](const char* name, const std::string& text) { write_file((directory / name).string(), span_of(text)); };
+  const auto read_all = [&] { return HfQuantization::read(HfDirectory(directory.string())); };
+  write("config.json", "{}");
+  EXPECT_FALSE(read_all());
+  write("hf_quant_config.json", R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}})");
+  ASSERT_TRUE(read_all());
+  EXPECT_EQ(read_all()->method(), "modelopt");
+  write("config.json", gptq(R"("bits": 4, "group_size": 128)"));
+  EXPECT_EQ(read_all()->method(), "gptq");
+  write("config.json", "{}");
+  write("hf_quant_config.json", R"({"quantization": {"quant_algo": "INT3"}})");
+  EXPECT_THAT(refusal(read_all), testing::AllOf(HasSubstr("hf_quant_config.json"), HasSubstr("'INT3' is not supported")));
+  write("hf_quant_config.json", "{");
+  EXPECT_THAT(refusal(read_all), HasSubstr("hf_quant_config.json"));
+  fs::remove_all(directory);
 }
 
 TEST(HfQuantization, GroupsAreFoundByName) {

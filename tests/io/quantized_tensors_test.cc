@@ -33,7 +33,7 @@ struct Expected {
   const char* name;
   Format format;
   const char* type;
-  bool exact = true;  // false: f32 scales, whose zero point times the scale has to be rounded
+  bool exact = true;  // false: f32 scales, whose zero point times the scale has to be rounded, or which divide
 };
 constexpr Expected kExpected[] = {
     {"awq_g128", Format::AFFINE4_64, "AWQ 4-bit g128"},
@@ -69,7 +69,7 @@ constexpr Expected kExpected[] = {
     {"ct_int8_tensor", Format::AFFINE8_64, "INT 8-bit", false},
     {"ct_mxfp4", Format::MXFP4, "MXFP4"},
     {"ct_mxfp8", Format::F8_E4M3, "FP8 E4M3 1x32"},
-    {"ct_nvfp4", Format::BF16, "NVFP4"},
+    {"ct_nvfp4", Format::NVFP4_SCALED, "NVFP4", false},
     {"fp8_blocks", Format::F8_E4M3, "FP8 E4M3 128x128"},
     {"fp8_blocks_bf16", Format::F8_E4M3, "FP8 E4M3 32x64"},
     {"fp8_odd_blocks", Format::F32, "FP8 E4M3 16x24"},
@@ -103,6 +103,13 @@ constexpr Expected kExpected[] = {
     {"mlx_mxfp8", Format::F8_E4M3, "MLX MXFP8"},
     {"mlx_nvfp4", Format::NVFP4, "MLX NVFP4"},
     {"mlx_nvfp4_odd", Format::F32, "MLX NVFP4"},
+    {"modelopt_fp8", Format::F8_E4M3, "FP8 E4M3"},
+    {"modelopt_fp8_blocks", Format::F8_E4M3, "FP8 E4M3 128x128"},
+    {"modelopt_fp8_rows", Format::F8_E4M3, "FP8 E4M3 rows"},
+    {"modelopt_mxfp4", Format::MXFP4, "ModelOpt MXFP4"},
+    {"modelopt_mxfp8", Format::F8_E4M3, "FP8 E4M3 1x32"},
+    {"modelopt_nvfp4", Format::NVFP4_SCALED, "ModelOpt NVFP4"},
+    {"modelopt_nvfp4_odd", Format::F32, "ModelOpt NVFP4"},
     {"mxfp4_experts", Format::MXFP4, "MXFP4"},
 };
 
@@ -129,7 +136,7 @@ TEST_P(QuantizedGoldens, DecodeToTheWeightsOfTheOracle) {
   ASSERT_NE(weights, nullptr);
   ASSERT_THAT(weights->dims(), testing::ElementsAre(matrix->n_out, matrix->n_in));
   uint64_t n_bytes = 0;
-  for (const SafeTensor& t : files.tensors()) n_bytes += t.name == "expected" ? 0 : t.n_bytes;
+  for (const SafeTensor& t : files.tensors()) n_bytes += t.name == "expected" || t.name == "m.input_scale" ? 0 : t.n_bytes;
   EXPECT_EQ(matrix->n_bytes, n_bytes);
 
   const GatheredMatrix gathered = tensors.gather(*matrix);
@@ -290,6 +297,20 @@ TEST(QuantizedTensors, OthersThatDoNotFitAreRefused) {
   EXPECT_THAT(complaint(floats4("").replace("m.weight_global_scale", nullptr, {}), nvfp4), HasSubstr("'m.weight_global_scale' is missing"));
   EXPECT_THAT(complaint(floats4("").replace("m.weight_scale", "F8_E4M3", {2, 1}), nvfp4), HasSubstr("expected F8_E4M3 [2, 2]"));
   EXPECT_THAT(complaint(floats4("").replace("m.weight_packed", "U8", {2, 12}), nvfp4), HasSubstr("rows of 24 are no whole groups"));
+
+  const std::string modelopt = R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}})", one("\0\0\x80\x3f", 4);
+  auto nibbles = [&](std::vector<int64_t> dims_of_scalar) {
+    return QuantizedBytes().add("m.weight", "U8", {2, 16}).add("m.weight_scale", "F8_E4M3", {2, 2}).add("m.weight_scale_2", "F32", dims_of_scalar, one);
+  };
+  EXPECT_NO_THROW(gather_all(nibbles({}), modelopt));
+  EXPECT_NO_THROW(gather_all(nibbles({1}).add("m.input_scale", "F32", {}), modelopt));
+  EXPECT_THAT(complaint(nibbles({2}), modelopt), HasSubstr("'m.weight_scale_2': F32 [2] (8 bytes): expected F32 [1]"));
+  EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale_2", nullptr, {}), modelopt), HasSubstr("'m.weight_scale_2' is missing"));
+  EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale_2", "F16", {}), modelopt), HasSubstr("'m.weight_scale_2': F16 []"));
+  EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale_2", "F32", {}, std::string("\0\0\xc0\x7f", 4)), modelopt), HasSubstr("'m.weight_scale_2': nan is on every"));
+  EXPECT_THAT(complaint(nibbles({}).replace("m.weight_scale", "U8", {2, 2}), modelopt), HasSubstr("'m.weight_scale': U8 [2, 2] (4 bytes): expected F8_E4M3 [2, 2]"));
+  EXPECT_THAT(complaint(nibbles({}).add("m.pre_quant_scale", "BF16", {32}), modelopt), HasSubstr("tensor 'm.pre_quant_scale': scales what the matrix is multiplied with"));
+  EXPECT_THAT(complaint(nibbles({}), "{}"), HasSubstr("config.json does not say how it is quantized"));
 
   const std::string fp8 = R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [2, 32]}})";
   auto floats = [](const char* scale, const char* dtype, std::vector<int64_t> dims) {

@@ -27,6 +27,8 @@ constexpr Model kModels[] = {
     {"ct_int4", "BF16 1, F32 11, INT 4-bit g32 14"},
     {"ct_fp8", "BF16 1, F32 11, FP8 E4M3 rows 14"},
     {"ct_nvfp4", "BF16 1, F32 11, NVFP4 14"},
+    {"modelopt_fp8", "BF16 2, F32 5, FP8 E4M3 14"},
+    {"modelopt_nvfp4", "BF16 2, F32 5, ModelOpt NVFP4 14"},
     {"gpt_oss_mxfp4", "BF16 14, F32 21, MXFP4 6"},
 };
 void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }

@@ -2,7 +2,7 @@
 
 Each takes float32 weights [out, in] and gives (tensors by the suffix of their names, keys for config.json, the weights that the
 tensors stand for, float32). Codes are rounded to the nearest, nothing cleverer: what counts here is where the bits go. MLX's
-layouts are made and read by mlx itself, compressed-tensors' by its own library, FP8 by torch; GPTQ and AWQ as AutoGPTQ and
+layouts are made and read by mlx itself, compressed-tensors' and ModelOpt's by their own libraries, FP8 by torch; GPTQ and AWQ as AutoGPTQ and
 AutoAWQ document and write them.
 """
 import mlx.core as mx
@@ -167,6 +167,17 @@ def compressed(w, form, dtype=torch.bfloat16, targets=("Linear",), old=False, **
     return {"." + k: v for k, v in packed.items()}, {"quantization_config": keys}, again
 
 
+def read_nvfp4(packed, rounded):
+    """The numbers of NVFP4 as its description has them, which `rounded` are to bf16."""
+    codes = packed["weight_packed"].numpy()
+    codes = np.stack([codes & 15, codes >> 4], -1).reshape(codes.shape[0], -1)
+    numbers = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])[codes]
+    scales = packed["weight_scale"].double().numpy() / packed["weight_global_scale"].double().numpy()
+    weights = numbers * np.repeat(scales, 16, 1)
+    assert np.all(np.abs(weights - rounded) <= 2**-8 * np.abs(weights))
+    return weights.astype(np.float32)
+
+
 def compressed_mx(w, form, bits, size):
     """Likewise, of the formats with blocks of small floats."""
     weights = QuantizationArgs(num_bits=bits, type="float", strategy="tensor_group" if size == 16 else "group", group_size=size)
@@ -182,6 +193,8 @@ def compressed_mx(w, form, bits, size):
     compressor = BaseCompressor.get_value_from_registry(form)
     packed = compressor.compress(dict(state), scheme)
     again = compressor.decompress(dict(packed), scheme)["weight"].float().numpy()
+    if size == 16:  # which the library rounds to bf16
+        again = read_nvfp4(packed, again)
     group = {"targets": ["Linear"], "weights": weights.model_dump(mode="json"), "input_activations": None, "format": form}
     keys = {"quant_method": "compressed-tensors", "format": form, "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
     return {"." + k: v for k, v in packed.items()}, {"quantization_config": keys}, again
@@ -204,3 +217,28 @@ def fp8(w, block=None, name=".weight_scale_inv", dtype=torch.float32, per_row=Fa
         scale = scale.reshape(())
     keys = {"quant_method": method, "activation_scheme": "dynamic"} | ({"weight_block_size": list(block)} if block else {})
     return {".weight": codes, name: scale}, {"quantization_config": keys}, (codes.float() * spread).numpy()
+
+
+def modelopt(w, algorithm):
+    """As NVIDIA's Model Optimizer packs weights and reads them again, under the names that it exports. algorithm: its quant_algo."""
+    from modelopt.torch.quantization import qtensor  # it takes a while
+    x, scalar = t(w), t(np.array(1.0, np.float32))
+    kinds = {"FP8": (qtensor.FP8QTensor, {}, None), "FP8_PER_CHANNEL_PER_TOKEN": (qtensor.FP8QTensor, {"axis": 0}, None),
+             "FP8_PB_WO": (qtensor.FP8QTensor, {}, {-1: 128, -2: 128}), "MXFP8": (qtensor.MXFP8QTensor, {}, None),
+             "MXFP4": (qtensor.MXFP4QTensor, {"block_size": 32}, {-1: 32}), "NVFP4": (qtensor.NVFP4QTensor, {"block_size": 16}, {-1: 16})}
+    kind, args, block_sizes = kinds[algorithm]
+    if kind is qtensor.FP8QTensor:
+        args["block_sizes"] = block_sizes
+    packed, *scales = kind.quantize(x.clone(), **args)
+    more = {"double_scale": scales[1]} if algorithm == "NVFP4" else {}
+    weights = packed.dequantize(dtype=torch.float32, scale=scales[0], block_sizes=block_sizes, **more).numpy()
+    scale = scales[0].reshape(w.shape[0], -1) if algorithm == "MXFP4" else scales[0]
+    scale = scale.reshape(scalar.shape) if algorithm == "FP8" else scale.reshape(-1) if algorithm == "FP8_PER_CHANNEL_PER_TOKEN" else scale
+    tensors = {".weight": packed._quantized_data, ".weight_scale": scale}
+    if algorithm == "NVFP4":
+        tensors[".weight_scale_2"] = scales[1].reshape(scalar.shape)
+    if algorithm in ("FP8", "NVFP4"):
+        tensors[".input_scale"] = scalar
+    group = {"NVFP4": {"group_size": 16}, "MXFP4": {"group_size": 32}}.get(algorithm, {})
+    keys = {"quant_algo": algorithm, "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]} | group
+    return tensors, {"producer": {"name": "modelopt"}, "quantization": keys}, weights
