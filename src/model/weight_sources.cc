@@ -1,4 +1,5 @@
 // The weights of checkpoints as WeightSource hands them out: GGUF files and Hugging Face directories.
+#include <cstring>
 #include <list>
 #include <set>
 
@@ -28,7 +29,12 @@ class GgufSource final : public WeightSource {
            .n_out = tensor->n_elements() / static_cast<int64_t>(tensor->shape[0]),
            .n_in = static_cast<int64_t>(tensor->shape[0]),
            .data = file_->data(*tensor).data()};
+    if (*tensor->format == Format::NVFP4) apply_scale(*tensor, out);
     return true;
+  }
+
+  void release(const HostTensor& tensor) override {
+    copies_.remove_if([&](const auto& copy) { return copy.data() == tensor.data; });
   }
 
   size_t total_bytes() const override {
@@ -45,8 +51,36 @@ class GgufSource final : public WeightSource {
   }
 
  private:
+  // NVFP4 matrices may have a scale besides, in a tensor of its own, and stacked experts one each: llama.cpp multiplies what comes
+  // of them with it, and here it is put into their blocks.
+  void apply_scale(const TensorInfo& tensor, HostTensor& out) {
+    constexpr std::string_view kWeight = ".weight";
+    if (!tensor.name.ends_with(kWeight)) return;
+    const std::string scale_name = std::string(tensor.name.substr(0, tensor.name.size() - kWeight.size())) + ".scale";
+    const TensorInfo* scale = file_->find(scale_name);
+    if (scale == nullptr) return;
+    used_.insert(scale_name);
+    const int64_t n_scales = scale->n_elements(), n_matrices = tensor.n_dims == 3 ? static_cast<int64_t>(tensor.shape[2]) : 1;
+    if (scale->format != Format::F32 || (n_scales != 1 && n_scales != n_matrices))
+      throw Error("{}: tensor '{}' has {} numbers of type {}: expected {} of F32, one for each matrix", name(), printable(scale_name), n_scales,
+                  ggml_type_name(scale->ggml_type), n_matrices);
+    const size_t n_blocks = static_cast<size_t>(out.n_out * out.n_in) / quant::NVFP4::block_size, n_each = n_blocks / static_cast<size_t>(n_scales);
+    std::vector<uint8_t>& copy = copies_.emplace_back(n_blocks * quant::NVFP4_SCALED::block_bytes);
+    const uint8_t* scales = file_->data(*scale).data();
+    uint8_t* to = copy.data();
+    for (size_t b = 0; b < n_blocks; ++b, to += quant::NVFP4_SCALED::block_bytes) {
+      std::memcpy(to, scales + b / n_each * sizeof(float), sizeof(float));
+      std::memcpy(to + sizeof(float), out.data + b * quant::NVFP4::block_bytes, quant::NVFP4::block_bytes);
+    }
+    out.format = Format::NVFP4_SCALED;
+    out.data = copy.data();
+    out.file_bytes = tensor.n_bytes + scale->n_bytes;
+    out.type = "NVFP4";
+  }
+
   std::shared_ptr<const Gguf> file_;
   std::set<std::string> used_;
+  std::list<std::vector<uint8_t>> copies_;
 };
 
 class SafetensorsSource final : public WeightSource {

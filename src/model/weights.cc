@@ -98,8 +98,8 @@ class Loader {
     model.tied = true;
   }
 
-  // A tensor that nothing asked for may belong to a part that is not needed. A bias or a scale (NVFP4 files have one for each matrix)
-  // belongs to a matrix that is, and without it the numbers would be wrong.
+  // A tensor that nothing asked for may belong to a part that is not needed. A bias or a scale belongs to a matrix that is, and
+  // without it the numbers would be wrong.
   void check_unused() const {
     constexpr size_t kMostNames = 8;  // a wrapper's other parts have hundreds
     const std::vector<std::string> names = source_.unused();

@@ -8,6 +8,8 @@
 
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
+#include "io/gguf.h"
+#include "io/gguf_writer.h"
 #include "model/shapes.h"
 
 namespace ingot {
@@ -28,8 +30,9 @@ Config tiny(const char* arch) {
   c.norm_eps = 1e-5f;
   c.rope_layout = c.arch->gguf_rope;
   const std::string name = arch;
-  if (name.ends_with("moe") || name == "qwen3next" || name == "gpt-oss" || c.arch->latent_attention) c.experts = {.n = 5, .n_used = 2, .ffn_dim = 32};
-  if (name == "qwen2moe" || name == "qwen3next" || name == "qwen35moe" || c.arch->latent_attention) c.experts.shared_dim = 64;
+  if (name.ends_with("moe") || name == "qwen3next" || name == "gpt-oss" || name == "minimax-m2" || c.arch->latent_attention)
+    c.experts = {.n = 5, .n_used = 2, .ffn_dim = 32};
+  if (name == "qwen2moe" || name == "qwen3next" || name == "qwen35moe" || name == "glm4moe" || c.arch->latent_attention) c.experts.shared_dim = 64;
   if (c.arch->delta_period > 0) {
     c.delta = {.n_key_heads = 2, .n_value_heads = 4, .key_dim = 8, .value_dim = 24, .conv_width = 4, .tiled = c.arch->tiles_value_heads};
     c.layers = {{.experts = c.experts.n > 0, .recurrent = true}, {.experts = c.experts.n > 0}};
@@ -235,6 +238,48 @@ TEST(Weights, ExpertsWithATensorEachAreStacked) {
     ADD_FAILURE() << "was accepted";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("'blk.0.ffn_gate.2.weight' is stored as F16"), std::string::npos) << error.what();
+  }
+}
+
+// The scales that stand beside NVFP4 matrices of GGUF files, of stacked experts one each, are on their weights.
+TEST(Weights, ScalesOfNvfp4AreApplied) {
+  constexpr int64_t kIn = 128, kOut = 6, kExperts = 3;
+  const auto source_of = [](std::vector<float> scales, uint32_t type = 0) {
+    std::vector<uint8_t> blocks(kExperts * kOut * row_bytes(Format::NVFP4, kIn)), bytes(scales.size() * sizeof(float));
+    for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<uint8_t>(i * 37 % 120);
+    std::memcpy(bytes.data(), scales.data(), bytes.size());
+    GgufWriter writer;
+    writer.set("general.architecture", std::string("llama"));
+    writer.add_tensor("blk.0.ffn_up_exps.weight", 40, {kIn, kOut, kExperts}, blocks);
+    writer.add_tensor("blk.0.ffn_up_exps.scale", type, {scales.size() * (type == 0 ? 1 : 2)}, bytes);
+    writer.add_tensor("blk.1.ffn_up_exps.weight", 40, {kIn, kOut, kExperts}, blocks);
+    static std::list<std::vector<uint8_t>> files;
+    return gguf_source(std::make_shared<const Gguf>(Gguf::parse(files.emplace_back(writer.to_bytes()), "m.gguf")));
+  };
+  const auto values_of = [](WeightSource& source, const char* name) {
+    HostTensor found;
+    EXPECT_TRUE(source.find(name, kExperts * kOut, kIn, found));
+    std::vector<float> values(kExperts * kOut * kIn);
+    for (int64_t row = 0; row < kExperts * kOut; ++row)
+      decode_row(found.format, found.data + row * row_bytes(found.format, kIn), &values[row * kIn], kIn);
+    source.release(found);
+    return values;
+  };
+  for (const std::vector<float>& scales : {std::vector{2.0f, 0.25f, 1e-3f}, std::vector{0.75f}}) {
+    const auto source = source_of(scales);
+    const std::vector<float> plain = values_of(*source, "blk.1.ffn_up_exps.weight"), scaled = values_of(*source, "blk.0.ffn_up_exps.weight");
+    EXPECT_TRUE(source->unused().empty());
+    for (size_t i = 0; i < plain.size(); ++i)
+      ASSERT_NEAR(scaled[i], plain[i] * scales[i / (kOut * kIn) % scales.size()], 1e-6 * std::abs(plain[i])) << i;
+  }
+  for (const auto& source : {source_of({1, 2}), source_of({1, 2, 3, 4}), source_of({1, 2}, 1)}) {
+    HostTensor found;
+    try {
+      source->find("blk.0.ffn_up_exps.weight", kExperts * kOut, kIn, found);
+      ADD_FAILURE() << "was accepted";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("m.gguf: tensor 'blk.0.ffn_up_exps.scale' has "), std::string::npos) << error.what();
+    }
   }
 }
 
