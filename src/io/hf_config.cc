@@ -92,8 +92,10 @@ void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
     for (const char* key : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) rope.at(key);
 }
 
-HfRope read_rope(const Keys& text, int n_ctx) {
+HfRope read_rope(const Keys& text, int n_ctx, int head_dim) {
   HfRope rope;
+  if (const auto rotated = text.own.find("rotary_dim"))  // MiniMax M2 says so how much of a head turns
+    rope.partial_rotary_factor = static_cast<float>(rotated->integer(2, head_dim)) / static_cast<float>(head_dim);
   rope.original_context = integer_or(text, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
   rope.theta = find_positive(text, "rope_theta").value_or(rope.theta);
   rope.partial_rotary_factor = find_positive(text, "partial_rotary_factor").value_or(rope.partial_rotary_factor);
@@ -109,9 +111,9 @@ void read_window(const Keys& text, HfConfig& c) {
   if (const auto bias = text.find("attention_bias")) c.attention_bias = bias->boolean();
   if (const auto both = text.find("use_bidirectional_attention")) c.bidirectional = both->boolean();
   if (const auto layers = text.find("max_window_layers")) c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
-  for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"})
-    c.sliding_window_pattern = integer_or(text, key, c.sliding_window_pattern, 0, kMaxLayers);
   const auto types = text.find("layer_types");
+  for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"})
+    if (!types) c.sliding_window_pattern = integer_or(text, key, c.sliding_window_pattern, 0, kMaxLayers);  // beside them it may be a word, "LLLG"
   if (!types) return;
   for (const Json& type : types->elements()) {
     if (type.string() != "full_attention" && type.string() != "sliding_attention" && type.string() != "linear_attention")
@@ -174,6 +176,18 @@ constexpr FloatKey kScaleKeys[] = {
     {"swiglu_limit", &HfConfig::swiglu_limit},
 };
 
+// One a layer, which count more than how many layers are dense.
+void read_mlp_types(const Json& types, HfConfig& c) {
+  const std::vector<Json> list = types.elements();
+  if (list.size() != static_cast<size_t>(c.n_layers)) throw types.error("{} elements for {} layers", list.size(), c.n_layers);
+  c.first_k_dense = 0;
+  for (int i = 0; i < c.n_layers; ++i) {
+    const std::string_view type = list[i].string();
+    if (type != "dense" && type != "sparse") throw list[i].error("'{}' is not supported: expected dense or sparse", printable(type, 64));
+    if (type == "dense") c.mlp_only_layers.push_back(i);
+  }
+}
+
 void read_blocks(const Keys& text, HfConfig& c) {
   for (const IntKey& row : kBlockKeys) c.*row.field = integer_or(text, row.key, c.*row.field, row.low, row.high);
   if (const auto norm = text.find("norm_topk_prob")) c.norm_topk_prob = norm->boolean();
@@ -182,6 +196,8 @@ void read_blocks(const Keys& text, HfConfig& c) {
   if (const auto interleave = text.find("rope_interleave")) c.rope_interleave = interleave->boolean();
   if (const auto dense = text.find("mlp_only_layers"))
     for (const Json& layer : dense->elements()) c.mlp_only_layers.push_back(static_cast<int>(layer.integer(0, kMaxLayers)));
+  if (const auto types = text.find("mlp_layer_types")) read_mlp_types(*types, c);
+  if (const auto clip = text.find("clip_qkv")) throw clip->error("limits of q, k and v are not supported");
   if (c.n_experts == 0) return;
   if (c.n_experts_used < 1 || c.n_experts_used > c.n_experts)
     throw Error("{}: 'num_experts_per_tok' is missing or more than the {} experts", printable(c.source), c.n_experts);
@@ -230,7 +246,7 @@ HfConfig parse_hf_config(const JsonDocument& document, std::string name, const H
   const Keys text{own, fallback.root()};
   read_sizes(text, c);
   c.hidden_act = string_or(text, "hidden_activation", string_or(text, "hidden_act", "silu").c_str());
-  c.rope = read_rope(text, c.n_ctx);
+  c.rope = read_rope(text, c.n_ctx, c.head_dim);
   read_window(text, c);
   read_layers_without_rope(text, c);
   for (const FloatKey& row : kScaleKeys) c.*row.field = find_positive(text, row.key).value_or(c.*row.field);

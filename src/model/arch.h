@@ -8,6 +8,8 @@
 
 namespace ingot {
 
+constexpr float kSameTheta = -1;
+
 struct Arch {
   const char* gguf_name;                              // general.architecture
   const char* hf_name;                                // model_type of config.json
@@ -22,10 +24,13 @@ struct Arch {
   bool hf_norms_less_one = false;                     // 1 has to be added to the norms of Hugging Face files
   bool scales_embedding = false;                      // by sqrt(dim)
   bool fused = false;                                 // q, k, v are one tensor, and so are gate and up
+  bool gguf_ffn_norm_is_post = false;                 // GGUF files name the norm before the feed-forward post_attention_norm
   // Of so many layers all but the last have the window, where the file does not say which: 0: all layers.
   int window_period = 0;
   int no_rope_period = 0;                             // of so many layers the last has no rope, where the file does not say; 0: none
-  float local_theta = 0;                              // rope base of layers with a window, where the file does not say; 0: the others'
+  // Rope base of layers with a window, where the file does not say, whose rope is not scaled; kSameTheta: the others'; 0: they have the others' rope.
+  float local_theta = 0;
+  bool rope_needs_window = false;                     // in models of which some layers have a window, the others have no rope
   int wide_scale_layers = 0;                          // files of so many layers scale attention by dim / n_heads, not head_dim
   int delta_period = 0;                               // of so many layers all but the last are gated delta nets, where the file does not say; 0: none
   bool tiles_value_heads = false;                     // in GGUF files, neighbours among a delta net's value heads have different key heads

@@ -124,6 +124,7 @@ std::vector<LayerKind> read_layers(const Keys& keys, const Config& c) {
     const bool windowed = has_window ? (*has_window)[i] : period == 0 || i % period < period - 1;
     if (windowed) layers[i].window = c.sliding_window;
     if (c.local_theta > 0 && windowed) layers[i].rope = LayerRope::kLocal;
+    if (arch.rope_needs_window && c.sliding_window > 0 && !windowed) layers[i].rope = LayerRope::kNone;
     if (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) layers[i].rope = LayerRope::kNone;
     layers[i].experts = c.experts.n > 0 && i >= n_dense;
   }
@@ -270,7 +271,8 @@ Config config_from_gguf(const Gguf& file) {
                                                                     : read_rope_scaling(keys, c.n_ctx_train, *c.arch);
   c.rope_layout = c.arch->gguf_rope;
   c.sliding_window = layer_window(*c.arch, keys.integer_or("attention.sliding_window", 0, 0, 1 << 30));
-  if (c.arch->local_theta > 0) c.local_theta = keys.positive_or("rope.freq_base_swa", c.arch->local_theta);
+  if (c.arch->local_theta != 0 && c.sliding_window > 0)
+    c.local_theta = keys.positive_or("rope.freq_base_swa", c.arch->local_theta == kSameTheta ? c.rope_theta : c.arch->local_theta);
   c.experts = read_experts(keys, c);
   c.layers = read_layers(keys, c);
   if (c.arch->delta_period > 0) {

@@ -154,12 +154,11 @@ class DirectoryExport {
     for (ExportTensor& part : split_groups(config_, layer, all)) out_.tensors.push_back(std::move(part));
   }
 
-  // The name of several that this architecture's files have now: the first, but for the norm of gpt-oss and Qwen's hybrids.
+  // The name of several that this architecture's files have now: the first, but for some architectures' norm.
   template <class Row>
   std::string gguf_name(const Row& row, int layer) const {
     const std::string_view names = row.gguf_name;
-    const bool second = names.ends_with("|blk.{}.post_attention_norm.weight") &&
-                        (config_.arch->gates_attention || std::string_view(config_.arch->gguf_name) == "gpt-oss");
+    const bool second = names.ends_with("|blk.{}.post_attention_norm.weight") && config_.arch->gguf_ffn_norm_is_post;
     const size_t bar = std::min(names.find('|'), names.size());
     return fmt::format(fmt::runtime(names.substr(second ? bar + 1 : 0, second ? names.npos : bar)), layer);
   }

@@ -77,12 +77,14 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter
     if (c.experts.n > 0 && !layer.experts && n_dense++ != i)
       throw Error("{}: layer {} has no experts, and one before it has: GGUF cannot say that: run the directory as it is",
                   printable(checkpoint.path()), i);
-    const bool without_rope = arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0;
+    const bool without_rope = (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) ||
+                              (arch.rope_needs_window && c.sliding_window > 0 && !windowed[i]);
     if ((layer.rope == LayerRope::kNone) != without_rope)
       throw Error("{}: GGUF cannot say that layer {} has {} rope: run the directory as it is", printable(checkpoint.path()), i,
                   without_rope ? "a" : "no");
   }
-  if (c.sliding_window > 0 && !as_usual) keys.set("attention.sliding_window_pattern", windowed);
+  const bool lists_windows = arch.rope_needs_window || arch.local_theta == kSameTheta;  // llama.cpp's converter does
+  if (c.sliding_window > 0 && (lists_windows || !as_usual)) keys.set("attention.sliding_window_pattern", windowed);
   if (c.experts.n > 0) keys.count("leading_dense_block_count", n_dense);
 }
 

@@ -90,6 +90,7 @@ bool has_window(const HfConfig& file, const Arch& arch, int layer) {
 }
 
 bool has_rope(const HfConfig& file, const Arch& arch, int layer) {
+  if (arch.rope_needs_window && file.sliding_window > 0) return has_window(file, arch, layer);
   if (!file.layer_has_rope.empty()) return file.layer_has_rope[layer];
   const int period = file.no_rope_interval > 0 ? file.no_rope_interval : arch.no_rope_period;
   return arch.no_rope_period == 0 || (layer + 1) % period != 0;
@@ -215,7 +216,8 @@ Config config_from_hf(const HfConfig& file) {
   c.rope_theta = file.rope.theta;
   c.rope_scaling = rope_scaling_of(file, c.rot_dim);
   c.rope_layout = c.arch->hf_rope;
-  if (c.arch->local_theta > 0) c.local_theta = file.rope.local_theta > 0 ? file.rope.local_theta : c.arch->local_theta;
+  if (c.arch->local_theta != 0 && file.sliding_window > 0)
+    c.local_theta = file.rope.local_theta > 0 ? file.rope.local_theta : c.arch->local_theta == kSameTheta ? c.rope_theta : c.arch->local_theta;
   c.experts = experts_of(file, *c.arch);
   c.layers = layers_of(file, c);
   if (c.arch->delta_period > 0) c.delta = delta_of(file);

@@ -104,7 +104,8 @@ class DummySource final : public WeightSource {
     if (name.ends_with(".bias"))
       return arch == "qwen2" && (name.ends_with("attn_q.bias") || name.ends_with("attn_k.bias") || name.ends_with("attn_v.bias"));
     if (name.ends_with("_q_norm.weight") || name.ends_with("_k_norm.weight"))
-      return config_.arch->gates_attention || arch == "qwen3" || arch == "qwen3moe" || arch == "gemma3" || arch == "olmo2";
+      return config_.arch->gates_attention || config_.arch->norms_all_heads || arch == "qwen3" || arch == "qwen3moe" || arch == "gemma3" ||
+             arch == "exaone4";
     if (name.ends_with("_sinks.weight")) return arch == "gpt-oss";
     if (name.ends_with("attn_kv_b.weight")) return false;
     if (name.ends_with("ffn_gate_inp_shexp.weight")) return arch == "qwen2moe" || config_.arch->gates_attention;

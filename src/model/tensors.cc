@@ -145,7 +145,7 @@ constexpr VectorRow<L> kLayerVectors[] = {
     {"blk.{}.ssm_norm.weight", "model.layers.{}.linear_attn.norm.weight", kDeltaValue, &L::value_norm, false, When::kDelta},
     {"blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight", kDim, &L::attn_post_norm, false,
      When::kPostNorms, kIsNorm},
-    // gpt-oss's files give it the name that is others' post-norm.
+    // Some architectures' files give it the name that is others' post-norm.
     {"blk.{}.ffn_norm.weight|blk.{}.post_attention_norm.weight",
      "model.layers.{}.pre_feedforward_layernorm.weight|model.layers.{}.post_attention_layernorm.weight", kDim, &L::ffn_norm, false,
      When::kPreNorms, kIsNorm},
@@ -155,7 +155,7 @@ constexpr VectorRow<L> kLayerVectors[] = {
     {"blk.{}.post_ffw_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight", kDim, &L::ffn_post_norm, false, When::kPostNorms,
      kIsNorm},
     {"blk.{}.ffn_gate_inp.bias", "model.layers.{}.mlp.router.bias", kExperts, &L::b_router, kOptional, When::kExperts},
-    {"blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias", kExperts, &L::router_bias, kOptional, When::kExperts},
+    {"blk.{}.exp_probs_b.bias", "model.layers.{}.mlp.gate.e_score_correction_bias|model.layers.{}.block_sparse_moe.e_score_correction_bias", kExperts, &L::router_bias, kOptional, When::kExperts},
     {"blk.{}.ffn_gate_exps.bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", kExpertFfn, &L::b_gate_exps, kOptional, When::kExperts,
      VectorRow<L>::kAsIs, kEvenRows, kEachExpert},
     {"blk.{}.ffn_up_exps.bias", "model.layers.{}.mlp.experts.gate_up_proj_bias", kExpertFfn, &L::b_up_exps, kOptional, When::kExperts, VectorRow<L>::kAsIs,

@@ -6,6 +6,8 @@ namespace ingot {
 
 namespace {
 
+constexpr float kLatentEps = 1e-6f;  // of latents' norms: models whose other norms have another say nothing of these
+
 // What divides the rope's frequencies: a list of the config's or a tensor of the file.
 std::vector<float> rope_divisors(const Config& c, const ModelWeights& w, Backend& backend, int n_ctx) {
   const bool is_long = n_ctx > c.rope_scaling.original_context;
@@ -181,7 +183,7 @@ void Transformer::latent_attention_block(int layer) {
   Tensor query_from = x;
   if (w.wq_a) {
     backend_.matmul(step_.q_low, x, w.wq_a);
-    backend_.norm(step_.q_low, step_.q_low, norm_args(w.q_a_norm));
+    backend_.norm(step_.q_low, step_.q_low, {.weight = w.q_a_norm, .eps = kLatentEps});
     query_from = step_.q_low;
   }
   backend_.matmul(step_.q_heads, query_from, w.wq);
@@ -192,7 +194,8 @@ void Transformer::latent_attention_block(int layer) {
 
   backend_.matmul(step_.latent, x, w.wkv_a);
   backend_.copy(step_.k.slice_cols(0, l.rope_dim), step_.latent.slice_cols(l.kv_rank, l.rope_dim));
-  backend_.norm(step_.k.slice_cols(l.rope_dim, l.kv_rank), step_.latent.slice_cols(0, l.kv_rank), norm_args(w.kv_a_norm));
+  backend_.norm(step_.k.slice_cols(l.rope_dim, l.kv_rank), step_.latent.slice_cols(0, l.kv_rank),
+                {.weight = w.kv_a_norm, .eps = kLatentEps});
   backend_.rope(step_.k, 1, rope);
   backend_.kv_write(kv_, cache_layer_[layer], step_.k, step_.k);
 

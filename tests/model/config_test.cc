@@ -164,6 +164,7 @@ TEST(Config, RefusesBadValuesByKey) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
   const BadValue cases[] = {
       set("llama.block_count", uint32_t{0}),
+      set("llama.block_count", uint32_t{1025}),
       set("llama.block_count", uint32_t{1} << 31),
       set("llama.block_count", std::numeric_limits<uint32_t>::max()),
       set("llama.block_count", std::string("two")),
@@ -202,12 +203,46 @@ TEST(Config, RefusesBadValuesByKey) {
       set("llama.residual_scale", infinity),
       set("llama.logit_scale", 0.0f),
       set("llama.expert_count", uint32_t{1} << 20),
+      set("llama.expert_count", std::vector<uint32_t>{8, 8}),
       set("llama.leading_dense_block_count", uint32_t{3}),
   };
   for (const BadValue& bad : cases) {
     const std::string message = complaint("", bad.edit);
     EXPECT_NE(message.find(bad.key), std::string::npos) << bad.key << ": " << message;
   }
+}
+
+TEST(Config, WindowsOfAnyWidth) {
+  const auto window = [](uint32_t width) {
+    return read(model_bytes("", [=](GgufWriter& w) { w.set("llama.attention.sliding_window", width); })).layer(0).window;
+  };
+  EXPECT_EQ(window(0), 0);  // none
+  EXPECT_EQ(window(1), 1);
+  EXPECT_EQ(window(1000), 1000);  // wider than the context, in which a token sees all then
+}
+
+// Of an architecture whose layers without a window have no rope: where there is no window, all have one.
+TEST(Config, RopeOfWindows) {
+  const auto exaone = [](const Edit& edit) {
+    GgufWriter w;
+    w.set("general.architecture", std::string("exaone4"));
+    for (const auto& [key, value] : {std::pair{"block_count", 5u}, {"context_length", 128u}, {"embedding_length", 64u}, {"feed_forward_length", 96u},
+                                     {"attention.head_count", 4u}})
+      w.set(std::string("exaone4.") + key, uint32_t{value});
+    w.set("exaone4.attention.layer_norm_rms_epsilon", 1e-5f);
+    edit(w);
+    w.add_tensor("token_embd.weight", 0, {64, 3}, std::vector<uint8_t>(64 * 3 * 4));
+    std::string ropes;
+    const Config c = read(w.to_bytes());
+    for (int i = 0; i < c.n_layers; ++i) ropes += c.layer(i).rope == LayerRope::kNone ? '-' : c.layer(i).window > 0 ? 'w' : 'r';
+    return ropes;
+  };
+  EXPECT_EQ(exaone([](GgufWriter&) {}), "rrrrr");
+  EXPECT_EQ(exaone([](GgufWriter& w) { w.set("exaone4.attention.sliding_window", uint32_t{16}); }), "www-w");
+  EXPECT_EQ(exaone([](GgufWriter& w) {
+    w.set("exaone4.attention.sliding_window", uint32_t{16});
+    w.set("exaone4.attention.sliding_window_pattern", std::vector<bool>{false, true, true, false, true});
+  }), "-ww-w");
 }
 
 TEST(Config, RefusesHeadsThatDoNotDivide) {
@@ -243,6 +278,8 @@ TEST(Config, ExpertsAreChecked) {
   };
   refused("llama.expert_used_count", uint32_t{0});
   refused("llama.expert_used_count", uint32_t{9});
+  refused("llama.expert_used_count", std::vector<uint32_t>{2, 0});
+  refused("llama.expert_used_count", std::vector<uint32_t>{2});
   refused("llama.expert_feed_forward_length", uint32_t{0});
   refused("llama.expert_weights_scale", 0.0f);
   refused("llama.expert_weights_norm", std::string("yes"));

@@ -227,7 +227,7 @@ TEST_F(HfConfigTest, WindowsFollowTheArchitecture) {
   EXPECT_EQ(read_with([&](Json& json) { mistral(json), json["layer_types"] = {full, sliding}; }).layer(0).window, 0);
   EXPECT_EQ(read_with([&](Json& json) { mistral(json), json["layer_types"] = {sliding, full}; }).layer(0).window, 64);
   EXPECT_NE(complaint([&](Json& json) { json["layer_types"] = {full, sliding}; }).find("sliding_window"), std::string::npos);
-  for (const Json& bad : {Json({full}), Json({full, full, full}), Json({full, "linear_attention"}), Json({1, 2}), Json("full_attention")})
+  for (const Json& bad : {Json({full}), Json({full, full, full}), Json({full, "linear_attention"}), Json({full, "chunked_attention"}), Json({1, 2}), Json("full_attention")})
     expect_refused("layer_types", bad);  // S18
 }
 
@@ -239,6 +239,52 @@ TEST_F(HfConfigTest, WhatIsNotSupportedIsNamed) {  // S22
   expect_refused("hidden_act", "gelu");
   expect_refused("model_type", "mamba\x1b[2J", "supported are llama, mistral, mixtral, qwen2");
   EXPECT_EQ(read_with([](Json& json) { json["auto_map"] = {{"AutoModel", "evil.py"}}; }).n_layers, 2);  // S20: not followed
+}
+
+// OLMo 3 scales the rope of layers that see all; EXAONE 4 has one only in those that do not, if some do not.
+TEST_F(HfConfigTest, RopeFollowsTheWindow) {
+  auto ropes = [&](const char* type, const Edit& edit) {
+    const Config c = read_with([&](Json& json) {
+      json["model_type"] = type;
+      json["num_hidden_layers"] = 5;
+      edit(json);
+    });
+    std::string out;
+    for (const LayerKind& layer : c.layers) out += layer.rope == LayerRope::kNone ? '-' : layer.rope == LayerRope::kLocal ? 'l' : 'm';
+    return std::pair(out, c.local_theta);
+  };
+  EXPECT_EQ(ropes("olmo3", [](Json& json) { json["sliding_window"] = 16; }), std::pair(std::string("lllml"), 20000.0f));
+  EXPECT_EQ(ropes("olmo2", [](Json& json) { json["sliding_window"] = nullptr; }), std::pair(std::string("mmmmm"), 0.0f));
+  EXPECT_EQ(ropes("exaone4", [](Json& json) { json["sliding_window"] = 16; }).first, "mmm-m");
+  EXPECT_EQ(ropes("exaone4", [](Json& json) { json["sliding_window"] = nullptr; }).first, "mmmmm");
+  const Json full = "full_attention", sliding = "sliding_attention";
+  EXPECT_EQ(ropes("exaone4", [&](Json& json) {
+    json["sliding_window"] = 16;
+    json["sliding_window_pattern"] = "LLLG";  // a word, beside the list
+    json["layer_types"] = {sliding, full, sliding, sliding, full};
+  }).first, "m-mm-");
+  expect_refused("sliding_window_pattern", "LLLG");
+}
+
+TEST_F(HfConfigTest, WhichLayersAreDense) {
+  auto experts = [&](const Json& types) {
+    const Config c = read_with([&](Json& json) {
+      json["n_routed_experts"] = 4, json["num_experts_per_tok"] = 2, json["first_k_dense_replace"] = 1;
+      json["mlp_layer_types"] = types;
+    });
+    return std::pair(c.layer(0).experts, c.layer(1).experts);
+  };
+  EXPECT_EQ(experts(nullptr), std::pair(false, true));
+  EXPECT_EQ(experts({"sparse", "sparse"}), std::pair(true, true));
+  EXPECT_EQ(experts({"sparse", "dense"}), std::pair(true, false));
+  for (const Json& bad : {Json({"sparse"}), Json({"sparse", "moe"}), Json({1, 2}), Json("sparse")}) expect_refused("mlp_layer_types", bad);
+}
+
+TEST_F(HfConfigTest, HowMuchOfAHeadTurns) {
+  EXPECT_EQ(read_with([](Json& json) { json["rotary_dim"] = 8; }).rot_dim, 8);
+  EXPECT_EQ(read_with([](Json& json) { json["rotary_dim"] = 8, json["partial_rotary_factor"] = 0.5; }).rot_dim, 16);
+  for (const Json& bad : {Json(0), Json(64), Json("8"), Json(7)}) expect_refused(bad == 7 ? "partial_rotary_factor" : "rotary_dim", bad);
+  expect_refused("clip_qkv", 8.0);
 }
 
 TEST_F(HfConfigTest, EndsComeFromBothFiles) {

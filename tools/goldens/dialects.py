@@ -77,10 +77,43 @@ def gpt_oss_keys(writer, config):
     writer.add_expert_feed_forward_length(config.intermediate_size)
 
 
+def listed_window_keys(writer, config):
+    window_keys(writer, config)
+    writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
+
+
+def rope_keys(writer, config):
+    writer.add_rope_dimension_count(rot_dim(config))
+
+
+def vocab_keys(writer, config):
+    writer.add_vocab_size(config.vocab_size)
+
+
+def sigmoid_keys(writer, config):
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
+def glm_keys(writer, config):
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_weights_norm(config.norm_topk_prob)
+
+
+def minimax_keys(writer, config):
+    writer.add_expert_feed_forward_length(config.intermediate_size)
+
+
+def n_dense(config):
+    types = getattr(config, "mlp_layer_types", None)
+    return types.index("sparse") if types else config.first_k_dense_replace
+
+
 def deepseek_keys(writer, config):
     expert_keys(writer, config)
     rope = rope_of(config)
-    writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    writer.add_leading_dense_block_count(n_dense(config))
     writer.add_vocab_size(config.vocab_size)
     if config.q_lora_rank:
         writer.add_q_lora_rank(config.q_lora_rank)
@@ -91,7 +124,7 @@ def deepseek_keys(writer, config):
     writer.add_value_length_mla(config.v_head_dim)
     writer.add_expert_shared_count(config.n_shared_experts)
     writer.add_expert_weights_scale(config.routed_scaling_factor)
-    sigmoid = config.model_type == "deepseek_v3"
+    sigmoid = config.model_type != "deepseek_v2"
     writer.add_expert_weights_norm(sigmoid and config.norm_topk_prob)
     writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if sigmoid else gguf.ExpertGatingFuncType.SOFTMAX)
     if config.n_group:
@@ -144,6 +177,13 @@ DIALECTS = {
     "gpt_oss": Dialect(A.GPT_OSS, keys=gpt_oss_keys),
     "deepseek_v2": Dialect(A.DEEPSEEK2, keys=deepseek_keys),
     "deepseek_v3": Dialect(A.DEEPSEEK2, keys=deepseek_keys),
+    "glm4_moe_lite": Dialect(A.DEEPSEEK2, keys=deepseek_keys),
+    "olmo3": Dialect(A.OLMO2, keys=listed_window_keys),
+    "olmoe": Dialect(A.OLMOE, keys=expert_keys),
+    "seed_oss": Dialect(A.SEED_OSS),
+    "exaone4": Dialect(A.EXAONE4, keys=both(listed_window_keys, vocab_keys)),
+    "glm4_moe": Dialect(A.GLM4_MOE, keys=both(expert_keys, rope_keys, sigmoid_keys, glm_keys)),
+    "minimax_m2": Dialect(A.MINIMAXM2, keys=both(expert_keys, rope_keys, sigmoid_keys, minimax_keys)),
 }
 
 OWN_NAMES = {  # those that the package's map lacks, or has in another form
@@ -152,6 +192,7 @@ OWN_NAMES = {  # those that the package's map lacks, or has in another form
     "mlp.experts.down_proj": "ffn_down_exps.weight",
     "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
     "block_sparse_moe.experts.down_proj": "ffn_down_exps.weight",
+    "mlp.e_score_correction.bias": "exp_probs_b.bias",
 }
 
 

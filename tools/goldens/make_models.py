@@ -32,9 +32,10 @@ from gguf import GGMLQuantizationType as QT
 from dialects import DIALECTS, pieces, rope_of, rot_dim
 from makers import make_all, write_sidecar
 import safetensors.torch
-from transformers import (DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GemmaConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig,
-                          MistralConfig, MixtralConfig, Olmo2Config, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
-                          Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SmolLM3Config)
+from transformers import (DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4MoeConfig,
+                          Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MiniMaxM2Config, MistralConfig,
+                          MixtralConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
+                          Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
 
 N_GREEDY = 64
 N_CANDIDATES = 96  # prompts tried at once; the one with the clearest greedy choices is kept
@@ -84,6 +85,8 @@ QWEN_NEXT = dict(rope_type="default", rope_theta=1e6, partial_rotary_factor=0.25
 DELTA = dict(full_attention_interval=2, linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=12, linear_value_head_dim=20,
              linear_conv_kernel_dim=4)
 DELTA_MOE = DELTA | dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40)
+OLMO3 = {"full_attention": YARN | dict(rope_theta=5e5), "sliding_attention": dict(rope_type="default", rope_theta=5e5)}
+LLLGG = dict(sliding_window=13, sliding_window_pattern="LLLG", layer_types=["sliding_attention"] * 3 + ["full_attention"] * 2)
 K_TYPES = {"token_embd*": "Q6_K", "*.0.attn_q*": "Q4_K", "*.0.attn_k*": "Q5_K", "*.0.attn_v*": "Q6_K",
            "*.0.ffn_gate*": "Q2_K", "*.0.ffn_up*": "Q4_K", "*.0.ffn_down*": "Q5_0", "*.1.attn_q*": "Q3_K",
            "*.1.attn_k*": "IQ4_XS", "*.1.attn_v*": "Q4_K", "*.1.ffn_gate*": "Q5_K", "*.1.ffn_up*": "Q3_K",
@@ -171,6 +174,20 @@ SPECS = [
          hf="packed", extra=DELTA_MOE),
     Spec("qwen35_q8_0", Qwen3_5TextConfig, 45, 269, {"*": "Q8_0"}, QWEN_NEXT, dim=64, n_heads=4, n_kv_heads=2, head_dim=32, ffn=96, eps=1e-6,
          n_layers=2, tied=True, extra=DELTA | dict(linear_value_head_dim=32, linear_key_head_dim=16, linear_num_value_heads=4)),
+    Spec("olmo3", Olmo3Config, 61, 267, F16, OLMO3, dim=32, n_heads=4, n_kv_heads=2, ffn=40, n_layers=5, eps=1e-6, hf="new",
+         extra=dict(sliding_window=14)),
+    Spec("olmoe", OlmoeConfig, 47, 263, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, ffn=24, hf="new",
+         extra=dict(num_experts=6, num_experts_per_tok=3)),
+    Spec("seed_oss", SeedOssConfig, 45, 269, F16, dict(rope_theta=1e7), dim=32, n_heads=4, n_kv_heads=1, head_dim=12, ffn=40, eps=1e-6, hf="new"),
+    Spec("exaone4", Exaone4Config, 63, 265, F16, LLAMA3, dim=32, n_heads=4, n_kv_heads=2, ffn=40, n_layers=5, hf="new", extra=LLLGG),
+    Spec("glm4_moe", Glm4MoeConfig, 51, 261, F16, dict(rope_theta=1e6, partial_rotary_factor=0.5), dim=32, n_heads=4, n_kv_heads=2, head_dim=12,
+         ffn=56, n_layers=3, hf="new", extra=dict(n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=24,
+                                                  first_k_dense_replace=1, routed_scaling_factor=1.5, attention_bias=True, use_qk_norm=True,
+                                                  num_mtp_layers=0)),
+    Spec("glm4_moe_lite", Glm4MoeLiteConfig, 53, 263, F16, dict(rope_theta=1e6), dim=40, n_heads=5, n_kv_heads=5, head_dim=8, ffn=56, n_layers=3,
+         hf="new", extra=LATENT | dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1, routed_scaling_factor=1.8)),
+    Spec("minimax_m2", MiniMaxM2Config, 49, 271, F16, dict(rope_theta=5e6, partial_rotary_factor=0.5), dim=32, n_heads=4, n_kv_heads=2, head_dim=12,
+         ffn=24, eps=1e-6, hf="new", extra=dict(num_local_experts=7, num_experts_per_tok=2)),
 ]
 
 # The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales
@@ -366,7 +383,7 @@ def add_config(writer, spec, config):
     rope = rope_of(config)
     if config.model_type not in ("gemma", "gemma2"):
         writer.add_rope_freq_base(rope["rope_theta"])
-    if spec.head_dim and config.model_type not in ("deepseek_v2", "deepseek_v3"):
+    if spec.head_dim and not hasattr(config, "kv_lora_rank"):
         writer.add_key_length(spec.head_dim)
         writer.add_value_length(spec.head_dim)
     if config.model_type == "mistral" and config.sliding_window:
