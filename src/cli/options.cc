@@ -107,21 +107,34 @@ void finish_sampling(SamplingParams& params, int seed) {
 
 DType runner_kv_type(const ModelOptions& o) { return parse_kv_type(o.kv_type); }
 
+namespace {
+
+// Bytes, as in 40GiB; 0: the text is no size.
+size_t size_of(std::string text) {
+  if (text.starts_with('-')) return 0;
+  try {
+    return CLI::AsSizeValue(false)(text).empty() ? std::strtoull(text.c_str(), nullptr, 10) : 0;
+  } catch (const CLI::Error&) {
+    return 0;
+  }
+}
+
 // A number up to 1 is a share, any other one bytes.
 void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
   if (o.gpu_memory.empty()) return;
-  if (o.device != "cuda") throw UsageError("--gpu-memory is for --device cuda: on the CPU, -c and --kv-tokens say how much the cache takes");
+  if (o.device != "cuda") throw UsageError("--gpu-memory is for --device cuda: on the CPU, -c says how much the cache takes");
   char* end = nullptr;
   const double share = std::strtod(o.gpu_memory.c_str(), &end);
-  std::string bytes = o.gpu_memory;
   if (*end == '\0' && share > 0 && share <= 1) {
     runner.memory_share = share;
-  } else if (CLI::AsSizeValue(false)(bytes).empty() && std::strtoull(bytes.c_str(), nullptr, 10) >= 1 << 20) {
-    runner.memory_bytes = std::strtoull(bytes.c_str(), nullptr, 10);
   } else {
-    throw UsageError("--gpu-memory '{}' is neither a share such as 0.9 nor a size such as 40GiB", printable(o.gpu_memory));
+    runner.memory_bytes = size_of(o.gpu_memory);
+    if (runner.memory_bytes < 1 << 20)
+      throw UsageError("--gpu-memory '{}' is neither a share such as 0.9 nor a size such as 40GiB", printable(o.gpu_memory));
   }
 }
+
+}  // namespace
 
 RunnerOptions runner_options(ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
