@@ -232,9 +232,9 @@ TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
   EXPECT_EQ(engine.gauges().n_computed_tokens, n_new);
   Engine uncached(*runner, {.prefix_cache = false});
   std::vector<std::shared_ptr<Collector>> sinks;
-  for (const Turn& turn : turns) sinks.push_back(submit(uncached, turn.request));
+  for (size_t i = 0; i < turns.size(); i += 3) sinks.push_back(submit(uncached, turns[i].request));  // some of each conversation
   run(uncached);
-  for (size_t i = 0; i < turns.size(); ++i) EXPECT_EQ(said(*sinks[i]), turns[i].answer) << i;
+  for (size_t i = 0; i < sinks.size(); ++i) EXPECT_EQ(said(*sinks[i]), turns[3 * i].answer) << i;
 }
 
 // One request among random others, which come, go and are cancelled, with room for all or for a few: however often it is asked, it has
