@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <random>
@@ -72,7 +73,7 @@ class Load {
 
   int run() {
     for (int i = 0; i < o_.n_stalled; ++i) ask(connect(4096), 1'000'000 + static_cast<size_t>(i), 4000);
-    for (int i = 0; i < o_.n_idle; ++i) connect(0);
+    for (int i = 0; i < o_.n_idle; ++i) idle_.push_back(connect(0));
     for (int i = 0; i < o_.n_slow; ++i) slow_.push_back(connect(0));
     begin_ = SteadyClock::now();
     std::vector<epoll_event> events(1024);
@@ -212,9 +213,19 @@ class Load {
     });
   }
 
+  // A byte for each slow one; others come for those that the server has let go of.
   void dribble() {
-    if (slow_.empty() || ms_since(dribbled_) < 1000) return;
+    if (ms_since(dribbled_) < 1000) return;
     dribbled_ = SteadyClock::now();
+    for (std::vector<int>* fds : {&slow_, &idle_}) {
+      for (int& fd : *fds) {
+        char byte;
+        if (recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN) continue;
+        close(fd);
+        fd = connect(0);
+        ++n_let_go_;
+      }
+    }
     for (const int fd : slow_) (void)!send(fd, "G", 1, MSG_NOSIGNAL);
   }
 
@@ -236,11 +247,11 @@ class Load {
         "\"tokens_per_s\": {:.0f}, \"done_per_s\": {:.1f}, \"gap_p50_ms\": {:.1f}, \"gap_p99_ms\": {:.1f}, "
         "\"gap_max_ms\": {:.1f}, "
         "\"first_p50_ms\": {:.1f}, \"first_p99_ms\": {:.1f}, \"whole_p99_ms\": {:.1f}, \"refused_p99_ms\": {:.1f}, "
-        "\"resets\": {}, "
+        "\"resets\": {}, \"let_go\": {}, "
         "\"client_cpu_s\": {:.2f}}}\n",
         streams_.size(), whole_.ms.size(), refused_.ms.size(), n_wrong, n_short, n_tokens_, s,
         static_cast<double>(n_tokens_) / s, static_cast<double>(whole_.ms.size()) / s, gaps_.at(.5), gaps_.at(.99),
-        gaps_.at(1), first_.at(.5), first_.at(.99), whole_.at(.99), refused_.at(.99), n_resets_,
+        gaps_.at(1), first_.at(.5), first_.at(.99), whole_.at(.99), refused_.at(.99), n_resets_, n_let_go_,
         cpu_s(usage.ru_utime) + cpu_s(usage.ru_stime));
     return n_wrong + n_short > 0 || n_over_ < streams_.size();
   }
@@ -251,7 +262,8 @@ class Load {
   double next_ms_ = 0;
   std::vector<Stream> streams_;
   std::vector<std::pair<int, SteadyClock::time_point>> doomed_;
-  std::vector<int> slow_;
+  std::vector<int> slow_, idle_;
+  size_t n_let_go_ = 0;
   Times gaps_, first_, whole_, refused_;
   size_t n_begun_ = 0, n_over_ = 0, n_tokens_ = 0, n_resets_ = 0;
   std::mt19937 draw_{std::random_device{}()};
