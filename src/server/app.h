@@ -22,7 +22,7 @@ struct AppOptions {
   std::string version = "unknown";
   std::FILE* access_log = nullptr;
   int prepare_threads = 2, stream_threads = 2;
-  std::chrono::milliseconds stream_interval{20};  // tokens of a stream that come faster share a write; 0: none does
+  std::chrono::milliseconds stream_interval{20};  // tokens of a stream that come twice in it share a write; 0: none does
   size_t max_preparing = 1024, max_preparing_bytes = 512 << 20;  // requests whose bodies wait for a worker
 };
 
