@@ -229,6 +229,10 @@ TEST(App, PhasesAndRoutes) {
     EXPECT_EQ(status("GET", "/metrics"), 200);
     EXPECT_EQ(status("GET", "/v1/models"), 503);
     EXPECT_EQ(status("GET", "/nothing"), 404);
+    HttpRequest request{.method = "POST", .path = "/v1/completions", .headers = {{"host", "localhost"}}};
+    const auto refusal = rig.app.refuse(request);
+    ASSERT_TRUE(refusal);
+    EXPECT_NE(std::ranges::find(refusal->headers, std::pair<std::string, std::string>("Retry-After", "1")), refusal->headers.end());
   }
 }
 

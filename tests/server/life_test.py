@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import ssl
 import subprocess
 import threading
@@ -106,6 +107,19 @@ def test_idle_servers_end_at_once_and_come_back_on_their_port(start):
     assert server.stop() == 0 and time.monotonic() - begin < 1.5 * SLOW
     again = start("--port", server.port, "--access-log", "none")
     assert again.port == server.port and again.get("/health").status == 200
+
+
+def test_sigterm_while_the_model_loads():
+    for _ in range(5):
+        process = subprocess.Popen([os.environ["INGOT"], "serve", "--port", "0"], stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+        try:
+            assert "loading the model" in process.stderr.readline()
+            time.sleep(random.uniform(0, 0.03))  # at times just after
+            process.send_signal(15)
+            assert process.wait(20 * SLOW) == 0
+        finally:
+            process.kill()
+            process.stderr.close()
 
 
 def test_a_full_queue_is_429(start):
