@@ -174,20 +174,21 @@ __device__ __forceinline__ void multiply_step(float (&acc)[2][kTokenTiles][4], c
   }
 }
 
-// Calls f with the kind of a weight's steps. No format of 4 bits but codebooks has two scales for 32.
+// Calls f with the kind of a weight's steps. Codebooks have no minima, and no format of 8 bits has minima and two scales for 32.
 template <class F>
 void with_codes(const PackedWeight& w, F&& f) {
-  CHECK(w.layout == Layout::kCodebook4 ? !w.has_min : w.layout == Layout::kCodes8 || !w.group16);
+  CHECK(!w.has_min || (w.layout != Layout::kCodebook4 && !(w.layout == Layout::kCodes8 && w.group16)));
   switch (w.layout) {
     case Layout::kDense: CHECK(false && "dense weights have no codes");
     case Layout::kCodebook4:
       if (w.group16) return f(Kind<Layout::kCodebook4, false, true>());
       return f(Kind<Layout::kCodebook4, false, false>());
     case Layout::kCodes4:
+      if (w.has_min && w.group16) return f(Kind<Layout::kCodes4, true, true>());
       if (w.has_min) return f(Kind<Layout::kCodes4, true, false>());
+      if (w.group16) return f(Kind<Layout::kCodes4, false, true>());
       return f(Kind<Layout::kCodes4, false, false>());
     case Layout::kCodes8:
-      if (w.has_min && w.group16) return f(Kind<Layout::kCodes8, true, true>());
       if (w.has_min) return f(Kind<Layout::kCodes8, true, false>());
       if (w.group16) return f(Kind<Layout::kCodes8, false, true>());
       return f(Kind<Layout::kCodes8, false, false>());
