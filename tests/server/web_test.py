@@ -183,6 +183,82 @@ def test_dark_and_phone(server, browser, shot):
     assert page.complaints() == []
 
 
+def test_by_keyboard_alone(server, browser):
+    """Tab reaches everything that can be done, and a screen reader has a name for each of it."""
+    page = browser.page(server.url)
+    page.wait("document.getElementById('model').value !== ''")
+    ask(page, "What is 7 + 5?")
+    page.wait(DONE)
+    page.js("document.querySelector('.skip').focus()")
+    reached = ["skip"]
+    for _ in range(60):
+        page.key("Tab", 9)
+        reached.append(page.js("document.activeElement.id || document.activeElement.className || document.activeElement.innerText || document.activeElement.tagName"))
+        if "send" in reached:
+            break
+    for wanted in ("skip", "new", "search", "open", "delete", "export", "import", "Status", "model", "open-settings", "Copy", "Edit", "Regenerate", "prompt", "send"):
+        assert wanted in reached, (wanted, reached)
+    assert page.js("getComputedStyle(document.querySelector('#send')).outlineStyle") != "none", "one sees where one is"
+    # Edit, and give up: one is where one was.
+    page.js("[...document.querySelectorAll('.user .tools button')].find(b => b.innerText === 'Edit').focus()")
+    page.key("Enter", 13)
+    page.wait("document.activeElement.getAttribute('aria-label') === 'Edit the message'")
+    page.key("Escape", 27)
+    page.wait("document.activeElement.innerText === 'Edit'")
+    unnamed, roles = [], set()
+    for node in page.call("Accessibility.getFullAXTree")["nodes"]:
+        role, name = node.get("role", {}).get("value"), node.get("name", {}).get("value", "")
+        roles.add(role)
+        if role in ("button", "link", "textbox", "searchbox", "combobox", "spinbutton", "heading", "navigation", "log", "article", "dialog") and not node.get("ignored") and not name.strip():
+            unnamed.append(node)
+    assert unnamed == [] and roles >= {"navigation", "main", "log", "article", "heading", "textbox", "searchbox", "button", "link", "status"}, (unnamed, roles)
+    assert page.js("document.getElementById('status').innerText") == "The answer is complete."
+    assert page.complaints() == []
+
+
+def test_the_side_on_a_phone_by_keyboard(server, browser):
+    page = browser.page(server.url, width=390, height=800)
+    page.wait("document.getElementById('model').value !== ''")
+    page.js("document.getElementById('menu').focus()")
+    page.key("Enter", 13)
+    page.wait("document.activeElement.id === 'new'")
+    page.key("Escape", 27)
+    page.wait("document.activeElement.id === 'menu' && !document.getElementById('side').classList.contains('open')")
+
+
+def test_a_server_that_goes_and_comes_back(start, browser):
+    """What has come stays, the page says what happened, and the next question is asked as if the lost one had not been."""
+    server = start("--access-log", "none")
+    page = browser.page(server.url)
+    page.wait("document.getElementById('model').value !== ''")
+    page.js(SLOW_FETCH.replace("const timer", "setTimeout(() => c.error(new TypeError('network error')), 300); const timer"))
+    ask(page, "Go on.")
+    page.wait("document.querySelector('.message .error')")
+    assert "broke off" in page.js("document.querySelector('.message .error').innerText") and "word" in page.js(f"{ANSWER}.querySelector('.body').innerText")
+    server.stop()
+    page.js("window.sent = []; window.fetch = (url, options) => { sent.push(options.body); return Promise.reject(new TypeError('refused')); }")
+    ask(page, "Are you there?")
+    page.wait("document.querySelectorAll('.message .error').length === 2")
+    assert "cannot be reached" in page.js(f"{ANSWER}.querySelector('.error').innerText")
+    ask(page, "And now?")
+    page.wait("document.querySelectorAll('.message .error').length === 3")
+    sent = [[(m["role"], m["content"]) for m in json.loads(body)["messages"]] for body in page.js("sent")]
+    assert [role for role, _ in sent[0]] == ["user", "assistant", "user"] and sent[0][1][1].startswith("word")
+    assert [role for role, _ in sent[1]] == ["user", "assistant", "user"] and sent[1][2][1] == "And now?"
+
+
+def test_copying_without_a_clipboard(server, browser):
+    """As on pages of another machine without TLS."""
+    page = browser.page(server.url)
+    page.wait("document.getElementById('model').value !== ''")
+    ask(page, "What is 7 + 5?")
+    page.wait(DONE)
+    page.js("Object.defineProperty(navigator, 'clipboard', {value: undefined}); document.addEventListener('copy', () => window.copied = String(document.activeElement.value))")
+    page.click(".message.user .tools button")
+    page.wait("window.copied === 'What is 7 + 5?' && document.getElementById('status').innerText === 'Copied.'")
+    assert page.complaints() == []
+
+
 def test_a_refusal_is_shown(server, browser):
     page = browser.page(server.url)
     page.wait("document.getElementById('model').value !== ''")

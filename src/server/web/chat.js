@@ -1,7 +1,7 @@
 // The chat page: conversations on the left, messages on the right. The state is one conversation and at most one answer that
 // streams; everything shown is made from them.
 import * as api from '/api.js';
-import {View} from '/markdown.js';
+import {copyText, View} from '/markdown.js';
 import * as store from '/store.js';
 
 const $ = id => document.getElementById(id);
@@ -56,9 +56,10 @@ class MessageNode {
     this.tools = make('div', {class: 'tools'});
     this.node = make('article', {class: `message ${message.role}`, 'aria-label': message.role === 'user' ? 'You' : 'Answer'}, this.body, this.tools);
     const button = (text, action) => make('button', {type: 'button', onclick: action}, text);
-    this.tools.append(button('Copy', () => navigator.clipboard.writeText(split(message).said)));
+    this.tools.append(button('Copy', () => copyText(split(message).said).then(() => say('Copied.'))));
     if (message.role === 'user') {
-      this.tools.append(button('Edit', () => this.edit(index)));
+      this.editButton = button('Edit', () => this.edit(index));
+      this.tools.append(this.editButton);
     } else {
       this.tools.append(button('Regenerate', () => regenerate(index)));
       this.stats = make('span', {class: 'stats'});
@@ -96,7 +97,10 @@ class MessageNode {
   edit(index) {
     const area = make('textarea', {rows: '3', 'aria-label': 'Edit the message'});
     area.value = this.message.content;
-    const close = () => form.replaceWith(this.body);
+    const close = () => {
+      form.replaceWith(this.body);
+      this.editButton.focus();
+    };
     const form = make('form', {class: 'edit', onsubmit: event => {
       event.preventDefault();
       const text = area.value.trim();
@@ -108,7 +112,10 @@ class MessageNode {
       send(text);
     }}, area, make('div', {class: 'row'}, make('button', {type: 'button', onclick: close}, 'Cancel'), make('button', {}, 'Send')));
     area.addEventListener('keydown', event => {
-      if (event.key === 'Escape') close();
+      if (event.key === 'Escape') {
+        event.stopPropagation();
+        close();
+      }
       if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
         event.preventDefault();
         form.requestSubmit();
@@ -141,13 +148,18 @@ function toEnd() {
 
 // ---- answers ----
 
+// An answer of which nothing came. The next request leaves it out, and the question with it: many templates want turns to alternate, and
+// what was refused once would be again.
+const isLost = message => message?.error && !message.content;
+
 function requestBody() {
   const body = {messages: []};
   const v = settings.values;
   if (v.system.trim()) body.messages.push({role: 'system', content: v.system});
-  for (const message of chat.messages) {
-    if (!message.error && message !== answer?.message) body.messages.push({role: message.role, content: split(message).said});
-  }
+  chat.messages.forEach((message, i) => {
+    if (message === answer?.message || isLost(message) || isLost(chat.messages[i + 1])) return;
+    body.messages.push({role: message.role, content: split(message).said});
+  });
   for (const name of ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed', 'repetition_penalty'])
     if (v[name] !== '') body[name] = Number(v[name]);
   if ($('model').value) body.model = $('model').value;
@@ -182,8 +194,9 @@ async function generate() {
     if (!message.stats.finish) message.error = 'The answer was cut off.';
     say('The answer is complete.');
   } catch (error) {
-    if (error.name !== 'AbortError') message.error = error instanceof api.ServerError ? error.message : 'The server cannot be reached.';
-    else say('Stopped.');
+    if (error.name === 'AbortError') say('Stopped.');
+    else if (error instanceof api.ServerError) message.error = error.message;
+    else message.error = message.content || message.reasoning ? 'The answer broke off: the connection to the server was lost.' : 'The server cannot be reached.';
   }
   made.node.classList.remove('busy');
   if (answer === mine) {
@@ -239,6 +252,7 @@ function showList() {
   $('list').replaceChildren(...found.map(one => make('li', one.id === chat.id ? {class: 'on'} : {},
     make('button', {type: 'button', class: 'open', title: one.title, onclick: () => open(one), ...(one.id === chat.id ? {'aria-current': 'true'} : {})}, one.title),
     make('button', {type: 'button', class: 'delete', 'aria-label': `Delete “${one.title}”`, onclick: () => {
+      if (!confirm(`Delete “${one.title}”?`)) return;
       store.remove(one.id);
       if (one.id === chat.id) open(store.fresh());
       else showList();
@@ -258,6 +272,7 @@ function setSide(isOpen) {
   $('side').classList.toggle('open', isOpen);
   $('shade').hidden = !isOpen;
   $('menu').setAttribute('aria-expanded', isOpen);
+  if (isOpen) $('new').focus();
 }
 
 function download(text, name) {
@@ -356,7 +371,12 @@ function wireSettings() {
 function wireKeys() {
   document.addEventListener('keydown', event => {
     const control = event.ctrlKey || event.metaKey;
-    if (event.key === 'Escape' && answer && !$('settings').open) stop();
+    if (event.key === 'Escape' && $('side').classList.contains('open')) {
+      setSide(false);
+      $('menu').focus();
+    } else if (event.key === 'Escape' && answer && !$('settings').open) {
+      stop();
+    }
     if (control && event.shiftKey && event.key.toLowerCase() === 'o') {
       event.preventDefault();
       open(store.fresh());

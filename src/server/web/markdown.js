@@ -10,6 +10,18 @@ function element(tag, children = [], attributes = {}) {
   return node;
 }
 
+// Pages of another machine without TLS have no navigator.clipboard.
+export async function copyText(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = element('textarea', [], {class: 'sr', 'aria-hidden': 'true'}), focused = document.activeElement;
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand('copy');
+  area.remove();
+  focused?.focus();
+}
+
 // ---- inside a line ----
 
 const INLINE = [
@@ -108,7 +120,7 @@ function code(block) {
   const text = block.lines.map(l => l.slice(Math.min(block.indent, l.search(/\S|$/)))).join('\n');
   const copy = element('button', ['Copy'], {type: 'button', class: 'copy', 'aria-label': 'Copy this code'});
   copy.addEventListener('click', async () => {
-    await navigator.clipboard.writeText(text);
+    await copyText(text);
     copy.textContent = 'Copied';
     setTimeout(() => copy.textContent = 'Copy', 1200);
   });
