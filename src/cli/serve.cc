@@ -118,7 +118,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   if (!loaded.chat) log_warn("this model has no chat template; using ChatML");
   if (loaded.chat) parts.chat = std::move(*loaded.chat);
   parts.tokenizer = std::move(loaded.tokenizer);
-  const std::string taken = human_bytes(loaded.runner->allocated_bytes());
+  parts.facts.taken_bytes = loaded.runner->allocated_bytes();
   parts.runner = std::move(loaded.runner);
   parts.defaults = checkpoint->generation();
   parts.engine.chunk = o.model.chunk;
@@ -126,7 +126,8 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   auto model = std::make_shared<ServedModel>(std::move(parts));
   model->start();
   fmt::print(stderr, "ingot: {} is loaded: context {} tokens, {} sequences at once, {} KV tokens, {} of memory taken\n", model->id(),
-             model->n_ctx(), model->info().max_seqs, int64_t{model->info().n_blocks} * model->info().block_size, taken);
+             model->n_ctx(), model->info().max_seqs, int64_t{model->info().n_blocks} * model->info().block_size,
+             human_bytes(model->facts().taken_bytes));
   return model;
 }
 
@@ -146,7 +147,8 @@ std::vector<ModelSource> open_sources(ServeOptions& o) {
     sources.push_back({.id = id,
                        .aliases = o.aliases,
                        .load = [&o, checkpoint, id] { return load_served(o, checkpoint, id); },
-                       .pinned = std::ranges::find(o.pinned, id) != o.pinned.end()});
+                       .pinned = std::ranges::find(o.pinned, id) != o.pinned.end(),
+                       .bytes = checkpoint->facts().file_bytes});
   }
   for (const std::string& name : o.pinned)
     if (std::ranges::find(sources, name, &ModelSource::id) == sources.end())
@@ -223,12 +225,6 @@ void fit_descriptors(size_t& max_connections) {
   log_warn("--max-connections: only {} fit in the limit of open files ({})", max_connections, files.rlim_max);
 }
 
-// As many as may be loaded at once, in the order in which they were named; the others come when they are asked for.
-void load_first(ModelPool& pool, const ServeOptions& o) {
-  const auto rows = pool.rows();
-  for (size_t i = 0; i < std::min(rows.size(), static_cast<size_t>(o.pool.max_loaded)); ++i) pool.load_now(rows[i].id);
-}
-
 void serve(ServeOptions& o) {
   const sigset_t signals = block_signals();
   o.app.version = INGOT_VERSION;
@@ -243,7 +239,7 @@ void serve(ServeOptions& o) {
   HttpServer server(o.http, app);
   server.start();
   fmt::print(stderr, "ingot: listening on {}; loading the model\n", server.address());
-  auto loading = std::async(std::launch::async, [&] { return load_first(pool, o); });
+  auto loading = std::async(std::launch::async, [&] { pool.fill(); });
   while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     const int signal = wait_for_signal(signals, std::chrono::milliseconds(20));
     if (signal == SIGTERM || signal == SIGINT) std::_Exit(0);
@@ -300,6 +296,10 @@ void add_limit_options(CLI::App& verb, ServeOptions& o) {
   verb.add_option("--models-max", o.pool.max_loaded,
                   "of several models, how many are loaded at once; the one idle longest makes room")
       ->check(CLI::Range(1, 1 << 20));
+  verb.add_option("--models-memory", o.pool.max_bytes,
+                  "and how much memory they may take together, such as 24GiB; without it a model makes room when "
+                  "another finds too little memory free")
+      ->transform(CLI::AsSizeValue(false));
   verb.add_option("--model-ttl", o.ttl_s, "seconds without a request after which a model is unloaded; 0: never")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();

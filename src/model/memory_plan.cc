@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "base/memory_error.h"
 #include "base/log.h"
 #include "base/system.h"
 #include "model/ranks.h"
@@ -54,11 +54,11 @@ MemoryPlan plan_of(const Config& c, size_t weight_bytes, size_t available, const
 
 MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& o) {
   if (weight_bytes > available)
-    throw Error("the weights need {} and the device has {} free: use a smaller model or a smaller quant", human_bytes(weight_bytes),
+    throw MemoryError("the weights need {} and the device has {} free: use a smaller model or a smaller quant", human_bytes(weight_bytes),
                 human_bytes(available));
   const StateShape states = state_shape(c, o.max_seqs + choose_checkpoints(c, available - weight_bytes, o));
   if (states.bytes() > available - weight_bytes)
-    throw Error("the states of {} sequences and {} checkpoints need {}, and {} are free beside the weights: allow fewer at once", o.max_seqs,
+    throw MemoryError("the states of {} sequences and {} checkpoints need {}, and {} are free beside the weights: allow fewer at once", o.max_seqs,
                 states.n_slots - o.max_seqs, human_bytes(states.bytes()), human_bytes(available - weight_bytes));
   const KvShape token = {c.n_kv_layers(), c.n_kv_heads, c.head_dim, 1, 1, o.kv_dtype, c.arch->latent_attention};
   size_t left = available - weight_bytes - states.bytes();
@@ -80,7 +80,7 @@ MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, c
   const MemoryPlan plan = plan_of(c, weight_bytes, available, o, n_ctx, n_tokens);
   const bool chosen = o.n_ctx > 0 || o.n_kv_tokens > 0 || o.fills_memory();
   if (chosen && plan.total_bytes() > available)
-    throw Error("a KV cache of {} tokens needs {}, and {} are free beside the weights and {} for activations: use at most {} tokens of context, or "
+    throw MemoryError("a KV cache of {} tokens needs {}, and {} are free beside the weights and {} for activations: use at most {} tokens of context, or "
                 "fewer sequences at once",
                 n_tokens, human_bytes(plan.kv.bytes()), human_bytes(available - weight_bytes), human_bytes(plan.activation_bytes), o.fills_memory() ? fit : 2 * fit);
   return plan;

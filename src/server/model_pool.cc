@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <future>
+#include <limits>
 
-#include "base/error.h"
+#include "base/memory_error.h"
 #include "base/log.h"
+#include "base/system.h"
 
 namespace ingot {
 
@@ -59,27 +61,51 @@ std::shared_ptr<ServedModel> ModelPool::load_now(const std::string& name) {
   return promise.get_future().get();
 }
 
+void ModelPool::fill() {
+  for (Entry& entry : entries_) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!has_room(entry)) return;
+    }
+    try {
+      auto model = entry.source.load();
+      std::lock_guard lock(mutex_);
+      put(entry, std::move(model));
+    } catch (const MemoryError& error) {
+      if (&entry == &entries_.front()) throw;
+      return log_warn("{} and what follows it are loaded when they are asked for: {}", printable(entry.source.id), error.what());
+    }
+  }
+}
+
+// With the mutex.
+void ModelPool::put(Entry& entry, std::shared_ptr<ServedModel> model) {
+  if (model) entry.source.bytes = std::max(entry.source.bytes, model->facts().taken_bytes);
+  entry.state = model ? ModelState::kLoaded : ModelState::kFailed;
+  entry.model = std::move(model);
+  entry.used = Clock::now();
+}
+
 // On the loading thread.
 void ModelPool::load(Entry& entry) {
   std::shared_ptr<ServedModel> model;
   std::string failure;
-  if (!make_room(entry)) {
-    failure = "every model that is loaded is busy or pinned; try again soon";
-  } else {
+  for (bool must_unload = false; !model && failure.empty();) {
     try {
+      make_room(entry, must_unload);
       model = entry.source.load();
       log_info("{} is loaded", printable(entry.source.id));
     } catch (const std::exception& error) {
-      failure = error.what();
-      log_warn("{} could not be loaded: {}", printable(entry.source.id), failure);
+      const bool lacks_memory = dynamic_cast<const MemoryError*>(&error) || dynamic_cast<const std::bad_alloc*>(&error);
+      must_unload = lacks_memory && others_loaded(entry);
+      if (!must_unload) failure = error.what();
     }
   }
+  if (!model) log_warn("{} could not be loaded: {}", printable(entry.source.id), failure);
   std::vector<Ready> waiting;
   {
     std::lock_guard lock(mutex_);
-    entry.model = model;
-    entry.state = model ? ModelState::kLoaded : ModelState::kFailed;
-    entry.used = Clock::now();
+    put(entry, model);
     waiting.swap(entry.waiting);
   }
   for (const Ready& ready : waiting) ready(model, failure);
@@ -99,18 +125,38 @@ std::shared_ptr<ServedModel> ModelPool::take_idle(Clock::time_point before) {
   return std::exchange(oldest->model, nullptr);
 }
 
-bool ModelPool::make_room(const Entry& wanted) {
+bool ModelPool::others_loaded(const Entry& wanted) const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(entries_, [&](const Entry& e) { return &e != &wanted && e.state == ModelState::kLoaded; });
+}
+
+// With the mutex.
+bool ModelPool::has_room(const Entry& wanted) const {
+  int n_loaded = 0;
+  size_t bytes = wanted.source.bytes;
+  const size_t most = limits_.max_bytes > 0 ? limits_.max_bytes : std::numeric_limits<size_t>::max();
+  if (bytes > most)
+    throw Error("{} takes {}, and all models together may take {}", printable(wanted.source.id), human_bytes(bytes), human_bytes(most));
+  for (const Entry& entry : entries_) {
+    if (&entry == &wanted || entry.state != ModelState::kLoaded) continue;
+    ++n_loaded;
+    bytes += entry.source.bytes;
+  }
+  return bytes <= most && n_loaded < limits_.max_loaded;
+}
+
+// Unloads who has been idle longest, until there is room, and one in any case if `must_unload`. Throws Error when all stay busy.
+void ModelPool::make_room(const Entry& wanted, bool must_unload) {
   for (const auto deadline = Clock::now() + limits_.patience;;) {
     {
       std::shared_ptr<ServedModel> goes;  // destroyed outside of the lock: its threads end first
       std::lock_guard lock(mutex_);
-      const auto n_loaded = std::ranges::count_if(
-          entries_, [&](const Entry& e) { return &e != &wanted && e.state == ModelState::kLoaded; });
-      if (n_loaded < limits_.max_loaded) return true;
+      if (!must_unload && has_room(wanted)) return;
       goes = take_idle(Clock::time_point::max());
+      if (goes) must_unload = false;
       if (goes) continue;
     }
-    if (Clock::now() >= deadline) return false;
+    if (Clock::now() >= deadline) throw Error("every model that is loaded is busy or pinned; try again soon");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }

@@ -1,6 +1,6 @@
 // ModelPool: the models that a server knows, of which some are loaded. A request for one that is not has it loaded, once, however
-// many ask; where there is no room the one that has been idle longest goes. A model that answers somebody never goes, nor does one
-// that is pinned.
+// many ask; where there is no room (of their number, of the memory that they may take together, or of the device's own: a load that
+// ends with MemoryError) the one that has been idle longest goes. A model that answers somebody never goes, nor does one that is pinned.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -22,6 +22,7 @@ struct ModelSource {
   std::vector<std::string> aliases;
   std::function<std::shared_ptr<ServedModel>()> load;  // started; throws Error
   bool pinned = false;
+  size_t bytes = 0;  // that it takes at least; once loaded, ModelFacts::taken_bytes is known
 };
 
 class ModelPool {
@@ -29,6 +30,7 @@ class ModelPool {
   using Clock = std::chrono::steady_clock;
   struct Limits {
     int max_loaded = 1 << 20;
+    size_t max_bytes = 0;                      // of all that are loaded together; 0: as the devices have
     std::chrono::seconds idle_ttl{0};          // unloaded when idle that long; 0: never
     std::chrono::milliseconds patience{2000};  // for one that is busy to become idle, where another is to be loaded
   };
@@ -48,6 +50,8 @@ class ModelPool {
   size_t size() const { return entries_.size(); }
   // Calls back at once, or from the loading thread when the model has been loaded. `name` must be known; empty is the first.
   void acquire(const std::string& name, Ready ready);
+  // Before there are requests: loads one after another until there is no room for the next. Throws Error when one cannot be loaded.
+  void fill();
   // Loads one by hand and waits. Throws Error.
   std::shared_ptr<ServedModel> load_now(const std::string& name);
   std::vector<Row> rows() const;
@@ -66,8 +70,11 @@ class ModelPool {
   Entry* find(const std::string& name);
   const Entry* find(const std::string& name) const { return const_cast<ModelPool*>(this)->find(name); }
   void load(Entry& entry);
+  void put(Entry& entry, std::shared_ptr<ServedModel> model);
   std::shared_ptr<ServedModel> take_idle(Clock::time_point before);
-  bool make_room(const Entry& wanted);
+  bool others_loaded(const Entry& wanted) const;
+  bool has_room(const Entry& wanted) const;
+  void make_room(const Entry& wanted, bool must_unload);
 
   const Limits limits_;
   mutable std::mutex mutex_;

@@ -20,6 +20,7 @@ namespace ingot {
 
 struct ModelFacts {
   int64_t n_parameters = 0, n_bytes = 0;
+  size_t taken_bytes = 0;  // of memory: weights, KV cache and all
   int n_ctx_train = 0, dim = 0;
   std::string architecture;
 };

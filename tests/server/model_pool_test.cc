@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/memory_error.h"
 #include "engine/fake_runner.h"
 #include "text/tokenizer_specs.h"
 
@@ -13,22 +14,24 @@ struct Counters {
   std::atomic<int> loads{0};
 };
 
-ModelSource source(const std::string& id, Counters& counters, bool pinned = false) {
+ModelSource source(const std::string& id, Counters& counters, bool pinned = false, size_t bytes = 0) {
   return {.id = id,
           .aliases = {id + "-alias"},
           .load =
-              [&counters, id] {
+              [&counters, id, bytes] {
                 ++counters.loads;
                 std::this_thread::sleep_for(std::chrono::milliseconds(20));
                 auto model = std::make_shared<ServedModel>(
                     ServedModelParts{.id = id,
                                      .tokenizer = Tokenizer::create(testing::byte_level_spec()->view()),
                                      .chat = ChatTemplate::chatml_default(),
-                                     .runner = std::make_unique<FakeRunner>()});
+                                     .runner = std::make_unique<FakeRunner>(),
+                                     .facts = {.taken_bytes = bytes}});
                 model->start();
                 return model;
               },
-          .pinned = pinned};
+          .pinned = pinned,
+          .bytes = bytes / 2};  // as the file has it: once loaded it is more
 }
 
 ModelState state_of(const ModelPool& pool, const std::string& id) {
@@ -67,6 +70,57 @@ TEST(ModelPool, TheOneIdleLongestMakesRoom) {
   pool.load_now("b");
   EXPECT_EQ(b.loads, 2);
   EXPECT_EQ(state_of(pool, "a"), ModelState::kUnloaded);
+}
+
+TEST(ModelPool, MemoryTogetherIsBounded) {
+  Counters a, b, c, d;
+  ModelPool pool({source("a", a, false, 40), source("b", b, false, 50), source("c", c, false, 70), source("d", d, false, 300)}, {.max_bytes = 100});
+  pool.fill();  // a, b; there would be no room for c
+  EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded);
+  EXPECT_EQ(state_of(pool, "c"), ModelState::kUnloaded);
+  pool.load_now("a");
+  pool.load_now("c");  // 35 bytes in its file: b goes, and a has to stay
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kLoaded);
+  EXPECT_EQ(state_of(pool, "b"), ModelState::kUnloaded);
+  pool.load_now("b");  // c has turned out to take 70: both others go
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kUnloaded);
+  EXPECT_EQ(state_of(pool, "c"), ModelState::kUnloaded);
+  EXPECT_THROW(pool.load_now("d"), Error);  // 150 in the file alone
+  EXPECT_EQ(d.loads, 0);
+}
+
+// A device has 100 bytes, and only the loading finds out.
+TEST(ModelPool, WhoFindsTooLittleMemoryMakesOthersGo) {
+  Counters counters;
+  ModelPool* pool_of = nullptr;
+  const auto on_device = [&](const std::string& id, size_t bytes, bool pinned = false) {
+    ModelSource one = source(id, counters, pinned, bytes);
+    one.bytes = 0;
+    one.load = [&pool_of, load = one.load, bytes, id] {
+      size_t taken = bytes;
+      for (const auto& row : pool_of->rows())
+        if (row.model && row.id != id) taken += row.model->facts().taken_bytes;
+      if (taken > 100) throw MemoryError("{} of 100 bytes", taken);
+      return load();
+    };
+    return one;
+  };
+  ModelPool pool({on_device("a", 30), on_device("b", 30), on_device("c", 60), on_device("d", 120), on_device("e", 80, true)},
+                 {.patience = std::chrono::milliseconds(50)});
+  pool_of = &pool;
+  pool.fill();
+  EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded);
+  EXPECT_EQ(state_of(pool, "c"), ModelState::kUnloaded) << "what there is stays where it is at the start";
+  pool.load_now("a");
+  pool.load_now("c");
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kLoaded);
+  EXPECT_EQ(state_of(pool, "b"), ModelState::kUnloaded);
+  pool.load_now("e");
+  EXPECT_EQ(state_of(pool, "a"), ModelState::kUnloaded);
+  EXPECT_EQ(state_of(pool, "c"), ModelState::kUnloaded);
+  EXPECT_THROW(pool.load_now("a"), Error) << "e is pinned";
+  EXPECT_THROW(pool.load_now("d"), Error);
+  EXPECT_EQ(state_of(pool, "e"), ModelState::kLoaded);
 }
 
 TEST(ModelPool, TheBusyAndThePinnedStay) {
