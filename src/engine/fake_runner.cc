@@ -54,7 +54,7 @@ int32_t FakeRunner::next_token(std::span<const int32_t> history, uint64_t seed, 
 void FakeRunner::forward(const Batch& given) {
   const int64_t step = n_steps_++;
   if (options_.before_forward) options_.before_forward(step);
-  spend_time(given.n_tokens());
+  begin_step(given.n_tokens());
 
   Batch batch = given;
   batch.tokens = with_drawn_tokens(given, sampled_, tokens_);
@@ -72,13 +72,13 @@ void FakeRunner::forward(const Batch& given) {
   n_tokens_ += batch.n_tokens();
 }
 
-void FakeRunner::spend_time(int n_tokens) {
+// The time of the checks below is part of the step's, so wait() sleeps for what is left of it.
+void FakeRunner::begin_step(int n_tokens) {
   const double us = options_.step_us + options_.token_us * n_tokens;
   if (us <= 0) return;
   const auto time = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
       std::chrono::duration<double, std::micro>(us));
   busy_until_ = std::max(busy_until_, std::chrono::steady_clock::now()) + time;
-  if (!options_.info.overlaps) std::this_thread::sleep_until(busy_until_);
 }
 
 void FakeRunner::sample(std::span<const SampleRow> rows) {
@@ -98,6 +98,7 @@ void FakeRunner::sample(std::span<const SampleRow> rows) {
     require(digest_of(row.history) == logits_[i], "row {}: its history is not what the cache holds", i);
     Sampled drawn;
     drawn.token = biased(token_of(logits_[i], row.params->seed, options_.info.n_vocab), *row.params, options_.info.n_vocab);
+    if (options_.spoils && options_.spoils(row)) drawn.token = kNoToken;
     if (row.params->n_logprobs >= 0) drawn.logprob = -static_cast<float>(drawn.token);
     sampled_.push_back(std::move(drawn));
   }

@@ -25,6 +25,7 @@ struct FakeOptions {
   double step_us = 0;                                    // that each step takes
   double token_us = 0;                                   // and each token of it
   std::function<void(int64_t step)> before_forward = {};  // may throw, to make that step fail
+  std::function<bool(const SampleRow&)> spoils = {};      // rows whose logits are no numbers
   std::function<void()> before_wait = {};                 // may throw, as a device does that failed meanwhile
 };
 
@@ -53,7 +54,7 @@ class FakeRunner final : public Runner {
     uint64_t digest = 0;
   };
 
-  void spend_time(int n_tokens);
+  void begin_step(int n_tokens);
   void check_shape(const Batch& batch);
   void check_blocks(const Batch& batch);
   void check_states(const Batch& batch);
