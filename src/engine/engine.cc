@@ -180,7 +180,7 @@ void Engine::die(const char* why) {
     fault_ = *why == '\0' ? "unknown" : why;
   }
   const auto tell = [&](Sequence& sequence) {
-    if (!sequence.finished) tell_end(sequence, {FinishReason::kError, -1, why, usage_of(sequence)});
+    if (!sequence.finished) tell_end(sequence, {FinishReason::kError, -1, why, false, usage_of(sequence)});
   };
   for (const auto& [id, sequence] : sequences_) tell(*sequence);
   for (const Message& message : inbox_.drain(false))
@@ -232,7 +232,7 @@ void Engine::take_in(std::unique_ptr<Sequence> owned) {
     place->second = std::move(owned);
   } catch (const std::exception& error) {
     --n_queued_;
-    return tell_end(sequence, {FinishReason::kError, -1, message_of(error), usage_of(sequence)});
+    return tell_end(sequence, {FinishReason::kError, -1, message_of(error), false, usage_of(sequence)});
   }
   const Clock::time_point limit = next_limit(sequence);
   if (limit != Clock::time_point{}) next_limit_ = std::min(next_limit_, limit);
@@ -259,7 +259,7 @@ void Engine::end_late_requests() {
 // end, so its sink hears of it once.
 void Engine::finish(Sequence& sequence, FinishReason reason, const std::string& error, int32_t stop_token) {
   sequence.finished = true;
-  Finish finish{reason, stop_token, {}, usage_of(sequence)};
+  Finish finish{reason, stop_token, {}, sequence.spoiled, usage_of(sequence)};
   try {
     finish.error = error;
   } catch (const std::bad_alloc&) {

@@ -39,6 +39,7 @@ struct Finish {
   FinishReason reason = FinishReason::kStop;
   int32_t stop_token = -1;  // which one, with kStop; it is not delivered as a token
   std::string error;        // with kError
+  bool spoiled = false;     // with kError: the model's own numbers lead to no token; what came before stands
   Usage usage;
 };
 

@@ -87,7 +87,10 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model)
   JsonValue variables = JsonValue::object();
   if (const JsonValue* thinking = fields.find("thinking"))
     variables["enable_thinking"] = Fields(*thinking, "thinking.").string("type", 64).value_or("") == "enabled";
-  return chat_prompt(model, std::move(messages), read_tools(fields), variables, "messages");
+  const JsonValue last = messages.empty() ? JsonValue::object() : messages.back();
+  const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");  // the answer goes on from there
+  const ChatEnd end = goes_on ? ChatEnd::kOpenMessage : ChatEnd::kAnswer;
+  return chat_prompt(model, std::move(messages), read_tools(fields), variables, "messages", end);
 }
 
 // What the model thinks is a block of its own before what it says. A stream opens a block with its first text.
@@ -124,6 +127,7 @@ class MessagesWriter final : public AnswerWriter {
     blocks.push_back({{"type", "text"}, {"text", all.said}});
     return dump_json(message(std::move(blocks), stop_reason(one.end), one.end, totals));
   }
+  bool tells_failures() const override { return false; }  // there is no stop_reason for it
   HttpResponse error(const ApiError& e) const override { return anthropic_error_response(e); }
   std::string error_event(const ApiError& e) const override {
     return "event: error\ndata: " + anthropic_error_object(e) + "\n\n";

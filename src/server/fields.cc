@@ -79,6 +79,7 @@ JsonValue parse_request_json(std::string_view body) {
   JsonValue json = builder.take();
   if (!json.is_object())
     throw ApiError(400, fmt::format("request body: a JSON object is needed, this is {}", json.type_name()));
+  Fields(json).string("model");  // a name, also where there is only one
   return json;
 }
 

@@ -115,9 +115,10 @@ void GenerationRun::push(Event event) {
   }
 }
 
-// Both with the mutex. Whether what has come may go out at the end of the slot.
+// Both with the mutex. Whether what has come may go out at the end of the slot. Tokens in which a stop string may end are looked at as
+// they come, or the model would go on in vain; what is to be shown of them can wait (may_wait_written).
 bool GenerationRun::may_wait(Clock::time_point now) const {
-  return !urgent_ && (held_ ? pacer_.in_one_slot(now, drained_) : pacer_.should_wait(now, drained_));
+  return !urgent_ && spec_.stops.empty() && (held_ ? pacer_.in_one_slot(now, written_) : pacer_.should_wait(now, written_));
 }
 
 void GenerationRun::wait_for_slot() {
@@ -159,6 +160,7 @@ void GenerationRun::drain_at_end_of_slot() {
   {
     std::lock_guard lock(mutex_);
     held_ = false;
+    due_ = !spec_.stops.empty();
     if (std::exchange(draining_, true)) return;
   }
   drain();
@@ -168,7 +170,7 @@ void GenerationRun::drain_at_end_of_slot() {
 bool GenerationRun::take_events(bool& cancelled) {
   std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();
-  draining_ = !events_.empty();
+  draining_ = std::exchange(due_, false) || !events_.empty();
   if (draining_ && may_wait(now)) {
     try {
       wait_for_slot();
@@ -180,9 +182,25 @@ bool GenerationRun::take_events(bool& cancelled) {
   taken_.clear();
   taken_.swap(events_);
   urgent_ = false;
-  drained_ = now;
+  if (spec_.stops.empty()) written_ = now;
   cancelled = cancelled_;
   return true;
+}
+
+// Whether what stop strings have let through may go out at the end of the slot, as of other requests the tokens themselves do.
+bool GenerationRun::may_wait_written() {
+  if (spec_.stops.empty() || std::exchange(has_ended_, false) || over_) return false;
+  std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  try {
+    if (held_ ? pacer_.in_one_slot(now, written_) : pacer_.should_wait(now, written_)) {
+      wait_for_slot();
+      return true;
+    }
+  } catch (const std::bad_alloc&) {  // so it does not wait
+  }
+  written_ = now;
+  return false;
 }
 
 void GenerationRun::drain() {
@@ -199,7 +217,7 @@ void GenerationRun::drain() {
 }
 
 void GenerationRun::hand_out() {
-  if (!out_.empty() && responder_) {
+  if (!out_.empty() && responder_ && !may_wait_written()) {
     responder_->write(std::exchange(out_, {}));
     pause_if_full();
   }
@@ -299,7 +317,7 @@ void GenerationRun::hand_over(int index, Delta delta) {
   std::ranges::move(delta.tokens, std::back_inserter(choice.result.whole.tokens));
 }
 
-void GenerationRun::end_choice(int index, const char* reason) {
+void GenerationRun::end_choice(int index, const char* reason, const std::string& failure) {
   Choice& choice = choices_[index];
   if (std::exchange(choice.over, true)) return;
   begin_choice(index, Clock::now());
@@ -310,8 +328,9 @@ void GenerationRun::end_choice(int index, const char* reason) {
     show(index, std::move(rest), !cut);
   }
   if (choice.stops.stopped() && spec_.keep_stop) show(index, choice.stops.match(), false);
-  choice.result.end = {choice.stops.stopped() ? "stop" : reason, choice.stops.match()};
+  choice.result.end = {choice.stops.stopped() ? "stop" : reason, choice.stops.match(), choice.stops.stopped() ? "" : failure};
   if (spec_.stream) writer_->choice_end(index, choice.result.end, out_);
+  has_ended_ = true;
 }
 
 void GenerationRun::on_finish(int index, const Finish& finish) {
@@ -321,7 +340,10 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
   choice.usage = finish.usage;
   if (choice.over || spec_.prompt_only) choice.usage.output_tokens = choice.n_tokens;  // not what came after a stop string
   if (!over_) {
-    if (finish.reason == FinishReason::kError) {
+    if (finish.reason == FinishReason::kError && finish.spoiled && writer_->tells_failures()) {
+      log_warn("an answer ends early: {}", finish.error);
+      end_choice(index, "error", finish.error);
+    } else if (finish.reason == FinishReason::kError) {
       log_warn("a request failed: {}", finish.error);
       fail(ApiError(500, "generation failed: " + printable(finish.error)));
       cancel();
@@ -345,7 +367,9 @@ void GenerationRun::complete() {
   const Totals sum = totals();
   responder_->note("prompt_tokens", std::to_string(sum.prompt_tokens));
   responder_->note("completion_tokens", std::to_string(sum.completion_tokens));
-  count(std::string_view(choices_[0].result.end.reason) == "length" ? RequestEnd::kLength : RequestEnd::kStop);
+  const bool is_whole = std::ranges::all_of(choices_, [](const Choice& c) { return c.result.end.failure.empty(); });
+  const bool is_cut = std::string_view(choices_[0].result.end.reason) == "length";
+  count(!is_whole ? RequestEnd::kError : is_cut ? RequestEnd::kLength : RequestEnd::kStop);
   if (spec_.stream) return writer_->end(sum, out_);
   std::vector<ChoiceResult> results;
   for (Choice& choice : choices_) results.push_back(std::move(choice.result));

@@ -56,8 +56,9 @@ struct Delta {
 };
 
 struct ChoiceEnd {
-  const char* reason = "stop";  // or "length"
+  const char* reason = "stop";  // or "length", or "error": what the model computed led to no token
   std::string stop_string;      // the one that ended it, if one did
+  std::string failure;          // with "error"
 };
 
 struct Totals {
@@ -81,6 +82,8 @@ class AnswerWriter {
   virtual void end(const Totals& totals, std::string& out) = 0;
   virtual std::string whole(const std::vector<ChoiceResult>& choices,
                             const Totals& totals) = 0;  // not streamed: the body
+  // Whether a choice may end with "error" while others go on; else the request fails.
+  virtual bool tells_failures() const { return true; }
   // Of an error, before and after the stream has begun.
   virtual HttpResponse error(const ApiError& e) const { return error_response(e); }
   virtual std::string error_event(const ApiError& e) const { return "data: " + error_object(e) + "\n\n"; }
@@ -130,13 +133,14 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void drain_at_end_of_slot();
   void process(Event& event);
   void hand_out();
+  bool may_wait_written();
   void give_up(const std::exception& why);
   void on_prompt_token(int index, const Sampled& token);
   void on_token(int index, const Sampled& token, Clock::time_point at);
   void begin_choice(int index, Clock::time_point at);
   void hand_over(int index, Delta delta);
   void show(int index, std::string text, bool all);
-  void end_choice(int index, const char* reason);
+  void end_choice(int index, const char* reason, const std::string& failure = "");
   void on_finish(int index, const Finish& finish);
   void complete();
   void fail(const ApiError& error);
@@ -162,14 +166,16 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   std::string out_;
   int n_finished_ = 0;
   bool over_ = false, failed_ = false;
+  bool has_ended_ = false;  // a choice, since the last write
   Clock::time_point first_token_{};
 
   std::mutex mutex_;
   std::vector<Event> events_;
   bool draining_ = false;
   bool held_ = false;    // the pacer calls at the end of the slot
+  bool due_ = false;     // and has called while there was draining
   bool urgent_ = false;  // among the events is one that cannot wait for that
-  Clock::time_point drained_{};
+  Clock::time_point written_{};
   bool cancelled_ = false;
   std::vector<RequestId> ids_;
   std::atomic<bool> aborted_{false};  // by the client

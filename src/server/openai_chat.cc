@@ -73,6 +73,7 @@ class ChatWriter final : public AnswerWriter {
   void choice_end(int choice, const ChoiceEnd& end, std::string& out) override {
     if (o_.splits) event_of(choice, splitters_[static_cast<size_t>(choice)].flush(), {}, out);
     event(choice, "", "", end.reason, out);
+    failure_ += end.failure;
   }
 
   void end(const Totals& totals, std::string& out) override {
@@ -82,7 +83,7 @@ class ChatWriter final : public AnswerWriter {
       last["timings"] = timings_json(totals);
       append_event(out, last);
     }
-    out += "data: [DONE]\n\n";
+    out += failure_.empty() ? "data: [DONE]\n\n" : error_event(ApiError(500, failure_));
   }
 
   std::string whole(const std::vector<ChoiceResult>& results, const Totals& totals) override {
@@ -151,6 +152,7 @@ class ChatWriter final : public AnswerWriter {
   const EventFrame frame_{envelope("chat.completion.chunk", JsonValue::array())};
   std::vector<ReasoningSplitter> splitters_;
   int n_completion_ = 0;
+  std::string failure_;
 };
 
 // logprobs and top_logprobs; true when they are wanted.

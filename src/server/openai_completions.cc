@@ -48,7 +48,10 @@ class CompletionWriter final : public AnswerWriter {
     if (d.text.empty() && !o_.logprobs && !o_.stream.token_ids) return;
     event(choice, d, nullptr, out);
   }
-  void choice_end(int choice, const ChoiceEnd& end, std::string& out) override { event(choice, {}, end.reason, out); }
+  void choice_end(int choice, const ChoiceEnd& end, std::string& out) override {
+    event(choice, {}, end.reason, out);
+    failure_ += end.failure;
+  }
   void end(const Totals& totals, std::string& out) override {
     if (o_.stream.include_usage) {
       JsonValue last = envelope(JsonValue::array());
@@ -56,7 +59,7 @@ class CompletionWriter final : public AnswerWriter {
       last["timings"] = timings_json(totals);
       append_event(out, last);
     }
-    out += "data: [DONE]\n\n";
+    out += failure_.empty() ? "data: [DONE]\n\n" : error_event(ApiError(500, failure_));
   }
   std::string whole(const std::vector<ChoiceResult>& results, const Totals& totals) override {
     JsonValue choices = JsonValue::array();
@@ -130,6 +133,7 @@ class CompletionWriter final : public AnswerWriter {
   const int64_t created_ = std::time(nullptr);
   const EventFrame frame_{envelope(JsonValue::array())};
   std::map<int, CharacterCount> counts_;  // of each choice's text so far
+  std::string failure_;
 };
 
 // Log-probabilities of prompts are kept until the first token of the answer.

@@ -141,7 +141,7 @@ class ResponsesWriter final : public AnswerWriter {
     end_ = end;
     parts(splitter_.flush(), out);
     if (items_.empty() || items_.back().is_thought) open(false, out);  // there always is a message
-    close(out, status());
+    close(out, item_status());
   }
   void end(const Totals& totals, std::string& out) override {
     const std::string type = std::string("response.") + status();
@@ -166,7 +166,10 @@ class ResponsesWriter final : public AnswerWriter {
   }
 
  private:
-  const char* status() const { return std::string_view(end_.reason) == "length" ? "incomplete" : "completed"; }
+  const char* status() const {
+    return !end_.failure.empty() ? "failed" : std::string_view(end_.reason) == "length" ? "incomplete" : "completed";
+  }
+  const char* item_status() const { return end_.failure.empty() ? status() : "incomplete"; }
 
   void add(bool is_thought, std::string text) {
     items_.push_back({is_thought, random_id(is_thought ? "rs_" : "msg_"), std::move(text)});
@@ -233,9 +236,10 @@ class ResponsesWriter final : public AnswerWriter {
                              {"output_tokens_details", {{"reasoning_tokens", has_thought_ ? n_before_said_ : 0}}},
                              {"total_tokens", t.prompt_tokens + t.completion_tokens}};
     JsonValue output = JsonValue::array();
-    for (const Item& item : items_) output.push_back(item.json(item.is_thought ? "completed" : status(), true));
+    for (const Item& item : items_) output.push_back(item.json(item.is_thought ? "completed" : item_status(), true));
     JsonValue json = object(status(), std::move(output), usage);
     if (std::string_view(end_.reason) == "length") json["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    if (!end_.failure.empty()) json["error"] = {{"code", "server_error"}, {"message", end_.failure}};
     return json;
   }
   void event(std::string& out, const std::string& type, JsonValue json) {

@@ -13,12 +13,12 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "server/reasoning.h"
-#include "text/chat_encode.h"
 
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxStops = 16, kMaxStopBytes = 256, kMaxStopTokens = 100, kMaxBiases = 1024;
+constexpr size_t kMaxStops = 16, kMaxStopBytes = 256, kMaxStopTokens = 128, kMaxBiases = 1024;
+constexpr size_t kMaxMessages = 16384, kMaxTools = 256;
 constexpr int kMaxChoices = 128;
 
 // Fields of other engines that would change the answer, and that this one does not have.
@@ -152,6 +152,7 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
   const HttpRequest& request = call.request;
   spec.client = request.client.empty() ? request.peer : request.client;
   spec.cache_salt = request.client + '\n' + fields.string("cache_salt", 1024).value_or("");
+  if (!fields.boolean("cache_prompt").value_or(true)) spec.cache_salt += random_id("\n");  // nobody else's, nor of a later one
 }
 
 StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
@@ -178,16 +179,29 @@ void read_max_tokens(const Fields& fields, std::initializer_list<const char*> na
 }
 
 std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
-                                 const JsonValue& variables, const char* param) {
+                                 const JsonValue& variables, const char* param, ChatEnd end) {
   if (!model.writes()) throw ApiError(400, "this model makes vectors of texts and has no template for messages", param);
   adapt_messages(messages, model.chat());
   if (messages.is_array() && messages.empty())
     throw ApiError(400, fmt::format("{} is empty: it needs at least one message", param), param);
+  if (messages.size() > kMaxMessages)
+    throw ApiError(400, fmt::format("{} has {} messages: at most {}", param, messages.size(), kMaxMessages), param);
+  if (tools.size() > kMaxTools)
+    throw ApiError(400, fmt::format("tools has {} elements: at most {}", tools.size(), kMaxTools), "tools");
   try {
-    return encode_chat(model.tokenizer(), model.chat(), messages, tools, variables);
+    return encode_chat(model.tokenizer(), model.chat(), messages, tools, variables, end);
   } catch (const Error& error) {
     throw ApiError(400, printable(error.what(), 1024), field_of(error.what(), param));
   }
+}
+
+// vLLM's two switches: what comes after the last message.
+static ChatEnd read_chat_end(const Fields& fields) {
+  const bool goes_on = fields.boolean("continue_final_message").value_or(false);
+  const bool answers = fields.boolean("add_generation_prompt").value_or(!goes_on);
+  if (goes_on && answers) fields.refuse("add_generation_prompt", "must be false where continue_final_message is true");
+  if (fields.boolean("echo").value_or(false)) fields.refuse("echo", "is not supported for chats by this server");
+  return goes_on ? ChatEnd::kOpenMessage : answers ? ChatEnd::kAnswer : ChatEnd::kMessage;
 }
 
 std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model) {
@@ -202,9 +216,6 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
     if (!documents->is_array()) fields.refuse("documents", "must be an array");
     variables["documents"] = *documents;
   }
-  if (!fields.boolean("add_generation_prompt").value_or(true)) fields.refuse("add_generation_prompt", "must be true");
-  if (fields.boolean("continue_final_message").value_or(false))
-    fields.refuse("continue_final_message", "is not supported by this server");
   fields.boolean("parallel_tool_calls");
   JsonValue tools;
   if (const JsonValue* given = fields.find("tools")) {
@@ -219,7 +230,7 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
       fields.refuse("tool_choice", "that forces a call is not supported by this server yet: use \"auto\" or \"none\"");
     if (*choice == "none") tools = nullptr;
   }
-  return chat_prompt(model, fields.at("messages"), tools, variables, "messages");
+  return chat_prompt(model, fields.at("messages"), tools, variables, "messages", read_chat_end(fields));
 }
 
 bool prompt_opens_thought(const ServedModel& model, const std::vector<int32_t>& prompt) {

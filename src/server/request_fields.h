@@ -4,6 +4,7 @@
 #include "server/api.h"
 #include "server/fields.h"
 #include "server/generation.h"
+#include "text/chat_encode.h"
 
 namespace ingot {
 
@@ -26,7 +27,7 @@ void read_max_tokens(const Fields& fields, std::initializer_list<const char*> na
 std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model);
 // The same of messages that another API's have become.
 std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
-                                 const JsonValue& variables, const char* param);
+                                 const JsonValue& variables, const char* param, ChatEnd end = ChatEnd::kAnswer);
 
 // Whether the prompt's end has begun what the model thinks (reasoning.h).
 bool prompt_opens_thought(const ServedModel& model, const std::vector<int32_t>& prompt);

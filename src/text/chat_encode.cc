@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
+
 namespace ingot {
 namespace {
 
@@ -11,6 +13,9 @@ using Json = nlohmann::ordered_json;
 // U+10FFFF, a noncharacter: text has no use for it, and templates pass it on. It goes in front of each byte of the
 // user's that a control token may not hold, and is cut out again after rendering.
 constexpr std::string_view kMark = "\xF4\x8F\xBF\xBF";
+
+// U+10FFFE, another one: stands where the text of an open message ends.
+constexpr std::string_view kEnd = "\xF4\x8F\xBF\xBE";
 
 bool is_word(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; });
@@ -164,14 +169,37 @@ void prefer_plain(std::string& marked, std::string plain, std::vector<size_t>& p
   places = std::move(moved);
 }
 
+// The messages with kEnd behind the last one's text, which is the only one in there.
+Json with_end(Json messages) {
+  const bool is_open = messages.is_array() && !messages.empty() && messages.back().is_object() && messages.back().value("role", Json()) == "assistant" &&
+                       messages.back().value("content", Json()).is_string();
+  if (!is_open) throw Error("messages: the last one cannot be continued: it must be the assistant's, and its content a string");
+  std::string& text = messages.back()["content"].get_ref<std::string&>();
+  take_out(text, kEnd);
+  text += kEnd;
+  return messages;
+}
+
+void cut_at_end(std::string& text) {
+  const size_t end = text.rfind(kEnd);
+  if (end == std::string::npos) throw Error("messages: the last one cannot be continued: the chat template does not show its text");
+  text.resize(end);
+}
+
 }  // namespace
 
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages,
-                                 const Json& tools, const Json& variables) {
+                                 const Json& tools, const Json& variables, ChatEnd end) {
   const Marker marker(tokenizer);
-  std::string text = chat.render(messages, tools, true, variables, [&](Json& part) { marker.mark(part); });
+  const Json shown = end == ChatEnd::kOpenMessage ? with_end(messages) : messages;
+  const auto render = [&](const ChatTemplate::Edit& edit) {
+    std::string text = chat.render(shown, tools, end == ChatEnd::kAnswer, variables, edit);
+    if (end == ChatEnd::kOpenMessage) cut_at_end(text);
+    return text;
+  };
+  std::string text = render([&](Json& part) { marker.mark(part); });
   std::vector<size_t> quoted = take_marks(text);
-  if (!quoted.empty()) prefer_plain(text, chat.render(messages, tools, true, variables, take_marks_out), quoted);
+  if (!quoted.empty()) prefer_plain(text, render(take_marks_out), quoted);
   std::vector<int32_t> ids = tokenizer.encode(text, {.add_special = false, .parse_special = true, .quoted = quoted});
   const bool has_bos = !ids.empty() && tokenizer.bos() && ids[0] == *tokenizer.bos();
   if (tokenizer.add_bos() && !has_bos) ids.insert(ids.begin(), *tokenizer.bos());

@@ -10,9 +10,13 @@
 
 namespace ingot {
 
+// What the text ends with: where an answer begins, the last message with its end, or the last message (the assistant's) before its end,
+// for the model to go on with it.
+enum class ChatEnd { kAnswer, kMessage, kOpenMessage };
+
 // messages: [{"role": ..., "content": ...}, ...]. Throws Error for what the template refuses.
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                  const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
-                                 const nlohmann::ordered_json& variables);
+                                 const nlohmann::ordered_json& variables, ChatEnd end = ChatEnd::kAnswer);
 
 }  // namespace ingot

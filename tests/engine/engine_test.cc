@@ -116,8 +116,8 @@ TEST(Engine, RefusesWhatCanNeverRun) {
   Request request = make_request({1}, 1, sink);
   request.stop_tokens = {1000};
   EXPECT_THAT(error_of(engine, request), HasSubstr("stop token 1000"));
-  request.stop_tokens.assign(129, 1);
-  EXPECT_THAT(error_of(engine, request), HasSubstr("129 stop tokens"));
+  request.stop_tokens.assign(257, 1);
+  EXPECT_THAT(error_of(engine, request), HasSubstr("257 stop tokens"));
   request.stop_tokens.clear();
   request.sampling.top_p = 0;
   EXPECT_THAT(error_of(engine, request), HasSubstr("top_p"));
@@ -217,6 +217,7 @@ TEST(Engine, ARowWithoutATokenCostsThatRequest) {
     engine.submit(make_request({2}, 1, good));
     engine.step();
     EXPECT_EQ(bad->finish->reason, FinishReason::kError);
+    EXPECT_TRUE(bad->finish->spoiled);
     EXPECT_TRUE(bad->tokens.empty());
     EXPECT_EQ(good->finish->reason, FinishReason::kLength);
   }

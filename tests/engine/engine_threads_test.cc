@@ -107,6 +107,64 @@ TEST(EngineThreads, StopsUnderLoad) {
   }
 }
 
+// Counts its ends, as they race with those who cancel.
+struct EndsOnce : TokenSink {
+  void on_token(const Sampled&) override { EXPECT_EQ(n_ends, 0); }
+  void on_finish(const Finish& f) override {
+    EXPECT_EQ(n_ends, 0);
+    reason = f.reason;
+    ++n_ends;
+  }
+  FinishReason reason{};
+  std::atomic<int> n_ends{0};
+};
+
+// Cancelled before the first step, at a token, beside the last one, twice, by two threads, or when long gone; and ids that nobody has.
+TEST(EngineThreads, CancelledFromAllSidesARequestEndsOnce) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  FakeOptions options = small_pool();
+  options.step_us = 20;
+  FakeRunner runner(options);
+  Engine engine(runner, {.chunk = 8});
+  engine.start();
+  constexpr int kRequests = 600;
+  std::vector<std::shared_ptr<EndsOnce>> sinks;
+  for (int i = 0; i < kRequests; ++i) sinks.push_back(std::make_shared<EndsOnce>());
+  std::vector<std::atomic<RequestId>> ids(kRequests);
+  std::atomic<int> n_submitted{0};
+  const auto cancel_some = [&](unsigned which) {
+    Random random(seed + which);
+    while (n_submitted < kRequests) {
+      const int last = n_submitted;
+      for (int k = 0; k < 3 && last > 0; ++k) engine.cancel(ids[static_cast<size_t>(random.integer(std::max(0, last - 20), last - 1))]);
+      engine.cancel(random.chance(0.5) ? static_cast<RequestId>(random.integer(1 << 20, 1 << 30)) : 0);
+      std::this_thread::sleep_for(std::chrono::microseconds(random.integer(0, 200)));
+    }
+  };
+  std::thread one(cancel_some, 1), other(cancel_some, 2);
+  Random random(seed);
+  for (size_t i = 0; i < kRequests; ++i) {
+    Request request = random.request(runner.info(), sinks[i]);
+    request.max_tokens = random.integer(1, 4);
+    request.prompt.resize(std::min<size_t>(request.prompt.size(), 20));
+    request.min_tokens = 0;
+    ids[i] = engine.submit(request);
+    ++n_submitted;
+    if (i % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random.integer(0, 300)));
+  }
+  one.join();
+  other.join();
+  for (const auto& sink : sinks)
+    while (sink->n_ends == 0) std::this_thread::yield();
+  for (const auto& id : ids) engine.cancel(id);
+  EXPECT_EQ(engine.gauges().blocks_used, 0);
+  EXPECT_EQ(engine.gauges().n_finished, kRequests);
+  engine.stop();
+  EXPECT_TRUE(std::ranges::all_of(sinks, [](const auto& s) { return s->n_ends == 1 && s->reason != FinishReason::kError; }));
+  EXPECT_EQ(runner.violations(), std::vector<std::string>());
+}
+
 TEST(EngineThreads, SleepsWhenIdle) {
   FakeRunner runner;
   Engine engine(runner);

@@ -90,6 +90,85 @@ TEST(App, AFailedStepIsAnErrorOfItsRequestsOnly) {
   EXPECT_TRUE(rig.wait_idle());
 }
 
+// Of n choices one comes to logits that are no numbers: it ends there and says so, and the others are what they would have been.
+TEST(App, AnAnswerWhoseNumbersAreNoneEndsWithError) {
+  constexpr size_t kSpoiledAt = 2 + 7;  // tokens of prompt and answer
+  Rig rig({.spoils = [](const SampleRow& row) { return row.params->seed == 11 && row.history.size() == kSpoiledAt; }});
+  Json body = completion({1, 2}, 10, 30, false);
+  body["n"] = 3;
+  const auto whole = rig.post("/v1/completions", body);
+  ASSERT_TRUE(whole->wait());
+  ASSERT_EQ(whole->status(), 200) << whole->body();
+  const Json choices = whole->json()["choices"];
+  for (int i : {0, 2}) {
+    EXPECT_EQ(choices[i]["text"], rig.expected({1, 2}, 10 + static_cast<uint64_t>(i), 30));
+    EXPECT_EQ(choices[i]["finish_reason"], "length");
+  }
+  EXPECT_EQ(choices[1]["text"], rig.expected({1, 2}, 11, 7));
+  EXPECT_EQ(choices[1]["finish_reason"], "error");
+  body["stream"] = true;
+  const auto stream = rig.post("/v1/completions", body);
+  ASSERT_TRUE(stream->wait());
+  const std::string& events = stream->body();
+  EXPECT_EQ(events.find("[DONE]"), std::string::npos);
+  EXPECT_EQ(Json::parse(events.substr(events.rfind("data: ") + 6))["error"]["type"], "server_error");
+  const size_t reason = events.find(R"("finish_reason":"error")");
+  EXPECT_NE(reason, std::string::npos);
+  EXPECT_EQ(events.find(R"("finish_reason":"error")", reason + 1), std::string::npos);
+  EXPECT_TRUE(rig.wait_idle());
+}
+
+// The same where the API has words of its own for it.
+TEST(App, AnswersWhoseNumbersAreNoneInOtherApis) {
+  Rig rig({.spoils = [](const SampleRow& row) { return row.params->seed == 11; }});
+  for (bool stream : {false, true}) {
+    const Json base = {{"seed", 11}, {"stream", stream}};
+    Json chat = base, responses = base, messages = base;
+    chat["messages"] = messages["messages"] = Json::array({{{"role", "user"}, {"content", "x"}}});
+    messages["max_tokens"] = 5;
+    responses["input"] = "x";
+    const auto of_chat = rig.post("/v1/chat/completions", chat), of_responses = rig.post("/v1/responses", responses), of_messages = rig.post("/v1/messages", messages);
+    ASSERT_TRUE(of_chat->wait() && of_responses->wait() && of_messages->wait());
+    EXPECT_NE(of_chat->body().find(R"("finish_reason":"error")"), std::string::npos) << of_chat->body();
+    EXPECT_NE(of_responses->body().find(R"("status":"failed")"), std::string::npos) << of_responses->body();
+    EXPECT_EQ(of_responses->body().find("response.failed") != std::string::npos, stream);
+    EXPECT_EQ(of_messages->status(), 500);
+    EXPECT_EQ(of_messages->json()["error"]["type"], "api_error");
+  }
+  EXPECT_TRUE(rig.wait_idle());
+}
+
+double ended(Rig& rig) {
+  auto recorder = std::make_shared<Recorder>();
+  HttpRequest request{.method = "GET", .path = "/metrics", .headers = {{"host", "localhost"}}};
+  EXPECT_FALSE(rig.app.refuse(request));
+  rig.app.handle(std::move(request), recorder);
+  double sum = 0;
+  const std::string& text = recorder->body();
+  for (size_t at = text.find("ingot:request_success_total{"); at != std::string::npos; at = text.find("ingot:request_success_total{", at + 1))
+    sum += std::stod(text.substr(text.find("} ", at) + 2));
+  return sum;
+}
+
+// Who leaves just when the answer ends (by its length or a stop), and who leaves twice.
+TEST(App, WhoLeavesAtTheEndIsCountedOnce) {
+  Rig rig({.step_us = 100});
+  Random random;
+  SCOPED_TRACE(random.seed());
+  for (int i = 0; i < 150; ++i) {
+    Json body = completion({random.integer(0, 250)}, static_cast<uint64_t>(i), random.integer(1, 6), random.chance(0.7));
+    if (random.chance(0.3)) body["stop"] = {"a", "e"};
+    if (random.chance(0.2)) body["n"] = 2;
+    const auto recorder = rig.post("/v1/completions", body);
+    std::this_thread::sleep_for(std::chrono::microseconds(random.integer(0, 1500)));
+    recorder->leave();
+    if (random.chance(0.5)) recorder->leave();
+  }
+  EXPECT_TRUE(rig.wait_idle());
+  for (int i = 0; i < 5000 && ended(rig) < 150; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(ended(rig), 150);
+}
+
 TEST(App, NChoicesAndPromptsEachHaveTheirSeed) {
   Rig rig;
   Json body = completion({}, 100, 30, false);

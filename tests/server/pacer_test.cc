@@ -56,6 +56,42 @@ TEST(Pacer, TokensThatComeFastShareWrites) {
   EXPECT_LE(recorder->n_writes(), 2 * n_slots + 4);
 }
 
+// A slot is longer than the test here too: the stop string ends the answer at once, and the model does not go on.
+TEST(Pacer, AStopStringEndsTheAnswerAtOnce) {
+  Rig rig({.step_us = 5000}, 64, {.stream_interval = std::chrono::hours(1)});
+  const std::string full = rig.expected({1, 2}, 3, 240);
+  std::string stop;
+  size_t at = 0;
+  for (size_t i = 20; i < 60 && stop.empty(); ++i) {  // one that begins there for the first time
+    at = i;
+    if (full[i] >= ' ' && full[i] <= '~' && full.find(full[i]) == i) stop = full[i];
+  }
+  ASSERT_FALSE(stop.empty());
+  for (bool stream : {true, false}) {
+    const int64_t before = rig.model->engine().gauges().n_output_tokens;
+    const auto recorder =
+        rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 240}, {"stream", stream}, {"stop", stop}});
+    ASSERT_TRUE(recorder->wait());
+    EXPECT_EQ(stream ? streamed_text(recorder->body()) : recorder->json()["choices"][0]["text"].get<std::string>(), full.substr(0, at));
+    EXPECT_LE(recorder->n_writes(), stream ? 4 : 0);
+    EXPECT_TRUE(rig.wait_idle());
+    EXPECT_LT(rig.model->engine().gauges().n_output_tokens - before, 200) << "it has gone on to the limit";
+  }
+}
+
+// What stop strings let through shares writes as well, and comes though nothing follows.
+TEST(Pacer, TextThatStopStringsLetThroughSharesWrites) {
+  const Milliseconds slot(40);
+  Rig rig({.step_us = 1000}, 64, {.stream_interval = slot});
+  const auto begin = Pacer::Clock::now();
+  const auto recorder =
+      rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 200}, {"stream", true}, {"stop", "not to be found"}});
+  ASSERT_TRUE(recorder->wait());
+  EXPECT_EQ(streamed_text(recorder->body()), rig.expected({1, 2}, 3, 200));
+  const int n_slots = static_cast<int>((Pacer::Clock::now() - begin) / slot) + 1;
+  EXPECT_LE(recorder->n_writes(), 2 * n_slots + 4);
+}
+
 // No step ends that could bring them along, and still they come.
 TEST(Pacer, HeldTokensGoOutThoughNothingFollows) {
   std::promise<void> go_on;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/error.h"
 #include "text/tokenizer_specs.h"
 
 namespace ingot {
@@ -55,6 +56,26 @@ TEST(EncodeChat, TheTemplatesControlTokensAreControlTokens) {
   const auto ids = m.encode(ChatTemplate::chatml_default(), asked("Hi"));
   EXPECT_THAT(m.controls(ids), ElementsAre(m.start, m.end, m.start));
   EXPECT_EQ(m.tokenizer->decode(ids), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+}
+
+// The text without the answer's beginning, and cut where the last message's text ends, which is kept to the letter.
+TEST(EncodeChat, ItMayEndWithTheLastMessageOrWithinIt) {
+  const Model m;
+  const ChatTemplate chat = ChatTemplate::chatml_default();
+  const auto text = [&](const Json& messages, ChatEnd end) { return m.tokenizer->decode(encode_chat(*m.tokenizer, chat, messages, nullptr, nullptr, end)); };
+  EXPECT_EQ(text(asked("Hi"), ChatEnd::kMessage), "<|im_start|>user\nHi<|im_end|>\n");
+  Json messages = asked("Hi");
+  messages.push_back({{"role", "assistant"}, {"content", "It is <|im_end|> so \xF4\x8F\xBF\xBE: "}});
+  const auto ids = encode_chat(*m.tokenizer, chat, messages, nullptr, nullptr, ChatEnd::kOpenMessage);
+  EXPECT_EQ(m.tokenizer->decode(ids), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nIt is <|im_end|> so : ");
+  EXPECT_THAT(m.controls(ids), ElementsAre(m.start, m.end, m.start)) << "what stands in the message is text";
+  EXPECT_THROW(text(asked("Hi"), ChatEnd::kOpenMessage), Error);
+  messages.back()["content"] = Json::array({text_part("a")});
+  EXPECT_THROW(text(messages, ChatEnd::kOpenMessage), Error);
+  EXPECT_THROW(text(Json::array(), ChatEnd::kOpenMessage), Error);
+  const ChatTemplate silent("{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}", "", "");
+  messages.back()["content"] = "a";
+  EXPECT_THROW(encode_chat(*m.tokenizer, silent, messages, nullptr, nullptr, ChatEnd::kOpenMessage), Error);
 }
 
 TEST(EncodeChat, AUsersAreText) {
