@@ -63,6 +63,55 @@ def test_n_choices(server):
     assert finishes == ["length"] * 3
 
 
+def test_choices_usage_and_tokens_in_one_stream(server):
+    """Each chunk says whose it is, each choice begins and ends once, and the sum of all comes once, last."""
+    fields = {"n": 3, "seed": 9, "temperature": 1.5, "max_tokens": 15, "logprobs": True, "return_token_ids": True}
+    whole = server.chat(STORY, **fields).json()
+    *events, last = server.chat(STORY, **fields, stream=True, stream_options={"include_usage": True}).events()
+    assert last["choices"] == [] and last["usage"] == whole["usage"] and not any("usage" in e for e in events)
+    for i, choice in enumerate(whole["choices"]):
+        own = [c for e in events for c in e["choices"] if c["index"] == i]
+        assert [c["delta"].get("role") for c in own] == ["assistant"] + [None] * (len(own) - 1)
+        assert [c["finish_reason"] for c in own] == [None] * (len(own) - 1) + [choice["finish_reason"]]
+        assert text_of(events, i) == choice["message"]["content"]
+        assert sum((c.get("token_ids") or [] for c in own), []) == choice["token_ids"]
+    assert all(len(e["choices"]) == 1 for e in events)
+
+
+def test_a_conversation_with_tools(server):
+    """Null content beside calls, and a tool's answer; the tools are in the prompt unless the choice is none."""
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"place": "Oslo"}'}}
+    messages = [{"role": "user", "content": "The weather in Oslo?"}, {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c1", "content": "Rain"}, {"role": "user", "content": [{"type": "text", "text": "Thanks"}]}]
+    tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"place": {"type": "string"}}}}}
+    for stream in (False, True):
+        assert server.post("/v1/chat/completions", {"messages": messages, "tools": [tool], "max_tokens": 3, "stream": stream}).status == 200
+    prompt = lambda **fields: server.post("/apply-template", {"messages": messages, **fields}).json()["prompt"]
+    assert "Rain" in prompt() and prompt(tools=[tool], tool_choice="none") == prompt()
+    if "tools" in server.get("/props").json()["chat_template"]:
+        assert '"place"' in prompt(tools=[tool]) and prompt(tools=[tool], tool_choice="auto") == prompt(tools=[tool])
+
+
+def test_the_last_message_can_be_continued(server):
+    asked = {"role": "user", "content": "What is 7 + 5?"}
+    turns = [asked, {"role": "assistant", "content": "7 + 5 ="}]
+    ask = lambda messages, **fields: server.post("/v1/chat/completions", {"messages": messages, "temperature": 0} | fields)
+    assert ask(turns, continue_final_message=True, add_generation_prompt=False).json()["choices"][0]["message"]["content"] == " 12."
+    prompt = lambda messages, **fields: server.post("/apply-template", {"messages": messages} | fields).json()["prompt"]
+    assert prompt(turns, continue_final_message=True).endswith("7 + 5 =")
+    assert prompt([asked]).startswith(prompt([asked], add_generation_prompt=False)) and len(prompt([asked])) > len(prompt([asked], add_generation_prompt=False))
+    ask([asked], continue_final_message=True).error(400, "messages")
+    ask(turns, continue_final_message=True, add_generation_prompt=True).error(400, "add_generation_prompt")
+    ask(turns, echo=True).error(400, "echo")
+
+
+def test_a_prompt_may_stay_out_of_the_cache(server):
+    fields = {"text": "Tell me of " + "a fox and " * 30, "max_tokens": 1}
+    cached = lambda **more: server.chat(**fields, **more).json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+    server.chat(**fields)
+    assert cached() >= 16 and cached(cache_prompt=True) >= 16 and cached(cache_prompt=False) == cached(cache_prompt=False) == 0
+
+
 def test_stop_strings_never_show(server):
     full = server.chat(STORY, temperature=0, max_tokens=60).json()["choices"][0]["message"]["content"]
     for begin in range(5, 25, 4):
@@ -236,6 +285,35 @@ def test_ignore_eos_writes_to_the_limit(server):
 def test_a_bad_field_is_named(server, fields, param):
     error = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]} | fields).error(400, param)
     assert error["type"] == "invalid_request_error"
+
+
+USER = {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize("path, field, at_limit, beyond", [
+    ("chat/completions", "stop", ["qqq"] * 16, ["qqq"] * 17), ("chat/completions", "stop", "q" * 256, "q" * 257),
+    ("chat/completions", "stop_token_ids", list(range(128)), list(range(129))), ("chat/completions", "logit_bias", {str(i): 0 for i in range(1024)}, {str(i): 0 for i in range(1025)}),
+    ("chat/completions", "logit_bias", {"1": 100}, {"1": 1e6}), ("chat/completions", "logit_bias", {"1": -100}, {"1": -100.5}),
+    ("chat/completions", "n", 20, 129), ("chat/completions", "temperature", 100, 100.5), ("chat/completions", "temperature", 0, -1e-9), ("chat/completions", "top_p", 1e-30, 0),
+    ("chat/completions", "top_p", 1, 1.0001), ("chat/completions", "min_p", 1, 1.0001), ("chat/completions", "min_p", 0, -1e-9), ("chat/completions", "top_k", -1, -2),
+    ("chat/completions", "repetition_penalty", 1e-3, 0), ("chat/completions", "repeat_penalty", 100, 101), ("chat/completions", "presence_penalty", 100, 1e9),
+    ("chat/completions", "frequency_penalty", -100, -1e9), ("chat/completions", "max_tokens", 1, 0), ("chat/completions", "max_tokens", 5, -1), ("chat/completions", "seed", -1, 2**64),
+    ("chat/completions", "seed", 2**63 - 1, 1e300), ("chat/completions", "priority", 100, 101), ("chat/completions", "user", "u" * 1000, "u" * (2 << 20)),
+    ("chat/completions", "tools", [{"type": "function", "function": {"name": "f"}}] * 256, [{"type": "function", "function": {"name": "f"}}] * 257),
+    ("tokenize", "messages", [USER] * 16384, [USER] * 16385), ("completions", "logprobs", 20, 21), ("completions", "logprobs", 0, -1), ("completions", "prompt", [[5]] * 20, [[5]] * 129),
+    ("completions", "prompt", [0], [-1]), ("completions", "best_of", 1, 2), ("completions", "max_tokens", 5, 10**10),
+])
+def test_limits(server, path, field, at_limit, beyond):
+    """At the limit and one beyond it. (Of choices and prompts fewer: as many as the queue takes.)"""
+    base = {"chat/completions": {"messages": [USER], "max_tokens": 1}, "completions": {"prompt": [5], "max_tokens": 1}, "tokenize": {}}[path]
+    route = "/tokenize" if path == "tokenize" else f"/v1/{path}"
+    taken = server.post(route, base | {field: at_limit})
+    if field == "tools":  # which are more than the context holds
+        assert taken.status == 200 or taken.error(400)["code"] == "context_length_exceeded"
+    else:
+        assert taken.status == 200, taken.body[:500]
+    refused = server.post(route, base | {field: beyond}).error(400)
+    assert refused["param"].split("[")[0].split(".")[0] == field, refused
 
 
 def test_knobs_of_other_engines_insides_do_nothing(server):

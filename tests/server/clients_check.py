@@ -1,9 +1,10 @@
-"""The openai and anthropic packages against a running server, and one of an embedding model: clients_check.py URL EMBEDDING_URL. Run by
-clients_test.py with a Python that has them."""
+"""The openai and anthropic packages against a running server, one of an embedding model, and one that wants the key "sesame" and takes two
+requests at a time: clients_check.py URL EMBEDDING_URL LIMITED_URL. Run by clients_test.py with a Python that has them."""
 import sys
 
 import anthropic
 import openai
+import pydantic
 
 URL = sys.argv[1]
 SUM = [{"role": "user", "content": "What is 7 + 5?"}]
@@ -75,6 +76,70 @@ def errors():
     raises(anthropic.BadRequestError, lambda: messages_client.messages.create(model=model, max_tokens=5, messages=[{"role": "nobody", "content": "x"}]))
 
 
+class Sum(pydantic.BaseModel):
+    value: int
+
+
+class Weather(pydantic.BaseModel):
+    """The weather of a place."""
+    place: str
+
+
+def structured_parse():
+    """Until output can be constrained, a format gets a refusal that names it, and tools are there for the model to see."""
+    error = raises(openai.BadRequestError, lambda: client.chat.completions.parse(model=model, messages=SUM, response_format=Sum))
+    assert error.param == "response_format.type" and "not supported" in error.message
+    error = raises(openai.BadRequestError, lambda: client.responses.parse(model=model, input="7 + 5?", text_format=Sum))
+    assert error.param == "text.format.type"
+    got = client.chat.completions.parse(model=model, messages=SUM, temperature=0)
+    assert got.choices[0].message.content == "7 + 5 = 12." and got.choices[0].message.parsed is None
+    cut = raises(openai.LengthFinishReasonError,
+                 lambda: client.chat.completions.parse(model=model, messages=SUM, max_tokens=5, tools=[openai.pydantic_function_tool(Weather)], extra_body={"ignore_eos": True}))
+    assert cut.completion.usage.completion_tokens == 5 and cut.completion.usage.prompt_tokens > got.usage.prompt_tokens + 50, "the tools are in the prompt"
+
+
+def limited(**options):
+    return openai.OpenAI(base_url=f"{sys.argv[3]}/v1", **({"api_key": "sesame", "max_retries": 0} | options))
+
+
+def keys():
+    raises(openai.AuthenticationError, lambda: limited(api_key="mellon").models.list())
+    raises(anthropic.AuthenticationError, lambda: anthropic.Anthropic(base_url=sys.argv[3], api_key="mellon", max_retries=0).messages.count_tokens(model=model, messages=SUM))
+    raises(openai.APIConnectionError, lambda: openai.OpenAI(base_url="http://127.0.0.1:9/v1", api_key="none", max_retries=0).models.list())
+    for given in ({"api_key": "sesame"}, {"auth_token": "sesame"}):  # X-Api-Key, and Bearer
+        got = anthropic.Anthropic(base_url=sys.argv[3], max_retries=0, **given).messages.create(model=model, max_tokens=3, messages=SUM)
+        assert got.usage.output_tokens == 3
+    assert limited().chat.completions.create(model=model, messages=SUM, max_tokens=3)._request_id.startswith("req-")
+
+
+def retries():
+    """Who comes to a full queue is told so at once; who may try again does, and is answered."""
+    error = None
+    for _ in range(20):  # its choices may end before the next request comes, on a machine with other things to do
+        held = limited().completions.create(model=model, prompt="Once", max_tokens=800, n=2, stream=True, extra_body={"ignore_eos": True, "logprobs": 20})
+        try:
+            limited().chat.completions.create(model=model, messages=SUM)
+        except openai.RateLimitError as refusal:
+            error = refusal
+        if error:
+            break
+        held.close()
+    assert error and error.code == "queue_full" and int(error.response.headers["retry-after"]) >= 1
+    held.close()  # which gives the places back
+    got = limited(max_retries=8).chat.completions.create(model=model, messages=SUM, temperature=0)
+    assert got.choices[0].message.content == "7 + 5 = 12."
+
+
+def prefill():
+    """Anthropic's clients put words into the model's mouth."""
+    turns = [*SUM, {"role": "assistant", "content": "7 + 5 ="}]
+    got = messages_client.messages.create(model=model, max_tokens=10, messages=turns, extra_body=GREEDY)
+    assert got.content[0].text == " 12." and got.stop_reason == "end_turn"
+    more = {"continue_final_message": True, "add_generation_prompt": False}
+    got = client.chat.completions.create(model=model, messages=turns, temperature=0, extra_body=more)
+    assert got.choices[0].message.content == " 12."
+
+
 def messages():
     got = messages_client.messages.create(model=model, max_tokens=50, messages=SUM, extra_body=GREEDY, system="You answer sums.")
     assert got.content[0].text and got.stop_reason in ("end_turn", "max_tokens") and got.usage.output_tokens > 0
@@ -114,6 +179,6 @@ def embeddings():
     raises(openai.BadRequestError, lambda: vectors.chat.completions.create(model="any", messages=SUM))
 
 
-for check in (chat, chat_stream, chat_options, completions, responses, errors, messages, messages_with_tools, embeddings):
+for check in (chat, chat_stream, chat_options, completions, responses, errors, structured_parse, keys, retries, prefill, messages, messages_with_tools, embeddings):
     check()
     print(check.__name__, "ok")

@@ -3,34 +3,12 @@ where PyPI cannot be reached; INGOT_CLIENTS_PYTHON names a Python that has them 
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
 from conftest import SOURCE, running
+from tools import python_with
 
 HERE = pathlib.Path(__file__).parent
-
-
-def skip_unless(command, what):
-    try:
-        made = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"{what}: this takes too long here")
-    if made.returncode != 0:
-        pytest.skip(f"{what} cannot be had here: " + (made.stdout + made.stderr).strip()[-300:])
-
-
-def python_with(*packages):
-    if given := os.environ.get("INGOT_CLIENTS_PYTHON"):
-        return given
-    folder = pathlib.Path(os.environ["INGOT"]).parent / "clients-venv"
-    python, ready = folder / "bin" / "python", folder / ("ready-" + packages[0].split(">")[0])
-    if not python.exists():
-        skip_unless([sys.executable, "-m", "venv", folder], "a virtual environment")
-    if not ready.exists():
-        skip_unless([python, "-m", "pip", "-q", "install", "--retries", "1", *packages], ", ".join(packages))
-        ready.touch()
-    return python
 
 
 def check(python, *args):
@@ -47,7 +25,8 @@ def encoder():
 
 def test_openai_and_anthropic(server, encoder):
     python = python_with("openai>=1.99", "anthropic>=0.60")
-    assert check(python, HERE / "clients_check.py", server.url, encoder.url) == 9
+    with running("--api-key", "sesame", "--max-seqs", 1, "--queue", 1) as limited:
+        assert check(python, HERE / "clients_check.py", server.url, encoder.url, limited.url) == 13
 
 
 def test_langchain(server):
@@ -56,3 +35,17 @@ def test_langchain(server):
 
 def test_litellm(server, encoder):
     assert check(python_with("litellm>=1.70"), HERE / "litellm_check.py", server.url, encoder.url) == 5
+
+
+# Each operation with every value that its schema names and with random ones: what comes back has a status and a body that the schema has,
+# and no 5xx. Values that break the schema are refused, by the first, whose requests are the same each time.
+@pytest.mark.parametrize("phase", ["coverage", "fuzzing"])
+@pytest.mark.parametrize("kind", ["writer", "encoder"])
+def test_schemathesis(server, encoder, kind, phase):
+    python = python_with("schemathesis>=4")
+    excluded = "positive_data_acceptance" + (",negative_data_rejection" if phase == "fuzzing" else "")  # a template may refuse what the schema has
+    url = {"writer": server, "encoder": encoder}[kind].url
+    command = [python.parent / "schemathesis", "run", f"{url}/openapi.json", "--phases", phase, "--max-examples", "15", "--checks", "all", "--exclude-checks", excluded,
+               "--suppress-health-check", "all", "--request-timeout", "120"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=os.environ | {"NO_COLOR": "1"}, cwd=python.parent)
+    assert done.returncode == 0 and "Tested: 15" in done.stdout, done.stdout[-20000:] + done.stderr

@@ -44,6 +44,25 @@ def test_no_descriptor_for_a_connection(start):
     assert server.stop() == 0
 
 
+def test_no_request_makes_it_connect_to_anyone(start):
+    """Whatever field has a URL (H35): a server that calls connect() ends at once, and this one does not."""
+    server = start("--access-log", "none", env=env("connect", FAIL_EVERY=1, FAIL_ARMED=1))
+    url = f"http://127.0.0.1:{server.port}/secret"
+    user = lambda content: {"messages": [{"role": "user", "content": content}], "max_tokens": 2}
+    schema = {"type": "object", "$ref": url, "properties": {"a": {"$ref": url}}}
+    for path, body in [("/v1/chat/completions", user([{"type": "image_url", "image_url": {"url": url}}])), ("/v1/chat/completions", user(url)),
+                       ("/v1/chat/completions", user("hi") | {"tools": [{"type": "function", "function": {"name": "f", "parameters": schema}, "url": url}], "metadata": {"url": url}}),
+                       ("/v1/chat/completions", user("hi") | {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}, "chat_template_kwargs": {"url": url}}),
+                       ("/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": url}, {"type": "input_file", "file_url": url}]}]}),
+                       ("/v1/responses", {"input": url, "tools": [{"type": "mcp", "server_url": url}], "max_output_tokens": 2}),
+                       ("/v1/messages", user([{"type": "image", "source": {"type": "url", "url": url}}])), ("/v1/embeddings", {"input": url}), ("/apply-template", user(url))]:
+        assert server.post(path, body).status in (200, 400), (path, body)
+    assert server.process.poll() is None and server.stop() == 0
+    asked = subprocess.run([os.environ["INGOT"], "serve", "no/such"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60 * SLOW,
+                           env=os.environ | env("connect", FAIL_EVERY=1, FAIL_ARMED=1) | {"HF_ENDPOINT": "http://127.0.0.1:9"})
+    assert asked.returncode == 99, "who asks for a model of the Hub has it connect, and that is seen"
+
+
 @pytest.mark.parametrize("every", [20, 200])
 def test_no_memory_for_a_request(start, every):
     """One large allocation in so many fails while eight clients ask: each answer is right, or an error, or cut short; then all is as before."""

@@ -84,6 +84,7 @@ POST = b"POST /v1/completions HTTP/1.1\r\n" + HEAD + b"Content-Type: application
     (POST + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nab\r\n0\r\n\r\n", 413), (POST + b"Transfer-Encoding: chunked\r\n\r\n2;" + b"x" * 200000 + b"\r\nab\r\n0\r\n\r\n", 400),
     (POST + b"Transfer-Encoding: chunked\r\n\r\n0x2\r\nab\r\n0\r\n\r\n", 400), (POST + b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc", 415),
     (POST + b"Content-Encoding: br\r\nContent-Length: 3\r\n\r\nabc", 415), (POST.replace(b"application/json", b"text/plain") + b"Content-Length: 3\r\n\r\nabc", 415),
+    (POST.replace(b"application/json", b"application/x-www-form-urlencoded") + b"Content-Length: 3\r\n\r\na=b", 415), (b"GET /health?" + b"q" * 8192 + b" HTTP/1.1\r\n" + HEAD + b"\r\n", 414),
     (POST.replace(b"application/json", b"application/json; charset=utf-16") + b"Content-Length: 3\r\n\r\nabc", 415),
 ])
 def test_malformed_requests_are_refused_and_the_connection_closed(server, request_bytes, status):
@@ -94,6 +95,20 @@ def test_malformed_requests_are_refused_and_the_connection_closed(server, reques
     assert "error" in body_of(answer)
     assert time.monotonic() - begin < 5 * SLOW
     assert server.get("/health").status == 200
+
+
+def test_leniency(server):
+    """A long query, HTTP/1.0, no Content-Type, another request after one that failed."""
+    assert status_of(server.raw(b"GET /health?" + b"q" * 8000 + b" HTTP/1.1\r\n" + HEAD + b"Connection: close\r\n\r\n")) == 200
+    old = server.raw(b"GET /health HTTP/1.0\r\n" + HEAD + b"\r\n")
+    assert status_of(old) == 200 and b"Connection: close" in old
+    body = json.dumps({"prompt": "hi", "max_tokens": 2, "stream": True}).encode()
+    old = server.raw(b"POST /v1/completions HTTP/1.0\r\n" + HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    assert status_of(old) == 200 and b"chunked" not in old and old.endswith(b"data: [DONE]\n\n")
+    c = server.connection()
+    for _ in range(3):
+        server.request("POST", "/v1/completions", b'{"prompt": 5}', {"Content-Type": "application/json"}, connection=c).error(400)
+        assert server.request("POST", "/v1/completions", GOOD_BODY, connection=c).status == 200
 
 
 def test_lengths_that_are_not_the_bodys(server):
@@ -286,6 +301,12 @@ def test_keys(start, tmp_path):
     for good in ("Authorization: Bearer first", "Authorization: bearer sesame", "X-Api-Key: other-key"):
         assert ask("/v1/models", good) == 200
     assert ask("/health") == ask("/") == 200
+    for path, methods in described.items():  # by its own method, too, before its body is looked at
+        for method in methods:
+            if path not in ("/health", "/v1/health"):
+                for headers in ({}, {"X-Api-Key": "wrong"}):
+                    assert server.request(method.upper(), path.replace("{id}", "x"), b"{" if method == "post" else None, {"Content-Type": "application/json", **headers}).status == 401
+    assert status_of(server.raw(b"GET /v1/models HTTP/1.1\r\n" + HEAD + b"X-Api-Key: " + b"x" * (1 << 20) + b"\r\n\r\n")) == 431
     keys.write_text("new-key\n")
     deadline = time.monotonic() + 5 * SLOW
     while ask("/v1/models", "X-Api-Key: new-key") != 200 and time.monotonic() < deadline:
@@ -338,6 +359,44 @@ def test_a_client_that_closes_its_side_only_still_reads(server):
         while piece := sock.recv(65536):
             got += piece
     assert got.rstrip().endswith(b"0") and b"data: [DONE]" in got
+
+
+def test_a_reader_that_never_reads_is_let_go(start):
+    """After --write-timeout, with what it has computed; a reader of few bytes at a time is not, and gets all of it."""
+    server = start("--write-timeout", 1, "--max-seqs", 20, "--access-log", "none")
+    body = json.dumps({"prompt": "Once", "ignore_eos": True, "max_tokens": 1500, "stream": True, "logprobs": 20, "n": 8}).encode()
+    small = json.dumps({"prompt": "Once", "ignore_eos": True, "max_tokens": 200, "stream": True, "logprobs": 20, "n": 8, "seed": 1}).encode()
+
+    def ask(bytes_):
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.settimeout(60 * SLOW)
+        sock.connect((server.host, int(server.port)))
+        sock.sendall(POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(bytes_) + bytes_)
+        return sock
+
+    never, slow = ask(body), ask(small)
+    got = b""
+    for _ in range(60):
+        got += slow.recv(50)
+        time.sleep(0.05)
+    assert server.chat(temperature=0).json()["choices"][0]["message"]["content"] == "7 + 5 = 12."
+    deadline = time.monotonic() + 60 * SLOW
+    while server.metric("request_success_total", finished_reason="abort") < 1:
+        assert time.monotonic() < deadline, "it is still waited for"
+        time.sleep(0.1)
+    assert server.metric("generation_tokens_total") < 8 * 1500, "what it does not read is not computed"
+    while piece := slow.recv(65536):
+        got += piece
+    assert b"data: [DONE]" in got and got.count(b'"finish_reason":"length"') == 8
+    with contextlib.suppress(OSError):
+        rest = b""
+        while piece := never.recv(65536):
+            rest += piece
+        assert b"[DONE]" not in rest
+    for sock in (never, slow):
+        sock.close()
+    server.wait_idle()
 
 
 def test_a_reader_that_stops_holds_up_nobody(server):

@@ -165,12 +165,19 @@ def test_the_access_log_tells_everything_but_the_text(start, tmp_path):
     server = start("--access-log", path)
     server.chat("A very secret question", max_tokens=3, seed=1)
     server.raw(b"GET /a\x1b HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    hostile = "%n%s\r\n\x1b[31m\u202e{}"
+    assert server.post("/v1/chat/completions", {"messages": [{"role": hostile, "content": "hi"}], "model": hostile, "user": hostile}).status in (200, 400)
+    server.post("/v1/completions", {"prompt": "hi", hostile: 1, "stop": [hostile], "logit_bias": {hostile: 1}}).error(400)
+    for target in (b"/%25n%25s", b"/%0d%0aGET", b"/v1/models/%1b%5b31m", b"/%c2%9b31m"):
+        server.raw(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: %n\x1b\r\nUser-Agent: %s\x1b[31m\r\nConnection: close\r\n\r\n")
     assert server.stop() == 0
+    assert not any(set(map(ord, line)) & {*range(32), *range(127, 160)} for line in server.log), server.log
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     chat = next(l for l in lines if l["path"] == "/v1/chat/completions")
     assert chat["status"] == 200 and chat["completion_tokens"] == 3 and chat["prompt_tokens"] > 3 and chat["ms"] > 0 and chat["bytes_out"] > 100
     text = path.read_text()
-    assert "secret" not in text and "\x1b" not in text and any(l["status"] == 400 for l in lines)
+    assert "secret" not in text and any(l["status"] == 400 for l in lines)
+    assert not set(map(ord, text)) & ({*range(32), *range(127, 160), 0x202e} - {10})
 
 
 @pytest.mark.parametrize("args, code, word", [
@@ -181,6 +188,27 @@ def test_the_access_log_tells_everything_but_the_text(start, tmp_path):
 def test_what_cannot_start_says_why(args, code, word):
     done = subprocess.run([os.environ["INGOT"], "serve", "--port", "0", *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (code, "") and word in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_mistakes_of_files_say_which(tmp_path):
+    """A message of one line that names the file and what is wrong with it, and code 1."""
+    demo = SOURCE / "models" / "demo.gguf"
+    (tmp_path / "empty.txt").write_text("# no key\n")
+    (tmp_path / "text.gguf").write_text("not a model")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "taken").write_text("")
+    for name in ("a", "b"):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.pem",
+                        "-subj", "/CN=localhost"], check=True, capture_output=True)
+    at = lambda name: str(tmp_path / name)
+    for args, word in [(["--api-key-file", at("empty.txt")], "empty.txt"), (["--api-key-file", at("folder")], "folder"), ([at("text.gguf")], "text.gguf"), ([at("folder")], "folder"),
+                       (["--ssl-cert-file", at("a.pem"), "--ssl-key-file", at("none.key")], "none.key"), (["--ssl-cert-file", at("a.pem"), "--ssl-key-file", at("b.key")], "b.key"),
+                       (["--ssl-cert-file", at("text.gguf"), "--ssl-key-file", at("a.key")], "text.gguf"), (["--ssl-key-file", at("a.key")], "certificate"),
+                       (["--host", "unix:" + at("none/s")[-90:]], "none/s"), (["--host", "unix:" + at("taken")], "taken"), (["--access-log", at("none/log")], "none/log"),
+                       ([str(demo), str(demo)], "demo"), (["--pin", "nobody"], "nobody"), (["--models-memory", "1MiB"], "1.0 MiB")]:
+        done = subprocess.run([os.environ["INGOT"], "serve", "--port", "0", *args], capture_output=True, text=True, timeout=60 * SLOW, stdin=subprocess.DEVNULL)
+        last = done.stderr.strip().splitlines()[-1]
+        assert done.returncode in (1, 2) and word in last and len(last) < 600, (args, done.returncode, done.stderr)
 
 
 def test_flags_take_one_value_each(start):

@@ -10,15 +10,16 @@ SAMPLING = ["temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_p
             "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "skip_special_tokens", "user", "min_tokens", "best_of", "response_format", "grammar"]
 CHAT_ONLY = ["messages", "n", "stream_options", "logprobs", "top_logprobs", "max_completion_tokens", "tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs",
              "reasoning_effort", "documents", "add_generation_prompt", "continue_final_message", "return_token_ids", "chat_template", "model"]
-MESSAGES = [{"role": "user", "content": "hi"}]
+SECRET = "xyzzy of the prompt"  # which no error repeats
+MESSAGES = [{"role": "user", "content": SECRET}]
 ENDPOINTS = {
     "/v1/chat/completions": ({"messages": MESSAGES, "max_tokens": 1}, SAMPLING + CHAT_ONLY),
-    "/v1/completions": ({"prompt": "hi", "max_tokens": 1}, SAMPLING + ["prompt", "n", "stream_options", "logprobs", "echo", "suffix", "add_special_tokens", "return_token_ids", "max_tokens"]),
-    "/v1/responses": ({"input": "hi", "max_output_tokens": 1}, ["input", "instructions", "max_output_tokens", "temperature", "top_p", "tools", "tool_choice", "text", "reasoning", "metadata",
+    "/v1/completions": ({"prompt": SECRET, "max_tokens": 1}, SAMPLING + ["prompt", "n", "stream_options", "logprobs", "echo", "suffix", "add_special_tokens", "return_token_ids", "max_tokens"]),
+    "/v1/responses": ({"input": SECRET, "max_output_tokens": 1}, ["input", "instructions", "max_output_tokens", "temperature", "top_p", "tools", "tool_choice", "text", "reasoning", "metadata",
                                                                 "previous_response_id", "conversation", "background", "truncation", "prompt", "store"]),
     "/v1/messages": ({"messages": MESSAGES, "max_tokens": 1}, ["messages", "max_tokens", "system", "stop_sequences", "temperature", "top_p", "top_k", "tools", "tool_choice", "thinking", "metadata"]),
     "/v1/messages/count_tokens": ({"messages": MESSAGES}, ["messages", "system", "tools", "tool_choice"]),
-    "/tokenize": ({"prompt": "hi"}, ["prompt", "content", "messages", "add_special", "add_special_tokens", "parse_special", "with_pieces", "return_token_strs"]),
+    "/tokenize": ({"prompt": SECRET}, ["prompt", "content", "messages", "add_special", "add_special_tokens", "parse_special", "with_pieces", "return_token_strs"]),
     "/detokenize": ({"tokens": [1, 2]}, ["tokens"]),
     "/apply-template": ({"messages": MESSAGES}, ["messages", "tools", "chat_template_kwargs"]),
 }
@@ -61,7 +62,7 @@ def check(path, field, reply, body):
         assert reply.json()["type"] == "error" and error["type"] == "invalid_request_error"
     else:
         assert error["param"] or "request body" in error["message"], (body, error)
-    assert "0x" not in error["message"] and "/src/" not in error["message"] and "terminate" not in error["message"]
+    assert "0x" not in error["message"] and "/src/" not in error["message"] and "terminate" not in error["message"] and SECRET not in error["message"]
 
 
 def test_the_matrix(server):

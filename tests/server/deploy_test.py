@@ -1,0 +1,151 @@
+"""What is under deploy/, as the programs see it that it is made for: systemd's checker, Prometheus' (promtool), Kubernetes' schemas, and for
+the image, that it has what the program needs and copies what there is. /metrics goes through promtool as well."""
+import configparser
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import SOURCE
+from tools import promtool, python_with
+
+DEPLOY = SOURCE / "deploy"
+PROGRAM = pathlib.Path(os.environ["INGOT"])
+
+
+def run(*command, **options):
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, **options)
+
+
+@pytest.fixture(scope="module")
+def flags():
+    return set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", run(PROGRAM, "serve", "--help").stdout))
+
+
+def flags_in(words):
+    return [word for word in words if word.startswith("-")]
+
+
+# ---- figures ----
+
+def test_promtool_reads_the_metrics(start):
+    tool = promtool()
+    server = start("--metrics-compat", "vllm", "--access-log", "none", "--alias", 'odd "name"\\ of it')
+    server.chat(max_tokens=3)
+    server.chat(max_tokens=0)  # refused
+    text = server.get("/metrics").body.decode()
+    checked = run(tool, "check", "metrics", input=text)
+    assert checked.returncode in (0, 3), checked.stderr  # 3: it would have named some of vLLM's metrics otherwise
+    complaints = [line for line in checked.stderr.splitlines() if "should not contain ':'" not in line and "iteration_tokens_total" not in line]
+    assert complaints == [], "nothing but vLLM's prefix, and its histogram that is called _total"
+    broken = run(tool, "check", "metrics", input=text.replace('le="+Inf"', 'le="x"'))
+    assert broken.returncode != 0, "it looks at all"
+
+
+def expressions(node):
+    if isinstance(node, dict):
+        yield from (value for key, value in node.items() if key == "expr")
+    for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from expressions(value)
+
+
+def test_the_dashboard_asks_for_what_there_is(server, tmp_path):
+    server.chat(max_tokens=3)
+    have = {line.split("{")[0] for line in server.get("/metrics").body.decode().splitlines() if not line.startswith("#")}
+    dashboard = json.loads((DEPLOY / "grafana.json").read_text())
+    asked = list(expressions(dashboard["panels"]))
+    assert len(asked) > 10 and dashboard["title"] and dashboard["uid"]
+    for text in [*asked, *(v["query"] for v in dashboard["templating"]["list"] if "label_values" in str(v["query"]))]:
+        names = set(re.findall(r"ingot:\w+", str(text)))
+        assert names and names <= have, (text, names - have)
+    rules = [{"record": f"panel:{i}", "expr": text.replace("$__rate_interval", "5m")} for i, text in enumerate(asked)]
+    file = tmp_path / "rules.yml"
+    file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))  # JSON is YAML
+    checked = run(promtool(), "check", "rules", file)
+    assert checked.returncode == 0 and f"{len(asked)} rules found" in checked.stdout, checked.stdout + checked.stderr
+
+
+# ---- a service, an image, a pod ----
+
+def test_the_unit(flags, tmp_path):
+    text = (DEPLOY / "ingot.service").read_text()
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    unit.read_string(text)
+    service = unit["Service"]
+    assert service["ExecStart"].split()[:2] == ["/usr/local/bin/ingot", "serve"] and set(flags_in(service["ExecStart"].split())) <= flags
+    assert service["RestartPreventExitStatus"] == "1 2", "what no new start can mend"
+    assert int(service["TimeoutStopSec"]) > 30, "longer than --shutdown-timeout"
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("the rest needs systemd-analyze")
+    there = tmp_path / "ingot.service"
+    there.write_text(text.replace("/usr/local/bin/ingot", str(PROGRAM)))
+    checked = run("systemd-analyze", "verify", there)
+    assert checked.returncode == 0 and "ingot.service" not in checked.stderr, checked.stderr
+    there.write_text(text.replace("DynamicUser=", "DynamicUsers="))
+    assert "DynamicUsers" in run("systemd-analyze", "verify", there).stderr, "it looks at all"
+
+
+VALIDATE = """import sys, yaml, kubernetes_validate
+for document in yaml.safe_load_all(open(sys.argv[1])):
+    kubernetes_validate.validate(document, "1.30", strict=True)
+    print(document["kind"], "ok")
+    if document["kind"] == "Deployment":
+        (container,) = document["spec"]["template"]["spec"]["containers"]
+        print("args", *container["args"])
+"""
+
+
+def test_the_manifest(flags, server, tmp_path):
+    python = python_with("kubernetes-validate>=1.30")
+    checked = run(python, "-c", VALIDATE, DEPLOY / "kubernetes.yaml")
+    assert checked.returncode == 0 and checked.stdout.split()[:2] == ["Deployment", "ok"] and "Service ok" in checked.stdout, checked.stdout + checked.stderr
+    args = re.search(r"^args (.*)$", checked.stdout, re.M)[1].split()
+    assert flags_in(args) and set(flags_in(args)) <= flags
+    text = (DEPLOY / "kubernetes.yaml").read_text()
+    for path in re.findall(r"path: (/[\w/]*)", text):
+        assert server.get(path).status == 200, path
+    grace, drain = int(re.search(r"terminationGracePeriodSeconds: (\d+)", text)[1]), int(args[args.index("--shutdown-timeout") + 1])
+    assert grace > drain + 5, "time for preStop and the drain"
+    spoiled = tmp_path / "spoiled.yaml"
+    spoiled.write_text(text.replace("readinessProbe", "readynessProbe"))
+    assert run(python, "-c", VALIDATE, spoiled).returncode != 0, "it looks at all"
+
+
+def image():
+    """The instructions of the Containerfile, lines put together."""
+    text = re.sub(r"\\\n\s*", " ", (DEPLOY / "Containerfile").read_text())
+    return [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_the_image_copies_what_there_is(flags):
+    lines = image()
+    assert [what for name, what in lines if name == "FROM"] == ["debian:12 AS build", "debian:12-slim"]
+    (copied,) = [what.split() for name, what in lines if name == "COPY" and "--from=build" in what]
+    made = re.search(r"make (\w+) && strip (\S+)", " ".join(what for name, what in lines if name == "RUN"))
+    assert copied[1] == "/src/" + made[2] and made[2] == "build/ingot" and PROGRAM.name == "ingot"
+    assert re.search(rf"^{made[1]}:", (SOURCE / "Makefile").read_text(), re.M)
+    entry = json.loads(next(what for name, what in lines if name == "ENTRYPOINT"))
+    assert copied[2] == f"/usr/local/bin/{entry[0]}" and entry[1] == "serve" and set(flags_in(entry)) <= flags
+
+
+def test_the_image_has_the_libraries_of_the_program():
+    release = pathlib.Path("/etc/os-release")
+    if not shutil.which("dpkg") or 'VERSION_ID="12"' not in release.read_text():
+        pytest.skip("the packages are those of Debian 12")
+    runtime = " ".join(what for name, what in image() if name == "RUN").rsplit("apt-get install", 1)[1].split("&&")[0].split()
+    present = {"libc6", "libstdc++6", "libgcc-s1", "zlib1g"}  # apt itself needs them
+    needed = re.findall(r"NEEDED\s+(\S+)", run("objdump", "-p", PROGRAM).stdout)
+    where = dict(re.findall(r"(\S+) => (/\S+)", run("ldd", PROGRAM).stdout))
+    assert len(needed) > 5
+    for library in needed:
+        if re.match(r"lib(asan|tsan|ubsan)", library) or library.startswith("ld-linux"):
+            continue
+        found = pathlib.Path(where[library])
+        owner = next((done.stdout for path in (found, found.resolve(), pathlib.Path("/usr") / found.relative_to("/"))
+                      if (done := run("dpkg", "-S", path)).returncode == 0), None)
+        assert owner, library
+        assert owner.split(":")[0] in present | set(runtime), f"{library} is in {owner.split(':')[0]}, which the image lacks"

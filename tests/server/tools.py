@@ -1,0 +1,48 @@
+"""Programs and packages of others that tests check the server with. Each is taken from the machine where it is there, else fetched into a
+folder beside the program, once; a test is skipped where it cannot be had."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+BUILD = pathlib.Path(os.environ["INGOT"]).parent
+
+
+def skip_unless(command, what, **options):
+    try:
+        made = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+    except (subprocess.TimeoutExpired, OSError) as error:
+        pytest.skip(f"{what} cannot be had here: {error}")
+    if made.returncode != 0:
+        pytest.skip(f"{what} cannot be had here: " + (made.stdout + made.stderr).strip()[-300:])
+
+
+def python_with(*packages):
+    """A Python that has these packages of PyPI; INGOT_CLIENTS_PYTHON names one that has them already."""
+    if given := os.environ.get("INGOT_CLIENTS_PYTHON"):
+        return pathlib.Path(given)
+    folder = BUILD / "clients-venv"
+    python, ready = folder / "bin" / "python", folder / ("ready-" + packages[0].split(">")[0])
+    if not python.exists():
+        skip_unless([sys.executable, "-m", "venv", folder], "a virtual environment")
+    if not ready.exists():
+        skip_unless([python, "-m", "pip", "-q", "install", "--retries", "1", *packages], ", ".join(packages))
+        ready.touch()
+    return python
+
+
+def promtool():
+    """Prometheus' own checker. Debian has it in a package with a server, which nobody wants to be started: it is only unpacked."""
+    if found := shutil.which("promtool"):
+        return found
+    folder = BUILD / "promtool"
+    program = folder / "usr" / "bin" / "promtool"
+    if not program.exists():
+        folder.mkdir(exist_ok=True)
+        skip_unless(["apt-get", "-q", "-y", "download", "prometheus"], "promtool", cwd=folder)
+        (package,) = folder.glob("prometheus_*.deb")
+        skip_unless(f"dpkg-deb --fsys-tarfile {package.name} | tar x ./usr/bin/promtool && rm {package.name}", "promtool", cwd=folder, shell=True)
+    return program
