@@ -56,9 +56,10 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
 JsonValue read_tools(const Fields& fields) {
   JsonValue tools;
   const JsonValue* given = fields.find("tools");
+  bool shown = true;
   if (const JsonValue* choice = fields.find("tool_choice")) {
     const std::string type = Fields(*choice, "tool_choice.").string("type", 64).value_or("");
-    if (type == "none") given = nullptr;
+    if (type == "none") shown = false;
     if (type == "any" || type == "tool")
       fields.refuse("tool_choice", "that forces a call is not supported by this server yet: use auto or none");
     if (type != "auto" && type != "none") fields.refuse("tool_choice", "must have the type auto, any, tool or none");
@@ -74,7 +75,7 @@ JsonValue read_tools(const Fields& fields) {
     function["parameters"] = tool.value("input_schema", JsonValue::object());
     tools.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
-  return tools;
+  return shown ? tools : JsonValue();
 }
 
 std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model) {

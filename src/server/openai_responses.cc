@@ -44,10 +44,11 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
 JsonValue read_tools(const Fields& fields) {
   JsonValue tools;
   const JsonValue* given = fields.find("tools");
+  bool shown = true;
   if (const JsonValue* choice = fields.find("tool_choice")) {
     if (!choice->is_string() || (*choice != "auto" && *choice != "none"))
       fields.refuse("tool_choice", "must be \"auto\" or \"none\": forced calls are not supported by this server yet");
-    if (*choice == "none") given = nullptr;
+    if (*choice == "none") shown = false;
   }
   if (!given) return tools;
   if (!given->is_array()) fields.refuse("tools", "must be an array");
@@ -63,7 +64,7 @@ JsonValue read_tools(const Fields& fields) {
     function["parameters"] = tool.value("parameters", JsonValue::object());
     tools.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
-  return tools;
+  return shown ? tools : JsonValue();
 }
 
 std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model) {

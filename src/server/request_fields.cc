@@ -220,6 +220,8 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
   JsonValue tools;
   if (const JsonValue* given = fields.find("tools")) {
     if (!given->is_array()) fields.refuse("tools", fmt::format("must be an array, not {}", given->type_name()));
+    for (size_t i = 0; i < given->size(); ++i)
+      if (!(*given)[i].is_object()) refuse_value(fmt::format("tools[{}]", i), "must be an object");
     if (!given->empty()) tools = *given;
   }
   if (const JsonValue* choice = fields.find("tool_choice")) {

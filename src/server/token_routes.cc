@@ -33,16 +33,17 @@ void answer_tokenize(const ApiCall& call) {
   const JsonValue body = parse_request_json(call.request.body);
   const Fields fields(body);
   const ServedModel& model = *call.model;
+  const auto content = fields.string("content", 16 << 20), prompt = fields.string("prompt", 16 << 20);
+  const bool llama = content.has_value();  // whose default is no BOS
+  const auto& text = llama ? content : prompt;
+  const bool add_tokens = fields.boolean("add_special_tokens").value_or(!llama);
+  const bool add = fields.boolean("add_special").value_or(add_tokens), parse = fields.boolean("parse_special").value_or(true);
   std::vector<int32_t> ids;
   if (fields.find("messages")) {
     ids = read_chat_prompt(fields, model);
   } else {
-    const bool llama = fields.find("content") != nullptr;  // whose default is no BOS
-    const auto text = fields.string(llama ? "content" : "prompt", 16 << 20);
     if (!text) fields.refuse("prompt", "is missing: give prompt, content or messages");
-    const bool add = fields.boolean("add_special").value_or(fields.boolean("add_special_tokens").value_or(!llama));
-    ids = model.tokenizer().encode(
-        *text, {.add_special = add, .parse_special = fields.boolean("parse_special").value_or(true)});
+    ids = model.tokenizer().encode(*text, {.add_special = add, .parse_special = parse});
   }
   JsonValue json = {{"count", ids.size()}, {"max_model_len", model.n_ctx()}};
   if (fields.boolean("with_pieces").value_or(false)) {
