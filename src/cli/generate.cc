@@ -1,5 +1,6 @@
 #include "cli/generate.h"
 
+#include "base/device_lost.h"
 #include "base/error.h"
 #include "cli/terminal.h"
 #include "text/stop_strings.h"
@@ -72,6 +73,7 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vecto
       } else if (event.finish) {
         finished = true;
         result.usage = event.finish->usage;
+        if (engine.lost_device()) throw DeviceLost("generation failed: {}", event.finish->error);
         if (event.finish->reason == FinishReason::kError) throw Error("generation failed: {}", event.finish->error);
         result.finish = event.finish->reason == FinishReason::kLength ? "length" : "stop";
       }

@@ -1,5 +1,5 @@
-// ingot: one program, one file a verb. Exit codes: 0 done, 1 it could not be done, 2 the command line is wrong, 74 a file that was in use
-// lost its end, 130 interrupted.
+// ingot: one program, one file a verb. Exit codes: 0 done, 1 it could not be done, 2 the command line is wrong, 71 the GPU failed for good,
+// 74 a file that was in use lost its end, 130 interrupted.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -10,6 +10,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/device_lost.h"
 #include "base/error.h"
 #include "cli/hub_options.h"
 #include "cli/verbs.h"
@@ -129,6 +130,8 @@ int main(int argc, char** argv) {
     return report((std::string(e.what()) + "; see ingot --help").c_str(), 2);
   } catch (const ingot::UsageError& e) {
     return report(e.what(), 2);
+  } catch (const ingot::DeviceLost& e) {
+    return report(e.what(), ingot::kExitLostDevice);
   } catch (const std::bad_alloc&) {
     return report("out of memory: use a smaller model or a smaller --ctx-size", 1);
   } catch (const std::exception& e) {

@@ -1,6 +1,6 @@
 // ingot serve: a model behind HTTP, until a signal ends it. SIGTERM or Ctrl-C lets what runs come to its end, a second one does
 // not; SIGHUP reads the key file again. Exit codes: 0 ended as asked, 1 it could not start, 2 the command line is wrong,
-// 70 the engine's thread ended, 72 the engine hung.
+// 70 the engine ended, 71 because the GPU failed for good, 72 it hung.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/device_lost.h"
 #include "base/error.h"
 #include "engine/faults.h"
 
@@ -134,7 +135,11 @@ void Engine::stop() {
   if (thread_.joinable()) {
     thread_.join();
   } else if (fault().empty()) {
-    cancel_all();
+    try {
+      cancel_all();
+    } catch (const DeviceLost& error) {
+      die(error.what(), true);
+    }
   }
 }
 
@@ -164,6 +169,8 @@ void Engine::run() {
       if (!idle()) run_step();
     }
     cancel_all();
+  } catch (const DeviceLost& error) {
+    die(error.what(), true);
   } catch (const std::exception& error) {
     die(error.what());
   } catch (...) {
@@ -172,12 +179,13 @@ void Engine::run() {
 }
 
 // What is left of the state may be half of a change, so nothing is asked of it any more but who waits for an answer.
-void Engine::die(const char* why) {
-  log_safely(LogLevel::kWarn, "the engine's thread has ended: {}", why);
+void Engine::die(const char* why, bool lost_device) {
+  log_safely(LogLevel::kWarn, "the engine has ended: {}", why);
   inbox_.close();
   {
     std::lock_guard lock(gauges_mutex_);
     fault_ = *why == '\0' ? "unknown" : why;
+    lost_device_ = lost_device;
   }
   const auto tell = [&](Sequence& sequence) {
     if (!sequence.finished) tell_end(sequence, {FinishReason::kError, -1, why, false, usage_of(sequence)});
@@ -192,11 +200,21 @@ std::string Engine::fault() const {
   return fault_;
 }
 
+bool Engine::lost_device() const {
+  std::lock_guard lock(gauges_mutex_);
+  return lost_device_;
+}
+
 bool Engine::step() {
   CHECK(!thread_.joinable());
   receive(false);
   if (idle()) return false;
-  run_step();
+  try {
+    run_step();
+  } catch (const DeviceLost& error) {
+    die(error.what(), true);
+    throw;
+  }
   return true;
 }
 

@@ -94,13 +94,14 @@ class Engine {
   void pause(RequestId id);
   void resume(RequestId id);
   EngineGauges gauges() const;
-  std::string fault() const;  // why the engine's own thread ended by itself, with all of its requests; empty while it is well
+  std::string fault() const;  // why the engine ended by itself, with all of its requests; empty while it is well
+  bool lost_device() const;   // that was why (DeviceLost)
   const RunnerInfo& info() const { return runner_.info(); }
 
   void start();  // steps on its own thread until stop()
   void stop();   // cancels what is left; the engine stays stopped
 
-  // Without start(): takes what has been submitted and does one step. False when there was nothing to do.
+  // Without start(): takes what has been submitted and does one step. False when there was nothing to do. Throws DeviceLost.
   bool step();
   // Without start(): a prompt and a decode step that nobody sees, to load code and weights. Throws Error when they
   // fail.
@@ -135,7 +136,7 @@ class Engine {
   void finish(Sequence& sequence, FinishReason reason, const std::string& error = "", int32_t stop_token = -1);
   std::unique_ptr<Sequence> destroy(Sequence& sequence);
   void cancel_all();
-  void die(const char* why);
+  void die(const char* why, bool lost_device = false);
   void publish();
   bool idle() const { return scheduler_.idle() && flight_.step == nullptr; }
 
@@ -158,6 +159,7 @@ class Engine {
   mutable std::mutex gauges_mutex_;
   EngineGauges gauges_;
   std::string fault_;
+  bool lost_device_ = false;
   std::thread thread_;
 };
 

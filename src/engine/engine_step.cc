@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/device_lost.h"
 #include "engine/engine.h"
 #include "engine/faults.h"
 
@@ -30,6 +31,8 @@ void Engine::run_step() {
   }
   try {
     runner_.sample(builder.fill_rows(*next.step));
+  } catch (const DeviceLost&) {
+    throw;
   } catch (const std::exception& error) {
     return land(next, message_of(error));
   }
@@ -74,6 +77,8 @@ Engine::Flight Engine::launch(BatchBuilder& builder, std::string* fault) {
   stats.states_cached = scheduler_.states().n_kept();
   try {
     runner_.forward(batch);
+  } catch (const DeviceLost&) {
+    throw;
   } catch (const std::exception& error) {
     *fault = message_of(error);
   }
@@ -82,7 +87,7 @@ Engine::Flight Engine::launch(BatchBuilder& builder, std::string* fault) {
 }
 
 // A step is done, or has failed. A failure costs the requests of the step, whose cache may be half written, and no
-// others.
+// others; but with the device all are lost.
 void Engine::land(Flight& flight, std::string fault) {
   const Flight done = std::exchange(flight, {});
   StepStats stats = done.stats;
@@ -90,6 +95,8 @@ void Engine::land(Flight& flight, std::string fault) {
   std::vector<Sampled> drawn;
   try {
     if (fault.empty()) drawn = runner_.wait();
+  } catch (const DeviceLost&) {
+    throw;
   } catch (const std::exception& error) {
     fault = message_of(error);
   }

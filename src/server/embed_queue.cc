@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/device_lost.h"
 
 namespace ingot {
 
@@ -19,9 +20,11 @@ uint64_t EmbedQueue::submit(std::vector<EmbedText> texts, Done done) {
   job->texts = std::move(texts);
   job->done = std::move(done);
   job->result.rows.resize(job->texts.size() * width_);
+  std::string why;
   {
     std::lock_guard lock(mutex_);
     job->id = next_id_++;
+    why = fault_.empty() ? "the server is shutting down" : fault_;
     if (!stop_) {
       waiting_.push_back(job);
       gauges_.n_waiting += static_cast<int>(job->texts.size());
@@ -29,7 +32,7 @@ uint64_t EmbedQueue::submit(std::vector<EmbedText> texts, Done done) {
       return job->id;
     }
   }
-  fail(*job, "the server is shutting down");
+  fail(*job, why);
   return job->id;
 }
 
@@ -60,13 +63,23 @@ void EmbedQueue::stop() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
+  fail_waiting("the server is shutting down");
+}
+
+void EmbedQueue::fail_waiting(const std::string& why) {
   std::deque<std::shared_ptr<Job>> left;
   {
     std::lock_guard lock(mutex_);
     left.swap(waiting_);
     gauges_.n_waiting = 0;
   }
-  for (const auto& job : left) fail(*job, "the server is shutting down");
+  for (const auto& job : left)
+    if (!job->over) fail(*job, why);
+}
+
+std::string EmbedQueue::fault() const {
+  std::lock_guard lock(mutex_);
+  return fault_;
 }
 
 void EmbedQueue::run() {
@@ -78,6 +91,14 @@ void EmbedQueue::run() {
     }
     try {
       step();
+    } catch (const DeviceLost& error) {
+      {
+        std::lock_guard lock(mutex_);
+        fault_ = error.what();
+        stop_ = true;
+      }
+      fail_computing(error.what());
+      return fail_waiting(error.what());
     } catch (const std::exception& error) {  // no memory, most likely: it costs those that were to be computed
       fail_computing(error.what());
     }

@@ -24,7 +24,7 @@ struct EmbedText {
 
 class EmbedQueue {
  public:
-  // [n_texts, width]; may throw, which costs the requests of that batch.
+  // [n_texts, width]; may throw, which costs the requests of that batch; DeviceLost costs all.
   using Compute = std::function<std::vector<float>(std::vector<EmbedText> texts)>;
 
   struct Result {
@@ -49,6 +49,7 @@ class EmbedQueue {
   uint64_t submit(std::vector<EmbedText> texts, Done done);
   void cancel(uint64_t id);
   EngineGauges gauges() const;  // of texts
+  std::string fault() const;    // of the device, which is lost; empty while it is well
   void start();
   void stop();  // what is left fails
 
@@ -73,6 +74,7 @@ class EmbedQueue {
   std::vector<Place> take_batch(std::vector<EmbedText>& texts);
   void deliver(const std::vector<Place>& places, const std::vector<float>& rows);
   void fail_computing(const std::string& why);
+  void fail_waiting(const std::string& why);
   void fail(Job& job, const std::string& failure);
 
   const Compute compute_;
@@ -85,6 +87,7 @@ class EmbedQueue {
   EngineGauges gauges_;
   uint64_t next_id_ = 1;
   bool stop_ = false;
+  std::string fault_;
   std::thread thread_;
 };
 

@@ -75,7 +75,8 @@ class ServedModel {
   Engine& engine() { return *engine_; }      // of one that writes
   EmbedQueue& embeds() { return *embeds_; }  // of one that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
-  std::string fault() const { return engine_ ? engine_->fault() : ""; }  // not empty: it answers nothing any more
+  std::string fault() const { return engine_ ? engine_->fault() : embeds_->fault(); }  // not empty: it answers nothing any more
+  bool lost_device() const { return engine_ ? engine_->lost_device() : !embeds_->fault().empty(); }
   EngineGauges gauges() const { return engine_ ? engine_->gauges() : embeds_->gauges(); }
   std::chrono::seconds queue_timeout() const { return parts_.queue_timeout; }
   int capacity() const { return info().max_seqs + parts_.queue_limit; }

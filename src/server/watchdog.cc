@@ -1,5 +1,6 @@
 #include "server/watchdog.h"
 
+#include "base/device_lost.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -7,13 +8,13 @@
 namespace ingot {
 
 int Watchdog::look(App& app) {
-  if (lost_) return kExitLostEngine;
+  if (lost_ != 0) return lost_;
   for (const auto& model : app.models()) {
     const std::string fault = model->fault();
     if (fault.empty()) continue;
     fmt::print(stderr, "ingot: the engine of {} has ended: {}; giving up\n", printable(model->id()), printable(fault));
     app.set_phase(Phase::kDead);
-    lost_ = true;
+    lost_ = model->lost_device() ? kExitLostDevice : kExitLostEngine;
     return 0;
   }
   if (const std::string path = changed_mapped_file(); !path.empty()) {

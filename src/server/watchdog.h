@@ -1,4 +1,4 @@
-// Watchdog: whether a server can still answer. A model whose file was written to, an engine whose thread has ended or whose steps do not end:
+// Watchdog: whether a server can still answer. A model whose file was written to, an engine that has ended, by itself or with its device, or whose steps do not end:
 // each makes it unhealthy, and the last two end the process, for a supervisor to start it again. `ingot serve` asks it twice a second.
 #pragma once
 #include <chrono>
@@ -27,7 +27,7 @@ class Watchdog {
   int look_at_steps(App& app);
 
   const Limits limits_;
-  bool lost_ = false;
+  int lost_ = 0;  // the exit code
   int64_t n_steps_ = -1;
   Clock::time_point moved_ = Clock::now();
 };

@@ -8,6 +8,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "base/device_lost.h"
 #include "engine/collector.h"
 
 namespace ingot {
@@ -139,6 +140,26 @@ TEST(EmbedQueue, AFailureCostsThoseOfItsBatchOnly) {
   const EngineGauges gauges = queue.gauges();
   EXPECT_EQ(gauges.n_running + gauges.n_waiting, 0);
   EXPECT_EQ(gauges.n_failed_steps, 1);
+}
+
+// With the device all are lost: those of the batch, those that wait, and those that come.
+TEST(EmbedQueue, ALostDeviceCostsAll) {
+  Gate gate;
+  EmbedQueue queue(
+      [inner = gate.compute()](std::vector<EmbedText> texts) -> std::vector<float> {
+        inner(std::move(texts));
+        throw DeviceLost("an illegal memory access");
+      },
+      kWidth, {.batch_tokens = 4, .batch_texts = 2});
+  queue.start();
+  std::vector<std::future<EmbedQueue::Result>> results;
+  for (int i = 0; i < 5; ++i) results.push_back(ask(queue, texts_of(2, 2)));
+  gate.wait_for_batches(1);
+  EXPECT_EQ(queue.fault(), "");
+  gate.allow(1);
+  for (auto& one : results) EXPECT_EQ(one.get().failure, "an illegal memory access");
+  EXPECT_EQ(queue.fault(), "an illegal memory access");
+  EXPECT_EQ(ask(queue, texts_of(1, 1)).get().failure, "an illegal memory access");
 }
 
 TEST(EmbedQueue, WhoCancelsIsNotCalledAndLeavesNothing) {

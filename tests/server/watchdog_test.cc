@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "base/device_lost.h"
 #include "rig.h"
 
 namespace ingot {
@@ -45,6 +46,33 @@ TEST(Watchdog, AnEngineWhoseThreadHasEnded) {
   EXPECT_EQ(watchdog.look(rig.app), 0);
   EXPECT_EQ(health(rig.app), 503);
   EXPECT_EQ(watchdog.look(rig.app), kExitLostEngine);
+}
+
+// A fault of the device from which it does not recover. Whoever waited hears of it, nobody is answered any more, and the exit code says why.
+TEST(Watchdog, ADeviceThatIsLost) {
+  std::atomic<bool> all_are_there{false};
+  Rig rig({.before_forward = [&](int64_t step) {
+    all_are_there.wait(false);
+    if (step == 3) throw DeviceLost("an illegal memory access");
+  }});
+  Watchdog watchdog({});
+  std::vector<std::shared_ptr<Recorder>> streams;
+  for (int i = 0; i < 20; ++i) streams.push_back(rig.post("/v1/completions", completion(200)));  // more than run at once
+  EXPECT_EQ(watchdog.look(rig.app), 0);
+  EXPECT_EQ(health(rig.app), 200);
+  all_are_there = true;
+  all_are_there.notify_all();
+  for (const auto& stream : streams) {
+    ASSERT_TRUE(stream->wait());
+    EXPECT_EQ(stream->status(), 500);
+  }
+  EXPECT_TRUE(rig.model->lost_device());
+  const auto after = rig.post("/v1/completions", completion(2));
+  ASSERT_TRUE(after->wait());
+  EXPECT_EQ(after->status(), 503);
+  EXPECT_EQ(watchdog.look(rig.app), 0);
+  EXPECT_EQ(health(rig.app), 503);
+  EXPECT_EQ(watchdog.look(rig.app), kExitLostDevice);
 }
 
 // A step that does not end: unhealthy, healthy again when it does, and the end when it takes too long.
