@@ -4,14 +4,22 @@
 #include "backend/cuda/create_cuda.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
+#include "base/log.h"
 
 namespace ingot {
 
 std::unique_ptr<Backend> create_backend(const BackendOptions& options) {
+  if (options.device == "auto") {
+    BackendOptions chosen = options;
+    const std::string why = why_no_cuda();
+    chosen.device = why.empty() ? "cuda" : "cpu";
+    if (!why.empty()) log_warn("{}: using the CPU", why);
+    return create_backend(chosen);
+  }
   if (options.device == "cpu") return create_cpu_backend(options);
   if (options.device == "cuda") return create_cuda_backend(options);
   if (options.device == "ref") return create_ref_backend();
-  throw UsageError("unknown device '{}': use cpu, cuda or ref", printable(options.device));
+  throw UsageError("unknown device '{}': use cpu, cuda, auto or ref", printable(options.device));
 }
 
 }  // namespace ingot

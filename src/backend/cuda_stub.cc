@@ -7,5 +7,12 @@ namespace ingot {
 std::unique_ptr<Backend> create_cuda_backend(const BackendOptions&) {
   throw UsageError("this build has no CUDA: use --device cpu, or build with nvcc at hand (cmake --preset cuda)");
 }
+std::string why_no_cuda() { return "this build has no CUDA"; }
 
+namespace cuda {
+
+void fail_allocation(int) {}
+int allocations_left() { return -1; }
+
+}  // namespace cuda
 }  // namespace ingot

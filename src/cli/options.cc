@@ -25,8 +25,13 @@ void add_log_option(CLI::App& app, ModelOptions& o) {
   app.add_option("--log-level", o.log_level, "debug, info, warn, error or off")->capture_default_str();
 }
 
+void add_trace_options(CLI::App& app, ModelOptions& o) {
+  CLI::Option* trace = app.add_option("--trace", o.trace_path, "write the time of every verb of every step to this file (Perfetto opens it)");
+  app.add_flag("--trace-steps", o.trace_steps, "with --trace: steps only; on cuda each verb would be waited for, and steps are as they are without")->needs(trace);
+}
+
 void add_runner_options(CLI::App& app, ModelOptions& o) {
-  app.add_option("--device", o.device, "cpu, cuda, or ref (plain C++, slow, the oracle)")->capture_default_str();
+  app.add_option("--device", o.device, "cpu, cuda, auto (cuda where there is a GPU, else cpu, which a line tells), or ref (plain C++, slow, the oracle)")->capture_default_str();
   app.add_option("-t,--threads", o.n_threads, "threads to compute with; 0: the cores this process may use")
       ->check(CLI::Range(0, 1024))->capture_default_str();
   app.add_option("-c,--ctx-size,--max-model-len", o.n_ctx, "context in tokens; 0: the model's, or as much of it as fits in memory")
@@ -37,10 +42,11 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--kv-type,--cache-type", o.kv_type, "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), or q8_0 (about half; CPU)")->capture_default_str();
   app.add_option("--gpu-memory,--gpu-memory-utilization", o.gpu_memory,
                  "with --device cuda: what may be taken of the GPU's memory, as 0.9 of it or as 40GiB; the KV cache gets what the model leaves of it");
-  app.add_option("--trace", o.trace_path, "write the time of every verb of every step to this file (Perfetto opens it)");
+  add_trace_options(app, o);
   app.add_flag("--deterministic", o.deterministic, "the same tokens whatever else runs beside them, what was cached, and in what chunks; slower, on cuda much so");
   app.add_flag("--check-tensors", o.check_tensors, "refuse weights that are not finite (reads all of them first)");
   app.add_flag("--check-nan", o.check_nan, "stop at the first verb that computes NaN (slow)");
+  app.add_flag("--check-replay", o.check_replay, "with --device cuda: compare each step that is replayed with plain launches (slow)");
   add_log_option(app, o);
 }
 
@@ -147,7 +153,10 @@ RunnerOptions runner_options(ModelOptions& o) {
           .n_checkpoints = o.n_checkpoints,
           .check_tensors = o.check_tensors,
           .check_nan = o.check_nan,
-          .trace = o.trace};
+          .check_replay = o.check_replay,
+          .trace = o.trace,
+          .trace_verbs = !o.trace_steps};
+  if (o.check_replay && o.device != "cuda") throw UsageError("--check-replay is for --device cuda: other devices replay nothing");
   read_gpu_memory(o, runner);
   return runner;
 }

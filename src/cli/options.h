@@ -25,6 +25,8 @@ struct ModelOptions {
   std::string log_level = "warn";
   bool check_tensors = false;
   bool check_nan = false;
+  bool check_replay = false;
+  bool trace_steps = false;
   bool deterministic = false;
 
   std::shared_ptr<TraceFile> trace;  // opened by runner_options when trace_path is set
@@ -32,6 +34,7 @@ struct ModelOptions {
 
 void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, and the flags of the Hub
 void add_log_option(CLI::App& app, ModelOptions& options);
+void add_trace_options(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 
 void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // of verbs that take prompts after prompts

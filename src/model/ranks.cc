@@ -1,7 +1,9 @@
 #include "model/ranks.h"
 
 #include <algorithm>
+#include <chrono>
 
+#include "backend/recorded_steps.h"
 #include "backend/trace.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -13,8 +15,12 @@ namespace {
 
 std::unique_ptr<Backend> make_backend(const RunnerOptions& options) {
   std::unique_ptr<Backend> backend = create_backend(options.backend);
+  if (auto* recorded = dynamic_cast<RecordedSteps*>(backend.get())) {
+    if (options.check_replay) recorded->check_replays();
+    if (options.trace && !options.trace_verbs) recorded->trace_steps(options.trace);
+  }
   if (options.check_nan) backend = nan_check_backend(std::move(backend));
-  if (options.trace) backend = trace_backend(std::move(backend), options.trace);
+  if (options.trace && options.trace_verbs) backend = trace_backend(std::move(backend), options.trace);
   return backend;
 }
 
@@ -35,7 +41,11 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx, config_.n_ctx_train);
   const size_t before = backend_->allocated_bytes();
+  const auto start = std::chrono::steady_clock::now();
   weights_ = load_weights(*source_, config_, *backend_, progress);
+  backend_->synchronize();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  log_info("{} of weights in {:.3f} s, {:.1f} GB/s", human_bytes(weights_.file_bytes), seconds, static_cast<double>(weights_.file_bytes) / seconds * 1e-9);
   if (const std::string path = changed_mapped_file(); !path.empty())
     throw Error("{} was written to or cut while it was loaded: start again when it is whole", printable(path));
   if (options.fills_memory()) {  // now that it is known what the weights take there

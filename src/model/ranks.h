@@ -25,7 +25,9 @@ struct RunnerOptions {
   bool fills_memory() const { return memory_share > 0 || memory_bytes > 0; }
   bool check_tensors = false;  // look at every number of the weights first
   bool check_nan = false;
+  bool check_replay = false;   // where steps are recorded: compare them with plain launches
   std::shared_ptr<TraceFile> trace;
+  bool trace_verbs = true;     // each verb, for which a device has to wait; else steps only
 };
 
 class Ranks final : public Runner {

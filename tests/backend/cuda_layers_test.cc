@@ -8,6 +8,7 @@
 #include <random>
 
 #include "backend/cuda/create_cuda.h"
+#include "backend/recorded_steps.h"
 #include "base/error.h"
 #include "ops_rig.h"
 
@@ -138,17 +139,33 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& w
   return std::sqrt(error / squares);
 }
 
-class CudaLayers : public testing::TestWithParam<LayersCase> {};
+class CudaLayers : public testing::TestWithParam<LayersCase> {
+ protected:
+  void SetUp() override {
+    try {
+      backend = create_cuda_backend({.device = "cuda"});
+    } catch (const UsageError&) {
+      GTEST_SKIP() << "no GPU";
+    }
+    backend->reserve({.max_tokens = 8192, .max_seqs = 8, .max_logits = 8, .max_kv_len = 8192, .max_width = 4096, .max_heads = 64, .head_dim = 128, .n_vocab = 200});
+  }
+  std::unique_ptr<Backend> backend;
+};
+
+// A replay does what its verbs do one by one, to the last bit.
+TEST_P(CudaLayers, ReplaysAreChecked) {
+  dynamic_cast<RecordedSteps&>(*backend).check_replays();
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Decoder decoder(*backend, GetParam(), seed);
+  for (int step = 0; step < Decoder::kSteps; ++step) {
+    decoder.begin(step);
+    for (int i = 0; i < 3; ++i) EXPECT_NO_THROW(backend->run([&] { decoder.body(); })) << "step " << step << ", run " << i;
+  }
+}
 
 TEST_P(CudaLayers, EqualPlainLaunches) {
-  std::unique_ptr<Backend> backend;
-  try {
-    backend = create_cuda_backend({.device = "cuda"});
-  } catch (const UsageError&) {
-    GTEST_SKIP() << "no GPU";
-  }
   const bool has_clusters = backend->description().find("NVIDIA H") != std::string::npos;
-  backend->reserve({.max_tokens = 8192, .max_seqs = 8, .max_logits = 8, .max_kv_len = 8192, .max_width = 4096, .max_heads = 64, .head_dim = 128, .n_vocab = 200});
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   Decoder plain(*backend, GetParam(), seed), recorded(*backend, GetParam(), seed);  // the same weights and tokens
@@ -164,6 +181,29 @@ TEST_P(CudaLayers, EqualPlainLaunches) {
       ASSERT_LE(relative_error(got, want), 2e-2) << "step " << step << ", run " << i;  // f16 between products; NaN fails too
       ASSERT_EQ(recorded.hidden_is_poisoned(), GetParam().fits && has_clusters) << "step " << step << ", run " << i;
     }
+  }
+}
+
+// As little as has all of a layer's hand-overs, those from layer to layer too: compute-sanitizer makes each of their waits some hundred times longer.
+TEST(SmallestCudaLayers, ForSanitizers) {
+  std::unique_ptr<Backend> backend;
+  try {
+    backend = create_cuda_backend({.device = "cuda"});
+  } catch (const UsageError&) {
+    GTEST_SKIP() << "no GPU";
+  }
+  backend->reserve({.max_tokens = 64, .max_seqs = 1, .max_logits = 1, .max_kv_len = 64, .max_width = 256, .max_heads = 4, .head_dim = 64, .n_vocab = 200});
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  for (const Format format : {Format::Q4_0, Format::Q8_0}) {
+    const LayersCase c{.name = "smallest", .format = format, .past = 20, .dim = 256, .ffn = 256, .n_heads = 4, .n_layers = 2, .head_norms = true};
+    Decoder plain(*backend, c, seed), recorded(*backend, c, seed);
+    plain.begin(0);
+    plain.body();
+    const std::vector<float> want = plain.logits();
+    recorded.begin(0);
+    backend->run([&] { recorded.body(); });
+    EXPECT_LE(relative_error(recorded.logits(), want), 2e-2);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "backend/cuda/create_cuda.h"
+#include "backend/recorded_steps.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
 #include "ops_cases.h"
@@ -338,6 +339,38 @@ TEST(CudaBackend, ReplaysAStep) {
     }
   }
   EXPECT_NE(seen[0], seen[1]);
+}
+
+// Checked, a replay that does something else than its verbs do now is noticed: here by a number that is of the time of recording.
+TEST(CudaBackend, NoticesAReplayThatDiffers) {
+  const auto backend = gpu();
+  if (!backend) GTEST_SKIP() << "no GPU";
+  dynamic_cast<RecordedSteps&>(*backend).check_replays();
+  OpRig rig(*backend, 7);
+  const Weight& table = rig.weight(Format::F16, 50, 64);
+  const Tensor x = rig.output(1, 64);
+  float factor = 2;
+  const auto step = [&] {
+    const std::vector<int32_t> tokens{7}, positions{0}, q_start{0, 1}, kv_len{1}, blocks{0};
+    backend->begin({tokens, positions, q_start, kv_len, blocks, 1, {}});
+    backend->run([&] {
+      backend->embed(x, table, 1.0f);
+      backend->scale(x, factor, 0.0f);
+    });
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_NO_THROW(step());
+  factor = 3;
+  EXPECT_THROW(step(), Error);
+}
+
+TEST(CreateBackend, AutoIsTheGpuWhereThereIsOne) {
+  const bool has_gpu = gpu() != nullptr;
+  testing::internal::CaptureStderr();
+  const auto backend = create_backend({.device = "auto", .n_threads = 1});
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(backend->name(), has_gpu ? "cuda" : "cpu");
+  EXPECT_EQ(std::ranges::count(said, '\n'), has_gpu ? 0 : 1) << said;
+  EXPECT_EQ(said.find("using the CPU") == said.npos, has_gpu) << said;
 }
 
 TEST(CudaBackend, SaysWhatIsWrong) {

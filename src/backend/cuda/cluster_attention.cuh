@@ -130,9 +130,9 @@ struct Attention {
   }
 
   // Entries of the block's warps: [entry, group, kHead] sums, and [entry, group] maxima and totals; the last is the token's own.
-  __device__ __forceinline__ float* entry(int e) const { return b.at<float>(b.p.sums) + e * b.p.group * kHead; }
+  __device__ __forceinline__ float* entry(int e) const { return b.at<float>(b.p.entries) + e * b.p.group * kHead; }
   __device__ __forceinline__ float2* stats(int e) const {
-    return reinterpret_cast<float2*>(b.at<float>(b.p.sums) + (kWarps + 1) * kHead * b.p.group) + e * b.p.group;
+    return reinterpret_cast<float2*>(b.at<float>(b.p.entries) + (kWarps + 1) * kHead * b.p.group) + e * b.p.group;
   }
   __device__ __forceinline__ int n_entries() const { return min(part.end - part.begin, kWarps); }
 

@@ -1,7 +1,8 @@
 // The decoder layers of one token on one cluster (cluster_layers.h). A layer is four products and attention between the first two; after
 // each, every block sends its outputs to all blocks. A block may overwrite what another has to read only because it cannot get
 // that far before the other has sent what it made of it: every block has rows in three products of a layer. The same holds for warps of one
-// block and their sums (racecheck, which does not know of st.async, reports those: reads in sums_of, writes after the next hand-over).
+// block and their sums; these are in two places in turn all the same, so that a barrier of the block lies between their last reads and the
+// next writes, for racecheck follows barriers and not st.async.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -46,7 +47,7 @@ __device__ void prepare(const Block& b) {
   }
   if (thread < kSents) init_barrier(b.barrier(thread), 1);
   if (thread < kPhases) init_barrier(b.phase_barrier(thread), max(extent_of(shape, thread, b.rank).n_rows, 1));
-  for (int i = thread; i < (p.squares - p.input) / 4; i += kThreads) b.at<uint32_t>(p.input)[i] = 0;  // rows end in zeros up to whole steps
+  for (int i = thread; i < (p.squares[0] - p.input) / 4; i += kThreads) b.at<uint32_t>(p.input)[i] = 0;  // rows end in zeros up to whole steps
   fence_barriers();
   __syncthreads();
   if (thread < kWarps * kPhases) b.at<Share>(p.shares)[thread] = share_of(b.extent(thread % kPhases), thread / kPhases);
@@ -72,7 +73,7 @@ struct Sums {
 };
 __device__ __forceinline__ Sums sums_of(const Block& b, int phase, int first, int second) {
   const int k_tiles = b.extent(phase).k_tiles;
-  const float *sums = b.at<float>(b.p.sums), *squares_of = b.at<float>(b.p.squares);
+  const float *sums = b.at<float>(b.p.sums[phase % 2]), *squares_of = b.at<float>(b.p.squares[phase % 2]);
   Sums s;
   float squares = 0;
 #pragma unroll 1
@@ -258,10 +259,11 @@ Params params_of(const ClusterStep& step) {
   p.middle = take(4 * up_to(s.dim, kTileCols));
   p.hidden = take(4 * up_to(s.ffn, kTileCols));
   p.attended = take(4 * up_to(s.n_heads * kHead, kTileCols));
-  p.squares = take(4 * (up_to(std::max({s.dim, s.ffn, s.n_heads * kHead}), kTileCols) / kTileCols));
+  for (int& squares : p.squares) squares = take(4 * (up_to(std::max({s.dim, s.ffn, s.n_heads * kHead}), kTileCols) / kTileCols));
   p.heads = take(2 * kHead * (s.n_heads + 2 * s.n_kv_heads));
   p.parts = take(4 * part_floats(p.group) * s.n_kv_heads * p.n_splits);
-  p.sums = take(4 * std::max(most * kTileRows, (kWarps + 1) * p.group * (kHead + 2)));
+  p.sums[0] = take(4 * most * kTileRows);
+  p.sums[1] = p.entries = take(4 * std::max(most * kTileRows, (kWarps + 1) * p.group * (kHead + 2)));  // before attention the sums are qkv's, [0]
   p.stage = take(128 * kWarps);
   const int slot = p.code_stride + p.scale_stride, room = static_cast<int>(most_shared() - kReserved) - at;
   p.n_slots = std::clamp(room / slot, 0, kMostSlots);

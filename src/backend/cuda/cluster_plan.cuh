@@ -35,7 +35,8 @@ struct Params {
   ClusterStep step;
   int n_slots, code_stride, scale_stride, group, n_splits, block_shift;  // a KV block has 1 << block_shift tokens
   // Places in shared memory, in bytes.
-  int layers, shares, extents, rows, fetcher, barriers, angles, input, middle, hidden, attended, squares, heads, parts, sums, stage, scales, codes, end;
+  int layers, shares, extents, rows, fetcher, barriers, angles, input, middle, hidden, attended, heads, parts, entries, stage, scales, codes, end;
+  int sums[2], squares[2];  // of a product and of the next one, in turn
 };
 
 __host__ __device__ inline int up_to(int n, int unit) { return (n + unit - 1) / unit * unit; }

@@ -246,8 +246,8 @@ __device__ __forceinline__ void multiply_share(const Block& b, const Ring& ring,
 #pragma unroll
     for (int i = 0; i < 8; ++i) squares += plain[i] * plain[i], v[i] = plain[i] * factors[i];
     const Fragment f = fragment_of(v, squares, b.lane);
-    if (b.lane == 0) b.at<float>(b.p.squares)[k] = squares;
-    Walk at{b.at<char>(b.p.codes), b.at<char>(b.p.scales), b.at<float>(b.p.sums) + (s.first_row * e.k_tiles + k) * kTileRows + b.lane / 4,
+    if (b.lane == 0) b.at<float>(b.p.squares[phase % 2])[k] = squares;
+    Walk at{b.at<char>(b.p.codes), b.at<char>(b.p.scales), b.at<float>(b.p.sums[phase % 2]) + (s.first_row * e.k_tiles + k) * kTileRows + b.lane / 4,
             ring.slot + e.first_unit + s.first_row * e.k_tiles + k, b.p.n_slots, s.row_step * e.k_tiles};
     while (at.slot >= at.n_slots) at.slot -= at.n_slots;
     if (eight) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -19,11 +20,14 @@
 #include "backend/cuda/layer_verbs.h"
 #include "backend/cuda/matmul_kernels.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/step_clock.h"
+#include "backend/cuda/weight_upload.h"
+#include "backend/recorded_steps.h"
 #include "base/threads.h"
 
 namespace ingot {
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, public RecordedSteps {
  public:
   explicit CudaBackend(const BackendOptions& options);
   ~CudaBackend() override;
@@ -36,7 +40,7 @@ class CudaBackend final : public Backend {
 
   // cuda_memory.cc
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
-  Weight prepare(const Weight& host, unsigned use) override;
+  Weight prepare(const Weight& host, unsigned use) override;                     // cuda_weights.cc
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override;  // cuda_recurrence.cc
   void reserve(const StepLimits& limits) override;
@@ -53,6 +57,8 @@ class CudaBackend final : public Backend {
   void run(const std::function<void()>& body) override;
   bool overlaps() const override { return true; }
   void synchronize() override;
+  void check_replays() override { checks_replays_ = true; }
+  void trace_steps(std::shared_ptr<TraceFile> file) override { clock_ = std::make_unique<cuda::StepClock>(std::move(file), stream_); }
 
   // cuda_sample.cc
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
@@ -105,7 +111,11 @@ class CudaBackend final : public Backend {
     size_t fused, up, narrow, arranged, decoded, partials, order;
   };
   ScratchSizes scratch_for(const StepLimits& limits) const;
-  cuda::PackedWeight pack(const Weight& host);
+  // cuda_weights.cc
+  void pack_dense(cuda::PackedWeight& w, const Weight& host);
+  void pack_codes(cuda::PackedWeight& w, const Weight& host);
+  cuda::WeightUpload& weight_upload();
+  void finish_weights();  // factors that only the device knows so far
   void* take(size_t bytes);  // device memory that lives as long as the backend
   // At least so many bytes; a larger piece when there are fewer, after all that uses them. Recorded steps may know scratch, and are
   // forgotten when it moves; they know nothing of what is only `grown`.
@@ -126,6 +136,12 @@ class CudaBackend final : public Backend {
   cuda::AttentionPlan plan_attention(const AttentionArgs& args);
   int kv_bucket() const;  // a power of two from the longest kv_len up
   void capture(Graph& graph, const std::function<void()>& body);
+  void check_replay(const Graph& graph, const std::function<void()>& body);
+  struct Written {
+    void* data;
+    size_t bytes;
+  };
+  std::vector<std::vector<char>> downloaded(const std::vector<Written>& places);
   void forget_graphs();
   void sample_greedy(const Tensor& logits);
   void sample_rows(const Tensor& logits);
@@ -144,7 +160,10 @@ class CudaBackend final : public Backend {
   std::deque<cuda::Memory> buffers_;
   std::deque<cuda::PackedWeight> weights_;
   std::unique_ptr<cuda::DenseMatmul> dense_;
-  cuda::Memory raw_;       // a weight as the file has it, while it is repacked
+  std::unique_ptr<cuda::WeightUpload> upload_;      // until reserve()
+  std::vector<cuda::PackedWeight*> without_factor_;  // whose largest scales the device is finding, one for each word of largest_
+  cuda::Memory largest_;
+  cuda::Memory raw_;       // a weight, or a part of it, as the file has it, while it is repacked
   cuda::Memory decoded_;   // a slice of a quantized weight, for the dense product
   cuda::Memory narrow_;    // activations in another type than act_
   cuda::Memory arranged_;  // activations as matvec wants them, where shared memory is too small for them
@@ -157,6 +176,9 @@ class CudaBackend final : public Backend {
   int n_tokens_ = 0, n_seqs_ = 0, n_logits_ = 0, max_kv_len_ = 0, min_q_len_ = 0, max_q_len_ = 0;
   std::map<GraphKey, Graph> graphs_;
   bool capturing_ = false;
+  bool checks_replays_ = false;
+  std::vector<Written> activations_, states_;      // what steps write and later verbs read; not caches, which a step writes anew
+  std::unique_ptr<cuda::StepClock> clock_;
   std::optional<cuda::DeferredNorm> pending_;
   bool records_layers_ = false;  // in a step that may run them on a cluster
   cuda::LayerRecorder layers_;

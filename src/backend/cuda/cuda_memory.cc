@@ -18,21 +18,22 @@ std::unique_ptr<Backend> create_cuda_backend(const BackendOptions& options) {
   return std::make_unique<CudaBackend>(options);
 }
 
+std::string why_no_cuda() {
+  int n_devices = 0, driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) return "no CUDA device: this machine has no NVIDIA driver";
+  const cudaError_t status = cudaGetDeviceCount(&n_devices);
+  if (status == cudaSuccess && n_devices > 0) return "";
+  cudaGetLastError();
+  return fmt::format("no CUDA device: {}", status == cudaSuccess ? "the driver finds none" : cudaGetErrorString(status));
+}
+
 CudaBackend::CudaBackend(const BackendOptions& options) {
   if (!options.activations.empty() && options.activations != "f16" && options.activations != "f32")
     throw UsageError("unknown type of activations '{}': use f16 or f32", printable(options.activations));
   if (options.activations == "f32") act_ = DType::kF32;
   deterministic_ = options.deterministic;
   if (deterministic_ && act_ == DType::kF32) throw UsageError("--deterministic needs activations of f16 on cuda");
-  int n_devices = 0, driver = 0;
-  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
-    throw UsageError("no CUDA device: this machine has no NVIDIA driver; use --device cpu");
-  const cudaError_t status = cudaGetDeviceCount(&n_devices);
-  if (status != cudaSuccess || n_devices == 0) {
-    cudaGetLastError();
-    throw UsageError("no CUDA device: {}; use --device cpu",
-                     status == cudaSuccess ? "the driver finds none" : cudaGetErrorString(status));
-  }
+  if (const std::string why = why_no_cuda(); !why.empty()) throw UsageError("{}; use --device cpu", why);
   cudaDeviceProp device{};
   check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
   if (device.major < 8)
@@ -51,6 +52,7 @@ CudaBackend::~CudaBackend() {
   if (stream_ == nullptr) return;
   cudaStreamSynchronize(stream_);
   forget_graphs();
+  clock_.reset();
   if (drawn_event_ != nullptr) cudaEventDestroy(drawn_event_);
   cudaStreamDestroy(stream_);
 }
@@ -86,79 +88,18 @@ void* CudaBackend::grown(Memory& memory, size_t bytes, cuda::Place place) {
   if (memory.size() >= bytes && memory.data() != nullptr) return memory.data();
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   if (bytes < 1 << 20) bytes = std::bit_ceil(std::max<size_t>(bytes, 256));  // so that what grows slowly does so seldom
-  if (place == cuda::Place::kDevice) allocated_ += bytes - memory.size();
+  const size_t before = memory.data() != nullptr ? memory.size() : 0;
   memory = Memory();
+  if (place == cuda::Place::kDevice) allocated_ -= before;
   memory = Memory(bytes, place);
+  if (place == cuda::Place::kDevice) allocated_ += bytes;
   return memory.data();
 }
 
 Tensor CudaBackend::alloc(DType dtype, int64_t rows, int64_t cols) {
-  return {take(static_cast<size_t>(std::max<int64_t>(rows * cols, 1)) * dtype_bytes(dtype)), dtype, rows, cols, cols};
-}
-
-PackedWeight CudaBackend::pack(const Weight& host) {
-  const FormatInfo& format = info(host.format);
-  if (host.n_experts > cuda::kMostExperts)
-    throw Error("{} experts are more than cuda runs ({}): use --device cpu", host.n_experts, cuda::kMostExperts);
-  PackedWeight w{.f32 = act_ == DType::kF32, .n_out = host.n_out, .n_in = host.n_in, .n_experts = host.n_experts};
-  void* raw = scratch_at_least(raw_, host.bytes());
-  check(cudaMemcpyAsync(raw, host.codes, host.bytes(), cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
-  const size_t element = w.f32 ? 4 : 2;
-  if (format.unpack == nullptr) {
-    w.expert_bytes = w.n_out * w.n_in * static_cast<int64_t>(element);
-    w.data = take(static_cast<size_t>(w.n_experts * w.expert_bytes));
-    cuda::pack_dense(host.format, raw, w, stream_);
-    check_launch("pack_dense");
-    return w;
-  }
-  CHECK_EQ(host.n_in % cuda::kUnit, 0);
-  w.layout = format.codebook         ? cuda::Layout::kCodebook4
-             : format.code_bits == 4 ? cuda::Layout::kCodes4
-                                     : cuda::Layout::kCodes8;
-  CHECK(!format.codebook || format.code_bits == 4);
-  w.has_min = format.has_min;
-  w.group16 = format.group == 16;
-  w.zero = format.zero;
-  if (format.codebook) {
-    w.codebook_low = quant::codebook_word(format.codebook);
-    w.codebook_high = quant::codebook_word(format.codebook + 8);
-  }
-  w.k_tiles = (w.n_in + cuda::kTileCols - 1) / cuda::kTileCols;
-  if (!w.f32) {
-    float largest = 0;
-    void* bits = scratch_at_least(best_, 8);
-    check(cudaMemsetAsync(bits, 0, 4, stream_), "cudaMemsetAsync");
-    cuda::largest_scale(host.format, raw, host.n_experts * host.n_out * (host.n_in / format.block_size),
-                        static_cast<uint32_t*>(bits), stream_);
-    check_launch("largest_scale");
-    check(cudaMemcpyAsync(&largest, bits, 4, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
-    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-    int exponent = 7;
-    if (largest > 0) std::frexp(largest, &exponent);
-    w.factor = std::ldexp(1.0f, std::max(exponent - 7, -120));  // so that scales end below 128, and weights below 2^15
-  }
-  const int64_t n_units = (w.n_out + cuda::kTileRows - 1) / cuda::kTileRows * w.k_tiles * cuda::kTileUnits;  // of an expert
-  w.expert_bytes = n_units * (format.code_bits == 4 ? 16 : 32);
-  w.expert_scale_bytes = n_units * (w.group16 ? 2 : 1) * (w.has_min ? 2 : 1) * static_cast<int64_t>(element);
-  const auto code_bytes = static_cast<size_t>(w.n_experts * w.expert_bytes);
-  const auto scale_bytes = static_cast<size_t>(w.n_experts * w.expert_scale_bytes);
-  void *codes = take(code_bytes), *scales = take(scale_bytes);
-  check(cudaMemsetAsync(codes, 0, code_bytes, stream_), "cudaMemsetAsync");
-  check(cudaMemsetAsync(scales, 0, scale_bytes, stream_), "cudaMemsetAsync");
-  w.data = codes;
-  w.scales = scales;
-  cuda::pack_blocks(host.format, raw, w, stream_);
-  check_launch("pack_blocks");
-  return w;
-}
-
-Weight CudaBackend::prepare(const Weight& host, unsigned) {
-  if (host.packed != nullptr) return host;  // an embedding that serves as the output matrix too
-  weights_.push_back(pack(host));
-  Weight weight = host;
-  weight.packed = &weights_.back();
-  weight.codes = nullptr;
-  return weight;
+  const size_t bytes = static_cast<size_t>(std::max<int64_t>(rows * cols, 1)) * dtype_bytes(dtype);
+  activations_.push_back({take(bytes), bytes});
+  return {activations_.back().data, dtype, rows, cols, cols};
 }
 
 std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
@@ -173,7 +114,9 @@ std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
 
 void CudaBackend::reserve(const StepLimits& limits) {
   Backend::reserve(limits);
+  finish_weights();
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  upload_.reset();
   allocated_ -= raw_.size();
   raw_ = Memory();
   allocated_ -= batch_.bytes();
@@ -208,11 +151,11 @@ size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {
-  settle();
   CHECK(to.contiguous());
-  check(cudaMemcpyAsync(to.data, from, static_cast<size_t>(to.rows * to.cols) * dtype_bytes(to.dtype),
-                        cudaMemcpyHostToDevice, stream_),
-        "cudaMemcpyAsync");
+  const size_t bytes = static_cast<size_t>(to.rows * to.cols) * dtype_bytes(to.dtype);
+  if (upload_ && layers_.empty() && !pending_) return upload_->copy(to.data, from, bytes, stream_);  // a vector among weights
+  settle();
+  check(cudaMemcpyAsync(to.data, from, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
 }
 

@@ -34,6 +34,7 @@ std::unique_ptr<StateCache> CudaBackend::make_states(const StateShape& shape) {
   forget_graphs();
   cuda::Memory memory(static_cast<size_t>(shape.n_slots) * static_cast<size_t>(shape.n_layers * layer_floats(shape)) * sizeof(float));
   allocated_ += memory.size();
+  states_ = {{memory.data(), memory.size()}};  // a model has one cache of them, as long as it has steps
   return std::make_unique<CudaStates>(shape, std::move(memory));
 }
 

@@ -94,10 +94,19 @@ void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) 
   sample_vocab_ = logits.cols;
   host_rows_.clear();
   drawn_.clear();
-  if (rows.empty()) return;
+  if (rows.empty()) {
+    if (clock_) clock_->end();
+    return;
+  }
   CHECK_LE(static_cast<int64_t>(rows.size()), logits.rows);
   greedy_ = std::all_of(rows.begin(), rows.end(), is_plain_greedy);
-  greedy_ ? sample_greedy(logits) : sample_rows(logits);
+  try {
+    greedy_ ? sample_greedy(logits) : sample_rows(logits);
+  } catch (...) {
+    rows_.clear(), host_rows_.clear();  // nothing will have been drawn
+    throw;
+  }
+  if (clock_) clock_->end();
   if (drawn_event_ == nullptr) check(cudaEventCreateWithFlags(&drawn_event_, cudaEventDisableTiming), "cudaEventCreate");
   check(cudaEventRecord(drawn_event_, stream_), "cudaEventRecord");
 }
@@ -182,6 +191,7 @@ void CudaBackend::take_drawn_tokens(const Batch& batch) {
 void CudaBackend::collect_draws() {
   if (rows_.empty() || !drawn_.empty()) return;
   check(cudaEventSynchronize(drawn_event_), "cudaEventSynchronize");
+  if (clock_) clock_->collect();
   std::vector<Sampled>& sampled = drawn_;
   sampled.resize(rows_.size());
   if (greedy_) {

@@ -2,13 +2,14 @@
 //
 // A batch of one new token a sequence takes the same launches every time, for kernels find lengths and blocks on the device. Its
 // first run is plain, so that all scratch is taken; the second is recorded as a CUDA graph; later ones replay it. One launch for a
-// whole step is what small models need: their kernels are shorter than a launch.
+// whole step is what small models need: their kernels are shorter than a launch. --check-replay compares replays with plain launches.
 #include <algorithm>
 #include <cstring>
 #include <exception>
 #include <typeinfo>
 
 #include "backend/cuda/cuda_backend.h"
+#include "base/error.h"
 
 namespace ingot {
 
@@ -40,9 +41,10 @@ void CudaBackend::run(const std::function<void()>& body) {
   settle();
   struct Recording {
     CudaBackend& backend;
-    ~Recording() { backend.records_layers_ = false, backend.layers_.take(); }  // empty, unless the body threw
+    ~Recording() { backend.records_layers_ = false, backend.layers_.take(), backend.pending_.reset(); }  // empty, unless the body threw
   } recording{*this};
   records_layers_ = !deterministic_ && n_tokens_ == 1 && n_seqs_ == 1 && act_ == DType::kF16 && kv_bucket() <= kMostClusterKv;
+  if (clock_ && !capturing_) clock_->begin(n_tokens_, n_seqs_);
   if (capturing_ || n_tokens_ != n_seqs_) {
     body();
     return settle();
@@ -55,6 +57,7 @@ void CudaBackend::run(const std::function<void()>& body) {
     return;
   }
   if (graph.exec == nullptr) capture(graph, body);
+  if (checks_replays_) return check_replay(graph, body);
   check(cudaGraphLaunch(graph.exec, stream_), "cudaGraphLaunch");
 }
 
@@ -81,6 +84,36 @@ void CudaBackend::capture(Graph& graph, const std::function<void()>& body) {
   const cudaError_t made = cudaGraphInstantiate(&graph.exec, recorded, 0);
   cudaGraphDestroy(recorded);
   check(made, "cudaGraphInstantiate");
+}
+
+std::vector<std::vector<char>> CudaBackend::downloaded(const std::vector<Written>& places) {
+  std::vector<std::vector<char>> all;
+  for (const auto& [data, bytes] : places) {
+    all.emplace_back(bytes);
+    check(cudaMemcpyAsync(all.back().data(), data, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+  }
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  return all;
+}
+
+// First the replay, then plain launches from the same state: so what the replay fails to write shows too, in this step or by the cache later.
+void CudaBackend::check_replay(const Graph& graph, const std::function<void()>& body) {
+  std::vector<Written> places = activations_;
+  places.insert(places.end(), states_.begin(), states_.end());
+  const auto before = downloaded(places);
+  check(cudaGraphLaunch(graph.exec, stream_), "cudaGraphLaunch");
+  const auto replayed = downloaded(places);
+  for (size_t i = 0; i < places.size(); ++i)
+    check(cudaMemcpyAsync(places[i].data, before[i].data(), places[i].bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+  body();
+  settle();
+  const auto plain = downloaded(places);
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (replayed[i] == plain[i]) continue;
+    const auto at = std::ranges::mismatch(replayed[i], plain[i]).in1 - replayed[i].begin();
+    throw Error("a replayed step of {} tokens differs from plain launches in buffer {} ({} bytes), at byte {}: an error of ingot, please report it",
+                n_tokens_, i, places[i].bytes, at);
+  }
 }
 
 void CudaBackend::forget_graphs() {

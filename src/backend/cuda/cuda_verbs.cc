@@ -43,8 +43,9 @@ void CudaBackend::settle() {
   check_launch("norm_rows");
 }
 
-// Whole layers go to a cluster as one, if it takes them; verbs of one that is not whole are launched as they came.
+// Every verb comes by here before it takes a weight. Whole layers go to a cluster as one, if it takes them; verbs of one that is not whole are launched as they came.
 void CudaBackend::settle_layers() {
+  finish_weights();
   if (layers_.empty()) return;
   std::vector<cuda::LayerVerbs> layers = layers_.take();
   const bool records = std::exchange(records_layers_, false);

@@ -41,7 +41,7 @@ BatchUpload::~BatchUpload() {
 }
 
 void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int64_t table_size) {
-  max_tokens_ = max_tokens, max_seqs_ = max_seqs, max_logits_ = max_logits, table_size_ = table_size;
+  max_tokens_ = max_seqs_ = max_logits_ = 0, table_size_ = 0;  // until there is memory for more
   const Places at = places_of(max_tokens, max_seqs, max_logits, table_size);
   const size_t bytes = static_cast<size_t>(at.end) * sizeof(int32_t);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
@@ -62,6 +62,7 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int64_t 
            .block_table = base + at.table,
            .state_in = base + at.state_in,
            .state_out = base + at.state_out};
+  max_tokens_ = max_tokens, max_seqs_ = max_seqs, max_logits_ = max_logits, table_size_ = table_size;
 }
 
 bool BatchUpload::upload(const Batch& batch, int block_size, cudaStream_t stream) {

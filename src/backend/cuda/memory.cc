@@ -1,19 +1,41 @@
 #include "backend/cuda/memory.h"
 
+#include <atomic>
+
+#include "backend/cuda/create_cuda.h"
+#include "base/device_lost.h"
 #include "base/error.h"
 #include "base/system.h"
 
 namespace ingot::cuda {
 
+namespace {
+
+std::atomic<int> n_allocations_left{-1};  // before one that fails, for tests
+
+bool allocation_fails() { return n_allocations_left >= 0 && n_allocations_left.fetch_sub(1) == 0; }
+
+}  // namespace
+
+void fail_allocation(int n) { n_allocations_left = n; }
+int allocations_left() { return n_allocations_left; }
+
 void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // forgets it, where that is possible
-  throw Error("CUDA: {} failed: {} ({})", call, cudaGetErrorString(status), cudaGetErrorName(status));
+  size_t free = 0, total = 0;
+  const bool lost = cudaMemGetInfo(&free, &total) != cudaSuccess;
+  cudaGetLastError();
+  const char *what = cudaGetErrorString(status), *name = cudaGetErrorName(status);
+  if (lost) throw DeviceLost("CUDA: {} failed: {} ({}); the GPU is lost to this process, start it again", call, what, name);
+  throw Error("CUDA: {} failed: {} ({})", call, what, name);
 }
 
 Memory::Memory(size_t bytes, Place place) : size_(bytes), place_(place) {
   if (bytes == 0) return;
-  const cudaError_t status = place == Place::kDevice ? cudaMalloc(&data_, bytes) : cudaMallocHost(&data_, bytes);
+  const cudaError_t status = allocation_fails()        ? cudaErrorMemoryAllocation
+                             : place == Place::kDevice ? cudaMalloc(&data_, bytes)
+                                                       : cudaMallocHost(&data_, bytes);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     data_ = nullptr;

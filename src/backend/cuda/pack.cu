@@ -1,6 +1,6 @@
 // From blocks as files have them to PackedWeight: one thread a block, by the format's own unpack().
 #include "backend/cuda/device.cuh"
-#include "backend/cuda/kernels.h"
+#include "backend/cuda/pack.h"
 
 namespace ingot::cuda {
 namespace {
@@ -52,7 +52,7 @@ __device__ void put_unit(uint8_t* tile, int row, int unit, const uint8_t* codes)
 }
 
 template <class T, class S>
-__global__ void pack_kernel(const uint8_t* blocks, int64_t n_blocks, PackedWeight w) {
+__global__ void pack_kernel(const uint8_t* blocks, int64_t n_blocks, PackedWeight w, const uint32_t* largest) {
   constexpr int kGroups = T::block_size / T::group, kPerUnit = kUnit / T::group, kFields = T::has_min ? 2 : 1;
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= n_blocks) return;
@@ -60,7 +60,7 @@ __global__ void pack_kernel(const uint8_t* blocks, int64_t n_blocks, PackedWeigh
   float scales[kGroups], mins[kGroups];
   T::unpack(blocks + i * T::block_bytes, codes, scales, mins);
   const int64_t per_row = w.n_in / T::block_size, expert = i / per_row / w.n_out, row = i / per_row % w.n_out, first_unit = i % per_row * (T::block_size / kUnit);
-  const float inverse = 1.0f / w.factor;
+  const float inverse = largest != nullptr ? ldexpf(1.0f, -factor_exponent(__uint_as_float(*largest))) : 1.0f;
   for (int u = 0; u < T::block_size / kUnit; ++u) {
     const int64_t tile = (expert * ((w.n_out + kTileRows - 1) / kTileRows) + row / kTileRows) * w.k_tiles + (first_unit + u) / 4;
     const int in_tile = static_cast<int>(row % kTileRows), unit = static_cast<int>((first_unit + u) % 4);
@@ -97,32 +97,30 @@ void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t
   });
 }
 
-void pack_blocks(Format format, const void* blocks, const PackedWeight& w, cudaStream_t stream) {
+void pack_blocks(Format format, const void* blocks, const PackedWeight& w, const uint32_t* largest_bits, cudaStream_t stream) {
   visit(format, [&](auto type) {
     using T = decltype(type);
     if constexpr (IsGrouped<T>) {
       const int64_t n = w.n_experts * w.n_out * (w.n_in / T::block_size);
       const auto* from = static_cast<const uint8_t*>(blocks);
       if (w.f32) {
-        pack_kernel<T, float><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, w);
+        pack_kernel<T, float><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, w, largest_bits);
       } else {
-        pack_kernel<T, half><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, w);
+        pack_kernel<T, half><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, w, largest_bits);
       }
     }
   });
 }
 
-void pack_dense(Format format, const void* blocks, const PackedWeight& w, cudaStream_t stream) {
+void pack_dense(Format format, const void* blocks, int64_t n_blocks, bool f32, void* to, cudaStream_t stream) {
   visit(format, [&](auto type) {
     using T = decltype(type);
     if constexpr (!IsGrouped<T>) {
-      const int64_t n = w.n_experts * w.n_out * w.n_in / T::block_size;
       const auto* from = static_cast<const uint8_t*>(blocks);
-      void* to = const_cast<void*>(w.data);
-      if (w.f32) {
-        dense_kernel<T><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, static_cast<float*>(to));
+      if (f32) {
+        dense_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, stream>>>(from, n_blocks, static_cast<float*>(to));
       } else {
-        dense_kernel<T><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, static_cast<half*>(to));
+        dense_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, stream>>>(from, n_blocks, static_cast<half*>(to));
       }
     }
   });

@@ -1,0 +1,106 @@
+// Weights of CudaBackend: brought to the device piece by piece, and repacked there. Loading waits for nothing: the factor of a weight
+// (packed_weight.h), which follows from the largest of its scales, is found on the device, and asked for when a verb first needs one.
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/pack.h"
+#include "base/error.h"
+
+namespace ingot {
+
+using cuda::check;
+using cuda::check_launch;
+using cuda::PackedWeight;
+
+namespace {
+
+constexpr size_t kMostWithoutFactor = 1024;
+
+}  // namespace
+
+Weight CudaBackend::prepare(const Weight& host, unsigned) {
+  if (host.packed != nullptr) return host;  // an embedding that serves as the output matrix too
+  if (host.n_experts > cuda::kMostExperts)
+    throw Error("{} experts are more than cuda runs ({}): use --device cpu", host.n_experts, cuda::kMostExperts);
+  PackedWeight& w = weights_.emplace_back();
+  w.f32 = act_ == DType::kF32, w.n_out = host.n_out, w.n_in = host.n_in, w.n_experts = host.n_experts;
+  info(host.format).unpack == nullptr ? pack_dense(w, host) : pack_codes(w, host);
+  Weight weight = host;
+  weight.packed = &w;
+  weight.codes = nullptr;
+  return weight;
+}
+
+cuda::WeightUpload& CudaBackend::weight_upload() {
+  if (!upload_) upload_ = std::make_unique<cuda::WeightUpload>();
+  return *upload_;
+}
+
+void CudaBackend::pack_dense(PackedWeight& w, const Weight& host) {
+  const size_t element = w.f32 ? 4 : 2;
+  w.expert_bytes = w.n_out * w.n_in * static_cast<int64_t>(element);
+  auto* to = static_cast<char*>(take(static_cast<size_t>(w.n_experts * w.expert_bytes)));
+  w.data = to;
+  if (host.format == (w.f32 ? Format::F32 : Format::F16)) return weight_upload().copy(to, host.codes, host.bytes(), stream_);
+  const FormatInfo& format = info(host.format);
+  const size_t piece = cuda::WeightUpload::kPiece / format.block_bytes * format.block_bytes;
+  for (size_t done = 0; done < host.bytes(); done += piece) {
+    const size_t n = std::min(piece, host.bytes() - done);
+    void* raw = scratch_at_least(raw_, n);
+    weight_upload().copy(raw, static_cast<const uint8_t*>(host.codes) + done, n, stream_);
+    const size_t first = done / format.block_bytes * format.block_size;
+    cuda::pack_dense(host.format, raw, static_cast<int64_t>(n / format.block_bytes), w.f32, to + first * element, stream_);
+    check_launch("pack_dense");
+  }
+}
+
+void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
+  const FormatInfo& format = info(host.format);
+  CHECK_EQ(host.n_in % cuda::kUnit, 0);
+  w.layout = format.codebook         ? cuda::Layout::kCodebook4
+             : format.code_bits == 4 ? cuda::Layout::kCodes4
+                                     : cuda::Layout::kCodes8;
+  CHECK(!format.codebook || format.code_bits == 4);
+  w.has_min = format.has_min;
+  w.group16 = format.group == 16;
+  w.zero = format.zero;
+  if (format.codebook) {
+    w.codebook_low = quant::codebook_word(format.codebook);
+    w.codebook_high = quant::codebook_word(format.codebook + 8);
+  }
+  w.k_tiles = (w.n_in + cuda::kTileCols - 1) / cuda::kTileCols;
+  const int64_t n_units = (w.n_out + cuda::kTileRows - 1) / cuda::kTileRows * w.k_tiles * cuda::kTileUnits;  // of an expert
+  w.expert_bytes = n_units * (format.code_bits == 4 ? 16 : 32);
+  w.expert_scale_bytes = n_units * (w.group16 ? 2 : 1) * (w.has_min ? 2 : 1) * (w.f32 ? 4 : 2);
+  const auto code_bytes = static_cast<size_t>(w.n_experts * w.expert_bytes);
+  const auto scale_bytes = static_cast<size_t>(w.n_experts * w.expert_scale_bytes);
+  void *codes = take(code_bytes), *scales = take(scale_bytes), *raw = scratch_at_least(raw_, host.bytes());
+  weight_upload().copy(raw, host.codes, host.bytes(), stream_);
+  uint32_t* largest = nullptr;
+  if (!w.f32) {
+    if (without_factor_.size() == kMostWithoutFactor) finish_weights();
+    largest = static_cast<uint32_t*>(scratch_at_least(largest_, kMostWithoutFactor * sizeof(uint32_t))) + without_factor_.size();
+    check(cudaMemsetAsync(largest, 0, sizeof(uint32_t), stream_), "cudaMemsetAsync");
+    cuda::largest_scale(host.format, raw, host.n_experts * host.n_out * (host.n_in / format.block_size), largest, stream_);
+    check_launch("largest_scale");
+    without_factor_.push_back(&w);
+  }
+  check(cudaMemsetAsync(codes, 0, code_bytes, stream_), "cudaMemsetAsync");
+  check(cudaMemsetAsync(scales, 0, scale_bytes, stream_), "cudaMemsetAsync");
+  w.data = codes;
+  w.scales = scales;
+  cuda::pack_blocks(host.format, raw, w, largest, stream_);
+  check_launch("pack_blocks");
+}
+
+void CudaBackend::finish_weights() {
+  if (without_factor_.empty()) return;
+  std::vector<float> largest(without_factor_.size());
+  check(cudaMemcpyAsync(largest.data(), largest_.data(), largest.size() * sizeof(float), cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  for (size_t i = 0; i < largest.size(); ++i) without_factor_[i]->factor = std::ldexp(1.0f, cuda::factor_exponent(largest[i]));
+  without_factor_.clear();
+}
+
+}  // namespace ingot
