@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """Writes a model of the shape of llama-3.2-1b with random weights in one container after another, and prints how long each takes to load.
 
-  tools/load_times.py --ingot build/ingot --work build/load [--repeat 3]
+  tools/load_times.py --ingot build/ingot --work build/load [--repeat 3] [--device cuda]
 
 Needs 6 GB of room and a tokenizer (that of tests/data/hf/llama is taken). Bytes are random; codes and scales are as the layouts of docs/formats.md
-have them. The file is in the page cache when it is read, so that this times ingot and not the disk; the least of the runs is printed.
+have them. The file is in the page cache when it is read, so that this times ingot and not the disk; the least of the runs is printed. "Weights"
+is what of the loading is theirs, without the tokenizer, and on cuda without the start of the driver.
 """
 import argparse
 import json
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -111,14 +114,17 @@ def write_directory(folder, pack, embedding_too, keys):
         shutil.copy(ROOT / "tests/data/hf/llama" / name, folder / name)
 
 
-def measure(ingot, name, path, repeat):
+def measure(ingot, name, path, repeat, device):
     times = []
     for _ in range(repeat):
         begin = time.monotonic()
-        done = subprocess.run([ingot, "run", path, "--raw", "-p", "a", "-n", "1", "-c", "64", "--json"], capture_output=True, text=True, check=True)
-        times.append((json.loads(done.stdout)["load_ms"] / 1000, time.monotonic() - begin))
+        done = subprocess.run([ingot, "run", path, "--raw", "-p", "a", "-n", "1", "-c", "64", "--json", "--device", device, "--log-level", "info"],
+                              capture_output=True, text=True, check=True)
+        weights = float(re.search(r"of weights in ([0-9.]+) s", done.stderr).group(1))
+        times.append((json.loads(done.stdout)["load_ms"] / 1000, time.monotonic() - begin, weights))
     size = sum(f.stat().st_size for f in ([path] if path.is_file() else path.iterdir())) / 1e9
-    print(f"| {name} | {size:.2f} | {min(t for t, _ in times):.2f} | {min(t for _, t in times):.2f} |", flush=True)
+    load, first, weights = (min(t[i] for t in times) for i in range(3))
+    print(f"| {name} | {size:.2f} | {weights:.2f} | {size / weights:.1f} | {load:.2f} | {first:.2f} |", flush=True)
 
 
 def main():
@@ -126,17 +132,25 @@ def main():
     parser.add_argument("--ingot", type=pathlib.Path, default=ROOT / "build" / "ingot")
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--only", choices=CONTAINERS, help="this container, and the GGUF files made of it")
+    parser.add_argument("--before", type=pathlib.Path, help="a script that is run with the first file, such as bench/gpu/bus.py")
     args = parser.parse_args()
-    print("| container | GB | load, s | until the first token, s |\n|---|---|---|---|")
     for name, (pack, embedding_too, keys) in CONTAINERS.items():
+        if args.only not in (None, name):
+            continue
         folder = args.work / "model"
         write_directory(folder, pack, embedding_too, keys)
-        measure(args.ingot, name, folder, args.repeat)
+        if name == (args.only or next(iter(CONTAINERS))):
+            if args.before:
+                subprocess.run([sys.executable, args.before, folder / "model.safetensors"], check=True)
+            print("| container | GB | weights, s | GB/s | load, s | until the first token, s |\n|---|---|---|---|---|---|")
+        measure(args.ingot, name, folder, args.repeat, args.device)
         if pack is dense:
             for verb, gguf in (("BF16", "GGUF BF16"), ("Q4_0", "GGUF Q4_0"), ("Q4_K_M", "GGUF Q4_K_M")):
                 out = args.work / "model.gguf"
                 subprocess.run([args.ingot, "quantize", folder, out, verb], check=True, capture_output=True)
-                measure(args.ingot, gguf, out, args.repeat)
+                measure(args.ingot, gguf, out, args.repeat, args.device)
                 out.unlink()
         shutil.rmtree(folder)
 

@@ -1,11 +1,13 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
-#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [ops] [kernels] [ladder]      build, test and bench when none is named
+#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [ladder]      build, test and bench when none is named
 #
 # The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `sanitize` has
-# compute-sanitizer look for bad accesses and races, `experts` measures models with experts and with recurrent layers, `batch` sequences side by
-# side, bare and through the whole engine, `ops` attention and draws alone, `kernels` products alone, `ladder` more types.
+# compute-sanitizer look for bad accesses, races and barriers, `experts` measures models with experts and with recurrent layers, `batch` sequences
+# side by side, bare and through the whole engine, `idle` what the GPU idles between decode steps, `profile` what each kernel of a token takes (ncu), `load` how fast
+# files are loaded (a 2.5 GB model is written for it), `ops`
+# attention and draws alone, `kernels` products alone, `ladder` more types.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build-gpu}
@@ -23,11 +25,11 @@ fi
 
 if has test; then
   # One process a test group: they run beside each other, for ref is slow and has one thread.
-  for filter in $("$BUILD/test_backend" --gtest_list_tests --gtest_filter='*Cuda*' | awk '/^[^ ]/ {suite = $1} /^ / {print suite $1}') ; do
-    echo "test_backend $filter"
-  done >"$OUT/tests.txt"
-  echo "test_model *Cuda*" >>"$OUT/tests.txt"
-  for filter in 'Devices/Deterministic.*/cuda' 'Models/DeterministicModels.*/cuda_*' 'Models/Hybrid.*/*_cuda' 'Models/Scoring.*/cuda_*'; do
+  each() { "$BUILD/$1" --gtest_list_tests --gtest_filter="$2" | awk -v program="$1" '/^[^ ]/ {suite = $1} /^ / {print program, suite $1}'; }
+  { each test_backend '*Cuda*'; each test_model '*CudaPerplexity*'; } >"$OUT/tests.txt"
+  echo "test_model *CudaGoldens*" >>"$OUT/tests.txt"
+  for filter in 'CudaFaults.*' '*CudaReplay*.F16/*:CudaReplays.*' '*CudaReplay*.F32/*' '*CudaReplay*.Deterministic/*' 'Devices/Deterministic.*/cuda' \
+    'Models/DeterministicModels.*/cuda_*' 'Models/Hybrid.*/*_cuda' 'Models/Scoring.*/cuda_*'; do
     echo "test_engine $filter"
   done >>"$OUT/tests.txt"
   xargs -P 8 -L 1 sh -c '"$0"/"$1" --gtest_filter="$2" >"$0/$1.$$.log" 2>&1 || { echo "FAILED $1 $2"; grep -A4 -E "Failure|CHECK|terminate|what" "$0/$1.$$.log" | head -${LINES_EACH:-30}; exit 1; }' \
@@ -36,14 +38,18 @@ if has test; then
 fi
 
 # Small cases of every kind of kernel: the tool makes them some hundred times slower. What races within cuBLASLt's (nvjet) is not ours.
+# Layers on a cluster too, each tool: a block's sums lie in two places in turn, so that barriers which racecheck knows order them; what blocks
+# send each other by st.async it does not see, neither as access nor as order; that the result is right stands for it.
 if has sanitize; then
-  cases='CudaBackend.SmallCasesOfEachKernel:*Cuda*Recurrence*'
-  for tool in memcheck racecheck; do
+  cases='CudaBackend.SmallCasesOfEachKernel:*Cuda*Recurrence*:SmallestCudaLayers.*'
+  for tool in memcheck racecheck synccheck; do
     compute-sanitizer --tool $tool "$BUILD/test_backend" --gtest_filter="$cases" >"$OUT/$tool.log" 2>&1 || { echo "FAILED $tool"; tail -30 "$OUT/$tool.log"; failed=1; }
   done
-  grep -q 'ERROR SUMMARY: 0 errors' "$OUT/memcheck.log" || { echo "FAILED memcheck"; grep -A5 '^=* [IE]' "$OUT/memcheck.log" | head -30; failed=1; }
+  for tool in memcheck synccheck; do
+    grep -q 'ERROR SUMMARY: 0 errors' "$OUT/$tool.log" || { echo "FAILED $tool"; grep -A5 '^=* [IEB]' "$OUT/$tool.log" | head -30; failed=1; }
+  done
   grep -q 'RACECHECK SUMMARY' "$OUT/racecheck.log" && ! grep 'Race reported' "$OUT/racecheck.log" | grep -v nvjet || { echo "FAILED racecheck"; failed=1; }
-  test $failed = 0 && echo "no bad access, no race"
+  test $failed = 0 && echo "no bad access, no race, no misused barrier"
 fi
 
 measure() { "$BUILD/ingot" bench --device cuda -b 2048 --shape "$1" --type "$2" -p 512,2048 -n 128 -r 5 2>&1 | grep -E "$1|rror|failed|CHECK"; }
@@ -69,6 +75,29 @@ if has batch; then
   for type in BF16 Q4_0; do
     "$BUILD/ingot" bench engine --device cuda -b 2048 --shape llama-3.1-8b --type $type --requests 256 --rate 0 --max-seqs 64 --json
   done
+fi
+if has idle; then
+  for run in "smollm-135m Q4_0 1" "llama-3.2-1b BF16 1" "llama-3.2-1b BF16 64" "llama-3.1-8b BF16 1" "llama-3.1-8b BF16 64"; do
+    set -- $run
+    "$BUILD/ingot" bench engine --device cuda --shape "$1" --type "$2" --requests "$3" --max-seqs "$3" --rate 0 --spread 0 -p 64 -n 300 \
+      --trace "$OUT/idle-$1-$2-$3.json" --trace-steps >>"$OUT/idle.log" 2>&1 || failed=1
+  done
+  python3 bench/gpu/idle.py "$OUT"/idle-*.json || failed=1
+fi
+# So many kernels before those that count: weights are repacked, the peaks measured, the first tokens launched plainly and recorded.
+profile() {
+  ncu --csv --clock-control none --cache-control none --graph-profiling node --metrics gpu__time_duration.sum --launch-skip "$4" --launch-count "$5" \
+    "$BUILD/ingot" bench --device cuda --shape "$1" --type "$2" -p 0 -n "$3" -r 1 >"$OUT/profile-$1-$2.csv" 2>&1
+  python3 bench/gpu/profile.py "$OUT/profile-$1-$2.csv" || { tail -3 "$OUT/profile-$1-$2.csv"; failed=1; }
+}
+if has profile; then
+  profile smollm-135m Q4_0 60 560 60
+  profile llama-3.2-1b BF16 8 480 340
+  profile llama-3.1-8b BF16 9 1470 700
+  profile llama-3.1-8b Q4_0 9 930 700
+fi
+if has load; then
+  python3 tools/load_times.py --ingot "$BUILD/ingot" --device cuda --work "$BUILD/load" --only "safetensors BF16" --before "bench/gpu/bus.py" || failed=1
 fi
 if has ops; then
   cmake -DINGOT_BENCH=ON "$BUILD" >>"$OUT/build.log" 2>&1 && cmake --build "$BUILD" --target ops_bench >>"$OUT/build.log" 2>&1 && "$BUILD/bench/ops_bench" cuda 2>&1 | tail -20 || failed=1

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""Prints how long a GPU idled between decode steps, from traces that `--trace FILE --trace-steps` wrote (track "gpu").
+
+  bench/gpu/idle.py TRACE...
+
+A gap is the time from the draws of a step to the first verb of the next one, and so has the copy of the next batch to the device in it. Only
+gaps between two steps of the same sequences count, one token each; the first ones, which are launched verb by verb and recorded, do not.
+"""
+import json
+import statistics
+import sys
+
+WARM_UP = 8  # steps
+
+
+def decode_steps(path):
+    track, steps = None, []
+    with open(path) as file:
+        for line in file:
+            if not line.startswith("{"):
+                continue
+            event = json.loads(line.rstrip().rstrip(","))
+            if event["name"] == "thread_name" and event["args"]["name"] == "gpu":
+                track = event["tid"]
+            elif event["ph"] == "X" and event["tid"] == track and event["args"]["tokens"] == event["args"]["sequences"]:
+                steps.append((event["args"]["sequences"], event["ts"], event["ts"] + event["dur"]))
+    return steps
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    print("| trace | sequences | steps | step, us | gap, us | longest gap, us | idle |\n|---|---|---|---|---|---|---|")
+    for path in sys.argv[1:]:
+        steps = decode_steps(path)
+        for n in sorted({s[0] for s in steps}):
+            pairs = [(a, b) for a, b in zip(steps, steps[1:]) if a[0] == b[0] == n][WARM_UP:]
+            if len(pairs) < 20:
+                continue
+            gaps, times = [b[1] - a[2] for a, b in pairs], [b[2] - b[1] for _, b in pairs]
+            print(f"| {path} | {n} | {len(pairs)} | {statistics.median(times):.1f} | {statistics.median(gaps):.1f} | {max(gaps):.1f} | "
+                  f"{100 * sum(gaps) / (sum(gaps) + sum(times)):.2f} % |")
+
+
+if __name__ == "__main__":
+    main()

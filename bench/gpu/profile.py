@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Prints what each kernel of a decoded token takes, from what ncu wrote (bench/gpu/run.sh profile).
+
+  bench/gpu/profile.py NCU.csv...
+
+A token begins with the kernel that looks up its embedding. ncu runs kernels one after another, so their sum is more than a step takes, in
+which the next one starts while the last ends.
+"""
+import collections
+import csv
+import re
+import sys
+
+MICROSECONDS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1, "usecond": 1, "ms": 1e3, "msecond": 1e3}
+
+
+def kernels(path):
+    with open(path) as file:
+        rows = [row for row in csv.reader(line for line in file if line.startswith('"'))]
+    name, value, unit = (rows[0].index(column) for column in ("Kernel Name", "Metric Value", "Metric Unit"))
+    for row in rows[1:]:
+        text = re.sub(r"\(anonymous namespace\)::|<unnamed>::|unnamed>::|ingot::cuda::|^void |\(.*", "", row[name])
+        yield text, float(row[value].replace(",", "")) * MICROSECONDS[row[unit]]
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    for path in sys.argv[1:]:
+        launches = list(kernels(path))
+        begins = [i for i, (name, _) in enumerate(launches) if "embed" in name.lower()]
+        if len(begins) < 2:
+            sys.exit(f"{path}: {len(launches)} kernels and no whole token among them")
+        n_tokens, of = len(begins) - 1, collections.defaultdict(list)
+        for name, us in launches[begins[0]:begins[-1]]:
+            of[name].append(us)
+        total = sum(map(sum, of.values()))
+        print(f"\n{path}: {total / n_tokens:.1f} us a token, {n_tokens} tokens\n\n| kernel | a token | us each | us | share |\n|---|---|---|---|---|")
+        for name, times in sorted(of.items(), key=lambda item: -sum(item[1])):
+            print(f"| {name[:100]} | {len(times) / n_tokens:.0f} | {sum(times) / len(times):.2f} | {sum(times) / n_tokens:.1f} | {100 * sum(times) / total:.1f} % |")
+
+
+if __name__ == "__main__":
+    main()
