@@ -1,13 +1,13 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
-#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [ladder]      build, test and bench when none is named
+#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder]      build, test and bench when none is named
 #
 # The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `sanitize` has
 # compute-sanitizer look for bad accesses, races and barriers, `experts` measures models with experts and with recurrent layers, `batch` sequences
 # side by side, bare and through the whole engine, `idle` what the GPU idles between decode steps, `profile` what each kernel of a token takes (ncu), `load` how fast
 # files are loaded (a 2.5 GB model is written for it), `ops`
-# attention and draws alone, `kernels` products alone, `ladder` more types.
+# attention and draws alone, `kernels` products alone, `tuned` those of the model's sizes and this device against the fixed ones, `ladder` more types.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build-gpu}
@@ -104,6 +104,16 @@ if has ops; then
 fi
 if has kernels; then
   for type in Q4_0 Q8_0; do "$BUILD/ingot" inspect --kernels --device cuda --shape llama-3.1-8b --type $type || failed=1; done
+fi
+if has tuned; then
+  for shape in llama-3.2-1b llama-3.1-8b; do
+    for type in Q4_0 Q4_K Q8_0; do
+      for kernels in tuned fixed tuned fixed; do
+        "$BUILD/ingot" bench --device cuda --kernels $kernels -b 2048 --shape $shape --type $type -p 512 -n 128 -r 3 --log-level info 2>&1 |
+          grep -E "$shape|rror|kernels" | sed "s/^/$kernels /"
+      done
+    done
+  done
 fi
 if has ladder; then
   for type in F32 Q6_K Q5_K Q3_K Q2_K IQ4_NL MXFP4; do measure llama-3.2-1b $type; done

@@ -149,10 +149,12 @@ class Backend {
   virtual void upload(const Tensor& to, const void* from) = 0;     // rows * cols elements, contiguous
   virtual void download(void* to, const Tensor& from) = 0;
 
-  // The kernels that can multiply so many rows by w, the one that products take first; and that they take this one, which must be of
-  // those, until told otherwise (by ""). For `ingot inspect --kernels`, which times them, and tests.
+  // The kernels that can multiply so many rows by w, the one that products take first; that they take this one, which must be of
+  // those, until told otherwise (by ""); and a wait until those are there that are being made for what has run so far. For
+  // `ingot inspect --kernels`, which times them, benchmarks and tests.
   virtual std::vector<std::string> matmul_kernels(const Weight& /*w*/, int64_t /*rows*/) const { return {name()}; }
   virtual void use_matmul_kernel(const std::string& /*kernel*/) {}
+  virtual void await_kernels() {}
 
   virtual Peak measure_peak(Format /*weights*/) { return {}; }  // takes a second or so; zeros: not known
 
@@ -229,6 +231,7 @@ struct BackendOptions {
   int n_threads = 0;           // 0: as many as there are cores this process may use
   std::string isa;             // cpu: "avx2", "portable" ... (cpu/isa.h); empty: the best that this machine has
   std::string activations;     // cuda: "f16" or "f32"; empty: f16
+  std::string kernels;         // cuda: "tuned" to this device and the model's sizes, or "fixed"; empty: tuned
   bool deterministic = false;  // a token's numbers are the same, bit by bit, whatever else is in its batches
 };
 

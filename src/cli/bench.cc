@@ -63,6 +63,7 @@ double prefill_ops(const Ranks& runner, double kv_len) {
 BenchRow measure(Ranks& runner, const Test& test, int n_repeats, const Peak& peak) {
   const std::vector<int32_t> tokens = bench_tokens(static_cast<size_t>(test.n + test.depth), runner.info().n_vocab);
   seconds_of(runner, test.prefill ? test : Test{false, std::min(test.n, 4), test.depth}, tokens);  // warms up
+  runner.backend().await_kernels();
   std::vector<double> rates;
   for (int i = 0; i < n_repeats; ++i) rates.push_back(test.n / seconds_of(runner, test, tokens));
   BenchRow row{.test = fmt::format("{}{}", test.prefill ? "pp" : "tg", test.n), .rates = rates};

@@ -102,6 +102,8 @@ void bench_batch(BatchOptions& o) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const BatchRow& row : rows) {
     if (InterruptGuard::interrupted()) throw Error("interrupted");
+    measure(*runner, {n_warm, std::min(2, n_ctx - n_warm), row.n_seqs}, 0);  // asks for the kernels of so many rows
+    runner->backend().await_kernels();
     raise_peak(peak, *runner);
     const BatchRow measured = measure(*runner, row, peak.read_gb_s);
     o.json ? json.push_back(to_json(measured)) : print(measured);

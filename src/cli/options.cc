@@ -25,6 +25,13 @@ void add_log_option(CLI::App& app, ModelOptions& o) {
   app.add_option("--log-level", o.log_level, "debug, info, warn, error or off")->capture_default_str();
 }
 
+void add_kernels_option(CLI::App& app, ModelOptions& o) {
+  app.add_option("--kernels", o.kernels,
+                 "with --device cuda: tuned (timed when the model is loaded, and compiled for its sizes in the background, which is kept in "
+                 "~/.cache/ingot/kernels) or fixed (those in the program, by a list); --deterministic means fixed")
+      ->check(CLI::IsMember({"tuned", "fixed"}))->capture_default_str();
+}
+
 void add_trace_options(CLI::App& app, ModelOptions& o) {
   CLI::Option* trace = app.add_option("--trace", o.trace_path, "write the time of every verb of every step to this file (Perfetto opens it)");
   app.add_flag("--trace-steps", o.trace_steps, "with --trace: steps only; on cuda each verb would be waited for, and steps are as they are without")->needs(trace);
@@ -42,6 +49,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--kv-type,--cache-type", o.kv_type, "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), or q8_0 (about half; CPU)")->capture_default_str();
   app.add_option("--gpu-memory,--gpu-memory-utilization", o.gpu_memory,
                  "with --device cuda: what may be taken of the GPU's memory, as 0.9 of it or as 40GiB; the KV cache gets what the model leaves of it");
+  add_kernels_option(app, o);
   add_trace_options(app, o);
   app.add_flag("--deterministic", o.deterministic, "the same tokens whatever else runs beside them, what was cached, and in what chunks; slower, on cuda much so");
   app.add_flag("--check-tensors", o.check_tensors, "refuse weights that are not finite (reads all of them first)");
@@ -145,7 +153,7 @@ void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
 RunnerOptions runner_options(ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
   if (!o.trace_path.empty() && !o.trace) o.trace = std::make_shared<TraceFile>(o.trace_path);
-  RunnerOptions runner = {.backend = {.device = o.device, .n_threads = o.n_threads, .deterministic = o.deterministic},
+  RunnerOptions runner = {.backend = {.device = o.device, .n_threads = o.n_threads, .kernels = o.kernels, .deterministic = o.deterministic},
           .n_ctx = o.n_ctx,
           .max_batch_tokens = o.chunk,
           .block_size = o.block_size,

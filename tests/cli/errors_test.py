@@ -34,6 +34,8 @@ def refused(done, code, *words):
         (["run", "-p", "x", "--gpu-memory", "0.5"], ["--gpu-memory", "--device cuda"]),
         (["run", "-p", "x", "--device", "cuda", "--gpu-memory", "1.5"], ["1.5", "40GiB"]),
         (["run", "-p", "x", "--device", "cuda", "--gpu-memory", "lots"], ["lots", "0.9"]),
+        (["run", "-p", "x", "--device", "cuda", "--kernels", "slow"], ["--kernels", "tuned", "fixed"]),
+        (["bench", "--kernels", ""], ["--kernels", "tuned"]),
         (["inspect", "--shape", "llama-3.2-1b"], ["--kernels"]),
         (["inspect", "--kernels", "--rows", "0"], ["--rows"]),
         (["run", "-p", ""], ["prompt"]),

@@ -20,6 +20,7 @@
 #include "backend/cuda/layer_verbs.h"
 #include "backend/cuda/matmul_kernels.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/specialised.h"
 #include "backend/cuda/step_clock.h"
 #include "backend/cuda/weight_upload.h"
 #include "backend/recorded_steps.h"
@@ -64,11 +65,14 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
   std::vector<Sampled> wait() override;
 
+  // cuda_kernels.cc
+  std::vector<std::string> matmul_kernels(const Weight& w, int64_t rows) const override;
+  void use_matmul_kernel(const std::string& kernel) override;
+  void await_kernels() override;
+
   // cuda_verbs.cc
   void embed(Tensor x, const Weight& table, float scale) override;
   void matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) override;
-  std::vector<std::string> matmul_kernels(const Weight& w, int64_t rows) const override;
-  void use_matmul_kernel(const std::string& kernel) override;
   void norm(Tensor y, Tensor x, const NormArgs& args) override;
   void add(Tensor x, Tensor y) override;
   void act_mul(Tensor y, Tensor gate, Tensor up, Activation act) override;
@@ -127,6 +131,10 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void replay(const cuda::LayerVerbs& layer);
   void launch(const cuda::MatmulKernel& kernel, cuda::Matvec m);  // with the norm that waits, if x is its result
   const cuda::MatmulKernel& kernel_for(const Weight& w, int64_t rows) const;
+  void begin_tuning(const BackendOptions& options, int major, int minor);  // of a device of that compute capability
+  void take_up_kernels();
+  void time_kernels(int64_t most_rows);
+  double time_kernel(const cuda::MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows);
   void decoded_product(const Tensor& y, const Tensor& x, const cuda::PackedWeight& w, bool accumulate);
   void product(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& bias, bool accumulate);
   Tensor aligned(const Tensor& x);
@@ -153,12 +161,16 @@ class CudaBackend final : public Backend, public RecordedSteps {
   DType act_ = DType::kF16;
   bool deterministic_ = false;
   const cuda::MatmulKernel* forced_ = nullptr;  // of use_matmul_kernel
+  bool tunes_ = false;                          // kernels to this device and the model's sizes
+  std::unique_ptr<cuda::SpecialisedKernels> specialised_;
+  cuda::TimedChoice timed_;
   std::string description_;
   int n_multiprocessors_ = 1;
   cudaStream_t stream_ = nullptr;
   size_t allocated_ = 0;
   std::deque<cuda::Memory> buffers_;
   std::deque<cuda::PackedWeight> weights_;
+  std::vector<Weight> factors_;  // those of them that are for products
   std::unique_ptr<cuda::DenseMatmul> dense_;
   std::unique_ptr<cuda::WeightUpload> upload_;      // until reserve()
   std::vector<cuda::PackedWeight*> without_factor_;  // whose largest scales the device is finding, one for each word of largest_
@@ -200,6 +212,9 @@ inline const cuda::PackedWeight& packed(const Weight& w) {
   CHECK(w.packed != nullptr);
   return *static_cast<const cuda::PackedWeight*>(w.packed);
 }
+
+// A kernel for one product of a weight smaller than this saves less than it costs to make.
+inline bool is_worth_compiling(const cuda::PackedWeight& w) { return w.n_in * w.n_out >= 1 << 18; }
 
 inline bool on_16_bytes(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.stride % 8 == 0; }
 

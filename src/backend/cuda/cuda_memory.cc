@@ -40,6 +40,7 @@ CudaBackend::CudaBackend(const BackendOptions& options) {
     throw UsageError("{} has compute capability {}.{}: 8.0 (Ampere) or newer is needed; use --device cpu",
                      printable(device.name), device.major, device.minor);
   n_multiprocessors_ = device.multiProcessorCount;
+  begin_tuning(options, device.major, device.minor);
   description_ = fmt::format("cuda: {}, {:.0f} GiB, {} multiprocessors, {} activations", device.name,
                              static_cast<double>(device.totalGlobalMem) / (1 << 30), n_multiprocessors_,
                              act_ == DType::kF16 ? "f16" : "f32");
@@ -128,6 +129,7 @@ void CudaBackend::reserve(const StepLimits& limits) {
   for (const auto& [memory, bytes] : {std::pair{&up_, sizes.up}, {&narrow_, sizes.narrow}, {&arranged_, sizes.arranged},
                                       {&decoded_, sizes.decoded}, {&partials_, sizes.partials}, {&order_, sizes.order}})
     if (bytes > 0) scratch_at_least(*memory, bytes);
+  if (tunes_) time_kernels(limits.max_tokens);
 }
 
 CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) const {

@@ -18,6 +18,7 @@ using cuda::check_launch;
 
 void CudaBackend::begin(const Batch& batch) {
   settle();
+  take_up_kernels();
   n_tokens_ = batch.n_tokens(), n_seqs_ = batch.n_seqs(), n_logits_ = batch.n_logits();
   max_kv_len_ = max_q_len_ = 0;
   min_q_len_ = n_tokens_;

@@ -31,10 +31,6 @@ Tensor CudaBackend::narrowed(const Tensor& x) {
   return to;
 }
 
-const cuda::MatmulKernel& CudaBackend::kernel_for(const Weight& w, int64_t rows) const {
-  return forced_ != nullptr ? *forced_ : cuda::matmul_kernel_for(packed(w), rows, deterministic_);
-}
-
 void CudaBackend::settle() {
   settle_layers();
   if (!pending_) return;
@@ -83,6 +79,7 @@ void CudaBackend::launch(const cuda::MatmulKernel& kernel, cuda::Matvec m) {
   if (norm) m.norm = &*norm;
   if (kernel.run == cuda::matvec) m.arranged = scratch_at_least(arranged_, cuda::matvec_scratch(m.x));
   m.alone = deterministic_;
+  if (forced_ != nullptr ? forced_->specialised : is_worth_compiling(*m.jobs[0].w)) m.specialised = specialised_.get();
   kernel.run(m, stream_);
   check_launch(kernel.name);
 }
@@ -125,22 +122,6 @@ void CudaBackend::decoded_product(const Tensor& y, const Tensor& x, const Packed
 }
 
 void CudaBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) { product(y, x, w, bias, false); }
-
-std::vector<std::string> CudaBackend::matmul_kernels(const Weight& w, int64_t rows) const {
-  const cuda::MatmulKernel& chosen = cuda::matmul_kernel_for(packed(w), rows, deterministic_);
-  std::vector<std::string> names{chosen.name};
-  for (const cuda::MatmulKernel& kernel : cuda::matmul_kernels())
-    if (&kernel != &chosen && kernel.can(packed(w), rows)) names.push_back(kernel.name);
-  return names;
-}
-
-void CudaBackend::use_matmul_kernel(const std::string& name) {
-  forget_graphs();
-  const auto kernels = cuda::matmul_kernels();
-  const auto found = std::ranges::find(kernels, name, &cuda::MatmulKernel::name);
-  CHECK(name.empty() || found != kernels.end());
-  forced_ = name.empty() ? nullptr : &*found;
-}
 
 void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) {
   if (records_layers_ && layers_.matmul_add(residual, x, w, bias)) return;

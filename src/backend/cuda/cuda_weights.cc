@@ -19,16 +19,18 @@ constexpr size_t kMostWithoutFactor = 1024;
 
 }  // namespace
 
-Weight CudaBackend::prepare(const Weight& host, unsigned) {
-  if (host.packed != nullptr) return host;  // an embedding that serves as the output matrix too
+Weight CudaBackend::prepare(const Weight& host, unsigned use) {
   if (host.n_experts > cuda::kMostExperts)
     throw Error("{} experts are more than cuda runs ({}): use --device cpu", host.n_experts, cuda::kMostExperts);
-  PackedWeight& w = weights_.emplace_back();
-  w.f32 = act_ == DType::kF32, w.n_out = host.n_out, w.n_in = host.n_in, w.n_experts = host.n_experts;
-  info(host.format).unpack == nullptr ? pack_dense(w, host) : pack_codes(w, host);
   Weight weight = host;
-  weight.packed = &w;
-  weight.codes = nullptr;
+  if (host.packed == nullptr) {  // else an embedding that serves as the output matrix too
+    PackedWeight& w = weights_.emplace_back();
+    w.f32 = act_ == DType::kF32, w.n_out = host.n_out, w.n_in = host.n_in, w.n_experts = host.n_experts;
+    info(host.format).unpack == nullptr ? pack_dense(w, host) : pack_codes(w, host);
+    weight.packed = &w;
+    weight.codes = nullptr;
+  }
+  if ((use & kForMatmul) != 0 && weight.n_experts == 1) factors_.push_back(weight);
   return weight;
 }
 

@@ -1,22 +1,27 @@
-// What the kernels share: elements of either activation type, reductions, the tensor core's 16 x 8 x 16 product.
+// What the kernels share: elements of either activation type, reductions, the tensor core's 16 x 8 x 16 product; then how they are launched.
+// NVRTC (specialised.h) compiles what is for the device alone, and has its own cuda_fp16.h (rtc_half.h).
 #pragma once
-#include <cuda_bf16.h>
 #include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "backend/cuda/packed_weight.h"
+
+#ifndef __CUDACC_RTC__
+#include <cuda_bf16.h>
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
-#include <cstdint>
 #include <utility>
 
 #include "backend/cuda/kernels.h"
 #include "backend/tensor.h"
+#endif
 
 namespace ingot::cuda {
 
 __device__ __forceinline__ float to_float(float v) { return v; }
 __device__ __forceinline__ float to_float(half v) { return __half2float(v); }
-__device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
-__device__ __forceinline__ float to_float(__nv_fp8_e4m3 v) { return static_cast<float>(v); }
 
 template <class T>
 __device__ __forceinline__ T from_float(float v);
@@ -30,15 +35,18 @@ __device__ __forceinline__ half from_float<half>(float v) {
   return __float2half_rn(v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v);
 }
 
+#ifndef __CUDACC_RTC__
+__device__ __forceinline__ float to_float(__nv_bfloat16 v) { return __bfloat162float(v); }
+__device__ __forceinline__ float to_float(__nv_fp8_e4m3 v) { return static_cast<float>(v); }
 template <>
 __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v) {
   return __float2bfloat16_rn(v);
 }
-
 template <>
 __device__ __forceinline__ __nv_fp8_e4m3 from_float<__nv_fp8_e4m3>(float v) {
   return __nv_fp8_e4m3(v);  // what is larger than 448 becomes that
 }
+#endif
 
 __device__ __forceinline__ uint32_t bits_of(half2 v) { return *reinterpret_cast<uint32_t*>(&v); }
 __device__ __forceinline__ half2 half2_of(uint32_t bits) { return *reinterpret_cast<half2*>(&bits); }
@@ -50,8 +58,8 @@ __device__ __forceinline__ float warp_sum(float v) {
 }
 
 // The sum over a block of whole warps, in every thread. `shared` holds 33 floats.
-__device__ __forceinline__ float block_sum(float v, float* shared) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_warps = blockDim.x / 32;
+__device__ __forceinline__ float block_sum(float v, float* shared, int n_warps) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   v = warp_sum(v);
   if (lane == 0) shared[warp] = v;
   __syncthreads();
@@ -64,9 +72,10 @@ __device__ __forceinline__ float block_sum(float v, float* shared) {
   __syncthreads();
   return v;
 }
+__device__ __forceinline__ float block_sum(float v, float* shared) { return block_sum(v, shared, static_cast<int>(blockDim.x) / 32); }
 
-// The RMS norm of one row of n elements: put(i, v) for each 4 from 4i, and with zeros up to n_put. Threads put neighbours. The result
-// goes to memory too where `writes`.
+// The RMS norm of one row of n elements by n_threads, the whole block: put(i, v) for each 4 from 4i, and with zeros up to n_put. Threads put
+// neighbours. The result goes to memory too where `writes`.
 struct RowNorm {
   const float* x;  // null: none
   const float* weight;
@@ -75,11 +84,11 @@ struct RowNorm {
 };
 
 template <class Put>
-__device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, float* shared /* [33] */, bool writes, Put&& put) {
+__device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, float* shared /* [33] */, bool writes, Put&& put, int n_threads) {
   const float4 *x = reinterpret_cast<const float4*>(norm.x), *weight = reinterpret_cast<const float4*>(norm.weight);
   const auto square = [](const float4& v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; };
   const auto inverse_of = [&](float squares) {
-    return 1.0f / sqrtf(block_sum(squares, shared) / static_cast<float>(n) + norm.eps);
+    return 1.0f / sqrtf(block_sum(squares, shared, n_threads / 32) / static_cast<float>(n) + norm.eps);
   };
   const auto write = [&](int i, const float4& v, const float4& w, float inverse) {
     const half2 low = __halves2half2(from_float<half>(v.x * inverse * w.x), from_float<half>(v.y * inverse * w.y));
@@ -88,7 +97,7 @@ __device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, 
     put(i, packed);
     if (writes && blockIdx.x == 0 && 4 * i < n) reinterpret_cast<uint2*>(norm.y)[i] = packed;
   };
-  const int first = static_cast<int>(threadIdx.x), step = static_cast<int>(blockDim.x);
+  const int first = static_cast<int>(threadIdx.x), step = n_threads;
   if (n_put <= 4 * step) {  // short code for short rows, where even reading instructions takes time
     const bool in = 4 * first < n;
     const float4 v = in ? __ldcg(x + first) : float4{}, w = in ? weight[first] : float4{};
@@ -121,6 +130,10 @@ __device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, 
     const bool in = 4 * i < n;
     write(i, in ? __ldcg(x + i) : float4{}, in ? weight[i] : float4{}, inverse);
   }
+}
+template <class Put>
+__device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, float* shared, bool writes, Put&& put) {
+  norm_row(norm, n, n_put, shared, writes, put, static_cast<int>(blockDim.x));
 }
 
 __device__ __forceinline__ float activate(float x, int act) {  // in the order of Activation
@@ -177,21 +190,6 @@ __device__ __forceinline__ uint4 load_stream(const void* p) {
   return v;
 }
 
-// Calls f with a null pointer of the element type: of activations, or of a KV cache.
-template <class F>
-void with_type(DType dtype, F&& f) {
-  if (dtype == DType::kF16) return f(static_cast<half*>(nullptr));
-  CHECK(dtype == DType::kF32);
-  f(static_cast<float*>(nullptr));
-}
-
-template <class F>
-void with_kv_type(DType dtype, F&& f) {
-  if (dtype == DType::kBF16) return f(static_cast<__nv_bfloat16*>(nullptr));
-  if (dtype == DType::kE4M3) return f(static_cast<__nv_fp8_e4m3*>(nullptr));
-  with_type(dtype, f);
-}
-
 // Launches that overlap (programmatic dependent launch, of Hopper and newer): a kernel started by launch() may begin while the one
 // before it still runs. It calls start_dependent() first, or let_next_start() and later wait_for_previous(): before that it may read
 // weights, which no kernel writes, and nothing else. Since each waits for the end of the one before, order is kept over many.
@@ -221,6 +219,22 @@ __device__ __forceinline__ void cluster_barrier() {
 // once before they wait, on whatever lies in memory, write nothing, and then do it again in earnest with the instructions at hand
 // (`for (int pass = rehearses ? 0 : 1; pass < 2; ++pass)`, not to be unrolled). What they read in a rehearsal and once more later must
 // pass by the first-level cache (__ldcg). Only where blocks are few, so that those of the next kernel find room and time beside them.
+
+#ifndef __CUDACC_RTC__
+// Calls f with a null pointer of the element type: of activations, or of a KV cache.
+template <class F>
+void with_type(DType dtype, F&& f) {
+  if (dtype == DType::kF16) return f(static_cast<half*>(nullptr));
+  CHECK(dtype == DType::kF32);
+  f(static_cast<float*>(nullptr));
+}
+
+template <class F>
+void with_kv_type(DType dtype, F&& f) {
+  if (dtype == DType::kBF16) return f(static_cast<__nv_bfloat16*>(nullptr));
+  if (dtype == DType::kE4M3) return f(static_cast<__nv_fp8_e4m3*>(nullptr));
+  with_type(dtype, f);
+}
 
 inline bool has_dependent_launch() {
   static const bool has = [] {
@@ -279,5 +293,6 @@ inline RowNorm row_norm_of(const DeferredNorm* norm) {
 }
 
 inline unsigned blocks_for(int64_t n, int block) { return static_cast<unsigned>((n + block - 1) / block); }
+#endif
 
 }  // namespace ingot::cuda

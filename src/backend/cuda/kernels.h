@@ -56,6 +56,8 @@ struct DeferredNorm {
 };
 bool can_defer(const DeferredNorm& norm);  // RMS of one row
 
+class SpecialisedKernels;
+
 struct Matvec {
   Tensor x;                            // [n, n_in] f16
   const DeferredNorm* norm = nullptr;  // x is its y
@@ -66,6 +68,7 @@ struct Matvec {
   bool accumulate = false;  // y += instead of y =
   int gate = -1;            // an Activation: y[0] = act(jobs[0]) * jobs[1]; -1: none
   bool alone = false;       // tile_matmul: a row's numbers are the same whatever rows are beside it
+  SpecialisedKernels* specialised = nullptr;  // kernels compiled for one product, where there is one for this
 };
 bool can_matvec(const PackedWeight& w);
 bool share_matvec(const PackedWeight& a, const PackedWeight& b);  // whether one call can take both
@@ -83,6 +86,9 @@ void warpgroup_matmul(const Matvec& m, cudaStream_t stream);
 // dot_rows.cu: the same for one row of x and dense weights; matvec() calls it.
 inline constexpr int kMostDotColumns = 48 << 10;
 void dot_rows(const Matvec& m, cudaStream_t stream);
+
+// dot_codes.cu: the same for one row of x and codes of 4 or 8 bits; matvec() calls it.
+bool can_dot_codes(const PackedWeight& w);
 
 // plain_matmul.cu: y = x w^T, or y += with accumulate, for dense weights of any size and alignment; slow. x has w's type.
 void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate, cudaStream_t stream);

@@ -1,17 +1,20 @@
 #include "backend/cuda/matmul_kernels.h"
 
-#include <iterator>
+#include <algorithm>
 
 namespace ingot::cuda {
 namespace {
 
 bool codes(const PackedWeight& w) { return w.layout != Layout::kDense; }
 bool always(const PackedWeight&, int64_t) { return true; }
+bool never(const PackedWeight&, int64_t) { return false; }
 
 bool can_stream(const PackedWeight& w, int64_t rows) { return can_matvec(w) && rows <= (codes(w) ? kMatvecRows : 1); }
 
 // From 9 rows on it takes a second operand of activations, and tiles are as fast for 32; many outputs fill the device with them.
 bool stream_wins(const PackedWeight& w, int64_t rows) { return !codes(w) || rows <= 8 || w.n_out < 8192 || w.n_in < 2048; }
+
+bool can_dot(const PackedWeight& w, int64_t rows) { return rows == 1 && can_stream(w, rows) && codes(w) && can_dot_codes(w); }
 
 bool can_group(const PackedWeight& w, int64_t) { return can_warpgroup_matmul(w); }
 // Its blocks are long, and begin and end slowly: it wants matrices that fill the device with them, and neither few rows nor thousands.
@@ -38,6 +41,8 @@ constexpr MatmulKernel kKernels[] = {
     {"tiles", can_tile, tile_wins, tile_matmul},                  // tile_matmul.cu
     {"decode, cuBLASLt", can_decode, always, nullptr, true},      // unpack.cu, dense_matmul.cc
     {"cuBLASLt", is_dense, always, nullptr},                      // dense_matmul.cc; what it refuses, plain_matmul.cu
+    {.name = "stream for this size", .can = can_dot, .wins = never, .run = matvec, .specialised = true},
+    {.name = "warpgroups for this size", .can = can_group, .wins = never, .run = warpgroup_matmul, .specialised = true},
 };
 
 }  // namespace
@@ -50,6 +55,34 @@ const MatmulKernel& matmul_kernel_for(const PackedWeight& w, int64_t rows, bool 
     if (kernel.can(w, rows) && (alone || kernel.wins(w, rows))) return kernel;
   }
   CHECK(false && "every weight is codes or dense");
+}
+
+bool TimedChoice::knows(const PackedWeight& w) const { return std::ranges::find(choices_, kind_of(w), &Choice::kind) != choices_.end(); }
+
+void TimedChoice::add(const PackedWeight& w, int64_t most_rows, const Time& time) {
+  constexpr double kMargin = 0.95, kHopeless = 2;
+  constexpr int64_t kMany = 128;              // rows, from which on more of them help none but cuBLASLt
+  Choice choice{.kind = kind_of(w)};
+  std::vector<const MatmulKernel*> hopeless;
+  for (size_t i = 0; i < std::size(kRows) && kRows[i] <= most_rows; ++i) {
+    const MatmulKernel& listed = matmul_kernel_for(w, kRows[i], false);
+    const double to_beat = time(listed, kRows[i]) * kMargin;
+    double best = to_beat;
+    for (const MatmulKernel& kernel : kKernels) {
+      if (&kernel == &listed || kernel.specialised || !kernel.can(w, kRows[i]) || std::ranges::find(hopeless, &kernel) != hopeless.end()) continue;
+      const double us = time(kernel, kRows[i]);
+      if (us < best) best = us, choice.faster[i] = &kernel;
+      if (kRows[i] >= kMany && us > kHopeless * to_beat && kernel.run != nullptr) hopeless.push_back(&kernel);
+    }
+  }
+  choices_.push_back(choice);
+}
+
+const MatmulKernel& TimedChoice::kernel_for(const PackedWeight& w, int64_t rows) const {
+  const auto choice = std::ranges::find(choices_, kind_of(w), &Choice::kind);
+  const auto place = std::ranges::lower_bound(kRows, rows) - std::begin(kRows);
+  const MatmulKernel* faster = choice == choices_.end() || place == std::ssize(kRows) || rows < 5 ? nullptr : choice->faster[place];
+  return faster != nullptr && faster->can(w, rows) ? *faster : matmul_kernel_for(w, rows, false);
 }
 
 }  // namespace ingot::cuda

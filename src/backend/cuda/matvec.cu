@@ -100,7 +100,7 @@ struct Stream {
     const int job = kGates == 1 ? job_of(p, tile) : 0;
 #pragma unroll
     for (int j = 0; j < kGates; ++j) {
-      from[j] = from_of<K>(p.jobs[job + j].w, tile - p.jobs[job].first_tile, lane);
+      from[j] = from_of<K>(p.jobs[job + j].w, tile - p.first_tile[job], lane);
       from[j].codes += int64_t{part} * kStepBytes;
       from[j].scales += int64_t{part} * (32 * K::kScaleBytes);
     }
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1) matvec_kernel(const __grid
   Stream<K, kGates> stream(p, ring, lane, part, static_cast<int>(blockIdx.x) * at_once + local, stride);
   if (part == 0 && lane < kGates && stream.tile < p.n_tiles) {
     const int job = kGates == 1 ? job_of(p, stream.tile) : lane;
-    prefetch_tile(p.jobs[job].w, stream.tile - p.jobs[job].first_tile);
+    prefetch_tile(p.jobs[job].w, stream.tile - p.first_tile[job]);
   }
   stream.template copy_next<0>();
   stream.template copy_next<1 % kGates>();
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1) matvec_kernel(const __grid
       }
     }
     __syncthreads();
-    if (tile < p.n_tiles) write_tile<kGates>(p, sums + buffer * buffer_size, local, tile, 0x1p24f);
+    if (tile < p.n_tiles) write_tile<kGates>(p, p.n, sums + buffer * buffer_size, local, tile, 0x1p24f);
     buffer ^= 1;
   }
 }
@@ -258,7 +258,7 @@ void matvec(const Matvec& m, cudaStream_t stream) {
   const PackedWeight& w = *m.jobs[0].w;
   if (w.layout == Layout::kDense) return dot_rows(m, stream);
   const Params p = params_of(m);
-  if (p.n == 1 && can_dot_codes(w)) return dot_codes(p, gated, stream);
+  if (p.n == 1 && can_dot_codes(w)) return dot_codes(p, gated, m.specialised, stream);
   half* arranged = static_cast<half*>(m.arranged);
   switch (w.layout) {
     case Layout::kDense: return;  // is dot_rows's

@@ -8,6 +8,7 @@
 // core takes exactly). So the product is of codes; one more, of the constant -zero, moves them; and scales multiply sums of a group.
 #pragma once
 #include "backend/cuda/device.cuh"
+#include "quant/grouped.h"
 
 namespace ingot::cuda::matvec_step {
 

@@ -66,11 +66,12 @@ __device__ __forceinline__ void write_sums(const Params& p, float (&sums)[2][4],
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     const int tile = tile_of(gated, warp, j);
-    const matvec_tiles::Job& job = p.jobs[gated ? j : job_of(p, min(tile, p.n_tiles - 1))];
+    const int at = gated ? j : job_of(p, min(tile, p.n_tiles - 1));
+    const matvec_tiles::Job& job = p.jobs[at];
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int token = first_token + 2 * (lane % 4) + e % 2;
-      const int64_t row = int64_t{tile - job.first_tile} * kTileRows + lane / 4 + e / 2 * 8;
+      const int64_t row = int64_t{tile - p.first_tile[at]} * kTileRows + lane / 4 + e / 2 * 8;
       const bool in = tile < p.n_tiles && row < job.w.n_out && token < p.n;
       places[j][e] = in ? static_cast<Y*>(job.y) + token * job.y_stride + row : nullptr;
       if (in) sums[j][e] = sums[j][e] * job.w.factor + (job.bias ? job.bias[row] : 0.0f);
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(32 * kWarps, 2) tile_kernel(const __grid_const
 
   const auto source = [&](int j) {
     const int tile = min(tile_of(p.act >= 0, warp, j), p.n_tiles - 1), job = p.act >= 0 ? j : job_of(p, tile);
-    return Source<K>(p.jobs[job].w, tile - p.jobs[job].first_tile, lane, begin);
+    return Source<K>(p.jobs[job].w, tile - p.first_tile[job], lane, begin);
   };
   Source<K> sources[2] = {source(0), source(1)};
   const uint32_t stages = shared_address(shared);

@@ -174,6 +174,7 @@ __device__ __forceinline__ void multiply_step(float (&acc)[2][kTokenTiles][4], c
   }
 }
 
+#ifndef __CUDACC_RTC__
 // Calls f with the kind of a weight's steps. Codebooks have no minima, and no format of 8 bits has minima and two scales for 32.
 template <class F>
 void with_codes(const PackedWeight& w, F&& f) {
@@ -198,6 +199,7 @@ template <class F>
 void with_kind(const PackedWeight& w, F&& f) {
   w.layout == Layout::kDense ? f(Dense()) : with_codes(w, f);
 }
+#endif
 
 // Pairs of codebook entries as halves.
 __device__ __forceinline__ void fill_levels(uint32_t* table, const PackedWeight& w) {

@@ -1,0 +1,124 @@
+// Which kernels the products of a CudaBackend take: by the list of matmul_kernels.cc, by what was timed when the model was loaded, and those that are
+// compiled for its sizes, which come later.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/nvrtc.h"
+#include "base/error.h"
+#include "base/log.h"
+
+namespace ingot {
+
+using cuda::check;
+using cuda::MatmulKernel;
+using cuda::PackedWeight;
+
+void CudaBackend::begin_tuning(const BackendOptions& options, int major, int minor) {
+  if (!options.kernels.empty() && options.kernels != "tuned" && options.kernels != "fixed")
+    throw UsageError("unknown kernels '{}': use tuned or fixed", printable(options.kernels));
+  tunes_ = options.kernels != "fixed" && !deterministic_ && act_ == DType::kF16;
+  if (!tunes_) return;
+  if (cuda::Nvrtc::get() == nullptr) return log_info("there is no NVRTC (libnvrtc.so) here: no kernels are compiled for the model's sizes");
+  const std::string arch = fmt::format("sm_{}{}{}", major, minor, major == 9 && minor == 0 ? "a" : "");  // Hopper's own instructions are of sm_90a
+  const std::string cache = cache_home();
+  specialised_ = std::make_unique<cuda::SpecialisedKernels>(arch, cache.empty() ? "" : cache + "/kernels");
+}
+
+const MatmulKernel& CudaBackend::kernel_for(const Weight& w, int64_t rows) const {
+  if (forced_ != nullptr) return *forced_;
+  return deterministic_ ? cuda::matmul_kernel_for(packed(w), rows, true) : timed_.kernel_for(packed(w), rows);
+}
+
+std::vector<std::string> CudaBackend::matmul_kernels(const Weight& w, int64_t rows) const {
+  const MatmulKernel& chosen = deterministic_ ? cuda::matmul_kernel_for(packed(w), rows, true) : timed_.kernel_for(packed(w), rows);
+  std::vector<std::string> names{chosen.name};
+  for (const MatmulKernel& kernel : cuda::matmul_kernels()) {
+    if (&kernel == &chosen || !kernel.can(packed(w), rows) || (kernel.specialised && !specialised_)) continue;
+    const bool is_taken = kernel.specialised && kernel.run == chosen.run && is_worth_compiling(packed(w));  // once it is there
+    names.insert(is_taken ? names.begin() : names.end(), kernel.name);
+  }
+  return names;
+}
+
+void CudaBackend::use_matmul_kernel(const std::string& name) {
+  forget_graphs();
+  const auto kernels = cuda::matmul_kernels();
+  const auto found = std::ranges::find(kernels, name, &MatmulKernel::name);
+  CHECK(name.empty() || found != kernels.end());
+  forced_ = name.empty() ? nullptr : &*found;
+}
+
+void CudaBackend::take_up_kernels() {
+  if (specialised_ && specialised_->take_up()) forget_graphs();
+}
+
+void CudaBackend::await_kernels() {
+  if (!specialised_) return;
+  synchronize();
+  specialised_->wait();
+  take_up_kernels();
+  if (forced_ != nullptr && specialised_->n_failed() > 0) throw Error("{} kernels of one size could not be made", specialised_->n_failed());
+}
+
+namespace {
+
+struct Event {
+  cudaEvent_t event = nullptr;
+  Event() { check(cudaEventCreate(&event), "cudaEventCreate"); }
+  ~Event() { cudaEventDestroy(event); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+};
+
+// Matrices that products spend time on: others are as the list says.
+bool is_worth_timing(const PackedWeight& w) { return w.layout != cuda::Layout::kDense && w.n_in * w.n_out >= 1 << 20; }
+
+}  // namespace
+
+// Microseconds of a product, the better of two rounds over weights of a kind in turn, so that no cache has the next one.
+double CudaBackend::time_kernel(const MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows) {
+  static constexpr size_t kProducts = 3;
+  const Weight& first = *weights[0];
+  const Tensor x{narrow_.data(), act_, rows, first.n_in, first.n_in}, y{up_.data(), act_, rows, first.n_out, first.n_out};
+  const Event begin, end;
+  size_t next = 0;
+  double best = INFINITY;
+  forced_ = &kernel;
+  product(y, x, first, {}, false);  // takes what it needs, and brings its code to the device
+  for (int round = 0; round < 2; ++round) {
+    check(cudaEventRecord(begin.event, stream_), "cudaEventRecord");
+    for (size_t i = 0; i < kProducts; ++i) product(y, x, *weights[++next % weights.size()], {}, false);
+    check(cudaEventRecord(end.event, stream_), "cudaEventRecord");
+    check(cudaEventSynchronize(end.event), "cudaEventSynchronize");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin.event, end.event), "cudaEventElapsedTime");
+    best = std::min(best, 1e3 * double{ms} / kProducts);
+  }
+  forced_ = nullptr;
+  return best;
+}
+
+// In the scratch that reserve() took.
+void CudaBackend::time_kernels(int64_t most_rows) {
+  const auto is_to_time = [&](const Weight& w) { return is_worth_timing(packed(w)) && !timed_.knows(packed(w)); };
+  if (std::ranges::none_of(factors_, is_to_time)) return;
+  const auto start = std::chrono::steady_clock::now();
+  const auto element = static_cast<int64_t>(dtype_bytes(act_)), n_noise = static_cast<int64_t>(narrow_.size()) / element;
+  settle();
+  cuda::fill_noise({narrow_.data(), act_, 1, n_noise, n_noise}, stream_);
+  for (const Weight& w : factors_) {
+    if (!is_to_time(w)) continue;
+    std::vector<const Weight*> alike;
+    for (const Weight& other : factors_)
+      if (other.format == w.format && other.n_in == w.n_in && other.n_out == w.n_out) alike.push_back(&other);
+    const int64_t fit = std::min(n_noise / w.n_in, static_cast<int64_t>(up_.size()) / element / w.n_out);
+    timed_.add(packed(w), std::min(most_rows, fit), [&](const MatmulKernel& kernel, int64_t rows) { return time_kernel(kernel, alike, rows); });
+  }
+  synchronize();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  log_info("kernels of products were timed in {:.2f} s", took.count());
+}
+
+}  // namespace ingot

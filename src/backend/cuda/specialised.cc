@@ -1,0 +1,160 @@
+#include "backend/cuda/specialised.h"
+
+#include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "backend/cuda/memory.h"
+#include "backend/cuda/nvrtc.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/threads.h"
+
+namespace ingot::cuda {
+namespace {
+
+constexpr size_t kMost = 256;  // kernels of one model; more than any has
+
+const char* name_of(Layout layout) {
+  return layout == Layout::kCodes8 ? "Layout::kCodes8" : layout == Layout::kCodes4 ? "Layout::kCodes4" : "Layout::kCodebook4";
+}
+
+std::string text_of(const int (&v)[3]) { return fmt::format("{{{}, {}, {}}}", v[0], v[1], v[2]); }
+
+std::string text_of(const ProductShape& s) {
+  return fmt::format(
+      "ProductShape{{.n_in = {}, .n_steps = {}, .n_jobs = {}, .n_tiles = {}, .first_tile = {}, .n_out = {}, .zero = {}, .act = {}, .split = {}, "
+      ".n_warps = {}, .has_norm = {}, .has_bias = {}, .y_f32 = {}, .accumulate = {}, .rehearses = {}}}",
+      s.n_in, s.n_steps, s.n_jobs, s.n_tiles, text_of(s.first_tile), text_of(s.n_out), s.zero, s.act, s.split, s.n_warps, s.has_norm, s.has_bias,
+      s.y_f32, s.accumulate, s.rehearses);
+}
+
+// Threads are as in the launch, and as many blocks find room as there do.
+std::string dot_codes_source(const SpecialisedKernel& k) {
+  return fmt::format(
+      "#include \"backend/cuda/dot_codes.cuh\"\nusing namespace ingot::cuda;\n"
+      "extern \"C\" __global__ void __launch_bounds__({}, {}) specialised(const __grid_constant__ matvec_tiles::Params p) {{\n"
+      "  dot_codes_kernel::run<dot_codes_kernel::Kind<{}, {}, {}, {}>, {}>(p);\n}}\n",
+      32 * k.shape.n_warps, 16 / k.shape.n_warps, k.layout == Layout::kCodes8, k.has_min, k.group16, k.n, text_of(k.shape));
+}
+
+std::string warpgroup_source(const SpecialisedKernel& k) {
+  return fmt::format(
+      "#include \"backend/cuda/warpgroup_matmul.cuh\"\nusing namespace ingot::cuda;\n"
+      "extern \"C\" __global__ void __launch_bounds__(warpgroup_kernel::kThreads, 1) specialised(const __grid_constant__ matvec_tiles::Params p) {{\n"
+      "  warpgroup_kernel::run<matvec_step::Kind<{}, {}, {}>, {}, {}>(p);\n}}\n",
+      name_of(k.layout), k.has_min, k.group16, k.n, text_of(k.shape));
+}
+
+}  // namespace
+
+std::string source_of(const SpecialisedKernel& kernel) {
+  return kernel.which == SpecialisedKernel::kDotCodes ? dot_codes_source(kernel) : warpgroup_source(kernel);
+}
+
+SpecialisedKernels::SpecialisedKernels(std::string arch, std::string folder) : arch_(std::move(arch)), folder_(std::move(folder)) {}
+
+SpecialisedKernels::~SpecialisedKernels() {
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
+  }
+  asked_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  for (const Entry& entry : entries_)
+    if (entry.library != nullptr) cudaLibraryUnload(entry.library);
+}
+
+const void* SpecialisedKernels::find(const SpecialisedKernel& kernel) {
+  const auto known = std::ranges::find(entries_, kernel, &Entry::kernel);
+  if (known != entries_.end()) return known->function;
+  if (entries_.size() == kMost) return nullptr;
+  if (made_with_.empty()) made_with_ = Nvrtc::get()->made_with(arch_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (n_taken_ == entries_.size()) first_asked_ = std::chrono::steady_clock::now(), n_kept_ = 0;
+    entries_.push_back({.kernel = kernel});
+    if (threads_.size() < static_cast<size_t>(std::clamp(available_cpus() - 1, 1, 16))) threads_.emplace_back([this] { work(); });
+  }
+  asked_.notify_one();
+  return nullptr;
+}
+
+void SpecialisedKernels::work() {
+  [[maybe_unused]] const int nicer = nice(10);  // of this thread, as Linux has it
+  std::unique_lock lock(mutex_);
+  while (true) {
+    asked_.wait(lock, [&] { return stops_ || n_begun_ < entries_.size(); });
+    if (stops_) return;
+    Entry& entry = entries_[n_begun_++];
+    lock.unlock();
+    std::vector<char> code = make(entry.kernel);
+    lock.lock();
+    entry.code = std::move(code);
+    ++n_made_;
+    made_.notify_all();
+  }
+}
+
+// Empty where it cannot be made.
+std::vector<char> SpecialisedKernels::make(const SpecialisedKernel& kernel) {
+  const auto complain = [&](const char* what) {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(has_complained_, true)) log_info("kernels for the model's sizes: {}", what);
+  };
+  try {
+    const std::string source = source_of(kernel), made_of = made_with_ + "\n" + source;
+    if (std::optional<std::vector<char>> kept = folder_.find(made_of)) {
+      const std::lock_guard lock(mutex_);
+      ++n_kept_;
+      return *std::move(kept);
+    }
+    std::vector<char> code = Nvrtc::get()->compile(source, arch_);
+    try {
+      folder_.store(made_of, code);
+    } catch (const Error& error) {
+      complain(error.what());
+    }
+    return code;
+  } catch (const std::exception& error) {
+    complain(error.what());
+    return {};
+  }
+}
+
+void SpecialisedKernels::load(Entry& entry) {
+  std::vector<char> code = std::move(entry.code);
+  cudaKernel_t kernel = nullptr;
+  cudaFuncAttributes attributes{};
+  int most_shared = 0;
+  if (!code.empty() && cudaLibraryLoadData(&entry.library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0) == cudaSuccess &&
+      cudaLibraryGetKernel(&kernel, entry.library, "specialised") == cudaSuccess &&
+      cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess &&  // which brings it to the device, too
+      cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0) == cudaSuccess &&
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared - static_cast<int>(attributes.sharedSizeBytes)) ==
+          cudaSuccess) {
+    entry.function = kernel;
+  } else {
+    cudaGetLastError();
+    ++n_failed_;
+  }
+}
+
+bool SpecialisedKernels::take_up() {
+  if (n_taken_ == entries_.size()) return false;
+  const std::lock_guard lock(mutex_);
+  if (n_made_ < entries_.size()) return false;
+  const size_t n_new = entries_.size() - n_taken_;
+  for (; n_taken_ < entries_.size(); ++n_taken_) load(entries_[n_taken_]);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - first_asked_;
+  log_info("{} kernels for the model's sizes after {:.2f} s: {} were kept from before, {} failed", n_new, took.count(), n_kept_, n_failed_);
+  return true;
+}
+
+void SpecialisedKernels::wait() {
+  std::unique_lock lock(mutex_);
+  made_.wait(lock, [&] { return n_made_ == entries_.size(); });
+}
+
+}  // namespace ingot::cuda

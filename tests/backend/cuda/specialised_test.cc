@@ -1,0 +1,112 @@
+// Kernels compiled for one product: NVRTC takes this program's own sources for every architecture and kind of weight (no GPU is needed for that), and
+// what it makes is kept. That they compute the right numbers is cuda_ops_test's.
+#include "backend/cuda/specialised.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "backend/cuda/nvrtc.h"
+#include "base/error.h"
+
+namespace ingot::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+// As a launch would ask for them: [4096 x 4096] with a norm in front, an uneven size with a bias, three weights, and a gate.
+const ProductShape kShapes[] = {
+    {.n_in = 4096, .n_steps = 32, .n_jobs = 1, .n_tiles = 256, .n_out = {4096}, .zero = 8, .split = 16, .n_warps = 16, .has_norm = true, .y_f32 = true},
+    {.n_in = 416, .n_steps = 4, .n_jobs = 1, .n_tiles = 18, .n_out = {280}, .zero = 8, .split = 4, .n_warps = 8, .has_bias = true, .accumulate = true, .rehearses = true},
+    {.n_in = 2048, .n_steps = 16, .n_jobs = 3, .n_tiles = 192, .first_tile = {0, 128, 160}, .n_out = {2048, 512, 512}, .zero = 8, .split = 8, .n_warps = 8},
+    {.n_in = 576, .n_steps = 5, .n_jobs = 2, .n_tiles = 96, .n_out = {1536, 1536}, .zero = 8, .act = 0, .split = 4, .n_warps = 8, .y_f32 = true},
+};
+
+const ProductShape& shape_with(bool gated) { return kShapes[gated ? 3 : 0]; }
+
+TEST(Specialised, CompilesForEveryArchitecture) {
+  const Nvrtc* nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << "no NVRTC";
+  for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90a"}) {
+    const SpecialisedKernel kernel{SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[2]};
+    EXPECT_GT(nvrtc->compile(source_of(kernel), arch).size(), 1000u) << arch;
+  }
+}
+
+TEST(Specialised, CompilesForEveryKindOfWeight) {
+  const Nvrtc* nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << "no NVRTC";
+  struct Kind {
+    Layout layout;
+    bool has_min, group16, dots;
+  };
+  constexpr Kind kKinds[] = {{Layout::kCodes4, false, false, true}, {Layout::kCodes4, true, false, true},      {Layout::kCodes8, false, false, true},
+                             {Layout::kCodes8, true, false, true},  {Layout::kCodes8, false, true, true},      {Layout::kCodes4, true, true, false},
+                             {Layout::kCodes4, false, true, false}, {Layout::kCodebook4, false, false, false}, {Layout::kCodebook4, false, true, false}};
+  int i = 0;
+  for (const Kind& k : kKinds) {
+    const bool gated = ++i % 2 != 0;
+    if (k.dots) {
+      const SpecialisedKernel kernel{SpecialisedKernel::kDotCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, gated ? shape_with(true) : kShapes[1]};
+      EXPECT_GT(nvrtc->compile(source_of(kernel), "sm_90a").size(), 1000u) << source_of(kernel);
+    }
+    const SpecialisedKernel kernel{SpecialisedKernel::kWarpgroups, k.layout, k.has_min, k.group16, 64 + i % 3 * 32, shape_with(gated)};
+    EXPECT_GT(nvrtc->compile(source_of(kernel), "sm_90a").size(), 1000u) << source_of(kernel);
+  }
+}
+
+TEST(Specialised, SaysWhatTheCompilerSays) {
+  const Nvrtc* nvrtc = Nvrtc::get();
+  if (nvrtc == nullptr) GTEST_SKIP() << "no NVRTC";
+  try {
+    nvrtc->compile("__global__ void k() { nonsense; }", "sm_80");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("nonsense"));
+  }
+  EXPECT_THROW(nvrtc->compile("", "sm_1"), Error);
+}
+
+// Made once, then found in the folder; a damaged file is made anew. There is no device to load it to, which is a failure like others.
+TEST(Specialised, IsKept) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << "no NVRTC";
+  const fs::path folder = fs::path(testing::TempDir()) / fmt::format("specialised_{}", ::getpid());
+  fs::remove_all(folder);
+  const SpecialisedKernel kernel{SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[0]};
+  const auto made = [&] {
+    SpecialisedKernels kernels("sm_90a", folder.string());
+    EXPECT_FALSE(kernels.take_up());
+    EXPECT_EQ(kernels.find(kernel), nullptr);
+    EXPECT_EQ(kernels.find(kernel), nullptr);  // asked for once
+    kernels.wait();
+    EXPECT_TRUE(kernels.take_up());
+    EXPECT_FALSE(kernels.take_up());
+    EXPECT_EQ(kernels.find(kernel) == nullptr, kernels.n_failed() == 1);
+    return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
+  };
+  EXPECT_EQ(made(), 1);
+  const fs::path file = fs::directory_iterator(folder)->path();
+  const auto size = fs::file_size(file);
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  fs::last_write_time(file, old);
+  EXPECT_EQ(made(), 1);  // found: it says only that it was used
+  EXPECT_GT(fs::last_write_time(file), old);
+  fs::resize_file(file, size / 2);
+  EXPECT_EQ(made(), 1);
+  EXPECT_EQ(fs::file_size(file), size);
+  fs::remove_all(folder);
+}
+
+// Whoever ends early waits for what is being compiled, and for no more.
+TEST(Specialised, MayEndBeforeAnythingIsMade) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << "no NVRTC";
+  for (int n = 0; n < 3; ++n) {
+    SpecialisedKernels kernels("sm_80", "");
+    for (int i = 0; i < n; ++i) kernels.find({SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[i]});
+  }
+}
+
+}  // namespace
+}  // namespace ingot::cuda

@@ -1,0 +1,70 @@
+// TimedChoice by made-up times, on no GPU: another kernel than the list's must win by a twentieth, and only for what was timed.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <string>
+
+#include "backend/cuda/matmul_kernels.h"
+
+namespace ingot::cuda {
+namespace {
+
+PackedWeight codes(int64_t n_out, int64_t n_in, bool has_min = false) {
+  return {.layout = Layout::kCodes4, .has_min = has_min, .n_out = n_out, .n_in = n_in, .k_tiles = (n_in + kTileCols - 1) / kTileCols};
+}
+
+std::string listed(const PackedWeight& w, int64_t rows) { return matmul_kernel_for(w, rows, false).name; }
+
+const MatmulKernel* other_kernel(const PackedWeight& w, int64_t rows) {
+  for (const MatmulKernel& kernel : matmul_kernels())
+    if (!kernel.specialised && kernel.can(w, rows) && kernel.name != listed(w, rows)) return &kernel;
+  return nullptr;
+}
+
+TEST(TimedChoice, AnotherKernelMustWinByATwentieth) {
+  const PackedWeight w = codes(4096, 4096), other = codes(4096, 4096, true);
+  for (const auto& [share, wins] : {std::pair{0.90, true}, {0.94, true}, {0.96, false}, {1.0, false}, {3.0, false}}) {
+    SCOPED_TRACE(share);
+    const MatmulKernel* rival = other_kernel(w, 32);
+    ASSERT_NE(rival, nullptr);
+    TimedChoice choice;
+    EXPECT_FALSE(choice.knows(w));
+    choice.add(w, 100, [&](const MatmulKernel& kernel, int64_t rows) {
+      EXPECT_TRUE(kernel.can(w, rows) && !kernel.specialised && rows <= 100);
+      return rows == 32 && &kernel == rival ? 10 * share : &kernel == &matmul_kernel_for(w, rows, false) ? 10.0 : 50.0;
+    });
+    EXPECT_TRUE(choice.knows(w));
+    EXPECT_FALSE(choice.knows(other));
+    for (const int64_t rows : {17, 24, 32}) EXPECT_EQ(choice.kernel_for(w, rows).name, wins ? std::string(rival->name) : listed(w, rows)) << rows;
+    for (const int64_t rows : {1, 4, 5, 16, 33, 64, 65, 100, 512, 5000}) EXPECT_EQ(choice.kernel_for(w, rows).name, listed(w, rows)) << rows;
+    for (const int64_t rows : {1, 24, 300}) EXPECT_EQ(choice.kernel_for(other, rows).name, listed(other, rows)) << rows;
+  }
+}
+
+// Whatever the times are, what is chosen can take so many rows.
+TEST(TimedChoice, IsAlwaysAKernelThatCan) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < 50; ++i) {
+    const PackedWeight w = codes(static_cast<int64_t>(16 << random() % 12), static_cast<int64_t>(32 << random() % 10), random() % 2 != 0);
+    TimedChoice choice;
+    choice.add(w, static_cast<int64_t>(random() % 4096), [&](const MatmulKernel&, int64_t) { return 1.0 + static_cast<double>(random() % 100); });
+    for (int64_t rows = 1; rows < 5000; rows = rows * 3 / 2 + 1) EXPECT_TRUE(choice.kernel_for(w, rows).can(w, rows)) << rows;
+  }
+}
+
+// They stand beside the kernel of any shape, which the choice is made among.
+TEST(TimedChoice, SpecialisedKernelsAreOfTheListsOwn) {
+  for (const MatmulKernel& kernel : matmul_kernels()) {
+    if (!kernel.specialised) continue;
+    int n_plain = 0;
+    for (const MatmulKernel& plain : matmul_kernels()) n_plain += !plain.specialised && plain.run == kernel.run;
+    EXPECT_EQ(n_plain, 1) << kernel.name;
+    for (const int64_t rows : {1, 40, 600}) EXPECT_FALSE(kernel.wins(codes(4096, 4096), rows));
+  }
+}
+
+}  // namespace
+}  // namespace ingot::cuda
