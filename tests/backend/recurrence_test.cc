@@ -48,11 +48,11 @@ struct Layer {
   bool tiled = false;
   std::vector<float> weight, decay, dt;
 
-  Layer(Random& random, int n_slots) {
-    n_key_heads = random.integer(1, 3);
-    const int n_heads = n_key_heads * random.integer(1, 3);
-    shape = {.n_slots = n_slots, .n_layers = 2, .conv_width = random.integer(2, 5), .n_heads = n_heads, .key_dim = random.integer(8, 40),
-             .value_dim = random.integer(1, 70)};
+  Layer(Random& random, int n_slots, int dim = 0 /* any */) {
+    n_key_heads = random.integer(1, dim > 0 ? 2 : 3);
+    const int n_heads = n_key_heads * random.integer(1, dim > 0 ? 4 : 3);
+    shape = {.n_slots = n_slots, .n_layers = 2, .conv_width = random.integer(2, 5), .n_heads = n_heads,
+             .key_dim = dim > 0 ? dim : random.integer(8, 40), .value_dim = dim > 0 ? dim : random.integer(1, 70)};
     shape.n_channels = 2 * n_key_heads * shape.key_dim + n_heads * shape.value_dim;
     tiled = random.integer(0, 1) == 1;
     weight = random.normal(shape.n_channels * shape.conv_width, 0, 0.5f);
@@ -146,27 +146,82 @@ TEST_P(Recurrence, EqualsRefInAnySteps) {
   }
 }
 
-TEST_P(Recurrence, CutsAndCompanyChangeNoBit) {
-  const Layer layer(random_, 3);
-  const int n = 30, n_channels = layer.shape.n_channels, n_heads = layer.shape.n_heads;
-  const Inputs all(random_, layer, n);
-  const auto states = backend_->make_states(layer.shape);
+// Of n tokens, cut into steps of most_tokens at most, each beside another sequence.
+void expect_same_in_cuts(Backend& backend, Random& random, const Layer& layer, int n, int most_tokens) {
+  const int n_channels = layer.shape.n_channels, n_heads = layer.shape.n_heads;
+  const Inputs all(random, layer, n);
+  const auto states = backend.make_states(layer.shape);
   Steps whole;
   whole.add(0, n, 0, 0);
-  const std::vector<float> expected = run(*backend_, *states, layer, whole, all, 0);
+  const std::vector<float> expected = run(backend, *states, layer, whole, all, 0);
   const size_t width = expected.size() / n;
   for (int begin = 0; begin < n;) {
-    const int k = std::min(random_.integer(1, 8), n - begin), other = random_.integer(1, 5);
+    const int k = std::min(random.integer(1, most_tokens), n - begin), other = random.integer(1, 5);
     Steps steps;
     steps.add(begin, k, 1, 1);
     steps.add(0, other, 2, 2);
-    Inputs part(random_, layer, k + other);
+    Inputs part(random, layer, k + other);
     std::copy_n(all.channels.begin() + begin * n_channels, k * n_channels, part.channels.begin());
     std::copy_n(all.beta.begin() + begin * n_heads, k * n_heads, part.beta.begin());
     std::copy_n(all.alpha.begin() + begin * n_heads, k * n_heads, part.alpha.begin());
-    const std::vector<float> got = run(*backend_, *states, layer, steps, part, 0);
+    const std::vector<float> got = run(backend, *states, layer, steps, part, 0);
     for (size_t i = 0; i < k * width; ++i) ASSERT_EQ(got[i], expected[begin * width + i]) << "token " << begin + i / width;
     begin += k;
+  }
+}
+
+TEST_P(Recurrence, CutsAndCompanyChangeNoBit) { expect_same_in_cuts(*backend_, random_, Layer(random_, 3), 30, 8); }
+
+TEST_P(Recurrence, CutsOfManyTokensChangeNoBitWhereDeterministic) {
+  const auto own = GetParam() == "cuda" ? create_cuda_backend({.device = "cuda", .deterministic = true}) : nullptr;
+  expect_same_in_cuts(own ? *own : *backend_, random_, Layer(random_, 3, 128), 200, 150);
+}
+
+// Heads as models have them, and sequences so long that a GPU takes many tokens at once: beside short ones, from a state on, with decays
+// from none to all, all of a value taken or nothing, and keys that are all the same.
+TEST_P(Recurrence, EqualsRefOverManyTokens) {
+  const bool rounds_to_halves = GetParam() == "cuda";
+  for (int round = 0; round < 6; ++round) {
+    const Layer layer(random_, 8, 128);
+    const StateShape& s = layer.shape;
+    const auto states = backend_->make_states(s), ref_states = ref_->make_states(s);
+    int past[4] = {};
+    for (int step = 0; step < 2; ++step) {
+      const int lengths[2][4] = {{step == 0 ? 65 : 1, 64, random_.integer(1, 63), 127}, {random_.integer(64, 200), 63, 200, 2}};
+      Steps steps;
+      for (int seq = 0; seq < 4; ++seq) {
+        const int n = lengths[round % 2][seq];
+        steps.add(past[seq], n, 2 * seq + (step + 1) % 2, 2 * seq + step % 2);
+        past[seq] += n;
+      }
+      const int n = static_cast<int>(steps.positions.size());
+      Inputs inputs(random_, layer, n);
+      const int same = round % 3;
+      for (int t = 0; t < n; ++t) {
+        if (same == 1)
+          for (int c = 0; c < 2 * layer.n_key_heads * 128; ++c) inputs.channels[int64_t{t} * s.n_channels + c] = inputs.channels[c];
+        for (int h = 0; h < s.n_heads && round > 1; ++h) {
+          const int kind = random_.integer(0, 5);
+          float &alpha = inputs.alpha[int64_t{t} * s.n_heads + h], &beta = inputs.beta[int64_t{t} * s.n_heads + h];
+          alpha = kind == 0 && same != 1 ? 60.0f : kind < 4 ? -40.0f : alpha;
+          beta = random_.integer(0, 3) == 0 ? -50.0f : random_.integer(0, 1) == 0 ? 50.0f : beta;
+        }
+      }
+      const std::vector<float> got = run(*backend_, *states, layer, steps, inputs, 1), want = run(*ref_, *ref_states, layer, steps, inputs, 1);
+      const int64_t width = int64_t{s.n_heads} * 128;
+      for (int seq = 0; seq < 4; ++seq)
+        for (int h = 0; h < s.n_heads; ++h) {
+          double squares = 0, errors = 0;
+          for (int64_t t = steps.q_start[seq]; t < steps.q_start[seq + 1]; ++t)
+            for (int c = 0; c < 128; ++c) {
+              const double w = want[t * width + h * 128 + c], error = got[t * width + h * 128 + c] - w;
+              ASSERT_TRUE(std::isfinite(error)) << "round " << round << ", step " << step << ", token " << t;
+              squares += w * w, errors += error * error;
+            }
+          ASSERT_LE(std::sqrt(errors), (!rounds_to_halves ? 2e-5 : same == 1 ? 1.5e-2 : 4e-3) * std::sqrt(squares) + 1e-9)
+              << "round " << round << ", step " << step << ", sequence " << seq << ", head " << h << " of " << s.n_heads;
+        }
+    }
   }
 }
 

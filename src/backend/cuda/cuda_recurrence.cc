@@ -9,6 +9,8 @@ using cuda::check_launch;
 
 namespace {
 
+constexpr int kMostWhole = 64;  // tokens of sequences that a convolution does not cut
+
 int64_t layer_floats(const StateShape& s) { return s.conv_floats() + s.n_heads * s.head_floats(); }
 
 struct CudaStates : StateCache {
@@ -49,7 +51,12 @@ void CudaBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int lay
   const auto& states = static_cast<const CudaStates&>(cache);
   CHECK_EQ(x.cols, states.shape.n_channels);
   CHECK_EQ(weight.cols, states.shape.conv_width);
-  cuda::short_conv(x, weight, states.inputs(layer), batch_.view(), n_seqs_, stream_);
+  float* edges = nullptr;
+  if (max_q_len_ > kMostWhole) {
+    const int64_t floats = cuda::conv_edge_floats(x.cols, static_cast<int>(weight.cols), n_tokens_, n_seqs_);
+    edges = static_cast<float*>(scratch_at_least(up_, static_cast<size_t>(floats) * sizeof(float)));
+  }
+  cuda::short_conv(x, weight, states.inputs(layer), batch_.view(), n_seqs_, max_q_len_, edges, stream_);
   check_launch("short_conv");
 }
 
@@ -58,7 +65,7 @@ void CudaBackend::delta_rule(const DeltaRuleArgs& args) {
   const auto& states = static_cast<const CudaStates&>(*args.states);
   const StateShape& s = states.shape;
   CHECK_EQ(args.qkv.cols, 2 * args.n_key_heads * s.key_dim + s.n_heads * s.value_dim);
-  cuda::delta_rule(args, states.matrices(args.layer), batch_.view(), n_seqs_, stream_);
+  cuda::delta_rule(args, states.matrices(args.layer), batch_.view(), n_seqs_, min_q_len_, max_q_len_, !deterministic_, stream_);
   check_launch("delta_rule");
 }
 

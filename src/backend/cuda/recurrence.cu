@@ -1,16 +1,20 @@
-// Gates, short convolutions and the gated delta rule. Threads go through all tokens of a sequence in order, with their shares of the
-// state in registers and the next tokens' inputs on their way, so a token's numbers never depend on the batch.
+// Gates, short convolutions and the gated delta rule. Threads go through the tokens of a sequence in order (of a convolution: through a part of
+// them), with their shares of the state in registers and the next tokens' inputs on their way, so a token's numbers never depend on the
+// batch. delta_chunks.cu has the rule for many tokens at once.
 #include "backend/cuda/device.cuh"
+#include "backend/cuda/recurrence.cuh"
 #include "backend/cuda/recurrence.h"
 
 namespace ingot::cuda {
+
+using namespace recurrence;
+
 namespace {
 
 constexpr int kThreads = 256;
 constexpr int kConvThreads = 64, kConvAhead = 16;  // channels of a block; tokens
+constexpr int kConvPart = 64;                      // tokens of a block where a sequence brings many
 constexpr int kDeltaThreads = 128, kColumnLanes = 8, kColumns = kDeltaThreads / kColumnLanes;  // lanes of a column of a head's matrix
-
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 template <class X, class G>
 __global__ void gate_kernel(X* x, int64_t x_stride, const G* gate, int64_t gate_stride, int64_t cols, int64_t n) {
@@ -27,23 +31,40 @@ struct Conv {
   const float* weight;  // [n_channels, width]
   int64_t weight_stride;
   int width, n_channels;
+  float* edges;  // [part, width - 1, n_channels]: the inputs before each part of a sequence but its first; null: sequences are whole
   DeviceStates states;
   DeviceBatch batch;
+
+  // Parts of all sequences in order, with gaps.
+  __device__ float* edge_of(int first_token, int seq) const { return edges + (first_token / kConvPart + seq) * int64_t{width - 1} * n_channels; }
 };
 
-// A channel of a sequence. Weights and inputs stand at the end of kMost; what is before them is zeros.
+// What later parts begin with, before they overwrite each other's inputs.
+__global__ void __launch_bounds__(kThreads) edge_kernel(const __grid_constant__ Conv p) {
+  start_dependent();
+  const int seq = blockIdx.z, begin = p.batch.q_start[seq], first = begin + (static_cast<int>(blockIdx.y) + 1) * kConvPart, kept = p.width - 1;
+  if (first >= p.batch.q_start[seq + 1]) return;
+  float* to = p.edge_of(first, seq);
+  for (int i = static_cast<int>(blockIdx.x) * kThreads + threadIdx.x; i < kept * p.n_channels; i += static_cast<int>(gridDim.x) * kThreads)
+    to[i] = p.x[(first - kept + i / p.n_channels) * p.x_stride + i % p.n_channels];
+}
+
+// A channel of a sequence, or of a part of one. Weights and inputs stand at the end of kMost; what is before them is zeros.
 template <int kMost>
 __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constant__ Conv p) {
   start_dependent();
   const int c = static_cast<int>(blockIdx.x) * kConvThreads + threadIdx.x, seq = blockIdx.y, none = kMost - p.width;
   if (c >= p.n_channels) return;
-  const int begin = p.batch.q_start[seq], n = p.batch.q_start[seq + 1] - begin, in = p.batch.state_in[seq];
+  const int start = p.batch.q_start[seq], begin = start + static_cast<int>(blockIdx.z) * kConvPart, end = p.batch.q_start[seq + 1];
+  if (begin >= end) return;
+  const int n = p.edges != nullptr ? min(kConvPart, end - begin) : end - begin, in = p.batch.state_in[seq];
+  const float* before = begin > start ? p.edge_of(begin, seq) : in >= 0 ? p.states.data + in * p.states.slot_floats : nullptr;
   float weights[kMost], window[kMost];  // the last of the window is the token's own input
 #pragma unroll
   for (int i = 0; i < kMost; ++i) {
     weights[i] = i >= none ? p.weight[c * p.weight_stride + i - none] : 0.0f;
-    const bool kept = in >= 0 && i >= none && i < kMost - 1;
-    window[i] = kept ? p.states.data[in * p.states.slot_floats + int64_t{i - none} * p.n_channels + c] : 0.0f;
+    const bool kept = before != nullptr && i >= none && i < kMost - 1;
+    window[i] = kept ? before[int64_t{i - none} * p.n_channels + c] : 0.0f;
   }
   float* x = p.x + begin * p.x_stride + c;
   float next[kConvAhead];
@@ -76,21 +97,12 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
         if (first + j < n) use(inputs[j], first + j);
     }
   }
+  if (begin + n < end) return;
   float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats + c;
 #pragma unroll
   for (int i = 0; i + 1 < kMost; ++i)
     if (i >= none) after[int64_t{i - none} * p.n_channels] = window[i];
 }
-
-struct Delta {
-  float* y;
-  const float *qkv, *beta, *alpha, *decay, *dt;
-  int64_t y_stride, qkv_stride, beta_stride, alpha_stride;
-  int n_heads, n_key_heads, key_dim, value_dim;
-  bool tiled;
-  DeviceStates states;  // of the matrices
-  DeviceBatch batch;
-};
 
 __device__ __forceinline__ float sum_of_column(float v) {
 #pragma unroll
@@ -98,9 +110,6 @@ __device__ __forceinline__ float sum_of_column(float v) {
   return v;
 }
 
-__device__ __forceinline__ void copy_float(float* to, const float* from, bool in) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 4 : 0) : "memory");
-}
 __device__ __forceinline__ void copy_floats(float* to, const float* from, bool in) {  // four
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 16 : 0) : "memory");
 }
@@ -155,8 +164,7 @@ __device__ void find_factors(Factors<Chunk<kPer>::kTokens>& factors, const Chunk
     squares[which] = sum_of_column(squares[which]);
   }
   if (lane > 0 || t >= n) return;
-  const float step = chunk.alpha[t] + p.dt[head], positive = step > 20.0f ? step : log1pf(expf(step));
-  factors.keep[t] = expf(p.decay[head] * positive);
+  factors.keep[t] = expf(p.decay[head] * softplus(chunk.alpha[t] + p.dt[head]));
   factors.take[t] = sigmoid(chunk.beta[t]);
   factors.q[t] = 1.0f / sqrtf((squares[0] + 1e-6f) * static_cast<float>(p.key_dim));
   factors.k[t] = 1.0f / sqrtf(squares[1] + 1e-6f);
@@ -194,6 +202,7 @@ __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(const __grid_const
   const int column = static_cast<int>(blockIdx.x) * kColumns + local;
   const bool writes = column < p.value_dim;  // lanes past the last column help with shuffles
   const int begin = p.batch.q_start[seq], end = p.batch.q_start[seq + 1], in = p.batch.state_in[seq];
+  if (end - begin >= p.fewest_chunked) return;
   copy_chunk<kPer, kPacks>(chunks[0], p, head, begin, min(C::kTokens, end - begin));
   const int64_t place = (int64_t{head} * p.value_dim + (writes ? column : 0)) * p.key_dim;
   float s[kPer];
@@ -261,22 +270,35 @@ void gate_rows(const Tensor& x, const Tensor& gate, cudaStream_t stream) {
   });
 }
 
-void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, cudaStream_t stream) {
+int64_t conv_edge_floats(int64_t n_channels, int width, int n_tokens, int n_seqs) {
+  return (n_tokens / kConvPart + n_seqs + 1) * n_channels * (width - 1);
+}
+
+void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, int most_tokens,
+                float* edges, cudaStream_t stream) {
   if (n_seqs == 0) return;
-  const Conv p{x.f32(), x.stride, weight.f32(), weight.stride, static_cast<int>(weight.cols), static_cast<int>(x.cols), states, batch};
+  const Conv p{x.f32(), x.stride, weight.f32(), weight.stride, static_cast<int>(weight.cols), static_cast<int>(x.cols), edges, states, batch};
   CHECK(p.width <= kMostConvWidth);
-  const dim3 grid(blocks_for(p.n_channels, kConvThreads), static_cast<unsigned>(n_seqs));
+  const unsigned n_parts = edges != nullptr ? blocks_for(most_tokens, kConvPart) : 1, seqs = static_cast<unsigned>(n_seqs);
+  if (n_parts > 1) launch(edge_kernel, dim3(blocks_for(x.cols, kThreads), n_parts - 1, seqs), kThreads, 0, stream, p);
+  const dim3 grid(blocks_for(p.n_channels, kConvThreads), seqs, n_parts);
   p.width <= 4 ? launch(conv_kernel<4>, grid, kConvThreads, 0, stream, p) : launch(conv_kernel<kMostConvWidth>, grid, kConvThreads, 0, stream, p);
 }
 
-void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, cudaStream_t stream) {
+void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, int fewest_tokens, int most_tokens,
+                bool chunks, cudaStream_t stream) {
   if (n_seqs == 0) return;
   const StateShape& s = a.states->shape;
   CHECK(s.key_dim <= kMostKeyDim);
-  const Delta p{a.y.f32(), a.qkv.f32(), a.beta.f32(), a.alpha.f32(), a.decay.f32(), a.dt.f32(), a.y.stride, a.qkv.stride, a.beta.stride,
-                a.alpha.stride, s.n_heads, a.n_key_heads, s.key_dim, s.value_dim, a.tiled, states, batch};
-  const bool packs = s.key_dim % 4 == 0 && a.qkv.stride % 4 == 0 && reinterpret_cast<uintptr_t>(p.qkv) % 16 == 0;
-  packs ? start_delta<true>(p, n_seqs, stream) : start_delta<false>(p, n_seqs, stream);
+  Delta p{a.y.f32(), a.qkv.f32(), a.beta.f32(), a.alpha.f32(), a.decay.f32(), a.dt.f32(), a.y.stride, a.qkv.stride, a.beta.stride,
+          a.alpha.stride, s.n_heads, a.n_key_heads, s.key_dim, s.value_dim, a.tiled, false, INT32_MAX, states, batch};
+  p.packs = s.key_dim % 4 == 0 && a.qkv.stride % 4 == 0 && reinterpret_cast<uintptr_t>(p.qkv) % 16 == 0;
+  if (chunks && most_tokens >= kChunkedTokens && can_chunk(p)) {
+    p.fewest_chunked = kChunkedTokens;
+    delta_chunks(p, n_seqs, most_tokens, stream);
+    if (fewest_tokens >= kChunkedTokens) return;
+  }
+  p.packs ? start_delta<true>(p, n_seqs, stream) : start_delta<false>(p, n_seqs, stream);
 }
 
 }  // namespace ingot::cuda

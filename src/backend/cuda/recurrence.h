@@ -1,4 +1,4 @@
-// Kernels of recurrent layers (recurrence.cu). States are f32; who reads and writes which slot is in the batch.
+// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu). States are f32; who reads and writes which slot is in the batch.
 #pragma once
 #include <driver_types.h>
 
@@ -19,7 +19,13 @@ struct DeviceStates {
 };
 
 void gate_rows(const Tensor& x, const Tensor& gate, cudaStream_t stream);  // x *= sigmoid(gate)
-void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, cudaStream_t stream);
-void delta_rule(const DeltaRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, cudaStream_t stream);
+// Sequences of many tokens go through in parts, if there is room for conv_edge_floats() of them.
+int64_t conv_edge_floats(int64_t n_channels, int width, int n_tokens, int n_seqs);
+void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, int most_tokens,
+                float* edges, cudaStream_t stream);
+// `chunks`: sequences of many tokens may go through 64 tokens at once, which is not the same to the last bit. The batch's sequences have
+// fewest_tokens to most_tokens.
+void delta_rule(const DeltaRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, int fewest_tokens, int most_tokens,
+                bool chunks, cudaStream_t stream);
 
 }  // namespace ingot::cuda
