@@ -166,97 +166,120 @@ __device__ __forceinline__ void invert(Chunk& c) {
   }
 }
 
-// A chunk of a key head of a sequence.
-__global__ void __launch_bounds__(kThreads, 2) chunk_kernel(const __grid_constant__ Delta p) {
-  extern __shared__ __align__(128) char shared[];
-  Chunk& c = *reinterpret_cast<Chunk*>(shared);
-  const int key_head = blockIdx.y, seq = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  start_dependent();
-  const int begin = p.batch.q_start[seq], length = p.batch.q_start[seq + 1] - begin, n = min(kTokens, length - static_cast<int>(blockIdx.x) * kTokens);
-  if (length < kChunkedTokens || n <= 0) return;
-  const int64_t first = begin + static_cast<int>(blockIdx.x) * kTokens, at = first * p.qkv_stride;
-  const auto square = [](const float4& v) { return warp_sum(v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w) + 1e-6f; };
-  const Places heads(p, key_head, 0);
-  stage_rows(c.q, heads.q + at, p.qkv_stride, n, true, [&](const float4& v) { return rsqrtf(square(v) * kDim); });
-  stage_rows(c.k, heads.k + at, p.qkv_stride, n, true, [&](const float4& v) { return rsqrtf(square(v)); });
-  __syncthreads();
+// Four warps have a band of 16 rows each of k k^T, four of q k^T, up to the diagonal; the longest of one beside the shortest of the other.
+struct Band {
+  const bool of_q;
+  const int first, lane;  // first: row
+  __device__ Band() : of_q(threadIdx.x >= kThreads / 2), first(16 * static_cast<int>(of_q ? 7 - threadIdx.x / 32 : threadIdx.x / 32)), lane(threadIdx.x % 32) {}
 
-  // Four warps have 16 rows each of k k^T, four of q k^T, up to the diagonal; the longest of one beside the shortest of the other.
-  const bool of_q = warp >= 4;
-  const int band = of_q ? 7 - warp : warp, g = lane / 4, t = lane % 4;
-  float acc[8][4] = {};
+  // acc[j]: its columns from 8j on.
+  __device__ __forceinline__ void multiply_keys(float (&acc)[8][4], const Chunk& c) const {
 #pragma unroll
-  for (int k = 0; k < kDim; k += 16) {
-    uint32_t a[4], b[4];
-    load_matrices(a, place_of_a(of_q ? c.q : c.k, kRow, 16 * band, k, lane));
+    for (int k = 0; k < kDim; k += 16) {
+      uint32_t a[4], b[4];
+      load_matrices(a, place_of_a(of_q ? c.q : c.k, kRow, first, k, lane));
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      if (j > band) break;
-      load_matrices(b, place_of_turned_b(c.k, kRow, k, 16 * j, lane));
-      multiply(acc[2 * j], acc[2 * j + 1], a, b);
+      for (int j = 0; j < 4; ++j) {
+        if (16 * j > first) break;
+        load_matrices(b, place_of_turned_b(c.k, kRow, k, 16 * j, lane));
+        multiply(acc[2 * j], acc[2 * j + 1], a, b);
+      }
     }
   }
-  for (int i = 0; i < p.n_heads / p.n_key_heads; ++i) {
-    const Places places(p, key_head, i);
-    __syncthreads();  // of the head before
-    stage_rows(c.v, places.v + at, p.qkv_stride, n, false, [](const float4&) { return 1.0f; });
-    if (warp == 0) find_decays(c, p, value_head(p, key_head, i), first, n, lane);
-    __syncthreads();
+  // A to shared memory, P, of n tokens, to where the rows of q and k have room.
+  __device__ __forceinline__ void put_decayed(Chunk& c, const float (&acc)[8][4], half* to, int64_t stride, int n) const {
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      if (j / 2 > band) break;
+      if (8 * j > first + 8) break;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int row = 16 * band + g + 8 * h, column = 8 * j + 2 * t;
+        const int row = first + lane / 4 + 8 * h, column = 8 * j + 2 * (lane % 4);
         const float decays[2] = {expf(fminf(c.g[row] - c.g[column], 0.0f)), expf(fminf(c.g[row] - c.g[column + 1], 0.0f))};
         if (of_q) {
           const uint32_t pair = pair_of(column <= row ? decays[0] * acc[j][2 * h] : 0.0f, column + 1 <= row ? decays[1] * acc[j][2 * h + 1] : 0.0f);
-          if (row < n) *reinterpret_cast<uint32_t*>(places.p + 2 * (first + row) * p.qkv_stride + column) = pair;
+          if (row < n) *reinterpret_cast<uint32_t*>(to + row * stride + column) = pair;
         } else {
           c.a[row][column] = column < row ? c.beta[row] * decays[0] * acc[j][2 * h] : 0.0f;
           c.a[row][column + 1] = column + 1 < row ? c.beta[row] * decays[1] * acc[j][2 * h + 1] : 0.0f;
         }
       }
     }
+  }
+};
+
+// T times beta, and times beta exp(g), for the products.
+__device__ __forceinline__ void scale_inverse(Chunk& c) {
+  for (int e = threadIdx.x; e < kTokens * kTokens; e += kThreads) {
+    const int row = e / kTokens, column = e % kTokens;
+    const float value = column <= row ? c.t[row][column] * c.beta[column] : 0.0f;
+    c.for_v[row * kSquare + column] = from_float<half>(value);
+    c.for_k[row * kSquare + column] = from_float<half>(value * expf(c.g[column]));
+  }
+}
+
+// W and T beta v, 16 columns a warp, to the rows of v.
+__device__ __forceinline__ void put_products(const Chunk& c, float* rows, int64_t stride, int n) {
+  const int column = static_cast<int>(threadIdx.x) / 32 * 16, lane = threadIdx.x % 32;
+  uint32_t of_k[4][4], of_v[4][4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    load_turned(of_k[k], place_of_b(c.k, kRow, 16 * k, column, lane));
+    load_turned(of_v[k], place_of_b(c.v, kRow, 16 * k, column, lane));
+  }
+#pragma unroll
+  for (int m = 0; m < 4; ++m) {
+    float w[2][4] = {}, u[2][4] = {};
+#pragma unroll
+    for (int k = 0; k <= m; ++k) {
+      uint32_t a[4];
+      load_matrices(a, place_of_a(c.for_k, kSquare, 16 * m, 16 * k, lane));
+      multiply(w[0], w[1], a, of_k[k]);
+      load_matrices(a, place_of_a(c.for_v, kSquare, 16 * m, 16 * k, lane));
+      multiply(u[0], u[1], a, of_v[k]);
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = 16 * m + lane / 4 + 8 * h;
+      if (row >= n) continue;
+      half* to = reinterpret_cast<half*>(rows + row * stride) + column + 2 * (lane % 4);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        *reinterpret_cast<uint32_t*>(to + 8 * j) = pair_of(w[j][2 * h], w[j][2 * h + 1]);
+        *reinterpret_cast<uint32_t*>(to + kDim + 8 * j) = pair_of(u[j][2 * h], u[j][2 * h + 1]);
+      }
+    }
+  }
+}
+
+// A chunk of a key head of a sequence, and of its value heads one after another.
+__global__ void __launch_bounds__(kThreads, 2) chunk_kernel(const __grid_constant__ Delta p) {
+  extern __shared__ __align__(128) char shared[];
+  Chunk& c = *reinterpret_cast<Chunk*>(shared);
+  const int key_head = blockIdx.y, seq = blockIdx.z, done = static_cast<int>(blockIdx.x) * kTokens;
+  start_dependent();
+  const int begin = p.batch.q_start[seq], length = p.batch.q_start[seq + 1] - begin, n = min(kTokens, length - done);
+  if (length < kChunkedTokens || n <= 0) return;
+  const int64_t first = begin + done, at = first * p.qkv_stride;
+  const auto square = [](const float4& v) { return warp_sum(v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w) + 1e-6f; };
+  const Places keys(p, key_head, 0);
+  stage_rows(c.q, keys.q + at, p.qkv_stride, n, true, [&](const float4& v) { return rsqrtf(square(v) * kDim); });
+  stage_rows(c.k, keys.k + at, p.qkv_stride, n, true, [&](const float4& v) { return rsqrtf(square(v)); });
+  __syncthreads();
+  const Band band;
+  float acc[8][4] = {};
+  band.multiply_keys(acc, c);
+  for (int i = 0; i < p.n_heads / p.n_key_heads; ++i) {
+    const Places places(p, key_head, i);
+    __syncthreads();  // of the head before
+    stage_rows(c.v, places.v + at, p.qkv_stride, n, false, [](const float4&) { return 1.0f; });
+    if (threadIdx.x < 32) find_decays(c, p, value_head(p, key_head, i), first, n, threadIdx.x);
+    __syncthreads();
+    band.put_decayed(c, acc, places.p + 2 * at, 2 * p.qkv_stride, n);
     __syncthreads();
     invert(c);
-    for (int e = threadIdx.x; e < kTokens * kTokens; e += kThreads) {
-      const int row = e / kTokens, column = e % kTokens;
-      const float value = column <= row ? c.t[row][column] * c.beta[column] : 0.0f;
-      c.for_v[row * kSquare + column] = from_float<half>(value);
-      c.for_k[row * kSquare + column] = from_float<half>(value * expf(c.g[column]));
-    }
+    scale_inverse(c);
     __syncthreads();
-    // 16 columns a warp, of W and of T beta v.
-    uint32_t of_k[4][4], of_v[4][4];
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      load_turned(of_k[k], place_of_b(c.k, kRow, 16 * k, 16 * warp, lane));
-      load_turned(of_v[k], place_of_b(c.v, kRow, 16 * k, 16 * warp, lane));
-    }
-#pragma unroll
-    for (int m = 0; m < 4; ++m) {
-      float w[2][4] = {}, u[2][4] = {};
-#pragma unroll
-      for (int k = 0; k <= m; ++k) {
-        uint32_t a[4];
-        load_matrices(a, place_of_a(c.for_k, kSquare, 16 * m, 16 * k, lane));
-        multiply(w[0], w[1], a, of_k[k]);
-        load_matrices(a, place_of_a(c.for_v, kSquare, 16 * m, 16 * k, lane));
-        multiply(u[0], u[1], a, of_v[k]);
-      }
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int row = 16 * m + g + 8 * h;
-        if (row >= n) continue;
-        half* to = reinterpret_cast<half*>(places.v + (first + row) * p.qkv_stride) + 16 * warp + 2 * t;
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          *reinterpret_cast<uint32_t*>(to + 8 * j) = pair_of(w[j][2 * h], w[j][2 * h + 1]);
-          *reinterpret_cast<uint32_t*>(to + kDim + 8 * j) = pair_of(u[j][2 * h], u[j][2 * h + 1]);
-        }
-      }
-    }
+    put_products(c, places.v + at, p.qkv_stride, n);
   }
 }
 
@@ -296,11 +319,86 @@ __device__ __forceinline__ void copy_stage(Stage& s, const Delta& p, const Place
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
+// A warp's 16 rows of the 16 columns of a matrix: element e of s[j].
+struct Share {
+  const int row, column;  // of element 0 of s[0]
+  __device__ Share() : row(16 * static_cast<int>(threadIdx.x / 32) + static_cast<int>(threadIdx.x) % 32 / 4), column(2 * static_cast<int>(threadIdx.x % 4)) {}
+
+  template <class F>
+  __device__ __forceinline__ void each(F&& f) const {
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) f(j, e, row + e / 2 * 8, column + 8 * j + e % 2);
+  }
+};
+
+// W S or q S, a band of 16 tokens; even and odd steps by themselves, for they wait for each other.
+__device__ __forceinline__ void multiply_state(float (&sums)[2][4], const half* rows, const half* s, int first, int lane) {
+  float odd[2][4] = {};
+#pragma unroll
+  for (int k = 0; k < kDim; k += 32) {
+    uint32_t a[4], b[4];
+    load_matrices(a, place_of_a(rows, kRow, first, k, lane));
+    load_matrices(b, place_of_turned_b(s, kRow, k, 0, lane));
+    multiply(sums[0], sums[1], a, b);
+    load_matrices(a, place_of_a(rows, kRow, first, k + 16, lane));
+    load_matrices(b, place_of_turned_b(s, kRow, k + 16, 0, lane));
+    multiply(odd[0], odd[1], a, b);
+  }
+#pragma unroll
+  for (int j = 0; j < 2; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[j][e] += odd[j][e];
+}
+
+// From W S of a band what its tokens add.
+__device__ __forceinline__ void put_added(Walk& c, const Stage& stage, const float (&sums)[2][4], int first, int lane) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int row = first + lane / 4 + 8 * h;
+    const float until = stage.until[row];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int place = row * kSliceRow + 8 * j + 2 * (lane % 4);
+      const float2 u = __half22float2(*reinterpret_cast<const half2*>(stage.u + place));
+      const float v[2] = {u.x - sums[j][2 * h], u.y - sums[j][2 * h + 1]};
+      *reinterpret_cast<uint32_t*>(c.u + place) = pair_of(v[0], v[1]);
+      *reinterpret_cast<uint32_t*>(c.left + place) = pair_of(until * v[0], until * v[1]);
+    }
+  }
+}
+
+// From q S of a band the outputs of its tokens, of which the chunk has n.
+__device__ __forceinline__ void put_outputs(const Walk& c, const Stage& stage, float (&sums)[2][4], float* y, int64_t stride, int n, int first,
+                                            int lane) {
+#pragma unroll
+  for (int j = 0; j < 2; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[j][e] *= stage.since[first + lane / 4 + e / 2 * 8];
+#pragma unroll
+  for (int k = 0; k < kTokens; k += 16) {
+    if (k > first) break;
+    uint32_t a[4], b[4];
+    load_matrices(a, place_of_a(stage.p, kSquare, first, k, lane));
+    load_turned(b, place_of_b(c.u, kSliceRow, k, 0, lane));
+    multiply(sums[0], sums[1], a, b);
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int row = first + lane / 4 + 8 * h;
+    if (row >= n) continue;
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+      *reinterpret_cast<float2*>(y + row * stride + 8 * j + 2 * (lane % 4)) = make_float2(sums[j][2 * h], sums[j][2 * h + 1]);
+  }
+}
+
 // 16 columns of a head's matrix through all chunks of a sequence. A warp keeps 16 rows of it; four multiply W with it, four q.
 __global__ void __launch_bounds__(kThreads, 1) walk_kernel(const __grid_constant__ Delta p) {
   extern __shared__ __align__(128) char shared[];
   Walk& c = *reinterpret_cast<Walk*>(shared);
-  const int head = blockIdx.y, seq = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int head = blockIdx.y, seq = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32, first_column = static_cast<int>(blockIdx.x) * kSlice;
   const int sharing = p.n_heads / p.n_key_heads, key_head = p.tiled ? head % p.n_key_heads : head / sharing;
   start_dependent();
   const int begin = p.batch.q_start[seq], length = p.batch.q_start[seq + 1] - begin, in = p.batch.state_in[seq];
@@ -308,67 +406,28 @@ __global__ void __launch_bounds__(kThreads, 1) walk_kernel(const __grid_constant
   const Places places(p, key_head, p.tiled ? head / p.n_key_heads : head % sharing);
   copy_stage(c.stages[0], p, places, head, begin, min(kTokens, length));
 
-  const auto place_of = [&](int j, int e) {  // of element e of tile j of the warp's share
-    return (int64_t{head} * kDim + static_cast<int>(blockIdx.x) * kSlice + 8 * j + 2 * t + e % 2) * kDim + 16 * warp + g + e / 2 * 8;
-  };
-  const auto share = [&](const float(&s)[2][4]) {
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) c.s[(8 * j + 2 * t + e % 2) * kRow + 16 * warp + g + e / 2 * 8] = from_float<half>(s[j][e]);
-  };
-  float s[2][4];
-#pragma unroll
-  for (int j = 0; j < 2; ++j)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) s[j][e] = in >= 0 ? p.states.data[in * p.states.slot_floats + place_of(j, e)] : 0.0f;
-  share(s);
+  const Share share;
+  const auto place_of = [&](int row, int column) { return (int64_t{head} * kDim + first_column + column) * kDim + row; };
+  float s[2][4] = {};
+  const auto show = [&](int j, int e, int row, int column) { c.s[column * kRow + row] = from_float<half>(s[j][e]); };
+  share.each([&](int j, int e, int row, int column) { s[j][e] = in >= 0 ? p.states.data[in * p.states.slot_floats + place_of(row, column)] : 0.0f; });
+  share.each(show);
 
-  const int band = warp % 4;
+  const int band = warp % 4 * 16;
   const bool of_q = warp >= 4;
   for (int done = 0, at = 0; done < length; done += kTokens, at ^= 1) {
     asm volatile("cp.async.wait_group 0;" ::: "memory");
     __syncthreads();
     const Stage& stage = c.stages[at];
-    if (done + kTokens < length) copy_stage(c.stages[at ^ 1], p, places, head, begin + done + kTokens, min(kTokens, length - done - kTokens));
     const int n = min(kTokens, length - done);
-
-    float even[2][4] = {}, odd[2][4] = {};
-#pragma unroll
-    for (int k = 0; k < kDim; k += 32) {
-      uint32_t a[4], b[4];
-      load_matrices(a, place_of_a(of_q ? stage.q : stage.w, kRow, 16 * band, k, lane));
-      load_matrices(b, place_of_turned_b(c.s, kRow, k, 0, lane));
-      multiply(even[0], even[1], a, b);
-      load_matrices(a, place_of_a(of_q ? stage.q : stage.w, kRow, 16 * band, k + 16, lane));
-      load_matrices(b, place_of_turned_b(c.s, kRow, k + 16, 0, lane));
-      multiply(odd[0], odd[1], a, b);
-    }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = 16 * band + g + 8 * h;
-      const float since = stage.since[row], until = stage.until[row];
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int place = row * kSliceRow + 8 * j + 2 * t;
-        float v[2] = {even[j][2 * h] + odd[j][2 * h], even[j][2 * h + 1] + odd[j][2 * h + 1]};
-        if (of_q) {
-          even[j][2 * h] = since * v[0], even[j][2 * h + 1] = since * v[1];
-        } else {
-          const float2 u = __half22float2(*reinterpret_cast<const half2*>(stage.u + place));
-          v[0] = u.x - v[0], v[1] = u.y - v[1];
-          *reinterpret_cast<uint32_t*>(c.u + place) = pair_of(v[0], v[1]);
-          *reinterpret_cast<uint32_t*>(c.left + place) = pair_of(until * v[0], until * v[1]);
-        }
-      }
-    }
+    if (done + kTokens < length) copy_stage(c.stages[at ^ 1], p, places, head, begin + done + kTokens, min(kTokens, length - done - kTokens));
+    float sums[2][4] = {};
+    multiply_state(sums, of_q ? stage.q : stage.w, c.s, band, lane);
+    if (!of_q) put_added(c, stage, sums, band, lane);
     __syncthreads();
 
     const float keep = stage.since[n - 1];
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) s[j][e] *= keep;
+    share.each([&](int j, int e, int, int) { s[j][e] *= keep; });
 #pragma unroll
     for (int k = 0; k < kTokens; k += 16) {
       uint32_t a[4], b[4];
@@ -376,29 +435,10 @@ __global__ void __launch_bounds__(kThreads, 1) walk_kernel(const __grid_constant
       load_turned(b, place_of_b(c.left, kSliceRow, k, 0, lane));
       multiply(s[0], s[1], a, b);
     }
-    share(s);
-    if (!of_q) continue;
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      if (k > band) break;
-      uint32_t a[4], b[4];
-      load_matrices(a, place_of_a(stage.p, kSquare, 16 * band, 16 * k, lane));
-      load_turned(b, place_of_b(c.u, kSliceRow, 16 * k, 0, lane));
-      multiply(even[0], even[1], a, b);
-    }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = 16 * band + g + 8 * h;
-      if (row >= n) continue;
-      float* y = p.y + (begin + done + row) * p.y_stride + head * kDim + static_cast<int>(blockIdx.x) * kSlice + 2 * t;
-#pragma unroll
-      for (int j = 0; j < 2; ++j) *reinterpret_cast<float2*>(y + 8 * j) = make_float2(even[j][2 * h], even[j][2 * h + 1]);
-    }
+    share.each(show);
+    if (of_q) put_outputs(c, stage, sums, p.y + (begin + done) * p.y_stride + head * kDim + first_column, p.y_stride, n, band, lane);
   }
-#pragma unroll
-  for (int j = 0; j < 2; ++j)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) p.states.data[p.batch.state_out[seq] * p.states.slot_floats + place_of(j, e)] = s[j][e];
+  share.each([&](int j, int e, int row, int column) { p.states.data[p.batch.state_out[seq] * p.states.slot_floats + place_of(row, column)] = s[j][e]; });
 }
 
 }  // namespace
