@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "model/quant_mix.h"
 #include "quant/fill.h"
 
 namespace ingot {
@@ -47,7 +48,7 @@ class DummySource final : public WeightSource {
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
     if (!exists(name)) return false;
     const bool is_vector = n_out == 1;
-    const Format format = is_vector ? Format::F32 : format_for_row(format_, n_in);
+    const Format format = format_of(name, n_out, n_in);
     auto& bytes = buffers_.emplace_back(n_out * row_bytes(format, n_in));
     out = {format, n_out, n_in, bytes.data()};
     if (is_vector) {
@@ -70,10 +71,10 @@ class DummySource final : public WeightSource {
       for (const auto& row : matrices)
         if (has(row, layer) && (seen.insert(first_name(row.gguf_name)).second || row.gguf_slice.total != Size::kNone)) {
           const int64_t n_in = size_of(row.n_in, config_), count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
-          total += bytes_of(count * size_of(row.n_out, config_), n_in);
+          total += bytes_of(first_name(row.gguf_name), count * size_of(row.n_out, config_), n_in);
         }
       for (const auto& row : vectors)
-        if (has(row, layer)) total += bytes_of(row.count == Size::kNone ? 1 : size_of(row.count, config_), size_of(row.n, config_));
+        if (has(row, layer)) total += bytes_of(first_name(row.gguf_name), row.count == Size::kNone ? 1 : size_of(row.count, config_), size_of(row.n, config_));
     };
     add(model_matrices(), model_vectors(), 0);
     for (int layer = 0; layer < config_.n_layers; ++layer) add(layer_matrices(), layer_vectors(), layer);
@@ -85,8 +86,13 @@ class DummySource final : public WeightSource {
   bool has(const Row& row, int layer) const {
     return applies(row.when, config_, layer) && exists(first_name(row.gguf_name));
   }
-  size_t bytes_of(int64_t n_out, int64_t n_in) const {
-    return n_out * row_bytes(n_out == 1 ? Format::F32 : format_for_row(format_, n_in), n_in);
+  // As quantized files have it.
+  Format format_of(const std::string& name, int64_t n_out, int64_t n_in) const {
+    const bool keeps = info(format_).block_size > 1 && !is_quantizable(name, 2);
+    return n_out == 1 || keeps ? Format::F32 : format_for_row(format_, n_in);
+  }
+  size_t bytes_of(const std::string& name, int64_t n_out, int64_t n_in) const {
+    return n_out * row_bytes(format_of(name, n_out, n_in), n_in);
   }
   static std::string first_name(const std::string& names) { return names.substr(0, names.find('|')); }
 
