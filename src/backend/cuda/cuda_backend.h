@@ -138,6 +138,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void decoded_product(const Tensor& y, const Tensor& x, const cuda::PackedWeight& w, bool accumulate);
   void product(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& bias, bool accumulate);
   Tensor aligned(const Tensor& x);
+  void route(const MoeArgs& args);
   bool takes_rows(const cuda::ExpertMatmul& m) const;
   void order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts);
   void launch_tiles(const cuda::ExpertMatmul& m);

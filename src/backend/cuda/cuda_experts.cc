@@ -1,5 +1,7 @@
 // The verbs of models with experts. A few rows read the matrix of their expert each for itself; more are put in order of their experts
 // first, so that a matrix is read once for many. Which of both is decided by their number alone, so a step can be recorded.
+#include <utility>
+
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/experts.h"
 
@@ -84,12 +86,27 @@ void CudaBackend::moe_combine(Tensor residual, Tensor y, Tensor weights) {
   check_launch("combine_rows");
 }
 
+// The experts of each token. Where that is one kernel, it also computes the norm that waits for a.x, if one does.
+void CudaBackend::route(const MoeArgs& a) {
+  settle_layers();
+  const PackedWeight& w = packed(*a.w_router);
+  if (deterministic_ || a.x.dtype != DType::kF16 || !on_16_bytes(a.x) || !cuda::can_route_at_once(w, a.x.rows)) {
+    matmul(a.logits, a.x, *a.w_router, a.b_router);
+    return moe_route(a.ids, a.weights, a.logits, a.route);
+  }
+  const bool takes = pending_ && pending_->y.data == a.x.data && pending_->y.cols == a.x.cols && a.x.rows == 1;
+  if (!takes) settle();
+  const std::optional<cuda::DeferredNorm> norm = std::exchange(pending_, std::nullopt);
+  cuda::route_at_once({.ids = a.ids, .weights = a.weights, .x = a.x, .norm = norm ? &*norm : nullptr, .w = &w, .bias = data_of(a.b_router)}, a.route,
+                      stream_);
+  check_launch("route_at_once");
+}
+
 void CudaBackend::moe(const MoeArgs& a) {
   const PackedWeight &w_gate = packed(*a.w_gate), &w_up = packed(*a.w_up), &w_down = packed(*a.w_down);
   if (a.x.rows == 0) return;
   if (!cuda::can_expert_matmul(w_gate) || !cuda::can_expert_matmul(w_down) || !cuda::share_matvec(w_gate, w_up)) return Backend::moe(a);
-  matmul(a.logits, a.x, *a.w_router, a.b_router);
-  moe_route(a.ids, a.weights, a.logits, a.route);
+  route(a);
   const int64_t n_rows = a.ids.rows * a.ids.cols;
   const ExpertMatmul gate{.y = a.gate,
                     .x = aligned(a.x),
@@ -113,7 +130,7 @@ void CudaBackend::moe(const MoeArgs& a) {
   }
   const ExpertMatmul down{.y = a.out, .x = aligned(a.gate), .w = {&w_down}, .bias = {data_of(a.b_down)}, .ids = gate.ids, .n_rows = n_rows};
   ExpertMatmul sum = down;
-  sum.y = a.residual, sum.weights = a.weights.f32(), sum.n_terms = static_cast<int>(a.ids.cols);
+  sum.y = a.residual, sum.weights = a.weights.f32(), sum.n_terms = static_cast<int>(a.ids.cols), sum.knows_experts = true;
   if (each && cuda::can_expert_rows(sum)) {
     cuda::expert_rows(sum, stream_);
     return check_launch("expert_rows");

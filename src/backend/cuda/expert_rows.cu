@@ -1,297 +1,272 @@
-// Products of few rows, each with the matrix of its own expert: what one sequence decodes, or a few. A block takes 16 outputs of a row
-// (dense weights: 8), or of a whole sum of rows with their weights, so that the down projection of a token's experts and what they
-// add to the residual stream is one launch. Warps share the columns, and each reads ahead. Every row reads its weights for itself:
-// where many rows meet at an expert, expert_tiles.cu is for them.
+// Products of few rows of activations with quantized matrices of their experts: what one sequence decodes, or a few. A block goes through tiles
+// of 16 outputs, each of one expert (of a gated product: two of both matrices) or of a weighted sum over a token's experts, which is how
+// the down projection and what it adds to the residual stream are one launch. Its warps share a tile's columns, and each copies its
+// next steps to a ring of its own in shared memory, across the ends of tiles. Every row reads its weights for itself: where many rows
+// meet at an expert, expert_tiles.cu is for them.
 #include <algorithm>
 
 #include "backend/cuda/device.cuh"
-#include "backend/cuda/experts.h"
+#include "backend/cuda/expert_rows.cuh"
 #include "backend/cuda/matvec_step.cuh"
 #include "backend/cuda/memory.h"
-#include "backend/cuda/unpack.cuh"
 
 namespace ingot::cuda {
 
+using namespace expert_rows_detail;
 using namespace matvec_step;
 
 namespace {
 
 constexpr int kMostWarps = 16, kFewestWarps = 8;  // the table of a codebook is filled by 256 threads
-constexpr int kMostTerms = 32;                    // a lane knows each
-constexpr size_t kMostInput = 96 << 10;           // bytes of activations in shared memory
-constexpr int kDenseWarps = 8, kAhead = 8;        // loads of a lane
-constexpr int kChunk = 32 * 8;                    // elements of a load of a warp
+constexpr size_t kStaticShared = 4096;            // more than what the kernel declares
 
-struct Params {
-  PackedWeight w[2];
-  const float* bias[2];
-  const half* x;
-  int64_t x_stride, x_rows, n_rows;
-  const int32_t* ids;
-  const float* weights;
-  int n_terms, n_in, n_steps;  // steps: of a row
-  void* y;
-  int64_t y_stride;
-  bool y_f32;
-  int act;
+// Blocks divide into groups, one for the outputs of rows that share their activations (gate and up of a token's experts), or of a sum of
+// rows (their down projections).
+struct CodeParams : Params {
+  int n_sums, n_inputs;  // of a group
+  int n_tiles;           // of a sum
+  int64_t input_step;    // from the activations of a group to those of the next
+  bool knows_experts;    // before the kernel in front has ended
 };
 
-// What a lane knows of term `lane`: its expert and its weight.
-struct Term {
-  int expert = 0;
-  float weight = 1.0f;
+// What a weight's zero or minimum needs to know of the activations: their sums over a unit, or its halves, in multiples of 2^-24, as
+// products of codes are; where there is a zero, times that, and negative.
+template <class K>
+struct Input {
+  static constexpr bool kSums = K::kMin || K::kLayout != Layout::kCodebook4;
+  static constexpr int kGroups = K::kGroup16 ? 2 : 1, kStepSums = 4 * kGroups;
+  half* x;      // [inputs, n_steps * 128], of each 32 columns a lane's 8 together (packed_weight.h); zeros from n_in on
+  float* sums;  // [inputs, n_steps, 4 units, kGroups]
 
-  __device__ Term(const Params& p, int64_t first_row, int lane) {
-    if (lane >= p.n_terms) return;
-    expert = p.ids[first_row + lane];
-    if (p.weights != nullptr) weight = p.weights[first_row + lane];
+  static size_t bytes(int n_inputs, int n_steps) {
+    return static_cast<size_t>(n_inputs * n_steps) * (kTileCols * sizeof(half) + kStepSums * sizeof(float));
   }
-};
+  __device__ Input(char* shared, int n_inputs, int n_steps)
+      : x(reinterpret_cast<half*>(shared)), sums(reinterpret_cast<float*>(x + n_inputs * n_steps * kTileCols)) {}
 
-__device__ __forceinline__ const half* input_of(const Params& p, int64_t row) { return p.x + row * p.x_rows / p.n_rows * p.x_stride; }
-
-// Output `row` of sum `target`. Called by whole warps.
-template <int kGates>
-__device__ __forceinline__ void put(const Params& p, int64_t target, int64_t row, const float (&sums)[kGates], bool writes, const Term& term) {
-  float total[kGates];
+  // A lane takes 8 columns, so a warp two steps, of which the last may be past the end.
+  __device__ __forceinline__ void stage(const CodeParams& p, float offset) const {
+    const int n_steps = p.n_inputs * p.n_steps, lane = threadIdx.x % 16;
+    const half* from = p.x + blockIdx.y * p.input_step + 8 * lane;
+#pragma unroll 2
+    for (int step = static_cast<int>(threadIdx.x) / 16; step < (n_steps + 1) / 2 * 2; step += static_cast<int>(blockDim.x) / 16) {
+      const int input = p.n_inputs == 1 ? 0 : step / p.n_steps, column = (step - input * p.n_steps) * kTileCols;
+      const bool in = step < n_steps && column + 8 * lane < p.n_in;
+      const uint4 v = in ? __ldcg(reinterpret_cast<const uint4*>(from + input * p.x_stride + column)) : uint4{};
+      float sum = 0;
+      if constexpr (kSums) {
+        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-  for (int j = 0; j < kGates; ++j) {
-    total[j] = sums[j];
-    for (int k = 0; p.bias[j] != nullptr && k < p.n_terms; ++k) {
-      const int64_t expert = __shfl_sync(0xFFFFFFFFu, term.expert, k);
-      const float weight = __shfl_sync(0xFFFFFFFFu, term.weight, k);
-      if (writes) total[j] += weight * p.bias[j][expert * p.w[j].n_out + row];
+        for (int i = 0; i < 4; ++i) {
+          const float2 pair = __half22float2(half2_of(words[i]));
+          sum += pair.x + pair.y;
+        }
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
+        if constexpr (!K::kGroup16) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
+      }
+      if (step >= n_steps) continue;
+      uint2* to = reinterpret_cast<uint2*>(x + step * kTileCols + lane / 4 * 32 + lane % 2 * 16 + lane % 4 / 2 * 4);
+      to[0] = make_uint2(v.x, v.y), to[2] = make_uint2(v.z, v.w);
+      if (kSums && lane % (4 / kGroups) == 0) sums[step * kStepSums + lane / (4 / kGroups)] = offset * sum;
     }
-  }
-  if (!writes) return;
-  const float value = kGates == 2 ? act_mul(total[0], total[kGates - 1], p.act) : total[0];
-  const int64_t at = target * p.y_stride + row;
-  if (p.y_f32) {
-    float* y = static_cast<float*>(p.y) + at;
-    *y = p.weights != nullptr ? *y + value : value;
-  } else {
-    static_cast<half*>(p.y)[at] = from_float<half>(value);
-  }
-}
-
-// The stream of one warp: copies run ahead of their use by all but one of the ring's slots.
-template <class K, int kGates>
-struct Stream {
-  const Params& p;
-  const Term& term;
-  const int lane, n_items, n_warps;
-  const int64_t tile;
-  uint32_t slot;
-  const uint32_t end;
-  int item, gate = 0;
-
-  __device__ Stream(const Params& params, const Term& term_of, const char* ring, int lane_of, int warp, int warps, int64_t tile_of)
-      : p(params), term(term_of), lane(lane_of), n_items(p.n_terms * p.n_steps), n_warps(warps), tile(tile_of), slot(shared_address(ring)),
-        end(slot + K::kSlots * K::kSlotBytes), item(warp) {}
-
-  __device__ __forceinline__ void copy_next() {
-    if (item < n_items) {
-      const int k = item / p.n_steps, step = item - k * p.n_steps;
-      const int64_t expert = __shfl_sync(0xFFFFFFFFu, term.expert, k);
-      const PackedWeight& w = p.w[gate];
-      const int64_t place = tile * w.k_tiles + step;
-      const char* codes = static_cast<const char*>(w.data) + expert * w.expert_bytes;
-      const char* scales = static_cast<const char*>(w.scales) + expert * w.expert_scale_bytes;
-      const From from{codes + place * (512 * K::kPieces) + 16 * lane, scales + place * (32 * K::kScaleBytes) + K::kScaleBytes * lane};
-      copy_step<K>(slot, from, lane);
-    }
-    end_copies();
-    if (++gate == kGates) gate = 0, item += n_warps;
-    slot = slot + K::kSlotBytes == end ? end - K::kSlots * K::kSlotBytes : slot + K::kSlotBytes;
   }
 };
 
-// Activations as matvec.cu has them: of each 32 columns lane t's 8 lie together; zeros up to whole steps.
-__device__ __forceinline__ void arrange(half* to, const Params& p, int64_t first_row) {
-  const int per_row = p.n_steps * (kTileCols / 4), n = p.n_terms * per_row;
-  for (int i = threadIdx.x; i < n; i += static_cast<int>(blockDim.x)) {
-    const int term = i / per_row, k = 4 * (i - term * per_row);
-    const uint2 v = k < p.n_in ? *reinterpret_cast<const uint2*>(input_of(p, first_row + term) + k) : uint2{};
-    *reinterpret_cast<uint2*>(to + term * p.n_steps * kTileCols + k / 32 * 32 + k % 16 * 2 + k % 32 / 16 * 4) = v;
+// A warp's way through its block's tiles: every n_parts-th step of a tile, whose steps are those of all its terms.
+struct Cursor {
+  const CodeParams& p;
+  const int part, n_parts;
+  int sum = 0, tile, term, step;
+
+  __device__ __forceinline__ Cursor(const CodeParams& params, int part_of, int n_parts_of)
+      : p(params), part(part_of), n_parts(n_parts_of), tile(static_cast<int>(blockIdx.x)) {
+    start_tile();
   }
+  __device__ __forceinline__ void start_tile() {
+#pragma unroll 1
+    while (tile >= p.n_tiles) tile -= p.n_tiles, ++sum;
+    term = 0, step = part;
+    carry();
+  }
+  __device__ __forceinline__ void carry() {
+#pragma unroll 1
+    while (step >= p.n_steps) step -= p.n_steps, ++term;
+  }
+  __device__ __forceinline__ bool done() const { return sum >= p.n_sums; }
+  __device__ __forceinline__ bool in_tile() const { return term < p.n_terms; }
+  __device__ __forceinline__ void advance() { step += n_parts, carry(); }
+  __device__ __forceinline__ void next_tile() { tile += static_cast<int>(gridDim.x), start_tile(); }
+  __device__ __forceinline__ int row() const { return sum * p.n_terms + term; }  // of the group
+};
+
+// The next step of one warp, to a slot of its ring. Steps end where a warp has none of a tile: it has none of the others then.
+template <class K>
+__device__ __forceinline__ void copy_next(Cursor& at, const PackedWeight& w, uint32_t slot, int lane, const Term& term) {
+  if (!at.done() && at.in_tile()) {
+    const int64_t expert = term.expert_of(at.row()), place = at.tile * w.k_tiles + at.step;
+    const char* codes = static_cast<const char*>(w.data) + expert * w.expert_bytes;
+    const char* scales = static_cast<const char*>(w.scales) + expert * w.expert_scale_bytes;
+    copy_step<K>(slot, {codes + place * (512 * K::kPieces) + 16 * lane, scales + place * (32 * K::kScaleBytes) + K::kScaleBytes * lane}, lane);
+    at.advance();
+    if (!at.in_tile()) at.next_tile();
+  }
+  end_copies();
 }
 
-template <class K, int kGates>
-__global__ void __launch_bounds__(32 * kMostWarps) codes_kernel(const __grid_constant__ Params p) {
-  extern __shared__ __align__(128) char shared[];  // a ring for each warp, then the activations
-  __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
-  __shared__ float sums[kMostWarps][kGates][kTileRows];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_warps = static_cast<int>(blockDim.x) / 32;
-  const int64_t target = blockIdx.y, first_row = target * p.n_terms;
-  let_next_start();
-  if constexpr (K::kLayout == Layout::kCodebook4) fill_table(table, p.w[0]);
-  wait_for_previous();
-  const Term term(p, first_row, lane);
-  char* ring = shared + warp * (K::kSlots * K::kSlotBytes);
-  half* x = reinterpret_cast<half*>(shared + n_warps * (K::kSlots * K::kSlotBytes));
-  Stream<K, kGates> stream(p, term, ring, lane, warp, n_warps, blockIdx.x);
-  for (int s = 0; s < K::kSlots - 1; ++s) stream.copy_next();
-  arrange(x, p, first_row);
-  __syncthreads();
-
-  const uint32_t constant = (K::kMin ? 1u : 0x8000u | static_cast<uint32_t>(p.w[0].zero)) * 0x10001u;
-  float acc[kGates][4] = {};
-  int slot = 0;
-  for (int item = warp; item < p.n_terms * p.n_steps; item += n_warps) {
-    const float weight = __shfl_sync(0xFFFFFFFFu, term.weight, item / p.n_steps);
-    const half* const at[1] = {x + item * kTileCols + 8 * (lane % 4)};
+// acc += rows g and g + 8 of a slot times the activations of its columns, times 2^-24. All columns of the tensor core's product are
+// the one row of activations.
+template <class K>
+__device__ __forceinline__ void multiply_row(float (&acc)[2], const char* slot, const half* x, const float* sums, float weight, int lane,
+                                             const uint32_t* table) {
+  constexpr int kGroups = Input<K>::kGroups;
+  const uint4* pieces = reinterpret_cast<const uint4*>(slot) + lane;
+  const Scales<K> low_scales(slot, lane / 4), high_scales(slot, lane / 4 + 8);
+  uint4 low = pieces[0], high = pieces[32];
+  float total[2] = {};
 #pragma unroll
-    for (int j = 0; j < kGates; ++j) {
-      await_copies<K::kSlots - 2>();
-      __syncwarp();  // scales are copied by other lanes than use them
-      stream.copy_next();
-      float part[1][4] = {};
-      multiply<K, 1>(part, ring + slot, at, lane, constant, table);
-#pragma unroll
-      for (int i = 0; i < 4; i += 2) acc[j][i] += weight * part[0][i];
-      slot = slot + K::kSlotBytes == K::kSlots * K::kSlotBytes ? 0 : slot + K::kSlotBytes;
+  for (int u = 0; u < 4; ++u) {
+    const uint4 in = *reinterpret_cast<const uint4*>(x + 32 * u);
+    uint32_t a[4], b[4];
+    if constexpr (K::kLayout == Layout::kCodes8) {
+      if (u == 2) low = pieces[64], high = pieces[96];
+      pairs_of<K>(a, u % 2 ? low.z : low.x, u % 2 ? low.w : low.y, table);
+      pairs_of<K>(b, u % 2 ? high.z : high.x, u % 2 ? high.w : high.y, table);
+    } else {
+      pairs_of<K>(a, u == 0 ? low.x : u == 1 ? low.y : u == 2 ? low.z : low.w, 0, table);
+      pairs_of<K>(b, u == 0 ? high.x : u == 1 ? high.y : u == 2 ? high.z : high.w, 0, table);
     }
-  }
+    float products[kGroups][4];
+    mma_new(products[0], a[0], b[0], a[1], b[1], in.x, in.y);
+    if constexpr (K::kGroup16) {
+      mma_new(products[1], a[2], b[2], a[3], b[3], in.z, in.w);
+    } else {
+      mma(products[0], a[2], b[2], a[3], b[3], in.z, in.w);
+    }
 #pragma unroll
-  for (int j = 0; j < kGates; ++j)  // all columns of the tensor core's product are this row; lane t = 0 has the first
-    if (lane % 4 == 0) sums[warp][j][lane / 4] = acc[j][0], sums[warp][j][lane / 4 + 8] = acc[j][2];
-  __syncthreads();
-  if (warp > 0) return;
-  float total[kGates] = {};
-#pragma unroll
-  for (int j = 0; j < kGates; ++j) {
-    for (int w = 0; w < n_warps; ++w) total[j] += sums[w][j][lane % kTileRows];
-    total[j] *= p.w[j].factor * 0x1p24f;
-  }
-  const int64_t row = int64_t{blockIdx.x} * kTileRows + lane;
-  put<kGates>(p, target, row, total, lane < kTileRows && row < p.w[0].n_out, term);
-}
-
-// A warp an output. n_steps counts chunks.
-template <int kGates>
-__global__ void __launch_bounds__(32 * kDenseWarps) dense_kernel(const __grid_constant__ Params p) {
-  extern __shared__ __align__(128) half x[];  // [n_terms, n_in]
-  constexpr int kBatch = kAhead / kGates;
-  const int lane = threadIdx.x % 32, n_items = p.n_terms * p.n_steps;
-  const int64_t target = blockIdx.y, first_row = target * p.n_terms, out = int64_t{blockIdx.x} * kDenseWarps + threadIdx.x / 32;
-  const int64_t row = min(out, p.w[0].n_out - 1);
-  start_dependent();
-  const Term term(p, first_row, lane);
-  uint4 v[kBatch][kGates];
-  const auto load = [&](int first) {
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
-      const int item = first + j, k = min(item / p.n_steps, p.n_terms - 1), column = (item - k * p.n_steps) * kChunk + 8 * lane;
-      const int64_t expert = __shfl_sync(0xFFFFFFFFu, term.expert, k);
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) {
-        const half* w = reinterpret_cast<const half*>(static_cast<const char*>(p.w[g].data) + expert * p.w[g].expert_bytes) + row * p.n_in;
-        v[j][g] = item < n_items && column < p.n_in ? load_stream(w + column) : uint4{};
+    for (int h = 0; h < kGroups; ++h) {
+      const float moved = Input<K>::kSums ? sums[u * kGroups + h] : 0.0f, zero = K::kMin ? 0.0f : moved;
+      total[0] += low_scales.get(u, h, false) * (products[h][0] + zero);
+      total[1] += high_scales.get(u, h, false) * (products[h][2] + zero);
+      if constexpr (K::kMin) {
+        total[0] += low_scales.get(u, h, true) * moved;
+        total[1] += high_scales.get(u, h, true) * moved;
       }
     }
-  };
-  load(0);
-  for (int i = 8 * static_cast<int>(threadIdx.x); i < p.n_terms * p.n_in; i += 8 * 32 * kDenseWarps) {
-    const int k = i / p.n_in;
-    *reinterpret_cast<uint4*>(x + i) = *reinterpret_cast<const uint4*>(input_of(p, first_row + k) + i - k * p.n_in);
   }
+  acc[0] += weight * total[0];
+  acc[1] += weight * total[1];
+}
+
+// The end of a tile: one warp adds up what all have, lanes 0 to 15 and 16 to 31 each of every other warp, which with a gate are those of
+// its matrix.
+template <int kGates>
+__device__ __forceinline__ void finish(const CodeParams& p, const float (*sums)[kTileRows], int n_warps, const Cursor& at, float before, int lane,
+                                       const Term& term) {
+  float own = 0;
+#pragma unroll 4
+  for (int w = lane / 16; w < n_warps; w += 2) own += sums[w][lane % 16];
+  if (kGates == 2) own *= p.w[lane / 16].factor * 0x1p24f;
+  const float other = __shfl_xor_sync(0xFFFFFFFFu, own, 16);
+  const int64_t out = int64_t{at.tile} * kTileRows + lane % 16;
+  float total[kGates] = {kGates == 2 ? own : (own + other) * (p.w[0].factor * 0x1p24f)};
+  if constexpr (kGates == 2) total[1] = other;
+  put<kGates>(p, static_cast<int>(blockIdx.y) * p.n_sums + at.sum, out, total, before, lane < 16 && out < p.w[0].n_out, term, at.sum * p.n_terms);
+}
+
+// Its code is short, for reading that takes longer than running it. Two blocks fit on a multiprocessor, so that one of the next kernel may copy its
+// weights beside one of this.
+template <class K, int kGates>
+__global__ void __launch_bounds__(32 * kMostWarps, 2) codes_kernel(const __grid_constant__ CodeParams p) {
+  extern __shared__ __align__(128) char shared[];  // a ring for each warp, then the activations
+  __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
+  __shared__ float sums[2][kMostWarps][kTileRows];  // one half while the other is read
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_warps = static_cast<int>(blockDim.x) / 32;
+  constexpr int kRing = K::kSlots * K::kSlotBytes;
+  const char* ring = shared + warp * kRing;
+  const Input<K> input(shared + n_warps * kRing, p.n_inputs, p.n_steps);
+  const PackedWeight& w = p.w[warp % kGates];
+  Cursor at(p, warp / kGates, n_warps / kGates), ahead = at;
+  if constexpr (K::kLayout == Layout::kCodebook4) fill_table(table, p.w[0]);
+  if (!p.knows_experts) wait_for_previous();
+  let_next_start();  // not before: it may know the experts, too
+  const int n_rows = p.n_sums * p.n_terms;
+  const Term term(p, static_cast<int>(blockIdx.y) * n_rows + lane, lane < n_rows);
+#pragma unroll 1
+  for (int s = 0; s < K::kSlots; ++s) copy_next<K>(ahead, w, shared_address(ring + s * K::kSlotBytes), lane, term);
+  if (p.knows_experts) wait_for_previous();
+  input.stage(p, (K::kMin ? 1.0f : -static_cast<float>(p.w[0].zero)) * 0x1p-24f);
   __syncthreads();
-  float sums[kGates] = {};
-  for (int first = 0; first < n_items; first += kBatch) {
-    if (first > 0) load(first);
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
-      const int item = first + j, k = min(item / p.n_steps, p.n_terms - 1), column = (item - k * p.n_steps) * kChunk + 8 * lane;
-      const float weight = __shfl_sync(0xFFFFFFFFu, term.weight, k);
-      if (item >= n_items || column >= p.n_in) continue;
-      const uint4 in = *reinterpret_cast<const uint4*>(x + k * p.n_in + column);
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) sums[g] += weight * dot8(v[j][g], in, 0.0f);
+
+  int slot = 0, n_done = 0;
+#pragma unroll 1
+  for (; !at.done(); at.next_tile(), ++n_done) {
+    const bool finishes = warp == n_done % n_warps;
+    float acc[2] = {}, before = 0;
+    if (const int64_t out = int64_t{at.tile} * kTileRows + lane; finishes && p.weights != nullptr && lane < 16 && out < p.w[0].n_out)
+      before = __ldcg(output_of(p, static_cast<int>(blockIdx.y) * p.n_sums + at.sum, out));
+#pragma unroll 1
+    for (; at.in_tile(); at.advance()) {
+      await_copies<K::kSlots - 1>();
+      __syncwarp();  // scales are copied by other lanes than use them
+      const int step = (p.n_inputs == 1 ? 0 : at.term) * p.n_steps + at.step;
+      multiply_row<K>(acc, ring + slot, input.x + step * kTileCols + 8 * (lane % 4), input.sums + step * Input<K>::kStepSums,
+                      term.weight_of(at.row()), lane, table);
+      __syncwarp();
+      copy_next<K>(ahead, w, shared_address(ring + slot), lane, term);
+      slot = slot + K::kSlotBytes == kRing ? 0 : slot + K::kSlotBytes;
     }
+    float(*const own)[kTileRows] = sums[n_done % 2];
+    if (lane % 4 == 0) own[warp][lane / 4] = acc[0], own[warp][lane / 4 + 8] = acc[1];
+    __syncthreads();
+    if (finishes) finish<kGates>(p, own, n_warps, at, before, lane, term);
   }
-#pragma unroll
-  for (int g = 0; g < kGates; ++g) sums[g] = warp_sum(sums[g]);
-  put<kGates>(p, target, row, sums, lane == 0 && out < p.w[0].n_out, term);
 }
 
-// Any format, size and place: a warp an output of a row.
-template <class S, class Y>
-__global__ void plain_kernel(const __grid_constant__ Params p, const S* x) {
-  start_dependent();
-  const int lane = threadIdx.x % 32;
-  const int64_t i = blockIdx.x, out = int64_t{blockIdx.y} * kDenseWarps + threadIdx.x / 32, expert = p.ids[i];
-  const PackedWeight& w = p.w[0];
-  if (out >= w.n_out) return;
-  const S* in = x + i * p.x_rows / p.n_rows * p.x_stride;
-  float sum = 0;
-  if (w.layout == Layout::kDense) {
-    const S* row = static_cast<const S*>(w.data) + (expert * w.n_out + out) * w.n_in;
-    for (int64_t k = lane; k < w.n_in; k += 32) sum += to_float(in[k]) * to_float(row[k]);
-  } else {
-    const int64_t row = expert * ((w.n_out + kTileRows - 1) / kTileRows * kTileRows) + out;
-    for (int64_t k = lane; k < w.n_in / 8; k += 32) {
-      float values[8];
-      decode8<S>(w, row, k, values);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) sum += to_float(in[8 * k + j]) * values[j];
-    }
-  }
-  sum = warp_sum(sum) * w.factor;
-  if (lane == 0) static_cast<Y*>(p.y)[i * p.y_stride + out] = from_float<Y>(sum + (p.bias[0] ? p.bias[0][expert * w.n_out + out] : 0.0f));
-}
-
-Params params_of(const ExpertMatmul& m) {
-  Params p{};
-  p.n_terms = m.n_terms;
-  for (int j = 0; j < (m.gate >= 0 ? 2 : 1); ++j) p.w[j] = *m.w[j], p.bias[j] = m.bias[j];
-  p.x = static_cast<const half*>(m.x.data);
-  p.x_stride = m.x.stride, p.x_rows = m.x.rows, p.n_rows = m.n_rows;
-  p.ids = m.ids, p.weights = m.weights;
-  p.n_in = static_cast<int>(m.x.cols);
-  p.y = m.y.data, p.y_stride = m.y.stride, p.y_f32 = m.y.dtype == DType::kF32;
-  p.act = m.gate;
-  return p;
-}
-
-size_t input_bytes(const ExpertMatmul& m) {
-  return static_cast<size_t>(m.n_terms) * static_cast<size_t>((m.x.cols + kTileCols - 1) / kTileCols * kTileCols) * sizeof(half);
+// As few blocks as end no later than one a multiprocessor; small ones are two.
+dim3 grid_of(const CodeParams& p, int n_groups, int n_warps) {
+  const int n_tasks = p.n_sums * p.n_tiles, most = std::max(1, kMostWarps / n_warps * n_multiprocessors() / n_groups);
+  const int rounds = (n_tasks + most - 1) / most;
+  return dim3(blocks_for(n_tasks, rounds), static_cast<unsigned>(n_groups));
 }
 
 template <class K, int kGates>
-void start(Params p, size_t input, unsigned n_sums, cudaStream_t stream) {
-  p.n_steps = (p.n_in + kTileCols - 1) / kTileCols;
+void start(CodeParams p, cudaStream_t stream) {
   constexpr size_t kRing = K::kSlots * K::kSlotBytes;
-  const auto n_blocks = blocks_for(p.w[0].n_out, kTileRows);
-  const bool few = static_cast<int>(n_blocks * n_sums) <= 2 * n_multiprocessors() && p.n_terms * p.n_steps * kGates > 2 * kFewestWarps;
-  const int n_warps = few && kMostWarps * kRing + input + 4096 <= most_shared() ? kMostWarps : kFewestWarps;
+  const size_t input = Input<K>::bytes(p.n_inputs, p.n_steps);
+  const int n_warps = kMostWarps * kRing + input + kStaticShared <= most_shared() ? kMostWarps : kFewestWarps;
   static const cudaError_t set = cudaFuncSetAttribute(codes_kernel<K, kGates>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                      static_cast<int>(most_shared() - 4096));
+                                                      static_cast<int>(most_shared() - kStaticShared));
   check(set, "cudaFuncSetAttribute");
-  launch(codes_kernel<K, kGates>, dim3(n_blocks, n_sums), 32 * n_warps, static_cast<size_t>(n_warps) * kRing + input, stream, p);
+  launch(codes_kernel<K, kGates>, grid_of(p, p.n_rows / (p.n_sums * p.n_terms), n_warps), 32 * n_warps, static_cast<size_t>(n_warps) * kRing + input,
+         stream, p);
 }
 
 template <Layout kLayout, bool kMin, bool kGroup16>
-void start_codes(const Params& p, size_t input, unsigned n_sums, cudaStream_t stream) {
+void start_codes(const CodeParams& p, cudaStream_t stream) {
   using K = Kind<kLayout, kMin, kGroup16>;
-  p.act >= 0 ? start<K, 2>(p, input, n_sums, stream) : start<K, 1>(p, input, n_sums, stream);
+  p.act >= 0 ? start<K, 2>(p, stream) : start<K, 1>(p, stream);
 }
 
 template <Layout kLayout>
-void start_layout(const Params& p, size_t input, unsigned n_sums, cudaStream_t stream) {
+void start_layout(const CodeParams& p, cudaStream_t stream) {
   const PackedWeight& w = p.w[0];
-  if (w.has_min && w.group16) return start_codes<kLayout, true, true>(p, input, n_sums, stream);
-  if (w.has_min) return start_codes<kLayout, true, false>(p, input, n_sums, stream);
-  if (w.group16) return start_codes<kLayout, false, true>(p, input, n_sums, stream);
-  start_codes<kLayout, false, false>(p, input, n_sums, stream);
+  if (w.has_min && w.group16) return start_codes<kLayout, true, true>(p, stream);
+  if (w.has_min) return start_codes<kLayout, true, false>(p, stream);
+  if (w.group16) return start_codes<kLayout, false, true>(p, stream);
+  start_codes<kLayout, false, false>(p, stream);
 }
 
-template <int kGates>
-void start_dense(Params p, unsigned n_sums, cudaStream_t stream) {
-  p.n_steps = (p.n_in + kChunk - 1) / kChunk;
-  static const cudaError_t set = cudaFuncSetAttribute(dense_kernel<kGates>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostInput);
-  check(set, "cudaFuncSetAttribute");
-  launch(dense_kernel<kGates>, dim3(blocks_for(p.w[0].n_out, kDenseWarps), n_sums), 32 * kDenseWarps,
-         static_cast<size_t>(p.n_terms) * static_cast<size_t>(p.n_in) * sizeof(half), stream, p);
+// Rows that share their activations are a group, if they are not summed up.
+CodeParams code_params_of(const ExpertMatmul& m) {
+  CodeParams p{params_of(m)};
+  const int sharing = p.n_rows / p.x_rows;
+  p.n_sums = m.n_terms == 1 && sharing <= kMostTerms ? sharing : 1;
+  p.n_inputs = sharing == 1 ? m.n_terms : 1;
+  p.input_step = p.n_inputs * p.x_stride;
+  p.n_steps = (p.n_in + kTileCols - 1) / kTileCols;
+  p.n_tiles = static_cast<int>((p.w[0].n_out + kTileRows - 1) / kTileRows);
+  p.knows_experts = m.knows_experts;
+  return p;
 }
 
 }  // namespace
@@ -299,37 +274,27 @@ void start_dense(Params p, unsigned n_sums, cudaStream_t stream) {
 bool can_expert_matmul(const PackedWeight& w) { return !w.f32 && (w.layout != Layout::kDense || w.n_in % 8 == 0); }
 
 bool can_expert_rows(const ExpertMatmul& m) {
-  return m.n_terms <= kMostTerms && input_bytes(m) <= kMostInput && m.n_rows / m.n_terms <= 65535;
+  const auto columns = static_cast<size_t>((m.x.cols + kTileCols - 1) / kTileCols * kTileCols);
+  const size_t bytes = static_cast<size_t>(m.n_terms) * columns * (sizeof(half) + sizeof(float) / 16);
+  const int64_t sharing = m.n_rows / m.x.rows;  // rows of x are those of terms, or of whole sums
+  return m.n_terms <= kMostTerms && bytes <= kMostInput && m.n_rows / m.n_terms <= 65535 && m.n_rows % m.x.rows == 0 &&
+         (sharing == 1 || (m.n_terms == 1 && sharing <= kMostTerms));
 }
 
 void expert_rows(const ExpertMatmul& m, cudaStream_t stream) {
   CHECK(m.x.dtype == DType::kF16 && m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
   CHECK(m.weights == nullptr || m.y.dtype == DType::kF32);
-  const Params p = params_of(m);
-  const auto n_sums = static_cast<unsigned>(m.n_rows / m.n_terms);
-  const size_t input = input_bytes(m);
+  if (m.w[0]->layout == Layout::kDense) return dense_expert_rows(m, stream);
+  const CodeParams p = code_params_of(m);
   switch (m.w[0]->layout) {
-    case Layout::kDense: return m.gate >= 0 ? start_dense<2>(p, n_sums, stream) : start_dense<1>(p, n_sums, stream);
+    case Layout::kDense: return;  // done
     case Layout::kCodebook4:
       CHECK(!m.w[0]->has_min);
-      if (m.w[0]->group16) return start_codes<Layout::kCodebook4, false, true>(p, input, n_sums, stream);
-      return start_codes<Layout::kCodebook4, false, false>(p, input, n_sums, stream);
-    case Layout::kCodes4: return start_layout<Layout::kCodes4>(p, input, n_sums, stream);
-    case Layout::kCodes8: return start_layout<Layout::kCodes8>(p, input, n_sums, stream);
+      if (m.w[0]->group16) return start_codes<Layout::kCodebook4, false, true>(p, stream);
+      return start_codes<Layout::kCodebook4, false, false>(p, stream);
+    case Layout::kCodes4: return start_layout<Layout::kCodes4>(p, stream);
+    case Layout::kCodes8: return start_layout<Layout::kCodes8>(p, stream);
   }
-}
-
-void plain_expert_rows(const ExpertMatmul& m, cudaStream_t stream) {
-  CHECK(m.gate < 0 && m.weights == nullptr && m.x.dtype == (m.w[0]->f32 ? DType::kF32 : DType::kF16));
-  const Params p = params_of(m);
-  with_type(m.x.dtype, [&](auto* px) {
-    with_type(m.y.dtype, [&](auto* py) {
-      using S = std::remove_pointer_t<decltype(px)>;
-      using Y = std::remove_pointer_t<decltype(py)>;
-      launch(plain_kernel<S, Y>, dim3(static_cast<unsigned>(m.n_rows), blocks_for(m.w[0]->n_out, kDenseWarps)), 32 * kDenseWarps, 0, stream,
-             p, static_cast<const S*>(m.x.data));
-    });
-  });
 }
 
 }  // namespace ingot::cuda

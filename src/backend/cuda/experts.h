@@ -1,4 +1,4 @@
-// Kernels of models with experts (expert_*.cu): which experts a token goes to, products of rows with the matrices of their experts,
+// Kernels of models with experts (expert_*.cu, router.cu): which experts a token goes to, products of rows with the matrices of their experts,
 // and the sum of what they say. Nothing of it needs the host to know where tokens go, so a recorded step may hold all of it.
 #pragma once
 #include <driver_types.h>
@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backend/backend.h"
+#include "backend/cuda/kernels.h"
 #include "backend/cuda/packed_weight.h"
 
 namespace ingot::cuda {
@@ -13,6 +14,17 @@ namespace ingot::cuda {
 // expert_route.cu
 inline constexpr int kMostExperts = 1024;
 void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, const RouteArgs& args, cudaStream_t stream);
+
+// router.cu: the router's product of a few tokens and their choice as one kernel, of devices with clusters. x in halves, on 16 bytes, or
+// the result of a norm that is still to be computed.
+struct Router {
+  Tensor ids, weights, x;
+  const DeferredNorm* norm = nullptr;  // x is its y
+  const PackedWeight* w = nullptr;     // [n_experts, n_in]
+  const float* bias = nullptr;
+};
+bool can_route_at_once(const PackedWeight& w, int64_t n_tokens);
+void route_at_once(const Router& router, const RouteArgs& args, cudaStream_t stream);
 
 // The rows of a step in order of their experts, cut into tiles of one expert each.
 struct RowTile {
@@ -40,11 +52,12 @@ struct ExpertMatmul {
   const float* weights = nullptr;  // [n_rows]: y[t] += the sum of n_terms neighbours, each times its weight; expert_rows() only
   int n_terms = 1;
   int gate = -1;                   // an Activation; -1: one product
+  bool knows_experts = false;      // ids and weights may be read before the kernel in front has ended, which is another expert_rows()
 };
 
 // Whether the fast kernels take this weight; the plain one takes all.
 bool can_expert_matmul(const PackedWeight& w);
-// expert_rows.cu: a row for itself, for few rows. x in halves, on 16 bytes. plain_expert_rows: x of any place, of w's type; slow.
+// expert_rows.cu, expert_dense.cu: a row for itself, for few rows. x in halves, on 16 bytes. plain_expert_rows: x of any place, of w's type; slow.
 bool can_expert_rows(const ExpertMatmul& m);
 void expert_rows(const ExpertMatmul& m, cudaStream_t stream);
 void plain_expert_rows(const ExpertMatmul& m, cudaStream_t stream);
