@@ -127,7 +127,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ExtrasError& e) {
     return report(unknown_argument(app).c_str(), 2);
   } catch (const CLI::ParseError& e) {
-    return report((std::string(e.what()) + "; see ingot --help").c_str(), 2);
+    const std::string verb = app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ";
+    return report(fmt::format("{}; see ingot {}--help", e.what(), verb).c_str(), 2);
   } catch (const ingot::UsageError& e) {
     return report(e.what(), 2);
   } catch (const ingot::DeviceLost& e) {

@@ -246,7 +246,9 @@ void serve(ServeOptions& o) {
   }
   loading.get();
   app.set_phase(Phase::kReady);
-  fmt::print(stderr, "ingot: the server is ready\n");
+  const std::string page = o.app.web_page ? fmt::format("{}/ is a page to chat, ", server.address()) : "";
+  const bool has_url = !server.address().starts_with("unix:");
+  fmt::print(stderr, "ingot: the server is ready{}\n", has_url ? fmt::format(": {}{}/v1 is for OpenAI's clients", page, server.address()) : "");
   run_until_signal(app, pool, signals, o);
   drain(app, server, signals, o.drain_s);
   pool.stop();
@@ -365,7 +367,10 @@ void add_serve(CLI::App& app) {
       "serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --max-seqs 32\n"
       "  ingot serve bge-small.gguf        an embedding model: /v1/embeddings; a cross-encoder: /v1/rerank\n"
       "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-      "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'");
+      "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n"
+      "Besides these flags: request line 8 KiB, headers 16 KiB and 100 of them, JSON 64 deep, n 128, 16 stop strings of 256 bytes, 128 stop tokens,\n"
+      "logit_bias 1024, logprobs 20, 256 tools, 16384 messages, 128 prompts, 2048 texts to embed or rank, 64 KiB that a reader has not taken.\n"
+      "Exit codes: 0 ended as asked, 1 it could not start, 2 a wrong command line, 70 the engine ended, 72 it hung, 74 a model's file was cut.");
   verb->callback([o] { serve(*o); });
 }
 

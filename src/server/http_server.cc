@@ -186,9 +186,9 @@ void HttpServer::State::use_tls() {
                    asio::ssl::context::no_tlsv1_1);
   error_code error;
   tls->use_certificate_chain_file(options.tls_cert, error);
-  if (error) throw Error("{}: not a PEM certificate: {}", printable(options.tls_cert), error.message());
+  if (error) throw Error("{}: cannot be read as a PEM certificate: {}", printable(options.tls_cert), error.message());
   tls->use_private_key_file(options.tls_key, asio::ssl::context::pem, error);
-  if (error) throw Error("{}: not the PEM key of the certificate: {}", printable(options.tls_key), error.message());
+  if (error) throw Error("{}: cannot be read as the PEM key of the certificate: {}", printable(options.tls_key), error.message());
 }
 
 // Where the acceptor is to listen: a path or a port.
@@ -211,7 +211,8 @@ void HttpServer::State::listen() {
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (error) {
     const std::string where = is_unix() ? "" : fmt::format(" port {}", options.port);
-    throw Error("cannot listen on {}{}: {}", printable(options.host), where, error.message());
+    const bool is_taken = error == asio::error::address_in_use && !is_unix();
+    throw Error("cannot listen on {}{}: {}{}", printable(options.host), where, error.message(), is_taken ? "; choose another with --port" : "");
   }
   address = is_unix() ? options.host : url_of(tcp_of(acceptor.local_endpoint()), tls ? "https" : "http");
 }

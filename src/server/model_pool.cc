@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <future>
-#include <limits>
 
 #include "base/memory_error.h"
 #include "base/log.h"
@@ -61,6 +60,22 @@ std::shared_ptr<ServedModel> ModelPool::load_now(const std::string& name) {
   return promise.get_future().get();
 }
 
+// One that is too large even alone is none.
+void ModelPool::check_size(const Entry& entry, size_t bytes) const {
+  if (limits_.max_bytes > 0 && bytes > limits_.max_bytes)
+    throw Error("{} takes {}, and all models together may take {} (--models-memory)", printable(entry.source.id), human_bytes(bytes),
+                human_bytes(limits_.max_bytes));
+}
+
+// From now on it is known what it takes.
+std::shared_ptr<ServedModel> ModelPool::load_source(Entry& entry) {
+  auto model = entry.source.load();
+  std::lock_guard lock(mutex_);
+  entry.source.bytes = std::max(entry.source.bytes, model->facts().taken_bytes);
+  check_size(entry, entry.source.bytes);
+  return model;
+}
+
 void ModelPool::fill() {
   for (Entry& entry : entries_) {
     {
@@ -68,8 +83,9 @@ void ModelPool::fill() {
       if (!has_room(entry)) return;
     }
     try {
-      auto model = entry.source.load();
+      auto model = load_source(entry);
       std::lock_guard lock(mutex_);
+      if (!has_room(entry)) return;
       put(entry, std::move(model));
     } catch (const MemoryError& error) {
       if (&entry == &entries_.front()) throw;
@@ -80,7 +96,6 @@ void ModelPool::fill() {
 
 // With the mutex.
 void ModelPool::put(Entry& entry, std::shared_ptr<ServedModel> model) {
-  if (model) entry.source.bytes = std::max(entry.source.bytes, model->facts().taken_bytes);
   entry.state = model ? ModelState::kLoaded : ModelState::kFailed;
   entry.model = std::move(model);
   entry.used = Clock::now();
@@ -93,9 +108,11 @@ void ModelPool::load(Entry& entry) {
   for (bool must_unload = false; !model && failure.empty();) {
     try {
       make_room(entry, must_unload);
-      model = entry.source.load();
+      model = load_source(entry);
+      make_room(entry, false);
       log_info("{} is loaded", printable(entry.source.id));
     } catch (const std::exception& error) {
+      model.reset();
       const bool lacks_memory = dynamic_cast<const MemoryError*>(&error) || dynamic_cast<const std::bad_alloc*>(&error);
       must_unload = lacks_memory && others_loaded(entry);
       if (!must_unload) failure = error.what();
@@ -134,15 +151,13 @@ bool ModelPool::others_loaded(const Entry& wanted) const {
 bool ModelPool::has_room(const Entry& wanted) const {
   int n_loaded = 0;
   size_t bytes = wanted.source.bytes;
-  const size_t most = limits_.max_bytes > 0 ? limits_.max_bytes : std::numeric_limits<size_t>::max();
-  if (bytes > most)
-    throw Error("{} takes {}, and all models together may take {}", printable(wanted.source.id), human_bytes(bytes), human_bytes(most));
+  check_size(wanted, bytes);
   for (const Entry& entry : entries_) {
     if (&entry == &wanted || entry.state != ModelState::kLoaded) continue;
     ++n_loaded;
     bytes += entry.source.bytes;
   }
-  return bytes <= most && n_loaded < limits_.max_loaded;
+  return (limits_.max_bytes == 0 || bytes <= limits_.max_bytes) && n_loaded < limits_.max_loaded;
 }
 
 // Unloads who has been idle longest, until there is room, and one in any case if `must_unload`. Throws Error when all stay busy.

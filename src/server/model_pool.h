@@ -70,6 +70,8 @@ class ModelPool {
   Entry* find(const std::string& name);
   const Entry* find(const std::string& name) const { return const_cast<ModelPool*>(this)->find(name); }
   void load(Entry& entry);
+  std::shared_ptr<ServedModel> load_source(Entry& entry);
+  void check_size(const Entry& entry, size_t bytes) const;
   void put(Entry& entry, std::shared_ptr<ServedModel> model);
   std::shared_ptr<ServedModel> take_idle(Clock::time_point before);
   bool others_loaded(const Entry& wanted) const;

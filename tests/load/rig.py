@@ -26,7 +26,7 @@ class Server:
         self.log = []
         for line in self.process.stdout:
             self.log.append(line)
-            if match := re.search(r"(http://[^\s;]+)", line):
+            if match := re.search(r"(http://[^\s;/]+)", line):
                 self.port = int(match[1].rsplit(":", 1)[1])
             if re.search(pattern, line):
                 break

@@ -357,12 +357,14 @@ def test_tokenize_round_trip(server, draw):
 
 # ---- several models ----
 
-def test_several_models(start):
+# The demo model takes 35 MiB with so small a cache.
+@pytest.mark.parametrize("limit", [("--models-max", 1), ("--models-memory", "37MiB", "--kv-tokens", 2048)], ids=["number", "memory"])
+def test_several_models(start, limit):
     import os
     import pathlib
     llama = pathlib.Path(os.environ["INGOT_SOURCE"]) / "models" / "demo.gguf"
     qwen = pathlib.Path(os.environ["INGOT_SOURCE"]) / "tests" / "data" / "models" / "qwen3.gguf"
-    server = start(llama, qwen, "--models-max", 1, "--access-log", "none")
+    server = start(llama, qwen, *limit, "--access-log", "none")
     states = lambda: {m["id"]: m["status"]["value"] for m in server.get("/v1/models").json()["data"]}
     assert states() == {"demo": "loaded", "qwen3": "unloaded"}
     server.chat(max_tokens=2).error(400, "model")

@@ -73,20 +73,26 @@ TEST(ModelPool, TheOneIdleLongestMakesRoom) {
 }
 
 TEST(ModelPool, MemoryTogetherIsBounded) {
-  Counters a, b, c, d;
-  ModelPool pool({source("a", a, false, 40), source("b", b, false, 50), source("c", c, false, 70), source("d", d, false, 300)}, {.max_bytes = 100});
+  Counters a, b, c, d, e;
+  ModelPool pool({source("a", a, false, 40), source("b", b, false, 50), source("c", c, false, 70), source("d", d, false, 300), source("e", e, false, 150)},
+                 {.max_bytes = 100});
   pool.fill();  // a, b; there would be no room for c
   EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded);
   EXPECT_EQ(state_of(pool, "c"), ModelState::kUnloaded);
   pool.load_now("a");
-  pool.load_now("c");  // 35 bytes in its file: b goes, and a has to stay
-  EXPECT_EQ(state_of(pool, "a"), ModelState::kLoaded);
-  EXPECT_EQ(state_of(pool, "b"), ModelState::kUnloaded);
-  pool.load_now("b");  // c has turned out to take 70: both others go
+  pool.load_now("c");  // 35 bytes in its file: b goes; it turns out to take 70: a goes as well
   EXPECT_EQ(state_of(pool, "a"), ModelState::kUnloaded);
+  EXPECT_EQ(state_of(pool, "b"), ModelState::kUnloaded);
+  EXPECT_EQ(state_of(pool, "c"), ModelState::kLoaded);
+  pool.load_now("b");
   EXPECT_EQ(state_of(pool, "c"), ModelState::kUnloaded);
+  pool.load_now("a");
+  EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded) << "both are known to fit";
   EXPECT_THROW(pool.load_now("d"), Error);  // 150 in the file alone
   EXPECT_EQ(d.loads, 0);
+  EXPECT_EQ(state_of(pool, "b"), ModelState::kLoaded) << "nobody goes in vain";
+  EXPECT_THROW(pool.load_now("e"), Error);  // 75 in the file, and 150 once it is there
+  EXPECT_EQ(state_of(pool, "e"), ModelState::kFailed);
 }
 
 // A device has 100 bytes, and only the loading finds out.

@@ -1,4 +1,5 @@
 """What a server bears without a sign: a full disk, signals that mean nothing to it. And its figures of what is in the cache."""
+import json
 import re
 import signal
 
@@ -8,6 +9,18 @@ def test_a_full_disk_costs_lines_of_the_log_only(start):
     for _ in range(5):
         assert server.chat(max_tokens=40).status == 200
     assert server.get("/health").status == 200
+
+
+def test_the_trace_has_every_step(start, tmp_path):
+    """For Perfetto: what the engine did when, of each step and of no other."""
+    path = tmp_path / "trace.json"
+    server = start("--access-log", "none", "--trace", path)
+    server.chat(max_tokens=20, ignore_eos=True)
+    n_steps = server.metric("steps_total")
+    assert server.stop() == 0
+    events = json.loads(path.read_text())
+    steps = {e["args"]["step"] for e in events if "step" in e.get("args", {})}
+    assert len(steps) == n_steps >= 20 and all(e["dur"] >= 0 and e["ts"] >= 0 for e in events if e["ph"] == "X")
 
 
 def test_signals_that_mean_nothing(start):
