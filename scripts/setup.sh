@@ -5,7 +5,7 @@
 set -eu
 
 # program:package for what may come from elsewhere (a newer compiler, say); plain packages for libraries. What only helps comes along
-# when something is missing, where apt has it: ccache, and a browser for the tests of the pages.
+# when something is missing, where apt has it: ccache, a browser for the tests of the pages, systemd's checker for the unit.
 build="g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
   libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev
   libcurl4-openssl-dev libssl-dev libboost1.81-dev ca-certificates"
@@ -18,7 +18,7 @@ wanted="$build"
 for group in "$@"; do
   case $group in
     build) ;;
-    test) wanted="$wanted $test"; helpful="$helpful chromium|chromium-headless-shell:chromium-headless-shell" ;;
+    test) wanted="$wanted $test"; helpful="$helpful systemd-analyze:systemd chromium|chromium-headless-shell:chromium-headless-shell" ;;
     bench) wanted="$wanted $bench" ;;
     fuzz) wanted="$wanted $fuzz" ;;
     *) echo "setup: no group '$group': build, test, bench and fuzz are known" >&2; exit 2 ;;
