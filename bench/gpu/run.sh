@@ -43,7 +43,7 @@ fi
 if has sanitize; then
   cases='CudaBackend.SmallCasesOfEachKernel:*Cuda*Recurrence*:SmallestCudaLayers.*'
   for tool in memcheck racecheck synccheck; do
-    compute-sanitizer --tool $tool "$BUILD/test_backend" --gtest_filter="$cases" >"$OUT/$tool.log" 2>&1 || { echo "FAILED $tool"; tail -30 "$OUT/$tool.log"; failed=1; }
+    timeout 300 compute-sanitizer --tool $tool "$BUILD/test_backend" --gtest_filter="$cases" >"$OUT/$tool.log" 2>&1 || { echo "FAILED $tool"; tail -30 "$OUT/$tool.log"; failed=1; }
   done
   for tool in memcheck synccheck; do
     grep -q 'ERROR SUMMARY: 0 errors' "$OUT/$tool.log" || { echo "FAILED $tool"; grep -A5 '^=* [IEB]' "$OUT/$tool.log" | head -30; failed=1; }

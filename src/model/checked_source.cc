@@ -15,6 +15,7 @@ class CheckedSource final : public WeightSource {
   Dialect dialect() const override { return inner_->dialect(); }
   void release(const HostTensor& tensor) override { inner_->release(tensor); }
   size_t total_bytes() const override { return inner_->total_bytes(); }
+  size_t total_bytes_as(const SizeOf& size) const override { return inner_->total_bytes_as(size); }
   std::vector<std::string> unused() const override { return inner_->unused(); }
 
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "backend/recorded_steps.h"
+#include "backend/repacked_weights.h"
 #include "backend/trace.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -35,7 +36,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
     throw Error("{} does not run models with recurrent layers (gated delta nets): use --device cpu", backend_->name());
   if (!backend_->keeps_kv_as(options.kv_dtype)) throw Error("KV caches of q8_0 run on the CPU: use --kv-type fp8 or f16, or --device cpu");
   const size_t limit = memory_limit(options);
-  plan_ = plan_memory(config_, source_->total_bytes(), limit, options);
+  plan_ = plan_memory(config_, weight_bytes(), limit, options);
   const int max_logits = options.max_logits > 0 ? options.max_logits : options.max_seqs;
   const auto limits = [&] { return step_limits(config_, plan_.max_batch_tokens, plan_.max_seqs, max_logits, plan_.n_ctx); };
   if (options.n_ctx > config_.n_ctx_train)
@@ -67,6 +68,13 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
            .n_states = plan_.states.n_slots,
            .window = config_.widest_window(),
            .overlaps = backend_->overlaps()};
+}
+
+// What they will take on the device; told before they are loaded, which may take minutes.
+size_t Ranks::weight_bytes() const {
+  const auto* repacked = dynamic_cast<const RepackedWeights*>(backend_.get());
+  if (repacked == nullptr) return source_->total_bytes();
+  return source_->total_bytes_as([&](Format format, int64_t n_elements) { return repacked->packed_bytes(format, n_elements); });
 }
 
 // What the model may take.

@@ -55,6 +55,7 @@ class Ranks final : public Runner {
 
  private:
   size_t memory_limit(const RunnerOptions& options) const;
+  size_t weight_bytes() const;
 
   const Config config_;
   MemoryPlan plan_;

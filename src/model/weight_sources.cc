@@ -43,6 +43,12 @@ class GgufSource final : public WeightSource {
     return total;
   }
 
+  size_t total_bytes_as(const SizeOf& size) const override {
+    size_t total = 0;
+    for (const TensorInfo& tensor : file_->tensors()) total += tensor.format ? size(*tensor.format, tensor.n_elements()) : tensor.n_bytes;
+    return total;
+  }
+
   std::vector<std::string> unused() const override {
     std::vector<std::string> names;
     for (const TensorInfo& tensor : file_->tensors())
@@ -108,6 +114,13 @@ class SafetensorsSource final : public WeightSource {
   size_t total_bytes() const override {
     size_t total = 0;
     for (const SafeTensor& tensor : files_->tensors()) total += tensor.n_bytes;
+    return total;
+  }
+
+  // Codes are counted as they lie there: they become blocks of about that size.
+  size_t total_bytes_as(const SizeOf& size) const override {
+    size_t total = 0;
+    for (const SafeTensor& tensor : files_->tensors()) total += tensor.dtype->format ? size(*tensor.dtype->format, tensor.n_elements()) : tensor.n_bytes;
     return total;
   }
 

@@ -39,6 +39,9 @@ class WeightSource {
   // The tensor just found has been prepared and its bytes will not be read again.
   virtual void release(const HostTensor&) {}
   virtual size_t total_bytes() const = 0;
+  // The same if a tensor takes what `size` says for its format and elements, as far as they are known before it is asked for.
+  using SizeOf = std::function<size_t(Format format, int64_t n_elements)>;
+  virtual size_t total_bytes_as(const SizeOf&) const { return total_bytes(); }
   // Names of tensors that nothing asked for.
   virtual std::vector<std::string> unused() const { return {}; }
 };

@@ -9,6 +9,7 @@
 
 #include "backend/cuda/create_cuda.h"
 #include "backend/recorded_steps.h"
+#include "backend/repacked_weights.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
 #include "ops_cases.h"
@@ -395,6 +396,21 @@ TEST(CudaBackend, NoticesAReplayThatDiffers) {
   for (int i = 0; i < 4; ++i) EXPECT_NO_THROW(step());
   factor = 3;
   EXPECT_THROW(step(), Error);
+}
+
+// What a weight is said to take before it is loaded, it takes.
+TEST(CudaBackend, KnowsWhatWeightsTake) {
+  for (const char* activations : {"f16", "f32"}) {
+    const auto backend = gpu(activations);
+    if (!backend) GTEST_SKIP() << "no GPU";
+    OpRig rig(*backend, 7);
+    for (const Format format : all_formats()) {
+      rig.weight(format, 64, 1024);  // with all that is needed on the way
+      const size_t before = backend->allocated_bytes();
+      rig.weight(format, 64, 1024);
+      EXPECT_EQ(backend->allocated_bytes() - before, dynamic_cast<RepackedWeights&>(*backend).packed_bytes(format, 64 * 1024)) << info(format).name;
+    }
+  }
 }
 
 TEST(CreateBackend, AutoIsTheGpuWhereThereIsOne) {

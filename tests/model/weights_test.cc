@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "io/gguf.h"
 #include "io/gguf_writer.h"
+#include "model/checkpoint.h"
 #include "model/shapes.h"
 
 namespace ingot {
@@ -76,6 +77,19 @@ std::string complaint(const std::string& victim, bool missing) {
     return error.what();
   }
   return "";
+}
+
+// Where a device keeps weights otherwise, their sum is of what each takes there.
+TEST(Weights, TakeWhatADeviceSaysOfEachFormat) {
+  const std::string data = INGOT_TEST_DATA;
+  const auto gguf = gguf_source(std::make_shared<const Gguf>(Gguf::open(data + "/models/llama_k.gguf")));
+  const auto hf = open_checkpoint(data + "/quantized/models/base_bf16")->weights(), mlx = open_checkpoint(data + "/quantized/models/mlx_4bit")->weights();
+  for (const WeightSource* source : {gguf.get(), hf.get(), mlx.get()})
+    EXPECT_EQ(source->total_bytes_as([](Format format, int64_t n) { return row_bytes(format, n); }), source->total_bytes());
+  int64_t n_elements = 0;
+  const size_t doubled = gguf->total_bytes_as([&](Format format, int64_t n) { return n_elements += n, 2 * row_bytes(format, n); });
+  EXPECT_EQ(doubled, 2 * gguf->total_bytes());
+  EXPECT_GT(n_elements, 0);
 }
 
 TEST(Weights, EveryArchitectureLoads) {

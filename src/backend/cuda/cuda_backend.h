@@ -24,11 +24,12 @@
 #include "backend/cuda/step_clock.h"
 #include "backend/cuda/weight_upload.h"
 #include "backend/recorded_steps.h"
+#include "backend/repacked_weights.h"
 #include "base/threads.h"
 
 namespace ingot {
 
-class CudaBackend final : public Backend, public RecordedSteps {
+class CudaBackend final : public Backend, public RecordedSteps, public RepackedWeights {
  public:
   explicit CudaBackend(const BackendOptions& options);
   ~CudaBackend() override;
@@ -42,6 +43,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   // cuda_memory.cc
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;                     // cuda_weights.cc
+  size_t packed_bytes(Format format, int64_t n_elements) const override;
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override;  // cuda_recurrence.cc
   void reserve(const StepLimits& limits) override;

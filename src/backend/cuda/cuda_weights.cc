@@ -17,6 +17,9 @@ namespace {
 
 constexpr size_t kMostWithoutFactor = 1024;
 
+int64_t code_bytes(const FormatInfo& format) { return format.code_bits == 4 ? 16 : 32; }  // of a unit
+int64_t scale_bytes(const FormatInfo& format, bool f32) { return (format.group == 16 ? 2 : 1) * (format.has_min ? 2 : 1) * (f32 ? 4 : 2); }
+
 }  // namespace
 
 Weight CudaBackend::prepare(const Weight& host, unsigned use) {
@@ -32,6 +35,14 @@ Weight CudaBackend::prepare(const Weight& host, unsigned use) {
   }
   if ((use & kForMatmul) != 0 && weight.n_experts == 1) factors_.push_back(weight);
   return weight;
+}
+
+// Without what rounding up to whole tiles adds.
+size_t CudaBackend::packed_bytes(Format format, int64_t n_elements) const {
+  const FormatInfo& f = info(format);
+  const bool f32 = act_ == DType::kF32;
+  if (f.unpack == nullptr) return static_cast<size_t>(n_elements) * (f32 ? 4 : 2);
+  return static_cast<size_t>(n_elements / cuda::kUnit * (code_bytes(f) + scale_bytes(f, f32)));
 }
 
 cuda::WeightUpload& CudaBackend::weight_upload() {
@@ -73,11 +84,11 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
   }
   w.k_tiles = (w.n_in + cuda::kTileCols - 1) / cuda::kTileCols;
   const int64_t n_units = (w.n_out + cuda::kTileRows - 1) / cuda::kTileRows * w.k_tiles * cuda::kTileUnits;  // of an expert
-  w.expert_bytes = n_units * (format.code_bits == 4 ? 16 : 32);
-  w.expert_scale_bytes = n_units * (w.group16 ? 2 : 1) * (w.has_min ? 2 : 1) * (w.f32 ? 4 : 2);
-  const auto code_bytes = static_cast<size_t>(w.n_experts * w.expert_bytes);
-  const auto scale_bytes = static_cast<size_t>(w.n_experts * w.expert_scale_bytes);
-  void *codes = take(code_bytes), *scales = take(scale_bytes), *raw = scratch_at_least(raw_, host.bytes());
+  w.expert_bytes = n_units * code_bytes(format);
+  w.expert_scale_bytes = n_units * scale_bytes(format, w.f32);
+  const auto all_codes = static_cast<size_t>(w.n_experts * w.expert_bytes);
+  const auto all_scales = static_cast<size_t>(w.n_experts * w.expert_scale_bytes);
+  void *codes = take(all_codes), *scales = take(all_scales), *raw = scratch_at_least(raw_, host.bytes());
   weight_upload().copy(raw, host.codes, host.bytes(), stream_);
   uint32_t* largest = nullptr;
   if (!w.f32) {
@@ -88,8 +99,8 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
     check_launch("largest_scale");
     without_factor_.push_back(&w);
   }
-  check(cudaMemsetAsync(codes, 0, code_bytes, stream_), "cudaMemsetAsync");
-  check(cudaMemsetAsync(scales, 0, scale_bytes, stream_), "cudaMemsetAsync");
+  check(cudaMemsetAsync(codes, 0, all_codes, stream_), "cudaMemsetAsync");
+  check(cudaMemsetAsync(scales, 0, all_scales, stream_), "cudaMemsetAsync");
   w.data = codes;
   w.scales = scales;
   cuda::pack_blocks(host.format, raw, w, largest, stream_);
