@@ -31,13 +31,6 @@ struct DeviceKv {
   int64_t n_rows() const { return int64_t{n_parts} * n_layers * n_blocks * n_kv_heads * block_size; }  // of head_dim elements
 };
 
-// pack.cu
-// The largest magnitude that decides PackedWeight::factor, into *largest_bits (a float's bits, zero before).
-void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t* largest_bits, cudaStream_t stream);
-// Fills w.data and w.scales, which must hold zeros, from blocks as a file has them.
-void pack_blocks(Format format, const void* blocks, const PackedWeight& w, cudaStream_t stream);
-void pack_dense(Format format, const void* blocks, const PackedWeight& w, cudaStream_t stream);
-
 // unpack.cu
 // Rows [first, first + n) of w / factor as [n, n_in] halves, or of w as floats when w.f32.
 void unpack_rows(void* out, const PackedWeight& w, int64_t first, int64_t n, cudaStream_t stream);
