@@ -7,11 +7,9 @@
 //
 // A first kernel takes all chunks at once: T in f32, products on the tensor cores. What it makes takes the place of what it read: q and k
 // of length 1 and P in the rows of q and k, W and T beta v in those of v, all halves, and the exponentials in those of alpha and beta.
-// A second one goes through the chunks with 16 columns of a head's matrix in a block: the matrix is f32, in registers, and becomes halves to
-// be multiplied.
-#include "backend/cuda/device.cuh"
+// A second one (delta_walk.cu) goes through the chunks.
+#include "backend/cuda/delta_chunks.cuh"
 #include "backend/cuda/memory.h"
-#include "backend/cuda/recurrence.cuh"
 
 namespace ingot::cuda {
 
@@ -19,58 +17,7 @@ using namespace recurrence;
 
 namespace {
 
-constexpr int kTokens = 64, kDim = 128, kSlice = 16;  // of a chunk; of keys and of values; columns of a block
-constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kMostShared = 4;                        // value heads of a key head, whose P lie in its q and k
-constexpr int kRow = kDim + 8, kSquare = kTokens + 8, kSliceRow = kSlice + 8;  // halves from row to row in shared memory: no bank twice
-
-// Four 8 x 8 matrices of halves; the second turns them.
-__device__ __forceinline__ void load_matrices(uint32_t (&v)[4], const half* at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-               : "r"(shared_address(at)));
-}
-__device__ __forceinline__ void load_turned(uint32_t (&v)[4], const half* at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-               : "r"(shared_address(at)));
-}
-
-// Where a lane points ldmatrix for the operands of mma() at rows and columns of a matrix in shared memory.
-//   a, 16 x 16: of a matrix as it lies; turned: of one that lies the other way round, [columns of a, rows of a]
-//   b, 16 deep and 16 wide, which is two: of a matrix that lies [depth, width], turned; or [width, depth], as it is
-__device__ __forceinline__ const half* place_of_a(const half* m, int stride, int row, int column, int lane) {
-  return m + (row + lane % 16) * stride + column + lane / 16 * 8;
-}
-__device__ __forceinline__ const half* place_of_turned_a(const half* m, int stride, int row, int column, int lane) {
-  return m + (column + lane % 8 + lane / 16 * 8) * stride + row + lane / 8 % 2 * 8;
-}
-__device__ __forceinline__ const half* place_of_b(const half* m, int stride, int depth, int width, int lane) {
-  return m + (depth + lane % 16) * stride + width + lane / 16 * 8;
-}
-__device__ __forceinline__ const half* place_of_turned_b(const half* m, int stride, int depth, int width, int lane) {
-  return m + (width + lane % 8 + lane / 16 * 8) * stride + depth + lane / 8 % 2 * 8;
-}
-
-__device__ __forceinline__ void multiply(float (&low)[4], float (&high)[4], const uint32_t (&a)[4], const uint32_t (&b)[4]) {
-  mma(low, a[0], a[1], a[2], a[3], b[0], b[1]);
-  mma(high, a[0], a[1], a[2], a[3], b[2], b[3]);
-}
-
-__device__ __forceinline__ uint32_t pair_of(float a, float b) { return bits_of(__halves2half2(from_float<half>(a), from_float<half>(b))); }
-
-// The value head `i` of those of a key head, and where its halves lie: see above.
-__device__ __forceinline__ int value_head(const Delta& p, int key_head, int i) {
-  return p.tiled ? i * p.n_key_heads + key_head : key_head * (p.n_heads / p.n_key_heads) + i;
-}
-struct Places {
-  float *q, *k, *v;  // rows of token 0
-  half* p;
-
-  __device__ Places(const Delta& d, int key_head, int i)
-      : q(d.qkv + key_head * kDim), k(q + d.n_key_heads * kDim), v(d.qkv + 2 * d.n_key_heads * kDim + value_head(d, key_head, i) * kDim),
-        p(reinterpret_cast<half*>(i < 2 ? q : k) + kDim + i % 2 * kTokens) {}
-};
+constexpr int kMostShared = 4;  // value heads of a key head, whose P lie in its q and k
 
 // What a block of the first kernel has in shared memory.
 struct Chunk {
@@ -85,15 +32,15 @@ struct Chunk {
 template <class Factor>
 __device__ __forceinline__ void stage_rows(half* to, float* from, int64_t stride, int n, bool keep, Factor&& factor) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  float4 v[kTokens / kWarps];
+  float4 v[kTokens / kChunkWarps];
 #pragma unroll
-  for (int j = 0; j < kTokens / kWarps; ++j) {
-    const int t = warp * (kTokens / kWarps) + j;
+  for (int j = 0; j < kTokens / kChunkWarps; ++j) {
+    const int t = warp * (kTokens / kChunkWarps) + j;
     v[j] = t < n ? __ldcg(reinterpret_cast<const float4*>(from + t * stride) + lane) : float4{};
   }
 #pragma unroll
-  for (int j = 0; j < kTokens / kWarps; ++j) {
-    const int t = warp * (kTokens / kWarps) + j;
+  for (int j = 0; j < kTokens / kChunkWarps; ++j) {
+    const int t = warp * (kTokens / kChunkWarps) + j;
     const float f = factor(v[j]);
     const uint2 packed = make_uint2(pair_of(f * v[j].x, f * v[j].y), pair_of(f * v[j].z, f * v[j].w));
     reinterpret_cast<uint2*>(to + t * kRow)[lane] = packed;
@@ -170,7 +117,7 @@ __device__ __forceinline__ void invert(Chunk& c) {
 struct Band {
   const bool of_q;
   const int first, lane;  // first: row
-  __device__ Band() : of_q(threadIdx.x >= kThreads / 2), first(16 * static_cast<int>(of_q ? 7 - threadIdx.x / 32 : threadIdx.x / 32)), lane(threadIdx.x % 32) {}
+  __device__ Band() : of_q(threadIdx.x >= kChunkThreads / 2), first(16 * static_cast<int>(of_q ? 7 - threadIdx.x / 32 : threadIdx.x / 32)), lane(threadIdx.x % 32) {}
 
   // acc[j]: its columns from 8j on.
   __device__ __forceinline__ void multiply_keys(float (&acc)[8][4], const Chunk& c) const {
@@ -209,7 +156,7 @@ struct Band {
 
 // T times beta, and times beta exp(g), for the products.
 __device__ __forceinline__ void scale_inverse(Chunk& c) {
-  for (int e = threadIdx.x; e < kTokens * kTokens; e += kThreads) {
+  for (int e = threadIdx.x; e < kTokens * kTokens; e += kChunkThreads) {
     const int row = e / kTokens, column = e % kTokens;
     const float value = column <= row ? c.t[row][column] * c.beta[column] : 0.0f;
     c.for_v[row * kSquare + column] = from_float<half>(value);
@@ -252,7 +199,7 @@ __device__ __forceinline__ void put_products(const Chunk& c, float* rows, int64_
 }
 
 // A chunk of a key head of a sequence, and of its value heads one after another.
-__global__ void __launch_bounds__(kThreads, 2) chunk_kernel(const __grid_constant__ Delta p) {
+__global__ void __launch_bounds__(kChunkThreads, 2) chunk_kernel(const __grid_constant__ Delta p) {
   extern __shared__ __align__(128) char shared[];
   Chunk& c = *reinterpret_cast<Chunk*>(shared);
   const int key_head = blockIdx.y, seq = blockIdx.z, done = static_cast<int>(blockIdx.x) * kTokens;
@@ -283,180 +230,19 @@ __global__ void __launch_bounds__(kThreads, 2) chunk_kernel(const __grid_constan
   }
 }
 
-// A chunk's share of a block of the second kernel.
-struct Stage {
-  half w[kTokens * kRow], q[kTokens * kRow], k[kTokens * kRow], p[kTokens * kSquare], u[kTokens * kSliceRow];
-  float since[kTokens], until[kTokens];  // exp(g), exp(g[last] - g)
-};
-struct Walk {
-  Stage stages[2];
-  half s[kSlice * kRow];                                   // [column of v, row of k]
-  half u[kTokens * kSliceRow], left[kTokens * kSliceRow];  // what tokens add; and what is left of it at the end
-};
-
-__device__ __forceinline__ void copy16(void* to, const void* from, bool in) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 16 : 0) : "memory");
-}
-
-// Zeros for tokens past the last.
-__device__ __forceinline__ void copy_stage(Stage& s, const Delta& p, const Places& places, int head, int64_t first, int n) {
-  constexpr int kPieces = kDim / 8;
-  for (int i = threadIdx.x; i < kTokens * kPieces; i += kThreads) {
-    const int t = i / kPieces, piece = i % kPieces * 8;
-    const bool in = t < n;
-    const int64_t at = in ? (first + t) * p.qkv_stride : 0;
-    copy16(s.w + t * kRow + piece, reinterpret_cast<const half*>(places.v + at) + piece, in);
-    copy16(s.q + t * kRow + piece, reinterpret_cast<const half*>(places.q + at) + piece, in);
-    copy16(s.k + t * kRow + piece, reinterpret_cast<const half*>(places.k + at) + piece, in);
-    if (piece < kTokens) copy16(s.p + t * kSquare + piece, places.p + 2 * at + piece, in);
-    if (piece < kSlice)
-      copy16(s.u + t * kSliceRow + piece, reinterpret_cast<const half*>(places.v + at) + kDim + static_cast<int>(blockIdx.x) * kSlice + piece, in);
-  }
-  if (const int t = threadIdx.x; t < kTokens) {
-    copy_float(&s.since[t], p.alpha + (t < n ? (first + t) * p.alpha_stride + head : 0), t < n);
-    copy_float(&s.until[t], p.beta + (t < n ? (first + t) * p.beta_stride + head : 0), t < n);
-  }
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-// A warp's 16 rows of the 16 columns of a matrix: element e of s[j].
-struct Share {
-  const int row, column;  // of element 0 of s[0]
-  __device__ Share() : row(16 * static_cast<int>(threadIdx.x / 32) + static_cast<int>(threadIdx.x) % 32 / 4), column(2 * static_cast<int>(threadIdx.x % 4)) {}
-
-  template <class F>
-  __device__ __forceinline__ void each(F&& f) const {
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) f(j, e, row + e / 2 * 8, column + 8 * j + e % 2);
-  }
-};
-
-// W S or q S, a band of 16 tokens; even and odd steps by themselves, for they wait for each other.
-__device__ __forceinline__ void multiply_state(float (&sums)[2][4], const half* rows, const half* s, int first, int lane) {
-  float odd[2][4] = {};
-#pragma unroll
-  for (int k = 0; k < kDim; k += 32) {
-    uint32_t a[4], b[4];
-    load_matrices(a, place_of_a(rows, kRow, first, k, lane));
-    load_matrices(b, place_of_turned_b(s, kRow, k, 0, lane));
-    multiply(sums[0], sums[1], a, b);
-    load_matrices(a, place_of_a(rows, kRow, first, k + 16, lane));
-    load_matrices(b, place_of_turned_b(s, kRow, k + 16, 0, lane));
-    multiply(odd[0], odd[1], a, b);
-  }
-#pragma unroll
-  for (int j = 0; j < 2; ++j)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) sums[j][e] += odd[j][e];
-}
-
-// From W S of a band what its tokens add.
-__device__ __forceinline__ void put_added(Walk& c, const Stage& stage, const float (&sums)[2][4], int first, int lane) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int row = first + lane / 4 + 8 * h;
-    const float until = stage.until[row];
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int place = row * kSliceRow + 8 * j + 2 * (lane % 4);
-      const float2 u = __half22float2(*reinterpret_cast<const half2*>(stage.u + place));
-      const float v[2] = {u.x - sums[j][2 * h], u.y - sums[j][2 * h + 1]};
-      *reinterpret_cast<uint32_t*>(c.u + place) = pair_of(v[0], v[1]);
-      *reinterpret_cast<uint32_t*>(c.left + place) = pair_of(until * v[0], until * v[1]);
-    }
-  }
-}
-
-// From q S of a band the outputs of its tokens, of which the chunk has n.
-__device__ __forceinline__ void put_outputs(const Walk& c, const Stage& stage, float (&sums)[2][4], float* y, int64_t stride, int n, int first,
-                                            int lane) {
-#pragma unroll
-  for (int j = 0; j < 2; ++j)
-#pragma unroll
-    for (int e = 0; e < 4; ++e) sums[j][e] *= stage.since[first + lane / 4 + e / 2 * 8];
-#pragma unroll
-  for (int k = 0; k < kTokens; k += 16) {
-    if (k > first) break;
-    uint32_t a[4], b[4];
-    load_matrices(a, place_of_a(stage.p, kSquare, first, k, lane));
-    load_turned(b, place_of_b(c.u, kSliceRow, k, 0, lane));
-    multiply(sums[0], sums[1], a, b);
-  }
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int row = first + lane / 4 + 8 * h;
-    if (row >= n) continue;
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-      *reinterpret_cast<float2*>(y + row * stride + 8 * j + 2 * (lane % 4)) = make_float2(sums[j][2 * h], sums[j][2 * h + 1]);
-  }
-}
-
-// 16 columns of a head's matrix through all chunks of a sequence. A warp keeps 16 rows of it; four multiply W with it, four q.
-__global__ void __launch_bounds__(kThreads, 1) walk_kernel(const __grid_constant__ Delta p) {
-  extern __shared__ __align__(128) char shared[];
-  Walk& c = *reinterpret_cast<Walk*>(shared);
-  const int head = blockIdx.y, seq = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32, first_column = static_cast<int>(blockIdx.x) * kSlice;
-  const int sharing = p.n_heads / p.n_key_heads, key_head = p.tiled ? head % p.n_key_heads : head / sharing;
-  start_dependent();
-  const int begin = p.batch.q_start[seq], length = p.batch.q_start[seq + 1] - begin, in = p.batch.state_in[seq];
-  if (length < kChunkedTokens) return;
-  const Places places(p, key_head, p.tiled ? head / p.n_key_heads : head % sharing);
-  copy_stage(c.stages[0], p, places, head, begin, min(kTokens, length));
-
-  const Share share;
-  const auto place_of = [&](int row, int column) { return (int64_t{head} * kDim + first_column + column) * kDim + row; };
-  float s[2][4] = {};
-  const auto show = [&](int j, int e, int row, int column) { c.s[column * kRow + row] = from_float<half>(s[j][e]); };
-  share.each([&](int j, int e, int row, int column) { s[j][e] = in >= 0 ? p.states.data[in * p.states.slot_floats + place_of(row, column)] : 0.0f; });
-  share.each(show);
-
-  const int band = warp % 4 * 16;
-  const bool of_q = warp >= 4;
-  for (int done = 0, at = 0; done < length; done += kTokens, at ^= 1) {
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
-    __syncthreads();
-    const Stage& stage = c.stages[at];
-    const int n = min(kTokens, length - done);
-    if (done + kTokens < length) copy_stage(c.stages[at ^ 1], p, places, head, begin + done + kTokens, min(kTokens, length - done - kTokens));
-    float sums[2][4] = {};
-    multiply_state(sums, of_q ? stage.q : stage.w, c.s, band, lane);
-    if (!of_q) put_added(c, stage, sums, band, lane);
-    __syncthreads();
-
-    const float keep = stage.since[n - 1];
-    share.each([&](int j, int e, int, int) { s[j][e] *= keep; });
-#pragma unroll
-    for (int k = 0; k < kTokens; k += 16) {
-      uint32_t a[4], b[4];
-      load_turned(a, place_of_turned_a(stage.k, kRow, 16 * warp, k, lane));
-      load_turned(b, place_of_b(c.left, kSliceRow, k, 0, lane));
-      multiply(s[0], s[1], a, b);
-    }
-    share.each(show);
-    if (of_q) put_outputs(c, stage, sums, p.y + (begin + done) * p.y_stride + head * kDim + first_column, p.y_stride, n, band, lane);
-  }
-  share.each([&](int j, int e, int row, int column) { p.states.data[p.batch.state_out[seq] * p.states.slot_floats + place_of(row, column)] = s[j][e]; });
-}
-
 }  // namespace
 
 bool recurrence::can_chunk(const Delta& p) {
   return p.key_dim == kDim && p.value_dim == kDim && p.n_heads <= kMostShared * p.n_key_heads && p.packs && p.y_stride % 2 == 0 &&
-         reinterpret_cast<uintptr_t>(p.y) % 8 == 0 && most_shared() >= sizeof(Walk);
+         reinterpret_cast<uintptr_t>(p.y) % 8 == 0 && most_shared() >= walk_bytes();
 }
 
 void recurrence::delta_chunks(const Delta& p, int n_seqs, int most_tokens, cudaStream_t stream) {
-  static const cudaError_t set = [] {
-    const cudaError_t first = cudaFuncSetAttribute(chunk_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Chunk));
-    return first != cudaSuccess ? first : cudaFuncSetAttribute(walk_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Walk));
-  }();
+  static const cudaError_t set = cudaFuncSetAttribute(chunk_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Chunk));
   check(set, "cudaFuncSetAttribute");
-  const auto seqs = static_cast<unsigned>(n_seqs);
-  launch(chunk_kernel, dim3(blocks_for(most_tokens, kTokens), static_cast<unsigned>(p.n_key_heads), seqs), kThreads, sizeof(Chunk), stream, p);
-  launch(walk_kernel, dim3(kDim / kSlice, static_cast<unsigned>(p.n_heads), seqs), kThreads, sizeof(Walk), stream, p);
+  const dim3 grid(blocks_for(most_tokens, kTokens), static_cast<unsigned>(p.n_key_heads), static_cast<unsigned>(n_seqs));
+  launch(chunk_kernel, grid, kChunkThreads, sizeof(Chunk), stream, p);
+  walk_chunks(p, n_seqs, stream);
 }
 
 }  // namespace ingot::cuda

@@ -1,4 +1,4 @@
-// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu). States are f32; who reads and writes which slot is in the batch.
+// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu). States are f32; who reads and writes which slot is in the batch.
 #pragma once
 #include <driver_types.h>
 
