@@ -129,7 +129,7 @@ class Layer {
       std::vector<float> weights(n_used), moved_weights(n_used);
       route_token(want.data(), weights.data(), row, a_.route);
       bool close = false;
-      for (int trial = 0; trial < 8; ++trial) {
+      for (int trial = 0; trial < 32; ++trial) {
         std::vector<float> moved = row;
         for (float& v : moved) v += std::uniform_real_distribution<float>(-2e-3f, 2e-3f)(random);
         route_token(moved_ids.data(), moved_weights.data(), moved, a_.route);
