@@ -370,7 +370,7 @@ void add_serve(CLI::App& app) {
       "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n"
       "Besides these flags: request line 8 KiB, headers 16 KiB and 100 of them, JSON 64 deep, n 128, 16 stop strings of 256 bytes, 128 stop tokens,\n"
       "logit_bias 1024, logprobs 20, 256 tools, 16384 messages, 128 prompts, 2048 texts to embed or rank, 64 KiB that a reader has not taken.\n"
-      "Exit codes: 0 ended as asked, 1 it could not start, 2 a wrong command line, 70 the engine ended, 72 it hung, 74 a model's file was cut.");
+      "Exit codes: 0 ended as asked, 1 it could not start, 2 a wrong command line, 70 the engine ended, 71 its device was lost, 72 it hung, 74 a model's file was cut.");
   verb->callback([o] { serve(*o); });
 }
 
