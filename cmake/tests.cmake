@@ -108,6 +108,13 @@ foreach(test ${python_tests})
     ENVIRONMENT "INGOT=$<$<TARGET_EXISTS:ingot-cli>:$<TARGET_FILE:ingot-cli>>;INGOT_LIBRARY=$<TARGET_FILE:ingot_shared>;INGOT_SOURCE=${PROJECT_SOURCE_DIR};INGOT_FAIL_CALLS=${fail_calls};INGOT_SLOW=${slow}")
 endforeach()
 
+# These fetch other people's packages first, once.
+foreach(test server.clients_test server.deploy_test)
+  if(TEST ${test})
+    set_tests_properties(${test} PROPERTIES TIMEOUT 1800)
+  endif()
+endforeach()
+
 add_test(NAME server.load COMMAND ${INGOT_PYTHON} -B ${PROJECT_SOURCE_DIR}/tests/load/run.py ${PROJECT_BINARY_DIR} --scale 0.02 --untimed 2 5 6 9 10 15 16 24 D03 D12)
 set_tests_properties(server.load PROPERTIES TIMEOUT ${INGOT_TEST_SECONDS} PROCESSORS ${INGOT_TEST_THREADS})
 

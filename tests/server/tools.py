@@ -1,5 +1,6 @@
 """Programs and packages of others that tests check the server with. Each is taken from the machine where it is there, else fetched into a
 folder beside the program, once; a test is skipped where it cannot be had."""
+import fcntl
 import os
 import pathlib
 import shutil
@@ -26,11 +27,13 @@ def python_with(*packages):
         return pathlib.Path(given)
     folder = BUILD / "clients-venv"
     python, ready = folder / "bin" / "python", folder / ("ready-" + packages[0].split(">")[0])
-    if not python.exists():
-        skip_unless([sys.executable, "-m", "venv", folder], "a virtual environment")
-    if not ready.exists():
-        skip_unless([python, "-m", "pip", "-q", "install", "--retries", "1", *packages], ", ".join(packages))
-        ready.touch()
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other tests, which run at the same time, use the same folder
+        if not python.exists():
+            skip_unless([sys.executable, "-m", "venv", folder], "a virtual environment")
+        if not ready.exists():
+            skip_unless([python, "-m", "pip", "-q", "install", "--retries", "1", *packages], ", ".join(packages))
+            ready.touch()
     return python
 
 
