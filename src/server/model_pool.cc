@@ -49,15 +49,11 @@ void ModelPool::acquire(const std::string& name, Ready ready) {
 }
 
 std::shared_ptr<ServedModel> ModelPool::load_now(const std::string& name) {
-  std::promise<std::shared_ptr<ServedModel>> promise;
-  acquire(name, [&](std::shared_ptr<ServedModel> model, const std::string& failure) {
-    if (model) {
-      promise.set_value(std::move(model));
-    } else {
-      promise.set_exception(std::make_exception_ptr(Error("{}", failure)));
-    }
-  });
-  return promise.get_future().get();
+  const auto promise = std::make_shared<std::promise<std::pair<std::shared_ptr<ServedModel>, std::string>>>();
+  acquire(name, [promise](std::shared_ptr<ServedModel> model, const std::string& failure) { promise->set_value({std::move(model), failure}); });
+  auto [model, failure] = promise->get_future().get();
+  if (!model) throw Error("{}", failure);
+  return std::move(model);
 }
 
 // One that is too large even alone is none.

@@ -62,10 +62,13 @@ TEST(Watchdog, ADeviceThatIsLost) {
   EXPECT_EQ(health(rig.app), 200);
   all_are_there = true;
   all_are_there.notify_all();
+  int n_failed = 0;
   for (const auto& stream : streams) {
     ASSERT_TRUE(stream->wait());
-    EXPECT_EQ(stream->status(), 500);
+    n_failed += stream->status() == 500;
+    EXPECT_TRUE(stream->status() == 500 || stream->status() == 503) << stream->status() << ": a worker may come to it when all is over";
   }
+  EXPECT_GE(n_failed, 1);
   EXPECT_TRUE(rig.model->lost_device());
   const auto after = rig.post("/v1/completions", completion(2));
   ASSERT_TRUE(after->wait());
