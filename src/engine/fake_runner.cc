@@ -95,7 +95,7 @@ void FakeRunner::sample(std::span<const SampleRow> rows) {
     }
     require(row.position == logit_lens_[i],
             "row {} draws position {} after {}", i, row.position, logit_lens_[i]);
-    require(digest_of(row.history) == logits_[i], "row {}: its history is not what the cache holds", i);
+    require(!checks_all(i) || digest_of(row.history) == logits_[i], "row {}: its history is not what the cache holds", i);
     Sampled drawn;
     drawn.token = biased(token_of(logits_[i], row.params->seed, options_.info.n_vocab), *row.params, options_.info.n_vocab);
     if (options_.spoils && options_.spoils(row)) drawn.token = kNoToken;
@@ -191,9 +191,12 @@ void FakeRunner::check_states(const Batch& batch) {
   }
 }
 
+bool FakeRunner::checks_all(size_t row) const { return (static_cast<size_t>(n_steps_) + row) % static_cast<size_t>(options_.check_every) == 0; }
+
 // The digest of what the cache holds before this batch's tokens, checked slot by slot as far back as they see.
 uint64_t FakeRunner::read_history(const Batch& batch, int seq) {
-  const int begin = first_read(batch, seq), end = batch.kv_len[seq] - batch.q_len(seq);
+  const int end = batch.kv_len[seq] - batch.q_len(seq), seen = first_read(batch, seq),
+            begin = checks_all(static_cast<size_t>(seq)) ? seen : std::max(seen, end - 1);
   uint64_t digest = 0;
   for (int position = begin; position < end; ++position) {
     const Slot& s = slot(batch, seq, position);

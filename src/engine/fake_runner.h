@@ -22,6 +22,7 @@ struct FakeOptions {
   RunnerInfo info = {
       .n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 16};
   // info.window: 0, or 2 and more, for a token's digest is made from the one before it.
+  int check_every = 1;                                   // steps, of which one checks all that a sequence sees; the others only its end
   double step_us = 0;                                    // that each step takes
   double token_us = 0;                                   // and each token of it
   std::function<void(int64_t step)> before_forward = {};  // may throw, to make that step fail
@@ -58,6 +59,7 @@ class FakeRunner final : public Runner {
   void check_shape(const Batch& batch);
   void check_blocks(const Batch& batch);
   void check_states(const Batch& batch);
+  bool checks_all(size_t row) const;
   uint64_t read_history(const Batch& batch, int seq);
   void write_tokens(const Batch& batch, int seq, uint64_t digest);
   Slot& slot(const Batch& batch, int seq, int position);

@@ -91,7 +91,7 @@ class Rig:
 
     def __init__(self, build, scale):
         self.load_folder, self.ingot, self.scale = build / "tests" / "load", build / "ingot", scale
-        self.servers = []
+        self.servers, self.pinned = [], True
 
     def n(self, full, least=1):
         return max(least, int(full * self.scale))
@@ -101,7 +101,7 @@ class Rig:
         for name, value in options.items():
             for one in value if isinstance(value, list) else [value]:
                 flags += [f"--{name.replace('_', '-')}", one]
-        self.servers.append(Server(self.load_folder / "fake_server", *flags))
+        self.servers.append(Server(self.load_folder / "fake_server", *flags, pinned=self.pinned))
         return self.servers[-1]
 
     def demo(self, *flags, **options):
@@ -110,7 +110,7 @@ class Rig:
 
     def begin_load(self, server, **options):
         flags = [text for name, value in {"port": server.port, **options}.items() for text in (f"--{name}", str(value))]
-        pin = ["taskset", "-c", str(CPUS[-1])] if len(CPUS) > 1 else []
+        pin = ["taskset", "-c", str(CPUS[-1])] if self.pinned and len(CPUS) > 1 else []
         return subprocess.Popen([*pin, self.load_folder / "sse_load", *flags], stdout=subprocess.PIPE, text=True)
 
     def load(self, server, **options):
