@@ -189,6 +189,7 @@ void Engine::die(const char* why, bool lost_device) {
   }
   const auto tell = [&](Sequence& sequence) {
     if (!sequence.finished) tell_end(sequence, {FinishReason::kError, -1, why, false, usage_of(sequence)});
+    sequence.request.sink.reset();  // it may hold what holds this engine
   };
   for (const auto& [id, sequence] : sequences_) tell(*sequence);
   for (const Message& message : inbox_.drain(false))
