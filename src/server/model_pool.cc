@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <future>
 
-#include "base/memory_error.h"
 #include "base/log.h"
+#include "base/memory_error.h"
 #include "base/system.h"
 
 namespace ingot {
