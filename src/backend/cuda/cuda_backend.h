@@ -158,7 +158,6 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
   void sample_rows(const Tensor& logits);
   void collect_draws();
   std::span<const int32_t> host_drawn_tokens(const Batch& batch);
-  void take_drawn_tokens(const Batch& batch);
   void sample_on_host(const float* logits, std::vector<Sampled>& sampled);
 
   DType act_ = DType::kF16;
@@ -204,6 +203,7 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
   std::vector<size_t> host_rows_;  // of rows_, which the host's sampler draws
   std::vector<int32_t> counts_;    // [n_vocab]: zero between draws
   cuda::Memory best_, sampled_;    // keys or RowDrawn on the device; the same, then the logits of host_rows_, pinned
+  cuda::Memory argmax_;            // RowArgmax, zero between draws
   cuda::Memory draws_, draws_pinned_;
   cudaEvent_t drawn_event_ = nullptr;  // what was drawn has come to the host
   std::vector<Sampled> drawn_;         // by the last sample, once collected

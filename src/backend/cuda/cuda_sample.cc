@@ -112,13 +112,13 @@ void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) 
 }
 
 void CudaBackend::sample_greedy(const Tensor& logits) {
-  const size_t bytes = rows_.size() * sizeof(cuda::Key);
-  void* best = grown(best_, bytes);
-  check(cudaMemsetAsync(best, 0, bytes, stream_), "cudaMemsetAsync");
-  cuda::argmax_rows(static_cast<cuda::Key*>(best), logits.slice_rows(0, static_cast<int64_t>(rows_.size())), stream_);
+  const size_t n = rows_.size(), before = argmax_.size();
+  auto* best = static_cast<cuda::Key*>(grown(best_, n * sizeof(cuda::Key)));
+  auto* copy = static_cast<cuda::Key*>(grown(sampled_, n * sizeof(cuda::Key), cuda::Place::kPinned));
+  auto* rows = static_cast<cuda::RowArgmax*>(grown(argmax_, n * sizeof(cuda::RowArgmax)));
+  if (argmax_.size() != before) check(cudaMemsetAsync(rows, 0, argmax_.size(), stream_), "cudaMemsetAsync");
+  cuda::argmax_rows(best, copy, rows, logits.slice_rows(0, static_cast<int64_t>(n)), stream_);
   check_launch("argmax_rows");
-  check(cudaMemcpyAsync(grown(sampled_, bytes, cuda::Place::kPinned), best, bytes, cudaMemcpyDeviceToHost, stream_),
-        "cudaMemcpyAsync");
 }
 
 // What the kernel reads is one piece of pinned memory, copied at once: the rows' draws, their edits, their masks.
@@ -177,14 +177,6 @@ std::span<const int32_t> CudaBackend::host_drawn_tokens(const Batch& batch) {
   if (host_rows_.empty()) return batch.tokens;
   collect_draws();
   return with_drawn_tokens(batch, drawn_, tokens_);
-}
-
-void CudaBackend::take_drawn_tokens(const Batch& batch) {
-  if (!host_rows_.empty() || std::ranges::none_of(batch.tokens, [](int32_t token) { return token < 0; })) return;
-  CHECK(best_.data() != nullptr);
-  cuda::take_drawn(batch_.tokens(), batch.n_tokens(), greedy_ ? static_cast<const cuda::Key*>(best_.data()) : nullptr,
-                   static_cast<const cuda::RowDrawn*>(best_.data()), stream_);
-  check_launch("take_drawn");
 }
 
 // Waits for the last sample's draws and puts them into drawn_.

@@ -31,8 +31,11 @@ void CudaBackend::begin(const Batch& batch) {
   }
   Batch known = batch;
   known.tokens = host_drawn_tokens(batch);
-  if (batch_.upload(known, block_size_, stream_)) forget_graphs();
-  take_drawn_tokens(known);
+  const bool has_drawn = std::ranges::any_of(known.tokens, [](int32_t token) { return token < 0; });
+  CHECK(!has_drawn || best_.data() != nullptr);
+  const auto* keys = has_drawn && greedy_ ? static_cast<const cuda::Key*>(best_.data()) : nullptr;
+  const auto* drawn = has_drawn && !greedy_ ? static_cast<const cuda::RowDrawn*>(best_.data()) : nullptr;
+  if (batch_.upload(known, keys, drawn, block_size_, stream_)) forget_graphs();
 }
 
 // Contexts up to which a cluster is faster than a graph of kernels that take all of the GPU.

@@ -37,7 +37,7 @@ Places places_of(int64_t max_tokens, int64_t max_seqs, int64_t max_logits, int64
 
 BatchUpload::~BatchUpload() {
   for (Slot& slot : slots_)
-    if (slot.copied != nullptr) cudaEventDestroy(slot.copied);
+    if (slot.brought != nullptr) cudaEventDestroy(slot.brought);
 }
 
 void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int64_t table_size) {
@@ -47,8 +47,8 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int64_t 
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   for (Slot& slot : slots_) {
     slot.memory = Memory(bytes, Place::kPinned);
-    if (slot.copied == nullptr)
-      check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "cudaEventCreate");
+    if (slot.brought == nullptr)
+      check(cudaEventCreateWithFlags(&slot.brought, cudaEventDisableTiming), "cudaEventCreate");
   }
   device_ = Memory(bytes);
   const auto* base = static_cast<const int32_t*>(device_.data());
@@ -65,7 +65,7 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int64_t 
   max_tokens_ = max_tokens, max_seqs_ = max_seqs, max_logits_ = max_logits, table_size_ = table_size;
 }
 
-bool BatchUpload::upload(const Batch& batch, int block_size, cudaStream_t stream) {
+bool BatchUpload::upload(const Batch& batch, const Key* keys, const RowDrawn* drawn, int block_size, cudaStream_t stream) {
   int n_blocks = 0;  // of the longest sequence: the table's rows are cut to it
   for (const int32_t len : batch.kv_len) n_blocks = std::max(n_blocks, (len + block_size - 1) / block_size);
   n_blocks = batch.block_table.empty() ? 0 : std::min(n_blocks, batch.max_blocks);
@@ -79,7 +79,7 @@ bool BatchUpload::upload(const Batch& batch, int block_size, cudaStream_t stream
   const Places at = places_of(max_tokens_, max_seqs_, max_logits_, table_size_);
   Slot& slot = slots_[next_slot_];
   next_slot_ = (next_slot_ + 1) % kSlots;
-  check(cudaEventSynchronize(slot.copied), "cudaEventSynchronize");
+  check(cudaEventSynchronize(slot.brought), "cudaEventSynchronize");
   auto* host = static_cast<int32_t*>(slot.memory.data());
   host[0] = n_blocks;
   std::ranges::copy(batch.tokens, host + at.tokens);
@@ -93,9 +93,11 @@ bool BatchUpload::upload(const Batch& batch, int block_size, cudaStream_t stream
   std::ranges::copy(batch.logit_rows, host + at.logit_rows);
   std::ranges::copy(batch.state_in, host + at.state_in);
   std::ranges::copy(batch.state_out, host + at.state_out);
-  const size_t bytes = static_cast<size_t>(at.table + table) * sizeof(int32_t);
-  check(cudaMemcpyAsync(device_.data(), host, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
-  check(cudaEventRecord(slot.copied, stream), "cudaEventRecord");
+  const bool has_drawn = keys != nullptr || drawn != nullptr;
+  bring_batch(static_cast<int32_t*>(device_.data()), host, at.table + table,
+              {.first = at.tokens, .n = has_drawn ? batch.n_tokens() : 0, .keys = keys, .drawn = drawn}, stream);
+  check_launch("bring_batch");
+  check(cudaEventRecord(slot.brought, stream), "cudaEventRecord");
   return moved;
 }
 

@@ -1,4 +1,4 @@
-// BatchUpload: one batch after another to the same place on the device, each in one asynchronous copy from pinned memory.
+// BatchUpload: one batch after another to the same place on the device, each brought by one kernel from pinned memory.
 #pragma once
 #include <array>
 
@@ -13,18 +13,18 @@ class BatchUpload {
   ~BatchUpload();
   // Makes room for batches within these numbers; what was there is lost, and the places may be new.
   void reserve(int max_tokens, int max_seqs, int max_logits, int64_t table_size);
+  // With what was drawn in place of tokens below 0: its keys, or where they are null what `drawn` says; both null: there are none.
   // True when the places moved to make room.
-  bool upload(const Batch& batch, int block_size, cudaStream_t stream);
-  int32_t* tokens() const { return const_cast<int32_t*>(view_.tokens); }  // to be changed before the step
+  bool upload(const Batch& batch, const Key* keys, const RowDrawn* drawn, int block_size, cudaStream_t stream);
   const DeviceBatch& view() const { return view_; }
   size_t bytes() const { return device_.size(); }
 
  private:
-  // A copy may still be under way when the next batch comes: so there are several, used in turn.
+  // One may still be on its way when the next batch comes: so there are several, used in turn.
   static constexpr int kSlots = 4;
   struct Slot {
     Memory memory;
-    cudaEvent_t copied = nullptr;
+    cudaEvent_t brought = nullptr;
   };
 
   int max_tokens_ = 0, max_seqs_ = 0, max_logits_ = 0;

@@ -129,8 +129,12 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
 
 // argmax.cu
 using Key = unsigned long long;  // orders as logits and ids do: logit_key.cuh
-// best[i] = key of the largest logit of row i (zero before); token_of() of cuda_sample.cc reads it.
-void argmax_rows(Key* best, const Tensor& logits, cudaStream_t stream);
+struct RowArgmax {
+  Key most;           // of the blocks so far
+  unsigned n_blocks;  // of the row, that are done
+};
+// best[i] and copy[i] (pinned memory) = key of the largest logit of row i; token_of() of cuda_sample.cc reads it. rows[i]: zero before and after.
+void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, cudaStream_t stream);
 
 // draw.cu: a draw of each row, in the order of sampling.h. All pointers are the device's.
 inline constexpr int kMostTop = 20;  // of logprobs beside the drawn token's, as sampling.cc has it
@@ -163,8 +167,16 @@ struct RowDrawn {
 void draw_rows(RowDrawn* drawn, const Tensor& logits /* edited */, const RowDraw* draws, int n_draws, LogitEdit* edits,
                cudaStream_t stream);
 
-// argmax.cu: tokens[i] < 0 becomes what row -1 - tokens[i] drew: the token of its key, or where `keys` is null that of drawn.
-void take_drawn(int32_t* tokens, int64_t n, const Key* keys, const RowDrawn* drawn, cudaStream_t stream);
+// argmax.cu: a batch from pinned memory, read by a kernel: between two steps 5 us; a copy, and a kernel that puts in the tokens, took 13.
+// Words [first, first + n) of it are tokens. Those below 0 become what row -1 - token drew: the token of its key, or where `keys` is
+// null that of drawn.
+struct DrawnTokens {
+  int64_t first = 0, n = 0;
+  const Key* keys = nullptr;
+  const RowDrawn* drawn = nullptr;
+};
+void bring_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both on 16 bytes, and so long */, int64_t n, const DrawnTokens& tokens,
+                 cudaStream_t stream);
 
 // peak.cu: what measure_peak times
 void fill_noise(const Tensor& t, cudaStream_t stream);  // contiguous rows
