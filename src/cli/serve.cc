@@ -335,7 +335,7 @@ void add_limit_options(CLI::App& verb, ServeOptions& o) {
   seconds("--sse-ping-interval", o.http.ping_interval, "seconds of silence before a stream gets a comment");
   verb.add_option_function<int>(
           "--stream-interval-ms", [&o](int ms) { o.app.stream_interval = std::chrono::milliseconds(ms); },
-          fmt::format("tokens of a stream that come at least twice in so many ms share a write; 0: none does [{}]",
+          fmt::format("tokens of a stream that come at least twice in as many ms as there are streams share a write, in so many at most; 0: none do [{}]",
                       o.app.stream_interval.count()))
       ->check(CLI::Range(0, 1000));
   verb.add_option("--shutdown-timeout", o.drain_s, "seconds that requests have to end after SIGTERM")

@@ -142,7 +142,7 @@ App::App(const AppOptions& options, ModelPool& models)
       models_(models),
       prepare_(options.prepare_threads),
       stream_(options.stream_threads),
-      pacer_(stream_, options.stream_interval) {}
+      pacer_(stream_, options.stream_interval, options.stream_interval_each) {}
 
 App::~App() { stop_workers(); }
 

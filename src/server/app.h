@@ -22,7 +22,8 @@ struct AppOptions {
   std::string version = "unknown";
   std::FILE* access_log = nullptr;
   int prepare_threads = 2, stream_threads = 2;
-  std::chrono::milliseconds stream_interval{20};  // tokens of a stream that come twice in it share a write; 0: none does
+  // Tokens of a stream that come twice in it share a write: a time for each stream there is, up to a limit; 0: none do.
+  std::chrono::milliseconds stream_interval{33}, stream_interval_each = Pacer::kEach;
   size_t max_preparing = 1024, max_preparing_bytes = 512 << 20;  // requests whose bodies wait for a worker
 };
 

@@ -156,6 +156,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   std::optional<ServedModel::Ticket> ticket_;
   const GenerationSpec spec_;
   Pacer& pacer_;
+  const Pacer::Stream stream_{pacer_};
   const std::unique_ptr<AnswerWriter> writer_;
   std::shared_ptr<Responder> responder_;  // null once the answer is complete
   const Clock::time_point begin_ = Clock::now();

@@ -1,5 +1,6 @@
 #include "server/pacer.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/log.h"
@@ -8,30 +9,27 @@ namespace ingot {
 
 void Pacer::at_end_of_slot(std::function<void()> job) {
   std::lock_guard lock(mutex_);
-  jobs_.push_back({slot_of(Clock::now()), std::move(job)});
-  if (waits_) return;
-  try {
-    wait_for_end_of(jobs_.back().slot);
-  } catch (...) {
-    jobs_.pop_back();
-    throw;
-  }
+  const Clock::duration length = slot();
+  const Clock::time_point end((Clock::now().time_since_epoch() / length + 1) * length);
+  if (end < next_) wait_until(end);
+  // Behind all others, unless slots have just become shorter.
+  jobs_.insert(std::ranges::upper_bound(jobs_.begin() + static_cast<ptrdiff_t>(n_due_), jobs_.end(), end, {}, &Job::due), {end, std::move(job)});
 }
 
 // With the mutex.
-void Pacer::wait_for_end_of(int64_t slot) {
-  workers_.post_at(Clock::time_point((slot + 1) * slot_), [this] { end_slot(); });
-  waits_ = true;
+void Pacer::wait_until(Clock::time_point time) {
+  workers_.post_at(time, [this] { end_slot(); });
+  next_ = time;
 }
 
 void Pacer::end_slot() {
   {
     std::lock_guard lock(mutex_);
-    waits_ = false;
-    const int64_t now = slot_of(Clock::now());
-    while (n_due_ < jobs_.size() && jobs_[n_due_].slot < now) ++n_due_;
+    const Clock::time_point now = Clock::now();
+    if (next_ <= now) next_ = Clock::time_point::max();
+    while (n_due_ < jobs_.size() && jobs_[n_due_].due <= now) ++n_due_;
     try {
-      if (n_due_ < jobs_.size()) wait_for_end_of(now);  // this end is late, and others wait for the next one already
+      if (n_due_ < jobs_.size() && jobs_[n_due_].due < next_) wait_until(jobs_[n_due_].due);
     } catch (const std::exception&) {  // no memory: then now
       n_due_ = jobs_.size();
     }

@@ -1,6 +1,7 @@
 // Pacer: what is said fast goes out together, the first of it and the last of it at once, and nothing of it is lost.
 #include "server/pacer.h"
 
+#include <deque>
 #include <future>
 
 #include "server/rig.h"
@@ -13,7 +14,8 @@ using Milliseconds = std::chrono::milliseconds;
 
 TEST(Pacer, RunsEachJobOnceWhenItsSlotIsOver) {
   Workers workers(2);
-  Pacer pacer(workers, Milliseconds(5));
+  Pacer pacer(workers, Milliseconds(5), Milliseconds(5));
+  const Pacer::Stream stream(pacer);
   std::atomic<int> left{4000}, n_early{0};
   std::promise<void> done;
   const auto post_some = [&] {
@@ -33,6 +35,30 @@ TEST(Pacer, RunsEachJobOnceWhenItsSlotIsOver) {
   EXPECT_EQ(n_early, 0);
 }
 
+// Jobs of long slots are there when those of short ones come, and go.
+TEST(Pacer, SlotsGrowAndShrinkWithTheStreams) {
+  Workers workers(2);
+  Pacer pacer(workers, Milliseconds(200), Milliseconds(2));
+  std::atomic<int> left{300};
+  std::promise<void> done;
+  const auto begin = Pacer::Clock::now();
+  for (int i = 0; i < 300; ++i) {
+    std::deque<Pacer::Stream> streams;
+    for (int k = 0; k < i % 3 * 50; ++k) streams.emplace_back(pacer);
+    pacer.at_end_of_slot([&] {
+      if (--left == 0) done.set_value();
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  EXPECT_EQ(done.get_future().wait_for(std::chrono::seconds(120)), std::future_status::ready);
+  EXPECT_GE(Pacer::Clock::now() - begin, Milliseconds(60));
+  const Pacer::Stream one(pacer);
+  EXPECT_TRUE(pacer.in_one_slot(Pacer::Clock::time_point(Milliseconds(6)), Pacer::Clock::time_point(Milliseconds(7))));
+  EXPECT_FALSE(pacer.in_one_slot(Pacer::Clock::time_point(Milliseconds(7)), Pacer::Clock::time_point(Milliseconds(8))));
+  const Pacer::Stream two(pacer);
+  EXPECT_TRUE(pacer.in_one_slot(Pacer::Clock::time_point(Milliseconds(8)), Pacer::Clock::time_point(Milliseconds(11))));
+}
+
 std::shared_ptr<Recorder> stream_of(Rig& rig, int n) {
   auto recorder = rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", n}, {"stream", true}});
   EXPECT_TRUE(recorder->wait());
@@ -40,16 +66,18 @@ std::shared_ptr<Recorder> stream_of(Rig& rig, int n) {
   return recorder;
 }
 
+const AppOptions kLongSlots{.stream_interval = std::chrono::hours(1), .stream_interval_each = std::chrono::hours(1)};
+
 // A slot is longer than the test: what comes before its end is the first token, and then the end with all others.
 TEST(Pacer, TheFirstTokenAndTheEndWaitForNoSlot) {
-  Rig rig({.step_us = 500}, 64, {.stream_interval = std::chrono::hours(1)});
+  Rig rig({.step_us = 500}, 64, kLongSlots);
   EXPECT_LE(stream_of(rig, 100)->n_writes(), 4);
   EXPECT_TRUE(rig.wait_idle());
 }
 
 TEST(Pacer, TokensThatComeFastShareWrites) {
   const Milliseconds slot(40);
-  Rig rig({.step_us = 1000}, 64, {.stream_interval = slot});
+  Rig rig({.step_us = 1000}, 64, {.stream_interval = slot, .stream_interval_each = slot});
   const auto begin = Pacer::Clock::now();
   const auto recorder = stream_of(rig, 200);
   const int n_slots = static_cast<int>((Pacer::Clock::now() - begin) / slot) + 1;
@@ -58,7 +86,7 @@ TEST(Pacer, TokensThatComeFastShareWrites) {
 
 // A slot is longer than the test here too: the stop string ends the answer at once, and the model does not go on.
 TEST(Pacer, AStopStringEndsTheAnswerAtOnce) {
-  Rig rig({.step_us = 5000}, 64, {.stream_interval = std::chrono::hours(1)});
+  Rig rig({.step_us = 5000}, 64, kLongSlots);
   const std::string full = rig.expected({1, 2}, 3, 240);
   std::string stop;
   size_t at = 0;
@@ -82,7 +110,7 @@ TEST(Pacer, AStopStringEndsTheAnswerAtOnce) {
 // What stop strings let through shares writes as well, and comes though nothing follows.
 TEST(Pacer, TextThatStopStringsLetThroughSharesWrites) {
   const Milliseconds slot(40);
-  Rig rig({.step_us = 1000}, 64, {.stream_interval = slot});
+  Rig rig({.step_us = 1000}, 64, {.stream_interval = slot, .stream_interval_each = slot});
   const auto begin = Pacer::Clock::now();
   const auto recorder =
       rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 200}, {"stream", true}, {"stop", "not to be found"}});
@@ -99,7 +127,7 @@ TEST(Pacer, HeldTokensGoOutThoughNothingFollows) {
   Rig rig({.before_forward = [&](int64_t step) {
              if (step == 12) may_go_on.wait();
            }},
-          64, {.stream_interval = Milliseconds(50)});
+          64, {.stream_interval = Milliseconds(50), .stream_interval_each = Milliseconds(50)});
   const auto recorder =
       rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 40}, {"stream", true}});
   EXPECT_TRUE(recorder->wait_for_bytes(700)) << "more than the first token's event";
