@@ -1,5 +1,6 @@
 // The verbs of models with experts. A few rows read the matrix of their expert each for itself; more are put in order of their experts
 // first, so that a matrix is read once for many. Which of both is decided by their number alone, so a step can be recorded.
+#include <algorithm>
 #include <utility>
 
 #include "backend/cuda/cuda_backend.h"
@@ -42,9 +43,11 @@ void CudaBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const Rou
   check_launch("route_rows");
 }
 
-// Where rows are no more than experts, most of them meet none of the others.
+// More of them are faster in tiles, of 32 experts as of 128 (docs/performance.md); and so are those that must share an expert.
+static constexpr int64_t kMostRows = 16;
+
 bool CudaBackend::takes_rows(const ExpertMatmul& m) const {
-  return !deterministic_ && m.n_rows <= m.w[0]->n_experts && cuda::can_expert_rows(m);
+  return !deterministic_ && m.n_rows <= std::min(kMostRows, m.w[0]->n_experts) && cuda::can_expert_rows(m);
 }
 
 void CudaBackend::order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts) {
