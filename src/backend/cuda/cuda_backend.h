@@ -133,6 +133,7 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
   void replay(const cuda::LayerVerbs& layer);
   void launch(const cuda::MatmulKernel& kernel, cuda::Matvec m);  // with the norm that waits, if x is its result
   const cuda::MatmulKernel& kernel_for(const Weight& w, int64_t rows) const;
+  cuda::SpecialisedKernels* specialised_for(const cuda::PackedWeight& w) const;
   void begin_tuning(const BackendOptions& options, int major, int minor);  // of a device of that compute capability
   void take_up_kernels();
   void time_kernels(int64_t most_rows);

@@ -31,6 +31,11 @@ const MatmulKernel& CudaBackend::kernel_for(const Weight& w, int64_t rows) const
   return deterministic_ ? cuda::matmul_kernel_for(packed(w), rows, true) : timed_.kernel_for(packed(w), rows);
 }
 
+// Where a product of w may take a kernel that is compiled for it.
+cuda::SpecialisedKernels* CudaBackend::specialised_for(const PackedWeight& w) const {
+  return (forced_ != nullptr ? forced_->specialised : is_worth_compiling(w)) ? specialised_.get() : nullptr;
+}
+
 std::vector<std::string> CudaBackend::matmul_kernels(const Weight& w, int64_t rows) const {
   const MatmulKernel& chosen = deterministic_ ? cuda::matmul_kernel_for(packed(w), rows, true) : timed_.kernel_for(packed(w), rows);
   std::vector<std::string> names{chosen.name};

@@ -79,7 +79,7 @@ void CudaBackend::launch(const cuda::MatmulKernel& kernel, cuda::Matvec m) {
   if (norm) m.norm = &*norm;
   if (kernel.run == cuda::matvec) m.arranged = scratch_at_least(arranged_, cuda::matvec_scratch(m.x));
   m.alone = deterministic_;
-  if (forced_ != nullptr ? forced_->specialised : is_worth_compiling(*m.jobs[0].w)) m.specialised = specialised_.get();
+  m.specialised = specialised_for(*m.jobs[0].w);
   kernel.run(m, stream_);
   check_launch(kernel.name);
 }

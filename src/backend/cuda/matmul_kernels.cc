@@ -14,8 +14,6 @@ bool can_stream(const PackedWeight& w, int64_t rows) { return can_matvec(w) && r
 // From 9 rows on it takes a second operand of activations, and tiles are as fast for 32; many outputs fill the device with them.
 bool stream_wins(const PackedWeight& w, int64_t rows) { return !codes(w) || rows <= 8 || w.n_out < 8192 || w.n_in < 2048; }
 
-bool can_dot(const PackedWeight& w, int64_t rows) { return rows == 1 && can_stream(w, rows) && codes(w) && can_dot_codes(w); }
-
 bool can_group(const PackedWeight& w, int64_t) { return can_warpgroup_matmul(w); }
 // Its blocks are long, and begin and end slowly: it wants matrices that fill the device with them, and neither few rows nor thousands.
 bool group_wins(const PackedWeight& w, int64_t rows) {
@@ -26,6 +24,7 @@ bool group_wins(const PackedWeight& w, int64_t rows) {
 }
 
 bool can_tile(const PackedWeight& w, int64_t) { return can_tile_matmul(w); }
+bool can_tile_codes(const PackedWeight& w, int64_t) { return codes(w) && can_tile_matmul(w); }
 bool tile_wins(const PackedWeight& w, int64_t rows) {
   if (!codes(w)) return false;
   if (rows <= 32) return w.n_in >= 2048 && w.n_out >= 512;
@@ -41,7 +40,8 @@ constexpr MatmulKernel kKernels[] = {
     {"tiles", can_tile, tile_wins, tile_matmul},                  // tile_matmul.cu
     {"decode, cuBLASLt", can_decode, always, nullptr, true},      // unpack.cu, dense_matmul.cc
     {"cuBLASLt", is_dense, always, nullptr},                      // dense_matmul.cc; what it refuses, plain_matmul.cu
-    {.name = "stream for this size", .can = can_dot, .wins = never, .run = matvec, .specialised = true},
+    {.name = "stream for this size", .can = can_stream, .wins = never, .run = matvec, .specialised = true},
+    {.name = "tiles for this size", .can = can_tile_codes, .wins = never, .run = tile_matmul, .specialised = true},
     {.name = "warpgroups for this size", .can = can_group, .wins = never, .run = warpgroup_matmul, .specialised = true},
 };
 

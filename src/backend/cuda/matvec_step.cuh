@@ -48,11 +48,16 @@ struct From {
 };
 
 template <class K>
-__device__ __forceinline__ From from_of(const PackedWeight& w, int tile, int lane) {
+__device__ __forceinline__ From from_of(const PackedWeight& w, int tile, int lane, int64_t k_tiles) {
   const char* data = static_cast<const char*>(w.data);
-  const int64_t first = tile * w.k_tiles;
+  const int64_t first = tile * k_tiles;
   const char* scales = static_cast<const char*>(w.scales) + first * (32 * K::kScaleBytes);
   return {data + first * (512 * K::kPieces) + 16 * lane, scales + K::kScaleBytes * lane};
+}
+
+template <class K>
+__device__ __forceinline__ From from_of(const PackedWeight& w, int tile, int lane) {
+  return from_of<K>(w, tile, lane, w.k_tiles);
 }
 
 // One step of 16 rows.

@@ -1,4 +1,4 @@
-// What matvec.cu, dot_codes.cu, tile_matmul.cu and warpgroup_matmul.cu share: products of several weights in one launch, as a list of tiles of
+// What matvec.cuh, dot_codes.cuh, tile_matmul.cuh and warpgroup_matmul.cuh share: products of several weights in one launch, as a list of tiles of
 // 16 rows, and the end of one.
 //
 // A kernel whose body is a template over a Shape is compiled twice: ahead of time with Shape{}, for any product, and when the program runs with the
@@ -27,12 +27,11 @@ struct Params : Shape {
   int64_t x_stride;
   RowNorm norm;  // whose result x is, if any
   int n;
-  bool staged;  // the block copies all activations to shared memory first; else x is arranged already
 };
 
 // The constants of a specialised kernel, or what the launch says.
 template <Shape kShape>
-__device__ __forceinline__ Shape shape_of(const Params& p) {
+__device__ __forceinline__ Shape shape_of(const Shape& p) {
   if constexpr (kShape.n_in > 0) {
     return kShape;
   } else {
@@ -94,7 +93,7 @@ __device__ __forceinline__ void write_tile(const Params& p, int n, const float* 
 }
 
 #ifndef __CUDACC_RTC__
-// All but n_steps, split, n_warps, rehearses and staged.
+// All but n_steps, split, n_warps, n_tokens, rehearses and staged.
 inline Params params_of(const Matvec& m) {
   CHECK(m.x.dtype == DType::kF16);
   CHECK(m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/memory.h"
 #include "backend/cuda/nvrtc.h"
+#include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/threads.h"
@@ -14,7 +15,7 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr size_t kMost = 256;  // kernels of one model; more than any has
+constexpr size_t kMost = 1024;  // kernels of one model; more than any has
 
 const char* name_of(Layout layout) {
   return layout == Layout::kCodes8 ? "Layout::kCodes8" : layout == Layout::kCodes4 ? "Layout::kCodes4" : "Layout::kCodebook4";
@@ -25,32 +26,43 @@ std::string text_of(const int (&v)[3]) { return fmt::format("{{{}, {}, {}}}", v[
 std::string text_of(const ProductShape& s) {
   return fmt::format(
       "ProductShape{{.n_in = {}, .n_steps = {}, .n_jobs = {}, .n_tiles = {}, .first_tile = {}, .n_out = {}, .zero = {}, .act = {}, .split = {}, "
-      ".n_warps = {}, .has_norm = {}, .has_bias = {}, .y_f32 = {}, .accumulate = {}, .rehearses = {}}}",
-      s.n_in, s.n_steps, s.n_jobs, s.n_tiles, text_of(s.first_tile), text_of(s.n_out), s.zero, s.act, s.split, s.n_warps, s.has_norm, s.has_bias,
-      s.y_f32, s.accumulate, s.rehearses);
+      ".n_warps = {}, .n_tokens = {}, .has_norm = {}, .has_bias = {}, .y_f32 = {}, .accumulate = {}, "
+      ".staged = {}, .rehearses = {}}}",
+      s.n_in, s.n_steps, s.n_jobs, s.n_tiles, text_of(s.first_tile), text_of(s.n_out), s.zero, s.act, s.split, s.n_warps, s.n_tokens,
+      s.has_norm, s.has_bias, s.y_f32, s.accumulate, s.staged, s.rehearses);
 }
 
-// Threads are as in the launch, and as many blocks find room as there do.
-std::string dot_codes_source(const SpecialisedKernel& k) {
-  return fmt::format(
-      "#include \"backend/cuda/dot_codes.cuh\"\nusing namespace ingot::cuda;\n"
-      "extern \"C\" __global__ void __launch_bounds__({}, {}) specialised(const __grid_constant__ matvec_tiles::Params p) {{\n"
-      "  dot_codes_kernel::run<dot_codes_kernel::Kind<{}, {}, {}, {}>, {}>(p);\n}}\n",
-      32 * k.shape.n_warps, 16 / k.shape.n_warps, k.layout == Layout::kCodes8, k.has_min, k.group16, k.n, text_of(k.shape));
-}
+std::string kind_of(const SpecialisedKernel& k) { return fmt::format("matvec_step::Kind<{}, {}, {}>", name_of(k.layout), k.has_min, k.group16); }
 
-std::string warpgroup_source(const SpecialisedKernel& k) {
+// Of a kernel whose body is run<`body`, its shape>() and whose launch bounds are those of the kernel of any shape.
+std::string source(const char* file, const char* params, const std::string& bounds, const std::string& body, const ProductShape& shape) {
   return fmt::format(
-      "#include \"backend/cuda/warpgroup_matmul.cuh\"\nusing namespace ingot::cuda;\n"
-      "extern \"C\" __global__ void __launch_bounds__(warpgroup_kernel::kThreads, 1) specialised(const __grid_constant__ matvec_tiles::Params p) {{\n"
-      "  warpgroup_kernel::run<matvec_step::Kind<{}, {}, {}>, {}, {}>(p);\n}}\n",
-      name_of(k.layout), k.has_min, k.group16, k.n, text_of(k.shape));
+      "#include \"backend/cuda/{}.cuh\"\nusing namespace ingot::cuda;\n"
+      "extern \"C\" __global__ void __launch_bounds__({}) specialised(const __grid_constant__ {}::Params p) {{\n  {}, {}>(p);\n}}\n",
+      file, bounds, params, body, text_of(shape));
 }
 
 }  // namespace
 
-std::string source_of(const SpecialisedKernel& kernel) {
-  return kernel.which == SpecialisedKernel::kDotCodes ? dot_codes_source(kernel) : warpgroup_source(kernel);
+std::string source_of(const SpecialisedKernel& k) {
+  const ProductShape& s = k.shape;
+  const bool gated = s.act >= 0;
+  // Threads are as in the launch; as many blocks find room as with `most` threads a multiprocessor.
+  const auto bounds = [&](int most) { return fmt::format("{}, {}", 32 * s.n_warps, most / (32 * s.n_warps)); };
+  switch (k.which) {
+    case SpecialisedKernel::kDotCodes:
+      return source("dot_codes", "matvec_tiles", bounds(512),
+                    fmt::format("dot_codes_kernel::run<dot_codes_kernel::Kind<{}, {}, {}, {}>", k.layout == Layout::kCodes8, k.has_min, k.group16, k.n), s);
+    case SpecialisedKernel::kDotRows:
+      return source("dot_rows", "dot_rows_kernel", "32 * dot_rows_kernel::kWarps, 2", fmt::format("dot_rows_kernel::run<{}, {}", k.n, gated), s);
+    case SpecialisedKernel::kMatvec:
+      return source("matvec", "matvec_tiles", bounds(512), fmt::format("matvec_kernel::run<{}, {}, {}", kind_of(k), k.n, gated ? 2 : 1), s);
+    case SpecialisedKernel::kTiles:
+      return source("tile_matmul", "matvec_tiles", "32 * tile_kernel::kWarps, 2", fmt::format("tile_kernel::run<{}, {}", kind_of(k), k.n), s);
+    case SpecialisedKernel::kWarpgroups:
+      return source("warpgroup_matmul", "matvec_tiles", "warpgroup_kernel::kThreads, 1", fmt::format("warpgroup_kernel::run<{}, {}", kind_of(k), k.n), s);
+  }
+  CHECK(false && "every kernel has a source");
 }
 
 SpecialisedKernels::SpecialisedKernels(std::string arch, std::string folder) : arch_(std::move(arch)), folder_(std::move(folder)) {}

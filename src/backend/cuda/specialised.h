@@ -23,10 +23,12 @@
 namespace ingot::cuda {
 
 struct SpecialisedKernel {
-  enum Which : uint8_t { kDotCodes, kWarpgroups } which;
+  enum Which : uint8_t { kDotCodes, kDotRows, kMatvec, kTiles, kWarpgroups } which;
   Layout layout;
   bool has_min, group16;
-  int n;  // of kDotCodes: gates + 1; of kWarpgroups: rows of activations of a block
+  // Of kDotCodes: gates + 1. Of kDotRows: rows of weights of a task. Of the others: what a block takes of activations, of kMatvec and kTiles in
+  // tiles of 8 rows, of kWarpgroups in rows.
+  int n;
   ProductShape shape;
 
   bool operator==(const SpecialisedKernel&) const = default;

@@ -1,185 +1,30 @@
 // Products of quantized weights with more rows of activations than a stream of weights serves well: what a batch of sequences decodes.
-// A block takes sixteen tiles of 16 rows of weights, two a warp, and up to 64 rows of activations, and goes through their columns in
-// steps, copied ahead into shared memory. Codes become halves in registers: exact whole numbers, times the scale.
-//
-// Where there are fewer blocks than the device can hold, a cluster of them shares the columns (Hopper and newer): each puts its sums in
-// its shared memory, and adds up those of all for a share of the outputs, always in the same order.
+// The kernel is in tile_matmul.cuh; here a product is cut for it.
 //
 // A row's numbers depend on the others only by that sharing: without, or where it does not ask for their number (Matvec::alone), they are
 // the same for one row as for a thousand. So with --deterministic this kernel takes all products, those of dense weights too.
 #include <algorithm>
 
-#include "backend/cuda/device.cuh"
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/matvec_step.cuh"
-#include "backend/cuda/matvec_tiles.cuh"
 #include "backend/cuda/memory.h"
-#include "backend/cuda/tile_step.cuh"
+#include "backend/cuda/specialised.h"
+#include "backend/cuda/tile_matmul.cuh"
 
 namespace ingot::cuda {
 
-using namespace matvec_step;
-using namespace tile_step;
-using matvec_tiles::job_of;
-using matvec_tiles::Params;
+using namespace tile_kernel;
 
 namespace {
 
-constexpr int kWarps = 8, kTiles = 2 * kWarps;  // of a block
 constexpr int kMostSplit = 8;                   // blocks of a cluster, which every device of the kind can have
 
 template <class K, int kTokenTiles>
-struct Stage {
-  static constexpr int kTokens = 8 * kTokenTiles;
-  static constexpr int kWeights = kTokens * kInputRowBytes<K>;
-  static constexpr int kBytes = kWeights + kTiles * K::kSlotBytes;
-  static constexpr int kStages = 3 * kBytes <= (160 << 10) ? 3 : 2;  // what a multiprocessor of Ampere has room for
-  static constexpr int kShared = kStages * kBytes;
-};
-
-// The block's rows of activations, kCols columns of them; zeros from column n_in on.
-template <class K, int kTokenTiles>
-__device__ __forceinline__ void copy_input(uint32_t to, const Params& p, int first_token, int column) {
-  using S = Stage<K, kTokenTiles>;
-  constexpr int kPerRow = K::kCols / 8, kRowsAtOnce = 32 * kWarps / kPerRow;
-  const int row = static_cast<int>(threadIdx.x) / kPerRow, k = static_cast<int>(threadIdx.x) % kPerRow * 8;
-  const bool in = column + k < p.n_in;
-  const half* from = p.x + (in ? column + k : 0);
-#pragma unroll
-  for (int r = 0; r < S::kTokens; r += kRowsAtOnce)
-    copy16(to + (row + r) * kInputRowBytes<K> + 2 * k, from + min(first_token + row + r, p.n - 1) * p.x_stride, in);
-}
-
-template <int kTokenTiles>
-using Sums = float[2][kTokenTiles][4];  // of a warp: its two tiles
-
-// The j-th tile of a warp; with a gate, of the j-th weight.
-__device__ __forceinline__ int tile_of(bool gated, int warp, int j) {
-  return static_cast<int>(blockIdx.x) * (gated ? kWarps : kTiles) + (gated ? warp : 2 * warp + j);
-}
-
-// Writes a lane's sums of one token tile. All of y that they are added to is read before any of it is written.
-template <class Y>
-__device__ __forceinline__ void write_sums(const Params& p, float (&sums)[2][4], int warp, int first_token, int lane) {
-  const bool gated = p.act >= 0;
-  Y* places[2][4];  // null: nowhere
-#pragma unroll
-  for (int j = 0; j < 2; ++j) {
-    const int tile = tile_of(gated, warp, j);
-    const int at = gated ? j : job_of(p, min(tile, p.n_tiles - 1));
-    const matvec_tiles::Job& job = p.jobs[at];
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int token = first_token + 2 * (lane % 4) + e % 2;
-      const int64_t row = int64_t{tile - p.first_tile[at]} * kTileRows + lane / 4 + e / 2 * 8;
-      const bool in = tile < p.n_tiles && row < job.w.n_out && token < p.n;
-      places[j][e] = in ? static_cast<Y*>(job.y) + token * job.y_stride + row : nullptr;
-      if (in) sums[j][e] = sums[j][e] * job.w.factor + (job.bias ? job.bias[row] : 0.0f);
-      if (in && p.accumulate) sums[j][e] += to_float(*places[j][e]);
-    }
-  }
-#pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    if (gated) {
-      if (places[0][e]) *places[0][e] = from_float<Y>(act_mul(sums[0][e], sums[1][e], p.act));
-    } else {
-      if (places[0][e]) *places[0][e] = from_float<Y>(sums[0][e]);
-      if (places[1][e]) *places[1][e] = from_float<Y>(sums[1][e]);
-    }
-  }
-}
-
-// A float of the shared memory of the cluster's block of that rank.
-__device__ __forceinline__ float load_of_block(uint32_t address, int rank) {
-  float v = 0;
-#if __CUDA_ARCH__ >= 900
-  uint32_t there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there));
-#endif
-  return v;
-}
-
-// Adds up the sums of all blocks of a cluster, each of which writes some token tiles.
-template <int kTokenTiles>
-__device__ __forceinline__ void finish(const Params& p, const Sums<kTokenTiles>& acc, float* shared, int first_token) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  float* own = shared + warp * (8 * kTokenTiles * 32) + lane;  // [2, token tile, 4, lane]
-  __syncthreads();                                             // the stages are done with
-#pragma unroll
-  for (int i = 0; i < 8 * kTokenTiles; ++i) own[32 * i] = acc[i / (4 * kTokenTiles)][i / 4 % kTokenTiles][i % 4];
-  if (p.split > 1) cluster_barrier();
-  const uint32_t address = shared_address(own);
-  for (int i = static_cast<int>(blockIdx.y); i < kTokenTiles; i += p.split) {
-    float sums[2][4] = {};
-    for (int rank = 0; rank < p.split; ++rank) {
-#pragma unroll
-      for (int n = 0; n < 8; ++n) {
-        const int at = 32 * ((n / 4 * kTokenTiles + i) * 4 + n % 4);
-        sums[n / 4][n % 4] += p.split > 1 ? load_of_block(address + 4 * at, rank) : own[at];
-      }
-    }
-    if (p.y_f32) {
-      write_sums<float>(p, sums, warp, first_token + 8 * i, lane);
-    } else {
-      write_sums<half>(p, sums, warp, first_token + 8 * i, lane);
-    }
-  }
-  if (p.split > 1) cluster_barrier();  // nobody ends while others read its sums
-}
-
-template <class K, int kTokenTiles>
-__global__ void __launch_bounds__(32 * kWarps, 2) tile_kernel(const __grid_constant__ Params p) {
-  using S = Stage<K, kTokenTiles>;
-  extern __shared__ __align__(128) char shared[];
-  __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int begin = static_cast<int>(blockIdx.y) * p.n_steps / p.split, end = (static_cast<int>(blockIdx.y) + 1) * p.n_steps / p.split;
-  const int first_token = static_cast<int>(blockIdx.z) * S::kTokens;
-  let_next_start();
-
-  const auto source = [&](int j) {
-    const int tile = min(tile_of(p.act >= 0, warp, j), p.n_tiles - 1), job = p.act >= 0 ? j : job_of(p, tile);
-    return Source<K>(p.jobs[job].w, tile - p.first_tile[job], lane, begin);
-  };
-  Source<K> sources[2] = {source(0), source(1)};
-  const uint32_t stages = shared_address(shared);
-  const auto copy_weights = [&](int stage, int step) {
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-      sources[j].copy_next(stages + stage * S::kBytes + S::kWeights + (2 * warp + j) * K::kSlotBytes, lane, step < end);
-  };
-  for (int s = 0; s < S::kStages - 1; ++s) copy_weights(s, begin + s);
-  if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.jobs[0].w);
-  wait_for_previous();
-  for (int s = 0; s < S::kStages - 1; ++s) {
-    if (begin + s < end) copy_input<K, kTokenTiles>(stages + s * S::kBytes, p, first_token, (begin + s) * K::kCols);
-    end_copies();
-  }
-
-  const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(p.jobs[0].w.zero));
-  Sums<kTokenTiles> acc = {};
-  int stage = 0, ahead = S::kStages - 1;
-  for (int step = begin; step < end; ++step) {
-    await_copies<S::kStages - 2>();
-    __syncthreads();
-    if (const int next = step + S::kStages - 1; next < end) {
-      copy_weights(ahead, next);
-      copy_input<K, kTokenTiles>(stages + ahead * S::kBytes, p, first_token, next * K::kCols);
-    }
-    end_copies();
-    const char* at = shared + stage * S::kBytes;
-    multiply_step<K, kTokenTiles>(acc, at + S::kWeights + 2 * warp * K::kSlotBytes, at, lane, offset, table);
-    stage = stage + 1 == S::kStages ? 0 : stage + 1;
-    ahead = ahead + 1 == S::kStages ? 0 : ahead + 1;
-  }
-  await_copies<0>();
-  finish<kTokenTiles>(p, acc, reinterpret_cast<float*>(shared), first_token);
+__global__ void __launch_bounds__(32 * kWarps, 2) any_kernel(const __grid_constant__ Params p) {
+  run<K, kTokenTiles, Shape{}>(p);
 }
 
 // `alone`: what shares a row's sums depends on the weights only.
 template <class K, int kTokenTiles>
-void start(Params p, bool alone, cudaStream_t stream) {
+void start(Params p, bool alone, SpecialisedKernels* specialised, cudaStream_t stream) {
   using S = Stage<K, kTokenTiles>;
   const int per_block = p.act >= 0 ? kWarps : kTiles;
   const auto n_blocks = blocks_for(p.n_tiles, per_block), n_token_blocks = blocks_for(p.n, S::kTokens);
@@ -188,10 +33,13 @@ void start(Params p, bool alone, cudaStream_t stream) {
   p.split = 1;
   while (has_clusters() && p.split < kMostSplit && p.n_steps >= 8 * p.split && n_alike * p.split <= n_multiprocessors()) p.split *= 2;
   static const cudaError_t set =
-      cudaFuncSetAttribute(tile_kernel<K, kTokenTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kShared);
+      cudaFuncSetAttribute(any_kernel<K, kTokenTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kShared);
   check(set, "cudaFuncSetAttribute");
   const auto split = static_cast<unsigned>(p.split);
-  launch_clusters(tile_kernel<K, kTokenTiles>, dim3(n_blocks, split, n_token_blocks), dim3(1, split, 1), 32 * kWarps, S::kShared, stream, p);
+  auto kernel = any_kernel<K, kTokenTiles>;
+  if constexpr (K::kLayout != Layout::kDense)  // a step brings those only with --deterministic
+    kernel = kernel_or(kernel, specialised, {SpecialisedKernel::kTiles, K::kLayout, K::kMin, K::kGroup16, kTokenTiles, p});
+  launch_clusters(kernel, dim3(n_blocks, split, n_token_blocks), dim3(1, split, 1), 32 * kWarps, S::kShared, stream, p);
 }
 
 }  // namespace
@@ -203,7 +51,7 @@ void tile_matmul(const Matvec& m, cudaStream_t stream) {
   if (p.n == 0) return;
   with_kind(*m.jobs[0].w, [&](auto kind) {
     using K = decltype(kind);
-    p.n <= 32 ? start<K, 4>(p, m.alone, stream) : start<K, 8>(p, m.alone, stream);
+    p.n <= 32 ? start<K, 4>(p, m.alone, m.specialised, stream) : start<K, 8>(p, m.alone, m.specialised, stream);
   });
 }
 

@@ -26,12 +26,20 @@ const ProductShape kShapes[] = {
 
 const ProductShape& shape_with(bool gated) { return kShapes[gated ? 3 : 0]; }
 
+ProductShape of_few_rows(ProductShape shape, int n_tokens) {
+  shape.n_tokens = n_tokens, shape.staged = n_tokens % 2 == 0;
+  return shape;
+}
+
 TEST(Specialised, CompilesForEveryArchitecture) {
   const Nvrtc* nvrtc = Nvrtc::get();
   if (nvrtc == nullptr) GTEST_SKIP() << "no NVRTC";
   for (const char* arch : {"sm_80", "sm_86", "sm_89", "sm_90a"}) {
-    const SpecialisedKernel kernel{SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[2]};
-    EXPECT_GT(nvrtc->compile(source_of(kernel), arch).size(), 1000u) << arch;
+    const SpecialisedKernel kernels[] = {{SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[2]},
+                                         {SpecialisedKernel::kMatvec, Layout::kCodes4, false, false, 1, of_few_rows(kShapes[2], 4)},
+                                         {SpecialisedKernel::kTiles, Layout::kCodes4, false, false, 4, kShapes[2]},
+                                         {SpecialisedKernel::kDotRows, Layout::kDense, false, false, 2, kShapes[2]}};
+    for (const SpecialisedKernel& kernel : kernels) EXPECT_GT(nvrtc->compile(source_of(kernel), arch).size(), 1000u) << arch << '\n' << source_of(kernel);
   }
 }
 
@@ -52,8 +60,10 @@ TEST(Specialised, CompilesForEveryKindOfWeight) {
       const SpecialisedKernel kernel{SpecialisedKernel::kDotCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, gated ? shape_with(true) : kShapes[1]};
       EXPECT_GT(nvrtc->compile(source_of(kernel), "sm_90a").size(), 1000u) << source_of(kernel);
     }
-    const SpecialisedKernel kernel{SpecialisedKernel::kWarpgroups, k.layout, k.has_min, k.group16, 64 + i % 3 * 32, shape_with(gated)};
-    EXPECT_GT(nvrtc->compile(source_of(kernel), "sm_90a").size(), 1000u) << source_of(kernel);
+    const SpecialisedKernel others[] = {{SpecialisedKernel::kWarpgroups, k.layout, k.has_min, k.group16, 64 + i % 3 * 32, shape_with(gated)},
+                                        {SpecialisedKernel::kMatvec, k.layout, k.has_min, k.group16, 1 + i / 2 % 2, of_few_rows(shape_with(gated), 2 + i)},
+                                        {SpecialisedKernel::kTiles, k.layout, k.has_min, k.group16, 4 + i / 2 % 2 * 4, shape_with(gated)}};
+    for (const SpecialisedKernel& kernel : others) EXPECT_GT(nvrtc->compile(source_of(kernel), "sm_90a").size(), 1000u) << source_of(kernel);
   }
 }
 
