@@ -27,7 +27,7 @@ message(STATUS "CUDA backend: ${INGOT_HAS_CUDA}")
 # The sources of kernels that NVRTC compiles when the program runs are part of the program, byte for byte, with a table of them that
 # src/backend/cuda/nvrtc.cc reads (backend/cuda/rtc_sources.h in the build folder). rtc_half.h is there what others know as cuda_fp16.h.
 set(INGOT_RTC_SOURCES backend/cuda/dot_codes.cuh backend/cuda/dot_rows.cuh backend/cuda/matvec.cuh backend/cuda/tile_matmul.cuh
-    backend/cuda/warpgroup_matmul.cuh backend/cuda/matvec_tiles.cuh backend/cuda/matvec_step.cuh
+    backend/cuda/warpgroup_matmul.cuh backend/cuda/expert_codes.cuh backend/cuda/expert_rows.cuh backend/cuda/matvec_tiles.cuh backend/cuda/matvec_step.cuh
     backend/cuda/tile_step.cuh backend/cuda/wgmma.cuh backend/cuda/device.cuh backend/cuda/rtc_half.h backend/cuda/packed_weight.h
     backend/cuda/product_shape.h base/half.h quant/grouped.h)
 function(ingot_embed_rtc target)

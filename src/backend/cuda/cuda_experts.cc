@@ -70,7 +70,7 @@ void CudaBackend::moe_matmul(Tensor y, Tensor x_any, const Weight& weight, Tenso
   CHECK(ids.contiguous());
   if (y.rows == 0) return;
   const PackedWeight& w = packed(weight);
-  const ExpertMatmul m{.y = y, .x = aligned(x_any), .w = {&w}, .bias = {data_of(bias)}, .ids = ids.i32(), .n_rows = y.rows};
+  const ExpertMatmul m{.y = y, .x = aligned(x_any), .w = {&w}, .bias = {data_of(bias)}, .ids = ids.i32(), .n_rows = y.rows, .specialised = specialised_for(w)};
   if (!cuda::can_expert_matmul(w)) {
     cuda::plain_expert_rows(m, stream_);
     return check_launch("plain_expert_rows");
@@ -117,7 +117,8 @@ void CudaBackend::moe(const MoeArgs& a) {
                     .bias = {data_of(a.b_gate), data_of(a.b_up)},
                     .ids = a.ids.i32(),
                     .n_rows = n_rows,
-                    .gate = static_cast<int>(a.act)};
+                    .gate = static_cast<int>(a.act),
+                    .specialised = specialised_for(w_gate)};
   const bool alone = w_gate.n_experts == 1 && (a.x.rows > 1 || deterministic_), each = !alone && takes_rows(gate);
   if (alone) {  // an expert of all tokens: products as any other
     gate_up(a.gate, a.x, *a.w_gate, *a.w_up, a.b_gate, a.b_up, a.act);
@@ -134,6 +135,7 @@ void CudaBackend::moe(const MoeArgs& a) {
   const ExpertMatmul down{.y = a.out, .x = aligned(a.gate), .w = {&w_down}, .bias = {data_of(a.b_down)}, .ids = gate.ids, .n_rows = n_rows};
   ExpertMatmul sum = down;
   sum.y = a.residual, sum.weights = a.weights.f32(), sum.n_terms = static_cast<int>(a.ids.cols), sum.knows_experts = true;
+  sum.specialised = specialised_for(w_down);
   if (each && cuda::can_expert_rows(sum)) {
     cuda::expert_rows(sum, stream_);
     return check_launch("expert_rows");

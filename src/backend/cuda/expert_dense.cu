@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(32 * kWarps) dense_kernel(const __grid_constan
   const int64_t out = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32, row = min(out, p.w[0].n_out - 1);
   wait_for_previous();
   let_next_start();  // not before: it may read the ids
-  const Term term(p, first_row + lane, lane < p.n_terms);
+  const Term term(p, first_row + lane, lane < p.n_terms, p.accumulate);
   uint4 v[kBatch][kGates];
   const auto load = [&](int first) {
 #pragma unroll
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(32 * kWarps) dense_kernel(const __grid_constan
     *reinterpret_cast<uint4*>(x + i) = *reinterpret_cast<const uint4*>(input_of(p, first_row + k) + i - k * p.n_in);
   }
   __syncthreads();
-  const float before = p.weights != nullptr && lane == 0 ? *output_of(p, sum, row) : 0.0f;
+  const float before = p.accumulate && lane == 0 ? *output_of(p, sum, row) : 0.0f;
   float sums[kGates] = {};
   for (int first = 0; first < n_items; first += kBatch) {
     if (first > 0) load(first);
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(32 * kWarps) dense_kernel(const __grid_constan
   }
 #pragma unroll
   for (int g = 0; g < kGates; ++g) sums[g] = warp_sum(sums[g]);
-  put<kGates>(p, sum, row, sums, before, lane == 0 && out < p.w[0].n_out, term);
+  put<kGates>(p, p, sum, row, sums, before, lane == 0 && out < p.w[0].n_out, term);
 }
 
 // Any format, size and place: a warp an output of a row.

@@ -1,264 +1,65 @@
-// Products of few rows of activations with quantized matrices of their experts: what one sequence decodes, or a few. A block goes through tiles
-// of 16 outputs, each of one expert (of a gated product: two of both matrices) or of a weighted sum over a token's experts, which is how
-// the down projection and what it adds to the residual stream are one launch. Its warps share a tile's columns, and each copies its
-// next steps to a ring of its own in shared memory, across the ends of tiles. Every row reads its weights for itself: where many rows
-// meet at an expert, expert_tiles.cu is for them.
+// Products of few rows of activations with the matrices of their experts: what one sequence decodes, or a few. Of quantized weights the kernel is in
+// expert_codes.cuh. Every row reads its weights for itself: where many rows meet at an expert, expert_tiles.cu is for them.
 #include <algorithm>
 
-#include "backend/cuda/device.cuh"
-#include "backend/cuda/expert_rows.cuh"
-#include "backend/cuda/matvec_step.cuh"
+#include "backend/cuda/expert_codes.cuh"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/specialised.h"
 
 namespace ingot::cuda {
 
-using namespace expert_rows_detail;
-using namespace matvec_step;
+using namespace expert_codes_kernel;
+using expert_rows_detail::kMostInput;
+using expert_rows_detail::kMostTerms;
 
 namespace {
 
-constexpr int kMostWarps = 16, kFewestWarps = 8;  // the table of a codebook is filled by 256 threads
-constexpr size_t kStaticShared = 4096;            // more than what the kernel declares
-
-// Blocks divide into groups, one for the outputs of rows that share their activations (gate and up of a token's experts), or of a sum of
-// rows (their down projections).
-struct CodeParams : Params {
-  int n_sums, n_inputs;  // of a group
-  int n_tiles;           // of a sum
-  int64_t input_step;    // from the activations of a group to those of the next
-  bool knows_experts;    // before the kernel in front has ended
-};
-
-// What a weight's zero or minimum needs to know of the activations: their sums over a unit, or its halves, in multiples of 2^-24, as
-// products of codes are; where there is a zero, times that, and negative.
-template <class K>
-struct Input {
-  static constexpr bool kSums = K::kMin || K::kLayout != Layout::kCodebook4;
-  static constexpr int kGroups = K::kGroup16 ? 2 : 1, kStepSums = 4 * kGroups;
-  half* x;      // [inputs, n_steps * 128], of each 32 columns a lane's 8 together (packed_weight.h); zeros from n_in on
-  float* sums;  // [inputs, n_steps, 4 units, kGroups]
-
-  static size_t bytes(int n_inputs, int n_steps) {
-    return static_cast<size_t>(n_inputs * n_steps) * (kTileCols * sizeof(half) + kStepSums * sizeof(float));
-  }
-  __device__ Input(char* shared, int n_inputs, int n_steps)
-      : x(reinterpret_cast<half*>(shared)), sums(reinterpret_cast<float*>(x + n_inputs * n_steps * kTileCols)) {}
-
-  // A lane takes 8 columns, so a warp two steps, of which the last may be past the end.
-  __device__ __forceinline__ void stage(const CodeParams& p, float offset) const {
-    const int n_steps = p.n_inputs * p.n_steps, lane = threadIdx.x % 16;
-    const half* from = p.x + blockIdx.y * p.input_step + 8 * lane;
-#pragma unroll 2
-    for (int step = static_cast<int>(threadIdx.x) / 16; step < (n_steps + 1) / 2 * 2; step += static_cast<int>(blockDim.x) / 16) {
-      const int input = p.n_inputs == 1 ? 0 : step / p.n_steps, column = (step - input * p.n_steps) * kTileCols;
-      const bool in = step < n_steps && column + 8 * lane < p.n_in;
-      const uint4 v = in ? __ldcg(reinterpret_cast<const uint4*>(from + input * p.x_stride + column)) : uint4{};
-      float sum = 0;
-      if constexpr (kSums) {
-        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float2 pair = __half22float2(half2_of(words[i]));
-          sum += pair.x + pair.y;
-        }
-        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-        if constexpr (!K::kGroup16) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
-      }
-      if (step >= n_steps) continue;
-      uint2* to = reinterpret_cast<uint2*>(x + step * kTileCols + lane / 4 * 32 + lane % 2 * 16 + lane % 4 / 2 * 4);
-      to[0] = make_uint2(v.x, v.y), to[2] = make_uint2(v.z, v.w);
-      if (kSums && lane % (4 / kGroups) == 0) sums[step * kStepSums + lane / (4 / kGroups)] = offset * sum;
-    }
-  }
-};
-
-// A warp's way through its block's tiles: every n_parts-th step of a tile, whose steps are those of all its terms.
-struct Cursor {
-  const CodeParams& p;
-  const int part, n_parts;
-  int sum = 0, tile, term, step;
-
-  __device__ __forceinline__ Cursor(const CodeParams& params, int part_of, int n_parts_of)
-      : p(params), part(part_of), n_parts(n_parts_of), tile(static_cast<int>(blockIdx.x)) {
-    start_tile();
-  }
-  __device__ __forceinline__ void start_tile() {
-#pragma unroll 1
-    while (tile >= p.n_tiles) tile -= p.n_tiles, ++sum;
-    term = 0, step = part;
-    carry();
-  }
-  __device__ __forceinline__ void carry() {
-#pragma unroll 1
-    while (step >= p.n_steps) step -= p.n_steps, ++term;
-  }
-  __device__ __forceinline__ bool done() const { return sum >= p.n_sums; }
-  __device__ __forceinline__ bool in_tile() const { return term < p.n_terms; }
-  __device__ __forceinline__ void advance() { step += n_parts, carry(); }
-  __device__ __forceinline__ void next_tile() { tile += static_cast<int>(gridDim.x), start_tile(); }
-  __device__ __forceinline__ int row() const { return sum * p.n_terms + term; }  // of the group
-};
-
-// The next step of one warp, to a slot of its ring. Steps end where a warp has none of a tile: it has none of the others then.
-template <class K>
-__device__ __forceinline__ void copy_next(Cursor& at, const PackedWeight& w, uint32_t slot, int lane, const Term& term) {
-  if (!at.done() && at.in_tile()) {
-    const int64_t expert = term.expert_of(at.row()), place = at.tile * w.k_tiles + at.step;
-    const char* codes = static_cast<const char*>(w.data) + expert * w.expert_bytes;
-    const char* scales = static_cast<const char*>(w.scales) + expert * w.expert_scale_bytes;
-    copy_step<K>(slot, {codes + place * (512 * K::kPieces) + 16 * lane, scales + place * (32 * K::kScaleBytes) + K::kScaleBytes * lane}, lane);
-    at.advance();
-    if (!at.in_tile()) at.next_tile();
-  }
-  end_copies();
-}
-
-// acc += rows g and g + 8 of a slot times the activations of its columns, times 2^-24. All columns of the tensor core's product are
-// the one row of activations.
-template <class K>
-__device__ __forceinline__ void multiply_row(float (&acc)[2], const char* slot, const half* x, const float* sums, float weight, int lane,
-                                             const uint32_t* table) {
-  constexpr int kGroups = Input<K>::kGroups;
-  const uint4* pieces = reinterpret_cast<const uint4*>(slot) + lane;
-  const Scales<K> low_scales(slot, lane / 4), high_scales(slot, lane / 4 + 8);
-  uint4 low = pieces[0], high = pieces[32];
-  float total[2] = {};
-#pragma unroll
-  for (int u = 0; u < 4; ++u) {
-    const uint4 in = *reinterpret_cast<const uint4*>(x + 32 * u);
-    uint32_t a[4], b[4];
-    if constexpr (K::kLayout == Layout::kCodes8) {
-      if (u == 2) low = pieces[64], high = pieces[96];
-      pairs_of<K>(a, u % 2 ? low.z : low.x, u % 2 ? low.w : low.y, table);
-      pairs_of<K>(b, u % 2 ? high.z : high.x, u % 2 ? high.w : high.y, table);
-    } else {
-      pairs_of<K>(a, u == 0 ? low.x : u == 1 ? low.y : u == 2 ? low.z : low.w, 0, table);
-      pairs_of<K>(b, u == 0 ? high.x : u == 1 ? high.y : u == 2 ? high.z : high.w, 0, table);
-    }
-    float products[kGroups][4];
-    mma_new(products[0], a[0], b[0], a[1], b[1], in.x, in.y);
-    if constexpr (K::kGroup16) {
-      mma_new(products[1], a[2], b[2], a[3], b[3], in.z, in.w);
-    } else {
-      mma(products[0], a[2], b[2], a[3], b[3], in.z, in.w);
-    }
-#pragma unroll
-    for (int h = 0; h < kGroups; ++h) {
-      const float moved = Input<K>::kSums ? sums[u * kGroups + h] : 0.0f, zero = K::kMin ? 0.0f : moved;
-      total[0] += low_scales.get(u, h, false) * (products[h][0] + zero);
-      total[1] += high_scales.get(u, h, false) * (products[h][2] + zero);
-      if constexpr (K::kMin) {
-        total[0] += low_scales.get(u, h, true) * moved;
-        total[1] += high_scales.get(u, h, true) * moved;
-      }
-    }
-  }
-  acc[0] += weight * total[0];
-  acc[1] += weight * total[1];
-}
-
-// The end of a tile: one warp adds up what all have, lanes 0 to 15 and 16 to 31 each of every other warp, which with a gate are those of
-// its matrix.
-template <int kGates>
-__device__ __forceinline__ void finish(const CodeParams& p, const float (*sums)[kTileRows], int n_warps, const Cursor& at, float before, int lane,
-                                       const Term& term) {
-  float own = 0;
-#pragma unroll 4
-  for (int w = lane / 16; w < n_warps; w += 2) own += sums[w][lane % 16];
-  if (kGates == 2) own *= p.w[lane / 16].factor * 0x1p24f;
-  const float other = __shfl_xor_sync(0xFFFFFFFFu, own, 16);
-  const int64_t out = int64_t{at.tile} * kTileRows + lane % 16;
-  float total[kGates] = {kGates == 2 ? own : (own + other) * (p.w[0].factor * 0x1p24f)};
-  if constexpr (kGates == 2) total[1] = other;
-  put<kGates>(p, static_cast<int>(blockIdx.y) * p.n_sums + at.sum, out, total, before, lane < 16 && out < p.w[0].n_out, term, at.sum * p.n_terms);
-}
-
-// Its code is short, for reading that takes longer than running it. Two blocks fit on a multiprocessor, so that one of the next kernel may copy its
-// weights beside one of this.
-template <class K, int kGates>
-__global__ void __launch_bounds__(32 * kMostWarps, 2) codes_kernel(const __grid_constant__ CodeParams p) {
-  extern __shared__ __align__(128) char shared[];  // a ring for each warp, then the activations
-  __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
-  __shared__ float sums[2][kMostWarps][kTileRows];  // one half while the other is read
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_warps = static_cast<int>(blockDim.x) / 32;
-  constexpr int kRing = K::kSlots * K::kSlotBytes;
-  const char* ring = shared + warp * kRing;
-  const Input<K> input(shared + n_warps * kRing, p.n_inputs, p.n_steps);
-  const PackedWeight& w = p.w[warp % kGates];
-  Cursor at(p, warp / kGates, n_warps / kGates), ahead = at;
-  if constexpr (K::kLayout == Layout::kCodebook4) fill_table(table, p.w[0]);
-  if (!p.knows_experts) wait_for_previous();
-  let_next_start();  // not before: it may know the experts, too
-  const int n_rows = p.n_sums * p.n_terms;
-  const Term term(p, static_cast<int>(blockIdx.y) * n_rows + lane, lane < n_rows);
-#pragma unroll 1
-  for (int s = 0; s < K::kSlots; ++s) copy_next<K>(ahead, w, shared_address(ring + s * K::kSlotBytes), lane, term);
-  if (p.knows_experts) wait_for_previous();
-  input.stage(p, (K::kMin ? 1.0f : -static_cast<float>(p.w[0].zero)) * 0x1p-24f);
-  __syncthreads();
-
-  int slot = 0, n_done = 0;
-#pragma unroll 1
-  for (; !at.done(); at.next_tile(), ++n_done) {
-    const bool finishes = warp == n_done % n_warps;
-    float acc[2] = {}, before = 0;
-    if (const int64_t out = int64_t{at.tile} * kTileRows + lane; finishes && p.weights != nullptr && lane < 16 && out < p.w[0].n_out)
-      before = __ldcg(output_of(p, static_cast<int>(blockIdx.y) * p.n_sums + at.sum, out));
-#pragma unroll 1
-    for (; at.in_tile(); at.advance()) {
-      await_copies<K::kSlots - 1>();
-      __syncwarp();  // scales are copied by other lanes than use them
-      const int step = (p.n_inputs == 1 ? 0 : at.term) * p.n_steps + at.step;
-      multiply_row<K>(acc, ring + slot, input.x + step * kTileCols + 8 * (lane % 4), input.sums + step * Input<K>::kStepSums,
-                      term.weight_of(at.row()), lane, table);
-      __syncwarp();
-      copy_next<K>(ahead, w, shared_address(ring + slot), lane, term);
-      slot = slot + K::kSlotBytes == kRing ? 0 : slot + K::kSlotBytes;
-    }
-    float(*const own)[kTileRows] = sums[n_done % 2];
-    if (lane % 4 == 0) own[warp][lane / 4] = acc[0], own[warp][lane / 4 + 8] = acc[1];
-    __syncthreads();
-    if (finishes) finish<kGates>(p, own, n_warps, at, before, lane, term);
-  }
-}
+constexpr size_t kStaticShared = 4096;  // more than what the kernel declares
 
 // As few blocks as end no later than one a multiprocessor; small ones are two.
-dim3 grid_of(const CodeParams& p, int n_groups, int n_warps) {
+dim3 grid_of(const Params& p, int n_groups, int n_warps) {
   const int n_tasks = p.n_sums * p.n_tiles, most = std::max(1, kMostWarps / n_warps * n_multiprocessors() / n_groups);
   const int rounds = (n_tasks + most - 1) / most;
   return dim3(blocks_for(n_tasks, rounds), static_cast<unsigned>(n_groups));
 }
 
 template <class K, int kGates>
-void start(CodeParams p, cudaStream_t stream) {
+__global__ void __launch_bounds__(32 * kMostWarps, 2) any_kernel(const __grid_constant__ Params p) {
+  run<K, kGates, Shape{}>(p);
+}
+
+template <class K, int kGates>
+void start(Params p, SpecialisedKernels* specialised, cudaStream_t stream) {
   constexpr size_t kRing = K::kSlots * K::kSlotBytes;
   const size_t input = Input<K>::bytes(p.n_inputs, p.n_steps);
-  const int n_warps = kMostWarps * kRing + input + kStaticShared <= most_shared() ? kMostWarps : kFewestWarps;
-  static const cudaError_t set = cudaFuncSetAttribute(codes_kernel<K, kGates>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+  for (int j = 0; j < kGates; ++j) CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * (512 * K::kPieces));  // experts follow each other
+  p.n_warps = kMostWarps * kRing + input + kStaticShared <= most_shared() ? kMostWarps : kFewestWarps;
+  static const cudaError_t set = cudaFuncSetAttribute(any_kernel<K, kGates>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                       static_cast<int>(most_shared() - kStaticShared));
   check(set, "cudaFuncSetAttribute");
-  launch(codes_kernel<K, kGates>, grid_of(p, p.n_rows / (p.n_sums * p.n_terms), n_warps), 32 * n_warps, static_cast<size_t>(n_warps) * kRing + input,
-         stream, p);
+  const SpecialisedKernel kind{SpecialisedKernel::kExpertCodes, K::kLayout, K::kMin, K::kGroup16, kGates, p};
+  launch(kernel_or(any_kernel<K, kGates>, specialised, kind), grid_of(p, p.n_rows / (p.n_sums * p.n_terms), p.n_warps), 32 * p.n_warps,
+         static_cast<size_t>(p.n_warps) * kRing + input, stream, p);
 }
 
 template <Layout kLayout, bool kMin, bool kGroup16>
-void start_codes(const CodeParams& p, cudaStream_t stream) {
+void start_codes(const Params& p, SpecialisedKernels* specialised, cudaStream_t stream) {
   using K = Kind<kLayout, kMin, kGroup16>;
-  p.act >= 0 ? start<K, 2>(p, stream) : start<K, 1>(p, stream);
+  p.act >= 0 ? start<K, 2>(p, specialised, stream) : start<K, 1>(p, specialised, stream);
 }
 
 template <Layout kLayout>
-void start_layout(const CodeParams& p, cudaStream_t stream) {
+void start_layout(const Params& p, SpecialisedKernels* specialised, cudaStream_t stream) {
   const PackedWeight& w = p.w[0];
-  if (w.has_min && w.group16) return start_codes<kLayout, true, true>(p, stream);
-  if (w.has_min) return start_codes<kLayout, true, false>(p, stream);
-  if (w.group16) return start_codes<kLayout, false, true>(p, stream);
-  start_codes<kLayout, false, false>(p, stream);
+  if (w.has_min && w.group16) return start_codes<kLayout, true, true>(p, specialised, stream);
+  if (w.has_min) return start_codes<kLayout, true, false>(p, specialised, stream);
+  if (w.group16) return start_codes<kLayout, false, true>(p, specialised, stream);
+  start_codes<kLayout, false, false>(p, specialised, stream);
 }
 
 // Rows that share their activations are a group, if they are not summed up.
-CodeParams code_params_of(const ExpertMatmul& m) {
-  CodeParams p{params_of(m)};
+Params code_params_of(const ExpertMatmul& m) {
+  Params p{expert_rows_detail::params_of(m)};
   const int sharing = p.n_rows / p.x_rows;
   p.n_sums = m.n_terms == 1 && sharing <= kMostTerms ? sharing : 1;
   p.n_inputs = sharing == 1 ? m.n_terms : 1;
@@ -284,16 +85,16 @@ bool can_expert_rows(const ExpertMatmul& m) {
 void expert_rows(const ExpertMatmul& m, cudaStream_t stream) {
   CHECK(m.x.dtype == DType::kF16 && m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
   CHECK(m.weights == nullptr || m.y.dtype == DType::kF32);
-  if (m.w[0]->layout == Layout::kDense) return dense_expert_rows(m, stream);
-  const CodeParams p = code_params_of(m);
+  if (m.w[0]->layout == Layout::kDense) return expert_rows_detail::dense_expert_rows(m, stream);
+  const Params p = code_params_of(m);
   switch (m.w[0]->layout) {
     case Layout::kDense: return;  // done
     case Layout::kCodebook4:
       CHECK(!m.w[0]->has_min);
-      if (m.w[0]->group16) return start_codes<Layout::kCodebook4, false, true>(p, stream);
-      return start_codes<Layout::kCodebook4, false, false>(p, stream);
-    case Layout::kCodes4: return start_layout<Layout::kCodes4>(p, stream);
-    case Layout::kCodes8: return start_layout<Layout::kCodes8>(p, stream);
+      if (m.w[0]->group16) return start_codes<Layout::kCodebook4, false, true>(p, m.specialised, stream);
+      return start_codes<Layout::kCodebook4, false, false>(p, m.specialised, stream);
+    case Layout::kCodes4: return start_layout<Layout::kCodes4>(p, m.specialised, stream);
+    case Layout::kCodes8: return start_layout<Layout::kCodes8>(p, m.specialised, stream);
   }
 }
 

@@ -52,6 +52,7 @@ struct ExpertMatmul {
   const float* weights = nullptr;  // [n_rows]: y[t] += the sum of n_terms neighbours, each times its weight; expert_rows() only
   int n_terms = 1;
   int gate = -1;                   // an Activation; -1: one product
+  SpecialisedKernels* specialised = nullptr;  // as a Matvec's
   bool knows_experts = false;      // ids and weights may be read before the kernel in front has ended, which is another expert_rows()
 };
 

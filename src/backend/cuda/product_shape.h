@@ -13,6 +13,7 @@ struct ProductShape {
   int split = 0;                // warps or blocks that share a tile
   int n_warps = 0;              // of a block
   int n_tokens = 0;             // rows of activations, of a kernel that is compiled for their number; 0: any
+  int n_terms = 0, n_sums = 0, n_inputs = 0;  // of products with experts (expert_codes.cuh)
   bool has_norm = false, has_bias = false, y_f32 = false, accumulate = false;
   bool staged = false;          // the block copies all activations to shared memory first; else x is arranged already
   bool rehearses = false;       // device.cuh

@@ -26,10 +26,10 @@ std::string text_of(const int (&v)[3]) { return fmt::format("{{{}, {}, {}}}", v[
 std::string text_of(const ProductShape& s) {
   return fmt::format(
       "ProductShape{{.n_in = {}, .n_steps = {}, .n_jobs = {}, .n_tiles = {}, .first_tile = {}, .n_out = {}, .zero = {}, .act = {}, .split = {}, "
-      ".n_warps = {}, .n_tokens = {}, .has_norm = {}, .has_bias = {}, .y_f32 = {}, .accumulate = {}, "
+      ".n_warps = {}, .n_tokens = {}, .n_terms = {}, .n_sums = {}, .n_inputs = {}, .has_norm = {}, .has_bias = {}, .y_f32 = {}, .accumulate = {}, "
       ".staged = {}, .rehearses = {}}}",
-      s.n_in, s.n_steps, s.n_jobs, s.n_tiles, text_of(s.first_tile), text_of(s.n_out), s.zero, s.act, s.split, s.n_warps, s.n_tokens,
-      s.has_norm, s.has_bias, s.y_f32, s.accumulate, s.staged, s.rehearses);
+      s.n_in, s.n_steps, s.n_jobs, s.n_tiles, text_of(s.first_tile), text_of(s.n_out), s.zero, s.act, s.split, s.n_warps, s.n_tokens, s.n_terms,
+      s.n_sums, s.n_inputs, s.has_norm, s.has_bias, s.y_f32, s.accumulate, s.staged, s.rehearses);
 }
 
 std::string kind_of(const SpecialisedKernel& k) { return fmt::format("matvec_step::Kind<{}, {}, {}>", name_of(k.layout), k.has_min, k.group16); }
@@ -61,6 +61,8 @@ std::string source_of(const SpecialisedKernel& k) {
       return source("tile_matmul", "matvec_tiles", "32 * tile_kernel::kWarps, 2", fmt::format("tile_kernel::run<{}, {}", kind_of(k), k.n), s);
     case SpecialisedKernel::kWarpgroups:
       return source("warpgroup_matmul", "matvec_tiles", "warpgroup_kernel::kThreads, 1", fmt::format("warpgroup_kernel::run<{}, {}", kind_of(k), k.n), s);
+    case SpecialisedKernel::kExpertCodes:
+      return source("expert_codes", "expert_codes_kernel", bounds(1024), fmt::format("expert_codes_kernel::run<{}, {}", kind_of(k), k.n), s);
   }
   CHECK(false && "every kernel has a source");
 }

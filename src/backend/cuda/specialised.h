@@ -23,10 +23,10 @@
 namespace ingot::cuda {
 
 struct SpecialisedKernel {
-  enum Which : uint8_t { kDotCodes, kDotRows, kMatvec, kTiles, kWarpgroups } which;
+  enum Which : uint8_t { kDotCodes, kDotRows, kMatvec, kTiles, kWarpgroups, kExpertCodes } which;
   Layout layout;
   bool has_min, group16;
-  // Of kDotCodes: gates + 1. Of kDotRows: rows of weights of a task. Of the others: what a block takes of activations, of kMatvec and kTiles in
+  // Of kDotCodes and kExpertCodes: gates + 1. Of kDotRows: rows of weights of a task. Of the others: what a block takes of activations, of kMatvec and kTiles in
   // tiles of 8 rows, of kWarpgroups in rows.
   int n;
   ProductShape shape;

@@ -31,6 +31,14 @@ ProductShape of_few_rows(ProductShape shape, int n_tokens) {
   return shape;
 }
 
+// Gate and up of eight experts, or the sum of what eight say.
+ProductShape of_experts(bool gated) {
+  if (gated)
+    return {.n_in = 2048, .n_steps = 16, .n_jobs = 2, .n_tiles = 48, .n_out = {768}, .zero = 8, .act = 0, .n_warps = 16, .n_terms = 1, .n_sums = 8, .n_inputs = 1};
+  return {.n_in = 768, .n_steps = 6, .n_jobs = 1, .n_tiles = 128, .n_out = {2048}, .zero = 8, .n_warps = 8, .n_terms = 8, .n_sums = 1, .n_inputs = 8,
+          .has_bias = true, .y_f32 = true, .accumulate = true};
+}
+
 TEST(Specialised, CompilesForEveryArchitecture) {
   const Nvrtc* nvrtc = Nvrtc::get();
   if (nvrtc == nullptr) GTEST_SKIP() << "no NVRTC";
@@ -38,7 +46,8 @@ TEST(Specialised, CompilesForEveryArchitecture) {
     const SpecialisedKernel kernels[] = {{SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[2]},
                                          {SpecialisedKernel::kMatvec, Layout::kCodes4, false, false, 1, of_few_rows(kShapes[2], 4)},
                                          {SpecialisedKernel::kTiles, Layout::kCodes4, false, false, 4, kShapes[2]},
-                                         {SpecialisedKernel::kDotRows, Layout::kDense, false, false, 2, kShapes[2]}};
+                                         {SpecialisedKernel::kDotRows, Layout::kDense, false, false, 2, kShapes[2]},
+                                         {SpecialisedKernel::kExpertCodes, Layout::kCodes4, false, false, 2, of_experts(true)}};
     for (const SpecialisedKernel& kernel : kernels) EXPECT_GT(nvrtc->compile(source_of(kernel), arch).size(), 1000u) << arch << '\n' << source_of(kernel);
   }
 }
@@ -62,7 +71,8 @@ TEST(Specialised, CompilesForEveryKindOfWeight) {
     }
     const SpecialisedKernel others[] = {{SpecialisedKernel::kWarpgroups, k.layout, k.has_min, k.group16, 64 + i % 3 * 32, shape_with(gated)},
                                         {SpecialisedKernel::kMatvec, k.layout, k.has_min, k.group16, 1 + i / 2 % 2, of_few_rows(shape_with(gated), 2 + i)},
-                                        {SpecialisedKernel::kTiles, k.layout, k.has_min, k.group16, 4 + i / 2 % 2 * 4, shape_with(gated)}};
+                                        {SpecialisedKernel::kTiles, k.layout, k.has_min, k.group16, 4 + i / 2 % 2 * 4, shape_with(gated)},
+                                        {SpecialisedKernel::kExpertCodes, k.layout, k.has_min, k.group16, gated ? 2 : 1, of_experts(gated)}};
     for (const SpecialisedKernel& kernel : others) EXPECT_GT(nvrtc->compile(source_of(kernel), "sm_90a").size(), 1000u) << source_of(kernel);
   }
 }
