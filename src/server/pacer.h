@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 
 #include "server/workers.h"
@@ -24,16 +25,16 @@ class Pacer {
   Pacer(Workers& workers, std::chrono::milliseconds longest, std::chrono::milliseconds each = kEach)
       : workers_(workers), longest_(std::max<Clock::duration>(longest, Clock::duration(1))), each_(each) {}
 
-  // One that is under way, as long as it lives.
+  // One that is under way, as long as it lives: longer than the pacer, where an engine lets go of it last.
   class Stream {
    public:
-    explicit Stream(Pacer& pacer) : pacer_(pacer) { ++pacer_.n_streams_; }
-    ~Stream() { --pacer_.n_streams_; }
+    explicit Stream(Pacer& pacer) : n_streams_(pacer.n_streams_) { ++*n_streams_; }
+    ~Stream() { --*n_streams_; }
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
 
    private:
-    Pacer& pacer_;
+    const std::shared_ptr<std::atomic<int64_t>> n_streams_;
   };
 
   Workers& workers() { return workers_; }
@@ -55,14 +56,14 @@ class Pacer {
     Clock::time_point due;
     std::function<void()> run;
   };
-  Clock::duration slot() const { return std::clamp<Clock::duration>(n_streams_.load() * each_, Clock::duration(1), longest_); }
+  Clock::duration slot() const { return std::clamp<Clock::duration>(n_streams_->load() * each_, Clock::duration(1), longest_); }
   void wait_until(Clock::time_point time);
   void end_slot();
   void run_due();
 
   Workers& workers_;
   const Clock::duration longest_, each_;
-  std::atomic<int64_t> n_streams_{0};
+  const std::shared_ptr<std::atomic<int64_t>> n_streams_ = std::make_shared<std::atomic<int64_t>>(0);
   std::mutex mutex_;
   std::deque<Job> jobs_;  // by the time at which they are due
   size_t n_due_ = 0;      // the first of them

@@ -59,6 +59,13 @@ TEST(Pacer, SlotsGrowAndShrinkWithTheStreams) {
   EXPECT_TRUE(pacer.in_one_slot(Pacer::Clock::time_point(Milliseconds(8)), Pacer::Clock::time_point(Milliseconds(11))));
 }
 
+TEST(Pacer, AStreamMayOutliveIt) {
+  Workers workers(1);
+  auto pacer = std::make_unique<Pacer>(workers, Milliseconds(5));
+  const Pacer::Stream stream(*pacer);
+  pacer.reset();
+}
+
 std::shared_ptr<Recorder> stream_of(Rig& rig, int n) {
   auto recorder = rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", n}, {"stream", true}});
   EXPECT_TRUE(recorder->wait());
