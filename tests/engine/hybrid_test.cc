@@ -57,7 +57,8 @@ TEST_P(Hybrid, WhatTransformersSaysWithACheckpointToo) {
   EXPECT_EQ(engine.gauges().states_used, 0);
 }
 
-// 16 at once, of 5 turns each: a turn computes what is new, and says what a cache without anything in it would say.
+// 16 at once, of 5 turns each: a turn computes what is new, and says what a cache without anything in it would say. No two begin alike:
+// a short prompt that is another's whole conversation by chance would take the place that the other goes on from.
 TEST_P(Hybrid, InterleavedConversations) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -73,6 +74,7 @@ TEST_P(Hybrid, InterleavedConversations) {
     for (Tokens& history : histories) {
       n_known.push_back(std::max(0, static_cast<int>(history.size()) - 1));
       history = joined(history, random_tokens(random, random.integer(1, 25), n_vocab));
+      history.front() = static_cast<int32_t>(&history - histories.data());
       sinks.push_back(submit(engine, history, random.integer(1, 20)));
       n_new += static_cast<int64_t>(history.size()) - n_known.back();
     }
