@@ -131,6 +131,7 @@ class Engine {
   void land(Flight& flight, std::string fault);
   void settle(const StepItem& item, std::span<const Sampled> drawn);
   void settle_failed(const StepItem& item, const std::string& fault);
+  void emit_progress(const Sequence& sequence);
   void emit_scores(const StepItem& item, std::span<const Sampled> scored);
   void emit_token(Sequence& sequence, const Sampled& sampled);
   void finish(Sequence& sequence, FinishReason reason, const std::string& error = "", int32_t stop_token = -1);

@@ -132,6 +132,7 @@ void Engine::settle(const StepItem& item, std::span<const Sampled> drawn) {
   if (!sequence.finished) {
     if (item.samples) sequence.n_unseen = 0;
     try {
+      emit_progress(sequence);
       emit_scores(item, drawn.first(item.n_scored));
     } catch (const std::exception& error) {
       return finish(sequence, FinishReason::kError, error.what());
@@ -152,6 +153,12 @@ void Engine::settle_failed(const StepItem& item, const std::string& fault) {
   } else if (sequence.n_steps == 0) {
     destroy(sequence);
   }
+}
+
+void Engine::emit_progress(const Sequence& sequence) {
+  if (!sequence.request.wants_progress || sequence.n_output() > 0) return;
+  sequence.request.sink->on_prompt_progress(
+      {std::min(sequence.n_valid, sequence.n_prompt), sequence.n_cached, sequence.submitted, sequence.first_step});
 }
 
 // A token that cannot follow, by logits that are -infinity or no numbers, is in the prompt all the same.

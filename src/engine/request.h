@@ -43,12 +43,21 @@ struct Finish {
   Usage usage;
 };
 
+// How far a prompt is, after a step that computed some of it.
+struct PromptProgress {
+  int n_done = 0;    // of its tokens, those found in the prefix cache included; fewer than before where it has been preempted
+  int n_cached = 0;  // of these
+  Clock::time_point submitted, first_step;
+};
+
 // Called on the engine thread, in order: any number of tokens, then one finish. Must return quickly; what it throws
 // ends the request.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
-  // With Request::prompt_logprobs, before anything else: each token of the prompt but the first, which follows nothing.
+  // With Request::wants_progress, before the first token.
+  virtual void on_prompt_progress(const PromptProgress&) {}
+  // With Request::prompt_logprobs, before the first token: each token of the prompt but the first, which follows nothing.
   virtual void on_prompt_token(const Sampled&) {}
   virtual void on_token(const Sampled& token) = 0;
   virtual void on_finish(const Finish& finish) = 0;
@@ -62,6 +71,7 @@ struct Request {
   bool ignore_eos = false;           // stop tokens are tokens like any other
   int min_tokens = 0;                // no stop token is drawn before so many others
   int prompt_logprobs = -1;          // of the prompt's tokens, as SamplingParams::n_logprobs; then no cached prefix helps
+  bool wants_progress = false;       // TokenSink::on_prompt_progress is called
   std::shared_ptr<TokenSink> sink;
 
   // In company. A unit of priority is worth 1024 places in the queue, so nobody waits for ever; a request of higher

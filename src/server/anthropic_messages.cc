@@ -100,7 +100,7 @@ class MessagesWriter final : public AnswerWriter {
   MessagesWriter(std::string model, int n_prompt, bool thinking)
       : model_(std::move(model)), n_prompt_(n_prompt), splitter_(thinking) {}
 
-  void begin(std::string& out) override {
+  void begin(const Totals&, std::string& out) override {
     event(out, {{"type", "message_start"},
                 {"message", message(JsonValue::array(), nullptr, {}, {.prompt_tokens = n_prompt_})}});
   }

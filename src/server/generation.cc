@@ -7,13 +7,21 @@
 #include "base/log.h"
 
 namespace ingot {
+namespace {
+
+double milliseconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+}  // namespace
 
 class GenerationRun::Sink final : public TokenSink {
  public:
   Sink(std::shared_ptr<GenerationRun> generation, int choice) : generation_(std::move(generation)), choice_(choice) {}
-  void on_prompt_token(const Sampled& token) override { generation_->push({choice_, token, {}, Clock::now(), true}); }
-  void on_token(const Sampled& token) override { generation_->push({choice_, token, {}, Clock::now()}); }
-  void on_finish(const Finish& finish) override { generation_->push({choice_, {}, finish, Clock::now()}); }
+  void on_prompt_progress(const PromptProgress& progress) override { generation_->push({choice_, progress, Clock::now()}); }
+  void on_prompt_token(const Sampled& token) override { generation_->push({choice_, OfPrompt{token}, Clock::now()}); }
+  void on_token(const Sampled& token) override { generation_->push({choice_, token, Clock::now()}); }
+  void on_finish(const Finish& finish) override { generation_->push({choice_, finish, Clock::now()}); }
 
  private:
   const std::shared_ptr<GenerationRun> generation_;
@@ -78,7 +86,8 @@ void GenerationRun::submit_all() {
       request.stop_tokens.insert(request.stop_tokens.end(), spec_.stop_tokens.begin(), spec_.stop_tokens.end());
       request.ignore_eos = spec_.ignore_eos;
       request.min_tokens = spec_.min_tokens;
-      if (scores_prompt()) request.prompt_logprobs = spec_.sampling.n_logprobs;
+      if (spec_.echo || i % spec_.n == 0) request.prompt_logprobs = spec_.prompt_logprobs;
+      request.wants_progress = spec_.wants_progress || spec_.wants_totals;
       request.priority = spec_.priority;
       request.client = spec_.client;
       request.cache_salt = spec_.cache_salt;
@@ -100,7 +109,7 @@ void GenerationRun::push(Event event) {
   {
     std::lock_guard lock(mutex_);
     const Clock::time_point now = event.at;
-    urgent_ |= event.finish.has_value();
+    urgent_ |= std::holds_alternative<Finish>(event.what);
     events_.push_back(std::move(event));
     if (draining_) return;
     if (may_wait(now)) return wait_for_slot();
@@ -206,7 +215,7 @@ bool GenerationRun::may_wait_written() {
 void GenerationRun::drain() {
   for (bool cancelled = false; take_events(cancelled);) {
     for (Event& event : taken_) {
-      if (!cancelled || event.finish) process(event);
+      if (!cancelled || std::holds_alternative<Finish>(event.what)) process(event);
     }
     try {
       hand_out();
@@ -229,14 +238,16 @@ void GenerationRun::hand_out() {
 
 void GenerationRun::process(Event& event) {
   try {
-    if (event.finish) {
-      on_finish(event.choice, *event.finish);
+    if (const auto* finish = std::get_if<Finish>(&event.what)) {
+      on_finish(event.choice, *finish);
     } else if (choices_[event.choice].over || over_) {
       return;
-    } else if (event.of_prompt) {
-      on_prompt_token(event.choice, event.token);
+    } else if (const auto* scored = std::get_if<OfPrompt>(&event.what)) {
+      on_prompt_token(event.choice, scored->token);
+    } else if (const auto* progress = std::get_if<PromptProgress>(&event.what)) {
+      on_prompt_progress(event.choice, *progress, event.at);
     } else {
-      on_token(event.choice, event.token, event.at);
+      on_token(event.choice, std::get<Sampled>(event.what), event.at);
     }
   } catch (const std::exception& error) {
     give_up(error);
@@ -256,25 +267,39 @@ void GenerationRun::give_up(const std::exception& why) {
   out_.clear();
 }
 
+void GenerationRun::on_prompt_progress(int index, const PromptProgress& progress, Clock::time_point at) {
+  Usage& usage = choices_[index].usage;
+  usage.cached_tokens = progress.n_cached;
+  usage.queue_ms = milliseconds(progress.submitted, progress.first_step);
+  usage.prefill_ms = milliseconds(progress.first_step, at);
+  if (!spec_.wants_progress) return;
+  begin_stream();
+  const int n_prompt = static_cast<int>(spec_.prompts[index / spec_.n].size());
+  writer_->progress(index, {n_prompt, progress.n_cached, progress.n_done, usage.prefill_ms}, out_);
+}
+
 void GenerationRun::on_prompt_token(int index, const Sampled& token) {
-  TokenText text = token_text(token);
+  TokenText text = token_text(token, spec_.echo && spec_.skip_special);
   text.of_prompt = true;
   choices_[index].scored.push_back(std::move(text));
+}
+
+void GenerationRun::begin_stream() {
+  if (spec_.stream && !std::exchange(begun_, true)) writer_->begin(totals(), out_);
 }
 
 // What comes before a choice's first token.
 void GenerationRun::begin_choice(int index, Clock::time_point at) {
   Choice& choice = choices_[index];
   if (std::exchange(choice.begun, true)) return;
-  if (first_token_ == Clock::time_point{}) {
-    first_token_ = at;
-    if (spec_.stream) writer_->begin(out_);
-  }
+  if (first_token_ == Clock::time_point{}) first_token_ = at;
+  begin_stream();
+  if (!spec_.stream && scores_prompt()) choice.result.prompt = choice.scored;
   if (!spec_.echo) return;
   const std::vector<int32_t>& prompt = spec_.prompts[index / spec_.n];
   Delta delta{.text = model_->tokenizer().decode(prompt, true)};
   if (scores_prompt()) {
-    delta.tokens.push_back(token_text({.token = prompt[0], .logprob = std::numeric_limits<float>::quiet_NaN()}));
+    delta.tokens.push_back(token_text({.token = prompt[0], .logprob = std::numeric_limits<float>::quiet_NaN()}, spec_.skip_special));
     delta.tokens[0].of_prompt = true;
     std::ranges::move(choice.scored, std::back_inserter(delta.tokens));
   }
@@ -285,10 +310,14 @@ void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point 
   Choice& choice = choices_[index];
   begin_choice(index, at);
   if (spec_.prompt_only) return;
-  if (choice.n_tokens++ > 0)
-    model_->metrics.on_inter_token(std::chrono::duration<double>(at - choice.last_token).count());
+  if (choice.n_tokens++ > 0) {
+    const double gap = milliseconds(choice.last_token, at);
+    model_->metrics.on_inter_token(gap / 1e3);
+    choice.usage.decode_ms += gap;
+  }
+  choice.usage.output_tokens = choice.n_tokens;
   choice.last_token = at;
-  if (spec_.wants_tokens) choice.held.emplace_back(choice.decoded_bytes, token_text(token));
+  if (spec_.wants_tokens) choice.held.emplace_back(choice.decoded_bytes, token_text(token, spec_.skip_special));
   const std::string text = choice.decoder.push(token.token);
   choice.decoded_bytes += text.size();
   show(index, choice.n_tokens <= spec_.min_tokens ? text : choice.stops.push(text), false);
@@ -312,6 +341,7 @@ void GenerationRun::show(int index, std::string text, bool all) {
 
 void GenerationRun::hand_over(int index, Delta delta) {
   Choice& choice = choices_[index];
+  if (spec_.wants_totals) delta.so_far = totals();
   if (spec_.stream) return writer_->delta(index, delta, out_);
   choice.result.whole.text += delta.text;
   std::ranges::move(delta.tokens, std::back_inserter(choice.result.whole.tokens));
@@ -328,7 +358,8 @@ void GenerationRun::end_choice(int index, const char* reason, const std::string&
     show(index, std::move(rest), !cut);
   }
   if (choice.stops.stopped() && spec_.keep_stop) show(index, choice.stops.match(), false);
-  choice.result.end = {choice.stops.stopped() ? "stop" : reason, choice.stops.match(), choice.stops.stopped() ? "" : failure};
+  choice.result.end = {choice.stops.stopped() ? "stop" : reason, choice.stops.match(), choice.stops.stopped() ? "" : failure, {}};
+  if (spec_.wants_totals) choice.result.end.so_far = totals();
   if (spec_.stream) writer_->choice_end(index, choice.result.end, out_);
   has_ended_ = true;
 }
@@ -383,13 +414,13 @@ void GenerationRun::fail(const ApiError& error) {
   responder_->fail(writer_->error(error), spec_.stream ? writer_->error_event(error) : "");
 }
 
-TokenText GenerationRun::token_text(const Sampled& token) const {
+TokenText GenerationRun::token_text(const Sampled& token, bool skip_special) const {
   const Tokenizer& tokenizer = model_->tokenizer();
   const auto bytes = [&](int32_t id) {
     return id < tokenizer.n_vocab() ? std::string(tokenizer.token_bytes(id)) : std::string();
   };
   TokenText text{.id = token.token, .bytes = bytes(token.token), .logprob = token.logprob};
-  if (spec_.skip_special && token.token < tokenizer.n_vocab() && tokenizer.is_special(token.token)) text.bytes.clear();
+  if (skip_special && token.token < tokenizer.n_vocab() && tokenizer.is_special(token.token)) text.bytes.clear();
   for (const TokenLogprob& one : token.top) text.top.push_back({one.token, bytes(one.token), one.logprob});
   return text;
 }

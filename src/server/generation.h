@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "server/http.h"
@@ -24,11 +25,14 @@ struct GenerationSpec {
   std::vector<int32_t> stop_tokens;  // besides the model's own
   bool ignore_eos = false;
   int min_tokens = 0;         // nothing stops an answer before
-  bool echo = false;          // the prompt comes before each answer's text; where n_logprobs asks for them, with log-probabilities
+  bool echo = false;          // the prompt comes before each answer's text, with its log-probabilities where it has any
+  int prompt_logprobs = -1;   // of the prompt's tokens, as SamplingParams::n_logprobs
   bool prompt_only = false;   // and there is no answer
   bool skip_special = true;
   bool keep_stop = false;     // a stop string stays in the text
   bool wants_tokens = false;  // TokenText of each token, with or without log-probabilities
+  bool wants_totals = false;  // of a stream so far, with each piece
+  bool wants_progress = false;  // of prompts, while a stream has nothing else to say
   int priority = 0;
   std::string client, cache_salt;  // as the engine means them
   int n = 1;
@@ -50,25 +54,34 @@ struct TokenText {
   bool of_prompt = false;
 };
 
+struct Totals {
+  int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+  double queue_ms = 0, prefill_ms = 0, decode_ms = 0;  // of the choice that took longest
+};
+
 struct Delta {
   std::string text;               // whole characters
   std::vector<TokenText> tokens;  // when the spec wants them; they run ahead of the text by less than a character
+  Totals so_far;                  // when the spec wants them: of all choices
 };
 
 struct ChoiceEnd {
   const char* reason = "stop";  // or "length", or "error": what the model computed led to no token
   std::string stop_string;      // the one that ended it, if one did
   std::string failure;          // with "error"
-};
-
-struct Totals {
-  int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
-  double queue_ms = 0, prefill_ms = 0, decode_ms = 0;  // of the choice that took longest
+  Totals so_far;                // as Delta's
 };
 
 struct ChoiceResult {
   Delta whole;
   ChoiceEnd end;
+  std::vector<TokenText> prompt;  // with prompt_logprobs, of a prompt's first choice: its tokens but the first
+};
+
+// How far a choice's prompt is: `done` of `total` tokens, `cached` of them before it began, `ms` ago.
+struct PromptState {
+  int total = 0, cached = 0, done = 0;
+  double ms = 0;
 };
 
 // An API's form of an answer. Calls come one at a time, from workers' threads.
@@ -76,7 +89,8 @@ class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
   // Of a stream: appends events to out.
-  virtual void begin(std::string& out) = 0;
+  virtual void begin(const Totals& so_far, std::string& out) = 0;
+  virtual void progress(int /*choice*/, const PromptState&, std::string& /*out*/) {}  // where the spec wants it, before any delta
   virtual void delta(int choice, const Delta& delta, std::string& out) = 0;
   virtual void choice_end(int choice, const ChoiceEnd& end, std::string& out) = 0;
   virtual void end(const Totals& totals, std::string& out) = 0;
@@ -100,12 +114,13 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
 
  private:
   class Sink;
+  struct OfPrompt {
+    Sampled token;
+  };
   struct Event {
     int choice;
-    Sampled token;
-    std::optional<Finish> finish;
+    std::variant<Sampled, OfPrompt, PromptProgress, Finish> what;
     Clock::time_point at;
-    bool of_prompt = false;
   };
   struct Choice {
     Choice(const Tokenizer& tokenizer, const GenerationSpec& spec, const std::vector<int32_t>& prompt);
@@ -135,7 +150,9 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void hand_out();
   bool may_wait_written();
   void give_up(const std::exception& why);
+  void on_prompt_progress(int index, const PromptProgress& progress, Clock::time_point at);
   void on_prompt_token(int index, const Sampled& token);
+  void begin_stream();
   void on_token(int index, const Sampled& token, Clock::time_point at);
   void begin_choice(int index, Clock::time_point at);
   void hand_over(int index, Delta delta);
@@ -148,8 +165,8 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void pause_if_full();
   void resume();
   void count(RequestEnd end);
-  bool scores_prompt() const { return spec_.echo && spec_.sampling.n_logprobs >= 0; }
-  TokenText token_text(const Sampled& token) const;
+  bool scores_prompt() const { return spec_.prompt_logprobs >= 0; }
+  TokenText token_text(const Sampled& token, bool skip_special) const;
   Totals totals() const;
 
   const std::shared_ptr<ServedModel> model_;
@@ -167,6 +184,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   std::string out_;
   int n_finished_ = 0;
   bool over_ = false, failed_ = false;
+  bool begun_ = false;  // the stream
   bool has_ended_ = false;  // a choice, since the last write
   Clock::time_point first_token_{};
 

@@ -35,25 +35,31 @@ class ChatWriter final : public AnswerWriter {
   struct Options {
     std::string model;
     StreamFields stream;
-    int n = 1, n_prompt = 0;
-    bool logprobs = false;
+    int n = 1;
+    bool logprobs = false, prompt_logprobs = false;
+    std::string echo;       // the last message, which comes before each answer's text
     bool splits = true;     // tells thoughts apart
     bool thinking = false;  // the prompt has begun one
   };
   explicit ChatWriter(Options options)
       : o_(std::move(options)), splitters_(static_cast<size_t>(o_.n), ReasoningSplitter(o_.thinking)) {}
 
-  void begin(std::string& out) override {
-    for (int i = 0; i < o_.n; ++i) event(i, R"("role":"assistant","content":null)", "", nullptr, out);
+  void begin(const Totals& so_far, std::string& out) override {
+    const std::string totals = totals_members(o_.stream, so_far);
+    for (int i = 0; i < o_.n; ++i) event(i, R"("role":"assistant","content":null)", "", nullptr, totals, out);
+    for (int i = 0; i < o_.n; ++i) event_of(i, {.thought = "", .said = o_.echo}, {}, totals, out);
+  }
+
+  void progress(int choice, const PromptState& prompt, std::string& out) override {
+    event(choice, "", "", nullptr, R"(,"prompt_progress":)" + dump_json(progress_json(prompt)), out);
   }
 
   void delta(int choice, const Delta& d, std::string& out) override {
-    n_completion_ += static_cast<int>(d.tokens.size());
-    event_of(choice, split(choice, d.text), d.tokens, out);
+    event_of(choice, split(choice, d.text), d.tokens, totals_members(o_.stream, d.so_far), out);
   }
 
   void event_of(int choice, const ReasoningSplitter::Parts& parts, const std::vector<TokenText>& tokens,
-                std::string& out) {
+                std::string_view totals, std::string& out) {
     const bool has_tokens = (o_.logprobs || o_.stream.token_ids) && !tokens.empty();
     if (parts.thought.empty() && parts.said.empty() && !has_tokens) return;
     std::string delta;
@@ -67,12 +73,13 @@ class ChatWriter final : public AnswerWriter {
     add(R"("content")", parts.said);
     std::string more = R"("logprobs":)" + (o_.logprobs ? dump_json(logprobs_json(tokens)) : "null") + ",";
     if (o_.stream.token_ids) more += R"("token_ids":)" + dump_json(token_ids(tokens)) + ",";
-    event(choice, delta, more, nullptr, out);
+    event(choice, delta, more, nullptr, totals, out);
   }
 
   void choice_end(int choice, const ChoiceEnd& end, std::string& out) override {
-    if (o_.splits) event_of(choice, splitters_[static_cast<size_t>(choice)].flush(), {}, out);
-    event(choice, "", "", end.reason, out);
+    const std::string totals = totals_members(o_.stream, end.so_far);
+    if (o_.splits) event_of(choice, splitters_[static_cast<size_t>(choice)].flush(), {}, totals, out);
+    event(choice, "", "", end.reason, totals, out);
     failure_ += end.failure;
   }
 
@@ -93,7 +100,7 @@ class ChatWriter final : public AnswerWriter {
       const ReasoningSplitter::Parts parts = o_.splits
                                                  ? splitters_[choices.size()].split(result.whole.text)
                                                  : ReasoningSplitter::Parts{.thought = "", .said = result.whole.text};
-      JsonValue message = {{"role", "assistant"}, {"content", parts.said}};
+      JsonValue message = {{"role", "assistant"}, {"content", o_.echo + parts.said}};
       add_thought(message, parts.thought);
       JsonValue one = {{"index", index}, {"message", std::move(message)}};
       add_tokens(one, result.whole.tokens);
@@ -101,6 +108,7 @@ class ChatWriter final : public AnswerWriter {
       choices.push_back(std::move(one));
     }
     JsonValue json = envelope("chat.completion", std::move(choices));
+    if (o_.prompt_logprobs) json["prompt_logprobs"] = prompt_logprobs_json(results[0].prompt);
     json["usage"] = usage_json(totals);
     json["timings"] = timings_json(totals);
     return dump_json(json);
@@ -133,17 +141,15 @@ class ChatWriter final : public AnswerWriter {
         {"id", id_}, {"object", object}, {"created", created_}, {"model", o_.model}, {"choices", std::move(choices)}};
   }
 
-  // Of text, not of JSON values: there is one for each token. `delta` and `more` are members in JSON, the latter with a comma after
-  // each.
-  void event(int choice, std::string_view delta, std::string_view more, const char* reason, std::string& out) const {
+  // Of text, not of JSON values: there is one for each token. `delta`, `more` and `totals` are members in JSON: of the delta, of the
+  // choice with a comma after each, and of the event with a comma before each.
+  void event(int choice, std::string_view delta, std::string_view more, const char* reason, std::string_view totals,
+             std::string& out) const {
     frame_.begin(out);
     const auto to = std::back_inserter(out);
     fmt::format_to(to, R"({{"index":{},"delta":{{{}}},{}"finish_reason":)", choice, delta, more);
     reason ? fmt::format_to(to, "\"{}\"}}", reason) : fmt::format_to(to, "null}}");
-    std::string usage;
-    if (o_.stream.continuous_usage)
-      usage = dump_json(usage_json({.prompt_tokens = o_.n_prompt, .completion_tokens = n_completion_}));
-    frame_.end(out, usage);
+    frame_.end(out, totals);
   }
 
   const Options o_;
@@ -151,7 +157,6 @@ class ChatWriter final : public AnswerWriter {
   const int64_t created_ = std::time(nullptr);
   const EventFrame frame_{envelope("chat.completion.chunk", JsonValue::array())};
   std::vector<ReasoningSplitter> splitters_;
-  int n_completion_ = 0;
   std::string failure_;
 };
 
@@ -164,6 +169,15 @@ bool read_logprobs(const Fields& fields, SamplingParams& sampling) {
   return wanted;
 }
 
+// vLLM's switch: the answer comes after the last message, where that is an assistant's too.
+std::string echoed(const Fields& fields) {
+  if (!fields.boolean("echo").value_or(false)) return "";
+  const JsonValue& last = fields.at("messages").back();
+  const auto content = last.find("content");
+  if (last.value("role", "") != "assistant" || content == last.end() || content->is_null()) return "";
+  return text_of(*content, "messages' last content", {"text"});
+}
+
 }  // namespace
 
 void answer_chat(const ApiCall& call) {
@@ -173,18 +187,20 @@ void answer_chat(const ApiCall& call) {
   GenerationSpec spec;
   const StreamFields stream = read_generation(call, fields, spec);
   const bool logprobs = read_logprobs(fields, spec.sampling);
-  spec.wants_tokens = logprobs || stream.token_ids || stream.continuous_usage;
+  spec.wants_tokens = logprobs || stream.token_ids;
   read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, spec.n);
   spec.prompts = {read_chat_prompt(fields, model)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
+  check_scores(fields, "prompt_logprobs", spec);
   const std::string format = fields.string("reasoning_format", 64).value_or("auto");
   auto writer =
       std::make_unique<ChatWriter>(ChatWriter::Options{.model = model.id(),
                                                        .stream = stream,
                                                        .n = spec.n,
-                                                       .n_prompt = static_cast<int>(spec.prompts[0].size()),
                                                        .logprobs = logprobs,
+                                                       .prompt_logprobs = spec.prompt_logprobs >= 0,
+                                                       .echo = echoed(fields),
                                                        .splits = format != "none",
                                                        .thinking = prompt_opens_thought(model, spec.prompts[0])});
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer),

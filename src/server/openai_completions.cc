@@ -16,7 +16,6 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxPrompts = 128;
-constexpr int64_t kMaxScores = 1 << 20;
 
 // How many characters there have been. Of one that is not complete the first bytes wait.
 class CharacterCount {
@@ -39,17 +38,21 @@ class CompletionWriter final : public AnswerWriter {
   struct Options {
     std::string model;
     StreamFields stream;
-    bool logprobs = false;
+    int n = 1;
+    bool logprobs = false, prompt_logprobs = false;
   };
   explicit CompletionWriter(Options options) : o_(std::move(options)) {}
 
-  void begin(std::string&) override {}
+  void begin(const Totals&, std::string&) override {}
+  void progress(int choice, const PromptState& prompt, std::string& out) override {
+    event(choice, {}, nullptr, R"(,"prompt_progress":)" + dump_json(progress_json(prompt)), out);
+  }
   void delta(int choice, const Delta& d, std::string& out) override {
     if (d.text.empty() && !o_.logprobs && !o_.stream.token_ids) return;
-    event(choice, d, nullptr, out);
+    event(choice, d, nullptr, totals_members(o_.stream, d.so_far), out);
   }
   void choice_end(int choice, const ChoiceEnd& end, std::string& out) override {
-    event(choice, {}, end.reason, out);
+    event(choice, {}, end.reason, totals_members(o_.stream, end.so_far), out);
     failure_ += end.failure;
   }
   void end(const Totals& totals, std::string& out) override {
@@ -67,6 +70,8 @@ class CompletionWriter final : public AnswerWriter {
       const int index = static_cast<int>(choices.size());
       CharacterCount count;
       choices.push_back(choice_json(index, result.whole.text, result.whole.tokens, count, result.end.reason));
+      if (o_.prompt_logprobs)
+        choices.back()["prompt_logprobs"] = prompt_logprobs_json(results[static_cast<size_t>(index / o_.n * o_.n)].prompt);
     }
     JsonValue json = envelope(std::move(choices));
     json["usage"] = usage_json(totals);
@@ -107,7 +112,7 @@ class CompletionWriter final : public AnswerWriter {
     return json;
   }
 
-  void event(int choice, const Delta& d, const char* reason, std::string& out) {
+  void event(int choice, const Delta& d, const char* reason, std::string_view more, std::string& out) {
     frame_.begin(out);
     if (o_.logprobs || o_.stream.token_ids) {
       out += dump_json(choice_json(choice, d.text, d.tokens, counts_[choice], reason));
@@ -117,7 +122,7 @@ class CompletionWriter final : public AnswerWriter {
       out += R"(,"logprobs":null,"finish_reason":)";
       out += reason ? fmt::format(R"("{}"}})", reason) : "null}";
     }
-    frame_.end(out);
+    frame_.end(out, more);
   }
 
   JsonValue envelope(JsonValue choices) const {
@@ -135,15 +140,6 @@ class CompletionWriter final : public AnswerWriter {
   std::map<int, CharacterCount> counts_;  // of each choice's text so far
   std::string failure_;
 };
-
-// Log-probabilities of prompts are kept until the first token of the answer.
-void check_scores(const Fields& fields, const GenerationSpec& spec) {
-  int64_t n = 0;
-  for (const auto& prompt : spec.prompts)
-    n += static_cast<int64_t>(prompt.size()) * spec.n * (spec.sampling.n_logprobs + 1);
-  if (n > kMaxScores)
-    fields.refuse("logprobs", fmt::format("with echo would be {} numbers of these prompts: at most {}", n, kMaxScores));
-}
 
 }  // namespace
 
@@ -168,9 +164,12 @@ void answer_completions(const ApiCall& call) {
     check_prompt(model, prompt.tokens, spec.max_tokens, prompt.path.c_str());
     spec.prompts.push_back(std::move(prompt.tokens));
   }
-  if (spec.echo && logprobs) check_scores(fields, spec);
+  const bool scores = spec.prompt_logprobs >= 0;
+  if (spec.echo && !scores) spec.prompt_logprobs = spec.sampling.n_logprobs;
+  check_scores(fields, scores ? "prompt_logprobs" : "logprobs", spec);
   ServedModel::Ticket ticket = admit(model, spec.n_choices());
-  CompletionWriter::Options options{.model = model.id(), .stream = stream, .logprobs = logprobs.has_value()};
+  CompletionWriter::Options options{
+      .model = model.id(), .stream = stream, .n = spec.n, .logprobs = logprobs.has_value(), .prompt_logprobs = scores};
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer,
                        std::make_unique<CompletionWriter>(std::move(options)), call.responder);
 }

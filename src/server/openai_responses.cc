@@ -129,7 +129,7 @@ class ResponsesWriter final : public AnswerWriter {
   ResponsesWriter(std::string model, JsonValue echo, bool thinking)
       : model_(std::move(model)), echo_(std::move(echo)), splitter_(thinking), counter_(thinking) {}
 
-  void begin(std::string& out) override {
+  void begin(const Totals&, std::string& out) override {
     const JsonValue response = object("in_progress", JsonValue::array(), nullptr);
     event(out, "response.created", {{"response", response}});
     event(out, "response.in_progress", {{"response", response}});

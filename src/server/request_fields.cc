@@ -20,6 +20,7 @@ namespace {
 constexpr size_t kMaxStops = 16, kMaxStopBytes = 256, kMaxStopTokens = 128, kMaxBiases = 1024;
 constexpr size_t kMaxMessages = 16384, kMaxTools = 256;
 constexpr int kMaxChoices = 128;
+constexpr int64_t kMaxScores = 1 << 20;
 
 // Fields of other engines that would change the answer, and that this one does not have.
 constexpr const char* kUnsupported[] = {
@@ -30,7 +31,6 @@ constexpr const char* kUnsupported[] = {
     "guided_choice",
     "guided_grammar",
     "structured_outputs",
-    "prompt_logprobs",
     "suffix",
     "bad_words",
     "allowed_token_ids",
@@ -157,7 +157,8 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
 
 StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
   read_sampling(call, fields, spec);
-  StreamFields result{.token_ids = fields.boolean("return_token_ids").value_or(false)};
+  StreamFields result{.token_ids = fields.boolean("return_token_ids").value_or(false),
+                      .timings = fields.boolean("timings_per_token").value_or(false)};
   spec.n = static_cast<int>(fields.integer("n", 1, kMaxChoices).value_or(1));
   spec.stream = fields.boolean("stream").value_or(false);
   if (const JsonValue* options = fields.find("stream_options")) {
@@ -166,6 +167,10 @@ StreamFields read_generation(const ApiCall& call, const Fields& fields, Generati
     result.include_usage = inner.boolean("include_usage").value_or(false);
     result.continuous_usage = inner.boolean("continuous_usage_stats").value_or(false);
   }
+  spec.wants_totals = spec.stream && (result.timings || result.continuous_usage);
+  spec.wants_progress = fields.boolean("return_progress").value_or(false) && spec.stream;
+  spec.prompt_logprobs = static_cast<int>(fields.integer("prompt_logprobs", 0, 20).value_or(-1));
+  if (spec.prompt_logprobs >= 0 && spec.stream) fields.refuse("prompt_logprobs", "comes with whole answers only: it needs \"stream\": false");
   return result;
 }
 
@@ -176,6 +181,14 @@ void read_max_tokens(const Fields& fields, std::initializer_list<const char*> na
   }
   if (spec.max_tokens >= 0 && spec.min_tokens > spec.max_tokens)
     fields.refuse("min_tokens", fmt::format("is {}: the answer is to have at most {}", spec.min_tokens, spec.max_tokens));
+}
+
+void check_scores(const Fields& fields, const char* field, const GenerationSpec& spec) {
+  if (spec.prompt_logprobs < 0) return;
+  int64_t n = 0;
+  for (const auto& prompt : spec.prompts)
+    n += static_cast<int64_t>(prompt.size()) * (spec.echo ? spec.n : 1) * (spec.prompt_logprobs + 1);
+  if (n > kMaxScores) fields.refuse(field, fmt::format("would be {} numbers of these prompts: at most {}", n, kMaxScores));
 }
 
 std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
@@ -200,7 +213,6 @@ static ChatEnd read_chat_end(const Fields& fields) {
   const bool goes_on = fields.boolean("continue_final_message").value_or(false);
   const bool answers = fields.boolean("add_generation_prompt").value_or(!goes_on);
   if (goes_on && answers) fields.refuse("add_generation_prompt", "must be false where continue_final_message is true");
-  if (fields.boolean("echo").value_or(false)) fields.refuse("echo", "is not supported for chats by this server");
   return goes_on ? ChatEnd::kOpenMessage : answers ? ChatEnd::kAnswer : ChatEnd::kMessage;
 }
 
@@ -326,6 +338,24 @@ JsonValue timings_json(const Totals& t) {
           {"queue_ms", t.queue_ms}};
 }
 
+JsonValue progress_json(const PromptState& prompt) {
+  return {{"total", prompt.total}, {"cache", prompt.cached}, {"processed", prompt.done}, {"time_ms", prompt.ms}};
+}
+
+JsonValue prompt_logprobs_json(const std::vector<TokenText>& tokens) {
+  JsonValue json = JsonValue::array({nullptr});
+  for (const TokenText& token : tokens) {
+    JsonValue of_token = JsonValue::object();
+    const auto add = [&](int32_t id, const std::string& bytes, float logprob, const JsonValue& rank) {
+      of_token[std::to_string(id)] = {{"logprob", std::max(logprob, -9999.0f)}, {"rank", rank}, {"decoded_token", bytes}};
+    };
+    add(token.id, token.bytes, token.logprob, nullptr);
+    for (size_t i = 0; i < token.top.size(); ++i) add(token.top[i].id, token.top[i].bytes, token.top[i].logprob, i + 1);
+    json.push_back(std::move(of_token));
+  }
+  return json;
+}
+
 void append_event(std::string& out, const JsonValue& json) {
   out += "data: ";
   out += dump_json(json);
@@ -337,10 +367,17 @@ EventFrame::EventFrame(const JsonValue& envelope) : head_("data: " + dump_json(e
   head_.resize(head_.size() - 2);
 }
 
-void EventFrame::end(std::string& out, const std::string& usage) const {
+void EventFrame::end(std::string& out, std::string_view more) const {
   out += ']';
-  if (!usage.empty()) out += R"(,"usage":)" + usage;
+  out += more;
   out += "}\n\n";
+}
+
+std::string totals_members(const StreamFields& fields, const Totals& so_far) {
+  std::string members;
+  if (fields.continuous_usage) members += R"(,"usage":)" + dump_json(usage_json(so_far));
+  if (fields.timings) members += R"(,"timings":)" + dump_json(timings_json(so_far));
+  return members;
 }
 
 std::string random_id(const char* prefix) {

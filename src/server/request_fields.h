@@ -16,12 +16,16 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
 struct StreamFields {
   bool include_usage = false, continuous_usage = false;  // stream_options; which needs stream
   bool token_ids = false;                                // return_token_ids
+  bool timings = false;                                  // timings_per_token; which streams heed
 };
 // That, and all of read_sampling.
 StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
 
 // max_tokens is the first of `names` that is there; after read_sampling, for min_tokens fits into it.
 void read_max_tokens(const Fields& fields, std::initializer_list<const char*> names, GenerationSpec& spec, int lowest = 1);
+
+// Log-probabilities of prompts are kept until the first token of the answer: refuses, naming `field`, what would be too many.
+void check_scores(const Fields& fields, const char* field, const GenerationSpec& spec);
 
 // Messages, tools and template variables of a chat request, as token ids. Throws ApiError.
 std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model);
@@ -52,6 +56,11 @@ ServedModel::Ticket admit(ServedModel& model, int n);
 // {"prompt_tokens": ...} with details, and llama.cpp's {"prompt_n": ...}.
 JsonValue usage_json(const Totals& totals);
 JsonValue timings_json(const Totals& totals);
+// llama.cpp's {"total", "cache", "processed", "time_ms"}.
+JsonValue progress_json(const PromptState& prompt);
+// vLLM's: null of the first token, and of each other one {id: {"logprob", "rank", "decoded_token"}} of it and its likeliest rivals; the
+// rank is null where it is not among these.
+JsonValue prompt_logprobs_json(const std::vector<TokenText>& tokens);
 
 // "data: JSON\n\n".
 void append_event(std::string& out, const JsonValue& json);
@@ -60,12 +69,15 @@ class EventFrame {
  public:
   explicit EventFrame(const JsonValue& envelope /* which ends with empty "choices" */);
   void begin(std::string& out) const { out += head_; }
-  // After the choice; usage is JSON, or nothing.
-  void end(std::string& out, const std::string& usage = "") const;
+  // After the choice; more: further members, with a comma before each.
+  void end(std::string& out, std::string_view more = "") const;
 
  private:
   std::string head_;
 };
+
+// What a stream's fields ask for with each event, as further members of it.
+std::string totals_members(const StreamFields& fields, const Totals& so_far);
 
 std::string random_id(const char* prefix);  // "chatcmpl-0123..."
 

@@ -169,14 +169,23 @@ void prefer_plain(std::string& marked, std::string plain, std::vector<size_t>& p
   places = std::move(moved);
 }
 
+// What the last message ends with, if that is an assistant's text: its content, or the text of its last part.
+std::string* last_text(Json& messages) {
+  if (!messages.is_array() || messages.empty() || !messages.back().is_object()) return nullptr;
+  Json& message = messages.back();
+  if (message.value("role", Json()) != "assistant" || !message.contains("content")) return nullptr;
+  Json* content = &message["content"];
+  if (content->is_array() && !content->empty() && content->back().is_object() && content->back().contains("text"))
+    content = &content->back()["text"];
+  return content->get_ptr<std::string*>();
+}
+
 // The messages with kEnd behind the last one's text, which is the only one in there.
 Json with_end(Json messages) {
-  const bool is_open = messages.is_array() && !messages.empty() && messages.back().is_object() && messages.back().value("role", Json()) == "assistant" &&
-                       messages.back().value("content", Json()).is_string();
-  if (!is_open) throw Error("messages: the last one cannot be continued: it must be the assistant's, and its content a string");
-  std::string& text = messages.back()["content"].get_ref<std::string&>();
-  take_out(text, kEnd);
-  text += kEnd;
+  std::string* text = last_text(messages);
+  if (!text) throw Error("messages: the last one cannot be continued: it must be the assistant's, and its content a string or end with a part that is text");
+  take_out(*text, kEnd);
+  *text += kEnd;
   return messages;
 }
 

@@ -102,7 +102,14 @@ def test_the_last_message_can_be_continued(server):
     assert prompt([asked]).startswith(prompt([asked], add_generation_prompt=False)) and len(prompt([asked])) > len(prompt([asked], add_generation_prompt=False))
     ask([asked], continue_final_message=True).error(400, "messages")
     ask(turns, continue_final_message=True, add_generation_prompt=True).error(400, "add_generation_prompt")
-    ask(turns, echo=True).error(400, "echo")
+    echoed = dict(echo=True, continue_final_message=True)
+    assert ask(turns, **echoed, n=2).json()["choices"][1]["message"]["content"] == "7 + 5 = 12."
+    events = ask(turns, **echoed, n=2, stream=True).events()
+    assert [text_of(events, i) for i in range(2)] == ["7 + 5 = 12."] * 2
+    plain = ask([asked]).json()["choices"][0]["message"]["content"]
+    assert ask([asked], echo=True).json()["choices"][0]["message"]["content"] == plain, "what an assistant has not said is not its own"
+    parts = [asked, {"role": "assistant", "content": [{"type": "text", "text": "7 + 5 ="}]}]
+    assert ask(parts, **echoed).json()["choices"][0]["message"]["content"] == "7 + 5 = 12."
 
 
 def test_a_prompt_may_stay_out_of_the_cache(server):
@@ -153,7 +160,38 @@ def test_logit_bias_and_stop_token_ids(server):
 def test_continuous_usage(server):
     events = server.chat(STORY, temperature=0, max_tokens=8, stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True}).events()
     counts = [e["usage"]["completion_tokens"] for e in events]
-    assert counts == sorted(counts) and counts[-1] == 8
+    assert counts == sorted(counts) and counts[0] == 0 and counts[-1] == 8
+    events = complete(server, max_tokens=8, stream=True, stream_options={"continuous_usage_stats": True}).events()
+    counts = [e["usage"]["completion_tokens"] for e in events]
+    assert counts == sorted(counts) and counts[-1] == 8 and all(e["usage"]["prompt_tokens"] > 1 for e in events)
+
+
+def test_progress_and_timings_of_a_stream(server):
+    """A prompt of several steps says how far it is, one that is in the cache begins there; then each event says how long all has taken."""
+    n, salt = 6, {"cache_salt": "progress"}
+    text = "The fox and the raven. " * 300
+    fields = dict(temperature=0, max_tokens=n, stream=True, return_progress=True, timings_per_token=True, ignore_eos=True) | salt
+    for again in (False, True):
+        events = server.chat(text, **fields).events()
+        assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": None} and "prompt_progress" not in events[0]
+        steps = [e["prompt_progress"] for e in events if "prompt_progress" in e]
+        assert events[1:1 + len(steps)] == [e for e in events if "prompt_progress" in e], "before any text"
+        total, cached = steps[0]["total"], steps[0]["cache"]
+        assert (cached > total - 32) if again else (cached == 0 and len(steps) >= 3)
+        assert all(s["total"] == total and s["cache"] == cached for s in steps)
+        done, times = [s["processed"] for s in steps], [s["time_ms"] for s in steps]
+        assert done == sorted(done) and done[0] > cached and done[-1] == total and times == sorted(times) and times[0] > 0
+        timings = [e["timings"] for e in events[1 + len(steps):]]
+        assert timings and all(t["cache_n"] == cached and t["prompt_n"] == total - cached and t["prompt_ms"] >= times[-1] for t in timings)
+        counts = [t["predicted_n"] for t in timings]
+        assert counts == sorted(counts) and counts[0] >= 1 and counts[-1] == n and timings[-1]["predicted_ms"] > 0
+    both = complete(server, [text, text + "x"], n=2, max_tokens=2, stream=True, return_progress=True, timings_per_token=True).events()
+    for i in range(4):
+        last = [e["prompt_progress"] for e in both if e["choices"][0]["index"] == i and "prompt_progress" in e][-1]
+        assert last["processed"] == last["total"]
+    assert "prompt_progress" not in server.chat(**{**fields, "stream": False}).json(), "a whole answer has nothing to say before it is there"
+    for field in ("return_progress", "timings_per_token"):
+        server.chat(**{field: 1}).error(400, field)
 
 
 def test_a_conversation_computes_only_what_is_new(server):
@@ -219,12 +257,31 @@ def test_echo_with_logprobs_scores_the_prompt(server, tmp_path):
     assert "".join(c["text"] for c in chunks) == whole["text"]
     for name in ("tokens", "text_offset"):
         assert sum((c["logprobs"][name] for c in chunks), []) == whole["logprobs"][name]
+    for name, answer in (("completion", complete(server, ids, prompt_logprobs=2, n=2).json()),
+                         ("chat", server.chat(text, prompt_logprobs=2, n=2, cache_salt="scores").json())):
+        of_each = [c["prompt_logprobs"] for c in answer["choices"]] if name == "completion" else [answer["prompt_logprobs"]]
+        assert all(one == of_each[0] for one in of_each) and of_each[0][0] is None
+        assert len(of_each[0]) == answer["usage"]["prompt_tokens"]
+        for position, rivals in enumerate(of_each[0][1:]):
+            ranks = [r["rank"] for r in rivals.values()]
+            assert sorted(r for r in ranks if r) == [1, 2] and len(ranks) <= 3
+            if name == "chat":
+                continue
+            own = rivals[str(ids[position + 1])]
+            assert abs(own["logprob"] - expected[position, ids[position + 1]]) < 2e-3
+            likelier = (expected[position] > expected[position, ids[position + 1]] + 4e-3).sum()
+            assert own["rank"] is None or likelier < own["rank"]
+        if name == "completion":
+            pieces = [of_each[0][i][str(ids[i])]["decoded_token"] for i in range(1, len(ids))]
+            assert text.endswith("".join(pieces)) and len("".join(pieces)) > len(text) - 10
     nothing = complete(server, ids, **fields | {"max_tokens": 0}).json()
     assert nothing["choices"][0]["text"] == text and nothing["choices"][0]["finish_reason"] == "length"
     assert nothing["usage"] | {"prompt_tokens_details": 0} == {"prompt_tokens": len(ids), "completion_tokens": 0, "total_tokens": len(ids), "prompt_tokens_details": 0}
     assert len(nothing["choices"][0]["logprobs"]["tokens"]) == len(ids)
     complete(server, ids, max_tokens=0).error(400, "max_tokens")
     complete(server, [ids] * 20, n=128, **fields | {"logprobs": 20}).error(400, "logprobs")
+    complete(server, [ids * 6] * 128, prompt_logprobs=20).error(400, "prompt_logprobs")
+    complete(server, ids, prompt_logprobs=1, stream=True).error(400, "prompt_logprobs")
 
 
 def test_text_offsets_are_characters(server, draw):

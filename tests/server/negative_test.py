@@ -9,12 +9,14 @@ VALUES = ["MISSING", None, True, False, "x", "", 0, -1, 1, 1.5, 1e308, -1e308, [
 SAMPLING = ["temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "seed", "logit_bias", "stop",
             "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "skip_special_tokens", "user", "min_tokens", "best_of", "response_format", "grammar"]
 CHAT_ONLY = ["messages", "n", "stream_options", "logprobs", "top_logprobs", "max_completion_tokens", "tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs",
-             "reasoning_effort", "documents", "add_generation_prompt", "continue_final_message", "return_token_ids", "chat_template", "model"]
+             "reasoning_effort", "documents", "add_generation_prompt", "continue_final_message", "return_token_ids", "chat_template", "model",
+             "echo", "prompt_logprobs", "timings_per_token", "return_progress"]
 SECRET = "xyzzy of the prompt"  # which no error repeats
 MESSAGES = [{"role": "user", "content": SECRET}]
 ENDPOINTS = {
     "/v1/chat/completions": ({"messages": MESSAGES, "max_tokens": 1}, SAMPLING + CHAT_ONLY),
-    "/v1/completions": ({"prompt": SECRET, "max_tokens": 1}, SAMPLING + ["prompt", "n", "stream_options", "logprobs", "echo", "suffix", "add_special_tokens", "return_token_ids", "max_tokens"]),
+    "/v1/completions": ({"prompt": SECRET, "max_tokens": 1}, SAMPLING + ["prompt", "n", "stream_options", "logprobs", "echo", "suffix", "add_special_tokens", "return_token_ids", "max_tokens",
+                                                                               "prompt_logprobs", "timings_per_token", "return_progress"]),
     "/v1/responses": ({"input": SECRET, "max_output_tokens": 1}, ["input", "instructions", "max_output_tokens", "temperature", "top_p", "tools", "tool_choice", "text", "reasoning", "metadata",
                                                                 "previous_response_id", "conversation", "background", "truncation", "prompt", "store"]),
     "/v1/messages": ({"messages": MESSAGES, "max_tokens": 1}, ["messages", "max_tokens", "system", "stop_sequences", "temperature", "top_p", "top_k", "tools", "tool_choice", "thinking", "metadata"]),

@@ -79,6 +79,33 @@ SLOW_FETCH = """(() => {
 })()"""
 
 
+def test_a_long_prompt_says_how_far_it_is(server, browser):
+    """The server's own events, which wait until what they say has been seen."""
+    page = browser.page(server.url)
+    page.wait("document.getElementById('model').value !== ''")
+    page.js("""(() => {
+      const real = window.fetch;
+      window.fetch = async (url, options) => {
+        if (!url.endsWith('/chat/completions')) return real(url, options);
+        const answer = await (await real(url, options)).text(), body = new TransformStream(), to = body.writable.getWriter();
+        (async () => {
+          for (const event of answer.split(/(?<=\\n\\n)/)) {
+            to.write(new TextEncoder().encode(event));
+            const {processed, total} = JSON.parse(event.startsWith('data: {') ? event.slice(6) : '{}').prompt_progress || {};
+            if (processed < total) await new Promise(seen => window.go_on = seen);
+          }
+          to.close();
+        })();
+        return new Response(body.readable, {status: 200});
+      };
+    })()""")
+    ask(page, "A long story. " * 400)
+    page.wait(f"{ANSWER} && /^reading, \\d+ %$/.test({ANSWER}.querySelector('.stats').innerText)")
+    page.js("window.setInterval(() => window.go_on(), 10)")
+    page.wait(DONE)
+    assert "tok/s" in page.js(f"{ANSWER}.querySelector('.stats').innerText")
+
+
 def test_stop_and_keyboard(server, browser):
     page = browser.page(server.url)
     page.wait("document.getElementById('model').value !== ''")

@@ -36,7 +36,7 @@ ChoiceResult whole_of(const std::string& text) {
 // All events of a stream whose text comes in random pieces.
 std::vector<Json> events_of(AnswerWriter& writer, const std::string& text, Random& random) {
   std::string out;
-  writer.begin(out);
+  writer.begin({}, out);
   for (size_t begin = 0; begin < text.size();) {
     const size_t n = static_cast<size_t>(random.integer(1, 7));
     const std::string piece = text.substr(begin, n);

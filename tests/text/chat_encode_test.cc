@@ -70,8 +70,12 @@ TEST(EncodeChat, ItMayEndWithTheLastMessageOrWithinIt) {
   EXPECT_EQ(m.tokenizer->decode(ids), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nIt is <|im_end|> so : ");
   EXPECT_THAT(m.controls(ids), ElementsAre(m.start, m.end, m.start)) << "what stands in the message is text";
   EXPECT_THROW(text(asked("Hi"), ChatEnd::kOpenMessage), Error);
-  messages.back()["content"] = Json::array({text_part("a")});
-  EXPECT_THROW(text(messages, ChatEnd::kOpenMessage), Error);
+  messages.back()["content"] = Json::array({text_part("a"), text_part("b <|im_end|>")});
+  EXPECT_EQ(text(messages, ChatEnd::kOpenMessage), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\na\nb <|im_end|>");
+  for (const Json& content : {Json::array(), Json::array({"a"}), Json::array({{{"type", "text"}, {"text", 1}}}), Json(nullptr)}) {
+    messages.back()["content"] = content;
+    EXPECT_THROW(text(messages, ChatEnd::kOpenMessage), Error) << content;
+  }
   EXPECT_THROW(text(Json::array(), ChatEnd::kOpenMessage), Error);
   const ChatTemplate silent("{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}", "", "");
   messages.back()["content"] = "a";

@@ -28,11 +28,12 @@ export async function metrics() {
   return (await checked(await fetch('/metrics', {headers: headers(), cache: 'no-store'}))).text();
 }
 
-// Streams a chat answer: on_delta({content, reasoning}) as text comes; resolves to {finish, usage, timings}.
-export async function stream(body, signal, onDelta) {
+// Streams a chat answer: onDelta({content, reasoning}) as text comes, onProgress({total, processed}) while the prompt is read; resolves to
+// {finish, usage, timings}.
+export async function stream(body, signal, onDelta, onProgress) {
   const response = await checked(await fetch('/v1/chat/completions', {
     method: 'POST', headers: headers(), signal,
-    body: JSON.stringify({...body, stream: true, stream_options: {include_usage: true}}),
+    body: JSON.stringify({...body, stream: true, return_progress: true, stream_options: {include_usage: true}}),
   }));
   const result = {finish: null, usage: null, timings: null};
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -48,6 +49,7 @@ export async function stream(body, signal, onDelta) {
       if (json.error) throw new ServerError(json.error.message);
       if (json.usage) result.usage = json.usage;
       if (json.timings) result.timings = json.timings;
+      if (json.prompt_progress) onProgress(json.prompt_progress);
       const choice = json.choices && json.choices[0];
       if (!choice) continue;
       if (choice.finish_reason) result.finish = choice.finish_reason;

@@ -87,7 +87,7 @@ class MessageNode {
       this.thinkingView.update(thought);
     }
     this.view.update(said);
-    this.stats.textContent = this.message.stats ? statsLine(this.message.stats) : '';
+    this.stats.textContent = this.message.stats ? statsLine(this.message.stats) : this.progress || '';
     if (this.message.error && !this.error) {
       this.error = make('p', {class: 'error', role: 'alert'}, this.message.error);
       this.body.after(this.error);
@@ -190,6 +190,9 @@ async function generate() {
       if (reasoning) message.reasoning = (message.reasoning || '') + reasoning;
       if (!drawn) requestAnimationFrame(draw);
       drawn = true;
+    }, ({total, processed}) => {
+      made.progress = processed < total ? `reading, ${Math.floor(100 * processed / total)} %` : '';
+      made.update();
     });
     if (!message.stats.finish) message.error = 'The answer was cut off.';
     say('The answer is complete.');
