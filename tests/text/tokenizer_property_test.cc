@@ -147,26 +147,27 @@ TEST_F(TokenizerProperty, AMegabyteOfAnythingTakesLinearTime) {
   }
 }
 
-// Processor time, of which the least of some attempts counts: other programs make it longer, and nothing makes it shorter.
-TEST_F(TokenizerProperty, TwiceTheTextTakesTwiceTheTime) {
+// Processor time, of which the least of some attempts counts: other programs make it longer, and nothing makes it shorter. A quadratic
+// algorithm would take 256 times as long; what no longer fits the caches makes it 20 to 45.
+TEST_F(TokenizerProperty, SixteenTimesTheTextTakesSixteenTimesTheTime) {
   for (const char* name : {"bpe_gpt2", "bpe_llama3", "spm_llama"}) {
     const auto tokenizer = testing::fixture_tokenizer(name);
     for (const char* unit : kUnits) {
-      std::string half;
-      while (half.size() < 1u << 19) half += unit;
-      const std::string whole = half + half;
+      std::string part, whole;
+      while (part.size() < 1u << 16) part += unit;
+      for (int i = 0; i < 16; ++i) whole += part;
       auto seconds = [&](const std::string& text) {
         const std::clock_t start = std::clock();
         EXPECT_FALSE(tokenizer->encode(text, {.add_special = false, .parse_special = true}).empty());
         return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
       };
-      double least_half = 1e9, least_whole = 1e9;
+      double least_part = 1e9, least_whole = 1e9;
       for (int attempt = 0; attempt < 12; ++attempt) {
-        least_half = std::min(least_half, seconds(half));
+        least_part = std::min(least_part, seconds(part));
         least_whole = std::min(least_whole, seconds(whole));
-        if (least_whole <= 2.5 * least_half + 0.02) break;
+        if (least_whole <= 100 * least_part) break;
       }
-      EXPECT_LE(least_whole, 2.5 * least_half + 0.02) << name << " '" << unit << "'";
+      EXPECT_LE(least_whole, 100 * least_part) << name << " '" << unit << "'";
     }
   }
 }
