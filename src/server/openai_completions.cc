@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "server/api.h"
 #include "server/request_fields.h"
+#include "text/infill.h"
 
 namespace ingot {
 namespace {
@@ -141,6 +142,26 @@ class CompletionWriter final : public AnswerWriter {
   std::string failure_;
 };
 
+// With a suffix, what is to be written comes between the prompt and it. Then both are text and nothing else: a control token's name in
+// a file that somebody edits is none.
+std::vector<Prompt> read_completion_prompts(const Fields& fields, const ServedModel& model) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  const std::string suffix = fields.string("suffix").value_or("");
+  const bool add_special = fields.boolean("add_special_tokens").value_or(true);
+  std::vector<Prompt> prompts = read_prompts(fields, "prompt", kMaxPrompts, [&](const std::string& text) {
+    return tokenizer.encode(text, {.add_special = add_special && suffix.empty(), .parse_special = suffix.empty()});
+  });
+  if (suffix.empty()) return prompts;
+  if (fields.boolean("echo").value_or(false)) fields.refuse("suffix", "does not go with echo");
+  const std::vector<int32_t> after = tokenizer.encode(suffix, {.add_special = false});
+  for (Prompt& prompt : prompts) {
+    auto tokens = infill_prompt(tokenizer, prompt.tokens, after);
+    if (!tokens) fields.refuse("suffix", "is for models that have tokens for filling in, and this one has none");
+    prompt.tokens = std::move(*tokens);
+  }
+  return prompts;
+}
+
 }  // namespace
 
 void answer_completions(const ApiCall& call) {
@@ -156,11 +177,7 @@ void answer_completions(const ApiCall& call) {
   read_max_tokens(fields, {"max_tokens"}, spec, spec.echo ? 0 : 1);
   spec.prompt_only = spec.max_tokens == 0;
   if (spec.prompt_only) spec.max_tokens = 1;  // which is drawn, and nobody hears of
-  const bool add_special = fields.boolean("add_special_tokens").value_or(true);
-  const auto encode = [&](const std::string& text) {
-    return model.tokenizer().encode(text, {.add_special = add_special, .parse_special = true});
-  };
-  for (Prompt& prompt : read_prompts(fields, "prompt", kMaxPrompts, encode)) {
+  for (Prompt& prompt : read_completion_prompts(fields, model)) {
     check_prompt(model, prompt.tokens, spec.max_tokens, prompt.path.c_str());
     spec.prompts.push_back(std::move(prompt.tokens));
   }

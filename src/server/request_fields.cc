@@ -31,7 +31,6 @@ constexpr const char* kUnsupported[] = {
     "guided_choice",
     "guided_grammar",
     "structured_outputs",
-    "suffix",
     "bad_words",
     "allowed_token_ids",
     "chat_template",

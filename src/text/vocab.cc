@@ -25,6 +25,7 @@ constexpr std::string_view kEndTexts[] = {
     "<|endoftext|>",
     "<EOT>",
     "_<EOT>",
+    "▁<EOT>",
     "<|end_of_text|>",
     "</s>",
     "<eos>",

@@ -183,6 +183,45 @@ TEST(App, NChoicesAndPromptsEachHaveTheirSeed) {
   }
 }
 
+// Of a model that has tokens for it, in its order. Names of control tokens are text in both texts; token ids stay as they are.
+TEST(App, ASuffixIsFilledInTo) {
+  const auto with = [](std::vector<std::string> names) {
+    return [names](ServedModelParts& parts) {
+      const auto owned = testing::byte_level_spec();
+      owned->merges.clear();
+      for (size_t i = 0; i < 3; ++i) owned->tokens[256 + i] = names[i], owned->spec.token_types[256 + i] = 3;
+      parts.tokenizer = Tokenizer::create(owned->view());
+    };
+  };
+  const auto ids = [](int32_t mark, const std::string& text) {
+    std::vector<int32_t> ids{mark};
+    for (char c : text) ids.push_back(static_cast<unsigned char>(c));
+    return ids;
+  };
+  const auto answer = [](Rig& rig, const Json& prompt, const Json& more) {
+    Json body = completion({1}, 7, 20, false);
+    body["prompt"] = prompt;
+    body.update(more);
+    const auto got = rig.post("/v1/completions", body);
+    EXPECT_TRUE(got->wait());
+    return got->json();
+  };
+  const auto text_of = [](const Json& json) { return json.at("choices")[0]["text"].get<std::string>(); };
+  const std::string after = "){}<|fim_middle|>";
+  Rig qwen({}, 64, {}, with({"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"})), mistral({}, 64, {}, with({"[PREFIX]", "[SUFFIX]", "[MIDDLE]"})), none;
+  std::vector<int32_t> expected = ids(256, "f(x");
+  std::ranges::copy(ids(257, after), std::back_inserter(expected));
+  expected.push_back(258);
+  for (const Json& prompt : {Json("f(x"), Json::array({'f' + 0, '(' + 0, 'x' + 0})})
+    EXPECT_EQ(text_of(answer(qwen, prompt, {{"suffix", after}})), qwen.expected(expected, 7, 20)) << prompt;
+  expected = ids(257, after);
+  std::ranges::copy(ids(256, "f(x"), std::back_inserter(expected));
+  EXPECT_EQ(text_of(answer(mistral, "f(x", {{"suffix", after}})), mistral.expected(expected, 7, 20));
+  for (const Json& nothing : {Json(""), Json(nullptr)}) EXPECT_EQ(text_of(answer(none, "f(x", {{"suffix", nothing}})), none.expected({'f', '(', 'x'}, 7, 20));
+  EXPECT_EQ(answer(none, "f(x", {{"suffix", "y"}})["error"]["param"], "suffix");
+  EXPECT_EQ(answer(qwen, "f(x", {{"suffix", "y"}, {"echo", true}})["error"]["param"], "suffix");
+}
+
 TEST(App, StopStringsCutTheSameStreamedOrNot) {
   Rig rig;
   Random random;
