@@ -304,7 +304,9 @@ void App::log_access(const AccessRecord& r) const {
 // ---- what takes no time ----
 
 HttpResponse App::health(const HttpRequest&) const {
-  if (phase_ == Phase::kReady) return {.body = R"({"status":"ok"})"};
+  const auto models = this->models();
+  const bool is_well = std::ranges::all_of(models, [](const auto& model) { return model->fault().empty(); });  // which the watchdog sees later
+  if (phase_ == Phase::kReady && is_well) return {.body = R"({"status":"ok"})"};
   const char* message = phase_ == Phase::kLoading    ? "Loading model"
                         : phase_ == Phase::kDraining ? "Shutting down"
                                                      : "The engine does not answer";

@@ -39,6 +39,7 @@ TEST(Watchdog, AnEngineWhoseThreadHasEnded) {
   ASSERT_TRUE(stream->wait());
   EXPECT_EQ(stream->status(), 500);
   EXPECT_EQ(rig.model->fault(), "the metrics are full");
+  EXPECT_EQ(health(rig.app), 503) << "at once";
   const auto after = rig.post("/v1/completions", completion(2));
   ASSERT_TRUE(after->wait());
   EXPECT_EQ(after->status(), 503);
