@@ -165,10 +165,14 @@ TEST(ModelPool, AFailureIsToldAndTriedAgain) {
 TEST(ModelPool, TheIdleGoAfterTheirTime) {
   Counters a, b;
   ModelPool pool({source("a", a), source("b", b, true)}, {.idle_ttl = std::chrono::seconds(1)});
+  const auto begin = ModelPool::Clock::now();
   pool.load_now("a");
   pool.load_now("b");
   pool.tick();
-  EXPECT_EQ(state_of(pool, "a"), ModelState::kLoaded);
+  const ModelState at_once = state_of(pool, "a");
+  if (ModelPool::Clock::now() - begin < std::chrono::seconds(1)) {  // else the machine stood still, and it may have gone
+    EXPECT_EQ(at_once, ModelState::kLoaded);
+  }
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   pool.tick();
   EXPECT_EQ(state_of(pool, "a"), ModelState::kUnloaded);

@@ -93,7 +93,14 @@ TEST(Pacer, TokensThatComeFastShareWrites) {
 
 // A slot is longer than the test here too: the stop string ends the answer at once, and the model does not go on.
 TEST(Pacer, AStopStringEndsTheAnswerAtOnce) {
-  Rig rig({.step_us = 5000}, 64, kLongSlots);
+  std::atomic<int64_t> last_step{0};  // where the model waits for the answer's end, should it be that much ahead of who looks for the stop
+  std::atomic<bool> over{false};
+  Rig rig({.step_us = 5000,
+           .before_forward =
+               [&](int64_t step) {
+                 for (int i = 0; step == last_step && !over && i < 60'000; ++i) std::this_thread::sleep_for(Milliseconds(1));
+               }},
+          64, kLongSlots);
   const std::string full = rig.expected({1, 2}, 3, 240);
   std::string stop;
   size_t at = 0;
@@ -104,9 +111,12 @@ TEST(Pacer, AStopStringEndsTheAnswerAtOnce) {
   ASSERT_FALSE(stop.empty());
   for (bool stream : {true, false}) {
     const int64_t before = rig.model->engine().gauges().n_output_tokens;
+    over = false;
+    last_step = rig.model->engine().gauges().n_steps + 150;
     const auto recorder =
         rig.post("/v1/completions", Json{{"prompt", {1, 2}}, {"seed", 3}, {"max_tokens", 240}, {"stream", stream}, {"stop", stop}});
     ASSERT_TRUE(recorder->wait());
+    over = true;
     EXPECT_EQ(stream ? streamed_text(recorder->body()) : recorder->json()["choices"][0]["text"].get<std::string>(), full.substr(0, at));
     EXPECT_LE(recorder->n_writes(), stream ? 4 : 0);
     EXPECT_TRUE(rig.wait_idle());

@@ -28,7 +28,8 @@ TEST(Watchdog, AnEngineWhoseThreadHasEnded) {
   std::atomic<bool> broken{false};
   Rig rig({.step_us = 1000}, 64, {}, [&](ServedModelParts& parts) {
     parts.engine.on_step = [&](const StepStats&) {
-      if (broken) throw std::runtime_error("the metrics are full");
+      broken.wait(false);
+      throw std::runtime_error("the metrics are full");
     };
   });
   Watchdog watchdog({});
@@ -36,6 +37,7 @@ TEST(Watchdog, AnEngineWhoseThreadHasEnded) {
   EXPECT_EQ(watchdog.look(rig.app), 0);
   EXPECT_EQ(health(rig.app), 200);
   broken = true;
+  broken.notify_all();
   ASSERT_TRUE(stream->wait());
   EXPECT_EQ(stream->status(), 500);
   EXPECT_EQ(rig.model->fault(), "the metrics are full");
