@@ -108,12 +108,13 @@ TEST(Company, RequestsOfOneClientStayInOrder) {
   run(engine);
 }
 
-TEST(Company, DeadlinesEndWhatRunsAndWhatWaits) {
+// False where the machine stood still till the deadline, before what was to begin by then has begun.
+bool deadlines_end_what_runs_and_what_waits(std::chrono::milliseconds time) {
   FakeRunner runner(options_of(64, 1));
   Engine engine(runner);
   const auto running = std::make_shared<Collector>(), waiting = std::make_shared<Collector>(),
              unbegun = std::make_shared<Collector>(), calm = std::make_shared<Collector>();
-  const auto soon = Clock::now() + std::chrono::milliseconds(30);
+  const auto soon = Clock::now() + time;
   Request request = make_request(2, 200, running);
   request.deadline = soon;
   request.begin_by = soon;  // it has begun by then
@@ -128,6 +129,7 @@ TEST(Company, DeadlinesEndWhatRunsAndWhatWaits) {
   engine.submit(make_request(2, 3, calm));
   engine.step();
   engine.step();
+  if (Clock::now() >= soon) return false;
   std::this_thread::sleep_until(soon);
   run(engine);
   EXPECT_EQ(running->finish->reason, FinishReason::kDeadline);
@@ -141,6 +143,12 @@ TEST(Company, DeadlinesEndWhatRunsAndWhatWaits) {
   EXPECT_EQ(gauges.n_finished_by[static_cast<int>(FinishReason::kDeadline)], 2);
   EXPECT_EQ(gauges.n_finished_by[static_cast<int>(FinishReason::kNotBegun)], 1);
   EXPECT_EQ(gauges.n_finished_by[static_cast<int>(FinishReason::kLength)], 1);
+  return true;
+}
+
+TEST(Company, DeadlinesEndWhatRunsAndWhatWaits) {
+  std::chrono::milliseconds time(30);
+  while (!deadlines_end_what_runs_and_what_waits(time)) time *= 2;
 }
 
 // The engine's own thread wakes for it, though nothing else happens.
@@ -285,7 +293,8 @@ TEST(Company, WhatSpoiledARequestIsNotCached) {
   EXPECT_EQ(again->finish->usage.cached_tokens, 39);
 }
 
-// What overlaps: the host's part of a step takes no time of the device.
+// What overlaps: the host's part of a step takes no time of the device. One after the other the two take 12 ms at least; where they
+// overlap 8, in the best of a few runs, for the machine may have other things to do.
 TEST(Company, TheDeviceDoesNotWaitForTheHost) {
   struct Slow : Collector {
     void on_token(const Sampled& token) override {
@@ -293,9 +302,10 @@ TEST(Company, TheDeviceDoesNotWaitForTheHost) {
       std::this_thread::sleep_for(std::chrono::milliseconds(4));
     }
   };
-  double seconds[2];
+  double seconds[2] = {};
   std::vector<int32_t> tokens[2];
-  for (const bool overlaps : {false, true}) {
+  for (int round = 0; round < 2 || (round < 30 && seconds[1] >= 20 * 0.01); ++round) {
+    const bool overlaps = round > 0;
     FakeOptions options = options_of(64, 4, overlaps);
     options.step_us = 8000;
     FakeRunner runner(options);
@@ -309,7 +319,7 @@ TEST(Company, TheDeviceDoesNotWaitForTheHost) {
   }
   EXPECT_EQ(tokens[0], tokens[1]);
   EXPECT_GE(seconds[0], 20 * 0.012);
-  EXPECT_LT(seconds[1], seconds[0] - 0.04);
+  EXPECT_LT(seconds[1], 20 * 0.01);
 }
 
 }  // namespace

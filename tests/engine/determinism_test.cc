@@ -198,7 +198,8 @@ TEST_P(Deterministic, OverlappedStepsChangeNothing) {
   }
 }
 
-// 16 conversations of 20 turns at once: a turn computes what is new, and says what it would say had it computed everything.
+// 16 conversations of 20 turns at once: a turn computes what is new, and says what it would say had it computed everything. No two begin
+// alike: one whose whole is another's beginning may go on from the other's end.
 TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -217,6 +218,7 @@ TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
       Request request = random_request(random, runner->info(), 6, 5);
       const int n_known = std::max(0, static_cast<int>(history.size()) - 1);  // all but the token that was drawn last
       history.insert(history.end(), request.prompt.begin(), request.prompt.end());
+      history.front() = static_cast<int32_t>(&history - histories.data());
       request.prompt = history;
       n_new += static_cast<int>(history.size()) - n_known + request.max_tokens - 1;
       sinks.push_back(submit(engine, request));

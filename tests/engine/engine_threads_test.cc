@@ -183,12 +183,11 @@ TEST(EngineThreads, SleepsWhenIdle) {
 
 // What is not a step's failure ends the thread, and everyone hears of it.
 TEST(EngineThreads, SaysWhyItsThreadEnded) {
-  FakeOptions options;
-  options.step_us = 1000;  // 254 steps: long after `broken` is set
-  FakeRunner runner(options);
+  FakeRunner runner;
   std::atomic<bool> broken{false};
   Engine engine(runner, {.on_step = [&](const StepStats&) {
-    if (broken) throw std::runtime_error("the metrics are full");
+    broken.wait(false);  // the first token is there by now
+    throw std::runtime_error("the metrics are full");
   }});
   engine.start();
   const auto first = std::make_shared<TokenStream>(), second = std::make_shared<TokenStream>();
@@ -199,6 +198,7 @@ TEST(EngineThreads, SaysWhyItsThreadEnded) {
   EXPECT_FALSE(first->wait().empty());
   EXPECT_EQ(engine.fault(), "");
   broken = true;
+  broken.notify_all();
   std::optional<Finish> finish;
   for (std::vector<TokenEvent> events = first->wait(); !events.empty(); events = first->wait()) finish = events.back().finish;
   ASSERT_TRUE(finish);
