@@ -92,7 +92,7 @@ def test_directories_fifos_and_devices(ingot, tmp_path):
     for path in [tmp_path, tmp_path / "pipe", "/dev/zero"]:
         start = time.monotonic()
         refused(ingot("inspect", path, ok=False), 1)
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 20
 
 
 def test_hostile_name_is_escaped(ingot, tmp_path):

@@ -92,8 +92,8 @@ def test_convert_wants_a_directory(ingot, models, tmp_path):
 
 
 def write_large(path):
-    """A model of one matrix that takes seconds to quantize: GGUF version 3, by hand."""
-    rows, n = 20000, 4096
+    """A model of one matrix that takes many seconds to quantize: GGUF version 3, by hand."""
+    rows, n = 50000, 4096
     name = b"blk.0.ffn_up.weight"
     key, arch = b"general.architecture", b"llama"
     u32, u64 = (lambda v: np.uint32(v).tobytes()), (lambda v: np.uint64(v).tobytes())

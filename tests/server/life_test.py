@@ -34,7 +34,7 @@ def streams(server, n, max_tokens):
 def test_sigterm_lets_streams_end(start):
     server = start("--max-seqs", 8, "--access-log", "none")
     server.chat(max_tokens=1)
-    threads, results = streams(server, 12, 60)
+    threads, results = streams(server, 12, 200)
     while server.metric("num_requests_running") < 4:
         pass
     server.process.send_signal(15)
@@ -43,34 +43,33 @@ def test_sigterm_lets_streams_end(start):
     server.chat(max_tokens=1).error(503)
     for thread in threads:
         thread.join()
-    taken = [result for result in results if result.status == 200]  # some may have come after the signal
+    taken = [result for result in results if result and result.status == 200]  # some may have come after the signal
     assert len(taken) >= 4
     for result in taken:
         events = result.events()  # with [DONE]
         assert events[-1]["choices"][0]["finish_reason"] == "length"
-    begin = time.monotonic()
-    assert server.process.wait(10 * SLOW) == 0 and time.monotonic() - begin < 5 * SLOW
+    assert server.process.wait(15 * SLOW) == 0  # by itself it would wait for 30 s
 
 
 def test_the_drain_has_an_end_and_a_second_signal_is_at_once(start):
     server = start("--shutdown-timeout", 0, "--access-log", "none")
-    threads, results = streams(server, 2, 400)
+    threads, results = streams(server, 2, 1500)
     while server.metric("num_requests_running") < 2:
         pass
     begin = time.monotonic()
-    assert server.stop() == 0 and time.monotonic() - begin < 3 * SLOW
+    assert server.stop() == 0 and time.monotonic() - begin < 10 * SLOW
     for thread in threads:
         thread.join()
     for result in results:
         assert b'"error"' in result.body and b"[DONE]" not in result.body
     again = start("--access-log", "none")
-    threads, _ = streams(again, 2, 500)
+    threads, _ = streams(again, 2, 1500)
     while again.metric("num_requests_running") < 2:
         pass
     again.process.send_signal(2)
     again.wait_for("shutting down")
     again.process.send_signal(2)
-    assert again.process.wait(2 * SLOW) == 130
+    assert again.process.wait(10 * SLOW) == 130
     for thread in threads:
         thread.join()
 
@@ -89,7 +88,7 @@ def test_a_model_file_that_is_written_to_makes_the_server_unhealthy(start, tmp_p
     with model.open("r+b") as file:
         file.seek(-1000, 2)
         file.write(b"\0" * 10)
-    deadline = time.monotonic() + 5 * SLOW
+    deadline = time.monotonic() + 30 * SLOW
     while changed.get("/health").status == 200 and time.monotonic() < deadline:
         time.sleep(0.05)
     changed.chat(max_tokens=4).error(503)
@@ -104,7 +103,7 @@ def test_idle_servers_end_at_once_and_come_back_on_their_port(start):
     c = server.connection()
     server.get("/health", connection=c)
     begin = time.monotonic()
-    assert server.stop() == 0 and time.monotonic() - begin < 1.5 * SLOW
+    assert server.stop() == 0 and time.monotonic() - begin < 15 * SLOW  # not when it has idled for 60 s, nor after the 30 s of a drain
     again = start("--port", server.port, "--access-log", "none")
     assert again.port == server.port and again.get("/health").status == 200
 
@@ -124,7 +123,7 @@ def test_sigterm_while_the_model_loads():
 
 def test_a_full_queue_is_429(start):
     server = start("--max-seqs", 1, "--queue", 2, "--access-log", "none")
-    threads, results = streams(server, 3, 300)
+    threads, results = streams(server, 3, 600)
     while server.metric("num_requests_running") + server.metric("num_requests_waiting") < 3:
         pass
     reply = server.chat(max_tokens=1)
