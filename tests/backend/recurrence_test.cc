@@ -218,7 +218,8 @@ TEST_P(Recurrence, EqualsRefOverManyTokens) {
               ASSERT_TRUE(std::isfinite(error)) << "round " << round << ", step " << step << ", token " << t;
               squares += w * w, errors += error * error;
             }
-          ASSERT_LE(std::sqrt(errors), (!rounds_to_halves ? 2e-5 : same == 1 ? 1.5e-2 : 4e-3) * std::sqrt(squares) + 1e-9)
+          // Where decay leaves a token little but its own key, and the query happens to be across that, outputs cancel and errors do not.
+          ASSERT_LE(std::sqrt(errors), (!rounds_to_halves ? 2e-5 : same == 1 ? 1.5e-2 : 4e-3) * (std::sqrt(squares) + 5e-3))
               << "round " << round << ", step " << step << ", sequence " << seq << ", head " << h << " of " << s.n_heads;
         }
     }
