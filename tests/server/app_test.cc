@@ -201,9 +201,9 @@ TEST(App, ASuffixIsFilledInTo) {
     };
   };
   const auto ids = [](int32_t mark, const std::string& text) {
-    std::vector<int32_t> ids{mark};
-    for (char c : text) ids.push_back(static_cast<unsigned char>(c));
-    return ids;
+    std::vector<int32_t> result{mark};
+    for (char c : text) result.push_back(static_cast<unsigned char>(c));
+    return result;
   };
   const auto answer = [](Rig& rig, const Json& prompt, const Json& more) {
     Json body = completion({1}, 7, 20, false);
