@@ -155,7 +155,7 @@ std::vector<Prompt> read_completion_prompts(const Fields& fields, const ServedMo
   if (fields.boolean("echo").value_or(false)) fields.refuse("suffix", "does not go with echo");
   const std::vector<int32_t> after = tokenizer.encode(suffix, {.add_special = false});
   for (Prompt& prompt : prompts) {
-    auto tokens = infill_prompt(tokenizer, prompt.tokens, after);
+    auto tokens = infill_prompt(tokenizer, prompt.tokens, after, add_special);
     if (!tokens) fields.refuse("suffix", "is for models that have tokens for filling in, and this one has none");
     prompt.tokens = std::move(*tokens);
   }

@@ -20,13 +20,14 @@ constexpr Names kNames[] = {
 
 }  // namespace
 
-std::optional<std::vector<int32_t>> infill_prompt(const Tokenizer& tokenizer, std::span<const int32_t> before, std::span<const int32_t> after) {
+std::optional<std::vector<int32_t>> infill_prompt(const Tokenizer& tokenizer, std::span<const int32_t> before, std::span<const int32_t> after,
+                                                  bool add_special) {
   for (const Names& names : kNames) {
     const auto prefix = tokenizer.find(names.before), suffix = tokenizer.find(names.after);
     const auto middle = names.middle ? tokenizer.find(names.middle) : std::nullopt;
     if (!prefix || !suffix || (names.middle && !middle)) continue;
     std::vector<int32_t> ids;
-    if (tokenizer.add_bos() && tokenizer.bos()) ids.push_back(*tokenizer.bos());
+    if (add_special && tokenizer.add_bos() && tokenizer.bos()) ids.push_back(*tokenizer.bos());
     const auto add = [&](int32_t mark, std::span<const int32_t> text) {
       ids.push_back(mark);
       ids.insert(ids.end(), text.begin(), text.end());

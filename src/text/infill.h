@@ -9,7 +9,9 @@
 
 namespace ingot {
 
-// BOS, where the model wants it, and the two texts as the model was trained to see them; nothing where it has no tokens for that.
-std::optional<std::vector<int32_t>> infill_prompt(const Tokenizer& tokenizer, std::span<const int32_t> before, std::span<const int32_t> after);
+// The two texts as the model was trained to see them, behind a BOS where it wants one and add_special says so; nothing where it has no
+// tokens for that.
+std::optional<std::vector<int32_t>> infill_prompt(const Tokenizer& tokenizer, std::span<const int32_t> before, std::span<const int32_t> after,
+                                                  bool add_special);
 
 }  // namespace ingot

@@ -192,9 +192,11 @@ TEST(App, NChoicesAndPromptsEachHaveTheirSeed) {
 
 // Of a model that has tokens for it, in its order. Names of control tokens are text in both texts; token ids stay as they are.
 TEST(App, ASuffixIsFilledInTo) {
-  const auto with = [](std::vector<std::string> names) {
-    return [names](ServedModelParts& parts) {
+  const auto with = [](std::vector<std::string> names, bool add_bos = false) {
+    return [names, add_bos](ServedModelParts& parts) {
       const auto owned = testing::byte_level_spec();
+      owned->spec.bos = 0;
+      owned->spec.add_bos = add_bos;
       owned->merges.clear();
       for (size_t i = 0; i < 3; ++i) owned->tokens[256 + i] = names[i], owned->spec.token_types[256 + i] = 3;
       parts.tokenizer = Tokenizer::create(owned->view());
@@ -215,7 +217,7 @@ TEST(App, ASuffixIsFilledInTo) {
   };
   const auto text_of = [](const Json& json) { return json.at("choices")[0]["text"].get<std::string>(); };
   const std::string after = "){}<|fim_middle|>";
-  Rig qwen({}, 64, {}, with({"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"})), mistral({}, 64, {}, with({"[PREFIX]", "[SUFFIX]", "[MIDDLE]"})), none;
+  Rig qwen({}, 64, {}, with({"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"})), mistral({}, 64, {}, with({"[PREFIX]", "[SUFFIX]", "[MIDDLE]"}, true)), none;
   std::vector<int32_t> expected = ids(256, "f(x");
   std::ranges::copy(ids(257, after), std::back_inserter(expected));
   expected.push_back(258);
@@ -223,6 +225,8 @@ TEST(App, ASuffixIsFilledInTo) {
     EXPECT_EQ(text_of(answer(qwen, prompt, {{"suffix", after}})), qwen.expected(expected, 7, 20)) << prompt;
   expected = ids(257, after);
   std::ranges::copy(ids(256, "f(x"), std::back_inserter(expected));
+  EXPECT_EQ(text_of(answer(mistral, "f(x", {{"suffix", after}, {"add_special_tokens", false}})), mistral.expected(expected, 7, 20));
+  expected.insert(expected.begin(), 0);
   EXPECT_EQ(text_of(answer(mistral, "f(x", {{"suffix", after}})), mistral.expected(expected, 7, 20));
   for (const Json& nothing : {Json(""), Json(nullptr)}) EXPECT_EQ(text_of(answer(none, "f(x", {{"suffix", nothing}})), none.expected({'f', '(', 'x'}, 7, 20));
   EXPECT_EQ(answer(none, "f(x", {{"suffix", "y"}})["error"]["param"], "suffix");

@@ -88,6 +88,7 @@ def test_a_long_prompt_says_how_far_it_is(server, browser):
       window.fetch = async (url, options) => {
         if (!url.endsWith('/chat/completions')) return real(url, options);
         const answer = await (await real(url, options)).text(), body = new TransformStream(), to = body.writable.getWriter();
+        options.signal.addEventListener('abort', () => to.abort(new DOMException('', 'AbortError')));
         (async () => {
           for (const event of answer.split(/(?<=\\n\\n)/)) {
             to.write(new TextEncoder().encode(event));
@@ -101,9 +102,18 @@ def test_a_long_prompt_says_how_far_it_is(server, browser):
     })()""")
     ask(page, "A long story. " * 400)
     page.wait(f"{ANSWER} && /^reading, \\d+ %$/.test({ANSWER}.querySelector('.stats').innerText)")
-    page.js("window.setInterval(() => window.go_on(), 10)")
+    page.js("window.going = setInterval(() => window.go_on(), 10)")
     page.wait(DONE)
     assert "tok/s" in page.js(f"{ANSWER}.querySelector('.stats').innerText")
+    # Who stops it is not told that it goes on.
+    page.js("clearInterval(window.going)")
+    page.key("O", 79, modifiers=2 | 8)  # a new conversation
+    page.wait("document.querySelectorAll('.message').length === 0")
+    ask(page, "Another story. " * 400)
+    page.wait(f"{ANSWER} && /^reading, \\d+ %$/.test({ANSWER}.querySelector('.stats').innerText)")
+    page.key("Escape", 27)
+    page.wait("!document.querySelector('.busy')")
+    assert page.js(f"{ANSWER}.querySelector('.stats').innerText") == ""
 
 
 def test_stop_and_keyboard(server, browser):

@@ -202,6 +202,7 @@ async function generate() {
     else message.error = message.content || message.reasoning ? 'The answer broke off: the connection to the server was lost.' : 'The server cannot be reached.';
   }
   made.node.classList.remove('busy');
+  made.progress = '';
   if (answer === mine) {
     answer = null;
     setBusy(false);
