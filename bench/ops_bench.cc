@@ -93,7 +93,6 @@ void add_cases() {
     const AttentionShape heads{m.n_heads, m.n_kv_heads, m.head_dim};
     for (const auto& seqs : {std::vector<SeqShape>{{0, 512}}, {{1024, 128}}, std::vector<SeqShape>(16, {4096, 1})})
       add(m, attention_case(heads, seqs), peak);
-    add(m, add_norm_case(512, m.dim), peak, true);
     add(m, norm_case(512, m.dim, NormKind::kRms, false, false), peak, true);
     add(m, act_mul_case(512, m.ffn, Activation::kSilu, false), peak, true);
   }

@@ -12,6 +12,11 @@ struct Sampled;
 // In place of a token: the one that row `row` of the last sample() drew, which the host may not have seen yet.
 inline int32_t drawn_token(int row) { return -1 - row; }
 
+// Rows [first, first + n) of a batch.
+struct RowRange {
+  int64_t first = 0, n = 0;
+};
+
 struct Batch {
   std::span<const int32_t> tokens;        // [n_tokens]: token id, or a drawn_token()
   std::span<const int32_t> positions;     // [n_tokens]: position in its sequence
@@ -24,6 +29,7 @@ struct Batch {
   // Of models with recurrent layers, else empty. [n_seqs]: the slot that holds the state of the sequence before this step, -1 at
   // its beginning, and the one that gets the state after it, which may be the same.
   std::span<const int32_t> state_in = {}, state_out = {};
+  std::span<const RowRange> second_rows = {};  // of encoders that read pairs: the tokens of each pair's second text
 
   int n_tokens() const { return static_cast<int>(tokens.size()); }
   int n_seqs() const { return static_cast<int>(kv_len.size()); }
@@ -36,7 +42,8 @@ struct Batch {
 // Made in `storage` if there are any such. A row without a token, -1, stands for token 0: nobody wants what comes of it.
 std::span<const int32_t> with_drawn_tokens(const Batch& batch, std::span<const Sampled> drawn, std::vector<int32_t>& storage);
 
-// The largest step a backend has to be ready for; everything it needs is allocated from these (Backend::reserve).
+// The largest step a backend has to be ready for; everything it needs is allocated from these (Backend::reserve). The caller
+// sets the first four and n_vocab; the rest comes from a program's blocks (Buffers).
 struct StepLimits {
   int max_tokens = 0;    // in one batch
   int max_seqs = 0;
@@ -47,7 +54,7 @@ struct StepLimits {
   int head_dim = 0;
   int64_t max_expert_rows = 0;    // of one moe_matmul; 0: there is none
   int64_t max_expert_floats = 0;  // of its input or output, each row 64 longer than it is
-  int n_vocab = 0;
+  int n_vocab = 0;       // 0: nothing is drawn
 };
 
 }  // namespace ingot

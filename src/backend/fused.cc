@@ -1,30 +1,26 @@
-// The unfused bodies of the fused verbs: what each of them means, and the oracle of every override.
-#include <algorithm>
-
+// The default bodies of the fused ops: what each of them means, and the oracle of every override.
 #include "backend/backend.h"
-#include "base/error.h"
 #include "base/system.h"
 
 namespace ingot {
 
 size_t Backend::available_bytes() const { return available_memory_bytes(); }
 
-void Backend::reserve(const StepLimits& limits) {
-  scratch_ = alloc(activation_dtype(), limits.max_tokens, std::max(limits.max_width, 1));
+Tensor Backend::scratch(int64_t rows, int64_t cols) {
+  if (scratch_.rows * scratch_.cols < rows * cols) scratch_ = alloc(act_dtype(), rows, cols);
+  return scratch_.view(rows, cols);
 }
 
 void Backend::qkv(const QkvArgs& a) {
   const int64_t n = a.x.rows;
-  matmul(a.q, a.x, *a.wq, a.bq);
-  matmul(a.k, a.x, *a.wk, a.bk);
-  matmul(a.v, a.x, *a.wv, a.bv);
-  if (a.q_norm.weight) {
-    const Tensor heads = a.q.reshape(n * a.q.cols / a.q_norm.weight.cols, a.q_norm.weight.cols);
-    norm(heads, heads, a.q_norm);
-  }
-  if (a.k_norm.weight) {
-    const Tensor heads = a.k.reshape(n * a.k.cols / a.k_norm.weight.cols, a.k_norm.weight.cols);
-    norm(heads, heads, a.k_norm);
+  const Tensor x = normed(a.x, a.normed, a.norm);
+  matmul(a.q, x, *a.wq, a.bq);
+  matmul(a.k, x, *a.wk, a.bk);
+  matmul(a.v, x, *a.wv, a.bv);
+  for (const auto& [rows, args] : {std::pair{a.q, a.q_norm}, {a.k, a.k_norm}}) {
+    if (!args.weight) continue;
+    const Tensor heads = rows.reshape(n * rows.cols / args.weight.cols, args.weight.cols);
+    norm(heads, heads, args);
   }
   if (a.rope.angles) {
     rope(a.q, a.n_heads, a.rope);
@@ -33,12 +29,11 @@ void Backend::qkv(const QkvArgs& a) {
   kv_write(*a.kv, a.layer, a.k, a.v);
 }
 
-void Backend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up,
-                      Activation act) {
-  const Tensor up = scratch(y.rows, y.cols);
-  matmul(y, x, w_gate, bias_gate);
-  matmul(up, x, w_up, bias_up);
-  act_mul(y, y, up, act);
+void Backend::gate_up(const GateUpArgs& a) {
+  const Tensor x = normed(a.x, a.normed, a.norm), up = scratch(a.y.rows, a.y.cols);
+  matmul(a.y, x, *a.w_gate, a.b_gate);
+  matmul(up, x, *a.w_up, a.b_up);
+  act_mul(a.y, a.y, up, a.act);
 }
 
 void Backend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) {
@@ -47,34 +42,19 @@ void Backend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias
   add(residual, y);
 }
 
-void Backend::add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) {
-  add(residual, y);
-  norm(out, residual, args);
-}
-
-void Backend::norm_matmul(Tensor y, Tensor x, const NormArgs& args, const Weight& w, Tensor bias) {
-  const Tensor normed = scratch(x.rows, x.cols);
-  norm(normed, x, args);
-  matmul(y, normed, w, bias);
+void Backend::norm_matmul(Tensor y, Tensor x, Tensor norm_out, const NormArgs& args, const Weight& w, Tensor bias) {
+  matmul(y, normed(x, norm_out, args), w, bias);
 }
 
 void Backend::moe(const MoeArgs& a) {
-  matmul(a.logits, a.x, *a.w_router, a.b_router);
+  const Tensor x = normed(a.x, a.normed, a.norm);
+  matmul(a.logits, x, *a.w_router, a.b_router);
   moe_route(a.ids, a.weights, a.logits, a.route);
-  moe_matmul(a.gate, a.x, *a.w_gate, a.ids, a.b_gate);
-  moe_matmul(a.up, a.x, *a.w_up, a.ids, a.b_up);
+  moe_matmul(a.gate, x, *a.w_gate, a.ids, a.b_gate);
+  moe_matmul(a.up, x, *a.w_up, a.ids, a.b_up);
   act_mul(a.gate, a.gate, a.up, a.act);
   moe_matmul(a.out, a.gate, *a.w_down, a.ids, a.b_down);
   moe_combine(a.residual, a.out, a.weights);
 }
-
-void Backend::copy(Tensor, Tensor) { throw Error("{} has no copy", name()); }
-void Backend::moe_route(Tensor, Tensor, Tensor, const RouteArgs&) { throw Error("{} has no moe_route", name()); }
-void Backend::moe_matmul(Tensor, Tensor, const Weight&, Tensor, Tensor) { throw Error("{} has no moe_matmul", name()); }
-void Backend::moe_combine(Tensor, Tensor, Tensor) { throw Error("{} has no moe_combine", name()); }
-std::unique_ptr<StateCache> Backend::make_states(const StateShape&) { throw Error("{} has no recurrent layers", name()); }
-void Backend::gate(Tensor, Tensor) { throw Error("{} has no gate", name()); }
-void Backend::short_conv(Tensor, Tensor, StateCache&, int) { throw Error("{} has no short_conv", name()); }
-void Backend::delta_rule(const DeltaRuleArgs&) { throw Error("{} has no delta_rule", name()); }
 
 }  // namespace ingot

@@ -1,5 +1,6 @@
-// Wrapped: a backend around another one, through which every verb passes; what decorators are made of.
+// Wrapped: a backend around another one, through which every op passes; what decorators are made of.
 #pragma once
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -14,14 +15,14 @@ class Wrapped : public Backend {
   std::string name() const override { return inner_->name(); }
   std::string description() const override { return inner_->description(); }
   int n_threads() const override { return inner_->n_threads(); }
-  bool runs_experts() const override { return inner_->runs_experts(); }
-  bool runs_recurrence() const override { return inner_->runs_recurrence(); }
-  DType activation_dtype() const override { return inner_->activation_dtype(); }
+  DType act_dtype() const override { return inner_->act_dtype(); }
+  bool is_host() const override { return inner_->is_host(); }
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override { return inner_->alloc(dtype, rows, cols); }
   Weight prepare(const Weight& host, unsigned use) override { return inner_->prepare(host, use); }
   bool keeps_kv_as(DType dtype) const override { return inner_->keeps_kv_as(dtype); }
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override { return inner_->make_kv(shape); }
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override { return inner_->make_states(shape); }
+  size_t packed_bytes(const Weight& shape, unsigned use) const override { return inner_->packed_bytes(shape, use); }
   void reserve(const StepLimits& limits) override { inner_->reserve(limits); }
   size_t available_bytes() const override { return inner_->available_bytes(); }
   size_t device_bytes() const override { return inner_->device_bytes(); }
@@ -33,9 +34,11 @@ class Wrapped : public Backend {
   void use_matmul_kernel(const std::string& kernel) override { inner_->use_matmul_kernel(kernel); }
   void await_kernels() override { inner_->await_kernels(); }
   Peak measure_peak(Format weights) override { return inner_->measure_peak(weights); }
-  void begin(const Batch& batch) override { inner_->begin(batch); }
-  // Every verb has to pass through, so nothing may be recorded and replayed.
-  void run(const std::function<void()>& body) override { body(); }
+  // The base's run passes every op through here, so nothing is recorded and replayed.
+  void begin(const Batch& batch) override {
+    Backend::begin(batch);
+    inner_->begin(batch);
+  }
   void synchronize() override { inner_->synchronize(); }
   std::vector<Sampled> wait() override { return inner_->wait(); }
 
@@ -111,23 +114,19 @@ class Wrapped : public Backend {
   void qkv(const QkvArgs& args) override {
     around("qkv", args.q, [&] { inner_->qkv(args); });
   }
-  void gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up,
-               Activation act) override {
-    around("gate_up", y, [&] { inner_->gate_up(y, x, w_gate, w_up, bias_gate, bias_up, act); });
+  void gate_up(const GateUpArgs& args) override {
+    around("gate_up", args.y, [&] { inner_->gate_up(args); });
   }
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override {
     around("matmul_add", residual, [&] { inner_->matmul_add(residual, x, w, bias); });
   }
-  void add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) override {
-    around("add_norm", out, [&] { inner_->add_norm(out, residual, y, args); });
-  }
-  void norm_matmul(Tensor y, Tensor x, const NormArgs& args, const Weight& w, Tensor bias) override {
-    around("norm_matmul", y, [&] { inner_->norm_matmul(y, x, args, w, bias); });
+  void norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) override {
+    around("norm_matmul", y, [&] { inner_->norm_matmul(y, x, normed, args, w, bias); });
   }
 
  protected:
-  // One verb: `call` does it, `out` is what it writes.
-  virtual void around(const char* verb, const Tensor& out, const std::function<void()>& call) = 0;
+  // One op: `call` runs it, `out` is what it writes.
+  virtual void around(const char* op, const Tensor& out, const std::function<void()>& call) = 0;
   Backend& inner() { return *inner_; }
 
  private:

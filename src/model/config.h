@@ -106,9 +106,6 @@ struct Config {
   float score_scale() const { return attention_scale > 0 ? attention_scale : default_score_scale(); }
 };
 
-// Whether only backends that run experts run it (Backend::runs_experts).
-inline bool needs_experts(const Config& c) { return c.experts.n > 0 || c.latent.kv_rank > 0; }
-
 // A file's window as a layer's: of models that look to both sides, files have the whole width.
 inline int layer_window(const Arch& arch, int in_file) { return arch.bidirectional && in_file > 0 ? in_file / 2 + 1 : in_file; }
 

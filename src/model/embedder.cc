@@ -9,14 +9,15 @@
 #include "io/gguf.h"
 #include "io/hf_directory.h"
 #include "io/hf_pooling.h"
-#include "model/encoder.h"
-#include "model/transformer.h"
+#include "model/decoder_program.h"
+#include "model/encoder_program.h"
 
 namespace ingot {
 namespace {
 
 constexpr int kMostDefaultTokens = 8192;  // activations are allocated for the longest text
 constexpr int kMaxSeqs = 256;             // of a batch
+constexpr int kBlockSize = 16;            // tokens of a KV block
 
 constexpr std::pair<std::string_view, Pooling> kPoolings[] = {{"cls", Pooling::kCls}, {"mean", Pooling::kMean}, {"last", Pooling::kLast}};
 
@@ -100,69 +101,54 @@ EmbedFacts read_embed_facts(const Checkpoint& checkpoint) {
   return facts;
 }
 
-// ---- towers
+// ---- models
 
-class Embedder::Tower {
- public:
-  virtual ~Tower() = default;
-  // f32 [n_tokens, dim]. second_rows: of each pair the rows of its second text, in models that tell the two apart.
-  virtual Tensor forward(const Batch& batch, std::span<const Encoder::Rows> second_rows) = 0;
+// What an Embedder runs: an encoder, or a decoder's layers without its head.
+struct Embedder::Model {
+  std::optional<EncoderConfig> encoder;
+  EncoderWeights encoder_weights;
+  Config decoder;
+  Weights decoder_weights;
+  std::unique_ptr<KvCache> kv;
+  std::optional<Program> program;
+
+  int dim() const { return encoder ? encoder->dim : decoder.dim; }
+  int n_vocab() const { return encoder ? encoder->n_vocab : decoder.n_vocab; }
+  int n_ctx() const { return encoder ? encoder->n_ctx : decoder.n_ctx_train; }
+  const std::string& name() const { return encoder ? encoder->name : decoder.name; }
+
+  void load(WeightSource& source, Backend& backend, const StepLimits& limits, const LoadProgress& progress);
+  KvShape kv_shape(DType dtype, const StepLimits& limits) const;
 };
 
-class Embedder::EncoderTower final : public Tower {
- public:
-  EncoderTower(const EncoderConfig& config, WeightSource& source, Backend& backend, const StepLimits& limits, const LoadProgress& progress)
-      : config_(config), weights_(load_encoder_weights(source, config_, backend, progress)), encoder_(config_, weights_, backend, limits) {}
-
-  Tensor forward(const Batch& batch, std::span<const Encoder::Rows> second_rows) override { return encoder_.forward(batch, second_rows); }
-
- private:
-  const EncoderConfig config_;
-  const EncoderWeights weights_;
-  Encoder encoder_;
-};
-
-// A decoder's hidden states, of every token of texts that are read whole.
-class Embedder::DecoderTower final : public Tower {
- public:
-  DecoderTower(const Config& config, WeightSource& source, Backend& backend, const StepLimits& limits, const LoadProgress& progress)
-      : config_(without_output(config)), weights_(load_weights(source, config_, backend, progress)) {
-    weights_.model.output = {};
-    kv_ = backend.make_kv({.n_layers = config.n_layers,
-                           .n_kv_heads = config.n_kv_heads,
-                           .head_dim = config.head_dim,
-                           .block_size = Encoder::kBlockSize,
-                           .n_blocks = limits.max_tokens / Encoder::kBlockSize + limits.max_seqs,
-                           .dtype = backend.activation_dtype() == DType::kF32 ? DType::kF32 : DType::kF16});
-    transformer_ = std::make_unique<Transformer>(config_, weights_, backend, *kv_, nullptr, limits);
+// A text is read whole in one step, so an encoder's keys and values live for one layer.
+KvShape Embedder::Model::kv_shape(DType dtype, const StepLimits& limits) const {
+  KvShape shape{.n_layers = 1, .block_size = kBlockSize, .n_blocks = limits.max_tokens / kBlockSize + limits.max_seqs, .dtype = dtype};
+  if (encoder) {
+    shape.n_kv_heads = encoder->n_heads, shape.head_dim = encoder->head_dim;
+  } else {
+    shape.n_layers = decoder.n_layers, shape.n_kv_heads = decoder.n_kv_heads, shape.head_dim = decoder.head_dim;
+    shape.values_are_keys = decoder.arch->latent_attention;
   }
+  return shape;
+}
 
-  // Nothing is predicted here: a matrix for that is not wanted, be it in the file or not.
-  static Config without_output(Config config) {
-    config.tied_output = true;
-    return config;
+void Embedder::Model::load(WeightSource& source, Backend& backend, const StepLimits& limits, const LoadProgress& progress) {
+  if (encoder) {
+    encoder_weights = load_encoder_weights(source, *encoder, backend, progress);
+  } else {
+    decoder.tied_output = true;  // nothing is predicted: an output matrix is not wanted, be it in the file or not
+    decoder_weights = load_weights(source, decoder, backend, progress);
   }
-
-  Tensor forward(const Batch& batch, std::span<const Encoder::Rows>) override {
-    for (int32_t t = static_cast<int32_t>(all_rows_.size()); t < batch.n_tokens(); ++t) all_rows_.push_back(t);
-    Batch all = batch;
-    all.logit_rows = std::span<const int32_t>(all_rows_).first(static_cast<size_t>(batch.n_tokens()));
-    transformer_->forward(all);
-    return transformer_->logits();
-  }
-
- private:
-  const Config config_;
-  Weights weights_;
-  std::unique_ptr<KvCache> kv_;
-  std::unique_ptr<Transformer> transformer_;
-  std::vector<int32_t> all_rows_;
-};
+  kv = backend.make_kv(kv_shape(backend.act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16, limits));
+  program.emplace(encoder ? encoder_layers(*encoder, encoder_weights, kv.get())
+                          : decoder_layers(decoder, decoder_weights, {.kv = kv.get()}, &backend, limits.max_kv_len));
+}
 
 // The arrays that a Batch views.
 struct Embedder::Step {
   std::vector<int32_t> tokens, positions, q_start, kv_len, blocks, last_rows;
-  std::vector<Encoder::Rows> second_rows;
+  std::vector<RowRange> second_rows;
   int max_blocks = 0;
 
   // Each text on blocks of its own.
@@ -170,7 +156,7 @@ struct Embedder::Step {
     tokens.clear(), positions.clear(), kv_len.clear(), last_rows.clear(), second_rows.clear();
     q_start.assign(1, 0);
     max_blocks = 0;
-    auto n_blocks = [](size_t n) { return static_cast<int>((n + Encoder::kBlockSize - 1) / Encoder::kBlockSize); };
+    auto n_blocks = [](size_t n) { return static_cast<int>((n + kBlockSize - 1) / kBlockSize); };
     for (const Input& text : texts) max_blocks = std::max(max_blocks, n_blocks(text.tokens.size()));
     blocks.assign(texts.size() * max_blocks, -1);
     int next_block = 0;
@@ -185,7 +171,8 @@ struct Embedder::Step {
       last_rows.push_back(static_cast<int32_t>(tokens.size()) - 1);
       if (second >= 0 && static_cast<size_t>(second) < ids.size()) second_rows.push_back({first_row + second, static_cast<int64_t>(ids.size()) - second});
     }
-    return {tokens, positions, q_start, kv_len, blocks, max_blocks, last_rows};
+    return {.tokens = tokens, .positions = positions, .q_start = q_start, .kv_len = kv_len, .block_table = blocks, .max_blocks = max_blocks,
+            .logit_rows = last_rows, .second_rows = second_rows};
   }
 };
 
@@ -201,7 +188,6 @@ std::unique_ptr<Embedder> Embedder::open(std::shared_ptr<const Checkpoint> check
   e->normalize_ = options.normalize;
   e->choose_pooling(options);
   e->load(options, progress);
-  e->pooled_ = e->backend_->alloc(DType::kF32, kMaxSeqs, e->tower_dim_);
   e->step_ = std::make_unique<Step>();
   return e;
 }
@@ -214,14 +200,13 @@ void Embedder::choose_pooling(const EmbedOptions& options) {
   if (!is_pooling(pooling_)) throw UsageError("pooling '{}' is not known: use cls, mean, last, none or rank", printable(pooling_, 64));
 }
 
-// Everything that needs the model's sizes, which encoders and decoders have in configs of their own.
 void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
-  const auto encoder = find_encoder_config(*checkpoint_);
-  const Config decoder = encoder ? Config{} : checkpoint_->config();
-  const int n_ctx = encoder ? encoder->n_ctx : decoder.n_ctx_train;
-  name_ = encoder ? encoder->name : decoder.name;
-  tower_dim_ = encoder ? encoder->dim : decoder.dim;
-  n_vocab_ = encoder ? encoder->n_vocab : decoder.n_vocab;
+  model_ = std::make_unique<Model>();
+  model_->encoder = find_encoder_config(*checkpoint_);
+  if (!model_->encoder) model_->decoder = checkpoint_->config();
+  name_ = model_->name();
+  n_vocab_ = model_->n_vocab();
+  const int dim = model_->dim(), n_ctx = model_->n_ctx();
   if (options.n_ctx > n_ctx) throw UsageError("a context of {} tokens is more than the {} that the model has", options.n_ctx, n_ctx);
   max_tokens_ = options.n_ctx > 0 ? options.n_ctx : std::min(n_ctx, kMostDefaultTokens);
   max_batch_tokens_ = std::max(options.max_batch_tokens, max_tokens_);
@@ -231,24 +216,29 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   source_ = checkpoint_->weights();
   if (options.check_tensors) source_ = checked_source(std::move(source_));
   if (ranks()) {
-    classifier_ = read_classifier(*checkpoint_, *source_, tower_dim_, encoder.has_value());
-  } else if (EmbedHead dense = read_dense_head(*checkpoint_, *source_, tower_dim_); pooling_ != "none") {  // they are for pooled rows
+    classifier_ = read_classifier(*checkpoint_, *source_, dim, model_->encoder.has_value());
+  } else if (EmbedHead dense = read_dense_head(*checkpoint_, *source_, dim); pooling_ != "none") {  // they are for pooled rows
     dense_ = std::move(dense);
   }
-  dim_ = dense_.empty() ? tower_dim_ : dense_.n_out();
+  dim_ = dense_.empty() ? dim : dense_.n_out();
+  if (!model_->encoder && model_->decoder.n_recurrent_layers() > 0)
+    throw Error("models with recurrent layers make no embeddings here: use one without");
   backend_ = create_backend(options.backend);
-  if (encoder) {
-    const StepLimits limits{.max_tokens = max_batch_tokens_, .max_seqs = kMaxSeqs, .max_logits = 0, .max_kv_len = max_tokens_,
-                            .max_width = std::max(tower_dim_, encoder->ffn_dim), .max_heads = encoder->n_heads, .head_dim = encoder->head_dim};
-    tower_ = std::make_unique<EncoderTower>(*encoder, *source_, *backend_, limits, progress);
-  } else {
-    if (needs_experts(decoder) && !backend_->runs_experts())
-      throw Error("{} does not run models with a mixture of experts, or with attention over latents: use --device cpu", backend_->name());
-    if (decoder.n_recurrent_layers() > 0) throw Error("models with recurrent layers make no embeddings here: use one without");
-    StepLimits limits = step_limits(decoder, max_batch_tokens_, kMaxSeqs, max_batch_tokens_, max_tokens_);
-    limits.n_vocab = 0;  // nothing is drawn
-    tower_ = std::make_unique<DecoderTower>(decoder, *source_, *backend_, limits, progress);
-  }
+  const StepLimits limits{.max_tokens = max_batch_tokens_, .max_seqs = kMaxSeqs, .max_kv_len = max_tokens_};
+  model_->load(*source_, *backend_, limits, progress);
+  model_->program->blocks.emplace_back(pool_block());
+  model_->program->allocate(*backend_, limits);
+}
+
+PoolBlock Embedder::pool_block() const {
+  PoolBlock end{.norm = model_->encoder ? model_->encoder_weights.final_norm
+                                        : NormArgs{.weight = model_->decoder_weights.model.final_norm,
+                                                   .eps = model_->decoder.norm_eps,
+                                                   .kind = model_->decoder.arch->norm},
+                .pools = false};
+  for (const auto& [name, pooling] : kPoolings)
+    if (name == (ranks() ? classifier_.pooling : pooling_)) end.pools = true, end.pooling = pooling;
+  return end;
 }
 
 void Embedder::check(std::span<const std::vector<int32_t>> texts) const {
@@ -363,13 +353,8 @@ std::vector<float> Embedder::run_all(std::span<const Input> inputs) {
 // Appends the rows of one batch.
 void Embedder::run(std::span<const Input> inputs, std::vector<float>& out) {
   const Batch batch = step_->fill(inputs);
-  Tensor rows = tower_->forward(batch, step_->second_rows);
-  for (const auto& [name, pooling] : kPoolings) {
-    if (name != (ranks() ? classifier_.pooling : pooling_)) continue;
-    const Tensor pooled = pooled_.slice_rows(0, static_cast<int64_t>(inputs.size()));
-    backend_->pool(pooled, rows, pooling);
-    rows = pooled;
-  }
+  backend_->run(*model_->program, batch);
+  const Tensor rows = model_->program->output(batch.n_tokens(), batch.n_seqs(), 0);
   backend_->synchronize();
   const size_t n_before = out.size();
   out.resize(n_before + static_cast<size_t>(rows.rows * rows.cols));

@@ -78,14 +78,13 @@ class Embedder {
   std::vector<int32_t> cut(std::vector<int32_t> tokens) const;
 
  private:
-  class Tower;  // what turns a batch into hidden states
-  class EncoderTower;
-  class DecoderTower;
+  struct Model;
   struct Step;
 
   Embedder() = default;
   void choose_pooling(const EmbedOptions& options);
   void load(const EmbedOptions& options, const LoadProgress& progress);
+  PoolBlock pool_block() const;
   void check(std::span<const std::vector<int32_t>> texts) const;
   // A text's tokens, and of a pair where its second text begins.
   struct Input {
@@ -99,7 +98,7 @@ class Embedder {
   std::shared_ptr<const Checkpoint> checkpoint_;
   std::unique_ptr<WeightSource> source_;  // embeddings may still be read from its mapping
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Tower> tower_;
+  std::unique_ptr<Model> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Step> step_;            // the arrays of a batch
   EmbedFacts facts_;
@@ -108,8 +107,6 @@ class Embedder {
   std::string pooling_, name_;
   bool normalize_ = true;
   int dim_ = 0, n_vocab_ = 0, max_tokens_ = 0, max_batch_tokens_ = 0;
-  int tower_dim_ = 0;                     // before dense_
-  Tensor pooled_;                         // [max_seqs, tower_dim_]
   std::mutex mutex_;
 };
 

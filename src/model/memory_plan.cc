@@ -7,6 +7,7 @@
 #include "base/memory_error.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "model/decoder_program.h"
 #include "model/ranks.h"
 
 namespace ingot {
@@ -33,7 +34,8 @@ int64_t tokens_held(const Config& c, const RunnerOptions& o, int n_ctx) {
 }
 
 // What n_tokens in the pool take, of sequences of up to n_ctx.
-MemoryPlan plan_of(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& o, int n_ctx, int64_t n_tokens) {
+MemoryPlan plan_of(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& o, const Backend* backend,
+                   int n_ctx, int64_t n_tokens) {
   const int n_states = o.max_seqs + choose_checkpoints(c, available - std::min(weight_bytes, available), o);
   MemoryPlan plan{.n_ctx = n_ctx, .states = state_shape(c, n_states), .weight_bytes = weight_bytes, .available_bytes = available};
   plan.kv = {.n_layers = c.n_kv_layers(),
@@ -46,13 +48,15 @@ MemoryPlan plan_of(const Config& c, size_t weight_bytes, size_t available, const
   plan.max_seqs = o.max_seqs;
   plan.max_batch_tokens = static_cast<int>(std::min<int64_t>(o.max_batch_tokens, int64_t{n_ctx} * o.max_seqs));
   const int max_logits = o.max_logits > 0 ? o.max_logits : o.max_seqs;
-  plan.activation_bytes = activation_bytes(c, step_limits(c, plan.max_batch_tokens, plan.max_seqs, max_logits, n_ctx));
+  plan.limits = {.max_tokens = plan.max_batch_tokens, .max_seqs = plan.max_seqs, .max_logits = max_logits, .max_kv_len = n_ctx,
+                 .n_vocab = c.n_vocab};
+  plan.activation_bytes = step_bytes(c, plan.limits, backend);
   return plan;
 }
 
 }  // namespace
 
-MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& o) {
+MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& o, const Backend* backend) {
   if (weight_bytes > available)
     throw MemoryError("the weights need {} and the device has {} free: use a smaller model or a smaller quant", human_bytes(weight_bytes),
                 human_bytes(available));
@@ -63,7 +67,7 @@ MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, c
   const KvShape token = {c.n_kv_layers(), c.n_kv_heads, c.head_dim, 1, 1, o.kv_dtype, c.arch->latent_attention};
   size_t left = available - weight_bytes - states.bytes();
   if (o.fills_memory()) {
-    left -= std::min(left, plan_of(c, weight_bytes, available, o, o.n_ctx > 0 ? o.n_ctx : c.n_ctx_train, 1).activation_bytes);
+    left -= std::min(left, plan_of(c, weight_bytes, available, o, backend, o.n_ctx > 0 ? o.n_ctx : c.n_ctx_train, 1).activation_bytes);
   } else {
     left /= 2;  // the other half is not ours to plan
   }
@@ -77,7 +81,7 @@ MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, c
   int64_t n_tokens = o.n_kv_tokens;
   const int64_t wanted = o.fills_memory() ? fit : std::min(fit, int64_t{n_ctx} * o.max_seqs);
   if (n_tokens == 0) n_tokens = std::clamp<int64_t>(wanted, tokens_held(c, o, n_ctx), kMostTokens);
-  const MemoryPlan plan = plan_of(c, weight_bytes, available, o, n_ctx, n_tokens);
+  const MemoryPlan plan = plan_of(c, weight_bytes, available, o, backend, n_ctx, n_tokens);
   const bool chosen = o.n_ctx > 0 || o.n_kv_tokens > 0 || o.fills_memory();
   if (chosen && plan.total_bytes() > available)
     throw MemoryError("a KV cache of {} tokens needs {}, and {} are free beside the weights and {} for activations: use at most {} tokens of context, or "
@@ -86,14 +90,15 @@ MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, c
   return plan;
 }
 
-std::vector<MemoryPlan> plans_that_fit(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& options) {
+std::vector<MemoryPlan> plans_that_fit(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& options,
+                                       const Backend* backend) {
   constexpr int kMostSequences = 256;
   const size_t most_bytes = available - available / 20;
   std::vector<MemoryPlan> plans;
   RunnerOptions o = options;
   for (o.max_seqs = 1; o.max_seqs <= kMostSequences; o.max_seqs *= 2) {
     const auto in_pool = [&](int n_ctx) { return tokens_held(c, o, n_ctx) * o.max_seqs; };
-    const auto plan = [&](int n_ctx) { return plan_of(c, weight_bytes, available, o, n_ctx, in_pool(n_ctx)); };
+    const auto plan = [&](int n_ctx) { return plan_of(c, weight_bytes, available, o, backend, n_ctx, in_pool(n_ctx)); };
     const auto fits = [&](int n_ctx) { return in_pool(n_ctx) <= kMostTokens && plan(n_ctx).total_bytes() <= most_bytes; };
     int low = std::min(static_cast<int>(kSmallestContext), c.n_ctx_train), high = c.n_ctx_train;  // low fits, above high nothing does
     if (!fits(low)) break;

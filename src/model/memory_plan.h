@@ -4,12 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "backend/batch.h"
 #include "backend/kv.h"
 #include "backend/state.h"
 #include "model/config.h"
 
 namespace ingot {
 
+class Backend;
 struct RunnerOptions;
 
 struct MemoryPlan {
@@ -19,7 +21,8 @@ struct MemoryPlan {
   int max_batch_tokens = 0;
   int max_seqs = 0;
   size_t weight_bytes = 0;     // as in the file
-  size_t activation_bytes = 0;
+  size_t activation_bytes = 0; // of a step: buffers of the program's blocks, scratch of the backend
+  StepLimits limits;           // of a step
   size_t available_bytes = 0;  // before
 
   int n_checkpoints() const { return states ? states.n_slots - max_seqs : 0; }
@@ -29,11 +32,13 @@ struct MemoryPlan {
 
 // Options of 0 are chosen: the context as the model was trained, or what fits; the pool one context for a single sequence, for
 // several as much as fits, up to a context for each, or where the options say how much is to be taken, all that is left of it. Where every
-// layer has a window, less of a sequence has to fit than its context. Throws Error when the weights, or what the user asked for, do not fit.
-MemoryPlan plan_memory(const Config& config, size_t weight_bytes, size_t available_bytes, const RunnerOptions& options);
+// layer has a window, less of a sequence has to fit than its context. Without a backend its own scratch is not counted. Throws Error when the weights, or what the user asked for, do not fit.
+MemoryPlan plan_memory(const Config& config, size_t weight_bytes, size_t available_bytes, const RunnerOptions& options,
+                       const Backend* backend = nullptr);
 
 // For 1, 2, 4 ... sequences at once the longest context that each may fill, up to the model's own, until not even a short one fits. Empty
 // where the weights do not. A twentieth of what is available is left alone.
-std::vector<MemoryPlan> plans_that_fit(const Config& config, size_t weight_bytes, size_t available_bytes, const RunnerOptions& options);
+std::vector<MemoryPlan> plans_that_fit(const Config& config, size_t weight_bytes, size_t available_bytes, const RunnerOptions& options,
+                                       const Backend* backend = nullptr);
 
 }  // namespace ingot

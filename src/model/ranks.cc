@@ -4,12 +4,12 @@
 #include <chrono>
 
 #include "backend/recorded_steps.h"
-#include "backend/repacked_weights.h"
 #include "backend/trace.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "model/decoder_program.h"
 
 namespace ingot {
 namespace {
@@ -30,33 +30,20 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options) {
 Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const RunnerOptions& options,
              const LoadProgress& progress)
     : config_(config), source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)), backend_(make_backend(options)) {
-  if (needs_experts(config_) && !backend_->runs_experts())
-    throw Error("{} does not run models with a mixture of experts, or with attention over latents: use --device cpu", backend_->name());
-  if (config_.n_recurrent_layers() > 0 && !backend_->runs_recurrence())
-    throw Error("{} does not run models with recurrent layers (gated delta nets): use --device cpu", backend_->name());
   if (!backend_->keeps_kv_as(options.kv_dtype)) throw Error("KV caches of q8_0 run on the CPU: use --kv-type fp8 or f16, or --device cpu");
-  const size_t limit = memory_limit(options);
-  plan_ = plan_memory(config_, weight_bytes(), limit, options);
-  const int max_logits = options.max_logits > 0 ? options.max_logits : options.max_seqs;
-  const auto limits = [&] { return step_limits(config_, plan_.max_batch_tokens, plan_.max_seqs, max_logits, plan_.n_ctx); };
+  const size_t limit = memory_limit(options), before = backend_->allocated_bytes();
+  plan_ = plan_memory(config_, weight_bytes(), limit, options, backend_.get());
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx, config_.n_ctx_train);
-  const size_t before = backend_->allocated_bytes();
-  const auto start = std::chrono::steady_clock::now();
-  weights_ = load_weights(*source_, config_, *backend_, progress);
-  backend_->synchronize();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  log_info("{} of weights in {:.3f} s, {:.1f} GB/s", human_bytes(weights_.file_bytes), seconds, static_cast<double>(weights_.file_bytes) / seconds * 1e-9);
-  if (const std::string path = changed_mapped_file(); !path.empty())
-    throw Error("{} was written to or cut while it was loaded: start again when it is whole", printable(path));
-  if (options.fills_memory()) {  // now that it is known what the weights take there
-    const size_t scratch = std::min(limit, backend_->scratch_bytes(limits()));
-    plan_ = plan_memory(config_, backend_->allocated_bytes() - before, limit - scratch, options);
-  }
+  load(progress);
+  if (options.fills_memory())  // now that it is known what the weights take there
+    plan_ = plan_memory(config_, backend_->allocated_bytes() - before, limit, options, backend_.get());
   log_info("memory:\n{}", plan_.table());
   kv_ = backend_->make_kv(plan_.kv);
   if (plan_.states) states_ = backend_->make_states(plan_.states);
-  transformer_ = std::make_unique<Transformer>(config_, weights_, *backend_, *kv_, states_.get(), limits());
+  program_.emplace(decoder_layers(config_, weights_, {kv_.get(), states_.get()}, backend_.get(), plan_.n_ctx));
+  program_->blocks.emplace_back(head_block(config_, weights_));
+  program_->allocate(*backend_, plan_.limits);
   log_info("{} of the device's memory are taken, and nothing more while it runs", human_bytes(backend_->allocated_bytes()));
   info_ = {.n_vocab = config_.n_vocab,
            .n_ctx = plan_.n_ctx,
@@ -64,17 +51,32 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
            .n_blocks = kv_->shape.n_blocks,
            .max_batch_tokens = plan_.max_batch_tokens,
            .max_seqs = plan_.max_seqs,
-           .max_logits = max_logits,
+           .max_logits = plan_.limits.max_logits,
            .n_states = plan_.states.n_slots,
            .window = config_.widest_window(),
            .overlaps = backend_->overlaps()};
 }
 
+void Ranks::load(const LoadProgress& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  weights_ = load_weights(*source_, config_, *backend_, progress);
+  backend_->synchronize();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  log_info("{} of weights in {:.3f} s, {:.1f} GB/s", human_bytes(weights_.file_bytes), seconds, static_cast<double>(weights_.file_bytes) / seconds * 1e-9);
+  if (const std::string path = changed_mapped_file(); !path.empty())
+    throw Error("{} was written to or cut while it was loaded: start again when it is whole", printable(path));
+}
+
+void Ranks::forward(const Batch& batch) {
+  backend_->run(*program_, batch);
+  logits_ = program_->output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
+}
+
 // What they will take on the device; told before they are loaded, which may take minutes.
 size_t Ranks::weight_bytes() const {
-  const auto* repacked = dynamic_cast<const RepackedWeights*>(backend_.get());
-  if (repacked == nullptr) return source_->total_bytes();
-  return source_->total_bytes_as([&](Format format, int64_t n_elements) { return repacked->packed_bytes(format, n_elements); });
+  return source_->total_bytes_as([&](Format format, int64_t n_elements) {
+    return backend_->packed_bytes({.format = format, .n_out = 1, .n_in = n_elements}, kForMatmul);
+  });
 }
 
 // What the model may take.
@@ -90,9 +92,8 @@ size_t Ranks::memory_limit(const RunnerOptions& o) const {
 }
 
 std::vector<float> Ranks::logits() {
-  const Tensor logits = transformer_->logits();
-  std::vector<float> host(logits.rows * logits.cols);
-  if (!host.empty()) backend_->download(host.data(), logits);
+  std::vector<float> host(static_cast<size_t>(logits_.rows * logits_.cols));
+  if (!host.empty()) backend_->download(host.data(), logits_);
   return host;
 }
 

@@ -1,12 +1,13 @@
-// Ranks: the Runner of real backends. It owns the backend, the weights, the KV pool and the transformer; today one device.
+// Ranks: the Runner of real backends. It owns the backend, the weights, the KV pool and the program; today one device.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "backend/backend.h"
 #include "base/trace_file.h"
 #include "model/memory_plan.h"
 #include "model/runner.h"
-#include "model/transformer.h"
+#include "model/weights.h"
 
 namespace ingot {
 
@@ -37,8 +38,8 @@ class Ranks final : public Runner {
         const LoadProgress& progress);
 
   const RunnerInfo& info() const override { return info_; }
-  void forward(const Batch& batch) override { transformer_->forward(batch); }
-  void sample(std::span<const SampleRow> rows) override { backend_->sample(transformer_->logits(), rows); }
+  void forward(const Batch& batch) override;
+  void sample(std::span<const SampleRow> rows) override { backend_->sample(logits_, rows); }
   std::vector<Sampled> wait() override { return backend_->wait(); }
 
   // The logits of the last forward, [n_logits, n_vocab] in f32, copied to the host.
@@ -56,6 +57,7 @@ class Ranks final : public Runner {
  private:
   size_t memory_limit(const RunnerOptions& options) const;
   size_t weight_bytes() const;
+  void load(const LoadProgress& progress);
 
   const Config config_;
   MemoryPlan plan_;
@@ -64,7 +66,8 @@ class Ranks final : public Runner {
   Weights weights_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<StateCache> states_;    // only of models with recurrent layers
-  std::unique_ptr<Transformer> transformer_;
+  std::optional<Program> program_;
+  Tensor logits_;                         // [n_logits, n_vocab] of the last forward
   RunnerInfo info_;
 };
 

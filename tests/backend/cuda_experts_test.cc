@@ -76,9 +76,9 @@ class Layer {
     }
     a_.route = c.route, a_.act = c.act;
     if (c.route_bias) a_.route.bias = rig_.values(1, c.n_experts, 0.2f);
-    a_.x = backend.alloc(backend.activation_dtype(), c.n, c.dim);
+    a_.x = backend.alloc(backend.act_dtype(), c.n, c.dim);
     a_.logits = rig_.output(c.n, c.n_experts), a_.weights = rig_.output(c.n, c.route.n_used), a_.ids = rig_.experts(c.n, c.route.n_used, c.n_experts);
-    const auto hidden = [&](int64_t cols) { return backend.alloc(backend.activation_dtype(), rows_, cols); };
+    const auto hidden = [&](int64_t cols) { return backend.alloc(backend.act_dtype(), rows_, cols); };
     a_.gate = hidden(c.ffn), a_.up = hidden(c.ffn), a_.out = hidden(c.dim);
   }
 

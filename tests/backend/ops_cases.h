@@ -90,9 +90,11 @@ inline OpCase gate_up_case(Format gate, Format up, MatmulShape s, Activation act
             const Tensor x = rig.activations(s.n, s.n_in), y = rig.output(s.n, s.n_out);
             const Tensor bg = bias ? rig.values(1, s.n_out) : Tensor{}, bu = bias ? rig.values(1, s.n_out) : Tensor{};
             const Weight &wg = rig.weight(gate, s.n_out, s.n_in), &wu = rig.weight(up, s.n_out, s.n_in);
-            return OpRun{[=, &rig, &wg, &wu] {
-                           if (rig.unfused()) return rig.backend().Backend::gate_up(y, x, wg, wu, bg, bu, act);
-                           rig.backend().gate_up(y, x, wg, wu, bg, bu, act);
+            const GateUpArgs args{.y = y, .x = x, .norm = {}, .normed = {}, .w_gate = &wg, .w_up = &wu, .b_gate = bg, .b_up = bu,
+                                  .act = act};
+            return OpRun{[=, &rig] {
+                           if (rig.unfused()) return rig.backend().Backend::gate_up(args);
+                           rig.backend().gate_up(args);
                          },
                          {y}};
           },
@@ -104,11 +106,12 @@ inline OpCase norm_matmul_case(Format format, MatmulShape s) {
   return {"norm_matmul", label("norm_matmul", format, s), 1.5 * format_error(format), matmul_flops(s), matmul_bytes(format, s),
           [=](OpRig& rig) {
             const Tensor x = rig.values(s.n, s.n_in), y = rig.output(s.n, s.n_out);
+            const Tensor normed = rig.backend().alloc(rig.backend().act_dtype(), s.n, s.n_in);
             const NormArgs norm = rig.norm(s.n_in);
             const Weight& w = rig.weight(format, s.n_out, s.n_in);
             return OpRun{[=, &rig, &w] {
-                           if (rig.unfused()) return rig.backend().Backend::norm_matmul(y, x, norm, w);
-                           rig.backend().norm_matmul(y, x, norm, w);
+                           if (rig.unfused()) return rig.backend().Backend::norm_matmul(y, x, normed, norm, w);
+                           rig.backend().norm_matmul(y, x, normed, norm, w);
                          },
                          {y}};
           }};
@@ -129,19 +132,6 @@ inline OpCase norm_case(int64_t n, int64_t dim, NormKind kind, bool bias, bool i
             const Tensor x = rig.values(n, dim, 3.0f, 0.5f), y = in_place ? x : rig.output(n, dim);
             const NormArgs args = rig.norm(dim, kind, bias);
             return OpRun{[=, &rig] { rig.backend().norm(y, x, args); }, {y}};
-          }};
-}
-
-inline OpCase add_norm_case(int64_t n, int64_t dim) {
-  return {"add_norm", fmt::format("add_norm {} x {}", n, dim), kFloatError, 5.0 * static_cast<double>(n * dim),
-          16.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
-            const Tensor residual = rig.values(n, dim), y = rig.values(n, dim), out = rig.output(n, dim);
-            const NormArgs args = rig.norm(dim);
-            return OpRun{[=, &rig] {
-                           if (rig.unfused()) return rig.backend().Backend::add_norm(out, residual, y, args);
-                           rig.backend().add_norm(out, residual, y, args);
-                         },
-                         {out, residual}};
           }};
 }
 
@@ -465,7 +455,6 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
     for (const int64_t dim : {1, 15, 16, 64, 100, 896, 4097}) {
       cases.push_back(norm_case(n, dim, NormKind::kRms, dim == 64, n == 2));
       if (dim > 1) cases.push_back(norm_case(n, dim, NormKind::kLayer, dim != 64, n != 2));  // of one value: 0 / 0 but for eps
-      cases.push_back(add_norm_case(n, dim));
       cases.push_back(add_case(n, dim));
       for (const auto act : kActivations)
         cases.push_back(act_mul_case(n, dim, act, n == 2));
@@ -541,11 +530,7 @@ inline void add_qkv_cases(std::vector<OpCase>& cases) {
   }
 }
 
-// What a backend has only where it runs models with experts: sinks and the clamped gate came with them.
 inline bool needs_bytes(const OpCase& c) { return c.name.find(" q8_0") != c.name.npos; }
-inline bool needs_experts(const OpCase& c) {
-  return c.verb.starts_with("moe") || c.verb == "copy" || c.name.find(" sinks") != c.name.npos || c.name.find(" latent") != c.name.npos || c.name.find(" act 3") != c.name.npos;
-}
 
 inline void add_encoder_cases(std::vector<OpCase>& cases) {
   const std::vector<SeqShape> seqs = {{0, 5}, {0, 1}, {0, 19}};

@@ -60,10 +60,6 @@ std::string complaint(const Results& got, const Results& want, double tolerance,
 class DropsABlock final : public Wrapped {
  public:
   using Wrapped::Wrapped;
-  void reserve(const StepLimits& limits) override {
-    Backend::reserve(limits);  // the scratch of default bodies
-    inner().reserve(limits);
-  }
   void matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) override {
     std::vector<float> copy(x.rows * x.cols);
     inner().download(copy.data(), x);

@@ -11,8 +11,8 @@ using cpu::CpuKv;
 
 void CpuBackend::write_token(KvCache& cache, int layer, int64_t token, const float* k, const float* v) {
   const auto& kv = static_cast<const CpuKv&>(cache);
-  const int position = batch_.positions[token], size = kv.shape.block_size, head_dim = kv.shape.head_dim;
-  const int32_t block = batch_.blocks(token_seq_[token])[position / size];
+  const int position = batch().positions[token], size = kv.shape.block_size, head_dim = kv.shape.head_dim;
+  const int32_t block = batch().blocks(token_seq_[token])[position / size];
   CHECK(block >= 0 && block < kv.shape.n_blocks);
   for (int h = 0; h < kv.shape.n_kv_heads; ++h, k += head_dim, v += head_dim) {
     uint8_t* page = kv.pages(layer, h) + block * kv.page_stride;
@@ -35,14 +35,14 @@ int CpuBackend::plan_attention(const AttentionArgs& a, int block_size) {
   const int tokens_a_task = std::max(1, cpu::kMaxQueryRows / (a.n_heads / a.n_kv_heads));
   attention_tasks_.clear();
   int longest = 0;
-  for (int seq = 0; seq < batch_.n_seqs(); ++seq) {
-    for (int t = batch_.q_start[seq]; t < batch_.q_start[seq + 1]; t += tokens_a_task) {
-      const int n = std::min(tokens_a_task, batch_.q_start[seq + 1] - t);
-      const int position = batch_.positions[t];
+  for (int seq = 0; seq < batch().n_seqs(); ++seq) {
+    for (int t = batch().q_start[seq]; t < batch().q_start[seq + 1]; t += tokens_a_task) {
+      const int n = std::min(tokens_a_task, batch().q_start[seq + 1] - t);
+      const int position = batch().positions[t];
       int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
       if (deterministic_) begin -= begin % (block_size % cpu::kKeyChunk == 0 ? cpu::kKeyBlock : block_size * cpu::kKeyBlock / cpu::kKeyChunk);
-      const int seen = a.causal ? position + n : a.window > 0 ? position + n - 1 + a.window : batch_.kv_len[seq];
-      const int end = std::min(seen, batch_.kv_len[seq]);
+      const int seen = a.causal ? position + n : a.window > 0 ? position + n - 1 + a.window : batch().kv_len[seq];
+      const int end = std::min(seen, batch().kv_len[seq]);
       attention_tasks_.push_back({seq, t, n, begin, end, -1});
       longest = std::max(longest, end - begin);
     }
@@ -99,13 +99,13 @@ void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const Atten
                         .page_stride = kv.page_stride,
                         .kv = kv.layout,
                         .block_size = kv.shape.block_size,
-                        .blocks = batch_.blocks(task.seq),
+                        .blocks = batch().blocks(task.seq),
                         .q = q.f32(task.first_token) + column,
                         .q_stride = q.stride,
                         .group = group,
                         .n_tokens = task.n_tokens,
                         .head_dim = a.head_dim,
-                        .position = batch_.positions[task.first_token],
+                        .position = batch().positions[task.first_token],
                         .key_begin = task.key_begin,
                         .key_end = task.key_end,
                         .window = a.window,

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/cpu_kv.h"
 #include "backend/cpu/isa.h"
+#include "backend/ref/ref_backend.h"
 #include "base/error.h"
 
 namespace ingot {
@@ -45,7 +46,6 @@ std::unique_ptr<KvCache> CpuBackend::make_kv(const KvShape& shape) {
 }
 
 void CpuBackend::reserve(const StepLimits& limits) {
-  Backend::reserve(limits);
   const auto take = [&](cpu::Memory& memory, int64_t n_bytes) {
     allocated_ -= memory.size();
     memory = cpu::Memory(static_cast<size_t>(n_bytes));
@@ -65,29 +65,19 @@ void CpuBackend::reserve(const StepLimits& limits) {
     expert_jobs_.reserve(2 * n);
     expert_panels_.reserve(n);
   }
-  tokens_.reserve(limits.max_tokens);
   token_seq_.reserve(limits.max_tokens);
   matmul_tasks_.reserve(4096 + static_cast<size_t>(limits.max_expert_rows));
   attention_tasks_.reserve(static_cast<size_t>(limits.max_tokens + limits.max_seqs + pool_.size() * 16));
-  sampled_.reserve(limits.max_logits);
   sampler_scratch_.clear();
   for (int i = 0; i < std::min(pool_.size(), std::max(limits.max_logits, 1)); ++i)
     sampler_scratch_.emplace_back(limits.n_vocab);
 }
 
-void CpuBackend::upload(const Tensor& to, const void* from) {
-  CHECK(to.contiguous());
-  std::memcpy(to.data, from, static_cast<size_t>(to.rows * to.cols) * dtype_bytes(to.dtype));
-}
-
-void CpuBackend::download(void* to, const Tensor& from) {
-  CHECK(from.contiguous());
-  std::memcpy(to, from.data, static_cast<size_t>(from.rows * from.cols) * dtype_bytes(from.dtype));
-}
+void CpuBackend::upload(const Tensor& to, const void* from) { copy_rows_in(to, from); }
+void CpuBackend::download(void* to, const Tensor& from) { copy_rows_out(to, from); }
 
 void CpuBackend::begin(const Batch& batch) {
-  batch_ = batch;
-  batch_.tokens = with_drawn_tokens(batch, sampled_, tokens_);
+  Backend::begin(batch);
   token_seq_.resize(batch.tokens.size());
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t) {
@@ -101,19 +91,19 @@ void CpuBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) {
   const auto n_rows = static_cast<int64_t>(rows.size()), n_vocab = logits.cols;
   while (sampler_scratch_.empty()) sampler_scratch_.emplace_back(static_cast<int>(n_vocab));
   const auto n_scratch = static_cast<int64_t>(sampler_scratch_.size());
-  sampled_.clear();
-  sampled_.resize(rows.size());
+  std::vector<Sampled>& sampled = drawn_rows();
+  sampled.assign(rows.size(), {});
   const int64_t n_tasks = std::min(n_scratch, n_rows);
   pool_.parallel_for(n_tasks, [&](int64_t task, int) {
     for (int64_t i = task; i < n_rows; i += n_tasks)
-      sampled_[i] = draw_row({logits.f32(i), static_cast<size_t>(n_vocab)}, rows[i], sampler_scratch_[task]);
+      sampled[i] = draw_row({logits.f32(i), static_cast<size_t>(n_vocab)}, rows[i], sampler_scratch_[task]);
   });
 }
 
 void CpuBackend::embed(Tensor x, const Weight& table, float scale) {
   for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
-    CHECK(batch_.tokens[t] >= 0 && batch_.tokens[t] < table.n_out);
-    decode_row(table.format, table.row(batch_.tokens[t]), x.f32(t), x.cols);
+    CHECK(batch().tokens[t] >= 0 && batch().tokens[t] < table.n_out);
+    decode_row(table.format, table.row(batch().tokens[t]), x.f32(t), x.cols);
     if (scale != 1.0f) kernels_.scale(x.f32(t), x.cols, scale, 0.0f);
   });
 }
@@ -129,14 +119,6 @@ void CpuBackend::add(Tensor x, Tensor y) {
   for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) { kernels_.add(x.f32(t), y.f32(t), x.cols); });
 }
 
-void CpuBackend::add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& a) {
-  const float* bias = a.bias ? a.bias.f32() : nullptr;
-  for_rows(out.rows, 2 * out.rows * out.cols, [&](int64_t t, int) {
-    kernels_.add(residual.f32(t), y.f32(t), out.cols);
-    kernels_.norm(out.f32(t), residual.f32(t), out.cols, a.weight.f32(), bias, a.eps, a.kind == NormKind::kLayer);
-  });
-}
-
 void CpuBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
   for_rows(y.rows, 4 * y.rows * y.cols, [&](int64_t t, int) {
     kernels_.act_mul(y.f32(t), gate.f32(t), up.f32(t), y.cols, static_cast<int>(act));
@@ -148,7 +130,7 @@ void CpuBackend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude) {
   for_rows(angles.rows, 32 * angles.rows * n_freq, [&](int64_t t, int) {
     float *cosines = angles.f32(t), *sines = cosines + n_freq;
     for (int64_t i = 0; i < n_freq; ++i) {
-      const float angle = static_cast<float>(batch_.positions[t]) * inv_freq.f32()[i];
+      const float angle = static_cast<float>(batch().positions[t]) * inv_freq.f32()[i];
       cosines[i] = std::cos(angle) * magnitude;
       sines[i] = std::sin(angle) * magnitude;
     }
@@ -169,7 +151,7 @@ void CpuBackend::act(Tensor x, Activation act) {
 
 void CpuBackend::add_positions(Tensor x, Tensor table) {
   for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
-    const int64_t row = table.rows == 1 ? 0 : batch_.positions[t];
+    const int64_t row = table.rows == 1 ? 0 : batch().positions[t];
     CHECK_LT(row, table.rows);
     kernels_.add(x.f32(t), table.f32(row), x.cols);
   });
@@ -177,18 +159,13 @@ void CpuBackend::add_positions(Tensor x, Tensor table) {
 
 void CpuBackend::pool(Tensor y, Tensor x, Pooling pooling) {
   for_rows(y.rows, x.rows * x.cols, [&](int64_t seq, int) {
-    const int begin = batch_.q_start[seq], end = batch_.q_start[seq + 1];
+    const int begin = batch().q_start[seq], end = batch().q_start[seq + 1];
     const int first = pooling == Pooling::kLast ? end - 1 : begin;
     std::memcpy(y.f32(seq), x.f32(first), static_cast<size_t>(x.cols) * sizeof(float));
     if (pooling != Pooling::kMean) return;
     for (int t = begin + 1; t < end; ++t) kernels_.add(y.f32(seq), x.f32(t), x.cols);
     kernels_.scale(y.f32(seq), x.cols, 1.0f / static_cast<float>(end - begin), 0.0f);
   });
-}
-
-void CpuBackend::gather_rows(Tensor y, Tensor x) {
-  for (int64_t i = 0; i < y.rows; ++i)
-    std::memcpy(y.f32(i), x.f32(batch_.logit_rows[i]), static_cast<size_t>(x.cols) * sizeof(float));
 }
 
 void CpuBackend::copy(Tensor y, Tensor x) {

@@ -1,4 +1,4 @@
-// CpuBackend: the verbs on this machine's cores. It plans each verb as tasks for the pool and leaves the arithmetic to the
+// CpuBackend: the ops on this machine's cores. It plans each op as tasks for the pool and leaves the arithmetic to the
 // kernels of one instruction set (kernels.h). Everything a step needs is taken by reserve().
 #pragma once
 #include <algorithm>
@@ -26,12 +26,10 @@ class CpuBackend final : public Backend {
   std::string name() const override { return "cpu"; }
   std::string description() const override;
   int n_threads() const override { return pool_.size(); }
-  bool runs_experts() const override { return true; }
-  bool runs_recurrence() const override { return true; }
+  bool is_host() const override { return true; }
 
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;
-  bool keeps_kv_as(DType) const override { return true; }
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override;
   void reserve(const StepLimits& limits) override;
@@ -42,7 +40,6 @@ class CpuBackend final : public Backend {
 
   void begin(const Batch& batch) override;
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
-  std::vector<Sampled> wait() override { return std::exchange(sampled_, {}); }
 
   void embed(Tensor x, const Weight& table, float scale) override;
   void matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) override;
@@ -56,7 +53,6 @@ class CpuBackend final : public Backend {
   void act(Tensor x, Activation act) override;
   void add_positions(Tensor x, Tensor table) override;
   void pool(Tensor y, Tensor x, Pooling pooling) override;
-  void gather_rows(Tensor y, Tensor x) override;
   void scale(Tensor x, float factor, float softcap) override;
   void copy(Tensor y, Tensor x) override;
   void moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) override;
@@ -67,10 +63,8 @@ class CpuBackend final : public Backend {
   void delta_rule(const DeltaRuleArgs& args) override;
 
   void qkv(const QkvArgs& args) override;
-  void gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up,
-               Activation act) override;
+  void gate_up(const GateUpArgs& args) override;
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override;
-  void add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) override;
   void moe(const MoeArgs& args) override;
 
  private:
@@ -144,10 +138,7 @@ class CpuBackend final : public Backend {
   std::deque<cpu::Memory> buffers_;
   std::deque<cpu::PackedWeight> weights_;
 
-  Batch batch_;
-  std::vector<int32_t> tokens_;                // of the batch, where some were drawn
   std::vector<int32_t> token_seq_;             // [n_tokens]: the sequence of each token of the batch
-  std::vector<Sampled> sampled_;
   std::vector<SamplerScratch> sampler_scratch_;  // [threads]
 
   cpu::Memory activations_[kMaxOutputs];

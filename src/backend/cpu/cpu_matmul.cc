@@ -121,18 +121,15 @@ void CpuBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor b
   run_matmuls(x, {&output, 1});
 }
 
-void CpuBackend::gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up,
-                         Activation act) {
-  if (packed(w_gate).max_tile != packed(w_up).max_tile) {  // one dense and one not
-    return Backend::gate_up(y, x, w_gate, w_up, bias_gate, bias_up, act);
-  }
-  const Output outputs[] = {{y, &w_gate, bias_gate}, {y, &w_up, bias_up}};
-  run_matmuls(x, outputs, act);
+void CpuBackend::gate_up(const GateUpArgs& a) {
+  if (packed(*a.w_gate).max_tile != packed(*a.w_up).max_tile) return Backend::gate_up(a);  // one dense and one not
+  const Output outputs[] = {{a.y, a.w_gate, a.b_gate}, {a.y, a.w_up, a.b_up}};
+  run_matmuls(normed(a.x, a.normed, a.norm), outputs, a.act);
 }
 
 void CpuBackend::qkv(const QkvArgs& a) {
   const Output outputs[] = {{a.q, a.wq, a.bq}, {a.k, a.wk, a.bk}, {a.v, a.wv, a.bv}};
-  run_matmuls(a.x, outputs);
+  run_matmuls(normed(a.x, a.normed, a.norm), outputs);
   const int n_freq = a.rope.angles ? static_cast<int>(a.rope.angles.cols / 2) : 0;
   const auto finish = [&](float* heads, int n_heads, const NormArgs& norm, int64_t token) {
     const int64_t n_normed = norm.weight.cols;  // a head, or all of them

@@ -138,12 +138,13 @@ void CpuBackend::moe(const MoeArgs& a) {
   const auto& up = *static_cast<const PackedWeight*>(a.w_up->packed);
   if (a.x.rows == 0) return;
   if (gate.max_tile != up.max_tile) return Backend::moe(a);  // one dense and one not
-  matmul(a.logits, a.x, *a.w_router, a.b_router);
+  const Tensor x = normed(a.x, a.normed, a.norm);
+  matmul(a.logits, x, *a.w_router, a.b_router);
   moe_route(a.ids, a.weights, a.logits, a.route);
   group_by_expert(a.ids, a.w_gate->n_experts);
   const Tensor hidden = a.gate, out = a.out;  // in the groups' order
   const ExpertOutput gate_and_up[] = {{hidden, a.w_gate, a.b_gate}, {hidden, a.w_up, a.b_up}};
-  run_groups(a.x.rows == 1 ? a.x : gathered(a.x, expert_in_), gate_and_up, a.act);
+  run_groups(x.rows == 1 ? x : gathered(x, expert_in_), gate_and_up, a.act);
   const ExpertOutput down{out, a.w_down, a.b_down};
   run_groups(hidden, {&down, 1}, {});
   place_.resize(order_.size());

@@ -24,17 +24,17 @@ void CpuBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int laye
   CHECK_EQ(x.cols, s.n_channels);
   CHECK_EQ(weight.cols, s.conv_width);
   const int64_t n_parts = (s.n_channels + kConvChannels - 1) / kConvChannels;
-  for_rows(batch_.n_seqs() * n_parts, 8 * x.rows * x.cols, [&](int64_t i, int) {
-    const int seq = static_cast<int>(i / n_parts), in = batch_.state_in[seq];
+  for_rows(batch().n_seqs() * n_parts, 8 * x.rows * x.cols, [&](int64_t i, int) {
+    const int seq = static_cast<int>(i / n_parts), in = batch().state_in[seq];
     const int64_t first = i % n_parts * kConvChannels;
-    recurrence_.short_conv({.x = x.f32(batch_.q_start[seq]) + first,
+    recurrence_.short_conv({.x = x.f32(batch().q_start[seq]) + first,
                          .x_stride = x.stride,
                          .weight = weight.f32(first),
                          .width = s.conv_width,
                          .before = in < 0 ? nullptr : states.inputs(in, layer) + first,
-                         .after = states.inputs(batch_.state_out[seq], layer) + first,
+                         .after = states.inputs(batch().state_out[seq], layer) + first,
                          .state_stride = s.n_channels,
-                         .n_tokens = batch_.q_len(seq),
+                         .n_tokens = batch().q_len(seq),
                          .n_channels = static_cast<int>(std::min<int64_t>(kConvChannels, s.n_channels - first))});
   });
 }
@@ -66,9 +66,9 @@ void CpuBackend::delta_rule(const DeltaRuleArgs& a) {
   const int64_t keys = int64_t{a.n_key_heads} * s.key_dim, per_seq = s.n_heads * states.n_strips;
   CHECK_EQ(a.qkv.cols, 2 * keys + int64_t{s.n_heads} * s.value_dim);
   prepare_delta(a);
-  for_rows(batch_.n_seqs() * per_seq, 4 * a.y.rows * a.y.cols * s.key_dim, [&](int64_t i, int) {
-    const int seq = static_cast<int>(i / per_seq), in = batch_.state_in[seq];
-    const int64_t h = i % per_seq / states.n_strips, strip = i % states.n_strips, t = batch_.q_start[seq];
+  for_rows(batch().n_seqs() * per_seq, 4 * a.y.rows * a.y.cols * s.key_dim, [&](int64_t i, int) {
+    const int seq = static_cast<int>(i / per_seq), in = batch().state_in[seq];
+    const int64_t h = i % per_seq / states.n_strips, strip = i % states.n_strips, t = batch().q_start[seq];
     const int64_t key_head = a.tiled ? h % a.n_key_heads : h / (s.n_heads / a.n_key_heads), column = h * s.value_dim + strip * kStateCols;
     const float* row = a.qkv.f32(t);
     recurrence_.delta_rule({.q = row + key_head * s.key_dim,
@@ -79,10 +79,10 @@ void CpuBackend::delta_rule(const DeltaRuleArgs& a) {
                          .beta = a.beta.f32(t) + h,
                          .gate_stride = a.alpha.stride,
                          .before = in < 0 ? nullptr : states.strip(in, a.layer, h, strip),
-                         .after = states.strip(batch_.state_out[seq], a.layer, h, strip),
+                         .after = states.strip(batch().state_out[seq], a.layer, h, strip),
                          .y = a.y.f32(t) + column,
                          .y_stride = a.y.stride,
-                         .n_tokens = batch_.q_len(seq),
+                         .n_tokens = batch().q_len(seq),
                          .key_dim = s.key_dim,
                          .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, s.value_dim - strip * kStateCols))});
   });

@@ -1,10 +1,31 @@
-#include "backend/ref/ref_recurrence.h"
+// Recurrent layers, token by token as the formulas have them, sums in double; their states are in host memory.
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/ref/host_rows.h"
 
 namespace ingot {
 namespace {
+
+// Slots of [layers][conv_width - 1 inputs of n_channels, the oldest first; n_heads matrices [key_dim, value_dim]].
+class RefStates : public StateCache {
+ public:
+  explicit RefStates(const StateShape& s)
+      : StateCache(s), layer_floats(s.conv_floats() + s.n_heads * s.head_floats()),
+        data(static_cast<size_t>(s.n_slots) * s.n_layers * layer_floats) {}
+
+  float* inputs(int slot, int layer) {
+    CHECK(slot >= 0 && slot < shape.n_slots && layer >= 0 && layer < shape.n_layers);
+    return &data[(int64_t{slot} * shape.n_layers + layer) * layer_floats];
+  }
+  float* matrix(int slot, int layer, int head) { return inputs(slot, layer) + shape.conv_floats() + head * shape.head_floats(); }
+
+  const int64_t layer_floats;
+  std::vector<float> data;
+};
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 double softplus(double x) { return x > 20 ? x : std::log1p(std::exp(x)); }
@@ -35,7 +56,13 @@ void delta_step(float* s, float* y, const float* v, const std::vector<double>& q
 
 }  // namespace
 
-void ref_short_conv(const Batch& batch, Tensor x, Tensor weight, RefStates& states, int layer) {
+std::unique_ptr<StateCache> Backend::make_states(const StateShape& shape) { return std::make_unique<RefStates>(shape); }
+
+void Backend::short_conv(Tensor x, Tensor weight, StateCache& cache, int layer) {
+  HostRows host(*this);
+  x = host.inout(x), weight = host.in(weight);
+  const Batch& batch = batch_;
+  auto& states = static_cast<RefStates&>(cache);
   const StateShape& s = states.shape;
   CHECK_EQ(x.cols, s.n_channels);
   CHECK_EQ(weight.cols, s.conv_width);
@@ -55,7 +82,12 @@ void ref_short_conv(const Batch& batch, Tensor x, Tensor weight, RefStates& stat
   }
 }
 
-void ref_delta_rule(const Batch& batch, const DeltaRuleArgs& a) {
+void Backend::delta_rule(const DeltaRuleArgs& args) {
+  HostRows host(*this);
+  DeltaRuleArgs a = args;
+  a.y = host.out(a.y);
+  for (Tensor* t : {&a.qkv, &a.beta, &a.alpha, &a.decay, &a.dt}) *t = host.in(*t);
+  const Batch& batch = batch_;
   auto& states = static_cast<RefStates&>(*a.states);
   const StateShape& s = states.shape;
   const int keys = a.n_key_heads * s.key_dim, shared = s.n_heads / a.n_key_heads;

@@ -1,0 +1,177 @@
+// Where the buffers of blocks lie: what each block says it needs, measured and then placed.
+#include "backend/block.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "backend/backend.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kAlignment = 256;
+
+int next_id() {
+  static std::atomic<int> id{0};
+  return ++id;
+}
+
+}  // namespace
+
+void Buffers::begin_block() { scratch_.at = 0; }
+
+void Buffers::place(Tensor& t, Arena& arena, DType dtype, int64_t rows, int64_t cols) {
+  t = {arena.base == nullptr ? nullptr : arena.base + arena.at, dtype, rows, cols, cols};
+  const size_t bytes = static_cast<size_t>(rows * cols) * dtype_bytes(dtype);
+  arena.at += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  arena.most = std::max(arena.most, arena.at);
+}
+
+void Buffers::scratch_f32(Tensor& t, int64_t cols, int64_t rows_a_token) {
+  limits_.max_width = std::max(limits_.max_width, static_cast<int>(cols));
+  scratch(t, DType::kF32, limits_.max_tokens * rows_a_token, cols);
+}
+
+void Buffers::scratch_act(Tensor& t, int64_t cols, int64_t rows_a_token) {
+  limits_.max_width = std::max(limits_.max_width, static_cast<int>(cols));
+  scratch(t, act_, limits_.max_tokens * rows_a_token, cols);
+}
+
+void Buffers::has_attention(const AttentionArgs& a) {
+  limits_.max_heads = std::max(limits_.max_heads, a.n_heads);
+  limits_.head_dim = std::max(limits_.head_dim, a.head_dim);
+}
+
+void Buffers::has_experts(int64_t rows_a_token, int64_t widest) {
+  constexpr int64_t kRowPadding = 64;
+  const int64_t rows = limits_.max_tokens * rows_a_token;
+  limits_.max_expert_rows = std::max(limits_.max_expert_rows, rows);
+  limits_.max_expert_floats = std::max(limits_.max_expert_floats, rows * (widest + kRowPadding));
+}
+
+size_t Buffers::bytes() const { return kept_.most + scratch_.most; }
+
+void Buffers::allocate(Backend& backend) {
+  for (Arena* arena : {&kept_, &scratch_}) {
+    constexpr size_t kRow = kAlignment;  // a buffer of rows, as backends count them in ints
+    const auto rows = static_cast<int64_t>((arena->most + kRow - 1) / kRow);
+    arena->base = static_cast<char*>(backend.alloc(DType::kI32, std::max<int64_t>(rows, 1), kRow / 4).data);
+    arena->at = 0;
+  }
+}
+
+void AttentionBlock::lay_out(Buffers& buffers) {
+  const int64_t q_dim = int64_t{attention.n_heads} * attention.head_dim;
+  const int64_t kv_dim = int64_t{attention.n_kv_heads} * attention.head_dim;
+  buffers.has_attention(attention);
+  buffers.scratch_act(normed, x.cols);
+  buffers.scratch_act(q, q_dim);
+  buffers.scratch_act(k, kv_dim);
+  buffers.scratch_act(v, kv_dim);
+  buffers.scratch_act(attended, q_dim);
+  if (has_gate) buffers.scratch_act(gates, q_dim);
+  if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);  // what a post-norm brings back to size may not fit f16
+}
+
+void LatentAttentionBlock::lay_out(Buffers& buffers) {
+  const int n_heads = attention.n_heads;
+  const int64_t q_dim = int64_t{n_heads} * attention.head_dim, query_dim = int64_t{n_heads} * (nope_dim + rope_dim);
+  buffers.has_attention(attention);
+  buffers.has_experts(n_heads, std::max({kv_rank, nope_dim, value_dim}));
+  buffers.scratch_act(normed, x.cols);
+  if (q_rank > 0) buffers.scratch_act(q_low, q_rank);
+  buffers.scratch_act(q_heads, query_dim);
+  buffers.scratch_act(q, q_dim);
+  buffers.scratch_act(latent, attention.head_dim);
+  buffers.scratch_act(k, attention.head_dim);
+  buffers.scratch_act(attended, q_dim);
+  buffers.scratch_act(values, int64_t{n_heads} * value_dim);
+  if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);
+}
+
+void DeltaBlock::lay_out(Buffers& buffers) {
+  const int64_t all_keys = int64_t{n_key_heads} * key_dim, all_values = int64_t{n_heads} * value_dim;
+  buffers.scratch_act(normed, x.cols);
+  buffers.scratch_f32(channels, 2 * all_keys + all_values);
+  buffers.scratch_act(gates, all_values);
+  buffers.scratch_f32(beta, n_heads);
+  buffers.scratch_f32(alpha, n_heads);
+  buffers.scratch_f32(read, all_values);
+  if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);
+}
+
+void FeedForwardBlock::lay_out(Buffers& buffers) {
+  buffers.scratch_act(normed, x.cols);
+  buffers.scratch_act(hidden, ffn_dim);
+  if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);
+}
+
+void ExpertsBlock::lay_out(Buffers& buffers) {
+  const int64_t n_used = route.n_used, widest = std::max<int64_t>(ffn_dim, (shared_dim + n_used - 1) / n_used);
+  const int64_t n_rows = buffers.limits().max_tokens;
+  buffers.has_experts(n_used, std::max({static_cast<int>(x.cols), ffn_dim, shared_dim}));
+  buffers.scratch_act(normed, x.cols);
+  buffers.scratch(logits, DType::kF32, n_rows, n_experts);
+  buffers.scratch(ids, DType::kI32, n_rows, n_used);
+  buffers.scratch(weights, DType::kF32, n_rows, n_used);
+  buffers.scratch_act(gate, widest, n_used);
+  buffers.scratch_act(up, widest, n_used);
+  buffers.scratch_act(out, x.cols, n_used);
+  if (shared_dim > 0) buffers.scratch_act(hidden, shared_dim);
+  if (shared_scale != 1) buffers.scratch_f32(branch, x.cols);
+}
+
+void HeadBlock::lay_out(Buffers& buffers) {
+  const int64_t n_rows = buffers.limits().max_logits;
+  buffers.keep(logits, DType::kF32, n_rows, n_vocab);
+  buffers.scratch(selected, DType::kF32, n_rows, x.cols);
+  buffers.scratch(normed, buffers.act(), n_rows, x.cols);
+}
+
+void PoolBlock::lay_out(Buffers& buffers) {
+  if (pools) buffers.keep(pooled, DType::kF32, buffers.limits().max_seqs, x.cols);
+}
+
+Program::Program() : id(next_id()) {}
+
+void Program::lay_out(Buffers& buffers) {
+  const int n = buffers.limits().max_tokens;
+  buffers.keep(x, DType::kF32, n, dim);
+  for (RopeTable& rope : ropes) {
+    buffers.keep(rope.inv_freq, DType::kF32, 1, rope.rot_dim / 2);
+    buffers.keep(rope.angles, DType::kF32, n, rope.rot_dim);
+  }
+  if (n_latent_heads > 0) buffers.keep(head_ids, DType::kI32, n, n_latent_heads);
+  for_each([&](auto& block) {
+    buffers.begin_block();
+    block.x = x;
+    if constexpr (requires { block.rope_table; })
+      block.rope.angles = block.rope_table == kNoRope ? Tensor{} : ropes[static_cast<size_t>(block.rope_table)].angles;
+    if constexpr (requires { block.ropes; }) block.ropes = ropes;
+    if constexpr (requires { block.head_ids; }) block.head_ids = head_ids;
+    block.lay_out(buffers);
+  });
+}
+
+void Program::allocate(Backend& backend, const StepLimits& limits) {
+  Buffers buffers(backend.act_dtype(), limits);
+  lay_out(buffers);
+  buffers.allocate(backend);
+  lay_out(buffers);
+  for (const RopeTable& rope : ropes) backend.upload(rope.inv_freq, rope.frequencies.data());
+  if (n_latent_heads > 0) {
+    std::vector<int32_t> ids(static_cast<size_t>(head_ids.rows * head_ids.cols));
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i) % n_latent_heads;
+    backend.upload(head_ids, ids.data());
+  }
+  backend.reserve(buffers.limits());
+  backend.prepare_program(*this);
+}
+
+Tensor Program::output(int n_tokens, int n_seqs, int n_logits) const {
+  if (const auto* head = std::get_if<HeadBlock>(&blocks.back())) return head->logits.slice_rows(0, n_logits);
+  const auto& pool = std::get<PoolBlock>(blocks.back());
+  return pool.pools ? pool.pooled.slice_rows(0, n_seqs) : x.slice_rows(0, n_tokens);
+}
+
+}  // namespace ingot

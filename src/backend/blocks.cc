@@ -1,0 +1,177 @@
+// What each block computes, in ops, top to bottom: the model as its author reads it.
+#include "backend/backend.h"
+
+namespace ingot {
+
+void Backend::run(const Program& program, const Batch& step) {
+  begin(step);
+  run_blocks(program);
+}
+
+void Backend::run_blocks(const Program& program) {
+  for (const Block& one : program.blocks) std::visit([&](const auto& typed) { block(typed); }, one);
+}
+
+// x as a block takes it: after its norm, if it has one.
+Tensor Backend::normed(const Tensor& x, const Tensor& to, const NormArgs& args) {
+  if (!args.weight) return x;
+  norm(to, x, args);
+  return to;
+}
+
+// The end of a block: the residual stream gets the projection of what the block made.
+void Backend::join(const Join& j, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w, const Tensor& bias) {
+  if (j.is_plain()) {
+    matmul_add(x, in, w, bias);
+  } else {
+    matmul(branch, in, w, bias);
+    if (j.has_post_norm) norm(branch, branch, j.post_norm);
+    if (j.scale != 1) scale(branch, j.scale, 0);
+    add(x, branch);
+  }
+  if (j.sum_norm.weight) norm(x, x, j.sum_norm);
+}
+
+void Backend::block(const EmbedBlock& b) {
+  const Tensor x = token_rows(b.x);
+  embed(x, b.table, b.scale);
+  if (b.positions) add_positions(x, b.positions);
+  if (b.second_type)
+    for (const RowRange& rows : batch().second_rows) add_positions(x.slice_rows(rows.first, rows.n), b.second_type);
+  if (b.norm.weight) norm(x, x, b.norm);
+  for (const RopeTable& rope : b.ropes) rope_angles(token_rows(rope.angles), rope.inv_freq, rope.magnitude);
+}
+
+void Backend::block(const AttentionBlock& b) {
+  const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), q = token_rows(b.q), attended = token_rows(b.attended);
+  const AttentionArgs& a = b.attention;
+  qkv({.x = x, .norm = b.norm, .normed = norm_out,
+       .wq = &b.wq, .wk = &b.wk, .wv = &b.wv,
+       .bq = b.bq, .bk = b.bk, .bv = b.bv,
+       .q_norm = b.q_norm, .k_norm = b.k_norm,
+       .rope = {token_rows(b.rope.angles), b.rope.layout},
+       .n_heads = a.n_heads, .n_kv_heads = a.n_kv_heads, .head_dim = a.head_dim,
+       .kv = b.kv, .layer = a.layer,
+       .q = q, .k = token_rows(b.k), .v = token_rows(b.v)});
+  attention(attended, q, *b.kv, a);
+  if (b.gate) {
+    const Tensor gates = token_rows(b.gates);
+    matmul(gates, b.norm.weight ? norm_out : x, b.gate);
+    gate(attended, gates);
+  }
+  join(b.join, x, token_rows(b.branch), attended, b.wo, b.bo);
+}
+
+void Backend::block(const LatentAttentionBlock& b) {
+  const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), latent = token_rows(b.latent), k = token_rows(b.k);
+  const Tensor q = token_rows(b.q), attended = token_rows(b.attended), values = token_rows(b.values), head_ids = token_rows(b.head_ids);
+  const AttentionArgs& a = b.attention;
+  const int64_t rows = x.rows * a.n_heads;
+  const RopeArgs rope_args{token_rows(b.rope.angles), b.rope.layout};
+
+  norm_matmul(latent, x, norm_out, b.norm, b.wkv_a);
+  copy(k.slice_cols(0, b.rope_dim), latent.slice_cols(b.kv_rank, b.rope_dim));
+  norm(k.slice_cols(b.rope_dim, b.kv_rank), latent.slice_cols(0, b.kv_rank), b.kv_a_norm);
+  rope(k, 1, rope_args);
+  kv_write(*b.kv, a.layer, k, k);
+
+  Tensor query_from = norm_out;
+  if (b.wq_a) {
+    query_from = token_rows(b.q_low);
+    matmul(query_from, norm_out, b.wq_a);
+    norm(query_from, query_from, b.q_a_norm);
+  }
+  const Tensor q_heads = token_rows(b.q_heads);
+  matmul(q_heads, query_from, b.wq);
+  const Tensor heads = q_heads.reshape(rows, b.nope_dim + b.rope_dim), q_rows = q.reshape(rows, a.head_dim);
+  copy(q_rows.slice_cols(0, b.rope_dim), heads.slice_cols(b.nope_dim, b.rope_dim));
+  moe_matmul(q_rows.slice_cols(b.rope_dim, b.kv_rank), heads.slice_cols(0, b.nope_dim), b.wk_b, head_ids, {});
+  rope(q, a.n_heads, rope_args);
+
+  attention(attended, q, *b.kv, a);
+  const Tensor gathered = attended.reshape(rows, a.head_dim).slice_cols(b.rope_dim, b.kv_rank);
+  moe_matmul(values.reshape(rows, b.value_dim), gathered, b.wv_b, head_ids, {});
+  join(b.join, x, token_rows(b.branch), values, b.wo, b.bo);
+}
+
+// q, k and v pass through a short convolution; what q reads of the matrices is normed and gated.
+void Backend::block(const DeltaBlock& b) {
+  const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), channels = token_rows(b.channels);
+  const Tensor gates = token_rows(b.gates), beta = token_rows(b.beta), alpha = token_rows(b.alpha), read = token_rows(b.read);
+  const int keys = b.n_key_heads * b.key_dim, values = b.n_heads * b.value_dim;
+  norm_matmul(channels.slice_cols(0, keys), x, norm_out, b.norm, b.wq);
+  matmul(channels.slice_cols(keys, keys), norm_out, b.wk);
+  matmul(channels.slice_cols(2 * keys, values), norm_out, b.wv);
+  matmul(gates, norm_out, b.gate);
+  matmul(beta, norm_out, b.w_beta);
+  matmul(alpha, norm_out, b.w_alpha);
+  short_conv(channels, b.conv, *b.states, b.layer);
+  delta_rule({.y = read, .qkv = channels, .beta = beta, .alpha = alpha, .decay = b.decay, .dt = b.dt,
+              .n_key_heads = b.n_key_heads, .tiled = b.tiled, .states = b.states, .layer = b.layer});
+  const Tensor heads = read.reshape(x.rows * b.n_heads, b.value_dim);
+  norm(heads, heads, b.value_norm);
+  act_mul(read, gates, read, Activation::kSilu);
+  join(b.join, x, token_rows(b.branch), read, b.wo, {});
+}
+
+void Backend::block(const FeedForwardBlock& b) {
+  const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), hidden = token_rows(b.hidden);
+  if (b.w_gate) {
+    gate_up({.y = hidden, .x = x, .norm = b.norm, .normed = norm_out, .w_gate = &b.w_gate, .w_up = &b.w_up,
+             .b_gate = b.b_gate, .b_up = b.b_up, .act = b.act});
+  } else {
+    norm_matmul(hidden, x, norm_out, b.norm, b.w_up, b.b_up);
+    act(hidden, b.act);
+  }
+  join(b.join, x, token_rows(b.branch), hidden, b.w_down, b.b_down);
+}
+
+void Backend::block(const ExpertsBlock& b) {
+  const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed);
+  const int64_t rows = x.rows * b.route.n_used;
+  moe({.residual = x, .x = x, .norm = b.norm, .normed = norm_out,
+       .w_router = &b.w_router, .b_router = b.b_router, .route = b.route,
+       .w_gate = &b.w_gate, .w_up = &b.w_up, .w_down = &b.w_down,
+       .b_gate = b.b_gate, .b_up = b.b_up, .b_down = b.b_down, .act = b.act,
+       .logits = token_rows(b.logits), .ids = token_rows(b.ids), .weights = token_rows(b.weights),
+       .gate = b.gate.view(rows, b.ffn_dim), .up = b.up.view(rows, b.ffn_dim), .out = b.out.slice_rows(0, rows)});
+  if (b.shared_gate) shared_expert(b, x, norm_out);
+}
+
+void Backend::shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor& norm_out) {
+  const int64_t n = x.rows, dim = b.shared_dim;
+  if (!b.shared_router) {
+    const Tensor hidden = token_rows(b.hidden);
+    gate_up({.y = hidden, .x = norm_out, .w_gate = &b.shared_gate, .w_up = &b.shared_up, .act = b.act});
+    return join({.scale = b.shared_scale}, x, token_rows(b.branch), hidden, b.shared_down, {});
+  }
+  moe({.residual = x, .x = norm_out,
+       .w_router = &b.shared_router, .route = {.scoring = Scoring::kSigmoid, .scale = b.shared_scale},
+       .w_gate = &b.shared_gate, .w_up = &b.shared_up, .w_down = &b.shared_down, .act = b.act,
+       .logits = b.logits.view(n, 1), .ids = b.ids.view(n, 1), .weights = b.weights.view(n, 1),
+       .gate = b.gate.view(n, dim), .up = b.up.view(n, dim), .out = b.out.view(n, x.cols)});
+}
+
+void Backend::dense_layers(const DenseLayersBlock& b) {
+  for (size_t i = 0; i < b.attention.size(); ++i) {
+    block(b.attention[i]);
+    block(b.feed_forward[i]);
+  }
+}
+
+void Backend::block(const HeadBlock& b) {
+  const int n = batch().n_logits();
+  if (n == 0) return;  // a chunk of a prompt, not its last
+  const Tensor selected = b.selected.slice_rows(0, n), logits = b.logits.slice_rows(0, n);
+  gather_rows(selected, token_rows(b.x));
+  norm_matmul(logits, selected, b.normed.slice_rows(0, n), b.norm, b.output);
+  if (b.scale != 1 || b.softcap > 0) scale(logits, b.scale, b.softcap);
+}
+
+void Backend::block(const PoolBlock& b) {
+  const Tensor x = token_rows(b.x);
+  if (b.norm.weight) norm(x, x, b.norm);
+  if (b.pools) pool(b.pooled.slice_rows(0, batch().n_seqs()), x, b.pooling);
+}
+
+}  // namespace ingot

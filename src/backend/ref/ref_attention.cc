@@ -1,0 +1,135 @@
+// Keys and values in host memory, and attention over them: the plain bodies of make_kv, kv_write and attention.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/ref/host_rows.h"
+#include "base/half.h"
+#include "quant/f8_e4m3.h"
+
+namespace ingot {
+namespace {
+
+// A page holds, layer by layer, block_size keys and then block_size values: [n_blocks, n_layers, n_parts,
+// block_size, kv_dim].
+// Elements are rounded to the cache's dtype, so that ref sees what a real cache of that type would hold.
+class RefKv : public KvCache {
+ public:
+  explicit RefKv(const KvShape& s)
+      : KvCache(s), kv_dim(int64_t{s.n_kv_heads} * s.head_dim),
+        data(static_cast<size_t>(s.n_blocks) * s.n_layers * s.n_parts() * s.block_size * kv_dim) {}
+
+  // The key (which = 0) or value (1) row of a token: [kv_dim].
+  float* row(int layer, int which, int32_t block, int offset) {
+    CHECK(block >= 0 && block < shape.n_blocks);
+    const int part = shape.values_are_keys ? 0 : which;
+    return &data[((((int64_t{block} * shape.n_layers) + layer) * shape.n_parts() + part) * shape.block_size + offset) * kv_dim];
+  }
+
+  const int64_t kv_dim;
+  std::vector<float> data;
+};
+
+// A group as bytes times a scale: the largest becomes 127. A number that is none, or infinite, makes all of them none.
+void round_to_bytes(const float* x, float* y, int64_t n) {
+  float most = 0, none = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    most = std::max(most, std::abs(x[i]));
+    none += x[i] * 0.0f;
+  }
+  const float scale = float_from_f16(f16_from_float(most / 127.0f + none)), inverse = most > 0 ? 127.0f / most : 0.0f;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto product = std::bit_cast<float>(std::bit_cast<uint32_t>(x[i] * inverse) & ~1u);  // as the cpu's kernels do it
+    y[i] = std::nearbyint(product) * scale;
+  }
+}
+
+// What a cache of this type would hold of a token's key or value: [kv_dim].
+void round_row(const float* x, float* y, const KvShape& shape) {
+  const int64_t n = int64_t{shape.n_kv_heads} * shape.head_dim;
+  if (shape.dtype == DType::kQ8_0) {
+    for (int64_t head = 0; head < n; head += shape.head_dim)
+      for (int64_t i = 0; i < shape.head_dim; i += 32)
+        round_to_bytes(x + head + i, y + head + i, std::min<int64_t>(32, shape.head_dim - i));
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i)
+    y[i] = shape.dtype == DType::kF16    ? float_from_f16(f16_from_float(x[i]))
+           : shape.dtype == DType::kBF16 ? float_from_bf16(bf16_from_float(x[i]))
+           : shape.dtype == DType::kE4M3 ? quant::float_from_e4m3(quant::e4m3_from_float(x[i]))
+                                         : x[i];
+}
+
+template <class F>
+void for_each_token(const Batch& batch, F&& f) {
+  for (int seq = 0; seq < batch.n_seqs(); ++seq)
+    for (int64_t t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t) f(seq, t);
+}
+
+double dot(const float* a, const float* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += double{a[i]} * b[i];
+  return sum;
+}
+
+// One head of one query over the positions [begin, end) of its sequence: softmax(q k^T * scale) v.
+void attend(float* y, const float* q, RefKv& kv, const AttentionArgs& a, const Tensor& sinks, const int32_t* blocks, int h, int begin, int end) {
+  const int64_t kv_head = int64_t{h / (a.n_heads / a.n_kv_heads)} * a.head_dim;
+  auto row = [&](int which, int p) {
+    return kv.row(a.layer, which, blocks[p / kv.shape.block_size], p % kv.shape.block_size) + kv_head;
+  };
+  std::vector<double> scores;
+  double largest = -std::numeric_limits<double>::infinity(), total = 0;
+  for (int p = begin; p < end; ++p) {
+    double s = dot(q + int64_t{h} * a.head_dim, row(0, p), a.head_dim) * a.scale;
+    if (a.softcap > 0) s = a.softcap * std::tanh(s / a.softcap);
+    scores.push_back(s);
+    largest = std::max(largest, s);
+  }
+  if (sinks) {
+    largest = std::max(largest, double{sinks.f32()[h]});
+    total = std::exp(sinks.f32()[h] - largest);
+  }
+  std::vector<double> out(a.head_dim);
+  for (int p = begin; p < end; ++p) {
+    const double weight = std::exp(scores[p - begin] - largest);
+    total += weight;
+    for (int i = 0; i < a.head_dim; ++i) out[i] += weight * row(1, p)[i];
+  }
+  for (int i = 0; i < a.head_dim; ++i) y[int64_t{h} * a.head_dim + i] = static_cast<float>(out[i] / total);
+}
+
+}  // namespace
+
+std::unique_ptr<KvCache> Backend::make_kv(const KvShape& shape) { return std::make_unique<RefKv>(shape); }
+
+void Backend::kv_write(KvCache& cache, int layer, Tensor k, Tensor v) {
+  HostRows host(*this);
+  k = host.in(k), v = host.in(v);
+  auto& kv = static_cast<RefKv&>(cache);
+  for_each_token(batch_, [&](int seq, int64_t t) {
+    const int position = batch_.positions[t], size = kv.shape.block_size;
+    const int32_t block = batch_.blocks(seq)[position / size];
+    round_row(k.f32(t), kv.row(layer, 0, block, position % size), kv.shape);
+    round_row(v.f32(t), kv.row(layer, 1, block, position % size), kv.shape);
+  });
+}
+
+void Backend::attention(Tensor y, Tensor q, const KvCache& cache, const AttentionArgs& a) {
+  HostRows host(*this);
+  y = host.out(y), q = host.in(q);
+  const Tensor sinks = host.in(a.sinks);
+  auto& kv = static_cast<RefKv&>(const_cast<KvCache&>(cache));
+  for_each_token(batch_, [&](int seq, int64_t t) {
+    const int position = batch_.positions[t];
+    const int seen = a.causal ? position + 1 : a.window > 0 ? position + a.window : batch_.kv_len[seq];
+    const int end = std::min(seen, batch_.kv_len[seq]);
+    const int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
+    for (int h = 0; h < a.n_heads; ++h) attend(y.f32(t), q.f32(t), kv, a, sinks, batch_.blocks(seq), h, begin, end);
+  });
+}
+
+}  // namespace ingot
