@@ -53,14 +53,14 @@ __global__ void bring_kernel(int4* to, const int4* from, int64_t n, DrawnTokens 
 
 }  // namespace
 
-void bring_batch(int32_t* to, const int32_t* from, int64_t n, const DrawnTokens& tokens, cudaStream_t stream) {
+void bring_batch(int32_t* to, const int32_t* from, int64_t n, const DrawnTokens& tokens, Device& device) {
   const int64_t quads = (n + 3) / 4;
-  bring_kernel<<<blocks_for(quads, kThreads), kThreads, 0, stream>>>(reinterpret_cast<int4*>(to), reinterpret_cast<const int4*>(from), quads, tokens);
+  bring_kernel<<<blocks_for(quads, kThreads), kThreads, 0, device.stream()>>>(reinterpret_cast<int4*>(to), reinterpret_cast<const int4*>(from), quads, tokens);
 }
 
-void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, cudaStream_t stream) {
+void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, Device& device) {
   const dim3 grid(blocks_for(logits.cols, kThreads * 16), static_cast<unsigned>(logits.rows));
-  argmax_kernel<<<grid, kThreads, 0, stream>>>(best, copy, rows, logits.f32(), logits.stride, logits.cols);
+  argmax_kernel<<<grid, kThreads, 0, device.stream()>>>(best, copy, rows, logits.f32(), logits.stride, logits.cols);
 }
 
 }  // namespace ingot::cuda

@@ -264,8 +264,8 @@ void with_narrow_type(DType dtype, F&& f) {
 }
 
 // attention_prefill.cu; attention_decode.cu calls it.
-void attend_long(const attention::Params& p, int head_dim, const AttentionPlan& plan, cudaStream_t stream);
-bool can_attend_hopper(const attention::Params& p, const AttentionPlan& plan);  // long ones
-void attend_hopper(const attention::Params& p, const AttentionPlan& plan, cudaStream_t stream);
+void attend_long(const attention::Params& p, int head_dim, const AttentionPlan& plan, Device& device);
+bool can_attend_hopper(const Device& device, const attention::Params& p, const AttentionPlan& plan);  // long ones
+void attend_hopper(const attention::Params& p, const AttentionPlan& plan, Device& device);
 
 }  // namespace ingot::cuda

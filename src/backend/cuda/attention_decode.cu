@@ -114,15 +114,15 @@ __global__ void merge_kernel(const __grid_constant__ Params p) {
 }
 
 template <int kDim>
-void attend_short(const Params& p, const AttentionPlan& plan, cudaStream_t stream) {
+void attend_short(const Params& p, const AttentionPlan& plan, Device& device) {
   const auto n_seqs = static_cast<unsigned>(plan.n_seqs), n_heads = static_cast<unsigned>(p.kv.n_kv_heads);
   constexpr int kShared = kWarps * kRows * (kDim + 2) * static_cast<int>(sizeof(float));
   static_assert(kShared <= 48 * 1024);
   with_narrow_type(p.kv.dtype, [&](auto* k) {
     using K = std::remove_pointer_t<decltype(k)>;
-    launch(short_kernel<kDim, K>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs), kWarps * 32, kShared, stream, p);
+    launch(device, short_kernel<kDim, K>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs), kWarps * 32, kShared, p);
   });
-  if (plan.n_splits > 1) launch(merge_kernel<kDim>, dim3(kRows, n_heads, n_seqs), kDim, 0, stream, p);
+  if (plan.n_splits > 1) launch(device, merge_kernel<kDim>, dim3(kRows, n_heads, n_seqs), kDim, 0, p);
 }
 
 }  // namespace
@@ -135,7 +135,7 @@ bool can_attend(const DeviceKv& kv, const AttentionArgs& a) {
 int short_rows(int group) { return kRows / group; }
 
 void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a, const DeviceBatch& batch,
-            const AttentionPlan& plan, cudaStream_t stream) {
+            const AttentionPlan& plan, Device& device) {
   CHECK(q.dtype == DType::kF16 && q.stride % 8 == 0);
   Params p{};
   p.q = static_cast<const half*>(q.data);
@@ -155,14 +155,14 @@ void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Attentio
   p.sinks = a.sinks ? a.sinks.f32() : nullptr;
   p.most_short = plan.alone ? 0 : kRows;
   p.partials = plan.partials;
-  if (plan.any_long) can_attend_hopper(p, plan) ? attend_hopper(p, plan, stream) : attend_long(p, a.head_dim, plan, stream);
+  if (plan.any_long) can_attend_hopper(device, p, plan) ? attend_hopper(p, plan, device) : attend_long(p, a.head_dim, plan, device);
   if (!plan.any_short) return;
   switch (a.head_dim) {
-    case 32: return attend_short<32>(p, plan, stream);
-    case 64: return attend_short<64>(p, plan, stream);
-    case 96: return attend_short<96>(p, plan, stream);
-    case 128: return attend_short<128>(p, plan, stream);
-    case 256: return attend_naive(y, q, kv, a, batch, stream, kRows);  // a tile of it is more than registers hold
+    case 32: return attend_short<32>(p, plan, device);
+    case 64: return attend_short<64>(p, plan, device);
+    case 96: return attend_short<96>(p, plan, device);
+    case 128: return attend_short<128>(p, plan, device);
+    case 256: return attend_naive(y, q, kv, a, batch, device, kRows);  // a tile of it is more than registers hold
   }
 }
 

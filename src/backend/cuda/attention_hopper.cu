@@ -293,28 +293,22 @@ CUtensorMap map_of(const DeviceKv& kv, int64_t n_rows) {
 }
 
 template <int kDim>
-void run(const Params& p, const AttentionPlan& plan, cudaStream_t stream) {
+void run(const Params& p, const AttentionPlan& plan, Device& device) {
   using S = Shared<kDim>;
-  static const cudaError_t set = cudaFuncSetAttribute(hopper_kernel<kDim>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kBytes);
-  check(set, "cudaFuncSetAttribute");
   const dim3 grid(static_cast<unsigned>(p.kv.n_kv_heads), blocks_for(int64_t{plan.max_q_len} * p.group, kBlockRows),
                   static_cast<unsigned>(plan.n_seqs));
-  launch(hopper_kernel<kDim>, grid, 384, S::kBytes, stream, map_of(p.kv, p.kv.n_rows()), p);
+  launch(device, hopper_kernel<kDim>, grid, 384, S::kBytes, map_of(p.kv, p.kv.n_rows()), p);
 }
 
 }  // namespace
 
-bool can_attend_hopper(const Params& p, const AttentionPlan& plan) {
-  static const bool hopper = [] {
-    int major = 0;
-    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess && major == 9;
-  }();
+bool can_attend_hopper(const Device& device, const Params& p, const AttentionPlan& plan) {
   const bool known = p.kv.dtype == DType::kF16 && p.kv.n_parts == 2 && (p.kv.head_dim == 64 || p.kv.head_dim == 128);
-  return hopper && known && !plan.alone && p.softcap == 0 && p.kv.n_rows() <= INT32_MAX && plan.max_q_len * p.group >= 2 * kBlockRows;
+  return device.is_hopper() && known && !plan.alone && p.softcap == 0 && p.kv.n_rows() <= INT32_MAX && plan.max_q_len * p.group >= 2 * kBlockRows;
 }
 
-void attend_hopper(const Params& p, const AttentionPlan& plan, cudaStream_t stream) {
-  p.kv.head_dim == 64 ? run<64>(p, plan, stream) : run<128>(p, plan, stream);
+void attend_hopper(const Params& p, const AttentionPlan& plan, Device& device) {
+  p.kv.head_dim == 64 ? run<64>(p, plan, device) : run<128>(p, plan, device);
 }
 
 }  // namespace ingot::cuda

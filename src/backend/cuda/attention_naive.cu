@@ -73,12 +73,12 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
 }  // namespace
 
 void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a,
-                  const DeviceBatch& batch, cudaStream_t stream, int most_rows, bool alone) {
+                  const DeviceBatch& batch, Device& device, int most_rows, bool alone) {
   CHECK(a.head_dim <= 32 * kMaxPerLane);
   if (q.rows == 0) return;
   const Params p{kv, batch, a.layer, a.n_heads / a.n_kv_heads, a.window, most_rows, a.causal, a.scale, a.softcap, a.sinks ? a.sinks.f32() : nullptr};
   const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(a.n_heads));
-  const int n_warps = !alone && q.rows * a.n_heads <= 4 * n_multiprocessors() ? kManyWarps : kWarps;
+  const int n_warps = !alone && q.rows * a.n_heads <= 4 * device.n_multiprocessors() ? kManyWarps : kWarps;
   const size_t shared = static_cast<size_t>(a.head_dim + n_warps * (a.head_dim + 2)) * sizeof(float);  // under 48 KiB
   with_type(y.dtype, [&](auto* py) {
     with_type(q.dtype, [&](auto* pq) {
@@ -86,7 +86,7 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
         using Y = std::remove_pointer_t<decltype(py)>;
         using Q = std::remove_pointer_t<decltype(pq)>;
         using K = std::remove_pointer_t<decltype(pk)>;
-        naive_kernel<Y, Q, K><<<grid, n_warps * 32, shared, stream>>>(static_cast<Y*>(y.data), y.stride, static_cast<const Q*>(q.data),
+        naive_kernel<Y, Q, K><<<grid, n_warps * 32, shared, device.stream()>>>(static_cast<Y*>(y.data), y.stride, static_cast<const Q*>(q.data),
                                                                       q.stride, p);
       });
     });

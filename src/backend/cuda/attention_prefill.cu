@@ -176,30 +176,27 @@ __global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(c
 }
 
 template <int kDim, class K>
-void run_with(const Params& p, const AttentionPlan& plan, cudaStream_t stream) {
+void run_with(const Params& p, const AttentionPlan& plan, Device& device) {
   constexpr int kBytes = 4 * Shared<kDim>::kTileBytes;
-  static const cudaError_t set =
-      cudaFuncSetAttribute(long_kernel<kDim, K>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  check(set, "cudaFuncSetAttribute");
   const unsigned n_blocks = blocks_for(int64_t{plan.max_q_len} * p.group, kWarps * kRows);
   const dim3 grid(n_blocks, static_cast<unsigned>(p.kv.n_kv_heads), static_cast<unsigned>(plan.n_seqs));
-  launch(long_kernel<kDim, K>, grid, kWarps * 32, kBytes, stream, p);
+  launch(device, long_kernel<kDim, K>, grid, kWarps * 32, kBytes, p);
 }
 
 template <int kDim>
-void run(const Params& p, const AttentionPlan& plan, cudaStream_t stream) {
-  with_narrow_type(p.kv.dtype, [&](auto* k) { run_with<kDim, std::remove_pointer_t<decltype(k)>>(p, plan, stream); });
+void run(const Params& p, const AttentionPlan& plan, Device& device) {
+  with_narrow_type(p.kv.dtype, [&](auto* k) { run_with<kDim, std::remove_pointer_t<decltype(k)>>(p, plan, device); });
 }
 
 }  // namespace
 
-void attend_long(const Params& p, int head_dim, const AttentionPlan& plan, cudaStream_t stream) {
+void attend_long(const Params& p, int head_dim, const AttentionPlan& plan, Device& device) {
   switch (head_dim) {
-    case 32: return run<32>(p, plan, stream);
-    case 64: return run<64>(p, plan, stream);
-    case 96: return run<96>(p, plan, stream);
-    case 128: return run<128>(p, plan, stream);
-    case 256: return run<256>(p, plan, stream);
+    case 32: return run<32>(p, plan, device);
+    case 64: return run<64>(p, plan, device);
+    case 96: return run<96>(p, plan, device);
+    case 128: return run<128>(p, plan, device);
+    case 256: return run<256>(p, plan, device);
   }
 }
 

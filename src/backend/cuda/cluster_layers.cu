@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kThreads, 1) layers_kernel(const __grid_consta
 }
 
 // Places, and as many slots as there is room for.
-Params params_of(const ClusterStep& step) {
+Params params_of(const Device& device, const ClusterStep& step) {
   Params p{};
   p.step = step;
   const ClusterShape& s = step.shape;
@@ -265,7 +265,7 @@ Params params_of(const ClusterStep& step) {
   p.sums[0] = take(4 * most * kTileRows);
   p.sums[1] = p.entries = take(4 * std::max(most * kTileRows, (kWarps + 1) * p.group * (kHead + 2)));  // before attention the sums are qkv's, [0]
   p.stage = take(128 * kWarps);
-  const int slot = p.code_stride + p.scale_stride, room = static_cast<int>(most_shared() - kReserved) - at;
+  const int slot = p.code_stride + p.scale_stride, room = static_cast<int>(device.most_shared() - kReserved) - at;
   p.n_slots = std::clamp(room / slot, 0, kMostSlots);
   p.scales = take(p.n_slots * p.scale_stride);
   p.codes = take(p.n_slots * p.code_stride);
@@ -290,28 +290,10 @@ bool fits(const Params& p) {
 }
 
 template <class K>
-bool can_launch() {
-  static const bool can = [] {
-    const auto kernel = layers_kernel<K>;
-    const int shared = static_cast<int>(most_shared() - kReserved);
-    int n = 0;
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {kBlocks, 1, 1};
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(kBlocks);
-    config.blockDim = dim3(kThreads);
-    config.dynamicSmemBytes = static_cast<size_t>(shared);
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    const bool known = has_clusters() &&
-                       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared) == cudaSuccess &&
-                       cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess &&
-                       cudaOccupancyMaxActiveClusters(&n, kernel, &config) == cudaSuccess;
-    cudaGetLastError();
-    return known && n > 0;
-  }();
-  return can;
+bool can_launch(Device& device) {
+  static_assert(kBlocks == 16);
+  const auto* kernel = reinterpret_cast<const void*>(layers_kernel<K>);
+  return device.clusters_at_once(kernel, kThreads, device.most_shared() - kReserved, kBlocks)[4] > 0;
 }
 
 }  // namespace
@@ -320,21 +302,21 @@ bool can_cluster(const PackedWeight& w) {
   return !w.f32 && !w.group16 && (w.layout == Layout::kCodes4 || w.layout == Layout::kCodes8);
 }
 
-bool can_run_cluster(const ClusterStep& step) {
+bool can_run_cluster(const ClusterStep& step, Device& device) {
   const DeviceKv& kv = step.kv;
   if (dtype_bytes(kv.dtype) > 2 || kv.n_parts != 2 || kv.head_dim != kHead) return false;
   if (kv.block_size % 16 != 0 || !std::has_single_bit(static_cast<unsigned>(kv.block_size))) return false;
-  if (step.n_layers == 0 || step.n_layers > kMostClusterLayers || !fits(params_of(step))) return false;
+  if (step.n_layers == 0 || step.n_layers > kMostClusterLayers || !fits(params_of(device, step))) return false;
   bool can = false;
-  with_narrow_type(kv.dtype, [&](auto* k) { can = can_launch<std::remove_pointer_t<decltype(k)>>(); });
+  with_narrow_type(kv.dtype, [&](auto* k) { can = can_launch<std::remove_pointer_t<decltype(k)>>(device); });
   return can;
 }
 
-void run_cluster(const ClusterStep& step, cudaStream_t stream) {
-  const Params p = params_of(step);
+void run_cluster(const ClusterStep& step, Device& device) {
+  const Params p = params_of(device, step);
   with_narrow_type(step.kv.dtype, [&](auto* k) {
     using K = std::remove_pointer_t<decltype(k)>;
-    launch_clusters(layers_kernel<K>, dim3(kBlocks), dim3(kBlocks), kThreads, static_cast<size_t>(p.end), stream, p);
+    launch_clusters(device, layers_kernel<K>, dim3(kBlocks), dim3(kBlocks), kThreads, static_cast<size_t>(p.end), p);
   });
 }
 

@@ -47,7 +47,7 @@ struct ClusterStep {
 // Whether a product may be one of a cluster's.
 bool can_cluster(const PackedWeight& w);
 // Whether these layers fit and the device can run such a cluster.
-bool can_run_cluster(const ClusterStep& step);
-void run_cluster(const ClusterStep& step, cudaStream_t stream);
+bool can_run_cluster(const ClusterStep& step, Device& device);
+void run_cluster(const ClusterStep& step, Device& device);
 
 }  // namespace ingot::cuda

@@ -13,6 +13,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/create_cuda.h"
+#include "backend/cuda/cuda_device.h"
 #include "backend/cuda/dense_matmul.h"
 #include "backend/cuda/device_batch.h"
 #include "backend/cuda/experts.h"
@@ -61,7 +62,7 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
   bool overlaps() const override { return true; }
   void synchronize() override;
   void check_replays() override { checks_replays_ = true; }
-  void trace_steps(std::shared_ptr<TraceFile> file) override { clock_ = std::make_unique<cuda::StepClock>(std::move(file), stream_); }
+  void trace_steps(std::shared_ptr<TraceFile> file) override { clock_ = std::make_unique<cuda::StepClock>(std::move(file), device_); }
 
   // cuda_sample.cc
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
@@ -134,7 +135,7 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
   void launch(const cuda::MatmulKernel& kernel, cuda::Matvec m);  // with the norm that waits, if x is its result
   const cuda::MatmulKernel& kernel_for(const Weight& w, int64_t rows) const;
   cuda::SpecialisedKernels* specialised_for(const cuda::PackedWeight& w) const;
-  void begin_tuning(const BackendOptions& options, int major, int minor);  // of a device of that compute capability
+  void begin_tuning(const BackendOptions& options);
   void take_up_kernels();
   void time_kernels(int64_t most_rows);
   double time_kernel(const cuda::MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows);
@@ -161,6 +162,7 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
   std::span<const int32_t> host_drawn_tokens(const Batch& batch);
   void sample_on_host(const float* logits, std::vector<Sampled>& sampled);
 
+  cuda::Device device_;  // the first, for all the others are of it
   DType act_ = DType::kF16;
   bool deterministic_ = false;
   const cuda::MatmulKernel* forced_ = nullptr;  // of use_matmul_kernel
@@ -168,8 +170,6 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
   std::unique_ptr<cuda::SpecialisedKernels> specialised_;
   cuda::TimedChoice timed_;
   std::string description_;
-  int n_multiprocessors_ = 1;
-  cudaStream_t stream_ = nullptr;
   size_t allocated_ = 0;
   std::deque<cuda::Memory> buffers_;
   std::deque<cuda::PackedWeight> weights_;

@@ -26,20 +26,20 @@ Tensor CudaBackend::aligned(const Tensor& x) {
   if (x.dtype == act_ && on_16_bytes(x)) return x;
   const int64_t stride = (x.cols + 7) / 8 * 8;
   const Tensor to{scratch_at_least(narrow_, static_cast<size_t>(x.rows * stride) * dtype_bytes(act_)), act_, x.rows, x.cols, stride};
-  cuda::convert(to, x, stream_);
+  cuda::convert(to, x, device_);
   check_launch("convert");
   return to;
 }
 
 void CudaBackend::copy(Tensor y, Tensor x) {
   settle();
-  cuda::convert(y, x, stream_);
+  cuda::convert(y, x, device_);
   check_launch("convert");
 }
 
 void CudaBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) {
   settle();
-  cuda::route_rows(ids, weights, logits, args, stream_);
+  cuda::route_rows(ids, weights, logits, args, device_);
   check_launch("route_rows");
 }
 
@@ -52,13 +52,13 @@ bool CudaBackend::takes_rows(const ExpertMatmul& m) const {
 
 void CudaBackend::order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts) {
   void* memory = scratch_at_least(order_, cuda::expert_order_bytes(n_rows, n_experts));
-  cuda::order_by_expert(cuda::expert_order_in(memory, n_rows, n_experts), ids, n_rows, n_experts, stream_);
+  cuda::order_by_expert(cuda::expert_order_in(memory, n_rows, n_experts), ids, n_rows, n_experts, device_);
   check_launch("order_by_expert");
 }
 
 // The rows are in order_.
 void CudaBackend::launch_tiles(const ExpertMatmul& m) {
-  cuda::expert_tiles(m, cuda::expert_order_in(order_.data(), m.n_rows, m.w[0]->n_experts), stream_);
+  cuda::expert_tiles(m, cuda::expert_order_in(order_.data(), m.n_rows, m.w[0]->n_experts), device_);
   check_launch("expert_tiles");
 }
 
@@ -72,11 +72,11 @@ void CudaBackend::moe_matmul(Tensor y, Tensor x_any, const Weight& weight, Tenso
   const PackedWeight& w = packed(weight);
   const ExpertMatmul m{.y = y, .x = aligned(x_any), .w = {&w}, .bias = {data_of(bias)}, .ids = ids.i32(), .n_rows = y.rows, .specialised = specialised_for(w)};
   if (!cuda::can_expert_matmul(w)) {
-    cuda::plain_expert_rows(m, stream_);
+    cuda::plain_expert_rows(m, device_);
     return check_launch("plain_expert_rows");
   }
   if (takes_rows(m)) {
-    cuda::expert_rows(m, stream_);
+    cuda::expert_rows(m, device_);
     return check_launch("expert_rows");
   }
   order_rows(m.ids, m.n_rows, w.n_experts);
@@ -85,7 +85,7 @@ void CudaBackend::moe_matmul(Tensor y, Tensor x_any, const Weight& weight, Tenso
 
 void CudaBackend::moe_combine(Tensor residual, Tensor y, Tensor weights) {
   settle();
-  cuda::combine_rows(residual, y, weights, stream_);
+  cuda::combine_rows(residual, y, weights, device_);
   check_launch("combine_rows");
 }
 
@@ -93,7 +93,7 @@ void CudaBackend::moe_combine(Tensor residual, Tensor y, Tensor weights) {
 void CudaBackend::route(const MoeArgs& a) {
   settle_layers();
   const PackedWeight& w = packed(*a.w_router);
-  if (deterministic_ || a.x.dtype != DType::kF16 || !on_16_bytes(a.x) || !cuda::can_route_at_once(w, a.x.rows)) {
+  if (deterministic_ || a.x.dtype != DType::kF16 || !on_16_bytes(a.x) || !cuda::can_route_at_once(device_, w, a.x.rows)) {
     matmul(a.logits, a.x, *a.w_router, a.b_router);
     return moe_route(a.ids, a.weights, a.logits, a.route);
   }
@@ -101,7 +101,7 @@ void CudaBackend::route(const MoeArgs& a) {
   if (!takes) settle();
   const std::optional<cuda::DeferredNorm> norm = std::exchange(pending_, std::nullopt);
   cuda::route_at_once({.ids = a.ids, .weights = a.weights, .x = a.x, .norm = norm ? &*norm : nullptr, .w = &w, .bias = data_of(a.b_router)}, a.route,
-                      stream_);
+                      device_);
   check_launch("route_at_once");
 }
 
@@ -126,7 +126,7 @@ void CudaBackend::moe(const MoeArgs& a) {
     return moe_combine(a.residual, a.out, a.weights);
   }
   if (each) {
-    cuda::expert_rows(gate, stream_);
+    cuda::expert_rows(gate, device_);
     check_launch("expert_rows");
   } else {
     order_rows(gate.ids, n_rows, w_gate.n_experts);
@@ -137,7 +137,7 @@ void CudaBackend::moe(const MoeArgs& a) {
   sum.y = a.residual, sum.weights = a.weights.f32(), sum.n_terms = static_cast<int>(a.ids.cols), sum.knows_experts = true;
   sum.specialised = specialised_for(w_down);
   if (each && cuda::can_expert_rows(sum)) {
-    cuda::expert_rows(sum, stream_);
+    cuda::expert_rows(sum, device_);
     return check_launch("expert_rows");
   }
   if (each) order_rows(gate.ids, n_rows, w_gate.n_experts);

@@ -15,20 +15,19 @@ using cuda::check;
 using cuda::MatmulKernel;
 using cuda::PackedWeight;
 
-void CudaBackend::begin_tuning(const BackendOptions& options, int major, int minor) {
+void CudaBackend::begin_tuning(const BackendOptions& options) {
   if (!options.kernels.empty() && options.kernels != "tuned" && options.kernels != "fixed")
     throw UsageError("unknown kernels '{}': use tuned or fixed", printable(options.kernels));
   tunes_ = options.kernels != "fixed" && !deterministic_ && act_ == DType::kF16;
   if (!tunes_) return;
   if (cuda::Nvrtc::get() == nullptr) return log_info("there is no NVRTC (libnvrtc.so) here: no kernels are compiled for the model's sizes");
-  const std::string arch = fmt::format("sm_{}{}{}", major, minor, major == 9 && minor == 0 ? "a" : "");  // Hopper's own instructions are of sm_90a
   const std::string cache = cache_home();
-  specialised_ = std::make_unique<cuda::SpecialisedKernels>(arch, cache.empty() ? "" : cache + "/kernels");
+  specialised_ = std::make_unique<cuda::SpecialisedKernels>(device_.limits(), cache.empty() ? "" : cache + "/kernels");
 }
 
 const MatmulKernel& CudaBackend::kernel_for(const Weight& w, int64_t rows) const {
   if (forced_ != nullptr) return *forced_;
-  return deterministic_ ? cuda::matmul_kernel_for(packed(w), rows, true) : timed_.kernel_for(packed(w), rows);
+  return deterministic_ ? cuda::matmul_kernel_for(device_.limits(), packed(w), rows, true) : timed_.kernel_for(device_.limits(), packed(w), rows);
 }
 
 // Where a product of w may take a kernel that is compiled for it.
@@ -37,10 +36,10 @@ cuda::SpecialisedKernels* CudaBackend::specialised_for(const PackedWeight& w) co
 }
 
 std::vector<std::string> CudaBackend::matmul_kernels(const Weight& w, int64_t rows) const {
-  const MatmulKernel& chosen = deterministic_ ? cuda::matmul_kernel_for(packed(w), rows, true) : timed_.kernel_for(packed(w), rows);
+  const MatmulKernel& chosen = deterministic_ ? cuda::matmul_kernel_for(device_.limits(), packed(w), rows, true) : timed_.kernel_for(device_.limits(), packed(w), rows);
   std::vector<std::string> names{chosen.name};
   for (const MatmulKernel& kernel : cuda::matmul_kernels()) {
-    if (&kernel == &chosen || !kernel.can(packed(w), rows) || (kernel.specialised && !specialised_)) continue;
+    if (&kernel == &chosen || !kernel.can(device_.limits(), packed(w), rows) || (kernel.specialised && !specialised_)) continue;
     const bool is_taken = kernel.specialised && kernel.run == chosen.run && is_worth_compiling(packed(w));  // once it is there
     names.insert(is_taken ? names.begin() : names.end(), kernel.name);
   }
@@ -93,9 +92,9 @@ double CudaBackend::time_kernel(const MatmulKernel& kernel, const std::vector<co
   forced_ = &kernel;
   product(y, x, first, {}, false);  // takes what it needs, and brings its code to the device
   for (int round = 0; round < 2; ++round) {
-    check(cudaEventRecord(begin.event, stream_), "cudaEventRecord");
+    check(cudaEventRecord(begin.event, device_.stream()), "cudaEventRecord");
     for (size_t i = 0; i < kProducts; ++i) product(y, x, *weights[++next % weights.size()], {}, false);
-    check(cudaEventRecord(end.event, stream_), "cudaEventRecord");
+    check(cudaEventRecord(end.event, device_.stream()), "cudaEventRecord");
     check(cudaEventSynchronize(end.event), "cudaEventSynchronize");
     float ms = 0;
     check(cudaEventElapsedTime(&ms, begin.event, end.event), "cudaEventElapsedTime");
@@ -112,14 +111,14 @@ void CudaBackend::time_kernels(int64_t most_rows) {
   const auto start = std::chrono::steady_clock::now();
   const auto element = static_cast<int64_t>(dtype_bytes(act_)), n_noise = static_cast<int64_t>(narrow_.size()) / element;
   settle();
-  cuda::fill_noise({narrow_.data(), act_, 1, n_noise, n_noise}, stream_);
+  cuda::fill_noise({narrow_.data(), act_, 1, n_noise, n_noise}, device_);
   for (const Weight& w : factors_) {
     if (!is_to_time(w)) continue;
     std::vector<const Weight*> alike;
     for (const Weight& other : factors_)
       if (other.format == w.format && other.n_in == w.n_in && other.n_out == w.n_out) alike.push_back(&other);
     const int64_t fit = std::min(n_noise / w.n_in, static_cast<int64_t>(up_.size()) / element / w.n_out);
-    timed_.add(packed(w), std::min(most_rows, fit), [&](const MatmulKernel& kernel, int64_t rows) { return time_kernel(kernel, alike, rows); });
+    timed_.add(device_.limits(), packed(w), std::min(most_rows, fit), [&](const MatmulKernel& kernel, int64_t rows) { return time_kernel(kernel, alike, rows); });
   }
   synchronize();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

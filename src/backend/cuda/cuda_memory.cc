@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/device_name.h"
 #include "base/error.h"
 
 namespace ingot {
@@ -27,35 +28,43 @@ std::string why_no_cuda() {
   return fmt::format("no CUDA device: {}", status == cudaSuccess ? "the driver finds none" : cudaGetErrorString(status));
 }
 
-CudaBackend::CudaBackend(const BackendOptions& options) {
+namespace {
+
+// Which GPU the options ask for, once it is known that they can be met.
+int checked_index(const BackendOptions& options) {
   if (!options.activations.empty() && options.activations != "f16" && options.activations != "f32")
     throw UsageError("unknown type of activations '{}': use f16 or f32", printable(options.activations));
+  if (options.deterministic && options.activations == "f32") throw UsageError("--deterministic needs activations of f16 on cuda");
+  const int index = cuda_index(options.device);
+  if (const std::string why = why_no_cuda(); !why.empty()) throw UsageError("{}; use --device cpu", why);
+  int n_devices = 0;
+  check(cudaGetDeviceCount(&n_devices), "cudaGetDeviceCount");
+  check_cuda_index(index, n_devices);
+  return index;
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(const BackendOptions& options) : device_(checked_index(options)) {
   if (options.activations == "f32") act_ = DType::kF32;
   deterministic_ = options.deterministic;
-  if (deterministic_ && act_ == DType::kF32) throw UsageError("--deterministic needs activations of f16 on cuda");
-  if (const std::string why = why_no_cuda(); !why.empty()) throw UsageError("{}; use --device cpu", why);
-  cudaDeviceProp device{};
-  check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
-  if (device.major < 8)
+  if (device_.limits().major < 8)
     throw UsageError("{} has compute capability {}.{}: 8.0 (Ampere) or newer is needed; use --device cpu",
-                     printable(device.name), device.major, device.minor);
-  n_multiprocessors_ = device.multiProcessorCount;
-  begin_tuning(options, device.major, device.minor);
-  description_ = fmt::format("cuda: {}, {:.0f} GiB, {} multiprocessors, {} activations", device.name,
-                             static_cast<double>(device.totalGlobalMem) / (1 << 30), n_multiprocessors_,
+                     printable(device_.name()), device_.limits().major, device_.limits().minor);
+  begin_tuning(options);
+  description_ = fmt::format("cuda: {}, {:.0f} GiB, {} multiprocessors, {} activations", device_.name(),
+                             static_cast<double>(device_.memory_bytes()) / (1 << 30), device_.n_multiprocessors(),
                              act_ == DType::kF16 ? "f16" : "f32");
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   dense_ = std::make_unique<cuda::DenseMatmul>();
   allocated_ += dense_->workspace_bytes();
 }
 
 CudaBackend::~CudaBackend() {
-  if (stream_ == nullptr) return;
-  cudaStreamSynchronize(stream_);
+  cuda::select_device(device_.index());
+  cudaStreamSynchronize(device_.stream());
   forget_graphs();
   clock_.reset();
   if (drawn_event_ != nullptr) cudaEventDestroy(drawn_event_);
-  cudaStreamDestroy(stream_);
 }
 
 size_t CudaBackend::available_bytes() const {
@@ -87,7 +96,7 @@ void* CudaBackend::scratch_at_least(Memory& memory, size_t bytes, cuda::Place pl
 
 void* CudaBackend::grown(Memory& memory, size_t bytes, cuda::Place place) {
   if (memory.size() >= bytes && memory.data() != nullptr) return memory.data();
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
   if (bytes < 1 << 20) bytes = std::bit_ceil(std::max<size_t>(bytes, 256));  // so that what grows slowly does so seldom
   const size_t before = memory.data() != nullptr ? memory.size() : 0;
   memory = Memory();
@@ -109,14 +118,14 @@ std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
   block_size_ = shape.block_size;
   Memory memory(std::max<size_t>(shape.bytes(), 16));
   allocated_ += memory.size();
-  check(cudaMemsetAsync(memory.data(), 0, memory.size(), stream_), "cudaMemsetAsync");
+  check(cudaMemsetAsync(memory.data(), 0, memory.size(), device_.stream()), "cudaMemsetAsync");
   return std::make_unique<CudaKv>(shape, std::move(memory));
 }
 
 void CudaBackend::reserve(const StepLimits& limits) {
   Backend::reserve(limits);
   finish_weights();
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
   upload_.reset();
   allocated_ -= raw_.size();
   raw_ = Memory();
@@ -142,7 +151,7 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
           .narrow = std::max(rows, static_cast<size_t>(limits.max_expert_floats) * element),
           .arranged = cuda::matvec_scratch(few),
           .decoded = codes ? std::max(static_cast<size_t>(cuda::kDecodedBytes), 256 * row) : 0,
-          .partials = size_t{4} * static_cast<size_t>(n_multiprocessors_) * 16 * static_cast<size_t>(limits.head_dim + 2) * sizeof(float),
+          .partials = size_t{4} * static_cast<size_t>(device_.n_multiprocessors()) * 16 * static_cast<size_t>(limits.head_dim + 2) * sizeof(float),
           .order = limits.max_expert_rows > 0 ? cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMostExperts) : 0};
 }
 
@@ -155,19 +164,19 @@ size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
 void CudaBackend::upload(const Tensor& to, const void* from) {
   CHECK(to.contiguous());
   const size_t bytes = static_cast<size_t>(to.rows * to.cols) * dtype_bytes(to.dtype);
-  if (upload_ && layers_.empty() && !pending_) return upload_->copy(to.data, from, bytes, stream_);  // a vector among weights
+  if (upload_ && layers_.empty() && !pending_) return upload_->copy(to.data, from, bytes, device_);  // a vector among weights
   settle();
-  check(cudaMemcpyAsync(to.data, from, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check(cudaMemcpyAsync(to.data, from, bytes, cudaMemcpyHostToDevice, device_.stream()), "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
 }
 
 void CudaBackend::download(void* to, const Tensor& from) {
   settle();
   CHECK(from.contiguous());
   check(cudaMemcpyAsync(to, from.data, static_cast<size_t>(from.rows * from.cols) * dtype_bytes(from.dtype),
-                        cudaMemcpyDeviceToHost, stream_),
+                        cudaMemcpyDeviceToHost, device_.stream()),
         "cudaMemcpyAsync");
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
 }
 
 // The best of some runs: of reading a gigabyte, and of a product of matrices of 8192 (f16) or 4096 (f32).
@@ -177,7 +186,7 @@ Peak CudaBackend::measure_peak(Format) {
   const size_t matrix = static_cast<size_t>(n * n) * dtype_bytes(act_);
   const Memory data(std::max(kBytes, 3 * matrix));
   const auto n_elements = static_cast<int64_t>(data.size() / dtype_bytes(act_));
-  cuda::fill_noise({data.data(), act_, 1, n_elements, n_elements}, stream_);
+  cuda::fill_noise({data.data(), act_, 1, n_elements, n_elements}, device_);
   check_launch("fill_noise");
   cudaEvent_t begin = nullptr, end = nullptr;
   check(cudaEventCreate(&begin), "cudaEventCreate");
@@ -185,9 +194,9 @@ Peak CudaBackend::measure_peak(Format) {
   const auto best_seconds = [&](auto&& work) {
     float best = INFINITY;
     for (int i = 0; i < 8; ++i) {
-      check(cudaEventRecord(begin, stream_), "cudaEventRecord");
+      check(cudaEventRecord(begin, device_.stream()), "cudaEventRecord");
       work();
-      check(cudaEventRecord(end, stream_), "cudaEventRecord");
+      check(cudaEventRecord(end, device_.stream()), "cudaEventRecord");
       check(cudaEventSynchronize(end), "cudaEventSynchronize");
       float ms = 0;
       check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
@@ -197,11 +206,11 @@ Peak CudaBackend::measure_peak(Format) {
   };
   Peak peak{.matmul_kind = act_ == DType::kF16 ? "f16" : "f32"};
   peak.read_gb_s = kBytes * 1e-9 / best_seconds([&] {
-                     cuda::read_all(data.data(), kBytes, static_cast<float*>(scratch_at_least(best_, 8)), stream_);
+                     cuda::read_all(data.data(), kBytes, static_cast<float*>(scratch_at_least(best_, 8)), device_);
                    });
   auto* base = static_cast<char*>(data.data());
   const Tensor x{base, act_, n, n, n}, y{base + 2 * matrix, act_, n, n, n};
-  const double seconds = best_seconds([&] { dense_->run(y, x, base + matrix, 1.0f, false, stream_); });
+  const double seconds = best_seconds([&] { dense_->run(y, x, base + matrix, 1.0f, false, device_); });
   peak.matmul_gflop_s = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) * 1e-9 / seconds;
   cudaEventDestroy(begin);
   cudaEventDestroy(end);

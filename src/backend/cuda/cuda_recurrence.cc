@@ -42,7 +42,7 @@ std::unique_ptr<StateCache> CudaBackend::make_states(const StateShape& shape) {
 
 void CudaBackend::gate(Tensor x, Tensor gate) {
   settle();
-  cuda::gate_rows(x, gate, stream_);
+  cuda::gate_rows(x, gate, device_);
   check_launch("gate_rows");
 }
 
@@ -56,7 +56,7 @@ void CudaBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int lay
     const int64_t floats = cuda::conv_edge_floats(x.cols, static_cast<int>(weight.cols), n_tokens_, n_seqs_);
     edges = static_cast<float*>(scratch_at_least(up_, static_cast<size_t>(floats) * sizeof(float)));
   }
-  cuda::short_conv(x, weight, states.inputs(layer), batch_.view(), n_seqs_, max_q_len_, edges, stream_);
+  cuda::short_conv(x, weight, states.inputs(layer), batch_.view(), n_seqs_, max_q_len_, edges, device_);
   check_launch("short_conv");
 }
 
@@ -65,7 +65,7 @@ void CudaBackend::delta_rule(const DeltaRuleArgs& args) {
   const auto& states = static_cast<const CudaStates&>(*args.states);
   const StateShape& s = states.shape;
   CHECK_EQ(args.qkv.cols, 2 * args.n_key_heads * s.key_dim + s.n_heads * s.value_dim);
-  cuda::delta_rule(args, states.matrices(args.layer), batch_.view(), n_seqs_, min_q_len_, max_q_len_, !deterministic_, stream_);
+  cuda::delta_rule(args, states.matrices(args.layer), batch_.view(), n_seqs_, min_q_len_, max_q_len_, !deterministic_, device_);
   check_launch("delta_rule");
 }
 

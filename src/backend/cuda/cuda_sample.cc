@@ -108,7 +108,7 @@ void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) 
   }
   if (clock_) clock_->end();
   if (drawn_event_ == nullptr) check(cudaEventCreateWithFlags(&drawn_event_, cudaEventDisableTiming), "cudaEventCreate");
-  check(cudaEventRecord(drawn_event_, stream_), "cudaEventRecord");
+  check(cudaEventRecord(drawn_event_, device_.stream()), "cudaEventRecord");
 }
 
 void CudaBackend::sample_greedy(const Tensor& logits) {
@@ -116,8 +116,8 @@ void CudaBackend::sample_greedy(const Tensor& logits) {
   auto* best = static_cast<cuda::Key*>(grown(best_, n * sizeof(cuda::Key)));
   auto* copy = static_cast<cuda::Key*>(grown(sampled_, n * sizeof(cuda::Key), cuda::Place::kPinned));
   auto* rows = static_cast<cuda::RowArgmax*>(grown(argmax_, n * sizeof(cuda::RowArgmax)));
-  if (argmax_.size() != before) check(cudaMemsetAsync(rows, 0, argmax_.size(), stream_), "cudaMemsetAsync");
-  cuda::argmax_rows(best, copy, rows, logits.slice_rows(0, static_cast<int64_t>(n)), stream_);
+  if (argmax_.size() != before) check(cudaMemsetAsync(rows, 0, argmax_.size(), device_.stream()), "cudaMemsetAsync");
+  cuda::argmax_rows(best, copy, rows, logits.slice_rows(0, static_cast<int64_t>(n)), device_);
   check_launch("argmax_rows");
 }
 
@@ -149,20 +149,20 @@ void CudaBackend::sample_rows(const Tensor& logits) {
   std::memcpy(from, draws.data(), edits_at);
   std::memcpy(from + edits_at, edits.data(), masks_at - edits_at);
   for (size_t i = 0; i < masks.size(); ++i) std::memcpy(from + masks_at + i * mask_words * 4, masks[i], mask_words * 4);
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, device_.stream()), "cudaMemcpyAsync");
 
   const size_t row_bytes = static_cast<size_t>(sample_vocab_) * sizeof(float), drawn_bytes = rows_.size() * sizeof(cuda::RowDrawn);
   auto* drawn = static_cast<cuda::RowDrawn*>(grown(best_, drawn_bytes));
   auto* pinned = static_cast<char*>(grown(sampled_, drawn_bytes + host_rows_.size() * row_bytes, cuda::Place::kPinned));
   if (!draws.empty()) {
     cuda::draw_rows(drawn, logits, reinterpret_cast<cuda::RowDraw*>(to), static_cast<int>(draws.size()),
-                    reinterpret_cast<cuda::LogitEdit*>(to + edits_at), stream_);
+                    reinterpret_cast<cuda::LogitEdit*>(to + edits_at), device_);
     check_launch("draw_rows");
-    check(cudaMemcpyAsync(pinned, drawn, drawn_bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(pinned, drawn, drawn_bytes, cudaMemcpyDeviceToHost, device_.stream()), "cudaMemcpyAsync");
   }
   for (size_t i = 0; i < host_rows_.size(); ++i)
     check(cudaMemcpyAsync(pinned + drawn_bytes + i * row_bytes, logits.f32() + static_cast<int64_t>(host_rows_[i]) * logits.stride, row_bytes,
-                          cudaMemcpyDeviceToHost, stream_),
+                          cudaMemcpyDeviceToHost, device_.stream()),
           "cudaMemcpyAsync");
 }
 

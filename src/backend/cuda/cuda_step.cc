@@ -35,7 +35,7 @@ void CudaBackend::begin(const Batch& batch) {
   CHECK(!has_drawn || best_.data() != nullptr);
   const auto* keys = has_drawn && greedy_ ? static_cast<const cuda::Key*>(best_.data()) : nullptr;
   const auto* drawn = has_drawn && !greedy_ ? static_cast<const cuda::RowDrawn*>(best_.data()) : nullptr;
-  if (batch_.upload(known, keys, drawn, block_size_, stream_)) forget_graphs();
+  if (batch_.upload(known, keys, drawn, block_size_, device_)) forget_graphs();
 }
 
 // Contexts up to which a cluster is faster than a graph of kernels that take all of the GPU.
@@ -62,11 +62,11 @@ void CudaBackend::run(const std::function<void()>& body) {
   }
   if (graph.exec == nullptr) capture(graph, body);
   if (checks_replays_) return check_replay(graph, body);
-  check(cudaGraphLaunch(graph.exec, stream_), "cudaGraphLaunch");
+  check(cudaGraphLaunch(graph.exec, device_.stream()), "cudaGraphLaunch");
 }
 
 void CudaBackend::capture(Graph& graph, const std::function<void()>& body) {
-  check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  check(cudaStreamBeginCapture(device_.stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   capturing_ = true;
   std::exception_ptr fault;
   try {
@@ -78,7 +78,7 @@ void CudaBackend::capture(Graph& graph, const std::function<void()>& body) {
   }
   capturing_ = false;
   cudaGraph_t recorded = nullptr;
-  const cudaError_t status = cudaStreamEndCapture(stream_, &recorded);
+  const cudaError_t status = cudaStreamEndCapture(device_.stream(), &recorded);
   if (fault) {
     if (recorded != nullptr) cudaGraphDestroy(recorded);
     cudaGetLastError();
@@ -94,9 +94,9 @@ std::vector<std::vector<char>> CudaBackend::downloaded(const std::vector<Written
   std::vector<std::vector<char>> all;
   for (const auto& [data, bytes] : places) {
     all.emplace_back(bytes);
-    check(cudaMemcpyAsync(all.back().data(), data, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(all.back().data(), data, bytes, cudaMemcpyDeviceToHost, device_.stream()), "cudaMemcpyAsync");
   }
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
   return all;
 }
 
@@ -105,10 +105,10 @@ void CudaBackend::check_replay(const Graph& graph, const std::function<void()>& 
   std::vector<Written> places = activations_;
   places.insert(places.end(), states_.begin(), states_.end());
   const auto before = downloaded(places);
-  check(cudaGraphLaunch(graph.exec, stream_), "cudaGraphLaunch");
+  check(cudaGraphLaunch(graph.exec, device_.stream()), "cudaGraphLaunch");
   const auto replayed = downloaded(places);
   for (size_t i = 0; i < places.size(); ++i)
-    check(cudaMemcpyAsync(places[i].data, before[i].data(), places[i].bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(places[i].data, before[i].data(), places[i].bytes, cudaMemcpyHostToDevice, device_.stream()), "cudaMemcpyAsync");
   body();
   settle();
   const auto plain = downloaded(places);
@@ -128,7 +128,7 @@ void CudaBackend::forget_graphs() {
 
 void CudaBackend::synchronize() {
   settle();
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
 }
 
 }  // namespace ingot

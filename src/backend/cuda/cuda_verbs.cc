@@ -26,7 +26,7 @@ Tensor CudaBackend::narrowed(const Tensor& x) {
   if (x.dtype == act_) return x;
   const Tensor to{scratch_at_least(narrow_, static_cast<size_t>(x.rows * x.cols) * dtype_bytes(act_)), act_, x.rows,
                   x.cols, x.cols};
-  cuda::convert(to, x, stream_);
+  cuda::convert(to, x, device_);
   check_launch("convert");
   return to;
 }
@@ -35,7 +35,7 @@ void CudaBackend::settle() {
   settle_layers();
   if (!pending_) return;
   const cuda::DeferredNorm norm = *std::exchange(pending_, std::nullopt);
-  cuda::norm_rows(norm.y, norm.x, norm.args, stream_);
+  cuda::norm_rows(norm.y, norm.x, norm.args, device_);
   check_launch("norm_rows");
 }
 
@@ -51,8 +51,8 @@ void CudaBackend::settle_layers() {
     layers.pop_back();
   }
   const auto step = layers.empty() ? nullptr : cuda::cluster_step(layers, view_of(*layers.front().qkv.kv), batch_.view());
-  if (step && cuda::can_run_cluster(*step)) {
-    cuda::run_cluster(*step, stream_);
+  if (step && cuda::can_run_cluster(*step, device_)) {
+    cuda::run_cluster(*step, device_);
     check_launch("run_cluster");
   } else {
     for (const cuda::LayerVerbs& layer : layers) replay(layer);
@@ -80,7 +80,7 @@ void CudaBackend::launch(const cuda::MatmulKernel& kernel, cuda::Matvec m) {
   if (kernel.run == cuda::matvec) m.arranged = scratch_at_least(arranged_, cuda::matvec_scratch(m.x));
   m.alone = deterministic_;
   m.specialised = specialised_for(*m.jobs[0].w);
-  kernel.run(m, stream_);
+  kernel.run(m, device_);
   check_launch(kernel.name);
 }
 
@@ -99,11 +99,11 @@ void CudaBackend::product(const Tensor& y, const Tensor& x_any, const Weight& we
   if (kernel.decodes) {
     decoded_product(y, x, w, accumulate);
   } else {
-    if (deterministic_ || !dense_->run(y, x, w.data, 1.0f, accumulate, stream_)) cuda::plain_matmul(y, x, w, accumulate, stream_);
+    if (deterministic_ || !dense_->run(y, x, w.data, 1.0f, accumulate, device_)) cuda::plain_matmul(y, x, w, accumulate, device_);
     check_launch("plain_matmul");
   }
   if (bias) {
-    cuda::add_rows(y, bias, true, stream_);
+    cuda::add_rows(y, bias, true, device_);
     check_launch("add_rows");
   }
 }
@@ -114,10 +114,10 @@ void CudaBackend::decoded_product(const Tensor& y, const Tensor& x, const Packed
   void* decoded = scratch_at_least(decoded_, static_cast<size_t>(slice * row_bytes));
   for (int64_t first = 0; first < w.n_out; first += slice) {
     const int64_t n = std::min(slice, w.n_out - first);
-    cuda::unpack_rows(decoded, w, first, n, stream_);
+    cuda::unpack_rows(decoded, w, first, n, device_);
     check_launch("unpack_rows");
     const Tensor part{static_cast<char*>(y.data) + first * static_cast<int64_t>(dtype_bytes(y.dtype)), y.dtype, y.rows, n, y.stride};
-    CHECK(dense_->run(part, x, decoded, w.factor, accumulate, stream_));
+    CHECK(dense_->run(part, x, decoded, w.factor, accumulate, device_));
   }
 }
 
@@ -165,19 +165,19 @@ void CudaBackend::qkv(const QkvArgs& a) {
     }
     cuda::Matvec m{.x = x};
     const int first = i;
-    for (; i < 3 && alike(*weights[first], *weights[i]) && kernel.can(packed(*weights[i]), x.rows); ++i) {
+    for (; i < 3 && alike(*weights[first], *weights[i]) && kernel.can(device_.limits(), packed(*weights[i]), x.rows); ++i) {
       m.jobs[m.n_jobs].w = &packed(*weights[i]);
       m.y[m.n_jobs++] = outputs[i];
     }
     launch(kernel, m);
   }
-  cuda::finish_qkv(a, true, view_of(*a.kv), batch_.view(), stream_);
+  cuda::finish_qkv(a, true, view_of(*a.kv), batch_.view(), device_);
   check_launch("finish_qkv");
 }
 
 void CudaBackend::embed(Tensor x, const Weight& table, float scale) {
   settle();
-  cuda::embed_rows(x, packed(table), batch_.view().tokens, scale, stream_);
+  cuda::embed_rows(x, packed(table), batch_.view().tokens, scale, device_);
   check_launch("embed_rows");
 }
 
@@ -188,43 +188,43 @@ void CudaBackend::norm(Tensor y, Tensor x, const NormArgs& args) {
     pending_ = {y, x, args};
     return;
   }
-  cuda::norm_rows(y, x, args, stream_);
+  cuda::norm_rows(y, x, args, device_);
   check_launch("norm_rows");
 }
 
 void CudaBackend::add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) {
   settle();
-  cuda::add_norm_rows(out, residual, y, args, stream_);
+  cuda::add_norm_rows(out, residual, y, args, device_);
   check_launch("add_norm_rows");
 }
 
 void CudaBackend::add(Tensor x, Tensor y) {
   settle();
-  cuda::add_rows(x, y, false, stream_);
+  cuda::add_rows(x, y, false, device_);
   check_launch("add_rows");
 }
 
 void CudaBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
   settle();
-  cuda::act_mul_rows(y, gate, up, act, stream_);
+  cuda::act_mul_rows(y, gate, up, act, device_);
   check_launch("act_mul_rows");
 }
 
 void CudaBackend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude) {
   settle();
-  cuda::angles_of_positions(angles, inv_freq, magnitude, batch_.view().positions, stream_);
+  cuda::angles_of_positions(angles, inv_freq, magnitude, batch_.view().positions, device_);
   check_launch("angles_of_positions");
 }
 
 void CudaBackend::rope(Tensor x, int n_heads, const RopeArgs& args) {
   settle();
-  cuda::rope_rows(x, n_heads, args, stream_);
+  cuda::rope_rows(x, n_heads, args, device_);
   check_launch("rope_rows");
 }
 
 void CudaBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
   settle();
-  cuda::write_kv(view_of(kv), layer, k, v, batch_.view(), stream_);
+  cuda::write_kv(view_of(kv), layer, k, v, batch_.view(), device_);
   check_launch("write_kv");
 }
 
@@ -242,7 +242,7 @@ cuda::AttentionPlan CudaBackend::plan_attention(const AttentionArgs& a) {
   plan.any_short = !deterministic_ && min_q_len_ <= cuda::short_rows(group);
   plan.any_long = deterministic_ || max_q_len_ > cuda::short_rows(group);
   const int n_tasks = n_seqs_ * a.n_kv_heads;
-  plan.n_splits = std::clamp((2 * n_multiprocessors_ + n_tasks - 1) / n_tasks, 1, kv_bucket() / 128);
+  plan.n_splits = std::clamp((2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks, 1, kv_bucket() / 128);
   if (plan.any_short && plan.n_splits > 1) {
     const size_t n_floats =
         static_cast<size_t>(n_tasks) * 16 * static_cast<size_t>(plan.n_splits) * static_cast<size_t>(a.head_dim + 2);
@@ -255,40 +255,40 @@ void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const Attenti
   if (records_layers_ && layers_.attention(y, q, kv, args)) return;
   settle();
   if (act_ == DType::kF16 && cuda::can_attend(view_of(kv), args)) {
-    cuda::attend(y, narrowed(q), view_of(kv), args, batch_.view(), plan_attention(args), stream_);
+    cuda::attend(y, narrowed(q), view_of(kv), args, batch_.view(), plan_attention(args), device_);
   } else {
-    cuda::attend_naive(y, q, view_of(kv), args, batch_.view(), stream_, 0, deterministic_);
+    cuda::attend_naive(y, q, view_of(kv), args, batch_.view(), device_, 0, deterministic_);
   }
   check_launch("attend");
 }
 
 void CudaBackend::act(Tensor x, Activation act) {
   settle();
-  cuda::act_rows(x, act, stream_);
+  cuda::act_rows(x, act, device_);
   check_launch("act_rows");
 }
 
 void CudaBackend::add_positions(Tensor x, Tensor table) {
   settle();
-  cuda::add_positions(x, table, batch_.view().positions, stream_);
+  cuda::add_positions(x, table, batch_.view().positions, device_);
   check_launch("add_positions");
 }
 
 void CudaBackend::pool(Tensor y, Tensor x, Pooling pooling) {
   settle();
-  cuda::pool(y, x, batch_.view().q_start, pooling, stream_);
+  cuda::pool(y, x, batch_.view().q_start, pooling, device_);
   check_launch("pool");
 }
 
 void CudaBackend::gather_rows(Tensor y, Tensor x) {
   settle();
-  cuda::gather(y, x, batch_.view().logit_rows, stream_);
+  cuda::gather(y, x, batch_.view().logit_rows, device_);
   check_launch("gather");
 }
 
 void CudaBackend::scale(Tensor x, float factor, float softcap) {
   settle();
-  cuda::scale_rows(x, factor, softcap, stream_);
+  cuda::scale_rows(x, factor, softcap, device_);
   check_launch("scale_rows");
 }
 

@@ -55,15 +55,15 @@ void CudaBackend::pack_dense(PackedWeight& w, const Weight& host) {
   w.expert_bytes = w.n_out * w.n_in * static_cast<int64_t>(element);
   auto* to = static_cast<char*>(take(static_cast<size_t>(w.n_experts * w.expert_bytes)));
   w.data = to;
-  if (host.format == (w.f32 ? Format::F32 : Format::F16)) return weight_upload().copy(to, host.codes, host.bytes(), stream_);
+  if (host.format == (w.f32 ? Format::F32 : Format::F16)) return weight_upload().copy(to, host.codes, host.bytes(), device_);
   const FormatInfo& format = info(host.format);
   const size_t piece = cuda::WeightUpload::kPiece / format.block_bytes * format.block_bytes;
   for (size_t done = 0; done < host.bytes(); done += piece) {
     const size_t n = std::min(piece, host.bytes() - done);
     void* raw = scratch_at_least(raw_, n);
-    weight_upload().copy(raw, static_cast<const uint8_t*>(host.codes) + done, n, stream_);
+    weight_upload().copy(raw, static_cast<const uint8_t*>(host.codes) + done, n, device_);
     const size_t first = done / format.block_bytes * format.block_size;
-    cuda::pack_dense(host.format, raw, static_cast<int64_t>(n / format.block_bytes), w.f32, to + first * element, stream_);
+    cuda::pack_dense(host.format, raw, static_cast<int64_t>(n / format.block_bytes), w.f32, to + first * element, device_);
     check_launch("pack_dense");
   }
 }
@@ -89,29 +89,29 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
   const auto all_codes = static_cast<size_t>(w.n_experts * w.expert_bytes);
   const auto all_scales = static_cast<size_t>(w.n_experts * w.expert_scale_bytes);
   void *codes = take(all_codes), *scales = take(all_scales), *raw = scratch_at_least(raw_, host.bytes());
-  weight_upload().copy(raw, host.codes, host.bytes(), stream_);
+  weight_upload().copy(raw, host.codes, host.bytes(), device_);
   uint32_t* largest = nullptr;
   if (!w.f32) {
     if (without_factor_.size() == kMostWithoutFactor) finish_weights();
     largest = static_cast<uint32_t*>(scratch_at_least(largest_, kMostWithoutFactor * sizeof(uint32_t))) + without_factor_.size();
-    check(cudaMemsetAsync(largest, 0, sizeof(uint32_t), stream_), "cudaMemsetAsync");
-    cuda::largest_scale(host.format, raw, host.n_experts * host.n_out * (host.n_in / format.block_size), largest, stream_);
+    check(cudaMemsetAsync(largest, 0, sizeof(uint32_t), device_.stream()), "cudaMemsetAsync");
+    cuda::largest_scale(host.format, raw, host.n_experts * host.n_out * (host.n_in / format.block_size), largest, device_);
     check_launch("largest_scale");
     without_factor_.push_back(&w);
   }
-  check(cudaMemsetAsync(codes, 0, all_codes, stream_), "cudaMemsetAsync");
-  check(cudaMemsetAsync(scales, 0, all_scales, stream_), "cudaMemsetAsync");
+  check(cudaMemsetAsync(codes, 0, all_codes, device_.stream()), "cudaMemsetAsync");
+  check(cudaMemsetAsync(scales, 0, all_scales, device_.stream()), "cudaMemsetAsync");
   w.data = codes;
   w.scales = scales;
-  cuda::pack_blocks(host.format, raw, w, largest, stream_);
+  cuda::pack_blocks(host.format, raw, w, largest, device_);
   check_launch("pack_blocks");
 }
 
 void CudaBackend::finish_weights() {
   if (without_factor_.empty()) return;
   std::vector<float> largest(without_factor_.size());
-  check(cudaMemcpyAsync(largest.data(), largest_.data(), largest.size() * sizeof(float), cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check(cudaMemcpyAsync(largest.data(), largest_.data(), largest.size() * sizeof(float), cudaMemcpyDeviceToHost, device_.stream()), "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
   for (size_t i = 0; i < largest.size(); ++i) without_factor_[i]->factor = std::ldexp(1.0f, cuda::factor_exponent(largest[i]));
   without_factor_.clear();
 }

@@ -232,17 +232,15 @@ __global__ void __launch_bounds__(kChunkThreads, 2) chunk_kernel(const __grid_co
 
 }  // namespace
 
-bool recurrence::can_chunk(const Delta& p) {
+bool recurrence::can_chunk(const Device& device, const Delta& p) {
   return p.key_dim == kDim && p.value_dim == kDim && p.n_heads <= kMostShared * p.n_key_heads && p.packs && p.y_stride % 2 == 0 &&
-         reinterpret_cast<uintptr_t>(p.y) % 8 == 0 && most_shared() >= walk_bytes();
+         reinterpret_cast<uintptr_t>(p.y) % 8 == 0 && device.most_shared() >= walk_bytes();
 }
 
-void recurrence::delta_chunks(const Delta& p, int n_seqs, int most_tokens, cudaStream_t stream) {
-  static const cudaError_t set = cudaFuncSetAttribute(chunk_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Chunk));
-  check(set, "cudaFuncSetAttribute");
+void recurrence::delta_chunks(const Delta& p, int n_seqs, int most_tokens, Device& device) {
   const dim3 grid(blocks_for(most_tokens, kTokens), static_cast<unsigned>(p.n_key_heads), static_cast<unsigned>(n_seqs));
-  launch(chunk_kernel, grid, kChunkThreads, sizeof(Chunk), stream, p);
-  walk_chunks(p, n_seqs, stream);
+  launch(device, chunk_kernel, grid, kChunkThreads, sizeof(Chunk), p);
+  walk_chunks(p, n_seqs, device);
 }
 
 }  // namespace ingot::cuda

@@ -60,6 +60,6 @@ struct Places {
 
 // delta_walk.cu
 size_t walk_bytes();  // of shared memory
-void walk_chunks(const Delta& p, int n_seqs, cudaStream_t stream);
+void walk_chunks(const Delta& p, int n_seqs, Device& device);
 
 }  // namespace ingot::cuda::recurrence

@@ -173,11 +173,9 @@ __global__ void __launch_bounds__(kChunkThreads, 1) walk_kernel(const __grid_con
 
 size_t recurrence::walk_bytes() { return sizeof(Walk); }
 
-void recurrence::walk_chunks(const Delta& p, int n_seqs, cudaStream_t stream) {
-  static const cudaError_t set = cudaFuncSetAttribute(walk_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Walk));
-  check(set, "cudaFuncSetAttribute");
+void recurrence::walk_chunks(const Delta& p, int n_seqs, Device& device) {
   const dim3 grid(kDim / kSlice, static_cast<unsigned>(p.n_heads), static_cast<unsigned>(n_seqs));
-  launch(walk_kernel, grid, kChunkThreads, sizeof(Walk), stream, p);
+  launch(device, walk_kernel, grid, kChunkThreads, sizeof(Walk), p);
 }
 
 }  // namespace ingot::cuda

@@ -78,7 +78,7 @@ const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
 }
 
 bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate,
-                      cudaStream_t stream) {
+                      Device& device) {
   CHECK(y.dtype == DType::kF32 || y.dtype == x.dtype);
   if (x.rows == 0) return true;
   const Plan& plan = plan_for({x.rows, y.cols, x.cols, x.stride, y.stride, x.dtype, y.dtype, alignment(w),
@@ -86,7 +86,7 @@ bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alp
   if (!plan.found) return false;
   const float beta = accumulate ? 1.0f : 0.0f;
   check_lt(cublasLtMatmul(handle_, plan.operation, &alpha, w, plan.a, x.data, plan.b, &beta, y.data, plan.c, y.data,
-                          plan.c, &plan.algo, workspace_.data(), workspace_.size(), stream),
+                          plan.c, &plan.algo, workspace_.data(), workspace_.size(), device.stream()),
            "Matmul");
   return true;
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "backend/cuda/cuda_device.h"
 #include "backend/cuda/memory.h"
 #include "backend/tensor.h"
 
@@ -19,7 +20,7 @@ class DenseMatmul {
 
   // y = alpha * x w^T, or y += with accumulate. x: [n, n_in] and w: [n_out, n_in], contiguous rows, of one type; y: f32 or that type.
   // False, and nothing done, when cuBLASLt has no kernel for these sizes and alignments.
-  bool run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, cudaStream_t stream);
+  bool run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, Device& device);
   size_t workspace_bytes() const { return workspace_.size(); }
 
  private:

@@ -14,6 +14,7 @@
 
 #include <utility>
 
+#include "backend/cuda/cuda_device.h"
 #include "backend/cuda/kernels.h"
 #include "backend/tensor.h"
 #endif
@@ -236,38 +237,11 @@ void with_kv_type(DType dtype, F&& f) {
   with_type(dtype, f);
 }
 
-inline bool has_dependent_launch() {
-  static const bool has = [] {
-    int major = 0;
-    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess && major >= 9;
-  }();
-  return has;
-}
-
-// Most shared memory that a block of this device can have.
-inline size_t most_shared() {
-  static const size_t bytes = [] {
-    int value = 0;
-    return cudaDeviceGetAttribute(&value, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0) == cudaSuccess
-               ? static_cast<size_t>(value)
-               : size_t{48} << 10;
-  }();
-  return bytes;
-}
-
-inline int n_multiprocessors() {
-  static const int n = [] {
-    int value = 0;
-    return cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess ? value : 1;
-  }();
-  return n;
-}
-
-inline bool has_clusters() { return has_dependent_launch(); }  // of the same devices
-
-// The kernel must do as said above. A failure shows in cudaGetLastError().
+// The kernel must do as said above. A failure shows in cudaGetLastError(), and throws where the driver has to give leave for it first.
 template <class... P, class... A>
-void launch_clusters(void (*kernel)(P...), dim3 grid, dim3 cluster, int threads, size_t shared, cudaStream_t stream, A&&... args) {
+void launch_clusters(Device& device, void (*kernel)(P...), dim3 grid, dim3 cluster, int threads, size_t shared, A&&... args) {
+  const unsigned cluster_blocks = cluster.x * cluster.y * cluster.z;
+  device.prepare(reinterpret_cast<const void*>(kernel), shared, cluster_blocks);
   cudaLaunchAttribute attributes[2]{};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
@@ -277,14 +251,14 @@ void launch_clusters(void (*kernel)(P...), dim3 grid, dim3 cluster, int threads,
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared;
-  config.stream = stream;
+  config.stream = device.stream();
   config.attrs = attributes;
-  config.numAttrs = !has_dependent_launch() ? 0 : cluster.x * cluster.y * cluster.z > 1 ? 2 : 1;
+  config.numAttrs = !device.has_dependent_launch() ? 0 : cluster_blocks > 1 ? 2 : 1;
   cudaLaunchKernelEx(&config, kernel, std::forward<A>(args)...);
 }
 template <class... P, class... A>
-void launch(void (*kernel)(P...), dim3 grid, int threads, size_t shared, cudaStream_t stream, A&&... args) {
-  launch_clusters(kernel, grid, dim3(1, 1, 1), threads, shared, stream, std::forward<A>(args)...);
+void launch(Device& device, void (*kernel)(P...), dim3 grid, int threads, size_t shared, A&&... args) {
+  launch_clusters(device, kernel, grid, dim3(1, 1, 1), threads, shared, std::forward<A>(args)...);
 }
 
 inline RowNorm row_norm_of(const DeferredNorm* norm) {

@@ -65,7 +65,7 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int64_t 
   max_tokens_ = max_tokens, max_seqs_ = max_seqs, max_logits_ = max_logits, table_size_ = table_size;
 }
 
-bool BatchUpload::upload(const Batch& batch, const Key* keys, const RowDrawn* drawn, int block_size, cudaStream_t stream) {
+bool BatchUpload::upload(const Batch& batch, const Key* keys, const RowDrawn* drawn, int block_size, Device& device) {
   int n_blocks = 0;  // of the longest sequence: the table's rows are cut to it
   for (const int32_t len : batch.kv_len) n_blocks = std::max(n_blocks, (len + block_size - 1) / block_size);
   n_blocks = batch.block_table.empty() ? 0 : std::min(n_blocks, batch.max_blocks);
@@ -95,9 +95,9 @@ bool BatchUpload::upload(const Batch& batch, const Key* keys, const RowDrawn* dr
   std::ranges::copy(batch.state_out, host + at.state_out);
   const bool has_drawn = keys != nullptr || drawn != nullptr;
   bring_batch(static_cast<int32_t*>(device_.data()), host, at.table + table,
-              {.first = at.tokens, .n = has_drawn ? batch.n_tokens() : 0, .keys = keys, .drawn = drawn}, stream);
+              {.first = at.tokens, .n = has_drawn ? batch.n_tokens() : 0, .keys = keys, .drawn = drawn}, device);
   check_launch("bring_batch");
-  check(cudaEventRecord(slot.brought, stream), "cudaEventRecord");
+  check(cudaEventRecord(slot.brought, device.stream()), "cudaEventRecord");
   return moved;
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "backend/batch.h"
+#include "backend/cuda/cuda_device.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/memory.h"
 
@@ -15,7 +16,7 @@ class BatchUpload {
   void reserve(int max_tokens, int max_seqs, int max_logits, int64_t table_size);
   // With what was drawn in place of tokens below 0: its keys, or where they are null what `drawn` says; both null: there are none.
   // True when the places moved to make room.
-  bool upload(const Batch& batch, const Key* keys, const RowDrawn* drawn, int block_size, cudaStream_t stream);
+  bool upload(const Batch& batch, const Key* keys, const RowDrawn* drawn, int block_size, Device& device);
   const DeviceBatch& view() const { return view_; }
   size_t bytes() const { return device_.size(); }
 

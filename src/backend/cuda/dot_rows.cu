@@ -18,23 +18,20 @@ __global__ void __launch_bounds__(kWarps * 32, 2) any_kernel(const __grid_consta
 }
 
 template <int kRows, bool kGated>
-void start(const Params& p, int n_blocks, SpecialisedKernels* specialised, cudaStream_t stream) {
+void start(const Params& p, int n_blocks, SpecialisedKernels* specialised, Device& device) {
   const size_t shared = static_cast<size_t>(p.n_in) * sizeof(half);
-  static const cudaError_t set =
-      cudaFuncSetAttribute(any_kernel<kRows, kGated>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostDotColumns * 2);
-  check(set, "cudaFuncSetAttribute");
   const SpecialisedKernel kind{SpecialisedKernel::kDotRows, Layout::kDense, false, false, kRows, p};
-  launch(kernel_or(any_kernel<kRows, kGated>, specialised, kind), dim3(static_cast<unsigned>(n_blocks)), kWarps * 32, shared, stream, p);
+  launch(device, kernel_or(any_kernel<kRows, kGated>, specialised, kind), dim3(static_cast<unsigned>(n_blocks)), kWarps * 32, shared, p);
 }
 
 }  // namespace
 
-void dot_rows(const Matvec& m, cudaStream_t stream) {
+void dot_rows(const Matvec& m, Device& device) {
   CHECK(m.x.rows == 1 && m.x.cols <= kMostDotColumns);
   const bool gated = m.gate >= 0;
   int64_t n_rows = 0;
   for (int i = 0; i < m.n_jobs; ++i) n_rows += m.jobs[i].w->n_out;
-  const int most_blocks = 2 * n_multiprocessors();
+  const int most_blocks = 2 * device.n_multiprocessors();
   const int per_task = gated || n_rows <= most_blocks * kWarps ? 1 : 2;
   Params p{};
   for (int i = 0; i < m.n_jobs; ++i) {
@@ -54,9 +51,9 @@ void dot_rows(const Matvec& m, cudaStream_t stream) {
   p.accumulate = m.accumulate;
   p.act = m.gate;
   const int n_blocks = std::min(static_cast<int>(blocks_for(p.n_tiles, kWarps)), most_blocks);
-  p.rehearses = has_dependent_launch() && n_blocks <= n_multiprocessors();
-  if (gated) return start<2, true>(p, n_blocks, m.specialised, stream);
-  per_task == 1 ? start<1, false>(p, n_blocks, m.specialised, stream) : start<2, false>(p, n_blocks, m.specialised, stream);
+  p.rehearses = device.has_dependent_launch() && n_blocks <= device.n_multiprocessors();
+  if (gated) return start<2, true>(p, n_blocks, m.specialised, device);
+  per_task == 1 ? start<1, false>(p, n_blocks, m.specialised, device) : start<2, false>(p, n_blocks, m.specialised, device);
 }
 
 }  // namespace ingot::cuda

@@ -327,8 +327,8 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(RowDrawn* drawn, float* 
 }  // namespace
 
 void draw_rows(RowDrawn* drawn, const Tensor& logits, const RowDraw* draws, int n_draws, LogitEdit* edits,
-               cudaStream_t stream) {
-  draw_kernel<<<n_draws, kThreads, 0, stream>>>(drawn, logits.f32(), logits.stride, static_cast<int>(logits.cols), draws, edits);
+               Device& device) {
+  draw_kernel<<<n_draws, kThreads, 0, device.stream()>>>(drawn, logits.f32(), logits.stride, static_cast<int>(logits.cols), draws, edits);
 }
 
 }  // namespace ingot::cuda

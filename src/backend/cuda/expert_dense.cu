@@ -90,29 +90,27 @@ __global__ void plain_kernel(const __grid_constant__ Params p, const S* x) {
 }
 
 template <int kGates>
-void start_dense(Params p, unsigned n_sums, cudaStream_t stream) {
+void start_dense(Params p, unsigned n_sums, Device& device) {
   p.n_steps = (p.n_in + kChunk - 1) / kChunk;
-  static const cudaError_t set = cudaFuncSetAttribute(dense_kernel<kGates>, cudaFuncAttributeMaxDynamicSharedMemorySize, kMostInput);
-  check(set, "cudaFuncSetAttribute");
-  launch(dense_kernel<kGates>, dim3(blocks_for(p.w[0].n_out, kWarps), n_sums), 32 * kWarps,
-         static_cast<size_t>(p.n_terms) * static_cast<size_t>(p.n_in) * sizeof(half), stream, p);
+  launch(device, dense_kernel<kGates>, dim3(blocks_for(p.w[0].n_out, kWarps), n_sums), 32 * kWarps,
+         static_cast<size_t>(p.n_terms) * static_cast<size_t>(p.n_in) * sizeof(half), p);
 }
 
 }  // namespace
 
-void expert_rows_detail::dense_expert_rows(const ExpertMatmul& m, cudaStream_t stream) {
+void expert_rows_detail::dense_expert_rows(const ExpertMatmul& m, Device& device) {
   const auto n_sums = static_cast<unsigned>(m.n_rows / m.n_terms);
-  m.gate >= 0 ? start_dense<2>(params_of(m), n_sums, stream) : start_dense<1>(params_of(m), n_sums, stream);
+  m.gate >= 0 ? start_dense<2>(params_of(m), n_sums, device) : start_dense<1>(params_of(m), n_sums, device);
 }
 
-void plain_expert_rows(const ExpertMatmul& m, cudaStream_t stream) {
+void plain_expert_rows(const ExpertMatmul& m, Device& device) {
   CHECK(m.gate < 0 && m.weights == nullptr && m.x.dtype == (m.w[0]->f32 ? DType::kF32 : DType::kF16));
   const Params p = params_of(m);
   with_type(m.x.dtype, [&](auto* px) {
     with_type(m.y.dtype, [&](auto* py) {
       using S = std::remove_pointer_t<decltype(px)>;
       using Y = std::remove_pointer_t<decltype(py)>;
-      launch(plain_kernel<S, Y>, dim3(static_cast<unsigned>(m.n_rows), blocks_for(m.w[0]->n_out, kWarps)), 32 * kWarps, 0, stream, p,
+      launch(device, plain_kernel<S, Y>, dim3(static_cast<unsigned>(m.n_rows), blocks_for(m.w[0]->n_out, kWarps)), 32 * kWarps, 0, p,
              static_cast<const S*>(m.x.data));
     });
   });

@@ -69,11 +69,11 @@ __global__ void combine_kernel(float* residual, int64_t residual_stride, const Y
 
 }  // namespace
 
-void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, const RouteArgs& args, cudaStream_t stream) {
+void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, const RouteArgs& args, Device& device) {
   const Route p = route_of(ids, weights, logits.cols, args);
   if (logits.rows == 0) return;
   const size_t shared = static_cast<size_t>(kWarps * route_floats(p.n_experts)) * sizeof(float);  // 48 KiB at most
-  launch(route_kernel, dim3(blocks_for(logits.rows, kWarps)), kWarps * 32, shared, stream, p, logits.f32(), logits.stride, logits.rows);
+  launch(device, route_kernel, dim3(blocks_for(logits.rows, kWarps)), kWarps * 32, shared, p, logits.f32(), logits.stride, logits.rows);
 }
 
 ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts) {
@@ -90,18 +90,18 @@ size_t expert_order_bytes(int64_t n_rows, int64_t n_experts) {
   return static_cast<size_t>(1 + n_rows + 3 * (std::min(n_rows, n_experts) + n_rows / 16)) * sizeof(int32_t);
 }
 
-void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, cudaStream_t stream) {
+void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device) {
   CHECK(n_experts <= kMostExperts);
-  launch(order_kernel, dim3(1), kOrderThreads, static_cast<size_t>(3 * n_experts) * sizeof(int), stream, order, ids, n_rows,
+  launch(device, order_kernel, dim3(1), kOrderThreads, static_cast<size_t>(3 * n_experts) * sizeof(int), order, ids, n_rows,
          static_cast<int>(n_experts));
 }
 
-void combine_rows(const Tensor& residual, const Tensor& y, const Tensor& weights, cudaStream_t stream) {
+void combine_rows(const Tensor& residual, const Tensor& y, const Tensor& weights, Device& device) {
   if (residual.rows == 0) return;
   const dim3 grid(static_cast<unsigned>(residual.rows), blocks_for(residual.cols, 256));
   with_type(y.dtype, [&](auto* p) {
     using Y = std::remove_pointer_t<decltype(p)>;
-    launch(combine_kernel<Y>, grid, 256, 0, stream, residual.f32(), residual.stride, static_cast<const Y*>(y.data), y.stride, weights.f32(),
+    launch(device, combine_kernel<Y>, grid, 256, 0, residual.f32(), residual.stride, static_cast<const Y*>(y.data), y.stride, weights.f32(),
            weights.stride, static_cast<int>(weights.cols), residual.cols);
   });
 }

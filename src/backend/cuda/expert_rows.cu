@@ -17,8 +17,8 @@ namespace {
 constexpr size_t kStaticShared = 4096;  // more than what the kernel declares
 
 // As few blocks as end no later than one a multiprocessor; small ones are two.
-dim3 grid_of(const Params& p, int n_groups, int n_warps) {
-  const int n_tasks = p.n_sums * p.n_tiles, most = std::max(1, kMostWarps / n_warps * n_multiprocessors() / n_groups);
+dim3 grid_of(const Device& device, const Params& p, int n_groups, int n_warps) {
+  const int n_tasks = p.n_sums * p.n_tiles, most = std::max(1, kMostWarps / n_warps * device.n_multiprocessors() / n_groups);
   const int rounds = (n_tasks + most - 1) / most;
   return dim3(blocks_for(n_tasks, rounds), static_cast<unsigned>(n_groups));
 }
@@ -29,32 +29,29 @@ __global__ void __launch_bounds__(32 * kMostWarps, 2) any_kernel(const __grid_co
 }
 
 template <class K, int kGates>
-void start(Params p, SpecialisedKernels* specialised, cudaStream_t stream) {
+void start(Params p, SpecialisedKernels* specialised, Device& device) {
   constexpr size_t kRing = K::kSlots * K::kSlotBytes;
   const size_t input = Input<K>::bytes(p.n_inputs, p.n_steps);
   for (int j = 0; j < kGates; ++j) CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * (512 * K::kPieces));  // experts follow each other
-  p.n_warps = kMostWarps * kRing + input + kStaticShared <= most_shared() ? kMostWarps : kFewestWarps;
-  static const cudaError_t set = cudaFuncSetAttribute(any_kernel<K, kGates>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                      static_cast<int>(most_shared() - kStaticShared));
-  check(set, "cudaFuncSetAttribute");
+  p.n_warps = kMostWarps * kRing + input + kStaticShared <= device.most_shared() ? kMostWarps : kFewestWarps;
   const SpecialisedKernel kind{SpecialisedKernel::kExpertCodes, K::kLayout, K::kMin, K::kGroup16, kGates, p};
-  launch(kernel_or(any_kernel<K, kGates>, specialised, kind), grid_of(p, p.n_rows / (p.n_sums * p.n_terms), p.n_warps), 32 * p.n_warps,
-         static_cast<size_t>(p.n_warps) * kRing + input, stream, p);
+  launch(device, kernel_or(any_kernel<K, kGates>, specialised, kind), grid_of(device, p, p.n_rows / (p.n_sums * p.n_terms), p.n_warps), 32 * p.n_warps,
+         static_cast<size_t>(p.n_warps) * kRing + input, p);
 }
 
 template <Layout kLayout, bool kMin, bool kGroup16>
-void start_codes(const Params& p, SpecialisedKernels* specialised, cudaStream_t stream) {
+void start_codes(const Params& p, SpecialisedKernels* specialised, Device& device) {
   using K = Kind<kLayout, kMin, kGroup16>;
-  p.act >= 0 ? start<K, 2>(p, specialised, stream) : start<K, 1>(p, specialised, stream);
+  p.act >= 0 ? start<K, 2>(p, specialised, device) : start<K, 1>(p, specialised, device);
 }
 
 template <Layout kLayout>
-void start_layout(const Params& p, SpecialisedKernels* specialised, cudaStream_t stream) {
+void start_layout(const Params& p, SpecialisedKernels* specialised, Device& device) {
   const PackedWeight& w = p.w[0];
-  if (w.has_min && w.group16) return start_codes<kLayout, true, true>(p, specialised, stream);
-  if (w.has_min) return start_codes<kLayout, true, false>(p, specialised, stream);
-  if (w.group16) return start_codes<kLayout, false, true>(p, specialised, stream);
-  start_codes<kLayout, false, false>(p, specialised, stream);
+  if (w.has_min && w.group16) return start_codes<kLayout, true, true>(p, specialised, device);
+  if (w.has_min) return start_codes<kLayout, true, false>(p, specialised, device);
+  if (w.group16) return start_codes<kLayout, false, true>(p, specialised, device);
+  start_codes<kLayout, false, false>(p, specialised, device);
 }
 
 // Rows that share their activations are a group, if they are not summed up.
@@ -82,19 +79,19 @@ bool can_expert_rows(const ExpertMatmul& m) {
          (sharing == 1 || (m.n_terms == 1 && sharing <= kMostTerms));
 }
 
-void expert_rows(const ExpertMatmul& m, cudaStream_t stream) {
+void expert_rows(const ExpertMatmul& m, Device& device) {
   CHECK(m.x.dtype == DType::kF16 && m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
   CHECK(m.weights == nullptr || m.y.dtype == DType::kF32);
-  if (m.w[0]->layout == Layout::kDense) return expert_rows_detail::dense_expert_rows(m, stream);
+  if (m.w[0]->layout == Layout::kDense) return expert_rows_detail::dense_expert_rows(m, device);
   const Params p = code_params_of(m);
   switch (m.w[0]->layout) {
     case Layout::kDense: return;  // done
     case Layout::kCodebook4:
       CHECK(!m.w[0]->has_min);
-      if (m.w[0]->group16) return start_codes<Layout::kCodebook4, false, true>(p, m.specialised, stream);
-      return start_codes<Layout::kCodebook4, false, false>(p, m.specialised, stream);
-    case Layout::kCodes4: return start_layout<Layout::kCodes4>(p, m.specialised, stream);
-    case Layout::kCodes8: return start_layout<Layout::kCodes8>(p, m.specialised, stream);
+      if (m.w[0]->group16) return start_codes<Layout::kCodebook4, false, true>(p, m.specialised, device);
+      return start_codes<Layout::kCodebook4, false, false>(p, m.specialised, device);
+    case Layout::kCodes4: return start_layout<Layout::kCodes4>(p, m.specialised, device);
+    case Layout::kCodes8: return start_layout<Layout::kCodes8>(p, m.specialised, device);
   }
 }
 

@@ -89,7 +89,7 @@ inline Params params_of(const ExpertMatmul& m) {
   return p;
 }
 
-void dense_expert_rows(const ExpertMatmul& m, cudaStream_t stream);  // expert_dense.cu
+void dense_expert_rows(const ExpertMatmul& m, Device& device);  // expert_dense.cu
 #endif
 
 }  // namespace ingot::cuda::expert_rows_detail

@@ -177,19 +177,16 @@ __global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_con
 }
 
 template <class K, int kTokenTiles>
-void start(Params p, cudaStream_t stream) {
+void start(Params p, Device& device) {
   using S = Stage<K, kTokenTiles>;
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
-  static const cudaError_t set =
-      cudaFuncSetAttribute(expert_kernel<K, kTokenTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kShared);
-  check(set, "cudaFuncSetAttribute");
-  launch(expert_kernel<K, kTokenTiles>, dim3(blocks_for(p.n_tiles, p.act >= 0 ? kWarps : kTiles), static_cast<unsigned>(p.order.most_tiles)),
-         32 * kWarps, S::kShared, stream, p);
+  launch(device, expert_kernel<K, kTokenTiles>, dim3(blocks_for(p.n_tiles, p.act >= 0 ? kWarps : kTiles), static_cast<unsigned>(p.order.most_tiles)),
+         32 * kWarps, S::kShared, p);
 }
 
 }  // namespace
 
-void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, cudaStream_t stream) {
+void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& device) {
   CHECK(m.x.dtype == DType::kF16 && m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
   CHECK(m.weights == nullptr && order.most_tiles <= 65535);
   const PackedWeight& w = *m.w[0];
@@ -205,7 +202,7 @@ void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, cudaStream_t 
   p.act = m.gate;
   with_kind(w, [&](auto kind) {
     using K = decltype(kind);
-    p.order.tile_rows <= 16 ? start<K, 2>(p, stream) : start<K, 8>(p, stream);
+    p.order.tile_rows <= 16 ? start<K, 2>(p, device) : start<K, 8>(p, device);
   });
 }
 

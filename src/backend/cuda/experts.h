@@ -13,7 +13,7 @@ namespace ingot::cuda {
 
 // expert_route.cu
 inline constexpr int kMostExperts = 1024;
-void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, const RouteArgs& args, cudaStream_t stream);
+void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, const RouteArgs& args, Device& device);
 
 // router.cu: the router's product of a few tokens and their choice as one kernel, of devices with clusters. x in halves, on 16 bytes, or
 // the result of a norm that is still to be computed.
@@ -23,8 +23,8 @@ struct Router {
   const PackedWeight* w = nullptr;     // [n_experts, n_in]
   const float* bias = nullptr;
 };
-bool can_route_at_once(const PackedWeight& w, int64_t n_tokens);
-void route_at_once(const Router& router, const RouteArgs& args, cudaStream_t stream);
+bool can_route_at_once(const Device& device, const PackedWeight& w, int64_t n_tokens);
+void route_at_once(const Router& router, const RouteArgs& args, Device& device);
 
 // The rows of a step in order of their experts, cut into tiles of one expert each.
 struct RowTile {
@@ -40,7 +40,7 @@ struct ExpertOrder {
 // Where these lie in memory of expert_order_bytes(); few rows an expert have short tiles.
 ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts);
 size_t expert_order_bytes(int64_t n_rows, int64_t n_experts);
-void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, cudaStream_t stream);
+void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device);
 
 // y[i] = x[i * x.rows / n_rows] w[ids[i]]^T + bias[ids[i]], or act(that of w[0]) * (that of w[1]).
 struct ExpertMatmul {
@@ -60,12 +60,12 @@ struct ExpertMatmul {
 bool can_expert_matmul(const PackedWeight& w);
 // expert_rows.cu, expert_dense.cu: a row for itself, for few rows. x in halves, on 16 bytes. plain_expert_rows: x of any place, of w's type; slow.
 bool can_expert_rows(const ExpertMatmul& m);
-void expert_rows(const ExpertMatmul& m, cudaStream_t stream);
-void plain_expert_rows(const ExpertMatmul& m, cudaStream_t stream);
+void expert_rows(const ExpertMatmul& m, Device& device);
+void plain_expert_rows(const ExpertMatmul& m, Device& device);
 // expert_tiles.cu: tiles of rows, for many. x in halves, on 16 bytes.
-void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, cudaStream_t stream);
+void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& device);
 
 // expert_route.cu: residual[t] += the sum over k of weights[t, k] y[t * n_used + k]; residual f32.
-void combine_rows(const Tensor& residual, const Tensor& y, const Tensor& weights, cudaStream_t stream);
+void combine_rows(const Tensor& residual, const Tensor& y, const Tensor& weights, Device& device);
 
 }  // namespace ingot::cuda

@@ -169,23 +169,23 @@ __global__ void __launch_bounds__(256)
 }  // namespace
 
 void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const int32_t* positions,
-                         cudaStream_t stream) {
+                         Device& device) {
   if (angles.rows == 0) return;
-  launch(angles_kernel, dim3(static_cast<unsigned>(angles.rows)), 64, 0, stream, angles.f32(), angles.stride,
+  launch(device, angles_kernel, dim3(static_cast<unsigned>(angles.rows)), 64, 0, angles.f32(), angles.stride,
          inv_freq.f32(), static_cast<int>(inv_freq.cols), magnitude, positions);
 }
 
-void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, cudaStream_t stream) {
+void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, Device& device) {
   if (x.rows == 0) return;
   with_type(x.dtype, [&](auto* p) {
     using T = std::remove_pointer_t<decltype(p)>;
-    launch(rope_kernel<T>, dim3(static_cast<unsigned>(x.rows)), 256, 0, stream, static_cast<T*>(x.data), x.stride,
+    launch(device, rope_kernel<T>, dim3(static_cast<unsigned>(x.rows)), 256, 0, static_cast<T*>(x.data), x.stride,
            static_cast<int>(x.cols / n_heads), n_heads, rope_of(args));
   });
 }
 
 void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch,
-              cudaStream_t stream) {
+              Device& device) {
   if (k.rows == 0) return;
   CHECK(k.dtype == v.dtype);
   with_type(k.dtype, [&](auto* p) {
@@ -193,13 +193,13 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
       using T = std::remove_pointer_t<decltype(p)>;
       using K = std::remove_pointer_t<decltype(c)>;
       const dim3 grid(static_cast<unsigned>(k.rows), static_cast<unsigned>(kv.n_kv_heads));
-      launch(write_kernel<T, K>, grid, 64, 0, stream, kv, layer, static_cast<const T*>(k.data), k.stride,
+      launch(device, write_kernel<T, K>, grid, 64, 0, kv, layer, static_cast<const T*>(k.data), k.stride,
              static_cast<const T*>(v.data), v.stride, batch);
     });
   });
 }
 
-void finish_qkv(const QkvArgs& a, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch, cudaStream_t stream) {
+void finish_qkv(const QkvArgs& a, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch, Device& device) {
   if (a.x.rows == 0) return;
   CHECK(a.q.dtype == a.k.dtype && a.q.dtype == a.v.dtype);
   const Tensor none;
@@ -215,8 +215,8 @@ void finish_qkv(const QkvArgs& a, bool add_biases, const DeviceKv& kv, const Dev
       using T = std::remove_pointer_t<decltype(p)>;
       using K = std::remove_pointer_t<decltype(c)>;
       const auto start = [&](auto kernel) {
-        launch(kernel, grid, kThreads, 0, stream, q, k, v, rope_of(a.rope), kv, a.layer, batch,
-               has_dependent_launch() && a.x.rows == 1);
+        launch(device, kernel, grid, kThreads, 0, q, k, v, rope_of(a.rope), kv, a.layer, batch,
+               device.has_dependent_launch() && a.x.rows == 1);
       };
       kv.head_dim <= 64    ? start(finish_kernel<T, K, 1>)
       : kv.head_dim <= 128 ? start(finish_kernel<T, K, 2>)

@@ -1,4 +1,4 @@
-// The kernels of the CUDA backend, as plain functions that enqueue on a stream. Tensors are f32 or f16 unless said otherwise.
+// The kernels of the CUDA backend, as plain functions that enqueue on a device's stream. Tensors are f32 or f16 unless said otherwise.
 #pragma once
 #include <driver_types.h>
 
@@ -8,6 +8,9 @@
 #include "backend/cuda/packed_weight.h"
 
 namespace ingot::cuda {
+
+class Device;
+struct DeviceLimits;
 
 // The batch on the device: arrays of batch.h, all ints. They lie at fixed places, so that a recorded step sees each new batch.
 struct DeviceBatch {
@@ -33,8 +36,8 @@ struct DeviceKv {
 
 // unpack.cu
 // Rows [first, first + n) of w / factor as [n, n_in] halves, or of w as floats when w.f32.
-void unpack_rows(void* out, const PackedWeight& w, int64_t first, int64_t n, cudaStream_t stream);
-void embed_rows(const Tensor& x, const PackedWeight& table, const int32_t* tokens, float scale, cudaStream_t stream);
+void unpack_rows(void* out, const PackedWeight& w, int64_t first, int64_t n, Device& device);
+void embed_rows(const Tensor& x, const PackedWeight& table, const int32_t* tokens, float scale, Device& device);
 
 // matvec.cu: y = x w^T for a few rows of x, halves.
 inline constexpr int kMatvecRows = 16;
@@ -66,48 +69,48 @@ struct Matvec {
 bool can_matvec(const PackedWeight& w);
 bool share_matvec(const PackedWeight& a, const PackedWeight& b);  // whether one call can take both
 size_t matvec_scratch(const Tensor& x);
-void matvec(const Matvec& m, cudaStream_t stream);
+void matvec(const Matvec& m, Device& device);
 
 // tile_matmul.cu: the same for any number of rows; no norm.
 bool can_tile_matmul(const PackedWeight& w);
-void tile_matmul(const Matvec& m, cudaStream_t stream);
+void tile_matmul(const Matvec& m, Device& device);
 
 // warpgroup_matmul.cu: the same for a hundred rows and more, of quantized weights, on Hopper; no norm.
-bool can_warpgroup_matmul(const PackedWeight& w);
-void warpgroup_matmul(const Matvec& m, cudaStream_t stream);
+bool can_warpgroup_matmul(const DeviceLimits& device, const PackedWeight& w);
+void warpgroup_matmul(const Matvec& m, Device& device);
 
 // dot_rows.cu: the same for one row of x and dense weights; matvec() calls it.
 inline constexpr int kMostDotColumns = 48 << 10;
-void dot_rows(const Matvec& m, cudaStream_t stream);
+void dot_rows(const Matvec& m, Device& device);
 
 // dot_codes.cu: the same for one row of x and codes of 4 or 8 bits; matvec() calls it.
 bool can_dot_codes(const PackedWeight& w);
 
 // plain_matmul.cu: y = x w^T, or y += with accumulate, for dense weights of any size and alignment; slow. x has w's type.
-void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate, cudaStream_t stream);
+void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate, Device& device);
 
 // rows.cu
-void convert(const Tensor& y, const Tensor& x, cudaStream_t stream);
-void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, cudaStream_t stream);
+void convert(const Tensor& y, const Tensor& x, Device& device);
+void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& device);
 void add_norm_rows(const Tensor& out, const Tensor& residual, const Tensor& y, const NormArgs& args,
-                   cudaStream_t stream);
-void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, cudaStream_t stream);
-void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, cudaStream_t stream);
-void scale_rows(const Tensor& x, float factor, float softcap, cudaStream_t stream);
-void act_rows(const Tensor& x, Activation act, cudaStream_t stream);
-void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, cudaStream_t stream);  // f32
-void pool(const Tensor& y, const Tensor& x, const int32_t* q_start, Pooling pooling, cudaStream_t stream);  // f32
-void gather(const Tensor& y, const Tensor& x, const int32_t* rows, cudaStream_t stream);
+                   Device& device);
+void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& device);
+void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device);
+void scale_rows(const Tensor& x, float factor, float softcap, Device& device);
+void act_rows(const Tensor& x, Activation act, Device& device);
+void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, Device& device);  // f32
+void pool(const Tensor& y, const Tensor& x, const int32_t* q_start, Pooling pooling, Device& device);  // f32
+void gather(const Tensor& y, const Tensor& x, const int32_t* rows, Device& device);
 
 // heads.cu
 void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const int32_t* positions,
-                         cudaStream_t stream);
-void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, cudaStream_t stream);
+                         Device& device);
+void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, Device& device);
 void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch,
-              cudaStream_t stream);
+              Device& device);
 // What qkv does after the products: biases, norms, rope, and the cache.
 void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch,
-                cudaStream_t stream);
+                Device& device);
 
 // attention_decode.cu, attention_prefill.cu, attention_hopper.cu and attention_naive.cu
 struct AttentionPlan {
@@ -122,10 +125,10 @@ int short_rows(
     int group);  // most tokens that a sequence may bring to count as short, for `group` query heads a KV head
 // q and y: [n_tokens, n_heads * head_dim], q f16.
 void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args, const DeviceBatch& batch,
-            const AttentionPlan& plan, cudaStream_t stream);
+            const AttentionPlan& plan, Device& device);
 // Only sequences whose tokens times the heads of a KV head are most_rows or fewer; 0: all.
 void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args,
-                  const DeviceBatch& batch, cudaStream_t stream, int most_rows = 0, bool alone = false);
+                  const DeviceBatch& batch, Device& device, int most_rows = 0, bool alone = false);
 
 // argmax.cu
 using Key = unsigned long long;  // orders as logits and ids do: logit_key.cuh
@@ -134,7 +137,7 @@ struct RowArgmax {
   unsigned n_blocks;  // of the row, that are done
 };
 // best[i] and copy[i] (pinned memory) = key of the largest logit of row i; token_of() of cuda_sample.cc reads it. rows[i]: zero before and after.
-void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, cudaStream_t stream);
+void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, Device& device);
 
 // draw.cu: a draw of each row, in the order of sampling.h. All pointers are the device's.
 inline constexpr int kMostTop = 20;  // of logprobs beside the drawn token's, as sampling.cc has it
@@ -165,7 +168,7 @@ struct RowDrawn {
   float top_logprob[kMostTop];
 };
 void draw_rows(RowDrawn* drawn, const Tensor& logits /* edited */, const RowDraw* draws, int n_draws, LogitEdit* edits,
-               cudaStream_t stream);
+               Device& device);
 
 // argmax.cu: a batch from pinned memory, read by a kernel: between two steps 5 us; a copy, and a kernel that puts in the tokens, took 13.
 // Words [first, first + n) of it are tokens. Those below 0 become what row -1 - token drew: the token of its key, or where `keys` is
@@ -176,11 +179,11 @@ struct DrawnTokens {
   const RowDrawn* drawn = nullptr;
 };
 void bring_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both on 16 bytes, and so long */, int64_t n, const DrawnTokens& tokens,
-                 cudaStream_t stream);
+                 Device& device);
 
 // peak.cu: what measure_peak times
-void fill_noise(const Tensor& t, cudaStream_t stream);  // contiguous rows
+void fill_noise(const Tensor& t, Device& device);  // contiguous rows
 void read_all(const void* data, size_t bytes, float* sink,
-              cudaStream_t stream);  // reads every byte once, for measure_peak
+              Device& device);  // reads every byte once, for measure_peak
 
 }  // namespace ingot::cuda

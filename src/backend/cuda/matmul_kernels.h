@@ -7,16 +7,17 @@
 #include <span>
 #include <vector>
 
+#include "backend/cuda/cuda_device.h"
 #include "backend/cuda/kernels.h"
 
 namespace ingot::cuda {
 
 struct MatmulKernel {
   const char* name;
-  bool (*can)(const PackedWeight& w, int64_t rows);
-  bool (*wins)(const PackedWeight& w, int64_t rows);  // where it can, on an H200 (docs/performance.md)
+  bool (*can)(const DeviceLimits& device, const PackedWeight& w, int64_t rows);
+  bool (*wins)(const DeviceLimits& device, const PackedWeight& w, int64_t rows);  // where it can, on an H200 (docs/performance.md)
   // Several jobs, a gate, sums: all that a Matvec may ask. Null: plain products only, which are CudaBackend::product's.
-  void (*run)(const Matvec& m, cudaStream_t stream);
+  void (*run)(const Matvec& m, Device& device);
   bool decodes = false;      // without `run`: whether it takes rows of halves of what are codes
   bool specialised = false;  // compiled for the product, by what the list has for all (specialised.h)
 };
@@ -30,7 +31,7 @@ inline int64_t decoded_rows(int64_t n_out, int64_t row_bytes) {
 }
 
 // By the list alone. `alone`: the same for any number of rows, a row's numbers not depending on it.
-const MatmulKernel& matmul_kernel_for(const PackedWeight& w, int64_t rows, bool alone);
+const MatmulKernel& matmul_kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows, bool alone);
 
 // The choice by time. A weight of each kind is timed by some counts of rows, each for all up to it from the one before. Another kernel than the
 // list's must be faster by a twentieth, so that a machine nearly always chooses alike.
@@ -40,9 +41,9 @@ class TimedChoice {
   using Time = std::function<double(const MatmulKernel& kernel, int64_t rows)>;
 
   // Of weights of w's kind; rows from 5 (fewer are the stream's anywhere) up to most_rows.
-  void add(const PackedWeight& w, int64_t most_rows, const Time& time);
+  void add(const DeviceLimits& device, const PackedWeight& w, int64_t most_rows, const Time& time);
   bool knows(const PackedWeight& w) const;
-  const MatmulKernel& kernel_for(const PackedWeight& w, int64_t rows) const;
+  const MatmulKernel& kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows) const;
 
  private:
   static constexpr int64_t kRows[] = {8, 16, 32, 64, 128, 256, 512, 1024, 2048};

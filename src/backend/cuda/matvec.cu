@@ -23,48 +23,44 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1) any_kernel(const __grid_co
 }
 
 template <class K, int kTokenTiles, int kGates>
-void start(Params p, half* arranged, SpecialisedKernels* specialised, cudaStream_t stream) {
+void start(Params p, half* arranged, SpecialisedKernels* specialised, Device& device) {
   constexpr int kPerWarp = K::kSlots * K::kSlotBytes;
   const size_t sums = size_t{2} * kGates * kTileRows * static_cast<size_t>(p.n) * sizeof(float);  // of a warp
   const size_t input = static_cast<size_t>(p.n) * static_cast<size_t>(arranged_stride(p.n_in)) * sizeof(half);
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
   // A wave of tiles: more warps to a tile where there are fewer tiles than multiprocessors.
-  const bool few = p.n_tiles <= n_multiprocessors() && p.n_steps >= 2 * kMostWarps && kTokenTiles == 1;
-  const bool wide = few && kMostWarps * (kPerWarp + sums) + input + kStaticShared <= most_shared();
+  const bool few = p.n_tiles <= device.n_multiprocessors() && p.n_steps >= 2 * kMostWarps && kTokenTiles == 1;
+  const bool wide = few && kMostWarps * (kPerWarp + sums) + input + kStaticShared <= device.most_shared();
   const int n_warps = wide ? kMostWarps : kMostWarps / 2;
   const size_t rings = static_cast<size_t>(n_warps) * (kPerWarp + sums);
-  p.staged = input <= kMostStaged && rings + input + kStaticShared <= most_shared();
+  p.staged = input <= kMostStaged && rings + input + kStaticShared <= device.most_shared();
   CHECK(p.staged || p.norm.x == nullptr);
   if (!p.staged) {
-    launch(arrange_kernel, dim3(blocks_for(p.n * whole_steps(p.n_in) / 4, 256)), 256, 0, stream, arranged, p);
+    launch(device, arrange_kernel, dim3(blocks_for(p.n * whole_steps(p.n_in) / 4, 256)), 256, 0, arranged, p);
     p.x = arranged;
   }
-  const int n_blocks = divide(p, n_warps);
+  const int n_blocks = divide(device, p, n_warps);
   const size_t shared = rings + (p.staged ? input : 0);
-  static const cudaError_t set =
-      cudaFuncSetAttribute(any_kernel<K, kTokenTiles, kGates>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(most_shared() - kStaticShared));
-  check(set, "cudaFuncSetAttribute");
   p.n_tokens = p.n;
   const SpecialisedKernel kind{SpecialisedKernel::kMatvec, K::kLayout, K::kMin, K::kGroup16, kTokenTiles, p};
-  launch(kernel_or(any_kernel<K, kTokenTiles, kGates>, specialised, kind), dim3(static_cast<unsigned>(n_blocks)), n_warps * 32, shared, stream, p);
+  launch(device, kernel_or(any_kernel<K, kTokenTiles, kGates>, specialised, kind), dim3(static_cast<unsigned>(n_blocks)), n_warps * 32, shared, p);
 }
 
 template <class K>
-void start(const Params& p, bool gated, half* arranged, SpecialisedKernels* specialised, cudaStream_t stream) {
+void start(const Params& p, bool gated, half* arranged, SpecialisedKernels* specialised, Device& device) {
   if (gated) {
-    p.n <= 8 ? start<K, 1, 2>(p, arranged, specialised, stream) : start<K, 2, 2>(p, arranged, specialised, stream);
+    p.n <= 8 ? start<K, 1, 2>(p, arranged, specialised, device) : start<K, 2, 2>(p, arranged, specialised, device);
   } else {
-    p.n <= 8 ? start<K, 1, 1>(p, arranged, specialised, stream) : start<K, 2, 1>(p, arranged, specialised, stream);
+    p.n <= 8 ? start<K, 1, 1>(p, arranged, specialised, device) : start<K, 2, 1>(p, arranged, specialised, device);
   }
 }
 
 template <Layout kLayout>
-void start_codes(const Params& p, const PackedWeight& w, bool gated, half* arranged, SpecialisedKernels* specialised, cudaStream_t stream) {
-  if (w.has_min && w.group16) return start<Kind<kLayout, true, true>>(p, gated, arranged, specialised, stream);
-  if (w.has_min) return start<Kind<kLayout, true, false>>(p, gated, arranged, specialised, stream);
-  if (w.group16) return start<Kind<kLayout, false, true>>(p, gated, arranged, specialised, stream);
-  start<Kind<kLayout, false, false>>(p, gated, arranged, specialised, stream);
+void start_codes(const Params& p, const PackedWeight& w, bool gated, half* arranged, SpecialisedKernels* specialised, Device& device) {
+  if (w.has_min && w.group16) return start<Kind<kLayout, true, true>>(p, gated, arranged, specialised, device);
+  if (w.has_min) return start<Kind<kLayout, true, false>>(p, gated, arranged, specialised, device);
+  if (w.group16) return start<Kind<kLayout, false, true>>(p, gated, arranged, specialised, device);
+  start<Kind<kLayout, false, false>>(p, gated, arranged, specialised, device);
 }
 
 }  // namespace
@@ -83,23 +79,23 @@ size_t matvec_scratch(const Tensor& x) {
   return static_cast<size_t>(x.rows) * static_cast<size_t>(arranged_stride(static_cast<int>(x.cols))) * sizeof(half);
 }
 
-void matvec(const Matvec& m, cudaStream_t stream) {
+void matvec(const Matvec& m, Device& device) {
   CHECK_LE(m.x.rows, kMatvecRows);
   if (m.x.rows == 0) return;
   const bool gated = m.gate >= 0;
   const PackedWeight& w = *m.jobs[0].w;
-  if (w.layout == Layout::kDense) return dot_rows(m, stream);
+  if (w.layout == Layout::kDense) return dot_rows(m, device);
   const Params p = params_of(m);
-  if (p.n == 1 && can_dot_codes(w)) return dot_codes(p, gated, m.specialised, stream);
+  if (p.n == 1 && can_dot_codes(w)) return dot_codes(p, gated, m.specialised, device);
   half* arranged = static_cast<half*>(m.arranged);
   switch (w.layout) {
     case Layout::kDense: return;  // is dot_rows's
     case Layout::kCodebook4:
       CHECK(!w.has_min);
-      if (w.group16) return start<Kind<Layout::kCodebook4, false, true>>(p, gated, arranged, m.specialised, stream);
-      return start<Kind<Layout::kCodebook4, false, false>>(p, gated, arranged, m.specialised, stream);
-    case Layout::kCodes4: return start_codes<Layout::kCodes4>(p, w, gated, arranged, m.specialised, stream);
-    case Layout::kCodes8: return start_codes<Layout::kCodes8>(p, w, gated, arranged, m.specialised, stream);
+      if (w.group16) return start<Kind<Layout::kCodebook4, false, true>>(p, gated, arranged, m.specialised, device);
+      return start<Kind<Layout::kCodebook4, false, false>>(p, gated, arranged, m.specialised, device);
+    case Layout::kCodes4: return start_codes<Layout::kCodes4>(p, w, gated, arranged, m.specialised, device);
+    case Layout::kCodes8: return start_codes<Layout::kCodes8>(p, w, gated, arranged, m.specialised, device);
   }
 }
 

@@ -126,9 +126,9 @@ inline Params params_of(const Matvec& m) {
 }
 
 // Sets p.split for blocks of n_warps, and returns how many blocks.
-inline int divide(Params& p, int n_warps) {
+inline int divide(const Device& device, Params& p, int n_warps) {
   p.n_warps = n_warps;
-  const int most_blocks = (n_warps == kMostWarps ? 1 : 2) * n_multiprocessors();
+  const int most_blocks = (n_warps == kMostWarps ? 1 : 2) * device.n_multiprocessors();
   p.split = n_warps;
   while (p.split > p.n_steps) p.split /= 2;
   // Where there are tiles enough for all, fewer warps share one, and wait for each other less.
@@ -147,7 +147,7 @@ namespace ingot::cuda {
 
 // dot_codes.cu
 inline constexpr int kMostCodeColumns = 16 << 10;
-void dot_codes(const matvec_tiles::Params& p, bool gated, SpecialisedKernels* specialised, cudaStream_t stream);
+void dot_codes(const matvec_tiles::Params& p, bool gated, SpecialisedKernels* specialised, Device& device);
 
 }  // namespace ingot::cuda
 #endif

@@ -87,40 +87,40 @@ __global__ void dense_kernel(const uint8_t* blocks, int64_t n_blocks, Out* out) 
 
 }  // namespace
 
-void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t* largest_bits, cudaStream_t stream) {
+void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t* largest_bits, Device& device) {
   visit(format, [&](auto type) {
     using T = decltype(type);
     if constexpr (IsGrouped<T>) {
-      largest_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, stream>>>(static_cast<const uint8_t*>(blocks),
+      largest_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, device.stream()>>>(static_cast<const uint8_t*>(blocks),
                                                                                  n_blocks, largest_bits);
     }
   });
 }
 
-void pack_blocks(Format format, const void* blocks, const PackedWeight& w, const uint32_t* largest_bits, cudaStream_t stream) {
+void pack_blocks(Format format, const void* blocks, const PackedWeight& w, const uint32_t* largest_bits, Device& device) {
   visit(format, [&](auto type) {
     using T = decltype(type);
     if constexpr (IsGrouped<T>) {
       const int64_t n = w.n_experts * w.n_out * (w.n_in / T::block_size);
       const auto* from = static_cast<const uint8_t*>(blocks);
       if (w.f32) {
-        pack_kernel<T, float><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, w, largest_bits);
+        pack_kernel<T, float><<<blocks_for(n, kThreads), kThreads, 0, device.stream()>>>(from, n, w, largest_bits);
       } else {
-        pack_kernel<T, half><<<blocks_for(n, kThreads), kThreads, 0, stream>>>(from, n, w, largest_bits);
+        pack_kernel<T, half><<<blocks_for(n, kThreads), kThreads, 0, device.stream()>>>(from, n, w, largest_bits);
       }
     }
   });
 }
 
-void pack_dense(Format format, const void* blocks, int64_t n_blocks, bool f32, void* to, cudaStream_t stream) {
+void pack_dense(Format format, const void* blocks, int64_t n_blocks, bool f32, void* to, Device& device) {
   visit(format, [&](auto type) {
     using T = decltype(type);
     if constexpr (!IsGrouped<T>) {
       const auto* from = static_cast<const uint8_t*>(blocks);
       if (f32) {
-        dense_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, stream>>>(from, n_blocks, static_cast<float*>(to));
+        dense_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, device.stream()>>>(from, n_blocks, static_cast<float*>(to));
       } else {
-        dense_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, stream>>>(from, n_blocks, static_cast<half*>(to));
+        dense_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, device.stream()>>>(from, n_blocks, static_cast<half*>(to));
       }
     }
   });

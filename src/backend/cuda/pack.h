@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "backend/cuda/cuda_device.h"
 #include "backend/cuda/packed_weight.h"
 #include "quant/format.h"
 
@@ -18,10 +19,10 @@ INGOT_HD int factor_exponent(float largest) {
 }
 
 // That largest one, into *largest_bits (a float's bits, zero before).
-void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t* largest_bits, cudaStream_t stream);
+void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t* largest_bits, Device& device);
 // Fills w.data and w.scales, which must hold zeros, by the factor of *largest_bits (on the device; null: 1).
-void pack_blocks(Format format, const void* blocks, const PackedWeight& w, const uint32_t* largest_bits, cudaStream_t stream);
+void pack_blocks(Format format, const void* blocks, const PackedWeight& w, const uint32_t* largest_bits, Device& device);
 // Rows of halves, or floats, from blocks that are decoded.
-void pack_dense(Format format, const void* blocks, int64_t n_blocks, bool f32, void* to, cudaStream_t stream);
+void pack_dense(Format format, const void* blocks, int64_t n_blocks, bool f32, void* to, Device& device);
 
 }  // namespace ingot::cuda

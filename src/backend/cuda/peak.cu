@@ -35,15 +35,15 @@ __global__ void noise_kernel(T* data, int64_t n) {
 
 }  // namespace
 
-void fill_noise(const Tensor& t, cudaStream_t stream) {
+void fill_noise(const Tensor& t, Device& device) {
   with_type(t.dtype, [&](auto* p) {
     using T = std::remove_pointer_t<decltype(p)>;
-    noise_kernel<T><<<1024, kThreads, 0, stream>>>(static_cast<T*>(t.data), t.rows * t.cols);
+    noise_kernel<T><<<1024, kThreads, 0, device.stream()>>>(static_cast<T*>(t.data), t.rows * t.cols);
   });
 }
 
-void read_all(const void* data, size_t bytes, float* sink, cudaStream_t stream) {
-  read_kernel<<<132 * 16, kThreads, 0, stream>>>(static_cast<const uint4*>(data), static_cast<int64_t>(bytes / 16),
+void read_all(const void* data, size_t bytes, float* sink, Device& device) {
+  read_kernel<<<132 * 16, kThreads, 0, device.stream()>>>(static_cast<const uint4*>(data), static_cast<int64_t>(bytes / 16),
                                                  sink);
 }
 

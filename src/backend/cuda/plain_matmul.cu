@@ -21,7 +21,7 @@ __global__ void plain_kernel(Y* y, int64_t y_stride, const T* x, int64_t x_strid
 
 }  // namespace
 
-void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate, cudaStream_t stream) {
+void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate, Device& device) {
   CHECK(w.layout == Layout::kDense && x.dtype == (w.f32 ? DType::kF32 : DType::kF16));
   if (x.rows == 0) return;
   const dim3 grid(static_cast<unsigned>(x.rows), blocks_for(w.n_out, kWarps));
@@ -29,7 +29,7 @@ void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool 
     with_type(y.dtype, [&](auto* py) {
       using T = std::remove_pointer_t<decltype(px)>;
       using Y = std::remove_pointer_t<decltype(py)>;
-      plain_kernel<<<grid, kWarps * 32, 0, stream>>>(static_cast<Y*>(y.data), y.stride, static_cast<const T*>(x.data),
+      plain_kernel<<<grid, kWarps * 32, 0, device.stream()>>>(static_cast<Y*>(y.data), y.stride, static_cast<const T*>(x.data),
                                                      x.stride, static_cast<const T*>(w.data), w.n_out, w.n_in,
                                                      accumulate);
     });

@@ -247,9 +247,9 @@ __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(const __grid_const
 }
 
 template <bool kPacks>
-void start_delta(const Delta& p, int n_seqs, cudaStream_t stream) {
+void start_delta(const Delta& p, int n_seqs, Device& device) {
   const dim3 grid(blocks_for(p.value_dim, kColumns), static_cast<unsigned>(p.n_heads), static_cast<unsigned>(n_seqs));
-  const auto start = [&](auto kernel) { launch(kernel, grid, kDeltaThreads, 0, stream, p); };
+  const auto start = [&](auto kernel) { launch(device, kernel, grid, kDeltaThreads, 0, p); };
   p.key_dim <= 4 * kColumnLanes    ? start(delta_kernel<4, kPacks>)
   : p.key_dim <= 16 * kColumnLanes ? start(delta_kernel<16, kPacks>)
                                    : start(delta_kernel<32, kPacks>);
@@ -257,14 +257,14 @@ void start_delta(const Delta& p, int n_seqs, cudaStream_t stream) {
 
 }  // namespace
 
-void gate_rows(const Tensor& x, const Tensor& gate, cudaStream_t stream) {
+void gate_rows(const Tensor& x, const Tensor& gate, Device& device) {
   const int64_t n = x.rows * x.cols;
   if (n == 0) return;
   with_type(x.dtype, [&](auto* px) {
     with_type(gate.dtype, [&](auto* pg) {
       using X = std::remove_pointer_t<decltype(px)>;
       using G = std::remove_pointer_t<decltype(pg)>;
-      launch(gate_kernel<X, G>, dim3(blocks_for(n, kThreads)), kThreads, 0, stream, static_cast<X*>(x.data), x.stride,
+      launch(device, gate_kernel<X, G>, dim3(blocks_for(n, kThreads)), kThreads, 0, static_cast<X*>(x.data), x.stride,
              static_cast<const G*>(gate.data), gate.stride, x.cols, n);
     });
   });
@@ -275,30 +275,30 @@ int64_t conv_edge_floats(int64_t n_channels, int width, int n_tokens, int n_seqs
 }
 
 void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, int most_tokens,
-                float* edges, cudaStream_t stream) {
+                float* edges, Device& device) {
   if (n_seqs == 0) return;
   const Conv p{x.f32(), x.stride, weight.f32(), weight.stride, static_cast<int>(weight.cols), static_cast<int>(x.cols), edges, states, batch};
   CHECK(p.width <= kMostConvWidth);
   const unsigned n_parts = edges != nullptr ? blocks_for(most_tokens, kConvPart) : 1, seqs = static_cast<unsigned>(n_seqs);
-  if (n_parts > 1) launch(edge_kernel, dim3(blocks_for(x.cols, kThreads), n_parts - 1, seqs), kThreads, 0, stream, p);
+  if (n_parts > 1) launch(device, edge_kernel, dim3(blocks_for(x.cols, kThreads), n_parts - 1, seqs), kThreads, 0, p);
   const dim3 grid(blocks_for(p.n_channels, kConvThreads), seqs, n_parts);
-  p.width <= 4 ? launch(conv_kernel<4>, grid, kConvThreads, 0, stream, p) : launch(conv_kernel<kMostConvWidth>, grid, kConvThreads, 0, stream, p);
+  p.width <= 4 ? launch(device, conv_kernel<4>, grid, kConvThreads, 0, p) : launch(device, conv_kernel<kMostConvWidth>, grid, kConvThreads, 0, p);
 }
 
 void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, int fewest_tokens, int most_tokens,
-                bool chunks, cudaStream_t stream) {
+                bool chunks, Device& device) {
   if (n_seqs == 0) return;
   const StateShape& s = a.states->shape;
   CHECK(s.key_dim <= kMostKeyDim);
   Delta p{a.y.f32(), a.qkv.f32(), a.beta.f32(), a.alpha.f32(), a.decay.f32(), a.dt.f32(), a.y.stride, a.qkv.stride, a.beta.stride,
           a.alpha.stride, s.n_heads, a.n_key_heads, s.key_dim, s.value_dim, a.tiled, false, INT32_MAX, states, batch};
   p.packs = s.key_dim % 4 == 0 && a.qkv.stride % 4 == 0 && reinterpret_cast<uintptr_t>(p.qkv) % 16 == 0;
-  if (chunks && most_tokens >= kChunkedTokens && can_chunk(p)) {
+  if (chunks && most_tokens >= kChunkedTokens && can_chunk(device, p)) {
     p.fewest_chunked = kChunkedTokens;
-    delta_chunks(p, n_seqs, most_tokens, stream);
+    delta_chunks(p, n_seqs, most_tokens, device);
     if (fewest_tokens >= kChunkedTokens) return;
   }
-  p.packs ? start_delta<true>(p, n_seqs, stream) : start_delta<false>(p, n_seqs, stream);
+  p.packs ? start_delta<true>(p, n_seqs, device) : start_delta<false>(p, n_seqs, device);
 }
 
 }  // namespace ingot::cuda

@@ -20,8 +20,8 @@ struct Delta {
 
 // delta_chunks.cu: all sequences of kChunkedTokens and more.
 inline constexpr int kChunkedTokens = 64;
-bool can_chunk(const Delta& p);
-void delta_chunks(const Delta& p, int n_seqs, int most_tokens, cudaStream_t stream);
+bool can_chunk(const Device& device, const Delta& p);
+void delta_chunks(const Delta& p, int n_seqs, int most_tokens, Device& device);
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ __forceinline__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }

@@ -18,14 +18,14 @@ struct DeviceStates {
   int64_t slot_floats = 0;  // from one slot to the next
 };
 
-void gate_rows(const Tensor& x, const Tensor& gate, cudaStream_t stream);  // x *= sigmoid(gate)
+void gate_rows(const Tensor& x, const Tensor& gate, Device& device);  // x *= sigmoid(gate)
 // Sequences of many tokens go through in parts, if there is room for conv_edge_floats() of them.
 int64_t conv_edge_floats(int64_t n_channels, int width, int n_tokens, int n_seqs);
 void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, int most_tokens,
-                float* edges, cudaStream_t stream);
+                float* edges, Device& device);
 // `chunks`: sequences of many tokens may go through 64 tokens at once, which is not the same to the last bit. The batch's sequences have
 // fewest_tokens to most_tokens.
 void delta_rule(const DeltaRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, int fewest_tokens, int most_tokens,
-                bool chunks, cudaStream_t stream);
+                bool chunks, Device& device);
 
 }  // namespace ingot::cuda

@@ -101,13 +101,13 @@ __global__ void __launch_bounds__(32 * kWarps) router_kernel(const __grid_consta
 
 }  // namespace
 
-bool can_route_at_once(const PackedWeight& w, int64_t n_tokens) {
-  return has_clusters() && w.layout == Layout::kDense && !w.f32 && w.n_in % 8 == 0 && w.n_in <= kMostColumns && w.n_out <= kMostExperts &&
+bool can_route_at_once(const Device& device, const PackedWeight& w, int64_t n_tokens) {
+  return device.has_clusters() && w.layout == Layout::kDense && !w.f32 && w.n_in % 8 == 0 && w.n_in <= kMostColumns && w.n_out <= kMostExperts &&
          n_tokens <= kMostTokens && reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
 }
 
-void route_at_once(const Router& r, const RouteArgs& args, cudaStream_t stream) {
-  CHECK(can_route_at_once(*r.w, r.x.rows) && r.x.dtype == DType::kF16 && r.x.cols == r.w->n_in && r.x.stride % 8 == 0);
+void route_at_once(const Router& r, const RouteArgs& args, Device& device) {
+  CHECK(can_route_at_once(device, *r.w, r.x.rows) && r.x.dtype == DType::kF16 && r.x.cols == r.w->n_in && r.x.stride % 8 == 0);
   CHECK(r.norm == nullptr || r.x.rows == 1);
   if (r.x.rows == 0) return;
   Params p{};
@@ -120,7 +120,7 @@ void route_at_once(const Router& r, const RouteArgs& args, cudaStream_t stream) 
   while (n_blocks < kMostBlocks && static_cast<int>(n_blocks) * kWarps < p.route.n_experts) n_blocks *= 2;
   const int n_floats = (route_floats(p.route.n_experts) + 3) / 4 * 4;
   const size_t shared = static_cast<size_t>(n_floats) * sizeof(float) + static_cast<size_t>(p.n_in) * sizeof(half);
-  launch_clusters(router_kernel, dim3(n_blocks, static_cast<unsigned>(r.x.rows)), dim3(n_blocks, 1, 1), 32 * kWarps, shared, stream, p);
+  launch_clusters(device, router_kernel, dim3(n_blocks, static_cast<unsigned>(r.x.rows)), dim3(n_blocks, 1, 1), 32 * kWarps, shared, p);
 }
 
 }  // namespace ingot::cuda

@@ -128,11 +128,11 @@ bool can_rms(const Tensor& y, const Tensor& x, const NormArgs& a) {
 }
 
 template <class Y>
-void rms(const Tensor& y, const Tensor& x, const NormArgs& a, cudaStream_t stream) {
+void rms(const Tensor& y, const Tensor& x, const NormArgs& a, Device& device) {
   const int n_packs = static_cast<int>(x.cols / 4),
             threads = n_packs >= kPackThreads ? kPackThreads : (n_packs + 31) / 32 * 32;
   const auto start = [&](auto kernel) {
-    launch(kernel, dim3(static_cast<unsigned>(x.rows)), threads, 0, stream, static_cast<Y*>(y.data), y.stride, x.f32(),
+    launch(device, kernel, dim3(static_cast<unsigned>(x.rows)), threads, 0, static_cast<Y*>(y.data), y.stride, x.f32(),
            x.stride, n_packs, a.weight.f32(), a.eps);
   };
   n_packs <= threads       ? start(rms_kernel<Y, 1>)
@@ -251,19 +251,19 @@ __global__ void each_kernel(int64_t n, int64_t cols, F f) {
 
 // f(row, column) for all elements.
 template <class F>
-void each(const Tensor& t, cudaStream_t stream, F f) {
+void each(const Tensor& t, Device& device, F f) {
   const int64_t n = t.rows * t.cols;
-  if (n > 0) launch(each_kernel<F>, dim3(blocks_for(n, kThreads)), kThreads, 0, stream, n, t.cols, f);
+  if (n > 0) launch(device, each_kernel<F>, dim3(blocks_for(n, kThreads)), kThreads, 0, n, t.cols, f);
 }
 
 }  // namespace
 
-void convert(const Tensor& y, const Tensor& x, cudaStream_t stream) {
+void convert(const Tensor& y, const Tensor& x, Device& device) {
   with_type(y.dtype, [&](auto* py) {
     with_type(x.dtype, [&](auto* px) {
       using Y = std::remove_pointer_t<decltype(py)>;
       using X = std::remove_pointer_t<decltype(px)>;
-      each(y, stream, Convert<Y, X>{rows_of<Y>(y), rows_of<X>(x)});
+      each(y, device, Convert<Y, X>{rows_of<Y>(y), rows_of<X>(x)});
     });
   });
 }
@@ -272,51 +272,51 @@ bool can_defer(const DeferredNorm& norm) {
   return norm.x.rows == 1 && norm.y.dtype == DType::kF16 && can_rms(norm.y, norm.x, norm.args);
 }
 
-void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, cudaStream_t stream) {
+void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& device) {
   if (x.rows == 0) return;
   with_type(y.dtype, [&](auto* py) {
     with_type(x.dtype, [&](auto* px) {
       using Y = std::remove_pointer_t<decltype(py)>;
       using X = std::remove_pointer_t<decltype(px)>;
-      if (can_rms(y, x, args)) return rms<Y>(y, x, args, stream);
-      launch(norm_kernel<X, Y, float, false>, dim3(static_cast<unsigned>(x.rows)), norm_threads(x.cols), 0, stream,
+      if (can_rms(y, x, args)) return rms<Y>(y, x, args, device);
+      launch(device, norm_kernel<X, Y, float, false>, dim3(static_cast<unsigned>(x.rows)), norm_threads(x.cols), 0,
              static_cast<Y*>(y.data), y.stride, static_cast<X*>(x.data), x.stride, nullptr, 0, x.cols, params_of(args));
     });
   });
 }
 
 void add_norm_rows(const Tensor& out, const Tensor& residual, const Tensor& y, const NormArgs& args,
-                   cudaStream_t stream) {
+                   Device& device) {
   if (residual.rows == 0) return;
   with_type(out.dtype, [&](auto* po) {
     with_type(y.dtype, [&](auto* py) {
       using O = std::remove_pointer_t<decltype(po)>;
       using Y = std::remove_pointer_t<decltype(py)>;
-      launch(norm_kernel<float, O, Y, true>, dim3(static_cast<unsigned>(residual.rows)), norm_threads(residual.cols), 0,
-             stream, static_cast<O*>(out.data), out.stride, residual.f32(), residual.stride,
+      launch(device, norm_kernel<float, O, Y, true>, dim3(static_cast<unsigned>(residual.rows)), norm_threads(residual.cols), 0,
+             static_cast<O*>(out.data), out.stride, residual.f32(), residual.stride,
              static_cast<const Y*>(y.data), y.stride, residual.cols, params_of(args));
     });
   });
 }
 
-void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, cudaStream_t stream) {
+void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& device) {
   with_type(x.dtype, [&](auto* px) {
     with_type(y.dtype, [&](auto* py) {
       using X = std::remove_pointer_t<decltype(px)>;
       using Y = std::remove_pointer_t<decltype(py)>;
       Rows<Y> from = rows_of<Y>(y);
       if (y_is_one_row) from.stride = 0;
-      each(x, stream, Add<X, Y>{rows_of<X>(x), from});
+      each(x, device, Add<X, Y>{rows_of<X>(x), from});
     });
   });
 }
 
-void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, cudaStream_t stream) {
+void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device) {
   const int64_t n = y.rows * y.cols;
   const bool packs =
       y.dtype == DType::kF16 && gate.dtype == DType::kF16 && up.dtype == DType::kF16 && y.contiguous() && gate.contiguous() && up.contiguous();
   if (packs && n % 8 == 0 && n > 0 && on_16_bytes(y.data) && on_16_bytes(gate.data) && on_16_bytes(up.data)) {
-    return launch(act_mul_kernel, dim3(blocks_for(n / 8, kThreads)), kThreads, 0, stream, static_cast<uint4*>(y.data),
+    return launch(device, act_mul_kernel, dim3(blocks_for(n / 8, kThreads)), kThreads, 0, static_cast<uint4*>(y.data),
                   static_cast<const uint4*>(gate.data), static_cast<const uint4*>(up.data), n / 8,
                   static_cast<int>(act));
   }
@@ -326,39 +326,39 @@ void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activat
         using Y = std::remove_pointer_t<decltype(py)>;
         using G = std::remove_pointer_t<decltype(pg)>;
         using U = std::remove_pointer_t<decltype(pu)>;
-        each(y, stream, ActMul<Y, G, U>{rows_of<Y>(y), rows_of<G>(gate), rows_of<U>(up), static_cast<int>(act)});
+        each(y, device, ActMul<Y, G, U>{rows_of<Y>(y), rows_of<G>(gate), rows_of<U>(up), static_cast<int>(act)});
       });
     });
   });
 }
 
-void scale_rows(const Tensor& x, float factor, float softcap, cudaStream_t stream) {
+void scale_rows(const Tensor& x, float factor, float softcap, Device& device) {
   with_type(x.dtype, [&](auto* p) {
     using T = std::remove_pointer_t<decltype(p)>;
-    each(x, stream, Scale<T>{rows_of<T>(x), factor, softcap});
+    each(x, device, Scale<T>{rows_of<T>(x), factor, softcap});
   });
 }
 
-void act_rows(const Tensor& x, Activation act, cudaStream_t stream) {
+void act_rows(const Tensor& x, Activation act, Device& device) {
   with_type(x.dtype, [&](auto* p) {
     using T = std::remove_pointer_t<decltype(p)>;
-    each(x, stream, Act<T>{rows_of<T>(x), static_cast<int>(act)});
+    each(x, device, Act<T>{rows_of<T>(x), static_cast<int>(act)});
   });
 }
 
-void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, cudaStream_t stream) {
-  each(x, stream, AddPositions{rows_of<float>(x), rows_of<float>(table), table.rows == 1 ? nullptr : positions});
+void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, Device& device) {
+  each(x, device, AddPositions{rows_of<float>(x), rows_of<float>(table), table.rows == 1 ? nullptr : positions});
 }
 
-void pool(const Tensor& y, const Tensor& x, const int32_t* q_start, Pooling pooling, cudaStream_t stream) {
-  each(y, stream, Pool{rows_of<float>(y), rows_of<float>(x), q_start, pooling});
+void pool(const Tensor& y, const Tensor& x, const int32_t* q_start, Pooling pooling, Device& device) {
+  each(y, device, Pool{rows_of<float>(y), rows_of<float>(x), q_start, pooling});
 }
 
-void gather(const Tensor& y, const Tensor& x, const int32_t* rows, cudaStream_t stream) {
+void gather(const Tensor& y, const Tensor& x, const int32_t* rows, Device& device) {
   CHECK(y.dtype == x.dtype);
   with_type(y.dtype, [&](auto* p) {
     using T = std::remove_pointer_t<decltype(p)>;
-    each(y, stream, Gather<T>{rows_of<T>(y), rows_of<T>(x), rows});
+    each(y, device, Gather<T>{rows_of<T>(y), rows_of<T>(x), rows});
   });
 }
 

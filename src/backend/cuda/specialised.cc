@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/cuda_device.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/nvrtc.h"
 #include "base/check.h"
@@ -42,6 +43,11 @@ std::string source(const char* file, const char* params, const std::string& boun
       file, bounds, params, body, text_of(shape));
 }
 
+// Hopper's own instructions are of sm_90a.
+std::string arch_of(const DeviceLimits& device) {
+  return fmt::format("sm_{}{}{}", device.major, device.minor, device.major == 9 && device.minor == 0 ? "a" : "");
+}
+
 }  // namespace
 
 std::string source_of(const SpecialisedKernel& k) {
@@ -67,7 +73,8 @@ std::string source_of(const SpecialisedKernel& k) {
   CHECK(false && "every kernel has a source");
 }
 
-SpecialisedKernels::SpecialisedKernels(std::string arch, std::string folder) : arch_(std::move(arch)), folder_(std::move(folder)) {}
+SpecialisedKernels::SpecialisedKernels(const DeviceLimits& device, std::string folder)
+    : most_shared_(device.most_shared), arch_(arch_of(device)), folder_(std::move(folder)) {}
 
 SpecialisedKernels::~SpecialisedKernels() {
   {
@@ -141,13 +148,11 @@ void SpecialisedKernels::load(Entry& entry) {
   std::vector<char> code = std::move(entry.code);
   cudaKernel_t kernel = nullptr;
   cudaFuncAttributes attributes{};
-  int most_shared = 0;
   if (!code.empty() && cudaLibraryLoadData(&entry.library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0) == cudaSuccess &&
       cudaLibraryGetKernel(&kernel, entry.library, "specialised") == cudaSuccess &&
       cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess &&  // which brings it to the device, too
-      cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0) == cudaSuccess &&
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared - static_cast<int>(attributes.sharedSizeBytes)) ==
-          cudaSuccess) {
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(most_shared_ - attributes.sharedSizeBytes)) == cudaSuccess) {
     entry.function = kernel;
   } else {
     cudaGetLastError();

@@ -22,6 +22,8 @@
 
 namespace ingot::cuda {
 
+struct DeviceLimits;
+
 struct SpecialisedKernel {
   enum Which : uint8_t { kDotCodes, kDotRows, kMatvec, kTiles, kWarpgroups, kExpertCodes } which;
   Layout layout;
@@ -39,8 +41,8 @@ std::string source_of(const SpecialisedKernel& kernel);
 
 class SpecialisedKernels {
  public:
-  // For a device of this compute capability, "sm_90a" say, where there is NVRTC. `folder` keeps what was made; "": nothing.
-  SpecialisedKernels(std::string arch, std::string folder);
+  // For a device of these limits, where there is NVRTC. `folder` keeps what was made; "": nothing.
+  SpecialisedKernels(const DeviceLimits& device, std::string folder);
   ~SpecialisedKernels();  // waits for what is being compiled
   SpecialisedKernels(const SpecialisedKernels&) = delete;
   SpecialisedKernels& operator=(const SpecialisedKernels&) = delete;
@@ -66,7 +68,8 @@ class SpecialisedKernels {
   std::vector<char> make(const SpecialisedKernel& kernel);
   void load(Entry& entry);
 
-  const std::string arch_;
+  const size_t most_shared_;
+  const std::string arch_;  // "sm_90a", say
   std::string made_with_;  // once there is something to make
   const CacheFolder folder_;
 

@@ -17,7 +17,7 @@ TraceFile::Clock::duration between(cudaEvent_t from, cudaEvent_t to) {
 
 }  // namespace
 
-StepClock::StepClock(std::shared_ptr<TraceFile> file, cudaStream_t stream) : file_(std::move(file)), stream_(stream) {
+StepClock::StepClock(std::shared_ptr<TraceFile> file, Device& device) : file_(std::move(file)), stream_(device.stream()) {
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   last_ = record();
   check(cudaEventSynchronize(last_), "cudaEventSynchronize");

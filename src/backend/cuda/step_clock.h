@@ -7,13 +7,14 @@
 #include <memory>
 #include <vector>
 
+#include "backend/cuda/cuda_device.h"
 #include "base/trace_file.h"
 
 namespace ingot::cuda {
 
 class StepClock {
  public:
-  StepClock(std::shared_ptr<TraceFile> file, cudaStream_t stream);
+  StepClock(std::shared_ptr<TraceFile> file, Device& device);
   ~StepClock();
 
   void begin(int n_tokens, int n_seqs);  // the step's verbs come next

@@ -79,37 +79,37 @@ __global__ void embed_dense_kernel(Y* x, int64_t stride, PackedWeight w, const i
 }
 
 template <class S, class Y>
-void embed_as(const Tensor& x, const PackedWeight& w, const int32_t* tokens, float scale, cudaStream_t stream) {
+void embed_as(const Tensor& x, const PackedWeight& w, const int32_t* tokens, float scale, Device& device) {
   const auto n = static_cast<unsigned>(x.rows);
   if (w.layout == Layout::kDense) {
-    launch(embed_dense_kernel<S, Y>, dim3(n), 256, 0, stream, static_cast<Y*>(x.data), x.stride, w, tokens, scale);
+    launch(device, embed_dense_kernel<S, Y>, dim3(n), 256, 0, static_cast<Y*>(x.data), x.stride, w, tokens, scale);
   } else {
-    launch(embed_codes_kernel<S, Y>, dim3(n), 64, 0, stream, static_cast<Y*>(x.data), x.stride, w, tokens, scale);
+    launch(device, embed_codes_kernel<S, Y>, dim3(n), 64, 0, static_cast<Y*>(x.data), x.stride, w, tokens, scale);
   }
 }
 
 }  // namespace
 
-void unpack_rows(void* out, const PackedWeight& w, int64_t first, int64_t n, cudaStream_t stream) {
+void unpack_rows(void* out, const PackedWeight& w, int64_t first, int64_t n, Device& device) {
   if (w.f32) {
     const dim3 grid(static_cast<unsigned>(n), blocks_for(w.n_in / 8, kThreads));
-    return launch(unpack_kernel, grid, kThreads, 0, stream, static_cast<float*>(out), w, first);
+    return launch(device, unpack_kernel, grid, kThreads, 0, static_cast<float*>(out), w, first);
   }
   CHECK_EQ(first % kTileRows, 0);
   with_codes(w, [&](auto kind) {
-    launch(unpack_tiles_kernel<decltype(kind)>, dim3(blocks_for(n, kTileRows), blocks_for(w.k_tiles, kTileWarps)), 32 * kTileWarps, 0, stream,
+    launch(device, unpack_tiles_kernel<decltype(kind)>, dim3(blocks_for(n, kTileRows), blocks_for(w.k_tiles, kTileWarps)), 32 * kTileWarps, 0,
            static_cast<half*>(out), w, static_cast<int>(first / kTileRows), n);
   });
 }
 
-void embed_rows(const Tensor& x, const PackedWeight& table, const int32_t* tokens, float scale, cudaStream_t stream) {
+void embed_rows(const Tensor& x, const PackedWeight& table, const int32_t* tokens, float scale, Device& device) {
   if (x.rows == 0) return;
   with_type(x.dtype, [&](auto* y) {
     using Y = std::remove_pointer_t<decltype(y)>;
     if (table.f32) {
-      embed_as<float, Y>(x, table, tokens, scale, stream);
+      embed_as<float, Y>(x, table, tokens, scale, device);
     } else {
-      embed_as<half, Y>(x, table, tokens, scale, stream);
+      embed_as<half, Y>(x, table, tokens, scale, device);
     }
   });
 }

@@ -23,7 +23,7 @@ WeightUpload::~WeightUpload() {
   }
 }
 
-void WeightUpload::copy(void* to, const void* from, size_t bytes, cudaStream_t stream) {
+void WeightUpload::copy(void* to, const void* from, size_t bytes, Device& device) {
   for (size_t done = 0; done < bytes; done += kPiece) {
     Piece& piece = pieces_[next_];
     next_ = (next_ + 1) % pieces_.size();
@@ -37,8 +37,8 @@ void WeightUpload::copy(void* to, const void* from, size_t bytes, cudaStream_t s
       const size_t begin = static_cast<size_t>(task) * kShare;
       std::memcpy(pinned + begin, source + begin, std::min(kShare, n - begin));
     });
-    check(cudaMemcpyAsync(static_cast<char*>(to) + done, pinned, n, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
-    check(cudaEventRecord(piece.copied, stream), "cudaEventRecord");
+    check(cudaMemcpyAsync(static_cast<char*>(to) + done, pinned, n, cudaMemcpyHostToDevice, device.stream()), "cudaMemcpyAsync");
+    check(cudaEventRecord(piece.copied, device.stream()), "cudaEventRecord");
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 
+#include "backend/cuda/cuda_device.h"
 #include "backend/cuda/memory.h"
 #include "base/threads.h"
 
@@ -14,7 +15,7 @@ class WeightUpload {
   ~WeightUpload();
 
   // To the device, in the stream's order. All of `from` has been read when it returns; it has not come yet.
-  void copy(void* to, const void* from, size_t bytes, cudaStream_t stream);
+  void copy(void* to, const void* from, size_t bytes, Device& device);
 
   static constexpr size_t kPiece = size_t{16} << 20;
 

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "backend/cuda/cuda_device.h"
 #include "backend/cuda/nvrtc.h"
 #include "base/error.h"
 
@@ -96,7 +97,7 @@ TEST(Specialised, IsKept) {
   fs::remove_all(folder);
   const SpecialisedKernel kernel{SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[0]};
   const auto made = [&] {
-    SpecialisedKernels kernels("sm_90a", folder.string());
+    SpecialisedKernels kernels({.major = 9}, folder.string());
     EXPECT_FALSE(kernels.take_up());
     EXPECT_EQ(kernels.find(kernel), nullptr);
     EXPECT_EQ(kernels.find(kernel), nullptr);  // asked for once
@@ -123,7 +124,7 @@ TEST(Specialised, IsKept) {
 TEST(Specialised, MayEndBeforeAnythingIsMade) {
   if (Nvrtc::get() == nullptr) GTEST_SKIP() << "no NVRTC";
   for (int n = 0; n < 3; ++n) {
-    SpecialisedKernels kernels("sm_80", "");
+    SpecialisedKernels kernels({.major = 8}, "");
     for (int i = 0; i < n; ++i) kernels.find({SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[i]});
   }
 }

@@ -10,15 +10,17 @@
 namespace ingot::cuda {
 namespace {
 
+constexpr DeviceLimits kDevice = {.major = 8};
+
 PackedWeight codes(int64_t n_out, int64_t n_in, bool has_min = false) {
   return {.layout = Layout::kCodes4, .has_min = has_min, .n_out = n_out, .n_in = n_in, .k_tiles = (n_in + kTileCols - 1) / kTileCols};
 }
 
-std::string listed(const PackedWeight& w, int64_t rows) { return matmul_kernel_for(w, rows, false).name; }
+std::string listed(const PackedWeight& w, int64_t rows) { return matmul_kernel_for(kDevice, w, rows, false).name; }
 
 const MatmulKernel* other_kernel(const PackedWeight& w, int64_t rows) {
   for (const MatmulKernel& kernel : matmul_kernels())
-    if (!kernel.specialised && kernel.can(w, rows) && kernel.name != listed(w, rows)) return &kernel;
+    if (!kernel.specialised && kernel.can(kDevice, w, rows) && kernel.name != listed(w, rows)) return &kernel;
   return nullptr;
 }
 
@@ -30,15 +32,15 @@ TEST(TimedChoice, AnotherKernelMustWinByATwentieth) {
     ASSERT_NE(rival, nullptr);
     TimedChoice choice;
     EXPECT_FALSE(choice.knows(w));
-    choice.add(w, 100, [&](const MatmulKernel& kernel, int64_t rows) {
-      EXPECT_TRUE(kernel.can(w, rows) && !kernel.specialised && rows <= 100);
-      return rows == 32 && &kernel == rival ? 10 * share : &kernel == &matmul_kernel_for(w, rows, false) ? 10.0 : 50.0;
+    choice.add(kDevice, w, 100, [&](const MatmulKernel& kernel, int64_t rows) {
+      EXPECT_TRUE(kernel.can(kDevice, w, rows) && !kernel.specialised && rows <= 100);
+      return rows == 32 && &kernel == rival ? 10 * share : &kernel == &matmul_kernel_for(kDevice, w, rows, false) ? 10.0 : 50.0;
     });
     EXPECT_TRUE(choice.knows(w));
     EXPECT_FALSE(choice.knows(other));
-    for (const int64_t rows : {17, 24, 32}) EXPECT_EQ(choice.kernel_for(w, rows).name, wins ? std::string(rival->name) : listed(w, rows)) << rows;
-    for (const int64_t rows : {1, 4, 5, 16, 33, 64, 65, 100, 512, 5000}) EXPECT_EQ(choice.kernel_for(w, rows).name, listed(w, rows)) << rows;
-    for (const int64_t rows : {1, 24, 300}) EXPECT_EQ(choice.kernel_for(other, rows).name, listed(other, rows)) << rows;
+    for (const int64_t rows : {17, 24, 32}) EXPECT_EQ(choice.kernel_for(kDevice, w, rows).name, wins ? std::string(rival->name) : listed(w, rows)) << rows;
+    for (const int64_t rows : {1, 4, 5, 16, 33, 64, 65, 100, 512, 5000}) EXPECT_EQ(choice.kernel_for(kDevice, w, rows).name, listed(w, rows)) << rows;
+    for (const int64_t rows : {1, 24, 300}) EXPECT_EQ(choice.kernel_for(kDevice, other, rows).name, listed(other, rows)) << rows;
   }
 }
 
@@ -50,8 +52,8 @@ TEST(TimedChoice, IsAlwaysAKernelThatCan) {
   for (int i = 0; i < 50; ++i) {
     const PackedWeight w = codes(static_cast<int64_t>(16 << random() % 12), static_cast<int64_t>(32 << random() % 10), random() % 2 != 0);
     TimedChoice choice;
-    choice.add(w, static_cast<int64_t>(random() % 4096), [&](const MatmulKernel&, int64_t) { return 1.0 + static_cast<double>(random() % 100); });
-    for (int64_t rows = 1; rows < 5000; rows = rows * 3 / 2 + 1) EXPECT_TRUE(choice.kernel_for(w, rows).can(w, rows)) << rows;
+    choice.add(kDevice, w, static_cast<int64_t>(random() % 4096), [&](const MatmulKernel&, int64_t) { return 1.0 + static_cast<double>(random() % 100); });
+    for (int64_t rows = 1; rows < 5000; rows = rows * 3 / 2 + 1) EXPECT_TRUE(choice.kernel_for(kDevice, w, rows).can(kDevice, w, rows)) << rows;
   }
 }
 
@@ -62,7 +64,7 @@ TEST(TimedChoice, SpecialisedKernelsAreOfTheListsOwn) {
     int n_plain = 0;
     for (const MatmulKernel& plain : matmul_kernels()) n_plain += !plain.specialised && plain.run == kernel.run;
     EXPECT_EQ(n_plain, 1) << kernel.name;
-    for (const int64_t rows : {1, 40, 600}) EXPECT_FALSE(kernel.wins(codes(4096, 4096), rows));
+    for (const int64_t rows : {1, 40, 600}) EXPECT_FALSE(kernel.wins(kDevice, codes(4096, 4096), rows));
   }
 }
 

@@ -1,0 +1,87 @@
+#include "backend/cuda/cuda_device.h"
+
+#include "backend/cuda/memory.h"
+
+namespace ingot::cuda {
+namespace {
+
+constexpr size_t kFreeShared = size_t{48} << 10;  // static and dynamic bytes of a block that no kernel needs leave for
+
+}  // namespace
+
+cudaError_t select_device(int index) noexcept {
+  int current = -1;
+  if (cudaGetDevice(&current) == cudaSuccess && current == index) return cudaSuccess;
+  return cudaSetDevice(index);
+}
+
+void Device::make_current() const { check(select_device(index_), "cudaSetDevice"); }
+
+Device::Device(int index) : index_(index) {
+  make_current();
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  name_ = properties.name;
+  memory_bytes_ = properties.totalGlobalMem;
+  limits_ = {.major = properties.major,
+             .minor = properties.minor,
+             .n_multiprocessors = properties.multiProcessorCount,
+             .most_shared = properties.sharedMemPerBlockOptin,
+             .l2_bytes = static_cast<size_t>(properties.l2CacheSize)};
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+}
+
+Device::~Device() {
+  select_device(index_);
+  cudaStreamDestroy(stream_);
+}
+
+void Device::prepare(const void* kernel, size_t shared, unsigned cluster_blocks) {
+  if (shared == 0 && cluster_blocks <= kPortableCluster) return;
+  check(permit(kernels_[kernel], kernel, shared, cluster_blocks), "cudaFuncSetAttribute");
+}
+
+// Of shared memory a kernel gets all there is: another backend on this GPU has a Device of its own, and must not take back what this one needs.
+cudaError_t Device::permit(Kernel& k, const void* kernel, size_t shared, unsigned cluster_blocks) {
+  if (!k.known) {
+    cudaFuncAttributes attributes{};
+    if (const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel); status != cudaSuccess) return status;
+    k.known = true;
+    k.static_shared = attributes.sharedSizeBytes;
+    k.shared = k.static_shared < kFreeShared ? kFreeShared - k.static_shared : 0;
+  }
+  if (shared > k.shared) {
+    const size_t most = limits_.most_shared - k.static_shared;
+    const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most));
+    if (status != cudaSuccess) return status;
+    k.shared = most;
+  }
+  if (cluster_blocks > kPortableCluster && !k.wide) {
+    const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (status != cudaSuccess) return status;
+    k.wide = true;
+  }
+  return cudaSuccess;
+}
+
+const ClustersAtOnce& Device::clusters_at_once(const void* kernel, int threads, size_t shared, unsigned most_blocks) {
+  Kernel& k = kernels_[kernel];
+  if (k.counted >= most_blocks) return k.at_once;
+  k.counted = most_blocks;
+  const bool can = has_clusters() && permit(k, kernel, shared, most_blocks) == cudaSuccess;
+  for (unsigned i = 0; can && i < k.at_once.size() && 1u << i <= most_blocks; ++i) {
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {1, 1u << i, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(1, 1u << i, static_cast<unsigned>(limits_.n_multiprocessors));
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = shared;
+    config.attrs = &cluster, config.numAttrs = 1;
+    if (cudaOccupancyMaxActiveClusters(&k.at_once[i], kernel, &config) != cudaSuccess) k.at_once[i] = 0;
+  }
+  cudaGetLastError();  // forgets why some cannot be launched
+  return k.at_once;
+}
+
+}  // namespace ingot::cuda
