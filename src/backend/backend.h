@@ -143,6 +143,12 @@ class Backend {
   void block(const PoolBlock& b);
 
   const Batch& batch() const { return batch_; }
+  // What the ops of this step count: the batch, and the sequences that a backend pads it with.
+  struct StepSize {
+    int n_tokens = 0, n_seqs = 0, n_logits = 0;
+  };
+  const StepSize& size() const { return size_; }
+  void set_step(const Batch& batch, const StepSize& size) { batch_ = batch, size_ = size; }
   std::vector<Sampled>& drawn_rows() { return drawn_; }  // by the last sample, until wait()
   // x after its norm, if it has one: then `to` is written.
   Tensor normed(const Tensor& x, const Tensor& to, const NormArgs& norm);
@@ -152,9 +158,10 @@ class Backend {
  private:
   void join(const Join& join, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w, const Tensor& bias);
   void shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor& normed);
-  Tensor token_rows(const Tensor& t) const { return t ? t.slice_rows(0, batch_.n_tokens()) : t; }
+  Tensor token_rows(const Tensor& t) const { return t ? t.slice_rows(0, size_.n_tokens) : t; }
 
   Batch batch_;
+  StepSize size_;
   std::vector<int32_t> tokens_;  // of the batch, where some were drawn
   std::vector<Sampled> drawn_;
   Tensor scratch_;

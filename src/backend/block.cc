@@ -149,6 +149,8 @@ void Program::lay_out(Buffers& buffers) {
       block.rope.angles = block.rope_table == kNoRope ? Tensor{} : ropes[static_cast<size_t>(block.rope_table)].angles;
     if constexpr (requires { block.ropes; }) block.ropes = ropes;
     if constexpr (requires { block.head_ids; }) block.head_ids = head_ids;
+    if constexpr (requires { block.kv; }) kv = block.kv;
+    if constexpr (requires { block.states; }) states = block.states;
     block.lay_out(buffers);
   });
 }
@@ -166,6 +168,10 @@ void Program::allocate(Backend& backend, const StepLimits& limits) {
   }
   backend.reserve(buffers.limits());
   backend.prepare_program(*this);
+}
+
+bool Program::has_dense_layers() const {
+  return std::ranges::any_of(blocks, [](const Block& b) { return std::holds_alternative<DenseLayersBlock>(b); });
 }
 
 Tensor Program::output(int n_tokens, int n_seqs, int n_logits) const {

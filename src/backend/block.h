@@ -219,6 +219,12 @@ struct Program {
   int n_latent_heads = 0;        // 0: no attention over latents
   Tensor head_ids;               // [max_tokens, n_latent_heads]: 0, 1, ... in each row
   Tensor x;                      // [max_tokens, dim] f32: the residual stream
+  const KvCache* kv = nullptr;   // of its blocks; a program has one of each at most
+  const StateCache* states = nullptr;
+
+  bool has_logits() const { return !blocks.empty() && std::holds_alternative<HeadBlock>(blocks.back()); }
+  bool has_dense_layers() const;
+  int least_kv_heads() const { return kv != nullptr ? kv->shape.n_kv_heads : 0; }
 
   // Gives all blocks their buffers. Call it to measure, then Buffers::allocate, then again to place.
   void lay_out(Buffers& buffers);

@@ -160,7 +160,7 @@ void Backend::dense_layers(const DenseLayersBlock& b) {
 }
 
 void Backend::block(const HeadBlock& b) {
-  const int n = batch().n_logits();
+  const int n = size().n_logits;
   if (n == 0) return;  // a chunk of a prompt, not its last
   const Tensor selected = b.selected.slice_rows(0, n), logits = b.logits.slice_rows(0, n);
   gather_rows(selected, token_rows(b.x));
@@ -171,7 +171,7 @@ void Backend::block(const HeadBlock& b) {
 void Backend::block(const PoolBlock& b) {
   const Tensor x = token_rows(b.x);
   if (b.norm.weight) norm(x, x, b.norm);
-  if (b.pools) pool(b.pooled.slice_rows(0, batch().n_seqs()), x, b.pooling);
+  if (b.pools) pool(b.pooled.slice_rows(0, size().n_seqs), x, b.pooling);
 }
 
 }  // namespace ingot

@@ -9,7 +9,7 @@
 namespace ingot {
 
 void Backend::begin(const Batch& batch) {
-  batch_ = batch;
+  set_step(batch, {batch.n_tokens(), batch.n_seqs(), batch.n_logits()});
   batch_.tokens = with_drawn_tokens(batch, drawn_, tokens_);
 }
 

@@ -22,6 +22,21 @@ struct Pages {
   }
 };
 
+// Splits of a sequence that have keys: the launch has room for n_splits, whatever the sequence's length is.
+__device__ __forceinline__ int active_splits(const Params& p, int n_steps) {
+  constexpr int kSteps = kSplitKeys / kKeys;
+  return max(1, min(p.n_splits, (n_steps + kSteps - 1) / kSteps));
+}
+
+// Steps of kKeys keys that the rows of a sequence see, and the first of them.
+struct Steps {
+  int first, n;
+};
+__device__ __forceinline__ Steps steps_of(const Params& p, int kv_len, int q_len, int n_rows) {
+  const int first = span_of(p, kv_len, q_len, 0).begin / kKeys;
+  return {first, (span_of(p, kv_len, q_len, n_rows - 1).end + kKeys - 1) / kKeys - first};
+}
+
 template <int kDim, class K>
 __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constant__ Params p) {
   extern __shared__ float shared[];  // [kWarps, 16, kDim] sums, then [kWarps, 16, 2] maxima and totals
@@ -37,8 +52,9 @@ __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constan
                          span_of(p, kv_len, q_len, min(g + 8, n_rows - 1))};
   const Span lowest = span_of(p, kv_len, q_len, 0), highest = span_of(p, kv_len, q_len, n_rows - 1),
              all = {highest.begin, lowest.end};
-  const int first = lowest.begin / kKeys, n_steps = (highest.end + kKeys - 1) / kKeys - first;
-  const int per_split = (n_steps + p.n_splits - 1) / p.n_splits;
+  const auto [first, n_steps] = steps_of(p, kv_len, q_len, n_rows);
+  const int n_active = active_splits(p, n_steps), per_split = (n_steps + n_active - 1) / n_active;
+  if (split >= n_active) return wait_for_previous();
   const int begin = first + split * per_split, end = min(begin + per_split, first + n_steps);
   Pages<K> pages(p, table, head, min(begin + warp, first + n_steps - 1) * kKeys, kv_len);
   wait_for_previous();
@@ -82,7 +98,7 @@ __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constan
       sum += weight * shared[(w * kRows + row) * kDim + column];
       total += weight * stats[(w * kRows + row) * 2 + 1];
     }
-    if (p.n_splits == 1) {
+    if (n_active == 1) {
       total = with_sink(p, total, base, head * p.group + row % p.group);
       store(p, (token0 + row / p.group) * p.y_stride + (head * p.group + row % p.group) * kDim + column, sum / total);
       continue;
@@ -98,12 +114,14 @@ template <int kDim>
 __global__ void merge_kernel(const __grid_constant__ Params p) {
   start_dependent();
   const int row = blockIdx.x, head = blockIdx.y, seq = blockIdx.z, column = threadIdx.x;
-  const int token0 = p.batch.q_start[seq], n_rows = (p.batch.q_start[seq + 1] - token0) * p.group;
+  const int token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, n_rows = q_len * p.group;
   if (n_rows > kRows || row >= n_rows) return;
+  const int n_active = active_splits(p, steps_of(p, p.batch.kv_len[seq], q_len, n_rows).n);
+  if (n_active == 1) return;  // the row is there
   const float* parts = p.partials + ((int64_t{seq} * gridDim.y + head) * kRows + row) * p.n_splits * (kDim + 2);
   float most = kNone, sum = 0, total = 0;
-  for (int s = 0; s < p.n_splits; ++s) most = fmaxf(most, parts[s * (kDim + 2) + kDim]);
-  for (int s = 0; s < p.n_splits; ++s) {
+  for (int s = 0; s < n_active; ++s) most = fmaxf(most, parts[s * (kDim + 2) + kDim]);
+  for (int s = 0; s < n_active; ++s) {
     const float* part = parts + s * (kDim + 2);
     const float weight = exp2f(part[kDim] - most);
     sum += weight * part[column];

@@ -2,6 +2,9 @@
 // not its bytes but its hand-overs from kernel to kernel; blocks of a cluster hand over by writing into each other's shared memory,
 // which takes a tenth of a launch. Weights stream through rings in shared memory, up to a layer ahead of their use.
 #pragma once
+#include <memory>
+
+#include "backend/block.h"
 #include "backend/cuda/kernels.h"
 
 namespace ingot::cuda {
@@ -43,6 +46,12 @@ struct ClusterStep {
   DeviceKv kv;
   DeviceBatch batch;
 };
+
+// Contexts up to which a cluster is faster than a graph of kernels that take all of the GPU.
+inline constexpr int kMostClusterKv = 4096;
+
+// What run_cluster() takes for these layers. Null where they differ in more than weights, are too many, or are of another kind.
+std::unique_ptr<ClusterStep> cluster_step(const DenseLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch);
 
 // Whether a product may be one of a cluster's.
 bool can_cluster(const PackedWeight& w);

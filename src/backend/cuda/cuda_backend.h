@@ -1,4 +1,4 @@
-// CudaBackend: the verbs on one NVIDIA GPU. Everything is enqueued on one stream; the host waits only in wait() and download().
+// CudaBackend: the ops on one NVIDIA GPU. Everything is enqueued on one stream; the host waits only in wait() and download().
 //
 // Activations between matmuls are f16 (saturating), sums and the residual stream f32; with BackendOptions::activations "f32" all of
 // them are f32 and products run in f32, for comparisons. Weights are repacked on the device at load (packed_weight.h).
@@ -12,39 +12,37 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/cluster_layers.h"
 #include "backend/cuda/create_cuda.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/dense_matmul.h"
 #include "backend/cuda/device_batch.h"
 #include "backend/cuda/experts.h"
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/layer_verbs.h"
 #include "backend/cuda/matmul_kernels.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/specialised.h"
 #include "backend/cuda/step_clock.h"
 #include "backend/cuda/weight_upload.h"
 #include "backend/recorded_steps.h"
-#include "backend/repacked_weights.h"
 #include "base/threads.h"
 
 namespace ingot {
 
-class CudaBackend final : public Backend, public RecordedSteps, public RepackedWeights {
+class CudaBackend final : public Backend, public RecordedSteps {
  public:
   explicit CudaBackend(const BackendOptions& options);
   ~CudaBackend() override;
 
   std::string name() const override { return "cuda"; }
   std::string description() const override { return description_; }
-  DType activation_dtype() const override { return act_; }
-  bool runs_experts() const override { return true; }
-  bool runs_recurrence() const override { return true; }
+  DType act_dtype() const override { return act_; }
+  bool keeps_kv_as(DType dtype) const override { return dtype != DType::kQ8_0; }
 
   // cuda_memory.cc
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;                     // cuda_weights.cc
-  size_t packed_bytes(Format format, int64_t n_elements) const override;
+  size_t packed_bytes(const Weight& shape, unsigned use) const override;
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override;  // cuda_recurrence.cc
   void reserve(const StepLimits& limits) override;
@@ -58,7 +56,8 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
 
   // cuda_step.cc
   void begin(const Batch& batch) override;
-  void run(const std::function<void()>& body) override;
+  void run(const Program& program, const Batch& batch) override;
+  void prepare_program(const Program& program) override;
   bool overlaps() const override { return true; }
   void synchronize() override;
   void check_replays() override { checks_replays_ = true; }
@@ -89,10 +88,10 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
   void gather_rows(Tensor y, Tensor x) override;
   void scale(Tensor x, float factor, float softcap) override;
   void qkv(const QkvArgs& args) override;
-  void gate_up(Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor bias_gate, Tensor bias_up,
-               Activation act) override;
+  void gate_up(const GateUpArgs& args) override;
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override;
-  void add_norm(Tensor out, Tensor residual, Tensor y, const NormArgs& args) override;
+  void norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) override;
+  void dense_layers(const DenseLayersBlock& block) override;
 
   // cuda_experts.cc
   void copy(Tensor y, Tensor x) override;
@@ -107,15 +106,19 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
   void delta_rule(const DeltaRuleArgs& args) override;
 
  private:
-  // What a recorded step depends on: the body's type, tokens, rows of logits, and the bucket of the longest sequence.
-  using GraphKey = std::tuple<size_t, int, int, int>;
+  // A recorded step: of a program, for steps whose sequences all bring q_len tokens and are padded to n_seqs, with attention cut
+  // for contexts up to most_kv.
+  struct GraphKey {
+    int program, n_seqs, q_len, most_kv;
+    auto operator<=>(const GraphKey&) const = default;
+  };
   struct Graph {
-    bool seen = false;
     cudaGraphExec_t exec = nullptr;
+    bool is_stale = false;  // right, but kernels that are faster have come since
   };
 
   struct ScratchSizes {
-    size_t fused, up, narrow, arranged, decoded, partials, order;
+    size_t up, narrow, arranged, decoded, partials, order;
   };
   ScratchSizes scratch_for(const StepLimits& limits) const;
   // cuda_weights.cc
@@ -129,10 +132,14 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
   void* scratch_at_least(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   void* grown(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   Tensor narrowed(const Tensor& x);  // x in the type of activations
-  void settle();                     // launches what waits: layers, a norm
-  void settle_layers();
-  void replay(const cuda::LayerVerbs& layer);
-  void launch(const cuda::MatmulKernel& kernel, cuda::Matvec m);  // with the norm that waits, if x is its result
+  const cuda::PackedWeight& ready(const Weight& w);  // with its factor
+  // What a product reads: x, or its norm, which either a kernel has written or the product computes on its way.
+  struct Input {
+    Tensor x;
+    std::optional<cuda::DeferredNorm> norm;
+  };
+  Input input_of(const Tensor& x, const Tensor& normed, const NormArgs& norm, const Weight& w);
+  void launch(const cuda::MatmulKernel& kernel, cuda::Matvec m, Input& input);
   const cuda::MatmulKernel& kernel_for(const Weight& w, int64_t rows) const;
   cuda::SpecialisedKernels* specialised_for(const cuda::PackedWeight& w) const;
   void begin_tuning(const BackendOptions& options);
@@ -140,22 +147,27 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
   void time_kernels(int64_t most_rows);
   double time_kernel(const cuda::MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows);
   void decoded_product(const Tensor& y, const Tensor& x, const cuda::PackedWeight& w, bool accumulate);
-  void product(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& bias, bool accumulate);
+  void product(const Tensor& y, Input input, const Weight& w, const Tensor& bias, bool accumulate);
   Tensor aligned(const Tensor& x);
   void route(const MoeArgs& args);
   bool takes_rows(const cuda::ExpertMatmul& m) const;
   void order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts);
   void launch_tiles(const cuda::ExpertMatmul& m);
   cuda::AttentionPlan plan_attention(const AttentionArgs& args);
-  int kv_bucket() const;  // a power of two from the longest kv_len up
-  void capture(Graph& graph, const std::function<void()>& body);
-  void check_replay(const Graph& graph, const std::function<void()>& body);
+  std::optional<GraphKey> key_of(const Program& program, const Batch& batch) const;
+  void start(const Batch& batch, const cuda::Padding& padding, int most_kv);  // begin, for a padded step
+  void run_plain(const Program& program);
+  static int longest(const Batch& batch);
+  int useful_context(const Program& program, int n_seqs, int context) const;
+  void capture(Graph& graph, const Program& program);
+  void check_replay(const Graph& graph, const Program& program);
   struct Written {
     void* data;
     size_t bytes;
   };
   std::vector<std::vector<char>> downloaded(const std::vector<Written>& places);
   void forget_graphs();
+  void mark_graphs_stale();
   void sample_greedy(const Tensor& logits);
   void sample_rows(const Tensor& logits);
   void collect_draws();
@@ -187,16 +199,16 @@ class CudaBackend final : public Backend, public RecordedSteps, public RepackedW
   cuda::Memory order_;     // rows by expert (experts.h)
 
   int block_size_ = 1;  // of the KV cache
-  cuda::BatchUpload batch_;
-  int n_tokens_ = 0, n_seqs_ = 0, n_logits_ = 0, max_kv_len_ = 0, min_q_len_ = 0, max_q_len_ = 0;
+  cuda::BatchUpload device_batch_;
+  int n_tokens_ = 0, n_seqs_ = 0, min_q_len_ = 0, max_q_len_ = 0;
+  int most_kv_ = 0;          // what attention is cut for: no sequence of the step is longer
+  StepLimits limits_;
   std::map<GraphKey, Graph> graphs_;
   bool capturing_ = false;
   bool checks_replays_ = false;
   std::vector<Written> activations_, states_;      // what steps write and later verbs read; not caches, which a step writes anew
   std::unique_ptr<cuda::StepClock> clock_;
-  std::optional<cuda::DeferredNorm> pending_;
-  bool records_layers_ = false;  // in a step that may run them on a cluster
-  cuda::LayerRecorder layers_;
+  std::vector<cudaGraphExec_t> retired_;           // replaced, and perhaps still running
 
   std::vector<SampleRow> rows_;
   int64_t sample_vocab_ = 0;
@@ -222,10 +234,11 @@ inline bool is_worth_compiling(const cuda::PackedWeight& w) { return w.n_in * w.
 
 inline bool on_16_bytes(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.stride % 8 == 0; }
 
+// The last block is for the sequences that pad a step.
 struct CudaKv : KvCache {
   CudaKv(const KvShape& s, cuda::Memory m) : KvCache(s), memory(std::move(m)) {}
   cuda::DeviceKv view() const {
-    return {memory.data(), shape.dtype, shape.n_layers, shape.n_blocks, shape.n_kv_heads, shape.block_size, shape.head_dim,
+    return {memory.data(), shape.dtype, shape.n_layers, shape.n_blocks + 1, shape.n_kv_heads, shape.block_size, shape.head_dim,
             shape.n_parts()};
   }
   cuda::Memory memory;

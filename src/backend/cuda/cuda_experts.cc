@@ -32,13 +32,11 @@ Tensor CudaBackend::aligned(const Tensor& x) {
 }
 
 void CudaBackend::copy(Tensor y, Tensor x) {
-  settle();
   cuda::convert(y, x, device_);
   check_launch("convert");
 }
 
 void CudaBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) {
-  settle();
   cuda::route_rows(ids, weights, logits, args, device_);
   check_launch("route_rows");
 }
@@ -63,13 +61,12 @@ void CudaBackend::launch_tiles(const ExpertMatmul& m) {
 }
 
 void CudaBackend::moe_matmul(Tensor y, Tensor x_any, const Weight& weight, Tensor ids, Tensor bias) {
-  settle();
   CHECK_EQ(x_any.cols, weight.n_in);
   CHECK_EQ(y.cols, weight.n_out);
   CHECK_EQ(y.rows, ids.rows * ids.cols);
   CHECK(ids.contiguous());
   if (y.rows == 0) return;
-  const PackedWeight& w = packed(weight);
+  const PackedWeight& w = ready(weight);
   const ExpertMatmul m{.y = y, .x = aligned(x_any), .w = {&w}, .bias = {data_of(bias)}, .ids = ids.i32(), .n_rows = y.rows, .specialised = specialised_for(w)};
   if (!cuda::can_expert_matmul(w)) {
     cuda::plain_expert_rows(m, device_);
@@ -84,35 +81,36 @@ void CudaBackend::moe_matmul(Tensor y, Tensor x_any, const Weight& weight, Tenso
 }
 
 void CudaBackend::moe_combine(Tensor residual, Tensor y, Tensor weights) {
-  settle();
   cuda::combine_rows(residual, y, weights, device_);
   check_launch("combine_rows");
 }
 
-// The experts of each token. Where that is one kernel, it also computes the norm that waits for a.x, if one does.
+// The experts of each token, of x after its norm. Where that is one kernel it computes the norm of a single row, too.
 void CudaBackend::route(const MoeArgs& a) {
-  settle_layers();
-  const PackedWeight& w = packed(*a.w_router);
-  if (deterministic_ || a.x.dtype != DType::kF16 || !on_16_bytes(a.x) || !cuda::can_route_at_once(device_, w, a.x.rows)) {
-    matmul(a.logits, a.x, *a.w_router, a.b_router);
+  const PackedWeight& w = ready(*a.w_router);
+  const Tensor& x = a.norm.weight ? a.normed : a.x;
+  const cuda::DeferredNorm norm_later{a.normed, a.x, a.norm};
+  const bool at_once = !deterministic_ && x.dtype == DType::kF16 && on_16_bytes(x) && cuda::can_route_at_once(device_, w, x.rows);
+  const bool can_wait = at_once && a.norm.weight && cuda::can_defer(norm_later);
+  if (a.norm.weight && !can_wait) norm(a.normed, a.x, a.norm);
+  if (!at_once) {
+    matmul(a.logits, x, *a.w_router, a.b_router);
     return moe_route(a.ids, a.weights, a.logits, a.route);
   }
-  const bool takes = pending_ && pending_->y.data == a.x.data && pending_->y.cols == a.x.cols && a.x.rows == 1;
-  if (!takes) settle();
-  const std::optional<cuda::DeferredNorm> norm = std::exchange(pending_, std::nullopt);
-  cuda::route_at_once({.ids = a.ids, .weights = a.weights, .x = a.x, .norm = norm ? &*norm : nullptr, .w = &w, .bias = data_of(a.b_router)}, a.route,
-                      device_);
+  cuda::route_at_once({.ids = a.ids, .weights = a.weights, .x = x, .norm = can_wait ? &norm_later : nullptr, .w = &w, .bias = data_of(a.b_router)},
+                      a.route, device_);
   check_launch("route_at_once");
 }
 
 void CudaBackend::moe(const MoeArgs& a) {
-  const PackedWeight &w_gate = packed(*a.w_gate), &w_up = packed(*a.w_up), &w_down = packed(*a.w_down);
+  const PackedWeight &w_gate = ready(*a.w_gate), &w_up = packed(*a.w_up), &w_down = packed(*a.w_down);
   if (a.x.rows == 0) return;
   if (!cuda::can_expert_matmul(w_gate) || !cuda::can_expert_matmul(w_down) || !cuda::share_matvec(w_gate, w_up)) return Backend::moe(a);
   route(a);
+  const Tensor& x = a.norm.weight ? a.normed : a.x;
   const int64_t n_rows = a.ids.rows * a.ids.cols;
   const ExpertMatmul gate{.y = a.gate,
-                    .x = aligned(a.x),
+                    .x = aligned(x),
                     .w = {&w_gate, &w_up},
                     .bias = {data_of(a.b_gate), data_of(a.b_up)},
                     .ids = a.ids.i32(),
@@ -121,8 +119,8 @@ void CudaBackend::moe(const MoeArgs& a) {
                     .specialised = specialised_for(w_gate)};
   const bool alone = w_gate.n_experts == 1 && (a.x.rows > 1 || deterministic_), each = !alone && takes_rows(gate);
   if (alone) {  // an expert of all tokens: products as any other
-    gate_up(a.gate, a.x, *a.w_gate, *a.w_up, a.b_gate, a.b_up, a.act);
-    product(a.out, a.gate, *a.w_down, a.b_down, false);
+    gate_up({.y = a.gate, .x = x, .w_gate = a.w_gate, .w_up = a.w_up, .b_gate = a.b_gate, .b_up = a.b_up, .act = a.act});
+    matmul(a.out, a.gate, *a.w_down, a.b_down);
     return moe_combine(a.residual, a.out, a.weights);
   }
   if (each) {

@@ -55,7 +55,7 @@ void CudaBackend::use_matmul_kernel(const std::string& name) {
 }
 
 void CudaBackend::take_up_kernels() {
-  if (specialised_ && specialised_->take_up()) forget_graphs();
+  if (specialised_ && specialised_->take_up()) mark_graphs_stale();
 }
 
 void CudaBackend::await_kernels() {
@@ -90,10 +90,10 @@ double CudaBackend::time_kernel(const MatmulKernel& kernel, const std::vector<co
   size_t next = 0;
   double best = INFINITY;
   forced_ = &kernel;
-  product(y, x, first, {}, false);  // takes what it needs, and brings its code to the device
+  product(y, {x, {}}, first, {}, false);  // takes what it needs, and brings its code to the device
   for (int round = 0; round < 2; ++round) {
     check(cudaEventRecord(begin.event, device_.stream()), "cudaEventRecord");
-    for (size_t i = 0; i < kProducts; ++i) product(y, x, *weights[++next % weights.size()], {}, false);
+    for (size_t i = 0; i < kProducts; ++i) product(y, {x, {}}, *weights[++next % weights.size()], {}, false);
     check(cudaEventRecord(end.event, device_.stream()), "cudaEventRecord");
     check(cudaEventSynchronize(end.event), "cudaEventSynchronize");
     float ms = 0;
@@ -110,7 +110,6 @@ void CudaBackend::time_kernels(int64_t most_rows) {
   if (std::ranges::none_of(factors_, is_to_time)) return;
   const auto start = std::chrono::steady_clock::now();
   const auto element = static_cast<int64_t>(dtype_bytes(act_)), n_noise = static_cast<int64_t>(narrow_.size()) / element;
-  settle();
   cuda::fill_noise({narrow_.data(), act_, 1, n_noise, n_noise}, device_);
   for (const Weight& w : factors_) {
     if (!is_to_time(w)) continue;

@@ -116,24 +116,26 @@ std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
   CHECK(shape.dtype != DType::kI32);
   forget_graphs();
   block_size_ = shape.block_size;
-  Memory memory(std::max<size_t>(shape.bytes(), 16));
+  KvShape padded = shape;
+  ++padded.n_blocks;
+  Memory memory(std::max<size_t>(padded.bytes(), 16));
   allocated_ += memory.size();
   check(cudaMemsetAsync(memory.data(), 0, memory.size(), device_.stream()), "cudaMemsetAsync");
   return std::make_unique<CudaKv>(shape, std::move(memory));
 }
 
 void CudaBackend::reserve(const StepLimits& limits) {
-  Backend::reserve(limits);
+  limits_ = limits;
   finish_weights();
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
   upload_.reset();
   allocated_ -= raw_.size();
   raw_ = Memory();
-  allocated_ -= batch_.bytes();
+  allocated_ -= device_batch_.bytes();
   const int64_t blocks = (int64_t{limits.max_kv_len} + block_size_ - 1) / block_size_;
-  batch_.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
+  device_batch_.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
                  blocks * std::max(limits.max_seqs, 1));
-  allocated_ += batch_.bytes();
+  allocated_ += device_batch_.bytes();
   const ScratchSizes sizes = scratch_for(limits);
   for (const auto& [memory, bytes] : {std::pair{&up_, sizes.up}, {&narrow_, sizes.narrow}, {&arranged_, sizes.arranged},
                                       {&decoded_, sizes.decoded}, {&partials_, sizes.partials}, {&order_, sizes.order}})
@@ -146,8 +148,7 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
   const size_t rows = static_cast<size_t>(limits.max_tokens) * row;
   const bool codes = std::ranges::any_of(weights_, [](const PackedWeight& w) { return w.layout != cuda::Layout::kDense; });
   const Tensor few{nullptr, act_, cuda::kMatvecRows, limits.max_width, limits.max_width};
-  return {.fused = rows,  // Backend's own
-          .up = rows,
+  return {.up = rows,
           .narrow = std::max(rows, static_cast<size_t>(limits.max_expert_floats) * element),
           .arranged = cuda::matvec_scratch(few),
           .decoded = codes ? std::max(static_cast<size_t>(cuda::kDecodedBytes), 256 * row) : 0,
@@ -158,24 +159,25 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
 size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
   constexpr size_t kOfTheDriver = size_t{384} << 20;  // for kernels when they first run, and for recorded steps
   const ScratchSizes s = scratch_for(limits);
-  return kOfTheDriver + s.fused + s.up + s.narrow + s.arranged + s.decoded + s.partials + s.order;
+  return kOfTheDriver + s.up + s.narrow + s.arranged + s.decoded + s.partials + s.order;
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {
-  CHECK(to.contiguous());
-  const size_t bytes = static_cast<size_t>(to.rows * to.cols) * dtype_bytes(to.dtype);
-  if (upload_ && layers_.empty() && !pending_) return upload_->copy(to.data, from, bytes, device_);  // a vector among weights
-  settle();
-  check(cudaMemcpyAsync(to.data, from, bytes, cudaMemcpyHostToDevice, device_.stream()), "cudaMemcpyAsync");
+  const size_t row = static_cast<size_t>(to.cols) * dtype_bytes(to.dtype), rows = static_cast<size_t>(to.rows);
+  if (rows * row == 0) return;
+  if (upload_ && to.contiguous()) return upload_->copy(to.data, from, rows * row, device_);  // a vector among weights
+  check(cudaMemcpy2DAsync(to.data, static_cast<size_t>(to.stride) * dtype_bytes(to.dtype), from, row, row, rows, cudaMemcpyHostToDevice,
+                          device_.stream()),
+        "cudaMemcpy2DAsync");
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
 }
 
 void CudaBackend::download(void* to, const Tensor& from) {
-  settle();
-  CHECK(from.contiguous());
-  check(cudaMemcpyAsync(to, from.data, static_cast<size_t>(from.rows * from.cols) * dtype_bytes(from.dtype),
-                        cudaMemcpyDeviceToHost, device_.stream()),
-        "cudaMemcpyAsync");
+  const size_t row = static_cast<size_t>(from.cols) * dtype_bytes(from.dtype), rows = static_cast<size_t>(from.rows);
+  if (rows * row == 0) return;
+  check(cudaMemcpy2DAsync(to, row, from.data, static_cast<size_t>(from.stride) * dtype_bytes(from.dtype), row, rows, cudaMemcpyDeviceToHost,
+                          device_.stream()),
+        "cudaMemcpy2DAsync");
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
 }
 

@@ -1,4 +1,5 @@
-// The verbs of recurrent layers, and where their states lie: slots [layer][inputs of the convolution, matrices of the heads].
+// The ops of recurrent layers, and where their states lie: slots [layer][inputs of the convolution, matrices of the heads]. The last
+// slot is for the sequences that pad a step.
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/recurrence.h"
 #include "base/error.h"
@@ -34,20 +35,18 @@ std::unique_ptr<StateCache> CudaBackend::make_states(const StateShape& shape) {
     throw Error("a convolution over {} tokens or heads with keys of {} are more than cuda runs ({} and {}): use --device cpu",
                 shape.conv_width, shape.key_dim, cuda::kMostConvWidth, cuda::kMostKeyDim);
   forget_graphs();
-  cuda::Memory memory(static_cast<size_t>(shape.n_slots) * static_cast<size_t>(shape.n_layers * layer_floats(shape)) * sizeof(float));
+  cuda::Memory memory(static_cast<size_t>(shape.n_slots + 1) * static_cast<size_t>(shape.n_layers * layer_floats(shape)) * sizeof(float));
   allocated_ += memory.size();
   states_ = {{memory.data(), memory.size()}};  // a model has one cache of them, as long as it has steps
   return std::make_unique<CudaStates>(shape, std::move(memory));
 }
 
 void CudaBackend::gate(Tensor x, Tensor gate) {
-  settle();
   cuda::gate_rows(x, gate, device_);
   check_launch("gate_rows");
 }
 
 void CudaBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int layer) {
-  settle();
   const auto& states = static_cast<const CudaStates&>(cache);
   CHECK_EQ(x.cols, states.shape.n_channels);
   CHECK_EQ(weight.cols, states.shape.conv_width);
@@ -56,16 +55,15 @@ void CudaBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int lay
     const int64_t floats = cuda::conv_edge_floats(x.cols, static_cast<int>(weight.cols), n_tokens_, n_seqs_);
     edges = static_cast<float*>(scratch_at_least(up_, static_cast<size_t>(floats) * sizeof(float)));
   }
-  cuda::short_conv(x, weight, states.inputs(layer), batch_.view(), n_seqs_, max_q_len_, edges, device_);
+  cuda::short_conv(x, weight, states.inputs(layer), device_batch_.view(), n_seqs_, max_q_len_, edges, device_);
   check_launch("short_conv");
 }
 
 void CudaBackend::delta_rule(const DeltaRuleArgs& args) {
-  settle();
   const auto& states = static_cast<const CudaStates&>(*args.states);
   const StateShape& s = states.shape;
   CHECK_EQ(args.qkv.cols, 2 * args.n_key_heads * s.key_dim + s.n_heads * s.value_dim);
-  cuda::delta_rule(args, states.matrices(args.layer), batch_.view(), n_seqs_, min_q_len_, max_q_len_, !deterministic_, device_);
+  cuda::delta_rule(args, states.matrices(args.layer), device_batch_.view(), n_seqs_, min_q_len_, max_q_len_, !deterministic_, device_);
   check_launch("delta_rule");
 }
 

@@ -89,7 +89,6 @@ Sampled sampled_of(const cuda::RowDrawn& drawn) {
 }  // namespace
 
 void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) {
-  settle();
   rows_.assign(rows.begin(), rows.end());
   sample_vocab_ = logits.cols;
   host_rows_.clear();

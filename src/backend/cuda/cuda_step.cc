@@ -1,80 +1,162 @@
 // A step of CudaBackend: the batch, the recorded graph.
 //
-// A batch of one new token a sequence takes the same launches every time, for kernels find lengths and blocks on the device. Its
-// first run is plain, so that all scratch is taken; the second is recorded as a CUDA graph; later ones replay it. One launch for a
-// whole step is what small models need: their kernels are shorter than a launch. --check-replay compares replays with plain launches.
+// A step whose sequences all bring the same few tokens takes the same launches every time, for kernels find lengths and blocks on the
+// device. So it is recorded as a CUDA graph and replayed: one launch for a whole step is what small models need, as their kernels are
+// shorter than a launch. The number of sequences is padded to one of kBuckets, and the graphs of a program's decode steps are recorded
+// when the program is prepared, so no request waits for one. A step of another kind runs plainly the first time and is recorded
+// while the device works on it. --check-replay compares replays with plain launches.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
-#include <typeinfo>
+#include <utility>
 
 #include "backend/cuda/cuda_backend.h"
 #include "base/error.h"
+#include "base/log.h"
 
 namespace ingot {
 
 using cuda::check;
 using cuda::check_launch;
 
-void CudaBackend::begin(const Batch& batch) {
-  settle();
+namespace {
+
+constexpr int kBuckets[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
+constexpr int kMostRecordedTokens = 8;   // of a sequence
+constexpr size_t kMostGraphs = 48;
+// Attention of one recorded step is cut for contexts up to one of these, or for any.
+constexpr int kContexts[] = {cuda::kSplitKeys, 1024, cuda::kMostClusterKv};
+
+// The largest step of any bucket that these limits allow.
+int most_sequences(const StepLimits& limits, int q_len) {
+  const int most = std::min({limits.max_seqs, limits.max_tokens / q_len, kBuckets[std::size(kBuckets) - 1]});
+  return limits.max_logits > 0 ? std::min(most, limits.max_logits / q_len) : most;
+}
+
+int bucket_of(int n_seqs, int most) {
+  const int* bucket = std::ranges::lower_bound(kBuckets, n_seqs);
+  return std::min(*bucket, most);
+}
+
+// The least of kContexts that holds kv_len, or the longest context that there can be.
+int context_of(int kv_len, int max_kv_len) {
+  const int* context = std::ranges::lower_bound(kContexts, kv_len);
+  return context == std::end(kContexts) ? std::max(max_kv_len, kv_len) : std::min(*context, std::max(max_kv_len, kv_len));
+}
+
+}  // namespace
+
+void CudaBackend::begin(const Batch& batch) { start(batch, {}, context_of(longest(batch), limits_.max_kv_len)); }
+
+void CudaBackend::start(const Batch& batch, const cuda::Padding& padding, int most_kv) {
   take_up_kernels();
-  n_tokens_ = batch.n_tokens(), n_seqs_ = batch.n_seqs(), n_logits_ = batch.n_logits();
-  max_kv_len_ = max_q_len_ = 0;
-  min_q_len_ = n_tokens_;
-  for (int seq = 0; seq < n_seqs_; ++seq) {
-    max_kv_len_ = std::max(max_kv_len_, batch.kv_len[seq]);
+  Batch known = batch;
+  known.tokens = host_drawn_tokens(batch);
+  set_step(known, {.n_tokens = batch.n_tokens() + padding.n_seqs * padding.q_len,
+                   .n_seqs = batch.n_seqs() + padding.n_seqs,
+                   .n_logits = batch.n_logits() + padding.n_logits});
+  n_tokens_ = size().n_tokens, n_seqs_ = size().n_seqs;
+  most_kv_ = most_kv;
+  max_q_len_ = padding.q_len;
+  min_q_len_ = padding.n_seqs > 0 ? padding.q_len : n_tokens_;
+  for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     max_q_len_ = std::max(max_q_len_, batch.q_len(seq));
     min_q_len_ = std::min(min_q_len_, batch.q_len(seq));
     for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t)
       CHECK_EQ(batch.positions[t], batch.kv_len[seq] - batch.q_start[seq + 1] + t);
   }
-  Batch known = batch;
-  known.tokens = host_drawn_tokens(batch);
   const bool has_drawn = std::ranges::any_of(known.tokens, [](int32_t token) { return token < 0; });
   CHECK(!has_drawn || best_.data() != nullptr);
   const auto* keys = has_drawn && greedy_ ? static_cast<const cuda::Key*>(best_.data()) : nullptr;
   const auto* drawn = has_drawn && !greedy_ ? static_cast<const cuda::RowDrawn*>(best_.data()) : nullptr;
-  if (batch_.upload(known, keys, drawn, block_size_, device_)) forget_graphs();
+  if (device_batch_.upload(known, padding, keys, drawn, block_size_, device_)) forget_graphs();
 }
 
-// Contexts up to which a cluster is faster than a graph of kernels that take all of the GPU.
-static constexpr int kMostClusterKv = 4096;
+int CudaBackend::longest(const Batch& batch) { return batch.kv_len.empty() ? 0 : *std::ranges::max_element(batch.kv_len); }
 
-void CudaBackend::run(const std::function<void()>& body) {
-  settle();
-  struct Recording {
-    CudaBackend& backend;
-    ~Recording() { backend.records_layers_ = false, backend.layers_.take(), backend.pending_.reset(); }  // empty, unless the body threw
-  } recording{*this};
-  records_layers_ = !deterministic_ && n_tokens_ == 1 && n_seqs_ == 1 && act_ == DType::kF16 && kv_bucket() <= kMostClusterKv;
-  if (clock_ && !capturing_) clock_->begin(n_tokens_, n_seqs_);
-  if (capturing_ || n_tokens_ != n_seqs_) {
-    body();
-    return settle();
+// The least context whose steps are launched as those of this one: longer ones may split their keys no further.
+int CudaBackend::useful_context(const Program& program, int n_seqs, int context) const {
+  if (n_seqs == 1 && program.has_dense_layers()) return context;  // may run on a cluster up to some context
+  const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1), most = (2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks;
+  for (const int candidate : kContexts)
+    if (candidate >= most * cuda::kSplitKeys) return std::min(context, candidate);
+  return context;
+}
+
+std::optional<CudaBackend::GraphKey> CudaBackend::key_of(const Program& program, const Batch& batch) const {
+  if (batch.n_seqs() == 0 || batch.n_tokens() % batch.n_seqs() != 0 || !batch.second_rows.empty()) return std::nullopt;
+  const int q_len = batch.n_tokens() / batch.n_seqs(), most = q_len > kMostRecordedTokens ? 0 : most_sequences(limits_, q_len);
+  if (batch.n_seqs() > most || program.kv == nullptr) return std::nullopt;
+  for (int seq = 0; seq < batch.n_seqs(); ++seq)
+    if (batch.q_len(seq) != q_len) return std::nullopt;
+  const int n_seqs = bucket_of(batch.n_seqs(), most);
+  return GraphKey{program.id, n_seqs, q_len, useful_context(program, n_seqs, context_of(longest(batch), limits_.max_kv_len))};
+}
+
+void CudaBackend::run_plain(const Program& program) { run_blocks(program); }
+
+void CudaBackend::run(const Program& program, const Batch& batch) {
+  device_.make_current();
+  const std::optional<GraphKey> key = key_of(program, batch);
+  if (!key) {
+    begin(batch);
+    if (clock_) clock_->begin(n_tokens_, n_seqs_);
+    return run_plain(program);
   }
-  Graph& graph = graphs_[{body.target_type().hash_code(), n_tokens_, n_logits_, kv_bucket()}];
-  if (!graph.seen) {
-    body();  // may take scratch, which forgets graphs: `graph` is not touched after it
-    settle();
-    graphs_[{body.target_type().hash_code(), n_tokens_, n_logits_, kv_bucket()}].seen = true;
+  const int n_pad = key->n_seqs - batch.n_seqs();
+  const bool has_logits = program.has_logits();
+  start(batch, {.n_seqs = n_pad, .q_len = key->q_len, .n_logits = has_logits ? key->n_seqs * key->q_len - batch.n_logits() : 0,
+                .block = program.kv->shape.n_blocks, .state = program.states != nullptr ? program.states->shape.n_slots : 0},
+        key->most_kv);
+  if (clock_) clock_->begin(n_tokens_, n_seqs_);
+  const auto known = graphs_.find(*key);
+  if (known == graphs_.end()) {
+    run_plain(program);
+    if (graphs_.size() < kMostGraphs) capture(graphs_[*key], program);  // while the device works
     return;
   }
-  if (graph.exec == nullptr) capture(graph, body);
-  if (checks_replays_) return check_replay(graph, body);
+  Graph& graph = known->second;
+  if (checks_replays_) return check_replay(graph, program);
   check(cudaGraphLaunch(graph.exec, device_.stream()), "cudaGraphLaunch");
+  if (graph.is_stale) capture(graph, program);
 }
 
-void CudaBackend::capture(Graph& graph, const std::function<void()>& body) {
+// Records the decode steps of a program: each runs once as padding alone, which writes to no sequence's blocks.
+void CudaBackend::prepare_program(const Program& program) {
+  device_.make_current();
+  if (program.kv == nullptr || !program.has_logits()) return;
+  const auto begun = std::chrono::steady_clock::now();
+  const size_t before = available_bytes();
+  size_t n_graphs = 0;
+  const int most = most_sequences(limits_, 1);
+  for (const int bucket : kBuckets) {
+    const int n_seqs = std::min(bucket, most);
+    for (const int candidate : {kContexts[0], kContexts[1], kContexts[2], limits_.max_kv_len}) {
+      const int context = useful_context(program, n_seqs, context_of(candidate, limits_.max_kv_len));
+      const GraphKey key{program.id, n_seqs, 1, context};
+      if (graphs_.contains(key) || graphs_.size() >= kMostGraphs) continue;
+      start({}, {.n_seqs = n_seqs, .q_len = 1, .n_logits = n_seqs, .block = program.kv->shape.n_blocks,
+                 .state = program.states != nullptr ? program.states->shape.n_slots : 0}, context);
+      run_plain(program);
+      capture(graphs_[key], program);
+      ++n_graphs;
+    }
+    if (n_seqs == most) break;
+  }
+  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+  log_info("{} steps recorded in {:.2f} s, in {} MiB", n_graphs, took.count(), (before - std::min(before, available_bytes())) >> 20);
+}
+
+void CudaBackend::capture(Graph& graph, const Program& program) {
   check(cudaStreamBeginCapture(device_.stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   capturing_ = true;
   std::exception_ptr fault;
   try {
-    body();
-    settle();
+    run_plain(program);
   } catch (...) {
     fault = std::current_exception();
-    pending_.reset();
   }
   capturing_ = false;
   cudaGraph_t recorded = nullptr;
@@ -85,6 +167,8 @@ void CudaBackend::capture(Graph& graph, const std::function<void()>& body) {
     std::rethrow_exception(fault);
   }
   check(status, "cudaStreamEndCapture");
+  if (graph.exec != nullptr) retired_.push_back(graph.exec);
+  graph = {};
   const cudaError_t made = cudaGraphInstantiate(&graph.exec, recorded, 0);
   cudaGraphDestroy(recorded);
   check(made, "cudaGraphInstantiate");
@@ -101,7 +185,7 @@ std::vector<std::vector<char>> CudaBackend::downloaded(const std::vector<Written
 }
 
 // First the replay, then plain launches from the same state: so what the replay fails to write shows too, in this step or by the cache later.
-void CudaBackend::check_replay(const Graph& graph, const std::function<void()>& body) {
+void CudaBackend::check_replay(const Graph& graph, const Program& program) {
   std::vector<Written> places = activations_;
   places.insert(places.end(), states_.begin(), states_.end());
   const auto before = downloaded(places);
@@ -109,8 +193,7 @@ void CudaBackend::check_replay(const Graph& graph, const std::function<void()>& 
   const auto replayed = downloaded(places);
   for (size_t i = 0; i < places.size(); ++i)
     check(cudaMemcpyAsync(places[i].data, before[i].data(), places[i].bytes, cudaMemcpyHostToDevice, device_.stream()), "cudaMemcpyAsync");
-  body();
-  settle();
+  run_plain(program);
   const auto plain = downloaded(places);
   for (size_t i = 0; i < places.size(); ++i) {
     if (replayed[i] == plain[i]) continue;
@@ -121,13 +204,19 @@ void CudaBackend::check_replay(const Graph& graph, const std::function<void()>& 
 }
 
 void CudaBackend::forget_graphs() {
-  for (auto& [key, graph] : graphs_)
-    if (graph.exec != nullptr) cudaGraphExecDestroy(graph.exec);
+  for (auto& [key, graph] : graphs_) retired_.push_back(graph.exec);
   graphs_.clear();
+  if (retired_.empty()) return;
+  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+  for (cudaGraphExec_t exec : std::exchange(retired_, {}))
+    if (exec != nullptr) cudaGraphExecDestroy(exec);
+}
+
+void CudaBackend::mark_graphs_stale() {
+  for (auto& [key, graph] : graphs_) graph.is_stale = true;
 }
 
 void CudaBackend::synchronize() {
-  settle();
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
 }
 

@@ -38,8 +38,9 @@ Weight CudaBackend::prepare(const Weight& host, unsigned use) {
 }
 
 // Without what rounding up to whole tiles adds.
-size_t CudaBackend::packed_bytes(Format format, int64_t n_elements) const {
-  const FormatInfo& f = info(format);
+size_t CudaBackend::packed_bytes(const Weight& shape, unsigned /*use*/) const {
+  const FormatInfo& f = info(shape.format);
+  const int64_t n_elements = shape.n_experts * shape.n_out * shape.n_in;
   const bool f32 = act_ == DType::kF32;
   if (f.unpack == nullptr) return static_cast<size_t>(n_elements) * (f32 ? 4 : 2);
   return static_cast<size_t>(n_elements / cuda::kUnit * (code_bytes(f) + scale_bytes(f, f32)));

@@ -9,6 +9,14 @@
 
 namespace ingot::cuda {
 
+// Sequences that fill a step up to the size of a recorded one. Each brings q_len tokens 0, from position 0 on, to a block and a state
+// that no other sequence has; nobody reads what comes of them.
+struct Padding {
+  int n_seqs = 0, q_len = 1;
+  int n_logits = 0;  // rows of logits more than the batch wants
+  int block = 0, state = 0;
+};
+
 class BatchUpload {
  public:
   ~BatchUpload();
@@ -16,7 +24,7 @@ class BatchUpload {
   void reserve(int max_tokens, int max_seqs, int max_logits, int64_t table_size);
   // With what was drawn in place of tokens below 0: its keys, or where they are null what `drawn` says; both null: there are none.
   // True when the places moved to make room.
-  bool upload(const Batch& batch, const Key* keys, const RowDrawn* drawn, int block_size, Device& device);
+  bool upload(const Batch& batch, const Padding& padding, const Key* keys, const RowDrawn* drawn, int block_size, Device& device);
   const DeviceBatch& view() const { return view_; }
   size_t bytes() const { return device_.size(); }
 

@@ -113,6 +113,8 @@ void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const 
                 Device& device);
 
 // attention_decode.cu, attention_prefill.cu, attention_hopper.cu and attention_naive.cu
+// Keys of a split at least, where the keys of a sequence are split. A sequence takes as many splits as it is long, up to n_splits.
+inline constexpr int kSplitKeys = 128;
 struct AttentionPlan {
   int n_seqs = 0, n_tokens = 0, max_q_len = 0;
   bool any_short = false, any_long = false;  // sequences with few rows, which split their keys; sequences with many
