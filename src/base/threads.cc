@@ -57,9 +57,9 @@ int available_cpus() {
   return std::max(1, std::min(by_affinity, quota_cpus()));
 }
 
-ThreadPool::ThreadPool(int n_threads) {
+ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start) {
   const int n = n_threads > 0 ? n_threads : available_cpus();
-  for (int thread = 1; thread < n; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+  workers_ = start_workers(n - 1, "the thread pool", [this](int i) { work(i + 1); }, start);  // thread 0 is the caller
 }
 
 ThreadPool::~ThreadPool() {

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/thread_start.h"
+
 namespace ingot {
 
 // CPUs that this process may use: its affinity mask and its control group's quota, at least 1.
@@ -15,7 +17,9 @@ int available_cpus();
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int n_threads = 0);  // the caller included; 0: available_cpus()
+  // The caller included; 0: available_cpus(). Has fewer, and warns, where the system does not start so many. Throws Error where it
+  // starts none but the caller's.
+  explicit ThreadPool(int n_threads = 0, const ThreadStarter& start = start_std_thread);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

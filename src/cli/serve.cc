@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "base/thread_start.h"
 #include "base/threads.h"
 #include "cli/generate.h"
 #include "cli/verbs.h"
@@ -239,7 +240,8 @@ void serve(ServeOptions& o) {
   HttpServer server(o.http, app);
   server.start();
   fmt::print(stderr, "ingot: listening on {}; loading the model\n", server.address());
-  auto loading = std::async(std::launch::async, [&] { pool.fill(); });
+  auto loading = start_thread("the thread that loads the model",
+                              [&] { return std::async(std::launch::async, [&] { pool.fill(); }); });
   while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     const int signal = wait_for_signal(signals, std::chrono::milliseconds(20));
     if (signal == SIGTERM || signal == SIGINT) std::_Exit(0);

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/device_lost.h"
+#include "base/thread_start.h"
 
 namespace ingot {
 
@@ -11,7 +12,7 @@ EmbedQueue::EmbedQueue(Compute compute, int width, const Limits& limits)
     : compute_(std::move(compute)), width_(static_cast<size_t>(width)), limits_(limits) {}
 
 void EmbedQueue::start() {
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("the thread that embeds", [this] { return std::thread([this] { run(); }); });
 }
 
 uint64_t EmbedQueue::submit(std::vector<EmbedText> texts, Done done) {

@@ -23,6 +23,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread_start.h"
 #include "server/http_session.h"
 
 namespace ingot {
@@ -290,7 +291,7 @@ void HttpServer::start() {
   State* state = state_.get();
   asio::co_spawn(
       state->context, [state] { return state->accept(); }, asio::detached);
-  state->thread = std::thread([state] { state->run(); });
+  state->thread = start_thread("the network's thread", [state] { return std::thread([state] { state->run(); }); });
 }
 
 void HttpServer::drain() {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/thread_start.h"
 
 namespace ingot {
 
@@ -21,14 +22,9 @@ class Workers {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Workers(int n_threads) {
-    try {
-      for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { work(); });
-    } catch (...) {  // no thread is to be had; those that there are must end before they are forgotten
-      stop();
-      throw;
-    }
-  }
+  // Has fewer threads, and warns, where the system does not start so many; throws Error where it starts none.
+  explicit Workers(int n_threads, const ThreadStarter& start = start_std_thread)
+      : threads_(start_workers(n_threads, "the server's workers", [this](int) { work(); }, start)) {}
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
