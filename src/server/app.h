@@ -59,7 +59,7 @@ class App final : public HttpHandler {
   void dispatch(HttpRequest request, std::shared_ptr<Responder> responder);
   void log_access(const AccessRecord& record) const;
   void run(const std::shared_ptr<Job>& job);
-  std::string model_name(const HttpRequest& request) const;
+  std::string model_name(const JsonValue& body) const;
 
   HttpResponse health(const HttpRequest& request) const;
   HttpResponse list_models(const HttpRequest& request) const;

@@ -175,14 +175,13 @@ std::string echoed(const Fields& fields) {
   const JsonValue& last = fields.at("messages").back();
   const auto content = last.find("content");
   if (last.value("role", "") != "assistant" || content == last.end() || content->is_null()) return "";
-  return text_of(*content, "messages' last content", {"text"});
+  return content_text(*content, "messages' last content", {"text"});
 }
 
 }  // namespace
 
 void answer_chat(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   ServedModel& model = *call.model;
   GenerationSpec spec;
   const StreamFields stream = read_generation(call, fields, spec);

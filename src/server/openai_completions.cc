@@ -165,8 +165,7 @@ std::vector<Prompt> read_completion_prompts(const Fields& fields, const ServedMo
 }  // namespace
 
 void answer_completions(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   ServedModel& model = *call.model;
   GenerationSpec spec;
   const StreamFields stream = read_generation(call, fields, spec);

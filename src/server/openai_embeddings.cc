@@ -129,8 +129,7 @@ std::string body_of(EmbedAnswer& answer, const Form& form, const std::string& mo
 }  // namespace
 
 void answer_embeddings(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   const Embedder& embedder = call.model->embedder();
   ServedModel::Ticket ticket = admit(*call.model, 1);
   const Form form = read_form(fields, embedder);

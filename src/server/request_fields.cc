@@ -275,7 +275,7 @@ std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, 
   return prompts;
 }
 
-std::string text_of(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types) {
+std::string content_text(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse_value(where, "must be a string or an array of text parts");
   std::string text;

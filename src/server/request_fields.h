@@ -45,7 +45,7 @@ std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, 
                                  const std::function<std::vector<int32_t>(const std::string&)>& encode);
 
 // A string, or parts of one of these types with a text each, as one text. Throws ApiError that names the part.
-std::string text_of(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types);
+std::string content_text(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types);
 
 // Throws ApiError context_length_exceeded, with both numbers, for a prompt that leaves no room for an answer.
 void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, int max_tokens, const char* param);
