@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/splitmix.h"
 
 namespace ingot {
 namespace {
@@ -25,14 +26,12 @@ struct Header {
 };
 constexpr char kMagic[8] = {'i', 'n', 'g', 'o', 't', 'c', '0', '1'};
 
-// FNV-1a with two bases, its bits mixed at the end (splitmix64).
+// FNV-1a with two bases, its bits mixed at the end.
 uint64_t hash_with(uint64_t h, std::string_view text) {
   for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
-  h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9u;
-  h = (h ^ h >> 27) * 0x94D049BB133111EBu;
-  return h ^ h >> 31;
+  return splitmix(h);
 }
-Hash hash_of(std::string_view text) { return {hash_with(0xCBF29CE484222325u, text), hash_with(0x9E3779B97F4A7C15u, text)}; }
+Hash hash_of(std::string_view text) { return {hash_with(0xCBF29CE484222325u, text), hash_with(kSplitMixStep, text)}; }
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);

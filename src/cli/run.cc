@@ -32,12 +32,12 @@ std::vector<int32_t> encode_prompt(const LoadedModel& model, const RunOptions& o
 }
 
 // Nothing for the rows that pad an embedding.
-std::string_view text_of(const Tokenizer& tokenizer, int32_t id) { return id < tokenizer.n_vocab() ? tokenizer.token_bytes(id) : ""; }
+std::string_view token_bytes_of(const Tokenizer& tokenizer, int32_t id) { return id < tokenizer.n_vocab() ? tokenizer.token_bytes(id) : ""; }
 
 Json token_json(const Tokenizer& tokenizer, const Sampled& sampled) {
-  Json json = {{"id", sampled.token}, {"text", text_of(tokenizer, sampled.token)}, {"logprob", sampled.logprob}};
+  Json json = {{"id", sampled.token}, {"text", token_bytes_of(tokenizer, sampled.token)}, {"logprob", sampled.logprob}};
   for (const TokenLogprob& top : sampled.top)
-    json["top"].push_back({{"id", top.token}, {"text", text_of(tokenizer, top.token)}, {"logprob", top.logprob}});
+    json["top"].push_back({{"id", top.token}, {"text", token_bytes_of(tokenizer, top.token)}, {"logprob", top.logprob}});
   return json;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "io/hf_directory.h"
 #include "text/pattern.h"
 
@@ -104,8 +105,7 @@ QuantScheme read_gptq(const Json& json) {
 }
 
 QuantScheme read_awq(const Json& json) {
-  std::string format = text_or(json, json.find("version") ? "version" : "format", "gemm");
-  std::transform(format.begin(), format.end(), format.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  const std::string format = lower(text_or(json, json.find("version") ? "version" : "format", "gemm"));
   check_name(json, "version", format, {"gemm", "gemv"});
   check_name(json, "backend", text_or(json, "backend", "auto") == "llm-awq" ? "llm-awq" : "auto", {"auto"});
   const auto bits = json.find(json.find("w_bit") ? "w_bit" : "bits");

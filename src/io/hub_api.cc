@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
 #include "io/hub_name.h"
 #include "io/json.h"
 
@@ -10,11 +11,6 @@ namespace ingot {
 namespace {
 
 constexpr int64_t kMaxFileBytes = int64_t{1} << 50;
-
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
 
 HubFile parse_entry(const Json& entry) {
   HubFile file{.path = std::string(entry.at("path").string())};

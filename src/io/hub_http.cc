@@ -7,6 +7,7 @@
 #include <exception>
 #include <thread>
 
+#include "base/ascii.h"
 #include "base/check.h"
 
 namespace ingot {
@@ -43,9 +44,7 @@ class Url {
   }
   std::string scheme() const { return part(CURLUPART_SCHEME); }
   std::string origin() const {
-    std::string host = part(CURLUPART_HOST);
-    std::transform(host.begin(), host.end(), host.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return scheme() + "://" + host + ":" + part(CURLUPART_PORT, CURLU_DEFAULT_PORT);
+    return scheme() + "://" + lower(part(CURLUPART_HOST)) + ":" + part(CURLUPART_PORT, CURLU_DEFAULT_PORT);
   }
   std::string whole() const { return part(CURLUPART_URL); }
   std::string shown() const {
@@ -57,18 +56,6 @@ class Url {
   CURLU* handle_;
   const std::string text_;
 };
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  return out;
-}
-
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
 
 void init_curl() {
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);

@@ -8,7 +8,7 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-std::string text_of(std::span<const int64_t> dims) {
+std::string dims_text(std::span<const int64_t> dims) {
   std::string text;
   for (const int64_t dim : dims) text += fmt::format("{}{}", text.empty() ? "" : ", ", dim);
   return "[" + text + "]";
@@ -100,14 +100,14 @@ class QuantizedTensors::Finder {
     const SafeTensor* tensor = look_up(suffix);
     if (tensor == nullptr)
       throw Error("{}: tensor '{}{}' is missing: expected {} {}, as {} weights have it", printable(owner_.source_), printable(m_.module, 128),
-                  suffix, *dtypes.begin(), text_of(dims), type_of(m_));
+                  suffix, *dtypes.begin(), dims_text(dims), type_of(m_));
     check(*tensor, dtypes, dims);
     return tensor;
   }
   void check(const SafeTensor& tensor, std::initializer_list<const char*> dtypes, const Dims& dims) const {
     const auto same_type = [&](const char* dtype) { return std::string_view(dtype) == tensor.dtype->name; };
     if (std::none_of(dtypes.begin(), dtypes.end(), same_type) || !std::ranges::equal(tensor.dims(), dims))
-      fail(tensor, "{} {} ({} bytes): expected {} {}", tensor.dtype->name, text_of(tensor.dims()), tensor.n_bytes, *dtypes.begin(), text_of(dims));
+      fail(tensor, "{} {} ({} bytes): expected {} {}", tensor.dtype->name, dims_text(tensor.dims()), tensor.n_bytes, *dtypes.begin(), dims_text(dims));
   }
   void check_codes(int rank, std::initializer_list<const char*> dtypes) const {
     check(*m_.codes, dtypes, {m_.codes->dims().begin(), m_.codes->dims().end()});
@@ -179,7 +179,7 @@ class QuantizedTensors::Finder {
     const SafeTensor* shape = need(".weight_shape", {"I64", "I32"}, {2});
     const auto [shape_out, n_in] = sizes_in(*shape);
     if (shape_out != n_out || n_in <= 0 || n_in > INT32_MAX || (n_words != words_for(n_in, false) && n_words != words_for(n_in, true)))
-      fail(*shape, "is {}: expected the shape of the codes, which are [{}, {} words]", text_of(Dims{shape_out, n_in}), n_out, n_words);
+      fail(*shape, "is {}: expected the shape of the codes, which are [{}, {} words]", dims_text(Dims{shape_out, n_in}), n_out, n_words);
     m_.whole_codes = n_words == words_for(n_in, true);
     if (m_.whole_codes && n_words == words_for(n_in, false) && n_words > 1 && 32 % m_.scheme.bits != 0)
       fail(*m_.codes, "rows of {} fill as many words in either of two ways to pack them: expected to see which", n_in);

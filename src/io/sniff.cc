@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "io/reader.h"
 
@@ -52,8 +53,6 @@ constexpr Kind kKinds[] = {
      "ask for access on the model's page, then download it again"},
     {"\0\0\0\0\0\0\0\0"sv, "zeros at its start (a download that was cut off?)", "download it again"},
 };
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
 // Case counts except in HTML, whose only capitals here would be those of the file.
 bool starts_with(std::string_view text, const Kind& kind) {
