@@ -78,7 +78,4 @@ std::string_view without_trailing_space(std::string_view text) {
   return text;
 }
 
-// Declared in text/unicode.h, for those who need no more.
-std::string normalize_nfc(std::string_view text) { return normalize(text, NormalForm::kC); }
-
 }  // namespace ingot
