@@ -1,5 +1,5 @@
-// A file is a Header and the bytes. Two hashes of 64 bits name it and guard against accidents, not against an enemy, who would have to write to the
-// user's own folder.
+// A file is a Header and the bytes. Two hashes of 64 bits name it and guard against accidents, not against an enemy,
+// who would have to write to the user's own folder.
 #include "base/cache_folder.h"
 
 #include <algorithm>
@@ -66,8 +66,8 @@ std::optional<std::vector<char>> CacheFolder::find(std::string_view made_of) con
   if (file.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, file.data(), sizeof header);
   const std::string_view content = std::string_view(file).substr(sizeof header);
-  if (!std::equal(kMagic, kMagic + sizeof kMagic, header.magic) || header.size != content.size() || header.made_of != hash_of(made_of) ||
-      header.content != hash_of(content))
+  if (!std::equal(kMagic, kMagic + sizeof kMagic, header.magic) || header.size != content.size() ||
+      header.made_of != hash_of(made_of) || header.content != hash_of(content))
     return std::nullopt;
   fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // used just now
   return std::vector<char>(content.begin(), content.end());

@@ -22,7 +22,8 @@ std::string word_in(const std::filesystem::path& path) {
   return word;
 }
 
-// The limit of control group v2 that holds here: each group above this process's may have one, and the nearest is named. "": none.
+// The limit of control group v2 that holds here: each group above this process's may have one, and the nearest is
+// named. "": none.
 std::string pids_limit() {
   const std::filesystem::path root = "/sys/fs/cgroup";
   const std::string line = word_in("/proc/self/cgroup");  // "0::/a/b"
@@ -87,8 +88,8 @@ std::vector<std::thread> start_workers(int n, std::string_view name, const std::
     return threads;
   }
   if (n_started == 0) {
-    throw Error("{}: not one of {} threads starts: {} ({}); raise the limit or ask for fewer threads", name, n, fault.message(),
-                thread_limits());
+    throw Error("{}: not one of {} threads starts: {} ({}); raise the limit or ask for fewer threads", name, n,
+                fault.message(), thread_limits());
   }
   const int n_kept = std::max(1, n_started - 1);
   gate->n_kept = n_kept;
