@@ -89,7 +89,8 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model)
   if (const JsonValue* thinking = fields.find("thinking"))
     variables["enable_thinking"] = Fields(*thinking, "thinking.").string("type", 64).value_or("") == "enabled";
   const JsonValue last = messages.empty() ? JsonValue::object() : messages.back();
-  const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");  // the answer goes on from there
+  // The answer goes on from the last message.
+  const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");
   const ChatEnd end = goes_on ? ChatEnd::kOpenMessage : ChatEnd::kAnswer;
   return chat_prompt(model, std::move(messages), read_tools(fields), variables, "messages", end);
 }

@@ -307,7 +307,8 @@ void App::log_access(const AccessRecord& r) const {
 
 HttpResponse App::health(const HttpRequest&) const {
   const auto models = this->models();
-  const bool is_well = std::ranges::all_of(models, [](const auto& model) { return model->fault().empty(); });  // which the watchdog sees later
+  // The watchdog sees a fault later.
+  const bool is_well = std::ranges::all_of(models, [](const auto& model) { return model->fault().empty(); });
   if (phase_ == Phase::kReady && is_well) return {.body = R"({"status":"ok"})"};
   const char* message = phase_ == Phase::kLoading    ? "Loading model"
                         : phase_ == Phase::kDraining ? "Shutting down"

@@ -1,5 +1,5 @@
-// App: what the server answers to which request. Looks up the route, asks for the key, and answers at once what takes no time
-// (health, metrics, pages); the rest goes to workers. Made by `ingot serve`; tests call it without sockets.
+// App: what the server answers to which request. Looks up the route, asks for the key, and answers at once what takes
+// no time (health, metrics, pages); the rest goes to workers. Made by `ingot serve`; tests call it without sockets.
 #pragma once
 #include <atomic>
 #include <cstdio>

@@ -138,7 +138,8 @@ std::vector<std::shared_ptr<EmbedQueue::Job>> EmbedQueue::take_late() {
   return late;
 }
 
-// One text of each request in turn, until the next would not fit. Whose turn was not used comes first in the next batch.
+// One text of each request in turn, until the next would not fit. Whose turn was not used comes first in the next
+// batch.
 std::vector<EmbedQueue::Place> EmbedQueue::take_batch(std::vector<EmbedText>& texts) {
   std::vector<Place> places;
   size_t n_tokens = 0;

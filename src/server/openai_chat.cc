@@ -141,8 +141,8 @@ class ChatWriter final : public AnswerWriter {
         {"id", id_}, {"object", object}, {"created", created_}, {"model", o_.model}, {"choices", std::move(choices)}};
   }
 
-  // Of text, not of JSON values: there is one for each token. `delta`, `more` and `totals` are members in JSON: of the delta, of the
-  // choice with a comma after each, and of the event with a comma before each.
+  // Of text, not of JSON values: there is one for each token. `delta`, `more` and `totals` are members in JSON: of the
+  // delta, of the choice with a comma after each, and of the event with a comma before each.
   void event(int choice, std::string_view delta, std::string_view more, const char* reason, std::string_view totals,
              std::string& out) const {
     frame_.begin(out);

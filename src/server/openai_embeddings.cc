@@ -21,7 +21,8 @@ struct Form {
   bool base64 = false;
 };
 
-// What the model's makers put in front of a text: of the prompt that is asked for by name, or of the one that they always want.
+// What the model's makers put in front of a text: of the prompt that is asked for by name, or of the one that they
+// always want.
 std::string read_prefix(const Fields& fields, const EmbedFacts& facts) {
   const auto wanted = fields.string("prompt_name", 256);
   const std::string name = wanted ? *wanted : facts.default_prompt.value_or("");

@@ -1,4 +1,5 @@
-// /tokenize, /detokenize and /apply-template: what the model's tokenizer and template make of a text, without the model.
+// /tokenize, /detokenize and /apply-template: what the model's tokenizer and template make of a text, without the
+// model.
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -36,7 +37,8 @@ void answer_tokenize(const ApiCall& call) {
   const bool llama = content.has_value();  // whose default is no BOS
   const auto& text = llama ? content : prompt;
   const bool add_tokens = fields.boolean("add_special_tokens").value_or(!llama);
-  const bool add = fields.boolean("add_special").value_or(add_tokens), parse = fields.boolean("parse_special").value_or(true);
+  const bool add = fields.boolean("add_special").value_or(add_tokens),
+             parse = fields.boolean("parse_special").value_or(true);
   std::vector<int32_t> ids;
   if (fields.find("messages")) {
     ids = read_chat_prompt(fields, model);

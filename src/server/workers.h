@@ -1,6 +1,7 @@
-// Workers: a few threads that run jobs in the order in which they came. Tokenizing, templates and JSON happen here, off the
-// network and the engine thread. Who posts wakes one thread at most, and that one the next if there is more to do: a step of the
-// engine posts a job for each of its sequences, and would else pay for as many wakes. Jobs may also be told to begin at a time.
+// Workers: a few threads that run jobs in the order in which they came. Tokenizing, templates and JSON happen here, off
+// the network and the engine thread. Who posts wakes one thread at most, and that one the next if there is more to do:
+// a step of the engine posts a job for each of its sequences, and would else pay for as many wakes. Jobs may also be
+// told to begin at a time.
 #pragma once
 #include <chrono>
 #include <condition_variable>
