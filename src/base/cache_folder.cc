@@ -1,5 +1,5 @@
-// A file is a Header and the bytes. Two hashes of 64 bits name it and guard against accidents, not against an enemy, who would have to write to the
-// user's own folder.
+// A file is a Header and the bytes. Two hashes of 64 bits name it and guard against accidents, not against an enemy,
+// who would have to write to the user's own folder.
 #include "base/cache_folder.h"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/splitmix.h"
 
 namespace ingot {
 namespace {
@@ -25,14 +26,12 @@ struct Header {
 };
 constexpr char kMagic[8] = {'i', 'n', 'g', 'o', 't', 'c', '0', '1'};
 
-// FNV-1a with two bases, its bits mixed at the end (splitmix64).
+// FNV-1a with two bases, its bits mixed at the end.
 uint64_t hash_with(uint64_t h, std::string_view text) {
   for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
-  h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9u;
-  h = (h ^ h >> 27) * 0x94D049BB133111EBu;
-  return h ^ h >> 31;
+  return splitmix(h);
 }
-Hash hash_of(std::string_view text) { return {hash_with(0xCBF29CE484222325u, text), hash_with(0x9E3779B97F4A7C15u, text)}; }
+Hash hash_of(std::string_view text) { return {hash_with(0xCBF29CE484222325u, text), hash_with(kSplitMixStep, text)}; }
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -67,8 +66,8 @@ std::optional<std::vector<char>> CacheFolder::find(std::string_view made_of) con
   if (file.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, file.data(), sizeof header);
   const std::string_view content = std::string_view(file).substr(sizeof header);
-  if (!std::equal(kMagic, kMagic + sizeof kMagic, header.magic) || header.size != content.size() || header.made_of != hash_of(made_of) ||
-      header.content != hash_of(content))
+  if (!std::equal(kMagic, kMagic + sizeof kMagic, header.magic) || header.size != content.size() ||
+      header.made_of != hash_of(made_of) || header.content != hash_of(content))
     return std::nullopt;
   fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // used just now
   return std::vector<char>(content.begin(), content.end());

@@ -1,4 +1,5 @@
-// CHECK: a programmer's fault. Always on, prints the values and aborts. Never used for files, requests or users: those throw Error.
+// CHECK: a programmer's fault. Always on, prints the values and aborts. Never used for files, requests or users: those
+// throw Error.
 #pragma once
 #include <cstdio>
 #include <cstdlib>

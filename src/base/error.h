@@ -22,8 +22,8 @@ class UsageError : public Error {
   using Error::Error;
 };
 
-// Text from a file or a request, made safe to print: control bytes and invalid UTF-8 become \xNN, and what is longer than
-// max_bytes is cut with "...".
+// Text from a file or a request, made safe to print: control bytes and invalid UTF-8 become \xNN, and what is longer
+// than max_bytes is cut with "...".
 std::string printable(std::string_view text, size_t max_bytes = 256);
 
 }  // namespace ingot

@@ -116,8 +116,8 @@ std::string changed_mapped_file() {
   std::lock_guard lock(files.mutex);
   for (const Mapped& one : files.all) {
     struct stat now {};
-    if (::fstat(one.file.fd, &now) != 0 || now.st_size != one.then.st_size || now.st_mtim.tv_sec != one.then.st_mtim.tv_sec ||
-        now.st_mtim.tv_nsec != one.then.st_mtim.tv_nsec)
+    if (::fstat(one.file.fd, &now) != 0 || now.st_size != one.then.st_size ||
+        now.st_mtim.tv_sec != one.then.st_mtim.tv_sec || now.st_mtim.tv_nsec != one.then.st_mtim.tv_nsec)
       return one.path;
   }
   return {};

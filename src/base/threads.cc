@@ -52,14 +52,15 @@ int quota_cpus() {
 
 int available_cpus() {
   cpu_set_t set;
-  const int by_affinity =
-      sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : static_cast<int>(std::thread::hardware_concurrency());
+  const int by_affinity = sched_getaffinity(0, sizeof(set), &set) == 0
+                              ? CPU_COUNT(&set)
+                              : static_cast<int>(std::thread::hardware_concurrency());
   return std::max(1, std::min(by_affinity, quota_cpus()));
 }
 
-ThreadPool::ThreadPool(int n_threads) {
+ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start) {
   const int n = n_threads > 0 ? n_threads : available_cpus();
-  for (int thread = 1; thread < n; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+  workers_ = start_workers(n - 1, "the thread pool", [this](int i) { work(i + 1); }, start);  // thread 0 is the caller
 }
 
 ThreadPool::~ThreadPool() {
@@ -74,8 +75,9 @@ void ThreadPool::take_tasks(int thread) {
   for (int64_t task; (task = next_task_.fetch_add(1, std::memory_order_relaxed)) < n;) call_(context_, task, thread);
 }
 
-// The order entered_, then epoch_ in a worker, and epoch_, then entered_ here, is what makes this safe: a worker that saw the
-// job open is counted before the job is closed, and is waited for; any other leaves without looking. All of it is seq_cst.
+// The order entered_, then epoch_ in a worker, and epoch_, then entered_ here, is what makes this safe: a worker that
+// saw the job open is counted before the job is closed, and is waited for; any other leaves without looking. All of it
+// is seq_cst.
 void ThreadPool::run(int64_t n_tasks, Call call, void* context) {
   call_ = call;
   context_ = context;

@@ -1,12 +1,14 @@
-// ThreadPool: a fork-join pool for short parallel loops (a microsecond a loop while its threads are warm). The caller takes part;
-// tasks are handed out by a counter, so a thread that the system has taken away delays nobody else's work. Idle threads spin for
-// some tens of microseconds, then sleep.
+// ThreadPool: a fork-join pool for short parallel loops (a microsecond a loop while its threads are warm). The caller
+// takes part; tasks are handed out by a counter, so a thread that the system has taken away delays nobody else's work.
+// Idle threads spin for some tens of microseconds, then sleep.
 #pragma once
 #include <atomic>
 #include <cstdint>
 #include <thread>
 #include <type_traits>
 #include <vector>
+
+#include "base/thread_start.h"
 
 namespace ingot {
 
@@ -15,15 +17,17 @@ int available_cpus();
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int n_threads = 0);  // the caller included; 0: available_cpus()
+  // The caller included; 0: available_cpus(). Has fewer, and warns, where the system does not start so many. Throws
+  // Error where it starts none but the caller's.
+  explicit ThreadPool(int n_threads = 0, const ThreadStarter& start = start_std_thread);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls fn(task, thread) for each task in [0, n_tasks), thread in [0, size()); returns when all have run. One thread at a time
-  // may call it, and not from inside fn. fn must not throw.
+  // Calls fn(task, thread) for each task in [0, n_tasks), thread in [0, size()); returns when all have run. One thread
+  // at a time may call it, and not from inside fn. fn must not throw.
   template <class F>
   void parallel_for(int64_t n_tasks, F&& fn) {
     if (n_tasks <= 1 || workers_.empty()) {

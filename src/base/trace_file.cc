@@ -29,9 +29,10 @@ TraceFile::~TraceFile() {
 void TraceFile::span(const char* track, const char* name, Clock::time_point begin, Clock::time_point end,
                      const std::string& args_json) {
   std::lock_guard lock(mutex_);
-  const std::string line =
-      fmt::format("{{\"name\": \"{}\", \"ph\": \"X\", \"pid\": 1, \"tid\": {}, \"ts\": {:.3f}, \"dur\": {:.3f}, \"args\": {{{}}}}},\n",
-                  name, track_id(track), microseconds(begin - start_), microseconds(end - begin), args_json);
+  const std::string line = fmt::format(
+      "{{\"name\": \"{}\", \"ph\": \"X\", \"pid\": 1, \"tid\": {}, \"ts\": {:.3f}, \"dur\": {:.3f}, \"args\": "
+      "{{{}}}}},\n",
+      name, track_id(track), microseconds(begin - start_), microseconds(end - begin), args_json);
   write(line);
 }
 
@@ -46,7 +47,9 @@ int TraceFile::track_id(const char* track) {
     if (tracks_[i] == track) return i + 1;
   CHECK_LT(n_tracks_, static_cast<int>(std::size(tracks_)));
   tracks_[n_tracks_++] = track;
-  write(fmt::format("{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": {}, \"args\": {{\"name\": \"{}\"}}}},\n", n_tracks_, track));
+  write(fmt::format(
+      "{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": {}, \"args\": {{\"name\": \"{}\"}}}},\n",
+      n_tracks_, track));
   return n_tracks_;
 }
 

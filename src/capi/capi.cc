@@ -36,13 +36,15 @@ Request request_of(const CapiModel& model, std::span<const int32_t> prompt, cons
                       .n_logprobs = o.logprobs != 0 ? 0 : -1};
   request.max_tokens = o.max_tokens;
   request.stop_tokens = model.loaded.tokenizer->end_tokens();
-  for (size_t i = 0; i < o.n_stop_tokens; ++i) request.stop_tokens.push_back((&required(o.stop_tokens, "stop_tokens"))[i]);
+  for (size_t i = 0; i < o.n_stop_tokens; ++i)
+    request.stop_tokens.push_back((&required(o.stop_tokens, "stop_tokens"))[i]);
   request.ignore_eos = o.ignore_eos != 0;
   request.priority = o.priority;
   if (o.cache_salt != nullptr) request.cache_salt = o.cache_salt;
   if (!(o.timeout_s >= 0 && o.timeout_s < 1e9)) throw Error("timeout_s is {}: it must be from 0 to 10^9", o.timeout_s);
   if (o.timeout_s > 0)
-    request.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(o.timeout_s));
+    request.deadline =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(o.timeout_s));
   return request;
 }
 
@@ -57,7 +59,8 @@ const char* ingot_version(void) { return INGOT_VERSION; }
 const char* ingot_last_error(void) { return last_error().c_str(); }
 
 const char* ingot_status_name(ingot_status status) {
-  constexpr const char* kNames[] = {"INGOT_OK", "INGOT_INVALID", "INGOT_FULL", "INGOT_MEMORY", "INGOT_TIMEOUT", "INGOT_END", "INGOT_INTERNAL"};
+  constexpr const char* kNames[] = {"INGOT_OK",      "INGOT_INVALID", "INGOT_FULL",    "INGOT_MEMORY",
+                                    "INGOT_TIMEOUT", "INGOT_END",     "INGOT_INTERNAL"};
   const auto i = static_cast<size_t>(status);
   return i < std::size(kNames) ? kNames[i] : "unknown";
 }
@@ -69,8 +72,13 @@ void ingot_model_options_init(ingot_model_options* options) {
 void ingot_request_options_init(ingot_request_options* options) {
   const SamplingParams p;
   if (options == nullptr) return;
-  *options = {.struct_size = sizeof(*options), .max_tokens = -1, .temperature = p.temperature, .top_k = p.top_k, .top_p = p.top_p,
-              .min_p = p.min_p, .repetition_penalty = p.repetition_penalty};
+  *options = {.struct_size = sizeof(*options),
+              .max_tokens = -1,
+              .temperature = p.temperature,
+              .top_k = p.top_k,
+              .top_p = p.top_p,
+              .min_p = p.min_p,
+              .repetition_penalty = p.repetition_penalty};
 }
 
 ingot_status ingot_load(const char* path, const ingot_model_options* given, ingot_model** model) {
@@ -78,12 +86,15 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
     required(model, "model") = nullptr;
     const ingot_model_options o = options_of(given, ingot_model_options_init);
     const std::string name = &required(path, "path");
-    if (o.max_seqs < 1 || o.max_batch_tokens < 1 || o.n_threads < 0 || o.n_ctx < 0 || o.n_kv_tokens < 0 || o.max_queue < 0)
+    if (o.max_seqs < 1 || o.max_batch_tokens < 1 || o.n_threads < 0 || o.n_ctx < 0 || o.n_kv_tokens < 0 ||
+        o.max_queue < 0)
       throw Error("the model's options have a negative number, or none for max_seqs or max_batch_tokens");
     auto result = std::make_unique<ingot_model>();
     result->shared = std::make_shared<CapiModel>(
         name,
-        RunnerOptions{.backend = {.device = o.device != nullptr ? o.device : "cpu", .n_threads = o.n_threads, .deterministic = o.deterministic != 0},
+        RunnerOptions{.backend = {.device = o.device != nullptr ? o.device : "cpu",
+                                  .n_threads = o.n_threads,
+                                  .deterministic = o.deterministic != 0},
                       .n_ctx = o.n_ctx,
                       .max_batch_tokens = std::max(o.max_batch_tokens, o.max_seqs),
                       .max_seqs = o.max_seqs,
@@ -106,11 +117,13 @@ ingot_status ingot_free(ingot_model* model) {
   });
 }
 
-int ingot_n_ctx(const ingot_model* model) { return model == nullptr ? 0 : context_limit(model->shared->engine->info()); }
+int ingot_n_ctx(const ingot_model* model) {
+  return model == nullptr ? 0 : context_limit(model->shared->engine->info());
+}
 int ingot_n_vocab(const ingot_model* model) { return model == nullptr ? 0 : model->shared->engine->info().n_vocab; }
 
-ingot_status ingot_tokenize(const ingot_model* model, const char* text, size_t n_bytes, int add_special, int parse_special,
-                            int32_t* tokens, size_t capacity, size_t* n) {
+ingot_status ingot_tokenize(const ingot_model* model, const char* text, size_t n_bytes, int add_special,
+                            int parse_special, int32_t* tokens, size_t capacity, size_t* n) {
   return guarded([&] {
     const Tokenizer& tokenizer = *required(model, "model").shared->loaded.tokenizer;
     if (n_bytes > 0) required(text, "text");
@@ -120,19 +133,22 @@ ingot_status ingot_tokenize(const ingot_model* model, const char* text, size_t n
   });
 }
 
-ingot_status ingot_tokenize_chat(const ingot_model* model, const char* messages, int32_t* tokens, size_t capacity, size_t* n) {
+ingot_status ingot_tokenize_chat(const ingot_model* model, const char* messages, int32_t* tokens, size_t capacity,
+                                 size_t* n) {
   return guarded([&] {
     using Json = nlohmann::ordered_json;
     const LoadedModel& loaded = required(model, "model").shared->loaded;
     const Json parsed = Json::parse(&required(messages, "messages"), nullptr, false);
     if (!parsed.is_array()) throw Error("messages is no JSON array of objects with role and content");
     const ChatTemplate fallback = ChatTemplate::chatml_default();
-    copy_out(encode_chat(*loaded.tokenizer, loaded.chat ? *loaded.chat : fallback, parsed, nullptr, Json::object()), tokens, capacity, n);
+    copy_out(encode_chat(*loaded.tokenizer, loaded.chat ? *loaded.chat : fallback, parsed, nullptr, Json::object()),
+             tokens, capacity, n);
     return INGOT_OK;
   });
 }
 
-ingot_status ingot_detokenize(const ingot_model* model, const int32_t* tokens, size_t n, char* text, size_t capacity, size_t* n_bytes) {
+ingot_status ingot_detokenize(const ingot_model* model, const int32_t* tokens, size_t n, char* text, size_t capacity,
+                              size_t* n_bytes) {
   return guarded([&] {
     const Tokenizer& tokenizer = *required(model, "model").shared->loaded.tokenizer;
     if (n > 0) required(tokens, "tokens");
@@ -141,8 +157,9 @@ ingot_status ingot_detokenize(const ingot_model* model, const int32_t* tokens, s
   });
 }
 
-ingot_status ingot_submit(ingot_model* model, const int32_t* prompt, size_t n_prompt, const ingot_request_options* given,
-                          ingot_callback callback, void* user, ingot_request** request) {
+ingot_status ingot_submit(ingot_model* model, const int32_t* prompt, size_t n_prompt,
+                          const ingot_request_options* given, ingot_callback callback, void* user,
+                          ingot_request** request) {
   return guarded([&] {
     required(request, "request") = nullptr;
     const std::shared_ptr<CapiModel>& shared = required(model, "model").shared;

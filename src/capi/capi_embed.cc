@@ -28,10 +28,12 @@ ingot_status ingot_embedder_load(const char* path, const ingot_embedder_options*
                          .max_batch_tokens = o.max_batch_tokens,
                          .normalize = o.normalize != 0};
     if (o.pooling != nullptr) options.pooling = o.pooling;
-    if (options.pooling == "none") throw Error("pooling is 'none', and a vector for each token has no place here: use cls, mean or last");
+    if (options.pooling == "none")
+      throw Error("pooling is 'none', and a vector for each token has no place here: use cls, mean or last");
     auto result = std::make_unique<ingot_embedder>();
     result->embedder = Embedder::open(open_checkpoint(name), options, nullptr);
-    if (result->embedder->pooling() == "none") throw Error("the model has a vector for each token: choose cls, mean or last for pooling");
+    if (result->embedder->pooling() == "none")
+      throw Error("the model has a vector for each token: choose cls, mean or last for pooling");
     *embedder = result.release();
     return INGOT_OK;
   });
@@ -46,19 +48,21 @@ void ingot_embedder_free(ingot_embedder* embedder) {
 
 int ingot_embedder_dim(const ingot_embedder* embedder) { return embedder == nullptr ? 0 : embedder->embedder->dim(); }
 
-ingot_status ingot_embed(ingot_embedder* embedder, const char* const* texts, const size_t* n_bytes, size_t n_texts, int truncate,
-                         float* vectors, size_t capacity) {
+ingot_status ingot_embed(ingot_embedder* embedder, const char* const* texts, const size_t* n_bytes, size_t n_texts,
+                         int truncate, float* vectors, size_t capacity) {
   return guarded([&] {
     Embedder& e = *required(embedder, "embedder").embedder;
     if (n_texts == 0) return INGOT_OK;
     required(texts, "texts");
     required(vectors, "vectors");
     const auto dim = static_cast<size_t>(e.dim());
-    if (capacity / dim < n_texts) throw Error("{} texts need {} numbers each, and there is room for {} in all", n_texts, dim, capacity);
+    if (capacity / dim < n_texts)
+      throw Error("{} texts need {} numbers each, and there is room for {} in all", n_texts, dim, capacity);
     std::vector<std::vector<int32_t>> tokens;
     for (size_t i = 0; i < n_texts; ++i) {
       const char* text = &required(texts[i], "a text");
-      tokens.push_back(e.tokenizer().encode(n_bytes != nullptr ? std::string_view(text, n_bytes[i]) : std::string_view(text)));
+      tokens.push_back(
+          e.tokenizer().encode(n_bytes != nullptr ? std::string_view(text, n_bytes[i]) : std::string_view(text)));
       if (truncate != 0) tokens.back() = e.cut(std::move(tokens.back()));
     }
     std::ranges::copy(e.embed(tokens), vectors);

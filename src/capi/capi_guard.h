@@ -1,4 +1,5 @@
-// What every function of the C API is made of: a body in `guarded`, where exceptions become codes, and checks of what C passes.
+// What every function of the C API is made of: a body in `guarded`, where exceptions become codes, and checks of what C
+// passes.
 #pragma once
 #include <algorithm>
 #include <cstring>

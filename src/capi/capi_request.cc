@@ -24,8 +24,11 @@ ingot_finish finish_of(FinishReason reason) {
 
 bool in_callback() { return callback_depth > 0; }
 
-CapiSink::CapiSink(const std::unique_ptr<Tokenizer>& tokenizer, const std::vector<int32_t>& prompt, ingot_callback callback, void* user)
-    : decoder_(*tokenizer, {.previous = prompt.empty() ? std::nullopt : std::optional(prompt.back())}), callback_(callback), user_(user) {}
+CapiSink::CapiSink(const std::unique_ptr<Tokenizer>& tokenizer, const std::vector<int32_t>& prompt,
+                   ingot_callback callback, void* user)
+    : decoder_(*tokenizer, {.previous = prompt.empty() ? std::nullopt : std::optional(prompt.back())}),
+      callback_(callback),
+      user_(user) {}
 
 void CapiSink::on_token(const Sampled& token) {
   pass({{.kind = INGOT_EVENT_TOKEN, .token = token.token, .logprob = token.logprob}, ""});

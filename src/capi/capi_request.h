@@ -1,5 +1,5 @@
-// What the C API's handles are: a model with its engine, and a request with the sink that makes events of its tokens. Requests
-// keep the model alive, so that they can be freed in any order.
+// What the C API's handles are: a model with its engine, and a request with the sink that makes events of its tokens.
+// Requests keep the model alive, so that they can be freed in any order.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -16,7 +16,8 @@ namespace ingot {
 
 struct CapiModel {
   CapiModel(const std::string& path, const RunnerOptions& runner, const EngineOptions& options)
-      : loaded(load_model(open_checkpoint(path), runner, nullptr)), engine(std::make_unique<Engine>(*loaded.runner, options)) {
+      : loaded(load_model(open_checkpoint(path), runner, nullptr)),
+        engine(std::make_unique<Engine>(*loaded.runner, options)) {
     engine->start();
   }
   LoadedModel loaded;
@@ -28,7 +29,8 @@ bool in_callback();
 
 class CapiSink final : public TokenSink {
  public:
-  CapiSink(const std::unique_ptr<Tokenizer>& tokenizer, const std::vector<int32_t>& prompt, ingot_callback callback, void* user);
+  CapiSink(const std::unique_ptr<Tokenizer>& tokenizer, const std::vector<int32_t>& prompt, ingot_callback callback,
+           void* user);
   void on_token(const Sampled& token) override;
   void on_finish(const Finish& finish) override;
   ingot_status poll(int timeout_ms, ingot_event* event);

@@ -27,8 +27,8 @@ struct Test {
   int depth = 0;
 };
 
-// Logits of the last token of every step, and no step before the one before is done: as llama-bench does it, and as a text is
-// made, whose next token comes from them.
+// Logits of the last token of every step, and no step before the one before is done: as llama-bench does it, and as a
+// text is made, whose next token comes from them.
 void feed(Ranks& runner, Lockstep& sequence, const std::vector<int32_t>& tokens, int n, int chunk) {
   for (int begin = 0; begin < n; begin += chunk) {
     const int n_step = std::min(chunk, n - begin);
@@ -54,7 +54,9 @@ double prefill_ops(const Ranks& runner, double kv_len) {
   const double attention = 4.0 * c.n_layers * c.q_dim() * kv_len;
   double matrices = c.n_layers * (2.0 * c.dim * c.q_dim() + 2.0 * c.dim * c.kv_dim());
   for (int i = 0; i < c.n_layers; ++i) {
-    const double width = c.layer(i).experts ? static_cast<double>(c.experts.ffn_dim) * c.experts.n_used + c.experts.shared_dim : c.ffn_dim;
+    const double width = c.layer(i).experts
+                             ? static_cast<double>(c.experts.ffn_dim) * c.experts.n_used + c.experts.shared_dim
+                             : c.ffn_dim;
     matrices += 3.0 * c.dim * width;
   }
   return 2 * matrices + attention;
@@ -124,20 +126,40 @@ void add_bench(CLI::App& app) {
   auto o = std::make_shared<BenchOptions>();
   CLI::App* verb = app.add_subcommand("bench", "Measure prefill and decode speed");
   add_bench_subject(*verb, o->subject);
-  verb->add_option("-p,--n-prompt", o->n_prompt, "prompt lengths to measure: 512,2048; 0: none")->check(CLI::Range(0, 1 << 24))->delimiter(',')->capture_default_str();
-  verb->add_option("-n,--n-gen", o->n_gen, "numbers of tokens to generate; 0: none")->check(CLI::Range(0, 1 << 24))->delimiter(',')->capture_default_str();
-  verb->add_option("-d,--n-depth", o->depth, "tokens already in the context")->check(CLI::Range(0, 1 << 24))->delimiter(',')->capture_default_str();
-  verb->add_option("-r,--repetitions", o->n_repeats, "repeats of each row")->check(CLI::Range(1, 1000))->capture_default_str();
-  verb->add_option("-t,--threads", o->threads, "threads; several numbers measure each; 0: all cores")->check(CLI::Range(0, 1024))->delimiter(',')->capture_default_str();
-  verb->add_option("-o,--output", o->output, "md, csv or json")->check(CLI::IsMember({"md", "csv", "json"}))->capture_default_str();
-  verb->add_option("-b,--batch-size,--chunk", o->subject.model.chunk, "most tokens in one step")->check(CLI::Range(1, 1 << 16))->capture_default_str();
+  verb->add_option("-p,--n-prompt", o->n_prompt, "prompt lengths to measure: 512,2048; 0: none")
+      ->check(CLI::Range(0, 1 << 24))
+      ->delimiter(',')
+      ->capture_default_str();
+  verb->add_option("-n,--n-gen", o->n_gen, "numbers of tokens to generate; 0: none")
+      ->check(CLI::Range(0, 1 << 24))
+      ->delimiter(',')
+      ->capture_default_str();
+  verb->add_option("-d,--n-depth", o->depth, "tokens already in the context")
+      ->check(CLI::Range(0, 1 << 24))
+      ->delimiter(',')
+      ->capture_default_str();
+  verb->add_option("-r,--repetitions", o->n_repeats, "repeats of each row")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  verb->add_option("-t,--threads", o->threads, "threads; several numbers measure each; 0: all cores")
+      ->check(CLI::Range(0, 1024))
+      ->delimiter(',')
+      ->capture_default_str();
+  verb->add_option("-o,--output", o->output, "md, csv or json")
+      ->check(CLI::IsMember({"md", "csv", "json"}))
+      ->capture_default_str();
+  verb->add_option("-b,--batch-size,--chunk", o->subject.model.chunk, "most tokens in one step")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
   add_bench_batch(*verb);
   add_bench_engine(*verb);
   add_bench_serve(*verb);
-  verb->footer("Examples:\n  ingot bench model.gguf -p 512,2048 -n 128\n  ingot bench --shape llama-3.2-1b --type Q4_K -t 1,2 -o json\n"
-               "  ingot bench batch model.gguf --npl 1,8,32      several sequences at once\n"
-               "  ingot bench engine model.gguf --rate 10        requests as a server has them\n"
-               "  ingot bench serve --url http://127.0.0.1:8080  a running server, as its clients see it");
+  verb->footer(
+      "Examples:\n  ingot bench model.gguf -p 512,2048 -n 128\n  ingot bench --shape llama-3.2-1b --type Q4_K -t 1,2 "
+      "-o json\n"
+      "  ingot bench batch model.gguf --npl 1,8,32      several sequences at once\n"
+      "  ingot bench engine model.gguf --rate 10        requests as a server has them\n"
+      "  ingot bench serve --url http://127.0.0.1:8080  a running server, as its clients see it");
   verb->callback([o, verb] {
     if (verb->get_subcommands().empty()) bench(*o);
   });

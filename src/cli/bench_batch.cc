@@ -1,6 +1,6 @@
-// ingot bench batch: prefill and decode of several sequences at once, in the rows of llama.cpp's batched-bench: B prompts of
-// PP tokens, then TG tokens for each of them. "TG read" is the share of this machine's measured read bandwidth that weights and
-// KV cache take. The model alone; what the engine adds is in `ingot bench engine`.
+// ingot bench batch: prefill and decode of several sequences at once, in the rows of llama.cpp's batched-bench: B
+// prompts of PP tokens, then TG tokens for each of them. "TG read" is the share of this machine's measured read
+// bandwidth that weights and KV cache take. The model alone; what the engine adds is in `ingot bench engine`.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -31,7 +31,9 @@ struct BatchRow {
   double decode_rate() const { return decode_s > 0 ? n_seqs * n_gen / decode_s : 0; }
 };
 
-double seconds_since(SteadyClock::time_point start) { return std::chrono::duration<double>(SteadyClock::now() - start).count(); }
+double seconds_since(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+}
 
 // Each step's logits belong to the next one's token, so no step starts before the one before is done.
 BatchRow measure(Ranks& runner, BatchRow row, double read_gb_s) {
@@ -58,14 +60,24 @@ BatchRow measure(Ranks& runner, BatchRow row, double read_gb_s) {
 
 void print(const BatchRow& r) {
   const double total = r.prefill_s + r.decode_s;
-  fmt::print("| {:5} | {:5} | {:4} | {:6} | {:8.3f} | {:9.2f} | {:8.3f} | {:9.2f} | {:8.3f} | {:9.2f} | {} |\n", r.n_prompt, r.n_gen, r.n_seqs, r.n_kv(),
-             r.prefill_s, r.prefill_rate(), r.decode_s, r.decode_rate(), total, r.n_kv() / total, r.read_share > 0 ? fmt::format("{:7.0f}%", 100 * r.read_share) : "       ?");
+  fmt::print("| {:5} | {:5} | {:4} | {:6} | {:8.3f} | {:9.2f} | {:8.3f} | {:9.2f} | {:8.3f} | {:9.2f} | {} |\n",
+             r.n_prompt, r.n_gen, r.n_seqs, r.n_kv(), r.prefill_s, r.prefill_rate(), r.decode_s, r.decode_rate(), total,
+             r.n_kv() / total, r.read_share > 0 ? fmt::format("{:7.0f}%", 100 * r.read_share) : "       ?");
   std::fflush(stdout);
 }
 
 nlohmann::ordered_json to_json(const BatchRow& r) {
-  return {{"pp", r.n_prompt}, {"tg", r.n_gen}, {"pl", r.n_seqs}, {"n_kv", r.n_kv()}, {"t_pp", r.prefill_s}, {"speed_pp", r.prefill_rate()},
-          {"t_tg", r.decode_s}, {"speed_tg", r.decode_rate()}, {"t", r.prefill_s + r.decode_s}, {"speed", r.n_kv() / (r.prefill_s + r.decode_s)}, {"read_share", r.read_share}};
+  return {{"pp", r.n_prompt},
+          {"tg", r.n_gen},
+          {"pl", r.n_seqs},
+          {"n_kv", r.n_kv()},
+          {"t_pp", r.prefill_s},
+          {"speed_pp", r.prefill_rate()},
+          {"t_tg", r.decode_s},
+          {"speed_tg", r.decode_rate()},
+          {"t", r.prefill_s + r.decode_s},
+          {"speed", r.n_kv() / (r.prefill_s + r.decode_s)},
+          {"read_share", r.read_share}};
 }
 
 void bench_batch(BatchOptions& o) {
@@ -83,7 +95,8 @@ void bench_batch(BatchOptions& o) {
       }
     }
   }
-  if (n_kv_tokens > 1 << 30) throw UsageError("{} tokens of context in all are too many: use a smaller --npp, --ntg or --npl", n_kv_tokens);
+  if (n_kv_tokens > 1 << 30)
+    throw UsageError("{} tokens of context in all are too many: use a smaller --npp, --ntg or --npl", n_kv_tokens);
   InterruptGuard guard;
   RunnerOptions options = runner_options(o.subject.model);
   options.n_ctx = n_ctx;
@@ -92,9 +105,13 @@ void bench_batch(BatchOptions& o) {
   options.n_kv_tokens = static_cast<int>(n_kv_tokens);
   const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
   if (!o.json) {
-    fmt::print("{}; {}; steps of at most {} tokens\n\n", bench_name(*runner, o.subject), runner->backend().description(), runner->info().max_batch_tokens);
-    fmt::print("|    PP |    TG |    B |   N_KV |   T_PP s |  S_PP t/s |   T_TG s |  S_TG t/s |      T s |     S t/s |  TG read |\n"
-               "|-------|-------|------|--------|----------|-----------|----------|-----------|----------|-----------|----------|\n");
+    fmt::print("{}; {}; steps of at most {} tokens\n\n", bench_name(*runner, o.subject),
+               runner->backend().description(), runner->info().max_batch_tokens);
+    fmt::print(
+        "|    PP |    TG |    B |   N_KV |   T_PP s |  S_PP t/s |   T_TG s |  S_TG t/s |      T s |     S t/s |  TG "
+        "read |\n"
+        "|-------|-------|------|--------|----------|-----------|----------|-----------|----------|-----------|--------"
+        "--|\n");
   }
   const int n_warm = std::min(16, n_ctx - 1);
   measure(*runner, {n_warm, std::min(2, n_ctx - n_warm), 1}, 0);  // warms up
@@ -123,8 +140,12 @@ void add_bench_batch(CLI::App& bench) {
   counts("--npp,-p", o->n_prompt, 1, "tokens of each prompt");
   counts("--ntg,-n", o->n_gen, 1, "tokens to generate for each");
   counts("--npl,--parallel", o->n_seqs, 1, "sequences at once");
-  verb->add_option("-t,--threads", o->subject.model.n_threads, "threads; 0: all cores")->check(CLI::Range(0, 1024))->capture_default_str();
-  verb->add_option("-b,--batch-size,--max-batch-tokens", o->subject.model.chunk, "most tokens in one step")->check(CLI::Range(1, 1 << 16))->capture_default_str();
+  verb->add_option("-t,--threads", o->subject.model.n_threads, "threads; 0: all cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  verb->add_option("-b,--batch-size,--max-batch-tokens", o->subject.model.chunk, "most tokens in one step")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
   verb->add_flag("--json", o->json, "print JSON, with the keys of llama.cpp's");
   verb->footer("Example:\n  ingot bench batch model.gguf --npp 128,512 --ntg 128 --npl 1,8,32");
   verb->callback([o] { bench_batch(*o); });

@@ -1,5 +1,5 @@
-// ingot bench engine: requests that arrive at random through the whole engine, as a server has them: throughput, how long the
-// first token and the others take, what the prefix cache saved, what was preempted.
+// ingot bench engine: requests that arrive at random through the whole engine, as a server has them: throughput, how
+// long the first token and the others take, what the prefix cache saved, what was preempted.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -93,7 +93,8 @@ class Load {
       ++n_sent;
     }
     std::unique_lock lock(observed.mutex);
-    while (!observed.changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return observed.n_finished == o_.n_requests; }))
+    while (!observed.changed.wait_for(lock, std::chrono::milliseconds(100),
+                                      [&] { return observed.n_finished == o_.n_requests; }))
       if (InterruptGuard::interrupted()) throw Error("interrupted");
   }
 
@@ -103,7 +104,9 @@ class Load {
     Conversation* best = nullptr;
     const auto find = [&] {
       for (Conversation& c : all)
-        if ((!c.client || c.client->finished) && c.n_turns < o_.n_turns && (best == nullptr || c.n_turns < best->n_turns)) best = &c;
+        if ((!c.client || c.client->finished) && c.n_turns < o_.n_turns &&
+            (best == nullptr || c.n_turns < best->n_turns))
+          best = &c;
       return best != nullptr;
     };
     std::unique_lock lock(observed.mutex);
@@ -125,7 +128,10 @@ class Load {
     engine_.submit(std::move(request));
   }
 
-  int around(int mean) { return std::max(1, static_cast<int>(std::lround(mean * std::uniform_real_distribution(1 - o_.spread, 1 + o_.spread)(random_)))); }
+  int around(int mean) {
+    return std::max(
+        1, static_cast<int>(std::lround(mean * std::uniform_real_distribution(1 - o_.spread, 1 + o_.spread)(random_))));
+  }
   std::vector<int32_t> tokens(int n, int n_vocab) {
     std::vector<int32_t> result(n);
     for (int32_t& token : result) token = static_cast<int32_t>(random_() % static_cast<unsigned>(n_vocab));
@@ -151,32 +157,55 @@ struct StepTimes {
 };
 
 nlohmann::ordered_json percentiles(std::vector<double>& values) {
-  return {{"p50", percentile(values, 0.5)}, {"p90", percentile(values, 0.9)}, {"p99", percentile(values, 0.99)}, {"max", percentile(values, 1)}};
+  return {{"p50", percentile(values, 0.5)},
+          {"p90", percentile(values, 0.9)},
+          {"p99", percentile(values, 0.99)},
+          {"max", percentile(values, 1)}};
 }
 
 nlohmann::ordered_json result_of(Observed& seen, StepTimes& steps, const EngineGauges& g, double seconds) {
-  const auto share = [](int64_t part, int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; };
+  const auto share = [](int64_t part, int64_t whole) {
+    return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+  };
   return {{"seconds", seconds},
           {"output_tok_s", static_cast<double>(seen.n_tokens) / seconds},
           {"total_tok_s", static_cast<double>(g.n_prompt_tokens + seen.n_tokens) / seconds},
-          {"requests", seen.n_finished}, {"failed", seen.n_failed},
-          {"prompt_tokens", g.n_prompt_tokens}, {"cached_tokens", g.n_cached_tokens}, {"hit_rate", share(g.n_cached_tokens, g.n_prompt_tokens)},
-          {"output_tokens", seen.n_tokens}, {"computed_tokens", g.n_computed_tokens}, {"preemptions", g.n_preemptions},
-          {"steps", g.n_steps}, {"sequences_a_step", share(steps.n_seqs, g.n_steps)},
-          {"ttft_ms", percentiles(seen.first_ms)}, {"itl_ms", percentiles(seen.between_ms)},
-          {"step_ms", percentiles(steps.step_ms)}, {"plan_us", percentiles(steps.plan_us)}, {"fill_us", percentiles(steps.fill_us)},
+          {"requests", seen.n_finished},
+          {"failed", seen.n_failed},
+          {"prompt_tokens", g.n_prompt_tokens},
+          {"cached_tokens", g.n_cached_tokens},
+          {"hit_rate", share(g.n_cached_tokens, g.n_prompt_tokens)},
+          {"output_tokens", seen.n_tokens},
+          {"computed_tokens", g.n_computed_tokens},
+          {"preemptions", g.n_preemptions},
+          {"steps", g.n_steps},
+          {"sequences_a_step", share(steps.n_seqs, g.n_steps)},
+          {"ttft_ms", percentiles(seen.first_ms)},
+          {"itl_ms", percentiles(seen.between_ms)},
+          {"step_ms", percentiles(steps.step_ms)},
+          {"plan_us", percentiles(steps.plan_us)},
+          {"fill_us", percentiles(steps.fill_us)},
           {"emit_us", percentiles(steps.emit_us)}};
 }
 
 void print(const nlohmann::ordered_json& r) {
   const auto number = [&](const char* name) { return r[name].get<double>(); };
-  fmt::print("throughput   {:.1f} tok/s written, {:.1f} tok/s with the prompts; {} requests in {:.1f} s, {} failed\n", number("output_tok_s"),
-             number("total_tok_s"), r["requests"].get<int>(), number("seconds"), r["failed"].get<int>());
-  fmt::print("prompts      {:.0f} tokens, {:.1f} % of them from the prefix cache\n", number("prompt_tokens"), 100 * number("hit_rate"));
-  fmt::print("steps        {:.0f}, of {:.1f} sequences; {:.0f} preemptions\n\n", number("steps"), number("sequences_a_step"), number("preemptions"));
-  fmt::print("|                |      p50 |      p90 |      p99 |      max |\n|----------------|----------|----------|----------|----------|\n");
-  for (const auto& [label, key] : {std::pair{"first token ms", "ttft_ms"}, {"next token ms", "itl_ms"}, {"step ms", "step_ms"},
-                                   {"plan us", "plan_us"}, {"fill us", "fill_us"}, {"emit us", "emit_us"}}) {
+  fmt::print("throughput   {:.1f} tok/s written, {:.1f} tok/s with the prompts; {} requests in {:.1f} s, {} failed\n",
+             number("output_tok_s"), number("total_tok_s"), r["requests"].get<int>(), number("seconds"),
+             r["failed"].get<int>());
+  fmt::print("prompts      {:.0f} tokens, {:.1f} % of them from the prefix cache\n", number("prompt_tokens"),
+             100 * number("hit_rate"));
+  fmt::print("steps        {:.0f}, of {:.1f} sequences; {:.0f} preemptions\n\n", number("steps"),
+             number("sequences_a_step"), number("preemptions"));
+  fmt::print(
+      "|                |      p50 |      p90 |      p99 |      max "
+      "|\n|----------------|----------|----------|----------|----------|\n");
+  for (const auto& [label, key] : {std::pair{"first token ms", "ttft_ms"},
+                                   {"next token ms", "itl_ms"},
+                                   {"step ms", "step_ms"},
+                                   {"plan us", "plan_us"},
+                                   {"fill us", "fill_us"},
+                                   {"emit us", "emit_us"}}) {
     fmt::print("| {:14} |", label);
     for (const char* p : {"p50", "p90", "p99", "max"}) fmt::print(" {:8.2f} |", r[key][p].get<double>());
     fmt::print("\n");
@@ -217,8 +246,9 @@ void bench_engine(LoadOptions& o) {
     fmt::print("{}\n", result.dump(2));
     return;
   }
-  fmt::print("{}; {}; at most {} sequences and {} tokens in a step, {} tokens of KV cache\n\n", bench_name(*runner, o.subject),
-             runner->backend().description(), o.max_seqs, runner->info().max_batch_tokens, int64_t{runner->info().n_blocks} * runner->info().block_size);
+  fmt::print("{}; {}; at most {} sequences and {} tokens in a step, {} tokens of KV cache\n\n",
+             bench_name(*runner, o.subject), runner->backend().description(), o.max_seqs,
+             runner->info().max_batch_tokens, int64_t{runner->info().n_blocks} * runner->info().block_size);
   print(result);
 }
 
@@ -236,7 +266,8 @@ void add_bench_engine(CLI::App& bench) {
   number("-p,--prompt", o->n_prompt, "new tokens of a prompt, on average", 1, 1 << 20);
   number("-n,--output", o->n_output, "tokens of an answer, on average", 1, 1 << 20);
   number("--spread", o->spread, "how much these vary: 0.5 is from half to one and a half", 0.0, 1.0);
-  number("--turns", o->n_turns, "turns of a conversation: each prompt is all that was said, and something new", 1, 1000);
+  number("--turns", o->n_turns, "turns of a conversation: each prompt is all that was said, and something new", 1,
+         1000);
   number("--shared", o->n_shared, "tokens that all prompts begin with", 0, 1 << 20);
   number("--max-seqs", o->max_seqs, "sequences in one step", 1, 4096);
   number("-b,--max-batch-tokens", o->max_batch_tokens, "tokens in one step", 1, 1 << 16);

@@ -22,7 +22,8 @@ std::unique_ptr<Ranks> load_bench_runner(const BenchSubject& subject, const Runn
 // Bytes that a step of one token for each sequence must read.
 double decode_bytes(const Ranks& runner, int n_seqs, double kv_len);
 
-// Others on the machine take from what a measurement finds: so it is made again before every row, and the best one counts.
+// Others on the machine take from what a measurement finds: so it is made again before every row, and the best one
+// counts.
 void raise_peak(Peak& peak, Ranks& runner);
 
 // Tokens that any model has, the same each time.

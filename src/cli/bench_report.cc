@@ -11,14 +11,15 @@ namespace ingot {
 namespace {
 
 std::string share(const BenchRow& row) {
-  return row.peak > 0 ? fmt::format("{:.0f} % of {:.0f} ({})", 100 * row.achieved / row.peak, row.peak, row.peak_kind) : "not known";
+  return row.peak > 0 ? fmt::format("{:.0f} % of {:.0f} ({})", 100 * row.achieved / row.peak, row.peak, row.peak_kind)
+                      : "not known";
 }
 
 nlohmann::ordered_json to_json(const BenchModel& m, const BenchRow& r) {
-  nlohmann::ordered_json json = {{"model", m.name}, {"model_size", m.bytes}, {"model_n_params", m.n_parameters},
-                                 {"backend", m.backend}, {"device", m.description}, {"n_threads", m.n_threads}, {"test", r.test},
-                                 {"avg_ts", r.mean()}, {"stddev_ts", r.deviation()}, {"samples_ts", r.rates},
-                                 {"achieved", r.achieved}, {"unit", r.unit}};
+  nlohmann::ordered_json json = {{"model", m.name},       {"model_size", m.bytes},   {"model_n_params", m.n_parameters},
+                                 {"backend", m.backend},  {"device", m.description}, {"n_threads", m.n_threads},
+                                 {"test", r.test},        {"avg_ts", r.mean()},      {"stddev_ts", r.deviation()},
+                                 {"samples_ts", r.rates}, {"achieved", r.achieved},  {"unit", r.unit}};
   json["peak"] = r.peak > 0 ? nlohmann::ordered_json(r.peak) : nlohmann::ordered_json();
   json["peak_kind"] = r.peak_kind;
   return json;
@@ -42,7 +43,8 @@ void BenchReport::begin(const BenchModel& model, const Peak& peak) {
   if (format_ != "md") return;
   fmt::print("{}{}", header_printed_ ? "\n" : "", model.description);
   if (peak.read_gb_s > 0)
-    fmt::print("; measured peak: read {:.1f} GB/s, {} {:.0f} GFLOP/s", peak.read_gb_s, peak.matmul_kind, peak.matmul_gflop_s);
+    fmt::print("; measured peak: read {:.1f} GB/s, {} {:.0f} GFLOP/s", peak.read_gb_s, peak.matmul_kind,
+               peak.matmul_gflop_s);
   fmt::print("\n\n| model | size | params | backend | threads | test | t/s | achieved | share of peak |\n"
              "|---|---|---|---|---|---|---|---|---|\n");
   header_printed_ = true;
@@ -52,14 +54,16 @@ void BenchReport::add(const BenchModel& m, const BenchRow& r) {
   if (format_ == "json") {
     json_rows_ += (json_rows_.empty() ? "  " : ",\n  ") + to_json(m, r).dump();
   } else if (format_ == "csv") {
-    if (!header_printed_) fmt::print("model,model_size,model_n_params,backend,n_threads,test,avg_ts,stddev_ts,achieved,unit,peak,peak_kind\n");
+    if (!header_printed_)
+      fmt::print(
+          "model,model_size,model_n_params,backend,n_threads,test,avg_ts,stddev_ts,achieved,unit,peak,peak_kind\n");
     header_printed_ = true;
-    fmt::print("\"{}\",{},{},{},{},{},{:.3f},{:.3f},{:.3f},{},{:.3f},{}\n", m.name, m.bytes, m.n_parameters, m.backend, m.n_threads,
-               r.test, r.mean(), r.deviation(), r.achieved, r.unit, r.peak, r.peak_kind);
+    fmt::print("\"{}\",{},{},{},{},{},{:.3f},{:.3f},{:.3f},{},{:.3f},{}\n", m.name, m.bytes, m.n_parameters, m.backend,
+               m.n_threads, r.test, r.mean(), r.deviation(), r.achieved, r.unit, r.peak, r.peak_kind);
   } else {
-    fmt::print("| {} | {} | {:.2f} M | {} | {} | {} | {:.2f} ± {:.2f} | {:.1f} {} | {} |\n", m.name, human_bytes(m.bytes),
-               static_cast<double>(m.n_parameters) * 1e-6, m.backend, m.n_threads, r.test, r.mean(), r.deviation(), r.achieved, r.unit,
-               share(r));
+    fmt::print("| {} | {} | {:.2f} M | {} | {} | {} | {:.2f} ± {:.2f} | {:.1f} {} | {} |\n", m.name,
+               human_bytes(m.bytes), static_cast<double>(m.n_parameters) * 1e-6, m.backend, m.n_threads, r.test,
+               r.mean(), r.deviation(), r.achieved, r.unit, share(r));
   }
   std::fflush(stdout);
 }

@@ -1,5 +1,5 @@
-// ingot bench serve: the speed of a running server, as its clients see it: time to the first token, time between tokens, whole
-// requests, and how many of them keep a promise (goodput).
+// ingot bench serve: the speed of a running server, as its clients see it: time to the first token, time between
+// tokens, whole requests, and how many of them keep a promise (goodput).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,8 @@ struct BenchServeOptions {
   std::string output = "md", plot;
 };
 
-// Lengths as people's conversations have them: log-normal, about those of the ShareGPT collection (means of 220 and 200 tokens).
+// Lengths as people's conversations have them: log-normal, about those of the ShareGPT collection (means of 220 and 200
+// tokens).
 std::vector<int> lengths(const BenchServeOptions& o, int fixed, double mean, double sigma, std::mt19937_64& random) {
   std::vector<int> n(static_cast<size_t>(o.plan.n_requests), fixed);
   if (!o.sharegpt) return n;

@@ -25,7 +25,8 @@ struct ChatOptions {
 
 class Chat {
  public:
-  explicit Chat(ChatOptions& options) : options_(options), model_(open_model(options.model, runner_options(options.model))) {
+  explicit Chat(ChatOptions& options)
+      : options_(options), model_(open_model(options.model, runner_options(options.model))) {
     if (!model_.chat) {
       fmt::print(stderr, "ingot: this model has no chat template; using ChatML\n");
       model_.chat = ChatTemplate::chatml_default();
@@ -66,7 +67,8 @@ class Chat {
     Json messages = messages_;
     messages.push_back({{"role", "user"}, {"content", text}});
     try {
-      const std::vector<int32_t> prompt = encode_chat(*model_.tokenizer, *model_.chat, messages, nullptr, Json::object());
+      const std::vector<int32_t> prompt =
+          encode_chat(*model_.tokenizer, *model_.chat, messages, nullptr, Json::object());
       const Generation g = generate(*engine_, *model_.tokenizer, prompt, options_.generate, [](std::string_view piece) {
         fmt::print("{}", piece);
         std::fflush(stdout);
@@ -100,9 +102,12 @@ class Chat {
       stats();
     } else {
       if (name != "/help") fmt::print("There is no command {}.\n", printable(name));
-      fmt::print("/help           this list\n/reset          forget the conversation\n/system [TEXT]  set or clear the system prompt\n"
-                 "/save FILE      write the conversation as JSON messages\n/stats          speed of the last answer, context used\n"
-                 "/quit           leave (also Ctrl-D); Ctrl-C stops an answer\n");
+      fmt::print(
+          "/help           this list\n/reset          forget the conversation\n/system [TEXT]  set or clear the system "
+          "prompt\n"
+          "/save FILE      write the conversation as JSON messages\n/stats          speed of the last answer, context "
+          "used\n"
+          "/quit           leave (also Ctrl-D); Ctrl-C stops an answer\n");
     }
     return true;
   }

@@ -40,19 +40,22 @@ std::string prefix_of(const EmbedFacts& facts, const std::string& wanted) {
   throw UsageError("the model has no prompt '{}'; it has {}", printable(name, 64), known.empty() ? "none" : known);
 }
 
-std::string rendered(const Embedder& embedder, const std::vector<float>& rows, const std::vector<int>& row_texts, size_t n_tokens, bool json) {
+std::string rendered(const Embedder& embedder, const std::vector<float>& rows, const std::vector<int>& row_texts,
+                     size_t n_tokens, bool json) {
   const size_t dim = embedder.dim();
   if (!json) {
     std::string out;
     for (size_t row = 0; row < row_texts.size(); ++row)
-      out += fmt::format("{:.8g}\n", fmt::join(rows.begin() + static_cast<int64_t>(row * dim), rows.begin() + static_cast<int64_t>((row + 1) * dim), " "));
+      out += fmt::format("{:.8g}\n", fmt::join(rows.begin() + static_cast<int64_t>(row * dim),
+                                               rows.begin() + static_cast<int64_t>((row + 1) * dim), " "));
     return out;
   }
   nlohmann::ordered_json data = nlohmann::ordered_json::array();
   for (size_t row = 0; row < row_texts.size(); ++row)
     data.push_back({{"object", "embedding"},
                     {"index", row_texts[row]},
-                    {"embedding", std::vector<float>(rows.begin() + static_cast<int64_t>(row * dim), rows.begin() + static_cast<int64_t>((row + 1) * dim))}});
+                    {"embedding", std::vector<float>(rows.begin() + static_cast<int64_t>(row * dim),
+                                                     rows.begin() + static_cast<int64_t>((row + 1) * dim))}});
   const nlohmann::ordered_json all = {{"object", "list"},
                                       {"data", std::move(data)},
                                       {"model", embedder.name()},
@@ -99,8 +102,10 @@ void add_embed(CLI::App& app) {
   verb->add_option("-p,--prompt", o->prompts, "a text (repeatable)");
   verb->add_option("-f,--file", o->file, "a text in every line of this file, after those of -p; - for standard input");
   verb->add_flag("--whole", o->whole, "the file is one text");
-  verb->add_option("--prompt-name", o->prompt_name, "put what the model calls by this name (query, document ...) in front of every text");
-  verb->add_option("--pooling", o->pooling, "cls, mean, last, or none for a vector of every token; as the model says when left out");
+  verb->add_option("--prompt-name", o->prompt_name,
+                   "put what the model calls by this name (query, document ...) in front of every text");
+  verb->add_option("--pooling", o->pooling,
+                   "cls, mean, last, or none for a vector of every token; as the model says when left out");
   verb->add_flag("--normalize,!--no-normalize", o->normalize, "vectors of length 1 (default)");
   auto* json = verb->add_flag("--json", o->json, "one JSON object, as OpenAI's API gives it");
   verb->add_flag("--npy", o->npy, "a NumPy file: float32 [texts, dimensions]")->excludes(json);

@@ -6,16 +6,19 @@
 namespace ingot {
 
 void add_embedder_flags(CLI::App& verb, EmbedderFlags& f, const std::string& model, const std::string& item) {
-  verb.add_option("MODEL,-m,--model,--hf-repo", f.model, model + ": GGUF file, Hugging Face model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)")
+  verb.add_option("MODEL,-m,--model,--hf-repo", f.model,
+                  model + ": GGUF file, Hugging Face model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)")
       ->required();
   verb.add_flag("--truncate", f.truncate, "cut what is too long for the model, instead of refusing it");
   verb.add_option("--device", f.device, "cpu, cuda, or ref (plain C++, slow, the oracle)")->capture_default_str();
-  verb.add_option("-t,--threads", f.n_threads, "threads to compute with; 0: the cores this process may use")->check(CLI::Range(0, 1024))
+  verb.add_option("-t,--threads", f.n_threads, "threads to compute with; 0: the cores this process may use")
+      ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   verb.add_option("-c,--ctx-size", f.n_ctx, "tokens of the longest " + item + "; 0: what the model reads, at most 8192")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  verb.add_option("-b,--batch-size", f.batch, "most tokens of several " + item + "s in one step")->check(CLI::Range(1, 1 << 20))
+  verb.add_option("-b,--batch-size", f.batch, "most tokens of several " + item + "s in one step")
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   verb.add_flag("--check-tensors", f.check_tensors, "refuse weights that are not finite (reads all of them first)");
   verb.add_option("--log-level", f.log_level, "debug, info, warn, error or off")->capture_default_str();

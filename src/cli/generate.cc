@@ -27,7 +27,9 @@ class TextStream {
  public:
   TextStream(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, const std::vector<std::string>& stops,
              const std::function<void(std::string_view)>& on_text)
-      : decoder_(tokenizer, {.previous = prompt.empty() ? std::nullopt : std::optional(prompt.back())}), stops_(stops), on_text_(on_text) {}
+      : decoder_(tokenizer, {.previous = prompt.empty() ? std::nullopt : std::optional(prompt.back())}),
+        stops_(stops),
+        on_text_(on_text) {}
 
   void token(int32_t id) { pass(stops_.push(decoder_.push(id))); }
   void end() {
@@ -52,8 +54,8 @@ double rate(int n, double ms) { return ms > 0 ? n / ms * 1e3 : 0; }
 
 }  // namespace
 
-Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, const GenerateOptions& options,
-                    const std::function<void(std::string_view)>& on_text) {
+Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
+                    const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
   InterruptGuard guard;
   auto sink = std::make_shared<QueueSink>();
   TextStream stream(tokenizer, prompt, options.stops, on_text);
@@ -103,9 +105,11 @@ double prefill_rate(const Usage& usage) { return rate(usage.prompt_tokens - usag
 double decode_rate(const Usage& usage) { return rate(usage.output_tokens - 1, usage.decode_ms); }
 
 std::string speed_line(const Usage& usage) {
-  const std::string cached = usage.cached_tokens > 0 ? fmt::format(" ({} more from the cache)", usage.cached_tokens) : "";
-  return fmt::format("prefill {} tokens{}, {:.1f} tok/s; decode {} tokens, {:.1f} tok/s", usage.prompt_tokens - usage.cached_tokens, cached,
-                     prefill_rate(usage), usage.output_tokens, decode_rate(usage));
+  const std::string cached =
+      usage.cached_tokens > 0 ? fmt::format(" ({} more from the cache)", usage.cached_tokens) : "";
+  return fmt::format("prefill {} tokens{}, {:.1f} tok/s; decode {} tokens, {:.1f} tok/s",
+                     usage.prompt_tokens - usage.cached_tokens, cached, prefill_rate(usage), usage.output_tokens,
+                     decode_rate(usage));
 }
 
 void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {
@@ -121,10 +125,11 @@ namespace {
 
 void trace_spans(TraceFile& trace, const StepStats& s) {
   const std::string args = fmt::format(
-      "\"step\": {}, \"tokens\": {}, \"sequences\": {}, \"decodes\": {}, \"cached\": {}, \"preempted\": {}, \"waiting\": {}, "
+      "\"step\": {}, \"tokens\": {}, \"sequences\": {}, \"decodes\": {}, \"cached\": {}, \"preempted\": {}, "
+      "\"waiting\": {}, "
       "\"blocks\": {}, \"blocks_cached\": {}, \"states\": {}, \"states_cached\": {}",
-      s.index, s.n_tokens, s.n_seqs, s.n_decodes, s.n_cached, s.n_preempted, s.n_waiting, s.blocks_used, s.blocks_cached, s.states_used,
-      s.states_cached);
+      s.index, s.n_tokens, s.n_seqs, s.n_decodes, s.n_cached, s.n_preempted, s.n_waiting, s.blocks_used,
+      s.blocks_cached, s.states_used, s.states_cached);
   trace.span("engine", "plan", s.begin, s.planned, args);
   trace.span("engine", "fill", s.planned, s.filled, args);
   trace.span("engine", "forward", s.filled, s.submitted, args);

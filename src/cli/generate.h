@@ -1,5 +1,5 @@
-// One answer, streamed: submits a request to the engine, turns its tokens into text as they come, watches for stop strings
-// and Ctrl-C. What `run` and `chat` are made of.
+// One answer, streamed: submits a request to the engine, turns its tokens into text as they come, watches for stop
+// strings and Ctrl-C. What `run` and `chat` are made of.
 #pragma once
 #include <functional>
 #include <string>
@@ -26,8 +26,8 @@ struct Generation {
 };
 
 // Throws Error when the request cannot run or fails. on_text gets whole characters.
-Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, const GenerateOptions& options,
-                    const std::function<void(std::string_view)>& on_text);
+Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
+                    const GenerateOptions& options, const std::function<void(std::string_view)>& on_text);
 
 // "prefill 12 tokens (30 more from the cache), 345.6 tok/s; decode 100 tokens, 78.9 tok/s", both measured apart.
 std::string speed_line(const Usage& usage);

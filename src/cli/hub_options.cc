@@ -21,17 +21,25 @@ bool looks_like_file(const std::string& given) { return given.ends_with(".gguf")
 }  // namespace
 
 void add_hub_cache_option(CLI::App& app, HubFlags& f) {
-  app.add_option("--hf-cache", f.cache, "folder of downloaded models (HF_HUB_CACHE, HF_HOME/hub; else ~/.cache/huggingface/hub)")->group(kGroup);
+  app.add_option("--hf-cache", f.cache,
+                 "folder of downloaded models (HF_HUB_CACHE, HF_HOME/hub; else ~/.cache/huggingface/hub)")
+      ->group(kGroup);
 }
 
 void add_hub_options(CLI::App& app, HubFlags& f) {
   app.add_option("--revision", f.revision, "branch, tag or commit of the repository (else main)")->group(kGroup);
   app.add_option("--hf-file", f.file, "this file of the repository, instead of a quant tag; also -hff")->group(kGroup);
-  app.add_option("--hf-token", f.token, "access token, for private and gated repositories (HF_TOKEN, or the file HF_HOME/token); also -hft")->group(kGroup);
-  app.add_option("--hf-endpoint", f.endpoint, "address of the Hub or a mirror (HF_ENDPOINT; else https://huggingface.co)")->group(kGroup);
+  app.add_option("--hf-token", f.token,
+                 "access token, for private and gated repositories (HF_TOKEN, or the file HF_HOME/token); also -hft")
+      ->group(kGroup);
+  app.add_option("--hf-endpoint", f.endpoint,
+                 "address of the Hub or a mirror (HF_ENDPOINT; else https://huggingface.co)")
+      ->group(kGroup);
   add_hub_cache_option(app, f);
-  app.add_option("--hf-timeout", f.timeout_s, "seconds without a byte before a download is tried again (HF_HUB_DOWNLOAD_TIMEOUT; else 30)")
-      ->check(CLI::Range(1, 3600))->group(kGroup);
+  app.add_option("--hf-timeout", f.timeout_s,
+                 "seconds without a byte before a download is tried again (HF_HUB_DOWNLOAD_TIMEOUT; else 30)")
+      ->check(CLI::Range(1, 3600))
+      ->group(kGroup);
   app.add_flag("--offline", f.offline, "use the cache alone (HF_HUB_OFFLINE)")->group(kGroup);
 }
 
@@ -44,13 +52,16 @@ HubOptions hub_options(const HubFlags& f) {
   if (f.timeout_s > 0) o.timeout_s = f.timeout_s;
   o.file = f.file;
   o.offline |= f.offline;
-  if (o.cache.empty()) throw UsageError("there is no folder for downloaded models: name one with --hf-cache or HF_HOME");
+  if (o.cache.empty())
+    throw UsageError("there is no folder for downloaded models: name one with --hf-cache or HF_HOME");
   return o;
 }
 
 HubName require_hub_name(const std::string& given) {
   const auto name = parse_hub_name(given);
-  if (!name) throw UsageError("'{}' is no repository of the Hugging Face Hub: give ORG/REPO or ORG/REPO:QUANT", printable(given));
+  if (!name)
+    throw UsageError("'{}' is no repository of the Hugging Face Hub: give ORG/REPO or ORG/REPO:QUANT",
+                     printable(given));
   return *name;
 }
 
@@ -59,9 +70,11 @@ HubModel with_hub_events(const HubName& name, const std::function<HubModel(const
   InterruptGuard guard;
   const HubEvents events = {
       .progress = [&](uint64_t done, uint64_t total, uint64_t kept) { bar.update(done, total, kept); },
-      .waiting = [&](const std::string& path) {
-        if (stderr_is_terminal()) fmt::print(stderr, "ingot: waiting for another process that downloads {}\n", printable(path));
-      },
+      .waiting =
+          [&](const std::string& path) {
+            if (stderr_is_terminal())
+              fmt::print(stderr, "ingot: waiting for another process that downloads {}\n", printable(path));
+          },
       .stopped = [] { return InterruptGuard::interrupted(); }};
   try {
     return f(events);
@@ -79,27 +92,34 @@ std::string resolve_model(const std::string& given, const HubFlags& flags) {
   if (!name && has_hub_prefix(given)) require_hub_name(given);
   if (!name || (looks_like_file(given) && !name->explicit_hub)) {
     if (!flags.file.empty() || !flags.revision.empty())
-      throw UsageError("--hf-file and --revision belong to a model of the Hugging Face Hub (ORG/REPO), and '{}' is a path", printable(given));
+      throw UsageError(
+          "--hf-file and --revision belong to a model of the Hugging Face Hub (ORG/REPO), and '{}' is a path",
+          printable(given));
     return given;
   }
   try {
-    return with_hub_events(*name, [&](const HubEvents& events) { return find_model(*name, hub_options(flags), events); }).path;
+    return with_hub_events(*name,
+                           [&](const HubEvents& events) { return find_model(*name, hub_options(flags), events); })
+        .path;
   } catch (const UsageError&) {
     throw;
   } catch (const Error& e) {
     if (name->explicit_hub) throw;
-    throw Error("{} ('{}' is no file or directory here, so it was taken as a model of the Hugging Face Hub)", e.what(), printable(given));
+    throw Error("{} ('{}' is no file or directory here, so it was taken as a model of the Hugging Face Hub)", e.what(),
+                printable(given));
   }
 }
 
-// A value that an option before it takes (-p -hf) is left alone. --hf-repo is another name of MODEL, whose value cannot be a path.
+// A value that an option before it takes (-p -hf) is left alone. --hf-repo is another name of MODEL, whose value cannot
+// be a path.
 std::vector<std::string> hub_spellings(const CLI::App& app, int argc, char** argv) {
   constexpr std::pair<std::string_view, const char*> kSpellings[] = {
       {"-hf", "--hf-repo"}, {"-hfr", "--hf-repo"}, {"-hff", "--hf-file"}, {"-hft", "--hf-token"}};
   constexpr std::string_view kWithValue = "--hf-repo=";
   std::vector<std::string> args(argv + 1, argv + argc);
   const auto verbs = app.get_subcommands({});
-  const auto verb = std::find_if(verbs.begin(), verbs.end(), [&](const CLI::App* v) { return !args.empty() && v->get_name() == args[0]; });
+  const auto verb = std::find_if(verbs.begin(), verbs.end(),
+                                 [&](const CLI::App* v) { return !args.empty() && v->get_name() == args[0]; });
   if (verb == verbs.end()) return args;
   auto mark = [](std::string& value, size_t at) {
     if (!has_hub_prefix(std::string_view(value).substr(at))) value.insert(at, "hf://");

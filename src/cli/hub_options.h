@@ -1,4 +1,5 @@
-// Models by name: the flags of the Hugging Face Hub, and the one function that makes a path of what the user named as a model.
+// Models by name: the flags of the Hugging Face Hub, and the one function that makes a path of what the user named as a
+// model.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -22,8 +23,8 @@ void add_hub_cache_option(CLI::App& app, HubFlags& flags);   // --hf-cache alone
 HubOptions hub_options(const HubFlags& flags);
 
 // The path of a model on this machine: `given` itself when there is such a file or directory, else that of the Hub's
-// ORG/REPO[:QUANT], downloaded where it is not in the cache, with a progress bar on a terminal. Throws Error; CLI::RuntimeError
-// with the exit code of an interruption.
+// ORG/REPO[:QUANT], downloaded where it is not in the cache, with a progress bar on a terminal. Throws Error;
+// CLI::RuntimeError with the exit code of an interruption.
 std::string resolve_model(const std::string& given, const HubFlags& flags);
 
 // A name that must be the Hub's. Throws UsageError.

@@ -53,9 +53,18 @@ Json experts(const ExpertConfig& e) {
 }
 
 Json architecture(const Config& c) {
-  Json json = {{"architecture", c.arch->gguf_name}, {"layers", c.n_layers}, {"dim", c.dim}, {"heads", c.n_heads}, {"kv_heads", c.n_kv_heads},
-          {"head_dim", c.head_dim}, {"ffn_dim", c.ffn_dim}, {"vocabulary", c.n_vocab}, {"context", c.n_ctx_train},
-          {"rope_theta", c.rope_theta}, {"norm_eps", c.norm_eps}, {"sliding_window", c.sliding_window}};
+  Json json = {{"architecture", c.arch->gguf_name},
+               {"layers", c.n_layers},
+               {"dim", c.dim},
+               {"heads", c.n_heads},
+               {"kv_heads", c.n_kv_heads},
+               {"head_dim", c.head_dim},
+               {"ffn_dim", c.ffn_dim},
+               {"vocabulary", c.n_vocab},
+               {"context", c.n_ctx_train},
+               {"rope_theta", c.rope_theta},
+               {"norm_eps", c.norm_eps},
+               {"sliding_window", c.sliding_window}};
   if (c.sliding_window > 0) json["sliding_window_layers"] = windowed_layers(c);
   if (c.experts.n > 0) json.update(experts(c.experts));
   if (c.n_recurrent_layers() > 0) json["recurrent_layers"] = c.n_recurrent_layers();
@@ -67,7 +76,8 @@ int64_t active_parameters(const CheckpointFacts& facts, const Config& c) {
   int64_t n = 0;
   for (const CheckpointTensor& t : facts.tensors) {
     const bool of_experts = t.name.find("_exps.") != t.name.npos || t.name.find(".experts.") != t.name.npos ||
-                            t.name.find(".switch_mlp.") != t.name.npos || t.name.find("moe.input_linear") != t.name.npos ||
+                            t.name.find(".switch_mlp.") != t.name.npos ||
+                            t.name.find("moe.input_linear") != t.name.npos ||
                             t.name.find("moe.output_linear") != t.name.npos;
     n += of_experts ? t.n_elements / c.experts.n * c.experts.n_used : t.n_elements;
   }
@@ -75,8 +85,15 @@ int64_t active_parameters(const CheckpointFacts& facts, const Config& c) {
 }
 
 Json encoder_architecture(const EncoderConfig& c) {
-  return {{"architecture", c.arch->gguf_name}, {"layers", c.n_layers}, {"dim", c.dim}, {"heads", c.n_heads}, {"head_dim", c.head_dim},
-          {"ffn_dim", c.ffn_dim}, {"vocabulary", c.n_vocab}, {"context", c.n_ctx}, {"norm_eps", c.norm_eps}};
+  return {{"architecture", c.arch->gguf_name},
+          {"layers", c.n_layers},
+          {"dim", c.dim},
+          {"heads", c.n_heads},
+          {"head_dim", c.head_dim},
+          {"ffn_dim", c.ffn_dim},
+          {"vocabulary", c.n_vocab},
+          {"context", c.n_ctx},
+          {"norm_eps", c.norm_eps}};
 }
 
 RunnerOptions runner_options(const InspectOptions& o) {
@@ -95,28 +112,39 @@ size_t weight_bytes(const CheckpointFacts& facts) {
 // What context fits for each of so many sequences at once.
 Json what_fits(const CheckpointFacts& facts, const Config& c, const InspectOptions& o) {
   const size_t weights = weight_bytes(facts), available = o.memory > 0 ? o.memory : available_memory_bytes();
-  Json json = {{"available_bytes", available}, {"weights_bytes", weights}, {"model_context", c.n_ctx_train}, {"fit", Json::array()}};
+  Json json = {{"available_bytes", available},
+               {"weights_bytes", weights},
+               {"model_context", c.n_ctx_train},
+               {"fit", Json::array()}};
   RunnerOptions options = runner_options(o);
   options.n_checkpoints = o.model.n_checkpoints;
   for (const MemoryPlan& p : plans_that_fit(c, weights, available, options))
-    json["fit"].push_back({{"sequences", p.max_seqs}, {"context", p.n_ctx}, {"kv_bytes", p.kv.bytes()}, {"state_bytes", p.states.bytes()},
-                           {"checkpoints", p.n_checkpoints()}, {"activation_bytes", p.activation_bytes}, {"total_bytes", p.total_bytes()}});
+    json["fit"].push_back({{"sequences", p.max_seqs},
+                           {"context", p.n_ctx},
+                           {"kv_bytes", p.kv.bytes()},
+                           {"state_bytes", p.states.bytes()},
+                           {"checkpoints", p.n_checkpoints()},
+                           {"activation_bytes", p.activation_bytes},
+                           {"total_bytes", p.total_bytes()}});
   return json;
 }
 
 void print_fit(const Json& json) {
   const auto bytes = [](const Json& value) { return human_bytes(value.get<uint64_t>()); };
-  fmt::print("{} available, {} for the weights; a twentieth is left free\n", bytes(json["available_bytes"]), bytes(json["weights_bytes"]));
+  fmt::print("{} available, {} for the weights; a twentieth is left free\n", bytes(json["available_bytes"]),
+             bytes(json["weights_bytes"]));
   if (json["fit"].empty()) fmt::print("nothing fits: use a smaller model or a smaller quant\n");
   if (json["fit"].empty()) return;
   const bool recurrent = json["fit"][0]["state_bytes"] > 0;
   const auto column = [&](const auto& text) { return recurrent ? fmt::format("{:>11}  ", text) : ""; };
-  fmt::print("{:>9}  {}{:>12}  {:>10}  {:>10}\n", "sequences", column("checkpoints"), "context each", "cache", "in all");
+  fmt::print("{:>9}  {}{:>12}  {:>10}  {:>10}\n", "sequences", column("checkpoints"), "context each", "cache",
+             "in all");
   for (const Json& row : json["fit"]) {
     const uint64_t cache = row["kv_bytes"].get<uint64_t>() + row["state_bytes"].get<uint64_t>();
     const bool whole = row["context"] == json["model_context"];
-    fmt::print("{:>9}  {}{:>12}  {:>10}  {:>10}{}\n", row["sequences"].get<int>(), column(row["checkpoints"].get<int>()), row["context"].get<int>(),
-               human_bytes(cache), bytes(row["total_bytes"]), whole ? "  the model's own context" : "");
+    fmt::print("{:>9}  {}{:>12}  {:>10}  {:>10}{}\n", row["sequences"].get<int>(),
+               column(row["checkpoints"].get<int>()), row["context"].get<int>(), human_bytes(cache),
+               bytes(row["total_bytes"]), whole ? "  the model's own context" : "");
   }
 }
 
@@ -127,9 +155,15 @@ Json memory_need(const CheckpointFacts& facts, const Config& c, const InspectOpt
   options.n_ctx = o.model.n_ctx;
   const size_t available = available_memory_bytes();
   constexpr size_t kUnlimited = std::numeric_limits<size_t>::max() / 4;  // to say what it needs, be that there or not
-  const MemoryPlan plan = plan_memory(c, weights, o.model.n_ctx > 0 || weights > available ? kUnlimited : available, options);
-  Json json = {{"context", plan.n_ctx}, {"weights_bytes", weights}, {"kv_bytes", plan.kv.bytes()}, {"kv_bytes_per_token", plan.kv.token_bytes()},
-               {"activation_bytes", plan.activation_bytes}, {"total_bytes", plan.total_bytes()}, {"available_bytes", available}};
+  const MemoryPlan plan =
+      plan_memory(c, weights, o.model.n_ctx > 0 || weights > available ? kUnlimited : available, options);
+  Json json = {{"context", plan.n_ctx},
+               {"weights_bytes", weights},
+               {"kv_bytes", plan.kv.bytes()},
+               {"kv_bytes_per_token", plan.kv.token_bytes()},
+               {"activation_bytes", plan.activation_bytes},
+               {"total_bytes", plan.total_bytes()},
+               {"available_bytes", available}};
   if (plan.states) json["state_bytes"] = plan.states.bytes();
   return json;
 }
@@ -137,9 +171,13 @@ Json memory_need(const CheckpointFacts& facts, const Config& c, const InspectOpt
 Json tokenizer_facts(const Checkpoint& checkpoint) {
   if (!checkpoint.has_tokenizer()) return nullptr;
   const auto t = checkpoint.tokenizer();
-  auto token = [&](std::optional<int32_t> id) { return id ? Json(fmt::format("{} ({})", *id, t->token_text(*id))) : Json(); };
-  return {{"model", t->model()}, {"pre", t->pre()}, {"tokens", t->n_vocab()}, {"bos", token(t->bos())}, {"eos", token(t->eos())},
-          {"adds_bos", t->add_bos()}, {"adds_eos", t->add_eos()}, {"chat_template", checkpoint.chat_template().has_value()}};
+  auto token = [&](std::optional<int32_t> id) {
+    return id ? Json(fmt::format("{} ({})", *id, t->token_text(*id))) : Json();
+  };
+  return {{"model", t->model()},      {"pre", t->pre()},
+          {"tokens", t->n_vocab()},   {"bos", token(t->bos())},
+          {"eos", token(t->eos())},   {"adds_bos", t->add_bos()},
+          {"adds_eos", t->add_eos()}, {"chat_template", checkpoint.chat_template().has_value()}};
 }
 
 Json sampling_facts(const GenerationConfig& g) {
@@ -168,7 +206,10 @@ Json or_error(const std::function<Json()>& make) {
 
 Json describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const InspectOptions& o) {
   Json json = {{"file", o.model.path.empty() ? "(built-in demo model)" : o.model.path},
-               {"container", facts.container}, {"files", facts.n_files}, {"file_bytes", facts.file_bytes}, {"name", facts.name}};
+               {"container", facts.container},
+               {"files", facts.n_files},
+               {"file_bytes", facts.file_bytes},
+               {"name", facts.name}};
   int64_t n_parameters = 0;
   for (const CheckpointTensor& t : facts.tensors) n_parameters += t.n_elements;
   json["parameters"] = n_parameters;
@@ -180,10 +221,12 @@ Json describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const 
       return encoder ? encoder_architecture(*encoder) : architecture(checkpoint.config());
     });
     if (json["model"].contains("experts")) json["active_parameters"] = active_parameters(facts, checkpoint.config());
-    if (!encoder) json["memory"] = json["model"].contains("error") ? Json() : memory_need(facts, checkpoint.config(), o);
+    if (!encoder)
+      json["memory"] = json["model"].contains("error") ? Json() : memory_need(facts, checkpoint.config(), o);
   }
   json["tokenizer"] = or_error([&] { return tokenizer_facts(checkpoint); });
-  if (const Json sampling = or_error([&] { return sampling_facts(checkpoint.generation()); }); !sampling.empty()) json["sampling"] = sampling;
+  if (const Json sampling = or_error([&] { return sampling_facts(checkpoint.generation()); }); !sampling.empty())
+    json["sampling"] = sampling;
   if (encoder) json["pooling"] = or_error([&] { return Json(read_embed_facts(checkpoint).pooling.value_or("none")); });
   if (facts.pooling && !encoder) json["pooling"] = *facts.pooling;
   json["metadata"] = Json::object();
@@ -206,7 +249,8 @@ void print_text(const Json& json, int indent) {
       continue;
     }
     const std::string text = value.is_string() ? value.get<std::string>() : value.is_null() ? "none" : value.dump();
-    fmt::print(" {}{}\n", printable(text), key.ends_with("bytes") ? " (" + human_bytes(value.get<uint64_t>()) + ")" : "");
+    fmt::print(" {}{}\n", printable(text),
+               key.ends_with("bytes") ? " (" + human_bytes(value.get<uint64_t>()) + ")" : "");
   }
 }
 
@@ -225,7 +269,8 @@ void inspect(InspectOptions& o) {
     return;
   }
   const CheckpointFacts facts = checkpoint->facts();
-  if (o.fit && find_encoder_config(*checkpoint)) throw Error("an encoder keeps no cache, and has no context to fit: its memory is its weights");
+  if (o.fit && find_encoder_config(*checkpoint))
+    throw Error("an encoder keeps no cache, and has no context to fit: its memory is its weights");
   if (o.fit && facts.tensors.empty()) throw Error("this file has no tensors: there is nothing to fit");
   Json json = o.fit ? what_fits(facts, checkpoint->config(), o) : describe(*checkpoint, facts, o);
   if (o.json) {
@@ -237,8 +282,8 @@ void inspect(InspectOptions& o) {
   json.erase("tensors");
   print_text(json, 0);
   for (const Json& t : tensors)
-    fmt::print("{:<40} {:<14} {:<20} {}\n", printable(t["name"].get<std::string>()), t["type"].get<std::string>(), t["shape"].dump(),
-               human_bytes(t["bytes"].get<uint64_t>()));
+    fmt::print("{:<40} {:<14} {:<20} {}\n", printable(t["name"].get<std::string>()), t["type"].get<std::string>(),
+               t["shape"].dump(), human_bytes(t["bytes"].get<uint64_t>()));
   for (const std::string& warning : facts.warnings) fmt::print(stderr, "ingot: warning: {}\n", printable(warning));
 }
 
@@ -254,20 +299,31 @@ void add_inspect(CLI::App& app) {
   verb->add_flag("--fit", o->fit, "show what context fits in memory, for one sequence and for several at once");
   verb->add_option("--memory", o->memory, "with --fit: as if so much were available, as in 24GiB; 0: what is")
       ->transform(CLI::AsSizeValue(false))->needs("--fit");
-  verb->add_flag("--kernels", o->kernels, "load the model, and show which kernel multiplies by each of its matrices, and how long each takes");
-  verb->add_option("--rows", o->rows, "with --kernels: rows of activations")->check(CLI::Range(1, 1 << 14))->delimiter(',')->capture_default_str()
+  verb->add_flag("--kernels", o->kernels,
+                 "load the model, and show which kernel multiplies by each of its matrices, and how long each takes");
+  verb->add_option("--rows", o->rows, "with --kernels: rows of activations")
+      ->check(CLI::Range(1, 1 << 14))
+      ->delimiter(',')
+      ->capture_default_str()
       ->needs("--kernels");
-  verb->add_option("--device", o->model.device, "with --kernels: cpu, cuda or ref")->capture_default_str()->needs("--kernels");
-  verb->add_option("--shape", o->shape, "with --kernels: random weights of a known shape instead of a file, as in `ingot bench`")->needs("--kernels");
+  verb->add_option("--device", o->model.device, "with --kernels: cpu, cuda or ref")
+      ->capture_default_str()
+      ->needs("--kernels");
+  verb->add_option("--shape", o->shape,
+                   "with --kernels: random weights of a known shape instead of a file, as in `ingot bench`")
+      ->needs("--kernels");
   verb->add_option("--type", o->type, "with --shape: format of those weights")->capture_default_str()->needs("--shape");
   verb->add_option("-c,--ctx-size", o->model.n_ctx, "context to plan memory for; 0: what `run` would choose")
       ->check(CLI::Range(0, 1 << 24))->capture_default_str();
-  verb->add_option("--kv-type,--cache-type", o->model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")->capture_default_str();
+  verb->add_option("--kv-type,--cache-type", o->model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")
+      ->capture_default_str();
   add_checkpoint_option(*verb, o->model);
   verb->get_option("--checkpoints")->needs("--fit");
   add_log_option(*verb, o->model);
-  verb->footer("Examples:\n  ingot inspect model.gguf -c 8192\n  ingot inspect model.gguf --json --tensors\n"
-               "  ingot inspect model.gguf --fit --memory 24GiB\n  ingot inspect model.gguf --kernels --device cuda --rows 1,64,256");
+  verb->footer(
+      "Examples:\n  ingot inspect model.gguf -c 8192\n  ingot inspect model.gguf --json --tensors\n"
+      "  ingot inspect model.gguf --fit --memory 24GiB\n  ingot inspect model.gguf --kernels --device cuda --rows "
+      "1,64,256");
   verb->callback([o] { inspect(*o); });
 }
 

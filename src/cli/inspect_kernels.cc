@@ -24,7 +24,8 @@ std::map<Kind, Group> groups_of(const Weights& weights) {
     if (w.n_out > 0 && w.n_experts == 1) groups[{w.format, w.n_out, w.n_in}].push_back(&w);
   };
   for (const LayerWeights& layer : weights.layers)
-    for (const Weight* w : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.w_gate, &layer.w_up, &layer.w_down}) add(*w);
+    for (const Weight* w : {&layer.wq, &layer.wk, &layer.wv, &layer.wo, &layer.w_gate, &layer.w_up, &layer.w_down})
+      add(*w);
   if (weights.model.output) add(weights.model.output);
   return groups;
 }
@@ -55,7 +56,11 @@ std::vector<float> noise(int64_t n) {
 
 OrderedJson time_group(Backend& backend, const Kind& kind, const Group& group, const std::vector<int>& rows) {
   const auto& [format, n_out, n_in] = kind;
-  OrderedJson json = {{"type", info(format).name}, {"n_out", n_out}, {"n_in", n_in}, {"matrices", group.size()}, {"rows", OrderedJson::array()}};
+  OrderedJson json = {{"type", info(format).name},
+                      {"n_out", n_out},
+                      {"n_in", n_in},
+                      {"matrices", group.size()},
+                      {"rows", OrderedJson::array()}};
   const int most = *std::ranges::max_element(rows);
   const Tensor wide = backend.alloc(DType::kF32, most, n_in), y = backend.alloc(DType::kF32, most, n_out),
                x = backend.alloc(backend.act_dtype(), most, n_in), ones = backend.alloc(DType::kF32, 1, n_in);
@@ -66,7 +71,8 @@ OrderedJson time_group(Backend& backend, const Kind& kind, const Group& group, c
     OrderedJson row = {{"rows", n}, {"kernels", OrderedJson::array()}};
     for (const std::string& kernel : backend.matmul_kernels(*group[0], n)) {
       backend.use_matmul_kernel(kernel);
-      row["kernels"].push_back({{"kernel", kernel}, {"us", time_of(backend, group, x.slice_rows(0, n), y.slice_rows(0, n))}});
+      row["kernels"].push_back(
+          {{"kernel", kernel}, {"us", time_of(backend, group, x.slice_rows(0, n), y.slice_rows(0, n))}});
     }
     backend.use_matmul_kernel("");
     json["rows"].push_back(row);
@@ -90,13 +96,15 @@ OrderedJson time_kernels(BenchSubject& subject, const std::vector<int>& rows) {
 }
 
 void print_kernels(const OrderedJson& json) {
-  fmt::print("{}\nmicroseconds of a product; the first kernel is the one that a step takes\n", printable(json["backend"].get<std::string>()));
+  fmt::print("{}\nmicroseconds of a product; the first kernel is the one that a step takes\n",
+             printable(json["backend"].get<std::string>()));
   for (const OrderedJson& m : json["matrices"]) {
-    fmt::print("\n{} [{} x {}], {} of them\n", m["type"].get<std::string>(), m["n_out"].get<int64_t>(), m["n_in"].get<int64_t>(),
-               m["matrices"].get<int>());
+    fmt::print("\n{} [{} x {}], {} of them\n", m["type"].get<std::string>(), m["n_out"].get<int64_t>(),
+               m["n_in"].get<int64_t>(), m["matrices"].get<int>());
     for (const OrderedJson& row : m["rows"]) {
       fmt::print("{:>7} rows", row["rows"].get<int>());
-      for (const OrderedJson& k : row["kernels"]) fmt::print("   {} {:.1f}", k["kernel"].get<std::string>(), k["us"].get<double>());
+      for (const OrderedJson& k : row["kernels"])
+        fmt::print("   {} {:.1f}", k["kernel"].get<std::string>(), k["us"].get<double>());
       fmt::print("\n");
     }
   }

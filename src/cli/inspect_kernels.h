@@ -1,4 +1,5 @@
-// ingot inspect --kernels: which kernel each matrix of a model goes to, by rows of activations, and how long it and the others take here.
+// ingot inspect --kernels: which kernel each matrix of a model goes to, by rows of activations, and how long it and the
+// others take here.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <vector>

@@ -1,5 +1,6 @@
-// LoadClient: sends completions to a server that speaks OpenAI's API, as an arrival process would or a fixed number at a time, and
-// times every token of the streams that come back. One thread, libcurl's multi interface. Used by `ingot bench serve`.
+// LoadClient: sends completions to a server that speaks OpenAI's API, as an arrival process would or a fixed number at
+// a time, and times every token of the streams that come back. One thread, libcurl's multi interface. Used by `ingot
+// bench serve`.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -36,8 +37,8 @@ struct LoadRun {
 // Throws Error when it is interrupted.
 LoadRun run_load(const LoadPlan& plan);
 
-// The server's own list: the first model's id (or plan.model's) and, where it says so, its vocabulary. Throws Error when the server does
-// not answer, or has no such model.
+// The server's own list: the first model's id (or plan.model's) and, where it says so, its vocabulary. Throws Error
+// when the server does not answer, or has no such model.
 void ask_model(LoadPlan& plan);
 
 }  // namespace ingot

@@ -48,7 +48,9 @@ void add_logits(CLI::App& app) {
   verb->add_flag("--no-special", o->no_special, "do not add BOS and EOS");
   verb->add_option("-o,--out", o->out, "the .npy file: float32 [rows, vocabulary]")->required();
   add_runner_options(*verb, o->model);
-  verb->footer("Example:\n  ingot logits model.gguf --tokens 1,2,3 --all -o out.npy && python3 -c \"import numpy; print(numpy.load('out.npy').shape)\"");
+  verb->footer(
+      "Example:\n  ingot logits model.gguf --tokens 1,2,3 --all -o out.npy && python3 -c \"import numpy; "
+      "print(numpy.load('out.npy').shape)\"");
   verb->callback([o] { logits(*o); });
 }
 

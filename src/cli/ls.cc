@@ -26,8 +26,14 @@ struct LsOptions {
 void print_json(const std::vector<HubEntry>& entries) {
   Json list = Json::array();
   for (const HubEntry& e : entries) {
-    list.push_back({{"repo", e.repo}, {"label", e.label}, {"commit", e.commit}, {"revisions", e.revisions}, {"bytes", e.n_bytes},
-                    {"last_used", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(e.last_used)))}, {"path", e.path}});
+    list.push_back(
+        {{"repo", e.repo},
+         {"label", e.label},
+         {"commit", e.commit},
+         {"revisions", e.revisions},
+         {"bytes", e.n_bytes},
+         {"last_used", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(e.last_used)))},
+         {"path", e.path}});
   }
   fmt::print("{}\n", list.dump(2, ' ', false, Json::error_handler_t::replace));
 }
@@ -52,7 +58,8 @@ void print_table(const std::vector<HubEntry>& entries) {
   for (const HubEntry& e : entries) widest = std::max(widest, e.repo.size());
   fmt::print("{:<{}}  {:<12}  {:<12}  {:>10}  {}\n", "MODEL", widest, "QUANT", "REVISION", "SIZE", "USED");
   for (const HubEntry& e : entries)
-    fmt::print("{:<{}}  {:<12}  {:<12}  {:>10}  {}\n", e.repo, widest, printable(e.label, 64), revision_of(e), human_bytes(e.n_bytes), ago(e.last_used));
+    fmt::print("{:<{}}  {:<12}  {:<12}  {:>10}  {}\n", e.repo, widest, printable(e.label, 64), revision_of(e),
+               human_bytes(e.n_bytes), ago(e.last_used));
 }
 
 void ls(const LsOptions& o) {
@@ -60,7 +67,8 @@ void ls(const LsOptions& o) {
   const std::vector<HubEntry> entries = list_cache(cache);
   if (o.json) return print_json(entries);
   if (!entries.empty()) return print_table(entries);
-  if (stderr_is_terminal()) fmt::print(stderr, "no models in {}; `ingot pull ORG/REPO` downloads one\n", printable(cache));
+  if (stderr_is_terminal())
+    fmt::print(stderr, "no models in {}; `ingot pull ORG/REPO` downloads one\n", printable(cache));
 }
 
 }  // namespace
@@ -70,9 +78,11 @@ void add_ls(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("ls", "List the downloaded models");
   add_hub_cache_option(*verb, o->hub);
   verb->add_flag("--json", o->json, "print a JSON array");
-  verb->footer("A line is a model of one revision: a GGUF file with its parts, or a safetensors directory; \"partial\" is what cut downloads\n"
-               "left, to go on from. Models of one repository may share files.\n"
-               "Examples:\n  ingot ls\n  ingot ls --json --hf-cache /data/models");
+  verb->footer(
+      "A line is a model of one revision: a GGUF file with its parts, or a safetensors directory; \"partial\" is what "
+      "cut downloads\n"
+      "left, to go on from. Models of one repository may share files.\n"
+      "Examples:\n  ingot ls\n  ingot ls --json --hf-cache /data/models");
   verb->callback([o] { ls(*o); });
 }
 

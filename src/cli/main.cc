@@ -1,5 +1,5 @@
-// ingot: one program, one file a verb. Exit codes: 0 done, 1 it could not be done, 2 the command line is wrong, 71 the GPU failed for good,
-// 74 a file that was in use lost its end, 130 interrupted.
+// ingot: one program, one file a verb. Exit codes: 0 done, 1 it could not be done, 2 the command line is wrong, 71 the
+// GPU failed for good, 74 a file that was in use lost its end, 130 interrupted.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -38,7 +38,8 @@ int report(const char* what, int code) {
 
 // Model files are mapped: when one becomes shorter, the pages that it had are gone.
 void on_lost_page(int) {
-  constexpr char kText[] = "ingot: a model file became shorter while it was in use (or its disk failed); put it back and start again\n";
+  constexpr char kText[] =
+      "ingot: a model file became shorter while it was in use (or its disk failed); put it back and start again\n";
   constexpr int kExitLostFile = 74;
   [[maybe_unused]] const ssize_t n = write(STDERR_FILENO, kText, sizeof kText - 1);
   _exit(kExitLostFile);

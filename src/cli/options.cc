@@ -16,7 +16,8 @@ namespace ingot {
 
 void add_model_argument(CLI::App& app, ModelOptions& o) {
   app.add_option("MODEL,-m,--model,--hf-repo", o.path,
-                 "GGUF file (any part of a split one), Hugging Face model directory, or ORG/REPO[:QUANT] of the Hugging Face Hub (also -hf); "
+                 "GGUF file (any part of a split one), Hugging Face model directory, or ORG/REPO[:QUANT] of the "
+                 "Hugging Face Hub (also -hf); "
                  "the built-in demo model when left out");
   add_hub_options(app, o.hub);
 }
@@ -27,54 +28,81 @@ void add_log_option(CLI::App& app, ModelOptions& o) {
 
 void add_kernels_option(CLI::App& app, ModelOptions& o) {
   app.add_option("--kernels", o.kernels,
-                 "with --device cuda: tuned (timed when the model is loaded, and compiled for its sizes in the background, which is kept in "
+                 "with --device cuda: tuned (timed when the model is loaded, and compiled for its sizes in the "
+                 "background, which is kept in "
                  "~/.cache/ingot/kernels) or fixed (those in the program, by a list); --deterministic means fixed")
-      ->check(CLI::IsMember({"tuned", "fixed"}))->capture_default_str();
+      ->check(CLI::IsMember({"tuned", "fixed"}))
+      ->capture_default_str();
 }
 
 void add_trace_options(CLI::App& app, ModelOptions& o) {
-  CLI::Option* trace = app.add_option("--trace", o.trace_path, "write the time of every verb of every step to this file (Perfetto opens it)");
-  app.add_flag("--trace-steps", o.trace_steps, "with --trace: steps only; on cuda each verb would be waited for, and steps are as they are without")->needs(trace);
+  CLI::Option* trace = app.add_option("--trace", o.trace_path,
+                                      "write the time of every verb of every step to this file (Perfetto opens it)");
+  app.add_flag("--trace-steps", o.trace_steps,
+               "with --trace: steps only; on cuda each verb would be waited for, and steps are as they are without")
+      ->needs(trace);
 }
 
 void add_runner_options(CLI::App& app, ModelOptions& o) {
-  app.add_option("--device", o.device, "cpu, cuda, auto (cuda where there is a GPU, else cpu, which a line tells), or ref (plain C++, slow, the oracle)")->capture_default_str();
+  app.add_option("--device", o.device,
+                 "cpu, cuda, auto (cuda where there is a GPU, else cpu, which a line tells), or ref (plain C++, slow, "
+                 "the oracle)")
+      ->capture_default_str();
   app.add_option("-t,--threads", o.n_threads, "threads to compute with; 0: the cores this process may use")
       ->check(CLI::Range(0, 1024))->capture_default_str();
-  app.add_option("-c,--ctx-size,--max-model-len", o.n_ctx, "context in tokens; 0: the model's, or as much of it as fits in memory")
-      ->check(CLI::Range(0, 1 << 24))->capture_default_str();
-  app.add_option("--chunk,-b,--batch-size", o.chunk, "most tokens of a prompt in one step")->check(CLI::Range(1, 1 << 16))
+  app.add_option("-c,--ctx-size,--max-model-len", o.n_ctx,
+                 "context in tokens; 0: the model's, or as much of it as fits in memory")
+      ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  app.add_option("--block-size", o.block_size, "tokens a block of the KV cache")->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_option("--kv-type,--cache-type", o.kv_type, "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), or q8_0 (about half; CPU)")->capture_default_str();
+  app.add_option("--chunk,-b,--batch-size", o.chunk, "most tokens of a prompt in one step")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  app.add_option("--block-size", o.block_size, "tokens a block of the KV cache")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--kv-type,--cache-type", o.kv_type,
+                 "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half of f16), or q8_0 (about half; CPU)")
+      ->capture_default_str();
   app.add_option("--gpu-memory,--gpu-memory-utilization", o.gpu_memory,
-                 "with --device cuda: what may be taken of the GPU's memory, as 0.9 of it or as 40GiB; the KV cache gets what the model leaves of it");
+                 "with --device cuda: what may be taken of the GPU's memory, as 0.9 of it or as 40GiB; the KV cache "
+                 "gets what the model leaves of it");
   add_kernels_option(app, o);
   add_trace_options(app, o);
-  app.add_flag("--deterministic", o.deterministic, "the same tokens whatever else runs beside them, what was cached, and in what chunks; slower, on cuda much so");
+  app.add_flag(
+      "--deterministic", o.deterministic,
+      "the same tokens whatever else runs beside them, what was cached, and in what chunks; slower, on cuda much so");
   app.add_flag("--check-tensors", o.check_tensors, "refuse weights that are not finite (reads all of them first)");
   app.add_flag("--check-nan", o.check_nan, "stop at the first verb that computes NaN (slow)");
-  app.add_flag("--check-replay", o.check_replay, "with --device cuda: compare each step that is replayed with plain launches (slow)");
+  app.add_flag("--check-replay", o.check_replay,
+               "with --device cuda: compare each step that is replayed with plain launches (slow)");
   add_log_option(app, o);
 }
 
 void add_checkpoint_option(CLI::App& app, ModelOptions& o) {
   o.n_checkpoints = -1;
   app.add_option("--checkpoints", o.n_checkpoints,
-                 "states of recurrent layers kept for the prefix cache, two for each conversation, such as 32; -1: as many as are useful and fit")
-      ->check(CLI::Range(-1, 1 << 16))->capture_default_str();
+                 "states of recurrent layers kept for the prefix cache, two for each conversation, such as 32; -1: as "
+                 "many as are useful and fit")
+      ->check(CLI::Range(-1, 1 << 16))
+      ->capture_default_str();
 }
 
 void add_sampling_options(CLI::App& app, SamplingParams& p, int& seed) {
   app.add_option("--temp,--temperature", p.temperature, "0: always the likeliest token")->capture_default_str();
   app.add_option("--top-k", p.top_k, "keep the k likeliest tokens; 0: all")->capture_default_str();
-  app.add_option("--top-p", p.top_p, "keep the likeliest tokens up to this share of probability; 1: all")->capture_default_str();
-  app.add_option("--min-p", p.min_p, "keep tokens at least this likely, relative to the likeliest; 0: all")->capture_default_str();
+  app.add_option("--top-p", p.top_p, "keep the likeliest tokens up to this share of probability; 1: all")
+      ->capture_default_str();
+  app.add_option("--min-p", p.min_p, "keep tokens at least this likely, relative to the likeliest; 0: all")
+      ->capture_default_str();
   app.add_option("--typical,--typical-p", p.typical_p, "locally typical sampling; 1: off")->capture_default_str();
-  app.add_option("--repeat-penalty,--repetition-penalty", p.repetition_penalty, "penalize tokens seen before; 1: off")->capture_default_str();
-  app.add_option("--repeat-last-n,--penalty-window", p.penalty_window, "how far back penalties look; -1: everything")->capture_default_str();
-  app.add_option("--presence-penalty", p.presence_penalty, "subtracted once from tokens seen before")->capture_default_str();
-  app.add_option("--frequency-penalty", p.frequency_penalty, "subtracted for each time a token was seen")->capture_default_str();
+  app.add_option("--repeat-penalty,--repetition-penalty", p.repetition_penalty, "penalize tokens seen before; 1: off")
+      ->capture_default_str();
+  app.add_option("--repeat-last-n,--penalty-window", p.penalty_window, "how far back penalties look; -1: everything")
+      ->capture_default_str();
+  app.add_option("--presence-penalty", p.presence_penalty, "subtracted once from tokens seen before")
+      ->capture_default_str();
+  app.add_option("--frequency-penalty", p.frequency_penalty, "subtracted for each time a token was seen")
+      ->capture_default_str();
   app.add_option_function<std::vector<std::string>>(
       "-l,--logit-bias",
       [&p](const std::vector<std::string>& values) {
@@ -84,12 +112,14 @@ void add_sampling_options(CLI::App& app, SamplingParams& p, int& seed) {
           char* rest = nullptr;
           const float bias = std::strtof(end, &rest);
           if (end == value.c_str() || rest == end || *rest != '\0' || id < 0 || id > (1 << 24))
-            throw CLI::ValidationError("--logit-bias", "'" + value + "' is not ID+BIAS or ID-BIAS, such as 15043-inf or 15043+1.5");
+            throw CLI::ValidationError("--logit-bias",
+                                       "'" + value + "' is not ID+BIAS or ID-BIAS, such as 15043-inf or 15043+1.5");
           p.logit_bias.emplace_back(static_cast<int32_t>(id), bias);
         }
       },
       "ID+BIAS or ID-BIAS: change one token's logit (repeatable)");
-  app.add_option("-s,--seed", seed, "the same seed gives the same text; -1: a random one")->check(CLI::Range(-1, 0x7fffffff))
+  app.add_option("-s,--seed", seed, "the same seed gives the same text; -1: a random one")
+      ->check(CLI::Range(-1, 0x7fffffff))
       ->capture_default_str();
 }
 
@@ -136,7 +166,8 @@ size_t size_of(std::string text) {
 // A number up to 1 is a share, any other one bytes.
 void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
   if (o.gpu_memory.empty()) return;
-  if (o.device != "cuda") throw UsageError("--gpu-memory is for --device cuda: on the CPU, -c says how much the cache takes");
+  if (o.device != "cuda")
+    throw UsageError("--gpu-memory is for --device cuda: on the CPU, -c says how much the cache takes");
   char* end = nullptr;
   const double share = std::strtod(o.gpu_memory.c_str(), &end);
   if (*end == '\0' && share > 0 && share <= 1) {
@@ -144,7 +175,8 @@ void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
   } else {
     runner.memory_bytes = size_of(o.gpu_memory);
     if (runner.memory_bytes < 1 << 20)
-      throw UsageError("--gpu-memory '{}' is neither a share such as 0.9 nor a size such as 40GiB", printable(o.gpu_memory));
+      throw UsageError("--gpu-memory '{}' is neither a share such as 0.9 nor a size such as 40GiB",
+                       printable(o.gpu_memory));
   }
 }
 
@@ -153,18 +185,20 @@ void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
 RunnerOptions runner_options(ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
   if (!o.trace_path.empty() && !o.trace) o.trace = std::make_shared<TraceFile>(o.trace_path);
-  RunnerOptions runner = {.backend = {.device = o.device, .n_threads = o.n_threads, .kernels = o.kernels, .deterministic = o.deterministic},
-          .n_ctx = o.n_ctx,
-          .max_batch_tokens = o.chunk,
-          .block_size = o.block_size,
-          .kv_dtype = runner_kv_type(o),
-          .n_checkpoints = o.n_checkpoints,
-          .check_tensors = o.check_tensors,
-          .check_nan = o.check_nan,
-          .check_replay = o.check_replay,
-          .trace = o.trace,
-          .trace_verbs = !o.trace_steps};
-  if (o.check_replay && o.device != "cuda") throw UsageError("--check-replay is for --device cuda: other devices replay nothing");
+  RunnerOptions runner = {
+      .backend = {.device = o.device, .n_threads = o.n_threads, .kernels = o.kernels, .deterministic = o.deterministic},
+      .n_ctx = o.n_ctx,
+      .max_batch_tokens = o.chunk,
+      .block_size = o.block_size,
+      .kv_dtype = runner_kv_type(o),
+      .n_checkpoints = o.n_checkpoints,
+      .check_tensors = o.check_tensors,
+      .check_nan = o.check_nan,
+      .check_replay = o.check_replay,
+      .trace = o.trace,
+      .trace_verbs = !o.trace_steps};
+  if (o.check_replay && o.device != "cuda")
+    throw UsageError("--check-replay is for --device cuda: other devices replay nothing");
   read_gpu_memory(o, runner);
   return runner;
 }
@@ -183,7 +217,8 @@ LoadedModel open_model(ModelOptions& o, const RunnerOptions& runner) {
 
 void add_prompt_options(CLI::App& app, PromptOptions& o) {
   app.add_option("-p,--prompt", o.text, "the prompt")->each([&o](const std::string&) { o.has_text = true; });
-  app.add_option("-f,--file", o.file, "read the prompt from this file, after -p if both are given; - for standard input");
+  app.add_option("-f,--file", o.file,
+                 "read the prompt from this file, after -p if both are given; - for standard input");
 }
 
 std::string read_prompt(const PromptOptions& o, const char* verb) {
@@ -191,7 +226,8 @@ std::string read_prompt(const PromptOptions& o, const char* verb) {
   if (!o.file.empty()) prompt += read_file(o.file);
   if (!o.has_text && o.file.empty()) {
     if (::isatty(STDIN_FILENO) == 1)
-      throw UsageError("there is no prompt: give one with -p TEXT or -f FILE, or pipe it in; see ingot {} --help", verb);
+      throw UsageError("there is no prompt: give one with -p TEXT or -f FILE, or pipe it in; see ingot {} --help",
+                       verb);
     prompt = read_file("-");
   }
   if (prompt.empty()) throw UsageError("the prompt is empty: give one with -p TEXT or -f FILE, or pipe it in");

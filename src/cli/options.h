@@ -63,7 +63,8 @@ struct PromptOptions {
 };
 void add_prompt_options(CLI::App& app, PromptOptions& options);
 std::string read_prompt(const PromptOptions& options, const char* verb);
-// Several texts: those of -p, then the lines of the file (of standard input when neither is given) that are not empty. Throws UsageError.
+// Several texts: those of -p, then the lines of the file (of standard input when neither is given) that are not empty.
+// Throws UsageError.
 std::vector<std::string> read_lines(std::vector<std::string> texts, const std::string& file, const char* verb);
 
 }  // namespace ingot

@@ -25,20 +25,27 @@ void perplexity_verb(PerplexityOptions& o) {
   const int window = o.model.n_ctx > 0 ? o.model.n_ctx : kWindow;
   o.model.n_ctx = window;
   RunnerOptions runner = runner_options(o.model);
-  runner.max_batch_tokens = runner.max_logits = std::min({o.model.chunk, window, 128});  // logits of every token take memory
+  // The logits of every token take memory.
+  runner.max_batch_tokens = runner.max_logits = std::min({o.model.chunk, window, 128});
   const std::string text = read_file(o.file);
   LoadedModel model = open_model(o.model, runner);
   const std::vector<int32_t> tokens = model.tokenizer->encode(text);
   const int32_t bos = model.tokenizer->add_bos() ? model.tokenizer->bos().value_or(-1) : -1;
-  const Perplexity result = perplexity(*model.runner, tokens, window, o.n_chunks, bos, [&](int done, int total, const Perplexity& p) {
-    if (!o.json && stderr_is_terminal()) fmt::print(stderr, "\r[{}/{}] {:.4f}", done, total, p.value);
-  });
+  const Perplexity result =
+      perplexity(*model.runner, tokens, window, o.n_chunks, bos, [&](int done, int total, const Perplexity& p) {
+        if (!o.json && stderr_is_terminal()) fmt::print(stderr, "\r[{}/{}] {:.4f}", done, total, p.value);
+      });
   if (!o.json && stderr_is_terminal()) fmt::print(stderr, "\r\033[K");
   if (o.json) {
-    fmt::print("{}\n", nlohmann::ordered_json{{"perplexity", result.value}, {"std_error", result.std_error}, {"n_scored", result.n_scored},
-                                              {"n_ctx", window}, {"n_tokens", tokens.size()}}.dump());
+    fmt::print("{}\n", nlohmann::ordered_json{{"perplexity", result.value},
+                                              {"std_error", result.std_error},
+                                              {"n_scored", result.n_scored},
+                                              {"n_ctx", window},
+                                              {"n_tokens", tokens.size()}}
+                           .dump());
   } else {
-    fmt::print("perplexity {:.4f} +- {:.4f} ({} tokens scored, windows of {})\n", result.value, result.std_error, result.n_scored, window);
+    fmt::print("perplexity {:.4f} +- {:.4f} ({} tokens scored, windows of {})\n", result.value, result.std_error,
+               result.n_scored, window);
   }
 }
 
@@ -49,7 +56,9 @@ void add_perplexity(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
   add_model_argument(*verb, o->model);
   verb->add_option("-f,--file", o->file, "the text; - for standard input")->required();
-  verb->add_option("--chunks", o->n_chunks, "score only the first windows; -1: all")->check(CLI::Range(-1, 1 << 24))->capture_default_str();
+  verb->add_option("--chunks", o->n_chunks, "score only the first windows; -1: all")
+      ->check(CLI::Range(-1, 1 << 24))
+      ->capture_default_str();
   verb->add_flag("--json", o->json, "print one JSON object");
   add_runner_options(*verb, o->model);
   verb->footer("The text is cut into windows of -c tokens (512 by default); of each, the second half is scored.\n"

@@ -33,8 +33,9 @@ void pull(PullOptions& o) {
   set_log_level(parse_log_level(o.log_level));
   const HubName name = require_hub_name(o.model);
   const HubOptions options = hub_options(o.hub);
-  const HubModel model = with_hub_events(
-      name, [&](const HubEvents& events) { return options.offline ? cached_model(name, options) : pull_model(name, options, events); });
+  const HubModel model = with_hub_events(name, [&](const HubEvents& events) {
+    return options.offline ? cached_model(name, options) : pull_model(name, options, events);
+  });
   if (o.json) {
     print_json(model);
   } else {
@@ -47,14 +48,18 @@ void pull(PullOptions& o) {
 void add_pull(CLI::App& app) {
   auto o = std::make_shared<PullOptions>();
   CLI::App* verb = app.add_subcommand("pull", "Download a model from the Hugging Face Hub");
-  verb->add_option("MODEL,-m,--model,--hf-repo", o->model, "ORG/REPO[:QUANT]: of several GGUF models the one with that tag, Q4_K_M if there is none (also -hf)")
+  verb->add_option("MODEL,-m,--model,--hf-repo", o->model,
+                   "ORG/REPO[:QUANT]: of several GGUF models the one with that tag, Q4_K_M if there is none (also -hf)")
       ->required();
   add_hub_options(*verb, o->hub);
   verb->add_flag("--json", o->json, "print one JSON object instead of the path");
-  verb->add_option("--log-level", o->log_level, "debug, info, warn, error or off; info tells of every cut")->capture_default_str();
-  verb->footer("What was cut goes on where it stopped. Files are checked against their hashes, and shared with other programs\n"
-               "that use the Hugging Face cache.\n"
-               "Examples:\n  ingot pull ORG/REPO:Q8_0\n  ingot pull ORG/REPO --revision v1.0\n  ingot run \"$(ingot pull ORG/REPO)\" -p Hello");
+  verb->add_option("--log-level", o->log_level, "debug, info, warn, error or off; info tells of every cut")
+      ->capture_default_str();
+  verb->footer(
+      "What was cut goes on where it stopped. Files are checked against their hashes, and shared with other programs\n"
+      "that use the Hugging Face cache.\n"
+      "Examples:\n  ingot pull ORG/REPO:Q8_0\n  ingot pull ORG/REPO --revision v1.0\n  ingot run \"$(ingot pull "
+      "ORG/REPO)\" -p Hello");
   verb->callback([o] { pull(*o); });
 }
 

@@ -135,7 +135,8 @@ void write_model(const WriteOptions& o) {
 void add_quantize(CLI::App& app) {
   auto o = std::make_shared<WriteOptions>();
   CLI::App* verb = app.add_subcommand("quantize", "Write a model as a GGUF file with fewer bits a weight");
-  verb->add_option("IN", o->in, "GGUF file (any part of a split one), a model directory, or ORG/REPO[:QUANT]")->required();
+  verb->add_option("IN", o->in, "GGUF file (any part of a split one), a model directory, or ORG/REPO[:QUANT]")
+      ->required();
   verb->add_option("OUT", o->out, "the GGUF file to write")->required();
   verb->add_option("TYPE", o->type, mix_names())->required();
   add_write_options(*verb, *o);

@@ -42,10 +42,12 @@ void rerank(const RerankVerb& o) {
     return;
   }
   nlohmann::ordered_json results = nlohmann::ordered_json::array();
-  for (const size_t i : order) results.push_back({{"index", i}, {"relevance_score", scores.values[i]}, {"document", {{"text", documents[i]}}}});
-  const nlohmann::ordered_json all = {{"model", embedder->name()},
-                                      {"results", std::move(results)},
-                                      {"usage", {{"prompt_tokens", scores.n_tokens}, {"total_tokens", scores.n_tokens}}}};
+  for (const size_t i : order)
+    results.push_back({{"index", i}, {"relevance_score", scores.values[i]}, {"document", {{"text", documents[i]}}}});
+  const nlohmann::ordered_json all = {
+      {"model", embedder->name()},
+      {"results", std::move(results)},
+      {"usage", {{"prompt_tokens", scores.n_tokens}, {"total_tokens", scores.n_tokens}}}};
   fmt::print("{}\n", all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
@@ -56,13 +58,18 @@ void add_rerank(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("rerank", "Sort documents by how well they answer a query");
   verb->add_option("-q,--query", o->query, "what the documents should answer")->required();
   verb->add_option("-p,--prompt,--document", o->documents, "a document (repeatable)");
-  verb->add_option("-f,--file", o->file, "a document in every line of this file, after those of -p; - for standard input");
-  verb->add_option("-n,--top", o->top, "only so many, the best; 0: all")->check(CLI::Range(0, 1 << 24))->capture_default_str();
+  verb->add_option("-f,--file", o->file,
+                   "a document in every line of this file, after those of -p; - for standard input");
+  verb->add_option("-n,--top", o->top, "only so many, the best; 0: all")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
   verb->add_flag("--json", o->json, "one JSON object, as /v1/rerank answers");
   add_embedder_flags(*verb, *o, "a cross-encoder", "pair");
-  verb->footer("Each line of the output is a score, the document's number (from 0) and the document, the best first.\nExamples:\n"
-               "  ingot rerank bge-reranker.gguf -q \"what is a fox?\" -p \"an animal\" -p \"a tool\"\n"
-               "  ingot rerank ORG/REPO -q \"what is a fox?\" -f documents.txt -n 5 --json");
+  verb->footer(
+      "Each line of the output is a score, the document's number (from 0) and the document, the best "
+      "first.\nExamples:\n"
+      "  ingot rerank bge-reranker.gguf -q \"what is a fox?\" -p \"an animal\" -p \"a tool\"\n"
+      "  ingot rerank ORG/REPO -q \"what is a fox?\" -f documents.txt -n 5 --json");
   verb->callback([o] { rerank(*o); });
 }
 

@@ -33,7 +33,8 @@ void rm(const RmOptions& o) {
   for (const std::string& model : o.models) {
     const HubName name = require_hub_name(model);
     const HubRemoval removal = plan_removal(cache, name, o.hub.revision);
-    const std::string what = name.repo + (name.tag.empty() ? "" : ":" + name.tag) + (o.hub.revision.empty() ? "" : " at " + printable(o.hub.revision));
+    const std::string what = name.repo + (name.tag.empty() ? "" : ":" + name.tag) +
+                             (o.hub.revision.empty() ? "" : " at " + printable(o.hub.revision));
     if (!o.yes && !confirmed(fmt::format("Remove {} ({})?", what, human_bytes(removal.freed_bytes)))) continue;
     remove(removal);
     fmt::print("removed {}, {} freed\n", what, human_bytes(removal.freed_bytes));

@@ -32,20 +32,31 @@ std::vector<int32_t> encode_prompt(const LoadedModel& model, const RunOptions& o
 }
 
 // Nothing for the rows that pad an embedding.
-std::string_view text_of(const Tokenizer& tokenizer, int32_t id) { return id < tokenizer.n_vocab() ? tokenizer.token_bytes(id) : ""; }
+std::string_view token_bytes_of(const Tokenizer& tokenizer, int32_t id) {
+  return id < tokenizer.n_vocab() ? tokenizer.token_bytes(id) : "";
+}
 
 Json token_json(const Tokenizer& tokenizer, const Sampled& sampled) {
-  Json json = {{"id", sampled.token}, {"text", text_of(tokenizer, sampled.token)}, {"logprob", sampled.logprob}};
+  Json json = {{"id", sampled.token}, {"text", token_bytes_of(tokenizer, sampled.token)}, {"logprob", sampled.logprob}};
   for (const TokenLogprob& top : sampled.top)
-    json["top"].push_back({{"id", top.token}, {"text", text_of(tokenizer, top.token)}, {"logprob", top.logprob}});
+    json["top"].push_back(
+        {{"id", top.token}, {"text", token_bytes_of(tokenizer, top.token)}, {"logprob", top.logprob}});
   return json;
 }
 
 void print_json(const LoadedModel& model, const RunOptions& o, const Generation& g) {
   const Usage& u = g.usage;
-  Json json = {{"text", g.text}, {"finish_reason", g.finish}, {"prompt_tokens", u.prompt_tokens}, {"cached_tokens", u.cached_tokens}, {"output_tokens", u.output_tokens},
-               {"prefill_ms", u.prefill_ms}, {"decode_ms", u.decode_ms}, {"prefill_tok_s", prefill_rate(u)},
-               {"decode_tok_s", decode_rate(u)}, {"load_ms", model.load_ms}, {"seed", o.generate.sampling.seed}};
+  Json json = {{"text", g.text},
+               {"finish_reason", g.finish},
+               {"prompt_tokens", u.prompt_tokens},
+               {"cached_tokens", u.cached_tokens},
+               {"output_tokens", u.output_tokens},
+               {"prefill_ms", u.prefill_ms},
+               {"decode_ms", u.decode_ms},
+               {"prefill_tok_s", prefill_rate(u)},
+               {"decode_tok_s", decode_rate(u)},
+               {"load_ms", model.load_ms},
+               {"seed", o.generate.sampling.seed}};
   json["token_ids"] = Json::array();
   for (const Sampled& s : g.tokens) json["token_ids"].push_back(s.token);
   if (o.generate.sampling.n_logprobs >= 0) {
@@ -87,8 +98,10 @@ void add_run(CLI::App& app) {
   verb->add_option("--system", o->system, "system prompt, where the model's template has a place for it");
   verb->add_flag("--raw", o->raw, "continue the prompt as plain text, without the model's chat template");
   verb->add_flag("--json", o->json, "print one JSON object at the end instead of streaming text");
-  verb->add_option("--logprobs", o->generate.sampling.n_logprobs, "with --json: log-probabilities, and of so many alternatives")
-      ->check(CLI::Range(-1, 20))->capture_default_str();
+  verb->add_option("--logprobs", o->generate.sampling.n_logprobs,
+                   "with --json: log-probabilities, and of so many alternatives")
+      ->check(CLI::Range(-1, 20))
+      ->capture_default_str();
   add_generate_options(*verb, o->generate, o->seed);
   add_runner_options(*verb, o->model);
   verb->footer("Examples:\n"

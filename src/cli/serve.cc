@@ -1,6 +1,6 @@
-// ingot serve: a model behind HTTP, until a signal ends it. SIGTERM or Ctrl-C lets what runs come to its end, a second one does
-// not; SIGHUP reads the key file again. Exit codes: 0 ended as asked, 1 it could not start, 2 the command line is wrong,
-// 70 the engine ended, 71 because the GPU failed for good, 72 it hung.
+// ingot serve: a model behind HTTP, until a signal ends it. SIGTERM or Ctrl-C lets what runs come to its end, a second
+// one does not; SIGHUP reads the key file again. Exit codes: 0 ended as asked, 1 it could not start, 2 the command line
+// is wrong, 70 the engine ended, 71 because the GPU failed for good, 72 it hung.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "base/thread_start.h"
 #include "base/threads.h"
 #include "cli/generate.h"
 #include "cli/verbs.h"
@@ -125,13 +126,14 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   if (o.model.trace) parts.engine.on_step = [trace = o.model.trace](const StepStats& s) { trace_step(*trace, s); };
   auto model = std::make_shared<ServedModel>(std::move(parts));
   model->start();
-  fmt::print(stderr, "ingot: {} is loaded: context {} tokens, {} sequences at once, {} KV tokens, {} of memory taken\n", model->id(),
-             model->n_ctx(), model->info().max_seqs, int64_t{model->info().n_blocks} * model->info().block_size,
-             human_bytes(model->facts().taken_bytes));
+  fmt::print(stderr, "ingot: {} is loaded: context {} tokens, {} sequences at once, {} KV tokens, {} of memory taken\n",
+             model->id(), model->n_ctx(), model->info().max_seqs,
+             int64_t{model->info().n_blocks} * model->info().block_size, human_bytes(model->facts().taken_bytes));
   return model;
 }
 
-// Each model that is to be served. Their files are looked at now, so that one that is none is refused before there is a port.
+// Each model that is to be served. Their files are looked at now, so that one that is none is refused before there is a
+// port.
 std::vector<ModelSource> open_sources(ServeOptions& o) {
   if (o.paths.empty()) o.paths.push_back("");
   if (o.paths.size() > 1 && !o.aliases.empty())
@@ -156,7 +158,8 @@ std::vector<ModelSource> open_sources(ServeOptions& o) {
   return sources;
 }
 
-// Signals are waited for, not caught; threads made from here on leave them to this one. SIGUSR1, which supervisors send, does nothing.
+// Signals are waited for, not caught; threads made from here on leave them to this one. SIGUSR1, which supervisors
+// send, does nothing.
 sigset_t block_signals() {
   sigset_t set;
   sigemptyset(&set);
@@ -239,7 +242,8 @@ void serve(ServeOptions& o) {
   HttpServer server(o.http, app);
   server.start();
   fmt::print(stderr, "ingot: listening on {}; loading the model\n", server.address());
-  auto loading = std::async(std::launch::async, [&] { pool.fill(); });
+  auto loading = start_thread("the thread that loads the model",
+                              [&] { return std::async(std::launch::async, [&] { pool.fill(); }); });
   while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     const int signal = wait_for_signal(signals, std::chrono::milliseconds(20));
     if (signal == SIGTERM || signal == SIGINT) std::_Exit(0);
@@ -248,7 +252,8 @@ void serve(ServeOptions& o) {
   app.set_phase(Phase::kReady);
   const std::string page = o.app.web_page ? fmt::format("{}/ is a page to chat, ", server.address()) : "";
   const bool has_url = !server.address().starts_with("unix:");
-  fmt::print(stderr, "ingot: the server is ready{}\n", has_url ? fmt::format(": {}{}/v1 is for OpenAI's clients", page, server.address()) : "");
+  fmt::print(stderr, "ingot: the server is ready{}\n",
+             has_url ? fmt::format(": {}{}/v1 is for OpenAI's clients", page, server.address()) : "");
   run_until_signal(app, pool, signals, o);
   drain(app, server, signals, o.drain_s);
   pool.stop();
@@ -335,7 +340,8 @@ void add_limit_options(CLI::App& verb, ServeOptions& o) {
   seconds("--sse-ping-interval", o.http.ping_interval, "seconds of silence before a stream gets a comment");
   verb.add_option_function<int>(
           "--stream-interval-ms", [&o](int ms) { o.app.stream_interval = std::chrono::milliseconds(ms); },
-          fmt::format("tokens of a stream that come at least twice in as many ms as there are streams share a write, in so many at most; 0: none do [{}]",
+          fmt::format("tokens of a stream that come at least twice in as many ms as there are streams share a write, "
+                      "in so many at most; 0: none do [{}]",
                       o.app.stream_interval.count()))
       ->check(CLI::Range(0, 1000));
   verb.add_option("--shutdown-timeout", o.drain_s, "seconds that requests have to end after SIGTERM")
@@ -368,9 +374,12 @@ void add_serve(CLI::App& app) {
       "  ingot serve bge-small.gguf        an embedding model: /v1/embeddings; a cross-encoder: /v1/rerank\n"
       "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
       "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n"
-      "Besides these flags: request line 8 KiB, headers 16 KiB and 100 of them, JSON 64 deep, n 128, 16 stop strings of 256 bytes, 128 stop tokens,\n"
-      "logit_bias 1024, logprobs 20, 256 tools, 16384 messages, 128 prompts, 2048 texts to embed or rank, 64 KiB that a reader has not taken.\n"
-      "Exit codes: 0 ended as asked, 1 it could not start, 2 a wrong command line, 70 the engine ended, 71 its device was lost, 72 it hung, 74 a model's file was cut.");
+      "Besides these flags: request line 8 KiB, headers 16 KiB and 100 of them, JSON 64 deep, n 128, 16 stop strings "
+      "of 256 bytes, 128 stop tokens,\n"
+      "logit_bias 1024, logprobs 20, 256 tools, 16384 messages, 128 prompts, 2048 texts to embed or rank, 64 KiB that "
+      "a reader has not taken.\n"
+      "Exit codes: 0 ended as asked, 1 it could not start, 2 a wrong command line, 70 the engine ended, 71 its device "
+      "was lost, 72 it hung, 74 a model's file was cut.");
   verb->callback([o] { serve(*o); });
 }
 

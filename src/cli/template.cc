@@ -35,7 +35,8 @@ Object variables_of(const std::vector<std::string>& settings) {
   Object variables = Object::object();
   for (const std::string& setting : settings) {
     const size_t equals = setting.find('=');
-    if (equals == 0 || equals == setting.npos) throw UsageError("--set wants KEY=VALUE, such as enable_thinking=false; got '{}'", printable(setting, 64));
+    if (equals == 0 || equals == setting.npos)
+      throw UsageError("--set wants KEY=VALUE, such as enable_thinking=false; got '{}'", printable(setting, 64));
     const std::string value = setting.substr(equals + 1);
     Object parsed = Object::parse(value, nullptr, false);
     variables[setting.substr(0, equals)] = parsed.is_discarded() ? Object(value) : std::move(parsed);
@@ -52,7 +53,8 @@ Source read_source(const TemplateVerb& o) {
   Source source{.bos = o.bos, .eos = o.eos};
   if (!o.template_file.empty()) source.text = read_file(o.template_file);
   if (o.model.empty()) {
-    if (o.template_file.empty()) throw UsageError("there is no template: name a model, or give one with --template-file");
+    if (o.template_file.empty())
+      throw UsageError("there is no template: name a model, or give one with --template-file");
     return source;
   }
   const auto checkpoint = open_model_file({.path = o.model, .hub = o.hub});
@@ -80,17 +82,21 @@ void render(const TemplateVerb& o) {
 void add_template(CLI::App& app) {
   auto o = std::make_shared<TemplateVerb>();
   CLI::App* verb = app.add_subcommand("template", "Show a conversation as a model's chat template writes it");
-  verb->add_option("MODEL,-m,--model,--hf-repo", o->model, "whose template to use: GGUF file, model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)");
+  verb->add_option("MODEL,-m,--model,--hf-repo", o->model,
+                   "whose template to use: GGUF file, model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)");
   verb->add_option("--template-file,--chat-template-file", o->template_file, "use the template in this file instead");
-  verb->add_option("--messages", o->messages, "the conversation: a JSON array of {role, content, ...}; - for standard input")->required();
+  verb->add_option("--messages", o->messages,
+                   "the conversation: a JSON array of {role, content, ...}; - for standard input")
+      ->required();
   verb->add_option("--tools", o->tools, "the tools: a JSON array, as OpenAI's API has them");
   verb->add_option("--set", o->settings, "KEY=VALUE for the template, the value as JSON or text (repeatable)");
   verb->add_option("--bos", o->bos, "bos_token, where no model says it");
   verb->add_option("--eos", o->eos, "eos_token, likewise");
   verb->add_flag("--no-generation-prompt", o->no_generation_prompt, "do not ask for an answer at the end");
   add_hub_options(*verb, o->hub);
-  verb->footer("Examples:\n  ingot template model.gguf --messages chat.json --tools tools.json --set enable_thinking=false\n"
-               "  ingot template --template-file chat_template.jinja --messages - < chat.json");
+  verb->footer(
+      "Examples:\n  ingot template model.gguf --messages chat.json --tools tools.json --set enable_thinking=false\n"
+      "  ingot template --template-file chat_template.jinja --messages - < chat.json");
   verb->callback([o] { render(*o); });
 }
 

@@ -43,12 +43,14 @@ void ProgressBar::update(size_t done_bytes, size_t total_bytes, size_t kept_byte
   drawn_ = now;
   visible_ = true;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  const double share = total_bytes == 0 ? 0.0 : std::min(1.0, static_cast<double>(done_bytes) / static_cast<double>(total_bytes));
+  const double share =
+      total_bytes == 0 ? 0.0 : std::min(1.0, static_cast<double>(done_bytes) / static_cast<double>(total_bytes));
   const double rate = static_cast<double>(done_bytes - std::min(kept_bytes, done_bytes)) / seconds;
   const int filled = static_cast<int>(share * kWidth);
   fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:3.0f}%  {} of {}  {}/s  {} left \033[K", label_, "", filled, "",
              kWidth - filled, share * 100, human_bytes(done_bytes), human_bytes(total_bytes),
-             human_bytes(static_cast<size_t>(rate)), rough_time(static_cast<double>(total_bytes - std::min(done_bytes, total_bytes)) / std::max(rate, 1.0)));
+             human_bytes(static_cast<size_t>(rate)),
+             rough_time(static_cast<double>(total_bytes - std::min(done_bytes, total_bytes)) / std::max(rate, 1.0)));
   std::fflush(stderr);
 }
 

@@ -1,4 +1,5 @@
-// The terminal: progress bars on one, nothing of that when piped; and Ctrl-C, which stops the work first and the program second.
+// The terminal: progress bars on one, nothing of that when piped; and Ctrl-C, which stops the work first and the
+// program second.
 #pragma once
 #include <signal.h>
 
@@ -10,7 +11,8 @@ namespace ingot {
 
 bool stdout_is_terminal();
 bool stderr_is_terminal();
-std::string faint(const std::string& text);  // for standard error: dimmed where that is a terminal and NO_COLOR is not set
+// For standard error: dimmed where that is a terminal and NO_COLOR is not set
+std::string faint(const std::string& text);
 
 // A bar on standard error with rate and time left, redrawn at most ten times a second, wiped when done. Silent unless
 // standard error is a terminal, and for work that takes less than a third of a second.
@@ -30,7 +32,8 @@ class ProgressBar {
   bool visible_ = false;
 };
 
-// While one lives, Ctrl-C sets interrupted() instead of ending the program; a second Ctrl-C ends it at once with exit code 130. They nest.
+// While one lives, Ctrl-C sets interrupted() instead of ending the program; a second Ctrl-C ends it at once with exit
+// code 130. They nest.
 class InterruptGuard {
  public:
   InterruptGuard();

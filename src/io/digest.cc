@@ -9,7 +9,8 @@ namespace ingot {
 
 struct Digest::State {
   explicit State(const EVP_MD* kind) : context(EVP_MD_CTX_new()) {
-    if (context == nullptr || EVP_DigestInit_ex(context, kind, nullptr) != 1) throw Error("OpenSSL cannot compute {}", EVP_MD_get0_name(kind));
+    if (context == nullptr || EVP_DigestInit_ex(context, kind, nullptr) != 1)
+      throw Error("OpenSSL cannot compute {}", EVP_MD_get0_name(kind));
   }
   ~State() { EVP_MD_CTX_free(context); }
   State(const State&) = delete;

@@ -1,5 +1,5 @@
-// The two hashes that name files on the Hugging Face Hub: SHA-256 of the bytes (large files), and git's own, SHA-1 of a header
-// and the bytes (the others). OpenSSL computes both.
+// The two hashes that name files on the Hugging Face Hub: SHA-256 of the bytes (large files), and git's own, SHA-1 of a
+// header and the bytes (the others). OpenSSL computes both.
 #pragma once
 #include <cstdint>
 #include <memory>

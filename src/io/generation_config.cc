@@ -24,10 +24,13 @@ constexpr Number kNumbers[] = {
 };
 
 // Written so that NaN is out of range.
-bool in_range(const Number& row, double value) { return value <= row.high && (value > row.low || (row.low_allowed && value == row.low)); }
+bool in_range(const Number& row, double value) {
+  return value <= row.high && (value > row.low || (row.low_allowed && value == row.low));
+}
 
 std::string expected(const Number& row) {
-  return fmt::format("expected a number {} {} and at most {}", row.low_allowed ? "of at least" : "above", row.low, row.high);
+  return fmt::format("expected a number {} {} and at most {}", row.low_allowed ? "of at least" : "above", row.low,
+                     row.high);
 }
 
 }  // namespace
@@ -73,7 +76,8 @@ void write_generation_config(const GenerationConfig& config, GgufWriter& writer)
   for (const Number& row : kNumbers)
     if (row.gguf_key != nullptr && config.*row.value) writer.set(row.gguf_key, *(config.*row.value));
   if (config.top_k) writer.set("general.sampling.top_k", static_cast<int32_t>(*config.top_k));
-  if (config.penalty_window) writer.set("general.sampling.penalty_last_n", static_cast<int32_t>(*config.penalty_window));
+  if (config.penalty_window)
+    writer.set("general.sampling.penalty_last_n", static_cast<int32_t>(*config.penalty_window));
 }
 
 }  // namespace ingot

@@ -1,6 +1,6 @@
-// How the makers of a model would have it sampled: generation_config.json of a Hugging Face directory, general.sampling.* of
-// a GGUF file. What a file does not say stays empty, and the program's own default holds; a flag beats both. The tokens that
-// end an answer are read with the tokenizer (read_hf_ends). Used by model/checkpoint.
+// How the makers of a model would have it sampled: generation_config.json of a Hugging Face directory,
+// general.sampling.* of a GGUF file. What a file does not say stays empty, and the program's own default holds; a flag
+// beats both. The tokens that end an answer are read with the tokenizer (read_hf_ends). Used by model/checkpoint.
 #pragma once
 #include <optional>
 

@@ -42,7 +42,8 @@ std::optional<GgmlType> ggml_type(uint32_t id) {
 
 std::string describe_ggml_type(uint32_t id) {
   const char* name = ggml_type_name(id);
-  if (const char* instead = instead_of_removed(id)) return fmt::format("{} ({}; use the model in {})", id, name, instead);
+  if (const char* instead = instead_of_removed(id))
+    return fmt::format("{} ({}; use the model in {})", id, name, instead);
   return fmt::format("{} ({})", id, name != nullptr ? name : "unknown");
 }
 

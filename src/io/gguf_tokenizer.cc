@@ -18,10 +18,13 @@ void require_elements(const Metadata& metadata, std::string_view key, std::initi
 }
 
 // A flag of SentencePiece's normalizer, or of BERT's, that files mostly leave out.
-bool flag_or(const Metadata& metadata, const char* key, bool fallback) { return metadata.find_bool(key).value_or(fallback); }
+bool flag_or(const Metadata& metadata, const char* key, bool fallback) {
+  return metadata.find_bool(key).value_or(fallback);
+}
 
 std::optional<int64_t> find_separator(const Metadata& metadata) {
-  for (const char* key : {"tokenizer.ggml.seperator_token_id", "tokenizer.ggml.separator_token_id"})  // the first is how llama.cpp spells it
+  // llama.cpp spells it as the first key does.
+  for (const char* key : {"tokenizer.ggml.seperator_token_id", "tokenizer.ggml.separator_token_id"})
     if (const auto separator = metadata.find_i64(key)) return separator;
   return std::nullopt;
 }
@@ -29,7 +32,8 @@ std::optional<int64_t> find_separator(const Metadata& metadata) {
 // BERT's: the classifier's token before a text, the separator after it.
 void read_word_piece(const Metadata& metadata, TokenizerSpec& spec) {
   const bool lowercase = flag_or(metadata, "tokenizer.ggml.normalizer.lowercase", true);
-  spec.normalize = bert_normalizer(true, true, metadata.find_bool("tokenizer.ggml.normalizer.strip_accents"), lowercase);
+  spec.normalize =
+      bert_normalizer(true, true, metadata.find_bool("tokenizer.ggml.normalizer.strip_accents"), lowercase);
   spec.cuts = bert_cuts();
   if (const auto cls = metadata.find_i64("tokenizer.ggml.cls_token_id")) spec.bos = cls;
   if (const auto separator = find_separator(metadata)) spec.eos = separator;

@@ -94,7 +94,9 @@ void write_ends(const TokenizerSpec& spec, GgufWriter& writer) {
              printable(spec.source), ends[i]);
 }
 
-bool same(const NormalizerStep& a, const NormalizerStep& b) { return a.kind == b.kind && a.from == b.from && a.to == b.to; }
+bool same(const NormalizerStep& a, const NormalizerStep& b) {
+  return a.kind == b.kind && a.from == b.from && a.to == b.to;
+}
 
 bool same(const std::vector<NormalizerStep>& a, const std::vector<NormalizerStep>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) { return same(x, y); });
@@ -109,7 +111,8 @@ void write_word_piece(const TokenizerSpec& spec, GgufWriter& writer) {
       writer.set("tokenizer.ggml.normalizer.strip_accents", strip_accents);
       return;
     }
-  throw Error("{}: GGUF cannot say how this tokenizer changes a text before it cuts words: run the directory as it is", printable(spec.source));
+  throw Error("{}: GGUF cannot say how this tokenizer changes a text before it cuts words: run the directory as it is",
+              printable(spec.source));
 }
 
 void write_unigram(const TokenizerSpec& spec, GgufWriter& writer) {
@@ -120,10 +123,13 @@ void write_unigram(const TokenizerSpec& spec, GgufWriter& writer) {
     if (step.kind == Kind::kCharsmap && !has_map) {
       has_map = true;
       writer.set("tokenizer.ggml.precompiled_charsmap", std::vector<uint8_t>(step.from.begin(), step.from.end()));
-    } else if (step.kind == Kind::kReplacePattern || step.kind == Kind::kStrip) {  // of spaces, as all that are published
+    } else if (step.kind == Kind::kReplacePattern || step.kind == Kind::kStrip) {
+      // A run of spaces becomes one, as in all tokenizers that are published.
       drops_spaces = true;
     } else {
-      throw Error("{}: GGUF cannot say how this tokenizer changes a text before it cuts words: run the directory as it is", printable(spec.source));
+      throw Error(
+          "{}: GGUF cannot say how this tokenizer changes a text before it cuts words: run the directory as it is",
+          printable(spec.source));
     }
   }
   writer.set("tokenizer.ggml.remove_extra_whitespaces", drops_spaces);
@@ -161,7 +167,8 @@ void write_tokenizer(const TokenizerSpec& spec, int n_rows, GgufWriter& writer) 
   write_id(writer, "padding", spec.pad);
   writer.set("tokenizer.ggml.add_bos_token", spec.add_bos.value_or(by_score));
   writer.set("tokenizer.ggml.add_eos_token", spec.add_eos.value_or(false));
-  if (by_score || spec.model == kUnigramModel) writer.set("tokenizer.ggml.add_space_prefix", spec.add_space_prefix.value_or(true));
+  if (by_score || spec.model == kUnigramModel)
+    writer.set("tokenizer.ggml.add_space_prefix", spec.add_space_prefix.value_or(true));
   if (spec.pair_between.empty()) return;
   write_id(writer, "cls", spec.bos);
   write_id(writer, "seperator", spec.pair_between.back());  // llama.cpp spells it so

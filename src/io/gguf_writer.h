@@ -74,8 +74,8 @@ class GgufWriter {
 
   explicit GgufWriter(uint32_t version = 3);  // 2 or 3
 
-  // Sets a key to a bool, number or string, or to a vector or span of these (or of vectors), typed as the C++ type is; a
-  // key that is there already keeps its place. general.alignment takes effect. Throws Error for a name (or alignment)
+  // Sets a key to a bool, number or string, or to a vector or span of these (or of vectors), typed as the C++ type is;
+  // a key that is there already keeps its place. general.alignment takes effect. Throws Error for a name (or alignment)
   // that the format does not allow.
   template <class T>
   void set(std::string_view key, const T& value) {
@@ -92,7 +92,8 @@ class GgufWriter {
 
   void write_to(const Sink& sink) const;
   std::vector<uint8_t> to_bytes() const;
-  void write(const std::string& path) const;  // tensor by tensor, and all or nothing: path may be that of a file being read
+  // Writes tensor by tensor, and all or nothing: path may be that of a file being read
+  void write(const std::string& path) const;
 
  private:
   struct Entry {

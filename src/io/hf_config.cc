@@ -32,7 +32,8 @@ int integer_or(const Object& object, const char* key, int64_t fallback, int64_t 
 
 float positive(const Json& value) {
   const float number = static_cast<float>(value.number());
-  if (!(number > 0) || !std::isfinite(number)) throw value.error("{} is out of range: expected a positive number", value.number());
+  if (!(number > 0) || !std::isfinite(number))
+    throw value.error("{} is out of range: expected a positive number", value.number());
   return number;
 }
 
@@ -85,7 +86,8 @@ void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
   out.original_context = integer_or(rope, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
   if (const auto truncate = rope.find("truncate")) out.truncate = truncate->boolean();
   if (out.kind == "su") out.kind = "longrope";
-  if (out.kind == "longrope") out.short_factor = factors(rope, "short_factor"), out.long_factor = factors(rope, "long_factor");
+  if (out.kind == "longrope")
+    out.short_factor = factors(rope, "short_factor"), out.long_factor = factors(rope, "long_factor");
   const bool needs_factor = out.kind == "linear" || out.kind == "llama3" || out.kind == "dynamic";
   if (needs_factor && !out.factor) throw rope.error("'factor' is missing");
   if (out.kind == "llama3")
@@ -110,15 +112,19 @@ void read_window(const Keys& text, HfConfig& c) {
   if (const auto use = text.find("use_sliding_window")) c.use_sliding_window = use->boolean();
   if (const auto bias = text.find("attention_bias")) c.attention_bias = bias->boolean();
   if (const auto both = text.find("use_bidirectional_attention")) c.bidirectional = both->boolean();
-  if (const auto layers = text.find("max_window_layers")) c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
+  if (const auto layers = text.find("max_window_layers"))
+    c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
   const auto types = text.find("layer_types");
   for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"})
-    if (!types) c.sliding_window_pattern = integer_or(text, key, c.sliding_window_pattern, 0, kMaxLayers);  // beside them it may be a word, "LLLG"
+    // Beside layer types it may be a word, "LLLG".
+    if (!types) c.sliding_window_pattern = integer_or(text, key, c.sliding_window_pattern, 0, kMaxLayers);
   if (!types) return;
   for (const Json& type : types->elements()) {
-    if (type.string() != "full_attention" && type.string() != "sliding_attention" && type.string() != "linear_attention")
-      throw type.error("layers of type '{}' are not supported: supported are full_attention, sliding_attention and linear_attention",
-                       printable(type.string(), 64));
+    if (type.string() != "full_attention" && type.string() != "sliding_attention" &&
+        type.string() != "linear_attention")
+      throw type.error(
+          "layers of type '{}' are not supported: supported are full_attention, sliding_attention and linear_attention",
+          printable(type.string(), 64));
     c.layer_types.emplace_back(type.string());
   }
   if (c.layer_types.size() != static_cast<size_t>(c.n_layers))
@@ -169,21 +175,27 @@ struct FloatKey {
   float HfConfig::*field;
 };
 constexpr FloatKey kScaleKeys[] = {
-    {"query_pre_attn_scalar", &HfConfig::query_pre_attn_scalar}, {"attn_logit_softcapping", &HfConfig::attn_softcap},
-    {"final_logit_softcapping", &HfConfig::logit_softcap},       {"embedding_multiplier", &HfConfig::embedding_multiplier},
-    {"attention_multiplier", &HfConfig::attention_multiplier},   {"residual_multiplier", &HfConfig::residual_multiplier},
-    {"logits_scaling", &HfConfig::logits_scaling},               {"routed_scaling_factor", &HfConfig::routed_scaling},
+    {"query_pre_attn_scalar", &HfConfig::query_pre_attn_scalar},
+    {"attn_logit_softcapping", &HfConfig::attn_softcap},
+    {"final_logit_softcapping", &HfConfig::logit_softcap},
+    {"embedding_multiplier", &HfConfig::embedding_multiplier},
+    {"attention_multiplier", &HfConfig::attention_multiplier},
+    {"residual_multiplier", &HfConfig::residual_multiplier},
+    {"logits_scaling", &HfConfig::logits_scaling},
+    {"routed_scaling_factor", &HfConfig::routed_scaling},
     {"swiglu_limit", &HfConfig::swiglu_limit},
 };
 
 // One a layer, which count more than how many layers are dense.
 void read_mlp_types(const Json& types, HfConfig& c) {
   const std::vector<Json> list = types.elements();
-  if (list.size() != static_cast<size_t>(c.n_layers)) throw types.error("{} elements for {} layers", list.size(), c.n_layers);
+  if (list.size() != static_cast<size_t>(c.n_layers))
+    throw types.error("{} elements for {} layers", list.size(), c.n_layers);
   c.first_k_dense = 0;
   for (int i = 0; i < c.n_layers; ++i) {
     const std::string_view type = list[i].string();
-    if (type != "dense" && type != "sparse") throw list[i].error("'{}' is not supported: expected dense or sparse", printable(type, 64));
+    if (type != "dense" && type != "sparse")
+      throw list[i].error("'{}' is not supported: expected dense or sparse", printable(type, 64));
     if (type == "dense") c.mlp_only_layers.push_back(i);
   }
 }
@@ -195,7 +207,8 @@ void read_blocks(const Keys& text, HfConfig& c) {
   c.topk_method = string_or(text, "topk_method", "");
   if (const auto interleave = text.find("rope_interleave")) c.rope_interleave = interleave->boolean();
   if (const auto dense = text.find("mlp_only_layers"))
-    for (const Json& layer : dense->elements()) c.mlp_only_layers.push_back(static_cast<int>(layer.integer(0, kMaxLayers)));
+    for (const Json& layer : dense->elements())
+      c.mlp_only_layers.push_back(static_cast<int>(layer.integer(0, kMaxLayers)));
   if (const auto types = text.find("mlp_layer_types")) read_mlp_types(*types, c);
   if (const auto clip = text.find("clip_qkv")) throw clip->error("limits of q, k and v are not supported");
   if (c.n_experts == 0) return;
@@ -209,14 +222,18 @@ void read_sizes(const Keys& text, HfConfig& c) {
   c.n_heads = static_cast<int>(text.at("num_attention_heads").integer(1, kMaxHeads));
   c.n_kv_heads = integer_or(text, "num_key_value_heads", c.n_heads, 1, c.n_heads);
   if (c.n_heads % c.n_kv_heads != 0)
-    throw text.at("num_attention_heads").error("{} is not a multiple of num_key_value_heads {}", c.n_heads, c.n_kv_heads);
+    throw text.at("num_attention_heads")
+        .error("{} is not a multiple of num_key_value_heads {}", c.n_heads, c.n_kv_heads);
   if (!text.find("head_dim") && c.dim % c.n_heads != 0)
-    throw text.at("hidden_size").error("{} is not a multiple of num_attention_heads {}, and head_dim is missing", c.dim, c.n_heads);
+    throw text.at("hidden_size")
+        .error("{} is not a multiple of num_attention_heads {}, and head_dim is missing", c.dim, c.n_heads);
   c.head_dim = integer_or(text, "head_dim", c.dim / c.n_heads, 2, kMaxHeadDim);
   if (c.head_dim < 2 || c.head_dim > kMaxHeadDim)
-    throw text.at("hidden_size").error("{} for {} heads makes heads of {}: expected 2 to {}", c.dim, c.n_heads, c.head_dim, kMaxHeadDim);
+    throw text.at("hidden_size")
+        .error("{} for {} heads makes heads of {}: expected 2 to {}", c.dim, c.n_heads, c.head_dim, kMaxHeadDim);
   const bool only_experts = !text.find("intermediate_size") && text.find("moe_intermediate_size");
-  c.ffn_dim = static_cast<int>(text.at(only_experts ? "moe_intermediate_size" : "intermediate_size").integer(1, kMaxFfn));
+  c.ffn_dim =
+      static_cast<int>(text.at(only_experts ? "moe_intermediate_size" : "intermediate_size").integer(1, kMaxFfn));
   c.n_vocab = static_cast<int>(text.at("vocab_size").integer(1, kMaxVocab));
   c.n_ctx = static_cast<int>(text.at("max_position_embeddings").integer(1, kMaxContext));
   c.norm_eps = positive(text.at("rms_norm_eps"));
@@ -227,7 +244,8 @@ void add_ids(const Json& object, const char* key, std::vector<int64_t>& ids) {
   const auto value = object.find(key);
   if (!value) return;
   for (const Json& id : value->is_array() ? value->elements() : std::vector<Json>{*value})
-    if (const int64_t number = id.integer(0, kMaxId); std::find(ids.begin(), ids.end(), number) == ids.end()) ids.push_back(number);
+    if (const int64_t number = id.integer(0, kMaxId); std::find(ids.begin(), ids.end(), number) == ids.end())
+      ids.push_back(number);
 }
 
 }  // namespace
@@ -242,7 +260,8 @@ HfConfig parse_hf_config(const JsonDocument& document, std::string name, const H
   c.source = document.source();
   c.name = std::move(name);
   c.model_type = own.at("model_type").string();
-  const JsonDocument fallback = JsonDocument::parse(defaults ? defaults(c.model_type) : "{}", "the defaults of " + c.model_type);
+  const JsonDocument fallback =
+      JsonDocument::parse(defaults ? defaults(c.model_type) : "{}", "the defaults of " + c.model_type);
   const Keys text{own, fallback.root()};
   read_sizes(text, c);
   c.hidden_act = string_or(text, "hidden_activation", string_or(text, "hidden_act", "silu").c_str());

@@ -1,7 +1,8 @@
-// config.json of a Hugging Face model, both generations of keys read into one form: transformers 5 writes rope_parameters,
-// older releases rope_theta and rope_scaling; a wrapper (a vision model) keeps the text model's keys in text_config. dtype and
-// torch_dtype are not read: each tensor says its own type. Numbers are checked against the widest range that makes sense for any model;
-// what they mean for an architecture is for model/config.cc to say, which names the keys in its own complaints.
+// config.json of a Hugging Face model, both generations of keys read into one form: transformers 5 writes
+// rope_parameters, older releases rope_theta and rope_scaling; a wrapper (a vision model) keeps the text model's keys
+// in text_config. dtype and torch_dtype are not read: each tensor says its own type. Numbers are checked against the
+// widest range that makes sense for any model; what they mean for an architecture is for model/config.cc to say, which
+// names the keys in its own complaints.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -78,12 +79,14 @@ struct HfConfig {
 // The keys, as a JSON object, that a config.json of that model_type may lack: empty braces for most.
 using HfDefaults = std::function<std::string(std::string_view model_type)>;
 
-// Throws Error naming the file, the key and the value; a quantization that is not supported is named, with what would work.
+// Throws Error naming the file, the key and the value; a quantization that is not supported is named, with what would
+// work.
 HfConfig read_hf_config(const HfDirectory& directory, const HfDefaults& defaults = nullptr);
 // The same from a document at hand; `name` is the model's.
 HfConfig parse_hf_config(const JsonDocument& document, std::string name, const HfDefaults& defaults = nullptr);
 
-// The tokens that end an answer: eos_token_id of config.json and generation_config.json, each a number or a list, each once.
+// The tokens that end an answer: eos_token_id of config.json and generation_config.json, each a number or a list, each
+// once.
 std::vector<int64_t> read_hf_ends(const HfDirectory& directory);
 
 }  // namespace ingot

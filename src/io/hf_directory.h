@@ -1,6 +1,6 @@
-// A Hugging Face model directory: config.json, and beside it files of fixed names. Only those names are ever opened: what
-// the files say about other files (auto_map, vocab_file, pickled weights) is not followed. Used by hf_config, hf_tokenizer
-// and model/checkpoint.
+// A Hugging Face model directory: config.json, and beside it files of fixed names. Only those names are ever opened:
+// what the files say about other files (auto_map, vocab_file, pickled weights) is not followed. Used by hf_config,
+// hf_tokenizer and model/checkpoint.
 #pragma once
 #include <optional>
 #include <string>
@@ -25,8 +25,8 @@ class HfDirectory {
   // Nothing when it does not exist.
   std::optional<JsonDocument> find_document(const char* name) const;
 
-  // The chat template: chat_template.jinja, else that of chat_template.json, else that of tokenizer_config.json (of several,
-  // the one named "default"). Throws Error for files that are there and broken.
+  // The chat template: chat_template.jinja, else that of chat_template.json, else that of tokenizer_config.json (of
+  // several, the one named "default"). Throws Error for files that are there and broken.
   std::optional<std::string> chat_template() const;
 
  private:

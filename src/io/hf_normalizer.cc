@@ -37,18 +37,21 @@ std::string decode_base64(const Json& value) {
     constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     if (c == '=') break;
     const size_t digit = kDigits.find(c);
-    if (digit == kDigits.npos) throw value.error("is not base64: '{}' at {}", printable(std::string_view(&c, 1)), n_digits);
+    if (digit == kDigits.npos)
+      throw value.error("is not base64: '{}' at {}", printable(std::string_view(&c, 1)), n_digits);
     bits = bits << 6 | static_cast<uint32_t>(digit);
     if (++n_digits % 4 != 1) out += static_cast<char>(bits >> (6 - 2 * ((n_digits - 1) % 4)));
   }
-  if (text.size() % 4 != 0 || n_digits % 4 == 1 || text.size() - n_digits > 2) throw value.error("is not base64: it ends too early");
+  if (text.size() % 4 != 0 || n_digits % 4 == 1 || text.size() - n_digits > 2)
+    throw value.error("is not base64: it ends too early");
   return out;
 }
 
 NormalizerStep replace_step(const Json& step) {
   const Json pattern = step.at("pattern");
   const std::string content(step.at("content").string());
-  if (const auto text = pattern.find("String")) return {.kind = Kind::kReplace, .from = std::string(text->string()), .to = content};
+  if (const auto text = pattern.find("String"))
+    return {.kind = Kind::kReplace, .from = std::string(text->string()), .to = content};
   return {.kind = Kind::kReplacePattern, .from = hf_expression(pattern.at("Regex")), .to = content};
 }
 
@@ -66,7 +69,9 @@ void read_step(const Json& step, std::vector<NormalizerStep>& out) {
   } else if (hf_is_type(step, "Prepend")) {
     out.push_back({.kind = Kind::kPrepend, .to = std::string(step.at("prepend").string())});
   } else if (hf_is_type(step, "Strip")) {
-    out.push_back({.kind = Kind::kStrip, .left = hf_flag_or(step, "strip_left", true), .right = hf_flag_or(step, "strip_right", true)});
+    out.push_back({.kind = Kind::kStrip,
+                   .left = hf_flag_or(step, "strip_left", true),
+                   .right = hf_flag_or(step, "strip_right", true)});
   } else if (hf_is_type(step, "Precompiled")) {
     if (const auto map = step.find("precompiled_charsmap"); map && !map->string().empty())
       out.push_back({.kind = Kind::kCharsmap, .from = decode_base64(*map), .by_grapheme = true});
@@ -101,7 +106,8 @@ bool hf_flag_or(const Json& step, const char* key, bool fallback) {
 }
 
 void hf_refuse(const Json& step, const char* what) {
-  throw step.error("{} '{}' is not supported here: use a GGUF file of this model", what, printable(step.at("type").string(), 64));
+  throw step.error("{} '{}' is not supported here: use a GGUF file of this model", what,
+                   printable(step.at("type").string(), 64));
 }
 
 std::vector<NormalizerStep> read_hf_normalizer(const Json& root) {

@@ -15,8 +15,8 @@ bool hf_is_type(const Json& step, std::string_view type);
 bool hf_flag_or(const Json& step, const char* key, bool fallback);
 [[noreturn]] void hf_refuse(const Json& step, const char* what);
 
-// {"Regex": ...}'s expression in PCRE2's syntax. Throws Error for one that means something else there, is broken, or may take
-// exponential time.
+// {"Regex": ...}'s expression in PCRE2's syntax. Throws Error for one that means something else there, is broken, or
+// may take exponential time.
 std::string hf_expression(const Json& regex);
 
 // Throws Error naming the step that is not supported.

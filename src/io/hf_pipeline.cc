@@ -25,7 +25,8 @@ bool is_space_pattern(const Json& step) { return is_text(step.at("pattern"), "St
 void check_split(const Json& step) {
   const std::string_view behavior = step.at("behavior").string();
   const bool invert = hf_flag_or(step, "invert", false);
-  // "Removed" with invert keeps the matches alone; with expressions that match everything, as these do, nothing is lost.
+  // "Removed" with invert keeps the matches alone; with expressions that match everything, as these do, nothing is
+  // lost.
   if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert))
     throw step.error("the behavior '{}'{} is not supported: use a GGUF file of this model", printable(behavior, 32),
                      invert ? " with invert" : "");
@@ -49,7 +50,8 @@ void append_split(const Json& step, std::vector<std::string>& patterns) {
 std::string punctuation_pattern(const Json& step) {
   constexpr const char* kPunctuation = R"([\p{P}!-/:-@\[-`{-~])";
   if (is_text(step, "behavior", "Contiguous")) return std::string(kPunctuation) + "+";
-  if (!is_text(step, "behavior", "Isolated")) throw step.at("behavior").error("is not supported: use a GGUF file of this model");
+  if (!is_text(step, "behavior", "Isolated"))
+    throw step.at("behavior").error("is not supported: use a GGUF file of this model");
   return kPunctuation;
 }
 
@@ -64,7 +66,8 @@ void read_words(const std::vector<Json>& steps, TokenizerSpec& spec) {
       patterns.push_back(punctuation_pattern(step));
     } else if (hf_is_type(step, "ByteLevel")) {
       if (hf_flag_or(step, "add_prefix_space", true)) {
-        if (steps.size() > 1) throw step.error("'add_prefix_space' after other steps is not supported: use a GGUF file of this model");
+        if (steps.size() > 1)
+          throw step.error("'add_prefix_space' after other steps is not supported: use a GGUF file of this model");
         spec.prefix_space = true;
       }
       if (hf_flag_or(step, "use_regex", true)) patterns.emplace_back(find_pretokenizer("gpt-2").patterns.front());
@@ -95,12 +98,15 @@ bool marks_only_lead(const TokenizerSpec& spec) {
 }
 
 void read_metaspace(const Json& step, TokenizerSpec& spec) {
-  if (!is_text(step, "replacement", kSpaceMark)) throw step.error("'replacement' is not '{}', which is not supported", kSpaceMark);
+  if (!is_text(step, "replacement", kSpaceMark))
+    throw step.error("'replacement' is not '{}', which is not supported", kSpaceMark);
   spec.split_words = hf_flag_or(step, "split", true);
   if (spec.model == kSentencePieceBpe && spec.split_words && !marks_only_lead(spec))
     throw step.error("'split', with tokens of several words, is not supported: use a GGUF file of this model");
   const auto scheme = step.find("prepend_scheme");
-  const std::string_view prepend = scheme ? scheme->string() : hf_flag_or(step, "add_prefix_space", true) ? "always" : "never";
+  const std::string_view prepend = scheme                                       ? scheme->string()
+                                   : hf_flag_or(step, "add_prefix_space", true) ? "always"
+                                                                                : "never";
   if (prepend != "always" && prepend != "first" && prepend != "never")
     throw scheme->error("'{}' is none of always, first and never", printable(prepend, 32));
   spec.add_space_prefix = prepend != "never";
@@ -135,7 +141,8 @@ void read_sentencepiece(const Json& root, const std::vector<Json>& cutters, Toke
     if (hf_is_type(step, "Metaspace") && !marks_spaces) {
       read_metaspace(step, spec);
       marks_spaces = true;
-    } else if (!(hf_is_type(step, "Split") && marks_spaces && is_space_pattern(step))) {  // no space is left to split at
+    } else if (!(hf_is_type(step, "Split") && marks_spaces && is_space_pattern(step))) {
+      // The normalizer has left no space to split at.
       hf_refuse(step, "the pre_tokenizer");
     }
   }
@@ -150,12 +157,14 @@ std::vector<CutRule> cut_rules(const Json& step) {
   if (hf_is_type(step, "WhitespaceSplit")) return {{kSpaces, Cut::kDropMatches}};
   if (hf_is_type(step, "BertPreTokenizer")) return bert_cuts();
   if (hf_is_type(step, "Whitespace")) {  // \w+|[^\w\s]+, as Rust has \w
-    const std::string word = pcre2_from_oniguruma(R"([\w\x{200C}\x{200D}])"), rest = pcre2_from_oniguruma(R"([^\w\x{200C}\x{200D}\s])");
+    const std::string word = pcre2_from_oniguruma(R"([\w\x{200C}\x{200D}])"),
+                      rest = pcre2_from_oniguruma(R"([^\w\x{200C}\x{200D}\s])");
     return {{word + "+|" + rest + "+", Cut::kDropRest}};
   }
   if (hf_is_type(step, "Split")) return {{split_pattern(step), Cut::kIsolate}};
   if (hf_is_type(step, "Punctuation")) return {{punctuation_pattern(step), Cut::kIsolate}};
-  if (hf_is_type(step, "Digits")) return {{hf_flag_or(step, "individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)", Cut::kIsolate}};
+  if (hf_is_type(step, "Digits"))
+    return {{hf_flag_or(step, "individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)", Cut::kIsolate}};
   return {};
 }
 
@@ -230,7 +239,8 @@ void read_template(const Json& processor, TokenizerSpec& spec) {
     }
   }
   if (before.size() > 1 || after.size() > 1)
-    throw processor.error("adds {} tokens before a text and {} after it: at most one each is supported", before.size(), after.size());
+    throw processor.error("adds {} tokens before a text and {} after it: at most one each is supported", before.size(),
+                          after.size());
   if (!before.empty()) spec.bos = before.front();
   if (!after.empty()) spec.eos = after.front();
   spec.add_bos = !before.empty();
@@ -242,7 +252,8 @@ void read_template(const Json& processor, TokenizerSpec& spec) {
 
 void read_hf_pipeline(const Json& root, TokenizerSpec& spec) {
   const std::vector<Json> cutters = hf_steps(root, "pre_tokenizer", "pretokenizers");
-  const bool byte_level = std::any_of(cutters.begin(), cutters.end(), [](const Json& step) { return hf_is_type(step, "ByteLevel"); });
+  const bool byte_level =
+      std::any_of(cutters.begin(), cutters.end(), [](const Json& step) { return hf_is_type(step, "ByteLevel"); });
   if (spec.model == kWordPieceModel) {
     read_word_piece(root, cutters, spec);
   } else if (spec.model == kUnigramModel) {

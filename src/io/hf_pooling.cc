@@ -36,7 +36,8 @@ std::optional<std::string> read_hf_pooling(const HfDirectory& directory) {
     if (chosen && found) throw flag->error("pooling by both {} and {} is not supported: choose one", *found, mode.name);
     if (chosen) found = mode.name;
   }
-  if (!found && named) throw named->error("pooling '{}' is not known: expected one of {}", printable(named->string(), 64), names());
+  if (!found && named)
+    throw named->error("pooling '{}' is not known: expected one of {}", printable(named->string(), 64), names());
   if (!found) throw root.error("no pooling mode is chosen: expected one of {}", names());
   return found;
 }

@@ -8,8 +8,8 @@
 
 namespace ingot {
 
-// "cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean" or "lasttoken"; nothing when the directory has no such file. Throws
-// Error for none or several, or an unknown one.
+// "cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean" or "lasttoken"; nothing when the directory has no such
+// file. Throws Error for none or several, or an unknown one.
 std::optional<std::string> read_hf_pooling(const HfDirectory& directory);
 
 }  // namespace ingot

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "io/hf_directory.h"
 #include "text/pattern.h"
 
@@ -10,8 +11,10 @@ namespace {
 
 constexpr int kMaxGroup = 1 << 20, kMaxBlock = 1 << 16;
 constexpr const char* kSupported =
-    "supported are MLX (affine, mxfp4, mxfp8, nvfp4), gptq, awq, fp8, fbgemm_fp8, mxfp4, modelopt (FP8, MXFP8, MXFP4 and NVFP4) and "
-    "compressed-tensors (pack-quantized, int-quantized, float-quantized, mxfp8-quantized, mxfp4-pack-quantized, nvfp4-pack-quantized); use one "
+    "supported are MLX (affine, mxfp4, mxfp8, nvfp4), gptq, awq, fp8, fbgemm_fp8, mxfp4, modelopt (FP8, MXFP8, MXFP4 "
+    "and NVFP4) and "
+    "compressed-tensors (pack-quantized, int-quantized, float-quantized, mxfp8-quantized, mxfp4-pack-quantized, "
+    "nvfp4-pack-quantized); use one "
     "of these, the model's unquantized checkpoint, or a GGUF file of it";
 
 std::string text_or(const Json& object, const char* key, const char* fallback) {
@@ -43,7 +46,8 @@ int group_size(const Json& object) {
 }
 
 // One of these names, or an Error that lists them.
-void check_name(const Json& object, const char* key, const std::string& value, std::initializer_list<const char*> allowed) {
+void check_name(const Json& object, const char* key, const std::string& value,
+                std::initializer_list<const char*> allowed) {
   std::string list;
   for (const char* name : allowed) {
     if (value == name) return;
@@ -57,7 +61,8 @@ void check_name(const Json& object, const char* key, const std::string& value, s
 struct MlxMode {
   const char* name;
   QuantLayout layout;
-  int bits, group;  // of all but affine, those that there are; of affine, those that mlx takes where a layer's own say nothing
+  // Of affine, those that mlx takes where a layer's own say nothing; of the others, those that there are.
+  int bits, group;
 };
 constexpr MlxMode kMlxModes[] = {{"affine", QuantLayout::kMlxAffine, 4, 64},
                                  {"mxfp4", QuantLayout::kMlxMxfp4, 4, 32},
@@ -67,7 +72,8 @@ constexpr MlxMode kMlxModes[] = {{"affine", QuantLayout::kMlxAffine, 4, 64},
 // A layer's own object that does not say its mode is affine, whatever the model's is, as in mlx.
 QuantScheme read_mlx_scheme(const Json& json) {
   const std::string name = text_or(json, "mode", "affine");
-  const auto mode = std::find_if(std::begin(kMlxModes), std::end(kMlxModes), [&](const MlxMode& m) { return name == m.name; });
+  const auto mode =
+      std::find_if(std::begin(kMlxModes), std::end(kMlxModes), [&](const MlxMode& m) { return name == m.name; });
   if (mode == std::end(kMlxModes))
     throw json.at("mode").error("'{}' is not supported: expected affine, mxfp4, mxfp8 or nvfp4", printable(name, 64));
   const auto bits = json.find("bits"), group = json.find("group_size");
@@ -95,7 +101,8 @@ std::shared_ptr<const Pattern> read_pattern(const Json& where, std::string_view 
 QuantScheme read_gptq(const Json& json) {
   const std::string format = text_or(json, json.find("checkpoint_format") ? "checkpoint_format" : "format", "gptq");
   check_name(json, "checkpoint_format", format, {"gptq", "gptq_v2"});
-  if (flag_or(json, "is_marlin_format", false)) throw json.error("weights packed for Marlin are not supported: {}", kSupported);
+  if (flag_or(json, "is_marlin_format", false))
+    throw json.error("weights packed for Marlin are not supported: {}", kSupported);
   return {.layout = QuantLayout::kGptq,
           .bits = one_of(json.at("bits"), {2, 3, 4, 8}),
           .group = group_size(json),
@@ -104,8 +111,7 @@ QuantScheme read_gptq(const Json& json) {
 }
 
 QuantScheme read_awq(const Json& json) {
-  std::string format = text_or(json, json.find("version") ? "version" : "format", "gemm");
-  std::transform(format.begin(), format.end(), format.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  const std::string format = lower(text_or(json, json.find("version") ? "version" : "format", "gemm"));
   check_name(json, "version", format, {"gemm", "gemv"});
   check_name(json, "backend", text_or(json, "backend", "auto") == "llm-awq" ? "llm-awq" : "auto", {"auto"});
   const auto bits = json.find(json.find("w_bit") ? "w_bit" : "bits");
@@ -155,7 +161,8 @@ constexpr ModelOptAlgorithm kModelOptAlgorithms[] = {
 
 QuantScheme read_algorithm(const Json& json) {
   std::string name(json.at("quant_algo").string());
-  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
   for (const ModelOptAlgorithm& row : kModelOptAlgorithms) {
     if (name != row.name) continue;
     const auto group = json.find("group_size");
@@ -189,10 +196,12 @@ constexpr MxFormat kMxFormats[] = {{"mxfp8-quantized", QuantLayout::kFloat8, 8, 
 QuantScheme read_mx_weights(const Json& weights, const MxFormat& format) {
   check_name(weights, "type", text_or(weights, "type", "int"), {"float"});
   check_name(weights, "strategy", text_or(weights, "strategy", format.strategy), {format.strategy});
-  if (!flag_or(weights, "symmetric", true)) throw weights.at("symmetric").error("false is not supported for {}: {}", format.name, kSupported);
+  if (!flag_or(weights, "symmetric", true))
+    throw weights.at("symmetric").error("false is not supported for {}: {}", format.name, kSupported);
   one_of(weights.at("num_bits"), {format.bits});
   one_of(weights.at("group_size"), {format.group});
-  if (format.layout == QuantLayout::kFloat8) return {.layout = format.layout, .block_rows = 1, .block_cols = format.group};
+  if (format.layout == QuantLayout::kFloat8)
+    return {.layout = format.layout, .block_rows = 1, .block_cols = format.group};
   return {.layout = format.layout, .bits = format.bits, .group = format.group};
 }
 
@@ -216,7 +225,8 @@ QuantScheme read_weights(const Json& weights, std::string_view format) {
   }
   one_of(weights.at("num_bits"), {8});
   scheme.layout = integers ? QuantLayout::kInt8 : QuantLayout::kFloat8;
-  if (!scheme.symmetric && !integers) throw weights.at("symmetric").error("false is not supported for {}: {}", format, kSupported);
+  if (!scheme.symmetric && !integers)
+    throw weights.at("symmetric").error("false is not supported for {}: {}", format, kSupported);
   if (format != "naive-quantized" && integers != (format == "int-quantized"))
     throw weights.error("weights of type '{}' contradict the format {}", type, format);
   if (integers && strategy == "block") throw weights.error("integers in blocks are not supported: {}", kSupported);
@@ -241,23 +251,25 @@ void HfQuantization::read_mlx(const Json& json) {
   }
 }
 
-// In config.json's words or those of hf_quant_config.json, which are the same here. With MIXED_PRECISION modules have algorithms of
-// their own: a matrix, or all that are in a module, such as the experts of a layer.
+// In config.json's words or those of hf_quant_config.json, which are the same here. With MIXED_PRECISION modules have
+// algorithms of their own: a matrix, or all that are in a module, such as the experts of a layer.
 void HfQuantization::read_modelopt(const Json& json) {
   method_ = "modelopt";
   if (json.at("quant_algo").string() != "MIXED_PRECISION") {
     scheme_ = read_algorithm(json);
     return;
   }
-  for (const auto& [module, own] : json.at("quantized_layers").members()) subtrees_.emplace(module, read_algorithm(own));
+  for (const auto& [module, own] : json.at("quantized_layers").members())
+    subtrees_.emplace(module, read_algorithm(own));
 }
 
-// GPTQModel's `dynamic`: an expression, with "-:" before it where modules are left as they are, and what differs for those
-// that it matches from the start of their name.
+// GPTQModel's `dynamic`: an expression, with "-:" before it where modules are left as they are, and what differs for
+// those that it matches from the start of their name.
 void HfQuantization::read_rules(const Json& dynamic) {
   for (const auto& [key, own] : dynamic.members()) {
     const bool leaves = key.starts_with("-:");
-    Rule rule{.pattern = read_pattern(own, key.substr(leaves || key.starts_with("+:") ? 2 : 0)), .scheme = std::nullopt};
+    Rule rule{.pattern = read_pattern(own, key.substr(leaves || key.starts_with("+:") ? 2 : 0)),
+              .scheme = std::nullopt};
     if (!leaves) {
       rule.scheme = scheme_;
       if (const auto bits = own.find("bits")) rule.scheme->bits = one_of(*bits, {2, 3, 4, 8});
@@ -272,8 +284,9 @@ HfQuantization::Group HfQuantization::read_group(const Json& json, std::string_v
   Group group;
   const auto own = json.find("format");
   if (own) format = own->string();
-  check_name(json, "format", std::string(format), {"pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "mxfp8-quantized",
-                                                   "mxfp4-pack-quantized", "nvfp4-pack-quantized"});
+  check_name(json, "format", std::string(format),
+             {"pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "mxfp8-quantized",
+              "mxfp4-pack-quantized", "nvfp4-pack-quantized"});
   group.scheme = read_weights(json.at("weights"), format);
   for (const Json& target : json.at("targets").elements()) {
     const std::string_view name = target.string();
@@ -334,7 +347,8 @@ std::optional<HfQuantization> HfQuantization::read(const HfDirectory& directory)
   return own_file ? read(own_file->root()) : std::nullopt;
 }
 
-// A module's own name counts before an expression, and that before a class, of which there is no telling here: it matches.
+// A module's own name counts before an expression, and that before a class, of which there is no telling here: it
+// matches.
 const QuantScheme* HfQuantization::find(std::string_view module) const {
   if (const auto it = overrides_.find(module); it != overrides_.end()) return it->second ? &*it->second : nullptr;
   for (std::string_view outer = module; !subtrees_.empty() && !outer.empty();) {

@@ -1,7 +1,7 @@
-// How the weights of a Hugging Face or MLX directory are quantized: `quantization` or `quantization_config` of config.json,
-// checked, and read into the little that is needed to read them (io/quantized_tensors.h). Which modules are quantized is
-// for the tensors to say; this says how. What is not supported is refused by name, with what would work. How activations
-// and the KV cache are quantized is passed over: ingot has its own ways with them.
+// How the weights of a Hugging Face or MLX directory are quantized: `quantization` or `quantization_config` of
+// config.json, checked, and read into the little that is needed to read them (io/quantized_tensors.h). Which modules
+// are quantized is for the tensors to say; this says how. What is not supported is refused by name, with what would
+// work. How activations and the KV cache are quantized is passed over: ingot has its own ways with them.
 #pragma once
 #include <map>
 #include <memory>
@@ -20,24 +20,37 @@ class Pattern;
 // The tensors that make up one matrix, by the names that they have after the module's, and how they lie. Shapes are for
 // a matrix [out, in] with groups of g; "packed" is a stream of codes in 32-bit words, the first in the lowest bits.
 enum class QuantLayout : uint8_t {
-  kMlxAffine,    // weight U32 packed [out, in * bits / 32], scales and biases [out, in / g]: w = scale * code + bias
-  kMlxMxfp4,     // weight likewise, scales U8 [out, in / 32], E8M0
-  kMlxMxfp8,     //
-  kMlxNvfp4,     // scales U8 [out, in / 16], E4M3
-  kGptq,         // qweight I32 packed [in * bits / 32, out], qzeros packed [in / g, out * bits / 32], scales [in / g, out],
-                 // perhaps g_idx I32 [in], the group of each column: w = scale * (code - zero)
-  kAwq,          // qweight I32 [in, out / 8], qzeros [in / g, out / 8], scales [in / g, out]; of 8 outputs the even ones first
-  kAwqRows,      // qweight I32 packed [out, in / 8], qzeros packed [out, z], scales [out, 8 * z]; z: words for in / g, and some
-  kPacked,       // weight_packed I32 packed [out, in * bits / 32], weight_scale [out, in / g], perhaps weight_zero_point
-                 // packed [out * bits / 32, in / g], weight_shape, weight_g_idx; older versions of the library pack
-                 // whole codes into words, so that some of the 32 bits are left over
-  kPackedMxfp4,  // weight_packed U8 [out, in / 2], the low nibble first; weight_scale U8 [out, in / 32], E8M0
-  kPackedNvfp4,  // weight_packed likewise, weight_scale F8_E4M3 [out, in / 16], weight_global_scale F32, which divides
-  kModelOptMxfp4,  // as kPackedMxfp4, but that weight_packed is named weight
-  kModelOptNvfp4,  // as kPackedNvfp4, but that weight_packed is named weight, and weight_scale_2 F32 multiplies
-  kInt8,         // weight I8 [out, in], weight_scale [out, in / g] or one, perhaps weight_zero_point I8 likewise
-  kFloat8,       // weight F8_E4M3 [out, in], weight_scale or weight_scale_inv: one, [out, 1], or one a block; U8 is E8M0
-  kMxfp4Blocks,  // NAME_blocks U8 [experts, out, in / 32, 16], NAME_scales U8 [experts, out, in / 32]
+  // weight U32 packed [out, in * bits / 32], scales and biases [out, in / g]: w = scale * code + bias
+  kMlxAffine,
+  // weight likewise, scales U8: [out, in / 32] in E8M0 of the first two, [out, in / 16] in E4M3 of the third
+  kMlxMxfp4,
+  kMlxMxfp8,
+  kMlxNvfp4,
+  // qweight I32 packed [in * bits / 32, out], qzeros packed [in / g, out * bits / 32], scales [in / g, out], perhaps
+  // g_idx I32 [in], the group of each column: w = scale * (code - zero)
+  kGptq,
+  // qweight I32 [in, out / 8], qzeros [in / g, out / 8], scales [in / g, out]; of 8 outputs the even ones first
+  kAwq,
+  // qweight I32 packed [out, in / 8], qzeros packed [out, z], scales [out, 8 * z]; z: words for in / g, and some
+  kAwqRows,
+  // weight_packed I32 packed [out, in * bits / 32], weight_scale [out, in / g], perhaps weight_zero_point packed
+  // [out * bits / 32, in / g], weight_shape, weight_g_idx; older versions of the library pack whole codes into words,
+  // so that some of the 32 bits are left over
+  kPacked,
+  // weight_packed U8 [out, in / 2], the low nibble first; weight_scale U8 [out, in / 32], E8M0
+  kPackedMxfp4,
+  // weight_packed likewise, weight_scale F8_E4M3 [out, in / 16], weight_global_scale F32, which divides
+  kPackedNvfp4,
+  // as kPackedMxfp4, but that weight_packed is named weight
+  kModelOptMxfp4,
+  // as kPackedNvfp4, but that weight_packed is named weight, and weight_scale_2 F32 multiplies
+  kModelOptNvfp4,
+  // weight I8 [out, in], weight_scale [out, in / g] or one, perhaps weight_zero_point I8 likewise
+  kInt8,
+  // weight F8_E4M3 [out, in], weight_scale or weight_scale_inv: one, [out, 1], or one a block; U8 is E8M0
+  kFloat8,
+  // NAME_blocks U8 [experts, out, in / 32, 16], NAME_scales U8 [experts, out, in / 32]
+  kMxfp4Blocks,
 };
 
 struct QuantScheme {
@@ -59,7 +72,8 @@ class HfQuantization {
   // Of a directory: config.json, else hf_quant_config.json.
   static std::optional<HfQuantization> read(const HfDirectory& directory);
 
-  const std::string& method() const { return method_; }  // "MLX", or quant_method, safe to print; "modelopt" of either of its files
+  // "MLX", or quant_method, safe to print; "modelopt" of either of its files.
+  const std::string& method() const { return method_; }
   // The scheme of a module that turned out to be quantized; null when the config does not cover it.
   const QuantScheme* find(std::string_view module) const;
   // Modules with a scheme of their own, by name (MLX).

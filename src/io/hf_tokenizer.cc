@@ -82,7 +82,8 @@ class TokenTable {
  private:
   void set(const Json& at, int64_t id, std::string_view text, TokenType type) {
     auto& tokens = out_.spec.tokens;
-    if (id >= static_cast<int64_t>(4 * n_entries_)) throw at.error("the token id is {}, but there are only {} tokens", id, n_entries_);
+    if (id >= static_cast<int64_t>(4 * n_entries_))
+      throw at.error("the token id is {}, but there are only {} tokens", id, n_entries_);
     if (id >= static_cast<int64_t>(types_.size())) {
       tokens.resize(id + 1);
       types_.resize(id + 1, TokenType::kUndefined);
@@ -106,10 +107,12 @@ std::string_view model_of(const Json& model) {
   if (name == "WordPiece") return kWordPieceModel;
   if (name == "Unigram") return kUnigramModel;
   if (name != "BPE")
-    throw type->error("tokenizers of type '{}' are not supported; BPE, WordPiece and Unigram are: {}", printable(name, 64), kInstead);
+    throw type->error("tokenizers of type '{}' are not supported; BPE, WordPiece and Unigram are: {}",
+                      printable(name, 64), kInstead);
   if (model.find("dropout")) throw model.at("dropout").error("is not supported: {}", kInstead);
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (const auto value = model.find(key); value && !value->string().empty()) throw value->error("is not supported: {}", kInstead);
+    if (const auto value = model.find(key); value && !value->string().empty())
+      throw value->error("is not supported: {}", kInstead);
   return {};
 }
 
@@ -117,7 +120,8 @@ void read_word_piece_model(const Json& model, TokenTable& table, TokenizerSpec& 
   const auto prefix = model.find("continuing_subword_prefix");
   if (prefix && prefix->string().empty()) throw prefix->error("is empty: {}", kInstead);
   table.mark_word_starts(prefix ? prefix->string() : "##");
-  if (const auto longest = model.find("max_input_chars_per_word")) spec.max_word_chars = static_cast<int>(longest->integer(1, 1 << 20));
+  if (const auto longest = model.find("max_input_chars_per_word"))
+    spec.max_word_chars = static_cast<int>(longest->integer(1, 1 << 20));
 }
 
 void mark_byte_tokens(TokenizerSpec& spec) {
@@ -201,8 +205,9 @@ void read_tokens(const HfDirectory& directory, const Json& root, TokenTable& tab
 
 std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory, const std::vector<int64_t>& ends) {
   if (!directory.has("tokenizer.json"))
-    throw Error("{}: is missing, and tokenizers in other files (tokenizer.model, vocab.json) are not read: download it, or {}",
-                printable(directory.file("tokenizer.json")), kInstead);
+    throw Error(
+        "{}: is missing, and tokenizers in other files (tokenizer.model, vocab.json) are not read: download it, or {}",
+        printable(directory.file("tokenizer.json")), kInstead);
   auto out = std::make_unique<HfTokenizerSpec>();
   out->documents.push_back(directory.document("tokenizer.json"));
   const Json root = out->documents.front().root(), model = root.at("model");

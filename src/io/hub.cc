@@ -27,18 +27,24 @@ class Pull {
       : repo_(name.repo),
         options_(options),
         events_(events),
-        http_({.endpoint = options.endpoint, .token = options.token, .certificates = options.certificates, .timeout_s = options.timeout_s, .stopped = events.stopped}),
+        http_({.endpoint = options.endpoint,
+               .token = options.token,
+               .certificates = options.certificates,
+               .timeout_s = options.timeout_s,
+               .stopped = events.stopped}),
         cache_(options.cache, name.repo) {}
 
   std::string commit() {
     if (is_commit(options_.revision)) return options_.revision;
-    const std::string url = fmt::format("{}/api/models/{}/revision/{}", http_.options().endpoint, repo_, url_encode(options_.revision, ""));
+    const std::string url =
+        fmt::format("{}/api/models/{}/revision/{}", http_.options().endpoint, repo_, url_encode(options_.revision, ""));
     return parse_revision(ask(url).body, url);
   }
 
   std::vector<HubFile> list(const std::string& commit) {
     std::vector<HubFile> files;
-    std::optional<std::string> url = fmt::format("{}/api/models/{}/tree/{}?recursive=true", http_.options().endpoint, repo_, commit);
+    std::optional<std::string> url =
+        fmt::format("{}/api/models/{}/tree/{}?recursive=true", http_.options().endpoint, repo_, commit);
     for (size_t page = 0; url; ++page) {
       if (page == kMaxPages) throw Error("{}: the list of files has more than {} pages", repo_, kMaxPages);
       const HubResponse response = ask(*url);
@@ -49,7 +55,8 @@ class Pull {
     return files;
   }
 
-  // What is missing of these, in this order. The total is known, and there is room for it, before the first byte is asked for.
+  // What is missing of these, in this order. The total is known, and there is room for it, before the first byte is
+  // asked for.
   void download(const std::string& commit, const std::vector<HubFile>& files) {
     std::vector<HubFile> missing;
     std::set<std::string> hashes;  // one blob may be two files
@@ -83,7 +90,11 @@ class Pull {
 
  private:
   HubRequest about(const std::string& file) const {
-    return {.repo = repo_, .revision = options_.revision, .endpoint = http_.options().endpoint, .file = file, .has_token = !options_.token.empty()};
+    return {.repo = repo_,
+            .revision = options_.revision,
+            .endpoint = http_.options().endpoint,
+            .file = file,
+            .has_token = !options_.token.empty()};
   }
 
   HubResponse ask(const std::string& url) {
@@ -98,12 +109,15 @@ class Pull {
     if (::statvfs(cache_.folder().c_str(), &disk) != 0) return;  // then the write will tell
     const uint64_t free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
     if (needed > free)
-      throw Error("'{}': not enough disk space: {} to download, {} free: free some (`ingot ls`, `ingot rm`), or keep models elsewhere (--hf-cache)",
-                  printable(cache_.root()), human_bytes(needed), human_bytes(free));
+      throw Error(
+          "'{}': not enough disk space: {} to download, {} free: free some (`ingot ls`, `ingot rm`), or keep models "
+          "elsewhere (--hf-cache)",
+          printable(cache_.root()), human_bytes(needed), human_bytes(free));
   }
 
   void fetch(const std::string& commit, const HubFile& file, const std::function<void(uint64_t)>& progress) {
-    const std::string url = fmt::format("{}/{}/resolve/{}/{}", http_.options().endpoint, repo_, commit, url_encode(file.path, "/"));
+    const std::string url =
+        fmt::format("{}/{}/resolve/{}/{}", http_.options().endpoint, repo_, commit, url_encode(file.path, "/"));
     bool told = false;
     download_blob(http_, cache_, {.request = about(file.path), .url = url, .commit = commit, .file = file},
                   {.progress = progress, .waiting = [&] {
@@ -130,11 +144,14 @@ std::vector<std::string> paths_of(const std::vector<HubFile>& files) {
   return paths;
 }
 
-std::vector<HubFile> pick(const std::string& repo, const std::vector<HubFile>& files, const std::vector<std::string>& paths) {
+std::vector<HubFile> pick(const std::string& repo, const std::vector<HubFile>& files,
+                          const std::vector<std::string>& paths) {
   std::vector<HubFile> picked;
   for (const std::string& path : paths) {
-    const auto found = std::lower_bound(files.begin(), files.end(), path, [](const HubFile& file, const std::string& p) { return file.path < p; });
-    if (found == files.end() || found->path != path) throw Error("{}: {} names '{}', which is not in the repository", repo, kHubIndexFile, printable(path));
+    const auto found = std::lower_bound(files.begin(), files.end(), path,
+                                        [](const HubFile& file, const std::string& p) { return file.path < p; });
+    if (found == files.end() || found->path != path)
+      throw Error("{}: {} names '{}', which is not in the repository", repo, kHubIndexFile, printable(path));
     picked.push_back(*found);
   }
   return picked;
@@ -157,7 +174,8 @@ std::string path_to_open(const HubCache& cache, const std::string& commit, const
   return cache.snapshot(commit) + (choice.open.empty() ? "" : "/" + choice.open);
 }
 
-// Last of all, so that offline a revision is the newest that came whole. A cache that cannot be written serves all the same.
+// Last of all, so that offline a revision is the newest that came whole. A cache that cannot be written serves all the
+// same.
 void write_ref(const HubCache& cache, const std::string& revision, const std::string& commit) {
   try {
     cache.write_ref(revision, commit);
@@ -175,7 +193,8 @@ HubChoice choose_cached(const HubName& name, const std::vector<std::string>& pat
 }
 
 void check_revision(const HubOptions& options) {
-  if (!is_hub_revision(options.revision)) throw Error("'{}' is no revision: give a branch, a tag or a commit", printable(options.revision));
+  if (!is_hub_revision(options.revision))
+    throw Error("'{}' is no revision: give a branch, a tag or a commit", printable(options.revision));
 }
 
 }  // namespace
@@ -186,10 +205,12 @@ HubModel pull_model(const HubName& name, const HubOptions& options, const HubEve
   const std::string commit = pull.commit();
   const std::vector<HubFile> listing = pull.list(commit);
   const HubChoice choice = choose_files(name.repo, paths_of(listing), name.tag, options.file);
-  HubModel model{.repo = name.repo, .commit = commit, .label = choice.label, .files = pick(name.repo, listing, choice.files)};
+  HubModel model{
+      .repo = name.repo, .commit = commit, .label = choice.label, .files = pick(name.repo, listing, choice.files)};
   pull.download(commit, model.files);
   if (choice.has_index) {
-    const std::vector<HubFile> shards = pick(name.repo, listing, shards_of(pull.cache().snapshot(commit) + "/" + kHubIndexFile));
+    const std::vector<HubFile> shards =
+        pick(name.repo, listing, shards_of(pull.cache().snapshot(commit) + "/" + kHubIndexFile));
     pull.download(commit, shards);
     model.files.insert(model.files.end(), shards.begin(), shards.end());
   }
@@ -205,17 +226,19 @@ HubModel cached_model(const HubName& name, const HubOptions& options) {
   const std::optional<std::string> commit = cache.commit_of(options.revision);
   const std::vector<std::string> paths = commit ? cache.paths(*commit) : std::vector<std::string>();
   if (paths.empty())
-    throw Error("{} (revision '{}') is not in '{}': run `ingot pull {}` while online", name.repo, printable(options.revision), printable(options.cache),
-                name.repo);
+    throw Error("{} (revision '{}') is not in '{}': run `ingot pull {}` while online", name.repo,
+                printable(options.revision), printable(options.cache), name.repo);
   HubChoice choice = choose_cached(name, paths, options.file);
   if (choice.has_index) {
     for (const std::string& shard : shards_of(cache.snapshot(*commit) + "/" + kHubIndexFile)) {
       if (!std::binary_search(paths.begin(), paths.end(), shard))
-        throw Error("{}: '{}' is not in the cache: run `ingot pull {}` while online", name.repo, printable(shard), name.repo);
+        throw Error("{}: '{}' is not in the cache: run `ingot pull {}` while online", name.repo, printable(shard),
+                    name.repo);
       choice.files.push_back(shard);
     }
   }
-  HubModel model{.repo = name.repo, .commit = *commit, .label = choice.label, .path = path_to_open(cache, *commit, choice)};
+  HubModel model{
+      .repo = name.repo, .commit = *commit, .label = choice.label, .path = path_to_open(cache, *commit, choice)};
   for (const std::string& path : choice.files) {
     std::error_code error;
     const uint64_t n_bytes = fs::file_size(cache.snapshot(*commit) + "/" + path, error);

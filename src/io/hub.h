@@ -1,5 +1,6 @@
-// The Hugging Face Hub: `org/repo[:quant]` becomes a path that opens. What the cache lacks is downloaded, checked and kept
-// there, in the layout that huggingface_hub and llama.cpp share (hub_cache.h). Called by the command line, wherever a model is named.
+// The Hugging Face Hub: `org/repo[:quant]` becomes a path that opens. What the cache lacks is downloaded, checked and
+// kept there, in the layout that huggingface_hub and llama.cpp share (hub_cache.h). Called by the command line,
+// wherever a model is named.
 #pragma once
 #include <functional>
 #include <string>
@@ -21,8 +22,9 @@ struct HubOptions {
   int timeout_s = 30;              // without a byte
 };
 
-// HF_ENDPOINT; HF_HUB_CACHE, or HF_HOME/hub, or ~/.cache/huggingface/hub; HF_TOKEN, or the file HF_HOME/token; HF_HUB_OFFLINE;
-// HF_HUB_DOWNLOAD_TIMEOUT; SSL_CERT_FILE, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE. Throws Error when there is no home directory either.
+// HF_ENDPOINT; HF_HUB_CACHE, or HF_HOME/hub, or ~/.cache/huggingface/hub; HF_TOKEN, or the file HF_HOME/token;
+// HF_HUB_OFFLINE; HF_HUB_DOWNLOAD_TIMEOUT; SSL_CERT_FILE, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE. Throws Error when there
+// is no home directory either.
 HubOptions hub_options_from_environment();
 
 struct HubEvents {
@@ -46,7 +48,8 @@ HubModel pull_model(const HubName& name, const HubOptions& options, const HubEve
 // The same from the cache alone. Throws Error when it is not there, or not complete.
 HubModel cached_model(const HubName& name, const HubOptions& options);
 
-// pull_model; when the Hub cannot be reached and the cache has the model, that one, with a warning. Offline: cached_model.
+// pull_model; when the Hub cannot be reached and the cache has the model, that one, with a warning. Offline:
+// cached_model.
 HubModel find_model(const HubName& name, const HubOptions& options, const HubEvents& events);
 
 }  // namespace ingot

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
 #include "io/hub_name.h"
 #include "io/json.h"
 
@@ -11,19 +12,16 @@ namespace {
 
 constexpr int64_t kMaxFileBytes = int64_t{1} << 50;
 
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
 HubFile parse_entry(const Json& entry) {
   HubFile file{.path = std::string(entry.at("path").string())};
-  if (!is_hub_path(file.path)) throw entry.at("path").error("'{}' is no path inside a repository", printable(file.path, 128));
+  if (!is_hub_path(file.path))
+    throw entry.at("path").error("'{}' is no path inside a repository", printable(file.path, 128));
   const auto lfs = entry.find("lfs");  // a large file: "oid" beside it is that of the pointer to it
   const Json hash = lfs ? lfs->at("oid") : entry.at("oid");
   std::string_view digits = hash.string();
   if (digits.starts_with("sha256:")) digits.remove_prefix(7);
-  if (!is_hex(digits, lfs ? 64 : 40)) throw hash.error("'{}' is no hash of {} digits", printable(hash.string(), 80), lfs ? 64 : 40);
+  if (!is_hex(digits, lfs ? 64 : 40))
+    throw hash.error("'{}' is no hash of {} digits", printable(hash.string(), 80), lfs ? 64 : 40);
   file.hash = digits;
   file.n_bytes = static_cast<uint64_t>((lfs ? lfs->at("size") : entry.at("size")).integer(0, kMaxFileBytes));
   return file;
@@ -64,7 +62,8 @@ std::optional<std::string> next_page(std::string_view header) {
     if (open == header.npos || close == header.npos) return std::nullopt;
     const size_t end = std::min(header.find(",", close), header.size());
     const std::string_view parameters = header.substr(close + 1, end - close - 1);
-    if (parameters.find("rel=\"next\"") != parameters.npos) return std::string(header.substr(open + 1, close - open - 1));
+    if (parameters.find("rel=\"next\"") != parameters.npos)
+      return std::string(header.substr(open + 1, close - open - 1));
     header.remove_prefix(end);
   }
   return std::nullopt;
@@ -97,17 +96,20 @@ std::optional<ContentRange> parse_content_range(std::string_view header) {
 void check_file_headers(const HubResponse& response, const HubFile& file, const std::string& commit) {
   const std::string_view said_commit = trim(response.header("x-repo-commit"));
   if (!said_commit.empty() && said_commit != commit)
-    throw Error("'{}': the server answered for commit {}, not {}: try again", printable(file.path), printable(said_commit, 64), commit);
+    throw Error("'{}': the server answered for commit {}, not {}: try again", printable(file.path),
+                printable(said_commit, 64), commit);
   std::string_view etag = trim(response.header("x-linked-etag"));
   if (etag.starts_with("W/")) etag.remove_prefix(2);
   if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') etag = etag.substr(1, etag.size() - 2);
   if (!etag.empty() && etag != file.hash)
-    throw Error("'{}': the server has a file with the hash {}, but lists {}: try again later", printable(file.path), printable(etag, 80), file.hash);
+    throw Error("'{}': the server has a file with the hash {}, but lists {}: try again later", printable(file.path),
+                printable(etag, 80), file.hash);
   const auto range = parse_content_range(response.header("content-range"));
   const auto length = response.status == 200 ? parse_size(response.header("content-length")) : std::nullopt;
   for (const auto& size : {parse_size(response.header("x-linked-size")), range ? range->total : std::nullopt, length})
     if (size && *size != file.n_bytes)
-      throw Error("'{}': the server has {} bytes, but lists {}: try again later", printable(file.path), *size, file.n_bytes);
+      throw Error("'{}': the server has {} bytes, but lists {}: try again later", printable(file.path), *size,
+                  file.n_bytes);
 }
 
 Error hub_refusal(const HubRequest& q, const HubResponse& response) {
@@ -115,31 +117,42 @@ Error hub_refusal(const HubRequest& q, const HubResponse& response) {
   const std::string_view code = response.header("x-error-code"), message = response.header("x-error-message");
   const int status = response.status;
   if (code == "GatedRepo")
-    return Error("{}: its licence has to be accepted first: do so at {}, then give an access token in HF_TOKEN or --hf-token (HTTP {})", repo,
-                 page, status);
+    return Error(
+        "{}: its licence has to be accepted first: do so at {}, then give an access token in HF_TOKEN or --hf-token "
+        "(HTTP {})",
+        repo, page, status);
   if (code == "RevisionNotFound" || (status == 404 && code.empty() && q.file.empty() && q.revision != "main"))
     return Error("{} has no revision '{}': check --revision (HTTP {})", repo, printable(q.revision), status);
   if (code == "EntryNotFound" || (status == 404 && !q.file.empty()))
-    return Error("{} has no file '{}' at revision '{}' (HTTP {})", repo, printable(q.file), printable(q.revision), status);
+    return Error("{} has no file '{}' at revision '{}' (HTTP {})", repo, printable(q.file), printable(q.revision),
+                 status);
   if (status == 401 && (q.has_token || message.find("Invalid credentials") != message.npos))
-    return Error("{}: the access token was refused: make a new one at {}/settings/tokens, and check that {} exists (HTTP 401){}", repo, q.endpoint,
-                 page, said(response));
+    return Error(
+        "{}: the access token was refused: make a new one at {}/settings/tokens, and check that {} exists (HTTP 401){}",
+        repo, q.endpoint, page, said(response));
   if (status == 401 || code == "RepoNotFound" || status == 404)
-    return Error("there is no repository {} for you: check the name at {}; a private or gated one needs an access token in HF_TOKEN or --hf-token (HTTP {})",
-                 repo, page, status);
+    return Error(
+        "there is no repository {} for you: check the name at {}; a private or gated one needs an access token in "
+        "HF_TOKEN or --hf-token (HTTP {})",
+        repo, page, status);
   if (status == 403)
-    return Error("{}: access denied: check at {} that you may read it, and that the token in HF_TOKEN may (HTTP 403){}", repo, page, said(response));
+    return Error("{}: access denied: check at {} that you may read it, and that the token in HF_TOKEN may (HTTP 403){}",
+                 repo, page, said(response));
   if (status == 429)
-    return Error("{}: too many requests: wait some minutes, or give an access token in HF_TOKEN or --hf-token (HTTP 429)", repo);
+    return Error(
+        "{}: too many requests: wait some minutes, or give an access token in HF_TOKEN or --hf-token (HTTP 429)", repo);
   return Error("{}: {} answered with HTTP {}{}: try again later", repo, q.endpoint, status, said(response));
 }
 
-bool is_transient(int status) { return status == 408 || status == 429 || (status >= 500 && status <= 504 && status != 501); }
+bool is_transient(int status) {
+  return status == 408 || status == 429 || (status >= 500 && status <= 504 && status != 501);
+}
 
 std::string url_encode(std::string_view text, std::string_view keep) {
   std::string out;
   for (char c : text) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_' || c == '~';
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+                       c == '.' || c == '_' || c == '~';
     if (plain || keep.find(c) != keep.npos)
       out += c;
     else

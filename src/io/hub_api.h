@@ -1,5 +1,5 @@
-// What the Hub says, read with suspicion: its JSON (a revision, the files of a commit), its headers, and its refusals, which
-// become errors that say what to do. No network here: hub_http brings the bytes.
+// What the Hub says, read with suspicion: its JSON (a revision, the files of a commit), its headers, and its refusals,
+// which become errors that say what to do. No network here: hub_http brings the bytes.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -32,7 +32,8 @@ inline constexpr size_t kMaxHubJsonBytes = 16 << 20, kMaxHubFiles = 100'000;
 // The commit in the answer of /api/models/REPO/revision/REVISION. `source` is for messages. Throws Error.
 std::string parse_revision(std::string_view body, const std::string& source);
 
-// Appends the files in the answer of /api/models/REPO/tree/COMMIT. Throws Error, also for a path that leads out of the repository.
+// Appends the files in the answer of /api/models/REPO/tree/COMMIT. Throws Error, also for a path that leads out of the
+// repository.
 void parse_tree(std::string_view body, const std::string& source, std::vector<HubFile>& files);
 
 // The address of rel="next" in a Link header.

@@ -74,7 +74,8 @@ std::optional<std::string> HubCache::commit_of(const std::string& revision) cons
   if (!file_size(path)) return std::nullopt;
   std::string commit = read_file(path, 256);
   commit.erase(commit.find_last_not_of(" \r\n") + 1);  // npos + 1 is 0
-  if (!is_commit(commit)) throw Error("{}: '{}' is no commit: remove that file", printable(path), printable(commit, 64));
+  if (!is_commit(commit))
+    throw Error("{}: '{}' is no commit: remove that file", printable(path), printable(commit, 64));
   return commit;
 }
 
@@ -116,14 +117,16 @@ std::vector<std::string> HubCache::paths(const std::string& commit) const {
   std::error_code error;
   for (fs::recursive_directory_iterator it(home, error), end; !error && it != end; it.increment(error)) {
     if (!fs::is_regular_file(it->path(), error)) continue;
-    if (paths.size() == kMaxSnapshotFiles) throw Error("'{}' has more than {} files", printable(home.string()), kMaxSnapshotFiles);
+    if (paths.size() == kMaxSnapshotFiles)
+      throw Error("'{}' has more than {} files", printable(home.string()), kMaxSnapshotFiles);
     paths.push_back(it->path().lexically_relative(home).generic_string());
   }
   std::sort(paths.begin(), paths.end());
   return paths;
 }
 
-// Whoever held the lock before may have removed its file: then the lock that we have now is on a file that no one else will open.
+// Whoever held the lock before may have removed its file: then the lock that we have now is on a file that no one else
+// will open.
 HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) {
   make_folder(fs::path(path).parent_path().string());
   for (;;) {
@@ -133,7 +136,8 @@ HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) 
       const int reason = errno;
       try {
         if (reason == ENOLCK || reason == ENOSYS || reason == EOPNOTSUPP) {
-          log_warn("{}: this file system has no locks", printable(path));  // at worst two writers spoil one download, and its hash tells
+          // At worst two writers spoil one download, and its hash tells.
+          log_warn("{}: this file system has no locks", printable(path));
           return;
         }
         if (reason != EWOULDBLOCK && reason != EINTR) throw_errno("take the lock", path, reason);
@@ -145,7 +149,9 @@ HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) 
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     struct stat ours {}, there {};
-    if (::fstat(fd_, &ours) == 0 && ::stat(path.c_str(), &there) == 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev) return;
+    if (::fstat(fd_, &ours) == 0 && ::stat(path.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
+        ours.st_dev == there.st_dev)
+      return;
     ::close(fd_);
   }
 }

@@ -11,9 +11,9 @@ namespace {
 
 // A label is one of these, after UD- or not, and before _LETTERS or not (Q4_K_M, UD-Q2_K_XL, MXFP4_MOE).
 constexpr std::string_view kTypes[] = {
-    "F32",    "F16",     "BF16",   "FP32",  "FP16",    "Q1_0",   "Q2_0",  "Q4_0",  "Q4_1",   "Q5_0",   "Q5_1",  "Q8_0",  "Q8_1", "Q2_K",
-    "Q3_K",   "Q4_K",    "Q5_K",   "Q6_K",  "Q8_K",    "IQ1_S",  "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ3_XXS", "IQ3_XS", "IQ3_S",
-    "IQ3_M",  "IQ4_NL",  "IQ4_XS", "TQ1_0", "TQ2_0",   "MXFP4",  "NVFP4",
+    "F32",   "F16",     "BF16",   "FP32",  "FP16",  "Q1_0",   "Q2_0",   "Q4_0",  "Q4_1",  "Q5_0",    "Q5_1",   "Q8_0",
+    "Q8_1",  "Q2_K",    "Q3_K",   "Q4_K",  "Q5_K",  "Q6_K",   "Q8_K",   "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S",
+    "IQ2_M", "IQ3_XXS", "IQ3_XS", "IQ3_S", "IQ3_M", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4",   "NVFP4",
 };
 constexpr std::string_view kDynamic = "UD-";
 constexpr std::string_view kPreferred[] = {"Q4_K_M", "Q8_0"};
@@ -23,11 +23,28 @@ constexpr std::string_view kNotModels[] = {"MMPROJ", "IMATRIX", "MTP-", "EAGLE3-
 constexpr const char* kOneFile = "model.safetensors";
 // What is read of a safetensors directory, besides the weights. Code and pickles are not.
 constexpr std::string_view kDirectoryFiles[] = {
-    "config.json",        "generation_config.json", "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json",  "vocab.json",             "merges.txt",          "vocab.txt",             "tokenizer.model",
-    "chat_template.json", "chat_template.jinja",    "modules.json",        "1_Pooling/config.json", "sentence_bert_config.json",
-    "quantize_config.json", "config_sentence_transformers.json",
-    "1_LogitScore/config.json", "2_Dense/config.json", "2_Dense/model.safetensors", "3_Dense/config.json", "3_Dense/model.safetensors",
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "tokenizer.model",
+    "chat_template.json",
+    "chat_template.jinja",
+    "modules.json",
+    "1_Pooling/config.json",
+    "sentence_bert_config.json",
+    "quantize_config.json",
+    "config_sentence_transformers.json",
+    "1_LogitScore/config.json",
+    "2_Dense/config.json",
+    "2_Dense/model.safetensors",
+    "3_Dense/config.json",
+    "3_Dense/model.safetensors",
 };
 
 bool is_letter(char c) { return c >= 'A' && c <= 'Z'; }
@@ -77,8 +94,11 @@ std::optional<Split> split_of(std::string_view path) {
   if (path.size() <= kLength || !path.ends_with(kEnd)) return std::nullopt;
   const std::string_view end = path.substr(path.size() - kLength);
   const std::string_view part = end.substr(1, kDigits), count = end.substr(1 + kDigits + kOf.size(), kDigits);
-  auto digits = [](std::string_view s) { return std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; }); };
-  if (end[0] != '-' || end.substr(1 + kDigits, kOf.size()) != kOf || !digits(part) || !digits(count)) return std::nullopt;
+  auto digits = [](std::string_view s) {
+    return std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  if (end[0] != '-' || end.substr(1 + kDigits, kOf.size()) != kOf || !digits(part) || !digits(count))
+    return std::nullopt;
   const Split split{.prefix = std::string(path.substr(0, path.size() - kLength)),
                     .part = std::stoul(std::string(part)),
                     .n_parts = std::stoul(std::string(count))};
@@ -89,7 +109,8 @@ std::optional<Split> split_of(std::string_view path) {
 bool is_model(std::string_view path) {
   const std::string name = to_upper(base_name(path));
   if (!path.ends_with(".gguf")) return false;
-  return std::none_of(std::begin(kNotModels), std::end(kNotModels), [&](std::string_view word) { return name.find(word) != name.npos; });
+  return std::none_of(std::begin(kNotModels), std::end(kNotModels),
+                      [&](std::string_view word) { return name.find(word) != name.npos; });
 }
 
 // Is `word` in `name`, with a dot, dash, slash or nothing on either side? Both in capitals.
@@ -123,14 +144,15 @@ const HubGguf* preferred(const std::vector<HubGguf>& models) {
 std::string labels_of(const std::vector<HubGguf>& models) {
   constexpr size_t kMax = 40;
   std::string list;
-  for (size_t i = 0; i < std::min(models.size(), kMax); ++i) list += (i > 0 ? ", " : "") + printable(models[i].label, 64);
+  for (size_t i = 0; i < std::min(models.size(), kMax); ++i)
+    list += (i > 0 ? ", " : "") + printable(models[i].label, 64);
   return list + (models.size() > kMax ? ", ..." : "");
 }
 
 HubChoice whole(const std::string& repo, const HubGguf& model) {
   if (model.files.size() != model.n_parts)
-    throw Error("{}: '{}' is split in {} files, of which {} are there", printable(repo), printable(model.files[0]), model.n_parts,
-                model.files.size());
+    throw Error("{}: '{}' is split in {} files, of which {} are there", printable(repo), printable(model.files[0]),
+                model.n_parts, model.files.size());
   return {.files = model.files, .open = model.files[0], .label = model.label};
 }
 
@@ -170,12 +192,15 @@ std::vector<HubGguf> gguf_models(const std::vector<std::string>& paths) {
     }
     prefix = split ? split->prefix : "";
     const std::string label = quant_label(path);
-    models.push_back({.label = label.empty() ? std::string(base_name(path)) : label, .files = {path}, .n_parts = split ? split->n_parts : 1});
+    models.push_back({.label = label.empty() ? std::string(base_name(path)) : label,
+                      .files = {path},
+                      .n_parts = split ? split->n_parts : 1});
   }
   return models;
 }
 
-HubChoice choose_files(const std::string& repo, const std::vector<std::string>& paths, const std::string& tag, const std::string& file) {
+HubChoice choose_files(const std::string& repo, const std::vector<std::string>& paths, const std::string& tag,
+                       const std::string& file) {
   const std::vector<HubGguf> models = gguf_models(paths);
   if (!file.empty()) {
     for (const HubGguf& model : models)
@@ -188,8 +213,9 @@ HubChoice choose_files(const std::string& repo, const std::vector<std::string>& 
   if (as_directory && has_safetensors(paths)) return directory_choice(paths);
   if (models.empty())
     throw Error("{} has {}", printable(repo),
-                has_safetensors(paths) ? fmt::format("no GGUF file for the tag '{}', but safetensors: leave the tag out", printable(tag))
-                                       : "neither GGUF files nor config.json with model.safetensors, of which a model needs one");
+                has_safetensors(paths)
+                    ? fmt::format("no GGUF file for the tag '{}', but safetensors: leave the tag out", printable(tag))
+                    : "neither GGUF files nor config.json with model.safetensors, of which a model needs one");
   const HubGguf* model = by_tag ? find_tag(models, tag) : preferred(models);
   if (model == nullptr) throw Error("{} has no '{}': it has {}", printable(repo), printable(tag), labels_of(models));
   return whole(repo, *model);

@@ -1,5 +1,6 @@
-// Which files of a repository make a model: one GGUF model of several, by its quant tag, with all parts of a split one; or
-// what is needed of a safetensors directory. Rules as data, on names alone: the same for a listing and for the cache.
+// Which files of a repository make a model: one GGUF model of several, by its quant tag, with all parts of a split one;
+// or what is needed of a safetensors directory. Rules as data, on names alone: the same for a listing and for the
+// cache.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,8 +8,8 @@
 
 namespace ingot {
 
-// "Q4_K_M" of "org-7b-q4_k_m-00001-of-00002.gguf", "UD-IQ2_XXS" of "UD-IQ2_XXS/model.gguf": the last quant type that the
-// file's name has, else its folder's; empty when there is none.
+// "Q4_K_M" of "org-7b-q4_k_m-00001-of-00002.gguf", "UD-IQ2_XXS" of "UD-IQ2_XXS/model.gguf": the last quant type that
+// the file's name has, else its folder's; empty when there is none.
 std::string quant_label(std::string_view path);
 
 // A GGUF model of the repository: a file, or the parts of a split one.
@@ -30,9 +31,10 @@ struct HubChoice {
 
 inline constexpr const char* kHubIndexFile = "model.safetensors.index.json";
 
-// Of a repository's paths, sorted. `file` names one exactly; else `tag` does, in any case of letters: a quant label, or a part of
-// the file's name between dots and dashes, or "safetensors"; else Q4_K_M, Q8_0 or the first GGUF model there is. Throws Error,
-// with what there is, when nothing fits.
-HubChoice choose_files(const std::string& repo, const std::vector<std::string>& paths, const std::string& tag, const std::string& file);
+// Of a repository's paths, sorted. `file` names one exactly; else `tag` does, in any case of letters: a quant label, or
+// a part of the file's name between dots and dashes, or "safetensors"; else Q4_K_M, Q8_0 or the first GGUF model there
+// is. Throws Error, with what there is, when nothing fits.
+HubChoice choose_files(const std::string& repo, const std::vector<std::string>& paths, const std::string& tag,
+                       const std::string& file);
 
 }  // namespace ingot

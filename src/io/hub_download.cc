@@ -46,13 +46,15 @@ class Partial final : public HubSink {
     const auto range = parse_content_range(response.header("content-range"));
     if (range && range->begin == asked) return;
     reset();
-    throw HubCut("the server sent '{}' when asked for what follows byte {}", printable(response.header("content-range"), 80), asked);
+    throw HubCut("the server sent '{}' when asked for what follows byte {}",
+                 printable(response.header("content-range"), 80), asked);
   }
 
   void write(std::span<const uint8_t> bytes) override {
     if (bytes.size() > download_.file.n_bytes - size_) {
       reset();
-      throw Error("'{}': the server sends more than the {} bytes that it lists: try again later", printable(download_.file.path), download_.file.n_bytes);
+      throw Error("'{}': the server sends more than the {} bytes that it lists: try again later",
+                  printable(download_.file.path), download_.file.n_bytes);
     }
     digest_.update(bytes);
     while (!bytes.empty()) {
@@ -74,7 +76,9 @@ class Partial final : public HubSink {
   }
 
  private:
-  Digest new_digest() const { return download_.file.hash.size() == 64 ? Digest::sha256() : Digest::git_blob(download_.file.n_bytes); }
+  Digest new_digest() const {
+    return download_.file.hash.size() == 64 ? Digest::sha256() : Digest::git_blob(download_.file.n_bytes);
+  }
 
   // Hashes what an earlier run left; more than the file has cannot be of it.
   void take_in() {
@@ -95,7 +99,9 @@ class Partial final : public HubSink {
     const int error = errno;
     const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
     throw Error("cannot {} '{}': {}{}", doing, printable(path_), std::strerror(error),
-                full ? "; what has come is kept: free some space (`ingot ls`, `ingot rm`), and the same command goes on from there" : "");
+                full ? "; what has come is kept: free some space (`ingot ls`, `ingot rm`), and the same command goes "
+                       "on from there"
+                     : "");
   }
 
   const std::string path_;
@@ -119,17 +125,21 @@ void fill(HubHttp& http, const HubDownload& download, Partial& partial) {
         why = "HTTP 416";
       } else if (response->status != 200 && response->status != 206) {
         why = fmt::format("HTTP {}", response->status);
-        if (!is_transient(response->status) || failures + 1 == kMaxFailures) throw hub_refusal(download.request, *response);
+        if (!is_transient(response->status) || failures + 1 == kMaxFailures)
+          throw hub_refusal(download.request, *response);
       }
     } catch (const HubCut& cut) {
       why = cut.what();
     }
     if (partial.size() == download.file.n_bytes) return;
     failures = partial.size() > before ? 1 : failures + 1;
-    log_info("{}: {} after {} of {} bytes; attempt {}", printable(download.file.path), why, partial.size(), download.file.n_bytes, failures + 1);
+    log_info("{}: {} after {} of {} bytes; attempt {}", printable(download.file.path), why, partial.size(),
+             download.file.n_bytes, failures + 1);
     if (failures == kMaxFailures)
-      throw Error("'{}': {}: gave up after {} attempts at byte {} of {}; what has come is kept: the same command goes on from there",
-                  printable(download.file.path), why, kMaxFailures, partial.size(), download.file.n_bytes);
+      throw Error(
+          "'{}': {}: gave up after {} attempts at byte {} of {}; what has come is kept: the same command goes on from "
+          "there",
+          printable(download.file.path), why, kMaxFailures, partial.size(), download.file.n_bytes);
     http.wait_after_failure(failures, response ? &*response : nullptr);
   }
 }
@@ -154,7 +164,8 @@ void download_blob(HubHttp& http, const HubCache& cache, const HubDownload& down
   }
   if (hash != file.hash) {
     partial.discard();
-    throw Error("'{}': what came has the hash {}, not {}: it was changed on the way, and is not kept; try again", printable(file.path), hash, file.hash);
+    throw Error("'{}': what came has the hash {}, not {}: it was changed on the way, and is not kept; try again",
+                printable(file.path), hash, file.hash);
   }
   partial.move_to(cache.blob(file.hash));
 }

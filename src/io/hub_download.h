@@ -1,4 +1,5 @@
-// One file from the Hub into the cache's blobs: resumed where it was cut, checked against its hash, and only then given its name.
+// One file from the Hub into the cache's blobs: resumed where it was cut, checked against its hash, and only then given
+// its name.
 #pragma once
 #include <functional>
 #include <string>
@@ -20,8 +21,8 @@ struct HubDownloadEvents {
   std::function<void()> waiting;                   // another process downloads it
 };
 
-// Returns when the blob is there, be it by another process. What has come stays as blobs/HASH.incomplete whatever happens,
-// unless its hash is wrong. Throws HubInterrupted, or Error saying what to do.
+// Returns when the blob is there, be it by another process. What has come stays as blobs/HASH.incomplete whatever
+// happens, unless its hash is wrong. Throws HubInterrupted, or Error saying what to do.
 void download_blob(HubHttp& http, const HubCache& cache, const HubDownload& download, const HubDownloadEvents& events);
 
 }  // namespace ingot

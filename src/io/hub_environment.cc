@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/ascii.h"
 #include "base/file.h"
 #include "io/hub.h"
 
@@ -33,16 +34,11 @@ std::string home_folder() {
   return home.empty() ? "" : home + "/.cache/huggingface";
 }
 
-std::string trimmed(std::string text) {
-  text.erase(text.find_last_not_of(" \t\r\n") + 1);  // npos + 1 is 0
-  return text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
-}
-
 std::string token_of(const std::string& home) {
-  if (const std::string token = trimmed(variable("HF_TOKEN")); !token.empty()) return token;
+  if (const std::string token(trim(variable("HF_TOKEN"))); !token.empty()) return token;
   std::error_code error;
   const std::string path = home + "/token";
-  return !home.empty() && fs::is_regular_file(path, error) ? trimmed(read_file(path, 4096)) : "";
+  return !home.empty() && fs::is_regular_file(path, error) ? std::string(trim(read_file(path, 4096))) : "";
 }
 
 int timeout_of(const std::string& text, int otherwise) {

@@ -7,6 +7,7 @@
 #include <exception>
 #include <thread>
 
+#include "base/ascii.h"
 #include "base/check.h"
 
 namespace ingot {
@@ -16,7 +17,8 @@ constexpr int kMaxRedirects = 8, kMaxGetAttempts = 3;
 constexpr uint64_t kMaxRetryWait_s = 30;
 constexpr long kMaxConnect_s = 10;
 constexpr const char* kInterrupted = "interrupted; what has come is kept: the same command goes on from there";
-constexpr const char* kOwnAuthority = "; where an authority of your own signs for this server, SSL_CERT_FILE names the file with its certificate";
+constexpr const char* kOwnAuthority =
+    "; where an authority of your own signs for this server, SSL_CERT_FILE names the file with its certificate";
 constexpr size_t kMaxHeaderBytes = 64 << 10, kMaxRefusalBytes = 64 << 10;
 
 // The parts of an address, taken apart by the same code that will connect to it.
@@ -43,9 +45,7 @@ class Url {
   }
   std::string scheme() const { return part(CURLUPART_SCHEME); }
   std::string origin() const {
-    std::string host = part(CURLUPART_HOST);
-    std::transform(host.begin(), host.end(), host.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return scheme() + "://" + host + ":" + part(CURLUPART_PORT, CURLU_DEFAULT_PORT);
+    return scheme() + "://" + lower(part(CURLUPART_HOST)) + ":" + part(CURLUPART_PORT, CURLU_DEFAULT_PORT);
   }
   std::string whole() const { return part(CURLUPART_URL); }
   std::string shown() const {
@@ -58,18 +58,6 @@ class Url {
   const std::string text_;
 };
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  return out;
-}
-
-std::string_view trim(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
 void init_curl() {
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (code != CURLE_OK) throw Error("libcurl cannot start: {}", curl_easy_strerror(code));
@@ -77,8 +65,9 @@ void init_curl() {
 
 // Cut or refused by the network, rather than wrong for good.
 bool is_cut(CURLcode code) {
-  constexpr CURLcode kForGood[] = {CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CERTPROBLEM,
-                                   CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR, CURLE_OUT_OF_MEMORY, CURLE_FAILED_INIT};
+  constexpr CURLcode kForGood[] = {CURLE_UNSUPPORTED_PROTOCOL, CURLE_URL_MALFORMAT,      CURLE_PEER_FAILED_VERIFICATION,
+                                   CURLE_SSL_CERTPROBLEM,      CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
+                                   CURLE_OUT_OF_MEMORY,        CURLE_FAILED_INIT};
   return std::find(std::begin(kForGood), std::end(kForGood), code) == std::end(kForGood);
 }
 
@@ -144,8 +133,10 @@ struct HubHttp::Transfer {
     begin();
     if (to_sink()) return sink->write(bytes);
     const bool good = response.status >= 200 && response.status < 300;
-    if (good && response.body.size() + bytes.size() > max_bytes) throw Error("{}: the answer is longer than {} bytes", printable(response.url), max_bytes);
-    const size_t room = (good ? max_bytes : kMaxRefusalBytes) - std::min(response.body.size(), good ? max_bytes : kMaxRefusalBytes);
+    if (good && response.body.size() + bytes.size() > max_bytes)
+      throw Error("{}: the answer is longer than {} bytes", printable(response.url), max_bytes);
+    const size_t room =
+        (good ? max_bytes : kMaxRefusalBytes) - std::min(response.body.size(), good ? max_bytes : kMaxRefusalBytes);
     response.body.append(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), room));
   }
 
@@ -169,9 +160,11 @@ HubHttp::HubHttp(HubHttpOptions options) : options_(without_slash(std::move(opti
   handle_ = std::make_unique<Handle>();
   const Url endpoint(options_.endpoint);
   if (endpoint.scheme() != "https" && endpoint.scheme() != "http")
-    throw Error("'{}' is no endpoint: give one that begins with https:// (HF_ENDPOINT or --hf-endpoint)", printable(options_.endpoint));
+    throw Error("'{}' is no endpoint: give one that begins with https:// (HF_ENDPOINT or --hf-endpoint)",
+                printable(options_.endpoint));
   for (char c : options_.token)
-    if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f) throw Error("the access token (HF_TOKEN or --hf-token) has a blank or a control character in it");
+    if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f)
+      throw Error("the access token (HF_TOKEN or --hf-token) has a blank or a control character in it");
 }
 
 HubHttp::~HubHttp() = default;
@@ -183,8 +176,9 @@ void HubHttp::check_stopped() const {
 void HubHttp::wait_after_failure(int n, const HubResponse* response) const {
   using std::chrono::milliseconds;
   const uint64_t wanted_s = response == nullptr ? 0 : parse_size(response->header("retry-after")).value_or(0);
-  const auto until = std::chrono::steady_clock::now() +
-                     std::max(milliseconds(125 << std::min(n, 6)), milliseconds(1000 * std::min(wanted_s, kMaxRetryWait_s)));
+  const auto until =
+      std::chrono::steady_clock::now() +
+      std::max(milliseconds(125 << std::min(n, 6)), milliseconds(1000 * std::min(wanted_s, kMaxRetryWait_s)));
   while (std::chrono::steady_clock::now() < until) {
     check_stopped();
     std::this_thread::sleep_for(milliseconds(20));
@@ -221,8 +215,9 @@ void HubHttp::perform(const std::string& url, Transfer& transfer) {
   if (transfer.failure) std::rethrow_exception(transfer.failure);
   if (transfer.interrupted) throw HubInterrupted("{}", kInterrupted);
   if (code == CURLE_OK) return transfer.begin();
-  const std::string message = fmt::format("{}: {}{}", Url(url).shown(), printable(*detail != 0 ? detail : curl_easy_strerror(code), 200),
-                                          code == CURLE_PEER_FAILED_VERIFICATION ? kOwnAuthority : "");
+  const std::string message =
+      fmt::format("{}: {}{}", Url(url).shown(), printable(*detail != 0 ? detail : curl_easy_strerror(code), 200),
+                  code == CURLE_PEER_FAILED_VERIFICATION ? kOwnAuthority : "");
   if (is_cut(code)) throw HubCut("{}", message);
   throw Error("{}", message);
 }
@@ -235,9 +230,14 @@ HubResponse HubHttp::follow(const std::string& first, uint64_t from, size_t max_
   for (int hop = 0; hop <= kMaxRedirects; ++hop) {
     check_stopped();
     const std::string scheme = Url(url).scheme();
-    if (scheme != "https" && (scheme != "http" || secure)) throw Error("{}: refused: only https is asked here", printable(url));
-    Transfer transfer{
-        .curl = handle_->curl, .stopped = options_.stopped, .kept = kept, .from = from, .max_bytes = max_bytes, .sink = sink};
+    if (scheme != "https" && (scheme != "http" || secure))
+      throw Error("{}: refused: only https is asked here", printable(url));
+    Transfer transfer{.curl = handle_->curl,
+                      .stopped = options_.stopped,
+                      .kept = kept,
+                      .from = from,
+                      .max_bytes = max_bytes,
+                      .sink = sink};
     transfer.response.url = url;
     perform(url, transfer);
     HubResponse& response = transfer.response;

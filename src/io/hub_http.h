@@ -1,6 +1,6 @@
-// HTTP for the Hub, on libcurl: GET with redirects followed by hand, so that the access token goes to the endpoint's own origin
-// and to no other, and that nothing but https (or http from an http endpoint) is ever asked. What cuts a transfer (the network, a stall) is a
-// HubCut, and may be tried again.
+// HTTP for the Hub, on libcurl: GET with redirects followed by hand, so that the access token goes to the endpoint's
+// own origin and to no other, and that nothing but https (or http from an http endpoint) is ever asked. What cuts a
+// transfer (the network, a stall) is a HubCut, and may be tried again.
 #pragma once
 #include <functional>
 #include <memory>
@@ -45,11 +45,12 @@ class HubHttp {
 
   const HubHttpOptions& options() const { return options_; }
 
-  // The whole answer, whatever its status. Cuts and transient statuses are tried again a few times. Throws HubCut or Error.
+  // The whole answer, whatever its status. Cuts and transient statuses are tried again a few times. Throws HubCut or
+  // Error.
   HubResponse get(const std::string& url, size_t max_bytes);
 
-  // One attempt: the bytes from `from` on go to the sink; of an answer that is neither 200 nor 206, the status comes back.
-  // Throws HubCut, or what the sink throws.
+  // One attempt: the bytes from `from` on go to the sink; of an answer that is neither 200 nor 206, the status comes
+  // back. Throws HubCut, or what the sink throws.
   HubResponse fetch(const std::string& url, uint64_t from, HubSink& sink);
 
   // Waits after failure n (from 1): longer each time, or as long as the server wants, up to half a minute.

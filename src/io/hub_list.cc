@@ -38,7 +38,8 @@ struct Snapshot {
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) entries.push_back(it->path());
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    entries.push_back(it->path());
   std::sort(entries.begin(), entries.end());
   return entries;
 }
@@ -69,7 +70,8 @@ Link read_link(const HubCache& cache, const fs::path& snapshot, const std::strin
   std::error_code error;
   const fs::path target = fs::read_symlink(snapshot / path, error);
   const fs::path blob = ((snapshot / path).parent_path() / target).lexically_normal();
-  if (!error && blob.parent_path() == (fs::path(cache.folder()) / "blobs").lexically_normal()) link.blob = blob.string();
+  if (!error && blob.parent_path() == (fs::path(cache.folder()) / "blobs").lexically_normal())
+    link.blob = blob.string();
   return link;
 }
 
@@ -80,7 +82,8 @@ std::vector<Snapshot> read_snapshots(const HubCache& cache) {
     Snapshot snapshot{.commit = folder.filename().string()};
     if (!is_commit(snapshot.commit)) continue;
     snapshot.revisions = refs[snapshot.commit];
-    for (const std::string& path : cache.paths(snapshot.commit)) snapshot.links.push_back(read_link(cache, folder, path));
+    for (const std::string& path : cache.paths(snapshot.commit))
+      snapshot.links.push_back(read_link(cache, folder, path));
     snapshots.push_back(std::move(snapshot));
   }
   return snapshots;
@@ -99,14 +102,18 @@ HubEntry entry_of(const HubCache& cache, const std::string& repo, const Snapshot
 }
 
 // GGUF models each by itself; safetensors, or what is no model, with all other files.
-void add_entries(const HubCache& cache, const std::string& repo, const Snapshot& snapshot, std::vector<HubEntry>& entries) {
+void add_entries(const HubCache& cache, const std::string& repo, const Snapshot& snapshot,
+                 std::vector<HubEntry>& entries) {
   std::vector<std::string> others = snapshot.paths();
   const std::vector<HubGguf> models = gguf_models(others);
   for (const HubGguf& model : models) {
     entries.push_back(entry_of(cache, repo, snapshot, model.label, model.files, model.files[0].c_str()));
-    std::erase_if(others, [&](const std::string& path) { return std::binary_search(model.files.begin(), model.files.end(), path); });
+    std::erase_if(others, [&](const std::string& path) {
+      return std::binary_search(model.files.begin(), model.files.end(), path);
+    });
   }
-  const bool weights = std::any_of(others.begin(), others.end(), [](const std::string& path) { return path.ends_with(".safetensors"); });
+  const bool weights =
+      std::any_of(others.begin(), others.end(), [](const std::string& path) { return path.ends_with(".safetensors"); });
   if (weights) {
     entries.push_back(entry_of(cache, repo, snapshot, "safetensors", others, ""));
   } else if (!others.empty()) {
@@ -138,7 +145,8 @@ HubRemoval whole_repository(const HubCache& cache) {
   HubRemoval removal{.folders = {cache.folder(), cache.lock_folder()}};
   struct stat status {};
   for (const fs::path& path : entries_of(fs::path(cache.folder()) / "blobs"))
-    if (::lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) removal.freed_bytes += static_cast<uint64_t>(status.st_size);
+    if (::lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode))
+      removal.freed_bytes += static_cast<uint64_t>(status.st_size);
   return removal;
 }
 
@@ -156,7 +164,8 @@ std::vector<std::string> tagged(const Snapshot& snapshot, const std::string& tag
 
 void refuse_while_downloading(const HubCache& cache, const std::string& repo) {
   for (const fs::path& path : entries_of(cache.lock_folder()))
-    if (HubLock::is_held(path.string())) throw Error("{} is being downloaded by another process: wait for it, or stop it first", repo);
+    if (HubLock::is_held(path.string()))
+      throw Error("{} is being downloaded by another process: wait for it, or stop it first", repo);
 }
 
 }  // namespace
@@ -176,7 +185,8 @@ std::vector<HubEntry> list_cache(const std::string& root) {
 HubRemoval plan_removal(const std::string& root, const HubName& name, const std::string& revision) {
   const HubCache cache(root, name.repo);
   std::error_code error;
-  if (!fs::is_directory(cache.folder(), error)) throw Error("{} is not in '{}': `ingot ls` lists what is", name.repo, printable(root));
+  if (!fs::is_directory(cache.folder(), error))
+    throw Error("{} is not in '{}': `ingot ls` lists what is", name.repo, printable(root));
   refuse_while_downloading(cache, name.repo);
   if (name.tag.empty() && revision.empty()) return whole_repository(cache);
 
@@ -204,8 +214,10 @@ HubRemoval plan_removal(const std::string& root, const HubName& name, const std:
     for (const std::string& ref : snapshot.revisions) removal.files.push_back(cache.folder() + "/refs/" + ref);
   }
   if (removal.files.empty())
-    throw Error("{} has no {} in '{}': `ingot ls` lists what there is", name.repo,
-                name.tag.empty() ? fmt::format("revision '{}'", printable(revision)) : fmt::format("'{}'", printable(name.tag)), printable(root));
+    throw Error(
+        "{} has no {} in '{}': `ingot ls` lists what there is", name.repo,
+        name.tag.empty() ? fmt::format("revision '{}'", printable(revision)) : fmt::format("'{}'", printable(name.tag)),
+        printable(root));
   if (n_left == 0) return whole_repository(cache);
   for (const auto& [blob, n_bytes] : doomed) {
     if (needed.contains(blob)) continue;

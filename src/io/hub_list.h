@@ -1,5 +1,5 @@
-// What the Hugging Face cache holds, and taking some of it away: `ingot ls` and `ingot rm`. A blob goes when no snapshot links
-// to it any more.
+// What the Hugging Face cache holds, and taking some of it away: `ingot ls` and `ingot rm`. A blob goes when no
+// snapshot links to it any more.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,7 +14,8 @@ struct HubEntry {
   std::string repo;
   std::string commit;                   // empty: of no snapshot yet
   std::vector<std::string> revisions;   // that the cache knows the commit by
-  std::string label;                    // "Q4_K_M", "safetensors"; "-" for other files, "partial" for downloads that were cut
+  // "Q4_K_M", "safetensors"; "-" for other files, "partial" for downloads that were cut
+  std::string label;
   std::string path;                     // to open; empty when it is no model
   uint64_t n_bytes = 0;
   int64_t last_used = 0;                // seconds since 1970
@@ -30,8 +31,8 @@ struct HubRemoval {
   uint64_t freed_bytes = 0;
 };
 
-// A whole repository; or one model of it (by tag), or one revision, or both. Throws Error when there is no such thing, or
-// another process is downloading it.
+// A whole repository; or one model of it (by tag), or one revision, or both. Throws Error when there is no such thing,
+// or another process is downloading it.
 HubRemoval plan_removal(const std::string& root, const HubName& name, const std::string& revision);
 void remove(const HubRemoval& removal);
 

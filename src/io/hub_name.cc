@@ -6,7 +6,8 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxNameBytes = 96, kMaxPathBytes = 1024, kMaxRevisionBytes = 256, kMaxPartBytes = 255;
-constexpr std::string_view kPrefixes[] = {"hf://", "https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/"};
+constexpr std::string_view kPrefixes[] = {"hf://", "https://huggingface.co/", "https://hf.co/", "huggingface.co/",
+                                          "hf.co/"};
 
 bool is_alnum(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_word(char c) { return is_alnum(c) || c == '_'; }
@@ -36,7 +37,8 @@ bool each_part(std::string_view path, const F& f) {
 }  // namespace
 
 bool has_hub_prefix(std::string_view text) {
-  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](std::string_view prefix) { return text.starts_with(prefix); });
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](std::string_view prefix) { return text.starts_with(prefix); });
 }
 
 std::optional<HubName> parse_hub_name(std::string_view text) {
@@ -65,7 +67,9 @@ bool is_hub_path(std::string_view path) {
   });
 }
 
-bool is_hub_revision(std::string_view revision) { return revision.size() <= kMaxRevisionBytes && is_hub_path(revision); }
+bool is_hub_revision(std::string_view revision) {
+  return revision.size() <= kMaxRevisionBytes && is_hub_path(revision);
+}
 
 bool is_hex(std::string_view text, size_t n_digits) {
   return text.size() == n_digits &&

@@ -1,5 +1,6 @@
-// Names that the Hugging Face Hub uses: repositories, revisions, commits, files. They come from the command line or from a
-// listing that may be hostile, and become parts of paths and addresses, so each kind is checked here and nowhere else.
+// Names that the Hugging Face Hub uses: repositories, revisions, commits, files. They come from the command line or
+// from a listing that may be hostile, and become parts of paths and addresses, so each kind is checked here and nowhere
+// else.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,13 +14,13 @@ struct HubName {
   bool explicit_hub = false;  // written as hf://org/repo or hf.co/org/repo: cannot be meant as a path
 };
 
-// ORG/REPO[:TAG], with hf://, hf.co/ or https://huggingface.co/ before it or not. Nothing when the text is no such name: the
-// Hub's own rules (letters, digits and -_. in each half, no "--" or "..").
+// ORG/REPO[:TAG], with hf://, hf.co/ or https://huggingface.co/ before it or not. Nothing when the text is no such
+// name: the Hub's own rules (letters, digits and -_. in each half, no "--" or "..").
 std::optional<HubName> parse_hub_name(std::string_view text);
 bool has_hub_prefix(std::string_view text);
 
-// A file's path inside a repository that can be joined to a folder: relative, no part of it empty, "." or "..", no backslash,
-// colon or control byte.
+// A file's path inside a repository that can be joined to a folder: relative, no part of it empty, "." or "..", no
+// backslash, colon or control byte.
 bool is_hub_path(std::string_view path);
 
 // Branch, tag, commit or refs/pr/N: also a path, as refs/REVISION in the cache.

@@ -56,7 +56,8 @@ class JsonBuilder {
       return;
     }
     const auto index = static_cast<uint32_t>(table_.nodes.size());
-    Node node{.kind = event.kind, .offset = static_cast<uint32_t>(event.offset), .end = index + 1, .integer = event.integer};
+    Node node{
+        .kind = event.kind, .offset = static_cast<uint32_t>(event.offset), .end = index + 1, .integer = event.integer};
     if (event.kind == Kind::kReal) node.real = event.real;
     if (event.kind == Kind::kString || event.kind == Kind::kKey) {
       node.text = {static_cast<uint32_t>(table_.strings.size()), static_cast<uint32_t>(event.text.size())};
@@ -108,8 +109,9 @@ JsonDocument JsonDocument::read(const std::string& path, size_t max_bytes) {
   const std::string text = read_file(path, max_bytes);
   const size_t first = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (first == text.npos || (text[first] != '{' && text[first] != '['))
-    throw Error("{}: not a JSON file but {}", printable(path),
-                describe_file({reinterpret_cast<const uint8_t*>(text.data()), std::min<size_t>(text.size(), 64)}, text.size()));
+    throw Error(
+        "{}: not a JSON file but {}", printable(path),
+        describe_file({reinterpret_cast<const uint8_t*>(text.data()), std::min<size_t>(text.size(), 64)}, text.size()));
   return parse(text, path);
 }
 
@@ -117,7 +119,8 @@ Json JsonDocument::root() const { return {table_.get(), 0}; }
 const std::string& JsonDocument::source() const { return table_->source; }
 
 const char* json_kind_name(Kind kind) {
-  constexpr const char* kNames[] = {"null", "bool", "integer", "real", "str", "key", "object", "object", "array", "array"};
+  constexpr const char* kNames[] = {"null", "bool",   "integer", "real",  "str",
+                                    "key",  "object", "object",  "array", "array"};
   return kNames[static_cast<size_t>(kind)];
 }
 

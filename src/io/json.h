@@ -1,7 +1,8 @@
-// JSON from model files, which may be hostile: config.json, tokenizer.json, the header of a safetensors file. Strict JSON in
-// UTF-8 without a byte order mark, nested to a limit, no key twice in an object; numbers keep their exact integers. Every
-// complaint names the file, the path of the value ('rope_scaling.factor') and its offset. walk_json reports values as they
-// come and keeps nothing; JsonDocument keeps them in one flat table, 24 bytes a value. nlohmann's parser does the reading.
+// JSON from model files, which may be hostile: config.json, tokenizer.json, the header of a safetensors file. Strict
+// JSON in UTF-8 without a byte order mark, nested to a limit, no key twice in an object; numbers keep their exact
+// integers. Every complaint names the file, the path of the value ('rope_scaling.factor') and its offset. walk_json
+// reports values as they come and keeps nothing; JsonDocument keeps them in one flat table, 24 bytes a value.
+// nlohmann's parser does the reading.
 #pragma once
 #include <cstdint>
 #include <functional>

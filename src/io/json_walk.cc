@@ -1,5 +1,5 @@
-// walk_json: nlohmann's parser with a place for every event, which its own interface does not give: the parser reads the
-// text through an iterator that says how far it has come.
+// walk_json: nlohmann's parser with a place for every event, which its own interface does not give: the parser reads
+// the text through an iterator that says how far it has come.
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -45,7 +45,8 @@ class Walker final : public nlohmann::json_sax<nlohmann::json> {
 
   void walk() {
     if (text_.starts_with("\xEF\xBB\xBF")) fail(0, "begins with a byte order mark: write it without one");
-    if (const size_t nul = text_.find('\0'); nul != text_.npos) fail(nul, "is not JSON: a NUL byte");  // the parser would stop there
+    // The parser would stop at a NUL.
+    if (const size_t nul = text_.find('\0'); nul != text_.npos) fail(nul, "is not JSON: a NUL byte");
     const char* end = text_.data() + text_.size();
     nlohmann::json::sax_parse(Cursor(text_.data(), &reached_), Cursor(end, &reached_), this);
   }
@@ -54,7 +55,8 @@ class Walker final : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool value) override { return event({.kind = Kind::kBool, .integer = value}); }
   bool number_integer(int64_t value) override { return event({.kind = Kind::kInteger, .integer = value}); }
   bool number_unsigned(uint64_t value) override {
-    if (value > static_cast<uint64_t>(INT64_MAX)) return event({.kind = Kind::kReal, .real = static_cast<double>(value)});
+    if (value > static_cast<uint64_t>(INT64_MAX))
+      return event({.kind = Kind::kReal, .real = static_cast<double>(value)});
     return event({.kind = Kind::kInteger, .integer = static_cast<int64_t>(value)});
   }
   bool number_float(double value, const std::string&) override { return event({.kind = Kind::kReal, .real = value}); }
@@ -82,7 +84,8 @@ class Walker final : public nlohmann::json_sax<nlohmann::json> {
     event.offset = closes ? end : std::min(text_.find_first_not_of(" \t\r\n,:", done_), text_.size());
     done_ = end;
     if (event.kind == Kind::kBeginObject || event.kind == Kind::kBeginArray) {
-      if (++depth_ > kMaxJsonDepth) fail(event.offset, fmt::format("is nested more than {} levels deep", kMaxJsonDepth));
+      if (++depth_ > kMaxJsonDepth)
+        fail(event.offset, fmt::format("is nested more than {} levels deep", kMaxJsonDepth));
     }
     depth_ -= closes;
     on_event_(event);
@@ -106,7 +109,8 @@ class Walker final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-void walk_json(std::string_view text, const std::string& source, const std::function<void(const JsonEvent&)>& on_event) {
+void walk_json(std::string_view text, const std::string& source,
+               const std::function<void(const JsonEvent&)>& on_event) {
   Walker(text, source, on_event).walk();
 }
 

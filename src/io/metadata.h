@@ -59,10 +59,8 @@ class Metadata {
   List<bool> get_bools(Key key) const { return get_list<bool>(key); }
   List<std::string_view> get_strings(Key key) const { return get_list<std::string_view>(key); }
 
-  Maybe<List<uint32_t>> find_u32s(Key key) const { return find_list<uint32_t>(key); }
   Maybe<List<int32_t>> find_i32s(Key key) const { return find_list<int32_t>(key); }
   Maybe<List<float>> find_f32s(Key key) const { return find_list<float>(key); }
-  Maybe<List<bool>> find_bools(Key key) const { return find_list<bool>(key); }
   Maybe<List<std::string_view>> find_strings(Key key) const { return find_list<std::string_view>(key); }
 
   // One scalar for all layers, or an array with one element a layer (head_count_kv and such): always n_layers values.
@@ -70,7 +68,6 @@ class Metadata {
   Maybe<List<uint32_t>> find_u32_per_layer(Key key, size_t n_layers) const {
     return find_per_layer<uint32_t>(key, n_layers);
   }
-  Maybe<List<float>> find_f32_per_layer(Key key, size_t n_layers) const { return find_per_layer<float>(key, n_layers); }
   Maybe<List<bool>> find_bool_per_layer(Key key, size_t n_layers) const { return find_per_layer<bool>(key, n_layers); }
 
   // An Error about this key, for checks that only the caller can make: "FILE: metadata 'KEY': MESSAGE".

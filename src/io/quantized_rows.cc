@@ -1,5 +1,5 @@
-// Gathering the rows of a quantized matrix: each layout says how codes, scales and minima of some rows are found, and they
-// become blocks of a format together. A tile of 32 rows at a time, since GPTQ and AWQ keep rows side by side.
+// Gathering the rows of a quantized matrix: each layout says how codes, scales and minima of some rows are found, and
+// they become blocks of a format together. A tile of 32 rows at a time, since GPTQ and AWQ keep rows side by side.
 #include <algorithm>
 #include <cmath>
 
@@ -79,7 +79,8 @@ class IntegerRows {
     }
     zeros_ = files.data(*m.zeros);
     zeros_are_bytes_ = m.zeros->dtype->bits == 8;
-    zero_offset_ = m.scheme.layout == QuantLayout::kGptq && m.scheme.symmetric ? symmetric_offset() : m.scheme.zeros_less_one;
+    zero_offset_ =
+        m.scheme.layout == QuantLayout::kGptq && m.scheme.symmetric ? symmetric_offset() : m.scheme.zeros_less_one;
   }
 
   void read(Rows& rows) const {
@@ -98,14 +99,18 @@ class IntegerRows {
   bool is_transposed() const { return m_.scheme.layout == QuantLayout::kGptq || m_.scheme.layout == QuantLayout::kAwq; }
 
   // Rows of AWQ's other layout are longer than their groups.
-  int64_t scales_a_row() const { return m_.scheme.layout == QuantLayout::kAwqRows ? m_.scales->shape[1] : m_.n_groups(); }
+  int64_t scales_a_row() const {
+    return m_.scheme.layout == QuantLayout::kAwqRows ? m_.scales->shape[1] : m_.n_groups();
+  }
 
   void read_scales(Rows& rows) const {
     const int64_t n_groups = m_.n_groups();
     for (int64_t i = 0; i < rows.n; ++i)
       for (int64_t g = 0; g < n_groups; ++g) {
         const int64_t row = rows.first + i, at = i * n_groups + g;
-        const float scale = scales_[scales_.size() == 1 ? 0 : is_transposed() ? g * m_.n_out + row : row * scales_a_row() + g];
+        const float scale = scales_[scales_.size() == 1 ? 0
+                                    : is_transposed()   ? g * m_.n_out + row
+                                                        : row * scales_a_row() + g];
         rows.scales[at] = scale;
         rows.mins[at] = biases_.empty() ? -static_cast<float>(zero_of(row, g)) * scale : biases_[row * n_groups + g];
       }
@@ -113,7 +118,8 @@ class IntegerRows {
 
   // Eight rows of a column are one word; rows.first is a multiple of 8, and so is n_out.
   void read_awq_codes(Rows& rows) const {
-    constexpr int64_t kStep = 64;  // columns that are turned in the cache: rows are often a power of two apart, and would evict each other
+    // A block of columns is turned in the cache: rows are often a power of two apart, and would evict each other.
+    constexpr int64_t kStep = 64;
     for (int64_t begin = 0; begin < m_.n_in; begin += kStep)
       for (int64_t i = 0; i < rows.n; i += 8) {
         uint8_t turned[8][kStep];
@@ -122,7 +128,8 @@ class IntegerRows {
           const uint32_t word = load_word(codes_, (begin + k) * (m_.n_out / 8) + (rows.first + i) / 8);
           for (int64_t j = 0; j < 8; ++j) turned[j][k] = word >> (4 * kAwqNibble[j]) & 15;
         }
-        for (int64_t j = 0; j < 8; ++j) std::memcpy(&rows.codes[(i + j) * m_.n_in + begin], turned[j], static_cast<size_t>(n));
+        for (int64_t j = 0; j < 8; ++j)
+          std::memcpy(&rows.codes[(i + j) * m_.n_in + begin], turned[j], static_cast<size_t>(n));
       }
   }
 
@@ -147,7 +154,8 @@ class IntegerRows {
 
   // Code `i` of a stream of words that lie `stride` apart, from word `first` on.
   int code_at(std::span<const uint8_t> words, int64_t first, int64_t stride, int64_t i) const {
-    const int64_t a_word = 32 / m_.scheme.bits, bit = m_.whole_codes ? i / a_word * 32 + i % a_word * m_.scheme.bits : i * m_.scheme.bits;
+    const int64_t a_word = 32 / m_.scheme.bits,
+                  bit = m_.whole_codes ? i / a_word * 32 + i % a_word * m_.scheme.bits : i * m_.scheme.bits;
     const int64_t word = bit / 32;
     const int shift = static_cast<int>(bit % 32);
     uint64_t both = load_word(words, first + word * stride);
@@ -159,7 +167,8 @@ class IntegerRows {
     const int64_t zero_words = m_.n_out * m_.scheme.bits / 32;
     switch (m_.scheme.layout) {
       case QuantLayout::kGptq: return code_at(zeros_, group * zero_words, 1, row);
-      case QuantLayout::kAwq: return static_cast<int>(load_word(zeros_, group * (m_.n_out / 8) + row / 8) >> (4 * kAwqNibble[row % 8]) & 15);
+      case QuantLayout::kAwq:
+        return static_cast<int>(load_word(zeros_, group * (m_.n_out / 8) + row / 8) >> (4 * kAwqNibble[row % 8]) & 15);
       case QuantLayout::kAwqRows: return code_at(zeros_, row * m_.zeros->shape[1], 1, group);
       default: return code_at(zeros_, group, m_.n_groups(), row);
     }
@@ -168,12 +177,14 @@ class IntegerRows {
   int zero_of(int64_t row, int64_t group) const {
     const int middle = 1 << (m_.scheme.bits - 1);
     if (zeros_.empty()) return middle;
-    if (zeros_are_bytes_) return middle + static_cast<int8_t>(zeros_[zeros_.size() == 1 ? 0 : row * m_.n_groups() + group]);
-    return (stored_zero(row, group) + zero_offset_) & (2 * middle - 1);  // one more than the last code is 0, as in AutoGPTQ
+    if (zeros_are_bytes_)
+      return middle + static_cast<int8_t>(zeros_[zeros_.size() == 1 ? 0 : row * m_.n_groups() + group]);
+    // One more than the last code is 0, as in AutoGPTQ.
+    return (stored_zero(row, group) + zero_offset_) & (2 * middle - 1);
   }
 
-  // Of a symmetric matrix it is known what the zero points are: they tell which of GPTQ's two formats the file has, even where
-  // config.json is wrong about it, as some are.
+  // Of a symmetric matrix it is known what the zero points are: they tell which of GPTQ's two formats the file has,
+  // even where config.json is wrong about it, as some are.
   int symmetric_offset() const {
     const int middle = 1 << (m_.scheme.bits - 1), first = stored_zero(0, 0);
     return first == middle ? 0 : first == middle - 1 ? 1 : m_.scheme.zeros_less_one;
@@ -193,7 +204,8 @@ void put_affine(const QuantizedMatrix& m, const Rows& rows, uint8_t* out) {
   const int64_t group = m.group(), n_groups = m.n_groups();
   for (int64_t i = 0; i < rows.n; ++i)
     for (int64_t k = 0; k < m.n_in; k += T::block_size, out += T::block_bytes)
-      T::put(&rows.codes[i * m.n_in + k], rows.scales[i * n_groups + k / group], rows.mins[i * n_groups + k / group], out);
+      T::put(&rows.codes[i * m.n_in + k], rows.scales[i * n_groups + k / group], rows.mins[i * n_groups + k / group],
+             out);
 }
 
 template <class T>
@@ -206,8 +218,8 @@ void put_numbers(const QuantizedMatrix& m, const IntegerRows& reader, const Rows
     }
 }
 
-// The format for a matrix of integers. Columns that are in no order of groups make no blocks: they become the f16 numbers that
-// GPTQ's own kernels make of them.
+// The format for a matrix of integers. Columns that are in no order of groups make no blocks: they become the f16
+// numbers that GPTQ's own kernels make of them.
 Format integer_format(const QuantizedMatrix& m) {
   if (m.order != nullptr) return Format::F16;
   const bool four = m.scheme.bits <= 4;
@@ -229,7 +241,8 @@ void put_rows(const QuantizedMatrix& m, Format format, const IntegerRows& reader
 
 class FloatRows {
  public:
-  FloatRows(const Safetensors& files, const QuantizedMatrix& m, const std::string& source) : m_(m), codes_(files.data(*m.codes)) {
+  FloatRows(const Safetensors& files, const QuantizedMatrix& m, const std::string& source)
+      : m_(m), codes_(files.data(*m.codes)) {
     const auto scales = files.data(*m.scales);
     if (m.scheme.layout == QuantLayout::kFloat8) {
       scales_ = numbers_of(*m.scales, scales);
@@ -240,13 +253,14 @@ class FloatRows {
     const int last = m.scheme.group == 16 ? 0x7E : 0xFE;
     for (size_t i = 0; i < scales.size(); ++i)
       if (scales[i] > last)
-        throw Error("{}: tensor '{}': element {} is {}, which is no scale: expected 0 to {}", printable(source), printable(m.scales->name, 128), i,
-                    scales[i], last);
+        throw Error("{}: tensor '{}': element {} is {}, which is no scale: expected 0 to {}", printable(source),
+                    printable(m.scales->name, 128), i, scales[i], last);
     if (m.global == nullptr) return;
     const float global = numbers_of(*m.global, files.data(*m.global))[0];
     tensor_scale_ = m.scheme.layout == QuantLayout::kPackedNvfp4 ? 1 / global : global;
     if (!(std::isfinite(global) && global > 0 && std::isfinite(tensor_scale_)))
-      throw Error("{}: tensor '{}': {} is on every scale: expected a number above 0", printable(source), printable(m.global->name, 128), global);
+      throw Error("{}: tensor '{}': {} is on every scale: expected a number above 0", printable(source),
+                  printable(m.global->name, 128), global);
   }
 
   Format format() const {
@@ -348,7 +362,8 @@ GatheredMatrix QuantizedTensors::gather(const QuantizedMatrix& m) const {
   }
   const FloatRows reader(files_, m, source_);
   uint8_t* to = allocate(reader.format());
-  pool.parallel_for(m.n_out, [&](int64_t row, int) { reader.gather_row(row, out.format, to + row * row_bytes(out.format, m.n_in)); });
+  pool.parallel_for(
+      m.n_out, [&](int64_t row, int) { reader.gather_row(row, out.format, to + row * row_bytes(out.format, m.n_in)); });
   return out;
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-std::string text_of(std::span<const int64_t> dims) {
+std::string dims_text(std::span<const int64_t> dims) {
   std::string text;
   for (const int64_t dim : dims) text += fmt::format("{}{}", text.empty() ? "" : ", ", dim);
   return "[" + text + "]";
@@ -20,16 +20,20 @@ struct Marker {
   const char* companion;  // a tensor without which this one is no sign of a quantized matrix; empty: it is alone
   const char* dtype;      // empty: any
 };
-constexpr Marker kMarkers[] = {{".weight", ".scales", ""}, {".weight", "", "U32"}, {".weight", "", "F8_E4M3"}, {".weight", "", "I8"}, {".weight", ".weight_scale", "U8"},
-                               {".qweight", "", ""},       {".weight_packed", "", ""}, {"_blocks", "_scales", "U8"}};
+constexpr Marker kMarkers[] = {{".weight", ".scales", ""},         {".weight", "", "U32"},
+                               {".weight", "", "F8_E4M3"},         {".weight", "", "I8"},
+                               {".weight", ".weight_scale", "U8"}, {".qweight", "", ""},
+                               {".weight_packed", "", ""},         {"_blocks", "_scales", "U8"}};
 
 // Tensors about activations and the KV cache, which ingot quantizes as it likes.
-constexpr const char* kNotNeeded[] = {".input_scale",       ".activation_scale",       ".input_zero_point", ".output_scale", ".k_scale",
-                                      ".v_scale",           ".q_scale",                ".kv_scale",         ".input_global_scale"};
+constexpr const char* kNotNeeded[] = {".input_scale",  ".activation_scale", ".input_zero_point",
+                                      ".output_scale", ".k_scale",          ".v_scale",
+                                      ".q_scale",      ".kv_scale",         ".input_global_scale"};
 
 const char* name_of(QuantLayout layout) {
-  constexpr const char* kNames[] = {"MLX", "MLX MXFP4", "MLX MXFP8", "MLX NVFP4",      "GPTQ",           "AWQ", "AWQ gemv",
-                                    "INT", "MXFP4",     "NVFP4",     "ModelOpt MXFP4", "ModelOpt NVFP4", "INT", "FP8 E4M3", "MXFP4"};
+  constexpr const char* kNames[] = {
+      "MLX",   "MLX MXFP4", "MLX MXFP8",      "MLX NVFP4",      "GPTQ", "AWQ",      "AWQ gemv", "INT",
+      "MXFP4", "NVFP4",     "ModelOpt MXFP4", "ModelOpt NVFP4", "INT",  "FP8 E4M3", "MXFP4"};
   return kNames[static_cast<int>(layout)];
 }
 
@@ -37,9 +41,11 @@ std::string type_of(const QuantizedMatrix& m) {
   const QuantScheme& s = m.scheme;
   std::string text = name_of(s.layout);
   if (s.layout == QuantLayout::kFloat8 && s.block_cols == 0) return text;
-  if (s.layout == QuantLayout::kFloat8) return s.block_cols == m.n_in ? text + " rows" : fmt::format("{} {}x{}", text, s.block_rows, s.block_cols);
-  constexpr QuantLayout kFixed[] = {QuantLayout::kMlxMxfp4,    QuantLayout::kMlxMxfp8,      QuantLayout::kMlxNvfp4,      QuantLayout::kPackedMxfp4,
-                                    QuantLayout::kPackedNvfp4, QuantLayout::kModelOptMxfp4, QuantLayout::kModelOptNvfp4, QuantLayout::kMxfp4Blocks};
+  if (s.layout == QuantLayout::kFloat8)
+    return s.block_cols == m.n_in ? text + " rows" : fmt::format("{} {}x{}", text, s.block_rows, s.block_cols);
+  constexpr QuantLayout kFixed[] = {QuantLayout::kMlxMxfp4,      QuantLayout::kMlxMxfp8,    QuantLayout::kMlxNvfp4,
+                                    QuantLayout::kPackedMxfp4,   QuantLayout::kPackedNvfp4, QuantLayout::kModelOptMxfp4,
+                                    QuantLayout::kModelOptNvfp4, QuantLayout::kMxfp4Blocks};
   if (std::find(std::begin(kFixed), std::end(kFixed), s.layout) != std::end(kFixed)) return text;
   text += fmt::format(" {}-bit", s.bits);
   if (s.group > 0) text += fmt::format(" g{}", s.group);
@@ -99,15 +105,16 @@ class QuantizedTensors::Finder {
   const SafeTensor* need(const char* suffix, std::initializer_list<const char*> dtypes, const Dims& dims) {
     const SafeTensor* tensor = look_up(suffix);
     if (tensor == nullptr)
-      throw Error("{}: tensor '{}{}' is missing: expected {} {}, as {} weights have it", printable(owner_.source_), printable(m_.module, 128),
-                  suffix, *dtypes.begin(), text_of(dims), type_of(m_));
+      throw Error("{}: tensor '{}{}' is missing: expected {} {}, as {} weights have it", printable(owner_.source_),
+                  printable(m_.module, 128), suffix, *dtypes.begin(), dims_text(dims), type_of(m_));
     check(*tensor, dtypes, dims);
     return tensor;
   }
   void check(const SafeTensor& tensor, std::initializer_list<const char*> dtypes, const Dims& dims) const {
     const auto same_type = [&](const char* dtype) { return std::string_view(dtype) == tensor.dtype->name; };
     if (std::none_of(dtypes.begin(), dtypes.end(), same_type) || !std::ranges::equal(tensor.dims(), dims))
-      fail(tensor, "{} {} ({} bytes): expected {} {}", tensor.dtype->name, text_of(tensor.dims()), tensor.n_bytes, *dtypes.begin(), text_of(dims));
+      fail(tensor, "{} {} ({} bytes): expected {} {}", tensor.dtype->name, dims_text(tensor.dims()), tensor.n_bytes,
+           *dtypes.begin(), dims_text(dims));
   }
   void check_codes(int rank, std::initializer_list<const char*> dtypes) const {
     check(*m_.codes, dtypes, {m_.codes->dims().begin(), m_.codes->dims().end()});
@@ -118,13 +125,15 @@ class QuantizedTensors::Finder {
   // Rows of whole groups: elements of a dimension that is packed into words.
   int64_t unpacked(int64_t n_words) const {
     const int64_t bits = n_words * 32;
-    if (n_words > INT32_MAX || bits % m_.scheme.bits != 0) fail(*m_.codes, "{} words hold no whole number of codes: expected so", n_words);
+    if (n_words > INT32_MAX || bits % m_.scheme.bits != 0)
+      fail(*m_.codes, "{} words hold no whole number of codes: expected so", n_words);
     return bits / m_.scheme.bits;
   }
   void set_shape(int64_t n_out, int64_t n_in) {
     m_.n_out = n_out;
     m_.n_in = n_in;
-    if (n_in % m_.group() != 0) fail(*m_.codes, "rows of {} are no whole groups: expected a multiple of {}", n_in, m_.group());
+    if (n_in % m_.group() != 0)
+      fail(*m_.codes, "rows of {} are no whole groups: expected a multiple of {}", n_in, m_.group());
   }
 
   static constexpr std::initializer_list<const char*> kFloats = {"F16", "BF16", "F32"}, kWords = {"I32", "U32"},
@@ -138,7 +147,8 @@ class QuantizedTensors::Finder {
     if (m_.scheme.layout != QuantLayout::kMlxAffine) {
       m_.scales = need(".scales", {"U8"}, dims);
       if (const SafeTensor* biases = look_up(".biases")) fail(*biases, "is there: expected none");
-      if (const SafeTensor* global = look_up(".global_scale")) fail(*global, "a scale of the whole tensor is not supported: expected none");
+      if (const SafeTensor* global = look_up(".global_scale"))
+        fail(*global, "a scale of the whole tensor is not supported: expected none");
       return;
     }
     m_.scales = need(".scales", kFloats, dims);
@@ -149,7 +159,8 @@ class QuantizedTensors::Finder {
     check_codes(2, kWords);
     set_shape(m_.codes->shape[1], unpacked(m_.codes->shape[0]));
     const int64_t zero_bits = m_.n_out * m_.scheme.bits;
-    if (zero_bits % 32 != 0) fail(*m_.codes, "{} outputs of {} bits fill no whole words: expected so", m_.n_out, m_.scheme.bits);
+    if (zero_bits % 32 != 0)
+      fail(*m_.codes, "{} outputs of {} bits fill no whole words: expected so", m_.n_out, m_.scheme.bits);
     m_.scales = need(".scales", kFloats, {m_.n_groups(), m_.n_out});
     m_.zeros = need(".qzeros", kWords, {m_.n_groups(), zero_bits / 32});
     find_order(".g_idx");
@@ -162,7 +173,8 @@ class QuantizedTensors::Finder {
     m_.zeros = need(".qzeros", kWords, {m_.n_groups(), m_.codes->shape[1]});
   }
 
-  // Rows of scales and zero points are as long as AutoAWQ's kernels want them: words for 8 groups, and some more for small groups.
+  // Rows of scales and zero points are as long as AutoAWQ's kernels want them: words for 8 groups, and some more for
+  // small groups.
   void find_awq_rows() {
     check_codes(2, kWords);
     set_shape(m_.codes->shape[0], unpacked(m_.codes->shape[1]));
@@ -178,8 +190,10 @@ class QuantizedTensors::Finder {
     const int64_t n_out = m_.codes->shape[0], n_words = m_.codes->shape[1];
     const SafeTensor* shape = need(".weight_shape", {"I64", "I32"}, {2});
     const auto [shape_out, n_in] = sizes_in(*shape);
-    if (shape_out != n_out || n_in <= 0 || n_in > INT32_MAX || (n_words != words_for(n_in, false) && n_words != words_for(n_in, true)))
-      fail(*shape, "is {}: expected the shape of the codes, which are [{}, {} words]", text_of(Dims{shape_out, n_in}), n_out, n_words);
+    if (shape_out != n_out || n_in <= 0 || n_in > INT32_MAX ||
+        (n_words != words_for(n_in, false) && n_words != words_for(n_in, true)))
+      fail(*shape, "is {}: expected the shape of the codes, which are [{}, {} words]", dims_text(Dims{shape_out, n_in}),
+           n_out, n_words);
     m_.whole_codes = n_words == words_for(n_in, true);
     if (m_.whole_codes && n_words == words_for(n_in, false) && n_words > 1 && 32 % m_.scheme.bits != 0)
       fail(*m_.codes, "rows of {} fill as many words in either of two ways to pack them: expected to see which", n_in);
@@ -205,7 +219,8 @@ class QuantizedTensors::Finder {
     if (m_.codes->shape[1] > INT32_MAX) fail(*m_.codes, "rows of {} bytes: expected fewer", m_.codes->shape[1]);
     set_shape(m_.codes->shape[0], 2 * m_.codes->shape[1]);
     if (const SafeTensor* scale = look_up(".pre_quant_scale"))
-      fail(*scale, "scales what the matrix is multiplied with, column by column, which is not supported: expected none");
+      fail(*scale,
+           "scales what the matrix is multiplied with, column by column, which is not supported: expected none");
     if (m_.scheme.group == 32) {
       m_.scales = need(".weight_scale", {"U8", "F8_E8M0"}, {m_.n_out, m_.n_groups()});
       return;
@@ -241,7 +256,8 @@ class QuantizedTensors::Finder {
     m_.scales = look_up(".weight_scale_inv");
     if (m_.scales == nullptr) m_.scales = look_up(".weight_scale");
     if (m_.scales == nullptr)
-      throw Error("{}: tensor '{}.weight_scale' is missing, as {} weights have it", printable(owner_.source_), printable(m_.module, 128), type_of(m_));
+      throw Error("{}: tensor '{}.weight_scale' is missing, as {} weights have it", printable(owner_.source_),
+                  printable(m_.module, 128), type_of(m_));
     if (m_.scales->n_elements() == 1) {
       s.block_rows = s.block_cols = 0;
     } else if (s.block_cols == 0) {
@@ -281,7 +297,8 @@ class QuantizedTensors::Finder {
     for (int64_t i = 0; i < m_.n_in; ++i) {
       int32_t group;
       std::memcpy(&group, &bytes[static_cast<size_t>(i) * 4], 4);
-      if (group < 0 || group >= m_.n_groups()) fail(*m_.order, "element {} is {}: expected a group, 0 to {}", i, group, m_.n_groups() - 1);
+      if (group < 0 || group >= m_.n_groups())
+        fail(*m_.order, "element {} is {}: expected a group, 0 to {}", i, group, m_.n_groups() - 1);
       in_order &= group == i / m_.group();
     }
     if (in_order) m_.order = nullptr;
@@ -305,20 +322,26 @@ class QuantizedTensors::Finder {
   QuantizedMatrix m_;
 };
 
-QuantizedTensors::QuantizedTensors(const Safetensors& files, const std::optional<HfQuantization>& quantization, std::string source)
+QuantizedTensors::QuantizedTensors(const Safetensors& files, const std::optional<HfQuantization>& quantization,
+                                   std::string source)
     : files_(files), source_(std::move(source)) {
   for (const SafeTensor& tensor : files.tensors()) {
     for (const Marker& marker : kMarkers) {
-      if (!tensor.name.ends_with(marker.suffix) || (*marker.dtype != 0 && std::string_view(marker.dtype) != tensor.dtype->name)) continue;
+      if (!tensor.name.ends_with(marker.suffix) ||
+          (*marker.dtype != 0 && std::string_view(marker.dtype) != tensor.dtype->name))
+        continue;
       const std::string module = tensor.name.substr(0, tensor.name.size() - std::string_view(marker.suffix).size());
       if (*marker.companion != 0 && files.find(module + marker.companion) == nullptr) continue;
       if (!quantization)
-        throw Error("{}: tensor '{}' is part of a quantized matrix, and config.json does not say how it is quantized: use the config.json "
-                    "that belongs to these weights", printable(source_), printable(tensor.name, 128));
+        throw Error(
+            "{}: tensor '{}' is part of a quantized matrix, and config.json does not say how it is quantized: use the "
+            "config.json "
+            "that belongs to these weights",
+            printable(source_), printable(tensor.name, 128));
       const QuantScheme* scheme = quantization->find(module);
       if (scheme == nullptr)
-        throw Error("{}: tensor '{}' is quantized, and the {} quantization in config.json does not cover it", printable(source_),
-                    printable(tensor.name, 128), quantization->method());
+        throw Error("{}: tensor '{}' is quantized, and the {} quantization in config.json does not cover it",
+                    printable(source_), printable(tensor.name, 128), quantization->method());
       matrices_.push_back(Finder(*this, module, *scheme).find(tensor));
       break;
     }
@@ -326,12 +349,14 @@ QuantizedTensors::QuantizedTensors(const Safetensors& files, const std::optional
   std::sort(matrices_.begin(), matrices_.end(), [](const auto& a, const auto& b) { return a.module < b.module; });
   for (size_t i = 1; i < matrices_.size(); ++i)
     if (matrices_[i].module == matrices_[i - 1].module)
-      throw Error("{}: '{}' has its weight twice: as '{}' and as '{}'", printable(source_), printable(matrices_[i].module, 128),
-                  printable(matrices_[i - 1].codes->name, 128), printable(matrices_[i].codes->name, 128));
+      throw Error("{}: '{}' has its weight twice: as '{}' and as '{}'", printable(source_),
+                  printable(matrices_[i].module, 128), printable(matrices_[i - 1].codes->name, 128),
+                  printable(matrices_[i].codes->name, 128));
   if (quantization)
     for (const auto& [module, scheme] : quantization->overrides())
       if (scheme && find(module) == nullptr)
-        throw Error("{}: config.json says how '{}' is quantized, and there is no such quantized matrix", printable(source_), printable(module, 128));
+        throw Error("{}: config.json says how '{}' is quantized, and there is no such quantized matrix",
+                    printable(source_), printable(module, 128));
 }
 
 const QuantizedMatrix* QuantizedTensors::find(std::string_view module) const {
@@ -341,8 +366,8 @@ const QuantizedMatrix* QuantizedTensors::find(std::string_view module) const {
 }
 
 bool QuantizedTensors::is_part(const SafeTensor& tensor) const {
-  return parts_.contains(tensor.name) ||
-         std::any_of(std::begin(kNotNeeded), std::end(kNotNeeded), [&](const char* suffix) { return tensor.name.ends_with(suffix); });
+  return parts_.contains(tensor.name) || std::any_of(std::begin(kNotNeeded), std::end(kNotNeeded),
+                                                     [&](const char* suffix) { return tensor.name.ends_with(suffix); });
 }
 
 }  // namespace ingot

@@ -1,6 +1,6 @@
-// The matrices of a quantized checkpoint: which tensors make up each, found and checked when the checkpoint is opened, and
-// their rows gathered into blocks of a Format when they are wanted (quantized_rows.cc). Knows layouts (hf_quantization.h),
-// not what the matrices are for. Used by model/weight_sources and `ingot inspect`.
+// The matrices of a quantized checkpoint: which tensors make up each, found and checked when the checkpoint is opened,
+// and their rows gathered into blocks of a Format when they are wanted (quantized_rows.cc). Knows layouts
+// (hf_quantization.h), not what the matrices are for. Used by model/weight_sources and `ingot inspect`.
 #pragma once
 #include <optional>
 #include <set>
@@ -46,11 +46,12 @@ class QuantizedTensors {
 
   const QuantizedMatrix* find(std::string_view module) const;
   std::span<const QuantizedMatrix> matrices() const { return matrices_; }
-  // Whether a tensor is part of a matrix, or says something about one that is not needed (the scale of its activations).
+  // Whether a tensor is part of a matrix, or says something about one that is not needed (the scale of its
+  // activations).
   bool is_part(const SafeTensor& tensor) const;
 
-  // The matrix in the block format that holds it exactly; where columns are in no order of groups, in F16; where rows or groups are
-  // no whole blocks, in F32. Throws Error for numbers that make no sense.
+  // The matrix in the block format that holds it exactly; where columns are in no order of groups, in F16; where rows
+  // or groups are no whole blocks, in F32. Throws Error for numbers that make no sense.
   GatheredMatrix gather(const QuantizedMatrix& matrix) const;
 
  private:

@@ -23,14 +23,17 @@ std::string shard_path(const std::string& directory, const Json& value) {
   const std::string_view name = value.string();
   const bool plain = name.find_first_of(std::string_view("/\\:\0", 4)) == name.npos && name.ends_with(".safetensors") &&
                      name.size() <= 255 && !name.starts_with(".");
-  if (!plain) throw value.error("'{}' is not the plain name of a .safetensors file in this directory", printable(name, 128));
+  if (!plain)
+    throw value.error("'{}' is not the plain name of a .safetensors file in this directory", printable(name, 128));
   const fs::path path = fs::path(directory) / name;
   std::error_code error;
   const fs::path real = fs::canonical(path, error), home = fs::canonical(directory);
   if (error) throw value.error("the shard '{}' is missing: download it", printable(name, 128));
-  const fs::path blobs = home.parent_path().filename() == "snapshots" ? home.parent_path().parent_path() / "blobs" : home;
+  const fs::path blobs =
+      home.parent_path().filename() == "snapshots" ? home.parent_path().parent_path() / "blobs" : home;
   if (real.parent_path() != home && real.parent_path() != blobs)
-    throw value.error("the shard '{}' is a link that leads out of its directory: put the file itself there", printable(name, 128));
+    throw value.error("the shard '{}' is a link that leads out of its directory: put the file itself there",
+                      printable(name, 128));
   return path.string();
 }
 
@@ -72,8 +75,8 @@ Safetensors Safetensors::open_directory(const std::string& path) {
   std::error_code error;
   if (fs::exists(one, error)) return open_file(one);
   if (!fs::exists(index, error))
-    throw Error("'{}' has neither {} nor {}: download the model's safetensors files, or give a GGUF file", printable(path),
-                kOneFile, kIndexFile);
+    throw Error("'{}' has neither {} nor {}: download the model's safetensors files, or give a GGUF file",
+                printable(path), kOneFile, kIndexFile);
   Safetensors model;
   model.open_index(path, index);
   return model;
@@ -92,17 +95,19 @@ void Safetensors::open_index(const std::string& directory, const std::string& in
     const SafeTensor* tensor = find(name);
     const int number = numbers[shard.string()];
     if (tensor == nullptr || tensor->shard != number)
-      throw shard.error("tensor '{}' is not in {}{}", printable(name, 128), printable(names_[static_cast<size_t>(number)]),
+      throw shard.error("tensor '{}' is not in {}{}", printable(name, 128),
+                        printable(names_[static_cast<size_t>(number)]),
                         tensor == nullptr ? "" : ", but in " + printable(names_[static_cast<size_t>(tensor->shard)]));
   }
   if (map.tensors.size() != tensors_.size())
-    warnings_.push_back(fmt::format("{}: the shards hold {} tensors, of which {} are listed", printable(index), tensors_.size(),
-                                    map.tensors.size()));
+    warnings_.push_back(fmt::format("{}: the shards hold {} tensors, of which {} are listed", printable(index),
+                                    tensors_.size(), map.tensors.size()));
   uint64_t total = 0;
   for (const SafeTensor& tensor : tensors_) total += tensor.n_bytes;
   const auto metadata = document.root().find("metadata");
   const auto said = metadata && metadata->is_object() ? metadata->find("total_size") : std::nullopt;
-  if (said && (said->kind() != Json::Kind::kInteger || said->integer(INT64_MIN, INT64_MAX) != static_cast<int64_t>(total)))
+  if (said &&
+      (said->kind() != Json::Kind::kInteger || said->integer(INT64_MIN, INT64_MAX) != static_cast<int64_t>(total)))
     warnings_.push_back(said->error("{}, but the tensors take {} bytes", said->describe(), total).what());
 }
 

@@ -21,8 +21,8 @@ constexpr SafeDtype kDtypes[] = {
 constexpr uint64_t kLengthBytes = 8;
 constexpr const char* kMetadataKey = "__metadata__";
 
-// Takes the header's events: an object of tensors, each an object of dtype, shape and data_offsets. Offsets are of the data
-// section until place_tensors. What a tensor has besides these three is passed over, as the reference does.
+// Takes the header's events: an object of tensors, each an object of dtype, shape and data_offsets. Offsets are of the
+// data section until place_tensors. What a tensor has besides these three is passed over, as the reference does.
 class HeaderReader {
  public:
   HeaderReader(const std::string& file, SafetensorsFile& out) : file_(file), out_(out) {}
@@ -65,7 +65,8 @@ class HeaderReader {
     if (in_metadata_ && event.kind == Kind::kNull) return;  // as none: so the format's own library reads it
     if (event.kind != Kind::kBeginObject) fail("expected an object, got {}", json_kind_name(event.kind));
     if (in_metadata_) return;
-    if (name_.empty() || name_.find('\0') != name_.npos) fail("a tensor's name is {}", name_.empty() ? "empty" : "not text");
+    if (name_.empty() || name_.find('\0') != name_.npos)
+      fail("a tensor's name is {}", name_.empty() ? "empty" : "not text");
     if (out_.tensors.size() == kSafeMaxTensors) fail("more than {} tensors", kSafeMaxTensors);
     tensor_ = {};
     std::fill(std::begin(seen_), std::end(seen_), false);
@@ -129,7 +130,8 @@ class HeaderReader {
     uint64_t n_bits = tensor_.dtype->bits;
     for (const int64_t dim : tensor_.dims()) {
       key_ = "shape";
-      if (__builtin_mul_overflow(n_bits, static_cast<uint64_t>(dim), &n_bits)) fail("the dimensions multiply to more than 2^64 bits");
+      if (__builtin_mul_overflow(n_bits, static_cast<uint64_t>(dim), &n_bits))
+        fail("the dimensions multiply to more than 2^64 bits");
     }
     if (n_bits % 8 != 0) fail("{} bits of {} do not fill whole bytes", n_bits, tensor_.dtype->name);
     key_ = "data_offsets";
@@ -175,7 +177,8 @@ std::string_view read_header_text(std::span<const uint8_t> bytes, const std::str
   if (length > kSafeMaxHeaderBytes)
     reader.fail("header length", "{} bytes; the limit is {}: this is {}", length, kSafeMaxHeaderBytes, describe());
   if (length > reader.remaining())
-    reader.fail("header length", "truncated: need {} bytes, have {}: this is {}", length, reader.remaining(), describe());
+    reader.fail("header length", "truncated: need {} bytes, have {}: this is {}", length, reader.remaining(),
+                describe());
   if (length < 2) reader.fail("header length", "{} bytes are too few for a header", length);
   return as_text(reader.take(length, "header"));
 }
@@ -183,7 +186,8 @@ std::string_view read_header_text(std::span<const uint8_t> bytes, const std::str
 void check_names(const SafetensorsFile& file, const std::string& name) {
   auto name_of = [&](size_t i) -> std::string_view { return file.tensors[i].name; };
   if (const auto twice = NameIndex(file.tensors.size(), name_of).duplicate(name_of))
-    throw Error("{}: tensor '{}': this name occurs twice in the header", printable(name), printable(name_of(*twice), 128));
+    throw Error("{}: tensor '{}': this name occurs twice in the header", printable(name),
+                printable(name_of(*twice), 128));
   auto key_of = [&](size_t i) -> std::string_view { return file.metadata[i].first; };
   if (const auto twice = NameIndex(file.metadata.size(), key_of).duplicate(key_of))
     throw Error("{}: '{}': the key '{}' occurs twice", printable(name), kMetadataKey, printable(key_of(*twice), 128));
@@ -206,7 +210,8 @@ void place_tensors(SafetensorsFile& file, uint64_t data_start, uint64_t n_bytes,
                   data_start + tensor.offset, message);
     };
     if (tensor.offset < end)
-      complain(fmt::format("overlaps tensor '{}', which ends at {}", printable(order[i - 1]->name, 128), data_start + end));
+      complain(
+          fmt::format("overlaps tensor '{}', which ends at {}", printable(order[i - 1]->name, 128), data_start + end));
     if (tensor.n_bytes > available || tensor.offset > available - tensor.n_bytes)
       complain(fmt::format("truncated: need {} bytes, have {}: the file is incomplete or damaged, download it again",
                            tensor.n_bytes, available - std::min(available, tensor.offset)));
@@ -215,13 +220,15 @@ void place_tensors(SafetensorsFile& file, uint64_t data_start, uint64_t n_bytes,
     tensor.offset += data_start;
   }
   if (end < available)
-    throw Error("{}: offset {}: {} bytes after the last tensor belong to none", printable(name), data_start + end, available - end);
+    throw Error("{}: offset {}: {} bytes after the last tensor belong to none", printable(name), data_start + end,
+                available - end);
 }
 
 }  // namespace
 
 const SafeDtype* safe_dtype(std::string_view name) {
-  const auto row = std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const SafeDtype& d) { return name == d.name; });
+  const auto row =
+      std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const SafeDtype& d) { return name == d.name; });
   return row == std::end(kDtypes) ? nullptr : row;
 }
 

@@ -1,8 +1,8 @@
 // One safetensors file, parsed from its bytes: eight bytes of header length, a JSON header, then the tensors' data.
-// Format: https://huggingface.co/docs/safetensors. As in its reference implementation the tensors must tile the data, with
-// no hole, overlap or rest, and a header has at most 100 MB; everything that it claims is checked before it is looked at.
-// The header is read as it is parsed, so that a hostile one costs no more memory than the tensors that it describes.
-// Called by Safetensors (io/safetensors.h), which is what others use.
+// Format: https://huggingface.co/docs/safetensors. As in its reference implementation the tensors must tile the data,
+// with no hole, overlap or rest, and a header has at most 100 MB; everything that it claims is checked before it is
+// looked at. The header is read as it is parsed, so that a hostile one costs no more memory than the tensors that it
+// describes. Called by Safetensors (io/safetensors.h), which is what others use.
 #pragma once
 #include <array>
 #include <cstdint>

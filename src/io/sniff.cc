@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "io/reader.h"
 
@@ -53,8 +54,6 @@ constexpr Kind kKinds[] = {
     {"\0\0\0\0\0\0\0\0"sv, "zeros at its start (a download that was cut off?)", "download it again"},
 };
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-
 // Case counts except in HTML, whose only capitals here would be those of the file.
 bool starts_with(std::string_view text, const Kind& kind) {
   if (text.size() < kind.start.size()) return false;
@@ -76,7 +75,8 @@ bool is_safetensors(std::span<const uint8_t> head, uint64_t n_bytes) {
 std::string describe_file(std::span<const uint8_t> head, uint64_t n_bytes) {
   if (n_bytes == 0) return "an empty file: download it again";
   const std::string_view text = as_text(head);
-  if (is_safetensors(head, n_bytes)) return fmt::format("a safetensors file of {} bytes: give the directory that it lies in", n_bytes);
+  if (is_safetensors(head, n_bytes))
+    return fmt::format("a safetensors file of {} bytes: give the directory that it lies in", n_bytes);
   for (const Kind& kind : kKinds)
     if (starts_with(text, kind)) return fmt::format("{}, {} bytes: {}", kind.what, n_bytes, kind.advice);
   return fmt::format("no known kind of model, {} bytes that start with \"{}\"", n_bytes, printable(text.substr(0, 8)));

@@ -93,7 +93,6 @@ Value read_array(Reader& reader, int depth) {
 }  // namespace
 
 const char* value_type_name(ValueType type) { return row(type).name; }
-size_t value_type_bytes(ValueType type) { return row(type).n_bytes; }
 
 std::string Value::type_name() const {
   return is_array() ? fmt::format("[{}]", value_type_name(element)) : value_type_name(type);

@@ -20,7 +20,6 @@ inline constexpr uint32_t kNumValueTypes = 13;
 inline constexpr int kMaxArrayDepth = 2;
 
 const char* value_type_name(ValueType type);  // "u32", "str", "arr", ...
-size_t value_type_bytes(ValueType type);      // 0 for str and arr, whose size varies
 
 struct Value {
   ValueType type = ValueType::kU8;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -53,8 +54,7 @@ std::vector<std::string> ApiKeys::read() const {
     const size_t end = std::min(text.find('\n', begin), text.size());
     std::string_view line = std::string_view(text).substr(begin, end - begin);
     line = line.substr(0, line.find('#'));
-    const size_t first = line.find_first_not_of(" \t\r"), last = line.find_last_not_of(" \t\r");
-    if (first != line.npos) keys.emplace_back(line.substr(first, last - first + 1));
+    if (const std::string_view key = trim(line); !key.empty()) keys.emplace_back(key);
     begin = end + 1;
   }
   if (keys.size() == before) throw Error("{}: there is no API key in it; write one a line", printable(file_));

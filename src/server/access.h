@@ -1,4 +1,5 @@
-// Who may speak to the server: API keys, hosts and origins. Pure functions of a request's head; safe to call from any thread.
+// Who may speak to the server: API keys, hosts and origins. Pure functions of a request's head; safe to call from any
+// thread.
 #pragma once
 #include <mutex>
 #include <string>
@@ -43,8 +44,8 @@ class Origins {
   const std::vector<std::string> allowed_;  // "https://app.example", or "*"
 };
 
-// Whether the Host header names this machine, as it must on a loopback server without a key: otherwise a web page could have
-// its own name resolve to 127.0.0.1 and speak to the server as if it were its own (DNS rebinding).
+// Whether the Host header names this machine, as it must on a loopback server without a key: otherwise a web page could
+// have its own name resolve to 127.0.0.1 and speak to the server as if it were its own (DNS rebinding).
 bool is_local_host(const HttpRequest& request);
 
 }  // namespace ingot

@@ -44,7 +44,7 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
           {{"role", "tool"},
            {"tool_call_id", string_member(block, "tool_use_id", here)},
            {"content",
-            result == block.end() || result->is_null() ? "" : text_of(*result, here + ".content", {"text"})}});
+            result == block.end() || result->is_null() ? "" : content_text(*result, here + ".content", {"text"})}});
     } else {
       refuse_value(here + ".type", "must be text, thinking, tool_use or tool_result: this model reads text only");
     }
@@ -83,13 +83,14 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model)
   if (!given.is_array() || given.empty()) fields.refuse("messages", "must be an array of at least one message");
   JsonValue messages = JsonValue::array();
   if (const JsonValue* system = fields.find("system"))
-    messages.push_back({{"role", "system"}, {"content", text_of(*system, "system", {"text"})}});
+    messages.push_back({{"role", "system"}, {"content", content_text(*system, "system", {"text"})}});
   for (size_t i = 0; i < given.size(); ++i) append_message(given[i], fmt::format("messages[{}]", i), messages);
   JsonValue variables = JsonValue::object();
   if (const JsonValue* thinking = fields.find("thinking"))
     variables["enable_thinking"] = Fields(*thinking, "thinking.").string("type", 64).value_or("") == "enabled";
   const JsonValue last = messages.empty() ? JsonValue::object() : messages.back();
-  const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");  // the answer goes on from there
+  // The answer goes on from the last message.
+  const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");
   const ChatEnd end = goes_on ? ChatEnd::kOpenMessage : ChatEnd::kAnswer;
   return chat_prompt(model, std::move(messages), read_tools(fields), variables, "messages", end);
 }
@@ -206,8 +207,7 @@ std::unique_ptr<AnswerWriter> messages_writer(std::string model, int n_prompt, b
 }
 
 void answer_messages(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   ServedModel& model = *call.model;
   GenerationSpec spec;
   spec.stream = fields.boolean("stream").value_or(false);
@@ -227,8 +227,7 @@ void answer_messages(const ApiCall& call) {
 }
 
 void answer_count_tokens(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   call.responder->respond({.body = dump_json({{"input_tokens", read_prompt(fields, *call.model).size()}})});
 }
 

@@ -1,5 +1,5 @@
-// The APIs that answer with generated text or tokens, each a function of a request's JSON. They run on a worker's thread and throw
-// ApiError before anything is answered.
+// The APIs that answer with generated text or tokens, each a function of a request's JSON, which is parsed once, before
+// them. They run on a worker's thread and throw ApiError before anything is answered.
 #pragma once
 #include "server/fields.h"
 #include "server/generation.h"
@@ -7,7 +7,8 @@
 namespace ingot {
 
 struct ApiCall {
-  const HttpRequest& request;
+  const HttpRequest& request;  // its head: the text of its body is gone
+  const JsonValue& body;       // an object
   std::shared_ptr<ServedModel> model;
   std::shared_ptr<Responder> responder;
   Pacer& pacer;  // when and where answers are written

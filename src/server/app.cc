@@ -118,20 +118,22 @@ void check_kind(Needs needs, const ServedModel& model) {
 // A request that waits for a worker, and then perhaps for its model.
 struct App::Job {
   Job(App& owner, const Route& to, HttpRequest r, std::shared_ptr<Responder> a)
-      : app(owner), route(to), request(std::move(r)), responder(std::move(a)) {
+      : app(owner), route(to), n_bytes(r.body.size()), request(std::move(r)), responder(std::move(a)) {
     ++app.n_preparing_;
-    app.preparing_bytes_ += request.body.size();
+    app.preparing_bytes_ += n_bytes;
   }
   ~Job() {
     --app.n_preparing_;
-    app.preparing_bytes_ -= request.body.size();
+    app.preparing_bytes_ -= n_bytes;
   }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
   App& app;
   const Route& route;
-  const HttpRequest request;
+  const size_t n_bytes;
+  HttpRequest request;
+  JsonValue body;  // once parsed; request.body is empty then
   const std::shared_ptr<Responder> responder;
 };
 
@@ -253,21 +255,21 @@ void App::dispatch(HttpRequest request, std::shared_ptr<Responder> responder) {
 void App::run(const std::shared_ptr<Job>& job) {
   const auto guarded = [](const Job& j, auto f) { answer_errors(j.request.path, j.responder, f); };
   guarded(*job, [&] {
-    models_.acquire(model_name(job->request),
+    job->body = parse_request_json(std::exchange(job->request.body, {}));
+    models_.acquire(model_name(job->body),
                     [this, job, guarded](std::shared_ptr<ServedModel> model, const std::string& failure) {
                       guarded(*job, [&] {
                         if (!model) throw ApiError(503, "the model could not be loaded: " + printable(failure, 512));
                         check_kind(job->route.needs, *model);
-                        job->route.on_worker({job->request, std::move(model), job->responder, pacer_});
+                        job->route.on_worker({job->request, job->body, std::move(model), job->responder, pacer_});
                       });
                     });
   });
 }
 
 // The model that the body names; the only one is meant by any name.
-std::string App::model_name(const HttpRequest& request) const {
+std::string App::model_name(const JsonValue& body) const {
   if (models_.size() == 1) return "";
-  const JsonValue body = parse_request_json(request.body);
   const std::string name = Fields(body).string("model", 1024).value_or("");
   if (name.empty()) throw ApiError(400, "model is missing: the server has several, which /v1/models lists", "model");
   if (models_.knows(name)) return name;
@@ -305,7 +307,8 @@ void App::log_access(const AccessRecord& r) const {
 
 HttpResponse App::health(const HttpRequest&) const {
   const auto models = this->models();
-  const bool is_well = std::ranges::all_of(models, [](const auto& model) { return model->fault().empty(); });  // which the watchdog sees later
+  // The watchdog sees a fault later.
+  const bool is_well = std::ranges::all_of(models, [](const auto& model) { return model->fault().empty(); });
   if (phase_ == Phase::kReady && is_well) return {.body = R"({"status":"ok"})"};
   const char* message = phase_ == Phase::kLoading    ? "Loading model"
                         : phase_ == Phase::kDraining ? "Shutting down"

@@ -1,5 +1,5 @@
-// App: what the server answers to which request. Looks up the route, asks for the key, and answers at once what takes no time
-// (health, metrics, pages); the rest goes to workers. Made by `ingot serve`; tests call it without sockets.
+// App: what the server answers to which request. Looks up the route, asks for the key, and answers at once what takes
+// no time (health, metrics, pages); the rest goes to workers. Made by `ingot serve`; tests call it without sockets.
 #pragma once
 #include <atomic>
 #include <cstdio>
@@ -59,7 +59,7 @@ class App final : public HttpHandler {
   void dispatch(HttpRequest request, std::shared_ptr<Responder> responder);
   void log_access(const AccessRecord& record) const;
   void run(const std::shared_ptr<Job>& job);
-  std::string model_name(const HttpRequest& request) const;
+  std::string model_name(const JsonValue& body) const;
 
   HttpResponse health(const HttpRequest& request) const;
   HttpResponse list_models(const HttpRequest& request) const;

@@ -1,5 +1,6 @@
-// Coroutines for Asio. Clang 14 has them only as the technical specification's, which looks for them in std::experimental, so
-// there the names of <coroutine> are put where it looks. To be included before anything of Boost.Asio.
+// Coroutines for Asio. Clang 14 has them only as the technical specification's, which looks for them in
+// std::experimental, so there the names of <coroutine> are put where it looks. To be included before anything of
+// Boost.Asio.
 #pragma once
 #if defined(__clang__) && __clang_major__ < 15 && !defined(__cpp_impl_coroutine)
 #define __cpp_impl_coroutine 201902L

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/device_lost.h"
+#include "base/thread_start.h"
 
 namespace ingot {
 
@@ -11,7 +12,7 @@ EmbedQueue::EmbedQueue(Compute compute, int width, const Limits& limits)
     : compute_(std::move(compute)), width_(static_cast<size_t>(width)), limits_(limits) {}
 
 void EmbedQueue::start() {
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("the thread that embeds", [this] { return std::thread([this] { run(); }); });
 }
 
 uint64_t EmbedQueue::submit(std::vector<EmbedText> texts, Done done) {
@@ -137,7 +138,8 @@ std::vector<std::shared_ptr<EmbedQueue::Job>> EmbedQueue::take_late() {
   return late;
 }
 
-// One text of each request in turn, until the next would not fit. Whose turn was not used comes first in the next batch.
+// One text of each request in turn, until the next would not fit. Whose turn was not used comes first in the next
+// batch.
 std::vector<EmbedQueue::Place> EmbedQueue::take_batch(std::vector<EmbedText>& texts) {
   std::vector<Place> places;
   size_t n_tokens = 0;

@@ -1,5 +1,6 @@
-// EmbedQueue: texts of many requests, computed together. A batch takes one text of each request in turn until it is full, so that many
-// small requests share a step and a large one holds up nobody. Made by ServedModel; its thread calls back.
+// EmbedQueue: texts of many requests, computed together. A batch takes one text of each request in turn until it is
+// full, so that many small requests share a step and a large one holds up nobody. Made by ServedModel; its thread calls
+// back.
 #pragma once
 #include <chrono>
 #include <condition_variable>

@@ -1,5 +1,5 @@
-// A request for vectors or scores on its way: its texts go through the model's queue, and what comes back is written on a worker. Who
-// leaves early is forgotten.
+// A request for vectors or scores on its way: its texts go through the model's queue, and what comes back is written on
+// a worker. Who leaves early is forgotten.
 #pragma once
 #include <functional>
 

@@ -1,5 +1,5 @@
-// Exchange: the Responder of one request on a connection. Handlers' threads put bytes in, the session takes them out; all of it
-// is guarded by one mutex, and callbacks run outside of it.
+// Exchange: the Responder of one request on a connection. Handlers' threads put bytes in, the session takes them out;
+// all of it is guarded by one mutex, and callbacks run outside of it.
 #pragma once
 #include <boost/asio/post.hpp>
 #include <mutex>
@@ -104,8 +104,8 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
     std::lock_guard lock(mutex_);
     return dropped_ && !head_;
   }
-  // What kind of answer it will be, as far as the handler has said: one that is asked to be told of the client's leaving
-  // without having begun a stream will be whole.
+  // What kind of answer it will be, as far as the handler has said: one that is asked to be told of the client's
+  // leaving without having begun a stream will be whole.
   enum class Kind { kUnknown, kWhole, kStream };
   Kind kind() const {
     std::lock_guard lock(mutex_);

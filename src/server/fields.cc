@@ -14,8 +14,8 @@
 namespace ingot {
 namespace {
 
-// Builds the value from events. Members are appended without looking for their names, which ordered_json would do one by one,
-// and names are compared when the object is whole.
+// Builds the value from events. Members are appended without looking for their names, which ordered_json would do one
+// by one, and names are compared when the object is whole.
 class Builder {
  public:
   void on_event(const JsonEvent& event) {

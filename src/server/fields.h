@@ -1,5 +1,5 @@
-// The body of a request as JSON, read field by field: every field of the wrong type or out of range is a 400 that names it. A
-// field that is null counts as absent, unknown fields are ignored.
+// The body of a request as JSON, read field by field: every field of the wrong type or out of range is a 400 that names
+// it. A field that is null counts as absent, unknown fields are ignored.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -12,10 +12,12 @@ namespace ingot {
 
 using JsonValue = nlohmann::ordered_json;
 
-// Strict JSON in UTF-8: no key twice in an object, nested at most kMaxJsonDepth levels. Throws ApiError 400 with the place.
+// Strict JSON in UTF-8: no key twice in an object, nested at most kMaxJsonDepth levels. Throws ApiError 400 with the
+// place.
 JsonValue parse_request_json(std::string_view body);
 std::string dump_json(const JsonValue& json);  // ill-formed UTF-8 in it becomes U+FFFD
-void append_json_string(std::string& out, std::string_view text);  // the same of a string, with its quotes: there is one for each token
+// The same of a string, with its quotes. It is called for each token.
+void append_json_string(std::string& out, std::string_view text);
 
 class Fields {
  public:

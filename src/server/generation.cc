@@ -10,7 +10,9 @@ namespace ingot {
 class GenerationRun::Sink final : public TokenSink {
  public:
   Sink(std::shared_ptr<GenerationRun> generation, int choice) : generation_(std::move(generation)), choice_(choice) {}
-  void on_prompt_progress(const PromptProgress& progress) override { generation_->push({choice_, progress, Clock::now()}); }
+  void on_prompt_progress(const PromptProgress& progress) override {
+    generation_->push({choice_, progress, Clock::now()});
+  }
   void on_prompt_token(const Sampled& token) override { generation_->push({choice_, OfPrompt{token}, Clock::now()}); }
   void on_token(const Sampled& token) override { generation_->push({choice_, token, Clock::now()}); }
   void on_finish(const Finish& finish) override { generation_->push({choice_, finish, Clock::now()}); }
@@ -92,7 +94,8 @@ void GenerationRun::submit_all() {
     }
   } catch (const Error& error) {
     cancel();
-    if (!model_->fault().empty()) throw ApiError(503, "the model has failed and answers no more; the server ends and has to be started again");
+    if (!model_->fault().empty())
+      throw ApiError(503, "the model has failed and answers no more; the server ends and has to be started again");
     throw ApiError(400, error.what());
   }
 }
@@ -116,10 +119,12 @@ void GenerationRun::push(Event event) {
   }
 }
 
-// Both with the mutex. Whether what has come may go out at the end of the slot. Tokens in which a stop string may end are looked at as
-// they come, or the model would go on in vain; what is to be shown of them can wait (may_wait_written).
+// Both with the mutex. Whether what has come may go out at the end of the slot. Tokens in which a stop string may end
+// are looked at as they come, or the model would go on in vain; what is to be shown of them can wait
+// (may_wait_written).
 bool GenerationRun::may_wait(Clock::time_point now) const {
-  return !urgent_ && spec_.stops.empty() && (held_ ? pacer_.in_one_slot(now, written_) : pacer_.should_wait(now, written_));
+  return !urgent_ && spec_.stops.empty() &&
+         (held_ ? pacer_.in_one_slot(now, written_) : pacer_.should_wait(now, written_));
 }
 
 void GenerationRun::wait_for_slot() {
@@ -188,7 +193,8 @@ bool GenerationRun::take_events(bool& cancelled) {
   return true;
 }
 
-// Whether what stop strings have let through may go out at the end of the slot, as of other requests the tokens themselves do.
+// Whether what stop strings have let through may go out at the end of the slot, as of other requests the tokens
+// themselves do.
 bool GenerationRun::may_wait_written() {
   if (spec_.stops.empty() || std::exchange(has_ended_, false) || over_) return false;
   std::lock_guard lock(mutex_);
@@ -264,7 +270,8 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
   if (!std::exchange(choice.finished, true)) ++n_finished_;
   if (n_finished_ == spec_.n_choices()) ticket_.reset();
   choice.usage = finish.usage;
-  if (choice.over || spec_.prompt_only) choice.usage.output_tokens = choice.n_tokens;  // not what came after a stop string
+  // What came after a stop string does not count.
+  if (choice.over || spec_.prompt_only) choice.usage.output_tokens = choice.n_tokens;
   if (!over_) {
     if (finish.reason == FinishReason::kError && finish.spoiled && writer_->tells_failures()) {
       log_warn("an answer ends early: {}", finish.error);

@@ -1,6 +1,6 @@
-// GenerationRun: one request's way through the engine: n sequences are submitted, their tokens become text off the engine's
-// thread, in whole characters and cut at stop strings, and an AnswerWriter makes of it what the API wants, piece by piece or
-// as a whole. Who leaves early cancels only their own sequences; who reads too slowly pauses them.
+// GenerationRun: one request's way through the engine: n sequences are submitted, their tokens become text off the
+// engine's thread, in whole characters and cut at stop strings, and an AnswerWriter makes of it what the API wants,
+// piece by piece or as a whole. Who leaves early cancels only their own sequences; who reads too slowly pauses them.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -90,7 +90,8 @@ class AnswerWriter {
   virtual ~AnswerWriter() = default;
   // Of a stream: appends events to out.
   virtual void begin(const Totals& so_far, std::string& out) = 0;
-  virtual void progress(int /*choice*/, const PromptState&, std::string& /*out*/) {}  // where the spec wants it, before any delta
+  // Where the spec wants it, before any delta.
+  virtual void progress(int /*choice*/, const PromptState&, std::string& /*out*/) {}
   virtual void delta(int choice, const Delta& delta, std::string& out) = 0;
   virtual void choice_end(int choice, const ChoiceEnd& end, std::string& out) = 0;
   virtual void end(const Totals& totals, std::string& out) = 0;

@@ -46,7 +46,8 @@ void GenerationRun::begin_choice(int index, Clock::time_point at) {
   const std::vector<int32_t>& prompt = spec_.prompts[index / spec_.n];
   Delta delta{.text = model_->tokenizer().decode(prompt, true)};
   if (scores_prompt()) {
-    delta.tokens.push_back(token_text({.token = prompt[0], .logprob = std::numeric_limits<float>::quiet_NaN()}, spec_.skip_special));
+    delta.tokens.push_back(
+        token_text({.token = prompt[0], .logprob = std::numeric_limits<float>::quiet_NaN()}, spec_.skip_special));
     delta.tokens[0].of_prompt = true;
     std::ranges::move(choice.scored, std::back_inserter(delta.tokens));
   }
@@ -105,7 +106,8 @@ void GenerationRun::end_choice(int index, const char* reason, const std::string&
     show(index, std::move(rest), !cut);
   }
   if (choice.stops.stopped() && spec_.keep_stop) show(index, choice.stops.match(), false);
-  choice.result.end = {choice.stops.stopped() ? "stop" : reason, choice.stops.match(), choice.stops.stopped() ? "" : failure, {}};
+  choice.result.end = {
+      choice.stops.stopped() ? "stop" : reason, choice.stops.match(), choice.stops.stopped() ? "" : failure, {}};
   if (spec_.wants_totals) choice.result.end.so_far = totals();
   if (spec_.stream) writer_->choice_end(index, choice.result.end, out_);
   has_ended_ = true;

@@ -1,5 +1,5 @@
-// What handlers know of HTTP: a request that has come whole, and a way to answer it at once or piece by piece. Sockets are
-// behind this (http_server.h), so that handlers compile fast and tests answer requests without a network.
+// What handlers know of HTTP: a request that has come whole, and a way to answer it at once or piece by piece. Sockets
+// are behind this (http_server.h), so that handlers compile fast and tests answer requests without a network.
 #pragma once
 #include <functional>
 #include <memory>
@@ -65,19 +65,19 @@ class Responder {
 
   virtual void respond(HttpResponse response) = 0;
 
-  // An answer in pieces. Its head goes out with the first piece, or when the connection has been silent so long that the
-  // client needs a sign of life; until then fail() can still change the status.
+  // An answer in pieces. Its head goes out with the first piece, or when the connection has been silent so long that
+  // the client needs a sign of life; until then fail() can still change the status.
   virtual void stream(HttpResponse head) = 0;
   virtual void write(std::string bytes) = 0;
   virtual void end() = 0;
-  // Ends a stream that cannot go on: with `response` when nothing of it has gone out, else with `last_bytes` and a closed
-  // connection.
+  // Ends a stream that cannot go on: with `response` when nothing of it has gone out, else with `last_bytes` and a
+  // closed connection.
   virtual void fail(HttpResponse response, std::string last_bytes) = 0;
 
   // More than the connection will hold waits to be sent: the caller should stop until on_room is called.
   virtual bool full() const = 0;
-  // Called when the client has left (once, perhaps at once), and when a full connection has room again. Both on the network
-  // thread: they must return quickly.
+  // Called when the client has left (once, perhaps at once), and when a full connection has room again. Both on the
+  // network thread: they must return quickly.
   virtual void on_gone(std::function<void()> callback) = 0;
   virtual void on_room(std::function<void()> callback) = 0;
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 
+#include "base/ascii.h"
 #include "base/error.h"
 
 namespace ingot {
@@ -20,19 +21,6 @@ bool is_token_char(char c) {
 }
 
 bool is_token(std::string_view text) { return !text.empty() && std::ranges::all_of(text, is_token_char); }
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return out;
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
 
 [[noreturn]] void bad(const std::string& what) { throw ApiError(400, what); }
 
@@ -106,7 +94,7 @@ void parse_header(std::string_view line, HttpHead& head) {
   if (line.front() == ' ' || line.front() == '\t') bad("a header is folded over two lines");
   const size_t colon = line.find(':');
   if (colon == line.npos || !is_token(line.substr(0, colon))) bad("a header is not NAME: VALUE");
-  const std::string_view value = trim(line.substr(colon + 1));
+  const std::string_view value = trim(line.substr(colon + 1), " \t");
   for (char c : value)
     if ((static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7F) bad("a header's value holds a control byte");
   head.request.headers.emplace_back(lower(line.substr(0, colon)), value);

@@ -23,6 +23,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread_start.h"
 #include "server/http_session.h"
 
 namespace ingot {
@@ -89,7 +90,8 @@ class TlsTransport final : public Transport {
     co_return error ? 0 : n;
   }
   void finish_writing() override {
-    // close_notify would have to be awaited beside a pending read; lengths and last chunks already say where answers end.
+    // close_notify would have to be awaited beside a pending read; lengths and last chunks already say where answers
+    // end.
     error_code ignored;
     stream_.next_layer().shutdown(Socket::shutdown_send, ignored);
   }
@@ -188,7 +190,9 @@ void HttpServer::State::use_tls() {
   tls->use_certificate_chain_file(options.tls_cert, error);
   if (error) throw Error("{}: cannot be read as a PEM certificate: {}", printable(options.tls_cert), error.message());
   tls->use_private_key_file(options.tls_key, asio::ssl::context::pem, error);
-  if (error) throw Error("{}: cannot be read as the PEM key of the certificate: {}", printable(options.tls_key), error.message());
+  if (error)
+    throw Error("{}: cannot be read as the PEM key of the certificate: {}", printable(options.tls_key),
+                error.message());
 }
 
 // Where the acceptor is to listen: a path or a port.
@@ -212,7 +216,8 @@ void HttpServer::State::listen() {
   if (error) {
     const std::string where = is_unix() ? "" : fmt::format(" port {}", options.port);
     const bool is_taken = error == asio::error::address_in_use && !is_unix();
-    throw Error("cannot listen on {}{}: {}{}", printable(options.host), where, error.message(), is_taken ? "; choose another with --port" : "");
+    throw Error("cannot listen on {}{}: {}{}", printable(options.host), where, error.message(),
+                is_taken ? "; choose another with --port" : "");
   }
   address = is_unix() ? options.host : url_of(tcp_of(acceptor.local_endpoint()), tls ? "https" : "http");
 }
@@ -290,7 +295,7 @@ void HttpServer::start() {
   State* state = state_.get();
   asio::co_spawn(
       state->context, [state] { return state->accept(); }, asio::detached);
-  state->thread = std::thread([state] { state->run(); });
+  state->thread = start_thread("the network's thread", [state] { return std::thread([state] { state->run(); }); });
 }
 
 void HttpServer::drain() {

@@ -1,5 +1,5 @@
-// HttpServer: the sockets. One thread runs them all (accepting, reading, deadlines, sending); what takes longer than a glance
-// is the handler's to move elsewhere. HTTP/1.1 with keep-alive and pipelining, over TCP, TLS and Unix sockets.
+// HttpServer: the sockets. One thread runs them all (accepting, reading, deadlines, sending); what takes longer than a
+// glance is the handler's to move elsewhere. HTTP/1.1 with keep-alive and pipelining, over TCP, TLS and Unix sockets.
 #pragma once
 #include <chrono>
 #include <memory>

@@ -243,8 +243,8 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
     healthy = !exchange.dropped();
     if (!healthy) break;
     if (in_ended_ && exchange.kind() != Exchange::Kind::kUnknown) {
-      // The client has closed its side. If it still reads a stream, a probe comes through (the head is one); if not, it is
-      // answered by a reset. Who waits for a whole answer is taken to have left.
+      // The client has closed its side. If it still reads a stream, a probe comes through (the head is one); if not, it
+      // is answered by a reset. Who waits for a whole answer is taken to have left.
       healthy = exchange.kind() == Exchange::Kind::kStream && transport_->may_still_read();
       if (!healthy) break;
       if (!std::exchange(reply.probing, true)) {
@@ -304,8 +304,8 @@ Task<void> Session::refuse(const HttpRequest& request, const HttpResponse& respo
   if (sent) co_await linger();
 }
 
-// Closes our side and reads the other to its end for a moment: closing with unread bytes would reset the connection, and the
-// client might never see the answer.
+// Closes our side and reads the other to its end for a moment: closing with unread bytes would reset the connection,
+// and the client might never see the answer.
 Task<void> Session::linger() {
   transport_->finish_writing();
   const auto deadline = Clock::now() + std::chrono::seconds(2);

@@ -1,8 +1,8 @@
-// One connection: reads requests one after another, hands them on, writes the answers. Everything of a session happens on the
-// network thread, but for what handlers say through its Responder.
+// One connection: reads requests one after another, hands them on, writes the answers. Everything of a session happens
+// on the network thread, but for what handlers say through its Responder.
 //
-// Two coroutines: one always reads, into a bounded buffer, and so learns at once that a client has left; the other takes
-// requests out of the buffer and writes. They wake each other with a timer that never fires by itself.
+// Two coroutines: one always reads, into a bounded buffer, and so learns at once that a client has left; the other
+// takes requests out of the buffer and writes. They wake each other with a timer that never fires by itself.
 #pragma once
 #include "server/coroutine.h"
 //

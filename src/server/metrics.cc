@@ -118,7 +118,9 @@ class MetricsPrinter {
     value("kv_cache_usage_perc", "gauge", "Share of the KV cache in use; 1 is all of it.", [](const auto& m) {
       return m.gauges.n_blocks > 0 ? static_cast<double>(m.gauges.blocks_used) / m.gauges.n_blocks : 0.0;
     });
-    by_use("kv_blocks", "Blocks of the KV cache.", [](const EngineGauges& g) { return Uses{g.blocks_used, g.blocks_cached, g.n_blocks}; });
+    by_use("kv_blocks", "Blocks of the KV cache.", [](const EngineGauges& g) {
+      return Uses{g.blocks_used, g.blocks_cached, g.n_blocks};
+    });
     by_use("state_slots", "Slots for states of recurrent layers; the cached ones are checkpoints.",
            [](const EngineGauges& g) { return Uses{g.states_used, g.states_cached, g.n_states}; });
     describe(out_, prefix_ + "cache_config_info", "gauge", "The KV cache as it was set up.");
@@ -130,7 +132,8 @@ class MetricsPrinter {
   void counters() {
     value("num_preemptions_total", "counter", "Sequences that lost their KV blocks and were computed anew.",
           [](const auto& m) { return m.gauges.n_preemptions; });
-    value("window_blocks_given_up_total", "counter", "KV blocks that running sequences gave up in front of the model's sliding window.",
+    value("window_blocks_given_up_total", "counter",
+          "KV blocks that running sequences gave up in front of the model's sliding window.",
           [](const auto& m) { return m.gauges.n_blocks_given_up; });
     value("steps_total", "counter", "Steps of the engine.", [](const auto& m) { return m.gauges.n_steps; });
     value("failed_steps_total", "counter", "Steps that failed, and with them their requests.",
@@ -185,7 +188,8 @@ class MetricsPrinter {
     describe(out_, prefix_ + name, "gauge", help);
     for (const MetricsSource& m : models_) {
       const Uses u = uses(m.gauges);
-      for (const auto& [use, n] : {std::pair{"held", u.held}, {"cached", u.cached}, {"blank", u.all - u.held - u.cached}})
+      for (const auto& [use, n] :
+           {std::pair{"held", u.held}, {"cached", u.cached}, {"blank", u.all - u.held - u.cached}})
         out_ += fmt::format("{}{}{{{},use=\"{}\"}} {}\n", prefix_, name, m.metrics.labels_, use, n);
     }
   }

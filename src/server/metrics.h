@@ -1,5 +1,6 @@
-// Counters and histograms of one model, as Prometheus text with vLLM's names, labels and buckets under another prefix, so that
-// dashboards and routers made for those read these. Updated by the engine's thread and by workers, read by /metrics.
+// Counters and histograms of one model, as Prometheus text with vLLM's names, labels and buckets under another prefix,
+// so that dashboards and routers made for those read these. Updated by the engine's thread and by workers, read by
+// /metrics.
 #pragma once
 #include <array>
 #include <atomic>

@@ -50,7 +50,9 @@ void ModelPool::acquire(const std::string& name, Ready ready) {
 
 std::shared_ptr<ServedModel> ModelPool::load_now(const std::string& name) {
   const auto promise = std::make_shared<std::promise<std::pair<std::shared_ptr<ServedModel>, std::string>>>();
-  acquire(name, [promise](std::shared_ptr<ServedModel> model, const std::string& failure) { promise->set_value({std::move(model), failure}); });
+  acquire(name, [promise](std::shared_ptr<ServedModel> model, const std::string& failure) {
+    promise->set_value({std::move(model), failure});
+  });
   auto [model, failure] = promise->get_future().get();
   if (!model) throw Error("{}", failure);
   return std::move(model);
@@ -59,8 +61,8 @@ std::shared_ptr<ServedModel> ModelPool::load_now(const std::string& name) {
 // One that is too large even alone is none.
 void ModelPool::check_size(const Entry& entry, size_t bytes) const {
   if (limits_.max_bytes > 0 && bytes > limits_.max_bytes)
-    throw Error("{} takes {}, and all models together may take {} (--models-memory)", printable(entry.source.id), human_bytes(bytes),
-                human_bytes(limits_.max_bytes));
+    throw Error("{} takes {}, and all models together may take {} (--models-memory)", printable(entry.source.id),
+                human_bytes(bytes), human_bytes(limits_.max_bytes));
 }
 
 // From now on it is known what it takes.
@@ -85,7 +87,8 @@ void ModelPool::fill() {
       put(entry, std::move(model));
     } catch (const MemoryError& error) {
       if (&entry == &entries_.front()) throw;
-      return log_warn("{} and what follows it are loaded when they are asked for: {}", printable(entry.source.id), error.what());
+      return log_warn("{} and what follows it are loaded when they are asked for: {}", printable(entry.source.id),
+                      error.what());
     }
   }
 }
@@ -156,7 +159,8 @@ bool ModelPool::has_room(const Entry& wanted) const {
   return (limits_.max_bytes == 0 || bytes <= limits_.max_bytes) && n_loaded < limits_.max_loaded;
 }
 
-// Unloads who has been idle longest, until there is room, and one in any case if `must_unload`. Throws Error when all stay busy.
+// Unloads who has been idle longest, until there is room, and one in any case if `must_unload`. Throws Error when all
+// stay busy.
 void ModelPool::make_room(const Entry& wanted, bool must_unload) {
   for (const auto deadline = Clock::now() + limits_.patience;;) {
     {

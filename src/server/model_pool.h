@@ -1,6 +1,7 @@
-// ModelPool: the models that a server knows, of which some are loaded. A request for one that is not has it loaded, once, however
-// many ask; where there is no room (of their number, of the memory that they may take together, or of the device's own: a load that
-// ends with MemoryError) the one that has been idle longest goes. A model that answers somebody never goes, nor does one that is pinned.
+// ModelPool: the models that a server knows, of which some are loaded. A request for one that is not has it loaded,
+// once, however many ask; where there is no room (of their number, of the memory that they may take together, or of the
+// device's own: a load that ends with MemoryError) the one that has been idle longest goes. A model that answers
+// somebody never goes, nor does one that is pinned.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -48,9 +49,11 @@ class ModelPool {
 
   bool knows(const std::string& name) const;
   size_t size() const { return entries_.size(); }
-  // Calls back at once, or from the loading thread when the model has been loaded. `name` must be known; empty is the first.
+  // Calls back at once, or from the loading thread when the model has been loaded. `name` must be known; empty is the
+  // first.
   void acquire(const std::string& name, Ready ready);
-  // Before there are requests: loads one after another until there is no room for the next. Throws Error when one cannot be loaded.
+  // Before there are requests: loads one after another until there is no room for the next. Throws Error when one
+  // cannot be loaded.
   void fill();
   // Loads one by hand and waits. Throws Error.
   std::shared_ptr<ServedModel> load_now(const std::string& name);

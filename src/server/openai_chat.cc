@@ -141,8 +141,8 @@ class ChatWriter final : public AnswerWriter {
         {"id", id_}, {"object", object}, {"created", created_}, {"model", o_.model}, {"choices", std::move(choices)}};
   }
 
-  // Of text, not of JSON values: there is one for each token. `delta`, `more` and `totals` are members in JSON: of the delta, of the
-  // choice with a comma after each, and of the event with a comma before each.
+  // Of text, not of JSON values: there is one for each token. `delta`, `more` and `totals` are members in JSON: of the
+  // delta, of the choice with a comma after each, and of the event with a comma before each.
   void event(int choice, std::string_view delta, std::string_view more, const char* reason, std::string_view totals,
              std::string& out) const {
     frame_.begin(out);
@@ -175,14 +175,13 @@ std::string echoed(const Fields& fields) {
   const JsonValue& last = fields.at("messages").back();
   const auto content = last.find("content");
   if (last.value("role", "") != "assistant" || content == last.end() || content->is_null()) return "";
-  return text_of(*content, "messages' last content", {"text"});
+  return content_text(*content, "messages' last content", {"text"});
 }
 
 }  // namespace
 
 void answer_chat(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   ServedModel& model = *call.model;
   GenerationSpec spec;
   const StreamFields stream = read_generation(call, fields, spec);

@@ -72,7 +72,8 @@ class CompletionWriter final : public AnswerWriter {
       CharacterCount count;
       choices.push_back(choice_json(index, result.whole.text, result.whole.tokens, count, result.end.reason));
       if (o_.prompt_logprobs)
-        choices.back()["prompt_logprobs"] = prompt_logprobs_json(results[static_cast<size_t>(index / o_.n * o_.n)].prompt);
+        choices.back()["prompt_logprobs"] =
+            prompt_logprobs_json(results[static_cast<size_t>(index / o_.n * o_.n)].prompt);
     }
     JsonValue json = envelope(std::move(choices));
     json["usage"] = usage_json(totals);
@@ -81,7 +82,8 @@ class CompletionWriter final : public AnswerWriter {
   }
 
  private:
-  // tokens, token_logprobs, top_logprobs ({token: logprob}) and text_offset: the character of the text in which the token begins.
+  // tokens, token_logprobs, top_logprobs ({token: logprob}) and text_offset: the character of the text in which the
+  // token begins.
   static JsonValue logprobs_json(const std::vector<TokenText>& tokens, CharacterCount& count) {
     JsonValue json = {{"tokens", JsonValue::array()},
                       {"token_logprobs", JsonValue::array()},
@@ -142,8 +144,8 @@ class CompletionWriter final : public AnswerWriter {
   std::string failure_;
 };
 
-// With a suffix, what is to be written comes between the prompt and it. Then both are text and nothing else: a control token's name in
-// a file that somebody edits is none.
+// With a suffix, what is to be written comes between the prompt and it. Then both are text and nothing else: a control
+// token's name in a file that somebody edits is none.
 std::vector<Prompt> read_completion_prompts(const Fields& fields, const ServedModel& model) {
   const Tokenizer& tokenizer = model.tokenizer();
   const std::string suffix = fields.string("suffix").value_or("");
@@ -165,8 +167,7 @@ std::vector<Prompt> read_completion_prompts(const Fields& fields, const ServedMo
 }  // namespace
 
 void answer_completions(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   ServedModel& model = *call.model;
   GenerationSpec spec;
   const StreamFields stream = read_generation(call, fields, spec);

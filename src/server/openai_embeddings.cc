@@ -21,7 +21,8 @@ struct Form {
   bool base64 = false;
 };
 
-// What the model's makers put in front of a text: of the prompt that is asked for by name, or of the one that they always want.
+// What the model's makers put in front of a text: of the prompt that is asked for by name, or of the one that they
+// always want.
 std::string read_prefix(const Fields& fields, const EmbedFacts& facts) {
   const auto wanted = fields.string("prompt_name", 256);
   const std::string name = wanted ? *wanted : facts.default_prompt.value_or("");
@@ -129,8 +130,7 @@ std::string body_of(EmbedAnswer& answer, const Form& form, const std::string& mo
 }  // namespace
 
 void answer_embeddings(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   const Embedder& embedder = call.model->embedder();
   ServedModel::Ticket ticket = admit(*call.model, 1);
   const Form form = read_form(fields, embedder);

@@ -1,4 +1,5 @@
-// /v1/responses: OpenAI's newer API, without its memory: every request brings its whole conversation, and nothing is stored.
+// /v1/responses: OpenAI's newer API, without its memory: every request brings its whole conversation, and nothing is
+// stored.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -19,8 +20,8 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
   if (type == "message") {
     const auto content = item.find("content");
     if (content == item.end()) refuse_value(where + ".content", "is missing");
-    messages.push_back(
-        {{"role", string_member(item, "role", where)}, {"content", text_of(*content, where + ".content", kTextTypes)}});
+    messages.push_back({{"role", string_member(item, "role", where)},
+                        {"content", content_text(*content, where + ".content", kTextTypes)}});
   } else if (type == "function_call") {
     const JsonValue function = {{"name", string_member(item, "name", where)},
                                 {"arguments", string_member(item, "arguments", where)}};
@@ -34,7 +35,7 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
     if (output == item.end()) refuse_value(where + ".output", "is missing");
     messages.push_back({{"role", "tool"},
                         {"tool_call_id", string_member(item, "call_id", where)},
-                        {"content", text_of(*output, where + ".output", kTextTypes)}});
+                        {"content", content_text(*output, where + ".output", kTextTypes)}});
   } else if (type != "reasoning") {
     refuse_value(where + ".type", "must be message, function_call, function_call_output or reasoning");
   }
@@ -100,7 +101,8 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model)
   return chat_prompt(model, std::move(messages), read_tools(fields), variables, "input");
 }
 
-// An item of the output: what the model thinks, or what it says. Both have one part of text, and events that differ in names.
+// An item of the output: what the model thinks, or what it says. Both have one part of text, and events that differ in
+// names.
 struct Item {
   bool is_thought = false;
   std::string id, text;
@@ -288,8 +290,7 @@ std::unique_ptr<AnswerWriter> responses_writer(std::string model, JsonValue sett
 }
 
 void answer_responses(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   ServedModel& model = *call.model;
   GenerationSpec spec;
   spec.stream = fields.boolean("stream").value_or(false);

@@ -13,7 +13,9 @@ void Pacer::at_end_of_slot(std::function<void()> job) {
   const Clock::time_point end((Clock::now().time_since_epoch() / length + 1) * length);
   if (end < next_) wait_until(end);
   // Behind all others, unless slots have just become shorter.
-  jobs_.insert(std::ranges::upper_bound(jobs_.begin() + static_cast<ptrdiff_t>(n_due_), jobs_.end(), end, {}, &Job::due), {end, std::move(job)});
+  jobs_.insert(
+      std::ranges::upper_bound(jobs_.begin() + static_cast<ptrdiff_t>(n_due_), jobs_.end(), end, {}, &Job::due),
+      {end, std::move(job)});
 }
 
 // With the mutex.

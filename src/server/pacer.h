@@ -1,8 +1,9 @@
-// Pacer: how often streams are written to. Time is cut into slots. A stream that has been written to just now, in the first half of the
-// same slot, waits for the slot's end with all that has come till then; else what it has to say goes out at once. So the many tokens of
-// short steps share the price of a write (threads that wake, a system call), and of steps that are longer each token goes by itself.
-// All streams have the same slots, and share the wakes too. The more streams there are the longer a slot is, up to a limit: one that is
-// alone hardly waits, and many do not cost the model its processors.
+// Pacer: how often streams are written to. Time is cut into slots. A stream that has been written to just now, in the
+// first half of the same slot, waits for the slot's end with all that has come till then; else what it has to say goes
+// out at once. So the many tokens of short steps share the price of a write (threads that wake, a system call), and of
+// steps that are longer each token goes by itself. All streams have the same slots, and share the wakes too. The more
+// streams there are the longer a slot is, up to a limit: one that is alone hardly waits, and many do not cost the model
+// its processors.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -48,7 +49,8 @@ class Pacer {
   // Runs the job on a worker when the present slot is over.
   void at_end_of_slot(std::function<void()> job);
 
-  // A write takes some 20 us with all that it wakes: 2 % of a processor, however many streams there are, until slots are longest.
+  // A write takes some 20 us with all that it wakes: 2 % of a processor, however many streams there are, until slots
+  // are longest.
   static constexpr std::chrono::milliseconds kEach{1};
 
  private:
@@ -56,7 +58,9 @@ class Pacer {
     Clock::time_point due;
     std::function<void()> run;
   };
-  Clock::duration slot() const { return std::clamp<Clock::duration>(n_streams_->load() * each_, Clock::duration(1), longest_); }
+  Clock::duration slot() const {
+    return std::clamp<Clock::duration>(n_streams_->load() * each_, Clock::duration(1), longest_);
+  }
   void wait_until(Clock::time_point time);
   void end_slot();
   void run_due();

@@ -1,5 +1,5 @@
-// ReasoningSplitter: tells what a model thinks, between <think> and </think> at the front of its answer, from what it says. Works on
-// text as it streams: what may be the beginning of a tag waits until more text decides.
+// ReasoningSplitter: tells what a model thinks, between <think> and </think> at the front of its answer, from what it
+// says. Works on text as it streams: what may be the beginning of a tag waits until more text decides.
 #pragma once
 #include <string>
 #include <string_view>

@@ -151,7 +151,8 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
   const HttpRequest& request = call.request;
   spec.client = request.client.empty() ? request.peer : request.client;
   spec.cache_salt = request.client + '\n' + fields.string("cache_salt", 1024).value_or("");
-  if (!fields.boolean("cache_prompt").value_or(true)) spec.cache_salt += random_id("\n");  // nobody else's, nor of a later one
+  // The salt is nobody else's, nor that of a later request.
+  if (!fields.boolean("cache_prompt").value_or(true)) spec.cache_salt += random_id("\n");
 }
 
 StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
@@ -169,7 +170,8 @@ StreamFields read_generation(const ApiCall& call, const Fields& fields, Generati
   spec.wants_totals = spec.stream && (result.timings || result.continuous_usage);
   spec.wants_progress = fields.boolean("return_progress").value_or(false) && spec.stream;
   spec.prompt_logprobs = static_cast<int>(fields.integer("prompt_logprobs", 0, 20).value_or(-1));
-  if (spec.prompt_logprobs >= 0 && spec.stream) fields.refuse("prompt_logprobs", "comes with whole answers only: it needs \"stream\": false");
+  if (spec.prompt_logprobs >= 0 && spec.stream)
+    fields.refuse("prompt_logprobs", "comes with whole answers only: it needs \"stream\": false");
   return result;
 }
 
@@ -179,7 +181,8 @@ void read_max_tokens(const Fields& fields, std::initializer_list<const char*> na
     if (value && spec.max_tokens < 0) spec.max_tokens = static_cast<int>(*value);
   }
   if (spec.max_tokens >= 0 && spec.min_tokens > spec.max_tokens)
-    fields.refuse("min_tokens", fmt::format("is {}: the answer is to have at most {}", spec.min_tokens, spec.max_tokens));
+    fields.refuse("min_tokens",
+                  fmt::format("is {}: the answer is to have at most {}", spec.min_tokens, spec.max_tokens));
 }
 
 void check_scores(const Fields& fields, const char* field, const GenerationSpec& spec) {
@@ -187,7 +190,8 @@ void check_scores(const Fields& fields, const char* field, const GenerationSpec&
   int64_t n = 0;
   for (const auto& prompt : spec.prompts)
     n += static_cast<int64_t>(prompt.size()) * (spec.echo ? spec.n : 1) * (spec.prompt_logprobs + 1);
-  if (n > kMaxScores) fields.refuse(field, fmt::format("would be {} numbers of these prompts: at most {}", n, kMaxScores));
+  if (n > kMaxScores)
+    fields.refuse(field, fmt::format("would be {} numbers of these prompts: at most {}", n, kMaxScores));
 }
 
 std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
@@ -275,7 +279,7 @@ std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, 
   return prompts;
 }
 
-std::string text_of(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types) {
+std::string content_text(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse_value(where, "must be a string or an array of text parts");
   std::string text;
@@ -301,12 +305,13 @@ void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, 
           param);
   if (prompt.size() + wanted <= limit) return;
   // Begun as OpenAI begins it: clients know the case by these words.
-  throw ApiError(400,
-                 fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer is to have {}, "
-                             "together {}: shorten the prompt or ask for less",
-                             limit, prompt.size(), max_tokens > 0 ? fmt::format("up to {}", wanted) : "at least 1",
-                             prompt.size() + wanted),
-                 param, "context_length_exceeded");
+  throw ApiError(
+      400,
+      fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer is to have {}, "
+                  "together {}: shorten the prompt or ask for less",
+                  limit, prompt.size(), max_tokens > 0 ? fmt::format("up to {}", wanted) : "at least 1",
+                  prompt.size() + wanted),
+      param, "context_length_exceeded");
 }
 
 ServedModel::Ticket admit(ServedModel& model, int n) {
@@ -346,7 +351,8 @@ JsonValue prompt_logprobs_json(const std::vector<TokenText>& tokens) {
   for (const TokenText& token : tokens) {
     JsonValue of_token = JsonValue::object();
     const auto add = [&](int32_t id, const std::string& bytes, float logprob, const JsonValue& rank) {
-      of_token[std::to_string(id)] = {{"logprob", std::max(logprob, -9999.0f)}, {"rank", rank}, {"decoded_token", bytes}};
+      of_token[std::to_string(id)] = {
+          {"logprob", std::max(logprob, -9999.0f)}, {"rank", rank}, {"decoded_token", bytes}};
     };
     add(token.id, token.bytes, token.logprob, nullptr);
     for (size_t i = 0; i < token.top.size(); ++i) add(token.top[i].id, token.top[i].bytes, token.top[i].logprob, i + 1);

@@ -1,5 +1,5 @@
-// The fields that the text APIs share: sampling, lengths, stops, messages and tools, as a GenerationSpec. What this engine
-// cannot honour, and would change the answer, is refused by name rather than ignored.
+// The fields that the text APIs share: sampling, lengths, stops, messages and tools, as a GenerationSpec. What this
+// engine cannot honour, and would change the answer, is refused by name rather than ignored.
 #pragma once
 #include "server/api.h"
 #include "server/fields.h"
@@ -8,8 +8,8 @@
 
 namespace ingot {
 
-// Everything but the prompt, max_tokens, stream and n. A field that is absent is as the model's makers would have it. Cached
-// prefixes are shared by requests with the same key and cache_salt.
+// Everything but the prompt, max_tokens, stream and n. A field that is absent is as the model's makers would have it.
+// Cached prefixes are shared by requests with the same key and cache_salt.
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
 
 // How OpenAI's text APIs are to answer: n and stream become the spec's.
@@ -22,9 +22,11 @@ struct StreamFields {
 StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
 
 // max_tokens is the first of `names` that is there; after read_sampling, for min_tokens fits into it.
-void read_max_tokens(const Fields& fields, std::initializer_list<const char*> names, GenerationSpec& spec, int lowest = 1);
+void read_max_tokens(const Fields& fields, std::initializer_list<const char*> names, GenerationSpec& spec,
+                     int lowest = 1);
 
-// Log-probabilities of prompts are kept until the first token of the answer: refuses, naming `field`, what would be too many.
+// Log-probabilities of prompts are kept until the first token of the answer: refuses, naming `field`, what would be too
+// many.
 void check_scores(const Fields& fields, const char* field, const GenerationSpec& spec);
 
 // Messages, tools and template variables of a chat request, as token ids. Throws ApiError.
@@ -45,7 +47,7 @@ std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, 
                                  const std::function<std::vector<int32_t>(const std::string&)>& encode);
 
 // A string, or parts of one of these types with a text each, as one text. Throws ApiError that names the part.
-std::string text_of(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types);
+std::string content_text(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types);
 
 // Throws ApiError context_length_exceeded, with both numbers, for a prompt that leaves no room for an answer.
 void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, int max_tokens, const char* param);
@@ -58,8 +60,8 @@ JsonValue usage_json(const Totals& totals);
 JsonValue timings_json(const Totals& totals);
 // llama.cpp's {"total", "cache", "processed", "time_ms"}.
 JsonValue progress_json(const PromptState& prompt);
-// vLLM's: null of the first token, and of each other one {id: {"logprob", "rank", "decoded_token"}} of it and its likeliest rivals; the
-// rank is null where it is not among these.
+// vLLM's: null of the first token, and of each other one {id: {"logprob", "rank", "decoded_token"}} of it and its
+// likeliest rivals; the rank is null where it is not among these.
 JsonValue prompt_logprobs_json(const std::vector<TokenText>& tokens);
 
 // "data: JSON\n\n".

@@ -74,8 +74,7 @@ std::string body_of(const EmbedAnswer& answer, const std::vector<std::string>& d
 }  // namespace
 
 void answer_rerank(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   ServedModel::Ticket ticket = admit(*call.model, 1);
   const size_t n_results = static_cast<size_t>(fields.integer("top_n", 1, INT32_MAX).value_or(INT32_MAX));
   const bool with_documents = fields.boolean("return_documents").value_or(false);

@@ -1,5 +1,5 @@
-// ServedModel: one model that answers requests, and how much it takes on at once. It either writes (engine, tokenizer, template) or
-// embeds or ranks (a queue of texts).
+// ServedModel: one model that answers requests, and how much it takes on at once. It either writes (engine, tokenizer,
+// template) or embeds or ranks (a queue of texts).
 #pragma once
 #include <atomic>
 #include <ctime>
@@ -75,7 +75,8 @@ class ServedModel {
   Engine& engine() { return *engine_; }      // of one that writes
   EmbedQueue& embeds() { return *embeds_; }  // of one that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
-  std::string fault() const { return engine_ ? engine_->fault() : embeds_->fault(); }  // not empty: it answers nothing any more
+  // Not empty: the model answers nothing any more.
+  std::string fault() const { return engine_ ? engine_->fault() : embeds_->fault(); }
   bool lost_device() const { return engine_ ? engine_->lost_device() : !embeds_->fault().empty(); }
   EngineGauges gauges() const { return engine_ ? engine_->gauges() : embeds_->gauges(); }
   std::chrono::seconds queue_timeout() const { return parts_.queue_timeout; }

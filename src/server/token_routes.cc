@@ -1,4 +1,5 @@
-// /tokenize, /detokenize and /apply-template: what the model's tokenizer and template make of a text, without the model.
+// /tokenize, /detokenize and /apply-template: what the model's tokenizer and template make of a text, without the
+// model.
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -30,14 +31,14 @@ JsonValue pieces_json(const Tokenizer& tokenizer, const std::vector<int32_t>& id
 }  // namespace
 
 void answer_tokenize(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   const ServedModel& model = *call.model;
   const auto content = fields.string("content", 16 << 20), prompt = fields.string("prompt", 16 << 20);
   const bool llama = content.has_value();  // whose default is no BOS
   const auto& text = llama ? content : prompt;
   const bool add_tokens = fields.boolean("add_special_tokens").value_or(!llama);
-  const bool add = fields.boolean("add_special").value_or(add_tokens), parse = fields.boolean("parse_special").value_or(true);
+  const bool add = fields.boolean("add_special").value_or(add_tokens),
+             parse = fields.boolean("parse_special").value_or(true);
   std::vector<int32_t> ids;
   if (fields.find("messages")) {
     ids = read_chat_prompt(fields, model);
@@ -59,8 +60,7 @@ void answer_tokenize(const ApiCall& call) {
 }
 
 void answer_detokenize(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   const auto ids = fields.token_ids("tokens", 1 << 24);
   if (!ids) fields.refuse("tokens", "is missing");
   for (size_t i = 0; i < ids->size(); ++i)
@@ -72,8 +72,7 @@ void answer_detokenize(const ApiCall& call) {
 }
 
 void answer_template(const ApiCall& call) {
-  const JsonValue body = parse_request_json(call.request.body);
-  const Fields fields(body);
+  const Fields fields(call.body);
   const std::vector<int32_t> ids = read_chat_prompt(fields, *call.model);
   respond(call, {{"prompt", call.model->tokenizer().decode(ids)}});
 }

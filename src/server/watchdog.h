@@ -1,5 +1,6 @@
-// Watchdog: whether a server can still answer. A model whose file was written to, an engine that has ended, by itself or with its device, or whose steps do not end:
-// each makes it unhealthy, and the last two end the process, for a supervisor to start it again. `ingot serve` asks it twice a second.
+// Watchdog: whether a server can still answer. A model whose file was written to, an engine that has ended, by itself
+// or with its device, or whose steps do not end: each makes it unhealthy, and the last two end the process, for a
+// supervisor to start it again. `ingot serve` asks it twice a second.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -18,8 +19,8 @@ class Watchdog {
   };
   explicit Watchdog(const Limits& limits) : limits_(limits) {}
 
-  // The exit code with which the process is to end now; 0: it is not. Of a lost engine only when asked again, so that those who waited for
-  // its answers hear of it first.
+  // The exit code with which the process is to end now; 0: it is not. Of a lost engine only when asked again, so that
+  // those who waited for its answers hear of it first.
   int look(App& app);
 
  private:

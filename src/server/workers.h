@@ -1,6 +1,7 @@
-// Workers: a few threads that run jobs in the order in which they came. Tokenizing, templates and JSON happen here, off the
-// network and the engine thread. Who posts wakes one thread at most, and that one the next if there is more to do: a step of the
-// engine posts a job for each of its sequences, and would else pay for as many wakes. Jobs may also be told to begin at a time.
+// Workers: a few threads that run jobs in the order in which they came. Tokenizing, templates and JSON happen here, off
+// the network and the engine thread. Who posts wakes one thread at most, and that one the next if there is more to do:
+// a step of the engine posts a job for each of its sequences, and would else pay for as many wakes. Jobs may also be
+// told to begin at a time.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/thread_start.h"
 
 namespace ingot {
 
@@ -21,14 +23,9 @@ class Workers {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit Workers(int n_threads) {
-    try {
-      for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { work(); });
-    } catch (...) {  // no thread is to be had; those that there are must end before they are forgotten
-      stop();
-      throw;
-    }
-  }
+  // Has fewer threads, and warns, where the system does not start so many; throws Error where it starts none.
+  explicit Workers(int n_threads, const ThreadStarter& start = start_std_thread)
+      : threads_(start_workers(n_threads, "the server's workers", [this](int) { work(); }, start)) {}
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;

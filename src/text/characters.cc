@@ -18,14 +18,14 @@ std::string normalize(std::string_view text, NormalForm form) {
   if (std::all_of(text.begin(), text.end(), is_ascii)) return std::string(text);
   const bool composed = form == NormalForm::kC || form == NormalForm::kKC;
   const bool compatible = form == NormalForm::kKC || form == NormalForm::kKD;
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
-                                                      (compatible ? UTF8PROC_COMPAT : 0));
+  const auto options = static_cast<utf8proc_option_t>(
+      UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0));
   std::string out;
   while (!text.empty()) {
     const size_t good = valid_utf8_prefix(text);
     utf8proc_uint8_t* mapped = nullptr;
-    const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(good),
-                                               &mapped, options);
+    const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                               static_cast<utf8proc_ssize_t>(good), &mapped, options);
     const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owned(mapped, std::free);
     if (size == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
     CHECK(size >= 0);
@@ -46,7 +46,9 @@ void append_lowercase(std::string& out, char32_t c) {
   }
 }
 
-bool is_nonspacing_mark(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_MN; }
+bool is_nonspacing_mark(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_MN;
+}
 
 bool is_mark(char32_t c) {
   const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
@@ -77,8 +79,5 @@ std::string_view without_trailing_space(std::string_view text) {
   }
   return text;
 }
-
-// Declared in text/unicode.h, for those who need no more.
-std::string normalize_nfc(std::string_view text) { return normalize(text, NormalForm::kC); }
 
 }  // namespace ingot

@@ -1,4 +1,5 @@
-// What Unicode says of characters, for the normalizers of tokenizers: normal forms, case, general categories, white space.
+// What Unicode says of characters, for the normalizers of tokenizers: normal forms, case, general categories, white
+// space.
 #pragma once
 #include <string>
 #include <string_view>

@@ -20,7 +20,8 @@ uint32_t offset_of(uint32_t unit) { return unit >> 10 << ((unit & 0x200) >> 6); 
 
 template <class... Args>
 Error bad(fmt::format_string<Args...> format, Args&&... args) {
-  return Error("precompiled_charsmap: {}; the file is damaged: download it again", fmt::format(format, std::forward<Args>(args)...));
+  return Error("precompiled_charsmap: {}; the file is damaged: download it again",
+               fmt::format(format, std::forward<Args>(args)...));
 }
 
 // The length of the grapheme that text begins with; of what is no UTF-8, one byte.
@@ -32,7 +33,9 @@ size_t grapheme_length(std::string_view text) {
     const size_t length = utf8_length(text.substr(n));
     if (length == 0) break;
     const char32_t next = utf8_decode(text.substr(n));
-    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(before), static_cast<utf8proc_int32_t>(next), &state)) break;
+    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(before), static_cast<utf8proc_int32_t>(next),
+                                         &state))
+      break;
     n += length;
     before = next;
   }
@@ -52,7 +55,8 @@ Charsmap::Charsmap(std::string_view blob) {
   units_.resize(size / sizeof(uint32_t));
   std::memcpy(units_.data(), blob.data(), size);
   replacements_ = blob.substr(size);
-  if (replacements_.empty() || replacements_.back() != '\0') throw bad("its last replacement is not ended by a zero byte");
+  if (replacements_.empty() || replacements_.back() != '\0')
+    throw bad("its last replacement is not ended by a zero byte");
   check_trie();
 }
 

@@ -1,6 +1,7 @@
-// SentencePiece's compiled normalization table (precompiled_charsmap): which strings become which others. A size, a trie
-// that fills so many bytes (a double array: https://github.com/s-yata/darts-clone), then the replacements, each ended by
-// NUL. All of it may be hostile: the constructor walks the whole trie, so that look-ups need no checks of their own.
+// SentencePiece's compiled normalization table (precompiled_charsmap): which strings become which others. A size, a
+// trie that fills so many bytes (a double array: https://github.com/s-yata/darts-clone), then the replacements, each
+// ended by NUL. All of it may be hostile: the constructor walks the whole trie, so that look-ups need no checks of
+// their own.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -52,7 +52,6 @@ ChatTemplate::ChatTemplate(std::string source, std::string bos, std::string eos,
   } catch (const Error& error) {
     log_warn("the model's chat template is broken, using ChatML in its place: {}", error.what());
     source_ = kChatMl;
-    is_fallback_ = true;
   }
   adapt_ = probe();
 }

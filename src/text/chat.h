@@ -44,7 +44,6 @@ class ChatTemplate {
                      const Edit& last_edit = {}) const;
 
   const std::string& source() const { return source_; }
-  bool is_fallback() const { return is_fallback_; }
   // Does the template ask for this variable (`tools`, `enable_thinking`)?
   bool mentions(std::string_view name) const { return template_.mentions(name); }
 
@@ -69,7 +68,6 @@ class ChatTemplate {
   std::string source_, bos_, eos_;
   TemplateLimits limits_;
   TemplateClock clock_;
-  bool is_fallback_ = false;
   Template template_;
   Adapt adapt_;
 };

@@ -32,8 +32,9 @@ void take_out(std::string& text, std::string_view what) {
   text = out.append(text, done);
 }
 
-// Gives each member the name that change(name, value) makes of its own; it may change the value, too. Members are appended without
-// looking for their names, which ordered_json would do one by one; of two that end up equal, templates see the later one.
+// Gives each member the name that change(name, value) makes of its own; it may change the value, too. Members are
+// appended without looking for their names, which ordered_json would do one by one; of two that end up equal, templates
+// see the later one.
 template <class Change>
 void change_members(Json& object, Change change) {
   Json::object_t changed;
@@ -151,9 +152,9 @@ std::vector<size_t> take_marks(std::string& text) {
   return places;
 }
 
-// A template that takes white space off the ends of a text (of a thought, before its </think>) does not see it beside a mark, and leaves
-// it. `plain` is what it makes without marks: if it is `marked` without some white space, and nothing else, it is taken instead, and
-// the places are moved.
+// A template that takes white space off the ends of a text (of a thought, before its </think>) does not see it beside a
+// mark, and leaves it. `plain` is what it makes without marks: if it is `marked` without some white space, and nothing
+// else, it is taken instead, and the places are moved.
 void prefer_plain(std::string& marked, std::string plain, std::vector<size_t>& places) {
   std::vector<size_t> moved;
   size_t at = 0, next = 0;
@@ -183,7 +184,10 @@ std::string* last_text(Json& messages) {
 // The messages with kEnd behind the last one's text, which is the only one in there.
 Json with_end(Json messages) {
   std::string* text = last_text(messages);
-  if (!text) throw Error("messages: the last one cannot be continued: it must be the assistant's, and its content a string or end with a part that is text");
+  if (!text)
+    throw Error(
+        "messages: the last one cannot be continued: it must be the assistant's, and its content a string or end with "
+        "a part that is text");
   take_out(*text, kEnd);
   *text += kEnd;
   return messages;
@@ -191,7 +195,8 @@ Json with_end(Json messages) {
 
 void cut_at_end(std::string& text) {
   const size_t end = text.rfind(kEnd);
-  if (end == std::string::npos) throw Error("messages: the last one cannot be continued: the chat template does not show its text");
+  if (end == std::string::npos)
+    throw Error("messages: the last one cannot be continued: the chat template does not show its text");
   text.resize(end);
 }
 

@@ -10,8 +10,8 @@
 
 namespace ingot {
 
-// What the text ends with: where an answer begins, the last message with its end, or the last message (the assistant's) before its end,
-// for the model to go on with it.
+// What the text ends with: where an answer begins, the last message with its end, or the last message (the assistant's)
+// before its end, for the model to go on with it.
 enum class ChatEnd { kAnswer, kMessage, kOpenMessage };
 
 // messages: [{"role": ..., "content": ...}, ...]. Throws Error for what the template refuses.

@@ -4,7 +4,8 @@ namespace ingot {
 namespace {
 
 struct Names {
-  const char *before, *after, *middle;  // no middle: what comes after is given first, and the answer goes on where the other text ends
+  // No middle: what comes after is given first, and the answer goes on where the other text ends.
+  const char *before, *after, *middle;
 };
 
 constexpr Names kNames[] = {
@@ -20,8 +21,8 @@ constexpr Names kNames[] = {
 
 }  // namespace
 
-std::optional<std::vector<int32_t>> infill_prompt(const Tokenizer& tokenizer, std::span<const int32_t> before, std::span<const int32_t> after,
-                                                  bool add_special) {
+std::optional<std::vector<int32_t>> infill_prompt(const Tokenizer& tokenizer, std::span<const int32_t> before,
+                                                  std::span<const int32_t> after, bool add_special) {
   for (const Names& names : kNames) {
     const auto prefix = tokenizer.find(names.before), suffix = tokenizer.find(names.after);
     const auto middle = names.middle ? tokenizer.find(names.middle) : std::nullopt;

@@ -74,7 +74,6 @@ class Value {
   const std::vector<Value>& items() const;
   Dict& dict() const { return *std::get<std::shared_ptr<Dict>>(data_); }
   const std::shared_ptr<Dict>& dict_ptr() const { return std::get<std::shared_ptr<Dict>>(data_); }
-  const std::shared_ptr<Seq>& seq_ptr() const { return std::get<std::shared_ptr<Seq>>(data_); }
   Object& object() const { return *std::get<std::shared_ptr<Object>>(data_); }
   const std::shared_ptr<Object>& object_ptr() const { return std::get<std::shared_ptr<Object>>(data_); }
   template <class T>

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/splitmix.h"
 #include "text/merge.h"
 
 namespace ingot {
@@ -38,9 +39,7 @@ class MergeTable {
   }
   // The slot that holds the key, or the empty one where it belongs. At most half of the slots are taken.
   size_t position(uint64_t key) const {
-    uint64_t hash = (key ^ (key >> 32)) * 0x9E3779B97F4A7C15u;
-    hash = (hash ^ (hash >> 29)) * 0xBF58476D1CE4E5B9u;
-    size_t i = (hash ^ (hash >> 32)) & (slots_.size() - 1);
+    size_t i = splitmix(key) & (slots_.size() - 1);
     while (slots_[i].key != kEmpty && slots_[i].key != key) i = (i + 1) & (slots_.size() - 1);
     return i;
   }

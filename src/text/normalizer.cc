@@ -29,7 +29,8 @@ bool is_in(std::span<const CharRange> ranges, char32_t c) {
 // BERT's, as Hugging Face has them.
 constexpr CharRange kCjk[] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F},
                               {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
-constexpr CharRange kNmtDropped[] = {{0x01, 0x08}, {0x0B, 0x0B}, {0x0E, 0x1F}, {0x7F, 0x7F}, {0x8F, 0x8F}, {0x9F, 0x9F}};
+constexpr CharRange kNmtDropped[] = {{0x01, 0x08}, {0x0B, 0x0B}, {0x0E, 0x1F},
+                                     {0x7F, 0x7F}, {0x8F, 0x8F}, {0x9F, 0x9F}};
 constexpr CharRange kNmtSpaces[] = {{0x09, 0x0A},     {0x0C, 0x0D},     {0x1680, 0x1680}, {0x200B, 0x200F},
                                     {0x2028, 0x2029}, {0x2581, 0x2581}, {0xFEFF, 0xFEFF}, {0xFFFD, 0xFFFD}};
 
@@ -78,7 +79,8 @@ void clean_nmt(std::string& out, char32_t c) {
 }
 
 void check_growth(const std::string& out) {
-  if (out.size() > kMaxBytes) throw Error("the text grows past {} bytes as the model's tokenizer normalizes it", kMaxBytes);
+  if (out.size() > kMaxBytes)
+    throw Error("the text grows past {} bytes as the model's tokenizer normalizes it", kMaxBytes);
 }
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
@@ -122,7 +124,8 @@ struct Normalizer::Step {
   explicit Step(const NormalizerStep& given) : step(given) {
     if (step.kind == Kind::kReplacePattern) regex.emplace(step.from);
     if (step.kind == Kind::kCharsmap) charsmap.emplace(step.from);
-    if (step.kind == Kind::kReplace && step.from.empty()) throw Error("the normalizer replaces an empty text, which is everywhere");
+    if (step.kind == Kind::kReplace && step.from.empty())
+      throw Error("the normalizer replaces an empty text, which is everywhere");
   }
 
   std::string apply(std::string_view text) const {

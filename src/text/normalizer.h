@@ -1,5 +1,5 @@
-// Changes a text as a model's tokenizer wants it before it is cut: the steps of NormalizerStep in turn. Bytes that are not
-// UTF-8 pass through every step as they are.
+// Changes a text as a model's tokenizer wants it before it is cut: the steps of NormalizerStep in turn. Bytes that are
+// not UTF-8 pass through every step as they are.
 #pragma once
 #include <memory>
 #include <string>

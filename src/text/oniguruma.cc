@@ -8,15 +8,18 @@
 namespace ingot {
 namespace {
 
-// Oniguruma's \w is Unicode's (UTS #18): alphabetic, marks, decimal digits, connectors; PCRE2's is another. The ranges are
-// alphabetic symbols, letters in circles and squares. Outside of a class it has the raised digits and fractions of Latin-1 too.
+// Oniguruma's \w is Unicode's (UTS #18): alphabetic, marks, decimal digits, connectors; PCRE2's is another. The ranges
+// are alphabetic symbols, letters in circles and squares. Outside of a class it has the raised digits and fractions of
+// Latin-1 too.
 constexpr std::string_view kWord =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
 constexpr std::string_view kLatin1Numbers = R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
 constexpr std::string_view kSameEscapes = "sSdDrntfAzx";
 constexpr std::string_view kGroups[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"};
 
-bool is_punctuation(char c) { return static_cast<unsigned char>(c) < 0x80 && c > ' ' && !std::isalnum(static_cast<unsigned char>(c)); }
+bool is_punctuation(char c) {
+  return static_cast<unsigned char>(c) < 0x80 && c > ' ' && !std::isalnum(static_cast<unsigned char>(c));
+}
 
 class Translator {
  public:
@@ -49,7 +52,8 @@ class Translator {
       out_ += c == '^' ? "(?m:^)" : "(?m:$)";
       ++at_;
     } else if (c == '(' && rest().starts_with("(?")) {
-      const auto group = std::find_if(std::begin(kGroups), std::end(kGroups), [&](auto g) { return rest().starts_with(g); });
+      const auto group =
+          std::find_if(std::begin(kGroups), std::end(kGroups), [&](auto g) { return rest().starts_with(g); });
       if (group == std::end(kGroups)) fail("a group that begins with '" + std::string(rest().substr(0, 4)) + "'");
       copy(group->size());
     } else if (rest().starts_with("}+")) {
@@ -70,7 +74,8 @@ class Translator {
       property();
     } else if (c == 'u') {
       const std::string_view digits = rest().substr(2, 4);
-      if (digits.size() != 4 || !std::all_of(digits.begin(), digits.end(), [](unsigned char d) { return std::isxdigit(d); }))
+      if (digits.size() != 4 ||
+          !std::all_of(digits.begin(), digits.end(), [](unsigned char d) { return std::isxdigit(d); }))
         fail("\\u without four digits");
       out_ += fmt::format("\\x{{{}}}", digits);
       at_ += 6;

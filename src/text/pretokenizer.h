@@ -1,8 +1,8 @@
 // Cuts text into the words that a model merges within, with the regular expressions that it was trained with
-// (text/text_regex.h). Several expressions apply in turn, each cutting the pieces of the one before: every match is a piece,
-// and so is what lies between matches, unless the rule says that matches (white space, mostly) are dropped. PCRE2 needs
-// well-formed UTF-8, so each run of ill-formed bytes is a piece of its own, and the text on its two sides is cut as if it
-// ended and began there.
+// (text/text_regex.h). Several expressions apply in turn, each cutting the pieces of the one before: every match is a
+// piece, and so is what lies between matches, unless the rule says that matches (white space, mostly) are dropped.
+// PCRE2 needs well-formed UTF-8, so each run of ill-formed bytes is a piece of its own, and the text on its two sides
+// is cut as if it ended and began there.
 #pragma once
 #include <functional>
 #include <span>

@@ -41,9 +41,9 @@ constexpr Patterns kGpt4o = {
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
-// Groups of three digits, counted from the right, as \d{1,3}(?=(?:\d{3})*\b) and its kin have it. That looks to the end of the digits at
-// each of them, in all quadratic time. Here one step isolates the digits, and the next looks to their end at the first group only (\A);
-// every later group begins where the last one ended (\G).
+// Groups of three digits, counted from the right, as \d{1,3}(?=(?:\d{3})*\b) and its kin have it. That looks to the end
+// of the digits at each of them, in all quadratic time. Here one step isolates the digits, and the next looks to their
+// end at the first group only (\A); every later group begins where the last one ended (\G).
 constexpr std::string_view kGroupsOfNumbers = R"(\A\p{N}{1,3}(?=(?:\p{N}{3})*+\z)|(?!\A)\G\p{N}{3})";
 constexpr std::string_view kGroupsOfDigits = R"(\A\p{Nd}{1,3}(?=(?:\p{Nd}{3})*+\z)|(?!\A)\G\p{Nd}{3})";
 // What follows is no \w of Oniguruma, which has more than PCRE2's.
@@ -55,13 +55,13 @@ constexpr Patterns kAfmoe = {
     R"(\p{N}+)", kGroupsOfNumbers, R"([一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+)",
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)"};
-// (?=(\d{3})+(?!\d)) cuts, within runs of numbers, before every group of three. What comes after the last group of some digits belongs to
-// it, up to the next cut: other numbers, and the first digits after these that make no group.
+// (?=(\d{3})+(?!\d)) cuts, within runs of numbers, before every group of three. What comes after the last group of some
+// digits belongs to it, up to the next cut: other numbers, and the first digits after these that make no group.
 #define NO_CUT R"((?:[^\p{Nd}]++|(?<!\p{Nd})\p{Nd}{1,2}(?=(?:\p{Nd}{3})*+(?!\p{Nd}))))"
 constexpr Patterns kSuperBpe = {R"(\p{N}+)", R"(\G(?:\A)" NO_CUT R"(++|\p{Nd}{3})" NO_CUT R"(*+))"};
 #undef NO_CUT
-// Its expression ends in \s{512}(?!\S)|\s{256}(?!\S) and so on, down to \s{1}: after each of these it looks for an end of line again. Here
-// the second step cuts the spaces that the first has found.
+// Its expression ends in \s{512}(?!\S)|\s{256}(?!\S) and so on, down to \s{1}: after each of these it looks for an end
+// of line again. Here the second step cuts the spaces that the first has found.
 constexpr Patterns kJais2 = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s)",
     R"((?:\A(?=[^\S\r\n]++\z)|(?!\A)\G)(?:\s{512}|\s{256}|\s{128}|\s{64}|\s{32}|\s{16}|\s{8}|\s{4}|\s{1,2}))"};
@@ -134,8 +134,10 @@ constexpr Names kGpt4oNames = {"gpt-4o", "llama4", "kanana2", "talkie", "minimax
 constexpr Names kDeepseekV3Names = {"deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"};
 constexpr Names kBloomNames = {"bloom", "poro-chat", "gpt3-finnish"};
 constexpr Names kBailingNames = {"bailingmoe", "bailingmoe2", "llada-moe"};
-constexpr Names kTinyAyaNames = {"tiny_aya", "cohere2moe"}, kAfmoeNames = {"afmoe"}, kSuperBpeNames = {"superbpe"}, kJais2Names = {"jais-2"};
-constexpr Names kGraniteEmbeddingNames = {"granite-embed-multi-97m"}, kLagunaNames = {"laguna"}, kUfakzekaNames = {"ufakzeka"}, kSparkNames = {"spark2_5"}, kMiniCpm5Names = {"minicpm5"};
+constexpr Names kTinyAyaNames = {"tiny_aya", "cohere2moe"}, kAfmoeNames = {"afmoe"}, kSuperBpeNames = {"superbpe"},
+                kJais2Names = {"jais-2"};
+constexpr Names kGraniteEmbeddingNames = {"granite-embed-multi-97m"}, kLagunaNames = {"laguna"},
+                kUfakzekaNames = {"ufakzeka"}, kSparkNames = {"spark2_5"}, kMiniCpm5Names = {"minicpm5"};
 constexpr Names kDefaultNames = {"default"}, kQwen35Names = {"qwen35"}, kTekkenNames = {"tekken"},
                 kYoutuNames = {"youtu"}, kKimiNames = {"kimi-k2"}, kDeepseekLlmNames = {"deepseek-llm"},
                 kDeepseekCoderNames = {"deepseek-coder"}, kFalconNames = {"falcon"}, kVikingNames = {"viking"},
@@ -196,12 +198,14 @@ std::span<const std::string_view> linear_expressions(std::string_view published)
 }
 
 bool is_sentencepiece_like(std::string_view pre) {
-  return std::find(std::begin(kSentencePieceLikeNames), std::end(kSentencePieceLikeNames), pre) != std::end(kSentencePieceLikeNames);
+  return std::find(std::begin(kSentencePieceLikeNames), std::end(kSentencePieceLikeNames), pre) !=
+         std::end(kSentencePieceLikeNames);
 }
 
 std::optional<std::string_view> pretokenizer_name(std::span<const std::string> patterns, bool whole_words) {
   for (const PretokenizerRow& row : kRows)
-    if (row.whole_words == whole_words && std::equal(patterns.begin(), patterns.end(), row.patterns.begin(), row.patterns.end()))
+    if (row.whole_words == whole_words &&
+        std::equal(patterns.begin(), patterns.end(), row.patterns.begin(), row.patterns.end()))
       return row.names.front();
   return std::nullopt;
 }

@@ -21,8 +21,8 @@ const PretokenizerRow& find_pretokenizer(std::string_view name);
 // The name that GGUF has for these expressions, to the letter: the first of the row's names, or nothing.
 std::optional<std::string_view> pretokenizer_name(std::span<const std::string> patterns, bool whole_words);
 
-// Of published expressions that take quadratic time (as tokenizer.json has them): others that cut the same in linear time. Nothing for
-// any other.
+// Of published expressions that take quadratic time (as tokenizer.json has them): others that cut the same in linear
+// time. Nothing for any other.
 std::span<const std::string_view> linear_expressions(std::string_view published);
 
 // Is this byte pair encoding as SentencePiece writes it: over characters, with spaces as U+2581?

@@ -71,7 +71,8 @@ class Builder {
 
   Part sequence(int depth, bool& ignores_case) {
     Part all;
-    while (at_ < pattern_.size() && pattern_[at_] != '|' && pattern_[at_] != ')') append_part(all, repeated(depth, ignores_case));
+    while (at_ < pattern_.size() && pattern_[at_] != '|' && pattern_[at_] != ')')
+      append_part(all, repeated(depth, ignores_case));
     return all;
   }
 
@@ -132,7 +133,8 @@ class Builder {
     if (starts_with("?")) {
       ++at_;
       constexpr std::string_view kLooks[] = {"=", "!", "<=", "<!"};
-      const auto look = std::find_if(std::begin(kLooks), std::end(kLooks), [&](auto text) { return starts_with(text); });
+      const auto look =
+          std::find_if(std::begin(kLooks), std::end(kLooks), [&](auto text) { return starts_with(text); });
       if (look != std::end(kLooks)) {
         looks = true;
         at_ += look->size();
@@ -226,7 +228,8 @@ class Builder {
     size_t i = at_ + 1;
     auto number = [&](int& value) {
       const size_t begin = i;
-      for (value = 0; i < pattern_.size() && pattern_[i] >= '0' && pattern_[i] <= '9'; ++i) value = std::min(value * 10 + pattern_[i] - '0', 1 << 20);
+      for (value = 0; i < pattern_.size() && pattern_[i] >= '0' && pattern_[i] <= '9'; ++i)
+        value = std::min(value * 10 + pattern_[i] - '0', 1 << 20);
       return i > begin;
     };
     if (!number(count.low)) return false;
@@ -280,8 +283,8 @@ class Builder {
 
   bool starts_with(std::string_view text) const { return pattern_.substr(at_).starts_with(text); }
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error("the expression '{}' has {} (at {}), so that it cannot be told how long it takes: not supported", printable(pattern_, 128),
-                printable(what), at_);
+    throw Error("the expression '{}' has {} (at {}), so that it cannot be told how long it takes: not supported",
+                printable(pattern_, 128), printable(what), at_);
   }
 
   std::string_view pattern_;
@@ -305,7 +308,8 @@ class Loops {
     for (size_t i = n_; i-- > 0;) {
       States members;
       visit(before_, order[i], seen, members);
-      const bool is_loop = members.size() > 1 || (members.size() == 1 && std::ranges::count(next_[members[0]], members[0]) > 0);
+      const bool is_loop =
+          members.size() > 1 || (members.size() == 1 && std::ranges::count(next_[members[0]], members[0]) > 0);
       if (!is_loop) continue;
       for (const int state : members) loop_of_[state] = static_cast<int>(loops_.size());
       loops_.push_back(std::move(members));
@@ -347,8 +351,8 @@ class LoopCheck {
   void check() {
     for (const States& loop : loops_.all()) {
       if (loop.size() > kMaxLoopStates)
-        throw Error("the expression '{}' repeats {} characters and classes at once: at most {} are supported", printable(pattern_, 128), loop.size(),
-                    kMaxLoopStates);
+        throw Error("the expression '{}' repeats {} characters and classes at once: at most {} are supported",
+                    printable(pattern_, 128), loop.size(), kMaxLoopStates);
       check(loop);
     }
   }
@@ -389,14 +393,15 @@ class LoopCheck {
   const std::vector<uint64_t>& characters(const std::string& symbol) {
     const auto [known, is_new] = known_.try_emplace(symbol);
     if (known_.size() > kMaxSymbols)
-      throw Error("the expression '{}' repeats more than {} different classes: not supported", printable(pattern_, 128), kMaxSymbols);
+      throw Error("the expression '{}' repeats more than {} different classes: not supported", printable(pattern_, 128),
+                  kMaxSymbols);
     if (is_new) known->second = characters_of_(symbol);
     return known->second;
   }
 
   [[noreturn]] void refuse(int state) const {
-    throw Error("the expression '{}' may take exponential time: there are exponentially many ways to repeat '{}' in it", printable(pattern_, 128),
-                printable(automaton_.symbols[state], 64));
+    throw Error("the expression '{}' may take exponential time: there are exponentially many ways to repeat '{}' in it",
+                printable(pattern_, 128), printable(automaton_.symbols[state], 64));
   }
 
   std::string_view pattern_;

@@ -18,7 +18,8 @@ bool has_inner_space(std::string_view piece) {
 // A U+2581 in the text is a space too.
 std::string with_spaces(std::string_view text) {
   std::string out;
-  for (size_t at; (at = text.find(kSpaceMark)) != text.npos; text.remove_prefix(at + kSpaceMark.size())) out.append(text.substr(0, at)) += ' ';
+  for (size_t at; (at = text.find(kSpaceMark)) != text.npos; text.remove_prefix(at + kSpaceMark.size()))
+    out.append(text.substr(0, at)) += ' ';
   return out.append(text);
 }
 
@@ -34,7 +35,8 @@ Spm::Spm(const Vocab& vocab, const TokenizerSpec& spec, bool add_space_prefix)
     : vocab_(vocab), add_space_prefix_(add_space_prefix), prefix_rule_(spec.prefix_rule) {
   if (!spec.merges.empty()) merges_ = read_merges(vocab, spec);
   if (spec.scores.empty() && !merges_)
-    throw Error("{}: the tokenizer has no scores and no merges; '{}' tokenizers need them", printable(spec.source), spec.model);
+    throw Error("{}: the tokenizer has no scores and no merges; '{}' tokenizers need them", printable(spec.source),
+                spec.model);
   if (vocab.byte_token(0) < 0 && !vocab.unk)
     throw Error("{}: the tokenizer has neither byte tokens nor an unknown token", printable(spec.source));
   pieces_.reserve(vocab.size());
@@ -57,7 +59,8 @@ void Spm::encode(std::string_view text, bool at_start, std::vector<int32_t>& ids
   Scratch scratch;
   std::string spaced;
   if (text.find(kSpaceMark) != text.npos) text = spaced = with_spaces(text);
-  const bool prefix = add_space_prefix_ && at_start && !(text.starts_with(' ') && prefix_rule_ != PrefixRule::kEveryPart);
+  const bool prefix =
+      add_space_prefix_ && at_start && !(text.starts_with(' ') && prefix_rule_ != PrefixRule::kEveryPart);
   for (size_t done = 0; done < text.size();) {
     const size_t cut = next_cut(text, done);
     encode_part(text.substr(done, cut - done), prefix && done == 0, scratch, ids);

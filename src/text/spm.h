@@ -1,7 +1,7 @@
 // SentencePiece BPE (Llama 1 and 2, TinyLlama, Mistral, Gemma): no pre-tokenizer; the characters of the whole text
-// merge by the score of what they make, or by a list of merges where the checkpoint has one (Hugging Face's tokenizer.json).
-// A space is written U+2581, and a U+2581 in the text is therefore a space, as in SentencePiece itself; a character without a
-// token becomes byte tokens.
+// merge by the score of what they make, or by a list of merges where the checkpoint has one (Hugging Face's
+// tokenizer.json). A space is written U+2581, and a U+2581 in the text is therefore a space, as in SentencePiece
+// itself; a character without a token becomes byte tokens.
 #pragma once
 #include "text/merge_table.h"
 #include "text/subword.h"

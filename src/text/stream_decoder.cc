@@ -15,7 +15,8 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, StreamOptions options)
 }
 
 std::string StreamDecoder::push(int32_t id) {
-  if (id >= tokenizer_.n_vocab()) return {};  // a row that pads the embedding to a round number: no token, but a model may draw it
+  // A row that pads the embedding to a round number is no token, but a model may draw it.
+  if (id >= tokenizer_.n_vocab()) return {};
   tokenizer_.append_decoded(id, options_.skip_special, at_start_, pending_);
   const size_t n_complete = pending_.size() - utf8_incomplete_tail(pending_);
   std::string complete = pending_.substr(0, n_complete);

@@ -61,7 +61,8 @@ std::string pcre2_message(int code) {
 }
 
 CodePointer compile(std::string_view pattern, int& error, PCRE2_SIZE& offset) {
-  return CodePointer(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr));
+  return CodePointer(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP,
+                                   &error, &offset, nullptr));
 }
 
 // Planes 0 to 2: what comes after them has no categories or scripts of its own.
@@ -88,7 +89,8 @@ std::vector<uint64_t> characters_of(std::string_view symbol) {
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
   const std::string& text = all_characters();
   for (size_t at = 0; at < text.size();) {
-    const int rc = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, PCRE2_NO_UTF_CHECK, data.get(), nullptr);
+    const int rc = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
+                               PCRE2_NO_UTF_CHECK, data.get(), nullptr);
     if (rc == PCRE2_ERROR_NOMATCH) break;
     if (rc < 0) throw Error("pre-tokenizer expression '{}': {}", printable(symbol, 64), pcre2_message(rc));
     const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data.get());

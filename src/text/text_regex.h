@@ -1,5 +1,5 @@
-// A regular expression that finds its matches in a text one after another: those that a model's tokenizer was trained with,
-// in PCRE2's syntax, JIT compiled, with limits, since the expression may be hostile. (Pattern is for names.)
+// A regular expression that finds its matches in a text one after another: those that a model's tokenizer was trained
+// with, in PCRE2's syntax, JIT compiled, with limits, since the expression may be hostile. (Pattern is for names.)
 #pragma once
 #include <memory>
 #include <optional>
@@ -16,7 +16,8 @@ class TextRegex {
   ~TextRegex();
   TextRegex(TextRegex&&) noexcept;
 
-  // Throws Error for an expression that can match in exponentially many ways (text/regex_growth.h): asked of those that files bring.
+  // Throws Error for an expression that can match in exponentially many ways (text/regex_growth.h): asked of those that
+  // files bring.
   void refuse_exponential_time() const;
 
   struct Range {
@@ -27,8 +28,8 @@ class TextRegex {
    public:
     explicit Matcher(const TextRegex& regex);
     ~Matcher();
-    // The next match with at least one byte that begins at `from` or later. The text must be well-formed UTF-8. Throws Error
-    // when the expression needs too many steps on it.
+    // The next match with at least one byte that begins at `from` or later. The text must be well-formed UTF-8. Throws
+    // Error when the expression needs too many steps on it.
     std::optional<Range> next(std::string_view text, size_t from);
 
    private:

@@ -34,8 +34,11 @@ constexpr TokenizerKind kKinds[] = {{kByteLevelBpe, Spelling::kGpt2, false, fals
 const TokenizerKind& kind_of(const TokenizerSpec& spec) {
   for (const TokenizerKind& kind : kKinds)
     if (kind.model == spec.model) return kind;
-  throw Error("{}: tokenizer model '{}' is not supported; '{}' (byte-level BPE), '{}' (SentencePiece BPE), '{}' (WordPiece) and '{}' (Unigram) are",
-              printable(spec.source), printable(spec.model, 64), kByteLevelBpe, kSentencePieceBpe, kWordPieceModel, kUnigramModel);
+  throw Error(
+      "{}: tokenizer model '{}' is not supported; '{}' (byte-level BPE), '{}' (SentencePiece BPE), '{}' (WordPiece) "
+      "and '{}' (Unigram) are",
+      printable(spec.source), printable(spec.model, 64), kByteLevelBpe, kSentencePieceBpe, kWordPieceModel,
+      kUnigramModel);
 }
 
 }  // namespace
@@ -82,7 +85,8 @@ void Tokenizer::read_flags(const TokenizerSpec& spec, bool add_bos) {
   add_space_prefix_ = !byte_level && spec.add_space_prefix.value_or(true);
   auto require = [&](bool& add, const std::optional<int32_t>& id, const char* name) {
     if (!add || id) return;
-    if (!byte_level) throw Error("{}: the tokenizer adds {}, but names no {} token", printable(spec.source), name, name);
+    if (!byte_level)
+      throw Error("{}: the tokenizer adds {}, but names no {} token", printable(spec.source), name, name);
     log_warn("{}: the tokenizer adds {}, but names no {} token; none is added", printable(spec.source), name, name);
     add = false;
   };
@@ -120,12 +124,14 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
   return ids;
 }
 
-std::vector<int32_t> Tokenizer::encode_pair(std::string_view first, std::string_view second, size_t max_tokens, size_t& n_first) const {
+std::vector<int32_t> Tokenizer::encode_pair(std::string_view first, std::string_view second, size_t max_tokens,
+                                            size_t& n_first) const {
   std::vector<int32_t> ids, rest;
   if (add_bos_) ids.push_back(*vocab_.bos);
   const size_t n_before = ids.size(), n_added = n_before + pair_between_.size() + (add_eos_ ? 1 : 0);
   for (const std::string_view text : {first, second})
-    if (text.size() > kMaxTextBytes) throw Error("the text has {} bytes; at most {} can be tokenized at once", text.size(), kMaxTextBytes);
+    if (text.size() > kMaxTextBytes)
+      throw Error("the text has {} bytes; at most {} can be tokenized at once", text.size(), kMaxTextBytes);
   encode_body(first, {}, ids);
   encode_body(second, {}, rest);
   const size_t room = max_tokens > n_added ? max_tokens - n_added : 0, n_own = ids.size() - n_before;

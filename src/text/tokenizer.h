@@ -1,8 +1,9 @@
 // Text to token ids and back. One tokenizer serves any number of threads; nothing in it changes after create().
 //
-// decode(encode(text)) is text, byte for byte, for any bytes at all (bar strip rules, normalizers, Metaspace's way with leading
-// spaces, U+2581 in SentencePiece models, and vocabularies without byte tokens). Where the text is not UTF-8, its bytes become byte tokens; nothing is replaced.
-// WordPiece and Unigram, which serve encoders, lose more: spaces, case, accents; bytes that are not UTF-8 become U+FFFD first.
+// decode(encode(text)) is text, byte for byte, for any bytes at all (bar strip rules, normalizers, Metaspace's way with
+// leading spaces, U+2581 in SentencePiece models, and vocabularies without byte tokens). Where the text is not UTF-8,
+// its bytes become byte tokens; nothing is replaced. WordPiece and Unigram, which serve encoders, lose more: spaces,
+// case, accents; bytes that are not UTF-8 become U+FFFD first.
 #pragma once
 #include <memory>
 #include <span>
@@ -33,10 +34,11 @@ class Tokenizer {
   // and merged. A BOS that is already in front is not doubled. Throws Error for a text past 1 GiB.
   std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
 
-  // Two texts that are read as one, as BERT reads a question and an answer: BOS, the first, what the model puts between them, the
-  // second, EOS. Where that is more than max_tokens, the ends of the texts go, the longer one's first. n_first: the tokens before
-  // the second text.
-  std::vector<int32_t> encode_pair(std::string_view first, std::string_view second, size_t max_tokens, size_t& n_first) const;
+  // Two texts that are read as one, as BERT reads a question and an answer: BOS, the first, what the model puts between
+  // them, the second, EOS. Where that is more than max_tokens, the ends of the texts go, the longer one's first.
+  // n_first: the tokens before the second text.
+  std::vector<int32_t> encode_pair(std::string_view first, std::string_view second, size_t max_tokens,
+                                   size_t& n_first) const;
 
   // The bytes that the tokens stand for; control tokens by their names, or not at all with skip_special.
   // Throws Error for an id outside of the vocabulary.

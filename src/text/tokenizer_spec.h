@@ -28,10 +28,11 @@ struct StripRule {
 };
 
 // GGUF's names for the kinds of tokenizers.
-inline constexpr std::string_view kByteLevelBpe = "gpt2", kSentencePieceBpe = "llama", kWordPieceModel = "bert", kUnigramModel = "t5";
+inline constexpr std::string_view kByteLevelBpe = "gpt2", kSentencePieceBpe = "llama", kWordPieceModel = "bert",
+                                  kUnigramModel = "t5";
 
-// Where add_space_prefix puts its space: before every part of the text between added tokens, as SentencePiece does, or as
-// Hugging Face's Metaspace does.
+// Where add_space_prefix puts its space: before every part of the text between added tokens, as SentencePiece does, or
+// as Hugging Face's Metaspace does.
 enum class PrefixRule : uint8_t { kEveryPart, kUnlessSpace, kFirstUnlessSpace };
 
 // One change to a text before it is cut into tokens (text/normalizer.h). They apply in turn, as in tokenizer.json.
@@ -48,12 +49,12 @@ struct NormalizerStep {
     kReplacePattern,  // matches of the expression `from` by `to`
     kPrepend,         // `to`, to a text that is not empty
     kStrip,           // white space at the ends: `left`, `right`
-    kCharsmap,        // SentencePiece's compiled table (text/charsmap.h), in `from`; by_grapheme: as Hugging Face applies it
+    kCharsmap,        // SentencePiece's compiled table (text/charsmap.h), in `from`; see by_grapheme
   };
   Kind kind;
   std::string from = {}, to = {};
   bool left = true, right = true;
-  bool by_grapheme = false;
+  bool by_grapheme = false;  // kCharsmap as Hugging Face applies it
 };
 
 // What to do with the matches of an expression that cuts words, and with what lies between them.
@@ -83,7 +84,8 @@ struct TokenizerSpec {
   std::optional<int64_t> bos, eos, eot, eom, unk, pad;
   std::vector<int64_t> ends;  // more tokens that end an answer
   std::optional<bool> add_bos, add_eos, add_space_prefix;
-  std::vector<int64_t> pair_between;  // what stands between two texts that are read as one; EOS goes after the second too
+  // What stands between two texts that are read as one. EOS goes after the second too.
+  std::vector<int64_t> pair_between;
   PrefixRule prefix_rule = PrefixRule::kEveryPart;
 };
 

@@ -1,5 +1,5 @@
-// A set of strings with a number each, to find all that a text begins with: byte by byte down a tree whose nodes lie in one
-// array, the children of each side by side. For WordPiece and Unigram vocabularies.
+// A set of strings with a number each, to find all that a text begins with: byte by byte down a tree whose nodes lie in
+// one array, the children of each side by side. For WordPiece and Unigram vocabularies.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -19,9 +19,6 @@ char32_t utf8_decode(std::string_view text);
 // Appends a code point; it must be a scalar value (not a surrogate, at most U+10FFFF).
 void utf8_append(std::string& out, char32_t c);
 
-// Unicode's normal form C. Ill-formed sequences stay as they are, and characters do not combine across them.
-std::string normalize_nfc(std::string_view text);
-
 // Each maximal subpart of an ill-formed sequence becomes one U+FFFD, as the WHATWG Encoding Standard and Python's
 // errors="replace" do.
 std::string replace_invalid_utf8(std::string_view text);

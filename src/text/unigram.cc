@@ -20,11 +20,16 @@ bool has_inner_mark(std::string_view piece) {
 }  // namespace
 
 Unigram::Unigram(const Vocab& vocab, const TokenizerSpec& spec, bool add_space_prefix)
-    : vocab_(vocab), pretokenizer_(spec.cuts), add_space_prefix_(add_space_prefix), split_words_(spec.split_words), prefix_rule_(spec.prefix_rule) {
+    : vocab_(vocab),
+      pretokenizer_(spec.cuts),
+      add_space_prefix_(add_space_prefix),
+      split_words_(spec.split_words),
+      prefix_rule_(spec.prefix_rule) {
   if (spec.scores.empty())
     throw Error("{}: the tokenizer has no scores; '{}' tokenizers need them", printable(spec.source), spec.model);
   if (!vocab.unk)
-    throw Error("{}: the tokenizer names no unknown token; '{}' tokenizers need one", printable(spec.source), spec.model);
+    throw Error("{}: the tokenizer names no unknown token; '{}' tokenizers need one", printable(spec.source),
+                spec.model);
   std::vector<std::pair<std::string_view, int32_t>> pieces;
   bool inner_marks = false;
   for (int32_t id = 0; id < vocab.size(); ++id) {
@@ -77,7 +82,8 @@ void Unigram::encode_marked(std::string_view text, std::vector<Best>& best, std:
       if (end.length == 0 || score > end.score) end = {score, static_cast<uint32_t>(length), id};
       known |= length == character;
     };
-    trie_.for_each_prefix(text.substr(begin), [&](size_t length, int32_t id) { offer(length, id, so_far + double{vocab_.score(id)}); });
+    trie_.for_each_prefix(text.substr(begin),
+                          [&](size_t length, int32_t id) { offer(length, id, so_far + double{vocab_.score(id)}); });
     if (!known) offer(character, -1, so_far + unknown_score_);
     begin += character;
   }

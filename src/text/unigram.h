@@ -1,7 +1,7 @@
-// Unigram (SentencePiece's language model of pieces; T5, XLM-RoBERTa and the embedding models made from it): of all ways to
-// write a text in pieces the one of the highest probability, found by Viterbi's algorithm over the pieces that begin at each
-// character. A character in no piece is unknown, at a price below the rarest piece; neighbours that are unknown join, and
-// become byte tokens where there are any.
+// Unigram (SentencePiece's language model of pieces; T5, XLM-RoBERTa and the embedding models made from it): of all
+// ways to write a text in pieces the one of the highest probability, found by Viterbi's algorithm over the pieces that
+// begin at each character. A character in no piece is unknown, at a price below the rarest piece; neighbours that are
+// unknown join, and become byte tokens where there are any.
 #pragma once
 #include "text/pretokenizer.h"
 #include "text/subword.h"

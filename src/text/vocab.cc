@@ -106,7 +106,8 @@ void Vocab::read_tokens(const TokenizerSpec& spec, Spelling spelling) {
     if (std::isnan(score(id))) fail("has NaN as its score");
     if (!text_[id].empty()) index_.try_emplace(text_[id], id);
     bytes_[id] = bytes_of(id, spelling);
-    if (spec.tidy_decode && (bytes_[id] == " ." || bytes_[id] == " ?" || bytes_[id] == " !" || bytes_[id] == " ,")) bytes_[id].erase(0, 1);
+    if (spec.tidy_decode && (bytes_[id] == " ." || bytes_[id] == " ?" || bytes_[id] == " !" || bytes_[id] == " ,"))
+      bytes_[id].erase(0, 1);
     if (spelling == Spelling::kGpt2 && bytes_[id].size() == 1 && !is_special(id)) {
       int32_t& slot = byte_tokens_[static_cast<unsigned char>(bytes_[id][0])];
       if (slot < 0) slot = id;

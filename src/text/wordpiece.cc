@@ -10,14 +10,16 @@ namespace {
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
 size_t n_characters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
 }
 
 }  // namespace
 
 std::vector<CutRule> bert_cuts() { return {{R"(\s+)", Cut::kDropMatches}, {R"([\p{P}$+<=>^`|~])", Cut::kIsolate}}; }
 
-std::vector<NormalizerStep> bert_normalizer(bool clean, bool space_cjk, std::optional<bool> strip_accents, bool lowercase) {
+std::vector<NormalizerStep> bert_normalizer(bool clean, bool space_cjk, std::optional<bool> strip_accents,
+                                            bool lowercase) {
   using Kind = NormalizerStep::Kind;
   std::vector<NormalizerStep> steps;
   auto add = [&](Kind kind) { steps.push_back({.kind = kind}); };
@@ -31,7 +33,8 @@ std::vector<NormalizerStep> bert_normalizer(bool clean, bool space_cjk, std::opt
 WordPiece::WordPiece(const Vocab& vocab, const TokenizerSpec& spec)
     : vocab_(vocab), pretokenizer_(spec.cuts), max_word_chars_(static_cast<size_t>(spec.max_word_chars)) {
   if (!vocab.unk)
-    throw Error("{}: the tokenizer names no unknown token; '{}' tokenizers need one", printable(spec.source), spec.model);
+    throw Error("{}: the tokenizer names no unknown token; '{}' tokenizers need one", printable(spec.source),
+                spec.model);
   std::vector<std::pair<std::string_view, int32_t>> starts, rests;
   for (int32_t id = 0; id < vocab.size(); ++id) {
     if (vocab.is_special(id)) continue;

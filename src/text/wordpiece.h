@@ -1,6 +1,6 @@
 // WordPiece (BERT and its kin): the longest token that begins a word, then the longest that goes on, to its end. A word
-// that cannot be made that way is the unknown token, whole. The vocabulary is spelled as GGUF has it: U+2581 before what
-// begins a word, nothing before what goes on.
+// that cannot be made that way is the unknown token, whole. The vocabulary is spelled as GGUF has it: U+2581 before
+// what begins a word, nothing before what goes on.
 #pragma once
 #include "text/pretokenizer.h"
 #include "text/subword.h"
@@ -28,6 +28,7 @@ class WordPiece : public Subword {
 // What cuts text into words for BERT: white space is dropped, a punctuation mark is a word of its own.
 std::vector<CutRule> bert_cuts();
 // How its text is changed first. strip_accents: nothing: when lowercase.
-std::vector<NormalizerStep> bert_normalizer(bool clean, bool space_cjk, std::optional<bool> strip_accents, bool lowercase);
+std::vector<NormalizerStep> bert_normalizer(bool clean, bool space_cjk, std::optional<bool> strip_accents,
+                                            bool lowercase);
 
 }  // namespace ingot

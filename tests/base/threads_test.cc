@@ -7,6 +7,8 @@
 #include <numeric>
 #include <random>
 
+#include "base/error.h"
+
 namespace ingot {
 namespace {
 
@@ -47,7 +49,6 @@ TEST(ThreadPool, ThousandsOfJobsInARow) {
   }
 }
 
-// Threads really run at once: each of two tasks waits for the other.
 // A worker that comes late to the last job finds it closed, and the pool closing too: it must not wait for another.
 TEST(ThreadPool, EndsRightAfterAJob) {
   std::atomic<int64_t> sum{0};
@@ -58,6 +59,7 @@ TEST(ThreadPool, EndsRightAfterAJob) {
   EXPECT_EQ(sum, 4999);
 }
 
+// Each of two tasks waits for the other.
 TEST(ThreadPool, TasksOverlap) {
   ThreadPool pool(2);
   std::atomic<int> arrived{0};
@@ -66,6 +68,55 @@ TEST(ThreadPool, TasksOverlap) {
     while (arrived != 2) std::this_thread::yield();
   });
   EXPECT_EQ(arrived, 2);
+}
+
+// A starter whose thread number `fails_at`, counted from 0, and all later ones are refused.
+ThreadStarter refused_from(int fails_at) {
+  return [n = 0, fails_at](std::function<void()> body) mutable {
+    if (n++ >= fails_at) throw std::system_error(EAGAIN, std::generic_category());
+    return std::thread(std::move(body));
+  };
+}
+
+// One thread fewer than there could be: the program needs one for its engine.
+TEST(ThreadPool, HasFewerThreadsWhereTheSystemStartsNoMore) {
+  for (int n_started : {1, 2, 3, 6}) {
+    testing::internal::CaptureStderr();
+    ThreadPool pool(8, refused_from(n_started));
+    const std::string said = testing::internal::GetCapturedStderr();
+    const int n_workers = std::max(1, n_started - 1);
+    EXPECT_EQ(pool.size(), n_workers + 1);
+    EXPECT_NE(said.find(fmt::format("the thread pool: thread {} of 7 does not start", n_started + 1)), said.npos) << said;
+    EXPECT_NE(said.find(thread_limits().substr(0, 15)), said.npos) << said;  // "RLIMIT_NPROC is"
+    EXPECT_NE(said.find(fmt::format("going on with {}", n_workers)), said.npos) << said;
+    std::vector<int> runs(100);
+    pool.parallel_for(100, [&](int64_t task, int) { ++runs[task]; });
+    EXPECT_EQ(runs, std::vector<int>(100, 1));
+  }
+}
+
+TEST(ThreadPool, IsAnErrorWhereNotOneWorkerStarts) {
+  try {
+    ThreadPool pool(8, refused_from(0));
+    FAIL() << "a pool without workers";
+  } catch (const Error& error) {
+    const std::string said = error.what();
+    EXPECT_NE(said.find("not one of 7 threads starts"), said.npos) << said;
+    EXPECT_NE(said.find(std::generic_category().message(EAGAIN)), said.npos) << said;
+    EXPECT_NE(said.find("RLIMIT_NPROC"), said.npos) << said;
+    EXPECT_NE(said.find("pids.max"), said.npos) << said;
+  }
+  EXPECT_EQ(ThreadPool(1, refused_from(0)).size(), 1) << "which needs no worker";
+}
+
+TEST(StartThread, AFailureNamesTheThreadAndTheLimits) {
+  try {
+    start_thread("the poet", [] { return refused_from(0)([] {}); });
+    FAIL() << "it started";
+  } catch (const Error& error) {
+    EXPECT_TRUE(std::string_view(error.what()).starts_with("the poet does not start: ")) << error.what();
+    EXPECT_NE(std::string_view(error.what()).find("RLIMIT_NPROC"), std::string_view::npos) << error.what();
+  }
 }
 
 double cpu_seconds() {

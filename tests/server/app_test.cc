@@ -233,6 +233,32 @@ TEST(App, ASuffixIsFilledInTo) {
   EXPECT_EQ(answer(qwen, "f(x", {{"suffix", "y"}, {"echo", true}})["error"]["param"], "suffix");
 }
 
+// Each handler is given the document that the model's name was read from, and does not look at the text: there is none here.
+TEST(App, ABodyIsParsedOnceForAllThatReadIt) {
+  Rig rig;
+  Workers workers(1);
+  Pacer pacer(workers, std::chrono::milliseconds(1));
+  const HttpRequest request{.method = "POST", .path = "/"};
+  const auto answer = [&](void (*handler)(const ApiCall&), const JsonValue& body) {
+    auto recorder = std::make_shared<Recorder>();
+    handler({request, body, rig.model, recorder, pacer});
+    EXPECT_TRUE(recorder->wait());
+    EXPECT_EQ(recorder->status(), 200) << recorder->body();
+    return recorder->json();
+  };
+  EXPECT_EQ(answer(answer_tokenize, {{"content", "hi"}})["tokens"], (std::vector{'h' + 0, 'i' + 0}));
+  EXPECT_EQ(answer(answer_detokenize, {{"tokens", {'h' + 0, 'i' + 0}}})["content"], "hi");
+  const JsonValue completion = {{"prompt", {1, 2}}, {"seed", 7}, {"max_tokens", 5}};
+  EXPECT_EQ(answer(answer_completions, completion)["choices"][0]["text"], rig.expected({1, 2}, 7, 5));
+  const JsonValue messages = {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"max_tokens", 2}};
+  EXPECT_EQ(answer(answer_chat, messages)["usage"]["completion_tokens"], 2);
+  EXPECT_EQ(answer(answer_messages, messages)["usage"]["output_tokens"], 2);
+  EXPECT_GT(answer(answer_count_tokens, messages)["input_tokens"], 2);
+  EXPECT_NE(answer(answer_template, messages)["prompt"].get<std::string>().find("x"), std::string::npos);
+  EXPECT_EQ(answer(answer_responses, {{"input", "x"}, {"max_output_tokens", 2}})["usage"]["output_tokens"], 2);
+  EXPECT_TRUE(rig.wait_idle());
+}
+
 TEST(App, StopStringsCutTheSameStreamedOrNot) {
   Rig rig;
   Random random;

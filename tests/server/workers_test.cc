@@ -8,6 +8,8 @@
 #include <random>
 #include <stdexcept>
 
+#include "base/error.h"
+
 namespace ingot {
 namespace {
 
@@ -109,6 +111,25 @@ TEST(Workers, WhatWaitsIsRunBeforeTheEndAndAfterItNothing) {
   workers.post([&] { ++n; });
   workers.post_at({}, [&] { ++n; });
   EXPECT_EQ(n, 101);
+}
+
+// Where a system starts two of four threads, one runs jobs, and the end is as orderly as ever; where it starts none, that is an error.
+TEST(Workers, AreFewerWhereTheSystemStartsNoMore) {
+  const auto refused_from = [](int fails_at) {
+    return [n = 0, fails_at](std::function<void()> body) mutable {
+      if (n++ >= fails_at) throw std::system_error(EAGAIN, std::generic_category());
+      return std::thread(std::move(body));
+    };
+  };
+  {
+    Workers workers(4, refused_from(2));
+    std::promise<int> done;
+    workers.post([&] { done.set_value(7); });
+    auto future = done.get_future();
+    ASSERT_EQ(future.wait_for(kPatience), std::future_status::ready);
+    EXPECT_EQ(future.get(), 7);
+  }
+  EXPECT_THROW(Workers(4, refused_from(0)), Error);
 }
 
 }  // namespace

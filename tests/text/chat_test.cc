@@ -55,7 +55,6 @@ const std::string kAsObject = R"({"a": 1, "b": ["x"]})", kAsText = R"("{\"a\": 1
 
 TEST(ChatTemplate, ChatMlIsThere) {
   const ChatTemplate chat = ChatTemplate::chatml_default();
-  EXPECT_FALSE(chat.is_fallback());
   EXPECT_EQ(render(chat, kSystem),
             "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(chat.render(Json::parse(R"([{"role": "user", "content": "Hi"}])"), nullptr, false, nullptr),
@@ -196,7 +195,6 @@ TEST(ChatTemplate, ABrokenTemplateMakesChatMlAndAWarning) {
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("chat template is broken, using ChatML"));
   EXPECT_THAT(log, HasSubstr("line 1, column"));
-  EXPECT_TRUE(chat.is_fallback());
   EXPECT_EQ(chat.source(), ChatTemplate::chatml_default().source());
   EXPECT_EQ(render(chat, kSystem), render(ChatTemplate::chatml_default(), kSystem));
 }

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/utf8.h"
+#include "text/characters.h"
 
 namespace ingot {
 namespace {
@@ -36,8 +37,8 @@ TEST(Unicode, NormalFormC) {  // examples of UAX #15
                                                       {"\u1112\u1161\u11ab", "\uD55C"},
                                                       {"\u0958", "\u0915\u093c"},
                                                       {"\u00e9\u0301", "\u00e9\u0301"}};
-  for (const auto& [text, expected] : rows) EXPECT_EQ(normalize_nfc(text), expected) << text;
-  EXPECT_EQ(normalize_nfc("e\xFF\u0301\xC3"), "e\xFF\u0301\xC3") << "ill-formed bytes stay, and nothing combines across them";
+  for (const auto& [text, expected] : rows) EXPECT_EQ(normalize(text, NormalForm::kC), expected) << text;
+  EXPECT_EQ(normalize("e\xFF\u0301\xC3", NormalForm::kC), "e\xFF\u0301\xC3") << "ill-formed bytes stay, and nothing combines across them";
 }
 
 TEST(Unicode, IllFormedSequencesAreSeen) {

@@ -1,0 +1,22 @@
+// Letters and blanks of ASCII, whatever the locale: names of headers, words of protocols and of config files.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace ingot {
+
+constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+inline std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = lower(c);
+  return out;
+}
+
+// Without the blanks at both ends. A view of `text`.
+constexpr std::string_view trim(std::string_view text, std::string_view blanks = " \t\r\n") {
+  const size_t first = text.find_first_not_of(blanks);
+  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+}  // namespace ingot

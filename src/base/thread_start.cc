@@ -1,0 +1,107 @@
+#include "base/thread_start.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace ingot {
+namespace {
+
+// The first word of a file, "" when it cannot be read.
+std::string word_in(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string word;
+  file >> word;
+  return word;
+}
+
+// The limit of control group v2 that holds here: each group above this process's may have one, and the nearest is
+// named. "": none.
+std::string pids_limit() {
+  const std::filesystem::path root = "/sys/fs/cgroup";
+  const std::string line = word_in("/proc/self/cgroup");  // "0::/a/b"
+  std::filesystem::path group = root;
+  if (line.starts_with("0::/")) group /= line.substr(4);
+  for (;; group = group.parent_path()) {
+    const std::string most = word_in(group / "pids.max");
+    if (!most.empty() && most != "max")
+      return fmt::format("pids.max of the control group is {}, {} are taken", most, word_in(group / "pids.current"));
+    if (group == root || !group.has_relative_path()) return "";
+  }
+}
+
+// What the workers wait for: how many of them are to run. The last ones may be let go.
+struct Gate {
+  static constexpr int kClosed = -1;
+  std::atomic<int> n_kept{kClosed};
+};
+
+}  // namespace
+
+std::string thread_limits() {
+  rlimit processes{};
+  std::string text = "RLIMIT_NPROC is not known";
+  if (getrlimit(RLIMIT_NPROC, &processes) == 0) {
+    text = processes.rlim_cur == RLIM_INFINITY ? "RLIMIT_NPROC is unlimited"
+                                               : fmt::format("RLIMIT_NPROC is {}", processes.rlim_cur);
+  }
+  const std::string pids = pids_limit();
+  return text + "; " + (pids.empty() ? "pids.max of the control group is not set" : pids);
+}
+
+void throw_thread_error(std::string_view name, const std::system_error& fault) {
+  throw Error("{} does not start: {} ({}); raise the limit or end other processes of this user", name,
+              fault.code().message(), thread_limits());
+}
+
+std::thread start_std_thread(std::function<void()> body) { return std::thread(std::move(body)); }
+
+std::vector<std::thread> start_workers(int n, std::string_view name, const std::function<void(int)>& body,
+                                       const ThreadStarter& start) {
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(std::max(n, 0)));
+  const auto gate = std::make_shared<Gate>();
+  std::error_code fault;
+  try {
+    for (int i = 0; i < n; ++i) {
+      threads.push_back(start([gate, body, i] {
+        gate->n_kept.wait(Gate::kClosed);
+        if (i < gate->n_kept) body(i);
+      }));
+    }
+  } catch (const std::system_error& error) {
+    fault = error.code();
+  } catch (const std::exception&) {  // no memory
+    fault = std::make_error_code(std::errc::not_enough_memory);
+  }
+  const int n_started = static_cast<int>(threads.size());
+  if (n_started == n) {
+    gate->n_kept = n;
+    gate->n_kept.notify_all();
+    return threads;
+  }
+  if (n_started == 0) {
+    throw Error("{}: not one of {} threads starts: {} ({}); raise the limit or ask for fewer threads", name, n,
+                fault.message(), thread_limits());
+  }
+  const int n_kept = std::max(1, n_started - 1);
+  gate->n_kept = n_kept;
+  gate->n_kept.notify_all();
+  for (int i = n_kept; i < n_started; ++i) threads[static_cast<size_t>(i)].join();
+  threads.resize(static_cast<size_t>(n_kept));
+  try {
+    log_warn("{}: thread {} of {} does not start: {} ({}); going on with {}", name, n_started + 1, n, fault.message(),
+             thread_limits(), n_kept);
+  } catch (const std::exception&) {  // no memory for the line: the threads matter more
+  }
+  return threads;
+}
+
+}  // namespace ingot
