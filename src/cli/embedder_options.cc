@@ -9,7 +9,7 @@ void add_embedder_flags(CLI::App& verb, EmbedderFlags& f, const std::string& mod
   verb.add_option("MODEL,-m,--model,--hf-repo", f.model, model + ": GGUF file, Hugging Face model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)")
       ->required();
   verb.add_flag("--truncate", f.truncate, "cut what is too long for the model, instead of refusing it");
-  verb.add_option("--device", f.device, "cpu, cuda, or ref (plain C++, slow, the oracle)")->capture_default_str();
+  verb.add_option("--device", f.device, "cpu, cuda, cuda:1 (the second GPU), or ref (plain C++, slow, the oracle)")->capture_default_str();
   verb.add_option("-t,--threads", f.n_threads, "threads to compute with; 0: the cores this process may use")->check(CLI::Range(0, 1024))
       ->capture_default_str();
   verb.add_option("-c,--ctx-size", f.n_ctx, "tokens of the longest " + item + "; 0: what the model reads, at most 8192")

@@ -257,7 +257,7 @@ void add_inspect(CLI::App& app) {
   verb->add_flag("--kernels", o->kernels, "load the model, and show which kernel multiplies by each of its matrices, and how long each takes");
   verb->add_option("--rows", o->rows, "with --kernels: rows of activations")->check(CLI::Range(1, 1 << 14))->delimiter(',')->capture_default_str()
       ->needs("--kernels");
-  verb->add_option("--device", o->model.device, "with --kernels: cpu, cuda or ref")->capture_default_str()->needs("--kernels");
+  verb->add_option("--device", o->model.device, "with --kernels: cpu, cuda, cuda:1 (the second GPU) or ref")->capture_default_str()->needs("--kernels");
   verb->add_option("--shape", o->shape, "with --kernels: random weights of a known shape instead of a file, as in `ingot bench`")->needs("--kernels");
   verb->add_option("--type", o->type, "with --shape: format of those weights")->capture_default_str()->needs("--shape");
   verb->add_option("-c,--ctx-size", o->model.n_ctx, "context to plan memory for; 0: what `run` would choose")

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "backend/device_name.h"
 #include "backend/sampler.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -38,7 +39,9 @@ void add_trace_options(CLI::App& app, ModelOptions& o) {
 }
 
 void add_runner_options(CLI::App& app, ModelOptions& o) {
-  app.add_option("--device", o.device, "cpu, cuda, auto (cuda where there is a GPU, else cpu, which a line tells), or ref (plain C++, slow, the oracle)")->capture_default_str();
+  app.add_option("--device", o.device,
+                 "cpu, cuda (the first GPU), cuda:1 (the second, and so on), auto (cuda where there is a GPU, else cpu, which a line tells), or "
+                 "ref (plain C++, slow, the oracle)")->capture_default_str();
   app.add_option("-t,--threads", o.n_threads, "threads to compute with; 0: the cores this process may use")
       ->check(CLI::Range(0, 1024))->capture_default_str();
   app.add_option("-c,--ctx-size,--max-model-len", o.n_ctx, "context in tokens; 0: the model's, or as much of it as fits in memory")
@@ -136,7 +139,7 @@ size_t size_of(std::string text) {
 // A number up to 1 is a share, any other one bytes.
 void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
   if (o.gpu_memory.empty()) return;
-  if (o.device != "cuda") throw UsageError("--gpu-memory is for --device cuda: on the CPU, -c says how much the cache takes");
+  if (!is_cuda(o.device)) throw UsageError("--gpu-memory is for --device cuda: on the CPU, -c says how much the cache takes");
   char* end = nullptr;
   const double share = std::strtod(o.gpu_memory.c_str(), &end);
   if (*end == '\0' && share > 0 && share <= 1) {
@@ -164,7 +167,7 @@ RunnerOptions runner_options(ModelOptions& o) {
           .check_replay = o.check_replay,
           .trace = o.trace,
           .trace_verbs = !o.trace_steps};
-  if (o.check_replay && o.device != "cuda") throw UsageError("--check-replay is for --device cuda: other devices replay nothing");
+  if (o.check_replay && !is_cuda(o.device)) throw UsageError("--check-replay is for --device cuda: other devices replay nothing");
   read_gpu_memory(o, runner);
   return runner;
 }

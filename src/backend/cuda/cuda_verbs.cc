@@ -39,8 +39,9 @@ void CudaBackend::settle() {
   check_launch("norm_rows");
 }
 
-// Every verb comes by here before it takes a weight. Whole layers go to a cluster as one, if it takes them; verbs of one that is not whole are launched as they came.
+// Every verb comes by here before it takes a weight or launches, from whatever thread. Whole layers go to a cluster as one, if it takes them; verbs of one that is not whole are launched as they came.
 void CudaBackend::settle_layers() {
+  device_.make_current();
   finish_weights();
   if (layers_.empty()) return;
   std::vector<cuda::LayerVerbs> layers = layers_.take();
