@@ -135,9 +135,8 @@ void CudaBackend::reserve(const StepLimits& limits) {
   allocated_ -= raw_.size();
   raw_ = Memory();
   allocated_ -= batch_.bytes();
-  const int64_t blocks = (int64_t{limits.max_kv_len} + block_size_ - 1) / block_size_;
   batch_.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
-                 blocks * std::max(limits.max_seqs, 1));
+                 (limits.max_kv_len + block_size_ - 1) / block_size_);
   allocated_ += batch_.bytes();
   const ScratchSizes sizes = scratch_for(limits);
   for (const auto& [memory, bytes] : {std::pair{&up_, sizes.up}, {&narrow_, sizes.narrow}, {&arranged_, sizes.arranged},
