@@ -1,5 +1,5 @@
 // Times the verbs at the shapes of real models, made by the functions of the op table, against this machine's peak, which is
-// measured first. Usage: ops_bench [--benchmark_filter=REGEX ...] [THREADS [ISA] | cuda]; all of it takes a minute. On a GPU it times
+// measured first. Usage: ops_bench [--benchmark_filter=REGEX ...] [THREADS [ISA] | cuda | cuda:N]; all of it takes a minute. On a GPU it times
 // what `ingot bench` does not show alone, attention and draws, with the launch and the wait for it.
 //
 // %peak is the least time that the operations or the bytes of a case can take, whichever is longer, over the time measured.
@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "backend/device_name.h"
 #include "base/error.h"
 #include "ops_cases.h"
 
@@ -31,7 +32,7 @@ BackendOptions options;
 
 std::unique_ptr<Backend> make_backend() {
   auto backend = create_backend(options);
-  const bool gpu = options.device == "cuda";
+  const bool gpu = is_cuda(options.device);
   backend->reserve({.max_tokens = gpu ? 8192 : 512, .max_seqs = gpu ? 64 : 16, .max_logits = 1, .max_kv_len = 8192, .max_width = 8192,
                     .max_heads = 32, .head_dim = 128, .n_vocab = 16});
   return backend;
@@ -179,8 +180,8 @@ int main(int argc, char** argv) {
   args.insert(args.begin() + 1, min_time.data());
   int n_args = static_cast<int>(args.size());
   benchmark::Initialize(&n_args, args.data());
-  const bool gpu = n_args > 1 && std::string_view(args[1]) == "cuda";
-  if (gpu) ingot::options.device = "cuda";
+  const bool gpu = n_args > 1 && ingot::is_cuda(args[1]);
+  if (gpu) ingot::options.device = args[1];
   if (n_args > 1 && !gpu) ingot::options.n_threads = std::atoi(args[1]);
   if (n_args > 2) ingot::options.isa = args[2];
   try {

@@ -43,7 +43,7 @@ typedef struct ingot_model ingot_model;
 
 typedef struct ingot_model_options {
   size_t struct_size;
-  const char* device;   /* "cpu", "cuda" or "ref"; NULL: "cpu" */
+  const char* device;   /* "cpu", "cuda", "cuda:1" (the second GPU) or "ref"; NULL: "cpu" */
   int n_threads;        /* 0: as many as there are cores */
   int n_ctx;            /* tokens of one request, prompt and output together; 0: the model's, or what fits in memory */
   int max_seqs;         /* requests computed at once; 8 */
@@ -149,7 +149,7 @@ typedef struct ingot_embedder ingot_embedder;
 
 typedef struct ingot_embedder_options {
   size_t struct_size;
-  const char* device;   /* "cpu", "cuda" or "ref"; NULL: "cpu" */
+  const char* device;   /* "cpu", "cuda", "cuda:1" (the second GPU) or "ref"; NULL: "cpu" */
   int n_threads;        /* 0: as many as there are cores */
   int n_ctx;            /* tokens of the longest text; 0: what the model reads, at most 8192 */
   int max_batch_tokens; /* of several texts in one step; 2048 */

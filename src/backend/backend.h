@@ -168,7 +168,7 @@ class Backend {
 };
 
 struct BackendOptions {
-  std::string device = "cpu";  // "cpu", "cuda" or "ref"
+  std::string device = "cpu";  // "cpu", "cuda" (the first GPU), "cuda:N" or "ref"
   int n_threads = 0;           // 0: as many as there are cores this process may use
   std::string isa;             // cpu: "avx2", "portable" ... (cpu/isa.h); empty: the best that this machine has
   std::string activations;     // cuda: "f16" or "f32"; empty: f16

@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/create_cuda.h"
+#include "backend/device_name.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -17,9 +18,9 @@ std::unique_ptr<Backend> create_backend(const BackendOptions& options) {
     return create_backend(chosen);
   }
   if (options.device == "cpu") return create_cpu_backend(options);
-  if (options.device == "cuda") return create_cuda_backend(options);
+  if (is_cuda(options.device)) return create_cuda_backend(options);
   if (options.device == "ref") return create_ref_backend();
-  throw UsageError("unknown device '{}': use cpu, cuda, auto or ref", printable(options.device));
+  throw UsageError("unknown device '{}': use cpu, cuda, cuda:N, auto or ref", printable(options.device));
 }
 
 }  // namespace ingot

@@ -1,10 +1,12 @@
 // Stands in for backend/cuda/ in builds without nvcc.
 #include "backend/cuda/create_cuda.h"
+#include "backend/device_name.h"
 #include "base/error.h"
 
 namespace ingot {
 
-std::unique_ptr<Backend> create_cuda_backend(const BackendOptions&) {
+std::unique_ptr<Backend> create_cuda_backend(const BackendOptions& options) {
+  cuda_index(options.device);
   throw UsageError("this build has no CUDA: use --device cpu, or build with nvcc at hand (cmake --preset cuda)");
 }
 std::string why_no_cuda() { return "this build has no CUDA"; }

@@ -13,7 +13,7 @@ void add_bench_subject(CLI::App& verb, BenchSubject& o) {
   add_model_argument(verb, o.model);
   verb.add_option("--shape", o.shape, "random weights of a known shape instead of a file: " + shape_names());
   verb.add_option("--type", o.type, "format of those weights")->capture_default_str();
-  verb.add_option("--device", o.model.device, "cpu, cuda or ref")->capture_default_str();
+  verb.add_option("--device", o.model.device, "cpu, cuda, cuda:1 (the second GPU) or ref")->capture_default_str();
   add_kernels_option(verb, o.model);
   verb.add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")
       ->capture_default_str();

@@ -10,7 +10,8 @@ void add_embedder_flags(CLI::App& verb, EmbedderFlags& f, const std::string& mod
                   model + ": GGUF file, Hugging Face model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)")
       ->required();
   verb.add_flag("--truncate", f.truncate, "cut what is too long for the model, instead of refusing it");
-  verb.add_option("--device", f.device, "cpu, cuda, or ref (plain C++, slow, the oracle)")->capture_default_str();
+  verb.add_option("--device", f.device, "cpu, cuda, cuda:1 (the second GPU), or ref (plain C++, slow, the oracle)")
+      ->capture_default_str();
   verb.add_option("-t,--threads", f.n_threads, "threads to compute with; 0: the cores this process may use")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

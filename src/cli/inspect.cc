@@ -306,7 +306,7 @@ void add_inspect(CLI::App& app) {
       ->delimiter(',')
       ->capture_default_str()
       ->needs("--kernels");
-  verb->add_option("--device", o->model.device, "with --kernels: cpu, cuda or ref")
+  verb->add_option("--device", o->model.device, "with --kernels: cpu, cuda, cuda:1 (the second GPU) or ref")
       ->capture_default_str()
       ->needs("--kernels");
   verb->add_option("--shape", o->shape,

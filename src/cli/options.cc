@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "backend/device_name.h"
 #include "backend/sampler.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -45,7 +46,8 @@ void add_trace_options(CLI::App& app, ModelOptions& o) {
 
 void add_runner_options(CLI::App& app, ModelOptions& o) {
   app.add_option("--device", o.device,
-                 "cpu, cuda, auto (cuda where there is a GPU, else cpu, which a line tells), or ref (plain C++, slow, "
+                 "cpu, cuda (the first GPU), cuda:1 (the second, and so on), auto (cuda where there is a GPU, else cpu, "
+                 "which a line tells), or ref (plain C++, slow, "
                  "the oracle)")
       ->capture_default_str();
   app.add_option("-t,--threads", o.n_threads, "threads to compute with; 0: the cores this process may use")
@@ -166,7 +168,7 @@ size_t size_of(std::string text) {
 // A number up to 1 is a share, any other one bytes.
 void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
   if (o.gpu_memory.empty()) return;
-  if (o.device != "cuda")
+  if (!is_cuda(o.device))
     throw UsageError("--gpu-memory is for --device cuda: on the CPU, -c says how much the cache takes");
   char* end = nullptr;
   const double share = std::strtod(o.gpu_memory.c_str(), &end);
@@ -197,7 +199,7 @@ RunnerOptions runner_options(ModelOptions& o) {
       .check_replay = o.check_replay,
       .trace = o.trace,
       .trace_verbs = !o.trace_steps};
-  if (o.check_replay && o.device != "cuda")
+  if (o.check_replay && !is_cuda(o.device))
     throw UsageError("--check-replay is for --device cuda: other devices replay nothing");
   read_gpu_memory(o, runner);
   return runner;

@@ -81,6 +81,18 @@ struct Slice {
   Size groups = Size::kNone;
 };
 
+// How ranks divide a tensor among them, so that a layer needs two sums over all ranks (Megatron-LM, arXiv:1909.08053): one after attention's
+// output matrix and one after the down projection.
+enum class Shard : uint8_t {
+  kNone,     // each rank has all of it
+  kColumns,  // a rank has some of the outputs: rows of the matrix as it is stored, and of a vector elements; none after it need a sum
+  kRows,     // a rank has some of the inputs, and the ranks' products are summed
+  kExperts   // a rank has some of the matrices or vectors that lie one after another, whole: of experts, heads or channels
+};
+// In how many parts ranks can have a size: heads, of attention and of gated delta nets, stay whole, with what belongs to them. Of any other size
+// each element is a part; a matrix divided by inputs has to keep its format's blocks whole besides.
+int64_t units_of(Size size, const Config& config);
+
 // Names: "{}" stands for the layer. Several, by '|', are tried in turn; of experts, "{1}" stands for the expert where each has a tensor
 // of its own, and after '~' the matrices are stored transposed.
 template <class Owner>
@@ -89,11 +101,17 @@ struct MatrixRow {
   const char* hf_name;
   Size n_out, n_in;
   Weight Owner::*weight;
+  Shard shard;
   bool optional = false;
   unsigned use = kForMatmul;
   When when = When::kAlways;
   Slice gguf_slice = {}, hf_slice = {};
   Size count = Size::kNone;  // of matrices, one after another; kNone: one
+
+  // What ranks divide; kNone: nothing.
+  Size divided() const {
+    return shard == Shard::kNone ? Size::kNone : shard == Shard::kColumns ? n_out : shard == Shard::kRows ? n_in : count;
+  }
 };
 
 template <class Owner>
@@ -102,11 +120,14 @@ struct VectorRow {
   const char* hf_name;
   Size n;
   Tensor Owner::*vector;
+  Shard shard;
   bool optional = false;
   When when = When::kAlways;
   enum Kept : uint8_t { kAsIs, kLessOne, kLog } hf_kept = kAsIs;  // norms: less one, in some Hugging Face checkpoints; x is kept as log(-x)
   Slice hf_slice = {};
   Size count = Size::kNone;  // of vectors
+
+  Size divided() const { return shard == Shard::kNone ? Size::kNone : shard == Shard::kColumns ? n : count; }
 };
 
 std::span<const MatrixRow<LayerWeights>> layer_matrices();

@@ -38,9 +38,15 @@ __device__ int32_t token_drawn(int32_t token, const Key* keys, const RowDrawn* d
   return was < 0 ? 0 : was;  // none could be drawn: nobody wants what comes of it
 }
 
-__global__ void bring_kernel(int4* to, const int4* from, int64_t n, DrawnTokens tokens) {
+__global__ void bring_kernel(int4* to, const int4* from, int64_t n, DrawnTokens tokens, TableWrites writes) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= n) return;
+  if (i >= n) {
+    if (i - n >= writes.n / 2) return;
+    const int4 two = reinterpret_cast<const int4*>(writes.pairs)[i - n];
+    writes.table[two.x] = two.y;
+    writes.table[two.z] = two.w;
+    return;
+  }
   int4 words = from[i];
   const int64_t first = i * 4 - tokens.first;
   const auto is_token = [&](int word) { return first + word >= 0 && first + word < tokens.n; };
@@ -53,9 +59,11 @@ __global__ void bring_kernel(int4* to, const int4* from, int64_t n, DrawnTokens 
 
 }  // namespace
 
-void bring_batch(int32_t* to, const int32_t* from, int64_t n, const DrawnTokens& tokens, Device& device) {
+void bring_batch(int32_t* to, const int32_t* from, int64_t n, const DrawnTokens& tokens, const TableWrites& writes,
+                 Device& device) {
   const int64_t quads = (n + 3) / 4;
-  bring_kernel<<<blocks_for(quads, kThreads), kThreads, 0, device.stream()>>>(reinterpret_cast<int4*>(to), reinterpret_cast<const int4*>(from), quads, tokens);
+  bring_kernel<<<blocks_for(quads + writes.n / 2, kThreads), kThreads, 0, device.stream()>>>(reinterpret_cast<int4*>(to), reinterpret_cast<const int4*>(from),
+                                                                                             quads, tokens, writes);
 }
 
 void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, Device& device) {

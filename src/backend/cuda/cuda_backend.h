@@ -155,8 +155,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void launch_tiles(const cuda::ExpertMatmul& m);
   cuda::AttentionPlan plan_attention(const AttentionArgs& args);
   std::optional<GraphKey> key_of(const Program& program, const Batch& batch) const;
-  void start(const Batch& batch, const cuda::Padding& padding, int most_kv);  // begin, for a padded step
-  void run_plain(const Program& program);
+  void start(const Batch& batch, const Padding& padding, int most_kv);  // begin, for a padded step
   static int longest(const Batch& batch);
   int useful_context(const Program& program, int n_seqs, int context) const;
   void capture(Graph& graph, const Program& program);

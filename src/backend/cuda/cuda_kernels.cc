@@ -47,6 +47,7 @@ std::vector<std::string> CudaBackend::matmul_kernels(const Weight& w, int64_t ro
 }
 
 void CudaBackend::use_matmul_kernel(const std::string& name) {
+  device_.make_current();
   forget_graphs();
   const auto kernels = cuda::matmul_kernels();
   const auto found = std::ranges::find(kernels, name, &MatmulKernel::name);

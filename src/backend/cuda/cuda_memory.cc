@@ -52,7 +52,7 @@ CudaBackend::CudaBackend(const BackendOptions& options) : device_(checked_index(
     throw UsageError("{} has compute capability {}.{}: 8.0 (Ampere) or newer is needed; use --device cpu",
                      printable(device_.name()), device_.limits().major, device_.limits().minor);
   begin_tuning(options);
-  description_ = fmt::format("cuda: {}, {:.0f} GiB, {} multiprocessors, {} activations", device_.name(),
+  description_ = fmt::format("{}: {}, {:.0f} GiB, {} multiprocessors, {} activations", printable(options.device), device_.name(),
                              static_cast<double>(device_.memory_bytes()) / (1 << 30), device_.n_multiprocessors(),
                              act_ == DType::kF16 ? "f16" : "f32");
   dense_ = std::make_unique<cuda::DenseMatmul>();
@@ -68,18 +68,21 @@ CudaBackend::~CudaBackend() {
 }
 
 size_t CudaBackend::available_bytes() const {
+  device_.make_current();
   size_t available = 0, total = 0;
   check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo");
   return available;
 }
 
 size_t CudaBackend::device_bytes() const {
+  device_.make_current();
   size_t available = 0, total = 0;
   check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo");
   return total;
 }
 
 void* CudaBackend::take(size_t bytes) {
+  device_.make_current();
   forget_graphs();
   buffers_.emplace_back(bytes);
   allocated_ += bytes;
@@ -114,6 +117,7 @@ Tensor CudaBackend::alloc(DType dtype, int64_t rows, int64_t cols) {
 
 std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
   CHECK(shape.dtype != DType::kI32);
+  device_.make_current();
   forget_graphs();
   block_size_ = shape.block_size;
   KvShape padded = shape;
@@ -125,6 +129,7 @@ std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
 }
 
 void CudaBackend::reserve(const StepLimits& limits) {
+  device_.make_current();
   limits_ = limits;
   finish_weights();
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
@@ -132,9 +137,8 @@ void CudaBackend::reserve(const StepLimits& limits) {
   allocated_ -= raw_.size();
   raw_ = Memory();
   allocated_ -= device_batch_.bytes();
-  const int64_t blocks = (int64_t{limits.max_kv_len} + block_size_ - 1) / block_size_;
   device_batch_.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
-                 blocks * std::max(limits.max_seqs, 1));
+                        (limits.max_kv_len + block_size_ - 1) / block_size_);
   allocated_ += device_batch_.bytes();
   const ScratchSizes sizes = scratch_for(limits);
   for (const auto& [memory, bytes] : {std::pair{&up_, sizes.up}, {&narrow_, sizes.narrow}, {&arranged_, sizes.arranged},
@@ -163,6 +167,7 @@ size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {
+  device_.make_current();
   const size_t row = static_cast<size_t>(to.cols) * dtype_bytes(to.dtype), rows = static_cast<size_t>(to.rows);
   if (rows * row == 0) return;
   if (upload_ && to.contiguous()) return upload_->copy(to.data, from, rows * row, device_);  // a vector among weights
@@ -173,6 +178,7 @@ void CudaBackend::upload(const Tensor& to, const void* from) {
 }
 
 void CudaBackend::download(void* to, const Tensor& from) {
+  device_.make_current();
   const size_t row = static_cast<size_t>(from.cols) * dtype_bytes(from.dtype), rows = static_cast<size_t>(from.rows);
   if (rows * row == 0) return;
   check(cudaMemcpy2DAsync(to, row, from.data, static_cast<size_t>(from.stride) * dtype_bytes(from.dtype), row, rows, cudaMemcpyDeviceToHost,
@@ -183,6 +189,7 @@ void CudaBackend::download(void* to, const Tensor& from) {
 
 // The best of some runs: of reading a gigabyte, and of a product of matrices of 8192 (f16) or 4096 (f32).
 Peak CudaBackend::measure_peak(Format) {
+  device_.make_current();
   constexpr size_t kBytes = size_t{1} << 30;
   const int64_t n = act_ == DType::kF16 ? 8192 : 4096;
   const size_t matrix = static_cast<size_t>(n * n) * dtype_bytes(act_);

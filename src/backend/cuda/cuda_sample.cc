@@ -166,6 +166,7 @@ void CudaBackend::sample_rows(const Tensor& logits) {
 }
 
 std::vector<Sampled> CudaBackend::wait() {
+  device_.make_current();
   collect_draws();
   rows_.clear();
   return std::exchange(drawn_, {});

@@ -45,11 +45,18 @@ int context_of(int kv_len, int max_kv_len) {
   return context == std::end(kContexts) ? std::max(max_kv_len, kv_len) : std::min(*context, std::max(max_kv_len, kv_len));
 }
 
+Padding padding_of(const Program& program, int n_seqs, int q_len, int n_logits) {
+  const KvShape& kv = program.kv->shape;
+  return {.n_seqs = n_seqs, .q_len = q_len, .n_logits = n_logits, .block = kv.n_blocks,
+          .n_blocks = (q_len + kv.block_size - 1) / kv.block_size,
+          .state = program.states != nullptr ? program.states->shape.n_slots : 0};
+}
+
 }  // namespace
 
 void CudaBackend::begin(const Batch& batch) { start(batch, {}, context_of(longest(batch), limits_.max_kv_len)); }
 
-void CudaBackend::start(const Batch& batch, const cuda::Padding& padding, int most_kv) {
+void CudaBackend::start(const Batch& batch, const Padding& padding, int most_kv) {
   take_up_kernels();
   Batch known = batch;
   known.tokens = host_drawn_tokens(batch);
@@ -94,25 +101,21 @@ std::optional<CudaBackend::GraphKey> CudaBackend::key_of(const Program& program,
   return GraphKey{program.id, n_seqs, q_len, useful_context(program, n_seqs, context_of(longest(batch), limits_.max_kv_len))};
 }
 
-void CudaBackend::run_plain(const Program& program) { run_blocks(program); }
-
 void CudaBackend::run(const Program& program, const Batch& batch) {
   device_.make_current();
   const std::optional<GraphKey> key = key_of(program, batch);
   if (!key) {
     begin(batch);
     if (clock_) clock_->begin(n_tokens_, n_seqs_);
-    return run_plain(program);
+    return run_blocks(program);
   }
   const int n_pad = key->n_seqs - batch.n_seqs();
   const bool has_logits = program.has_logits();
-  start(batch, {.n_seqs = n_pad, .q_len = key->q_len, .n_logits = has_logits ? key->n_seqs * key->q_len - batch.n_logits() : 0,
-                .block = program.kv->shape.n_blocks, .state = program.states != nullptr ? program.states->shape.n_slots : 0},
-        key->most_kv);
+  start(batch, padding_of(program, n_pad, key->q_len, has_logits ? key->n_seqs * key->q_len - batch.n_logits() : 0), key->most_kv);
   if (clock_) clock_->begin(n_tokens_, n_seqs_);
   const auto known = graphs_.find(*key);
   if (known == graphs_.end()) {
-    run_plain(program);
+    run_blocks(program);
     if (graphs_.size() < kMostGraphs) capture(graphs_[*key], program);  // while the device works
     return;
   }
@@ -136,9 +139,8 @@ void CudaBackend::prepare_program(const Program& program) {
       const int context = useful_context(program, n_seqs, context_of(candidate, limits_.max_kv_len));
       const GraphKey key{program.id, n_seqs, 1, context};
       if (graphs_.contains(key) || graphs_.size() >= kMostGraphs) continue;
-      start({}, {.n_seqs = n_seqs, .q_len = 1, .n_logits = n_seqs, .block = program.kv->shape.n_blocks,
-                 .state = program.states != nullptr ? program.states->shape.n_slots : 0}, context);
-      run_plain(program);
+      start({}, padding_of(program, n_seqs, 1, n_seqs), context);
+      run_blocks(program);
       capture(graphs_[key], program);
       ++n_graphs;
     }
@@ -154,7 +156,7 @@ void CudaBackend::capture(Graph& graph, const Program& program) {
   capturing_ = true;
   std::exception_ptr fault;
   try {
-    run_plain(program);
+    run_blocks(program);
   } catch (...) {
     fault = std::current_exception();
   }
@@ -193,7 +195,7 @@ void CudaBackend::check_replay(const Graph& graph, const Program& program) {
   const auto replayed = downloaded(places);
   for (size_t i = 0; i < places.size(); ++i)
     check(cudaMemcpyAsync(places[i].data, before[i].data(), places[i].bytes, cudaMemcpyHostToDevice, device_.stream()), "cudaMemcpyAsync");
-  run_plain(program);
+  run_blocks(program);
   const auto plain = downloaded(places);
   for (size_t i = 0; i < places.size(); ++i) {
     if (replayed[i] == plain[i]) continue;

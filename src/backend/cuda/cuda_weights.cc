@@ -23,6 +23,7 @@ int64_t scale_bytes(const FormatInfo& format, bool f32) { return (format.group =
 }  // namespace
 
 Weight CudaBackend::prepare(const Weight& host, unsigned use) {
+  device_.make_current();
   if (host.n_experts > cuda::kMostExperts)
     throw Error("{} experts are more than cuda runs ({}): use --device cpu", host.n_experts, cuda::kMostExperts);
   Weight weight = host;

@@ -1,6 +1,7 @@
 #include "backend/cuda/dense_matmul.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -21,37 +22,30 @@ int alignment(const void* p) {
   return static_cast<int>(address & (~address + 1));
 }
 
-cublasLtMatrixLayout_t layout(DType dtype, int64_t rows, int64_t cols, int64_t stride) {
-  cublasLtMatrixLayout_t made = nullptr;
-  check_lt(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols),
-                                      stride),
-           "MatrixLayoutCreate");
-  return made;
-}
-
 }  // namespace
 
 DenseMatmul::DenseMatmul() : workspace_(kWorkspace) { check_lt(cublasLtCreate(&handle_), "Create"); }
 
-DenseMatmul::~DenseMatmul() {
-  for (auto& [key, plan] : plans_) {
-    cublasLtMatrixLayoutDestroy(plan.a);
-    cublasLtMatrixLayoutDestroy(plan.b);
-    cublasLtMatrixLayoutDestroy(plan.c);
-    cublasLtMatmulDescDestroy(plan.operation);
-  }
-  cublasLtDestroy(handle_);
+DenseMatmul::~DenseMatmul() { cublasLtDestroy(handle_); }
+
+DenseMatmul::Layout DenseMatmul::layout(DType dtype, int64_t rows, int64_t cols, int64_t stride) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check_lt(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols),
+                                      stride),
+           "MatrixLayoutCreate");
+  return Layout(made);
 }
 
 // cuBLASLt counts columns first, so what it sees is y^T [n_out, n] = w [n_in, n_out]^T x^T [n_in, n].
 const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
-  const auto found = plans_.find(key);
-  if (found != plans_.end()) return found->second;
+  if (const Plan* found = plans_.find(key)) return *found;
   const auto [n, n_out, n_in, x_stride, y_stride, x_type, y_type, w_align, x_align, y_align] = key;
   Plan plan;
-  check_lt(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "MatmulDescCreate");
+  cublasLtMatmulDesc_t operation = nullptr;
+  check_lt(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "MatmulDescCreate");
+  plan.operation.reset(operation);
   const cublasOperation_t transpose = CUBLAS_OP_T;
-  check_lt(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose),
+  check_lt(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose),
            "TRANSA");
   plan.a = layout(x_type, n_in, n_out, n_in);
   plan.b = layout(x_type, n_in, n, x_stride);
@@ -69,12 +63,12 @@ const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(y_align));
   cublasLtMatmulHeuristicResult_t result;
   int n_results = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b, plan.c, plan.c,
-                                                               preference, 1, &result, &n_results);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, operation, plan.a.get(), plan.b.get(), plan.c.get(),
+                                                               plan.c.get(), preference, 1, &result, &n_results);
   cublasLtMatmulPreferenceDestroy(preference);
   plan.found = status == CUBLAS_STATUS_SUCCESS && n_results > 0;
   if (plan.found) plan.algo = result.algo;
-  return plans_.emplace(key, plan).first->second;
+  return *plans_.put(key, std::move(plan));
 }
 
 bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate,
@@ -85,8 +79,8 @@ bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alp
                                alignment(x.data), alignment(y.data)});
   if (!plan.found) return false;
   const float beta = accumulate ? 1.0f : 0.0f;
-  check_lt(cublasLtMatmul(handle_, plan.operation, &alpha, w, plan.a, x.data, plan.b, &beta, y.data, plan.c, y.data,
-                          plan.c, &plan.algo, workspace_.data(), workspace_.size(), device.stream()),
+  check_lt(cublasLtMatmul(handle_, plan.operation.get(), &alpha, w, plan.a.get(), x.data, plan.b.get(), &beta, y.data,
+                          plan.c.get(), y.data, plan.c.get(), &plan.algo, workspace_.data(), workspace_.size(), device.stream()),
            "Matmul");
   return true;
 }

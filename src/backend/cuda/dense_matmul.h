@@ -1,13 +1,16 @@
-// DenseMatmul: y = x w^T through cuBLASLt, with the algorithm that it advises for each shape kept for the next time.
+// DenseMatmul: y = x w^T through cuBLASLt, with the algorithm that it advises for a shape kept for the next time. Steps have any number of
+// rows, so the shapes are many: those that were used last are kept.
 #pragma once
 #include <cublasLt.h>
 
-#include <map>
+#include <memory>
 #include <tuple>
+#include <type_traits>
 
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/memory.h"
 #include "backend/tensor.h"
+#include "base/lru_map.h"
 
 namespace ingot::cuda {
 
@@ -24,19 +27,31 @@ class DenseMatmul {
   size_t workspace_bytes() const { return workspace_.size(); }
 
  private:
+  static constexpr size_t kMostPlans = 256;  // more than a model's matrices at several counts of rows
+
+  template <auto kDestroy>
+  struct Destroy {
+    template <class T>
+    void operator()(T* made) const {
+      kDestroy(made);
+    }
+  };
+  using Operation = std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>, Destroy<cublasLtMatmulDescDestroy>>;
+  using Layout = std::unique_ptr<std::remove_pointer_t<cublasLtMatrixLayout_t>, Destroy<cublasLtMatrixLayoutDestroy>>;
   struct Plan {
-    cublasLtMatmulDesc_t operation = nullptr;
-    cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+    Operation operation;
+    Layout a, b, c;
     cublasLtMatmulAlgo_t algo;
     bool found = false;
   };
   // n, n_out, n_in, strides of x and y, types of x and y, alignments of w, x, y
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, DType, DType, int, int, int>;
   const Plan& plan_for(const Key& key);
+  static Layout layout(DType dtype, int64_t rows, int64_t cols, int64_t stride);
 
   cublasLtHandle_t handle_ = nullptr;
   Memory workspace_;
-  std::map<Key, Plan> plans_;
+  LruMap<Key, Plan> plans_{kMostPlans};
 };
 
 }  // namespace ingot::cuda

@@ -7,13 +7,16 @@
 namespace ingot::cuda {
 namespace {
 
-// Where the arrays lie, in ints; each starts on 16 bytes.
+// Changes of the table that one kernel brings; more take several.
+constexpr size_t kMostChanges = size_t{64} << 10;
+
+// Where the arrays lie, in ints; each starts on 16 bytes. In pinned memory changes of the table take the table's place.
 struct Places {
   int64_t tokens, positions, token_seq, q_start, kv_len, logit_rows, state_in, state_out, table, end;
 };
 
 Places places_of(int64_t max_tokens, int64_t max_seqs, int64_t max_logits, int64_t table_size) {
-  int64_t at = 4;  // the first four: max_blocks
+  int64_t at = 4;  // the first four: the length of the table's rows
   const auto take = [&](int64_t n) {
     const int64_t begin = at;
     at += (n + 3) / 4 * 4;
@@ -40,17 +43,20 @@ BatchUpload::~BatchUpload() {
     if (slot.brought != nullptr) cudaEventDestroy(slot.brought);
 }
 
-void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int64_t table_size) {
-  max_tokens_ = max_seqs_ = max_logits_ = 0, table_size_ = 0;  // until there is memory for more
-  const Places at = places_of(max_tokens, max_seqs, max_logits, table_size);
+void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks) {
+  max_tokens_ = max_seqs_ = max_logits_ = max_blocks_ = 0;  // until there is memory for more
+  const Places at = places_of(max_tokens, max_seqs, max_logits, int64_t{max_seqs} * max_blocks);
   const size_t bytes = static_cast<size_t>(at.end) * sizeof(int32_t);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   for (Slot& slot : slots_) {
-    slot.memory = Memory(bytes, Place::kPinned);
+    slot.memory = Memory(static_cast<size_t>(at.table) * sizeof(int32_t) + kMostChanges * sizeof(TableChange), Place::kPinned);
     if (slot.brought == nullptr)
       check(cudaEventCreateWithFlags(&slot.brought, cudaEventDisableTiming), "cudaEventCreate");
   }
   device_ = Memory(bytes);
+  check(cudaMemset(device_.data(), 0, bytes), "cudaMemset");  // entries that are never brought are blocks that there are
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  table_.reset(max_seqs, max_blocks);
   const auto* base = static_cast<const int32_t*>(device_.data());
   view_ = {.tokens = base + at.tokens,
            .positions = base + at.positions,
@@ -62,33 +68,17 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int64_t 
            .block_table = base + at.table,
            .state_in = base + at.state_in,
            .state_out = base + at.state_out};
-  max_tokens_ = max_tokens, max_seqs_ = max_seqs, max_logits_ = max_logits, table_size_ = table_size;
+  max_tokens_ = max_tokens, max_seqs_ = max_seqs, max_logits_ = max_logits, max_blocks_ = max_blocks;
 }
 
-bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Key* keys, const RowDrawn* drawn, int block_size, Device& device) {
-  int n_blocks = padding.n_seqs > 0 ? 1 : 0;  // of the longest sequence: the table's rows are cut to it
-  for (const int32_t len : batch.kv_len) n_blocks = std::max(n_blocks, (len + block_size - 1) / block_size);
-  if (!batch.block_table.empty()) n_blocks = std::min(n_blocks, batch.max_blocks);
-  if (batch.block_table.empty() && batch.n_seqs() > 0) n_blocks = 0;
-  const int n_tokens = batch.n_tokens() + padding.n_seqs * padding.q_len, n_seqs = batch.n_seqs() + padding.n_seqs;
-  const int n_logits = batch.n_logits() + padding.n_logits;
-  const int64_t table = int64_t{n_blocks} * n_seqs;
-  const bool moved = n_tokens > max_tokens_ || n_seqs > max_seqs_ || n_logits > max_logits_ || table > table_size_;
-  if (moved) {
-    reserve(std::max(n_tokens, max_tokens_), std::max(n_seqs, max_seqs_), std::max(n_logits, max_logits_), std::max(table, table_size_));
-  }
-  const Places at = places_of(max_tokens_, max_seqs_, max_logits_, table_size_);
-  Slot& slot = slots_[next_slot_];
-  next_slot_ = (next_slot_ + 1) % kSlots;
-  check(cudaEventSynchronize(slot.brought), "cudaEventSynchronize");
-  auto* host = static_cast<int32_t*>(slot.memory.data());
-  host[0] = n_blocks;
+// All but the table. Padding comes after the batch's own sequences.
+void BatchUpload::write_arrays(const Batch& batch, const Padding& padding, int32_t* host) const {
+  const Places at = places_of(max_tokens_, max_seqs_, max_logits_, 0);
+  host[0] = max_blocks_;
   std::ranges::copy(batch.tokens, host + at.tokens);
   std::ranges::copy(batch.positions, host + at.positions);
-  for (int seq = 0; seq < batch.n_seqs(); ++seq) {
+  for (int seq = 0; seq < batch.n_seqs(); ++seq)
     std::fill(host + at.token_seq + batch.q_start[seq], host + at.token_seq + batch.q_start[seq + 1], seq);
-    std::copy_n(batch.blocks(seq), n_blocks, host + at.table + int64_t{seq} * n_blocks);
-  }
   host[at.q_start] = 0;
   std::ranges::copy(batch.q_start, host + at.q_start);
   std::ranges::copy(batch.kv_len, host + at.kv_len);
@@ -96,24 +86,58 @@ bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Key* 
   std::fill_n(host + at.logit_rows + batch.n_logits(), padding.n_logits, 0);
   std::ranges::copy(batch.state_in, host + at.state_in);
   std::ranges::copy(batch.state_out, host + at.state_out);
-  for (int seq = batch.n_seqs(); seq < n_seqs; ++seq) {
+  for (int seq = batch.n_seqs(); seq < batch.n_seqs() + padding.n_seqs; ++seq) {
     const int first = host[at.q_start + seq];
     host[at.q_start + seq + 1] = first + padding.q_len;
     host[at.kv_len + seq] = padding.q_len;
     host[at.state_in + seq] = -1;
     host[at.state_out + seq] = padding.state;
-    std::fill_n(host + at.table + int64_t{seq} * n_blocks, n_blocks, padding.block);
     for (int t = 0; t < padding.q_len; ++t) {
       host[at.tokens + first + t] = 0;
       host[at.positions + first + t] = t;
       host[at.token_seq + first + t] = seq;
     }
   }
-  const bool has_drawn = keys != nullptr || drawn != nullptr;
-  bring_batch(static_cast<int32_t*>(device_.data()), host, at.table + table,
-              {.first = at.tokens, .n = has_drawn ? batch.n_tokens() : 0, .keys = keys, .drawn = drawn}, device);
-  check_launch("bring_batch");
-  check(cudaEventRecord(slot.brought, device.stream()), "cudaEventRecord");
+}
+
+// The first kernel brings the arrays and what changes it has room for; others bring the rest, as when all sequences are new ones.
+void BatchUpload::send(const Batch& batch, const Padding& padding, std::span<const TableChange> changes, DrawnTokens tokens, Device& device) {
+  const int64_t table = places_of(max_tokens_, max_seqs_, max_logits_, 0).table;
+  auto* to = static_cast<int32_t*>(device_.data());
+  for (bool first = true; first || !changes.empty(); first = false) {
+    Slot& slot = slots_[next_slot_];
+    next_slot_ = (next_slot_ + 1) % kSlots;
+    check(cudaEventSynchronize(slot.brought), "cudaEventSynchronize");
+    auto* host = static_cast<int32_t*>(slot.memory.data());
+    if (first) write_arrays(batch, padding, host);
+    const size_t n = std::min(changes.size(), kMostChanges);
+    auto* pairs = reinterpret_cast<TableChange*>(host + table);
+    std::ranges::copy(changes.first(n), pairs);
+    if (n % 2 != 0) pairs[n] = pairs[n - 1];  // the kernel takes two at a time
+    if (!first) tokens.n = 0;
+    const TableWrites writes{to + table, host + table, static_cast<int64_t>((n + 1) / 2 * 2)};
+    bring_batch(to, host, first ? table : 0, tokens, writes, device);
+    check_launch("bring_batch");
+    check(cudaEventRecord(slot.brought, device.stream()), "cudaEventRecord");
+    changes = changes.subspan(n);
+  }
+}
+
+bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Key* keys, const RowDrawn* drawn, int block_size,
+                         Device& device) {
+  const int n_tokens = batch.n_tokens() + padding.n_seqs * padding.q_len, n_seqs = batch.n_seqs() + padding.n_seqs;
+  const int n_logits = batch.n_logits() + padding.n_logits, n_blocks = std::max(most_used_blocks(batch, block_size), padding.n_blocks);
+  const bool moved = n_tokens > max_tokens_ || n_seqs > max_seqs_ || n_logits > max_logits_ || n_blocks > max_blocks_;
+  if (moved)
+    reserve(std::max(n_tokens, max_tokens_), std::max(n_seqs, max_seqs_), std::max(n_logits, max_logits_), std::max(n_blocks, max_blocks_));
+  const int64_t n_drawn = keys != nullptr || drawn != nullptr ? batch.n_tokens() : 0;
+  const int64_t tokens = places_of(max_tokens_, max_seqs_, max_logits_, 0).tokens;
+  try {
+    send(batch, padding, table_.changes_to(batch, block_size, padding), {.first = tokens, .n = n_drawn, .keys = keys, .drawn = drawn}, device);
+  } catch (...) {
+    table_.forget();
+    throw;
+  }
   return moved;
 }
 

@@ -20,7 +20,7 @@ struct DeviceBatch {
   const int32_t* q_start = nullptr;
   const int32_t* kv_len = nullptr;
   const int32_t* logit_rows = nullptr;
-  const int32_t* max_blocks = nullptr;   // [1]
+  const int32_t* max_blocks = nullptr;   // [1]: entries of a row of the table
   const int32_t* block_table = nullptr;  // [n_seqs, *max_blocks]
   const int32_t *state_in = nullptr, *state_out = nullptr;  // [n_seqs], of models with recurrent layers
 };
@@ -180,8 +180,14 @@ struct DrawnTokens {
   const Key* keys = nullptr;
   const RowDrawn* drawn = nullptr;
 };
+// Entries of the block table that have changed, on their way with the batch.
+struct TableWrites {
+  int32_t* table = nullptr;
+  const int32_t* pairs = nullptr;  // [n, 2] pinned, on 16 bytes: index and value; the same index twice has the same value
+  int64_t n = 0;                   // even
+};
 void bring_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both on 16 bytes, and so long */, int64_t n, const DrawnTokens& tokens,
-                 Device& device);
+                 const TableWrites& writes, Device& device);
 
 // peak.cu: what measure_peak times
 void fill_noise(const Tensor& t, Device& device);  // contiguous rows

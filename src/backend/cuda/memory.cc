@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "backend/cuda/create_cuda.h"
+#include "backend/cuda/cuda_device.h"
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "base/system.h"
@@ -33,6 +34,7 @@ void check(cudaError_t status, const char* call) {
 
 Memory::Memory(size_t bytes, Place place) : size_(bytes), place_(place) {
   if (bytes == 0) return;
+  check(cudaGetDevice(&device_), "cudaGetDevice");
   const cudaError_t status = allocation_fails()        ? cudaErrorMemoryAllocation
                              : place == Place::kDevice ? cudaMalloc(&data_, bytes)
                                                        : cudaMallocHost(&data_, bytes);
@@ -54,11 +56,13 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   data_ = std::exchange(other.data_, nullptr);
   size_ = std::exchange(other.size_, 0);
   place_ = other.place_;
+  device_ = other.device_;
   return *this;
 }
 
 void Memory::release() {
   if (data_ == nullptr) return;
+  select_device(device_);
   if (place_ == Place::kDevice) {
     cudaFree(data_);
   } else {

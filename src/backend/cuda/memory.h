@@ -13,7 +13,7 @@ inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel)
 
 enum class Place { kDevice, kPinned };
 
-// Memory of the device, or of the host where the device can reach it.
+// Memory of the thread's current device, or of the host where that device can reach it. Any thread may free it.
 class Memory {
  public:
   Memory() = default;
@@ -31,6 +31,7 @@ class Memory {
   void* data_ = nullptr;
   size_t size_ = 0;
   Place place_ = Place::kDevice;
+  int device_ = 0;
 };
 
 }  // namespace ingot::cuda

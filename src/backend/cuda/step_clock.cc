@@ -18,6 +18,7 @@ TraceFile::Clock::duration between(cudaEvent_t from, cudaEvent_t to) {
 }  // namespace
 
 StepClock::StepClock(std::shared_ptr<TraceFile> file, Device& device) : file_(std::move(file)), stream_(device.stream()) {
+  device.make_current();
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   last_ = record();
   check(cudaEventSynchronize(last_), "cudaEventSynchronize");

@@ -1,0 +1,131 @@
+// The shard column of the tensor table: every large matrix of a layer is divided among ranks, what is divided divides evenly, and matrices that
+// follow each other are divided alike.
+#include "model/tensors.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "model/shapes.h"
+
+namespace ingot {
+namespace {
+
+std::vector<Config> all_shapes() {
+  std::vector<Config> configs;
+  std::istringstream names(shape_names());
+  for (std::string name; std::getline(names >> std::ws, name, ',');) configs.push_back(config_of_shape(name));
+  return configs;
+}
+
+// DeepSeek's attention, whose heads read latents, with experts.
+Config latent_config() {
+  Config c = config_of_shape("qwen3-30b-a3b");
+  c.arch = &find_gguf_arch("deepseek2");
+  c.layers.assign(static_cast<size_t>(c.n_layers), LayerKind{.experts = true});
+  c.n_heads = 128, c.n_kv_heads = 1;
+  c.dim = 7168, c.head_dim = 576;
+  c.latent = {.q_rank = 1536, .kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128};
+  c.experts = {.n = 256, .n_used = 8, .ffn_dim = 2048, .shared_dim = 2048};
+  return c;
+}
+
+std::vector<Config> configs() {
+  std::vector<Config> all = all_shapes();
+  all.push_back(latent_config());
+  return all;
+}
+
+int64_t count_of(const MatrixRow<LayerWeights>& row, const Config& c) { return row.count == Size::kNone ? 1 : size_of(row.count, c); }
+
+TEST(Shards, EveryLargeMatrixOfALayerHasOne) {
+  for (const Config& c : configs())
+    for (int layer = 0; layer < c.n_layers; ++layer)
+      for (const MatrixRow<LayerWeights>& row : layer_matrices()) {
+        if (!applies(row.when, c, layer)) continue;
+        // Down to latents, and to one number a head or expert, which every rank needs whole or has no use of dividing.
+        const bool small = row.n_out == Size::kOne || row.n_out == Size::kExperts || row.n_out == Size::kQRank || row.n_out == Size::kHead;
+        EXPECT_EQ(row.shard == Shard::kNone, small) << c.name << ": " << row.gguf_name;
+        EXPECT_EQ(row.shard == Shard::kExperts, row.count != Size::kNone) << c.name << ": " << row.gguf_name;
+        if (small) {
+          EXPECT_LE(size_of(row.n_out, c), std::max(1536, c.dim / 4)) << c.name << ": " << row.gguf_name;
+        }
+      }
+}
+
+// Of a layer's matrices ranks each keep at most a tenth whole. A row that is one of several ways to find a matrix counts for itself.
+TEST(Shards, LittleIsKeptByAll) {
+  for (const Config& c : configs())
+    for (int layer = 0; layer < c.n_layers; ++layer) {
+      int64_t whole = 0, all = 0;
+      for (const MatrixRow<LayerWeights>& row : layer_matrices()) {
+        if (!applies(row.when, c, layer)) continue;
+        const int64_t n = size_of(row.n_out, c) * size_of(row.n_in, c) * count_of(row, c);
+        all += n;
+        if (row.shard == Shard::kNone) whole += n;
+      }
+      EXPECT_GT(all, 0);
+      EXPECT_LE(10 * whole, all) << c.name << ", layer " << layer;
+    }
+}
+
+// As many ranks as there are parts, or any number that divides them, have equal ones.
+TEST(Shards, ShapesDivideAsTheySay) {
+  const auto expect_divides = [](const auto& row, const Config& c) {
+    if (row.divided() == Size::kNone) {
+      EXPECT_EQ(row.shard, Shard::kNone) << c.name << ": " << row.gguf_name;
+      return;
+    }
+    const int64_t size = size_of(row.divided(), c), units = units_of(row.divided(), c);
+    ASSERT_GT(units, 0) << c.name << ": " << row.gguf_name;
+    EXPECT_EQ(size % units, 0) << c.name << ": " << row.gguf_name;
+  };
+  for (const Config& c : configs()) {
+    for (int layer = 0; layer < c.n_layers; ++layer) {
+      for (const auto& row : layer_matrices())
+        if (applies(row.when, c, layer)) expect_divides(row, c);
+      for (const auto& row : layer_vectors())
+        if (applies(row.when, c, layer)) expect_divides(row, c);
+    }
+    for (const auto& row : model_matrices()) expect_divides(row, c);
+    for (const auto& row : model_vectors()) expect_divides(row, c);
+  }
+}
+
+// What a matrix makes is divided as the next one takes it, and a bias as its matrix's outputs.
+TEST(Shards, WhatFollowsEachOtherIsDividedAlike) {
+  using L = LayerWeights;
+  constexpr struct {
+    Weight L::*from;
+    Weight L::*to;
+  } kPairs[] = {{&L::wq, &L::wo}, {&L::w_gate, &L::w_down}, {&L::w_up, &L::w_down}, {&L::shared_gate, &L::shared_down},
+                {&L::shared_up, &L::shared_down}, {&L::gate_exps, &L::down_exps}, {&L::up_exps, &L::down_exps}};
+  constexpr struct {
+    Tensor L::*bias;
+    Weight L::*of;
+  } kBiases[] = {{&L::bq, &L::wq}, {&L::bk, &L::wk}, {&L::bv, &L::wv}, {&L::b_gate, &L::w_gate}, {&L::b_up, &L::w_up},
+                 {&L::b_gate_exps, &L::gate_exps}, {&L::b_up_exps, &L::up_exps}, {&L::b_down_exps, &L::down_exps}};
+  for (const Config& c : configs())
+    for (int layer = 0; layer < c.n_layers; ++layer)
+      for (const auto& row : layer_matrices()) {
+        if (!applies(row.when, c, layer)) continue;
+        for (const auto& [from, to] : kPairs)
+          for (const auto& next : layer_matrices()) {
+            if (row.weight != from || next.weight != to || !applies(next.when, c, layer)) continue;
+            const bool dealt = row.shard == Shard::kExperts && next.shard == Shard::kExperts;
+            EXPECT_TRUE(dealt || (row.shard == Shard::kColumns && next.shard == Shard::kRows)) << c.name << ": " << row.gguf_name;
+            EXPECT_EQ(units_of(row.divided(), c), units_of(next.divided(), c)) << c.name << ": " << row.gguf_name;
+          }
+        for (const auto& [bias, of] : kBiases)
+          for (const auto& vector : layer_vectors())
+            if (row.weight == of && vector.vector == bias && applies(vector.when, c, layer)) {
+              EXPECT_EQ(vector.shard, row.shard) << vector.gguf_name;
+            }
+      }
+}
+
+}  // namespace
+}  // namespace ingot
