@@ -53,27 +53,24 @@ void run_cases(Backend& backend, uint64_t seed, std::vector<Result>& results) {
   }
 }
 
-// Decode steps: plain, recorded, replayed; then a draw of each row.
+// Decode steps of a program, which are replayed; then a draw of each row.
 void run_steps(Backend& backend, uint64_t seed, std::vector<Result>& results) {
   OpRig rig(backend, seed);
-  const Weight &table = rig.weight(Format::F16, 50, 1024), &w = rig.weight(Format::Q4_0, 512, 1024);
-  const Tensor x = rig.output(2, 1024), y = rig.output(2, 512);
-  const NormArgs norm = rig.norm(1024);
-  const Tensor normed = backend.alloc(backend.activation_dtype(), 2, 1024);
+  Program program;
+  program.dim = 1024;
+  program.blocks.emplace_back(EmbedBlock{.table = rig.weight(Format::F16, 50, 1024)});
+  program.blocks.emplace_back(HeadBlock{.norm = rig.norm(1024), .output = rig.weight(Format::Q4_0, 512, 1024), .n_vocab = 512});
+  program.allocate(backend, kLimits);
   const SamplingParams params{.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0};
   for (int32_t i = 0; i < 6; ++i) {
     const std::vector<int32_t> tokens{i, 40 - i}, positions{0, 0}, q_start{0, 1, 2}, kv_len{1, 1}, blocks{0, 1}, rows{0, 1};
-    backend.begin({tokens, positions, q_start, kv_len, blocks, 1, rows});
-    backend.run([&] {
-      backend.embed(x, table, 1.0f);
-      backend.norm(normed, x, norm);
-      backend.matmul(y, normed, w);
-    });
+    backend.run(program, {tokens, positions, q_start, kv_len, blocks, 1, rows});
+    const Tensor logits = program.output(2, 2, 2);
     const SampleRow draws[] = {{&params, i, {}, nullptr}, {&params, i + 1, {}, nullptr}};
-    backend.sample(y, draws);
+    backend.sample(logits, draws);
     Bytes drawn;
     for (const Sampled& s : backend.wait()) drawn.insert(drawn.end(), reinterpret_cast<const char*>(&s.token), reinterpret_cast<const char*>(&s.token + 1));
-    results.push_back({"step " + std::to_string(i), downloaded(backend, y)});
+    results.push_back({"step " + std::to_string(i), downloaded(backend, logits)});
     results.push_back({"draws " + std::to_string(i), drawn});
   }
 }

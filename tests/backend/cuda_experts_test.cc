@@ -80,6 +80,12 @@ class Layer {
     a_.logits = rig_.output(c.n, c.n_experts), a_.weights = rig_.output(c.n, c.route.n_used), a_.ids = rig_.experts(c.n, c.route.n_used, c.n_experts);
     const auto hidden = [&](int64_t cols) { return backend.alloc(backend.act_dtype(), rows_, cols); };
     a_.gate = hidden(c.ffn), a_.up = hidden(c.ffn), a_.out = hidden(c.dim);
+    ExpertsBlock block{.x = a_.residual, .norm = norm_, .w_router = *a_.w_router, .b_router = a_.b_router, .route = a_.route,
+                       .w_gate = *a_.w_gate, .w_up = *a_.w_up, .w_down = *a_.w_down, .b_gate = a_.b_gate, .b_up = a_.b_up,
+                       .b_down = a_.b_down, .act = a_.act, .n_experts = static_cast<int>(c.n_experts), .ffn_dim = static_cast<int>(c.ffn)};
+    block.normed = a_.x, block.logits = a_.logits, block.ids = a_.ids, block.weights = a_.weights;
+    block.gate = a_.gate, block.up = a_.up, block.out = a_.out;
+    program_.blocks.emplace_back(block);
   }
 
   // A step of one token a sequence. The residual stream begins the same each time.
@@ -87,11 +93,7 @@ class Layer {
     std::vector<int32_t> zeros(static_cast<size_t>(c_.n)), ones(zeros.size(), 1), starts(zeros.size() + 1);
     for (size_t i = 0; i < starts.size(); ++i) starts[i] = static_cast<int32_t>(i);
     backend_.upload(a_.residual, start_.data());
-    backend_.begin({.tokens = zeros, .positions = zeros, .q_start = starts, .kv_len = ones});
-    backend_.run([this] {
-      backend_.norm(a_.x, a_.residual, norm_);
-      backend_.moe(a_);
-    });
+    backend_.run(program_, {.tokens = zeros, .positions = zeros, .q_start = starts, .kv_len = ones});
     backend_.synchronize();
   }
 
@@ -155,7 +157,8 @@ class Layer {
   const ExpertsCase& c_;
   OpRig rig_;
   NormArgs norm_;
-  MoeArgs a_;
+  MoeArgs a_;  // a_.x: the rows after their norm
+  Program program_;
   int64_t rows_ = 0;
   std::vector<float> start_;
 };
@@ -190,7 +193,7 @@ TEST(CudaExperts, AStepOfFewTokensEqualsRef) {
     const std::vector<float> first = here.residual();
     there.expect_choice(here, random);
     EXPECT_LE(relative_error(first, there.repeat(here)), 4e-3);
-    for (int i = 0; i < 5; ++i) {  // recorded, and replayed; then with kernels of these sizes, where they are large enough
+    for (int i = 0; i < 5; ++i) {  // replayed; then with kernels of these sizes, where they are large enough
       if (i == 2) backend->await_kernels();
       here.run();
       EXPECT_EQ(here.residual(), first) << "run " << i;

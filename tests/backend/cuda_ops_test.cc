@@ -16,6 +16,11 @@
 namespace ingot {
 namespace {
 
+// y = act(x w_gate^T + b_gate) * (x w_up^T + b_up)
+void gate_up(Backend& backend, Tensor y, Tensor x, const Weight& w_gate, const Weight& w_up, Tensor b_gate, Tensor b_up, Activation act) {
+  backend.gate_up({.y = y, .x = x, .norm = {}, .normed = {}, .w_gate = &w_gate, .w_up = &w_up, .b_gate = b_gate, .b_up = b_up, .act = act});
+}
+
 using Results = std::vector<std::vector<float>>;
 
 std::unique_ptr<Backend> gpu(const std::string& activations = "f16", bool deterministic = false) {
@@ -138,7 +143,7 @@ TEST(CudaBackend, TakesF16Activations) {
       backend->matmul(y, narrow, w);
       backend->matmul(wide, narrow, w);
       backend->add(wide, y);
-      backend->gate_up(up, narrow, w, w, {}, {}, Activation::kSilu);
+      gate_up(*backend, up, narrow, w, w, {}, {}, Activation::kSilu);
       backend->matmul_add(wide, narrow, w);
       backend->add(wide, up);
       Results got{std::vector<float>(n * kOut)};
@@ -151,7 +156,7 @@ TEST(CudaBackend, TakesF16Activations) {
       ref->upload(ref_ones.weight, one.data());
       ref->norm(rx, rx, ref_ones);
       ref->matmul(ry, rx, rw, {});
-      ref->gate_up(rup, rx, rw, rw, {}, {}, Activation::kSilu);
+      gate_up(*ref, rup, rx, rw, rw, {}, {}, Activation::kSilu);
       Results want{std::vector<float>(n * kOut)};
       for (int64_t i = 0; i < n * kOut; ++i) want[0][i] = 3 * ry.f32()[i] + rup.f32()[i];
       expect_close(got, want, kF16Error);
@@ -185,7 +190,7 @@ TEST(CudaBackend, KernelsMatchRef) {
     const Weight &rw = there.weight(format, kOut, n_in), &rup = there.weight(format, kOut, n_in);
     const Tensor narrow = backend->alloc(DType::kF16, kMost, kOut);
     ref->matmul(ry, rx, rw, rbias);
-    ref->gate_up(rgated, rx, rw, rup, rbias, {}, Activation::kSilu);
+    gate_up(*ref, rgated, rx, rw, rup, rbias, {}, Activation::kSilu);
     const auto downloaded = [&](const Tensor& t) {
       std::vector<float> on_host(static_cast<size_t>(t.rows * kOut));
       backend->download(on_host.data(), t);
@@ -201,7 +206,7 @@ TEST(CudaBackend, KernelsMatchRef) {
       backend->upload(gate, poison.data());
       backend->matmul(out, in, w, bias);
       results.push_back(downloaded(out));
-      backend->gate_up(gate, in, w, up, bias, {}, Activation::kSilu);
+      gate_up(*backend, gate, in, w, up, bias, {}, Activation::kSilu);
       results.push_back(downloaded(gate));
       backend->matmul_add(out, in, w, bias);
       results.push_back(downloaded(out));
@@ -326,7 +331,7 @@ TEST(CudaBackend, DeterministicRowsDoNotDependOnTheOthers) {
       const Weight &w = rig.weight(format, n_out, n_in), &w_up = rig.weight(format, n_out, n_in);
       const auto products = [&](int64_t first, int64_t n) {
         backend->matmul(y.slice_rows(first, n), x.slice_rows(first, n), w);
-        backend->gate_up(up.slice_rows(first, n), x.slice_rows(first, n), w, w_up, {}, {}, Activation::kSilu);
+        gate_up(*backend, up.slice_rows(first, n), x.slice_rows(first, n), w, w_up, {}, {}, Activation::kSilu);
         Results results{std::vector<float>(static_cast<size_t>(n * n_out)), std::vector<float>(static_cast<size_t>(n * n_out))};
         backend->download(results[0].data(), y.slice_rows(first, n));
         backend->download(results[1].data(), up.slice_rows(first, n));
@@ -341,29 +346,37 @@ TEST(CudaBackend, DeterministicRowsDoNotDependOnTheOthers) {
     }
 }
 
-// The third run of a decode step is a replay, and sees the new batch.
+// Token ids to embeddings times a number: the smallest program that can be recorded.
+Program embeddings(Backend& backend, const Weight& table, float scale) {
+  Program program;
+  program.dim = static_cast<int>(table.n_in);
+  program.blocks.emplace_back(EmbedBlock{.table = table, .scale = scale});
+  program.allocate(backend, {.max_tokens = 4, .max_seqs = 4, .max_logits = 4, .max_kv_len = 64});
+  return program;
+}
+
+// One token for each of two sequences.
+void run_two(Backend& backend, const Program& program, std::vector<int32_t> tokens) {
+  const std::vector<int32_t> positions{0, 0}, q_start{0, 1, 2}, kv_len{1, 1}, blocks{0, 1};
+  backend.run(program, {tokens, positions, q_start, kv_len, blocks, 1, {}});
+}
+
+// From the second run on a decode step is a replay, and sees the new batch. Two programs on one backend never share a recording.
 TEST(CudaBackend, ReplaysAStep) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
   OpRig rig(*backend, 7);
   const Weight& table = rig.weight(Format::F16, 50, 64);
-  const Tensor x = rig.output(2, 64);
-  std::vector<std::vector<float>> rows(50, std::vector<float>(64));
-  const auto step = [&](std::vector<int32_t> tokens) {
-    const std::vector<int32_t> positions{0, 0}, q_start{0, 1, 2}, kv_len{1, 1}, blocks{0, 1};
-    backend->begin({tokens, positions, q_start, kv_len, blocks, 1, {}});
-    backend->run([&] {
-      backend->embed(x, table, 1.0f);
-      backend->scale(x, 2.0f, 0.0f);
-    });
-    std::vector<float> got(128);
-    backend->download(got.data(), x);
-    return got;
-  };
+  const Program programs[] = {embeddings(*backend, table, 2.0f), embeddings(*backend, table, 4.0f)};
   std::map<int32_t, std::vector<float>> seen;
-  for (int32_t i = 0; i < 12; ++i) {
+  for (int32_t i = 0; i < 24; ++i) {
+    const Program& program = programs[i % 2];
     const int32_t a = i % 4, b = 5 + i % 3;
-    const std::vector<float> got = step({a, b});
+    run_two(*backend, program, {a, b});
+    std::vector<float> got(128);
+    backend->download(got.data(), program.x.slice_rows(0, 2));
+    if (i % 2 == 1)
+      for (float& v : got) v /= 2;
     for (const auto& [token, begin] : {std::pair{a, 0}, std::pair{b, 64}}) {
       const std::vector<float> row(got.begin() + begin, got.begin() + begin + 64);
       const bool first = seen.emplace(token, row).second;
@@ -375,26 +388,16 @@ TEST(CudaBackend, ReplaysAStep) {
   EXPECT_NE(seen[0], seen[1]);
 }
 
-// Checked, a replay that does something else than its verbs do now is noticed: here by a number that is of the time of recording.
+// Checked, a replay that does something else than its ops do now is noticed: here by a number that is of the time of recording.
 TEST(CudaBackend, NoticesAReplayThatDiffers) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
   dynamic_cast<RecordedSteps&>(*backend).check_replays();
   OpRig rig(*backend, 7);
-  const Weight& table = rig.weight(Format::F16, 50, 64);
-  const Tensor x = rig.output(1, 64);
-  float factor = 2;
-  const auto step = [&] {
-    const std::vector<int32_t> tokens{7}, positions{0}, q_start{0, 1}, kv_len{1}, blocks{0};
-    backend->begin({tokens, positions, q_start, kv_len, blocks, 1, {}});
-    backend->run([&] {
-      backend->embed(x, table, 1.0f);
-      backend->scale(x, factor, 0.0f);
-    });
-  };
-  for (int i = 0; i < 4; ++i) EXPECT_NO_THROW(step());
-  factor = 3;
-  EXPECT_THROW(step(), Error);
+  Program program = embeddings(*backend, rig.weight(Format::F16, 50, 64), 2.0f);
+  for (int i = 0; i < 4; ++i) EXPECT_NO_THROW(run_two(*backend, program, {7, 8}));
+  std::get<EmbedBlock>(program.blocks[0]).scale = 3;
+  EXPECT_THROW(run_two(*backend, program, {7, 8}), Error);
 }
 
 // What a weight is said to take before it is loaded, it takes.

@@ -129,11 +129,11 @@ class OpRig {
       if (!block_table_.empty()) table.insert(table.end(), row, row + max_blocks_);
     }
     batch_table_ = std::move(table);
-    if (!tokens_.empty()) {
-      backend_.begin({tokens_, positions_, q_start_, kv_len_, batch_table_, max_blocks_, logit_rows_});
-    }
+    if (!tokens_.empty()) backend_.begin(batch());
     return static_cast<int>(tokens_.size());
   }
+  // The batch that was begun last.
+  Batch batch() const { return {tokens_, positions_, q_start_, kv_len_, batch_table_, max_blocks_, logit_rows_}; }
   int n_logits() const { return static_cast<int>(logit_rows_.size()); }
 
  private:

@@ -92,8 +92,6 @@ void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool 
 // rows.cu
 void convert(const Tensor& y, const Tensor& x, Device& device);
 void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& device);
-void add_norm_rows(const Tensor& out, const Tensor& residual, const Tensor& y, const NormArgs& args,
-                   Device& device);
 void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& device);
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device);
 void scale_rows(const Tensor& x, float factor, float softcap, Device& device);

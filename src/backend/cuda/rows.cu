@@ -23,20 +23,15 @@ constexpr int kKept = 16;
 
 // One block a row. With kAdd, x += add first.
 template <class X, class Y, class A, bool kAdd>
-__global__ void norm_kernel(Y* y, int64_t y_stride, X* x, int64_t x_stride, const A* add, int64_t add_stride,
-                            int64_t dim, NormParams p) {
+__global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride, int64_t dim, NormParams p) {
   __shared__ float shared[33];
   start_dependent();
-  X* row = x + blockIdx.x * x_stride;
+  const X* row = x + blockIdx.x * x_stride;
   Y* out = y + blockIdx.x * y_stride;
   float kept[kKept];
   float sum = 0, squares = 0;
   const auto read = [&](int64_t i) {
-    float v = to_float(row[i]);
-    if constexpr (kAdd) {
-      v += to_float(add[blockIdx.x * add_stride + i]);
-      row[i] = from_float<X>(v);
-    }
+    const float v = to_float(row[i]);
     sum += v;
     squares += v * v;
     return v;
@@ -279,22 +274,8 @@ void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& d
       using Y = std::remove_pointer_t<decltype(py)>;
       using X = std::remove_pointer_t<decltype(px)>;
       if (can_rms(y, x, args)) return rms<Y>(y, x, args, device);
-      launch(device, norm_kernel<X, Y, float, false>, dim3(static_cast<unsigned>(x.rows)), norm_threads(x.cols), 0,
-             static_cast<Y*>(y.data), y.stride, static_cast<X*>(x.data), x.stride, nullptr, 0, x.cols, params_of(args));
-    });
-  });
-}
-
-void add_norm_rows(const Tensor& out, const Tensor& residual, const Tensor& y, const NormArgs& args,
-                   Device& device) {
-  if (residual.rows == 0) return;
-  with_type(out.dtype, [&](auto* po) {
-    with_type(y.dtype, [&](auto* py) {
-      using O = std::remove_pointer_t<decltype(po)>;
-      using Y = std::remove_pointer_t<decltype(py)>;
-      launch(device, norm_kernel<float, O, Y, true>, dim3(static_cast<unsigned>(residual.rows)), norm_threads(residual.cols), 0,
-             static_cast<O*>(out.data), out.stride, residual.f32(), residual.stride,
-             static_cast<const Y*>(y.data), y.stride, residual.cols, params_of(args));
+      launch(device, norm_kernel<X, Y>, dim3(static_cast<unsigned>(x.rows)), norm_threads(x.cols), 0,
+             static_cast<Y*>(y.data), y.stride, static_cast<const X*>(x.data), x.stride, x.cols, params_of(args));
     });
   });
 }
