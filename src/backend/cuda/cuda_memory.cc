@@ -138,7 +138,7 @@ void CudaBackend::reserve(const StepLimits& limits) {
   raw_ = Memory();
   allocated_ -= device_batch_.bytes();
   device_batch_.reserve(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
-                        (limits.max_kv_len + block_size_ - 1) / block_size_);
+                        (limits.max_kv_len + block_size_ - 1) / block_size_, device_);
   allocated_ += device_batch_.bytes();
   const ScratchSizes sizes = scratch_for(limits);
   for (const auto& [memory, bytes] : {std::pair{&up_, sizes.up}, {&narrow_, sizes.narrow}, {&arranged_, sizes.arranged},

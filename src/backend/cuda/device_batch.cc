@@ -43,19 +43,19 @@ BatchUpload::~BatchUpload() {
     if (slot.brought != nullptr) cudaEventDestroy(slot.brought);
 }
 
-void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks) {
+void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks, Device& device) {
   max_tokens_ = max_seqs_ = max_logits_ = max_blocks_ = 0;  // until there is memory for more
   const Places at = places_of(max_tokens, max_seqs, max_logits, int64_t{max_seqs} * max_blocks);
   const size_t bytes = static_cast<size_t>(at.end) * sizeof(int32_t);
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  check(cudaStreamSynchronize(device.stream()), "cudaStreamSynchronize");
   for (Slot& slot : slots_) {
     slot.memory = Memory(static_cast<size_t>(at.table) * sizeof(int32_t) + kMostChanges * sizeof(TableChange), Place::kPinned);
     if (slot.brought == nullptr)
       check(cudaEventCreateWithFlags(&slot.brought, cudaEventDisableTiming), "cudaEventCreate");
   }
   device_ = Memory(bytes);
-  check(cudaMemset(device_.data(), 0, bytes), "cudaMemset");  // entries that are never brought are blocks that there are
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  // Entries that are never brought are blocks that there are.
+  check(cudaMemsetAsync(device_.data(), 0, bytes, device.stream()), "cudaMemsetAsync");
   table_.reset(max_seqs, max_blocks);
   const auto* base = static_cast<const int32_t*>(device_.data());
   view_ = {.tokens = base + at.tokens,
@@ -129,7 +129,8 @@ bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Key* 
   const int n_logits = batch.n_logits() + padding.n_logits, n_blocks = std::max(most_used_blocks(batch, block_size), padding.n_blocks);
   const bool moved = n_tokens > max_tokens_ || n_seqs > max_seqs_ || n_logits > max_logits_ || n_blocks > max_blocks_;
   if (moved)
-    reserve(std::max(n_tokens, max_tokens_), std::max(n_seqs, max_seqs_), std::max(n_logits, max_logits_), std::max(n_blocks, max_blocks_));
+    reserve(std::max(n_tokens, max_tokens_), std::max(n_seqs, max_seqs_), std::max(n_logits, max_logits_),
+            std::max(n_blocks, max_blocks_), device);
   const int64_t n_drawn = keys != nullptr || drawn != nullptr ? batch.n_tokens() : 0;
   const int64_t tokens = places_of(max_tokens_, max_seqs_, max_logits_, 0).tokens;
   try {

@@ -16,7 +16,7 @@ class BatchUpload {
  public:
   ~BatchUpload();
   // Makes room for batches within these numbers; what was there is lost, and the places may be new.
-  void reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks);
+  void reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks, Device& device);
   // With what was drawn in place of tokens below 0: its keys, or where they are null what `drawn` says; both null: there are none.
   // True when the places moved to make room.
   bool upload(const Batch& batch, const Padding& padding, const Key* keys, const RowDrawn* drawn, int block_size, Device& device);

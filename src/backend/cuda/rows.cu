@@ -21,8 +21,8 @@ NormParams params_of(const NormArgs& a) {
 // What threads of a norm keep of their row, so that it is read once: 16 floats each, the rest is read again.
 constexpr int kKept = 16;
 
-// One block a row. With kAdd, x += add first.
-template <class X, class Y, class A, bool kAdd>
+// One block a row.
+template <class X, class Y>
 __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride, int64_t dim, NormParams p) {
   __shared__ float shared[33];
   start_dependent();
