@@ -92,15 +92,26 @@ std::optional<RequestId> Engine::try_submit(Request request) {
   return push(std::move(request));
 }
 
+// Whatever fails here, the queue has the request's place back.
 RequestId Engine::push(Request request) {
+  try {
+    auto sequence = make_sequence(std::move(request));
+    const RequestId id = sequence->id;
+    if (!inbox_.push({Order::kSubmit, std::move(sequence)})) throw Error("the engine has stopped and takes no more requests");
+    return id;
+  } catch (...) {
+    --n_queued_;
+    throw;
+  }
+}
+
+// While it waits it takes memory for its prompt and no more: what its output may need is reserved when it is admitted.
+std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
   auto sequence = std::make_unique<Sequence>();
-  const int limit = context_limit(runner_.info());
   sequence->id = next_id_++;
   sequence->n_prompt = static_cast<int>(request.prompt.size());
-  sequence->max_len = request.max_tokens < 0 ? limit : sequence->n_prompt + request.max_tokens;
+  sequence->max_len = request.max_tokens < 0 ? context_limit(runner_.info()) : sequence->n_prompt + request.max_tokens;
   sequence->tokens = std::move(request.prompt);
-  sequence->tokens.reserve(sequence->max_len);
-  sequence->blocks.reserve(sequence->max_len / runner_.info().block_size + 1);
   if (request.min_tokens > 0) {
     sequence->early = request.sampling;
     for (const int32_t token : request.ignore_eos ? std::vector<int32_t>() : request.stop_tokens)
@@ -108,12 +119,7 @@ RequestId Engine::push(Request request) {
   }
   sequence->request = std::move(request);
   sequence->submitted = Clock::now();
-  const RequestId id = sequence->id;
-  if (!inbox_.push({Order::kSubmit, std::move(sequence)})) {
-    --n_queued_;
-    throw Error("the engine has stopped and takes no more requests");
-  }
-  return id;
+  return sequence;
 }
 
 void Engine::cancel(RequestId id) { inbox_.push({Order::kCancel, nullptr, id}); }

@@ -121,6 +121,7 @@ class Engine {
   };
 
   RequestId push(Request request);
+  std::unique_ptr<Sequence> make_sequence(Request request);
   void run();
   bool receive(bool block);
   void obey(Message& message);

@@ -17,8 +17,10 @@ void Engine::run_step() {
   BatchBuilder& builder = builders_[next_builder_];
   next_builder_ = 1 - next_builder_;
   std::string fault;
+  const int64_t n_finished = counts_.n_finished;
   Flight next = launch(builder, &fault);
-  CHECK(next.step != nullptr || flight_.step != nullptr);  // or nothing would ever happen again
+  // Or nothing would ever happen again.
+  CHECK(next.step != nullptr || flight_.step != nullptr || counts_.n_finished > n_finished);
   if (flight_.step != nullptr) land(flight_, "");
   if (next.step == nullptr) return;
   if (!fault.empty()) return land(next, fault);
@@ -48,6 +50,7 @@ Engine::Flight Engine::launch(BatchBuilder& builder, std::string* fault) {
   stats.begin = Clock::now();
   const Step& step = scheduler_.plan();
   counts_.n_preemptions += step.n_preempted;
+  if (step.no_memory_for != nullptr) finish(*step.no_memory_for, FinishReason::kError, "out of memory");
   if (step.items.empty()) return flight;
   flight.step = &step;
   stats.index = counts_.n_steps++;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 
 #include "base/check.h"
 
@@ -28,7 +29,10 @@ bool erase_one(std::vector<Sequence*>& sequences, Sequence* sequence) {
 Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
       cache_(limits.n_blocks, limits.block_size, limits.window),
-      pool_(limits.n_blocks, [this](int32_t block) { cache_.lose(block); }),
+      pool_(limits.n_blocks, [this](int32_t block) {
+        if (block == match_.tail || std::ranges::find(match_.blocks, block) != match_.blocks.end()) matched_ = nullptr;
+        cache_.lose(block);
+      }),
       states_(limits.n_states, limits.max_seqs, cache_) {
   CHECK(limits.max_batch_tokens > 0 && limits.max_seqs > 0 && limits.chunk > 0);
   CHECK(limits.block_size > 0 && limits.n_blocks > 0);
@@ -84,6 +88,8 @@ const Step& Scheduler::plan() {
   step_ = step_ == &steps_[0] ? &steps_[1] : &steps_[0];
   step_->items.clear();
   step_->n_tokens = step_->n_decodes = step_->n_preempted = step_->n_cached = step_->n_spare_rows = 0;
+  step_->no_memory_for = nullptr;
+  matched_ = nullptr;  // steps that are done since the last plan may have indexed more
   if (limits_.window > 0)
     for (Sequence* sequence : running_) give_up_old_blocks(*sequence);
   make_room();
@@ -152,6 +158,10 @@ void Scheduler::admit() {
     Sequence* sequence = waiting_.front();
     if (sequence->n_unseen > 0) break;  // preempted a moment ago
     if (!fits(*sequence)) break;
+    if (!reserve(*sequence)) {
+      step_->no_memory_for = sequence;
+      break;
+    }
     take_cached(*sequence);
     waiting_.erase(waiting_.begin());
     insert_in_order(running_, sequence);
@@ -180,19 +190,44 @@ bool Scheduler::fits(const Sequence& sequence) {
   int needed = n_running();
   for (const Sequence* other : running_) needed += blocks_promised(*other);
   if (n_running() > 0 && pool_.n_free() <= needed) return false;  // whatever the cache holds
-  // The last token is computed in any case, for its logits, and so is what is to be scored.
-  const std::span<const int32_t> tokens = sequence.tokens;
-  const size_t n_usable = sequence.scores() ? static_cast<size_t>(sequence.n_scored) : tokens.size() - 1;
-  cache_.find(sequence.root, tokens.first(limits_.prefix_cache ? n_usable : 0), match_);
+  match_cache(sequence);
   int own = blocks_for(sequence.len());
   for (const int32_t block : match_.blocks) own -= block < 0 || pool_.refs(block) > 0;  // kept ones count as free
   needed += std::min(own, most_blocks_held());
   return n_running() == 0 || pool_.n_free() >= needed;
 }
 
+// A long prompt makes this walk the most expensive part of a plan, so it is done once for whoever is at the head of the queue.
+void Scheduler::match_cache(const Sequence& sequence) {
+  if (match_is_of(sequence)) return;
+  // The last token is computed in any case, for its logits, and so is what is to be scored.
+  const std::span<const int32_t> tokens = sequence.tokens;
+  const size_t n_usable = sequence.scores() ? static_cast<size_t>(sequence.n_scored) : tokens.size() - 1;
+  cache_.find(sequence.root, tokens.first(limits_.prefix_cache ? n_usable : 0), match_);
+  matched_ = &sequence;
+  ++n_cache_walks_;
+}
+
+// Within a plan the cache loses blocks and states to sequences that take their places. Blocks of match_ reset matched_ when they go.
+bool Scheduler::match_is_of(const Sequence& sequence) const {
+  return matched_ == &sequence && (match_.state < 0 || cache_.holds_state(match_.state));
+}
+
+// All that its tokens and blocks can come to take, so that no step allocates. False without the memory.
+bool Scheduler::reserve(Sequence& sequence) const {
+  try {
+    sequence.tokens.reserve(sequence.max_len);
+    sequence.blocks.reserve(static_cast<size_t>(blocks_for(std::max(sequence.max_len, sequence.len()))) + 1);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
 // Starts it behind the tokens of match_.
 void Scheduler::take_cached(Sequence& sequence) {
   CHECK(sequence.blocks.empty());
+  matched_ = nullptr;
   sequence.blocks = match_.blocks;
   const int n_unseen = limits_.window > 0 ? first_block_seen(match_.n_tokens, limits_.window, limits_.block_size) : 0;
   sequence.n_given_up = std::min(n_unseen, static_cast<int>(sequence.blocks.size()));

@@ -58,6 +58,7 @@ struct Step {
   int n_preempted = 0;
   int n_cached = 0;          // tokens of sequences admitted that the prefix cache held
   int n_spare_rows = 0;      // taken of the limit
+  Sequence* no_memory_for = nullptr;  // still waits: there is no memory for the tokens that it may come to have
 };
 
 class Scheduler {
@@ -80,6 +81,7 @@ class Scheduler {
   const BlockPool& pool() const { return pool_; }
   const StateSlots& states() const { return states_; }
   int64_t n_blocks_given_up() const { return n_blocks_given_up_; }  // in front of windows, since the start
+  int64_t n_cache_walks() const { return n_cache_walks_; }          // lookups in the prefix cache, since the start
 
  private:
   // Requests of one client that have not ended, and the rank that its last one got.
@@ -95,6 +97,9 @@ class Scheduler {
   void plan_prefills();
   void admit();
   bool fits(const Sequence& sequence);
+  void match_cache(const Sequence& sequence);
+  bool match_is_of(const Sequence& sequence) const;
+  bool reserve(Sequence& sequence) const;
   void take_cached(Sequence& sequence);
   void take(Sequence& sequence, int n_tokens);
   bool grow(Sequence& sequence, int n_tokens);
@@ -122,6 +127,8 @@ class Scheduler {
   Step steps_[2];                   // used in turn
   Step* step_ = &steps_[0];         // the one that is being planned
   CacheMatch match_;
+  const Sequence* matched_ = nullptr;  // whose match_ is, within a plan; null: nobody's
+  int64_t n_cache_walks_ = 0;
   int64_t n_blocks_given_up_ = 0;
 };
 

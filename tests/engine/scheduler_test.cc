@@ -159,6 +159,58 @@ TEST_F(SchedulerTest, RemovalReturnsEveryBlock) {
   EXPECT_TRUE(plan().empty());
 }
 
+// The plan asks three times whether the head of the queue fits. It looks it up in the prefix cache once.
+TEST_F(SchedulerTest, APlanLooksUpTheHeadOfTheQueueOnce) {
+  make({.max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .n_blocks = 64});
+  Sequence& running = add(40);
+  plan();
+  for (const bool fits : {false, true}) {
+    Sequence& head = add(fits ? 20 : 250);
+    head.request.priority = 1;
+    head.rank = -1;
+    running.request.priority = fits ? 0 : 1;  // who does not fit would preempt it
+    const int64_t before = scheduler_->n_cache_walks();
+    plan();
+    EXPECT_EQ(scheduler_->n_cache_walks(), before + 1);
+    EXPECT_EQ(scheduler_->n_running(), fits ? 2 : 1);
+    end(head);
+  }
+}
+
+// The head of the queue fits as the plan begins. Then a decode gets the cached block that the head was to share.
+TEST_F(SchedulerTest, APlanLooksAgainWhenABlockOfTheMatchIsGivenAway) {
+  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 16, .block_size = 2, .n_blocks = 8});
+  for (const int n_prompt : {2, 6}) {  // 1 block and 3 stay in the cache, the first one for the longest time
+    Sequence& cached = add(n_prompt);
+    cached.tokens.assign(n_prompt, n_prompt);
+    for (const StepItem& item : scheduler_->plan().items) scheduler_->done(item);
+    end(cached);
+  }
+  Sequence& running = add(1);
+  for (int i = 0; i < 8; ++i) plan();
+  EXPECT_EQ(running.blocks.size(), 4u);
+  Sequence& head = add(3);
+  head.tokens = {2, 2, 9};
+  head.request.priority = 1;  // so the plan looks before the decodes, too
+  head.rank = -1;
+  const int64_t before = scheduler_->n_cache_walks();
+  EXPECT_THAT(plan(), ElementsAre(Part{3, 8, 1, true}, Part{4, 0, 3, true}));
+  EXPECT_EQ(scheduler_->n_cache_walks(), before + 2);
+}
+
+// What a sequence may need later is reserved when it is admitted, and no step has to.
+TEST_F(SchedulerTest, AdmissionReservesForTheWholeOutput) {
+  make({.max_batch_tokens = 8, .max_seqs = 1, .chunk = 8, .block_size = 4, .n_blocks = 64});
+  Sequence& admitted = add(4);
+  Sequence& waits = add(4);
+  admitted.max_len = waits.max_len = 200;
+  plan();
+  EXPECT_GE(admitted.tokens.capacity(), 200u);
+  EXPECT_GE(admitted.blocks.capacity(), 50u);
+  EXPECT_LT(waits.tokens.capacity(), 50u);
+  EXPECT_EQ(waits.blocks.capacity(), 0u);
+}
+
 TEST_F(SchedulerTest, TheBatchSaysWhatThePlanSays) {
   const SchedulerLimits limits{.max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .n_blocks = 32};
   make(limits);
