@@ -23,6 +23,7 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .n_states = info.n_states,
           .window = info.window,
           .spare_rows = std::max(0, info.max_logits - info.max_seqs),
+          .embedding_dim = info.takes_embeddings ? info.embedding_dim : 0,
           .prefix_cache = options.prefix_cache};
 }
 
@@ -112,6 +113,11 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
   sequence->n_prompt = static_cast<int>(request.prompt.size());
   sequence->max_len = request.max_tokens < 0 ? context_limit(runner_.info()) : sequence->n_prompt + request.max_tokens;
   sequence->tokens = std::move(request.prompt);
+  for (const PromptEmbedding& e : request.embeddings) {
+    sequence->rows.resize(static_cast<size_t>(e.position) + static_cast<size_t>(e.n_rows));
+    for (int i = 0; i < e.n_rows; ++i)
+      sequence->rows[e.position + i] = {e.digest[0], e.digest[1] + static_cast<uint64_t>(i)};
+  }
   if (request.min_tokens > 0) {
     sequence->early = request.sampling;
     for (const int32_t token : request.ignore_eos ? std::vector<int32_t>() : request.stop_tokens)
