@@ -102,9 +102,12 @@ TEST_P(Drafts, EndExactlyAtMaxTokensAndAtAnyStopToken) {
       if (by_stop) request.stop_tokens = {all[n - 1]};
       if (n % 3 == 0) request.min_tokens = n / 2;
       request.propose = right_drafts(request, runner.info(), 5);
+      const int64_t before = runner.n_steps();
       const auto sink = submit(engine, request);
       run(engine);
       expect_whole(*sink, request, runner.info());
+      // Each step gives one token and those drafts that it accepts. None is accepted behind the end.
+      EXPECT_EQ(engine.gauges().n_accepted_tokens + runner.n_steps() - before, sink->finish->usage.output_tokens);
       EXPECT_EQ(engine.gauges().blocks_used + engine.gauges().states_used, 0);
     }
   }
@@ -242,24 +245,28 @@ TEST_P(Drafts, WhatProposeThrowsEndsTheRequest) {
   EXPECT_EQ(engine.gauges().blocks_used, 0);
 }
 
-// Without a slot to spare there are no drafts, and nobody waits for one.
+// Without a slot to spare there are no drafts. The slot that another sequence can run on is none to spare.
 TEST(DraftsOfHybrids, NeedASpareSlot) {
-  FakeOptions fake;
-  fake.info.n_states = fake.info.max_seqs = 2;
-  fake.info.max_logits = 10;
-  FakeRunner runner(fake);
-  Engine engine(runner);
-  std::vector<std::shared_ptr<Collector>> sinks;
-  for (int i = 0; i < 4; ++i) {
-    Request request = request_of({i, 2}, 12);
-    request.propose = right_drafts(request, runner.info(), 3);
-    sinks.push_back(submit(engine, request));
+  for (const int n_spare : {0, 1}) {
+    FakeOptions fake;
+    fake.info.max_seqs = 2;
+    fake.info.n_states = 2 + n_spare;
+    fake.info.max_logits = 10;
+    FakeRunner runner(fake);
+    Engine engine(runner);
+    Request first = request_of({1, 2}, 60), second = request_of({3, 4}, 12);
+    first.propose = right_drafts(first, runner.info(), 3);
+    const auto one = submit(engine, first);
+    for (int i = 0; i < 4; ++i) engine.step();
+    const auto two = submit(engine, second);
+    engine.step();
+    EXPECT_EQ(engine.gauges().n_running, 2);
+    run(engine);
+    expect_whole(*one, first, runner.info());
+    expect_whole(*two, second, runner.info());
+    EXPECT_EQ(engine.gauges().n_draft_tokens > 0, n_spare > 0);
+    EXPECT_EQ(runner.violations(), std::vector<std::string>());
   }
-  engine.step();
-  EXPECT_EQ(engine.gauges().n_running, 2);
-  run(engine);
-  for (const auto& sink : sinks) EXPECT_EQ(sink->tokens.size(), 12u);
-  EXPECT_EQ(runner.violations(), std::vector<std::string>());
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, Drafts,
