@@ -156,6 +156,7 @@ class Backend {
   Tensor scratch(int64_t rows, int64_t cols);
 
  private:
+  void put_embeddings(const Tensor& x);
   void join(const Join& join, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w, const Tensor& bias);
   void shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor& normed);
   Tensor token_rows(const Tensor& t) const { return t ? t.slice_rows(0, size_.n_tokens) : t; }

@@ -30,6 +30,9 @@ struct Batch {
   // its beginning, and the one that gets the state after it, which may be the same.
   std::span<const int32_t> state_in = {}, state_out = {};
   std::span<const RowRange> second_rows = {};  // of encoders that read pairs: the tokens of each pair's second text
+  // Rows that come as vectors instead of token ids (those of an image, say). Both are empty where the batch has none.
+  std::span<const float> embeddings = {};        // [n_embeddings, dim]
+  std::span<const int32_t> embedding_rows = {};  // [n_tokens]: the row of `embeddings` that is the input, or -1: the token
 
   int n_tokens() const { return static_cast<int>(tokens.size()); }
   int n_seqs() const { return static_cast<int>(kv_len.size()); }

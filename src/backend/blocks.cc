@@ -32,9 +32,22 @@ void Backend::join(const Join& j, const Tensor& x, const Tensor& branch, const T
   if (j.sum_norm.weight) norm(x, x, j.sum_norm);
 }
 
+// Rows of the batch that come as vectors take the place of what their placeholder token gave.
+void Backend::put_embeddings(const Tensor& x) {
+  const std::span<const int32_t> rows = batch().embedding_rows;
+  for (size_t t = 0; t < rows.size();) {
+    size_t n = 1;
+    while (rows[t] >= 0 && t + n < rows.size() && rows[t + n] == rows[t] + static_cast<int32_t>(n)) ++n;
+    if (rows[t] >= 0)
+      upload(x.slice_rows(static_cast<int64_t>(t), static_cast<int64_t>(n)), batch().embeddings.data() + rows[t] * x.cols);
+    t += n;
+  }
+}
+
 void Backend::block(const EmbedBlock& b) {
   const Tensor x = token_rows(b.x);
   embed(x, b.table, b.scale);
+  if (!batch().embeddings.empty()) put_embeddings(x);
   if (b.positions) add_positions(x, b.positions);
   if (b.second_type)
     for (const RowRange& rows : batch().second_rows) add_positions(x.slice_rows(rows.first, rows.n), b.second_type);

@@ -4,7 +4,8 @@
 
 namespace ingot {
 
-BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len) : has_states_(limits.n_states > 0) {
+BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len)
+    : has_states_(limits.n_states > 0), embedding_dim_(limits.embedding_dim) {
   const size_t max_blocks = (static_cast<size_t>(max_len) + limits.block_size - 1) / limits.block_size;
   tokens_.reserve(limits.max_batch_tokens);
   positions_.reserve(limits.max_batch_tokens);
@@ -14,6 +15,10 @@ BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len) : has_sta
   logit_rows_.reserve(limits.max_seqs + limits.spare_rows);
   rows_.reserve(limits.max_seqs + limits.spare_rows);
   forced_.resize(limits.max_seqs + limits.spare_rows);
+  if (embedding_dim_ > 0) {
+    embedding_rows_.reserve(limits.max_batch_tokens);
+    embeddings_.reserve(static_cast<size_t>(limits.max_batch_tokens) * static_cast<size_t>(embedding_dim_));
+  }
   for (auto* states : {&state_in_, &state_out_}) states->reserve(limits.max_seqs);
 }
 
@@ -28,7 +33,8 @@ const Batch& BatchBuilder::fill(const Step& step) {
   for (const StepItem& item : step.items) {
     const Sequence& sequence = *item.sequence;
     const int end = item.begin + item.n_tokens;
-    const int n_seen = std::min(end, sequence.len()), first_row = static_cast<int>(tokens_.size()) - item.begin;
+    const int n_seen = std::min(end, static_cast<int>(sequence.tokens.size())),
+              first_row = static_cast<int>(tokens_.size()) - item.begin;
     tokens_.insert(tokens_.end(), sequence.tokens.begin() + item.begin, sequence.tokens.begin() + n_seen);
     if (n_seen < end) tokens_.push_back(drawn_token(sequence.unseen_row));
     for (int position = item.begin; position < end; ++position) positions_.push_back(position);
@@ -36,9 +42,11 @@ const Batch& BatchBuilder::fill(const Step& step) {
     kv_len_.push_back(end);
     if (has_states_) state_in_.push_back(item.state_in), state_out_.push_back(item.state_out);
     for (int i = 0; i < item.n_scored; ++i) logit_rows_.push_back(first_row + item.score_begin + i);
-    if (item.samples) logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
+    for (int i = item.samples ? item.n_drafts : -1; i >= 0; --i)
+      logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1 - i);
   }
   fill_block_table(step);
+  if (embedding_dim_ > 0) fill_embeddings(step);
   batch_.tokens = tokens_;
   batch_.positions = positions_;
   batch_.q_start = q_start_;
@@ -61,12 +69,39 @@ std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
       rows_.push_back({.params = &params, .position = end, .history = tokens.first(end), .unwanted = sequence.finished});
     }
     if (!item.samples) continue;
-    rows_.push_back({.params = &sequence.sampling(),
-                     .position = item.begin + item.n_tokens,
-                     .history = tokens,
-                     .unwanted = sequence.finished});
+    for (int end = item.begin + item.n_tokens - item.n_drafts; end <= item.begin + item.n_tokens; ++end) {
+      rows_.push_back(
+          {.params = &sequence.sampling(end - sequence.n_prompt),
+           .position = end,
+           .history = tokens.first(std::min(tokens.size(), static_cast<size_t>(end))),  // less if it has ended
+           .unwanted = sequence.finished});
+    }
   }
   return rows_;
+}
+
+// The vectors of this step's chunks, one after another. Other chunks of the same image come with other steps.
+void BatchBuilder::fill_embeddings(const Step& step) {
+  embeddings_.clear();
+  embedding_rows_.clear();
+  for (size_t i = 0; i < step.items.size(); ++i) {
+    const StepItem& item = step.items[i];
+    for (const PromptEmbedding& e : item.sequence->request.embeddings) {
+      const int begin = std::max(item.begin, e.position),
+                end = std::min(item.begin + item.n_tokens, e.position + e.n_rows);
+      if (begin >= end) continue;
+      embedding_rows_.resize(tokens_.size(), -1);
+      const auto first = e.rows->begin() + static_cast<ptrdiff_t>(begin - e.position) * embedding_dim_;
+      for (int position = begin; position < end; ++position) {
+        const auto row =
+            static_cast<int32_t>(embeddings_.size() / static_cast<size_t>(embedding_dim_)) + position - begin;
+        embedding_rows_[static_cast<size_t>(q_start_[i]) + static_cast<size_t>(position - item.begin)] = row;
+      }
+      embeddings_.insert(embeddings_.end(), first, first + static_cast<ptrdiff_t>(end - begin) * embedding_dim_);
+    }
+  }
+  batch_.embeddings = embeddings_;
+  batch_.embedding_rows = embedding_rows_;
 }
 
 // Rows as long as the longest of this step; 0 past a sequence's last block, for nothing reads there. In front of a window kernels

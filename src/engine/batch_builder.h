@@ -19,9 +19,13 @@ class BatchBuilder {
 
  private:
   void fill_block_table(const Step& step);
+  void fill_embeddings(const Step& step);
 
   const bool has_states_;
-  std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, logit_rows_, state_in_, state_out_;
+  const int embedding_dim_;
+  std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, logit_rows_, state_in_, state_out_,
+      embedding_rows_;
+  std::vector<float> embeddings_;  // [n_embeddings, embedding_dim]
   std::vector<SampleRow> rows_;
   std::vector<SamplingParams> forced_;  // of rows whose token is known
   Batch batch_;

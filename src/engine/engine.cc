@@ -23,6 +23,7 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .n_states = info.n_states,
           .window = info.window,
           .spare_rows = std::max(0, info.max_logits - info.max_seqs),
+          .embedding_dim = info.takes_embeddings ? info.embedding_dim : 0,
           .prefix_cache = options.prefix_cache};
 }
 
@@ -92,15 +93,31 @@ std::optional<RequestId> Engine::try_submit(Request request) {
   return push(std::move(request));
 }
 
+// Whatever fails here, the queue has the request's place back.
 RequestId Engine::push(Request request) {
+  try {
+    auto sequence = make_sequence(std::move(request));
+    const RequestId id = sequence->id;
+    if (!inbox_.push({Order::kSubmit, std::move(sequence)})) throw Error("the engine has stopped and takes no more requests");
+    return id;
+  } catch (...) {
+    --n_queued_;
+    throw;
+  }
+}
+
+// While it waits it takes memory for its prompt and no more: what its output may need is reserved when it is admitted.
+std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
   auto sequence = std::make_unique<Sequence>();
-  const int limit = context_limit(runner_.info());
   sequence->id = next_id_++;
   sequence->n_prompt = static_cast<int>(request.prompt.size());
-  sequence->max_len = request.max_tokens < 0 ? limit : sequence->n_prompt + request.max_tokens;
+  sequence->max_len = request.max_tokens < 0 ? context_limit(runner_.info()) : sequence->n_prompt + request.max_tokens;
   sequence->tokens = std::move(request.prompt);
-  sequence->tokens.reserve(sequence->max_len);
-  sequence->blocks.reserve(sequence->max_len / runner_.info().block_size + 1);
+  for (const PromptEmbedding& e : request.embeddings) {
+    sequence->rows.resize(static_cast<size_t>(e.position) + static_cast<size_t>(e.n_rows));
+    for (int i = 0; i < e.n_rows; ++i)
+      sequence->rows[e.position + i] = {e.digest[0], e.digest[1] + static_cast<uint64_t>(i)};
+  }
   if (request.min_tokens > 0) {
     sequence->early = request.sampling;
     for (const int32_t token : request.ignore_eos ? std::vector<int32_t>() : request.stop_tokens)
@@ -108,12 +125,7 @@ RequestId Engine::push(Request request) {
   }
   sequence->request = std::move(request);
   sequence->submitted = Clock::now();
-  const RequestId id = sequence->id;
-  if (!inbox_.push({Order::kSubmit, std::move(sequence)})) {
-    --n_queued_;
-    throw Error("the engine has stopped and takes no more requests");
-  }
-  return id;
+  return sequence;
 }
 
 void Engine::cancel(RequestId id) { inbox_.push({Order::kCancel, nullptr, id}); }

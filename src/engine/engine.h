@@ -4,6 +4,10 @@
 // Where the runner overlaps, two steps are under way: while the device computes one, the host tells consumers what the
 // one before drew, and plans the next. A sequence whose last token has not been seen takes part all the same; if that
 // token ends it, what comes of the extra step is dropped.
+//
+// A request may propose drafts of its next tokens. One step draws behind each of them, and the longest run of drafts
+// that equal the draws before them is accepted, with one draw more; the output is that without drafts, in fewer
+// steps.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -67,6 +71,8 @@ struct EngineGauges {
   int64_t n_prompt_tokens = 0;                 // of requests that began
   int64_t n_cached_tokens = 0;                 // of these, found in the prefix cache
   int64_t n_output_tokens = 0;
+  int64_t n_draft_tokens = 0;                  // that steps verified
+  int64_t n_accepted_tokens = 0;               // of these, equal to what was drawn
   Clock::time_point last_step{};               // when the last one was done; for a watchdog
 };
 
@@ -121,6 +127,7 @@ class Engine {
   };
 
   RequestId push(Request request);
+  std::unique_ptr<Sequence> make_sequence(Request request);
   void run();
   bool receive(bool block);
   void obey(Message& message);
@@ -133,7 +140,10 @@ class Engine {
   void settle_failed(const StepItem& item, const std::string& fault);
   void emit_progress(const Sequence& sequence);
   void emit_scores(const StepItem& item, std::span<const Sampled> scored);
+  int accept(Sequence& sequence, std::span<const Sampled> drawn);
+  void emit_tokens(Sequence& sequence, std::span<const Sampled> drawn);
   void emit_token(Sequence& sequence, const Sampled& sampled);
+  void propose(Sequence& sequence);
   void finish(Sequence& sequence, FinishReason reason, const std::string& error = "", int32_t stop_token = -1);
   std::unique_ptr<Sequence> destroy(Sequence& sequence);
   void cancel_all();

@@ -10,6 +10,13 @@
 #include "engine/faults.h"
 
 namespace ingot {
+namespace {
+
+bool stops_at(const Request& request, int32_t token) {
+  return !request.ignore_eos && std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end();
+}
+
+}  // namespace
 
 // Where steps overlap: launches the next step, then hears of the last one, then asks for the next one's draws, whose
 // histories are known now. Else the step lands at once.
@@ -17,8 +24,10 @@ void Engine::run_step() {
   BatchBuilder& builder = builders_[next_builder_];
   next_builder_ = 1 - next_builder_;
   std::string fault;
+  const int64_t n_finished = counts_.n_finished;
   Flight next = launch(builder, &fault);
-  CHECK(next.step != nullptr || flight_.step != nullptr);  // or nothing would ever happen again
+  // Or nothing would ever happen again.
+  CHECK(next.step != nullptr || flight_.step != nullptr || counts_.n_finished > n_finished);
   if (flight_.step != nullptr) land(flight_, "");
   if (next.step == nullptr) return;
   if (!fault.empty()) return land(next, fault);
@@ -27,7 +36,8 @@ void Engine::run_step() {
     row += item.n_scored;
     if (!item.samples) continue;
     if (!item.sequence->finished) item.sequence->n_unseen = 1;
-    item.sequence->unseen_row = row++;
+    item.sequence->unseen_row = row;
+    row += 1 + item.n_drafts;
   }
   try {
     runner_.sample(builder.fill_rows(*next.step));
@@ -48,6 +58,7 @@ Engine::Flight Engine::launch(BatchBuilder& builder, std::string* fault) {
   stats.begin = Clock::now();
   const Step& step = scheduler_.plan();
   counts_.n_preemptions += step.n_preempted;
+  if (step.no_memory_for != nullptr) finish(*step.no_memory_for, FinishReason::kError, "out of memory");
   if (step.items.empty()) return flight;
   flight.step = &step;
   stats.index = counts_.n_steps++;
@@ -107,18 +118,19 @@ void Engine::land(Flight& flight, std::string fault) {
     ++counts_.n_failed_steps;
   }
   size_t row = 0;
+  const int64_t n_output = counts_.n_output_tokens;
   for (const StepItem& item : done.step->items) {
     if (stats.failed) {
       settle_failed(item, fault);
       continue;
     }
-    const size_t n_rows = static_cast<size_t>(item.n_scored) + item.samples;
+    const auto n_rows = static_cast<size_t>(item.n_rows());
     CHECK_LE(row + n_rows, drawn.size());
-    stats.n_emitted += item.samples && !item.sequence->finished;
     settle(item, std::span(drawn).subspan(row, n_rows));
     row += n_rows;
   }
   CHECK(stats.failed || row == drawn.size());
+  stats.n_emitted = static_cast<int>(counts_.n_output_tokens - n_output);
   stats.emitted = counts_.last_step = Clock::now();
   publish();
   if (options_.on_step) options_.on_step(stats);
@@ -128,16 +140,19 @@ void Engine::land(Flight& flight, std::string fault) {
 void Engine::settle(const StepItem& item, std::span<const Sampled> drawn) {
   Sequence& sequence = *item.sequence;
   --sequence.n_steps;
-  scheduler_.done(item);
+  const std::span<const Sampled> scored = drawn.first(item.n_scored);
+  drawn = drawn.subspan(item.n_scored);
+  const int n_accepted = item.n_drafts > 0 ? accept(sequence, drawn) : 0;
+  scheduler_.done(item, n_accepted);
   if (!sequence.finished) {
     if (item.samples) sequence.n_unseen = 0;
     try {
       emit_progress(sequence);
-      emit_scores(item, drawn.first(item.n_scored));
+      emit_scores(item, scored);
     } catch (const std::exception& error) {
       return finish(sequence, FinishReason::kError, error.what());
     }
-    if (item.samples) emit_token(sequence, drawn.back());
+    if (item.samples) emit_tokens(sequence, drawn.first(static_cast<size_t>(n_accepted) + 1));
   } else if (sequence.n_steps == 0) {
     destroy(sequence);
   }
@@ -148,6 +163,8 @@ void Engine::settle_failed(const StepItem& item, const std::string& fault) {
   --sequence.n_steps;
   scheduler_.failed(item);
   sequence.n_unseen = 0;
+  sequence.tokens.resize(sequence.len());
+  sequence.n_drafts = 0;
   if (!sequence.finished) {
     finish(sequence, FinishReason::kError, fault);
   } else if (sequence.n_steps == 0) {
@@ -171,6 +188,53 @@ void Engine::emit_scores(const StepItem& item, std::span<const Sampled> scored) 
   }
 }
 
+// Of the drafts of a step, the longest run in which each equals what was drawn before it; the others are cut off.
+// What ends the output is its last token, so no draft behind it counts.
+int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
+  const std::span<const int32_t> drafts = std::span<const int32_t>(sequence.tokens).last(sequence.n_drafts);
+  size_t n = 0;
+  while (!sequence.finished && n < drafts.size() && drawn[n].token == drafts[n] &&
+         !stops_at(sequence.request, drafts[n]))
+    ++n;
+  counts_.n_draft_tokens += sequence.n_drafts;
+  counts_.n_accepted_tokens += static_cast<int64_t>(n);
+  sequence.tokens.resize(sequence.len() + n);
+  sequence.n_drafts = static_cast<int>(n);
+  return sequence.n_drafts;
+}
+
+// The consumer may end the request at each of the tokens: by what it throws, or by a cancel. What was drawn behind is
+// dropped then.
+void Engine::emit_tokens(Sequence& sequence, std::span<const Sampled> drawn) {
+  const RequestId id = sequence.id;
+  const auto ended = [&] {
+    const auto found = sequences_.find(id);
+    return found == sequences_.end() || found->second->finished;
+  };
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    if (i > 0) {
+      for (Message& message : inbox_.drain(false)) obey(message);
+      if (ended()) return;
+    }
+    emit_token(sequence, drawn[i]);
+    if (ended()) return;
+  }
+  if (sequence.request.propose) propose(sequence);
+}
+
+// Of who goes on with one token: drafts for its next step. They end where one is no token of the vocabulary.
+void Engine::propose(Sequence& sequence) {
+  sequence.proposed.clear();
+  if (sequence.n_todo() != 1) return;
+  try {
+    sequence.proposed = sequence.request.propose(sequence.tokens);
+  } catch (const std::exception& error) {
+    return finish(sequence, FinishReason::kError, error.what());
+  }
+  const auto no_token = [&](int32_t token) { return token < 0 || token >= runner_.info().n_vocab; };
+  sequence.proposed.erase(std::ranges::find_if(sequence.proposed, no_token), sequence.proposed.end());
+}
+
 void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
   const Request& request = sequence.request;
   if (sampled.token < 0 || sampled.token >= runner_.info().n_vocab) {
@@ -179,11 +243,13 @@ void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
   }
   sequence.last_token = Clock::now();
   if (sequence.n_output() == 0) sequence.first_token = sequence.last_token;
-  sequence.tokens.push_back(sampled.token);
+  if (sequence.n_drafts > 0) {
+    --sequence.n_drafts;  // it was a draft, and is in its place
+  } else {
+    sequence.tokens.push_back(sampled.token);
+  }
   ++counts_.n_output_tokens;
-  const bool stops =
-      !request.ignore_eos && std::ranges::find(request.stop_tokens, sampled.token) != request.stop_tokens.end();
-  if (stops) return finish(sequence, FinishReason::kStop, "", sampled.token);
+  if (stops_at(request, sampled.token)) return finish(sequence, FinishReason::kStop, "", sampled.token);
   try {
     request.sink->on_token(sampled);
   } catch (const std::exception& error) {

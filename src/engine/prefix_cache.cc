@@ -17,6 +17,15 @@ constexpr int kLostPerBlock = 8;                  // nodes without a block, wher
 
 int n_nodes(int n_blocks, int window) { return window > 0 ? n_blocks * (1 + kLostPerBlock) : n_blocks; }
 
+// Tokens that two parts have in common, from their beginning.
+size_t n_common(const CacheTokens& a, const CacheTokens& b) {
+  const size_t n = static_cast<size_t>(std::ranges::mismatch(a.tokens, b.tokens).in1 - a.tokens.begin());
+  const size_t n_rows = std::min(n, std::max(a.rows.size(), b.rows.size()));
+  for (size_t i = 0; i < n_rows; ++i)
+    if (a.row(i) != b.row(i)) return i;
+  return n;
+}
+
 uint64_t mix(uint64_t digest, uint64_t value) {  // SplitMix64's finaliser
   digest = (digest ^ value) + 0x9E3779B97F4A7C15u;
   digest = (digest ^ (digest >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -42,7 +51,7 @@ CacheKey root_key(const std::string& salt) {
   return {std::stoull(hex.substr(0, 16), nullptr, 16), std::stoull(hex.substr(16, 16), nullptr, 16) | kRootBit};
 }
 
-PrefixCache::PrefixCache(int n_blocks, int block_size, int window, Hash hash)
+PrefixCache::PrefixCache(int n_blocks, int block_size, int window, Hash hash, bool has_rows)
     : n_blocks_(n_blocks),
       block_size_(block_size),
       window_(window),
@@ -50,6 +59,7 @@ PrefixCache::PrefixCache(int n_blocks, int block_size, int window, Hash hash)
       mask_(std::bit_ceil(static_cast<uint64_t>(n_nodes(n_blocks, window))) * 2 - 1),
       nodes_(n_nodes(n_blocks, window)),
       tokens_(nodes_.size() * block_size),
+      rows_(has_rows ? tokens_.size() : 0),
       full_(mask_ + 1, -1),
       tails_(mask_ + 1, -1) {
   // Random, so that nobody can send prompts that all fall into one bucket.
@@ -57,13 +67,13 @@ PrefixCache::PrefixCache(int n_blocks, int block_size, int window, Hash hash)
   seed_ = static_cast<uint64_t>(random()) << 32 | random();
 }
 
-void PrefixCache::find(const CacheKey& root, std::span<const int32_t> tokens, CacheMatch& match) const {
+void PrefixCache::find(const CacheKey& root, const CacheTokens& tokens, CacheMatch& match) const {
   match.blocks.clear();
   match.key = root;
   match.tail = match.state = -1;
   match.n_tail = match.n_tokens = 0;
   while (tokens.size() >= static_cast<size_t>(match.n_tokens + block_size_)) {
-    const auto part = tokens.subspan(match.n_tokens, block_size_);
+    const CacheTokens part = tokens.subspan(match.n_tokens, block_size_);
     const int32_t node = find_full(match.key, hash_of(match.key, part), part);
     if (node < 0) break;
     match.blocks.push_back(node < n_blocks_ ? node : -1);
@@ -92,21 +102,19 @@ void PrefixCache::keep_what_is_seen(CacheMatch& match) const {
   }
 }
 
-void PrefixCache::find_tail(std::span<const int32_t> tokens, CacheMatch& match) const {
+void PrefixCache::find_tail(const CacheTokens& tokens, CacheMatch& match) const {
   int n_seen = 0;
-  for (int32_t block = tails_[hash_of(match.key, {}) & mask_]; block >= 0 && n_seen < kMostTails;
+  for (int32_t block = tails_[hash_of(match.key, tokens.first(0)) & mask_]; block >= 0 && n_seen < kMostTails;
        block = nodes_[block].next, ++n_seen) {
     if (nodes_[block].parent != match.key) continue;
-    const auto held = tokens_of(block);
-    const auto end = std::mismatch(held.begin(), held.end(), tokens.begin(), tokens.end()).first;
-    const int n = static_cast<int>(end - held.begin()), state = nodes_[block].state;
-    if (!node_of_state_.empty() && (state < 0 || end != held.end())) continue;  // a state cannot be cut back
+    const int n = static_cast<int>(n_common(tokens_of(block), tokens)), state = nodes_[block].state;
+    if (!node_of_state_.empty() && (state < 0 || n < nodes_[block].n_tokens)) continue;  // a state cannot be cut back
     if (n > match.n_tail) match.tail = block, match.n_tail = n, match.state = state;
   }
   match.n_tokens += match.n_tail;
 }
 
-CacheKey PrefixCache::insert(const CacheKey& parent, std::span<const int32_t> tokens, int32_t block) {
+CacheKey PrefixCache::insert(const CacheKey& parent, const CacheTokens& tokens, int32_t block) {
   const int n_tokens = static_cast<int>(tokens.size());
   CHECK(n_tokens > 0 && n_tokens <= block_size_ && !holds(block));
   const bool full = n_tokens == block_size_;
@@ -119,9 +127,12 @@ CacheKey PrefixCache::insert(const CacheKey& parent, std::span<const int32_t> to
   return key;
 }
 
-void PrefixCache::link(int32_t index, const Node& node, std::span<const int32_t> tokens) {
+void PrefixCache::link(int32_t index, const Node& node, const CacheTokens& tokens) {
   nodes_[index] = node;
-  std::ranges::copy(tokens, tokens_.begin() + int64_t{index} * block_size_);
+  std::ranges::copy(tokens.tokens, tokens_.begin() + int64_t{index} * block_size_);
+  CHECK(!rows_.empty() || tokens.rows.empty());
+  if (!rows_.empty())
+    for (size_t i = 0; i < tokens.size(); ++i) rows_[static_cast<size_t>(index) * block_size_ + i] = tokens.row(i);
   int32_t& first = bucket_of(node);
   nodes_[index].next = first;
   if (first >= 0) nodes_[first].previous = index;
@@ -141,19 +152,19 @@ void PrefixCache::erase(int32_t index) {
 
 void PrefixCache::lose(int32_t block) {
   const Node node = nodes_[block];
+  const CacheTokens tokens = tokens_of(block);  // they stay where they are
   erase(block);
   if (window_ == 0 || node.n_tokens < block_size_) return;
   const int32_t index = n_blocks_ + next_lost_;
   next_lost_ = (next_lost_ + 1) % (n_blocks_ * kLostPerBlock);
   erase(index);
-  link(index, {.parent = node.parent, .key = node.key, .n_tokens = node.n_tokens},
-       std::span<const int32_t>(tokens_).subspan(static_cast<size_t>(block) * block_size_, block_size_));
+  link(index, {.parent = node.parent, .key = node.key, .n_tokens = node.n_tokens}, tokens);
 }
 
 // What follows the first block names it as its parent, and its id is never used again.
-void PrefixCache::forget(const CacheKey& root, std::span<const int32_t> tokens) {
+void PrefixCache::forget(const CacheKey& root, const CacheTokens& tokens) {
   if (tokens.size() < static_cast<size_t>(block_size_)) return;
-  const auto first = tokens.first(block_size_);
+  const CacheTokens first = tokens.first(block_size_);
   const int32_t node = find_full(root, hash_of(root, first), first);
   if (node >= 0) erase(node);
 }
@@ -179,23 +190,28 @@ void PrefixCache::drop_state(int32_t state) {
   if (node >= 0) nodes_[node].state = -1;
 }
 
-int32_t PrefixCache::find_full(const CacheKey& parent, uint64_t hash, std::span<const int32_t> tokens) const {
+int32_t PrefixCache::find_full(const CacheKey& parent, uint64_t hash, const CacheTokens& tokens) const {
   for (int32_t block = full_[hash & mask_]; block >= 0; block = nodes_[block].next) {
     const Node& node = nodes_[block];
-    if (node.key.hash == hash && node.parent == parent && std::ranges::equal(tokens_of(block), tokens)) return block;
+    if (node.key.hash == hash && node.parent == parent && n_common(tokens_of(block), tokens) == tokens.size())
+      return block;
   }
   return -1;
 }
 
-uint64_t PrefixCache::hash_of(const CacheKey& parent, std::span<const int32_t> tokens) const {
-  if (hash_) return hash_(parent, tokens);
+uint64_t PrefixCache::hash_of(const CacheKey& parent, const CacheTokens& tokens) const {
+  if (hash_) return hash_(parent, tokens.tokens);
   uint64_t digest = mix(mix(seed_, parent.hash), parent.id);
-  for (const int32_t token : tokens) digest = mix(digest, static_cast<uint64_t>(token));
+  for (const int32_t token : tokens.tokens) digest = mix(digest, static_cast<uint64_t>(token));
+  for (const RowDigest& row : tokens.rows)
+    if (row != RowDigest{}) digest = mix(mix(digest, row[0]), row[1]);
   return digest;
 }
 
-std::span<const int32_t> PrefixCache::tokens_of(int32_t node) const {
-  return std::span(tokens_).subspan(static_cast<size_t>(node) * block_size_, nodes_[node].n_tokens);
+CacheTokens PrefixCache::tokens_of(int32_t node) const {
+  const size_t begin = static_cast<size_t>(node) * block_size_, n = nodes_[node].n_tokens;
+  return {std::span(tokens_).subspan(begin, n),
+          rows_.empty() ? std::span<const RowDigest>() : std::span(rows_).subspan(begin, n)};
 }
 
 }  // namespace ingot

@@ -36,6 +36,29 @@ void validate_length(const Request& request, int limit) {
   }
 }
 
+void validate_embeddings(const Request& request, const RunnerInfo& info) {
+  if (request.embeddings.empty()) return;
+  if (!info.takes_embeddings) throw Error("the request has embeddings in its prompt, and this model takes tokens only");
+  int64_t end = 0;
+  for (size_t i = 0; i < request.embeddings.size(); ++i) {
+    const PromptEmbedding& e = request.embeddings[i];
+    const int64_t n_prompt = static_cast<int64_t>(request.prompt.size()), e_end = int64_t{e.position} + e.n_rows;
+    if (e.n_rows < 1 || e.position < end || e_end > n_prompt) {
+      throw Error(
+          "embedding {} has {} rows from position {}: expected at least 1, from {} on, and within the {} tokens of the "
+          "prompt",
+          i, e.n_rows, e.position, end, n_prompt);
+    }
+    const size_t n_floats = e.rows ? e.rows->size() : 0;
+    if (n_floats != static_cast<size_t>(e.n_rows) * static_cast<size_t>(info.embedding_dim)) {
+      throw Error("embedding {} has {} floats: expected {} rows of {}", i, n_floats, e.n_rows, info.embedding_dim);
+    }
+    if (e.digest == std::array<uint64_t, 2>{})
+      throw Error("embedding {} has no digest: the prefix cache compares it", i);
+    end = e_end;
+  }
+}
+
 }  // namespace
 
 int context_limit(const RunnerInfo& info) {
@@ -52,6 +75,7 @@ void validate(const Request& request, const RunnerInfo& info) {
       throw Error("prompt token {} is {}: the vocabulary has {} (0 to {})", i, token, info.n_vocab, info.n_vocab - 1);
     }
   }
+  validate_embeddings(request, info);
   if (request.priority < -kMaxPriority || request.priority > kMaxPriority) {
     throw Error("priority is {}: it must be from {} to {}", request.priority, -kMaxPriority, kMaxPriority);
   }

@@ -1,9 +1,12 @@
 // Request: what a consumer asks of the engine, and what it gets back through its sink. Text is the consumer's business:
 // the engine knows tokens only (stop strings: text/stop_strings.h).
 #pragma once
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -63,8 +66,21 @@ class TokenSink {
   virtual void on_finish(const Finish& finish) = 0;
 };
 
+// Vectors that stand in place of tokens of a prompt: an image's, say. The prompt has some token of the vocabulary at
+// each of these positions, as a placeholder.
+struct PromptEmbedding {
+  int position = 0;                  // in the prompt, of the first row
+  int n_rows = 0;
+  std::array<uint64_t, 2> digest{};  // of what the rows were made from: the prefix cache compares it, not the rows
+  std::shared_ptr<const std::vector<float>> rows;  // [n_rows, RunnerInfo::embedding_dim]
+};
+
+// Drafts: tokens that may follow a history, for a step to verify. None is a fair answer.
+using Propose = std::function<std::vector<int32_t>(std::span<const int32_t> history)>;
+
 struct Request {
   std::vector<int32_t> prompt;
+  std::vector<PromptEmbedding> embeddings = {};  // in order of position; none overlaps another
   SamplingParams sampling;
   int max_tokens = -1;               // -1: to the end of the context
   std::vector<int32_t> stop_tokens;  // end the output; the model's own and the user's
@@ -82,6 +98,10 @@ struct Request {
   std::string cache_salt;           // only requests with equal salts share cached prefixes
   Clock::time_point begin_by = {};  // its first step comes before this, or none does; zero: no limit
   Clock::time_point deadline = {};  // it ends then, wherever it is; zero: no limit
+
+  // Asked on the engine's thread for drafts, once the last token is known. They change how fast the output comes, never
+  // what it is. What it throws ends the request.
+  Propose propose = {};
 };
 inline constexpr int kMaxPriority = 100;
 

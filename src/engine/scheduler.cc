@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 
 #include "base/check.h"
 
@@ -27,8 +28,11 @@ bool erase_one(std::vector<Sequence*>& sequences, Sequence* sequence) {
 
 Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
-      cache_(limits.n_blocks, limits.block_size, limits.window),
-      pool_(limits.n_blocks, [this](int32_t block) { cache_.lose(block); }),
+      cache_(limits.n_blocks, limits.block_size, limits.window, {}, limits.embedding_dim > 0),
+      pool_(limits.n_blocks, [this](int32_t block) {
+        if (block == match_.tail || std::ranges::find(match_.blocks, block) != match_.blocks.end()) matched_ = nullptr;
+        cache_.lose(block);
+      }),
       states_(limits.n_states, limits.max_seqs, cache_) {
   CHECK(limits.max_batch_tokens > 0 && limits.max_seqs > 0 && limits.chunk > 0);
   CHECK(limits.block_size > 0 && limits.n_blocks > 0);
@@ -84,6 +88,8 @@ const Step& Scheduler::plan() {
   step_ = step_ == &steps_[0] ? &steps_[1] : &steps_[0];
   step_->items.clear();
   step_->n_tokens = step_->n_decodes = step_->n_preempted = step_->n_cached = step_->n_spare_rows = 0;
+  step_->no_memory_for = nullptr;
+  matched_ = nullptr;  // steps that are done since the last plan may have indexed more
   if (limits_.window > 0)
     for (Sequence* sequence : running_) give_up_old_blocks(*sequence);
   make_room();
@@ -93,9 +99,11 @@ const Step& Scheduler::plan() {
   return *step_;
 }
 
-// Blocks in front of the window of the next token: nothing that is still to be planned sees them.
+// Blocks in front of the window of the next token: nothing that is still to be planned sees them. Who has drafts
+// under way may be cut back to what was there before.
 void Scheduler::give_up_old_blocks(Sequence& sequence) {
-  int n = first_block_seen(sequence.n_computed, limits_.window, limits_.block_size);
+  const int next = sequence.n_drafts > 0 ? sequence.n_valid : sequence.n_computed;
+  int n = first_block_seen(next, limits_.window, limits_.block_size);
   if (limits_.prefix_cache) n = std::min(n, sequence.n_indexed);  // those that are not yet, others could use
   for (; sequence.n_given_up < n; ++sequence.n_given_up) {
     int32_t& block = sequence.blocks[sequence.n_given_up];
@@ -108,7 +116,8 @@ void Scheduler::give_up_old_blocks(Sequence& sequence) {
 void Scheduler::plan_decodes() {
   for (size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
-    const bool decodes = sequence.n_todo() == 1 && !sequence.done_when_seen() && budget() > 0;
+    const bool decodes =
+        sequence.n_todo() == 1 && !sequence.done_when_seen() && !sequence.awaits_draw() && budget() > 0;
     // Those planned so far are senior, so the most junior is never one of them; it may be this one. Whoever is alone waits for the step
     // under way, after which it gives up blocks in front of its window, or those of a sequence that has finished return.
     bool has_room = decodes && grow(sequence, sequence.n_computed + 1);
@@ -116,7 +125,7 @@ void Scheduler::plan_decodes() {
       preempt(*running_.back());
       has_room = i < running_.size() && grow(sequence, sequence.n_computed + 1);
     }
-    if (has_room) take(sequence, 1);
+    if (has_room) take(sequence, 1, drafts_for(sequence, n_running() - static_cast<int>(i) - 1));
     ++i;
   }
 }
@@ -152,6 +161,10 @@ void Scheduler::admit() {
     Sequence* sequence = waiting_.front();
     if (sequence->n_unseen > 0) break;  // preempted a moment ago
     if (!fits(*sequence)) break;
+    if (!reserve(*sequence)) {
+      step_->no_memory_for = sequence;
+      break;
+    }
     take_cached(*sequence);
     waiting_.erase(waiting_.begin());
     insert_in_order(running_, sequence);
@@ -180,19 +193,43 @@ bool Scheduler::fits(const Sequence& sequence) {
   int needed = n_running();
   for (const Sequence* other : running_) needed += blocks_promised(*other);
   if (n_running() > 0 && pool_.n_free() <= needed) return false;  // whatever the cache holds
-  // The last token is computed in any case, for its logits, and so is what is to be scored.
-  const std::span<const int32_t> tokens = sequence.tokens;
-  const size_t n_usable = sequence.scores() ? static_cast<size_t>(sequence.n_scored) : tokens.size() - 1;
-  cache_.find(sequence.root, tokens.first(limits_.prefix_cache ? n_usable : 0), match_);
+  match_cache(sequence);
   int own = blocks_for(sequence.len());
   for (const int32_t block : match_.blocks) own -= block < 0 || pool_.refs(block) > 0;  // kept ones count as free
   needed += std::min(own, most_blocks_held());
   return n_running() == 0 || pool_.n_free() >= needed;
 }
 
+// A long prompt makes this walk the most expensive part of a plan, so it is done once for whoever is at the head of the queue.
+void Scheduler::match_cache(const Sequence& sequence) {
+  if (match_is_of(sequence)) return;
+  // The last token is computed in any case, for its logits, and so is what is to be scored.
+  const int n_usable = sequence.scores() ? sequence.n_scored : sequence.len() - 1;
+  cache_.find(sequence.root, sequence.cache_tokens().first(limits_.prefix_cache ? n_usable : 0), match_);
+  matched_ = &sequence;
+  ++n_cache_walks_;
+}
+
+// Within a plan the cache loses blocks and states to sequences that take their places. Blocks of match_ reset matched_ when they go.
+bool Scheduler::match_is_of(const Sequence& sequence) const {
+  return matched_ == &sequence && (match_.state < 0 || cache_.holds_state(match_.state));
+}
+
+// All that its tokens and blocks can come to take, so that no step allocates. False without the memory.
+bool Scheduler::reserve(Sequence& sequence) const {
+  try {
+    sequence.tokens.reserve(sequence.max_len);
+    sequence.blocks.reserve(static_cast<size_t>(blocks_for(std::max(sequence.max_len, sequence.len()))) + 1);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
 // Starts it behind the tokens of match_.
 void Scheduler::take_cached(Sequence& sequence) {
   CHECK(sequence.blocks.empty());
+  matched_ = nullptr;
   sequence.blocks = match_.blocks;
   const int n_unseen = limits_.window > 0 ? first_block_seen(match_.n_tokens, limits_.window, limits_.block_size) : 0;
   sequence.n_given_up = std::min(n_unseen, static_cast<int>(sequence.blocks.size()));
@@ -241,13 +278,42 @@ int Scheduler::most_blocks_held() const {
   return limits_.window == 0 ? limits_.n_blocks : blocks_for(limits_.window + 2 * limits_.chunk) + 3;
 }
 
-void Scheduler::take(Sequence& sequence, int n_tokens) {
+// Drafts that it can bring behind its last token. What others need comes first: n_later sequences get their tokens of
+// this step after this one, a block is left for each that runs, and so are the slots of all that can run.
+int Scheduler::drafts_for(const Sequence& sequence, int n_later) const {
+  if (sequence.proposed.empty()) return 0;
+  if (states_ && sequence.state_in == sequence.state_out && states_.n_free() <= limits_.max_seqs - n_running())
+    return 0;
+  const int n_blocks = static_cast<int>(sequence.blocks.size()) + std::max(0, pool_.n_free() - n_running());
+  const int64_t room = static_cast<int64_t>(n_blocks) * limits_.block_size - sequence.n_computed - 1;
+  const int n_wanted = std::min(static_cast<int>(sequence.proposed.size()), sequence.max_len - sequence.len() - 1);
+  const int n_tokens = budget() - 1 - n_later - (waiting_.empty() ? 0 : 1);
+  const int n_drafts = std::min({n_wanted, n_tokens, limits_.spare_rows - step_->n_spare_rows});
+  return static_cast<int>(std::clamp<int64_t>(room, 0, std::max(0, n_drafts)));
+}
+
+// The next n_tokens of a sequence are in the step, and behind them drafts that were proposed.
+void Scheduler::take(Sequence& sequence, int n_tokens, int n_drafts) {
   CHECK_GT(n_tokens, 0);
-  CHECK_LE(n_tokens, budget());
-  CHECK(grow(sequence, sequence.n_computed + n_tokens));
+  CHECK_LE(n_tokens + n_drafts, budget());
+  const int end = sequence.n_computed + n_tokens + n_drafts;
+  CHECK(grow(sequence, end));
   const bool samples = n_tokens == sequence.n_todo();
-  StepItem item{.sequence = &sequence, .begin = sequence.n_computed, .n_tokens = n_tokens, .samples = samples, .n_evicted = sequence.n_evicted};
-  if (states_) states_.step(sequence, item, sequence.n_computed + n_tokens == next_checkpoint(sequence));
+  StepItem item{.sequence = &sequence,
+                .begin = sequence.n_computed,
+                .n_tokens = n_tokens + n_drafts,
+                .n_drafts = n_drafts,
+                .samples = samples,
+                .n_evicted = sequence.n_evicted};
+  if (n_drafts > 0) {
+    CHECK(samples && sequence.n_unseen == 0 && sequence.n_drafts == 0 && end == sequence.len() + n_drafts);
+    sequence.tokens.insert(sequence.tokens.end(), sequence.proposed.begin(), sequence.proposed.begin() + n_drafts);
+    sequence.n_drafts = n_drafts;
+    sequence.proposed.clear();
+    step_->n_spare_rows += n_drafts;
+    if (states_) states_.keep_input(sequence);
+  }
+  if (states_) states_.step(sequence, item, n_drafts == 0 && end == next_checkpoint(sequence));
   if (sequence.scores()) {
     item.score_begin = std::max(item.begin, sequence.n_scored);
     item.n_scored = std::max(0, std::min(item.begin + n_tokens, sequence.n_prompt - 1) - item.score_begin);
@@ -255,9 +321,9 @@ void Scheduler::take(Sequence& sequence, int n_tokens) {
     step_->n_spare_rows += std::max(0, item.n_scored + samples - 1);
   }
   step_->items.push_back(item);
-  step_->n_tokens += n_tokens;
+  step_->n_tokens += item.n_tokens;
   step_->n_decodes += n_tokens == 1;
-  sequence.n_computed += n_tokens;
+  sequence.n_computed = end;
 }
 
 // Makes room for n_tokens in all. False when the pool is out of blocks.
@@ -282,7 +348,7 @@ void Scheduler::preempt(Sequence& sequence) {
 void Scheduler::give_back(Sequence& sequence) {
   int32_t tail = -1;
   if (sequence.spoiled) {
-    cache_.forget(sequence.root, sequence.tokens);  // with those that it gave up
+    cache_.forget(sequence.root, sequence.cache_tokens());  // with those that it gave up
     for (const int32_t block : sequence.blocks)
       if (block >= 0) cache_.erase(block);
   } else if (limits_.prefix_cache) {
@@ -300,20 +366,43 @@ void Scheduler::give_back(Sequence& sequence) {
 
 void Scheduler::failed(const StepItem& item) { states_.landed(item); }
 
-void Scheduler::done(const StepItem& item) {
-  states_.landed(item);
+void Scheduler::done(const StepItem& item, int n_accepted) {
   Sequence& sequence = *item.sequence;
-  if (item.n_evicted != sequence.n_evicted || item.begin != sequence.n_valid) return;  // lost, or after a failed step
-  sequence.n_valid = item.begin + item.n_tokens;
+  if (item.n_evicted != sequence.n_evicted || item.begin != sequence.n_valid)
+    return states_.landed(item);  // lost, or after a failed step
+  const int n_wrong = item.n_drafts - n_accepted;
+  const bool goes_back = n_wrong > 0 && states_;  // the new state has seen the wrong ones
+  if (goes_back) {
+    states_.go_back(sequence, item);
+  } else {
+    states_.landed(item);
+  }
+  if (n_wrong > 0) cut_back(sequence, goes_back ? item.begin : item.begin + item.n_tokens - n_wrong);
+  sequence.n_valid = n_wrong > 0 ? sequence.n_computed : item.begin + item.n_tokens;
   if (!limits_.prefix_cache || sequence.spoiled) return;
   index_blocks(sequence);
   if (states_) states_.keep(item, sequence.chain);
 }
 
+// The sequence has computed n_tokens and no more; blocks beyond them return. Others hold, or find in the cache, only
+// blocks of tokens that are known for good, and it is never cut back to within those. So no block that may be shared
+// becomes writable again.
+void Scheduler::cut_back(Sequence& sequence, int n_tokens) {
+  CHECK(n_tokens >= sequence.n_valid && n_tokens <= sequence.n_computed);
+  const auto only_its_own = [&](int32_t block) { return pool_.refs(block) == 1 && !cache_.holds(block); };
+  while (static_cast<int>(sequence.blocks.size()) > blocks_for(n_tokens)) {
+    CHECK(only_its_own(sequence.blocks.back()));
+    pool_.release(sequence.blocks.back());
+    sequence.blocks.pop_back();
+  }
+  CHECK(n_tokens % limits_.block_size == 0 || only_its_own(sequence.blocks.back()));
+  sequence.n_computed = n_tokens;
+}
+
 // The full blocks that are new, for others to share.
 void Scheduler::index_blocks(Sequence& sequence) {
   const int size = limits_.block_size;
-  const std::span<const int32_t> tokens = sequence.tokens;
+  const CacheTokens tokens = sequence.cache_tokens();
   for (int& n = sequence.n_indexed; (n + 1) * size <= sequence.n_valid; ++n)
     sequence.chain = cache_.insert(sequence.chain, tokens.subspan(static_cast<size_t>(n) * size, size), sequence.blocks[n]);
 }
@@ -323,7 +412,7 @@ int32_t Scheduler::index_tail(Sequence& sequence) {
   const int begin = sequence.n_indexed * limits_.block_size, n = sequence.n_valid - begin;
   if (n <= 0) return -1;
   const int32_t block = sequence.blocks[sequence.n_indexed];
-  cache_.insert(sequence.chain, std::span<const int32_t>(sequence.tokens).subspan(begin, n), block);
+  cache_.insert(sequence.chain, sequence.cache_tokens().subspan(begin, n), block);
   return block;
 }
 

@@ -11,9 +11,18 @@
 // Steps may overlap: the next is planned while the last one runs. They run in order, so a block may be given on while a
 // step that names it still runs; but those of a finished sequence stay until its last step is done.
 //
-// Of models with recurrent layers a running sequence holds a slot for its state, too, which goes where its blocks go. The state is
-// that after its last token, so others can begin only where it left one behind: where the last full block of its prompt ends, where
-// its history parts from a cached one, and where it ended. A prompt's chunks are cut there.
+// A sequence that decodes may bring drafts behind its last token, each with a row of logits: as many as the output,
+// the budget, the rows, the blocks and the slots leave, when the others have had theirs. When the step is done, it is
+// cut back to the drafts that were drawn. It takes no part in the next step before that.
+//
+// Of models with recurrent layers a running sequence holds a slot for its state, too, which goes where its blocks go.
+// The state is that after its last token, so others can begin only where it left one behind: where the last full
+// block of its prompt ends, where its history parts from a cached one, and where it ended. A prompt's chunks are cut
+// there.
+//
+// Nor can a state be cut back. A step with drafts leaves the slot that it reads as it is and writes another.
+// If all drafts were right, the sequence goes on from the new one. Else it goes on from the old one, and its next
+// step brings again the token before the drafts and those that were right.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -34,7 +43,8 @@ struct SchedulerLimits {
   int n_blocks = 0;
   int n_states = 0;          // slots for states, of those in a step and of checkpoints; 0: the model has none
   int window = 0;            // tokens that a query sees, in every layer; 0: all
-  int spare_rows = 0;        // rows of logits in one step besides one for each sequence, for the log-probabilities of prompts
+  int spare_rows = 0;        // rows of logits in one step besides one for each sequence: for drafts and scored prompts
+  int embedding_dim = 0;     // of the vectors that may stand in place of tokens; 0: there are none
   bool prefix_cache = true;
 };
 
@@ -43,21 +53,25 @@ struct StepItem {
   Sequence* sequence = nullptr;
   int begin = 0;
   int n_tokens = 0;
-  bool samples = false;  // its last token is in, so the next one is drawn
+  int n_drafts = 0;      // so many of them, at the end, are drafts
+  bool samples = false;  // its last token is in, so the next one is drawn; one more for each draft
   int score_begin = 0;   // of the prompt's tokens [score_begin, score_begin + n_scored) the probability of the next one is wanted
   int n_scored = 0;
   int n_evicted = 0;     // of the sequence: it has lost these blocks if that has changed
   int32_t state_in = -1, state_out = -1;  // see Batch
   bool leaves_state = false;              // state_out is a checkpoint
+
+  int n_rows() const { return n_scored + (samples ? 1 + n_drafts : 0); }  // of logits
 };
 
 struct Step {
   std::vector<StepItem> items;
   int n_tokens = 0;
-  int n_decodes = 0;         // items of one token
+  int n_decodes = 0;         // items of one token, and its drafts
   int n_preempted = 0;
   int n_cached = 0;          // tokens of sequences admitted that the prefix cache held
   int n_spare_rows = 0;      // taken of the limit
+  Sequence* no_memory_for = nullptr;  // still waits: there is no memory for the tokens that it may come to have
 };
 
 class Scheduler {
@@ -70,7 +84,8 @@ class Scheduler {
   void remove(Sequence* sequence);   // finished or cancelled: it takes no more part
   void release(Sequence* sequence);  // removed, and no step names it any more: its blocks return
   const Step& plan();                // valid until the plan after the next
-  void done(const StepItem& item);   // its step has run: others may use what it computed
+  // Its step has run: others may use what it computed. It is cut back to those drafts that the draws have accepted.
+  void done(const StepItem& item, int n_accepted = 0);
   void failed(const StepItem& item); // its step has not
 
   bool idle() const { return waiting_.empty() && running_.empty(); }  // but for paused ones
@@ -80,6 +95,7 @@ class Scheduler {
   const BlockPool& pool() const { return pool_; }
   const StateSlots& states() const { return states_; }
   int64_t n_blocks_given_up() const { return n_blocks_given_up_; }  // in front of windows, since the start
+  int64_t n_cache_walks() const { return n_cache_walks_; }          // lookups in the prefix cache, since the start
 
  private:
   // Requests of one client that have not ended, and the rank that its last one got.
@@ -95,8 +111,13 @@ class Scheduler {
   void plan_prefills();
   void admit();
   bool fits(const Sequence& sequence);
+  void match_cache(const Sequence& sequence);
+  bool match_is_of(const Sequence& sequence) const;
+  bool reserve(Sequence& sequence) const;
   void take_cached(Sequence& sequence);
-  void take(Sequence& sequence, int n_tokens);
+  int drafts_for(const Sequence& sequence, int n_later) const;
+  void take(Sequence& sequence, int n_tokens, int n_drafts = 0);
+  void cut_back(Sequence& sequence, int n_tokens);
   bool grow(Sequence& sequence, int n_tokens);
   void preempt(Sequence& sequence);
   void give_back(Sequence& sequence);
@@ -122,6 +143,8 @@ class Scheduler {
   Step steps_[2];                   // used in turn
   Step* step_ = &steps_[0];         // the one that is being planned
   CacheMatch match_;
+  const Sequence* matched_ = nullptr;  // whose match_ is, within a plan; null: nobody's
+  int64_t n_cache_walks_ = 0;
   int64_t n_blocks_given_up_ = 0;
 };
 

@@ -13,7 +13,10 @@ struct Sequence {
   RequestId id = 0;
   Request request;
   int64_t rank = 0;             // place in the queue (Scheduler::add): the smaller one is served first
-  std::vector<int32_t> tokens;  // prompt and output, as far as they have been seen
+  std::vector<int32_t> tokens;  // prompt and output, as far as they have been seen; then drafts
+  int n_drafts = 0;             // tokens at the end that a step verifies, or has accepted and the consumer not yet had
+  std::vector<int32_t> proposed;  // drafts for its next step
+  std::vector<RowDigest> rows;  // of the prompt, up to its last embedding: what stands there; empty: tokens only
   int n_prompt = 0;
   int max_len = 0;              // tokens at which it ends
 
@@ -44,12 +47,19 @@ struct Sequence {
   int n_evicted = 0;            // times that it lost its blocks, to preemption or a pause
   Clock::time_point submitted, first_step, first_token, last_token;
 
-  int len() const { return static_cast<int>(tokens.size()); }
+  int len() const { return static_cast<int>(tokens.size()) - n_drafts; }
   int planned_len() const { return len() + n_unseen; }
   int n_output() const { return len() - n_prompt; }
   int n_todo() const { return planned_len() - n_computed; }
   bool scores() const { return request.prompt_logprobs >= 0 && n_scored < n_prompt - 1; }
-  const SamplingParams& sampling() const { return n_output() < request.min_tokens ? early : request.sampling; }
+  // Of the draw behind so many tokens of output.
+  const SamplingParams& sampling(int n_before) const {
+    return n_before < request.min_tokens ? early : request.sampling;
+  }
+  CacheTokens cache_tokens() const { return {tokens, rows}; }
+  // Drafts follow tokens that are known, so who may bring some has no step planned before the last one's draw has
+  // been seen.
+  bool awaits_draw() const { return n_unseen > 0 && request.propose; }
   bool done_when_seen() const { return n_unseen > 0 && planned_len() >= max_len; }
 };
 

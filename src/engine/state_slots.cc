@@ -27,6 +27,18 @@ void StateSlots::step(Sequence& sequence, StepItem& item, bool leave) {
   if (item.leaves_state) sequence.state_out = pool_.take();
 }
 
+void StateSlots::keep_input(Sequence& sequence) {
+  if (sequence.state_in != sequence.state_out) return;  // it writes another one anyway
+  CHECK(room_for_one());
+  sequence.state_out = pool_.take();
+}
+
+// It holds both slots again, as before that step: the next one reads and writes the same two.
+void StateSlots::go_back(Sequence& sequence, const StepItem& item) const {
+  CHECK(item.state_in != item.state_out && sequence.state_in == item.state_out && sequence.state_out == item.state_out);
+  sequence.state_in = item.state_in;
+}
+
 void StateSlots::landed(const StepItem& item) {
   if (item.state_in >= 0 && item.state_in != item.state_out) release(item.state_in);
 }

@@ -19,6 +19,7 @@ class StateSlots {
 
   explicit operator bool() const { return pool_.n_blocks() > 0; }
   bool room_for_one() const { return pool_.n_free() > 0; }  // finished sequences hold theirs until their last step is done
+  int n_free() const { return pool_.n_free(); }
   int n_slots() const { return pool_.n_blocks(); }
   int n_used() const { return pool_.n_used(); }
   int n_kept() const { return pool_.n_kept(); }
@@ -27,6 +28,11 @@ class StateSlots {
   void start(Sequence& sequence, int32_t checkpoint, bool alone);
   // Its next step is planned: which slots it reads and writes. With `leave`, what it writes stays behind, if there is room.
   void step(Sequence& sequence, StepItem& item, bool leave);
+  // Its next step verifies drafts. A state cannot be cut back, so that step is to leave the slot that it reads as it
+  // is.
+  void keep_input(Sequence& sequence);
+  // That step is done and some drafts were wrong. The sequence goes on from the state before the step.
+  void go_back(Sequence& sequence, const StepItem& item) const;
   void landed(const StepItem& item);  // the step is done or has failed: what it read may go
   // It is done, and `after` is the chain up to where it left a state, if it did.
   void keep(const StepItem& item, const CacheKey& after);

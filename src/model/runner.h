@@ -18,6 +18,8 @@ struct RunnerInfo {
   int max_logits = 0;    // rows of logits of one batch; 0: one for each sequence
   int n_states = 0;      // slots for states: one for each sequence in a batch, the rest for checkpoints; 0: the model has no states
   int window = 0;        // tokens that a query sees, in every layer; 0: some layer sees all
+  bool takes_embeddings = false;  // Batch::embeddings, each row of embedding_dim floats
+  int embedding_dim = 0;
   bool overlaps = false; // forward and sample return before their work is done, which the host can use
 };
 

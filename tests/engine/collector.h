@@ -49,7 +49,7 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
   const int limit = context_limit(info), n_prompt = static_cast<int>(history.size());
   const int n_most = request.max_tokens < 0 ? limit - n_prompt : request.max_tokens;
   for (int i = 0; i < n_most; ++i) {
-    int32_t token = FakeRunner::next_token(history, request.sampling.seed, info.n_vocab);
+    int32_t token = FakeRunner::next_token(history, request.sampling.seed, info.n_vocab, request.embeddings);
     const auto& stops = request.stop_tokens;
     const auto stops_here = [&] { return !request.ignore_eos && std::find(stops.begin(), stops.end(), token) != stops.end(); };
     while (i < request.min_tokens && stops_here()) token = (token + 1) % info.n_vocab;  // as the fake model takes a ban
@@ -62,6 +62,31 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
     history.push_back(token);
   }
   return expected;
+}
+
+// An image, as far as the fake model sees one: equal ids are equal images. rows: [n_rows, dim]
+inline PromptEmbedding image(int id, int position, int n_rows, int dim) {
+  auto rows = std::make_shared<std::vector<float>>();
+  for (int i = 0; i < n_rows * dim; ++i) rows->push_back(static_cast<float>(1000 * id + i) + 0.5f);
+  return {position, n_rows, {static_cast<uint64_t>(id) + 1, static_cast<uint64_t>(id) << 32}, std::move(rows)};
+}
+
+// Drafts that all are what the model will say.
+inline Propose right_drafts(const Request& request, const RunnerInfo& info, int n) {
+  return [seed = request.sampling.seed, embeddings = request.embeddings, n_vocab = info.n_vocab,
+          n](std::span<const int32_t> history) {
+    std::vector<int32_t> all(history.begin(), history.end());
+    for (int i = 0; i < n; ++i) all.push_back(FakeRunner::next_token(all, seed, n_vocab, embeddings));
+    return std::vector<int32_t>(all.begin() + static_cast<ptrdiff_t>(history.size()), all.end());
+  };
+}
+
+inline Propose wrong_drafts(const Request& request, const RunnerInfo& info, int n) {
+  return [right = right_drafts(request, info, n), n_vocab = info.n_vocab](std::span<const int32_t> history) {
+    std::vector<int32_t> drafts = right(history);
+    for (int32_t& token : drafts) token = (token + 1) % n_vocab;
+    return drafts;
+  };
 }
 
 class Random {
@@ -88,8 +113,37 @@ class Random {
     if (chance(0.15)) r.prompt_logprobs = integer(0, 3);
     r.sampling.seed = static_cast<uint64_t>(integer(0, 1000));
     r.sampling.n_logprobs = 0;
+    if (info.takes_embeddings && chance(0.4))
+      r.embeddings = images(static_cast<int>(r.prompt.size()), info.embedding_dim);
     r.sink = std::move(sink);
     return r;
+  }
+
+  // One or two of three images, somewhere in a prompt.
+  std::vector<PromptEmbedding> images(int n_prompt, int dim) {
+    std::vector<PromptEmbedding> all;
+    for (int begin = 0; begin < n_prompt && all.size() < 2;) {
+      const int position = chance(0.3) ? begin : integer(begin, n_prompt - 1),
+                n_rows = integer(1, std::min(6, n_prompt - position));
+      all.push_back(image(integer(0, 2), position, n_rows, dim));
+      begin = position + n_rows + (chance(0.5) ? n_prompt : 0);
+    }
+    return all;
+  }
+
+  // Drafts of any number, right up to some place or nowhere; now and then none, or one that is no token.
+  Propose drafts(const Request& request, const RunnerInfo& info) {
+    const double p_right = chance(0.3) ? 1 : integer(0, 9) * 0.1;
+    const auto random = std::make_shared<Random>(static_cast<unsigned>(integer(0, 1 << 30)));
+    return [right = right_drafts(request, info, 6), random, p_right,
+            n_vocab = info.n_vocab](std::span<const int32_t> history) {
+      std::vector<int32_t> all = right(history);
+      all.resize(static_cast<size_t>(random->integer(0, 6)));
+      for (int32_t& token : all)
+        if (!random->chance(p_right))
+          token = random->integer(random->chance(0.1) ? -1 : 0, random->chance(0.1) ? n_vocab : n_vocab - 1);
+      return all;
+    };
   }
 
  private:

@@ -1,6 +1,6 @@
-// Random load on random tiny engines: arrivals, cancellations, failures, pauses, priorities, deadlines, caches of a few
-// blocks, steps that overlap. Whatever the schedule, each request's tokens are those that the model says, once and in
-// order, no block leaks, and everyone's turn comes.
+// Random load on random tiny engines: arrivals, drafts, images, cancellations, failures, pauses, priorities,
+// deadlines, caches of a few blocks, steps that overlap. Whatever the schedule, each request's tokens are those that
+// the model says, once and in order, no block leaks, and everyone's turn comes.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -41,6 +41,7 @@ RunnerInfo random_info(Random& random) {
     if (random.chance(0.5)) info.n_blocks = random.integer(least, 2 * least);
   }
   info.overlaps = random.chance(0.6);
+  if (random.chance(0.5)) info.takes_embeddings = true, info.embedding_dim = random.integer(1, 3);
   return info;
 }
 
@@ -50,6 +51,7 @@ class Load {
       : random_(seed),
         kind_(kind),
         options_{.info = random_info(random_)},
+        drafts_(random_.chance(0.5)),
         failure_rate_(kind == Kind::kFailing ? 0.01 : 0) {
     const auto fail = [this] {
       if (random_.chance(failure_rate_)) throw std::runtime_error("injected");
@@ -80,13 +82,15 @@ class Load {
     EXPECT_EQ(engine.gauges().n_running + engine.gauges().n_waiting + engine.gauges().n_paused, 0);
     EXPECT_EQ(engine.gauges().n_computed_tokens, n_tokens);
     n_preempted += engine.gauges().n_preemptions;
+    n_accepted += engine.gauges().n_accepted_tokens;
+    n_rejected += engine.gauges().n_draft_tokens - engine.gauges().n_accepted_tokens;
     n_cached += engine.gauges().n_cached_tokens;
     if (options_.info.n_states > 0) n_cached_states += engine.gauges().n_cached_tokens;
     check_outputs();
   }
 
   int64_t n_tokens = 0, n_cached = 0, n_cached_states = 0, n_late = 0, n_steps = 0, n_preempted = 0, n_mixed = 0, n_failed = 0, n_scored = 0;
-  int64_t n_requests = 0, n_stopped = 0, longest_wait = 0;
+  int64_t n_requests = 0, n_stopped = 0, longest_wait = 0, n_accepted = 0, n_rejected = 0;
 
  private:
   void submit(Engine& engine) {
@@ -102,6 +106,7 @@ class Load {
       if (random_.chance(0.1)) client.request.begin_by = soon;
       client.late = client.request.deadline == soon || client.request.begin_by == soon;
     }
+    if (drafts_) client.request.propose = random_.drafts(client.request, options_.info);
     clients_[engine.submit(client.request)] = client;
     ++n_requests;
   }
@@ -140,7 +145,8 @@ class Load {
     }
     longest_wait = std::max(longest_wait, n_steps - oldest_since_);
     if (kind_ != Kind::kMixed) {
-      ASSERT_LE(n_steps - oldest_since_, 2 * options_.info.n_ctx + 8);
+      // Who brings drafts waits for each of its steps, and may have to bring tokens again.
+      ASSERT_LE(n_steps - oldest_since_, (drafts_ ? 4 : 2) * options_.info.n_ctx + 8);
     }
   }
 
@@ -189,6 +195,7 @@ class Load {
   Random random_;
   const Kind kind_;
   FakeOptions options_;
+  const bool drafts_;
   const double failure_rate_;
   std::map<RequestId, Client> clients_;
   RequestId oldest_id_ = 0;  // all up to here have finished
@@ -209,6 +216,7 @@ void run_loads(Kind kind) {
     if (testing::Test::HasFailure()) return;
     sum.n_steps += load.n_steps, sum.n_preempted += load.n_preempted, sum.n_mixed += load.n_mixed;
     sum.n_failed += load.n_failed, sum.n_requests += load.n_requests, sum.n_stopped += load.n_stopped;
+    sum.n_accepted += load.n_accepted, sum.n_rejected += load.n_rejected;
     sum.n_scored += load.n_scored, sum.n_cached += load.n_cached, sum.n_cached_states += load.n_cached_states, sum.n_late += load.n_late;
   }
   std::printf("%lld steps, %lld requests\n", static_cast<long long>(sum.n_steps), static_cast<long long>(sum.n_requests));
@@ -220,6 +228,8 @@ void run_loads(Kind kind) {
   EXPECT_GT(sum.n_stopped, n_rounds);
   EXPECT_GT(sum.n_cached, n_rounds / 4);
   EXPECT_GT(sum.n_cached_states, 0);
+  EXPECT_GT(sum.n_accepted, n_rounds);
+  EXPECT_GT(sum.n_rejected, n_rounds);
   EXPECT_GT(sum.n_scored, 2 * n_rounds);
   EXPECT_EQ(sum.n_failed > 0, kind == Kind::kFailing);
   EXPECT_EQ(sum.n_late > 0, kind == Kind::kMixed);

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "collector.h"
-#include "engine/token_stream.h"
 
 namespace ingot {
 namespace {
@@ -344,23 +343,6 @@ TEST(Engine, WarmsUp) {
   broken.before_forward = [](int64_t) { throw std::runtime_error("no kernel"); };
   FakeRunner broken_runner(broken);
   EXPECT_THROW(Engine(broken_runner).warm_up(), Error);
-}
-
-TEST(TokenStream, CarriesTokensAndTheFinish) {
-  FakeRunner runner;
-  Engine engine(runner);
-  const auto stream = std::make_shared<TokenStream>();
-  const Request request = make_request({5}, 3, stream);
-  engine.submit(request);
-  EXPECT_TRUE(stream->poll().empty());
-  while (engine.step()) {
-  }
-  const std::vector<TokenEvent> events = stream->wait();
-  ASSERT_EQ(events.size(), 4u);
-  const std::vector<int32_t> expected = expected_output(request, runner.info()).tokens;
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(events[i].token.token, expected[i]);
-  EXPECT_EQ(events[3].finish->reason, FinishReason::kLength);
-  EXPECT_TRUE(stream->wait().empty());
 }
 
 }  // namespace

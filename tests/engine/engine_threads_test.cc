@@ -2,16 +2,39 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
 #include "base/error.h"
+#include "base/queue.h"
 #include "collector.h"
 #include "engine/engine.h"
-#include "engine/token_stream.h"
 
 namespace ingot {
 namespace {
+
+struct TokenEvent {
+  Sampled token;                 // when finish is empty
+  std::optional<Finish> finish;  // the last event
+};
+
+// A sink that hands a request's tokens to another thread.
+class TokenStream final : public TokenSink {
+ public:
+  void on_token(const Sampled& token) override { events_.push({token, {}}); }
+  void on_finish(const Finish& finish) override {
+    events_.push({{}, finish});
+    events_.close();
+  }
+
+  // What has come, oldest first. wait() blocks until there is something; empty only after the finish has been taken.
+  std::vector<TokenEvent> wait() { return events_.drain(true); }
+  std::vector<TokenEvent> poll() { return events_.drain(false); }
+
+ private:
+  Queue<TokenEvent> events_;
+};
 
 FakeOptions small_pool() {
   FakeOptions options;

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,13 +28,14 @@
 namespace {
 
 thread_local int allocations_left = -1;  // -1: as many as are wanted
-std::atomic<int64_t> n_live{0};
+std::atomic<int64_t> n_live{0}, live_bytes{0};
 
 UNWATCHED void* allocate_or_null(std::size_t n) noexcept {
   if (allocations_left == 0) return nullptr;
   if (allocations_left > 0) --allocations_left;
   void* p = std::malloc(n > 0 ? n : 1);
   n_live += p != nullptr;
+  live_bytes += static_cast<int64_t>(malloc_usable_size(p));
   return p;
 }
 
@@ -44,6 +46,7 @@ UNWATCHED void* allocate(std::size_t n) {
 
 UNWATCHED void give_back(void* p) {
   if (p != nullptr) --n_live;
+  live_bytes -= static_cast<int64_t>(malloc_usable_size(p));
   std::free(p);
 }
 
@@ -186,6 +189,56 @@ TEST(FailedCalls, AnAllocationCostsARequestOrAStep) {
   EXPECT_GT(n_whole, 50);
 }
 
+// A submit that fails for want of memory gives its place in the queue back.
+TEST(FailedCalls, AFailedSubmitTakesNoPlaceInTheQueue) {
+  FakeRunner runner;
+  Engine engine(runner, {.max_queue = 1});
+  int n_failed = 0;
+  for (int n = 0; n < 200; ++n) {
+    SCOPED_TRACE(n);
+    Request request = request_of(1, std::make_shared<Counter>());
+    request.stop_tokens = {1, 2, 3};
+    request.min_tokens = 2;
+    std::optional<RequestId> id;
+    allocations_left = n;
+    try {
+      id = engine.try_submit(std::move(request));
+    } catch (const std::bad_alloc&) {
+      ++n_failed;
+    }
+    const bool reached = allocations_left == 0;
+    allocations_left = -1;
+    if (!reached) {
+      EXPECT_TRUE(id) << "the queue is full of requests that were never in it";
+      break;
+    }
+    while (engine.step()) {
+    }
+  }
+  EXPECT_GT(n_failed, 3);
+}
+
+// A request that waits takes memory for its prompt, however long its output may become.
+TEST(FailedCalls, AQueuedRequestTakesMemoryForItsPromptOnly) {
+  FakeOptions options;
+  options.info.n_ctx = 1 << 20;
+  options.info.n_blocks = 1 << 16;
+  options.info.max_seqs = 1;
+  FakeRunner runner(options);
+  Engine engine(runner);
+  constexpr int kRequests = 100;
+  const auto sink = std::make_shared<Counter>();
+  const int64_t before = live_bytes;
+  for (int i = 0; i < kRequests; ++i) {
+    Request request = request_of(0, sink);
+    request.max_tokens = -1;
+    engine.submit(std::move(request));
+  }
+  EXPECT_LT(live_bytes - before, kRequests * 4096);
+  engine.step();  // one of them is admitted now
+  EXPECT_LT(live_bytes - before, kRequests * 4096 + (6 << 20));
+  EXPECT_EQ(engine.gauges().n_waiting, kRequests - 1);
+}
 
 int open_descriptors() {
   int n = 0;

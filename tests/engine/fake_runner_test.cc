@@ -118,6 +118,37 @@ TEST(FakeRunner, NoticesWrongStates) {
   expect(both, {-1, -1}, {1, 1}, "writes state 1");
 }
 
+TEST(FakeRunner, DrawsAfterVectorsAndNoticesWrongOnes) {
+  FakeOptions options = small();
+  options.info.takes_embeddings = true;
+  options.info.embedding_dim = 2;
+  FakeRunner fake(options);
+  const std::vector<int32_t> history{5, 6, 7};
+  const PromptEmbedding vectors{1, 2, {1, 1}, std::make_shared<std::vector<float>>(std::vector<float>{1, 2, 3, 4})};
+  const Arrays arrays = prompt();
+  Batch batch = arrays.batch();
+  const std::vector<float> floats{3, 4, 1, 2};
+  std::vector<int32_t> rows{-1, 1, 0};
+  batch.embeddings = floats;
+  batch.embedding_rows = rows;
+  fake.forward(batch);
+  SamplingParams params;
+  fake.sample(std::vector<SampleRow>{{&params, 3, history, nullptr}});
+  const int32_t token = fake.wait()[0].token;
+  EXPECT_EQ(token, FakeRunner::next_token(history, 0, 100, {&vectors, 1}));
+  EXPECT_NE(token, FakeRunner::next_token(history, 0, 100));
+  EXPECT_TRUE(fake.violations().empty());
+  rows[2] = 2;
+  EXPECT_THROW(fake.forward(batch), std::logic_error);
+  rows.pop_back();
+  batch.embedding_rows = rows;
+  EXPECT_THROW(fake.forward(batch), std::logic_error);
+  FakeRunner tokens_only(small());
+  rows = {-1, 1, 0};
+  batch.embedding_rows = rows;
+  EXPECT_THROW(tokens_only.forward(batch), std::logic_error);
+}
+
 TEST(FakeRunner, NoticesWrongSampleRows) {
   FakeRunner fake(small());
   const Arrays first = prompt();

@@ -36,6 +36,34 @@ TEST(PrefixCache, FindsTheLongestChain) {
   EXPECT_TRUE(find(cache, root, {1, 2, 3, 4}).key == second);
 }
 
+// Equal tokens are not the same where vectors stand behind them.
+TEST(PrefixCache, VectorsAreComparedByTheirDigests) {
+  PrefixCache cache(8, 2, 0, [](const CacheKey&, std::span<const int32_t>) { return 1; }, true);
+  const CacheKey root = root_key("");
+  const Tokens tokens{1, 1, 1, 1, 1};
+  const std::vector<RowDigest> one{{}, {5, 6}, {5, 7}}, other{{}, {5, 6}, {5, 8}}, shorter{{}, {5, 6}},
+      tail{{}, {5, 6}, {5, 7}, {}, {9, 9}};
+  const auto find_rows = [&](const std::vector<RowDigest>& rows) {
+    CacheMatch match;
+    cache.find(root, {tokens, rows}, match);
+    return match.n_tokens;
+  };
+  const CacheTokens all(tokens, one);
+  const CacheKey first = cache.insert(root, all.first(2), 0);
+  const CacheKey second = cache.insert(first, all.subspan(2, 2), 1);
+  cache.insert(second, all.subspan(4), 2);
+  EXPECT_EQ(find_rows(one), 5);
+  EXPECT_EQ(find_rows(tail), 4);
+  EXPECT_EQ(find_rows(other), 2);
+  EXPECT_EQ(find_rows(shorter), 2);
+  EXPECT_EQ(find_rows({}), 0);
+  cache.insert(second, CacheTokens(tokens, tail).subspan(4), 3);
+  EXPECT_EQ(find_rows(tail), 5);
+  cache.insert(root, CacheTokens(tokens).first(2), 4);
+  EXPECT_EQ(find_rows({}), 2);
+  EXPECT_EQ(find_rows(one), 5);
+}
+
 TEST(PrefixCache, SaltsAreApart) {
   PrefixCache cache(8, 2);
   cache.insert(root_key("a"), Tokens{1, 2}, 0);

@@ -52,6 +52,20 @@ class SchedulerTest : public testing::Test {
     return parts;
   }
 
+  // Plans a step of one sequence, with these drafts, of which the first n_right are what is drawn.
+  StepItem verify(Sequence& sequence, const std::vector<int32_t>& drafts, int n_right) {
+    sequence.max_len = 100;
+    sequence.proposed = drafts;
+    const StepItem item = scheduler_->plan().items.at(0);
+    sequence.tokens.resize(static_cast<size_t>(sequence.len() + n_right));
+    sequence.n_drafts = 0;
+    n_blocks_in_step_ = sequence.blocks.size();
+    scheduler_->done(item, n_right);
+    if (item.samples) sequence.tokens.push_back(8);
+    return item;
+  }
+
+  size_t n_blocks_in_step_ = 0;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<std::unique_ptr<Sequence>> sequences_;
 };
@@ -157,6 +171,122 @@ TEST_F(SchedulerTest, RemovalReturnsEveryBlock) {
   EXPECT_EQ(scheduler_->pool().n_used(), 0);
   EXPECT_TRUE(scheduler_->idle());
   EXPECT_TRUE(plan().empty());
+}
+
+// The plan asks three times whether the head of the queue fits. It looks it up in the prefix cache once.
+TEST_F(SchedulerTest, APlanLooksUpTheHeadOfTheQueueOnce) {
+  make({.max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .n_blocks = 64});
+  Sequence& running = add(40);
+  plan();
+  for (const bool fits : {false, true}) {
+    Sequence& head = add(fits ? 20 : 250);
+    head.request.priority = 1;
+    head.rank = -1;
+    running.request.priority = fits ? 0 : 1;  // who does not fit would preempt it
+    const int64_t before = scheduler_->n_cache_walks();
+    plan();
+    EXPECT_EQ(scheduler_->n_cache_walks(), before + 1);
+    EXPECT_EQ(scheduler_->n_running(), fits ? 2 : 1);
+    end(head);
+  }
+}
+
+// The head of the queue fits as the plan begins. Then a decode gets the cached block that the head was to share.
+TEST_F(SchedulerTest, APlanLooksAgainWhenABlockOfTheMatchIsGivenAway) {
+  make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 16, .block_size = 2, .n_blocks = 8});
+  for (const int n_prompt : {2, 6}) {  // 1 block and 3 stay in the cache, the first one for the longest time
+    Sequence& cached = add(n_prompt);
+    cached.tokens.assign(n_prompt, n_prompt);
+    for (const StepItem& item : scheduler_->plan().items) scheduler_->done(item);
+    end(cached);
+  }
+  Sequence& running = add(1);
+  for (int i = 0; i < 8; ++i) plan();
+  EXPECT_EQ(running.blocks.size(), 4u);
+  Sequence& head = add(3);
+  head.tokens = {2, 2, 9};
+  head.request.priority = 1;  // so the plan looks before the decodes, too
+  head.rank = -1;
+  const int64_t before = scheduler_->n_cache_walks();
+  EXPECT_THAT(plan(), ElementsAre(Part{3, 8, 1, true}, Part{4, 0, 3, true}));
+  EXPECT_EQ(scheduler_->n_cache_walks(), before + 2);
+}
+
+// What a sequence may need later is reserved when it is admitted, and no step has to.
+TEST_F(SchedulerTest, AdmissionReservesForTheWholeOutput) {
+  make({.max_batch_tokens = 8, .max_seqs = 1, .chunk = 8, .block_size = 4, .n_blocks = 64});
+  Sequence& admitted = add(4);
+  Sequence& waits = add(4);
+  admitted.max_len = waits.max_len = 200;
+  plan();
+  EXPECT_GE(admitted.tokens.capacity(), 200u);
+  EXPECT_GE(admitted.blocks.capacity(), 50u);
+  EXPECT_LT(waits.tokens.capacity(), 50u);
+  EXPECT_EQ(waits.blocks.capacity(), 0u);
+}
+
+TEST_F(SchedulerTest, WrongDraftsAreCutBackAndNeverCached) {
+  make({.max_batch_tokens = 16, .max_seqs = 2, .chunk = 16, .block_size = 2, .n_blocks = 16, .spare_rows = 6});
+  Sequence& sequence = add(3);
+  verify(sequence, {}, 0);
+  const StepItem item = verify(sequence, {1, 2, 3, 4}, 1);
+  EXPECT_EQ(item.begin, 3);
+  EXPECT_EQ(item.n_tokens, 5);
+  EXPECT_EQ(item.n_drafts, 4);
+  EXPECT_EQ(item.n_rows(), 5);
+  EXPECT_EQ(n_blocks_in_step_, 4u);
+  EXPECT_EQ(sequence.blocks.size(), 3u);  // of 7 7 7 8 1
+  EXPECT_EQ(sequence.n_computed, 5);
+  EXPECT_EQ(scheduler_->pool().n_used(), 3);
+  Sequence& other = add(9);
+  other.tokens = {7, 7, 7, 8, 1, 2, 3, 4, 5};  // with the drafts that were wrong
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 5, 1, true}, Part{2, 4, 5, true}));
+  end(other);
+  end(sequence);
+  Sequence& last = add(8);
+  last.tokens = {7, 7, 7, 8, 1, 2, 3, 4};
+  EXPECT_THAT(plan(), ElementsAre(Part{3, 5, 3, true}));
+}
+
+// A state that has seen wrong drafts is of no use: the next step reads the old one, and brings the right tokens again.
+TEST_F(SchedulerTest, AStateIsNotCutBackButReadAgain) {
+  make({.max_batch_tokens = 16,
+        .max_seqs = 2,
+        .chunk = 16,
+        .block_size = 2,
+        .n_blocks = 16,
+        .n_states = 4,
+        .spare_rows = 6});
+  Sequence& sequence = add(3);
+  verify(sequence, {}, 0);
+  verify(sequence, {}, 0);  // the prompt's second chunk, behind a checkpoint
+  const StepItem wrong = verify(sequence, {1, 2, 3}, 2);
+  EXPECT_NE(wrong.state_in, wrong.state_out);
+  EXPECT_EQ(wrong.begin, 3);
+  EXPECT_EQ(sequence.n_computed, 3);
+  EXPECT_EQ(sequence.blocks.size(), 2u);
+  const StepItem again = verify(sequence, {}, 0);
+  EXPECT_EQ(again.begin, 3);
+  EXPECT_EQ(again.n_tokens, 4);  // 8 1 2 8
+  EXPECT_EQ(again.state_in, wrong.state_in);
+  EXPECT_EQ(again.state_out, wrong.state_out);
+  EXPECT_TRUE(again.samples);
+  const StepItem right = verify(sequence, {5, 6}, 2);
+  EXPECT_EQ(right.state_in, again.state_out);
+  EXPECT_NE(right.state_out, right.state_in);
+  EXPECT_EQ(sequence.state_in, right.state_out);
+  EXPECT_EQ(scheduler_->states().n_used(), 1);
+}
+
+TEST_F(SchedulerTest, DraftsLeaveATokenOfTheStepToEachOther) {
+  make({.max_batch_tokens = 6, .max_seqs = 4, .chunk = 8, .block_size = 4, .n_blocks = 32, .spare_rows = 8});
+  Sequence& first = add(1);
+  add(1);
+  plan();
+  first.max_len = 100;
+  first.proposed = {1, 2, 3, 4, 5, 6, 7};
+  add(9);
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 1, 4, true}, Part{2, 1, 1, true}, Part{3, 0, 1, false}));
 }
 
 TEST_F(SchedulerTest, TheBatchSaysWhatThePlanSays) {

@@ -46,10 +46,13 @@ int context_of(int kv_len, int max_kv_len) {
 }
 
 Padding padding_of(const Program& program, int n_seqs, int q_len, int n_logits) {
-  const KvShape& kv = program.kv->shape;
-  return {.n_seqs = n_seqs, .q_len = q_len, .n_logits = n_logits, .block = kv.n_blocks,
-          .n_blocks = (q_len + kv.block_size - 1) / kv.block_size,
-          .state = program.states != nullptr ? program.states->shape.n_slots : 0};
+  Padding padding{.n_seqs = n_seqs, .q_len = q_len, .n_logits = n_logits};
+  if (program.kv != nullptr) {
+    const KvShape& kv = program.kv->shape;
+    padding.block = kv.n_blocks, padding.n_blocks = (q_len + kv.block_size - 1) / kv.block_size;
+  }
+  if (program.states != nullptr) padding.state = program.states->shape.n_slots;
+  return padding;
 }
 
 }  // namespace
@@ -92,9 +95,11 @@ int CudaBackend::useful_context(const Program& program, int n_seqs, int context)
 }
 
 std::optional<CudaBackend::GraphKey> CudaBackend::key_of(const Program& program, const Batch& batch) const {
-  if (batch.n_seqs() == 0 || batch.n_tokens() % batch.n_seqs() != 0 || !batch.second_rows.empty()) return std::nullopt;
+  if (batch.n_seqs() == 0 || batch.n_tokens() % batch.n_seqs() != 0 || !batch.second_rows.empty() ||
+      !batch.embeddings.empty())
+    return std::nullopt;
   const int q_len = batch.n_tokens() / batch.n_seqs(), most = q_len > kMostRecordedTokens ? 0 : most_sequences(limits_, q_len);
-  if (batch.n_seqs() > most || program.kv == nullptr) return std::nullopt;
+  if (batch.n_seqs() > most) return std::nullopt;
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
     if (batch.q_len(seq) != q_len) return std::nullopt;
   const int n_seqs = bucket_of(batch.n_seqs(), most);

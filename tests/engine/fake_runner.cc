@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <limits>
 #include <stdexcept>
@@ -33,10 +34,16 @@ int32_t biased(int32_t token, const SamplingParams& params, int n_vocab) {
   return kNoToken;
 }
 
-uint64_t digest_of(std::span<const int32_t> history) {
+uint64_t ids_of(std::span<const int32_t> history) {
   uint64_t digest = 0;
   for (int32_t token : history) digest = mix(digest, static_cast<uint64_t>(token));
   return digest;
+}
+
+uint64_t digest_of(std::span<const float> vector) {
+  uint64_t digest = 1;
+  for (const float x : vector) digest = mix(digest, std::bit_cast<uint32_t>(x));
+  return digest | 1;  // 0 is none
 }
 
 }  // namespace
@@ -47,8 +54,27 @@ FakeRunner::FakeRunner(const FakeOptions& options)
       states_(options.info.n_states),
       writer_(options.info.n_blocks, -1) {}
 
-int32_t FakeRunner::next_token(std::span<const int32_t> history, uint64_t seed, int n_vocab) {
-  return token_of(digest_of(history), seed, n_vocab);
+void FakeRunner::History::add(int32_t token, uint64_t vector) {
+  ids = mix(ids, static_cast<uint64_t>(token));
+  digest = vector != 0 ? mix(mix(digest, vector), ~uint64_t{0}) : mix(digest, static_cast<uint64_t>(token));
+}
+
+int32_t FakeRunner::next_token(std::span<const int32_t> history, uint64_t seed, int n_vocab,
+                               std::span<const PromptEmbedding> embeddings) {
+  History all;
+  size_t next = 0;
+  for (int position = 0; position < static_cast<int>(history.size()); ++position) {
+    uint64_t vector = 0;
+    while (next < embeddings.size() && position >= embeddings[next].position + embeddings[next].n_rows) ++next;
+    if (next < embeddings.size() && position >= embeddings[next].position) {
+      const PromptEmbedding& e = embeddings[next];
+      const size_t dim = e.rows->size() / static_cast<size_t>(e.n_rows),
+                   row = static_cast<size_t>(position - e.position);
+      vector = digest_of(std::span(*e.rows).subspan(row * dim, dim));
+    }
+    all.add(history[position], vector);
+  }
+  return token_of(all.digest, seed, n_vocab);
 }
 
 void FakeRunner::forward(const Batch& given) {
@@ -61,12 +87,13 @@ void FakeRunner::forward(const Batch& given) {
   check_shape(batch);
   check_blocks(batch);
   check_states(batch);
-  digests_.resize(batch.n_tokens());
+  check_embeddings(batch);
+  histories_.resize(batch.n_tokens());
   for (int seq = 0; seq < batch.n_seqs(); ++seq) write_tokens(batch, seq, read_history(batch, seq));
   logits_.clear();
   logit_lens_.clear();
   for (int32_t row : batch.logit_rows) {
-    logits_.push_back(digests_[row]);
+    logits_.push_back(histories_[row]);
     logit_lens_.push_back(batch.positions[row] + 1);
   }
   n_tokens_ += batch.n_tokens();
@@ -95,9 +122,11 @@ void FakeRunner::sample(std::span<const SampleRow> rows) {
     }
     require(row.position == logit_lens_[i],
             "row {} draws position {} after {}", i, row.position, logit_lens_[i]);
-    require(!checks_all(i) || digest_of(row.history) == logits_[i], "row {}: its history is not what the cache holds", i);
+    require(!checks_all(i) || ids_of(row.history) == logits_[i].ids, "row {}: its history is not what the cache holds",
+            i);
     Sampled drawn;
-    drawn.token = biased(token_of(logits_[i], row.params->seed, options_.info.n_vocab), *row.params, options_.info.n_vocab);
+    drawn.token = biased(token_of(logits_[i].digest, row.params->seed, options_.info.n_vocab), *row.params,
+                         options_.info.n_vocab);
     if (options_.spoils && options_.spoils(row)) drawn.token = kNoToken;
     if (row.params->n_logprobs >= 0) drawn.logprob = -static_cast<float>(drawn.token);
     sampled_.push_back(std::move(drawn));
@@ -191,30 +220,56 @@ void FakeRunner::check_states(const Batch& batch) {
   }
 }
 
+void FakeRunner::check_embeddings(const Batch& batch) {
+  const auto dim = static_cast<size_t>(options_.info.embedding_dim), n = batch.embeddings.size();
+  require(batch.embedding_rows.empty() == batch.embeddings.empty(), "{} floats for {} rows", n,
+          batch.embedding_rows.size());
+  if (batch.embedding_rows.empty()) return;
+  require(options_.info.takes_embeddings, "embeddings for a model that takes none");
+  require(batch.embedding_rows.size() == batch.tokens.size() && n % dim == 0, "{} floats, {} rows", n,
+          batch.embedding_rows.size());
+  for (const int32_t row : batch.embedding_rows)
+    require(row >= -1 && row < static_cast<int32_t>(n / dim), "row {} of {} embeddings", row, n / dim);
+}
+
+// 0: it is a token.
+uint64_t FakeRunner::vector_at(const Batch& batch, int token) const {
+  const int32_t row = batch.embedding_rows.empty() ? -1 : batch.embedding_rows[token];
+  const auto dim = static_cast<size_t>(options_.info.embedding_dim);
+  return row < 0 ? 0 : digest_of(batch.embeddings.subspan(static_cast<size_t>(row) * dim, dim));
+}
+
 bool FakeRunner::checks_all(size_t row) const { return (static_cast<size_t>(n_steps_) + row) % static_cast<size_t>(options_.check_every) == 0; }
 
-// The digest of what the cache holds before this batch's tokens, checked slot by slot as far back as they see.
-uint64_t FakeRunner::read_history(const Batch& batch, int seq) {
+// What the cache holds before this batch's tokens, checked slot by slot as far back as they see.
+FakeRunner::History FakeRunner::read_history(const Batch& batch, int seq) {
   const int end = batch.kv_len[seq] - batch.q_len(seq), seen = first_read(batch, seq),
             begin = checks_all(static_cast<size_t>(seq)) ? seen : std::max(seen, end - 1);
-  uint64_t digest = 0;
+  History history;
   for (int position = begin; position < end; ++position) {
     const Slot& s = slot(batch, seq, position);
-    digest = position == begin && begin > 0 ? s.digest : mix(digest, static_cast<uint64_t>(s.token));
-    require(s.position == position && s.digest == digest,
+    if (position == begin && begin > 0) {
+      history = s.history;
+    } else {
+      history.add(s.token, s.vector);
+    }
+    require(s.position == position && s.history == history,
             "sequence {} reads position {} and finds another history's {}", seq, position, s.position);
   }
   if (!states_.empty() && end > 0) {
     const Slot& state = states_[batch.state_in[seq]];
-    require(state.position == end - 1 && state.digest == digest, "sequence {} goes on from the state of position {}", seq, state.position);
+    require(state.position == end - 1 && state.history == history, "sequence {} goes on from the state of position {}",
+            seq, state.position);
   }
-  return digest;
+  return history;
 }
 
-void FakeRunner::write_tokens(const Batch& batch, int seq, uint64_t digest) {
+void FakeRunner::write_tokens(const Batch& batch, int seq, History history) {
   for (int i = batch.q_start[seq]; i < batch.q_start[seq + 1]; ++i) {
-    digest = digests_[i] = mix(digest, static_cast<uint64_t>(batch.tokens[i]));
-    slot(batch, seq, batch.positions[i]) = {batch.tokens[i], batch.positions[i], digest};
+    const uint64_t vector = vector_at(batch, i);
+    history.add(batch.tokens[i], vector);
+    histories_[i] = history;
+    slot(batch, seq, batch.positions[i]) = {batch.tokens[i], vector, batch.positions[i], history};
     if (!states_.empty()) states_[batch.state_out[seq]] = slot(batch, seq, batch.positions[i]);
   }
 }

@@ -1,8 +1,9 @@
-// FakeRunner: a model whose next token is a pure function of the tokens before it and the seed. Its KV cache holds what
-// a real one stands for, the history, so it notices every mistake of a scheduler: a wrong position or length, a block
-// read that another sequence wrote, a block written by two, a state of another place or history. Step time and failures are settable. With info.overlaps it
-// is a device with a clock of its own: forward returns at once, and wait() when the step's time has passed. For tests
-// of the engine and the server.
+// FakeRunner: a model whose next token is a pure function of what comes before it (tokens, and vectors in place of
+// some) and the seed. Its KV cache holds what a real one stands for, the history, so it notices every mistake of a
+// scheduler: a wrong position or length, a block read that another sequence wrote, a block written by two, a state of
+// another place or history. Step time and failures are settable. With info.overlaps it is a device with a clock of
+// its own: forward returns at once, and wait() when the step's time has passed. For tests of the engine and the
+// server.
 #pragma once
 #include <fmt/format.h>
 
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/request.h"
 #include "model/runner.h"
 
 namespace ingot {
@@ -35,7 +37,8 @@ class FakeRunner final : public Runner {
   explicit FakeRunner(const FakeOptions& options = {});
 
   // The token that follows a history.
-  static int32_t next_token(std::span<const int32_t> history, uint64_t seed, int n_vocab);
+  static int32_t next_token(std::span<const int32_t> history, uint64_t seed, int n_vocab,
+                            std::span<const PromptEmbedding> embeddings = {});
 
   const RunnerInfo& info() const override { return options_.info; }
   void forward(const Batch& batch) override;
@@ -48,20 +51,30 @@ class FakeRunner final : public Runner {
   const std::vector<std::string>& violations() const { return violations_; }
 
  private:
-  // What a token leaves in the cache: itself, where it stands, and a digest of all up to it.
+  // What a history comes to: all that the model has seen, and the token ids alone, which are what a SampleRow has of
+  // it.
+  struct History {
+    uint64_t digest = 0, ids = 0;
+    void add(int32_t token, uint64_t vector);
+    bool operator==(const History&) const = default;
+  };
+  // What a token leaves in the cache: itself or the vector in its place (0: none), where it stands, and all up to it.
   struct Slot {
     int32_t token = -1;
+    uint64_t vector = 0;
     int32_t position = -1;
-    uint64_t digest = 0;
+    History history;
   };
 
   void begin_step(int n_tokens);
   void check_shape(const Batch& batch);
   void check_blocks(const Batch& batch);
   void check_states(const Batch& batch);
+  void check_embeddings(const Batch& batch);
+  uint64_t vector_at(const Batch& batch, int token) const;
   bool checks_all(size_t row) const;
-  uint64_t read_history(const Batch& batch, int seq);
-  void write_tokens(const Batch& batch, int seq, uint64_t digest);
+  History read_history(const Batch& batch, int seq);
+  void write_tokens(const Batch& batch, int seq, History history);
   Slot& slot(const Batch& batch, int seq, int position);
   template <class... Args>
   void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
@@ -75,8 +88,8 @@ class FakeRunner final : public Runner {
   std::vector<Slot> cache_;       // [n_blocks * block_size]
   std::vector<Slot> states_;      // [n_states]: each of the last token that it has seen
   std::vector<int> writer_;       // [n_blocks]: sequence of this batch that writes it, or -1
-  std::vector<uint64_t> digests_; // [n_tokens of this batch]
-  std::vector<uint64_t> logits_;  // [n_logits]: the digest of each row's history
+  std::vector<History> histories_;  // [n_tokens of this batch]: up to each
+  std::vector<History> logits_;   // [n_logits]: each row's
   std::vector<int> logit_lens_;   // [n_logits]: its length
   std::vector<int32_t> tokens_;   // of the batch, where some were drawn
   std::vector<Sampled> sampled_;

@@ -1,0 +1,280 @@
+// Drafts: a request with right, wrong or random ones says what it says without any, and ends where it ends without any.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "collector.h"
+#include "engine/engine.h"
+
+namespace ingot {
+namespace {
+
+struct Case {
+  bool overlaps, states;
+};
+
+class Drafts : public testing::TestWithParam<Case> {
+ protected:
+  // Spare rows of logits, and spare slots for states, are what drafts need.
+  FakeOptions options() const {
+    FakeOptions fake;
+    fake.info = {.n_vocab = 100,
+                 .n_ctx = 128,
+                 .block_size = 4,
+                 .n_blocks = 200,
+                 .max_batch_tokens = 64,
+                 .max_seqs = 8,
+                 .max_logits = 40};
+    fake.info.n_states = GetParam().states ? 24 : 0;
+    fake.info.overlaps = GetParam().overlaps;
+    return fake;
+  }
+};
+
+Request request_of(std::vector<int32_t> prompt, int max_tokens, uint64_t seed = 0) {
+  Request request{.prompt = std::move(prompt), .max_tokens = max_tokens};
+  request.sampling.seed = seed;
+  request.sampling.n_logprobs = 0;
+  return request;
+}
+
+std::shared_ptr<Collector> submit(Engine& engine, Request request) {
+  const auto sink = std::make_shared<Collector>();
+  request.sink = sink;
+  engine.submit(std::move(request));
+  return sink;
+}
+
+void run(Engine& engine) {
+  while (engine.step()) {}
+}
+
+void expect_whole(const Collector& sink, const Request& request, const RunnerInfo& info) {
+  const Expected expected = expected_output(request, info);
+  ASSERT_TRUE(sink.finish);
+  EXPECT_EQ(sink.tokens, expected.tokens);
+  EXPECT_EQ(sink.finish->reason, expected.reason) << sink.finish->error;
+  EXPECT_EQ(sink.finish->stop_token, expected.stop_token);
+  EXPECT_EQ(sink.finish->usage.output_tokens,
+            static_cast<int>(expected.tokens.size()) + (expected.reason == FinishReason::kStop));
+  for (size_t i = 0; i < sink.tokens.size(); ++i) EXPECT_EQ(sink.logprobs[i], -static_cast<float>(sink.tokens[i]));
+}
+
+TEST_P(Drafts, RightOnesTakeFewerSteps) {
+  FakeRunner runner(options());
+  Engine engine(runner);
+  Request request = request_of({1, 2, 3, 4, 5}, 21);
+  request.propose = right_drafts(request, runner.info(), 4);
+  const auto sink = submit(engine, request);
+  run(engine);
+  expect_whole(*sink, request, runner.info());
+  // The prompt's, which draws one token (a hybrid's is cut at a checkpoint), and 20 tokens in fives.
+  EXPECT_EQ(runner.n_steps(), 5 + GetParam().states);
+  EXPECT_EQ(engine.gauges().n_draft_tokens, 16);
+  EXPECT_EQ(engine.gauges().n_accepted_tokens, 16);
+}
+
+TEST_P(Drafts, WrongOnesChangeNothing) {
+  FakeRunner runner(options());
+  Engine engine(runner);
+  Request request = request_of({1, 2, 3, 4, 5}, 21);
+  request.propose = wrong_drafts(request, runner.info(), 4);
+  const auto sink = submit(engine, request);
+  run(engine);
+  expect_whole(*sink, request, runner.info());
+  EXPECT_EQ(engine.gauges().n_accepted_tokens, 0);
+  // A state cannot be cut back, so every second step of a hybrid brings a token again, with no drafts.
+  EXPECT_EQ(runner.n_steps(), 21 + GetParam().states);
+  EXPECT_GT(engine.gauges().n_draft_tokens, GetParam().states ? 30 : 60);
+  EXPECT_EQ(engine.gauges().blocks_used + engine.gauges().states_used, 0);
+  EXPECT_EQ(runner.violations(), std::vector<std::string>());
+}
+
+TEST_P(Drafts, EndExactlyAtMaxTokensAndAtAnyStopToken) {
+  FakeRunner runner(options());
+  const std::vector<int32_t> all = expected_output(request_of({9, 8, 7}, 12), runner.info()).tokens;
+  for (int n = 1; n <= 12; ++n) {
+    for (const bool by_stop : {false, true}) {
+      SCOPED_TRACE(n);
+      Engine engine(runner);
+      Request request = request_of({9, 8, 7}, by_stop ? 40 : n);
+      if (by_stop) request.stop_tokens = {all[n - 1]};
+      if (n % 3 == 0) request.min_tokens = n / 2;
+      request.propose = right_drafts(request, runner.info(), 5);
+      const int64_t before = runner.n_steps();
+      const auto sink = submit(engine, request);
+      run(engine);
+      expect_whole(*sink, request, runner.info());
+      // Each step gives one token and those drafts that it accepts. None is accepted behind the end.
+      EXPECT_EQ(engine.gauges().n_accepted_tokens + runner.n_steps() - before, sink->finish->usage.output_tokens);
+      EXPECT_EQ(engine.gauges().blocks_used + engine.gauges().states_used, 0);
+    }
+  }
+}
+
+// A consumer that ends its request at a token (a stop string, say) hears of no token that the same step drew behind it.
+TEST_P(Drafts, ACancelOrAnExceptionAtATokenIsTheEnd) {
+  struct Ender : Collector {
+    void on_token(const Sampled& token) override {
+      Collector::on_token(token);
+      if (static_cast<int>(tokens.size()) < at) return;
+      if (throws) throw std::runtime_error("enough");
+      engine->cancel(id);
+    }
+    Engine* engine = nullptr;
+    RequestId id = 0;
+    int at = 0;
+    bool throws = false;
+  };
+  for (int at = 1; at <= 9; ++at) {
+    for (const bool throws : {false, true}) {
+      SCOPED_TRACE(at);
+      FakeRunner runner(options());
+      Engine engine(runner);
+      Request request = request_of({5, 6, 7, 8}, 30);
+      request.propose = right_drafts(request, runner.info(), 6);
+      const auto sink = std::make_shared<Ender>();
+      sink->engine = &engine, sink->at = at, sink->throws = throws;
+      request.sink = sink;
+      sink->id = engine.submit(request);
+      run(engine);
+      EXPECT_EQ(sink->tokens.size(), static_cast<size_t>(at));
+      EXPECT_EQ(sink->finish->usage.output_tokens, at);
+      EXPECT_EQ(sink->finish->reason, throws ? FinishReason::kError : FinishReason::kCancelled);
+      EXPECT_EQ(engine.gauges().blocks_used + engine.gauges().states_used, 0);
+      const auto again = submit(engine, request);  // what the first one left in the cache is right
+      run(engine);
+      expect_whole(*again, request, runner.info());
+      EXPECT_EQ(runner.violations(), std::vector<std::string>());
+    }
+  }
+}
+
+TEST_P(Drafts, TheLimitsOfAStepHold) {
+  for (const int max_logits : {0, 4, 5, 7}) {
+    for (const int max_batch_tokens : {4, 5, 9}) {
+      FakeOptions fake = options();
+      fake.info.max_seqs = 4;
+      fake.info.max_logits = max_logits;
+      fake.info.max_batch_tokens = max_batch_tokens;
+      FakeRunner runner(fake);  // which refuses what is over its limits
+      Engine engine(runner);
+      std::vector<Request> requests;
+      std::vector<std::shared_ptr<Collector>> sinks;
+      for (int i = 0; i < 6; ++i) {
+        requests.push_back(request_of({i, 1, 2}, 20));
+        requests.back().propose = right_drafts(requests.back(), runner.info(), 5);
+        sinks.push_back(submit(engine, requests.back()));
+      }
+      run(engine);
+      for (size_t i = 0; i < sinks.size(); ++i) expect_whole(*sinks[i], requests[i], runner.info());
+      EXPECT_EQ(runner.violations(), std::vector<std::string>());
+      EXPECT_EQ(engine.gauges().n_draft_tokens > 0, max_logits > 4);
+    }
+  }
+}
+
+// Many at once on few blocks, several of each prompt, with a prefix cache that is in use: some are preempted while
+// they verify.
+TEST_P(Drafts, NoScheduleChangesTheOutput) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  int64_t n_preempted = 0, n_cached = 0, n_accepted = 0;
+  for (int round = 0; round < 20; ++round) {
+    FakeOptions fake = options();
+    fake.info.n_blocks = 40;
+    FakeRunner runner(fake);
+    Engine engine(runner, {.chunk = random.integer(3, 40)});
+    std::vector<Request> requests;
+    std::vector<std::shared_ptr<Collector>> sinks;
+    for (int i = 0; i < 18; ++i) {
+      Request request = random.request(runner.info(), nullptr);
+      request.prompt.resize(std::min<size_t>(request.prompt.size(), 40));
+      if (i % 3 > 0) request.prompt = requests.back().prompt;
+      request.max_tokens = std::min(60, request.max_tokens);
+      request.min_tokens = 0;
+      const int n = random.integer(1, 7);
+      if (i % 4 == 0) request.propose = right_drafts(request, runner.info(), n);
+      if (i % 4 == 1) request.propose = wrong_drafts(request, runner.info(), n);
+      if (i % 4 == 2) request.propose = random.drafts(request, runner.info());
+      requests.push_back(request);
+      sinks.push_back(submit(engine, request));
+      if (random.chance(0.3)) engine.step();
+    }
+    run(engine);
+    for (size_t i = 0; i < sinks.size(); ++i) expect_whole(*sinks[i], requests[i], runner.info());
+    ASSERT_EQ(runner.violations(), std::vector<std::string>());
+    EXPECT_EQ(engine.gauges().blocks_used + engine.gauges().states_used, 0);
+    n_preempted += engine.gauges().n_preemptions;
+    n_cached += engine.gauges().n_cached_tokens;
+    n_accepted += engine.gauges().n_accepted_tokens;
+  }
+  EXPECT_GT(n_preempted, 10);
+  EXPECT_GT(n_cached, 100);
+  EXPECT_GT(n_accepted, 100);
+}
+
+// While one waits for its draws, the steps of the others go on.
+TEST_P(Drafts, OthersDoNotWait) {
+  FakeRunner runner(options());
+  Engine engine(runner);
+  Request drafted = request_of({1, 2}, 10);
+  drafted.propose = wrong_drafts(drafted, runner.info(), 2);
+  const Request plain = request_of({3, 4}, 40);
+  const auto slow = submit(engine, drafted), fast = submit(engine, plain);
+  run(engine);
+  expect_whole(*slow, drafted, runner.info());
+  expect_whole(*fast, plain, runner.info());
+  EXPECT_EQ(runner.n_steps(), 40);
+}
+
+TEST_P(Drafts, WhatProposeThrowsEndsTheRequest) {
+  FakeRunner runner(options());
+  Engine engine(runner);
+  Request request = request_of({1, 2}, 10);
+  request.propose = [](std::span<const int32_t> history) -> std::vector<int32_t> {
+    if (history.size() == 5) throw std::runtime_error("no idea");
+    return {};
+  };
+  const auto sink = submit(engine, request);
+  run(engine);
+  EXPECT_EQ(sink->finish->reason, FinishReason::kError);
+  EXPECT_EQ(sink->finish->error, "no idea");
+  EXPECT_EQ(sink->tokens.size(), 3u);
+  EXPECT_EQ(engine.gauges().blocks_used, 0);
+}
+
+// Without a slot to spare there are no drafts. The slot that another sequence can run on is none to spare.
+TEST(DraftsOfHybrids, NeedASpareSlot) {
+  for (const int n_spare : {0, 1}) {
+    FakeOptions fake;
+    fake.info.max_seqs = 2;
+    fake.info.n_states = 2 + n_spare;
+    fake.info.max_logits = 10;
+    FakeRunner runner(fake);
+    Engine engine(runner);
+    Request first = request_of({1, 2}, 60), second = request_of({3, 4}, 12);
+    first.propose = right_drafts(first, runner.info(), 3);
+    const auto one = submit(engine, first);
+    for (int i = 0; i < 4; ++i) engine.step();
+    const auto two = submit(engine, second);
+    engine.step();
+    EXPECT_EQ(engine.gauges().n_running, 2);
+    run(engine);
+    expect_whole(*one, first, runner.info());
+    expect_whole(*two, second, runner.info());
+    EXPECT_EQ(engine.gauges().n_draft_tokens > 0, n_spare > 0);
+    EXPECT_EQ(runner.violations(), std::vector<std::string>());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, Drafts,
+                         testing::Values(Case{false, false}, Case{false, true}, Case{true, false}, Case{true, true}),
+                         [](const auto& test) {
+                           return std::string(test.param.overlaps ? "Overlapping" : "InTurn") +
+                                  (test.param.states ? "Hybrid" : "");
+                         });
+
+}  // namespace
+}  // namespace ingot

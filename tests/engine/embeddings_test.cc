@@ -1,0 +1,154 @@
+// Embeddings in prompts: vectors in place of tokens go through chunks, preemption and the prefix cache as tokens do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "collector.h"
+#include "engine/engine.h"
+
+namespace ingot {
+namespace {
+
+using testing::HasSubstr;
+constexpr int kDim = 3;
+
+FakeOptions with_embeddings() {
+  FakeOptions fake;
+  fake.info = {.n_vocab = 100, .n_ctx = 128, .block_size = 4, .n_blocks = 100, .max_batch_tokens = 32, .max_seqs = 8};
+  fake.info.takes_embeddings = true;
+  fake.info.embedding_dim = kDim;
+  return fake;
+}
+
+// A prompt of so many placeholders with these images.
+Request request_of(int n_prompt, std::vector<PromptEmbedding> embeddings, int max_tokens = 6) {
+  return {.prompt = std::vector<int32_t>(n_prompt, 7), .embeddings = std::move(embeddings), .max_tokens = max_tokens};
+}
+
+std::shared_ptr<Collector> submit(Engine& engine, Request request) {
+  const auto sink = std::make_shared<Collector>();
+  request.sink = sink;
+  engine.submit(std::move(request));
+  return sink;
+}
+
+void run(Engine& engine) {
+  while (engine.step()) {}
+}
+
+std::string error_of(const RunnerInfo& info, Request request) {
+  request.sink = std::make_shared<Collector>();
+  try {
+    validate(request, info);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Embeddings, AreRefusedUnlessTheyFit) {
+  const RunnerInfo info = with_embeddings().info, tokens_only = FakeOptions().info;
+  EXPECT_EQ(error_of(info, request_of(10, {image(1, 2, 3, kDim), image(2, 5, 5, kDim)})), "");
+  EXPECT_THAT(error_of(tokens_only, request_of(10, {image(1, 2, 3, kDim)})), HasSubstr("takes tokens only"));
+  EXPECT_THAT(error_of(info, request_of(10, {image(1, 8, 3, kDim)})), HasSubstr("within the 10 tokens"));
+  EXPECT_THAT(error_of(info, request_of(10, {image(1, -1, 3, kDim)})), HasSubstr("from position -1"));
+  EXPECT_THAT(error_of(info, request_of(10, {image(1, 2, 0, kDim)})), HasSubstr("has 0 rows"));
+  EXPECT_THAT(error_of(info, request_of(10, {image(1, 2, 3, kDim), image(2, 4, 2, kDim)})), HasSubstr("embedding 1"));
+  EXPECT_THAT(error_of(info, request_of(10, {image(1, 2, 3, kDim + 1)})), HasSubstr("12 floats: expected 3 rows of 3"));
+  Request request = request_of(10, {image(1, 2, 3, kDim)});
+  request.embeddings[0].rows = nullptr;
+  EXPECT_THAT(error_of(info, request), HasSubstr("0 floats"));
+  request = request_of(10, {image(1, 2, 3, kDim)});
+  request.embeddings[0].digest = {};
+  EXPECT_THAT(error_of(info, request), HasSubstr("no digest"));
+}
+
+TEST(Embeddings, ChunksAndCompanyChangeNothing) {
+  const Request one = request_of(30, {image(1, 3, 9, kDim), image(2, 12, 5, kDim), image(1, 25, 5, kDim)});
+  const Request other = request_of(17, {image(2, 0, 17, kDim)}), plain = request_of(30, {});
+  std::vector<std::vector<int32_t>> outputs;
+  for (int chunk = 1; chunk <= 32; ++chunk) {
+    FakeRunner runner(with_embeddings());
+    Engine engine(runner, {.chunk = chunk, .prefix_cache = false});
+    for (const Request& request : {one, other, plain}) {
+      const auto sink = submit(engine, request);
+      if (chunk % 2 == 0) run(engine);
+      outputs.push_back(expected_output(request, runner.info()).tokens);
+      run(engine);
+      EXPECT_EQ(sink->tokens, outputs.back());
+    }
+    EXPECT_EQ(runner.violations(), std::vector<std::string>());
+  }
+  EXPECT_NE(outputs[0], outputs[2]);  // the placeholders alone say something else
+}
+
+TEST(Embeddings, AreComparedByTheirDigests) {
+  FakeRunner runner(with_embeddings());
+  Engine engine(runner);
+  const auto cached_of = [&](const Request& request) {
+    const auto sink = submit(engine, request);
+    run(engine);
+    EXPECT_EQ(sink->tokens, expected_output(request, runner.info()).tokens);
+    return sink->finish->usage.cached_tokens;
+  };
+  EXPECT_EQ(cached_of(request_of(21, {image(1, 8, 6, kDim)})), 0);
+  EXPECT_EQ(cached_of(request_of(21, {image(1, 8, 6, kDim)})), 20);
+  EXPECT_EQ(cached_of(request_of(21, {image(2, 8, 6, kDim)})), 8);  // another image
+  EXPECT_EQ(cached_of(request_of(21, {image(1, 9, 6, kDim)})), 8);  // the same one elsewhere
+  EXPECT_EQ(cached_of(request_of(21, {})), 8);                      // placeholders that are tokens
+  EXPECT_EQ(cached_of(request_of(21, {})), 20);
+  EXPECT_EQ(cached_of(request_of(21, {image(1, 8, 5, kDim)})), 12);  // less of it
+  EXPECT_EQ(cached_of(request_of(21, {image(2, 8, 6, kDim)})), 20);
+  EXPECT_EQ(runner.violations(), std::vector<std::string>());
+}
+
+// The last, partly filled block goes to who continues it with the same image only.
+TEST(Embeddings, AlsoInTheLastBlock) {
+  FakeRunner runner(with_embeddings());
+  for (const int other : {1, 2}) {
+    Engine engine(runner);
+    const Request first = request_of(6, {image(1, 3, 3, kDim)}, 1);
+    submit(engine, first);
+    run(engine);
+    const Request next = request_of(12, {image(1, 3, 2, kDim), image(other, 5, 1, kDim)});
+    const auto sink = submit(engine, next);
+    run(engine);
+    EXPECT_EQ(sink->tokens, expected_output(next, runner.info()).tokens);
+    EXPECT_EQ(sink->finish->usage.cached_tokens, 5);  // row 0 of an image is not row 2 of it
+    const Request same = request_of(12, {image(1, 3, 3, kDim)});
+    const auto again = submit(engine, same);
+    run(engine);
+    EXPECT_EQ(again->tokens, expected_output(same, runner.info()).tokens);
+    EXPECT_EQ(again->finish->usage.cached_tokens, 4);  // its tail has gone to the one before
+  }
+  EXPECT_EQ(runner.violations(), std::vector<std::string>());
+}
+
+TEST(Embeddings, ComeBackAfterPreemption) {
+  for (const bool overlaps : {false, true}) {
+    for (const int n_states : {0, 12}) {
+      FakeOptions fake = with_embeddings();
+      fake.info.n_blocks = 24;
+      fake.info.overlaps = overlaps;
+      fake.info.n_states = n_states;
+      fake.info.max_logits = 16;
+      FakeRunner runner(fake);
+      Engine engine(runner);
+      std::vector<Request> requests;
+      std::vector<std::shared_ptr<Collector>> sinks;
+      for (int i = 0; i < 8; ++i) {
+        requests.push_back(request_of(20, {image(i % 3, 2, 13, kDim)}, 30));
+        if (i % 2 > 0) requests.back().propose = right_drafts(requests.back(), fake.info, 3);
+        sinks.push_back(submit(engine, requests.back()));
+      }
+      run(engine);
+      for (size_t i = 0; i < sinks.size(); ++i)
+        EXPECT_EQ(sinks[i]->tokens, expected_output(requests[i], fake.info).tokens);
+      EXPECT_GT(engine.gauges().n_preemptions, 0);
+      EXPECT_EQ(runner.violations(), std::vector<std::string>());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ingot
