@@ -54,9 +54,9 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
            .max_logits = plan_.limits.max_logits,
            .n_states = plan_.states.n_slots,
            .window = config_.widest_window(),
-           .overlaps = backend_->overlaps(),
            .takes_embeddings = true,
-           .embedding_dim = config_.dim};
+           .embedding_dim = config_.dim,
+           .overlaps = backend_->overlaps()};
 }
 
 void Ranks::load(const LoadProgress& progress) {
