@@ -181,9 +181,10 @@ void Backend::gate(Tensor x, Tensor gate) {
     for (int64_t i = 0; i < x.cols; ++i) x.f32(t)[i] /= 1.0f + std::exp(-gate.f32(t)[i]);
 }
 
-void Backend::moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& a) {
+void Backend::moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) {
   HostRows host(*this);
-  ids = host.out(ids), weights = host.out(weights), logits = host.in(logits);
+  RouteArgs a = args;
+  ids = host.out(ids), weights = host.out(weights), logits = host.in(logits), a.bias = host.in(a.bias);
   for (int64_t t = 0; t < logits.rows; ++t) route_token(ids.i32(t), weights.f32(t), {logits.f32(t), static_cast<size_t>(logits.cols)}, a);
 }
 
