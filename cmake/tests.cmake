@@ -70,6 +70,19 @@ target_link_libraries(test_add_a_model PRIVATE ingot GTest::gtest_main)
 target_compile_definitions(test_add_a_model PRIVATE INGOT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
 gtest_discover_tests(test_add_a_model DISCOVERY_TIMEOUT 60)
 
+# docs/add-a-backend.md shows a backend: a program that has this class, and runs models on it.
+file(READ ${PROJECT_SOURCE_DIR}/docs/add-a-backend.md page)
+if(NOT page MATCHES "```cpp\n(class ToyBackend [^`]*)```")
+  message(FATAL_ERROR "docs/add-a-backend.md: expected the class ToyBackend")
+endif()
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/add_a_backend/add_a_backend.h CONTENT "${CMAKE_MATCH_1}" @ONLY)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/add-a-backend.md)
+add_executable(test_add_a_backend ${PROJECT_SOURCE_DIR}/tests/docs/add_a_backend_test.cc)
+target_include_directories(test_add_a_backend PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/add_a_backend)
+target_link_libraries(test_add_a_backend PRIVATE ingot GTest::gtest_main)
+target_compile_definitions(test_add_a_backend PRIVATE INGOT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+gtest_discover_tests(test_add_a_backend DISCOVERY_TIMEOUT 60)
+
 # Python of the tests: the one that has the Debian packages of scripts/setup.sh, be it first on the PATH or not.
 foreach(python python3 /usr/bin/python3)
   execute_process(COMMAND ${python} -c "import numpy, pytest" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
