@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/ascii.h"
+
 namespace ingot {
 namespace {
 
@@ -89,8 +91,6 @@ static_assert(std::ranges::none_of(kUnsupported,
                                             kFormats.end();
                                    }),
               "formats.def has this type: take it out of kUnsupported");
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 template <class Predicate>
 std::optional<Format> find_format(Predicate matches) {
