@@ -111,8 +111,7 @@ std::optional<Format> format_from_ggml(uint32_t type) {
 }
 
 std::optional<Format> format_from_name(std::string_view name) {
-  return find_format(
-      [&](const FormatInfo& f) { return std::ranges::equal(std::string_view(f.name), name, {}, lower, lower); });
+  return find_format([wanted = lower(name)](const FormatInfo& f) { return lower(f.name) == wanted; });
 }
 
 const char* ggml_type_name(uint32_t type) {
