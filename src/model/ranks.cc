@@ -18,10 +18,10 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options) {
   std::unique_ptr<Backend> backend = create_backend(options.backend);
   if (auto* recorded = dynamic_cast<RecordedSteps*>(backend.get())) {
     if (options.check_replay) recorded->check_replays();
-    if (options.trace && !options.trace_verbs) recorded->trace_steps(options.trace);
+    if (options.trace && !options.trace_ops) recorded->trace_steps(options.trace);
   }
   if (options.check_nan) backend = nan_check_backend(std::move(backend));
-  if (options.trace && options.trace_verbs) backend = trace_backend(std::move(backend), options.trace);
+  if (options.trace && options.trace_ops) backend = trace_backend(std::move(backend), options.trace);
   return backend;
 }
 
