@@ -96,6 +96,11 @@ std::vector<std::thread> start_workers(int n, std::string_view name, const std::
   gate->n_kept.notify_all();
   for (int i = n_kept; i < n_started; ++i) threads[static_cast<size_t>(i)].join();
   threads.resize(static_cast<size_t>(n_kept));
+  // Loading may make a pool for each matrix: what was said last is not said again.
+  static std::atomic<size_t> said{0};
+  const size_t line =
+      std::hash<std::string_view>{}(name) ^ (static_cast<size_t>(n) << 32 | static_cast<size_t>(n_started));
+  if (said.exchange(line) == line) return threads;
   try {
     log_warn("{}: thread {} of {} does not start: {} ({}); going on with {}", name, n_started + 1, n, fault.message(),
              thread_limits(), n_kept);

@@ -198,7 +198,7 @@ RunnerOptions runner_options(ModelOptions& o) {
       .check_nan = o.check_nan,
       .check_replay = o.check_replay,
       .trace = o.trace,
-      .trace_verbs = !o.trace_steps};
+      .trace_ops = !o.trace_steps};
   if (o.check_replay && !is_cuda(o.device))
     throw UsageError("--check-replay is for --device cuda: other devices replay nothing");
   read_gpu_memory(o, runner);

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/device_lost.h"
 #include "base/error.h"
+#include "base/thread_start.h"
 #include "engine/faults.h"
 
 namespace ingot {
@@ -139,7 +140,7 @@ EngineGauges Engine::gauges() const {
 
 void Engine::start() {
   CHECK(!thread_.joinable());
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("the engine's thread", [this] { return std::thread([this] { run(); }); });
 }
 
 void Engine::stop() {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/splitmix.h"
 #include "io/digest.h"
 
 namespace ingot {
@@ -26,12 +27,7 @@ size_t n_common(const CacheTokens& a, const CacheTokens& b) {
   return n;
 }
 
-uint64_t mix(uint64_t digest, uint64_t value) {  // SplitMix64's finaliser
-  digest = (digest ^ value) + 0x9E3779B97F4A7C15u;
-  digest = (digest ^ (digest >> 30)) * 0xBF58476D1CE4E5B9u;
-  digest = (digest ^ (digest >> 27)) * 0x94D049BB133111EBu;
-  return digest ^ (digest >> 31);
-}
+uint64_t mix(uint64_t digest, uint64_t value) { return splitmix((digest ^ value) + kSplitMixStep); }
 
 }  // namespace
 

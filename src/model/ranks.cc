@@ -18,10 +18,10 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options) {
   std::unique_ptr<Backend> backend = create_backend(options.backend);
   if (auto* recorded = dynamic_cast<RecordedSteps*>(backend.get())) {
     if (options.check_replay) recorded->check_replays();
-    if (options.trace && !options.trace_verbs) recorded->trace_steps(options.trace);
+    if (options.trace && !options.trace_ops) recorded->trace_steps(options.trace);
   }
   if (options.check_nan) backend = nan_check_backend(std::move(backend));
-  if (options.trace && options.trace_verbs) backend = trace_backend(std::move(backend), options.trace);
+  if (options.trace && options.trace_ops) backend = trace_backend(std::move(backend), options.trace);
   return backend;
 }
 
@@ -31,7 +31,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
              const LoadProgress& progress)
     : config_(config), source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)), backend_(make_backend(options)) {
   if (!backend_->keeps_kv_as(options.kv_dtype)) throw Error("KV caches of q8_0 run on the CPU: use --kv-type fp8 or f16, or --device cpu");
-  const size_t limit = memory_limit(options), before = backend_->allocated_bytes();
+  const size_t limit = memory_limit(options), before = backend_->allocated_bytes(), free_before = backend_->available_bytes();
   plan_ = plan_memory(config_, weight_bytes(), limit, options, backend_.get());
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx, config_.n_ctx_train);
@@ -44,7 +44,9 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
   program_.emplace(decoder_layers(config_, weights_, {kv_.get(), states_.get()}, backend_.get(), plan_.n_ctx));
   program_->blocks.emplace_back(head_block(config_, weights_));
   program_->allocate(*backend_, plan_.limits);
-  log_info("{} of the device's memory are taken, and nothing more while it runs", human_bytes(backend_->allocated_bytes()));
+  const size_t free_after = std::min(backend_->available_bytes(), free_before);
+  log_info("{} of the device's memory are taken, and nothing more while it runs; the device has {} less than before",
+           human_bytes(backend_->allocated_bytes()), human_bytes(free_before - free_after));
   info_ = {.n_vocab = config_.n_vocab,
            .n_ctx = plan_.n_ctx,
            .block_size = kv_->shape.block_size,

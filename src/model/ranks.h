@@ -28,7 +28,7 @@ struct RunnerOptions {
   bool check_nan = false;
   bool check_replay = false;   // where steps are recorded: compare them with plain launches
   std::shared_ptr<TraceFile> trace;
-  bool trace_verbs = true;     // each verb, for which a device has to wait; else steps only
+  bool trace_ops = true;       // each op, for which a device has to wait; else steps only
 };
 
 class Ranks final : public Runner {

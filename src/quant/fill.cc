@@ -8,18 +8,17 @@
 #include <cstring>
 #include <vector>
 
+#include "base/splitmix.h"
+
 namespace ingot {
 namespace {
 
-// SplitMix64 (Steele, Lea and Flood 2014): a counter through a mixer, so successive words do not wait for each other.
+// A counter through a mixer, so successive words do not wait for each other.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
   uint64_t next() {
-    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
+    return splitmix(state_ += kSplitMixStep);
   }
   float uniform() { return static_cast<float>(next() >> 40) * 0x1p-24f; }  // [0, 1)
 

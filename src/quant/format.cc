@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/ascii.h"
+
 namespace ingot {
 namespace {
 
@@ -90,8 +92,6 @@ static_assert(std::ranges::none_of(kUnsupported,
                                    }),
               "formats.def has this type: take it out of kUnsupported");
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 template <class Predicate>
 std::optional<Format> find_format(Predicate matches) {
   const auto it = std::find_if(kFormats.begin(), kFormats.end(), matches);
@@ -111,8 +111,7 @@ std::optional<Format> format_from_ggml(uint32_t type) {
 }
 
 std::optional<Format> format_from_name(std::string_view name) {
-  return find_format(
-      [&](const FormatInfo& f) { return std::ranges::equal(std::string_view(f.name), name, {}, lower, lower); });
+  return find_format([wanted = lower(name)](const FormatInfo& f) { return lower(f.name) == wanted; });
 }
 
 const char* ggml_type_name(uint32_t type) {

@@ -10,15 +10,12 @@
 #include <thread>
 #include <utility>
 
+#include "base/splitmix.h"
+
 namespace ingot {
 namespace {
 
-uint64_t mix(uint64_t digest, uint64_t value) {  // SplitMix64's finaliser
-  digest = (digest + value + 1) * 0x9E3779B97F4A7C15u;
-  digest = (digest ^ (digest >> 30)) * 0xBF58476D1CE4E5B9u;
-  digest = (digest ^ (digest >> 27)) * 0x94D049BB133111EBu;
-  return digest ^ (digest >> 31);
-}
+uint64_t mix(uint64_t digest, uint64_t value) { return splitmix((digest + value + 1) * kSplitMixStep); }
 
 int32_t token_of(uint64_t digest, uint64_t seed, int n_vocab) {
   return static_cast<int32_t>(mix(digest, seed) % static_cast<uint64_t>(n_vocab));

@@ -125,12 +125,16 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
     return;
   }
   Graph& graph = known->second;
-  if (checks_replays_) return check_replay(graph, program);
-  check(cudaGraphLaunch(graph.exec, device_.stream()), "cudaGraphLaunch");
+  if (checks_replays_) {
+    check_replay(graph, program);
+  } else {
+    check(cudaGraphLaunch(graph.exec, device_.stream()), "cudaGraphLaunch");
+  }
   if (graph.is_stale) capture(graph, program);
 }
 
-// Records the decode steps of a program: each runs once as padding alone, which writes to no sequence's blocks.
+// Records the decode steps of a program. What a step needs of the driver (code of its kernels, plans of products) it gets by running
+// once as padding alone, which writes to no sequence's blocks; contexts of one size of step need the same.
 void CudaBackend::prepare_program(const Program& program) {
   device_.make_current();
   if (program.kv == nullptr || !program.has_logits()) return;
@@ -145,7 +149,7 @@ void CudaBackend::prepare_program(const Program& program) {
       const GraphKey key{program.id, n_seqs, 1, context};
       if (graphs_.contains(key) || graphs_.size() >= kMostGraphs) continue;
       start({}, padding_of(program, n_seqs, 1, n_seqs), context);
-      run_blocks(program);
+      if (n_seqs == 1 || candidate == kContexts[0]) run_blocks(program);
       capture(graphs_[key], program);
       ++n_graphs;
     }
@@ -214,7 +218,7 @@ void CudaBackend::forget_graphs() {
   for (auto& [key, graph] : graphs_) retired_.push_back(graph.exec);
   graphs_.clear();
   if (retired_.empty()) return;
-  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
+  cudaStreamSynchronize(device_.stream());  // whatever it says: the destructor comes by here, of a lost device too
   for (cudaGraphExec_t exec : std::exchange(retired_, {}))
     if (exec != nullptr) cudaGraphExecDestroy(exec);
 }

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread_start.h"
 #include "base/threads.h"
 
 namespace ingot::cuda {
@@ -87,6 +88,15 @@ SpecialisedKernels::~SpecialisedKernels() {
     if (entry.library != nullptr) cudaLibraryUnload(entry.library);
 }
 
+// Without any thread kernels of any size go on.
+void SpecialisedKernels::add_thread() {
+  try {
+    threads_.push_back(start_thread("a compiler of kernels", [this] { return std::thread([this] { work(); }); }));
+  } catch (const Error& error) {
+    if (threads_.empty()) log_warn("no kernels are compiled for the model's sizes: {}", error.what());
+  }
+}
+
 const void* SpecialisedKernels::find(const SpecialisedKernel& kernel) {
   const auto known = std::ranges::find(entries_, kernel, &Entry::kernel);
   if (known != entries_.end()) return known->function;
@@ -96,7 +106,7 @@ const void* SpecialisedKernels::find(const SpecialisedKernel& kernel) {
     const std::lock_guard lock(mutex_);
     if (n_taken_ == entries_.size()) first_asked_ = std::chrono::steady_clock::now(), n_kept_ = 0;
     entries_.push_back({.kernel = kernel});
-    if (threads_.size() < static_cast<size_t>(std::clamp(available_cpus() - 1, 1, 16))) threads_.emplace_back([this] { work(); });
+    if (threads_.size() < static_cast<size_t>(std::clamp(available_cpus() - 1, 1, 16))) add_thread();
   }
   asked_.notify_one();
   return nullptr;
@@ -173,7 +183,7 @@ bool SpecialisedKernels::take_up() {
 
 void SpecialisedKernels::wait() {
   std::unique_lock lock(mutex_);
-  made_.wait(lock, [&] { return n_made_ == entries_.size(); });
+  made_.wait(lock, [&] { return threads_.empty() || n_made_ == entries_.size(); });
 }
 
 }  // namespace ingot::cuda

@@ -64,6 +64,7 @@ class SpecialisedKernels {
     const void* function = nullptr;
   };
 
+  void add_thread();
   void work();
   std::vector<char> make(const SpecialisedKernel& kernel);
   void load(Entry& entry);
