@@ -43,6 +43,9 @@ class CudaBackend final : public Backend, public RecordedSteps {
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;                     // cuda_weights.cc
   size_t packed_bytes(const Weight& shape, unsigned use) const override;
+  bool reads_codes(unsigned) const override { return false; }
+  size_t kv_bytes(const KvShape& shape) const override;
+  size_t state_bytes(const StateShape& shape) const override;                 // cuda_recurrence.cc
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override;  // cuda_recurrence.cc
   void reserve(const StepLimits& limits) override;
