@@ -52,13 +52,19 @@ class Backend {
   // The weight as products and embeddings take it. The result keeps host's codes where the backend goes on reading them, and
   // null ones where it has a copy of its own. The bodies of ref/ need codes.
   virtual Weight prepare(const Weight& host, unsigned /* WeightUse bits */) { return host; }
-  virtual size_t packed_bytes(const Weight& shape, unsigned /*use*/) const { return shape.bytes(); }  // that prepare will take
+  // For memory plans, told from shapes alone: what prepare, make_kv and make_states take. reads_codes: a weight for this
+  // use keeps host's codes, which stay in memory where the source has them.
+  virtual size_t packed_bytes(const Weight& /*shape*/, unsigned /*use*/) const { return 0; }
+  virtual bool reads_codes(unsigned /*use*/) const { return true; }
+  virtual size_t kv_bytes(const KvShape& shape) const { return shape.bytes(); }
+  virtual size_t state_bytes(const StateShape& shape) const { return shape.bytes(); }
   virtual std::unique_ptr<KvCache> make_kv(const KvShape& shape);
   virtual std::unique_ptr<StateCache> make_states(const StateShape& shape);
   // Takes all scratch for the largest step of any program; a program is prepared before its first run.
   virtual void reserve(const StepLimits& /*limits*/) {}
   virtual void prepare_program(const Program& /*program*/) {}
-  virtual size_t scratch_bytes(const StepLimits& /*limits*/) const { return 0; }  // that these two will take
+  virtual size_t scratch_bytes(const StepLimits& /*limits*/) const { return 0; }  // that reserve will take
+  virtual size_t driver_bytes() const { return 0; }  // left to the driver: code of kernels, recorded steps
 
   // The kernels that can multiply `rows` rows by w: first the one that products take. use_matmul_kernel: products take this
   // one, which must be of those, until told otherwise (by ""). await_kernels: waits for the kernels that are being compiled

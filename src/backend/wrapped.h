@@ -23,7 +23,11 @@ class Wrapped : public Backend {
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override { return inner_->make_kv(shape); }
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override { return inner_->make_states(shape); }
   size_t packed_bytes(const Weight& shape, unsigned use) const override { return inner_->packed_bytes(shape, use); }
+  bool reads_codes(unsigned use) const override { return inner_->reads_codes(use); }
+  size_t kv_bytes(const KvShape& shape) const override { return inner_->kv_bytes(shape); }
+  size_t state_bytes(const StateShape& shape) const override { return inner_->state_bytes(shape); }
   void reserve(const StepLimits& limits) override { inner_->reserve(limits); }
+  size_t driver_bytes() const override { return inner_->driver_bytes(); }
   size_t available_bytes() const override { return inner_->available_bytes(); }
   size_t device_bytes() const override { return inner_->device_bytes(); }
   size_t scratch_bytes(const StepLimits& limits) const override { return inner_->scratch_bytes(limits); }
@@ -109,24 +113,30 @@ class Wrapped : public Backend {
     around("delta_rule", args.y, [&] { inner_->delta_rule(args); });
   }
   void moe(const MoeArgs& args) override {
-    around("moe", args.residual, [&] { inner_->moe(args); });
+    around_normed("moe", args.norm.weight ? args.normed : Tensor{}, args.residual, [&] { inner_->moe(args); });
   }
   void qkv(const QkvArgs& args) override {
-    around("qkv", args.q, [&] { inner_->qkv(args); });
+    around_normed("qkv", args.norm.weight ? args.normed : Tensor{}, args.q, [&] { inner_->qkv(args); });
   }
   void gate_up(const GateUpArgs& args) override {
-    around("gate_up", args.y, [&] { inner_->gate_up(args); });
+    around_normed("gate_up", args.norm.weight ? args.normed : Tensor{}, args.y, [&] { inner_->gate_up(args); });
   }
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override {
     around("matmul_add", residual, [&] { inner_->matmul_add(residual, x, w, bias); });
   }
   void norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) override {
-    around("norm_matmul", y, [&] { inner_->norm_matmul(y, x, normed, args, w, bias); });
+    around_normed("norm_matmul", args.weight ? normed : Tensor{}, y,
+                  [&] { inner_->norm_matmul(y, x, normed, args, w, bias); });
   }
 
  protected:
   // One op: `call` runs it, `out` is what it writes.
   virtual void around(const char* op, const Tensor& out, const std::function<void()>& call) = 0;
+  // One that begins with a norm: `normed` is what that wrote; empty: there is none.
+  virtual void around_normed(const char* op, const Tensor& /*normed*/, const Tensor& out,
+                             const std::function<void()>& call) {
+    around(op, out, call);
+  }
   Backend& inner() { return *inner_; }
 
  private:

@@ -99,30 +99,35 @@ Json encoder_architecture(const EncoderConfig& c) {
 RunnerOptions runner_options(const InspectOptions& o) {
   RunnerOptions options;
   options.max_batch_tokens = o.model.chunk;
-  options.block_size = 1, options.kv_dtype = runner_kv_type(o.model);
+  options.block_size = o.model.block_size, options.kv_dtype = runner_kv_type(o.model);
   return options;
 }
 
-size_t weight_bytes(const CheckpointFacts& facts) {
-  size_t total = 0;
-  for (const CheckpointTensor& t : facts.tensors) total += t.n_bytes;
-  return total;
-}
+// A backend of the device that is asked for: it is never loaded, and says what it would take.
+struct Planner {
+  Planner(const Checkpoint& checkpoint, const InspectOptions& o)
+      : backend(create_backend({.device = o.model.device, .n_threads = 1})),
+        weights(weight_bytes(*checkpoint.weights(), checkpoint.config(), *backend)) {}
+  const std::unique_ptr<Backend> backend;
+  const WeightBytes weights;
+};
 
 // What context fits for each of so many sequences at once.
-Json what_fits(const CheckpointFacts& facts, const Config& c, const InspectOptions& o) {
-  const size_t weights = weight_bytes(facts), available = o.memory > 0 ? o.memory : available_memory_bytes();
+Json what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
+  const Config c = checkpoint.config();
+  const Planner planner(checkpoint, o);
+  const size_t available = o.memory > 0 ? o.memory : planner.backend->available_bytes();
   Json json = {{"available_bytes", available},
-               {"weights_bytes", weights},
+               {"weights_bytes", planner.weights.total()},
                {"model_context", c.n_ctx_train},
                {"fit", Json::array()}};
   RunnerOptions options = runner_options(o);
   options.n_checkpoints = o.model.n_checkpoints;
-  for (const MemoryPlan& p : plans_that_fit(c, weights, available, options))
+  for (const MemoryPlan& p : plans_that_fit(c, planner.weights, available, options, planner.backend.get()))
     json["fit"].push_back({{"sequences", p.max_seqs},
                            {"context", p.n_ctx},
-                           {"kv_bytes", p.kv.bytes()},
-                           {"state_bytes", p.states.bytes()},
+                           {"kv_bytes", p.kv_bytes},
+                           {"state_bytes", p.state_bytes},
                            {"checkpoints", p.n_checkpoints()},
                            {"activation_bytes", p.activation_bytes},
                            {"total_bytes", p.total_bytes()}});
@@ -149,22 +154,23 @@ void print_fit(const Json& json) {
 }
 
 // Weights, KV cache and scratch for one sequence of that context, as `run` would take them.
-Json memory_need(const CheckpointFacts& facts, const Config& c, const InspectOptions& o) {
-  const size_t weights = weight_bytes(facts);
+Json memory_need(const Checkpoint& checkpoint, const InspectOptions& o) {
+  const Planner planner(checkpoint, o);
   RunnerOptions options = runner_options(o);
   options.n_ctx = o.model.n_ctx;
-  const size_t available = available_memory_bytes();
+  const size_t available = planner.backend->available_bytes();
   constexpr size_t kUnlimited = std::numeric_limits<size_t>::max() / 4;  // to say what it needs, be that there or not
-  const MemoryPlan plan =
-      plan_memory(c, weights, o.model.n_ctx > 0 || weights > available ? kUnlimited : available, options);
+  const bool is_bounded = o.model.n_ctx == 0 && planner.weights.total() <= available;
+  const MemoryPlan plan = plan_memory(checkpoint.config(), planner.weights, is_bounded ? available : kUnlimited,
+                                      options, planner.backend.get());
   Json json = {{"context", plan.n_ctx},
-               {"weights_bytes", weights},
-               {"kv_bytes", plan.kv.bytes()},
+               {"weights_bytes", plan.weight_bytes},
+               {"kv_bytes", plan.kv_bytes},
                {"kv_bytes_per_token", plan.kv.token_bytes()},
                {"activation_bytes", plan.activation_bytes},
                {"total_bytes", plan.total_bytes()},
                {"available_bytes", available}};
-  if (plan.states) json["state_bytes"] = plan.states.bytes();
+  if (plan.states) json["state_bytes"] = plan.state_bytes;
   return json;
 }
 
@@ -222,7 +228,7 @@ Json describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const 
     });
     if (json["model"].contains("experts")) json["active_parameters"] = active_parameters(facts, checkpoint.config());
     if (!encoder)
-      json["memory"] = json["model"].contains("error") ? Json() : memory_need(facts, checkpoint.config(), o);
+      json["memory"] = json["model"].contains("error") ? Json() : or_error([&] { return memory_need(checkpoint, o); });
   }
   json["tokenizer"] = or_error([&] { return tokenizer_facts(checkpoint); });
   if (const Json sampling = or_error([&] { return sampling_facts(checkpoint.generation()); }); !sampling.empty())
@@ -272,7 +278,7 @@ void inspect(InspectOptions& o) {
   if (o.fit && find_encoder_config(*checkpoint))
     throw Error("an encoder keeps no cache, and has no context to fit: its memory is its weights");
   if (o.fit && facts.tensors.empty()) throw Error("this file has no tensors: there is nothing to fit");
-  Json json = o.fit ? what_fits(facts, checkpoint->config(), o) : describe(*checkpoint, facts, o);
+  Json json = o.fit ? what_fits(*checkpoint, o) : describe(*checkpoint, facts, o);
   if (o.json) {
     fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
     return;
@@ -306,9 +312,9 @@ void add_inspect(CLI::App& app) {
       ->delimiter(',')
       ->capture_default_str()
       ->needs("--kernels");
-  verb->add_option("--device", o->model.device, "with --kernels: cpu, cuda, cuda:1 (the second GPU) or ref")
-      ->capture_default_str()
-      ->needs("--kernels");
+  verb->add_option("--device", o->model.device,
+                   "whose memory or kernels are looked at: cpu, cuda, cuda:1 (the second GPU) or ref")
+      ->capture_default_str();
   verb->add_option("--shape", o->shape,
                    "with --kernels: random weights of a known shape instead of a file, as in `ingot bench`")
       ->needs("--kernels");

@@ -263,18 +263,6 @@ class FloatRows {
                   printable(m.global->name, 128), global);
   }
 
-  Format format() const {
-    const bool blocks = m_.n_in % 32 == 0 && (m_.scheme.block_cols % 32 == 0 || m_.scheme.block_cols >= m_.n_in);
-    switch (m_.scheme.layout) {
-      case QuantLayout::kFloat8: return blocks ? Format::F8_E4M3 : Format::F32;
-      case QuantLayout::kMlxMxfp8: return Format::F8_E4M3;
-      case QuantLayout::kMlxNvfp4: return m_.n_in % 64 == 0 ? Format::NVFP4 : Format::F32;
-      case QuantLayout::kPackedNvfp4:
-      case QuantLayout::kModelOptNvfp4: return m_.n_in % 64 == 0 ? Format::NVFP4_SCALED : Format::F32;
-      default: return Format::MXFP4;
-    }
-  }
-
   void gather_row(int64_t row, Format format, uint8_t* out) const {
     if (format == Format::F8_E4M3) {
       for (int64_t k = 0; k < m_.n_in; k += 32, out += quant::F8_E4M3::block_bytes)
@@ -331,12 +319,28 @@ class FloatRows {
   float tensor_scale_ = 1;
 };
 
+Format float_format(const QuantizedMatrix& m) {
+  const bool blocks = m.n_in % 32 == 0 && (m.scheme.block_cols % 32 == 0 || m.scheme.block_cols >= m.n_in);
+  switch (m.scheme.layout) {
+    case QuantLayout::kFloat8: return blocks ? Format::F8_E4M3 : Format::F32;
+    case QuantLayout::kMlxMxfp8: return Format::F8_E4M3;
+    case QuantLayout::kMlxNvfp4: return m.n_in % 64 == 0 ? Format::NVFP4 : Format::F32;
+    case QuantLayout::kPackedNvfp4:
+    case QuantLayout::kModelOptNvfp4: return m.n_in % 64 == 0 ? Format::NVFP4_SCALED : Format::F32;
+    default: return Format::MXFP4;
+  }
+}
+
 bool is_integer(QuantLayout layout) {
   return layout == QuantLayout::kMlxAffine || layout == QuantLayout::kGptq || layout == QuantLayout::kAwq ||
          layout == QuantLayout::kAwqRows || layout == QuantLayout::kPacked || layout == QuantLayout::kInt8;
 }
 
 }  // namespace
+
+Format QuantizedTensors::format_of(const QuantizedMatrix& m) {
+  return is_integer(m.scheme.layout) ? integer_format(m) : float_format(m);
+}
 
 GatheredMatrix QuantizedTensors::gather(const QuantizedMatrix& m) const {
   GatheredMatrix out;
@@ -349,7 +353,7 @@ GatheredMatrix QuantizedTensors::gather(const QuantizedMatrix& m) const {
   ThreadPool pool(m.n_out * m.n_in < kLeastForThreads ? 1 : 0);
   if (is_integer(m.scheme.layout)) {
     const IntegerRows reader(files_, m);
-    uint8_t* to = allocate(integer_format(m));
+    uint8_t* to = allocate(format_of(m));
     std::vector<Rows> rows(pool.size(), Rows(m));
     pool.parallel_for((m.n_out + kTileRows - 1) / kTileRows, [&](int64_t tile, int thread) {
       Rows& mine = rows[thread];
@@ -361,7 +365,7 @@ GatheredMatrix QuantizedTensors::gather(const QuantizedMatrix& m) const {
     return out;
   }
   const FloatRows reader(files_, m, source_);
-  uint8_t* to = allocate(reader.format());
+  uint8_t* to = allocate(format_of(m));
   pool.parallel_for(
       m.n_out, [&](int64_t row, int) { reader.gather_row(row, out.format, to + row * row_bytes(out.format, m.n_in)); });
   return out;

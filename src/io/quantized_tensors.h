@@ -53,6 +53,7 @@ class QuantizedTensors {
   // The matrix in the block format that holds it exactly; where columns are in no order of groups, in F16; where rows
   // or groups are no whole blocks, in F32. Throws Error for numbers that make no sense.
   GatheredMatrix gather(const QuantizedMatrix& matrix) const;
+  static Format format_of(const QuantizedMatrix& matrix);  // that gather() will choose
 
  private:
   class Finder;

@@ -15,8 +15,11 @@ class CheckedSource final : public WeightSource {
   Dialect dialect() const override { return inner_->dialect(); }
   void release(const HostTensor& tensor) override { inner_->release(tensor); }
   size_t total_bytes() const override { return inner_->total_bytes(); }
-  size_t total_bytes_as(const SizeOf& size) const override { return inner_->total_bytes_as(size); }
   std::vector<std::string> unused() const override { return inner_->unused(); }
+
+  bool find_shape(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+    return inner_->find_shape(name, n_out, n_in, out);
+  }
 
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
     if (!inner_->find(name, n_out, n_in, out)) return false;

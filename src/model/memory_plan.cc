@@ -16,12 +16,38 @@ namespace {
 constexpr int64_t kSmallestContext = 512;
 constexpr int64_t kMostTokens = 1 << 30;
 
+// What caches take where the backend has padded them.
+size_t kv_bytes(const KvShape& shape, const Backend* backend) {
+  return backend != nullptr ? backend->kv_bytes(shape) : shape.bytes();
+}
+size_t state_bytes(const StateShape& shape, const Backend* backend) {
+  return !shape ? 0 : backend != nullptr ? backend->state_bytes(shape) : shape.bytes();
+}
+
+KvShape kv_shape(const Config& c, const RunnerOptions& o, int n_blocks) {
+  return {.n_layers = c.n_kv_layers(),
+          .n_kv_heads = c.n_kv_heads,
+          .head_dim = c.head_dim,
+          .block_size = o.block_size,
+          .n_blocks = n_blocks,
+          .dtype = o.kv_dtype,
+          .values_are_keys = c.arch->latent_attention};
+}
+
+// How many tokens a cache holds that takes so many bytes at most.
+int64_t tokens_in(size_t n_bytes, const Config& c, const RunnerOptions& o, const Backend* backend) {
+  const size_t none = kv_bytes(kv_shape(c, o, 0), backend);
+  const size_t block = std::max<size_t>(kv_bytes(kv_shape(c, o, 1), backend) - none, 1);
+  const size_t left = n_bytes - std::min(n_bytes, none), size = static_cast<size_t>(o.block_size);
+  return static_cast<int64_t>(left / block * size + left % block * size / block);
+}
+
 int64_t whole_blocks(int64_t n_tokens, int block_size) { return (n_tokens + block_size - 1) / block_size; }
 
 // Two for each sequence, where its prompt ends and where its answer does, and two for beginnings that many have, in an eighth of what is
 // free beside the weights.
-int choose_checkpoints(const Config& c, size_t free_bytes, const RunnerOptions& o) {
-  const size_t slot_bytes = state_shape(c, 1).slot_bytes();
+int choose_checkpoints(const Config& c, size_t free_bytes, const RunnerOptions& o, const Backend* backend) {
+  const size_t slot_bytes = state_bytes(state_shape(c, 1), backend) - state_bytes(state_shape(c, 0), backend);
   if (slot_bytes == 0 || o.n_checkpoints >= 0) return std::max(0, o.n_checkpoints);
   return static_cast<int>(std::min<size_t>(2 * static_cast<size_t>(o.max_seqs) + 2, free_bytes / 8 / slot_bytes));
 }
@@ -34,17 +60,17 @@ int64_t tokens_held(const Config& c, const RunnerOptions& o, int n_ctx) {
 }
 
 // What n_tokens in the pool take, of sequences of up to n_ctx.
-MemoryPlan plan_of(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& o, const Backend* backend,
-                   int n_ctx, int64_t n_tokens) {
-  const int n_states = o.max_seqs + choose_checkpoints(c, available - std::min(weight_bytes, available), o);
-  MemoryPlan plan{.n_ctx = n_ctx, .states = state_shape(c, n_states), .weight_bytes = weight_bytes, .available_bytes = available};
-  plan.kv = {.n_layers = c.n_kv_layers(),
-             .n_kv_heads = c.n_kv_heads,
-             .head_dim = c.head_dim,
-             .block_size = o.block_size,
-             .n_blocks = static_cast<int>(whole_blocks(n_tokens, o.block_size)),
-             .dtype = o.kv_dtype,
-             .values_are_keys = c.arch->latent_attention};
+MemoryPlan plan_of(const Config& c, const WeightBytes& weights, size_t available, const RunnerOptions& o,
+                   const Backend* backend, int n_ctx, int64_t n_tokens) {
+  const int n_states = o.max_seqs + choose_checkpoints(c, available - std::min(weights.total(), available), o, backend);
+  MemoryPlan plan{.n_ctx = n_ctx,
+                  .kv = kv_shape(c, o, static_cast<int>(whole_blocks(n_tokens, o.block_size))),
+                  .states = state_shape(c, n_states),
+                  .weight_bytes = weights.total(),
+                  .borrowed_bytes = weights.borrowed,
+                  .available_bytes = available};
+  plan.kv_bytes = kv_bytes(plan.kv, backend);
+  plan.state_bytes = state_bytes(plan.states, backend);
   plan.max_seqs = o.max_seqs;
   plan.max_batch_tokens = static_cast<int>(std::min<int64_t>(o.max_batch_tokens, int64_t{n_ctx} * o.max_seqs));
   const int max_logits = o.max_logits > 0 ? o.max_logits : o.max_seqs;
@@ -56,22 +82,25 @@ MemoryPlan plan_of(const Config& c, size_t weight_bytes, size_t available, const
 
 }  // namespace
 
-MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& o, const Backend* backend) {
+MemoryPlan plan_memory(const Config& c, const WeightBytes& weights, size_t available, const RunnerOptions& o,
+                       const Backend* backend) {
+  const size_t weight_bytes = weights.total();
   if (weight_bytes > available)
     throw MemoryError("the weights need {} and the device has {} free: use a smaller model or a smaller quant", human_bytes(weight_bytes),
                 human_bytes(available));
-  const StateShape states = state_shape(c, o.max_seqs + choose_checkpoints(c, available - weight_bytes, o));
-  if (states.bytes() > available - weight_bytes)
+  const StateShape states = state_shape(c, o.max_seqs + choose_checkpoints(c, available - weight_bytes, o, backend));
+  const size_t of_states = state_bytes(states, backend);
+  if (of_states > available - weight_bytes)
     throw MemoryError("the states of {} sequences and {} checkpoints need {}, and {} are free beside the weights: allow fewer at once", o.max_seqs,
-                states.n_slots - o.max_seqs, human_bytes(states.bytes()), human_bytes(available - weight_bytes));
-  const KvShape token = {c.n_kv_layers(), c.n_kv_heads, c.head_dim, 1, 1, o.kv_dtype, c.arch->latent_attention};
-  size_t left = available - weight_bytes - states.bytes();
+                states.n_slots - o.max_seqs, human_bytes(of_states), human_bytes(available - weight_bytes));
+  size_t left = available - weight_bytes - of_states;
   if (o.fills_memory()) {
-    left -= std::min(left, plan_of(c, weight_bytes, available, o, backend, o.n_ctx > 0 ? o.n_ctx : c.n_ctx_train, 1).activation_bytes);
+    const int longest = o.n_ctx > 0 ? o.n_ctx : c.n_ctx_train;
+    left -= std::min(left, plan_of(c, weights, available, o, backend, longest, 1).activation_bytes);
   } else {
     left /= 2;  // the other half is not ours to plan
   }
-  auto fit = static_cast<int64_t>(left / std::max<size_t>(token.token_bytes(), 1));
+  int64_t fit = tokens_in(left, c, o, backend);
   if (o.fills_memory()) fit -= fit % o.block_size;
   int n_ctx = o.n_ctx;
   if (n_ctx == 0) {
@@ -81,24 +110,26 @@ MemoryPlan plan_memory(const Config& c, size_t weight_bytes, size_t available, c
   int64_t n_tokens = o.n_kv_tokens;
   const int64_t wanted = o.fills_memory() ? fit : std::min(fit, int64_t{n_ctx} * o.max_seqs);
   if (n_tokens == 0) n_tokens = std::clamp<int64_t>(wanted, tokens_held(c, o, n_ctx), kMostTokens);
-  const MemoryPlan plan = plan_of(c, weight_bytes, available, o, backend, n_ctx, n_tokens);
+  const MemoryPlan plan = plan_of(c, weights, available, o, backend, n_ctx, n_tokens);
   const bool chosen = o.n_ctx > 0 || o.n_kv_tokens > 0 || o.fills_memory();
   if (chosen && plan.total_bytes() > available)
     throw MemoryError("a KV cache of {} tokens needs {}, and {} are free beside the weights and {} for activations: use at most {} tokens of context, or "
                 "fewer sequences at once",
-                n_tokens, human_bytes(plan.kv.bytes()), human_bytes(available - weight_bytes), human_bytes(plan.activation_bytes), o.fills_memory() ? fit : 2 * fit);
+                n_tokens, human_bytes(plan.kv_bytes), human_bytes(available - weight_bytes), human_bytes(plan.activation_bytes), o.fills_memory() ? fit : 2 * fit);
   return plan;
 }
 
-std::vector<MemoryPlan> plans_that_fit(const Config& c, size_t weight_bytes, size_t available, const RunnerOptions& options,
-                                       const Backend* backend) {
+std::vector<MemoryPlan> plans_that_fit(const Config& c, const WeightBytes& weights, size_t available,
+                                       const RunnerOptions& options, const Backend* backend) {
   constexpr int kMostSequences = 256;
   const size_t most_bytes = available - available / 20;
   std::vector<MemoryPlan> plans;
   RunnerOptions o = options;
   for (o.max_seqs = 1; o.max_seqs <= kMostSequences; o.max_seqs *= 2) {
-    const auto in_pool = [&](int n_ctx) { return tokens_held(c, o, n_ctx) * o.max_seqs; };
-    const auto plan = [&](int n_ctx) { return plan_of(c, weight_bytes, available, o, backend, n_ctx, in_pool(n_ctx)); };
+    const auto in_pool = [&](int n_ctx) {
+      return whole_blocks(tokens_held(c, o, n_ctx), o.block_size) * o.block_size * o.max_seqs;
+    };
+    const auto plan = [&](int n_ctx) { return plan_of(c, weights, available, o, backend, n_ctx, in_pool(n_ctx)); };
     const auto fits = [&](int n_ctx) { return in_pool(n_ctx) <= kMostTokens && plan(n_ctx).total_bytes() <= most_bytes; };
     int low = std::min(static_cast<int>(kSmallestContext), c.n_ctx_train), high = c.n_ctx_train;  // low fits, above high nothing does
     if (!fits(low)) break;
@@ -114,7 +145,7 @@ std::vector<MemoryPlan> plans_that_fit(const Config& c, size_t weight_bytes, siz
 std::string MemoryPlan::table() const {
   const int64_t n_tokens = int64_t{kv.n_blocks} * kv.block_size;
   const std::string state_line =
-      states ? fmt::format("  states       {:>10}   {} sequences and {} checkpoints of {}\n", human_bytes(states.bytes()), max_seqs,
+      states ? fmt::format("  states       {:>10}   {} sequences and {} checkpoints of {}\n", human_bytes(state_bytes), max_seqs,
                            n_checkpoints(), human_bytes(states.slot_bytes()))
              : "";
   return fmt::format(
@@ -123,7 +154,7 @@ std::string MemoryPlan::table() const {
       "{}"
       "  activations  {:>10}   steps of up to {} tokens, {} sequences\n"
       "  in all       {:>10}   of {} free\n",
-      human_bytes(weight_bytes), human_bytes(kv.bytes()), n_tokens, human_bytes(kv.token_bytes()), n_ctx, state_line, human_bytes(activation_bytes),
+      human_bytes(weight_bytes), human_bytes(kv_bytes), n_tokens, human_bytes(kv.token_bytes()), n_ctx, state_line, human_bytes(activation_bytes),
       max_batch_tokens, max_seqs, human_bytes(total_bytes()), human_bytes(available_bytes));
 }
 

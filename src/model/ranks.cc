@@ -31,13 +31,16 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
              const LoadProgress& progress)
     : config_(config), source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)), backend_(make_backend(options)) {
   if (!backend_->keeps_kv_as(options.kv_dtype)) throw Error("KV caches of q8_0 run on the CPU: use --kv-type fp8 or f16, or --device cpu");
-  const size_t limit = memory_limit(options), before = backend_->allocated_bytes(), free_before = backend_->available_bytes();
-  plan_ = plan_memory(config_, weight_bytes(), limit, options, backend_.get());
+  const size_t before = backend_->allocated_bytes(), free_before = backend_->available_bytes();
+  size_t limit = memory_limit(options);
+  if (options.fills_memory()) limit -= std::min(limit, backend_->driver_bytes());
+  plan_ = plan_memory(config_, weight_bytes(*source_, config_, *backend_), limit, options, backend_.get());
   if (options.n_ctx > config_.n_ctx_train)
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx, config_.n_ctx_train);
   load(progress);
   if (options.fills_memory())  // now that it is known what the weights take there
-    plan_ = plan_memory(config_, backend_->allocated_bytes() - before, limit, options, backend_.get());
+    plan_ = plan_memory(config_, {backend_->allocated_bytes() - before, plan_.borrowed_bytes}, limit, options,
+                        backend_.get());
   log_info("memory:\n{}", plan_.table());
   kv_ = backend_->make_kv(plan_.kv);
   if (plan_.states) states_ = backend_->make_states(plan_.states);
@@ -74,13 +77,6 @@ void Ranks::load(const LoadProgress& progress) {
 void Ranks::forward(const Batch& batch) {
   backend_->run(*program_, batch);
   logits_ = program_->output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
-}
-
-// What they will take on the device; told before they are loaded, which may take minutes.
-size_t Ranks::weight_bytes() const {
-  return source_->total_bytes_as([&](Format format, int64_t n_elements) {
-    return backend_->packed_bytes({.format = format, .n_out = 1, .n_in = n_elements}, kForMatmul);
-  });
 }
 
 // What the model may take.

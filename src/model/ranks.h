@@ -56,7 +56,6 @@ class Ranks final : public Runner {
 
  private:
   size_t memory_limit(const RunnerOptions& options) const;
-  size_t weight_bytes() const;
   void load(const LoadProgress& progress);
 
   const Config config_;

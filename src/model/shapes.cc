@@ -45,12 +45,18 @@ class DummySource final : public WeightSource {
 
   std::string name() const override { return config_.name + " (random weights)"; }
 
-  bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+  bool find_shape(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
     if (!exists(name)) return false;
+    out = {.format = format_of(name, n_out, n_in), .n_out = n_out, .n_in = n_in};
+    return true;
+  }
+
+  bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+    if (!find_shape(name, n_out, n_in, out)) return false;
     const bool is_vector = n_out == 1;
-    const Format format = format_of(name, n_out, n_in);
+    const Format format = out.format;
     auto& bytes = buffers_.emplace_back(n_out * row_bytes(format, n_in));
-    out = {format, n_out, n_in, bytes.data()};
+    out.data = bytes.data();
     if (is_vector) {
       std::fill_n(reinterpret_cast<float*>(bytes.data()), n_in, name.ends_with(".bias") ? 0.01f : name.ends_with(".ssm_a") ? -1.0f : 1.0f);
     } else {

@@ -40,8 +40,12 @@ HostTensor TensorFinder::own(HostTensor shape, std::vector<uint8_t> bytes) {
   return shape;
 }
 
+bool TensorFinder::ask(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) {
+  return shapes_only_ ? source_.find_shape(name, n_out, n_in, out) : source_.find(name, n_out, n_in, out);
+}
+
 bool TensorFinder::find_stored(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) {
-  if (name.empty() || !source_.find(name, n_out, n_in, out)) return false;
+  if (name.empty() || !ask(name, n_out, n_in, out)) return false;
   check_shape(name, n_out, n_in, out);
   return true;
 }
@@ -90,16 +94,17 @@ bool TensorFinder::find_each(const std::string& pattern, const Wanted& w, HostTe
       out = part;
       out.n_out = w.n_matrices * w.n_out;
       out.file_bytes = 0;
-      bytes.reserve(static_cast<size_t>(w.n_matrices) * n_bytes);
+      if (!shapes_only_) bytes.reserve(static_cast<size_t>(w.n_matrices) * n_bytes);
     } else if (part.format != out.format) {
       throw Error("{}: tensor '{}' is stored as {}, and the experts before it as {}: experts of one layer have to be stored alike",
                   source_.name(), name, info(part.format).name, info(out.format).name);
     }
+    if (shapes_only_) continue;
     bytes.insert(bytes.end(), part.data, part.data + n_bytes);
     out.file_bytes += part.file_bytes;
     source_.release(part);
   }
-  out = own(out, std::move(bytes));
+  if (!shapes_only_) out = own(out, std::move(bytes));
   return true;
 }
 
@@ -110,6 +115,10 @@ void TensorFinder::take_rows(const Wanted& w, HostTensor& host) {
   HostTensor part = host;
   part.n_out = w.n_matrices * w.n_out;
   part.file_bytes = host.file_bytes * static_cast<size_t>(w.n_out) / static_cast<size_t>(w.total);
+  if (shapes_only_) {
+    host = part;
+    return;
+  }
   const bool is_copy = std::any_of(copies_.begin(), copies_.end(), [&](const auto& copy) { return copy.data() == host.data; });
   if (w.n_matrices == 1 && w.step == 1 && !is_copy) {
     part.whole = host.data;
@@ -129,6 +138,10 @@ void TensorFinder::take_rows(const Wanted& w, HostTensor& host) {
 // Blocks of a format that cannot be turned, as F16.
 void TensorFinder::decode_blocks(HostTensor& host) {
   if (info(host.format).block_size == 1) return;
+  if (shapes_only_) {
+    host.format = Format::F16;
+    return;
+  }
   std::vector<float> row(static_cast<size_t>(host.n_in));
   std::vector<uint8_t> bytes(static_cast<size_t>(host.n_out) * row_bytes(Format::F16, host.n_in));
   for (int64_t i = 0; i < host.n_out; ++i) {
@@ -146,15 +159,19 @@ void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
   const int64_t rows = host.n_out / w.n_matrices, columns = host.n_in;
   if (info(host.format).block_size != 1)
     throw Error("{}: '{}' is stored transposed and as {}: expected F32, F16 or BF16", source_.name(), w.names, info(host.format).name);
+  HostTensor turned = host;
+  turned.n_out = w.n_matrices * columns;
+  turned.n_in = rows;
+  if (shapes_only_) {
+    host = turned;
+    return;
+  }
   const auto size = static_cast<int64_t>(info(host.format).block_bytes);
   std::vector<uint8_t> bytes(static_cast<size_t>(host.n_out * columns * size));
   for (int64_t m = 0; m < w.n_matrices; ++m)
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < columns; ++j)
         std::memcpy(bytes.data() + ((m * columns + j) * rows + i) * size, host.data + ((m * rows + i) * columns + j) * size, static_cast<size_t>(size));
-  HostTensor turned = host;
-  turned.n_out = w.n_matrices * columns;
-  turned.n_in = rows;
   release(host);
   host = own(turned, std::move(bytes));
 }
@@ -162,8 +179,8 @@ void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
 // MLX adds the one to Qwen's hybrids and moves the axes of their convolutions, which is how it tells, too.
 bool TensorFinder::norms_are_less_one() {
   if (less_one_) return *less_one_;
-  less_one_ = config_.arch->hf_norms_less_one;
-  for (int layer = 0; layer < config_.n_layers; ++layer) {
+  less_one_ = config_.arch->hf_norms_less_one && !shapes_only_;
+  for (int layer = 0; layer < config_.n_layers && *less_one_; ++layer) {
     if (!config_.layer(layer).recurrent) continue;
     HostTensor conv;
     const std::string name = fmt::format("model.layers.{}.linear_attn.conv1d.weight", layer);
@@ -177,11 +194,15 @@ bool TensorFinder::find_vector(const Wanted& w, HostTensor& out) {
   const int64_t stored = w.total > 0 ? w.total : w.n_in;
   for (const std::string& pattern : names_of(w.names)) {
     const std::string name = name_at(pattern, w.layer, 0);
-    if (name.empty() || !source_.find(name, w.n_matrices, stored, out)) continue;
+    if (name.empty() || !ask(name, w.n_matrices, stored, out)) continue;
     if (out.n_in == 1 && out.n_out == w.n_matrices * stored) out.n_out = w.n_matrices, out.n_in = stored;  // [n, stored, 1]
     check_shape(name, w.n_matrices, stored, out);
     if (info(out.format).block_size != 1)
       throw Error("{}: tensor '{}' is stored as {}: expected F32, F16 or BF16", source_.name(), name, info(out.format).name);
+    if (shapes_only_) {
+      out.n_in = w.n_in;
+      return true;
+    }
     if (w.total == 0 && !w.add_one && !w.is_log) return true;
     std::vector<float> all(static_cast<size_t>(stored)), values;
     for (int64_t m = 0; m < w.n_matrices; ++m) {

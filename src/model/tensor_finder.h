@@ -13,8 +13,9 @@ namespace ingot {
 
 class TensorFinder {
  public:
-  // The source must outlive this.
-  TensorFinder(WeightSource& source, const Config& config) : source_(source), config_(config) {}
+  // The source must outlive this. With shapes_only what is found has no data, and none is read.
+  TensorFinder(WeightSource& source, const Config& config, bool shapes_only = false)
+      : source_(source), config_(config), shapes_only_(shapes_only) {}
 
   // n_out of the result are the rows of all experts together. False: an optional row that the checkpoint lacks. Throws Error naming
   // the tensor that is missing, or whose shape or type is another.
@@ -88,10 +89,12 @@ class TensorFinder {
   void take_rows(const Wanted& wanted, HostTensor& host);
   void transpose(const Wanted& wanted, HostTensor& host);
   void decode_blocks(HostTensor& host);
+  bool ask(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out);
   HostTensor own(HostTensor shape, std::vector<uint8_t> bytes);
 
   WeightSource& source_;
   const Config config_;
+  const bool shapes_only_;
   std::optional<bool> less_one_;  // norms, where the architecture's checkpoints keep them so
   std::list<std::vector<uint8_t>> copies_;
 };

@@ -17,19 +17,27 @@ class GgufSource final : public WeightSource {
 
   std::string name() const override { return printable(file_->metadata().source()); }
 
-  bool find(const std::string& name, int64_t, int64_t, HostTensor& out) override {
+  bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
+    if (!find_shape(name, n_out, n_in, out)) return false;
+    const TensorInfo& tensor = *file_->find(name);
+    used_.insert(name);
+    out.format = *tensor.format;
+    out.data = file_->data(tensor).data();
+    if (out.format == Format::NVFP4) apply_scale(tensor, out);
+    return true;
+  }
+
+  bool find_shape(const std::string& name, int64_t, int64_t, HostTensor& out) override {
     const TensorInfo* tensor = file_->find(name);
     if (tensor == nullptr) return false;
-    used_.insert(name);
     if (!tensor->format)
       throw Error("{}: tensor '{}' is stored as {}, which is not supported yet; use a file in Q4_K_M, Q8_0 or F16", this->name(), name,
                   ggml_type_name(tensor->ggml_type));
     if (tensor->n_dims > 3) throw Error("{}: tensor '{}' has {} dimensions: expected 1 to 3", this->name(), name, tensor->n_dims);
-    out = {.format = *tensor->format,
+    const bool is_scaled = *tensor->format == Format::NVFP4 && find_scale(*tensor) != nullptr;
+    out = {.format = is_scaled ? Format::NVFP4_SCALED : *tensor->format,
            .n_out = tensor->n_elements() / static_cast<int64_t>(tensor->shape[0]),
-           .n_in = static_cast<int64_t>(tensor->shape[0]),
-           .data = file_->data(*tensor).data()};
-    if (*tensor->format == Format::NVFP4) apply_scale(*tensor, out);
+           .n_in = static_cast<int64_t>(tensor->shape[0])};
     return true;
   }
 
@@ -43,12 +51,6 @@ class GgufSource final : public WeightSource {
     return total;
   }
 
-  size_t total_bytes_as(const SizeOf& size) const override {
-    size_t total = 0;
-    for (const TensorInfo& tensor : file_->tensors()) total += tensor.format ? size(*tensor.format, tensor.n_elements()) : tensor.n_bytes;
-    return total;
-  }
-
   std::vector<std::string> unused() const override {
     std::vector<std::string> names;
     for (const TensorInfo& tensor : file_->tensors())
@@ -59,12 +61,16 @@ class GgufSource final : public WeightSource {
  private:
   // NVFP4 matrices may have a scale besides, in a tensor of its own, and stacked experts one each: llama.cpp multiplies what comes
   // of them with it, and here it is put into their blocks.
-  void apply_scale(const TensorInfo& tensor, HostTensor& out) {
+  const TensorInfo* find_scale(const TensorInfo& tensor) const {
     constexpr std::string_view kWeight = ".weight";
-    if (!tensor.name.ends_with(kWeight)) return;
-    const std::string scale_name = std::string(tensor.name.substr(0, tensor.name.size() - kWeight.size())) + ".scale";
-    const TensorInfo* scale = file_->find(scale_name);
+    if (!tensor.name.ends_with(kWeight)) return nullptr;
+    return file_->find(std::string(tensor.name.substr(0, tensor.name.size() - kWeight.size())) + ".scale");
+  }
+
+  void apply_scale(const TensorInfo& tensor, HostTensor& out) {
+    const TensorInfo* scale = find_scale(tensor);
     if (scale == nullptr) return;
+    const std::string scale_name(scale->name);
     used_.insert(scale_name);
     const int64_t n_scales = scale->n_elements(), n_matrices = tensor.n_dims == 3 ? static_cast<int64_t>(tensor.shape[2]) : 1;
     if (scale->format != Format::F32 || (n_scales != 1 && n_scales != n_matrices))
@@ -100,9 +106,20 @@ class SafetensorsSource final : public WeightSource {
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
     if (name.empty()) return false;
     for (const std::string& stored : stored_names(name)) {
-      const QuantizedMatrix* matrix = stored.ends_with(".weight") ? quantized_.find(stored.substr(0, stored.size() - 7)) : nullptr;
-      if (matrix != nullptr) return gather(*matrix, n_out, n_in, out), true;
+      if (const QuantizedMatrix* matrix = find_quantized(stored)) return gather(*matrix, n_out, n_in, out), true;
       if (const SafeTensor* tensor = files_->find(stored)) return take(*tensor, out), true;
+    }
+    return false;
+  }
+
+  bool find_shape(const std::string& name, int64_t, int64_t, HostTensor& out) override {
+    if (name.empty()) return false;
+    for (const std::string& stored : stored_names(name)) {
+      if (const QuantizedMatrix* matrix = find_quantized(stored)) {
+        out = {.format = QuantizedTensors::format_of(*matrix), .n_out = matrix->n_out, .n_in = matrix->n_in};
+        return true;
+      }
+      if (const SafeTensor* tensor = files_->find(stored)) return out = shape_of(*tensor), true;
     }
     return false;
   }
@@ -114,13 +131,6 @@ class SafetensorsSource final : public WeightSource {
   size_t total_bytes() const override {
     size_t total = 0;
     for (const SafeTensor& tensor : files_->tensors()) total += tensor.n_bytes;
-    return total;
-  }
-
-  // Codes are counted as they lie there: they become blocks of about that size.
-  size_t total_bytes_as(const SizeOf& size) const override {
-    size_t total = 0;
-    for (const SafeTensor& tensor : files_->tensors()) total += tensor.dtype->format ? size(*tensor.dtype->format, tensor.n_elements()) : tensor.n_bytes;
     return total;
   }
 
@@ -145,18 +155,24 @@ class SafetensorsSource final : public WeightSource {
     return names;
   }
 
+  const QuantizedMatrix* find_quantized(const std::string& stored) const {
+    return stored.ends_with(".weight") ? quantized_.find(stored.substr(0, stored.size() - 7)) : nullptr;
+  }
+
   void take(const SafeTensor& tensor, HostTensor& out) {
     used_.insert(tensor.name);
+    out = shape_of(tensor);
+    out.data = aligned(tensor);
+  }
+
+  HostTensor shape_of(const SafeTensor& tensor) const {
     if (!tensor.dtype->format)
       throw Error("{}: tensor '{}' is stored as {}, which is not supported; use a checkpoint in F32, F16 or BF16, or a quantized one whose "
                   "config.json says how", name(), printable(tensor.name), tensor.dtype->name);
     if (tensor.n_dims < 1 || tensor.n_dims > 3)
       throw Error("{}: tensor '{}' has {} dimensions: expected 1 to 3", name(), printable(tensor.name), tensor.n_dims);
     const int64_t n_in = tensor.shape[tensor.n_dims - 1];
-    out = {.format = *tensor.dtype->format,
-           .n_out = n_in > 0 ? tensor.n_elements() / n_in : 0,
-           .n_in = n_in,
-           .data = aligned(tensor)};
+    return {.format = *tensor.dtype->format, .n_out = n_in > 0 ? tensor.n_elements() / n_in : 0, .n_in = n_in};
   }
 
   void gather(const QuantizedMatrix& matrix, int64_t n_out, int64_t n_in, HostTensor& out) {

@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -8,6 +9,12 @@
 
 namespace ingot {
 namespace {
+
+// An output matrix in the file of a model that ties it is a copy, or left over from training.
+bool is_tied_away(const MatrixRow<ModelWeights>& row, const Config& config) {
+  return row.weight == &ModelWeights::output && config.tied_output == true;
+}
+bool is_tied_away(const MatrixRow<LayerWeights>&, const Config&) { return false; }
 
 class Loader {
  public:
@@ -38,7 +45,8 @@ class Loader {
                  int layer) {
     HostTensor host;
     for (const auto& row : matrices)
-      if (applies(row.when, config_, layer) && !(owner.*row.weight) && !is_tied_away(row) && finder_->find(row, layer, host))
+      if (applies(row.when, config_, layer) && !(owner.*row.weight) && !is_tied_away(row, config_) &&
+          finder_->find(row, layer, host))
         owner.*row.weight = prepare(host, row.use, row.count == Size::kNone ? 1 : size_of(row.count, config_));
     for (const auto& row : vectors)
       if (applies(row.when, config_, layer) && finder_->find(row, layer, host)) owner.*row.vector = upload(host);
@@ -61,12 +69,6 @@ class Loader {
                   source_.dialect() == Dialect::kGguf ? fmt::format("blk.{}.ffn_gate_exps.weight", layer)
                                                       : fmt::format("model.layers.{}.mlp.experts.0.gate_proj.weight", layer));
   }
-
-  // An output matrix in the file of a model that ties it is a copy, or left over from training.
-  bool is_tied_away(const MatrixRow<ModelWeights>& row) const {
-    return row.weight == &ModelWeights::output && config_.tied_output == true;
-  }
-  bool is_tied_away(const MatrixRow<LayerWeights>&) const { return false; }
 
   Weight prepare(const HostTensor& host, unsigned use, int64_t count) {
     const Weight weight = backend_.prepare(
@@ -132,6 +134,39 @@ class Loader {
 };
 
 }  // namespace
+
+// Walks the rows as Loader does, so that both know the same tensors.
+WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend) {
+  TensorFinder finder(source, config, true);
+  WeightBytes bytes;
+  const auto prepared = [&](const Weight& shape, unsigned use) {
+    bytes.allocated += backend.packed_bytes(shape, use);
+    if (backend.reads_codes(use)) bytes.borrowed += shape.bytes();
+  };
+  // The model's embedding is left to the end, when it is known whether it is the output matrix as well.
+  Weight embedding;
+  const auto add = [&]<class Owner>(std::span<const MatrixRow<Owner>> matrices,
+                                    std::span<const VectorRow<Owner>> vectors, int layer) {
+    std::vector<Weight Owner::*> seen;
+    HostTensor host;
+    for (const auto& row : matrices) {
+      if (!applies(row.when, config, layer) || std::ranges::find(seen, row.weight) != seen.end()) continue;
+      if (is_tied_away(row, config) || !finder.find(row, layer, host)) continue;
+      seen.push_back(row.weight);
+      const int64_t count = row.count == Size::kNone ? 1 : size_of(row.count, config);
+      const Weight shape{.format = host.format, .n_out = host.n_out / count, .n_in = host.n_in, .n_experts = count};
+      row.use & kForEmbedding ? void(embedding = shape) : prepared(shape, row.use);
+    }
+    for (const auto& row : vectors)
+      if (applies(row.when, config, layer) && finder.find(row, layer, host))
+        bytes.allocated += static_cast<size_t>(host.n_out * host.n_in) * sizeof(float);
+    return seen;
+  };
+  const bool has_output = std::ranges::count(add(model_matrices(), model_vectors(), 0), &ModelWeights::output) > 0;
+  prepared(embedding, has_output ? kForEmbedding : kForMatmul | kForEmbedding);
+  for (int layer = 0; layer < config.n_layers; ++layer) add(layer_matrices(), layer_vectors(), layer);
+  return bytes;
+}
 
 Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress) {
   return Loader(source, config, backend, progress).load();

@@ -36,12 +36,16 @@ class WeightSource {
   // The tensor of that name, its rows being those of all matrices where it has three dimensions; false when there is none. n_out and n_in are what the config expects; the caller checks, before
   // it looks at the data, which may be missing when the shape is another.
   virtual bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) = 0;
+  // What find() would say, but for data: for plans, before anything is read. Sources whose find() is costly override it.
+  virtual bool find_shape(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) {
+    if (!find(name, n_out, n_in, out)) return false;
+    release(out);
+    out.data = nullptr;
+    return true;
+  }
   // The tensor just found has been prepared and its bytes will not be read again.
   virtual void release(const HostTensor&) {}
   virtual size_t total_bytes() const = 0;
-  // The same if a tensor takes what `size` says for its format and elements, as far as they are known before it is asked for.
-  using SizeOf = std::function<size_t(Format format, int64_t n_elements)>;
-  virtual size_t total_bytes_as(const SizeOf&) const { return total_bytes(); }
   // Names of tensors that nothing asked for.
   virtual std::vector<std::string> unused() const { return {}; }
 };
@@ -69,7 +73,16 @@ struct Weights {
   std::string quant_mix;     // "Q4_K 169, Q6_K 32, F32 65": matrices and vectors by format
 };
 
+// What load_weights will take of memory, told before anything is read.
+struct WeightBytes {
+  WeightBytes(size_t for_allocated = 0, size_t for_borrowed = 0) : allocated(for_allocated), borrowed(for_borrowed) {}
+  size_t allocated;  // by the backend
+  size_t borrowed;   // stays where the source has it, in a file's mapping, say, because the backend goes on reading it
+  size_t total() const { return allocated + borrowed; }
+};
+
 // Throws Error naming the tensor that is missing or has the wrong shape or type.
+WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend);
 Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress);
 
 }  // namespace ingot

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "golden_models.h"
+#include "model/checkpoint.h"
 #include "model/ranks.h"
 #include "model/shapes.h"
 
@@ -147,6 +149,92 @@ TEST(MemoryPlan, StatesOfRecurrentLayers) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("the states of 64 sequences and 0 checkpoints need"));
   }
+}
+
+// The plan of a model against what its backend has taken once it is loaded, and after a step.
+void expect_planned(const Config& c, const std::function<std::unique_ptr<WeightSource>()>& source, const char* what) {
+  for (const int max_seqs : {1, 8})
+    for (const int chunk : {64, 512})
+      for (const DType kv_dtype : {DType::kF16, DType::kQ8_0}) {
+        const int type = static_cast<int>(kv_dtype);
+        SCOPED_TRACE(fmt::format("{}: {} sequences, chunks of {}, KV type {}", what, max_seqs, chunk, type));
+        const RunnerOptions options{.backend = {.device = "cpu", .n_threads = 2},
+                                    .n_ctx = std::min(c.n_ctx_train, 512),
+                                    .max_batch_tokens = chunk,
+                                    .max_seqs = max_seqs,
+                                    .kv_dtype = kv_dtype,
+                                    .n_checkpoints = 2};
+        Ranks ranks(c, source(), options, nullptr);
+        const size_t taken = ranks.allocated_bytes();
+        EXPECT_EQ(ranks.memory().allocated_bytes(), taken);
+        const std::vector<int32_t> tokens(20, 1);
+        for_each_logits(ranks, tokens, 16, 19, [](int, std::span<const float>) {});
+        EXPECT_EQ(ranks.allocated_bytes(), taken) << "a step took more";
+      }
+}
+
+TEST(MemoryPlan, GoldenModelsTakeWhatIsPlanned) {
+  for (const std::string& name : golden_names()) {
+    const auto file = std::make_shared<const Gguf>(Gguf::open((kModels / (name + ".gguf")).string()));
+    expect_planned(config_from_gguf(*file), [&] { return gguf_source(file); }, name.c_str());
+  }
+}
+
+TEST(MemoryPlan, HuggingFaceModelsTakeWhatIsPlanned) {
+  for (const char* name : {"llama_bf16", "gpt_oss", "qwen3next", "deepseek3", "phi3", "granitemoe"}) {
+    const auto checkpoint = hf_checkpoint((fs::path(INGOT_TEST_DATA) / "hf" / name).string());
+    expect_planned(checkpoint->config(), [&] { return checkpoint->weights(); }, name);
+  }
+}
+
+// Models of known shapes with random weights, of fewer layers and tokens than they have.
+TEST(MemoryPlan, ShapesTakeWhatIsPlanned) {
+  for (const char* shape : {"smollm-135m", "qwen3.5-0.8b", "granite-1b-a400m", "qwen3-0.6b"})
+    for (const Format format : {Format::Q4_0, Format::BF16}) {
+      Config c = config_of_shape(shape);
+      c.n_layers = c.layers.empty() ? 1 : 4, c.n_vocab = 2003;
+      if (!c.layers.empty()) c.layers.resize(4);
+      if (c.experts.n > 0) c.experts.n = 9;
+      expect_planned(c, [&] { return dummy_source(c, format, 1); }, shape);
+    }
+}
+
+TEST(MemoryPlan, LatentsTakeWhatIsPlanned) {
+  Config c = config_of_shape("llama-3.2-1b");
+  c.arch = &find_gguf_arch("deepseek2");
+  c.n_layers = 2, c.dim = 512, c.n_heads = 8, c.ffn_dim = 768, c.n_vocab = 2003;
+  c.latent = {.q_rank = 256, .kv_rank = 256, .nope_dim = 64, .rope_dim = 32, .value_dim = 64};
+  c.n_kv_heads = 1, c.head_dim = 288, c.rot_dim = 32;
+  c.experts = {.n = 8, .n_used = 2, .ffn_dim = 96, .shared_dim = 96};
+  for (const Format format : {Format::Q8_0, Format::F16})
+    expect_planned(c, [&] { return dummy_source(c, format, 1); }, "latents");
+}
+
+// What looks at a backend's ops takes nothing of its memory.
+TEST(MemoryPlan, DecoratorsChangeNoPlan) {
+  const std::string path = (fs::path(testing::TempDir()) / "memory_plan_trace.json").string();
+  for (const char* name : {"llama_k", "qwen35", "deepseek3", "gpt_oss"})
+    for (const char* device : {"cpu", "ref"}) {
+      const auto file = std::make_shared<const Gguf>(Gguf::open((kModels / (std::string(name) + ".gguf")).string()));
+      RunnerOptions options{.backend = {.device = device, .n_threads = 1}, .n_ctx = 64, .max_seqs = 2};
+      const auto plan_with = [&] {
+        return Ranks(config_from_gguf(*file), gguf_source(file), options, nullptr).memory();
+      };
+      const MemoryPlan plain = plan_with();
+      for (const bool check_nan : {false, true})
+        for (const bool traces : {false, true}) {
+          options.check_nan = check_nan;
+          options.trace = traces ? std::make_shared<TraceFile>(path) : nullptr;
+          const MemoryPlan plan = plan_with();
+          EXPECT_EQ(plan.weight_bytes, plain.weight_bytes);
+          EXPECT_EQ(plan.borrowed_bytes, plain.borrowed_bytes);
+          EXPECT_EQ(plan.kv_bytes, plain.kv_bytes);
+          EXPECT_EQ(plan.state_bytes, plain.state_bytes);
+          EXPECT_EQ(plan.activation_bytes, plain.activation_bytes);
+          EXPECT_EQ(plan.kv.n_blocks, plain.kv.n_blocks);
+        }
+    }
+  fs::remove(path);
 }
 
 }  // namespace

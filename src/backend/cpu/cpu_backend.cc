@@ -34,10 +34,16 @@ Weight CpuBackend::prepare(const Weight& host, unsigned use) {
     weights_.push_back(cpu::pack_weight(host, kernels_, pool_));
     allocated_ += weights_.back().memory.size();
     weight.packed = &weights_.back();
-    if (!(use & kForEmbedding)) weight.codes = nullptr;
+    if (!reads_codes(use)) weight.codes = nullptr;
   }
   return weight;
 }
+
+size_t CpuBackend::packed_bytes(const Weight& shape, unsigned use) const {
+  return use & kForMatmul ? cpu::packed_bytes(shape) : 0;
+}
+
+size_t CpuBackend::kv_bytes(const KvShape& shape) const { return cpu::CpuKv::bytes_of(shape); }
 
 std::unique_ptr<KvCache> CpuBackend::make_kv(const KvShape& shape) {
   auto kv = std::make_unique<cpu::CpuKv>(shape);
@@ -45,21 +51,42 @@ std::unique_ptr<KvCache> CpuBackend::make_kv(const KvShape& shape) {
   return kv;
 }
 
+namespace {
+
+// Of one thread's scratch, whole cache lines.
+int64_t attention_stride(int head_dim) { return (cpu::attention_scratch_floats(head_dim) + 15) / 16 * 16; }
+
+}  // namespace
+
+CpuBackend::ScratchSizes CpuBackend::scratch_for(const StepLimits& limits) const {
+  const int64_t rows = std::max({limits.max_tokens, limits.max_logits, 1}), row = std::max(limits.max_width, 1) + 64;
+  const int64_t n_partials = int64_t{pool_.size()} * 16 * cpu::kMaxQueryRows;
+  const auto bytes = [](int64_t n_floats) { return static_cast<size_t>(n_floats) * sizeof(float); };
+  return {.activations = bytes(std::max(rows * row, limits.max_expert_floats)),
+          .attention = bytes(pool_.size() * attention_stride(limits.head_dim)),
+          .partials = bytes(n_partials * (2 + limits.head_dim)),
+          .experts = limits.max_expert_rows > 0 ? bytes(limits.max_expert_floats) : 0};
+}
+
+size_t CpuBackend::scratch_bytes(const StepLimits& limits) const {
+  const ScratchSizes s = scratch_for(limits);
+  return kMaxOutputs * s.activations + s.attention + s.partials + 2 * s.experts;
+}
+
 void CpuBackend::reserve(const StepLimits& limits) {
-  const auto take = [&](cpu::Memory& memory, int64_t n_bytes) {
+  const auto take = [&](cpu::Memory& memory, size_t n_bytes) {
     allocated_ -= memory.size();
-    memory = cpu::Memory(static_cast<size_t>(n_bytes));
+    memory = cpu::Memory(n_bytes);
     allocated_ += memory.size();
   };
-  const int64_t rows = std::max({limits.max_tokens, limits.max_logits, 1});
-  for (cpu::Memory& memory : activations_)
-    take(memory, std::max(rows * (std::max(limits.max_width, 1) + 64), limits.max_expert_floats) * 4);
-  attention_scratch_stride_ = (cpu::attention_scratch_floats(limits.head_dim) + 15) / 16 * 16;
-  take(attention_scratch_, pool_.size() * attention_scratch_stride_ * 4);
-  take(partials_, int64_t{pool_.size()} * 16 * cpu::kMaxQueryRows * (2 + limits.head_dim) * 4);
+  const ScratchSizes sizes = scratch_for(limits);
+  for (cpu::Memory& memory : activations_) take(memory, sizes.activations);
+  attention_scratch_stride_ = attention_stride(limits.head_dim);
+  take(attention_scratch_, sizes.attention);
+  take(partials_, sizes.partials);
   if (limits.max_expert_rows > 0) {
     const auto n = static_cast<size_t>(limits.max_expert_rows);
-    for (cpu::Memory* memory : {&expert_in_, &expert_out_}) take(*memory, limits.max_expert_floats * 4);
+    for (cpu::Memory* memory : {&expert_in_, &expert_out_}) take(*memory, sizes.experts);
     for (auto* rows_of : {&order_, &place_}) rows_of->reserve(n);
     groups_.reserve(n);
     expert_jobs_.reserve(2 * n);

@@ -30,9 +30,14 @@ class CpuBackend final : public Backend {
 
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;
+  size_t packed_bytes(const Weight& shape, unsigned use) const override;
+  bool reads_codes(unsigned use) const override { return (use & kForEmbedding) != 0; }
+  size_t kv_bytes(const KvShape& shape) const override;
+  size_t state_bytes(const StateShape& shape) const override;  // cpu_recurrence.cc
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override;
   void reserve(const StepLimits& limits) override;
+  size_t scratch_bytes(const StepLimits& limits) const override;
   size_t allocated_bytes() const override { return allocated_; }
   void upload(const Tensor& to, const void* from) override;
   void download(void* to, const Tensor& from) override;
@@ -68,6 +73,14 @@ class CpuBackend final : public Backend {
   void moe(const MoeArgs& args) override;
 
  private:
+  // What reserve() takes, in bytes.
+  struct ScratchSizes {
+    size_t activations = 0;  // of each of kMaxOutputs
+    size_t attention = 0, partials = 0;
+    size_t experts = 0;      // of each of two
+  };
+  ScratchSizes scratch_for(const StepLimits& limits) const;
+
   // One of the matmuls, at most kMaxOutputs, that a verb does on the same activations.
   static constexpr int kMaxOutputs = 3;
   struct Output {

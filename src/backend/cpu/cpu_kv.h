@@ -11,9 +11,13 @@ class CpuKv : public KvCache {
  public:
   explicit CpuKv(const KvShape& s)
       : KvCache(s), layout(layout_of(s)),
-        head_bytes((layout.value_scales_at + (s.values_are_keys ? 0 : scales_bytes(s)) + 63) / 64 * 64),
+        head_bytes(head_bytes_of(s)),
         page_stride(head_bytes * s.n_kv_heads),
-        memory(static_cast<size_t>(page_stride) * s.n_blocks * s.n_layers) {}
+        memory(bytes_of(s)) {}
+
+  static size_t bytes_of(const KvShape& s) {
+    return static_cast<size_t>(head_bytes_of(s)) * s.n_kv_heads * s.n_blocks * s.n_layers;
+  }
 
   // The page of block 0 for a head of a layer; block b is b * page_stride further.
   uint8_t* pages(int layer, int kv_head) const {
@@ -30,6 +34,9 @@ class CpuKv : public KvCache {
     CHECK(dtype != DType::kI32);
     if (dtype == DType::kE4M3) return KvType::kE4M3;
     return dtype == DType::kF32 ? KvType::kF32 : dtype == DType::kF16 ? KvType::kF16 : dtype == DType::kBF16 ? KvType::kBF16 : KvType::kQ8_0;
+  }
+  static int64_t head_bytes_of(const KvShape& s) {
+    return (layout_of(s).value_scales_at + (s.values_are_keys ? 0 : scales_bytes(s)) + 63) / 64 * 64;
   }
   static int64_t n_chunks(const KvShape& s) { return (s.block_size + kKeyChunk - 1) / kKeyChunk; }
   static int64_t scales_bytes(const KvShape& s) {

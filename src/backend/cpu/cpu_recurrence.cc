@@ -11,6 +11,8 @@ using cpu::CpuStates;
 using cpu::kConvChannels;
 using cpu::kStateCols;
 
+size_t CpuBackend::state_bytes(const StateShape& shape) const { return CpuStates::bytes_of(shape); }
+
 std::unique_ptr<StateCache> CpuBackend::make_states(const StateShape& shape) {
   CHECK(shape.conv_width >= 2 && shape.conv_width <= cpu::kMaxConvWidth);
   auto states = std::make_unique<CpuStates>(shape);

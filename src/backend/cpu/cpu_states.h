@@ -11,9 +11,15 @@ namespace ingot::cpu {
 class CpuStates : public StateCache {
  public:
   explicit CpuStates(const StateShape& s)
-      : StateCache(s), n_strips((s.value_dim + kStateCols - 1) / kStateCols), strip_floats(int64_t{s.key_dim} * kStateCols),
-        layer_floats(s.conv_floats() + s.n_heads * n_strips * strip_floats),
-        memory(static_cast<size_t>(s.n_slots) * s.n_layers * layer_floats * sizeof(float)) {}
+      : StateCache(s),
+        n_strips(n_strips_of(s)),
+        strip_floats(int64_t{s.key_dim} * kStateCols),
+        layer_floats(layer_floats_of(s)),
+        memory(bytes_of(s)) {}
+
+  static size_t bytes_of(const StateShape& s) {
+    return static_cast<size_t>(s.n_slots) * s.n_layers * layer_floats_of(s) * sizeof(float);
+  }
 
   float* inputs(int slot, int layer) const {
     CHECK(slot >= 0 && slot < shape.n_slots && layer >= 0 && layer < shape.n_layers);
@@ -25,6 +31,12 @@ class CpuStates : public StateCache {
 
   const int64_t n_strips, strip_floats, layer_floats;
   const Memory memory;
+
+ private:
+  static int64_t n_strips_of(const StateShape& s) { return (s.value_dim + kStateCols - 1) / kStateCols; }
+  static int64_t layer_floats_of(const StateShape& s) {
+    return s.conv_floats() + s.n_heads * n_strips_of(s) * s.key_dim * kStateCols;
+  }
 };
 
 }  // namespace ingot::cpu

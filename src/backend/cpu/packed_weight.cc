@@ -163,10 +163,25 @@ void pack_dense_row(const Weight& host, Dense type, int64_t row, int lane, uint8
   }
 }
 
+Dense dense_of(Format format) {
+  return format == Format::F16 ? Dense::kF16 : format == Format::BF16 ? Dense::kBF16 : Dense::kF32;
+}
+
+// Of kPanelRows rows of n_in numbers.
+int64_t panel_bytes(Format format, int64_t n_in) {
+  if (const int kind = kind_of(info(format)); kind >= 0) {
+    const BlockLayout layout = block_layout(kQuantKinds[kind]);
+    return n_in / (kGroup * layout.n_groups) * layout.bytes;
+  }
+  const Dense type = dense_of(format);
+  return (type == Dense::kBF16 ? n_in + n_in % 2 : n_in) * kPanelRows * (type == Dense::kF32 ? 4 : 2);
+}
+
+int64_t panels(int64_t n_out) { return (n_out + kPanelRows - 1) / kPanelRows; }
+
 void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernels& kernels, float factor) {
   const QuantKind& k = kQuantKinds[kind];
   const BlockLayout layout = block_layout(k);
-  w.panel_bytes = w.n_in / (kGroup * layout.n_groups) * layout.bytes;
   w.tiles = kernels.quant_tiles[kind];
   w.max_tile = kernels.quant_tile;
   w.factor = factor;
@@ -179,8 +194,6 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
 }
 
 void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
-  const int64_t n_in = type == Dense::kBF16 ? w.n_in + w.n_in % 2 : w.n_in;
-  w.panel_bytes = n_in * kPanelRows * (type == Dense::kF32 ? 4 : 2);
   w.tiles = kernels.dense_tiles[static_cast<int>(type)];
   w.max_tile = kernels.dense_tile;
   w.activations = {.dense = true, .bf16 = type == Dense::kBF16 && kernels.bf16_dot};
@@ -193,21 +206,26 @@ const char* multiplies_as(Format format, const Kernels& kernels) {
   return format == Format::BF16 && kernels.bf16_dot ? "bf16" : "f32";
 }
 
+size_t packed_bytes(const Weight& shape) {
+  return static_cast<size_t>(shape.n_experts * panels(shape.n_out) * panel_bytes(shape.format, shape.n_in));
+}
+
 PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool) {
   const FormatInfo& format = info(host.format);
   const int kind = kind_of(format);
-  const Dense dense = host.format == Format::F16 ? Dense::kF16 : host.format == Format::BF16 ? Dense::kBF16 : Dense::kF32;
+  const Dense dense = dense_of(host.format);
   PackedWeight w;
   w.n_out = host.n_out;
   w.n_in = host.n_in;
-  w.n_panels = (host.n_out + kPanelRows - 1) / kPanelRows;
+  w.n_panels = panels(host.n_out);
+  w.panel_bytes = panel_bytes(host.format, host.n_in);
   const float factor = factor_of(format, host);
   if (kind >= 0) {
     describe_quant(w, format, kind, kernels, factor);
   } else {
     describe_dense(w, dense, kernels);
   }
-  w.memory = Memory(static_cast<size_t>(host.n_experts * w.n_panels * w.panel_bytes));  // zeros: rows past n_out multiply to zero
+  w.memory = Memory(packed_bytes(host));  // zeros: rows past n_out multiply to zero
   const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes, factor);
   pool.parallel_for(host.n_experts * w.n_panels, [&](int64_t i, int) {
     uint8_t* to = w.memory.data() + i * w.panel_bytes;

@@ -31,6 +31,9 @@ struct PackedWeight {
 // The numbers that a matmul with weights of this format multiplies: "int8", "bf16" or "f32".
 const char* multiplies_as(Format format, const Kernels& kernels);
 
+// What pack_weight takes of memory for a weight of this shape.
+size_t packed_bytes(const Weight& shape);
+
 PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool);
 
 }  // namespace ingot::cpu

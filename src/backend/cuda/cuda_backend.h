@@ -43,12 +43,16 @@ class CudaBackend final : public Backend, public RecordedSteps {
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;                     // cuda_weights.cc
   size_t packed_bytes(const Weight& shape, unsigned use) const override;
+  bool reads_codes(unsigned) const override { return false; }
+  size_t kv_bytes(const KvShape& shape) const override;
+  size_t state_bytes(const StateShape& shape) const override;                 // cuda_recurrence.cc
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override;  // cuda_recurrence.cc
   void reserve(const StepLimits& limits) override;
   size_t available_bytes() const override;
   size_t device_bytes() const override;
   size_t scratch_bytes(const StepLimits& limits) const override;
+  size_t driver_bytes() const override { return size_t{384} << 20; }  // of which recorded steps take 1 to 2 MiB each
   size_t allocated_bytes() const override { return allocated_; }
   void upload(const Tensor& to, const void* from) override;
   void download(void* to, const Tensor& from) override;
@@ -197,7 +201,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::Memory partials_;  // of attention's splits
   cuda::Memory order_;     // rows by expert (experts.h)
 
-  int block_size_ = 1;  // of the KV cache
+  int block_size_ = 16;  // of the KV cache; before there is one, what most have
   cuda::BatchUpload device_batch_;
   int n_tokens_ = 0, n_seqs_ = 0, min_q_len_ = 0, max_q_len_ = 0;
   int most_kv_ = 0;          // what attention is cut for: no sequence of the step is longer

@@ -115,14 +115,19 @@ Tensor CudaBackend::alloc(DType dtype, int64_t rows, int64_t cols) {
   return {activations_.back().data, dtype, rows, cols, cols};
 }
 
+// With a block that padding writes to.
+size_t CudaBackend::kv_bytes(const KvShape& shape) const {
+  KvShape padded = shape;
+  ++padded.n_blocks;
+  return std::max<size_t>(padded.bytes(), 16);
+}
+
 std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
   CHECK(shape.dtype != DType::kI32);
   device_.make_current();
   forget_graphs();
   block_size_ = shape.block_size;
-  KvShape padded = shape;
-  ++padded.n_blocks;
-  Memory memory(std::max<size_t>(padded.bytes(), 16));
+  Memory memory(kv_bytes(shape));
   allocated_ += memory.size();
   check(cudaMemsetAsync(memory.data(), 0, memory.size(), device_.stream()), "cudaMemsetAsync");
   return std::make_unique<CudaKv>(shape, std::move(memory));
@@ -150,7 +155,10 @@ void CudaBackend::reserve(const StepLimits& limits) {
 CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) const {
   const size_t element = dtype_bytes(act_), row = static_cast<size_t>(std::max(limits.max_width, 1)) * element;
   const size_t rows = static_cast<size_t>(limits.max_tokens) * row;
-  const bool codes = std::ranges::any_of(weights_, [](const PackedWeight& w) { return w.layout != cuda::Layout::kDense; });
+  // Before weights are there, they are taken to have codes.
+  const bool codes = weights_.empty() || std::ranges::any_of(weights_, [](const PackedWeight& w) {
+                       return w.layout != cuda::Layout::kDense;
+                     });
   const Tensor few{nullptr, act_, cuda::kMatvecRows, limits.max_width, limits.max_width};
   return {.up = rows,
           .narrow = std::max(rows, static_cast<size_t>(limits.max_expert_floats) * element),
@@ -161,9 +169,10 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
 }
 
 size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
-  constexpr size_t kOfTheDriver = size_t{384} << 20;  // for kernels when they first run, and for recorded steps
   const ScratchSizes s = scratch_for(limits);
-  return kOfTheDriver + s.up + s.narrow + s.arranged + s.decoded + s.partials + s.order;
+  return cuda::BatchUpload::bytes_for(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
+                                      (limits.max_kv_len + block_size_ - 1) / block_size_) +
+         dense_->workspace_bytes() + s.up + s.narrow + s.arranged + s.decoded + s.partials + s.order;
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {

@@ -30,13 +30,19 @@ struct CudaStates : StateCache {
 
 }  // namespace
 
+// With a slot that padding writes to.
+size_t CudaBackend::state_bytes(const StateShape& shape) const {
+  const auto slot_floats = static_cast<size_t>(shape.n_layers * layer_floats(shape));
+  return static_cast<size_t>(shape.n_slots + 1) * slot_floats * sizeof(float);
+}
+
 std::unique_ptr<StateCache> CudaBackend::make_states(const StateShape& shape) {
   device_.make_current();
   if (shape.conv_width > cuda::kMostConvWidth || shape.key_dim > cuda::kMostKeyDim)
     throw Error("a convolution over {} tokens or heads with keys of {} are more than cuda runs ({} and {}): use --device cpu",
                 shape.conv_width, shape.key_dim, cuda::kMostConvWidth, cuda::kMostKeyDim);
   forget_graphs();
-  cuda::Memory memory(static_cast<size_t>(shape.n_slots + 1) * static_cast<size_t>(shape.n_layers * layer_floats(shape)) * sizeof(float));
+  cuda::Memory memory(state_bytes(shape));
   allocated_ += memory.size();
   states_ = {{memory.data(), memory.size()}};  // a model has one cache of them, as long as it has steps
   return std::make_unique<CudaStates>(shape, std::move(memory));

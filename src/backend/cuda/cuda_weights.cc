@@ -18,6 +18,11 @@ namespace {
 constexpr size_t kMostWithoutFactor = 1024;
 
 int64_t code_bytes(const FormatInfo& format) { return format.code_bits == 4 ? 16 : 32; }  // of a unit
+// Of an expert, whole tiles.
+int64_t units_of(int64_t n_out, int64_t n_in) {
+  const int64_t k_tiles = (n_in + cuda::kTileCols - 1) / cuda::kTileCols;
+  return (n_out + cuda::kTileRows - 1) / cuda::kTileRows * k_tiles * cuda::kTileUnits;
+}
 int64_t scale_bytes(const FormatInfo& format, bool f32) { return (format.group == 16 ? 2 : 1) * (format.has_min ? 2 : 1) * (f32 ? 4 : 2); }
 
 }  // namespace
@@ -38,13 +43,12 @@ Weight CudaBackend::prepare(const Weight& host, unsigned use) {
   return weight;
 }
 
-// Without what rounding up to whole tiles adds.
 size_t CudaBackend::packed_bytes(const Weight& shape, unsigned /*use*/) const {
   const FormatInfo& f = info(shape.format);
-  const int64_t n_elements = shape.n_experts * shape.n_out * shape.n_in;
   const bool f32 = act_ == DType::kF32;
-  if (f.unpack == nullptr) return static_cast<size_t>(n_elements) * (f32 ? 4 : 2);
-  return static_cast<size_t>(n_elements / cuda::kUnit * (code_bytes(f) + scale_bytes(f, f32)));
+  if (f.unpack == nullptr) return static_cast<size_t>(shape.n_experts * shape.n_out * shape.n_in) * (f32 ? 4 : 2);
+  const int64_t n_units = shape.n_experts * units_of(shape.n_out, shape.n_in);
+  return static_cast<size_t>(n_units * (code_bytes(f) + scale_bytes(f, f32)));
 }
 
 cuda::WeightUpload& CudaBackend::weight_upload() {
@@ -85,7 +89,7 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
     w.codebook_high = quant::codebook_word(format.codebook + 8);
   }
   w.k_tiles = (w.n_in + cuda::kTileCols - 1) / cuda::kTileCols;
-  const int64_t n_units = (w.n_out + cuda::kTileRows - 1) / cuda::kTileRows * w.k_tiles * cuda::kTileUnits;  // of an expert
+  const int64_t n_units = units_of(w.n_out, w.n_in);
   w.expert_bytes = n_units * code_bytes(format);
   w.expert_scale_bytes = n_units * scale_bytes(format, w.f32);
   const auto all_codes = static_cast<size_t>(w.n_experts * w.expert_bytes);

@@ -43,10 +43,15 @@ BatchUpload::~BatchUpload() {
     if (slot.brought != nullptr) cudaEventDestroy(slot.brought);
 }
 
+size_t BatchUpload::bytes_for(int max_tokens, int max_seqs, int max_logits, int max_blocks) {
+  const int64_t table = int64_t{std::max(max_seqs, 1)} * max_blocks;
+  return static_cast<size_t>(places_of(max_tokens, max_seqs, max_logits, table).end) * sizeof(int32_t);
+}
+
 void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks, Device& device) {
   max_tokens_ = max_seqs_ = max_logits_ = max_blocks_ = 0;  // until there is memory for more
   const Places at = places_of(max_tokens, max_seqs, max_logits, int64_t{max_seqs} * max_blocks);
-  const size_t bytes = static_cast<size_t>(at.end) * sizeof(int32_t);
+  const size_t bytes = bytes_for(max_tokens, max_seqs, max_logits, max_blocks);
   check(cudaStreamSynchronize(device.stream()), "cudaStreamSynchronize");
   for (Slot& slot : slots_) {
     slot.memory = Memory(static_cast<size_t>(at.table) * sizeof(int32_t) + kMostChanges * sizeof(TableChange), Place::kPinned);

@@ -22,6 +22,7 @@ class BatchUpload {
   bool upload(const Batch& batch, const Padding& padding, const Key* keys, const RowDrawn* drawn, int block_size, Device& device);
   const DeviceBatch& view() const { return view_; }
   size_t bytes() const { return device_.size(); }
+  static size_t bytes_for(int max_tokens, int max_seqs, int max_logits, int max_blocks);  // that reserve will take
 
  private:
   // One may still be on its way when the next batch comes: so there are several, used in turn.
