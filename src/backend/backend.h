@@ -1,13 +1,15 @@
-// Backend: one object per device. It owns memory and runs programs (block.h): lists of blocks, such as attention and feed-forward.
+// Backend: one object per device. It owns memory and runs programs (block.h): lists of blocks, such as attention and
+// feed-forward.
 //
 // A block's body (blocks.cc) says what it computes in ops, top to bottom. Ops come in two kinds:
-//   - primitives, with a plain body that works on every backend (ref/): it computes on the host, and copies from and to a device;
+//   - primitives, with a plain body that works on every backend (ref/): it computes on the host, and copies from and
+//     to a device;
 //   - fused ops, whose default body (fused.cc) says in primitives what they compute.
-// A backend overrides what it does faster. The default body stays, as the oracle of the override. So a new backend needs about
-// ten functions to be correct (docs/add-a-backend.md): those that are pure here, and nothing else.
+// A backend overrides what it does faster. The default body stays, as the oracle of the override. So a new backend
+// needs about ten functions to be correct (docs/add-a-backend.md): those that are pure here, and nothing else.
 //
-// Activations are f32 rows on ref and cpu; a device may keep those between products in another type (act_dtype). A step is:
-// run(program, batch), sample, wait.
+// Activations are f32 rows on ref and cpu; a device may keep those between products in another type (act_dtype). A step
+// is: run(program, batch), sample, wait.
 #pragma once
 #include <memory>
 #include <span>
@@ -25,9 +27,9 @@ namespace ingot {
 
 // What the device reaches by a short measurement, for matmuls whose weights have some format: the 100 % of `bench`.
 struct Peak {
-  double read_gb_s = 0;        // 10^9 bytes a second, read
-  double matmul_gflop_s = 0;   // 10^9 multiplications and additions a second
-  std::string matmul_kind;     // "int8", "f32", "bf16"
+  double read_gb_s = 0;       // 10^9 bytes a second, read
+  double matmul_gflop_s = 0;  // 10^9 multiplications and additions a second
+  std::string matmul_kind;    // "int8", "f32", "bf16"
 };
 
 class Backend {
@@ -36,24 +38,24 @@ class Backend {
   virtual std::string name() const = 0;         // "cpu"
   virtual std::string description() const = 0;  // "cpu: 2 threads, AVX-512 VNNI BF16"
 
-  virtual int n_threads() const { return 1; }   // host threads that compute
-  virtual bool keeps_kv_as(DType) const { return true; }          // asked before anything is loaded
-  virtual DType act_dtype() const { return DType::kF32; }         // of activations between products
-  virtual bool is_host() const { return false; }                  // its memory can be read and written here
+  virtual int n_threads() const { return 1; }              // host threads that compute
+  virtual bool keeps_kv_as(DType) const { return true; }   // asked before anything is loaded
+  virtual DType act_dtype() const { return DType::kF32; }  // of activations between products
+  virtual bool is_host() const { return false; }           // its memory can be read and written here
 
   // ---- memory: at start-up only ----
   virtual Tensor alloc(DType dtype, int64_t rows, int64_t cols) = 0;
   // Copies between `rows * cols` elements that are contiguous on the host and a view of any stride.
   virtual void upload(const Tensor& to, const void* from) = 0;
   virtual void download(void* to, const Tensor& from) = 0;
-  virtual size_t allocated_bytes() const = 0;          // by alloc, prepare, make_kv, make_states and reserve
-  virtual size_t available_bytes() const;              // that can be taken now
+  virtual size_t allocated_bytes() const = 0;  // by alloc, prepare, make_kv, make_states and reserve
+  virtual size_t available_bytes() const;      // that can be taken now
   virtual size_t device_bytes() const { return available_bytes(); }  // of all the memory there is
-  // The weight as products and embeddings take it. The result keeps host's codes where the backend goes on reading them, and
-  // null ones where it has a copy of its own. The bodies of ref/ need codes.
+  // The weight as products and embeddings take it. The result keeps host's codes where the backend goes on reading
+  // them, and null ones where it has a copy of its own. The bodies of ref/ need codes.
   virtual Weight prepare(const Weight& host, unsigned /* WeightUse bits */) { return host; }
-  // For memory plans, told from shapes alone: what prepare, make_kv and make_states take. reads_codes: a weight for this
-  // use keeps host's codes, which stay in memory where the source has them.
+  // For memory plans, told from shapes alone: what prepare, make_kv and make_states take. reads_codes: a weight for
+  // this use keeps host's codes, which stay in memory where the source has them.
   virtual size_t packed_bytes(const Weight& /*shape*/, unsigned /*use*/) const { return 0; }
   virtual bool reads_codes(unsigned /*use*/) const { return true; }
   virtual size_t kv_bytes(const KvShape& shape) const { return shape.bytes(); }
@@ -66,21 +68,22 @@ class Backend {
   virtual size_t scratch_bytes(const StepLimits& /*limits*/) const { return 0; }  // that reserve will take
   virtual size_t driver_bytes() const { return 0; }  // left to the driver: code of kernels, recorded steps
 
-  // The kernels that can multiply `rows` rows by w: first the one that products take. use_matmul_kernel: products take this
-  // one, which must be of those, until told otherwise (by ""). await_kernels: waits for the kernels that are being compiled
-  // for what has run so far. For `ingot inspect --kernels`, benchmarks and tests.
+  // The kernels that can multiply `rows` rows by w: first the one that products take. use_matmul_kernel: products take
+  // this one, which must be of those, until told otherwise (by ""). await_kernels: waits for the kernels that are being
+  // compiled for what has run so far. For `ingot inspect --kernels`, benchmarks and tests.
   virtual std::vector<std::string> matmul_kernels(const Weight& /*w*/, int64_t /*rows*/) const { return {name()}; }
   virtual void use_matmul_kernel(const std::string& /*kernel*/) {}
   virtual void await_kernels() {}
   virtual Peak measure_peak(Format /*weights*/) { return {}; }  // takes a second or so; zeros: not known
 
   // ---- one step ----
-  virtual void begin(const Batch& batch);              // the ops below work on this batch
-  virtual void run(const Program& program, const Batch& batch);  // begin, then the blocks; may record a step and replay it
-  virtual bool overlaps() const { return false; }      // run and sample return before their work is done
-  virtual void synchronize() {}                        // waits for the ops so far
+  virtual void begin(const Batch& batch);  // the ops below work on this batch
+  virtual void run(const Program& program,
+                   const Batch& batch);            // begin, then the blocks; may record a step and replay it
+  virtual bool overlaps() const { return false; }  // run and sample return before their work is done
+  virtual void synchronize() {}                    // waits for the ops so far
   virtual void sample(const Tensor& logits /* [n_logits, n_vocab] */, std::span<const SampleRow> rows);
-  virtual std::vector<Sampled> wait();                 // what the last sample drew, in row order
+  virtual std::vector<Sampled> wait();  // what the last sample drew, in row order
 
   // ---- primitives ----
   virtual void embed(Tensor x /* out [n_tokens, dim] */, const Weight& table /* [n_vocab, dim] */, float scale);
@@ -109,8 +112,8 @@ class Backend {
   virtual void moe_route(Tensor ids /* out, i32 */, Tensor weights /* out, f32 */, Tensor logits /* [n, n_experts] */,
                          const RouteArgs& args);
   // y[i] = x[i * x.rows / y.rows] w[ids[i]]^T + bias[ids[i]]: x has a row for each row of y, or one for each token
-  virtual void moe_matmul(Tensor y /* out [n * n_used, n_out] */, Tensor x /* [n or n * n_used, n_in] */, const Weight& w,
-                          Tensor ids /* [n, n_used] */, Tensor bias /* [n_experts, n_out] or empty */);
+  virtual void moe_matmul(Tensor y /* out [n * n_used, n_out] */, Tensor x /* [n or n * n_used, n_in] */,
+                          const Weight& w, Tensor ids /* [n, n_used] */, Tensor bias /* [n_experts, n_out] or empty */);
   // residual[t] += sum over k of weights[t, k] y[t * n_used + k]
   virtual void moe_combine(Tensor residual /* in, out [n, dim] */, Tensor y /* [n * n_used, dim] */,
                            Tensor weights /* [n, n_used] */);
@@ -118,8 +121,8 @@ class Backend {
   // ---- primitives of recurrent layers ----
   virtual void gate(Tensor x /* in, out [n, dim] */, Tensor gate /* [n, dim] */);  // x *= sigmoid(gate)
   // Each channel becomes SiLU of the convolution of its last `width` inputs; those of earlier steps are in the state.
-  virtual void short_conv(Tensor x /* in, out [n_tokens, n_channels], contiguous */, Tensor weight /* [n_channels, width] */,
-                          StateCache& states, int layer);
+  virtual void short_conv(Tensor x /* in, out [n_tokens, n_channels], contiguous */,
+                          Tensor weight /* [n_channels, width] */, StateCache& states, int layer);
   virtual void delta_rule(const DeltaRuleArgs& args);
 
   // ---- fused: the default bodies say what they mean ----
@@ -163,7 +166,8 @@ class Backend {
 
  private:
   void put_embeddings(const Tensor& x);
-  void join(const Join& join, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w, const Tensor& bias);
+  void join(const Join& join, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w,
+            const Tensor& bias);
   void shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor& normed);
   Tensor token_rows(const Tensor& t) const { return t ? t.slice_rows(0, size_.n_tokens) : t; }
 

@@ -7,7 +7,8 @@
 
 namespace ingot {
 
-std::span<const int32_t> with_drawn_tokens(const Batch& batch, std::span<const Sampled> drawn, std::vector<int32_t>& storage) {
+std::span<const int32_t> with_drawn_tokens(const Batch& batch, std::span<const Sampled> drawn,
+                                           std::vector<int32_t>& storage) {
   if (std::ranges::none_of(batch.tokens, [](int32_t token) { return token < 0; })) return batch.tokens;
   storage.assign(batch.tokens.begin(), batch.tokens.end());
   for (int32_t& token : storage) {

@@ -1,9 +1,9 @@
-// Blocks: a model as a list of typed steps, from token ids to logits or vectors. Each block is a struct with its own weights,
-// sizes, caches and scratch; blocks.cc says in ops what it computes. Models are built as such lists by model/decoder_program.h
-// and model/encoder_program.h; Backend::run takes them.
+// Blocks: a model as a list of typed steps, from token ids to logits or vectors. Each block is a struct with its own
+// weights, sizes, caches and scratch; blocks.cc says in ops what it computes. Models are built as such lists by
+// model/decoder_program.h and model/encoder_program.h; Backend::run takes them.
 //
-// All blocks read and write one residual stream x, [n_tokens, dim]. What a block keeps for itself is scratch: no other block
-// sees it, so all blocks share one piece of memory (Program::allocate).
+// All blocks read and write one residual stream x, [n_tokens, dim]. What a block keeps for itself is scratch: no other
+// block sees it, so all blocks share one piece of memory (Program::allocate).
 #pragma once
 #include <type_traits>
 #include <variant>
@@ -19,9 +19,9 @@ class Buffers;
 
 // How the output of a block joins the residual stream: x += scale * post_norm(in w^T + bias), then x = sum_norm(x).
 struct Join {
-  NormArgs post_norm;   // weight [1, dim]; only with has_post_norm, which is known before the weights are there
+  NormArgs post_norm;  // weight [1, dim]; only with has_post_norm, which is known before the weights are there
   bool has_post_norm = false;
-  NormArgs sum_norm;    // weight [1, dim] or empty: of encoders that norm the sum
+  NormArgs sum_norm;  // weight [1, dim] or empty: of encoders that norm the sum
   float scale = 1;
   bool is_plain() const { return !has_post_norm && scale == 1; }  // the product can add to x at once
 };
@@ -30,82 +30,82 @@ struct Join {
 struct RopeTable {
   int rot_dim = 0;
   std::vector<float> frequencies;  // [rot_dim / 2]; empty before the weights are there
-  Tensor inv_freq;      // [1, rot_dim / 2]: the same on the device
-  Tensor angles;        // out: [max_tokens, rot_dim]
+  Tensor inv_freq;                 // [1, rot_dim / 2]: the same on the device
+  Tensor angles;                   // out: [max_tokens, rot_dim]
   float magnitude = 1;
 };
 inline constexpr int kNoRope = -1;
 
 struct EmbedBlock {
-  Tensor x;             // out: [max_tokens, dim]
-  Weight table;         // [n_vocab, dim]
+  Tensor x;      // out: [max_tokens, dim]
+  Weight table;  // [n_vocab, dim]
   float scale = 1;
-  Tensor positions;     // [n_ctx, dim], [1, dim] or empty: added to each token
-  Tensor second_type;   // [1, dim] or empty: added to the tokens of a pair's second text
-  NormArgs norm;        // empty weight: none
+  Tensor positions;              // [n_ctx, dim], [1, dim] or empty: added to each token
+  Tensor second_type;            // [1, dim] or empty: added to the tokens of a pair's second text
+  NormArgs norm;                 // empty weight: none
   std::vector<RopeTable> ropes;  // the program's
   void lay_out(Buffers&) {}
 };
 
 struct AttentionBlock {
-  Tensor x;             // in, out: [max_tokens, dim]
-  NormArgs norm;        // weight [1, dim] or empty
-  Weight wq, wk, wv;    // [n_heads * head_dim, dim], [n_kv_heads * head_dim, dim] twice
-  Tensor bq, bk, bv;    // [1, rows of the weight] or empty
+  Tensor x;                 // in, out: [max_tokens, dim]
+  NormArgs norm;            // weight [1, dim] or empty
+  Weight wq, wk, wv;        // [n_heads * head_dim, dim], [n_kv_heads * head_dim, dim] twice
+  Tensor bq, bk, bv;        // [1, rows of the weight] or empty
   NormArgs q_norm, k_norm;  // weight [1, head_dim] or [1, rows of the weight] or empty
   int rope_table = kNoRope;
-  RopeArgs rope;        // angles [max_tokens, rot_dim] or empty
+  RopeArgs rope;  // angles [max_tokens, rot_dim] or empty
   AttentionArgs attention;
   KvCache* kv = nullptr;
-  Weight gate;          // [n_heads * head_dim, dim] or empty: sigmoid(gate) multiplies what attention gives
-  Weight wo;            // [dim, n_heads * head_dim]
-  Tensor bo;            // [1, dim] or empty
+  Weight gate;  // [n_heads * head_dim, dim] or empty: sigmoid(gate) multiplies what attention gives
+  Weight wo;    // [dim, n_heads * head_dim]
+  Tensor bo;    // [1, dim] or empty
   Join join;
-  bool has_gate = false;  // known before the weights are there
+  bool has_gate = false;                            // known before the weights are there
   Tensor normed, q, k, v, attended, gates, branch;  // scratch
   void lay_out(Buffers& buffers);
 };
 
 // Attention over latents (arXiv:2405.04434, 2.1.2): keys and values are never made. A head's query goes through its key
-// projection, transposed, and attends to latents; what it gathers goes through its value projection. A latent lies in the cache
-// as [rope_dim | kv_rank], and is key and value at once.
+// projection, transposed, and attends to latents; what it gathers goes through its value projection. A latent lies in
+// the cache as [rope_dim | kv_rank], and is key and value at once.
 struct LatentAttentionBlock {
-  Tensor x;             // in, out: [max_tokens, dim]
-  NormArgs norm;        // weight [1, dim]
-  Weight wq_a;          // [q_rank, dim] or empty: then wq takes x itself
-  NormArgs q_a_norm;    // weight [1, q_rank]
-  Weight wq;            // [n_heads * (nope_dim + rope_dim), q_rank or dim]
-  Weight wkv_a;         // [kv_rank + rope_dim, dim]
-  NormArgs kv_a_norm;   // weight [1, kv_rank]
-  Weight wk_b, wv_b;    // n_heads of [kv_rank, nope_dim], [value_dim, kv_rank]
-  Weight wo;            // [dim, n_heads * value_dim]
-  Tensor bo;            // [1, dim] or empty
+  Tensor x;            // in, out: [max_tokens, dim]
+  NormArgs norm;       // weight [1, dim]
+  Weight wq_a;         // [q_rank, dim] or empty: then wq takes x itself
+  NormArgs q_a_norm;   // weight [1, q_rank]
+  Weight wq;           // [n_heads * (nope_dim + rope_dim), q_rank or dim]
+  Weight wkv_a;        // [kv_rank + rope_dim, dim]
+  NormArgs kv_a_norm;  // weight [1, kv_rank]
+  Weight wk_b, wv_b;   // n_heads of [kv_rank, nope_dim], [value_dim, kv_rank]
+  Weight wo;           // [dim, n_heads * value_dim]
+  Tensor bo;           // [1, dim] or empty
   int q_rank = 0, kv_rank = 0, nope_dim = 0, rope_dim = 0, value_dim = 0;
   int rope_table = 0;
-  RopeArgs rope;        // angles [max_tokens, rope_dim]
+  RopeArgs rope;            // angles [max_tokens, rope_dim]
   AttentionArgs attention;  // head_dim is kv_rank + rope_dim, n_kv_heads 1
   KvCache* kv = nullptr;
   Join join;
-  Tensor head_ids;      // [max_tokens, n_heads], the program's: each head is the expert of its own rows
+  Tensor head_ids;  // [max_tokens, n_heads], the program's: each head is the expert of its own rows
   Tensor normed, q_low, q_heads, q, latent, k, attended, values, branch;  // scratch
   void lay_out(Buffers& buffers);
 };
 
 // A gated delta net (arXiv:2412.06464): each head keeps a matrix that every token changes.
 struct DeltaBlock {
-  Tensor x;             // in, out: [max_tokens, dim]
-  NormArgs norm;        // weight [1, dim]
-  Weight wq, wk, wv;    // [all_keys | all_keys | all_values, dim]
-  Weight gate;          // [all_values, dim]
-  Weight w_beta, w_alpha;   // [n_heads, dim]
-  Tensor conv;          // [2 * all_keys + all_values, conv_width]
-  Tensor decay, dt;     // [1, n_heads]
-  NormArgs value_norm;  // weight [1, value_dim]
-  Weight wo;            // [dim, all_values]
+  Tensor x;                // in, out: [max_tokens, dim]
+  NormArgs norm;           // weight [1, dim]
+  Weight wq, wk, wv;       // [all_keys | all_keys | all_values, dim]
+  Weight gate;             // [all_values, dim]
+  Weight w_beta, w_alpha;  // [n_heads, dim]
+  Tensor conv;             // [2 * all_keys + all_values, conv_width]
+  Tensor decay, dt;        // [1, n_heads]
+  NormArgs value_norm;     // weight [1, value_dim]
+  Weight wo;               // [dim, all_values]
   int n_key_heads = 0, n_heads = 0, key_dim = 0, value_dim = 0;
-  bool tiled = false;   // as in DeltaRuleArgs
+  bool tiled = false;  // as in DeltaRuleArgs
   StateCache* states = nullptr;
-  int layer = 0;        // of the recurrent ones
+  int layer = 0;  // of the recurrent ones
   Join join;
   Tensor normed, channels, gates, beta, alpha, read, branch;  // scratch; read: what q reads of the matrices
   void lay_out(Buffers& buffers);
@@ -127,18 +127,18 @@ struct FeedForwardBlock {
 };
 
 struct ExpertsBlock {
-  Tensor x;             // in, out: [max_tokens, dim]
-  NormArgs norm;        // weight [1, dim]
-  Weight w_router;      // [n_experts, dim]
-  Tensor b_router;      // [1, n_experts] or empty
+  Tensor x;         // in, out: [max_tokens, dim]
+  NormArgs norm;    // weight [1, dim]
+  Weight w_router;  // [n_experts, dim]
+  Tensor b_router;  // [1, n_experts] or empty
   RouteArgs route;
-  Weight w_gate, w_up, w_down;        // n_experts of [ffn, dim], [ffn, dim], [dim, ffn]
-  Tensor b_gate, b_up, b_down;        // [n_experts, n_out] or empty
+  Weight w_gate, w_up, w_down;  // n_experts of [ffn, dim], [ffn, dim], [dim, ffn]
+  Tensor b_gate, b_up, b_down;  // [n_experts, n_out] or empty
   Activation act = Activation::kSilu;
   int n_experts = 0, ffn_dim = 0;
   // The expert that all tokens go to, or shared_dim 0. With a router of its own it is a mixture of one.
   int shared_dim = 0;
-  Weight shared_router;               // [1, dim] or empty
+  Weight shared_router;                        // [1, dim] or empty
   Weight shared_gate, shared_up, shared_down;  // [shared_dim, dim] twice, [dim, shared_dim]
   float shared_scale = 1;
   Tensor normed, logits, ids, weights, gate, up, out, hidden, branch;  // scratch
@@ -147,37 +147,37 @@ struct ExpertsBlock {
 
 // All layers of a dense decoder, attention and feed-forward in turn, as one block that a backend may run in one kernel.
 struct DenseLayersBlock {
-  std::vector<AttentionBlock> attention;      // [n_layers]
+  std::vector<AttentionBlock> attention;       // [n_layers]
   std::vector<FeedForwardBlock> feed_forward;  // [n_layers]
 };
 
 // The rows of the batch that want logits.
 struct HeadBlock {
-  Tensor x;             // [max_tokens, dim]
-  NormArgs norm;        // weight [1, dim]
-  Weight output;        // [n_vocab, dim]
+  Tensor x;                      // [max_tokens, dim]
+  NormArgs norm;                 // weight [1, dim]
+  Weight output;                 // [n_vocab, dim]
   float scale = 1, softcap = 0;  // of logits; softcap 0: none
   int n_vocab = 0;
-  Tensor logits;        // out: [max_logits, n_vocab]
+  Tensor logits;            // out: [max_logits, n_vocab]
   Tensor selected, normed;  // scratch
   void lay_out(Buffers& buffers);
 };
 
 // The end of a model that makes vectors: x is normed in place, and a sequence's rows become one.
 struct PoolBlock {
-  Tensor x;             // in, out: [max_tokens, dim]
-  NormArgs norm;        // weight [1, dim] or empty
-  bool pools = true;    // false: the vectors of all tokens are wanted
+  Tensor x;           // in, out: [max_tokens, dim]
+  NormArgs norm;      // weight [1, dim] or empty
+  bool pools = true;  // false: the vectors of all tokens are wanted
   Pooling pooling = Pooling::kMean;
-  Tensor pooled;        // out: [max_seqs, dim]
+  Tensor pooled;  // out: [max_seqs, dim]
   void lay_out(Buffers& buffers);
 };
 
 using Block = std::variant<EmbedBlock, AttentionBlock, LatentAttentionBlock, DeltaBlock, FeedForwardBlock, ExpertsBlock,
                            DenseLayersBlock, HeadBlock, PoolBlock>;
 
-// The buffers of a list of blocks: measured first, and then, with memory, placed. Kept buffers lie one after another. The
-// scratch of a block begins where that of every other block begins.
+// The buffers of a list of blocks: measured first, and then, with memory, placed. Kept buffers lie one after another.
+// The scratch of a block begins where that of every other block begins.
 class Buffers {
  public:
   Buffers(DType act, const StepLimits& limits) : act_(act), limits_(limits) {}
@@ -212,14 +212,14 @@ class Buffers {
 
 struct Program {
   Program();
-  const int id;                  // of its own in this process: recorded steps are known by it
+  const int id;  // of its own in this process: recorded steps are known by it
   std::vector<Block> blocks;
   std::vector<RopeTable> ropes;
   int dim = 0;
-  int n_latent_heads = 0;        // 0: no attention over latents
-  Tensor head_ids;               // [max_tokens, n_latent_heads]: 0, 1, ... in each row
-  Tensor x;                      // [max_tokens, dim] f32: the residual stream
-  const KvCache* kv = nullptr;   // of its blocks; a program has one of each at most
+  int n_latent_heads = 0;       // 0: no attention over latents
+  Tensor head_ids;              // [max_tokens, n_latent_heads]: 0, 1, ... in each row
+  Tensor x;                     // [max_tokens, dim] f32: the residual stream
+  const KvCache* kv = nullptr;  // of its blocks; a program has one of each at most
   const StateCache* states = nullptr;
 
   bool has_logits() const { return !blocks.empty() && std::holds_alternative<HeadBlock>(blocks.back()); }
@@ -245,9 +245,11 @@ void Program::for_each(F&& f) {
       for (size_t i = 0; i < layers->attention.size(); ++i) f(layers->attention[i]), f(layers->feed_forward[i]);
       continue;
     }
-    std::visit([&](auto& one) {
-      if constexpr (!std::is_same_v<std::remove_reference_t<decltype(one)>, DenseLayersBlock>) f(one);
-    }, block);
+    std::visit(
+        [&](auto& one) {
+          if constexpr (!std::is_same_v<std::remove_reference_t<decltype(one)>, DenseLayersBlock>) f(one);
+        },
+        block);
   }
 }
 

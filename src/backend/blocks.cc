@@ -20,7 +20,8 @@ Tensor Backend::normed(const Tensor& x, const Tensor& to, const NormArgs& args) 
 }
 
 // The end of a block: the residual stream gets the projection of what the block made.
-void Backend::join(const Join& j, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w, const Tensor& bias) {
+void Backend::join(const Join& j, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w,
+                   const Tensor& bias) {
   if (j.is_plain()) {
     matmul_add(x, in, w, bias);
   } else {
@@ -39,7 +40,8 @@ void Backend::put_embeddings(const Tensor& x) {
     size_t n = 1;
     while (rows[t] >= 0 && t + n < rows.size() && rows[t + n] == rows[t] + static_cast<int32_t>(n)) ++n;
     if (rows[t] >= 0)
-      upload(x.slice_rows(static_cast<int64_t>(t), static_cast<int64_t>(n)), batch().embeddings.data() + rows[t] * x.cols);
+      upload(x.slice_rows(static_cast<int64_t>(t), static_cast<int64_t>(n)),
+             batch().embeddings.data() + rows[t] * x.cols);
     t += n;
   }
 }
@@ -56,16 +58,29 @@ void Backend::block(const EmbedBlock& b) {
 }
 
 void Backend::block(const AttentionBlock& b) {
-  const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), q = token_rows(b.q), attended = token_rows(b.attended);
+  const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), q = token_rows(b.q),
+               attended = token_rows(b.attended);
   const AttentionArgs& a = b.attention;
-  qkv({.x = x, .norm = b.norm, .normed = norm_out,
-       .wq = &b.wq, .wk = &b.wk, .wv = &b.wv,
-       .bq = b.bq, .bk = b.bk, .bv = b.bv,
-       .q_norm = b.q_norm, .k_norm = b.k_norm,
+  qkv({.x = x,
+       .norm = b.norm,
+       .normed = norm_out,
+       .wq = &b.wq,
+       .wk = &b.wk,
+       .wv = &b.wv,
+       .bq = b.bq,
+       .bk = b.bk,
+       .bv = b.bv,
+       .q_norm = b.q_norm,
+       .k_norm = b.k_norm,
        .rope = {token_rows(b.rope.angles), b.rope.layout},
-       .n_heads = a.n_heads, .n_kv_heads = a.n_kv_heads, .head_dim = a.head_dim,
-       .kv = b.kv, .layer = a.layer,
-       .q = q, .k = token_rows(b.k), .v = token_rows(b.v)});
+       .n_heads = a.n_heads,
+       .n_kv_heads = a.n_kv_heads,
+       .head_dim = a.head_dim,
+       .kv = b.kv,
+       .layer = a.layer,
+       .q = q,
+       .k = token_rows(b.k),
+       .v = token_rows(b.v)});
   attention(attended, q, *b.kv, a);
   if (b.gate) {
     const Tensor gates = token_rows(b.gates);
@@ -77,7 +92,8 @@ void Backend::block(const AttentionBlock& b) {
 
 void Backend::block(const LatentAttentionBlock& b) {
   const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), latent = token_rows(b.latent), k = token_rows(b.k);
-  const Tensor q = token_rows(b.q), attended = token_rows(b.attended), values = token_rows(b.values), head_ids = token_rows(b.head_ids);
+  const Tensor q = token_rows(b.q), attended = token_rows(b.attended), values = token_rows(b.values),
+               head_ids = token_rows(b.head_ids);
   const AttentionArgs& a = b.attention;
   const int64_t rows = x.rows * a.n_heads;
   const RopeArgs rope_args{token_rows(b.rope.angles), b.rope.layout};
@@ -110,7 +126,8 @@ void Backend::block(const LatentAttentionBlock& b) {
 // q, k and v pass through a short convolution; what q reads of the matrices is normed and gated.
 void Backend::block(const DeltaBlock& b) {
   const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), channels = token_rows(b.channels);
-  const Tensor gates = token_rows(b.gates), beta = token_rows(b.beta), alpha = token_rows(b.alpha), read = token_rows(b.read);
+  const Tensor gates = token_rows(b.gates), beta = token_rows(b.beta), alpha = token_rows(b.alpha),
+               read = token_rows(b.read);
   const int keys = b.n_key_heads * b.key_dim, values = b.n_heads * b.value_dim;
   norm_matmul(channels.slice_cols(0, keys), x, norm_out, b.norm, b.wq);
   matmul(channels.slice_cols(keys, keys), norm_out, b.wk);
@@ -119,8 +136,16 @@ void Backend::block(const DeltaBlock& b) {
   matmul(beta, norm_out, b.w_beta);
   matmul(alpha, norm_out, b.w_alpha);
   short_conv(channels, b.conv, *b.states, b.layer);
-  delta_rule({.y = read, .qkv = channels, .beta = beta, .alpha = alpha, .decay = b.decay, .dt = b.dt,
-              .n_key_heads = b.n_key_heads, .tiled = b.tiled, .states = b.states, .layer = b.layer});
+  delta_rule({.y = read,
+              .qkv = channels,
+              .beta = beta,
+              .alpha = alpha,
+              .decay = b.decay,
+              .dt = b.dt,
+              .n_key_heads = b.n_key_heads,
+              .tiled = b.tiled,
+              .states = b.states,
+              .layer = b.layer});
   const Tensor heads = read.reshape(x.rows * b.n_heads, b.value_dim);
   norm(heads, heads, b.value_norm);
   act_mul(read, gates, read, Activation::kSilu);
@@ -130,8 +155,15 @@ void Backend::block(const DeltaBlock& b) {
 void Backend::block(const FeedForwardBlock& b) {
   const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), hidden = token_rows(b.hidden);
   if (b.w_gate) {
-    gate_up({.y = hidden, .x = x, .norm = b.norm, .normed = norm_out, .w_gate = &b.w_gate, .w_up = &b.w_up,
-             .b_gate = b.b_gate, .b_up = b.b_up, .act = b.act});
+    gate_up({.y = hidden,
+             .x = x,
+             .norm = b.norm,
+             .normed = norm_out,
+             .w_gate = &b.w_gate,
+             .w_up = &b.w_up,
+             .b_gate = b.b_gate,
+             .b_up = b.b_up,
+             .act = b.act});
   } else {
     norm_matmul(hidden, x, norm_out, b.norm, b.w_up, b.b_up);
     act(hidden, b.act);
@@ -142,12 +174,26 @@ void Backend::block(const FeedForwardBlock& b) {
 void Backend::block(const ExpertsBlock& b) {
   const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed);
   const int64_t rows = x.rows * b.route.n_used;
-  moe({.residual = x, .x = x, .norm = b.norm, .normed = norm_out,
-       .w_router = &b.w_router, .b_router = b.b_router, .route = b.route,
-       .w_gate = &b.w_gate, .w_up = &b.w_up, .w_down = &b.w_down,
-       .b_gate = b.b_gate, .b_up = b.b_up, .b_down = b.b_down, .act = b.act,
-       .logits = token_rows(b.logits), .ids = token_rows(b.ids), .weights = token_rows(b.weights),
-       .gate = b.gate.view(rows, b.ffn_dim), .up = b.up.view(rows, b.ffn_dim), .out = b.out.slice_rows(0, rows)});
+  moe({.residual = x,
+       .x = x,
+       .norm = b.norm,
+       .normed = norm_out,
+       .w_router = &b.w_router,
+       .b_router = b.b_router,
+       .route = b.route,
+       .w_gate = &b.w_gate,
+       .w_up = &b.w_up,
+       .w_down = &b.w_down,
+       .b_gate = b.b_gate,
+       .b_up = b.b_up,
+       .b_down = b.b_down,
+       .act = b.act,
+       .logits = token_rows(b.logits),
+       .ids = token_rows(b.ids),
+       .weights = token_rows(b.weights),
+       .gate = b.gate.view(rows, b.ffn_dim),
+       .up = b.up.view(rows, b.ffn_dim),
+       .out = b.out.slice_rows(0, rows)});
   if (b.shared_gate) shared_expert(b, x, norm_out);
 }
 
@@ -158,11 +204,20 @@ void Backend::shared_expert(const ExpertsBlock& b, const Tensor& x, const Tensor
     gate_up({.y = hidden, .x = norm_out, .w_gate = &b.shared_gate, .w_up = &b.shared_up, .act = b.act});
     return join({.scale = b.shared_scale}, x, token_rows(b.branch), hidden, b.shared_down, {});
   }
-  moe({.residual = x, .x = norm_out,
-       .w_router = &b.shared_router, .route = {.scoring = Scoring::kSigmoid, .scale = b.shared_scale},
-       .w_gate = &b.shared_gate, .w_up = &b.shared_up, .w_down = &b.shared_down, .act = b.act,
-       .logits = b.logits.view(n, 1), .ids = b.ids.view(n, 1), .weights = b.weights.view(n, 1),
-       .gate = b.gate.view(n, dim), .up = b.up.view(n, dim), .out = b.out.view(n, x.cols)});
+  moe({.residual = x,
+       .x = norm_out,
+       .w_router = &b.shared_router,
+       .route = {.scoring = Scoring::kSigmoid, .scale = b.shared_scale},
+       .w_gate = &b.shared_gate,
+       .w_up = &b.shared_up,
+       .w_down = &b.shared_down,
+       .act = b.act,
+       .logits = b.logits.view(n, 1),
+       .ids = b.ids.view(n, 1),
+       .weights = b.weights.view(n, 1),
+       .gate = b.gate.view(n, dim),
+       .up = b.up.view(n, dim),
+       .out = b.out.view(n, x.cols)});
 }
 
 void Backend::dense_layers(const DenseLayersBlock& b) {

@@ -1,4 +1,5 @@
-// What --device says: a kind of device, and of GPUs which one. Host code, so that a build or machine without a GPU checks it too.
+// What --device says: a kind of device, and of GPUs which one. Host code, so that a build or machine without a GPU
+// checks it too.
 #pragma once
 #include <string_view>
 

@@ -1,4 +1,5 @@
-// The KV cache: pages of `block_size` tokens for all layers. Only the backend that made it knows the byte layout of a page.
+// The KV cache: pages of `block_size` tokens for all layers. Only the backend that made it knows the byte layout of a
+// page.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +22,8 @@ struct KvShape {
   // Bytes of keys and values of one token over all layers.
   size_t token_bytes() const {
     const size_t head = static_cast<size_t>(head_dim);
-    return static_cast<size_t>(n_parts()) * n_layers * n_kv_heads * (dtype == DType::kQ8_0 ? head + (head + 31) / 32 * 2 : head * dtype_bytes(dtype));
+    return static_cast<size_t>(n_parts()) * n_layers * n_kv_heads *
+           (dtype == DType::kQ8_0 ? head + (head + 31) / 32 * 2 : head * dtype_bytes(dtype));
   }
   size_t bytes() const { return token_bytes() * block_size * n_blocks; }
 };

@@ -20,8 +20,8 @@ enum class RopeLayout : uint8_t { kHalfSplit, kInterleaved };
 enum class Pooling : uint8_t { kCls, kMean, kLast };
 
 struct NormArgs {
-  Tensor weight;                    // [1, dim]
-  Tensor bias;                      // [1, dim] or empty
+  Tensor weight;  // [1, dim]
+  Tensor bias;    // [1, dim] or empty
   float eps = 1e-5f;
   NormKind kind = NormKind::kRms;
 };
@@ -31,35 +31,36 @@ struct AttentionArgs {
   int n_heads = 0;
   int n_kv_heads = 0;
   int head_dim = 0;
-  float scale = 1.0f;               // on q·k
-  float softcap = 0.0f;             // s = cap * tanh(s / cap); 0: none
-  int window = 0;                   // a query sees the last `window` positions, its own included; 0: all
-  bool causal = true;               // false: what comes after a query too: `window` positions, its own included, or all
-  Tensor sinks;                     // [1, n_heads] or empty: a score of no key that takes its share of the softmax
+  float scale = 1.0f;    // on q·k
+  float softcap = 0.0f;  // s = cap * tanh(s / cap); 0: none
+  int window = 0;        // a query sees the last `window` positions, its own included; 0: all
+  bool causal = true;    // false: what comes after a query too: `window` positions, its own included, or all
+  Tensor sinks;          // [1, n_heads] or empty: a score of no key that takes its share of the softmax
 };
 
 struct RopeArgs {
-  Tensor angles;                    // [n_tokens, rot_dim]: cosines then sines (rope_angles); empty: no rope in this layer
+  Tensor angles;  // [n_tokens, rot_dim]: cosines then sines (rope_angles); empty: no rope in this layer
   RopeLayout layout = RopeLayout::kHalfSplit;
 };
 
 struct QkvArgs {
-  Tensor x;                         // [n_tokens, dim]
-  NormArgs norm;                    // of x, before the products; empty weight: none
-  Tensor normed;                    // out, where there is a norm: [n_tokens, dim]
-  const Weight* wq = nullptr;       // [n_heads * head_dim, dim]
-  const Weight* wk = nullptr;       // [n_kv_heads * head_dim, dim]
-  const Weight* wv = nullptr;       // [n_kv_heads * head_dim, dim]
-  Tensor bq, bk, bv;                // [1, rows of the weight] or empty
-  NormArgs q_norm, k_norm;          // weight [1, head_dim], over each head, or [1, rows of the weight], over all; empty weight: none
+  Tensor x;                    // [n_tokens, dim]
+  NormArgs norm;               // of x, before the products; empty weight: none
+  Tensor normed;               // out, where there is a norm: [n_tokens, dim]
+  const Weight* wq = nullptr;  // [n_heads * head_dim, dim]
+  const Weight* wk = nullptr;  // [n_kv_heads * head_dim, dim]
+  const Weight* wv = nullptr;  // [n_kv_heads * head_dim, dim]
+  Tensor bq, bk, bv;           // [1, rows of the weight] or empty
+  NormArgs q_norm,
+      k_norm;  // weight [1, head_dim], over each head, or [1, rows of the weight], over all; empty weight: none
   RopeArgs rope;
   int n_heads = 0;
   int n_kv_heads = 0;
   int head_dim = 0;
   KvCache* kv = nullptr;
   int layer = 0;
-  Tensor q;                         // out: [n_tokens, n_heads * head_dim], contiguous
-  Tensor k, v;                      // scratch: [n_tokens, n_kv_heads * head_dim], contiguous; the keys and values go to kv
+  Tensor q;     // out: [n_tokens, n_heads * head_dim], contiguous
+  Tensor k, v;  // scratch: [n_tokens, n_kv_heads * head_dim], contiguous; the keys and values go to kv
 };
 
 enum class Scoring : uint8_t { kSoftmax, kSigmoid };
@@ -68,54 +69,56 @@ enum class Scoring : uint8_t { kSoftmax, kSigmoid };
 struct RouteArgs {
   int n_used = 1;
   Scoring scoring = Scoring::kSoftmax;
-  bool normalize = false;           // the weights of a token are divided by their sum, before scale
+  bool normalize = false;  // the weights of a token are divided by their sum, before scale
   float scale = 1.0f;
-  Tensor bias;                      // [1, n_experts] or empty: added to the scores for the choice, not in the weights
-  int n_groups = 1;                 // of n_experts / n_groups neighbours; a group is as good as its best, with bias its best two
+  Tensor bias;       // [1, n_experts] or empty: added to the scores for the choice, not in the weights
+  int n_groups = 1;  // of n_experts / n_groups neighbours; a group is as good as its best, with bias its best two
   int n_groups_used = 1;
 };
 
 // y = act(x w_gate^T + b_gate) * (x w_up^T + b_up), of x after its norm.
 struct GateUpArgs {
-  Tensor y;                         // out: [n, ffn]
-  Tensor x;                         // [n, dim]
-  NormArgs norm;                    // of x; empty weight: none
-  Tensor normed;                    // out, where there is a norm: [n, dim]
+  Tensor y;                                         // out: [n, ffn]
+  Tensor x;                                         // [n, dim]
+  NormArgs norm;                                    // of x; empty weight: none
+  Tensor normed;                                    // out, where there is a norm: [n, dim]
   const Weight *w_gate = nullptr, *w_up = nullptr;  // [ffn, dim]
-  Tensor b_gate, b_up;              // [1, ffn] or empty
+  Tensor b_gate, b_up;                              // [1, ffn] or empty
   Activation act = Activation::kSilu;
 };
 
-// A feed-forward layer of experts (arXiv:2101.03961 and its kin): residual += the experts' answers to x, weighed. Weights are
-// stacked: n_experts of them.
+// A feed-forward layer of experts (arXiv:2101.03961 and its kin): residual += the experts' answers to x, weighed.
+// Weights are stacked: n_experts of them.
 struct MoeArgs {
-  Tensor residual;                  // in, out: [n, dim]
-  Tensor x;                         // [n, dim]
-  NormArgs norm;                    // of x; empty weight: none
-  Tensor normed;                    // out, where there is a norm: [n, dim]
-  const Weight* w_router = nullptr; // [n_experts, dim], one matrix
-  Tensor b_router;                  // [1, n_experts] or empty
+  Tensor residual;                   // in, out: [n, dim]
+  Tensor x;                          // [n, dim]
+  NormArgs norm;                     // of x; empty weight: none
+  Tensor normed;                     // out, where there is a norm: [n, dim]
+  const Weight* w_router = nullptr;  // [n_experts, dim], one matrix
+  Tensor b_router;                   // [1, n_experts] or empty
   RouteArgs route;
-  const Weight *w_gate = nullptr, *w_up = nullptr, *w_down = nullptr;  // n_experts of [ffn, dim], [ffn, dim], [dim, ffn]
-  Tensor b_gate, b_up, b_down;      // [n_experts, n_out] or empty
+  const Weight *w_gate = nullptr, *w_up = nullptr,
+               *w_down = nullptr;  // n_experts of [ffn, dim], [ffn, dim], [dim, ffn]
+  Tensor b_gate, b_up, b_down;     // [n_experts, n_out] or empty
   Activation act = Activation::kSilu;
-  Tensor logits;                    // scratch: f32 [n, n_experts], contiguous
-  Tensor ids, weights;              // scratch: i32 and f32 [n, n_used], contiguous
-  Tensor gate, up, out;             // scratch: [n * n_used, ffn | ffn | dim], contiguous
+  Tensor logits;         // scratch: f32 [n, n_experts], contiguous
+  Tensor ids, weights;   // scratch: i32 and f32 [n, n_used], contiguous
+  Tensor gate, up, out;  // scratch: [n * n_used, ffn | ffn | dim], contiguous
 };
 
-// The gated delta rule (arXiv:2412.06464, with the heads of Qwen3-Next). Each value head keeps a matrix S, and a token does
+// The gated delta rule (arXiv:2412.06464, with the heads of Qwen3-Next). Each value head keeps a matrix S, and a token
+// does
 //   S = exp(decay softplus(alpha + dt)) S;  S += k^T (sigmoid(beta) (v - k S));  y = q S
 // where q and k have length 1, q divided by sqrt(key_dim) besides.
 struct DeltaRuleArgs {
-  Tensor y;                         // out: [n_tokens, n_heads * value_dim], contiguous
-  Tensor qkv;                       // [n_tokens, n_key_heads * key_dim (q), the same (k), n_heads * value_dim (v)]; used up
-  Tensor beta, alpha;               // [n_tokens, n_heads]; used up
-  Tensor decay, dt;                 // [1, n_heads]; decay is negative
-  int n_key_heads = 0;              // each serves n_heads / n_key_heads value heads:
-  bool tiled = false;               // head h has q and k of h % n_key_heads; else neighbours share them
-  StateCache* states = nullptr;     // n_heads and the dims are its shape's
-  int layer = 0;                    // of the recurrent ones
+  Tensor y;             // out: [n_tokens, n_heads * value_dim], contiguous
+  Tensor qkv;           // [n_tokens, n_key_heads * key_dim (q), the same (k), n_heads * value_dim (v)]; used up
+  Tensor beta, alpha;   // [n_tokens, n_heads]; used up
+  Tensor decay, dt;     // [1, n_heads]; decay is negative
+  int n_key_heads = 0;  // each serves n_heads / n_key_heads value heads:
+  bool tiled = false;   // head h has q and k of h % n_key_heads; else neighbours share them
+  StateCache* states = nullptr;  // n_heads and the dims are its shape's
+  int layer = 0;                 // of the recurrent ones
 };
 
 }  // namespace ingot

@@ -23,8 +23,8 @@ struct Candidate {
 // Working memory of one sampling thread; with it, drawing allocates nothing (but the list of Sampled::top).
 struct SamplerScratch {
   explicit SamplerScratch(int n_vocab);
-  std::vector<float> logits;         // [n_vocab]: the row after penalties, bias and mask
-  std::vector<int32_t> counts;       // [n_vocab]: zero between draws
+  std::vector<float> logits;    // [n_vocab]: the row after penalties, bias and mask
+  std::vector<int32_t> counts;  // [n_vocab]: zero between draws
   std::vector<Candidate> candidates;
   std::vector<double> block_sums;
 };
@@ -39,7 +39,8 @@ int32_t argmax(std::span<const float> logits);
 // One draw, perhaps kNoToken. A NaN logit has no probability.
 Sampled sample_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 
-// As sample_row, for a row of a step. kNoToken also where a greedy row has nothing but NaN; token 0 for an unwanted row.
+// As sample_row, for a row of a step. kNoToken also where a greedy row has nothing but NaN; token 0 for an unwanted
+// row.
 Sampled draw_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 
 }  // namespace ingot

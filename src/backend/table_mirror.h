@@ -1,5 +1,6 @@
-// TableMirror: what a device holds of the block table, so that a step sends only what differs from it. Rows have a fixed length, whatever the
-// longest sequence of a step is, so entries stay where they are. Entries past a sequence's last block are never sent, for nobody reads them.
+// TableMirror: what a device holds of the block table, so that a step sends only what differs from it. Rows have a
+// fixed length, whatever the longest sequence of a step is, so entries stay where they are. Entries past a sequence's
+// last block are never sent, for nobody reads them.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -14,11 +15,11 @@ struct TableChange {
   int32_t value;
 };
 
-// Sequences that fill a step up to the size of a recorded one. Each brings q_len tokens 0, from position 0 on. All of them have the
-// same blocks and state, which no sequence of a request has: nobody reads what they write.
+// Sequences that fill a step up to the size of a recorded one. Each brings q_len tokens 0, from position 0 on. All of
+// them have the same blocks and state, which no sequence of a request has: nobody reads what they write.
 struct Padding {
   int n_seqs = 0, q_len = 1;
-  int n_logits = 0;            // rows of logits more than the batch wants
+  int n_logits = 0;             // rows of logits more than the batch wants
   int block = 0, n_blocks = 0;  // the block, and how often it stands in a row of the table
   int state = 0;
 };
@@ -30,8 +31,8 @@ class TableMirror {
   // Nothing is known any more: what was to be sent may not have come.
   void forget();
 
-  // What has to be written on the device so that it holds the batch's table, each index once; from now on it counts as written. The batch has no
-  // more sequences than rows, and no longer ones. Good until the next call.
+  // What has to be written on the device so that it holds the batch's table, each index once; from now on it counts as
+  // written. The batch has no more sequences than rows, and no longer ones. Good until the next call.
   std::span<const TableChange> changes_to(const Batch& batch, int block_size, const Padding& padding = {});
 
   int n_rows() const { return n_rows_; }

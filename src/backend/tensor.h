@@ -36,7 +36,8 @@ struct Tensor {
   // Rows [begin, begin + n).
   Tensor slice_rows(int64_t begin, int64_t n) const {
     CHECK_LE(begin + n, rows);
-    return {static_cast<char*>(data) + begin * stride * static_cast<int64_t>(dtype_bytes(dtype)), dtype, n, cols, stride};
+    return {static_cast<char*>(data) + begin * stride * static_cast<int64_t>(dtype_bytes(dtype)), dtype, n, cols,
+            stride};
   }
   // Columns [begin, begin + n).
   Tensor slice_cols(int64_t begin, int64_t n) const {
@@ -65,9 +66,9 @@ struct Tensor {
   }
 };
 
-// A matrix [n_out, n_in] in one quant format: `codes` holds whole rows of blocks, with their scales inside. (Checkpoints that
-// keep scales in tensors of their own are gathered into blocks as they are read: io/quantized_tensors.h.) Backend::prepare
-// fills `packed` with the layout its kernels like.
+// A matrix [n_out, n_in] in one quant format: `codes` holds whole rows of blocks, with their scales inside.
+// (Checkpoints that keep scales in tensors of their own are gathered into blocks as they are read:
+// io/quantized_tensors.h.) Backend::prepare fills `packed` with the layout its kernels like.
 struct Weight {
   Format format = Format::F32;
   int64_t n_out = 0;
@@ -75,7 +76,6 @@ struct Weight {
   const void* codes = nullptr;
   const void* packed = nullptr;
   int64_t n_experts = 1;  // so many matrices, one after another
-
 
   explicit operator bool() const { return n_out != 0; }
   const uint8_t* row(int64_t i) const { return static_cast<const uint8_t*>(codes) + i * row_bytes(format, n_in); }

@@ -10,14 +10,16 @@ namespace {
 
 class Trace final : public Wrapped {
  public:
-  Trace(std::unique_ptr<Backend> inner, std::shared_ptr<TraceFile> file) : Wrapped(std::move(inner)), file_(std::move(file)) {}
+  Trace(std::unique_ptr<Backend> inner, std::shared_ptr<TraceFile> file)
+      : Wrapped(std::move(inner)), file_(std::move(file)) {}
 
  private:
   void around(const char* op, const Tensor& out, const std::function<void()>& call) override {
     const auto begin = TraceFile::Clock::now();
     call();
     inner().synchronize();
-    file_->span("ops", op, begin, TraceFile::Clock::now(), fmt::format("\"rows\": {}, \"cols\": {}", out.rows, out.cols));
+    file_->span("ops", op, begin, TraceFile::Clock::now(),
+                fmt::format("\"rows\": {}, \"cols\": {}", out.rows, out.cols));
   }
 
   const std::shared_ptr<TraceFile> file_;
@@ -49,8 +51,8 @@ class NanCheck final : public Wrapped {
     for (int64_t row = 0; row < read.rows && read.dtype == DType::kF32; ++row)
       for (int64_t col = 0; col < read.cols; ++col)
         if (std::isnan(read.f32(row)[col]))
-          throw Error("{} (op {} of the run) wrote NaN at row {}, column {} of [{}, {}]", op, n_ops_, row, col, read.rows,
-                      read.cols);
+          throw Error("{} (op {} of the run) wrote NaN at row {}, column {} of [{}, {}]", op, n_ops_, row, col,
+                      read.rows, read.cols);
   }
 
   int64_t n_ops_ = 0;

@@ -34,7 +34,9 @@ class Wrapped : public Backend {
   size_t allocated_bytes() const override { return inner_->allocated_bytes(); }
   void upload(const Tensor& to, const void* from) override { inner_->upload(to, from); }
   void download(void* to, const Tensor& from) override { inner_->download(to, from); }
-  std::vector<std::string> matmul_kernels(const Weight& w, int64_t rows) const override { return inner_->matmul_kernels(w, rows); }
+  std::vector<std::string> matmul_kernels(const Weight& w, int64_t rows) const override {
+    return inner_->matmul_kernels(w, rows);
+  }
   void use_matmul_kernel(const std::string& kernel) override { inner_->use_matmul_kernel(kernel); }
   void await_kernels() override { inner_->await_kernels(); }
   Peak measure_peak(Format weights) override { return inner_->measure_peak(weights); }

@@ -66,7 +66,8 @@ std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
     for (int end = item.score_begin + 1; end <= item.score_begin + item.n_scored; ++end) {
       SamplingParams& params = forced_[rows_.size()];
       force(params, tokens[end], sequence.request.prompt_logprobs);
-      rows_.push_back({.params = &params, .position = end, .history = tokens.first(end), .unwanted = sequence.finished});
+      rows_.push_back(
+          {.params = &params, .position = end, .history = tokens.first(end), .unwanted = sequence.finished});
     }
     if (!item.samples) continue;
     for (int end = item.begin + item.n_tokens - item.n_drafts; end <= item.begin + item.n_tokens; ++end) {
@@ -104,8 +105,9 @@ void BatchBuilder::fill_embeddings(const Step& step) {
   batch_.embedding_rows = embedding_rows_;
 }
 
-// Rows as long as the longest of this step; 0 past a sequence's last block, for nothing reads there. In front of a window kernels
-// may read what they then mask, and get the first block that is left: it is the sequence's own, and full.
+// Rows as long as the longest of this step; 0 past a sequence's last block, for nothing reads there. In front of a
+// window kernels may read what they then mask, and get the first block that is left: it is the sequence's own, and
+// full.
 void BatchBuilder::fill_block_table(const Step& step) {
   size_t max_blocks = 0;
   for (const StepItem& item : step.items) max_blocks = std::max(max_blocks, item.sequence->blocks.size());

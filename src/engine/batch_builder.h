@@ -1,5 +1,5 @@
-// BatchBuilder: turns a planned step into the arrays that a backend reads. All storage is taken at start-up. The rows to
-// sample come later than the batch: they hold histories, which may need tokens of the step before.
+// BatchBuilder: turns a planned step into the arrays that a backend reads. All storage is taken at start-up. The rows
+// to sample come later than the batch: they hold histories, which may need tokens of the step before.
 #pragma once
 #include <span>
 #include <vector>
@@ -14,8 +14,8 @@ class BatchBuilder {
  public:
   BatchBuilder(const SchedulerLimits& limits, int max_len /* of one sequence */);
 
-  const Batch& fill(const Step& step);                        // valid until the next fill
-  std::span<const SampleRow> fill_rows(const Step& step);     // one for each of the batch's logit rows; as long
+  const Batch& fill(const Step& step);                     // valid until the next fill
+  std::span<const SampleRow> fill_rows(const Step& step);  // one for each of the batch's logit rows; as long
 
  private:
   void fill_block_table(const Step& step);

@@ -99,7 +99,8 @@ RequestId Engine::push(Request request) {
   try {
     auto sequence = make_sequence(std::move(request));
     const RequestId id = sequence->id;
-    if (!inbox_.push({Order::kSubmit, std::move(sequence)})) throw Error("the engine has stopped and takes no more requests");
+    if (!inbox_.push({Order::kSubmit, std::move(sequence)}))
+      throw Error("the engine has stopped and takes no more requests");
     return id;
   } catch (...) {
     --n_queued_;
@@ -169,8 +170,7 @@ void Engine::warm_up() {
   request.sampling.temperature = 0;
   request.max_tokens = std::min(2, context_limit(runner_.info()) - static_cast<int>(request.prompt.size()));
   submit(std::move(request));
-  while (step()) {
-  }
+  while (step()) {}
   if (sink->finish.reason == FinishReason::kError) throw Error("the first step failed: {}", sink->finish.error);
 }
 

@@ -37,9 +37,9 @@ struct StepStats {
   int n_seqs = 0;
   int n_decodes = 0;
   int n_preempted = 0;
-  int n_cached = 0;     // tokens that sequences admitted in this step found in the prefix cache
-  int n_emitted = 0;    // tokens drawn for somebody
-  int n_running = 0;    // this and the rest: as the forward begins
+  int n_cached = 0;   // tokens that sequences admitted in this step found in the prefix cache
+  int n_emitted = 0;  // tokens drawn for somebody
+  int n_running = 0;  // this and the rest: as the forward begins
   int n_waiting = 0;
   int blocks_used = 0;
   int blocks_cached = 0;
@@ -56,32 +56,32 @@ struct EngineGauges {
   int blocks_used = 0;    // held by sequences
   int blocks_cached = 0;  // held by nobody, kept for their prefixes; the rest are blank
   int n_blocks = 0;
-  int block_size = 0;     // tokens
-  int states_used = 0;    // slots of recurrent layers' states: the same
+  int block_size = 0;   // tokens
+  int states_used = 0;  // slots of recurrent layers' states: the same
   int states_cached = 0;
   int n_states = 0;
   // Since the start:
   int64_t n_steps = 0;
   int64_t n_failed_steps = 0;
   int64_t n_preemptions = 0;
-  int64_t n_blocks_given_up = 0;               // by sequences that went on, in front of the model's window
+  int64_t n_blocks_given_up = 0;  // by sequences that went on, in front of the model's window
   int64_t n_finished = 0;
   int64_t n_finished_by[kFinishReasons] = {};  // for each FinishReason
   int64_t n_computed_tokens = 0;               // by steps: prompts, what had to be computed anew, and decodes
   int64_t n_prompt_tokens = 0;                 // of requests that began
   int64_t n_cached_tokens = 0;                 // of these, found in the prefix cache
   int64_t n_output_tokens = 0;
-  int64_t n_draft_tokens = 0;                  // that steps verified
-  int64_t n_accepted_tokens = 0;               // of these, equal to what was drawn
-  Clock::time_point last_step{};               // when the last one was done; for a watchdog
+  int64_t n_draft_tokens = 0;     // that steps verified
+  int64_t n_accepted_tokens = 0;  // of these, equal to what was drawn
+  Clock::time_point last_step{};  // when the last one was done; for a watchdog
 };
 
 struct EngineOptions {
   int chunk = 512;                                     // tokens of one prompt in one step, cut to the runner's batch
   std::function<void(const StepStats&)> on_step = {};  // called on the stepping thread
   bool prefix_cache = true;
-  int max_queue = 0;              // requests that wait for their first step; 0: any number
-  std::optional<bool> overlap;    // empty: as the runner says
+  int max_queue = 0;            // requests that wait for their first step; 0: any number
+  std::optional<bool> overlap;  // empty: as the runner says
 };
 
 class Engine {
@@ -107,7 +107,8 @@ class Engine {
   void start();  // steps on its own thread until stop()
   void stop();   // cancels what is left; the engine stays stopped
 
-  // Without start(): takes what has been submitted and does one step. False when there was nothing to do. Throws DeviceLost.
+  // Without start(): takes what has been submitted and does one step. False when there was nothing to do. Throws
+  // DeviceLost.
   bool step();
   // Without start(): a prompt and a decode step that nobody sees, to load code and weights. Throws Error when they
   // fail.

@@ -1,6 +1,7 @@
-// BlockPool: who holds which KV block, or which slot for a state (state_slots.h). A block that one sequence holds is writable by it; a full one may be shared and
-// is then immutable. A block that nobody holds is blank, or kept for what is in it until its place is needed: the one
-// kept longest goes first. Knows numbers only: the pages belong to the backend, what is in them to the prefix cache.
+// BlockPool: who holds which KV block, or which slot for a state (state_slots.h). A block that one sequence holds is
+// writable by it; a full one may be shared and is then immutable. A block that nobody holds is blank, or kept for what
+// is in it until its place is needed: the one kept longest goes first. Knows numbers only: the pages belong to the
+// backend, what is in them to the prefix cache.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -26,7 +27,7 @@ class BlockPool {
 
  private:
   bool kept(int32_t block) const { return next_[block] >= 0; }
-  void link(int32_t block);    // as the one kept last
+  void link(int32_t block);  // as the one kept last
   void unlink(int32_t block);
 
   const std::function<void(int32_t)> on_evict_;

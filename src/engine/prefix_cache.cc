@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kRootBit = uint64_t{1} << 63;  // set in the ids of roots, and never in those of blocks
 constexpr int kMostTails = 32;                    // looked at after one parent: the newest ones
-constexpr int kLostPerBlock = 8;                  // nodes without a block, where there are windows: some hundred bytes each
+constexpr int kLostPerBlock = 8;  // nodes without a block, where there are windows: some hundred bytes each
 
 int n_nodes(int n_blocks, int window) { return window > 0 ? n_blocks * (1 + kLostPerBlock) : n_blocks; }
 
@@ -36,7 +36,8 @@ int first_block_seen(int position, int window, int block_size) {
 }
 
 int most_blocks_needed(int window, int block_size) {
-  const int n_seen = std::max(window, block_size + 1);  // tokens from the first of those to the next, which may begin and end within blocks
+  const int n_seen = std::max(
+      window, block_size + 1);  // tokens from the first of those to the next, which may begin and end within blocks
   return (n_seen - 1 + block_size - 1) / block_size + 2;
 }
 

@@ -3,14 +3,15 @@
 // candidates: parent and tokens are compared. The end of a finished sequence, less than a block, is kept too; whoever
 // continues it takes that block over.
 //
-// Where every layer of the model has a window, a chain is of use without the blocks in front of it. So there a block that is given away
-// leaves its tokens behind, as long as there is room, and whoever continues the chain is still found by comparing all of them.
+// Where every layer of the model has a window, a chain is of use without the blocks in front of it. So there a block
+// that is given away leaves its tokens behind, as long as there is room, and whoever continues the chain is still found
+// by comparing all of them.
 //
 // Where the input is a vector instead of a token (an image's, say), the digest of what stands behind that row is
 // compared, too.
 //
-// Of models with recurrent layers, blocks alone are of no use: only where a state is kept of just that place (state_slots.h) can
-// anybody go on.
+// Of models with recurrent layers, blocks alone are of no use: only where a state is kept of just that place
+// (state_slots.h) can anybody go on.
 //
 // An index only: the pool says who holds a block and when it goes (kv_blocks.h). Fixed storage, nothing is allocated.
 #pragma once
@@ -31,12 +32,12 @@ struct CacheKey {
   bool operator==(const CacheKey&) const = default;
 };
 
-// The first block that the token at a position sees. It is always full, so that kernels may read it in place of those in front of it,
-// which may be gone (BatchBuilder).
+// The first block that the token at a position sees. It is always full, so that kernels may read it in place of those
+// in front of it, which may be gone (BatchBuilder).
 int first_block_seen(int position, int window, int block_size);
 
-// Blocks that suffice for a sequence of any length where every layer has that window: those from the first one seen to its next token's, and
-// one that it cannot give up yet, for the step that filled it is under way.
+// Blocks that suffice for a sequence of any length where every layer has that window: those from the first one seen to
+// its next token's, and one that it cannot give up yet, for the step that filled it is under way.
 int most_blocks_needed(int window, int block_size);
 
 // Where chains of a salt start. Only equal salts share blocks (SHA-256).
@@ -52,8 +53,8 @@ struct CacheTokens {
 
   CacheTokens(std::span<const int32_t> all, std::span<const RowDigest> first) : tokens(all), rows(first) {}
   template <class Range>
-    requires std::convertible_to<const Range&, std::span<const int32_t>>
-  CacheTokens(const Range& range) : tokens(range) {}  // NOLINT: any range of tokens will do
+  requires std::convertible_to<const Range&, std::span<const int32_t>> CacheTokens(const Range& range)
+      : tokens(range) {}  // NOLINT: any range of tokens will do
 
   size_t size() const { return tokens.size(); }
   RowDigest row(size_t i) const { return i < rows.size() ? rows[i] : RowDigest{}; }
@@ -65,13 +66,14 @@ struct CacheTokens {
 };
 
 struct CacheMatch {
-  std::vector<int32_t> blocks;  // full ones; -1 where nothing is left but the tokens, in front of the window of what comes next
-  int32_t tail = -1;            // a block whose first n_tail tokens follow; -1: none
+  std::vector<int32_t>
+      blocks;         // full ones; -1 where nothing is left but the tokens, in front of the window of what comes next
+  int32_t tail = -1;  // a block whose first n_tail tokens follow; -1: none
   int n_tail = 0;
-  int n_tokens = 0;             // in all
-  CacheKey key;                 // of the last full one, or the root
-  int32_t state = -1;           // slot of the state there, in models that have such
-  int n_known = 0;              // tokens of the longest chain of full blocks, whether there is a state or not
+  int n_tokens = 0;    // in all
+  CacheKey key;        // of the last full one, or the root
+  int32_t state = -1;  // slot of the state there, in models that have such
+  int n_known = 0;     // tokens of the longest chain of full blocks, whether there is a state or not
 };
 
 class PrefixCache {
@@ -94,10 +96,11 @@ class PrefixCache {
   bool holds(int32_t block) const { return nodes_[block].n_tokens > 0; }
   size_t longest_chain() const { return nodes_.size(); }  // in blocks, that find() can meet
 
-  // From now on chains are found only as far as a state is kept, of which there are n. on_lost is told of each whose block goes.
+  // From now on chains are found only as far as a state is kept, of which there are n. on_lost is told of each whose
+  // block goes.
   void need_states(int n, std::function<void(int32_t state)> on_lost);
-  // The state after the full block of that key, or after the last token of a block that is held. Not kept where nothing is
-  // indexed, or one is there already.
+  // The state after the full block of that key, or after the last token of a block that is held. Not kept where nothing
+  // is indexed, or one is there already.
   void keep_state(const CacheKey& key, int32_t state);
   void keep_state(int32_t block, int32_t state);
   void drop_state(int32_t state);
@@ -106,15 +109,17 @@ class PrefixCache {
  private:
   struct Node {
     CacheKey parent, key;
-    int n_tokens = 0;         // 0: not indexed
-    int32_t state = -1;       // after its last token
-    int32_t next = -1;        // in its bucket
-    int32_t previous = -1;    // -1: it is the first
+    int n_tokens = 0;       // 0: not indexed
+    int32_t state = -1;     // after its last token
+    int32_t next = -1;      // in its bucket
+    int32_t previous = -1;  // -1: it is the first
   };
 
   void link(int32_t index, const Node& node, const CacheTokens& tokens);
   uint64_t hash_of(const CacheKey& parent, const CacheTokens& tokens) const;
-  int32_t& bucket_of(const Node& node) { return (node.n_tokens == block_size_ ? full_ : tails_)[node.key.hash & mask_]; }
+  int32_t& bucket_of(const Node& node) {
+    return (node.n_tokens == block_size_ ? full_ : tails_)[node.key.hash & mask_];
+  }
   void keep_what_is_seen(CacheMatch& match) const;
   int32_t find_full(const CacheKey& parent, uint64_t hash, const CacheTokens& tokens) const;  // a node
   void find_tail(const CacheTokens& tokens, CacheMatch& match) const;
@@ -124,7 +129,7 @@ class PrefixCache {
   const Hash hash_;
   uint64_t seed_, mask_;
   uint64_t next_id_ = 1;
-  std::vector<Node> nodes_;             // [n_blocks], then those without a block, each of which gives way to the newest in turn
+  std::vector<Node> nodes_;  // [n_blocks], then those without a block, each of which gives way to the newest in turn
   int32_t next_lost_ = 0;
   std::vector<int32_t> tokens_;         // [nodes, block_size]
   std::vector<RowDigest> rows_;         // [nodes, block_size]; empty: nothing but tokens

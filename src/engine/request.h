@@ -23,8 +23,8 @@ enum class FinishReason : uint8_t {
   kLength,     // max_tokens, or the end of the context
   kCancelled,  // by the consumer, or because the engine stopped
   kError,
-  kDeadline,   // Request::deadline has passed
-  kNotBegun,   // Request::begin_by has passed before its first step
+  kDeadline,  // Request::deadline has passed
+  kNotBegun,  // Request::begin_by has passed before its first step
 };
 inline constexpr int kFinishReasons = 6;
 
@@ -48,7 +48,8 @@ struct Finish {
 
 // How far a prompt is, after a step that computed some of it.
 struct PromptProgress {
-  int n_done = 0;    // of its tokens, those found in the prefix cache included; fewer than before where it has been preempted
+  int n_done =
+      0;  // of its tokens, those found in the prefix cache included; fewer than before where it has been preempted
   int n_cached = 0;  // of these
   Clock::time_point submitted, first_step;
 };
@@ -60,7 +61,8 @@ class TokenSink {
   virtual ~TokenSink() = default;
   // With Request::wants_progress, before the first token.
   virtual void on_prompt_progress(const PromptProgress&) {}
-  // With Request::prompt_logprobs, before the first token: each token of the prompt but the first, which follows nothing.
+  // With Request::prompt_logprobs, before the first token: each token of the prompt but the first, which follows
+  // nothing.
   virtual void on_prompt_token(const Sampled&) {}
   virtual void on_token(const Sampled& token) = 0;
   virtual void on_finish(const Finish& finish) = 0;
@@ -69,7 +71,7 @@ class TokenSink {
 // Vectors that stand in place of tokens of a prompt: an image's, say. The prompt has some token of the vocabulary at
 // each of these positions, as a placeholder.
 struct PromptEmbedding {
-  int position = 0;                  // in the prompt, of the first row
+  int position = 0;  // in the prompt, of the first row
   int n_rows = 0;
   std::array<uint64_t, 2> digest{};  // of what the rows were made from: the prefix cache compares it, not the rows
   std::shared_ptr<const std::vector<float>> rows;  // [n_rows, RunnerInfo::embedding_dim]
@@ -86,14 +88,14 @@ struct Request {
   std::vector<int32_t> stop_tokens;  // end the output; the model's own and the user's
   bool ignore_eos = false;           // stop tokens are tokens like any other
   int min_tokens = 0;                // no stop token is drawn before so many others
-  int prompt_logprobs = -1;          // of the prompt's tokens, as SamplingParams::n_logprobs; then no cached prefix helps
-  bool wants_progress = false;       // TokenSink::on_prompt_progress is called
+  int prompt_logprobs = -1;     // of the prompt's tokens, as SamplingParams::n_logprobs; then no cached prefix helps
+  bool wants_progress = false;  // TokenSink::on_prompt_progress is called
   std::shared_ptr<TokenSink> sink;
 
   // In company. A unit of priority is worth 1024 places in the queue, so nobody waits for ever; a request of higher
   // priority may preempt one of lower. Of a client (any name; empty: of nobody) that has many requests under way, later
   // ones stand back behind those of others.
-  int priority = 0;                 // -kMaxPriority to kMaxPriority
+  int priority = 0;  // -kMaxPriority to kMaxPriority
   std::string client;
   std::string cache_salt;           // only requests with equal salts share cached prefixes
   Clock::time_point begin_by = {};  // its first step comes before this, or none does; zero: no limit

@@ -29,10 +29,12 @@ bool erase_one(std::vector<Sequence*>& sequences, Sequence* sequence) {
 Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
       cache_(limits.n_blocks, limits.block_size, limits.window, {}, limits.embedding_dim > 0),
-      pool_(limits.n_blocks, [this](int32_t block) {
-        if (block == match_.tail || std::ranges::find(match_.blocks, block) != match_.blocks.end()) matched_ = nullptr;
-        cache_.lose(block);
-      }),
+      pool_(limits.n_blocks,
+            [this](int32_t block) {
+              if (block == match_.tail || std::ranges::find(match_.blocks, block) != match_.blocks.end())
+                matched_ = nullptr;
+              cache_.lose(block);
+            }),
       states_(limits.n_states, limits.max_seqs, cache_) {
   CHECK(limits.max_batch_tokens > 0 && limits.max_seqs > 0 && limits.chunk > 0);
   CHECK(limits.block_size > 0 && limits.n_blocks > 0);
@@ -118,8 +120,9 @@ void Scheduler::plan_decodes() {
     Sequence& sequence = *running_[i];
     const bool decodes =
         sequence.n_todo() == 1 && !sequence.done_when_seen() && !sequence.awaits_draw() && budget() > 0;
-    // Those planned so far are senior, so the most junior is never one of them; it may be this one. Whoever is alone waits for the step
-    // under way, after which it gives up blocks in front of its window, or those of a sequence that has finished return.
+    // Those planned so far are senior, so the most junior is never one of them; it may be this one. Whoever is alone
+    // waits for the step under way, after which it gives up blocks in front of its window, or those of a sequence that
+    // has finished return.
     bool has_room = decodes && grow(sequence, sequence.n_computed + 1);
     while (decodes && !has_room && running_.size() > 1 && i < running_.size()) {
       preempt(*running_.back());
@@ -130,8 +133,9 @@ void Scheduler::plan_decodes() {
   }
 }
 
-// The most senior prompt gets half of the budget at least, so that it gets on; before it, what the others can have goes to those
-// that have the least to do, so that short prompts do not wait for long ones. For whoever could be admitted half is left.
+// The most senior prompt gets half of the budget at least, so that it gets on; before it, what the others can have goes
+// to those that have the least to do, so that short prompts do not wait for long ones. For whoever could be admitted
+// half is left.
 void Scheduler::plan_prefills() {
   prompts_.clear();
   for (Sequence* sequence : running_)
@@ -141,8 +145,9 @@ void Scheduler::plan_prefills() {
   int left = budget() - (can_admit ? std::min(budget() / 2, waiting_.front()->n_todo()) : 0);
   Sequence* first = prompts_.front();
   const int reserved = std::min({std::max(1, left / 2), limits_.chunk, first->n_todo()});
-  std::sort(prompts_.begin() + 1, prompts_.end(),
-            [](const Sequence* a, const Sequence* b) { return a->n_todo() != b->n_todo() ? a->n_todo() < b->n_todo() : senior(a, b); });
+  std::sort(prompts_.begin() + 1, prompts_.end(), [](const Sequence* a, const Sequence* b) {
+    return a->n_todo() != b->n_todo() ? a->n_todo() < b->n_todo() : senior(a, b);
+  });
   for (size_t i = 1; i < prompts_.size() && left > reserved; ++i) {
     const int n_tokens = std::min(prefill_tokens(*prompts_[i]), left - reserved);
     if (n_tokens <= 0) continue;
@@ -200,7 +205,8 @@ bool Scheduler::fits(const Sequence& sequence) {
   return n_running() == 0 || pool_.n_free() >= needed;
 }
 
-// A long prompt makes this walk the most expensive part of a plan, so it is done once for whoever is at the head of the queue.
+// A long prompt makes this walk the most expensive part of a plan, so it is done once for whoever is at the head of the
+// queue.
 void Scheduler::match_cache(const Sequence& sequence) {
   if (match_is_of(sequence)) return;
   // The last token is computed in any case, for its logits, and so is what is to be scored.
@@ -210,7 +216,8 @@ void Scheduler::match_cache(const Sequence& sequence) {
   ++n_cache_walks_;
 }
 
-// Within a plan the cache loses blocks and states to sequences that take their places. Blocks of match_ reset matched_ when they go.
+// Within a plan the cache loses blocks and states to sequences that take their places. Blocks of match_ reset matched_
+// when they go.
 bool Scheduler::match_is_of(const Sequence& sequence) const {
   return matched_ == &sequence && (match_.state < 0 || cache_.holds_state(match_.state));
 }
@@ -250,17 +257,20 @@ void Scheduler::take_cached(Sequence& sequence) {
   if (sequence.n_evicted == 0) sequence.n_cached = match_.n_tokens;
 }
 
-// Tokens of its prompt for this step: what the chunk, the budget, the blocks and the rows of logits allow, up to a place for a checkpoint.
+// Tokens of its prompt for this step: what the chunk, the budget, the blocks and the rows of logits allow, up to a
+// place for a checkpoint.
 int Scheduler::prefill_tokens(const Sequence& sequence) const {
   const int64_t n_blocks = static_cast<int64_t>(sequence.blocks.size()) + pool_.n_free();
   const int64_t room = n_blocks * limits_.block_size - sequence.n_computed;
   const int rows = sequence.scores() ? 1 + limits_.spare_rows - step_->n_spare_rows : budget();
-  const int wanted = std::min({sequence.n_todo(), limits_.chunk, budget(), rows, next_checkpoint(sequence) - sequence.n_computed});
+  const int wanted =
+      std::min({sequence.n_todo(), limits_.chunk, budget(), rows, next_checkpoint(sequence) - sequence.n_computed});
   return static_cast<int>(std::min<int64_t>(wanted, room));
 }
 
 int Scheduler::next_checkpoint(const Sequence& sequence) const {
-  if (limits_.n_states <= limits_.max_seqs || !limits_.prefix_cache) return std::numeric_limits<int>::max();  // nothing to spare
+  if (limits_.n_states <= limits_.max_seqs || !limits_.prefix_cache)
+    return std::numeric_limits<int>::max();                          // nothing to spare
   for (const int place : {sequence.branch, sequence.last_boundary})  // in order
     if (place > sequence.n_computed) return place;
   return std::numeric_limits<int>::max();
@@ -272,8 +282,8 @@ int Scheduler::blocks_promised(const Sequence& sequence) const {
   return std::max(0, std::min(blocks_for(sequence.planned_len()) - n_blocks, most_blocks_held() - held));
 }
 
-// With a window a sequence gives up what lies before it, when the steps are done that wrote there: of these two may be under way. Its
-// first block and its last need not be whole, and one more is kept for kernels (first_block_seen).
+// With a window a sequence gives up what lies before it, when the steps are done that wrote there: of these two may be
+// under way. Its first block and its last need not be whole, and one more is kept for kernels (first_block_seen).
 int Scheduler::most_blocks_held() const {
   return limits_.window == 0 ? limits_.n_blocks : blocks_for(limits_.window + 2 * limits_.chunk) + 3;
 }
@@ -404,7 +414,8 @@ void Scheduler::index_blocks(Sequence& sequence) {
   const int size = limits_.block_size;
   const CacheTokens tokens = sequence.cache_tokens();
   for (int& n = sequence.n_indexed; (n + 1) * size <= sequence.n_valid; ++n)
-    sequence.chain = cache_.insert(sequence.chain, tokens.subspan(static_cast<size_t>(n) * size, size), sequence.blocks[n]);
+    sequence.chain =
+        cache_.insert(sequence.chain, tokens.subspan(static_cast<size_t>(n) * size, size), sequence.blocks[n]);
 }
 
 // What it wrote of its last block, for whoever goes on from there. Nobody holds that block but the sequence.

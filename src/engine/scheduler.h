@@ -1,28 +1,27 @@
 // Scheduler: decides what the next step computes. Pure host code over sequences and block numbers.
 //
 // A step has a budget of tokens. First every sequence that decodes gets its one token, so that long prompts never stop
-// a stream; then prompts continue, a chunk each, and short ones do not wait for long ones; then waiting sequences are admitted, in order of rank, while the pool
-// has blocks for all of their tokens and for those that running prompts will still claim. An admitted one starts behind
-// what the prefix cache holds of it. When a decode finds no free block, the most junior sequence loses its blocks and
-// waits again, to be computed anew as far as the cache has lost it (its tokens stay, and draws depend on seed and
-// position only, so its output does not change). The most senior is never the one to lose, and each sequence fits the
-// pool alone: hence everyone's turn comes.
+// a stream; then prompts continue, a chunk each, and short ones do not wait for long ones; then waiting sequences are
+// admitted, in order of rank, while the pool has blocks for all of their tokens and for those that running prompts will
+// still claim. An admitted one starts behind what the prefix cache holds of it. When a decode finds no free block, the
+// most junior sequence loses its blocks and waits again, to be computed anew as far as the cache has lost it (its
+// tokens stay, and draws depend on seed and position only, so its output does not change). The most senior is never the
+// one to lose, and each sequence fits the pool alone: hence everyone's turn comes.
 //
 // Steps may overlap: the next is planned while the last one runs. They run in order, so a block may be given on while a
 // step that names it still runs; but those of a finished sequence stay until its last step is done.
 //
-// A sequence that decodes may bring drafts behind its last token, each with a row of logits: as many as the output,
-// the budget, the rows, the blocks and the slots leave, when the others have had theirs. When the step is done, it is
-// cut back to the drafts that were drawn. It takes no part in the next step before that.
+// A sequence that decodes may bring drafts behind its last token, each with a row of logits: as many as the output, the
+// budget, the rows, the blocks and the slots leave, when the others have had theirs. When the step is done, it is cut
+// back to the drafts that were drawn. It takes no part in the next step before that.
 //
 // Of models with recurrent layers a running sequence holds a slot for its state, too, which goes where its blocks go.
-// The state is that after its last token, so others can begin only where it left one behind: where the last full
-// block of its prompt ends, where its history parts from a cached one, and where it ended. A prompt's chunks are cut
-// there.
+// The state is that after its last token, so others can begin only where it left one behind: where the last full block
+// of its prompt ends, where its history parts from a cached one, and where it ended. A prompt's chunks are cut there.
 //
-// Nor can a state be cut back. A step with drafts leaves the slot that it reads as it is and writes another.
-// If all drafts were right, the sequence goes on from the new one. Else it goes on from the old one, and its next
-// step brings again the token before the drafts and those that were right.
+// Nor can a state be cut back. A step with drafts leaves the slot that it reads as it is and writes another. If all
+// drafts were right, the sequence goes on from the new one. Else it goes on from the old one, and its next step brings
+// again the token before the drafts and those that were right.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -41,10 +40,10 @@ struct SchedulerLimits {
   int chunk = 0;             // tokens of one prompt in one step
   int block_size = 0;        // tokens a KV block
   int n_blocks = 0;
-  int n_states = 0;          // slots for states, of those in a step and of checkpoints; 0: the model has none
-  int window = 0;            // tokens that a query sees, in every layer; 0: all
-  int spare_rows = 0;        // rows of logits in one step besides one for each sequence: for drafts and scored prompts
-  int embedding_dim = 0;     // of the vectors that may stand in place of tokens; 0: there are none
+  int n_states = 0;       // slots for states, of those in a step and of checkpoints; 0: the model has none
+  int window = 0;         // tokens that a query sees, in every layer; 0: all
+  int spare_rows = 0;     // rows of logits in one step besides one for each sequence: for drafts and scored prompts
+  int embedding_dim = 0;  // of the vectors that may stand in place of tokens; 0: there are none
   bool prefix_cache = true;
 };
 
@@ -55,9 +54,10 @@ struct StepItem {
   int n_tokens = 0;
   int n_drafts = 0;      // so many of them, at the end, are drafts
   bool samples = false;  // its last token is in, so the next one is drawn; one more for each draft
-  int score_begin = 0;   // of the prompt's tokens [score_begin, score_begin + n_scored) the probability of the next one is wanted
+  int score_begin =
+      0;  // of the prompt's tokens [score_begin, score_begin + n_scored) the probability of the next one is wanted
   int n_scored = 0;
-  int n_evicted = 0;     // of the sequence: it has lost these blocks if that has changed
+  int n_evicted = 0;                      // of the sequence: it has lost these blocks if that has changed
   int32_t state_in = -1, state_out = -1;  // see Batch
   bool leaves_state = false;              // state_out is a checkpoint
 
@@ -67,10 +67,10 @@ struct StepItem {
 struct Step {
   std::vector<StepItem> items;
   int n_tokens = 0;
-  int n_decodes = 0;         // items of one token, and its drafts
+  int n_decodes = 0;  // items of one token, and its drafts
   int n_preempted = 0;
-  int n_cached = 0;          // tokens of sequences admitted that the prefix cache held
-  int n_spare_rows = 0;      // taken of the limit
+  int n_cached = 0;                   // tokens of sequences admitted that the prefix cache held
+  int n_spare_rows = 0;               // taken of the limit
   Sequence* no_memory_for = nullptr;  // still waits: there is no memory for the tokens that it may come to have
 };
 
@@ -78,15 +78,15 @@ class Scheduler {
  public:
   explicit Scheduler(const SchedulerLimits& limits);
 
-  void add(Sequence* sequence);      // gives it its rank
-  void pause(Sequence* sequence);    // takes no part until resumed; others may have its blocks
+  void add(Sequence* sequence);    // gives it its rank
+  void pause(Sequence* sequence);  // takes no part until resumed; others may have its blocks
   void resume(Sequence* sequence);
   void remove(Sequence* sequence);   // finished or cancelled: it takes no more part
   void release(Sequence* sequence);  // removed, and no step names it any more: its blocks return
   const Step& plan();                // valid until the plan after the next
   // Its step has run: others may use what it computed. It is cut back to those drafts that the draws have accepted.
   void done(const StepItem& item, int n_accepted = 0);
-  void failed(const StepItem& item); // its step has not
+  void failed(const StepItem& item);  // its step has not
 
   bool idle() const { return waiting_.empty() && running_.empty(); }  // but for paused ones
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
@@ -140,8 +140,8 @@ class Scheduler {
   std::vector<Sequence*> paused_;
   std::vector<Sequence*> prompts_;  // of running_, those with more than one token to do: within a plan
   std::unordered_map<std::string, Client> clients_;
-  Step steps_[2];                   // used in turn
-  Step* step_ = &steps_[0];         // the one that is being planned
+  Step steps_[2];            // used in turn
+  Step* step_ = &steps_[0];  // the one that is being planned
   CacheMatch match_;
   const Sequence* matched_ = nullptr;  // whose match_ is, within a plan; null: nobody's
   int64_t n_cache_walks_ = 0;

@@ -16,9 +16,9 @@ struct Sequence {
   std::vector<int32_t> tokens;  // prompt and output, as far as they have been seen; then drafts
   int n_drafts = 0;             // tokens at the end that a step verifies, or has accepted and the consumer not yet had
   std::vector<int32_t> proposed;  // drafts for its next step
-  std::vector<RowDigest> rows;  // of the prompt, up to its last embedding: what stands there; empty: tokens only
+  std::vector<RowDigest> rows;    // of the prompt, up to its last embedding: what stands there; empty: tokens only
   int n_prompt = 0;
-  int max_len = 0;              // tokens at which it ends
+  int max_len = 0;  // tokens at which it ends
 
   // Tokens whose keys and values the steps planned so far write. The rest is still to be computed: many tokens of a new
   // or preempted sequence, one of a sequence that decodes. There is no other phase.
@@ -26,25 +26,26 @@ struct Sequence {
   int n_valid = 0;              // of these, what steps that are done have written
   std::vector<int32_t> blocks;  // KV block of each block_size tokens; -1 in front of the model's window
   int n_given_up = 0;           // so many of those
-  int32_t state_in = -1, state_out = -1;  // slots that its next step reads (-1: it begins) and writes, in models with states
-  int branch = 0;               // where others went on differently: a place for a checkpoint, like the last full block of its prompt
-  int last_boundary = 0;        // which ends here
-  int n_indexed = 0;            // leading blocks that the prefix cache has heard of
-  CacheKey root, chain;         // of its first block and of the last indexed one
+  int32_t state_in = -1,
+          state_out = -1;  // slots that its next step reads (-1: it begins) and writes, in models with states
+  int branch = 0;  // where others went on differently: a place for a checkpoint, like the last full block of its prompt
+  int last_boundary = 0;  // which ends here
+  int n_indexed = 0;      // leading blocks that the prefix cache has heard of
+  CacheKey root, chain;   // of its first block and of the last indexed one
 
   // Steps overlap: the next one is planned before the tokens that the last one draws have been seen.
-  int n_unseen = 0;             // tokens drawn and not seen: 0 or 1
-  int unseen_row = 0;           // which row of the last step's draws it is
-  int n_steps = 0;              // planned and not done
-  bool finished = false;        // its consumer knows; steps that are not done still name its blocks
-  bool spoiled = false;         // nobody else may use what it computed
+  int n_unseen = 0;       // tokens drawn and not seen: 0 or 1
+  int unseen_row = 0;     // which row of the last step's draws it is
+  int n_steps = 0;        // planned and not done
+  bool finished = false;  // its consumer knows; steps that are not done still name its blocks
+  bool spoiled = false;   // nobody else may use what it computed
 
-  int n_scored = 0;             // tokens of the prompt that steps planned so far give log-probabilities of, where they are wanted
-  SamplingParams early;         // the request's sampling without its stop tokens, where it has min_tokens
+  int n_scored = 0;  // tokens of the prompt that steps planned so far give log-probabilities of, where they are wanted
+  SamplingParams early;  // the request's sampling without its stop tokens, where it has min_tokens
 
-  int n_cached = 0;             // tokens of its prompt found in the prefix cache, not computed
+  int n_cached = 0;  // tokens of its prompt found in the prefix cache, not computed
   int n_preempted = 0;
-  int n_evicted = 0;            // times that it lost its blocks, to preemption or a pause
+  int n_evicted = 0;  // times that it lost its blocks, to preemption or a pause
   Clock::time_point submitted, first_step, first_token, last_token;
 
   int len() const { return static_cast<int>(tokens.size()) - n_drafts; }
@@ -64,6 +65,8 @@ struct Sequence {
 };
 
 // Whoever is senior is served first and preempted last.
-inline bool senior(const Sequence* a, const Sequence* b) { return a->rank != b->rank ? a->rank < b->rank : a->id < b->id; }
+inline bool senior(const Sequence* a, const Sequence* b) {
+  return a->rank != b->rank ? a->rank < b->rank : a->id < b->id;
+}
 
 }  // namespace ingot

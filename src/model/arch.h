@@ -11,35 +11,37 @@ namespace ingot {
 constexpr float kSameTheta = -1;
 
 struct Arch {
-  const char* gguf_name;                              // general.architecture
-  const char* hf_name;                                // model_type of config.json
-  RopeLayout gguf_rope = RopeLayout::kHalfSplit;      // converters permuted the rows of llama's q and k, and no others'
+  const char* gguf_name;                          // general.architecture
+  const char* hf_name;                            // model_type of config.json
+  RopeLayout gguf_rope = RopeLayout::kHalfSplit;  // converters permuted the rows of llama's q and k, and no others'
   RopeLayout hf_rope = RopeLayout::kHalfSplit;
-  bool hf_window_opt_in = false;                      // sliding_window counts only with use_sliding_window, in config.json
+  bool hf_window_opt_in = false;  // sliding_window counts only with use_sliding_window, in config.json
   Activation activation = Activation::kSilu;
   NormKind norm = NormKind::kRms;
-  bool pre_norms = true;                              // before attention and feed-forward
-  bool post_norms = false;                            // of what they add
-  bool norms_all_heads = false;                       // the q and k norms are over all heads together
-  bool hf_norms_less_one = false;                     // 1 has to be added to the norms of Hugging Face files
-  bool scales_embedding = false;                      // by sqrt(dim)
-  bool fused = false;                                 // q, k, v are one tensor, and so are gate and up
-  bool gguf_ffn_norm_is_post = false;                 // GGUF files name the norm before the feed-forward post_attention_norm
+  bool pre_norms = true;               // before attention and feed-forward
+  bool post_norms = false;             // of what they add
+  bool norms_all_heads = false;        // the q and k norms are over all heads together
+  bool hf_norms_less_one = false;      // 1 has to be added to the norms of Hugging Face files
+  bool scales_embedding = false;       // by sqrt(dim)
+  bool fused = false;                  // q, k, v are one tensor, and so are gate and up
+  bool gguf_ffn_norm_is_post = false;  // GGUF files name the norm before the feed-forward post_attention_norm
   // Of so many layers all but the last have the window, where the file does not say which: 0: all layers.
   int window_period = 0;
-  int no_rope_period = 0;                             // of so many layers the last has no rope, where the file does not say; 0: none
-  // Rope base of layers with a window, where the file does not say, whose rope is not scaled; kSameTheta: the others'; 0: they have the others' rope.
+  int no_rope_period = 0;  // of so many layers the last has no rope, where the file does not say; 0: none
+  // Rope base of layers with a window, where the file does not say, whose rope is not scaled; kSameTheta: the others';
+  // 0: they have the others' rope.
   float local_theta = 0;
-  bool rope_needs_window = false;                     // in models of which some layers have a window, the others have no rope
-  int wide_scale_layers = 0;                          // files of so many layers scale attention by dim / n_heads, not head_dim
-  int delta_period = 0;                               // of so many layers all but the last are gated delta nets, where the file does not say; 0: none
-  bool tiles_value_heads = false;                     // in GGUF files, neighbours among a delta net's value heads have different key heads
-  bool gates_attention = false;                       // the query projection also makes a gate on what is attended to, head by head
-  bool laced_experts = false;                         // rows of gate and up alternate in Hugging Face files, and matrices are transposed
-  bool latent_attention = false;                      // keys and values are projections of one small vector (arXiv:2405.04434)
-  bool normalizes_experts = false;                    // a token's expert weights sum to 1, where the file does not say
-  bool yarn_truncates = true;                         // in GGUF files, which cannot say
-  bool bidirectional = false;                         // a token sees those after it too: the model embeds texts, and writes none
+  bool rope_needs_window = false;  // in models of which some layers have a window, the others have no rope
+  int wide_scale_layers = 0;       // files of so many layers scale attention by dim / n_heads, not head_dim
+  int delta_period =
+      0;  // of so many layers all but the last are gated delta nets, where the file does not say; 0: none
+  bool tiles_value_heads = false;  // in GGUF files, neighbours among a delta net's value heads have different key heads
+  bool gates_attention = false;    // the query projection also makes a gate on what is attended to, head by head
+  bool laced_experts = false;      // rows of gate and up alternate in Hugging Face files, and matrices are transposed
+  bool latent_attention = false;   // keys and values are projections of one small vector (arXiv:2405.04434)
+  bool normalizes_experts = false;  // a token's expert weights sum to 1, where the file does not say
+  bool yarn_truncates = true;       // in GGUF files, which cannot say
+  bool bidirectional = false;       // a token sees those after it too: the model embeds texts, and writes none
   // Keys that a config.json may lack because transformers has a default for them that is no other model's.
   const char* hf_defaults = "{}";
 };

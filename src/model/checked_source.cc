@@ -1,4 +1,5 @@
-// A source that reads every number of a tensor before it hands it out, for files that may be damaged where no size shows it.
+// A source that reads every number of a tensor before it hands it out, for files that may be damaged where no size
+// shows it.
 #include <cmath>
 
 #include "base/error.h"
@@ -29,8 +30,9 @@ class CheckedSource final : public WeightSource {
       decode_row(out.format, out.data + i * row_bytes(out.format, out.n_in), row.data(), out.n_in);
       for (int64_t j = 0; j < out.n_in; ++j)
         if (!std::isfinite(row[j]))
-          throw Error("{}: tensor '{}' has {} at row {}, column {}: the file is damaged or was badly made; get it again", this->name(),
-                      printable(name), row[j], i, j);
+          throw Error(
+              "{}: tensor '{}' has {} at row {}, column {}: the file is damaged or was badly made; get it again",
+              this->name(), printable(name), row[j], i, j);
     }
     return true;
   }

@@ -35,8 +35,13 @@ class GgufCheckpoint final : public Checkpoint {
                           .n_files = file_->n_files(),
                           .file_bytes = file_->file_bytes()};
     for (const TensorInfo& t : file_->tensors())
-      facts.tensors.push_back({std::string(t.name), ggml_type_name(t.ggml_type), {t.dims().begin(), t.dims().end()}, t.n_elements(), t.n_bytes});
-    for (const Metadata::Entry& entry : file_->metadata().entries()) facts.metadata.emplace_back(entry.key, render(entry.value));
+      facts.tensors.push_back({std::string(t.name),
+                               ggml_type_name(t.ggml_type),
+                               {t.dims().begin(), t.dims().end()},
+                               t.n_elements(),
+                               t.n_bytes});
+    for (const Metadata::Entry& entry : file_->metadata().entries())
+      facts.metadata.emplace_back(entry.key, render(entry.value));
     facts.warnings.assign(file_->warnings().begin(), file_->warnings().end());
     return facts;
   }
@@ -78,7 +83,8 @@ class HfCheckpoint final : public Checkpoint {
   }
 
  private:
-  // A quantized matrix is one, whatever it is kept in; where it is not known how they are quantized, each tensor is itself.
+  // A quantized matrix is one, whatever it is kept in; where it is not known how they are quantized, each tensor is
+  // itself.
   void add_tensors(const Safetensors& weights, CheckpointFacts& facts) const {
     std::optional<QuantizedTensors> quantized;
     try {

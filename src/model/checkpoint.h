@@ -1,5 +1,5 @@
-// Checkpoint: a model as it lies on the disk, whatever its container: a GGUF file or a Hugging Face directory. It gives the
-// few things that loading needs, and facts for `ingot inspect`; no one else asks what kind it is.
+// Checkpoint: a model as it lies on the disk, whatever its container: a GGUF file or a Hugging Face directory. It gives
+// the few things that loading needs, and facts for `ingot inspect`; no one else asks what kind it is.
 #pragma once
 #include <memory>
 #include <optional>
@@ -25,8 +25,8 @@ struct CheckpointTensor {
 };
 
 struct CheckpointFacts {
-  std::string container;  // "GGUF version 3"
-  std::string name;       // the model's own, as the file has it: print with printable()
+  std::string container;               // "GGUF version 3"
+  std::string name;                    // the model's own, as the file has it: print with printable()
   std::optional<std::string> pooling;  // of an embedding model
   size_t n_files = 0;
   uint64_t file_bytes = 0;

@@ -27,10 +27,10 @@ constexpr Layout kHfLayouts[] = {
     {"head.dense", Act::kGelu, "head.norm", "classifier"},             // ModernBERT
     {"bert.pooler.dense", Act::kTanh, nullptr, "classifier"},
     {"pooler.dense", Act::kTanh, nullptr, "classifier"},
-    {nullptr, Act::kNone, nullptr, "score"},                           // decoders
+    {nullptr, Act::kNone, nullptr, "score"},  // decoders
 };
 constexpr Layout kGgufLayouts[] = {
-    {"cls", Act::kGelu, "cls.norm", "cls.output"},                     // ModernBERT: the only one with a norm
+    {"cls", Act::kGelu, "cls.norm", "cls.output"},  // ModernBERT: the only one with a norm
     {"cls", Act::kTanh, nullptr, "cls.output"},
     {nullptr, Act::kNone, nullptr, "cls.output"},
 };
@@ -41,10 +41,14 @@ bool has_tensor(WeightSource& source, const char* name) {
 }
 
 const Layout& find_layout(WeightSource& source) {
-  const std::span<const Layout> layouts = source.dialect() == Dialect::kGguf ? std::span<const Layout>(kGgufLayouts) : kHfLayouts;
+  const std::span<const Layout> layouts =
+      source.dialect() == Dialect::kGguf ? std::span<const Layout>(kGgufLayouts) : kHfLayouts;
   for (const Layout& layout : layouts)
-    if (has_tensor(source, layout.dense) && has_tensor(source, layout.norm) && has_tensor(source, layout.out)) return layout;
-  throw Error("{}: there is no classifier in it that is known here: this model embeds or writes texts, rather than ranks them", source.name());
+    if (has_tensor(source, layout.dense) && has_tensor(source, layout.norm) && has_tensor(source, layout.out))
+      return layout;
+  throw Error(
+      "{}: there is no classifier in it that is known here: this model embeds or writes texts, rather than ranks them",
+      source.name());
 }
 
 Act classifier_activation(const Json& config, Act fallback) {
@@ -74,7 +78,8 @@ HeadLayer logit_score(const HfDirectory& directory, const std::string& folder, W
   const char* names[] = {"lm_head.weight", "model.embed_tokens.weight", "embed_tokens.weight"};
   for (const char* name : names)
     if (source.find(name, -1, dim, host) && source.find(name, host.n_out, dim, host)) break;
-  if (host.data == nullptr || host.n_in != dim) throw Error("{}: the output matrix is missing, or of another width than {}", source.name(), dim);
+  if (host.data == nullptr || host.n_in != dim)
+    throw Error("{}: the output matrix is missing, or of another width than {}", source.name(), dim);
   auto row = [&](const Json& id) {
     std::vector<float> values(dim);
     const auto bytes = static_cast<int64_t>(row_bytes(host.format, dim));
@@ -89,22 +94,28 @@ HeadLayer logit_score(const HfDirectory& directory, const std::string& folder, W
   return layer;
 }
 
-// What the model is asked: its chat template, with a place for each text. Its own instruction is a system message, if it has one.
+// What the model is asked: its chat template, with a place for each text. Its own instruction is a system message, if
+// it has one.
 std::string asked_prompt(const Checkpoint& checkpoint, const HfDirectory& directory) {
   using Message = nlohmann::ordered_json;
   const auto source = checkpoint.chat_template();
-  if (!source) throw Error("{}: a model that is asked in words needs a chat template for that", printable(checkpoint.path()));
+  if (!source)
+    throw Error("{}: a model that is asked in words needs a chat template for that", printable(checkpoint.path()));
   Message messages = Message::array();
   if (const auto document = directory.find_document("config_sentence_transformers.json")) {
     const auto prompts = document->root().find("prompts"), name = document->root().find("default_prompt_name");
     if (prompts && name)
-      if (const auto prompt = prompts->find(name->string())) messages.push_back({{"role", "system"}, {"content", std::string(prompt->string())}});
+      if (const auto prompt = prompts->find(name->string()))
+        messages.push_back({{"role", "system"}, {"content", std::string(prompt->string())}});
   }
-  for (const char* role : {"query", "document"}) messages.push_back({{"role", role}, {"content", fmt::format("{{{}}}", role)}});
-  const std::string text = Template::parse(*source).render({{"messages", std::move(messages)}, {"add_generation_prompt", false}});
+  for (const char* role : {"query", "document"})
+    messages.push_back({{"role", role}, {"content", fmt::format("{{{}}}", role)}});
+  const std::string text =
+      Template::parse(*source).render({{"messages", std::move(messages)}, {"add_generation_prompt", false}});
   for (const char* place : {"{query}", "{document}"})
     if (text.find(place) == text.npos)
-      throw Error("{}: the chat template leaves out the {}: it is not one for ranking", printable(checkpoint.path()), place);
+      throw Error("{}: the chat template leaves out the {}: it is not one for ranking", printable(checkpoint.path()),
+                  place);
   return text;
 }
 
@@ -120,7 +131,8 @@ void difference_of_two(HeadLayer& layer) {
 // torch.nn.modules.linear.Identity, in the config of models that sentence-transformers made.
 bool says_identity(const Json& value) {
   const std::string_view type = value.string(), name = type.substr(type.rfind('.') + 1);
-  if (name != "Identity" && name != "Sigmoid") throw value.error("'{}' is not supported: Sigmoid and Identity are", printable(type, 64));
+  if (name != "Identity" && name != "Sigmoid")
+    throw value.error("'{}' is not supported: Sigmoid and Identity are", printable(type, 64));
   return name == "Identity";
 }
 
@@ -154,7 +166,8 @@ bool has_classifier(const Checkpoint& checkpoint) {
   const JsonDocument document = directory->document("config.json");
   const auto architectures = document.root().find("architectures");
   const std::vector<Json> names = architectures ? architectures->elements() : std::vector<Json>{};
-  return std::any_of(names.begin(), names.end(), [](const Json& name) { return name.string().ends_with("ForSequenceClassification"); });
+  return std::any_of(names.begin(), names.end(),
+                     [](const Json& name) { return name.string().ends_with("ForSequenceClassification"); });
 }
 
 namespace {
@@ -171,7 +184,8 @@ void read_gguf(const Gguf& file, const Layout& layout, Classifier& classifier, D
   details.yes_and_no = is_yes_and_no(file);
   if (layout.norm == nullptr) return;
   classifier.pooling = "mean";  // as llama.cpp has it; there is no key for it
-  details.norm_eps = metadata.get_f32(std::string(metadata.get_string("general.architecture")) + ".attention.layer_norm_epsilon");
+  details.norm_eps =
+      metadata.get_f32(std::string(metadata.get_string("general.architecture")) + ".attention.layer_norm_epsilon");
 }
 
 void read_directory(const HfDirectory& directory, const Layout& layout, Classifier& classifier, Details& details) {
@@ -196,7 +210,8 @@ std::optional<std::string> classifier_prompt(const Checkpoint& checkpoint) {
     return prompt ? std::optional<std::string>(*prompt) : std::nullopt;
   }
   const HfDirectory* directory = checkpoint.directory();
-  return directory != nullptr && logit_score_folder(*directory) ? std::optional(asked_prompt(checkpoint, *directory)) : std::nullopt;
+  return directory != nullptr && logit_score_folder(*directory) ? std::optional(asked_prompt(checkpoint, *directory))
+                                                                : std::nullopt;
 }
 
 Classifier read_classifier(const Checkpoint& checkpoint, WeightSource& source, int dim, bool is_encoder) {
@@ -221,13 +236,18 @@ Classifier read_classifier(const Checkpoint& checkpoint, WeightSource& source, i
       layers.back().norm_eps = details.norm_eps;
     }
   } else if (is_encoder) {
-    log_warn("{}: the classifier has no dense layer, which some converters drop: scores may differ from those of the model's makers", source.name());
+    log_warn(
+        "{}: the classifier has no dense layer, which some converters drop: scores may differ from those of the "
+        "model's makers",
+        source.name());
   }
   layers.push_back(read_head_layer(source, layout.out, dim, -1, Act::kNone));
   if (details.yes_and_no && layers.back().n_out == 2) difference_of_two(layers.back());
   if (layers.back().n_out != 1)
-    throw Error("{}: the model sorts texts into {} classes: only those that give one score can rank. To embed with it, choose a pooling",
-                source.name(), layers.back().n_out);
+    throw Error(
+        "{}: the model sorts texts into {} classes: only those that give one score can rank. To embed with it, choose "
+        "a pooling",
+        source.name(), layers.back().n_out);
   classifier.head = EmbedHead(std::move(layers));
   return classifier;
 }

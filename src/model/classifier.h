@@ -1,5 +1,5 @@
-// Classifiers: what makes a cross-encoder of an encoder (or of a decoder): a few layers over a text's vector that give one number,
-// how well a document answers a query. Read by Embedder, which scores with them.
+// Classifiers: what makes a cross-encoder of an encoder (or of a decoder): a few layers over a text's vector that give
+// one number, how well a document answers a query. Read by Embedder, which scores with them.
 #pragma once
 #include <optional>
 #include <string>
@@ -15,9 +15,9 @@ bool has_classifier(const Checkpoint& checkpoint);
 std::optional<std::string> classifier_prompt(const Checkpoint& checkpoint);
 
 struct Classifier {
-  EmbedHead head;                 // one number of a vector
-  std::string pooling;            // "cls", "mean" or "last": which vector
-  bool raw = false;               // the number is the score; otherwise its sigmoid is, as sentence-transformers has it
+  EmbedHead head;       // one number of a vector
+  std::string pooling;  // "cls", "mean" or "last": which vector
+  bool raw = false;     // the number is the score; otherwise its sigmoid is, as sentence-transformers has it
   std::optional<std::string> prompt;  // classifier_prompt(); nothing: it reads a pair (Tokenizer::encode_pair)
 };
 

@@ -29,7 +29,8 @@ class Keys {
     if (first == list.end()) throw error(key, "says {} of every layer", skip.value_or(0));
     for (size_t i = 0; i < list.size(); ++i)
       if (list[i] != *first && list[i] != skip)
-        throw error(key, "is {} in layer {} and {} in layer {}: layers that differ in it are not supported", *first, first - list.begin(), list[i], i);
+        throw error(key, "is {} in layer {} and {} in layer {}: layers that differ in it are not supported", *first,
+                    first - list.begin(), list[i], i);
     return in_range(key, *first, low, high);
   }
   float positive(const char* key) const { return above_zero(key, metadata_.get_f32(prefix_ + key)); }
@@ -39,7 +40,9 @@ class Keys {
   std::string string_or(const char* key, std::string_view fallback) const {
     return std::string(metadata_.find_string(prefix_ + key).value_or(fallback));
   }
-  bool boolean_or(const char* key, bool fallback) const { return metadata_.find_bool(prefix_ + key).value_or(fallback); }
+  bool boolean_or(const char* key, bool fallback) const {
+    return metadata_.find_bool(prefix_ + key).value_or(fallback);
+  }
   const Metadata& metadata() const { return metadata_; }
   std::string name(const char* key) const { return prefix_ + key; }
   bool has(const char* key) const { return metadata_.contains(prefix_ + key); }
@@ -50,8 +53,7 @@ class Keys {
 
  private:
   int in_range(const char* key, int64_t value, int64_t low, int64_t high) const {
-    if (value < low || value > high)
-      throw error(key, "{} is out of range: expected {} to {}", value, low, high);
+    if (value < low || value > high) throw error(key, "{} is out of range: expected {} to {}", value, low, high);
     return static_cast<int>(value);
   }
   float above_zero(const char* key, float value) const {
@@ -88,9 +90,11 @@ RopeScaling read_rope_scaling(const Keys& keys, int n_ctx, const Arch& arch) {
     scaling.original_context = keys.integer_or("rope.scaling.original_context_length", n_ctx, 1, 1 << 30);
     scaling.beta_fast = keys.positive_or("rope.scaling.yarn_beta_fast", scaling.beta_fast);
     scaling.beta_slow = keys.positive_or("rope.scaling.yarn_beta_slow", scaling.beta_slow);
-    scaling.magnitude = keys.positive_or("rope.scaling.attn_factor", 1.0f) * (1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor)));
+    scaling.magnitude =
+        keys.positive_or("rope.scaling.attn_factor", 1.0f) * (1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor)));
   } else {
-    throw keys.error("rope.scaling.type", "'{}' is not supported: supported are none, linear, yarn and longrope", printable(kind));
+    throw keys.error("rope.scaling.type", "'{}' is not supported: supported are none, linear, yarn and longrope",
+                     printable(kind));
   }
   return scaling;
 }
@@ -98,16 +102,21 @@ RopeScaling read_rope_scaling(const Keys& keys, int n_ctx, const Arch& arch) {
 void read_heads(const Keys& keys, Config& c) {
   c.n_heads = keys.integer_of_layers("attention.head_count", 1, 4096);
   const auto skip = c.arch->delta_period > 0 ? std::optional(kNoHeads) : std::nullopt;
-  c.n_kv_heads = keys.has("attention.head_count_kv") ? keys.integer_of_layers("attention.head_count_kv", 1, c.n_heads, skip) : c.n_heads;
+  c.n_kv_heads = keys.has("attention.head_count_kv")
+                     ? keys.integer_of_layers("attention.head_count_kv", 1, c.n_heads, skip)
+                     : c.n_heads;
   if (c.n_heads % c.n_kv_heads != 0)
-    throw keys.error("attention.head_count", "{} is not a multiple of attention.head_count_kv {}", c.n_heads, c.n_kv_heads);
+    throw keys.error("attention.head_count", "{} is not a multiple of attention.head_count_kv {}", c.n_heads,
+                     c.n_kv_heads);
   if (!keys.has("attention.key_length") && c.dim % c.n_heads != 0)
-    throw keys.error("embedding_length", "{} is not a multiple of attention.head_count {}, and attention.key_length is missing",
-                     c.dim, c.n_heads);
+    throw keys.error("embedding_length",
+                     "{} is not a multiple of attention.head_count {}, and attention.key_length is missing", c.dim,
+                     c.n_heads);
   c.head_dim = keys.integer_or("attention.key_length", c.dim / c.n_heads, 2, 1024);
   const int value_dim = keys.integer_or("attention.value_length", c.head_dim, 2, 1024);
   if (value_dim != c.head_dim)
-    throw keys.error("attention.value_length", "{} differs from attention.key_length {}: not supported", value_dim, c.head_dim);
+    throw keys.error("attention.value_length", "{} differs from attention.key_length {}: not supported", value_dim,
+                     c.head_dim);
 }
 
 // Which layers have the window: by the file's own list, else by the architecture's period, else all.
@@ -117,7 +126,8 @@ std::vector<LayerKind> read_layers(const Keys& keys, const Config& c) {
   const char* kPattern = "attention.sliding_window_pattern";
   const Value* pattern = keys.metadata().find(keys.name(kPattern));
   const bool listed = pattern != nullptr && pattern->is_array();
-  const auto has_window = listed ? keys.metadata().find_bool_per_layer(keys.name(kPattern), layers.size()) : std::nullopt;
+  const auto has_window =
+      listed ? keys.metadata().find_bool_per_layer(keys.name(kPattern), layers.size()) : std::nullopt;
   const int period = pattern != nullptr && !listed ? keys.integer(kPattern, 0, c.n_layers) : arch.window_period;
   const int n_dense = keys.integer_or("leading_dense_block_count", 0, 0, c.n_layers);
   for (int i = 0; i < c.n_layers; ++i) {
@@ -139,7 +149,8 @@ DeltaConfig read_delta(const Keys& keys, const Arch& arch) {
   d.key_dim = keys.integer("ssm.state_size", 1, 1024);
   d.conv_width = keys.integer("ssm.conv_kernel", 2, kMaxConvWidth);
   if (d.n_value_heads % d.n_key_heads != 0)
-    throw keys.error("ssm.time_step_rank", "{} is not a multiple of ssm.group_count {}", d.n_value_heads, d.n_key_heads);
+    throw keys.error("ssm.time_step_rank", "{} is not a multiple of ssm.group_count {}", d.n_value_heads,
+                     d.n_key_heads);
   const int values = keys.integer("ssm.inner_size", 1, 1 << 20);
   if (values % d.n_value_heads != 0)
     throw keys.error("ssm.inner_size", "{} is not a multiple of ssm.time_step_rank {}", values, d.n_value_heads);
@@ -147,11 +158,14 @@ DeltaConfig read_delta(const Keys& keys, const Arch& arch) {
   return d;
 }
 
-// Which layers are gated delta nets: by the file's own list, else those without heads for keys and values, else all but the last of so many.
+// Which layers are gated delta nets: by the file's own list, else those without heads for keys and values, else all but
+// the last of so many.
 void mark_recurrent_layers(const Keys& keys, Config& c) {
   const auto listed = keys.metadata().find_bool_per_layer(keys.name("attention.recurrent_layers"), c.layers.size());
   const Value* heads = keys.metadata().find(keys.name("attention.head_count_kv"));
-  const auto kv_heads = heads != nullptr && heads->is_array() ? keys.metadata().get_u32s(keys.name("attention.head_count_kv")) : std::vector<uint32_t>{};
+  const auto kv_heads = heads != nullptr && heads->is_array()
+                            ? keys.metadata().get_u32s(keys.name("attention.head_count_kv"))
+                            : std::vector<uint32_t>{};
   const bool has_period = !listed && std::ranges::count(kv_heads, kNoHeads) == 0;
   const int period = keys.integer_or("full_attention_interval", c.arch->delta_period, 1, 1024);
   for (size_t i = 0; i < c.layers.size(); ++i)
@@ -166,28 +180,38 @@ ExpertConfig read_experts(const Keys& keys, const Config& c) {
   e.ffn_dim = keys.integer_or("expert_feed_forward_length", c.ffn_dim, 1, 1 << 24);
   e.shared_dim = keys.integer_or("expert_shared_feed_forward_length",
                                  int64_t{e.ffn_dim} * keys.integer_or("expert_shared_count", 0, 0, 64), 0, 1 << 24);
-  e.normalize = keys.boolean_or("expert_weights_norm", keys.boolean_or("norm_top_k_prob", c.arch->normalizes_experts));  // Ollama's name comes second
+  e.normalize =
+      keys.boolean_or("expert_weights_norm",
+                      keys.boolean_or("norm_top_k_prob", c.arch->normalizes_experts));  // Ollama's name comes second
   e.scale = keys.positive_or("expert_weights_scale", 1.0f);
   const int gating = keys.integer_or("expert_gating_func", 1, 0, 1 << 16);
-  if (gating > 3) throw keys.error("expert_gating_func", "{} is not supported: supported are 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen)", gating);
+  if (gating > 3)
+    throw keys.error("expert_gating_func",
+                     "{} is not supported: supported are 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen)",
+                     gating);
   if (gating == 2) e.scoring = Scoring::kSigmoid;
   if (gating == 3) e.normalize = true;
   e.n_groups = keys.integer_or("expert_group_count", 1, 1, e.n);
   e.n_groups_used = keys.integer_or("expert_group_used_count", e.n_groups, 1, e.n_groups);
-  if (e.n % e.n_groups != 0) throw keys.error("expert_count", "{} is not a multiple of expert_group_count {}", e.n, e.n_groups);
+  if (e.n % e.n_groups != 0)
+    throw keys.error("expert_count", "{} is not a multiple of expert_group_count {}", e.n, e.n_groups);
   if (e.n / e.n_groups * e.n_groups_used < e.n_used)
-    throw keys.error("expert_group_used_count", "{} groups hold fewer experts than expert_used_count {}", e.n_groups_used, e.n_used);
+    throw keys.error("expert_group_used_count", "{} groups hold fewer experts than expert_used_count {}",
+                     e.n_groups_used, e.n_used);
   return e;
 }
 
 // What numbers are multiplied with, or capped at, on their way.
 void read_scales(const Keys& keys, Config& c) {
-  c.embedding_scale = keys.positive_or("embedding_scale", c.arch->scales_embedding ? std::sqrt(static_cast<float>(c.dim)) : 1.0f);
+  c.embedding_scale =
+      keys.positive_or("embedding_scale", c.arch->scales_embedding ? std::sqrt(static_cast<float>(c.dim)) : 1.0f);
   c.residual_scale = keys.positive_or("residual_scale", 1.0f);
   c.logit_scale = 1.0f / keys.positive_or("logit_scale", 1.0f);
   if (keys.has("attention.scale")) c.attention_scale = keys.positive("attention.scale");
-  if (c.arch->wide_scale_layers == c.n_layers) c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.dim) / static_cast<float>(c.n_heads));
-  if (c.latent.kv_rank > 0 && keys.has("rope.scaling.yarn_log_multiplier")) {  // what is on the scores is not on cos and sin
+  if (c.arch->wide_scale_layers == c.n_layers)
+    c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.dim) / static_cast<float>(c.n_heads));
+  if (c.latent.kv_rank > 0 &&
+      keys.has("rope.scaling.yarn_log_multiplier")) {  // what is on the scores is not on cos and sin
     c.latent.log_stretch = keys.positive("rope.scaling.yarn_log_multiplier");
     c.rope_scaling.magnitude = keys.positive_or("rope.scaling.attn_factor", 1.0f);
   }
@@ -195,8 +219,8 @@ void read_scales(const Keys& keys, Config& c) {
   if (keys.has("final_logit_softcapping")) c.logit_softcap = keys.positive("final_logit_softcapping");
 }
 
-// Attention over latents. Files say n_kv_heads and lengths as of what is cached, and lengths of the heads in keys of their own; older
-// ones have only the latter.
+// Attention over latents. Files say n_kv_heads and lengths as of what is cached, and lengths of the heads in keys of
+// their own; older ones have only the latter.
 void read_latent(const Keys& keys, Config& c) {
   LatentConfig& l = c.latent;
   c.n_heads = keys.integer("attention.head_count", 1, 4096);
@@ -205,7 +229,8 @@ void read_latent(const Keys& keys, Config& c) {
   l.kv_rank = keys.integer("attention.kv_lora_rank", 1, 1 << 13);
   l.rope_dim = keys.integer("rope.dimension_count", 2, 1024);
   const char* key_length = keys.has("attention.key_length_mla") ? "attention.key_length_mla" : "attention.key_length";
-  const char* value_length = keys.has("attention.value_length_mla") ? "attention.value_length_mla" : "attention.value_length";
+  const char* value_length =
+      keys.has("attention.value_length_mla") ? "attention.value_length_mla" : "attention.value_length";
   l.nope_dim = keys.integer(key_length, l.rope_dim + 1, 4096) - l.rope_dim;
   l.value_dim = keys.integer(value_length, 1, 4096);
   c.head_dim = l.kv_rank + l.rope_dim;
@@ -227,8 +252,10 @@ int vocabulary_rows(const Gguf& file) {
 
 // Files that go beside a model and have its keys, or some of them.
 void refuse_other_kinds(const Metadata& metadata) {
-  constexpr std::pair<std::string_view, const char*> kKinds[] = {
-      {"adapter", "a LoRA adapter"}, {"mmproj", "a multimodal projector"}, {"imatrix", "an importance matrix"}, {"vocab", "a vocabulary"}};
+  constexpr std::pair<std::string_view, const char*> kKinds[] = {{"adapter", "a LoRA adapter"},
+                                                                 {"mmproj", "a multimodal projector"},
+                                                                 {"imatrix", "an importance matrix"},
+                                                                 {"vocab", "a vocabulary"}};
   const auto type = metadata.find_string("general.type");
   for (const auto& [name, what] : kKinds)
     if (type == name)
@@ -256,10 +283,12 @@ Config config_from_gguf(const Gguf& file) {
   c.name = std::string(metadata.find_string("general.name").value_or(""));
   const Keys keys(metadata, name);
   const int n_blocks = keys.integer("block_count", 1, 1024);
-  c.n_layers = n_blocks - keys.integer_or("nextn_predict_layers", 0, 0, n_blocks - 1);  // those that only draft tokens come last
+  c.n_layers =
+      n_blocks - keys.integer_or("nextn_predict_layers", 0, 0, n_blocks - 1);  // those that only draft tokens come last
   c.dim = keys.integer("embedding_length", 1, 1 << 20);
   c.arch->latent_attention ? read_latent(keys, c) : read_heads(keys, c);
-  const bool has_dense = keys.has("feed_forward_length") && keys.integer_of_layers("feed_forward_length", 0, 1 << 24) > 0;
+  const bool has_dense =
+      keys.has("feed_forward_length") && keys.integer_of_layers("feed_forward_length", 0, 1 << 24) > 0;
   const bool only_experts = !has_dense && keys.has("expert_feed_forward_length");
   c.ffn_dim = keys.integer_of_layers(only_experts ? "expert_feed_forward_length" : "feed_forward_length", 1, 1 << 24);
   c.n_ctx_train = keys.integer("context_length", 1, 1 << 30);
@@ -272,7 +301,8 @@ Config config_from_gguf(const Gguf& file) {
   c.rope_layout = c.arch->gguf_rope;
   c.sliding_window = layer_window(*c.arch, keys.integer_or("attention.sliding_window", 0, 0, 1 << 30));
   if (c.arch->local_theta != 0 && c.sliding_window > 0)
-    c.local_theta = keys.positive_or("rope.freq_base_swa", c.arch->local_theta == kSameTheta ? c.rope_theta : c.arch->local_theta);
+    c.local_theta =
+        keys.positive_or("rope.freq_base_swa", c.arch->local_theta == kSameTheta ? c.rope_theta : c.arch->local_theta);
   c.experts = read_experts(keys, c);
   c.layers = read_layers(keys, c);
   if (c.arch->delta_period > 0) {

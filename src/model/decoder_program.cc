@@ -3,7 +3,8 @@
 namespace ingot {
 namespace {
 
-constexpr float kLatentEps = 1e-6f;  // of latents' norms: models whose other norms have another eps do not mention these
+constexpr float kLatentEps =
+    1e-6f;  // of latents' norms: models whose other norms have another eps do not mention these
 
 enum : int { kMainRope, kLocalRope };
 
@@ -24,7 +25,8 @@ std::vector<float> rope_divisors(const Config& c, const ModelWeights& w, Backend
 // Makes the blocks of one model, layer by layer.
 class Builder {
  public:
-  Builder(const Config& config, const Weights& weights, const DecoderCaches& caches) : c_(config), weights_(weights), caches_(caches) {}
+  Builder(const Config& config, const Weights& weights, const DecoderCaches& caches)
+      : c_(config), weights_(weights), caches_(caches) {}
 
   void add_layer(Program& program, int layer) {
     const LayerKind kind = c_.layer(layer);
@@ -62,9 +64,15 @@ class Builder {
   }
 
   AttentionArgs attention_args(const LayerWeights& w, const LayerKind& kind) {
-    return {.layer = n_kv_layers_++, .n_heads = c_.n_heads, .n_kv_heads = c_.n_kv_heads, .head_dim = c_.head_dim,
-            .scale = c_.score_scale(), .softcap = c_.attention_softcap, .window = kind.window,
-            .causal = !c_.arch->bidirectional, .sinks = w.sinks};
+    return {.layer = n_kv_layers_++,
+            .n_heads = c_.n_heads,
+            .n_kv_heads = c_.n_kv_heads,
+            .head_dim = c_.head_dim,
+            .scale = c_.score_scale(),
+            .softcap = c_.attention_softcap,
+            .window = kind.window,
+            .causal = !c_.arch->bidirectional,
+            .sinks = w.sinks};
   }
 
   AttentionBlock attention(const LayerWeights& w, const LayerKind& kind) {
@@ -83,11 +91,13 @@ class Builder {
 
   LatentAttentionBlock latent_attention(const LayerWeights& w, const LayerKind& kind) {
     const LatentConfig& l = c_.latent;
-    LatentAttentionBlock b{.norm = norm(w.attn_norm), .wq_a = w.wq_a, .wq = w.wq, .wkv_a = w.wkv_a, .wk_b = w.wk_b, .wv_b = w.wv_b};
+    LatentAttentionBlock b{
+        .norm = norm(w.attn_norm), .wq_a = w.wq_a, .wq = w.wq, .wkv_a = w.wkv_a, .wk_b = w.wk_b, .wv_b = w.wv_b};
     b.q_a_norm = {.weight = w.q_a_norm, .eps = kLatentEps};
     b.kv_a_norm = {.weight = w.kv_a_norm, .eps = kLatentEps};
     b.wo = w.wo, b.bo = w.bo;
-    b.q_rank = l.q_rank, b.kv_rank = l.kv_rank, b.nope_dim = l.nope_dim, b.rope_dim = l.rope_dim, b.value_dim = l.value_dim;
+    b.q_rank = l.q_rank, b.kv_rank = l.kv_rank, b.nope_dim = l.nope_dim, b.rope_dim = l.rope_dim,
+    b.value_dim = l.value_dim;
     b.rope_table = kMainRope;
     b.rope.layout = c_.rope_layout;
     b.attention = attention_args(w, kind);
@@ -98,8 +108,16 @@ class Builder {
 
   DeltaBlock delta(const LayerWeights& w) {
     const DeltaConfig& d = c_.delta;
-    DeltaBlock b{.norm = norm(w.attn_norm), .wq = w.wq, .wk = w.wk, .wv = w.wv, .gate = w.attn_gate, .w_beta = w.w_beta,
-                 .w_alpha = w.w_alpha, .conv = w.conv, .decay = w.decay, .dt = w.dt};
+    DeltaBlock b{.norm = norm(w.attn_norm),
+                 .wq = w.wq,
+                 .wk = w.wk,
+                 .wv = w.wv,
+                 .gate = w.attn_gate,
+                 .w_beta = w.w_beta,
+                 .w_alpha = w.w_alpha,
+                 .conv = w.conv,
+                 .decay = w.decay,
+                 .dt = w.dt};
     b.value_norm = {.weight = w.value_norm, .eps = c_.norm_eps};
     b.wo = w.wo;
     b.n_key_heads = d.n_key_heads, b.n_heads = d.n_value_heads, b.key_dim = d.key_dim, b.value_dim = d.value_dim;
@@ -111,15 +129,28 @@ class Builder {
   }
 
   FeedForwardBlock feed_forward(const LayerWeights& w) const {
-    return {.norm = norm(w.ffn_norm), .w_gate = w.w_gate, .w_up = w.w_up, .w_down = w.w_down, .b_gate = w.b_gate, .b_up = w.b_up,
-            .b_down = w.b_down, .act = c_.arch->activation, .ffn_dim = c_.ffn_dim, .join = join(w.ffn_post_norm)};
+    return {.norm = norm(w.ffn_norm),
+            .w_gate = w.w_gate,
+            .w_up = w.w_up,
+            .w_down = w.w_down,
+            .b_gate = w.b_gate,
+            .b_up = w.b_up,
+            .b_down = w.b_down,
+            .act = c_.arch->activation,
+            .ffn_dim = c_.ffn_dim,
+            .join = join(w.ffn_post_norm)};
   }
 
   ExpertsBlock experts(const LayerWeights& w) const {
     const ExpertConfig& e = c_.experts;
     ExpertsBlock b{.norm = norm(w.ffn_norm), .w_router = w.router, .b_router = w.b_router};
-    b.route = {.n_used = e.n_used, .scoring = e.scoring, .normalize = e.normalize, .scale = e.scale * c_.residual_scale,
-               .bias = w.router_bias, .n_groups = e.n_groups, .n_groups_used = e.n_groups_used};
+    b.route = {.n_used = e.n_used,
+               .scoring = e.scoring,
+               .normalize = e.normalize,
+               .scale = e.scale * c_.residual_scale,
+               .bias = w.router_bias,
+               .n_groups = e.n_groups,
+               .n_groups_used = e.n_groups_used};
     b.w_gate = w.gate_exps, b.w_up = w.up_exps, b.w_down = w.down_exps;
     b.b_gate = w.b_gate_exps, b.b_up = w.b_up_exps, b.b_down = w.b_down_exps;
     b.act = c_.arch->activation;
@@ -145,12 +176,14 @@ void add_ropes(Program& program, const Config& c, const Weights& weights, Backen
   if (backend != nullptr)
     program.ropes[kMainRope].frequencies = rope_frequencies(c.rot_dim, c.rope_theta, c.rope_scaling, divisors, n_ctx);
   if (c.local_theta > 0)
-    program.ropes.push_back({.rot_dim = c.rot_dim, .frequencies = rope_frequencies(c.rot_dim, c.local_theta, {}, {}, n_ctx)});
+    program.ropes.push_back(
+        {.rot_dim = c.rot_dim, .frequencies = rope_frequencies(c.rot_dim, c.local_theta, {}, {}, n_ctx)});
 }
 
 }  // namespace
 
-Program decoder_layers(const Config& c, const Weights& weights, const DecoderCaches& caches, Backend* backend, int n_ctx) {
+Program decoder_layers(const Config& c, const Weights& weights, const DecoderCaches& caches, Backend* backend,
+                       int n_ctx) {
   Program program;
   program.dim = c.dim;
   if (c.arch->latent_attention) program.n_latent_heads = c.n_heads;
@@ -176,8 +209,13 @@ HeadBlock head_block(const Config& c, const Weights& weights) {
 StateShape state_shape(const Config& c, int n_slots) {
   const DeltaConfig& d = c.delta;
   if (c.n_recurrent_layers() == 0) return {};
-  return {.n_slots = n_slots, .n_layers = c.n_recurrent_layers(), .n_channels = d.n_channels(), .conv_width = d.conv_width,
-          .n_heads = d.n_value_heads, .key_dim = d.key_dim, .value_dim = d.value_dim};
+  return {.n_slots = n_slots,
+          .n_layers = c.n_recurrent_layers(),
+          .n_channels = d.n_channels(),
+          .conv_width = d.conv_width,
+          .n_heads = d.n_value_heads,
+          .key_dim = d.key_dim,
+          .value_dim = d.value_dim};
 }
 
 size_t step_bytes(const Config& c, const StepLimits& limits, const Backend* backend) {

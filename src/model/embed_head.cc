@@ -36,7 +36,8 @@ void layer_norm(float* x, const HeadLayer& layer) {
   for (int i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
   const double inverse = 1 / std::sqrt(squares / n + layer.norm_eps);
   for (int i = 0; i < n; ++i)
-    x[i] = static_cast<float>((x[i] - mean) * inverse) * layer.norm[i] + (layer.norm_bias.empty() ? 0 : layer.norm_bias[i]);
+    x[i] = static_cast<float>((x[i] - mean) * inverse) * layer.norm[i] +
+           (layer.norm_bias.empty() ? 0 : layer.norm_bias[i]);
 }
 
 // ---- tensors
@@ -44,7 +45,8 @@ void layer_norm(float* x, const HeadLayer& layer) {
 std::vector<float> decoded(const HostTensor& host) {
   std::vector<float> values(host.n_out * host.n_in);
   for (int64_t row = 0; row < host.n_out; ++row)
-    decode_row(host.format, host.data + row * static_cast<int64_t>(row_bytes(host.format, host.n_in)), &values[row * host.n_in], host.n_in);
+    decode_row(host.format, host.data + row * static_cast<int64_t>(row_bytes(host.format, host.n_in)),
+               &values[row * host.n_in], host.n_in);
   return values;
 }
 
@@ -53,21 +55,26 @@ std::vector<float> decoded(const HostTensor& host) {
 std::vector<float> read_head_vector(WeightSource& source, const std::string& name, int n) {
   HostTensor host;
   if (!source.find(name, 1, n, host)) return {};
-  if (host.n_out * host.n_in != n) throw Error("{}: tensor '{}' has {} elements: expected {}", source.name(), name, host.n_out * host.n_in, n);
+  if (host.n_out * host.n_in != n)
+    throw Error("{}: tensor '{}' has {} elements: expected {}", source.name(), name, host.n_out * host.n_in, n);
   return decoded(host);
 }
 
 HeadLayer read_head_layer(WeightSource& source, const std::string& name, int n_in, int n_out, Act activation) {
   HostTensor host;
-  if (n_out < 0 && source.find(name + ".weight", -1, n_in, host)) n_out = static_cast<int>(std::clamp<int64_t>(host.n_out, 0, kMaxWidth));
-  if (!source.find(name + ".weight", n_out, n_in, host)) throw Error("{}: tensor '{}.weight' is missing", source.name(), name);
+  if (n_out < 0 && source.find(name + ".weight", -1, n_in, host))
+    n_out = static_cast<int>(std::clamp<int64_t>(host.n_out, 0, kMaxWidth));
+  if (!source.find(name + ".weight", n_out, n_in, host))
+    throw Error("{}: tensor '{}.weight' is missing", source.name(), name);
   if (host.n_in != n_in || host.n_out < 1 || host.n_out != n_out)
-    throw Error("{}: tensor '{}.weight' is [{}, {}]: expected [{}, {}]", source.name(), name, host.n_out, host.n_in, n_out, n_in);
+    throw Error("{}: tensor '{}.weight' is [{}, {}]: expected [{}, {}]", source.name(), name, host.n_out, host.n_in,
+                n_out, n_in);
   HeadLayer layer{.n_in = n_in, .n_out = static_cast<int>(host.n_out), .activation = activation};
   const std::vector<float> rows = decoded(host);
   layer.weight.resize(rows.size());
   for (int out = 0; out < layer.n_out; ++out)
-    for (int in = 0; in < n_in; ++in) layer.weight[static_cast<size_t>(in) * layer.n_out + out] = rows[static_cast<size_t>(out) * n_in + in];
+    for (int in = 0; in < n_in; ++in)
+      layer.weight[static_cast<size_t>(in) * layer.n_out + out] = rows[static_cast<size_t>(out) * n_in + in];
   layer.bias = read_head_vector(source, name + ".bias", layer.n_out);
   return layer;
 }
@@ -95,23 +102,27 @@ HeadLayer dense_module(const HfDirectory& directory, const Json& module, int n_i
   const auto n_features = static_cast<int>(config.at("in_features").integer(1, kMaxWidth));
   if (n_in == 0) n_in = n_features;
   if (n_features != n_in)
-    throw config.at("in_features").error("{} features, and what comes before has {}", config.at("in_features").integer(1, kMaxWidth), n_in);
+    throw config.at("in_features")
+        .error("{} features, and what comes before has {}", config.at("in_features").integer(1, kMaxWidth), n_in);
   for (const char* key : {"module_input_name", "module_output_name"})
     if (const auto name = config.find(key); name && name->string() != "sentence_embedding")
       throw name->error("'{}' is not supported: sentence_embedding is", printable(name->string(), 64));
-  if (const auto residual = config.find("use_residual"); residual && residual->boolean()) throw residual->error("is true, which is not supported");
+  if (const auto residual = config.find("use_residual"); residual && residual->boolean())
+    throw residual->error("is true, which is not supported");
   const auto activation = config.find("activation_function");
   const std::string weights = directory.file((folder + "/model.safetensors").c_str());
-  const auto source = safetensors_source(std::make_shared<Safetensors>(Safetensors::open_file(weights)), std::nullopt, weights);
+  const auto source =
+      safetensors_source(std::make_shared<Safetensors>(Safetensors::open_file(weights)), std::nullopt, weights);
   return read_head_layer(*source, "linear", n_in, static_cast<int>(config.at("out_features").integer(1, kMaxWidth)),
-                activation ? torch_activation(*activation) : Act::kTanh);
+                         activation ? torch_activation(*activation) : Act::kTanh);
 }
 
 }  // namespace
 
 std::string model_folder(const HfDirectory& directory, const std::string& name) {
   if (name.empty() || name.find_first_of("/\\") != name.npos || name.starts_with("."))
-    throw Error("{}: modules.json: '{}' is not the name of a folder of the model", printable(directory.path()), printable(name, 64));
+    throw Error("{}: modules.json: '{}' is not the name of a folder of the model", printable(directory.path()),
+                printable(name, 64));
   return name;
 }
 
@@ -144,7 +155,8 @@ EmbedHead read_dense_head(const Checkpoint& checkpoint, WeightSource& source, in
         if (module.at("type").string().ends_with(".Dense")) layers.push_back(dense_module(*directory, module, width()));
   } else if (const Gguf* file = checkpoint.gguf()) {
     for (const std::string name : {"dense_2", "dense_3"})
-      if (file->find(name + ".weight") != nullptr) layers.push_back(read_head_layer(source, name, width(), -1, Act::kNone));
+      if (file->find(name + ".weight") != nullptr)
+        layers.push_back(read_head_layer(source, name, width(), -1, Act::kNone));
   }
   return EmbedHead(std::move(layers));
 }

@@ -1,6 +1,6 @@
-// EmbedHead: the small layers after pooling. sentence-transformers' Dense modules make another vector of an embedding; a
-// cross-encoder's classifier makes one number of it, which says how well a document answers a query. A few matrices on a row a text:
-// computed on the host in f32, whatever the device.
+// EmbedHead: the small layers after pooling. sentence-transformers' Dense modules make another vector of an embedding;
+// a cross-encoder's classifier makes one number of it, which says how well a document answers a query. A few matrices
+// on a row a text: computed on the host in f32, whatever the device.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,16 +13,17 @@ namespace ingot {
 struct HeadLayer {
   enum class Act : uint8_t { kNone, kTanh, kGelu, kSilu, kRelu };
   int n_in = 0, n_out = 0;
-  std::vector<float> weight;          // [n_in, n_out]: transposed
-  std::vector<float> bias;            // [n_out] or empty
+  std::vector<float> weight;  // [n_in, n_out]: transposed
+  std::vector<float> bias;    // [n_out] or empty
   Act activation = Act::kNone;
-  std::vector<float> norm, norm_bias; // LayerNorm after it: [n_out] or empty
+  std::vector<float> norm, norm_bias;  // LayerNorm after it: [n_out] or empty
   float norm_eps = 0;
 };
 
-// A matrix of a checkpoint, NAME.weight [n_out, n_in], with NAME.bias if there is one. n_out -1: any. Throws Error for one that is
-// missing or has another shape.
-HeadLayer read_head_layer(WeightSource& source, const std::string& name, int n_in, int n_out, HeadLayer::Act activation);
+// A matrix of a checkpoint, NAME.weight [n_out, n_in], with NAME.bias if there is one. n_out -1: any. Throws Error for
+// one that is missing or has another shape.
+HeadLayer read_head_layer(WeightSource& source, const std::string& name, int n_in, int n_out,
+                          HeadLayer::Act activation);
 // A vector of n elements; empty when there is no such tensor.
 std::vector<float> read_head_vector(WeightSource& source, const std::string& name, int n);
 
@@ -42,8 +43,9 @@ class EmbedHead {
   std::vector<HeadLayer> layers_;
 };
 
-// (dim 0: whatever its first layer takes.) What turns a pooled vector of `dim` numbers into an embedding: the modules 2_Dense and so on, dense_2 and dense_3 of GGUF. Mostly
-// empty. Throws Error for what is not known of such a module, and for shapes that do not follow each other.
+// (dim 0: whatever its first layer takes.) What turns a pooled vector of `dim` numbers into an embedding: the modules
+// 2_Dense and so on, dense_2 and dense_3 of GGUF. Mostly empty. Throws Error for what is not known of such a module,
+// and for shapes that do not follow each other.
 EmbedHead read_dense_head(const Checkpoint& checkpoint, WeightSource& source, int dim);
 
 }  // namespace ingot

@@ -19,10 +19,12 @@ constexpr int kMostDefaultTokens = 8192;  // activations are allocated for the l
 constexpr int kMaxSeqs = 256;             // of a batch
 constexpr int kBlockSize = 16;            // tokens of a KV block
 
-constexpr std::pair<std::string_view, Pooling> kPoolings[] = {{"cls", Pooling::kCls}, {"mean", Pooling::kMean}, {"last", Pooling::kLast}};
+constexpr std::pair<std::string_view, Pooling> kPoolings[] = {
+    {"cls", Pooling::kCls}, {"mean", Pooling::kMean}, {"last", Pooling::kLast}};
 
 bool is_pooling(std::string_view name) {
-  return name == "none" || name == "rank" || std::any_of(std::begin(kPoolings), std::end(kPoolings), [&](const auto& row) { return row.first == name; });
+  return name == "none" || name == "rank" ||
+         std::any_of(std::begin(kPoolings), std::end(kPoolings), [&](const auto& row) { return row.first == name; });
 }
 
 // GGUF's numbers: none, mean, cls, last, rank.
@@ -32,7 +34,8 @@ std::optional<std::string> gguf_pooling(const Gguf& file) {
   const std::string key = std::string(metadata.get_string("general.architecture")) + ".pooling_type";
   const auto number = metadata.find_u32(key);
   if (!number) return std::nullopt;
-  if (*number >= std::size(kNames)) throw metadata.error(key, "{} is not known: expected 0 to {}", *number, std::size(kNames) - 1);
+  if (*number >= std::size(kNames))
+    throw metadata.error(key, "{} is not known: expected 0 to {}", *number, std::size(kNames) - 1);
   return kNames[*number];
 }
 
@@ -40,7 +43,8 @@ std::optional<std::string> directory_pooling(const HfDirectory& directory) {
   const auto found = read_hf_pooling(directory);
   if (!found) return std::nullopt;
   const std::string name = *found == "lasttoken" ? "last" : *found;
-  if (!is_pooling(name)) throw Error("{}: pooling by '{}' is not supported: cls, mean and last are", printable(directory.path()), name);
+  if (!is_pooling(name))
+    throw Error("{}: pooling by '{}' is not supported: cls, mean and last are", printable(directory.path()), name);
   return name;
 }
 
@@ -52,7 +56,8 @@ void check_modules(const HfDirectory& directory) {
     const std::string_view type = module.at("type").string();
     const std::string_view last = type.substr(type.rfind('.') + 1);
     if (last != "Transformer" && last != "Pooling" && last != "Dense" && last != "Normalize" && last != "LogitScore")
-      throw module.error("the module '{}' is not supported: Transformer, Pooling, Dense, Normalize and LogitScore are", printable(type, 64));
+      throw module.error("the module '{}' is not supported: Transformer, Pooling, Dense, Normalize and LogitScore are",
+                         printable(type, 64));
   }
 }
 
@@ -61,7 +66,8 @@ void read_prompts(const HfDirectory& directory, EmbedFacts& facts) {
   if (!document) return;
   if (const auto prompts = document->root().find("prompts"))
     for (const auto& [name, text] : prompts->members()) facts.prompts.emplace_back(name, text.string());
-  if (const auto name = document->root().find("default_prompt_name")) facts.default_prompt = std::string(name->string());
+  if (const auto name = document->root().find("default_prompt_name"))
+    facts.default_prompt = std::string(name->string());
 }
 
 // vLLM's keys of config.json.
@@ -71,7 +77,8 @@ void read_cuts(const HfDirectory& directory, EmbedFacts& facts) {
   if (const auto is = config.find("is_matryoshka")) facts.may_cut = is->boolean();
   if (const auto lengths = config.find("matryoshka_dimensions")) {
     facts.may_cut = true;
-    for (const Json& one : lengths->elements()) facts.cut_dimensions.push_back(static_cast<int>(one.integer(1, 1 << 20)));
+    for (const Json& one : lengths->elements())
+      facts.cut_dimensions.push_back(static_cast<int>(one.integer(1, 1 << 20)));
   }
 }
 
@@ -123,7 +130,10 @@ struct Embedder::Model {
 
 // A text is read whole in one step, so an encoder's keys and values live for one layer.
 KvShape Embedder::Model::kv_shape(DType dtype, const StepLimits& limits) const {
-  KvShape shape{.n_layers = 1, .block_size = kBlockSize, .n_blocks = limits.max_tokens / kBlockSize + limits.max_seqs, .dtype = dtype};
+  KvShape shape{.n_layers = 1,
+                .block_size = kBlockSize,
+                .n_blocks = limits.max_tokens / kBlockSize + limits.max_seqs,
+                .dtype = dtype};
   if (encoder) {
     shape.n_kv_heads = encoder->n_heads, shape.head_dim = encoder->head_dim;
   } else {
@@ -133,7 +143,8 @@ KvShape Embedder::Model::kv_shape(DType dtype, const StepLimits& limits) const {
   return shape;
 }
 
-void Embedder::Model::load(WeightSource& source, Backend& backend, const StepLimits& limits, const LoadProgress& progress) {
+void Embedder::Model::load(WeightSource& source, Backend& backend, const StepLimits& limits,
+                           const LoadProgress& progress) {
   if (encoder) {
     encoder_weights = load_encoder_weights(source, *encoder, backend, progress);
   } else {
@@ -169,10 +180,17 @@ struct Embedder::Step {
       q_start.push_back(static_cast<int32_t>(tokens.size()));
       kv_len.push_back(static_cast<int32_t>(ids.size()));
       last_rows.push_back(static_cast<int32_t>(tokens.size()) - 1);
-      if (second >= 0 && static_cast<size_t>(second) < ids.size()) second_rows.push_back({first_row + second, static_cast<int64_t>(ids.size()) - second});
+      if (second >= 0 && static_cast<size_t>(second) < ids.size())
+        second_rows.push_back({first_row + second, static_cast<int64_t>(ids.size()) - second});
     }
-    return {.tokens = tokens, .positions = positions, .q_start = q_start, .kv_len = kv_len, .block_table = blocks, .max_blocks = max_blocks,
-            .logit_rows = last_rows, .second_rows = second_rows};
+    return {.tokens = tokens,
+            .positions = positions,
+            .q_start = q_start,
+            .kv_len = kv_len,
+            .block_table = blocks,
+            .max_blocks = max_blocks,
+            .logit_rows = last_rows,
+            .second_rows = second_rows};
   }
 };
 
@@ -194,10 +212,13 @@ std::unique_ptr<Embedder> Embedder::open(std::shared_ptr<const Checkpoint> check
 
 void Embedder::choose_pooling(const EmbedOptions& options) {
   if (!options.pooling && !facts_.pooling)
-    throw Error("{}: this model writes text, and says nothing of embeddings: choose how its tokens become one vector (--pooling last is usual)",
-                printable(checkpoint_->path()));
+    throw Error(
+        "{}: this model writes text, and says nothing of embeddings: choose how its tokens become one vector "
+        "(--pooling last is usual)",
+        printable(checkpoint_->path()));
   pooling_ = options.pooling ? *options.pooling : *facts_.pooling;
-  if (!is_pooling(pooling_)) throw UsageError("pooling '{}' is not known: use cls, mean, last, none or rank", printable(pooling_, 64));
+  if (!is_pooling(pooling_))
+    throw UsageError("pooling '{}' is not known: use cls, mean, last, none or rank", printable(pooling_, 64));
 }
 
 void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
@@ -207,17 +228,20 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   name_ = model_->name();
   n_vocab_ = model_->n_vocab();
   const int dim = model_->dim(), n_ctx = model_->n_ctx();
-  if (options.n_ctx > n_ctx) throw UsageError("a context of {} tokens is more than the {} that the model has", options.n_ctx, n_ctx);
+  if (options.n_ctx > n_ctx)
+    throw UsageError("a context of {} tokens is more than the {} that the model has", options.n_ctx, n_ctx);
   max_tokens_ = options.n_ctx > 0 ? options.n_ctx : std::min(n_ctx, kMostDefaultTokens);
   max_batch_tokens_ = std::max(options.max_batch_tokens, max_tokens_);
   tokenizer_ = checkpoint_->tokenizer();
   if (tokenizer_->n_vocab() > n_vocab_)
-    throw Error("{}: the tokenizer has {} tokens, and the embedding has {} rows", printable(checkpoint_->path()), tokenizer_->n_vocab(), n_vocab_);
+    throw Error("{}: the tokenizer has {} tokens, and the embedding has {} rows", printable(checkpoint_->path()),
+                tokenizer_->n_vocab(), n_vocab_);
   source_ = checkpoint_->weights();
   if (options.check_tensors) source_ = checked_source(std::move(source_));
   if (ranks()) {
     classifier_ = read_classifier(*checkpoint_, *source_, dim, model_->encoder.has_value());
-  } else if (EmbedHead dense = read_dense_head(*checkpoint_, *source_, dim); pooling_ != "none") {  // they are for pooled rows
+  } else if (EmbedHead dense = read_dense_head(*checkpoint_, *source_, dim);
+             pooling_ != "none") {  // they are for pooled rows
     dense_ = std::move(dense);
   }
   dim_ = dense_.empty() ? dim : dense_.n_out();
@@ -247,7 +271,8 @@ void Embedder::check(std::span<const std::vector<int32_t>> texts) const {
     if (texts[i].size() > static_cast<size_t>(max_tokens_))
       throw Error("text {} has {} tokens, and the model reads at most {}: cut it", i, texts[i].size(), max_tokens_);
     for (const int32_t id : texts[i])
-      if (id < 0 || id >= n_vocab_) throw Error("text {} has the token {}, which is outside of the vocabulary (0 to {})", i, id, n_vocab_ - 1);
+      if (id < 0 || id >= n_vocab_)
+        throw Error("text {} has the token {}, which is outside of the vocabulary (0 to {})", i, id, n_vocab_ - 1);
   }
 }
 
@@ -260,7 +285,10 @@ std::vector<int32_t> Embedder::cut(std::vector<int32_t> tokens) const {
 }
 
 std::vector<float> Embedder::embed(std::span<const std::vector<int32_t>> texts) {
-  if (ranks()) throw Error("this model ranks documents for a query, rather than embeds texts: use it for that (rerank), or choose a pooling");
+  if (ranks())
+    throw Error(
+        "this model ranks documents for a query, rather than embeds texts: use it for that (rerank), or choose a "
+        "pooling");
   check(texts);
   std::vector<Input> inputs;
   for (const auto& text : texts) inputs.push_back({text});
@@ -270,7 +298,8 @@ std::vector<float> Embedder::embed(std::span<const std::vector<int32_t>> texts) 
   return out;
 }
 
-// The words of a model that is asked in words: a prompt with the two texts in it, neither of which can contain a control token.
+// The words of a model that is asked in words: a prompt with the two texts in it, neither of which can contain a
+// control token.
 std::vector<int32_t> Embedder::prompt(std::string_view query, std::string_view document) const {
   const std::string& pattern = *classifier_.prompt;
   std::string text;
@@ -327,7 +356,8 @@ std::vector<float> Embedder::score(std::span<const Pair> pairs) {
   for (size_t i = 0; i < pairs.size(); ++i) {
     if (pairs[i].tokens.empty()) throw Error("the query and document {} have no tokens", i);
     if (pairs[i].tokens.size() > static_cast<size_t>(max_tokens_))
-      throw Error("the query and document {} have {} tokens, and the model reads at most {}: cut them", i, pairs[i].tokens.size(), max_tokens_);
+      throw Error("the query and document {} have {} tokens, and the model reads at most {}: cut them", i,
+                  pairs[i].tokens.size(), max_tokens_);
     inputs.push_back({pairs[i].tokens, pairs[i].second});
   }
   std::vector<float> values = classifier_.head.apply(run_all(inputs));
@@ -342,7 +372,8 @@ std::vector<float> Embedder::run_all(std::span<const Input> inputs) {
   std::vector<float> out;
   for (size_t begin = 0; begin < inputs.size();) {
     size_t end = begin, n_tokens = 0;
-    while (end < inputs.size() && end - begin < kMaxSeqs && n_tokens + inputs[end].tokens.size() <= static_cast<size_t>(max_batch_tokens_))
+    while (end < inputs.size() && end - begin < kMaxSeqs &&
+           n_tokens + inputs[end].tokens.size() <= static_cast<size_t>(max_batch_tokens_))
       n_tokens += inputs[end++].tokens.size();
     run(inputs.subspan(begin, end - begin), out);
     begin = end;

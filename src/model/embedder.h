@@ -1,8 +1,9 @@
-// Embedder: texts to vectors. An encoder's tokens, or a decoder's last hidden states, become one vector a text (pooling), of
-// length 1 if wanted; a cross-encoder's become one number, the score of a document for a query. What `ingot embed`, `ingot rerank`
-// and the server's /v1/embeddings and /v1/rerank call.
+// Embedder: texts to vectors. An encoder's tokens, or a decoder's last hidden states, become one vector a text
+// (pooling), of length 1 if wanted; a cross-encoder's become one number, the score of a document for a query. What
+// `ingot embed`, `ingot rerank` and the server's /v1/embeddings and /v1/rerank call.
 //
-// embed() and score() may be called from any thread; calls are served one after another. Everything else is constant after open().
+// embed() and score() may be called from any thread; calls are served one after another. Everything else is constant
+// after open().
 #pragma once
 #include <memory>
 #include <mutex>
@@ -20,19 +21,23 @@ namespace ingot {
 
 struct EmbedOptions {
   BackendOptions backend;
-  int n_ctx = 0;                      // tokens of the longest text; 0: what the model reads, at most 8192
-  int max_batch_tokens = 2048;        // of several texts; one that is longer is a batch of its own
-  std::optional<std::string> pooling; // "cls", "mean", "last", "none" (a vector for each token) or "rank" (scores); nothing: as the checkpoint says
+  int n_ctx = 0;                // tokens of the longest text; 0: what the model reads, at most 8192
+  int max_batch_tokens = 2048;  // of several texts; one that is longer is a batch of its own
+  std::optional<std::string>
+      // "cls", "mean", "last", "none" (a vector for each token) or "rank" (scores); nothing: as the checkpoint says
+      pooling;
   bool normalize = true;
   bool check_tensors = false;
 };
 
 // What a checkpoint says of its embeddings, without loading it.
 struct EmbedFacts {
-  std::optional<std::string> pooling;                        // as in EmbedOptions; of encoders that do not say, "mean"; of cross-encoders "rank"
-  std::vector<std::pair<std::string, std::string>> prompts;  // by name: what to put in front of a text (a query, a document)
-  std::optional<std::string> default_prompt;                 // one of these names
-  bool may_cut = false;            // vectors keep their meaning when only their first numbers are taken (Matryoshka)
+  std::optional<std::string>
+      pooling;  // as in EmbedOptions; of encoders that do not say, "mean"; of cross-encoders "rank"
+  std::vector<std::pair<std::string, std::string>>
+      prompts;                                // by name: what to put in front of a text (a query, a document)
+  std::optional<std::string> default_prompt;  // one of these names
+  bool may_cut = false;             // vectors keep their meaning when only their first numbers are taken (Matryoshka)
   std::vector<int> cut_dimensions;  // at these lengths; empty: any
 };
 // Throws Error for a checkpoint that does what is not known here after pooling.
@@ -40,24 +45,26 @@ EmbedFacts read_embed_facts(const Checkpoint& checkpoint);
 
 class Embedder {
  public:
-  // Loads everything. Throws Error when the model is no encoder and says no pooling, and whatever is wrong with the checkpoint.
+  // Loads everything. Throws Error when the model is no encoder and says no pooling, and whatever is wrong with the
+  // checkpoint.
   static std::unique_ptr<Embedder> open(std::shared_ptr<const Checkpoint> checkpoint, const EmbedOptions& options,
                                         const LoadProgress& progress);
   ~Embedder();
 
-  // [n_texts, dim()]; of pooling "none" a row for each token of all texts. Throws Error for a text without tokens, with more than
-  // max_tokens(), or with an id that is no token, naming which.
+  // [n_texts, dim()]; of pooling "none" a row for each token of all texts. Throws Error for a text without tokens, with
+  // more than max_tokens(), or with an id that is no token, naming which.
   std::vector<float> embed(std::span<const std::vector<int32_t>> texts);
 
-  // Of a cross-encoder (ranks()): how well each document answers the query, more being better; from 0 to 1 where the model's makers
-  // do not want the bare number. A pair that is too long is cut if `truncate`, else an Error names the document.
+  // Of a cross-encoder (ranks()): how well each document answers the query, more being better; from 0 to 1 where the
+  // model's makers do not want the bare number. A pair that is too long is cut if `truncate`, else an Error names the
+  // document.
   struct Scores {
     std::vector<float> values;  // one a document
     size_t n_tokens = 0;        // that were read
   };
   Scores score(std::string_view query, std::span<const std::string> documents, bool truncate = false);
-  // The same in two steps, for whoever scores pairs of several queries at once: the pair as the model reads it, cut if `truncate`;
-  // then their scores. Throws Error for one without tokens, or with more than max_tokens(), naming which.
+  // The same in two steps, for whoever scores pairs of several queries at once: the pair as the model reads it, cut if
+  // `truncate`; then their scores. Throws Error for one without tokens, or with more than max_tokens(), naming which.
   struct Pair {
     std::vector<int32_t> tokens;
     int second = -1;  // where the document begins, in models that tell
@@ -100,10 +107,10 @@ class Embedder {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<Step> step_;            // the arrays of a batch
+  std::unique_ptr<Step> step_;  // the arrays of a batch
   EmbedFacts facts_;
-  Classifier classifier_;                 // of models that rank
-  EmbedHead dense_;                       // mostly empty
+  Classifier classifier_;  // of models that rank
+  EmbedHead dense_;        // mostly empty
   std::string pooling_, name_;
   bool normalize_ = true;
   int dim_ = 0, n_vocab_ = 0, max_tokens_ = 0, max_batch_tokens_ = 0;

@@ -18,7 +18,8 @@ constexpr EncoderArch kArchs[] = {
     {.gguf_name = "modern-bert", .hf_name = "modernbert", .pre_norm = true, .gated = true, .rope = true},
 };
 
-constexpr int64_t kMaxLayers = 1024, kMaxDim = 1 << 20, kMaxHeads = 4096, kMaxFfn = 1 << 24, kMaxVocab = 1 << 24, kMaxContext = 1 << 24;
+constexpr int64_t kMaxLayers = 1024, kMaxDim = 1 << 20, kMaxHeads = 4096, kMaxFfn = 1 << 24, kMaxVocab = 1 << 24,
+                  kMaxContext = 1 << 24;
 
 const EncoderArch* find_arch(std::string_view name, const char* EncoderArch::*dialect) {
   for (const EncoderArch& arch : kArchs)
@@ -37,21 +38,27 @@ EncoderConfig of_gguf(const Gguf& file, const EncoderArch& arch) {
   const Metadata& metadata = file.metadata();
   const std::string prefix = std::string(arch.gguf_name) + ".";
   auto in_range = [&](const std::string& key, int64_t value, int64_t low, int64_t high) {
-    if (value < low || value > high) throw metadata.error(key, "{} is out of range: expected {} to {}", value, low, high);
+    if (value < low || value > high)
+      throw metadata.error(key, "{} is out of range: expected {} to {}", value, low, high);
     return static_cast<int>(value);
   };
-  auto integer = [&](const char* key, int64_t low, int64_t high) { return in_range(prefix + key, metadata.get_u32(prefix + key), low, high); };
+  auto integer = [&](const char* key, int64_t low, int64_t high) {
+    return in_range(prefix + key, metadata.get_u32(prefix + key), low, high);
+  };
   auto positive = [&](const char* key, float fallback) {
     const float value = metadata.find_f32(prefix + key).value_or(fallback);
     if (!(value > 0)) throw metadata.error(prefix + key, "{} is out of range: expected a positive number", value);
     return value;
   };
-  EncoderConfig c{.arch = &arch, .name = std::string(metadata.find_string("general.name").value_or("")), .activation = arch.activation};
+  EncoderConfig c{.arch = &arch,
+                  .name = std::string(metadata.find_string("general.name").value_or("")),
+                  .activation = arch.activation};
   c.n_layers = integer("block_count", 1, kMaxLayers);
   c.dim = integer("embedding_length", 1, kMaxDim);
   c.n_heads = integer("attention.head_count", 1, kMaxHeads);
   if (c.dim % c.n_heads != 0)
-    throw metadata.error(prefix + "embedding_length", "{} is not a multiple of attention.head_count {}", c.dim, c.n_heads);
+    throw metadata.error(prefix + "embedding_length", "{} is not a multiple of attention.head_count {}", c.dim,
+                         c.n_heads);
   c.head_dim = c.dim / c.n_heads;
   c.ffn_dim = integer("feed_forward_length", 1, kMaxFfn);
   c.n_ctx = integer("context_length", 1, kMaxContext);
@@ -63,7 +70,8 @@ EncoderConfig of_gguf(const Gguf& file, const EncoderArch& arch) {
     throw metadata.error(prefix + "attention.causal", "is true: '{}' models are read whole", arch.gguf_name);
   const TensorInfo* embedding = file.find("token_embd.weight");
   if (embedding == nullptr) throw Error("{}: tensor 'token_embd.weight' is missing", printable(metadata.source()));
-  c.n_vocab = in_range("token_embd.weight", embedding->n_dims == 2 ? static_cast<int64_t>(embedding->shape[1]) : 0, 1, kMaxVocab);
+  c.n_vocab = in_range("token_embd.weight", embedding->n_dims == 2 ? static_cast<int64_t>(embedding->shape[1]) : 0, 1,
+                       kMaxVocab);
   const std::string window = prefix + "attention.sliding_window", pattern = prefix + "attention.sliding_window_pattern";
   const int both_sides = in_range(window, metadata.find_u32(window).value_or(0), 0, kMaxContext);
   c.window = both_sides > 0 ? both_sides / 2 + 1 : 0;
@@ -87,7 +95,8 @@ int integer_of(const Json& root, std::initializer_list<const char*> keys, int64_
 
 float positive_of(const Json& value) {
   const auto number = static_cast<float>(value.number());
-  if (!(number > 0) || !std::isfinite(number)) throw value.error("{} is out of range: expected a positive number", value.number());
+  if (!(number > 0) || !std::isfinite(number))
+    throw value.error("{} is out of range: expected a positive number", value.number());
   return number;
 }
 
@@ -113,7 +122,8 @@ void read_rope(const Json& root, EncoderConfig& c) {
   if (!all) return;
   auto read = [](const Json& rope, float& theta) {
     const auto type = rope.find("rope_type");
-    if (type && type->string() != "default") throw type->error("'{}' is not supported for encoders", printable(type->string(), 64));
+    if (type && type->string() != "default")
+      throw type->error("'{}' is not supported for encoders", printable(type->string(), 64));
     if (const auto value = rope.find("rope_theta")) theta = positive_of(*value);
   };
   read(*all, c.rope_theta);
@@ -127,9 +137,12 @@ void read_local_layers(const Json& root, EncoderConfig& c) {
   if (!window) return;
   c.window = static_cast<int>(window->integer(1, kMaxContext)) / 2 + 1;
   const auto types = root.find("layer_types");
-  if (!types) return set_pattern(c, root.find("global_attn_every_n_layers") ? root.at("global_attn_every_n_layers").integer(1, kMaxLayers) : 3);
+  if (!types)
+    return set_pattern(
+        c, root.find("global_attn_every_n_layers") ? root.at("global_attn_every_n_layers").integer(1, kMaxLayers) : 3);
   const std::vector<Json> elements = types->elements();
-  if (elements.size() != static_cast<size_t>(c.n_layers)) throw types->error("{} elements for {} layers", elements.size(), c.n_layers);
+  if (elements.size() != static_cast<size_t>(c.n_layers))
+    throw types->error("{} elements for {} layers", elements.size(), c.n_layers);
   for (int i = 0; i < c.n_layers; ++i) {
     c.is_local[i] = elements[i].string() == "sliding_attention";
     if (!c.is_local[i] && elements[i].string() != "full_attention")
@@ -147,7 +160,8 @@ void refuse_variants(const Json& root) {
     if (const auto value = root.find(key); value && value->string() != wanted)
       throw value->error("'{}' is not supported: '{}' is", printable(value->string(), 64), wanted);
   for (const char* key : {"is_decoder", "add_cross_attention", "prenorm", "use_rms_norm", "rotary_emb_interleaved"})
-    if (const auto value = root.find(key); value && value->boolean()) throw value->error("is true, which is not supported for encoders");
+    if (const auto value = root.find(key); value && value->boolean())
+      throw value->error("is true, which is not supported for encoders");
   if (const auto fraction = root.find("rotary_emb_fraction"); fraction && fraction->number() != 1)
     throw fraction->error("{} is not supported: 1 is", fraction->number());
 }
@@ -158,13 +172,16 @@ EncoderConfig of_directory(const HfDirectory& directory, const Json& root, const
   c.n_layers = integer_of(root, {"num_hidden_layers", "n_layer"}, 1, kMaxLayers);
   c.dim = integer_of(root, {"hidden_size", "n_embd"}, 1, kMaxDim);
   c.n_heads = integer_of(root, {"num_attention_heads", "n_head"}, 1, kMaxHeads);
-  if (c.dim % c.n_heads != 0) throw any_of(root, {"hidden_size", "n_embd"}).error("{} is not a multiple of {} heads", c.dim, c.n_heads);
+  if (c.dim % c.n_heads != 0)
+    throw any_of(root, {"hidden_size", "n_embd"}).error("{} is not a multiple of {} heads", c.dim, c.n_heads);
   c.head_dim = c.dim / c.n_heads;
   if (const auto head = root.find("head_dim"); head && head->integer(1, kMaxDim) != c.head_dim)
-    throw head->error("{} is not hidden_size {} / {} heads: not supported", head->integer(1, kMaxDim), c.dim, c.n_heads);
+    throw head->error("{} is not hidden_size {} / {} heads: not supported", head->integer(1, kMaxDim), c.dim,
+                      c.n_heads);
   c.ffn_dim = integer_of(root, {"intermediate_size", "n_inner"}, 1, kMaxFfn);
   c.n_vocab = integer_of(root, {"vocab_size"}, 1, kMaxVocab);
-  c.n_ctx = integer_of(root, {"max_position_embeddings", "n_positions"}, 1 + arch.hf_first_position, kMaxContext) - arch.hf_first_position;
+  c.n_ctx = integer_of(root, {"max_position_embeddings", "n_positions"}, 1 + arch.hf_first_position, kMaxContext) -
+            arch.hf_first_position;
   c.norm_eps = positive_of(any_of(root, {"layer_norm_eps", "norm_eps", "layer_norm_epsilon"}));
   c.activation = activation_of(root, arch);
   if (arch.rope) read_rope(root, c);
@@ -174,8 +191,8 @@ EncoderConfig of_directory(const HfDirectory& directory, const Json& root, const
 
 void check_rope(const EncoderConfig& c, const Checkpoint& checkpoint) {
   if (c.arch->rope && c.head_dim % 2 != 0)
-    throw Error("{}: heads of {} dimensions cannot be turned in pairs: the model is not one of its architecture", printable(checkpoint.path()),
-                c.head_dim);
+    throw Error("{}: heads of {} dimensions cannot be turned in pairs: the model is not one of its architecture",
+                printable(checkpoint.path()), c.head_dim);
 }
 
 }  // namespace
@@ -186,7 +203,8 @@ std::optional<EncoderConfig> find_encoder_config(const Checkpoint& checkpoint) {
   std::optional<EncoderConfig> config;
   if (const Gguf* file = checkpoint.gguf()) {
     const auto name = file->metadata().find_string("general.architecture");
-    if (const EncoderArch* arch = name ? find_arch(*name, &EncoderArch::gguf_name) : nullptr) config = of_gguf(*file, *arch);
+    if (const EncoderArch* arch = name ? find_arch(*name, &EncoderArch::gguf_name) : nullptr)
+      config = of_gguf(*file, *arch);
   } else if (const HfDirectory* directory = checkpoint.directory()) {
     const JsonDocument document = directory->document("config.json");
     const auto type = document.root().find("model_type");

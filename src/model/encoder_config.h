@@ -1,5 +1,5 @@
-// Encoders: models that read a whole text at once, every token seeing all others, and give a vector for each (BERT and its
-// kin). A row of the table is an architecture; EncoderConfig is every number of a model, read once and checked.
+// Encoders: models that read a whole text at once, every token seeing all others, and give a vector for each (BERT and
+// its kin). A row of the table is an architecture; EncoderConfig is every number of a model, read once and checked.
 #pragma once
 #include <memory>
 #include <optional>
@@ -15,30 +15,31 @@ namespace ingot {
 
 struct EncoderArch {
   const char* gguf_name;
-  const char* hf_name;             // model_type of config.json
+  const char* hf_name;  // model_type of config.json
   Activation activation = Activation::kGelu;
-  bool pre_norm = false;           // norm before attention and feed-forward; otherwise after each, over the sum
-  bool gated = false;              // feed-forward: act(gate) * up
-  bool rope = false;               // otherwise learned positions
-  int hf_first_position = 0;       // RoBERTa's positions begin after the padding's; converters to GGUF drop what is before
+  bool pre_norm = false;      // norm before attention and feed-forward; otherwise after each, over the sum
+  bool gated = false;         // feed-forward: act(gate) * up
+  bool rope = false;          // otherwise learned positions
+  int hf_first_position = 0;  // RoBERTa's positions begin after the padding's; converters to GGUF drop what is before
 };
 
 struct EncoderConfig {
   const EncoderArch* arch = nullptr;
   std::string name;
   int n_layers = 0, dim = 0, n_heads = 0, head_dim = 0, ffn_dim = 0, n_vocab = 0;
-  int n_ctx = 0;                   // tokens of the longest text
+  int n_ctx = 0;  // tokens of the longest text
   float norm_eps = 0;
   Activation activation = Activation::kGelu;
   float rope_theta = 10000;
-  int window = 0;                  // of local layers: how far a token sees to either side, itself included; 0: all are global
+  int window = 0;  // of local layers: how far a token sees to either side, itself included; 0: all are global
   float local_rope_theta = 10000;  // of local layers
   std::vector<bool> is_local;      // one a layer
 };
 
 std::span<const EncoderArch> all_encoder_archs();
 
-// Nothing when the checkpoint's architecture is none of the table. Throws Error naming the key that is missing or out of range.
+// Nothing when the checkpoint's architecture is none of the table. Throws Error naming the key that is missing or out
+// of range.
 std::optional<EncoderConfig> find_encoder_config(const Checkpoint& checkpoint);
 
 }  // namespace ingot

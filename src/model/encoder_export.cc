@@ -15,12 +15,16 @@ namespace {
 constexpr const char* kInstead = "run the directory as it is";
 
 // A tensor of the directory under GGUF's name. first_row: where positions begin that are no padding's.
-ExportTensor exported(std::shared_ptr<WeightSource> source, const std::string& stored, const std::string& name, const HostTensor& host, bool is_vector,
-                      int64_t first_row = 0) {
+ExportTensor exported(std::shared_ptr<WeightSource> source, const std::string& stored, const std::string& name,
+                      const HostTensor& host, bool is_vector, int64_t first_row = 0) {
   const int64_t n_rows = host.n_out - first_row;
   const auto type = info(host.format).ggml_type;
-  ExportTensor tensor{.name = name, .shape = {static_cast<uint64_t>(host.n_in)}, .ggml_type = type.value_or(0), .format = host.format,
-                      .is_gguf_format = type.has_value(), .n_bytes = static_cast<uint64_t>(n_rows) * row_bytes(host.format, host.n_in)};
+  ExportTensor tensor{.name = name,
+                      .shape = {static_cast<uint64_t>(host.n_in)},
+                      .ggml_type = type.value_or(0),
+                      .format = host.format,
+                      .is_gguf_format = type.has_value(),
+                      .n_bytes = static_cast<uint64_t>(n_rows) * row_bytes(host.format, host.n_in)};
   if (!is_vector) tensor.shape.push_back(static_cast<uint64_t>(n_rows));
   tensor.open = [source, stored, first_row] {
     HostTensor again;
@@ -37,16 +41,25 @@ ExportTensor exported(std::shared_ptr<WeightSource> source, const std::string& s
 ExportTensor computed(const std::string& name, std::vector<uint64_t> shape, std::vector<float> values) {
   const auto kept = std::make_shared<const std::vector<float>>(std::move(values));
   const auto n_in = static_cast<int64_t>(shape[0]), n_rows = static_cast<int64_t>(kept->size()) / n_in;
-  return {.name = name, .shape = std::move(shape), .ggml_type = 0, .format = Format::F32, .n_bytes = kept->size() * sizeof(float),
-          .open = [kept, n_in, n_rows] { return HostTensor{Format::F32, n_rows, n_in, reinterpret_cast<const uint8_t*>(kept->data())}; },
+  return {.name = name,
+          .shape = std::move(shape),
+          .ggml_type = 0,
+          .format = Format::F32,
+          .n_bytes = kept->size() * sizeof(float),
+          .open =
+              [kept, n_in, n_rows] {
+                return HostTensor{Format::F32, n_rows, n_in, reinterpret_cast<const uint8_t*>(kept->data())};
+              },
           .close = [](const HostTensor&) {}};
 }
 
 void add_layer(const std::string& name, const HeadLayer& layer, std::vector<ExportTensor>& tensors) {
   std::vector<float> rows(layer.weight.size());  // [n_out, n_in], as files have it
   for (int out = 0; out < layer.n_out; ++out)
-    for (int in = 0; in < layer.n_in; ++in) rows[static_cast<size_t>(out) * layer.n_in + in] = layer.weight[static_cast<size_t>(in) * layer.n_out + out];
-  tensors.push_back(computed(name + ".weight", {static_cast<uint64_t>(layer.n_in), static_cast<uint64_t>(layer.n_out)}, std::move(rows)));
+    for (int in = 0; in < layer.n_in; ++in)
+      rows[static_cast<size_t>(out) * layer.n_in + in] = layer.weight[static_cast<size_t>(in) * layer.n_out + out];
+  tensors.push_back(computed(name + ".weight", {static_cast<uint64_t>(layer.n_in), static_cast<uint64_t>(layer.n_out)},
+                             std::move(rows)));
   if (!layer.bias.empty()) tensors.push_back(computed(name + ".bias", {layer.bias.size()}, layer.bias));
 }
 
@@ -55,7 +68,8 @@ void add_layer(const std::string& name, const HeadLayer& layer, std::vector<Expo
 std::vector<ExportTensor> tensors_of(const std::shared_ptr<WeightSource>& source, const EncoderConfig& c) {
   std::vector<ExportTensor> tensors;
   for (const EncoderTensor& row : encoder_tensors()) {
-    const bool is_norm = std::string_view(row.gguf).ends_with("_norm"), is_position = std::string_view(row.gguf) == "position_embd";
+    const bool is_norm = std::string_view(row.gguf).ends_with("_norm"),
+               is_position = std::string_view(row.gguf) == "position_embd";
     for (int layer = 0; layer < (row.per_layer() ? c.n_layers : 1); ++layer)
       for (const auto& [suffix, old] : {std::pair{".weight", ".gamma"}, std::pair{".bias", ".beta"}}) {
         HostTensor host;
@@ -63,7 +77,8 @@ std::vector<ExportTensor> tensors_of(const std::shared_ptr<WeightSource>& source
         if (!stored && is_norm) stored = find_encoder_tensor(*source, row, layer, old, host);
         if (!stored) continue;
         const std::string name = fmt::format(fmt::runtime(row.gguf), layer) + suffix;
-        tensors.push_back(exported(source, *stored, name, host, is_norm || suffix == std::string_view(".bias"), is_position ? c.arch->hf_first_position : 0));
+        tensors.push_back(exported(source, *stored, name, host, is_norm || suffix == std::string_view(".bias"),
+                                   is_position ? c.arch->hf_first_position : 0));
       }
   }
   return tensors;
@@ -78,7 +93,8 @@ int window_period(const Checkpoint& checkpoint, const EncoderConfig& c) {
     for (int i = 0; i < c.n_layers; ++i) fits = fits && c.is_local[i] == (i % n != 0);
     if (fits) return n;
   }
-  throw Error("{}: GGUF cannot say which layers of this model have a window: {}", printable(checkpoint.path()), kInstead);
+  throw Error("{}: GGUF cannot say which layers of this model have a window: {}", printable(checkpoint.path()),
+              kInstead);
 }
 
 void write_encoder_keys(const Checkpoint& checkpoint, const EncoderConfig& c, GgufWriter& writer) {
@@ -108,24 +124,30 @@ void write_encoder_keys(const Checkpoint& checkpoint, const EncoderConfig& c, Gg
 // What the file's readers would take for granted, and is otherwise here.
 void check_sayable(const Checkpoint& checkpoint, const EncoderConfig& c) {
   if (c.activation != c.arch->activation)
-    throw Error("{}: GGUF cannot say that a model of type '{}' has another activation: {}", printable(checkpoint.path()), c.arch->hf_name, kInstead);
+    throw Error("{}: GGUF cannot say that a model of type '{}' has another activation: {}",
+                printable(checkpoint.path()), c.arch->hf_name, kInstead);
 }
 
-std::vector<ExportTensor> classifier_export(const Checkpoint& checkpoint, WeightSource& source, int dim, bool is_encoder) {
+std::vector<ExportTensor> classifier_export(const Checkpoint& checkpoint, WeightSource& source, int dim,
+                                            bool is_encoder) {
   std::vector<ExportTensor> tensors;
   const Classifier classifier = read_classifier(checkpoint, source, dim, is_encoder);
   const std::vector<HeadLayer>& layers = classifier.head.layers();
   const bool normed = layers.size() == 2 && !layers[0].norm.empty();
   if (classifier.pooling != (normed ? "mean" : is_encoder ? "cls" : "last"))
-    throw Error("{}: GGUF cannot say that the classifier pools by '{}': {}", printable(checkpoint.path()), classifier.pooling, kInstead);
+    throw Error("{}: GGUF cannot say that the classifier pools by '{}': {}", printable(checkpoint.path()),
+                classifier.pooling, kInstead);
   if (layers.size() == 2 && layers[0].activation != (normed ? HeadLayer::Act::kGelu : HeadLayer::Act::kTanh))
     throw Error("{}: GGUF cannot say which activation the classifier has: {}", printable(checkpoint.path()), kInstead);
   if (classifier.raw)
-    log_warn("{}: the model's makers take its scores as they are, which GGUF cannot say: those of the file will be from 0 to 1, in the same order",
-             printable(checkpoint.path()));
+    log_warn(
+        "{}: the model's makers take its scores as they are, which GGUF cannot say: those of the file will be from 0 "
+        "to 1, in the same order",
+        printable(checkpoint.path()));
   if (layers.size() == 2) add_layer("cls", layers[0], tensors);
   if (normed) tensors.push_back(computed("cls.norm.weight", {layers[0].norm.size()}, layers[0].norm));
-  if (normed && !layers[0].norm_bias.empty()) tensors.push_back(computed("cls.norm.bias", {layers[0].norm_bias.size()}, layers[0].norm_bias));
+  if (normed && !layers[0].norm_bias.empty())
+    tensors.push_back(computed("cls.norm.bias", {layers[0].norm_bias.size()}, layers[0].norm_bias));
   HeadLayer out = layers.back();
   if (classifier.prompt) {  // readers take the softmax of two classes: the other's number is 0
     out.n_out = 2;
@@ -139,11 +161,14 @@ std::vector<ExportTensor> classifier_export(const Checkpoint& checkpoint, Weight
 std::vector<ExportTensor> dense_export(const Checkpoint& checkpoint, WeightSource& source) {
   std::vector<ExportTensor> tensors;
   const EmbedHead head = read_dense_head(checkpoint, source, 0);
-  if (head.layers().size() > 2) throw Error("{}: GGUF has names for two dense layers, and this model has {}", printable(checkpoint.path()), head.layers().size());
+  if (head.layers().size() > 2)
+    throw Error("{}: GGUF has names for two dense layers, and this model has {}", printable(checkpoint.path()),
+                head.layers().size());
   int number = 2;
   for (const HeadLayer& layer : head.layers()) {
     if (layer.activation != HeadLayer::Act::kNone || !layer.bias.empty())
-      throw Error("{}: GGUF cannot say that a dense layer has a bias or an activation: {}", printable(checkpoint.path()), kInstead);
+      throw Error("{}: GGUF cannot say that a dense layer has a bias or an activation: {}",
+                  printable(checkpoint.path()), kInstead);
     add_layer(fmt::format("dense_{}", number++), layer, tensors);
   }
   return tensors;
@@ -160,14 +185,16 @@ void write_asked_keys(const Checkpoint& checkpoint, const std::string& arch, Ggu
 }  // namespace
 
 std::vector<ExportTensor> head_export(const Checkpoint& checkpoint, WeightSource& source, int dim, bool is_encoder) {
-  return has_classifier(checkpoint) ? classifier_export(checkpoint, source, dim, is_encoder) : dense_export(checkpoint, source);
+  return has_classifier(checkpoint) ? classifier_export(checkpoint, source, dim, is_encoder)
+                                    : dense_export(checkpoint, source);
 }
 
 void write_pooling_keys(const Checkpoint& checkpoint, const std::string& arch, GgufWriter& writer) {
   constexpr std::string_view kNames[] = {"none", "mean", "cls", "last", "rank"};
   const auto pooling = read_embed_facts(checkpoint).pooling;
   if (!pooling) return;
-  writer.set(arch + ".pooling_type", static_cast<uint32_t>(std::find(std::begin(kNames), std::end(kNames), *pooling) - std::begin(kNames)));
+  writer.set(arch + ".pooling_type",
+             static_cast<uint32_t>(std::find(std::begin(kNames), std::end(kNames), *pooling) - std::begin(kNames)));
   if (*pooling == "rank") return write_asked_keys(checkpoint, arch, writer);
   for (const ExportTensor& tensor : dense_export(checkpoint, *checkpoint.weights())) {
     const std::string layer = tensor.name.substr(0, tensor.name.find('.'));
@@ -181,7 +208,8 @@ GgufExport encoder_export(std::shared_ptr<const Checkpoint> checkpoint, const En
   const std::shared_ptr<WeightSource> source = checkpoint->weights();
   GgufExport out{.source = source->name()};
   out.tensors = tensors_of(source, config);
-  for (ExportTensor& tensor : head_export(*checkpoint, *source, config.dim, true)) out.tensors.push_back(std::move(tensor));
+  for (ExportTensor& tensor : head_export(*checkpoint, *source, config.dim, true))
+    out.tensors.push_back(std::move(tensor));
   for (const std::string& name : source->unused()) log_warn("{}: tensor '{}' is not used", out.source, printable(name));
   out.mix_model = {.n_layers = config.n_layers, .heads_per_kv = 1, .tied = true, .is_large = false};
   out.write_metadata = [checkpoint, config](GgufWriter& writer) { write_encoder_keys(*checkpoint, config, writer); };

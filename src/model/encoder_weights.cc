@@ -17,21 +17,24 @@ constexpr Names kQkv{"blk.{}.attn_qkv", {"encoder.layers.{}.attn.Wqkv", "layers.
 constexpr Names kQ{"blk.{}.attn_q", {"encoder.layer.{}.attention.self.query", "layers.{}.self_attn.q_proj"}};
 constexpr Names kK{"blk.{}.attn_k", {"encoder.layer.{}.attention.self.key", "layers.{}.self_attn.k_proj"}};
 constexpr Names kV{"blk.{}.attn_v", {"encoder.layer.{}.attention.self.value", "layers.{}.self_attn.v_proj"}};
-constexpr Names kOutput{
-    "blk.{}.attn_output",
-    {"encoder.layer.{}.attention.output.dense", "layers.{}.self_attn.o_proj", "encoder.layers.{}.attn.out_proj", "layers.{}.attn.Wo"}};
+constexpr Names kOutput{"blk.{}.attn_output",
+                        {"encoder.layer.{}.attention.output.dense", "layers.{}.self_attn.o_proj",
+                         "encoder.layers.{}.attn.out_proj", "layers.{}.attn.Wo"}};
 constexpr Names kAttnNormBefore{"blk.{}.attn_norm", {"layers.{}.attn_norm"}};
 constexpr Names kAttnNormAfter{
     "blk.{}.attn_output_norm",
     {"encoder.layer.{}.attention.output.LayerNorm", "layers.{}.post_attention_layernorm", "encoder.layers.{}.norm1"}};
 constexpr Names kFfnNormBefore{"blk.{}.ffn_norm", {"layers.{}.mlp_norm"}};
-constexpr Names kFfnNormAfter{"blk.{}.layer_output_norm",
-                              {"encoder.layer.{}.output.LayerNorm", "layers.{}.post_mlp_layernorm", "encoder.layers.{}.norm2"}};
+constexpr Names kFfnNormAfter{
+    "blk.{}.layer_output_norm",
+    {"encoder.layer.{}.output.LayerNorm", "layers.{}.post_mlp_layernorm", "encoder.layers.{}.norm2"}};
 constexpr Names kGate{"blk.{}.ffn_gate", {"layers.{}.mlp.gate_proj", "encoder.layers.{}.mlp.fc12"}};
-constexpr Names kUp{"blk.{}.ffn_up", {"encoder.layer.{}.intermediate.dense", "layers.{}.mlp.up_proj", "encoder.layers.{}.mlp.fc11"}};
+constexpr Names kUp{"blk.{}.ffn_up",
+                    {"encoder.layer.{}.intermediate.dense", "layers.{}.mlp.up_proj", "encoder.layers.{}.mlp.fc11"}};
 constexpr Names kGateAndUp{"blk.{}.ffn_up", {"layers.{}.mlp.Wi"}};  // gate first
-constexpr Names kDown{"blk.{}.ffn_down",
-                      {"encoder.layer.{}.output.dense", "layers.{}.mlp.down_proj", "encoder.layers.{}.mlp.fc2", "layers.{}.mlp.Wo"}};
+constexpr Names kDown{
+    "blk.{}.ffn_down",
+    {"encoder.layer.{}.output.dense", "layers.{}.mlp.down_proj", "encoder.layers.{}.mlp.fc2", "layers.{}.mlp.Wo"}};
 
 // Models that were saved with a head keep the encoder under a name of its own.
 constexpr const char* kPrefixes[] = {"", "bert.", "roberta.", "model.", "nomic_bert."};
@@ -111,7 +114,8 @@ class Loader {
     out.kind = NormKind::kLayer;
     HostTensor host;
     // Old files call the two gamma and beta.
-    const bool old = !find(names, layer, ".weight", 1, config_.dim, host) && find(names, layer, ".gamma", 1, config_.dim, host);
+    const bool old =
+        !find(names, layer, ".weight", 1, config_.dim, host) && find(names, layer, ".gamma", 1, config_.dim, host);
     if (host.data == nullptr) {
       if (required) throw Error("{}: tensor '{}.weight' is missing", source_.name(), name_of(names, layer));
       return;
@@ -121,7 +125,8 @@ class Loader {
       out.bias = upload(decoded(bias).data(), 1, config_.dim);
   }
 
-  // Learned positions and the first token type are both added to a token's vector, so they are added to each other once.
+  // Learned positions and the first token type are both added to a token's vector, so they are added to each other
+  // once.
   void load_positions() {
     const EncoderConfig& c = config_;
     HostTensor host, types;
@@ -130,10 +135,11 @@ class Loader {
     if (!c.arch->rope) {
       const int first = source_.dialect() == Dialect::kHf ? c.arch->hf_first_position : 0;
       n_rows = c.n_ctx;
-      if (!find(kPositions, 0, ".weight", -1, c.dim, host)) throw Error("{}: tensor '{}.weight' is missing", source_.name(), name_of(kPositions, 0));
+      if (!find(kPositions, 0, ".weight", -1, c.dim, host))
+        throw Error("{}: tensor '{}.weight' is missing", source_.name(), name_of(kPositions, 0));
       if (host.n_out < first + n_rows)
-        throw Error("{}: tensor '{}.weight' has {} rows: expected {} for a context of {}", source_.name(), name_of(kPositions, 0), host.n_out,
-                    first + n_rows, c.n_ctx);
+        throw Error("{}: tensor '{}.weight' has {} rows: expected {} for a context of {}", source_.name(),
+                    name_of(kPositions, 0), host.n_out, first + n_rows, c.n_ctx);
       host.data += first * static_cast<int64_t>(row_bytes(host.format, c.dim));
       host.n_out = n_rows;
       table = decoded(host);
@@ -164,7 +170,8 @@ class Loader {
     return find(names, layer, ".weight", -1, -1, host);
   }
   void require(const Names& names, int layer, int64_t n_out, int64_t n_in, HostTensor& out) {
-    if (!find(names, layer, ".weight", n_out, n_in, out)) throw Error("{}: tensor '{}.weight' is missing", source_.name(), name_of(names, layer));
+    if (!find(names, layer, ".weight", n_out, n_in, out))
+      throw Error("{}: tensor '{}.weight' is missing", source_.name(), name_of(names, layer));
   }
 
   // The tensor under any of its names. A shape of -1 is not checked.
@@ -174,7 +181,8 @@ class Loader {
     if ((n_out >= 0 && out.n_out != n_out) || (n_in >= 0 && out.n_in != n_in))
       throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), *name, out.n_out, out.n_in,
                   n_out >= 0 ? n_out : out.n_out, n_in);
-    if (progress_ && n_in >= 0) progress_(done_ += static_cast<size_t>(out.n_out) * row_bytes(out.format, out.n_in), total_);
+    if (progress_ && n_in >= 0)
+      progress_(done_ += static_cast<size_t>(out.n_out) * row_bytes(out.format, out.n_in), total_);
     return true;
   }
 
@@ -190,7 +198,8 @@ class Loader {
   static std::vector<float> decoded(const HostTensor& host) {
     std::vector<float> values(host.n_out * host.n_in);
     for (int64_t row = 0; row < host.n_out; ++row)
-      decode_row(host.format, host.data + row * static_cast<int64_t>(row_bytes(host.format, host.n_in)), &values[row * host.n_in], host.n_in);
+      decode_row(host.format, host.data + row * static_cast<int64_t>(row_bytes(host.format, host.n_in)),
+                 &values[row * host.n_in], host.n_in);
     return values;
   }
 
@@ -200,12 +209,13 @@ class Loader {
     return tensor;
   }
 
-  // Heads on top (poolers, predictions) are not asked for; a part of a layer that nothing asked for would change the numbers.
+  // Heads on top (poolers, predictions) are not asked for; a part of a layer that nothing asked for would change the
+  // numbers.
   void check_unused() const {
     for (const std::string& name : source_.unused())
       if (name.starts_with("blk.") || name.find("layer.") != name.npos || name.find("layers.") != name.npos)
-        throw Error("{}: tensor '{}' is part of a layer, and is not known for models of type '{}'", source_.name(), printable(name),
-                    config_.arch->hf_name);
+        throw Error("{}: tensor '{}' is part of a layer, and is not known for models of type '{}'", source_.name(),
+                    printable(name), config_.arch->hf_name);
   }
 
   WeightSource& source_;
@@ -220,12 +230,12 @@ class Loader {
 }  // namespace
 
 std::vector<EncoderTensor> encoder_tensors() {
-  return {kEmbedding, kPositions, kTypes, kEmbedNorm, kFinalNorm, kQkv, kQ, kK, kV, kOutput, kAttnNormBefore, kAttnNormAfter,
-          kFfnNormBefore, kFfnNormAfter, kGate, kUp, kGateAndUp, kDown};
+  return {kEmbedding, kPositions,      kTypes,         kEmbedNorm,     kFinalNorm,    kQkv,  kQ,  kK,         kV,
+          kOutput,    kAttnNormBefore, kAttnNormAfter, kFfnNormBefore, kFfnNormAfter, kGate, kUp, kGateAndUp, kDown};
 }
 
-std::optional<std::string> find_encoder_tensor(WeightSource& source, const EncoderTensor& names, int layer, const char* suffix, HostTensor& out,
-                                               int64_t n_out, int64_t n_in) {
+std::optional<std::string> find_encoder_tensor(WeightSource& source, const EncoderTensor& names, int layer,
+                                               const char* suffix, HostTensor& out, int64_t n_out, int64_t n_in) {
   auto found = [&](const std::string& name) { return source.find(name, n_out, n_in, out); };
   if (source.dialect() == Dialect::kGguf) {
     const std::string name = fmt::format(fmt::runtime(names.gguf), layer) + suffix;
@@ -238,7 +248,8 @@ std::optional<std::string> find_encoder_tensor(WeightSource& source, const Encod
   return std::nullopt;
 }
 
-EncoderWeights load_encoder_weights(WeightSource& source, const EncoderConfig& config, Backend& backend, const LoadProgress& progress) {
+EncoderWeights load_encoder_weights(WeightSource& source, const EncoderConfig& config, Backend& backend,
+                                    const LoadProgress& progress) {
   return Loader(source, config, backend, progress).load();
 }
 

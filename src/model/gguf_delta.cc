@@ -5,7 +5,8 @@
 namespace ingot {
 namespace {
 
-// The source's element for each: `first` as they are, then value heads of `dim` each, those of one key head no longer neighbours.
+// The source's element for each: `first` as they are, then value heads of `dim` each, those of one key head no longer
+// neighbours.
 std::vector<int32_t> tiled_order(const DeltaConfig& d, int first, int dim) {
   const int n_shared = d.n_value_heads / d.n_key_heads;
   std::vector<int32_t> order;
@@ -22,10 +23,13 @@ std::vector<int32_t> tiled_order(const DeltaConfig& d, int first, int dim) {
 void order_value_heads(const Config& c, int layer, ExportTensor& tensor) {
   const DeltaConfig& d = c.delta;
   if (!c.arch->tiles_value_heads || !c.layer(layer).recurrent || d.n_key_heads == d.n_value_heads) return;
-  const std::string prefix = fmt::format("blk.{}.", layer), name = tensor.name.starts_with(prefix) ? tensor.name.substr(prefix.size()) : "";
-  if (name == "attn_qkv.weight" || name == "ssm_conv1d.weight") tensor.row_order = tiled_order(d, 2 * d.all_keys(), d.value_dim);
+  const std::string prefix = fmt::format("blk.{}.", layer),
+                    name = tensor.name.starts_with(prefix) ? tensor.name.substr(prefix.size()) : "";
+  if (name == "attn_qkv.weight" || name == "ssm_conv1d.weight")
+    tensor.row_order = tiled_order(d, 2 * d.all_keys(), d.value_dim);
   if (name == "attn_gate.weight") tensor.row_order = tiled_order(d, 0, d.value_dim);
-  if (name == "ssm_beta.weight" || name == "ssm_alpha.weight" || name == "ssm_a" || name == "ssm_dt.bias") tensor.row_order = tiled_order(d, 0, 1);
+  if (name == "ssm_beta.weight" || name == "ssm_alpha.weight" || name == "ssm_a" || name == "ssm_dt.bias")
+    tensor.row_order = tiled_order(d, 0, 1);
   if (name == "ssm_out.weight") tensor.column_order = tiled_order(d, 0, d.value_dim);
 }
 

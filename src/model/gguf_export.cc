@@ -68,8 +68,11 @@ GgufExport of_gguf(std::shared_ptr<const Checkpoint> checkpoint, const Gguf& fil
 class DirectoryExport {
  public:
   DirectoryExport(const Checkpoint& checkpoint, const Config& config)
-      : checkpoint_(checkpoint), config_(config), writes_no_text_(read_embed_facts(checkpoint).pooling.has_value()),
-        source_(checkpoint.weights()), finder_(std::make_shared<TensorFinder>(*source_, config_)) {}
+      : checkpoint_(checkpoint),
+        config_(config),
+        writes_no_text_(read_embed_facts(checkpoint).pooling.has_value()),
+        source_(checkpoint.weights()),
+        finder_(std::make_shared<TensorFinder>(*source_, config_)) {}
 
   GgufExport make() {
     out_.source = source_->name();
@@ -87,7 +90,8 @@ class DirectoryExport {
                       .is_large = config_.n_layers == 80 && config_.n_heads != config_.n_kv_heads};
     if (tied_ && config_.tied_output == false && !writes_no_text_)
       throw Error("{}: the output matrix is missing, and the model does not tie it to the embedding", out_.source);
-    for (ExportTensor& tensor : head_export(checkpoint_, *source_, config_.dim, false)) out_.tensors.push_back(std::move(tensor));
+    for (ExportTensor& tensor : head_export(checkpoint_, *source_, config_.dim, false))
+      out_.tensors.push_back(std::move(tensor));
     for (const std::string& name : source_->unused())
       log_warn("{}: tensor '{}' is not used", out_.source, printable(name));
     return std::move(out_);
@@ -100,10 +104,12 @@ class DirectoryExport {
       if (applies(row.when, config_, layer)) add(row, layer, false);
     for (const auto& row : matrices) {
       const bool is_output = std::string_view(row.gguf_name) == "output.weight";
-      if ((is_output && (config_.tied_output == true || writes_no_text_)) || !applies(row.when, config_, layer)) continue;
+      if ((is_output && (config_.tied_output == true || writes_no_text_)) || !applies(row.when, config_, layer))
+        continue;
       if (row.gguf_slice.total == Size::kNone) {
         if (add(row, layer, true) && is_output) tied_ = false;
-      } else if (row.gguf_slice.first == Size::kNone) {  // GGUF fuses them too: the first of the parts stands for the whole
+      } else if (row.gguf_slice.first ==
+                 Size::kNone) {  // GGUF fuses them too: the first of the parts stands for the whole
         MatrixRow<Owner> whole = row;
         whole.n_out = row.gguf_slice.total;
         whole.gguf_slice = whole.hf_slice = {};
@@ -120,7 +126,8 @@ class DirectoryExport {
   bool add(const Row& row, int layer, bool is_matrix) {
     HostTensor host;
     if (!finder_->find(row, layer, host)) return false;
-    const int64_t n_out = host.n_out, n_in = host.n_in, count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
+    const int64_t n_out = host.n_out, n_in = host.n_in,
+                  count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
     const std::optional<uint32_t> type_id = info(host.format).ggml_type;
     ExportTensor tensor{.name = gguf_name(row, layer),
                         .shape = {static_cast<uint64_t>(n_in)},
@@ -191,14 +198,16 @@ class DirectoryExport {
   void add_frequencies(const char* name, std::vector<float> values) {
     const auto kept = std::make_shared<const std::vector<float>>(std::move(values));
     const auto n = static_cast<int64_t>(kept->size());
-    out_.tensors.push_back(
-        {.name = name,
-         .shape = {kept->size()},
-         .ggml_type = 0,
-         .format = Format::F32,
-         .n_bytes = kept->size() * sizeof(float),
-         .open = [kept, n] { return HostTensor{Format::F32, 1, n, reinterpret_cast<const uint8_t*>(kept->data())}; },
-         .close = [](const HostTensor&) {}});
+    out_.tensors.push_back({.name = name,
+                            .shape = {kept->size()},
+                            .ggml_type = 0,
+                            .format = Format::F32,
+                            .n_bytes = kept->size() * sizeof(float),
+                            .open =
+                                [kept, n] {
+                                  return HostTensor{Format::F32, 1, n, reinterpret_cast<const uint8_t*>(kept->data())};
+                                },
+                            .close = [](const HostTensor&) {}});
   }
 
   const Checkpoint& checkpoint_;

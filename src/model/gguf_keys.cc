@@ -52,7 +52,8 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const KeyWriter& 
   if (c.local_theta > 0) keys.set("rope.freq_base_swa", c.local_theta);
   if (scaling.kind == RopeScalingKind::kNone || scaling.kind == RopeScalingKind::kLlama3) return;
   if (scaling.kind == RopeScalingKind::kDynamic)
-    throw Error("{}: GGUF cannot say the dynamic rope scaling: run the directory as it is", printable(checkpoint.path()));
+    throw Error("{}: GGUF cannot say the dynamic rope scaling: run the directory as it is",
+                printable(checkpoint.path()));
   if (scaling.kind == RopeScalingKind::kLongRope) {  // its factors are tensors too
     keys.set("rope.scaling.type", std::string("longrope"));
     keys.count("rope.scaling.original_context_length", scaling.original_context);
@@ -75,13 +76,14 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter
     windowed.push_back(layer.window > 0);
     as_usual = as_usual && windowed[i] == (arch.window_period == 0 || i % arch.window_period < arch.window_period - 1);
     if (c.experts.n > 0 && !layer.experts && n_dense++ != i)
-      throw Error("{}: layer {} has no experts, and one before it has: GGUF cannot say that: run the directory as it is",
-                  printable(checkpoint.path()), i);
+      throw Error(
+          "{}: layer {} has no experts, and one before it has: GGUF cannot say that: run the directory as it is",
+          printable(checkpoint.path()), i);
     const bool without_rope = (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) ||
                               (arch.rope_needs_window && c.sliding_window > 0 && !windowed[i]);
     if ((layer.rope == LayerRope::kNone) != without_rope)
-      throw Error("{}: GGUF cannot say that layer {} has {} rope: run the directory as it is", printable(checkpoint.path()), i,
-                  without_rope ? "a" : "no");
+      throw Error("{}: GGUF cannot say that layer {} has {} rope: run the directory as it is",
+                  printable(checkpoint.path()), i, without_rope ? "a" : "no");
   }
   const bool lists_windows = arch.rope_needs_window || arch.local_theta == kSameTheta;  // llama.cpp's converter does
   if (c.sliding_window > 0 && (lists_windows || !as_usual)) keys.set("attention.sliding_window_pattern", windowed);
@@ -112,7 +114,8 @@ void write_latent(const Config& c, const KeyWriter& keys) {
   if (l.log_stretch > 0) keys.set("rope.scaling.yarn_log_multiplier", l.log_stretch);
 }
 
-// In the keys that llama.cpp has for state-space models. The sections of the rope are of images' positions; text has one.
+// In the keys that llama.cpp has for state-space models. The sections of the rope are of images' positions; text has
+// one.
 void write_delta(const Config& c, const KeyWriter& keys) {
   const DeltaConfig& d = c.delta;
   keys.count("ssm.conv_kernel", d.conv_width);
@@ -153,7 +156,8 @@ void write_sizes(const Config& c, const KeyWriter& keys) {
   if (c.latent.kv_rank > 0) write_latent(c, keys);
   if (c.n_recurrent_layers() > 0) write_delta(c, keys);
   keys.set("attention.layer_norm_rms_epsilon", c.norm_eps);
-  if (c.sliding_window > 0) keys.count("attention.sliding_window", c.arch->bidirectional ? 2 * (c.sliding_window - 1) : c.sliding_window);
+  if (c.sliding_window > 0)
+    keys.count("attention.sliding_window", c.arch->bidirectional ? 2 * (c.sliding_window - 1) : c.sliding_window);
   keys.count("vocab_size", c.n_vocab);
 }
 

@@ -1,5 +1,5 @@
-// Config from a Hugging Face config.json (config.cc has the GGUF side): what the file says, seen through the architecture's
-// row. Whatever would change the numbers and is not computed here is refused by name.
+// Config from a Hugging Face config.json (config.cc has the GGUF side): what the file says, seen through the
+// architecture's row. Whatever would change the numbers and is not computed here is refused by name.
 #include <algorithm>
 #include <cmath>
 
@@ -25,8 +25,11 @@ void check_activation(const HfConfig& file, const Arch& arch) {
     if (file.hidden_act == row.name && arch.activation == row.activation) return;
   // Gemma's first files say "gelu" and mean its approximation; gpt-oss's say what theirs is made of.
   if (file.hidden_act == "gelu" && arch.activation == Activation::kGeluTanh) return;
-  if (file.hidden_act == "silu" && arch.activation == Activation::kClampedSwiglu && (file.swiglu_limit == 0 || file.swiglu_limit == 7)) return;
-  throw file.error("hidden_act", "'{}' is not supported for models of type '{}'", printable(file.hidden_act, 64), arch.hf_name);
+  if (file.hidden_act == "silu" && arch.activation == Activation::kClampedSwiglu &&
+      (file.swiglu_limit == 0 || file.swiglu_limit == 7))
+    return;
+  throw file.error("hidden_act", "'{}' is not supported for models of type '{}'", printable(file.hidden_act, 64),
+                   arch.hf_name);
 }
 
 // What cos and sin are multiplied with (Hugging Face's _compute_yarn_parameters).
@@ -40,13 +43,17 @@ float yarn_magnitude(const HfRope& rope, float factor) {
 // What is not given follows from how far the context was stretched (Hugging Face's _compute_longrope_parameters).
 RopeScaling long_rope(const HfConfig& file, int rot_dim) {
   const HfRope& rope = file.rope;
-  RopeScaling scaling{.kind = RopeScalingKind::kLongRope, .original_context = rope.original_context,
-                      .short_factors = rope.short_factor, .long_factors = rope.long_factor};
+  RopeScaling scaling{.kind = RopeScalingKind::kLongRope,
+                      .original_context = rope.original_context,
+                      .short_factors = rope.short_factor,
+                      .long_factors = rope.long_factor};
   for (const auto* factors : {&rope.short_factor, &rope.long_factor})
     if (factors->size() != static_cast<size_t>(rot_dim / 2))
-      throw file.error(factors == &rope.short_factor ? "short_factor" : "long_factor", "{} elements: expected {}", factors->size(), rot_dim / 2);
+      throw file.error(factors == &rope.short_factor ? "short_factor" : "long_factor", "{} elements: expected {}",
+                       factors->size(), rot_dim / 2);
   const float factor = rope.factor.value_or(static_cast<float>(file.n_ctx) / static_cast<float>(rope.original_context));
-  const float usual = factor <= 1 ? 1.0f : std::sqrt(1 + std::log(factor) / std::log(static_cast<float>(rope.original_context)));
+  const float usual =
+      factor <= 1 ? 1.0f : std::sqrt(1 + std::log(factor) / std::log(static_cast<float>(rope.original_context)));
   scaling.magnitude = rope.attention_factor.value_or(usual);
   return scaling;
 }
@@ -65,7 +72,8 @@ RopeScaling rope_scaling_of(const HfConfig& file, int rot_dim) {
     scaling.low_freq_factor = rope.low_freq_factor.value();
     scaling.high_freq_factor = rope.high_freq_factor.value();
     if (scaling.high_freq_factor <= scaling.low_freq_factor)
-      throw file.error("high_freq_factor", "{} is not above low_freq_factor {}", scaling.high_freq_factor, scaling.low_freq_factor);
+      throw file.error("high_freq_factor", "{} is not above low_freq_factor {}", scaling.high_freq_factor,
+                       scaling.low_freq_factor);
   } else if (rope.kind == "yarn") {
     scaling.kind = RopeScalingKind::kYarn;
     scaling.factor = rope.factor.value_or(static_cast<float>(file.n_ctx) / static_cast<float>(rope.original_context));
@@ -74,7 +82,9 @@ RopeScaling rope_scaling_of(const HfConfig& file, int rot_dim) {
     scaling.truncate = rope.truncate;
     scaling.magnitude = yarn_magnitude(rope, scaling.factor);
   } else {
-    throw file.error("rope_type", "'{}' is not supported: supported are default, linear, dynamic, llama3, yarn and longrope", printable(rope.kind, 64));
+    throw file.error("rope_type",
+                     "'{}' is not supported: supported are default, linear, dynamic, llama3, yarn and longrope",
+                     printable(rope.kind, 64));
   }
   return scaling;
 }
@@ -110,14 +120,20 @@ bool is_recurrent(const HfConfig& file, const Arch& arch, int layer) {
 
 // Gated delta nets, whose value heads lie as the key heads' groups in these files.
 DeltaConfig delta_of(const HfConfig& file) {
-  for (const auto& [key, value] : {std::pair{"linear_num_key_heads", file.delta_key_heads}, std::pair{"linear_num_value_heads", file.delta_value_heads},
-                                   std::pair{"linear_key_head_dim", file.delta_key_dim}, std::pair{"linear_value_head_dim", file.delta_value_dim},
-                                   std::pair{"linear_conv_kernel_dim", file.delta_conv_width}})
+  for (const auto& [key, value] :
+       {std::pair{"linear_num_key_heads", file.delta_key_heads},
+        std::pair{"linear_num_value_heads", file.delta_value_heads},
+        std::pair{"linear_key_head_dim", file.delta_key_dim}, std::pair{"linear_value_head_dim", file.delta_value_dim},
+        std::pair{"linear_conv_kernel_dim", file.delta_conv_width}})
     if (value == 0) throw file.error(key, "is missing");
   if (file.delta_value_heads % file.delta_key_heads != 0)
-    throw file.error("linear_num_value_heads", "{} is not a multiple of linear_num_key_heads {}", file.delta_value_heads, file.delta_key_heads);
-  return {.n_key_heads = file.delta_key_heads, .n_value_heads = file.delta_value_heads, .key_dim = file.delta_key_dim,
-          .value_dim = file.delta_value_dim, .conv_width = file.delta_conv_width};
+    throw file.error("linear_num_value_heads", "{} is not a multiple of linear_num_key_heads {}",
+                     file.delta_value_heads, file.delta_key_heads);
+  return {.n_key_heads = file.delta_key_heads,
+          .n_value_heads = file.delta_value_heads,
+          .key_dim = file.delta_key_dim,
+          .value_dim = file.delta_value_dim,
+          .conv_width = file.delta_conv_width};
 }
 
 std::vector<LayerKind> layers_of(const HfConfig& file, const Config& c) {
@@ -147,33 +163,42 @@ ExpertConfig experts_of(const HfConfig& file, const Arch& arch) {
   if (file.scoring_func == "sigmoid") {
     e.scoring = Scoring::kSigmoid;
   } else if (!file.scoring_func.empty() && file.scoring_func != "softmax") {
-    throw file.error("scoring_func", "'{}' is not supported: supported are softmax and sigmoid", printable(file.scoring_func, 64));
+    throw file.error("scoring_func", "'{}' is not supported: supported are softmax and sigmoid",
+                     printable(file.scoring_func, 64));
   }
   e.n_groups = file.topk_method == "greedy" ? 1 : file.n_groups;
   e.n_groups_used = file.n_groups_used > 0 ? std::min(file.n_groups_used, e.n_groups) : e.n_groups;
   if (e.n % e.n_groups != 0 || e.n_groups_used > e.n_groups || e.n / e.n_groups * e.n_groups_used < e.n_used)
-    throw file.error("n_group", "{} groups, of which {} are used, do not fit {} experts", e.n_groups, e.n_groups_used, e.n);
+    throw file.error("n_group", "{} groups, of which {} are used, do not fit {} experts", e.n_groups, e.n_groups_used,
+                     e.n);
   return e;
 }
 
 // The cache holds latents, which are as one KV head (config.h).
 void set_latent(const HfConfig& file, Config& c) {
-  for (const auto& [key, value] : {std::pair{"kv_lora_rank", file.kv_lora_rank}, std::pair{"qk_nope_head_dim", file.qk_nope_head_dim},
-                                   std::pair{"qk_rope_head_dim", file.qk_rope_head_dim}, std::pair{"v_head_dim", file.v_head_dim}})
+  for (const auto& [key, value] :
+       {std::pair{"kv_lora_rank", file.kv_lora_rank}, std::pair{"qk_nope_head_dim", file.qk_nope_head_dim},
+        std::pair{"qk_rope_head_dim", file.qk_rope_head_dim}, std::pair{"v_head_dim", file.v_head_dim}})
     if (value == 0) throw file.error(key, "is missing");
-  if (file.qk_rope_head_dim % 2 != 0) throw file.error("qk_rope_head_dim", "{} is not an even number", file.qk_rope_head_dim);
-  c.latent = {.q_rank = file.q_lora_rank, .kv_rank = file.kv_lora_rank, .nope_dim = file.qk_nope_head_dim,
-              .rope_dim = file.qk_rope_head_dim, .value_dim = file.v_head_dim};
+  if (file.qk_rope_head_dim % 2 != 0)
+    throw file.error("qk_rope_head_dim", "{} is not an even number", file.qk_rope_head_dim);
+  c.latent = {.q_rank = file.q_lora_rank,
+              .kv_rank = file.kv_lora_rank,
+              .nope_dim = file.qk_nope_head_dim,
+              .rope_dim = file.qk_rope_head_dim,
+              .value_dim = file.v_head_dim};
   c.n_kv_heads = 1;
   c.head_dim = c.latent.kv_rank + c.latent.rope_dim;
   c.rot_dim = c.latent.rope_dim;
   if (!file.rope_interleave) c.rope_layout = RopeLayout::kHalfSplit;
-  if (c.rope_scaling.kind == RopeScalingKind::kYarn) c.latent.log_stretch = 0.1f * file.rope.mscale_all_dim.value_or(0.0f);
+  if (c.rope_scaling.kind == RopeScalingKind::kYarn)
+    c.latent.log_stretch = 0.1f * file.rope.mscale_all_dim.value_or(0.0f);
 }
 
 void set_scales(const HfConfig& file, Config& c) {
   const auto or_one = [](float value) { return value > 0 ? value : 1.0f; };
-  c.embedding_scale = or_one(file.embedding_multiplier) * (c.arch->scales_embedding ? std::sqrt(static_cast<float>(c.dim)) : 1.0f);
+  c.embedding_scale =
+      or_one(file.embedding_multiplier) * (c.arch->scales_embedding ? std::sqrt(static_cast<float>(c.dim)) : 1.0f);
   c.residual_scale = or_one(file.residual_multiplier);
   c.logit_scale = 1.0f / or_one(file.logits_scaling);
   c.attention_scale = file.attention_multiplier;
@@ -217,7 +242,9 @@ Config config_from_hf(const HfConfig& file) {
   c.rope_scaling = rope_scaling_of(file, c.rot_dim);
   c.rope_layout = c.arch->hf_rope;
   if (c.arch->local_theta != 0 && file.sliding_window > 0)
-    c.local_theta = file.rope.local_theta > 0 ? file.rope.local_theta : c.arch->local_theta == kSameTheta ? c.rope_theta : c.arch->local_theta;
+    c.local_theta = file.rope.local_theta > 0           ? file.rope.local_theta
+                    : c.arch->local_theta == kSameTheta ? c.rope_theta
+                                                        : c.arch->local_theta;
   c.experts = experts_of(file, *c.arch);
   c.layers = layers_of(file, c);
   if (c.arch->delta_period > 0) c.delta = delta_of(file);

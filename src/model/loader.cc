@@ -14,8 +14,8 @@ std::string text_of(const Tokenizer& tokenizer, std::optional<int32_t> id) {
 
 void check_vocabulary(const Checkpoint& checkpoint, const Tokenizer& tokenizer, const Config& config) {
   if (tokenizer.n_vocab() > config.n_vocab)
-    throw Error("{}: the tokenizer has {} tokens, and the embedding has {} rows", printable(checkpoint.path()), tokenizer.n_vocab(),
-                config.n_vocab);
+    throw Error("{}: the tokenizer has {} tokens, and the embedding has {} rows", printable(checkpoint.path()),
+                tokenizer.n_vocab(), config.n_vocab);
 }
 
 }  // namespace
@@ -26,16 +26,19 @@ std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, con
   return ChatTemplate(*std::move(source), text_of(tokenizer, tokenizer.bos()), text_of(tokenizer, tokenizer.eos()));
 }
 
-LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options, const LoadProgress& progress) {
+LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
+                       const LoadProgress& progress) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   LoadedModel model;
   model.checkpoint = std::move(checkpoint);
   if (find_encoder_config(*model.checkpoint))
-    throw Error("{}: this model is an encoder, which makes vectors and writes no text: use `ingot embed`", printable(model.checkpoint->path()));
+    throw Error("{}: this model is an encoder, which makes vectors and writes no text: use `ingot embed`",
+                printable(model.checkpoint->path()));
   const Config config = model.checkpoint->config();
   if (config.arch->bidirectional)
-    throw Error("{}: this model reads whole texts to make vectors, and writes none: use `ingot embed`", printable(model.checkpoint->path()));
+    throw Error("{}: this model reads whole texts to make vectors, and writes none: use `ingot embed`",
+                printable(model.checkpoint->path()));
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);
   model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);

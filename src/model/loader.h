@@ -1,4 +1,5 @@
-// Loading: a checkpoint becomes a tokenizer, a chat template and a runner. The program's verbs and the server start here.
+// Loading: a checkpoint becomes a tokenizer, a chat template and a runner. The program's verbs and the server start
+// here.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,7 +14,7 @@ namespace ingot {
 struct LoadedModel {
   std::shared_ptr<const Checkpoint> checkpoint;
   std::unique_ptr<Tokenizer> tokenizer;
-  std::optional<ChatTemplate> chat;        // none when the checkpoint has none
+  std::optional<ChatTemplate> chat;  // none when the checkpoint has none
   std::unique_ptr<Ranks> runner;
   double load_ms = 0;
 };
@@ -22,6 +23,7 @@ struct LoadedModel {
 std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer);
 
 // Everything. Throws Error with the file's name for whatever is wrong with it.
-LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options, const LoadProgress& progress);
+LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
+                       const LoadProgress& progress);
 
 }  // namespace ingot

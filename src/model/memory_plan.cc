@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/memory_error.h"
 #include "base/log.h"
+#include "base/memory_error.h"
 #include "base/system.h"
 #include "model/decoder_program.h"
 #include "model/ranks.h"
@@ -44,19 +44,20 @@ int64_t tokens_in(size_t n_bytes, const Config& c, const RunnerOptions& o, const
 
 int64_t whole_blocks(int64_t n_tokens, int block_size) { return (n_tokens + block_size - 1) / block_size; }
 
-// Two for each sequence, where its prompt ends and where its answer does, and two for beginnings that many have, in an eighth of what is
-// free beside the weights.
+// Two for each sequence, where its prompt ends and where its answer does, and two for beginnings that many have, in an
+// eighth of what is free beside the weights.
 int choose_checkpoints(const Config& c, size_t free_bytes, const RunnerOptions& o, const Backend* backend) {
   const size_t slot_bytes = state_bytes(state_shape(c, 1), backend) - state_bytes(state_shape(c, 0), backend);
   if (slot_bytes == 0 || o.n_checkpoints >= 0) return std::max(0, o.n_checkpoints);
   return static_cast<int>(std::min<size_t>(2 * static_cast<size_t>(o.max_seqs) + 2, free_bytes / 8 / slot_bytes));
 }
 
-// Tokens of a sequence of n_ctx that are in the pool at a time. Where every layer has a window these are the window, what two steps under way
-// write, and blocks at both ends that are not whole.
+// Tokens of a sequence of n_ctx that are in the pool at a time. Where every layer has a window these are the window,
+// what two steps under way write, and blocks at both ends that are not whole.
 int64_t tokens_held(const Config& c, const RunnerOptions& o, int n_ctx) {
   const int64_t window = c.widest_window();
-  return window == 0 ? n_ctx : std::min<int64_t>(n_ctx, window + 2 * int64_t{o.max_batch_tokens} + 3 * int64_t{o.block_size});
+  return window == 0 ? n_ctx
+                     : std::min<int64_t>(n_ctx, window + 2 * int64_t{o.max_batch_tokens} + 3 * int64_t{o.block_size});
 }
 
 // What n_tokens in the pool take, of sequences of up to n_ctx.
@@ -74,7 +75,10 @@ MemoryPlan plan_of(const Config& c, const WeightBytes& weights, size_t available
   plan.max_seqs = o.max_seqs;
   plan.max_batch_tokens = static_cast<int>(std::min<int64_t>(o.max_batch_tokens, int64_t{n_ctx} * o.max_seqs));
   const int max_logits = o.max_logits > 0 ? o.max_logits : o.max_seqs;
-  plan.limits = {.max_tokens = plan.max_batch_tokens, .max_seqs = plan.max_seqs, .max_logits = max_logits, .max_kv_len = n_ctx,
+  plan.limits = {.max_tokens = plan.max_batch_tokens,
+                 .max_seqs = plan.max_seqs,
+                 .max_logits = max_logits,
+                 .max_kv_len = n_ctx,
                  .n_vocab = c.n_vocab};
   plan.activation_bytes = step_bytes(c, plan.limits, backend);
   return plan;
@@ -86,13 +90,15 @@ MemoryPlan plan_memory(const Config& c, const WeightBytes& weights, size_t avail
                        const Backend* backend) {
   const size_t weight_bytes = weights.total();
   if (weight_bytes > available)
-    throw MemoryError("the weights need {} and the device has {} free: use a smaller model or a smaller quant", human_bytes(weight_bytes),
-                human_bytes(available));
+    throw MemoryError("the weights need {} and the device has {} free: use a smaller model or a smaller quant",
+                      human_bytes(weight_bytes), human_bytes(available));
   const StateShape states = state_shape(c, o.max_seqs + choose_checkpoints(c, available - weight_bytes, o, backend));
   const size_t of_states = state_bytes(states, backend);
   if (of_states > available - weight_bytes)
-    throw MemoryError("the states of {} sequences and {} checkpoints need {}, and {} are free beside the weights: allow fewer at once", o.max_seqs,
-                states.n_slots - o.max_seqs, human_bytes(of_states), human_bytes(available - weight_bytes));
+    throw MemoryError(
+        "the states of {} sequences and {} checkpoints need {}, and {} are free beside the weights: allow fewer at "
+        "once",
+        o.max_seqs, states.n_slots - o.max_seqs, human_bytes(of_states), human_bytes(available - weight_bytes));
   size_t left = available - weight_bytes - of_states;
   if (o.fills_memory()) {
     const int longest = o.n_ctx > 0 ? o.n_ctx : c.n_ctx_train;
@@ -105,7 +111,8 @@ MemoryPlan plan_memory(const Config& c, const WeightBytes& weights, size_t avail
   int n_ctx = o.n_ctx;
   if (n_ctx == 0) {
     const bool whole = tokens_held(c, o, c.n_ctx_train) <= fit;
-    n_ctx = static_cast<int>(whole ? c.n_ctx_train : std::min<int64_t>(c.n_ctx_train, std::clamp(fit, kSmallestContext, kMostTokens)));
+    n_ctx = static_cast<int>(whole ? c.n_ctx_train
+                                   : std::min<int64_t>(c.n_ctx_train, std::clamp(fit, kSmallestContext, kMostTokens)));
   }
   int64_t n_tokens = o.n_kv_tokens;
   const int64_t wanted = o.fills_memory() ? fit : std::min(fit, int64_t{n_ctx} * o.max_seqs);
@@ -113,9 +120,12 @@ MemoryPlan plan_memory(const Config& c, const WeightBytes& weights, size_t avail
   const MemoryPlan plan = plan_of(c, weights, available, o, backend, n_ctx, n_tokens);
   const bool chosen = o.n_ctx > 0 || o.n_kv_tokens > 0 || o.fills_memory();
   if (chosen && plan.total_bytes() > available)
-    throw MemoryError("a KV cache of {} tokens needs {}, and {} are free beside the weights and {} for activations: use at most {} tokens of context, or "
-                "fewer sequences at once",
-                n_tokens, human_bytes(plan.kv_bytes), human_bytes(available - weight_bytes), human_bytes(plan.activation_bytes), o.fills_memory() ? fit : 2 * fit);
+    throw MemoryError(
+        "a KV cache of {} tokens needs {}, and {} are free beside the weights and {} for activations: use at most {} "
+        "tokens of context, or "
+        "fewer sequences at once",
+        n_tokens, human_bytes(plan.kv_bytes), human_bytes(available - weight_bytes), human_bytes(plan.activation_bytes),
+        o.fills_memory() ? fit : 2 * fit);
   return plan;
 }
 
@@ -130,8 +140,11 @@ std::vector<MemoryPlan> plans_that_fit(const Config& c, const WeightBytes& weigh
       return whole_blocks(tokens_held(c, o, n_ctx), o.block_size) * o.block_size * o.max_seqs;
     };
     const auto plan = [&](int n_ctx) { return plan_of(c, weights, available, o, backend, n_ctx, in_pool(n_ctx)); };
-    const auto fits = [&](int n_ctx) { return in_pool(n_ctx) <= kMostTokens && plan(n_ctx).total_bytes() <= most_bytes; };
-    int low = std::min(static_cast<int>(kSmallestContext), c.n_ctx_train), high = c.n_ctx_train;  // low fits, above high nothing does
+    const auto fits = [&](int n_ctx) {
+      return in_pool(n_ctx) <= kMostTokens && plan(n_ctx).total_bytes() <= most_bytes;
+    };
+    int low = std::min(static_cast<int>(kSmallestContext), c.n_ctx_train),
+        high = c.n_ctx_train;  // low fits, above high nothing does
     if (!fits(low)) break;
     while (low < high) {
       const int middle = low + (high - low + 1) / 2;
@@ -145,8 +158,8 @@ std::vector<MemoryPlan> plans_that_fit(const Config& c, const WeightBytes& weigh
 std::string MemoryPlan::table() const {
   const int64_t n_tokens = int64_t{kv.n_blocks} * kv.block_size;
   const std::string state_line =
-      states ? fmt::format("  states       {:>10}   {} sequences and {} checkpoints of {}\n", human_bytes(state_bytes), max_seqs,
-                           n_checkpoints(), human_bytes(states.slot_bytes()))
+      states ? fmt::format("  states       {:>10}   {} sequences and {} checkpoints of {}\n", human_bytes(state_bytes),
+                           max_seqs, n_checkpoints(), human_bytes(states.slot_bytes()))
              : "";
   return fmt::format(
       "  weights      {:>10}\n"
@@ -154,8 +167,9 @@ std::string MemoryPlan::table() const {
       "{}"
       "  activations  {:>10}   steps of up to {} tokens, {} sequences\n"
       "  in all       {:>10}   of {} free\n",
-      human_bytes(weight_bytes), human_bytes(kv_bytes), n_tokens, human_bytes(kv.token_bytes()), n_ctx, state_line, human_bytes(activation_bytes),
-      max_batch_tokens, max_seqs, human_bytes(total_bytes()), human_bytes(available_bytes));
+      human_bytes(weight_bytes), human_bytes(kv_bytes), n_tokens, human_bytes(kv.token_bytes()), n_ctx, state_line,
+      human_bytes(activation_bytes), max_batch_tokens, max_seqs, human_bytes(total_bytes()),
+      human_bytes(available_bytes));
 }
 
 }  // namespace ingot

@@ -29,14 +29,18 @@ std::unique_ptr<Backend> make_backend(const RunnerOptions& options) {
 
 Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const RunnerOptions& options,
              const LoadProgress& progress)
-    : config_(config), source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)), backend_(make_backend(options)) {
-  if (!backend_->keeps_kv_as(options.kv_dtype)) throw Error("KV caches of q8_0 run on the CPU: use --kv-type fp8 or f16, or --device cpu");
+    : config_(config),
+      source_(options.check_tensors ? checked_source(std::move(source)) : std::move(source)),
+      backend_(make_backend(options)) {
+  if (!backend_->keeps_kv_as(options.kv_dtype))
+    throw Error("KV caches of q8_0 run on the CPU: use --kv-type fp8 or f16, or --device cpu");
   const size_t before = backend_->allocated_bytes(), free_before = backend_->available_bytes();
   size_t limit = memory_limit(options);
   if (options.fills_memory()) limit -= std::min(limit, backend_->driver_bytes());
   plan_ = plan_memory(config_, weight_bytes(*source_, config_, *backend_), limit, options, backend_.get());
   if (options.n_ctx > config_.n_ctx_train)
-    log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx, config_.n_ctx_train);
+    log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx,
+             config_.n_ctx_train);
   load(progress);
   if (options.fills_memory())  // now that it is known what the weights take there
     plan_ = plan_memory(config_, {backend_->allocated_bytes() - before, plan_.borrowed_bytes}, limit, options,
@@ -69,7 +73,8 @@ void Ranks::load(const LoadProgress& progress) {
   weights_ = load_weights(*source_, config_, *backend_, progress);
   backend_->synchronize();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  log_info("{} of weights in {:.3f} s, {:.1f} GB/s", human_bytes(weights_.file_bytes), seconds, static_cast<double>(weights_.file_bytes) / seconds * 1e-9);
+  log_info("{} of weights in {:.3f} s, {:.1f} GB/s", human_bytes(weights_.file_bytes), seconds,
+           static_cast<double>(weights_.file_bytes) / seconds * 1e-9);
   if (const std::string path = changed_mapped_file(); !path.empty())
     throw Error("{} was written to or cut while it was loaded: start again when it is whole", printable(path));
 }
@@ -82,12 +87,15 @@ void Ranks::forward(const Batch& batch) {
 // What the model may take.
 size_t Ranks::memory_limit(const RunnerOptions& o) const {
   const size_t free = backend_->available_bytes(), all = std::max(backend_->device_bytes(), free);
-  if (o.memory_bytes > free) throw Error("the device has {} free, and {} are to be taken: use fewer", human_bytes(free), human_bytes(o.memory_bytes));
+  if (o.memory_bytes > free)
+    throw Error("the device has {} free, and {} are to be taken: use fewer", human_bytes(free),
+                human_bytes(o.memory_bytes));
   if (o.memory_bytes > 0) return o.memory_bytes;
   if (o.memory_share == 0) return free;
   const auto limit = static_cast<size_t>(o.memory_share * static_cast<double>(all));
   if (limit <= all - free)
-    throw Error("{} of the device's {} are in use already: a share of {} leaves nothing", human_bytes(all - free), human_bytes(all), o.memory_share);
+    throw Error("{} of the device's {} are in use already: a share of {} leaves nothing", human_bytes(all - free),
+                human_bytes(all), o.memory_share);
   return limit - (all - free);
 }
 

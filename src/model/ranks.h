@@ -13,22 +13,24 @@ namespace ingot {
 
 struct RunnerOptions {
   BackendOptions backend;
-  int n_ctx = 0;               // tokens of one sequence; 0: the model's own, cut to what fits in memory
+  int n_ctx = 0;  // tokens of one sequence; 0: the model's own, cut to what fits in memory
   int max_batch_tokens = 512;
   int max_seqs = 1;
-  int max_logits = 0;          // rows of logits in one step; 0: one for each sequence
-  int block_size = 16;         // tokens a KV block
-  int n_kv_tokens = 0;         // size of the pool; 0: n_ctx for each sequence, or what fits in memory
-  double memory_share = 0;     // of the device's memory that may be in use, and whose rest the pool takes; 0: as n_kv_tokens says
-  size_t memory_bytes = 0;     // likewise, so much for this model
+  int max_logits = 0;   // rows of logits in one step; 0: one for each sequence
+  int block_size = 16;  // tokens a KV block
+  int n_kv_tokens = 0;  // size of the pool; 0: n_ctx for each sequence, or what fits in memory
+  double memory_share =
+      0;  // of the device's memory that may be in use, and whose rest the pool takes; 0: as n_kv_tokens says
+  size_t memory_bytes = 0;  // likewise, so much for this model
   DType kv_dtype = DType::kF16;
-  int n_checkpoints = 0;       // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
+  int n_checkpoints =
+      0;  // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
   bool fills_memory() const { return memory_share > 0 || memory_bytes > 0; }
   bool check_tensors = false;  // look at every number of the weights first
   bool check_nan = false;
-  bool check_replay = false;   // where steps are recorded: compare them with plain launches
+  bool check_replay = false;  // where steps are recorded: compare them with plain launches
   std::shared_ptr<TraceFile> trace;
-  bool trace_ops = true;       // each op, for which a device has to wait; else steps only
+  bool trace_ops = true;  // each op, for which a device has to wait; else steps only
 };
 
 class Ranks final : public Runner {
@@ -64,9 +66,9 @@ class Ranks final : public Runner {
   std::unique_ptr<Backend> backend_;
   Weights weights_;
   std::unique_ptr<KvCache> kv_;
-  std::unique_ptr<StateCache> states_;    // only of models with recurrent layers
+  std::unique_ptr<StateCache> states_;  // only of models with recurrent layers
   std::optional<Program> program_;
-  Tensor logits_;                         // [n_logits, n_vocab] of the last forward
+  Tensor logits_;  // [n_logits, n_vocab] of the last forward
   RunnerInfo info_;
 };
 

@@ -31,13 +31,15 @@ float llama3_frequency(float inv_freq, const RopeScaling& s) {
   const double wavelength = 2 * std::numbers::pi / inv_freq;
   if (wavelength < s.original_context / s.high_freq_factor) return inv_freq;
   if (wavelength > s.original_context / s.low_freq_factor) return inv_freq / s.factor;
-  const double smooth = (s.original_context / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+  const double smooth =
+      (s.original_context / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
   return static_cast<float>((1 - smooth) * inv_freq / s.factor + smooth * inv_freq);
 }
 
 }  // namespace
 
-std::vector<float> rope_frequencies(int rot_dim, float theta, const RopeScaling& s, const std::vector<float>& divisors, int n_ctx) {
+std::vector<float> rope_frequencies(int rot_dim, float theta, const RopeScaling& s, const std::vector<float>& divisors,
+                                    int n_ctx) {
   if (s.kind == RopeScalingKind::kDynamic && n_ctx > s.original_context && rot_dim > 2) {
     const double grown = double{s.factor} * n_ctx / s.original_context - (s.factor - 1);
     theta = static_cast<float>(theta * std::pow(grown, rot_dim / (rot_dim - 2.0)));

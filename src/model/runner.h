@@ -10,17 +10,18 @@ namespace ingot {
 
 struct RunnerInfo {
   int n_vocab = 0;
-  int n_ctx = 0;         // tokens of one sequence, prompt and output together
-  int block_size = 0;    // tokens a KV block
-  int n_blocks = 0;      // KV blocks in the pool
+  int n_ctx = 0;       // tokens of one sequence, prompt and output together
+  int block_size = 0;  // tokens a KV block
+  int n_blocks = 0;    // KV blocks in the pool
   int max_batch_tokens = 0;
-  int max_seqs = 0;      // sequences in one batch
-  int max_logits = 0;    // rows of logits of one batch; 0: one for each sequence
-  int n_states = 0;      // slots for states: one for each sequence in a batch, the rest for checkpoints; 0: the model has no states
-  int window = 0;        // tokens that a query sees, in every layer; 0: some layer sees all
+  int max_seqs = 0;    // sequences in one batch
+  int max_logits = 0;  // rows of logits of one batch; 0: one for each sequence
+  int n_states =
+      0;  // slots for states: one for each sequence in a batch, the rest for checkpoints; 0: the model has no states
+  int window = 0;                 // tokens that a query sees, in every layer; 0: some layer sees all
   bool takes_embeddings = false;  // Batch::embeddings, each row of embedding_dim floats
   int embedding_dim = 0;
-  bool overlaps = false; // forward and sample return before their work is done, which the host can use
+  bool overlaps = false;  // forward and sample return before their work is done, which the host can use
 };
 
 class Runner {
@@ -31,8 +32,9 @@ class Runner {
   // forward may come before wait() for the last sample, whose draws it may name (drawn_token); it comes before the next
   // sample in any case. A batch's arrays stay valid until the wait() of its step has returned.
   virtual void forward(const Batch& batch) = 0;
-  virtual void sample(std::span<const SampleRow> rows) = 0;  // one for each of logit_rows, in order; they stay valid too
-  virtual std::vector<Sampled> wait() = 0;                   // what the last sample drew, in row order
+  virtual void sample(
+      std::span<const SampleRow> rows) = 0;  // one for each of logit_rows, in order; they stay valid too
+  virtual std::vector<Sampled> wait() = 0;   // what the last sample drew, in row order
 };
 
 }  // namespace ingot

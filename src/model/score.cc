@@ -9,14 +9,18 @@
 namespace ingot {
 namespace {
 
-// Tokens of each of so many sequences: their context, or their share of the pool where that is less, as it may be of models with windows.
-int64_t capacity(const RunnerInfo& info, int n_seqs) { return std::min<int64_t>(info.n_ctx, int64_t{info.n_blocks / n_seqs} * info.block_size); }
+// Tokens of each of so many sequences: their context, or their share of the pool where that is less, as it may be of
+// models with windows.
+int64_t capacity(const RunnerInfo& info, int n_seqs) {
+  return std::min<int64_t>(info.n_ctx, int64_t{info.n_blocks / n_seqs} * info.block_size);
+}
 
 // Of each sequence n new tokens, after `length` others.
 void check_tokens(const RunnerInfo& info, int n_seqs, std::span<const int32_t> tokens, int64_t n, int length) {
   if (n == 0) throw Error("there are no tokens to run");
   if (length + n > capacity(info, n_seqs))
-    throw Error("{} tokens do not fit in the context of {}: shorten the text or raise --ctx-size", length + n, capacity(info, n_seqs));
+    throw Error("{} tokens do not fit in the context of {}: shorten the text or raise --ctx-size", length + n,
+                capacity(info, n_seqs));
   for (size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] < 0 || tokens[i] >= info.n_vocab)
       throw Error("token {} at index {} is outside the vocabulary of {}", tokens[i], length + i, info.n_vocab);
@@ -26,7 +30,8 @@ void check_tokens(const RunnerInfo& info, int n_seqs, std::span<const int32_t> t
 
 Lockstep::Lockstep(Ranks& runner, int n_seqs) : runner_(runner), n_seqs_(n_seqs) {
   const RunnerInfo& info = runner.info();
-  blocks_.resize(static_cast<size_t>(n_seqs) * std::min(info.n_blocks / n_seqs, (info.n_ctx + info.block_size - 1) / info.block_size));
+  blocks_.resize(static_cast<size_t>(n_seqs) *
+                 std::min(info.n_blocks / n_seqs, (info.n_ctx + info.block_size - 1) / info.block_size));
   std::iota(blocks_.begin(), blocks_.end(), 0);
   if (info.n_states == 0) return;
   CHECK_LE(n_seqs, info.n_states);
@@ -86,8 +91,10 @@ Perplexity perplexity(Ranks& runner, std::span<const int32_t> tokens, int n_ctx,
                       const std::function<void(int, int, const Perplexity&)>& on_window) {
   int n_windows = static_cast<int>(tokens.size()) / n_ctx;
   if (n_windows < 2)
-    throw Error("perplexity needs at least two windows of {} tokens, and the text has {} tokens: use a longer text or a "
-                "smaller --ctx-size", n_ctx, tokens.size());
+    throw Error(
+        "perplexity needs at least two windows of {} tokens, and the text has {} tokens: use a longer text or a "
+        "smaller --ctx-size",
+        n_ctx, tokens.size());
   if (max_windows > 0) n_windows = std::min(n_windows, max_windows);
   Perplexity result;
   double sum = 0, squares = 0;
@@ -96,16 +103,18 @@ Perplexity perplexity(Ranks& runner, std::span<const int32_t> tokens, int n_ctx,
     std::copy_n(tokens.begin() + static_cast<int64_t>(w) * n_ctx, n_ctx, window.begin());
     const std::vector<int32_t> targets = window;
     if (bos >= 0) window[0] = bos;
-    for_each_logits(runner, window, runner.info().max_batch_tokens, n_ctx / 2, [&](int position, std::span<const float> logits) {
-      if (position + 1 >= n_ctx) return;
-      const double nll = -log_probability(logits, targets[position + 1]);
-      sum += nll;
-      squares += nll * nll;
-      ++result.n_scored;
-    });
+    for_each_logits(runner, window, runner.info().max_batch_tokens, n_ctx / 2,
+                    [&](int position, std::span<const float> logits) {
+                      if (position + 1 >= n_ctx) return;
+                      const double nll = -log_probability(logits, targets[position + 1]);
+                      sum += nll;
+                      squares += nll * nll;
+                      ++result.n_scored;
+                    });
     const double mean = sum / result.n_scored, variance = squares / result.n_scored - mean * mean;
     result.value = std::exp(mean);
-    result.std_error = result.n_scored > 1 ? result.value * std::sqrt(std::max(0.0, variance) / (result.n_scored - 1)) : 0;
+    result.std_error =
+        result.n_scored > 1 ? result.value * std::sqrt(std::max(0.0, variance) / (result.n_scored - 1)) : 0;
     if (on_window) on_window(w + 1, n_windows, result);
   }
   return result;

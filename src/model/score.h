@@ -12,8 +12,8 @@ namespace ingot {
 class Lockstep {
  public:
   explicit Lockstep(Ranks& runner, int n_seqs = 1);
-  // Runs the next n tokens of every sequence in one step. Of each, rows from first_logit_row on (of these n) get logits.
-  // Throws Error when they do not fit in the context or a token is outside the vocabulary.
+  // Runs the next n tokens of every sequence in one step. Of each, rows from first_logit_row on (of these n) get
+  // logits. Throws Error when they do not fit in the context or a token is outside the vocabulary.
   void feed(std::span<const int32_t> tokens /* [n_seqs, n] */, int first_logit_row);
   int length() const { return length_; }  // of one sequence
   void clear() { length_ = 0; }
@@ -44,7 +44,8 @@ struct Perplexity {
 // llama.cpp's definition, so that numbers compare: windows of n_ctx tokens without overlap, of each the tokens after
 // the first half are scored; with add_bos the first token of every window is replaced by bos. on_window, when given, is
 // called after each window with its number and the result so far. Throws Error when there are fewer than two windows.
-Perplexity perplexity(Ranks& runner, std::span<const int32_t> tokens, int n_ctx, int max_windows, int32_t bos /* -1: none */,
+Perplexity perplexity(Ranks& runner, std::span<const int32_t> tokens, int n_ctx, int max_windows,
+                      int32_t bos /* -1: none */,
                       const std::function<void(int window, int n_windows, const Perplexity&)>& on_window);
 
 }  // namespace ingot

@@ -1,4 +1,5 @@
-// Known models by shape, with random weights: to measure speed where no file is at hand (`--shape llama-3.2-1b --type Q4_K`).
+// Known models by shape, with random weights: to measure speed where no file is at hand (`--shape llama-3.2-1b --type
+// Q4_K`).
 #pragma once
 #include <memory>
 #include <string>

@@ -52,7 +52,8 @@ bool TensorFinder::find_stored(const std::string& name, int64_t n_out, int64_t n
 
 void TensorFinder::check_shape(const std::string& name, int64_t n_out, int64_t n_in, const HostTensor& found) const {
   if (found.n_out != n_out || found.n_in != n_in)
-    throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), name, found.n_out, found.n_in, n_out, n_in);
+    throw Error("{}: tensor '{}' is [{}, {}]: expected [{}, {}]", source_.name(), name, found.n_out, found.n_in, n_out,
+                n_in);
 }
 
 bool TensorFinder::find_matrix(const Wanted& w, HostTensor& out) {
@@ -69,7 +70,8 @@ bool TensorFinder::find_matrix(const Wanted& w, HostTensor& out) {
     if (pattern.find("{1}") != pattern.npos) {
       if (find_each(pattern, w, out)) return true;
     } else if (pattern.starts_with('~')) {
-      if (!find_stored(name_at(pattern.substr(1), w.layer, 0), w.n_matrices * w.n_in, rows / w.n_matrices, out)) continue;
+      if (!find_stored(name_at(pattern.substr(1), w.layer, 0), w.n_matrices * w.n_in, rows / w.n_matrices, out))
+        continue;
       return transpose(w, out), take_rows(w, out), true;
     } else if (find_stored(name_at(pattern, w.layer, 0), rows, w.n_in, out)) {
       return take_rows(w, out), true;
@@ -96,8 +98,10 @@ bool TensorFinder::find_each(const std::string& pattern, const Wanted& w, HostTe
       out.file_bytes = 0;
       if (!shapes_only_) bytes.reserve(static_cast<size_t>(w.n_matrices) * n_bytes);
     } else if (part.format != out.format) {
-      throw Error("{}: tensor '{}' is stored as {}, and the experts before it as {}: experts of one layer have to be stored alike",
-                  source_.name(), name, info(part.format).name, info(out.format).name);
+      throw Error(
+          "{}: tensor '{}' is stored as {}, and the experts before it as {}: experts of one layer have to be stored "
+          "alike",
+          source_.name(), name, info(part.format).name, info(out.format).name);
     }
     if (shapes_only_) continue;
     bytes.insert(bytes.end(), part.data, part.data + n_bytes);
@@ -119,7 +123,8 @@ void TensorFinder::take_rows(const Wanted& w, HostTensor& host) {
     host = part;
     return;
   }
-  const bool is_copy = std::any_of(copies_.begin(), copies_.end(), [&](const auto& copy) { return copy.data() == host.data; });
+  const bool is_copy =
+      std::any_of(copies_.begin(), copies_.end(), [&](const auto& copy) { return copy.data() == host.data; });
   if (w.n_matrices == 1 && w.step == 1 && !is_copy) {
     part.whole = host.data;
     part.data = host.data + static_cast<size_t>(w.first) * n_bytes;
@@ -158,7 +163,8 @@ void TensorFinder::decode_blocks(HostTensor& host) {
 void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
   const int64_t rows = host.n_out / w.n_matrices, columns = host.n_in;
   if (info(host.format).block_size != 1)
-    throw Error("{}: '{}' is stored transposed and as {}: expected F32, F16 or BF16", source_.name(), w.names, info(host.format).name);
+    throw Error("{}: '{}' is stored transposed and as {}: expected F32, F16 or BF16", source_.name(), w.names,
+                info(host.format).name);
   HostTensor turned = host;
   turned.n_out = w.n_matrices * columns;
   turned.n_in = rows;
@@ -171,7 +177,8 @@ void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
   for (int64_t m = 0; m < w.n_matrices; ++m)
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < columns; ++j)
-        std::memcpy(bytes.data() + ((m * columns + j) * rows + i) * size, host.data + ((m * rows + i) * columns + j) * size, static_cast<size_t>(size));
+        std::memcpy(bytes.data() + ((m * columns + j) * rows + i) * size,
+                    host.data + ((m * rows + i) * columns + j) * size, static_cast<size_t>(size));
   release(host);
   host = own(turned, std::move(bytes));
 }
@@ -184,7 +191,8 @@ bool TensorFinder::norms_are_less_one() {
     if (!config_.layer(layer).recurrent) continue;
     HostTensor conv;
     const std::string name = fmt::format("model.layers.{}.linear_attn.conv1d.weight", layer);
-    if (source_.find(name, config_.delta.n_channels(), config_.delta.conv_width, conv) && conv.n_in == 1) less_one_ = false;
+    if (source_.find(name, config_.delta.n_channels(), config_.delta.conv_width, conv) && conv.n_in == 1)
+      less_one_ = false;
     break;
   }
   return *less_one_;
@@ -195,10 +203,12 @@ bool TensorFinder::find_vector(const Wanted& w, HostTensor& out) {
   for (const std::string& pattern : names_of(w.names)) {
     const std::string name = name_at(pattern, w.layer, 0);
     if (name.empty() || !ask(name, w.n_matrices, stored, out)) continue;
-    if (out.n_in == 1 && out.n_out == w.n_matrices * stored) out.n_out = w.n_matrices, out.n_in = stored;  // [n, stored, 1]
+    if (out.n_in == 1 && out.n_out == w.n_matrices * stored)
+      out.n_out = w.n_matrices, out.n_in = stored;  // [n, stored, 1]
     check_shape(name, w.n_matrices, stored, out);
     if (info(out.format).block_size != 1)
-      throw Error("{}: tensor '{}' is stored as {}: expected F32, F16 or BF16", source_.name(), name, info(out.format).name);
+      throw Error("{}: tensor '{}' is stored as {}: expected F32, F16 or BF16", source_.name(), name,
+                  info(out.format).name);
     if (shapes_only_) {
       out.n_in = w.n_in;
       return true;

@@ -1,6 +1,6 @@
-// What a row of the tensor table means in a checkpoint: its name there among several, the rows of a fused tensor that are its
-// own, or its columns, experts that each have a tensor put one after another, norms that are kept less one. Used by those who load weights
-// (weights.cc) and those who write them (gguf_export.cc).
+// What a row of the tensor table means in a checkpoint: its name there among several, the rows of a fused tensor that
+// are its own, or its columns, experts that each have a tensor put one after another, norms that are kept less one.
+// Used by those who load weights (weights.cc) and those who write them (gguf_export.cc).
 #pragma once
 #include <list>
 #include <optional>
@@ -17,8 +17,8 @@ class TensorFinder {
   TensorFinder(WeightSource& source, const Config& config, bool shapes_only = false)
       : source_(source), config_(config), shapes_only_(shapes_only) {}
 
-  // n_out of the result are the rows of all experts together. False: an optional row that the checkpoint lacks. Throws Error naming
-  // the tensor that is missing, or whose shape or type is another.
+  // n_out of the result are the rows of all experts together. False: an optional row that the checkpoint lacks. Throws
+  // Error naming the tensor that is missing, or whose shape or type is another.
   template <class Owner>
   bool find(const MatrixRow<Owner>& row, int layer, HostTensor& out) {
     const Slice& slice = is_gguf() ? row.gguf_slice : row.hf_slice;
@@ -57,10 +57,11 @@ class TensorFinder {
     int layer;
     bool optional;
     int64_t n_matrices;
-    int64_t n_out = 0, n_in = 0;       // of each matrix
-    int64_t total = 0, first = 0;      // the tensor's rows (of vectors: columns), and the first that is wanted; total 0: all are
+    int64_t n_out = 0, n_in = 0;  // of each matrix
+    int64_t total = 0,
+            first = 0;  // the tensor's rows (of vectors: columns), and the first that is wanted; total 0: all are
     int step = 1;
-    bool transposed = false;           // the rows that are wanted are our columns
+    bool transposed = false;  // the rows that are wanted are our columns
     bool add_one = false;
     bool is_log = false;
   };

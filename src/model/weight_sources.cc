@@ -31,9 +31,10 @@ class GgufSource final : public WeightSource {
     const TensorInfo* tensor = file_->find(name);
     if (tensor == nullptr) return false;
     if (!tensor->format)
-      throw Error("{}: tensor '{}' is stored as {}, which is not supported yet; use a file in Q4_K_M, Q8_0 or F16", this->name(), name,
-                  ggml_type_name(tensor->ggml_type));
-    if (tensor->n_dims > 3) throw Error("{}: tensor '{}' has {} dimensions: expected 1 to 3", this->name(), name, tensor->n_dims);
+      throw Error("{}: tensor '{}' is stored as {}, which is not supported yet; use a file in Q4_K_M, Q8_0 or F16",
+                  this->name(), name, ggml_type_name(tensor->ggml_type));
+    if (tensor->n_dims > 3)
+      throw Error("{}: tensor '{}' has {} dimensions: expected 1 to 3", this->name(), name, tensor->n_dims);
     const bool is_scaled = *tensor->format == Format::NVFP4 && find_scale(*tensor) != nullptr;
     out = {.format = is_scaled ? Format::NVFP4_SCALED : *tensor->format,
            .n_out = tensor->n_elements() / static_cast<int64_t>(tensor->shape[0]),
@@ -59,8 +60,8 @@ class GgufSource final : public WeightSource {
   }
 
  private:
-  // NVFP4 matrices may have a scale besides, in a tensor of its own, and stacked experts one each: llama.cpp multiplies what comes
-  // of them with it, and here it is put into their blocks.
+  // NVFP4 matrices may have a scale besides, in a tensor of its own, and stacked experts one each: llama.cpp multiplies
+  // what comes of them with it, and here it is put into their blocks.
   const TensorInfo* find_scale(const TensorInfo& tensor) const {
     constexpr std::string_view kWeight = ".weight";
     if (!tensor.name.ends_with(kWeight)) return nullptr;
@@ -72,11 +73,13 @@ class GgufSource final : public WeightSource {
     if (scale == nullptr) return;
     const std::string scale_name(scale->name);
     used_.insert(scale_name);
-    const int64_t n_scales = scale->n_elements(), n_matrices = tensor.n_dims == 3 ? static_cast<int64_t>(tensor.shape[2]) : 1;
+    const int64_t n_scales = scale->n_elements(),
+                  n_matrices = tensor.n_dims == 3 ? static_cast<int64_t>(tensor.shape[2]) : 1;
     if (scale->format != Format::F32 || (n_scales != 1 && n_scales != n_matrices))
-      throw Error("{}: tensor '{}' has {} numbers of type {}: expected {} of F32, one for each matrix", name(), printable(scale_name), n_scales,
-                  ggml_type_name(scale->ggml_type), n_matrices);
-    const size_t n_blocks = static_cast<size_t>(out.n_out * out.n_in) / quant::NVFP4::block_size, n_each = n_blocks / static_cast<size_t>(n_scales);
+      throw Error("{}: tensor '{}' has {} numbers of type {}: expected {} of F32, one for each matrix", name(),
+                  printable(scale_name), n_scales, ggml_type_name(scale->ggml_type), n_matrices);
+    const size_t n_blocks = static_cast<size_t>(out.n_out * out.n_in) / quant::NVFP4::block_size,
+                 n_each = n_blocks / static_cast<size_t>(n_scales);
     std::vector<uint8_t>& copy = copies_.emplace_back(n_blocks * quant::NVFP4_SCALED::block_bytes);
     const uint8_t* scales = file_->data(*scale).data();
     uint8_t* to = copy.data();
@@ -97,7 +100,8 @@ class GgufSource final : public WeightSource {
 
 class SafetensorsSource final : public WeightSource {
  public:
-  SafetensorsSource(std::shared_ptr<const Safetensors> files, const std::optional<HfQuantization>& quantization, std::string name)
+  SafetensorsSource(std::shared_ptr<const Safetensors> files, const std::optional<HfQuantization>& quantization,
+                    std::string name)
       : files_(std::move(files)), name_(std::move(name)), quantized_(*files_, quantization, name_) {}
 
   std::string name() const override { return printable(name_); }
@@ -167,8 +171,11 @@ class SafetensorsSource final : public WeightSource {
 
   HostTensor shape_of(const SafeTensor& tensor) const {
     if (!tensor.dtype->format)
-      throw Error("{}: tensor '{}' is stored as {}, which is not supported; use a checkpoint in F32, F16 or BF16, or a quantized one whose "
-                  "config.json says how", name(), printable(tensor.name), tensor.dtype->name);
+      throw Error(
+          "{}: tensor '{}' is stored as {}, which is not supported; use a checkpoint in F32, F16 or BF16, or a "
+          "quantized one whose "
+          "config.json says how",
+          name(), printable(tensor.name), tensor.dtype->name);
     if (tensor.n_dims < 1 || tensor.n_dims > 3)
       throw Error("{}: tensor '{}' has {} dimensions: expected 1 to 3", name(), printable(tensor.name), tensor.n_dims);
     const int64_t n_in = tensor.shape[tensor.n_dims - 1];
@@ -206,8 +213,8 @@ std::unique_ptr<WeightSource> gguf_source(std::shared_ptr<const Gguf> file) {
   return std::make_unique<GgufSource>(std::move(file));
 }
 
-std::unique_ptr<WeightSource> safetensors_source(std::shared_ptr<const Safetensors> files, const std::optional<HfQuantization>& quantization,
-                                                 std::string name) {
+std::unique_ptr<WeightSource> safetensors_source(std::shared_ptr<const Safetensors> files,
+                                                 const std::optional<HfQuantization>& quantization, std::string name) {
   return std::make_unique<SafetensorsSource>(std::move(files), quantization, std::move(name));
 }
 

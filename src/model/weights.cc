@@ -19,7 +19,10 @@ bool is_tied_away(const MatrixRow<LayerWeights>&, const Config&) { return false;
 class Loader {
  public:
   Loader(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress)
-      : source_(source), config_(config), backend_(backend), progress_(progress),
+      : source_(source),
+        config_(config),
+        backend_(backend),
+        progress_(progress),
         finder_(std::make_shared<TensorFinder>(source, config)) {}
 
   Weights load() {
@@ -56,23 +59,32 @@ class Loader {
   void check_parts(int layer) const {
     const LayerWeights& w = weights_.layers[layer];
     if (config_.arch->latent_attention && (!w.wk_b || !w.wv_b))
-      throw Error("{}: the tensors that make keys and values of layer {} are missing: 'attn_k_b' and 'attn_v_b', or 'kv_b_proj'", source_.name(), layer);
+      throw Error(
+          "{}: the tensors that make keys and values of layer {} are missing: 'attn_k_b' and 'attn_v_b', or "
+          "'kv_b_proj'",
+          source_.name(), layer);
     if (config_.layer(layer).recurrent && (!w.wq || !w.wk || !w.wv || !w.attn_gate || !w.w_beta || !w.w_alpha))
       throw Error("{}: the projections of the gated delta net of layer {} are missing: {}", source_.name(), layer,
-                  source_.dialect() == Dialect::kGguf ? "'attn_qkv', 'attn_gate', 'ssm_beta' and 'ssm_alpha', or 'ssm_in' and 'ssm_ba'"
-                                                      : "'linear_attn.in_proj_qkv', '_z', '_b' and '_a', or '_qkvz' and '_ba'");
-    if (config_.attention_bias && !config_.arch->latent_attention && !config_.layer(layer).recurrent && (!w.bq || !w.bk || !w.bv))
-      throw Error("{}: config.json has attention_bias, and the biases of layer {} are missing: one of q_proj.bias, k_proj.bias and v_proj.bias",
-                  source_.name(), layer);
+                  source_.dialect() == Dialect::kGguf
+                      ? "'attn_qkv', 'attn_gate', 'ssm_beta' and 'ssm_alpha', or 'ssm_in' and 'ssm_ba'"
+                      : "'linear_attn.in_proj_qkv', '_z', '_b' and '_a', or '_qkvz' and '_ba'");
+    if (config_.attention_bias && !config_.arch->latent_attention && !config_.layer(layer).recurrent &&
+        (!w.bq || !w.bk || !w.bv))
+      throw Error(
+          "{}: config.json has attention_bias, and the biases of layer {} are missing: one of q_proj.bias, k_proj.bias "
+          "and v_proj.bias",
+          source_.name(), layer);
     if (config_.layer(layer).experts && (!w.gate_exps || !w.up_exps))
       throw Error("{}: the experts' tensors of layer {} are missing, among them '{}'", source_.name(), layer,
-                  source_.dialect() == Dialect::kGguf ? fmt::format("blk.{}.ffn_gate_exps.weight", layer)
-                                                      : fmt::format("model.layers.{}.mlp.experts.0.gate_proj.weight", layer));
+                  source_.dialect() == Dialect::kGguf
+                      ? fmt::format("blk.{}.ffn_gate_exps.weight", layer)
+                      : fmt::format("model.layers.{}.mlp.experts.0.gate_proj.weight", layer));
   }
 
   Weight prepare(const HostTensor& host, unsigned use, int64_t count) {
     const Weight weight = backend_.prepare(
-        {.format = host.format, .n_out = host.n_out / count, .n_in = host.n_in, .codes = host.data, .n_experts = count}, use);
+        {.format = host.format, .n_out = host.n_out / count, .n_in = host.n_in, .codes = host.data, .n_experts = count},
+        use);
     tally(host, count == config_.experts.n ? count : 1);
     if (weight.codes == nullptr) finder_->release(host);
     return weight;
@@ -81,7 +93,8 @@ class Loader {
   Tensor upload(const HostTensor& host) {
     std::vector<float> values(static_cast<size_t>(host.n_out * host.n_in));
     for (int64_t i = 0; i < host.n_out; ++i)
-      decode_row(host.format, host.data + i * row_bytes(host.format, host.n_in), values.data() + i * host.n_in, host.n_in);
+      decode_row(host.format, host.data + i * row_bytes(host.format, host.n_in), values.data() + i * host.n_in,
+                 host.n_in);
     const Tensor vector = backend_.alloc(DType::kF32, host.n_out, host.n_in);
     backend_.upload(vector, values.data());
     tally(host, 1);
@@ -93,25 +106,28 @@ class Loader {
     ModelWeights& model = weights_.model;
     if (model.output) return;
     if (config_.tied_output == false)
-      throw Error("{}: the output matrix '{}' is missing, and the model does not tie it to the embedding", source_.name(),
-                  finder_->name_of(model_matrices().back(), 0));
+      throw Error("{}: the output matrix '{}' is missing, and the model does not tie it to the embedding",
+                  source_.name(), finder_->name_of(model_matrices().back(), 0));
     model.embedding = backend_.prepare(model.embedding, kForMatmul | kForEmbedding);
     model.output = model.embedding;
     model.tied = true;
   }
 
-  // A tensor that nothing asked for may belong to a part that is not needed. A bias or a scale belongs to a matrix that is, and
-  // without it the numbers would be wrong.
+  // A tensor that nothing asked for may belong to a part that is not needed. A bias or a scale belongs to a matrix that
+  // is, and without it the numbers would be wrong.
   void check_unused() const {
     constexpr size_t kMostNames = 8;  // a wrapper's other parts have hundreds
     const std::vector<std::string> names = source_.unused();
     for (const std::string& name : names)
       if (name.starts_with("blk.") && (name.ends_with(".bias") || name.ends_with(".scale")))
-        throw Error("{}: tensor '{}' changes what its matrix computes, which is not supported yet; use a file in another format",
-                    source_.name(), printable(name));
+        throw Error(
+            "{}: tensor '{}' changes what its matrix computes, which is not supported yet; use a file in another "
+            "format",
+            source_.name(), printable(name));
     for (size_t i = 0; i < std::min(names.size(), kMostNames); ++i)
       log_warn("{}: tensor '{}' is not used", source_.name(), printable(names[i]));
-    if (names.size() > kMostNames) log_warn("{}: {} more tensors are not used", source_.name(), names.size() - kMostNames);
+    if (names.size() > kMostNames)
+      log_warn("{}: {} more tensors are not used", source_.name(), names.size() - kMostNames);
   }
 
   void tally(const HostTensor& host, int64_t n_experts) {
@@ -155,7 +171,7 @@ WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backe
       seen.push_back(row.weight);
       const int64_t count = row.count == Size::kNone ? 1 : size_of(row.count, config);
       const Weight shape{.format = host.format, .n_out = host.n_out / count, .n_in = host.n_in, .n_experts = count};
-      row.use & kForEmbedding ? void(embedding = shape) : prepared(shape, row.use);
+      row.use& kForEmbedding ? void(embedding = shape) : prepared(shape, row.use);
     }
     for (const auto& row : vectors)
       if (applies(row.when, config, layer) && finder.find(row, layer, host))

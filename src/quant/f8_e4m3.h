@@ -1,6 +1,6 @@
-// F8_E4M3: f32 scale s, then 32 numbers of 8 bits: sign, 4 bits of exponent, 3 of mantissa (OCP's E4M3: no infinity, all
-// ones are NaN). w = s * number. What FP8 checkpoints are gathered into at load, whatever part of a matrix shares a scale
-// there, and MXFP8. Its numbers are on no even grid, so it has no codes and groups (grouped.h), only decode.
+// F8_E4M3: f32 scale s, then 32 numbers of 8 bits: sign, 4 bits of exponent, 3 of mantissa (OCP's E4M3: no infinity,
+// all ones are NaN). w = s * number. What FP8 checkpoints are gathered into at load, whatever part of a matrix shares a
+// scale there, and MXFP8. Its numbers are on no even grid, so it has no codes and groups (grouped.h), only decode.
 #pragma once
 #include "quant/grouped.h"
 

@@ -64,8 +64,8 @@ uint16_t scale_bits(float scale, quant::ScaleKind kind, Random& random) {
 constexpr int kVariants = 256;  // scales to choose from
 
 // The bits of all scale fields, kVariants times: unit * sigma * factor, the factor 0.5 to 1.5, with mean square 1, and
-// then the same below zero, so that levels which are not even about zero have a mean of 0. Fields of one block share it,
-// so that scale and minimum stay in proportion; one that multiplies another has a factor of its own.
+// then the same below zero, so that levels which are not even about zero have a mean of 0. Fields of one block share
+// it, so that scale and minimum stay in proportion; one that multiplies another has a factor of its own.
 std::vector<uint16_t> scale_table(const FormatInfo& f, float sigma, Random& random) {
   std::vector<uint16_t> table;  // [kVariants, n_scale_fields]
   constexpr float kRootMeanSquare = 1.0408f;

@@ -10,9 +10,9 @@
 // Formats of 256 elements a block have one scale d in it, and another for all minima: there
 //   scale = d * scale_unit * n     scale_unit is a power of two, n an integer of 8 bits with its sign
 // Where more elements share a scale than backends have kernels for, it stands for each group of 32 anew, and `run` says
-// how many neighbouring groups have it in common.
-// A format that can be written has the inverse of unpack as well: `pack`, of codes, scale and minimum, or in blocks of 256
-// of codes, the groups' integers s and m (lowest_scale to highest_scale; 0 to highest_scale), d and dmin (encode.cc).
+// how many neighbouring groups have it in common. A format that can be written has the inverse of unpack as well:
+// `pack`, of codes, scale and minimum, or in blocks of 256 of codes, the groups' integers s and m (lowest_scale to
+// highest_scale; 0 to highest_scale), d and dmin (encode.cc).
 #pragma once
 #include "base/half.h"
 
@@ -150,7 +150,8 @@ INGOT_HD void pack_nibbles(const uint8_t* __restrict codes, uint8_t* __restrict 
   for (int i = 0; i < n; ++i) bytes[i] = static_cast<uint8_t>((codes[i] & 15) | (codes[n + i] << 4));
 }
 
-// 128 codes of which the low two bits are kept: bits 0-1 of 32 bytes are the first 32 codes, bits 2-3 the next, and so on.
+// 128 codes of which the low two bits are kept: bits 0-1 of 32 bytes are the first 32 codes, bits 2-3 the next, and so
+// on.
 INGOT_HD void pack_bit_pairs(const uint8_t* __restrict codes, uint8_t* __restrict bytes) {
   for (int i = 0; i < 32; ++i) {
     bytes[i] = static_cast<uint8_t>((codes[i] & 3) | (codes[32 + i] & 3) << 2 | (codes[64 + i] & 3) << 4 | (codes[96 + i] & 3) << 6);

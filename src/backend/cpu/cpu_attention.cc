@@ -1,5 +1,5 @@
-// Attention and the KV cache: cuts the batch into tasks of (tokens of a sequence, KV head, range of keys). Few long decodes
-// are cut along their keys as well, and their partial results merged (as in flash-decoding).
+// Attention and the KV cache: cuts the batch into tasks of (tokens of a sequence, KV head, range of keys). Few long
+// decodes are cut along their keys as well, and their partial results merged (as in flash-decoding).
 #include <algorithm>
 
 #include "backend/cpu/cpu_backend.h"
@@ -24,12 +24,12 @@ void CpuBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
   for_rows(k.rows, 2 * k.rows * k.cols, [&](int64_t t, int) { write_token(kv, layer, t, k.f32(t), v.f32(t)); });
 }
 
-// The softmax goes block by block of keys, so a token's numbers depend on where its range is cut: deterministic, it is not cut,
-// and starts where blocks would start that are gathered from the first key: each of so many chunks (next_block), none of which
-// crosses a page.
+// The softmax goes block by block of keys, so a token's numbers depend on where its range is cut: deterministic, it is
+// not cut, and starts where blocks would start that are gathered from the first key: each of so many chunks
+// (next_block), none of which crosses a page.
 //
-// Tasks for one KV head; all heads have the same. Sets the number of parts a token's work is cut into, 1 unless it is long
-// and there are too few tasks for the threads.
+// Tasks for one KV head; all heads have the same. Sets the number of parts a token's work is cut into, 1 unless it is
+// long and there are too few tasks for the threads.
 int CpuBackend::plan_attention(const AttentionArgs& a, int block_size) {
   constexpr int kShortestPart = 256;
   const int tokens_a_task = std::max(1, cpu::kMaxQueryRows / (a.n_heads / a.n_kv_heads));
@@ -40,7 +40,9 @@ int CpuBackend::plan_attention(const AttentionArgs& a, int block_size) {
       const int n = std::min(tokens_a_task, batch().q_start[seq + 1] - t);
       const int position = batch().positions[t];
       int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
-      if (deterministic_) begin -= begin % (block_size % cpu::kKeyChunk == 0 ? cpu::kKeyBlock : block_size * cpu::kKeyBlock / cpu::kKeyChunk);
+      if (deterministic_)
+        begin -=
+            begin % (block_size % cpu::kKeyChunk == 0 ? cpu::kKeyBlock : block_size * cpu::kKeyBlock / cpu::kKeyChunk);
       const int seen = a.causal ? position + n : a.window > 0 ? position + n - 1 + a.window : batch().kv_len[seq];
       const int end = std::min(seen, batch().kv_len[seq]);
       attention_tasks_.push_back({seq, t, n, begin, end, -1});
@@ -51,10 +53,13 @@ int CpuBackend::plan_attention(const AttentionArgs& a, int block_size) {
   std::reverse(attention_tasks_.begin(), attention_tasks_.end());
   const int n_tasks = static_cast<int>(attention_tasks_.size()), wanted = 4 * pool_.size();
   if (deterministic_ || pool_.size() == 1 || n_tasks * a.n_kv_heads >= wanted || longest < 2 * kShortestPart) return 1;
-  const int n_parts = std::min((wanted + n_tasks * a.n_kv_heads - 1) / (n_tasks * a.n_kv_heads), longest / kShortestPart);
+  const int n_parts =
+      std::min((wanted + n_tasks * a.n_kv_heads - 1) / (n_tasks * a.n_kv_heads), longest / kShortestPart);
   for (int i = 0; i < n_tasks; ++i) {
     const AttentionTask whole = attention_tasks_[i];
-    const auto cut = [&](int part) { return whole.key_begin + (whole.key_end - whole.key_begin) * int64_t{part} / n_parts; };
+    const auto cut = [&](int part) {
+      return whole.key_begin + (whole.key_end - whole.key_begin) * int64_t{part} / n_parts;
+    };
     for (int part = 0; part < n_parts; ++part) {
       AttentionTask& task = part == 0 ? attention_tasks_[i] : attention_tasks_.emplace_back(whole);
       task.key_begin = static_cast<int>(cut(part));
@@ -115,8 +120,9 @@ void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const Atten
                         .sinks = a.sinks ? a.sinks.f32() + first_head : nullptr,
                         .y = y.f32(task.first_token) + column,
                         .y_stride = y.stride,
-                        .partial = task.part < 0 ? nullptr
-                                                 : partials_.f32() + (int64_t{task.part} * a.n_kv_heads + kv_head) * part_floats,
+                        .partial = task.part < 0
+                                       ? nullptr
+                                       : partials_.f32() + (int64_t{task.part} * a.n_kv_heads + kv_head) * part_floats,
                         .scratch = attention_scratch_.f32() + thread * attention_scratch_stride_});
   });
   if (n_parts == 1) return;

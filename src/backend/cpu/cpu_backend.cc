@@ -13,9 +13,14 @@
 namespace ingot {
 
 CpuBackend::CpuBackend(const BackendOptions& options)
-    : kernels_(cpu::choose_kernels(options.isa)), recurrence_(cpu::recurrence_of(kernels_)), deterministic_(options.deterministic), pool_(options.n_threads) {}
+    : kernels_(cpu::choose_kernels(options.isa)),
+      recurrence_(cpu::recurrence_of(kernels_)),
+      deterministic_(options.deterministic),
+      pool_(options.n_threads) {}
 
-std::unique_ptr<Backend> create_cpu_backend(const BackendOptions& options) { return std::make_unique<CpuBackend>(options); }
+std::unique_ptr<Backend> create_cpu_backend(const BackendOptions& options) {
+  return std::make_unique<CpuBackend>(options);
+}
 
 std::string CpuBackend::description() const {
   return fmt::format("cpu: {} thread{}, {}", pool_.size(), pool_.size() == 1 ? "" : "s", kernels_.isa);
@@ -147,9 +152,8 @@ void CpuBackend::add(Tensor x, Tensor y) {
 }
 
 void CpuBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
-  for_rows(y.rows, 4 * y.rows * y.cols, [&](int64_t t, int) {
-    kernels_.act_mul(y.f32(t), gate.f32(t), up.f32(t), y.cols, static_cast<int>(act));
-  });
+  for_rows(y.rows, 4 * y.rows * y.cols,
+           [&](int64_t t, int) { kernels_.act_mul(y.f32(t), gate.f32(t), up.f32(t), y.cols, static_cast<int>(act)); });
 }
 
 void CpuBackend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude) {
@@ -196,7 +200,8 @@ void CpuBackend::pool(Tensor y, Tensor x, Pooling pooling) {
 }
 
 void CpuBackend::copy(Tensor y, Tensor x) {
-  for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) { std::memcpy(y.f32(t), x.f32(t), static_cast<size_t>(x.cols) * sizeof(float)); });
+  for_rows(x.rows, x.rows * x.cols,
+           [&](int64_t t, int) { std::memcpy(y.f32(t), x.f32(t), static_cast<size_t>(x.cols) * sizeof(float)); });
 }
 
 void CpuBackend::scale(Tensor x, float factor, float softcap) {

@@ -77,7 +77,7 @@ class CpuBackend final : public Backend {
   struct ScratchSizes {
     size_t activations = 0;  // of each of kMaxOutputs
     size_t attention = 0, partials = 0;
-    size_t experts = 0;      // of each of two
+    size_t experts = 0;  // of each of two
   };
   ScratchSizes scratch_for(const StepLimits& limits) const;
 
@@ -99,7 +99,7 @@ class CpuBackend final : public Backend {
     int first_token;  // in the batch
     int n_tokens;
     int key_begin, key_end;
-    int part;         // which partial result it writes; -1: none, it writes y
+    int part;  // which partial result it writes; -1: none, it writes y
   };
 
   // cpu_matmul.cc. With `gated`, outputs are gate and up, and y of the first gets act(gate) * up.
@@ -151,18 +151,18 @@ class CpuBackend final : public Backend {
   std::deque<cpu::Memory> buffers_;
   std::deque<cpu::PackedWeight> weights_;
 
-  std::vector<int32_t> token_seq_;             // [n_tokens]: the sequence of each token of the batch
+  std::vector<int32_t> token_seq_;               // [n_tokens]: the sequence of each token of the batch
   std::vector<SamplerScratch> sampler_scratch_;  // [threads]
 
   cpu::Memory activations_[kMaxOutputs];
   std::vector<MatmulTask> matmul_tasks_;
   std::vector<ExpertGroup> groups_;
-  std::vector<int32_t> order_, place_;         // [rows]: the row at each place in the groups' order, and the other way round
+  std::vector<int32_t> order_, place_;  // [rows]: the row at each place in the groups' order, and the other way round
   std::vector<int64_t> expert_start_, expert_panels_;
   std::vector<cpu::MatmulJob> expert_jobs_;
   cpu::Memory expert_in_, expert_out_;
   std::vector<AttentionTask> attention_tasks_;
-  cpu::Memory attention_scratch_;              // [threads, attention_scratch_floats]
+  cpu::Memory attention_scratch_;  // [threads, attention_scratch_floats]
   int64_t attention_scratch_stride_ = 0;
   cpu::Memory partials_;
 };

@@ -1,5 +1,5 @@
-// CpuKv: pages [layer, block, kv_head], each of one head (KvLayout). Keys lie dimension by dimension so that scores of 16 keys are one
-// vector.
+// CpuKv: pages [layer, block, kv_head], each of one head (KvLayout). Keys lie dimension by dimension so that scores of
+// 16 keys are one vector.
 #pragma once
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/memory.h"
@@ -10,7 +10,8 @@ namespace ingot::cpu {
 class CpuKv : public KvCache {
  public:
   explicit CpuKv(const KvShape& s)
-      : KvCache(s), layout(layout_of(s)),
+      : KvCache(s),
+        layout(layout_of(s)),
         head_bytes(head_bytes_of(s)),
         page_stride(head_bytes * s.n_kv_heads),
         memory(bytes_of(s)) {}
@@ -33,7 +34,10 @@ class CpuKv : public KvCache {
   static KvType type_of(DType dtype) {
     CHECK(dtype != DType::kI32);
     if (dtype == DType::kE4M3) return KvType::kE4M3;
-    return dtype == DType::kF32 ? KvType::kF32 : dtype == DType::kF16 ? KvType::kF16 : dtype == DType::kBF16 ? KvType::kBF16 : KvType::kQ8_0;
+    return dtype == DType::kF32    ? KvType::kF32
+           : dtype == DType::kF16  ? KvType::kF16
+           : dtype == DType::kBF16 ? KvType::kBF16
+                                   : KvType::kQ8_0;
   }
   static int64_t head_bytes_of(const KvShape& s) {
     return (layout_of(s).value_scales_at + (s.values_are_keys ? 0 : scales_bytes(s)) + 63) / 64 * 64;

@@ -1,5 +1,5 @@
-// The verbs that are matmuls: pack the activations once for each layout that the weights want, cut all panels into tasks,
-// and run them as one parallel loop.
+// The verbs that are matmuls: pack the activations once for each layout that the weights want, cut all panels into
+// tasks, and run them as one parallel loop.
 #include <algorithm>
 #include <array>
 
@@ -23,7 +23,8 @@ const PackedWeight& packed(const Weight& w) {
 const uint8_t* CpuBackend::pack(Tensor x, const PackedWeight& w, int slot) {
   const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
   const size_t needed = static_cast<size_t>(x.rows * token_bytes);
-  if (activations_[slot].size() < needed) activations_[slot] = cpu::Memory(needed);  // only where reserve() was not called
+  if (activations_[slot].size() < needed)
+    activations_[slot] = cpu::Memory(needed);  // only where reserve() was not called
   uint8_t* to = activations_[slot].data();
   const cpu::Tiling tiling = cpu::make_tiling(static_cast<int>(x.rows), w.max_tile);
   for_rows(tiling.n_tiles, x.rows * w.n_in, [&](int64_t tile, int) {
@@ -34,7 +35,8 @@ const uint8_t* CpuBackend::pack(Tensor x, const PackedWeight& w, int slot) {
   return to;
 }
 
-// Some six tasks a thread, none so small that handing it out costs more than doing it; panels first, tiles where those are few.
+// Some six tasks a thread, none so small that handing it out costs more than doing it; panels first, tiles where those
+// are few.
 void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
   constexpr int64_t kTasksPerThread = 6, kLeastWork = 16 * 1024;  // bytes of weights times tokens
   matmul_tasks_.clear();
@@ -58,8 +60,8 @@ void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const i
   }
 }
 
-// The kernel sums long products in parts of k, when several tiles of tokens make that worth it; so the sums depend on the batch.
-// Deterministic, such tiles go one by one.
+// The kernel sums long products in parts of k, when several tiles of tokens make that worth it; so the sums depend on
+// the batch. Deterministic, such tiles go one by one.
 void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
   constexpr int64_t kLongTileBytes = 128 * 1024;  // below where the kernel begins to do so
   const int64_t tile_bytes = cpu::kMaxTile * job.act_token_bytes;
@@ -134,11 +136,12 @@ void CpuBackend::qkv(const QkvArgs& a) {
   const auto finish = [&](float* heads, int n_heads, const NormArgs& norm, int64_t token) {
     const int64_t n_normed = norm.weight.cols;  // a head, or all of them
     for (int64_t at = 0; norm.weight && at < int64_t{n_heads} * a.head_dim; at += n_normed)
-      kernels_.norm(heads + at, heads + at, n_normed, norm.weight.f32(), norm.bias ? norm.bias.f32() : nullptr, norm.eps,
-                    norm.kind == NormKind::kLayer);
+      kernels_.norm(heads + at, heads + at, n_normed, norm.weight.f32(), norm.bias ? norm.bias.f32() : nullptr,
+                    norm.eps, norm.kind == NormKind::kLayer);
     if (n_freq == 0) return;
     const float* angles = a.rope.angles.f32(token);
-    kernels_.rope(heads, n_heads, a.head_dim, angles, angles + n_freq, n_freq, a.rope.layout == RopeLayout::kInterleaved);
+    kernels_.rope(heads, n_heads, a.head_dim, angles, angles + n_freq, n_freq,
+                  a.rope.layout == RopeLayout::kInterleaved);
   };
   for_rows(a.x.rows, a.x.rows * (a.q.cols + 2 * a.k.cols), [&](int64_t t, int) {
     finish(a.q.f32(t), a.n_heads, a.q_norm, t);

@@ -1,5 +1,5 @@
-// Experts: the rows of a step are put in order of their experts, so that each expert is one matmul over the tokens that go to
-// it, and all of them are one parallel loop. A decode of one sequence is the same with one row an expert.
+// Experts: the rows of a step are put in order of their experts, so that each expert is one matmul over the tokens that
+// go to it, and all of them are one parallel loop. A decode of one sequence is the same with one row an expert.
 #include <algorithm>
 #include <cstring>
 
@@ -31,7 +31,8 @@ void CpuBackend::group_by_expert(Tensor ids, int64_t n_experts) {
   for (int64_t e = 0; e < n_experts; ++e) next[e + 1] += next[e];
   groups_.clear();
   for (int64_t e = 0; e < n_experts; ++e)
-    if (next[e + 1] > next[e]) groups_.push_back({static_cast<int>(e), next[e], static_cast<int>(next[e + 1] - next[e])});
+    if (next[e + 1] > next[e])
+      groups_.push_back({static_cast<int>(e), next[e], static_cast<int>(next[e + 1] - next[e])});
   order_.resize(static_cast<size_t>(n_rows));
   for (int64_t i = 0; i < n_rows; ++i) order_[next[expert[i]]++] = static_cast<int32_t>(i);
 }
@@ -52,8 +53,8 @@ Tensor CpuBackend::room(cpu::Memory& memory, int64_t rows, int64_t cols) {
   return {memory.f32(), DType::kF32, rows, cols, cols};
 }
 
-// x and y hold the groups' rows one after another, or x the one row that all groups want. With `gated`, the outputs are gate and up, and y of the first gets
-// act(gate) * up.
+// x and y hold the groups' rows one after another, or x the one row that all groups want. With `gated`, the outputs are
+// gate and up, and y of the first gets act(gate) * up.
 void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std::optional<Activation> gated) {
   expert_jobs_.clear();
   const uint8_t* acts[2] = {};
@@ -61,7 +62,8 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto& w = *static_cast<const PackedWeight*>(outputs[i].w->packed);
     CHECK_EQ(x.cols, w.n_in);
-    const bool shared = i > 0 && cpu::same(static_cast<const PackedWeight*>(outputs[0].w->packed)->activations, w.activations);
+    const bool shared =
+        i > 0 && cpu::same(static_cast<const PackedWeight*>(outputs[0].w->packed)->activations, w.activations);
     acts[i] = shared ? acts[0] : one_row ? pack(x, w, static_cast<int>(i)) : pack_groups(x, w, static_cast<int>(i));
     const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
     for (const ExpertGroup& group : groups_) {
@@ -98,14 +100,17 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
 const uint8_t* CpuBackend::pack_groups(Tensor x, const PackedWeight& w, int slot) {
   const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
   const auto needed = static_cast<size_t>(x.rows * token_bytes);
-  if (activations_[slot].size() < needed) activations_[slot] = cpu::Memory(needed);  // only where reserve() was not called
+  if (activations_[slot].size() < needed)
+    activations_[slot] = cpu::Memory(needed);  // only where reserve() was not called
   uint8_t* to = activations_[slot].data();
   for_rows(static_cast<int64_t>(groups_.size()), x.rows * w.n_in, [&](int64_t g, int) {
     const ExpertGroup& group = groups_[g];
     const cpu::Tiling tiling = cpu::make_tiling(group.n_rows, w.max_tile);
     for (int tile = 0; tile < tiling.n_tiles; ++tile) {
-      const int64_t begin = group.first + cpu::tile_begin(tiling, tile), end = group.first + cpu::tile_begin(tiling, tile + 1);
-      kernels_.pack_activations(x.f32(begin), x.stride, static_cast<int>(end - begin), w.n_in, w.activations, to + begin * token_bytes);
+      const int64_t begin = group.first + cpu::tile_begin(tiling, tile),
+                    end = group.first + cpu::tile_begin(tiling, tile + 1);
+      kernels_.pack_activations(x.f32(begin), x.stride, static_cast<int>(end - begin), w.n_in, w.activations,
+                                to + begin * token_bytes);
     }
   });
   return to;

@@ -1,6 +1,6 @@
-// What this machine can do at most, measured with the backend's own threads and instructions: the 100 per cent of benchmark
-// tables. Reading is a walk through far more memory than caches hold; multiplying is the instruction of the matmul kernels that
-// the format has, on registers.
+// What this machine can do at most, measured with the backend's own threads and instructions: the 100 per cent of
+// benchmark tables. Reading is a walk through far more memory than caches hold; multiplying is the instruction of the
+// matmul kernels that the format has, on registers.
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace ingot {
 namespace {
 
-// The best rate of several tries: total of work(task) over n_tasks, in 10^9 a second. Others may be using the machine, and a
-// try without them is what is asked for.
+// The best rate of several tries: total of work(task) over n_tasks, in 10^9 a second. Others may be using the machine,
+// and a try without them is what is asked for.
 template <class Work>
 double best_rate(ThreadPool& pool, int64_t n_tasks, Work&& work) {
   using Clock = std::chrono::steady_clock;
@@ -48,10 +48,13 @@ Peak CpuBackend::measure_peak(Format weights) {
     const int64_t n_pieces = bytes_to_read() / kPiece;
     const cpu::Memory memory(static_cast<size_t>(kPiece * n_pieces));
     pool_.parallel_for(n_pieces, [&](int64_t i, int) { std::memset(memory.data() + i * kPiece, 1, kPiece); });
-    peak.read_gb_s = best_rate(pool_, n_pieces, [&](int64_t i) { return kernels_.peak_read(memory.data() + i * kPiece, kPiece); });
+    peak.read_gb_s =
+        best_rate(pool_, n_pieces, [&](int64_t i) { return kernels_.peak_read(memory.data() + i * kPiece, kPiece); });
   }
   peak.matmul_kind = cpu::multiplies_as(weights, kernels_);
-  const auto multiply = peak.matmul_kind == "int8" ? kernels_.peak_int8 : peak.matmul_kind == "bf16" ? kernels_.peak_bf16 : kernels_.peak_f32;
+  const auto multiply = peak.matmul_kind == "int8"   ? kernels_.peak_int8
+                        : peak.matmul_kind == "bf16" ? kernels_.peak_bf16
+                                                     : kernels_.peak_f32;
   peak.matmul_gflop_s = best_rate(pool_, int64_t{16} * pool_.size(), [&](int64_t) { return multiply(kIterations); });
   return peak;
 }

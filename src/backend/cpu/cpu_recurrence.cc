@@ -1,5 +1,6 @@
-// Recurrent layers: tasks of (sequence, some channels) for the convolution, of (sequence, head, some columns of its matrix) for the
-// delta rule. A task goes through all tokens of its sequence in order, so a token's numbers never depend on the batch.
+// Recurrent layers: tasks of (sequence, some channels) for the convolution, of (sequence, head, some columns of its
+// matrix) for the delta rule. A task goes through all tokens of its sequence in order, so a token's numbers never
+// depend on the batch.
 #include <cmath>
 
 #include "backend/cpu/cpu_backend.h"
@@ -30,14 +31,14 @@ void CpuBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int laye
     const int seq = static_cast<int>(i / n_parts), in = batch().state_in[seq];
     const int64_t first = i % n_parts * kConvChannels;
     recurrence_.short_conv({.x = x.f32(batch().q_start[seq]) + first,
-                         .x_stride = x.stride,
-                         .weight = weight.f32(first),
-                         .width = s.conv_width,
-                         .before = in < 0 ? nullptr : states.inputs(in, layer) + first,
-                         .after = states.inputs(batch().state_out[seq], layer) + first,
-                         .state_stride = s.n_channels,
-                         .n_tokens = batch().q_len(seq),
-                         .n_channels = static_cast<int>(std::min<int64_t>(kConvChannels, s.n_channels - first))});
+                            .x_stride = x.stride,
+                            .weight = weight.f32(first),
+                            .width = s.conv_width,
+                            .before = in < 0 ? nullptr : states.inputs(in, layer) + first,
+                            .after = states.inputs(batch().state_out[seq], layer) + first,
+                            .state_stride = s.n_channels,
+                            .n_tokens = batch().q_len(seq),
+                            .n_channels = static_cast<int>(std::min<int64_t>(kConvChannels, s.n_channels - first))});
   });
 }
 
@@ -71,22 +72,24 @@ void CpuBackend::delta_rule(const DeltaRuleArgs& a) {
   for_rows(batch().n_seqs() * per_seq, 4 * a.y.rows * a.y.cols * s.key_dim, [&](int64_t i, int) {
     const int seq = static_cast<int>(i / per_seq), in = batch().state_in[seq];
     const int64_t h = i % per_seq / states.n_strips, strip = i % states.n_strips, t = batch().q_start[seq];
-    const int64_t key_head = a.tiled ? h % a.n_key_heads : h / (s.n_heads / a.n_key_heads), column = h * s.value_dim + strip * kStateCols;
+    const int64_t key_head = a.tiled ? h % a.n_key_heads : h / (s.n_heads / a.n_key_heads),
+                  column = h * s.value_dim + strip * kStateCols;
     const float* row = a.qkv.f32(t);
-    recurrence_.delta_rule({.q = row + key_head * s.key_dim,
-                         .k = row + keys + key_head * s.key_dim,
-                         .v = row + 2 * keys + column,
-                         .qkv_stride = a.qkv.stride,
-                         .keep = a.alpha.f32(t) + h,
-                         .beta = a.beta.f32(t) + h,
-                         .gate_stride = a.alpha.stride,
-                         .before = in < 0 ? nullptr : states.strip(in, a.layer, h, strip),
-                         .after = states.strip(batch().state_out[seq], a.layer, h, strip),
-                         .y = a.y.f32(t) + column,
-                         .y_stride = a.y.stride,
-                         .n_tokens = batch().q_len(seq),
-                         .key_dim = s.key_dim,
-                         .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, s.value_dim - strip * kStateCols))});
+    recurrence_.delta_rule(
+        {.q = row + key_head * s.key_dim,
+         .k = row + keys + key_head * s.key_dim,
+         .v = row + 2 * keys + column,
+         .qkv_stride = a.qkv.stride,
+         .keep = a.alpha.f32(t) + h,
+         .beta = a.beta.f32(t) + h,
+         .gate_stride = a.alpha.stride,
+         .before = in < 0 ? nullptr : states.strip(in, a.layer, h, strip),
+         .after = states.strip(batch().state_out[seq], a.layer, h, strip),
+         .y = a.y.f32(t) + column,
+         .y_stride = a.y.stride,
+         .n_tokens = batch().q_len(seq),
+         .key_dim = s.key_dim,
+         .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, s.value_dim - strip * kStateCols))});
   });
 }
 

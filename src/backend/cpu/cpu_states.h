@@ -1,6 +1,6 @@
-// CpuStates: slots [layer][inputs of the convolution, [conv_width - 1, n_channels]; of each head its matrix in strips of kStateCols
-// columns, [strips, key_dim, kStateCols], the last padded]. Columns of a matrix never meet in the delta rule, so a strip is a
-// task that keeps it in the first-level cache, however many tokens there are.
+// CpuStates: slots [layer][inputs of the convolution, [conv_width - 1, n_channels]; of each head its matrix in strips
+// of kStateCols columns, [strips, key_dim, kStateCols], the last padded]. Columns of a matrix never meet in the delta
+// rule, so a strip is a task that keeps it in the first-level cache, however many tokens there are.
 #pragma once
 #include "backend/cpu/memory.h"
 #include "backend/cpu/recurrence_kernels.h"

@@ -1,7 +1,9 @@
-// What the kernels of an instruction set offer to CpuBackend: a table of functions, and the layouts that both sides share.
+// What the kernels of an instruction set offer to CpuBackend: a table of functions, and the layouts that both sides
+// share.
 //
-// Weights lie in panels of 32 output rows, so that one vector load has the same k of neighbouring rows and no sum crosses
-// lanes. Activations are packed beforehand into tiles of a few tokens, [k, token], so that the inner loop reads both in order.
+// Weights lie in panels of 32 output rows, so that one vector load has the same k of neighbouring rows and no sum
+// crosses lanes. Activations are packed beforehand into tiles of a few tokens, [k, token], so that the inner loop reads
+// both in order.
 //
 // This header is compiled into kernel sources, so it has no inline symbols with external linkage (see kernels/simd.h).
 #pragma once
@@ -19,8 +21,8 @@ constexpr int kMaxTile = 12;     // tokens
 // How the scale of a group of weights is stored: itself, or as an int8 times an f16 of its super-block.
 enum class Scales : uint8_t { kF16, kBF16, kSuper };
 
-// The quantized layouts that have kernels. What makes formats differ on disk is gone here: codes of 4 or 8 bits, a codebook
-// or none, a scale for 16, 32 or 64 elements, minima or none.
+// The quantized layouts that have kernels. What makes formats differ on disk is gone here: codes of 4 or 8 bits, a
+// codebook or none, a scale for 16, 32 or 64 elements, minima or none.
 struct QuantKind {
   int bits;
   bool codebook;
@@ -48,22 +50,22 @@ constexpr QuantKind kQuantKinds[] = {
 };
 constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
 
-// A panel is a run of blocks, one for 32 elements of k (64 where so many share a scale, 256 with Scales::kSuper), each of, in
-// this order,
+// A panel is a run of blocks, one for 32 elements of k (64 where so many share a scale, 256 with Scales::kSuper), each
+// of, in this order,
 //   base scales, base minima   f16 [32 rows]                   only with kSuper
 //   scales, minima             f16 or bf16 [parts, 32 rows]    with kSuper int8 [8 * parts, 32 rows]
 //   codes                      8 bits: [k / 4, 32 rows, 4]     4 bits: [k / 8, 32 rows, 4], low nibbles first
 // where parts = 32 / group, but 1 at least, and minima are there only with has_min.
 struct BlockLayout {
-  int n_groups;      // of 32 elements
+  int n_groups;  // of 32 elements
   int parts;
-  int scale_step;    // bytes from the scales of a group to those of the next; 0: the same
-  int scale_bytes;   // of one scale
+  int scale_step;   // bytes from the scales of a group to those of the next; 0: the same
+  int scale_bytes;  // of one scale
   int base_min_at;
   int scales_at;
   int mins_at;
   int codes_at;
-  int code_bytes;    // of 32 elements
+  int code_bytes;  // of 32 elements
   int bytes;
 };
 static constexpr BlockLayout block_layout(const QuantKind& kind) {
@@ -92,9 +94,9 @@ constexpr int kDenseCount = 3;
 
 // ---- packed activations ----
 
-// What activations have to look like for a kind of weight. A tile of m tokens is, dense: f32 [n_in, m], or with bf16 pairs
-// bf16 [n_in / 2, m, 2]; else for each group of 32: int32 start [parts, m], f32 scale [m], with has_min f32 sum [parts, m],
-// int8 [8, m, 4]. `start` is -zero * (sum of the int8), `sum` is scale * (sum of the int8).
+// What activations have to look like for a kind of weight. A tile of m tokens is, dense: f32 [n_in, m], or with bf16
+// pairs bf16 [n_in / 2, m, 2]; else for each group of 32: int32 start [parts, m], f32 scale [m], with has_min f32 sum
+// [parts, m], int8 [8, m, 4]. `start` is -zero * (sum of the int8), `sum` is scale * (sum of the int8).
 struct ActLayout {
   bool dense = false;
   bool bf16 = false;
@@ -115,7 +117,9 @@ struct Tiling {
   int n_tokens;
   int n_tiles;
 };
-static inline Tiling make_tiling(int n_tokens, int max_tile) { return {n_tokens, (n_tokens + max_tile - 1) / max_tile}; }
+static inline Tiling make_tiling(int n_tokens, int max_tile) {
+  return {n_tokens, (n_tokens + max_tile - 1) / max_tile};
+}
 static inline int tile_begin(const Tiling& t, int tile) {
   const int extra = t.n_tokens % t.n_tiles;
   return tile * (t.n_tokens / t.n_tiles) + (tile < extra ? tile : extra);
@@ -127,19 +131,19 @@ static inline int tile_begin(const Tiling& t, int tile) {
 using TileFn = void (*)(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t* codebook, float* out);
 
 struct MatmulJob {
-  const TileFn* tiles;       // [m - 1]
+  const TileFn* tiles;  // [m - 1]
   const uint8_t* panels;
   int64_t panel_bytes;
   int64_t n_in, n_out;
-  const uint8_t* codebook;   // [16] as the kernel wants it, or null
-  const uint8_t* act;        // tiles one after another
+  const uint8_t* codebook;  // [16] as the kernel wants it, or null
+  const uint8_t* act;       // tiles one after another
   int64_t act_token_bytes;
   Tiling tiling;
-  float factor;              // of the product
-  float* y;                  // [n_tokens, n_out]
+  float factor;  // of the product
+  float* y;      // [n_tokens, n_out]
   int64_t y_stride;
-  const float* bias;         // [n_out] or null
-  bool accumulate;           // y += instead of y =
+  const float* bias;  // [n_out] or null
+  bool accumulate;    // y += instead of y =
 };
 struct PanelRange {
   int64_t panel_begin, panel_end;
@@ -149,46 +153,47 @@ struct PanelRange {
 // ---- attention ----
 
 enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kE4M3 };
-constexpr int kKeyChunk = 16;    // keys that lie together, [head_dim, 16], in a page
-constexpr int kKeyBlock = 64;    // keys of one step of the online softmax
-constexpr int kKvGroup = 32;     // elements of a head that share a scale, with kQ8_0
+constexpr int kKeyChunk = 16;  // keys that lie together, [head_dim, 16], in a page
+constexpr int kKeyBlock = 64;  // keys of one step of the online softmax
+constexpr int kKvGroup = 32;   // elements of a head that share a scale, with kQ8_0
 constexpr int kMaxQueryRows = 48;
 
-// A page of one head: its keys [chunks of 16 tokens, head_dim, 16], then values [block_size, value_stride], and with kQ8_0, whose
-// elements are signed bytes, f16 scales of the keys and of the values, both [chunks, groups, 16]. Offsets are in bytes.
+// A page of one head: its keys [chunks of 16 tokens, head_dim, 16], then values [block_size, value_stride], and with
+// kQ8_0, whose elements are signed bytes, f16 scales of the keys and of the values, both [chunks, groups, 16]. Offsets
+// are in bytes.
 struct KvLayout {
   KvType type;
-  int value_stride;            // elements, a multiple of 32
+  int value_stride;  // elements, a multiple of 32
   int64_t values_at;
   int64_t key_scales_at, value_scales_at;
-  bool values_are_keys;        // there are no values and scales of them: attention turns the keys round
+  bool values_are_keys;  // there are no values and scales of them: attention turns the keys round
 };
 static inline int kv_groups(int head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup; }
 
 // A part of attention for one KV head: some tokens' query heads of its group, over the keys [key_begin, key_end).
 struct AttentionJob {
-  const uint8_t* pages;        // that of a block is at pages + blocks[i] * page_stride
-  int64_t page_stride;         // bytes
+  const uint8_t* pages;  // that of a block is at pages + blocks[i] * page_stride
+  int64_t page_stride;   // bytes
   KvLayout kv;
   int block_size;
   const int32_t* blocks;
 
-  const float* q;              // of the first token and the first head of the group
-  int64_t q_stride;            // from token to token
-  int group;                   // query heads of this KV head
+  const float* q;    // of the first token and the first head of the group
+  int64_t q_stride;  // from token to token
+  int group;         // query heads of this KV head
   int n_tokens;
   int head_dim;
-  int position;                // of the first token; the others follow
+  int position;  // of the first token; the others follow
   int key_begin, key_end;
-  int window;                  // 0: none
+  int window;  // 0: none
   bool causal;
   float scale, softcap;
-  const float* sinks;          // [group] or null; where parts are merged, only the merge looks at them
+  const float* sinks;  // [group] or null; where parts are merged, only the merge looks at them
 
-  float* y;                    // like q; written when partial is null
+  float* y;  // like q; written when partial is null
   int64_t y_stride;
-  float* partial;              // [n_tokens * group, 2 + head_dim]: largest score, sum, unnormalised output
-  float* scratch;              // attention_scratch_floats()
+  float* partial;  // [n_tokens * group, 2 + head_dim]: largest score, sum, unnormalised output
+  float* scratch;  // attention_scratch_floats()
 };
 static inline int64_t attention_scratch_floats(int head_dim) {
   const int64_t dim = (head_dim + kPanelRows - 1) / kPanelRows * kPanelRows;
@@ -199,10 +204,10 @@ static inline int64_t attention_scratch_floats(int head_dim) {
 
 struct Kernels {
   const char* isa;
-  int quant_tile;            // most tokens of a tile, int8 and dense
+  int quant_tile;  // most tokens of a tile, int8 and dense
   int dense_tile;
-  bool signed_codes;         // 8-bit codes are kept minus 128
-  bool bf16_dot;             // bf16 weights want bf16 activations
+  bool signed_codes;  // 8-bit codes are kept minus 128
+  bool bf16_dot;      // bf16 weights want bf16 activations
 
   const TileFn (*quant_tiles)[kMaxTile];  // [kQuantKindCount]
   const TileFn (*dense_tiles)[kMaxTile];  // [kDenseCount]
@@ -218,12 +223,14 @@ struct Kernels {
   void (*act)(float* x, int64_t n, int act);
   void (*scale)(float* x, int64_t n, float factor, float softcap);
   // One token's heads; cosines and sines are [n_freq].
-  void (*rope)(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq, bool interleaved);
+  void (*rope)(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq,
+               bool interleaved);
   // One token's key and value of one head to its place `slot` in a page.
   void (*write_kv)(const float* k, const float* v, int head_dim, const KvLayout& kv, uint8_t* page, int slot);
   void (*attention)(const AttentionJob& job);
   // y [group, head_dim] from the partial results of `parts` jobs, `part_stride` floats apart, of one token.
-  void (*merge_attention)(const float* partials, int64_t part_stride, int parts, int group, int head_dim, const float* sinks, float* y);
+  void (*merge_attention)(const float* partials, int64_t part_stride, int parts, int group, int head_dim,
+                          const float* sinks, float* y);
 
   // What the peak measurement runs: each returns the operations it did, or bytes it read.
   double (*peak_read)(const void* data, int64_t n_bytes);

@@ -1,5 +1,5 @@
-// Memory for weights, caches and scratch: zeroed, aligned, taken page by page as it is first touched (so in parallel), and
-// in huge pages when it is large: a walk through weights at full bandwidth otherwise loses time in page tables.
+// Memory for weights, caches and scratch: zeroed, aligned, taken page by page as it is first touched (so in parallel),
+// and in huge pages when it is large: a walk through weights at full bandwidth otherwise loses time in page tables.
 #pragma once
 #include <cstddef>
 #include <cstdint>

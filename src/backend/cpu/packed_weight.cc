@@ -14,8 +14,12 @@ namespace {
 class QuantPacker {
  public:
   QuantPacker(const FormatInfo& format, const QuantKind& kind, const Weight& host, bool signed_codes, float factor)
-      : format_(format), kind_(kind), layout_(block_layout(kind)), host_(host),
-        flip_(signed_codes && kind.bits == 8 ? 0x80808080u : 0), inverse_(kind.scales == Scales::kSuper ? 1.0f : 1.0f / factor) {}
+      : format_(format),
+        kind_(kind),
+        layout_(block_layout(kind)),
+        host_(host),
+        flip_(signed_codes && kind.bits == 8 ? 0x80808080u : 0),
+        inverse_(kind.scales == Scales::kSuper ? 1.0f : 1.0f / factor) {}
 
   void pack_row(int64_t row, int lane, uint8_t* panel) const {
     const int64_t n = host_.n_in;
@@ -35,7 +39,8 @@ class QuantPacker {
       uint8_t* block = panel + b * layout_.bytes;
       const uint8_t* source = host_.row(row) + b * (block_k / format_.block_size) * format_.block_bytes;
       put_plane(block, 0, layout_.scales_at, source, 0, &scales[b * block_parts], lane);
-      if (kind_.has_min) put_plane(block, layout_.base_min_at, layout_.mins_at, source, 1, &mins[b * block_parts], lane);
+      if (kind_.has_min)
+        put_plane(block, layout_.base_min_at, layout_.mins_at, source, 1, &mins[b * block_parts], lane);
       for (int g = 0; g < layout_.n_groups; ++g)
         put_codes(block + layout_.codes_at + g * layout_.code_bytes, &codes[b * block_k + g * kGroup], lane);
     }
@@ -43,7 +48,8 @@ class QuantPacker {
 
  private:
   // Scales (field 0) or minima (field 1) of a block, as themselves or as integer multiples of the block's own f16.
-  void put_plane(uint8_t* block, int base_at, int at, const uint8_t* source, int field, const float* values, int lane) const {
+  void put_plane(uint8_t* block, int base_at, int at, const uint8_t* source, int field, const float* values,
+                 int lane) const {
     if (kind_.scales != Scales::kSuper) {
       for (int i = 0; i < layout_.parts; ++i) {
         const float value = values[i] * inverse_;
@@ -81,7 +87,8 @@ class QuantPacker {
     }
   }
 
-  // A row of numbers as codes around 128. The largest of each 32 is 127 away from it; where that is no number, nor is the scale.
+  // A row of numbers as codes around 128. The largest of each 32 is 127 away from it; where that is no number, nor is
+  // the scale.
   void round_to_int8(int64_t row, uint8_t* codes, float* scales) const {
     std::vector<float> values(host_.n_in);
     decode_row(host_.format, host_.row(row), values.data(), host_.n_in);
@@ -95,7 +102,8 @@ class QuantPacker {
         std::fill_n(codes + g * kGroup, kGroup, uint8_t{128});
         continue;
       }
-      for (int i = 0; i < kGroup; ++i) codes[g * kGroup + i] = static_cast<uint8_t>(static_cast<int>(x[i] * (127 / largest) + 128.5f));
+      for (int i = 0; i < kGroup; ++i)
+        codes[g * kGroup + i] = static_cast<uint8_t>(static_cast<int>(x[i] * (127 / largest) + 128.5f));
     }
   }
 
@@ -118,19 +126,21 @@ int kind_of(const FormatInfo& f) {
   if (f.block_size == 1) return -1;
   const bool exponent = f.scale_fields[0].kind == quant::ScaleKind::kE8M0;
   const Scales scales = has_super_blocks(f) ? Scales::kSuper : exponent ? Scales::kBF16 : Scales::kF16;
-  const QuantKind wanted = is_rounded(f) ? QuantKind{8, false, kGroup, false, scales}
-                                         : QuantKind{f.code_bits, f.codebook != nullptr, f.group * f.run, f.has_min, scales};
+  const QuantKind wanted = is_rounded(f)
+                               ? QuantKind{8, false, kGroup, false, scales}
+                               : QuantKind{f.code_bits, f.codebook != nullptr, f.group * f.run, f.has_min, scales};
   for (int i = 0; i < kQuantKindCount; ++i) {
     const QuantKind& k = kQuantKinds[i];
-    if (k.bits == wanted.bits && k.codebook == wanted.codebook && k.group == wanted.group && k.has_min == wanted.has_min &&
-        k.scales == wanted.scales)
+    if (k.bits == wanted.bits && k.codebook == wanted.codebook && k.group == wanted.group &&
+        k.has_min == wanted.has_min && k.scales == wanted.scales)
       return i;
   }
   return -1;
 }
 
-// The power of two that the scales of a weight are kept without. Where they are f32 it is that which brings the largest below
-// 2^12: an f16 then holds a bf16 exactly, unless it is 2^-28 of the largest or less. An f32 times an E4M3 is rounded.
+// The power of two that the scales of a weight are kept without. Where they are f32 it is that which brings the largest
+// below 2^12: an f16 then holds a bf16 exactly, unless it is 2^-28 of the largest or less. An f32 times an E4M3 is
+// rounded.
 float factor_of(const FormatInfo& f, const Weight& host) {
   if (f.n_scale_fields == 0 || f.scale_fields[0].kind != quant::ScaleKind::kF32) return f.scale_unit;
   constexpr float kMostOfE4m3 = 240;  // of half of one
@@ -141,7 +151,8 @@ float factor_of(const FormatInfo& f, const Weight& host) {
     for (int i = 0; i < f.n_scale_fields; ++i) {
       if (f.scale_fields[i].kind == quant::ScaleKind::kUE4M3) reach = kMostOfE4m3;
       if (f.scale_fields[i].kind != quant::ScaleKind::kF32) continue;
-      const float value = std::abs(float_from_bits(quant::load_u32(blocks + b * f.block_bytes + f.scale_fields[i].offset)));
+      const float value =
+          std::abs(float_from_bits(quant::load_u32(blocks + b * f.block_bytes + f.scale_fields[i].offset)));
       if (std::isfinite(value) && value > largest) largest = value;
     }
   if (largest == 0) return 1;
@@ -185,8 +196,8 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
   w.tiles = kernels.quant_tiles[kind];
   w.max_tile = kernels.quant_tile;
   w.factor = factor;
-  // Where codes are bytes and the kernel wants them signed, they are kept minus 128; codebook values, the other way round, are
-  // kept plus 128 where it wants them unsigned.
+  // Where codes are bytes and the kernel wants them signed, they are kept minus 128; codebook values, the other way
+  // round, are kept plus 128 where it wants them unsigned.
   const int offset = k.codebook ? (kernels.signed_codes ? 0 : 128) : k.bits == 8 && kernels.signed_codes ? -128 : 0;
   w.activations = {.has_min = k.has_min, .parts = layout.parts, .zero = (is_rounded(f) ? 128 : f.zero) + offset};
   if (k.codebook)
@@ -229,7 +240,8 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
   const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes, factor);
   pool.parallel_for(host.n_experts * w.n_panels, [&](int64_t i, int) {
     uint8_t* to = w.memory.data() + i * w.panel_bytes;
-    const int64_t first = i / w.n_panels * host.n_out, panel = i % w.n_panels;  // an expert's last panel may be part empty
+    const int64_t first = i / w.n_panels * host.n_out,
+                  panel = i % w.n_panels;  // an expert's last panel may be part empty
     const int64_t end = first + std::min(host.n_out, (panel + 1) * kPanelRows);
     int lane = 0;
     for (int64_t row = first + panel * kPanelRows; row < end; ++row, ++lane) {

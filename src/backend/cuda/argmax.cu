@@ -8,7 +8,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The last block of a row says what came of it, also to the host: zeros set before and a copy after made a step some 5 us longer.
+// The last block of a row says what came of it, also to the host: zeros set before and a copy after made a step some 5
+// us longer.
 __global__ void argmax_kernel(Key* best, Key* copy, RowArgmax* rows, const float* logits, int64_t stride, int64_t n) {
   const float* row = logits + blockIdx.y * stride;
   RowArgmax& all = rows[blockIdx.y];
@@ -62,8 +63,8 @@ __global__ void bring_kernel(int4* to, const int4* from, int64_t n, DrawnTokens 
 void bring_batch(int32_t* to, const int32_t* from, int64_t n, const DrawnTokens& tokens, const TableWrites& writes,
                  Device& device) {
   const int64_t quads = (n + 3) / 4;
-  bring_kernel<<<blocks_for(quads + writes.n / 2, kThreads), kThreads, 0, device.stream()>>>(reinterpret_cast<int4*>(to), reinterpret_cast<const int4*>(from),
-                                                                                             quads, tokens, writes);
+  bring_kernel<<<blocks_for(quads + writes.n / 2, kThreads), kThreads, 0, device.stream()>>>(
+      reinterpret_cast<int4*>(to), reinterpret_cast<const int4*>(from), quads, tokens, writes);
 }
 
 void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, Device& device) {

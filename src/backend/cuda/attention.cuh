@@ -1,8 +1,9 @@
-// What both kinds of attention share: the packed rows, a warp's tile of 16 of them with its running softmax (FlashAttention-2,
-// arXiv:2307.08691), and the way to a page.
+// What both kinds of attention share: the packed rows, a warp's tile of 16 of them with its running softmax
+// (FlashAttention-2, arXiv:2307.08691), and the way to a page.
 //
-// The query heads that share a KV head are packed: row r of a sequence is head r % group of its token r / group. A sum over columns
-// may take them in any order: so lane t of four owns columns 8t to 8t + 7 of each 32 of q and k alike, and reads 16 bytes at once.
+// The query heads that share a KV head are packed: row r of a sequence is head r % group of its token r / group. A sum
+// over columns may take them in any order: so lane t of four owns columns 8t to 8t + 7 of each 32 of q and k alike, and
+// reads 16 bytes at once.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
@@ -38,8 +39,8 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
-// The total of a head's weights whose largest is 2^most, with that of its sink. Where the sink is so much larger that its weight is
-// infinite, the quotient is the 0 that it should be.
+// The total of a head's weights whose largest is 2^most, with that of its sink. Where the sink is so much larger that
+// its weight is infinite, the quotient is the 0 that it should be.
 __device__ __forceinline__ float with_sink(const Params& p, float total, float most, int head) {
   return p.sinks == nullptr ? total : total + exp2f(p.sinks[head] * 1.44269504f - most);
 }
@@ -50,7 +51,9 @@ struct Span {
 
 __device__ __forceinline__ Span span_of(const Params& p, int kv_len, int q_len, int row) {
   const int position = kv_len - q_len + row / p.group;
-  return {p.window > 0 ? max(0, position + 1 - p.window) : 0, p.causal ? position + 1 : p.window > 0 ? min(kv_len, position + p.window) : kv_len};
+  return {p.window > 0 ? max(0, position + 1 - p.window) : 0, p.causal       ? position + 1
+                                                              : p.window > 0 ? min(kv_len, position + p.window)
+                                                                             : kv_len};
 }
 
 // Neighbouring elements of a cache as halves, in pairs: 8, or 4.
@@ -74,15 +77,19 @@ __device__ __forceinline__ uint4 load8(const __nv_bfloat16* p) {
   return make_uint4(halves_of(pairs[0]), halves_of(pairs[1]), halves_of(pairs[2]), halves_of(pairs[3]));
 }
 __device__ __forceinline__ uint2 halves_of_four(uint32_t v) {
-  return make_uint2(halves_of(static_cast<__nv_fp8x2_storage_t>(v)), halves_of(static_cast<__nv_fp8x2_storage_t>(v >> 16)));
+  return make_uint2(halves_of(static_cast<__nv_fp8x2_storage_t>(v)),
+                    halves_of(static_cast<__nv_fp8x2_storage_t>(v >> 16)));
 }
-__device__ __forceinline__ uint2 load4(const __nv_fp8_e4m3* p) { return halves_of_four(*reinterpret_cast<const uint32_t*>(p)); }
+__device__ __forceinline__ uint2 load4(const __nv_fp8_e4m3* p) {
+  return halves_of_four(*reinterpret_cast<const uint32_t*>(p));
+}
 __device__ __forceinline__ uint4 load8(const __nv_fp8_e4m3* p) {
   const uint2 raw = *reinterpret_cast<const uint2*>(p), low = halves_of_four(raw.x), high = halves_of_four(raw.y);
   return make_uint4(low.x, low.y, high.x, high.y);
 }
 
-// What a warp knows of its 16 rows: queries, the running softmax, and the sums so far. Rows g and g + 8 are this lane's.
+// What a warp knows of its 16 rows: queries, the running softmax, and the sums so far. Rows g and g + 8 are this
+// lane's.
 template <int kDim>
 struct Tile {
   static constexpr int kPerLane = kDim % 64 == 0 ? 8 : 4;  // columns of v that a lane reads at once
@@ -219,7 +226,9 @@ struct Tile {
 template <class K = half>
 __device__ __forceinline__ const K* page_of(const Params& p, const int32_t* table, int key, int which, int head) {
   const int64_t page =
-      ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * p.kv.n_parts + which * (p.kv.n_parts - 1)) * p.kv.n_kv_heads + head;
+      ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * p.kv.n_parts + which * (p.kv.n_parts - 1)) *
+          p.kv.n_kv_heads +
+      head;
   return static_cast<const K*>(p.kv.data) + (page * p.kv.block_size + key % p.kv.block_size) * p.kv.head_dim;
 }
 

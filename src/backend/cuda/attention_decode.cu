@@ -1,7 +1,7 @@
-// Attention of sequences that bring few rows (decode): all warps of a block, and several blocks, take the same rows and different
-// keys, 32 at a time; the parts are merged by their maxima and sums. Fragments come straight from 16-byte loads: of v, lane g of
-// eight owns 8 columns of four tokens, paired by byte permutes. For keys and values of two bytes or one, which
-// become f16 on their way, in pages of whole 16 tokens.
+// Attention of sequences that bring few rows (decode): all warps of a block, and several blocks, take the same rows and
+// different keys, 32 at a time; the parts are merged by their maxima and sums. Fragments come straight from 16-byte
+// loads: of v, lane g of eight owns 8 columns of four tokens, paired by byte permutes. For keys and values of two bytes
+// or one, which become f16 on their way, in pages of whole 16 tokens.
 #include "backend/cuda/attention.cuh"
 
 namespace ingot::cuda {
@@ -138,7 +138,8 @@ void attend_short(const Params& p, const AttentionPlan& plan, Device& device) {
   static_assert(kShared <= 48 * 1024);
   with_narrow_type(p.kv.dtype, [&](auto* k) {
     using K = std::remove_pointer_t<decltype(k)>;
-    launch(device, short_kernel<kDim, K>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs), kWarps * 32, kShared, p);
+    launch(device, short_kernel<kDim, K>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs), kWarps * 32,
+           kShared, p);
   });
   if (plan.n_splits > 1) launch(device, merge_kernel<kDim>, dim3(kRows, n_heads, n_seqs), kDim, 0, p);
 }
@@ -173,7 +174,8 @@ void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Attentio
   p.sinks = a.sinks ? a.sinks.f32() : nullptr;
   p.most_short = plan.alone ? 0 : kRows;
   p.partials = plan.partials;
-  if (plan.any_long) can_attend_hopper(device, p, plan) ? attend_hopper(p, plan, device) : attend_long(p, a.head_dim, plan, device);
+  if (plan.any_long)
+    can_attend_hopper(device, p, plan) ? attend_hopper(p, plan, device) : attend_long(p, a.head_dim, plan, device);
   if (!plan.any_short) return;
   switch (a.head_dim) {
     case 32: return attend_short<32>(p, plan, device);

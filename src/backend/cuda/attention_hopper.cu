@@ -1,9 +1,9 @@
-// Attention of prompts on Hopper: a block takes 128 packed rows, 64 to each of two warpgroups, and walks over the keys 128 at a time,
-// from the last to the first. A warp of its own fetches tiles of keys and values by TMA, 16 tokens of a page at a time, two tiles
-// deep. The products are wgmma: scores from shared memory, then weights in registers times values in shared memory; each warpgroup
-// has the scores of the next tile and the output of this one in flight while it works on the softmax (FlashAttention-3,
-// arXiv:2407.08608, without its explicit turns of the warpgroups). For f16 keys and values in pages of whole 16 tokens, head
-// dimensions 64 and 128, no cap; attention_prefill.cu takes the rest.
+// Attention of prompts on Hopper: a block takes 128 packed rows, 64 to each of two warpgroups, and walks over the keys
+// 128 at a time, from the last to the first. A warp of its own fetches tiles of keys and values by TMA, 16 tokens of a
+// page at a time, two tiles deep. The products are wgmma: scores from shared memory, then weights in registers times
+// values in shared memory; each warpgroup has the scores of the next tile and the output of this one in flight while it
+// works on the softmax (FlashAttention-3, arXiv:2407.08608, without its explicit turns of the warpgroups). For f16 keys
+// and values in pages of whole 16 tokens, head dimensions 64 and 128, no cap; attention_prefill.cu takes the rest.
 #include <cuda.h>
 
 #include "backend/cuda/attention.cuh"
@@ -62,7 +62,8 @@ __device__ void fetch(const CUtensorMap& map, const Params& p, const Walk& walk,
       if (lane == 0) expect_bytes(full, S::kTileBytes);
       __syncwarp();
       const int64_t row = ((page + part) * p.kv.n_kv_heads + blockIdx.x) * p.kv.block_size + known % p.kv.block_size;
-      const uint32_t to = shared + (part == 0 ? S::kKeysAt : S::kValues) + stage * S::kTileBytes + panel * kPanel + group * 2048;
+      const uint32_t to =
+          shared + (part == 0 ? S::kKeysAt : S::kValues) + stage * S::kTileBytes + panel * kPanel + group * 2048;
       if (lane < kCopies) fetch_tile(to, map, 64 * panel, static_cast<int>(row), full);
     }
     if (++stage == kStages) stage = 0, phase ^= 1;
@@ -97,11 +98,11 @@ using Scores = float[64];  // of a lane: of each 8 keys, row g keys 2t and 2t + 
 template <int kDim>
 struct Rows {
   Span span[2];
-  Span common;                 // keys that all rows of the warpgroup see
+  Span common;  // keys that all rows of the warpgroup see
   float most[2] = {kNone, kNone}, sum[2] = {0, 0};
-  float rescale[2];            // of what was summed before the last soften()
-  float out[kDim / 2];         // as Scores
-  uint32_t weights[32];        // the last tile's as halves: fragments of 16 keys
+  float rescale[2];      // of what was summed before the last soften()
+  float out[kDim / 2];   // as Scores
+  uint32_t weights[32];  // the last tile's as halves: fragments of 16 keys
 
   // Scores to weights, as floats; most, sum and rescale.
   __device__ __forceinline__ void soften(Scores& s, const Params& p, int key0, int t) {
@@ -180,7 +181,8 @@ __device__ void write_rows(const Rows<kDim>& rows, const Params& p, const Walk& 
       if (p.y_f32) {
         *reinterpret_cast<float2*>(static_cast<float*>(p.y) + at + 8 * i) = make_float2(first, second);
       } else {
-        *reinterpret_cast<half2*>(static_cast<half*>(p.y) + at + 8 * i) = __halves2half2(from_float<half>(first), from_float<half>(second));
+        *reinterpret_cast<half2*>(static_cast<half*>(p.y) + at + 8 * i) =
+            __halves2half2(from_float<half>(first), from_float<half>(second));
       }
     }
   }
@@ -188,7 +190,8 @@ __device__ void write_rows(const Rows<kDim>& rows, const Params& p, const Walk& 
 
 // A warpgroup's rows, over all tiles.
 template <int kDim>
-__device__ __forceinline__ void attend_rows(const Params& p, const Walk& walk, char* shared, uint32_t barriers, int warpgroup) {
+__device__ __forceinline__ void attend_rows(const Params& p, const Walk& walk, char* shared, uint32_t barriers,
+                                            int warpgroup) {
   using S = Shared<kDim>;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4, t = lane % 4;
   const int group_row = walk.row0 + kGroupRows * warpgroup, row0 = group_row + 16 * warp;
@@ -202,7 +205,9 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Walk& walk, c
   fence_shared();
   warpgroup_barrier(warpgroup);
   const uint32_t base = shared_address(shared), queries = base + warpgroup * kGroupRows * 128;
-  const auto barrier = [&](int kind, int stage) { return barriers + 8 * (kind * kStages + stage); };  // kind: keys, values; + 2: free
+  const auto barrier = [&](int kind, int stage) {
+    return barriers + 8 * (kind * kStages + stage);
+  };  // kind: keys, values; + 2: free
   const auto release = [&](int part, int stage) {
     if (threadIdx.x % 128 == 0) arrive(barrier(2 + part, stage));
   };
@@ -250,7 +255,8 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Walk& walk, c
 }
 
 template <int kDim>
-__global__ void __launch_bounds__(384, 1) hopper_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(384, 1)
+    hopper_kernel(const __grid_constant__ CUtensorMap map, const __grid_constant__ Params p) {
 #if INGOT_WGMMA
   extern __shared__ char unaligned[];
   char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
@@ -278,7 +284,8 @@ CUtensorMap map_of(const DeviceKv& kv, int64_t n_rows) {
   static const auto encode = [] {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found{};
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found), "cudaGetDriverEntryPoint");
+    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
+          "cudaGetDriverEntryPoint");
     CHECK(function != nullptr);
     return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
   }();
@@ -286,8 +293,9 @@ CUtensorMap map_of(const DeviceKv& kv, int64_t n_rows) {
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(kv.head_dim), static_cast<cuuint64_t>(n_rows)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(kv.head_dim) * 2};
   const cuuint32_t box[] = {64, 16}, steps[] = {1, 1};
-  const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, kv.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                 CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, kv.data, sizes, strides, box, steps,
+                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   CHECK_EQ(static_cast<int>(status), 0);
   return map;
 }
@@ -304,7 +312,8 @@ void run(const Params& p, const AttentionPlan& plan, Device& device) {
 
 bool can_attend_hopper(const Device& device, const Params& p, const AttentionPlan& plan) {
   const bool known = p.kv.dtype == DType::kF16 && p.kv.n_parts == 2 && (p.kv.head_dim == 64 || p.kv.head_dim == 128);
-  return device.is_hopper() && known && !plan.alone && p.softcap == 0 && p.kv.n_rows() <= INT32_MAX && plan.max_q_len * p.group >= 2 * kBlockRows;
+  return device.is_hopper() && known && !plan.alone && p.softcap == 0 && p.kv.n_rows() <= INT32_MAX &&
+         plan.max_q_len * p.group >= 2 * kBlockRows;
 }
 
 void attend_hopper(const Params& p, const AttentionPlan& plan, Device& device) {

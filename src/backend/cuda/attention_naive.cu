@@ -1,5 +1,5 @@
-// Attention in f32 arithmetic for every head size, cache type and page size: what the fast kernels fall back to and are checked
-// against. One block a head of a token; its warps share the keys.
+// Attention in f32 arithmetic for every head size, cache type and page size: what the fast kernels fall back to and are
+// checked against. One block a head of a token; its warps share the keys.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
 
@@ -7,7 +7,7 @@ namespace ingot::cuda {
 namespace {
 
 constexpr int kWarps = 4, kManyWarps = 16;  // of a block; many where there are few blocks
-constexpr int kMaxPerLane = 18;  // columns of a lane: heads of up to 576, what latents have
+constexpr int kMaxPerLane = 18;             // columns of a lane: heads of up to 576, what latents have
 
 struct Params {
   DeviceKv kv;
@@ -26,7 +26,9 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
   const int seq = p.batch.token_seq[token], position = p.batch.positions[token];
   const int kv_len = p.batch.kv_len[seq];
   if (p.most_rows > 0 && (p.batch.q_start[seq + 1] - p.batch.q_start[seq]) * p.group > p.most_rows) return;
-  const int end = p.causal ? position + 1 : p.window > 0 ? min(kv_len, position + p.window) : kv_len,
+  const int end = p.causal       ? position + 1
+                  : p.window > 0 ? min(kv_len, position + p.window)
+                                 : kv_len,
             begin = p.window > 0 ? max(0, position + 1 - p.window) : 0;
   const int32_t* table = p.batch.block_table + int64_t{seq} * *p.batch.max_blocks;
   const int kv_head = head / p.group;
@@ -76,7 +78,8 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
                   const DeviceBatch& batch, Device& device, int most_rows, bool alone) {
   CHECK(a.head_dim <= 32 * kMaxPerLane);
   if (q.rows == 0) return;
-  const Params p{kv, batch, a.layer, a.n_heads / a.n_kv_heads, a.window, most_rows, a.causal, a.scale, a.softcap, a.sinks ? a.sinks.f32() : nullptr};
+  const Params p{kv,       batch,   a.layer,   a.n_heads / a.n_kv_heads,         a.window, most_rows,
+                 a.causal, a.scale, a.softcap, a.sinks ? a.sinks.f32() : nullptr};
   const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(a.n_heads));
   const int n_warps = !alone && q.rows * a.n_heads <= 4 * device.n_multiprocessors() ? kManyWarps : kWarps;
   const size_t shared = static_cast<size_t>(a.head_dim + n_warps * (a.head_dim + 2)) * sizeof(float);  // under 48 KiB
@@ -86,8 +89,8 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
         using Y = std::remove_pointer_t<decltype(py)>;
         using Q = std::remove_pointer_t<decltype(pq)>;
         using K = std::remove_pointer_t<decltype(pk)>;
-        naive_kernel<Y, Q, K><<<grid, n_warps * 32, shared, device.stream()>>>(static_cast<Y*>(y.data), y.stride, static_cast<const Q*>(q.data),
-                                                                      q.stride, p);
+        naive_kernel<Y, Q, K><<<grid, n_warps * 32, shared, device.stream()>>>(
+            static_cast<Y*>(y.data), y.stride, static_cast<const Q*>(q.data), q.stride, p);
       });
     });
   });

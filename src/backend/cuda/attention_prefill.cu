@@ -1,7 +1,7 @@
-// Attention of sequences that bring many rows (prompts): a block takes 64 rows, 16 a warp, and walks over the keys 64 at a time. Keys
-// and values come to shared memory two tiles deep, swizzled so that no two lanes of a load meet in a bank; values are turned on the
-// way to the registers (ldmatrix). In pages of whole 16 tokens: each warp copies 16 tokens of a tile, of f16
-// behind the arithmetic; other types become f16 on their way.
+// Attention of sequences that bring many rows (prompts): a block takes 64 rows, 16 a warp, and walks over the keys 64
+// at a time. Keys and values come to shared memory two tiles deep, swizzled so that no two lanes of a load meet in a
+// bank; values are turned on the way to the registers (ldmatrix). In pages of whole 16 tokens: each warp copies 16
+// tokens of a tile, of f16 behind the arithmetic; other types become f16 on their way.
 #include "backend/cuda/attention.cuh"
 #include "backend/cuda/memory.h"
 
@@ -25,8 +25,8 @@ __device__ __forceinline__ uint4 load_shared(uint32_t address) {
   return v;
 }
 
-// A tile in shared memory: rows of kPieces pieces of 16 bytes, of which piece c of row r lies at place c ^ key_swizzle(r), or
-// c ^ value_swizzle(r).
+// A tile in shared memory: rows of kPieces pieces of 16 bytes, of which piece c of row r lies at place c ^
+// key_swizzle(r), or c ^ value_swizzle(r).
 template <int kDim>
 struct Shared {
   static constexpr int kPieces = kDim / 8, kRowBytes = kDim * 2, kTileBytes = kTileKeys * kRowBytes;
@@ -82,7 +82,8 @@ __device__ __forceinline__ void score(float (&scores)[4][4], const Tile<kDim>& t
   }
 }
 
-// out += weights times the values of 16 keys from row `first` of the tile. Here out holds columns 8i + 2t and the next as its i-th.
+// out += weights times the values of 16 keys from row `first` of the tile. Here out holds columns 8i + 2t and the next
+// as its i-th.
 template <int kDim>
 __device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&w0)[4], const float (&w1)[4],
                                            uint32_t values, int first, int lane) {

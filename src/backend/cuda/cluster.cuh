@@ -1,5 +1,6 @@
-// Thread block clusters, as PTX has them (PTX ISA, "mapa", "st.async", "cp.async.bulk", "mbarrier"): blocks that run side by side, write
-// into each other's shared memory, and hear of what was written by bytes that a barrier of their own counts.
+// Thread block clusters, as PTX has them (PTX ISA, "mapa", "st.async", "cp.async.bulk", "mbarrier"): blocks that run
+// side by side, write into each other's shared memory, and hear of what was written by bytes that a barrier of their
+// own counts.
 #pragma once
 #include <cstdint>
 
@@ -27,19 +28,20 @@ __device__ __forceinline__ uint32_t place_in(uint32_t address, int rank) {
 
 // 16 or 8 bytes to places of one block, whose barrier counts them.
 __device__ __forceinline__ void send(uint32_t to, const uint4& v, uint32_t barrier) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to), "r"(v.x), "r"(v.y),
-               "r"(v.z), "r"(v.w), "r"(barrier)
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+               "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(barrier)
                : "memory");
 }
 __device__ __forceinline__ void send(uint32_t to, const uint2& v, uint32_t barrier) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(to), "r"(v.x), "r"(v.y), "r"(barrier)
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(to), "r"(v.x),
+               "r"(v.y), "r"(barrier)
                : "memory");
 }
 
 // Bytes of global memory, a multiple of 16 on 16, to this block's shared memory.
 __device__ __forceinline__ void fetch(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from), "r"(bytes),
-               "r"(barrier)
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
 

@@ -1,6 +1,6 @@
-// Attention of one token within a cluster: a block takes a group of query heads and a part of the earlier keys, its warps 16 of these at
-// a time; the token's own key comes with the heads, since it is on its way to the cache only now. The first keys and values of a warp are
-// asked for before the heads are there.
+// Attention of one token within a cluster: a block takes a group of query heads and a part of the earlier keys, its
+// warps 16 of these at a time; the token's own key comes with the heads, since it is on its way to the cache only now.
+// The first keys and values of a warp are asked for before the heads are there.
 #pragma once
 #include "backend/cuda/attention.cuh"
 #include "backend/cuda/cluster_products.cuh"
@@ -38,12 +38,15 @@ struct Part {
     block = first < end ? block_of(b, first * kStepKeys) : 0;
     own_block = block_of(b, position);
     const int n_pieces = max(n_heads, 1) * (kHead / 4);
-    piece = static_cast<int>(threadIdx.x) % n_pieces, to = static_cast<int>(threadIdx.x) / n_pieces, to_step = kThreads / n_pieces;
+    piece = static_cast<int>(threadIdx.x) % n_pieces, to = static_cast<int>(threadIdx.x) / n_pieces,
+    to_step = kThreads / n_pieces;
     const int column = 4 * static_cast<int>(threadIdx.x), head = column / kHead, in_group = head % p.group,
               first = head / p.group * p.n_splits * part_floats(p.group);
     stats = first + p.group * kHead + 2 * in_group, sums = first + in_group * kHead + column % kHead;
   }
-  static __device__ __forceinline__ int block_of(const Block& b, int token) { return b.p.step.batch.block_table[token >> b.p.block_shift]; }
+  static __device__ __forceinline__ int block_of(const Block& b, int token) {
+    return b.p.step.batch.block_table[token >> b.p.block_shift];
+  }
 };
 
 template <class K>
@@ -75,7 +78,8 @@ struct Attention {
     for (int u = 0; u < 2; ++u)
 #pragma unroll
       for (int i = 0; i < kHead / 32; ++i) s.keys[u][i] = attention::load8(page + (8 * u + g) * kHead + 8 * t + 32 * i);
-    Tile().load_values(s.values, page + (int64_t{b.p.step.kv.n_kv_heads} * kHead << b.p.block_shift), part.position - key0, g, t);
+    Tile().load_values(s.values, page + (int64_t{b.p.step.kv.n_kv_heads} * kHead << b.p.block_shift),
+                       part.position - key0, g, t);
   }
 
   __device__ __forceinline__ void take_queries(Rows& rows) const {
@@ -116,7 +120,8 @@ struct Attention {
     uint32_t weights[2];
 #pragma unroll
     for (int u = 0; u < 2; ++u) {
-      const float first = attention::fast_exp2(scores[u][0] - largest), second = attention::fast_exp2(scores[u][1] - largest);
+      const float first = attention::fast_exp2(scores[u][0] - largest),
+                  second = attention::fast_exp2(scores[u][1] - largest);
       rows.total += first + second;
       weights[u] = bits_of(__floats2half2_rn(first, second));
     }
@@ -125,11 +130,13 @@ struct Attention {
     for (int j = 0; j < Tile::kPerLane; ++j) {
       const uint32_t pick = j % 2 ? 0x7632 : 0x5410;
       rows.out[j][0] *= shrink, rows.out[j][1] *= shrink;
-      mma_upper(rows.out[j], weights[0], weights[1], __byte_perm(v[0][j / 2], v[1][j / 2], pick), __byte_perm(v[2][j / 2], v[3][j / 2], pick));
+      mma_upper(rows.out[j], weights[0], weights[1], __byte_perm(v[0][j / 2], v[1][j / 2], pick),
+                __byte_perm(v[2][j / 2], v[3][j / 2], pick));
     }
   }
 
-  // Entries of the block's warps: [entry, group, kHead] sums, and [entry, group] maxima and totals; the last is the token's own.
+  // Entries of the block's warps: [entry, group, kHead] sums, and [entry, group] maxima and totals; the last is the
+  // token's own.
   __device__ __forceinline__ float* entry(int e) const { return b.at<float>(b.p.entries) + e * b.p.group * kHead; }
   __device__ __forceinline__ float2* stats(int e) const {
     return reinterpret_cast<float2*>(b.at<float>(b.p.entries) + (kWarps + 1) * kHead * b.p.group) + e * b.p.group;
@@ -142,8 +149,11 @@ struct Attention {
     const int n_heads = b.p.step.shape.n_heads, n_kv_heads = b.p.step.shape.n_kv_heads;
 #pragma unroll 1
     for (int r = b.warp; r < part.n_heads; r += kWarps) {
-      const auto pair = [&](int head) { return __half22float2(reinterpret_cast<const half2*>(heads + head * kHead)[b.lane]); };
-      const float2 q = pair(part.kv_head * b.p.group + r), k = pair(n_heads + part.kv_head), v = pair(n_heads + n_kv_heads + part.kv_head);
+      const auto pair = [&](int head) {
+        return __half22float2(reinterpret_cast<const half2*>(heads + head * kHead)[b.lane]);
+      };
+      const float2 q = pair(part.kv_head * b.p.group + r), k = pair(n_heads + part.kv_head),
+                   v = pair(n_heads + n_kv_heads + part.kv_head);
       const float score = warp_sum(q.x * k.x + q.y * k.y) * b.p.step.shape.score_scale;
       reinterpret_cast<float2*>(entry(n_entries()) + r * kHead)[b.lane] = v;
       if (b.lane == 0) stats(n_entries())[r] = {score, 1.0f};
@@ -180,7 +190,8 @@ struct Attention {
   // The lines of a step, to the L2 cache: a lane takes a key, or a value.
   __device__ __forceinline__ void prefetch(int64_t layer, int step) const {
     const int key = step * kStepKeys + b.lane % kStepKeys;
-    if (key < part.position) asm volatile("prefetch.global.L2 [%0];" ::"l"(row(layer, part.block, key, b.lane / kStepKeys, part.kv_head)));
+    if (key < part.position)
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(row(layer, part.block, key, b.lane / kStepKeys, part.kv_head)));
   }
 
   __device__ __forceinline__ void put(Rows& rows) const {
@@ -192,7 +203,8 @@ struct Attention {
 #pragma unroll
     for (int h = 0; h < 2; ++h)
 #pragma unroll
-      for (int j = 0; j < 2; ++j) to[2 * h + j] = {rows.out[4 * j][h], rows.out[4 * j + 1][h], rows.out[4 * j + 2][h], rows.out[4 * j + 3][h]};
+      for (int j = 0; j < 2; ++j)
+        to[2 * h + j] = {rows.out[4 * j][h], rows.out[4 * j + 1][h], rows.out[4 * j + 2][h], rows.out[4 * j + 3][h]};
     if (t == 0) stats(part.first - part.begin)[g] = {rows.most, rows.total};
   }
 
@@ -201,7 +213,8 @@ struct Attention {
     float4 sum;
     float most, total;
   };
-  static __device__ __forceinline__ Merged merged(const float* sums, const float* stats, int n, int far_sums, int far_stats) {
+  static __device__ __forceinline__ Merged merged(const float* sums, const float* stats, int n, int far_sums,
+                                                  int far_stats) {
     Merged m{{}, attention::kNone, 0};
 #pragma unroll 1
     for (int e0 = 0; e0 < n; e0 += 4) {
@@ -230,11 +243,13 @@ struct Attention {
 
   // Threads hold 4 columns each; several hold the same, and tell different blocks.
   __device__ __forceinline__ void merge() const {
-    const int n = n_entries() + (part.split == 0), to_part = b.p.parts + 4 * part_floats(b.p.group) * (part.kv_head * b.p.n_splits + part.split);
+    const int n = n_entries() + (part.split == 0),
+              to_part = b.p.parts + 4 * part_floats(b.p.group) * (part.kv_head * b.p.n_splits + part.split);
     const int i = part.piece, r = i / (kHead / 4);
     if (part.to >= part.to_step) return;
     const Merged m = merged(entry(0) + 4 * i, &stats(0)[r].x, n, b.p.group * kHead, 2 * b.p.group);
-    const uint4 bits = {__float_as_uint(m.sum.x), __float_as_uint(m.sum.y), __float_as_uint(m.sum.z), __float_as_uint(m.sum.w)};
+    const uint4 bits = {__float_as_uint(m.sum.x), __float_as_uint(m.sum.y), __float_as_uint(m.sum.z),
+                        __float_as_uint(m.sum.w)};
     const uint2 stat = {__float_as_uint(m.most), __float_as_uint(m.total)};
 #pragma unroll 2
     for (int to = part.to; to < kBlocks; to += part.to_step) {

@@ -1,8 +1,9 @@
-// The decoder layers of one token on one cluster (cluster_layers.h). A layer is four products and attention between the first two; after
-// each, every block sends its outputs to all blocks. A block may overwrite what another has to read only because it cannot get
-// that far before the other has sent what it made of it: every block has rows in three products of a layer. The same holds for warps of one
-// block and their sums; these are in two places in turn all the same, so that a barrier of the block lies between their last reads and the
-// next writes, for racecheck follows barriers and not st.async.
+// The decoder layers of one token on one cluster (cluster_layers.h). A layer is four products and attention between the
+// first two; after each, every block sends its outputs to all blocks. A block may overwrite what another has to read
+// only because it cannot get that far before the other has sent what it made of it: every block has rows in three
+// products of a layer. The same holds for warps of one block and their sums; these are in two places in turn all the
+// same, so that a barrier of the block lies between their last reads and the next writes, for racecheck follows
+// barriers and not st.async.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -47,7 +48,8 @@ __device__ void prepare(const Block& b) {
   }
   if (thread < kSents) init_barrier(b.barrier(thread), 1);
   if (thread < kPhases) init_barrier(b.phase_barrier(thread), max(extent_of(shape, thread, b.rank).n_rows, 1));
-  for (int i = thread; i < (p.squares[0] - p.input) / 4; i += kThreads) b.at<uint32_t>(p.input)[i] = 0;  // rows end in zeros up to whole steps
+  for (int i = thread; i < (p.squares[0] - p.input) / 4; i += kThreads)
+    b.at<uint32_t>(p.input)[i] = 0;  // rows end in zeros up to whole steps
   fence_barriers();
   __syncthreads();
   if (thread < kWarps * kPhases) b.at<Share>(p.shares)[thread] = share_of(b.extent(thread % kPhases), thread / kPhases);
@@ -80,7 +82,8 @@ __device__ __forceinline__ Sums sums_of(const Block& b, int phase, int first, in
   for (int k0 = 0; k0 < k_tiles; k0 += 4)
 #pragma unroll
     for (int k = k0; k < k0 + 4; ++k)
-      if (k < k_tiles) s.first += sums[k * kTileRows + first], s.second += sums[k * kTileRows + second], squares += squares_of[k];
+      if (k < k_tiles)
+        s.first += sums[k * kTileRows + first], s.second += sums[k * kTileRows + second], squares += squares_of[k];
   if (phase == kOut || phase == kDown) return s;
   const float inverse = rsqrtf(squares / static_cast<float>(b.p.step.shape.dim) + b.p.step.shape.eps);
   return {s.first * inverse, s.second * inverse};
@@ -88,10 +91,16 @@ __device__ __forceinline__ Sums sums_of(const Block& b, int phase, int first, in
 
 // Pair `lane` of a head: bias, norm, rope; keys and values go to the cache, too.
 template <class K>
-__device__ __forceinline__ void finish_head(const Block& b, int layer, const Attention<K>& attention, int head, int at0, int at1, Sums v) {
+__device__ __forceinline__ void finish_head(const Block& b, int layer, const Attention<K>& attention, int head, int at0,
+                                            int at1, Sums v) {
   const ClusterShape& s = b.p.step.shape;
-  const int half_rot = s.rot_dim / 2, other = head - s.n_heads, kind = other < 0 ? 0 : other < s.n_kv_heads ? 1 : 2,
-            of_kind = kind == 0 ? head : kind == 1 ? other : other - s.n_kv_heads;
+  const int half_rot = s.rot_dim / 2, other = head - s.n_heads,
+            kind = other < 0              ? 0
+                   : other < s.n_kv_heads ? 1
+                                          : 2,
+            of_kind = kind == 0   ? head
+                      : kind == 1 ? other
+                                  : other - s.n_kv_heads;
   const LayerProduct& w = b.layer(layer).products[kWeightQ + kind];
   v.first *= w.factor, v.second *= w.factor;
   if (w.bias != nullptr) v.first += w.bias[of_kind * kHead + at0], v.second += w.bias[of_kind * kHead + at1];
@@ -106,7 +115,8 @@ __device__ __forceinline__ void finish_head(const Block& b, int layer, const Att
     v.second = v.second * angles[b.lane] + u * angles[half_rot + b.lane];
   }
   if (kind > 0) {
-    K* to = attention.row(b.layer(layer).kv_layer, attention.part.own_block, attention.part.position, kind - 1, of_kind);
+    K* to =
+        attention.row(b.layer(layer).kv_layer, attention.part.own_block, attention.part.position, kind - 1, of_kind);
     const K first = from_float<K>(v.first), second = from_float<K>(v.second);
     to[at0] = first, to[at1] = second;
     v.first = to_float(first), v.second = to_float(second);
@@ -145,10 +155,12 @@ __device__ __forceinline__ void finish(const Block& b, int layer, int phase, con
       const bool out = phase == kOut;
       float v;
       if (phase == kGateUp) {
-        v = to_float(from_float<half>(act_mul(sums.first * w[kWeightGate].factor, sums.second * w[kWeightUp].factor, s.act)));
+        v = to_float(
+            from_float<half>(act_mul(sums.first * w[kWeightGate].factor, sums.second * w[kWeightUp].factor, s.act)));
         to = b.p.hidden, sent = kHidden;
       } else {
-        v = sums.first * w[out ? kWeightOut : kWeightDown].factor + (output < s.dim ? b.at<float>(out ? b.p.input : b.p.middle)[output] : 0.0f);
+        v = sums.first * w[out ? kWeightOut : kWeightDown].factor +
+            (output < s.dim ? b.at<float>(out ? b.p.input : b.p.middle)[output] : 0.0f);
         to = out ? b.p.middle : b.p.input, sent = out ? kMiddle : kInput;
       }
       b.at<float>(stage)[lane] = v;
@@ -185,7 +197,9 @@ __device__ __forceinline__ void compute(const Block& block) {
       {
         const Block b = block.anew();
         const int row = phase == kQkv ? p.input : phase == kOut ? p.attended : phase == kGateUp ? p.middle : p.hidden;
-        const float* norm = phase == kQkv ? b.layer(layer).attention_norm : phase == kGateUp ? b.layer(layer).ffn_norm : nullptr;
+        const float* norm = phase == kQkv      ? b.layer(layer).attention_norm
+                            : phase == kGateUp ? b.layer(layer).ffn_norm
+                                               : nullptr;
         multiply_share(b, ring, layer, phase, b.at<float>(row), norm, [&] {
           const Sent sent = phase == kQkv ? kInput : phase == kOut ? kParts : phase == kGateUp ? kMiddle : kHidden;
           if (phase > kQkv || layer > 0) receive(b, sent, layer - (phase == kQkv));
@@ -259,11 +273,14 @@ Params params_of(const Device& device, const ClusterStep& step) {
   p.middle = take(4 * up_to(s.dim, kTileCols));
   p.hidden = take(4 * up_to(s.ffn, kTileCols));
   p.attended = take(4 * up_to(s.n_heads * kHead, kTileCols));
-  for (int& squares : p.squares) squares = take(4 * (up_to(std::max({s.dim, s.ffn, s.n_heads * kHead}), kTileCols) / kTileCols));
+  for (int& squares : p.squares)
+    squares = take(4 * (up_to(std::max({s.dim, s.ffn, s.n_heads * kHead}), kTileCols) / kTileCols));
   p.heads = take(2 * kHead * (s.n_heads + 2 * s.n_kv_heads));
   p.parts = take(4 * part_floats(p.group) * s.n_kv_heads * p.n_splits);
   p.sums[0] = take(4 * most * kTileRows);
-  p.sums[1] = p.entries = take(4 * std::max(most * kTileRows, (kWarps + 1) * p.group * (kHead + 2)));  // before attention the sums are qkv's, [0]
+  p.sums[1] = p.entries =
+      take(4 * std::max(most * kTileRows,
+                        (kWarps + 1) * p.group * (kHead + 2)));  // before attention the sums are qkv's, [0]
   p.stage = take(128 * kWarps);
   const int slot = p.code_stride + p.scale_stride, room = static_cast<int>(device.most_shared() - kReserved) - at;
   p.n_slots = std::clamp(room / slot, 0, kMostSlots);
@@ -273,11 +290,13 @@ Params params_of(const Device& device, const ClusterStep& step) {
   return p;
 }
 
-// The ring must hold all units of a phase, which are all of one size; and a block must have rows to send in each of the last three products.
+// The ring must hold all units of a phase, which are all of one size; and a block must have rows to send in each of the
+// last three products.
 bool fits(const Params& p) {
   const ClusterShape& s = p.step.shape;
-  if (s.head_dim != kHead || s.n_heads > kMostHeads || s.n_kv_heads > kBlocks || p.group > attention::kRows / 2 || s.dim % kTileRows != 0 ||
-      s.ffn % kTileRows != 0 || n_tiles(s.dim) < kBlocks || n_tiles(s.ffn) < kBlocks || s.act > 3)
+  if (s.head_dim != kHead || s.n_heads > kMostHeads || s.n_kv_heads > kBlocks || p.group > attention::kRows / 2 ||
+      s.dim % kTileRows != 0 || s.ffn % kTileRows != 0 || n_tiles(s.dim) < kBlocks || n_tiles(s.ffn) < kBlocks ||
+      s.act > 3)
     return false;
   for (int phase = 0; phase < kPhases; ++phase) {
     const Extent e = extent_of(s, phase, 0);

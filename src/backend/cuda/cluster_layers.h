@@ -1,6 +1,7 @@
-// The decoder layers of one token in one launch, on one thread block cluster of 16 blocks (Hopper). What a small model's layer costs is
-// not its bytes but its hand-overs from kernel to kernel; blocks of a cluster hand over by writing into each other's shared memory,
-// which takes a tenth of a launch. Weights stream through rings in shared memory, up to a layer ahead of their use.
+// The decoder layers of one token in one launch, on one thread block cluster of 16 blocks (Hopper). What a small
+// model's layer costs is not its bytes but its hand-overs from kernel to kernel; blocks of a cluster hand over by
+// writing into each other's shared memory, which takes a tenth of a launch. Weights stream through rings in shared
+// memory, up to a layer ahead of their use.
 #pragma once
 #include <memory>
 
@@ -50,7 +51,8 @@ struct ClusterStep {
 // Contexts up to which a cluster is faster than a graph of kernels that take all of the GPU.
 inline constexpr int kMostClusterKv = 4096;
 
-// What run_cluster() takes for these layers. Null where they differ in more than weights, are too many, or are of another kind.
+// What run_cluster() takes for these layers. Null where they differ in more than weights, are too many, or are of
+// another kind.
 std::unique_ptr<ClusterStep> cluster_step(const DenseLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch);
 
 // Whether a product may be one of a cluster's.

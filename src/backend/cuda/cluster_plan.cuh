@@ -1,16 +1,17 @@
-// How cluster_layers.cu divides a layer: which tiles of 16 rows a block has in each of the four products, which of their steps of 128
-// columns a warp of it has, and where everything lies in shared memory.
+// How cluster_layers.cu divides a layer: which tiles of 16 rows a block has in each of the four products, which of
+// their steps of 128 columns a warp of it has, and where everything lies in shared memory.
 //
-// A warp keeps to the same columns for all its tiles, as far as there are warps for all columns, so that it turns a part of the activations
-// into integers once. The steps of all tiles of a block in a layer, in order of use, are its units. Units come into a ring, a tile's at once.
+// A warp keeps to the same columns for all its tiles, as far as there are warps for all columns, so that it turns a
+// part of the activations into integers once. The steps of all tiles of a block in a layer, in order of use, are its
+// units. Units come into a ring, a tile's at once.
 #pragma once
 #include "backend/cuda/cluster_layers.h"
 #include "backend/cuda/device.cuh"
 
 namespace ingot::cuda::cluster {
 
-constexpr int kBlocks = 16;              // of the cluster
-constexpr int kWarps = 12;               // of a block; more of them would have too few registers
+constexpr int kBlocks = 16;  // of the cluster
+constexpr int kWarps = 12;   // of a block; more of them would have too few registers
 constexpr int kThreads = 32 * kWarps;
 constexpr int kHead = 64;  // columns of a head
 constexpr int kHeadTiles = kHead / kTileRows;
@@ -35,7 +36,8 @@ struct Params {
   ClusterStep step;
   int n_slots, code_stride, scale_stride, group, n_splits, block_shift;  // a KV block has 1 << block_shift tokens
   // Places in shared memory, in bytes.
-  int layers, shares, extents, rows, fetcher, barriers, angles, input, middle, hidden, attended, heads, parts, entries, stage, scales, codes, end;
+  int layers, shares, extents, rows, fetcher, barriers, angles, input, middle, hidden, attended, heads, parts, entries,
+      stage, scales, codes, end;
   int sums[2], squares[2];  // of a product and of the next one, in turn
 };
 
@@ -44,14 +46,19 @@ __host__ __device__ inline int n_tiles(int rows) { return (rows + kTileRows - 1)
 // How many of n things, dealt out in turn, the one of this rank gets.
 __host__ __device__ inline int dealt(int n, int rank, int ranks) { return n > rank ? (n - rank - 1) / ranks + 1 : 0; }
 
-// Rows of the products of qkv are whole heads of queries, keys or values; of gate and up, one tile of the one, then of the other.
+// Rows of the products of qkv are whole heads of queries, keys or values; of gate and up, one tile of the one, then of
+// the other.
 __host__ __device__ inline Extent extent_of(const ClusterShape& s, int phase, int rank) {
   const int columns = phase == kDown ? s.ffn : phase == kOut ? s.n_heads * kHead : s.dim;
   const int things = dealt(phase == kQkv      ? s.n_heads + 2 * s.n_kv_heads
                            : phase == kGateUp ? n_tiles(s.ffn)
                                               : n_tiles(s.dim),
                            rank, kBlocks);
-  return {(columns + kTileCols - 1) / kTileCols, things * (phase == kQkv ? kHeadTiles : phase == kGateUp ? 2 : 1), 0, 0};
+  return {(columns + kTileCols - 1) / kTileCols,
+          things * (phase == kQkv      ? kHeadTiles
+                    : phase == kGateUp ? 2
+                                       : 1),
+          0, 0};
 }
 
 __host__ __device__ inline Share share_of(const Extent& e, int warp) {
@@ -83,7 +90,8 @@ struct Block {
   const uint32_t base;  // the address of shared
   const int rank, warp, lane;
 
-  // The same, for a part of the code that is to reckon its own places, or the compiler keeps dozens of them in registers.
+  // The same, for a part of the code that is to reckon its own places, or the compiler keeps dozens of them in
+  // registers.
   __device__ __forceinline__ Block anew() const {
     int none;
     asm volatile("mov.u32 %0, 0;" : "=r"(none));

@@ -1,4 +1,5 @@
-// Which layers run on a cluster: those of a block that are alike but for their weights, with nothing that the kernel does not know.
+// Which layers run on a cluster: those of a block that are alike but for their weights, with nothing that the kernel
+// does not know.
 #include <algorithm>
 #include <memory>
 
@@ -17,8 +18,13 @@ bool all_fit(std::initializer_list<const Weight*> weights) {
 
 LayerProduct product_of(const Weight& weight, const Tensor& bias) {
   const PackedWeight& w = packed(weight);
-  return {static_cast<const char*>(w.data), static_cast<const char*>(w.scales), bias ? bias.f32() : nullptr, w.factor,
-          static_cast<int16_t>(w.zero), w.layout == Layout::kCodes8, w.has_min};
+  return {static_cast<const char*>(w.data),
+          static_cast<const char*>(w.scales),
+          bias ? bias.f32() : nullptr,
+          w.factor,
+          static_cast<int16_t>(w.zero),
+          w.layout == Layout::kCodes8,
+          w.has_min};
 }
 
 const float* floats_of(const Tensor& t) { return t ? t.f32() : nullptr; }
@@ -47,20 +53,22 @@ bool head_norms_fit(const AttentionBlock& a) {
 
 bool attention_fits(const AttentionBlock& a) {
   const AttentionArgs& args = a.attention;
-  return is_plain_norm(a.norm) && head_norms_fit(a) && args.softcap == 0 && args.window == 0 && args.causal && !args.sinks &&
-         !a.gate && !a.bo && a.join.is_plain() && !a.join.sum_norm.weight && all_fit({&a.wq, &a.wk, &a.wv}) && all_fit({&a.wo});
+  return is_plain_norm(a.norm) && head_norms_fit(a) && args.softcap == 0 && args.window == 0 && args.causal &&
+         !args.sinks && !a.gate && !a.bo && a.join.is_plain() && !a.join.sum_norm.weight &&
+         all_fit({&a.wq, &a.wk, &a.wv}) && all_fit({&a.wo});
 }
 
 bool feed_forward_fits(const FeedForwardBlock& f, float eps) {
-  return is_plain_norm(f.norm) && f.norm.eps == eps && f.w_gate && !f.b_gate && !f.b_up && !f.b_down && f.join.is_plain() &&
-         !f.join.sum_norm.weight && all_fit({&f.w_gate, &f.w_up}) && all_fit({&f.w_down});
+  return is_plain_norm(f.norm) && f.norm.eps == eps && f.w_gate && !f.b_gate && !f.b_up && !f.b_down &&
+         f.join.is_plain() && !f.join.sum_norm.weight && all_fit({&f.w_gate, &f.w_up}) && all_fit({&f.w_down});
 }
 
 }  // namespace
 
 std::unique_ptr<ClusterStep> cluster_step(const DenseLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch) {
   const AttentionBlock& first = block.attention.front();
-  if (block.attention.size() > kMostClusterLayers || reinterpret_cast<uintptr_t>(first.x.data) % 16 != 0) return nullptr;
+  if (block.attention.size() > kMostClusterLayers || reinterpret_cast<uintptr_t>(first.x.data) % 16 != 0)
+    return nullptr;
   auto step = std::make_unique<ClusterStep>();
   step->shape = shape_of(first, block.feed_forward.front());
   for (size_t i = 0; i < block.attention.size(); ++i) {

@@ -1,7 +1,9 @@
-// CudaBackend: the ops on one NVIDIA GPU. Everything is enqueued on one stream; the host waits only in wait() and download().
+// CudaBackend: the ops on one NVIDIA GPU. Everything is enqueued on one stream; the host waits only in wait() and
+// download().
 //
-// Activations between matmuls are f16 (saturating), sums and the residual stream f32; with BackendOptions::activations "f32" all of
-// them are f32 and products run in f32, for comparisons. Weights are repacked on the device at load (packed_weight.h).
+// Activations between matmuls are f16 (saturating), sums and the residual stream f32; with BackendOptions::activations
+// "f32" all of them are f32 and products run in f32, for comparisons. Weights are repacked on the device at load
+// (packed_weight.h).
 #pragma once
 #include <deque>
 #include <map>
@@ -41,11 +43,11 @@ class CudaBackend final : public Backend, public RecordedSteps {
 
   // cuda_memory.cc
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
-  Weight prepare(const Weight& host, unsigned use) override;                     // cuda_weights.cc
+  Weight prepare(const Weight& host, unsigned use) override;  // cuda_weights.cc
   size_t packed_bytes(const Weight& shape, unsigned use) const override;
   bool reads_codes(unsigned) const override { return false; }
   size_t kv_bytes(const KvShape& shape) const override;
-  size_t state_bytes(const StateShape& shape) const override;                 // cuda_recurrence.cc
+  size_t state_bytes(const StateShape& shape) const override;  // cuda_recurrence.cc
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override;  // cuda_recurrence.cc
   void reserve(const StepLimits& limits) override;
@@ -65,7 +67,9 @@ class CudaBackend final : public Backend, public RecordedSteps {
   bool overlaps() const override { return true; }
   void synchronize() override;
   void check_replays() override { checks_replays_ = true; }
-  void trace_steps(std::shared_ptr<TraceFile> file) override { clock_ = std::make_unique<cuda::StepClock>(std::move(file), device_); }
+  void trace_steps(std::shared_ptr<TraceFile> file) override {
+    clock_ = std::make_unique<cuda::StepClock>(std::move(file), device_);
+  }
 
   // cuda_sample.cc
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
@@ -110,8 +114,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void delta_rule(const DeltaRuleArgs& args) override;
 
  private:
-  // A recorded step: of a program, for steps whose sequences all bring q_len tokens and are padded to n_seqs, with attention cut
-  // for contexts up to most_kv.
+  // A recorded step: of a program, for steps whose sequences all bring q_len tokens and are padded to n_seqs, with
+  // attention cut for contexts up to most_kv.
   struct GraphKey {
     int program, n_seqs, q_len, most_kv;
     auto operator<=>(const GraphKey&) const = default;
@@ -129,13 +133,13 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void pack_dense(cuda::PackedWeight& w, const Weight& host);
   void pack_codes(cuda::PackedWeight& w, const Weight& host);
   cuda::WeightUpload& weight_upload();
-  void finish_weights();  // factors that only the device knows so far
+  void finish_weights();     // factors that only the device knows so far
   void* take(size_t bytes);  // device memory that lives as long as the backend
-  // At least so many bytes; a larger piece when there are fewer, after all that uses them. Recorded steps may know scratch, and are
-  // forgotten when it moves; they know nothing of what is only `grown`.
+  // At least so many bytes; a larger piece when there are fewer, after all that uses them. Recorded steps may know
+  // scratch, and are forgotten when it moves; they know nothing of what is only `grown`.
   void* scratch_at_least(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   void* grown(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
-  Tensor narrowed(const Tensor& x);  // x in the type of activations
+  Tensor narrowed(const Tensor& x);                  // x in the type of activations
   const cuda::PackedWeight& ready(const Weight& w);  // with its factor
   // What a product reads: x, or its norm, which either a kernel has written or the product computes on its way.
   struct Input {
@@ -190,8 +194,9 @@ class CudaBackend final : public Backend, public RecordedSteps {
   std::deque<cuda::PackedWeight> weights_;
   std::vector<Weight> factors_;  // those of them that are for products
   std::unique_ptr<cuda::DenseMatmul> dense_;
-  std::unique_ptr<cuda::WeightUpload> upload_;      // until reserve()
-  std::vector<cuda::PackedWeight*> without_factor_;  // whose largest scales the device is finding, one for each word of largest_
+  std::unique_ptr<cuda::WeightUpload> upload_;  // until reserve()
+  std::vector<cuda::PackedWeight*>
+      without_factor_;  // whose largest scales the device is finding, one for each word of largest_
   cuda::Memory largest_;
   cuda::Memory raw_;       // a weight, or a part of it, as the file has it, while it is repacked
   cuda::Memory decoded_;   // a slice of a quantized weight, for the dense product
@@ -204,14 +209,15 @@ class CudaBackend final : public Backend, public RecordedSteps {
   int block_size_ = 16;  // of the KV cache; before there is one, what most have
   cuda::BatchUpload device_batch_;
   int n_tokens_ = 0, n_seqs_ = 0, min_q_len_ = 0, max_q_len_ = 0;
-  int most_kv_ = 0;          // what attention is cut for: no sequence of the step is longer
+  int most_kv_ = 0;  // what attention is cut for: no sequence of the step is longer
   StepLimits limits_;
   std::map<GraphKey, Graph> graphs_;
   bool capturing_ = false;
   bool checks_replays_ = false;
-  std::vector<Written> activations_, states_;      // what steps write and later verbs read; not caches, which a step writes anew
+  std::vector<Written> activations_,
+      states_;  // what steps write and later verbs read; not caches, which a step writes anew
   std::unique_ptr<cuda::StepClock> clock_;
-  std::vector<cudaGraphExec_t> retired_;           // replaced, and perhaps still running
+  std::vector<cudaGraphExec_t> retired_;  // replaced, and perhaps still running
 
   std::vector<SampleRow> rows_;
   int64_t sample_vocab_ = 0;
@@ -224,7 +230,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cudaEvent_t drawn_event_ = nullptr;  // what was drawn has come to the host
   std::vector<Sampled> drawn_;         // by the last sample, once collected
   std::vector<int32_t> tokens_;        // of the batch, where the host drew some
-  std::unique_ptr<ThreadPool> pool_;  // of the host sampler
+  std::unique_ptr<ThreadPool> pool_;   // of the host sampler
 };
 
 inline const cuda::PackedWeight& packed(const Weight& w) {
@@ -241,8 +247,8 @@ inline bool on_16_bytes(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.
 struct CudaKv : KvCache {
   CudaKv(const KvShape& s, cuda::Memory m) : KvCache(s), memory(std::move(m)) {}
   cuda::DeviceKv view() const {
-    return {memory.data(), shape.dtype, shape.n_layers, shape.n_blocks + 1, shape.n_kv_heads, shape.block_size, shape.head_dim,
-            shape.n_parts()};
+    return {memory.data(),    shape.dtype,      shape.n_layers, shape.n_blocks + 1,
+            shape.n_kv_heads, shape.block_size, shape.head_dim, shape.n_parts()};
   }
   cuda::Memory memory;
 };

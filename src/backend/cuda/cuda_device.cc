@@ -41,7 +41,8 @@ void Device::prepare(const void* kernel, size_t shared, unsigned cluster_blocks)
   check(permit(kernels_[kernel], kernel, shared, cluster_blocks), "cudaFuncSetAttribute");
 }
 
-// Of shared memory a kernel gets all there is: another backend on this GPU has a Device of its own, and must not take back what this one needs.
+// Of shared memory a kernel gets all there is: another backend on this GPU has a Device of its own, and must not take
+// back what this one needs.
 cudaError_t Device::permit(Kernel& k, const void* kernel, size_t shared, unsigned cluster_blocks) {
   if (!k.known) {
     cudaFuncAttributes attributes{};
@@ -52,7 +53,8 @@ cudaError_t Device::permit(Kernel& k, const void* kernel, size_t shared, unsigne
   }
   if (shared > k.shared) {
     const size_t most = limits_.most_shared - k.static_shared;
-    const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most));
+    const cudaError_t status =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most));
     if (status != cudaSuccess) return status;
     k.shared = most;
   }

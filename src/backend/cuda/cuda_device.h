@@ -1,5 +1,6 @@
-// Device: one GPU of the machine. It has the stream on which a backend enqueues everything, the limits that kernels are cut for, and what the
-// driver has been told about each kernel. What is true of one GPU only is kept here and not in a static, so a process may use several.
+// Device: one GPU of the machine. It has the stream on which a backend enqueues everything, the limits that kernels are
+// cut for, and what the driver has been told about each kernel. What is true of one GPU only is kept here and not in a
+// static, so a process may use several.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -10,9 +11,9 @@
 
 namespace ingot::cuda {
 
-// Makes the GPU the one that CUDA calls of this thread are for; costs nothing where it is already. The thread's device before is not restored:
-// to set a device makes its context, and the device that a thread begins with may be one that this process does not use. For destructors, which
-// cannot throw: a GPU that is lost is no concern of theirs.
+// Makes the GPU the one that CUDA calls of this thread are for; costs nothing where it is already. The thread's device
+// before is not restored: to set a device makes its context, and the device that a thread begins with may be one that
+// this process does not use. For destructors, which cannot throw: a GPU that is lost is no concern of theirs.
 cudaError_t select_device(int index) noexcept;
 
 // How many clusters of 2^i blocks the GPU holds at once.
@@ -52,11 +53,12 @@ class Device {
   bool has_dependent_launch() const { return limits_.has_dependent_launch(); }
   bool has_clusters() const { return limits_.has_clusters(); }
 
-  // Lets launches of the kernel take so many bytes of dynamic shared memory, and clusters of so many blocks. The driver is told once.
+  // Lets launches of the kernel take so many bytes of dynamic shared memory, and clusters of so many blocks. The driver
+  // is told once.
   void prepare(const void* kernel, size_t shared, unsigned cluster_blocks);
 
-  // Of clusters up to most_blocks, with so much dynamic shared memory a block; 0: the GPU cannot launch them. A kernel is asked about once, so
-  // threads and memory are always the same ones.
+  // Of clusters up to most_blocks, with so much dynamic shared memory a block; 0: the GPU cannot launch them. A kernel
+  // is asked about once, so threads and memory are always the same ones.
   const ClustersAtOnce& clusters_at_once(const void* kernel, int threads, size_t shared, unsigned most_blocks);
 
  private:
@@ -64,8 +66,8 @@ class Device {
   struct Kernel {
     bool known = false;
     size_t static_shared = 0;
-    size_t shared = 0;  // dynamic bytes that a launch may take
-    bool wide = false;  // may have clusters of more than kPortableCluster blocks
+    size_t shared = 0;     // dynamic bytes that a launch may take
+    bool wide = false;     // may have clusters of more than kPortableCluster blocks
     unsigned counted = 0;  // blocks of the largest cluster in at_once
     ClustersAtOnce at_once{};
   };

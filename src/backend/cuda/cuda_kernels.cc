@@ -1,5 +1,5 @@
-// Which kernels the products of a CudaBackend take: by the list of matmul_kernels.cc, by what was timed when the model was loaded, and those that are
-// compiled for its sizes, which come later.
+// Which kernels the products of a CudaBackend take: by the list of matmul_kernels.cc, by what was timed when the model
+// was loaded, and those that are compiled for its sizes, which come later.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -20,14 +20,16 @@ void CudaBackend::begin_tuning(const BackendOptions& options) {
     throw UsageError("unknown kernels '{}': use tuned or fixed", printable(options.kernels));
   tunes_ = options.kernels != "fixed" && !deterministic_ && act_ == DType::kF16;
   if (!tunes_) return;
-  if (cuda::Nvrtc::get() == nullptr) return log_info("there is no NVRTC (libnvrtc.so) here: no kernels are compiled for the model's sizes");
+  if (cuda::Nvrtc::get() == nullptr)
+    return log_info("there is no NVRTC (libnvrtc.so) here: no kernels are compiled for the model's sizes");
   const std::string cache = cache_home();
   specialised_ = std::make_unique<cuda::SpecialisedKernels>(device_.limits(), cache.empty() ? "" : cache + "/kernels");
 }
 
 const MatmulKernel& CudaBackend::kernel_for(const Weight& w, int64_t rows) const {
   if (forced_ != nullptr) return *forced_;
-  return deterministic_ ? cuda::matmul_kernel_for(device_.limits(), packed(w), rows, true) : timed_.kernel_for(device_.limits(), packed(w), rows);
+  return deterministic_ ? cuda::matmul_kernel_for(device_.limits(), packed(w), rows, true)
+                        : timed_.kernel_for(device_.limits(), packed(w), rows);
 }
 
 // Where a product of w may take a kernel that is compiled for it.
@@ -36,11 +38,14 @@ cuda::SpecialisedKernels* CudaBackend::specialised_for(const PackedWeight& w) co
 }
 
 std::vector<std::string> CudaBackend::matmul_kernels(const Weight& w, int64_t rows) const {
-  const MatmulKernel& chosen = deterministic_ ? cuda::matmul_kernel_for(device_.limits(), packed(w), rows, true) : timed_.kernel_for(device_.limits(), packed(w), rows);
+  const MatmulKernel& chosen = deterministic_ ? cuda::matmul_kernel_for(device_.limits(), packed(w), rows, true)
+                                              : timed_.kernel_for(device_.limits(), packed(w), rows);
   std::vector<std::string> names{chosen.name};
   for (const MatmulKernel& kernel : cuda::matmul_kernels()) {
-    if (&kernel == &chosen || !kernel.can(device_.limits(), packed(w), rows) || (kernel.specialised && !specialised_)) continue;
-    const bool is_taken = kernel.specialised && kernel.run == chosen.run && is_worth_compiling(packed(w));  // once it is there
+    if (&kernel == &chosen || !kernel.can(device_.limits(), packed(w), rows) || (kernel.specialised && !specialised_))
+      continue;
+    const bool is_taken =
+        kernel.specialised && kernel.run == chosen.run && is_worth_compiling(packed(w));  // once it is there
     names.insert(is_taken ? names.begin() : names.end(), kernel.name);
   }
   return names;
@@ -64,7 +69,8 @@ void CudaBackend::await_kernels() {
   synchronize();
   specialised_->wait();
   take_up_kernels();
-  if (forced_ != nullptr && specialised_->n_failed() > 0) throw Error("{} kernels of one size could not be made", specialised_->n_failed());
+  if (forced_ != nullptr && specialised_->n_failed() > 0)
+    throw Error("{} kernels of one size could not be made", specialised_->n_failed());
 }
 
 namespace {
@@ -82,11 +88,13 @@ bool is_worth_timing(const PackedWeight& w) { return w.layout != cuda::Layout::k
 
 }  // namespace
 
-// Microseconds of a product, the better of two rounds over weights of a kind in turn, so that no cache has the next one.
+// Microseconds of a product, the better of two rounds over weights of a kind in turn, so that no cache has the next
+// one.
 double CudaBackend::time_kernel(const MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows) {
   static constexpr size_t kProducts = 3;
   const Weight& first = *weights[0];
-  const Tensor x{narrow_.data(), act_, rows, first.n_in, first.n_in}, y{up_.data(), act_, rows, first.n_out, first.n_out};
+  const Tensor x{narrow_.data(), act_, rows, first.n_in, first.n_in},
+      y{up_.data(), act_, rows, first.n_out, first.n_out};
   const Event begin, end;
   size_t next = 0;
   double best = INFINITY;
@@ -110,7 +118,8 @@ void CudaBackend::time_kernels(int64_t most_rows) {
   const auto is_to_time = [&](const Weight& w) { return is_worth_timing(packed(w)) && !timed_.knows(packed(w)); };
   if (std::ranges::none_of(factors_, is_to_time)) return;
   const auto start = std::chrono::steady_clock::now();
-  const auto element = static_cast<int64_t>(dtype_bytes(act_)), n_noise = static_cast<int64_t>(narrow_.size()) / element;
+  const auto element = static_cast<int64_t>(dtype_bytes(act_)),
+             n_noise = static_cast<int64_t>(narrow_.size()) / element;
   cuda::fill_noise({narrow_.data(), act_, 1, n_noise, n_noise}, device_);
   for (const Weight& w : factors_) {
     if (!is_to_time(w)) continue;
@@ -118,7 +127,8 @@ void CudaBackend::time_kernels(int64_t most_rows) {
     for (const Weight& other : factors_)
       if (other.format == w.format && other.n_in == w.n_in && other.n_out == w.n_out) alike.push_back(&other);
     const int64_t fit = std::min(n_noise / w.n_in, static_cast<int64_t>(up_.size()) / element / w.n_out);
-    timed_.add(device_.limits(), packed(w), std::min(most_rows, fit), [&](const MatmulKernel& kernel, int64_t rows) { return time_kernel(kernel, alike, rows); });
+    timed_.add(device_.limits(), packed(w), std::min(most_rows, fit),
+               [&](const MatmulKernel& kernel, int64_t rows) { return time_kernel(kernel, alike, rows); });
   }
   synchronize();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

@@ -21,11 +21,13 @@ std::unique_ptr<Backend> create_cuda_backend(const BackendOptions& options) {
 
 std::string why_no_cuda() {
   int n_devices = 0, driver = 0;
-  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) return "no CUDA device: this machine has no NVIDIA driver";
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
+    return "no CUDA device: this machine has no NVIDIA driver";
   const cudaError_t status = cudaGetDeviceCount(&n_devices);
   if (status == cudaSuccess && n_devices > 0) return "";
   cudaGetLastError();
-  return fmt::format("no CUDA device: {}", status == cudaSuccess ? "the driver finds none" : cudaGetErrorString(status));
+  return fmt::format("no CUDA device: {}",
+                     status == cudaSuccess ? "the driver finds none" : cudaGetErrorString(status));
 }
 
 namespace {
@@ -34,7 +36,8 @@ namespace {
 int checked_index(const BackendOptions& options) {
   if (!options.activations.empty() && options.activations != "f16" && options.activations != "f32")
     throw UsageError("unknown type of activations '{}': use f16 or f32", printable(options.activations));
-  if (options.deterministic && options.activations == "f32") throw UsageError("--deterministic needs activations of f16 on cuda");
+  if (options.deterministic && options.activations == "f32")
+    throw UsageError("--deterministic needs activations of f16 on cuda");
   const int index = cuda_index(options.device);
   if (const std::string why = why_no_cuda(); !why.empty()) throw UsageError("{}; use --device cpu", why);
   int n_devices = 0;
@@ -52,9 +55,9 @@ CudaBackend::CudaBackend(const BackendOptions& options) : device_(checked_index(
     throw UsageError("{} has compute capability {}.{}: 8.0 (Ampere) or newer is needed; use --device cpu",
                      printable(device_.name()), device_.limits().major, device_.limits().minor);
   begin_tuning(options);
-  description_ = fmt::format("{}: {}, {:.0f} GiB, {} multiprocessors, {} activations", printable(options.device), device_.name(),
-                             static_cast<double>(device_.memory_bytes()) / (1 << 30), device_.n_multiprocessors(),
-                             act_ == DType::kF16 ? "f16" : "f32");
+  description_ = fmt::format("{}: {}, {:.0f} GiB, {} multiprocessors, {} activations", printable(options.device),
+                             device_.name(), static_cast<double>(device_.memory_bytes()) / (1 << 30),
+                             device_.n_multiprocessors(), act_ == DType::kF16 ? "f16" : "f32");
   dense_ = std::make_unique<cuda::DenseMatmul>();
   allocated_ += dense_->workspace_bytes();
 }
@@ -146,8 +149,12 @@ void CudaBackend::reserve(const StepLimits& limits) {
                         (limits.max_kv_len + block_size_ - 1) / block_size_, device_);
   allocated_ += device_batch_.bytes();
   const ScratchSizes sizes = scratch_for(limits);
-  for (const auto& [memory, bytes] : {std::pair{&up_, sizes.up}, {&narrow_, sizes.narrow}, {&arranged_, sizes.arranged},
-                                      {&decoded_, sizes.decoded}, {&partials_, sizes.partials}, {&order_, sizes.order}})
+  for (const auto& [memory, bytes] : {std::pair{&up_, sizes.up},
+                                      {&narrow_, sizes.narrow},
+                                      {&arranged_, sizes.arranged},
+                                      {&decoded_, sizes.decoded},
+                                      {&partials_, sizes.partials},
+                                      {&order_, sizes.order}})
     if (bytes > 0) scratch_at_least(*memory, bytes);
   if (tunes_) time_kernels(limits.max_tokens);
 }
@@ -160,12 +167,14 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
                        return w.layout != cuda::Layout::kDense;
                      });
   const Tensor few{nullptr, act_, cuda::kMatvecRows, limits.max_width, limits.max_width};
-  return {.up = rows,
-          .narrow = std::max(rows, static_cast<size_t>(limits.max_expert_floats) * element),
-          .arranged = cuda::matvec_scratch(few),
-          .decoded = codes ? std::max(static_cast<size_t>(cuda::kDecodedBytes), 256 * row) : 0,
-          .partials = size_t{4} * static_cast<size_t>(device_.n_multiprocessors()) * 16 * static_cast<size_t>(limits.head_dim + 2) * sizeof(float),
-          .order = limits.max_expert_rows > 0 ? cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMostExperts) : 0};
+  return {
+      .up = rows,
+      .narrow = std::max(rows, static_cast<size_t>(limits.max_expert_floats) * element),
+      .arranged = cuda::matvec_scratch(few),
+      .decoded = codes ? std::max(static_cast<size_t>(cuda::kDecodedBytes), 256 * row) : 0,
+      .partials = size_t{4} * static_cast<size_t>(device_.n_multiprocessors()) * 16 *
+                  static_cast<size_t>(limits.head_dim + 2) * sizeof(float),
+      .order = limits.max_expert_rows > 0 ? cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMostExperts) : 0};
 }
 
 size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
@@ -180,8 +189,8 @@ void CudaBackend::upload(const Tensor& to, const void* from) {
   const size_t row = static_cast<size_t>(to.cols) * dtype_bytes(to.dtype), rows = static_cast<size_t>(to.rows);
   if (rows * row == 0) return;
   if (upload_ && to.contiguous()) return upload_->copy(to.data, from, rows * row, device_);  // a vector among weights
-  check(cudaMemcpy2DAsync(to.data, static_cast<size_t>(to.stride) * dtype_bytes(to.dtype), from, row, row, rows, cudaMemcpyHostToDevice,
-                          device_.stream()),
+  check(cudaMemcpy2DAsync(to.data, static_cast<size_t>(to.stride) * dtype_bytes(to.dtype), from, row, row, rows,
+                          cudaMemcpyHostToDevice, device_.stream()),
         "cudaMemcpy2DAsync");
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
 }
@@ -190,8 +199,8 @@ void CudaBackend::download(void* to, const Tensor& from) {
   device_.make_current();
   const size_t row = static_cast<size_t>(from.cols) * dtype_bytes(from.dtype), rows = static_cast<size_t>(from.rows);
   if (rows * row == 0) return;
-  check(cudaMemcpy2DAsync(to, row, from.data, static_cast<size_t>(from.stride) * dtype_bytes(from.dtype), row, rows, cudaMemcpyDeviceToHost,
-                          device_.stream()),
+  check(cudaMemcpy2DAsync(to, row, from.data, static_cast<size_t>(from.stride) * dtype_bytes(from.dtype), row, rows,
+                          cudaMemcpyDeviceToHost, device_.stream()),
         "cudaMemcpy2DAsync");
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
 }

@@ -1,5 +1,5 @@
-// The ops of recurrent layers, and where their states lie: slots [layer][inputs of the convolution, matrices of the heads]. The last
-// slot is for the sequences that pad a step.
+// The ops of recurrent layers, and where their states lie: slots [layer][inputs of the convolution, matrices of the
+// heads]. The last slot is for the sequences that pad a step.
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/recurrence.h"
 #include "base/error.h"
@@ -39,8 +39,9 @@ size_t CudaBackend::state_bytes(const StateShape& shape) const {
 std::unique_ptr<StateCache> CudaBackend::make_states(const StateShape& shape) {
   device_.make_current();
   if (shape.conv_width > cuda::kMostConvWidth || shape.key_dim > cuda::kMostKeyDim)
-    throw Error("a convolution over {} tokens or heads with keys of {} are more than cuda runs ({} and {}): use --device cpu",
-                shape.conv_width, shape.key_dim, cuda::kMostConvWidth, cuda::kMostKeyDim);
+    throw Error(
+        "a convolution over {} tokens or heads with keys of {} are more than cuda runs ({} and {}): use --device cpu",
+        shape.conv_width, shape.key_dim, cuda::kMostConvWidth, cuda::kMostKeyDim);
   forget_graphs();
   cuda::Memory memory(state_bytes(shape));
   allocated_ += memory.size();
@@ -70,7 +71,8 @@ void CudaBackend::delta_rule(const DeltaRuleArgs& args) {
   const auto& states = static_cast<const CudaStates&>(*args.states);
   const StateShape& s = states.shape;
   CHECK_EQ(args.qkv.cols, 2 * args.n_key_heads * s.key_dim + s.n_heads * s.value_dim);
-  cuda::delta_rule(args, states.matrices(args.layer), device_batch_.view(), n_seqs_, min_q_len_, max_q_len_, !deterministic_, device_);
+  cuda::delta_rule(args, states.matrices(args.layer), device_batch_.view(), n_seqs_, min_q_len_, max_q_len_,
+                   !deterministic_, device_);
   check_launch("delta_rule");
 }
 

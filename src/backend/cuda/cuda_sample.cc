@@ -1,8 +1,10 @@
-// The draws of CudaBackend. Rows that only want their largest logit share one launch; any other step is drawn by draw.cu, and what
-// it does not know (typical sampling) by the host's sampler, from a copy of that row alone. Some bytes a row come back.
+// The draws of CudaBackend. Rows that only want their largest logit share one launch; any other step is drawn by
+// draw.cu, and what it does not know (typical sampling) by the host's sampler, from a copy of that row alone. Some
+// bytes a row come back.
 //
-// Steps overlap: wait() waits for its sample only, not for the step that has been launched since; and that step may name tokens which
-// the sample has yet to draw. Those that the device draws it takes where they lie, for those that the host draws begin() waits.
+// Steps overlap: wait() waits for its sample only, not for the step that has been launched since; and that step may
+// name tokens which the sample has yet to draw. Those that the device draws it takes where they lie, for those that the
+// host draws begin() waits.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -46,7 +48,8 @@ void add_edits(const SampleRow& row, std::vector<int32_t>& counts, std::vector<c
   const size_t first = edits.size();
   if (has_penalties(p)) {
     std::span<const int32_t> seen = row.history;
-    if (p.penalty_window >= 0 && seen.size() > static_cast<size_t>(p.penalty_window)) seen = seen.last(p.penalty_window);
+    if (p.penalty_window >= 0 && seen.size() > static_cast<size_t>(p.penalty_window))
+      seen = seen.last(p.penalty_window);
     for (const int32_t token : seen) {
       CHECK(token >= 0 && static_cast<size_t>(token) < counts.size());
       if (counts[token]++ == 0) edits.push_back({.token = token});
@@ -54,7 +57,8 @@ void add_edits(const SampleRow& row, std::vector<int32_t>& counts, std::vector<c
     for (size_t i = first; i < edits.size(); ++i) edits[i].count = std::exchange(counts[edits[i].token], 0);
   }
   if (p.logit_bias.empty()) return;
-  for (size_t i = first; i < edits.size(); ++i) counts[edits[i].token] = static_cast<int32_t>(i - first) + 1;  // where it is
+  for (size_t i = first; i < edits.size(); ++i)
+    counts[edits[i].token] = static_cast<int32_t>(i - first) + 1;  // where it is
   for (const auto& [token, bias] : p.logit_bias) {
     CHECK(token >= 0 && static_cast<size_t>(token) < counts.size());
     if (counts[token] == 0) {
@@ -76,7 +80,8 @@ cuda::RowDraw draw_of(const SampleRow& row, int index) {
                   .row = index,
                   .n_top = p.n_logprobs,
                   .may_forbid = row.mask != nullptr || !p.logit_bias.empty()};
-  if (has_penalties(p)) d.repetition = p.repetition_penalty, d.presence = p.presence_penalty, d.frequency = p.frequency_penalty;
+  if (has_penalties(p))
+    d.repetition = p.repetition_penalty, d.presence = p.presence_penalty, d.frequency = p.frequency_penalty;
   return d;
 }
 
@@ -106,7 +111,8 @@ void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) 
     throw;
   }
   if (clock_) clock_->end();
-  if (drawn_event_ == nullptr) check(cudaEventCreateWithFlags(&drawn_event_, cudaEventDisableTiming), "cudaEventCreate");
+  if (drawn_event_ == nullptr)
+    check(cudaEventCreateWithFlags(&drawn_event_, cudaEventDisableTiming), "cudaEventCreate");
   check(cudaEventRecord(drawn_event_, device_.stream()), "cudaEventRecord");
 }
 
@@ -137,7 +143,8 @@ void CudaBackend::sample_rows(const Tensor& logits) {
     draws.push_back(d);
   }
   const size_t mask_words = static_cast<size_t>(sample_vocab_ + 31) / 32;
-  const size_t edits_at = draws.size() * sizeof(cuda::RowDraw), masks_at = edits_at + edits.size() * sizeof(cuda::LogitEdit);
+  const size_t edits_at = draws.size() * sizeof(cuda::RowDraw),
+               masks_at = edits_at + edits.size() * sizeof(cuda::LogitEdit);
   const size_t bytes = masks_at + masks.size() * mask_words * 4;
   auto* to = static_cast<char*>(grown(draws_, bytes));
   auto* from = static_cast<char*>(grown(draws_pinned_, bytes, cuda::Place::kPinned));
@@ -150,7 +157,8 @@ void CudaBackend::sample_rows(const Tensor& logits) {
   for (size_t i = 0; i < masks.size(); ++i) std::memcpy(from + masks_at + i * mask_words * 4, masks[i], mask_words * 4);
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, device_.stream()), "cudaMemcpyAsync");
 
-  const size_t row_bytes = static_cast<size_t>(sample_vocab_) * sizeof(float), drawn_bytes = rows_.size() * sizeof(cuda::RowDrawn);
+  const size_t row_bytes = static_cast<size_t>(sample_vocab_) * sizeof(float),
+               drawn_bytes = rows_.size() * sizeof(cuda::RowDrawn);
   auto* drawn = static_cast<cuda::RowDrawn*>(grown(best_, drawn_bytes));
   auto* pinned = static_cast<char*>(grown(sampled_, drawn_bytes + host_rows_.size() * row_bytes, cuda::Place::kPinned));
   if (!draws.empty()) {
@@ -160,7 +168,8 @@ void CudaBackend::sample_rows(const Tensor& logits) {
     check(cudaMemcpyAsync(pinned, drawn, drawn_bytes, cudaMemcpyDeviceToHost, device_.stream()), "cudaMemcpyAsync");
   }
   for (size_t i = 0; i < host_rows_.size(); ++i)
-    check(cudaMemcpyAsync(pinned + drawn_bytes + i * row_bytes, logits.f32() + static_cast<int64_t>(host_rows_[i]) * logits.stride, row_bytes,
+    check(cudaMemcpyAsync(pinned + drawn_bytes + i * row_bytes,
+                          logits.f32() + static_cast<int64_t>(host_rows_[i]) * logits.stride, row_bytes,
                           cudaMemcpyDeviceToHost, device_.stream()),
           "cudaMemcpyAsync");
 }
@@ -187,7 +196,8 @@ void CudaBackend::collect_draws() {
   std::vector<Sampled>& sampled = drawn_;
   sampled.resize(rows_.size());
   if (greedy_) {
-    for (size_t i = 0; i < sampled.size(); ++i) sampled[i].token = token_of(static_cast<const cuda::Key*>(sampled_.data())[i]);
+    for (size_t i = 0; i < sampled.size(); ++i)
+      sampled[i].token = token_of(static_cast<const cuda::Key*>(sampled_.data())[i]);
     return;
   }
   const auto* drawn = static_cast<const cuda::RowDrawn*>(sampled_.data());
@@ -198,7 +208,9 @@ void CudaBackend::collect_draws() {
       sampled[i] = sampled_of(*drawn++);
     }
   }
-  if (!host_rows_.empty()) sample_on_host(reinterpret_cast<const float*>(static_cast<const cuda::RowDrawn*>(sampled_.data()) + rows_.size()), sampled);
+  if (!host_rows_.empty())
+    sample_on_host(reinterpret_cast<const float*>(static_cast<const cuda::RowDrawn*>(sampled_.data()) + rows_.size()),
+                   sampled);
 }
 
 void CudaBackend::sample_on_host(const float* logits /* [host rows, n_vocab] */, std::vector<Sampled>& sampled) {

@@ -1,10 +1,11 @@
 // A step of CudaBackend: the batch, the recorded graph.
 //
-// A step whose sequences all bring the same few tokens takes the same launches every time, for kernels find lengths and blocks on the
-// device. So it is recorded as a CUDA graph and replayed: one launch for a whole step is what small models need, as their kernels are
-// shorter than a launch. The number of sequences is padded to one of kBuckets, and the graphs of a program's decode steps are recorded
-// when the program is prepared, so no request waits for one. A step of another kind runs plainly the first time and is recorded
-// while the device works on it. --check-replay compares replays with plain launches.
+// A step whose sequences all bring the same few tokens takes the same launches every time, for kernels find lengths and
+// blocks on the device. So it is recorded as a CUDA graph and replayed: one launch for a whole step is what small
+// models need, as their kernels are shorter than a launch. The number of sequences is padded to one of kBuckets, and
+// the graphs of a program's decode steps are recorded when the program is prepared, so no request waits for one. A step
+// of another kind runs plainly the first time and is recorded while the device works on it. --check-replay compares
+// replays with plain launches.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -23,7 +24,7 @@ using cuda::check_launch;
 namespace {
 
 constexpr int kBuckets[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
-constexpr int kMostRecordedTokens = 8;   // of a sequence
+constexpr int kMostRecordedTokens = 8;  // of a sequence
 constexpr size_t kMostGraphs = 48;
 // Attention of one recorded step is cut for contexts up to one of these, or for any.
 constexpr int kContexts[] = {cuda::kSplitKeys, 1024, cuda::kMostClusterKv};
@@ -42,7 +43,8 @@ int bucket_of(int n_seqs, int most) {
 // The least of kContexts that holds kv_len, or the longest context that there can be.
 int context_of(int kv_len, int max_kv_len) {
   const int* context = std::ranges::lower_bound(kContexts, kv_len);
-  return context == std::end(kContexts) ? std::max(max_kv_len, kv_len) : std::min(*context, std::max(max_kv_len, kv_len));
+  return context == std::end(kContexts) ? std::max(max_kv_len, kv_len)
+                                        : std::min(*context, std::max(max_kv_len, kv_len));
 }
 
 Padding padding_of(const Program& program, int n_seqs, int q_len, int n_logits) {
@@ -83,12 +85,15 @@ void CudaBackend::start(const Batch& batch, const Padding& padding, int most_kv)
   if (device_batch_.upload(known, padding, keys, drawn, block_size_, device_)) forget_graphs();
 }
 
-int CudaBackend::longest(const Batch& batch) { return batch.kv_len.empty() ? 0 : *std::ranges::max_element(batch.kv_len); }
+int CudaBackend::longest(const Batch& batch) {
+  return batch.kv_len.empty() ? 0 : *std::ranges::max_element(batch.kv_len);
+}
 
 // The least context whose steps are launched as those of this one: longer ones may split their keys no further.
 int CudaBackend::useful_context(const Program& program, int n_seqs, int context) const {
   if (n_seqs == 1 && program.has_dense_layers()) return context;  // may run on a cluster up to some context
-  const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1), most = (2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks;
+  const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1),
+            most = (2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks;
   for (const int candidate : kContexts)
     if (candidate >= most * cuda::kSplitKeys) return std::min(context, candidate);
   return context;
@@ -98,12 +103,14 @@ std::optional<CudaBackend::GraphKey> CudaBackend::key_of(const Program& program,
   if (batch.n_seqs() == 0 || batch.n_tokens() % batch.n_seqs() != 0 || !batch.second_rows.empty() ||
       !batch.embeddings.empty())
     return std::nullopt;
-  const int q_len = batch.n_tokens() / batch.n_seqs(), most = q_len > kMostRecordedTokens ? 0 : most_sequences(limits_, q_len);
+  const int q_len = batch.n_tokens() / batch.n_seqs(),
+            most = q_len > kMostRecordedTokens ? 0 : most_sequences(limits_, q_len);
   if (batch.n_seqs() > most) return std::nullopt;
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
     if (batch.q_len(seq) != q_len) return std::nullopt;
   const int n_seqs = bucket_of(batch.n_seqs(), most);
-  return GraphKey{program.id, n_seqs, q_len, useful_context(program, n_seqs, context_of(longest(batch), limits_.max_kv_len))};
+  return GraphKey{program.id, n_seqs, q_len,
+                  useful_context(program, n_seqs, context_of(longest(batch), limits_.max_kv_len))};
 }
 
 void CudaBackend::run(const Program& program, const Batch& batch) {
@@ -116,7 +123,8 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
   }
   const int n_pad = key->n_seqs - batch.n_seqs();
   const bool has_logits = program.has_logits();
-  start(batch, padding_of(program, n_pad, key->q_len, has_logits ? key->n_seqs * key->q_len - batch.n_logits() : 0), key->most_kv);
+  start(batch, padding_of(program, n_pad, key->q_len, has_logits ? key->n_seqs * key->q_len - batch.n_logits() : 0),
+        key->most_kv);
   if (clock_) clock_->begin(n_tokens_, n_seqs_);
   const auto known = graphs_.find(*key);
   if (known == graphs_.end()) {
@@ -133,8 +141,9 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
   if (graph.is_stale) capture(graph, program);
 }
 
-// Records the decode steps of a program. What a step needs of the driver (code of its kernels, plans of products) it gets by running
-// once as padding alone, which writes to no sequence's blocks; contexts of one size of step need the same.
+// Records the decode steps of a program. What a step needs of the driver (code of its kernels, plans of products) it
+// gets by running once as padding alone, which writes to no sequence's blocks; contexts of one size of step need the
+// same.
 void CudaBackend::prepare_program(const Program& program) {
   device_.make_current();
   if (program.kv == nullptr || !program.has_logits()) return;
@@ -157,7 +166,8 @@ void CudaBackend::prepare_program(const Program& program) {
   }
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
-  log_info("{} steps recorded in {:.2f} s, in {} MiB", n_graphs, took.count(), (before - std::min(before, available_bytes())) >> 20);
+  log_info("{} steps recorded in {:.2f} s, in {} MiB", n_graphs, took.count(),
+           (before - std::min(before, available_bytes())) >> 20);
 }
 
 void CudaBackend::capture(Graph& graph, const Program& program) {
@@ -195,7 +205,8 @@ std::vector<std::vector<char>> CudaBackend::downloaded(const std::vector<Written
   return all;
 }
 
-// First the replay, then plain launches from the same state: so what the replay fails to write shows too, in this step or by the cache later.
+// First the replay, then plain launches from the same state: so what the replay fails to write shows too, in this step
+// or by the cache later.
 void CudaBackend::check_replay(const Graph& graph, const Program& program) {
   std::vector<Written> places = activations_;
   places.insert(places.end(), states_.begin(), states_.end());
@@ -203,14 +214,17 @@ void CudaBackend::check_replay(const Graph& graph, const Program& program) {
   check(cudaGraphLaunch(graph.exec, device_.stream()), "cudaGraphLaunch");
   const auto replayed = downloaded(places);
   for (size_t i = 0; i < places.size(); ++i)
-    check(cudaMemcpyAsync(places[i].data, before[i].data(), places[i].bytes, cudaMemcpyHostToDevice, device_.stream()), "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(places[i].data, before[i].data(), places[i].bytes, cudaMemcpyHostToDevice, device_.stream()),
+          "cudaMemcpyAsync");
   run_blocks(program);
   const auto plain = downloaded(places);
   for (size_t i = 0; i < places.size(); ++i) {
     if (replayed[i] == plain[i]) continue;
     const auto at = std::ranges::mismatch(replayed[i], plain[i]).in1 - replayed[i].begin();
-    throw Error("a replayed step of {} tokens differs from plain launches in buffer {} ({} bytes), at byte {}: an error of ingot, please report it",
-                n_tokens_, i, places[i].bytes, at);
+    throw Error(
+        "a replayed step of {} tokens differs from plain launches in buffer {} ({} bytes), at byte {}: an error of "
+        "ingot, please report it",
+        n_tokens_, i, places[i].bytes, at);
   }
 }
 
@@ -227,8 +241,6 @@ void CudaBackend::mark_graphs_stale() {
   for (auto& [key, graph] : graphs_) graph.is_stale = true;
 }
 
-void CudaBackend::synchronize() {
-  check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
-}
+void CudaBackend::synchronize() { check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize"); }
 
 }  // namespace ingot

@@ -1,5 +1,5 @@
-// The ops of CudaBackend: which kernel, on which tensors. A product of a single row computes the norm in front of it on its way, which
-// saves a launch.
+// The ops of CudaBackend: which kernel, on which tensors. A product of a single row computes the norm in front of it on
+// its way, which saves a launch.
 #include <algorithm>
 #include <utility>
 
@@ -39,8 +39,9 @@ const PackedWeight& CudaBackend::ready(const Weight& w) {
 CudaBackend::Input CudaBackend::input_of(const Tensor& x, const Tensor& normed, const NormArgs& args, const Weight& w) {
   if (!args.weight) return {aligned(x), {}};
   const cuda::DeferredNorm norm_later{normed, x, args};
-  const bool can_wait = act_ == DType::kF16 && !deterministic_ && cuda::can_defer(norm_later) && x.cols <= kMostDeferred &&
-                        normed.dtype == act_ && on_16_bytes(normed) && kernel_for(w, x.rows).run == cuda::matvec;
+  const bool can_wait = act_ == DType::kF16 && !deterministic_ && cuda::can_defer(norm_later) &&
+                        x.cols <= kMostDeferred && normed.dtype == act_ && on_16_bytes(normed) &&
+                        kernel_for(w, x.rows).run == cuda::matvec;
   if (can_wait) return {normed, norm_later};
   norm(normed, x, args);
   return {normed, {}};
@@ -49,7 +50,8 @@ CudaBackend::Input CudaBackend::input_of(const Tensor& x, const Tensor& normed, 
 // The first product of an input computes its norm; later ones read what it wrote.
 void CudaBackend::launch(const cuda::MatmulKernel& kernel, cuda::Matvec m, Input& input) {
   m.x = aligned(input.x);
-  if (input.norm && kernel.run != cuda::matvec) norm(input.norm->y, input.norm->x, input.norm->args), input.norm.reset();
+  if (input.norm && kernel.run != cuda::matvec)
+    norm(input.norm->y, input.norm->x, input.norm->args), input.norm.reset();
   const std::optional<cuda::DeferredNorm> norm = std::exchange(input.norm, std::nullopt);
   if (norm) m.norm = &*norm;
   if (kernel.run == cuda::matvec) m.arranged = scratch_at_least(arranged_, cuda::matvec_scratch(m.x));
@@ -71,7 +73,8 @@ void CudaBackend::product(const Tensor& y, Input input, const Weight& weight, co
   if (kernel.decodes) {
     decoded_product(y, x, w, accumulate);
   } else {
-    if (deterministic_ || !dense_->run(y, x, w.data, 1.0f, accumulate, device_)) cuda::plain_matmul(y, x, w, accumulate, device_);
+    if (deterministic_ || !dense_->run(y, x, w.data, 1.0f, accumulate, device_))
+      cuda::plain_matmul(y, x, w, accumulate, device_);
     check_launch("plain_matmul");
   }
   if (bias) {
@@ -82,20 +85,24 @@ void CudaBackend::product(const Tensor& y, Input input, const Weight& weight, co
 
 // Slice by slice of the weight, as halves that stay in the L2 cache until cuBLASLt reads them.
 void CudaBackend::decoded_product(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate) {
-  const int64_t row_bytes = w.n_in * static_cast<int64_t>(dtype_bytes(act_)), slice = cuda::decoded_rows(w.n_out, row_bytes);
+  const int64_t row_bytes = w.n_in * static_cast<int64_t>(dtype_bytes(act_)),
+                slice = cuda::decoded_rows(w.n_out, row_bytes);
   void* decoded = scratch_at_least(decoded_, static_cast<size_t>(slice * row_bytes));
   for (int64_t first = 0; first < w.n_out; first += slice) {
     const int64_t n = std::min(slice, w.n_out - first);
     cuda::unpack_rows(decoded, w, first, n, device_);
     check_launch("unpack_rows");
-    const Tensor part{static_cast<char*>(y.data) + first * static_cast<int64_t>(dtype_bytes(y.dtype)), y.dtype, y.rows, n, y.stride};
+    const Tensor part{static_cast<char*>(y.data) + first * static_cast<int64_t>(dtype_bytes(y.dtype)), y.dtype, y.rows,
+                      n, y.stride};
     CHECK(dense_->run(part, x, decoded, w.factor, accumulate, device_));
   }
 }
 
 void CudaBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) { product(y, {x, {}}, w, bias, false); }
 
-void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) { product(residual, {x, {}}, w, bias, true); }
+void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) {
+  product(residual, {x, {}}, w, bias, true);
+}
 
 void CudaBackend::norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) {
   product(y, input_of(x, normed, args, w), w, bias, false);
@@ -104,13 +111,16 @@ void CudaBackend::norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs&
 void CudaBackend::gate_up(const GateUpArgs& a) {
   const PackedWeight &w_gate = ready(*a.w_gate), &w_up = packed(*a.w_up);
   Input input = input_of(a.x, a.normed, a.norm, *a.w_gate);
-  if (const cuda::MatmulKernel& kernel = kernel_for(*a.w_gate, a.x.rows); kernel.run != nullptr && cuda::share_matvec(w_gate, w_up)) {
-    const cuda::Matvec m{.jobs = {{&w_gate, data_of(a.b_gate)}, {&w_up, data_of(a.b_up)}}, .y = {a.y}, .n_jobs = 2,
+  if (const cuda::MatmulKernel& kernel = kernel_for(*a.w_gate, a.x.rows);
+      kernel.run != nullptr && cuda::share_matvec(w_gate, w_up)) {
+    const cuda::Matvec m{.jobs = {{&w_gate, data_of(a.b_gate)}, {&w_up, data_of(a.b_up)}},
+                         .y = {a.y},
+                         .n_jobs = 2,
                          .gate = static_cast<int>(a.act)};
     return launch(kernel, m, input);
   }
-  const Tensor up{scratch_at_least(up_, static_cast<size_t>(a.y.rows * a.y.cols) * dtype_bytes(a.y.dtype)), a.y.dtype, a.y.rows,
-                  a.y.cols, a.y.cols};
+  const Tensor up{scratch_at_least(up_, static_cast<size_t>(a.y.rows * a.y.cols) * dtype_bytes(a.y.dtype)), a.y.dtype,
+                  a.y.rows, a.y.cols, a.y.cols};
   product(a.y, input, *a.w_gate, a.b_gate, false);
   product(up, {input.x, {}}, *a.w_up, a.b_up, false);
   act_mul(a.y, a.y, up, a.act);
@@ -131,7 +141,9 @@ void CudaBackend::qkv(const QkvArgs& a) {
     }
     cuda::Matvec m{};
     const int first = i;
-    for (; i < 3 && alike(*weights[first], *weights[i]) && kernel.can(device_.limits(), packed(*weights[i]), input.x.rows); ++i) {
+    for (; i < 3 && alike(*weights[first], *weights[i]) &&
+           kernel.can(device_.limits(), packed(*weights[i]), input.x.rows);
+         ++i) {
       m.jobs[m.n_jobs].w = &packed(*weights[i]);
       m.y[m.n_jobs++] = outputs[i];
     }
@@ -188,7 +200,8 @@ void CudaBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
   check_launch("write_kv");
 }
 
-// As many splits as fill the GPU twice, if a sequence is long enough: a split has 128 keys or more (attention_decode.cu).
+// As many splits as fill the GPU twice, if a sequence is long enough: a split has 128 keys or more
+// (attention_decode.cu).
 cuda::AttentionPlan CudaBackend::plan_attention(const AttentionArgs& a) {
   const int group = a.n_heads / a.n_kv_heads;
   cuda::AttentionPlan plan{.n_seqs = n_seqs_, .n_tokens = n_tokens_, .max_q_len = max_q_len_};

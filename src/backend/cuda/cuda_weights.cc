@@ -1,5 +1,6 @@
-// Weights of CudaBackend: brought to the device piece by piece, and repacked there. Loading waits for nothing: the factor of a weight
-// (packed_weight.h), which follows from the largest of its scales, is found on the device, and asked for when a verb first needs one.
+// Weights of CudaBackend: brought to the device piece by piece, and repacked there. Loading waits for nothing: the
+// factor of a weight (packed_weight.h), which follows from the largest of its scales, is found on the device, and asked
+// for when a verb first needs one.
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +24,9 @@ int64_t units_of(int64_t n_out, int64_t n_in) {
   const int64_t k_tiles = (n_in + cuda::kTileCols - 1) / cuda::kTileCols;
   return (n_out + cuda::kTileRows - 1) / cuda::kTileRows * k_tiles * cuda::kTileUnits;
 }
-int64_t scale_bytes(const FormatInfo& format, bool f32) { return (format.group == 16 ? 2 : 1) * (format.has_min ? 2 : 1) * (f32 ? 4 : 2); }
+int64_t scale_bytes(const FormatInfo& format, bool f32) {
+  return (format.group == 16 ? 2 : 1) * (format.has_min ? 2 : 1) * (f32 ? 4 : 2);
+}
 
 }  // namespace
 
@@ -61,7 +64,8 @@ void CudaBackend::pack_dense(PackedWeight& w, const Weight& host) {
   w.expert_bytes = w.n_out * w.n_in * static_cast<int64_t>(element);
   auto* to = static_cast<char*>(take(static_cast<size_t>(w.n_experts * w.expert_bytes)));
   w.data = to;
-  if (host.format == (w.f32 ? Format::F32 : Format::F16)) return weight_upload().copy(to, host.codes, host.bytes(), device_);
+  if (host.format == (w.f32 ? Format::F32 : Format::F16))
+    return weight_upload().copy(to, host.codes, host.bytes(), device_);
   const FormatInfo& format = info(host.format);
   const size_t piece = cuda::WeightUpload::kPiece / format.block_bytes * format.block_bytes;
   for (size_t done = 0; done < host.bytes(); done += piece) {
@@ -69,7 +73,8 @@ void CudaBackend::pack_dense(PackedWeight& w, const Weight& host) {
     void* raw = scratch_at_least(raw_, n);
     weight_upload().copy(raw, static_cast<const uint8_t*>(host.codes) + done, n, device_);
     const size_t first = done / format.block_bytes * format.block_size;
-    cuda::pack_dense(host.format, raw, static_cast<int64_t>(n / format.block_bytes), w.f32, to + first * element, device_);
+    cuda::pack_dense(host.format, raw, static_cast<int64_t>(n / format.block_bytes), w.f32, to + first * element,
+                     device_);
     check_launch("pack_dense");
   }
 }
@@ -99,9 +104,11 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
   uint32_t* largest = nullptr;
   if (!w.f32) {
     if (without_factor_.size() == kMostWithoutFactor) finish_weights();
-    largest = static_cast<uint32_t*>(scratch_at_least(largest_, kMostWithoutFactor * sizeof(uint32_t))) + without_factor_.size();
+    largest = static_cast<uint32_t*>(scratch_at_least(largest_, kMostWithoutFactor * sizeof(uint32_t))) +
+              without_factor_.size();
     check(cudaMemsetAsync(largest, 0, sizeof(uint32_t), device_.stream()), "cudaMemsetAsync");
-    cuda::largest_scale(host.format, raw, host.n_experts * host.n_out * (host.n_in / format.block_size), largest, device_);
+    cuda::largest_scale(host.format, raw, host.n_experts * host.n_out * (host.n_in / format.block_size), largest,
+                        device_);
     check_launch("largest_scale");
     without_factor_.push_back(&w);
   }
@@ -116,9 +123,12 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
 void CudaBackend::finish_weights() {
   if (without_factor_.empty()) return;
   std::vector<float> largest(without_factor_.size());
-  check(cudaMemcpyAsync(largest.data(), largest_.data(), largest.size() * sizeof(float), cudaMemcpyDeviceToHost, device_.stream()), "cudaMemcpyAsync");
+  check(cudaMemcpyAsync(largest.data(), largest_.data(), largest.size() * sizeof(float), cudaMemcpyDeviceToHost,
+                        device_.stream()),
+        "cudaMemcpyAsync");
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
-  for (size_t i = 0; i < largest.size(); ++i) without_factor_[i]->factor = std::ldexp(1.0f, cuda::factor_exponent(largest[i]));
+  for (size_t i = 0; i < largest.size(); ++i)
+    without_factor_[i]->factor = std::ldexp(1.0f, cuda::factor_exponent(largest[i]));
   without_factor_.clear();
 }
 

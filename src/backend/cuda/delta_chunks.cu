@@ -1,13 +1,14 @@
-// The gated delta rule over many tokens at once (arXiv:2406.06484, arXiv:2412.06464): 64 of them are one chunk. With S the matrix before a
-// chunk, g[t] the sum of the logarithms of its tokens' decays up to t, and A[t, i] = beta[t] exp(g[t] - g[i]) k[t] k[i]^T for i < t,
+// The gated delta rule over many tokens at once (arXiv:2406.06484, arXiv:2412.06464): 64 of them are one chunk. With S
+// the matrix before a chunk, g[t] the sum of the logarithms of its tokens' decays up to t, and A[t, i] = beta[t]
+// exp(g[t] - g[i]) k[t] k[i]^T for i < t,
 //   T = (1 + A)^-1,  W = T beta exp(g) k,  U = T beta v - W S             what each token adds to S
 //   y = exp(g) q S + P U,  with P[t, i] = exp(g[t] - g[i]) q[t] k[i]^T for i <= t
 //   S = exp(g[last]) S + (exp(g[last] - g) k)^T U                         after the chunk
 // Exponents are differences of sums, so none is positive, however fast a state decays.
 //
-// A first kernel takes all chunks at once: T in f32, products on the tensor cores. What it makes takes the place of what it read: q and k
-// of length 1 and P in the rows of q and k, W and T beta v in those of v, all halves, and the exponentials in those of alpha and beta.
-// A second one (delta_walk.cu) goes through the chunks.
+// A first kernel takes all chunks at once: T in f32, products on the tensor cores. What it makes takes the place of
+// what it read: q and k of length 1 and P in the rows of q and k, W and T beta v in those of v, all halves, and the
+// exponentials in those of alpha and beta. A second one (delta_walk.cu) goes through the chunks.
 #include "backend/cuda/delta_chunks.cuh"
 #include "backend/cuda/memory.h"
 
@@ -22,7 +23,7 @@ constexpr int kMostShared = 4;  // value heads of a key head, whose P lie in its
 // What a block of the first kernel has in shared memory.
 struct Chunk {
   half q[kTokens * kRow], k[kTokens * kRow], v[kTokens * kRow];
-  float a[kTokens][kTokens + 4], t[kTokens][kTokens + 4];  // t: the inverse
+  float a[kTokens][kTokens + 4], t[kTokens][kTokens + 4];   // t: the inverse
   half for_v[kTokens * kSquare], for_k[kTokens * kSquare];  // T beta, T beta exp(g)
   float part[3][16][16];
   float g[kTokens], beta[kTokens];
@@ -50,7 +51,8 @@ __device__ __forceinline__ void stage_rows(half* to, float* from, int64_t stride
 
 // The sums of logarithms of decays, by one warp; alpha and beta become exp(g) and exp(g[last] - g).
 __device__ __forceinline__ void find_decays(Chunk& c, const Delta& p, int head, int64_t first, int n, int lane) {
-  constexpr float kLeast = -60.0f;  // of a token, after which nothing is left; sums of less would round what comes after
+  constexpr float kLeast =
+      -60.0f;  // of a token, after which nothing is left; sums of less would round what comes after
   float sum = 0, g[2];
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
@@ -78,8 +80,8 @@ __device__ __forceinline__ void find_decays(Chunk& c, const Delta& p, int head, 
   }
 }
 
-// c.t = (1 + c.a)^-1, both lower triangles: columns of the blocks of 16 on the diagonal by substitution, then the blocks below, one
-// diagonal after another: T[i, j] = -T[i, i] (sum over k from j to i - 1 of A[i, k] T[k, j]).
+// c.t = (1 + c.a)^-1, both lower triangles: columns of the blocks of 16 on the diagonal by substitution, then the
+// blocks below, one diagonal after another: T[i, j] = -T[i, i] (sum over k from j to i - 1 of A[i, k] T[k, j]).
 __device__ __forceinline__ void invert(Chunk& c) {
   if (threadIdx.x < kTokens) {
     const int first = static_cast<int>(threadIdx.x) / 16 * 16, column = static_cast<int>(threadIdx.x) % 16;
@@ -113,11 +115,15 @@ __device__ __forceinline__ void invert(Chunk& c) {
   }
 }
 
-// Four warps have a band of 16 rows each of k k^T, four of q k^T, up to the diagonal; the longest of one beside the shortest of the other.
+// Four warps have a band of 16 rows each of k k^T, four of q k^T, up to the diagonal; the longest of one beside the
+// shortest of the other.
 struct Band {
   const bool of_q;
   const int first, lane;  // first: row
-  __device__ Band() : of_q(threadIdx.x >= kChunkThreads / 2), first(16 * static_cast<int>(of_q ? 7 - threadIdx.x / 32 : threadIdx.x / 32)), lane(threadIdx.x % 32) {}
+  __device__ Band()
+      : of_q(threadIdx.x >= kChunkThreads / 2),
+        first(16 * static_cast<int>(of_q ? 7 - threadIdx.x / 32 : threadIdx.x / 32)),
+        lane(threadIdx.x % 32) {}
 
   // acc[j]: its columns from 8j on.
   __device__ __forceinline__ void multiply_keys(float (&acc)[8][4], const Chunk& c) const {
@@ -134,16 +140,19 @@ struct Band {
     }
   }
   // A to shared memory, P, of n tokens, to where the rows of q and k have room.
-  __device__ __forceinline__ void put_decayed(Chunk& c, const float (&acc)[8][4], half* to, int64_t stride, int n) const {
+  __device__ __forceinline__ void put_decayed(Chunk& c, const float (&acc)[8][4], half* to, int64_t stride,
+                                              int n) const {
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       if (8 * j > first + 8) break;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int row = first + lane / 4 + 8 * h, column = 8 * j + 2 * (lane % 4);
-        const float decays[2] = {expf(fminf(c.g[row] - c.g[column], 0.0f)), expf(fminf(c.g[row] - c.g[column + 1], 0.0f))};
+        const float decays[2] = {expf(fminf(c.g[row] - c.g[column], 0.0f)),
+                                 expf(fminf(c.g[row] - c.g[column + 1], 0.0f))};
         if (of_q) {
-          const uint32_t pair = pair_of(column <= row ? decays[0] * acc[j][2 * h] : 0.0f, column + 1 <= row ? decays[1] * acc[j][2 * h + 1] : 0.0f);
+          const uint32_t pair = pair_of(column <= row ? decays[0] * acc[j][2 * h] : 0.0f,
+                                        column + 1 <= row ? decays[1] * acc[j][2 * h + 1] : 0.0f);
           if (row < n) *reinterpret_cast<uint32_t*>(to + row * stride + column) = pair;
         } else {
           c.a[row][column] = column < row ? c.beta[row] * decays[0] * acc[j][2 * h] : 0.0f;
@@ -233,12 +242,13 @@ __global__ void __launch_bounds__(kChunkThreads, 2) chunk_kernel(const __grid_co
 }  // namespace
 
 bool recurrence::can_chunk(const Device& device, const Delta& p) {
-  return p.key_dim == kDim && p.value_dim == kDim && p.n_heads <= kMostShared * p.n_key_heads && p.packs && p.y_stride % 2 == 0 &&
-         reinterpret_cast<uintptr_t>(p.y) % 8 == 0 && device.most_shared() >= walk_bytes();
+  return p.key_dim == kDim && p.value_dim == kDim && p.n_heads <= kMostShared * p.n_key_heads && p.packs &&
+         p.y_stride % 2 == 0 && reinterpret_cast<uintptr_t>(p.y) % 8 == 0 && device.most_shared() >= walk_bytes();
 }
 
 void recurrence::delta_chunks(const Delta& p, int n_seqs, int most_tokens, Device& device) {
-  const dim3 grid(blocks_for(most_tokens, kTokens), static_cast<unsigned>(p.n_key_heads), static_cast<unsigned>(n_seqs));
+  const dim3 grid(blocks_for(most_tokens, kTokens), static_cast<unsigned>(p.n_key_heads),
+                  static_cast<unsigned>(n_seqs));
   launch(device, chunk_kernel, grid, kChunkThreads, sizeof(Chunk), p);
   walk_chunks(p, n_seqs, device);
 }

@@ -1,5 +1,5 @@
-// What the two kernels of the delta rule in chunks share: delta_chunks.cu says what they do, and where the first leaves its numbers for the
-// second, delta_walk.cu.
+// What the two kernels of the delta rule in chunks share: delta_chunks.cu says what they do, and where the first leaves
+// its numbers for the second, delta_walk.cu.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/recurrence.cuh"
@@ -38,12 +38,15 @@ __device__ __forceinline__ const half* place_of_turned_b(const half* m, int stri
   return m + (width + lane % 8 + lane / 16 * 8) * stride + depth + lane / 8 % 2 * 8;
 }
 
-__device__ __forceinline__ void multiply(float (&low)[4], float (&high)[4], const uint32_t (&a)[4], const uint32_t (&b)[4]) {
+__device__ __forceinline__ void multiply(float (&low)[4], float (&high)[4], const uint32_t (&a)[4],
+                                         const uint32_t (&b)[4]) {
   mma(low, a[0], a[1], a[2], a[3], b[0], b[1]);
   mma(high, a[0], a[1], a[2], a[3], b[2], b[3]);
 }
 
-__device__ __forceinline__ uint32_t pair_of(float a, float b) { return bits_of(__halves2half2(from_float<half>(a), from_float<half>(b))); }
+__device__ __forceinline__ uint32_t pair_of(float a, float b) {
+  return bits_of(__halves2half2(from_float<half>(a), from_float<half>(b)));
+}
 
 // Value head `i` of those of a key head, and where its numbers lie.
 __device__ __forceinline__ int value_head(const Delta& p, int key_head, int i) {
@@ -54,7 +57,9 @@ struct Places {
   half* p;
 
   __device__ Places(const Delta& d, int key_head, int i)
-      : q(d.qkv + key_head * kDim), k(q + d.n_key_heads * kDim), v(d.qkv + 2 * d.n_key_heads * kDim + value_head(d, key_head, i) * kDim),
+      : q(d.qkv + key_head * kDim),
+        k(q + d.n_key_heads * kDim),
+        v(d.qkv + 2 * d.n_key_heads * kDim + value_head(d, key_head, i) * kDim),
         p(reinterpret_cast<half*>(i < 2 ? q : k) + kDim + i % 2 * kTokens) {}
 };
 

@@ -1,5 +1,6 @@
-// The second kernel of the delta rule in chunks (delta_chunks.cu): a block goes through a sequence's chunks with 16 columns of a head's matrix,
-// which is f32, in registers, and becomes halves to be multiplied. The next chunk is copied while one is used.
+// The second kernel of the delta rule in chunks (delta_chunks.cu): a block goes through a sequence's chunks with 16
+// columns of a head's matrix, which is f32, in registers, and becomes halves to be multiplied. The next chunk is copied
+// while one is used.
 #include "backend/cuda/delta_chunks.cuh"
 #include "backend/cuda/memory.h"
 
@@ -23,11 +24,13 @@ struct Walk {
 };
 
 __device__ __forceinline__ void copy16(void* to, const void* from, bool in) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 16 : 0) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 16 : 0)
+               : "memory");
 }
 
 // Zeros for tokens past the last.
-__device__ __forceinline__ void copy_stage(Stage& s, const Delta& p, const Places& places, int head, int64_t first, int n) {
+__device__ __forceinline__ void copy_stage(Stage& s, const Delta& p, const Places& places, int head, int64_t first,
+                                           int n) {
   constexpr int kPieces = kDim / 8;
   for (int i = threadIdx.x; i < kTokens * kPieces; i += kChunkThreads) {
     const int t = i / kPieces, piece = i % kPieces * 8;
@@ -38,7 +41,8 @@ __device__ __forceinline__ void copy_stage(Stage& s, const Delta& p, const Place
     copy16(s.k + t * kRow + piece, reinterpret_cast<const half*>(places.k + at) + piece, in);
     if (piece < kTokens) copy16(s.p + t * kSquare + piece, places.p + 2 * at + piece, in);
     if (piece < kSlice)
-      copy16(s.u + t * kSliceRow + piece, reinterpret_cast<const half*>(places.v + at) + kDim + static_cast<int>(blockIdx.x) * kSlice + piece, in);
+      copy16(s.u + t * kSliceRow + piece,
+             reinterpret_cast<const half*>(places.v + at) + kDim + static_cast<int>(blockIdx.x) * kSlice + piece, in);
   }
   if (const int t = threadIdx.x; t < kTokens) {
     copy_float(&s.since[t], p.alpha + (t < n ? (first + t) * p.alpha_stride + head : 0), t < n);
@@ -50,7 +54,9 @@ __device__ __forceinline__ void copy_stage(Stage& s, const Delta& p, const Place
 // A warp's 16 rows of the 16 columns of a matrix: element e of s[j].
 struct Share {
   const int row, column;  // of element 0 of s[0]
-  __device__ Share() : row(16 * static_cast<int>(threadIdx.x / 32) + static_cast<int>(threadIdx.x) % 32 / 4), column(2 * static_cast<int>(threadIdx.x % 4)) {}
+  __device__ Share()
+      : row(16 * static_cast<int>(threadIdx.x / 32) + static_cast<int>(threadIdx.x) % 32 / 4),
+        column(2 * static_cast<int>(threadIdx.x % 4)) {}
 
   template <class F>
   __device__ __forceinline__ void each(F&& f) const {
@@ -62,7 +68,8 @@ struct Share {
 };
 
 // W S or q S, a band of 16 tokens; even and odd steps by themselves, for they wait for each other.
-__device__ __forceinline__ void multiply_state(float (&sums)[2][4], const half* rows, const half* s, int first, int lane) {
+__device__ __forceinline__ void multiply_state(float (&sums)[2][4], const half* rows, const half* s, int first,
+                                               int lane) {
   float odd[2][4] = {};
 #pragma unroll
   for (int k = 0; k < kDim; k += 32) {
@@ -98,8 +105,8 @@ __device__ __forceinline__ void put_added(Walk& c, const Stage& stage, const flo
 }
 
 // From q S of a band the outputs of its tokens, of which the chunk has n.
-__device__ __forceinline__ void put_outputs(const Walk& c, const Stage& stage, float (&sums)[2][4], float* y, int64_t stride, int n, int first,
-                                            int lane) {
+__device__ __forceinline__ void put_outputs(const Walk& c, const Stage& stage, float (&sums)[2][4], float* y,
+                                            int64_t stride, int n, int first, int lane) {
 #pragma unroll
   for (int j = 0; j < 2; ++j)
 #pragma unroll
@@ -118,15 +125,18 @@ __device__ __forceinline__ void put_outputs(const Walk& c, const Stage& stage, f
     if (row >= n) continue;
 #pragma unroll
     for (int j = 0; j < 2; ++j)
-      *reinterpret_cast<float2*>(y + row * stride + 8 * j + 2 * (lane % 4)) = make_float2(sums[j][2 * h], sums[j][2 * h + 1]);
+      *reinterpret_cast<float2*>(y + row * stride + 8 * j + 2 * (lane % 4)) =
+          make_float2(sums[j][2 * h], sums[j][2 * h + 1]);
   }
 }
 
-// 16 columns of a head's matrix through all chunks of a sequence. A warp keeps 16 rows of it; four multiply W with it, four q.
+// 16 columns of a head's matrix through all chunks of a sequence. A warp keeps 16 rows of it; four multiply W with it,
+// four q.
 __global__ void __launch_bounds__(kChunkThreads, 1) walk_kernel(const __grid_constant__ Delta p) {
   extern __shared__ __align__(128) char shared[];
   Walk& c = *reinterpret_cast<Walk*>(shared);
-  const int head = blockIdx.y, seq = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32, first_column = static_cast<int>(blockIdx.x) * kSlice;
+  const int head = blockIdx.y, seq = blockIdx.z, warp = threadIdx.x / 32, lane = threadIdx.x % 32,
+            first_column = static_cast<int>(blockIdx.x) * kSlice;
   const int sharing = p.n_heads / p.n_key_heads, key_head = p.tiled ? head % p.n_key_heads : head / sharing;
   start_dependent();
   const int begin = p.batch.q_start[seq], length = p.batch.q_start[seq + 1] - begin, in = p.batch.state_in[seq];
@@ -135,10 +145,14 @@ __global__ void __launch_bounds__(kChunkThreads, 1) walk_kernel(const __grid_con
   copy_stage(c.stages[0], p, places, head, begin, min(kTokens, length));
 
   const Share share;
-  const auto place_of = [&](int row, int column) { return (int64_t{head} * kDim + first_column + column) * kDim + row; };
+  const auto place_of = [&](int row, int column) {
+    return (int64_t{head} * kDim + first_column + column) * kDim + row;
+  };
   float s[2][4] = {};
   const auto show = [&](int j, int e, int row, int column) { c.s[column * kRow + row] = from_float<half>(s[j][e]); };
-  share.each([&](int j, int e, int row, int column) { s[j][e] = in >= 0 ? p.states.data[in * p.states.slot_floats + place_of(row, column)] : 0.0f; });
+  share.each([&](int j, int e, int row, int column) {
+    s[j][e] = in >= 0 ? p.states.data[in * p.states.slot_floats + place_of(row, column)] : 0.0f;
+  });
   share.each(show);
 
   const int band = warp % 4 * 16;
@@ -148,7 +162,8 @@ __global__ void __launch_bounds__(kChunkThreads, 1) walk_kernel(const __grid_con
     __syncthreads();
     const Stage& stage = c.stages[at];
     const int n = min(kTokens, length - done);
-    if (done + kTokens < length) copy_stage(c.stages[at ^ 1], p, places, head, begin + done + kTokens, min(kTokens, length - done - kTokens));
+    if (done + kTokens < length)
+      copy_stage(c.stages[at ^ 1], p, places, head, begin + done + kTokens, min(kTokens, length - done - kTokens));
     float sums[2][4] = {};
     multiply_state(sums, of_q ? stage.q : stage.w, c.s, band, lane);
     if (!of_q) put_added(c, stage, sums, band, lane);
@@ -164,9 +179,13 @@ __global__ void __launch_bounds__(kChunkThreads, 1) walk_kernel(const __grid_con
       multiply(s[0], s[1], a, b);
     }
     share.each(show);
-    if (of_q) put_outputs(c, stage, sums, p.y + (begin + done) * p.y_stride + head * kDim + first_column, p.y_stride, n, band, lane);
+    if (of_q)
+      put_outputs(c, stage, sums, p.y + (begin + done) * p.y_stride + head * kDim + first_column, p.y_stride, n, band,
+                  lane);
   }
-  share.each([&](int j, int e, int row, int column) { p.states.data[p.batch.state_out[seq] * p.states.slot_floats + place_of(row, column)] = s[j][e]; });
+  share.each([&](int j, int e, int row, int column) {
+    p.states.data[p.batch.state_out[seq] * p.states.slot_floats + place_of(row, column)] = s[j][e];
+  });
 }
 
 }  // namespace

@@ -63,16 +63,15 @@ const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(y_align));
   cublasLtMatmulHeuristicResult_t result;
   int n_results = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, operation, plan.a.get(), plan.b.get(), plan.c.get(),
-                                                               plan.c.get(), preference, 1, &result, &n_results);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_, operation, plan.a.get(), plan.b.get(), plan.c.get(), plan.c.get(), preference, 1, &result, &n_results);
   cublasLtMatmulPreferenceDestroy(preference);
   plan.found = status == CUBLAS_STATUS_SUCCESS && n_results > 0;
   if (plan.found) plan.algo = result.algo;
   return *plans_.put(key, std::move(plan));
 }
 
-bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate,
-                      Device& device) {
+bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, Device& device) {
   CHECK(y.dtype == DType::kF32 || y.dtype == x.dtype);
   if (x.rows == 0) return true;
   const Plan& plan = plan_for({x.rows, y.cols, x.cols, x.stride, y.stride, x.dtype, y.dtype, alignment(w),
@@ -80,7 +79,8 @@ bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alp
   if (!plan.found) return false;
   const float beta = accumulate ? 1.0f : 0.0f;
   check_lt(cublasLtMatmul(handle_, plan.operation.get(), &alpha, w, plan.a.get(), x.data, plan.b.get(), &beta, y.data,
-                          plan.c.get(), y.data, plan.c.get(), &plan.algo, workspace_.data(), workspace_.size(), device.stream()),
+                          plan.c.get(), y.data, plan.c.get(), &plan.algo, workspace_.data(), workspace_.size(),
+                          device.stream()),
            "Matmul");
   return true;
 }

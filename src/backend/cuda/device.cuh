@@ -1,5 +1,6 @@
-// What the kernels share: elements of either activation type, reductions, the tensor core's 16 x 8 x 16 product; then how they are launched.
-// NVRTC (specialised.h) compiles what is for the device alone, and has its own cuda_fp16.h (rtc_half.h).
+// What the kernels share: elements of either activation type, reductions, the tensor core's 16 x 8 x 16 product; then
+// how they are launched. NVRTC (specialised.h) compiles what is for the device alone, and has its own cuda_fp16.h
+// (rtc_half.h).
 #pragma once
 #include <cuda_fp16.h>
 
@@ -73,10 +74,12 @@ __device__ __forceinline__ float block_sum(float v, float* shared, int n_warps) 
   __syncthreads();
   return v;
 }
-__device__ __forceinline__ float block_sum(float v, float* shared) { return block_sum(v, shared, static_cast<int>(blockDim.x) / 32); }
+__device__ __forceinline__ float block_sum(float v, float* shared) {
+  return block_sum(v, shared, static_cast<int>(blockDim.x) / 32);
+}
 
-// The RMS norm of one row of n elements by n_threads, the whole block: put(i, v) for each 4 from 4i, and with zeros up to n_put. Threads put
-// neighbours. The result goes to memory too where `writes`.
+// The RMS norm of one row of n elements by n_threads, the whole block: put(i, v) for each 4 from 4i, and with zeros up
+// to n_put. Threads put neighbours. The result goes to memory too where `writes`.
 struct RowNorm {
   const float* x;  // null: none
   const float* weight;
@@ -85,7 +88,8 @@ struct RowNorm {
 };
 
 template <class Put>
-__device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, float* shared /* [33] */, bool writes, Put&& put, int n_threads) {
+__device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, float* shared /* [33] */, bool writes,
+                                         Put&& put, int n_threads) {
   const float4 *x = reinterpret_cast<const float4*>(norm.x), *weight = reinterpret_cast<const float4*>(norm.weight);
   const auto square = [](const float4& v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; };
   const auto inverse_of = [&](float squares) {
@@ -150,8 +154,9 @@ __device__ __forceinline__ float act_mul(float gate, float up, int act) {
   return g / (1.0f + __expf(-1.702f * g)) * (u + 1.0f);
 }
 
-// c [16 x 8] += a [16 x 16] b [16 x 8]. With g = lane / 4 and t = lane % 4: a = rows {g, g + 8, g, g + 8}, columns 2t and 2t + 1,
-// 8 further in a[2], a[3]; b = column g, rows 2t, 2t + 1, and 8 further; c = row g columns 2t, 2t + 1, then row g + 8.
+// c [16 x 8] += a [16 x 16] b [16 x 8]. With g = lane / 4 and t = lane % 4: a = rows {g, g + 8, g, g + 8}, columns 2t
+// and 2t + 1, 8 further in a[2], a[3]; b = column g, rows 2t, 2t + 1, and 8 further; c = row g columns 2t, 2t + 1, then
+// row g + 8.
 __device__ __forceinline__ void mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                                     uint32_t b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -168,7 +173,9 @@ __device__ __forceinline__ void mma_new(float (&c)[4], uint32_t a0, uint32_t a1,
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(0.0f));
 }
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
 
 // sum + 8 halves times 8.
 __device__ __forceinline__ float dot8(const uint4& a, const uint4& b, float sum) {
@@ -191,9 +198,10 @@ __device__ __forceinline__ uint4 load_stream(const void* p) {
   return v;
 }
 
-// Launches that overlap (programmatic dependent launch, of Hopper and newer): a kernel started by launch() may begin while the one
-// before it still runs. It calls start_dependent() first, or let_next_start() and later wait_for_previous(): before that it may read
-// weights, which no kernel writes, and nothing else. Since each waits for the end of the one before, order is kept over many.
+// Launches that overlap (programmatic dependent launch, of Hopper and newer): a kernel started by launch() may begin
+// while the one before it still runs. It calls start_dependent() first, or let_next_start() and later
+// wait_for_previous(): before that it may read weights, which no kernel writes, and nothing else. Since each waits for
+// the end of the one before, order is kept over many.
 __device__ __forceinline__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
@@ -216,10 +224,11 @@ __device__ __forceinline__ void cluster_barrier() {
 #endif
 }
 
-// A short kernel spends most of its time on fetching its own instructions. So kernels of a decode step rehearse: they go through their code
-// once before they wait, on whatever lies in memory, write nothing, and then do it again in earnest with the instructions at hand
-// (`for (int pass = rehearses ? 0 : 1; pass < 2; ++pass)`, not to be unrolled). What they read in a rehearsal and once more later must
-// pass by the first-level cache (__ldcg). Only where blocks are few, so that those of the next kernel find room and time beside them.
+// A short kernel spends most of its time on fetching its own instructions. So kernels of a decode step rehearse: they
+// go through their code once before they wait, on whatever lies in memory, write nothing, and then do it again in
+// earnest with the instructions at hand (`for (int pass = rehearses ? 0 : 1; pass < 2; ++pass)`, not to be unrolled).
+// What they read in a rehearsal and once more later must pass by the first-level cache (__ldcg). Only where blocks are
+// few, so that those of the next kernel find room and time beside them.
 
 #ifndef __CUDACC_RTC__
 // Calls f with a null pointer of the element type: of activations, or of a KV cache.
@@ -237,9 +246,11 @@ void with_kv_type(DType dtype, F&& f) {
   with_type(dtype, f);
 }
 
-// The kernel must do as said above. A failure shows in cudaGetLastError(), and throws where the driver has to give leave for it first.
+// The kernel must do as said above. A failure shows in cudaGetLastError(), and throws where the driver has to give
+// leave for it first.
 template <class... P, class... A>
-void launch_clusters(Device& device, void (*kernel)(P...), dim3 grid, dim3 cluster, int threads, size_t shared, A&&... args) {
+void launch_clusters(Device& device, void (*kernel)(P...), dim3 grid, dim3 cluster, int threads, size_t shared,
+                     A&&... args) {
   const unsigned cluster_blocks = cluster.x * cluster.y * cluster.z;
   device.prepare(reinterpret_cast<const void*>(kernel), shared, cluster_blocks);
   cudaLaunchAttribute attributes[2]{};

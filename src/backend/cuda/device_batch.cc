@@ -54,7 +54,8 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int max_
   const size_t bytes = bytes_for(max_tokens, max_seqs, max_logits, max_blocks);
   check(cudaStreamSynchronize(device.stream()), "cudaStreamSynchronize");
   for (Slot& slot : slots_) {
-    slot.memory = Memory(static_cast<size_t>(at.table) * sizeof(int32_t) + kMostChanges * sizeof(TableChange), Place::kPinned);
+    slot.memory =
+        Memory(static_cast<size_t>(at.table) * sizeof(int32_t) + kMostChanges * sizeof(TableChange), Place::kPinned);
     if (slot.brought == nullptr)
       check(cudaEventCreateWithFlags(&slot.brought, cudaEventDisableTiming), "cudaEventCreate");
   }
@@ -105,8 +106,10 @@ void BatchUpload::write_arrays(const Batch& batch, const Padding& padding, int32
   }
 }
 
-// The first kernel brings the arrays and what changes it has room for; others bring the rest, as when all sequences are new ones.
-void BatchUpload::send(const Batch& batch, const Padding& padding, std::span<const TableChange> changes, DrawnTokens tokens, Device& device) {
+// The first kernel brings the arrays and what changes it has room for; others bring the rest, as when all sequences are
+// new ones.
+void BatchUpload::send(const Batch& batch, const Padding& padding, std::span<const TableChange> changes,
+                       DrawnTokens tokens, Device& device) {
   const int64_t table = places_of(max_tokens_, max_seqs_, max_logits_, 0).table;
   auto* to = static_cast<int32_t*>(device_.data());
   for (bool first = true; first || !changes.empty(); first = false) {
@@ -128,10 +131,11 @@ void BatchUpload::send(const Batch& batch, const Padding& padding, std::span<con
   }
 }
 
-bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Key* keys, const RowDrawn* drawn, int block_size,
-                         Device& device) {
+bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Key* keys, const RowDrawn* drawn,
+                         int block_size, Device& device) {
   const int n_tokens = batch.n_tokens() + padding.n_seqs * padding.q_len, n_seqs = batch.n_seqs() + padding.n_seqs;
-  const int n_logits = batch.n_logits() + padding.n_logits, n_blocks = std::max(most_used_blocks(batch, block_size), padding.n_blocks);
+  const int n_logits = batch.n_logits() + padding.n_logits,
+            n_blocks = std::max(most_used_blocks(batch, block_size), padding.n_blocks);
   const bool moved = n_tokens > max_tokens_ || n_seqs > max_seqs_ || n_logits > max_logits_ || n_blocks > max_blocks_;
   if (moved)
     reserve(std::max(n_tokens, max_tokens_), std::max(n_seqs, max_seqs_), std::max(n_logits, max_logits_),
@@ -139,7 +143,8 @@ bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Key* 
   const int64_t n_drawn = keys != nullptr || drawn != nullptr ? batch.n_tokens() : 0;
   const int64_t tokens = places_of(max_tokens_, max_seqs_, max_logits_, 0).tokens;
   try {
-    send(batch, padding, table_.changes_to(batch, block_size, padding), {.first = tokens, .n = n_drawn, .keys = keys, .drawn = drawn}, device);
+    send(batch, padding, table_.changes_to(batch, block_size, padding),
+         {.first = tokens, .n = n_drawn, .keys = keys, .drawn = drawn}, device);
   } catch (...) {
     table_.forget();
     throw;

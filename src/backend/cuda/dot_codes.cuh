@@ -1,7 +1,8 @@
-// dot_codes.cu's kernel: the product of one row of activations with quantized weights of 4 or 8 bits a code, whole numbers times whole numbers,
-// so nothing is decoded. The activations become 16-bit integers with a scale for each 128 (a step of 2^-15 of the largest: finer than the f16 that
-// they come from); dp2a multiplies two of them at once with codes as they lie. A warp loads its next steps while it uses the last, the
-// first before the kernel in front has ended; warps of a block divide the columns of a tile of 16 rows and add up in shared memory.
+// dot_codes.cu's kernel: the product of one row of activations with quantized weights of 4 or 8 bits a code, whole
+// numbers times whole numbers, so nothing is decoded. The activations become 16-bit integers with a scale for each 128
+// (a step of 2^-15 of the largest: finer than the f16 that they come from); dp2a multiplies two of them at once with
+// codes as they lie. A warp loads its next steps while it uses the last, the first before the kernel in front has
+// ended; warps of a block divide the columns of a tile of 16 rows and add up in shared memory.
 #pragma once
 #include "backend/cuda/matvec_tiles.cuh"
 
@@ -79,7 +80,8 @@ __device__ __forceinline__ void stage(const Input<K>& input, const Params& p, fl
   const Shape s = shape_of<kShape>(p);
   const int n = s.n_steps * kTileCols, n_threads = 32 * s.n_warps;
   if (s.has_norm) {
-    norm_row(p.norm, s.n_in, n, reduce, real, [&](int i, uint2 v) { input.halves[i] = v; }, n_threads);
+    norm_row(
+        p.norm, s.n_in, n, reduce, real, [&](int i, uint2 v) { input.halves[i] = v; }, n_threads);
   } else {
 #pragma unroll 4
     for (int i = threadIdx.x; 4 * i < n; i += n_threads)
@@ -232,7 +234,8 @@ __device__ __forceinline__ void run(const Params& p) {
   __shared__ float sums[2][kMostWarps * K::kGates * kTileRows], reduce[33];  // sums: one half while the other is read
   const Shape s = shape_of<kShape>(p);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int at_once = s.n_warps / s.split, local = warp / s.split, part = warp % s.split, stride = static_cast<int>(gridDim.x) * at_once;
+  const int at_once = s.n_warps / s.split, local = warp / s.split, part = warp % s.split,
+            stride = static_cast<int>(gridDim.x) * at_once;
   let_next_start();
   Loader<K, kShape> loader(p, lane, part, static_cast<int>(blockIdx.x) * at_once + local, stride);
   if (part == 0 && lane < K::kGates && loader.tile < s.n_tiles) {

@@ -21,7 +21,8 @@ template <int kRows, bool kGated>
 void start(const Params& p, int n_blocks, SpecialisedKernels* specialised, Device& device) {
   const size_t shared = static_cast<size_t>(p.n_in) * sizeof(half);
   const SpecialisedKernel kind{SpecialisedKernel::kDotRows, Layout::kDense, false, false, kRows, p};
-  launch(device, kernel_or(any_kernel<kRows, kGated>, specialised, kind), dim3(static_cast<unsigned>(n_blocks)), kWarps * 32, shared, p);
+  launch(device, kernel_or(any_kernel<kRows, kGated>, specialised, kind), dim3(static_cast<unsigned>(n_blocks)),
+         kWarps * 32, shared, p);
 }
 
 }  // namespace
@@ -53,7 +54,8 @@ void dot_rows(const Matvec& m, Device& device) {
   const int n_blocks = std::min(static_cast<int>(blocks_for(p.n_tiles, kWarps)), most_blocks);
   p.rehearses = device.has_dependent_launch() && n_blocks <= device.n_multiprocessors();
   if (gated) return start<2, true>(p, n_blocks, m.specialised, device);
-  per_task == 1 ? start<1, false>(p, n_blocks, m.specialised, device) : start<2, false>(p, n_blocks, m.specialised, device);
+  per_task == 1 ? start<1, false>(p, n_blocks, m.specialised, device)
+                : start<2, false>(p, n_blocks, m.specialised, device);
 }
 
 }  // namespace ingot::cuda

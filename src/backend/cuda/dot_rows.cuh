@@ -1,6 +1,7 @@
-// dot_rows.cu's kernel: the product of one row of activations with dense weights. A warp takes one or two rows of weights after another and reads each
-// straight through, 512 bytes a load. It loads one batch while it uses the one before, across the ends of rows, and the first
-// before the kernel in front has ended. The activations lie in shared memory.
+// dot_rows.cu's kernel: the product of one row of activations with dense weights. A warp takes one or two rows of
+// weights after another and reads each straight through, 512 bytes a load. It loads one batch while it uses the one
+// before, across the ends of rows, and the first before the kernel in front has ended. The activations lie in shared
+// memory.
 #pragma once
 #include "backend/cuda/matvec_tiles.cuh"
 
@@ -26,7 +27,8 @@ struct Params : Shape {
   RowNorm norm;  // whose result x is, if any
 };
 
-// A task: kRows neighbours of a job, or with kGated the same row of the first two jobs. They are the tiles of the shape.
+// A task: kRows neighbours of a job, or with kGated the same row of the first two jobs. They are the tiles of the
+// shape.
 template <int kRows, bool kGated, Shape kShape>
 struct Task {
   int job = 0;
@@ -51,7 +53,8 @@ template <int kRows>
 struct Batch {
   static constexpr int kLoads = kAhead / kRows;  // of a row
   template <Shape kShape>
-  static constexpr bool kWhole = kShape.n_in > 0 && kShape.n_in % (kLoads * kChunk) == 0;  // a row is whole batches, as is known
+  static constexpr bool kWhole = kShape.n_in > 0 &&
+                                 kShape.n_in % (kLoads * kChunk) == 0;  // a row is whole batches, as is known
   uint4 w[kRows][kLoads];
 };
 
@@ -173,7 +176,9 @@ __device__ __forceinline__ void run(const Params& p) {
     const bool real = pass == 1;
     if (real) wait_for_previous();
     if (s.has_norm) {
-      norm_row(p.norm, s.n_in, s.n_in, reduce, real, [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + 4 * i) = v; }, kWarps * 32);
+      norm_row(
+          p.norm, s.n_in, s.n_in, reduce, real, [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + 4 * i) = v; },
+          kWarps * 32);
     } else {
 #pragma unroll 4
       for (int i = threadIdx.x * 8; i < s.n_in; i += kWarps * 32 * 8)

@@ -1,10 +1,11 @@
-// A draw of each row of logits, one block a row: penalties and bias, logprobs, truncations, and the draw itself, in the order of
-// sampling.h and with sampler.h's result but for rounding.
+// A draw of each row of logits, one block a row: penalties and bias, logprobs, truncations, and the draw itself, in the
+// order of sampling.h and with sampler.h's result but for rounding.
 //
-// No row is sorted. Every truncation keeps a prefix of the order of likelihood, so one pass finds the largest logit, the sum of all
-// weights and each thread's own largest: the k-th of those is a bound that k logits reach. A second pass gathers what reaches the bounds,
-// mostly tens of candidates, and only those are sorted. Where they are too many (a flat row under top-p), a histogram of counts finds
-// about where the prefix ends, and what is there is sorted. Sums are over fixed shares, so a row's draw is the same in every batch.
+// No row is sorted. Every truncation keeps a prefix of the order of likelihood, so one pass finds the largest logit,
+// the sum of all weights and each thread's own largest: the k-th of those is a bound that k logits reach. A second pass
+// gathers what reaches the bounds, mostly tens of candidates, and only those are sorted. Where they are too many (a
+// flat row under top-p), a histogram of counts finds about where the prefix ends, and what is there is sorted. Sums are
+// over fixed shares, so a row's draw is the same in every batch.
 #include <algorithm>
 
 #include "backend/cuda/draw_block.cuh"
@@ -16,7 +17,7 @@ namespace {
 // ---- where the prefix ends, for rows with more candidates than fit ----
 
 struct Prefix {
-  Key last;     // of the order of likelihood: what is not below it is kept
+  Key last;  // of the order of likelihood: what is not below it is kept
   double mass;
 };
 
@@ -26,8 +27,11 @@ constexpr float kDeepest = 0x7FFFFF80;  // the largest float below 2^31
 static_assert(1 << kBinBits == kBins);
 struct Depth {
   float top, floor, per_nat;
-  __device__ Depth(float top, float floor) : top(top), floor(floor), per_nat(top > floor ? kDeepest / (top - floor) : 0) {}
-  __device__ uint32_t operator()(float v) const { return v == top ? 0 : static_cast<uint32_t>(fminf((top - v) * per_nat, kDeepest)); }
+  __device__ Depth(float top, float floor)
+      : top(top), floor(floor), per_nat(top > floor ? kDeepest / (top - floor) : 0) {}
+  __device__ uint32_t operator()(float v) const {
+    return v == top ? 0 : static_cast<uint32_t>(fminf((top - v) * per_nat, kDeepest));
+  }
   __device__ float logit(uint32_t depth) const { return per_nat > 0 ? top - static_cast<float>(depth) / per_nat : top; }
 };
 
@@ -59,9 +63,10 @@ struct Bin {
   __device__ bool has(uint32_t depth) const { return depth >= begin && (depth - begin) >> bits == 0; }
 };
 
-// The part of a bin in which a target is reached, so far as the counts of its parts tell, whose weights are taken to be all alike: a
-// count to that point is exact, a mass is not.
-__device__ Bin part_of(const Row& row, const Depth& depth, const Bin& bin, double count, double mass, const Target& target, Shared& s) {
+// The part of a bin in which a target is reached, so far as the counts of its parts tell, whose weights are taken to be
+// all alike: a count to that point is exact, a mass is not.
+__device__ Bin part_of(const Row& row, const Depth& depth, const Bin& bin, double count, double mass,
+                       const Target& target, Shared& s) {
   const int shift = max(bin.bits - kBinBits, 0);
   __syncthreads();
   for (int b = threadIdx.x; b < kBins; b += kThreads) s.counts[b] = 0;
@@ -110,7 +115,8 @@ __device__ Around look_around(const Row& row, const Depth& depth, const Bin& bin
   return around;
 }
 
-// The shortest prefix of the row's logits from `floor` up that has so many elements, or so much mass; all of them if they have less.
+// The shortest prefix of the row's logits from `floor` up that has so many elements, or so much mass; all of them if
+// they have less.
 __device__ Prefix prefix_of(const Row& row, float top, float floor, const Target& target, Shared& s) {
   const Depth depth(top, fmaxf(floor, top - 100.0f));  // what is further below has no weight
   Bin bin{0, kDepthBits};
@@ -121,14 +127,16 @@ __device__ Prefix prefix_of(const Row& row, float top, float floor, const Target
     // Where the estimate was a bin or two off.
     for (int moves = 0; target.by_mass && moves < 4; ++moves) {
       const bool back = around.mass >= target.amount && bin.begin > 0;
-      if (!back && (around.mass + around.mass_in >= target.amount || bin.begin + (1ull << bin.bits) > 0x7FFFFF80)) break;
+      if (!back && (around.mass + around.mass_in >= target.amount || bin.begin + (1ull << bin.bits) > 0x7FFFFF80))
+        break;
       bin.begin += back ? -(1u << bin.bits) : 1u << bin.bits;
       around = look_around(row, depth, bin, s);
     }
     if (around.n_in <= kCandidates) break;
     if (bin.bits > 0) continue;
     const double one = around.mass_in / around.n_in;
-    const double wanted = ceil(target.by_mass ? (target.amount - around.mass) / fmax(one, 0x1p-60) : target.amount - around.count);
+    const double wanted =
+        ceil(target.by_mass ? (target.amount - around.mass) / fmax(one, 0x1p-60) : target.amount - around.count);
     const double m = fmin(fmax(wanted, 1.0), static_cast<double>(around.n_in));
     return {nth_of_ties(row, depth, bin.begin, m, s), around.mass + m * one};
   }
@@ -137,7 +145,8 @@ __device__ Prefix prefix_of(const Row& row, float top, float floor, const Target
   reset(s);
   const int i = 2 * static_cast<int>(threadIdx.x);
   for (int j = 0; j < 2 && i + j < around.n_in; ++j)
-    if ((target.by_mass ? around.mass + sums.mass[j] : around.count + i + j + 1) >= target.amount) atomicMin(&s.first, i + j);
+    if ((target.by_mass ? around.mass + sums.mass[j] : around.count + i + j + 1) >= target.amount)
+      atomicMin(&s.first, i + j);
   __syncthreads();
   const int end = max(0, min(s.first, around.n_in - 1));
   if (i == (end & ~1)) s.before = around.mass + sums.mass[end & 1];
@@ -174,8 +183,8 @@ __device__ int32_t draw_sorted(int n, float top, const RowDraw& d, Shared& s) {
   return id_of(s.keys[picked(s)] >> 32);
 }
 
-// The same over all of the row that is not below `last`: each warp sums a share of it, then the block looks into the share that holds
-// the target.
+// The same over all of the row that is not below `last`: each warp sums a share of it, then the block looks into the
+// share that holds the target.
 __device__ int32_t draw_from_row(const Row& row, Key last, float top, const RowDraw& d, Shared& s) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, share = (row.n + 31) / 32;
   const auto weight_at = [&](int i) {
@@ -235,7 +244,8 @@ __device__ int32_t draw(const Row& row, const RowDraw& d, const Best& best, Shar
   if (top_k && d.top_k <= kThreads) {
     floor = fmaxf(floor, kth_of_threads(best.of_thread, d.top_k, s));
   } else if (!top_k && d.top_p < 1) {
-    // All logits below (1 - p) / n of the total together have less than 1 - p of it, so the rest hold p. Half of it, for rounding.
+    // All logits below (1 - p) / n of the total together have less than 1 - p of it, so the rest hold p. Half of it,
+    // for rounding.
     const double share = 0.5 * (1.0 - double{d.top_p}) * best.total / row.n;
     floor = fmaxf(floor, best.top + static_cast<float>(log(share)));
   }
@@ -245,7 +255,8 @@ __device__ int32_t draw(const Row& row, const RowDraw& d, const Best& best, Shar
     Prefix prefix{0, best.total};
     if (top_k) prefix = prefix_of(row, best.top, -INFINITY, {false, static_cast<double>(d.top_k)}, s);
     if (!top_k || d.top_k > kCandidates) {
-      if (d.top_p < 1) prefix.last = max(prefix.last, prefix_of(row, best.top, floor, {true, d.top_p * prefix.mass}, s).last);
+      if (d.top_p < 1)
+        prefix.last = max(prefix.last, prefix_of(row, best.top, floor, {true, d.top_p * prefix.mass}, s).last);
       if (d.log_min_p > -INFINITY)
         prefix.last = max(prefix.last, static_cast<Key>(ordered_bits(best.top + d.log_min_p)) << 32);
       return draw_from_row(row, prefix.last, best.top, d, s);
@@ -288,8 +299,8 @@ __device__ void edit(float* logits, LogitEdit& e, const RowDraw& d) {
   logits[e.token] = e.bias == -INFINITY ? -INFINITY : v + e.bias;
 }
 
-__global__ void __launch_bounds__(kThreads) draw_kernel(RowDrawn* drawn, float* logits, int64_t stride, int n,
-                                                        const RowDraw* draws, LogitEdit* edits) {
+__global__ void __launch_bounds__(kThreads)
+    draw_kernel(RowDrawn* drawn, float* logits, int64_t stride, int n, const RowDraw* draws, LogitEdit* edits) {
   __shared__ Shared s;
   const RowDraw d = draws[blockIdx.x];
   RowDrawn& out = drawn[blockIdx.x];
@@ -328,7 +339,8 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(RowDrawn* drawn, float* 
 
 void draw_rows(RowDrawn* drawn, const Tensor& logits, const RowDraw* draws, int n_draws, LogitEdit* edits,
                Device& device) {
-  draw_kernel<<<n_draws, kThreads, 0, device.stream()>>>(drawn, logits.f32(), logits.stride, static_cast<int>(logits.cols), draws, edits);
+  draw_kernel<<<n_draws, kThreads, 0, device.stream()>>>(drawn, logits.f32(), logits.stride,
+                                                         static_cast<int>(logits.cols), draws, edits);
 }
 
 }  // namespace ingot::cuda

@@ -1,4 +1,5 @@
-// What a block does for one row of logits (draw.cu): look at all of it, gather some of it, sort and sum what it gathered.
+// What a block does for one row of logits (draw.cu): look at all of it, gather some of it, sort and sum what it
+// gathered.
 #pragma once
 #include <cfloat>
 #include <climits>
@@ -19,7 +20,7 @@ struct Shared {
   double sums[32], sums_to[32];
   float tops[32];
   int ids[32];
-  int n, first, last;     // counters and results of searches, for reset()
+  int n, first, last;  // counters and results of searches, for reset()
   double before;
 };
 
@@ -69,7 +70,8 @@ __device__ __forceinline__ void each_eight(const Row& row, F&& f) {
     Eight eight = next;
     next = Eight(row, first + 8 * kThreads, aligned);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) eight.v[j] = Eight::id(first, j) < row.n ? row.allowed(eight.v[j], Eight::id(first, j)) : -INFINITY;
+    for (int j = 0; j < 8; ++j)
+      eight.v[j] = Eight::id(first, j) < row.n ? row.allowed(eight.v[j], Eight::id(first, j)) : -INFINITY;
     f(eight.v, first);
   }
 }
@@ -77,7 +79,7 @@ __device__ __forceinline__ void each_eight(const Row& row, F&& f) {
 // f(logit, id) for all that are above -infinity.
 template <class F>
 __device__ __forceinline__ void each(const Row& row, F&& f) {
-  each_eight(row, [&](const float (&v)[8], int first) {
+  each_eight(row, [&](const float(&v)[8], int first) {
 #pragma unroll
     for (int j = 0; j < 8; ++j)
       if (v[j] > -INFINITY) f(v[j], Eight::id(first, j));
@@ -117,16 +119,16 @@ __device__ __forceinline__ double scan(double v, Shared& s) {
 __device__ __forceinline__ double total(const Shared& s) { return s.sums_to[31]; }
 
 struct Best {
-  float top;         // the largest logit
-  int top_id;        // the lowest id that has it
-  double total;      // of all weights at temperature 1
-  float of_thread;   // the largest that this thread saw
+  float top;        // the largest logit
+  int top_id;       // the lowest id that has it
+  double total;     // of all weights at temperature 1
+  float of_thread;  // the largest that this thread saw
 };
 
 __device__ inline Best look_at(const Row& row, Shared& s) {
   float top = -INFINITY, sum = 0;
   int id = kNone;
-  each_eight(row, [&](const float (&v)[8], int first) {
+  each_eight(row, [&](const float(&v)[8], int first) {
     float most = v[0];
 #pragma unroll
     for (int j = 1; j < 8; ++j) most = fmaxf(most, v[j]);
@@ -159,8 +161,8 @@ __device__ inline Best look_at(const Row& row, Shared& s) {
   return best;
 }
 
-// Puts what `wanted(logit, id)` takes, which is called once for each, into s.keys, in no order; counts it. s.keys is not whole when
-// there are more than kCandidates.
+// Puts what `wanted(logit, id)` takes, which is called once for each, into s.keys, in no order; counts it. s.keys is
+// not whole when there are more than kCandidates.
 template <class Wanted>
 __device__ __forceinline__ int gather(const Row& row, Shared& s, Wanted&& wanted) {
   reset(s);
@@ -191,7 +193,8 @@ __device__ inline void sort_keys(Shared& s, int n) {
   __syncthreads();
 }
 
-// The k-th largest of what the threads saw as their largest: so many logits, at least, are not below it. k is at most kThreads.
+// The k-th largest of what the threads saw as their largest: so many logits, at least, are not below it. k is at most
+// kThreads.
 __device__ inline float kth_of_threads(float of_thread, int k, Shared& s) {
   __syncthreads();
   s.keys[threadIdx.x] = key_of(of_thread, threadIdx.x);

@@ -1,6 +1,7 @@
-// expert_rows.cu's kernel, of quantized weights: a block goes through tiles of 16 outputs, each of one expert (of a gated product: two of both matrices)
-// or of a weighted sum over a token's experts, which is how the down projection and what it adds to the residual stream are one launch. Its warps share a
-// tile's columns, and each copies its next steps to a ring of its own in shared memory, across the ends of tiles.
+// expert_rows.cu's kernel, of quantized weights: a block goes through tiles of 16 outputs, each of one expert (of a
+// gated product: two of both matrices) or of a weighted sum over a token's experts, which is how the down projection
+// and what it adds to the residual stream are one launch. Its warps share a tile's columns, and each copies its next
+// steps to a ring of its own in shared memory, across the ends of tiles.
 #pragma once
 #include "backend/cuda/expert_rows.cuh"
 #include "backend/cuda/matvec_step.cuh"
@@ -17,15 +18,15 @@ using matvec_tiles::shape_of;
 
 constexpr int kMostWarps = 16, kFewestWarps = 8;  // the table of a codebook is filled by 256 threads
 
-// Blocks divide into groups, one for the outputs of rows that share their activations (gate and up of a token's experts), or of a sum of
-// rows (their down projections).
+// Blocks divide into groups, one for the outputs of rows that share their activations (gate and up of a token's
+// experts), or of a sum of rows (their down projections).
 struct Params : expert_rows_detail::Params {  // n_sums and n_inputs are of a group, n_tiles of a sum
-  int64_t input_step;  // from the activations of a group to those of the next
-  bool knows_experts;  // before the kernel in front has ended
+  int64_t input_step;                         // from the activations of a group to those of the next
+  bool knows_experts;                         // before the kernel in front has ended
 };
 
-// What a weight's zero or minimum needs to know of the activations: their sums over a unit, or its halves, in multiples of 2^-24, as
-// products of codes are; where there is a zero, times that, and negative.
+// What a weight's zero or minimum needs to know of the activations: their sums over a unit, or its halves, in multiples
+// of 2^-24, as products of codes are; where there is a zero, times that, and negative.
 template <class K>
 struct Input {
   static constexpr bool kSums = K::kMin || K::kLayout != Layout::kCodebook4;
@@ -98,9 +99,11 @@ struct Cursor {
   __device__ __forceinline__ Shape shape() const { return shape_of<kShape>(p); }
 };
 
-// The next step of one warp, to a slot of its ring. Steps end where a warp has none of a tile: it has none of the others then.
+// The next step of one warp, to a slot of its ring. Steps end where a warp has none of a tile: it has none of the
+// others then.
 template <class K, Shape kShape>
-__device__ __forceinline__ void copy_next(Cursor<kShape>& at, const From& from, uint32_t slot, int lane, const Term& term) {
+__device__ __forceinline__ void copy_next(Cursor<kShape>& at, const From& from, uint32_t slot, int lane,
+                                          const Term& term) {
   if (!at.done() && at.in_tile()) {
     const Shape s = at.shape();
     const int64_t place = (term.expert_of(at.row()) * s.n_tiles + at.tile) * s.n_steps + at.step;
@@ -111,11 +114,11 @@ __device__ __forceinline__ void copy_next(Cursor<kShape>& at, const From& from, 
   end_copies();
 }
 
-// acc += rows g and g + 8 of a slot times the activations of its columns, times 2^-24. All columns of the tensor core's product are
-// the one row of activations.
+// acc += rows g and g + 8 of a slot times the activations of its columns, times 2^-24. All columns of the tensor core's
+// product are the one row of activations.
 template <class K>
-__device__ __forceinline__ void multiply_row(float (&acc)[2], const char* slot, const half* x, const float* sums, float weight, int lane,
-                                             const uint32_t* table) {
+__device__ __forceinline__ void multiply_row(float (&acc)[2], const char* slot, const half* x, const float* sums,
+                                             float weight, int lane, const uint32_t* table) {
   constexpr int kGroups = Input<K>::kGroups;
   const uint4* pieces = reinterpret_cast<const uint4*>(slot) + lane;
   const Scales<K> low_scales(slot, lane / 4), high_scales(slot, lane / 4 + 8);
@@ -155,11 +158,11 @@ __device__ __forceinline__ void multiply_row(float (&acc)[2], const char* slot, 
   acc[1] += weight * total[1];
 }
 
-// The end of a tile: one warp adds up what all have, lanes 0 to 15 and 16 to 31 each of every other warp, which with a gate are those of
-// its matrix.
+// The end of a tile: one warp adds up what all have, lanes 0 to 15 and 16 to 31 each of every other warp, which with a
+// gate are those of its matrix.
 template <int kGates, Shape kShape>
-__device__ __forceinline__ void finish(const Params& p, const float (*sums)[kTileRows], const Cursor<kShape>& at, float before, int lane,
-                                       const Term& term) {
+__device__ __forceinline__ void finish(const Params& p, const float (*sums)[kTileRows], const Cursor<kShape>& at,
+                                       float before, int lane, const Term& term) {
   const Shape s = at.shape();
   float own = 0;
 #pragma unroll 4
@@ -169,11 +172,12 @@ __device__ __forceinline__ void finish(const Params& p, const float (*sums)[kTil
   const int64_t out = int64_t{at.tile} * kTileRows + lane % 16;
   float total[kGates] = {kGates == 2 ? own : (own + other) * (p.w[0].factor * 0x1p24f)};
   if constexpr (kGates == 2) total[1] = other;
-  put<kGates>(p, s, static_cast<int>(blockIdx.y) * s.n_sums + at.sum, out, total, before, lane < 16 && out < s.n_out[0], term, at.sum * s.n_terms);
+  put<kGates>(p, s, static_cast<int>(blockIdx.y) * s.n_sums + at.sum, out, total, before, lane < 16 && out < s.n_out[0],
+              term, at.sum * s.n_terms);
 }
 
-// The body of the kernel. Its code is short, for reading that takes longer than running it. Two blocks fit on a multiprocessor, so that one of the next
-// kernel may copy its weights beside one of this.
+// The body of the kernel. Its code is short, for reading that takes longer than running it. Two blocks fit on a
+// multiprocessor, so that one of the next kernel may copy its weights beside one of this.
 template <class K, int kGates, Shape kShape>
 __device__ __forceinline__ void run(const Params& p) {
   extern __shared__ __align__(128) char shared[];  // a ring for each warp, then the activations
@@ -185,7 +189,8 @@ __device__ __forceinline__ void run(const Params& p) {
   const char* ring = shared + warp * kRing;
   const Input<K> input(shared + n_warps * kRing, s.n_inputs, s.n_steps);
   const PackedWeight& w = p.w[warp % kGates];
-  const From from{static_cast<const char*>(w.data) + 16 * lane, static_cast<const char*>(w.scales) + K::kScaleBytes * lane};
+  const From from{static_cast<const char*>(w.data) + 16 * lane,
+                  static_cast<const char*>(w.scales) + K::kScaleBytes * lane};
   Cursor<kShape> at(p, warp / kGates, n_warps / kGates), ahead = at;
   if constexpr (K::kLayout == Layout::kCodebook4) fill_table(table, p.w[0]);
   if (!p.knows_experts) wait_for_previous();
@@ -203,15 +208,16 @@ __device__ __forceinline__ void run(const Params& p) {
   for (; !at.done(); at.next_tile(), ++n_done) {
     const bool finishes = warp == n_done % n_warps;
     float acc[2] = {}, before = 0;
-    if (const int64_t out = int64_t{at.tile} * kTileRows + lane; finishes && s.accumulate && lane < 16 && out < s.n_out[0])
+    if (const int64_t out = int64_t{at.tile} * kTileRows + lane;
+        finishes && s.accumulate && lane < 16 && out < s.n_out[0])
       before = __ldcg(output_of(p, static_cast<int>(blockIdx.y) * s.n_sums + at.sum, out));
 #pragma unroll 1
     for (; at.in_tile(); at.advance()) {
       await_copies<K::kSlots - 1>();
       __syncwarp();  // scales are copied by other lanes than use them
       const int step = (s.n_inputs == 1 ? 0 : at.term) * s.n_steps + at.step;
-      multiply_row<K>(acc, ring + slot, input.x + step * kTileCols + 8 * (lane % 4), input.sums + step * Input<K>::kStepSums,
-                      term.weight_of(at.row()), lane, table);
+      multiply_row<K>(acc, ring + slot, input.x + step * kTileCols + 8 * (lane % 4),
+                      input.sums + step * Input<K>::kStepSums, term.weight_of(at.row()), lane, table);
       __syncwarp();
       copy_next<K>(ahead, from, shared_address(ring + slot), lane, term);
       slot = slot + K::kSlotBytes == kRing ? 0 : slot + K::kSlotBytes;

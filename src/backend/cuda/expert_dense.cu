@@ -1,4 +1,5 @@
-// The same as expert_rows.cu for dense weights, and for any weight, slowly: a warp takes an output of a row, or of a weighted sum of rows.
+// The same as expert_rows.cu for dense weights, and for any weight, slowly: a warp takes an output of a row, or of a
+// weighted sum of rows.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/expert_rows.cuh"
 #include "backend/cuda/memory.h"
@@ -13,7 +14,9 @@ namespace {
 constexpr int kWarps = 8, kAhead = 8;  // loads of a lane
 constexpr int kChunk = 32 * 8;         // elements of a load of a warp
 
-__device__ __forceinline__ const half* input_of(const Params& p, int64_t row) { return p.x + row * p.x_rows / p.n_rows * p.x_stride; }
+__device__ __forceinline__ const half* input_of(const Params& p, int64_t row) {
+  return p.x + row * p.x_rows / p.n_rows * p.x_stride;
+}
 
 // n_steps counts chunks.
 template <int kGates>
@@ -29,11 +32,14 @@ __global__ void __launch_bounds__(32 * kWarps) dense_kernel(const __grid_constan
   const auto load = [&](int first) {
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
-      const int item = first + j, k = min(item / p.n_steps, p.n_terms - 1), column = (item - k * p.n_steps) * kChunk + 8 * lane;
+      const int item = first + j, k = min(item / p.n_steps, p.n_terms - 1),
+                column = (item - k * p.n_steps) * kChunk + 8 * lane;
       const int64_t expert = term.expert_of(k);
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {
-        const half* w = reinterpret_cast<const half*>(static_cast<const char*>(p.w[g].data) + expert * p.w[g].expert_bytes) + row * p.n_in;
+        const half* w =
+            reinterpret_cast<const half*>(static_cast<const char*>(p.w[g].data) + expert * p.w[g].expert_bytes) +
+            row * p.n_in;
         v[j][g] = item < n_items && column < p.n_in ? load_stream(w + column) : uint4{};
       }
     }
@@ -50,7 +56,8 @@ __global__ void __launch_bounds__(32 * kWarps) dense_kernel(const __grid_constan
     if (first > 0) load(first);
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
-      const int item = first + j, k = min(item / p.n_steps, p.n_terms - 1), column = (item - k * p.n_steps) * kChunk + 8 * lane;
+      const int item = first + j, k = min(item / p.n_steps, p.n_terms - 1),
+                column = (item - k * p.n_steps) * kChunk + 8 * lane;
       const float weight = term.weight_of(k);
       if (item >= n_items || column >= p.n_in) continue;
       const uint4 in = *reinterpret_cast<const uint4*>(x + k * p.n_in + column);
@@ -86,7 +93,9 @@ __global__ void plain_kernel(const __grid_constant__ Params p, const S* x) {
     }
   }
   sum = warp_sum(sum) * w.factor;
-  if (lane == 0) static_cast<Y*>(p.y)[i * p.y_stride + out] = from_float<Y>(sum + (p.bias[0] ? p.bias[0][expert * w.n_out + out] : 0.0f));
+  if (lane == 0)
+    static_cast<Y*>(p.y)[i * p.y_stride + out] =
+        from_float<Y>(sum + (p.bias[0] ? p.bias[0][expert * w.n_out + out] : 0.0f));
 }
 
 template <int kGates>
@@ -110,8 +119,8 @@ void plain_expert_rows(const ExpertMatmul& m, Device& device) {
     with_type(m.y.dtype, [&](auto* py) {
       using S = std::remove_pointer_t<decltype(px)>;
       using Y = std::remove_pointer_t<decltype(py)>;
-      launch(device, plain_kernel<S, Y>, dim3(static_cast<unsigned>(m.n_rows), blocks_for(m.w[0]->n_out, kWarps)), 32 * kWarps, 0, p,
-             static_cast<const S*>(m.x.data));
+      launch(device, plain_kernel<S, Y>, dim3(static_cast<unsigned>(m.n_rows), blocks_for(m.w[0]->n_out, kWarps)),
+             32 * kWarps, 0, p, static_cast<const S*>(m.x.data));
     });
   });
 }

@@ -20,9 +20,10 @@ __global__ void route_kernel(const __grid_constant__ Route p, const float* logit
   if (token < n_tokens) route_token(p, token, logits + token * stride, shared + warp * route_floats(p.n_experts), lane);
 }
 
-// One block: counts, sums them up, and scatters. Which of an expert's rows comes first is up to chance, and does not matter: a row's
-// numbers are its own.
-__global__ void __launch_bounds__(kOrderThreads) order_kernel(ExpertOrder out, const int32_t* ids, int64_t n_rows, int n_experts) {
+// One block: counts, sums them up, and scatters. Which of an expert's rows comes first is up to chance, and does not
+// matter: a row's numbers are its own.
+__global__ void __launch_bounds__(kOrderThreads)
+    order_kernel(ExpertOrder out, const int32_t* ids, int64_t n_rows, int n_experts) {
   extern __shared__ int counts[];  // [n_experts], then where each begins, among rows and among tiles
   int *starts = counts + n_experts, *tile_starts = starts + n_experts;
   start_dependent();
@@ -38,7 +39,8 @@ __global__ void __launch_bounds__(kOrderThreads) order_kernel(ExpertOrder out, c
       const int n_tiles = tiles;
 #pragma unroll
       for (int s = 1; s < 32; s *= 2) {
-        const int rows_before = __shfl_up_sync(0xFFFFFFFFu, rows, s), tiles_before = __shfl_up_sync(0xFFFFFFFFu, tiles, s);
+        const int rows_before = __shfl_up_sync(0xFFFFFFFFu, rows, s),
+                  tiles_before = __shfl_up_sync(0xFFFFFFFFu, tiles, s);
         if (static_cast<int>(threadIdx.x) >= s) rows += rows_before, tiles += tiles_before;
       }
       if (e < n_experts) starts[e] = row + rows - n, tile_starts[e] = tile + tiles - n_tiles;
@@ -52,18 +54,20 @@ __global__ void __launch_bounds__(kOrderThreads) order_kernel(ExpertOrder out, c
     for (int done = 0, tile = tile_starts[e]; done < counts[e]; done += out.tile_rows, ++tile)
       out.tiles[tile] = {e, starts[e] + done, min(out.tile_rows, counts[e] - done)};
   __syncthreads();
-  for (int64_t i = threadIdx.x; i < n_rows; i += kOrderThreads) out.order[atomicAdd(&starts[ids[i]], 1)] = static_cast<int32_t>(i);
+  for (int64_t i = threadIdx.x; i < n_rows; i += kOrderThreads)
+    out.order[atomicAdd(&starts[ids[i]], 1)] = static_cast<int32_t>(i);
 }
 
 template <class Y>
-__global__ void combine_kernel(float* residual, int64_t residual_stride, const Y* y, int64_t y_stride, const float* weights,
-                               int64_t weights_stride, int n_used, int64_t dim) {
+__global__ void combine_kernel(float* residual, int64_t residual_stride, const Y* y, int64_t y_stride,
+                               const float* weights, int64_t weights_stride, int n_used, int64_t dim) {
   start_dependent();
   const int64_t t = blockIdx.x, c = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
   if (c >= dim) return;
   float sum = residual[t * residual_stride + c];
 #pragma unroll 4
-  for (int k = 0; k < n_used; ++k) sum += weights[t * weights_stride + k] * to_float(y[(t * n_used + k) * y_stride + c]);
+  for (int k = 0; k < n_used; ++k)
+    sum += weights[t * weights_stride + k] * to_float(y[(t * n_used + k) * y_stride + c]);
   residual[t * residual_stride + c] = sum;
 }
 
@@ -73,7 +77,8 @@ void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, 
   const Route p = route_of(ids, weights, logits.cols, args);
   if (logits.rows == 0) return;
   const size_t shared = static_cast<size_t>(kWarps * route_floats(p.n_experts)) * sizeof(float);  // 48 KiB at most
-  launch(device, route_kernel, dim3(blocks_for(logits.rows, kWarps)), kWarps * 32, shared, p, logits.f32(), logits.stride, logits.rows);
+  launch(device, route_kernel, dim3(blocks_for(logits.rows, kWarps)), kWarps * 32, shared, p, logits.f32(),
+         logits.stride, logits.rows);
 }
 
 ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts) {
@@ -92,8 +97,8 @@ size_t expert_order_bytes(int64_t n_rows, int64_t n_experts) {
 
 void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device) {
   CHECK(n_experts <= kMostExperts);
-  launch(device, order_kernel, dim3(1), kOrderThreads, static_cast<size_t>(3 * n_experts) * sizeof(int), order, ids, n_rows,
-         static_cast<int>(n_experts));
+  launch(device, order_kernel, dim3(1), kOrderThreads, static_cast<size_t>(3 * n_experts) * sizeof(int), order, ids,
+         n_rows, static_cast<int>(n_experts));
 }
 
 void combine_rows(const Tensor& residual, const Tensor& y, const Tensor& weights, Device& device) {
@@ -101,8 +106,8 @@ void combine_rows(const Tensor& residual, const Tensor& y, const Tensor& weights
   const dim3 grid(static_cast<unsigned>(residual.rows), blocks_for(residual.cols, 256));
   with_type(y.dtype, [&](auto* p) {
     using Y = std::remove_pointer_t<decltype(p)>;
-    launch(device, combine_kernel<Y>, grid, 256, 0, residual.f32(), residual.stride, static_cast<const Y*>(y.data), y.stride, weights.f32(),
-           weights.stride, static_cast<int>(weights.cols), residual.cols);
+    launch(device, combine_kernel<Y>, grid, 256, 0, residual.f32(), residual.stride, static_cast<const Y*>(y.data),
+           y.stride, weights.f32(), weights.stride, static_cast<int>(weights.cols), residual.cols);
   });
 }
 

@@ -1,5 +1,6 @@
-// Products of few rows of activations with the matrices of their experts: what one sequence decodes, or a few. Of quantized weights the kernel is in
-// expert_codes.cuh. Every row reads its weights for itself: where many rows meet at an expert, expert_tiles.cu is for them.
+// Products of few rows of activations with the matrices of their experts: what one sequence decodes, or a few. Of
+// quantized weights the kernel is in expert_codes.cuh. Every row reads its weights for itself: where many rows meet at
+// an expert, expert_tiles.cu is for them.
 #include <algorithm>
 
 #include "backend/cuda/expert_codes.cuh"
@@ -18,7 +19,8 @@ constexpr size_t kStaticShared = 4096;  // more than what the kernel declares
 
 // As few blocks as end no later than one a multiprocessor; small ones are two.
 dim3 grid_of(const Device& device, const Params& p, int n_groups, int n_warps) {
-  const int n_tasks = p.n_sums * p.n_tiles, most = std::max(1, kMostWarps / n_warps * device.n_multiprocessors() / n_groups);
+  const int n_tasks = p.n_sums * p.n_tiles,
+            most = std::max(1, kMostWarps / n_warps * device.n_multiprocessors() / n_groups);
   const int rounds = (n_tasks + most - 1) / most;
   return dim3(blocks_for(n_tasks, rounds), static_cast<unsigned>(n_groups));
 }
@@ -32,10 +34,12 @@ template <class K, int kGates>
 void start(Params p, SpecialisedKernels* specialised, Device& device) {
   constexpr size_t kRing = K::kSlots * K::kSlotBytes;
   const size_t input = Input<K>::bytes(p.n_inputs, p.n_steps);
-  for (int j = 0; j < kGates; ++j) CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * (512 * K::kPieces));  // experts follow each other
+  for (int j = 0; j < kGates; ++j)
+    CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * (512 * K::kPieces));  // experts follow each other
   p.n_warps = kMostWarps * kRing + input + kStaticShared <= device.most_shared() ? kMostWarps : kFewestWarps;
   const SpecialisedKernel kind{SpecialisedKernel::kExpertCodes, K::kLayout, K::kMin, K::kGroup16, kGates, p};
-  launch(device, kernel_or(any_kernel<K, kGates>, specialised, kind), grid_of(device, p, p.n_rows / (p.n_sums * p.n_terms), p.n_warps), 32 * p.n_warps,
+  launch(device, kernel_or(any_kernel<K, kGates>, specialised, kind),
+         grid_of(device, p, p.n_rows / (p.n_sums * p.n_terms), p.n_warps), 32 * p.n_warps,
          static_cast<size_t>(p.n_warps) * kRing + input, p);
 }
 

@@ -1,5 +1,5 @@
-// What expert_rows.cu and expert_dense.cu share: products of few rows, each with the matrix of its own expert, or sums of such rows with their
-// weights.
+// What expert_rows.cu and expert_dense.cu share: products of few rows, each with the matrix of its own expert, or sums
+// of such rows with their weights.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/product_shape.h"
@@ -45,10 +45,11 @@ __device__ __forceinline__ float* output_of(const Params& p, int sum, int64_t ou
   return static_cast<float*>(p.y) + sum * p.y_stride + out;
 }
 
-// Output `out` of a sum, whose terms lanes from `first` on know; `before`: what is there, if it is added to. Called by whole warps.
+// Output `out` of a sum, whose terms lanes from `first` on know; `before`: what is there, if it is added to. Called by
+// whole warps.
 template <int kGates>
-__device__ __forceinline__ void put(const Params& p, const Shape& s, int sum, int64_t out, const float (&sums)[kGates], float before, bool writes,
-                                    const Term& term, int first = 0) {
+__device__ __forceinline__ void put(const Params& p, const Shape& s, int sum, int64_t out, const float (&sums)[kGates],
+                                    float before, bool writes, const Term& term, int first = 0) {
   float total[kGates];
 #pragma unroll
   for (int j = 0; j < kGates; ++j) {
@@ -74,7 +75,8 @@ __device__ __forceinline__ void put(const Params& p, const Shape& s, int sum, in
 // All but n_steps.
 inline Params params_of(const ExpertMatmul& m) {
   Params p{};
-  for (int j = 0; j < (m.gate >= 0 ? 2 : 1); ++j) p.w[j] = *m.w[j], p.bias[j] = m.bias[j], p.has_bias |= m.bias[j] != nullptr;
+  for (int j = 0; j < (m.gate >= 0 ? 2 : 1); ++j)
+    p.w[j] = *m.w[j], p.bias[j] = m.bias[j], p.has_bias |= m.bias[j] != nullptr;
   p.x = static_cast<const half*>(m.x.data);
   p.x_stride = m.x.stride, p.x_rows = static_cast<int>(m.x.rows), p.n_rows = static_cast<int>(m.n_rows);
   p.ids = m.ids, p.weights = m.weights;

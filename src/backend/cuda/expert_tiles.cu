@@ -1,7 +1,8 @@
-// Products of many rows with the matrices of their experts: the rows lie in tiles of one expert each (ExpertOrder), made on the device, so
-// the grid has room for the most tiles there can be, and what is too much of it ends at once. A block takes sixteen tiles of 16 outputs,
-// two a warp (with a gate: eight of each weight), and one tile of up to 64 rows, and goes through their columns in steps that are
-// copied ahead into shared memory, as in tile_matmul.cu; dense weights too.
+// Products of many rows with the matrices of their experts: the rows lie in tiles of one expert each (ExpertOrder),
+// made on the device, so the grid has room for the most tiles there can be, and what is too much of it ends at once. A
+// block takes sixteen tiles of 16 outputs, two a warp (with a gate: eight of each weight), and one tile of up to 64
+// rows, and goes through their columns in steps that are copied ahead into shared memory, as in tile_matmul.cu; dense
+// weights too.
 #include <algorithm>
 
 #include "backend/cuda/device.cuh"
@@ -39,14 +40,16 @@ struct Stage {
   static constexpr int kBytes = kWeights + kTiles * K::kSlotBytes;
   static constexpr int kStages = 3 * kBytes <= (112 << 10) ? 3 : 2;  // two blocks a multiprocessor
   static constexpr int kOut = 16 * kTiles + 4;                       // floats of a row of sums
-  static constexpr int kShared = std::max(kStages * kBytes, kTokens * kOut * 4);
+  static constexpr int kShared = std::max(kStages * kBytes, kTokens* kOut * 4);
 };
 
-// The block's rows of activations, kCols columns of them; zeros from column n_in on. Rows past the last are as the last.
+// The block's rows of activations, kCols columns of them; zeros from column n_in on. Rows past the last are as the
+// last.
 template <class K, int kTokenTiles>
 struct Input {
   using S = Stage<K, kTokenTiles>;
-  static constexpr int kPerRow = K::kCols / 8, kRowsAtOnce = 32 * kWarps / kPerRow, kLoads = (S::kTokens + kRowsAtOnce - 1) / kRowsAtOnce;
+  static constexpr int kPerRow = K::kCols / 8, kRowsAtOnce = 32 * kWarps / kPerRow,
+                       kLoads = (S::kTokens + kRowsAtOnce - 1) / kRowsAtOnce;
   const Params& p;
   const int row, k;
   const half* from[kLoads];
@@ -63,7 +66,8 @@ struct Input {
     const bool in = column + k < p.n_in;
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
-      if (row + i * kRowsAtOnce < S::kTokens) copy16(to + (row + i * kRowsAtOnce) * kInputRowBytes<K> + 2 * k, from[i] + (in ? column + k : 0), in);
+      if (row + i * kRowsAtOnce < S::kTokens)
+        copy16(to + (row + i * kRowsAtOnce) * kInputRowBytes<K> + 2 * k, from[i] + (in ? column + k : 0), in);
   }
 };
 
@@ -75,7 +79,8 @@ __device__ __forceinline__ PackedWeight matrix_of(const PackedWeight& w, int64_t
 }
 
 // One output of a row, from the sums of the tile.
-__device__ __forceinline__ float value_of(const Params& p, const float* sums, int c, int n_wide, int64_t expert, int64_t out) {
+__device__ __forceinline__ float value_of(const Params& p, const float* sums, int c, int n_wide, int64_t expert,
+                                          int64_t out) {
   float value[2] = {};
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
@@ -88,7 +93,8 @@ __device__ __forceinline__ float value_of(const Params& p, const float* sums, in
 
 // Sums to shared memory, and from there 8 neighbours at a time to y: `rows` are those of the tile.
 template <class K, int kTokenTiles>
-__device__ void finish(const Params& p, const float (&acc)[2][kTokenTiles][4], const RowTile& tile, const int32_t* rows, float* shared) {
+__device__ void finish(const Params& p, const float (&acc)[2][kTokenTiles][4], const RowTile& tile, const int32_t* rows,
+                       float* shared) {
   using S = Stage<K, kTokenTiles>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const bool gate = p.act >= 0;
@@ -102,7 +108,8 @@ __device__ void finish(const Params& p, const float (&acc)[2][kTokenTiles][4], c
       for (int e = 0; e < 4; ++e) shared[(8 * i + 2 * t + e % 2) * S::kOut + at + g + e / 2 * 8] = acc[j][i][e];
   }
   __syncthreads();
-  const int n_wide = gate ? 16 * kWarps : 16 * kTiles, n_pieces = n_wide / 8, c = static_cast<int>(threadIdx.x) % n_pieces * 8;
+  const int n_wide = gate ? 16 * kWarps : 16 * kTiles, n_pieces = n_wide / 8,
+            c = static_cast<int>(threadIdx.x) % n_pieces * 8;
   const int64_t out = int64_t{blockIdx.x} * n_wide + c, left = p.w[0].n_out - out;
   if (left <= 0) return;
   for (int token = static_cast<int>(threadIdx.x) / n_pieces; token < tile.n; token += 32 * kWarps / n_pieces) {
@@ -154,7 +161,8 @@ __global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_con
   const auto copy = [&](int stage, int step) {
 #pragma unroll
     for (int j = 0; j < 2; ++j)
-      sources[j].copy_next(stages + stage * S::kBytes + S::kWeights + (2 * warp + j) * K::kSlotBytes, lane, step < p.n_steps);
+      sources[j].copy_next(stages + stage * S::kBytes + S::kWeights + (2 * warp + j) * K::kSlotBytes, lane,
+                           step < p.n_steps);
     if (step < p.n_steps) input.copy(stages + stage * S::kBytes, step * K::kCols);
     end_copies();
   };
@@ -180,7 +188,8 @@ template <class K, int kTokenTiles>
 void start(Params p, Device& device) {
   using S = Stage<K, kTokenTiles>;
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
-  launch(device, expert_kernel<K, kTokenTiles>, dim3(blocks_for(p.n_tiles, p.act >= 0 ? kWarps : kTiles), static_cast<unsigned>(p.order.most_tiles)),
+  launch(device, expert_kernel<K, kTokenTiles>,
+         dim3(blocks_for(p.n_tiles, p.act >= 0 ? kWarps : kTiles), static_cast<unsigned>(p.order.most_tiles)),
          32 * kWarps, S::kShared, p);
 }
 

@@ -1,5 +1,6 @@
-// Kernels of models with experts (expert_*.cu, router.cu): which experts a token goes to, products of rows with the matrices of their experts,
-// and the sum of what they say. Nothing of it needs the host to know where tokens go, so a recorded step may hold all of it.
+// Kernels of models with experts (expert_*.cu, router.cu): which experts a token goes to, products of rows with the
+// matrices of their experts, and the sum of what they say. Nothing of it needs the host to know where tokens go, so a
+// recorded step may hold all of it.
 #pragma once
 #include <driver_types.h>
 
@@ -15,8 +16,8 @@ namespace ingot::cuda {
 inline constexpr int kMostExperts = 1024;
 void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, const RouteArgs& args, Device& device);
 
-// router.cu: the router's product of a few tokens and their choice as one kernel, of devices with clusters. x in halves, on 16 bytes, or
-// the result of a norm that is still to be computed.
+// router.cu: the router's product of a few tokens and their choice as one kernel, of devices with clusters. x in
+// halves, on 16 bytes, or the result of a norm that is still to be computed.
 struct Router {
   Tensor ids, weights, x;
   const DeferredNorm* norm = nullptr;  // x is its y
@@ -46,19 +47,22 @@ void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_row
 struct ExpertMatmul {
   Tensor y, x;
   const PackedWeight* w[2] = {};
-  const float* bias[2] = {};       // [n_experts, n_out] or null
-  const int32_t* ids = nullptr;    // [n_rows]
+  const float* bias[2] = {};     // [n_experts, n_out] or null
+  const int32_t* ids = nullptr;  // [n_rows]
   int64_t n_rows = 0;
-  const float* weights = nullptr;  // [n_rows]: y[t] += the sum of n_terms neighbours, each times its weight; expert_rows() only
+  const float* weights =
+      nullptr;  // [n_rows]: y[t] += the sum of n_terms neighbours, each times its weight; expert_rows() only
   int n_terms = 1;
-  int gate = -1;                   // an Activation; -1: one product
+  int gate = -1;                              // an Activation; -1: one product
   SpecialisedKernels* specialised = nullptr;  // as a Matvec's
-  bool knows_experts = false;      // ids and weights may be read before the kernel in front has ended, which is another expert_rows()
+  bool knows_experts =
+      false;  // ids and weights may be read before the kernel in front has ended, which is another expert_rows()
 };
 
 // Whether the fast kernels take this weight; the plain one takes all.
 bool can_expert_matmul(const PackedWeight& w);
-// expert_rows.cu, expert_dense.cu: a row for itself, for few rows. x in halves, on 16 bytes. plain_expert_rows: x of any place, of w's type; slow.
+// expert_rows.cu, expert_dense.cu: a row for itself, for few rows. x in halves, on 16 bytes. plain_expert_rows: x of
+// any place, of w's type; slow.
 bool can_expert_rows(const ExpertMatmul& m);
 void expert_rows(const ExpertMatmul& m, Device& device);
 void plain_expert_rows(const ExpertMatmul& m, Device& device);

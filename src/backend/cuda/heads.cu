@@ -54,7 +54,8 @@ __device__ __forceinline__ K* kv_row(const DeviceKv& kv, int layer, const Device
                                      int head) {
   const int position = batch.positions[token], seq = batch.token_seq[token];
   const int64_t block = batch.block_table[int64_t{seq} * *batch.max_blocks + position / kv.block_size];
-  const int64_t page = ((int64_t{layer} * kv.n_blocks + block) * kv.n_parts + which * (kv.n_parts - 1)) * kv.n_kv_heads + head;
+  const int64_t page =
+      ((int64_t{layer} * kv.n_blocks + block) * kv.n_parts + which * (kv.n_parts - 1)) * kv.n_kv_heads + head;
   return static_cast<K*>(kv.data) + (page * kv.block_size + position % kv.block_size) * kv.head_dim;
 }
 
@@ -95,8 +96,8 @@ __device__ __forceinline__ Pair pair_of(int i, const Rope& rope) {
   return {2 * i, 2 * i + 1};
 }
 
-// A warp takes one head of a token after another: q heads, then k, then v. Its lanes hold pairs, up to kPairs each, and each pair's
-// cosine and sine for all heads.
+// A warp takes one head of a token after another: q heads, then k, then v. Its lanes hold pairs, up to kPairs each, and
+// each pair's cosine and sine for all heads.
 template <class T, class K, int kPairs>
 __global__ void __launch_bounds__(256)
     finish_kernel(const __grid_constant__ Heads q, const __grid_constant__ Heads k, const __grid_constant__ Heads v,

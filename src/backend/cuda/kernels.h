@@ -1,4 +1,5 @@
-// The kernels of the CUDA backend, as plain functions that enqueue on a device's stream. Tensors are f32 or f16 unless said otherwise.
+// The kernels of the CUDA backend, as plain functions that enqueue on a device's stream. Tensors are f32 or f16 unless
+// said otherwise.
 #pragma once
 #include <driver_types.h>
 
@@ -12,7 +13,8 @@ namespace ingot::cuda {
 class Device;
 struct DeviceLimits;
 
-// The batch on the device: arrays of batch.h, all ints. They lie at fixed places, so that a recorded step sees each new batch.
+// The batch on the device: arrays of batch.h, all ints. They lie at fixed places, so that a recorded step sees each new
+// batch.
 struct DeviceBatch {
   const int32_t* tokens = nullptr;
   const int32_t* positions = nullptr;
@@ -20,8 +22,8 @@ struct DeviceBatch {
   const int32_t* q_start = nullptr;
   const int32_t* kv_len = nullptr;
   const int32_t* logit_rows = nullptr;
-  const int32_t* max_blocks = nullptr;   // [1]: entries of a row of the table
-  const int32_t* block_table = nullptr;  // [n_seqs, *max_blocks]
+  const int32_t* max_blocks = nullptr;                      // [1]: entries of a row of the table
+  const int32_t* block_table = nullptr;                     // [n_seqs, *max_blocks]
   const int32_t *state_in = nullptr, *state_out = nullptr;  // [n_seqs], of models with recurrent layers
 };
 
@@ -31,7 +33,9 @@ struct DeviceKv {
   DType dtype = DType::kF16;
   int n_layers = 0, n_blocks = 0, n_kv_heads = 0, block_size = 0, head_dim = 0;
   int n_parts = 2;  // keys and values; 1: the values are the keys
-  int64_t n_rows() const { return int64_t{n_parts} * n_layers * n_blocks * n_kv_heads * block_size; }  // of head_dim elements
+  int64_t n_rows() const {
+    return int64_t{n_parts} * n_layers * n_blocks * n_kv_heads * block_size;
+  }  // of head_dim elements
 };
 
 // unpack.cu
@@ -45,7 +49,8 @@ struct MatvecJob {
   const PackedWeight* w = nullptr;
   const float* bias = nullptr;
 };
-// A norm whose result a product takes at once: f32 row x to f16 row y. The product computes it on the way, and writes y too.
+// A norm whose result a product takes at once: f32 row x to f16 row y. The product computes it on the way, and writes y
+// too.
 struct DeferredNorm {
   Tensor y, x;
   NormArgs args;
@@ -60,10 +65,10 @@ struct Matvec {
   void* arranged = nullptr;            // scratch of matvec_scratch(x) bytes
   MatvecJob jobs[3];
   Tensor y[3];
-  int n_jobs = 0;           // share_matvec() of any two
-  bool accumulate = false;  // y += instead of y =
-  int gate = -1;            // an Activation: y[0] = act(jobs[0]) * jobs[1]; -1: none
-  bool alone = false;       // tile_matmul: a row's numbers are the same whatever rows are beside it
+  int n_jobs = 0;                             // share_matvec() of any two
+  bool accumulate = false;                    // y += instead of y =
+  int gate = -1;                              // an Activation: y[0] = act(jobs[0]) * jobs[1]; -1: none
+  bool alone = false;                         // tile_matmul: a row's numbers are the same whatever rows are beside it
   SpecialisedKernels* specialised = nullptr;  // kernels compiled for one product, where there is one for this
 };
 bool can_matvec(const PackedWeight& w);
@@ -86,7 +91,8 @@ void dot_rows(const Matvec& m, Device& device);
 // dot_codes.cu: the same for one row of x and codes of 4 or 8 bits; matvec() calls it.
 bool can_dot_codes(const PackedWeight& w);
 
-// plain_matmul.cu: y = x w^T, or y += with accumulate, for dense weights of any size and alignment; slow. x has w's type.
+// plain_matmul.cu: y = x w^T, or y += with accumulate, for dense weights of any size and alignment; slow. x has w's
+// type.
 void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate, Device& device);
 
 // rows.cu
@@ -96,7 +102,7 @@ void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& devic
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device);
 void scale_rows(const Tensor& x, float factor, float softcap, Device& device);
 void act_rows(const Tensor& x, Activation act, Device& device);
-void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, Device& device);  // f32
+void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, Device& device);    // f32
 void pool(const Tensor& y, const Tensor& x, const int32_t* q_start, Pooling pooling, Device& device);  // f32
 void gather(const Tensor& y, const Tensor& x, const int32_t* rows, Device& device);
 
@@ -107,16 +113,18 @@ void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, Device& devic
 void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch,
               Device& device);
 // What qkv does after the products: biases, norms, rope, and the cache.
-void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch,
-                Device& device);
+void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch, Device& device);
 
-// attention_decode.cu, attention_prefill.cu, attention_hopper.cu and attention_naive.cu
-// Keys of a split at least, where the keys of a sequence are split. A sequence takes as many splits as it is long, up to n_splits.
+// attention_decode.cu, attention_prefill.cu, attention_hopper.cu and attention_naive.cu Keys of a split at least, where
+// the keys of a sequence are split. A sequence takes as many splits as it is long, up to n_splits.
 inline constexpr int kSplitKeys = 128;
 struct AttentionPlan {
   int n_seqs = 0, n_tokens = 0, max_q_len = 0;
   bool any_short = false, any_long = false;  // sequences with few rows, which split their keys; sequences with many
-  bool alone = false;  // a token's numbers are the same whatever is beside it: all sequences count as long ones, and none splits its keys
+  bool alone =
+      // a token's numbers are the same whatever is beside it: all sequences count as long ones, and none splits its
+      // keys
+      false;
   int n_splits = 1;
   float* partials = nullptr;  // [n_seqs, n_heads, n_splits, head_dim + 2] rows of splits
 };
@@ -136,7 +144,8 @@ struct RowArgmax {
   Key most;           // of the blocks so far
   unsigned n_blocks;  // of the row, that are done
 };
-// best[i] and copy[i] (pinned memory) = key of the largest logit of row i; token_of() of cuda_sample.cc reads it. rows[i]: zero before and after.
+// best[i] and copy[i] (pinned memory) = key of the largest logit of row i; token_of() of cuda_sample.cc reads it.
+// rows[i]: zero before and after.
 void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, Device& device);
 
 // draw.cu: a draw of each row, in the order of sampling.h. All pointers are the device's.
@@ -151,14 +160,14 @@ struct RowDraw {
   double u = 0;                   // in [0, 1)
   float inverse_temperature = 0;  // 0: the likeliest
   float top_p = 1;
-  float log_min_p = 0;            // -infinity: off
-  int32_t top_k = 0;              // 0: off
+  float log_min_p = 0;  // -infinity: off
+  int32_t top_k = 0;    // 0: off
   float repetition = 1, presence = 0, frequency = 0;
-  int32_t row = 0;                // of the logits
+  int32_t row = 0;                      // of the logits
   int32_t first_edit = 0, n_edits = 0;  // each token once
-  int32_t n_top = -1;             // logprobs: -1: none
-  bool may_forbid = false;        // mask or bias
-  const uint32_t* mask = nullptr; // bit i: token i is allowed
+  int32_t n_top = -1;                   // logprobs: -1: none
+  bool may_forbid = false;              // mask or bias
+  const uint32_t* mask = nullptr;       // bit i: token i is allowed
 };
 struct RowDrawn {
   int32_t token;  // or kNoToken
@@ -170,9 +179,9 @@ struct RowDrawn {
 void draw_rows(RowDrawn* drawn, const Tensor& logits /* edited */, const RowDraw* draws, int n_draws, LogitEdit* edits,
                Device& device);
 
-// argmax.cu: a batch from pinned memory, read by a kernel: between two steps 5 us; a copy, and a kernel that puts in the tokens, took 13.
-// Words [first, first + n) of it are tokens. Those below 0 become what row -1 - token drew: the token of its key, or where `keys` is
-// null that of drawn.
+// argmax.cu: a batch from pinned memory, read by a kernel: between two steps 5 us; a copy, and a kernel that puts in
+// the tokens, took 13. Words [first, first + n) of it are tokens. Those below 0 become what row -1 - token drew: the
+// token of its key, or where `keys` is null that of drawn.
 struct DrawnTokens {
   int64_t first = 0, n = 0;
   const Key* keys = nullptr;
@@ -181,11 +190,12 @@ struct DrawnTokens {
 // Entries of the block table that have changed, on their way with the batch.
 struct TableWrites {
   int32_t* table = nullptr;
-  const int32_t* pairs = nullptr;  // [n, 2] pinned, on 16 bytes: index and value; the same index twice has the same value
-  int64_t n = 0;                   // even
+  const int32_t* pairs =
+      nullptr;    // [n, 2] pinned, on 16 bytes: index and value; the same index twice has the same value
+  int64_t n = 0;  // even
 };
-void bring_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both on 16 bytes, and so long */, int64_t n, const DrawnTokens& tokens,
-                 const TableWrites& writes, Device& device);
+void bring_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both on 16 bytes, and so long */, int64_t n,
+                 const DrawnTokens& tokens, const TableWrites& writes, Device& device);
 
 // peak.cu: what measure_peak times
 void fill_noise(const Tensor& t, Device& device);  // contiguous rows

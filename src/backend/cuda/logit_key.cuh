@@ -21,6 +21,8 @@ __device__ __forceinline__ Key key_of(float logit, int64_t id) {
   return static_cast<Key>(ordered_bits(logit)) << 32 | (0xFFFFFFFFu - static_cast<uint32_t>(id));
 }
 __device__ __forceinline__ float logit_of(Key key) { return logit_of(static_cast<uint32_t>(key >> 32)); }
-__device__ __forceinline__ int32_t id_of(Key key) { return static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key)); }
+__device__ __forceinline__ int32_t id_of(Key key) {
+  return static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
+}
 
 }  // namespace ingot::cuda

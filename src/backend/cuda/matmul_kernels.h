@@ -1,5 +1,6 @@
-// Which kernel a product goes to: a list in order, of which the first that can take it and wins there does, unless what was timed when the model
-// was loaded says otherwise. `ingot inspect --kernels` shows the choice for a model's matrices, and times it against the others.
+// Which kernel a product goes to: a list in order, of which the first that can take it and wins there does, unless what
+// was timed when the model was loaded says otherwise. `ingot inspect --kernels` shows the choice for a model's
+// matrices, and times it against the others.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -15,7 +16,8 @@ namespace ingot::cuda {
 struct MatmulKernel {
   const char* name;
   bool (*can)(const DeviceLimits& device, const PackedWeight& w, int64_t rows);
-  bool (*wins)(const DeviceLimits& device, const PackedWeight& w, int64_t rows);  // where it can, on an H200 (docs/performance.md)
+  bool (*wins)(const DeviceLimits& device, const PackedWeight& w,
+               int64_t rows);  // where it can, on an H200 (docs/performance.md)
   // Several jobs, a gate, sums: all that a Matvec may ask. Null: plain products only, which are CudaBackend::product's.
   void (*run)(const Matvec& m, Device& device);
   bool decodes = false;      // without `run`: whether it takes rows of halves of what are codes
@@ -33,8 +35,8 @@ inline int64_t decoded_rows(int64_t n_out, int64_t row_bytes) {
 // By the list alone. `alone`: the same for any number of rows, a row's numbers not depending on it.
 const MatmulKernel& matmul_kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows, bool alone);
 
-// The choice by time. A weight of each kind is timed by some counts of rows, each for all up to it from the one before. Another kernel than the
-// list's must be faster by a twentieth, so that a machine nearly always chooses alike.
+// The choice by time. A weight of each kind is timed by some counts of rows, each for all up to it from the one before.
+// Another kernel than the list's must be faster by a twentieth, so that a machine nearly always chooses alike.
 class TimedChoice {
  public:
   // Microseconds of a product of so many rows by that kernel.

@@ -1,4 +1,5 @@
-// Products with few rows of activations, up to 16: of quantized weights the kernel is in matvec.cuh, of one row in dot_codes.cu and dot_rows.cu.
+// Products with few rows of activations, up to 16: of quantized weights the kernel is in matvec.cuh, of one row in
+// dot_codes.cu and dot_rows.cu.
 #include "backend/cuda/matvec.cuh"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/specialised.h"
@@ -14,7 +15,8 @@ constexpr size_t kStaticShared = 2048;  // more than what the kernel declares
 
 __global__ void arrange_kernel(half* to, const __grid_constant__ Params p) {
   start_dependent();
-  arrange<Shape{}>(to, p, static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), static_cast<int>(gridDim.x * blockDim.x));
+  arrange<Shape{}>(to, p, static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x),
+                   static_cast<int>(gridDim.x * blockDim.x));
 }
 
 template <class K, int kTokenTiles, int kGates>
@@ -43,7 +45,8 @@ void start(Params p, half* arranged, SpecialisedKernels* specialised, Device& de
   const size_t shared = rings + (p.staged ? input : 0);
   p.n_tokens = p.n;
   const SpecialisedKernel kind{SpecialisedKernel::kMatvec, K::kLayout, K::kMin, K::kGroup16, kTokenTiles, p};
-  launch(device, kernel_or(any_kernel<K, kTokenTiles, kGates>, specialised, kind), dim3(static_cast<unsigned>(n_blocks)), n_warps * 32, shared, p);
+  launch(device, kernel_or(any_kernel<K, kTokenTiles, kGates>, specialised, kind),
+         dim3(static_cast<unsigned>(n_blocks)), n_warps * 32, shared, p);
 }
 
 template <class K>
@@ -56,7 +59,8 @@ void start(const Params& p, bool gated, half* arranged, SpecialisedKernels* spec
 }
 
 template <Layout kLayout>
-void start_codes(const Params& p, const PackedWeight& w, bool gated, half* arranged, SpecialisedKernels* specialised, Device& device) {
+void start_codes(const Params& p, const PackedWeight& w, bool gated, half* arranged, SpecialisedKernels* specialised,
+                 Device& device) {
   if (w.has_min && w.group16) return start<Kind<kLayout, true, true>>(p, gated, arranged, specialised, device);
   if (w.has_min) return start<Kind<kLayout, true, false>>(p, gated, arranged, specialised, device);
   if (w.group16) return start<Kind<kLayout, false, true>>(p, gated, arranged, specialised, device);

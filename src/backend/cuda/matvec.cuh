@@ -1,8 +1,10 @@
-// matvec.cu's kernel: products of quantized weights with few rows of activations, up to 16: tensor-core tiles with the weights as the 16-row operand. Every
-// weight is read once, and reading is all that counts, so the kernel is a stream: each warp copies ahead into a ring of its own in shared memory,
-// across the ends of tiles, and starts before the kernel in front of it has ended.
+// matvec.cu's kernel: products of quantized weights with few rows of activations, up to 16: tensor-core tiles with the
+// weights as the 16-row operand. Every weight is read once, and reading is all that counts, so the kernel is a stream:
+// each warp copies ahead into a ring of its own in shared memory, across the ends of tiles, and starts before the
+// kernel in front of it has ended.
 //
-// Warps of a block divide the columns of a tile and add up in shared memory; what they do with a step is in matvec_step.cuh.
+// Warps of a block divide the columns of a tile and add up in shared memory; what they do with a step is in
+// matvec_step.cuh.
 #pragma once
 #include "backend/cuda/matvec_step.cuh"
 #include "backend/cuda/matvec_tiles.cuh"
@@ -22,20 +24,19 @@ __device__ __forceinline__ int rows_of(const Params& p) {
   }
 }
 
-// Activations as the lanes take them: of each 32 columns lane t's 8 lie together, and each row ends in zeros up to whole steps. A few
-// more make tokens lie in different banks.
+// Activations as the lanes take them: of each 32 columns lane t's 8 lie together, and each row ends in zeros up to
+// whole steps. A few more make tokens lie in different banks.
 INGOT_HD int whole_steps(int n_in) { return (n_in + kTileCols - 1) / kTileCols * kTileCols; }
 INGOT_HD int arranged_stride(int n_in) { return whole_steps(n_in) + 8; }
 
 // Where 4 columns from k go.
-__device__ __forceinline__ int arranged_place(int k) {
-  return k / 32 * 32 + k % 16 * 2 + k % 32 / 16 * 4;
-}
+__device__ __forceinline__ int arranged_place(int k) { return k / 32 * 32 + k % 16 * 2 + k % 32 / 16 * 4; }
 
 template <Shape kShape>
 __device__ __forceinline__ void arrange(half* to, const Params& p, int first, int step) {
   const Shape s = shape_of<kShape>(p);
-  const int n_rows = rows_of<kShape>(p), stride = arranged_stride(s.n_in), per_token = whole_steps(s.n_in) / 4, n = n_rows * per_token;
+  const int n_rows = rows_of<kShape>(p), stride = arranged_stride(s.n_in), per_token = whole_steps(s.n_in) / 4,
+            n = n_rows * per_token;
   constexpr int kAtOnce = 8;  // loads on their way
   for (int begin = first; begin < n; begin += kAtOnce * step) {
     uint2 v[kAtOnce];
@@ -61,7 +62,9 @@ __device__ __forceinline__ const half* stage_input(const Params& p, half* shared
   if (!s.has_norm) {
     arrange<kShape>(shared, p, static_cast<int>(threadIdx.x), n_threads);
   } else {
-    norm_row(p.norm, s.n_in, s.n_in, reduce, true, [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + arranged_place(4 * i)) = v; }, n_threads);
+    norm_row(
+        p.norm, s.n_in, s.n_in, reduce, true,
+        [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + arranged_place(4 * i)) = v; }, n_threads);
     for (int k = s.n_in + 4 * static_cast<int>(threadIdx.x); k < whole_steps(s.n_in); k += 4 * n_threads)
       *reinterpret_cast<uint2*>(shared + arranged_place(k)) = uint2{};
   }
@@ -74,7 +77,8 @@ struct Gate {
   static constexpr int kValue = kGate;
 };
 
-// The stream of one warp: copies run ahead of their use by all but one of the ring's slots. Steps of the gates take turns.
+// The stream of one warp: copies run ahead of their use by all but one of the ring's slots. Steps of the gates take
+// turns.
 template <class K, int kGates, Shape kShape>
 struct Stream {
   const Params& p;
@@ -140,7 +144,8 @@ __device__ __forceinline__ void run(const Params& p) {
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
   const Shape s = shape_of<kShape>(p);
   const int n = rows_of<kShape>(p), warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int at_once = s.n_warps / s.split, local = warp / s.split, part = warp % s.split, stride = static_cast<int>(gridDim.x) * at_once;
+  const int at_once = s.n_warps / s.split, local = warp / s.split, part = warp % s.split,
+            stride = static_cast<int>(gridDim.x) * at_once;
   const char* ring = shared + warp * (K::kSlots * K::kSlotBytes);
   const int n_sums = kTileRows * n, buffer_size = s.n_warps * kGates * n_sums;
   float* sums = reinterpret_cast<float*>(shared + s.n_warps * K::kSlots * K::kSlotBytes);

@@ -1,11 +1,12 @@
-// One step of matvec.cu's stream: how a warp copies 128 columns of 16 rows of weights to a slot of its ring, and multiplies them
-// from there.
+// One step of matvec.cu's stream: how a warp copies 128 columns of 16 rows of weights to a slot of its ring, and
+// multiplies them from there.
 //
 // A sum over columns may take them in any order, so no fragment needs shuffling: lane t of four owns the columns that
 // packed_weight.h says, and hands them to the tensor core four at a time, with the activations of just those columns.
 //
-// Weights are not decoded: the bits of a code alone, as an f16, are the number code * 2^-24 (a subnormal, which the tensor
-// core takes exactly). So the product is of codes; one more, of the constant -zero, moves them; and scales multiply sums of a group.
+// Weights are not decoded: the bits of a code alone, as an f16, are the number code * 2^-24 (a subnormal, which the
+// tensor core takes exactly). So the product is of codes; one more, of the constant -zero, moves them; and scales
+// multiply sums of a group.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "quant/grouped.h"

@@ -1,8 +1,8 @@
-// What matvec.cuh, dot_codes.cuh, tile_matmul.cuh and warpgroup_matmul.cuh share: products of several weights in one launch, as a list of tiles of
-// 16 rows, and the end of one.
+// What matvec.cuh, dot_codes.cuh, tile_matmul.cuh and warpgroup_matmul.cuh share: products of several weights in one
+// launch, as a list of tiles of 16 rows, and the end of one.
 //
-// A kernel whose body is a template over a Shape is compiled twice: ahead of time with Shape{}, for any product, and when the program runs with the
-// constants of one product (specialised.h).
+// A kernel whose body is a template over a Shape is compiled twice: ahead of time with Shape{}, for any product, and
+// when the program runs with the constants of one product (specialised.h).
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/product_shape.h"
@@ -63,9 +63,11 @@ __device__ __forceinline__ void prefetch_tile(const PackedWeight& w, int64_t til
 #endif
 }
 
-// Adds up the warps of a tile, whose sums are multiples of 1 / unit, and writes its [16 rows, n tokens], unless it is a rehearsal.
+// Adds up the warps of a tile, whose sums are multiples of 1 / unit, and writes its [16 rows, n tokens], unless it is a
+// rehearsal.
 template <int kGates, Shape kShape = Shape{}>
-__device__ __forceinline__ void write_tile(const Params& p, int n, const float* sums, int local, int tile, float unit, bool real = true) {
+__device__ __forceinline__ void write_tile(const Params& p, int n, const float* sums, int local, int tile, float unit,
+                                           bool real = true) {
   const Shape s = shape_of<kShape>(p);
   const int at_job = kGates == 1 ? job_of(s, tile) : 0, n_outputs = kTileRows * n;
   const Job* job = &p.jobs[at_job];
@@ -76,7 +78,8 @@ __device__ __forceinline__ void write_tile(const Params& p, int n, const float* 
 #pragma unroll
     for (int j = 0; j < kGates; ++j) {
       total[j] = 0;
-      for (int part = 0; part < s.split; ++part) total[j] += sums[((local * s.split + part) * kGates + j) * n_outputs + o];
+      for (int part = 0; part < s.split; ++part)
+        total[j] += sums[((local * s.split + part) * kGates + j) * n_outputs + o];
       total[j] = total[j] * (job[j].w.factor * unit) + (s.has_bias && job[j].bias ? job[j].bias[row] : 0.0f);
     }
     const float value = kGates == 2 ? act_mul(total[0], total[kGates - 1], s.act) : total[0];

@@ -28,7 +28,8 @@ void check(cudaError_t status, const char* call) {
   const bool lost = cudaMemGetInfo(&free, &total) != cudaSuccess;
   cudaGetLastError();
   const char *what = cudaGetErrorString(status), *name = cudaGetErrorName(status);
-  if (lost) throw DeviceLost("CUDA: {} failed: {} ({}); the GPU is lost to this process, start it again", call, what, name);
+  if (lost)
+    throw DeviceLost("CUDA: {} failed: {} ({}); the GPU is lost to this process, start it again", call, what, name);
   throw Error("CUDA: {} failed: {} ({})", call, what, name);
 }
 
@@ -44,8 +45,10 @@ Memory::Memory(size_t bytes, Place place) : size_(bytes), place_(place) {
     size_t free = 0, total = 0;
     if (place == Place::kDevice) cudaMemGetInfo(&free, &total);
     if (total == 0) throw Error("the host has no {} of pinned memory: use a smaller batch", human_bytes(bytes));
-    throw Error("the GPU's memory is full: {} more were asked for, {} of {} are free; use a smaller model, quant, context or batch",
-                human_bytes(bytes), human_bytes(free), human_bytes(total));
+    throw Error(
+        "the GPU's memory is full: {} more were asked for, {} of {} are free; use a smaller model, quant, context or "
+        "batch",
+        human_bytes(bytes), human_bytes(free), human_bytes(total));
   }
   check(status, place == Place::kDevice ? "cudaMalloc" : "cudaMallocHost");
 }

@@ -7,7 +7,8 @@
 
 namespace ingot::cuda {
 
-// Throws Error naming the call unless status is cudaSuccess; DeviceLost if every later call will fail too, as after a kernel's bad access.
+// Throws Error naming the call unless status is cudaSuccess; DeviceLost if every later call will fail too, as after a
+// kernel's bad access.
 void check(cudaError_t status, const char* call);
 inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
 

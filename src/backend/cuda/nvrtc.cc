@@ -32,7 +32,8 @@ namespace {
 constexpr std::pair<const char*, const char*> kSystemHeaders[] = {
     {"cstdint",
      "#pragma once\n"
-     "typedef signed char int8_t;\ntypedef unsigned char uint8_t;\ntypedef short int16_t;\ntypedef unsigned short uint16_t;\n"
+     "typedef signed char int8_t;\ntypedef unsigned char uint8_t;\ntypedef short int16_t;\ntypedef unsigned short "
+     "uint16_t;\n"
      "typedef int int32_t;\ntypedef unsigned int uint32_t;\ntypedef long int64_t;\ntypedef unsigned long uint64_t;\n"
      "typedef unsigned long uintptr_t;\n"},
     {"cstring", ""},
@@ -41,7 +42,8 @@ constexpr std::pair<const char*, const char*> kSystemHeaders[] = {
 
 void* open_library() {
   const std::string folder = INGOT_NVRTC_FOLDER;  // of the toolkit that the program was built with
-  for (const std::string& name : {std::string("libnvrtc.so.13"), folder + "/libnvrtc.so.13", std::string("libnvrtc.so.12")})
+  for (const std::string& name :
+       {std::string("libnvrtc.so.13"), folder + "/libnvrtc.so.13", std::string("libnvrtc.so.12")})
     if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   return nullptr;
 }
@@ -60,9 +62,13 @@ bool find_all(void* library, Nvrtc::Functions& f) {
          find(library, "nvrtcGetErrorString", f.error);
 }
 
-std::string_view text_of(const EmbeddedSource& source) { return {source.begin, static_cast<size_t>(source.end - source.begin)}; }
+std::string_view text_of(const EmbeddedSource& source) {
+  return {source.begin, static_cast<size_t>(source.end - source.begin)};
+}
 
-std::array<std::string, 3> options_for(const std::string& arch) { return {"--gpu-architecture=" + arch, "--std=c++20", "--device-as-default-execution-space"}; }
+std::array<std::string, 3> options_for(const std::string& arch) {
+  return {"--gpu-architecture=" + arch, "--std=c++20", "--device-as-default-execution-space"};
+}
 
 // The headers of a program, as text that ends in a zero.
 struct Headers {
@@ -105,7 +111,8 @@ std::vector<char> Nvrtc::compile(const std::string& source, const std::string& a
     if (result != NVRTC_SUCCESS) throw Error("NVRTC {}: {} failed: {}", version_, call, f.error(result));
   };
   nvrtcProgram program = nullptr;
-  check(f.create(&program, source.c_str(), "specialised.cu", static_cast<int>(headers.names.size()), headers.texts.data(), headers.names.data()),
+  check(f.create(&program, source.c_str(), "specialised.cu", static_cast<int>(headers.names.size()),
+                 headers.texts.data(), headers.names.data()),
         "nvrtcCreateProgram");
   const auto destroy = [&](nvrtcProgram* p) { f.destroy(p); };
   const std::unique_ptr<nvrtcProgram, decltype(destroy)> owner(&program, destroy);

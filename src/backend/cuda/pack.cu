@@ -59,10 +59,12 @@ __global__ void pack_kernel(const uint8_t* blocks, int64_t n_blocks, PackedWeigh
   uint8_t codes[T::block_size];
   float scales[kGroups], mins[kGroups];
   T::unpack(blocks + i * T::block_bytes, codes, scales, mins);
-  const int64_t per_row = w.n_in / T::block_size, expert = i / per_row / w.n_out, row = i / per_row % w.n_out, first_unit = i % per_row * (T::block_size / kUnit);
+  const int64_t per_row = w.n_in / T::block_size, expert = i / per_row / w.n_out, row = i / per_row % w.n_out,
+                first_unit = i % per_row * (T::block_size / kUnit);
   const float inverse = largest != nullptr ? ldexpf(1.0f, -factor_exponent(__uint_as_float(*largest))) : 1.0f;
   for (int u = 0; u < T::block_size / kUnit; ++u) {
-    const int64_t tile = (expert * ((w.n_out + kTileRows - 1) / kTileRows) + row / kTileRows) * w.k_tiles + (first_unit + u) / 4;
+    const int64_t tile =
+        (expert * ((w.n_out + kTileRows - 1) / kTileRows) + row / kTileRows) * w.k_tiles + (first_unit + u) / 4;
     const int in_tile = static_cast<int>(row % kTileRows), unit = static_cast<int>((first_unit + u) % 4);
     constexpr int kTileBytes = kTileUnits * (T::code_bits == 4 ? 16 : 32);
     put_unit<T>(static_cast<uint8_t*>(const_cast<void*>(w.data)) + tile * kTileBytes, in_tile, unit, codes + u * kUnit);
@@ -91,13 +93,14 @@ void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t
   visit(format, [&](auto type) {
     using T = decltype(type);
     if constexpr (IsGrouped<T>) {
-      largest_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, device.stream()>>>(static_cast<const uint8_t*>(blocks),
-                                                                                 n_blocks, largest_bits);
+      largest_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, device.stream()>>>(
+          static_cast<const uint8_t*>(blocks), n_blocks, largest_bits);
     }
   });
 }
 
-void pack_blocks(Format format, const void* blocks, const PackedWeight& w, const uint32_t* largest_bits, Device& device) {
+void pack_blocks(Format format, const void* blocks, const PackedWeight& w, const uint32_t* largest_bits,
+                 Device& device) {
   visit(format, [&](auto type) {
     using T = decltype(type);
     if constexpr (IsGrouped<T>) {
@@ -118,9 +121,11 @@ void pack_dense(Format format, const void* blocks, int64_t n_blocks, bool f32, v
     if constexpr (!IsGrouped<T>) {
       const auto* from = static_cast<const uint8_t*>(blocks);
       if (f32) {
-        dense_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, device.stream()>>>(from, n_blocks, static_cast<float*>(to));
+        dense_kernel<T>
+            <<<blocks_for(n_blocks, kThreads), kThreads, 0, device.stream()>>>(from, n_blocks, static_cast<float*>(to));
       } else {
-        dense_kernel<T><<<blocks_for(n_blocks, kThreads), kThreads, 0, device.stream()>>>(from, n_blocks, static_cast<half*>(to));
+        dense_kernel<T>
+            <<<blocks_for(n_blocks, kThreads), kThreads, 0, device.stream()>>>(from, n_blocks, static_cast<half*>(to));
       }
     }
   });

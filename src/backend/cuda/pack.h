@@ -11,7 +11,8 @@
 
 namespace ingot::cuda {
 
-// The exponent of PackedWeight::factor, by the largest scale, or minimum divided by 128: so that scales end below 128, and weights below 2^15.
+// The exponent of PackedWeight::factor, by the largest scale, or minimum divided by 128: so that scales end below 128,
+// and weights below 2^15.
 INGOT_HD int factor_exponent(float largest) {
   int exponent = 7;
   if (largest > 0) frexpf(largest, &exponent);
@@ -21,7 +22,8 @@ INGOT_HD int factor_exponent(float largest) {
 // That largest one, into *largest_bits (a float's bits, zero before).
 void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t* largest_bits, Device& device);
 // Fills w.data and w.scales, which must hold zeros, by the factor of *largest_bits (on the device; null: 1).
-void pack_blocks(Format format, const void* blocks, const PackedWeight& w, const uint32_t* largest_bits, Device& device);
+void pack_blocks(Format format, const void* blocks, const PackedWeight& w, const uint32_t* largest_bits,
+                 Device& device);
 // Rows of halves, or floats, from blocks that are decoded.
 void pack_dense(Format format, const void* blocks, int64_t n_blocks, bool f32, void* to, Device& device);
 

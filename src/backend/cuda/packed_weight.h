@@ -1,8 +1,10 @@
-// PackedWeight: a weight as the device's kernels want it. Dense formats become rows of the activation type. Block formats become
-// codes of 4 or 8 bits and scales, in tiles of 16 rows by 128 columns, four units of 32 columns each, of which a warp reads whole
-// 512 bytes at once. Of a unit, lane t of four owns columns 4t to 4t + 3 and 16 + 4t to 16 + 4t + 3: 8 codes, numbered in this order.
+// PackedWeight: a weight as the device's kernels want it. Dense formats become rows of the activation type. Block
+// formats become codes of 4 or 8 bits and scales, in tiles of 16 rows by 128 columns, four units of 32 columns each, of
+// which a warp reads whole 512 bytes at once. Of a unit, lane t of four owns columns 4t to 4t + 3 and 16 + 4t to 16 +
+// 4t + 3: 8 codes, numbered in this order.
 //
-//   codes 4 bits:  [tile, 16 rows, 4 lanes, 4 units] words of 8 codes; codes 2j and 2j + 1 in nibbles j and j + 4, so that one mask
+//   codes 4 bits:  [tile, 16 rows, 4 lanes, 4 units] words of 8 codes; codes 2j and 2j + 1 in nibbles j and j + 4, so
+//   that one mask
 //                  yields a pair in two half words; codebook formats keep them in plain order, for a table of pairs
 //   codes 8 bits:  [tile, 2 pairs of units, 16 rows, 4 lanes, 2 units, 8 bytes]
 //   scales:        [tile, 16 rows, 4 units, group16 ? 2 : 1, has_min ? 2 : 1]: the scale, then the minimum

@@ -22,7 +22,8 @@ __global__ void read_kernel(const uint4* data, int64_t n, float* sink) {
   if (bits == 0x12345678u) *sink = 1;  // so that the loads stay
 }
 
-// Numbers from -1 to 1: zeros or one number over and over would need less power, and so run faster, than what models hold.
+// Numbers from -1 to 1: zeros or one number over and over would need less power, and so run faster, than what models
+// hold.
 template <class T>
 __global__ void noise_kernel(T* data, int64_t n) {
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += int64_t{gridDim.x} * kThreads) {
@@ -43,8 +44,8 @@ void fill_noise(const Tensor& t, Device& device) {
 }
 
 void read_all(const void* data, size_t bytes, float* sink, Device& device) {
-  read_kernel<<<132 * 16, kThreads, 0, device.stream()>>>(static_cast<const uint4*>(data), static_cast<int64_t>(bytes / 16),
-                                                 sink);
+  read_kernel<<<132 * 16, kThreads, 0, device.stream()>>>(static_cast<const uint4*>(data),
+                                                          static_cast<int64_t>(bytes / 16), sink);
 }
 
 }  // namespace ingot::cuda

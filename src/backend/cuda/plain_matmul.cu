@@ -29,9 +29,9 @@ void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool 
     with_type(y.dtype, [&](auto* py) {
       using T = std::remove_pointer_t<decltype(px)>;
       using Y = std::remove_pointer_t<decltype(py)>;
-      plain_kernel<<<grid, kWarps * 32, 0, device.stream()>>>(static_cast<Y*>(y.data), y.stride, static_cast<const T*>(x.data),
-                                                     x.stride, static_cast<const T*>(w.data), w.n_out, w.n_in,
-                                                     accumulate);
+      plain_kernel<<<grid, kWarps * 32, 0, device.stream()>>>(
+          static_cast<Y*>(y.data), y.stride, static_cast<const T*>(x.data), x.stride, static_cast<const T*>(w.data),
+          w.n_out, w.n_in, accumulate);
     });
   });
 }

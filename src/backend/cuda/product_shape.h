@@ -1,4 +1,5 @@
-// What is the same each time that a step asks for a product: a kernel that is compiled for it (specialised.h) has these numbers as constants.
+// What is the same each time that a step asks for a product: a kernel that is compiled for it (specialised.h) has these
+// numbers as constants.
 #pragma once
 
 namespace ingot::cuda {
@@ -15,8 +16,8 @@ struct ProductShape {
   int n_tokens = 0;             // rows of activations, of a kernel that is compiled for their number; 0: any
   int n_terms = 0, n_sums = 0, n_inputs = 0;  // of products with experts (expert_codes.cuh)
   bool has_norm = false, has_bias = false, y_f32 = false, accumulate = false;
-  bool staged = false;          // the block copies all activations to shared memory first; else x is arranged already
-  bool rehearses = false;       // device.cuh
+  bool staged = false;     // the block copies all activations to shared memory first; else x is arranged already
+  bool rehearses = false;  // device.cuh
 
   bool operator==(const ProductShape&) const = default;
 };

@@ -1,6 +1,6 @@
-// Gates, short convolutions and the gated delta rule. Threads go through the tokens of a sequence in order (of a convolution: through a part of
-// them), with their shares of the state in registers and the next tokens' inputs on their way, so a token's numbers never depend on the
-// batch. delta_chunks.cu has the rule for many tokens at once.
+// Gates, short convolutions and the gated delta rule. Threads go through the tokens of a sequence in order (of a
+// convolution: through a part of them), with their shares of the state in registers and the next tokens' inputs on
+// their way, so a token's numbers never depend on the batch. delta_chunks.cu has the rule for many tokens at once.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/recurrence.cuh"
 #include "backend/cuda/recurrence.h"
@@ -14,7 +14,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kConvThreads = 64, kConvAhead = 16;  // channels of a block; tokens
 constexpr int kConvPart = 64;                      // tokens of a block where a sequence brings many
-constexpr int kDeltaThreads = 128, kColumnLanes = 8, kColumns = kDeltaThreads / kColumnLanes;  // lanes of a column of a head's matrix
+constexpr int kDeltaThreads = 128, kColumnLanes = 8,
+              kColumns = kDeltaThreads / kColumnLanes;  // lanes of a column of a head's matrix
 
 template <class X, class G>
 __global__ void gate_kernel(X* x, int64_t x_stride, const G* gate, int64_t gate_stride, int64_t cols, int64_t n) {
@@ -31,34 +32,45 @@ struct Conv {
   const float* weight;  // [n_channels, width]
   int64_t weight_stride;
   int width, n_channels;
-  float* edges;  // [part, width - 1, n_channels]: the inputs before each part of a sequence but its first; null: sequences are whole
+  float*
+      // [part, width - 1, n_channels]: the inputs before each part of a sequence but its first; null: sequences are
+      // whole
+      edges;
   DeviceStates states;
   DeviceBatch batch;
 
   // Parts of all sequences in order, with gaps.
-  __device__ float* edge_of(int first_token, int seq) const { return edges + (first_token / kConvPart + seq) * int64_t{width - 1} * n_channels; }
+  __device__ float* edge_of(int first_token, int seq) const {
+    return edges + (first_token / kConvPart + seq) * int64_t{width - 1} * n_channels;
+  }
 };
 
 // What later parts begin with, before they overwrite each other's inputs.
 __global__ void __launch_bounds__(kThreads) edge_kernel(const __grid_constant__ Conv p) {
   start_dependent();
-  const int seq = blockIdx.z, begin = p.batch.q_start[seq], first = begin + (static_cast<int>(blockIdx.y) + 1) * kConvPart, kept = p.width - 1;
+  const int seq = blockIdx.z, begin = p.batch.q_start[seq],
+            first = begin + (static_cast<int>(blockIdx.y) + 1) * kConvPart, kept = p.width - 1;
   if (first >= p.batch.q_start[seq + 1]) return;
   float* to = p.edge_of(first, seq);
-  for (int i = static_cast<int>(blockIdx.x) * kThreads + threadIdx.x; i < kept * p.n_channels; i += static_cast<int>(gridDim.x) * kThreads)
+  for (int i = static_cast<int>(blockIdx.x) * kThreads + threadIdx.x; i < kept * p.n_channels;
+       i += static_cast<int>(gridDim.x) * kThreads)
     to[i] = p.x[(first - kept + i / p.n_channels) * p.x_stride + i % p.n_channels];
 }
 
-// A channel of a sequence, or of a part of one. Weights and inputs stand at the end of kMost; what is before them is zeros.
+// A channel of a sequence, or of a part of one. Weights and inputs stand at the end of kMost; what is before them is
+// zeros.
 template <int kMost>
 __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constant__ Conv p) {
   start_dependent();
   const int c = static_cast<int>(blockIdx.x) * kConvThreads + threadIdx.x, seq = blockIdx.y, none = kMost - p.width;
   if (c >= p.n_channels) return;
-  const int start = p.batch.q_start[seq], begin = start + static_cast<int>(blockIdx.z) * kConvPart, end = p.batch.q_start[seq + 1];
+  const int start = p.batch.q_start[seq], begin = start + static_cast<int>(blockIdx.z) * kConvPart,
+            end = p.batch.q_start[seq + 1];
   if (begin >= end) return;
   const int n = p.edges != nullptr ? min(kConvPart, end - begin) : end - begin, in = p.batch.state_in[seq];
-  const float* before = begin > start ? p.edge_of(begin, seq) : in >= 0 ? p.states.data + in * p.states.slot_floats : nullptr;
+  const float* before = begin > start ? p.edge_of(begin, seq)
+                        : in >= 0     ? p.states.data + in * p.states.slot_floats
+                                      : nullptr;
   float weights[kMost], window[kMost];  // the last of the window is the token's own input
 #pragma unroll
   for (int i = 0; i < kMost; ++i) {
@@ -111,10 +123,12 @@ __device__ __forceinline__ float sum_of_column(float v) {
 }
 
 __device__ __forceinline__ void copy_floats(float* to, const float* from, bool in) {  // four
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 16 : 0) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 16 : 0)
+               : "memory");
 }
 
-// A few tokens' inputs in shared memory: q, then k, with zeros up to the rows that lanes have; the block's columns of v.
+// A few tokens' inputs in shared memory: q, then k, with zeros up to the rows that lanes have; the block's columns of
+// v.
 template <int kPer>
 struct Chunk {
   static constexpr int kRows = kPer * kColumnLanes, kTokens = kPer > 16 ? 8 : 16;
@@ -132,7 +146,8 @@ template <int kPer, bool kPacks>
 __device__ void copy_chunk(Chunk<kPer>& chunk, const Delta& p, int head, int first, int n) {
   using C = Chunk<kPer>;
   constexpr int kStep = kPacks ? 4 : 1, kPerRow = C::kRows / kStep;
-  const int key_head = p.tiled ? head % p.n_key_heads : head / (p.n_heads / p.n_key_heads), keys = p.n_key_heads * p.key_dim;
+  const int key_head = p.tiled ? head % p.n_key_heads : head / (p.n_heads / p.n_key_heads),
+            keys = p.n_key_heads * p.key_dim;
   for (int i = threadIdx.x; i < n * 2 * kPerRow; i += kDeltaThreads) {
     const int t = i / (2 * kPerRow), which = i / kPerRow % 2, row = i % kPerRow * kStep;
     const bool in = row < p.key_dim;
@@ -143,7 +158,8 @@ __device__ void copy_chunk(Chunk<kPer>& chunk, const Delta& p, int head, int fir
   for (int i = threadIdx.x; i < n * kColumns; i += kDeltaThreads) {
     const int t = i / kColumns, c = first_column + i % kColumns;
     const bool in = c < p.value_dim;
-    copy_float(&chunk.v[t][i % kColumns], p.qkv + (first + t) * p.qkv_stride + 2 * keys + head * p.value_dim + (in ? c : 0), in);
+    copy_float(&chunk.v[t][i % kColumns],
+               p.qkv + (first + t) * p.qkv_stride + 2 * keys + head * p.value_dim + (in ? c : 0), in);
   }
   if (const int t = threadIdx.x; t < n) {
     copy_float(&chunk.beta[t], p.beta + (first + t) * p.beta_stride + head, true);
@@ -154,7 +170,8 @@ __device__ void copy_chunk(Chunk<kPer>& chunk, const Delta& p, int head, int fir
 
 // A column's lanes take a token.
 template <int kPer>
-__device__ void find_factors(Factors<Chunk<kPer>::kTokens>& factors, const Chunk<kPer>& chunk, const Delta& p, int head, int n) {
+__device__ void find_factors(Factors<Chunk<kPer>::kTokens>& factors, const Chunk<kPer>& chunk, const Delta& p, int head,
+                             int n) {
   const int lane = threadIdx.x % kColumnLanes, t = threadIdx.x / kColumnLanes, own = min(t, n - 1);
   float squares[2] = {};
 #pragma unroll
@@ -190,8 +207,8 @@ __device__ __forceinline__ float dot_rows(const float (&a)[kPer], const float (&
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// 16 columns of a head's matrix through all tokens of a sequence, a chunk being copied while the one before is used. What a token's q reads
-// and what the next one's k knows are sums over the same matrix, and added up together.
+// 16 columns of a head's matrix through all tokens of a sequence, a chunk being copied while the one before is used.
+// What a token's q reads and what the next one's k knows are sums over the same matrix, and added up together.
 template <int kPer, bool kPacks>
 __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(const __grid_constant__ Delta p) {
   using C = Chunk<kPer>;
@@ -274,24 +291,28 @@ int64_t conv_edge_floats(int64_t n_channels, int width, int n_tokens, int n_seqs
   return (n_tokens / kConvPart + n_seqs + 1) * n_channels * (width - 1);
 }
 
-void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, int most_tokens,
-                float* edges, Device& device) {
+void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
+                int most_tokens, float* edges, Device& device) {
   if (n_seqs == 0) return;
-  const Conv p{x.f32(), x.stride, weight.f32(), weight.stride, static_cast<int>(weight.cols), static_cast<int>(x.cols), edges, states, batch};
+  const Conv p{x.f32(), x.stride, weight.f32(), weight.stride, static_cast<int>(weight.cols), static_cast<int>(x.cols),
+               edges,   states,   batch};
   CHECK(p.width <= kMostConvWidth);
-  const unsigned n_parts = edges != nullptr ? blocks_for(most_tokens, kConvPart) : 1, seqs = static_cast<unsigned>(n_seqs);
+  const unsigned n_parts = edges != nullptr ? blocks_for(most_tokens, kConvPart) : 1,
+                 seqs = static_cast<unsigned>(n_seqs);
   if (n_parts > 1) launch(device, edge_kernel, dim3(blocks_for(x.cols, kThreads), n_parts - 1, seqs), kThreads, 0, p);
   const dim3 grid(blocks_for(p.n_channels, kConvThreads), seqs, n_parts);
-  p.width <= 4 ? launch(device, conv_kernel<4>, grid, kConvThreads, 0, p) : launch(device, conv_kernel<kMostConvWidth>, grid, kConvThreads, 0, p);
+  p.width <= 4 ? launch(device, conv_kernel<4>, grid, kConvThreads, 0, p)
+               : launch(device, conv_kernel<kMostConvWidth>, grid, kConvThreads, 0, p);
 }
 
-void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, int fewest_tokens, int most_tokens,
-                bool chunks, Device& device) {
+void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
+                int fewest_tokens, int most_tokens, bool chunks, Device& device) {
   if (n_seqs == 0) return;
   const StateShape& s = a.states->shape;
   CHECK(s.key_dim <= kMostKeyDim);
-  Delta p{a.y.f32(), a.qkv.f32(), a.beta.f32(), a.alpha.f32(), a.decay.f32(), a.dt.f32(), a.y.stride, a.qkv.stride, a.beta.stride,
-          a.alpha.stride, s.n_heads, a.n_key_heads, s.key_dim, s.value_dim, a.tiled, false, INT32_MAX, states, batch};
+  Delta p{a.y.f32(),    a.qkv.f32(),   a.beta.f32(),   a.alpha.f32(), a.decay.f32(), a.dt.f32(), a.y.stride,
+          a.qkv.stride, a.beta.stride, a.alpha.stride, s.n_heads,     a.n_key_heads, s.key_dim,  s.value_dim,
+          a.tiled,      false,         INT32_MAX,      states,        batch};
   p.packs = s.key_dim % 4 == 0 && a.qkv.stride % 4 == 0 && reinterpret_cast<uintptr_t>(p.qkv) % 16 == 0;
   if (chunks && most_tokens >= kChunkedTokens && can_chunk(device, p)) {
     p.fewest_chunked = kChunkedTokens;

@@ -1,5 +1,5 @@
-// How a warp chooses the experts of a token from its logits: expert_route.cu and router.cu. No loop is unrolled, for few tokens wait for
-// instructions more than for these.
+// How a warp chooses the experts of a token from its logits: expert_route.cu and router.cu. No loop is unrolled, for
+// few tokens wait for instructions more than for these.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/experts.h"
@@ -46,7 +46,8 @@ __device__ __forceinline__ float warp_max(float v) {
   return v;
 }
 
-// Floats of shared memory that a token takes: scores (which logits may be), what is chosen by, and what groups are worth, then the chosen.
+// Floats of shared memory that a token takes: scores (which logits may be), what is chosen by, and what groups are
+// worth, then the chosen.
 __host__ __device__ inline int route_floats(int n_experts) { return 3 * n_experts; }
 
 __device__ inline void score(const Route& p, const float* logits, float* scores, float* choice, int lane) {
@@ -103,7 +104,8 @@ __device__ inline void route_token(const Route& p, int64_t token, const float* l
   Best best(choice, p.n_experts, lane);
 #pragma unroll 1
   for (int i = 0; i < p.n_used; ++i) {
-    const int found = best_of_warp(best), at = found == INT32_MAX ? i : found;  // nothing is a number: but an expert it must be
+    const int found = best_of_warp(best),
+              at = found == INT32_MAX ? i : found;  // nothing is a number: but an expert it must be
     sum += scores[at];
     if (lane == at % 32) {
       chosen[i] = __int_as_float(at);
@@ -124,8 +126,16 @@ __device__ inline void route_token(const Route& p, int64_t token, const float* l
 inline Route route_of(const Tensor& ids, const Tensor& weights, int64_t n_experts, const RouteArgs& a) {
   CHECK(ids.contiguous() && weights.contiguous() && ids.cols == a.n_used && weights.cols == a.n_used);
   CHECK(a.n_used <= n_experts && n_experts <= kMostExperts);
-  return {ids.i32(), weights.f32(), a.bias ? a.bias.f32() : nullptr, static_cast<int>(n_experts), a.n_used, a.n_groups, a.n_groups_used,
-          a.scoring == Scoring::kSigmoid, a.normalize, a.scale};
+  return {ids.i32(),
+          weights.f32(),
+          a.bias ? a.bias.f32() : nullptr,
+          static_cast<int>(n_experts),
+          a.n_used,
+          a.n_groups,
+          a.n_groups_used,
+          a.scoring == Scoring::kSigmoid,
+          a.normalize,
+          a.scale};
 }
 
 }  // namespace ingot::cuda

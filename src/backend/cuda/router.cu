@@ -1,5 +1,6 @@
-// The router of a few tokens and their choice of experts as one kernel, for each alone takes longer to begin and end than to run: a thread
-// block cluster takes a token, a warp an output at a time, and the logits meet in the first block, where a warp chooses.
+// The router of a few tokens and their choice of experts as one kernel, for each alone takes longer to begin and end
+// than to run: a thread block cluster takes a token, a warp an output at a time, and the logits meet in the first
+// block, where a warp chooses.
 #include <algorithm>
 
 #include "backend/cuda/cluster.cuh"
@@ -10,8 +11,8 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr int kWarps = 16, kMostBlocks = 8;      // of a cluster, everywhere
-constexpr int kAhead = 8, kChunk = 32 * 8;       // loads of a lane before its turn; elements of a load of a warp
+constexpr int kWarps = 16, kMostBlocks = 8;  // of a cluster, everywhere
+constexpr int kAhead = 8, kChunk = 32 * 8;   // loads of a lane before its turn; elements of a load of a warp
 constexpr int64_t kMostTokens = 16, kMostColumns = 16 << 10;  // each token reads all of the router from the L2 cache
 
 struct Params {
@@ -31,7 +32,8 @@ __device__ __forceinline__ void store_in(uint32_t place, float v) {
 
 // As norm_row(), with less code.
 __device__ __forceinline__ void norm_input(const Params& p, half* x, float* reduce) {
-  const float4 *from = reinterpret_cast<const float4*>(p.norm.x), *weight = reinterpret_cast<const float4*>(p.norm.weight);
+  const float4 *from = reinterpret_cast<const float4*>(p.norm.x),
+               *weight = reinterpret_cast<const float4*>(p.norm.weight);
   const int first = static_cast<int>(threadIdx.x), n = p.n_in / 4;
   float4 kept{};
   float squares = 0;
@@ -102,12 +104,13 @@ __global__ void __launch_bounds__(32 * kWarps) router_kernel(const __grid_consta
 }  // namespace
 
 bool can_route_at_once(const Device& device, const PackedWeight& w, int64_t n_tokens) {
-  return device.has_clusters() && w.layout == Layout::kDense && !w.f32 && w.n_in % 8 == 0 && w.n_in <= kMostColumns && w.n_out <= kMostExperts &&
-         n_tokens <= kMostTokens && reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
+  return device.has_clusters() && w.layout == Layout::kDense && !w.f32 && w.n_in % 8 == 0 && w.n_in <= kMostColumns &&
+         w.n_out <= kMostExperts && n_tokens <= kMostTokens && reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
 }
 
 void route_at_once(const Router& r, const RouteArgs& args, Device& device) {
-  CHECK(can_route_at_once(device, *r.w, r.x.rows) && r.x.dtype == DType::kF16 && r.x.cols == r.w->n_in && r.x.stride % 8 == 0);
+  CHECK(can_route_at_once(device, *r.w, r.x.rows) && r.x.dtype == DType::kF16 && r.x.cols == r.w->n_in &&
+        r.x.stride % 8 == 0);
   CHECK(r.norm == nullptr || r.x.rows == 1);
   if (r.x.rows == 0) return;
   Params p{};
@@ -120,7 +123,8 @@ void route_at_once(const Router& r, const RouteArgs& args, Device& device) {
   while (n_blocks < kMostBlocks && static_cast<int>(n_blocks) * kWarps < p.route.n_experts) n_blocks *= 2;
   const int n_floats = (route_floats(p.route.n_experts) + 3) / 4 * 4;
   const size_t shared = static_cast<size_t>(n_floats) * sizeof(float) + static_cast<size_t>(p.n_in) * sizeof(half);
-  launch_clusters(device, router_kernel, dim3(n_blocks, static_cast<unsigned>(r.x.rows)), dim3(n_blocks, 1, 1), 32 * kWarps, shared, p);
+  launch_clusters(device, router_kernel, dim3(n_blocks, static_cast<unsigned>(r.x.rows)), dim3(n_blocks, 1, 1),
+                  32 * kWarps, shared, p);
 }
 
 }  // namespace ingot::cuda

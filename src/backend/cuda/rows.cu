@@ -67,7 +67,8 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride
   for (int64_t i = threadIdx.x + int64_t{kKept} * blockDim.x; i < dim; i += blockDim.x) write(i, to_float(row[i]));
 }
 
-// The same without a mean and a bias, of f32 rows of whole 4 elements on 16 bytes: what models have, and few rows wait for.
+// The same without a mean and a bias, of f32 rows of whole 4 elements on 16 bytes: what models have, and few rows wait
+// for.
 constexpr int kPackThreads = 512;
 constexpr int kMaxPacks = 4;
 
@@ -215,7 +216,9 @@ template <class T>
 struct Act {
   Rows<T> x;
   int act;
-  __device__ void operator()(int64_t r, int64_t c) const { x.at(r, c) = from_float<T>(activate(to_float(x.at(r, c)), act)); }
+  __device__ void operator()(int64_t r, int64_t c) const {
+    x.at(r, c) = from_float<T>(activate(to_float(x.at(r, c)), act));
+  }
 };
 
 struct AddPositions {
@@ -294,8 +297,8 @@ void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& devic
 
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device) {
   const int64_t n = y.rows * y.cols;
-  const bool packs =
-      y.dtype == DType::kF16 && gate.dtype == DType::kF16 && up.dtype == DType::kF16 && y.contiguous() && gate.contiguous() && up.contiguous();
+  const bool packs = y.dtype == DType::kF16 && gate.dtype == DType::kF16 && up.dtype == DType::kF16 && y.contiguous() &&
+                     gate.contiguous() && up.contiguous();
   if (packs && n % 8 == 0 && n > 0 && on_16_bytes(y.data) && on_16_bytes(gate.data) && on_16_bytes(up.data)) {
     return launch(device, act_mul_kernel, dim3(blocks_for(n / 8, kThreads)), kThreads, 0, static_cast<uint4*>(y.data),
                   static_cast<const uint4*>(gate.data), static_cast<const uint4*>(up.data), n / 8,

@@ -1,5 +1,5 @@
-// What specialised kernels (specialised.h) find as <cuda_fp16.h>: the few functions of it that they use, as PTX has them. So NVRTC needs no file of
-// the toolkit, and does not read its ten thousand lines for each kernel.
+// What specialised kernels (specialised.h) find as <cuda_fp16.h>: the few functions of it that they use, as PTX has
+// them. So NVRTC needs no file of the toolkit, and does not read its ten thousand lines for each kernel.
 #pragma once
 #include <cstdint>
 
@@ -35,7 +35,9 @@ __device__ __forceinline__ half2 __halves2half2(half a, half b) {
 }
 __device__ __forceinline__ half2 __low2half2(half2 v) { return __halves2half2(v.x, v.x); }
 __device__ __forceinline__ half2 __high2half2(half2 v) { return __halves2half2(v.y, v.y); }
-__device__ __forceinline__ half2 __float2half2_rn(float f) { return __halves2half2(__float2half_rn(f), __float2half_rn(f)); }
+__device__ __forceinline__ half2 __float2half2_rn(float f) {
+  return __halves2half2(__float2half_rn(f), __float2half_rn(f));
+}
 __device__ __forceinline__ float __low2float(half2 v) { return __half2float(v.x); }
 __device__ __forceinline__ float __high2float(half2 v) { return __half2float(v.y); }
 __device__ __forceinline__ float2 __half22float2(half2 v) { return make_float2(__half2float(v.x), __half2float(v.y)); }

@@ -20,27 +20,36 @@ namespace {
 constexpr size_t kMost = 1024;  // kernels of one model; more than any has
 
 const char* name_of(Layout layout) {
-  return layout == Layout::kCodes8 ? "Layout::kCodes8" : layout == Layout::kCodes4 ? "Layout::kCodes4" : "Layout::kCodebook4";
+  return layout == Layout::kCodes8   ? "Layout::kCodes8"
+         : layout == Layout::kCodes4 ? "Layout::kCodes4"
+                                     : "Layout::kCodebook4";
 }
 
 std::string text_of(const int (&v)[3]) { return fmt::format("{{{}, {}, {}}}", v[0], v[1], v[2]); }
 
 std::string text_of(const ProductShape& s) {
   return fmt::format(
-      "ProductShape{{.n_in = {}, .n_steps = {}, .n_jobs = {}, .n_tiles = {}, .first_tile = {}, .n_out = {}, .zero = {}, .act = {}, .split = {}, "
-      ".n_warps = {}, .n_tokens = {}, .n_terms = {}, .n_sums = {}, .n_inputs = {}, .has_norm = {}, .has_bias = {}, .y_f32 = {}, .accumulate = {}, "
+      "ProductShape{{.n_in = {}, .n_steps = {}, .n_jobs = {}, .n_tiles = {}, .first_tile = {}, .n_out = {}, .zero = "
+      "{}, .act = {}, .split = {}, "
+      ".n_warps = {}, .n_tokens = {}, .n_terms = {}, .n_sums = {}, .n_inputs = {}, .has_norm = {}, .has_bias = {}, "
+      ".y_f32 = {}, .accumulate = {}, "
       ".staged = {}, .rehearses = {}}}",
-      s.n_in, s.n_steps, s.n_jobs, s.n_tiles, text_of(s.first_tile), text_of(s.n_out), s.zero, s.act, s.split, s.n_warps, s.n_tokens, s.n_terms,
-      s.n_sums, s.n_inputs, s.has_norm, s.has_bias, s.y_f32, s.accumulate, s.staged, s.rehearses);
+      s.n_in, s.n_steps, s.n_jobs, s.n_tiles, text_of(s.first_tile), text_of(s.n_out), s.zero, s.act, s.split,
+      s.n_warps, s.n_tokens, s.n_terms, s.n_sums, s.n_inputs, s.has_norm, s.has_bias, s.y_f32, s.accumulate, s.staged,
+      s.rehearses);
 }
 
-std::string kind_of(const SpecialisedKernel& k) { return fmt::format("matvec_step::Kind<{}, {}, {}>", name_of(k.layout), k.has_min, k.group16); }
+std::string kind_of(const SpecialisedKernel& k) {
+  return fmt::format("matvec_step::Kind<{}, {}, {}>", name_of(k.layout), k.has_min, k.group16);
+}
 
 // Of a kernel whose body is run<`body`, its shape>() and whose launch bounds are those of the kernel of any shape.
-std::string source(const char* file, const char* params, const std::string& bounds, const std::string& body, const ProductShape& shape) {
+std::string source(const char* file, const char* params, const std::string& bounds, const std::string& body,
+                   const ProductShape& shape) {
   return fmt::format(
       "#include \"backend/cuda/{}.cuh\"\nusing namespace ingot::cuda;\n"
-      "extern \"C\" __global__ void __launch_bounds__({}) specialised(const __grid_constant__ {}::Params p) {{\n  {}, {}>(p);\n}}\n",
+      "extern \"C\" __global__ void __launch_bounds__({}) specialised(const __grid_constant__ {}::Params p) {{\n  {}, "
+      "{}>(p);\n}}\n",
       file, bounds, params, body, text_of(shape));
 }
 
@@ -59,17 +68,24 @@ std::string source_of(const SpecialisedKernel& k) {
   switch (k.which) {
     case SpecialisedKernel::kDotCodes:
       return source("dot_codes", "matvec_tiles", bounds(512),
-                    fmt::format("dot_codes_kernel::run<dot_codes_kernel::Kind<{}, {}, {}, {}>", k.layout == Layout::kCodes8, k.has_min, k.group16, k.n), s);
+                    fmt::format("dot_codes_kernel::run<dot_codes_kernel::Kind<{}, {}, {}, {}>",
+                                k.layout == Layout::kCodes8, k.has_min, k.group16, k.n),
+                    s);
     case SpecialisedKernel::kDotRows:
-      return source("dot_rows", "dot_rows_kernel", "32 * dot_rows_kernel::kWarps, 2", fmt::format("dot_rows_kernel::run<{}, {}", k.n, gated), s);
+      return source("dot_rows", "dot_rows_kernel", "32 * dot_rows_kernel::kWarps, 2",
+                    fmt::format("dot_rows_kernel::run<{}, {}", k.n, gated), s);
     case SpecialisedKernel::kMatvec:
-      return source("matvec", "matvec_tiles", bounds(512), fmt::format("matvec_kernel::run<{}, {}, {}", kind_of(k), k.n, gated ? 2 : 1), s);
+      return source("matvec", "matvec_tiles", bounds(512),
+                    fmt::format("matvec_kernel::run<{}, {}, {}", kind_of(k), k.n, gated ? 2 : 1), s);
     case SpecialisedKernel::kTiles:
-      return source("tile_matmul", "matvec_tiles", "32 * tile_kernel::kWarps, 2", fmt::format("tile_kernel::run<{}, {}", kind_of(k), k.n), s);
+      return source("tile_matmul", "matvec_tiles", "32 * tile_kernel::kWarps, 2",
+                    fmt::format("tile_kernel::run<{}, {}", kind_of(k), k.n), s);
     case SpecialisedKernel::kWarpgroups:
-      return source("warpgroup_matmul", "matvec_tiles", "warpgroup_kernel::kThreads, 1", fmt::format("warpgroup_kernel::run<{}, {}", kind_of(k), k.n), s);
+      return source("warpgroup_matmul", "matvec_tiles", "warpgroup_kernel::kThreads, 1",
+                    fmt::format("warpgroup_kernel::run<{}, {}", kind_of(k), k.n), s);
     case SpecialisedKernel::kExpertCodes:
-      return source("expert_codes", "expert_codes_kernel", bounds(1024), fmt::format("expert_codes_kernel::run<{}, {}", kind_of(k), k.n), s);
+      return source("expert_codes", "expert_codes_kernel", bounds(1024),
+                    fmt::format("expert_codes_kernel::run<{}, {}", kind_of(k), k.n), s);
   }
   CHECK(false && "every kernel has a source");
 }
@@ -158,7 +174,8 @@ void SpecialisedKernels::load(Entry& entry) {
   std::vector<char> code = std::move(entry.code);
   cudaKernel_t kernel = nullptr;
   cudaFuncAttributes attributes{};
-  if (!code.empty() && cudaLibraryLoadData(&entry.library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0) == cudaSuccess &&
+  if (!code.empty() &&
+      cudaLibraryLoadData(&entry.library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0) == cudaSuccess &&
       cudaLibraryGetKernel(&kernel, entry.library, "specialised") == cudaSuccess &&
       cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess &&  // which brings it to the device, too
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -177,7 +194,8 @@ bool SpecialisedKernels::take_up() {
   const size_t n_new = entries_.size() - n_taken_;
   for (; n_taken_ < entries_.size(); ++n_taken_) load(entries_[n_taken_]);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - first_asked_;
-  log_info("{} kernels for the model's sizes after {:.2f} s: {} were kept from before, {} failed", n_new, took.count(), n_kept_, n_failed_);
+  log_info("{} kernels for the model's sizes after {:.2f} s: {} were kept from before, {} failed", n_new, took.count(),
+           n_kept_, n_failed_);
   return true;
 }
 

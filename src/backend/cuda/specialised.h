@@ -1,9 +1,11 @@
-// Kernels compiled for one product of the model that runs: the body of a kernel that the program has ahead of time, with the product's sizes and
-// flags (product_shape.h) as constants. docs/performance.md says where that wins, and only there it is done.
+// Kernels compiled for one product of the model that runs: the body of a kernel that the program has ahead of time,
+// with the product's sizes and flags (product_shape.h) as constants. docs/performance.md says where that wins, and only
+// there it is done.
 //
-// Nobody waits for them. The first step that asks for such a product has it made by threads of its own (NVRTC, or a copy that an earlier run kept in
-// the user's cache folder), and runs the kernel of any shape; when all that was asked for is there, the next step takes it up. Both compute the same
-// numbers in the same order. Where NVRTC fails, the kernel of any shape stays.
+// Nobody waits for them. The first step that asks for such a product has it made by threads of its own (NVRTC, or a
+// copy that an earlier run kept in the user's cache folder), and runs the kernel of any shape; when all that was asked
+// for is there, the next step takes it up. Both compute the same numbers in the same order. Where NVRTC fails, the
+// kernel of any shape stays.
 #pragma once
 #include <driver_types.h>
 
@@ -28,8 +30,8 @@ struct SpecialisedKernel {
   enum Which : uint8_t { kDotCodes, kDotRows, kMatvec, kTiles, kWarpgroups, kExpertCodes } which;
   Layout layout;
   bool has_min, group16;
-  // Of kDotCodes and kExpertCodes: gates + 1. Of kDotRows: rows of weights of a task. Of the others: what a block takes of activations, of kMatvec and kTiles in
-  // tiles of 8 rows, of kWarpgroups in rows.
+  // Of kDotCodes and kExpertCodes: gates + 1. Of kDotRows: rows of weights of a task. Of the others: what a block takes
+  // of activations, of kMatvec and kTiles in tiles of 8 rows, of kWarpgroups in rows.
   int n;
   ProductShape shape;
 
@@ -50,7 +52,8 @@ class SpecialisedKernels {
   // The kernel, as launches take it; null when there is none yet, or none at all.
   const void* find(const SpecialisedKernel& kernel);
 
-  // Takes up what has been made, unless more is on its way. True: there is something new, so recorded steps are to be forgotten.
+  // Takes up what has been made, unless more is on its way. True: there is something new, so recorded steps are to be
+  // forgotten.
   bool take_up();
   void wait();  // until all is made that was asked for
 
@@ -71,7 +74,7 @@ class SpecialisedKernels {
 
   const size_t most_shared_;
   const std::string arch_;  // "sm_90a", say
-  std::string made_with_;  // once there is something to make
+  std::string made_with_;   // once there is something to make
   const CacheFolder folder_;
 
   // The entries up to n_taken_ are the caller's alone; of the others the code is a thread's, which makes it.

@@ -17,7 +17,8 @@ TraceFile::Clock::duration between(cudaEvent_t from, cudaEvent_t to) {
 
 }  // namespace
 
-StepClock::StepClock(std::shared_ptr<TraceFile> file, Device& device) : file_(std::move(file)), stream_(device.stream()) {
+StepClock::StepClock(std::shared_ptr<TraceFile> file, Device& device)
+    : file_(std::move(file)), stream_(device.stream()) {
   device.make_current();
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   last_ = record();
@@ -57,7 +58,8 @@ void StepClock::collect() {
     const Step step = steps_.front();
     steps_.pop_front();
     const auto begin = last_time_ + between(last_, step.begin), end = begin + between(step.begin, step.end);
-    file_->span("gpu", "step", begin, end, fmt::format("\"tokens\": {}, \"sequences\": {}", step.n_tokens, step.n_seqs));
+    file_->span("gpu", "step", begin, end,
+                fmt::format("\"tokens\": {}, \"sequences\": {}", step.n_tokens, step.n_seqs));
     free_.push_back(step.begin);
     free_.push_back(std::exchange(last_, step.end));
     last_time_ = end;

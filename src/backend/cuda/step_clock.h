@@ -1,5 +1,5 @@
-// StepClock: when the device began and ended each step, for the trace. Events on the stream say so, and are read once they have passed, so
-// nothing waits for them.
+// StepClock: when the device began and ended each step, for the trace. Events on the stream say so, and are read once
+// they have passed, so nothing waits for them.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -32,7 +32,8 @@ class StepClock {
   const cudaStream_t stream_;
   std::vector<cudaEvent_t> free_;
   std::deque<Step> steps_;
-  cudaEvent_t last_ = nullptr;  // an event, and when it was: times are reckoned from the last one, for long ones are coarse
+  cudaEvent_t last_ =
+      nullptr;  // an event, and when it was: times are reckoned from the last one, for long ones are coarse
   TraceFile::Clock::time_point last_time_;
 };
 

@@ -1,8 +1,9 @@
-// tile_matmul.cu's kernel: a block takes sixteen tiles of 16 rows of weights, two a warp, and up to 64 rows of activations, and goes through their columns
-// in steps, copied ahead into shared memory. Codes become halves in registers: exact whole numbers, times the scale.
+// tile_matmul.cu's kernel: a block takes sixteen tiles of 16 rows of weights, two a warp, and up to 64 rows of
+// activations, and goes through their columns in steps, copied ahead into shared memory. Codes become halves in
+// registers: exact whole numbers, times the scale.
 //
-// Where there are fewer blocks than the device can hold, a cluster of them shares the columns (Hopper and newer): each puts its sums in
-// its shared memory, and adds up those of all for a share of the outputs, always in the same order.
+// Where there are fewer blocks than the device can hold, a cluster of them shares the columns (Hopper and newer): each
+// puts its sums in its shared memory, and adds up those of all for a share of the outputs, always in the same order.
 #pragma once
 #include "backend/cuda/matvec_tiles.cuh"
 #include "backend/cuda/tile_step.cuh"
@@ -130,7 +131,8 @@ __device__ __forceinline__ void run(const Params& p) {
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Shape s = shape_of<kShape>(p);
-  const int begin = static_cast<int>(blockIdx.y) * s.n_steps / s.split, end = (static_cast<int>(blockIdx.y) + 1) * s.n_steps / s.split;
+  const int begin = static_cast<int>(blockIdx.y) * s.n_steps / s.split,
+            end = (static_cast<int>(blockIdx.y) + 1) * s.n_steps / s.split;
   const int first_token = static_cast<int>(blockIdx.z) * S::kTokens;
   let_next_start();
 
@@ -149,7 +151,8 @@ __device__ __forceinline__ void run(const Params& p) {
   if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.jobs[0].w);
   wait_for_previous();
   for (int i = 0; i < S::kStages - 1; ++i) {
-    if (begin + i < end) copy_input<K, kTokenTiles, kShape>(stages + i * S::kBytes, p, first_token, (begin + i) * K::kCols);
+    if (begin + i < end)
+      copy_input<K, kTokenTiles, kShape>(stages + i * S::kBytes, p, first_token, (begin + i) * K::kCols);
     end_copies();
   }
 

@@ -1,6 +1,6 @@
-// What tile_matmul.cu, expert_tiles.cu and warpgroup_matmul.cu share: from codes in a slot of shared memory (matvec_step.cuh) to the
-// tensor core's operands in registers, exact whole numbers times the scale; the product of a step; and the choice of a kernel by what a
-// weight is.
+// What tile_matmul.cu, expert_tiles.cu and warpgroup_matmul.cu share: from codes in a slot of shared memory
+// (matvec_step.cuh) to the tensor core's operands in registers, exact whole numbers times the scale; the product of a
+// step; and the choice of a kernel by what a weight is.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matvec_step.cuh"
@@ -46,15 +46,17 @@ __device__ __forceinline__ uint32_t masked_or(uint32_t v, uint32_t mask, uint32_
   return r;
 }
 
-// Whole numbers: codes less their zero, or entries of the codebook. `offset` is the pair of 1024 + zero: a code in the low bits of the f16
-// 1024 is 1024 + code; four bits higher, 1024 + 16 codes, which one multiplication and addition brings down, exactly too.
+// Whole numbers: codes less their zero, or entries of the codebook. `offset` is the pair of 1024 + zero: a code in the
+// low bits of the f16 1024 is 1024 + code; four bits higher, 1024 + 16 codes, which one multiplication and addition
+// brings down, exactly too.
 template <class K>
 __device__ __forceinline__ half2 level_pair(const uint32_t (&words)[2], int j, half2 offset, const uint32_t* table) {
   if constexpr (K::kLayout == Layout::kCodebook4) return half2_of(table[words[0] >> (8 * j) & 255]);
   if constexpr (K::kLayout == Layout::kCodes4) {
     const uint32_t word = j < 2 ? words[0] : words[0] >> 8;
     if (j % 2 == 0) return __hsub2(half2_of(masked_or(word, 0x000F000Fu, 0x64006400u)), offset);
-    const half2 sixteenth = __float2half2_rn(0.0625f), high_offset = __hsub2(__float2half2_rn(960.0f), offset);  // -(64 + zero)
+    const half2 sixteenth = __float2half2_rn(0.0625f),
+                high_offset = __hsub2(__float2half2_rn(960.0f), offset);  // -(64 + zero)
     return __hfma2(half2_of(masked_or(word, 0x00F000F0u, 0x64006400u)), sixteenth, high_offset);
   }
   return __hsub2(half2_of(__byte_perm(words[j / 2], 0x64646464u, j % 2 ? 0x4342 : 0x4140)), offset);
@@ -84,7 +86,8 @@ __device__ __forceinline__ void weights_of(uint32_t (&a)[2][4], const char* slot
   }
 }
 
-// A step of dense weights: 64 columns of 16 rows. Of each 32, lane t owns columns 8t to 8t + 7, in four pieces: rows g and g + 8 of both.
+// A step of dense weights: 64 columns of 16 rows. Of each 32, lane t owns columns 8t to 8t + 7, in four pieces: rows g
+// and g + 8 of both.
 struct Dense {
   static constexpr Layout kLayout = Layout::kDense;
   static constexpr int kCols = 64, kSlotBytes = 2048;
@@ -99,7 +102,8 @@ template <class K>
 struct Source {
   From from;
 
-  __device__ __forceinline__ Source(const PackedWeight& w, int tile, int lane, int first_step = 0) : from(from_of<K>(w, tile, lane)) {
+  __device__ __forceinline__ Source(const PackedWeight& w, int tile, int lane, int first_step = 0)
+      : from(from_of<K>(w, tile, lane)) {
     from.codes += int64_t{first_step} * (512 * K::kPieces);
     from.scales += int64_t{first_step} * (32 * K::kScaleBytes);
   }
@@ -119,7 +123,8 @@ struct Source<Dense> {
       : column(8 * (lane % 4) + first_step * Dense::kCols), n_in(static_cast<int>(w.n_in)) {
     const half* data = static_cast<const half*>(w.data);
 #pragma unroll
-    for (int r = 0; r < 2; ++r) rows[r] = data + min(int64_t{tile} * kTileRows + lane / 4 + 8 * r, w.n_out - 1) * w.n_in;
+    for (int r = 0; r < 2; ++r)
+      rows[r] = data + min(int64_t{tile} * kTileRows + lane / 4 + 8 * r, w.n_out - 1) * w.n_in;
   }
   __device__ __forceinline__ void copy_next(uint32_t slot, int lane, bool wanted) {
     if (wanted) {
@@ -135,7 +140,8 @@ struct Source<Dense> {
 
 // The lane's operands of one unit of a tile, and of a row of activations. To be called with constant units.
 template <class K>
-__device__ __forceinline__ void load_weights(uint32_t (&a)[2][4], const char* slot, int unit, int lane, half2 offset, const uint32_t* table) {
+__device__ __forceinline__ void load_weights(uint32_t (&a)[2][4], const char* slot, int unit, int lane, half2 offset,
+                                             const uint32_t* table) {
   if constexpr (K::kLayout == Layout::kDense) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -149,14 +155,15 @@ __device__ __forceinline__ void load_weights(uint32_t (&a)[2][4], const char* sl
 template <class K>
 __device__ __forceinline__ uint4 load_input(const char* row, int unit, int t) {
   if constexpr (K::kLayout == Layout::kDense) return *reinterpret_cast<const uint4*>(row + 64 * unit + 16 * t);
-  const uint2 x0 = *reinterpret_cast<const uint2*>(row + 64 * unit + 8 * t), x1 = *reinterpret_cast<const uint2*>(row + 64 * unit + 32 + 8 * t);
+  const uint2 x0 = *reinterpret_cast<const uint2*>(row + 64 * unit + 8 * t),
+              x1 = *reinterpret_cast<const uint2*>(row + 64 * unit + 32 + 8 * t);
   return make_uint4(x0.x, x0.y, x1.x, x1.y);
 }
 
 // acc += a step of two tiles, in neighbouring slots, times its rows of activations.
 template <class K, int kTokenTiles>
-__device__ __forceinline__ void multiply_step(float (&acc)[2][kTokenTiles][4], const char* slots, const char* input, int lane, half2 offset,
-                                              const uint32_t* table) {
+__device__ __forceinline__ void multiply_step(float (&acc)[2][kTokenTiles][4], const char* slots, const char* input,
+                                              int lane, half2 offset, const uint32_t* table) {
   const char* row = input + lane / 4 * kInputRowBytes<K>;
 #pragma unroll
   for (int unit = 0; unit < K::kCols / 32; ++unit) {
@@ -175,7 +182,8 @@ __device__ __forceinline__ void multiply_step(float (&acc)[2][kTokenTiles][4], c
 }
 
 #ifndef __CUDACC_RTC__
-// Calls f with the kind of a weight's steps. Codebooks have no minima, and no format of 8 bits has minima and two scales for 32.
+// Calls f with the kind of a weight's steps. Codebooks have no minima, and no format of 8 bits has minima and two
+// scales for 32.
 template <class F>
 void with_codes(const PackedWeight& w, F&& f) {
   CHECK(!w.has_min || (w.layout != Layout::kCodebook4 && !(w.layout == Layout::kCodes8 && w.group16)));
@@ -205,7 +213,9 @@ void with_kind(const PackedWeight& w, F&& f) {
 __device__ __forceinline__ void fill_levels(uint32_t* table, const PackedWeight& w) {
   const int i = threadIdx.x;
   if (i >= 256) return;
-  const auto level = [&](int code) { return __int2half_rn(quant::codebook_entry(w.codebook_low, w.codebook_high, code)); };
+  const auto level = [&](int code) {
+    return __int2half_rn(quant::codebook_entry(w.codebook_low, w.codebook_high, code));
+  };
   table[i] = bits_of(__halves2half2(level(i & 15), level(i >> 4)));
 }
 

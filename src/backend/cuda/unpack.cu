@@ -27,15 +27,19 @@ __global__ void unpack_kernel(float* out, const __grid_constant__ PackedWeight w
   store8(out + row * w.n_in + 8 * i, values);
 }
 
-// To halves: a warp a tile, by way of shared memory, as the products take it. `out` begins with the first row of tile `first_tile`.
+// To halves: a warp a tile, by way of shared memory, as the products take it. `out` begins with the first row of tile
+// `first_tile`.
 template <class K>
-__global__ void __launch_bounds__(32 * kTileWarps) unpack_tiles_kernel(half* out, const __grid_constant__ PackedWeight w, int first_tile, int64_t n_rows) {
+__global__ void __launch_bounds__(32 * kTileWarps)
+    unpack_tiles_kernel(half* out, const __grid_constant__ PackedWeight w, int first_tile, int64_t n_rows) {
   __shared__ __align__(16) char slots[kTileWarps][K::kSlotBytes];
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = static_cast<int>(blockIdx.y) * kTileWarps + warp;
   let_next_start();
   if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, w);
-  if (step < w.k_tiles) Source<K>(w, first_tile + static_cast<int>(blockIdx.x), lane, step).copy_next(shared_address(slots[warp]), lane, true);
+  if (step < w.k_tiles)
+    Source<K>(w, first_tile + static_cast<int>(blockIdx.x), lane, step)
+        .copy_next(shared_address(slots[warp]), lane, true);
   matvec_step::end_copies();
   matvec_step::await_copies<0>();
   __syncthreads();
@@ -97,7 +101,8 @@ void unpack_rows(void* out, const PackedWeight& w, int64_t first, int64_t n, Dev
   }
   CHECK_EQ(first % kTileRows, 0);
   with_codes(w, [&](auto kind) {
-    launch(device, unpack_tiles_kernel<decltype(kind)>, dim3(blocks_for(n, kTileRows), blocks_for(w.k_tiles, kTileWarps)), 32 * kTileWarps, 0,
+    launch(device, unpack_tiles_kernel<decltype(kind)>,
+           dim3(blocks_for(n, kTileRows), blocks_for(w.k_tiles, kTileWarps)), 32 * kTileWarps, 0,
            static_cast<half*>(out), w, static_cast<int>(first / kTileRows), n);
   });
 }

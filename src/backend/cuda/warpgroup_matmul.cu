@@ -1,6 +1,6 @@
-// Products of quantized weights with a hundred rows of activations and more, on Hopper: steps of a server, prompts beside decodes. Codes
-// become halves in the registers from which the tensor cores take them (wgmma), so weights are read as codes and never written as halves. The
-// kernel is in warpgroup_matmul.cuh; here a product is cut for it.
+// Products of quantized weights with a hundred rows of activations and more, on Hopper: steps of a server, prompts
+// beside decodes. Codes become halves in the registers from which the tensor cores take them (wgmma), so weights are
+// read as codes and never written as halves. The kernel is in warpgroup_matmul.cuh; here a product is cut for it.
 #include <algorithm>
 #include <cmath>
 
@@ -16,8 +16,8 @@ namespace {
 
 constexpr unsigned kMostSplit = 8;  // blocks of a cluster
 
-// How a product is cut: rows of activations of a block, and how many blocks share the columns. The least time, by what an H200 takes in
-// microseconds for a step of a block, for its beginning and end, and for adding up.
+// How a product is cut: rows of activations of a block, and how many blocks share the columns. The least time, by what
+// an H200 takes in microseconds for a step of a block, for its beginning and end, and for adding up.
 struct Cut {
   int n_tokens, split;
   double us;
@@ -54,8 +54,8 @@ void start(const Params& p, int split, unsigned n_blocks, SpecialisedKernels* sp
   Params own = p;
   own.split = split;
   // Blocks of the same weights start together, so that these are read once.
-  launch_clusters(device, kernel, dim3(blocks_for(p.n, kTokens), static_cast<unsigned>(split), n_blocks), dim3(1, static_cast<unsigned>(split), 1), kThreads,
-                  Shared<K, kTokens>::kBytes, own);
+  launch_clusters(device, kernel, dim3(blocks_for(p.n, kTokens), static_cast<unsigned>(split), n_blocks),
+                  dim3(1, static_cast<unsigned>(split), 1), kThreads, Shared<K, kTokens>::kBytes, own);
 }
 
 template <class K>
@@ -75,15 +75,14 @@ void start(Params p, SpecialisedKernels* specialised, Device& device) {
 }  // namespace
 
 bool can_warpgroup_matmul(const DeviceLimits& device, const PackedWeight& w) {
-  return device.is_hopper() && w.layout != Layout::kDense && !w.f32 && w.n_out <= int64_t{65535} * kTileRows * kTiles / 2;
+  return device.is_hopper() && w.layout != Layout::kDense && !w.f32 &&
+         w.n_out <= int64_t{65535} * kTileRows * kTiles / 2;
 }
 
 void warpgroup_matmul(const Matvec& m, Device& device) {
   const Params p = matvec_tiles::params_of(m);
   if (p.n == 0) return;
-  with_codes(*m.jobs[0].w, [&](auto kind) {
-    start<decltype(kind)>(p, m.specialised, device);
-  });
+  with_codes(*m.jobs[0].w, [&](auto kind) { start<decltype(kind)>(p, m.specialised, device); });
 }
 
 }  // namespace ingot::cuda

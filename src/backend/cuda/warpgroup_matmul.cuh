@@ -1,7 +1,8 @@
-// warpgroup_matmul.cu's kernel. A block takes 256 rows of weights, 128 to each of two warpgroups as two operands of 64, and up to 128 rows of
-// activations. A third warpgroup brings those to shared memory, 64 columns at a time, in the order of columns in which codes lie: a sum may go
-// through its columns in any order, as long as both factors do. Each warp copies its own tiles of codes ahead (matvec_step.cuh), and decodes 32
-// columns while the tensor cores work on the 32 before.
+// warpgroup_matmul.cu's kernel. A block takes 256 rows of weights, 128 to each of two warpgroups as two operands of 64,
+// and up to 128 rows of activations. A third warpgroup brings those to shared memory, 64 columns at a time, in the
+// order of columns in which codes lie: a sum may go through its columns in any order, as long as both factors do. Each
+// warp copies its own tiles of codes ahead (matvec_step.cuh), and decodes 32 columns while the tensor cores work on the
+// 32 before.
 //
 // Where there are fewer blocks than multiprocessors, a cluster of them shares the columns, as in tile_matmul.cu.
 #pragma once
@@ -29,7 +30,8 @@ constexpr int kSlots = 3;                      // steps of weights in a warp's r
 
 template <class K, int kTokens>
 struct Shared {
-  static constexpr int kPanelBytes = kTokens * kPanelCols * 2;  // rows of 128 bytes, their 16-byte pieces swizzled by row % 8
+  static constexpr int kPanelBytes =
+      kTokens * kPanelCols * 2;  // rows of 128 bytes, their 16-byte pieces swizzled by row % 8
   static constexpr int kWeights = kPanels * kPanelBytes;
   static constexpr int kWarpBytes = kSlots * 2 * K::kSlotBytes;
   static constexpr int kOut = 16 * kTiles + 4;  // floats of a row of sums, which take the rings' place
@@ -39,11 +41,14 @@ struct Shared {
 };
 
 __device__ __forceinline__ uint32_t full_barrier(uint32_t barriers, int panel) { return barriers + 8 * panel; }
-__device__ __forceinline__ uint32_t free_barrier(uint32_t barriers, int panel) { return barriers + 8 * (kPanels + panel); }
+__device__ __forceinline__ uint32_t free_barrier(uint32_t barriers, int panel) {
+  return barriers + 8 * (kPanels + panel);
+}
 __device__ __forceinline__ void workers_barrier() { asm volatile("bar.sync 3, %0;" ::"n"(kWorkers) : "memory"); }
 
-// What a thread of the warpgroup that fetches has of a panel: 8 columns of some rows. Lane t of a product owns columns 4t to 4t + 3 of each
-// 16 (packed_weight.h), and the tensor core takes from it numbers 2t, 2t + 1, 2t + 8 and 2t + 9: so pairs of columns change places.
+// What a thread of the warpgroup that fetches has of a panel: 8 columns of some rows. Lane t of a product owns columns
+// 4t to 4t + 3 of each 16 (packed_weight.h), and the tensor core takes from it numbers 2t, 2t + 1, 2t + 8 and 2t + 9:
+// so pairs of columns change places.
 template <int kTokens>
 struct Fetch {
   static constexpr int kRowsAtOnce = 16, kLoads = kTokens / kRowsAtOnce;
@@ -52,9 +57,13 @@ struct Fetch {
   const int piece, row, n_in;
 
   __device__ Fetch(const Params& p, int n_in_of, int first_token)
-      : from(reinterpret_cast<const uint4*>(p.x)), piece(static_cast<int>(threadIdx.x) % 8), row(static_cast<int>(threadIdx.x) / 8), n_in(n_in_of) {
+      : from(reinterpret_cast<const uint4*>(p.x)),
+        piece(static_cast<int>(threadIdx.x) % 8),
+        row(static_cast<int>(threadIdx.x) / 8),
+        n_in(n_in_of) {
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) rows[i] = static_cast<uint32_t>(min(first_token + row + i * kRowsAtOnce, p.n - 1) * (p.x_stride / 8));
+    for (int i = 0; i < kLoads; ++i)
+      rows[i] = static_cast<uint32_t>(min(first_token + row + i * kRowsAtOnce, p.n - 1) * (p.x_stride / 8));
   }
   __device__ __forceinline__ void load(uint4 (&v)[kLoads], int column) const {
     const int at = column + 8 * piece;
@@ -73,7 +82,8 @@ struct Fetch {
 };
 
 template <int kTokens, int kPanelBytes, Shape kShape>
-__device__ __forceinline__ void fetch(const Params& p, char* shared, uint32_t barriers, int first_token, int begin, int end) {
+__device__ __forceinline__ void fetch(const Params& p, char* shared, uint32_t barriers, int first_token, int begin,
+                                      int end) {
   const Fetch<kTokens> f(p, shape_of<kShape>(p).n_in, first_token);
   uint4 v[2][Fetch<kTokens>::kLoads];
   int panel = 0;
@@ -99,8 +109,8 @@ __device__ __forceinline__ int tile_of(bool gated, int warp, int j) {
   return gated ? block * (kTiles / 2) + 4 * group + in_group : block * kTiles + 8 * group + 4 * j + in_group;
 }
 
-// 8 neighbouring sums of each of n rows that are `stride` apart, the last being the `last`-th, of all blocks of the cluster: each begins
-// with itself, or all would ask one block at a time.
+// 8 neighbouring sums of each of n rows that are `stride` apart, the last being the `last`-th, of all blocks of the
+// cluster: each begins with itself, or all would ask one block at a time.
 template <int n>
 __device__ __forceinline__ void add_up(float (&v)[n][8], const float* own, int stride, int last, int split) {
 #pragma unroll
@@ -111,7 +121,9 @@ __device__ __forceinline__ void add_up(float (&v)[n][8], const float* own, int s
 #pragma unroll 1
   for (int i = 0; i < split; ++i) {
     uint32_t there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"((static_cast<int>(blockIdx.y) + i) & (split - 1)));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(there)
+        : "r"(address), "r"((static_cast<int>(blockIdx.y) + i) & (split - 1)));
     float4 parts[2 * n];  // all on their way at once
 #pragma unroll
     for (int j = 0; j < 2 * n; ++j)
@@ -147,25 +159,30 @@ __device__ __forceinline__ void write8(Y* y, const float (&v)[8], int n, bool ac
   for (int i = 0; i < kPieces; ++i) reinterpret_cast<uint4*>(y)[i] = reinterpret_cast<const uint4*>(whole)[i];
 }
 
-// A block's share of the outputs, from sums [token][kOut]: a thread keeps its 8 rows of weights, and goes through tokens.
+// A block's share of the outputs, from sums [token][kOut]: a thread keeps its 8 rows of weights, and goes through
+// tokens.
 template <int kTokens, int kOut, Shape kShape>
 __device__ __forceinline__ void write_outputs(const Params& p, const float* sums, int thread, int first_token) {
   const Shape s = shape_of<kShape>(p);
   const bool gated = s.act >= 0;
-  const int n_pieces = gated ? kTiles : 2 * kTiles, n_together = kWorkers / n_pieces;  // of a row of sums; threads that share one
+  const int n_pieces = gated ? kTiles : 2 * kTiles,
+            n_together = kWorkers / n_pieces;  // of a row of sums; threads that share one
   const int piece = thread % n_pieces, tile = static_cast<int>(blockIdx.z) * (n_pieces / 2) + piece / 2;
   const int column = gated ? piece / 8 * 128 + piece % 8 * 8 : 8 * piece;  // in the sums
   if (tile >= s.n_tiles) return;
   const int at_job = gated ? 0 : job_of(s, tile);
   const Job& job = p.jobs[at_job];
-  const int row = (tile - pick(s.first_tile, at_job)) * kTileRows + piece % 2 * 8, n_rows = min(8, pick(s.n_out, at_job) - row);
+  const int row = (tile - pick(s.first_tile, at_job)) * kTileRows + piece % 2 * 8,
+            n_rows = min(8, pick(s.n_out, at_job) - row);
   if (n_rows <= 0) return;
   const int64_t bytes = s.y_f32 ? 4 : 2;
-  const bool packs = n_rows == 8 && (reinterpret_cast<uintptr_t>(job.y) | static_cast<uintptr_t>(job.y_stride * bytes)) % 16 == 0;
+  const bool packs =
+      n_rows == 8 && (reinterpret_cast<uintptr_t>(job.y) | static_cast<uintptr_t>(job.y_stride * bytes)) % 16 == 0;
   const int per_block = kTokens / p.split, begin = static_cast<int>(blockIdx.y) * per_block;
-  const auto finish = [&](float (&v)[8], const Job& of) {
+  const auto finish = [&](float(&v)[8], const Job& of) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) v[i] = v[i] * of.w.factor + (s.has_bias && of.bias && i < n_rows ? of.bias[row + i] : 0.0f);
+    for (int i = 0; i < 8; ++i)
+      v[i] = v[i] * of.w.factor + (s.has_bias && of.bias && i < n_rows ? of.bias[row + i] : 0.0f);
   };
   constexpr int kAtOnce = 4;
 #pragma unroll 1
@@ -193,8 +210,8 @@ __device__ __forceinline__ void write_outputs(const Params& p, const float* sums
 }
 
 template <class K, int kTokens, Shape kShape>
-__device__ __forceinline__ void work(const Params& p, char* shared, uint32_t barriers, const uint32_t* table, int thread, int first_token,
-                                     int begin, int end) {
+__device__ __forceinline__ void work(const Params& p, char* shared, uint32_t barriers, const uint32_t* table,
+                                     int thread, int first_token, int begin, int end) {
   using S = Shared<K, kTokens>;
   const Shape s = shape_of<kShape>(p);
   const int warp = thread / 32, lane = thread % 32;
@@ -206,14 +223,16 @@ __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t bar
   const char* ring = shared + S::kWeights + warp * S::kWarpBytes;
   const auto copy = [&](int slot, int step) {
 #pragma unroll
-    for (int j = 0; j < 2; ++j) sources[j].copy_next(shared_address(ring) + (2 * slot + j) * K::kSlotBytes, lane, step < end);
+    for (int j = 0; j < 2; ++j)
+      sources[j].copy_next(shared_address(ring) + (2 * slot + j) * K::kSlotBytes, lane, step < end);
     end_copies();
   };
   for (int i = 0; i < kSlots - 1; ++i) copy(i, begin + i);
 
   const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(s.zero));
   float acc[2][kTokens / 2];  // the first product is not added to it
-  int slot = 0, ahead = kSlots - 1, panel = 0, used = -1;  // used: a panel that only the products in flight may still read
+  int slot = 0, ahead = kSlots - 1, panel = 0,
+      used = -1;  // used: a panel that only the products in flight may still read
   uint32_t phase = 0;
   for (int step = begin; step < end; ++step) {
     await_copies<kSlots - 2>();
@@ -261,7 +280,8 @@ __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t bar
   for (int j = 0; j < 2; ++j) {
     const int column = warp / 4 * 128 + 64 * j + 16 * (warp % 4) + lane / 4;
 #pragma unroll
-    for (int i = 0; i < kTokens / 2; ++i) sums[(i / 4 * 8 + 2 * (lane % 4) + i % 2) * S::kOut + column + i / 2 % 2 * 8] = acc[j][i];
+    for (int i = 0; i < kTokens / 2; ++i)
+      sums[(i / 4 * 8 + 2 * (lane % 4) + i % 2) * S::kOut + column + i / 2 % 2 * 8] = acc[j][i];
   }
   workers_barrier();
   if (p.split > 1) cluster_barrier();
@@ -278,11 +298,14 @@ __device__ __forceinline__ void run(const Params& p) {
   char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   const uint32_t barriers = shared_address(shared) + Shared<K, kTokens>::kBarriers;
   const int n_steps = shape_of<kShape>(p).n_steps;
-  const int begin = static_cast<int>(blockIdx.y) * n_steps / p.split, end = (static_cast<int>(blockIdx.y) + 1) * n_steps / p.split;
+  const int begin = static_cast<int>(blockIdx.y) * n_steps / p.split,
+            end = (static_cast<int>(blockIdx.y) + 1) * n_steps / p.split;
   const int first_token = static_cast<int>(blockIdx.x) * kTokens;
   let_next_start();
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kPanels; ++i) init_barrier(full_barrier(barriers, i), (kThreads - kWorkers) / 32), init_barrier(free_barrier(barriers, i), kWorkers / 32);
+    for (int i = 0; i < kPanels; ++i)
+      init_barrier(full_barrier(barriers, i), (kThreads - kWorkers) / 32),
+          init_barrier(free_barrier(barriers, i), kWorkers / 32);
     fence_barriers();
   }
   if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.jobs[0].w);
@@ -294,7 +317,8 @@ __device__ __forceinline__ void run(const Params& p) {
   } else {
     grow_registers<200>();
     wait_for_previous();
-    work<K, kTokens, kShape>(p, shared, barriers, table, static_cast<int>(threadIdx.x) - (kThreads - kWorkers), first_token, begin, end);
+    work<K, kTokens, kShape>(p, shared, barriers, table, static_cast<int>(threadIdx.x) - (kThreads - kWorkers),
+                             first_token, begin, end);
   }
 #endif
 }

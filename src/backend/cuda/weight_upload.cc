@@ -27,7 +27,8 @@ void WeightUpload::copy(void* to, const void* from, size_t bytes, Device& device
   for (size_t done = 0; done < bytes; done += kPiece) {
     Piece& piece = pieces_[next_];
     next_ = (next_ + 1) % pieces_.size();
-    if (piece.copied == nullptr) check(cudaEventCreateWithFlags(&piece.copied, cudaEventDisableTiming), "cudaEventCreate");
+    if (piece.copied == nullptr)
+      check(cudaEventCreateWithFlags(&piece.copied, cudaEventDisableTiming), "cudaEventCreate");
     check(cudaEventSynchronize(piece.copied), "cudaEventSynchronize");
     const size_t n = std::min(kPiece, bytes - done);
     if (piece.memory.size() < n) piece.memory = Memory(std::bit_ceil(std::max(n, kSmallest)), Place::kPinned);
@@ -37,7 +38,8 @@ void WeightUpload::copy(void* to, const void* from, size_t bytes, Device& device
       const size_t begin = static_cast<size_t>(task) * kShare;
       std::memcpy(pinned + begin, source + begin, std::min(kShare, n - begin));
     });
-    check(cudaMemcpyAsync(static_cast<char*>(to) + done, pinned, n, cudaMemcpyHostToDevice, device.stream()), "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(static_cast<char*>(to) + done, pinned, n, cudaMemcpyHostToDevice, device.stream()),
+          "cudaMemcpyAsync");
     check(cudaEventRecord(piece.copied, device.stream()), "cudaEventRecord");
   }
 }

@@ -1,5 +1,6 @@
-// WeightUpload: what a file has, on its way to the device. Threads copy it from the file's pages into pinned buffers, from which the device
-// takes it by itself; so reading, the bus and repacking go on side by side, and the slowest of them is the time of loading.
+// WeightUpload: what a file has, on its way to the device. Threads copy it from the file's pages into pinned buffers,
+// from which the device takes it by itself; so reading, the bus and repacking go on side by side, and the slowest of
+// them is the time of loading.
 #pragma once
 #include <array>
 

@@ -1,5 +1,6 @@
-// Hopper's warpgroup products and tile copies, as PTX has them (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and
-// "cp.async.bulk.tensor"). A matrix in shared memory is panels of 64 halves a row, whose 16-byte pieces are swizzled by row % 8.
+// Hopper's warpgroup products and tile copies, as PTX has them (PTX ISA, "Asynchronous Warpgroup Level Matrix
+// Instructions" and "cp.async.bulk.tensor"). A matrix in shared memory is panels of 64 halves a row, whose 16-byte
+// pieces are swizzled by row % 8.
 #pragma once
 #include <cuda.h>
 
@@ -30,19 +31,24 @@ __device__ __forceinline__ void await(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{\n.reg .pred done;\n"
       "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n}" ::"r"(barrier), "r"(parity)
+      "@!done bra again;\n}" ::"r"(barrier),
+      "r"(parity)
       : "memory");
 }
 // What this thread wrote to shared memory becomes visible to copies and products.
 __device__ __forceinline__ void fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-__device__ __forceinline__ void warpgroup_barrier(int warpgroup) { asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory"); }
+__device__ __forceinline__ void warpgroup_barrier(int warpgroup) {
+  asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
+}
 
 // ---- copies ----
 // The box at column x and row y of a matrix.
 __device__ __forceinline__ void fetch_tile(uint32_t to, const CUtensorMap& map, int x, int y, uint32_t barrier) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
-               "l"(&map), "r"(x), "r"(y), "r"(barrier)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+          to),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier)
+      : "memory");
 }
 
 // ---- products ----
@@ -77,14 +83,18 @@ __device__ __forceinline__ uint64_t matrix(uint32_t address, int leading, int st
          static_cast<uint64_t>(stride >> 4) << 32 | uint64_t{1} << 62;
 }
 
-#define INGOT_8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define INGOT_8(d, i)                                                                                         \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+      "+f"(d[i + 7])
 #define INGOT_32(d, i) INGOT_8(d, i), INGOT_8(d, i + 8), INGOT_8(d, i + 16), INGOT_8(d, i + 24)
-#define INGOT_NAMES_32                                                                                                  \
-  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define INGOT_NAMES_32                                                                                                 \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30," \
+  "%31"
 #define INGOT_NAMES_48 INGOT_NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
-#define INGOT_NAMES_64 \
-  INGOT_NAMES_32       \
-  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define INGOT_NAMES_64                                                                                                 \
+  INGOT_NAMES_32                                                                                                       \
+  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%" \
+  "60,%61,%62,%63"
 
 // d [64 x 128] (+)= a [64 x 16] b [128 x 16]^T, all rows of 16 contiguous halves; onto zeros unless `add`.
 __device__ __forceinline__ void wgmma_128(float (&d)[64], uint64_t a, uint64_t b, bool add) {
@@ -95,26 +105,30 @@ __device__ __forceinline__ void wgmma_128(float (&d)[64], uint64_t a, uint64_t b
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// d [64 x kDim] (+)= a [64 x 16], in registers as mma() has it, b [16 x kDim]; not kTurned: b [kDim x 16]^T, rows of contiguous halves.
+// d [64 x kDim] (+)= a [64 x 16], in registers as mma() has it, b [16 x kDim]; not kTurned: b [kDim x 16]^T, rows of
+// contiguous halves.
 template <int kDim, bool kTurned = true>
 __device__ __forceinline__ void wgmma_weights(float (&d)[kDim / 2], const uint32_t* a, uint64_t b, bool add = true) {
   if constexpr (kDim == 128) {
     asm volatile(
         "{\n.reg .pred add;\nsetp.ne.b32 add, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" INGOT_NAMES_64 "}, {%64,%65,%66,%67}, %68, add, 1, 1, %70;\n}"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" INGOT_NAMES_64
+        "}, {%64,%65,%66,%67}, %68, add, 1, 1, %70;\n}"
         : INGOT_32(d, 0), INGOT_32(d, 32)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(kTurned ? 1 : 0));
   } else if constexpr (kDim == 96) {
     asm volatile(
         "{\n.reg .pred add;\nsetp.ne.b32 add, %53, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {" INGOT_NAMES_48 "}, {%48,%49,%50,%51}, %52, add, 1, 1, %54;\n}"
+        "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {" INGOT_NAMES_48
+        "}, {%48,%49,%50,%51}, %52, add, 1, 1, %54;\n}"
         : INGOT_32(d, 0), INGOT_8(d, 32), INGOT_8(d, 40)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(kTurned ? 1 : 0));
   } else {
     static_assert(kDim == 64);
     asm volatile(
         "{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" INGOT_NAMES_32 "}, {%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" INGOT_NAMES_32
+        "}, {%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}"
         : INGOT_32(d, 0)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(kTurned ? 1 : 0));
   }

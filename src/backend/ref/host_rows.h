@@ -1,5 +1,5 @@
-// HostRows: tensors as code of the host sees them, in f32. On backends of host memory they are the tensors themselves. On a
-// device they are copies: read when asked for, and written back when this object goes.
+// HostRows: tensors as code of the host sees them, in f32. On backends of host memory they are the tensors themselves.
+// On a device they are copies: read when asked for, and written back when this object goes.
 #pragma once
 #include <deque>
 #include <vector>

@@ -19,14 +19,16 @@ namespace {
 class RefKv : public KvCache {
  public:
   explicit RefKv(const KvShape& s)
-      : KvCache(s), kv_dim(int64_t{s.n_kv_heads} * s.head_dim),
+      : KvCache(s),
+        kv_dim(int64_t{s.n_kv_heads} * s.head_dim),
         data(static_cast<size_t>(s.n_blocks) * s.n_layers * s.n_parts() * s.block_size * kv_dim) {}
 
   // The key (which = 0) or value (1) row of a token: [kv_dim].
   float* row(int layer, int which, int32_t block, int offset) {
     CHECK(block >= 0 && block < shape.n_blocks);
     const int part = shape.values_are_keys ? 0 : which;
-    return &data[((((int64_t{block} * shape.n_layers) + layer) * shape.n_parts() + part) * shape.block_size + offset) * kv_dim];
+    return &data[((((int64_t{block} * shape.n_layers) + layer) * shape.n_parts() + part) * shape.block_size + offset) *
+                 kv_dim];
   }
 
   const int64_t kv_dim;
@@ -42,7 +44,8 @@ void round_to_bytes(const float* x, float* y, int64_t n) {
   }
   const float scale = float_from_f16(f16_from_float(most / 127.0f + none)), inverse = most > 0 ? 127.0f / most : 0.0f;
   for (int64_t i = 0; i < n; ++i) {
-    const auto product = std::bit_cast<float>(std::bit_cast<uint32_t>(x[i] * inverse) & ~1u);  // as the cpu's kernels do it
+    const auto product =
+        std::bit_cast<float>(std::bit_cast<uint32_t>(x[i] * inverse) & ~1u);  // as the cpu's kernels do it
     y[i] = std::nearbyint(product) * scale;
   }
 }
@@ -76,7 +79,8 @@ double dot(const float* a, const float* b, int64_t n) {
 }
 
 // One head of one query over the positions [begin, end) of its sequence: softmax(q k^T * scale) v.
-void attend(float* y, const float* q, RefKv& kv, const AttentionArgs& a, const Tensor& sinks, const int32_t* blocks, int h, int begin, int end) {
+void attend(float* y, const float* q, RefKv& kv, const AttentionArgs& a, const Tensor& sinks, const int32_t* blocks,
+            int h, int begin, int end) {
   const int64_t kv_head = int64_t{h / (a.n_heads / a.n_kv_heads)} * a.head_dim;
   auto row = [&](int which, int p) {
     return kv.row(a.layer, which, blocks[p / kv.shape.block_size], p % kv.shape.block_size) + kv_head;

@@ -1,5 +1,5 @@
-// RefBackend: the plain bodies of the base class and nothing else. The oracle of the other backends, and the smallest backend
-// that there can be. One thread.
+// RefBackend: the plain bodies of the base class and nothing else. The oracle of the other backends, and the smallest
+// backend that there can be. One thread.
 #pragma once
 #include <memory>
 

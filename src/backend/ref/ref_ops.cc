@@ -1,5 +1,5 @@
-// The plain bodies of the primitives, which every backend has: each in plain C++ on the host, sums in double. They say what an op
-// means, and are the oracle of every override. Tensors of a device come through HostRows.
+// The plain bodies of the primitives, which every backend has: each in plain C++ on the host, sums in double. They say
+// what an op means, and are the oracle of every override. Tensors of a device come through HostRows.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -185,7 +185,8 @@ void Backend::moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteAr
   HostRows host(*this);
   RouteArgs a = args;
   ids = host.out(ids), weights = host.out(weights), logits = host.in(logits), a.bias = host.in(a.bias);
-  for (int64_t t = 0; t < logits.rows; ++t) route_token(ids.i32(t), weights.f32(t), {logits.f32(t), static_cast<size_t>(logits.cols)}, a);
+  for (int64_t t = 0; t < logits.rows; ++t)
+    route_token(ids.i32(t), weights.f32(t), {logits.f32(t), static_cast<size_t>(logits.cols)}, a);
 }
 
 void Backend::moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) {

@@ -14,14 +14,17 @@ namespace {
 class RefStates : public StateCache {
  public:
   explicit RefStates(const StateShape& s)
-      : StateCache(s), layer_floats(s.conv_floats() + s.n_heads * s.head_floats()),
+      : StateCache(s),
+        layer_floats(s.conv_floats() + s.n_heads * s.head_floats()),
         data(static_cast<size_t>(s.n_slots) * s.n_layers * layer_floats) {}
 
   float* inputs(int slot, int layer) {
     CHECK(slot >= 0 && slot < shape.n_slots && layer >= 0 && layer < shape.n_layers);
     return &data[(int64_t{slot} * shape.n_layers + layer) * layer_floats];
   }
-  float* matrix(int slot, int layer, int head) { return inputs(slot, layer) + shape.conv_floats() + head * shape.head_floats(); }
+  float* matrix(int slot, int layer, int head) {
+    return inputs(slot, layer) + shape.conv_floats() + head * shape.head_floats();
+  }
 
   const int64_t layer_floats;
   std::vector<float> data;
@@ -39,8 +42,8 @@ std::vector<double> unit_vector(const float* x, int n, double scale) {
 }
 
 // One token of one head: its matrix S changes, and y is what q reads of it.
-void delta_step(float* s, float* y, const float* v, const std::vector<double>& q, const std::vector<double>& k, double keep, double beta,
-                int value_dim) {
+void delta_step(float* s, float* y, const float* v, const std::vector<double>& q, const std::vector<double>& k,
+                double keep, double beta, int value_dim) {
   for (int j = 0; j < value_dim; ++j) {
     double known = 0, out = 0;
     for (size_t i = 0; i < k.size(); ++i) known += k[i] * keep * s[i * value_dim + j];
@@ -70,15 +73,19 @@ void Backend::short_conv(Tensor x, Tensor weight, StateCache& cache, int layer) 
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     const int begin = batch.q_start[seq], n = batch.q_len(seq);
     std::vector<float> inputs(static_cast<size_t>(kept + n) * s.n_channels);  // with those of earlier steps
-    if (batch.state_in[seq] >= 0) std::copy_n(states.inputs(batch.state_in[seq], layer), s.conv_floats(), inputs.data());
-    for (int t = 0; t < n; ++t) std::copy_n(x.f32(begin + t), s.n_channels, &inputs[static_cast<size_t>(kept + t) * s.n_channels]);
+    if (batch.state_in[seq] >= 0)
+      std::copy_n(states.inputs(batch.state_in[seq], layer), s.conv_floats(), inputs.data());
+    for (int t = 0; t < n; ++t)
+      std::copy_n(x.f32(begin + t), s.n_channels, &inputs[static_cast<size_t>(kept + t) * s.n_channels]);
     for (int t = 0; t < n; ++t)
       for (int c = 0; c < s.n_channels; ++c) {
         double sum = 0;
-        for (int i = 0; i < s.conv_width; ++i) sum += double{weight.f32(c)[i]} * inputs[static_cast<size_t>(t + i) * s.n_channels + c];
+        for (int i = 0; i < s.conv_width; ++i)
+          sum += double{weight.f32(c)[i]} * inputs[static_cast<size_t>(t + i) * s.n_channels + c];
         x.f32(begin + t)[c] = static_cast<float>(sum * sigmoid(sum));
       }
-    std::copy_n(&inputs[static_cast<size_t>(n) * s.n_channels], s.conv_floats(), states.inputs(batch.state_out[seq], layer));
+    std::copy_n(&inputs[static_cast<size_t>(n) * s.n_channels], s.conv_floats(),
+                states.inputs(batch.state_out[seq], layer));
   }
 }
 
@@ -96,14 +103,16 @@ void Backend::delta_rule(const DeltaRuleArgs& args) {
     for (int h = 0; h < s.n_heads; ++h) {
       const int key_head = a.tiled ? h % a.n_key_heads : h / shared;
       std::vector<float> matrix(s.head_floats());
-      if (batch.state_in[seq] >= 0) std::copy_n(states.matrix(batch.state_in[seq], a.layer, h), matrix.size(), matrix.data());
+      if (batch.state_in[seq] >= 0)
+        std::copy_n(states.matrix(batch.state_in[seq], a.layer, h), matrix.size(), matrix.data());
       for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t) {
         const float* row = a.qkv.f32(t);
-        const auto q = unit_vector(row + key_head * s.key_dim, s.key_dim, 1 / std::sqrt(static_cast<double>(s.key_dim)));
+        const auto q =
+            unit_vector(row + key_head * s.key_dim, s.key_dim, 1 / std::sqrt(static_cast<double>(s.key_dim)));
         const auto k = unit_vector(row + keys + key_head * s.key_dim, s.key_dim, 1);
         const double keep = std::exp(a.decay.f32()[h] * softplus(double{a.alpha.f32(t)[h]} + a.dt.f32()[h]));
-        delta_step(matrix.data(), a.y.f32(t) + int64_t{h} * s.value_dim, row + 2 * keys + int64_t{h} * s.value_dim, q, k, keep,
-                   sigmoid(a.beta.f32(t)[h]), s.value_dim);
+        delta_step(matrix.data(), a.y.f32(t) + int64_t{h} * s.value_dim, row + 2 * keys + int64_t{h} * s.value_dim, q,
+                   k, keep, sigmoid(a.beta.f32(t)[h]), s.value_dim);
       }
       std::copy(matrix.begin(), matrix.end(), states.matrix(batch.state_out[seq], a.layer, h));
     }

@@ -1,6 +1,6 @@
-// Attention over a paged cache: blocks of up to 64 keys at a time, with the softmax kept up to date as they come (online
-// softmax, arXiv:1805.02867). The rows of a job are all query heads that share one KV head, for some tokens, so each key and
-// value is read once for all of them; the two products are tiles of rows x vectors held in registers.
+// Attention over a paged cache: blocks of up to 64 keys at a time, with the softmax kept up to date as they come
+// (online softmax, arXiv:1805.02867). The rows of a job are all query heads that share one KV head, for some tokens, so
+// each key and value is read once for all of them; the two products are tiles of rows x vectors held in registers.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
@@ -8,13 +8,15 @@
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
-constexpr int kMaxRows = W == 16 ? 12 : 6;    // of a tile
-constexpr int RV = W == 4 ? 4 : 2;            // vectors of a tile
+constexpr int kMaxRows = W == 16 ? 12 : 6;  // of a tile
+constexpr int RV = W == 4 ? 4 : 2;          // vectors of a tile
 constexpr int kChunks = kKeyBlock / kKeyChunk;
 constexpr float kMinusInfinity = -__builtin_inff();
 
 template <KvType type>
-constexpr int kBytes = type == KvType::kF32 ? 4 : type == KvType::kQ8_0 || type == KvType::kE4M3 ? 1 : 2;
+constexpr int kBytes = type == KvType::kF32                             ? 4
+                       : type == KvType::kQ8_0 || type == KvType::kE4M3 ? 1
+                                                                        : 2;
 
 template <KvType type>
 INLINE F load_kv(const uint8_t* p, int64_t i) {
@@ -28,11 +30,11 @@ INLINE F load_kv(const uint8_t* p, int64_t i) {
 // Up to 64 keys whose positions follow one another, in chunks: as they lie in pages.
 struct KeyBlock {
   int n_chunks = 0;
-  const uint8_t* keys[kChunks];    // [head_dim, 16]
-  const uint8_t* values[kChunks];  // rows of value_stride
+  const uint8_t* keys[kChunks];                                 // [head_dim, 16]
+  const uint8_t* values[kChunks];                               // rows of value_stride
   const uint16_t *key_scales[kChunks], *value_scales[kChunks];  // of kQ8_0: [groups, 16]
-  int first[kChunks];              // position
-  int count[kChunks];              // keys before the end, 16 at most
+  int first[kChunks];                                           // position
+  int count[kChunks];                                           // keys before the end, 16 at most
 };
 
 // The working memory of a job, all f32.
@@ -60,7 +62,8 @@ void score_tile(const float* q, const KeyBlock& block, int chunk, int head_dim, 
     F scales[RV];
     if constexpr (scaled)
       for (int v = 0; v < RV; ++v)
-        scales[v] = load_f16(block.key_scales[chunk + v / per_chunk] + begin / kKvGroup * kKeyChunk + v % per_chunk * W);
+        scales[v] =
+            load_f16(block.key_scales[chunk + v / per_chunk] + begin / kKvGroup * kKeyChunk + v % per_chunk * W);
     const int end = begin + group < head_dim ? begin + group : head_dim;
 #pragma GCC unroll 2
     for (int d = begin; d < end; ++d) {
@@ -95,7 +98,8 @@ void value_tile(const float* weights, const KeyBlock& block, int value_stride, i
       const float* w = weights + chunk * kKeyChunk;
       float scales[kKeyChunk];  // of these columns, which are all of one group
       if constexpr (type == KvType::kQ8_0)
-        for (int i = 0; i < kKeyChunk; i += W) store(scales + i, load_f16(block.value_scales[chunk] + d / kKvGroup * kKeyChunk + i));
+        for (int i = 0; i < kKeyChunk; i += W)
+          store(scales + i, load_f16(block.value_scales[chunk] + d / kKvGroup * kKeyChunk + i));
       for (int key = 0; key < block.count[chunk]; ++key, ++w) {
         F x[RV];
 #pragma GCC unroll 4
@@ -125,7 +129,8 @@ void turn_chunk(const KeyBlock& block, int chunk, int head_dim, int dim, float* 
       F rows[W] = {};
       for (int i = 0; i < W && d + i < head_dim; ++i) {
         rows[i] = load_kv<type>(block.keys[chunk] + first * kBytes<type>, (d + i) * kKeyChunk);
-        if constexpr (type == KvType::kQ8_0) rows[i] *= load_f16(block.key_scales[chunk] + (d + i) / kKvGroup * kKeyChunk + first);
+        if constexpr (type == KvType::kQ8_0)
+          rows[i] *= load_f16(block.key_scales[chunk] + (d + i) / kKvGroup * kKeyChunk + first);
       }
       transpose(rows);
       for (int i = 0; i < W; ++i) store(to + (first + i) * dim + d, rows[i]);
@@ -152,10 +157,10 @@ constexpr int kTileSizes = 7;
   { TILE(type, 1), TILE(type, 2), TILE(type, 3), TILE(type, 4), TILE(type, 6) }
 constexpr int kTileSizes = 5;
 #endif
-const TileKernels kTiles[5][kTileSizes] = {TILES(KvType::kF32), TILES(KvType::kF16), TILES(KvType::kBF16), TILES(KvType::kQ8_0),
-                                           TILES(KvType::kE4M3)};
-const TurnFn kTurns[5] = {turn_chunk<KvType::kF32>, turn_chunk<KvType::kF16>, turn_chunk<KvType::kBF16>, turn_chunk<KvType::kQ8_0>,
-                          turn_chunk<KvType::kE4M3>};
+const TileKernels kTiles[5][kTileSizes] = {TILES(KvType::kF32), TILES(KvType::kF16), TILES(KvType::kBF16),
+                                           TILES(KvType::kQ8_0), TILES(KvType::kE4M3)};
+const TurnFn kTurns[5] = {turn_chunk<KvType::kF32>, turn_chunk<KvType::kF16>, turn_chunk<KvType::kBF16>,
+                          turn_chunk<KvType::kQ8_0>, turn_chunk<KvType::kE4M3>};
 static_assert(kKvGroup % (RV * W) == 0);
 
 // The smallest tile that holds n rows, or the largest; rows past n are computed and not looked at.
@@ -168,7 +173,9 @@ INLINE const TileKernels& tile_for(KvType type, int n) {
 
 // Gathers chunks from *position, which it moves past them.
 void next_block(const AttentionJob& job, int* position, KeyBlock* block) {
-  const int element = job.kv.type == KvType::kF32 ? 4 : job.kv.type == KvType::kQ8_0 || job.kv.type == KvType::kE4M3 ? 1 : 2;
+  const int element = job.kv.type == KvType::kF32                                    ? 4
+                      : job.kv.type == KvType::kQ8_0 || job.kv.type == KvType::kE4M3 ? 1
+                                                                                     : 2;
   block->n_chunks = 0;
   while (block->n_chunks < kChunks && *position < job.key_end) {
     const int page = *position / job.block_size, slot = *position % job.block_size / kKeyChunk * kKeyChunk;
@@ -303,13 +310,15 @@ void attention(const AttentionJob& job) {
         softmax_row(rows, row, n_keys);
       }
       const ValueFn add_values = job.kv.values_are_keys ? tile_for(KvType::kF32, rows.n - first).value : tile.value;
-      add_values(scores, block, job.kv.values_are_keys ? rows.dim : job.kv.value_stride, rows.dim, rows.out + (int64_t)first * rows.dim);
+      add_values(scores, block, job.kv.values_are_keys ? rows.dim : job.kv.value_stride, rows.dim,
+                 rows.out + (int64_t)first * rows.dim);
     }
   }
   finish_rows(job, rows);
 }
 
-void merge_attention(const float* partials, int64_t part_stride, int parts, int group, int head_dim, const float* sinks, float* y) {
+void merge_attention(const float* partials, int64_t part_stride, int parts, int group, int head_dim, const float* sinks,
+                     float* y) {
   for (int row = 0; row < group; ++row, y += head_dim) {
     const float* first = partials + (int64_t)row * (2 + head_dim);
     float top = kMinusInfinity, total = 0;
@@ -328,8 +337,8 @@ void merge_attention(const float* partials, int64_t part_stride, int parts, int 
 
 namespace {
 
-// A group of 32, or what is left of a head: bytes x / scale to codes[i * code_step], and the scale. As RefBackend does it, to the last
-// bit. A number that is none, or infinite, makes the scale so that nobody overlooks it.
+// A group of 32, or what is left of a head: bytes x / scale to codes[i * code_step], and the scale. As RefBackend does
+// it, to the last bit. A number that is none, or infinite, makes the scale so that nobody overlooks it.
 INLINE void write_group(const float* x, int n, int8_t* codes, int code_step, uint16_t* scale) {
   float padded[kKvGroup] = {};
   __builtin_memcpy(padded, x, (size_t)n * 4);

@@ -1,4 +1,5 @@
-// Dense panels (f32, f16, bf16) times activations: tokens x vectors of f32 accumulators that stay in registers over all of k.
+// Dense panels (f32, f16, bf16) times activations: tokens x vectors of f32 accumulators that stay in registers over all
+// of k.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
@@ -89,12 +90,13 @@ void dense_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
 #else
 #define TILES_FROM_7(type)
 #endif
-#define TILES_OF(type)                                                                                              \
-  {                                                                                                                 \
-    dense_tile<type, 1>, dense_tile<type, 2>, dense_tile<type, 3>, dense_tile<type, 4>, dense_tile<type, 5>,        \
-        dense_tile<type, 6> TILES_FROM_7(type)                                                                      \
+#define TILES_OF(type)                                                                                       \
+  {                                                                                                          \
+    dense_tile<type, 1>, dense_tile<type, 2>, dense_tile<type, 3>, dense_tile<type, 4>, dense_tile<type, 5>, \
+        dense_tile<type, 6> TILES_FROM_7(type)                                                               \
   }
 
-const TileFn kDenseTiles[kDenseCount][kMaxTile] = {TILES_OF(Dense::kF32), TILES_OF(Dense::kF16), TILES_OF(Dense::kBF16)};
+const TileFn kDenseTiles[kDenseCount][kMaxTile] = {TILES_OF(Dense::kF32), TILES_OF(Dense::kF16),
+                                                   TILES_OF(Dense::kBF16)};
 
 }  // namespace ingot::cpu::INGOT_ISA

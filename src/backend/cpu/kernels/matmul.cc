@@ -76,9 +76,10 @@ void pack_f32(const float* x, int64_t stride, int m_count, int64_t n_in, float* 
   }
 }
 
-// Panels that are run against a tile of activations before the next tile: together they stay in the second-level cache. Where a tile is
-// too long to stay there as well (f32, many k), both are cut into parts of k: of these, many panels fit, so each activation that is
-// fetched serves more rows. The parts are added up in y, which costs too much to do it for any other.
+// Panels that are run against a tile of activations before the next tile: together they stay in the second-level cache.
+// Where a tile is too long to stay there as well (f32, many k), both are cut into parts of k: of these, many panels
+// fit, so each activation that is fetched serves more rows. The parts are added up in y, which costs too much to do it
+// for any other.
 constexpr int64_t kPanelBlockBytes = 160 * 1024, kPartsBlockBytes = 512 * 1024;
 constexpr int64_t kLongTileBytes = 200 * 1024, kPartBytes = 48 * 1024;  // of activations
 constexpr int64_t kPartUnit = kGroup * kSuperGroups;                    // k of a part is a multiple
@@ -107,14 +108,16 @@ INLINE void for_each_tile(const Tiling& tiling, int64_t panel_bytes, int n_parts
 }
 
 INLINE void run_tile(const MatmulJob& job, int64_t panel, int token, int m, float* out) {
-  job.tiles[m - 1](job.panels + panel * job.panel_bytes, job.act + token * job.act_token_bytes, job.n_in, job.codebook, out);
+  job.tiles[m - 1](job.panels + panel * job.panel_bytes, job.act + token * job.act_token_bytes, job.n_in, job.codebook,
+                   out);
 }
 
 INLINE void run_part(const MatmulJob& job, int64_t panel, int token, int m, int part, int n_parts, float* out) {
   const int64_t units = job.n_in / kPartUnit;
   const int64_t begin = part * units / n_parts, n = (part + 1) * units / n_parts - begin;
   job.tiles[m - 1](job.panels + panel * job.panel_bytes + begin * (job.panel_bytes / units),
-                   job.act + token * job.act_token_bytes + begin * m * (job.act_token_bytes / units), n * kPartUnit, job.codebook, out);
+                   job.act + token * job.act_token_bytes + begin * m * (job.act_token_bytes / units), n * kPartUnit,
+                   job.codebook, out);
 }
 
 // Puts a tile's result, times the factor, plus bias, into (or onto) rows of y.
@@ -136,7 +139,8 @@ INLINE void finish(const MatmulJob& job, const float* out, int64_t panel, int to
 
 }  // namespace
 
-void pack_activations(const float* x, int64_t stride, int m_count, int64_t n_in, const ActLayout& layout, uint8_t* tile) {
+void pack_activations(const float* x, int64_t stride, int m_count, int64_t n_in, const ActLayout& layout,
+                      uint8_t* tile) {
   if (layout.dense) {
     if (layout.bf16) return pack_bf16(x, stride, m_count, n_in, tile);
     return pack_f32(x, stride, m_count, n_in, (float*)tile);
@@ -151,40 +155,45 @@ void matmul(const MatmulJob& job, const PanelRange& range) {
   alignas(64) float out[kMaxTile * kPanelRows];
   const int n_parts = parts_of(job, range);
   if (n_parts == 1) {
-    for_each_tile(job.tiling, job.panel_bytes, 1, range, [&](int64_t panel, int token, int m, int) __attribute__((always_inline)) {
-      run_tile(job, panel, token, m, out);
-      finish(job, out, panel, token, m);
-    });
+    for_each_tile(
+        job.tiling, job.panel_bytes, 1,
+        range, [&](int64_t panel, int token, int m, int) __attribute__((always_inline)) {
+          run_tile(job, panel, token, m, out);
+          finish(job, out, panel, token, m);
+        });
     return;
   }
   MatmulJob later = job;  // parts but the first
   later.bias = nullptr;
   later.accumulate = true;
-  for_each_tile(job.tiling, job.panel_bytes, n_parts, range, [&](int64_t panel, int token, int m, int part) __attribute__((always_inline)) {
-    run_part(job, panel, token, m, part, n_parts, out);
-    finish(part == 0 ? job : later, out, panel, token, m);
-  });
+  for_each_tile(
+      job.tiling, job.panel_bytes, n_parts,
+      range, [&](int64_t panel, int token, int m, int part) __attribute__((always_inline)) {
+        run_part(job, panel, token, m, part, n_parts, out);
+        finish(part == 0 ? job : later, out, panel, token, m);
+      });
 }
 
 void gate_up(const MatmulJob& gate, const MatmulJob& up, int act, const PanelRange& range) {
   const int64_t bytes = gate.panel_bytes + up.panel_bytes;
-  for_each_tile(gate.tiling, bytes, 1, range, [&](int64_t panel, int token, int m, int) __attribute__((always_inline)) {
-    alignas(64) float g[kMaxTile * kPanelRows], u[kMaxTile * kPanelRows];
-    run_tile(gate, panel, token, m, g);
-    run_tile(up, panel, token, m, u);
-    const int64_t first = panel * kPanelRows;
-    const int n = (int)(gate.n_out - first < kPanelRows ? gate.n_out - first : kPanelRows);
-    for (int i = 0; i < m; ++i) {
-      float *gi = g + i * kPanelRows, *ui = u + i * kPanelRows;
-      for (int c = 0; c < n; ++c) {
-        gi[c] = gi[c] * gate.factor + (gate.bias ? gate.bias[first + c] : 0.0f);
-        ui[c] = ui[c] * up.factor + (up.bias ? up.bias[first + c] : 0.0f);
-      }
-      float* y = gate.y + (token + i) * gate.y_stride + first;
-      act_mul_row(n == kPanelRows ? y : gi, gi, ui, kPanelRows, act);
-      if (n < kPanelRows) memcpy(y, gi, (size_t)n * 4);
-    }
-  });
+  for_each_tile(
+      gate.tiling, bytes, 1, range, [&](int64_t panel, int token, int m, int) __attribute__((always_inline)) {
+        alignas(64) float g[kMaxTile * kPanelRows], u[kMaxTile * kPanelRows];
+        run_tile(gate, panel, token, m, g);
+        run_tile(up, panel, token, m, u);
+        const int64_t first = panel * kPanelRows;
+        const int n = (int)(gate.n_out - first < kPanelRows ? gate.n_out - first : kPanelRows);
+        for (int i = 0; i < m; ++i) {
+          float *gi = g + i * kPanelRows, *ui = u + i * kPanelRows;
+          for (int c = 0; c < n; ++c) {
+            gi[c] = gi[c] * gate.factor + (gate.bias ? gate.bias[first + c] : 0.0f);
+            ui[c] = ui[c] * up.factor + (up.bias ? up.bias[first + c] : 0.0f);
+          }
+          float* y = gate.y + (token + i) * gate.y_stride + first;
+          act_mul_row(n == kPanelRows ? y : gi, gi, ui, kPanelRows, act);
+          if (n < kPanelRows) memcpy(y, gi, (size_t)n * 4);
+        }
+      });
 }
 
 }  // namespace ingot::cpu::INGOT_ISA

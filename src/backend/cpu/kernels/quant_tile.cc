@@ -1,5 +1,5 @@
-// Quantized panels times int8 activations: one template for all kinds (kernels.h). Sums of 32 products are exact integers;
-// each then joins the float sum, times the scales of both sides.
+// Quantized panels times int8 activations: one template for all kinds (kernels.h). Sums of 32 products are exact
+// integers; each then joins the float sum, times the scales of both sides.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
@@ -7,7 +7,8 @@
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
-// Vectors of rows that a pass over the panel covers: with tokens x vectors accumulators, integer and float, in registers.
+// Vectors of rows that a pass over the panel covers: with tokens x vectors accumulators, integer and float, in
+// registers.
 constexpr int RV = W == 8 ? 1 : 2;
 constexpr int kPasses = kPanelRows / (RV * W);
 
@@ -86,8 +87,8 @@ INLINE void group_step(F (&acc)[M][RV], const uint8_t* codes, const uint8_t* sca
 #pragma GCC unroll 8
       for (int v = 0; v < RV; ++v) sums[m][v] = start;
     }
-    dot_quads<kind, M, n_quads>(sums, codes + part * n_quads * kPanelRows * k.bits / 2, row, bytes + part * n_quads * M * 4,
-                                book);
+    dot_quads<kind, M, n_quads>(sums, codes + part * n_quads * kPanelRows * k.bits / 2, row,
+                                bytes + part * n_quads * M * 4, book);
 #pragma GCC unroll 8
     for (int v = 0; v < RV; ++v) {
       const F scale = load_scale<kind>(scales, part, row + v * W, base[v]);
@@ -140,7 +141,8 @@ void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
       }
 #pragma GCC unroll 1
       for (int g = 0; g < b.n_groups; ++g, a += act_group_bytes) {
-        if constexpr (M <= kPrefetchTokens) prefetch<b.bytes / b.n_groups>(block + g * (b.bytes / b.n_groups) + kPrefetchAhead);
+        if constexpr (M <= kPrefetchTokens)
+          prefetch<b.bytes / b.n_groups>(block + g * (b.bytes / b.n_groups) + kPrefetchAhead);
         group_step<kind, M>(acc, block + b.codes_at + g * b.code_bytes, block + b.scales_at + g * b.scale_step,
                             block + b.mins_at + g * b.scale_step, row, base, base_min, a, book);
       }
@@ -152,10 +154,8 @@ void quant_tile(const uint8_t* panel, const uint8_t* act, int64_t n_in, const ui
 
 }  // namespace
 
-#define TILES_OF(kind)                                                                               \
-  {                                                                                                  \
-    quant_tile<kind, 1>, quant_tile<kind, 2>, quant_tile<kind, 3>, quant_tile<kind, 4> TILES_5_6(kind) \
-  }
+#define TILES_OF(kind) \
+  { quant_tile<kind, 1>, quant_tile<kind, 2>, quant_tile<kind, 3>, quant_tile<kind, 4> TILES_5_6(kind) }
 #if defined(__AVX512F__)
 #define TILES_5_6(kind) , quant_tile<kind, 5>, quant_tile<kind, 6>
 #else

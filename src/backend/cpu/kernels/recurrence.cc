@@ -1,4 +1,5 @@
-// The kernels of recurrent layers: a short convolution along each channel, and the gated delta rule on a strip of a state matrix.
+// The kernels of recurrent layers: a short convolution along each channel, and the gated delta rule on a strip of a
+// state matrix.
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/recurrence_kernels.h"
 
@@ -29,8 +30,8 @@ void gate(float* x, const float* gate, int64_t n) {
   __builtin_memcpy(x + i, rest[0], n_bytes);
 }
 
-// In place, the last token first, since a token's output needs the inputs before it; what the next step needs is put aside. With
-// `before` and `after` one buffer, its old contents are read before the new ones are written.
+// In place, the last token first, since a token's output needs the inputs before it; what the next step needs is put
+// aside. With `before` and `after` one buffer, its old contents are read before the new ones are written.
 void short_conv(const ConvJob& job) {
   const int kept = job.width - 1, n = job.n_tokens;
   float taps[kMaxConvWidth][kConvChannels], last[kMaxConvWidth][kConvChannels], line[kConvChannels];
@@ -62,7 +63,8 @@ void short_conv(const ConvJob& job) {
   for (int i = 0; i < kept; ++i) __builtin_memcpy(job.after + i * job.state_stride, last[i], n_bytes);
 }
 
-// Two passes over the strip for each token: what it knows of the key, then its change together with what the query reads.
+// Two passes over the strip for each token: what it knows of the key, then its change together with what the query
+// reads.
 void delta_rule(const DeltaJob& job) {
   constexpr int n_vectors = kStateCols / W;
   float* s = job.after;
@@ -97,6 +99,7 @@ void delta_rule(const DeltaJob& job) {
 }  // namespace
 
 extern const RecurrenceKernels kRecurrence;
-const RecurrenceKernels kRecurrence = {.unit_length = unit_length, .gate = gate, .short_conv = short_conv, .delta_rule = delta_rule};
+const RecurrenceKernels kRecurrence = {
+    .unit_length = unit_length, .gate = gate, .short_conv = short_conv, .delta_rule = delta_rule};
 
 }  // namespace ingot::cpu::INGOT_ISA

@@ -1,9 +1,10 @@
-// The vectors that the kernels are written in: the compiler's own vector types, as wide as the instruction set that this
-// file is compiled for, and a few functions where one instruction does what C++ cannot say.
+// The vectors that the kernels are written in: the compiler's own vector types, as wide as the instruction set that
+// this file is compiled for, and a few functions where one instruction does what C++ cannot say.
 //
-// Every kernel source is compiled once for each instruction set (cmake/cpu_kernels.cmake), INGOT_ISA naming its namespace.
-// Nothing here or in a kernel source may be an `inline` symbol that other code also has: the linker would keep one copy,
-// perhaps the one with instructions that the machine lacks. So: static functions, and no header with inline bodies.
+// Every kernel source is compiled once for each instruction set (cmake/cpu_kernels.cmake), INGOT_ISA naming its
+// namespace. Nothing here or in a kernel source may be an `inline` symbol that other code also has: the linker would
+// keep one copy, perhaps the one with instructions that the machine lacks. So: static functions, and no header with
+// inline bodies.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -86,9 +87,9 @@ INLINE int32_t sum(I v) {
 
 // ---- prefetching ----
 
-// The hardware's prefetcher follows the several streams of a panel (scales, codes) at half of the bandwidth, and one dense stream
-// at nine tenths. So tiles of few tokens, whose time is the reading of weights, ask for the lines themselves, across panels, which
-// lie one after another.
+// The hardware's prefetcher follows the several streams of a panel (scales, codes) at half of the bandwidth, and one
+// dense stream at nine tenths. So tiles of few tokens, whose time is the reading of weights, ask for the lines
+// themselves, across panels, which lie one after another.
 constexpr int kPrefetchTokens = 4;
 constexpr int kPrefetchAhead = 4096;  // bytes; from 2 to 8 KiB there is little to choose
 
@@ -253,7 +254,9 @@ INLINE F erf(F x) {
 
 #if defined(__AVX512BF16__)
 // Adds to each lane the dot product of two pairs of bf16.
-INLINE F dot2_bf16(F acc, I a, I b) { return (F)_mm512_dpbf16_ps((__m512)acc, (__m512bh)(__m512i)a, (__m512bh)(__m512i)b); }
+INLINE F dot2_bf16(F acc, I a, I b) {
+  return (F)_mm512_dpbf16_ps((__m512)acc, (__m512bh)(__m512i)a, (__m512bh)(__m512i)b);
+}
 #endif
 
 // Adds to each lane the dot product of its four codes with the four signed bytes of `a`. Codes are unsigned where the
@@ -276,7 +279,8 @@ INLINE I dot4(I acc, I codes, I a) {  // |code| <= 128 and |a| <= 127, so pairs 
 INLINE I dot4(I acc, I codes, I a) { return (I)vdotq_s32((int32x4_t)acc, (int8x16_t)codes, (int8x16_t)a); }
 INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
 #else
-INLINE I dot4(I acc, I codes, I a) {  // in 16 bits, which every machine can multiply: two products of at most 128 * 127 fit
+INLINE I dot4(I acc, I codes,
+              I a) {  // in 16 bits, which every machine can multiply: two products of at most 128 * 127 fit
   typedef int16_t S __attribute__((vector_size(4 * W)));
   const S c = (S)codes, x = (S)a;
   const S pairs = (c << 8 >> 8) * (x << 8 >> 8) + (c >> 8) * (x >> 8);

@@ -5,7 +5,7 @@
 
 namespace ingot::cpu::INGOT_ISA {
 
-constexpr int kQuantTile = W == 16 ? 6 : 4;   // most tokens of a tile
+constexpr int kQuantTile = W == 16 ? 6 : 4;  // most tokens of a tile
 constexpr int kDenseTile = W == 16 ? 12 : 6;
 extern const TileFn kQuantTiles[kQuantKindCount][kMaxTile];
 extern const TileFn kDenseTiles[kDenseCount][kMaxTile];
@@ -23,7 +23,8 @@ void scale(float* x, int64_t n, float factor, float softcap);
 void rope(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq, bool interleaved);
 void write_kv(const float* k, const float* v, int head_dim, const KvLayout& kv, uint8_t* page, int slot);
 void attention(const AttentionJob& job);
-void merge_attention(const float* partials, int64_t part_stride, int parts, int group, int head_dim, const float* sinks, float* y);
+void merge_attention(const float* partials, int64_t part_stride, int parts, int group, int head_dim, const float* sinks,
+                     float* y);
 
 double peak_read(const void* data, int64_t n_bytes);
 double peak_f32(int64_t iterations);
