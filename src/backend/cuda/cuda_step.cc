@@ -127,7 +127,7 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
         key->most_kv);
   if (clock_) clock_->begin(n_tokens_, n_seqs_);
   const auto known = graphs_.find(*key);
-  if (known == graphs_.end()) {
+  if (known == graphs_.end() || known->second.exec == nullptr) {  // null: recording it failed
     run_blocks(program);
     if (graphs_.size() < kMostGraphs) capture(graphs_[*key], program);  // while the device works
     return;
