@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "io/gguf_tokenizer.h"
-#include "io/hf_tokenizer.h"
-#include "text/tokenizer.h"
+#include "io/gguf/tokenizer.h"
+#include "io/huggingface/tokenizer.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 namespace {

@@ -26,10 +26,10 @@ message(STATUS "CUDA backend: ${INGOT_HAS_CUDA}")
 
 # The sources of kernels that NVRTC compiles when the program runs are part of the program, byte for byte, with a table of them that
 # src/backend/cuda/nvrtc.cc reads (backend/cuda/rtc_sources.h in the build folder). rtc_half.h is there what others know as cuda_fp16.h.
-set(INGOT_RTC_SOURCES backend/cuda/dot_codes.cuh backend/cuda/dot_rows.cuh backend/cuda/matvec.cuh backend/cuda/tile_matmul.cuh
-    backend/cuda/warpgroup_matmul.cuh backend/cuda/expert_codes.cuh backend/cuda/expert_rows.cuh backend/cuda/matvec_tiles.cuh backend/cuda/matvec_step.cuh
-    backend/cuda/tile_step.cuh backend/cuda/wgmma.cuh backend/cuda/device.cuh backend/cuda/rtc_half.h backend/cuda/packed_weight.h
-    backend/cuda/product_shape.h base/half.h quant/grouped.h)
+set(INGOT_RTC_SOURCES backend/cuda/matmul/dot_codes.cuh backend/cuda/matmul/dot_rows.cuh backend/cuda/matmul/matvec.cuh backend/cuda/matmul/tile_matmul.cuh
+    backend/cuda/matmul/warpgroup_matmul.cuh backend/cuda/experts/codes.cuh backend/cuda/experts/rows.cuh backend/cuda/matmul/matvec_tiles.cuh backend/cuda/matmul/matvec_step.cuh
+    backend/cuda/matmul/tile_step.cuh backend/cuda/matmul/wgmma.cuh backend/cuda/device.cuh backend/cuda/rtc_half.h backend/cuda/matmul/packed_weight.h
+    backend/cuda/matmul/product_shape.h base/half.h quant/grouped.h)
 function(ingot_embed_rtc target)
   set(assembly "/* Made by cmake/cuda.cmake. */\n    .section .rodata.ingot_rtc, \"a\", %progbits\n")
   set(symbols "")
@@ -63,7 +63,7 @@ function(ingot_cuda)
   get_target_property(sources ingot_backend SOURCES)
   list(FILTER sources EXCLUDE REGEX "cuda_stub\\.cc$")
   set_property(TARGET ingot_backend PROPERTY SOURCES ${sources})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cc ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cc ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu)
   add_library(ingot_cuda OBJECT ${sources})
   target_include_directories(ingot_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(ingot_cuda PRIVATE fmt::fmt CUDA::cudart_static CUDA::cublasLt ${CMAKE_DL_LIBS})

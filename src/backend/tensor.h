@@ -68,7 +68,7 @@ struct Tensor {
 
 // A matrix [n_out, n_in] in one quant format: `codes` holds whole rows of blocks, with their scales inside.
 // (Checkpoints that keep scales in tensors of their own are gathered into blocks as they are read:
-// io/quantized_tensors.h.) Backend::prepare fills `packed` with the layout its kernels like.
+// io/huggingface/quantized_tensors.h.) Backend::prepare fills `packed` with the layout its kernels like.
 struct Weight {
   Format format = Format::F32;
   int64_t n_out = 0;

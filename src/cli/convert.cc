@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "cli/quantize.h"
 #include "cli/verbs.h"
-#include "io/hf_directory.h"
+#include "io/huggingface/directory.h"
 #include "model/quant_mix.h"
 
 namespace ingot {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "cli/terminal.h"
-#include "io/hub_http.h"
+#include "io/hub/http.h"
 
 namespace ingot {
 namespace {

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "io/hub.h"
+#include "io/hub/hub.h"
 
 namespace ingot {
 
-// As given; empty or 0: what the environment says. Each has its variable (io/hub.h).
+// As given; empty or 0: what the environment says. Each has its variable (io/hub/hub.h).
 struct HubFlags {
   std::string revision, file, token, endpoint, cache;
   int timeout_s = 0;

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "cli/demo_model.h"
 #include "cli/terminal.h"
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 
 namespace ingot {
 

@@ -9,7 +9,7 @@
 #include "cli/hub_options.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
-#include "io/hub_list.h"
+#include "io/hub/list.h"
 
 namespace ingot {
 namespace {

@@ -20,7 +20,7 @@
 #include "cli/generate.h"
 #include "cli/verbs.h"
 #include "server/app.h"
-#include "server/http_server.h"
+#include "server/http/server.h"
 #include "server/watchdog.h"
 
 #ifndef INGOT_VERSION

@@ -1,12 +1,12 @@
 #include "model/checkpoint.h"
 
 #include "base/error.h"
-#include "io/gguf.h"
-#include "io/gguf_tokenizer.h"
-#include "io/hf_config.h"
-#include "io/hf_pooling.h"
-#include "io/hf_tokenizer.h"
-#include "io/quantized_tensors.h"
+#include "io/gguf/gguf.h"
+#include "io/gguf/tokenizer.h"
+#include "io/huggingface/config.h"
+#include "io/huggingface/pooling.h"
+#include "io/huggingface/quantized_tensors.h"
+#include "io/huggingface/tokenizer.h"
 
 namespace ingot {
 namespace {

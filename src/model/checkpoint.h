@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "io/generation_config.h"
+#include "io/huggingface/generation_config.h"
 #include "model/config.h"
 #include "model/weights.h"
-#include "text/tokenizer.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 

@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "io/gguf.h"
-#include "io/hf_directory.h"
+#include "io/gguf/gguf.h"
+#include "io/huggingface/directory.h"
 #include "quant/format.h"
-#include "text/template.h"
+#include "text/jinja/template.h"
 
 namespace ingot {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 
 namespace ingot {
 namespace {

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "io/gguf.h"
-#include "io/hf_directory.h"
-#include "io/hf_quantization.h"
-#include "io/safetensors.h"
+#include "io/gguf/gguf.h"
+#include "io/huggingface/directory.h"
+#include "io/huggingface/quantization.h"
+#include "io/huggingface/safetensors.h"
 #include "quant/format.h"
 
 namespace ingot {

@@ -6,9 +6,9 @@
 
 #include "backend/trace.h"
 #include "base/error.h"
-#include "io/gguf.h"
-#include "io/hf_directory.h"
-#include "io/hf_pooling.h"
+#include "io/gguf/gguf.h"
+#include "io/huggingface/directory.h"
+#include "io/huggingface/pooling.h"
 #include "model/decoder_program.h"
 #include "model/encoder_program.h"
 

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "io/gguf.h"
-#include "io/hf_directory.h"
+#include "io/gguf/gguf.h"
+#include "io/huggingface/directory.h"
 
 namespace ingot {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "io/hf_directory.h"
+#include "io/huggingface/directory.h"
 #include "model/embedder.h"
 #include "model/encoder_weights.h"
 #include "model/gguf_keys.h"

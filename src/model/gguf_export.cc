@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 #include "model/embedder.h"
 #include "model/encoder_export.h"
 #include "model/gguf_delta.h"

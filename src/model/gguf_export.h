@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/gguf_writer.h"
+#include "io/gguf/writer.h"
 #include "model/checkpoint.h"
 #include "model/quant_mix.h"
 

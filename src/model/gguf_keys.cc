@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "io/gguf_tokenizer_writer.h"
-#include "io/hf_config.h"
-#include "io/hf_tokenizer.h"
+#include "io/gguf/tokenizer_writer.h"
+#include "io/huggingface/config.h"
+#include "io/huggingface/tokenizer.h"
 #include "model/encoder_export.h"
 
 namespace ingot {

@@ -1,7 +1,7 @@
 // The keys of a GGUF file that say what model it is, as llama.cpp's converter writes them, from a checkpoint of another
 // kind.
 #pragma once
-#include "io/gguf_writer.h"
+#include "io/gguf/writer.h"
 #include "model/checkpoint.h"
 
 namespace ingot {

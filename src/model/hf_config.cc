@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "io/hf_config.h"
+#include "io/huggingface/config.h"
 #include "model/config.h"
 
 namespace ingot {

@@ -7,7 +7,7 @@
 #include "model/checkpoint.h"
 #include "model/ranks.h"
 #include "text/chat.h"
-#include "text/tokenizer.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/imatrix.h"
+#include "io/gguf/imatrix.h"
 #include "model/gguf_export.h"
 
 namespace ingot {

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "io/gguf.h"
-#include "io/quantized_tensors.h"
+#include "io/gguf/gguf.h"
+#include "io/huggingface/quantized_tensors.h"
 #include "model/weights.h"
 
 namespace ingot {

@@ -1,5 +1,5 @@
 // Codes with a scale and a minimum: what the integer checkpoints of Hugging Face and MLX are gathered into at load
-// (io/quantized_rows.h), which keep codes, scales and zero points in tensors of their own, each in its own order. f32
+// (quantized_rows.h), which keep codes, scales and zero points in tensors of their own, each in its own order. f32
 // scale s, f32 minimum m, then the codes, of 4 bits as in Q4_0 or of 8. w = s * code + m. s is an f16 or a bf16 in all
 // but odd files, and m is such a number too or s times an integer of 8 bits, so that decode still rounds once.
 #pragma once

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "server/fields.h"
-#include "server/request_fields.h"
+#include "server/api/fields.h"
+#include "server/api/request_fields.h"
 #include "server/web.h"
 
 namespace ingot {

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cstdio>
 
-#include "server/access.h"
-#include "server/api.h"
+#include "server/api/api.h"
+#include "server/http/access.h"
 #include "server/model_pool.h"
 #include "server/web.h"
 #include "server/workers.h"

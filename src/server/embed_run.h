@@ -3,7 +3,7 @@
 #pragma once
 #include <functional>
 
-#include "server/api.h"
+#include "server/api/api.h"
 
 namespace ingot {
 

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/pacer.h"
 #include "server/served_model.h"
 #include "text/stop_strings.h"

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "io/generation_config.h"
+#include "io/huggingface/generation_config.h"
 #include "model/embedder.h"
 #include "server/embed_queue.h"
 #include "server/metrics.h"
 #include "text/chat.h"
-#include "text/tokenizer.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 

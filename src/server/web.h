@@ -2,7 +2,7 @@
 #pragma once
 #include <string_view>
 
-#include "server/http.h"
+#include "server/http/http.h"
 
 namespace ingot {
 

@@ -20,7 +20,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/template.h"
+#include "text/jinja/template.h"
 
 namespace ingot {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "text/chat.h"
-#include "text/tokenizer.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 

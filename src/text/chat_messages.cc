@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "text/template.h"
+#include "text/jinja/template.h"
 
 namespace ingot {
 namespace {

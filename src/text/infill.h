@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "text/tokenizer.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "text/unicode.h"
+#include "text/tokenizers/unicode.h"
 
 namespace ingot {
 

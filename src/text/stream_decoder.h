@@ -1,6 +1,6 @@
 // Decodes tokens as a model draws them, in whole characters: the bytes of a character that is not complete yet wait.
 #pragma once
-#include "text/tokenizer.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 

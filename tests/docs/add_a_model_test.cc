@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "io/gguf.h"
-#include "io/gguf_writer.h"
+#include "io/gguf/gguf.h"
+#include "io/gguf/writer.h"
 #include "model/score.h"
 
 namespace ingot {

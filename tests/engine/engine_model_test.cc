@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "collector.h"
 #include "engine/engine.h"
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 #include "model/ranks.h"
 
 namespace ingot {

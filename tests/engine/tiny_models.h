@@ -7,7 +7,7 @@
 #include "collector.h"
 #include "devices.h"
 #include "engine/engine.h"
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 #include "model/ranks.h"
 
 namespace ingot {

@@ -2,7 +2,7 @@
 // written again. Anything else (another exception, a sanitizer's report, a hang) is a finding.
 #include <algorithm>
 
-#include "io/gguf_writer.h"
+#include "io/gguf/writer.h"
 #include "io/walk.h"
 
 namespace ingot {

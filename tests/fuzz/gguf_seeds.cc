@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "io/gguf_writer.h"
+#include "io/gguf/writer.h"
 
 namespace ingot {
 namespace {

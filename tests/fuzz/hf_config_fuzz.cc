@@ -1,6 +1,6 @@
 // Any bytes as a config.json: refused by Error, or read with every number in the range that it promises. Anything else
 // (another exception, a sanitizer's report, a hang) is a finding.
-#include "io/hf_config.h"
+#include "io/huggingface/config.h"
 #include "io/walk.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

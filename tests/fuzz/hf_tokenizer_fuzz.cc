@@ -6,9 +6,9 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "io/hf_tokenizer.h"
+#include "io/huggingface/tokenizer.h"
 #include "io/walk.h"
-#include "text/tokenizer.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 namespace {

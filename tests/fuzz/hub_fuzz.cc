@@ -2,9 +2,9 @@
 // the cache relies on: paths and hashes that can be joined to a folder, files chosen from those that were listed.
 #include <algorithm>
 
-#include "io/hub_api.h"
-#include "io/hub_choice.h"
-#include "io/hub_name.h"
+#include "io/hub/api.h"
+#include "io/hub/choice.h"
+#include "io/hub/name.h"
 #include "io/walk.h"
 
 namespace ingot {

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "text/chat_encode.h"
 #include "text/tokenizer_specs.h"
-#include "text/unicode.h"
+#include "text/tokenizers/unicode.h"
 
 namespace ingot {
 namespace {

@@ -4,10 +4,10 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "text/pretokenizer_table.h"
 #include "text/stream_decoder.h"
 #include "text/tokenizer_specs.h"
-#include "text/wordpiece.h"
+#include "text/tokenizers/pretokenizer_table.h"
+#include "text/tokenizers/wordpiece.h"
 
 namespace ingot {
 namespace {

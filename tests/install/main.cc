@@ -1,7 +1,7 @@
 // Opens a model with an installed ingot and says what it is.
 #include <cstdio>
 
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 #include "model/config.h"
 
 int main(int, char** argv) {

@@ -1,14 +1,14 @@
 // Sampling defaults and pooling of a model's own files: what each key may say, and what is refused.
-#include "io/generation_config.h"
+#include "io/huggingface/generation_config.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "base/file.h"
-#include "io/gguf.h"
-#include "io/gguf_writer.h"
-#include "io/hf_pooling.h"
+#include "io/gguf/gguf.h"
+#include "io/gguf/writer.h"
+#include "io/huggingface/pooling.h"
 #include "io/refused.h"
 
 namespace ingot {

@@ -9,9 +9,9 @@
 
 #include "base/cpu_time.h"
 #include "base/file.h"
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
+#include "io/gguf/writer.h"
 #include "io/gguf_bytes.h"
-#include "io/gguf_writer.h"
 #include "io/largest_allocation.h"
 #include "io/refused.h"
 #include "io/walk.h"

@@ -1,6 +1,6 @@
 // Files written by the `gguf` package of llama.cpp (tools/gguf_fixtures/make.py) read right, and what ingot writes is
 // what it writes.
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -12,9 +12,9 @@
 #include <random>
 
 #include "base/cpu_time.h"
-#include "io/ggml_type.h"
+#include "io/gguf/ggml_type.h"
+#include "io/gguf/writer.h"
 #include "io/gguf_bytes.h"
-#include "io/gguf_writer.h"
 #include "io/refused.h"
 #include "io/walk.h"
 

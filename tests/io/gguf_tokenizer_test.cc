@@ -1,14 +1,14 @@
-#include "io/gguf_tokenizer.h"
+#include "io/gguf/tokenizer.h"
 
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "io/gguf_writer.h"
-#include "io/hf_tokenizer.h"
+#include "io/gguf/writer.h"
+#include "io/huggingface/tokenizer.h"
 #include "io/refused.h"
-#include "text/tokenizer.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 namespace {

@@ -1,17 +1,17 @@
 // Tokenizers written as GGUF keys and read again give the same tokens for any text; what GGUF cannot say is refused by
 // name.
-#include "io/gguf_tokenizer_writer.h"
+#include "io/gguf/tokenizer_writer.h"
 
 #include <gmock/gmock.h>
 
 #include <deque>
 #include <random>
 
-#include "io/gguf_tokenizer.h"
+#include "io/gguf/tokenizer.h"
 #include "io/refused.h"
-#include "text/oniguruma.h"
-#include "text/pretokenizer_table.h"
-#include "text/tokenizer.h"
+#include "text/tokenizers/oniguruma.h"
+#include "text/tokenizers/pretokenizer_table.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 namespace {

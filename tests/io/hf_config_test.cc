@@ -1,6 +1,6 @@
 // Damaged config.json files (tests/model/hf_config_test.cc has what each key may say): every truncation, and every byte
 // changed, are refused by Error or read as a config whose numbers are in range.
-#include "io/hf_config.h"
+#include "io/huggingface/config.h"
 
 #include <gtest/gtest.h>
 

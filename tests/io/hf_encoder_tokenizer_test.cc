@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "io/hf_normalizer.h"
-#include "io/hf_tokenizer.h"
+#include "io/huggingface/normalizer.h"
+#include "io/huggingface/tokenizer.h"
 #include "io/refused.h"
-#include "text/normalizer.h"
-#include "text/tokenizer.h"
+#include "text/tokenizers/normalizer.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 namespace {

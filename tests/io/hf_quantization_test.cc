@@ -1,13 +1,13 @@
 // What config.json may say about quantization, of each method: read as it is meant, or refused by name, with what would work
 // (bad-input rows S11, S22). What tensors have to say to that is in quantized_tensors_test.cc.
-#include "io/hf_quantization.h"
+#include "io/huggingface/quantization.h"
 
 #include <gmock/gmock.h>
 
 #include <filesystem>
 
 #include "base/file.h"
-#include "io/hf_directory.h"
+#include "io/huggingface/directory.h"
 #include "io/refused.h"
 #include "io/safetensors_bytes.h"
 

@@ -1,6 +1,6 @@
 // tokenizer.json of several families against Hugging Face tokenizers (tools/tokenizer_goldens/make_hf.py), and what such files
 // may not say (bad-input rows T02 to T06, S21).
-#include "io/hf_tokenizer.h"
+#include "io/huggingface/tokenizer.h"
 
 #include <gmock/gmock.h>
 
@@ -11,8 +11,8 @@
 
 #include "base/file.h"
 #include "io/refused.h"
-#include "text/characters.h"
-#include "text/tokenizer.h"
+#include "text/tokenizers/characters.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 namespace {

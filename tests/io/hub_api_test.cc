@@ -9,8 +9,8 @@
 #include <random>
 
 #include "io/digest.h"
-#include "io/hub_cache.h"
-#include "io/hub_http.h"
+#include "io/hub/cache.h"
+#include "io/hub/http.h"
 #include "io/refused.h"
 
 namespace ingot {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <random>
 
-#include "io/hub_choice.h"
-#include "io/hub_name.h"
+#include "io/hub/choice.h"
+#include "io/hub/name.h"
 #include "io/refused.h"
 
 namespace ingot {

@@ -1,6 +1,6 @@
 // Importance matrices in both of llama.cpp's forms, right and wrong. The bytes are put together here, as its sources
 // lay them out.
-#include "io/imatrix.h"
+#include "io/gguf/imatrix.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/gguf_writer.h"
+#include "io/gguf/writer.h"
 #include "io/refused.h"
 
 namespace ingot {

@@ -4,8 +4,8 @@
 
 #include <limits>
 
-#include "io/gguf.h"
-#include "io/gguf_writer.h"
+#include "io/gguf/gguf.h"
+#include "io/gguf/writer.h"
 #include "io/refused.h"
 
 namespace ingot {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "io/huggingface/safetensors_file.h"
 #include "io/safetensors_bytes.h"
-#include "io/safetensors_file.h"
 
 namespace ingot {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "io/huggingface/quantized_tensors.h"
 #include "io/quantized_bytes.h"
-#include "io/quantized_tensors.h"
 #include "io/walk_safetensors.h"
 
 namespace ingot {

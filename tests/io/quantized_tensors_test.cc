@@ -1,6 +1,6 @@
 // Every layout of quantized checkpoints against its oracle (tools/goldens/make_quantized.py): the gathered blocks decode to
 // its weights, to the bit. And what is refused: tensors that are missing, or do not fit together (bad-input rows S10, S11).
-#include "io/quantized_tensors.h"
+#include "io/huggingface/quantized_tensors.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // Safetensors files as the reference package writes them (tests/data/hf, tools/goldens/make_models.py), single and sharded.
-#include "io/safetensors.h"
+#include "io/huggingface/safetensors.h"
 
 #include <gmock/gmock.h>
 

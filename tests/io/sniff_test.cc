@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 #include "io/refused.h"
 
 namespace ingot {

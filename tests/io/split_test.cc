@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "io/gguf.h"
-#include "io/gguf_writer.h"
+#include "io/gguf/gguf.h"
+#include "io/gguf/writer.h"
 #include "io/refused.h"
 #include "io/walk.h"
 

@@ -10,20 +10,20 @@
 #include <fstream>
 
 #include "base/log.h"
-#include "io/generation_config.h"
+#include "io/gguf/imatrix.h"
+#include "io/gguf/split.h"
+#include "io/gguf/tokenizer.h"
+#include "io/gguf/writer.h"
 #include "io/gguf_bytes.h"
-#include "io/gguf_tokenizer.h"
-#include "io/gguf_writer.h"
-#include "io/hf_pooling.h"
-#include "io/hf_tokenizer.h"
-#include "io/hub_api.h"
-#include "io/hub_name.h"
-#include "io/imatrix.h"
+#include "io/hub/api.h"
+#include "io/hub/name.h"
+#include "io/huggingface/generation_config.h"
+#include "io/huggingface/pooling.h"
+#include "io/huggingface/tokenizer.h"
 #include "io/safetensors_bytes.h"
-#include "io/split.h"
 #include "io/walk.h"
 #include "io/walk_safetensors.h"
-#include "text/tokenizer.h"
+#include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
 namespace {

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 
 namespace ingot {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "io/safetensors.h"
+#include "io/huggingface/safetensors.h"
 #include "io/walk.h"
 
 namespace ingot {

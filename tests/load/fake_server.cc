@@ -9,7 +9,7 @@
 
 #include "engine/fake_runner.h"
 #include "server/app.h"
-#include "server/http_server.h"
+#include "server/http/server.h"
 #include "text/tokenizer_specs.h"
 
 using namespace ingot;

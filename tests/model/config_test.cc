@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "io/gguf.h"
-#include "io/gguf_writer.h"
+#include "io/gguf/gguf.h"
+#include "io/gguf/writer.h"
 
 namespace ingot {
 namespace {

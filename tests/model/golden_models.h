@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 #include "model/score.h"
 
 namespace ingot {

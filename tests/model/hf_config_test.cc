@@ -1,6 +1,6 @@
 // Every key of config.json, in both generations, missing, of the wrong type and out of range: an Error that names the file
 // and the key (bad-input rows S16 to S19, S22).
-#include "io/hf_config.h"
+#include "io/huggingface/config.h"
 
 #include <gtest/gtest.h>
 

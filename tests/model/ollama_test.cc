@@ -2,7 +2,7 @@
 // feed-forward of length 0, tensors of a vision tower and of layers that draft tokens. The logits are those that transformers computes.
 #include "golden_models.h"
 
-#include "io/gguf_writer.h"
+#include "io/gguf/writer.h"
 
 namespace ingot {
 namespace {

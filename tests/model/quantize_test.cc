@@ -6,7 +6,7 @@
 
 #include "base/threads.h"
 #include "hf_models.h"
-#include "io/gguf.h"
+#include "io/gguf/gguf.h"
 #include "quant/encode.h"
 
 namespace ingot {

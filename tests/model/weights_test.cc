@@ -8,8 +8,8 @@
 
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
-#include "io/gguf.h"
-#include "io/gguf_writer.h"
+#include "io/gguf/gguf.h"
+#include "io/gguf/writer.h"
 #include "model/checkpoint.h"
 #include "model/shapes.h"
 

@@ -13,16 +13,16 @@ ARCH = 'constexpr Arch kArchs[] = {\n  {.gguf_name = "llama", .hf_name = "llama"
 
 # (file, its text, the line of the breach, a part of the rule)
 BREACHES = [
-    ("base/a.h", '#pragma once\n#include "io/gguf.h"\n', 2, "base must not include io/"),
+    ("base/a.h", '#pragma once\n#include "io/gguf/gguf.h"\n', 2, "base must not include io/"),
     ("quant/a.h", '#include "backend/tensor.h"\n', 1, "quant must not include backend/"),
-    ("quant/a.h", '#include "text/vocab.h"\n', 1, "quant must not include text/"),
-    ("text/a.cc", '#include "io/gguf.h"\n', 1, "text must not include io/"),
+    ("quant/a.h", '#include "text/tokenizers/vocab.h"\n', 1, "quant must not include text/"),
+    ("text/a.cc", '#include "io/gguf/gguf.h"\n', 1, "text must not include io/"),
     ("text/a.cc", "void f(Tensor x);\n", 1, "text must not know tensors"),
     ("io/a.cc", '#include "backend/tensor.h"\n', 1, "io must not include backend/"),
     ("io/a.cc", 'bool f(auto x) {\n  return x == "gemma2";\n}\n', 2, "io must not know architectures"),
     ("backend/a.cc", '#include "model/config.h"\n', 1, "backend must not include model/"),
-    ("backend/a.cc", '#include "io/gguf.h"\n', 1, "backend must not include io/"),
-    ("backend/ref/a.cc", '#include "text/vocab.h"\n', 1, "backend must not include text/"),
+    ("backend/a.cc", '#include "io/gguf/gguf.h"\n', 1, "backend must not include io/"),
+    ("backend/ref/a.cc", '#include "text/tokenizers/vocab.h"\n', 1, "backend must not include text/"),
     ("backend/cpu/a.cc", '#include "backend/cuda/stream.h"\n', 1, "cpu and cuda"),
     ("backend/cuda/a.cu", '#include "backend/cpu/kernels.h"\n', 1, "cpu and cuda"),
     ("model/a.cc", '#include "engine/engine.h"\n', 1, "model must not include engine/"),
@@ -43,15 +43,15 @@ BREACHES = [
 ]
 
 ALLOWED = [
-    ("base/a.h", '// io/ includes this: #include "io/gguf.h"\n#include <fmt/format.h>\n'),
+    ("base/a.h", '// io/ includes this: #include "io/gguf/gguf.h"\n#include <fmt/format.h>\n'),
     ("io/a.cc", '#include "quant/format.h"\n#include "base/error.h"\n#include "io/value.h"\n// not "llama"\n'),
     ("backend/cpu/a.cc", '#include "backend/backend.h"\n#include "backend/cpu/pool.h"\n#include "quant/q4_k.h"\n'),
     ("backend/cuda/a.cu", "#include <cuda_runtime.h>\n"),
     ("backend/create.cc", "#if INGOT_CUDA\n#endif\n"),
     ("quant/format.h", "switch (f) { case Format::Q4_K: break; }\n"),
-    ("model/a.cc", '#include "backend/backend.h"\n#include "io/gguf.h"\nif (f == Format::F32) return;\n/* switch:\n case Format::F32: */\n'),
-    ("engine/a.cc", '#include "model/runner.h"\n#include "backend/batch.h"\n#include "text/vocab.h"\n'),
-    ("cli/a.cc", '#include "engine/engine.h"\n#include "server/http.h"\nauto s = "#include \\"";  // DType\n'),
+    ("model/a.cc", '#include "backend/backend.h"\n#include "io/gguf/gguf.h"\nif (f == Format::F32) return;\n/* switch:\n case Format::F32: */\n'),
+    ("engine/a.cc", '#include "model/runner.h"\n#include "backend/batch.h"\n#include "text/tokenizers/vocab.h"\n'),
+    ("cli/a.cc", '#include "engine/engine.h"\n#include "server/http/http.h"\nauto s = "#include \\"";  // DType\n'),
 ]
 
 
@@ -79,7 +79,7 @@ class Layers(unittest.TestCase):
                 self.assertEqual(breaches((name, text)), [])
 
     def test_exit_status(self):
-        for text, status in (('#include "io/gguf.h"\n', 1), ('#include "base/log.h"\n', 0)):
+        for text, status in (('#include "io/gguf/gguf.h"\n', 1), ('#include "base/log.h"\n', 0)):
             with tempfile.TemporaryDirectory() as folder:
                 root = pathlib.Path(folder)
                 (root / "src/base").mkdir(parents=True)

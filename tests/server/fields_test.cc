@@ -1,12 +1,12 @@
 // JSON as answers carry it: strings that are written one for each token, against nlohmann's reader and writer.
-#include "server/fields.h"
+#include "server/api/fields.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "text/unicode.h"
+#include "text/tokenizers/unicode.h"
 
 namespace ingot {
 namespace {

@@ -1,5 +1,5 @@
 // Heads of requests, as bytes: what is taken, what is refused and how, and that no bytes whatever do worse.
-#include "server/http_head.h"
+#include "server/http/head.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Thoughts and words told apart, however the text is cut.
-#include "server/reasoning.h"
+#include "server/api/reasoning.h"
 
 #include <gtest/gtest.h>
 

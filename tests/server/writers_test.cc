@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/collector.h"
-#include "server/api.h"
+#include "server/api/api.h"
 
 namespace ingot {
 namespace {

@@ -1,4 +1,4 @@
-#include "text/added_tokens.h"
+#include "text/tokenizers/added_tokens.h"
 
 #include <gmock/gmock.h>
 

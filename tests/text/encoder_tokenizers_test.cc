@@ -7,9 +7,9 @@
 #include <random>
 
 #include "base/error.h"
-#include "text/charsmap.h"
 #include "text/tokenizer_fixture.h"
-#include "text/wordpiece.h"
+#include "text/tokenizers/charsmap.h"
+#include "text/tokenizers/wordpiece.h"
 
 namespace ingot {
 namespace {

@@ -1,6 +1,6 @@
 // The merge loop and the trie by the work they do, counted rather than timed: in proportion to the text, whatever it repeats
 // (bad-input row T10).
-#include "text/merge.h"
+#include "text/tokenizers/merge.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-#include "text/trie.h"
+#include "text/tokenizers/trie.h"
 
 namespace ingot {
 namespace {

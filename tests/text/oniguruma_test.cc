@@ -1,11 +1,11 @@
 // Expressions of tokenizer.json in PCRE2 cut texts where Hugging Face tokenizers does (tools/tokenizer_goldens/make_hf.py).
-#include "text/oniguruma.h"
+#include "text/tokenizers/oniguruma.h"
 
 #include <gmock/gmock.h>
 
 #include "base/error.h"
-#include "text/pretokenizer.h"
 #include "text/tokenizer_fixture.h"
+#include "text/tokenizers/pretokenizer.h"
 
 namespace ingot {
 namespace {

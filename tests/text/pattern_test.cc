@@ -1,5 +1,5 @@
 // Pattern: Python's re.match on names, and what hostile expressions come to.
-#include "text/pattern.h"
+#include "text/tokenizers/pattern.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "text/pretokenizer.h"
+#include "text/tokenizers/pretokenizer.h"
 
 #include <gmock/gmock.h>
 
@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "text/pretokenizer_table.h"
 #include "text/tokenizer_fixture.h"
-#include "text/unicode.h"
+#include "text/tokenizers/pretokenizer_table.h"
+#include "text/tokenizers/unicode.h"
 
 namespace ingot {
 namespace {

@@ -1,14 +1,14 @@
 // Which expressions are refused because they may take exponential time (row T08 of the bad inputs), and that what models have is not.
 // The rows were compared with how often PCRE2's own matcher goes back when it runs them.
-#include "text/regex_growth.h"
+#include "text/tokenizers/regex_growth.h"
 
 #include <gmock/gmock.h>
 
 #include <ctime>
 
 #include "base/error.h"
-#include "text/pretokenizer_table.h"
-#include "text/text_regex.h"
+#include "text/tokenizers/pretokenizer_table.h"
+#include "text/tokenizers/text_regex.h"
 
 namespace ingot {
 namespace {

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "text/template.h"
+#include "text/jinja/template.h"
 
 namespace ingot {
 namespace {

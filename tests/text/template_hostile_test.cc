@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "text/chat.h"
-#include "text/template.h"
+#include "text/jinja/template.h"
 
 namespace ingot {
 namespace {

@@ -1,4 +1,4 @@
-#include "text/template.h"
+#include "text/jinja/template.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "text/tokenizer.h"
-#include "text/unicode.h"
+#include "text/tokenizers/tokenizer.h"
+#include "text/tokenizers/unicode.h"
 
 namespace ingot::testing {
 

@@ -1,6 +1,6 @@
 // The rules of Tokenizer that no golden shows: special tokens, BOS and EOS, white space, decoding, and files that are
 // wrong.
-#include "text/tokenizer.h"
+#include "text/tokenizers/tokenizer.h"
 
 #include <gmock/gmock.h>
 

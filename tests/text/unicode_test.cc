@@ -1,11 +1,11 @@
-#include "text/unicode.h"
+#include "text/tokenizers/unicode.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "base/utf8.h"
-#include "text/characters.h"
+#include "text/tokenizers/characters.h"
 
 namespace ingot {
 namespace {

@@ -1,5 +1,5 @@
 """Jinja with the settings that Hugging Face transformers gives to chat templates (utils/chat_template_utils.py), and a clock that
-stands still. The oracle of src/text/template."""
+stands still. The oracle of src/text/jinja/template."""
 
 import copy
 import json

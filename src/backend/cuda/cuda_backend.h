@@ -14,18 +14,18 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cuda/cluster_layers.h"
+#include "backend/cuda/cluster/layers.h"
 #include "backend/cuda/create_cuda.h"
 #include "backend/cuda/cuda_device.h"
-#include "backend/cuda/dense_matmul.h"
 #include "backend/cuda/device_batch.h"
-#include "backend/cuda/experts.h"
+#include "backend/cuda/experts/experts.h"
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/matmul_kernels.h"
+#include "backend/cuda/matmul/dense_matmul.h"
+#include "backend/cuda/matmul/matmul_kernels.h"
+#include "backend/cuda/matmul/weight_upload.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/specialised.h"
 #include "backend/cuda/step_clock.h"
-#include "backend/cuda/weight_upload.h"
 #include "backend/recorded_steps.h"
 #include "base/threads.h"
 
@@ -47,9 +47,9 @@ class CudaBackend final : public Backend, public RecordedSteps {
   size_t packed_bytes(const Weight& shape, unsigned use) const override;
   bool reads_codes(unsigned) const override { return false; }
   size_t kv_bytes(const KvShape& shape) const override;
-  size_t state_bytes(const StateShape& shape) const override;  // cuda_recurrence.cc
+  size_t state_bytes(const StateShape& shape) const override;  // recurrence/recurrence_ops.cc
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;
-  std::unique_ptr<StateCache> make_states(const StateShape& shape) override;  // cuda_recurrence.cc
+  std::unique_ptr<StateCache> make_states(const StateShape& shape) override;  // recurrence/recurrence_ops.cc
   void reserve(const StepLimits& limits) override;
   size_t available_bytes() const override;
   size_t device_bytes() const override;
@@ -71,7 +71,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
     clock_ = std::make_unique<cuda::StepClock>(std::move(file), device_);
   }
 
-  // cuda_sample.cc
+  // sampling/sample.cc
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
   std::vector<Sampled> wait() override;
 
@@ -80,7 +80,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void use_matmul_kernel(const std::string& kernel) override;
   void await_kernels() override;
 
-  // cuda_verbs.cc
+  // cuda_ops.cc
   void embed(Tensor x, const Weight& table, float scale) override;
   void matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) override;
   void norm(Tensor y, Tensor x, const NormArgs& args) override;
@@ -101,14 +101,14 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) override;
   void dense_layers(const DenseLayersBlock& block) override;
 
-  // cuda_experts.cc
+  // experts/experts_ops.cc
   void copy(Tensor y, Tensor x) override;
   void moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) override;
   void moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) override;
   void moe_combine(Tensor residual, Tensor y, Tensor weights) override;
   void moe(const MoeArgs& args) override;
 
-  // cuda_recurrence.cc
+  // recurrence/recurrence_ops.cc
   void gate(Tensor x, Tensor gate) override;
   void short_conv(Tensor x, Tensor weight, StateCache& states, int layer) override;
   void delta_rule(const DeltaRuleArgs& args) override;

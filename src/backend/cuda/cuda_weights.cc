@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/pack.h"
+#include "backend/cuda/matmul/pack.h"
 #include "base/error.h"
 
 namespace ingot {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "backend/cuda/packed_weight.h"
+#include "backend/cuda/matmul/packed_weight.h"
 
 #ifndef __CUDACC_RTC__
 #include <cuda_bf16.h>

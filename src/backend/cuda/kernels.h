@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "backend/backend.h"
-#include "backend/cuda/packed_weight.h"
+#include "backend/cuda/matmul/packed_weight.h"
 
 namespace ingot::cuda {
 
@@ -115,7 +115,7 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
 // What qkv does after the products: biases, norms, rope, and the cache.
 void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch, Device& device);
 
-// attention_decode.cu, attention_prefill.cu, attention_hopper.cu and attention_naive.cu Keys of a split at least, where
+// attention/decode.cu, attention/prefill.cu, attention/hopper.cu and attention/naive.cu Keys of a split at least, where
 // the keys of a sequence are split. A sequence takes as many splits as it is long, up to n_splits.
 inline constexpr int kSplitKeys = 128;
 struct AttentionPlan {
@@ -144,7 +144,7 @@ struct RowArgmax {
   Key most;           // of the blocks so far
   unsigned n_blocks;  // of the row, that are done
 };
-// best[i] and copy[i] (pinned memory) = key of the largest logit of row i; token_of() of cuda_sample.cc reads it.
+// best[i] and copy[i] (pinned memory) = key of the largest logit of row i; token_of() of sampling/sample.cc reads it.
 // rows[i]: zero before and after.
 void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, Device& device);
 

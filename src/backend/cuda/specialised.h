@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cuda/packed_weight.h"
-#include "backend/cuda/product_shape.h"
+#include "backend/cuda/matmul/packed_weight.h"
+#include "backend/cuda/matmul/product_shape.h"
 #include "base/cache_folder.h"
 
 namespace ingot::cuda {

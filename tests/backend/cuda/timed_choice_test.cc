@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "backend/cuda/matmul_kernels.h"
+#include "backend/cuda/matmul/matmul_kernels.h"
 
 namespace ingot::cuda {
 namespace {

@@ -1,0 +1,280 @@
+// What both kinds of attention share: the packed rows, a warp's tile of 16 of them with its running softmax
+// (FlashAttention-2, arXiv:2307.08691), and the way to a page.
+//
+// The query heads that share a KV head are packed: row r of a sequence is head r % group of its token r / group. A sum
+// over columns may take them in any order: so lane t of four owns columns 8t to 8t + 7 of each 32 of q and k alike, and
+// reads 16 bytes at once.
+#pragma once
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/kernels.h"
+
+namespace ingot::cuda {
+
+namespace attention {
+
+inline constexpr int kWarps = 4;
+inline constexpr int kRows = 16;  // of a warp
+inline constexpr int kKeys = 32;  // of a step
+inline constexpr float kNone = -INFINITY;
+
+struct Params {
+  const half* q;
+  int64_t q_stride;
+  void* y;
+  int64_t y_stride;
+  bool y_f32;
+  DeviceKv kv;
+  DeviceBatch batch;
+  int layer, group, n_splits, window;
+  bool causal;
+  float scale, softcap;  // scale by log2(e) too where there is no cap
+  const float* sinks;    // [n heads] or null
+  int most_short;        // rows of a sequence that the kernel for few takes
+  float* partials;       // [n_seqs, n_kv_heads, 16, n_splits, head_dim + 2]: sums, then maximum and total
+};
+
+__device__ __forceinline__ float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// The total of a head's weights whose largest is 2^most, with that of its sink. Where the sink is so much larger that
+// its weight is infinite, the quotient is the 0 that it should be.
+__device__ __forceinline__ float with_sink(const Params& p, float total, float most, int head) {
+  return p.sinks == nullptr ? total : total + exp2f(p.sinks[head] * 1.44269504f - most);
+}
+
+struct Span {
+  int begin, end;  // keys that a row sees
+};
+
+__device__ __forceinline__ Span span_of(const Params& p, int kv_len, int q_len, int row) {
+  const int position = kv_len - q_len + row / p.group;
+  return {p.window > 0 ? max(0, position + 1 - p.window) : 0, p.causal       ? position + 1
+                                                              : p.window > 0 ? min(kv_len, position + p.window)
+                                                                             : kv_len};
+}
+
+// Neighbouring elements of a cache as halves, in pairs: 8, or 4.
+__device__ __forceinline__ uint32_t halves_of(__nv_bfloat162 v) {
+  const float2 x = __bfloat1622float2(v);
+  return bits_of(__floats2half2_rn(x.x, x.y));
+}
+__device__ __forceinline__ uint32_t halves_of(__nv_fp8x2_storage_t v) {
+  const __half2_raw x = __nv_cvt_fp8x2_to_halfraw2(v, __NV_E4M3);
+  return uint32_t{x.x} | uint32_t{x.y} << 16;
+}
+__device__ __forceinline__ uint4 load8(const half* p) { return *reinterpret_cast<const uint4*>(p); }
+__device__ __forceinline__ uint2 load4(const half* p) { return *reinterpret_cast<const uint2*>(p); }
+__device__ __forceinline__ uint2 load4(const __nv_bfloat16* p) {
+  const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(p);
+  return make_uint2(halves_of(pairs[0]), halves_of(pairs[1]));
+}
+__device__ __forceinline__ uint4 load8(const __nv_bfloat16* p) {
+  const uint4 raw = *reinterpret_cast<const uint4*>(p);
+  const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(&raw);
+  return make_uint4(halves_of(pairs[0]), halves_of(pairs[1]), halves_of(pairs[2]), halves_of(pairs[3]));
+}
+__device__ __forceinline__ uint2 halves_of_four(uint32_t v) {
+  return make_uint2(halves_of(static_cast<__nv_fp8x2_storage_t>(v)),
+                    halves_of(static_cast<__nv_fp8x2_storage_t>(v >> 16)));
+}
+__device__ __forceinline__ uint2 load4(const __nv_fp8_e4m3* p) {
+  return halves_of_four(*reinterpret_cast<const uint32_t*>(p));
+}
+__device__ __forceinline__ uint4 load8(const __nv_fp8_e4m3* p) {
+  const uint2 raw = *reinterpret_cast<const uint2*>(p), low = halves_of_four(raw.x), high = halves_of_four(raw.y);
+  return make_uint4(low.x, low.y, high.x, high.y);
+}
+
+// What a warp knows of its 16 rows: queries, the running softmax, and the sums so far. Rows g and g + 8 are this
+// lane's.
+template <int kDim>
+struct Tile {
+  static constexpr int kPerLane = kDim % 64 == 0 ? 8 : 4;  // columns of v that a lane reads at once
+  static constexpr int kChunk = 8 * kPerLane, kChunks = kDim / kChunk;
+  uint32_t q[kDim / 32][2][4];  // fragments of 16 columns
+  float out[kChunks][kPerLane][4];
+  float most[2] = {kNone, kNone}, total[2] = {0, 0};
+
+  __device__ void load_q(const Params& p, int token0, int head0, int row0, int n_rows, int g, int t) {
+#pragma unroll
+    for (int i = 0; i < kDim / 32; ++i) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int row = row0 + g + 8 * h;
+        const half* from =
+            p.q + (token0 + row / p.group) * p.q_stride + (head0 + row % p.group) * kDim + 32 * i + 8 * t;
+        const uint4 v = row < n_rows ? *reinterpret_cast<const uint4*>(from) : uint4{};
+        q[i][0][h] = v.x, q[i][0][2 + h] = v.y, q[i][1][h] = v.z, q[i][1][2 + h] = v.w;
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) out[c][j][0] = out[c][j][1] = out[c][j][2] = out[c][j][3] = 0;
+  }
+
+  // scores[u] = queries times keys 8u to 8u + 7 of the step; page[s] holds keys 16s to 16s + 15.
+  template <class K>
+  __device__ void score(float (&scores)[4][4], const K* const (&page)[2], int g, int t) const {
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+      const K* key = page[u / 2] + (u % 2 * 8 + g) * kDim + 8 * t;
+      uint4 k[kDim / 32];
+#pragma unroll
+      for (int i = 0; i < kDim / 32; ++i) k[i] = load8(key + 32 * i);
+      scores[u][0] = scores[u][1] = scores[u][2] = scores[u][3] = 0;
+#pragma unroll
+      for (int i = 0; i < kDim / 32; ++i) {
+        mma(scores[u], q[i][0][0], q[i][0][1], q[i][0][2], q[i][0][3], k[i].x, k[i].y);
+        mma(scores[u], q[i][1][0], q[i][1][1], q[i][1][2], q[i][1][3], k[i].z, k[i].w);
+      }
+    }
+  }
+
+  // Scores to weights, in place; the sums are brought to the new maximum.
+  __device__ void soften(float (&scores)[4][4]) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float largest = most[h];
+#pragma unroll
+      for (int u = 0; u < 4; ++u) largest = fmaxf(largest, fmaxf(scores[u][2 * h], scores[u][2 * h + 1]));
+      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
+      const float base = largest == kNone ? 0.0f : largest, shrink = fast_exp2(most[h] - base);
+      most[h] = largest;
+      total[h] *= shrink;
+#pragma unroll
+      for (int u = 0; u < 4; ++u) {
+#pragma unroll
+        for (int j = 2 * h; j < 2 * h + 2; ++j) {
+          scores[u][j] = fast_exp2(scores[u][j] - base);
+          total[h] += scores[u][j];
+        }
+      }
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c)
+#pragma unroll
+        for (int j = 0; j < kPerLane; ++j) out[c][j][2 * h] *= shrink, out[c][j][2 * h + 1] *= shrink;
+    }
+  }
+
+  // Values of 16 keys; those past n_valid are zeros, for their weight is 0 and they may be NaN.
+  struct Values {
+    uint32_t v[kChunks][4][kPerLane / 2];
+  };
+  template <class K>
+  __device__ void load_values(Values& values, const K* page, int n_valid, int g, int t) const {
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int key = 2 * t + (i & 1) + (i & 2) * 4;
+        const K* from = page + key * kDim + c * kChunk + g * kPerLane;
+        uint32_t(&v)[kPerLane / 2] = values.v[c][i];
+        if constexpr (kPerLane == 8) {
+          const uint4 x = key < n_valid ? load8(from) : uint4{};
+          v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
+        } else {
+          const uint2 x = key < n_valid ? load4(from) : uint2{};
+          v[0] = x.x, v[1] = x.y;
+        }
+      }
+    }
+  }
+  // out += weights times values.
+  __device__ void add_values(const float (&w0)[4], const float (&w1)[4], const Values& values) {
+    const uint32_t a0 = bits_of(__floats2half2_rn(w0[0], w0[1])), a1 = bits_of(__floats2half2_rn(w0[2], w0[3]));
+    const uint32_t a2 = bits_of(__floats2half2_rn(w1[0], w1[1])), a3 = bits_of(__floats2half2_rn(w1[2], w1[3]));
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      const auto& v = values.v[c];
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) {
+        const uint32_t pick = j % 2 ? 0x7632 : 0x5410;
+        mma(out[c][j], a0, a1, a2, a3, __byte_perm(v[0][j / 2], v[1][j / 2], pick),
+            __byte_perm(v[2][j / 2], v[3][j / 2], pick));
+      }
+    }
+  }
+
+  __device__ void finish_totals() {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      total[h] += __shfl_xor_sync(0xFFFFFFFFu, total[h], 1);
+      total[h] += __shfl_xor_sync(0xFFFFFFFFu, total[h], 2);
+    }
+  }
+
+  // f(half of the rows, first column of 2 * kPerLane in a row, chunk) for what this lane holds.
+  template <class F>
+  __device__ void each_piece(int t, F&& f) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+        float piece[2 * kPerLane];
+#pragma unroll
+        for (int j = 0; j < kPerLane; ++j) piece[j] = out[c][j][2 * h], piece[kPerLane + j] = out[c][j][2 * h + 1];
+        f(h, c * kChunk + 2 * t * kPerLane, piece);
+      }
+  }
+};
+
+template <class K = half>
+__device__ __forceinline__ const K* page_of(const Params& p, const int32_t* table, int key, int which, int head) {
+  const int64_t page =
+      ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * p.kv.n_parts + which * (p.kv.n_parts - 1)) *
+          p.kv.n_kv_heads +
+      head;
+  return static_cast<const K*>(p.kv.data) + (page * p.kv.block_size + key % p.kv.block_size) * p.kv.head_dim;
+}
+
+__device__ __forceinline__ void store(const Params& p, int64_t at, float v) {
+  if (p.y_f32) {
+    static_cast<float*>(p.y)[at] = v;
+  } else {
+    static_cast<half*>(p.y)[at] = from_float<half>(v);
+  }
+}
+
+// Scores of 32 keys from key0: scale, cap, and the mask; `all` is what every row sees.
+__device__ __forceinline__ void mask(float (&scores)[4][4], const Params& p, int key0, const Span (&spans)[2],
+                                     const Span& all, int t) {
+  const float log2e = 1.44269504f;
+#pragma unroll
+  for (int u = 0; u < 4; ++u)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      scores[u][j] *= p.scale;
+      if (p.softcap > 0) scores[u][j] = p.softcap * log2e * tanhf(scores[u][j] / p.softcap);
+    }
+  if (key0 >= all.begin && key0 + kKeys <= all.end) return;
+#pragma unroll
+  for (int u = 0; u < 4; ++u)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int key = key0 + 8 * u + 2 * t + j % 2;
+      if (key < spans[j / 2].begin || key >= spans[j / 2].end) scores[u][j] = kNone;
+    }
+}
+
+}  // namespace attention
+
+// Calls f with a null pointer of the cache's type, of those that become f16.
+template <class F>
+void with_narrow_type(DType dtype, F&& f) {
+  if (dtype == DType::kBF16) return f(static_cast<__nv_bfloat16*>(nullptr));
+  if (dtype == DType::kE4M3) return f(static_cast<__nv_fp8_e4m3*>(nullptr));
+  CHECK(dtype == DType::kF16);
+  f(static_cast<half*>(nullptr));
+}
+
+// attention/prefill.cu; attention/decode.cu calls it.
+void attend_long(const attention::Params& p, int head_dim, const AttentionPlan& plan, Device& device);
+bool can_attend_hopper(const Device& device, const attention::Params& p, const AttentionPlan& plan);  // long ones
+void attend_hopper(const attention::Params& p, const AttentionPlan& plan, Device& device);
+
+}  // namespace ingot::cuda

@@ -1,0 +1,342 @@
+// The decoder layers of one token on one cluster (cluster/layers.h). A layer is four products and attention between the
+// first two; after each, every block sends its outputs to all blocks. A block may overwrite what another has to read
+// only because it cannot get that far before the other has sent what it made of it: every block has rows in three
+// products of a layer. The same holds for warps of one block and their sums; these are in two places in turn all the
+// same, so that a barrier of the block lies between their last reads and the next writes, for racecheck follows
+// barriers and not st.async.
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "backend/cuda/cluster/attention.cuh"
+#include "backend/cuda/memory.h"
+
+namespace ingot::cuda {
+
+using namespace cluster;
+
+namespace {
+
+constexpr size_t kReserved = 1024;  // shared memory that a block takes besides
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// What comes with a hand-over, in bytes.
+__device__ uint32_t bytes_of(const Params& p, int sent) {
+  const ClusterShape& s = p.step.shape;
+  if (sent == kInput || sent == kMiddle) return s.dim * 4;
+  if (sent == kHidden) return s.ffn * 4;
+  if (sent == kHeads) return (s.n_heads + 2 * s.n_kv_heads) * kHead * 2;
+  return s.n_heads * p.n_splits * (kHead + 2) * 4;
+}
+
+__device__ void prepare(const Block& b) {
+  const Params& p = b.p;
+  const ClusterShape& shape = p.step.shape;
+  const int thread = static_cast<int>(threadIdx.x);
+  const auto* table = reinterpret_cast<const uint64_t*>(p.step.layers);
+  for (int i = thread; i < p.step.n_layers * static_cast<int>(sizeof(ClusterLayer) / 8); i += kThreads)
+    b.at<uint64_t>(p.layers)[i] = table[i];
+  if (thread <= kPhases) {
+    Extent extent = extent_of(shape, thread, b.rank);
+    for (int phase = 0; phase < thread; ++phase) {
+      const Extent before = extent_of(shape, phase, b.rank);
+      extent.first_row += before.n_rows;
+      extent.first_unit += before.n_rows * before.k_tiles;
+    }
+    b.at<Extent>(p.extents)[thread] = extent;
+  }
+  if (thread < kSents) init_barrier(b.barrier(thread), 1);
+  if (thread < kPhases) init_barrier(b.phase_barrier(thread), max(extent_of(shape, thread, b.rank).n_rows, 1));
+  for (int i = thread; i < (p.squares[0] - p.input) / 4; i += kThreads)
+    b.at<uint32_t>(p.input)[i] = 0;  // rows end in zeros up to whole steps
+  fence_barriers();
+  __syncthreads();
+  if (thread < kWarps * kPhases) b.at<Share>(p.shares)[thread] = share_of(b.extent(thread % kPhases), thread / kPhases);
+  for (int phase = 0; phase < kPhases; ++phase) {
+    const Extent& e = b.extent(phase);
+    for (int i = thread; i < e.n_rows; i += kThreads) {
+      const int tile = tile_of(shape, phase, b.rank, i);
+      b.at<Row>(p.rows)[e.first_row + i] = {tile & 7, (tile >> 3) * e.k_tiles, e.k_tiles, e.first_unit + i * e.k_tiles};
+    }
+  }
+  if (thread < kSents) expect_bytes(b.barrier(thread), bytes_of(p, thread));
+  sync();
+}
+
+__device__ __forceinline__ void receive(const Block& b, int sent, int layer) {
+  await(b.barrier(sent), layer & 1);
+  if (threadIdx.x == 0) expect_bytes(b.barrier(sent), bytes_of(b.p, sent));  // the next
+}
+
+// What a warp finishes at a time: two tiles of outputs, or a head. Of these a lane has one or two sums.
+struct Sums {
+  float first = 0, second = 0;
+};
+__device__ __forceinline__ Sums sums_of(const Block& b, int phase, int first, int second) {
+  const int k_tiles = b.extent(phase).k_tiles;
+  const float *sums = b.at<float>(b.p.sums[phase % 2]), *squares_of = b.at<float>(b.p.squares[phase % 2]);
+  Sums s;
+  float squares = 0;
+#pragma unroll 1
+  for (int k0 = 0; k0 < k_tiles; k0 += 4)
+#pragma unroll
+    for (int k = k0; k < k0 + 4; ++k)
+      if (k < k_tiles)
+        s.first += sums[k * kTileRows + first], s.second += sums[k * kTileRows + second], squares += squares_of[k];
+  if (phase == kOut || phase == kDown) return s;
+  const float inverse = rsqrtf(squares / static_cast<float>(b.p.step.shape.dim) + b.p.step.shape.eps);
+  return {s.first * inverse, s.second * inverse};
+}
+
+// Pair `lane` of a head: bias, norm, rope; keys and values go to the cache, too.
+template <class K>
+__device__ __forceinline__ void finish_head(const Block& b, int layer, const Attention<K>& attention, int head, int at0,
+                                            int at1, Sums v) {
+  const ClusterShape& s = b.p.step.shape;
+  const int half_rot = s.rot_dim / 2, other = head - s.n_heads,
+            kind = other < 0              ? 0
+                   : other < s.n_kv_heads ? 1
+                                          : 2,
+            of_kind = kind == 0   ? head
+                      : kind == 1 ? other
+                                  : other - s.n_kv_heads;
+  const LayerProduct& w = b.layer(layer).products[kWeightQ + kind];
+  v.first *= w.factor, v.second *= w.factor;
+  if (w.bias != nullptr) v.first += w.bias[of_kind * kHead + at0], v.second += w.bias[of_kind * kHead + at1];
+  const float* norm = kind == 0 ? b.layer(layer).q_norm : kind == 1 ? b.layer(layer).k_norm : nullptr;
+  if (norm != nullptr) {
+    const float inverse = rsqrtf(warp_sum(v.first * v.first + v.second * v.second) / kHead + s.head_eps);
+    v.first *= inverse * norm[at0], v.second *= inverse * norm[at1];
+  }
+  if (kind < 2 && b.lane < half_rot) {
+    const float *angles = b.at<float>(b.p.angles), u = v.first;
+    v.first = u * angles[b.lane] - v.second * angles[half_rot + b.lane];
+    v.second = v.second * angles[b.lane] + u * angles[half_rot + b.lane];
+  }
+  if (kind > 0) {
+    K* to =
+        attention.row(b.layer(layer).kv_layer, attention.part.own_block, attention.part.position, kind - 1, of_kind);
+    const K first = from_float<K>(v.first), second = from_float<K>(v.second);
+    to[at0] = first, to[at1] = second;
+    v.first = to_float(first), v.second = to_float(second);
+  }
+  half* stage = reinterpret_cast<half*>(b.shared + b.p.stage + 128 * b.warp);
+  stage[at0] = from_float<half>(v.first), stage[at1] = from_float<half>(v.second);
+}
+
+// After a product: a warp finishes a job, and sends it to all blocks as pieces of 16 bytes.
+template <class K>
+__device__ __forceinline__ void finish(const Block& b, int layer, int phase, const Attention<K>& attention) {
+  const ClusterShape& s = b.p.step.shape;
+  const Extent e = b.extent(phase);
+  const int lane = b.lane, i = lane % kTileRows;
+  const uint32_t stage = static_cast<uint32_t>(b.p.stage + 128 * b.warp);
+  const LayerProduct* w = b.layer(layer).products;
+#pragma unroll 1
+  for (int job = b.warp; job * (phase == kQkv || phase == kGateUp ? 4 : 2) < e.n_rows; job += kWarps) {
+    const int own = 2 * job + lane / kTileRows;  // tile of outputs
+    int first = own, second = own, at0 = i, at1 = i;
+    if (phase == kGateUp) first = 2 * own, second = 2 * own + 1;
+    if (phase == kQkv) {
+      const bool split = s.half_split && 2 * lane < s.rot_dim;
+      at0 = split ? lane : 2 * lane, at1 = split ? lane + s.rot_dim / 2 : at0 + 1;
+      first = kHeadTiles * job + at0 / kTileRows, second = kHeadTiles * job + at1 / kTileRows;
+    }
+    int to, chunks = 8, far = kBlocks * kTileRows * 4, sent;
+    if (max(first, second) >= e.n_rows) first = second = 0;  // half of the last job is missing
+    const int tile_floats = e.k_tiles * kTileRows, output = (b.rank + kBlocks * own) * kTileRows + i;
+    const Sums sums = sums_of(b, phase, first * tile_floats + at0 % kTileRows, second * tile_floats + at1 % kTileRows);
+    if (phase == kQkv) {
+      const int head = b.rank + kBlocks * job;
+      finish_head(b, layer, attention, head, at0, at1, sums);
+      to = b.p.heads + head * kHead * 2, far = 64, sent = kHeads;
+    } else {
+      const bool out = phase == kOut;
+      float v;
+      if (phase == kGateUp) {
+        v = to_float(
+            from_float<half>(act_mul(sums.first * w[kWeightGate].factor, sums.second * w[kWeightUp].factor, s.act)));
+        to = b.p.hidden, sent = kHidden;
+      } else {
+        v = sums.first * w[out ? kWeightOut : kWeightDown].factor +
+            (output < s.dim ? b.at<float>(out ? b.p.input : b.p.middle)[output] : 0.0f);
+        to = out ? b.p.middle : b.p.input, sent = out ? kMiddle : kInput;
+      }
+      b.at<float>(stage)[lane] = v;
+      to += (b.rank + kBlocks * 2 * job) * kTileRows * 4;
+      if (2 * (2 * job + 1) >= e.n_rows * (phase == kGateUp ? 1 : 2)) chunks = 4;
+    }
+    __syncwarp();
+    const int chunk = lane % 8;
+    if (chunk < chunks) {
+      const uint4 v = b.at<uint4>(stage)[chunk];
+      const uint32_t there = b.base + to + chunk / 4 * far + chunk % 4 * 16, bar = b.barrier(sent);
+#pragma unroll
+      for (int block = lane / 8; block < kBlocks; block += 4) send(place_in(there, block), v, place_in(bar, block));
+    }
+    __syncwarp();
+  }
+}
+
+// The phases of a layer, by the warps that compute.
+template <class K>
+__device__ __forceinline__ void compute(const Block& block) {
+  const Params& p = block.p;
+  const Part part(block);
+  Ring ring;
+#pragma unroll 1
+  for (int layer = 0; layer < p.step.n_layers; ++layer) {
+#pragma unroll 1
+    for (int phase = 0; phase < kPhases; ++phase) {
+      if (phase == kOut) {
+        const Block b = block.anew();
+        const int next = min(layer + 1, p.step.n_layers - 1);
+        Attention<K>{b, part}.run(b.layer(layer).kv_layer, b.layer(next).kv_layer, [&] { receive(b, kHeads, layer); });
+      }
+      {
+        const Block b = block.anew();
+        const int row = phase == kQkv ? p.input : phase == kOut ? p.attended : phase == kGateUp ? p.middle : p.hidden;
+        const float* norm = phase == kQkv      ? b.layer(layer).attention_norm
+                            : phase == kGateUp ? b.layer(layer).ffn_norm
+                                               : nullptr;
+        multiply_share(b, ring, layer, phase, b.at<float>(row), norm, [&] {
+          const Sent sent = phase == kQkv ? kInput : phase == kOut ? kParts : phase == kGateUp ? kMiddle : kHidden;
+          if (phase > kQkv || layer > 0) receive(b, sent, layer - (phase == kQkv));
+          if (phase != kOut) return;
+          Attention<K>{b, part}.gather();
+          __syncthreads();
+        });
+      }
+      __syncthreads();
+      const Block b = block.anew();
+      finish(b, layer, phase, Attention<K>{b, part});
+      if (block.warp == kWarps - 1) fetch_ahead(b, phase);  // of the last warp, which has the least to do
+    }
+    ring.next_layer(block);
+  }
+  receive(block, kInput, p.step.n_layers - 1);
+}
+#endif
+
+template <class K>
+__global__ void __launch_bounds__(kThreads, 1) layers_kernel(const __grid_constant__ Params p) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(128) char shared[];
+  let_next_start();
+  const int thread = static_cast<int>(threadIdx.x);
+  const Block b{p, shared, shared_address(shared), rank_of_block(), thread / 32, thread % 32};
+  prepare(b);
+  if (b.warp == kWarps - 1) {
+    if (b.lane == 0) *b.at<Fetcher>(p.fetcher) = {.room = min(p.n_slots, b.extent(kPhases).first_unit)};
+    __syncwarp();
+    for (int i = 0; i < 4; ++i) fetch_ahead(b, -1);
+  }
+  wait_for_previous();
+  const int dim = p.step.shape.dim;
+  for (int i = thread; i < dim; i += kThreads) b.at<float>(p.input)[i] = p.step.x[i];
+  for (int i = thread; i < p.step.shape.rot_dim; i += kThreads) b.at<float>(p.angles)[i] = p.step.angles[i];
+  __syncthreads();
+  compute<K>(b);
+  if (b.rank == 0)
+    for (int i = thread; i < dim; i += kThreads) p.step.x[i] = b.at<float>(p.input)[i];
+  sync();  // nobody goes while another may still look at its memory
+#endif
+}
+
+// Places, and as many slots as there is room for.
+Params params_of(const Device& device, const ClusterStep& step) {
+  Params p{};
+  p.step = step;
+  const ClusterShape& s = step.shape;
+  p.group = s.n_heads / s.n_kv_heads;
+  p.n_splits = std::max(kBlocks / s.n_kv_heads, 1);
+  p.block_shift = std::countr_zero(static_cast<unsigned>(step.kv.block_size));
+  int most = 0, rows = 0;
+  for (int phase = 0; phase < kPhases; ++phase) {  // the first block has the most
+    const Extent e = extent_of(s, phase, 0);
+    most = std::max(most, e.n_rows * e.k_tiles);
+    rows += e.n_rows;
+  }
+  p.code_stride = code_bytes(step.layers[0].products[0].eight);
+  p.scale_stride = scale_bytes(step.layers[0].products[0].has_min);
+  int at = 0;
+  const auto take = [&](int bytes) { return std::exchange(at, at + up_to(bytes, 128)); };
+  p.layers = take(step.n_layers * static_cast<int>(sizeof(ClusterLayer)));
+  p.shares = take(kWarps * kPhases * static_cast<int>(sizeof(Share)));
+  p.extents = take((kPhases + 1) * static_cast<int>(sizeof(Extent)));
+  p.rows = take(rows * static_cast<int>(sizeof(Row)));
+  p.fetcher = take(static_cast<int>(sizeof(Fetcher)));
+  p.barriers = take(8 * (int{kSents} + kPhases));
+  p.angles = take(4 * s.rot_dim);
+  p.input = take(4 * up_to(s.dim, kTileCols));
+  p.middle = take(4 * up_to(s.dim, kTileCols));
+  p.hidden = take(4 * up_to(s.ffn, kTileCols));
+  p.attended = take(4 * up_to(s.n_heads * kHead, kTileCols));
+  for (int& squares : p.squares)
+    squares = take(4 * (up_to(std::max({s.dim, s.ffn, s.n_heads * kHead}), kTileCols) / kTileCols));
+  p.heads = take(2 * kHead * (s.n_heads + 2 * s.n_kv_heads));
+  p.parts = take(4 * part_floats(p.group) * s.n_kv_heads * p.n_splits);
+  p.sums[0] = take(4 * most * kTileRows);
+  p.sums[1] = p.entries =
+      take(4 * std::max(most * kTileRows,
+                        (kWarps + 1) * p.group * (kHead + 2)));  // before attention the sums are qkv's, [0]
+  p.stage = take(128 * kWarps);
+  const int slot = p.code_stride + p.scale_stride, room = static_cast<int>(device.most_shared() - kReserved) - at;
+  p.n_slots = std::clamp(room / slot, 0, kMostSlots);
+  p.scales = take(p.n_slots * p.scale_stride);
+  p.codes = take(p.n_slots * p.code_stride);
+  p.end = at;
+  return p;
+}
+
+// The ring must hold all units of a phase, which are all of one size; and a block must have rows to send in each of the
+// last three products.
+bool fits(const Params& p) {
+  const ClusterShape& s = p.step.shape;
+  if (s.head_dim != kHead || s.n_heads > kMostHeads || s.n_kv_heads > kBlocks || p.group > attention::kRows / 2 ||
+      s.dim % kTileRows != 0 || s.ffn % kTileRows != 0 || n_tiles(s.dim) < kBlocks || n_tiles(s.ffn) < kBlocks ||
+      s.act > 3)
+    return false;
+  for (int phase = 0; phase < kPhases; ++phase) {
+    const Extent e = extent_of(s, phase, 0);
+    if (e.n_rows * e.k_tiles > p.n_slots) return false;
+  }
+  for (int l = 0; l < p.step.n_layers; ++l)
+    for (const LayerProduct& w : p.step.layers[l].products)
+      if (code_bytes(w.eight) != p.code_stride || scale_bytes(w.has_min) != p.scale_stride) return false;
+  return true;
+}
+
+template <class K>
+bool can_launch(Device& device) {
+  static_assert(kBlocks == 16);
+  const auto* kernel = reinterpret_cast<const void*>(layers_kernel<K>);
+  return device.clusters_at_once(kernel, kThreads, device.most_shared() - kReserved, kBlocks)[4] > 0;
+}
+
+}  // namespace
+
+bool can_cluster(const PackedWeight& w) {
+  return !w.f32 && !w.group16 && (w.layout == Layout::kCodes4 || w.layout == Layout::kCodes8);
+}
+
+bool can_run_cluster(const ClusterStep& step, Device& device) {
+  const DeviceKv& kv = step.kv;
+  if (dtype_bytes(kv.dtype) > 2 || kv.n_parts != 2 || kv.head_dim != kHead) return false;
+  if (kv.block_size % 16 != 0 || !std::has_single_bit(static_cast<unsigned>(kv.block_size))) return false;
+  if (step.n_layers == 0 || step.n_layers > kMostClusterLayers || !fits(params_of(device, step))) return false;
+  bool can = false;
+  with_narrow_type(kv.dtype, [&](auto* k) { can = can_launch<std::remove_pointer_t<decltype(k)>>(device); });
+  return can;
+}
+
+void run_cluster(const ClusterStep& step, Device& device) {
+  const Params p = params_of(device, step);
+  with_narrow_type(step.kv.dtype, [&](auto* k) {
+    using K = std::remove_pointer_t<decltype(k)>;
+    launch_clusters(device, layers_kernel<K>, dim3(kBlocks), dim3(kBlocks), kThreads, static_cast<size_t>(p.end), p);
+  });
+}
+
+}  // namespace ingot::cuda

@@ -1,0 +1,256 @@
+// The ops of CudaBackend: which kernel, on which tensors. A product of a single row computes the norm in front of it on
+// its way, which saves a launch.
+#include <algorithm>
+#include <utility>
+
+#include "backend/cuda/cuda_backend.h"
+
+namespace ingot {
+
+using cuda::check_launch;
+using cuda::PackedWeight;
+
+namespace {
+
+cuda::DeviceKv view_of(const KvCache& kv) { return static_cast<const CudaKv&>(kv).view(); }
+
+const float* data_of(const Tensor& bias) { return bias ? bias.f32() : nullptr; }
+
+bool alike(const Weight& a, const Weight& b) { return cuda::share_matvec(packed(a), packed(b)); }
+
+constexpr int64_t kMostDeferred = 16384;  // columns of a row that a product norms on the way
+
+}  // namespace
+
+Tensor CudaBackend::narrowed(const Tensor& x) {
+  if (x.dtype == act_) return x;
+  const Tensor to{scratch_at_least(narrow_, static_cast<size_t>(x.rows * x.cols) * dtype_bytes(act_)), act_, x.rows,
+                  x.cols, x.cols};
+  cuda::convert(to, x, device_);
+  check_launch("convert");
+  return to;
+}
+
+const PackedWeight& CudaBackend::ready(const Weight& w) {
+  finish_weights();
+  return packed(w);
+}
+
+CudaBackend::Input CudaBackend::input_of(const Tensor& x, const Tensor& normed, const NormArgs& args, const Weight& w) {
+  if (!args.weight) return {aligned(x), {}};
+  const cuda::DeferredNorm norm_later{normed, x, args};
+  const bool can_wait = act_ == DType::kF16 && !deterministic_ && cuda::can_defer(norm_later) &&
+                        x.cols <= kMostDeferred && normed.dtype == act_ && on_16_bytes(normed) &&
+                        kernel_for(w, x.rows).run == cuda::matvec;
+  if (can_wait) return {normed, norm_later};
+  norm(normed, x, args);
+  return {normed, {}};
+}
+
+// The first product of an input computes its norm; later ones read what it wrote.
+void CudaBackend::launch(const cuda::MatmulKernel& kernel, cuda::Matvec m, Input& input) {
+  m.x = aligned(input.x);
+  if (input.norm && kernel.run != cuda::matvec)
+    norm(input.norm->y, input.norm->x, input.norm->args), input.norm.reset();
+  const std::optional<cuda::DeferredNorm> norm = std::exchange(input.norm, std::nullopt);
+  if (norm) m.norm = &*norm;
+  if (kernel.run == cuda::matvec) m.arranged = scratch_at_least(arranged_, cuda::matvec_scratch(m.x));
+  m.alone = deterministic_;
+  m.specialised = specialised_for(*m.jobs[0].w);
+  kernel.run(m, device_);
+  check_launch(kernel.name);
+}
+
+// y = x w^T + bias, or y += x w^T + bias.
+void CudaBackend::product(const Tensor& y, Input input, const Weight& weight, const Tensor& bias, bool accumulate) {
+  CHECK_EQ(input.x.cols, weight.n_in);
+  CHECK_EQ(y.cols, weight.n_out);
+  const PackedWeight& w = ready(weight);
+  const cuda::MatmulKernel& kernel = kernel_for(weight, input.x.rows);
+  if (kernel.run != nullptr)
+    return launch(kernel, {.jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate}, input);
+  const Tensor x = narrowed(input.x);
+  if (kernel.decodes) {
+    decoded_product(y, x, w, accumulate);
+  } else {
+    if (deterministic_ || !dense_->run(y, x, w.data, 1.0f, accumulate, device_))
+      cuda::plain_matmul(y, x, w, accumulate, device_);
+    check_launch("plain_matmul");
+  }
+  if (bias) {
+    cuda::add_rows(y, bias, true, device_);
+    check_launch("add_rows");
+  }
+}
+
+// Slice by slice of the weight, as halves that stay in the L2 cache until cuBLASLt reads them.
+void CudaBackend::decoded_product(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate) {
+  const int64_t row_bytes = w.n_in * static_cast<int64_t>(dtype_bytes(act_)),
+                slice = cuda::decoded_rows(w.n_out, row_bytes);
+  void* decoded = scratch_at_least(decoded_, static_cast<size_t>(slice * row_bytes));
+  for (int64_t first = 0; first < w.n_out; first += slice) {
+    const int64_t n = std::min(slice, w.n_out - first);
+    cuda::unpack_rows(decoded, w, first, n, device_);
+    check_launch("unpack_rows");
+    const Tensor part{static_cast<char*>(y.data) + first * static_cast<int64_t>(dtype_bytes(y.dtype)), y.dtype, y.rows,
+                      n, y.stride};
+    CHECK(dense_->run(part, x, decoded, w.factor, accumulate, device_));
+  }
+}
+
+void CudaBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) { product(y, {x, {}}, w, bias, false); }
+
+void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) {
+  product(residual, {x, {}}, w, bias, true);
+}
+
+void CudaBackend::norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) {
+  product(y, input_of(x, normed, args, w), w, bias, false);
+}
+
+void CudaBackend::gate_up(const GateUpArgs& a) {
+  const PackedWeight &w_gate = ready(*a.w_gate), &w_up = packed(*a.w_up);
+  Input input = input_of(a.x, a.normed, a.norm, *a.w_gate);
+  if (const cuda::MatmulKernel& kernel = kernel_for(*a.w_gate, a.x.rows);
+      kernel.run != nullptr && cuda::share_matvec(w_gate, w_up)) {
+    const cuda::Matvec m{.jobs = {{&w_gate, data_of(a.b_gate)}, {&w_up, data_of(a.b_up)}},
+                         .y = {a.y},
+                         .n_jobs = 2,
+                         .gate = static_cast<int>(a.act)};
+    return launch(kernel, m, input);
+  }
+  const Tensor up{scratch_at_least(up_, static_cast<size_t>(a.y.rows * a.y.cols) * dtype_bytes(a.y.dtype)), a.y.dtype,
+                  a.y.rows, a.y.cols, a.y.cols};
+  product(a.y, input, *a.w_gate, a.b_gate, false);
+  product(up, {input.x, {}}, *a.w_up, a.b_up, false);
+  act_mul(a.y, a.y, up, a.act);
+}
+
+void CudaBackend::qkv(const QkvArgs& a) {
+  if (a.q_norm.weight && a.q_norm.weight.cols != a.head_dim) return Backend::qkv(a);  // over all heads
+  const Weight* weights[] = {a.wq, a.wk, a.wv};
+  const Tensor outputs[] = {a.q, a.k, a.v};
+  ready(*a.wq);
+  Input input = input_of(a.x, a.normed, a.norm, *a.wq);
+  for (int i = 0; i < 3;) {  // neighbours of one layout share a launch
+    const cuda::MatmulKernel& kernel = kernel_for(*weights[i], input.x.rows);
+    if (kernel.run == nullptr) {
+      product(outputs[i], input, *weights[i], {}, false);
+      ++i;
+      continue;
+    }
+    cuda::Matvec m{};
+    const int first = i;
+    for (; i < 3 && alike(*weights[first], *weights[i]) &&
+           kernel.can(device_.limits(), packed(*weights[i]), input.x.rows);
+         ++i) {
+      m.jobs[m.n_jobs].w = &packed(*weights[i]);
+      m.y[m.n_jobs++] = outputs[i];
+    }
+    launch(kernel, m, input);
+  }
+  cuda::finish_qkv(a, true, view_of(*a.kv), device_batch_.view(), device_);
+  check_launch("finish_qkv");
+}
+
+void CudaBackend::dense_layers(const DenseLayersBlock& b) {
+  const bool is_one_token = n_tokens_ == 1 && n_seqs_ == 1 && most_kv_ <= cuda::kMostClusterKv;
+  if (is_one_token && act_ == DType::kF16 && !deterministic_) {
+    const auto step = cuda::cluster_step(b, view_of(*b.attention[0].kv), device_batch_.view());
+    if (step && cuda::can_run_cluster(*step, device_)) {
+      cuda::run_cluster(*step, device_);
+      return check_launch("run_cluster");
+    }
+  }
+  Backend::dense_layers(b);
+}
+
+void CudaBackend::embed(Tensor x, const Weight& table, float scale) {
+  cuda::embed_rows(x, ready(table), device_batch_.view().tokens, scale, device_);
+  check_launch("embed_rows");
+}
+
+void CudaBackend::norm(Tensor y, Tensor x, const NormArgs& args) {
+  cuda::norm_rows(y, x, args, device_);
+  check_launch("norm_rows");
+}
+
+void CudaBackend::add(Tensor x, Tensor y) {
+  cuda::add_rows(x, y, false, device_);
+  check_launch("add_rows");
+}
+
+void CudaBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
+  cuda::act_mul_rows(y, gate, up, act, device_);
+  check_launch("act_mul_rows");
+}
+
+void CudaBackend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude) {
+  cuda::angles_of_positions(angles, inv_freq, magnitude, device_batch_.view().positions, device_);
+  check_launch("angles_of_positions");
+}
+
+void CudaBackend::rope(Tensor x, int n_heads, const RopeArgs& args) {
+  cuda::rope_rows(x, n_heads, args, device_);
+  check_launch("rope_rows");
+}
+
+void CudaBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
+  cuda::write_kv(view_of(kv), layer, k, v, device_batch_.view(), device_);
+  check_launch("write_kv");
+}
+
+// As many splits as fill the GPU twice, if a sequence is long enough: a split has 128 keys or more
+// (attention/decode.cu).
+cuda::AttentionPlan CudaBackend::plan_attention(const AttentionArgs& a) {
+  const int group = a.n_heads / a.n_kv_heads;
+  cuda::AttentionPlan plan{.n_seqs = n_seqs_, .n_tokens = n_tokens_, .max_q_len = max_q_len_};
+  plan.alone = deterministic_;
+  plan.any_short = !deterministic_ && min_q_len_ <= cuda::short_rows(group);
+  plan.any_long = deterministic_ || max_q_len_ > cuda::short_rows(group);
+  const int n_tasks = n_seqs_ * a.n_kv_heads;
+  const int most = (most_kv_ + cuda::kSplitKeys - 1) / cuda::kSplitKeys;
+  plan.n_splits = std::clamp((2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks, 1, std::max(most, 1));
+  if (plan.any_short && plan.n_splits > 1) {
+    const size_t n_floats =
+        static_cast<size_t>(n_tasks) * 16 * static_cast<size_t>(plan.n_splits) * static_cast<size_t>(a.head_dim + 2);
+    plan.partials = static_cast<float*>(scratch_at_least(partials_, n_floats * sizeof(float)));
+  }
+  return plan;
+}
+
+void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) {
+  if (act_ == DType::kF16 && cuda::can_attend(view_of(kv), args)) {
+    cuda::attend(y, narrowed(q), view_of(kv), args, device_batch_.view(), plan_attention(args), device_);
+  } else {
+    cuda::attend_naive(y, q, view_of(kv), args, device_batch_.view(), device_, 0, deterministic_);
+  }
+  check_launch("attend");
+}
+
+void CudaBackend::act(Tensor x, Activation act) {
+  cuda::act_rows(x, act, device_);
+  check_launch("act_rows");
+}
+
+void CudaBackend::add_positions(Tensor x, Tensor table) {
+  cuda::add_positions(x, table, device_batch_.view().positions, device_);
+  check_launch("add_positions");
+}
+
+void CudaBackend::pool(Tensor y, Tensor x, Pooling pooling) {
+  cuda::pool(y, x, device_batch_.view().q_start, pooling, device_);
+  check_launch("pool");
+}
+
+void CudaBackend::gather_rows(Tensor y, Tensor x) {
+  cuda::gather(y, x, device_batch_.view().logit_rows, device_);
+  check_launch("gather");
+}
+
+void CudaBackend::scale(Tensor x, float factor, float softcap) {
+  cuda::scale_rows(x, factor, softcap, device_);
+  check_launch("scale_rows");
+}
+
+}  // namespace ingot

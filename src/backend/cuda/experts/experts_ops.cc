@@ -1,0 +1,165 @@
+// The verbs of models with experts. A few rows read the matrix of their expert each for itself; more are put in order
+// of their experts first, so that a matrix is read once for many. Which of both is decided by their number alone, so a
+// step can be recorded.
+#include <algorithm>
+#include <utility>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/experts/experts.h"
+
+namespace ingot {
+
+using cuda::check_launch;
+using cuda::ExpertMatmul;
+using cuda::PackedWeight;
+
+namespace {
+
+const float* data_of(const Tensor& bias) {
+  CHECK(!bias || bias.contiguous());
+  return bias ? bias.f32() : nullptr;
+}
+
+}  // namespace
+
+// x in the type of activations, on 16 bytes.
+Tensor CudaBackend::aligned(const Tensor& x) {
+  if (x.dtype == act_ && on_16_bytes(x)) return x;
+  const int64_t stride = (x.cols + 7) / 8 * 8;
+  const Tensor to{scratch_at_least(narrow_, static_cast<size_t>(x.rows * stride) * dtype_bytes(act_)), act_, x.rows,
+                  x.cols, stride};
+  cuda::convert(to, x, device_);
+  check_launch("convert");
+  return to;
+}
+
+void CudaBackend::copy(Tensor y, Tensor x) {
+  cuda::convert(y, x, device_);
+  check_launch("convert");
+}
+
+void CudaBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) {
+  cuda::route_rows(ids, weights, logits, args, device_);
+  check_launch("route_rows");
+}
+
+// More of them are faster in tiles, of 32 experts as of 128 (docs/performance.md); and so are those that must share an
+// expert.
+static constexpr int64_t kMostRows = 16;
+
+bool CudaBackend::takes_rows(const ExpertMatmul& m) const {
+  return !deterministic_ && m.n_rows <= std::min(kMostRows, m.w[0]->n_experts) && cuda::can_expert_rows(m);
+}
+
+void CudaBackend::order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts) {
+  void* memory = scratch_at_least(order_, cuda::expert_order_bytes(n_rows, n_experts));
+  cuda::order_by_expert(cuda::expert_order_in(memory, n_rows, n_experts), ids, n_rows, n_experts, device_);
+  check_launch("order_by_expert");
+}
+
+// The rows are in order_.
+void CudaBackend::launch_tiles(const ExpertMatmul& m) {
+  cuda::expert_tiles(m, cuda::expert_order_in(order_.data(), m.n_rows, m.w[0]->n_experts), device_);
+  check_launch("expert_tiles");
+}
+
+void CudaBackend::moe_matmul(Tensor y, Tensor x_any, const Weight& weight, Tensor ids, Tensor bias) {
+  CHECK_EQ(x_any.cols, weight.n_in);
+  CHECK_EQ(y.cols, weight.n_out);
+  CHECK_EQ(y.rows, ids.rows * ids.cols);
+  CHECK(ids.contiguous());
+  if (y.rows == 0) return;
+  const PackedWeight& w = ready(weight);
+  const ExpertMatmul m{.y = y,
+                       .x = aligned(x_any),
+                       .w = {&w},
+                       .bias = {data_of(bias)},
+                       .ids = ids.i32(),
+                       .n_rows = y.rows,
+                       .specialised = specialised_for(w)};
+  if (!cuda::can_expert_matmul(w)) {
+    cuda::plain_expert_rows(m, device_);
+    return check_launch("plain_expert_rows");
+  }
+  if (takes_rows(m)) {
+    cuda::expert_rows(m, device_);
+    return check_launch("expert_rows");
+  }
+  order_rows(m.ids, m.n_rows, w.n_experts);
+  launch_tiles(m);
+}
+
+void CudaBackend::moe_combine(Tensor residual, Tensor y, Tensor weights) {
+  cuda::combine_rows(residual, y, weights, device_);
+  check_launch("combine_rows");
+}
+
+// The experts of each token, of x after its norm. Where that is one kernel it computes the norm of a single row, too.
+void CudaBackend::route(const MoeArgs& a) {
+  const PackedWeight& w = ready(*a.w_router);
+  const Tensor& x = a.norm.weight ? a.normed : a.x;
+  const cuda::DeferredNorm norm_later{a.normed, a.x, a.norm};
+  const bool at_once =
+      !deterministic_ && x.dtype == DType::kF16 && on_16_bytes(x) && cuda::can_route_at_once(device_, w, x.rows);
+  const bool can_wait = at_once && a.norm.weight && cuda::can_defer(norm_later);
+  if (a.norm.weight && !can_wait) norm(a.normed, a.x, a.norm);
+  if (!at_once) {
+    matmul(a.logits, x, *a.w_router, a.b_router);
+    return moe_route(a.ids, a.weights, a.logits, a.route);
+  }
+  cuda::route_at_once({.ids = a.ids,
+                       .weights = a.weights,
+                       .x = x,
+                       .norm = can_wait ? &norm_later : nullptr,
+                       .w = &w,
+                       .bias = data_of(a.b_router)},
+                      a.route, device_);
+  check_launch("route_at_once");
+}
+
+void CudaBackend::moe(const MoeArgs& a) {
+  const PackedWeight &w_gate = ready(*a.w_gate), &w_up = packed(*a.w_up), &w_down = packed(*a.w_down);
+  if (a.x.rows == 0) return;
+  if (!cuda::can_expert_matmul(w_gate) || !cuda::can_expert_matmul(w_down) || !cuda::share_matvec(w_gate, w_up))
+    return Backend::moe(a);
+  route(a);
+  const Tensor& x = a.norm.weight ? a.normed : a.x;
+  const int64_t n_rows = a.ids.rows * a.ids.cols;
+  const ExpertMatmul gate{.y = a.gate,
+                          .x = aligned(x),
+                          .w = {&w_gate, &w_up},
+                          .bias = {data_of(a.b_gate), data_of(a.b_up)},
+                          .ids = a.ids.i32(),
+                          .n_rows = n_rows,
+                          .gate = static_cast<int>(a.act),
+                          .specialised = specialised_for(w_gate)};
+  const bool alone = w_gate.n_experts == 1 && (a.x.rows > 1 || deterministic_), each = !alone && takes_rows(gate);
+  if (alone) {  // an expert of all tokens: products as any other
+    gate_up(
+        {.y = a.gate, .x = x, .w_gate = a.w_gate, .w_up = a.w_up, .b_gate = a.b_gate, .b_up = a.b_up, .act = a.act});
+    matmul(a.out, a.gate, *a.w_down, a.b_down);
+    return moe_combine(a.residual, a.out, a.weights);
+  }
+  if (each) {
+    cuda::expert_rows(gate, device_);
+    check_launch("expert_rows");
+  } else {
+    order_rows(gate.ids, n_rows, w_gate.n_experts);
+    launch_tiles(gate);
+  }
+  const ExpertMatmul down{
+      .y = a.out, .x = aligned(a.gate), .w = {&w_down}, .bias = {data_of(a.b_down)}, .ids = gate.ids, .n_rows = n_rows};
+  ExpertMatmul sum = down;
+  sum.y = a.residual, sum.weights = a.weights.f32(), sum.n_terms = static_cast<int>(a.ids.cols),
+  sum.knows_experts = true;
+  sum.specialised = specialised_for(w_down);
+  if (each && cuda::can_expert_rows(sum)) {
+    cuda::expert_rows(sum, device_);
+    return check_launch("expert_rows");
+  }
+  if (each) order_rows(gate.ids, n_rows, w_gate.n_experts);
+  launch_tiles(down);
+  moe_combine(a.residual, a.out, a.weights);
+}
+
+}  // namespace ingot

@@ -1,0 +1,114 @@
+// Which experts each token goes to; the rows of a step in order of their experts; the sum of the experts' answers.
+#include <algorithm>
+
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/experts/experts.h"
+#include "backend/cuda/experts/route_token.cuh"
+
+namespace ingot::cuda {
+namespace {
+
+constexpr int kWarps = 4;  // of a block, a token each
+constexpr int kOrderThreads = 1024;
+
+// A warp a token.
+__global__ void route_kernel(const __grid_constant__ Route p, const float* logits, int64_t stride, int64_t n_tokens) {
+  extern __shared__ float shared[];
+  start_dependent();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int64_t token = int64_t{blockIdx.x} * kWarps + warp;
+  if (token < n_tokens) route_token(p, token, logits + token * stride, shared + warp * route_floats(p.n_experts), lane);
+}
+
+// One block: counts, sums them up, and scatters. Which of an expert's rows comes first is up to chance, and does not
+// matter: a row's numbers are its own.
+__global__ void __launch_bounds__(kOrderThreads)
+    order_kernel(ExpertOrder out, const int32_t* ids, int64_t n_rows, int n_experts) {
+  extern __shared__ int counts[];  // [n_experts], then where each begins, among rows and among tiles
+  int *starts = counts + n_experts, *tile_starts = starts + n_experts;
+  start_dependent();
+  for (int e = threadIdx.x; e < n_experts; e += kOrderThreads) counts[e] = 0;
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < n_rows; i += kOrderThreads) atomicAdd(&counts[ids[i]], 1);
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    int row = 0, tile = 0;
+    for (int first = 0; first < n_experts; first += 32) {
+      const int e = first + static_cast<int>(threadIdx.x), n = e < n_experts ? counts[e] : 0;
+      int rows = n, tiles = (n + out.tile_rows - 1) / out.tile_rows;
+      const int n_tiles = tiles;
+#pragma unroll
+      for (int s = 1; s < 32; s *= 2) {
+        const int rows_before = __shfl_up_sync(0xFFFFFFFFu, rows, s),
+                  tiles_before = __shfl_up_sync(0xFFFFFFFFu, tiles, s);
+        if (static_cast<int>(threadIdx.x) >= s) rows += rows_before, tiles += tiles_before;
+      }
+      if (e < n_experts) starts[e] = row + rows - n, tile_starts[e] = tile + tiles - n_tiles;
+      row += __shfl_sync(0xFFFFFFFFu, rows, 31);
+      tile += __shfl_sync(0xFFFFFFFFu, tiles, 31);
+    }
+    if (threadIdx.x == 0) *out.n_tiles = tile;
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < n_experts; e += kOrderThreads)
+    for (int done = 0, tile = tile_starts[e]; done < counts[e]; done += out.tile_rows, ++tile)
+      out.tiles[tile] = {e, starts[e] + done, min(out.tile_rows, counts[e] - done)};
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < n_rows; i += kOrderThreads)
+    out.order[atomicAdd(&starts[ids[i]], 1)] = static_cast<int32_t>(i);
+}
+
+template <class Y>
+__global__ void combine_kernel(float* residual, int64_t residual_stride, const Y* y, int64_t y_stride,
+                               const float* weights, int64_t weights_stride, int n_used, int64_t dim) {
+  start_dependent();
+  const int64_t t = blockIdx.x, c = int64_t{blockIdx.y} * blockDim.x + threadIdx.x;
+  if (c >= dim) return;
+  float sum = residual[t * residual_stride + c];
+#pragma unroll 4
+  for (int k = 0; k < n_used; ++k)
+    sum += weights[t * weights_stride + k] * to_float(y[(t * n_used + k) * y_stride + c]);
+  residual[t * residual_stride + c] = sum;
+}
+
+}  // namespace
+
+void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, const RouteArgs& args, Device& device) {
+  const Route p = route_of(ids, weights, logits.cols, args);
+  if (logits.rows == 0) return;
+  const size_t shared = static_cast<size_t>(kWarps * route_floats(p.n_experts)) * sizeof(float);  // 48 KiB at most
+  launch(device, route_kernel, dim3(blocks_for(logits.rows, kWarps)), kWarps * 32, shared, p, logits.f32(),
+         logits.stride, logits.rows);
+}
+
+ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts) {
+  ExpertOrder o;
+  o.tile_rows = n_rows <= 16 * n_experts ? 16 : 64;
+  o.most_tiles = std::min(n_rows, n_experts) + n_rows / o.tile_rows;
+  o.n_tiles = static_cast<int32_t*>(memory);
+  o.order = o.n_tiles + 1;
+  o.tiles = reinterpret_cast<RowTile*>(o.order + n_rows);
+  return o;
+}
+
+size_t expert_order_bytes(int64_t n_rows, int64_t n_experts) {
+  return static_cast<size_t>(1 + n_rows + 3 * (std::min(n_rows, n_experts) + n_rows / 16)) * sizeof(int32_t);
+}
+
+void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device) {
+  CHECK(n_experts <= kMostExperts);
+  launch(device, order_kernel, dim3(1), kOrderThreads, static_cast<size_t>(3 * n_experts) * sizeof(int), order, ids,
+         n_rows, static_cast<int>(n_experts));
+}
+
+void combine_rows(const Tensor& residual, const Tensor& y, const Tensor& weights, Device& device) {
+  if (residual.rows == 0) return;
+  const dim3 grid(static_cast<unsigned>(residual.rows), blocks_for(residual.cols, 256));
+  with_type(y.dtype, [&](auto* p) {
+    using Y = std::remove_pointer_t<decltype(p)>;
+    launch(device, combine_kernel<Y>, grid, 256, 0, residual.f32(), residual.stride, static_cast<const Y*>(y.data),
+           y.stride, weights.f32(), weights.stride, static_cast<int>(weights.cols), residual.cols);
+  });
+}
+
+}  // namespace ingot::cuda

@@ -1,0 +1,102 @@
+// Products of few rows of activations with the matrices of their experts: what one sequence decodes, or a few. Of
+// quantized weights the kernel is in experts/codes.cuh. Every row reads its weights for itself: where many rows meet at
+// an expert, experts/tiles.cu is for them.
+#include <algorithm>
+
+#include "backend/cuda/experts/codes.cuh"
+#include "backend/cuda/memory.h"
+#include "backend/cuda/specialised.h"
+
+namespace ingot::cuda {
+
+using namespace expert_codes_kernel;
+using expert_rows_detail::kMostInput;
+using expert_rows_detail::kMostTerms;
+
+namespace {
+
+constexpr size_t kStaticShared = 4096;  // more than what the kernel declares
+
+// As few blocks as end no later than one a multiprocessor; small ones are two.
+dim3 grid_of(const Device& device, const Params& p, int n_groups, int n_warps) {
+  const int n_tasks = p.n_sums * p.n_tiles,
+            most = std::max(1, kMostWarps / n_warps * device.n_multiprocessors() / n_groups);
+  const int rounds = (n_tasks + most - 1) / most;
+  return dim3(blocks_for(n_tasks, rounds), static_cast<unsigned>(n_groups));
+}
+
+template <class K, int kGates>
+__global__ void __launch_bounds__(32 * kMostWarps, 2) any_kernel(const __grid_constant__ Params p) {
+  run<K, kGates, Shape{}>(p);
+}
+
+template <class K, int kGates>
+void start(Params p, SpecialisedKernels* specialised, Device& device) {
+  constexpr size_t kRing = K::kSlots * K::kSlotBytes;
+  const size_t input = Input<K>::bytes(p.n_inputs, p.n_steps);
+  for (int j = 0; j < kGates; ++j)
+    CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * (512 * K::kPieces));  // experts follow each other
+  p.n_warps = kMostWarps * kRing + input + kStaticShared <= device.most_shared() ? kMostWarps : kFewestWarps;
+  const SpecialisedKernel kind{SpecialisedKernel::kExpertCodes, K::kLayout, K::kMin, K::kGroup16, kGates, p};
+  launch(device, kernel_or(any_kernel<K, kGates>, specialised, kind),
+         grid_of(device, p, p.n_rows / (p.n_sums * p.n_terms), p.n_warps), 32 * p.n_warps,
+         static_cast<size_t>(p.n_warps) * kRing + input, p);
+}
+
+template <Layout kLayout, bool kMin, bool kGroup16>
+void start_codes(const Params& p, SpecialisedKernels* specialised, Device& device) {
+  using K = Kind<kLayout, kMin, kGroup16>;
+  p.act >= 0 ? start<K, 2>(p, specialised, device) : start<K, 1>(p, specialised, device);
+}
+
+template <Layout kLayout>
+void start_layout(const Params& p, SpecialisedKernels* specialised, Device& device) {
+  const PackedWeight& w = p.w[0];
+  if (w.has_min && w.group16) return start_codes<kLayout, true, true>(p, specialised, device);
+  if (w.has_min) return start_codes<kLayout, true, false>(p, specialised, device);
+  if (w.group16) return start_codes<kLayout, false, true>(p, specialised, device);
+  start_codes<kLayout, false, false>(p, specialised, device);
+}
+
+// Rows that share their activations are a group, if they are not summed up.
+Params code_params_of(const ExpertMatmul& m) {
+  Params p{expert_rows_detail::params_of(m)};
+  const int sharing = p.n_rows / p.x_rows;
+  p.n_sums = m.n_terms == 1 && sharing <= kMostTerms ? sharing : 1;
+  p.n_inputs = sharing == 1 ? m.n_terms : 1;
+  p.input_step = p.n_inputs * p.x_stride;
+  p.n_steps = (p.n_in + kTileCols - 1) / kTileCols;
+  p.n_tiles = static_cast<int>((p.w[0].n_out + kTileRows - 1) / kTileRows);
+  p.knows_experts = m.knows_experts;
+  return p;
+}
+
+}  // namespace
+
+bool can_expert_matmul(const PackedWeight& w) { return !w.f32 && (w.layout != Layout::kDense || w.n_in % 8 == 0); }
+
+bool can_expert_rows(const ExpertMatmul& m) {
+  const auto columns = static_cast<size_t>((m.x.cols + kTileCols - 1) / kTileCols * kTileCols);
+  const size_t bytes = static_cast<size_t>(m.n_terms) * columns * (sizeof(half) + sizeof(float) / 16);
+  const int64_t sharing = m.n_rows / m.x.rows;  // rows of x are those of terms, or of whole sums
+  return m.n_terms <= kMostTerms && bytes <= kMostInput && m.n_rows / m.n_terms <= 65535 && m.n_rows % m.x.rows == 0 &&
+         (sharing == 1 || (m.n_terms == 1 && sharing <= kMostTerms));
+}
+
+void expert_rows(const ExpertMatmul& m, Device& device) {
+  CHECK(m.x.dtype == DType::kF16 && m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
+  CHECK(m.weights == nullptr || m.y.dtype == DType::kF32);
+  if (m.w[0]->layout == Layout::kDense) return expert_rows_detail::dense_expert_rows(m, device);
+  const Params p = code_params_of(m);
+  switch (m.w[0]->layout) {
+    case Layout::kDense: return;  // done
+    case Layout::kCodebook4:
+      CHECK(!m.w[0]->has_min);
+      if (m.w[0]->group16) return start_codes<Layout::kCodebook4, false, true>(p, m.specialised, device);
+      return start_codes<Layout::kCodebook4, false, false>(p, m.specialised, device);
+    case Layout::kCodes4: return start_layout<Layout::kCodes4>(p, m.specialised, device);
+    case Layout::kCodes8: return start_layout<Layout::kCodes8>(p, m.specialised, device);
+  }
+}
+
+}  // namespace ingot::cuda

@@ -1,0 +1,97 @@
+// What rows.cu and dense.cu share: products of few rows, each with the matrix of its own expert, or sums
+// of such rows with their weights.
+#pragma once
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/matmul/product_shape.h"
+#ifndef __CUDACC_RTC__
+#include "backend/cuda/experts/experts.h"
+#endif
+
+namespace ingot::cuda::expert_rows_detail {
+
+constexpr int kMostTerms = 32;           // a lane knows each
+constexpr size_t kMostInput = 96 << 10;  // bytes of activations in shared memory
+
+using Shape = ProductShape;  // accumulate: the sum of n_terms neighbours, each times its weight, is added to y
+
+struct Params : Shape {
+  PackedWeight w[2];
+  const float* bias[2];
+  const half* x;
+  int64_t x_stride;
+  int x_rows, n_rows;
+  const int32_t* ids;
+  const float* weights;
+  void* y;
+  int64_t y_stride;
+};
+
+// What a lane knows of one of a sum's terms: its expert and its weight.
+struct Term {
+  int expert = 0;
+  float weight = 1.0f;
+
+  Term() = default;
+  __device__ Term(const Params& p, int row, bool wanted, bool weighted) {
+    if (!wanted) return;
+    expert = __ldcg(p.ids + row);
+    if (weighted) weight = __ldcg(p.weights + row);
+  }
+  __device__ __forceinline__ int64_t expert_of(int lane) const { return __shfl_sync(0xFFFFFFFFu, expert, lane); }
+  __device__ __forceinline__ float weight_of(int lane) const { return __shfl_sync(0xFFFFFFFFu, weight, lane); }
+};
+
+__device__ __forceinline__ float* output_of(const Params& p, int sum, int64_t out) {  // of f32
+  return static_cast<float*>(p.y) + sum * p.y_stride + out;
+}
+
+// Output `out` of a sum, whose terms lanes from `first` on know; `before`: what is there, if it is added to. Called by
+// whole warps.
+template <int kGates>
+__device__ __forceinline__ void put(const Params& p, const Shape& s, int sum, int64_t out, const float (&sums)[kGates],
+                                    float before, bool writes, const Term& term, int first = 0) {
+  float total[kGates];
+#pragma unroll
+  for (int j = 0; j < kGates; ++j) {
+    total[j] = sums[j];
+    if (!s.has_bias || p.bias[j] == nullptr) continue;
+#pragma unroll 1
+    for (int k = first; k < first + s.n_terms; ++k) {
+      const int64_t expert = term.expert_of(k);
+      const float weight = term.weight_of(k);
+      if (writes) total[j] += weight * p.bias[j][expert * s.n_out[0] + out];
+    }
+  }
+  if (!writes) return;
+  const float value = kGates == 2 ? act_mul(total[0], total[kGates - 1], s.act) : total[0];
+  if (s.y_f32) {
+    *output_of(p, sum, out) = s.accumulate ? before + value : value;
+  } else {
+    static_cast<half*>(p.y)[sum * p.y_stride + out] = from_float<half>(value);
+  }
+}
+
+#ifndef __CUDACC_RTC__
+// All but n_steps.
+inline Params params_of(const ExpertMatmul& m) {
+  Params p{};
+  for (int j = 0; j < (m.gate >= 0 ? 2 : 1); ++j)
+    p.w[j] = *m.w[j], p.bias[j] = m.bias[j], p.has_bias |= m.bias[j] != nullptr;
+  p.x = static_cast<const half*>(m.x.data);
+  p.x_stride = m.x.stride, p.x_rows = static_cast<int>(m.x.rows), p.n_rows = static_cast<int>(m.n_rows);
+  p.ids = m.ids, p.weights = m.weights;
+  p.accumulate = m.weights != nullptr;
+  p.n_terms = m.n_terms;
+  p.n_jobs = m.gate >= 0 ? 2 : 1;
+  p.n_out[0] = static_cast<int>(m.w[0]->n_out);
+  p.zero = m.w[0]->zero;
+  p.n_in = static_cast<int>(m.x.cols);
+  p.y = m.y.data, p.y_stride = m.y.stride, p.y_f32 = m.y.dtype == DType::kF32;
+  p.act = m.gate;
+  return p;
+}
+
+void dense_expert_rows(const ExpertMatmul& m, Device& device);  // experts/dense.cu
+#endif
+
+}  // namespace ingot::cuda::expert_rows_detail

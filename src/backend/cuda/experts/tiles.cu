@@ -1,0 +1,218 @@
+// Products of many rows with the matrices of their experts: the rows lie in tiles of one expert each (ExpertOrder),
+// made on the device, so the grid has room for the most tiles there can be, and what is too much of it ends at once. A
+// block takes sixteen tiles of 16 outputs, two a warp (with a gate: eight of each weight), and one tile of up to 64
+// rows, and goes through their columns in steps that are copied ahead into shared memory, as in tile_matmul.cu; dense
+// weights too.
+#include <algorithm>
+
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/experts/experts.h"
+#include "backend/cuda/matmul/matvec_step.cuh"
+#include "backend/cuda/matmul/tile_step.cuh"
+#include "backend/cuda/memory.h"
+
+namespace ingot::cuda {
+
+using namespace matvec_step;
+using namespace tile_step;
+
+namespace {
+
+constexpr int kWarps = 8, kTiles = 2 * kWarps;  // of a block
+
+struct Params {
+  PackedWeight w[2];
+  const float* bias[2];
+  const half* x;
+  int64_t x_stride, x_rows, n_rows;
+  ExpertOrder order;
+  int n_in, n_steps, n_tiles;  // n_tiles: of 16 outputs
+  void* y;
+  int64_t y_stride;
+  bool y_f32, y_packs;  // packs: halves in whole 16 bytes
+  int act;
+};
+
+template <class K, int kTokenTiles>
+struct Stage {
+  static constexpr int kTokens = 8 * kTokenTiles;
+  static constexpr int kWeights = kTokens * kInputRowBytes<K>;
+  static constexpr int kBytes = kWeights + kTiles * K::kSlotBytes;
+  static constexpr int kStages = 3 * kBytes <= (112 << 10) ? 3 : 2;  // two blocks a multiprocessor
+  static constexpr int kOut = 16 * kTiles + 4;                       // floats of a row of sums
+  static constexpr int kShared = std::max(kStages * kBytes, kTokens* kOut * 4);
+};
+
+// The block's rows of activations, kCols columns of them; zeros from column n_in on. Rows past the last are as the
+// last.
+template <class K, int kTokenTiles>
+struct Input {
+  using S = Stage<K, kTokenTiles>;
+  static constexpr int kPerRow = K::kCols / 8, kRowsAtOnce = 32 * kWarps / kPerRow,
+                       kLoads = (S::kTokens + kRowsAtOnce - 1) / kRowsAtOnce;
+  const Params& p;
+  const int row, k;
+  const half* from[kLoads];
+
+  __device__ Input(const Params& params, const RowTile& tile)
+      : p(params), row(static_cast<int>(threadIdx.x) / kPerRow), k(static_cast<int>(threadIdx.x) % kPerRow * 8) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int64_t at = p.order.order[tile.first + min(row + i * kRowsAtOnce, tile.n - 1)];
+      from[i] = p.x + at * p.x_rows / p.n_rows * p.x_stride;
+    }
+  }
+  __device__ __forceinline__ void copy(uint32_t to, int column) const {
+    const bool in = column + k < p.n_in;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i)
+      if (row + i * kRowsAtOnce < S::kTokens)
+        copy16(to + (row + i * kRowsAtOnce) * kInputRowBytes<K> + 2 * k, from[i] + (in ? column + k : 0), in);
+  }
+};
+
+__device__ __forceinline__ PackedWeight matrix_of(const PackedWeight& w, int64_t expert) {
+  PackedWeight own = w;
+  own.data = static_cast<const char*>(w.data) + expert * w.expert_bytes;
+  own.scales = static_cast<const char*>(w.scales) + expert * w.expert_scale_bytes;
+  return own;
+}
+
+// One output of a row, from the sums of the tile.
+__device__ __forceinline__ float value_of(const Params& p, const float* sums, int c, int n_wide, int64_t expert,
+                                          int64_t out) {
+  float value[2] = {};
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    if (j == 1 && p.act < 0) break;
+    value[j] = sums[j * n_wide + c] * p.w[j].factor;
+    if (p.bias[j] != nullptr) value[j] += p.bias[j][expert * p.w[0].n_out + out];
+  }
+  return p.act >= 0 ? act_mul(value[0], value[1], p.act) : value[0];
+}
+
+// Sums to shared memory, and from there 8 neighbours at a time to y: `rows` are those of the tile.
+template <class K, int kTokenTiles>
+__device__ void finish(const Params& p, const float (&acc)[2][kTokenTiles][4], const RowTile& tile, const int32_t* rows,
+                       float* shared) {
+  using S = Stage<K, kTokenTiles>;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const bool gate = p.act >= 0;
+  __syncthreads();  // the stages are done with
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const int at = gate ? j * (16 * kWarps) + 16 * warp : 32 * warp + 16 * j;
+#pragma unroll
+    for (int i = 0; i < kTokenTiles; ++i)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) shared[(8 * i + 2 * t + e % 2) * S::kOut + at + g + e / 2 * 8] = acc[j][i][e];
+  }
+  __syncthreads();
+  const int n_wide = gate ? 16 * kWarps : 16 * kTiles, n_pieces = n_wide / 8,
+            c = static_cast<int>(threadIdx.x) % n_pieces * 8;
+  const int64_t out = int64_t{blockIdx.x} * n_wide + c, left = p.w[0].n_out - out;
+  if (left <= 0) return;
+  for (int token = static_cast<int>(threadIdx.x) / n_pieces; token < tile.n; token += 32 * kWarps / n_pieces) {
+    const float* sums = shared + token * S::kOut;
+    const int64_t at = rows[token] * p.y_stride + out;
+    if (p.y_packs) {
+      uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float first = value_of(p, sums, c + 2 * i, n_wide, tile.expert, out + 2 * i);
+        const float second = value_of(p, sums, c + 2 * i + 1, n_wide, tile.expert, out + 2 * i + 1);
+        words[i] = bits_of(__halves2half2(from_float<half>(first), from_float<half>(second)));
+      }
+      *reinterpret_cast<uint4*>(static_cast<half*>(p.y) + at) = make_uint4(words[0], words[1], words[2], words[3]);
+      continue;
+    }
+    for (int i = 0; i < min(int64_t{8}, left); ++i) {
+      const float value = value_of(p, sums, c + i, n_wide, tile.expert, out + i);
+      if (p.y_f32) {
+        static_cast<float*>(p.y)[at + i] = value;
+      } else {
+        static_cast<half*>(p.y)[at + i] = from_float<half>(value);
+      }
+    }
+  }
+}
+
+template <class K, int kTokenTiles>
+__global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_constant__ Params p) {
+  using S = Stage<K, kTokenTiles>;
+  extern __shared__ __align__(128) char shared[];
+  __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
+  __shared__ int32_t rows[S::kTokens];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  let_next_start();
+  if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.w[0]);
+  wait_for_previous();
+  const RowTile tile = p.order.tiles[blockIdx.y];  // whatever is there
+  if (static_cast<int>(blockIdx.y) >= *p.order.n_tiles) return;
+  if (static_cast<int>(threadIdx.x) < tile.n) rows[threadIdx.x] = p.order.order[tile.first + threadIdx.x];
+  const auto source = [&](int j) {
+    const bool gate = p.act >= 0;
+    const int at = static_cast<int>(blockIdx.x) * (gate ? kWarps : kTiles) + (gate ? warp : 2 * warp + j);
+    return Source<K>(matrix_of(p.w[gate ? j : 0], tile.expert), min(at, p.n_tiles - 1), lane);
+  };
+  Source<K> sources[2] = {source(0), source(1)};
+  const Input<K, kTokenTiles> input(p, tile);
+  const uint32_t stages = shared_address(shared);
+  const auto copy = [&](int stage, int step) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+      sources[j].copy_next(stages + stage * S::kBytes + S::kWeights + (2 * warp + j) * K::kSlotBytes, lane,
+                           step < p.n_steps);
+    if (step < p.n_steps) input.copy(stages + stage * S::kBytes, step * K::kCols);
+    end_copies();
+  };
+  for (int s = 0; s < S::kStages - 1; ++s) copy(s, s);
+
+  const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(p.w[0].zero));
+  float acc[2][kTokenTiles][4] = {};
+  int stage = 0, ahead = S::kStages - 1;
+  for (int step = 0; step < p.n_steps; ++step) {
+    await_copies<S::kStages - 2>();
+    __syncthreads();
+    copy(ahead, step + S::kStages - 1);
+    const char* at = shared + stage * S::kBytes;
+    multiply_step<K, kTokenTiles>(acc, at + S::kWeights + 2 * warp * K::kSlotBytes, at, lane, offset, table);
+    stage = stage + 1 == S::kStages ? 0 : stage + 1;
+    ahead = ahead + 1 == S::kStages ? 0 : ahead + 1;
+  }
+  await_copies<0>();
+  finish<K, kTokenTiles>(p, acc, tile, rows, reinterpret_cast<float*>(shared));
+}
+
+template <class K, int kTokenTiles>
+void start(Params p, Device& device) {
+  using S = Stage<K, kTokenTiles>;
+  p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
+  launch(device, expert_kernel<K, kTokenTiles>,
+         dim3(blocks_for(p.n_tiles, p.act >= 0 ? kWarps : kTiles), static_cast<unsigned>(p.order.most_tiles)),
+         32 * kWarps, S::kShared, p);
+}
+
+}  // namespace
+
+void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& device) {
+  CHECK(m.x.dtype == DType::kF16 && m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
+  CHECK(m.weights == nullptr && order.most_tiles <= 65535);
+  const PackedWeight& w = *m.w[0];
+  Params p{};
+  for (int j = 0; j < (m.gate >= 0 ? 2 : 1); ++j) p.w[j] = *m.w[j], p.bias[j] = m.bias[j];
+  p.x = static_cast<const half*>(m.x.data);
+  p.x_stride = m.x.stride, p.x_rows = m.x.rows, p.n_rows = m.n_rows;
+  p.order = order;
+  p.n_in = static_cast<int>(m.x.cols);
+  p.n_tiles = static_cast<int>((w.n_out + kTileRows - 1) / kTileRows);
+  p.y = m.y.data, p.y_stride = m.y.stride, p.y_f32 = m.y.dtype == DType::kF32;
+  p.y_packs = !p.y_f32 && w.n_out % 8 == 0 && m.y.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.y.data) % 16 == 0;
+  p.act = m.gate;
+  with_kind(w, [&](auto kind) {
+    using K = decltype(kind);
+    p.order.tile_rows <= 16 ? start<K, 2>(p, device) : start<K, 8>(p, device);
+  });
+}
+
+}  // namespace ingot::cuda

@@ -1,0 +1,88 @@
+#include "backend/cuda/matmul/dense_matmul.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace ingot::cuda {
+namespace {
+
+constexpr size_t kWorkspace = 32 << 20;  // what NVIDIA advises for Hopper
+
+void check_lt(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS) throw Error("cuBLASLt: {} failed: {}", call, cublasLtGetStatusString(status));
+}
+
+cudaDataType_t type_of(DType dtype) { return dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_32F; }
+
+// The power of two that an address is a multiple of, up to 256.
+int alignment(const void* p) {
+  const auto address = reinterpret_cast<uintptr_t>(p) | 256;
+  return static_cast<int>(address & (~address + 1));
+}
+
+}  // namespace
+
+DenseMatmul::DenseMatmul() : workspace_(kWorkspace) { check_lt(cublasLtCreate(&handle_), "Create"); }
+
+DenseMatmul::~DenseMatmul() { cublasLtDestroy(handle_); }
+
+DenseMatmul::Layout DenseMatmul::layout(DType dtype, int64_t rows, int64_t cols, int64_t stride) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check_lt(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols),
+                                      stride),
+           "MatrixLayoutCreate");
+  return Layout(made);
+}
+
+// cuBLASLt counts columns first, so what it sees is y^T [n_out, n] = w [n_in, n_out]^T x^T [n_in, n].
+const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
+  if (const Plan* found = plans_.find(key)) return *found;
+  const auto [n, n_out, n_in, x_stride, y_stride, x_type, y_type, w_align, x_align, y_align] = key;
+  Plan plan;
+  cublasLtMatmulDesc_t operation = nullptr;
+  check_lt(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "MatmulDescCreate");
+  plan.operation.reset(operation);
+  const cublasOperation_t transpose = CUBLAS_OP_T;
+  check_lt(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose),
+           "TRANSA");
+  plan.a = layout(x_type, n_in, n_out, n_in);
+  plan.b = layout(x_type, n_in, n, x_stride);
+  plan.c = layout(y_type, n_out, n, y_stride);
+  cublasLtMatmulPreference_t preference = nullptr;
+  check_lt(cublasLtMatmulPreferenceCreate(&preference), "PreferenceCreate");
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    check_lt(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+             "PreferenceSetAttribute");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(w_align));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(x_align));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(y_align));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(y_align));
+  cublasLtMatmulHeuristicResult_t result;
+  int n_results = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_, operation, plan.a.get(), plan.b.get(), plan.c.get(), plan.c.get(), preference, 1, &result, &n_results);
+  cublasLtMatmulPreferenceDestroy(preference);
+  plan.found = status == CUBLAS_STATUS_SUCCESS && n_results > 0;
+  if (plan.found) plan.algo = result.algo;
+  return *plans_.put(key, std::move(plan));
+}
+
+bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, Device& device) {
+  CHECK(y.dtype == DType::kF32 || y.dtype == x.dtype);
+  if (x.rows == 0) return true;
+  const Plan& plan = plan_for({x.rows, y.cols, x.cols, x.stride, y.stride, x.dtype, y.dtype, alignment(w),
+                               alignment(x.data), alignment(y.data)});
+  if (!plan.found) return false;
+  const float beta = accumulate ? 1.0f : 0.0f;
+  check_lt(cublasLtMatmul(handle_, plan.operation.get(), &alpha, w, plan.a.get(), x.data, plan.b.get(), &beta, y.data,
+                          plan.c.get(), y.data, plan.c.get(), &plan.algo, workspace_.data(), workspace_.size(),
+                          device.stream()),
+           "Matmul");
+  return true;
+}
+
+}  // namespace ingot::cuda

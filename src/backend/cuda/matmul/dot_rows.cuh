@@ -1,0 +1,200 @@
+// dot_rows.cu's kernel: the product of one row of activations with dense weights. A warp takes one or two rows of
+// weights after another and reads each straight through, 512 bytes a load. It loads one batch while it uses the one
+// before, across the ends of rows, and the first before the kernel in front has ended. The activations lie in shared
+// memory.
+#pragma once
+#include "backend/cuda/matmul/matvec_tiles.cuh"
+
+namespace ingot::cuda::dot_rows_kernel {
+
+using matvec_tiles::pick;
+using matvec_tiles::Shape;
+using matvec_tiles::shape_of;
+
+constexpr int kWarps = 8;
+constexpr int kAhead = 8;       // loads of a batch
+constexpr int kChunk = 32 * 8;  // elements of a load of a warp
+
+struct Job {
+  const half* w;
+  const float* bias;
+  void* y;
+};
+
+struct Params : Shape {
+  Job jobs[3];
+  const half* x;
+  RowNorm norm;  // whose result x is, if any
+};
+
+// A task: kRows neighbours of a job, or with kGated the same row of the first two jobs. They are the tiles of the
+// shape.
+template <int kRows, bool kGated, Shape kShape>
+struct Task {
+  int job = 0;
+  int64_t row;
+
+  __device__ Task(const Shape& s, int task) {
+    if constexpr (kGated) {
+      row = task;
+    } else {
+      job = matvec_tiles::job_of(s, task);
+      row = int64_t{task - pick(s.first_tile, job)} * kRows;
+    }
+  }
+  __device__ const Job& job_of(const Params& p, int r) const { return p.jobs[kGated ? r : job]; }
+  // The last rows of a task may be missing: the one before stands in for them, and is not written.
+  __device__ int64_t row_of(const Shape& s, int r) const {
+    return kGated ? row : min(row + r, int64_t{pick(s.n_out, job)} - 1);
+  }
+};
+
+template <int kRows>
+struct Batch {
+  static constexpr int kLoads = kAhead / kRows;  // of a row
+  template <Shape kShape>
+  static constexpr bool kWhole = kShape.n_in > 0 &&
+                                 kShape.n_in % (kLoads * kChunk) == 0;  // a row is whole batches, as is known
+  uint4 w[kRows][kLoads];
+};
+
+template <int kRows, bool kGated, Shape kShape>
+struct Stream {
+  const Params& p;
+  const int lane, stride;
+  int task, chunk = 0;  // of the next batch
+  const half* w[kRows];
+
+  __device__ Stream(const Params& params, int lane_of, int first, int stride_of)
+      : p(params), lane(lane_of), stride(stride_of), task(first) {
+    aim();
+  }
+  __device__ __forceinline__ void aim() {
+    const Shape s = shape_of<kShape>(p);
+    if (task >= s.n_tiles) return;
+    const Task<kRows, kGated, kShape> at(s, task);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) w[r] = at.job_of(p, r).w + at.row_of(s, r) * s.n_in + 8 * lane;
+  }
+  __device__ __forceinline__ void load(Batch<kRows>& batch) {
+    const int n_in = shape_of<kShape>(p).n_in;
+    if (task >= shape_of<kShape>(p).n_tiles) return;
+#pragma unroll
+    for (int i = 0; i < Batch<kRows>::kLoads; ++i) {
+      const int column = (chunk + i) * kChunk;
+      const bool in = Batch<kRows>::template kWhole<kShape> || column + 8 * lane < n_in;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) batch.w[r][i] = in ? load_stream(w[r] + column) : uint4{};
+    }
+    chunk += Batch<kRows>::kLoads;
+    if (chunk * kChunk >= n_in) {
+      chunk = 0;
+      task += stride;
+      aim();
+    }
+  }
+};
+
+__device__ __forceinline__ void put(const Shape& s, const Job& job, int64_t row, float value) {
+  if (s.y_f32) {
+    float* y = static_cast<float*>(job.y) + row;
+    *y = s.accumulate ? *y + value : value;
+  } else {
+    half* y = static_cast<half*>(job.y) + row;
+    *y = from_float<half>(s.accumulate ? __half2float(*y) + value : value);
+  }
+}
+
+// What a warp is summing up.
+template <int kRows, bool kGated, Shape kShape>
+struct Sums {
+  const Params& p;
+  const half* x;
+  const bool real;  // else nothing is written
+  const int lane, stride;
+  int task, chunk = 0;
+  float sum[kRows] = {};
+
+  __device__ Sums(const Params& params, const half* x_of, bool is_real, int lane_of, int first, int stride_of)
+      : p(params), x(x_of), real(is_real), lane(lane_of), stride(stride_of), task(first) {}
+
+  __device__ __forceinline__ void add(const Batch<kRows>& batch) {
+    const int n_in = shape_of<kShape>(p).n_in;
+#pragma unroll
+    for (int i = 0; i < Batch<kRows>::kLoads; ++i) {
+      const int column = (chunk + i) * kChunk + 8 * lane;
+      if (!Batch<kRows>::template kWhole<kShape> && column >= n_in) break;
+      const uint4 v = *reinterpret_cast<const uint4*>(x + column);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) sum[r] = dot8(batch.w[r][i], v, sum[r]);
+    }
+    chunk += Batch<kRows>::kLoads;
+    if (chunk * kChunk < n_in) return;
+    finish();
+    chunk = 0;
+    task += stride;
+  }
+  __device__ __forceinline__ void finish() {
+    float total[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      total[r] = warp_sum(sum[r]);
+      sum[r] = 0;
+    }
+    if (lane != 0 || !real) return;
+    const Shape s = shape_of<kShape>(p);
+    const Task<kRows, kGated, kShape> at(s, task);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const float* bias = at.job_of(p, r).bias;
+      if (s.has_bias && bias != nullptr) total[r] += bias[at.row_of(s, r)];
+    }
+    if constexpr (kGated) {
+      put(s, p.jobs[0], at.row, act_mul(total[0], total[1], s.act));
+    } else {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        if (at.row + r < pick(s.n_out, at.job)) put(s, p.jobs[at.job], at.row + r, total[r]);
+    }
+  }
+};
+
+// The body of the kernel.
+template <int kRows, bool kGated, Shape kShape>
+__device__ __forceinline__ void run(const Params& p) {
+  extern __shared__ __align__(16) half shared[];  // [n_in] activations
+  __shared__ float reduce[33];
+  let_next_start();
+  const int lane = threadIdx.x % 32, first = static_cast<int>(threadIdx.x / 32 * gridDim.x + blockIdx.x);
+  const int stride = static_cast<int>(gridDim.x) * kWarps;
+  const Shape s = shape_of<kShape>(p);
+  Stream<kRows, kGated, kShape> stream(p, lane, first, stride);
+  Batch<kRows> even, odd;
+  stream.load(even);
+#pragma unroll 1
+  for (int pass = s.rehearses ? 0 : 1; pass < 2; ++pass) {
+    const bool real = pass == 1;
+    if (real) wait_for_previous();
+    if (s.has_norm) {
+      norm_row(
+          p.norm, s.n_in, s.n_in, reduce, real, [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + 4 * i) = v; },
+          kWarps * 32);
+    } else {
+#pragma unroll 4
+      for (int i = threadIdx.x * 8; i < s.n_in; i += kWarps * 32 * 8)
+        *reinterpret_cast<uint4*>(shared + i) = __ldcg(reinterpret_cast<const uint4*>(p.x + i));
+    }
+    __syncthreads();
+    Sums<kRows, kGated, kShape> sums(p, shared, real, lane, first, stride);
+    while (sums.task < s.n_tiles) {
+      if (real) stream.load(odd);
+      sums.add(even);
+      if (!real || sums.task >= s.n_tiles) break;
+      stream.load(even);
+      sums.add(odd);
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace ingot::cuda::dot_rows_kernel

@@ -1,0 +1,99 @@
+#include "backend/cuda/matmul/matmul_kernels.h"
+
+#include <algorithm>
+
+namespace ingot::cuda {
+namespace {
+
+bool codes(const PackedWeight& w) { return w.layout != Layout::kDense; }
+bool always(const DeviceLimits&, const PackedWeight&, int64_t) { return true; }
+bool never(const DeviceLimits&, const PackedWeight&, int64_t) { return false; }
+
+bool can_stream(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
+  return can_matvec(w) && rows <= (codes(w) ? kMatvecRows : 1);
+}
+
+// From 9 rows on it takes a second operand of activations, and tiles are as fast for 32; many outputs fill the device
+// with them.
+bool stream_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
+  return !codes(w) || rows <= 8 || w.n_out < 8192 || w.n_in < 2048;
+}
+
+bool can_group(const DeviceLimits& device, const PackedWeight& w, int64_t) { return can_warpgroup_matmul(device, w); }
+// Its blocks are long, and begin and end slowly: it wants matrices that fill the device with them, and neither few rows
+// nor thousands.
+bool group_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
+  const int64_t size = w.n_in * w.n_out;
+  const bool wide = w.n_out >= 8192, large = size >= 32 << 20;
+  if (size < 8 << 20 || (w.n_out < 4096 && rows <= 128)) return false;
+  return rows > (wide ? 32 : large ? 40 : 64) && rows <= (wide ? 1024 : large ? 640 : 512);
+}
+
+bool can_tile(const DeviceLimits&, const PackedWeight& w, int64_t) { return can_tile_matmul(w); }
+bool can_tile_codes(const DeviceLimits&, const PackedWeight& w, int64_t) { return codes(w) && can_tile_matmul(w); }
+bool tile_wins(const DeviceLimits& device, const PackedWeight& w, int64_t rows) {
+  if (!codes(w)) return false;
+  if (rows <= 32) return w.n_in >= 2048 && w.n_out >= 512;
+  return rows <= (can_warpgroup_matmul(device, w) ? 64 : 128) && w.n_in >= 4096 && w.n_out >= 1024;
+}
+
+bool can_decode(const DeviceLimits&, const PackedWeight& w, int64_t) { return codes(w); }
+bool is_dense(const DeviceLimits&, const PackedWeight& w, int64_t) { return !codes(w); }
+
+constexpr MatmulKernel kKernels[] = {
+    {"stream", can_stream, stream_wins, matvec},              // matvec.cu, dot_rows.cu, dot_codes.cu
+    {"warpgroups", can_group, group_wins, warpgroup_matmul},  // warpgroup_matmul.cu
+    {"tiles", can_tile, tile_wins, tile_matmul},              // tile_matmul.cu
+    {"decode, cuBLASLt", can_decode, always, nullptr, true},  // unpack.cu, dense_matmul.cc
+    {"cuBLASLt", is_dense, always, nullptr},                  // dense_matmul.cc; what it refuses, plain_matmul.cu
+    {.name = "stream for this size", .can = can_stream, .wins = never, .run = matvec, .specialised = true},
+    {.name = "tiles for this size", .can = can_tile_codes, .wins = never, .run = tile_matmul, .specialised = true},
+    {.name = "warpgroups for this size", .can = can_group, .wins = never, .run = warpgroup_matmul, .specialised = true},
+};
+
+}  // namespace
+
+std::span<const MatmulKernel> matmul_kernels() { return kKernels; }
+
+const MatmulKernel& matmul_kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows, bool alone) {
+  for (const MatmulKernel& kernel : kKernels) {
+    if (alone && kernel.run != tile_matmul && kernel.run != nullptr) continue;
+    if (kernel.can(device, w, rows) && (alone || kernel.wins(device, w, rows))) return kernel;
+  }
+  CHECK(false && "every weight is codes or dense");
+}
+
+bool TimedChoice::knows(const PackedWeight& w) const {
+  return std::ranges::find(choices_, kind_of(w), &Choice::kind) != choices_.end();
+}
+
+void TimedChoice::add(const DeviceLimits& device, const PackedWeight& w, int64_t most_rows, const Time& time) {
+  constexpr double kMargin = 0.95, kHopeless = 2;
+  constexpr int64_t kMany = 128;  // rows, from which on more of them help none but cuBLASLt
+  Choice choice{.kind = kind_of(w)};
+  std::vector<const MatmulKernel*> hopeless;
+  for (size_t i = 0; i < std::size(kRows) && kRows[i] <= most_rows; ++i) {
+    const MatmulKernel& listed = matmul_kernel_for(device, w, kRows[i], false);
+    const double to_beat = time(listed, kRows[i]) * kMargin;
+    double best = to_beat;
+    for (const MatmulKernel& kernel : kKernels) {
+      if (&kernel == &listed || kernel.specialised || !kernel.can(device, w, kRows[i]) ||
+          std::ranges::find(hopeless, &kernel) != hopeless.end())
+        continue;
+      const double us = time(kernel, kRows[i]);
+      if (us < best) best = us, choice.faster[i] = &kernel;
+      if (kRows[i] >= kMany && us > kHopeless * to_beat && kernel.run != nullptr) hopeless.push_back(&kernel);
+    }
+  }
+  choices_.push_back(choice);
+}
+
+const MatmulKernel& TimedChoice::kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows) const {
+  const auto choice = std::ranges::find(choices_, kind_of(w), &Choice::kind);
+  const auto place = std::ranges::lower_bound(kRows, rows) - std::begin(kRows);
+  const MatmulKernel* faster =
+      choice == choices_.end() || place == std::ssize(kRows) || rows < 5 ? nullptr : choice->faster[place];
+  return faster != nullptr && faster->can(device, w, rows) ? *faster : matmul_kernel_for(device, w, rows, false);
+}
+
+}  // namespace ingot::cuda

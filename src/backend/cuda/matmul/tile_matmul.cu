@@ -1,0 +1,59 @@
+// Products of quantized weights with more rows of activations than a stream of weights serves well: what a batch of
+// sequences decodes. The kernel is in tile_matmul.cuh; here a product is cut for it.
+//
+// A row's numbers depend on the others only by that sharing: without, or where it does not ask for their number
+// (Matvec::alone), they are the same for one row as for a thousand. So with --deterministic this kernel takes all
+// products, those of dense weights too.
+#include <algorithm>
+
+#include "backend/cuda/matmul/tile_matmul.cuh"
+#include "backend/cuda/memory.h"
+#include "backend/cuda/specialised.h"
+
+namespace ingot::cuda {
+
+using namespace tile_kernel;
+
+namespace {
+
+constexpr int kMostSplit = 8;  // blocks of a cluster, which every device of the kind can have
+
+template <class K, int kTokenTiles>
+__global__ void __launch_bounds__(32 * kWarps, 2) any_kernel(const __grid_constant__ Params p) {
+  run<K, kTokenTiles, Shape{}>(p);
+}
+
+// `alone`: what shares a row's sums depends on the weights only.
+template <class K, int kTokenTiles>
+void start(Params p, bool alone, SpecialisedKernels* specialised, Device& device) {
+  using S = Stage<K, kTokenTiles>;
+  const int per_block = p.act >= 0 ? kWarps : kTiles;
+  const auto n_blocks = blocks_for(p.n_tiles, per_block), n_token_blocks = blocks_for(p.n, S::kTokens);
+  const int n_alike = static_cast<int>(alone ? n_blocks : n_blocks * n_token_blocks);
+  p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
+  p.split = 1;
+  while (device.has_clusters() && p.split < kMostSplit && p.n_steps >= 8 * p.split &&
+         n_alike * p.split <= device.n_multiprocessors())
+    p.split *= 2;
+  const auto split = static_cast<unsigned>(p.split);
+  auto kernel = any_kernel<K, kTokenTiles>;
+  if constexpr (K::kLayout != Layout::kDense)  // a step brings those only with --deterministic
+    kernel =
+        kernel_or(kernel, specialised, {SpecialisedKernel::kTiles, K::kLayout, K::kMin, K::kGroup16, kTokenTiles, p});
+  launch_clusters(device, kernel, dim3(n_blocks, split, n_token_blocks), dim3(1, split, 1), 32 * kWarps, S::kShared, p);
+}
+
+}  // namespace
+
+bool can_tile_matmul(const PackedWeight& w) { return !w.f32 && (w.layout != Layout::kDense || w.n_in % 8 == 0); }
+
+void tile_matmul(const Matvec& m, Device& device) {
+  const Params p = matvec_tiles::params_of(m);
+  if (p.n == 0) return;
+  with_kind(*m.jobs[0].w, [&](auto kind) {
+    using K = decltype(kind);
+    p.n <= 32 ? start<K, 4>(p, m.alone, m.specialised, device) : start<K, 8>(p, m.alone, m.specialised, device);
+  });
+}
+
+}  // namespace ingot::cuda

@@ -1,0 +1,222 @@
+// What tile_matmul.cu, experts/tiles.cu and warpgroup_matmul.cu share: from codes in a slot of shared memory
+// (matvec_step.cuh) to the tensor core's operands in registers, exact whole numbers times the scale; the product of a
+// step; and the choice of a kernel by what a weight is.
+#pragma once
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/matmul/matvec_step.cuh"
+
+namespace ingot::cuda::tile_step {
+
+using matvec_step::copy16;
+using matvec_step::copy_step;
+using matvec_step::From;
+using matvec_step::from_of;
+using matvec_step::Kind;
+
+// Of a row of a tile, the scales of units 2 * half and 2 * half + 1.
+template <class K>
+struct HalfScales {
+  static constexpr int kFields = K::kMin ? 2 : 1, kPerUnit = K::kGroup16 ? 2 : 1, kWords = kFields * kPerUnit;
+  uint32_t words[kWords];
+
+  __device__ __forceinline__ HalfScales(const char* slot, int row, int half) {
+    const char* p = slot + 512 * K::kPieces + (2 * row + half) * (4 * kWords);
+    if constexpr (kWords == 1) {
+      words[0] = *reinterpret_cast<const uint32_t*>(p);
+    } else if constexpr (kWords == 2) {
+      const uint2 v = *reinterpret_cast<const uint2*>(p);
+      words[0] = v.x, words[1] = v.y;
+    } else {
+      const uint4 v = *reinterpret_cast<const uint4*>(p);
+      words[0] = v.x, words[1] = v.y, words[2] = v.z, words[3] = v.w;
+    }
+  }
+  // Of group h of unit u of the half. To be called with constants.
+  __device__ __forceinline__ half2 get(int u, int h, bool min) const {
+    const int i = (u * kPerUnit + h) * kFields + min;
+    const half2 pair = half2_of(words[i / 2]);
+    return i % 2 ? __high2half2(pair) : __low2half2(pair);
+  }
+};
+
+// (v & mask) | bits
+__device__ __forceinline__ uint32_t masked_or(uint32_t v, uint32_t mask, uint32_t bits) {
+  uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(r) : "r"(v), "r"(mask), "r"(bits));
+  return r;
+}
+
+// Whole numbers: codes less their zero, or entries of the codebook. `offset` is the pair of 1024 + zero: a code in the
+// low bits of the f16 1024 is 1024 + code; four bits higher, 1024 + 16 codes, which one multiplication and addition
+// brings down, exactly too.
+template <class K>
+__device__ __forceinline__ half2 level_pair(const uint32_t (&words)[2], int j, half2 offset, const uint32_t* table) {
+  if constexpr (K::kLayout == Layout::kCodebook4) return half2_of(table[words[0] >> (8 * j) & 255]);
+  if constexpr (K::kLayout == Layout::kCodes4) {
+    const uint32_t word = j < 2 ? words[0] : words[0] >> 8;
+    if (j % 2 == 0) return __hsub2(half2_of(masked_or(word, 0x000F000Fu, 0x64006400u)), offset);
+    const half2 sixteenth = __float2half2_rn(0.0625f),
+                high_offset = __hsub2(__float2half2_rn(960.0f), offset);  // -(64 + zero)
+    return __hfma2(half2_of(masked_or(word, 0x00F000F0u, 0x64006400u)), sixteenth, high_offset);
+  }
+  return __hsub2(half2_of(__byte_perm(words[j / 2], 0x64646464u, j % 2 ? 0x4342 : 0x4140)), offset);
+}
+
+// The lane's 8 weights of rows g and g + 8 of a tile, of one unit of a step. To be called with constant units.
+template <class K>
+__device__ __forceinline__ void weights_of(uint32_t (&a)[2][4], const char* slot, int unit, int lane, half2 offset,
+                                           const uint32_t* table) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    uint32_t words[2];
+    if constexpr (K::kPieces == 4) {
+      const uint4 v = reinterpret_cast<const uint4*>(slot)[64 * (unit / 2) + 32 * r + lane];
+      words[0] = unit % 2 ? v.z : v.x, words[1] = unit % 2 ? v.w : v.y;
+    } else {
+      const uint2 v = reinterpret_cast<const uint2*>(slot)[2 * (32 * r + lane) + unit / 2];
+      words[0] = unit % 2 ? v.y : v.x;
+    }
+    const HalfScales<K> scales(slot, lane / 4 + 8 * r, unit / 2);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int h = K::kGroup16 ? j / 2 : 0;
+      const half2 level = level_pair<K>(words, j, offset, table), scale = scales.get(unit % 2, h, false);
+      a[r][j] = bits_of(K::kMin ? __hfma2(level, scale, scales.get(unit % 2, h, true)) : __hmul2(level, scale));
+    }
+  }
+}
+
+// A step of dense weights: 64 columns of 16 rows. Of each 32, lane t owns columns 8t to 8t + 7, in four pieces: rows g
+// and g + 8 of both.
+struct Dense {
+  static constexpr Layout kLayout = Layout::kDense;
+  static constexpr int kCols = 64, kSlotBytes = 2048;
+};
+
+// From a row of activations of a step to the next in shared memory; the lanes of a read meet all banks.
+template <class K>
+inline constexpr int kInputRowBytes = 2 * K::kCols + (K::kLayout == Layout::kDense ? 64 : 32);
+
+// Where a lane finds a tile of 16 rows of weights, step by step.
+template <class K>
+struct Source {
+  From from;
+
+  __device__ __forceinline__ Source(const PackedWeight& w, int tile, int lane, int first_step = 0)
+      : from(from_of<K>(w, tile, lane)) {
+    from.codes += int64_t{first_step} * (512 * K::kPieces);
+    from.scales += int64_t{first_step} * (32 * K::kScaleBytes);
+  }
+  __device__ __forceinline__ void copy_next(uint32_t slot, int lane, bool wanted) {
+    if (wanted) copy_step<K>(slot, from, lane);
+    from.codes += 512 * K::kPieces;
+    from.scales += 32 * K::kScaleBytes;
+  }
+};
+
+template <>
+struct Source<Dense> {
+  const half* rows[2];
+  int column, n_in;
+
+  __device__ __forceinline__ Source(const PackedWeight& w, int tile, int lane, int first_step = 0)
+      : column(8 * (lane % 4) + first_step * Dense::kCols), n_in(static_cast<int>(w.n_in)) {
+    const half* data = static_cast<const half*>(w.data);
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      rows[r] = data + min(int64_t{tile} * kTileRows + lane / 4 + 8 * r, w.n_out - 1) * w.n_in;
+  }
+  __device__ __forceinline__ void copy_next(uint32_t slot, int lane, bool wanted) {
+    if (wanted) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = column + i / 2 * 32;
+        copy16(slot + 512 * i + 16 * lane, rows[i % 2] + (at < n_in ? at : 0), at < n_in);
+      }
+    }
+    column += Dense::kCols;
+  }
+};
+
+// The lane's operands of one unit of a tile, and of a row of activations. To be called with constant units.
+template <class K>
+__device__ __forceinline__ void load_weights(uint32_t (&a)[2][4], const char* slot, int unit, int lane, half2 offset,
+                                             const uint32_t* table) {
+  if constexpr (K::kLayout == Layout::kDense) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const uint4 v = reinterpret_cast<const uint4*>(slot)[32 * (2 * unit + r) + lane];
+      a[r][0] = v.x, a[r][1] = v.y, a[r][2] = v.z, a[r][3] = v.w;
+    }
+  } else {
+    weights_of<K>(a, slot, unit, lane, offset, table);
+  }
+}
+template <class K>
+__device__ __forceinline__ uint4 load_input(const char* row, int unit, int t) {
+  if constexpr (K::kLayout == Layout::kDense) return *reinterpret_cast<const uint4*>(row + 64 * unit + 16 * t);
+  const uint2 x0 = *reinterpret_cast<const uint2*>(row + 64 * unit + 8 * t),
+              x1 = *reinterpret_cast<const uint2*>(row + 64 * unit + 32 + 8 * t);
+  return make_uint4(x0.x, x0.y, x1.x, x1.y);
+}
+
+// acc += a step of two tiles, in neighbouring slots, times its rows of activations.
+template <class K, int kTokenTiles>
+__device__ __forceinline__ void multiply_step(float (&acc)[2][kTokenTiles][4], const char* slots, const char* input,
+                                              int lane, half2 offset, const uint32_t* table) {
+  const char* row = input + lane / 4 * kInputRowBytes<K>;
+#pragma unroll
+  for (int unit = 0; unit < K::kCols / 32; ++unit) {
+    uint32_t a[2][2][4];
+    load_weights<K>(a[0], slots, unit, lane, offset, table);
+    load_weights<K>(a[1], slots + K::kSlotBytes, unit, lane, offset, table);
+#pragma unroll
+    for (int i = 0; i < kTokenTiles; ++i) {
+      const uint4 x = load_input<K>(row + 8 * i * kInputRowBytes<K>, unit, lane % 4);
+      mma(acc[0][i], a[0][0][0], a[0][1][0], a[0][0][1], a[0][1][1], x.x, x.y);
+      mma(acc[1][i], a[1][0][0], a[1][1][0], a[1][0][1], a[1][1][1], x.x, x.y);
+      mma(acc[0][i], a[0][0][2], a[0][1][2], a[0][0][3], a[0][1][3], x.z, x.w);
+      mma(acc[1][i], a[1][0][2], a[1][1][2], a[1][0][3], a[1][1][3], x.z, x.w);
+    }
+  }
+}
+
+#ifndef __CUDACC_RTC__
+// Calls f with the kind of a weight's steps. Codebooks have no minima, and no format of 8 bits has minima and two
+// scales for 32.
+template <class F>
+void with_codes(const PackedWeight& w, F&& f) {
+  CHECK(!w.has_min || (w.layout != Layout::kCodebook4 && !(w.layout == Layout::kCodes8 && w.group16)));
+  switch (w.layout) {
+    case Layout::kDense: CHECK(false && "dense weights have no codes");
+    case Layout::kCodebook4:
+      if (w.group16) return f(Kind<Layout::kCodebook4, false, true>());
+      return f(Kind<Layout::kCodebook4, false, false>());
+    case Layout::kCodes4:
+      if (w.has_min && w.group16) return f(Kind<Layout::kCodes4, true, true>());
+      if (w.has_min) return f(Kind<Layout::kCodes4, true, false>());
+      if (w.group16) return f(Kind<Layout::kCodes4, false, true>());
+      return f(Kind<Layout::kCodes4, false, false>());
+    case Layout::kCodes8:
+      if (w.has_min) return f(Kind<Layout::kCodes8, true, false>());
+      if (w.group16) return f(Kind<Layout::kCodes8, false, true>());
+      return f(Kind<Layout::kCodes8, false, false>());
+  }
+}
+template <class F>
+void with_kind(const PackedWeight& w, F&& f) {
+  w.layout == Layout::kDense ? f(Dense()) : with_codes(w, f);
+}
+#endif
+
+// Pairs of codebook entries as halves.
+__device__ __forceinline__ void fill_levels(uint32_t* table, const PackedWeight& w) {
+  const int i = threadIdx.x;
+  if (i >= 256) return;
+  const auto level = [&](int code) {
+    return __int2half_rn(quant::codebook_entry(w.codebook_low, w.codebook_high, code));
+  };
+  table[i] = bits_of(__halves2half2(level(i & 15), level(i >> 4)));
+}
+
+}  // namespace ingot::cuda::tile_step

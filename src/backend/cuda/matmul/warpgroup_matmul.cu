@@ -1,0 +1,88 @@
+// Products of quantized weights with a hundred rows of activations and more, on Hopper: steps of a server, prompts
+// beside decodes. Codes become halves in the registers from which the tensor cores take them (wgmma), so weights are
+// read as codes and never written as halves. The kernel is in warpgroup_matmul.cuh; here a product is cut for it.
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cuda/matmul/warpgroup_matmul.cuh"
+#include "backend/cuda/memory.h"
+#include "backend/cuda/specialised.h"
+
+namespace ingot::cuda {
+
+using namespace warpgroup_kernel;
+
+namespace {
+
+constexpr unsigned kMostSplit = 8;  // blocks of a cluster
+
+// How a product is cut: rows of activations of a block, and how many blocks share the columns. The least time, by what
+// an H200 takes in microseconds for a step of a block, for its beginning and end, and for adding up.
+struct Cut {
+  int n_tokens, split;
+  double us;
+};
+Cut cut_for(int n_tokens, int n_rows, int n_blocks, int n_steps, const ClustersAtOnce& at_once) {
+  constexpr double kAddUp[] = {0, 1, 3.5, 9};
+  const double step = 0.62 + 0.0065 * n_tokens, ends = 3.5 + 0.058 * n_tokens;
+  Cut best{n_tokens, 1, INFINITY};
+  const int n_all = (n_rows + n_tokens - 1) / n_tokens * n_blocks;
+  for (int i = 0; i < 4 && 1 << i <= n_steps && at_once[i] > 0; ++i) {
+    const int n_waves = (n_all + at_once[i] - 1) / at_once[i], n_own = (n_steps + (1 << i) - 1) >> i;
+    const double us = n_waves * (step * n_own + ends + kAddUp[i]);
+    if (us < best.us) best = {n_tokens, 1 << i, us};
+  }
+  return best;
+}
+
+template <class K, int kTokens>
+__global__ void __launch_bounds__(kThreads, 1) any_kernel(const __grid_constant__ Params p) {
+  run<K, kTokens, Shape{}>(p);
+}
+
+template <class K, int kTokens>
+Cut best_cut(Device& device, const Params& p, int n_blocks) {
+  constexpr int kBytes = Shared<K, kTokens>::kBytes;
+  const auto* kernel = reinterpret_cast<const void*>(any_kernel<K, kTokens>);
+  return cut_for(kTokens, p.n, n_blocks, p.n_steps, device.clusters_at_once(kernel, kThreads, kBytes, kMostSplit));
+}
+
+template <class K, int kTokens>
+void start(const Params& p, int split, unsigned n_blocks, SpecialisedKernels* specialised, Device& device) {
+  const SpecialisedKernel kind{SpecialisedKernel::kWarpgroups, K::kLayout, K::kMin, K::kGroup16, kTokens, p};
+  const auto kernel = kernel_or(any_kernel<K, kTokens>, specialised, kind);
+  Params own = p;
+  own.split = split;
+  // Blocks of the same weights start together, so that these are read once.
+  launch_clusters(device, kernel, dim3(blocks_for(p.n, kTokens), static_cast<unsigned>(split), n_blocks),
+                  dim3(1, static_cast<unsigned>(split), 1), kThreads, Shared<K, kTokens>::kBytes, own);
+}
+
+template <class K>
+void start(Params p, SpecialisedKernels* specialised, Device& device) {
+  const unsigned n_blocks = blocks_for(p.n_tiles, p.act >= 0 ? kTiles / 2 : kTiles);
+  p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
+  const auto n = static_cast<int>(n_blocks);
+  const Cut cuts[] = {best_cut<K, 128>(device, p, n), best_cut<K, 96>(device, p, n), best_cut<K, 64>(device, p, n)};
+  const Cut& cut = *std::ranges::min_element(cuts, {}, &Cut::us);
+  switch (cut.n_tokens) {
+    case 64: return start<K, 64>(p, cut.split, n_blocks, specialised, device);
+    case 96: return start<K, 96>(p, cut.split, n_blocks, specialised, device);
+    default: return start<K, 128>(p, cut.split, n_blocks, specialised, device);
+  }
+}
+
+}  // namespace
+
+bool can_warpgroup_matmul(const DeviceLimits& device, const PackedWeight& w) {
+  return device.is_hopper() && w.layout != Layout::kDense && !w.f32 &&
+         w.n_out <= int64_t{65535} * kTileRows * kTiles / 2;
+}
+
+void warpgroup_matmul(const Matvec& m, Device& device) {
+  const Params p = matvec_tiles::params_of(m);
+  if (p.n == 0) return;
+  with_codes(*m.jobs[0].w, [&](auto kind) { start<decltype(kind)>(p, m.specialised, device); });
+}
+
+}  // namespace ingot::cuda

@@ -1,0 +1,326 @@
+// warpgroup_matmul.cu's kernel. A block takes 256 rows of weights, 128 to each of two warpgroups as two operands of 64,
+// and up to 128 rows of activations. A third warpgroup brings those to shared memory, 64 columns at a time, in the
+// order of columns in which codes lie: a sum may go through its columns in any order, as long as both factors do. Each
+// warp copies its own tiles of codes ahead (matvec_step.cuh), and decodes 32 columns while the tensor cores work on the
+// 32 before.
+//
+// Where there are fewer blocks than multiprocessors, a cluster of them shares the columns, as in tile_matmul.cu.
+#pragma once
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/matmul/matvec_step.cuh"
+#include "backend/cuda/matmul/matvec_tiles.cuh"
+#include "backend/cuda/matmul/tile_step.cuh"
+#include "backend/cuda/matmul/wgmma.cuh"
+
+namespace ingot::cuda::warpgroup_kernel {
+
+using namespace matvec_step;
+using namespace tile_step;
+using matvec_tiles::Job;
+using matvec_tiles::job_of;
+using matvec_tiles::Params;
+using matvec_tiles::pick;
+using matvec_tiles::Shape;
+using matvec_tiles::shape_of;
+
+constexpr int kThreads = 384, kWorkers = 256;  // of a block; those that multiply
+constexpr int kTiles = 16;                     // of 16 rows of weights
+constexpr int kPanels = 6, kPanelCols = 64;    // of activations, in the ring
+constexpr int kSlots = 3;                      // steps of weights in a warp's ring
+
+template <class K, int kTokens>
+struct Shared {
+  static constexpr int kPanelBytes =
+      kTokens * kPanelCols * 2;  // rows of 128 bytes, their 16-byte pieces swizzled by row % 8
+  static constexpr int kWeights = kPanels * kPanelBytes;
+  static constexpr int kWarpBytes = kSlots * 2 * K::kSlotBytes;
+  static constexpr int kOut = 16 * kTiles + 4;  // floats of a row of sums, which take the rings' place
+  static constexpr int kRings = kWeights + kWorkers / 32 * kWarpBytes, kSums = kTokens * kOut * 4;
+  static constexpr int kBarriers = kRings > kSums ? kRings : kSums;
+  static constexpr int kBytes = kBarriers + 16 * kPanels + 1024 /* to align it */;
+};
+
+__device__ __forceinline__ uint32_t full_barrier(uint32_t barriers, int panel) { return barriers + 8 * panel; }
+__device__ __forceinline__ uint32_t free_barrier(uint32_t barriers, int panel) {
+  return barriers + 8 * (kPanels + panel);
+}
+__device__ __forceinline__ void workers_barrier() { asm volatile("bar.sync 3, %0;" ::"n"(kWorkers) : "memory"); }
+
+// What a thread of the warpgroup that fetches has of a panel: 8 columns of some rows. Lane t of a product owns columns
+// 4t to 4t + 3 of each 16 (packed_weight.h), and the tensor core takes from it numbers 2t, 2t + 1, 2t + 8 and 2t + 9:
+// so pairs of columns change places.
+template <int kTokens>
+struct Fetch {
+  static constexpr int kRowsAtOnce = 16, kLoads = kTokens / kRowsAtOnce;
+  const uint4* from;
+  uint32_t rows[kLoads];  // where they begin, in pieces
+  const int piece, row, n_in;
+
+  __device__ Fetch(const Params& p, int n_in_of, int first_token)
+      : from(reinterpret_cast<const uint4*>(p.x)),
+        piece(static_cast<int>(threadIdx.x) % 8),
+        row(static_cast<int>(threadIdx.x) / 8),
+        n_in(n_in_of) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i)
+      rows[i] = static_cast<uint32_t>(min(first_token + row + i * kRowsAtOnce, p.n - 1) * (p.x_stride / 8));
+  }
+  __device__ __forceinline__ void load(uint4 (&v)[kLoads], int column) const {
+    const int at = column + 8 * piece;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) v[i] = at < n_in ? __ldcg(from + rows[i] + at / 8) : uint4{};
+  }
+  __device__ __forceinline__ void put(char* panel, const uint4 (&v)[kLoads]) const {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int r = row + i * kRowsAtOnce;
+      char* to = panel + r * 128 + piece % 2 * 8;
+      *reinterpret_cast<uint2*>(to + 16 * ((piece & 6) ^ (r & 7))) = make_uint2(v[i].x, v[i].z);
+      *reinterpret_cast<uint2*>(to + 16 * ((piece | 1) ^ (r & 7))) = make_uint2(v[i].y, v[i].w);
+    }
+  }
+};
+
+template <int kTokens, int kPanelBytes, Shape kShape>
+__device__ __forceinline__ void fetch(const Params& p, char* shared, uint32_t barriers, int first_token, int begin,
+                                      int end) {
+  const Fetch<kTokens> f(p, shape_of<kShape>(p).n_in, first_token);
+  uint4 v[2][Fetch<kTokens>::kLoads];
+  int panel = 0;
+  uint32_t phase = 1;
+  f.load(v[0], begin * kTileCols);
+  for (int step = begin; step < end; ++step) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      f.load(v[1 - i], step * kTileCols + (i + 1) * kPanelCols);  // past the last step: of the next, or nothing
+      await(free_barrier(barriers, panel), phase);
+      f.put(shared + panel * kPanelBytes, v[i]);
+      fence_shared();
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) arrive(full_barrier(barriers, panel));
+      if (++panel == kPanels) panel = 0, phase ^= 1;
+    }
+  }
+}
+
+// The j-th tile of a warp; with a gate, of the j-th weight.
+__device__ __forceinline__ int tile_of(bool gated, int warp, int j) {
+  const int block = static_cast<int>(blockIdx.z), group = warp / 4, in_group = warp % 4;
+  return gated ? block * (kTiles / 2) + 4 * group + in_group : block * kTiles + 8 * group + 4 * j + in_group;
+}
+
+// 8 neighbouring sums of each of n rows that are `stride` apart, the last being the `last`-th, of all blocks of the
+// cluster: each begins with itself, or all would ask one block at a time.
+template <int n>
+__device__ __forceinline__ void add_up(float (&v)[n][8], const float* own, int stride, int last, int split) {
+#pragma unroll
+  for (auto& row : v)
+#pragma unroll
+    for (float& x : row) x = 0;
+  const uint32_t address = shared_address(own);
+#pragma unroll 1
+  for (int i = 0; i < split; ++i) {
+    uint32_t there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(there)
+        : "r"(address), "r"((static_cast<int>(blockIdx.y) + i) & (split - 1)));
+    float4 parts[2 * n];  // all on their way at once
+#pragma unroll
+    for (int j = 0; j < 2 * n; ++j)
+      asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+                   : "=f"(parts[j].x), "=f"(parts[j].y), "=f"(parts[j].z), "=f"(parts[j].w)
+                   : "r"(there + 4 * stride * min(j / 2, last) + 16 * (j % 2)));
+#pragma unroll
+    for (int j = 0; j < 2 * n; ++j) {
+      float* to = v[j / 2] + 4 * (j % 2);
+      const float4& part = parts[j];
+      to[0] += part.x, to[1] += part.y, to[2] += part.z, to[3] += part.w;
+    }
+  }
+}
+
+// Writes 8 neighbours of a row of y, or adds to them: `n` of them are there.
+template <class Y>
+__device__ __forceinline__ void write8(Y* y, const float (&v)[8], int n, bool accumulate, bool packs) {
+  if (!packs) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      if (i < n) y[i] = from_float<Y>(accumulate ? to_float(y[i]) + v[i] : v[i]);
+    return;
+  }
+  __align__(16) Y whole[8];
+  constexpr int kPieces = sizeof(Y) / 2;
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i)
+    reinterpret_cast<uint4*>(whole)[i] = accumulate ? reinterpret_cast<const uint4*>(y)[i] : uint4{};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) whole[i] = from_float<Y>(accumulate ? to_float(whole[i]) + v[i] : v[i]);
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) reinterpret_cast<uint4*>(y)[i] = reinterpret_cast<const uint4*>(whole)[i];
+}
+
+// A block's share of the outputs, from sums [token][kOut]: a thread keeps its 8 rows of weights, and goes through
+// tokens.
+template <int kTokens, int kOut, Shape kShape>
+__device__ __forceinline__ void write_outputs(const Params& p, const float* sums, int thread, int first_token) {
+  const Shape s = shape_of<kShape>(p);
+  const bool gated = s.act >= 0;
+  const int n_pieces = gated ? kTiles : 2 * kTiles,
+            n_together = kWorkers / n_pieces;  // of a row of sums; threads that share one
+  const int piece = thread % n_pieces, tile = static_cast<int>(blockIdx.z) * (n_pieces / 2) + piece / 2;
+  const int column = gated ? piece / 8 * 128 + piece % 8 * 8 : 8 * piece;  // in the sums
+  if (tile >= s.n_tiles) return;
+  const int at_job = gated ? 0 : job_of(s, tile);
+  const Job& job = p.jobs[at_job];
+  const int row = (tile - pick(s.first_tile, at_job)) * kTileRows + piece % 2 * 8,
+            n_rows = min(8, pick(s.n_out, at_job) - row);
+  if (n_rows <= 0) return;
+  const int64_t bytes = s.y_f32 ? 4 : 2;
+  const bool packs =
+      n_rows == 8 && (reinterpret_cast<uintptr_t>(job.y) | static_cast<uintptr_t>(job.y_stride * bytes)) % 16 == 0;
+  const int per_block = kTokens / p.split, begin = static_cast<int>(blockIdx.y) * per_block;
+  const auto finish = [&](float(&v)[8], const Job& of) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      v[i] = v[i] * of.w.factor + (s.has_bias && of.bias && i < n_rows ? of.bias[row + i] : 0.0f);
+  };
+  constexpr int kAtOnce = 4;
+#pragma unroll 1
+  for (int t = begin + thread / n_pieces; t < begin + per_block; t += kAtOnce * n_together) {
+    float v[kAtOnce][8], up[kAtOnce][8];
+    const float* from = sums + t * kOut + column;
+    const int last = (begin + per_block - 1 - t) / n_together;
+    add_up(v, from, n_together * kOut, last, p.split);
+    if (gated) add_up(up, from + 64, n_together * kOut, last, p.split);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int token = t + i * n_together;
+      if (i > last || first_token + token >= p.n) break;
+      finish(v[i], job);
+      if (gated) {
+        finish(up[i], p.jobs[1]);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) v[i][j] = act_mul(v[i][j], up[i][j], s.act);
+      }
+      const int64_t at = (first_token + token) * job.y_stride + row;
+      s.y_f32 ? write8(static_cast<float*>(job.y) + at, v[i], n_rows, s.accumulate, packs)
+              : write8(static_cast<half*>(job.y) + at, v[i], n_rows, s.accumulate, packs);
+    }
+  }
+}
+
+template <class K, int kTokens, Shape kShape>
+__device__ __forceinline__ void work(const Params& p, char* shared, uint32_t barriers, const uint32_t* table,
+                                     int thread, int first_token, int begin, int end) {
+  using S = Shared<K, kTokens>;
+  const Shape s = shape_of<kShape>(p);
+  const int warp = thread / 32, lane = thread % 32;
+  const auto source = [&](int j) {
+    const int tile = min(tile_of(s.act >= 0, warp, j), s.n_tiles - 1), job = s.act >= 0 ? j : job_of(s, tile);
+    return Source<K>(p.jobs[job].w, tile - pick(s.first_tile, job), lane, begin);
+  };
+  Source<K> sources[2] = {source(0), source(1)};
+  const char* ring = shared + S::kWeights + warp * S::kWarpBytes;
+  const auto copy = [&](int slot, int step) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+      sources[j].copy_next(shared_address(ring) + (2 * slot + j) * K::kSlotBytes, lane, step < end);
+    end_copies();
+  };
+  for (int i = 0; i < kSlots - 1; ++i) copy(i, begin + i);
+
+  const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(s.zero));
+  float acc[2][kTokens / 2];  // the first product is not added to it
+  int slot = 0, ahead = kSlots - 1, panel = 0,
+      used = -1;  // used: a panel that only the products in flight may still read
+  uint32_t phase = 0;
+  for (int step = begin; step < end; ++step) {
+    await_copies<kSlots - 2>();
+    __syncwarp();  // scales are copied by other lanes than use them
+    copy(ahead, step + kSlots - 1);
+    const char* slots = ring + 2 * slot * K::kSlotBytes;
+    uint32_t a[2][2][2][4];  // of two units in turn, two tiles
+#pragma unroll
+    for (int unit = 0; unit < 4; ++unit) {
+      uint32_t(&own)[2][2][4] = a[unit % 2];
+      weights_of<K>(own[0], slots, unit, lane, offset, table);
+      weights_of<K>(own[1], slots + K::kSlotBytes, unit, lane, offset, table);
+      if (unit % 2 == 0) await(full_barrier(barriers, panel), phase);
+      fence_products(acc[0]);
+      fence_products(acc[1]);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const uint64_t x = matrix(shared_address(shared) + panel * S::kPanelBytes + unit % 2 * 64 + h * 32, 16, 1024);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const uint32_t fragment[4] = {own[j][0][2 * h], own[j][1][2 * h], own[j][0][2 * h + 1], own[j][1][2 * h + 1]};
+          wgmma_weights<kTokens, false>(acc[j], fragment, x, step > begin || unit > 0 || h > 0);
+        }
+      }
+      commit_products();
+      await_products<1>(acc[0]);
+      await_products<1>(acc[1]);
+      if (unit % 2 == 0) {
+        if (used >= 0 && lane == 0) arrive(free_barrier(barriers, used));
+        used = panel;
+      } else if (++panel == kPanels) {
+        panel = 0, phase ^= 1;
+      }
+    }
+    slot = slot + 1 == kSlots ? 0 : slot + 1;
+    ahead = ahead + 1 == kSlots ? 0 : ahead + 1;
+  }
+  await_copies<0>();
+  await_products<0>(acc[0]);
+  await_products<0>(acc[1]);
+  workers_barrier();  // the rings are done with
+
+  float* sums = reinterpret_cast<float*>(shared);
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    const int column = warp / 4 * 128 + 64 * j + 16 * (warp % 4) + lane / 4;
+#pragma unroll
+    for (int i = 0; i < kTokens / 2; ++i)
+      sums[(i / 4 * 8 + 2 * (lane % 4) + i % 2) * S::kOut + column + i / 2 % 2 * 8] = acc[j][i];
+  }
+  workers_barrier();
+  if (p.split > 1) cluster_barrier();
+  write_outputs<kTokens, S::kOut, kShape>(p, sums, thread, first_token);
+  if (p.split > 1) cluster_barrier();  // nobody ends while others read its sums
+}
+
+// The body of the kernel.
+template <class K, int kTokens, Shape kShape>
+__device__ __forceinline__ void run(const Params& p) {
+#if INGOT_WGMMA
+  extern __shared__ char unaligned[];
+  __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
+  char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+  const uint32_t barriers = shared_address(shared) + Shared<K, kTokens>::kBarriers;
+  const int n_steps = shape_of<kShape>(p).n_steps;
+  const int begin = static_cast<int>(blockIdx.y) * n_steps / p.split,
+            end = (static_cast<int>(blockIdx.y) + 1) * n_steps / p.split;
+  const int first_token = static_cast<int>(blockIdx.x) * kTokens;
+  let_next_start();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kPanels; ++i)
+      init_barrier(full_barrier(barriers, i), (kThreads - kWorkers) / 32),
+          init_barrier(free_barrier(barriers, i), kWorkers / 32);
+    fence_barriers();
+  }
+  if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.jobs[0].w);
+  __syncthreads();
+  if (threadIdx.x < kThreads - kWorkers) {
+    shrink_registers<104>();
+    wait_for_previous();
+    fetch<kTokens, Shared<K, kTokens>::kPanelBytes, kShape>(p, shared, barriers, first_token, begin, end);
+  } else {
+    grow_registers<200>();
+    wait_for_previous();
+    work<K, kTokens, kShape>(p, shared, barriers, table, static_cast<int>(threadIdx.x) - (kThreads - kWorkers),
+                             first_token, begin, end);
+  }
+#endif
+}
+
+}  // namespace ingot::cuda::warpgroup_kernel

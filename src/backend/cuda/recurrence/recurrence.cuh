@@ -1,0 +1,35 @@
+// What the two ways through the gated delta rule share: recurrence.cu, token by token, and delta_chunks.cu, 64 tokens
+// at once.
+#pragma once
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/recurrence/recurrence.h"
+
+namespace ingot::cuda::recurrence {
+
+struct Delta {
+  float* y;
+  float *qkv, *beta, *alpha;  // used up
+  const float *decay, *dt;
+  int64_t y_stride, qkv_stride, beta_stride, alpha_stride;
+  int n_heads, n_key_heads, key_dim, value_dim;
+  bool tiled;
+  bool packs;           // rows of q and k can be read 16 bytes at a time
+  int fewest_chunked;   // tokens of a sequence that goes through in chunks
+  DeviceStates states;  // of the matrices
+  DeviceBatch batch;
+};
+
+// delta_chunks.cu: all sequences of kChunkedTokens and more.
+inline constexpr int kChunkedTokens = 64;
+bool can_chunk(const Device& device, const Delta& p);
+void delta_chunks(const Delta& p, int n_seqs, int most_tokens, Device& device);
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ __forceinline__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
+
+__device__ __forceinline__ void copy_float(float* to, const float* from, bool in) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 4 : 0)
+               : "memory");
+}
+
+}  // namespace ingot::cuda::recurrence

@@ -1,0 +1,178 @@
+#include "io/gguf/tokenizer_writer.h"
+
+#include <unordered_map>
+
+#include "base/log.h"
+#include "base/utf8.h"
+#include "text/tokenizers/pretokenizer_table.h"
+#include "text/tokenizers/wordpiece.h"
+
+namespace ingot {
+namespace {
+
+using Ids = std::unordered_map<std::string_view, int32_t>;
+
+std::string pre_of(const TokenizerSpec& spec) {
+  if (spec.model != kByteLevelBpe) return "default";
+  if (!spec.patterns) return spec.pre;
+  if (const auto name = pretokenizer_name(*spec.patterns, spec.whole_words)) return std::string(*name);
+  std::string patterns;
+  for (const std::string& pattern : *spec.patterns)
+    patterns += fmt::format("{}'{}'", patterns.empty() ? "" : ", ", printable(pattern));
+  throw Error("{}: GGUF has no name (tokenizer.ggml.pre) for this pre-tokenizer: {}{}; run the directory as it is",
+              printable(spec.source), patterns, spec.whole_words ? ", with ignore_merges" : "");
+}
+
+size_t n_characters(std::string_view text) {
+  size_t n = 0;
+  for (; !text.empty(); ++n) text.remove_prefix(std::max<size_t>(1, utf8_length(text)));
+  return n;
+}
+
+// Could these two neighbours be told to merge by a score where the list of merges has no such pair?
+bool splits_in_other_ways(std::string_view token, const Ids& ids,
+                          const std::unordered_map<std::string_view, int>& n_merges) {
+  int n_splits = 0;
+  for (size_t at = 1; at < token.size(); ++at)
+    n_splits += ids.contains(token.substr(0, at)) && ids.contains(token.substr(at));
+  const auto listed = n_merges.find(token);
+  return n_splits != (listed == n_merges.end() ? 0 : listed->second);
+}
+
+// SentencePiece merges by the score of what two pieces make; a tokenizer.json lists the pairs, best first. A token's
+// score is the place of its first pair. That says the same where every way to cut a token in two is in the list, and
+// all ways for one token stand together, as in lists that were made from scores.
+std::vector<float> scores_from_merges(const TokenizerSpec& spec) {
+  std::vector<std::string> made;  // by each merge
+  for (std::string_view merge : spec.merges) {
+    const size_t space = merge.find(' ');
+    made.push_back(std::string(merge.substr(0, space)) + std::string(merge.substr(std::min(merge.size(), space + 1))));
+  }
+  Ids ids;
+  for (size_t id = 0; id < spec.tokens.size(); ++id)
+    if (spec.token_types[id] == static_cast<int32_t>(TokenType::kNormal))
+      ids.emplace(spec.tokens[id], static_cast<int32_t>(id));
+  const float last = -static_cast<float>(made.size()) - 1;
+  std::vector<float> scores(spec.tokens.size(), last);
+  std::unordered_map<std::string_view, int> n_merges;
+  size_t n_inexact = 0;
+  for (size_t i = 0; i < made.size(); ++i) {
+    const auto id = ids.find(made[i]);
+    if (id == ids.end()) continue;
+    if (++n_merges[made[i]] == 1) {
+      scores[id->second] = -static_cast<float>(i);
+    } else if (made[i - 1] != made[i]) {
+      ++n_inexact;
+    }
+  }
+  for (const auto& [token, id] : ids)
+    n_inexact += n_characters(token) > 1 && splits_in_other_ways(token, ids, n_merges);
+  if (n_inexact > 0)
+    log_warn(
+        "{}: GGUF's scores cannot say exactly in which order tokens merge (for {} of them): some words may be cut "
+        "differently",
+        printable(spec.source), n_inexact);
+  return scores;
+}
+
+void write_id(GgufWriter& writer, const char* name, std::optional<int64_t> id) {
+  if (id && *id >= 0) writer.set(fmt::format("tokenizer.ggml.{}_token_id", name), static_cast<uint32_t>(*id));
+}
+
+// eos, and of the other tokens that end an answer as many as GGUF has keys for.
+void write_ends(const TokenizerSpec& spec, GgufWriter& writer) {
+  write_id(writer, "eos", spec.eos);
+  std::vector<int64_t> ends;
+  for (const auto& id : {spec.eot, spec.eom})
+    if (id) ends.push_back(*id);
+  for (const int64_t id : spec.ends)
+    if (id != spec.eos && std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+  if (!ends.empty()) write_id(writer, "eot", ends[0]);
+  if (ends.size() > 1) write_id(writer, "eom", ends[1]);
+  for (size_t i = 2; i < ends.size(); ++i)
+    log_warn("{}: token {} ends an answer too; GGUF has keys for three such tokens, and this is one more",
+             printable(spec.source), ends[i]);
+}
+
+bool same(const NormalizerStep& a, const NormalizerStep& b) {
+  return a.kind == b.kind && a.from == b.from && a.to == b.to;
+}
+
+bool same(const std::vector<NormalizerStep>& a, const std::vector<NormalizerStep>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) { return same(x, y); });
+}
+
+// Which of BERT's normalizers this is.
+void write_word_piece(const TokenizerSpec& spec, GgufWriter& writer) {
+  for (const bool lowercase : {true, false})
+    for (const bool strip_accents : {true, false}) {
+      if (!same(spec.normalize, bert_normalizer(true, true, strip_accents, lowercase))) continue;
+      writer.set("tokenizer.ggml.normalizer.lowercase", lowercase);
+      writer.set("tokenizer.ggml.normalizer.strip_accents", strip_accents);
+      return;
+    }
+  throw Error("{}: GGUF cannot say how this tokenizer changes a text before it cuts words: run the directory as it is",
+              printable(spec.source));
+}
+
+void write_unigram(const TokenizerSpec& spec, GgufWriter& writer) {
+  using Kind = NormalizerStep::Kind;
+  bool drops_spaces = false, has_map = false;
+  for (const CutRule& rule : spec.cuts) drops_spaces = drops_spaces || rule.cut == Cut::kDropMatches;
+  for (const NormalizerStep& step : spec.normalize) {
+    if (step.kind == Kind::kCharsmap && !has_map) {
+      has_map = true;
+      writer.set("tokenizer.ggml.precompiled_charsmap", std::vector<uint8_t>(step.from.begin(), step.from.end()));
+    } else if (step.kind == Kind::kReplacePattern || step.kind == Kind::kStrip) {
+      // A run of spaces becomes one, as in all tokenizers that are published.
+      drops_spaces = true;
+    } else {
+      throw Error(
+          "{}: GGUF cannot say how this tokenizer changes a text before it cuts words: run the directory as it is",
+          printable(spec.source));
+    }
+  }
+  writer.set("tokenizer.ggml.remove_extra_whitespaces", drops_spaces);
+}
+
+}  // namespace
+
+void write_tokenizer(const TokenizerSpec& spec, int n_rows, GgufWriter& writer) {
+  if (spec.tokens.size() > static_cast<size_t>(n_rows))
+    throw Error("{}: the tokenizer has {} tokens, and the embedding has {} rows", printable(spec.source),
+                spec.tokens.size(), n_rows);
+  const bool by_score = spec.model == kSentencePieceBpe;
+  std::vector<std::string> tokens(spec.tokens.begin(), spec.tokens.end());
+  std::vector<int32_t> types = spec.token_types;
+  types.resize(tokens.size(), static_cast<int32_t>(TokenType::kNormal));
+  std::vector<float> scores = spec.scores;
+  if (by_score && scores.empty()) scores = scores_from_merges(spec);
+  const float least = scores.empty() ? 0 : *std::min_element(scores.begin(), scores.end());
+  while (tokens.size() < static_cast<size_t>(n_rows)) {
+    tokens.push_back(fmt::format("[PAD{}]", tokens.size()));
+    types.push_back(static_cast<int32_t>(TokenType::kUnused));
+    if (!scores.empty()) scores.push_back(least);
+  }
+  writer.set("tokenizer.ggml.model", spec.model);
+  writer.set("tokenizer.ggml.pre", pre_of(spec));
+  writer.set("tokenizer.ggml.tokens", tokens);
+  if (!scores.empty()) writer.set("tokenizer.ggml.scores", scores);
+  writer.set("tokenizer.ggml.token_type", types);
+  if (spec.model == kByteLevelBpe) writer.set("tokenizer.ggml.merges", spec.merges);
+  if (spec.model == kWordPieceModel) write_word_piece(spec, writer);
+  if (spec.model == kUnigramModel) write_unigram(spec, writer);
+  write_id(writer, "bos", spec.bos);
+  write_ends(spec, writer);
+  write_id(writer, "unknown", spec.unk);
+  write_id(writer, "padding", spec.pad);
+  writer.set("tokenizer.ggml.add_bos_token", spec.add_bos.value_or(by_score));
+  writer.set("tokenizer.ggml.add_eos_token", spec.add_eos.value_or(false));
+  if (by_score || spec.model == kUnigramModel)
+    writer.set("tokenizer.ggml.add_space_prefix", spec.add_space_prefix.value_or(true));
+  if (spec.pair_between.empty()) return;
+  write_id(writer, "cls", spec.bos);
+  write_id(writer, "seperator", spec.pair_between.back());  // llama.cpp spells it so
+  writer.set("tokenizer.ggml.add_sep_token", spec.pair_between.size() > 1);
+}
+
+}  // namespace ingot

@@ -1,0 +1,171 @@
+#include "io/hub/cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "io/hub/name.h"
+
+namespace ingot {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxSnapshotFiles = kMaxHubFiles;
+constexpr std::string_view kCacheTag =
+    "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# This folder is a cache of files from the Hugging Face Hub; see https://bford.info/cachedir/\n";
+
+[[noreturn]] void throw_errno(const char* doing, const std::string& path, int error) {
+  throw Error("cannot {} '{}': {}", doing, printable(path), std::strerror(error));
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  write_file(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+std::optional<uint64_t> file_size(const std::string& path) {
+  std::error_code error;
+  const uintmax_t n = fs::is_regular_file(path, error) ? fs::file_size(path, error) : 0;
+  return error || !fs::is_regular_file(path, error) ? std::nullopt : std::optional<uint64_t>(n);
+}
+
+}  // namespace
+
+std::string hub_folder_name(const std::string& repo) {
+  std::string name = "models--" + repo;
+  if (const size_t slash = name.find('/'); slash != name.npos) name.replace(slash, 1, "--");
+  return name;
+}
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw_errno("create the folder", path, error.value());
+}
+
+HubCache::HubCache(std::string root, const std::string& repo)
+    : root_(std::move(root)), name_(hub_folder_name(repo)), folder_(root_ + "/" + name_) {}
+
+std::string HubCache::lock_folder() const { return root_ + "/.locks/" + name_; }
+
+void HubCache::prepare(const std::string& commit) const {
+  make_folder(folder_ + "/blobs");
+  make_folder(snapshot(commit));
+  make_folder(lock_folder());
+  std::error_code error;
+  if (const std::string tag = root_ + "/CACHEDIR.TAG"; !fs::exists(tag, error)) write_text(tag, kCacheTag);
+}
+
+std::optional<std::string> HubCache::commit_of(const std::string& revision) const {
+  if (is_commit(revision)) return revision;
+  if (!is_hub_revision(revision)) return std::nullopt;
+  const std::string path = folder_ + "/refs/" + revision;
+  if (!file_size(path)) return std::nullopt;
+  std::string commit = read_file(path, 256);
+  commit.erase(commit.find_last_not_of(" \r\n") + 1);  // npos + 1 is 0
+  if (!is_commit(commit))
+    throw Error("{}: '{}' is no commit: remove that file", printable(path), printable(commit, 64));
+  return commit;
+}
+
+void HubCache::write_ref(const std::string& revision, const std::string& commit) const {
+  if (revision == commit || commit_of(revision) == commit) return;
+  const fs::path path = fs::path(folder_) / "refs" / revision;
+  make_folder(path.parent_path().string());
+  write_text(path.string(), commit);
+}
+
+bool HubCache::has_blob(const HubFile& file) const { return file_size(blob(file.hash)) == file.n_bytes; }
+
+bool HubCache::has(const std::string& commit, const HubFile& file) const {
+  return file_size(snapshot(commit) + "/" + file.path) == file.n_bytes;
+}
+
+// By a link of another name that is renamed over the old one: who reads meanwhile sees one or the other.
+void HubCache::link(const std::string& commit, const HubFile& file) const {
+  const fs::path path = fs::path(snapshot(commit)) / file.path;
+  make_folder(path.parent_path().string());
+  std::string target = "../../blobs/" + file.hash;
+  for (char c : file.path)
+    if (c == '/') target.insert(0, "../");
+  std::error_code error;
+  if (fs::read_symlink(path, error) == target) return;
+  const std::string temporary = (path.parent_path() / fmt::format(".{}.{}.link", file.hash, ::getpid())).string();
+  ::unlink(temporary.c_str());
+  if (::symlink(target.c_str(), temporary.c_str()) != 0) throw_errno("make the link", path.string(), errno);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int reason = errno;
+    ::unlink(temporary.c_str());
+    throw_errno("make the link", path.string(), reason);
+  }
+}
+
+std::vector<std::string> HubCache::paths(const std::string& commit) const {
+  std::vector<std::string> paths;
+  const fs::path home = snapshot(commit);
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(home, error), end; !error && it != end; it.increment(error)) {
+    if (!fs::is_regular_file(it->path(), error)) continue;
+    if (paths.size() == kMaxSnapshotFiles)
+      throw Error("'{}' has more than {} files", printable(home.string()), kMaxSnapshotFiles);
+    paths.push_back(it->path().lexically_relative(home).generic_string());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// Whoever held the lock before may have removed its file: then the lock that we have now is on a file that no one else
+// will open.
+HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) {
+  make_folder(fs::path(path).parent_path().string());
+  for (;;) {
+    fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0664);
+    if (fd_ < 0) throw_errno("open the lock", path, errno);
+    while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      const int reason = errno;
+      try {
+        if (reason == ENOLCK || reason == ENOSYS || reason == EOPNOTSUPP) {
+          // At worst two writers spoil one download, and its hash tells.
+          log_warn("{}: this file system has no locks", printable(path));
+          return;
+        }
+        if (reason != EWOULDBLOCK && reason != EINTR) throw_errno("take the lock", path, reason);
+        waiting();
+      } catch (...) {
+        ::close(fd_);
+        throw;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    struct stat ours {}, there {};
+    if (::fstat(fd_, &ours) == 0 && ::stat(path.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
+        ours.st_dev == there.st_dev)
+      return;
+    ::close(fd_);
+  }
+}
+
+HubLock::~HubLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+bool HubLock::is_held(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(fd);
+  return held;
+}
+
+}  // namespace ingot

@@ -1,0 +1,173 @@
+#include "io/hub/download.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "io/digest.h"
+#include "io/hub/name.h"
+
+namespace ingot {
+namespace {
+
+constexpr int kMaxFailures = 5;  // in a row, without a byte between them
+
+// blobs/HASH.incomplete: what has come of the file so far, and the hash of that.
+class Partial final : public HubSink {
+ public:
+  Partial(std::string path, const HubDownload& download, const HubDownloadEvents& events)
+      : path_(std::move(path)), download_(download), events_(events), digest_(new_digest()) {
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd_ < 0) fail("open");
+    take_in();
+  }
+  ~Partial() override {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  uint64_t size() const { return size_; }
+
+  void reset() {
+    if (::ftruncate(fd_, 0) != 0 || ::lseek(fd_, 0, SEEK_SET) != 0) fail("empty");
+    size_ = 0;
+    digest_ = new_digest();
+  }
+
+  void begin(const HubResponse& response) override {
+    check_file_headers(response, download_.file, download_.commit);
+    const uint64_t asked = size_;
+    if (response.status == 200) {  // the server does not resume: from the start, then
+      if (asked > 0) reset();
+      return;
+    }
+    const auto range = parse_content_range(response.header("content-range"));
+    if (range && range->begin == asked) return;
+    reset();
+    throw HubCut("the server sent '{}' when asked for what follows byte {}",
+                 printable(response.header("content-range"), 80), asked);
+  }
+
+  void write(std::span<const uint8_t> bytes) override {
+    if (bytes.size() > download_.file.n_bytes - size_) {
+      reset();
+      throw Error("'{}': the server sends more than the {} bytes that it lists: try again later",
+                  printable(download_.file.path), download_.file.n_bytes);
+    }
+    digest_.update(bytes);
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail("write");
+      bytes = bytes.subspan(static_cast<size_t>(n));
+      size_ += static_cast<uint64_t>(n);
+    }
+    if (events_.progress) events_.progress(size_);
+  }
+
+  std::string hash() { return digest_.finish(); }
+  void discard() { ::unlink(path_.c_str()); }
+
+  void move_to(const std::string& blob) {
+    if (::fsync(fd_) != 0) fail("write");
+    if (::rename(path_.c_str(), blob.c_str()) != 0) fail("rename");
+  }
+
+ private:
+  Digest new_digest() const {
+    return download_.file.hash.size() == 64 ? Digest::sha256() : Digest::git_blob(download_.file.n_bytes);
+  }
+
+  // Hashes what an earlier run left; more than the file has cannot be of it.
+  void take_in() {
+    std::vector<uint8_t> buffer(1 << 20);
+    for (;;) {
+      const ssize_t n = ::read(fd_, buffer.data(), buffer.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail("read");
+      if (n == 0) break;
+      size_ += static_cast<uint64_t>(n);
+      if (size_ > download_.file.n_bytes) return reset();
+      digest_.update({buffer.data(), static_cast<size_t>(n)});
+    }
+    if (events_.progress) events_.progress(size_);
+  }
+
+  [[noreturn]] void fail(const char* doing) const {
+    const int error = errno;
+    const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+    throw Error("cannot {} '{}': {}{}", doing, printable(path_), std::strerror(error),
+                full ? "; what has come is kept: free some space (`ingot ls`, `ingot rm`), and the same command goes "
+                       "on from there"
+                     : "");
+  }
+
+  const std::string path_;
+  const HubDownload& download_;
+  const HubDownloadEvents& events_;
+  Digest digest_;
+  uint64_t size_ = 0;
+  int fd_ = -1;
+};
+
+// Asks for what is missing until nothing is.
+void fill(HubHttp& http, const HubDownload& download, Partial& partial) {
+  for (int failures = 0; partial.size() < download.file.n_bytes;) {
+    const uint64_t before = partial.size();
+    std::optional<HubResponse> response;
+    std::string why = "the connection ended early";
+    try {
+      response = http.fetch(download.url, before, partial);
+      if (response->status == 416) {  // it has no such range: what we have is not of this file
+        partial.reset();
+        why = "HTTP 416";
+      } else if (response->status != 200 && response->status != 206) {
+        why = fmt::format("HTTP {}", response->status);
+        if (!is_transient(response->status) || failures + 1 == kMaxFailures)
+          throw hub_refusal(download.request, *response);
+      }
+    } catch (const HubCut& cut) {
+      why = cut.what();
+    }
+    if (partial.size() == download.file.n_bytes) return;
+    failures = partial.size() > before ? 1 : failures + 1;
+    log_info("{}: {} after {} of {} bytes; attempt {}", printable(download.file.path), why, partial.size(),
+             download.file.n_bytes, failures + 1);
+    if (failures == kMaxFailures)
+      throw Error(
+          "'{}': {}: gave up after {} attempts at byte {} of {}; what has come is kept: the same command goes on from "
+          "there",
+          printable(download.file.path), why, kMaxFailures, partial.size(), download.file.n_bytes);
+    http.wait_after_failure(failures, response ? &*response : nullptr);
+  }
+}
+
+}  // namespace
+
+void download_blob(HubHttp& http, const HubCache& cache, const HubDownload& download, const HubDownloadEvents& events) {
+  const HubFile& file = download.file;
+  const HubLock lock(cache.lock_folder() + "/" + file.hash + ".lock", [&] {
+    http.check_stopped();
+    if (events.waiting) events.waiting();
+  });
+  if (cache.has_blob(file)) return;
+  Partial partial(cache.incomplete(file.hash), download, events);
+  const bool resumed = partial.size() > 0;
+  fill(http, download, partial);
+  std::string hash = partial.hash();
+  if (hash != file.hash && resumed) {  // the part from an earlier run may be at fault
+    partial.reset();
+    fill(http, download, partial);
+    hash = partial.hash();
+  }
+  if (hash != file.hash) {
+    partial.discard();
+    throw Error("'{}': what came has the hash {}, not {}: it was changed on the way, and is not kept; try again",
+                printable(file.path), hash, file.hash);
+  }
+  partial.move_to(cache.blob(file.hash));
+}
+
+}  // namespace ingot

@@ -1,0 +1,295 @@
+#include "io/huggingface/config.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ingot {
+namespace {
+
+constexpr int64_t kMaxLayers = 1024, kMaxDim = 1 << 20, kMaxHeads = 4096, kMaxHeadDim = 1024, kMaxFfn = 1 << 24;
+constexpr int64_t kMaxVocab = 1 << 24, kMaxContext = 1 << 30, kMaxId = INT32_MAX, kMaxExperts = 4096;
+
+// An object, and another one that has the keys which it lacks.
+struct Keys {
+  Json own;
+  std::optional<Json> defaults;
+
+  std::optional<Json> find(std::string_view key) const {
+    const auto value = own.find(key);
+    return value || !defaults ? value : defaults->find(key);
+  }
+  Json at(std::string_view key) const {
+    const auto value = find(key);
+    return value ? *value : own.at(key);
+  }
+};
+
+template <class Object>
+int integer_or(const Object& object, const char* key, int64_t fallback, int64_t low, int64_t high) {
+  const auto value = object.find(key);
+  return static_cast<int>(value ? value->integer(low, high) : fallback);
+}
+
+float positive(const Json& value) {
+  const float number = static_cast<float>(value.number());
+  if (!(number > 0) || !std::isfinite(number))
+    throw value.error("{} is out of range: expected a positive number", value.number());
+  return number;
+}
+
+template <class Object>
+std::optional<float> find_positive(const Object& object, const char* key) {
+  const auto value = object.find(key);
+  return value ? std::optional(positive(*value)) : std::nullopt;
+}
+
+template <class Object>
+std::string string_or(const Object& object, const char* key, const char* fallback) {
+  const auto value = object.find(key);
+  return std::string(value ? value->string() : fallback);
+}
+
+std::vector<float> factors(const Json& rope, const char* key) {
+  std::vector<float> values;
+  for (const Json& value : rope.at(key).elements()) values.push_back(positive(value));
+  return values;
+}
+
+void read_rope_kind(const Json& rope, HfRope& out, int n_ctx);
+
+// Rope parameters for each type of layers: those with a window may have a base of their own, and nothing else.
+void read_rope_of_layers(const Json& rope, HfRope& out, int n_ctx) {
+  for (const auto& [type, value] : rope.members()) {
+    if (type == "full_attention") {
+      read_rope_kind(value, out, n_ctx);
+    } else if (type == "sliding_attention" && string_or(value, "rope_type", "default") == "default") {
+      out.local_theta = find_positive(value, "rope_theta").value_or(0.0f);
+    } else {
+      throw value.error("rope parameters of this kind for one type of layers are not supported");
+    }
+  }
+}
+
+void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
+  if (rope.find("full_attention") || rope.find("sliding_attention")) return read_rope_of_layers(rope, out, n_ctx);
+  out.kind = string_or(rope, rope.find("rope_type") ? "rope_type" : "type", "default");
+  out.theta = find_positive(rope, "rope_theta").value_or(out.theta);
+  out.partial_rotary_factor = find_positive(rope, "partial_rotary_factor").value_or(out.partial_rotary_factor);
+  out.factor = find_positive(rope, "factor");
+  out.low_freq_factor = find_positive(rope, "low_freq_factor");
+  out.high_freq_factor = find_positive(rope, "high_freq_factor");
+  out.beta_fast = find_positive(rope, "beta_fast");
+  out.beta_slow = find_positive(rope, "beta_slow");
+  out.attention_factor = find_positive(rope, "attention_factor");
+  out.mscale = find_positive(rope, "mscale");
+  out.mscale_all_dim = find_positive(rope, "mscale_all_dim");
+  out.original_context = integer_or(rope, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
+  if (const auto truncate = rope.find("truncate")) out.truncate = truncate->boolean();
+  if (out.kind == "su") out.kind = "longrope";
+  if (out.kind == "longrope")
+    out.short_factor = factors(rope, "short_factor"), out.long_factor = factors(rope, "long_factor");
+  const bool needs_factor = out.kind == "linear" || out.kind == "llama3" || out.kind == "dynamic";
+  if (needs_factor && !out.factor) throw rope.error("'factor' is missing");
+  if (out.kind == "llama3")
+    for (const char* key : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) rope.at(key);
+}
+
+HfRope read_rope(const Keys& text, int n_ctx, int head_dim) {
+  HfRope rope;
+  if (const auto rotated = text.own.find("rotary_dim"))  // MiniMax M2 says so how much of a head turns
+    rope.partial_rotary_factor = static_cast<float>(rotated->integer(2, head_dim)) / static_cast<float>(head_dim);
+  rope.original_context = integer_or(text, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
+  rope.theta = find_positive(text, "rope_theta").value_or(rope.theta);
+  rope.partial_rotary_factor = find_positive(text, "partial_rotary_factor").value_or(rope.partial_rotary_factor);
+  rope.local_theta = find_positive(text, "rope_local_base_freq").value_or(0.0f);
+  for (const char* key : {"rope_scaling", "rope_parameters"})
+    if (const auto value = text.find(key)) read_rope_kind(*value, rope, rope.original_context);
+  return rope;
+}
+
+void read_window(const Keys& text, HfConfig& c) {
+  c.sliding_window = integer_or(text, "sliding_window", 0, 0, kMaxContext);
+  if (const auto use = text.find("use_sliding_window")) c.use_sliding_window = use->boolean();
+  if (const auto bias = text.find("attention_bias")) c.attention_bias = bias->boolean();
+  if (const auto both = text.find("use_bidirectional_attention")) c.bidirectional = both->boolean();
+  if (const auto layers = text.find("max_window_layers"))
+    c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
+  const auto types = text.find("layer_types");
+  for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"})
+    // Beside layer types it may be a word, "LLLG".
+    if (!types) c.sliding_window_pattern = integer_or(text, key, c.sliding_window_pattern, 0, kMaxLayers);
+  if (!types) return;
+  for (const Json& type : types->elements()) {
+    if (type.string() != "full_attention" && type.string() != "sliding_attention" &&
+        type.string() != "linear_attention")
+      throw type.error(
+          "layers of type '{}' are not supported: supported are full_attention, sliding_attention and linear_attention",
+          printable(type.string(), 64));
+    c.layer_types.emplace_back(type.string());
+  }
+  if (c.layer_types.size() != static_cast<size_t>(c.n_layers))
+    throw types->error("{} elements for {} layers", c.layer_types.size(), c.n_layers);
+}
+
+void read_layers_without_rope(const Keys& text, HfConfig& c) {
+  c.no_rope_interval = integer_or(text, "no_rope_layer_interval", 0, 0, kMaxLayers);
+  const auto list = text.find("no_rope_layers");
+  if (!list) return;
+  for (const Json& has : list->elements()) c.layer_has_rope.push_back(has.integer(0, 1) == 1);
+  if (c.layer_has_rope.size() != static_cast<size_t>(c.n_layers))
+    throw list->error("{} elements for {} layers", c.layer_has_rope.size(), c.n_layers);
+}
+
+struct IntKey {
+  const char* key;
+  int HfConfig::*field;
+  int64_t low, high;
+};
+constexpr IntKey kBlockKeys[] = {
+    {"num_local_experts", &HfConfig::n_experts, 0, kMaxExperts},
+    {"num_experts", &HfConfig::n_experts, 0, kMaxExperts},
+    {"n_routed_experts", &HfConfig::n_experts, 0, kMaxExperts},
+    {"num_experts_per_tok", &HfConfig::n_experts_used, 1, kMaxExperts},
+    {"moe_intermediate_size", &HfConfig::expert_dim, 1, kMaxFfn},
+    {"shared_expert_intermediate_size", &HfConfig::shared_expert_dim, 0, kMaxFfn},
+    {"n_shared_experts", &HfConfig::n_shared_experts, 0, kMaxExperts},
+    {"decoder_sparse_step", &HfConfig::decoder_sparse_step, 0, kMaxLayers},
+    {"first_k_dense_replace", &HfConfig::first_k_dense, 0, kMaxLayers},
+    {"n_group", &HfConfig::n_groups, 1, kMaxExperts},
+    {"topk_group", &HfConfig::n_groups_used, 1, kMaxExperts},
+    {"q_lora_rank", &HfConfig::q_lora_rank, 1, kMaxDim},
+    {"kv_lora_rank", &HfConfig::kv_lora_rank, 1, 1 << 13},
+    {"qk_nope_head_dim", &HfConfig::qk_nope_head_dim, 1, kMaxHeadDim},
+    {"qk_rope_head_dim", &HfConfig::qk_rope_head_dim, 2, kMaxHeadDim},
+    {"v_head_dim", &HfConfig::v_head_dim, 1, kMaxHeadDim},
+    {"linear_num_key_heads", &HfConfig::delta_key_heads, 1, kMaxHeads},
+    {"linear_num_value_heads", &HfConfig::delta_value_heads, 1, kMaxHeads},
+    {"linear_key_head_dim", &HfConfig::delta_key_dim, 1, kMaxHeadDim},
+    {"linear_value_head_dim", &HfConfig::delta_value_dim, 1, kMaxHeadDim},
+    {"linear_conv_kernel_dim", &HfConfig::delta_conv_width, 2, 16},
+    {"full_attention_interval", &HfConfig::full_attention_interval, 1, kMaxLayers},
+};
+
+struct FloatKey {
+  const char* key;
+  float HfConfig::*field;
+};
+constexpr FloatKey kScaleKeys[] = {
+    {"query_pre_attn_scalar", &HfConfig::query_pre_attn_scalar},
+    {"attn_logit_softcapping", &HfConfig::attn_softcap},
+    {"final_logit_softcapping", &HfConfig::logit_softcap},
+    {"embedding_multiplier", &HfConfig::embedding_multiplier},
+    {"attention_multiplier", &HfConfig::attention_multiplier},
+    {"residual_multiplier", &HfConfig::residual_multiplier},
+    {"logits_scaling", &HfConfig::logits_scaling},
+    {"routed_scaling_factor", &HfConfig::routed_scaling},
+    {"swiglu_limit", &HfConfig::swiglu_limit},
+};
+
+// One a layer, which count more than how many layers are dense.
+void read_mlp_types(const Json& types, HfConfig& c) {
+  const std::vector<Json> list = types.elements();
+  if (list.size() != static_cast<size_t>(c.n_layers))
+    throw types.error("{} elements for {} layers", list.size(), c.n_layers);
+  c.first_k_dense = 0;
+  for (int i = 0; i < c.n_layers; ++i) {
+    const std::string_view type = list[i].string();
+    if (type != "dense" && type != "sparse")
+      throw list[i].error("'{}' is not supported: expected dense or sparse", printable(type, 64));
+    if (type == "dense") c.mlp_only_layers.push_back(i);
+  }
+}
+
+void read_blocks(const Keys& text, HfConfig& c) {
+  for (const IntKey& row : kBlockKeys) c.*row.field = integer_or(text, row.key, c.*row.field, row.low, row.high);
+  if (const auto norm = text.find("norm_topk_prob")) c.norm_topk_prob = norm->boolean();
+  c.scoring_func = string_or(text, "scoring_func", "");
+  c.topk_method = string_or(text, "topk_method", "");
+  if (const auto interleave = text.find("rope_interleave")) c.rope_interleave = interleave->boolean();
+  if (const auto dense = text.find("mlp_only_layers"))
+    for (const Json& layer : dense->elements())
+      c.mlp_only_layers.push_back(static_cast<int>(layer.integer(0, kMaxLayers)));
+  if (const auto types = text.find("mlp_layer_types")) read_mlp_types(*types, c);
+  if (const auto clip = text.find("clip_qkv")) throw clip->error("limits of q, k and v are not supported");
+  if (c.n_experts == 0) return;
+  if (c.n_experts_used < 1 || c.n_experts_used > c.n_experts)
+    throw Error("{}: 'num_experts_per_tok' is missing or more than the {} experts", printable(c.source), c.n_experts);
+}
+
+void read_sizes(const Keys& text, HfConfig& c) {
+  c.n_layers = static_cast<int>(text.at("num_hidden_layers").integer(1, kMaxLayers));
+  c.dim = static_cast<int>(text.at("hidden_size").integer(1, kMaxDim));
+  c.n_heads = static_cast<int>(text.at("num_attention_heads").integer(1, kMaxHeads));
+  c.n_kv_heads = integer_or(text, "num_key_value_heads", c.n_heads, 1, c.n_heads);
+  if (c.n_heads % c.n_kv_heads != 0)
+    throw text.at("num_attention_heads")
+        .error("{} is not a multiple of num_key_value_heads {}", c.n_heads, c.n_kv_heads);
+  if (!text.find("head_dim") && c.dim % c.n_heads != 0)
+    throw text.at("hidden_size")
+        .error("{} is not a multiple of num_attention_heads {}, and head_dim is missing", c.dim, c.n_heads);
+  c.head_dim = integer_or(text, "head_dim", c.dim / c.n_heads, 2, kMaxHeadDim);
+  if (c.head_dim < 2 || c.head_dim > kMaxHeadDim)
+    throw text.at("hidden_size")
+        .error("{} for {} heads makes heads of {}: expected 2 to {}", c.dim, c.n_heads, c.head_dim, kMaxHeadDim);
+  const bool only_experts = !text.find("intermediate_size") && text.find("moe_intermediate_size");
+  c.ffn_dim =
+      static_cast<int>(text.at(only_experts ? "moe_intermediate_size" : "intermediate_size").integer(1, kMaxFfn));
+  c.n_vocab = static_cast<int>(text.at("vocab_size").integer(1, kMaxVocab));
+  c.n_ctx = static_cast<int>(text.at("max_position_embeddings").integer(1, kMaxContext));
+  c.norm_eps = positive(text.at("rms_norm_eps"));
+}
+
+// One id or a list of them.
+void add_ids(const Json& object, const char* key, std::vector<int64_t>& ids) {
+  const auto value = object.find(key);
+  if (!value) return;
+  for (const Json& id : value->is_array() ? value->elements() : std::vector<Json>{*value})
+    if (const int64_t number = id.integer(0, kMaxId); std::find(ids.begin(), ids.end(), number) == ids.end())
+      ids.push_back(number);
+}
+
+}  // namespace
+
+HfConfig parse_hf_config(const JsonDocument& document, std::string name, const HfDefaults& defaults) {
+  const Json root = document.root();
+  const auto inner = root.find("text_config");
+  const Json own = inner && !root.find("hidden_size") ? *inner : root;
+
+  HfConfig c;
+  c.quantization = HfQuantization::read(root);
+  c.source = document.source();
+  c.name = std::move(name);
+  c.model_type = own.at("model_type").string();
+  const JsonDocument fallback =
+      JsonDocument::parse(defaults ? defaults(c.model_type) : "{}", "the defaults of " + c.model_type);
+  const Keys text{own, fallback.root()};
+  read_sizes(text, c);
+  c.hidden_act = string_or(text, "hidden_activation", string_or(text, "hidden_act", "silu").c_str());
+  c.rope = read_rope(text, c.n_ctx, c.head_dim);
+  read_window(text, c);
+  read_layers_without_rope(text, c);
+  for (const FloatKey& row : kScaleKeys) c.*row.field = find_positive(text, row.key).value_or(c.*row.field);
+  read_blocks(text, c);
+  for (const auto& tied : {root.find("tie_word_embeddings"), text.find("tie_word_embeddings")})
+    if (tied) c.tied_output = tied->boolean();
+  return c;
+}
+
+HfConfig read_hf_config(const HfDirectory& directory, const HfDefaults& defaults) {
+  HfConfig c = parse_hf_config(directory.document("config.json"), directory.name(), defaults);
+  if (!c.quantization) c.quantization = HfQuantization::read(directory);
+  return c;
+}
+
+std::vector<int64_t> read_hf_ends(const HfDirectory& directory) {
+  std::vector<int64_t> ids;
+  for (const char* name : {"config.json", "generation_config.json"}) {
+    const auto document = directory.find_document(name);
+    if (!document) continue;
+    add_ids(document->root(), "eos_token_id", ids);
+    if (const auto text = document->root().find("text_config")) add_ids(*text, "eos_token_id", ids);
+  }
+  return ids;
+}
+
+}  // namespace ingot

@@ -1,0 +1,25 @@
+// The normalizer of tokenizer.json: what is done to a text before anything else. For io/huggingface/pipeline.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "io/json.h"
+#include "text/tokenizers/tokenizer_spec.h"
+
+namespace ingot {
+
+// The steps of a "Sequence" under `list`, or the one step there is; none for null.
+std::vector<Json> hf_steps(const Json& root, const char* key, const char* list);
+
+bool hf_is_type(const Json& step, std::string_view type);
+bool hf_flag_or(const Json& step, const char* key, bool fallback);
+[[noreturn]] void hf_refuse(const Json& step, const char* what);
+
+// {"Regex": ...}'s expression in PCRE2's syntax. Throws Error for one that means something else there, is broken, or
+// may take exponential time.
+std::string hf_expression(const Json& regex);
+
+// Throws Error naming the step that is not supported.
+std::vector<NormalizerStep> read_hf_normalizer(const Json& root);
+
+}  // namespace ingot

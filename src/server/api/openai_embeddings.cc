@@ -1,0 +1,141 @@
+// /v1/embeddings: vectors of texts, from models made for that. Texts or token ids, one or several; numbers or base64.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "server/api/api.h"
+#include "server/api/request_fields.h"
+#include "server/embed_run.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxInputs = 2048;
+
+// How the vectors are to be written.
+struct Form {
+  size_t n_kept = 0;  // numbers of each
+  bool base64 = false;
+};
+
+// What the model's makers put in front of a text: of the prompt that is asked for by name, or of the one that they
+// always want.
+std::string read_prefix(const Fields& fields, const EmbedFacts& facts) {
+  const auto wanted = fields.string("prompt_name", 256);
+  const std::string name = wanted ? *wanted : facts.default_prompt.value_or("");
+  if (name.empty()) return {};
+  std::string known;
+  for (const auto& [prompt, text] : facts.prompts) {
+    if (prompt == name) return text;
+    known += (known.empty() ? "" : ", ") + printable(prompt, 64);
+  }
+  fields.refuse("prompt_name", "must be one that the model has: " + (known.empty() ? "it has none" : known));
+}
+
+size_t read_dimensions(const Fields& fields, const Embedder& embedder) {
+  const auto wanted = fields.integer("dimensions", 1, 1 << 20);
+  if (!wanted || *wanted == embedder.dim()) return static_cast<size_t>(embedder.dim());
+  const EmbedFacts& facts = embedder.facts();
+  const int n = static_cast<int>(*wanted);
+  const bool known =
+      facts.cut_dimensions.empty() || std::ranges::find(facts.cut_dimensions, n) != facts.cut_dimensions.end();
+  if (facts.may_cut && known && n < embedder.dim()) return static_cast<size_t>(n);
+  const std::string others = !facts.may_cut ? "its makers do not say that shorter vectors keep their meaning"
+                             : facts.cut_dimensions.empty()
+                                 ? "or fewer"
+                                 : fmt::format("or {}", fmt::join(facts.cut_dimensions, ", "));
+  fields.refuse("dimensions",
+                fmt::format("of this model must be {}{}{}", embedder.dim(), facts.may_cut ? " " : ": ", others));
+}
+
+Form read_form(const Fields& fields, const Embedder& embedder) {
+  const std::string format = fields.string("encoding_format", 64).value_or("float");
+  if (format != "float" && format != "base64") fields.refuse("encoding_format", "must be \"float\" or \"base64\"");
+  fields.string("user");
+  return {.n_kept = read_dimensions(fields, embedder), .base64 = format == "base64"};
+}
+
+// input: "text", ["text", ...], [1, 2, ...] or [[1, 2], ...].
+std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder) {
+  std::vector<EmbedText> texts;
+  const bool cut = fields.boolean("truncate").value_or(false);
+  const std::string prefix = read_prefix(fields, embedder.facts());
+  for (Prompt& one : read_prompts(fields, "input", kMaxInputs, [&](const std::string& text) {
+         return embedder.tokenizer().encode(prefix + text);
+       })) {
+    std::vector<int32_t> text = cut ? embedder.cut(std::move(one.tokens)) : std::move(one.tokens);
+    if (text.empty()) refuse_value(one.path, "has no tokens: it needs at least one");
+    for (const int32_t id : text)
+      if (id >= embedder.n_vocab())
+        refuse_value(one.path, fmt::format("has the token {}: ids go from 0 to {}", id, embedder.n_vocab() - 1));
+    if (text.size() > static_cast<size_t>(embedder.max_tokens()))
+      throw ApiError(400,
+                     fmt::format("{} has {} tokens, and this model reads at most {}: shorten it, or let its end be cut "
+                                 "with \"truncate\": true",
+                                 one.path, text.size(), embedder.max_tokens()),
+                     one.path, "context_length_exceeded");
+    texts.push_back({std::move(text)});
+  }
+  return texts;
+}
+
+std::string base64_of(std::span<const float> numbers) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const std::span bytes(reinterpret_cast<const unsigned char*>(numbers.data()), numbers.size_bytes());
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t n = std::min<size_t>(3, bytes.size() - i);
+    uint32_t group = 0;
+    for (size_t k = 0; k < 3; ++k) group = group << 8 | (k < n ? bytes[i + k] : 0u);
+    for (size_t k = 0; k < 4; ++k) out += k <= n ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+  }
+  return out;
+}
+
+// The first numbers of a vector; of length 1 again when there were more.
+std::span<float> shortened(std::span<float> vector, size_t n_kept) {
+  if (n_kept == vector.size()) return vector;
+  double squares = 0;
+  for (const float x : vector.first(n_kept)) squares += double{x} * x;
+  for (float& x : vector.first(n_kept)) x = static_cast<float>(squares > 0 ? x / std::sqrt(squares) : 0);
+  return vector.first(n_kept);
+}
+
+// Written by hand: a large answer has millions of numbers.
+std::string body_of(EmbedAnswer& answer, const Form& form, const std::string& model) {
+  const size_t n_texts = answer.n_texts, dim = answer.rows.size() / n_texts;
+  std::string out = R"({"object":"list","data":[)";
+  for (size_t i = 0; i < n_texts; ++i) {
+    const std::span<float> vector = shortened(std::span(answer.rows).subspan(i * dim, dim), form.n_kept);
+    if (std::ranges::any_of(vector, [](float x) { return !std::isfinite(x); }))
+      throw ApiError(500, fmt::format("the model's vector of input[{}] has numbers that are not finite", i));
+    out += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":)", i > 0 ? "," : "", i);
+    if (form.base64) {
+      out += '"' + base64_of(vector) + "\"}";
+    } else {
+      for (size_t k = 0; k < vector.size(); ++k)
+        fmt::format_to(std::back_inserter(out), "{}{:.9g}", k > 0 ? ',' : '[', vector[k]);
+      out += "]}";
+    }
+  }
+  out += fmt::format(R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})", dump_json(model),
+                     answer.n_tokens, answer.n_tokens);
+  return out;
+}
+
+}  // namespace
+
+void answer_embeddings(const ApiCall& call) {
+  const Fields fields(call.body);
+  const Embedder& embedder = call.model->embedder();
+  ServedModel::Ticket ticket = admit(*call.model, 1);
+  const Form form = read_form(fields, embedder);
+  run_embeds(call, std::move(ticket), read_texts(fields, embedder),
+             [form, model = call.model->id()](EmbedAnswer answer) { return body_of(answer, form, model); });
+}
+
+}  // namespace ingot

@@ -1,0 +1,392 @@
+#include "server/api/request_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <span>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "server/api/reasoning.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxStops = 16, kMaxStopBytes = 256, kMaxStopTokens = 128, kMaxBiases = 1024;
+constexpr size_t kMaxMessages = 16384, kMaxTools = 256;
+constexpr int kMaxChoices = 128;
+constexpr int64_t kMaxScores = 1 << 20;
+
+// Fields of other engines that would change the answer, and that this one does not have.
+constexpr const char* kUnsupported[] = {
+    "grammar",
+    "json_schema",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "structured_outputs",
+    "bad_words",
+    "allowed_token_ids",
+    "chat_template",
+    "audio",
+    "modalities",
+    "truncate_prompt_tokens",
+    "prefix",
+    "functions",
+    "function_call",
+};
+
+void read_logit_bias(const Fields& fields, const ServedModel& model, SamplingParams& p) {
+  const JsonValue* bias = fields.find("logit_bias");
+  if (!bias) return;
+  if (!bias->is_object()) fields.refuse("logit_bias", "must be an object of token ids and numbers");
+  if (bias->size() > kMaxBiases)
+    fields.refuse("logit_bias", fmt::format("has {} entries: at most {}", bias->size(), kMaxBiases));
+  for (const auto& [key, value] : bias->items()) {
+    int32_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= model.info().n_vocab)
+      fields.refuse("logit_bias",
+                    fmt::format("names '{}': token ids go from 0 to {}", printable(key, 32), model.info().n_vocab - 1));
+    if (!value.is_number() || !(std::abs(value.get<double>()) <= 100))
+      fields.refuse("logit_bias", fmt::format("of token {} must be a number from -100 to 100", id));
+    p.logit_bias.emplace_back(id, value.get<float>());
+  }
+}
+
+uint64_t random_seed() {
+  thread_local std::mt19937_64 engine{(uint64_t{std::random_device{}()} << 32) | std::random_device{}()};
+  return engine();
+}
+
+void read_stops(const Fields& fields, const ServedModel& model, GenerationSpec& spec) {
+  spec.stops = fields.strings("stop", kMaxStops, kMaxStopBytes).value_or(std::vector<std::string>());
+  for (const std::string& stop : spec.stops)
+    if (stop.empty()) fields.refuse("stop", "must not hold an empty string");
+  spec.stop_tokens = fields.token_ids("stop_token_ids", kMaxStopTokens).value_or(std::vector<int32_t>());
+  for (int32_t id : spec.stop_tokens)
+    if (id >= model.info().n_vocab)
+      fields.refuse("stop_token_ids", fmt::format("names {}: token ids go from 0 to {}", id, model.info().n_vocab - 1));
+  spec.min_tokens = static_cast<int>(fields.integer("min_tokens", 0, INT32_MAX).value_or(0));
+  spec.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  spec.keep_stop = fields.boolean("include_stop_str_in_output").value_or(false);
+  spec.skip_special = fields.boolean("skip_special_tokens").value_or(true);
+}
+
+void refuse_unsupported(const Fields& fields) {
+  for (const char* name : kUnsupported) {
+    const JsonValue* value = fields.find(name);
+    if (value && !(value->is_structured() && value->empty())) fields.refuse(name, "is not supported by this server");
+  }
+  const int64_t best_of = fields.integer("best_of", 1, INT32_MAX).value_or(1);
+  if (best_of > fields.integer("n", 1, kMaxChoices).value_or(1))
+    fields.refuse("best_of", "above n is not supported by this server");
+  if (fields.boolean("use_beam_search").value_or(false))
+    fields.refuse("use_beam_search", "is not supported by this server");
+  if (const JsonValue* format = fields.find("response_format")) {
+    const Fields inner(*format, "response_format.");
+    if (inner.string("type", 64).value_or("") != "text")
+      inner.refuse("type", "must be \"text\": constrained output is not supported by this server yet");
+  }
+}
+
+// OpenAI's clients name the newer role; templates know the older one.
+void adapt_messages(JsonValue& messages, const ChatTemplate& chat) {
+  if (!messages.is_array()) return;
+  const bool knows_developer = chat.source().find("developer") != std::string::npos;
+  for (JsonValue& message : messages) {
+    if (!message.is_object()) continue;
+    if (const auto role = message.find("role"); role != message.end() && *role == "developer" && !knows_developer)
+      *role = "system";
+    const auto reasoning = message.find("reasoning");
+    if (reasoning != message.end() && reasoning->is_string() && !message.contains("reasoning_content"))
+      message["reasoning_content"] = *reasoning;
+  }
+}
+
+// Which field an Error about messages is about.
+std::string field_of(const std::string& what, const char* fallback) {
+  for (const char* name : {"messages", "tools"})
+    if (what.starts_with(name)) return what.substr(0, what.find_first_of(" :"));
+  if (what.starts_with("the chat template's variable") || what.starts_with("the chat template gets"))
+    return "chat_template_kwargs";
+  return fallback;
+}
+
+}  // namespace
+
+void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
+  const ServedModel& model = *call.model;
+  refuse_unsupported(fields);
+  const GenerationConfig& defaults = model.defaults();
+  SamplingParams& p = spec.sampling;
+  const auto real = [&](const char* name, double low, double high, std::optional<float> own, float& into) {
+    into = static_cast<float>(fields.number(name, low, high).value_or(own.value_or(into)));
+  };
+  real("temperature", 0, 100, defaults.temperature, p.temperature);
+  real("top_p", std::numeric_limits<float>::min(), 1, defaults.top_p, p.top_p);
+  real("min_p", 0, 1, defaults.min_p, p.min_p);
+  real("typical_p", std::numeric_limits<float>::min(), 1, defaults.typical_p, p.typical_p);
+  real("repetition_penalty", 1e-3, 100, defaults.repetition_penalty, p.repetition_penalty);
+  if (fields.find("repeat_penalty")) real("repeat_penalty", 1e-3, 100, {}, p.repetition_penalty);
+  real("presence_penalty", -100, 100, {}, p.presence_penalty);
+  real("frequency_penalty", -100, 100, {}, p.frequency_penalty);
+  p.top_k = static_cast<int>(
+      std::max<int64_t>(0, fields.integer("top_k", -1, INT32_MAX).value_or(defaults.top_k.value_or(p.top_k))));
+  p.penalty_window = static_cast<int>(
+      fields.integer("repeat_last_n", -1, INT32_MAX).value_or(defaults.penalty_window.value_or(p.penalty_window)));
+  const std::optional<int64_t> seed =
+      fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
+  p.seed = seed && *seed != -1 ? static_cast<uint64_t>(*seed) : random_seed();
+  read_logit_bias(fields, model, p);
+  read_stops(fields, model, spec);
+  fields.string("user");
+  spec.priority = static_cast<int>(fields.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
+  const HttpRequest& request = call.request;
+  spec.client = request.client.empty() ? request.peer : request.client;
+  spec.cache_salt = request.client + '\n' + fields.string("cache_salt", 1024).value_or("");
+  // The salt is nobody else's, nor that of a later request.
+  if (!fields.boolean("cache_prompt").value_or(true)) spec.cache_salt += random_id("\n");
+}
+
+StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
+  read_sampling(call, fields, spec);
+  StreamFields result{.token_ids = fields.boolean("return_token_ids").value_or(false),
+                      .timings = fields.boolean("timings_per_token").value_or(false)};
+  spec.n = static_cast<int>(fields.integer("n", 1, kMaxChoices).value_or(1));
+  spec.stream = fields.boolean("stream").value_or(false);
+  if (const JsonValue* options = fields.find("stream_options")) {
+    const Fields inner(*options, "stream_options.");
+    if (!spec.stream) fields.refuse("stream_options", "is for streams: it needs \"stream\": true");
+    result.include_usage = inner.boolean("include_usage").value_or(false);
+    result.continuous_usage = inner.boolean("continuous_usage_stats").value_or(false);
+  }
+  spec.wants_totals = spec.stream && (result.timings || result.continuous_usage);
+  spec.wants_progress = fields.boolean("return_progress").value_or(false) && spec.stream;
+  spec.prompt_logprobs = static_cast<int>(fields.integer("prompt_logprobs", 0, 20).value_or(-1));
+  if (spec.prompt_logprobs >= 0 && spec.stream)
+    fields.refuse("prompt_logprobs", "comes with whole answers only: it needs \"stream\": false");
+  return result;
+}
+
+void read_max_tokens(const Fields& fields, std::initializer_list<const char*> names, GenerationSpec& spec, int lowest) {
+  for (const char* name : names) {
+    const auto value = fields.integer(name, lowest, INT32_MAX);
+    if (value && spec.max_tokens < 0) spec.max_tokens = static_cast<int>(*value);
+  }
+  if (spec.max_tokens >= 0 && spec.min_tokens > spec.max_tokens)
+    fields.refuse("min_tokens",
+                  fmt::format("is {}: the answer is to have at most {}", spec.min_tokens, spec.max_tokens));
+}
+
+void check_scores(const Fields& fields, const char* field, const GenerationSpec& spec) {
+  if (spec.prompt_logprobs < 0) return;
+  int64_t n = 0;
+  for (const auto& prompt : spec.prompts)
+    n += static_cast<int64_t>(prompt.size()) * (spec.echo ? spec.n : 1) * (spec.prompt_logprobs + 1);
+  if (n > kMaxScores)
+    fields.refuse(field, fmt::format("would be {} numbers of these prompts: at most {}", n, kMaxScores));
+}
+
+std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
+                                 const JsonValue& variables, const char* param, ChatEnd end) {
+  if (!model.writes()) throw ApiError(400, "this model makes vectors of texts and has no template for messages", param);
+  adapt_messages(messages, model.chat());
+  if (messages.is_array() && messages.empty())
+    throw ApiError(400, fmt::format("{} is empty: it needs at least one message", param), param);
+  if (messages.size() > kMaxMessages)
+    throw ApiError(400, fmt::format("{} has {} messages: at most {}", param, messages.size(), kMaxMessages), param);
+  if (tools.size() > kMaxTools)
+    throw ApiError(400, fmt::format("tools has {} elements: at most {}", tools.size(), kMaxTools), "tools");
+  try {
+    return encode_chat(model.tokenizer(), model.chat(), messages, tools, variables, end);
+  } catch (const Error& error) {
+    throw ApiError(400, printable(error.what(), 1024), field_of(error.what(), param));
+  }
+}
+
+// vLLM's two switches: what comes after the last message.
+static ChatEnd read_chat_end(const Fields& fields) {
+  const bool goes_on = fields.boolean("continue_final_message").value_or(false);
+  const bool answers = fields.boolean("add_generation_prompt").value_or(!goes_on);
+  if (goes_on && answers) fields.refuse("add_generation_prompt", "must be false where continue_final_message is true");
+  return goes_on ? ChatEnd::kOpenMessage : answers ? ChatEnd::kAnswer : ChatEnd::kMessage;
+}
+
+std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model) {
+  JsonValue variables = JsonValue::object();
+  if (const JsonValue* kwargs = fields.find("chat_template_kwargs")) {
+    if (!kwargs->is_object())
+      fields.refuse("chat_template_kwargs", fmt::format("must be an object, not {}", kwargs->type_name()));
+    variables = *kwargs;
+  }
+  if (const auto effort = fields.string("reasoning_effort", 64)) variables["reasoning_effort"] = *effort;
+  if (const JsonValue* documents = fields.find("documents")) {
+    if (!documents->is_array()) fields.refuse("documents", "must be an array");
+    variables["documents"] = *documents;
+  }
+  fields.boolean("parallel_tool_calls");
+  JsonValue tools;
+  if (const JsonValue* given = fields.find("tools")) {
+    if (!given->is_array()) fields.refuse("tools", fmt::format("must be an array, not {}", given->type_name()));
+    for (size_t i = 0; i < given->size(); ++i)
+      if (!(*given)[i].is_object()) refuse_value(fmt::format("tools[{}]", i), "must be an object");
+    if (!given->empty()) tools = *given;
+  }
+  if (const JsonValue* choice = fields.find("tool_choice")) {
+    const bool is_word = choice->is_string() && (*choice == "auto" || *choice == "none" || *choice == "required");
+    if (!is_word && !choice->is_object())
+      fields.refuse("tool_choice", "must be \"none\", \"auto\", \"required\" or a function");
+    if (choice->is_object() || *choice == "required")
+      fields.refuse("tool_choice", "that forces a call is not supported by this server yet: use \"auto\" or \"none\"");
+    if (*choice == "none") tools = nullptr;
+  }
+  return chat_prompt(model, fields.at("messages"), tools, variables, "messages", read_chat_end(fields));
+}
+
+bool prompt_opens_thought(const ServedModel& model, const std::vector<int32_t>& prompt) {
+  const std::span<const int32_t> ids = prompt;
+  return opens_thought(model.tokenizer().decode(ids.last(std::min<size_t>(ids.size(), 16))));
+}
+
+std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, size_t max_count,
+                                 const std::function<std::vector<int32_t>(const std::string&)>& encode) {
+  const JsonValue& given = fields.at(name.c_str());
+  if (given.is_string()) return {{name, encode(given.get_ref<const std::string&>())}};
+  if (!given.is_array() || given.empty())
+    fields.refuse(name.c_str(), "must be a string, an array of strings, or token ids, and not empty");
+  if (given[0].is_number()) return {{name, token_ids_of(given, name)}};
+  if (given.size() > max_count)
+    fields.refuse(name.c_str(), fmt::format("has {} elements: at most {}", given.size(), max_count));
+  std::vector<Prompt> prompts;
+  for (const JsonValue& one : given) {
+    const std::string path = fmt::format("{}[{}]", name, prompts.size());
+    if (one.is_string() && given[0].is_string()) {
+      prompts.push_back({path, encode(one.get_ref<const std::string&>())});
+    } else if (one.is_array() && given[0].is_array()) {
+      prompts.push_back({path, token_ids_of(one, path)});
+    } else {
+      fields.refuse(name.c_str(), fmt::format("must be strings, or token ids, or arrays of token ids: [{}] is {}",
+                                              prompts.size(), one.type_name()));
+    }
+  }
+  return prompts;
+}
+
+std::string content_text(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) refuse_value(where, "must be a string or an array of text parts");
+  std::string text;
+  for (size_t i = 0; i < content.size(); ++i) {
+    const std::string here = fmt::format("{}[{}]", where, i);
+    if (!content[i].is_object()) refuse_value(here, "must be an object");
+    const std::string& type = string_member(content[i], "type", here);
+    if (std::ranges::find(types, type) == types.end())
+      refuse_value(here + ".type", fmt::format("must be {}: this model reads text only", fmt::join(types, " or ")));
+    text += (text.empty() ? "" : "\n") + string_member(content[i], "text", here);
+  }
+  return text;
+}
+
+void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, int max_tokens, const char* param) {
+  const size_t limit = static_cast<size_t>(model.n_ctx()),
+               wanted = max_tokens > 0 ? static_cast<size_t>(max_tokens) : 1;
+  if (prompt.empty()) throw ApiError(400, fmt::format("{} has no tokens: it needs at least one", param), param);
+  for (size_t i = 0; i < prompt.size(); ++i)
+    if (prompt[i] < 0 || prompt[i] >= model.info().n_vocab)
+      throw ApiError(
+          400, fmt::format("{}[{}] is {}: token ids go from 0 to {}", param, i, prompt[i], model.info().n_vocab - 1),
+          param);
+  if (prompt.size() + wanted <= limit) return;
+  // Begun as OpenAI begins it: clients know the case by these words.
+  throw ApiError(
+      400,
+      fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer is to have {}, "
+                  "together {}: shorten the prompt or ask for less",
+                  limit, prompt.size(), max_tokens > 0 ? fmt::format("up to {}", wanted) : "at least 1",
+                  prompt.size() + wanted),
+      param, "context_length_exceeded");
+}
+
+ServedModel::Ticket admit(ServedModel& model, int n) {
+  if (auto ticket = model.admit(n)) return std::move(*ticket);
+  model.metrics.on_rejected();
+  throw ApiError(429,
+                 fmt::format("the server is busy: {} requests run or wait already; try again soon", model.n_taken()),
+                 "", "queue_full");
+}
+
+JsonValue usage_json(const Totals& t) {
+  return {{"prompt_tokens", t.prompt_tokens},
+          {"completion_tokens", t.completion_tokens},
+          {"total_tokens", t.prompt_tokens + t.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", t.cached_tokens}}}};
+}
+
+JsonValue timings_json(const Totals& t) {
+  const auto rate = [](int n, double ms) { return ms > 0 && n > 0 ? n / ms * 1e3 : 0.0; };
+  const int n_prompt = t.prompt_tokens - t.cached_tokens;
+  return {{"cache_n", t.cached_tokens},
+          {"prompt_n", n_prompt},
+          {"prompt_ms", t.prefill_ms},
+          {"prompt_per_second", rate(n_prompt, t.prefill_ms)},
+          {"predicted_n", t.completion_tokens},
+          {"predicted_ms", t.decode_ms},
+          {"predicted_per_second", rate(t.completion_tokens - 1, t.decode_ms)},
+          {"queue_ms", t.queue_ms}};
+}
+
+JsonValue progress_json(const PromptState& prompt) {
+  return {{"total", prompt.total}, {"cache", prompt.cached}, {"processed", prompt.done}, {"time_ms", prompt.ms}};
+}
+
+JsonValue prompt_logprobs_json(const std::vector<TokenText>& tokens) {
+  JsonValue json = JsonValue::array({nullptr});
+  for (const TokenText& token : tokens) {
+    JsonValue of_token = JsonValue::object();
+    const auto add = [&](int32_t id, const std::string& bytes, float logprob, const JsonValue& rank) {
+      of_token[std::to_string(id)] = {
+          {"logprob", std::max(logprob, -9999.0f)}, {"rank", rank}, {"decoded_token", bytes}};
+    };
+    add(token.id, token.bytes, token.logprob, nullptr);
+    for (size_t i = 0; i < token.top.size(); ++i) add(token.top[i].id, token.top[i].bytes, token.top[i].logprob, i + 1);
+    json.push_back(std::move(of_token));
+  }
+  return json;
+}
+
+void append_event(std::string& out, const JsonValue& json) {
+  out += "data: ";
+  out += dump_json(json);
+  out += "\n\n";
+}
+
+EventFrame::EventFrame(const JsonValue& envelope) : head_("data: " + dump_json(envelope)) {
+  CHECK(head_.ends_with(R"("choices":[]})"));
+  head_.resize(head_.size() - 2);
+}
+
+void EventFrame::end(std::string& out, std::string_view more) const {
+  out += ']';
+  out += more;
+  out += "}\n\n";
+}
+
+std::string totals_members(const StreamFields& fields, const Totals& so_far) {
+  std::string members;
+  if (fields.continuous_usage) members += R"(,"usage":)" + dump_json(usage_json(so_far));
+  if (fields.timings) members += R"(,"timings":)" + dump_json(timings_json(so_far));
+  return members;
+}
+
+std::string random_id(const char* prefix) {
+  return fmt::format("{}{:016x}{:08x}", prefix, random_seed(), static_cast<uint32_t>(random_seed()));
+}
+
+}  // namespace ingot

@@ -1,0 +1,197 @@
+// Exchange: the Responder of one request on a connection. Handlers' threads put bytes in, the session takes them out;
+// all of it is guarded by one mutex, and callbacks run outside of it.
+#pragma once
+#include <boost/asio/post.hpp>
+#include <mutex>
+
+#include "server/http/session.h"
+
+namespace ingot {
+
+class Exchange final : public Responder, public std::enable_shared_from_this<Exchange> {
+ public:
+  explicit Exchange(std::shared_ptr<Session> session)
+      : session_(session), executor_(session->executor()), room_bytes_(session->options().out_buffer_bytes) {}
+
+  // ---- handlers, any thread ----
+  void respond(HttpResponse response) override {
+    std::lock_guard lock(mutex_);
+    if (head_ || over_) return;
+    head_ = std::move(response);
+    over_ = true;
+    notify();
+  }
+  void stream(HttpResponse head) override {
+    std::lock_guard lock(mutex_);
+    if (head_ || over_) return;
+    head_ = std::move(head);
+    is_stream_ = true;
+  }
+  void write(std::string bytes) override {
+    std::lock_guard lock(mutex_);
+    if (over_ || gone_) return;
+    out_ += bytes;
+    notify();
+  }
+  void end() override {
+    std::lock_guard lock(mutex_);
+    over_ = true;
+    notify();
+  }
+  void fail(HttpResponse response, std::string last_bytes) override {
+    std::lock_guard lock(mutex_);
+    if (over_) return;
+    over_ = true;
+    if (head_taken_) {
+      out_ += last_bytes;
+      broken_ = true;
+    } else {
+      head_ = std::move(response);
+      is_stream_ = false;
+      out_.clear();
+    }
+    notify();
+  }
+  bool full() const override {
+    std::lock_guard lock(mutex_);
+    return out_.size() + in_flight_ > room_bytes_;
+  }
+  void on_gone(std::function<void()> callback) override {
+    {
+      std::lock_guard lock(mutex_);
+      if (!gone_) {
+        on_gone_ = std::move(callback);
+        return;
+      }
+    }
+    callback();
+  }
+  void on_room(std::function<void()> callback) override {
+    std::lock_guard lock(mutex_);
+    on_room_ = std::move(callback);
+  }
+  void note(std::string name, std::string json_value) override {
+    std::lock_guard lock(mutex_);
+    notes_.emplace_back(std::move(name), std::move(json_value));
+  }
+
+  // ---- the session, network thread ----
+  using Output = ExchangeOutput;
+  // What can be sent now. A stream's head comes with its first bytes, or when `wants_head`.
+  Output take(bool wants_head) {
+    std::lock_guard lock(mutex_);
+    notified_ = false;
+    Output output{.is_stream = is_stream_, .over = over_, .broken = broken_};
+    if (head_ && !head_taken_ && (!is_stream_ || !out_.empty() || over_ || wants_head)) {
+      output.head = std::move(head_);
+      head_.emplace();
+      head_taken_ = true;
+    }
+    output.bytes = std::exchange(out_, {});
+    in_flight_ = output.bytes.size();
+    return output;
+  }
+  // Nothing more will come, and nothing can be said.
+  void drop() {
+    std::lock_guard lock(mutex_);
+    over_ = broken_ = dropped_ = true;
+    try {
+      notify();
+    } catch (const std::exception&) {  // the session looks now and then
+    }
+  }
+  bool dropped() const {
+    std::lock_guard lock(mutex_);
+    return dropped_ && !head_;
+  }
+  // What kind of answer it will be, as far as the handler has said: one that is asked to be told of the client's
+  // leaving without having begun a stream will be whole.
+  enum class Kind { kUnknown, kWhole, kStream };
+  Kind kind() const {
+    std::lock_guard lock(mutex_);
+    return is_stream_ ? Kind::kStream : on_gone_ ? Kind::kWhole : Kind::kUnknown;
+  }
+  void sent() {
+    std::function<void()> callback;
+    {
+      std::lock_guard lock(mutex_);
+      in_flight_ = 0;
+      if (out_.size() <= room_bytes_ / 2) callback = on_room_;
+    }
+    if (callback) callback();
+  }
+  // The client has left, or the answer is over: nobody is called back after that.
+  void gone() {
+    std::function<void()> callback;
+    {
+      std::lock_guard lock(mutex_);
+      if (gone_) return;
+      gone_ = true;
+      out_.clear();
+      on_room_ = nullptr;
+      callback = std::exchange(on_gone_, nullptr);
+    }
+    if (callback) callback();
+  }
+  void finished() {
+    std::lock_guard lock(mutex_);
+    on_gone_ = on_room_ = nullptr;
+  }
+  HttpHeaders notes() const {
+    std::lock_guard lock(mutex_);
+    return notes_;
+  }
+
+ private:
+  void notify() {
+    if (std::exchange(notified_, true)) return;
+    try {
+      asio::post(executor_, [weak = session_] {
+        if (const auto session = weak.lock()) session->wake();
+      });
+    } catch (...) {  // no memory: the next one tells, or the session looks by itself
+      notified_ = false;
+      throw;
+    }
+  }
+
+  const std::weak_ptr<Session> session_;
+  const asio::any_io_executor executor_;
+  const size_t room_bytes_;
+  mutable std::mutex mutex_;
+  std::optional<HttpResponse> head_;
+  bool head_taken_ = false, is_stream_ = false, over_ = false, broken_ = false, gone_ = false, dropped_ = false;
+  bool notified_ = false;  // the session knows that there is something to take
+  std::string out_;
+  size_t in_flight_ = 0;  // bytes that the session is sending
+  std::function<void()> on_gone_, on_room_;
+  HttpHeaders notes_;
+};
+
+// What the handler holds: when the last copy goes without an answer, the client gets one all the same.
+class ExchangeHandle final : public Responder {
+ public:
+  explicit ExchangeHandle(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
+  ~ExchangeHandle() override {
+    try {
+      const ApiError error(500, "the request was dropped without an answer");
+      exchange_->fail(error_response(error), "data: " + error_object(error) + "\n\n");
+    } catch (const std::exception&) {  // not even memory to say so: the connection ends
+      exchange_->drop();
+    }
+  }
+  void respond(HttpResponse response) override { exchange_->respond(std::move(response)); }
+  void stream(HttpResponse head) override { exchange_->stream(std::move(head)); }
+  void write(std::string bytes) override { exchange_->write(std::move(bytes)); }
+  void end() override { exchange_->end(); }
+  void fail(HttpResponse response, std::string last) override { exchange_->fail(std::move(response), std::move(last)); }
+  bool full() const override { return exchange_->full(); }
+  void on_gone(std::function<void()> callback) override { exchange_->on_gone(std::move(callback)); }
+  void on_room(std::function<void()> callback) override { exchange_->on_room(std::move(callback)); }
+  void note(std::string name, std::string value) override { exchange_->note(std::move(name), std::move(value)); }
+
+ private:
+  const std::shared_ptr<Exchange> exchange_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,54 @@
+// Meter: what one rendering may still spend. Each evaluated node, each list item made and each 32 bytes looked at or
+// written cost one step; no single string grows over the output limit. Checked before the work, so a hostile template
+// fails early.
+#pragma once
+#include "base/error.h"
+#include "text/jinja/template.h"
+
+namespace ingot::jinja {
+
+class Meter {
+ public:
+  Meter(const TemplateLimits& limits, size_t input_bytes)
+      : left_(limits.fuel + limits.fuel_per_byte * input_bytes),
+        max_bytes_(limits.output_bytes),
+        max_depth_(limits.depth) {}
+
+  void spend(size_t n = 1) {
+    if (n > left_) throw Error("the template needs too many steps (over its limit)");
+    left_ -= n;
+  }
+  // Work over n bytes that are there already.
+  void read(size_t n) { spend(1 + n / 32); }
+  // A string is about to be n bytes long.
+  void fits(size_t n) const {
+    if (n > max_bytes_) throw Error("the template makes a text of over {} bytes", max_bytes_);
+  }
+  // A new string of n bytes, or of `count` times n bytes, is about to be made.
+  void make(size_t n) {
+    fits(n);
+    read(n);
+  }
+  void make(size_t n, size_t count) {
+    if (count != 0) fits(n > max_bytes_ / count ? max_bytes_ + 1 : n * count);
+    make(n * count);
+  }
+  // n new items of a list or dictionary: dearer than bytes, as each is some hundred bytes of memory.
+  void items(size_t n) {
+    if (n > kMaxItems) throw Error("the template makes a list of over {} items", kMaxItems);
+    spend(1 + 4 * n);
+  }
+  void nested(size_t depth) const {
+    if (depth > max_depth_) throw Error("the template nests values deeper than {}", max_depth_);
+  }
+  size_t max_depth() const { return max_depth_; }
+
+  static constexpr size_t kMaxItems = 1'000'000;
+
+ private:
+  size_t left_;
+  size_t max_bytes_;
+  size_t max_depth_;
+};
+
+}  // namespace ingot::jinja

@@ -1,0 +1,160 @@
+// The values of a template: Python's None, bool, int, float, str, list, tuple and dict, jinja2's Undefined, and objects
+// (macros, methods, loops, namespaces, ranges, iterators). Strings are immutable and shared; lists, dicts and objects
+// are shared by reference as in Python, so handing messages around copies nothing. Ints are 128 bits wide: unsigned
+// 64-bit numbers of JSON keep their value, and what overflows is an error.
+//
+// Two rules keep destructors shallow: a container knows its depth and refuses to nest over the limit, and a container
+// that was changed after it was made is also held by the Runtime, which empties it at the end (that breaks cycles too).
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "text/jinja/meter.h"
+
+namespace ingot::jinja {
+
+using Int = __int128;
+
+enum class Kind { kUndefined, kNone, kBool, kInt, kFloat, kString, kList, kTuple, kDict, kObject };
+
+struct Undefined {
+  std::string what;  // the message of the error when it is used
+};
+
+struct Str {
+  std::string text;
+  size_t n_chars;       // code points
+  bool markup = false;  // made by `safe` or `escape`: `+` escapes what is joined to it
+  bool ascii() const { return n_chars == text.size(); }
+};
+
+struct Seq;
+class Dict;
+class Object;
+
+class Value {
+ public:
+  Value() : data_(std::shared_ptr<const Undefined>()) {}  // undefined
+  static Value undefined(std::string what);
+  static Value none() { return Value(std::monostate()); }
+  static Value boolean(bool b) { return Value(b); }
+  static Value integer(Int i) { return Value(i); }
+  static Value real(double d) { return Value(d); }
+  static Value string(std::string text, bool markup = false);
+  static Value list(std::vector<Value> items, const Meter& meter);
+  static Value tuple(std::vector<Value> items, const Meter& meter);
+  static Value dict(std::shared_ptr<Dict> dict) { return Value(std::move(dict)); }
+  static Value object(std::shared_ptr<Object> object) { return Value(std::move(object)); }
+
+  Kind kind() const;
+  bool is_undefined() const { return data_.index() == 0; }
+  bool is_none() const { return data_.index() == 1; }
+  bool is_bool() const { return data_.index() == 2; }
+  bool is_int() const { return data_.index() == 3; }
+  bool is_float() const { return data_.index() == 4; }
+  bool is_number() const { return data_.index() >= 2 && data_.index() <= 4; }
+  bool is_string() const { return data_.index() == 5; }
+  bool is_seq() const { return data_.index() == 6; }  // a list or a tuple
+  bool is_list() const { return kind() == Kind::kList; }
+  bool is_tuple() const { return kind() == Kind::kTuple; }
+  bool is_dict() const { return data_.index() == 7; }
+  bool is_object() const { return data_.index() == 8; }
+
+  bool as_bool() const { return std::get<bool>(data_); }
+  Int as_int() const { return is_bool() ? Int(as_bool()) : std::get<Int>(data_); }
+  double as_float() const { return is_float() ? std::get<double>(data_) : static_cast<double>(as_int()); }
+  const Str& str() const { return *std::get<std::shared_ptr<const Str>>(data_); }
+  const std::string& text() const { return str().text; }
+  Seq& seq() const { return *std::get<std::shared_ptr<Seq>>(data_); }
+  const std::vector<Value>& items() const;
+  Dict& dict() const { return *std::get<std::shared_ptr<Dict>>(data_); }
+  const std::shared_ptr<Dict>& dict_ptr() const { return std::get<std::shared_ptr<Dict>>(data_); }
+  Object& object() const { return *std::get<std::shared_ptr<Object>>(data_); }
+  const std::shared_ptr<Object>& object_ptr() const { return std::get<std::shared_ptr<Object>>(data_); }
+  template <class T>
+  T* as() const;  // the object as a T, or null
+
+  size_t depth() const;                 // of nested containers; 0 for a scalar
+  const char* type_name() const;        // Python's name of the type
+  bool same(const Value& other) const;  // Python's `is`
+  [[noreturn]] void fail_undefined() const;
+
+ private:
+  using Data =
+      std::variant<std::shared_ptr<const Undefined>, std::monostate, bool, Int, double, std::shared_ptr<const Str>,
+                   std::shared_ptr<Seq>, std::shared_ptr<Dict>, std::shared_ptr<Object>>;
+  template <class T>
+  explicit Value(T data) : data_(std::move(data)) {}
+  Data data_;
+};
+
+struct Seq {
+  std::vector<Value> items;
+  bool tuple = false;
+  bool group = false;  // a pair made by groupby, with .grouper and .list
+  bool kept = false;   // changed since it was made, so the Runtime holds it
+  size_t depth = 1;
+};
+
+// In order of insertion, as Python's. Keys are hashed as Python does: 1, 1.0 and true are one key.
+class Dict {
+ public:
+  struct Entry {
+    Value key, value;
+  };
+  const std::vector<Entry>& entries() const { return entries_; }
+  const Value* find(const Value& key, Meter& meter) const;  // null if absent; throws for an unhashable key
+  const Value* find(std::string_view key) const;
+  void set(Value key, Value value, Meter& meter);
+  bool erase(const Value& key, Meter& meter);
+  void clear();
+
+  bool kept = false;
+  size_t depth = 1;
+
+ private:
+  size_t index_of(const Value& key, size_t hash, Meter& meter) const;
+  void rebuild_index(Meter& meter);
+  std::vector<Entry> entries_;
+  std::unordered_multimap<size_t, size_t> index_;  // hash -> entry, once there are more than a few
+};
+
+class Runtime;
+struct Args;
+
+class Object {
+ public:
+  virtual ~Object() = default;
+  virtual const char* type_name() const = 0;
+  virtual std::string repr(Meter& meter, size_t depth) const;  // depth: of the nesting around it
+  virtual bool truthy() const { return true; }
+  virtual bool iterable() const { return false; }
+  virtual std::vector<Value> drain(Meter&) { return {}; }                       // what iterating gives
+  virtual bool length(size_t&) const { return false; }                          // false: has no len()
+  virtual bool attribute(Runtime&, std::string_view, Value&) { return false; }  // false: no such attribute
+  virtual bool subscript(Runtime&, const Value&, Value&) { return false; }      // false: no such element
+  virtual bool callable() const { return false; }
+  virtual Value call(Runtime& rt, Args& args);
+  virtual bool equals(const Object& other) const { return this == &other; }
+  virtual size_t depth() const { return 1; }
+  virtual void clear() {}  // drop what it refers to: the rendering has ended
+};
+
+template <class T>
+T* Value::as() const {
+  return is_object() ? dynamic_cast<T*>(&object()) : nullptr;
+}
+
+bool truthy(const Value& value);
+bool equal(const Value& a, const Value& b, Meter& meter, size_t depth = 0);
+// Python's ordering: -1, 0, 1, or 2 when unordered (NaN). Throws for types that do not compare.
+int compare(const Value& a, const Value& b, const char* op, Meter& meter, size_t depth = 0);
+int compare_numbers(const Value& a, const Value& b);
+size_t hash_value(const Value& value, Meter& meter);
+
+}  // namespace ingot::jinja

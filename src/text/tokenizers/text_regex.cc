@@ -1,0 +1,170 @@
+#include "text/tokenizers/text_regex.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <new>
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "text/tokenizers/regex_growth.h"
+#include "text/tokenizers/unicode.h"
+
+namespace ingot {
+namespace {
+
+constexpr uint32_t kHeapLimitKib = 256 * 1024;
+constexpr uint32_t kMatchLimit = 200'000'000;
+constexpr size_t kJitStackBytes = size_t{64} << 20;  // reserved, touched only as far as a match needs
+
+template <auto kFree>
+struct Free {
+  template <class T>
+  void operator()(T* object) const {
+    kFree(object);
+  }
+};
+using CodePointer = std::unique_ptr<pcre2_code, Free<pcre2_code_free>>;
+using MatchData = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>;
+using MatchContext = std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>>;
+using JitStack = std::unique_ptr<pcre2_jit_stack, Free<pcre2_jit_stack_free>>;
+
+// PCRE2's \s has U+180E, which Unicode's White_Space lost in version 6.3.
+std::string spell_out_spaces(std::string_view pattern) {
+  constexpr std::string_view kSpaces = R"(\t-\r\x{85}\p{Z})";
+  std::string out;
+  bool in_class = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (c == '\\' && i + 1 < pattern.size()) {
+      const char escaped = pattern[++i];
+      if (escaped == 's') {
+        out += in_class ? std::string(kSpaces) : fmt::format("[{}]", kSpaces);
+      } else if (escaped == 'S') {
+        out += in_class ? std::string(R"(\S\x{180E})") : fmt::format("[^{}]", kSpaces);
+      } else {
+        (out += c) += escaped;
+      }
+      continue;
+    }
+    if (c == '[') in_class = true;
+    if (c == ']') in_class = false;
+    out += c;
+  }
+  return out;
+}
+
+std::string pcre2_message(int code) {
+  PCRE2_UCHAR text[256];
+  pcre2_get_error_message(code, text, sizeof text);
+  return reinterpret_cast<const char*>(text);
+}
+
+CodePointer compile(std::string_view pattern, int& error, PCRE2_SIZE& offset) {
+  return CodePointer(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP,
+                                   &error, &offset, nullptr));
+}
+
+// Planes 0 to 2: what comes after them has no categories or scripts of its own.
+constexpr char32_t kEndOfPlanes = 0x30000;
+
+const std::string& all_characters() {
+  static const std::string text = [] {
+    std::string all;
+    for (char32_t c = 1; c < kEndOfPlanes; ++c)
+      if (c < 0xD800 || c > 0xDFFF) utf8_append(all, c);
+    return all;
+  }();
+  return text;
+}
+
+// For refuse_exponential(): one pass over all characters, run by run.
+std::vector<uint64_t> characters_of(std::string_view symbol) {
+  std::vector<uint64_t> bits(kEndOfPlanes / 64);
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  const CodePointer code = compile(fmt::format("(?:{})++", symbol), error, offset);
+  const MatchData data(pcre2_match_data_create(1, nullptr));
+  if (!code || !data) throw Error("pre-tokenizer expression '{}': {}", printable(symbol, 64), pcre2_message(error));
+  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
+  const std::string& text = all_characters();
+  for (size_t at = 0; at < text.size();) {
+    const int rc = pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
+                               PCRE2_NO_UTF_CHECK, data.get(), nullptr);
+    if (rc == PCRE2_ERROR_NOMATCH) break;
+    if (rc < 0) throw Error("pre-tokenizer expression '{}': {}", printable(symbol, 64), pcre2_message(rc));
+    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data.get());
+    for (at = bounds[0]; at < bounds[1]; at += utf8_length(std::string_view(text).substr(at))) {
+      const char32_t c = utf8_decode(std::string_view(text).substr(at));
+      bits[c / 64] |= uint64_t{1} << c % 64;
+    }
+  }
+  return bits;
+}
+
+}  // namespace
+
+struct TextRegex::Code {
+  CodePointer compiled;
+};
+
+TextRegex::TextRegex(std::string_view pattern) : pattern_(pattern), code_(std::make_unique<Code>()) {
+  const std::string spelled = spell_out_spaces(pattern);
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  code_->compiled = compile(spelled, error, offset);
+  if (!code_->compiled)
+    throw Error("pre-tokenizer expression '{}': {} at {}", printable(pattern), pcre2_message(error), offset);
+  pcre2_jit_compile(code_->compiled.get(), PCRE2_JIT_COMPLETE);  // when it cannot, pcre2_match interprets
+}
+
+void TextRegex::refuse_exponential_time() const { refuse_exponential(spell_out_spaces(pattern_), characters_of); }
+
+TextRegex::~TextRegex() = default;
+TextRegex::TextRegex(TextRegex&&) noexcept = default;
+
+struct TextRegex::Matcher::Memory {
+  MatchData data{pcre2_match_data_create(1, nullptr)};
+  MatchContext context{pcre2_match_context_create(nullptr)};
+  JitStack stack;
+};
+
+TextRegex::Matcher::Matcher(const TextRegex& regex) : regex_(regex), memory_(std::make_unique<Memory>()) {
+  if (!memory_->data || !memory_->context) throw std::bad_alloc();
+  pcre2_set_match_limit(memory_->context.get(), kMatchLimit);
+  pcre2_set_heap_limit(memory_->context.get(), kHeapLimitKib);
+}
+
+TextRegex::Matcher::~Matcher() = default;
+
+std::optional<TextRegex::Range> TextRegex::Matcher::next(std::string_view text, size_t from) {
+  while (from <= text.size()) {
+    int rc = match(text, from);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT && grow_stack()) rc = match(text, from);
+    if (rc == PCRE2_ERROR_NOMATCH) return std::nullopt;
+    if (rc < 0)
+      throw Error("the pre-tokenizer expression '{}' fails on this text: {}", printable(regex_.pattern_, 64),
+                  pcre2_message(rc));
+    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(memory_->data.get());
+    if (bounds[1] > bounds[0]) return Range{bounds[0], bounds[1]};
+    if (bounds[0] >= text.size()) break;
+    from = bounds[0] + utf8_length(text.substr(bounds[0]));  // an empty match cuts nothing
+  }
+  return std::nullopt;
+}
+
+int TextRegex::Matcher::match(std::string_view text, size_t from) {
+  return pcre2_match(regex_.code_->compiled.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                     PCRE2_NO_UTF_CHECK, memory_->data.get(), memory_->context.get());
+}
+
+// The JIT begins with 32 KiB of the machine's stack. False when it has had more already.
+bool TextRegex::Matcher::grow_stack() {
+  if (memory_->stack) return false;
+  memory_->stack.reset(pcre2_jit_stack_create(size_t{1} << 16, kJitStackBytes, nullptr));
+  if (!memory_->stack) throw std::bad_alloc();
+  pcre2_jit_stack_assign(memory_->context.get(), nullptr, memory_->stack.get());
+  return true;
+}
+
+}  // namespace ingot

@@ -1,0 +1,49 @@
+// A regular expression that finds its matches in a text one after another: those that a model's tokenizer was trained
+// with, in PCRE2's syntax, JIT compiled, with limits, since the expression may be hostile. (Pattern is for names.)
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ingot {
+
+class TextRegex {
+ public:
+  // Throws Error for an expression that PCRE2 refuses. \s and \S mean Unicode's White_Space, as in the Rust and
+  // Oniguruma engines that the patterns were written for.
+  explicit TextRegex(std::string_view pattern);
+  ~TextRegex();
+  TextRegex(TextRegex&&) noexcept;
+
+  // Throws Error for an expression that can match in exponentially many ways (regex_growth.h): asked of those that
+  // files bring.
+  void refuse_exponential_time() const;
+
+  struct Range {
+    size_t begin, end;
+  };
+  // Memory for matching, so that threads may share the expression.
+  class Matcher {
+   public:
+    explicit Matcher(const TextRegex& regex);
+    ~Matcher();
+    // The next match with at least one byte that begins at `from` or later. The text must be well-formed UTF-8. Throws
+    // Error when the expression needs too many steps on it.
+    std::optional<Range> next(std::string_view text, size_t from);
+
+   private:
+    struct Memory;
+    int match(std::string_view text, size_t from);
+    bool grow_stack();
+    const TextRegex& regex_;
+    std::unique_ptr<Memory> memory_;
+  };
+
+ private:
+  struct Code;
+  std::string pattern_;
+  std::unique_ptr<Code> code_;
+};
+
+}  // namespace ingot
