@@ -295,8 +295,8 @@ class Builder {
       case Term::Kind::kStart: return at_start ? rest : RegularLanguages::kNothing;
       case Term::Kind::kEnd:
         return languages_.has_empty(rest) ? RegularLanguages::kEmpty : RegularLanguages::kNothing;
-      case Term::Kind::kAhead: return languages_.all_of({ahead(term), rest});
-      case Term::Kind::kNotAhead: return languages_.all_of({languages_.complement(ahead(term)), rest});
+      case Term::Kind::kAhead: return languages_.all_of({ahead(term, at_start), rest});
+      case Term::Kind::kNotAhead: return languages_.all_of({languages_.complement(ahead(term, at_start)), rest});
       case Term::Kind::kChars: return languages_.concat(languages_.repeat(term.chars, term.min, term.max), rest);
       case Term::Kind::kGroup: break;
     }
@@ -306,7 +306,7 @@ class Builder {
     return languages_.concat(languages_.repeat(build(term.choices, RegularLanguages::kEmpty, false), term.min, term.max), rest);
   }
 
-  Id ahead(const Term& term) { return build(term.choices, RegularLanguages::kAnything, false); }
+  Id ahead(const Term& term, bool at_start) { return build(term.choices, RegularLanguages::kAnything, at_start); }
 
   RegularLanguages& languages_;
 };
