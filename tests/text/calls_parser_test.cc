@@ -437,6 +437,10 @@ TEST(AnswerParser, TaggedValuesFollowTheSchema) {
                 "<｜DSML｜invoke name=\"x\">\n<｜DSML｜parameter name=\"a\" string=\"false\">[1]</｜DSML｜parameter>"
                 "<｜DSML｜parameter name=\"b\" string=\"true\">[1]</｜DSML｜parameter>\n</｜DSML｜invoke>")),
             "x {\"a\": [1], \"b\": \"[1]\"}\n");
+  EXPECT_EQ(calls_of(read("deepseek_v4",
+                          "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"x\">\n{\"a\": 1}\n</｜DSML｜invoke>\n"
+                          "</｜DSML｜tool_calls>")),
+            "x {\"a\": 1}\n");
 }
 
 TEST(AnswerParser, StreamsStringsAsTheyAreWritten) {

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Renders assistant turns with reasoning and tool calls through published chat templates, as Hugging Face transformers does
-(../template_goldens/hf_jinja.py). The parser of a family must read from the text what was put in.
+"""Renders assistant turns with reasoning and tool calls through published chat templates, as Hugging Face transformers
+does (../template_goldens/hf_jinja.py). The parser of a family must read from the text what was put in.
 
     make.py TEMPLATES > tests/data/calls/rendered.json
 
-TEMPLATES is a folder of .jinja files. Needs jinja2. A turn is what follows the prompt, up to the tokens that end it.
+TEMPLATES is a folder of .jinja files, named as the models are. Needs jinja2. A turn is what
+follows the prompt, up to the tokens that end it.
 """
 import json
 import pathlib
@@ -14,20 +15,23 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "template_goldens"
 from hf_jinja import render  # noqa: E402
 
 # Row of src/text/calls/call_format.cc for a template whose name holds this; the first that fits.
-FAMILIES = [("gpt-oss", "gpt_oss"), ("R1-Distill", "deepseek_v3"), ("V3.1", "deepseek_v3_1"), ("V3.2", "deepseek_v3_2"),
-            ("Kimi", "kimi_k2"), ("MiniMax", "minimax_m2"), ("Seed", "seed_oss"), ("Qwen3-Coder", "qwen3_coder"), ("GLM", "glm"),
-            ("gemma-4", "gemma4"), ("LFM2", "lfm2"), ("OLMo", "olmo3"), ("command-r7b", "command_r7b"), ("Nemo-", "mistral"),
-            ("Qwen3", "qwen3"), ("Qwen2.5", "qwen2_5"), ("Hermes", "hermes"), ("Llama-3", "llama3_json")]
-ENDS = ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "</s>", "<｜end▁of▁sentence｜>", "<|END_OF_TURN_TOKEN|>", "[e~[", "<seed:eos>",
-        "<turn|>"]
+FAMILIES = [
+    ("gpt-oss", "gpt_oss"), ("R1-Distill", "deepseek_v3"), ("V3.1", "deepseek_v3_1"), ("V3.2", "deepseek_v3_2"),
+    ("Kimi", "kimi_k2"), ("MiniMax", "minimax_m2"), ("Seed", "seed_oss"), ("Qwen3-Coder", "qwen3_coder"),
+    ("GLM", "glm"), ("gemma-4", "gemma4"), ("LFM2", "lfm2"), ("OLMo", "olmo3"), ("command-r7b", "command_r7b"),
+    ("Nemo-", "mistral"), ("Qwen3", "qwen3"), ("Qwen2.5", "qwen2_5"), ("Hermes", "hermes"), ("Llama-3", "llama3_json")]
+ENDS = ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "</s>", "<｜end▁of▁sentence｜>", "<|END_OF_TURN_TOKEN|>", "[e~[",
+        "<seed:eos>", "<turn|>"]
 
-TOOLS = [{"type": "function", "function": {"name": name, "description": "A tool.", "parameters": {
-    "type": "object", "properties": properties, "required": list(properties)}}} for name, properties in [
-        ("get_weather", {"city": {"type": "string", "description": "Where."}, "days": {"type": "integer", "description": "How many."}}),
-        ("now", {}),
-        ("write_file", {"path": {"type": "string", "description": "Where."}, "text": {"type": "string", "description": "What."}}),
-        ("search", {"filter": {"type": "object", "description": "What."}, "limits": {"type": "array", "description": "How many."},
-                    "ratio": {"type": "number", "description": "How much."}, "exact": {"type": "boolean", "description": "Whether."}})]]
+
+def tool(name, **types):
+    properties = {key: {"type": kind, "description": "What."} for key, kind in types.items()}
+    return {"type": "function", "function": {"name": name, "description": "A tool.", "parameters": {
+        "type": "object", "properties": properties, "required": list(properties)}}}
+
+
+TOOLS = [tool("get_weather", city="string", days="integer"), tool("now"), tool("write_file", path="string", text="string"),
+         tool("search", filter="object", limits="array", ratio="number", exact="boolean")]
 
 CALL = ("get_weather", {"city": "Paris", "days": 3})
 TURNS = {
@@ -37,9 +41,11 @@ TURNS = {
     "content": dict(content="Let me look.", calls=[CALL]),
     "reasoning": dict(reasoning="I need the weather.", calls=[CALL]),
     "digits": dict(calls=[("get_weather", {"city": "75001", "days": 12})]),
-    "escapes": dict(calls=[("write_file", {"path": "/a b/ü.txt", "text": "He said \"no\" \\ 5 < 6 & {x: [1]}\n\tline 2\n日本 🙂"})]),
+    "escapes": dict(calls=[("write_file", {
+        "path": "/a b/ü.txt", "text": "He said \"no\" \\ 5 < 6 & {x: [1]}\n\tline 2\n日本 🙂"})]),
     "markup": dict(calls=[("write_file", {"path": "x.html", "text": "<p>{\"a\": 1}</p>"})]),
-    "nested": dict(calls=[("search", {"filter": {"a": [1, {"b": "x"}], "c": "ü"}, "limits": [1, 2.5, -3], "ratio": 0.5, "exact": True})]),
+    "nested": dict(calls=[("search", {
+        "filter": {"a": [1, {"b": "x"}], "c": "ü"}, "limits": [1, 2.5, -3], "ratio": 0.5, "exact": True})]),
 }
 
 
@@ -58,7 +64,8 @@ def turn_text(source, turn, arguments_as_text):
     user = [{"role": "user", "content": "Hello"}]
     fixed = {"tools": TOOLS, "bos_token": "<s>", "eos_token": "</s>", "enable_thinking": True, "thinking": True}
     prompt = render(source, {**fixed, "messages": user, "add_generation_prompt": True})
-    whole = render(source, {**fixed, "messages": user + [message(turn, arguments_as_text)], "add_generation_prompt": False})
+    messages = user + [message(turn, arguments_as_text)]
+    whole = render(source, {**fixed, "messages": messages, "add_generation_prompt": False})
     if prompt is None or whole is None:
         return None
     opened = prompt.rstrip("\n")  # templates may open the reasoning in the prompt, and write none in the history

@@ -87,9 +87,12 @@ void AnswerParser::go(State next) {
     case State::kArgs:
       begin_args(format_.syntax == CallSyntax::kGemma ? ValueReader::Dialect::kGemma : ValueReader::Dialect::kJson);
       break;
-    case State::kParams:
+    case State::kParams:  // DeepSeek V4 may write one object instead
       args_due_ = !args_end_.empty();
-      expect({{param_begin_, State::kKey}, {args_end_, State::kParamsEnd}, {call_end_, State::kParamsEnd}});
+      expect({{param_begin_, State::kKey},
+              {args_end_, State::kParamsEnd},
+              {call_end_, State::kParamsEnd},
+              {begun_ ? "" : "{", State::kArgs, true}});
       break;
     case State::kKey:
       key_.clear();

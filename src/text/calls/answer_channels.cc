@@ -1,9 +1,9 @@
-// The parts of AnswerParser for messages in channels (OpenAI's harmony): each has a header, which says whom it is to and
-// in which channel, and a body up to the marker that ends it.
+// The parts of AnswerParser for messages in channels (OpenAI's harmony). Each message has a header, which says whom the
+// message is to and in which channel, and a body up to the marker that ends it.
 //     <|channel|>analysis<|message|>REASONING<|end|>
 //     <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>
 //     <|start|>assistant<|channel|>final<|message|>CONTENT<|return|>
-// The recipient may stand on either side of the channel. Commentary to nobody is content, as it is for people.
+// The recipient may stand on either side of the channel. Commentary to nobody is for people: it is content.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

@@ -8,8 +8,8 @@
 //   - Time is linear in the text. Memory is what is not decided yet, never more than the text.
 //
 // Decisions that clients see:
-//   - Reasoning is at the front only (harmony has it in any message), without the white space in front of it and behind
-//     its end. A call within it is reasoning, unless the row says that calls end reasoning.
+//   - Reasoning is at the front only (harmony has it in any message), without the white space in front of it and
+//     behind its end. A call within it is reasoning, unless the row says that calls end reasoning.
 //   - A call begins when its name and the first byte of its arguments are known, and arguments stream as JSON text. JSON
 //     is passed as written. Tagged parameters follow the tool's schema: a string streams, other types come when whole.
 //   - A call that breaks or is cut within its arguments has been seen by the client. So it ends with whole = false and

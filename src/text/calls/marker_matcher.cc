@@ -1,8 +1,15 @@
 #include "text/calls/marker_matcher.h"
 
+#include <algorithm>
+
 namespace ingot {
 
 std::string_view MarkerMatcher::feed(char c, std::string& released) {
+  const auto begins = [c](std::string_view marker) { return marker.starts_with(c); };
+  if (held_.empty() && std::none_of(markers_.begin(), markers_.end(), begins)) {
+    released += c;
+    return {};
+  }
   held_ += c;
   size_t first = 0;  // of what is still held
   while (first < held_.size()) {
