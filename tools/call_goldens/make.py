@@ -30,7 +30,8 @@ def tool(name, **types):
         "type": "object", "properties": properties, "required": list(properties)}}}
 
 
-TOOLS = [tool("get_weather", city="string", days="integer"), tool("now"), tool("write_file", path="string", text="string"),
+TOOLS = [tool("get_weather", city="string", days="integer"), tool("now"),
+         tool("write_file", path="string", text="string"),
          tool("search", filter="object", limits="array", ratio="number", exact="boolean")]
 
 CALL = ("get_weather", {"city": "Paris", "days": 3})

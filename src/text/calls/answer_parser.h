@@ -10,8 +10,8 @@
 // Decisions that clients see:
 //   - Reasoning is at the front only (harmony has it in any message), without the white space in front of it and
 //     behind its end. A call within it is reasoning, unless the row says that calls end reasoning.
-//   - A call begins when its name and the first byte of its arguments are known, and arguments stream as JSON text. JSON
-//     is passed as written. Tagged parameters follow the tool's schema: a string streams, other types come when whole.
+//   - A call begins when its name and the first byte of its arguments are known. Arguments stream as JSON text. JSON is
+//     passed as written. Tagged parameters follow the tool's schema: a string streams, other types come when whole.
 //   - A call that breaks or is cut within its arguments has been seen by the client. So it ends with whole = false and
 //     what there was, a prefix of a JSON object, as OpenAI's API has it at max_tokens. What follows is content. A call
 //     that is cut before its arguments is content.

@@ -46,8 +46,8 @@ struct CallFormat {
   std::string_view call_begin{}, call_end{};
   std::string_view name_key = "name", args_key = "arguments", index_key{};  // kEnvelope; index_key counts the calls
   std::string_view name_begin{}, id_begin{}, name_end{}, args_end{};        // id_begin ID may stand before name_end
-  // kTagged: param_begin KEY key_end VALUE param_end. value_begin stands before VALUE; where there is a string_begin, it
-  // stands before strings, and value_begin before JSON.
+  // kTagged: param_begin KEY key_end VALUE param_end. value_begin stands before VALUE. Where there is a string_begin,
+  // it stands before strings, and value_begin before JSON.
   std::string_view param_begin{}, key_end{}, value_begin{}, string_begin{}, param_end{};
   std::string_view string_mark{};               // kGemma: stands around strings
   std::string_view other_begin{}, other_end{};  // some models write these around calls; nobody has to

@@ -1,6 +1,6 @@
-// ValueReader: a value that a model writes, byte by byte, as JSON text. What is valid JSON comes out as it went in. Only
-// control characters in strings, which JSON forbids and models write, come out escaped. Two other spellings become
-// JSON:
+// ValueReader: a value that a model writes, byte by byte, as JSON text. What is valid JSON comes out as it went in.
+// Only control characters in strings, which JSON forbids and models write, come out escaped. Two other spellings
+// become JSON:
 //   kPython  literals as in Python, and the arguments of a call: (city='Paris', n=[1, None]) is
 //            {"city": "Paris", "n": [1, null]}
 //   kGemma   {city:<escape>Paris<escape>,n:1}: bare keys, strings between marks, words that are no literal are strings
