@@ -2,8 +2,6 @@
 // or in tags.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/ascii.h"
 #include "text/calls/answer_parser.h"
 

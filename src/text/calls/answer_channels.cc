@@ -6,8 +6,6 @@
 // The recipient may stand on either side of the channel. Commentary to nobody is for people: it is content.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/ascii.h"
 #include "base/error.h"
 #include "text/calls/answer_parser.h"
