@@ -680,13 +680,38 @@ const std::array<uint32_t, 256>& SchemaMachine::word_row(uint32_t place) {
   const uint32_t id = place - kFirstWord;
   if (id >= rows_.size()) rows_.resize(id + 1);
   if (!rows_[id]) {
-    auto made = std::make_unique<std::array<uint32_t, 256>>();
-    const Words word = words_.copy(id);
-    for (int byte = 0; byte < 256; ++byte) (*made)[static_cast<size_t>(byte)] = next_word(word, static_cast<uint8_t>(byte));
+    auto made = make_row(words_.copy(id));
     if (id >= rows_.size()) rows_.resize(id + 1);
     rows_[id] = std::move(made);
   }
   return *rows_[id];
+}
+
+// Bytes that lead every language of the word to the same place lead the word there: few of 256 are looked at closely.
+std::unique_ptr<std::array<uint32_t, 256>> SchemaMachine::make_row(const Words& word) {
+  auto row = std::make_unique<std::array<uint32_t, 256>>();
+  const bool is_name = word[0] == kName;
+  const bool is_plain = word[0] == kBare || escape_of(word).phase == Escape::kNone;
+  std::vector<const RegularLanguages::Id*> languages;
+  if (!is_name) languages.push_back(l_.row(word[kAlive]).data());
+  for (size_t k = is_name ? size_t{kOthers} : size_t{kGoals} + 1; k < word.size(); k += is_name ? 1 : 2) {
+    languages.push_back(l_.row(word[k]).data());
+  }
+  std::vector<std::pair<Words, uint32_t>> known;
+  Words signature(languages.size() + 1);
+  for (size_t byte = 0; byte < 256; ++byte) {
+    const auto b = static_cast<uint8_t>(byte);
+    if (!is_plain || (word[0] != kBare && (b < 0x20 || b == '"' || b == '\\'))) {
+      (*row)[byte] = next_word(word, b);
+      continue;
+    }
+    for (size_t k = 0; k < languages.size(); ++k) signature[k] = languages[k][byte];
+    signature.back() = is_name ? next_node(*name_sets_[word[kNameSet]], word[kNameNode], b) : 0;
+    auto it = std::ranges::find(known, signature, &std::pair<Words, uint32_t>::first);
+    if (it == known.end()) it = known.insert(it, {signature, next_word(word, b)});
+    (*row)[byte] = it->second;
+  }
+  return row;
 }
 
 uint32_t SchemaMachine::next_word(const Words& word, uint8_t byte) {

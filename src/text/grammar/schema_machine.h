@@ -142,6 +142,7 @@ class SchemaMachine final : public Automaton {
   // Words.
   uint32_t word(Words words) { return kFirstWord + words_.intern(words); }
   const std::array<uint32_t, 256>& word_row(uint32_t place);
+  std::unique_ptr<std::array<uint32_t, 256>> make_row(const Words& word);
   uint32_t next_word(const Words& word, uint8_t byte);
   uint32_t advance(Words word, const uint8_t* bytes, int n);
   uint32_t begin_name(uint32_t frame);
