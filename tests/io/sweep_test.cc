@@ -218,6 +218,7 @@ void use_modules(const Folder& folder, const std::string& bytes) {
 
 void use_text_options(const Folder& folder, const std::string& bytes) {
   folder.write_once("modules.json", kModules);
+  folder.write_once("1_Pooling/config.json", kPooling);
   folder.write("sentence_bert_config.json", bytes);
   ensure(read_hf_text_options(HfDirectory(folder.path())).max_tokens.value_or(1) > 0, "a length is one");
 }
