@@ -59,13 +59,13 @@ ingot_status ingot_embed(ingot_embedder* embedder, const char* const* texts, con
     if (capacity / dim < n_texts)
       throw Error("{} texts need {} numbers each, and there is room for {} in all", n_texts, dim, capacity);
     std::vector<std::vector<int32_t>> tokens;
+    const std::string prompt = e.facts().find_prompt("").value_or("");
     for (size_t i = 0; i < n_texts; ++i) {
       const char* text = &required(texts[i], "a text");
-      tokens.push_back(
-          e.tokenizer().encode(n_bytes != nullptr ? std::string_view(text, n_bytes[i]) : std::string_view(text)));
+      tokens.push_back(e.tokenizer().encode(prompt + (n_bytes != nullptr ? std::string(text, n_bytes[i]) : text)));
       if (truncate != 0) tokens.back() = e.cut(std::move(tokens.back()));
     }
-    std::ranges::copy(e.embed(tokens), vectors);
+    std::ranges::copy(e.embed(tokens, std::vector<int>(n_texts, e.prompt_tokens(prompt))), vectors);
     return INGOT_OK;
   });
 }

@@ -112,6 +112,7 @@ void read_window(const Keys& text, HfConfig& c) {
   if (const auto use = text.find("use_sliding_window")) c.use_sliding_window = use->boolean();
   if (const auto bias = text.find("attention_bias")) c.attention_bias = bias->boolean();
   if (const auto both = text.find("use_bidirectional_attention")) c.bidirectional = both->boolean();
+  if (const auto causal = text.find("is_causal")) c.causal = causal->boolean();
   if (const auto layers = text.find("max_window_layers"))
     c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
   const auto types = text.find("layer_types");
