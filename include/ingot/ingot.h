@@ -2,7 +2,14 @@
  *
  * Every function that can fail returns an ingot_status; the message of the last failure on the calling thread is in
  * ingot_last_error(). Strings are UTF-8. A model and its requests may be used from any number of threads, but one request
- * is polled by one thread at a time. No C++ exception leaves a function.
+ * is polled by one thread at a time. No C++ exception leaves a function. Nothing is written to standard output or standard
+ * error (but the line of an abort, which is a fault of the library): what there is to say beside errors goes to the
+ * callback of ingot_set_log.
+ *
+ * Model files stay mapped in memory until their model is freed. Do not write to one or shorten it meanwhile: its numbers
+ * change, and where pages are gone the process gets SIGBUS in whichever thread reads them. The library handles no signals:
+ * the default ends the process, and a handler of yours must do so too, for the read cannot be completed. To put another
+ * model in its place, write a new file and rename it over the old name; the mapping keeps the old one.
  *
  * Structs that you pass begin with their size, so that a library with more fields knows which of them you set: fill them
  * with their ..._init function first.
@@ -37,6 +44,22 @@ INGOT_API const char* ingot_version(void);             /* "0.1.0" */
 INGOT_API const char* ingot_last_error(void);          /* of this thread, until its next failure; "" before the first */
 INGOT_API const char* ingot_status_name(ingot_status); /* "INGOT_OK" */
 
+/* ---- what it has to say ---- */
+
+typedef enum ingot_log_level {
+  INGOT_LOG_DEBUG = 0,
+  INGOT_LOG_INFO = 1, /* what was loaded, and how long it took */
+  INGOT_LOG_WARN = 2, /* it goes on, perhaps not as you think: a tensor that nobody uses, a template that is broken */
+} ingot_log_level;
+
+/* text ends with a zero and lasts until the callback returns. It is called from any thread, once at a time, and must not
+ * call the library. */
+typedef void (*ingot_log_callback)(ingot_log_level level, const char* text, void* user);
+
+/* Of the whole process: messages of this level and above go to the callback; NULL, as it is at first: nowhere. When it
+ * returns, the callback of before is not called any more. */
+INGOT_API void ingot_set_log(ingot_log_callback callback, ingot_log_level least, void* user);
+
 /* ---- models ---- */
 
 typedef struct ingot_model ingot_model;
@@ -44,7 +67,7 @@ typedef struct ingot_model ingot_model;
 typedef struct ingot_model_options {
   size_t struct_size;
   const char* device;   /* "cpu", "cuda", "cuda:1" (the second GPU) or "ref"; NULL: "cpu" */
-  int n_threads;        /* 0: as many as there are cores */
+  int n_threads;        /* 0: as many as there are cores; at most 1024 */
   int n_ctx;            /* tokens of one request, prompt and output together; 0: the model's, or what fits in memory */
   int max_seqs;         /* requests computed at once; 8 */
   int max_batch_tokens; /* in one step; 512 */
@@ -56,7 +79,8 @@ typedef struct ingot_model_options {
 
 INGOT_API void ingot_model_options_init(ingot_model_options* options);
 
-/* A GGUF file or a Hugging Face or MLX directory. options may be NULL. */
+/* A GGUF file or a Hugging Face or MLX directory. options may be NULL. Names of the Hugging Face Hub are for the program:
+ * `ingot pull ORG/REPO` prints the path to give here. */
 INGOT_API ingot_status ingot_load(const char* path, const ingot_model_options* options, ingot_model** model);
 /* Cancels its requests; they can still be polled to their end, and freed. Not from a callback: INGOT_INVALID. */
 INGOT_API ingot_status ingot_free(ingot_model* model);
@@ -137,7 +161,8 @@ typedef void (*ingot_callback)(const ingot_event* event, void* user);
 INGOT_API ingot_status ingot_submit(ingot_model* model, const int32_t* prompt, size_t n_prompt,
                                     const ingot_request_options* options, ingot_callback callback, void* user,
                                     ingot_request** request);
-/* The next event, waiting at most timeout_ms for it (-1: as long as it takes). Its text lasts until the next poll. */
+/* The next event, waiting at most timeout_ms for it (-1: as long as it takes). *event changes with INGOT_OK alone: after
+ * INGOT_END it still is the finish. Its text lasts until the next INGOT_OK. */
 INGOT_API ingot_status ingot_poll(ingot_request* request, int timeout_ms, ingot_event* event);
 INGOT_API void ingot_cancel(ingot_request* request);
 INGOT_API void ingot_request_free(ingot_request* request); /* cancels it; NULL is fine */
@@ -150,7 +175,7 @@ typedef struct ingot_embedder ingot_embedder;
 typedef struct ingot_embedder_options {
   size_t struct_size;
   const char* device;   /* "cpu", "cuda", "cuda:1" (the second GPU) or "ref"; NULL: "cpu" */
-  int n_threads;        /* 0: as many as there are cores */
+  int n_threads;        /* 0: as many as there are cores; at most 1024 */
   int n_ctx;            /* tokens of the longest text; 0: what the model reads, at most 8192 */
   int max_batch_tokens; /* of several texts in one step; 2048 */
   const char* pooling;  /* "cls", "mean" or "last"; NULL: as the checkpoint says */

@@ -15,10 +15,12 @@ namespace ingot {
 // CPUs that this process may use: its affinity mask and its control group's quota, at least 1.
 int available_cpus();
 
+constexpr int kMostThreads = 1024;  // that a caller may ask for
+
 class ThreadPool {
  public:
   // The caller included; 0: available_cpus(). Has fewer, and warns, where the system does not start so many. Throws
-  // Error where it starts none but the caller's.
+  // Error where it starts none but the caller's, and for more than kMostThreads.
   explicit ThreadPool(int n_threads = 0, const ThreadStarter& start = start_std_thread);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
