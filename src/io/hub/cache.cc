@@ -92,6 +92,10 @@ bool HubCache::has(const std::string& commit, const HubFile& file) const {
   return file_size(snapshot(commit) + "/" + file.path) == file.n_bytes;
 }
 
+void HubCache::remove_leftover(const HubFile& file) const {
+  if (has_blob(file) && !HubLock::is_held(lock(file.hash))) ::unlink(incomplete(file.hash).c_str());
+}
+
 // By a link of another name that is renamed over the old one: who reads meanwhile sees one or the other.
 void HubCache::link(const std::string& commit, const HubFile& file) const {
   const fs::path path = fs::path(snapshot(commit)) / file.path;
