@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "captured_log.h"
 
 namespace ingot {
 namespace {
@@ -190,11 +190,10 @@ TEST(ChatTemplate, NoToolsBecomeAnEmptyListWhereAListIsNeeded) {
 
 TEST(ChatTemplate, ABrokenTemplateMakesChatMlAndAWarning) {
   set_log_level(LogLevel::kWarn);
-  ::testing::internal::CaptureStderr();
+  const CapturedLog log;
   const ChatTemplate chat = made("{% for m in messages %}{{ m.content }}");
-  const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr("chat template is broken, using ChatML"));
-  EXPECT_THAT(log, HasSubstr("line 1, column"));
+  EXPECT_THAT(log.text(), HasSubstr("chat template is broken, using ChatML"));
+  EXPECT_THAT(log.text(), HasSubstr("line 1, column"));
   EXPECT_EQ(chat.source(), ChatTemplate::chatml_default().source());
   EXPECT_EQ(render(chat, kSystem), render(ChatTemplate::chatml_default(), kSystem));
 }
