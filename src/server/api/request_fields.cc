@@ -73,7 +73,7 @@ void adapt_messages(JsonValue& messages, const ChatTemplate& chat) {
   }
 }
 
-// Roles are OpenAI's, and those that the template names. What has no content has calls.
+// Roles are OpenAI's, and those that the template compares with. What has no content has calls.
 void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
   constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -81,8 +81,10 @@ void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
     const std::string where = fmt::format("messages[{}]", i);
     if (!message.is_object()) refuse_value(where, "must be an object");
     const std::string& role = string_member(message, "role", where);
-    const auto in_template = [&](char quote) { return chat.source().find(quote + role + quote) != std::string::npos; };
-    if (std::ranges::find(kRoles, role) == std::end(kRoles) && !in_template('\'') && !in_template('"'))
+    const auto compared = [&](char quote) {
+      return chat.source().find(fmt::format("== {}{}{}", quote, role, quote)) != std::string::npos;
+    };
+    if (std::ranges::find(kRoles, role) == std::end(kRoles) && !compared('\'') && !compared('"'))
       refuse_value(where + ".role", "must be system, developer, user, assistant or tool");
     const Fields fields(message, where + ".");
     for (const char* name : {"audio", "function_call"})
