@@ -8,7 +8,7 @@ LIBRARY = os.environ.get("INGOT_FAIL_CALLS", "")
 
 
 @pytest.mark.skipif(not LIBRARY, reason="not with a sanitizer, which wants to be loaded first")
-@pytest.mark.parametrize("args", [["inspect", "{}"], ["logits", "{}", "-p", "one two three", "-o", "{}.npy"], ["quantize", "{}", "{}.out", "f16"]])
+@pytest.mark.parametrize("args", [["logits", "{}", "-p", "one two three", "-o", "{}.npy"], ["quantize", "{}", "{}.out", "f16"]])
 def test_what_standard_error_is_is_asked_once(args, models, tmp_path):
     """Progress is reported for each of 25 tensors: isatty at the sixth call ends the program (fail_calls.cc)."""
     model = tmp_path / "model.gguf"
