@@ -65,7 +65,8 @@ std::string ChatTemplate::render(const Json& messages, const Json& tools, bool a
   check_messages(messages);
   check_tools(tools);
   check_template_variables(variables);
-  if (!last_edit) return render_as_is(adapted(messages, tools), tools_of(adapt_, tools), add_generation_prompt, variables);
+  if (!last_edit)
+    return render_as_is(adapted(messages, tools), tools_of(adapt_, tools), add_generation_prompt, variables);
   Json all[] = {adapted(messages, tools), tools_of(adapt_, tools), variables};
   for (Json& part : all) last_edit(part);
   return render_as_is(all[0], all[1], add_generation_prompt, all[2]);

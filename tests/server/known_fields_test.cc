@@ -161,8 +161,10 @@ TEST(KnownFields, AreOfTheirTypesAndRefusedByName) {
 
 TEST(KnownFields, OthersArePassedOver) {
   for (const auto& [path, route] : kRoutes)
-    for (const FieldType type : kTypes) EXPECT_EQ(refused(route, object_of("of_another_server", example(type))), "") << path;
-  EXPECT_EQ(refused(kChat, {{"use_beam_search", false}, {"xtc_probability", 0.0}, {"bad_words", JsonValue::array()}}), "");
+    for (const FieldType type : kTypes)
+      EXPECT_EQ(refused(route, object_of("of_another_server", example(type))), "") << path;
+  EXPECT_EQ(refused(kChat, {{"use_beam_search", false}, {"xtc_probability", 0.0}, {"bad_words", JsonValue::array()}}),
+            "");
   EXPECT_EQ(refused(kChat, {{"use_beam_search", true}}), "use_beam_search");
 }
 

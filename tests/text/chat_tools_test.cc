@@ -43,7 +43,8 @@ TEST(ChatTools, NothingIsDropped) {
     if (chat.render(kAsked, nullptr, true, nullptr).find("Add.") == std::string::npos) continue;  // it is none
     EXPECT_THAT(chat.render(kAsked, kTools, true, nullptr), HasSubstr("tool_one"));
     const std::string text = chat.render(kCalled, kTools, true, nullptr);
-    for (const char* said : {"Add.", "tool_one", "tool_two", "31415", "result_three"}) EXPECT_THAT(text, HasSubstr(said));
+    for (const char* said : {"Add.", "tool_one", "tool_two", "31415", "result_three"})
+      EXPECT_THAT(text, HasSubstr(said));
     // Without tools, as when a client has none left to offer, what has been called stays.
     const std::string later = chat.render(kCalled, nullptr, true, nullptr);
     for (const char* said : {"tool_two", "31415", "result_three"}) EXPECT_THAT(later, HasSubstr(said));

@@ -152,7 +152,8 @@ HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) 
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-    struct stat ours {}, there {};
+    struct stat ours {
+    }, there{};
     if (::fstat(fd_, &ours) == 0 && ::stat(path.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
         ours.st_dev == there.st_dev)
       return;

@@ -14,7 +14,7 @@
 namespace ingot {
 namespace {
 
-constexpr int kMaxFailures = 5;                // in a row, without progress between them
+constexpr int kMaxFailures = 5;               // in a row, without progress between them
 constexpr uint64_t kLeastProgress = 1 << 20;  // bytes beyond the most that there have been; of small files a thousandth
 
 // blobs/HASH.incomplete: what has come of the file so far, and the hash of that.

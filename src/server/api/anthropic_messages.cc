@@ -237,8 +237,7 @@ void answer_messages(const ApiCall& call) {
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
   auto writer = messages_writer(model.id(), static_cast<int>(spec.prompts[0].size()),
                                 prompt_opens_thought(model, spec.prompts[0]));
-  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer),
-                       call.responder);
+  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }
 
 void answer_count_tokens(const ApiCall& call) {

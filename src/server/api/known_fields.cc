@@ -20,7 +20,8 @@ constexpr uint16_t kAll = 0xffff;
 // Not JSON: whatever the field says asks for something.
 constexpr const char* kNever = "-";
 
-constexpr const char* kNoMemory = "is not supported: this server keeps nothing, so send the whole conversation as input";
+constexpr const char* kNoMemory =
+    "is not supported: this server keeps nothing, so send the whole conversation as input";
 constexpr const char* kNoConstraint = "is not supported: constrained output is not there yet";
 constexpr const char* kTextOnly = "is not supported: this server reads and writes text only";
 constexpr const char* kNotNames = "is not supported: words in front of a text are asked for with prompt_name";
@@ -225,9 +226,9 @@ uint8_t type_of(const JsonValue& value) {
 }
 
 std::string type_words(uint8_t types) {
-  constexpr std::pair<uint8_t, const char*> kWords[] = {{kString, "a string"},      {kNumber, "a number"},
-                                                        {kInteger, "an integer"},   {kBool, "true or false"},
-                                                        {kArray, "an array"},       {kObject, "an object"}};
+  constexpr std::pair<uint8_t, const char*> kWords[] = {{kString, "a string"},    {kNumber, "a number"},
+                                                        {kInteger, "an integer"}, {kBool, "true or false"},
+                                                        {kArray, "an array"},     {kObject, "an object"}};
   std::string words;
   for (const auto& [type, word] : kWords)
     if (types & type) words += (words.empty() ? "" : " or ") + std::string(word);

@@ -34,8 +34,9 @@ struct KnownField {
   uint16_t routes;        // of ApiRoute
   uint8_t types;          // of FieldType
   FieldUse use = FieldUse::kHonoured;
-  const char* harmless = "";  // of a refused field: the one value, in JSON, that asks for nothing; "": false, 0, [] or {}
-  const char* why = "";       // what stands behind the name of a refused field; "": "is not supported by this server"
+  const char* harmless =
+      "";                // of a refused field: the one value, in JSON, that asks for nothing; "": false, 0, [] or {}
+  const char* why = "";  // what stands behind the name of a refused field; "": "is not supported by this server"
 };
 
 std::span<const KnownField> known_fields();

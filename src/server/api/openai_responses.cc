@@ -23,8 +23,7 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
     const std::string& role = string_member(item, "role", where);
     if (role != "user" && role != "assistant" && role != "system" && role != "developer")
       refuse_value(where + ".role", "must be user, assistant, system or developer");
-    messages.push_back({{"role", role},
-                        {"content", content_text(*content, where + ".content", kTextTypes)}});
+    messages.push_back({{"role", role}, {"content", content_text(*content, where + ".content", kTextTypes)}});
   } else if (type == "function_call") {
     const JsonValue function = {{"name", string_member(item, "name", where)},
                                 {"arguments", string_member(item, "arguments", where)}};
@@ -289,8 +288,7 @@ void answer_responses(const ApiCall& call) {
   check_prompt(model, spec.prompts[0], spec.max_tokens, "input");
   spec.wants_tokens = true;  // to count the thoughts
   auto writer = responses_writer(model.id(), echo_of(fields, spec), prompt_opens_thought(model, spec.prompts[0]));
-  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer),
-                       call.responder);
+  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }
 
 }  // namespace ingot
