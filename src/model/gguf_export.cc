@@ -200,7 +200,9 @@ class DirectoryExport {
     const auto has = [&](std::string_view name) {
       return std::ranges::any_of(out_.tensors, [&](const ExportTensor& t) { return t.name.ends_with(name); });
     };
-    const auto warn = [&](const char* what) { log_warn("{}: llama.cpp {} (architecture '{}')", out_.source, what, arch); };
+    const auto warn = [&](const char* what) {
+      log_warn("{}: llama.cpp {} (architecture '{}')", out_.source, what, arch);
+    };
     if (tied_ && !writes_no_text_ && is_one_of({"olmo2", "olmoe", "minimax-m2", "gpt-oss"}))
       warn("will not load the file: it wants an output matrix, and this model ties it to the embedding");
     if (has(".attn_output.bias") && !is_one_of({"llama", "granite", "granitemoe", "gpt-oss"}))

@@ -84,8 +84,10 @@ def test_what_is_refused(ingot, models, tmp_path):
     assert "pooling 'max' is not known" in refused(2, model, "-p", "x", "--pooling", "max")
     assert "--npy needs a file" in refused(2, model, "-p", "x", "--npy")
     assert "excludes" in refused(2, model, "-p", "x", "--npy", "--json", "-o", tmp_path / "x")
+    (tmp_path / "lines").write_text("")
+    assert "the prompt is empty" in refused(2, model, "-f", tmp_path / "lines")
     (tmp_path / "lines").write_text("\n\r\n\n")
-    assert "every line of the file is empty" in refused(2, model, "-f", tmp_path / "lines")
+    assert len(ingot("embed", model, "-f", tmp_path / "lines").stdout.splitlines()) == 3
     long = "fox " * 100
     assert "and the model reads at most 70: cut it" in refused(1, model, "-p", long)
     assert ingot("embed", model, "-p", long, "--truncate").stdout.count("\n") == 1

@@ -38,7 +38,7 @@ StandIns::StandIns(const std::vector<uint64_t>& assigned) {
   }
 }
 
-// Of letters with case DeepSeek's first expression lists whole blocks, and near the new ones of four bytes lie only such;
+// Of letters with case DeepSeek's first expression lists whole blocks. Near the new ones of four bytes lie only such;
 // these lie beyond. (U+1C89 has no stand-in that is right for that expression and for all others.)
 char32_t StandIns::nearest(const Run& run, const std::vector<Run>& others) {
   const char32_t wanted = run.kind <= UnicodeRuns::kTitle && n_bytes(run.first) == 4 ? 0x16E50 : run.first;
