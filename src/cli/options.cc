@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "cli/demo_model.h"
 #include "cli/terminal.h"
 #include "io/gguf/gguf.h"
@@ -51,7 +52,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
                  "the oracle)")
       ->capture_default_str();
   app.add_option("-t,--threads", o.n_threads, "threads to compute with; 0: the cores this process may use")
-      ->check(CLI::Range(0, 1024))->capture_default_str();
+      ->check(CLI::Range(0, kMostThreads))->capture_default_str();
   app.add_option("-c,--ctx-size,--max-model-len", o.n_ctx,
                  "context in tokens; 0: the model's, or as much of it as fits in memory")
       ->check(CLI::Range(0, 1 << 24))

@@ -42,7 +42,7 @@ struct Arch {
   bool latent_attention = false;   // keys and values are projections of one small vector (arXiv:2405.04434)
   bool normalizes_experts = false;  // a token's expert weights sum to 1, where the file does not say
   bool yarn_truncates = true;       // in GGUF files, which cannot say
-  bool bidirectional = false;       // a token sees those after it too: the model embeds texts, and writes none
+  bool bidirectional = false;       // Config::bidirectional, of all models of the row
   // Keys of a config.json that count besides those of all families (io/huggingface/config.cc), with what transformers
   // takes where the file has none.
   const char* hf_defaults = "{}";

@@ -138,11 +138,14 @@ DeltaConfig delta_of(const HfConfig& file) {
 
 std::vector<LayerKind> layers_of(const HfConfig& file, const Config& c) {
   std::vector<LayerKind> layers(file.n_layers);
+  // Where is_causal is false, a token sees so many others to either side, besides itself.
+  const bool is_half = c.bidirectional && !c.arch->bidirectional && file.sliding_window > 0;
+  const int window = layer_window(*c.arch, file.sliding_window) + (is_half ? 1 : 0);
   for (int i = 0; i < file.n_layers; ++i) {
     const bool windowed = has_window(file, *c.arch, i);
     if (windowed && file.sliding_window == 0 && !file.layer_types.empty())
       throw file.error("sliding_window", "is missing, and layer_types has sliding_attention");
-    if (windowed) layers[i].window = layer_window(*c.arch, file.sliding_window);
+    if (windowed) layers[i].window = window;
     if (windowed && c.local_theta > 0) layers[i].rope = LayerRope::kLocal;
     if (!has_rope(file, *c.arch, i)) layers[i].rope = LayerRope::kNone;
     layers[i].experts = has_experts(file, i);
@@ -222,6 +225,7 @@ Config config_from_hf(const HfConfig& file) {
     throw file.error("model_type", "{}", error.what());
   }
   check_activation(file, *c.arch);
+  c.bidirectional = c.arch->bidirectional || !file.causal;
   c.name = file.name;
   c.n_layers = file.n_layers;
   c.dim = file.dim;

@@ -1,5 +1,6 @@
 """ingot embed and ingot template, as a user meets them."""
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -49,6 +50,18 @@ def test_prompts_by_name(ingot, golden):
     assert cosines([d["embedding"] for d in data["data"]], expected["embeddings"]["query"]).min() > 0.9999
     done = ingot("embed", ENCODERS / name, "-p", "x", "--prompt-name", "nosuch", ok=False)
     assert done.returncode == 2 and "no prompt 'nosuch'; it has query, document" in done.stderr
+
+
+def test_a_prompt_may_be_left_out_of_the_vector(ingot, tmp_path):
+    golden = json.loads((DATA / "variants" / "encoders.json").read_text())
+    row = next(row for row in golden["rows"] if row["name"] == "without_prompt_mean")
+    model = shutil.copytree(DATA / row["base"], tmp_path / "model")
+    for name, value in row["files"].items():
+        (model / name).write_text(json.dumps(value))
+    for prompt, flags in (("", []), ("query", ["--prompt-name", "query"])):
+        done = ingot("embed", model, *(a for text in golden["texts"] for a in ("-p", text)), "--json", "--truncate", *flags)
+        got = [d["embedding"] for d in json.loads(done.stdout)["data"]]
+        assert cosines(got, row["vectors"][prompt]).min() > 0.9999, prompt
 
 
 def test_every_way_out_says_the_same(ingot, tmp_path):

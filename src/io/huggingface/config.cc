@@ -11,7 +11,8 @@ constexpr int64_t kMaxVocab = 1 << 24, kMaxContext = 1 << 30, kMaxId = INT32_MAX
 
 // Keys that count in the files of all families.
 constexpr std::string_view kOfAllFamilies[] = {
-    "attention_bias", "head_dim", "hidden_act", "hidden_size", "intermediate_size", "max_position_embeddings",
+    "attention_bias", "head_dim", "hidden_act", "hidden_size", "intermediate_size", "is_causal",
+    "max_position_embeddings",
     "n_routed_experts", "num_attention_heads", "num_experts", "num_hidden_layers", "num_key_value_heads",
     "num_local_experts", "original_max_position_embeddings", "rms_norm_eps", "rope_parameters", "rope_scaling",
     "rope_theta", "tie_word_embeddings", "vocab_size"};
@@ -135,6 +136,7 @@ void read_window(const Keys& text, HfConfig& c) {
   c.use_sliding_window = find_flag(text, "use_sliding_window").value_or(false);
   c.attention_bias = find_flag(text, "attention_bias").value_or(false);
   c.bidirectional = find_flag(text, "use_bidirectional_attention").value_or(false);
+  if (const auto causal = text.find("is_causal")) c.causal = causal->boolean();
   if (const auto layers = text.find("max_window_layers"))
     c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
   const auto types = text.find("layer_types");

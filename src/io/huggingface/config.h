@@ -41,6 +41,7 @@ struct HfConfig {
   bool use_sliding_window = false;
   bool attention_bias = false;
   bool bidirectional = false;              // use_bidirectional_attention
+  bool causal = true;                      // is_causal, which any decoder may deny
   std::optional<int> max_window_layers;
   int sliding_window_pattern = 0;          // of so many layers all but the last have it; 0: not said
   std::vector<std::string> layer_types;    // empty, or one a layer

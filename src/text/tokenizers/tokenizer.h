@@ -38,9 +38,12 @@ class Tokenizer {
 
   // Two texts that are read as one, as BERT reads a question and an answer: BOS, the first, what the model puts between
   // them, the second, EOS. Where that is more than max_tokens, the ends of the texts go, the longer one's first.
-  // n_first: the tokens before the second text.
+  // n_first: the tokens before the second text. Throws Error where the tokenizer puts pairs together in another way.
   std::vector<int32_t> encode_pair(std::string_view first, std::string_view second, size_t max_tokens,
                                    size_t& n_first) const;
+
+  // Are the tokens of a pair from the second text on of type 1? Otherwise all are of type 0.
+  bool marks_second() const { return pair_types_ == PairTypes::kSecond; }
 
   // The bytes that the tokens stand for; control tokens by their names, or not at all with skip_special.
   // Throws Error for an id outside of the vocabulary.
@@ -88,6 +91,8 @@ class Tokenizer {
   PrefixRule prefix_rule_;
   Vocab vocab_;
   std::vector<int32_t> pair_between_;
+  PairTypes pair_types_;
+  bool pair_is_known_;
   bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false;
   AddedTokens user_defined_, all_added_;
   std::unordered_map<int32_t, StripRule> strips_;

@@ -1,0 +1,29 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "text/grammar/schema_machine.h"
+
+namespace ingot {
+
+namespace {
+
+// 1.0 is 1: JSON Schema compares numbers by value.
+void make_canonical(nlohmann::json& value) {
+  if (value.is_structured()) {
+    for (auto& item : value) make_canonical(item);
+  } else if (value.is_number_float()) {
+    const double number = value;
+    if (number == std::floor(number) && std::abs(number) < 9e15) value = static_cast<int64_t>(number);
+  }
+}
+
+}  // namespace
+
+// The number of a value's text: the same for equal values, however they are written.
+uint32_t SchemaMachine::canonical(const std::string& json) {
+  nlohmann::json value = nlohmann::json::parse(json, nullptr, false);
+  make_canonical(value);
+  return canonical_.try_emplace(value.dump(), static_cast<uint32_t>(canonical_.size() + 1)).first->second;
+}
+
+}  // namespace ingot

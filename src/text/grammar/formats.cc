@@ -1,0 +1,78 @@
+// The formats of JSON Schema (2020-12, section 7.3) as regular expressions: as strict as the documents that each names.
+#include <array>
+
+#include "text/grammar/schema.h"
+
+namespace ingot {
+
+namespace {
+
+#define DATE_RULE                                                                                                     \
+  "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[" \
+  "0-8]))|(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
+#define TIME_RULE \
+  "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d+)?(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)|23:59:60(?:\\.\\d+)?(?:[Zz]|[+-]00:00))"
+#define BYTE_RULE "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
+#define IPV4_RULE "(?:" BYTE_RULE "(?:\\." BYTE_RULE "){3})"
+#define H16 "[0-9A-Fa-f]{1,4}"
+#define LS32 "(?:" H16 ":" H16 "|" IPV4_RULE ")"
+#define IPV6_RULE                                                                                                 \
+  "(?:(?:" H16 ":){6}" LS32 "|::(?:" H16 ":){5}" LS32 "|(?:" H16 ")?::(?:" H16 ":){4}" LS32 "|(?:(?:" H16         \
+  ":){0,1}" H16 ")?::(?:" H16 ":){3}" LS32 "|(?:(?:" H16 ":){0,2}" H16 ")?::(?:" H16 ":){2}" LS32 "|(?:(?:" H16   \
+  ":){0,3}" H16 ")?::" H16 ":" LS32 "|(?:(?:" H16 ":){0,4}" H16 ")?::" LS32 "|(?:(?:" H16 ":){0,5}" H16 ")?::" H16 \
+  "|(?:(?:" H16 ":){0,6}" H16 ")?::)"
+// Labels with two hyphens in third place are of another alphabet, or reserved.
+#define LABEL_RULE "[A-Za-z0-9](?:(?:[A-Za-z0-9-]{0,2}[A-Za-z0-9])?|[A-Za-z0-9-](?:[A-Za-z0-9][A-Za-z0-9-]|-[A-Za-z0-9])[A-Za-z0-9-]{0,58}[A-Za-z0-9])"
+#define HOST_RULE LABEL_RULE "(?:\\." LABEL_RULE ")*"
+#define ATOM_RULE "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+// RFC 3986, appendix A.
+#define PCHAR "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
+#define REG_NAME "(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
+#define USER_INFO "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?"
+#define AUTHORITY USER_INFO "(?:\\[(?:" IPV6_RULE "|v[0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]|" REG_NAME ")(?::\\d*)?"
+#define PATHS "(?://" AUTHORITY "(?:/" PCHAR "*)*|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|" PCHAR "+(?:/" PCHAR "*)*|)"
+#define NO_SCHEME_PATHS                                                                                            \
+  "(?://" AUTHORITY "(?:/" PCHAR "*)*|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{" \
+  "2})+(?:/" PCHAR "*)*|)"
+#define TAIL "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
+#define URI_RULE "[A-Za-z][A-Za-z0-9+.-]*:" PATHS TAIL
+#define RELATIVE_RULE NO_SCHEME_PATHS TAIL
+// The same with letters beyond ASCII (RFC 3987).
+#define IRI_CHARS "(?:[A-Za-z0-9._~!$&'()*+,;=:@/?\\[\\]-]|[\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{efffd}]|%[0-9A-Fa-f]{2})*"
+#define POINTER_RULE "(?:/(?:[^~/]|~[01])*)*"
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kFormats = {{
+    {"date-time", DATE_RULE "[Tt]" TIME_RULE},
+    {"date", DATE_RULE},
+    {"time", TIME_RULE},
+    {"duration",
+     "P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))?|"
+     "T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))"},
+    {"email", "(?:" ATOM_RULE "(?:\\." ATOM_RULE ")*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\")@(?:" HOST_RULE "|\\[(?:" IPV4_RULE "|IPv6:" IPV6_RULE ")\\])"},
+    {"idn-email", "[^@\\s]+@[^@\\s]+"},
+    {"hostname", "(?=.{1,253}$)" HOST_RULE},
+    {"idn-hostname", ""},
+    {"ipv4", IPV4_RULE},
+    {"ipv6", IPV6_RULE},
+    {"uri", URI_RULE},
+    {"uri-reference", "(?:" URI_RULE "|" RELATIVE_RULE ")"},
+    {"iri", "[A-Za-z][A-Za-z0-9+.-]*:" IRI_CHARS "(?:#" IRI_CHARS ")?"},
+    {"iri-reference", IRI_CHARS "(?:#" IRI_CHARS ")?"},
+    {"uuid", "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"},
+    {"uri-template", "(?:[^\\u0000-\\u0020\\u007f-\\u009f\"%<>\\\\^`{|}]|%[0-9A-Fa-f]{2}|\\{[+#./;?&=,!@|]?(?:[A-Za-z0-9_%]+\\.)*[A-Za-z0-9_%]+(?::[1-9]\\d{0,3}|\\*)?"
+                     "(?:,(?:[A-Za-z0-9_%]+\\.)*[A-Za-z0-9_%]+(?::[1-9]\\d{0,3}|\\*)?)*\\})*"},
+    {"json-pointer", POINTER_RULE},
+    {"relative-json-pointer", "(?:0|[1-9]\\d*)(?:#|" POINTER_RULE ")"},
+    {"regex", ""},  // no expression says what is right: refused
+}};
+
+}  // namespace
+
+bool find_format(std::string_view name, std::string_view* pattern) {
+  for (auto [format, rule] : kFormats) {
+    if (format == name) return *pattern = rule, true;
+  }
+  return false;
+}
+
+}  // namespace ingot

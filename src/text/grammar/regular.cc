@@ -1,0 +1,441 @@
+#include "text/grammar/regular.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/splitmix.h"
+
+namespace ingot {
+
+namespace {
+
+constexpr size_t kMostSearched = 20000;  // states that is_live looks at before it says true
+
+uint64_t hash_of(std::span<const uint32_t> words, uint64_t seed) {
+  for (uint32_t word : words) seed = splitmix(seed ^ word);
+  return seed;
+}
+
+// The UTF-8 bytes of `c`, and their number.
+int encode(char32_t c, uint8_t out[4]) {
+  if (c < 0x80) return out[0] = static_cast<uint8_t>(c), 1;
+  const int n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+  for (int i = n - 1; i > 0; --i, c >>= 6) out[i] = static_cast<uint8_t>(0x80 | (c & 0x3f));
+  out[0] = static_cast<uint8_t>((0xf00 >> n) | c);
+  return n;
+}
+
+ByteSet byte_range(int first, int last) {
+  ByteSet set;
+  for (int i = first; i <= last; ++i) set.set(static_cast<size_t>(i));
+  return set;
+}
+
+}  // namespace
+
+RegularLanguages::RegularLanguages(size_t max_nodes) : max_nodes_(max_nodes) {
+  classes_of(Classes{});
+  intern(Kind::kNothing, {});
+  intern(Kind::kEmpty, {});
+  const uint32_t nothing = kNothing;
+  intern(Kind::kComplement, {&nothing, 1});
+  const CharRange all[] = {{0, 0xd7ff}, {0xe000, 0x10ffff}};
+  any_char_ = characters(all);
+  any_text_ = repeat(any_char_, 0, kNoLimit);
+}
+
+RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_t> args) {
+  const uint64_t hash = hash_of(args, static_cast<uint64_t>(kind) + 1);
+  const auto [begin, end] = index_.equal_range(hash);
+  for (auto it = begin; it != end; ++it) {
+    const Node& node = nodes_[it->second];
+    if (node.kind == kind && std::ranges::equal(this->args(node), args)) return it->second;
+  }
+  if (nodes_.size() >= max_nodes_) throw Error("the grammar is too large: it needs more than {} states", max_nodes_);
+  Node node = describe(kind, args);
+  node.first = static_cast<uint32_t>(args_.size());
+  node.count = static_cast<uint32_t>(args.size());
+  args_.insert(args_.end(), args.begin(), args.end());
+  nodes_.push_back(node);
+  const Id id = static_cast<Id>(nodes_.size() - 1);
+  index_.emplace(hash, id);
+  return id;
+}
+
+RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uint32_t> args) {
+  Node node{kind, false, true, 0, 0, 0};
+  const auto each = [&](std::span<const uint32_t> parts) {
+    for (Id part : parts) {
+      node.classes = refine(node.classes, nodes_[part].classes);
+      node.is_plain &= nodes_[part].is_plain;
+    }
+  };
+  switch (kind) {
+    case Kind::kNothing: break;
+    case Kind::kEmpty: node.has_empty = true; break;
+    case Kind::kBytes: {
+      Classes classes{};
+      for (size_t i = 0; i < 256; ++i) classes[i] = byte_sets_[args[0]][i];
+      node.classes = classes_of(classes);
+      break;
+    }
+    case Kind::kConcat:
+      each(args);
+      if (!nodes_[args[0]].has_empty) node.classes = nodes_[args[0]].classes;
+      node.has_empty = nodes_[args[0]].has_empty && nodes_[args[1]].has_empty;
+      break;
+    case Kind::kAnyOf:
+      each(args);
+      node.has_empty = std::ranges::any_of(args, [&](Id part) { return nodes_[part].has_empty; });
+      break;
+    case Kind::kAllOf:
+      each(args);
+      node.has_empty = std::ranges::all_of(args, [&](Id part) { return nodes_[part].has_empty; });
+      node.is_plain = false;
+      break;
+    case Kind::kComplement:
+      each(args);
+      node.has_empty = !nodes_[args[0]].has_empty;
+      node.is_plain = args[0] == kNothing;
+      break;
+    case Kind::kRepeat:
+      each(args.first(1));
+      node.has_empty = args[1] == 0 || nodes_[args[0]].has_empty;
+      break;
+    case Kind::kMultiples: {
+      Classes classes{};
+      for (int i = 0; i < 10; ++i) classes['0' + i] = static_cast<uint8_t>(1 + i);
+      classes['.'] = 11;
+      node.classes = classes_of(classes);
+      unsigned __int128 rest = args[1];
+      for (uint32_t i = 0; i < args[2]; ++i) rest = rest * 10 % args[0];
+      node.has_empty = rest == 0;
+      node.is_plain = false;
+      break;
+    }
+  }
+  return node;
+}
+
+uint32_t RegularLanguages::classes_of(const Classes& classes) {
+  Classes renamed{};  // numbered in the order of their first bytes
+  std::array<int, 256> names;
+  names.fill(-1);
+  int n = 0;
+  for (size_t i = 0; i < 256; ++i) {
+    if (names[classes[i]] < 0) names[classes[i]] = n++;
+    renamed[i] = static_cast<uint8_t>(names[classes[i]]);
+  }
+  uint64_t hash = 0;
+  for (uint8_t c : renamed) hash = hash * 0x100000001b3 ^ c;
+  const auto [begin, end] = class_index_.equal_range(hash);
+  for (auto it = begin; it != end; ++it) {
+    if (classes_[it->second] == renamed) return it->second;
+  }
+  classes_.push_back(renamed);
+  class_index_.emplace(hash, static_cast<uint32_t>(classes_.size() - 1));
+  return static_cast<uint32_t>(classes_.size() - 1);
+}
+
+uint32_t RegularLanguages::refine(uint32_t a, uint32_t b) {
+  if (a == b || b == 0) return a;
+  if (a == 0) return b;
+  const auto [it, is_new] = refined_.try_emplace(uint64_t{std::min(a, b)} << 32 | std::max(a, b), 0);
+  if (!is_new) return it->second;
+  Classes both{};
+  std::unordered_map<uint32_t, uint8_t> names;
+  for (size_t i = 0; i < 256; ++i) {
+    const uint32_t pair = classes_[a][i] * 256u + classes_[b][i];
+    both[i] = names.try_emplace(pair, static_cast<uint8_t>(names.size())).first->second;
+  }
+  const uint32_t id = classes_of(both);
+  refined_[uint64_t{std::min(a, b)} << 32 | std::max(a, b)] = id;
+  return id;
+}
+
+RegularLanguages::Id RegularLanguages::bytes(const ByteSet& set) {
+  if (set.none()) return kNothing;
+  const auto it = std::ranges::find(byte_sets_, set);
+  const uint32_t index = static_cast<uint32_t>(it - byte_sets_.begin());
+  if (it == byte_sets_.end()) byte_sets_.push_back(set);
+  return intern(Kind::kBytes, {&index, 1});
+}
+
+RegularLanguages::Id RegularLanguages::literal(std::string_view text) {
+  Id id = kEmpty;
+  for (size_t i = text.size(); i-- > 0;) id = concat(bytes(byte_range(uint8_t(text[i]), uint8_t(text[i]))), id);
+  return id;
+}
+
+// Texts with a common beginning share it, so that a byte leaves only those that go on with it.
+RegularLanguages::Id RegularLanguages::literals(std::span<const std::string_view> texts) {
+  std::vector<std::string_view> sorted(texts.begin(), texts.end());
+  std::ranges::sort(sorted);
+  const auto make = [&](auto& self, std::span<const std::string_view> group, size_t depth) -> Id {
+    if (group.size() == 1) return literal(group[0].substr(depth));
+    std::vector<Id> parts;
+    for (size_t begin = 0, end; begin < group.size(); begin = end) {
+      end = begin + 1;
+      if (group[begin].size() == depth) {
+        parts.push_back(kEmpty);
+        continue;
+      }
+      const uint8_t byte = static_cast<uint8_t>(group[begin][depth]);
+      while (end < group.size() && uint8_t(group[end][depth]) == byte) ++end;
+      parts.push_back(concat(bytes(byte_range(byte, byte)), self(self, group.subspan(begin, end - begin), depth + 1)));
+    }
+    return any_of(std::move(parts));
+  };
+  return sorted.empty() ? kNothing : make(make, sorted, 0);
+}
+
+// A range is cut where the number of bytes changes, then where it does not fill whole blocks of 64, 4,096, ... code
+// points, so that each part is a sequence of byte ranges.
+RegularLanguages::Id RegularLanguages::characters(std::span<const CharRange> ranges) {
+  std::vector<Id> parts;
+  const auto add = [&](auto& self, char32_t low, char32_t high) -> void {
+    if (low > high) return;
+    for (char32_t limit : {0x7fu, 0x7ffu, 0xffffu}) {
+      if (low <= limit && high > limit) return self(self, low, limit), self(self, limit + 1, high);
+    }
+    uint8_t from[4], to[4];
+    const int n = encode(low, from);
+    encode(high, to);
+    for (int i = 1; i < n; ++i) {
+      const char32_t block = (char32_t{1} << (6 * i)) - 1;
+      if ((low & ~block) == (high & ~block)) continue;
+      if ((low & block) != 0) return self(self, low, low | block), self(self, (low | block) + 1, high);
+      if ((high & block) != block) return self(self, low, (high & ~block) - 1), self(self, high & ~block, high);
+    }
+    Id id = kEmpty;
+    for (int i = n - 1; i >= 0; --i) id = concat(bytes(byte_range(from[i], to[i])), id);
+    parts.push_back(id);
+  };
+  for (auto [low, high] : ranges) add(add, low, std::min<char32_t>(high, 0x10ffff));
+  return any_of(std::move(parts));
+}
+
+RegularLanguages::Id RegularLanguages::concat(Id first, Id second) {
+  if (first == kNothing || second == kNothing) return kNothing;
+  if (first == kEmpty) return second;
+  if (second == kEmpty) return first;
+  if (nodes_[first].kind == Kind::kConcat) {
+    const Id head = args(nodes_[first])[0], tail = args(nodes_[first])[1];
+    return concat(head, concat(tail, second));
+  }
+  if (first == kAnything && second == kAnything) return kAnything;
+  const uint32_t both[] = {first, second};
+  return intern(Kind::kConcat, both);
+}
+
+void RegularLanguages::flatten(Kind kind, const std::vector<Id>& parts, std::vector<Id>& out) const {
+  for (Id part : parts) {
+    if (nodes_[part].kind == kind) {
+      const std::span<const uint32_t> inner = args(nodes_[part]);
+      out.insert(out.end(), inner.begin(), inner.end());
+    } else {
+      out.push_back(part);
+    }
+  }
+  std::ranges::sort(out);
+  const auto rest = std::ranges::unique(out);
+  out.erase(rest.begin(), rest.end());
+}
+
+bool RegularLanguages::has_complements(const std::vector<Id>& sorted) const {
+  return std::ranges::any_of(sorted, [&](Id id) {
+    return nodes_[id].kind == Kind::kComplement && std::ranges::binary_search(sorted, args(nodes_[id])[0]);
+  });
+}
+
+RegularLanguages::Id RegularLanguages::any_of(std::vector<Id> parts) {
+  std::vector<Id> flat;
+  flatten(Kind::kAnyOf, parts, flat);
+  std::erase(flat, kNothing);
+  if (std::ranges::find(flat, kAnything) != flat.end() || has_complements(flat)) return kAnything;
+  ByteSet joined;
+  int n_sets = 0;
+  for (Id id : flat) {
+    if (nodes_[id].kind == Kind::kBytes) joined |= byte_sets_[args(nodes_[id])[0]], ++n_sets;
+  }
+  if (n_sets > 1) {
+    std::erase_if(flat, [&](Id id) { return nodes_[id].kind == Kind::kBytes; });
+    flat.push_back(bytes(joined));
+    std::ranges::sort(flat);
+  }
+  if (flat.size() > 1 && flat[0] == kEmpty &&
+      std::any_of(flat.begin() + 1, flat.end(), [&](Id id) { return nodes_[id].has_empty; })) {
+    flat.erase(flat.begin());
+  }
+  if (flat.empty()) return kNothing;
+  return flat.size() == 1 ? flat[0] : intern(Kind::kAnyOf, flat);
+}
+
+RegularLanguages::Id RegularLanguages::all_of(std::vector<Id> parts) {
+  std::vector<Id> flat;
+  flatten(Kind::kAllOf, parts, flat);
+  std::erase(flat, kAnything);
+  if (flat.empty()) return kAnything;
+  if (flat[0] == kNothing || has_complements(flat)) return kNothing;
+  if (flat[0] == kEmpty) {
+    return std::ranges::all_of(flat, [&](Id id) { return nodes_[id].has_empty; }) ? kEmpty : kNothing;
+  }
+  // Valid text meets every language of valid text alone, which is what is plain and not kAnything.
+  if (flat.size() > 1 && std::ranges::binary_search(flat, any_text_) &&
+      std::ranges::any_of(flat, [&](Id id) { return id != any_text_ && nodes_[id].kind == Kind::kRepeat &&
+                                                    args(nodes_[id])[0] == any_char_; })) {
+    std::erase(flat, any_text_);
+  }
+  return flat.size() == 1 ? flat[0] : intern(Kind::kAllOf, flat);
+}
+
+RegularLanguages::Id RegularLanguages::complement(Id part) {
+  if (nodes_[part].kind == Kind::kComplement) return args(nodes_[part])[0];
+  return intern(Kind::kComplement, {&part, 1});
+}
+
+RegularLanguages::Id RegularLanguages::repeat(Id part, int min, int max) {
+  if (part == kNothing) return min == 0 ? kEmpty : kNothing;
+  if (part == kEmpty || max == 0) return kEmpty;
+  if (min == 1 && max == 1) return part;
+  if (nodes_[part].has_empty) min = 0;
+  if (part == kAnything) return kAnything;
+  const uint32_t numbers[] = {part, static_cast<uint32_t>(min), static_cast<uint32_t>(max)};
+  return intern(Kind::kRepeat, numbers);
+}
+
+// Numbers: divisor, rest so far, decimals still to come, whether the point has been read.
+RegularLanguages::Id RegularLanguages::multiples(uint64_t divisor, int n_decimals) {
+  if (divisor == 0 || divisor > UINT32_MAX) throw Error("the divisor {} is out of range (1 to {})", divisor, UINT32_MAX);
+  const uint32_t numbers[] = {static_cast<uint32_t>(divisor), 0, static_cast<uint32_t>(n_decimals), 0};
+  return intern(Kind::kMultiples, numbers);
+}
+
+RegularLanguages::Id RegularLanguages::derive_multiples(std::span<const uint32_t> numbers, uint8_t byte) {
+  uint32_t next[] = {numbers[0], numbers[1], numbers[2], numbers[3]};
+  if (byte == '.' && next[3] == 0) {
+    next[3] = 1;
+    return intern(Kind::kMultiples, next);
+  }
+  if (byte < '0' || byte > '9') return kNothing;
+  if (next[3] == 1 && next[2] == 0) return byte == '0' ? intern(Kind::kMultiples, next) : kNothing;
+  next[1] = static_cast<uint32_t>((uint64_t{next[1]} * 10 + (byte - '0')) % next[0]);
+  next[2] -= next[3];
+  return intern(Kind::kMultiples, next);
+}
+
+RegularLanguages::Id RegularLanguages::derive(Id id, uint8_t byte) {
+  const Node& node = nodes_[id];
+  if (node.kind == Kind::kNothing || node.kind == Kind::kEmpty) return kNothing;
+  if (node.kind == Kind::kBytes) return byte_sets_[args(node)[0]][byte] ? kEmpty : kNothing;
+  const uint64_t key = uint64_t{id} << 8 | classes_[node.classes][byte];
+  const auto it = derived_.find(key);
+  if (it != derived_.end()) return it->second;
+  return derived_[key] = derive_now(id, byte);
+}
+
+RegularLanguages::Id RegularLanguages::derive_now(Id id, uint8_t byte) {
+  const Node node = nodes_[id];
+  const std::vector<uint32_t> parts(args_.begin() + node.first, args_.begin() + node.first + node.count);
+  switch (node.kind) {
+    case Kind::kConcat: {
+      const Id rest = concat(derive(parts[0], byte), parts[1]);
+      return nodes_[parts[0]].has_empty ? any_of({rest, derive(parts[1], byte)}) : rest;
+    }
+    case Kind::kAnyOf: {
+      std::vector<Id> next;
+      for (Id part : parts) next.push_back(derive(part, byte));
+      return any_of(std::move(next));
+    }
+    case Kind::kAllOf: {
+      std::vector<Id> next;
+      for (Id part : parts) {
+        next.push_back(derive(part, byte));
+        if (next.back() == kNothing) return kNothing;
+      }
+      return all_of(std::move(next));
+    }
+    case Kind::kComplement: return complement(derive(parts[0], byte));
+    case Kind::kRepeat: {
+      const Id next = derive(parts[0], byte);
+      if (next == kNothing) return kNothing;
+      const int min = static_cast<int>(parts[1]), max = static_cast<int>(parts[2]);
+      return concat(next, repeat(parts[0], std::max(0, min - 1), max == kNoLimit ? kNoLimit : max - 1));
+    }
+    case Kind::kMultiples: return derive_multiples(parts, byte);
+    default: return kNothing;
+  }
+}
+
+// One derivative for each class of bytes.
+std::vector<RegularLanguages::Id> RegularLanguages::successors(Id id) {
+  std::vector<Id> out;
+  std::bitset<256> seen;
+  const Classes classes = classes_[nodes_[id].classes];
+  for (size_t byte = 0; byte < 256; ++byte) {
+    if (seen[classes[byte]]) continue;
+    seen.set(classes[byte]);
+    const Id next = derive(id, static_cast<uint8_t>(byte));
+    if (next != kNothing) out.push_back(next);
+  }
+  return out;
+}
+
+// Looks for a state that has the empty text, depth first. All states on the way to it are live; where the search ends
+// without one, all that it has seen are not.
+bool RegularLanguages::is_live(Id id) {
+  if (id == kNothing) return false;
+  if (nodes_[id].is_plain || nodes_[id].has_empty) return true;
+  if (const auto it = live_.find(id); it != live_.end()) return it->second;
+  std::unordered_map<Id, Id> parents{{id, id}};
+  std::vector<Id> stack{id};
+  while (!stack.empty()) {
+    const Id at = stack.back();
+    stack.pop_back();
+    const auto known = live_.find(at);
+    if (known != live_.end() && !known->second) continue;
+    if (known != live_.end() || nodes_[at].is_plain || nodes_[at].has_empty || parents.size() > kMostSearched) {
+      for (Id up = at;; up = parents[up]) {
+        live_[up] = true;
+        if (up == id) return true;
+      }
+    }
+    for (Id next : successors(at)) {
+      if (parents.try_emplace(next, at).second) stack.push_back(next);
+    }
+  }
+  for (const auto& [dead, parent] : parents) live_[dead] = false;
+  return false;
+}
+
+const std::array<RegularLanguages::Id, 256>& RegularLanguages::row(Id id) {
+  if (const auto it = rows_.find(id); it != rows_.end()) return it->second;
+  std::array<Id, 256> row, by_class;
+  by_class.fill(UINT32_MAX);
+  const Classes classes = classes_[nodes_[id].classes];
+  for (size_t byte = 0; byte < 256; ++byte) {
+    Id& next = by_class[classes[byte]];
+    if (next == UINT32_MAX) {
+      next = derive(id, static_cast<uint8_t>(byte));
+      if (!is_live(next)) next = kNothing;
+    }
+    row[byte] = next;
+  }
+  return rows_.emplace(id, row).first->second;
+}
+
+std::pair<int, int> RegularLanguages::char_counts(Id id) const {
+  if (id == kEmpty) return {0, 0};
+  if (id == any_char_) return {1, 1};
+  const Node& node = nodes_[id];
+  if (node.kind == Kind::kConcat) {  // a repetition after its first character: the part, then the rest
+    const auto head = char_counts(args(node)[0]), tail = char_counts(args(node)[1]);
+    if (head.first < 0 || tail.first < 0) return {-1, -1};
+    const bool has_limit = head.second != kNoLimit && tail.second != kNoLimit;
+    return {head.first + tail.first, has_limit ? head.second + tail.second : kNoLimit};
+  }
+  if (node.kind != Kind::kRepeat || args(node)[0] != any_char_) return {-1, -1};
+  return {static_cast<int>(args(node)[1]), static_cast<int>(args(node)[2])};
+}
+
+}  // namespace ingot

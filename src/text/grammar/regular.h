@@ -1,0 +1,93 @@
+// Regular languages over bytes as hash-consed expressions: union, intersection, complement, concatenation, repetition.
+// An expression is its own automaton: the derivative of a language by a byte is what may follow that byte
+// (Brzozowski, "Derivatives of regular expressions", 1964). States are made when they are first asked for, so a large
+// repetition costs nothing until text reaches it. Not safe for use by several threads at once.
+#pragma once
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace ingot {
+
+using ByteSet = std::bitset<256>;
+using CharRange = std::pair<char32_t, char32_t>;  // both ends belong to it
+
+class RegularLanguages {
+ public:
+  using Id = uint32_t;
+  static constexpr Id kNothing = 0;   // no text at all
+  static constexpr Id kEmpty = 1;     // the empty text alone
+  static constexpr Id kAnything = 2;  // every sequence of bytes
+  static constexpr int kNoLimit = -1;
+
+  // Throws Error where more than `max_nodes` expressions would be made.
+  explicit RegularLanguages(size_t max_nodes = 1 << 20);
+
+  Id bytes(const ByteSet& set);
+  Id literal(std::string_view text);
+  Id literals(std::span<const std::string_view> texts);
+  Id characters(std::span<const CharRange> ranges);  // one code point of these, in UTF-8
+  Id concat(Id first, Id second);
+  Id any_of(std::vector<Id> parts);
+  Id all_of(std::vector<Id> parts);
+  Id complement(Id part);
+  Id repeat(Id part, int min, int max);  // max: or kNoLimit
+  // Decimal digits, with or without a fraction, whose value times 10^n_decimals is a multiple of `divisor`.
+  Id multiples(uint64_t divisor, int n_decimals);
+
+  Id any_char() const { return any_char_; }  // one code point but for surrogates
+  Id any_text() const { return any_text_; }  // any_char()*
+
+  bool has_empty(Id id) const { return nodes_[id].has_empty; }
+  Id derive(Id id, uint8_t byte);
+  bool is_live(Id id);  // some text belongs to it. A search that grows too large says true
+  // What may follow each byte; kNothing for a byte after which no text of the language is left. The row stays where
+  // it is.
+  const std::array<Id, 256>& row(Id id);
+
+  // any_char() repeated, as its bounds; first < 0: the language is another.
+  std::pair<int, int> char_counts(Id id) const;
+  size_t size() const { return nodes_.size(); }
+
+ private:
+  enum class Kind : uint8_t { kNothing, kEmpty, kBytes, kConcat, kAnyOf, kAllOf, kComplement, kRepeat, kMultiples };
+  struct Node {
+    Kind kind;
+    bool has_empty;
+    bool is_plain;          // no intersection, complement or arithmetic inside: live unless kNothing
+    uint32_t classes;       // bytes of one class have one derivative
+    uint32_t first, count;  // children, or numbers, in args_
+  };
+  using Classes = std::array<uint8_t, 256>;
+
+  std::span<const uint32_t> args(const Node& node) const { return {args_.data() + node.first, node.count}; }
+  Id intern(Kind kind, std::span<const uint32_t> args);
+  Node describe(Kind kind, std::span<const uint32_t> args);
+  uint32_t classes_of(const Classes& classes);
+  uint32_t refine(uint32_t a, uint32_t b);
+  Id derive_now(Id id, uint8_t byte);
+  Id derive_multiples(std::span<const uint32_t> numbers, uint8_t byte);
+  void flatten(Kind kind, const std::vector<Id>& parts, std::vector<Id>& out) const;
+  bool has_complements(const std::vector<Id>& sorted) const;
+  std::vector<Id> successors(Id id);
+
+  size_t max_nodes_;
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> args_;
+  std::vector<ByteSet> byte_sets_;
+  std::unordered_multimap<uint64_t, Id> index_;
+  std::vector<Classes> classes_;
+  std::unordered_multimap<uint64_t, uint32_t> class_index_;
+  std::unordered_map<uint64_t, uint32_t> refined_;
+  std::unordered_map<uint64_t, Id> derived_;
+  std::unordered_map<Id, bool> live_;
+  std::unordered_map<Id, std::array<Id, 256>> rows_;
+  Id any_char_ = 0, any_text_ = 0;
+};
+
+}  // namespace ingot

@@ -1,0 +1,183 @@
+// Reads JSON byte by byte and knows at each whether the text can still become a value that a schema allows.
+//
+// Everything that the schema says of a value is followed side by side. A value has goals: formulas over schemas. When
+// its first byte tells its type, the goals become formulas over rules of that type. Of a scalar that is one regular
+// language, of an object or array a set of rules that hold so far; each member has goals of its own, one for each rule
+// that speaks of it, and when the member ends, the rules whose goal was missed are broken. What is above says which
+// goals are needed, so a byte after which no choice of rules is left is refused at once.
+#pragma once
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "text/grammar/automaton.h"
+#include "text/grammar/intern.h"
+#include "text/grammar/json_word.h"
+#include "text/grammar/schema.h"
+
+namespace ingot {
+
+struct MachineOptions {
+  bool any_order = false;    // members in any order; else in the order of the schema, others last
+  bool is_compact = false;   // no white space between values
+};
+
+class SchemaMachine final : public Automaton {
+ public:
+  SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions options);
+
+  GrammarState start() override;
+  GrammarState step(GrammarState state, uint8_t byte) override;
+  bool accepts(GrammarState state) override;
+  bool is_word(uint32_t place) const override { return place >= kFirstWord; }
+  uint32_t step_word(uint32_t place, uint8_t byte) override { return word_row(place)[byte]; }
+  uint32_t word_outcome(uint32_t place) override;
+  GrammarState end_word(GrammarState state) override;
+  std::pair<int, int> free_chars(uint32_t place) const override;
+  std::vector<std::string> known_ends(uint32_t place) const override;
+  uint32_t free_place(uint32_t place) override;
+
+  const SchemaTable& table() const { return *table_; }
+
+ private:
+  using Language = RegularLanguages::Id;
+  using Formula = Formulas::Id;
+  using Words = std::vector<uint32_t>;
+
+  // Places between words: the kind, and above it how much white space has been read.
+  enum Place : uint32_t {
+    kPlaceDead = 0, kValue = 3, kFirstItem, kNextItem, kFirstName, kNextName, kColon, kAfterValue, kDone, kPlaceKinds = 16
+  };
+  static constexpr uint32_t kFirstWord = 1 << 12;
+  static constexpr uint32_t kMaxBlanks = 80;
+  static constexpr size_t kMaxTexts = 1 << 24;
+
+  // What is asked of a value: goals over schemas, and which combinations of goals will do (leaves: goals).
+  struct ValuePlan {
+    std::vector<Formula> goals;
+    Formula need = Formulas::kTrue;
+    bool is_single = false;  // one goal, needed: nothing has to be remembered of it
+    int8_t is_possible = -1;
+    std::array<uint32_t, kScalarTypes> words{};  // first places, once made; kUnmade
+    int object = -1, array = -1;                 // plans, once made
+  };
+  // Leaves of `goals` and `need`: rules, by their place in `rules`.
+  struct ObjectPlan {
+    std::vector<Formula> goals;
+    Formula need = Formulas::kTrue;
+    std::vector<int> rules;
+    std::vector<std::string> names;               // named by any rule, in order
+    std::vector<Words> required;                  // of each rule: names
+    std::vector<Language> patterns;               // of names, that decide which schemas a member has
+    std::vector<Words> schemas;                   // [rule][name]: the rule's schema of it, or UINT32_MAX
+    std::vector<std::vector<bool>> name_matches;  // [name][pattern]
+    bool counts = false, tracks_names = false;
+    bool is_ascii = true;                         // no name needs an escape
+    struct Node {
+      std::map<uint8_t, uint32_t> next;
+      int name = -1;
+      uint32_t depth = 0;
+      uint32_t first = 0, last = 0;               // names below, as a range of `sorted`
+    };
+    std::vector<Node> nodes;                      // the names as a tree
+    Words sorted;
+    std::vector<int8_t> child;                    // [name]: whether its value can be, of a plan of one rule; -1 unknown
+  };
+  struct ArrayPlan {
+    std::vector<Formula> goals;
+    Formula need = Formulas::kTrue;
+    std::vector<int> rules;
+    uint32_t most = 0;  // items are counted up to this
+    bool is_unique = false;
+  };
+  struct NameSet {
+    uint32_t plan = 0;
+    std::vector<bool> allowed;  // [name]
+    Words below;                // how many of the first i names of `sorted` are allowed
+    Language others = 0;        // of the names that no rule names
+    bool any = false;
+    bool is_free = false;       // others are any text at all, and names are plain ASCII
+  };
+
+  // Plans.
+  uint32_t value_plan(std::vector<Formula> goals, Formula need);
+  bool is_possible(uint32_t plan);
+  bool find_possible(uint32_t plan);
+  Formula typed(Formula schemas, JsonType type);
+  Formula typed_schema(SchemaId id, JsonType type);
+  Language language_of(Formula typed, JsonType type);
+  uint32_t first_word(uint32_t plan, JsonType type);
+  ObjectPlan& object_plan(uint32_t plan);
+  ArrayPlan& array_plan(uint32_t plan);
+  void name_tree(ObjectPlan& plan);
+  template <class Plan>
+  void take_rules(uint32_t value, JsonType type, Plan& plan);
+
+  // Frames.
+  GrammarState begin_value(uint32_t slot, uint8_t byte, uint32_t text);
+  GrammarState end_value(uint32_t slot, const std::vector<bool>& met, uint32_t text);
+  GrammarState close_object(uint32_t frame, uint32_t text);
+  GrammarState close_array(uint32_t frame, uint32_t text);
+  Truth object_truth(const ObjectPlan& plan, std::span<const uint32_t> frame, uint32_t rule, bool is_final) const;
+  Truth array_truth(const ArrayPlan& plan, std::span<const uint32_t> frame, uint32_t rule, bool is_final) const;
+  bool can_meet(uint32_t frame);  // some choice of rules still holds
+  uint32_t enter_member(uint32_t frame, int name, const std::vector<bool>& matched, uint32_t text);
+  uint32_t enter_item(uint32_t frame, uint32_t text);
+  Formula member_formula(const ObjectPlan& plan, uint32_t rule, int name, const std::vector<bool>& matched);
+  uint32_t plan_member(Words& frame, int name, const std::vector<bool>& matched, Words& link);
+  bool can_only_hold(const ObjectPlan& plan, const ObjectRule& rule, uint32_t r, std::span<const uint32_t> frame) const;
+  uint32_t child_plan(Formula need, const std::vector<Formula>& per_rule, const std::vector<bool>& can_fail_later,
+                      const std::vector<Truth>& now, std::vector<Formula> goals, Words& link);
+  const NameSet& name_set(uint32_t frame);
+  uint32_t name_set_id(uint32_t frame);
+  bool allows_name(ObjectPlan& plan, const Words& frame, uint32_t name);
+  uint32_t next_node(const NameSet& set, uint32_t node, uint8_t byte) const;
+  Language other_names(const ObjectPlan& plan, std::span<const uint32_t> frame);
+  Language fold_names(const ObjectPlan& plan, Formula id, const std::vector<Language>& names, bool is_positive);
+
+  // Words.
+  uint32_t word(Words words) { return kFirstWord + words_.intern(words); }
+  const std::array<uint32_t, 256>& word_row(uint32_t place);
+  std::unique_ptr<std::array<uint32_t, 256>> make_row(const Words& word);
+  uint32_t next_word(const Words& word, uint8_t byte);
+  uint32_t advance(Words word, const uint8_t* bytes, int n);
+  uint32_t begin_name(uint32_t frame);
+  GrammarState end_name(GrammarState state);
+
+  GrammarState step_between(GrammarState state, uint8_t byte);
+  GrammarState find_step(GrammarState state, uint8_t byte);
+  uint32_t add_blank(GrammarState state, uint8_t byte);
+  uint32_t add_text(uint32_t text, uint8_t byte);
+  std::string text_between(uint32_t from, uint32_t to) const;
+  uint32_t canonical(const std::string& json);
+
+  std::unique_ptr<SchemaTable> table_;
+  MachineOptions options_;
+  RegularLanguages& l_;
+  Formulas& f_;
+  std::vector<ValuePlan> values_;
+  WordLists value_index_{1 << 20, "goals"};
+  std::vector<std::unique_ptr<ObjectPlan>> objects_;
+  std::vector<std::unique_ptr<ArrayPlan>> arrays_;
+  std::unordered_map<uint64_t, Formula> typed_;
+  std::unordered_map<uint64_t, Language> typed_languages_;
+  WordLists frames_{1 << 22, "frames"}, words_{1 << 20, "words"};
+  std::vector<std::unique_ptr<std::array<uint32_t, 256>>> rows_;
+  std::vector<std::unique_ptr<NameSet>> name_sets_;
+  std::unordered_map<uint32_t, uint32_t> set_of_frame_;
+  std::map<Words, uint32_t> set_index_;
+  std::unordered_map<uint64_t, GrammarState> steps_;
+  std::vector<std::pair<uint32_t, uint8_t>> texts_{{0, 0}, {0, 0}};  // before, and a byte: a tree of texts
+  std::unordered_map<uint64_t, uint32_t> text_index_;
+  std::map<std::string, uint32_t> canonical_;
+  uint32_t root_slot_ = 0;
+};
+
+// Compiles the JSON text of a schema. Throws Error.
+std::unique_ptr<SchemaMachine> compile_schema(std::string_view json, const SchemaOptions& schema, const MachineOptions& options);
+
+}  // namespace ingot
