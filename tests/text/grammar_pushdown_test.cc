@@ -199,5 +199,24 @@ TEST(GrammarRegex, MatchesTheWhole) {
   EXPECT_TRUE(accepts(*compile_regex(""), ""));
 }
 
+TEST(GrammarRegex, ADeepExpressionIsRefusedAndALongOneRead) {
+  const auto refused = [](const std::string& pattern) {
+    try {
+      const auto machine = compile_regex(pattern);
+      GrammarState state = machine->start();
+      for (int i = 0; i < 5000; ++i) state = machine->step(state, 'a');
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("read");
+  };
+  std::string optional, short_one;
+  for (int i = 0; i < 30000; ++i) optional += "a?";
+  for (int i = 0; i < 300; ++i) short_one += "a*";
+  EXPECT_THAT(refused(optional), HasSubstr("more than 500 parts in each other"));
+  EXPECT_EQ(refused(short_one), "read");
+  EXPECT_EQ(refused("(?:" + std::string(60000, 'a') + ")a*"), "read");
+}
+
 }  // namespace
 }  // namespace ingot

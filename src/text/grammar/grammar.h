@@ -65,7 +65,7 @@ class Grammar {
   std::unique_ptr<RegularLanguages> take_languages() { return std::move(languages_); }
   // At most so deep is the expression of a part's language. Deeper ones stay rules: languages are walked by recursion.
   uint32_t weight(Part part) const { return weights_[part]; }
-  static constexpr uint32_t kMaxWeight = 1024;
+  static constexpr uint32_t kMaxWeight = 256;
 
  private:
   static constexpr Part kUndefined = UINT32_MAX;

@@ -77,8 +77,7 @@ PushdownMachine::Expr PushdownMachine::build(Grammar& grammar, const Grammar::Fa
                                                        : expr({kLanguage, joined}, grammar.languages().has_empty(joined)));
   }
   std::ranges::sort(words);
-  const auto rest = std::ranges::unique(words);
-  words.erase(rest.begin(), rest.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
   if (words.size() == 1) return words[0];
   words.insert(words.begin(), kChoice);
   return expr(words, has_empty);
@@ -273,8 +272,7 @@ void sort_pairs(std::vector<uint32_t>& words) {
   std::vector<std::pair<uint32_t, uint32_t>> pairs;
   for (size_t i = 0; i < words.size(); i += 2) pairs.push_back({words[i], words[i + 1]});
   std::ranges::sort(pairs);
-  const auto rest = std::ranges::unique(pairs);
-  pairs.erase(rest.begin(), rest.end());
+  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
   words.clear();
   for (auto [first, second] : pairs) words.push_back(first), words.push_back(second);
 }
