@@ -25,9 +25,11 @@ int main(int argc, char** argv) {
     }
     ++kind;
   }
-  for (const char* regex : {"(?:ab|c)+\\d{2,3}|^é.$", "(?=.*x)[^a-c]{2,}(?!y)\\p{L}*", "a?b?c?(d*e*)*"}) write(2, regex, "abc12");
-  for (const char* schema : {R"({"type":"object","properties":{"a":{"type":"integer","minimum":3}},"required":["a"]})",
-                             R"({"type":"array","items":{"anyOf":[{"type":"string","maxLength":3},{"$ref":"#"}]},"uniqueItems":true})"}) {
+  for (const char* regex : {"(?:ab|c)+\\d{2,3}|^é.$", "(?=.*x)[^a-c]{2,}(?!y)\\p{L}*", "a?b?c?(d*e*)*"})
+    write(2, regex, "abc12");
+  for (const char* schema :
+       {R"({"type":"object","properties":{"a":{"type":"integer","minimum":3}},"required":["a"]})",
+        R"({"type":"array","items":{"anyOf":[{"type":"string","maxLength":3},{"$ref":"#"}]},"uniqueItems":true})"}) {
     write(3, schema, R"({"a": 17})");
     write(3, schema, R"(["ab", ["c"]])");
   }

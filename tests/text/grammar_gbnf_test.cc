@@ -118,9 +118,11 @@ class RandomGrammar {
       case Body::kLiteral: return "\"" + body.text + "\"";
       case Body::kRule: return name(body.rule);
       case Body::kRepeat:
-        return "(" + print(body.parts[0]) + "){" + std::to_string(body.min) + "," + (body.max < 0 ? "" : std::to_string(body.max)) + "}";
+        return "(" + print(body.parts[0]) + "){" + std::to_string(body.min) + "," +
+               (body.max < 0 ? "" : std::to_string(body.max)) + "}";
       default:
-        for (const Body& part : body.parts) text += (text.empty() ? "" : body.kind == Body::kChoice ? " | " : " ") + print(part);
+        for (const Body& part : body.parts)
+          text += (text.empty() ? "" : body.kind == Body::kChoice ? " | " : " ") + print(part);
         return body.kind == Body::kChoice ? "(" + text + ")" : text;
     }
   }
@@ -188,7 +190,8 @@ TEST(GrammarGbnf, AgreesWithThePlainMatcherOnRandomGrammars) {
       machine = compile_gbnf(grammar.gbnf());
     } catch (const Error& error) {
       const std::string what = error.what();
-      ASSERT_TRUE(what.find("begins with itself") != what.npos || what.find("no text") != what.npos) << grammar.gbnf() << what;
+      ASSERT_TRUE(what.find("begins with itself") != what.npos || what.find("no text") != what.npos)
+          << grammar.gbnf() << what;
       if (what.find("no text") == what.npos) continue;
     }
     ++n_run;
@@ -229,7 +232,8 @@ TEST(GrammarGbnf, SaysWhereAGrammarIsWrong) {
   EXPECT_THAT(error_of("root ::= (\"é\" ]"), HasSubstr("line 1, column 15: ')' is expected, not ']'"));
   EXPECT_THAT(error_of("root ::= \"a\" ) "), HasSubstr("line 1, column 14: the end of the line, or"));
   EXPECT_THAT(error_of("root ::= a b\na ::= \"x\""), HasSubstr("line 1, column 12: the rule 'b' is not defined"));
-  EXPECT_THAT(error_of("root ::= \"a\"\nroot ::= \"b\""), HasSubstr("line 2, column 1: the rule 'root' is defined twice"));
+  EXPECT_THAT(error_of("root ::= \"a\"\nroot ::= \"b\""),
+              HasSubstr("line 2, column 1: the rule 'root' is defined twice"));
   EXPECT_THAT(error_of("start ::= \"a\""), HasSubstr("no rule 'root'"));
   EXPECT_THAT(error_of(""), HasSubstr("no rule 'root'"));
   EXPECT_THAT(error_of("root ::= *"), HasSubstr("column 10: '*' has nothing before it"));
@@ -246,7 +250,8 @@ TEST(GrammarGbnf, SaysWhereAGrammarIsWrong) {
 }
 
 TEST(GrammarGbnf, RefusesLeftRecursionThatIsNotDirect) {
-  EXPECT_THAT(error_of("root ::= a\na ::= b \"x\" | \"y\"\nb ::= c? a\nc ::= \"q\""), HasSubstr("begins with itself (a -> b -> a)"));
+  EXPECT_THAT(error_of("root ::= a\na ::= b \"x\" | \"y\"\nb ::= c? a\nc ::= \"q\""),
+              HasSubstr("begins with itself (a -> b -> a)"));
   EXPECT_THAT(error_of("root ::= \"x\"? root \"y\" | \"z\""), HasSubstr("(root -> root)"));
   EXPECT_THAT(error_of("root ::= root \"y\""), HasSubstr("no text"));
 }
@@ -281,7 +286,8 @@ TEST(GrammarGbnf, AmbiguityCostsNoPower) {
 }
 
 TEST(GrammarGbnf, LargeGrammarsEndSoon) {
-  std::string doubled = "root ::= r60\nr0 ::= \"a\" | \"b\"\n", chain = "root ::= r0\n", wide = "root ::= (", nested = "root ::= ";
+  std::string doubled = "root ::= r60\nr0 ::= \"a\" | \"b\"\n", chain = "root ::= r0\n", wide = "root ::= (",
+              nested = "root ::= ";
   for (int i = 1; i <= 60; ++i) doubled += fmt::format("r{} ::= r{} r{}\n", i, i - 1, i - 1);
   for (int i = 0; i < 20000; ++i) chain += fmt::format("r{} ::= \"a\" r{} | \"b\"\n", i, i + 1);
   chain += "r20000 ::= \"c\"\n";

@@ -29,8 +29,12 @@ Grammar tool_calls() {
   };
   const Grammar::Part calls = g.sequence(
       {g.literal("\n{\"name\": \""),
-       g.choice({call("add", R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]})"),
-                 call("say", R"({"type":"object","properties":{"text":{"type":"string","maxLength":20}},"required":["text"]})")}),
+       g.choice(
+           {call(
+                "add",
+                R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]})"),
+            call("say",
+                 R"({"type":"object","properties":{"text":{"type":"string","maxLength":20}},"required":["text"]})")}),
        g.literal("}\n</tool_call>")});
   const Grammar::Part one = g.sequence({g.text_until("<tool_call>"), calls});
   g.set_root(g.sequence({g.repeat(one, 1, 3), g.text_without("<tool_call>")}));
@@ -38,7 +42,8 @@ Grammar tool_calls() {
 }
 
 constexpr const char* kCall = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": -2}}\n</tool_call>";
-constexpr const char* kSay = "<tool_call>\n{\"name\": \"say\", \"arguments\": {\"text\": \"\\\"}<tool_call>\"}}\n</tool_call>";
+constexpr const char* kSay =
+    "<tool_call>\n{\"name\": \"say\", \"arguments\": {\"text\": \"\\\"}<tool_call>\"}}\n</tool_call>";
 
 TEST(GrammarPushdown, ToolCallsWithSchemas) {
   const auto machine = compile_grammar(tool_calls());
@@ -54,10 +59,14 @@ TEST(GrammarPushdown, ToolCallsWithSchemas) {
 TEST(GrammarPushdown, ParametersAsXml) {
   Grammar g;
   const Grammar::Rule parameter = g.rule("parameter");
-  g.define(parameter, g.sequence({g.literal("<parameter="), g.regex("[a-z]+"), g.literal(">\n"), g.text_until("\n</parameter>"), g.literal("\n")}));
-  g.set_root(g.sequence({g.literal("<function=f>\n"), g.repeat(g.refer(parameter), 0, Grammar::kNoLimit), g.literal("</function>")}));
+  g.define(parameter, g.sequence({g.literal("<parameter="), g.regex("[a-z]+"), g.literal(">\n"),
+                                  g.text_until("\n</parameter>"), g.literal("\n")}));
+  g.set_root(g.sequence(
+      {g.literal("<function=f>\n"), g.repeat(g.refer(parameter), 0, Grammar::kNoLimit), g.literal("</function>")}));
   const auto machine = compile_grammar(std::move(g));
-  EXPECT_TRUE(accepts(*machine, "<function=f>\n<parameter=a>\n1 < 2\n</param>\n</parameter>\n<parameter=b>\n\n</parameter>\n</function>"));
+  EXPECT_TRUE(accepts(
+      *machine,
+      "<function=f>\n<parameter=a>\n1 < 2\n</param>\n</parameter>\n<parameter=b>\n\n</parameter>\n</function>"));
   EXPECT_FALSE(accepts(*machine, "<function=f>\n<parameter=a>\n1</parameter>\n</function>"));
   EXPECT_FALSE(accepts(*machine, "<function=f>\n<parameter=a>\n1\n</parameter>x"));
 }
@@ -133,9 +142,10 @@ TEST(GrammarPushdown, WordsSayWhatStepsSay) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const auto calls = compile_grammar(tool_calls());
-  const auto lists = compile_gbnf("root ::= \"[\" (item (\",\" item)*)? \"]\"\nitem ::= \"'\" [a-z]* \"'\" | [a-z]+ | [0-9]{2} | root");
-  const std::vector<std::pair<Automaton*, std::string>> texts = {
-      {calls.get(), std::string("see ") + kCall + kSay}, {lists.get(), "['ab','',12,[xy,['z'],34],[]]"}};
+  const auto lists = compile_gbnf(
+      "root ::= \"[\" (item (\",\" item)*)? \"]\"\nitem ::= \"'\" [a-z]* \"'\" | [a-z]+ | [0-9]{2} | root");
+  const std::vector<std::pair<Automaton*, std::string>> texts = {{calls.get(), std::string("see ") + kCall + kSay},
+                                                                 {lists.get(), "['ab','',12,[xy,['z'],34],[]]"}};
   int n_words = 0;
   for (const auto& [machine, text] : texts) {
     GrammarState state = machine->start();
@@ -169,7 +179,8 @@ TEST(GrammarPushdown, PlacesOfWordsDoNotDependOnTheStack) {
   EXPECT_TRUE(machine->is_word(after("'ab").place));
   const auto tools = compile_grammar(tool_calls());
   GrammarState state = tools->start();
-  for (char c : std::string("<tool_call>\n{\"name\": \"say\", \"arguments\": {\"text\": \"a")) state = tools->step(state, static_cast<uint8_t>(c));
+  for (char c : std::string("<tool_call>\n{\"name\": \"say\", \"arguments\": {\"text\": \"a"))
+    state = tools->step(state, static_cast<uint8_t>(c));
   EXPECT_TRUE(tools->is_word(state.place));
   EXPECT_EQ(tools->free_chars(state.place).second, 19);
 }
@@ -178,7 +189,8 @@ TEST(GrammarPushdown, ManyToolsAreCompiledOnce) {
   Grammar g;
   std::vector<Grammar::Part> tools;
   for (int i = 0; i < 400; ++i) {
-    tools.push_back(g.sequence({g.literal(fmt::format("tool_{}(", i)), g.embed(schema(R"({"type":"object","properties":{"x":{"type":"string"}}})"))}));
+    tools.push_back(g.sequence({g.literal(fmt::format("tool_{}(", i)),
+                                g.embed(schema(R"({"type":"object","properties":{"x":{"type":"string"}}})"))}));
   }
   g.set_root(g.sequence({g.choice(tools), g.literal(")")}));
   const auto machine = compile_grammar(std::move(g));
