@@ -1,6 +1,7 @@
 // The C API's embeddings, over Embedder.
 #include <vector>
 
+#include "base/threads.h"
 #include "capi/capi_guard.h"
 #include "model/embedder.h"
 
@@ -21,8 +22,9 @@ ingot_status ingot_embedder_load(const char* path, const ingot_embedder_options*
     required(embedder, "embedder") = nullptr;
     const ingot_embedder_options o = options_of(given, ingot_embedder_options_init);
     const std::string name = &required(path, "path");
-    if (o.max_batch_tokens < 1 || o.n_threads < 0 || o.n_ctx < 0)
-      throw Error("the embedder's options have a negative number, or none for max_batch_tokens");
+    check_range("n_threads", o.n_threads, 0, kMostThreads);
+    check_range("n_ctx", o.n_ctx, 0, 1 << 24);
+    check_range("max_batch_tokens", o.max_batch_tokens, 1, 1 << 20);
     EmbedOptions options{.backend = {.device = o.device != nullptr ? o.device : "cpu", .n_threads = o.n_threads},
                          .n_ctx = o.n_ctx,
                          .max_batch_tokens = o.max_batch_tokens,
@@ -59,13 +61,13 @@ ingot_status ingot_embed(ingot_embedder* embedder, const char* const* texts, con
     if (capacity / dim < n_texts)
       throw Error("{} texts need {} numbers each, and there is room for {} in all", n_texts, dim, capacity);
     std::vector<std::vector<int32_t>> tokens;
+    const std::string prompt = e.facts().find_prompt("").value_or("");
     for (size_t i = 0; i < n_texts; ++i) {
       const char* text = &required(texts[i], "a text");
-      tokens.push_back(
-          e.tokenizer().encode(n_bytes != nullptr ? std::string_view(text, n_bytes[i]) : std::string_view(text)));
+      tokens.push_back(e.tokenizer().encode(prompt + (n_bytes != nullptr ? std::string(text, n_bytes[i]) : text)));
       if (truncate != 0) tokens.back() = e.cut(std::move(tokens.back()));
     }
-    std::ranges::copy(e.embed(tokens), vectors);
+    std::ranges::copy(e.embed(tokens, std::vector<int>(n_texts, e.prompt_tokens(prompt))), vectors);
     return INGOT_OK;
   });
 }

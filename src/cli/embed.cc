@@ -20,7 +20,7 @@ struct EmbedVerb : EmbedderFlags {
   bool normalize = true, whole = false, json = false, npy = false;
 };
 
-// Each -p is a text; of a file, or of standard input, each line that is not empty.
+// Each -p is a text; of a file, or of standard input, each line, so that a row of the output is a line of it.
 std::vector<std::string> read_texts(const EmbedVerb& o) {
   if (!o.whole || (!o.prompts.empty() && o.file.empty())) return read_lines(o.prompts, o.file, "embed");
   std::vector<std::string> texts = o.prompts;
@@ -30,14 +30,8 @@ std::vector<std::string> read_texts(const EmbedVerb& o) {
 
 // What the model wants in front of a text.
 std::string prefix_of(const EmbedFacts& facts, const std::string& wanted) {
-  const std::string name = wanted.empty() ? facts.default_prompt.value_or("") : wanted;
-  if (name.empty()) return {};
-  std::string known;
-  for (const auto& [prompt, text] : facts.prompts) {
-    if (prompt == name) return text;
-    known += (known.empty() ? "" : ", ") + printable(prompt, 64);
-  }
-  throw UsageError("the model has no prompt '{}'; it has {}", printable(name, 64), known.empty() ? "none" : known);
+  if (auto prompt = facts.find_prompt(wanted)) return std::move(*prompt);
+  throw UsageError("the model has no prompt '{}'; it has {}", printable(wanted, 64), facts.prompt_names());
 }
 
 std::string rendered(const Embedder& embedder, const std::vector<float>& rows, const std::vector<int>& row_texts,
@@ -84,7 +78,8 @@ void embed(const EmbedVerb& o) {
     n_tokens += tokens.back().size();
     row_texts.insert(row_texts.end(), embedder->pooling() == "none" ? tokens.back().size() : 1, static_cast<int>(i));
   }
-  const std::vector<float> rows = embedder->embed(tokens);
+  const std::vector<int> n_before(tokens.size(), embedder->prompt_tokens(prefix));
+  const std::vector<float> rows = embedder->embed(tokens, n_before);
   if (o.npy) return write_npy(o.out, rows, static_cast<int64_t>(row_texts.size()), embedder->dim());
   const std::string text = rendered(*embedder, rows, row_texts, n_tokens, o.json);
   if (o.out.empty()) {

@@ -4,7 +4,7 @@
 #include "io/gguf/gguf.h"
 #include "io/gguf/tokenizer.h"
 #include "io/huggingface/config.h"
-#include "io/huggingface/pooling.h"
+#include "io/huggingface/modules.h"
 #include "io/huggingface/quantized_tensors.h"
 #include "io/huggingface/tokenizer.h"
 
@@ -53,9 +53,9 @@ class GgufCheckpoint final : public Checkpoint {
 // The weights are opened when they are first asked for, so that a directory with a tokenizer alone can be looked at.
 class HfCheckpoint final : public Checkpoint {
  public:
-  explicit HfCheckpoint(const std::string& path) : directory_(path) {}
+  explicit HfCheckpoint(const std::string& path) : path_(path), directory_(path) {}
 
-  const std::string& path() const override { return directory_.path(); }
+  const std::string& path() const override { return path_; }
   const HfDirectory* directory() const override { return &directory_; }
   Config config() const override { return config_from_hf(read_hf_config_of(directory_)); }
   bool has_tokenizer() const override { return directory_.has("tokenizer.json"); }
@@ -72,7 +72,7 @@ class HfCheckpoint final : public Checkpoint {
     const auto weights = files();
     CheckpointFacts facts{.container = "Hugging Face directory",
                           .name = directory_.name(),
-                          .pooling = read_hf_pooling(directory_),
+                          .pooling = read_hf_modules(directory_).pooling,
                           .n_files = weights->n_files(),
                           .file_bytes = weights->file_bytes()};
     facts.warnings.assign(weights->warnings().begin(), weights->warnings().end());
@@ -107,6 +107,7 @@ class HfCheckpoint final : public Checkpoint {
     return files_;
   }
 
+  const std::string path_;
   HfDirectory directory_;
   mutable std::shared_ptr<const Safetensors> files_;
 };

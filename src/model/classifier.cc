@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "io/gguf/gguf.h"
-#include "io/huggingface/directory.h"
+#include "io/huggingface/modules.h"
 #include "quant/format.h"
 #include "text/jinja/template.h"
 
@@ -63,17 +63,9 @@ Act classifier_activation(const Json& config, Act fallback) {
 
 // ---- decoders that are asked in words, and answer with one of two tokens: sentence-transformers' LogitScore
 
-std::optional<std::string> logit_score_folder(const HfDirectory& directory) {
-  const auto document = directory.find_document("modules.json");
-  if (!document) return std::nullopt;
-  for (const Json& module : document->root().elements())
-    if (module.at("type").string().ends_with(".LogitScore")) return std::string(module.at("path").string());
-  return std::nullopt;
-}
-
 // The logit of yes less that of no: a row of the output matrix less another.
 HeadLayer logit_score(const HfDirectory& directory, const std::string& folder, WeightSource& source, int dim) {
-  const JsonDocument document = directory.document((model_folder(directory, folder) + "/config.json").c_str());
+  const JsonDocument document = directory.whole().document((folder + "/config.json").c_str());
   HostTensor host;
   const char* names[] = {"lm_head.weight", "model.embed_tokens.weight", "embed_tokens.weight"};
   for (const char* name : names)
@@ -102,7 +94,7 @@ std::string asked_prompt(const Checkpoint& checkpoint, const HfDirectory& direct
   if (!source)
     throw Error("{}: a model that is asked in words needs a chat template for that", printable(checkpoint.path()));
   Message messages = Message::array();
-  if (const auto document = directory.find_document("config_sentence_transformers.json")) {
+  if (const auto document = directory.whole().find_document("config_sentence_transformers.json")) {
     const auto prompts = document->root().find("prompts"), name = document->root().find("default_prompt_name");
     if (prompts && name)
       if (const auto prompt = prompts->find(name->string()))
@@ -137,7 +129,7 @@ bool says_identity(const Json& value) {
 }
 
 bool scores_are_raw(const HfDirectory& directory, const Json& config) {
-  if (const auto document = directory.find_document("config_sentence_transformers.json"))
+  if (const auto document = directory.whole().find_document("config_sentence_transformers.json"))
     if (const auto value = document->root().find("activation_fn")) return says_identity(*value);
   if (const auto own = config.find("sentence_transformers"))
     if (const auto value = own->find("activation_fn")) return says_identity(*value);
@@ -162,7 +154,7 @@ bool has_classifier(const Checkpoint& checkpoint) {
   }
   const HfDirectory* directory = checkpoint.directory();
   if (directory == nullptr) return false;
-  if (logit_score_folder(*directory)) return true;
+  if (read_hf_modules(*directory).logit_score) return true;
   const JsonDocument document = directory->document("config.json");
   const auto architectures = document.root().find("architectures");
   const std::vector<Json> names = architectures ? architectures->elements() : std::vector<Json>{};
@@ -210,21 +202,38 @@ std::optional<std::string> classifier_prompt(const Checkpoint& checkpoint) {
     return prompt ? std::optional<std::string>(*prompt) : std::nullopt;
   }
   const HfDirectory* directory = checkpoint.directory();
-  return directory != nullptr && logit_score_folder(*directory) ? std::optional(asked_prompt(checkpoint, *directory))
-                                                                : std::nullopt;
+  const bool asks = directory != nullptr && read_hf_modules(*directory).logit_score;
+  return asks ? std::optional(asked_prompt(checkpoint, *directory)) : std::nullopt;
+}
+
+std::optional<int32_t> classifier_padding(const Checkpoint& checkpoint) {
+  if (const Gguf* file = checkpoint.gguf()) {
+    const auto id = file->metadata().find_i64("tokenizer.ggml.padding_token_id");
+    return id ? std::optional(static_cast<int32_t>(*id)) : std::nullopt;
+  }
+  const JsonDocument document = checkpoint.directory()->document("config.json");
+  const Json config = document.root().find("text_config").value_or(document.root());
+  const auto id = config.find("pad_token_id");
+  const auto token = static_cast<int32_t>(id ? id->integer(-1, INT32_MAX) : -1);
+  return token >= 0 ? std::optional(token) : std::nullopt;
 }
 
 Classifier read_classifier(const Checkpoint& checkpoint, WeightSource& source, int dim, bool is_encoder) {
   if (const HfDirectory* directory = checkpoint.directory())
-    if (const auto folder = logit_score_folder(*directory))
+    if (const auto folder = read_hf_modules(*directory).logit_score)
       return {.head = EmbedHead({logit_score(*directory, *folder, source, dim)}),
               .pooling = "last",
               .raw = scores_are_raw(*directory, directory->document("config.json").root()),
+              .pad = std::nullopt,
               .prompt = classifier_prompt(checkpoint)};
   const Layout& layout = find_layout(source);
-  Classifier classifier{.head = {}, .pooling = is_encoder ? "cls" : "last", .raw = false, .prompt = std::nullopt};
+  Classifier classifier{.head = {},
+                        .pooling = is_encoder ? "cls" : "last",
+                        .raw = false,
+                        .pad = std::nullopt,
+                        .prompt = classifier_prompt(checkpoint)};
   Details details{.activation = layout.activation};
-  classifier.prompt = classifier_prompt(checkpoint);
+  if (!is_encoder && !classifier.prompt) classifier.pad = classifier_padding(checkpoint);
   if (const Gguf* file = checkpoint.gguf()) read_gguf(*file, layout, classifier, details);
   if (const HfDirectory* directory = checkpoint.directory()) read_directory(*directory, layout, classifier, details);
   std::vector<HeadLayer> layers;

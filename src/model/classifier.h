@@ -14,10 +14,14 @@ bool has_classifier(const Checkpoint& checkpoint);
 // Of models that are asked in words: what they read, with {query} and {document} in it.
 std::optional<std::string> classifier_prompt(const Checkpoint& checkpoint);
 
+// The model's padding: decoders with a score take the last token that is another, as transformers has it.
+std::optional<int32_t> classifier_padding(const Checkpoint& checkpoint);
+
 struct Classifier {
-  EmbedHead head;       // one number of a vector
-  std::string pooling;  // "cls", "mean" or "last": which vector
-  bool raw = false;     // the number is the score; otherwise its sigmoid is, as sentence-transformers has it
+  EmbedHead head;              // one number of a vector
+  std::string pooling;         // "cls", "mean" or "last": which vector
+  bool raw = false;            // the number is the score; otherwise its sigmoid is, as sentence-transformers has it
+  std::optional<int32_t> pad;  // classifier_padding(), where it matters
   std::optional<std::string> prompt;  // classifier_prompt(); nothing: it reads a pair (Tokenizer::encode_pair)
 };
 

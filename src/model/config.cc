@@ -300,6 +300,10 @@ Config config_from_gguf(const Gguf& file) {
                                                                     : read_rope_scaling(keys, c.n_ctx_train, *c.arch);
   c.rope_layout = c.arch->gguf_rope;
   c.sliding_window = layer_window(*c.arch, keys.integer_or("attention.sliding_window", 0, 0, 1 << 30));
+  const bool denies_causal = !keys.boolean_or("attention.causal", true);
+  if (denies_causal && !c.arch->bidirectional && c.sliding_window > 0)
+    throw keys.error("attention.causal", "is false, and layers have windows: not supported together");
+  c.bidirectional = c.arch->bidirectional || denies_causal;
   if (c.arch->local_theta != 0 && c.sliding_window > 0)
     c.local_theta =
         keys.positive_or("rope.freq_base_swa", c.arch->local_theta == kSameTheta ? c.rope_theta : c.arch->local_theta);

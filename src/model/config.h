@@ -80,6 +80,7 @@ struct Config {
   RopeLayout rope_layout = RopeLayout::kHalfSplit;
   int sliding_window = 0;         // of the layers that have one; 0: none has
   std::vector<LayerKind> layers;  // [n_layers], or empty where all are alike
+  bool bidirectional = false;     // a token sees those after it too: the model embeds texts, and writes none
   ExpertConfig experts;
   LatentConfig latent;
   DeltaConfig delta;

@@ -71,7 +71,7 @@ class Builder {
             .scale = c_.score_scale(),
             .softcap = c_.attention_softcap,
             .window = kind.window,
-            .causal = !c_.arch->bidirectional,
+            .causal = !c_.bidirectional,
             .sinks = w.sinks};
   }
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "io/gguf/gguf.h"
-#include "io/huggingface/directory.h"
+#include "io/huggingface/modules.h"
 #include "io/huggingface/quantization.h"
 #include "io/huggingface/safetensors.h"
 #include "quant/format.h"
@@ -85,7 +85,8 @@ namespace {
 
 // torch.nn.modules.activation.Tanh
 Act torch_activation(const Json& value) {
-  const std::string_view type = value.string(), name = type.substr(type.rfind('.') + 1);
+  const std::string_view type = value.string();
+  const std::string_view name = type.starts_with("torch.") ? type.substr(type.rfind('.') + 1) : "";
   if (name == "Identity") return Act::kNone;
   if (name == "Tanh") return Act::kTanh;
   if (name == "GELU") return Act::kGelu;
@@ -94,9 +95,7 @@ Act torch_activation(const Json& value) {
   throw value.error("'{}' is not supported: Identity, Tanh, GELU, SiLU and ReLU are", printable(type, 64));
 }
 
-// A folder "2_Dense" of the directory; its name is in modules.json, so it must not lead elsewhere.
-HeadLayer dense_module(const HfDirectory& directory, const Json& module, int n_in) {
-  const std::string folder = model_folder(directory, std::string(module.at("path").string()));
+HeadLayer dense_module(const HfDirectory& directory, const std::string& folder, int n_in) {
   const JsonDocument document = directory.document((folder + "/config.json").c_str());
   const Json config = document.root();
   const auto n_features = static_cast<int>(config.at("in_features").integer(1, kMaxWidth));
@@ -119,15 +118,18 @@ HeadLayer dense_module(const HfDirectory& directory, const Json& module, int n_i
 
 }  // namespace
 
-std::string model_folder(const HfDirectory& directory, const std::string& name) {
-  if (name.empty() || name.find_first_of("/\\") != name.npos || name.starts_with("."))
-    throw Error("{}: modules.json: '{}' is not the name of a folder of the model", printable(directory.path()),
-                printable(name, 64));
-  return name;
+void normalize_rows(std::vector<float>& values, int n) {
+  for (size_t row = 0; row < values.size(); row += n) {
+    double squares = 0;
+    for (int i = 0; i < n; ++i) squares += double{values[row + i]} * values[row + i];
+    const auto inverse = static_cast<float>(squares > 0 ? 1 / std::sqrt(squares) : 0);
+    for (int i = 0; i < n; ++i) values[row + i] *= inverse;
+  }
 }
 
 std::vector<float> EmbedHead::apply(std::vector<float> rows) const {
   for (const HeadLayer& layer : layers_) {
+    if (layer.takes_unit) normalize_rows(rows, layer.n_in);
     const size_t n = rows.size() / layer.n_in;
     std::vector<float> out(n * layer.n_out);
     for (size_t row = 0; row < n; ++row) {
@@ -150,9 +152,14 @@ EmbedHead read_dense_head(const Checkpoint& checkpoint, WeightSource& source, in
   std::vector<HeadLayer> layers;
   auto width = [&] { return layers.empty() ? dim : layers.back().n_out; };
   if (const HfDirectory* directory = checkpoint.directory()) {
-    if (const auto document = directory->find_document("modules.json"))
-      for (const Json& module : document->root().elements())
-        if (module.at("type").string().ends_with(".Dense")) layers.push_back(dense_module(*directory, module, width()));
+    bool unit = false;  // what follows takes a row of length 1
+    for (const HfModules::Step& step : read_hf_modules(*directory).after) {
+      if (step.kind == HfModules::Step::Kind::kDense) {
+        layers.push_back(dense_module(directory->whole(), step.folder, width()));
+        layers.back().takes_unit = unit;
+      }
+      unit = step.kind == HfModules::Step::Kind::kNormalize;
+    }
   } else if (const Gguf* file = checkpoint.gguf()) {
     for (const std::string name : {"dense_2", "dense_3"})
       if (file->find(name + ".weight") != nullptr)

@@ -18,6 +18,7 @@ struct HeadLayer {
   Act activation = Act::kNone;
   std::vector<float> norm, norm_bias;  // LayerNorm after it: [n_out] or empty
   float norm_eps = 0;
+  bool takes_unit = false;  // what it takes is brought to length 1 before
 };
 
 // A matrix of a checkpoint, NAME.weight [n_out, n_in], with NAME.bias if there is one. n_out -1: any. Throws Error for
@@ -27,8 +28,8 @@ HeadLayer read_head_layer(WeightSource& source, const std::string& name, int n_i
 // A vector of n elements; empty when there is no such tensor.
 std::vector<float> read_head_vector(WeightSource& source, const std::string& name, int n);
 
-// The name of a folder of the model that its modules.json has, which must not lead elsewhere. Throws Error.
-std::string model_folder(const HfDirectory& directory, const std::string& name);
+// Rows of n numbers to length 1; zeros stay.
+void normalize_rows(std::vector<float>& values, int n);
 
 class EmbedHead {
  public:
@@ -43,8 +44,8 @@ class EmbedHead {
   std::vector<HeadLayer> layers_;
 };
 
-// (dim 0: whatever its first layer takes.) What turns a pooled vector of `dim` numbers into an embedding: the modules
-// 2_Dense and so on, dense_2 and dense_3 of GGUF. Mostly empty. Throws Error for what is not known of such a module,
+// (dim 0: whatever its first layer takes.) What turns a pooled vector of `dim` numbers into an embedding: the dense
+// layers of modules.json, dense_2 and dense_3 of GGUF. Mostly empty. Throws Error for what is not known of such a module,
 // and for shapes that do not follow each other.
 EmbedHead read_dense_head(const Checkpoint& checkpoint, WeightSource& source, int dim);
 

@@ -7,8 +7,7 @@
 #include "backend/trace.h"
 #include "base/error.h"
 #include "io/gguf/gguf.h"
-#include "io/huggingface/directory.h"
-#include "io/huggingface/pooling.h"
+#include "io/huggingface/modules.h"
 #include "model/decoder_program.h"
 #include "model/encoder_program.h"
 
@@ -39,35 +38,26 @@ std::optional<std::string> gguf_pooling(const Gguf& file) {
   return kNames[*number];
 }
 
-std::optional<std::string> directory_pooling(const HfDirectory& directory) {
-  const auto found = read_hf_pooling(directory);
-  if (!found) return std::nullopt;
-  const std::string name = *found == "lasttoken" ? "last" : *found;
-  if (!is_pooling(name))
-    throw Error("{}: pooling by '{}' is not supported: cls, mean and last are", printable(directory.path()), name);
-  return name;
-}
-
-// What comes after pooling in sentence-transformers; a model without one of its modules is another model.
-void check_modules(const HfDirectory& directory) {
-  const auto document = directory.find_document("modules.json");
-  if (!document) return;
-  for (const Json& module : document->root().elements()) {
-    const std::string_view type = module.at("type").string();
-    const std::string_view last = type.substr(type.rfind('.') + 1);
-    if (last != "Transformer" && last != "Pooling" && last != "Dense" && last != "Normalize" && last != "LogitScore")
-      throw module.error("the module '{}' is not supported: Transformer, Pooling, Dense, Normalize and LogitScore are",
-                         printable(type, 64));
-  }
+void read_modules(const HfDirectory& directory, EmbedFacts& facts) {
+  const HfModules modules = read_hf_modules(directory);
+  facts.pooling = modules.pooling == "lasttoken" ? "last" : modules.pooling;
+  if (facts.pooling && !is_pooling(*facts.pooling))
+    throw Error("{}: pooling by '{}' is not supported: cls, mean and last are", printable(directory.path()),
+                *facts.pooling);
+  facts.pools_prompt = modules.pools_prompt;
+  facts.max_tokens = read_hf_text_options(directory).max_tokens;
 }
 
 void read_prompts(const HfDirectory& directory, EmbedFacts& facts) {
-  const auto document = directory.find_document("config_sentence_transformers.json");
+  const auto document = directory.whole().find_document("config_sentence_transformers.json");
   if (!document) return;
   if (const auto prompts = document->root().find("prompts"))
     for (const auto& [name, text] : prompts->members()) facts.prompts.emplace_back(name, text.string());
-  if (const auto name = document->root().find("default_prompt_name"))
-    facts.default_prompt = std::string(name->string());
+  const auto name = document->root().find("default_prompt_name");
+  if (!name) return;
+  facts.default_prompt = std::string(name->string());
+  if (!facts.find_prompt(*facts.default_prompt))
+    throw name->error("'{}' is none of the prompts: {}", printable(*facts.default_prompt, 64), facts.prompt_names());
 }
 
 // vLLM's keys of config.json.
@@ -82,15 +72,6 @@ void read_cuts(const HfDirectory& directory, EmbedFacts& facts) {
   }
 }
 
-void normalize_rows(std::vector<float>& values, int dim) {
-  for (size_t row = 0; row < values.size(); row += dim) {
-    double squares = 0;
-    for (int i = 0; i < dim; ++i) squares += double{values[row + i]} * values[row + i];
-    const auto inverse = static_cast<float>(squares > 0 ? 1 / std::sqrt(squares) : 0);
-    for (int i = 0; i < dim; ++i) values[row + i] *= inverse;
-  }
-}
-
 }  // namespace
 
 EmbedFacts read_embed_facts(const Checkpoint& checkpoint) {
@@ -98,14 +79,27 @@ EmbedFacts read_embed_facts(const Checkpoint& checkpoint) {
   if (const Gguf* file = checkpoint.gguf()) {
     facts.pooling = gguf_pooling(*file);
   } else if (const HfDirectory* directory = checkpoint.directory()) {
-    facts.pooling = directory_pooling(*directory);
-    check_modules(*directory);
+    read_modules(*directory, facts);
     read_prompts(*directory, facts);
     read_cuts(*directory, facts);
   }
   if (has_classifier(checkpoint)) facts.pooling = "rank";
   if (!facts.pooling && find_encoder_config(checkpoint)) facts.pooling = "mean";
   return facts;
+}
+
+std::optional<std::string> EmbedFacts::find_prompt(const std::string& name) const {
+  const std::string& wanted = name.empty() && default_prompt ? *default_prompt : name;
+  if (wanted.empty()) return "";
+  for (const auto& [known, text] : prompts)
+    if (known == wanted) return text;
+  return std::nullopt;
+}
+
+std::string EmbedFacts::prompt_names() const {
+  std::string names;
+  for (const auto& [name, text] : prompts) names += (names.empty() ? "" : ", ") + printable(name, 64);
+  return names.empty() ? "none" : names;
 }
 
 // ---- models
@@ -172,7 +166,8 @@ struct Embedder::Step {
     blocks.assign(texts.size() * max_blocks, -1);
     int next_block = 0;
     for (size_t i = 0; i < texts.size(); ++i) {
-      const auto& [ids, second] = texts[i];
+      const auto& ids = texts[i].tokens;
+      const int second = texts[i].second;
       const auto first_row = static_cast<int64_t>(tokens.size());
       tokens.insert(tokens.end(), ids.begin(), ids.end());
       for (size_t t = 0; t < ids.size(); ++t) positions.push_back(static_cast<int32_t>(t));
@@ -214,7 +209,7 @@ void Embedder::choose_pooling(const EmbedOptions& options) {
   if (!options.pooling && !facts_.pooling)
     throw Error(
         "{}: this model writes text, and says nothing of embeddings: choose how its tokens become one vector "
-        "(--pooling last is usual)",
+        "(the pooling 'last' is usual)",
         printable(checkpoint_->path()));
   pooling_ = options.pooling ? *options.pooling : *facts_.pooling;
   if (!is_pooling(pooling_))
@@ -230,7 +225,8 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   const int dim = model_->dim(), n_ctx = model_->n_ctx();
   if (options.n_ctx > n_ctx)
     throw UsageError("a context of {} tokens is more than the {} that the model has", options.n_ctx, n_ctx);
-  max_tokens_ = options.n_ctx > 0 ? options.n_ctx : std::min(n_ctx, kMostDefaultTokens);
+  const int most = std::min({n_ctx, facts_.max_tokens.value_or(n_ctx), kMostDefaultTokens});
+  max_tokens_ = options.n_ctx > 0 ? options.n_ctx : most;
   max_batch_tokens_ = std::max(options.max_batch_tokens, max_tokens_);
   tokenizer_ = checkpoint_->tokenizer();
   if (tokenizer_->n_vocab() > n_vocab_)
@@ -254,7 +250,7 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   model_->program->allocate(*backend_, limits);
 }
 
-PoolBlock Embedder::pool_block() const {
+PoolBlock Embedder::pool_block() {
   PoolBlock end{.norm = model_->encoder ? model_->encoder_weights.final_norm
                                         : NormArgs{.weight = model_->decoder_weights.model.final_norm,
                                                    .eps = model_->decoder.norm_eps,
@@ -262,6 +258,8 @@ PoolBlock Embedder::pool_block() const {
                 .pools = false};
   for (const auto& [name, pooling] : kPoolings)
     if (name == (ranks() ? classifier_.pooling : pooling_)) end.pools = true, end.pooling = pooling;
+  const bool pools_some = ranks() ? classifier_.pad.has_value() : !facts_.pools_prompt;
+  if (end.pools && pools_some) end.pools = false, pools_here_ = end.pooling;
   return end;
 }
 
@@ -284,14 +282,24 @@ std::vector<int32_t> Embedder::cut(std::vector<int32_t> tokens) const {
   return tokens;
 }
 
-std::vector<float> Embedder::embed(std::span<const std::vector<int32_t>> texts) {
+int Embedder::prompt_tokens(const std::string& prompt) const {
+  if (prompt.empty() || facts_.pools_prompt) return 0;
+  const std::vector<int32_t> tokens = cut(tokenizer_->encode(prompt));
+  const bool ends = !tokens.empty() && tokenizer_->is_special(tokens.back());  // behind the text, not the prompt
+  return static_cast<int>(tokens.size()) - (ends ? 1 : 0);
+}
+
+std::vector<float> Embedder::embed(std::span<const std::vector<int32_t>> texts, std::span<const int> n_before) {
   if (ranks())
     throw Error(
         "this model ranks documents for a query, rather than embeds texts: use it for that (rerank), or choose a "
         "pooling");
   check(texts);
   std::vector<Input> inputs;
-  for (const auto& text : texts) inputs.push_back({text});
+  for (size_t i = 0; i < texts.size(); ++i) {
+    inputs.push_back({texts[i]});
+    if (!n_before.empty()) inputs.back().first_pooled = n_before[i];
+  }
   std::vector<float> out = run_all(inputs);
   if (!dense_.empty()) out = dense_.apply(std::move(out));
   if (normalize_) normalize_rows(out, dim_);
@@ -325,7 +333,7 @@ Embedder::Pair Embedder::pair(std::string_view query, std::string_view document,
   if (!classifier_.prompt) {
     size_t n_first = 0;
     pair.tokens = tokenizer_->encode_pair(query, document, most, n_first);
-    pair.second = static_cast<int>(n_first);
+    if (tokenizer_->marks_second()) pair.second = static_cast<int>(n_first);
     return pair;
   }
   pair.tokens = prompt(query, document);
@@ -358,7 +366,9 @@ std::vector<float> Embedder::score(std::span<const Pair> pairs) {
     if (pairs[i].tokens.size() > static_cast<size_t>(max_tokens_))
       throw Error("the query and document {} have {} tokens, and the model reads at most {}: cut them", i,
                   pairs[i].tokens.size(), max_tokens_);
-    inputs.push_back({pairs[i].tokens, pairs[i].second});
+    Input& input = inputs.emplace_back(Input{pairs[i].tokens, pairs[i].second});
+    if (classifier_.pad)
+      while (input.end_pooled > 1 && input.tokens[input.end_pooled - 1] == *classifier_.pad) --input.end_pooled;
   }
   std::vector<float> values = classifier_.head.apply(run_all(inputs));
   if (!classifier_.raw)
@@ -387,9 +397,32 @@ void Embedder::run(std::span<const Input> inputs, std::vector<float>& out) {
   backend_->run(*model_->program, batch);
   const Tensor rows = model_->program->output(batch.n_tokens(), batch.n_seqs(), 0);
   backend_->synchronize();
-  const size_t n_before = out.size();
-  out.resize(n_before + static_cast<size_t>(rows.rows * rows.cols));
-  backend_->download(out.data() + n_before, rows);
+  std::vector<float> values(static_cast<size_t>(rows.rows * rows.cols));
+  backend_->download(values.data(), rows);
+  if (pools_here_) values = pool(values, inputs);
+  out.insert(out.end(), values.begin(), values.end());
+}
+
+// [n_tokens, dim] to [n_texts, dim]. Where no token is left to pool, as sentence-transformers has it: "cls" is the
+// text's first token, and the others are zeros.
+std::vector<float> Embedder::pool(std::span<const float> rows, std::span<const Input> inputs) const {
+  const auto dim = static_cast<size_t>(model_->dim());
+  std::vector<float> out(inputs.size() * dim);
+  size_t first_row = 0;
+  for (size_t text = 0; text < inputs.size(); ++text) {
+    const Input& input = inputs[text];
+    const auto n_rows = static_cast<int>(input.tokens.size());
+    int begin = input.first_pooled, end = std::min(input.end_pooled, n_rows);
+    if (pools_here_ == Pooling::kCls) end = (begin = begin < end ? begin : 0) + 1;
+    if (pools_here_ == Pooling::kLast) begin = std::max(begin, end - 1);
+    for (size_t i = 0; i < dim; ++i) {
+      double sum = 0;
+      for (int row = begin; row < end; ++row) sum += rows[(first_row + row) * dim + i];
+      out[text * dim + i] = begin < end ? static_cast<float>(sum / (end - begin)) : 0;
+    }
+    first_row += n_rows;
+  }
+  return out;
 }
 
 }  // namespace ingot

@@ -37,8 +37,15 @@ struct EmbedFacts {
   std::vector<std::pair<std::string, std::string>>
       prompts;                                // by name: what to put in front of a text (a query, a document)
   std::optional<std::string> default_prompt;  // one of these names
+  bool pools_prompt = true;                   // false: the vectors of a prompt's tokens are left out of the text's
+  std::optional<int> max_tokens;              // of a text, where the makers say less than the model reads
   bool may_cut = false;             // vectors keep their meaning when only their first numbers are taken (Matryoshka)
   std::vector<int> cut_dimensions;  // at these lengths; empty: any
+
+  // What to put in front of a text that asks for the prompt of that name, or for none by name (empty): the default, or
+  // nothing. Nothing at all: the model has no such prompt.
+  std::optional<std::string> find_prompt(const std::string& name) const;
+  std::string prompt_names() const;  // for messages: "query, document", or "none"
 };
 // Throws Error for a checkpoint that does what is not known here after pooling.
 EmbedFacts read_embed_facts(const Checkpoint& checkpoint);
@@ -52,8 +59,10 @@ class Embedder {
   ~Embedder();
 
   // [n_texts, dim()]; of pooling "none" a row for each token of all texts. Throws Error for a text without tokens, with
-  // more than max_tokens(), or with an id that is no token, naming which.
-  std::vector<float> embed(std::span<const std::vector<int32_t>> texts);
+  // more than max_tokens(), or with an id that is no token, naming which. n_before: prompt_tokens() of each; empty: 0.
+  std::vector<float> embed(std::span<const std::vector<int32_t>> texts, std::span<const int> n_before = {});
+  // Of a text that begins with this prompt: how many tokens the vector leaves out.
+  int prompt_tokens(const std::string& prompt) const;
 
   // Of a cross-encoder (ranks()): how well each document answers the query, more being better; from 0 to 1 where the
   // model's makers do not want the bare number. A pair that is too long is cut if `truncate`, else an Error names the
@@ -67,7 +76,7 @@ class Embedder {
   // `truncate`; then their scores. Throws Error for one without tokens, or with more than max_tokens(), naming which.
   struct Pair {
     std::vector<int32_t> tokens;
-    int second = -1;  // where the document begins, in models that tell
+    int second = -1;  // where the document begins, for models that tell
   };
   Pair pair(std::string_view query, std::string_view document, bool truncate) const;
   std::vector<float> score(std::span<const Pair> pairs);
@@ -91,13 +100,15 @@ class Embedder {
   Embedder() = default;
   void choose_pooling(const EmbedOptions& options);
   void load(const EmbedOptions& options, const LoadProgress& progress);
-  PoolBlock pool_block() const;
+  PoolBlock pool_block();
   void check(std::span<const std::vector<int32_t>> texts) const;
-  // A text's tokens, and of a pair where its second text begins.
+  // A text's tokens, of a pair where the tokens of another type begin, and which tokens' vectors are pooled.
   struct Input {
     std::span<const int32_t> tokens;
     int second = -1;
+    int first_pooled = 0, end_pooled = static_cast<int>(tokens.size());
   };
+  std::vector<float> pool(std::span<const float> rows, std::span<const Input> inputs) const;
   std::vector<int32_t> prompt(std::string_view query, std::string_view document) const;
   std::vector<float> run_all(std::span<const Input> inputs);
   void run(std::span<const Input> inputs, std::vector<float>& out);
@@ -112,6 +123,7 @@ class Embedder {
   Classifier classifier_;  // of models that rank
   EmbedHead dense_;        // mostly empty
   std::string pooling_, name_;
+  std::optional<Pooling> pools_here_;  // the vectors of some tokens only: on the host
   bool normalize_ = true;
   int dim_ = 0, n_vocab_ = 0, max_tokens_ = 0, max_batch_tokens_ = 0;
   std::mutex mutex_;

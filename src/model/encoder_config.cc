@@ -11,15 +11,16 @@ namespace {
 
 constexpr EncoderArch kArchs[] = {
     {.gguf_name = "bert", .hf_name = "bert"},
-    {.gguf_name = "bert", .hf_name = "roberta", .hf_first_position = 2},
-    {.gguf_name = "bert", .hf_name = "xlm-roberta", .hf_first_position = 2},
-    {.gguf_name = "bert", .hf_name = "camembert", .hf_first_position = 2},
+    {.gguf_name = "bert", .hf_name = "roberta", .positions_after_pad = true},
+    {.gguf_name = "bert", .hf_name = "xlm-roberta", .positions_after_pad = true},
+    {.gguf_name = "bert", .hf_name = "camembert", .positions_after_pad = true},
     {.gguf_name = "nomic-bert", .hf_name = "nomic_bert", .activation = Activation::kSilu, .gated = true, .rope = true},
     {.gguf_name = "modern-bert", .hf_name = "modernbert", .pre_norm = true, .gated = true, .rope = true},
 };
 
 constexpr int64_t kMaxLayers = 1024, kMaxDim = 1 << 20, kMaxHeads = 4096, kMaxFfn = 1 << 24, kMaxVocab = 1 << 24,
                   kMaxContext = 1 << 24;
+constexpr int kDefaultPad = 1;  // RoBERTa's, where config.json has no pad_token_id
 
 const EncoderArch* find_arch(std::string_view name, const char* EncoderArch::*dialect) {
   for (const EncoderArch& arch : kArchs)
@@ -180,8 +181,12 @@ EncoderConfig of_directory(const HfDirectory& directory, const Json& root, const
                       c.n_heads);
   c.ffn_dim = integer_of(root, {"intermediate_size", "n_inner"}, 1, kMaxFfn);
   c.n_vocab = integer_of(root, {"vocab_size"}, 1, kMaxVocab);
-  c.n_ctx = integer_of(root, {"max_position_embeddings", "n_positions"}, 1 + arch.hf_first_position, kMaxContext) -
-            arch.hf_first_position;
+  if (arch.positions_after_pad) {
+    const auto pad = root.find("pad_token_id");
+    c.first_position = pad ? static_cast<int>(pad->integer(0, c.n_vocab - 1)) + 1 : kDefaultPad + 1;
+  }
+  c.n_ctx = integer_of(root, {"max_position_embeddings", "n_positions"}, 1 + c.first_position, kMaxContext) -
+            c.first_position;
   c.norm_eps = positive_of(any_of(root, {"layer_norm_eps", "norm_eps", "layer_norm_epsilon"}));
   c.activation = activation_of(root, arch);
   if (arch.rope) read_rope(root, c);

@@ -17,17 +17,18 @@ struct EncoderArch {
   const char* gguf_name;
   const char* hf_name;  // model_type of config.json
   Activation activation = Activation::kGelu;
-  bool pre_norm = false;      // norm before attention and feed-forward; otherwise after each, over the sum
-  bool gated = false;         // feed-forward: act(gate) * up
-  bool rope = false;          // otherwise learned positions
-  int hf_first_position = 0;  // RoBERTa's positions begin after the padding's; converters to GGUF drop what is before
+  bool pre_norm = false;             // norm before attention and feed-forward; otherwise after each, over the sum
+  bool gated = false;                // feed-forward: act(gate) * up
+  bool rope = false;                 // otherwise learned positions
+  bool positions_after_pad = false;  // position 0 is the row of the table after the padding token's id, in directories
 };
 
 struct EncoderConfig {
   const EncoderArch* arch = nullptr;
   std::string name;
   int n_layers = 0, dim = 0, n_heads = 0, head_dim = 0, ffn_dim = 0, n_vocab = 0;
-  int n_ctx = 0;  // tokens of the longest text
+  int n_ctx = 0;           // tokens of the longest text
+  int first_position = 0;  // the row of the position table that is position 0; converters to GGUF drop what is before
   float norm_eps = 0;
   Activation activation = Activation::kGelu;
   float rope_theta = 10000;

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "io/huggingface/directory.h"
+#include "io/huggingface/modules.h"
 #include "model/embedder.h"
 #include "model/encoder_weights.h"
 #include "model/gguf_keys.h"
@@ -14,10 +14,9 @@ namespace {
 
 constexpr const char* kInstead = "run the directory as it is";
 
-// A tensor of the directory under GGUF's name. first_row: where positions begin that are no padding's.
+// Rows of a tensor of the directory under GGUF's name.
 ExportTensor exported(std::shared_ptr<WeightSource> source, const std::string& stored, const std::string& name,
-                      const HostTensor& host, bool is_vector, int64_t first_row = 0) {
-  const int64_t n_rows = host.n_out - first_row;
+                      const HostTensor& host, bool is_vector, int64_t first_row, int64_t n_rows) {
   const auto type = info(host.format).ggml_type;
   ExportTensor tensor{.name = name,
                       .shape = {static_cast<uint64_t>(host.n_in)},
@@ -26,10 +25,10 @@ ExportTensor exported(std::shared_ptr<WeightSource> source, const std::string& s
                       .is_gguf_format = type.has_value(),
                       .n_bytes = static_cast<uint64_t>(n_rows) * row_bytes(host.format, host.n_in)};
   if (!is_vector) tensor.shape.push_back(static_cast<uint64_t>(n_rows));
-  tensor.open = [source, stored, first_row] {
+  tensor.open = [source, stored, first_row, n_rows] {
     HostTensor again;
     CHECK(source->find(stored, -1, -1, again));
-    again.n_out -= first_row;
+    again.n_out = n_rows;
     again.data += first_row * static_cast<int64_t>(row_bytes(again.format, again.n_in));
     return again;
   };
@@ -65,11 +64,15 @@ void add_layer(const std::string& name, const HeadLayer& layer, std::vector<Expo
 
 // ---- the encoder's own tensors
 
-std::vector<ExportTensor> tensors_of(const std::shared_ptr<WeightSource>& source, const EncoderConfig& c) {
+// one_type: this model's tokenizer gives the second text of a pair the first type. Readers give it the second, if there
+// is one.
+std::vector<ExportTensor> tensors_of(const std::shared_ptr<WeightSource>& source, const EncoderConfig& c,
+                                     bool one_type) {
   std::vector<ExportTensor> tensors;
   for (const EncoderTensor& row : encoder_tensors()) {
     const bool is_norm = std::string_view(row.gguf).ends_with("_norm"),
-               is_position = std::string_view(row.gguf) == "position_embd";
+               is_position = std::string_view(row.gguf) == "position_embd",
+               is_type = std::string_view(row.gguf) == "token_types";
     for (int layer = 0; layer < (row.per_layer() ? c.n_layers : 1); ++layer)
       for (const auto& [suffix, old] : {std::pair{".weight", ".gamma"}, std::pair{".bias", ".beta"}}) {
         HostTensor host;
@@ -77,8 +80,10 @@ std::vector<ExportTensor> tensors_of(const std::shared_ptr<WeightSource>& source
         if (!stored && is_norm) stored = find_encoder_tensor(*source, row, layer, old, host);
         if (!stored) continue;
         const std::string name = fmt::format(fmt::runtime(row.gguf), layer) + suffix;
-        tensors.push_back(exported(source, *stored, name, host, is_norm || suffix == std::string_view(".bias"),
-                                   is_position ? c.arch->hf_first_position : 0));
+        const int64_t first = is_position ? c.first_position : 0;  // those before are of padding
+        const int64_t n_rows = is_type && one_type ? 1 : host.n_out - first;
+        tensors.push_back(
+            exported(source, *stored, name, host, is_norm || suffix == std::string_view(".bias"), first, n_rows));
       }
   }
   return tensors;
@@ -132,6 +137,8 @@ std::vector<ExportTensor> classifier_export(const Checkpoint& checkpoint, Weight
                                             bool is_encoder) {
   std::vector<ExportTensor> tensors;
   const Classifier classifier = read_classifier(checkpoint, source, dim, is_encoder);
+  size_t n_first = 0;
+  if (!classifier.prompt) checkpoint.tokenizer()->encode_pair("", "", 8, n_first);  // throws for pairs in other ways
   const std::vector<HeadLayer>& layers = classifier.head.layers();
   const bool normed = layers.size() == 2 && !layers[0].norm.empty();
   if (classifier.pooling != (normed ? "mean" : is_encoder ? "cls" : "last"))
@@ -166,9 +173,10 @@ std::vector<ExportTensor> dense_export(const Checkpoint& checkpoint, WeightSourc
                 head.layers().size());
   int number = 2;
   for (const HeadLayer& layer : head.layers()) {
-    if (layer.activation != HeadLayer::Act::kNone || !layer.bias.empty())
-      throw Error("{}: GGUF cannot say that a dense layer has a bias or an activation: {}",
-                  printable(checkpoint.path()), kInstead);
+    if (layer.activation != HeadLayer::Act::kNone || !layer.bias.empty() || layer.takes_unit)
+      throw Error(
+          "{}: GGUF cannot say that a dense layer has a bias or an activation, or takes vectors of length 1: {}",
+          printable(checkpoint.path()), kInstead);
     add_layer(fmt::format("dense_{}", number++), layer, tensors);
   }
   return tensors;
@@ -195,6 +203,9 @@ void write_pooling_keys(const Checkpoint& checkpoint, const std::string& arch, G
   if (!pooling) return;
   writer.set(arch + ".pooling_type",
              static_cast<uint32_t>(std::find(std::begin(kNames), std::end(kNames), *pooling) - std::begin(kNames)));
+  const bool lowers = checkpoint.directory() != nullptr && read_hf_text_options(*checkpoint.directory()).lower_case;
+  if (lowers && checkpoint.tokenizer()->model() != kWordPieceModel)
+    throw Error("{}: GGUF cannot say that texts become lower case: {}", printable(checkpoint.path()), kInstead);
   if (*pooling == "rank") return write_asked_keys(checkpoint, arch, writer);
   for (const ExportTensor& tensor : dense_export(checkpoint, *checkpoint.weights())) {
     const std::string layer = tensor.name.substr(0, tensor.name.find('.'));
@@ -207,7 +218,7 @@ GgufExport encoder_export(std::shared_ptr<const Checkpoint> checkpoint, const En
   check_sayable(*checkpoint, config);
   const std::shared_ptr<WeightSource> source = checkpoint->weights();
   GgufExport out{.source = source->name()};
-  out.tensors = tensors_of(source, config);
+  out.tensors = tensors_of(source, config, has_classifier(*checkpoint) && !checkpoint->tokenizer()->marks_second());
   for (ExportTensor& tensor : head_export(*checkpoint, *source, config.dim, true))
     out.tensors.push_back(std::move(tensor));
   for (const std::string& name : source->unused()) log_warn("{}: tensor '{}' is not used", out.source, printable(name));

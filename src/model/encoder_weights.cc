@@ -133,7 +133,7 @@ class Loader {
     std::vector<float> table;
     int64_t n_rows = 1;
     if (!c.arch->rope) {
-      const int first = source_.dialect() == Dialect::kHf ? c.arch->hf_first_position : 0;
+      const int first = c.first_position;
       n_rows = c.n_ctx;
       if (!find(kPositions, 0, ".weight", -1, c.dim, host))
         throw Error("{}: tensor '{}.weight' is missing", source_.name(), name_of(kPositions, 0));

@@ -8,6 +8,7 @@
 #include "io/gguf/tokenizer_writer.h"
 #include "io/huggingface/config.h"
 #include "io/huggingface/tokenizer.h"
+#include "model/classifier.h"
 #include "model/encoder_export.h"
 
 namespace ingot {
@@ -71,6 +72,9 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter
   std::vector<bool> windowed;
   bool as_usual = true;
   int n_dense = 0;
+  if (c.bidirectional && !arch.bidirectional && c.sliding_window > 0)
+    throw Error("{}: GGUF cannot say how far a token sees to both sides: run the directory as it is",
+                printable(checkpoint.path()));
   for (int i = 0; i < c.n_layers; ++i) {
     const LayerKind layer = c.layer(i);
     windowed.push_back(layer.window > 0);
@@ -138,7 +142,8 @@ void write_scales(const Config& c, const KeyWriter& keys) {
   };
   if (!c.arch->scales_embedding) unless("embedding_scale", c.embedding_scale, 1);
   unless("residual_scale", c.residual_scale, 1);
-  unless("logit_scale", 1 / c.logit_scale, 1);
+  const bool is_granite = std::string_view(c.arch->gguf_name).starts_with("granite");  // which llama.cpp wants it for
+  unless("logit_scale", 1 / c.logit_scale, is_granite ? 0 : 1);
   unless("attention.scale", c.score_scale(), c.default_score_scale());
   if (c.attention_softcap > 0) keys.set("attn_logit_softcapping", c.attention_softcap);
   if (c.logit_softcap > 0) keys.set("final_logit_softcapping", c.logit_softcap);
@@ -158,6 +163,7 @@ void write_sizes(const Config& c, const KeyWriter& keys) {
   keys.set("attention.layer_norm_rms_epsilon", c.norm_eps);
   if (c.sliding_window > 0)
     keys.count("attention.sliding_window", c.arch->bidirectional ? 2 * (c.sliding_window - 1) : c.sliding_window);
+  if (c.bidirectional && !c.arch->bidirectional) keys.set("attention.causal", false);
   keys.count("vocab_size", c.n_vocab);
 }
 
@@ -168,7 +174,9 @@ void write_tokenizer_keys(const Checkpoint& checkpoint, int n_rows, GgufWriter& 
   CHECK(directory != nullptr);
   if (checkpoint.has_tokenizer()) {
     checkpoint.tokenizer();  // checks that it makes sense
-    write_tokenizer(read_hf_tokenizer(*directory, read_hf_ends(*directory))->spec, n_rows, writer);
+    const auto tokenizer = read_hf_tokenizer(*directory, read_hf_ends(*directory));
+    if (has_classifier(checkpoint)) tokenizer->spec.pad = classifier_padding(checkpoint);
+    write_tokenizer(tokenizer->spec, n_rows, writer);
   } else {
     log_warn("{}: there is no tokenizer.json: the file will have no tokenizer", printable(checkpoint.path()));
   }

@@ -138,11 +138,14 @@ DeltaConfig delta_of(const HfConfig& file) {
 
 std::vector<LayerKind> layers_of(const HfConfig& file, const Config& c) {
   std::vector<LayerKind> layers(file.n_layers);
+  // Where is_causal is false, a token sees so many others to either side, besides itself.
+  const bool is_half = c.bidirectional && !c.arch->bidirectional && file.sliding_window > 0;
+  const int window = layer_window(*c.arch, file.sliding_window) + (is_half ? 1 : 0);
   for (int i = 0; i < file.n_layers; ++i) {
     const bool windowed = has_window(file, *c.arch, i);
     if (windowed && file.sliding_window == 0 && !file.layer_types.empty())
       throw file.error("sliding_window", "is missing, and layer_types has sliding_attention");
-    if (windowed) layers[i].window = layer_window(*c.arch, file.sliding_window);
+    if (windowed) layers[i].window = window;
     if (windowed && c.local_theta > 0) layers[i].rope = LayerRope::kLocal;
     if (!has_rope(file, *c.arch, i)) layers[i].rope = LayerRope::kNone;
     layers[i].experts = has_experts(file, i);
@@ -160,12 +163,7 @@ ExpertConfig experts_of(const HfConfig& file, const Arch& arch) {
   e.shared_dim = file.shared_expert_dim > 0 ? file.shared_expert_dim : file.n_shared_experts * e.ffn_dim;
   e.normalize = file.norm_topk_prob.value_or(arch.normalizes_experts);
   e.scale = file.routed_scaling;
-  if (file.scoring_func == "sigmoid") {
-    e.scoring = Scoring::kSigmoid;
-  } else if (!file.scoring_func.empty() && file.scoring_func != "softmax") {
-    throw file.error("scoring_func", "'{}' is not supported: supported are softmax and sigmoid",
-                     printable(file.scoring_func, 64));
-  }
+  e.scoring = arch.scoring;
   e.n_groups = file.topk_method == "greedy" ? 1 : file.n_groups;
   e.n_groups_used = file.n_groups_used > 0 ? std::min(file.n_groups_used, e.n_groups) : e.n_groups;
   if (e.n % e.n_groups != 0 || e.n_groups_used > e.n_groups || e.n / e.n_groups * e.n_groups_used < e.n_used)
@@ -227,6 +225,7 @@ Config config_from_hf(const HfConfig& file) {
     throw file.error("model_type", "{}", error.what());
   }
   check_activation(file, *c.arch);
+  c.bidirectional = c.arch->bidirectional || !file.causal;
   c.name = file.name;
   c.n_layers = file.n_layers;
   c.dim = file.dim;

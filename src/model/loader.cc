@@ -36,7 +36,7 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
     throw Error("{}: this model is an encoder, which makes vectors and writes no text: use `ingot embed`",
                 printable(model.checkpoint->path()));
   const Config config = model.checkpoint->config();
-  if (config.arch->bidirectional)
+  if (config.bidirectional)
     throw Error("{}: this model reads whole texts to make vectors, and writes none: use `ingot embed`",
                 printable(model.checkpoint->path()));
   model.tokenizer = model.checkpoint->tokenizer();

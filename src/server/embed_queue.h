@@ -20,7 +20,7 @@ namespace ingot {
 // The tokens of a text, or of a query and a document behind one another.
 struct EmbedText {
   std::vector<int32_t> tokens;
-  int second = -1;  // where the document begins
+  int second = -1;  // Embedder::Pair's; of a text how many tokens of a prompt its vector leaves out
 };
 
 class EmbedQueue {

@@ -118,8 +118,10 @@ class ServedModel {
       return parts_.embedder->score(pairs);
     }
     std::vector<std::vector<int32_t>> tokens;
-    for (EmbedText& text : texts) tokens.push_back(std::move(text.tokens));
-    return parts_.embedder->embed(tokens);
+    std::vector<int> n_before;
+    for (EmbedText& text : texts)
+      n_before.push_back(std::max(0, text.second)), tokens.push_back(std::move(text.tokens));
+    return parts_.embedder->embed(tokens, n_before);
   }
 
   ServedModelParts parts_;

@@ -1,5 +1,6 @@
 """ingot embed and ingot template, as a user meets them."""
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def cosines(a, b):
 
 def test_embeddings_equal_sentence_transformers(ingot, golden, tmp_path):
     name, expected = golden
-    (tmp_path / "texts").write_text("\n".join(expected["texts"]) + "\n\n")
+    (tmp_path / "texts").write_text("\n".join(expected["texts"]) + "\n")
     for model in (ENCODERS / f"{name}.gguf", ENCODERS / name):
         out = tmp_path / "out.npy"
         ingot("embed", model, "-f", tmp_path / "texts", "--npy", "-o", out)
@@ -29,6 +30,15 @@ def test_embeddings_equal_sentence_transformers(ingot, golden, tmp_path):
         assert rows.dtype == np.float32 and rows.shape == (6, 48)
         assert cosines(rows, expected["embeddings"]["plain"]).min() > 0.9999
         assert np.abs(np.linalg.norm(rows, axis=1) - 1).max() < 1e-5
+
+
+def test_rows_are_lines(ingot, golden, tmp_path):
+    name, expected = golden
+    (tmp_path / "texts").write_text("\n" + "\n\n".join(expected["texts"]))
+    ingot("embed", ENCODERS / name, "-f", tmp_path / "texts", "--npy", "-o", tmp_path / "out.npy")
+    rows = np.load(tmp_path / "out.npy")
+    assert len(rows) == 12
+    assert cosines(rows[1::2], expected["embeddings"]["plain"]).min() > 0.9999
 
 
 def test_prompts_by_name(ingot, golden):
@@ -42,13 +52,25 @@ def test_prompts_by_name(ingot, golden):
     assert done.returncode == 2 and "no prompt 'nosuch'; it has query, document" in done.stderr
 
 
+def test_a_prompt_may_be_left_out_of_the_vector(ingot, tmp_path):
+    golden = json.loads((DATA / "variants" / "encoders.json").read_text())
+    row = next(row for row in golden["rows"] if row["name"] == "without_prompt_mean")
+    model = shutil.copytree(DATA / row["base"], tmp_path / "model")
+    for name, value in row["files"].items():
+        (model / name).write_text(json.dumps(value))
+    for prompt, flags in (("", []), ("query", ["--prompt-name", "query"])):
+        done = ingot("embed", model, *(a for text in golden["texts"] for a in ("-p", text)), "--json", "--truncate", *flags)
+        got = [d["embedding"] for d in json.loads(done.stdout)["data"]]
+        assert cosines(got, row["vectors"][prompt]).min() > 0.9999, prompt
+
+
 def test_every_way_out_says_the_same(ingot, tmp_path):
     model = ENCODERS / "bert.gguf"
     text = np.array([[float(x) for x in line.split()] for line in ingot("embed", model, "-p", "a", "-p", "the fox").stdout.splitlines()])
     assert text.shape == (2, 48)
     ingot("embed", model, "-p", "a", "-p", "the fox", "-o", tmp_path / "lines")
     assert np.array_equal(np.loadtxt(tmp_path / "lines"), text)
-    from_stdin = ingot("embed", model, "--json", input="a\r\n\nthe fox").stdout
+    from_stdin = ingot("embed", model, "--json", input="a\r\nthe fox").stdout
     assert np.abs(np.array([d["embedding"] for d in json.loads(from_stdin)["data"]]) - text).max() < 1e-6
     whole = json.loads(ingot("embed", model, "--json", "--whole", input="a\nthe fox").stdout)["data"]
     assert len(whole) == 1
@@ -75,8 +97,10 @@ def test_what_is_refused(ingot, models, tmp_path):
     assert "pooling 'max' is not known" in refused(2, model, "-p", "x", "--pooling", "max")
     assert "--npy needs a file" in refused(2, model, "-p", "x", "--npy")
     assert "excludes" in refused(2, model, "-p", "x", "--npy", "--json", "-o", tmp_path / "x")
+    (tmp_path / "lines").write_text("")
+    assert "the prompt is empty" in refused(2, model, "-f", tmp_path / "lines")
     (tmp_path / "lines").write_text("\n\r\n\n")
-    assert "every line of the file is empty" in refused(2, model, "-f", tmp_path / "lines")
+    assert len(ingot("embed", model, "-f", tmp_path / "lines").stdout.splitlines()) == 3
     long = "fox " * 100
     assert "and the model reads at most 70: cut it" in refused(1, model, "-p", long)
     assert ingot("embed", model, "-p", long, "--truncate").stdout.count("\n") == 1

@@ -1,6 +1,6 @@
 // Bytes as a constraint: the first says of which kind (GBNF, Lark, regular expression, JSON Schema), up to a NUL
-// follows its text, then bytes that are read with it. A grammar is compiled or refused in one printable line; the machine takes
-// each byte or refuses it, and what its words say is what its steps say.
+// follows its text, then bytes that are read with it. A grammar is compiled or refused in one printable line; the machine
+// takes each byte or refuses it, and what its words say is what its steps say.
 #include <string_view>
 
 #include "base/check.h"

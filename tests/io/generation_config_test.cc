@@ -8,11 +8,14 @@
 #include "base/file.h"
 #include "io/gguf/gguf.h"
 #include "io/gguf/writer.h"
-#include "io/huggingface/pooling.h"
+#include "io/huggingface/modules.h"
 #include "io/refused.h"
 
 namespace ingot {
 namespace {
+
+constexpr const char* kModules = R"([{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+                                     {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}])";
 
 class Directory : public testing::Test {
  protected:
@@ -30,7 +33,8 @@ class Directory : public testing::Test {
   }
   std::optional<std::string> pooling(const std::string& text) {
     put("1_Pooling/config.json", text);
-    return read_hf_pooling(HfDirectory(path_));
+    put("modules.json", kModules);
+    return read_hf_modules(HfDirectory(path_)).pooling;
   }
   const std::string path_ = testing::TempDir() + "generation_config_" + std::to_string(::getpid());
 };
@@ -40,7 +44,7 @@ TEST_F(Directory, NothingSaidIsNothingSet) {
   EXPECT_FALSE(none.temperature || none.top_k || none.top_p || none.min_p || none.typical_p || none.repetition_penalty);
   const GenerationConfig nulls = generation(R"({"temperature": null, "top_k": null, "max_length": 20})");
   EXPECT_FALSE(nulls.temperature || nulls.top_k);
-  EXPECT_EQ(read_hf_pooling(HfDirectory(path_)), std::nullopt);
+  EXPECT_EQ(read_hf_modules(HfDirectory(path_)).pooling, std::nullopt);
 }
 
 TEST_F(Directory, EveryKey) {

@@ -18,7 +18,7 @@
 #include "io/hub/api.h"
 #include "io/hub/name.h"
 #include "io/huggingface/generation_config.h"
-#include "io/huggingface/pooling.h"
+#include "io/huggingface/modules.h"
 #include "io/huggingface/tokenizer.h"
 #include "io/safetensors_bytes.h"
 #include "io/walk.h"
@@ -199,9 +199,28 @@ void use_generation_config(const Folder& folder, const std::string& bytes) {
   ensure(config.temperature.value_or(0) >= 0 && config.top_k.value_or(0) >= 0 && config.top_p.value_or(0) <= 1, "defaults are in range");
 }
 
+const std::string kModules = R"([{"path":"","type":"sentence_transformers.models.Transformer"},)"
+                             R"({"path":"1_Pooling","type":"sentence_transformers.models.Pooling"}])";
+const std::string kPooling = R"({"word_embedding_dimension":8,"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false})";
+
 void use_pooling(const Folder& folder, const std::string& bytes) {
+  folder.write_once("modules.json", kModules);
   folder.write("1_Pooling/config.json", bytes);
-  ensure(read_hf_pooling(HfDirectory(folder.path())).has_value(), "there is one");
+  ensure(read_hf_modules(HfDirectory(folder.path())).pooling.has_value(), "there is one");
+}
+
+void use_modules(const Folder& folder, const std::string& bytes) {
+  folder.write("modules.json", bytes);
+  folder.write_once("1_Pooling/config.json", kPooling);
+  for (const HfModules::Step& step : read_hf_modules(HfDirectory(folder.path())).after)
+    ensure(step.folder.find('/') == std::string::npos, "names stay inside");
+}
+
+void use_text_options(const Folder& folder, const std::string& bytes) {
+  folder.write_once("modules.json", kModules);
+  folder.write_once("1_Pooling/config.json", kPooling);
+  folder.write("sentence_bert_config.json", bytes);
+  ensure(read_hf_text_options(HfDirectory(folder.path())).max_tokens.value_or(1) > 0, "a length is one");
 }
 
 void use_tree(const Folder&, const std::string& bytes) {
@@ -231,7 +250,9 @@ std::vector<Kind> kinds() {
       {"tokenizer_wordpiece", R"({)" + added + R"(,"normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},)"
                               R"("model":{"type":"WordPiece","unk_token":"<unk>","vocab":{"<unk>":0,"a":1,"##b":2}}})", use_tokenizer, 100},
       {"generation_config", R"({"do_sample":true,"temperature":0.5,"top_k":20,"top_p":0.9,"repetition_penalty":1.1})", use_generation_config, 100},
-      {"pooling", R"({"word_embedding_dimension":8,"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false})", use_pooling, 100},
+      {"pooling", kPooling, use_pooling, 100},
+      {"modules", kModules, use_modules, 100},
+      {"text_options", R"({"max_seq_length":128,"do_lower_case":true,"query_length":null})", use_text_options, 100},
       {"hub_revision", R"({"id":"a/b","sha":")" + kHash + R"("})", [](const Folder&, const std::string& bytes) { ensure(is_commit(parse_revision(bytes, "r")), "a commit"); }, 100},
       {"hub_tree", R"([{"type":"file","path":"m.gguf","oid":")" + kHash + R"(","size":12}])", use_tree, 100},
   };

@@ -105,6 +105,22 @@ TEST_P(EncoderExport, QuantizedVectorsStayNear) {
   }
 }
 
+// What docs/models.md says of BF16 weights on the CPU: what they are multiplied with is rounded too. F16 weights are exact.
+TEST_P(EncoderExport, Bf16OnTheCpuIsHalfAPerCentOff) {
+  const fs::path directory = kData / "encoders" / GetParam();
+  const auto ids = nlohmann::json::parse(read_file(directory.string() + ".json"))["ids"].get<std::vector<std::vector<int32_t>>>();
+  for (const auto& [type, most] : {std::pair{"BF16", 5e-3}, std::pair{"F16", 1e-5}}) {
+    const Scratch file(".gguf");
+    convert(directory, file.path, {.mix = &find_mix(type)});
+    const std::vector<float> exact = open(file.path)->embed(ids);
+    const auto cpu = open(file.path, {.backend = {.device = "cpu", .n_threads = 2}});
+    const std::vector<float> rounded = cpu->embed(ids);
+    double squares = 0;
+    for (size_t i = 0; i < exact.size(); ++i) squares += std::pow(double{exact[i]} - rounded[i], 2);
+    EXPECT_LT(std::sqrt(squares / static_cast<double>(ids.size())), most) << type;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, EncoderExport,
                          testing::Values("bert", "xlm_roberta", "nomic_bert", "modern_bert", "qwen3_embed", "gemma_embed"),
                          [](const auto& i) { return std::string(i.param); });

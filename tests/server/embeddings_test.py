@@ -1,6 +1,7 @@
 """/v1/embeddings on tiny encoders, against sentence-transformers' vectors; and which model answers which route."""
 import base64
 import json
+import shutil
 import struct
 import threading
 
@@ -50,6 +51,17 @@ def test_vectors_are_those_of_sentence_transformers(encoder):
     assert np.abs(ids - got).max() < 1e-5 and np.abs(vectors(embed(server, golden["ids"][0])) - got[:1]).max() < 1e-5
     if not server.is_gguf:  # such a file has no prompts
         assert cosines(vectors(embed(server, golden["texts"], prompt_name="query")), golden["embeddings"]["query"]).min() > 0.9999
+
+
+def test_a_prompt_may_be_left_out_of_the_vector(tmp_path):
+    golden = json.loads((ENCODERS.parent / "variants" / "encoders.json").read_text())
+    row = next(row for row in golden["rows"] if row["name"] == "without_prompt_mean")
+    model = shutil.copytree(ENCODERS.parent / row["base"], tmp_path / "model")
+    for name, value in row["files"].items():
+        (model / name).write_text(json.dumps(value))
+    with running(model) as server:
+        assert cosines(vectors(embed(server, golden["texts"], truncate=True)), row["vectors"][""]).min() > 0.9999
+        assert cosines(vectors(embed(server, golden["texts"], prompt_name="query", truncate=True)), row["vectors"]["query"]).min() > 0.9999
 
 
 def test_base64_is_little_endian_floats(encoder):

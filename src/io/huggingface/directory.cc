@@ -26,15 +26,33 @@ std::optional<std::string> template_of(const JsonDocument& document) {
 
 }  // namespace
 
+std::string hf_module_folder(const Json& module, bool may_be_empty) {
+  const std::string_view name = module.at("path").string();
+  if ((name.empty() && !may_be_empty) || name.find_first_of("/\\") != name.npos || name.starts_with("."))
+    throw module.at("path").error("'{}' is not the name of a folder of the model", printable(name, 64));
+  return std::string(name);
+}
+
+HfDirectory::HfDirectory(std::string path) : path_(path), whole_(std::move(path)) {
+  const auto modules = find_document("modules.json");
+  if (!modules) return;
+  const std::vector<Json> all = modules->root().elements();
+  if (all.empty() || !all.front().is_object()) throw modules->root().error("expected modules");
+  const std::string folder = hf_module_folder(all.front(), true);
+  if (!folder.empty()) path_ = file(folder.c_str());
+}
+
 bool HfDirectory::is_one(const std::string& path) {
   std::error_code error;
-  return fs::is_directory(path, error) && fs::exists(fs::path(path) / "config.json", error);
+  if (!fs::is_directory(path, error)) return false;
+  if (fs::exists(fs::path(path) / "config.json", error)) return true;
+  return fs::exists(fs::path(path) / "modules.json", error) && HfDirectory(path).has("config.json");
 }
 
 std::string HfDirectory::name() const {
   std::error_code error;
-  const fs::path real = fs::weakly_canonical(path_, error);
-  if (error) return path_;
+  const fs::path real = fs::weakly_canonical(whole_, error);
+  if (error) return whole_;
   if (real.parent_path().filename() != "snapshots") return real.filename().string();
   // models--ORG--REPO/snapshots/REVISION
   std::string name = real.parent_path().parent_path().filename().string();

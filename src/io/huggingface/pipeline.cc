@@ -213,31 +213,43 @@ int64_t processor_id(const Json& pair) {
   return parts[1].integer(0, kMaxId);
 }
 
-// The tokens between the texts of a pair; what is before and after them is as of one text.
-std::vector<int64_t> template_between(const Json& processor) {
-  std::vector<int64_t> between;
+// What is before the first text, behind it (and before the second, of a pair), and behind the second.
+struct Around {
+  std::vector<int64_t> tokens[3];
+  std::vector<int64_t> types[3];  // of texts and tokens: those of the second text are in the last
   int n_texts = 0;
-  const auto pair = processor.find("pair");
-  if (!pair) return between;
-  for (const Json& piece : pair->elements()) {
+};
+
+Around read_pieces(const Json& processor, const Json& pieces) {
+  Around around;
+  for (const Json& piece : pieces.elements()) {
     const auto token = piece.find("SpecialToken");
-    n_texts += !token;
-    if (token && n_texts == 1) between.push_back(template_id(processor, *token));
+    const Json part = token ? *token : piece.at("Sequence");
+    if (!token && (++around.n_texts > 2 || part.at("id").string() != (around.n_texts == 1 ? "A" : "B")))
+      throw piece.error("texts other than A, and B behind it, are not supported");
+    if (token) around.tokens[around.n_texts].push_back(template_id(processor, *token));
+    const auto type = part.find("type_id");
+    around.types[around.n_texts].push_back(type ? type->integer(0, kMaxId) : 0);
   }
-  return between;
+  return around;
+}
+
+bool all_are(const std::vector<int64_t>& types, int64_t type) {
+  return std::ranges::all_of(types, [&](int64_t one) { return one == type; });
+}
+
+void read_pair(const Around& single, const Around& pair, TokenizerSpec& spec) {
+  spec.pair_between = pair.tokens[1];
+  spec.pair_is_known = pair.n_texts == 2 && pair.tokens[0] == single.tokens[0] && pair.tokens[2] == single.tokens[1];
+  const bool begins_at_0 = all_are(pair.types[0], 0) && all_are(pair.types[1], 0);
+  spec.pair_types = begins_at_0 && all_are(pair.types[2], 0)   ? PairTypes::kNone
+                    : begins_at_0 && all_are(pair.types[2], 1) ? PairTypes::kSecond
+                                                               : PairTypes::kOther;
 }
 
 void read_template(const Json& processor, TokenizerSpec& spec) {
-  std::vector<int64_t> before, after;
-  bool in_front = true;
-  for (const Json& piece : processor.at("single").elements()) {
-    if (const auto token = piece.find("SpecialToken")) {
-      (in_front ? before : after).push_back(template_id(processor, *token));
-    } else {
-      piece.at("Sequence");
-      in_front = false;
-    }
-  }
+  const Around single = read_pieces(processor, processor.at("single"));
+  const auto& [before, after, none] = single.tokens;
   if (before.size() > 1 || after.size() > 1)
     throw processor.error("adds {} tokens before a text and {} after it: at most one each is supported", before.size(),
                           after.size());
@@ -245,7 +257,7 @@ void read_template(const Json& processor, TokenizerSpec& spec) {
   if (!after.empty()) spec.eos = after.front();
   spec.add_bos = !before.empty();
   spec.add_eos = !after.empty();
-  spec.pair_between = template_between(processor);
+  if (const auto pair = processor.find("pair")) read_pair(single, read_pieces(processor, *pair), spec);
 }
 
 }  // namespace
@@ -273,7 +285,9 @@ void read_hf_pipeline(const Json& root, TokenizerSpec& spec) {
       spec.bos = processor_id(step.at("cls"));
       spec.eos = processor_id(step.at("sep"));
       spec.add_bos = spec.add_eos = true;
-      spec.pair_between.assign(hf_is_type(step, "RobertaProcessing") ? 2 : 1, *spec.eos);
+      const bool roberta = hf_is_type(step, "RobertaProcessing");
+      spec.pair_between.assign(roberta ? 2 : 1, *spec.eos);
+      spec.pair_types = roberta ? PairTypes::kNone : PairTypes::kSecond;
     } else if (!hf_is_type(step, "ByteLevel")) {
       hf_refuse(step, "the post_processor");
     }

@@ -1,7 +1,9 @@
 #include "io/huggingface/tokenizer.h"
 
+#include <algorithm>
 #include <unordered_map>
 
+#include "io/huggingface/modules.h"
 #include "io/huggingface/normalizer.h"
 #include "io/huggingface/pipeline.h"
 
@@ -176,6 +178,26 @@ void read_special_tokens(const HfDirectory& directory, const Ids& ids, Tokenizer
   }
 }
 
+// Tokenizers tell a model the types of tokens if their file says so, or if they are BERT's, as transformers 5 has it.
+bool tells_types(const HfDirectory& directory) {
+  const auto document = directory.find_document("tokenizer_config.json");
+  if (!document) return true;
+  if (const auto inputs = document->root().find("model_input_names")) {
+    const std::vector<Json> names = inputs->elements();
+    return std::ranges::any_of(names, [](const Json& name) { return name.string() == "token_type_ids"; });
+  }
+  const auto kind = document->root().find("tokenizer_class");
+  return !kind || kind->string().starts_with("Bert") || kind->string().starts_with("Electra");
+}
+
+// As sentence-transformers does it: before all else, unless it is done anyway.
+void add_lower_case(const HfDirectory& directory, TokenizerSpec& spec) {
+  using Kind = NormalizerStep::Kind;
+  if (!read_hf_text_options(directory).lower_case) return;
+  if (std::ranges::find(spec.normalize, Kind::kLowercase, &NormalizerStep::kind) != spec.normalize.end()) return;
+  spec.normalize.insert(spec.normalize.begin(), {.kind = Kind::kLowercase});
+}
+
 int64_t id_of_key(std::string_view key, const Json& token) {
   int64_t id = 0;
   for (const char c : key) {
@@ -224,6 +246,8 @@ std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory,
     read_merges(model.at("merges"), *out);
   }
   read_hf_pipeline(root, spec);
+  add_lower_case(directory, spec);
+  if (!tells_types(directory)) spec.pair_types = PairTypes::kNone;
   spec.whole_words = flag(model, "ignore_merges");
   if (spec.model == kSentencePieceBpe) {
     if (spec.whole_words) throw model.at("ignore_merges").error("is not supported with byte_fallback: {}", kInstead);

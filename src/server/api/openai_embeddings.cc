@@ -24,15 +24,8 @@ struct Form {
 // What the model's makers put in front of a text: of the prompt that is asked for by name, or of the one that they
 // always want.
 std::string read_prefix(const Fields& fields, const EmbedFacts& facts) {
-  const auto wanted = fields.string("prompt_name", 256);
-  const std::string name = wanted ? *wanted : facts.default_prompt.value_or("");
-  if (name.empty()) return {};
-  std::string known;
-  for (const auto& [prompt, text] : facts.prompts) {
-    if (prompt == name) return text;
-    known += (known.empty() ? "" : ", ") + printable(prompt, 64);
-  }
-  fields.refuse("prompt_name", "must be one that the model has: " + (known.empty() ? "it has none" : known));
+  if (auto prompt = facts.find_prompt(fields.string("prompt_name", 256).value_or(""))) return std::move(*prompt);
+  fields.refuse("prompt_name", "must be one that the model has: " + facts.prompt_names());
 }
 
 size_t read_dimensions(const Fields& fields, const Embedder& embedder) {
@@ -54,7 +47,6 @@ size_t read_dimensions(const Fields& fields, const Embedder& embedder) {
 Form read_form(const Fields& fields, const Embedder& embedder) {
   const std::string format = fields.string("encoding_format", 64).value_or("float");
   if (format != "float" && format != "base64") fields.refuse("encoding_format", "must be \"float\" or \"base64\"");
-  fields.string("user");
   return {.n_kept = read_dimensions(fields, embedder), .base64 = format == "base64"};
 }
 
@@ -63,7 +55,10 @@ std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder
   std::vector<EmbedText> texts;
   const bool cut = fields.boolean("truncate").value_or(false);
   const std::string prefix = read_prefix(fields, embedder.facts());
+  const int n_prompt = embedder.prompt_tokens(prefix);
+  int n_before = 0;  // of token ids
   for (Prompt& one : read_prompts(fields, "input", kMaxInputs, [&](const std::string& text) {
+         n_before = n_prompt;
          return embedder.tokenizer().encode(prefix + text);
        })) {
     std::vector<int32_t> text = cut ? embedder.cut(std::move(one.tokens)) : std::move(one.tokens);
@@ -77,7 +72,7 @@ std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder
                                  "with \"truncate\": true",
                                  one.path, text.size(), embedder.max_tokens()),
                      one.path, "context_length_exceeded");
-    texts.push_back({std::move(text)});
+    texts.push_back({std::move(text), n_before});
   }
   return texts;
 }

@@ -3,6 +3,9 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/splitmix.h"
 
@@ -35,6 +38,10 @@ class Automaton {
   // The characters that a word may still have, any of them: at least first, at most second (-1: no limit). first < 0:
   // it is not that kind of word.
   virtual std::pair<int, int> free_chars(uint32_t place) const = 0;
+  // A free word may end as one of these texts, which then is something else than free. `free_place`: the place of the
+  // same word once it cannot be any of them.
+  virtual std::vector<std::string> known_ends(uint32_t) const { return {}; }
+  virtual uint32_t free_place(uint32_t place) { return place; }
 };
 
 }  // namespace ingot

@@ -472,4 +472,14 @@ std::pair<int, int> PushdownMachine::free_chars(uint32_t place) const {
   return kind == 0 ? std::pair{-1, -1} : machines_[kind - 1]->free_chars(place_of(place));
 }
 
+std::vector<std::string> PushdownMachine::known_ends(uint32_t place) const {
+  const uint32_t kind = kind_of(place);
+  return kind == 0 ? std::vector<std::string>() : machines_[kind - 1]->known_ends(place_of(place));
+}
+
+uint32_t PushdownMachine::free_place(uint32_t place) {
+  const uint32_t kind = kind_of(place);
+  return kind == 0 ? place : word(kind, machines_[kind - 1]->free_place(place_of(place)));
+}
+
 }  // namespace ingot

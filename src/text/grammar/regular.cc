@@ -65,7 +65,8 @@ RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_
 }
 
 RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uint32_t> args) {
-  Node node{kind, false, true, 0, 0, 0, 0};
+  Node node{kind, false, false, true, 0, 0, 0, 0};
+  const auto is_text = [&](Id part) { return nodes_[part].is_text; };
   const auto each = [&](std::span<const uint32_t> parts) {
     for (Id part : parts) {
       node.depth = std::max(node.depth, nodes_[part].depth + 1);
@@ -74,16 +75,18 @@ RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uin
     }
   };
   switch (kind) {
-    case Kind::kNothing: break;
-    case Kind::kEmpty: node.has_empty = true; break;
+    case Kind::kNothing: node.is_text = true; break;
+    case Kind::kEmpty: node.has_empty = node.is_text = true; break;
     case Kind::kBytes: {
       Classes classes{};
       for (size_t i = 0; i < 256; ++i) classes[i] = byte_sets_[args[0]][i];
       node.classes = classes_of(classes);
+      node.is_text = (byte_sets_[args[0]] >> 128).none();
       break;
     }
     case Kind::kConcat:
       each(args);
+      node.is_text = is_text(args[0]) && is_text(args[1]);
       if (!nodes_[args[0]].has_empty) {  // then a byte concerns the first part alone
         node.classes = nodes_[args[0]].classes;
         node.depth = nodes_[args[0]].depth + 1;
@@ -92,10 +95,12 @@ RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uin
       break;
     case Kind::kAnyOf:
       each(args);
+      node.is_text = std::ranges::all_of(args, is_text);
       node.has_empty = std::ranges::any_of(args, [&](Id part) { return nodes_[part].has_empty; });
       break;
     case Kind::kAllOf:
       each(args);
+      node.is_text = std::ranges::any_of(args, is_text);
       node.has_empty = std::ranges::all_of(args, [&](Id part) { return nodes_[part].has_empty; });
       node.is_plain = false;
       break;
@@ -106,6 +111,7 @@ RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uin
       break;
     case Kind::kRepeat:
       each(args.first(1));
+      node.is_text = is_text(args[0]);
       node.has_empty = args[1] == 0 || nodes_[args[0]].has_empty;
       break;
     case Kind::kMultiples: {
@@ -116,6 +122,7 @@ RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uin
       unsigned __int128 rest = args[1];
       for (uint32_t i = 0; i < args[2]; ++i) rest = rest * 10 % args[0];
       node.has_empty = rest == 0;
+      node.is_text = true;
       node.is_plain = false;
       break;
     }
@@ -215,6 +222,7 @@ RegularLanguages::Id RegularLanguages::characters(std::span<const CharRange> ran
     }
     Id id = kEmpty;
     for (int i = n - 1; i >= 0; --i) id = concat(bytes(byte_range(from[i], to[i])), id);
+    nodes_[id].is_text = true;
     parts.push_back(id);
   };
   for (auto [low, high] : ranges) add(add, low, std::min<char32_t>(high, 0x10ffff));
@@ -271,6 +279,9 @@ RegularLanguages::Id RegularLanguages::any_of(std::vector<Id> parts) {
     flat.push_back(bytes(joined));
     std::ranges::sort(flat);
   }
+  if (any_text_ != 0 && std::ranges::binary_search(flat, any_text_)) {
+    std::erase_if(flat, [&](Id id) { return id != any_text_ && nodes_[id].is_text; });
+  }
   if (flat.size() > 1 && flat[0] == kEmpty &&
       std::any_of(flat.begin() + 1, flat.end(), [&](Id id) { return nodes_[id].has_empty; })) {
     flat.erase(flat.begin());
@@ -288,10 +299,8 @@ RegularLanguages::Id RegularLanguages::all_of(std::vector<Id> parts) {
   if (flat[0] == kEmpty) {
     return std::ranges::all_of(flat, [&](Id id) { return nodes_[id].has_empty; }) ? kEmpty : kNothing;
   }
-  // Valid text meets every language of valid text alone, which is what is plain and not kAnything.
-  if (flat.size() > 1 && std::ranges::binary_search(flat, any_text_) &&
-      std::ranges::any_of(flat, [&](Id id) { return id != any_text_ && nodes_[id].kind == Kind::kRepeat &&
-                                                    args(nodes_[id])[0] == any_char_; })) {
+  if (std::ranges::binary_search(flat, any_text_) &&
+      std::ranges::any_of(flat, [&](Id id) { return id != any_text_ && nodes_[id].is_text; })) {
     std::erase(flat, any_text_);
   }
   return flat.size() == 1 ? flat[0] : intern(Kind::kAllOf, flat);

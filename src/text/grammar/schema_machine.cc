@@ -22,6 +22,13 @@ enum NameWord { kNameSet = 3, kNameNode, kOthers, kPatterns };             // th
 
 constexpr uint32_t kFirstText = 1;
 
+// The bytes that stand between words, or begin one.
+constexpr std::array<bool, 256> kBetween = [] {
+  std::array<bool, 256> table{};
+  for (char c : std::string_view(" \n\t\"{}[],:-0123456789tfn")) table[static_cast<uint8_t>(c)] = true;
+  return table;
+}();
+
 bool has_bit(std::span<const uint32_t> words, uint32_t i) { return (words[i / 32] >> (i % 32)) & 1; }
 void set_bit(std::span<uint32_t> words, uint32_t i) { words[i / 32] |= 1u << (i % 32); }
 size_t n_words(size_t n_bits) { return (n_bits + 31) / 32; }
@@ -168,6 +175,7 @@ SchemaMachine::ObjectPlan& SchemaMachine::object_plan(uint32_t value) {
     for (const auto& [name, schema] : table_->objects[number].properties) schemas[index[name]] = schema;
   }
   for (const std::string& name : plan->names) {
+    plan->is_ascii &= std::ranges::none_of(name, [](char c) { return uint8_t(c) < 0x20 || uint8_t(c) > 0x7e || c == '"' || c == '\\'; });
     std::vector<bool>& matched = plan->name_matches.emplace_back();
     for (Language pattern : plan->patterns) {
       for (char c : name) pattern = l_.derive(pattern, static_cast<uint8_t>(c));
@@ -195,6 +203,7 @@ void SchemaMachine::name_tree(ObjectPlan& plan) {
       if (is_new) {
         plan.nodes.emplace_back();
         plan.nodes.back().first = i;
+        plan.nodes.back().depth = plan.nodes[at].depth + 1;
       }
       plan.nodes[next].last = i + 1;
       at = next;
@@ -565,6 +574,7 @@ uint32_t SchemaMachine::name_set_id(uint32_t frame) {
   set->below.push_back(0);
   for (uint32_t name : plan.sorted) set->below.push_back(set->below.back() + set->allowed[name]);
   set->any = set->below.back() > 0 || set->others != RegularLanguages::kNothing;
+  set->is_free = set->others == l_.any_text() && plan.patterns.empty() && plan.is_ascii;
   Words key{set->plan, set->others};
   for (bool allowed : set->allowed) key.push_back(allowed);
   const auto [it, is_new] = set_index_.try_emplace(std::move(key), static_cast<uint32_t>(name_sets_.size()));
@@ -670,13 +680,38 @@ const std::array<uint32_t, 256>& SchemaMachine::word_row(uint32_t place) {
   const uint32_t id = place - kFirstWord;
   if (id >= rows_.size()) rows_.resize(id + 1);
   if (!rows_[id]) {
-    auto made = std::make_unique<std::array<uint32_t, 256>>();
-    const Words word = words_.copy(id);
-    for (int byte = 0; byte < 256; ++byte) (*made)[static_cast<size_t>(byte)] = next_word(word, static_cast<uint8_t>(byte));
+    auto made = make_row(words_.copy(id));
     if (id >= rows_.size()) rows_.resize(id + 1);
     rows_[id] = std::move(made);
   }
   return *rows_[id];
+}
+
+// Bytes that lead every language of the word to the same place lead the word there: few of 256 are looked at closely.
+std::unique_ptr<std::array<uint32_t, 256>> SchemaMachine::make_row(const Words& word) {
+  auto row = std::make_unique<std::array<uint32_t, 256>>();
+  const bool is_name = word[0] == kName;
+  const bool is_plain = word[0] == kBare || escape_of(word).phase == Escape::kNone;
+  std::vector<const RegularLanguages::Id*> languages;
+  if (!is_name) languages.push_back(l_.row(word[kAlive]).data());
+  for (size_t k = is_name ? size_t{kOthers} : size_t{kGoals} + 1; k < word.size(); k += is_name ? 1 : 2) {
+    languages.push_back(l_.row(word[k]).data());
+  }
+  std::vector<std::pair<Words, uint32_t>> known;
+  Words signature(languages.size() + 1);
+  for (size_t byte = 0; byte < 256; ++byte) {
+    const auto b = static_cast<uint8_t>(byte);
+    if (!is_plain || (word[0] != kBare && (b < 0x20 || b == '"' || b == '\\'))) {
+      (*row)[byte] = next_word(word, b);
+      continue;
+    }
+    for (size_t k = 0; k < languages.size(); ++k) signature[k] = languages[k][byte];
+    signature.back() = is_name ? next_node(*name_sets_[word[kNameSet]], word[kNameNode], b) : 0;
+    auto it = std::ranges::find(known, signature, &std::pair<Words, uint32_t>::first);
+    if (it == known.end()) it = known.insert(it, {signature, next_word(word, b)});
+    (*row)[byte] = it->second;
+  }
+  return row;
 }
 
 uint32_t SchemaMachine::next_word(const Words& word, uint8_t byte) {
@@ -693,7 +728,7 @@ uint32_t SchemaMachine::next_word(const Words& word, uint8_t byte) {
     return (name >= 0 ? set->allowed[static_cast<size_t>(name)] : l_.has_empty(word[kOthers])) ? kWordEnds : kDead;
   }
   const EscapeStep step = step_escape(escape, byte);
-  const bool any_ascii = !is_name && word[kAnyAscii] != 0;
+  const bool any_ascii = is_name ? set->is_free : word[kAnyAscii] != 0;
   if (step.kind == EscapeStep::kBad) return kDead;
   Words next = word;
   set_escape(next, step.next);
@@ -703,7 +738,7 @@ uint32_t SchemaMachine::next_word(const Words& word, uint8_t byte) {
   const ByteStep language = [&](uint32_t id, uint8_t b) { return l_.row(id)[b]; };
   bool can_go_on = can_complete(language, word[is_name ? int{kOthers} : int{kAlive}], step.next, any_ascii);
   if (!can_go_on && is_name && word[kNameNode] != 0) {
-    can_go_on = can_complete([&](uint32_t node, uint8_t b) { return next_node(*set, node, b); }, word[kNameNode], step.next, false);
+    can_go_on = can_complete([&](uint32_t node, uint8_t b) { return next_node(*set, node, b); }, word[kNameNode], step.next, any_ascii);
   }
   return can_go_on ? this->word(std::move(next)) : uint32_t{kDead};
 }
@@ -777,7 +812,24 @@ std::pair<int, int> SchemaMachine::free_chars(uint32_t place) const {
   const auto word = words_[place - kFirstWord];
   if (word[0] == kBare || word[kEscapeLow] != 0 || word[kEscapeHigh] != 0) return {-1, -1};
   if (word[0] == kString) return word.size() == kGoals ? l_.char_counts(word[kAlive]) : std::pair{-1, -1};
-  return word[kNameNode] == 0 && word.size() == kPatterns ? l_.char_counts(word[kOthers]) : std::pair{-1, -1};
+  const bool is_free = word[kOthers] == l_.any_text() && name_sets_[word[kNameSet]]->is_free;
+  return is_free ? std::pair{0, RegularLanguages::kNoLimit} : std::pair{-1, -1};
+}
+
+std::vector<std::string> SchemaMachine::known_ends(uint32_t place) const {
+  const auto word = words_[place - kFirstWord];
+  std::vector<std::string> ends;
+  if (word[0] != kName || word[kNameNode] == 0) return ends;
+  const ObjectPlan& plan = *objects_[name_sets_[word[kNameSet]]->plan];
+  const ObjectPlan::Node& node = plan.nodes[word[kNameNode] - 1];
+  for (uint32_t i = node.first; i < node.last; ++i) ends.push_back(plan.names[plan.sorted[i]].substr(node.depth));
+  return ends;
+}
+
+uint32_t SchemaMachine::free_place(uint32_t place) {
+  Words word = words_.copy(place - kFirstWord);
+  if (word[0] == kName) word[kNameNode] = 0;
+  return this->word(std::move(word));
 }
 
 // ---- Steps
@@ -796,6 +848,7 @@ GrammarState SchemaMachine::step(GrammarState state, uint8_t byte) {
 }
 
 GrammarState SchemaMachine::step_between(GrammarState state, uint8_t byte) {
+  if (!kBetween[byte]) return {};
   if (state.text != 0) return find_step(state, byte);
   const uint64_t key = uint64_t{state.frame} << 32 | state.place << 8 | byte;
   if (const auto it = steps_.find(key); it != steps_.end()) return it->second;

@@ -38,6 +38,8 @@ class SchemaMachine final : public Automaton {
   uint32_t word_outcome(uint32_t place) override;
   GrammarState end_word(GrammarState state) override;
   std::pair<int, int> free_chars(uint32_t place) const override;
+  std::vector<std::string> known_ends(uint32_t place) const override;
+  uint32_t free_place(uint32_t place) override;
 
   const SchemaTable& table() const { return *table_; }
 
@@ -74,9 +76,11 @@ class SchemaMachine final : public Automaton {
     std::vector<Words> schemas;                   // [rule][name]: the rule's schema of it, or UINT32_MAX
     std::vector<std::vector<bool>> name_matches;  // [name][pattern]
     bool counts = false, tracks_names = false;
+    bool is_ascii = true;                         // no name needs an escape
     struct Node {
       std::map<uint8_t, uint32_t> next;
       int name = -1;
+      uint32_t depth = 0;
       uint32_t first = 0, last = 0;               // names below, as a range of `sorted`
     };
     std::vector<Node> nodes;                      // the names as a tree
@@ -96,6 +100,7 @@ class SchemaMachine final : public Automaton {
     Words below;                // how many of the first i names of `sorted` are allowed
     Language others = 0;        // of the names that no rule names
     bool any = false;
+    bool is_free = false;       // others are any text at all, and names are plain ASCII
   };
 
   // Plans.
@@ -137,6 +142,7 @@ class SchemaMachine final : public Automaton {
   // Words.
   uint32_t word(Words words) { return kFirstWord + words_.intern(words); }
   const std::array<uint32_t, 256>& word_row(uint32_t place);
+  std::unique_ptr<std::array<uint32_t, 256>> make_row(const Words& word);
   uint32_t next_word(const Words& word, uint8_t byte);
   uint32_t advance(Words word, const uint8_t* bytes, int n);
   uint32_t begin_name(uint32_t frame);

@@ -54,6 +54,8 @@ Tokenizer::Tokenizer(const TokenizerSpec& spec)
       normalizer_(spec.normalize),
       prefix_rule_(spec.prefix_rule),
       vocab_(spec, kind_.spelling),
+      pair_types_(spec.pair_types),
+      pair_is_known_(spec.pair_is_known),
       subword_(make_subword(spec)) {
   collect_added_tokens(spec);
   for (const int64_t id : spec.pair_between)  // the vocabulary has warned of those that are no tokens
@@ -119,13 +121,17 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
   const bool bos = options.add_special && add_bos_;
   if (bos) ids.push_back(*vocab_.bos);
   encode_body(text, options, ids);
-  if (bos && ids.size() > 1 && ids[1] == *vocab_.bos) ids.erase(ids.begin());
+  if (bos && !options.repeats_bos && ids.size() > 1 && ids[1] == *vocab_.bos) ids.erase(ids.begin());
   if (options.add_special && add_eos_) ids.push_back(*vocab_.eos);
   return ids;
 }
 
 std::vector<int32_t> Tokenizer::encode_pair(std::string_view first, std::string_view second, size_t max_tokens,
                                             size_t& n_first) const {
+  if (!pair_is_known_ || pair_types_ == PairTypes::kOther)
+    throw Error("the tokenizer puts two texts together in a way that is not supported: {}",
+                pair_is_known_ ? "with types other than 0 before the second text and one from there on"
+                               : "with other tokens at the ends than those of one text");
   std::vector<int32_t> ids, rest;
   if (add_bos_) ids.push_back(*vocab_.bos);
   const size_t n_before = ids.size(), n_added = n_before + pair_between_.size() + (add_eos_ ? 1 : 0);

@@ -20,6 +20,7 @@ struct EncodeOptions {
   bool add_special = true;  // BOS and EOS, where the model wants them
   bool parse_special =
       false;  // recognise control tokens such as <|im_start|> in the text: for a template's output only
+  bool repeats_bos = false;  // BOS goes before a text that begins with one, too, as in llama.cpp and Hugging Face
   std::span<const size_t> quoted = {};  // ascending offsets of bytes that are never part of a control token
 };
 
@@ -31,14 +32,18 @@ class Tokenizer {
   static std::unique_ptr<Tokenizer> create(const TokenizerSpec& spec);
 
   // User-defined tokens are found first, leftmost and longest, and control tokens with parse_special; the rest is cut
-  // and merged. A BOS that is already in front is not doubled. Throws Error for a text past 1 GiB.
+  // and merged. A BOS that is already in front is not doubled, unless
+  // options say so. Throws Error for a text past 1 GiB.
   std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
 
   // Two texts that are read as one, as BERT reads a question and an answer: BOS, the first, what the model puts between
   // them, the second, EOS. Where that is more than max_tokens, the ends of the texts go, the longer one's first.
-  // n_first: the tokens before the second text.
+  // n_first: the tokens before the second text. Throws Error where the tokenizer puts pairs together in another way.
   std::vector<int32_t> encode_pair(std::string_view first, std::string_view second, size_t max_tokens,
                                    size_t& n_first) const;
+
+  // Are the tokens of a pair from the second text on of type 1? Otherwise all are of type 0.
+  bool marks_second() const { return pair_types_ == PairTypes::kSecond; }
 
   // The bytes that the tokens stand for; control tokens by their names, or not at all with skip_special.
   // Throws Error for an id outside of the vocabulary.
@@ -86,6 +91,8 @@ class Tokenizer {
   PrefixRule prefix_rule_;
   Vocab vocab_;
   std::vector<int32_t> pair_between_;
+  PairTypes pair_types_;
+  bool pair_is_known_;
   bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = false;
   AddedTokens user_defined_, all_added_;
   std::unordered_map<int32_t, StripRule> strips_;

@@ -64,6 +64,9 @@ struct CutRule {
   Cut cut;
 };
 
+// The types that the tokens of two texts get which are read as one: all 0; 1 from the second text on; or others.
+enum class PairTypes : uint8_t { kNone, kSecond, kOther };
+
 struct TokenizerSpec {
   std::string source;  // the file's name, for messages
   std::string model;   // one of the names above
@@ -86,6 +89,8 @@ struct TokenizerSpec {
   std::optional<bool> add_bos, add_eos, add_space_prefix;
   // What stands between two texts that are read as one. EOS goes after the second too.
   std::vector<int64_t> pair_between;
+  PairTypes pair_types = PairTypes::kSecond;
+  bool pair_is_known = true;  // false: a pair has other tokens at its ends than a text has
   PrefixRule prefix_rule = PrefixRule::kEveryPart;
 };
 

@@ -1,0 +1,295 @@
+// The parts of AnswerParser that read a call behind its marker: its name, and its arguments as JSON, in Gemma's syntax
+// or in tags.
+#include <fmt/format.h>
+
+#include "base/ascii.h"
+#include "text/calls/answer_parser.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxName = 256;
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+bool is_name(char c) {
+  return static_cast<unsigned char>(c) > ' ' && c != 0x7F &&
+         std::string_view("<>[](){}\"'`=,;|\\").find(c) == std::string_view::npos;
+}
+
+}  // namespace
+
+void AnswerParser::on_call(char c) {
+  switch (state_) {
+    case State::kExpect: return on_expect(c);
+    case State::kName: return on_name(c, name_);
+    case State::kId: return on_name(c, id_);
+    case State::kArgs: return on_args(c);
+    case State::kKey: return on_key(c);
+    default: return on_value(c);
+  }
+}
+
+void AnswerParser::expect(std::vector<Choice> choices) {
+  choices_ = std::move(choices);
+  std::vector<std::string_view> markers;
+  for (const Choice& choice : choices_) markers.push_back(choice.marker);
+  matcher_.look_for(std::move(markers));
+  state_ = State::kExpect;
+}
+
+void AnswerParser::on_expect(char c) {
+  std::string released;
+  const std::string_view marker = matcher_.feed(c, released);
+  const size_t n_blank = released.find_first_not_of(" \t\r\n");
+  raw_ += released.substr(0, n_blank);
+  if (n_blank != released.npos) {
+    const std::string rest = released.substr(n_blank) + (marker.empty() ? matcher_.take() : std::string(marker));
+    begun_ ? break_call() : fail();
+    return replay(rest);
+  }
+  if (marker.empty()) return;
+  for (const Choice& choice : choices_) {
+    if (choice.marker != marker) continue;
+    const bool again = choice.again;
+    if (!again) raw_ += marker;
+    if (marker == call_end_) call_due_ = false;
+    if (marker == args_end_) args_due_ = false;
+    go(choice.next);
+    if (again) replay(marker);
+    return;
+  }
+}
+
+// Begins what is due in a state.
+void AnswerParser::go(State next) {
+  state_ = next;
+  switch (next) {
+    case State::kCallBegun:
+      call_due_ = true;
+      name_.clear();
+      id_.clear();
+      if (name_begin_.empty())
+        state_ = State::kName;
+      else
+        expect({{name_begin_, State::kName}, {"{", State::kElements, true}, {"[", State::kElements, true}});
+      break;
+    case State::kName:
+      name_.clear();
+      id_.clear();
+      break;
+    case State::kArgsBegin:
+      if (format_.syntax == CallSyntax::kTagged) return go(State::kParams);
+      expect({{"{", State::kArgs, true}, {args_end_, State::kNoArgs}, {call_end_, State::kNoArgs}});
+      break;
+    case State::kArgs:
+      begin_args(format_.syntax == CallSyntax::kGemma ? ValueReader::Dialect::kGemma : ValueReader::Dialect::kJson);
+      break;
+    case State::kParams:  // DeepSeek V4 may write one object instead
+      args_due_ = !args_end_.empty();
+      expect({{param_begin_, State::kKey},
+              {args_end_, State::kParamsEnd},
+              {call_end_, State::kParamsEnd},
+              {begun_ ? "" : "{", State::kArgs, true}});
+      break;
+    case State::kKey:
+      key_.clear();
+      matcher_.look_for({key_end_});
+      break;
+    case State::kStringValue:
+    case State::kJsonValue: begin_value(next == State::kStringValue); break;
+    case State::kNoArgs:
+    case State::kParamsEnd:
+      if (begun_) {
+        settle();
+        arguments("}", 0);
+      } else {
+        begin_call();
+        arguments("{}", 0);
+      }
+      end_call(true);
+      enter_rest();
+      break;
+    default: break;
+  }
+}
+
+void AnswerParser::on_name(char c, std::string& name) {
+  if (is_name(c) && name.size() < kMaxName) {
+    name += c;
+    raw_ += c;
+  } else if (is_blank(c) && name.empty()) {
+    raw_ += c;
+  } else if (name.empty() && state_ == State::kName && (c == '{' || c == '[')) {  // an envelope, as others write
+    state_ = State::kElements;
+    byte(c);
+  } else {
+    if (name.empty() || is_name(c))
+      fail();
+    else
+      name_done();
+    byte(c);
+  }
+}
+
+void AnswerParser::name_done() {
+  if (format_.ids == CallIds::kNamed && state_ == State::kName) {
+    const size_t colon = name_.rfind(':');
+    const bool is_id = colon != name_.npos && name_.find_first_not_of("0123456789", colon + 1) == name_.npos;
+    if (is_id) id_ = name_;
+    name_ = name_.substr(0, is_id ? colon : name_.npos);
+    if (name_.starts_with("functions.")) name_.erase(0, 10);
+    if (name_.empty()) name_ = std::exchange(id_, {});
+  }
+  if (format_.ids == CallIds::kNine && id_.size() != 9) id_.clear();
+  if (name_end_.empty()) return go(State::kArgsBegin);
+  std::vector<Choice> choices = {{name_end_, State::kArgsBegin}};
+  if (state_ == State::kName) choices.push_back({id_begin_, State::kId});
+  if (format_.syntax == CallSyntax::kNamed) choices.push_back({"{", State::kArgs, true});
+  expect(std::move(choices));
+}
+
+void AnswerParser::begin_args(ValueReader::Dialect dialect) {
+  reader_ = ValueReader(dialect, format_.string_mark);
+  args_.clear();
+  state_ = State::kArgs;
+}
+
+// A Python call begins for the client with its first key, for [see](here) is none. One in an envelope without a name
+// yet waits for that.
+void AnswerParser::on_args(char c) {
+  std::string json;
+  const size_t held = reader_.held().size();
+  const ValueReader::Status status = reader_.feed(c, json);
+  if (status == ValueReader::Status::kBad || status == ValueReader::Status::kDoneBefore) {
+    if (begun_) {
+      arguments(json, held - reader_.held().size());
+      raw_ = reader_.held();
+    }
+    begun_ ? break_call() : fail();
+    return byte(c);
+  }
+  if (begun_) {
+    arguments(json, held + 1 - reader_.held().size());
+  } else {
+    raw_ += c;
+    args_ += json;
+    const bool is_call = format_.syntax != CallSyntax::kPython || args_.size() > 1 || !format_.unmarked;
+    if (!name_.empty() && is_call) {
+      begin_call();
+      arguments(args_, 0);
+    }
+  }
+  if (status == ValueReader::Status::kDone) args_done();
+}
+
+void AnswerParser::args_done() {
+  if (in_envelope_) {
+    if (begun_) end_call(done_ = true);
+    state_ = State::kNext;
+    return;
+  }
+  end_call(true);
+  if (format_.syntax == CallSyntax::kPython) {
+    state_ = State::kElements;
+  } else {
+    args_due_ = !args_end_.empty();
+    enter_rest();
+  }
+}
+
+void AnswerParser::on_key(char c) {
+  std::string released;
+  const std::string_view marker = matcher_.feed(c, released);
+  key_ += released;
+  raw_ += released;
+  if (key_.size() > kMaxName) {
+    raw_ += matcher_.take();
+    return begun_ ? break_call() : fail();
+  }
+  if (marker.empty()) return;
+  raw_ += marker;
+  if (value_begin_.empty() && string_begin_.empty()) {
+    type_ = type_of(key_);
+    go(type_ == Type::kString ? State::kStringValue : State::kJsonValue);
+  } else if (string_begin_.empty()) {
+    type_ = type_of(key_);
+    expect({{value_begin_, type_ == Type::kString ? State::kStringValue : State::kJsonValue}});
+  } else {  // the model says which it is
+    type_ = Type::kOther;
+    expect({{value_begin_, State::kJsonValue}, {string_begin_, State::kStringValue}});
+  }
+}
+
+AnswerParser::Type AnswerParser::type_of(std::string_view parameter) const {
+  const auto tool = tools_.find(name_);
+  Type type = Type::kUnknown;
+  if (tool != tools_.end())
+    if (const auto known = tool->second.find(parameter); known != tool->second.end()) type = known->second;
+  if (type == Type::kUnknown) return format_.untyped_is_json ? Type::kMixed : Type::kString;
+  return type;
+}
+
+void AnswerParser::begin_value(bool is_string) {
+  if (is_string) type_ = Type::kString;
+  if (!begun_)
+    begin_call();
+  else
+    settle();
+  std::string json = first_param_ ? "{\"" : ", \"";
+  append_json_escaped(json, key_);
+  json += is_string ? "\": \"" : "\": ";
+  arguments(json, 0);
+  first_param_ = newline_ = false;
+  at_start_ = true;
+  value_.clear();
+  matcher_.look_for({param_end_});
+  state_ = State::kValue;
+}
+
+void AnswerParser::on_value(char c) {
+  std::string released;
+  const std::string_view marker = matcher_.feed(c, released);
+  for (const char r : released) value_byte(r);
+  if (marker.empty()) return;
+  end_value();
+  raw_ += marker;
+  settle();
+  go(State::kParams);
+}
+
+void AnswerParser::value_byte(char c) {
+  if (std::exchange(at_start_, false) && format_.trims_value && c == '\n') return markup(1);
+  if (type_ != Type::kString) {
+    value_ += c;
+    return;
+  }
+  std::string json;
+  if (newline_) append_json_escaped(json, '\n');
+  const size_t n_held = newline_ ? 1 : 0;
+  newline_ = format_.trims_value && c == '\n';  // the last one is layout
+  if (!newline_) append_json_escaped(json, c);
+  arguments(json, n_held + (newline_ ? 0 : 1));
+}
+
+void AnswerParser::end_value() {
+  if (type_ == Type::kString) {
+    raw_ += newline_ ? "\n" : "";
+    return arguments("\"", 0);
+  }
+  const size_t raw = value_.size();
+  if (format_.trims_value && value_.ends_with('\n')) value_.pop_back();
+  std::string json;
+  if (type_ != Type::kNullableString)
+    json = value_as_json(value_);
+  else if (value_ == "null" || value_ == "None")
+    json = "null";
+  if (json.empty()) {
+    json = "\"";
+    append_json_escaped(json, value_);
+    json += '"';
+  }
+  arguments(json, raw);
+}
+
+}  // namespace ingot

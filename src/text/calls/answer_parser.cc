@@ -1,0 +1,394 @@
+#include "text/calls/answer_parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/ascii.h"
+#include "base/splitmix.h"
+
+namespace ingot {
+namespace {
+
+constexpr int kMaxWarnings = 16;
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+}  // namespace
+
+AnswerParser::AnswerParser(const CallFormat& format, const AnswerOptions& options)
+    : format_(format),
+      calls_(options.calls && format.syntax != CallSyntax::kNone),
+      knows_tools_(options.tools != nullptr && options.tools->is_array()),
+      id_seed_(options.id_seed),
+      think_begin_(trim(format.think_begin)),
+      think_end_(trim(format.think_end)),
+      header_(trim(format.header)),
+      answer_begin_(trim(format.answer_begin)),
+      answer_end_(trim(format.answer_end)),
+      list_begin_(trim(format.list_begin)),
+      list_end_(trim(format.list_end)),
+      call_begin_(trim(format.call_begin)),
+      call_end_(trim(format.call_end)),
+      name_begin_(trim(format.name_begin)),
+      id_begin_(trim(format.id_begin)),
+      name_end_(trim(format.name_end)),
+      args_end_(trim(format.args_end)),
+      param_begin_(trim(format.param_begin)),
+      key_end_(trim(format.key_end)),
+      value_begin_(trim(format.value_begin)),
+      string_begin_(trim(format.string_begin)),
+      param_end_(trim(format.param_end)) {
+  if (knows_tools_) read_tools(*options.tools);
+  const bool channels = format.syntax == CallSyntax::kChannel;
+  if (channels) {
+    body_ = Kind::kReasoning;
+    enter(options.in_reasoning ? State::kBody : State::kIdle);
+  } else {
+    enter(options.in_reasoning ? State::kReasoning : State::kFront);
+  }
+}
+
+void AnswerParser::feed(std::string_view text, AnswerEvents& events) {
+  out_ = &events;
+  replay(text);
+}
+
+void AnswerParser::finish(AnswerEvents& events) {
+  out_ = &events;
+  // Nothing more decides: the first byte of what is held is text, and the rest is looked at anew.
+  while (is_text() && !matcher_.held().empty()) {
+    const std::string rest = matcher_.take();
+    if (on_plain(rest[0]))
+      replay(std::string_view(rest).substr(1));
+    else
+      replay(rest);
+  }
+  if (!is_text()) {
+    finish_call();
+  } else if (state_ == State::kHeader) {
+    warn("the answer ends in the header of a message: it is content");
+    spill(Kind::kContent);
+  } else if (after_call_) {
+    settle();
+  } else {
+    spill(Kind::kContent);
+  }
+}
+
+void AnswerParser::replay(std::string_view text) {
+  for (const char c : text) byte(c);
+}
+
+void AnswerParser::byte(char c) {
+  if (is_text())
+    on_text(c);
+  else if (state_ < State::kElements)
+    on_call(c);
+  else
+    on_list(c);
+}
+
+AnswerEvent& AnswerParser::event(Kind kind) {
+  const bool joins =
+      kind == Kind::kReasoning || kind == Kind::kContent || kind == Kind::kCallArguments || kind == Kind::kMarkup;
+  if (!joins || out_->empty() || out_->back().kind != kind) {
+    out_->emplace_back().kind = kind;
+    if (kind >= Kind::kCallBegin && kind <= Kind::kCallEnd) out_->back().call = n_calls_ - 1;
+  }
+  return out_->back();
+}
+
+void AnswerParser::text(Kind kind, std::string_view text) {
+  if (text.empty()) return;
+  if (kind == Kind::kReasoning) has_reasoning_ = true;
+  AnswerEvent& e = event(kind);
+  e.text += text;
+  e.raw += text.size();
+}
+
+void AnswerParser::markup(size_t n_bytes) {
+  if (n_bytes > 0) event(Kind::kMarkup).raw += n_bytes;
+}
+
+void AnswerParser::arguments(std::string_view json, size_t raw) {
+  if (json.empty() && raw == 0) return;
+  AnswerEvent& e = event(Kind::kCallArguments);
+  e.text += json;
+  e.raw += raw;
+}
+
+void AnswerParser::warn(std::string message) {
+  if (++n_warnings_ <= kMaxWarnings) event(Kind::kWarning).text = std::move(message);
+}
+
+void AnswerParser::settle() {
+  markup(raw_.size());
+  raw_.clear();
+}
+
+void AnswerParser::spill(Kind kind) {
+  text(kind, raw_);
+  raw_.clear();
+}
+
+void AnswerParser::enter(State state) {
+  state_ = state;
+  matcher_.look_for(markers_of(state));
+}
+
+// What follows a whole call.
+void AnswerParser::enter_rest() { enter(format_.syntax == CallSyntax::kChannel ? State::kIdle : State::kContent); }
+
+void AnswerParser::enter_content() {
+  if (format_.syntax == CallSyntax::kChannel)
+    enter_body(Kind::kContent);
+  else
+    enter(State::kContent);
+}
+
+std::vector<std::string_view> AnswerParser::markers_of(State state) const {
+  if (state == State::kIdle)
+    return {"<|start|>", "<|channel|>", "to=", "<|message|>", "<|end|>", "<|call|>", "<|return|>"};
+  if (state == State::kHeader) return {"<|message|>", "<|end|>", "<|call|>", "<|return|>"};
+  if (state == State::kBody) return {"<|start|>", "<|channel|>", "<|end|>", "<|call|>", "<|return|>"};
+  std::vector<std::string_view> markers;
+  if (state == State::kReasoning) markers = {think_end_};
+  if (state == State::kFront) markers = {think_begin_, header_, answer_begin_};
+  if (state == State::kGap) markers = {answer_begin_};
+  if (calls_ && (state != State::kReasoning || format_.call_ends_reasoning)) {
+    markers.insert(markers.end(), {list_begin_, call_begin_, format_.other_begin});
+    if (format_.bare_name) markers.push_back(name_begin_);
+  }
+  if (state == State::kContent && n_calls_ > 0) {
+    markers.push_back(format_.other_end);
+    // A short one that is not due may well be content: "]", "```".
+    if (list_due_ || list_end_.size() > 3) markers.push_back(list_end_);
+    if (call_due_ || call_end_.size() > 3) markers.push_back(call_end_);
+    if (args_due_ || args_end_.size() > 3) markers.push_back(args_end_);
+  }
+  if (state == State::kContent && in_answer_) markers.push_back(answer_end_);
+  return markers;
+}
+
+bool AnswerParser::is_opener(std::string_view marker) const {
+  return calls_ && (marker == list_begin_ || marker == call_begin_ || marker == format_.other_begin ||
+                    (format_.bare_name && marker == name_begin_));
+}
+
+void AnswerParser::on_text(char c) {
+  std::string released;
+  const std::string_view marker = matcher_.feed(c, released);
+  for (size_t i = 0; i < released.size(); ++i) {
+    const State before = state_;
+    const bool taken = on_plain(released[i]);
+    if (taken && state_ == before) continue;
+    // Another state has other markers: it looks at all that follows.
+    const std::string rest = released.substr(i + taken) + (marker.empty() ? matcher_.take() : std::string(marker));
+    return replay(rest);
+  }
+  if (!marker.empty()) on_marker(marker);
+}
+
+// A byte that is of no marker. False: the state has changed, and the new one reads the byte.
+bool AnswerParser::on_plain(char c) {
+  if (state_ >= State::kIdle) return on_channel_plain(c);
+  if (state_ == State::kReasoning) {
+    if (is_blank(c) && !has_reasoning_)
+      markup(1);
+    else
+      text(Kind::kReasoning, {&c, 1});
+    return true;
+  }
+  if (state_ == State::kContent) {
+    raw_ += c;  // white space waits for a marker
+    if (is_blank(c)) return true;
+    spill(Kind::kContent);
+    after_call_ = false;
+    return true;
+  }
+  return on_front(c);
+}
+
+bool AnswerParser::on_front(char c) {
+  if (is_blank(c)) {
+    if (state_ == State::kGap)
+      markup(1);
+    else
+      raw_ += c;
+    return true;
+  }
+  if (calls_ && format_.unmarked && c == (format_.syntax == CallSyntax::kPython ? '[' : '{')) {
+    marked_ = bracket_ = in_envelope_ = done_ = false;
+    block_calls_ = 0;
+    state_ = State::kElements;
+  } else {
+    spill(Kind::kContent);
+    enter(State::kContent);
+  }
+  return false;
+}
+
+void AnswerParser::on_marker(std::string_view marker) {
+  if (state_ >= State::kIdle) return on_channel_marker(marker);
+  if (is_opener(marker)) return open_block(marker);
+  raw_ += marker;
+  settle();
+  if (state_ == State::kReasoning) return enter(State::kGap);
+  if (state_ == State::kContent) return on_closer(marker);
+  if (marker == think_begin_) return enter(State::kReasoning);
+  if (marker == answer_begin_) {
+    in_answer_ = true;
+    return enter(State::kGap);
+  }
+  warn("the answer repeats the header of its turn");
+}
+
+void AnswerParser::on_closer(std::string_view marker) {
+  if (in_answer_ && marker == answer_end_) {
+    in_answer_ = false;
+    return enter(State::kGap);
+  }
+  if (marker == format_.other_end) return;
+  bool& due = marker == list_end_ ? list_due_ : marker == call_end_ ? call_due_ : args_due_;
+  if (!due) warn(fmt::format("{} closes nothing", marker));
+  due = false;
+  enter(State::kContent);
+}
+
+// The first marker of a call or a list of them. It is content again should no call follow.
+void AnswerParser::open_block(std::string_view marker) {
+  raw_ += marker;
+  marked_ = true;
+  bracket_ = in_envelope_ = done_ = false;
+  block_calls_ = 0;
+  const bool is_list = marker == list_begin_;
+  if (is_list)
+    list_due_ = true;
+  else
+    call_due_ = marker != format_.other_begin;
+  if (format_.syntax == CallSyntax::kEnvelope || format_.syntax == CallSyntax::kPython)
+    state_ = State::kElements;
+  else if (is_list)
+    expect({{call_begin_, State::kCallBegun}});
+  else
+    go(marker == call_begin_ ? State::kCallBegun : State::kName);
+}
+
+// What was read since the opening marker, or since the last call, is no call.
+void AnswerParser::fail() {
+  if (marked_) warn("what follows the marker of a call is no call of this format: it is content");
+  after_call_ = done_ = false;
+  spill(Kind::kContent);
+  enter_content();
+}
+
+void AnswerParser::begin_call() {
+  ++n_calls_;
+  ++block_calls_;
+  begun_ = after_call_ = true;
+  first_param_ = true;
+  AnswerEvent& e = event(Kind::kCallBegin);
+  e.text = name_;
+  e.id = id_.empty() ? make_id() : id_;
+  e.raw = raw_.size();
+  raw_.clear();
+}
+
+void AnswerParser::end_call(bool whole) {
+  event(Kind::kCallEnd).whole = whole;
+  begun_ = false;
+}
+
+// The call has begun, and what follows in raw_ does not go on with it.
+void AnswerParser::break_call() {
+  end_call(false);
+  warn(fmt::format("the arguments of call {} break off: what follows is content", n_calls_ - 1));
+  spill(Kind::kContent);
+  enter_content();
+}
+
+void AnswerParser::finish_call() {
+  const bool between_calls = state_ == State::kElements && block_calls_ > 0;
+  if (!begun_ && (between_calls || done_)) return settle();
+  if (begun_ && state_ == State::kArgs) {
+    arguments(reader_.held(), reader_.held().size());
+  } else if (begun_ && state_ == State::kValue) {
+    for (const char c : matcher_.take()) value_byte(c);
+    if (newline_) arguments("\\n", 1);
+    arguments(value_, value_.size());
+  } else {
+    raw_ += matcher_.take();
+  }
+  if (marked_ || begun_) warn("the answer ends within a call");
+  if (begun_) end_call(false);
+  spill(Kind::kContent);
+}
+
+std::string AnswerParser::make_id() const {
+  constexpr std::string_view kDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  if (format_.ids == CallIds::kNamed) return fmt::format("functions.{}:{}", name_, n_calls_ - 1);
+  const bool is_short = format_.ids == CallIds::kNine;
+  std::string id = is_short ? "" : "call_";
+  uint64_t counter = splitmix(id_seed_) + static_cast<uint64_t>(n_calls_) * 64 * kSplitMixStep;
+  for (int i = 0; i < (is_short ? 9 : 24); ++i) id += kDigits[splitmix(counter += kSplitMixStep) % kDigits.size()];
+  return id;
+}
+
+namespace {
+
+// What strings and others a schema allows. Schemas refer to others and combine them; what is not plain is unknown.
+void add_types(const nlohmann::ordered_json& schema, bool& strings, bool& nulls, bool& others, int depth) {
+  if (!schema.is_object() || depth > 8) return;
+  const auto add = [&](const nlohmann::ordered_json& type) {
+    if (type == "string")
+      strings = true;
+    else if (type == "null")
+      nulls = true;
+    else
+      others = true;
+  };
+  if (const auto type = schema.find("type"); type != schema.end()) {
+    if (type->is_array())
+      std::for_each(type->begin(), type->end(), add);
+    else
+      add(*type);
+    return;
+  }
+  for (const char* key : {"anyOf", "oneOf"})
+    if (const auto any = schema.find(key); any != schema.end() && any->is_array())
+      for (const auto& one : *any) add_types(one, strings, nulls, others, depth + 1);
+  const auto values = schema.find("enum");
+  if (values == schema.end() || !values->is_array()) return;
+  for (const auto& value : *values) (value.is_string() ? strings : value.is_null() ? nulls : others) = true;
+}
+
+}  // namespace
+
+void AnswerParser::read_tools(const nlohmann::ordered_json& tools) {
+  for (const auto& tool : tools) {
+    if (!tool.is_object()) continue;
+    const auto function = tool.find("function");
+    const auto& description = function == tool.end() ? tool : *function;
+    if (!description.is_object()) continue;
+    const auto name = description.find("name");
+    if (name == description.end() || !name->is_string()) continue;
+    Types& types = tools_[name->get<std::string>()];
+    const auto parameters = description.find("parameters");
+    if (parameters == description.end() || !parameters->is_object()) continue;
+    const auto properties = parameters->find("properties");
+    if (properties == parameters->end() || !properties->is_object()) continue;
+    for (const auto& [key, schema] : properties->items()) {
+      bool strings = false, nulls = false, others = false;
+      add_types(schema, strings, nulls, others, 0);
+      types[key] = strings && others  ? Type::kMixed
+                   : strings && nulls ? Type::kNullableString
+                   : strings          ? Type::kString
+                   : others || nulls  ? Type::kOther
+                                      : Type::kUnknown;
+    }
+  }
+}
+
+}  // namespace ingot

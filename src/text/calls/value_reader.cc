@@ -1,0 +1,348 @@
+#include "text/calls/value_reader.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "base/ascii.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxKey = 256;
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_hex(char c) { return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'f'); }
+bool is_word(char c) {
+  return is_digit(c) || (lower(c) >= 'a' && lower(c) <= 'z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+}
+
+size_t digits(std::string_view text, size_t at) {
+  size_t n = 0;
+  while (at + n < text.size() && is_digit(text[at + n])) ++n;
+  return n;
+}
+
+bool is_json_number(std::string_view text) {
+  size_t at = text.starts_with('-') ? 1 : 0;
+  const size_t whole = digits(text, at);
+  if (whole == 0 || (whole > 1 && text[at] == '0')) return false;
+  at += whole;
+  if (at < text.size() && text[at] == '.') {
+    const size_t n = digits(text, at + 1);
+    if (n == 0) return false;
+    at += 1 + n;
+  }
+  if (at < text.size() && lower(text[at]) == 'e') {
+    at += at + 1 < text.size() && (text[at + 1] == '+' || text[at + 1] == '-') ? 2 : 1;
+    const size_t n = digits(text, at);
+    if (n == 0) return false;
+    at += n;
+  }
+  return at == text.size();
+}
+
+// What a word or number is in JSON; empty for others.
+std::string_view literal(std::string_view text, ValueReader::Dialect dialect) {
+  if (text == "true" || text == "false" || text == "null" || is_json_number(text)) return text;
+  if (dialect == ValueReader::Dialect::kJson) return {};
+  if (text == "True") return "true";
+  if (text == "False") return "false";
+  if (text == "None") return "null";
+  return {};
+}
+
+void append_code_point(std::string& out, unsigned code) {
+  if (code < 0x10000) {
+    fmt::format_to(std::back_inserter(out), "\\u{:04x}", code);
+  } else {
+    code -= 0x10000;
+    fmt::format_to(std::back_inserter(out), "\\u{:04x}\\u{:04x}", 0xD800 + (code >> 10), 0xDC00 + (code & 0x3FF));
+  }
+}
+
+}  // namespace
+
+void append_json_escaped(std::string& out, char c) {
+  switch (c) {
+    case '"': out += "\\\""; break;
+    case '\\': out += "\\\\"; break;
+    case '\n': out += "\\n"; break;
+    case '\r': out += "\\r"; break;
+    case '\t': out += "\\t"; break;
+    default:
+      if (static_cast<unsigned char>(c) < 0x20)
+        append_code_point(out, static_cast<unsigned char>(c));
+      else
+        out += c;
+  }
+}
+
+void append_json_escaped(std::string& out, std::string_view text) {
+  for (const char c : text) append_json_escaped(out, c);
+}
+
+ValueReader::Status ValueReader::feed(char c, std::string& out) {
+  switch (state_) {
+    case State::kValue:
+    case State::kFirstValue: return on_value(c, out);
+    case State::kKey:
+    case State::kFirstKey: return on_key(c, out);
+    case State::kBareKey: return on_bare_key(c, out);
+    case State::kColon:
+      if (is_blank(c)) return blank(c, out);
+      if (c != ':') return Status::kBad;
+      out += dialect_ == Dialect::kJson ? ":" : ": ";
+      state_ = State::kValue;
+      return Status::kMore;
+    case State::kString: return on_string(c, out);
+    case State::kEscape: return on_escape(c, out);
+    case State::kHex: return on_hex(c, out);
+    case State::kBare: return on_bare(c, out);
+    case State::kMark: return on_mark(c, out);
+    case State::kMarked: return on_marked(c, out);
+    case State::kAfter: return on_after(c, out);
+  }
+  return Status::kBad;
+}
+
+ValueReader::Status ValueReader::finish(std::string& out) {
+  if (!stack_.empty() || state_ != State::kBare) return Status::kBad;
+  return end_bare(out) ? Status::kDone : Status::kBad;
+}
+
+// Between tokens JSON keeps its white space; the others are written anew.
+ValueReader::Status ValueReader::blank(char c, std::string& out) {
+  if (dialect_ == Dialect::kJson) out += c;
+  return Status::kMore;
+}
+
+void ValueReader::begin_item(std::string& out) {
+  if (comma_) out += ", ";
+  comma_ = false;
+}
+
+ValueReader::Status ValueReader::open(char c, std::string& out) {
+  if (stack_.size() == kMaxDepth) return Status::kBad;
+  begin_item(out);
+  stack_ += c;
+  out += c == '[' ? '[' : '{';
+  state_ = c == '[' ? State::kFirstValue : State::kFirstKey;
+  return Status::kMore;
+}
+
+ValueReader::Status ValueReader::close(char c, std::string& out) {
+  const char open = frame();
+  if (!((open == '{' && c == '}') || (open == '[' && c == ']') || (open == '(' && c == ')'))) return Status::kBad;
+  comma_ = false;  // Python allows one more
+  stack_.pop_back();
+  out += c == ']' ? ']' : '}';
+  state_ = State::kAfter;
+  return stack_.empty() ? Status::kDone : Status::kMore;
+}
+
+ValueReader::Status ValueReader::on_value(char c, std::string& out) {
+  if (is_blank(c)) return blank(c, out);
+  if (c == '{' || c == '[' || (c == '(' && stack_.empty() && dialect_ == Dialect::kPython)) return open(c, out);
+  if (c == ']' && state_ == State::kFirstValue) return close(c, out);
+  if (dialect_ == Dialect::kGemma && !mark_.empty() && c == mark_[0]) {
+    held_ = c;
+    is_key_ = false;
+    state_ = State::kMark;
+    return Status::kMore;
+  }
+  if (c == '"' || (c == '\'' && dialect_ == Dialect::kPython)) {
+    begin_item(out);
+    out += '"';
+    quote_ = c;
+    is_key_ = false;
+    state_ = State::kString;
+    return Status::kMore;
+  }
+  if (!is_word(c) && c != '-' && (dialect_ != Dialect::kGemma || c == ',' || c == '}' || c == ']')) return Status::kBad;
+  held_ = c;
+  state_ = State::kBare;
+  return Status::kMore;
+}
+
+ValueReader::Status ValueReader::on_key(char c, std::string& out) {
+  if (is_blank(c)) return blank(c, out);
+  if (c == (frame() == '(' ? ')' : '}') && state_ == State::kFirstKey) return close(c, out);
+  if (frame() != '(' && (c == '"' || (c == '\'' && dialect_ == Dialect::kPython))) {
+    begin_item(out);
+    out += '"';
+    quote_ = c;
+    is_key_ = true;
+    state_ = State::kString;
+    return Status::kMore;
+  }
+  if (dialect_ == Dialect::kGemma && !mark_.empty() && c == mark_[0]) {
+    held_ = c;
+    is_key_ = true;
+    state_ = State::kMark;
+    return Status::kMore;
+  }
+  if ((frame() != '(' && dialect_ != Dialect::kGemma) || !is_word(c)) return Status::kBad;
+  held_ = c;
+  state_ = State::kBareKey;
+  return Status::kMore;
+}
+
+ValueReader::Status ValueReader::on_bare_key(char c, std::string& out) {
+  if (c == (frame() == '(' ? '=' : ':')) {
+    begin_item(out);
+    out += '"';
+    append_json_escaped(out, trim(held_));
+    out += "\": ";
+    held_.clear();
+    state_ = State::kValue;
+    return Status::kMore;
+  }
+  const bool goes_on = is_word(c) || (frame() == '(' ? c == ' ' : std::string_view("{}[],\"").find(c) == held_.npos);
+  if (!goes_on || held_.size() == kMaxKey) return Status::kBad;
+  held_ += c;
+  return Status::kMore;
+}
+
+ValueReader::Status ValueReader::end_string(std::string& out) {
+  out += '"';
+  held_.clear();
+  state_ = is_key_ ? State::kColon : State::kAfter;
+  return stack_.empty() ? Status::kDone : Status::kMore;
+}
+
+ValueReader::Status ValueReader::on_string(char c, std::string& out) {
+  if (c == quote_) return end_string(out);
+  if (c == '\\') {
+    held_ = c;
+    state_ = State::kEscape;
+  } else if (c == '"' || static_cast<unsigned char>(c) < 0x20) {
+    append_json_escaped(out, c);
+  } else {
+    out += c;
+  }
+  return Status::kMore;
+}
+
+ValueReader::Status ValueReader::on_escape(char c, std::string& out) {
+  const bool python = dialect_ != Dialect::kJson;
+  n_hex_ = c == 'u' ? 4 : python && c == 'x' ? 2 : python && c == 'U' ? 8 : 0;
+  if (n_hex_ > 0) {
+    held_ += c;
+    state_ = State::kHex;
+    return Status::kMore;
+  }
+  if (std::string_view("\"\\nrtbf").find(c) != std::string_view::npos || (c == '/' && !python)) {
+    out += held_ + c;
+  } else if (!python) {
+    return Status::kBad;
+  } else if (c == '\'') {
+    out += c;
+  } else if (c != '\n') {  // Python joins lines, and keeps the backslash of what is no escape
+    out += "\\\\";
+    append_json_escaped(out, c);
+  }
+  held_.clear();
+  state_ = State::kString;
+  return Status::kMore;
+}
+
+ValueReader::Status ValueReader::on_hex(char c, std::string& out) {
+  if (!is_hex(c)) return Status::kBad;
+  held_ += c;
+  if (held_.size() < static_cast<size_t>(2 + n_hex_)) return Status::kMore;
+  if (held_[1] == 'u') {
+    out += held_;
+  } else {
+    const unsigned code = static_cast<unsigned>(std::stoul(held_.substr(2), nullptr, 16));
+    append_code_point(out, code > 0x10FFFF ? 0xFFFD : code);
+  }
+  held_.clear();
+  state_ = State::kString;
+  return Status::kMore;
+}
+
+bool ValueReader::end_bare(std::string& out) {
+  const std::string_view word = trim(held_);
+  const std::string_view json = literal(word, dialect_);
+  if (json.empty() && dialect_ != Dialect::kGemma) return false;
+  begin_item(out);
+  if (json.empty()) {
+    out += '"';
+    append_json_escaped(out, word);
+    out += '"';
+  } else {
+    out += json;
+  }
+  held_.clear();
+  state_ = State::kAfter;
+  return true;
+}
+
+ValueReader::Status ValueReader::on_bare(char c, std::string& out) {
+  const bool goes_on =
+      dialect_ == Dialect::kGemma ? c != ',' && c != '}' && c != ']' : is_word(c) || c == '+' || c == '-' || c == '.';
+  if (goes_on) {
+    held_ += c;
+    return Status::kMore;
+  }
+  if (!end_bare(out)) return Status::kBad;
+  return stack_.empty() ? Status::kDoneBefore : on_after(c, out);
+}
+
+ValueReader::Status ValueReader::on_mark(char c, std::string& out) {
+  if (c != mark_[held_.size()]) return Status::kBad;
+  held_ += c;
+  if (held_.size() < mark_.size()) return Status::kMore;
+  held_.clear();
+  begin_item(out);
+  out += '"';
+  state_ = State::kMarked;
+  return Status::kMore;
+}
+
+// Marks do not overlap themselves: each begins with a byte that it does not hold again.
+ValueReader::Status ValueReader::on_marked(char c, std::string& out) {
+  if (c == mark_[held_.size()]) {
+    held_ += c;
+    return held_.size() == mark_.size() ? end_string(out) : Status::kMore;
+  }
+  append_json_escaped(out, held_);
+  held_.clear();
+  if (c == mark_[0])
+    held_ = c;
+  else
+    append_json_escaped(out, c);
+  return Status::kMore;
+}
+
+ValueReader::Status ValueReader::on_after(char c, std::string& out) {
+  if (is_blank(c)) return blank(c, out);
+  if (c != ',') return close(c, out);
+  if (dialect_ == Dialect::kJson) {
+    out += c;
+    state_ = frame() == '[' ? State::kValue : State::kKey;
+  } else {
+    comma_ = true;
+    state_ = frame() == '[' ? State::kFirstValue : State::kFirstKey;
+  }
+  return Status::kMore;
+}
+
+std::string value_as_json(std::string_view text) {
+  text = trim(text);
+  for (const auto dialect : {ValueReader::Dialect::kJson, ValueReader::Dialect::kPython}) {
+    if (dialect == ValueReader::Dialect::kPython && text.starts_with('(')) break;  // arguments of a call, not a value
+    ValueReader reader(dialect);
+    std::string out;
+    auto status = ValueReader::Status::kMore;
+    size_t n = 0;
+    while (n < text.size() && status == ValueReader::Status::kMore) status = reader.feed(text[n++], out);
+    if (status == ValueReader::Status::kMore) status = reader.finish(out);
+    if (status == ValueReader::Status::kDone && n == text.size()) return out;
+  }
+  return {};
+}
+
+}  // namespace ingot

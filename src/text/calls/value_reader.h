@@ -1,0 +1,83 @@
+// ValueReader: a value that a model writes, byte by byte, as JSON text. What is valid JSON comes out as it went in.
+// Only control characters in strings, which JSON forbids and models write, come out escaped. Two other spellings
+// become JSON:
+//   kPython  literals as in Python, and the arguments of a call: (city='Paris', n=[1, None]) is
+//            {"city": "Paris", "n": [1, null]}
+//   kGemma   {city:<escape>Paris<escape>,n:1}: bare keys, strings between marks, words that are no literal are strings
+// Time is linear in the text, memory is a byte for each level of nesting (at most kMaxDepth) and what is held().
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ingot {
+
+// The text between the quotes of a JSON string, for one byte and for many.
+void append_json_escaped(std::string& out, char c);
+void append_json_escaped(std::string& out, std::string_view text);
+
+class ValueReader {
+ public:
+  enum class Dialect : uint8_t { kJson, kPython, kGemma };
+  // kDoneBefore: the value ended before this byte, which is not read. kBad: no value goes on with this byte, and it is
+  // not read either.
+  enum class Status : uint8_t { kMore, kDone, kDoneBefore, kBad };
+  static constexpr size_t kMaxDepth = 256;
+
+  // `mark` stands around strings in kGemma. It must outlive the reader.
+  explicit ValueReader(Dialect dialect = Dialect::kJson, std::string_view mark = {}) : dialect_(dialect), mark_(mark) {}
+
+  Status feed(char c, std::string& out);
+  Status finish(std::string& out);                   // the text is over: kDone for a whole value, else kBad
+  const std::string& held() const { return held_; }  // read, but not yet in `out`
+
+ private:
+  enum class State : uint8_t {
+    kValue,
+    kFirstValue,
+    kKey,
+    kFirstKey,
+    kBareKey,
+    kColon,
+    kString,
+    kEscape,
+    kHex,
+    kBare,
+    kMark,
+    kMarked,
+    kAfter
+  };
+
+  Status on_value(char c, std::string& out);
+  Status on_key(char c, std::string& out);
+  Status on_bare_key(char c, std::string& out);
+  Status on_string(char c, std::string& out);
+  Status on_escape(char c, std::string& out);
+  Status on_hex(char c, std::string& out);
+  Status on_bare(char c, std::string& out);
+  Status on_mark(char c, std::string& out);
+  Status on_marked(char c, std::string& out);
+  Status on_after(char c, std::string& out);
+  Status open(char c, std::string& out);
+  Status close(char c, std::string& out);
+  Status blank(char c, std::string& out);
+  Status end_string(std::string& out);
+  bool end_bare(std::string& out);
+  void begin_item(std::string& out);
+  char frame() const { return stack_.empty() ? '\0' : stack_.back(); }
+
+  Dialect dialect_;
+  std::string_view mark_;
+  State state_ = State::kValue;
+  std::string stack_;  // of '{', '[' and '('
+  std::string held_;
+  char quote_ = 0;
+  bool is_key_ = false;
+  bool comma_ = false;  // a comma was read and not yet written
+  int n_hex_ = 0;
+};
+
+// The value that `text` spells, as JSON text: of JSON itself, else of Python's literals. Empty where it is neither.
+std::string value_as_json(std::string_view text);
+
+}  // namespace ingot

@@ -1,0 +1,74 @@
+// Constraint: a compiled grammar over a model's tokens, shared by all requests that ask for it. Matcher: one answer's
+// way through it.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "text/grammar/automaton.h"
+#include "text/grammar/vocabulary.h"
+
+namespace ingot {
+
+class Constraint {
+ public:
+  Constraint(std::unique_ptr<Automaton> automaton, std::shared_ptr<const GrammarVocabulary> vocabulary);
+
+  const GrammarVocabulary& vocabulary() const { return *vocabulary_; }
+
+ private:
+  friend class Matcher;
+
+  // A word's share of a mask: the tokens that leave it open, and where others leave it.
+  struct WordMask {
+    struct Exit {
+      uint32_t node;       // of the vocabulary's tree
+      bool is_after;       // the word ends with this node's byte; else before it
+    };
+    struct Exits {
+      uint32_t place;      // of the word, when it ends
+      std::vector<Exit> all;
+    };
+    TokenMask inside;
+    std::vector<Exits> exits;  // by what follows
+  };
+
+  std::shared_ptr<const TokenMask> mask(GrammarState state);
+  std::shared_ptr<const TokenMask> make_mask(GrammarState state);
+  const WordMask& word_mask(uint32_t place);
+  void add_after(const TokenTrie& after, GrammarState state, TokenMask& mask);
+  void add_if_allowed(int32_t token, GrammarState state, TokenMask& mask);
+  void add_tokens(const TokenTrie& trie, GrammarState state, uint32_t first, uint32_t last, TokenMask& mask);
+
+  std::mutex mutex_;  // of all that follows
+  std::unique_ptr<Automaton> automaton_;
+  std::shared_ptr<const GrammarVocabulary> vocabulary_;
+  std::unordered_map<GrammarState, std::shared_ptr<const TokenMask>> masks_;
+  std::unordered_map<uint32_t, std::unique_ptr<WordMask>> words_;
+};
+
+class Matcher {
+ public:
+  explicit Matcher(std::shared_ptr<Constraint> constraint);
+
+  // The tokens that may come next, among them the ends where the answer may end.
+  std::shared_ptr<const TokenMask> mask();
+  // Goes on by a token. False, and nothing changes, for one that the mask does not allow.
+  bool accept(int32_t token);
+  // Takes back the last n tokens.
+  void roll_back(int n);
+  bool can_end() const { return can_end_; }  // the answer may end here
+  bool is_over();                            // and must
+  // The bytes that must come next, whatever is drawn; at most max_bytes.
+  std::string forced(size_t max_bytes);
+  int n_tokens() const { return static_cast<int>(states_.size()) - 1; }
+
+ private:
+  std::shared_ptr<Constraint> constraint_;
+  std::vector<GrammarState> states_;  // before each token, and now
+  bool can_end_ = false;
+};
+
+}  // namespace ingot

@@ -1,0 +1,101 @@
+// What an AnswerParser says of a text, put together, for tests and the fuzzer.
+#pragma once
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/splitmix.h"
+#include "text/calls/answer_parser.h"
+
+namespace ingot::testing {
+
+struct ReadCall {
+  std::string name, arguments, id;
+  bool whole = false;
+};
+
+struct Answer {
+  std::string reasoning, content;
+  std::vector<ReadCall> calls;
+  std::vector<std::string> warnings;
+  std::string fault;  // a promise that was not kept
+};
+
+// Puts the events together, and checks that each byte of `text` is in one of them, in order, and unchanged where it is
+// reasoning or content.
+inline Answer gather(const AnswerEvents& events, std::string_view text) {
+  using Kind = AnswerEvent::Kind;
+  Answer all;
+  size_t at = 0;
+  bool open = false;
+  for (const AnswerEvent& e : events) {
+    if (e.raw > text.size() - at) return all.fault = "more bytes than the text has", all;
+    const bool is_text = e.kind == Kind::kReasoning || e.kind == Kind::kContent;
+    if (is_text && e.text != text.substr(at, e.raw)) all.fault = fmt::format("other bytes at {}", at);
+    at += e.raw;
+    if (e.kind == Kind::kReasoning) all.reasoning += e.text;
+    if (e.kind == Kind::kContent) all.content += e.text;
+    if (e.kind == Kind::kWarning) all.warnings.push_back(e.text);
+    if (e.kind == Kind::kCallBegin) {
+      if (open || e.text.empty() || e.id.empty()) all.fault = "a call begins wrongly";
+      all.calls.push_back({e.text, "", e.id});
+      open = true;
+    }
+    if (e.kind == Kind::kCallBegin || e.kind == Kind::kCallArguments || e.kind == Kind::kCallEnd)
+      if (!open || e.call != static_cast<int>(all.calls.size()) - 1) return all.fault = "a wrong call", all;
+    if (e.kind == Kind::kCallArguments) all.calls.back().arguments += e.text;
+    if (e.kind == Kind::kCallEnd) {
+      all.calls.back().whole = e.whole;
+      open = false;
+      std::string ascii = all.calls.back().arguments;  // ill-formed UTF-8 in a string is passed on
+      for (char& c : ascii) c = c < 0 ? 'x' : c;
+      if (e.whole && !nlohmann::json::parse(ascii, nullptr, false).is_object())
+        all.fault = "arguments are no object: " + all.calls.back().arguments;
+      if (!e.whole && all.warnings.empty() && &e == &events.back()) all.fault = "no warning of a cut call";
+    }
+  }
+  if (open) all.fault = "a call does not end";
+  if (at != text.size()) all.fault = fmt::format("{} of {} bytes", at, text.size());
+  return all;
+}
+
+inline Answer read_whole(const CallFormat& format, std::string_view text, const AnswerOptions& options = {}) {
+  AnswerEvents events;
+  AnswerParser parser(format, options);
+  parser.feed(text, events);
+  parser.finish(events);
+  return gather(events, text);
+}
+
+// In pieces of 1 to 8 bytes, as `seed` has it; each with events of its own, as a server sends them.
+inline Answer read_pieces(const CallFormat& format, std::string_view text, uint64_t seed,
+                          const AnswerOptions& options = {}) {
+  AnswerEvents all;
+  AnswerParser parser(format, options);
+  const auto add = [&](AnswerEvents& events) { all.insert(all.end(), events.begin(), events.end()); };
+  for (std::string_view rest = text; !rest.empty();) {
+    const size_t n = std::min<size_t>(rest.size(), 1 + splitmix(seed += kSplitMixStep) % 8);
+    AnswerEvents events;
+    parser.feed(rest.substr(0, n), events);
+    add(events);
+    rest.remove_prefix(n);
+  }
+  AnswerEvents events;
+  parser.finish(events);
+  add(events);
+  return gather(all, text);
+}
+
+// Everything that clients see, as one text.
+inline std::string described(const Answer& all) {
+  std::string text = fmt::format("reasoning [{}]\ncontent [{}]\n", all.reasoning, all.content);
+  for (const ReadCall& call : all.calls)
+    text += fmt::format("call {} {} {}{}\n", call.id, call.name, call.arguments, call.whole ? "" : " (cut)");
+  for (const std::string& warning : all.warnings) text += "warning: " + warning + '\n';
+  return text + all.fault;
+}
+
+}  // namespace ingot::testing
