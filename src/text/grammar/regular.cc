@@ -9,6 +9,7 @@ namespace ingot {
 
 namespace {
 
+constexpr uint32_t kMaxDepth = 500;    // of expressions: a hostile pattern must not use up the stack, or much time
 constexpr size_t kMostSearched = 20000;  // states that is_live looks at before it says true
 
 uint64_t hash_of(std::span<const uint32_t> words, uint64_t seed) {
@@ -53,6 +54,7 @@ RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_
   }
   if (nodes_.size() >= max_nodes_) throw Error("the grammar is too large: it needs more than {} states", max_nodes_);
   Node node = describe(kind, args);
+  if (node.depth > kMaxDepth) throw Error("a regular expression has more than {} parts in each other or left out one after another", kMaxDepth);
   node.first = static_cast<uint32_t>(args_.size());
   node.count = static_cast<uint32_t>(args.size());
   args_.insert(args_.end(), args.begin(), args.end());
@@ -63,10 +65,11 @@ RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_
 }
 
 RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uint32_t> args) {
-  Node node{kind, false, false, true, 0, 0, 0};
+  Node node{kind, false, false, true, 0, 0, 0, 0};
   const auto is_text = [&](Id part) { return nodes_[part].is_text; };
   const auto each = [&](std::span<const uint32_t> parts) {
     for (Id part : parts) {
+      node.depth = std::max(node.depth, nodes_[part].depth + 1);
       node.classes = refine(node.classes, nodes_[part].classes);
       node.is_plain &= nodes_[part].is_plain;
     }
@@ -84,7 +87,10 @@ RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uin
     case Kind::kConcat:
       each(args);
       node.is_text = is_text(args[0]) && is_text(args[1]);
-      if (!nodes_[args[0]].has_empty) node.classes = nodes_[args[0]].classes;
+      if (!nodes_[args[0]].has_empty) {  // then a byte concerns the first part alone
+        node.classes = nodes_[args[0]].classes;
+        node.depth = nodes_[args[0]].depth + 1;
+      }
       node.has_empty = nodes_[args[0]].has_empty && nodes_[args[1]].has_empty;
       break;
     case Kind::kAnyOf:
@@ -227,9 +233,12 @@ RegularLanguages::Id RegularLanguages::concat(Id first, Id second) {
   if (first == kNothing || second == kNothing) return kNothing;
   if (first == kEmpty) return second;
   if (second == kEmpty) return first;
-  if (nodes_[first].kind == Kind::kConcat) {
-    const Id head = args(nodes_[first])[0], tail = args(nodes_[first])[1];
-    return concat(head, concat(tail, second));
+  std::vector<Id> heads;
+  for (; nodes_[first].kind == Kind::kConcat; first = args(nodes_[first])[1]) heads.push_back(args(nodes_[first])[0]);
+  if (!heads.empty()) {
+    second = concat(first, second);
+    for (size_t i = heads.size(); i-- > 0;) second = concat(heads[i], second);
+    return second;
   }
   if (first == kAnything && second == kAnything) return kAnything;
   const uint32_t both[] = {first, second};
@@ -246,8 +255,7 @@ void RegularLanguages::flatten(Kind kind, const std::vector<Id>& parts, std::vec
     }
   }
   std::ranges::sort(out);
-  const auto rest = std::ranges::unique(out);
-  out.erase(rest.begin(), rest.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
 }
 
 bool RegularLanguages::has_complements(const std::vector<Id>& sorted) const {
