@@ -26,7 +26,7 @@ class RegularLanguages {
   static constexpr int kNoLimit = -1;
 
   // Throws Error where more than `max_nodes` expressions would be made.
-  explicit RegularLanguages(size_t max_nodes = 1 << 20);
+  explicit RegularLanguages(size_t max_nodes = 1 << 18);
 
   Id bytes(const ByteSet& set);
   Id literal(std::string_view text);
