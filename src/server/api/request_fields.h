@@ -8,6 +8,8 @@
 
 namespace ingot {
 
+struct AnswerForm;  // answer_form.h
+
 // Everything but the prompt, max_tokens, stream and n. A field that is absent is as the model's makers would have it.
 // Cached prefixes are shared by requests with the same key and cache_salt.
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
