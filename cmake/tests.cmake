@@ -126,7 +126,7 @@ foreach(test ${python_tests})
   endif()
   add_test(NAME ${folder}.${name} COMMAND ${INGOT_PYTHON} -B -m pytest -q -p no:cacheprovider ${test})
   set_tests_properties(${folder}.${name} PROPERTIES TIMEOUT ${INGOT_TEST_SECONDS} PROCESSORS ${INGOT_TEST_THREADS}
-    ENVIRONMENT "INGOT=$<$<TARGET_EXISTS:ingot-cli>:$<TARGET_FILE:ingot-cli>>;INGOT_LIBRARY=$<TARGET_FILE:ingot_shared>;INGOT_SOURCE=${PROJECT_SOURCE_DIR};INGOT_FAIL_CALLS=${fail_calls};INGOT_SLOW=${slow}")
+    ENVIRONMENT "INGOT=$<$<TARGET_EXISTS:ingot-cli>:$<TARGET_FILE:ingot-cli>>;INGOT_LIBRARY=$<TARGET_FILE:ingot_shared>;INGOT_SOURCE=${PROJECT_SOURCE_DIR};INGOT_FAIL_CALLS=${fail_calls};INGOT_FAKE_SERVER=$<TARGET_FILE:fake_server>;INGOT_SLOW=${slow}")
 endforeach()
 
 # These fetch other people's packages first, once.

@@ -22,6 +22,7 @@
 #include "server/app.h"
 #include "server/http/server.h"
 #include "server/watchdog.h"
+#include "text/calls/call_format.h"
 
 #ifndef INGOT_VERSION
 #define INGOT_VERSION "unknown"
@@ -41,7 +42,7 @@ struct ServeOptions {
   HttpServerOptions http;
   AppOptions app;
   std::vector<std::string> aliases;
-  std::string access_log = "-", pooling;
+  std::string access_log = "-", pooling, tool_parser;
   int max_seqs = 16, queue = 0, kv_tokens = 0;
   bool insecure = false;
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
@@ -121,6 +122,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.tokenizer = std::move(loaded.tokenizer);
   parts.facts.taken_bytes = loaded.runner->allocated_bytes();
   parts.runner = std::move(loaded.runner);
+  parts.call_format = find_call_format(o.tool_parser);
   parts.defaults = checkpoint->generation();
   parts.engine.chunk = o.model.chunk;
   if (o.model.trace) parts.engine.on_step = [trace = o.model.trace](const StepStats& s) { trace_step(*trace, s); };
@@ -300,6 +302,10 @@ void add_limit_options(CLI::App& verb, ServeOptions& o) {
                   "cls, mean or last: how tokens become a text's vector, where the model does not say; one that writes "
                   "text embeds instead")
       ->check(CLI::IsMember({"cls", "mean", "last"}));
+  const std::vector<std::string_view> formats = call_format_names();
+  verb.add_option("--tool-parser", o.tool_parser,
+                  "how models write tool calls and reasoning, where their templates do not tell")
+      ->check(CLI::IsMember(std::vector<std::string>(formats.begin(), formats.end())));
   verb.add_option("--models-max", o.pool.max_loaded,
                   "of several models, how many are loaded at once; the one idle longest makes room")
       ->check(CLI::Range(1, 1 << 20));

@@ -22,13 +22,11 @@ class GenerationRun::Sink final : public TokenSink {
   const int choice_;
 };
 
-GenerationRun::Choice::Choice(const Tokenizer& tokenizer, const GenerationSpec& spec,
-                              const std::vector<int32_t>& prompt)
-    : decoder(tokenizer, {.skip_special = spec.skip_special, .previous = prompt.back()}), stops(spec.stops) {}
+GenerationRun::Choice::Choice(const Tokenizer& tokenizer, StreamOptions options, const std::vector<std::string>& stops)
+    : decoder(tokenizer, options), stops(stops) {}
 
 GenerationRun::GenerationRun(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,
-                             Pacer& pacer, std::unique_ptr<AnswerWriter> writer,
-                             std::shared_ptr<Responder> responder)
+                             Pacer& pacer, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Responder> responder)
     : model_(std::move(model)),
       ticket_(std::move(ticket)),
       spec_(std::move(spec)),
@@ -37,12 +35,15 @@ GenerationRun::GenerationRun(std::shared_ptr<ServedModel> model, ServedModel::Ti
       responder_(std::move(responder)) {
   choices_.reserve(spec_.n_choices());
   for (int i = 0; i < spec_.n_choices(); ++i)
-    choices_.emplace_back(model_->tokenizer(), spec_, spec_.prompts[i / spec_.n]);
+    choices_.emplace_back(model_->tokenizer(),
+                          StreamOptions{.skip_special = spec_.skip_special,
+                                        .shown_special = shown_special(),
+                                        .previous = spec_.prompts[i / spec_.n].back()},
+                          spec_.stops);
 }
 
 void GenerationRun::start(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,
-                          Pacer& pacer, std::unique_ptr<AnswerWriter> writer,
-                          std::shared_ptr<Responder> responder) {
+                          Pacer& pacer, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Responder> responder) {
   const auto generation = std::make_shared<GenerationRun>(std::move(model), std::move(ticket), std::move(spec), pacer,
                                                           std::move(writer), responder);
   generation->submit_all();

@@ -29,6 +29,7 @@ struct GenerationSpec {
   int prompt_logprobs = -1;   // of the prompt's tokens, as SamplingParams::n_logprobs
   bool prompt_only = false;   // and there is no answer
   bool skip_special = true;
+  bool keep_markers = false;  // but those that the model's call format reads, whatever skip_special says
   bool keep_stop = false;     // a stop string stays in the text
   bool wants_tokens = false;  // TokenText of each token, with or without log-probabilities
   bool wants_totals = false;  // of a stream so far, with each piece
@@ -124,7 +125,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
     Clock::time_point at;
   };
   struct Choice {
-    Choice(const Tokenizer& tokenizer, const GenerationSpec& spec, const std::vector<int32_t>& prompt);
+    Choice(const Tokenizer& tokenizer, StreamOptions options, const std::vector<std::string>& stops);
     RequestId id = 0;
     StreamDecoder decoder;
     StopStrings stops;
@@ -167,6 +168,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void resume();
   void count(RequestEnd end);
   bool scores_prompt() const { return spec_.prompt_logprobs >= 0; }
+  std::span<const int32_t> shown_special() const;
   TokenText token_text(const Sampled& token, bool skip_special) const;
   Totals totals() const;
 

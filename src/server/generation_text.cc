@@ -113,13 +113,18 @@ void GenerationRun::end_choice(int index, const char* reason, const std::string&
   has_ended_ = true;
 }
 
+std::span<const int32_t> GenerationRun::shown_special() const {
+  return spec_.keep_markers ? model_->marker_tokens() : std::span<const int32_t>();
+}
+
 TokenText GenerationRun::token_text(const Sampled& token, bool skip_special) const {
   const Tokenizer& tokenizer = model_->tokenizer();
   const auto bytes = [&](int32_t id) {
     return id < tokenizer.n_vocab() ? std::string(tokenizer.token_bytes(id)) : std::string();
   };
   TokenText text{.id = token.token, .bytes = bytes(token.token), .logprob = token.logprob};
-  if (skip_special && token.token < tokenizer.n_vocab() && tokenizer.is_special(token.token)) text.bytes.clear();
+  const bool is_skipped = skip_special && !std::ranges::binary_search(shown_special(), token.token);
+  if (is_skipped && token.token < tokenizer.n_vocab() && tokenizer.is_special(token.token)) text.bytes.clear();
   for (const TokenLogprob& one : token.top) text.top.push_back({one.token, bytes(one.token), one.logprob});
   return text;
 }

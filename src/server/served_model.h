@@ -5,6 +5,7 @@
 #include <ctime>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "model/embedder.h"
 #include "server/embed_queue.h"
 #include "server/metrics.h"
+#include "text/calls/call_format.h"
 #include "text/chat.h"
 #include "text/tokenizers/tokenizer.h"
 
@@ -30,6 +32,7 @@ struct ServedModelParts {
   std::vector<std::string> aliases;
   std::unique_ptr<Tokenizer> tokenizer;  // of one that writes
   ChatTemplate chat;
+  const CallFormat* call_format = nullptr;  // how it writes calls and reasoning; null: as its template says
   std::unique_ptr<Runner> runner;
   std::unique_ptr<Embedder> embedder;  // instead of runner and tokenizer: it embeds, or ranks
   GenerationConfig defaults;
@@ -43,6 +46,7 @@ class ServedModel {
  public:
   explicit ServedModel(ServedModelParts parts)
       : parts_(std::move(parts)), info_(info_of(parts_)), metrics(parts_.id, n_ctx()) {
+    if (writes()) find_markers();
     if (parts_.embedder) {
       embeds_.emplace([this](std::vector<EmbedText> texts) { return compute(std::move(texts)); },
                       ranks() ? 1 : parts_.embedder->dim(),
@@ -67,6 +71,9 @@ class ServedModel {
   bool ranks() const { return !writes() && parts_.embedder->ranks(); }
   const Tokenizer& tokenizer() const { return parts_.embedder ? parts_.embedder->tokenizer() : *parts_.tokenizer; }
   const ChatTemplate& chat() const { return parts_.chat; }
+  const CallFormat& call_format() const { return *parts_.call_format; }  // of one that writes
+  // The special tokens that its call format reads, sorted.
+  std::span<const int32_t> marker_tokens() const { return marker_tokens_; }
   const GenerationConfig& defaults() const { return parts_.defaults; }
   const ModelFacts& facts() const { return parts_.facts; }
   const RunnerInfo& info() const { return info_; }
@@ -110,6 +117,8 @@ class ServedModel {
     return {.n_vocab = e.n_vocab(), .n_ctx = e.max_tokens(), .max_batch_tokens = e.max_batch_tokens(), .max_seqs = 256};
   }
 
+  void find_markers();
+
   // Vectors, or of a model that ranks a score for each.
   std::vector<float> compute(std::vector<EmbedText> texts) {
     if (ranks()) {
@@ -126,6 +135,7 @@ class ServedModel {
 
   ServedModelParts parts_;
   const RunnerInfo info_;
+  std::vector<int32_t> marker_tokens_;
   const std::time_t created_ = std::time(nullptr);
   std::atomic<int> taken_{0};
 

@@ -1,5 +1,6 @@
 #include "text/stream_decoder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "text/tokenizers/unicode.h"
@@ -17,7 +18,8 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, StreamOptions options)
 std::string StreamDecoder::push(int32_t id) {
   // A row that pads the embedding to a round number is no token, but a model may draw it.
   if (id >= tokenizer_.n_vocab()) return {};
-  tokenizer_.append_decoded(id, options_.skip_special, at_start_, pending_);
+  const bool skip_special = options_.skip_special && !std::ranges::binary_search(options_.shown_special, id);
+  tokenizer_.append_decoded(id, skip_special, at_start_, pending_);
   const size_t n_complete = pending_.size() - utf8_incomplete_tail(pending_);
   std::string complete = pending_.substr(0, n_complete);
   pending_.erase(0, n_complete);

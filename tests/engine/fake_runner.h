@@ -29,6 +29,7 @@ struct FakeOptions {
   double token_us = 0;                                   // and each token of it
   std::function<void(int64_t step)> before_forward = {};  // may throw, to make that step fail
   std::function<bool(const SampleRow&)> spoils = {};      // rows whose logits are no numbers
+  std::function<int32_t(const SampleRow&)> writes = {};   // what is drawn instead
   std::function<void()> before_wait = {};                 // may throw, as a device does that failed meanwhile
 };
 

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <thread>
 
 #include "engine/fake_runner.h"
@@ -24,6 +25,14 @@ sigset_t block_signals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   sigdelset(&signals, SIGPIPE);
   return signals;
+}
+
+// What follows the last turn's header of ChatML is `text`, then a token that requests name as a stop.
+int32_t next_of(const std::string& text, const SampleRow& row) {
+  constexpr std::string_view kHeader = "assistant\n";
+  const auto header = std::find_end(row.history.begin(), row.history.end(), kHeader.begin(), kHeader.end());
+  const size_t n = static_cast<size_t>(std::max<ptrdiff_t>(0, row.history.end() - header - ptrdiff_t{kHeader.size()}));
+  return n < text.size() ? static_cast<unsigned char>(text[n]) : 256;
 }
 
 int serve(const FakeOptions& fake, const HttpServerOptions& http, const AppOptions& options, int queue_limit) {
@@ -82,11 +91,14 @@ int main(int argc, char** argv) {
   app.add_option("--blocks", info.n_blocks, "KV blocks of 16 tokens; 0: enough");
   app.add_option("--queue", queue_limit, "requests that may wait; -1: four times max-seqs");
   app.add_option("--api-key", options.api_keys);
+  std::string text;
+  app.add_option("--writes", text, "every chat's answer, which token 256 ends");
   int interval_ms = static_cast<int>(options.stream_interval.count());
   app.add_option("--stream-interval-ms", interval_ms);
   int ping_ms = static_cast<int>(http.ping_interval.count());
   app.add_option("--ping-ms", ping_ms, "silence before a stream gets a comment");
   CLI11_PARSE(app, argc, argv);
+  if (!text.empty()) fake.writes = [text](const SampleRow& row) { return next_of(text, row); };
   options.stream_interval = std::chrono::milliseconds(interval_ms);
   http.ping_interval = std::chrono::milliseconds(ping_ms);
   if (info.n_blocks == 0) info.n_blocks = info.max_seqs * (info.n_ctx / info.block_size + 1);

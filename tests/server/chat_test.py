@@ -5,6 +5,7 @@ import subprocess
 
 import numpy
 import pytest
+from conftest import running
 
 STORY = "Tell me a story about a fox."
 
@@ -89,6 +90,20 @@ def test_a_conversation_with_tools(server):
     prompt = lambda **fields: server.post("/apply-template", {"messages": messages, **fields}).json()["prompt"]
     assert "Rain" in prompt() and prompt(tools=[tool], tool_choice="none") == prompt()
     assert '"place"' in prompt(tools=[tool]) and prompt(tools=[tool], tool_choice="auto") == prompt(tools=[tool])
+
+
+def test_the_call_format_is_the_templates_or_as_told(server):
+    """Of what the model writes behind <seed:think>, one row says that it is reasoning."""
+    turns = [{"role": "user", "content": "What is 7 + 5?"}, {"role": "assistant", "content": "<seed:think>"}]
+    body = {"messages": turns, "temperature": 0, "max_tokens": 8, "continue_final_message": True, "ignore_eos": True}
+    plain = server.post("/v1/chat/completions", body).json()["choices"][0]["message"]
+    with running("--tool-parser", "seed_oss") as told:
+        split = told.post("/v1/chat/completions", body).json()["choices"][0]["message"]
+    assert plain["content"].strip() and "reasoning" not in plain
+    assert split["content"] == "" and split["reasoning"] == split["reasoning_content"] == plain["content"].lstrip()
+    done = subprocess.run([os.environ["INGOT"], "serve", "--tool-parser", "nope"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "gpt_oss" in done.stderr
+    assert "deepseek_v3_1" in subprocess.run([os.environ["INGOT"], "serve", "--help"], capture_output=True, text=True, timeout=60).stdout
 
 
 def test_the_last_message_can_be_continued(server):

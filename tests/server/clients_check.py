@@ -1,5 +1,6 @@
 """The openai and anthropic packages against a running server, one of an embedding model, and one that wants the key "sesame" and takes two
-requests at a time: clients_check.py URL EMBEDDING_URL LIMITED_URL. Run by clients_test.py with a Python that has them."""
+requests at a time, and one of a model that always thinks and calls: clients_check.py URL EMBEDDING_URL LIMITED_URL CALLS_URL. Run by clients_test.py with a Python that has them."""
+import json
 import sys
 
 import anthropic
@@ -164,6 +165,60 @@ def messages_with_tools():
     assert messages_client.messages.create(model=model, max_tokens=5, messages=turns, tools=[tool]).usage.output_tokens == 5
 
 
+CALLS = [{"place": "Oslo"}, {"place": "Zürich \"B\""}]  # as clients_test.py has the model write them
+STOP = {"stop_token_ids": [256]}
+calls_client = openai.OpenAI(base_url=f"{sys.argv[4]}/v1", api_key="none", max_retries=0)
+calls_messages = anthropic.Anthropic(base_url=sys.argv[4], api_key="none", max_retries=0)
+
+
+def tool_calls():
+    asked = {"model": "fake", "messages": SUM, "tools": [TOOL], "max_tokens": 400, "extra_body": STOP}
+
+    def check(choice):
+        assert choice.finish_reason == "tool_calls" and choice.message.content == "I look." and choice.message.reasoning_content == "Hm."
+        assert [json.loads(c.function.arguments) for c in choice.message.tool_calls] == CALLS
+        assert {c.function.name for c in choice.message.tool_calls} == {"weather"} and len({c.id for c in choice.message.tool_calls}) == 2
+        return choice.message
+
+    message = check(calls_client.chat.completions.create(**asked).choices[0])
+    with calls_client.chat.completions.stream(**asked) as events:
+        kinds = [event.type for event in events]
+        check(events.get_final_completion().choices[0])
+    assert kinds.count("tool_calls.function.arguments.delta") > 10 and kinds.count("tool_calls.function.arguments.done") == 2
+    results = [{"role": "tool", "tool_call_id": c.id, "content": "Rain"} for c in message.tool_calls]
+    calls_client.chat.completions.create(**asked | {"messages": [*SUM, message, *results]})
+
+
+def tool_calls_of_responses():
+    tool = {"type": "function", "name": "weather", "parameters": TOOL["function"]["parameters"], "strict": False}
+    asked = {"model": "fake", "input": SUM, "tools": [tool], "max_output_tokens": 400, "extra_body": STOP}
+    with calls_client.responses.stream(**asked) as events:
+        kinds = [event.type for event in events]
+        streamed = events.get_final_response()
+    assert kinds.count("response.function_call_arguments.delta") > 10 and kinds.count("response.function_call_arguments.done") == 2
+    for got in (calls_client.responses.create(**asked), streamed):
+        assert [item.type for item in got.output] == ["reasoning", "message", "function_call", "function_call"] and got.output_text == "I look."
+        assert [json.loads(item.arguments) for item in got.output[2:]] == CALLS and got.output[0].content[0].text == "Hm."
+    results = [{"type": "function_call_output", "call_id": item.call_id, "output": "Rain"} for item in streamed.output[2:]]
+    calls_client.responses.create(**asked | {"input": [*SUM, *streamed.output, *results]})
+
+
+def tool_use():
+    tool = {"name": "weather", "input_schema": TOOL["function"]["parameters"]}
+    asked = {"model": "fake", "max_tokens": 400, "messages": SUM, "tools": [tool], "extra_body": STOP}
+    with calls_messages.messages.stream(**asked) as events:
+        kinds = [event.type for event in events]
+        streamed = events.get_final_message()
+    assert kinds.count("input_json") > 10
+    for got in (calls_messages.messages.create(**asked), streamed):
+        assert got.stop_reason == "tool_use" and [block.type for block in got.content] == ["thinking", "text", "tool_use", "tool_use"]
+        assert got.content[0].thinking == "Hm." and got.content[0].signature and got.content[1].text == "I look."
+        assert [block.input for block in got.content[2:]] == CALLS
+    results = [{"type": "tool_result", "tool_use_id": block.id, "content": "Rain"} for block in streamed.content[2:]]
+    turns = [*SUM, {"role": "assistant", "content": streamed.content}, {"role": "user", "content": results}]
+    calls_messages.messages.create(**asked | {"messages": turns})
+
+
 def embeddings():
     vectors = openai.OpenAI(base_url=f"{sys.argv[2]}/v1", api_key="none", max_retries=0)
     texts = ["the quick brown fox", "a", "other words"]
@@ -179,6 +234,6 @@ def embeddings():
     raises(openai.BadRequestError, lambda: vectors.chat.completions.create(model="any", messages=SUM))
 
 
-for check in (chat, chat_stream, chat_options, completions, responses, errors, structured_parse, keys, retries, prefill, messages, messages_with_tools, embeddings):
+for check in (chat, chat_stream, chat_options, completions, responses, errors, structured_parse, keys, retries, prefill, messages, messages_with_tools, tool_calls, tool_calls_of_responses, tool_use, embeddings):
     check()
     print(check.__name__, "ok")

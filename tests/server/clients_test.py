@@ -1,5 +1,7 @@
 """Real clients: the openai and anthropic packages, LangChain's and LiteLLM, in an environment of their own beside the program, made once. Skipped
 where PyPI cannot be reached; INGOT_CLIENTS_PYTHON names a Python that has them already."""
+import contextlib
+import json
 import os
 import pathlib
 import subprocess
@@ -23,10 +25,22 @@ def encoder():
         yield made
 
 
+@contextlib.contextmanager
+def caller():
+    """The address of a server whose model thinks, speaks and calls twice, whatever it is asked."""
+    calls = [json.dumps({"name": "weather", "arguments": {"place": place}}, ensure_ascii=False) for place in ("Oslo", 'Zürich "B"')]
+    text = "<think>Hm.</think>I look." + "".join(f"<tool_call>{call}</tool_call>" for call in calls)
+    command = [os.environ["INGOT_FAKE_SERVER"], "--max-seqs", "4", "--ctx", "4096", "--writes", text]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process.stdout.readline().strip()
+        process.terminate()
+    assert process.returncode == 0
+
+
 def test_openai_and_anthropic(server, encoder):
     python = python_with("openai>=1.99", "anthropic>=0.60")
-    with running("--api-key", "sesame", "--max-seqs", 1, "--queue", 1) as limited:
-        assert check(python, HERE / "clients_check.py", server.url, encoder.url, limited.url) == 13
+    with running("--api-key", "sesame", "--max-seqs", 1, "--queue", 1) as limited, caller() as calls:
+        assert check(python, HERE / "clients_check.py", server.url, encoder.url, limited.url, calls) == 16
 
 
 def test_langchain(server):

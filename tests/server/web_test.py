@@ -188,7 +188,7 @@ def test_markdown(server, browser, shot):
     for text in ("word **bold** `code`\n\n" * 5000, "*" * 20000, "`" * 20000, "[" * 20000, "> " * 300 + "x", "- " * 300 + "x", "|" * 5000 + "\n" + "|-" * 2500):
         ms = page.js(f"import('/markdown.js').then(m => {{ const d = document.createElement('div'), t0 = performance.now(); new m.View(d).update({json.dumps(text)}); return performance.now() - t0; }})")
         assert ms < 4000, (text[:20], ms)
-    chat = {"id": "demo", "title": "Markdown", "messages": [{"role": "user", "content": "Show me everything."}, {"role": "assistant", "content": "<think>Let me see.\n\nAh.</think>" + MARKDOWN}]}
+    chat = {"id": "demo", "title": "Markdown", "messages": [{"role": "user", "content": "Show me everything."}, {"role": "assistant", "content": MARKDOWN, "reasoning": "Let me see.\n\nAh."}]}
     assert page.js(f"import('/store.js').then(s => s.take({json.dumps(json.dumps({'conversations': [chat]}))}))") == 1
     page.call("Page.reload")
     page.wait("document.querySelectorAll('#list li').length === 1")

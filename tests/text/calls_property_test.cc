@@ -46,79 +46,13 @@ TEST(RenderedTurns, AreReadBack) {
   }
 }
 
-// Pieces of what models write: markers of the row, of others, JSON, tags, odd bytes.
-std::string drawn_text(const CallFormat& row, std::mt19937& draw) {
-  const std::string_view markers[] = {
-      row.think_begin, row.think_end,   row.header,      row.answer_begin, row.answer_end,   row.list_begin,
-      row.list_end,    row.separator,   row.call_begin,  row.call_end,     row.name_begin,   row.name_end,
-      row.args_end,    row.param_begin, row.key_end,     row.value_begin,  row.string_begin, row.param_end,
-      row.string_mark, row.id_begin,    row.other_begin, row.other_end};
-  constexpr std::string_view kOthers[] = {"{\"name\": \"get_weather\", \"arguments\": {\"city\": \"x\"}}",
-                                          "{\"city\": \"x\", \"days\": 3}",
-                                          "get_weather",
-                                          "city",
-                                          "days",
-                                          "get_weather(city='x', days=2)",
-                                          "{city:1}",
-                                          "\"",
-                                          "{",
-                                          "}",
-                                          "[",
-                                          "]",
-                                          "(",
-                                          ")",
-                                          ",",
-                                          ";",
-                                          ":",
-                                          "=",
-                                          " ",
-                                          "\n",
-                                          "'",
-                                          "\\",
-                                          "x",
-                                          "1.5",
-                                          "<",
-                                          ">",
-                                          "\xff",
-                                          "日",
-                                          "to=functions.now",
-                                          "<|start|>",
-                                          "<|channel|>",
-                                          "<|message|>",
-                                          "analysis",
-                                          "\"name\": \"now\"",
-                                          "null",
-                                          "```"};
-  std::string text;
-  const auto whole_call = [&] {
-    const bool json =
-        row.syntax == CallSyntax::kEnvelope || row.syntax == CallSyntax::kNamed || row.syntax == CallSyntax::kChannel;
-    return row.begin_text("get_weather") +
-           (json                               ? "{\"city\": \"x\"}"
-            : row.syntax == CallSyntax::kGemma ? "{days:1}"
-                                               : "") +
-           row.end_text();
-  };
-  for (int n = static_cast<int>(draw() % 14); n >= 0; --n) {
-    const unsigned kind = draw() % 8;
-    if (kind < 4)
-      text += markers[draw() % std::size(markers)];
-    else if (kind < 7)
-      text += kOthers[draw() % std::size(kOthers)];
-    else
-      text += whole_call();
-  }
-  for (unsigned n = draw() % 3; n > 0 && !text.empty(); --n) text[draw() % text.size()] = static_cast<char>(draw());
-  return text.substr(0, draw() % 4 == 0 ? draw() % (text.size() + 1) : text.npos);
-}
-
 TEST(AnyText, PiecesSayWhatTheWholeSays) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 draw(seed);
   for (const CallFormat& row : call_formats()) {
     for (int i = 0; i < 400; ++i) {
-      const std::string text = drawn_text(row, draw);
+      const std::string text = testing::drawn_text(row, draw);
       const AnswerOptions options = {.tools = draw() % 2 ? &rendered().at("tools") : nullptr,
                                      .in_reasoning = draw() % 4 == 0};
       const Answer whole = testing::read_whole(row, text, options);

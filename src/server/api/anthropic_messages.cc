@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/api/answer_form.h"
 #include "server/api/api.h"
-#include "server/api/reasoning.h"
 #include "server/api/request_fields.h"
 
 namespace ingot {
@@ -29,7 +29,7 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
     if (type == "text") {
       text += (text.empty() ? "" : "\n") + string_member(block, "text", here);
     } else if (type == "thinking") {
-      own["reasoning_content"] = string_member(block, "thinking", here);
+      own["reasoning_content"] = own.value("reasoning_content", "") + string_member(block, "thinking", here);
     } else if (type == "redacted_thinking") {
       continue;
     } else if (type == "tool_use") {
@@ -53,7 +53,7 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
   if (!text.empty() || own.contains("tool_calls")) out.push_back(std::move(own));
 }
 
-JsonValue read_tools(const Fields& fields) {
+JsonValue read_tools(const Fields& fields, AnswerForm& form) {
   JsonValue tools;
   const JsonValue* given = fields.find("tools");
   bool shown = true;
@@ -63,14 +63,15 @@ JsonValue read_tools(const Fields& fields) {
     if (type == "any" || type == "tool")
       fields.refuse("tool_choice", "that forces a call is not supported by this server yet: use auto or none");
     if (type != "auto" && type != "none") fields.refuse("tool_choice", "must have the type auto, any, tool or none");
+    form.parallel_calls = !Fields(*choice, "tool_choice.").boolean("disable_parallel_tool_use").value_or(false);
   }
   if (!given) return tools;
+  ToolReader reader("custom", form);
   for (size_t i = 0; i < given->size(); ++i) {
     const std::string where = fmt::format("tools[{}]", i);
     const JsonValue& tool = (*given)[i];
-    if (!tool.is_object()) refuse_value(where, "must be an object");
-    if (tool.contains("type") && !tool["type"].is_null() && string_member(tool, "type", where) != "custom")
-      refuse_value(where + ".type", "must be \"custom\": this server has no tools of its own");
+    if (!reader.keeps(tool, where)) continue;
+    reader.check_strict(tool, where);
     JsonValue function = {{"name", string_member(tool, "name", where)}};
     if (tool.contains("description")) function["description"] = string_member(tool, "description", where);
     function["parameters"] = tool.value("input_schema", JsonValue::object());
@@ -95,7 +96,7 @@ JsonValue read_variables(const Fields& fields) {
   return variables;
 }
 
-std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model) {
+std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model, AnswerForm& form) {
   const JsonValue& given = fields.at("messages");
   if (!given.is_array() || given.empty()) fields.refuse("messages", "must be an array of at least one message");
   JsonValue messages = JsonValue::array();
@@ -107,42 +108,40 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model)
   // The answer goes on from the last message.
   const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");
   const ChatEnd end = goes_on ? ChatEnd::kOpenMessage : ChatEnd::kAnswer;
-  return chat_prompt(model, std::move(messages), read_tools(fields), variables, "messages", end);
+  form.tools = read_tools(fields, form);
+  return chat_prompt(model, std::move(messages), form.tools, variables, "messages", end);
 }
 
-// What the model thinks is a block of its own before what it says. A stream opens a block with its first text.
+// Nothing here is signed: clients that send thinking back want something in the field.
+constexpr const char* kSignature = "ingot";
+
+// Reasoning, text and each call are blocks, in their order. A stream opens a block with its first text.
 class MessagesWriter final : public AnswerWriter {
  public:
-  MessagesWriter(std::string model, int n_prompt, bool thinking)
-      : model_(std::move(model)), n_prompt_(n_prompt), splitter_(thinking) {}
+  MessagesWriter(std::string model, int n_prompt, const AnswerForm& form)
+      : model_(std::move(model)), n_prompt_(n_prompt), reader_(form) {}
 
   void begin(const Totals&, std::string& out) override {
     event(out, {{"type", "message_start"},
                 {"message", message(JsonValue::array(), nullptr, {}, {.prompt_tokens = n_prompt_})}});
   }
-  void delta(int, const Delta& d, std::string& out) override { parts(splitter_.push(d.text), out); }
-  void choice_end(int, const ChoiceEnd& end, std::string& out) override {
-    end_ = end;
-    parts(splitter_.flush(), out);
-    if (open_ != Block::kText) open(Block::kText, out);  // there always is one
-    close(out);
-  }
+  void delta(int, const Delta& d, std::string& out) override { add(reader_.read(d.text), &out); }
+  void choice_end(int, const ChoiceEnd& end, std::string& out) override { finish(end, &out); }
   void end(const Totals& totals, std::string& out) override {
-    event(out, {{"type", "message_delta"},
-                {"delta", {{"stop_reason", stop_reason(end_)}, {"stop_sequence", stop_sequence(end_)}}},
-                {"usage", usage(totals)}});
+    JsonValue json = {{"type", "message_delta"},
+                      {"delta", {{"stop_reason", stop_reason()}, {"stop_sequence", stop_sequence(end_)}}},
+                      {"usage", usage(totals)}};
+    if (!reader_.warnings().empty()) json["warnings"] = reader_.warnings();
+    event(out, json);
     event(out, {{"type", "message_stop"}});
   }
   std::string whole(const std::vector<ChoiceResult>& choices, const Totals& totals) override {
     const ChoiceResult& one = choices.front();
-    const ReasoningSplitter::Parts all = splitter_.split(one.whole.text);
-    JsonValue blocks = JsonValue::array();
-    if (const std::string_view thought = thought_of(all.thought); !thought.empty()) {
-      blocks.push_back(empty_block(Block::kThinking));
-      blocks.back()["thinking"] = thought;
-    }
-    blocks.push_back({{"type", "text"}, {"text", all.said}});
-    return dump_json(message(std::move(blocks), stop_reason(one.end), one.end, totals));
+    add(reader_.read(one.whole.text), nullptr);
+    finish(one.end, nullptr);
+    JsonValue json = message(std::move(blocks_), stop_reason(), end_, totals);
+    if (!reader_.warnings().empty()) json["warnings"] = reader_.warnings();
+    return dump_json(json);
   }
   bool tells_failures() const override { return false; }  // there is no stop_reason for it
   HttpResponse error(const ApiError& e) const override { return anthropic_error_response(e); }
@@ -151,37 +150,80 @@ class MessagesWriter final : public AnswerWriter {
   }
 
  private:
-  enum class Block { kNone, kThinking, kText };
+  enum class Block { kNone, kThinking, kText, kCall };
 
-  static JsonValue empty_block(Block kind) {
-    if (kind == Block::kThinking) return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
-    return {{"type", "text"}, {"text", ""}};
-  }
-  void open(Block kind, std::string& out) {
-    if (open_ != Block::kNone) close(out);
+  // What follows adds to the blocks, and tells of it where there is an `out`: in a stream, whose blocks stay empty.
+  void open(Block kind, JsonValue block, std::string* out) {
+    close(out);
     open_ = kind;
-    event(out, {{"type", "content_block_start"}, {"index", index_}, {"content_block", empty_block(kind)}});
+    if (out) event(*out, {{"type", "content_block_start"}, {"index", blocks_.size()}, {"content_block", block}});
+    blocks_.push_back(std::move(block));
   }
-  void close(std::string& out) {
-    event(out, {{"type", "content_block_stop"}, {"index", index_++}});
-    open_ = Block::kNone;
-  }
-  void part(Block kind, std::string_view text, std::string& out) {
-    if (kind == Block::kThinking && open_ != kind) text = thought_of(text);
+  void more(const char* type, const char* name, const std::string& text, std::string* out) {
     if (text.empty()) return;
-    if (open_ != kind) open(kind, out);
-    const JsonValue delta = kind == Block::kThinking ? JsonValue{{"type", "thinking_delta"}, {"thinking", text}}
-                                                     : JsonValue{{"type", "text_delta"}, {"text", text}};
-    event(out, {{"type", "content_block_delta"}, {"index", index_}, {"delta", delta}});
+    text_ += text;
+    if (!out) return;
+    event(*out,
+          {{"type", "content_block_delta"}, {"index", blocks_.size() - 1}, {"delta", {{"type", type}, {name, text}}}});
+    text_.clear();
   }
-  void parts(const ReasoningSplitter::Parts& parts, std::string& out) {
-    part(Block::kThinking, parts.thought, out);
-    part(Block::kText, parts.said, out);
+  void close(std::string* out) {
+    const Block kind = std::exchange(open_, Block::kNone);
+    if (kind == Block::kNone) return;
+    if (kind == Block::kThinking) delta_signature(out);
+    if (out) return event(*out, {{"type", "content_block_stop"}, {"index", blocks_.size() - 1}});
+    JsonValue& block = blocks_.back();
+    std::string text = std::exchange(text_, {});
+    if (kind != Block::kCall) {
+      block[kind == Block::kText ? "text" : "thinking"] = std::move(text);
+    } else if (JsonValue input = JsonValue::parse(text, nullptr, false); input.is_object()) {
+      block["input"] = std::move(input);
+    } else {
+      block["partial_json"] = std::move(text);  // cut: a prefix of an object
+    }
+  }
+  void delta_signature(std::string* out) {
+    if (!out) {
+      blocks_.back()["signature"] = kSignature;
+      return;
+    }
+    event(*out, {{"type", "content_block_delta"},
+                 {"index", blocks_.size() - 1},
+                 {"delta", {{"type", "signature_delta"}, {"signature", kSignature}}}});
+  }
+  void add_text(const std::string& text, std::string* out) {
+    if (open_ != Block::kText) open(Block::kText, {{"type", "text"}, {"text", ""}}, out);
+    more("text_delta", "text", text, out);
+  }
+  void add_thinking(const std::string& text, std::string* out) {
+    if (open_ != Block::kThinking)
+      open(Block::kThinking, {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}}, out);
+    more("thinking_delta", "thinking", text, out);
+  }
+  void add(const AnswerEvents& events, std::string* out) {
+    using Kind = AnswerEvent::Kind;
+    for (const AnswerEvent& e : events) {
+      if (e.kind == Kind::kReasoning) add_thinking(e.text, out);
+      if (e.kind == Kind::kContent) add_text(e.text, out);
+      if (e.kind == Kind::kCallBegin)
+        open(Block::kCall, {{"type", "tool_use"}, {"id", e.id}, {"name", e.text}, {"input", JsonValue::object()}}, out);
+      if (e.kind == Kind::kCallArguments) more("input_json_delta", "partial_json", e.text, out);
+      if (e.kind == Kind::kCallEnd) close(out);
+    }
+  }
+  void finish(const ChoiceEnd& end, std::string* out) {
+    end_ = end;
+    add(reader_.finish(), out);
+    close(out);
+    const bool has_answer = !blocks_.empty() && blocks_.back()["type"] != "thinking";
+    if (!has_answer) add_text("", out);
+    close(out);
   }
 
-  static const char* stop_reason(const ChoiceEnd& end) {
-    if (!end.stop_string.empty()) return "stop_sequence";
-    return std::string_view(end.reason) == "length" ? "max_tokens" : "end_turn";
+  const char* stop_reason() const {
+    if (!end_.stop_string.empty()) return "stop_sequence";
+    if (std::string_view(end_.reason) == "length") return "max_tokens";
+    return reader_.has_calls() ? "tool_use" : "end_turn";
   }
   static JsonValue stop_sequence(const ChoiceEnd& end) {
     return end.stop_string.empty() ? JsonValue() : JsonValue(end.stop_string);
@@ -209,17 +251,14 @@ class MessagesWriter final : public AnswerWriter {
 
   const std::string id_ = random_id("msg_"), model_;
   const int n_prompt_;
-  ReasoningSplitter splitter_;
+  AnswerReader reader_;
+  JsonValue blocks_ = JsonValue::array();
   Block open_ = Block::kNone;
-  int index_ = 0;
+  std::string text_;  // of the open block, where it is not streamed
   ChoiceEnd end_;
 };
 
 }  // namespace
-
-std::unique_ptr<AnswerWriter> messages_writer(std::string model, int n_prompt, bool thinking) {
-  return std::make_unique<MessagesWriter>(std::move(model), n_prompt, thinking);
-}
 
 void answer_messages(const ApiCall& call) {
   const Fields fields(call.body);
@@ -233,16 +272,18 @@ void answer_messages(const ApiCall& call) {
   fields.at("max_tokens");
   read_max_tokens(fields, {"max_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, 1);
-  spec.prompts = {read_prompt(fields, model)};
+  AnswerForm form;
+  spec.prompts = {read_prompt(fields, model, form)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
-  auto writer = messages_writer(model.id(), static_cast<int>(spec.prompts[0].size()),
-                                prompt_opens_thought(model, spec.prompts[0]));
+  prepare_answer(model, spec, form);
+  auto writer = std::make_unique<MessagesWriter>(model.id(), static_cast<int>(spec.prompts[0].size()), form);
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }
 
 void answer_count_tokens(const ApiCall& call) {
   const Fields fields(call.body);
-  call.responder->respond({.body = dump_json({{"input_tokens", read_prompt(fields, *call.model).size()}})});
+  AnswerForm form;
+  call.responder->respond({.body = dump_json({{"input_tokens", read_prompt(fields, *call.model, form).size()}})});
 }
 
 }  // namespace ingot

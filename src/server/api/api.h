@@ -27,9 +27,4 @@ void answer_tokenize(const ApiCall& call);    // POST /tokenize: llama.cpp's fie
 void answer_detokenize(const ApiCall& call);  // POST /detokenize
 void answer_template(const ApiCall& call);    // POST /apply-template
 
-// Forms of answers in which what a model thinks is told apart. thinking: the prompt has begun a thought already.
-std::unique_ptr<AnswerWriter> messages_writer(std::string model, int n_prompt, bool thinking);
-std::unique_ptr<AnswerWriter> responses_writer(std::string model, JsonValue settings,
-                                               bool thinking);  // which the answer repeats
-
 }  // namespace ingot

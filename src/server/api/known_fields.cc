@@ -40,6 +40,7 @@ constexpr KnownField kFields[] = {
     {"tools", kTemplated | kResponses | kAnthropic, kArray},
     {"tool_choice", kTemplated | kResponses, kString | kObject},
     {"tool_choice", kAnthropic, kObject},
+    {"parallel_tool_calls", kChat | kResponses, kBool},
     {"documents", kTemplated, kArray},
     {"chat_template_kwargs", kTemplated, kObject},
     {"reasoning_effort", kTemplated, kString},
@@ -117,7 +118,7 @@ constexpr KnownField kFields[] = {
     // What changes nothing here: accounts, shelves and speeds of other servers.
     {"metadata", kChat | kMessages, kObject, kIgnored},
     {"user", kText | kEmbeddings | kRerank, kString, kIgnored},
-    {"parallel_tool_calls", kTemplated | kResponses, kBool, kIgnored},
+    {"parallel_tool_calls", kTokenize | kTemplate, kBool, kIgnored},
     {"store", kOpenAi, kBool, kIgnored},
     {"service_tier", kText, kString, kIgnored},
     {"safety_identifier", kOpenAi, kString, kIgnored},

@@ -5,8 +5,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "server/api/answer_form.h"
 #include "server/api/api.h"
-#include "server/api/reasoning.h"
 #include "server/api/request_fields.h"
 
 namespace ingot {
@@ -30,6 +30,51 @@ JsonValue logprobs_json(const std::vector<TokenText>& tokens) {
   return {{"content", std::move(content)}};
 }
 
+// What some events of an answer come to, as a message or a delta has it.
+struct Parts {
+  struct Call {
+    int index = 0;
+    bool begins = false;
+    std::string id, name, arguments;
+  };
+  std::string reasoning, content;
+  std::vector<Call> calls;
+
+  void add(const AnswerEvents& events);
+  bool empty() const { return reasoning.empty() && content.empty() && calls.empty(); }
+};
+
+void Parts::add(const AnswerEvents& events) {
+  using Kind = AnswerEvent::Kind;
+  for (const AnswerEvent& event : events) {
+    if (event.kind == Kind::kReasoning) reasoning += event.text;
+    if (event.kind == Kind::kContent) content += event.text;
+    if (event.kind == Kind::kCallBegin)
+      calls.push_back({.index = event.call, .begins = true, .id = event.id, .name = event.text});
+    if (event.kind != Kind::kCallArguments || event.text.empty()) continue;
+    if (calls.empty() || calls.back().index != event.call) calls.push_back({.index = event.call});
+    calls.back().arguments += event.text;
+  }
+}
+
+// A delta's tool_calls: what has been said of a call before is not said again.
+void append_calls(std::string& out, const std::vector<Parts::Call>& calls) {
+  out += '[';
+  for (const Parts::Call& call : calls) {
+    out += fmt::format(R"({}{{"index":{},)", out.back() == '[' ? "" : ",", call.index);
+    if (call.begins) {
+      append_json_string(out += R"("id":)", call.id);
+      append_json_string(out += R"(,"type":"function","function":{"name":)", call.name);
+      out += ',';
+    } else {
+      out += R"("function":{)";
+    }
+    append_json_string(out += R"("arguments":)", call.arguments);
+    out += "}}";
+  }
+  out += ']';
+}
+
 class ChatWriter final : public AnswerWriter {
  public:
   struct Options {
@@ -37,17 +82,17 @@ class ChatWriter final : public AnswerWriter {
     StreamFields stream;
     int n = 1;
     bool logprobs = false, prompt_logprobs = false;
-    std::string echo;       // the last message, which comes before each answer's text
-    bool splits = true;     // tells thoughts apart
-    bool thinking = false;  // the prompt has begun one
+    std::string echo;  // the last message, which comes before each answer's text
+    AnswerForm form;
   };
-  explicit ChatWriter(Options options)
-      : o_(std::move(options)), splitters_(static_cast<size_t>(o_.n), ReasoningSplitter(o_.thinking)) {}
+  explicit ChatWriter(Options options) : o_(std::move(options)) {
+    for (int i = 0; i < o_.n; ++i) readers_.emplace_back(o_.form, i);
+  }
 
   void begin(const Totals& so_far, std::string& out) override {
     const std::string totals = totals_members(o_.stream, so_far);
     for (int i = 0; i < o_.n; ++i) event(i, R"("role":"assistant","content":null)", "", nullptr, totals, out);
-    for (int i = 0; i < o_.n; ++i) event_of(i, {.thought = "", .said = o_.echo}, {}, totals, out);
+    for (int i = 0; i < o_.n; ++i) event_of(i, {.reasoning = "", .content = o_.echo, .calls = {}}, {}, totals, out);
   }
 
   void progress(int choice, const PromptState& prompt, std::string& out) override {
@@ -55,31 +100,37 @@ class ChatWriter final : public AnswerWriter {
   }
 
   void delta(int choice, const Delta& d, std::string& out) override {
-    event_of(choice, split(choice, d.text), d.tokens, totals_members(o_.stream, d.so_far), out);
+    event_of(choice, parts_of(reader(choice).read(d.text)), d.tokens, totals_members(o_.stream, d.so_far), out);
   }
 
-  void event_of(int choice, const ReasoningSplitter::Parts& parts, const std::vector<TokenText>& tokens,
-                std::string_view totals, std::string& out) {
+  void event_of(int choice, const Parts& parts, const std::vector<TokenText>& tokens, std::string_view totals,
+                std::string& out) {
     const bool has_tokens = (o_.logprobs || o_.stream.token_ids) && !tokens.empty();
-    if (parts.thought.empty() && parts.said.empty() && !has_tokens) return;
+    if (parts.empty() && !has_tokens) return;
     std::string delta;
     const auto add = [&](const char* name, const std::string& text) {
       if (text.empty()) return;
       delta += delta.empty() ? "" : ",";
       append_json_string((delta += name) += ':', text);
     };
-    add(R"("reasoning_content")", parts.thought);
-    add(R"("reasoning")", parts.thought);
-    add(R"("content")", parts.said);
+    add(R"("reasoning_content")", parts.reasoning);
+    add(R"("reasoning")", parts.reasoning);
+    add(R"("content")", parts.content);
+    if (!parts.calls.empty()) {
+      delta += delta.empty() ? "" : ",";
+      append_calls(delta += R"("tool_calls":)", parts.calls);
+    }
     std::string more = R"("logprobs":)" + (o_.logprobs ? dump_json(logprobs_json(tokens)) : "null") + ",";
     if (o_.stream.token_ids) more += R"("token_ids":)" + dump_json(token_ids(tokens)) + ",";
     event(choice, delta, more, nullptr, totals, out);
   }
 
   void choice_end(int choice, const ChoiceEnd& end, std::string& out) override {
-    const std::string totals = totals_members(o_.stream, end.so_far);
-    if (o_.splits) event_of(choice, splitters_[static_cast<size_t>(choice)].flush(), {}, totals, out);
-    event(choice, "", "", end.reason, totals, out);
+    std::string more = totals_members(o_.stream, end.so_far);
+    event_of(choice, parts_of(reader(choice).finish()), {}, more, out);
+    if (const auto& warnings = reader(choice).warnings(); !warnings.empty())
+      more += R"(,"warnings":)" + dump_json(warnings);
+    event(choice, "", "", finish_reason(choice, end), more, out);
     failure_ += end.failure;
   }
 
@@ -94,35 +145,47 @@ class ChatWriter final : public AnswerWriter {
   }
 
   std::string whole(const std::vector<ChoiceResult>& results, const Totals& totals) override {
-    JsonValue choices = JsonValue::array();
+    JsonValue choices = JsonValue::array(), warnings = JsonValue::array();
     for (const ChoiceResult& result : results) {
       const int index = static_cast<int>(choices.size());
-      const ReasoningSplitter::Parts parts = o_.splits
-                                                 ? splitters_[choices.size()].split(result.whole.text)
-                                                 : ReasoningSplitter::Parts{.thought = "", .said = result.whole.text};
-      JsonValue message = {{"role", "assistant"}, {"content", o_.echo + parts.said}};
-      add_thought(message, parts.thought);
-      JsonValue one = {{"index", index}, {"message", std::move(message)}};
+      Parts parts = parts_of(reader(index).read(result.whole.text));
+      parts.add(reader(index).finish());
+      JsonValue one = {{"index", index}, {"message", message(parts)}};
       add_tokens(one, result.whole.tokens);
-      one["finish_reason"] = result.end.reason;
+      one["finish_reason"] = finish_reason(index, result.end);
       choices.push_back(std::move(one));
+      for (const std::string& warning : reader(index).warnings()) warnings.push_back(warning);
     }
     JsonValue json = envelope("chat.completion", std::move(choices));
     if (o_.prompt_logprobs) json["prompt_logprobs"] = prompt_logprobs_json(results[0].prompt);
     json["usage"] = usage_json(totals);
     json["timings"] = timings_json(totals);
+    if (!warnings.empty()) json["warnings"] = std::move(warnings);
     return dump_json(json);
   }
 
  private:
-  ReasoningSplitter::Parts split(int choice, const std::string& text) {
-    if (!o_.splits) return {.thought = "", .said = text};
-    return splitters_[static_cast<size_t>(choice)].push(text);
+  AnswerReader& reader(int choice) { return readers_[static_cast<size_t>(choice)]; }
+
+  static Parts parts_of(const AnswerEvents& events) {
+    Parts parts;
+    parts.add(events);
+    return parts;
   }
 
-  // Under both of the names that clients look for.
-  static void add_thought(JsonValue& json, const std::string& thought) {
-    if (!thought.empty()) json["reasoning_content"] = json["reasoning"] = thought;
+  const char* finish_reason(int choice, const ChoiceEnd& end) {
+    return std::string_view(end.reason) == "stop" && reader(choice).has_calls() ? "tool_calls" : end.reason;
+  }
+
+  JsonValue message(const Parts& parts) const {
+    JsonValue json = {{"role", "assistant"}, {"content", o_.echo + parts.content}};
+    if (json["content"] == "" && !parts.calls.empty()) json["content"] = nullptr;
+    // Under both of the names that clients look for.
+    if (!parts.reasoning.empty()) json["reasoning_content"] = json["reasoning"] = parts.reasoning;
+    for (const Parts::Call& call : parts.calls)
+      json["tool_calls"].push_back(
+          {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+    return json;
   }
 
   void add_tokens(JsonValue& choice, const std::vector<TokenText>& tokens) const {
@@ -156,7 +219,7 @@ class ChatWriter final : public AnswerWriter {
   const std::string id_ = random_id("chatcmpl-");
   const int64_t created_ = std::time(nullptr);
   const EventFrame frame_{envelope("chat.completion.chunk", JsonValue::array())};
-  std::vector<ReasoningSplitter> splitters_;
+  std::vector<AnswerReader> readers_;
   std::string failure_;
 };
 
@@ -189,21 +252,20 @@ void answer_chat(const ApiCall& call) {
   spec.wants_tokens = logprobs || stream.token_ids;
   read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, spec.n);
-  spec.prompts = {read_chat_prompt(fields, model)};
+  AnswerForm form;
+  spec.prompts = {read_chat_prompt(fields, model, form)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
   check_scores(fields, "prompt_logprobs", spec);
-  const std::string format = fields.string("reasoning_format", 64).value_or("auto");
-  auto writer =
-      std::make_unique<ChatWriter>(ChatWriter::Options{.model = model.id(),
-                                                       .stream = stream,
-                                                       .n = spec.n,
-                                                       .logprobs = logprobs,
-                                                       .prompt_logprobs = spec.prompt_logprobs >= 0,
-                                                       .echo = echoed(fields),
-                                                       .splits = format != "none",
-                                                       .thinking = prompt_opens_thought(model, spec.prompts[0])});
-  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer),
-                       call.responder);
+  prepare_answer(model, spec, form);
+  form.splits_reasoning = fields.string("reasoning_format", 64).value_or("auto") != "none";
+  auto writer = std::make_unique<ChatWriter>(ChatWriter::Options{.model = model.id(),
+                                                                 .stream = stream,
+                                                                 .n = spec.n,
+                                                                 .logprobs = logprobs,
+                                                                 .prompt_logprobs = spec.prompt_logprobs >= 0,
+                                                                 .echo = echoed(fields),
+                                                                 .form = std::move(form)});
+  GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }
 
 }  // namespace ingot

@@ -5,14 +5,29 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "server/api/answer_form.h"
 #include "server/api/api.h"
-#include "server/api/reasoning.h"
 #include "server/api/request_fields.h"
 
 namespace ingot {
 namespace {
 
 constexpr auto kTextTypes = {"input_text", "output_text", "text"};
+
+// The assistant's message that reasoning and calls belong to: they may come before it, or without it.
+JsonValue& open_turn(JsonValue& messages) {
+  if (messages.empty() || messages.back()["role"] != "assistant")
+    messages.push_back({{"role", "assistant"}, {"content", ""}});
+  return messages.back();
+}
+
+// Reasoning stands before what it led to. Of reasoning that is encrypted elsewhere nothing can be shown.
+void append_reasoning(const JsonValue& item, const std::string& where, JsonValue& messages) {
+  const auto content = item.find("content");
+  if (content == item.end() || content->is_null()) return;
+  const std::string text = content_text(*content, where + ".content", {"reasoning_text", "text"});
+  if (!text.empty()) messages.push_back({{"role", "assistant"}, {"content", ""}, {"reasoning_content", text}});
+}
 
 void append_item(const JsonValue& item, const std::string& where, JsonValue& messages) {
   if (!item.is_object()) refuse_value(where, "must be an object");
@@ -23,28 +38,34 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
     const std::string& role = string_member(item, "role", where);
     if (role != "user" && role != "assistant" && role != "system" && role != "developer")
       refuse_value(where + ".role", "must be user, assistant, system or developer");
-    messages.push_back({{"role", role}, {"content", content_text(*content, where + ".content", kTextTypes)}});
+    JsonValue text = content_text(*content, where + ".content", kTextTypes);
+    const bool joins = role == "assistant" && !messages.empty() && messages.back().contains("reasoning_content") &&
+                       messages.back()["content"] == "";
+    if (joins)
+      messages.back()["content"] = std::move(text);
+    else
+      messages.push_back({{"role", role}, {"content", std::move(text)}});
   } else if (type == "function_call") {
     const JsonValue function = {{"name", string_member(item, "name", where)},
                                 {"arguments", string_member(item, "arguments", where)}};
     const JsonValue call = {
         {"id", string_member(item, "call_id", where)}, {"type", "function"}, {"function", function}};
-    const bool joins = !messages.empty() && messages.back()["role"] == "assistant";
-    if (!joins) messages.push_back({{"role", "assistant"}, {"content", ""}});
-    messages.back()["tool_calls"].push_back(call);
+    open_turn(messages)["tool_calls"].push_back(call);
   } else if (type == "function_call_output") {
     const auto output = item.find("output");
     if (output == item.end()) refuse_value(where + ".output", "is missing");
     messages.push_back({{"role", "tool"},
                         {"tool_call_id", string_member(item, "call_id", where)},
                         {"content", content_text(*output, where + ".output", kTextTypes)}});
-  } else if (type != "reasoning") {
+  } else if (type == "reasoning") {
+    append_reasoning(item, where, messages);
+  } else {
     refuse_value(where + ".type", "must be message, function_call, function_call_output or reasoning");
   }
 }
 
 // Functions stand flat there, and in an object of their own in a chat.
-JsonValue read_tools(const Fields& fields) {
+JsonValue read_tools(const Fields& fields, AnswerForm& form) {
   JsonValue tools;
   const JsonValue* given = fields.find("tools");
   bool shown = true;
@@ -54,12 +75,12 @@ JsonValue read_tools(const Fields& fields) {
     if (*choice == "none") shown = false;
   }
   if (!given) return tools;
+  ToolReader reader("function", form);
   for (size_t i = 0; i < given->size(); ++i) {
     const std::string where = fmt::format("tools[{}]", i);
     const JsonValue& tool = (*given)[i];
-    if (!tool.is_object()) refuse_value(where, "must be an object");
-    if (string_member(tool, "type", where) != "function")
-      refuse_value(where + ".type", "must be \"function\": this server has no tools of its own");
+    if (!reader.keeps(tool, where)) continue;
+    reader.check_strict(tool, where);
     JsonValue function = {{"name", string_member(tool, "name", where)}};
     if (tool.contains("description") && !tool["description"].is_null())
       function["description"] = string_member(tool, "description", where);
@@ -69,7 +90,7 @@ JsonValue read_tools(const Fields& fields) {
   return shown ? tools : JsonValue();
 }
 
-std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model) {
+std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model, AnswerForm& form) {
   JsonValue messages = JsonValue::array();
   if (const auto instructions = fields.string("instructions", 16 << 20))
     messages.push_back({{"role", "system"}, {"content", *instructions}});
@@ -85,38 +106,53 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model)
   if (const JsonValue* reasoning = fields.find("reasoning"))
     if (const auto effort = Fields(*reasoning, "reasoning.").string("effort", 64))
       variables["reasoning_effort"] = *effort;
-  return chat_prompt(model, std::move(messages), read_tools(fields), variables, "input");
+  form.tools = read_tools(fields, form);
+  form.parallel_calls = fields.boolean("parallel_tool_calls").value_or(true);
+  return chat_prompt(model, std::move(messages), form.tools, variables, "input");
 }
 
-// An item of the output: what the model thinks, or what it says. Both have one part of text, and events that differ in
+// An item of the output: reasoning, a message or a call. The first two have one part of text, and events that differ in
 // names.
 struct Item {
-  bool is_thought = false;
-  std::string id, text;
+  enum class Kind : uint8_t { kReasoning, kMessage, kCall };
+  Kind kind = Kind::kMessage;
+  std::string id, text;  // of a call, its arguments
+  std::string call_id = {}, name = {};
+  bool whole = true;
 
   JsonValue part() const {
-    if (is_thought) return {{"type", "reasoning_text"}, {"text", text}};
+    if (kind == Kind::kReasoning) return {{"type", "reasoning_text"}, {"text", text}};
     return {
         {"type", "output_text"}, {"text", text}, {"annotations", JsonValue::array()}, {"logprobs", JsonValue::array()}};
   }
-  JsonValue json(const char* state, bool with_part) const {
-    JsonValue item = {{"id", id}, {"type", is_thought ? "reasoning" : "message"}, {"status", state}};
-    if (is_thought) item["summary"] = JsonValue::array();
-    if (!is_thought) item["role"] = "assistant";
+  JsonValue json(const char* state, bool is_done) const {
+    if (kind == Kind::kCall)
+      return {{"id", id},
+              {"type", "function_call"},
+              {"status", !whole    ? "incomplete"
+                         : is_done ? "completed"
+                                   : state},
+              {"call_id", call_id},
+              {"name", name},
+              {"arguments", is_done ? text : ""}};
+    JsonValue item = {{"id", id}, {"type", kind == Kind::kReasoning ? "reasoning" : "message"}, {"status", state}};
+    if (kind == Kind::kReasoning) item["summary"] = JsonValue::array();
+    if (kind == Kind::kMessage) item["role"] = "assistant";
     item["content"] = JsonValue::array();
-    if (with_part) item["content"].push_back(part());
+    if (is_done) item["content"].push_back(part());
     return item;
   }
   std::string event(const char* what) const {
-    return fmt::format("response.{}.{}", is_thought ? "reasoning_text" : "output_text", what);
+    constexpr const char* kNames[] = {"reasoning_text", "output_text", "function_call_arguments"};
+    return fmt::format("response.{}.{}", kNames[static_cast<size_t>(kind)], what);
   }
 };
 
 class ResponsesWriter final : public AnswerWriter {
  public:
   // `echo`: the request's own settings, which the answer repeats.
-  ResponsesWriter(std::string model, JsonValue echo, bool thinking)
-      : model_(std::move(model)), echo_(std::move(echo)), splitter_(thinking), counter_(thinking) {}
+  ResponsesWriter(std::string model, JsonValue echo, const AnswerForm& form)
+      : model_(std::move(model)), echo_(std::move(echo)), reader_(form), counter_(form) {}
 
   void begin(const Totals&, std::string& out) override {
     const JsonValue response = object("in_progress", JsonValue::array(), nullptr);
@@ -124,26 +160,19 @@ class ResponsesWriter final : public AnswerWriter {
     event(out, "response.in_progress", {{"response", response}});
   }
   void delta(int, const Delta& d, std::string& out) override {
-    count_thoughts(d.tokens);
-    parts(splitter_.push(d.text), out);
+    count_reasoning(d.tokens);
+    add(reader_.read(d.text), &out);
   }
-  void choice_end(int, const ChoiceEnd& end, std::string& out) override {
-    end_ = end;
-    parts(splitter_.flush(), out);
-    if (items_.empty() || items_.back().is_thought) open(false, out);  // there always is a message
-    close(out, item_status());
-  }
+  void choice_end(int, const ChoiceEnd& end, std::string& out) override { finish(end, &out); }
   void end(const Totals& totals, std::string& out) override {
     const std::string type = std::string("response.") + status();
     event(out, type, {{"response", complete(totals)}});
   }
   std::string whole(const std::vector<ChoiceResult>& choices, const Totals& totals) override {
     const ChoiceResult& one = choices.front();
-    end_ = one.end;
-    count_thoughts(one.whole.tokens);
-    ReasoningSplitter::Parts all = splitter_.split(one.whole.text);
-    if (const std::string_view thought = thought_of(all.thought); !thought.empty()) add(true, std::string(thought));
-    add(false, std::move(all.said));
+    count_reasoning(one.whole.tokens);
+    add(reader_.read(one.whole.text), nullptr);
+    finish(one.end, nullptr);
     return dump_json(complete(totals));
   }
   std::string error_event(const ApiError& e) const override {
@@ -161,45 +190,70 @@ class ResponsesWriter final : public AnswerWriter {
   }
   const char* item_status() const { return end_.failure.empty() ? status() : "incomplete"; }
 
-  void add(bool is_thought, std::string text) {
-    items_.push_back({is_thought, random_id(is_thought ? "rs_" : "msg_"), std::move(text)});
+  // What follows adds to the items, and tells of it where there is an `out`: in a stream.
+  void open(Item item, std::string* out) {
+    close(out, "completed");
+    items_.push_back(std::move(item));
+    is_open_ = true;
+    if (!out) return;
+    const Item& opened = items_.back();
+    event(*out, "response.output_item.added", {{"output_index", index()}, {"item", opened.json("in_progress", false)}});
+    if (opened.kind != Item::Kind::kCall) event(*out, "response.content_part.added", place({{"part", opened.part()}}));
   }
-  void open(bool is_thought, std::string& out) {
-    if (!items_.empty()) close(out, "completed");
-    add(is_thought, "");
-    event(out, "response.output_item.added",
-          {{"output_index", index()}, {"item", items_.back().json("in_progress", false)}});
-    event(out, "response.content_part.added", place({{"part", items_.back().part()}}));
-  }
-  void close(std::string& out, const char* state) {
+  void close(std::string* out, const char* state) {
+    if (!std::exchange(is_open_, false) || !out) return;
     const Item& item = items_.back();
-    JsonValue text = {{"text", item.text}};
-    if (!item.is_thought) text["logprobs"] = JsonValue::array();
-    event(out, item.event("done"), place(std::move(text)));
-    event(out, "response.content_part.done", place({{"part", item.part()}}));
-    event(out, "response.output_item.done", {{"output_index", index()}, {"item", item.json(state, true)}});
+    if (item.kind == Item::Kind::kCall) {
+      event(*out, item.event("done"), place({{"name", item.name}, {"arguments", item.text}}));
+    } else {
+      JsonValue text = {{"text", item.text}};
+      if (item.kind == Item::Kind::kMessage) text["logprobs"] = JsonValue::array();
+      event(*out, item.event("done"), place(std::move(text)));
+      event(*out, "response.content_part.done", place({{"part", item.part()}}));
+    }
+    event(*out, "response.output_item.done", {{"output_index", index()}, {"item", item.json(state, true)}});
   }
-  void part(bool is_thought, std::string_view text, std::string& out) {
-    const bool is_open = !items_.empty() && items_.back().is_thought == is_thought;
-    if (is_thought && !is_open) text = thought_of(text);
-    if (text.empty()) return;
-    if (!is_open) open(is_thought, out);
-    items_.back().text += text;
+  void more(const std::string& text, std::string* out) {
+    Item& item = items_.back();
+    item.text += text;
+    if (!out || text.empty()) return;
     JsonValue delta = {{"delta", text}};
-    if (!is_thought) delta["logprobs"] = JsonValue::array();
-    event(out, items_.back().event("delta"), place(std::move(delta)));
+    if (item.kind == Item::Kind::kMessage) delta["logprobs"] = JsonValue::array();
+    event(*out, item.event("delta"), place(std::move(delta)));
   }
-  void parts(const ReasoningSplitter::Parts& parts, std::string& out) {
-    part(true, parts.thought, out);
-    part(false, parts.said, out);
+  void add_text(Item::Kind kind, const char* prefix, const std::string& text, std::string* out) {
+    if (!is_open_ || items_.back().kind != kind) open({.kind = kind, .id = random_id(prefix), .text = ""}, out);
+    more(text, out);
+  }
+  void add(const AnswerEvents& events, std::string* out) {
+    using Kind = AnswerEvent::Kind;
+    for (const AnswerEvent& e : events) {
+      if (e.kind == Kind::kReasoning) add_text(Item::Kind::kReasoning, "rs_", e.text, out);
+      if (e.kind == Kind::kContent) add_text(Item::Kind::kMessage, "msg_", e.text, out);
+      if (e.kind == Kind::kCallBegin)
+        open({.kind = Item::Kind::kCall, .id = random_id("fc_"), .text = "", .call_id = e.id, .name = e.text}, out);
+      if (e.kind == Kind::kCallArguments) more(e.text, out);
+      if (e.kind != Kind::kCallEnd) continue;
+      items_.back().whole = e.whole;
+      close(out, "completed");
+    }
+  }
+  void finish(const ChoiceEnd& end, std::string* out) {
+    end_ = end;
+    add(reader_.finish(), out);
+    const bool has_answer = !items_.empty() && items_.back().kind != Item::Kind::kReasoning;
+    if (!has_answer) add_text(Item::Kind::kMessage, "msg_", "", out);
+    close(out, item_status());
   }
 
-  // Tokens up to the first that says something.
-  void count_thoughts(const std::vector<TokenText>& tokens) {
+  // Tokens up to the first that says or calls something.
+  void count_reasoning(const std::vector<TokenText>& tokens) {
     for (const TokenText& token : tokens) {
-      const ReasoningSplitter::Parts now = counter_.push(token.bytes);
-      has_thought_ |= !now.thought.empty();
-      has_said_ |= !now.said.empty();
+      for (const AnswerEvent& event : counter_.read(token.bytes)) {
+        const bool is_reasoning = event.kind == AnswerEvent::Kind::kReasoning;
+        has_reasoning_ |= is_reasoning;
+        has_said_ |= !is_reasoning;
+      }
       n_before_said_ += !has_said_;
     }
   }
@@ -208,7 +262,7 @@ class ResponsesWriter final : public AnswerWriter {
   JsonValue place(JsonValue json) const {
     json["item_id"] = items_.back().id;
     json["output_index"] = index();
-    json["content_index"] = 0;
+    if (items_.back().kind != Item::Kind::kCall) json["content_index"] = 0;
     return json;
   }
   JsonValue object(const char* state, JsonValue output, JsonValue usage) const {
@@ -223,11 +277,14 @@ class ResponsesWriter final : public AnswerWriter {
     const JsonValue usage = {{"input_tokens", t.prompt_tokens},
                              {"input_tokens_details", {{"cached_tokens", t.cached_tokens}}},
                              {"output_tokens", t.completion_tokens},
-                             {"output_tokens_details", {{"reasoning_tokens", has_thought_ ? n_before_said_ : 0}}},
+                             {"output_tokens_details", {{"reasoning_tokens", has_reasoning_ ? n_before_said_ : 0}}},
                              {"total_tokens", t.prompt_tokens + t.completion_tokens}};
     JsonValue output = JsonValue::array();
-    for (const Item& item : items_) output.push_back(item.json(item.is_thought ? "completed" : item_status(), true));
+    // The last one alone may have been cut.
+    for (const Item& item : items_)
+      output.push_back(item.json(&item == &items_.back() ? item_status() : "completed", true));
     JsonValue json = object(status(), std::move(output), usage);
+    if (!reader_.warnings().empty()) json["warnings"] = reader_.warnings();
     if (std::string_view(end_.reason) == "length") json["incomplete_details"] = {{"reason", "max_output_tokens"}};
     if (!end_.failure.empty()) json["error"] = {{"code", "server_error"}, {"message", end_.failure}};
     return json;
@@ -242,22 +299,23 @@ class ResponsesWriter final : public AnswerWriter {
   const std::string id_ = random_id("resp_"), model_;
   const int64_t created_ = std::time(nullptr);
   const JsonValue echo_;
-  ReasoningSplitter splitter_, counter_;
+  AnswerReader reader_, counter_;
   std::vector<Item> items_;
   ChoiceEnd end_;
-  bool has_thought_ = false, has_said_ = false;
+  bool is_open_ = false;  // the last item
+  bool has_reasoning_ = false, has_said_ = false;
   int n_before_said_ = 0;
   int sequence_ = 0;
 };
 
-JsonValue echo_of(const Fields& fields, const GenerationSpec& spec) {
+JsonValue echo_of(const Fields& fields, const GenerationSpec& spec, const AnswerForm& form) {
   const auto or_else = [&](const char* name, JsonValue otherwise) {
     return fields.find(name) ? *fields.find(name) : otherwise;
   };
   return {{"instructions", or_else("instructions", nullptr)},
           {"max_output_tokens", spec.max_tokens > 0 ? JsonValue(spec.max_tokens) : JsonValue()},
           {"metadata", or_else("metadata", JsonValue::object())},
-          {"parallel_tool_calls", true},
+          {"parallel_tool_calls", form.parallel_calls},
           {"previous_response_id", nullptr},
           {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
           {"store", false},
@@ -272,10 +330,6 @@ JsonValue echo_of(const Fields& fields, const GenerationSpec& spec) {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter> responses_writer(std::string model, JsonValue settings, bool thinking) {
-  return std::make_unique<ResponsesWriter>(std::move(model), std::move(settings), thinking);
-}
-
 void answer_responses(const ApiCall& call) {
   const Fields fields(call.body);
   ServedModel& model = *call.model;
@@ -284,10 +338,12 @@ void answer_responses(const ApiCall& call) {
   read_sampling(call, fields, spec);
   read_max_tokens(fields, {"max_output_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, 1);
-  spec.prompts = {read_prompt(fields, model)};
+  AnswerForm form;
+  spec.prompts = {read_prompt(fields, model, form)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "input");
-  spec.wants_tokens = true;  // to count the thoughts
-  auto writer = responses_writer(model.id(), echo_of(fields, spec), prompt_opens_thought(model, spec.prompts[0]));
+  spec.wants_tokens = true;  // to count those of the reasoning
+  prepare_answer(model, spec, form);
+  auto writer = std::make_unique<ResponsesWriter>(model.id(), echo_of(fields, spec, form), form);
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }
 

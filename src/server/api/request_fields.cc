@@ -8,11 +8,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <span>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "server/api/reasoning.h"
+#include "server/api/answer_form.h"
 
 namespace ingot {
 namespace {
@@ -38,11 +37,6 @@ void read_logit_bias(const Fields& fields, const ServedModel& model, SamplingPar
       fields.refuse("logit_bias", fmt::format("of token {} must be a number from -100 to 100", id));
     p.logit_bias.emplace_back(id, value.get<float>());
   }
-}
-
-uint64_t random_seed() {
-  thread_local std::mt19937_64 engine{(uint64_t{std::random_device{}()} << 32) | std::random_device{}()};
-  return engine();
 }
 
 void read_stops(const Fields& fields, const ServedModel& model, GenerationSpec& spec) {
@@ -96,20 +90,22 @@ void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
 }
 
 // Functions of the caller's, in an array; null where there are none.
-JsonValue read_tools(const Fields& fields) {
+JsonValue read_tools(const Fields& fields, AnswerForm& form) {
   const JsonValue* given = fields.find("tools");
-  if (!given || given->empty()) return {};
+  if (!given) return {};
+  JsonValue tools;
+  ToolReader reader("function", form);
   for (size_t i = 0; i < given->size(); ++i) {
     const std::string where = fmt::format("tools[{}]", i);
     const JsonValue& tool = (*given)[i];
-    if (!tool.is_object()) refuse_value(where, "must be an object");
-    if (tool.contains("type") && string_member(tool, "type", where) != "function")
-      refuse_value(where + ".type", "must be \"function\": this server has no tools of its own");
+    if (!reader.keeps(tool, where)) continue;
     const auto function = tool.find("function");
     if (function == tool.end() || !function->is_object()) refuse_value(where + ".function", "must be an object");
     string_member(*function, "name", where + ".function");
+    reader.check_strict(*function, where + ".function");
+    tools.push_back(tool);
   }
-  return *given;
+  return tools;
 }
 
 // Which field an Error about messages is about.
@@ -221,7 +217,7 @@ static ChatEnd read_chat_end(const Fields& fields) {
   return goes_on ? ChatEnd::kOpenMessage : answers ? ChatEnd::kAnswer : ChatEnd::kMessage;
 }
 
-std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model) {
+std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model, AnswerForm& form) {
   JsonValue variables = JsonValue::object();
   if (const JsonValue* kwargs = fields.find("chat_template_kwargs")) {
     variables = *kwargs;
@@ -230,22 +226,18 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
   if (const JsonValue* documents = fields.find("documents")) {
     variables["documents"] = *documents;
   }
-  JsonValue tools = read_tools(fields);
+  form.tools = read_tools(fields, form);
+  form.parallel_calls = fields.boolean("parallel_tool_calls").value_or(true);
   if (const JsonValue* choice = fields.find("tool_choice")) {
     const bool is_word = choice->is_string() && (*choice == "auto" || *choice == "none" || *choice == "required");
     if (!is_word && !choice->is_object())
       fields.refuse("tool_choice", "must be \"none\", \"auto\", \"required\" or a function");
     if (choice->is_object() || *choice == "required")
       fields.refuse("tool_choice", "that forces a call is not supported by this server yet: use \"auto\" or \"none\"");
-    if (*choice == "none") tools = nullptr;
+    if (*choice == "none") form.tools = nullptr;
   }
   check_turns(fields.at("messages"), model.chat());
-  return chat_prompt(model, fields.at("messages"), tools, variables, "messages", read_chat_end(fields));
-}
-
-bool prompt_opens_thought(const ServedModel& model, const std::vector<int32_t>& prompt) {
-  const std::span<const int32_t> ids = prompt;
-  return opens_thought(model.tokenizer().decode(ids.last(std::min<size_t>(ids.size(), 16))));
+  return chat_prompt(model, fields.at("messages"), form.tools, variables, "messages", read_chat_end(fields));
 }
 
 std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, size_t max_count,
@@ -376,6 +368,11 @@ std::string totals_members(const StreamFields& fields, const Totals& so_far) {
   if (fields.continuous_usage) members += R"(,"usage":)" + dump_json(usage_json(so_far));
   if (fields.timings) members += R"(,"timings":)" + dump_json(timings_json(so_far));
   return members;
+}
+
+uint64_t random_seed() {
+  thread_local std::mt19937_64 engine{(uint64_t{std::random_device{}()} << 32) | std::random_device{}()};
+  return engine();
 }
 
 std::string random_id(const char* prefix) {

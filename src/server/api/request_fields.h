@@ -8,6 +8,8 @@
 
 namespace ingot {
 
+struct AnswerForm;  // answer_form.h
+
 // Everything but the prompt, max_tokens, stream and n. A field that is absent is as the model's makers would have it.
 // Cached prefixes are shared by requests with the same key and cache_salt.
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
@@ -29,14 +31,12 @@ void read_max_tokens(const Fields& fields, std::initializer_list<const char*> na
 // many.
 void check_scores(const Fields& fields, const char* field, const GenerationSpec& spec);
 
-// Messages, tools and template variables of a chat request, as token ids. Throws ApiError.
-std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model);
+// Messages, tools and template variables of a chat request, as token ids; the form gets what the request says of calls.
+// Throws ApiError.
+std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model, AnswerForm& form);
 // The same of messages that another API's have become.
 std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
                                  const JsonValue& variables, const char* param, ChatEnd end = ChatEnd::kAnswer);
-
-// Whether the prompt's end has begun what the model thinks (reasoning.h).
-bool prompt_opens_thought(const ServedModel& model, const std::vector<int32_t>& prompt);
 
 // One or several texts or lists of token ids: "text", ["text", ...], [1, 2, ...] or [[1, 2], ...]. Throws ApiError.
 struct Prompt {
@@ -81,6 +81,7 @@ class EventFrame {
 // What a stream's fields ask for with each event, as further members of it.
 std::string totals_members(const StreamFields& fields, const Totals& so_far);
 
+uint64_t random_seed();
 std::string random_id(const char* prefix);  // "chatcmpl-0123..."
 
 }  // namespace ingot

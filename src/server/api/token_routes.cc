@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "server/api/answer_form.h"
 #include "server/api/api.h"
 #include "server/api/request_fields.h"
 #include "text/chat_encode.h"
@@ -41,7 +42,8 @@ void answer_tokenize(const ApiCall& call) {
              parse = fields.boolean("parse_special").value_or(true);
   std::vector<int32_t> ids;
   if (fields.find("messages")) {
-    ids = read_chat_prompt(fields, model);
+    AnswerForm form;
+    ids = read_chat_prompt(fields, model, form);
   } else {
     if (!text) fields.refuse("prompt", "is missing: give prompt, content or messages");
     ids = model.tokenizer().encode(*text, {.add_special = add, .parse_special = parse});
@@ -73,7 +75,8 @@ void answer_detokenize(const ApiCall& call) {
 
 void answer_template(const ApiCall& call) {
   const Fields fields(call.body);
-  const std::vector<int32_t> ids = read_chat_prompt(fields, *call.model);
+  AnswerForm form;
+  const std::vector<int32_t> ids = read_chat_prompt(fields, *call.model, form);
   respond(call, {{"prompt", call.model->tokenizer().decode(ids)}});
 }
 

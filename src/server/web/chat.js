@@ -26,16 +26,6 @@ const say = text => $('status').textContent = text;
 
 // ---- text ----
 
-// Models that think say so between <think> and </think>, unless the server has told the two apart already.
-export function split(message) {
-  if (message.reasoning) return {thought: message.reasoning, said: message.content, thinking: !message.content};
-  const open = /^\s*<think>/.exec(message.content);
-  if (!open) return {thought: '', said: message.content, thinking: false};
-  const rest = message.content.slice(open[0].length);
-  const end = rest.indexOf('</think>');
-  return end < 0 ? {thought: rest, said: '', thinking: true} : {thought: rest.slice(0, end), said: rest.slice(end + 8), thinking: false};
-}
-
 function statsLine({usage, timings, finish}) {
   if (!usage) return '';
   const parts = [`${usage.completion_tokens} tokens`];
@@ -56,7 +46,7 @@ class MessageNode {
     this.tools = make('div', {class: 'tools'});
     this.node = make('article', {class: `message ${message.role}`, 'aria-label': message.role === 'user' ? 'You' : 'Answer'}, this.body, this.tools);
     const button = (text, action) => make('button', {type: 'button', onclick: action}, text);
-    this.tools.append(button('Copy', () => copyText(split(message).said).then(() => say('Copied.'))));
+    this.tools.append(button('Copy', () => copyText(message.content).then(() => say('Copied.'))));
     if (message.role === 'user') {
       this.editButton = button('Edit', () => this.edit(index));
       this.tools.append(this.editButton);
@@ -74,8 +64,8 @@ class MessageNode {
       this.body.textContent = this.message.content;
       return;
     }
-    const {thought, said, thinking} = split(this.message);
-    if (thought.trim()) {
+    const {reasoning, content} = this.message;
+    if (reasoning) {
       if (!this.thinking) {
         this.thought = make('div', {class: 'body'});
         this.summary = make('summary');
@@ -83,10 +73,10 @@ class MessageNode {
         this.thinkingView = new View(this.thought);
         this.node.prepend(this.thinking);
       }
-      this.summary.textContent = thinking && answer?.message === this.message ? 'Thinking …' : 'Thoughts';
-      this.thinkingView.update(thought);
+      this.summary.textContent = !content && answer?.message === this.message ? 'Thinking …' : 'Thoughts';
+      this.thinkingView.update(reasoning);
     }
-    this.view.update(said);
+    this.view.update(content);
     this.stats.textContent = this.message.stats ? statsLine(this.message.stats) : this.progress || '';
     if (this.message.error && !this.error) {
       this.error = make('p', {class: 'error', role: 'alert'}, this.message.error);
@@ -158,7 +148,7 @@ function requestBody() {
   if (v.system.trim()) body.messages.push({role: 'system', content: v.system});
   chat.messages.forEach((message, i) => {
     if (message === answer?.message || isLost(message) || isLost(chat.messages[i + 1])) return;
-    body.messages.push({role: message.role, content: split(message).said});
+    body.messages.push({role: message.role, content: message.content});
   });
   for (const name of ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed', 'repetition_penalty'])
     if (v[name] !== '') body[name] = Number(v[name]);

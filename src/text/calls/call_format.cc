@@ -380,6 +380,17 @@ std::string CallFormat::parameter_text(std::string_view key, std::string_view va
                      is_string && !string_begin.empty() ? string_begin : value_begin, value, param_end);
 }
 
+std::vector<std::string_view> CallFormat::texts() const {
+  return {think_begin,  think_end,   keeps_special ? header : "",
+          answer_begin, answer_end,  list_begin,
+          list_end,     separator,   call_begin,
+          call_end,     name_begin,  id_begin,
+          name_end,     args_end,    param_begin,
+          key_end,      value_begin, string_begin,
+          param_end,    string_mark, other_begin,
+          other_end};
+}
+
 std::span<const CallFormat> call_formats() { return kRows; }
 
 const CallFormat* find_call_format(std::string_view name) {

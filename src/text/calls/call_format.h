@@ -68,6 +68,9 @@ struct CallFormat {
   std::string end_text() const;
   std::string parameter_text(std::string_view key, std::string_view value, bool is_string) const;
 
+  // All texts by which the parser reads, the header where special tokens are kept.
+  std::vector<std::string_view> texts() const;
+
  private:
   std::string call_text(std::string_view function, int index) const;
   std::string close_text() const;
