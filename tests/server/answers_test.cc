@@ -147,8 +147,12 @@ Json streamed_output(const std::vector<Json>& events) {
     const std::string type = event["type"];
     if (type == "response.output_item.added") texts.emplace_back();
     if (type.ends_with(".delta")) texts.back() += event["delta"];
-    if (type.ends_with("text.done")) EXPECT_EQ(event["text"], texts.back());
-    if (type == "response.function_call_arguments.done") EXPECT_EQ(event["arguments"], texts.back());
+    if (type.ends_with("text.done")) {
+      EXPECT_EQ(event["text"], texts.back());
+    }
+    if (type == "response.function_call_arguments.done") {
+      EXPECT_EQ(event["arguments"], texts.back());
+    }
     if (type != "response.output_item.done") continue;
     const Json& item = event["item"];
     EXPECT_EQ(event["output_index"], output.size());
