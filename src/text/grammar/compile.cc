@@ -1,0 +1,19 @@
+#include "text/grammar/compile.h"
+
+#include "text/grammar/pushdown.h"
+#include "text/grammar/regex.h"
+#include "text/grammar/regex_machine.h"
+
+namespace ingot {
+
+std::unique_ptr<Automaton> compile_grammar(Grammar grammar) { return std::make_unique<PushdownMachine>(std::move(grammar)); }
+std::unique_ptr<Automaton> compile_gbnf(std::string_view text) { return compile_grammar(read_gbnf(text)); }
+std::unique_ptr<Automaton> compile_lark(std::string_view text) { return compile_grammar(read_lark(text)); }
+
+std::unique_ptr<Automaton> compile_regex(std::string_view pattern) {
+  auto languages = std::make_unique<RegularLanguages>(1 << 18);
+  const RegularLanguages::Id language = parse_regex(*languages, pattern, RegexMatch::kWhole);
+  return std::make_unique<RegexMachine>(std::move(languages), language);
+}
+
+}  // namespace ingot

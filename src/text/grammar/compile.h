@@ -1,0 +1,20 @@
+// From the text of a constraint to the machine that reads bytes. compile_schema is in schema_machine.h. All throw Error
+// that says what is wrong with the text, and where.
+#pragma once
+#include <memory>
+#include <string_view>
+
+#include "text/grammar/automaton.h"
+#include "text/grammar/grammar.h"
+
+namespace ingot {
+
+Grammar read_gbnf(std::string_view text);
+Grammar read_lark(std::string_view text);
+
+std::unique_ptr<Automaton> compile_grammar(Grammar grammar);
+std::unique_ptr<Automaton> compile_gbnf(std::string_view text);
+std::unique_ptr<Automaton> compile_lark(std::string_view text);
+std::unique_ptr<Automaton> compile_regex(std::string_view pattern);  // of ECMA 262; the whole text is a match
+
+}  // namespace ingot

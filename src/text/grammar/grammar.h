@@ -1,0 +1,94 @@
+// A context-free grammar: rules over terminals. Terminals are regular languages of bytes, or other machines (a JSON
+// Schema inside a tool call). Readers of text (gbnf.cc, lark.cc) and C++ code build one in the same way; pushdown.h
+// runs it.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "text/grammar/automaton.h"
+#include "text/grammar/regular.h"
+
+namespace ingot {
+
+class Grammar {
+ public:
+  using Part = uint32_t;
+  using Rule = uint32_t;
+  using Language = RegularLanguages::Id;
+  static constexpr int kNoLimit = RegularLanguages::kNoLimit;
+  enum class Kind : uint8_t { kLanguage, kMachine, kRule, kSequence, kChoice, kRepeat };
+
+  Part language(Language id);
+  Part literal(std::string_view text);
+  Part regex(std::string_view pattern);         // a match of the whole; ECMA 262
+  Part text_without(std::string_view marker);   // any text that does not hold `marker`
+  Part text_until(std::string_view marker);     // any text up to the first `marker`, with it
+  Part embed(std::unique_ptr<Automaton> machine);
+  Part sequence(std::vector<Part> parts);
+  Part choice(std::vector<Part> parts);
+  Part repeat(Part part, int min, int max);  // max: or kNoLimit
+
+  // Rules may be referred to before they are defined.
+  Rule rule(std::string_view name);
+  Part refer(Rule rule);
+  void define(Rule rule, Part body);
+  bool is_defined(Rule rule) const { return rules_[rule].body != kUndefined; }
+  void set_root(Part root) { root_ = root; }
+
+  RegularLanguages& languages() { return *languages_; }
+
+  // For the machine that runs the grammar.
+  struct Node {
+    Kind kind;
+    uint8_t depth;                 // of parts in parts
+    uint32_t id = 0;               // of a language, a machine or a rule
+    int min = 0, max = 0;
+    std::vector<Part> parts;
+  };
+  struct Facts {                   // of each part
+    std::vector<Language> language;  // where it is regular and small enough; else kNone
+    std::vector<bool> has_empty, is_productive;
+  };
+  static constexpr Language kNone = UINT32_MAX;
+  // Rewrites rules that begin with themselves as repetitions, then finds the facts. Throws Error where a rule is not
+  // defined or no text belongs to the grammar.
+  Facts finish();
+  const Node& node(Part part) const { return nodes_[part]; }
+  Part root() const { return root_; }
+  Part body(Rule rule) const { return rules_[rule].body; }
+  const std::string& name(Rule rule) const { return rules_[rule].name; }
+  size_t n_rules() const { return rules_.size(); }
+  std::vector<std::unique_ptr<Automaton>>& machines() { return machines_; }
+  std::unique_ptr<RegularLanguages> take_languages() { return std::move(languages_); }
+  // At most so deep is the expression of a part's language. Deeper ones stay rules: languages are walked by recursion.
+  uint32_t weight(Part part) const { return weights_[part]; }
+  static constexpr uint32_t kMaxWeight = 1024;
+
+ private:
+  static constexpr Part kUndefined = UINT32_MAX;
+  struct RuleEntry {
+    std::string name;
+    Part body = kUndefined;
+  };
+  Part add(Node node);
+  void rewrite_left_recursion(Rule rule);
+  void add_alternatives(Part part, std::vector<Part>& out) const;
+  void flatten_sequence(Part part, std::vector<Part>& out) const;
+  template <class Needs, class Accept>
+  void propagate(const Needs& needs, const Accept& accept) const;
+  std::vector<bool> find(bool is_about_empty);
+  Language fold(Part part, const Facts& facts);
+
+  std::unique_ptr<RegularLanguages> languages_ = std::make_unique<RegularLanguages>(1 << 18);
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> weights_;
+  std::vector<RuleEntry> rules_;
+  std::unordered_map<std::string, Rule> rule_index_;
+  std::vector<std::unique_ptr<Automaton>> machines_;
+  Part root_ = kUndefined;
+};
+
+}  // namespace ingot

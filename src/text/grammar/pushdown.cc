@@ -1,0 +1,470 @@
+#include "text/grammar/pushdown.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace ingot {
+
+namespace {
+
+constexpr uint32_t kMaxDepth = 4096;         // of stacks: deeper text is not allowed
+constexpr size_t kMaxHeads = 1 << 22;
+constexpr size_t kMaxItems = 1 << 14;        // ways to read a text
+constexpr size_t kMaxRows = 1 << 14;         // of remembered steps, a kilobyte each
+constexpr size_t kMaxWords = 1 << 26;
+constexpr uint32_t kUnknown = UINT32_MAX;
+
+}  // namespace
+
+PushdownMachine::PushdownMachine(Grammar grammar) {
+  const Grammar::Facts facts = grammar.finish();
+  expr(Words{kNothing}, false);
+  expr(Words{kEmpty}, true);
+  const uint32_t bottom[] = {kAccept, 0};
+  stacks_.intern(bottom);
+  depths_.push_back(0);
+  frames_.intern({});
+  rules_.resize(grammar.n_rules());
+  const Expr root = build(grammar, facts, grammar.root());
+  for (uint32_t rule = 0; rule < rules_.size(); ++rule) rules_[rule].body = build(grammar, facts, grammar.body(rule));
+  languages_ = grammar.take_languages();
+  machines_ = std::move(grammar.machines());
+  n_kinds_ = static_cast<uint32_t>(machines_.size() + 1);
+  for (const auto& machine : machines_) machine_starts_.push_back(machine->start());
+  rank_rules(grammar);
+  Closure closure;
+  go_on(closure, root, 0);
+  start_ = close(closure);
+}
+
+// ---- Expressions
+
+PushdownMachine::Expr PushdownMachine::expr(const Words& words, bool has_empty) {
+  const Expr id = exprs_.intern(words);
+  if (id == has_empty_.size()) {
+    has_empty_.push_back(has_empty);
+    heads_.emplace_back();
+  }
+  return id;
+}
+
+PushdownMachine::Expr PushdownMachine::build(Grammar& grammar, const Grammar::Facts& facts, Grammar::Part part) {
+  if (!facts.is_productive[part]) return kNothing;
+  const Grammar::Node& node = grammar.node(part);
+  const bool has_empty = facts.has_empty[part];
+  if (facts.language[part] == RegularLanguages::kEmpty) return kEmpty;
+  if (facts.language[part] != Grammar::kNone) return expr({kLanguage, facts.language[part]}, has_empty);
+  switch (node.kind) {
+    case Grammar::Kind::kMachine: return expr({kMachine, node.id}, has_empty);
+    case Grammar::Kind::kRule: return expr({kRule, node.id}, has_empty);
+    case Grammar::Kind::kSequence: return build_sequence(grammar, facts, node.parts);
+    case Grammar::Kind::kRepeat: return repeat(build(grammar, facts, node.parts[0]), node.min, node.max);
+    default: break;
+  }
+  Words words;
+  std::vector<Language> languages;  // alternatives that one automaton reads
+  for (Grammar::Part inner : node.parts) {
+    if (facts.language[inner] != Grammar::kNone) {
+      languages.push_back(facts.language[inner]);
+    } else if (const Expr id = build(grammar, facts, inner); id != kNothing) {
+      words.push_back(id);
+    }
+  }
+  const Language joined = grammar.languages().any_of(std::move(languages));
+  if (joined != RegularLanguages::kNothing) {
+    words.push_back(joined == RegularLanguages::kEmpty ? Expr{kEmpty}
+                                                       : expr({kLanguage, joined}, grammar.languages().has_empty(joined)));
+  }
+  std::ranges::sort(words);
+  const auto rest = std::ranges::unique(words);
+  words.erase(rest.begin(), rest.end());
+  if (words.size() == 1) return words[0];
+  words.insert(words.begin(), kChoice);
+  return expr(words, has_empty);
+}
+
+// Neighbours that are regular become one terminal.
+PushdownMachine::Expr PushdownMachine::build_sequence(Grammar& grammar, const Grammar::Facts& facts,
+                                                      std::span<const Grammar::Part> parts) {
+  Expr id = kEmpty;
+  Language language = RegularLanguages::kEmpty;  // of the neighbours so far
+  uint32_t weight = 0;
+  const auto end_terminal = [&] {
+    if (language != RegularLanguages::kEmpty) id = sequence(expr({kLanguage, language}, grammar.languages().has_empty(language)), id);
+    language = RegularLanguages::kEmpty;
+    weight = 0;
+  };
+  for (size_t i = parts.size(); i-- > 0;) {
+    const Language first = facts.language[parts[i]];
+    if (first == Grammar::kNone || weight + grammar.weight(parts[i]) > Grammar::kMaxWeight) end_terminal();
+    if (first == Grammar::kNone) {
+      id = sequence(build(grammar, facts, parts[i]), id);
+    } else {
+      language = grammar.languages().concat(first, language);
+      weight += grammar.weight(parts[i]);
+    }
+  }
+  end_terminal();
+  return id;
+}
+
+PushdownMachine::Expr PushdownMachine::sequence(Expr first, Expr second) {
+  if (first == kNothing || second == kNothing) return kNothing;
+  if (second == kEmpty) return first;
+  Words firsts;
+  while (exprs_[first][0] == kSequence) {
+    firsts.push_back(exprs_[first][1]);
+    first = exprs_[first][2];
+  }
+  if (first != kEmpty) firsts.push_back(first);
+  for (size_t i = firsts.size(); i-- > 0;) second = expr({kSequence, firsts[i], second}, has_empty_[firsts[i]] && has_empty_[second]);
+  return second;
+}
+
+PushdownMachine::Expr PushdownMachine::repeat(Expr part, int min, int max) {
+  if (part == kEmpty || max == 0) return kEmpty;
+  if (part == kNothing) return min == 0 ? kEmpty : kNothing;
+  if (min == 1 && max == 1) return part;
+  if (has_empty_[part]) min = 0;
+  return expr({kRepeat, part, static_cast<uint32_t>(min), static_cast<uint32_t>(max)}, min == 0);
+}
+
+const std::vector<PushdownMachine::Head>& PushdownMachine::heads(Expr id) {
+  if (!heads_[id]) {
+    std::vector<Head> found = find_heads(id);
+    n_heads_ += found.size();
+    if (n_heads_ > kMaxHeads) throw Error("the grammar is too large: too many symbols can come next in it");
+    heads_[id] = std::make_unique<std::vector<Head>>(std::move(found));
+  }
+  return *heads_[id];
+}
+
+// The rest of a repetition is one time less: partial derivatives (Antimirov 1996), by symbols.
+std::vector<PushdownMachine::Head> PushdownMachine::find_heads(Expr id) {
+  std::vector<Head> found;
+  const Words words = exprs_.copy(id);
+  switch (words[0]) {
+    case kLanguage:
+    case kMachine:
+    case kRule: found.push_back({static_cast<ExprKind>(words[0]), words[1], kEmpty}); break;
+    case kChoice:
+      for (size_t i = 1; i < words.size(); ++i) {
+        const std::vector<Head>& inner = heads(words[i]);
+        found.insert(found.end(), inner.begin(), inner.end());
+      }
+      break;
+    case kRepeat: {
+      const int min = static_cast<int>(words[2]), max = static_cast<int>(words[3]);
+      const Expr again = repeat(words[1], std::max(0, min - 1), max == Grammar::kNoLimit ? max : max - 1);
+      for (const Head& head : heads(words[1])) found.push_back({head.kind, head.id, sequence(head.rest, again)});
+      break;
+    }
+    case kSequence:
+      for (Expr at = id; at != kEmpty;) {
+        const bool is_pair = exprs_[at][0] == kSequence;
+        const Expr first = is_pair ? exprs_[at][1] : at, second = is_pair ? exprs_[at][2] : Expr{kEmpty};
+        for (const Head& head : heads(first)) found.push_back({head.kind, head.id, sequence(head.rest, second)});
+        if (!has_empty_[first]) break;
+        at = second;
+      }
+      break;
+    default: break;
+  }
+  return found;
+}
+
+// An order in which a rule comes before the rules that it may begin with.
+void PushdownMachine::rank_rules(const Grammar& grammar) {
+  std::vector<Words> begins(rules_.size());
+  Words n_before(rules_.size()), ready;
+  for (uint32_t rule = 0; rule < rules_.size(); ++rule) {
+    for (const Head& head : heads(rules_[rule].body)) {
+      if (head.kind == kRule) begins[rule].push_back(head.id);
+    }
+    for (uint32_t other : begins[rule]) ++n_before[other];
+  }
+  for (uint32_t rule = 0; rule < rules_.size(); ++rule) {
+    if (n_before[rule] == 0) ready.push_back(rule);
+  }
+  for (size_t i = 0; i < ready.size(); ++i) {
+    rules_[ready[i]].rank = static_cast<int>(i);
+    for (uint32_t other : begins[ready[i]]) {
+      if (--n_before[other] == 0) ready.push_back(other);
+    }
+  }
+  rule_of_rank_ = ready;
+  if (ready.size() == rules_.size()) return;
+  // What is left begins with what is left, and some of it in a circle: each rule's predecessors are walked until one
+  // comes again.
+  Words before(rules_.size(), kUnknown);
+  for (uint32_t rule = 0; rule < rules_.size(); ++rule) {
+    if (rules_[rule].rank >= 0) continue;
+    for (uint32_t other : begins[rule]) before[other] = rule;
+  }
+  uint32_t rule = static_cast<uint32_t>(std::ranges::find(rules_, -1, &RuleBody::rank) - rules_.begin());
+  Words path;
+  for (; std::ranges::find(path, rule) == path.end(); rule = before[rule]) path.push_back(rule);
+  std::string circle = grammar.name(rule);
+  while (path.back() != rule) circle += " -> " + grammar.name(path.back()), path.pop_back();
+  circle += " -> " + grammar.name(rule);
+  throw Error("the grammar: a rule begins with itself ({}); only a direct 'rule = rule rest | first' is supported",
+              printable(circle));
+}
+
+// ---- States
+
+// Adds what may come when a way has `rest` to go on with.
+void PushdownMachine::go_on(Closure& closure, Expr rest, Stack stack) {
+  std::vector<std::pair<Expr, Stack>> ready{{rest, stack}};
+  while (!ready.empty()) {
+    const auto [id, at] = ready.back();
+    ready.pop_back();
+    if (!closure.seen.insert(uint64_t{id} << 32 | at).second) continue;
+    add_heads(closure, id, at);
+    if (!has_empty_[id]) continue;
+    const auto above = stacks_[at];
+    for (size_t i = 0; i < above.size(); i += 2) {
+      if (above[i] == kAccept) {
+        closure.accepts = true;
+      } else {
+        ready.push_back({above[i], above[i + 1]});
+      }
+    }
+  }
+}
+
+void PushdownMachine::add_heads(Closure& closure, Expr id, Stack stack) {
+  for (const Head& head : heads(id)) {
+    if (head.kind == kLanguage) {
+      closure.items.push_back({2 * head.id, head.rest, stack});
+    } else if (head.kind == kMachine) {
+      closure.items.push_back({machine_terminal(head.id, machine_starts_[head.id]), head.rest, stack});
+    } else if (depths_[stack] < kMaxDepth) {
+      Words& callers = closure.entered[rules_[head.id].rank];
+      if (head.rest == kEmpty) {  // the last of its rule: it goes on where the rule does, and the stack stays flat
+        const auto above = stacks_[stack];
+        callers.insert(callers.end(), above.begin(), above.end());
+      } else {
+        callers.push_back(head.rest);
+        callers.push_back(stack);
+      }
+    }
+  }
+}
+
+// After a byte: the terminal may go on, or end here, or both.
+void PushdownMachine::add_terminal(Closure& closure, const Item& item) {
+  const uint32_t id = item.terminal / 2;
+  if (item.terminal % 2 == 0) {
+    if (id != RegularLanguages::kEmpty) closure.items.push_back(item);
+    if (languages_->has_empty(id)) go_on(closure, item.rest, item.stack);
+    return;
+  }
+  closure.items.push_back(item);
+  const auto words = machine_states_[id];
+  if (machines_[words[0]]->accepts({words[1], words[2], words[3]})) go_on(closure, item.rest, item.stack);
+}
+
+namespace {
+
+// Sorts pairs of words, each once.
+void sort_pairs(std::vector<uint32_t>& words) {
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;
+  for (size_t i = 0; i < words.size(); i += 2) pairs.push_back({words[i], words[i + 1]});
+  std::ranges::sort(pairs);
+  const auto rest = std::ranges::unique(pairs);
+  pairs.erase(rest.begin(), rest.end());
+  words.clear();
+  for (auto [first, second] : pairs) words.push_back(first), words.push_back(second);
+}
+
+}  // namespace
+
+PushdownMachine::Stack PushdownMachine::intern_stack(Words& callers) {
+  sort_pairs(callers);
+  const Stack stack = stacks_.intern(callers);
+  if (stack == depths_.size()) {
+    uint32_t depth = 0;
+    for (size_t i = 0; i < callers.size(); i += 2) depth = std::max(depth, depths_[callers[i + 1]] + 1);
+    depths_.push_back(depth);
+    count_words(callers.size());
+  }
+  return stack;
+}
+
+void PushdownMachine::count_words(size_t n) {
+  n_words_ += n;
+  if (n_words_ > kMaxWords) throw Error("the grammar is too ambiguous: more than {} words to remember the ways to read the text", kMaxWords);
+}
+
+GrammarState PushdownMachine::close(Closure& closure) {
+  while (!closure.entered.empty()) {  // a rule is entered when all that enter it are known
+    auto node = closure.entered.extract(closure.entered.begin());
+    add_heads(closure, rules_[rule_of_rank_[static_cast<size_t>(node.key())]].body, intern_stack(node.mapped()));
+    if (closure.items.size() > kMaxItems) break;
+  }
+  std::ranges::sort(closure.items);
+  std::vector<Item> items;
+  for (size_t begin = 0, end; begin < closure.items.size(); begin = end) {
+    Item item = closure.items[begin];
+    Words callers;
+    for (end = begin; end < closure.items.size() && closure.items[end].terminal == item.terminal &&
+                      closure.items[end].rest == item.rest; ++end) {
+      if (closure.items[end].stack == item.stack && end > begin) continue;
+      const auto above = stacks_[closure.items[end].stack];
+      callers.insert(callers.end(), above.begin(), above.end());
+      item.stack = closure.items[end].stack;
+    }
+    if (item.stack != closure.items[begin].stack) item.stack = intern_stack(callers);
+    items.push_back(item);
+  }
+  if (items.size() > kMaxItems) throw Error("the grammar is too ambiguous: more than {} ways to read the text", kMaxItems);
+  if (items.empty() && !closure.accepts) return {};
+  if (items.size() == 1 && !closure.accepts) {
+    if (const GrammarState word = word_state(items[0]); !word.is_dead()) return word;
+  }
+  Words frame{closure.accepts};
+  for (const Item& item : items) frame.insert(frame.end(), {item.terminal, item.rest, item.stack});
+  const size_t n_frames = frames_.size();
+  const uint32_t id = frames_.intern(frame);
+  if (frames_.size() > n_frames) count_words(frame.size());
+  return {kBetween, id, 0};
+}
+
+uint32_t PushdownMachine::machine_terminal(uint32_t machine, GrammarState state) {
+  const uint32_t words[] = {machine, state.place, state.frame, state.text};
+  return 1 + 2 * machine_states_.intern(words);
+}
+
+// A word that is all of a machine's text may end where what follows goes on with the same bytes: it is no word here.
+bool PushdownMachine::can_be_word(uint32_t machine, GrammarState state) {
+  return state.place < (UINT32_MAX - kFirstWord) / n_kinds_ - 1 && machines_[machine]->is_word(state.place) &&
+         state.frame != machine_starts_[machine].frame && !machines_[machine]->accepts(state);
+}
+
+uint32_t PushdownMachine::word(uint32_t kind, uint32_t place) const {
+  if (place >= (UINT32_MAX - kFirstWord) / n_kinds_ - 1) throw Error("the grammar is too large: too many states of machines inside");
+  return kFirstWord + place * n_kinds_ + kind;
+}
+
+// The state of one way alone; dead where that is no word.
+GrammarState PushdownMachine::word_state(const Item& item) {
+  const uint32_t id = item.terminal / 2;
+  uint32_t context[] = {0, item.rest, item.stack};
+  if (item.terminal % 2 == 0) {
+    if (languages_->has_empty(id)) return {};
+    return {word(0, id), contexts_.intern(context), 0};
+  }
+  const Words words = machine_states_.copy(id);
+  const GrammarState inner{words[1], words[2], words[3]};
+  if (!can_be_word(words[0], inner)) return {};
+  context[0] = inner.frame;
+  return {word(words[0] + 1, inner.place), contexts_.intern(context), inner.text};
+}
+
+uint32_t PushdownMachine::number_of(GrammarState state) {
+  const auto [it, is_new] = state_index_.try_emplace(state, static_cast<uint32_t>(states_.size()));
+  if (is_new) states_.push_back(state);
+  return it->second;
+}
+
+GrammarState PushdownMachine::step(GrammarState state, uint8_t byte) {
+  if (state.is_dead()) return {};
+  if (is_word(state.place)) {
+    const uint32_t kind = kind_of(state.place), place = place_of(state.place);
+    if (kind == 0) {
+      const Language next = languages_->row(place)[byte];
+      if (next == RegularLanguages::kNothing) return {};
+      if (!languages_->has_empty(next)) return {word(0, next), state.frame, 0};
+      return end_terminal(2 * next, state.frame);
+    }
+    const uint32_t frame = contexts_[state.frame][0];
+    const GrammarState next = machines_[kind - 1]->step({place, frame, state.text}, byte);
+    if (next.is_dead()) return {};
+    if (next.frame == frame && can_be_word(kind - 1, next)) return {word(kind, next.place), state.frame, next.text};
+    return end_terminal(machine_terminal(kind - 1, next), state.frame);
+  }
+  if (rows_.size() > kMaxRows) {
+    rows_.clear();
+    states_.clear();
+    state_index_.clear();
+  }
+  auto& row = rows_[state.frame];
+  if (!row) {
+    row = std::make_unique<std::array<uint32_t, 256>>();
+    row->fill(kUnknown);
+  }
+  uint32_t& number = (*row)[byte];
+  if (number == kUnknown) number = number_of(find_step(state.frame, byte));
+  return states_[number];
+}
+
+GrammarState PushdownMachine::find_step(uint32_t frame, uint8_t byte) {
+  Closure closure;
+  const Words words = frames_.copy(frame);
+  for (size_t i = 1; i < words.size(); i += 3) {
+    const uint32_t id = words[i] / 2;
+    uint32_t next = 0;
+    if (words[i] % 2 == 0) {
+      next = 2 * languages_->row(id)[byte];
+      if (next == 2 * RegularLanguages::kNothing) continue;
+    } else {
+      const Words inner = machine_states_.copy(id);
+      const GrammarState state = machines_[inner[0]]->step({inner[1], inner[2], inner[3]}, byte);
+      if (state.is_dead()) continue;
+      next = machine_terminal(inner[0], state);
+    }
+    add_terminal(closure, {next, words[i + 1], words[i + 2]});
+  }
+  return close(closure);
+}
+
+// The state where a word's terminal has become `terminal`, which may end.
+GrammarState PushdownMachine::end_terminal(uint32_t terminal, uint32_t context) {
+  const uint64_t key = uint64_t{terminal} << 32 | context;
+  if (const auto it = ends_.find(key); it != ends_.end()) return it->second;
+  Closure closure;
+  const Words words = contexts_.copy(context);
+  add_terminal(closure, {terminal, words[1], words[2]});
+  return ends_[key] = close(closure);
+}
+
+bool PushdownMachine::accepts(GrammarState state) {
+  if (state.is_dead()) return false;
+  if (!is_word(state.place)) return frames_[state.frame][0] != 0;
+  if (kind_of(state.place) != 0 || !languages_->has_empty(place_of(state.place))) return false;
+  return accepts(end_word(state));
+}
+
+// ---- Words. A terminal that may end is a word that is over: what follows it, and itself, go on side by side.
+
+uint32_t PushdownMachine::step_word(uint32_t place, uint8_t byte) {
+  const uint32_t kind = kind_of(place), inner = place_of(place);
+  if (kind == 0) {
+    if (languages_->has_empty(inner)) return kWordOver;
+    const Language next = languages_->row(inner)[byte];
+    return next == RegularLanguages::kNothing ? kDead : word(0, next);
+  }
+  const uint32_t next = machines_[kind - 1]->step_word(inner, byte);
+  return next == kDead || next == kWordEnds || next == kWordOver ? next : word(kind, next);
+}
+
+uint32_t PushdownMachine::word_outcome(uint32_t place) {
+  const uint32_t kind = kind_of(place);
+  return kind == 0 ? place : machines_[kind - 1]->word_outcome(place_of(place));
+}
+
+GrammarState PushdownMachine::end_word(GrammarState state) {
+  const uint32_t kind = kind_of(state.place), place = place_of(state.place);
+  if (kind == 0) return end_terminal(2 * place, state.frame);
+  const GrammarState next = machines_[kind - 1]->end_word({place, contexts_[state.frame][0], state.text});
+  return next.is_dead() ? next : end_terminal(machine_terminal(kind - 1, next), state.frame);
+}
+
+std::pair<int, int> PushdownMachine::free_chars(uint32_t place) const {
+  const uint32_t kind = kind_of(place);
+  return kind == 0 ? std::pair{-1, -1} : machines_[kind - 1]->free_chars(place_of(place));
+}
+
+}  // namespace ingot

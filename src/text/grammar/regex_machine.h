@@ -1,0 +1,32 @@
+// Reads text that is, as a whole, of one regular language: one derivative a byte.
+#pragma once
+#include <memory>
+
+#include "text/grammar/automaton.h"
+#include "text/grammar/regular.h"
+
+namespace ingot {
+
+class RegexMachine final : public Automaton {
+ public:
+  // Throws Error where no text belongs to `language`.
+  RegexMachine(std::unique_ptr<RegularLanguages> languages, RegularLanguages::Id language);
+
+  GrammarState start() override { return {kFirst + start_, 0, 0}; }
+  GrammarState step(GrammarState state, uint8_t byte) override;
+  bool accepts(GrammarState state) override { return !state.is_dead() && languages_->has_empty(state.place - kFirst); }
+  // No words: a state is its place alone already.
+  bool is_word(uint32_t) const override { return false; }
+  uint32_t step_word(uint32_t, uint8_t) override { return kDead; }
+  uint32_t word_outcome(uint32_t) override { return 0; }
+  GrammarState end_word(GrammarState) override { return {}; }
+  std::pair<int, int> free_chars(uint32_t) const override { return {-1, -1}; }
+
+ private:
+  static constexpr uint32_t kFirst = 3;  // place of the language 0
+
+  std::unique_ptr<RegularLanguages> languages_;
+  RegularLanguages::Id start_;
+};
+
+}  // namespace ingot
