@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/api/api.h"
+#include "server/api/constraint_fields.h"
 #include "server/api/reasoning.h"
 #include "server/api/request_fields.h"
 
@@ -212,6 +213,11 @@ void answer_messages(const ApiCall& call) {
   GenerationSpec spec;
   spec.stream = fields.boolean("stream").value_or(false);
   read_sampling(call, fields, spec);
+  if (const JsonValue* format = fields.find("output_format")) read_format(call, *format, "output_format", spec);
+  if (const JsonValue* config = fields.find("output_config")) {
+    const Fields inner(*config, "output_config.");
+    if (const JsonValue* format = inner.find("format")) read_format(call, *format, "output_config.format", spec);
+  }
   if (auto stops = fields.strings("stop_sequences", 16, 256)) spec.stops = std::move(*stops);
   for (const std::string& stop : spec.stops)
     if (stop.empty()) fields.refuse("stop_sequences", "must not hold an empty string");
@@ -220,8 +226,9 @@ void answer_messages(const ApiCall& call) {
   ServedModel::Ticket ticket = admit(model, 1);
   spec.prompts = {read_prompt(fields, model)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
-  auto writer = messages_writer(model.id(), static_cast<int>(spec.prompts[0].size()),
-                                prompt_opens_thought(model, spec.prompts[0]));
+  const bool thinking = prompt_opens_thought(model, spec.prompts[0]);
+  begin_behind_thought(model, thinking, spec);
+  auto writer = messages_writer(model.id(), static_cast<int>(spec.prompts[0].size()), thinking);
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer),
                        call.responder);
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/api/api.h"
+#include "server/api/constraint_fields.h"
 #include "server/api/reasoning.h"
 #include "server/api/request_fields.h"
 
@@ -192,6 +193,8 @@ void answer_chat(const ApiCall& call) {
   spec.prompts = {read_chat_prompt(fields, model)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
   check_scores(fields, "prompt_logprobs", spec);
+  const bool thinking = prompt_opens_thought(model, spec.prompts[0]);
+  begin_behind_thought(model, thinking, spec);
   const std::string format = fields.string("reasoning_format", 64).value_or("auto");
   auto writer =
       std::make_unique<ChatWriter>(ChatWriter::Options{.model = model.id(),
@@ -201,7 +204,7 @@ void answer_chat(const ApiCall& call) {
                                                        .prompt_logprobs = spec.prompt_logprobs >= 0,
                                                        .echo = echoed(fields),
                                                        .splits = format != "none",
-                                                       .thinking = prompt_opens_thought(model, spec.prompts[0])});
+                                                       .thinking = thinking});
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer),
                        call.responder);
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/api/api.h"
+#include "server/api/constraint_fields.h"
 #include "server/api/reasoning.h"
 #include "server/api/request_fields.h"
 
@@ -76,13 +77,6 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model)
     fields.refuse("background", "is not supported: this server keeps nothing");
   if (fields.string("truncation", 64).value_or("disabled") != "disabled")
     fields.refuse("truncation", "must be \"disabled\": nothing is cut silently here");
-  if (const JsonValue* text = fields.find("text")) {
-    const Fields inner(*text, "text.");
-    if (const JsonValue* format = inner.find("format");
-        format && Fields(*format, "text.format.").string("type", 64).value_or("") != "text")
-      throw ApiError(400, "text.format.type must be \"text\": constrained output is not supported by this server yet",
-                     "text.format.type");
-  }
   JsonValue messages = JsonValue::array();
   if (const auto instructions = fields.string("instructions", 16 << 20))
     messages.push_back({{"role", "system"}, {"content", *instructions}});
@@ -275,7 +269,7 @@ JsonValue echo_of(const Fields& fields, const GenerationSpec& spec) {
           {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
           {"store", false},
           {"temperature", spec.sampling.temperature},
-          {"text", {{"format", {{"type", "text"}}}}},
+          {"text", or_else("text", {{"format", {{"type", "text"}}}})},
           {"tool_choice", or_else("tool_choice", "auto")},
           {"tools", or_else("tools", JsonValue::array())},
           {"top_p", spec.sampling.top_p},
@@ -295,6 +289,10 @@ void answer_responses(const ApiCall& call) {
   GenerationSpec spec;
   spec.stream = fields.boolean("stream").value_or(false);
   read_sampling(call, fields, spec);
+  if (const JsonValue* text = fields.find("text")) {
+    const Fields inner(*text, "text.");
+    if (const JsonValue* format = inner.find("format")) read_format(call, *format, "text.format", spec);
+  }
   if (const JsonValue* metadata = fields.find("metadata"); metadata && !metadata->is_object())
     fields.refuse("metadata", "must be an object");
   read_max_tokens(fields, {"max_output_tokens"}, spec);
@@ -302,7 +300,9 @@ void answer_responses(const ApiCall& call) {
   spec.prompts = {read_prompt(fields, model)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "input");
   spec.wants_tokens = true;  // to count the thoughts
-  auto writer = responses_writer(model.id(), echo_of(fields, spec), prompt_opens_thought(model, spec.prompts[0]));
+  const bool thinking = prompt_opens_thought(model, spec.prompts[0]);
+  begin_behind_thought(model, thinking, spec);
+  auto writer = responses_writer(model.id(), echo_of(fields, spec), thinking);
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer),
                        call.responder);
 }

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "server/api/constraint_fields.h"
 #include "server/api/reasoning.h"
 
 namespace ingot {
@@ -24,13 +25,6 @@ constexpr int64_t kMaxScores = 1 << 20;
 
 // Fields of other engines that would change the answer, and that this one does not have.
 constexpr const char* kUnsupported[] = {
-    "grammar",
-    "json_schema",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "structured_outputs",
     "bad_words",
     "allowed_token_ids",
     "chat_template",
@@ -89,11 +83,6 @@ void refuse_unsupported(const Fields& fields) {
     fields.refuse("best_of", "above n is not supported by this server");
   if (fields.boolean("use_beam_search").value_or(false))
     fields.refuse("use_beam_search", "is not supported by this server");
-  if (const JsonValue* format = fields.find("response_format")) {
-    const Fields inner(*format, "response_format.");
-    if (inner.string("type", 64).value_or("") != "text")
-      inner.refuse("type", "must be \"text\": constrained output is not supported by this server yet");
-  }
 }
 
 // OpenAI's clients name the newer role; templates know the older one.
@@ -124,6 +113,7 @@ std::string field_of(const std::string& what, const char* fallback) {
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
   const ServedModel& model = *call.model;
   refuse_unsupported(fields);
+  read_constraint(call, fields, spec);
   const GenerationConfig& defaults = model.defaults();
   SamplingParams& p = spec.sampling;
   const auto real = [&](const char* name, double low, double high, std::optional<float> own, float& into) {
