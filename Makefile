@@ -67,7 +67,7 @@ cuda:  ## The program with CUDA kernels: build-cuda/ingot (needs nvcc)
 	@cmake --preset cuda
 	@cmake --build build-cuda --target ingot-cli
 
-install: build  ## Program, library and headers under PREFIX (/usr/local)
+install: build  ## Program, libingot.so and its header under PREFIX (/usr/local)
 	@cmake --build build
 	@cmake --install build --prefix $(PREFIX)
 

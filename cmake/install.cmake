@@ -1,29 +1,22 @@
-# `cmake --install`: the program, the library, and what a project needs for find_package(ingot) and ingot::ingot. The C++ headers keep
-# their own folder, include/ingot-src, so that #include "engine/engine.h" reads there as it does here; they are the program's own and
-# change with it. include/ingot/ is the C API, which does not.
+# `cmake --install`: the program, libingot.so with its header include/ingot/ingot.h, and what projects find the two by:
+# find_package(ingot) gives ingot::ingot, and `pkg-config --cflags --libs ingot` the same in words. The C++ below is the
+# program's own and changes with it, so nothing of it is installed.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-add_library(ingot::ingot ALIAS ingot)
-target_compile_features(ingot PUBLIC cxx_std_20)
-target_include_directories(ingot PUBLIC $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/ingot-src>)
-
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ingot)
 configure_package_config_file(cmake/ingotConfig.cmake.in ${PROJECT_BINARY_DIR}/ingotConfig.cmake
-                              INSTALL_DESTINATION ${package_dir})
+                              INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ingotConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+file(RELATIVE_PATH from_pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(cmake/ingot.pc.in ${PROJECT_BINARY_DIR}/ingot.pc @ONLY)
 
 if(TARGET ingot-cli)
   install(TARGETS ingot-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-install(TARGETS ingot EXPORT ingot ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS ingot_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(EXPORT ingot NAMESPACE ingot:: FILE ingotTargets.cmake DESTINATION ${package_dir})
+install(FILES include/ingot/ingot.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ingot)
 install(FILES ${PROJECT_BINARY_DIR}/ingotConfig.cmake ${PROJECT_BINARY_DIR}/ingotConfigVersion.cmake
         DESTINATION ${package_dir})
-install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} OPTIONAL)
-foreach(folder base quant io text backend model engine)
-  install(DIRECTORY src/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ingot-src
-          FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN "*.inc" PATTERN kernels EXCLUDE)
-endforeach()
+install(FILES ${PROJECT_BINARY_DIR}/ingot.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,5 +1,5 @@
-# ingot_layer(FOLDER [SUBFOLDERS ...] [LIBS ...]): the object library ingot_FOLDER from src/FOLDER/*.cc, and its place in the link order.
-# An empty folder makes nothing. Includes only go down the list of layers: scripts/layers.py checks that.
+# ingot_layer(FOLDER [SUBFOLDERS ...] [LIBS ...]): the object library ingot_FOLDER (of a/b: ingot_a_b) from src/FOLDER/*.cc, and its
+# place in the link order. An empty folder makes nothing. Includes only go down the list of layers: scripts/layers.py checks that.
 set_property(GLOBAL PROPERTY INGOT_LAYERS "")
 set_property(GLOBAL PROPERTY INGOT_LIBS "")
 
@@ -13,17 +13,18 @@ function(ingot_layer folder)
   if(NOT sources)
     return()
   endif()
-  add_library(ingot_${folder} OBJECT ${sources})
-  target_include_directories(ingot_${folder} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  string(REPLACE "/" "_" target ingot_${folder})
+  add_library(${target} OBJECT ${sources})
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   get_property(below GLOBAL PROPERTY INGOT_LIBS)
-  target_link_libraries(ingot_${folder} PUBLIC ${below} ${arg_LIBS})
+  target_link_libraries(${target} PUBLIC ${below} ${arg_LIBS})
   if(NOT folder STREQUAL "cli")
-    set_property(GLOBAL APPEND PROPERTY INGOT_LAYERS ingot_${folder})
+    set_property(GLOBAL APPEND PROPERTY INGOT_LAYERS ${target})
     set_property(GLOBAL APPEND PROPERTY INGOT_LIBS ${arg_LIBS})
   endif()
 endfunction()
 
-# The library that others link: every layer but the program's own.
+# Every layer but the program's own: `ingot` is what the program links, and `ingot_shared` what others do.
 function(ingot_library)
   get_property(layers GLOBAL PROPERTY INGOT_LAYERS)
   get_property(libs GLOBAL PROPERTY INGOT_LIBS)
@@ -31,8 +32,7 @@ function(ingot_library)
     list(APPEND objects $<TARGET_OBJECTS:${layer}>)
   endforeach()
   add_library(ingot STATIC ${objects})
-  target_include_directories(ingot PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
-                                          $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+  target_include_directories(ingot PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(ingot PUBLIC ${libs})
   # The same as a shared library, which shows the C API and nothing else.
   add_library(ingot_shared SHARED ${objects})

@@ -48,6 +48,9 @@ foreach(program test_engine test_server)
     target_link_libraries(${program} PRIVATE fake_runner)
   endif()
 endforeach()
+if(TARGET test_io)
+  target_link_libraries(test_io PRIVATE ingot_io_hub)
+endif()
 if(TARGET test_server)
   target_link_libraries(test_server PRIVATE OpenSSL::SSL)
 endif()
@@ -149,6 +152,6 @@ set(install_flags "")
 if(INGOT_SANITIZE)
   set(install_flags -fsanitize=${INGOT_SANITIZE})
 endif()
-add_test(NAME install COMMAND ${CMAKE_COMMAND} -DBUILD_DIR=${PROJECT_BINARY_DIR} -DCOMPILER=${CMAKE_CXX_COMPILER}
-  -DFLAGS=${install_flags} -DMODEL=${PROJECT_SOURCE_DIR}/tests/data/models/qwen3.gguf "-DEXPECTED=qwen3: 2 layers, 25 tensors"
+add_test(NAME install COMMAND ${CMAKE_COMMAND} -DBUILD_DIR=${PROJECT_BINARY_DIR} -DCOMPILER=${CMAKE_C_COMPILER}
+  -DFLAGS=${install_flags} -DMODEL=${PROJECT_SOURCE_DIR}/tests/data/models/qwen3.gguf "-DEXPECTED=${PROJECT_VERSION}: 261 words, context 64"
   -DWORK_DIR=${PROJECT_BINARY_DIR}/install_test -P ${PROJECT_SOURCE_DIR}/tests/install/install_test.cmake)

@@ -7,7 +7,7 @@ set -eu
 # program:package for what may come from elsewhere (a newer compiler, say); plain packages for libraries. What only helps comes along
 # when something is missing, where apt has it: ccache, a browser for the tests of the pages, systemd's checker for the unit.
 build="g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
-  libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev
+  libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev
   libcurl4-openssl-dev libssl-dev libboost1.81-dev ca-certificates"
 test="libgtest-dev libgmock-dev python3:python3 python3-numpy python3-pytest python3-venv"
 bench="libbenchmark-dev"

@@ -1,44 +1,55 @@
 #include "base/log.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <mutex>
 
 #include "base/error.h"
 
 namespace ingot {
 namespace {
 
-// On stderr, coloured only on a terminal; warnings and worse unless told otherwise.
-spdlog::logger& logger() {
-  static auto instance = [] {
-    auto made = spdlog::stderr_color_mt("ingot");
-    made->set_pattern("ingot: %^%l%$: %v");
-    made->set_level(spdlog::level::warn);
-    return made;
-  }();
-  return *instance;
-}
+constexpr std::string_view kLevels[] = {"debug", "info", "warn", "error", "off"};  // in the order of LogLevel
 
-constexpr std::pair<std::string_view, spdlog::level::level_enum> kLevels[] = {  // in the order of LogLevel
-    {"debug", spdlog::level::debug}, {"info", spdlog::level::info}, {"warn", spdlog::level::warn},
-    {"error", spdlog::level::err},   {"off", spdlog::level::off},
+struct Log {
+  std::atomic<LogLevel> level{LogLevel::kWarn};
+  std::mutex mutex;
+  LogSink sink;
 };
 
-spdlog::level::level_enum native(LogLevel level) { return kLevels[static_cast<int>(level)].second; }
+Log& the_log() {
+  static Log& log = *new Log;  // never destroyed: threads may log to the very end
+  return log;
+}
 
 }  // namespace
 
 LogLevel parse_log_level(std::string_view name) {
-  for (size_t i = 0; i < std::size(kLevels); ++i)
-    if (kLevels[i].first == name) return static_cast<LogLevel>(i);
-  throw UsageError("unknown log level '{}': use debug, info, warn, error or off", printable(name));
+  const auto found = std::ranges::find(kLevels, name);
+  if (found == std::end(kLevels))
+    throw UsageError("unknown log level '{}': use debug, info, warn, error or off", printable(name));
+  return static_cast<LogLevel>(found - std::begin(kLevels));
 }
 
-void set_log_level(LogLevel level) { logger().set_level(native(level)); }
+void set_log_level(LogLevel level) { the_log().level = level; }
+
+void set_log_sink(LogSink sink) {
+  Log& log = the_log();
+  const std::lock_guard lock(log.mutex);
+  log.sink = std::move(sink);
+}
 
 namespace detail {
-bool log_enabled(LogLevel level) { return logger().should_log(native(level)); }
-void log_line(LogLevel level, const std::string& line) { logger().log(native(level), line); }
+
+bool log_enabled(LogLevel level) { return level >= the_log().level; }
+
+void log_line(LogLevel level, const std::string& line) {
+  Log& log = the_log();
+  const std::lock_guard lock(log.mutex);
+  if (log.sink) log.sink(level, line);
+}
+
 }  // namespace detail
 
 }  // namespace ingot

@@ -1,7 +1,9 @@
-// Logging to stderr through spdlog: quiet by default, `--log-level` raises it. Answers never go through here.
+// Logging: lines go where the program says (set_log_sink), and nowhere until it has. Quiet by default, `--log-level`
+// raises it. Answers never go through here.
 #pragma once
 #include <fmt/format.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -12,6 +14,12 @@ enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
 // Throws UsageError for a name other than debug, info, warn, error, off.
 LogLevel parse_log_level(std::string_view name);
 void set_log_level(LogLevel level);
+
+// Gets a line (of several now and then, without a line break at its end) at a time, from any thread. It must not log,
+// set a sink, or throw. An empty one drops lines.
+using LogSink = std::function<void(LogLevel, const std::string& line)>;
+// When it returns, the sink of before is not in use any more.
+void set_log_sink(LogSink sink);
 
 namespace detail {
 bool log_enabled(LogLevel level);

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/error.h"
+
 namespace ingot {
 namespace {
 
@@ -59,8 +61,11 @@ int available_cpus() {
 }
 
 ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start) {
-  const int n = n_threads > 0 ? n_threads : available_cpus();
-  workers_ = start_workers(n - 1, "the thread pool", [this](int i) { work(i + 1); }, start);  // thread 0 is the caller
+  if (n_threads < 0 || n_threads > kMostThreads)
+    throw Error("{} threads to compute with: from 0 to {} can be had", n_threads, kMostThreads);
+  const int n = n_threads > 0 ? n_threads : std::min(available_cpus(), kMostThreads);
+  workers_ = start_workers(
+      n - 1, "the thread pool", [this](int i) { work(i + 1); }, start);  // thread 0 is the caller
 }
 
 ThreadPool::~ThreadPool() {

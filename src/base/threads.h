@@ -15,10 +15,12 @@ namespace ingot {
 // CPUs that this process may use: its affinity mask and its control group's quota, at least 1.
 int available_cpus();
 
+constexpr int kMostThreads = 1024;  // that a caller may ask for
+
 class ThreadPool {
  public:
   // The caller included; 0: available_cpus(). Has fewer, and warns, where the system does not start so many. Throws
-  // Error where it starts none but the caller's.
+  // Error where it starts none but the caller's, and for more than kMostThreads.
   explicit ThreadPool(int n_threads = 0, const ThreadStarter& start = start_std_thread);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -35,7 +37,8 @@ class ThreadPool {
       return;
     }
     using Fn = std::remove_reference_t<F>;
-    run(n_tasks, [](void* context, int64_t task, int thread) { (*static_cast<Fn*>(context))(task, thread); },
+    run(
+        n_tasks, [](void* context, int64_t task, int thread) { (*static_cast<Fn*>(context))(task, thread); },
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
@@ -52,9 +55,9 @@ class ThreadPool {
   void* context_ = nullptr;
   int64_t n_tasks_ = 0;
 
-  alignas(64) std::atomic<uint32_t> epoch_{0};    // odd while a job is open to workers
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // odd while a job is open to workers
   alignas(64) std::atomic<int64_t> next_task_{0};
-  alignas(64) std::atomic<int32_t> entered_{0};   // workers that may be looking at the job
+  alignas(64) std::atomic<int32_t> entered_{0};  // workers that may be looking at the job
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
 };

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/threads.h"
 #include "capi/capi_guard.h"
 #include "capi/capi_request.h"
 #include "ingot/ingot.h"
@@ -65,6 +67,19 @@ const char* ingot_status_name(ingot_status status) {
   return i < std::size(kNames) ? kNames[i] : "unknown";
 }
 
+void ingot_set_log(ingot_log_callback callback, ingot_log_level least, void* user) {
+  guarded([&] {
+    static_assert(static_cast<int>(LogLevel::kWarn) == INGOT_LOG_WARN && static_cast<int>(LogLevel::kDebug) == 0);
+    set_log_sink({});
+    set_log_level(static_cast<LogLevel>(std::clamp(static_cast<int>(least), 0, static_cast<int>(INGOT_LOG_WARN))));
+    if (callback != nullptr)
+      set_log_sink([=](LogLevel of, const std::string& line) {
+        callback(static_cast<ingot_log_level>(of), line.c_str(), user);
+      });
+    return INGOT_OK;
+  });
+}
+
 void ingot_model_options_init(ingot_model_options* options) {
   if (options != nullptr) *options = {.struct_size = sizeof(*options), .max_seqs = 8, .max_batch_tokens = 512};
 }
@@ -86,9 +101,12 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
     required(model, "model") = nullptr;
     const ingot_model_options o = options_of(given, ingot_model_options_init);
     const std::string name = &required(path, "path");
-    if (o.max_seqs < 1 || o.max_batch_tokens < 1 || o.n_threads < 0 || o.n_ctx < 0 || o.n_kv_tokens < 0 ||
-        o.max_queue < 0)
-      throw Error("the model's options have a negative number, or none for max_seqs or max_batch_tokens");
+    check_range("n_threads", o.n_threads, 0, kMostThreads);
+    check_range("n_ctx", o.n_ctx, 0, 1 << 24);
+    check_range("max_seqs", o.max_seqs, 1, 1 << 12);
+    check_range("max_batch_tokens", o.max_batch_tokens, 1, 1 << 16);
+    check_range("n_kv_tokens", o.n_kv_tokens, 0, 1 << 30);
+    check_range("max_queue", o.max_queue, 0, INT32_MAX);
     auto result = std::make_unique<ingot_model>();
     result->shared = std::make_shared<CapiModel>(
         name,
@@ -183,7 +201,7 @@ ingot_status ingot_submit(ingot_model* model, const int32_t* prompt, size_t n_pr
 
 ingot_status ingot_poll(ingot_request* request, int timeout_ms, ingot_event* event) {
   return guarded([&] {
-    required(event, "event") = {};
+    required(event, "event");
     return required(request, "request").events->poll(timeout_ms, event);
   });
 }

@@ -1,6 +1,7 @@
 // The C API's embeddings, over Embedder.
 #include <vector>
 
+#include "base/threads.h"
 #include "capi/capi_guard.h"
 #include "model/embedder.h"
 
@@ -21,8 +22,9 @@ ingot_status ingot_embedder_load(const char* path, const ingot_embedder_options*
     required(embedder, "embedder") = nullptr;
     const ingot_embedder_options o = options_of(given, ingot_embedder_options_init);
     const std::string name = &required(path, "path");
-    if (o.max_batch_tokens < 1 || o.n_threads < 0 || o.n_ctx < 0)
-      throw Error("the embedder's options have a negative number, or none for max_batch_tokens");
+    check_range("n_threads", o.n_threads, 0, kMostThreads);
+    check_range("n_ctx", o.n_ctx, 0, 1 << 24);
+    check_range("max_batch_tokens", o.max_batch_tokens, 1, 1 << 20);
     EmbedOptions options{.backend = {.device = o.device != nullptr ? o.device : "cpu", .n_threads = o.n_threads},
                          .n_ctx = o.n_ctx,
                          .max_batch_tokens = o.max_batch_tokens,

@@ -46,6 +46,10 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
+inline void check_range(const char* name, int value, int low, int high) {
+  if (value < low || value > high) throw Error("{} is {}: it must be from {} to {}", name, value, low, high);
+}
+
 // The caller's struct, as far as it goes, over the defaults.
 template <class Options>
 Options options_of(const Options* given, void (*init)(Options*)) {

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "cli/bench_model.h"
 #include "cli/bench_report.h"
 #include "cli/terminal.h"
@@ -142,7 +143,7 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   verb->add_option("-t,--threads", o->threads, "threads; several numbers measure each; 0: all cores")
-      ->check(CLI::Range(0, 1024))
+      ->check(CLI::Range(0, kMostThreads))
       ->delimiter(',')
       ->capture_default_str();
   verb->add_option("-o,--output", o->output, "md, csv or json")

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "cli/bench_model.h"
 #include "cli/terminal.h"
 #include "model/score.h"
@@ -141,7 +142,7 @@ void add_bench_batch(CLI::App& bench) {
   counts("--ntg,-n", o->n_gen, 1, "tokens to generate for each");
   counts("--npl,--parallel", o->n_seqs, 1, "sequences at once");
   verb->add_option("-t,--threads", o->subject.model.n_threads, "threads; 0: all cores")
-      ->check(CLI::Range(0, 1024))
+      ->check(CLI::Range(0, kMostThreads))
       ->capture_default_str();
   verb->add_option("-b,--batch-size,--max-batch-tokens", o->subject.model.chunk, "most tokens in one step")
       ->check(CLI::Range(1, 1 << 16))

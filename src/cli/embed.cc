@@ -20,7 +20,7 @@ struct EmbedVerb : EmbedderFlags {
   bool normalize = true, whole = false, json = false, npy = false;
 };
 
-// Each -p is a text; of a file, or of standard input, each line that is not empty.
+// Each -p is a text; of a file, or of standard input, each line, so that a row of the output is a line of it.
 std::vector<std::string> read_texts(const EmbedVerb& o) {
   if (!o.whole || (!o.prompts.empty() && o.file.empty())) return read_lines(o.prompts, o.file, "embed");
   std::vector<std::string> texts = o.prompts;

@@ -1,5 +1,6 @@
 #include "cli/embedder_options.h"
 
+#include "base/threads.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
@@ -13,7 +14,7 @@ void add_embedder_flags(CLI::App& verb, EmbedderFlags& f, const std::string& mod
   verb.add_option("--device", f.device, "cpu, cuda, cuda:1 (the second GPU), or ref (plain C++, slow, the oracle)")
       ->capture_default_str();
   verb.add_option("-t,--threads", f.n_threads, "threads to compute with; 0: the cores this process may use")
-      ->check(CLI::Range(0, 1024))
+      ->check(CLI::Range(0, kMostThreads))
       ->capture_default_str();
   verb.add_option("-c,--ctx-size", f.n_ctx, "tokens of the longest " + item + "; 0: what the model reads, at most 8192")
       ->check(CLI::Range(0, 1 << 24))

@@ -75,6 +75,11 @@ HubModel with_hub_events(const HubName& name, const std::function<HubModel(const
             if (stderr_is_terminal())
               fmt::print(stderr, "ingot: waiting for another process that downloads {}\n", printable(path));
           },
+      .pausing =
+          [&](const std::string& why, int seconds) {
+            bar.wipe();
+            fmt::print(stderr, "ingot: {}: asking again in {} s\n", why, seconds);
+          },
       .stopped = [] { return InterruptGuard::interrupted(); }};
   try {
     return f(events);

@@ -13,6 +13,7 @@
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "cli/hub_options.h"
+#include "cli/terminal.h"
 #include "cli/verbs.h"
 
 #ifndef INGOT_VERSION
@@ -95,6 +96,7 @@ std::string unknown_argument(const CLI::App& app) {
 
 int main(int argc, char** argv) {
   signal(SIGBUS, on_lost_page);
+  ingot::log_to_stderr();
   CLI::App app("ingot runs open language models, fast, on the machine you have.", "ingot");
   app.set_version_flag("--version", "ingot " INGOT_VERSION);
   app.require_subcommand(1);

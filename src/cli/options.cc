@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "cli/demo_model.h"
 #include "cli/terminal.h"
 #include "io/gguf/gguf.h"
@@ -51,7 +52,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
                  "the oracle)")
       ->capture_default_str();
   app.add_option("-t,--threads", o.n_threads, "threads to compute with; 0: the cores this process may use")
-      ->check(CLI::Range(0, 1024))->capture_default_str();
+      ->check(CLI::Range(0, kMostThreads))->capture_default_str();
   app.add_option("-c,--ctx-size,--max-model-len", o.n_ctx,
                  "context in tokens; 0: the model's, or as much of it as fits in memory")
       ->check(CLI::Range(0, 1 << 24))
@@ -223,15 +224,17 @@ void add_prompt_options(CLI::App& app, PromptOptions& o) {
                  "read the prompt from this file, after -p if both are given; - for standard input");
 }
 
+std::string read_text(const PromptOptions& o, const char* verb) {
+  std::string text = o.text;
+  if (!o.file.empty()) text += read_file(o.file);
+  if (o.has_text || !o.file.empty()) return text;
+  if (::isatty(STDIN_FILENO) == 1)
+    throw UsageError("there is no prompt: give one with -p TEXT or -f FILE, or pipe it in; see ingot {} --help", verb);
+  return read_file("-");
+}
+
 std::string read_prompt(const PromptOptions& o, const char* verb) {
-  std::string prompt = o.text;
-  if (!o.file.empty()) prompt += read_file(o.file);
-  if (!o.has_text && o.file.empty()) {
-    if (::isatty(STDIN_FILENO) == 1)
-      throw UsageError("there is no prompt: give one with -p TEXT or -f FILE, or pipe it in; see ingot {} --help",
-                       verb);
-    prompt = read_file("-");
-  }
+  std::string prompt = read_text(o, verb);
   if (prompt.empty()) throw UsageError("the prompt is empty: give one with -p TEXT or -f FILE, or pipe it in");
   return prompt;
 }
@@ -241,12 +244,10 @@ std::vector<std::string> read_lines(std::vector<std::string> texts, const std::s
   const std::string all = read_prompt({.text = {}, .file = file, .has_text = false}, verb);
   for (size_t begin = 0; begin < all.size();) {
     const size_t end = std::min(all.find('\n', begin), all.size());
-    std::string line = all.substr(begin, end - begin);
+    std::string& line = texts.emplace_back(all.substr(begin, end - begin));
     if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) texts.push_back(std::move(line));
     begin = end + 1;
   }
-  if (texts.empty()) throw UsageError("there is no text: every line of the file is empty");
   return texts;
 }
 

@@ -56,14 +56,16 @@ std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& options);
 // Loads everything, with a progress bar on a terminal.
 LoadedModel open_model(ModelOptions& options, const RunnerOptions& runner);
 
-// The text of -p and -f together, or standard input when neither is given and it is not a terminal. Throws UsageError.
+// The text of -p and -f together, or standard input when neither is given and it is not a terminal; read_prompt wants
+// one that is not empty. Both throw UsageError.
 struct PromptOptions {
   std::string text, file;
   bool has_text = false;
 };
 void add_prompt_options(CLI::App& app, PromptOptions& options);
+std::string read_text(const PromptOptions& options, const char* verb);
 std::string read_prompt(const PromptOptions& options, const char* verb);
-// Several texts: those of -p, then the lines of the file (of standard input when neither is given) that are not empty.
+// Several texts: those of -p, then the lines of the file (of standard input when neither is given), empty ones too.
 // Throws UsageError.
 std::vector<std::string> read_lines(std::vector<std::string> texts, const std::string& file, const char* verb);
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "base/threads.h"
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "model/quantize.h"
@@ -102,7 +103,7 @@ void add_write_options(CLI::App& app, WriteOptions& o) {
   app.add_flag("--allow-requantize", o.allow_requantize,
                "quantize weights that are quantized already, which loses more than once");
   app.add_option("-t,--threads", o.n_threads, "threads to work with; 0: the cores this process may use")
-      ->check(CLI::Range(0, 1024))
+      ->check(CLI::Range(0, kMostThreads))
       ->capture_default_str();
   app.add_flag("--force", o.force, "replace OUT if it is there");
   app.add_flag("--json", o.json, "print one JSON object");

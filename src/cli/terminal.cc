@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
+#include "base/log.h"
 #include "base/system.h"
 
 namespace ingot {
@@ -18,6 +20,15 @@ void on_interrupt(int) {
   g_interrupts = 1;
 }
 
+// In the order of LogLevel, with the colours of a terminal.
+constexpr std::pair<const char*, int> kLogNames[] = {{"debug", 36}, {"info", 32}, {"warning", 33}, {"error", 31}};
+
+std::string coloured(int colour, const std::string& text) {
+  const char* no_colour = std::getenv("NO_COLOR");
+  const bool plain = !stderr_is_terminal() || (no_colour != nullptr && *no_colour != '\0');
+  return plain ? text : fmt::format("\033[{}m{}\033[0m", colour, text);
+}
+
 std::string rough_time(double seconds) {
   if (seconds < 100) return fmt::format("{:.0f} s", seconds);
   if (seconds < 100 * 60) return fmt::format("{:.0f} min", seconds / 60);
@@ -26,13 +37,24 @@ std::string rough_time(double seconds) {
 
 }  // namespace
 
-bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
-bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
+// Asked once: progress is reported for every tensor.
+bool stdout_is_terminal() {
+  static const bool is_one = ::isatty(STDOUT_FILENO) == 1;
+  return is_one;
+}
+bool stderr_is_terminal() {
+  static const bool is_one = ::isatty(STDERR_FILENO) == 1;
+  return is_one;
+}
 
-std::string faint(const std::string& text) {
-  const char* no_colour = std::getenv("NO_COLOR");
-  const bool plain = !stderr_is_terminal() || (no_colour != nullptr && *no_colour != '\0');
-  return plain ? text : "\033[2m" + text + "\033[0m";
+std::string faint(const std::string& text) { return coloured(2, text); }
+
+void log_to_stderr() {
+  set_log_sink([](LogLevel level, const std::string& line) {
+    const auto [name, colour] = kLogNames[static_cast<size_t>(level)];
+    const std::string whole = fmt::format("ingot: {}: {}\n", coloured(colour, name), line);
+    std::fwrite(whole.data(), 1, whole.size(), stderr);
+  });
 }
 
 void ProgressBar::update(size_t done_bytes, size_t total_bytes, size_t kept_bytes) {

@@ -14,6 +14,9 @@ bool stderr_is_terminal();
 // For standard error: dimmed where that is a terminal and NO_COLOR is not set
 std::string faint(const std::string& text);
 
+// From now on lines of the log go to standard error: "ingot: warning: ..."
+void log_to_stderr();
+
 // A bar on standard error with rate and time left, redrawn at most ten times a second, wiped when done. Silent unless
 // standard error is a terminal, and for work that takes less than a third of a second.
 class ProgressBar {

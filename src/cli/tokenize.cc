@@ -18,15 +18,15 @@ struct TokenizeOptions {
 
 void tokenize(const TokenizeOptions& o) {
   const auto tokenizer = open_model_file({.path = o.model, .hub = o.hub})->tokenizer();
-  const std::string text = o.has_text ? o.text : read_prompt({.file = o.file}, "tokenize");
-  const std::vector<int32_t> ids =
-      tokenizer->encode(text, {.add_special = !o.no_special, .parse_special = o.parse_special});
+  const std::string text = o.has_text ? o.text : read_text({.file = o.file}, "tokenize");
+  const std::vector<int32_t> ids = tokenizer->encode(
+      text, {.add_special = !o.no_special, .parse_special = o.parse_special, .repeats_bos = true});
   if (o.json) {
     nlohmann::ordered_json out = {{"ids", ids}, {"tokens", nlohmann::ordered_json::array()}};
     for (int32_t id : ids) out["tokens"].push_back(tokenizer->token_bytes(id));
     fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else if (o.ids) {
-    fmt::print("{}\n", fmt::join(ids, ","));
+    if (!ids.empty()) fmt::print("{}\n", fmt::join(ids, ","));
   } else {
     for (int32_t id : ids) fmt::print("{:>8}  {}\n", id, printable(tokenizer->token_bytes(id)));
   }

@@ -68,6 +68,7 @@ class Json {
 
   // The member of that name; nothing when it is absent or null. Throws Error when this is no object.
   std::optional<Json> find(std::string_view key) const;
+  bool has(std::string_view key) const { return member(key).has_value(); }  // null or not
   // Throws Error when it is absent or null.
   Json at(std::string_view key) const;
   std::vector<std::pair<std::string_view, Json>> members() const;  // of an object, in the order of the file

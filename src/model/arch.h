@@ -17,6 +17,7 @@ struct Arch {
   RopeLayout hf_rope = RopeLayout::kHalfSplit;
   bool hf_window_opt_in = false;  // sliding_window counts only with use_sliding_window, in config.json
   Activation activation = Activation::kSilu;
+  Scoring scoring = Scoring::kSoftmax;  // of experts; GGUF files say it
   NormKind norm = NormKind::kRms;
   bool pre_norms = true;               // before attention and feed-forward
   bool post_norms = false;             // of what they add
@@ -42,7 +43,8 @@ struct Arch {
   bool normalizes_experts = false;  // a token's expert weights sum to 1, where the file does not say
   bool yarn_truncates = true;       // in GGUF files, which cannot say
   bool bidirectional = false;       // Config::bidirectional, of all models of the row
-  // Keys that a config.json may lack because transformers has a default for them that is no other model's.
+  // Keys of a config.json that count besides those of all families (io/huggingface/config.cc), with what transformers
+  // takes where the file has none.
   const char* hf_defaults = "{}";
 };
 

@@ -209,7 +209,7 @@ void Embedder::choose_pooling(const EmbedOptions& options) {
   if (!options.pooling && !facts_.pooling)
     throw Error(
         "{}: this model writes text, and says nothing of embeddings: choose how its tokens become one vector "
-        "(--pooling last is usual)",
+        "(the pooling 'last' is usual)",
         printable(checkpoint_->path()));
   pooling_ = options.pooling ? *options.pooling : *facts_.pooling;
   if (!is_pooling(pooling_))

@@ -2,6 +2,8 @@
 // the table (model/tensors.h); its keys are written from the Config in model/gguf_keys.cc.
 #include "model/gguf_export.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <numeric>
 
 #include "base/error.h"
@@ -92,8 +94,8 @@ class DirectoryExport {
       throw Error("{}: the output matrix is missing, and the model does not tie it to the embedding", out_.source);
     for (ExportTensor& tensor : head_export(checkpoint_, *source_, config_.dim, false))
       out_.tensors.push_back(std::move(tensor));
-    for (const std::string& name : source_->unused())
-      log_warn("{}: tensor '{}' is not used", out_.source, printable(name));
+    check_unused(*source_, config_);
+    warn_about_llama_cpp();
     return std::move(out_);
   }
 
@@ -170,20 +172,47 @@ class DirectoryExport {
     return fmt::format(fmt::runtime(names.substr(second ? bar + 1 : 0, second ? names.npos : bar)), layer);
   }
 
-  // Where the two dialects rotate different pairs, the rows of q and k move: of each head, the rotated dimensions'
-  // first and second half are laced.
+  // Where the two dialects rotate different pairs, the rows of q and k move: of what turns, the first and second half
+  // are laced. What turns begins a head; a query for latents, and the latents themselves, end with it.
   std::vector<int32_t> rope_order(std::string_view name, int64_t n_rows) const {
-    const Arch& arch = *config_.arch;
-    const bool rotated = name.find("attn_q") != name.npos || name.find("attn_k") != name.npos;
-    if (arch.gguf_rope == arch.hf_rope || !rotated) return {};
-    CHECK(arch.gguf_rope == RopeLayout::kInterleaved);
+    const LatentConfig& latent = config_.latent;
+    const bool is_query = name.find("attn_q.") != name.npos || name.find("attn_q_b.") != name.npos;
+    const bool turns = latent.kv_rank > 0 ? is_query || name.find("attn_kv_a_mqa") != name.npos
+                                          : name.find("attn_q") != name.npos || name.find("attn_k") != name.npos;
+    if (config_.arch->gguf_rope == config_.rope_layout || !turns) return {};
+    CHECK(config_.arch->gguf_rope == RopeLayout::kInterleaved);
+    const int head = latent.kv_rank > 0 && is_query ? latent.nope_dim + latent.rope_dim : config_.head_dim;
+    const int first = latent.kv_rank > 0 ? head - latent.rope_dim : 0, half = config_.rot_dim / 2;
     std::vector<int32_t> order(static_cast<size_t>(n_rows));
-    const int half = config_.rot_dim / 2;
     for (int32_t row = 0; row < static_cast<int32_t>(n_rows); ++row) {
-      const int in_head = row % config_.head_dim;
-      order[row] = in_head < config_.rot_dim ? row - in_head + in_head / 2 + (in_head % 2) * half : row;
+      const int i = row % head - first;
+      order[row] = i >= 0 && i < config_.rot_dim ? row - i + i / 2 + i % 2 * half : row;
     }
     return order;
+  }
+
+  // What llama.cpp's loader of each architecture (src/models/) wants, or does not read, in a file that ingot runs.
+  void warn_about_llama_cpp() const {
+    const std::string_view arch = config_.arch->gguf_name;
+    const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
+      return std::ranges::find(names, arch) != names.end();
+    };
+    const auto has = [&](std::string_view name) {
+      return std::ranges::any_of(out_.tensors, [&](const ExportTensor& t) { return t.name.ends_with(name); });
+    };
+    const auto warn = [&](const char* what) {
+      log_warn("{}: llama.cpp {} (architecture '{}')", out_.source, what, arch);
+    };
+    if (tied_ && !writes_no_text_ && is_one_of({"olmo2", "olmoe", "minimax-m2", "gpt-oss"}))
+      warn("will not load the file: it wants an output matrix, and this model ties it to the embedding");
+    if (has(".attn_output.bias") && !is_one_of({"llama", "granite", "granitemoe", "gpt-oss"}))
+      warn("will not load the file: it knows no bias of the attention's output, o_proj.bias");
+    if (has(".ffn_down.bias") && !is_one_of({"llama", "granite", "granitemoe"}))
+      warn("will not load the file: it knows no biases of the feed-forward");
+    if (arch == "seed_oss") warn("will not load the file in some of its releases");
+    if (config_.sliding_window > 0 &&
+        is_one_of({"llama", "phi3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "smollm3", "granite", "granitemoe"}))
+      warn("will read the file otherwise: it does not know the window of such models, and attends to all tokens");
   }
 
   // GGUF keeps Llama 3's scaling as what each frequency is divided by.

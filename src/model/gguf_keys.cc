@@ -142,7 +142,8 @@ void write_scales(const Config& c, const KeyWriter& keys) {
   };
   if (!c.arch->scales_embedding) unless("embedding_scale", c.embedding_scale, 1);
   unless("residual_scale", c.residual_scale, 1);
-  unless("logit_scale", 1 / c.logit_scale, 1);
+  const bool is_granite = std::string_view(c.arch->gguf_name).starts_with("granite");  // which llama.cpp wants it for
+  unless("logit_scale", 1 / c.logit_scale, is_granite ? 0 : 1);
   unless("attention.scale", c.score_scale(), c.default_score_scale());
   if (c.attention_softcap > 0) keys.set("attn_logit_softcapping", c.attention_softcap);
   if (c.logit_softcap > 0) keys.set("final_logit_softcapping", c.logit_softcap);

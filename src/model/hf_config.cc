@@ -163,12 +163,7 @@ ExpertConfig experts_of(const HfConfig& file, const Arch& arch) {
   e.shared_dim = file.shared_expert_dim > 0 ? file.shared_expert_dim : file.n_shared_experts * e.ffn_dim;
   e.normalize = file.norm_topk_prob.value_or(arch.normalizes_experts);
   e.scale = file.routed_scaling;
-  if (file.scoring_func == "sigmoid") {
-    e.scoring = Scoring::kSigmoid;
-  } else if (!file.scoring_func.empty() && file.scoring_func != "softmax") {
-    throw file.error("scoring_func", "'{}' is not supported: supported are softmax and sigmoid",
-                     printable(file.scoring_func, 64));
-  }
+  e.scoring = arch.scoring;
   e.n_groups = file.topk_method == "greedy" ? 1 : file.n_groups;
   e.n_groups_used = file.n_groups_used > 0 ? std::min(file.n_groups_used, e.n_groups) : e.n_groups;
   if (e.n % e.n_groups != 0 || e.n_groups_used > e.n_groups || e.n / e.n_groups * e.n_groups_used < e.n_used)

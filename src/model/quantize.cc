@@ -87,8 +87,7 @@ class Writer {
     if (is_dense(target) && (options_.allow_decode || !options_.mix)) return;
     throw Error(
         "{}: tensor '{}' is stored as {}: quantizing what is quantized loses more than once; use the unquantized "
-        "model, or say "
-        "--allow-requantize",
+        "model, or allow it (allow-requantize)",
         model_.source, printable(tensor.name), info(*tensor.format).name);
   }
 

@@ -19,7 +19,7 @@ int64_t capacity(const RunnerInfo& info, int n_seqs) {
 void check_tokens(const RunnerInfo& info, int n_seqs, std::span<const int32_t> tokens, int64_t n, int length) {
   if (n == 0) throw Error("there are no tokens to run");
   if (length + n > capacity(info, n_seqs))
-    throw Error("{} tokens do not fit in the context of {}: shorten the text or raise --ctx-size", length + n,
+    throw Error("{} tokens do not fit in the context of {}: shorten the text or make the context longer", length + n,
                 capacity(info, n_seqs));
   for (size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] < 0 || tokens[i] >= info.n_vocab)
@@ -93,7 +93,7 @@ Perplexity perplexity(Ranks& runner, std::span<const int32_t> tokens, int n_ctx,
   if (n_windows < 2)
     throw Error(
         "perplexity needs at least two windows of {} tokens, and the text has {} tokens: use a longer text or a "
-        "smaller --ctx-size",
+        "shorter context",
         n_ctx, tokens.size());
   if (max_windows > 0) n_windows = std::min(n_windows, max_windows);
   Perplexity result;

@@ -1,10 +1,10 @@
 #include "model/weights.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "model/tensor_finder.h"
 
 namespace ingot {
@@ -15,6 +15,31 @@ bool is_tied_away(const MatrixRow<ModelWeights>& row, const Config& config) {
   return row.weight == &ModelWeights::output && config.tied_output == true;
 }
 bool is_tied_away(const MatrixRow<LayerWeights>&, const Config&) { return false; }
+
+// What text does not need of a file: images and sound, layers that draft tokens, heads that read what an embedding is.
+constexpr std::string_view kOtherParts[] = {
+    "visual.", "vision", "vit.", "audio_", "embed_vision.", "embed_audio.", "multi_modal_projector.", "mm_projector.",
+    "patch_merger.", "mtp.", "v.", "a.", "mm.", "score.", "classifier.", "cls.", "dense_"};
+// Frequencies that follow from the config, scales of a cache in FP8, and the output matrix of a model that ties it.
+constexpr std::string_view kNotNeeded[] = {".rotary_emb.inv_freq", ".attn_rot_embd.weight", ".k_scale", ".v_scale",
+                                           "lm_head.weight", "output.weight"};
+
+bool is_known_to_be_unused(std::string_view name, const Config& config) {
+  for (const std::string_view suffix : kNotNeeded)
+    if (name.ends_with(suffix) && (suffix != "output.weight" || name == suffix)) return true;
+  for (const std::string_view wrapper : {"model.", "language_model.", "thinker."})
+    if (name.starts_with(wrapper)) name.remove_prefix(wrapper.size());
+  for (const std::string_view part : kOtherParts)
+    if (name.starts_with(part)) return true;
+  for (const std::string_view layers : {"layers.", "blk."}) {
+    int layer = -1;
+    const size_t at = name.find(layers);
+    if (at == name.npos) continue;
+    std::from_chars(name.data() + at + layers.size(), name.data() + name.size(), layer);
+    if (layer >= config.n_layers) return true;  // they draft tokens
+  }
+  return false;
+}
 
 class Loader {
  public:
@@ -38,7 +63,7 @@ class Loader {
       weights_.quant_mix += fmt::format("{}{} {}", weights_.quant_mix.empty() ? "" : ", ", type, count);
     weights_.file_bytes = done_;
     weights_.kept = finder_;
-    check_unused();
+    check_unused(source_, config_);
     return std::move(weights_);
   }
 
@@ -113,23 +138,6 @@ class Loader {
     model.tied = true;
   }
 
-  // A tensor that nothing asked for may belong to a part that is not needed. A bias or a scale belongs to a matrix that
-  // is, and without it the numbers would be wrong.
-  void check_unused() const {
-    constexpr size_t kMostNames = 8;  // a wrapper's other parts have hundreds
-    const std::vector<std::string> names = source_.unused();
-    for (const std::string& name : names)
-      if (name.starts_with("blk.") && (name.ends_with(".bias") || name.ends_with(".scale")))
-        throw Error(
-            "{}: tensor '{}' changes what its matrix computes, which is not supported yet; use a file in another "
-            "format",
-            source_.name(), printable(name));
-    for (size_t i = 0; i < std::min(names.size(), kMostNames); ++i)
-      log_warn("{}: tensor '{}' is not used", source_.name(), printable(names[i]));
-    if (names.size() > kMostNames)
-      log_warn("{}: {} more tensors are not used", source_.name(), names.size() - kMostNames);
-  }
-
   void tally(const HostTensor& host, int64_t n_experts) {
     ++mix_[host.type.empty() ? info(host.format).name : host.type];
     weights_.n_parameters += host.n_out * host.n_in;
@@ -182,6 +190,15 @@ WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backe
   prepared(embedding, has_output ? kForEmbedding : kForMatmul | kForEmbedding);
   for (int layer = 0; layer < config.n_layers; ++layer) add(layer_matrices(), layer_vectors(), layer);
   return bytes;
+}
+
+void check_unused(const WeightSource& source, const Config& config) {
+  for (const std::string& name : source.unused())
+    if (!is_known_to_be_unused(name, config))
+      throw Error(
+          "{}: tensor '{}' is in the file, and nothing uses it: models of type '{}' that have it are not supported",
+          source.name(), printable(name),
+          source.dialect() == Dialect::kGguf ? config.arch->gguf_name : config.arch->hf_name);
 }
 
 Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress) {

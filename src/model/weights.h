@@ -87,4 +87,7 @@ struct WeightBytes {
 WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend);
 Weights load_weights(WeightSource& source, const Config& config, Backend& backend, const LoadProgress& progress);
 
+// Throws Error naming a tensor that nothing has asked for, but for those that are known to be of no use to a text model.
+void check_unused(const WeightSource& source, const Config& config);
+
 }  // namespace ingot

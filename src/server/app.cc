@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "server/api/fields.h"
+#include "server/api/known_fields.h"
 #include "server/api/request_fields.h"
 #include "server/web.h"
 
@@ -22,6 +23,7 @@ struct App::Route {
   const char* path;                                                  // ends in '/': a prefix of more
   HttpResponse (App::*at_once)(const HttpRequest&) const = nullptr;  // or:
   void (*on_worker)(const ApiCall&) = nullptr;
+  ApiRoute api = kChat;  // whose fields its body has
   Needs needs = Needs::kWriter;
   bool is_public = false;
   bool while_loading = false;
@@ -38,19 +40,31 @@ const std::vector<App::Route>& App::routes() {
       {.method = "GET", .path = "/props", .at_once = &App::props},
       {.method = "POST", .path = "/v1/chat/completions", .on_worker = answer_chat},
       {.method = "POST", .path = "/chat/completions", .on_worker = answer_chat},
-      {.method = "POST", .path = "/v1/completions", .on_worker = answer_completions},
-      {.method = "POST", .path = "/v1/responses", .on_worker = answer_responses},
-      {.method = "POST", .path = "/v1/messages", .on_worker = answer_messages},
-      {.method = "POST", .path = "/v1/messages/count_tokens", .on_worker = answer_count_tokens},
-      {.method = "POST", .path = "/v1/embeddings", .on_worker = answer_embeddings, .needs = Needs::kEmbedder},
-      {.method = "POST", .path = "/embeddings", .on_worker = answer_embeddings, .needs = Needs::kEmbedder},
-      {.method = "POST", .path = "/v1/rerank", .on_worker = answer_rerank, .needs = Needs::kRanker},
-      {.method = "POST", .path = "/rerank", .on_worker = answer_rerank, .needs = Needs::kRanker},
-      {.method = "POST", .path = "/v1/reranking", .on_worker = answer_rerank, .needs = Needs::kRanker},
-      {.method = "POST", .path = "/reranking", .on_worker = answer_rerank, .needs = Needs::kRanker},
-      {.method = "POST", .path = "/tokenize", .on_worker = answer_tokenize, .needs = Needs::kAny},
-      {.method = "POST", .path = "/detokenize", .on_worker = answer_detokenize, .needs = Needs::kAny},
-      {.method = "POST", .path = "/apply-template", .on_worker = answer_template},
+      {.method = "POST", .path = "/v1/completions", .on_worker = answer_completions, .api = kCompletions},
+      {.method = "POST", .path = "/v1/responses", .on_worker = answer_responses, .api = kResponses},
+      {.method = "POST", .path = "/v1/messages", .on_worker = answer_messages, .api = kMessages},
+      {.method = "POST", .path = "/v1/messages/count_tokens", .on_worker = answer_count_tokens, .api = kCountTokens},
+      {.method = "POST",
+       .path = "/v1/embeddings",
+       .on_worker = answer_embeddings,
+       .api = kEmbeddings,
+       .needs = Needs::kEmbedder},
+      {.method = "POST",
+       .path = "/embeddings",
+       .on_worker = answer_embeddings,
+       .api = kEmbeddings,
+       .needs = Needs::kEmbedder},
+      {.method = "POST", .path = "/v1/rerank", .on_worker = answer_rerank, .api = kRerank, .needs = Needs::kRanker},
+      {.method = "POST", .path = "/rerank", .on_worker = answer_rerank, .api = kRerank, .needs = Needs::kRanker},
+      {.method = "POST", .path = "/v1/reranking", .on_worker = answer_rerank, .api = kRerank, .needs = Needs::kRanker},
+      {.method = "POST", .path = "/reranking", .on_worker = answer_rerank, .api = kRerank, .needs = Needs::kRanker},
+      {.method = "POST", .path = "/tokenize", .on_worker = answer_tokenize, .api = kTokenize, .needs = Needs::kAny},
+      {.method = "POST",
+       .path = "/detokenize",
+       .on_worker = answer_detokenize,
+       .api = kDetokenize,
+       .needs = Needs::kAny},
+      {.method = "POST", .path = "/apply-template", .on_worker = answer_template, .api = kTemplate},
   };
   return kRoutes;
 }
@@ -256,6 +270,7 @@ void App::run(const std::shared_ptr<Job>& job) {
   const auto guarded = [](const Job& j, auto f) { answer_errors(j.request.path, j.responder, f); };
   guarded(*job, [&] {
     job->body = parse_request_json(std::exchange(job->request.body, {}));
+    check_fields(job->route.api, job->body);
     models_.acquire(model_name(job->body),
                     [this, job, guarded](std::shared_ptr<ServedModel> model, const std::string& failure) {
                       guarded(*job, [&] {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "text/chat_messages.h"
+#include "text/generic_tools.h"
 
 namespace ingot {
 namespace {
@@ -34,7 +35,8 @@ Json content_of(const Adapt& adapt, std::string_view text) {
 }
 template <class Adapt>
 Json tools_of(const Adapt& adapt, const Json& tools) {
-  return tools.is_null() && adapt.null_tools_to_empty ? Json::array() : tools;
+  const Json& shown = adapt.tools_to_system ? Json() : tools;
+  return shown.is_null() && adapt.null_tools_to_empty ? Json::array() : shown;
 }
 
 }  // namespace
@@ -63,8 +65,9 @@ std::string ChatTemplate::render(const Json& messages, const Json& tools, bool a
   check_messages(messages);
   check_tools(tools);
   check_template_variables(variables);
-  if (!last_edit) return render_as_is(adapted(messages), tools_of(adapt_, tools), add_generation_prompt, variables);
-  Json all[] = {adapted(messages), tools_of(adapt_, tools), variables};
+  if (!last_edit)
+    return render_as_is(adapted(messages, tools), tools_of(adapt_, tools), add_generation_prompt, variables);
+  Json all[] = {adapted(messages, tools), tools_of(adapt_, tools), variables};
   for (Json& part : all) last_edit(part);
   return render_as_is(all[0], all[1], add_generation_prompt, all[2]);
 }
@@ -78,7 +81,10 @@ std::string ChatTemplate::render_as_is(const Json& messages, const Json& tools, 
   return template_.render(all, limits_, clock_);
 }
 
-Json ChatTemplate::adapted(Json messages) const {
+Json ChatTemplate::adapted(Json messages, const Json& tools) const {
+  const bool tells_tools = adapt_.tools_to_system && !tools.empty();
+  if (adapt_.calls_to_text || tells_tools) tool_calls_to_text(messages);
+  if (tells_tools) tools_to_system(messages, tools);
   if (adapt_.system_to_user) merge_system(messages);
   for (Json& one : messages) {
     if (adapt_.arguments_to_object) arguments_to_object(one);
@@ -146,6 +152,7 @@ void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
   object[std::string(kNeedle)] = 1;
   const auto from_object = calling(content_of(adapt, ""), object);
   const auto from_text = calling(content_of(adapt, ""), object.dump());
+  adapt.calls_to_text = !contains(from_object, kNeedle) && !contains(from_text, kNeedle);
   // Python's own way to print an object is no use to a model.
   const bool reads_object =
       contains(from_object, kNeedle) && !contains(from_object, fmt::format("{{'{}': 1}}", kNeedle));
@@ -159,6 +166,17 @@ void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
   auto is_bad = [&](const auto& text) { return !text || (contains(text, "None") && !contains(from_empty, "None")); };
   adapt.null_to_empty = is_bad(from_null);
   adapt.absent_to_null = is_bad(from_absent);
+  probe_tools(adapt, tools);
+}
+
+// Some templates show tools beside a system message alone.
+void ChatTemplate::probe_tools(Adapt& adapt, const Json& tools) const {
+  Json named = tools;
+  named[0]["function"]["name"] = kNeedle;
+  const Json asked = Json::array({message("user", content_of(adapt, "Hello"))});
+  Json both = asked;
+  both.insert(both.begin(), message("system", content_of(adapt, "Be brief.")));
+  adapt.tools_to_system = !contains(attempt(asked, named), kNeedle) && !contains(attempt(both, named), kNeedle);
 }
 
 }  // namespace ingot

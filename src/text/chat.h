@@ -11,7 +11,9 @@
 //   - content that is null becomes "" where the template would fail or print "None", and content that is absent
 //     likewise, or null where only that is understood;
 //   - a system message joins the first user message where the template refuses or drops it;
-//   - no tools become an empty list of them where the template needs a list.
+//   - no tools become an empty list of them where the template needs a list;
+//   - tools that the template does not show become part of the system message, in words, and calls and results text
+//     (generic_tools.h); so do calls that it does not show.
 // Where the template copes by itself the messages are passed as they are.
 #pragma once
 #include <functional>
@@ -55,12 +57,14 @@ class ChatTemplate {
     bool null_to_empty = false, absent_to_null = false;
     bool system_to_user = false;
     bool null_tools_to_empty = false;
+    bool tools_to_system = false, calls_to_text = false;
   };
 
   Adapt probe() const;
   void probe_content(Adapt& adapt) const;
   void probe_tool_calls(Adapt& adapt) const;
-  nlohmann::ordered_json adapted(nlohmann::ordered_json messages) const;
+  void probe_tools(Adapt& adapt, const nlohmann::ordered_json& tools) const;
+  nlohmann::ordered_json adapted(nlohmann::ordered_json messages, const nlohmann::ordered_json& tools) const;
   std::string render_as_is(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
                            bool add_generation_prompt, const nlohmann::ordered_json& variables) const;
   std::optional<std::string> attempt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools) const;

@@ -115,9 +115,13 @@ void arguments_to_object(Json& message) {
 
 void arguments_to_text(Json& message) {
   for_arguments(message, [](Json& arguments) {
-    static const Template kAsJson = Template::parse("{{ arguments | tojson }}");  // spaced as models have learnt it
-    if (!arguments.is_string()) arguments = kAsJson.render(Json::object({{"arguments", arguments}}));
+    if (!arguments.is_string()) arguments = spaced_json(arguments);
   });
+}
+
+std::string spaced_json(const Json& json) {
+  static const Template kAsJson = Template::parse("{{ json | tojson }}");
+  return kAsJson.render(Json::object({{"json", json}}));
 }
 
 void merge_system(Json& messages) {

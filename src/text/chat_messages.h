@@ -17,6 +17,9 @@ std::string joined_parts(const nlohmann::ordered_json& parts);
 void arguments_to_object(nlohmann::ordered_json& message);
 void arguments_to_text(nlohmann::ordered_json& message);
 
+// As json.dumps of Python spaces it, which is how models have learnt it.
+std::string spaced_json(const nlohmann::ordered_json& json);
+
 // The system message at the front put before the text of the first user message (or made one).
 void merge_system(nlohmann::ordered_json& messages);
 

@@ -11,6 +11,7 @@
 #include "backend/recorded_steps.h"
 #include "backend/ref/ref_backend.h"
 #include "base/error.h"
+#include "captured_log.h"
 #include "ops_cases.h"
 
 namespace ingot {
@@ -417,9 +418,9 @@ TEST(CudaBackend, KnowsWhatWeightsTake) {
 
 TEST(CreateBackend, AutoIsTheGpuWhereThereIsOne) {
   const bool has_gpu = gpu() != nullptr;
-  testing::internal::CaptureStderr();
+  const CapturedLog log;
   const auto backend = create_backend({.device = "auto", .n_threads = 1});
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string& said = log.text();
   EXPECT_EQ(backend->name(), has_gpu ? "cuda" : "cpu");
   EXPECT_EQ(std::ranges::count(said, '\n'), has_gpu ? 0 : 1) << said;
   EXPECT_EQ(said.find("using the CPU") == said.npos, has_gpu) << said;

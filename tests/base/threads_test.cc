@@ -4,10 +4,12 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <climits>
 #include <numeric>
 #include <random>
 
 #include "base/error.h"
+#include "captured_log.h"
 
 namespace ingot {
 namespace {
@@ -81,9 +83,9 @@ ThreadStarter refused_from(int fails_at) {
 // One thread fewer than there could be: the program needs one for its engine.
 TEST(ThreadPool, HasFewerThreadsWhereTheSystemStartsNoMore) {
   for (int n_started : {1, 2, 3, 6}) {
-    testing::internal::CaptureStderr();
+    const CapturedLog log;
     ThreadPool pool(8, refused_from(n_started));
-    const std::string said = testing::internal::GetCapturedStderr();
+    const std::string& said = log.text();
     const int n_workers = std::max(1, n_started - 1);
     EXPECT_EQ(pool.size(), n_workers + 1);
     EXPECT_NE(said.find(fmt::format("the thread pool: thread {} of 7 does not start", n_started + 1)), said.npos) << said;
@@ -116,6 +118,18 @@ TEST(StartThread, AFailureNamesTheThreadAndTheLimits) {
   } catch (const Error& error) {
     EXPECT_TRUE(std::string_view(error.what()).starts_with("the poet does not start: ")) << error.what();
     EXPECT_NE(std::string_view(error.what()).find("RLIMIT_NPROC"), std::string_view::npos) << error.what();
+  }
+}
+
+TEST(ThreadPool, HasABound) {
+  for (const int n : {-1, kMostThreads + 1, INT_MAX, INT_MIN}) {
+    int n_started = 0;
+    const auto counted = [&](std::function<void()> body) {
+      ++n_started;
+      return std::thread(std::move(body));
+    };
+    EXPECT_THROW(ThreadPool(n, counted), Error) << n;
+    EXPECT_EQ(n_started, 0) << n;
   }
 }
 

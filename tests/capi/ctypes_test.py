@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+import threading
 
 import pytest
 
@@ -157,6 +158,42 @@ def test_deadlines_and_errors(lib, model):
     assert b"the context holds 256" in lib.ingot_last_error()
     handle = c.c_void_p()
     assert lib.ingot_load(b"/no/such/model", None, c.byref(handle)) == INVALID and b"/no/such/model" in lib.ingot_last_error()
+
+
+def test_only_a_new_event_changes_the_event(lib, model):
+    """Neither a wait in vain nor the end touches it. The library's thread is held in a callback, so that the wait is in vain."""
+    tokens, go_on, began = chat_tokens(lib, model, "Hello"), threading.Event(), threading.Event()
+    held, request = c.c_void_p(), c.c_void_p()
+    options, event = request_options(lib, temperature=0, max_tokens=3, ignore_eos=1), Event(finish=77, token=99)
+    callback = c.CFUNCTYPE(None, c.POINTER(Event), c.c_void_p)(lambda e, user: began.set() or go_on.wait(60))
+    assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), callback, None, c.byref(held)) == OK
+    assert began.wait(60)
+    assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), None, None, c.byref(request)) == OK
+    assert lib.ingot_poll(request, 10, c.byref(event)) == TIMEOUT and (event.finish, event.token) == (77, 99)
+    go_on.set()
+    while event.kind != 1:
+        assert lib.ingot_poll(request, -1, c.byref(event)) == OK
+    for _ in range(2):
+        assert lib.ingot_poll(request, 0, c.byref(event)) == END
+        assert (event.kind, event.finish, event.output_tokens, event.prompt_tokens) == (1, 1, 3, len(tokens))
+    for one in (held, request):
+        lib.ingot_request_free(one)
+
+
+def test_numbers_have_bounds(lib):
+    """Each number of the options at its extremes: an error that names it, or a model, and never thousands of threads."""
+    for kind, init, path, load in [(ModelOptions, lib.ingot_model_options_init, MODEL, lib.ingot_load),
+                                   (EmbedderOptions, lib.ingot_embedder_options_init,
+                                    str(SOURCE / "tests" / "data" / "encoders" / "bert.gguf").encode(), lib.ingot_embedder_load)]:
+        for name, of in kind._fields_:
+            if of is not c.c_int or name in ("deterministic", "normalize", "max_queue"):
+                continue
+            for value in (-1, -(1 << 31), (1 << 31) - 1):
+                options, handle = kind(), c.c_void_p()
+                init(c.byref(options))
+                setattr(options, name, value)
+                assert load(path, c.byref(options), c.byref(handle)) == INVALID and not handle, (name, value)
+                assert f"{name} is {value}: it must be from".encode() in lib.ingot_last_error()
 
 
 def load_embedder(lib, path, **fields):

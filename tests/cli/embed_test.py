@@ -22,7 +22,7 @@ def cosines(a, b):
 
 def test_embeddings_equal_sentence_transformers(ingot, golden, tmp_path):
     name, expected = golden
-    (tmp_path / "texts").write_text("\n".join(expected["texts"]) + "\n\n")
+    (tmp_path / "texts").write_text("\n".join(expected["texts"]) + "\n")
     for model in (ENCODERS / f"{name}.gguf", ENCODERS / name):
         out = tmp_path / "out.npy"
         ingot("embed", model, "-f", tmp_path / "texts", "--npy", "-o", out)
@@ -30,6 +30,15 @@ def test_embeddings_equal_sentence_transformers(ingot, golden, tmp_path):
         assert rows.dtype == np.float32 and rows.shape == (6, 48)
         assert cosines(rows, expected["embeddings"]["plain"]).min() > 0.9999
         assert np.abs(np.linalg.norm(rows, axis=1) - 1).max() < 1e-5
+
+
+def test_rows_are_lines(ingot, golden, tmp_path):
+    name, expected = golden
+    (tmp_path / "texts").write_text("\n" + "\n\n".join(expected["texts"]))
+    ingot("embed", ENCODERS / name, "-f", tmp_path / "texts", "--npy", "-o", tmp_path / "out.npy")
+    rows = np.load(tmp_path / "out.npy")
+    assert len(rows) == 12
+    assert cosines(rows[1::2], expected["embeddings"]["plain"]).min() > 0.9999
 
 
 def test_prompts_by_name(ingot, golden):
@@ -61,7 +70,7 @@ def test_every_way_out_says_the_same(ingot, tmp_path):
     assert text.shape == (2, 48)
     ingot("embed", model, "-p", "a", "-p", "the fox", "-o", tmp_path / "lines")
     assert np.array_equal(np.loadtxt(tmp_path / "lines"), text)
-    from_stdin = ingot("embed", model, "--json", input="a\r\n\nthe fox").stdout
+    from_stdin = ingot("embed", model, "--json", input="a\r\nthe fox").stdout
     assert np.abs(np.array([d["embedding"] for d in json.loads(from_stdin)["data"]]) - text).max() < 1e-6
     whole = json.loads(ingot("embed", model, "--json", "--whole", input="a\nthe fox").stdout)["data"]
     assert len(whole) == 1
@@ -88,8 +97,10 @@ def test_what_is_refused(ingot, models, tmp_path):
     assert "pooling 'max' is not known" in refused(2, model, "-p", "x", "--pooling", "max")
     assert "--npy needs a file" in refused(2, model, "-p", "x", "--npy")
     assert "excludes" in refused(2, model, "-p", "x", "--npy", "--json", "-o", tmp_path / "x")
+    (tmp_path / "lines").write_text("")
+    assert "the prompt is empty" in refused(2, model, "-f", tmp_path / "lines")
     (tmp_path / "lines").write_text("\n\r\n\n")
-    assert "every line of the file is empty" in refused(2, model, "-f", tmp_path / "lines")
+    assert len(ingot("embed", model, "-f", tmp_path / "lines").stdout.splitlines()) == 3
     long = "fox " * 100
     assert "and the model reads at most 70: cut it" in refused(1, model, "-p", long)
     assert ingot("embed", model, "-p", long, "--truncate").stdout.count("\n") == 1

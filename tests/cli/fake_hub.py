@@ -149,9 +149,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         if wanted and path not in hub.ignores_range:
             begin, status = int(wanted[1]), 206
-            if begin >= len(content):
+            if begin >= len(content) or path in hub.refuses_range:
                 return self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
-            said = hub.wrong_range.pop(path, begin)
+            said = hub.wrong_range[path].pop(0) if hub.wrong_range.get(path) else begin
             headers["Content-Range"] = f"bytes {said}-{len(content) - 1}/{len(content)}"
         body = hub.corrupted.get(path, content)[begin:]
         headers["Content-Length"] = str(len(body))
@@ -197,7 +197,8 @@ class FakeHub:
         self.listed = {}       # path: what the tree says instead
         self.cuts = {}         # path: [n bytes until the connection is cut], one a request
         self.stalls = set()    # paths whose cuts are silences instead
-        self.corrupted, self.ignores_range, self.wrong_range, self.unsized = {}, set(), {}, set()
+        self.corrupted, self.ignores_range, self.refuses_range, self.unsized = {}, set(), set(), set()
+        self.wrong_range = {}  # path: [the first byte that Content-Range says], one a resumed request
         self.chunk, self.pause = {}, {}
         self.sent = {}         # path: bytes of bodies
         self.release = threading.Event()

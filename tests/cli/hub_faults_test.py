@@ -1,5 +1,6 @@
 """The Hugging Face Hub at its worst (fake_hub.py): for every fault a clear error, nothing written where it does not belong, and a state that
 the next try goes on from."""
+import fcntl
 import hashlib
 import json
 import pathlib
@@ -55,13 +56,50 @@ def test_resuming_what_cannot_be_resumed(hub, run, seed, how):
     if how == "ignores_range":
         hub.ignores_range.add("m.gguf")
     elif how == "wrong_range":
-        hub.wrong_range["m.gguf"] = 19_999
+        hub.wrong_range["m.gguf"] = [19_999]
     elif how == "unsized":
         hub.unsized.add("m.gguf")
     path = run("pull", "org/repo").stdout.strip()
     assert pathlib.Path(path).read_bytes() == content
     expected = {"whole": None, "unsized": 30_000, "stale": 80_000, "wrong_range": 80_000}.get(how, 50_000)
     assert hub.sent.get("m.gguf") == expected
+
+
+@pytest.mark.parametrize("how", ["wrong_range", "refuses_range", "ignores_range", "a byte at a time"])
+def test_a_server_that_makes_no_progress_is_given_up(hub, run, seed, how):
+    """It cuts, and what has come does not help: nothing new comes, or next to nothing, however often it is asked."""
+    content = seed.randbytes(50_000)
+    hub.repos["org/repo"] = fake_hub.Repo({"m.gguf": content})
+    hub.cuts["m.gguf"] = [20_000] * 99
+    if how == "wrong_range":
+        hub.wrong_range["m.gguf"] = [1] * 99
+    elif how == "a byte at a time":
+        hub.cuts["m.gguf"] = [20_000] + [1] * 99
+    else:
+        getattr(hub, how).add("m.gguf")
+    assert "gave up after 5 attempts" in run("pull", "org/repo", code=1).stderr
+    assert len([r for r in hub.requests if r[0] == "store"]) == 5
+
+
+def test_a_wait_is_told(hub, run, seed):
+    hub.repos["org/repo"] = fake_hub.Repo({"m.gguf": seed.randbytes(5000)})
+    hub.overrides["/revision/"] = [(429, {"Retry-After": "3"}, b""), (429, {"Retry-After": "1"}, b"")]
+    said = run("pull", "org/repo").stderr
+    assert said == f"ingot: {hub.endpoint} answers HTTP 429: asking again in 3 s\n"
+
+
+def test_what_was_left_beside_a_whole_blob_goes(hub, run, seed):
+    content = seed.randbytes(5000)
+    hub.repos["org/repo"] = fake_hub.Repo({"m.gguf": content})
+    path = run("pull", "org/repo").stdout
+    left = blob_folder(run) / f"{hashlib.sha256(content).hexdigest()}.incomplete"
+    left.write_bytes(content[:1000])
+    lock = next((run.cache / ".locks/models--org--repo").iterdir())
+    with open(lock) as file:  # somebody is at it
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert run("pull", "org/repo").stdout == path and left.exists()
+    assert run("pull", "org/repo").stdout == path and not left.exists()
+    assert len([r for r in hub.requests if r[0] == "store"]) == 1
 
 
 def test_range_not_satisfiable(hub, run, seed):

@@ -13,8 +13,9 @@ def golden(request):
 
 
 def test_order_and_scores(ingot, golden, tmp_path):
-    documents = golden["documents"][:-1]  # a line that is empty is none
-    (tmp_path / "documents").write_text("\n".join(documents) + "\n\n")
+    documents = golden["documents"]
+    assert documents[-1] == ""  # an empty line is a document, too
+    (tmp_path / "documents").write_text("\n".join(documents) + "\n")
     best = sorted(range(len(documents)), key=lambda i: -golden["scores"][i])
     done = ingot("rerank", RANKERS / golden["name"], "-q", golden["query"], "-f", tmp_path / "documents", "--truncate", "--device", "ref", "--json")
     answer = json.loads(done.stdout)
@@ -22,7 +23,7 @@ def test_order_and_scores(ingot, golden, tmp_path):
     for result in answer["results"]:
         assert abs(result["relevance_score"] - golden["scores"][result["index"]]) < 1e-4
         assert result["document"]["text"] == documents[result["index"]]
-    assert answer["usage"]["prompt_tokens"] == sum(len(i) for i in golden["ids"][:-1])
+    assert answer["usage"]["prompt_tokens"] == sum(len(i) for i in golden["ids"])
     lines = ingot("rerank", RANKERS / golden["name"], "-q", golden["query"], *(a for d in documents for a in ("-p", d)), "--truncate",
                   "--device", "ref", "-n", "2").stdout.splitlines()
     assert [line.split("\t")[1:] for line in lines] == [[str(i), documents[i]] for i in best[:2]]
@@ -31,6 +32,15 @@ def test_order_and_scores(ingot, golden, tmp_path):
 def test_lines_stay_lines(ingot):
     done = ingot("rerank", RANKERS / "bert.gguf", "-q", "fox", "-p", "a\tb\nc")
     assert done.stdout.count("\n") == 1 and done.stdout.endswith("\t0\ta b c\n")
+
+
+def test_empty_lines_are_documents(ingot, golden, tmp_path):
+    documents = ["", golden["documents"][0], "", golden["documents"][1]]
+    (tmp_path / "documents").write_text("\n".join(documents))
+    done = ingot("rerank", RANKERS / golden["name"], "-q", golden["query"], "-f", tmp_path / "documents", "--truncate", "--device", "ref", "--json")
+    scores = {r["index"]: r["relevance_score"] for r in json.loads(done.stdout)["results"]}
+    expected = [golden["scores"][i] for i in (-1, 0, -1, 1)]
+    assert [scores[i] for i in range(4)] == pytest.approx(expected, abs=1e-4)
 
 
 def test_what_is_refused(ingot):

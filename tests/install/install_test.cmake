@@ -1,16 +1,27 @@
-# Installs BUILD_DIR into a fresh prefix, builds the project beside this file against it alone, and runs it on MODEL:
+# Installs BUILD_DIR into a fresh prefix, builds the C project beside this file against it alone, and runs it on MODEL:
 #   cmake -DBUILD_DIR= -DCOMPILER= -DFLAGS= -DMODEL= -DEXPECTED= -DWORK_DIR= -P install_test.cmake
 file(REMOVE_RECURSE ${WORK_DIR})
-execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix
-                OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/build -G Ninja
-                        -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_FLAGS=${FLAGS}
-                OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND ${CMAKE_COMMAND} --build ${WORK_DIR}/build OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND ${WORK_DIR}/build/consumer ${MODEL} OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
-if(NOT output STREQUAL "${EXPECTED}\n")
-  message(FATAL_ERROR "the consumer said '${output}', expected '${EXPECTED}'")
+set(prefix ${WORK_DIR}/prefix)
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+file(GLOB package_folders ${prefix}/lib*/pkgconfig ${prefix}/lib*/*/pkgconfig)
+set(ENV{PKG_CONFIG_PATH} ${package_folders})
+foreach(by_pkg_config OFF ON)
+  set(build ${WORK_DIR}/build_${by_pkg_config})
+  execute_process(COMMAND ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${build} -G Ninja -DBY_PKG_CONFIG=${by_pkg_config}
+                          -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_C_COMPILER=${COMPILER} -DCMAKE_C_FLAGS=${FLAGS}
+                  OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${CMAKE_COMMAND} --build ${build} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${build}/consumer ${MODEL} OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT output STREQUAL "${EXPECTED}\n")
+    message(FATAL_ERROR "the consumer (BY_PKG_CONFIG=${by_pkg_config}) said '${output}', expected '${EXPECTED}'")
+  endif()
+endforeach()
+
+# What users may include, and nothing else.
+file(GLOB_RECURSE headers RELATIVE ${prefix}/include ${prefix}/include/*)
+if(NOT headers STREQUAL "ingot/ingot.h")
+  message(FATAL_ERROR "headers installed: '${headers}', expected ingot/ingot.h alone")
 endif()
-if(NOT EXISTS ${WORK_DIR}/prefix/share/doc/ingot/LICENSE)
+if(NOT EXISTS ${prefix}/share/doc/ingot/LICENSE)
   message(FATAL_ERROR "the licence was not installed")
 endif()

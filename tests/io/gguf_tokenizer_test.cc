@@ -56,6 +56,27 @@ TEST(GgufTokenizer, ReadsEveryKey) {
   EXPECT_EQ(spec.add_space_prefix, false);
 }
 
+// llama.cpp and Hugging Face drop a byte that no token stands for; many files name an unknown token besides, which
+// tokenizer_config.json had (SmolLM2, StarCoder: <|endoftext|>). The ids are those of tokenizers.
+TEST(GgufTokenizer, BytesWithoutATokenAreDropped) {
+  const auto golden = nlohmann::json::parse(read_file(INGOT_TEST_DATA "/tokenizers/bpe_gaps.json"));
+  GgufWriter writer;
+  writer.set("tokenizer.ggml.model", "gpt2");
+  writer.set("tokenizer.ggml.pre", "gpt-2");
+  writer.set("tokenizer.ggml.tokens", golden.at("tokens").get<std::vector<std::string>>());
+  std::vector<int32_t> types(golden.at("tokens").size(), 1);
+  types[0] = 3;
+  writer.set("tokenizer.ggml.token_type", types);
+  writer.set("tokenizer.ggml.merges", golden.at("merges").get<std::vector<std::string>>());
+  writer.set("tokenizer.ggml.unknown_token_id", uint32_t{0});
+  const auto bytes = writer.to_bytes();
+  const Gguf file = Gguf::parse(bytes, "m.gguf");
+  const auto tokenizer = Tokenizer::create(tokenizer_spec(file));
+  ASSERT_GT(golden.at("texts").size(), 10u);
+  for (size_t i = 0; i < golden.at("texts").size(); ++i)
+    EXPECT_EQ(tokenizer->encode(golden["texts"][i].get<std::string>()), golden["ids"][i].get<std::vector<int32_t>>()) << golden["texts"][i];
+}
+
 TEST(GgufTokenizer, ReadsWordPiece) {
   GgufWriter writer = complete();
   writer.set("tokenizer.ggml.model", "bert");

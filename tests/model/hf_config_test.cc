@@ -325,13 +325,15 @@ TEST(HfDeltaConfig, LayersAndBadKeys) {
   ASSERT_EQ(complaint([](Json& json) { json["rope_parameters"].erase("partial_rotary_factor"); }, &c), "");
   EXPECT_EQ(c.rot_dim, c.head_dim / 4);
   for (const char* key : {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim"}) {
-    EXPECT_NE(complaint([&](Json& json) { json.erase(key); }).find(key), std::string::npos) << key;
+    EXPECT_NE(complaint([&](Json& json) { json[key] = nullptr; }).find(key), std::string::npos) << key;
     for (const Json& value : {Json(0), Json(1 << 30), Json("4"), Json(-1)})
       EXPECT_NE(complaint([&](Json& json) { json[key] = value; }).find(key), std::string::npos) << key << " " << value;
   }
   EXPECT_NE(complaint([](Json& json) { json["linear_num_value_heads"] = 5; }).find("not a multiple of linear_num_key_heads 2"), std::string::npos);
-  const std::string llama = complaint([](Json& json) { json["model_type"] = "llama"; });
-  EXPECT_NE(llama.find("have no linear_attention"), std::string::npos) << llama;
+  const std::string qwen = complaint([](Json& json) { json["model_type"] = "qwen3"; });
+  EXPECT_NE(qwen.find("have no linear_attention"), std::string::npos) << qwen;
+  EXPECT_EQ(complaint([](Json& json) { json["model_type"] = "llama"; }, &c), "");  // whose layers are all alike
+  EXPECT_EQ(c.n_recurrent_layers(), 0);
 }
 
 }  // namespace

@@ -156,7 +156,7 @@ TEST_F(QuantizeTest, SplitFilesBecomeOne) {
 TEST_F(QuantizeTest, RefusesToQuantizeTwice) {
   const QuantizeOptions options{.mix = &find_mix("Q4_0")};
   EXPECT_THAT(refused(kModels / "llama_q8_0.gguf", options),
-              AllOf(HasSubstr("is stored as Q8_0"), HasSubstr("--allow-requantize")));
+              AllOf(HasSubstr("is stored as Q8_0"), HasSubstr("allow-requantize")));
   EXPECT_THAT(refused(kModels / "llama_q8_0.gguf", {.mix = &find_mix("F16")}), HasSubstr("is stored as Q8_0"));
   EXPECT_NO_THROW(write(kModels / "llama_q8_0.gguf", {.mix = &find_mix("Q4_0"), .allow_requantize = true}));
   EXPECT_NO_THROW(write(kModels / "llama_q8_0.gguf", {.mix = &find_mix("F16"), .allow_decode = true}));

@@ -7,7 +7,7 @@ import unittest
 
 ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
 PROGRAMS = ["g++", "cmake", "ninja", "pkg-config", "ccache"]  # systemd-analyze is not there, nor a browser
-LIBRARIES = ["libfmt-dev", "libspdlog-dev", "nlohmann-json3-dev", "libcli11-dev", "libpcre2-dev", "libutf8proc-dev", "libedit-dev",
+LIBRARIES = ["libfmt-dev", "nlohmann-json3-dev", "libcli11-dev", "libpcre2-dev", "libutf8proc-dev", "libedit-dev",
              "libcurl4-openssl-dev", "libssl-dev", "libboost1.81-dev", "ca-certificates"]
 
 

@@ -1,6 +1,6 @@
 // Preloaded into the server by faults_test.py: calls fail as on a machine that has run out of something.
 //
-// FAIL_CALL names one: accept, socket, connect, epoll_create1, eventfd, pthread_create, or new (memory). FAIL_AT says which call of it fails,
+// FAIL_CALL names one: accept, socket, connect, epoll_create1, eventfd, pthread_create, isatty, or new (memory). FAIL_AT says which call of it fails,
 // counted from 1; FAIL_EVERY instead fails each with a chance of 1 in that many. SIGUSR2 arms and disarms; FAIL_ARMED=1 begins armed.
 // Memory of less than 512 bytes is always there: the destructor of nlohmann's JSON takes a little, and can say nothing.
 #include <dlfcn.h>
@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -82,6 +83,11 @@ int socket(int domain, int type, int protocol) noexcept {
 int connect(int fd, const sockaddr* address, socklen_t length) {
   if (fails("connect")) std::_Exit(99);  // nobody has asked for it
   return next("connect", &connect)(fd, address, length);
+}
+
+int isatty(int fd) noexcept {
+  if (fails("isatty")) std::_Exit(99);  // it has been asked often enough
+  return next("isatty", &isatty)(fd);
 }
 
 int epoll_create1(int flags) noexcept {

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "captured_log.h"
 
 namespace ingot {
 namespace {
@@ -148,8 +148,8 @@ TEST(ChatTemplate, ArgumentsBecomeTextWhereAnObjectIsNotUnderstood) {
   for (const char* shown :
        {"{{ '<' + c.function.arguments + '>' }}", "<{{ c.function.arguments }}>"}) {  // fails; prints Python's dict
     const ChatTemplate chat = made(calls + shown + "{% endfor %}{{ m.content }}{% endfor %}");
-    EXPECT_EQ(render(chat, calling(kAsObject, "\"\"").c_str(), kTools), "Hi<" + kAsObject + ">") << shown;
-    EXPECT_EQ(render(chat, calling(kAsText, "\"\"").c_str(), kTools), "Hi<" + kAsObject + ">") << shown;
+    EXPECT_EQ(render(chat, calling(kAsObject, "\"\"").c_str()), "Hi<" + kAsObject + ">") << shown;
+    EXPECT_EQ(render(chat, calling(kAsText, "\"\"").c_str()), "Hi<" + kAsObject + ">") << shown;
   }
 }
 
@@ -165,7 +165,7 @@ TEST(ChatTemplate, NullContentBecomesEmptyWhereItIsPrintedOrFails) {
   for (const char* shown : {"{{ m.content }}", "{{ '' + m.content }}", "{{ m['content']|trim }}"}) {
     const ChatTemplate chat = made(std::string("{% for m in messages %}") + shown + rest);
     for (const char* content : {"null", "", "\"\""})  // "": none at all
-      EXPECT_EQ(render(chat, calling(kAsObject, content).c_str(), kTools), "Hi(" + kAsObject + ")") << shown << content;
+      EXPECT_EQ(render(chat, calling(kAsObject, content).c_str()), "Hi(" + kAsObject + ")") << shown << content;
   }
 }
 
@@ -173,8 +173,8 @@ TEST(ChatTemplate, NullContentStaysWhereItIsUnderstood) {
   const ChatTemplate chat = made(
       "{% for m in messages %}{{ '-' if m.content is none else '+' + m.content }}"
       "{% for c in m.tool_calls or [] %}{{ c.function.arguments|tojson }}{% endfor %}{% endfor %}");
-  EXPECT_EQ(render(chat, calling(kAsObject, "null").c_str(), kTools), "+Hi-" + kAsObject);
-  EXPECT_EQ(render(chat, calling(kAsObject, "").c_str(), kTools), "+Hi-" + kAsObject);  // none at all, which would fail
+  EXPECT_EQ(render(chat, calling(kAsObject, "null").c_str()), "+Hi-" + kAsObject);
+  EXPECT_EQ(render(chat, calling(kAsObject, "").c_str()), "+Hi-" + kAsObject);  // none at all, which would fail
 }
 
 TEST(ChatTemplate, NoToolsBecomeAnEmptyListWhereAListIsNeeded) {
@@ -190,11 +190,10 @@ TEST(ChatTemplate, NoToolsBecomeAnEmptyListWhereAListIsNeeded) {
 
 TEST(ChatTemplate, ABrokenTemplateMakesChatMlAndAWarning) {
   set_log_level(LogLevel::kWarn);
-  ::testing::internal::CaptureStderr();
+  const CapturedLog log;
   const ChatTemplate chat = made("{% for m in messages %}{{ m.content }}");
-  const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr("chat template is broken, using ChatML"));
-  EXPECT_THAT(log, HasSubstr("line 1, column"));
+  EXPECT_THAT(log.text(), HasSubstr("chat template is broken, using ChatML"));
+  EXPECT_THAT(log.text(), HasSubstr("line 1, column"));
   EXPECT_EQ(chat.source(), ChatTemplate::chatml_default().source());
   EXPECT_EQ(render(chat, kSystem), render(ChatTemplate::chatml_default(), kSystem));
 }

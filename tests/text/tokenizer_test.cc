@@ -114,6 +114,7 @@ TEST(Tokenizer, AddsBosAndEos) {
   EXPECT_THAT(make(*owned)->encode(""), ElementsAre(bos));
   EXPECT_THAT(make(*owned)->encode("ab", kPlain), ElementsAre(256));
   EXPECT_THAT(make(*owned)->encode("<s>ab", {.parse_special = true}), ElementsAre(bos, 256));  // not doubled
+  EXPECT_THAT(make(*owned)->encode("<s>ab", {.parse_special = true, .repeats_bos = true}), ElementsAre(bos, bos, 256));
   owned->spec.add_eos = true;
   EXPECT_THAT(make(*owned)->encode("ab"), ElementsAre(bos, 256, eos));
   owned->spec.add_bos.reset();
@@ -177,13 +178,11 @@ TEST(Tokenizer, MissingBytesBecomeUnknown) {
 TEST(Tokenizer, KnowsWhatEndsAnAnswer) {
   auto owned = byte_level_spec();
   const int32_t im_end = add_token(*owned, "<|im_end|>", TokenType::kUserDefined);
-  const int32_t eot = add_token(*owned, "<eot>", TokenType::kControl);
   const int32_t word = add_token(*owned, "<EOT>", TokenType::kNormal);
   const int32_t end = add_token(*owned, "<|end|>", TokenType::kControl);
-  owned->spec.eos = 'z';
-  owned->spec.eot = eot;
+  owned->spec.eos = 'z';  // says how a text ends, not how a turn does
   auto tokenizer = make(*owned);
-  for (int32_t id : {static_cast<int32_t>('z'), im_end, eot, end}) EXPECT_TRUE(tokenizer->is_end(id)) << id;
+  for (int32_t id : {static_cast<int32_t>('z'), im_end, end}) EXPECT_TRUE(tokenizer->is_end(id)) << id;
   EXPECT_FALSE(tokenizer->is_end(word));
   EXPECT_FALSE(tokenizer->is_end('a'));
   EXPECT_GT(tokenizer->encode("<|im_end|>", kPlain).size(),
@@ -191,6 +190,25 @@ TEST(Tokenizer, KnowsWhatEndsAnAnswer) {
   add_token(*owned, "<|return|>", TokenType::kControl);
   add_token(*owned, "<|call|>", TokenType::kControl);
   EXPECT_FALSE(make(*owned)->is_end(end));  // harmony: the answer goes on after a message
+}
+
+// Names are only a guess, for files that say nothing.
+TEST(Tokenizer, WhatAFileSaysEndsAnAnswerIsAllThatDoes) {
+  auto owned = byte_level_spec();
+  const int32_t separator = add_token(*owned, "<|file_sep|>", TokenType::kControl);
+  const int32_t im_end = add_token(*owned, "<|im_end|>", TokenType::kUserDefined);
+  const int32_t own = add_token(*owned, "<own>", TokenType::kUserDefined);
+  const auto ends = [&] { return make(*owned)->end_tokens(); };
+  EXPECT_THAT(ends(), ElementsAre(separator, im_end));
+  owned->spec.eos = own;
+  EXPECT_THAT(ends(), ElementsAre(im_end, own)) << "a code model writes more than one file";
+  EXPECT_GT(make(*owned)->encode("<own>", kPlain).size(), 1u);
+  owned->spec.ends = {own, 'q'};  // generation_config.json
+  EXPECT_THAT(ends(), ElementsAre('q', own));
+  EXPECT_THAT(make(*owned)->encode("<|im_end|>", kPlain), ElementsAre(im_end)) << "the file calls it user-defined";
+  owned->spec.ends.clear();
+  owned->spec.eot = 'e';
+  EXPECT_THAT(ends(), ElementsAre('e', own));
 }
 
 TEST(Tokenizer, FilesWithoutTypesHaveTheirSpecialTokens) {

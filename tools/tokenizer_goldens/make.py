@@ -263,6 +263,16 @@ def bpe_fixture(pre, rng, texts, whole_words, vocab_size=620):
     }
 
 
+def bpe_with_gaps():
+    """A vocabulary that lacks most bytes, as those of SmolLM2 and StarCoder lack some: what becomes of text with them."""
+    tokens = ["<|endoftext|>", *"abcdefghĠĊ", "Ã", "©", "ab", "Ġa", "Ã©", "abc"]
+    merges = ["a b", "Ġ a", "Ã ©", "ab c"]
+    tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, [tuple(m.split()) for m in merges]))
+    tokenizer.pre_tokenizer = pretokenizer("gpt-2", byte_level=True)
+    texts = ["\x14", "", "abc", "a\x14b", "ab\x14c abc", "é", "aéb", "ê", "\x00\x01", "xyz", "a x b", "\nab\n", "世界 a", "\u00a9"]
+    return {"tokens": tokens, "merges": merges, "texts": texts, "ids": [tokenizer.encode(t).ids for t in texts]}
+
+
 # ---------------------------------------------------------------- SentencePiece BPE
 
 def spm_fixture(rng, texts, add_space_prefix, user_defined):
@@ -304,6 +314,7 @@ def main():
     write("bpe_gpt2", bpe_fixture("gpt-2", random.Random(SEED + 1), texts, whole_words=False))
     write("bpe_llama3", bpe_fixture("llama-bpe", random.Random(SEED + 2), texts, whole_words=True))
     write("bpe_qwen2", bpe_fixture("qwen2", random.Random(SEED + 3), texts, whole_words=False))
+    write("bpe_gaps", bpe_with_gaps())
     write("spm_llama", spm_fixture(random.Random(SEED + 4), texts, True, []))
     write("spm_gemma", spm_fixture(random.Random(SEED + 5), texts, False, ["<tool>", "<tool_call>", "call>"]))
 

@@ -37,9 +37,9 @@ int checked_index(const BackendOptions& options) {
   if (!options.activations.empty() && options.activations != "f16" && options.activations != "f32")
     throw UsageError("unknown type of activations '{}': use f16 or f32", printable(options.activations));
   if (options.deterministic && options.activations == "f32")
-    throw UsageError("--deterministic needs activations of f16 on cuda");
+    throw UsageError("deterministic steps need activations of f16 on cuda");
   const int index = cuda_index(options.device);
-  if (const std::string why = why_no_cuda(); !why.empty()) throw UsageError("{}; use --device cpu", why);
+  if (const std::string why = why_no_cuda(); !why.empty()) throw UsageError("{}; use the device cpu", why);
   int n_devices = 0;
   check(cudaGetDeviceCount(&n_devices), "cudaGetDeviceCount");
   check_cuda_index(index, n_devices);
@@ -52,7 +52,7 @@ CudaBackend::CudaBackend(const BackendOptions& options) : device_(checked_index(
   if (options.activations == "f32") act_ = DType::kF32;
   deterministic_ = options.deterministic;
   if (device_.limits().major < 8)
-    throw UsageError("{} has compute capability {}.{}: 8.0 (Ampere) or newer is needed; use --device cpu",
+    throw UsageError("{} has compute capability {}.{}: 8.0 (Ampere) or newer is needed; use the device cpu",
                      printable(device_.name()), device_.limits().major, device_.limits().minor);
   begin_tuning(options);
   description_ = fmt::format("{}: {}, {:.0f} GiB, {} multiprocessors, {} activations", printable(options.device),

@@ -33,7 +33,7 @@ int64_t scale_bytes(const FormatInfo& format, bool f32) {
 Weight CudaBackend::prepare(const Weight& host, unsigned use) {
   device_.make_current();
   if (host.n_experts > cuda::kMostExperts)
-    throw Error("{} experts are more than cuda runs ({}): use --device cpu", host.n_experts, cuda::kMostExperts);
+    throw Error("{} experts are more than cuda runs ({}): use the device cpu", host.n_experts, cuda::kMostExperts);
   Weight weight = host;
   if (host.packed == nullptr) {  // else an embedding that serves as the output matrix too
     PackedWeight& w = weights_.emplace_back();

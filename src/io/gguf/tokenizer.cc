@@ -81,7 +81,8 @@ TokenizerSpec tokenizer_spec(const Gguf& file) {
   spec.eos = metadata.find_i64("tokenizer.ggml.eos_token_id");
   spec.eot = metadata.find_i64("tokenizer.ggml.eot_token_id");
   spec.eom = metadata.find_i64("tokenizer.ggml.eom_token_id");
-  spec.unk = metadata.find_i64("tokenizer.ggml.unknown_token_id");
+  // Byte-level files name one that tokenizer_config.json had; llama.cpp and Hugging Face drop what no token stands for.
+  if (spec.model != kByteLevelBpe) spec.unk = metadata.find_i64("tokenizer.ggml.unknown_token_id");
   spec.pad = metadata.find_i64("tokenizer.ggml.padding_token_id");
   spec.add_bos = metadata.find_bool("tokenizer.ggml.add_bos_token");
   spec.add_eos = metadata.find_bool("tokenizer.ggml.add_eos_token");

@@ -92,6 +92,10 @@ bool HubCache::has(const std::string& commit, const HubFile& file) const {
   return file_size(snapshot(commit) + "/" + file.path) == file.n_bytes;
 }
 
+void HubCache::remove_leftover(const HubFile& file) const {
+  if (has_blob(file) && !HubLock::is_held(lock(file.hash))) ::unlink(incomplete(file.hash).c_str());
+}
+
 // By a link of another name that is renamed over the old one: who reads meanwhile sees one or the other.
 void HubCache::link(const std::string& commit, const HubFile& file) const {
   const fs::path path = fs::path(snapshot(commit)) / file.path;
@@ -148,7 +152,8 @@ HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) 
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-    struct stat ours {}, there {};
+    struct stat ours {
+    }, there{};
     if (::fstat(fd_, &ours) == 0 && ::stat(path.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
         ours.st_dev == there.st_dev)
       return;

@@ -24,6 +24,7 @@ class HubCache {
   std::string incomplete(const std::string& hash) const { return blob(hash) + ".incomplete"; }
   std::string snapshot(const std::string& commit) const { return folder_ + "/snapshots/" + commit; }
   std::string lock_folder() const;
+  std::string lock(const std::string& hash) const { return lock_folder() + "/" + hash + ".lock"; }
 
   // The folders that a download needs, and the mark that tells backup programs to pass them over.
   void prepare(const std::string& commit) const;
@@ -35,6 +36,9 @@ class HubCache {
   bool has_blob(const HubFile& file) const;                         // whole, as far as its size tells
   bool has(const std::string& commit, const HubFile& file) const;  // in the snapshot, of that size
   void link(const std::string& commit, const HubFile& file) const;
+
+  // Removes what was left of an earlier download, where the blob has come whole since and nobody is at it.
+  void remove_leftover(const HubFile& file) const;
 
   // The paths of a snapshot's files that lead somewhere, sorted; empty when there is no such snapshot.
   std::vector<std::string> paths(const std::string& commit) const;

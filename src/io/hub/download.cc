@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -13,7 +14,8 @@
 namespace ingot {
 namespace {
 
-constexpr int kMaxFailures = 5;  // in a row, without a byte between them
+constexpr int kMaxFailures = 5;               // in a row, without progress between them
+constexpr uint64_t kLeastProgress = 1 << 20;  // bytes beyond the most that there have been; of small files a thousandth
 
 // blobs/HASH.incomplete: what has come of the file so far, and the hash of that.
 class Partial final : public HubSink {
@@ -112,14 +114,16 @@ class Partial final : public HubSink {
   int fd_ = -1;
 };
 
-// Asks for what is missing until nothing is.
+// Asks for what is missing until nothing is. Bytes that come again after a reset are no progress: a server that cuts,
+// and then does not resume, would be asked for ever.
 void fill(HubHttp& http, const HubDownload& download, Partial& partial) {
+  const uint64_t step = std::min(kLeastProgress, download.file.n_bytes / 1000 + 1);
+  uint64_t mark = partial.size();  // the most that there has been
   for (int failures = 0; partial.size() < download.file.n_bytes;) {
-    const uint64_t before = partial.size();
     std::optional<HubResponse> response;
     std::string why = "the connection ended early";
     try {
-      response = http.fetch(download.url, before, partial);
+      response = http.fetch(download.url, partial.size(), partial);
       if (response->status == 416) {  // it has no such range: what we have is not of this file
         partial.reset();
         why = "HTTP 416";
@@ -132,7 +136,8 @@ void fill(HubHttp& http, const HubDownload& download, Partial& partial) {
       why = cut.what();
     }
     if (partial.size() == download.file.n_bytes) return;
-    failures = partial.size() > before ? 1 : failures + 1;
+    failures = partial.size() >= mark + step ? 1 : failures + 1;
+    if (failures == 1) mark = std::max(mark, partial.size());
     log_info("{}: {} after {} of {} bytes; attempt {}", printable(download.file.path), why, partial.size(),
              download.file.n_bytes, failures + 1);
     if (failures == kMaxFailures)
@@ -148,7 +153,7 @@ void fill(HubHttp& http, const HubDownload& download, Partial& partial) {
 
 void download_blob(HubHttp& http, const HubCache& cache, const HubDownload& download, const HubDownloadEvents& events) {
   const HubFile& file = download.file;
-  const HubLock lock(cache.lock_folder() + "/" + file.hash + ".lock", [&] {
+  const HubLock lock(cache.lock(file.hash), [&] {
     http.check_stopped();
     if (events.waiting) events.waiting();
   });

@@ -176,9 +176,11 @@ void HubHttp::check_stopped() const {
 void HubHttp::wait_after_failure(int n, const HubResponse* response) const {
   using std::chrono::milliseconds;
   const uint64_t wanted_s = response == nullptr ? 0 : parse_size(response->header("retry-after")).value_or(0);
+  const int asked_s = static_cast<int>(std::min(wanted_s, kMaxRetryWait_s));
+  if (asked_s >= kLongWait_s && options_.pausing)
+    options_.pausing(fmt::format("{} answers HTTP {}", Url(response->url).shown(), response->status), asked_s);
   const auto until =
-      std::chrono::steady_clock::now() +
-      std::max(milliseconds(125 << std::min(n, 6)), milliseconds(1000 * std::min(wanted_s, kMaxRetryWait_s)));
+      std::chrono::steady_clock::now() + std::max(milliseconds(125 << std::min(n, 6)), milliseconds(1000 * asked_s));
   while (std::chrono::steady_clock::now() < until) {
     check_stopped();
     std::this_thread::sleep_for(milliseconds(20));

@@ -29,12 +29,15 @@ class HubSink {
   virtual void write(std::span<const uint8_t> bytes) = 0;
 };
 
+constexpr int kLongWait_s = 3;
+
 struct HubHttpOptions {
   std::string endpoint;            // scheme://host[:port][/path]; slashes at its end are dropped
   std::string token;               // sent as a bearer token; empty: none
   std::string certificates;        // a file of the authorities to trust; empty: the system's
   int timeout_s = 30;              // without a byte
   std::function<bool()> stopped;   // asked now and then; true ends everything by HubInterrupted
+  std::function<void(const std::string& why, int seconds)> pausing;  // called before a wait of kLongWait_s or more
 };
 
 class HubHttp {

@@ -31,7 +31,8 @@ class Pull {
                .token = options.token,
                .certificates = options.certificates,
                .timeout_s = options.timeout_s,
-               .stopped = events.stopped}),
+               .stopped = events.stopped,
+               .pausing = events.pausing}),
         cache_(options.cache, name.repo) {}
 
   std::string commit() {
@@ -60,8 +61,10 @@ class Pull {
   void download(const std::string& commit, const std::vector<HubFile>& files) {
     std::vector<HubFile> missing;
     std::set<std::string> hashes;  // one blob may be two files
-    for (const HubFile& file : files)
+    for (const HubFile& file : files) {
+      cache_.remove_leftover(file);
       if (!cache_.has(commit, file)) missing.push_back(file);
+    }
     if (missing.empty()) return;
     cache_.prepare(commit);
     uint64_t total = 0, kept = 0;

@@ -31,6 +31,7 @@ struct HubEvents {
   // Bytes on the disk and in all, of the files that were not complete; `kept` of them were there before.
   std::function<void(uint64_t done, uint64_t total, uint64_t kept)> progress;
   std::function<void(const std::string& path)> waiting;  // once for a file that another process downloads
+  std::function<void(const std::string& why, int seconds)> pausing;  // a server wants to be asked later, and will be
   std::function<bool()> stopped;                         // true: leave by HubInterrupted
 };
 

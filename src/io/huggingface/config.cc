@@ -9,14 +9,27 @@ namespace {
 constexpr int64_t kMaxLayers = 1024, kMaxDim = 1 << 20, kMaxHeads = 4096, kMaxHeadDim = 1024, kMaxFfn = 1 << 24;
 constexpr int64_t kMaxVocab = 1 << 24, kMaxContext = 1 << 30, kMaxId = INT32_MAX, kMaxExperts = 4096;
 
-// An object, and another one that has the keys which it lacks.
+// Keys that count in the files of all families.
+constexpr std::string_view kOfAllFamilies[] = {
+    "attention_bias", "head_dim", "hidden_act", "hidden_size", "intermediate_size", "is_causal",
+    "max_position_embeddings",
+    "n_routed_experts", "num_attention_heads", "num_experts", "num_hidden_layers", "num_key_value_heads",
+    "num_local_experts", "original_max_position_embeddings", "rms_norm_eps", "rope_parameters", "rope_scaling",
+    "rope_theta", "tie_word_embeddings", "vocab_size"};
+
+// A file's object, and one of the keys that its family has besides those of all, with their defaults. What is null in
+// the file has no value, default or not; a key that neither all families nor this one have does not count, as in
+// transformers. Without the second object all keys count.
 struct Keys {
   Json own;
   std::optional<Json> defaults;
 
+  bool counts(std::string_view key) const {
+    return !defaults || defaults->has(key) || std::ranges::count(kOfAllFamilies, key) > 0;
+  }
   std::optional<Json> find(std::string_view key) const {
-    const auto value = own.find(key);
-    return value || !defaults ? value : defaults->find(key);
+    if (!counts(key)) return std::nullopt;
+    return own.has(key) || !defaults ? own.find(key) : defaults->find(key);
   }
   Json at(std::string_view key) const {
     const auto value = find(key);
@@ -47,6 +60,12 @@ template <class Object>
 std::string string_or(const Object& object, const char* key, const char* fallback) {
   const auto value = object.find(key);
   return std::string(value ? value->string() : fallback);
+}
+
+// null is false.
+std::optional<bool> find_flag(const Keys& keys, const char* key) {
+  if (const auto value = keys.find(key)) return value->boolean();
+  return keys.counts(key) && keys.own.has(key) ? std::optional(false) : std::nullopt;
 }
 
 std::vector<float> factors(const Json& rope, const char* key) {
@@ -96,22 +115,27 @@ void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
 
 HfRope read_rope(const Keys& text, int n_ctx, int head_dim) {
   HfRope rope;
-  if (const auto rotated = text.own.find("rotary_dim"))  // MiniMax M2 says so how much of a head turns
+  if (const auto rotated = text.find("rotary_dim"))  // MiniMax M2 says so how much of a head turns
     rope.partial_rotary_factor = static_cast<float>(rotated->integer(2, head_dim)) / static_cast<float>(head_dim);
   rope.original_context = integer_or(text, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
   rope.theta = find_positive(text, "rope_theta").value_or(rope.theta);
   rope.partial_rotary_factor = find_positive(text, "partial_rotary_factor").value_or(rope.partial_rotary_factor);
   rope.local_theta = find_positive(text, "rope_local_base_freq").value_or(0.0f);
+  const float partial = rope.partial_rotary_factor;
+  const bool is_silent = !text.own.find("rope_scaling") && !text.own.find("rope_parameters");
   for (const char* key : {"rope_scaling", "rope_parameters"})
-    if (const auto value = text.find(key)) read_rope_kind(*value, rope, rope.original_context);
+    if (const auto value = is_silent && text.defaults ? text.defaults->find(key) : text.own.find(key))
+      read_rope_kind(*value, rope, rope.original_context);
+  if (!text.counts("partial_rotary_factor")) rope.partial_rotary_factor = partial;
+  rope.original_context = integer_or(text, "original_max_position_embeddings", rope.original_context, 1, kMaxContext);
   return rope;
 }
 
 void read_window(const Keys& text, HfConfig& c) {
   c.sliding_window = integer_or(text, "sliding_window", 0, 0, kMaxContext);
-  if (const auto use = text.find("use_sliding_window")) c.use_sliding_window = use->boolean();
-  if (const auto bias = text.find("attention_bias")) c.attention_bias = bias->boolean();
-  if (const auto both = text.find("use_bidirectional_attention")) c.bidirectional = both->boolean();
+  c.use_sliding_window = find_flag(text, "use_sliding_window").value_or(false);
+  c.attention_bias = find_flag(text, "attention_bias").value_or(false);
+  c.bidirectional = find_flag(text, "use_bidirectional_attention").value_or(false);
   if (const auto causal = text.find("is_causal")) c.causal = causal->boolean();
   if (const auto layers = text.find("max_window_layers"))
     c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
@@ -203,10 +227,9 @@ void read_mlp_types(const Json& types, HfConfig& c) {
 
 void read_blocks(const Keys& text, HfConfig& c) {
   for (const IntKey& row : kBlockKeys) c.*row.field = integer_or(text, row.key, c.*row.field, row.low, row.high);
-  if (const auto norm = text.find("norm_topk_prob")) c.norm_topk_prob = norm->boolean();
-  c.scoring_func = string_or(text, "scoring_func", "");
+  c.norm_topk_prob = find_flag(text, "norm_topk_prob");
   c.topk_method = string_or(text, "topk_method", "");
-  if (const auto interleave = text.find("rope_interleave")) c.rope_interleave = interleave->boolean();
+  c.rope_interleave = find_flag(text, "rope_interleave").value_or(c.rope_interleave);
   if (const auto dense = text.find("mlp_only_layers"))
     for (const Json& layer : dense->elements())
       c.mlp_only_layers.push_back(static_cast<int>(layer.integer(0, kMaxLayers)));
@@ -237,7 +260,8 @@ void read_sizes(const Keys& text, HfConfig& c) {
       static_cast<int>(text.at(only_experts ? "moe_intermediate_size" : "intermediate_size").integer(1, kMaxFfn));
   c.n_vocab = static_cast<int>(text.at("vocab_size").integer(1, kMaxVocab));
   c.n_ctx = static_cast<int>(text.at("max_position_embeddings").integer(1, kMaxContext));
-  c.norm_eps = positive(text.at("rms_norm_eps"));
+  const bool has_eps = !text.defaults || text.own.has("rms_norm_eps") || text.find("rms_norm_eps");
+  c.norm_eps = has_eps ? positive(text.at("rms_norm_eps")) : 1e-6f;  // most families' default
 }
 
 // One id or a list of them.
@@ -261,9 +285,9 @@ HfConfig parse_hf_config(const JsonDocument& document, std::string name, const H
   c.source = document.source();
   c.name = std::move(name);
   c.model_type = own.at("model_type").string();
-  const JsonDocument fallback =
-      JsonDocument::parse(defaults ? defaults(c.model_type) : "{}", "the defaults of " + c.model_type);
-  const Keys text{own, fallback.root()};
+  std::optional<JsonDocument> of_family;
+  if (defaults) of_family = JsonDocument::parse(defaults(c.model_type), "the defaults of " + c.model_type);
+  const Keys text{own, of_family ? std::optional(of_family->root()) : std::nullopt};
   read_sizes(text, c);
   c.hidden_act = string_or(text, "hidden_activation", string_or(text, "hidden_act", "silu").c_str());
   c.rope = read_rope(text, c.n_ctx, c.head_dim);

@@ -58,7 +58,7 @@ struct HfConfig {
   std::vector<int> mlp_only_layers;
   std::optional<bool> norm_topk_prob;
   float routed_scaling = 1, swiglu_limit = 0;
-  std::string scoring_func, topk_method;
+  std::string topk_method;
 
   // Of attention over latents; 0 where there is none.
   int q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
@@ -77,7 +77,8 @@ struct HfConfig {
   }
 };
 
-// The keys, as a JSON object, that a config.json of that model_type may lack: empty braces for most.
+// The keys that files of that model_type may have besides those of all families, as a JSON object with the values that
+// transformers takes where a file is silent; null where that is none. Without HfDefaults all keys count.
 using HfDefaults = std::function<std::string(std::string_view model_type)>;
 
 // Throws Error naming the file, the key and the value; a quantization that is not supported is named, with what would

@@ -66,17 +66,34 @@ JsonValue read_tools(const Fields& fields) {
     if (type != "auto" && type != "none") fields.refuse("tool_choice", "must have the type auto, any, tool or none");
   }
   if (!given) return tools;
-  if (!given->is_array()) fields.refuse("tools", "must be an array");
   for (size_t i = 0; i < given->size(); ++i) {
     const std::string where = fmt::format("tools[{}]", i);
     const JsonValue& tool = (*given)[i];
     if (!tool.is_object()) refuse_value(where, "must be an object");
+    if (tool.contains("type") && !tool["type"].is_null() && string_member(tool, "type", where) != "custom")
+      refuse_value(where + ".type", "must be \"custom\": this server has no tools of its own");
     JsonValue function = {{"name", string_member(tool, "name", where)}};
     if (tool.contains("description")) function["description"] = string_member(tool, "description", where);
     function["parameters"] = tool.value("input_schema", JsonValue::object());
     tools.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
   return shown ? tools : JsonValue();
+}
+
+// What the template is told of thinking. "adaptive" leaves it to the model.
+JsonValue read_variables(const Fields& fields) {
+  JsonValue variables = JsonValue::object();
+  if (const JsonValue* thinking = fields.find("thinking")) {
+    const Fields inner(*thinking, "thinking.");
+    const std::string type = inner.string("type", 64).value_or("");
+    if (type != "enabled" && type != "disabled" && type != "adaptive")
+      inner.refuse("type", "must be enabled, disabled or adaptive");
+    if (type != "adaptive") variables["enable_thinking"] = type == "enabled";
+  }
+  if (const JsonValue* config = fields.find("output_config"))
+    if (const auto effort = Fields(*config, "output_config.").string("effort", 64))
+      variables["reasoning_effort"] = *effort;
+  return variables;
 }
 
 std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model) {
@@ -86,9 +103,7 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model)
   if (const JsonValue* system = fields.find("system"))
     messages.push_back({{"role", "system"}, {"content", content_text(*system, "system", {"text"})}});
   for (size_t i = 0; i < given.size(); ++i) append_message(given[i], fmt::format("messages[{}]", i), messages);
-  JsonValue variables = JsonValue::object();
-  if (const JsonValue* thinking = fields.find("thinking"))
-    variables["enable_thinking"] = Fields(*thinking, "thinking.").string("type", 64).value_or("") == "enabled";
+  const JsonValue variables = read_variables(fields);
   const JsonValue last = messages.empty() ? JsonValue::object() : messages.back();
   // The answer goes on from the last message.
   const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");

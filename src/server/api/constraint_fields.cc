@@ -78,8 +78,6 @@ void read_format(const ApiCall& call, const JsonValue& format, const std::string
 void read_constraint(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
   if (const JsonValue* format = fields.find("response_format")) read_format(call, *format, "response_format", spec);
   if (const JsonValue* value = fields.find("structured_outputs")) read_structured_outputs(call, *value, spec);
-  if (fields.find("guided_whitespace_pattern"))
-    fields.refuse("guided_whitespace_pattern", "is not supported by this server");
   for (const char* kind : {"json", "regex", "choice", "grammar"}) {
     const std::string name = fmt::format("guided_{}", kind);
     read_structure(call, fields, name.c_str(), kind, name, spec);

@@ -47,7 +47,6 @@ size_t read_dimensions(const Fields& fields, const Embedder& embedder) {
 Form read_form(const Fields& fields, const Embedder& embedder) {
   const std::string format = fields.string("encoding_format", 64).value_or("float");
   if (format != "float" && format != "base64") fields.refuse("encoding_format", "must be \"float\" or \"base64\"");
-  fields.string("user");
   return {.n_kept = read_dimensions(fields, embedder), .base64 = format == "base64"};
 }
 

@@ -21,8 +21,10 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
   if (type == "message") {
     const auto content = item.find("content");
     if (content == item.end()) refuse_value(where + ".content", "is missing");
-    messages.push_back({{"role", string_member(item, "role", where)},
-                        {"content", content_text(*content, where + ".content", kTextTypes)}});
+    const std::string& role = string_member(item, "role", where);
+    if (role != "user" && role != "assistant" && role != "system" && role != "developer")
+      refuse_value(where + ".role", "must be user, assistant, system or developer");
+    messages.push_back({{"role", role}, {"content", content_text(*content, where + ".content", kTextTypes)}});
   } else if (type == "function_call") {
     const JsonValue function = {{"name", string_member(item, "name", where)},
                                 {"arguments", string_member(item, "arguments", where)}};
@@ -53,7 +55,6 @@ JsonValue read_tools(const Fields& fields) {
     if (*choice == "none") shown = false;
   }
   if (!given) return tools;
-  if (!given->is_array()) fields.refuse("tools", "must be an array");
   for (size_t i = 0; i < given->size(); ++i) {
     const std::string where = fmt::format("tools[{}]", i);
     const JsonValue& tool = (*given)[i];
@@ -70,13 +71,6 @@ JsonValue read_tools(const Fields& fields) {
 }
 
 std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model) {
-  for (const char* name : {"previous_response_id", "conversation", "prompt"})
-    if (fields.find(name))
-      fields.refuse(name, "is not supported: this server keeps nothing, so send the whole conversation as input");
-  if (fields.boolean("background").value_or(false))
-    fields.refuse("background", "is not supported: this server keeps nothing");
-  if (fields.string("truncation", 64).value_or("disabled") != "disabled")
-    fields.refuse("truncation", "must be \"disabled\": nothing is cut silently here");
   JsonValue messages = JsonValue::array();
   if (const auto instructions = fields.string("instructions", 16 << 20))
     messages.push_back({{"role", "system"}, {"content", *instructions}});
@@ -293,8 +287,6 @@ void answer_responses(const ApiCall& call) {
     const Fields inner(*text, "text.");
     if (const JsonValue* format = inner.find("format")) read_format(call, *format, "text.format", spec);
   }
-  if (const JsonValue* metadata = fields.find("metadata"); metadata && !metadata->is_object())
-    fields.refuse("metadata", "must be an object");
   read_max_tokens(fields, {"max_output_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, 1);
   spec.prompts = {read_prompt(fields, model)};

@@ -23,19 +23,6 @@ constexpr size_t kMaxMessages = 16384, kMaxTools = 256;
 constexpr int kMaxChoices = 128;
 constexpr int64_t kMaxScores = 1 << 20;
 
-// Fields of other engines that would change the answer, and that this one does not have.
-constexpr const char* kUnsupported[] = {
-    "bad_words",
-    "allowed_token_ids",
-    "chat_template",
-    "audio",
-    "modalities",
-    "truncate_prompt_tokens",
-    "prefix",
-    "functions",
-    "function_call",
-};
-
 void read_logit_bias(const Fields& fields, const ServedModel& model, SamplingParams& p) {
   const JsonValue* bias = fields.find("logit_bias");
   if (!bias) return;
@@ -73,18 +60,6 @@ void read_stops(const Fields& fields, const ServedModel& model, GenerationSpec& 
   spec.skip_special = fields.boolean("skip_special_tokens").value_or(true);
 }
 
-void refuse_unsupported(const Fields& fields) {
-  for (const char* name : kUnsupported) {
-    const JsonValue* value = fields.find(name);
-    if (value && !(value->is_structured() && value->empty())) fields.refuse(name, "is not supported by this server");
-  }
-  const int64_t best_of = fields.integer("best_of", 1, INT32_MAX).value_or(1);
-  if (best_of > fields.integer("n", 1, kMaxChoices).value_or(1))
-    fields.refuse("best_of", "above n is not supported by this server");
-  if (fields.boolean("use_beam_search").value_or(false))
-    fields.refuse("use_beam_search", "is not supported by this server");
-}
-
 // OpenAI's clients name the newer role; templates know the older one.
 void adapt_messages(JsonValue& messages, const ChatTemplate& chat) {
   if (!messages.is_array()) return;
@@ -97,6 +72,45 @@ void adapt_messages(JsonValue& messages, const ChatTemplate& chat) {
     if (reasoning != message.end() && reasoning->is_string() && !message.contains("reasoning_content"))
       message["reasoning_content"] = *reasoning;
   }
+}
+
+// Roles are OpenAI's, and those that the template compares with. What has no content has calls.
+void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
+  constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const JsonValue& message = messages[i];
+    const std::string where = fmt::format("messages[{}]", i);
+    if (!message.is_object()) refuse_value(where, "must be an object");
+    const std::string& role = string_member(message, "role", where);
+    const auto compared = [&](char quote) {
+      return chat.source().find(fmt::format("== {}{}{}", quote, role, quote)) != std::string::npos;
+    };
+    if (std::ranges::find(kRoles, role) == std::end(kRoles) && !compared('\'') && !compared('"'))
+      refuse_value(where + ".role", "must be system, developer, user, assistant or tool");
+    const Fields fields(message, where + ".");
+    for (const char* name : {"audio", "function_call"})
+      if (fields.find(name)) fields.refuse(name, "is not supported: say content or tool_calls");
+    const auto has = [&](const char* name) { return fields.find(name) && !fields.find(name)->empty(); };
+    if (!fields.find("content") && !(role == "assistant" && (has("tool_calls") || has("reasoning_content"))))
+      fields.refuse("content", "is missing");
+  }
+}
+
+// Functions of the caller's, in an array; null where there are none.
+JsonValue read_tools(const Fields& fields) {
+  const JsonValue* given = fields.find("tools");
+  if (!given || given->empty()) return {};
+  for (size_t i = 0; i < given->size(); ++i) {
+    const std::string where = fmt::format("tools[{}]", i);
+    const JsonValue& tool = (*given)[i];
+    if (!tool.is_object()) refuse_value(where, "must be an object");
+    if (tool.contains("type") && string_member(tool, "type", where) != "function")
+      refuse_value(where + ".type", "must be \"function\": this server has no tools of its own");
+    const auto function = tool.find("function");
+    if (function == tool.end() || !function->is_object()) refuse_value(where + ".function", "must be an object");
+    string_member(*function, "name", where + ".function");
+  }
+  return *given;
 }
 
 // Which field an Error about messages is about.
@@ -112,8 +126,9 @@ std::string field_of(const std::string& what, const char* fallback) {
 
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
   const ServedModel& model = *call.model;
-  refuse_unsupported(fields);
   read_constraint(call, fields, spec);
+  if (fields.integer("best_of", 1, INT32_MAX).value_or(1) > fields.integer("n", 1, kMaxChoices).value_or(1))
+    fields.refuse("best_of", "above n is not supported by this server");
   const GenerationConfig& defaults = model.defaults();
   SamplingParams& p = spec.sampling;
   const auto real = [&](const char* name, double low, double high, std::optional<float> own, float& into) {
@@ -136,7 +151,6 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
   p.seed = seed && *seed != -1 ? static_cast<uint64_t>(*seed) : random_seed();
   read_logit_bias(fields, model, p);
   read_stops(fields, model, spec);
-  fields.string("user");
   spec.priority = static_cast<int>(fields.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
   const HttpRequest& request = call.request;
   spec.client = request.client.empty() ? request.peer : request.client;
@@ -212,23 +226,13 @@ static ChatEnd read_chat_end(const Fields& fields) {
 std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model) {
   JsonValue variables = JsonValue::object();
   if (const JsonValue* kwargs = fields.find("chat_template_kwargs")) {
-    if (!kwargs->is_object())
-      fields.refuse("chat_template_kwargs", fmt::format("must be an object, not {}", kwargs->type_name()));
     variables = *kwargs;
   }
   if (const auto effort = fields.string("reasoning_effort", 64)) variables["reasoning_effort"] = *effort;
   if (const JsonValue* documents = fields.find("documents")) {
-    if (!documents->is_array()) fields.refuse("documents", "must be an array");
     variables["documents"] = *documents;
   }
-  fields.boolean("parallel_tool_calls");
-  JsonValue tools;
-  if (const JsonValue* given = fields.find("tools")) {
-    if (!given->is_array()) fields.refuse("tools", fmt::format("must be an array, not {}", given->type_name()));
-    for (size_t i = 0; i < given->size(); ++i)
-      if (!(*given)[i].is_object()) refuse_value(fmt::format("tools[{}]", i), "must be an object");
-    if (!given->empty()) tools = *given;
-  }
+  JsonValue tools = read_tools(fields);
   if (const JsonValue* choice = fields.find("tool_choice")) {
     const bool is_word = choice->is_string() && (*choice == "auto" || *choice == "none" || *choice == "required");
     if (!is_word && !choice->is_object())
@@ -237,6 +241,7 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
       fields.refuse("tool_choice", "that forces a call is not supported by this server yet: use \"auto\" or \"none\"");
     if (*choice == "none") tools = nullptr;
   }
+  check_turns(fields.at("messages"), model.chat());
   return chat_prompt(model, fields.at("messages"), tools, variables, "messages", read_chat_end(fields));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,10 @@ class Automaton {
   // same word once it cannot be any of them.
   virtual std::vector<std::string> known_ends(uint32_t) const { return {}; }
   virtual uint32_t free_place(uint32_t place) { return place; }
+  // Where what was read decides (state.text is not 0): the state of a word that repeats nothing, and the ends of the word
+  // that would repeat something. Nothing: that cannot be said in short.
+  virtual GrammarState fresh(GrammarState state) { return state; }
+  virtual std::optional<std::vector<std::string>> repeated_ends(GrammarState) { return std::nullopt; }
 };
 
 }  // namespace ingot

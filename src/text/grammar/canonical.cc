@@ -23,7 +23,9 @@ void make_canonical(nlohmann::json& value) {
 uint32_t SchemaMachine::canonical(const std::string& json) {
   nlohmann::json value = nlohmann::json::parse(json, nullptr, false);
   make_canonical(value);
-  return canonical_.try_emplace(value.dump(), static_cast<uint32_t>(canonical_.size() + 1)).first->second;
+  const auto [it, is_new] = canonical_.try_emplace(value.dump(), static_cast<uint32_t>(canonical_texts_.size()));
+  if (is_new) canonical_texts_.push_back(it->first);
+  return it->second;
 }
 
 }  // namespace ingot

@@ -6,7 +6,9 @@
 
 namespace ingot {
 
-std::unique_ptr<Automaton> compile_grammar(Grammar grammar) { return std::make_unique<PushdownMachine>(std::move(grammar)); }
+std::unique_ptr<Automaton> compile_grammar(Grammar grammar) {
+  return std::make_unique<PushdownMachine>(std::move(grammar));
+}
 std::unique_ptr<Automaton> compile_gbnf(std::string_view text) { return compile_grammar(read_gbnf(text)); }
 std::unique_ptr<Automaton> compile_lark(std::string_view text) { return compile_grammar(read_lark(text)); }
 

@@ -35,37 +35,55 @@ void Constraint::count_bytes() {
 std::shared_ptr<const TokenMask> Constraint::make_mask(GrammarState state) {
   auto mask = std::make_shared<TokenMask>();
   const TokenTrie& trie = vocabulary_->trie();
-  const uint32_t n = static_cast<uint32_t>(trie.nodes().size());
-  if (!automaton_->is_word(state.place) || state.text != 0) {
+  std::optional<std::vector<std::string>> repeated;
+  const bool is_word = automaton_->is_word(state.place);
+  if (is_word && state.text != 0) repeated = automaton_->repeated_ends(state);
+  if (!is_word || (state.text != 0 && !repeated)) {
     *mask = vocabulary_->empty_mask();
-    add_tokens(trie, state, 0, n, *mask);
-  } else if (const auto [min, max] = automaton_->free_chars(state.place); min >= 0) {
-    const GrammarVocabulary::FreeText& free = vocabulary_->free_text(min, max);
-    *mask = free.inside;
-    add_after(free.after, automaton_->end_word({automaton_->free_place(state.place), state.frame, 0}), *mask);
-    for (int32_t token : free.escaped) add_if_allowed(token, state, *mask);
-    for (const std::string& known : automaton_->known_ends(state.place)) {
-      for (int32_t token : vocabulary_->closers(known)) add_if_allowed(token, state, *mask);
-    }
+    add_tokens(trie, state, 0, static_cast<uint32_t>(trie.nodes().size()), *mask);
   } else {
-    const WordMask& word = word_mask(state.place);
-    *mask = word.inside;
-    for (const WordMask::Exits& exits : word.exits) {
-      const GrammarState over = automaton_->end_word({exits.place, state.frame, 0});
-      if (over.is_dead()) continue;
-      for (const auto& [node, is_after] : exits.all) {
-        const TokenTrie::Node& at = trie.nodes()[node];
-        if (is_after) {
-          for (int32_t token : trie.tokens_at(at)) allow_token(*mask, token);
-        }
-        add_tokens(trie, over, node + is_after, at.end, *mask);
-      }
+    add_word(automaton_->fresh(state), state, *mask);
+    if (state.text != 0) {
+      for (int32_t token : vocabulary_->far_closers()) add_if_allowed(token, state, *mask);
+    }
+    if (repeated) {
+      for (const std::string& end : *repeated) add_closers(end, state, *mask);
     }
   }
   if (automaton_->accepts(state)) {
     for (int32_t end : vocabulary_->ends()) allow_token(*mask, end);
   }
   return mask;
+}
+
+// The tokens that go on with a word, and those that end it: from `fresh`, which is `state` but for its text.
+void Constraint::add_word(GrammarState fresh, GrammarState state, TokenMask& mask) {
+  const TokenTrie& trie = vocabulary_->trie();
+  if (const auto [min, max] = automaton_->free_chars(state.place); min >= 0) {
+    const GrammarVocabulary::FreeText& free = vocabulary_->free_text(min, max);
+    mask = free.inside;
+    add_after(free.after, automaton_->end_word({automaton_->free_place(state.place), fresh.frame, fresh.text}), mask);
+    for (int32_t token : free.escaped) add_if_allowed(token, state, mask);
+    for (const std::string& known : automaton_->known_ends(state.place)) add_closers(known, state, mask);
+    return;
+  }
+  const WordMask& word = word_mask(state.place);
+  mask = word.inside;
+  for (const WordMask::Exits& exits : word.exits) {
+    const GrammarState over = automaton_->end_word({exits.place, fresh.frame, fresh.text});
+    if (over.is_dead()) continue;
+    for (const auto& [node, is_after] : exits.all) {
+      const TokenTrie::Node& at = trie.nodes()[node];
+      if (is_after) {
+        for (int32_t token : trie.tokens_at(at)) allow_token(mask, token);
+      }
+      add_tokens(trie, over, node + is_after, at.end, mask);
+    }
+  }
+}
+
+void Constraint::add_closers(const std::string& text, GrammarState state, TokenMask& mask) {
+  for (int32_t token : vocabulary_->closers(text)) add_if_allowed(token, state, mask);
 }
 
 void Constraint::add_if_allowed(int32_t token, GrammarState state, TokenMask& mask) {

@@ -41,6 +41,8 @@ class Constraint {
   std::shared_ptr<const TokenMask> make_mask(GrammarState state);
   const WordMask& word_mask(uint32_t place);
   void count_bytes();
+  void add_word(GrammarState fresh, GrammarState state, TokenMask& mask);
+  void add_closers(const std::string& text, GrammarState state, TokenMask& mask);
   void add_after(const TokenTrie& after, GrammarState state, TokenMask& mask);
   void add_if_allowed(int32_t token, GrammarState state, TokenMask& mask);
   void add_tokens(const TokenTrie& trie, GrammarState state, uint32_t first, uint32_t last, TokenMask& mask);

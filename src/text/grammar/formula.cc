@@ -38,8 +38,7 @@ Formulas::Id Formulas::join(Kind kind, Id neutral, Id ruling, const std::vector<
     }
   }
   std::ranges::sort(flat);
-  const auto rest = std::ranges::unique(flat);
-  flat.erase(rest.begin(), rest.end());
+  flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
   for (Id part : flat) {
     if (nodes_[part].kind == Kind::kNot && std::ranges::binary_search(flat, this->parts(part)[0])) return ruling;
   }

@@ -1,4 +1,4 @@
-// Reads GBNF, the notation of llama.cpp's grammars (grammars/README.md there): `name ::= ...`, one rule a line, that may
+// Reads GBNF, the notation of llama.cpp's grammars (grammars/README.md there): `name ::= ...`, one rule a line that may
 // go on inside of parentheses and after `::=` and `|`.
 #include <map>
 
@@ -22,7 +22,8 @@ class GbnfReader {
     skip_space(true);
     while (!text_.at_end()) read_rule();
     for (const auto& [rule, at] : first_use_) {
-      if (!grammar_.is_defined(rule)) text_.fail_at(at, fmt::format("the rule '{}' is not defined", grammar_.name(rule)));
+      if (!grammar_.is_defined(rule))
+        text_.fail_at(at, fmt::format("the rule '{}' is not defined", grammar_.name(rule)));
     }
     const Grammar::Rule root = grammar_.rule("root");
     if (!grammar_.is_defined(root)) throw Error("the grammar has no rule 'root', with which it begins");
@@ -121,7 +122,8 @@ class GbnfReader {
         max = text_.peek() == '}' ? Grammar::kNoLimit : text_.take_number();
         skip_space(true);
       }
-      if (max != Grammar::kNoLimit && max < min) text_.fail_at(text_.at(), "the bounds of a repetition are out of order");
+      if (max != Grammar::kNoLimit && max < min)
+        text_.fail_at(text_.at(), "the bounds of a repetition are out of order");
       if (!text_.take("}")) text_.expected("'}'");
     } else if (!text_.take("*")) {
       return false;

@@ -23,9 +23,9 @@ class Grammar {
 
   Part language(Language id);
   Part literal(std::string_view text);
-  Part regex(std::string_view pattern);         // a match of the whole; ECMA 262
-  Part text_without(std::string_view marker);   // any text that does not hold `marker`
-  Part text_until(std::string_view marker);     // any text up to the first `marker`, with it
+  Part regex(std::string_view pattern);        // a match of the whole; ECMA 262
+  Part text_without(std::string_view marker);  // any text that does not hold `marker`
+  Part text_until(std::string_view marker);    // any text up to the first `marker`, with it
   Part embed(std::unique_ptr<Automaton> machine);
   Part sequence(std::vector<Part> parts);
   Part choice(std::vector<Part> parts);
@@ -43,12 +43,12 @@ class Grammar {
   // For the machine that runs the grammar.
   struct Node {
     Kind kind;
-    uint8_t depth;                 // of parts in parts
-    uint32_t id = 0;               // of a language, a machine or a rule
+    uint8_t depth;    // of parts in parts
+    uint32_t id = 0;  // of a language, a machine or a rule
     int min = 0, max = 0;
     std::vector<Part> parts;
   };
-  struct Facts {                   // of each part
+  struct Facts {                     // of each part
     std::vector<Language> language;  // where it is regular and small enough; else kNone
     std::vector<bool> has_empty, is_productive;
   };
@@ -65,7 +65,7 @@ class Grammar {
   std::unique_ptr<RegularLanguages> take_languages() { return std::move(languages_); }
   // At most so deep is the expression of a part's language. Deeper ones stay rules: languages are walked by recursion.
   uint32_t weight(Part part) const { return weights_[part]; }
-  static constexpr uint32_t kMaxWeight = 1024;
+  static constexpr uint32_t kMaxWeight = 256;
 
  private:
   static constexpr Part kUndefined = UINT32_MAX;

@@ -47,11 +47,15 @@ class GrammarText {
     char32_t value = 0;
     for (int i = 0; i < n_digits; ++i, ++at_) {
       const char c = peek();
-      const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+      const int digit = c >= '0' && c <= '9'   ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
       if (digit < 0) expected("a hexadecimal digit");
       value = value * 16 + static_cast<char32_t>(digit);
     }
-    if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) fail_at(at_, "this number is no code point of Unicode");
+    if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000))
+      fail_at(at_, "this number is no code point of Unicode");
     return value;
   }
   int take_number() {

@@ -183,8 +183,7 @@ class LarkReader {
   Part read_sequence(int depth) {
     std::vector<Part> parts;
     for (skip_space(depth > 0); read_item(parts, depth); skip_space(depth > 0)) {
-      while (read_repeat(parts.back())) {
-      }
+      while (read_repeat(parts.back())) {}
     }
     if (text_.take("->")) {
       skip_space(false);
@@ -226,7 +225,8 @@ class LarkReader {
   Part read_reference() {
     const size_t begin = text_.at();
     const std::string_view name = take_name();
-    if (in_terminal_ && !is_terminal(name)) text_.fail_at(begin, fmt::format("the rule '{}' inside of a terminal", name));
+    if (in_terminal_ && !is_terminal(name))
+      text_.fail_at(begin, fmt::format("the rule '{}' inside of a terminal", name));
     const Grammar::Rule rule = grammar_.rule(name);
     first_use_.try_emplace(rule, begin);
     const Part part = grammar_.refer(rule);
@@ -272,7 +272,15 @@ class LarkReader {
     if (text_.at_end() || text_.peek() == '\n') text_.expected("'\"'");
     const size_t begin = text_.at();
     if (!text_.take("\\")) return text_.take_char();
-    for (auto [name, c] : {std::pair{"n", '\n'}, {"t", '\t'}, {"r", '\r'}, {"f", '\f'}, {"v", '\v'}, {"\\", '\\'}, {"\"", '"'}, {"'", '\''}, {"/", '/'}}) {
+    for (auto [name, c] : {std::pair{"n", '\n'},
+                           {"t", '\t'},
+                           {"r", '\r'},
+                           {"f", '\f'},
+                           {"v", '\v'},
+                           {"\\", '\\'},
+                           {"\"", '"'},
+                           {"'", '\''},
+                           {"/", '/'}}) {
       if (text_.take(name)) return static_cast<unsigned char>(c);
     }
     if (text_.take("x")) return text_.take_hex(2);
@@ -293,7 +301,8 @@ class LarkReader {
     const std::u32string value = read_quoted();
     if (text_.take("..")) {
       const std::u32string last = read_quoted();
-      if (value.size() != 1 || last.size() != 1 || value > last) text_.fail_at(begin, "a range is from one character to a later one");
+      if (value.size() != 1 || last.size() != 1 || value > last)
+        text_.fail_at(begin, "a range is from one character to a later one");
       const CharRange range{value[0], last[0]};
       return grammar_.language(grammar_.languages().characters({&range, 1}));
     }
@@ -307,7 +316,8 @@ class LarkReader {
     for (char32_t c : value) {
       const auto upper = static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c)));
       const auto lower = static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
-      parts.push_back(grammar_.language(grammar_.languages().characters(normalized({{c, c}, {upper, upper}, {lower, lower}}))));
+      parts.push_back(
+          grammar_.language(grammar_.languages().characters(normalized({{c, c}, {upper, upper}, {lower, lower}}))));
     }
     return grammar_.sequence(std::move(parts));
   }
@@ -329,7 +339,8 @@ class LarkReader {
     const size_t flags_at = text_.at();
     const std::string_view flags = text_.take_while(is_lower);
     if (flags.find_first_not_of("smu") != std::string_view::npos) {
-      text_.fail_at(flags_at, fmt::format("of the flags '{}' of a regular expression only s, m and u are supported", flags));
+      text_.fail_at(flags_at,
+                    fmt::format("of the flags '{}' of a regular expression only s, m and u are supported", flags));
     }
     try {
       return grammar_.regex(flags.find('s') == std::string_view::npos ? pattern : dotted);

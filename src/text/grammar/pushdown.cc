@@ -8,10 +8,10 @@ namespace ingot {
 
 namespace {
 
-constexpr uint32_t kMaxDepth = 4096;         // of stacks: deeper text is not allowed
+constexpr uint32_t kMaxDepth = 4096;  // of stacks: deeper text is not allowed
 constexpr size_t kMaxHeads = 1 << 22;
-constexpr size_t kMaxItems = 1 << 14;        // ways to read a text
-constexpr size_t kMaxRows = 1 << 14;         // of remembered steps, a kilobyte each
+constexpr size_t kMaxItems = 1 << 14;  // ways to read a text
+constexpr size_t kMaxRows = 1 << 14;   // of remembered steps, a kilobyte each
 constexpr size_t kMaxWords = 1 << 26;
 constexpr uint32_t kUnknown = UINT32_MAX;
 
@@ -73,12 +73,12 @@ PushdownMachine::Expr PushdownMachine::build(Grammar& grammar, const Grammar::Fa
   }
   const Language joined = grammar.languages().any_of(std::move(languages));
   if (joined != RegularLanguages::kNothing) {
-    words.push_back(joined == RegularLanguages::kEmpty ? Expr{kEmpty}
-                                                       : expr({kLanguage, joined}, grammar.languages().has_empty(joined)));
+    words.push_back(joined == RegularLanguages::kEmpty
+                        ? Expr{kEmpty}
+                        : expr({kLanguage, joined}, grammar.languages().has_empty(joined)));
   }
   std::ranges::sort(words);
-  const auto rest = std::ranges::unique(words);
-  words.erase(rest.begin(), rest.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
   if (words.size() == 1) return words[0];
   words.insert(words.begin(), kChoice);
   return expr(words, has_empty);
@@ -91,7 +91,8 @@ PushdownMachine::Expr PushdownMachine::build_sequence(Grammar& grammar, const Gr
   Language language = RegularLanguages::kEmpty;  // of the neighbours so far
   uint32_t weight = 0;
   const auto end_terminal = [&] {
-    if (language != RegularLanguages::kEmpty) id = sequence(expr({kLanguage, language}, grammar.languages().has_empty(language)), id);
+    if (language != RegularLanguages::kEmpty)
+      id = sequence(expr({kLanguage, language}, grammar.languages().has_empty(language)), id);
     language = RegularLanguages::kEmpty;
     weight = 0;
   };
@@ -118,7 +119,8 @@ PushdownMachine::Expr PushdownMachine::sequence(Expr first, Expr second) {
     first = exprs_[first][2];
   }
   if (first != kEmpty) firsts.push_back(first);
-  for (size_t i = firsts.size(); i-- > 0;) second = expr({kSequence, firsts[i], second}, has_empty_[firsts[i]] && has_empty_[second]);
+  for (size_t i = firsts.size(); i-- > 0;)
+    second = expr({kSequence, firsts[i], second}, has_empty_[firsts[i]] && has_empty_[second]);
   return second;
 }
 
@@ -273,8 +275,7 @@ void sort_pairs(std::vector<uint32_t>& words) {
   std::vector<std::pair<uint32_t, uint32_t>> pairs;
   for (size_t i = 0; i < words.size(); i += 2) pairs.push_back({words[i], words[i + 1]});
   std::ranges::sort(pairs);
-  const auto rest = std::ranges::unique(pairs);
-  pairs.erase(rest.begin(), rest.end());
+  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
   words.clear();
   for (auto [first, second] : pairs) words.push_back(first), words.push_back(second);
 }
@@ -295,7 +296,8 @@ PushdownMachine::Stack PushdownMachine::intern_stack(Words& callers) {
 
 void PushdownMachine::count_words(size_t n) {
   n_words_ += n;
-  if (n_words_ > kMaxWords) throw Error("the grammar is too ambiguous: more than {} words to remember the ways to read the text", kMaxWords);
+  if (n_words_ > kMaxWords)
+    throw Error("the grammar is too ambiguous: more than {} words to remember the ways to read the text", kMaxWords);
 }
 
 GrammarState PushdownMachine::close(Closure& closure) {
@@ -310,7 +312,8 @@ GrammarState PushdownMachine::close(Closure& closure) {
     Item item = closure.items[begin];
     Words callers;
     for (end = begin; end < closure.items.size() && closure.items[end].terminal == item.terminal &&
-                      closure.items[end].rest == item.rest; ++end) {
+                      closure.items[end].rest == item.rest;
+         ++end) {
       if (closure.items[end].stack == item.stack && end > begin) continue;
       const auto above = stacks_[closure.items[end].stack];
       callers.insert(callers.end(), above.begin(), above.end());
@@ -319,7 +322,8 @@ GrammarState PushdownMachine::close(Closure& closure) {
     if (item.stack != closure.items[begin].stack) item.stack = intern_stack(callers);
     items.push_back(item);
   }
-  if (items.size() > kMaxItems) throw Error("the grammar is too ambiguous: more than {} ways to read the text", kMaxItems);
+  if (items.size() > kMaxItems)
+    throw Error("the grammar is too ambiguous: more than {} ways to read the text", kMaxItems);
   if (items.empty() && !closure.accepts) return {};
   if (items.size() == 1 && !closure.accepts) {
     if (const GrammarState word = word_state(items[0]); !word.is_dead()) return word;
@@ -344,7 +348,8 @@ bool PushdownMachine::can_be_word(uint32_t machine, GrammarState state) {
 }
 
 uint32_t PushdownMachine::word(uint32_t kind, uint32_t place) const {
-  if (place >= (UINT32_MAX - kFirstWord) / n_kinds_ - 1) throw Error("the grammar is too large: too many states of machines inside");
+  if (place >= (UINT32_MAX - kFirstWord) / n_kinds_ - 1)
+    throw Error("the grammar is too large: too many states of machines inside");
   return kFirstWord + place * n_kinds_ + kind;
 }
 
@@ -465,6 +470,16 @@ GrammarState PushdownMachine::end_word(GrammarState state) {
 std::pair<int, int> PushdownMachine::free_chars(uint32_t place) const {
   const uint32_t kind = kind_of(place);
   return kind == 0 ? std::pair{-1, -1} : machines_[kind - 1]->free_chars(place_of(place));
+}
+
+std::vector<std::string> PushdownMachine::known_ends(uint32_t place) const {
+  const uint32_t kind = kind_of(place);
+  return kind == 0 ? std::vector<std::string>() : machines_[kind - 1]->known_ends(place_of(place));
+}
+
+uint32_t PushdownMachine::free_place(uint32_t place) {
+  const uint32_t kind = kind_of(place);
+  return kind == 0 ? place : word(kind, machines_[kind - 1]->free_place(place_of(place)));
 }
 
 }  // namespace ingot

@@ -31,6 +31,8 @@ class PushdownMachine final : public Automaton {
   uint32_t word_outcome(uint32_t place) override;
   GrammarState end_word(GrammarState state) override;
   std::pair<int, int> free_chars(uint32_t place) const override;
+  std::vector<std::string> known_ends(uint32_t place) const override;
+  uint32_t free_place(uint32_t place) override;
 
  private:
   using Expr = uint32_t;   // what a rule still asks for: a part of its body, or the rest of one

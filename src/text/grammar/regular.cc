@@ -9,6 +9,7 @@ namespace ingot {
 
 namespace {
 
+constexpr uint32_t kMaxDepth = 500;    // of expressions: a hostile pattern must not use up the stack, or much time
 constexpr size_t kMostSearched = 20000;  // states that is_live looks at before it says true
 
 uint64_t hash_of(std::span<const uint32_t> words, uint64_t seed) {
@@ -53,6 +54,7 @@ RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_
   }
   if (nodes_.size() >= max_nodes_) throw Error("the grammar is too large: it needs more than {} states", max_nodes_);
   Node node = describe(kind, args);
+  if (node.depth > kMaxDepth) throw Error("a regular expression has more than {} parts in each other or left out one after another", kMaxDepth);
   node.first = static_cast<uint32_t>(args_.size());
   node.count = static_cast<uint32_t>(args.size());
   args_.insert(args_.end(), args.begin(), args.end());
@@ -63,33 +65,42 @@ RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_
 }
 
 RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uint32_t> args) {
-  Node node{kind, false, true, 0, 0, 0};
+  Node node{kind, false, false, true, 0, 0, 0, 0};
+  const auto is_text = [&](Id part) { return nodes_[part].is_text; };
   const auto each = [&](std::span<const uint32_t> parts) {
     for (Id part : parts) {
+      node.depth = std::max(node.depth, nodes_[part].depth + 1);
       node.classes = refine(node.classes, nodes_[part].classes);
       node.is_plain &= nodes_[part].is_plain;
     }
   };
   switch (kind) {
-    case Kind::kNothing: break;
-    case Kind::kEmpty: node.has_empty = true; break;
+    case Kind::kNothing: node.is_text = true; break;
+    case Kind::kEmpty: node.has_empty = node.is_text = true; break;
     case Kind::kBytes: {
       Classes classes{};
       for (size_t i = 0; i < 256; ++i) classes[i] = byte_sets_[args[0]][i];
       node.classes = classes_of(classes);
+      node.is_text = (byte_sets_[args[0]] >> 128).none();
       break;
     }
     case Kind::kConcat:
       each(args);
-      if (!nodes_[args[0]].has_empty) node.classes = nodes_[args[0]].classes;
+      node.is_text = is_text(args[0]) && is_text(args[1]);
+      if (!nodes_[args[0]].has_empty) {  // then a byte concerns the first part alone
+        node.classes = nodes_[args[0]].classes;
+        node.depth = nodes_[args[0]].depth + 1;
+      }
       node.has_empty = nodes_[args[0]].has_empty && nodes_[args[1]].has_empty;
       break;
     case Kind::kAnyOf:
       each(args);
+      node.is_text = std::ranges::all_of(args, is_text);
       node.has_empty = std::ranges::any_of(args, [&](Id part) { return nodes_[part].has_empty; });
       break;
     case Kind::kAllOf:
       each(args);
+      node.is_text = std::ranges::any_of(args, is_text);
       node.has_empty = std::ranges::all_of(args, [&](Id part) { return nodes_[part].has_empty; });
       node.is_plain = false;
       break;
@@ -100,6 +111,7 @@ RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uin
       break;
     case Kind::kRepeat:
       each(args.first(1));
+      node.is_text = is_text(args[0]);
       node.has_empty = args[1] == 0 || nodes_[args[0]].has_empty;
       break;
     case Kind::kMultiples: {
@@ -110,6 +122,7 @@ RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uin
       unsigned __int128 rest = args[1];
       for (uint32_t i = 0; i < args[2]; ++i) rest = rest * 10 % args[0];
       node.has_empty = rest == 0;
+      node.is_text = true;
       node.is_plain = false;
       break;
     }
@@ -209,6 +222,7 @@ RegularLanguages::Id RegularLanguages::characters(std::span<const CharRange> ran
     }
     Id id = kEmpty;
     for (int i = n - 1; i >= 0; --i) id = concat(bytes(byte_range(from[i], to[i])), id);
+    nodes_[id].is_text = true;
     parts.push_back(id);
   };
   for (auto [low, high] : ranges) add(add, low, std::min<char32_t>(high, 0x10ffff));
@@ -219,9 +233,12 @@ RegularLanguages::Id RegularLanguages::concat(Id first, Id second) {
   if (first == kNothing || second == kNothing) return kNothing;
   if (first == kEmpty) return second;
   if (second == kEmpty) return first;
-  if (nodes_[first].kind == Kind::kConcat) {
-    const Id head = args(nodes_[first])[0], tail = args(nodes_[first])[1];
-    return concat(head, concat(tail, second));
+  std::vector<Id> heads;
+  for (; nodes_[first].kind == Kind::kConcat; first = args(nodes_[first])[1]) heads.push_back(args(nodes_[first])[0]);
+  if (!heads.empty()) {
+    second = concat(first, second);
+    for (size_t i = heads.size(); i-- > 0;) second = concat(heads[i], second);
+    return second;
   }
   if (first == kAnything && second == kAnything) return kAnything;
   const uint32_t both[] = {first, second};
@@ -238,8 +255,7 @@ void RegularLanguages::flatten(Kind kind, const std::vector<Id>& parts, std::vec
     }
   }
   std::ranges::sort(out);
-  const auto rest = std::ranges::unique(out);
-  out.erase(rest.begin(), rest.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
 }
 
 bool RegularLanguages::has_complements(const std::vector<Id>& sorted) const {
@@ -263,6 +279,9 @@ RegularLanguages::Id RegularLanguages::any_of(std::vector<Id> parts) {
     flat.push_back(bytes(joined));
     std::ranges::sort(flat);
   }
+  if (any_text_ != 0 && std::ranges::binary_search(flat, any_text_)) {
+    std::erase_if(flat, [&](Id id) { return id != any_text_ && nodes_[id].is_text; });
+  }
   if (flat.size() > 1 && flat[0] == kEmpty &&
       std::any_of(flat.begin() + 1, flat.end(), [&](Id id) { return nodes_[id].has_empty; })) {
     flat.erase(flat.begin());
@@ -280,10 +299,8 @@ RegularLanguages::Id RegularLanguages::all_of(std::vector<Id> parts) {
   if (flat[0] == kEmpty) {
     return std::ranges::all_of(flat, [&](Id id) { return nodes_[id].has_empty; }) ? kEmpty : kNothing;
   }
-  // Valid text meets every language of valid text alone, which is what is plain and not kAnything.
-  if (flat.size() > 1 && std::ranges::binary_search(flat, any_text_) &&
-      std::ranges::any_of(flat, [&](Id id) { return id != any_text_ && nodes_[id].kind == Kind::kRepeat &&
-                                                    args(nodes_[id])[0] == any_char_; })) {
+  if (std::ranges::binary_search(flat, any_text_) &&
+      std::ranges::any_of(flat, [&](Id id) { return id != any_text_ && nodes_[id].is_text; })) {
     std::erase(flat, any_text_);
   }
   return flat.size() == 1 ? flat[0] : intern(Kind::kAllOf, flat);

@@ -59,8 +59,10 @@ class RegularLanguages {
   struct Node {
     Kind kind;
     bool has_empty;
+    bool is_text;           // every text of it is UTF-8 (false where that is not known)
     bool is_plain;          // no intersection, complement or arithmetic inside: live unless kNothing
     uint32_t classes;       // bytes of one class have one derivative
+    uint32_t depth;         // of the recursion that finds one
     uint32_t first, count;  // children, or numbers, in args_
   };
   using Classes = std::array<uint8_t, 256>;

@@ -163,7 +163,7 @@ SchemaMachine::ObjectPlan& SchemaMachine::object_plan(uint32_t value) {
     for (const auto& [language, schema] : rule.patterns) pattern_index(language);
     if (rule.limits_names) pattern_index(rule.names);
     plan->counts |= rule.min > 0 || rule.max >= 0;
-    plan->tracks_names |= rule.min > 0;
+    plan->tracks_names |= rule.min > 1;  // one name cannot be counted twice
   }
   for (int number : plan->rules) {
     Words required;
@@ -830,6 +830,42 @@ uint32_t SchemaMachine::free_place(uint32_t place) {
   Words word = words_.copy(place - kFirstWord);
   if (word[0] == kName) word[kNameNode] = 0;
   return this->word(std::move(word));
+}
+
+// A control byte makes the text no JSON, which nothing equals that was read.
+GrammarState SchemaMachine::fresh(GrammarState state) {
+  if (state.text != 0) state.text = add_text(state.text, 1);
+  return state;
+}
+
+std::optional<std::vector<std::string>> SchemaMachine::repeated_ends(GrammarState state) {
+  const Words word = words_.copy(state.place - kFirstWord);
+  if (word[0] == kBare) return std::nullopt;
+  Words known;  // canonical texts that would be repeated
+  std::string text;
+  if (word[0] == kName) {
+    const Words frame = frames_.copy(state.frame);
+    const ObjectPlan& plan = *objects_[frame[kObjectPlan]];
+    if (!plan.tracks_names) return std::vector<std::string>();
+    known.assign(frame.begin() + static_cast<ptrdiff_t>(kObjectBits + n_words(plan.rules.size()) + n_words(plan.names.size())), frame.end());
+    text = "\"" + text_between(frame[kNameText], state.text);
+  } else {
+    const Words slot = frames_.copy(state.frame);
+    const Words frame = frames_.copy(slot[kSlotParent]);
+    if (frame.empty() || frame[0] != kArray || !arrays_[frame[kArrayPlan]]->is_unique) return std::vector<std::string>();
+    const size_t n_rules = arrays_[frame[kArrayPlan]]->rules.size();
+    known.assign(frame.begin() + static_cast<ptrdiff_t>(kArrayBits + n_words(n_rules) + n_rules), frame.end());
+    text = text_between(slot[kSlotText], state.text);
+    text.erase(0, text.find('"'));
+  }
+  std::vector<std::string> ends;
+  for (uint32_t number : known) {
+    const std::string& other = canonical_texts_[number];
+    if (!other.starts_with('"')) continue;
+    if (other.find('\\') != std::string::npos || text.find('\\') != std::string::npos) return std::nullopt;
+    if (other.starts_with(text)) ends.push_back(other.substr(text.size(), other.size() - 1 - text.size()));
+  }
+  return ends;
 }
 
 // ---- Steps

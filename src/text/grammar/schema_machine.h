@@ -40,6 +40,8 @@ class SchemaMachine final : public Automaton {
   std::pair<int, int> free_chars(uint32_t place) const override;
   std::vector<std::string> known_ends(uint32_t place) const override;
   uint32_t free_place(uint32_t place) override;
+  GrammarState fresh(GrammarState state) override;
+  std::optional<std::vector<std::string>> repeated_ends(GrammarState state) override;
 
   const SchemaTable& table() const { return *table_; }
 
@@ -174,6 +176,7 @@ class SchemaMachine final : public Automaton {
   std::vector<std::pair<uint32_t, uint8_t>> texts_{{0, 0}, {0, 0}};  // before, and a byte: a tree of texts
   std::unordered_map<uint64_t, uint32_t> text_index_;
   std::map<std::string, uint32_t> canonical_;
+  std::vector<std::string> canonical_texts_{""};  // by the number that canonical() gave
   uint32_t root_slot_ = 0;
 };
 

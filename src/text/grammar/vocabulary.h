@@ -43,6 +43,8 @@ class GrammarVocabulary {
     std::vector<int32_t> escaped;  // tokens that close it and have an escape: not in `after`
   };
   const FreeText& free_text(int min, int max) const;
+  // The tokens that close a string and then more than that: an object, an array, another string.
+  const std::vector<int32_t>& far_closers() const { return far_closers_; }
   // The tokens that close a string after exactly this text, which needs no escape.
   std::span<const int32_t> closers(const std::string& text) const;
 
@@ -61,6 +63,7 @@ class GrammarVocabulary {
   TokenTrie trie_;
   std::vector<Content> contents_;
   std::unordered_map<std::string, std::vector<int32_t>> closers_;
+  std::vector<int32_t> far_closers_;
   int longest_ = 0;  // characters of a token
   mutable std::mutex mutex_;
   mutable std::map<std::pair<int, int>, std::unique_ptr<FreeText>> free_;

@@ -6,19 +6,22 @@
 namespace ingot {
 namespace {
 
-void warn_about_missing_bytes(const Vocab& vocab, const std::string& source) {
+// Of those that UTF-8 has: text is usually UTF-8.
+void note_missing_bytes(const Vocab& vocab, const std::string& source) {
+  const auto is_in_utf8 = [](int byte) { return byte < 0xC0 || (byte > 0xC1 && byte < 0xF5); };
   int n_missing = 0;
-  for (int byte = 0; byte < 256; ++byte) n_missing += vocab.byte_token(static_cast<unsigned char>(byte)) < 0;
+  for (int byte = 0; byte < 256; ++byte)
+    n_missing += is_in_utf8(byte) && vocab.byte_token(static_cast<unsigned char>(byte)) < 0;
   if (n_missing > 0)
-    log_warn("{}: the vocabulary has no token for {} of the 256 bytes; text with them loses them{}", printable(source),
-             n_missing, vocab.unk ? " to the unknown token" : "");
+    log_info("{}: the vocabulary has no token for {} of the 243 bytes of UTF-8; text with them loses them{}",
+             printable(source), n_missing, vocab.unk ? " to the unknown token" : "");
 }
 
 }  // namespace
 
 Bpe::Bpe(const Vocab& vocab, const TokenizerSpec& spec, const PretokenizerRow& row)
     : vocab_(vocab), pretokenizer_(row.patterns), merges_(read_merges(vocab, spec)), prefix_space_(spec.prefix_space) {
-  warn_about_missing_bytes(vocab, spec.source);
+  note_missing_bytes(vocab, spec.source);
   if (!row.whole_words) return;
   words_.reserve(vocab.size());
   for (int32_t id = 0; id < vocab.size(); ++id)

@@ -99,8 +99,10 @@ std::string replace_pattern(std::string_view text, const TextRegex& regex, std::
   TextRegex::Matcher matcher(regex);
   while (!text.empty()) {
     const std::string_view good = text.substr(0, valid_utf8_prefix(text));
+    std::string changed;
+    const std::string_view seen = TextRegex::readable(good, changed);
     size_t done = 0;
-    while (const auto match = done < good.size() ? matcher.next(good, done) : std::nullopt) {
+    while (const auto match = done < good.size() ? matcher.next(seen, done) : std::nullopt) {
       (out += good.substr(done, match->begin - done)) += to;
       done = match->end;
       check_growth(out);

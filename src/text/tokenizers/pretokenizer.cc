@@ -29,6 +29,8 @@ void Pretokenizer::split(std::string_view text, const OnPiece& on_piece) const {
 }
 
 void Pretokenizer::split_well_formed(std::string_view text, const OnPiece& on_piece) const {
+  std::string changed;
+  const std::string_view readable = TextRegex::readable(text, changed);
   std::vector<std::string_view> pieces{text}, finer;
   for (const Step& step : steps_) {
     TextRegex::Matcher matcher(step.regex);
@@ -36,11 +38,12 @@ void Pretokenizer::split_well_formed(std::string_view text, const OnPiece& on_pi
     finer.clear();
     auto emit = [&](std::string_view piece) { last ? on_piece(piece) : finer.push_back(piece); };
     for (std::string_view piece : pieces) {
+      const std::string_view seen = readable.substr(static_cast<size_t>(piece.data() - text.data()), piece.size());
       size_t done = 0;
       auto emit_gap = [&](size_t end) {
         if (end > done && step.cut != Cut::kDropRest) emit(piece.substr(done, end - done));
       };
-      while (const auto match = matcher.next(piece, done)) {
+      while (const auto match = matcher.next(seen, done)) {
         emit_gap(match->begin);
         if (step.cut != Cut::kDropMatches) emit(piece.substr(match->begin, match->end - match->begin));
         done = match->end;

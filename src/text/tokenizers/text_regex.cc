@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/tokenizers/regex_growth.h"
+#include "text/tokenizers/stand_ins.h"
 #include "text/tokenizers/unicode.h"
 
 namespace ingot {
@@ -65,8 +66,8 @@ CodePointer compile(std::string_view pattern, int& error, PCRE2_SIZE& offset) {
                                    &error, &offset, nullptr));
 }
 
-// Planes 0 to 2: what comes after them has no categories or scripts of its own.
-constexpr char32_t kEndOfPlanes = 0x30000;
+// Planes 0 to 3: what comes after them has no scripts, and hardly a category, of its own.
+constexpr char32_t kEndOfPlanes = 0x40000;
 
 const std::string& all_characters() {
   static const std::string text = [] {
@@ -78,7 +79,7 @@ const std::string& all_characters() {
   return text;
 }
 
-// For refuse_exponential(): one pass over all characters, run by run.
+// What PCRE2 matches with an expression for one character: one pass over all characters, run by run.
 std::vector<uint64_t> characters_of(std::string_view symbol) {
   std::vector<uint64_t> bits(kEndOfPlanes / 64);
   int error = 0;
@@ -119,6 +120,11 @@ TextRegex::TextRegex(std::string_view pattern) : pattern_(pattern), code_(std::m
 }
 
 void TextRegex::refuse_exponential_time() const { refuse_exponential(spell_out_spaces(pattern_), characters_of); }
+
+std::string_view TextRegex::readable(std::string_view text, std::string& changed) {
+  static const StandIns stand_ins(characters_of(R"(\P{Cn})"));
+  return stand_ins.readable(text, changed);
+}
 
 TextRegex::~TextRegex() = default;
 TextRegex::TextRegex(TextRegex&&) noexcept = default;

@@ -20,6 +20,10 @@ class TextRegex {
   // files bring.
   void refuse_exponential_time() const;
 
+  // The text as matchers have to see it (stand_ins.h): itself or `changed`, of the same length. The text must be
+  // well-formed UTF-8.
+  static std::string_view readable(std::string_view text, std::string& changed);
+
   struct Range {
     size_t begin, end;
   };

@@ -121,7 +121,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
   const bool bos = options.add_special && add_bos_;
   if (bos) ids.push_back(*vocab_.bos);
   encode_body(text, options, ids);
-  if (bos && ids.size() > 1 && ids[1] == *vocab_.bos) ids.erase(ids.begin());
+  if (bos && !options.repeats_bos && ids.size() > 1 && ids[1] == *vocab_.bos) ids.erase(ids.begin());
   if (options.add_special && add_eos_) ids.push_back(*vocab_.eos);
   return ids;
 }

@@ -20,6 +20,7 @@ struct EncodeOptions {
   bool add_special = true;  // BOS and EOS, where the model wants them
   bool parse_special =
       false;  // recognise control tokens such as <|im_start|> in the text: for a template's output only
+  bool repeats_bos = false;  // BOS goes before a text that begins with one, too, as in llama.cpp and Hugging Face
   std::span<const size_t> quoted = {};  // ascending offsets of bytes that are never part of a control token
 };
 
@@ -31,7 +32,8 @@ class Tokenizer {
   static std::unique_ptr<Tokenizer> create(const TokenizerSpec& spec);
 
   // User-defined tokens are found first, leftmost and longest, and control tokens with parse_special; the rest is cut
-  // and merged. A BOS that is already in front is not doubled. Throws Error for a text past 1 GiB.
+  // and merged. A BOS that is already in front is not doubled, unless
+  // options say so. Throws Error for a text past 1 GiB.
   std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
 
   // Two texts that are read as one, as BERT reads a question and an answer: BOS, the first, what the model puts between

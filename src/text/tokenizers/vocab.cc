@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -13,8 +14,10 @@ namespace {
 constexpr size_t kMaxTokens = size_t{1} << 24;
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
-// Tokens that end an answer in the models that have them, whatever the checkpoint names as its end of sequence.
-constexpr std::string_view kEndTexts[] = {
+// Tokens that end an answer in the models that have them, where a file does not say what does. Many a GGUF file says
+// how a text ends and not how a turn does; those that separate the files of a program are only for files that say
+// nothing at all.
+constexpr std::string_view kTurnEnds[] = {
     "<|eot_id|>",
     "<|eom_id|>",
     "<|im_end|>",
@@ -29,12 +32,10 @@ constexpr std::string_view kEndTexts[] = {
     "<|end_of_text|>",
     "</s>",
     "<eos>",
-    "<|fim_pad|>",
-    "<|repo_name|>",
-    "<|file_sep|>",
     "<｜end▁of▁sentence｜>",
     "<end_of_utterance>",
 };
+constexpr std::string_view kFileEnds[] = {"<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"};
 
 // The byte of "<0x41>" with exactly two hexadecimal digits, or -1.
 int parse_byte_token(std::string_view text) {
@@ -175,17 +176,20 @@ void Vocab::read_special_ids(const TokenizerSpec& spec) {
   fall_back(spec.eos, eos, 2);
 }
 
+// What the files say comes first, and the lists only where they are silent.
 void Vocab::mark_ends(const TokenizerSpec& spec) {
   ends_.assign(text_.size(), false);
-  for (std::string_view text : kEndTexts) {
-    const auto id = find(text);
-    if (!id || !is_added(*id)) continue;
-    ends_[*id] = true;
-    types_[*id] = TokenType::kControl;  // some files call it user-defined: then a user's text could end the answer
+  const auto mark_all = [&](std::span<const std::string_view> texts) {
+    for (const std::string_view text : texts)
+      if (const auto id = find(text); id && is_added(*id)) ends_[*id] = true;
+  };
+  if (spec.ends.empty() && !eot && !eom) {
+    mark_all(kTurnEnds);
+    if (!eos) mark_all(kFileEnds);
+    // In gpt-oss's harmony format <|end|> closes one message of an answer that goes on.
+    if (find("<|return|>") && find("<|call|>"))
+      if (const auto end = find("<|end|>")) ends_[*end] = false;
   }
-  // In gpt-oss's harmony format <|end|> closes one message of an answer that goes on.
-  if (find("<|return|>") && find("<|call|>"))
-    if (const auto end = find("<|end|>")) ends_[*end] = false;
   for (const auto& id : {eos, eot, eom})
     if (id) ends_[*id] = true;
   for (const int64_t id : spec.ends) {
@@ -195,6 +199,9 @@ void Vocab::mark_ends(const TokenizerSpec& spec) {
       log_warn("{}: the end token {} is outside of the vocabulary of {}; ignored", printable(spec.source), id, size());
     }
   }
+  // Some files call one user-defined: then a user's text could end the answer.
+  for (int32_t id = 0; id < size(); ++id)
+    if (ends_[id] && is_added(id) && !is_special(id)) types_[id] = TokenType::kControl;
 }
 
 std::optional<int32_t> Vocab::find(std::string_view text) const {

@@ -40,7 +40,7 @@ std::unique_ptr<StateCache> CudaBackend::make_states(const StateShape& shape) {
   device_.make_current();
   if (shape.conv_width > cuda::kMostConvWidth || shape.key_dim > cuda::kMostKeyDim)
     throw Error(
-        "a convolution over {} tokens or heads with keys of {} are more than cuda runs ({} and {}): use --device cpu",
+        "a convolution over {} tokens or heads with keys of {} are more than cuda runs ({} and {}): use the device cpu",
         shape.conv_width, shape.key_dim, cuda::kMostConvWidth, cuda::kMostKeyDim);
   forget_graphs();
   cuda::Memory memory(state_bytes(shape));

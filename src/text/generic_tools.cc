@@ -1,0 +1,66 @@
+#include "text/generic_tools.h"
+
+#include <nlohmann/json.hpp>
+
+#include "text/chat_messages.h"
+
+namespace ingot {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Json& message) {
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_null()) return "";
+  return content->is_array() ? joined_parts(*content) : content->get<std::string>();
+}
+
+std::string call_text(const Json& call) {
+  const Json& function = call.contains("function") && call["function"].is_object() ? call["function"] : call;
+  const Json shown = {{"name", function.value("name", Json(""))},
+                      {"arguments", function.value("arguments", Json::object())}};
+  return "<tool_call>" + spaced_json(shown) + "</tool_call>";
+}
+
+}  // namespace
+
+void tools_to_system(Json& messages, const Json& tools) {
+  std::string text = "You can call tools. Each of these lines is the JSON description of one:\n<tools>\n";
+  for (const Json& tool : tools) text += spaced_json(tool) + "\n";
+  text +=
+      "</tools>\nTo call a tool, answer with its name and its arguments as a JSON object between tags:\n"
+      "<tool_call>{\"name\": \"the tool's name\", \"arguments\": {\"an argument\": \"its value\"}}</tool_call>\n"
+      "Write one such line for each call, and nothing after the last. What the tools say comes in the next message, "
+      "between <tool_response> and </tool_response>. If no tool helps, answer without a call.";
+  if (messages[0]["role"] != "system") messages.insert(messages.begin(), Json{{"role", "system"}});
+  const std::string given = text_of(messages[0]);
+  messages[0]["content"] = given.empty() ? text : given + "\n\n" + text;
+}
+
+void tool_calls_to_text(Json& messages) {
+  Json out = Json::array();
+  bool after_result = false;
+  for (Json& message : messages) {
+    const bool is_result = message["role"] == "tool";
+    if (is_result) {
+      const std::string text = "<tool_response>" + text_of(message) + "</tool_response>";
+      if (after_result)
+        out.back()["content"].get_ref<std::string&>() += "\n" + text;
+      else
+        out.push_back({{"role", "user"}, {"content", text}});
+    } else {
+      if (message.contains("tool_calls") && message["tool_calls"].is_array()) {
+        arguments_to_object(message);
+        std::string text = text_of(message);
+        for (const Json& call : message["tool_calls"]) text += (text.empty() ? "" : "\n") + call_text(call);
+        message["content"] = std::move(text);
+        message.erase("tool_calls");
+      }
+      out.push_back(std::move(message));
+    }
+    after_result = is_result;
+  }
+  messages = std::move(out);
+}
+
+}  // namespace ingot

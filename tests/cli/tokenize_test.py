@@ -1,0 +1,64 @@
+"""ingot tokenize and convert, as a user meets them: empty texts, an explicit BOS, what llama.cpp makes of a file."""
+import json
+import shutil
+
+import pytest
+from conftest import DATA
+
+
+@pytest.fixture
+def spm():
+    return DATA / "tokenizers" / "hf" / "spm_legacy"
+
+
+def test_an_empty_text_has_no_tokens(ingot, models, spm, tmp_path):
+    (tmp_path / "empty").write_text("")
+    for args in ([""], ["-f", tmp_path / "empty"], []):
+        assert ingot("tokenize", models / "qwen2.gguf", *args, "--ids", "--no-special").stdout == ""
+        assert json.loads(ingot("tokenize", models / "qwen2.gguf", *args, "--json", "--no-special").stdout) == {"ids": [], "tokens": []}
+    assert ingot("tokenize", models / "qwen2.gguf", "--ids", ok=False, input="").returncode == 0
+
+
+def test_an_explicit_bos_is_one_more(ingot, tmp_path, spm):
+    """The ids of Hugging Face tokenizers."""
+    model = tmp_path / "model"
+    shutil.copytree(DATA / "hf" / "llama", model)
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(spm / file, model / file)
+    assert ingot("tokenize", model, "the", "--ids", "--parse-special").stdout == "1,455,493\n"
+    assert ingot("tokenize", model, "<s>the", "--ids", "--parse-special").stdout == "1,1,455,493\n"
+    assert ingot("tokenize", model, "", "--ids").stdout == "1\n"
+
+
+@pytest.mark.parametrize("name, changes, expected", [
+    ("olmo2", {"tie_word_embeddings": True}, "it wants an output matrix"),
+    ("minimax_m2", {"tie_word_embeddings": True}, "it wants an output matrix"),
+    ("mistral_window", {}, "it does not know the window"),
+    ("seed_oss", {}, "will not load the file"),
+    ("qwen2", {}, ""),
+    ("olmo2", {}, ""),
+    ("mistral", {}, ""),
+])
+def test_convert_says_what_llama_cpp_does(ingot, tmp_path, name, changes, expected):
+    model = shutil.copytree(DATA / "hf" / name, tmp_path / "model")
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | changes))
+    said = [line for line in ingot("convert", model, tmp_path / "out.gguf").stderr.splitlines() if "llama.cpp" in line]
+    assert len(said) == (1 if expected else 0) and all(expected in line for line in said), said
+
+
+def test_biases_that_nothing_uses_are_refused(ingot, tmp_path):
+    """DeepSeek 3 with attention_bias has two biases a layer that latents do not have here."""
+    import numpy as np
+    model = shutil.copytree(DATA / "hf" / "deepseek3", tmp_path / "model")
+    data = (model / "model.safetensors").read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8:8 + length]), data[8 + length:]
+    bias = np.ones(20, np.float32).tobytes()
+    header["model.layers.1.self_attn.q_a_proj.bias"] = {"dtype": "F32", "shape": [20], "data_offsets": [len(body), len(body) + len(bias)]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    (model / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body + bias)
+    for verb in (["logits", model, "--tokens", "1,2", "-o", tmp_path / "out.npy", "--device", "ref"], ["convert", model, tmp_path / "out.gguf"]):
+        done = ingot(*verb, ok=False)
+        assert done.returncode == 1 and "'model.layers.1.self_attn.q_a_proj.bias' is in the file, and nothing uses it" in done.stderr

@@ -1,0 +1,58 @@
+// Bytes as a constraint: the first says of which kind (GBNF, Lark, regular expression, JSON Schema), up to a NUL
+// follows its text, then bytes that are read with it. A grammar is compiled or refused in one printable line; the machine
+// takes each byte or refuses it, and what its words say is what its steps say.
+#include <string_view>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "text/grammar/compile.h"
+#include "text/grammar/schema_machine.h"
+
+namespace ingot {
+namespace {
+
+std::unique_ptr<Automaton> compile(char kind, std::string_view text) {
+  switch (kind % 4) {
+    case 0: return compile_gbnf(text);
+    case 1: return compile_lark(text);
+    case 2: return compile_regex(text);
+    default: return compile_schema(text, {}, {});
+  }
+}
+
+// A word that goes on does so as a step does, and one that is refused is refused by a step.
+void check_word(Automaton& machine, GrammarState state, uint8_t byte, GrammarState next) {
+  if (!machine.is_word(state.place)) return;
+  const uint32_t place = machine.step_word(state.place, byte);
+  if (place == Automaton::kDead) CHECK(next.is_dead());
+  if (place > Automaton::kWordOver) CHECK(!next.is_dead());
+}
+
+void run(Automaton& machine, std::string_view bytes) {
+  GrammarState state = machine.start();
+  for (char c : bytes) {
+    const auto byte = static_cast<uint8_t>(c);
+    const GrammarState next = machine.step(state, byte);
+    CHECK(next == machine.step(state, byte));
+    check_word(machine, state, byte, next);
+    if (next.is_dead()) continue;  // the byte is passed over, as a mask would have it
+    machine.accepts(next);
+    state = next;
+  }
+}
+
+}  // namespace
+}  // namespace ingot
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 2) return 0;
+  const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const size_t end = input.find('\0');
+  try {
+    const auto machine = ingot::compile(static_cast<char>(data[0]), input.substr(0, end));
+    if (end != input.npos) ingot::run(*machine, input.substr(end + 1));
+  } catch (const ingot::Error& error) {
+    for (const char* c = error.what(); *c != 0; ++c) CHECK(static_cast<unsigned char>(*c) >= 0x20);
+  }
+  return 0;
+}

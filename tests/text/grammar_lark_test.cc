@@ -1,0 +1,92 @@
+// Lark grammars: the verdicts of lark's own Earley parser (tools/grammar_goldens), %json, and what is refused.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "text/grammar/compile.h"
+
+namespace ingot {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool accepts(Automaton& machine, std::string_view text) {
+  GrammarState state = machine.start();
+  for (char c : text) state = machine.step(state, static_cast<uint8_t>(c));
+  return machine.accepts(state);
+}
+
+std::string error_of(std::string_view grammar) {
+  try {
+    compile_lark(grammar);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(GrammarLark, AgreesWithLark) {
+  std::ifstream file(INGOT_TEST_DATA "/grammars/lark.json");
+  const auto entries = nlohmann::json::parse(file);
+  ASSERT_GE(entries.size(), 6u);
+  for (const auto& entry : entries) {
+    const std::string grammar = entry.at("grammar");
+    const auto machine = compile_lark(grammar);
+    for (const auto& text : entry.at("texts")) {
+      EXPECT_EQ(accepts(*machine, text.at(0).get<std::string>()), text.at(1).get<bool>()) << grammar << "\n" << text;
+    }
+  }
+}
+
+TEST(GrammarLark, ASchemaStandsInAGrammar) {
+  const auto machine = compile_lark(R"(%llguidance {}
+start: ("call " %json {"type": "object", "properties": {"a}": {"type": "integer"}}, "additionalProperties": false} ";")+ | num
+num: "n" %json {"type": "integer"} "5"  // a number ends where it likes
+)");
+  EXPECT_TRUE(accepts(*machine, R"(call {"a}": 12};call {};)"));
+  EXPECT_FALSE(accepts(*machine, R"(call {"a}": 12})"));
+  EXPECT_FALSE(accepts(*machine, R"(call {"a}": "x"};)"));
+  EXPECT_FALSE(accepts(*machine, R"(call {"b": 1};)"));
+  EXPECT_TRUE(accepts(*machine, "n155"));
+  EXPECT_FALSE(accepts(*machine, "n5"));
+}
+
+TEST(GrammarLark, RepeatsInBraces) {
+  const auto machine = compile_lark("start: \"a\"{2,3} \"b\"{,2} \"c\"{2} \"d\"{1,}");
+  EXPECT_TRUE(accepts(*machine, "aabbccddd"));
+  EXPECT_TRUE(accepts(*machine, "aaaccd"));
+  EXPECT_FALSE(accepts(*machine, "aabbbccd"));
+  EXPECT_FALSE(accepts(*machine, "accd"));
+}
+
+TEST(GrammarLark, SaysWhereAGrammarIsWrong) {
+  EXPECT_THAT(error_of("start: x\nx \"a\""), HasSubstr("line 2, column 3: ':' is expected, not '\"'"));
+  EXPECT_THAT(error_of("start: \"a\n"), HasSubstr("line 1, column 10: '\"' is expected"));
+  EXPECT_THAT(error_of("start: /a\n"), HasSubstr("line 1, column 10: '/' is expected"));
+  EXPECT_THAT(error_of("start: (\"a\"]"), HasSubstr("column 12: ')' is expected, not ']'"));
+  EXPECT_THAT(error_of("start: \"a\" )"), HasSubstr("column 12: the end of the line, or"));
+  EXPECT_THAT(error_of("start: NAME"), HasSubstr("column 8: 'NAME' is not defined"));
+  EXPECT_THAT(error_of("start: \"a\"\nstart: \"b\""), HasSubstr("line 2, column 1: 'start' is defined twice"));
+  EXPECT_THAT(error_of("begin: \"a\""), HasSubstr("no rule 'start'"));
+  EXPECT_THAT(error_of("start: A\nA: b\nb: \"c\""), HasSubstr("line 2, column 4: the rule 'b' inside of a terminal"));
+  EXPECT_THAT(error_of("start: /a/i"), HasSubstr("column 11: of the flags 'i'"));
+  EXPECT_THAT(error_of("start: \"x\" /a(/"), HasSubstr("column 12: the regular expression"));
+  EXPECT_THAT(error_of("start: %json {\"minimum\": \"x\"}"), HasSubstr("column 14: "));
+  EXPECT_THAT(error_of("start: %json {\"a\": 1"), HasSubstr("column 14: this JSON object does not end"));
+  EXPECT_THAT(error_of("start: <tool>"), HasSubstr("a token by name"));
+  EXPECT_THAT(error_of("start: \"ab\"..\"c\""), HasSubstr("a range is from one character"));
+  EXPECT_THAT(error_of("start: \"a\"~3..2"), HasSubstr("out of order"));
+  EXPECT_THAT(error_of("start: \"\\d\""), HasSubstr("this escape is not known"));
+  EXPECT_THAT(error_of("start[capture]: \"a\""), HasSubstr("attributes of rules"));
+  EXPECT_THAT(error_of("start{x}: x"), HasSubstr("templates of rules"));
+  EXPECT_THAT(error_of("%import common.FOO"), HasSubstr("column 16: the library 'common' has no 'FOO'"));
+  EXPECT_THAT(error_of("%import python.NAME"), HasSubstr("'common', the only library"));
+  EXPECT_THAT(error_of("%declare A\nstart: A"), HasSubstr("line 1, column 1: '%declare' is not supported"));
+  EXPECT_THAT(error_of("%llguidance {\"no_forcing\": true}"), HasSubstr("no option of llguidance"));
+  EXPECT_THAT(error_of("start: a | b\na: b \"x\"\nb: a \"y\" | \"z\""), HasSubstr("begins with itself (a -> b -> a)"));
+}
+
+}  // namespace
+}  // namespace ingot

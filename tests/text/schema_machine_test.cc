@@ -1,0 +1,218 @@
+// JSON Schema as a machine, against the verdicts of the jsonschema package; what is refused; and masks, which have to
+// say of every token what the machine says of its bytes.
+#include "text/grammar/schema_machine.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/error.h"
+#include "text/grammar/constraint.h"
+
+namespace ingot {
+namespace {
+
+constexpr MachineOptions kAnyOrder{.any_order = true};
+
+bool accepts(Automaton& machine, std::string_view text) {
+  GrammarState state = machine.start();
+  for (char c : text) state = state.is_dead() ? state : machine.step(state, static_cast<uint8_t>(c));
+  return !state.is_dead() && machine.accepts(state);
+}
+
+bool accepts(std::string_view schema, std::string_view text, MachineOptions options = kAnyOrder) {
+  return accepts(*compile_schema(schema, {}, options), text);
+}
+
+std::string refusal(std::string_view schema) {
+  try {
+    compile_schema(schema, {}, kAnyOrder);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+template <class Visit>
+void each_golden(Visit&& visit) {
+  std::ifstream file(INGOT_TEST_DATA "/grammars/schemas.jsonl");
+  for (std::string line; std::getline(file, line);) visit(nlohmann::json::parse(line));
+}
+
+TEST(SchemaMachine, AgreesWithJsonschema) {
+  int n_valid = 0, n_invalid = 0, n_refused = 0;
+  each_golden([&](const nlohmann::json& golden) {
+    const std::string schema = golden["schema"];
+    std::unique_ptr<SchemaMachine> machine;
+    try {
+      machine = compile_schema(schema, {}, kAnyOrder);
+    } catch (const Error& error) {  // right only where nothing is valid
+      ++n_refused;
+      EXPECT_STREQ(error.what(), "the schema allows no value at all") << schema;
+      for (const auto& test : golden["tests"]) EXPECT_FALSE(test[1].get<bool>()) << schema << " " << test[0];
+      return;
+    }
+    for (const auto& test : golden["tests"]) {
+      const std::string text = test[0];
+      EXPECT_EQ(accepts(*machine, text), test[1].get<bool>()) << schema << "\n" << text;
+      ++(test[1].get<bool>() ? n_valid : n_invalid);
+    }
+  });
+  EXPECT_GT(n_valid, 500);
+  EXPECT_GT(n_invalid, 500);
+  EXPECT_LT(n_refused, 60);
+}
+
+// Each token of a random vocabulary at each step of each valid value.
+TEST(SchemaMachine, MasksSayWhatStepsSay) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  int n_masks = 0;
+  each_golden([&](const nlohmann::json& golden) {
+    if (random() % 4 != 0) return;
+    std::unique_ptr<SchemaMachine> machine, plain;
+    try {
+      machine = compile_schema(golden["schema"].get<std::string>(), {}, kAnyOrder);
+      plain = compile_schema(golden["schema"].get<std::string>(), {}, kAnyOrder);
+    } catch (const Error&) {
+      return;
+    }
+    std::vector<std::string> tokens{""};  // the end
+    for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+    for (const char* text : {"\", \"", "\"}", "\"]", "\": ", "{\"", "\\n", "\\\"", "\\u00", "a\", \"b", "\"a\"", ", ", "}]", "null", "12"}) tokens.push_back(text);
+    for (const auto& test : golden["tests"]) {
+      const std::string text = test[0];
+      for (int i = 0; i < 12 && !text.empty(); ++i) tokens.push_back(text.substr(random() % text.size(), 1 + random() % 6));
+    }
+    const auto vocabulary = std::make_shared<const GrammarVocabulary>(tokens, std::vector<int32_t>{0});
+    const auto constraint = std::make_shared<Constraint>(std::move(machine), vocabulary);
+    for (const auto& test : golden["tests"]) {
+      if (!test[1].get<bool>()) continue;
+      const std::string text = test[0];
+      Matcher matcher(constraint);
+      GrammarState state = plain->start();
+      for (size_t at = 0; at <= text.size(); ++at) {
+        const auto mask = matcher.mask();
+        ++n_masks;
+        EXPECT_EQ(allows_token(*mask, 0), plain->accepts(state));
+        for (size_t id = 1; id < tokens.size(); ++id) {
+          GrammarState next = state;
+          for (char c : tokens[id]) next = next.is_dead() ? next : plain->step(next, static_cast<uint8_t>(c));
+          ASSERT_EQ(allows_token(*mask, static_cast<int32_t>(id)), !next.is_dead())
+              << golden["schema"] << "\n" << text.substr(0, at) << " then '" << tokens[id] << "'";
+        }
+        if (at == text.size()) break;
+        ASSERT_TRUE(matcher.accept(1 + static_cast<uint8_t>(text[at])));
+        state = plain->step(state, static_cast<uint8_t>(text[at]));
+      }
+      EXPECT_TRUE(matcher.can_end());
+      matcher.roll_back(matcher.n_tokens());
+      EXPECT_EQ(matcher.n_tokens(), 0);
+    }
+  });
+  EXPECT_GT(n_masks, 100);
+}
+
+TEST(SchemaMachine, MembersComeInTheOrderOfTheSchema) {
+  const char* schema = R"({"type":"object","properties":{"b":{"type":"integer"},"a":{"type":"integer"}},"required":["b"]})";
+  EXPECT_TRUE(accepts(schema, R"({"b": 1, "a": 2, "c": 3})", {}));
+  EXPECT_TRUE(accepts(schema, R"({"b":1})", {}));
+  EXPECT_FALSE(accepts(schema, R"({"a": 2, "b": 1})", {}));
+  EXPECT_FALSE(accepts(schema, R"({"c": 3, "b": 1})", {}));
+  EXPECT_TRUE(accepts(schema, R"({"c": 3, "b": 1})", kAnyOrder));
+}
+
+TEST(SchemaMachine, WhatMustComeIsForced) {
+  const char* schema = R"({"type":"object","properties":{"name":{"const":"x\"é"},"n":{"enum":[15]}},"required":["name"],"additionalProperties":false})";
+  std::vector<std::string> tokens{""};
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  const auto vocabulary = std::make_shared<const GrammarVocabulary>(tokens, std::vector<int32_t>{0});
+  Matcher matcher(std::make_shared<Constraint>(compile_schema(schema, {}, {.is_compact = true}), vocabulary));
+  const std::string forced = matcher.forced(100);
+  EXPECT_EQ(forced, R"({"name":"x\")");  // then the letter or its escape
+  for (char c : forced) ASSERT_TRUE(matcher.accept(1 + static_cast<uint8_t>(c)));
+  for (char c : std::string("\\u00e9\"}")) ASSERT_TRUE(matcher.accept(1 + static_cast<uint8_t>(c)));
+  EXPECT_TRUE(matcher.is_over());
+  EXPECT_FALSE(matcher.accept(1 + ' '));
+  EXPECT_TRUE(matcher.accept(0));
+}
+
+TEST(SchemaMachine, NumbersWithinLimits) {
+  const char* limits = R"({"minimum":-1.5,"exclusiveMaximum":12})";
+  for (const char* inside : {"-1.5", "-1", "0", "11.999", "1e-7", "\"a\""}) EXPECT_TRUE(accepts(limits, inside)) << inside;
+  for (const char* outside : {"-1.51", "12", "12.0", "-2", "100", "01", "1."}) EXPECT_FALSE(accepts(limits, outside)) << outside;
+  EXPECT_TRUE(accepts(R"({"type":"integer","multipleOf":7})", "-3500000000000000000000000000000000000007"));
+  EXPECT_FALSE(accepts(R"({"type":"integer","multipleOf":7})", "-3500000000000000000000000000000000000008"));
+  EXPECT_TRUE(accepts(R"({"multipleOf":0.01})", "19.99"));
+  EXPECT_FALSE(accepts(R"({"multipleOf":0.01})", "19.999"));
+}
+
+TEST(SchemaMachine, Formats) {
+  const auto is = [](const char* format, const std::string& text) {
+    return accepts("{\"type\":\"string\",\"format\":\"" + std::string(format) + "\"}", "\"" + text + "\"");
+  };
+  EXPECT_TRUE(is("date", "2024-02-29"));
+  EXPECT_FALSE(is("date", "2023-02-29"));
+  EXPECT_TRUE(is("date-time", "2024-12-31T23:59:60Z"));
+  EXPECT_FALSE(is("date-time", "2024-12-31 23:59:00Z"));
+  EXPECT_TRUE(is("ipv6", "1::d6:192.168.0.1"));
+  EXPECT_FALSE(is("ipv6", "1::2::3"));
+  EXPECT_TRUE(is("email", "joe.bloggs@example.com"));
+  EXPECT_FALSE(is("email", ".a@example.com"));
+  EXPECT_TRUE(is("hostname", "www.example.com"));
+  EXPECT_FALSE(is("hostname", "-a.example.com"));
+  EXPECT_TRUE(is("uri", "http://foo.bar/?q=Test%20URL#x"));
+  EXPECT_FALSE(is("uri", "/abc"));
+  EXPECT_TRUE(is("uuid", "2EB8AA08-AA98-11EA-B4AA-73B441D16380"));
+  EXPECT_TRUE(is("duration", "P4DT12H30M5S"));
+  EXPECT_FALSE(is("duration", "P"));
+  EXPECT_TRUE(is("whatever-this-is", "anything"));  // an annotation, as the specification has it
+}
+
+TEST(SchemaMachine, WhatCannotBeEnforcedIsRefusedByPath) {
+  const auto says = [](const char* schema, const char* path, const char* keyword) {
+    const std::string text = refusal(schema);
+    EXPECT_NE(text.find(path), std::string::npos) << schema << "\n" << text;
+    EXPECT_NE(text.find(keyword), std::string::npos) << schema << "\n" << text;
+  };
+  says(R"({"properties":{"x":{"pattern":"(a)\\1"}}})", "#/properties/x", "'pattern'");
+  says(R"({"items":{"type":"strin"}})", "#/items", "'type'");
+  says(R"({"anyOf":[{"$ref":"#/nowhere"}]})", "#/anyOf/0", "'$ref'");
+  says(R"({"$ref":"https://example.com/s.json"})", "#", "'$ref'");
+  says(R"({"format":"regex"})", "#", "'format'");
+  says(R"({"anyOf":[{}],"unevaluatedProperties":false})", "#", "'unevaluatedProperties'");
+  says(R"({"minLength":-1})", "#", "'minLength'");
+  says(R"({"enum":3})", "#", "'enum'");
+  says(R"({"$ref":"#"})", "'$ref'", "leads back");
+  says(R"({"allOf":[{"type":"string"},{"type":"null"}]})", "no value", "at all");
+  says("{", "not JSON", "");
+  says("[]", "#", "object or a boolean");
+}
+
+TEST(SchemaMachine, LenientSchemasWarn) {
+  const auto machine = compile_schema(R"({"properties":{"x":{"pattern":"(a)\\1"}}})", {.is_lenient = true}, kAnyOrder);
+  ASSERT_EQ(machine->table().warnings.size(), 1u);
+  EXPECT_NE(machine->table().warnings[0].find("#/properties/x"), std::string::npos);
+  EXPECT_TRUE(accepts(*machine, R"({"x": "b"})"));
+}
+
+TEST(SchemaMachine, SchemasMayHoldThemselves) {
+  const char* tree = R"({"type":"object","properties":{"v":{"type":"integer"},"kids":{"type":"array","items":{"$ref":"#"}}},"required":["v"],"additionalProperties":false})";
+  EXPECT_TRUE(accepts(tree, R"({"v": 1, "kids": [{"v": 2}, {"v": 3, "kids": [{"v": 4}]}]})"));
+  EXPECT_FALSE(accepts(tree, R"({"v": 1, "kids": [{"v": 2}, {"kids": []}]})"));
+}
+
+TEST(SchemaMachine, DeepAndLargeSchemasEnd) {
+  std::string deep, end;
+  for (int i = 0; i < 5000; ++i) deep += "{\"not\":", end += "}";
+  EXPECT_NE(refusal(deep + "{}" + end).find("deeper"), std::string::npos);
+  std::string wide = "{\"anyOf\":[{}";
+  for (int i = 0; i < 2000; ++i) wide += ",{\"required\":[\"n" + std::to_string(i) + "\"]}";
+  EXPECT_EQ(refusal(wide + "]}"), "");
+}
+
+}  // namespace
+}  // namespace ingot
