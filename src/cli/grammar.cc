@@ -123,8 +123,8 @@ void add_grammar(CLI::App& app) {
   CLI::App* check = verb->add_subcommand("check", "Accept or reject texts: the lines of standard input, or of cases");
   add_grammar_options(*check, o->grammar);
   auto* jsonl = check->add_option("--jsonl", o->jsonl,
-                                  "cases, a line each: {\"schema\": ..., \"tests\": [{\"data\": ..., \"valid\": true}]}; "
-                                  "- for standard input; a JSON line each, and a summary");
+                                  "cases, a line each: {\"schema\": ..., \"tests\": [{\"data\": ..., \"valid\": "
+                                  "true}]}; - for standard input; a JSON line each, and a summary");
   for (const char* flag : {"--json-schema", "--regex", "--grammar"}) jsonl->excludes(check->get_option(flag));
   check->add_flag("--json", o->json, "a JSON line for each text")->excludes(jsonl);
   check->add_flag("--ordered", o->ordered, "members of objects in the schema's order, as models write them");

@@ -28,7 +28,8 @@ void compile_into(const ApiCall& call, GrammarKind kind, std::string text, const
 void read_schema_value(const ApiCall& call, const JsonValue& schema, const std::string& path, GenerationSpec& spec) {
   if (!schema.is_object() && !schema.is_boolean() && !schema.is_string())
     refuse_value(path, "must be a JSON Schema: an object, true or false");
-  compile_into(call, GrammarKind::kSchema, schema.is_string() ? schema.get<std::string>() : dump_json(schema), path, spec);
+  std::string text = schema.is_string() ? schema.get<std::string>() : dump_json(schema);
+  compile_into(call, GrammarKind::kSchema, std::move(text), path, spec);
 }
 
 // One of the four that vLLM has under two kinds of names.

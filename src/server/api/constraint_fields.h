@@ -1,6 +1,6 @@
 // The fields that make an answer follow a schema, a regular expression, a choice or a grammar: OpenAI's
-// response_format, vLLM's structured_outputs and guided_*, llama.cpp's grammar and json_schema. One of them at most; what
-// cannot be enforced is refused, never ignored.
+// response_format, vLLM's structured_outputs and guided_*, llama.cpp's grammar and json_schema. One of them at most;
+// what cannot be enforced is refused, never ignored.
 #pragma once
 #include "server/api/api.h"
 #include "server/api/fields.h"
