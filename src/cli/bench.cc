@@ -155,6 +155,7 @@ void add_bench(CLI::App& app) {
   add_bench_batch(*verb);
   add_bench_engine(*verb);
   add_bench_serve(*verb);
+  add_bench_grammar(*verb);
   verb->footer(
       "Examples:\n  ingot bench model.gguf -p 512,2048 -n 128\n  ingot bench --shape llama-3.2-1b --type Q4_K -t 1,2 "
       "-o json\n"

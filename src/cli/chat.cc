@@ -31,6 +31,7 @@ class Chat {
       fmt::print(stderr, "ingot: this model has no chat template; using ChatML\n");
       model_.chat = ChatTemplate::chatml_default();
     }
+    options.generate.constraint = grammar_.over(model_);
     use_model_defaults(*options.generate.verb, model_.checkpoint->generation(), options.generate.sampling);
     engine_ = start_engine(model_, options.model);
     reset();
@@ -136,6 +137,7 @@ class Chat {
   }
 
   ChatOptions& options_;
+  AnswerGrammar grammar_{options_.generate.grammar};  // first: its complaints come before a model is loaded
   LoadedModel model_;
   std::unique_ptr<Engine> engine_;
   Json messages_;

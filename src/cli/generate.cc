@@ -3,6 +3,7 @@
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "cli/terminal.h"
+#include "text/calls/call_format.h"
 #include "text/stop_strings.h"
 #include "text/stream_decoder.h"
 
@@ -50,6 +51,14 @@ class TextStream {
   const std::function<void(std::string_view)>& on_text_;
 };
 
+// Where the prompt has begun the reasoning, the answer begins behind its end.
+ConstraintStart constraint_start(const Tokenizer& tokenizer, std::span<const int32_t> prompt) {
+  const CallFormat& format = *find_call_format("plain");
+  if (!opens_reasoning(format, tokenizer.decode(prompt.last(std::min<size_t>(prompt.size(), 16))))) return {};
+  const std::string end(format.think_end);
+  return {end, tokenizer.find(end).value_or(-1)};
+}
+
 double rate(int n, double ms) { return ms > 0 ? n / ms * 1e3 : 0; }
 
 }  // namespace
@@ -65,7 +74,9 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vecto
                                       .max_tokens = options.max_tokens,
                                       .stop_tokens = tokenizer.end_tokens(),
                                       .ignore_eos = options.ignore_eos,
-                                      .sink = sink});
+                                      .sink = sink,
+                                      .constraint = options.constraint,
+                                      .constraint_start = constraint_start(tokenizer, prompt)});
   bool cancelled = false;
   for (bool finished = false; !finished;) {
     for (const Event& event : sink->events.drain_for(std::chrono::milliseconds(50))) {
@@ -99,6 +110,16 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vecto
   return result;
 }
 
+AnswerGrammar::AnswerGrammar(const GrammarOptions& options) {
+  if (const auto text = grammar_text(options)) automaton_ = compile_option(*text);
+}
+
+std::shared_ptr<Constraint> AnswerGrammar::over(const LoadedModel& model) {
+  if (!automaton_) return nullptr;
+  return std::make_shared<Constraint>(std::move(automaton_),
+                                      make_grammar_vocabulary(*model.tokenizer, model.runner->info().n_vocab));
+}
+
 double prefill_rate(const Usage& usage) { return rate(usage.prompt_tokens - usage.cached_tokens, usage.prefill_ms); }
 
 // The first token comes with the prefill.
@@ -117,6 +138,7 @@ void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {
       ->check(CLI::Range(-1, 1 << 24))->capture_default_str();
   app.add_option("--stop", o.stops, "end the answer before this text (repeatable)");
   app.add_flag("--ignore-eos", o.ignore_eos, "go on when the model wants to stop");
+  add_grammar_options(app, o.grammar);
   o.verb = &app;
   add_sampling_options(app, o.sampling, seed);
 }

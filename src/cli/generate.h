@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/grammar_options.h"
 #include "cli/options.h"
 #include "engine/engine.h"
 
@@ -15,6 +16,8 @@ struct GenerateOptions {
   int max_tokens = -1;             // -1: to the end of the context
   std::vector<std::string> stops;  // strings that end the answer; not part of it
   bool ignore_eos = false;
+  GrammarOptions grammar = {};                    // as the flags have it,
+  std::shared_ptr<Constraint> constraint = {};    // and as the answer follows it
   const CLI::App* verb = nullptr;  // whose flags beat what the model's file says of sampling
 };
 
@@ -31,6 +34,16 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vecto
 
 // "prefill 12 tokens (30 more from the cache), 345.6 tok/s; decode 100 tokens, 78.9 tok/s", both measured apart.
 std::string speed_line(const Usage& usage);
+// What the flags say that answers follow. Throws UsageError before a model is loaded for what cannot be enforced.
+class AnswerGrammar {
+ public:
+  explicit AnswerGrammar(const GrammarOptions& options);
+  std::shared_ptr<Constraint> over(const LoadedModel& model);  // null: answers are free; called once
+
+ private:
+  std::unique_ptr<Automaton> automaton_;
+};
+
 double prefill_rate(const Usage& usage);  // tokens a second
 double decode_rate(const Usage& usage);
 

@@ -111,6 +111,7 @@ int main(int argc, char** argv) {
   ingot::add_perplexity(app);
   ingot::add_embed(app);
   ingot::add_rerank(app);
+  ingot::add_grammar(app);
   ingot::add_template(app);
   ingot::add_pull(app);
   ingot::add_ls(app);

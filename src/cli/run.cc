@@ -67,9 +67,11 @@ void print_json(const LoadedModel& model, const RunOptions& o, const Generation&
 
 int run(RunOptions& o) {
   finish_sampling(o.generate.sampling, o.seed);
+  AnswerGrammar grammar(o.generate.grammar);
   RunnerOptions runner = runner_options(o.model);
   const std::string text = read_prompt(o.prompt, "run");
   LoadedModel model = open_model(o.model, runner);
+  o.generate.constraint = grammar.over(model);
   use_model_defaults(*o.generate.verb, model.checkpoint->generation(), o.generate.sampling);
   const std::vector<int32_t> prompt = encode_prompt(model, o, text);
   const std::unique_ptr<Engine> engine = start_engine(model, o.model);
@@ -108,6 +110,7 @@ void add_run(CLI::App& app) {
                "  ingot run -p \"Tell me a story about a fox.\"\n"
                "  ingot run model.gguf -p \"Summarize this:\" -f article.txt -n 200 --temp 0\n"
                "  ingot run ORG/REPO:Q4_K_M -p \"Hello\"    downloaded from the Hugging Face Hub, once\n"
+               "  ingot run -p \"Alice is 30.\" --json-schema '{\"type\": \"object\", \"required\": [\"name\"]}'\n"
                "  echo \"Once upon a time\" | ingot run --raw -n 100");
   verb->callback([o] {
     const int code = run(*o);

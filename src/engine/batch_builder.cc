@@ -70,11 +70,14 @@ std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
           {.params = &params, .position = end, .history = tokens.first(end), .unwanted = sequence.finished});
     }
     if (!item.samples) continue;
-    for (int end = item.begin + item.n_tokens - item.n_drafts; end <= item.begin + item.n_tokens; ++end) {
+    const int first = item.begin + item.n_tokens - item.n_drafts;
+    for (int end = first; end <= item.begin + item.n_tokens; ++end) {
+      const bool has_mask = !sequence.finished && sequence.constraint && sequence.masks[end - first];
       rows_.push_back(
           {.params = &sequence.sampling(end - sequence.n_prompt),
            .position = end,
            .history = tokens.first(std::min(tokens.size(), static_cast<size_t>(end))),  // less if it has ended
+           .mask = has_mask ? sequence.masks[end - first]->data() : nullptr,
            .unwanted = sequence.finished});
     }
   }

@@ -125,6 +125,7 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
     for (const int32_t token : request.ignore_eos ? std::vector<int32_t>() : request.stop_tokens)
       sequence->early.logit_bias.emplace_back(token, -std::numeric_limits<float>::infinity());
   }
+  if (request.constraint) sequence->constraint.emplace(request.constraint, request.constraint_start);
   sequence->request = std::move(request);
   sequence->submitted = Clock::now();
   return sequence;

@@ -33,6 +33,7 @@ struct StepStats {
   int64_t index = 0;
   // Ends of the parts, in order. Where steps overlap, others' parts lie between submitted and sampled.
   Clock::time_point begin{}, planned{}, filled{}, submitted{}, waiting{}, sampled{}, emitted{};
+  double mask_ms = 0;  // of the host, while the forward ran: masks of constrained sequences
   int n_tokens = 0;
   int n_seqs = 0;
   int n_decodes = 0;
@@ -145,6 +146,9 @@ class Engine {
   void emit_tokens(Sequence& sequence, std::span<const Sampled> drawn);
   void emit_token(Sequence& sequence, const Sampled& sampled);
   void propose(Sequence& sequence);
+  void cut_refused(Sequence& sequence);
+  void make_masks(Flight& flight);
+  void make_masks(Sequence& sequence, int n_drafts);
   void finish(Sequence& sequence, FinishReason reason, const std::string& error = "", int32_t stop_token = -1);
   std::unique_ptr<Sequence> destroy(Sequence& sequence);
   void cancel_all();

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/device_lost.h"
+#include "base/error.h"
 #include "engine/engine.h"
 #include "engine/faults.h"
 
@@ -39,6 +40,7 @@ void Engine::run_step() {
     item.sequence->unseen_row = row;
     row += 1 + item.n_drafts;
   }
+  make_masks(next);
   try {
     runner_.sample(builder.fill_rows(*next.step));
   } catch (const DeviceLost&) {
@@ -48,6 +50,38 @@ void Engine::run_step() {
   }
   flight_ = next;
   if (!overlap_) land(flight_, "");
+}
+
+// Of the constrained sequences of a step whose forward runs: their last tokens are known now.
+void Engine::make_masks(Flight& flight) {
+  const Clock::time_point begin = Clock::now();
+  bool any = false;
+  for (const StepItem& item : flight.step->items) {
+    Sequence& sequence = *item.sequence;
+    if (!item.samples || !sequence.constraint || sequence.finished) continue;
+    any = true;
+    try {
+      make_masks(sequence, item.n_drafts);
+    } catch (const std::exception& error) {
+      sequence.spoiled = true;  // what came before stands
+      finish(sequence, FinishReason::kError, message_of(error));
+    }
+  }
+  if (any) flight.stats.mask_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+// One for each draw: behind the last token, and behind each draft, which the constraint has let pass (cut_refused).
+void Engine::make_masks(Sequence& sequence, int n_drafts) {
+  AnswerConstraint& constraint = *sequence.constraint;
+  sequence.masks.assign(1, constraint.mask());
+  if (sequence.masks[0] && is_dead_end(*sequence.masks[0]))
+    throw Error("the constraint allows no token of this model here");
+  AnswerConstraint::Place place = constraint.place();
+  for (int i = 0; i < n_drafts; ++i) {
+    CHECK(constraint.accept(sequence.tokens[static_cast<size_t>(sequence.len() + i)]));
+    sequence.masks.push_back(constraint.mask());
+  }
+  constraint.go_back(std::move(place));
 }
 
 // A flight without a step: there was nothing to plan.
@@ -233,13 +267,31 @@ void Engine::propose(Sequence& sequence) {
   }
   const auto no_token = [&](int32_t token) { return token < 0 || token >= runner_.info().n_vocab; };
   sequence.proposed.erase(std::ranges::find_if(sequence.proposed, no_token), sequence.proposed.end());
+  if (!sequence.constraint) return;
+  try {
+    cut_refused(sequence);
+  } catch (const std::exception& error) {
+    finish(sequence, FinishReason::kError, message_of(error));
+  }
+}
+
+// Drafts end before the first that the constraint refuses.
+void Engine::cut_refused(Sequence& sequence) {
+  AnswerConstraint& constraint = *sequence.constraint;
+  AnswerConstraint::Place place = constraint.place();
+  const auto refused = [&](int32_t token) { return !constraint.accept(token); };
+  sequence.proposed.erase(std::ranges::find_if(sequence.proposed, refused), sequence.proposed.end());
+  constraint.go_back(std::move(place));
 }
 
 void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
   const Request& request = sequence.request;
   if (sampled.token < 0 || sampled.token >= runner_.info().n_vocab) {
     sequence.spoiled = true;  // what leads to no token may come from numbers that are none, in its cache
-    return finish(sequence, FinishReason::kError, "the model's output allows no token here");
+    return finish(sequence, FinishReason::kError,
+                  sequence.constraint
+                      ? "no token is left here that the constraint, the biases and the model's output all allow"
+                      : "the model's output allows no token here");
   }
   sequence.last_token = Clock::now();
   if (sequence.n_output() == 0) sequence.first_token = sequence.last_token;
@@ -250,11 +302,16 @@ void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
   }
   ++counts_.n_output_tokens;
   if (stops_at(request, sampled.token)) return finish(sequence, FinishReason::kStop, "", sampled.token);
+  bool is_over = false;
   try {
+    if (sequence.constraint && !sequence.constraint->accept(sampled.token))
+      throw Error("token {} was drawn, which the constraint refuses", sampled.token);
     request.sink->on_token(sampled);
+    is_over = sequence.constraint && sequence.constraint->is_over();
   } catch (const std::exception& error) {
     return finish(sequence, FinishReason::kError, error.what());
   }
+  if (is_over) return finish(sequence, FinishReason::kStop);
   if (sequence.len() == sequence.max_len) finish(sequence, FinishReason::kLength);
 }
 

@@ -87,6 +87,10 @@ void validate(const Request& request, const RunnerInfo& info) {
       throw Error("stop token {}: the vocabulary has {} (0 to {})", token, info.n_vocab, info.n_vocab - 1);
     }
   }
+  if (request.constraint && request.constraint->vocabulary().size() != info.n_vocab) {
+    throw Error("the constraint is of {} tokens, and the model has {}", request.constraint->vocabulary().size(),
+                info.n_vocab);
+  }
   if (request.prompt_logprobs < -1 || request.prompt_logprobs > kMaxLogprobs) {
     throw Error("prompt_logprobs is {}: it must be from -1 to {}", request.prompt_logprobs, kMaxLogprobs);
   }

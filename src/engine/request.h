@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/sampling.h"
+#include "engine/answer_constraint.h"
 #include "model/runner.h"
 
 namespace ingot {
@@ -104,6 +105,11 @@ struct Request {
   // Asked on the engine's thread for drafts, once the last token is known. They change how fast the output comes, never
   // what it is. What it throws ends the request.
   Propose propose = {};
+
+  // A grammar that the answer follows, behind the place where it begins. Once nothing can follow, the answer ends as by
+  // a stop token. Shared by requests; of this model's tokens.
+  std::shared_ptr<Constraint> constraint = {};
+  ConstraintStart constraint_start = {};
 };
 inline constexpr int kMaxPriority = 100;
 

@@ -2,6 +2,7 @@
 // running and paused.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/prefix_cache.h"
@@ -41,6 +42,8 @@ struct Sequence {
   bool spoiled = false;   // nobody else may use what it computed
 
   int n_scored = 0;  // tokens of the prompt that steps planned so far give log-probabilities of, where they are wanted
+  std::optional<AnswerConstraint> constraint;
+  std::vector<std::shared_ptr<const TokenMask>> masks;  // of its draws in the step under way; null: any token
   SamplingParams early;  // the request's sampling without its stop tokens, where it has min_tokens
 
   int n_cached = 0;  // tokens of its prompt found in the prefix cache, not computed

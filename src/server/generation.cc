@@ -83,6 +83,8 @@ void GenerationRun::submit_all() {
       request.min_tokens = spec_.min_tokens;
       if (spec_.echo || i % spec_.n == 0) request.prompt_logprobs = spec_.prompt_logprobs;
       request.wants_progress = spec_.wants_progress || spec_.wants_totals;
+      request.constraint = spec_.constraint;
+      request.constraint_start = spec_.constraint_start;
       request.priority = spec_.priority;
       request.client = spec_.client;
       request.cache_salt = spec_.cache_salt;

@@ -34,6 +34,8 @@ struct GenerationSpec {
   bool wants_tokens = false;  // TokenText of each token, with or without log-probabilities
   bool wants_totals = false;  // of a stream so far, with each piece
   bool wants_progress = false;  // of prompts, while a stream has nothing else to say
+  std::shared_ptr<Constraint> constraint = {};  // what each answer follows, behind its start
+  ConstraintStart constraint_start = {};
   int priority = 0;
   std::string client, cache_salt;  // as the engine means them
   int n = 1;

@@ -16,6 +16,7 @@
 #include "server/metrics.h"
 #include "text/calls/call_format.h"
 #include "text/chat.h"
+#include "text/grammar/model_grammars.h"
 #include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
@@ -59,6 +60,7 @@ class ServedModel {
       metrics.on_step(stats);
       if (next) next(stats);
     };
+    grammars_.emplace(*parts_.tokenizer, info_.n_vocab);
     engine_.emplace(*parts_.runner, parts_.engine);
   }
   void start() { engine_ ? engine_->start() : embeds_->start(); }
@@ -80,6 +82,7 @@ class ServedModel {
   int n_ctx() const { return !parts_.embedder ? context_limit(info_) : info_.n_ctx; }
   std::time_t created() const { return created_; }
   Engine& engine() { return *engine_; }      // of one that writes
+  ModelGrammars& grammars() { return *grammars_; }  // of the same
   EmbedQueue& embeds() { return *embeds_; }  // of one that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
   // Not empty: the model answers nothing any more.
@@ -138,6 +141,7 @@ class ServedModel {
   std::vector<int32_t> marker_tokens_;
   const std::time_t created_ = std::time(nullptr);
   std::atomic<int> taken_{0};
+  std::optional<ModelGrammars> grammars_;
 
  public:
   ModelMetrics metrics;

@@ -21,13 +21,17 @@ int32_t token_of(uint64_t digest, uint64_t seed, int n_vocab) {
   return static_cast<int32_t>(mix(digest, seed) % static_cast<uint64_t>(n_vocab));
 }
 
-// What a bias forces, or else the next token from this one on that none forbids: kNoToken where there is none.
-int32_t biased(int32_t token, const SamplingParams& params, int n_vocab) {
-  const auto forbids = [&](const auto& bias) { return bias.first == token && bias.second == -std::numeric_limits<float>::infinity(); };
-  for (const auto& [id, bias] : params.logit_bias)
+// What a bias forces, or else the next token from this one on that neither bias nor mask forbids: kNoToken where there
+// is none.
+int32_t biased(int32_t token, const SampleRow& row, int n_vocab) {
+  const auto forbids = [&](const auto& bias) {
+    return bias.first == token && bias.second == -std::numeric_limits<float>::infinity();
+  };
+  const auto masked = [&] { return row.mask != nullptr && (row.mask[token / 32] >> (token % 32) & 1u) == 0; };
+  for (const auto& [id, bias] : row.params->logit_bias)
     if (bias >= kForcingBias) return id;
   for (int i = 0; i < n_vocab; ++i, token = (token + 1) % n_vocab)
-    if (std::ranges::none_of(params.logit_bias, forbids)) return token;
+    if (!masked() && std::ranges::none_of(row.params->logit_bias, forbids)) return token;
   return kNoToken;
 }
 
@@ -122,8 +126,8 @@ void FakeRunner::sample(std::span<const SampleRow> rows) {
     require(!checks_all(i) || ids_of(row.history) == logits_[i].ids, "row {}: its history is not what the cache holds",
             i);
     Sampled drawn;
-    drawn.token = biased(token_of(logits_[i].digest, row.params->seed, options_.info.n_vocab), *row.params,
-                         options_.info.n_vocab);
+    drawn.token =
+        biased(token_of(logits_[i].digest, row.params->seed, options_.info.n_vocab), row, options_.info.n_vocab);
     if (options_.writes) drawn.token = options_.writes(row);
     if (options_.spoils && options_.spoils(row)) drawn.token = kNoToken;
     if (row.params->n_logprobs >= 0) drawn.logprob = -static_cast<float>(drawn.token);

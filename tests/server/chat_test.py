@@ -346,7 +346,7 @@ def test_ignore_eos_writes_to_the_limit(server):
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"), ({"top_logprobs": 3}, "top_logprobs"), ({"seed": 1.5}, "seed"),
     ({"stream": "true"}, "stream"), ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"stream": True, "stream_options": 3}, "stream_options"), ({"stop_token_ids": [10**9]}, "stop_token_ids"),
-    ({"response_format": {"type": "json_schema"}}, "response_format"), ({"tool_choice": "required"}, "tool_choice"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.schema"), ({"response_format": {"type": "xml"}}, "response_format.type"), ({"tool_choice": "required"}, "tool_choice"),
     ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"), ({"tools": {}}, "tools"), ({"chat_template": "x"}, "chat_template"),
     ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"), ({"grammar": "root ::= x"}, "grammar"), ({"user": 5}, "user"),
     ({"messages": []}, "messages"), ({"messages": None}, "messages"), ({"messages": "hi"}, "messages"), ({"messages": [{"content": "x"}]}, "messages[0].role"),

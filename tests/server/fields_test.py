@@ -66,11 +66,11 @@ def test_tools_without_a_function_are_refused(server):
             assert "tools[0].function" in refusal(server, path, body(path, [USER], tools=[tool]))
 
 
-def test_constrained_output_is_refused(server):
-    schema = {"type": "json_schema", "schema": {"type": "object"}}
-    assert "output_config.format is not supported" in refusal(server, "/v1/messages", body("/v1/messages", [USER], output_config={"format": schema}))
-    assert "text.format must be" in refusal(server, "/v1/responses", {"input": "x", "text": {"format": schema}})
-    assert "response_format must be" in refusal(server, "/v1/chat/completions", body("", [USER], response_format=schema))
+def test_a_format_that_cannot_be_enforced_is_refused(server):
+    schema = {"type": "json_schema", "schema": {"$ref": "http://example.com/far"}}
+    assert "output_config.format.schema: " in refusal(server, "/v1/messages", body("/v1/messages", [USER], output_config={"format": schema}))
+    assert "text.format.schema: " in refusal(server, "/v1/responses", {"input": "x", "text": {"format": schema}})
+    assert "response_format.schema: " in refusal(server, "/v1/chat/completions", body("", [USER], response_format=schema))
     assert server.post("/v1/messages", body("/v1/messages", [USER], output_config={"effort": "low"}, thinking={"type": "adaptive"})).status == 200
     assert "thinking.type must be" in refusal(server, "/v1/messages", body("/v1/messages", [USER], thinking={"type": "always"}))
 

@@ -7,7 +7,8 @@ from conftest import SOURCE
 VALUES = ["MISSING", None, True, False, "x", "", 0, -1, 1, 1.5, 1e308, -1e308, [], [None], [[]], ["x"], [-1], {}, {"a": 1}, 2**31, 2**63, -2**63, "\u0000", "a" * 5000]
 
 SAMPLING = ["temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "seed", "logit_bias", "stop",
-            "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "skip_special_tokens", "user", "min_tokens", "best_of", "response_format", "grammar"]
+            "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "skip_special_tokens", "user", "min_tokens", "best_of", "response_format", "grammar", "json_schema",
+            "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"]
 CHAT_ONLY = ["messages", "n", "stream_options", "logprobs", "top_logprobs", "max_completion_tokens", "tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs",
              "reasoning_effort", "documents", "add_generation_prompt", "continue_final_message", "return_token_ids", "chat_template", "model",
              "echo", "prompt_logprobs", "timings_per_token", "return_progress"]
@@ -19,7 +20,8 @@ ENDPOINTS = {
                                                                                "prompt_logprobs", "timings_per_token", "return_progress"]),
     "/v1/responses": ({"input": SECRET, "max_output_tokens": 1}, ["input", "instructions", "max_output_tokens", "temperature", "top_p", "tools", "tool_choice", "text", "reasoning", "metadata",
                                                                 "previous_response_id", "conversation", "background", "truncation", "prompt", "store"]),
-    "/v1/messages": ({"messages": MESSAGES, "max_tokens": 1}, ["messages", "max_tokens", "system", "stop_sequences", "temperature", "top_p", "top_k", "tools", "tool_choice", "thinking", "metadata"]),
+    "/v1/messages": ({"messages": MESSAGES, "max_tokens": 1}, ["messages", "max_tokens", "system", "stop_sequences", "temperature", "top_p", "top_k", "tools", "tool_choice", "thinking", "metadata", "output_format",
+                                                               "output_config"]),
     "/v1/messages/count_tokens": ({"messages": MESSAGES}, ["messages", "system", "tools", "tool_choice"]),
     "/tokenize": ({"prompt": SECRET}, ["prompt", "content", "messages", "add_special", "add_special_tokens", "parse_special", "with_pieces", "return_token_strs"]),
     "/detokenize": ({"tokens": [1, 2]}, ["tokens"]),

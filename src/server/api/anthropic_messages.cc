@@ -5,6 +5,7 @@
 
 #include "server/api/answer_form.h"
 #include "server/api/api.h"
+#include "server/api/constraint_fields.h"
 #include "server/api/request_fields.h"
 
 namespace ingot {
@@ -266,6 +267,11 @@ void answer_messages(const ApiCall& call) {
   GenerationSpec spec;
   spec.stream = fields.boolean("stream").value_or(false);
   read_sampling(call, fields, spec);
+  if (const JsonValue* format = fields.find("output_format")) read_format(call, *format, "output_format", spec);
+  if (const JsonValue* config = fields.find("output_config")) {
+    const Fields inner(*config, "output_config.");
+    if (const JsonValue* format = inner.find("format")) read_format(call, *format, "output_config.format", spec);
+  }
   if (auto stops = fields.strings("stop_sequences", 16, 256)) spec.stops = std::move(*stops);
   for (const std::string& stop : spec.stops)
     if (stop.empty()) fields.refuse("stop_sequences", "must not hold an empty string");
@@ -276,6 +282,7 @@ void answer_messages(const ApiCall& call) {
   spec.prompts = {read_prompt(fields, model, form)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
   prepare_answer(model, spec, form);
+  begin_behind_reasoning(model, form, spec);
   auto writer = std::make_unique<MessagesWriter>(model.id(), static_cast<int>(spec.prompts[0].size()), form);
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }

@@ -22,7 +22,6 @@ constexpr const char* kNever = "-";
 
 constexpr const char* kNoMemory =
     "is not supported: this server keeps nothing, so send the whole conversation as input";
-constexpr const char* kNoConstraint = "is not supported: constrained output is not there yet";
 constexpr const char* kTextOnly = "is not supported: this server reads and writes text only";
 constexpr const char* kNotNames = "is not supported: words in front of a text are asked for with prompt_name";
 
@@ -146,24 +145,25 @@ constexpr KnownField kFields[] = {
     {"request_id", kText, kString, kIgnored},
     {"id_slot", kText, kInteger, kIgnored},
 
-    // What would change the answer, and is not there.
-    {"response_format", kText, kObject, kRefused, R"({"type":"text"})",
-     "must be {\"type\": \"text\"}: constrained output is not supported by this server yet"},
-    {"output_config.format", kMessages, kObject, kRefused, "", kNoConstraint},
+    // What the answer is to follow.
+    {"response_format", kText, kObject},
+    {"output_config.format", kMessages, kObject},
     {"output_config.format", kCountTokens, kObject, kIgnored},
-    {"output_format", kMessages, kObject, kRefused, "", kNoConstraint},
+    {"output_format", kMessages, kObject},
     {"text", kResponses, kObject},
-    {"text.format", kResponses, kObject, kRefused, R"({"type":"text"})",
-     "must be {\"type\": \"text\"}: constrained output is not supported by this server yet"},
+    {"text.format", kResponses, kObject},
+    {"grammar", kText, kString},
+    {"json_schema", kText, kObject | kBool | kString},
+    {"guided_json", kText, kObject | kBool | kString},
+    {"guided_regex", kText, kString},
+    {"guided_choice", kText, kArray},
+    {"guided_grammar", kText, kString},
+    {"structured_outputs", kText, kObject},
+
+    // What would change the answer, and is not there.
     {"text.verbosity", kResponses, kString, kRefused, R"("medium")", "must be \"medium\": there is no other here"},
     {"verbosity", kChat, kString, kRefused, R"("medium")", "must be \"medium\": there is no other here"},
-    {"grammar", kText, kAny, kRefused, "", kNoConstraint},
-    {"json_schema", kText, kAny, kRefused, "", kNoConstraint},
-    {"guided_json", kText, kAny, kRefused, "", kNoConstraint},
-    {"guided_regex", kText, kAny, kRefused, "", kNoConstraint},
-    {"guided_choice", kText, kAny, kRefused, "", kNoConstraint},
-    {"guided_grammar", kText, kAny, kRefused, "", kNoConstraint},
-    {"structured_outputs", kText, kAny, kRefused, "", kNoConstraint},
+    {"guided_whitespace_pattern", kText, kString, kRefused},
     {"bad_words", kText, kAny, kRefused},
     {"allowed_token_ids", kText, kAny, kRefused},
     {"logits_processors", kText, kAny, kRefused},

@@ -7,6 +7,7 @@
 
 #include "server/api/answer_form.h"
 #include "server/api/api.h"
+#include "server/api/constraint_fields.h"
 #include "server/api/request_fields.h"
 
 namespace ingot {
@@ -320,7 +321,7 @@ JsonValue echo_of(const Fields& fields, const GenerationSpec& spec, const Answer
           {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
           {"store", false},
           {"temperature", spec.sampling.temperature},
-          {"text", {{"format", {{"type", "text"}}}}},
+          {"text", or_else("text", {{"format", {{"type", "text"}}}})},
           {"tool_choice", or_else("tool_choice", "auto")},
           {"tools", or_else("tools", JsonValue::array())},
           {"top_p", spec.sampling.top_p},
@@ -336,6 +337,10 @@ void answer_responses(const ApiCall& call) {
   GenerationSpec spec;
   spec.stream = fields.boolean("stream").value_or(false);
   read_sampling(call, fields, spec);
+  if (const JsonValue* text = fields.find("text")) {
+    const Fields inner(*text, "text.");
+    if (const JsonValue* format = inner.find("format")) read_format(call, *format, "text.format", spec);
+  }
   read_max_tokens(fields, {"max_output_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, 1);
   AnswerForm form;
@@ -343,6 +348,7 @@ void answer_responses(const ApiCall& call) {
   check_prompt(model, spec.prompts[0], spec.max_tokens, "input");
   spec.wants_tokens = true;  // to count those of the reasoning
   prepare_answer(model, spec, form);
+  begin_behind_reasoning(model, form, spec);
   auto writer = std::make_unique<ResponsesWriter>(model.id(), echo_of(fields, spec, form), form);
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "server/api/answer_form.h"
+#include "server/api/constraint_fields.h"
 
 namespace ingot {
 namespace {
@@ -121,6 +122,7 @@ std::string field_of(const std::string& what, const char* fallback) {
 
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
   const ServedModel& model = *call.model;
+  read_constraint(call, fields, spec);
   if (fields.integer("best_of", 1, INT32_MAX).value_or(1) > fields.integer("n", 1, kMaxChoices).value_or(1))
     fields.refuse("best_of", "above n is not supported by this server");
   const GenerationConfig& defaults = model.defaults();

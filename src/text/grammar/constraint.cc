@@ -18,14 +18,18 @@ Constraint::Constraint(std::unique_ptr<Automaton> automaton, std::shared_ptr<con
 
 std::shared_ptr<const TokenMask> Constraint::mask(GrammarState state) {
   if (const auto it = masks_.find(state); it != masks_.end()) return it->second;
-  const size_t bytes = vocabulary_->empty_mask().size() * sizeof(uint32_t);
-  if ((masks_.size() + words_.size()) * bytes > kMaxCachedBytes) {
+  if (cached_bytes_ > kMaxCachedBytes) {
     masks_.clear();
     words_.clear();
   }
   const std::shared_ptr<const TokenMask> made = make_mask(state);
   if (state.text == 0) masks_[state] = made;
+  count_bytes();
   return made;
+}
+
+void Constraint::count_bytes() {
+  cached_bytes_ = (masks_.size() + words_.size()) * vocabulary_->empty_mask().size() * sizeof(uint32_t);
 }
 
 std::shared_ptr<const TokenMask> Constraint::make_mask(GrammarState state) {

@@ -1,6 +1,7 @@
 // Constraint: a compiled grammar over a model's tokens, shared by all requests that ask for it. Matcher: one answer's
 // way through it.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,6 +18,7 @@ class Constraint {
   Constraint(std::unique_ptr<Automaton> automaton, std::shared_ptr<const GrammarVocabulary> vocabulary);
 
   const GrammarVocabulary& vocabulary() const { return *vocabulary_; }
+  size_t cached_bytes() const { return cached_bytes_; }  // of masks, at present
 
  private:
   friend class Matcher;
@@ -38,6 +40,7 @@ class Constraint {
   std::shared_ptr<const TokenMask> mask(GrammarState state);
   std::shared_ptr<const TokenMask> make_mask(GrammarState state);
   const WordMask& word_mask(uint32_t place);
+  void count_bytes();
   void add_word(GrammarState fresh, GrammarState state, TokenMask& mask);
   void add_closers(const std::string& text, GrammarState state, TokenMask& mask);
   void add_after(const TokenTrie& after, GrammarState state, TokenMask& mask);
@@ -49,6 +52,7 @@ class Constraint {
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
   std::unordered_map<GrammarState, std::shared_ptr<const TokenMask>> masks_;
   std::unordered_map<uint32_t, std::unique_ptr<WordMask>> words_;
+  std::atomic<size_t> cached_bytes_{0};  // read without the mutex, which is held for as long as a mask takes
 };
 
 class Matcher {

@@ -1,0 +1,140 @@
+// ingot grammar check: accepts or rejects texts by a schema, a regular expression or a grammar, without a model.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/grammar_options.h"
+#include "cli/verbs.h"
+
+namespace ingot {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+struct CheckOptions {
+  GrammarOptions grammar;
+  std::string jsonl;
+  bool json = false, ordered = false;
+};
+
+struct Verdict {
+  bool accepted = false;
+  size_t n_read = 0;  // bytes before the one that was refused, or all
+};
+
+Verdict check(Automaton& automaton, std::string_view text) {
+  GrammarState state = automaton.start();
+  for (size_t i = 0; i < text.size(); ++i) {
+    state = automaton.step(state, static_cast<uint8_t>(text[i]));
+    if (state.is_dead()) return {false, i};
+  }
+  return {automaton.accepts(state), text.size()};
+}
+
+double us_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
+
+struct Summary {
+  int n_schemas = 0, n_passed = 0, n_refused = 0, n_invalid_accepted = 0, n_valid_rejected = 0;
+};
+
+// What a schema says of its instances, and what it should; passed: all verdicts are right.
+Json check_case(const GrammarCase& one, bool any_order, Summary& summary) {
+  Json result = Json::object();
+  ++summary.n_schemas;
+  const Clock::time_point begin = Clock::now();
+  try {
+    const auto automaton = compile({GrammarKind::kSchema, one.schema, any_order});
+    result["compile_us"] = us_since(begin);
+    result["verdicts"] = Json::array();
+    int n_wrong = 0;
+    const Clock::time_point first = Clock::now();
+    for (const GrammarCase::Instance& test : one.tests) {
+      const bool accepted = check(*automaton, test.data).accepted;
+      result["verdicts"].push_back(accepted);
+      summary.n_invalid_accepted += accepted && !test.valid;
+      summary.n_valid_rejected += !accepted && test.valid;
+      n_wrong += accepted != test.valid;
+    }
+    result["step_us"] = us_since(first);
+    result["passed"] = n_wrong == 0;
+    summary.n_passed += n_wrong == 0;
+  } catch (const Error& error) {
+    ++summary.n_refused;
+    result["refused"] = error.what();
+  }
+  return result;
+}
+
+bool check_cases(const CheckOptions& o) {
+  Summary summary;
+  for (const GrammarCase& one : read_grammar_cases(o.jsonl))
+    fmt::print("{}\n", check_case(one, !o.ordered, summary).dump(-1, ' ', false, Json::error_handler_t::replace));
+  const Json closing = {{"schemas", summary.n_schemas},
+                        {"passed", summary.n_passed},
+                        {"refused", summary.n_refused},
+                        {"invalid_accepted", summary.n_invalid_accepted},
+                        {"valid_rejected", summary.n_valid_rejected}};
+  fmt::print("{}\n", closing.dump());
+  return summary.n_invalid_accepted + summary.n_valid_rejected == 0;
+}
+
+bool check_lines(const CheckOptions& o) {
+  std::optional<GrammarText> grammar = grammar_text(o.grammar);
+  if (!grammar) throw UsageError("grammar check needs --json-schema, --regex, --grammar or --jsonl");
+  grammar->any_order = !o.ordered;
+  const Clock::time_point begin = Clock::now();
+  const auto automaton = compile_option(*grammar);
+  const double compile_us = us_since(begin);
+  bool all = true;
+  for (std::string line; std::getline(std::cin, line);) {
+    const Clock::time_point first = Clock::now();
+    const Verdict verdict = check(*automaton, line);
+    all = all && verdict.accepted;
+    if (o.json) {
+      const Json result = {{"accepted", verdict.accepted},
+                           {"n_read", verdict.n_read},
+                           {"compile_us", compile_us},
+                           {"step_us", us_since(first)}};
+      fmt::print("{}\n", result.dump());
+    } else if (verdict.accepted) {
+      fmt::print("accepted\n");
+    } else if (verdict.n_read == line.size()) {
+      fmt::print("rejected: the text ends too early\n");
+    } else {
+      fmt::print("rejected at byte {}\n", verdict.n_read);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+void add_grammar(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("grammar", "Try what answers are to follow, without a model");
+  verb->require_subcommand(1);
+  auto o = std::make_shared<CheckOptions>();
+  CLI::App* check = verb->add_subcommand("check", "Accept or reject texts: the lines of standard input, or of cases");
+  add_grammar_options(*check, o->grammar);
+  auto* jsonl = check->add_option("--jsonl", o->jsonl,
+                                  "cases, a line each: {\"schema\": ..., \"tests\": [{\"data\": ..., \"valid\": "
+                                  "true}]}; - for standard input; a JSON line each, and a summary");
+  for (const char* flag : {"--json-schema", "--regex", "--grammar"}) jsonl->excludes(check->get_option(flag));
+  check->add_flag("--json", o->json, "a JSON line for each text")->excludes(jsonl);
+  check->add_flag("--ordered", o->ordered, "members of objects in the schema's order, as models write them");
+  check->footer(
+      "Exit code 1: a text was rejected, or a case's verdict is not what it says.\nExamples:\n"
+      "  echo '{\"a\": 1}' | ingot grammar check --json-schema '{\"required\": [\"a\"]}'\n"
+      "  ingot grammar check --jsonl cases.jsonl");
+  check->callback([o] {
+    if (!(o->jsonl.empty() ? check_lines(*o) : check_cases(*o))) throw CLI::RuntimeError(1);
+  });
+}
+
+}  // namespace ingot

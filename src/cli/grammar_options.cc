@@ -1,0 +1,131 @@
+#include "cli/grammar_options.h"
+
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace ingot {
+namespace {
+
+// The end of the value that begins at i, of a text that is known to be JSON.
+size_t value_end(std::string_view text, size_t i) {
+  const auto string_end = [&](size_t at) {
+    for (++at; text[at] != '"'; ++at) at += text[at] == '\\';
+    return at + 1;
+  };
+  if (text[i] == '"') return string_end(i);
+  if (text[i] != '{' && text[i] != '[') return std::min(text.find_first_of(",]} \t\r\n", i), text.size());
+  for (int depth = 0; i < text.size();) {
+    if (text[i] == '"') {
+      i = string_end(i);
+      continue;
+    }
+    depth += text[i] == '{' || text[i] == '[';
+    depth -= text[i] == '}' || text[i] == ']';
+    ++i;
+    if (depth == 0) break;
+  }
+  return i;
+}
+
+// Calls `each` with the text of each member, and its name (nothing in an array), of a text that is known to be JSON.
+void for_members(std::string_view text,
+                 const std::function<void(std::string_view name, std::string_view value)>& each) {
+  constexpr const char* kBetween = " \t\r\n,:";
+  const bool is_object = text[0] == '{';
+  for (size_t i = text.find_first_not_of(kBetween, 1); i < text.size() - 1; i = text.find_first_not_of(kBetween, i)) {
+    std::string_view name;
+    if (is_object) {
+      const size_t end = value_end(text, i);
+      name = text.substr(i + 1, end - i - 2);
+      i = text.find_first_not_of(kBetween, end);
+    }
+    const size_t end = value_end(text, i);
+    each(name, text.substr(i, end - i));
+    i = end;
+  }
+}
+
+std::string text_or_file(const std::string& given, const char* flag) {
+  if (!given.starts_with("@")) return given;
+  try {
+    return read_file(given.substr(1), size_t{1} << 26);
+  } catch (const Error& error) {
+    throw UsageError("{}: {}", flag, error.what());
+  }
+}
+
+const char* flag_of(GrammarKind kind) {
+  return kind == GrammarKind::kSchema ? "--json-schema" : kind == GrammarKind::kRegex ? "--regex" : "--grammar";
+}
+
+}  // namespace
+
+void add_grammar_options(CLI::App& app, GrammarOptions& o) {
+  auto* schema = app.add_option("--json-schema", o.schema, "JSON that follows this schema (its text, or @FILE)");
+  auto* regex = app.add_option("--regex", o.regex, "a text that this regular expression matches as a whole");
+  auto* grammar = app.add_option("--grammar", o.grammar, "a text of this grammar: GBNF, or Lark (its text, or @FILE)");
+  schema->excludes(regex)->excludes(grammar);
+  regex->excludes(grammar);
+  schema->type_name("S|@FILE"), regex->type_name("R"), grammar->type_name("G|@FILE");
+}
+
+std::optional<GrammarText> grammar_text(const GrammarOptions& o) {
+  if (!o.schema.empty()) return GrammarText{GrammarKind::kSchema, text_or_file(o.schema, "--json-schema")};
+  if (!o.regex.empty()) return GrammarText{GrammarKind::kRegex, o.regex};
+  if (!o.grammar.empty()) return GrammarText{GrammarKind::kGrammar, text_or_file(o.grammar, "--grammar")};
+  return std::nullopt;
+}
+
+std::unique_ptr<Automaton> compile_option(const GrammarText& grammar) {
+  try {
+    return compile(grammar);
+  } catch (const Error& error) {
+    throw UsageError("{}: {}", flag_of(grammar.kind), error.what());
+  }
+}
+
+GrammarCase read_grammar_case(std::string_view line, const std::string& source) {
+  line = line.substr(std::min(line.size(), line.find_first_not_of(" \t\r\n")));
+  if (!nlohmann::json::accept(line) || !line.starts_with("{")) throw Error("{}: expected a JSON object", source);
+  GrammarCase result;
+  for_members(line, [&](std::string_view name, std::string_view value) {
+    if (name == "schema") result.schema = value;
+    if (name != "tests" || !value.starts_with("[")) return;
+    for_members(value, [&](std::string_view, std::string_view test) {
+      if (!test.starts_with("{")) throw Error("{}: expected an object in \"tests\"", source);
+      GrammarCase::Instance one;
+      for_members(test, [&](std::string_view member, std::string_view text) {
+        if (member == "data") one.data = text;
+        if (member == "valid") one.valid = text == "true";
+      });
+      if (one.data.empty()) throw Error("{}: a test has no \"data\"", source);
+      result.tests.push_back(std::move(one));
+    });
+  });
+  if (result.schema.empty()) throw Error("{}: there is no \"schema\"", source);
+  return result;
+}
+
+std::vector<GrammarCase> read_grammar_cases(const std::string& path) {
+  std::ifstream file;
+  if (path != "-") {
+    file.open(path);
+    if (!file) throw Error("{}: cannot be opened", printable(path));
+  }
+  std::istream& in = path == "-" ? std::cin : file;
+  std::vector<GrammarCase> cases;
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    cases.push_back(read_grammar_case(line, fmt::format("{}:{}", printable(path), number)));
+  }
+  return cases;
+}
+
+}  // namespace ingot

@@ -1,0 +1,34 @@
+// --json-schema, --regex and --grammar: what an answer follows. And cases: schemas with instances, a JSON line each.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/grammar/model_grammars.h"
+
+namespace ingot {
+
+struct GrammarOptions {
+  std::string schema, regex, grammar;  // the text itself, or @FILE for a schema and a grammar
+};
+void add_grammar_options(CLI::App& app, GrammarOptions& options);
+
+// Nothing where no flag is there. Throws UsageError for a file that cannot be read.
+std::optional<GrammarText> grammar_text(const GrammarOptions& options);
+// compile(), whose complaints become a UsageError that names the flag.
+std::unique_ptr<Automaton> compile_option(const GrammarText& grammar);
+
+// {"schema": ..., "tests": [{"data": ..., "valid": true}]}, with texts as they stand in the line.
+struct GrammarCase {
+  struct Instance {
+    std::string data;
+    bool valid = true;
+  };
+  std::string schema;
+  std::vector<Instance> tests;
+};
+GrammarCase read_grammar_case(std::string_view line, const std::string& source);
+std::vector<GrammarCase> read_grammar_cases(const std::string& path);  // "-": standard input
+
+}  // namespace ingot

@@ -1,0 +1,97 @@
+#include "text/grammar/model_grammars.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "text/grammar/compile.h"
+#include "text/grammar/schema_machine.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxText = size_t{1} << 22;
+constexpr size_t kBytesPerByte = 64;  // of a compiled grammar, for each of its text: about what large schemas come to
+
+bool is_text(TokenType type) {
+  return type != TokenType::kControl && type != TokenType::kUnknown && type != TokenType::kUnused;
+}
+
+}  // namespace
+
+std::unique_ptr<Automaton> compile(const GrammarText& grammar) {
+  const std::string& text = grammar.text;
+  if (text.size() > kMaxText) throw Error("the grammar has {} bytes: at most {}", text.size(), kMaxText);
+  if (grammar.kind == GrammarKind::kSchema) return compile_schema(text, {}, {.any_order = grammar.any_order});
+  if (grammar.kind == GrammarKind::kRegex) return compile_regex(text);
+  return text.find("::=") != std::string::npos ? compile_gbnf(text) : compile_lark(text);
+}
+
+std::string regex_of_choices(const std::vector<std::string>& choices) {
+  constexpr std::string_view kSyntax = R"(^$\.*+?()[]{}|/)";
+  std::string regex;
+  for (const std::string& choice : choices) {
+    regex += regex.empty() ? "(?:" : "|";
+    for (char c : choice) {
+      if (kSyntax.find(c) != std::string_view::npos) regex += '\\';
+      regex += c;
+    }
+  }
+  return regex + ")";
+}
+
+std::unique_ptr<GrammarVocabulary> make_grammar_vocabulary(const Tokenizer& tokenizer, int32_t n_tokens) {
+  std::vector<std::string> bytes(static_cast<size_t>(n_tokens));
+  for (int32_t id = 0; id < std::min(n_tokens, tokenizer.n_vocab()); ++id) {
+    if (is_text(tokenizer.type(id)) && !tokenizer.is_end(id))
+      bytes[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
+  }
+  return std::make_unique<GrammarVocabulary>(std::move(bytes), tokenizer.end_tokens());
+}
+
+ModelGrammars::ModelGrammars(const Tokenizer& tokenizer, int32_t n_tokens, size_t max_bytes)
+    : tokenizer_(tokenizer), n_tokens_(n_tokens), max_bytes_(max_bytes) {}
+
+std::shared_ptr<const GrammarVocabulary> ModelGrammars::vocabulary() {
+  std::call_once(once_, [this] { vocabulary_ = make_grammar_vocabulary(tokenizer_, n_tokens_); });
+  return vocabulary_;
+}
+
+std::shared_ptr<Constraint> ModelGrammars::get(const GrammarText& grammar) {
+  const std::string key = std::to_string(static_cast<int>(grammar.kind) * 2 + grammar.any_order) + ' ' + grammar.text;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = places_.find(key); found != places_.end()) {
+      entries_.splice(entries_.begin(), entries_, found->second);
+      return found->second->constraint;
+    }
+  }
+  auto made = std::make_shared<Constraint>(compile(grammar), vocabulary());
+  const std::lock_guard lock(mutex_);
+  const auto [place, is_new] = places_.try_emplace(key);
+  if (!is_new) return place->second->constraint;  // another thread was first
+  entries_.push_front({key, std::move(made)});
+  place->second = entries_.begin();
+  drop_old();
+  return entries_.front().constraint;
+}
+
+// With the mutex. The newest stays, whatever it takes: somebody is about to use it.
+void ModelGrammars::drop_old() {
+  size_t bytes = 0;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    bytes += entry->constraint->cached_bytes() + entry->key.size() * kBytesPerByte;
+    if (bytes <= max_bytes_ || entry == entries_.begin()) {
+      ++entry;
+      continue;
+    }
+    places_.erase(entry->key);
+    entry = entries_.erase(entry);
+  }
+}
+
+size_t ModelGrammars::n_kept() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+}  // namespace ingot
