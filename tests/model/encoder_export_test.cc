@@ -106,10 +106,10 @@ TEST_P(EncoderExport, QuantizedVectorsStayNear) {
 }
 
 // What docs/models.md says of BF16 weights on the CPU: what they are multiplied with is rounded too. F16 weights are exact.
-TEST_P(EncoderExport, Bf16OnTheCpuIsHalfAPerCentOff) {
+TEST_P(EncoderExport, Bf16OnTheCpuIsWithinOnePerCent) {
   const fs::path directory = kData / "encoders" / GetParam();
   const auto ids = nlohmann::json::parse(read_file(directory.string() + ".json"))["ids"].get<std::vector<std::vector<int32_t>>>();
-  for (const auto& [type, most] : {std::pair{"BF16", 5e-3}, std::pair{"F16", 1e-5}}) {
+  for (const auto& [type, most] : {std::pair{"BF16", 1e-2}, std::pair{"F16", 1e-5}}) {
     const Scratch file(".gguf");
     convert(directory, file.path, {.mix = &find_mix(type)});
     const std::vector<float> exact = open(file.path)->embed(ids);

@@ -67,24 +67,24 @@ std::string source_of(const SpecialisedKernel& k) {
   const auto bounds = [&](int most) { return fmt::format("{}, {}", 32 * s.n_warps, most / (32 * s.n_warps)); };
   switch (k.which) {
     case SpecialisedKernel::kDotCodes:
-      return source("dot_codes", "matvec_tiles", bounds(512),
+      return source("matmul/dot_codes", "matvec_tiles", bounds(512),
                     fmt::format("dot_codes_kernel::run<dot_codes_kernel::Kind<{}, {}, {}, {}>",
                                 k.layout == Layout::kCodes8, k.has_min, k.group16, k.n),
                     s);
     case SpecialisedKernel::kDotRows:
-      return source("dot_rows", "dot_rows_kernel", "32 * dot_rows_kernel::kWarps, 2",
+      return source("matmul/dot_rows", "dot_rows_kernel", "32 * dot_rows_kernel::kWarps, 2",
                     fmt::format("dot_rows_kernel::run<{}, {}", k.n, gated), s);
     case SpecialisedKernel::kMatvec:
-      return source("matvec", "matvec_tiles", bounds(512),
+      return source("matmul/matvec", "matvec_tiles", bounds(512),
                     fmt::format("matvec_kernel::run<{}, {}, {}", kind_of(k), k.n, gated ? 2 : 1), s);
     case SpecialisedKernel::kTiles:
-      return source("tile_matmul", "matvec_tiles", "32 * tile_kernel::kWarps, 2",
+      return source("matmul/tile_matmul", "matvec_tiles", "32 * tile_kernel::kWarps, 2",
                     fmt::format("tile_kernel::run<{}, {}", kind_of(k), k.n), s);
     case SpecialisedKernel::kWarpgroups:
-      return source("warpgroup_matmul", "matvec_tiles", "warpgroup_kernel::kThreads, 1",
+      return source("matmul/warpgroup_matmul", "matvec_tiles", "warpgroup_kernel::kThreads, 1",
                     fmt::format("warpgroup_kernel::run<{}, {}", kind_of(k), k.n), s);
     case SpecialisedKernel::kExpertCodes:
-      return source("expert_codes", "expert_codes_kernel", bounds(1024),
+      return source("experts/codes", "expert_codes_kernel", bounds(1024),
                     fmt::format("expert_codes_kernel::run<{}, {}", kind_of(k), k.n), s);
   }
   CHECK(false && "every kernel has a source");
