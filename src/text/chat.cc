@@ -152,7 +152,9 @@ void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
   object[std::string(kNeedle)] = 1;
   const auto from_object = calling(content_of(adapt, ""), object);
   const auto from_text = calling(content_of(adapt, ""), object.dump());
-  adapt.calls_to_text = !contains(from_object, kNeedle) && !contains(from_text, kNeedle);
+  // A template that renders nothing without more variables says nothing of what it shows.
+  const bool renders = attempt(Json::array({message("user", content_of(adapt, "Hello"))}), nullptr).has_value();
+  adapt.calls_to_text = renders && !contains(from_object, kNeedle) && !contains(from_text, kNeedle);
   // Python's own way to print an object is no use to a model.
   const bool reads_object =
       contains(from_object, kNeedle) && !contains(from_object, fmt::format("{{'{}': 1}}", kNeedle));
@@ -166,7 +168,7 @@ void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
   auto is_bad = [&](const auto& text) { return !text || (contains(text, "None") && !contains(from_empty, "None")); };
   adapt.null_to_empty = is_bad(from_null);
   adapt.absent_to_null = is_bad(from_absent);
-  probe_tools(adapt, tools);
+  if (renders) probe_tools(adapt, tools);
 }
 
 // Some templates show tools beside a system message alone.
