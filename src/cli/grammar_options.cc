@@ -71,7 +71,7 @@ void add_grammar_options(CLI::App& app, GrammarOptions& o) {
   auto* grammar = app.add_option("--grammar", o.grammar, "a text of this grammar: GBNF, or Lark (its text, or @FILE)");
   schema->excludes(regex)->excludes(grammar);
   regex->excludes(grammar);
-  schema->type_name("S|@FILE"), regex->type_name("R"), grammar->type_name("G|@FILE");
+  for (CLI::Option* option : {schema, regex, grammar}) option->type_name("TEXT");
 }
 
 std::optional<GrammarText> grammar_text(const GrammarOptions& o) {

@@ -1,3 +1,4 @@
+// Long because it is one table of keywords, each with its checks.
 #include "text/grammar/schema.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Long because the machine is one: what is asked of a value, frames, words and steps share their layouts.
 #include "text/grammar/schema_machine.h"
 
 #include <algorithm>
