@@ -205,6 +205,24 @@ TEST(SchemaMachine, SchemasMayHoldThemselves) {
   EXPECT_FALSE(accepts(tree, R"({"v": 1, "kids": [{"v": 2}, {"kids": []}]})"));
 }
 
+// An item that differs from the others is always in reach: no text begins that could only repeat one.
+TEST(SchemaMachine, ItemsThatHaveToDifferNeverEndInARepetition) {
+  const char* schema = R"({"items":{"enum":["a","ab","b",1,12,true]},"uniqueItems":true,"type":"array"})";
+  const auto machine = compile_schema(schema, {}, kAnyOrder);
+  const auto is_open = [&](std::string_view text) {
+    GrammarState state = machine->start();
+    for (char c : text) state = state.is_dead() ? state : machine->step(state, static_cast<uint8_t>(c));
+    return !state.is_dead();
+  };
+  EXPECT_TRUE(is_open(R"(["a", "a)"));   // "ab" may follow
+  EXPECT_FALSE(is_open(R"(["b", "b)"));
+  EXPECT_TRUE(is_open(R"([1, 1)"));      // 12
+  EXPECT_FALSE(is_open(R"([12, 1, 1)"));
+  EXPECT_FALSE(is_open(R"([true, t)"));
+  EXPECT_TRUE(is_open(R"(["a", "ab", "b", 1, 12,)"));
+  EXPECT_FALSE(is_open(R"(["a", "ab", "b", 1, 12, true,)"));
+}
+
 TEST(SchemaMachine, DeepAndLargeSchemasEnd) {
   std::string deep, end;
   for (int i = 0; i < 5000; ++i) deep += "{\"not\":", end += "}";

@@ -19,6 +19,8 @@ void make_canonical(nlohmann::json& value) {
 
 }  // namespace
 
+std::string SchemaMachine::string_of(const std::string& json) { return nlohmann::json::parse(json).get<std::string>(); }
+
 // The number of a value's text: the same for equal values, however they are written.
 uint32_t SchemaMachine::canonical(const std::string& json) {
   nlohmann::json value = nlohmann::json::parse(json, nullptr, false);

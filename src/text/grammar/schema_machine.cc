@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "text/grammar/numbers.h"
 
 namespace ingot {
 
@@ -454,12 +455,56 @@ uint32_t SchemaMachine::enter_item(uint32_t frame, uint32_t text) {
     contains_link.back() = static_cast<uint32_t>(goals.size());
   }
   const uint32_t child = child_plan(plan.need, per_rule, can_fail_later, now, std::move(goals), link);
-  if (!is_possible(child)) return 0;
   const uint32_t parent = frames_.intern(words);
+  if (!is_possible(child) || !has_unseen(child, parent)) return 0;
   Words slot{kSlot, parent, child, text};
   slot.insert(slot.end(), link.begin(), link.end());
   slot.insert(slot.end(), contains_link.begin(), contains_link.end());
   return frames_.intern(slot);
+}
+
+// The items of an array whose items have to differ, as canonical() writes them; none of any other frame.
+std::vector<std::string> SchemaMachine::seen_items(uint32_t frame) const {
+  const auto words = frames_[frame];
+  if (words.empty() || words[0] != kArray) return {};
+  const ArrayPlan& plan = *arrays_[words[kArrayPlan]];
+  const bool must_differ = f_.evaluate(plan.need, [&](uint32_t r) {
+    return table_->arrays[plan.rules[r]].is_unique ? Truth::kFalse : Truth::kUnknown;
+  }) == Truth::kFalse;
+  std::vector<std::string> seen;
+  for (size_t i = kArrayBits + n_words(plan.rules.size()) + plan.rules.size(); must_differ && i < words.size(); ++i) {
+    seen.push_back(canonical_texts_[words[i]]);
+  }
+  return seen;
+}
+
+// The word at `place`, but for the texts that would repeat an item of `frame`. A string of any characters can always be
+// another one, so it stays as it is.
+uint32_t SchemaMachine::without_seen(uint32_t place, uint32_t frame) {
+  if (place == kDead) return kDead;
+  Words word = words_.copy(place - kFirstWord);
+  std::vector<Language> barred;
+  for (const std::string& item : seen_items(frame)) {
+    if ((item[0] == '"') != (word[0] == kString)) continue;
+    const std::optional<Decimal> number = item[0] == '-' || isdigit(item[0]) ? Decimal::parse(item) : std::nullopt;
+    if (word[0] == kString) {
+      barred.push_back(l_.literal(string_of(item)));
+    } else if (item[0] != '{' && item[0] != '[') {
+      barred.push_back(number ? number_literal(l_, *number) : l_.literal(item));
+    }
+  }
+  if (barred.empty() || word[kAnyAscii] != 0) return place;
+  word[kAlive] = l_.all_of({word[kAlive], l_.complement(l_.any_of(std::move(barred)))});
+  return l_.is_live(word[kAlive]) ? this->word(std::move(word)) : uint32_t{kDead};
+}
+
+// Some value of the plan is not among the items.
+bool SchemaMachine::has_unseen(uint32_t plan, uint32_t frame) {
+  if (seen_items(frame).empty()) return true;
+  for (int t = 0; t < kScalarTypes; ++t) {
+    if (without_seen(first_word(plan, static_cast<JsonType>(t)), frame) != kDead) return true;
+  }
+  return object_plan(plan).need != Formulas::kFalse || array_plan(plan).need != Formulas::kFalse;
 }
 
 // ---- Values: how they begin and end
@@ -467,7 +512,7 @@ uint32_t SchemaMachine::enter_item(uint32_t frame, uint32_t text) {
 GrammarState SchemaMachine::begin_value(uint32_t slot, uint8_t byte, uint32_t text) {
   const uint32_t value = frames_[slot][kSlotPlan];
   const auto scalar = [&](JsonType type) -> GrammarState {
-    const uint32_t place = first_word(value, type);
+    const uint32_t place = without_seen(first_word(value, type), frames_[slot][kSlotParent]);
     if (place == kDead || type == JsonType::kString) return {place, slot, text};
     const uint32_t next = word_row(place)[byte];
     return {next >= kFirstWord ? next : uint32_t{kPlaceDead}, slot, text};

@@ -129,6 +129,10 @@ class SchemaMachine final : public Automaton {
   bool can_meet(uint32_t frame);  // some choice of rules still holds
   uint32_t enter_member(uint32_t frame, int name, const std::vector<bool>& matched, uint32_t text);
   uint32_t enter_item(uint32_t frame, uint32_t text);
+  std::vector<std::string> seen_items(uint32_t frame) const;
+  uint32_t without_seen(uint32_t place, uint32_t frame);
+  bool has_unseen(uint32_t plan, uint32_t frame);
+  static std::string string_of(const std::string& json);  // what a JSON string holds
   Formula member_formula(const ObjectPlan& plan, uint32_t rule, int name, const std::vector<bool>& matched);
   uint32_t plan_member(Words& frame, int name, const std::vector<bool>& matched, Words& link);
   bool can_only_hold(const ObjectPlan& plan, const ObjectRule& rule, uint32_t r, std::span<const uint32_t> frame) const;
