@@ -43,8 +43,8 @@ struct Batch {
 };
 
 // The batch's tokens with ids in place of the drawn ones, for backends that know what was drawn when the next step
-// begins. Made in `storage` if there are any such. A row without a token, -1, stands for token 0: nobody wants what
-// comes of it.
+// begins. The copy is made in `storage`, and only when a token was drawn. A row without a token (-1) runs as token 0,
+// and its result is not used.
 std::span<const int32_t> with_drawn_tokens(const Batch& batch, std::span<const Sampled> drawn,
                                            std::vector<int32_t>& storage);
 

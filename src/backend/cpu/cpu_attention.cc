@@ -24,9 +24,9 @@ void CpuBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
   for_rows(k.rows, 2 * k.rows * k.cols, [&](int64_t t, int) { write_token(kv, layer, t, k.f32(t), v.f32(t)); });
 }
 
-// The softmax goes block by block of keys, so a token's numbers depend on where its range is cut: deterministic, it is
-// not cut, and starts where blocks would start that are gathered from the first key: each of so many chunks
-// (next_block), none of which crosses a page.
+// The softmax goes block by block of keys, so a token's numbers depend on where its range is cut: in
+// deterministic mode the range is not cut, and its blocks are counted from the first key. A block has a fixed number of
+// chunks (next_block), and no chunk crosses a page.
 //
 // Tasks for one KV head; all heads have the same. Sets the number of parts a token's work is cut into, 1 unless it is
 // long and there are too few tasks for the threads.

@@ -50,7 +50,7 @@ constexpr QuantKind kQuantKinds[] = {
 };
 constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
 
-// A panel is a run of blocks, one for 32 elements of k (64 where so many share a scale, 256 with Scales::kSuper), each
+// A panel is a run of blocks, one for 32 elements of k (64 where 64 share a scale, 256 with Scales::kSuper), each
 // of, in this order,
 //   base scales, base minima   f16 [32 rows]                   only with kSuper
 //   scales, minima             f16 or bf16 [parts, 32 rows]    with kSuper int8 [8 * parts, 32 rows]

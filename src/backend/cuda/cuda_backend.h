@@ -135,8 +135,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::WeightUpload& weight_upload();
   void finish_weights();     // factors that only the device knows so far
   void* take(size_t bytes);  // device memory that lives as long as the backend
-  // At least so many bytes; a larger piece when there are fewer, after all that uses them. Recorded steps may know
-  // scratch, and are forgotten when it moves; they know nothing of what is only `grown`.
+  // Grows `memory` to at least `bytes`, after the work that uses it has ended. Recorded steps hold scratch addresses,
+  // so scratch_at_least drops them when scratch moves. They hold no address of memory that `grown` gives.
   void* scratch_at_least(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   void* grown(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   Tensor narrowed(const Tensor& x);                  // x in the type of activations

@@ -53,8 +53,8 @@ class Device {
   bool has_dependent_launch() const { return limits_.has_dependent_launch(); }
   bool has_clusters() const { return limits_.has_clusters(); }
 
-  // Lets launches of the kernel take so many bytes of dynamic shared memory, and clusters of so many blocks. The driver
-  // is told once.
+  // Allows launches of the kernel with `shared` bytes of dynamic shared memory and clusters of `cluster_blocks` blocks.
+  // The driver is told once.
   void prepare(const void* kernel, size_t shared, unsigned cluster_blocks);
 
   // Of clusters up to most_blocks, with so much dynamic shared memory a block; 0: the GPU cannot launch them. A kernel

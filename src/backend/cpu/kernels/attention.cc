@@ -338,7 +338,8 @@ void merge_attention(const float* partials, int64_t part_stride, int parts, int 
 namespace {
 
 // A group of 32, or what is left of a head: bytes x / scale to codes[i * code_step], and the scale. As RefBackend does
-// it, to the last bit. A number that is none, or infinite, makes the scale so that nobody overlooks it.
+// it, to the last bit. NaN or Inf in the input makes the scale NaN or Inf on purpose, so that the
+// error spreads.
 INLINE void write_group(const float* x, int n, int8_t* codes, int code_step, uint16_t* scale) {
   float padded[kKvGroup] = {};
   __builtin_memcpy(padded, x, (size_t)n * 4);

@@ -1,6 +1,6 @@
-// The decoder layers of one token in one launch, on one thread block cluster of 16 blocks (Hopper). What a small
-// model's layer costs is not its bytes but its hand-overs from kernel to kernel; blocks of a cluster hand over by
-// writing into each other's shared memory, which takes a tenth of a launch. Weights stream through rings in shared
+// The decoder layers of one token in one launch, on one thread block cluster of 16 blocks (Hopper). A layer
+// of a small model costs more in launches than in bytes. Blocks of a cluster pass data by writing into each other's
+// shared memory, which takes a tenth of a launch. Weights stream through rings in shared
 // memory, up to a layer ahead of their use.
 #pragma once
 #include <memory>

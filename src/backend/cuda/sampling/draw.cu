@@ -115,8 +115,8 @@ __device__ Around look_around(const Row& row, const Depth& depth, const Bin& bin
   return around;
 }
 
-// The shortest prefix of the row's logits from `floor` up that has so many elements, or so much mass; all of them if
-// they have less.
+// The shortest prefix of the row's logits from `floor` up that reaches the target's count or mass; all of the logits
+// where they do not reach the target.
 __device__ Prefix prefix_of(const Row& row, float top, float floor, const Target& target, Shared& s) {
   const Depth depth(top, fmaxf(floor, top - 100.0f));  // what is further below has no weight
   Bin bin{0, kDepthBits};
