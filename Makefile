@@ -6,15 +6,21 @@ JOBS         ?= $(shell nproc)
 PREFIX       ?= /usr/local
 FUZZ_SECONDS ?= 60
 PROMPT       ?= Tell me a story.
+SANITIZED    := base text io server
+space        := $(subst ,, )
 
 # nvcc alone is no reason to wait for CUDA kernels: there has to be a GPU too. `make cuda` builds them anywhere.
-CUDA = $(if $(shell nvidia-smi -L 2>/dev/null),AUTO,OFF)
+HAS_GPU := $(shell nvidia-smi -L 2>/dev/null)
+CUDA = $(if $(HAS_GPU),AUTO,OFF)
+
+# Tests that need a GPU have "cuda" in their names. Without a GPU they are left out, and the last line counts them.
+GPU_TESTS = [Cc]uda
 
 # ThreadSanitizer of GCC 12 wants the old memory layout of Linux, without so much randomness.
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test asan tsan fuzz bench cuda install format clean
+.PHONY: help setup build demo test asan tsan fuzz sanitize bench cuda install format clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -34,7 +40,9 @@ test:  ## Build and run every test
 	@$(SETUP) build test
 	@cmake --preset release -DINGOT_TESTS=ON -DINGOT_CUDA=$(CUDA)
 	@cmake --build build
-	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS)
+	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS) $(if $(HAS_GPU),,-E '$(GPU_TESTS)')
+	@$(if $(HAS_GPU),,ctest --test-dir build -N -R '$(GPU_TESTS)' | \
+	  sed -n 's/^Total Tests: \(.*\)/\1 tests need a GPU: bench\/gpu\/run.sh test/p')
 
 asan:  ## The tests under AddressSanitizer and UBSan
 	@$(SETUP) build test
@@ -52,6 +60,13 @@ fuzz:  ## Each fuzz target for FUZZ_SECONDS (60); fails on a finding
 	@$(SETUP) build fuzz
 	@cmake --preset fuzz
 	@cmake --build build-fuzz --target tests/fuzz/all
+	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+sanitize:  ## The tests of parsers and of the server under ASan and UBSan, then the fuzz targets, in one build
+	@$(SETUP) build test fuzz
+	@cmake --preset fuzz -DINGOT_TESTS=ON
+	@cmake --build build-fuzz --target tests/fuzz/all $(SANITIZED:%=test_%)
+	@ctest --test-dir build-fuzz --output-on-failure --no-tests=error -j $(JOBS) -L '^($(subst $(space),|,$(SANITIZED)))$$'
 	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 bench:  ## Speed of the built-in model, of single operations and of the tokenizers

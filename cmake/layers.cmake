@@ -1,10 +1,10 @@
-# ingot_layer(FOLDER [SUBFOLDERS ...] [LIBS ...]): the object library ingot_FOLDER (of a/b: ingot_a_b) from src/FOLDER/*.cc, and its
-# place in the link order. An empty folder makes nothing. Includes only go down the list of layers: scripts/layers.py checks that.
+# ingot_layer(FOLDER [UNITY] [SUBFOLDERS ...] [LIBS ...]): the object library ingot_FOLDER (of a/b: ingot_a_b) from src/FOLDER/*.cc, and
+# its place in the link order. UNITY: several files are compiled as one in release builds. An empty folder makes nothing. Includes only go down the list of layers: scripts/layers.py checks that.
 set_property(GLOBAL PROPERTY INGOT_LAYERS "")
 set_property(GLOBAL PROPERTY INGOT_LIBS "")
 
 function(ingot_layer folder)
-  cmake_parse_arguments(arg "" "" "SUBFOLDERS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "UNITY" "" "SUBFOLDERS;LIBS" ${ARGN})
   set(patterns src/${folder}/*.cc)
   foreach(sub ${arg_SUBFOLDERS})
     list(APPEND patterns src/${folder}/${sub}/*.cc)
@@ -16,6 +16,9 @@ function(ingot_layer folder)
   string(REPLACE "/" "_" target ingot_${folder})
   add_library(${target} OBJECT ${sources})
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  if(arg_UNITY AND CMAKE_BUILD_TYPE STREQUAL "Release")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 9)
+  endif()
   get_property(below GLOBAL PROPERTY INGOT_LIBS)
   target_link_libraries(${target} PUBLIC ${below} ${arg_LIBS})
   if(NOT folder STREQUAL "cli")

@@ -5,7 +5,7 @@ include(GoogleTest)
 # Under a sanitizer, two programs that each have a pool of threads slow each other down by far more than by half: one at a time.
 set(INGOT_TEST_THREADS 1)
 set(INGOT_TEST_SECONDS 600)
-if(INGOT_SANITIZE)
+if(INGOT_SANITIZE OR INGOT_FUZZ)
   set(INGOT_TEST_THREADS 2)
   set(INGOT_TEST_SECONDS 1800)
 endif()
@@ -37,7 +37,8 @@ function(ingot_tests folder)
   if(folder MATCHES "backend|model|engine")
     set(threads ${INGOT_TEST_THREADS})
   endif()
-  gtest_discover_tests(test_${folder} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${INGOT_TEST_SECONDS} PROCESSORS ${threads})
+  gtest_discover_tests(test_${folder} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${INGOT_TEST_SECONDS}
+                       PROCESSORS ${threads} LABELS ${folder})
 endfunction()
 
 foreach(folder base quant io text backend model engine server)

@@ -29,7 +29,7 @@ if has test; then
   { each test_backend '*Cuda*'; each test_model '*CudaPerplexity*'; } >"$OUT/tests.txt"
   echo "test_model *CudaGoldens*" >>"$OUT/tests.txt"
   for filter in 'CudaFaults.*' '*CudaReplay*.F16/*:CudaReplays.*' '*CudaReplay*.F32/*' '*CudaReplay*.Deterministic/*' 'Devices/Deterministic.*/cuda' \
-    'Models/DeterministicModels.*/cuda_*' 'Models/Hybrid.*/*_cuda' 'Models/Scoring.*/cuda_*'; do
+    'Models/BatchInvariance.*/cuda_*' 'Models/Hybrid.*/*_cuda' 'Models/Scoring.*/cuda_*'; do
     echo "test_engine $filter"
   done >>"$OUT/tests.txt"
   xargs -P 8 -L 1 sh -c '"$0"/"$1" --gtest_filter="$2" >"$0/$1.$$.log" 2>&1 || { echo "FAILED $1 $2"; grep -A4 -E "Failure|CHECK|terminate|what" "$0/$1.$$.log" | head -${LINES_EACH:-30}; exit 1; }' \

@@ -22,8 +22,9 @@ class GenerationRun::Sink final : public TokenSink {
   const int choice_;
 };
 
-GenerationRun::Choice::Choice(const Tokenizer& tokenizer, StreamOptions options, const std::vector<std::string>& stops)
-    : decoder(tokenizer, options), stops(stops) {}
+GenerationRun::Choice::Choice(const Tokenizer& tokenizer, StreamOptions options,
+                              const std::vector<std::string>& stop_texts)
+    : decoder(tokenizer, options), stops(stop_texts) {}
 
 GenerationRun::GenerationRun(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,
                              Pacer& pacer, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Responder> responder)

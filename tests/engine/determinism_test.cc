@@ -283,9 +283,9 @@ TEST(DeterministicLoad, OneRequestHasOneAnswer) {
 }
 
 // Every kind of layer: experts, latents, windows, sinks, capped scores, states.
-class DeterministicModels : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+class BatchInvariance : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
 
-TEST_P(DeterministicModels, CompanyChunksAndTheCacheChangeNothing) {
+TEST_P(BatchInvariance, SameTokensInAnyBatch) {
   const auto [device, model] = GetParam();
   if (!has_device(device)) GTEST_SKIP() << "no " << device;
   Random random;
@@ -320,7 +320,7 @@ TEST_P(DeterministicModels, CompanyChunksAndTheCacheChangeNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DeterministicModels,
+INSTANTIATE_TEST_SUITE_P(Models, BatchInvariance,
                          testing::Combine(testing::Values("cpu", "cuda"),
                                           testing::Values("mixtral", "qwen2moe", "qwen3moe", "granitemoe", "gpt_oss_mxfp4", "deepseek2_lite",
                                                           "deepseek3", "mistral_window", "gemma2", "gemma3", "qwen3next", "qwen35", "qwen35moe")),

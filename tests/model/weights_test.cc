@@ -94,7 +94,9 @@ TEST(Weights, TakeWhatTheirShapesSay) {
       const WeightBytes bytes = weight_bytes(*source, checkpoint->config(), *backend);
       const Weights weights = load_weights(*source, checkpoint->config(), *backend, nullptr);
       EXPECT_EQ(backend->allocated_bytes(), bytes.allocated) << path << " " << backend->name();
-      if (backend->name() == "cpu") EXPECT_EQ(bytes.borrowed, weights.model.embedding.bytes()) << path;
+      if (backend->name() == "cpu") {
+        EXPECT_EQ(bytes.borrowed, weights.model.embedding.bytes()) << path;
+      }
     }
   }
 }

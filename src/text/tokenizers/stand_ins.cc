@@ -38,10 +38,11 @@ StandIns::StandIns(const std::vector<uint64_t>& assigned) {
   }
 }
 
-// Of letters with case DeepSeek's first expression lists whole blocks. Near the new ones of four bytes lie only such;
-// these lie beyond. (U+1C89 has no stand-in that is right for that expression and for all others.)
+// DeepSeek's first expression lists whole blocks of letters with case. The neighbours of new letters with case of three
+// or four bytes are all in that list, but the new letters are not, so their stand-ins come from other blocks.
 char32_t StandIns::nearest(const Run& run, const std::vector<Run>& others) {
-  const char32_t wanted = run.kind <= UnicodeRuns::kTitle && n_bytes(run.first) == 4 ? 0x16E50 : run.first;
+  const bool has_case = run.kind <= UnicodeRuns::kTitle;
+  const char32_t wanted = has_case && n_bytes(run.first) == 4 ? 0x16E50 : run.first == 0x1C89 ? 0x10C7 : run.first;
   char32_t best = run.first;
   uint32_t least = UINT32_MAX;
   for (const Run& other : others) {
