@@ -97,6 +97,32 @@ INGOT_API ingot_status ingot_tokenize(const ingot_model* model, const char* text
 /* messages: a JSON array of {"role": ..., "content": ...}, put through the model's chat template. */
 INGOT_API ingot_status ingot_tokenize_chat(const ingot_model* model, const char* messages, int32_t* tokens,
                                            size_t capacity, size_t* n);
+
+typedef struct ingot_chat_options {
+  size_t struct_size;
+  const char* tools;     /* a JSON array of {"type": "function", "function": {"name": ..., "description": ...,
+                            "parameters": a JSON Schema}}: the model is shown them; NULL: none */
+  const char* variables; /* a JSON object: more for the template, as {"enable_thinking": false}; NULL: nothing */
+} ingot_chat_options;
+
+INGOT_API void ingot_chat_options_init(ingot_chat_options* options);
+
+/* The same with options, which may be NULL. Assistant's messages may have "tool_calls", as ingot_read_answer writes
+ * them, and a tool's result is {"role": "tool", "tool_call_id": ..., "content": ...}. */
+INGOT_API ingot_status ingot_tokenize_chat_with(const ingot_model* model, const char* messages,
+                                                const ingot_chat_options* options, int32_t* tokens, size_t capacity,
+                                                size_t* n);
+
+/* What an answer says, as a message in JSON that can be the next one of `messages`: {"role": "assistant", "content":
+ * ..., "reasoning_content": ..., "tool_calls": [{"id": ..., "type": "function", "function": {"name": ...,
+ * "arguments": JSON as a text}}]}. The last two are there only where the model reasoned or called. prompt: the tokens
+ * that were submitted, which may have begun the reasoning. tools: as in ingot_chat_options; NULL: no calls are looked
+ * for, and they stay in the content. tokens: those of the request's events. An answer that is not over can be read too.
+ * Writes at most capacity bytes, without a zero at the end, and says in *n_bytes how many there are. */
+INGOT_API ingot_status ingot_read_answer(const ingot_model* model, const int32_t* prompt, size_t n_prompt,
+                                         const char* tools, const int32_t* tokens, size_t n, char* json,
+                                         size_t capacity, size_t* n_bytes);
+
 /* Writes at most capacity bytes, without a zero at the end, and says in *n_bytes how many there are. */
 INGOT_API ingot_status ingot_detokenize(const ingot_model* model, const int32_t* tokens, size_t n, char* text,
                                         size_t capacity, size_t* n_bytes);
@@ -123,6 +149,12 @@ typedef struct ingot_request_options {
   int priority;           /* -100 to 100 */
   const char* cache_salt; /* only requests of equal salts share cached prefixes; NULL: none */
   double timeout_s;       /* it ends then at the latest; 0: never */
+  /* The answer follows one of these, behind its reasoning; NULL, as all are at first: it is free. What cannot be
+   * enforced is INGOT_INVALID. An answer that ends by max_tokens is the beginning of a text that follows. Where no
+   * token of the model can follow, the answer ends with INGOT_FINISH_ERROR. */
+  const char* json_schema; /* JSON that this JSON Schema allows */
+  const char* regex;       /* a match of this regular expression (ECMA 262), as a whole */
+  const char* grammar;     /* a text of this grammar: GBNF or Lark */
 } ingot_request_options;
 
 INGOT_API void ingot_request_options_init(ingot_request_options* options);

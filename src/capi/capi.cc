@@ -1,6 +1,5 @@
 // The C API (include/ingot/ingot.h) over loader, tokenizer and engine.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
@@ -9,7 +8,6 @@
 #include "capi/capi_guard.h"
 #include "capi/capi_request.h"
 #include "ingot/ingot.h"
-#include "text/chat_encode.h"
 
 #ifndef INGOT_VERSION
 #define INGOT_VERSION "unknown"
@@ -18,13 +16,30 @@
 namespace ingot {
 namespace {
 
-template <class T, class Container>
-void copy_out(const Container& from, T* to, size_t capacity, size_t* n) {
-  required(n, "n") = from.size();
-  if (capacity > 0) std::copy_n(from.begin(), std::min(capacity, from.size()), &required(to, "the output"));
+// Nothing where the options name no grammar.
+std::optional<GrammarText> grammar_of(const ingot_request_options& o) {
+  std::optional<GrammarText> grammar;
+  for (const auto& [kind, text] : {std::pair{GrammarKind::kSchema, o.json_schema},
+                                   {GrammarKind::kRegex, o.regex},
+                                   {GrammarKind::kGrammar, o.grammar}}) {
+    if (text == nullptr) continue;
+    if (grammar) throw Error("an answer follows one of json_schema, regex and grammar: set one of them");
+    grammar = {kind, text};
+  }
+  return grammar;
 }
 
-Request request_of(const CapiModel& model, std::span<const int32_t> prompt, const ingot_request_options& o) {
+// Where the prompt has begun the reasoning, the answer follows the grammar behind its end.
+void constrain(Request& request, CapiModel& model, const GrammarText& grammar) {
+  if (model.call_format->syntax == CallSyntax::kChannel)
+    throw Error("this model writes its answers in channels, and they cannot be constrained yet");
+  request.constraint = model.grammars.get(grammar);
+  if (!model.begins_reasoning(request.prompt)) return;
+  const std::string end(model.call_format->think_end);
+  request.constraint_start = {end, model.loaded.tokenizer->find(end).value_or(-1)};
+}
+
+Request request_of(CapiModel& model, std::span<const int32_t> prompt, const ingot_request_options& o) {
   Request request;
   request.prompt.assign(prompt.begin(), prompt.end());
   request.sampling = {.temperature = o.temperature,
@@ -47,6 +62,7 @@ Request request_of(const CapiModel& model, std::span<const int32_t> prompt, cons
   if (o.timeout_s > 0)
     request.deadline =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(o.timeout_s));
+  if (const std::optional<GrammarText> grammar = grammar_of(o)) constrain(request, model, *grammar);
   return request;
 }
 
@@ -147,20 +163,6 @@ ingot_status ingot_tokenize(const ingot_model* model, const char* text, size_t n
     if (n_bytes > 0) required(text, "text");
     const EncodeOptions options = {.add_special = add_special != 0, .parse_special = parse_special != 0};
     copy_out(tokenizer.encode(std::string_view(text, n_bytes), options), tokens, capacity, n);
-    return INGOT_OK;
-  });
-}
-
-ingot_status ingot_tokenize_chat(const ingot_model* model, const char* messages, int32_t* tokens, size_t capacity,
-                                 size_t* n) {
-  return guarded([&] {
-    using Json = nlohmann::ordered_json;
-    const LoadedModel& loaded = required(model, "model").shared->loaded;
-    const Json parsed = Json::parse(&required(messages, "messages"), nullptr, false);
-    if (!parsed.is_array()) throw Error("messages is no JSON array of objects with role and content");
-    const ChatTemplate fallback = ChatTemplate::chatml_default();
-    copy_out(encode_chat(*loaded.tokenizer, loaded.chat ? *loaded.chat : fallback, parsed, nullptr, Json::object()),
-             tokens, capacity, n);
     return INGOT_OK;
   });
 }

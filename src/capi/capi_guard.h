@@ -50,6 +50,13 @@ inline void check_range(const char* name, int value, int low, int high) {
   if (value < low || value > high) throw Error("{} is {}: it must be from {} to {}", name, value, low, high);
 }
 
+// As much of `from` as there is room for, and how much there is.
+template <class T, class Container>
+void copy_out(const Container& from, T* to, size_t capacity, size_t* n) {
+  required(n, "n") = from.size();
+  if (capacity > 0) std::copy_n(from.begin(), std::min(capacity, from.size()), &required(to, "the output"));
+}
+
 // The caller's struct, as far as it goes, over the defaults.
 template <class Options>
 Options options_of(const Options* given, void (*init)(Options*)) {

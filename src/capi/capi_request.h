@@ -10,6 +10,8 @@
 #include "engine/engine.h"
 #include "ingot/ingot.h"
 #include "model/loader.h"
+#include "text/calls/model_format.h"
+#include "text/grammar/model_grammars.h"
 #include "text/stream_decoder.h"
 
 namespace ingot {
@@ -17,10 +19,24 @@ namespace ingot {
 struct CapiModel {
   CapiModel(const std::string& path, const RunnerOptions& runner, const EngineOptions& options)
       : loaded(load_model(open_checkpoint(path), runner, nullptr)),
+        fallback(ChatTemplate::chatml_default()),
+        call_format(&call_format_of_model(chat().source())),
+        marker_tokens(ingot::marker_tokens(*call_format, *loaded.tokenizer)),
+        grammars(*loaded.tokenizer, loaded.runner->info().n_vocab),
         engine(std::make_unique<Engine>(*loaded.runner, options)) {
     engine->start();
   }
+  const ChatTemplate& chat() const { return loaded.chat ? *loaded.chat : fallback; }
+  bool begins_reasoning(std::span<const int32_t> prompt) const {
+    return opens_reasoning(*call_format,
+                           loaded.tokenizer->decode(prompt.last(std::min<size_t>(prompt.size(), 16))));
+  }
+
   LoadedModel loaded;
+  const ChatTemplate fallback;
+  const CallFormat* const call_format;
+  const std::vector<int32_t> marker_tokens;  // special tokens that call_format reads
+  ModelGrammars grammars;
   std::unique_ptr<Engine> engine;  // ends before the runner
 };
 

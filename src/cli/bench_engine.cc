@@ -1,17 +1,20 @@
 // ingot bench engine: requests that arrive at random through the whole engine, as a server has them: throughput, how
-// long the first token and the others take, what the prefix cache saved, what was preempted.
+// long the first token and the others take, what the prefix cache saved, what was preempted. With a grammar: what it
+// costs, by loads with it and without in turn.
 #include <fmt/format.h>
 
 #include <chrono>
 #include <cmath>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 
 #include "base/error.h"
 #include "base/system.h"
 #include "cli/bench_model.h"
 #include "cli/generate.h"
+#include "cli/grammar_options.h"
 #include "cli/terminal.h"
 
 namespace ingot {
@@ -23,7 +26,9 @@ struct LoadOptions {
   double rate = 0;  // requests a second; 0: all at once
   double spread = 0.5;
   int max_seqs = 32, max_batch_tokens = 512, n_kv_tokens = 0, seed = 1;
-  bool no_prefix_cache = false, json = false;
+  bool no_prefix_cache = false, no_jump_ahead = false, json = false;
+  GrammarOptions grammar;
+  int n_pairs = 5;
 };
 
 double ms(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
@@ -71,7 +76,8 @@ struct Conversation {
 
 class Load {
  public:
-  Load(Engine& engine, const LoadOptions& o) : engine_(engine), o_(o), random_(static_cast<unsigned>(o.seed)) {}
+  Load(Engine& engine, const LoadOptions& o, std::shared_ptr<Constraint> constraint)
+      : engine_(engine), o_(o), constraint_(std::move(constraint)), random_(static_cast<unsigned>(o.seed)) {}
 
   void run(Observed& observed) {
     const int n_vocab = engine_.info().n_vocab;
@@ -125,6 +131,8 @@ class Load {
     request.sampling = {.temperature = 0};
     request.max_tokens = around(o_.n_output);
     request.sink = c.client;
+    request.constraint = constraint_;
+    if (constraint_) request.stop_tokens = constraint_->vocabulary().ends();
     engine_.submit(std::move(request));
   }
 
@@ -140,21 +148,59 @@ class Load {
 
   Engine& engine_;
   const LoadOptions& o_;
+  const std::shared_ptr<Constraint> constraint_;
   std::mt19937 random_;
 };
 
 // Times of the host's parts of a step, in microseconds, on the stepping thread.
 struct StepTimes {
-  std::vector<double> plan_us, fill_us, emit_us, step_ms;
+  std::vector<double> plan_us, fill_us, emit_us, mask_us, step_ms;
+  std::vector<double> decode_ms;  // from the end of a step to that of the next, both of one token for each of n_full
+  int n_full = 0;                 // sequences
   int64_t n_seqs = 0;
+  bool was_full = false;
+  Clock::time_point last{};
   void add(const StepStats& s) {
     plan_us.push_back(1e3 * ms(s.planned - s.begin));
     fill_us.push_back(1e3 * ms(s.filled - s.planned));
     emit_us.push_back(1e3 * ms(s.emitted - s.sampled));
+    mask_us.push_back(1e3 * s.mask_ms);
     step_ms.push_back(ms(s.sampled - s.filled));
     n_seqs += s.n_seqs;
+    const bool is_full = s.n_seqs == n_full && s.n_tokens == n_full;
+    if (is_full && was_full) decode_ms.push_back(ms(s.emitted - last));
+    was_full = is_full;
+    last = s.emitted;
   }
 };
+
+// One load, from its first request to its last answer.
+struct LoadRun {
+  Observed observed;
+  StepTimes steps;
+  EngineGauges gauges;
+  double seconds = 0;
+};
+
+std::unique_ptr<LoadRun> run_load(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
+                                  std::shared_ptr<Constraint> constraint) {
+  auto run = std::make_unique<LoadRun>();
+  run->steps.n_full = o.max_seqs;
+  EngineOptions engine_options{.chunk = options.max_batch_tokens, .prefix_cache = !o.no_prefix_cache};
+  engine_options.jump_ahead = !o.no_jump_ahead;
+  engine_options.on_step = [&](const StepStats& s) {
+    run->steps.add(s);
+    if (options.trace) trace_step(*options.trace, s);
+  };
+  Engine engine(runner, engine_options);
+  engine.start();
+  const Clock::time_point start = Clock::now();
+  Load(engine, o, std::move(constraint)).run(run->observed);
+  run->seconds = ms(Clock::now() - start) / 1e3;
+  engine.stop();
+  run->gauges = engine.gauges();
+  return run;
+}
 
 nlohmann::ordered_json percentiles(std::vector<double>& values) {
   return {{"p50", percentile(values, 0.5)},
@@ -163,19 +209,23 @@ nlohmann::ordered_json percentiles(std::vector<double>& values) {
           {"max", percentile(values, 1)}};
 }
 
-nlohmann::ordered_json result_of(Observed& seen, StepTimes& steps, const EngineGauges& g, double seconds) {
+nlohmann::ordered_json result_of(LoadRun& run) {
+  Observed& seen = run.observed;
+  StepTimes& steps = run.steps;
+  const EngineGauges& g = run.gauges;
   const auto share = [](int64_t part, int64_t whole) {
     return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
   };
-  return {{"seconds", seconds},
-          {"output_tok_s", static_cast<double>(seen.n_tokens) / seconds},
-          {"total_tok_s", static_cast<double>(g.n_prompt_tokens + seen.n_tokens) / seconds},
+  return {{"seconds", run.seconds},
+          {"output_tok_s", static_cast<double>(seen.n_tokens) / run.seconds},
+          {"total_tok_s", static_cast<double>(g.n_prompt_tokens + seen.n_tokens) / run.seconds},
           {"requests", seen.n_finished},
           {"failed", seen.n_failed},
           {"prompt_tokens", g.n_prompt_tokens},
           {"cached_tokens", g.n_cached_tokens},
           {"hit_rate", share(g.n_cached_tokens, g.n_prompt_tokens)},
           {"output_tokens", seen.n_tokens},
+          {"forced_tokens", g.n_forced_tokens},
           {"computed_tokens", g.n_computed_tokens},
           {"preemptions", g.n_preemptions},
           {"steps", g.n_steps},
@@ -183,6 +233,8 @@ nlohmann::ordered_json result_of(Observed& seen, StepTimes& steps, const EngineG
           {"ttft_ms", percentiles(seen.first_ms)},
           {"itl_ms", percentiles(seen.between_ms)},
           {"step_ms", percentiles(steps.step_ms)},
+          {"decode_ms", percentiles(steps.decode_ms)},
+          {"mask_us", percentiles(steps.mask_us)},
           {"plan_us", percentiles(steps.plan_us)},
           {"fill_us", percentiles(steps.fill_us)},
           {"emit_us", percentiles(steps.emit_us)}};
@@ -212,8 +264,58 @@ void print(const nlohmann::ordered_json& r) {
   }
 }
 
+// Loads without the grammar and with it, in turn, so that whatever else the machine does meets both alike.
+nlohmann::ordered_json compare(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
+                               const std::shared_ptr<Constraint>& constraint) {
+  nlohmann::ordered_json result = {{"free", nlohmann::json::array()}, {"constrained", nlohmann::json::array()}};
+  std::vector<double> step_ratios, rate_ratios;
+  for (int i = 0; i < o.n_pairs; ++i) {
+    const nlohmann::ordered_json free = result_of(*run_load(runner, o, options, nullptr)),
+                                 bound = result_of(*run_load(runner, o, options, constraint));
+    const double free_ms = free["decode_ms"]["p50"], bound_ms = bound["decode_ms"]["p50"];
+    if (free_ms > 0 && bound_ms > 0) step_ratios.push_back(bound_ms / free_ms);
+    rate_ratios.push_back(bound["output_tok_s"].get<double>() / free["output_tok_s"].get<double>());
+    result["free"].push_back(free);
+    result["constrained"].push_back(bound);
+  }
+  result["decode_step_ratio"] = percentile(step_ratios, 0.5);
+  result["output_tok_s_ratio"] = percentile(rate_ratios, 0.5);
+  return result;
+}
+
+void print_comparison(const nlohmann::ordered_json& r) {
+  fmt::print("|             | output tok/s |    steps | forced tokens | decode step ms | mask us: p50 |      p99 |\n"
+             "|-------------|--------------|----------|---------------|----------------|--------------|----------|\n");
+  for (size_t i = 0; i < r["free"].size(); ++i)
+    for (const char* kind : {"free", "constrained"}) {
+      const auto& one = r[kind][i];
+      const auto number = [&](const char* of, const char* p) { return one[of][p].get<double>(); };
+      fmt::print("| {:11} | {:12.1f} | {:8} | {:13} | {:14.3f} | {:12.1f} | {:8.1f} |\n", kind,
+                 one["output_tok_s"].get<double>(), one["steps"].get<int64_t>(), one["forced_tokens"].get<int64_t>(),
+                 number("decode_ms", "p50"), number("mask_us", "p50"), number("mask_us", "p99"));
+    }
+  fmt::print("\nconstrained / free, median of {} pairs: {:.4f} of a decode step, {:.4f} of output tok/s\n",
+             r["free"].size(), r["decode_step_ratio"].get<double>(), r["output_tok_s_ratio"].get<double>());
+}
+
+// What answers follow, over the model's tokens; no constraint where no grammar is asked for.
+struct BenchGrammar {
+  explicit BenchGrammar(const LoadOptions& o) {
+    const std::optional<GrammarText> grammar = grammar_text(o.grammar);
+    if (!grammar) return;
+    if (!o.subject.shape.empty()) throw UsageError("a grammar needs a model's tokens: give a MODEL, not --shape");
+    const auto checkpoint = open_model_file(o.subject.model);
+    tokenizer = checkpoint->tokenizer();
+    constraint = std::make_shared<Constraint>(compile_option(*grammar),
+                                              make_grammar_vocabulary(*tokenizer, checkpoint->config().n_vocab));
+  }
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<Constraint> constraint;
+};
+
 void bench_engine(LoadOptions& o) {
   InterruptGuard guard;
+  const BenchGrammar grammar(o);
   RunnerOptions options = runner_options(o.subject.model);
   const int turn = static_cast<int>(std::ceil((1 + o.spread) * (o.n_prompt + o.n_output)));
   const int64_t longest = o.n_shared + int64_t{o.n_turns} * turn + 1;
@@ -227,21 +329,10 @@ void bench_engine(LoadOptions& o) {
   const int64_t pool = o.n_kv_tokens > 0 ? std::max<int64_t>(o.n_kv_tokens, longest) : enough;
   options.n_kv_tokens = static_cast<int>(std::min<int64_t>(pool, 1 << 30));
   const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
-  StepTimes steps;
-  EngineOptions engine_options{.chunk = options.max_batch_tokens, .prefix_cache = !o.no_prefix_cache};
-  engine_options.on_step = [&](const StepStats& s) {
-    steps.add(s);
-    if (options.trace) trace_step(*options.trace, s);
-  };
   { Engine(*runner, {}).warm_up(); }
-  Observed observed;
-  Engine engine(*runner, engine_options);
-  engine.start();
-  const Clock::time_point start = Clock::now();
-  Load(engine, o).run(observed);
-  const double seconds = ms(Clock::now() - start) / 1e3;
-  engine.stop();
-  const nlohmann::ordered_json result = result_of(observed, steps, engine.gauges(), seconds);
+  const nlohmann::ordered_json result = grammar.constraint
+                                            ? compare(*runner, o, options, grammar.constraint)
+                                            : result_of(*run_load(*runner, o, options, nullptr));
   if (o.json) {
     fmt::print("{}\n", result.dump(2));
     return;
@@ -249,6 +340,7 @@ void bench_engine(LoadOptions& o) {
   fmt::print("{}; {}; at most {} sequences and {} tokens in a step, {} tokens of KV cache\n\n",
              bench_name(*runner, o.subject), runner->backend().description(), o.max_seqs,
              runner->info().max_batch_tokens, int64_t{runner->info().n_blocks} * runner->info().block_size);
+  if (grammar.constraint) return print_comparison(result);
   print(result);
 }
 
@@ -275,9 +367,13 @@ void add_bench_engine(CLI::App& bench) {
   number("--seed", o->seed, "of the arrivals and lengths", 0, 0x7fffffff);
   number("-t,--threads", o->subject.model.n_threads, "threads; 0: all cores", 0, 1024);
   verb->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt whole");
+  add_grammar_options(*verb, o->grammar);
+  number("--pairs", o->n_pairs, "with a grammar: loads without it and with it, in turn", 1, 1000);
+  verb->add_flag("--no-jump-ahead", o->no_jump_ahead, "draw each token of text that the grammar forces");
   verb->add_flag("--json", o->json, "print JSON");
   verb->footer("Examples:\n  ingot bench engine model.gguf --requests 200 --rate 10\n"
-               "  ingot bench engine --shape llama-3.2-1b --turns 5 --shared 200 --max-seqs 16");
+               "  ingot bench engine --shape llama-3.2-1b --turns 5 --shared 200 --max-seqs 16\n"
+               "  ingot bench engine model.gguf --requests 16 --max-seqs 16 --spread 0 --regex '[a-z ]{2000}'");
   verb->callback([o] { bench_engine(*o); });
 }
 

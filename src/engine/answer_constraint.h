@@ -25,6 +25,8 @@ class AnswerConstraint {
   // Goes on by a token; false, and nothing changes, for one that may not come.
   bool accept(int32_t token);
   bool is_over() { return begun_ && matcher_.is_over(); }  // the answer is whole, and nothing can follow
+  std::string forced() { return begun_ ? matcher_.forced() : std::string(); }  // the text that must come next
+  const GrammarVocabulary& vocabulary() const { return constraint_->vocabulary(); }
 
   // For drafts: go_back undoes what has been accepted since.
   struct Place {

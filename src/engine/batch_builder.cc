@@ -72,13 +72,14 @@ std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
     if (!item.samples) continue;
     const int first = item.begin + item.n_tokens - item.n_drafts;
     for (int end = first; end <= item.begin + item.n_tokens; ++end) {
-      const bool has_mask = !sequence.finished && sequence.constraint && sequence.masks[end - first];
+      const bool unwanted = sequence.finished || item.is_outrun();
+      const bool has_mask = !unwanted && sequence.constraint && sequence.masks[end - first];
       rows_.push_back(
           {.params = &sequence.sampling(end - sequence.n_prompt),
            .position = end,
            .history = tokens.first(std::min(tokens.size(), static_cast<size_t>(end))),  // less if it has ended
            .mask = has_mask ? sequence.masks[end - first]->data() : nullptr,
-           .unwanted = sequence.finished});
+           .unwanted = unwanted});
     }
   }
   return rows_;

@@ -8,6 +8,10 @@
 // A request may propose drafts of its next tokens. One step draws behind each of them, and the longest run of drafts
 // that equal the draws before them is accepted, with one draw more; the output is that without drafts, in fewer
 // steps.
+//
+// Text that a request's grammar forces becomes tokens without draws (jump_ahead.h). The next step computes all of them
+// at once, like a chunk of a prompt. Where steps overlap, the step under way draws a token in place of the first of
+// them; that draw is dropped.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -39,7 +43,8 @@ struct StepStats {
   int n_decodes = 0;
   int n_preempted = 0;
   int n_cached = 0;   // tokens that sequences admitted in this step found in the prefix cache
-  int n_emitted = 0;  // tokens drawn for somebody
+  int n_emitted = 0;  // tokens that somebody got
+  int n_forced = 0;   // of these, not drawn: a grammar forced them
   int n_running = 0;  // this and the rest: as the forward begins
   int n_waiting = 0;
   int blocks_used = 0;
@@ -72,6 +77,7 @@ struct EngineGauges {
   int64_t n_prompt_tokens = 0;                 // of requests that began
   int64_t n_cached_tokens = 0;                 // of these, found in the prefix cache
   int64_t n_output_tokens = 0;
+  int64_t n_forced_tokens = 0;    // of these, not drawn: a grammar forced them
   int64_t n_draft_tokens = 0;     // that steps verified
   int64_t n_accepted_tokens = 0;  // of these, equal to what was drawn
   Clock::time_point last_step{};  // when the last one was done; for a watchdog
@@ -81,6 +87,7 @@ struct EngineOptions {
   int chunk = 512;                                     // tokens of one prompt in one step, cut to the runner's batch
   std::function<void(const StepStats&)> on_step = {};  // called on the stepping thread
   bool prefix_cache = true;
+  bool jump_ahead = true;       // text that a grammar forces becomes tokens without a draw of each
   int max_queue = 0;            // requests that wait for their first step; 0: any number
   std::optional<bool> overlap;  // empty: as the runner says
 };
@@ -144,9 +151,11 @@ class Engine {
   void emit_scores(const StepItem& item, std::span<const Sampled> scored);
   int accept(Sequence& sequence, std::span<const Sampled> drawn);
   void emit_tokens(Sequence& sequence, std::span<const Sampled> drawn);
+  bool emit_next(Sequence& sequence, const Sampled& sampled, bool is_first);
+  std::vector<int32_t> forced_tokens(Sequence& sequence, std::span<const int32_t> output);
   void emit_token(Sequence& sequence, const Sampled& sampled);
   void propose(Sequence& sequence);
-  void cut_refused(Sequence& sequence);
+  void cut_drafts(Sequence& sequence);
   void make_masks(Flight& flight);
   void make_masks(Sequence& sequence, int n_drafts);
   void finish(Sequence& sequence, FinishReason reason, const std::string& error = "", int32_t stop_token = -1);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/faults.h"
+#include "engine/jump_ahead.h"
 
 namespace ingot {
 namespace {
@@ -36,7 +37,7 @@ void Engine::run_step() {
   for (const StepItem& item : next.step->items) {
     row += item.n_scored;
     if (!item.samples) continue;
-    if (!item.sequence->finished) item.sequence->n_unseen = 1;
+    if (!item.sequence->finished && !item.is_outrun()) item.sequence->n_unseen = 1;
     item.sequence->unseen_row = row;
     row += 1 + item.n_drafts;
   }
@@ -58,7 +59,7 @@ void Engine::make_masks(Flight& flight) {
   bool any = false;
   for (const StepItem& item : flight.step->items) {
     Sequence& sequence = *item.sequence;
-    if (!item.samples || !sequence.constraint || sequence.finished) continue;
+    if (!item.samples || !sequence.constraint || sequence.finished || item.is_outrun()) continue;
     any = true;
     try {
       make_masks(sequence, item.n_drafts);
@@ -70,7 +71,7 @@ void Engine::make_masks(Flight& flight) {
   if (any) flight.stats.mask_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// One for each draw: behind the last token, and behind each draft, which the constraint has let pass (cut_refused).
+// One for each draw: behind the last token, and behind each draft, which the constraint has let pass (cut_drafts).
 void Engine::make_masks(Sequence& sequence, int n_drafts) {
   AnswerConstraint& constraint = *sequence.constraint;
   sequence.masks.assign(1, constraint.mask());
@@ -152,7 +153,7 @@ void Engine::land(Flight& flight, std::string fault) {
     ++counts_.n_failed_steps;
   }
   size_t row = 0;
-  const int64_t n_output = counts_.n_output_tokens;
+  const int64_t n_output = counts_.n_output_tokens, n_forced = counts_.n_forced_tokens;
   for (const StepItem& item : done.step->items) {
     if (stats.failed) {
       settle_failed(item, fault);
@@ -165,6 +166,7 @@ void Engine::land(Flight& flight, std::string fault) {
   }
   CHECK(stats.failed || row == drawn.size());
   stats.n_emitted = static_cast<int>(counts_.n_output_tokens - n_output);
+  stats.n_forced = static_cast<int>(counts_.n_forced_tokens - n_forced);
   stats.emitted = counts_.last_step = Clock::now();
   publish();
   if (options_.on_step) options_.on_step(stats);
@@ -178,6 +180,7 @@ void Engine::settle(const StepItem& item, std::span<const Sampled> drawn) {
   drawn = drawn.subspan(item.n_scored);
   const int n_accepted = item.n_drafts > 0 ? accept(sequence, drawn) : 0;
   scheduler_.done(item, n_accepted);
+  const bool is_drawn = item.samples && !item.is_outrun();
   if (!sequence.finished) {
     if (item.samples) sequence.n_unseen = 0;
     try {
@@ -186,7 +189,7 @@ void Engine::settle(const StepItem& item, std::span<const Sampled> drawn) {
     } catch (const std::exception& error) {
       return finish(sequence, FinishReason::kError, error.what());
     }
-    if (item.samples) emit_tokens(sequence, drawn.first(static_cast<size_t>(n_accepted) + 1));
+    if (is_drawn) emit_tokens(sequence, drawn.first(static_cast<size_t>(n_accepted) + 1));
   } else if (sequence.n_steps == 0) {
     destroy(sequence);
   }
@@ -237,23 +240,55 @@ int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
   return sequence.n_drafts;
 }
 
-// The consumer may end the request at each of the tokens: by what it throws, or by a cancel. What was drawn behind is
-// dropped then.
+// The tokens that were drawn, up to a place where the grammar forces text; then the tokens of that text. Drafts end at
+// such a place (cut_drafts), so no token behind it has been accepted.
 void Engine::emit_tokens(Sequence& sequence, std::span<const Sampled> drawn) {
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    if (!emit_next(sequence, drawn[i], i == 0)) return;
+    if (sequence.n_drafts > 0) continue;
+    std::vector<int32_t> forced;
+    try {
+      forced = forced_tokens(sequence, std::span(sequence.tokens).subspan(sequence.n_prompt));
+    } catch (const std::exception& error) {
+      return finish(sequence, FinishReason::kError, message_of(error));
+    }
+    for (const int32_t token : forced) {
+      ++counts_.n_forced_tokens;
+      if (!emit_next(sequence, {.token = token}, false)) return;
+    }
+    if (!forced.empty()) break;
+  }
+  if (sequence.request.propose) propose(sequence);
+}
+
+// One of several tokens. False once the request has ended, and the sequence may be gone: the consumer may end it at
+// each of the tokens, by what it throws or by a cancel.
+bool Engine::emit_next(Sequence& sequence, const Sampled& sampled, bool is_first) {
   const RequestId id = sequence.id;
   const auto ended = [&] {
     const auto found = sequences_.find(id);
     return found == sequences_.end() || found->second->finished;
   };
-  for (size_t i = 0; i < drawn.size(); ++i) {
-    if (i > 0) {
-      for (Message& message : inbox_.drain(false)) obey(message);
-      if (ended()) return;
-    }
-    emit_token(sequence, drawn[i]);
-    if (ended()) return;
+  if (!is_first) {
+    for (Message& message : inbox_.drain(false)) obey(message);
+    if (ended()) return false;
   }
-  if (sequence.request.propose) propose(sequence);
+  emit_token(sequence, sampled);
+  return !ended();
+}
+
+// What the grammar forces behind `output`, as far as its tokens are not to be drawn: who asks for log-probabilities or
+// biases tokens wants a draw of each, and a stop token is drawn. May throw.
+std::vector<int32_t> Engine::forced_tokens(Sequence& sequence, std::span<const int32_t> output) {
+  const Request& request = sequence.request;
+  if (!options_.jump_ahead || !sequence.constraint) return {};
+  if (request.sampling.n_logprobs >= 0 || !request.sampling.logit_bias.empty()) return {};
+  std::vector<int32_t> tokens = ingot::forced_tokens(*sequence.constraint, output);
+  const auto stops = [&](int32_t token) { return stops_at(request, token); };
+  tokens.erase(std::ranges::find_if(tokens, stops), tokens.end());
+  const size_t n_left = static_cast<size_t>(sequence.max_len - sequence.n_prompt) - output.size();
+  tokens.resize(std::min(tokens.size(), n_left));
+  return tokens;
 }
 
 // Of who goes on with one token: drafts for its next step. They end where one is no token of the vocabulary.
@@ -269,18 +304,25 @@ void Engine::propose(Sequence& sequence) {
   sequence.proposed.erase(std::ranges::find_if(sequence.proposed, no_token), sequence.proposed.end());
   if (!sequence.constraint) return;
   try {
-    cut_refused(sequence);
+    cut_drafts(sequence);
   } catch (const std::exception& error) {
     finish(sequence, FinishReason::kError, message_of(error));
   }
 }
 
-// Drafts end before the first that the constraint refuses.
-void Engine::cut_refused(Sequence& sequence) {
+// Drafts end before the first that the constraint refuses, and behind the first that text is forced behind: it comes
+// without a draw there, with drafts or without.
+void Engine::cut_drafts(Sequence& sequence) {
   AnswerConstraint& constraint = *sequence.constraint;
   AnswerConstraint::Place place = constraint.place();
-  const auto refused = [&](int32_t token) { return !constraint.accept(token); };
-  sequence.proposed.erase(std::ranges::find_if(sequence.proposed, refused), sequence.proposed.end());
+  std::vector<int32_t> output(sequence.tokens.begin() + sequence.n_prompt, sequence.tokens.end());
+  size_t n = 0;
+  while (n < sequence.proposed.size() && constraint.accept(sequence.proposed[n])) {
+    output.push_back(sequence.proposed[n++]);
+    if (output.size() + sequence.n_prompt >= static_cast<size_t>(sequence.max_len)) break;
+    if (!forced_tokens(sequence, output).empty()) break;
+  }
+  sequence.proposed.resize(n);
   constraint.go_back(std::move(place));
 }
 

@@ -62,6 +62,8 @@ struct StepItem {
   bool leaves_state = false;              // state_out is a checkpoint
 
   int n_rows() const { return n_scored + (samples ? 1 + n_drafts : 0); }  // of logits
+  // The token that it draws is known already: since it was planned, the sequence has got tokens that a grammar forces.
+  bool is_outrun() const { return samples && sequence->len() > begin + n_tokens - n_drafts; }
 };
 
 struct Step {

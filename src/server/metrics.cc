@@ -142,6 +142,8 @@ class MetricsPrinter {
           [](const auto& m) { return m.gauges.n_prompt_tokens; });
     value("generation_tokens_total", "counter", "Tokens generated.",
           [](const auto& m) { return m.gauges.n_output_tokens; });
+    value("forced_tokens_total", "counter", "Of these, tokens that no step drew, since a grammar forced them.",
+          [](const auto& m) { return m.gauges.n_forced_tokens; });
     value("prefix_cache_queries_total", "counter", "Prompt tokens that were looked up in the prefix cache.",
           [](const auto& m) { return m.gauges.n_prompt_tokens; });
     value("prefix_cache_hits_total", "counter", "Prompt tokens that the prefix cache had.",

@@ -1,4 +1,5 @@
 /* A C program of its own against the shared library: capi_test MODEL. Exit code 0 when all is as it should be. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,109 @@ static void test_errors(ingot_model* model) {
   ingot_request_free(NULL);
   EXPECT(ingot_free(NULL) == INGOT_OK && ingot_n_ctx(NULL) == 0);
   EXPECT(strcmp(ingot_status_name(INGOT_FULL), "INGOT_FULL") == 0 && strlen(ingot_version()) > 0);
+}
+
+/* Up to its end; its tokens and its text. */
+static ingot_event answer_of(ingot_model* model, const int32_t* prompt, size_t n, const ingot_request_options* asked, int32_t* tokens,
+                             size_t* n_tokens, heard* h) {
+  ingot_request* request = NULL;
+  ingot_event event;
+  EXPECT(ingot_submit(model, prompt, n, asked, NULL, NULL, &request) == INGOT_OK);
+  *n_tokens = 0;
+  while (1) {
+    EXPECT(ingot_poll(request, -1, &event) == INGOT_OK && h->n_bytes + event.n_bytes < sizeof(h->text));
+    memcpy(h->text + h->n_bytes, event.text, event.n_bytes), h->n_bytes += event.n_bytes;
+    if (event.kind == INGOT_EVENT_FINISH) break;
+    tokens[(*n_tokens)++] = event.token;
+  }
+  event.text = NULL;
+  ingot_request_free(request);
+  return event;
+}
+
+static void test_constraints(ingot_model* model, const int32_t* prompt, size_t n) {
+  int32_t tokens[256];
+  size_t n_tokens = 0;
+  ingot_request_options asked;
+  ingot_request_options_init(&asked);
+  EXPECT(asked.json_schema == NULL && asked.regex == NULL && asked.grammar == NULL);
+  asked.temperature = 1;
+  asked.max_tokens = 60;
+  for (asked.seed = 0; asked.seed < 4; ++asked.seed) {
+    heard h = {0};
+    asked.regex = "(yes|no), [0-9]{3}";
+    ingot_event end = answer_of(model, prompt, n, &asked, tokens, &n_tokens, &h);
+    EXPECT(end.finish == INGOT_FINISH_STOP && end.output_tokens >= (int)n_tokens);
+    const size_t word = h.text[0] == 'y' ? 3 : 2;
+    EXPECT(h.n_bytes == word + 5 && memcmp(h.text, word == 3 ? "yes, " : "no, ", word + 2) == 0);
+    for (size_t i = word + 2; i < h.n_bytes; ++i) EXPECT(h.text[i] >= '0' && h.text[i] <= '9');
+    asked.regex = NULL;
+
+    heard g = {0};
+    asked.grammar = "root ::= \"<\" [ab] \">\"";
+    end = answer_of(model, prompt, n, &asked, tokens, &n_tokens, &g);
+    EXPECT(end.finish == INGOT_FINISH_STOP && g.n_bytes == 3 && g.text[0] == '<' && g.text[2] == '>');
+    EXPECT(g.text[1] == 'a' || g.text[1] == 'b');
+    asked.grammar = NULL;
+
+    heard s = {0};
+    asked.json_schema = "{\"type\": \"object\", \"properties\": {\"animal\": {\"enum\": [\"fox\", \"owl\"]}}, "
+                        "\"required\": [\"animal\"], \"additionalProperties\": false}";
+    end = answer_of(model, prompt, n, &asked, tokens, &n_tokens, &s);
+    EXPECT(end.finish == INGOT_FINISH_STOP && s.text[0] == '{' && s.text[s.n_bytes - 1] == '}');
+    EXPECT(strstr(s.text, "\"animal\"") != NULL && (strstr(s.text, "\"fox\"") != NULL || strstr(s.text, "\"owl\"") != NULL));
+    asked.json_schema = NULL;
+  }
+
+  /* What cannot be asked for, and a library's caller of before these fields. */
+  ingot_request* request = NULL;
+  asked.json_schema = "{\"type\": 7}";
+  EXPECT(ingot_submit(model, prompt, n, &asked, NULL, NULL, &request) == INGOT_INVALID && strstr(ingot_last_error(), "type") != NULL);
+  asked.json_schema = "{}";
+  asked.regex = "a";
+  EXPECT(ingot_submit(model, prompt, n, &asked, NULL, NULL, &request) == INGOT_INVALID && strstr(ingot_last_error(), "one of") != NULL);
+  asked.json_schema = NULL;
+  asked.regex = "(";
+  EXPECT(ingot_submit(model, prompt, n, &asked, NULL, NULL, &request) == INGOT_INVALID && request == NULL);
+  asked.struct_size = offsetof(ingot_request_options, json_schema);
+  asked.max_tokens = 4;
+  asked.ignore_eos = 1;
+  heard old = {0};
+  EXPECT(answer_of(model, prompt, n, &asked, tokens, &n_tokens, &old).finish == INGOT_FINISH_LENGTH && n_tokens == 4);
+}
+
+/* Tools reach the template; what the model would write is read as a call of them. */
+static void test_tools(ingot_model* model) {
+  const char* messages = "[{\"role\": \"user\", \"content\": \"How warm is it in Oslo?\"}]";
+  const char* tools = "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"description\": \"how warm it is\", "
+                      "\"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}}}}}]";
+  int32_t plain[256], prompt[256], answer[256];
+  size_t n_plain = 0, n = 0, n_answer = 0, n_bytes = 0;
+  char text[2048] = {0}, json[1024] = {0};
+  ingot_chat_options options;
+  ingot_chat_options_init(&options);
+  EXPECT(ingot_tokenize_chat_with(model, messages, &options, plain, 256, &n_plain) == INGOT_OK);
+  options.tools = tools;
+  EXPECT(ingot_tokenize_chat_with(model, messages, &options, prompt, 256, &n) == INGOT_OK && n > n_plain && n <= 256);
+  EXPECT(ingot_detokenize(model, prompt, n, text, sizeof(text) - 1, &n_bytes) == INGOT_OK && strstr(text, "weather") != NULL);
+
+  const char* said = "Let me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>";
+  EXPECT(ingot_tokenize(model, said, strlen(said), 0, 1, answer, 256, &n_answer) == INGOT_OK && n_answer <= 256);
+  EXPECT(ingot_read_answer(model, prompt, n, tools, answer, n_answer, json, sizeof(json) - 1, &n_bytes) == INGOT_OK);
+  EXPECT(strstr(json, "\"content\":\"Let me see.\"") != NULL && strstr(json, "\"name\":\"weather\"") != NULL);
+  EXPECT(strstr(json, "\"arguments\":\"{\\\"city\\\": \\\"Oslo\\\"}\"") != NULL && strstr(json, "reasoning") == NULL);
+  /* Without tools nothing is a call. The size can be asked for first. */
+  memset(json, 0, sizeof(json));
+  EXPECT(ingot_read_answer(model, prompt, n, NULL, answer, n_answer, NULL, 0, &n_bytes) == INGOT_OK && n_bytes < sizeof(json));
+  EXPECT(ingot_read_answer(model, prompt, n, NULL, answer, n_answer, json, n_bytes, &n_bytes) == INGOT_OK);
+  EXPECT(strstr(json, "tool_calls") == NULL && strstr(json, "<tool_call>") != NULL);
+  EXPECT(ingot_read_answer(model, prompt, n, "{}", answer, n_answer, json, sizeof(json), &n_bytes) == INGOT_INVALID);
+  EXPECT(ingot_read_answer(model, prompt, n, "[", answer, n_answer, json, sizeof(json), &n_bytes) == INGOT_INVALID);
+  EXPECT(ingot_read_answer(NULL, prompt, n, tools, answer, n_answer, json, sizeof(json), &n_bytes) == INGOT_INVALID);
+  answer[0] = -1;
+  EXPECT(ingot_read_answer(model, prompt, n, tools, answer, n_answer, json, sizeof(json), &n_bytes) == INGOT_INVALID);
+  options.variables = "[]";
+  EXPECT(ingot_tokenize_chat_with(model, messages, &options, prompt, 256, &n) == INGOT_INVALID);
 }
 
 static double dot(const float* a, const float* b, int n) {
@@ -183,6 +287,8 @@ int main(int argc, char** argv) {
   EXPECT(event.finish == INGOT_FINISH_CANCELLED || event.finish == INGOT_FINISH_LENGTH);
   ingot_request_free(request);
   test_embeddings();
+  test_constraints(model, tokens, n);
+  test_tools(model);
   EXPECT(ingot_free(model) == INGOT_OK);
   do {
     EXPECT(ingot_poll(left, -1, &event) == INGOT_OK);

@@ -27,7 +27,12 @@ class RequestOptions(c.Structure):
     _fields_ = [("struct_size", c.c_size_t), ("max_tokens", c.c_int), ("temperature", c.c_float), ("top_k", c.c_int), ("top_p", c.c_float),
                 ("min_p", c.c_float), ("repetition_penalty", c.c_float), ("presence_penalty", c.c_float), ("frequency_penalty", c.c_float),
                 ("seed", c.c_uint64), ("logprobs", c.c_int), ("ignore_eos", c.c_int), ("stop_tokens", c.POINTER(c.c_int32)),
-                ("n_stop_tokens", c.c_size_t), ("priority", c.c_int), ("cache_salt", c.c_char_p), ("timeout_s", c.c_double)]
+                ("n_stop_tokens", c.c_size_t), ("priority", c.c_int), ("cache_salt", c.c_char_p), ("timeout_s", c.c_double),
+                ("json_schema", c.c_char_p), ("regex", c.c_char_p), ("grammar", c.c_char_p)]
+
+
+class ChatOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("tools", c.c_char_p), ("variables", c.c_char_p)]
 
 
 class Event(c.Structure):
@@ -105,6 +110,75 @@ def test_an_answer_is_that_of_the_program(lib, model):
     said = json.loads(subprocess.run([os.environ["INGOT"], "run", "-p", prompt, "-n", "30", "--temp", "0", "--json", "-t", "2"],
                                      capture_output=True, check=True).stdout)
     assert ids == said["token_ids"] and text.decode() == said["text"]
+
+
+SCHEMA = {"type": "object", "properties": {"name_of_the_animal": {"type": "string", "maxLength": 12}, "is_it_awake": {"type": "boolean"},
+                                           "count": {"type": "integer", "minimum": 1, "maximum": 99}},
+          "required": ["name_of_the_animal", "is_it_awake", "count"], "additionalProperties": False}
+
+
+def test_answers_follow_a_schema(lib, model):
+    """Several at once. An integer may be written with a fraction of zero."""
+    tokens, requests = chat_tokens(lib, model, "Tell me about an animal."), []
+    for seed in range(4):
+        options, request = request_options(lib, temperature=1, seed=seed, max_tokens=120, json_schema=json.dumps(SCHEMA).encode()), c.c_void_p()
+        assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), None, None, c.byref(request)) == OK
+        requests.append(request)
+    for request in requests:
+        text, ids, event = read(lib, request)
+        assert event.finish == 0, lib.ingot_last_error()
+        answer = json.loads(text)
+        assert list(answer) == SCHEMA["required"] and len(answer["name_of_the_animal"]) <= 12 and answer["is_it_awake"] in (True, False)
+        assert answer["count"] == int(answer["count"]) and 1 <= answer["count"] <= 99
+        lib.ingot_request_free(request)
+
+
+def chat_with(lib, model, messages, tools, variables=None):
+    options, n, data = ChatOptions(), c.c_size_t(), json.dumps(messages).encode()
+    lib.ingot_chat_options_init(c.byref(options))
+    assert options.struct_size == c.sizeof(options)
+    options.tools, options.variables = json.dumps(tools).encode(), variables
+    assert lib.ingot_tokenize_chat_with(model, data, c.byref(options), None, c.c_size_t(0), c.byref(n)) == OK, lib.ingot_last_error()
+    tokens = (c.c_int32 * n.value)()
+    assert lib.ingot_tokenize_chat_with(model, data, c.byref(options), tokens, n, c.byref(n)) == OK
+    return tokens
+
+
+def read_answer(lib, model, prompt, tools, tokens):
+    ids, n = (c.c_int32 * len(tokens))(*tokens), c.c_size_t()
+    said = json.dumps(tools).encode() if tools is not None else None
+    args = [model, prompt, c.c_size_t(len(prompt)), said, ids, c.c_size_t(len(ids))]
+    assert lib.ingot_read_answer(*args, None, c.c_size_t(0), c.byref(n)) == OK, lib.ingot_last_error()
+    text = c.create_string_buffer(n.value)
+    assert lib.ingot_read_answer(*args, text, n, c.byref(n)) == OK
+    return json.loads(text.raw)
+
+
+def test_a_conversation_with_tools(lib, model):
+    """The model's call by a grammar; its message goes back as it is read, with a result behind it."""
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
+    messages = [{"role": "user", "content": "Is it cold in Oslo?"}]
+    prompt = chat_with(lib, model, messages, tools)
+    call = rb"""<tool_call>\n\{"name": "weather", "arguments": \{"city": "[A-Z][a-z]{2,5}"\}\}\n</tool_call>"""
+    options, request = request_options(lib, temperature=1, seed=3, max_tokens=90, regex=call), c.c_void_p()
+    assert lib.ingot_submit(model, prompt, c.c_size_t(len(prompt)), c.byref(options), None, None, c.byref(request)) == OK, lib.ingot_last_error()
+    text, ids, event = read(lib, request)
+    assert event.finish == 0
+    lib.ingot_request_free(request)
+    message = read_answer(lib, model, prompt, tools, ids)
+    [one] = message["tool_calls"]
+    assert message["role"] == "assistant" and message["content"] == "" and one["type"] == "function"
+    assert one["function"]["name"] == "weather" and json.loads(one["function"]["arguments"])["city"] in text.decode()
+    assert read_answer(lib, model, prompt, tools, ids)["tool_calls"][0]["id"] == one["id"]
+    assert read_answer(lib, model, prompt, None, ids) == {"role": "assistant", "content": text.decode()}
+    for end in range(len(ids)):  # an answer that is not over
+        assert read_answer(lib, model, prompt, tools, ids[:end]).get("tool_calls", [one])[0]["id"] == one["id"]
+    city = json.loads(one["function"]["arguments"])["city"]
+    result = {"role": "tool", "tool_call_id": one["id"], "content": "It is 7 degrees."}
+    again = chat_with(lib, model, messages + [message, result], tools)
+    n, shown = c.c_size_t(), c.create_string_buffer(4096)
+    assert lib.ingot_detokenize(model, again, c.c_size_t(len(again)), shown, c.c_size_t(4096), c.byref(n)) == OK
+    assert city.encode() in shown.raw[: n.value] and b"7 degrees" in shown.raw[: n.value]
 
 
 def test_a_callback_hears_every_event_in_order(lib, model):

@@ -82,3 +82,58 @@ def test_what_cannot_be_enforced_is_refused(server, fields, param, words):
     error = server.post("/v1/chat/completions", USER | fields).error(400, param)
     for word in words:
         assert word in error["message"]
+
+
+def test_forced_text_takes_no_draws(server):
+    """The names of members: counted as tokens like others, and the answer is one of the schema. Log-probabilities are of draws."""
+    long = {"type": "object", "additionalProperties": False, "required": ["the_name_of_the_person", "the_age_of_the_person"],
+            "properties": {"the_name_of_the_person": {"type": "string", "maxLength": 5}, "the_age_of_the_person": {"type": "boolean"}}}
+    body = USER | {"json_schema": long, "n": 2, "temperature": 1}
+    before = server.metric("forced_tokens_total")
+    scored = server.post("/v1/chat/completions", body | {"logprobs": True}).json()
+    assert server.metric("forced_tokens_total") == before
+    for choice in scored["choices"]:
+        assert all(token["logprob"] < 0 for token in choice["logprobs"]["content"] if token["token"].strip().isalpha())
+    before_tokens = server.metric("generation_tokens_total")
+    reply = server.post("/v1/chat/completions", body).json()
+    forced = server.metric("forced_tokens_total") - before
+    assert 4 <= forced <= server.metric("generation_tokens_total") - before_tokens == reply["usage"]["completion_tokens"]
+    for choice in reply["choices"]:
+        assert list(json.loads(choice["message"]["content"])) == long["required"] and choice["finish_reason"] == "stop"
+
+
+def test_max_tokens_cuts_a_text_that_could_go_on(server):
+    """Wherever it falls, in forced text and in strings: what there is begins the whole answer."""
+    body = {"messages": USER["messages"], "json_schema": SCHEMA, "temperature": 0}
+    whole = server.post("/v1/chat/completions", body | {"max_tokens": 300}).json()
+    text, n = whole["choices"][0]["message"]["content"], whole["usage"]["completion_tokens"]
+    check(text)
+    for max_tokens in range(1, n):
+        reply = server.post("/v1/chat/completions", body | {"max_tokens": max_tokens}).json()
+        choice = reply["choices"][0]
+        assert choice["finish_reason"] == "length" and reply["usage"]["completion_tokens"] == max_tokens
+        assert text.startswith(choice["message"]["content"].rstrip("\ufffd")) and len(choice["message"]["content"]) < len(text)
+
+
+@pytest.mark.parametrize("fields, text", [
+    ({"guided_regex": "[^\\s\\S]"}, ""),  # no text at all
+    ({"guided_regex": "ab[^\\s\\S]"}, None),
+    ({"guided_regex": "0", "logit_bias": "all digits"}, ""),
+])
+def test_a_dead_end_ends_the_answer(server, fields, text):
+    """At once or after some tokens: a refusal or a finish_reason, and the server goes on."""
+    if fields.get("logit_bias"):
+        tokens = server.post("/tokenize", {"prompt": "0", "add_special_tokens": False}).json()["tokens"]
+        fields = fields | {"logit_bias": {str(token): -100 for token in tokens}}
+    for stream in (False, True):
+        reply = server.post("/v1/chat/completions", USER | fields | {"stream": stream})
+        assert reply.status in (200, 400), reply.status
+        if reply.status == 400:
+            continue
+        if stream:
+            events = reply.events()
+            reasons = [c["finish_reason"] for e in events for c in e.get("choices", []) if c["finish_reason"]]
+            assert reasons in (["error"], ["stop"]), events
+        else:
+            assert reply.json()["choices"][0]["finish_reason"] in ("error", "stop")
+    assert server.post("/v1/chat/completions", USER | {"guided_regex": "ok"}).json()["choices"][0]["message"]["content"] == "ok"

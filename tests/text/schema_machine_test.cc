@@ -131,7 +131,7 @@ TEST(SchemaMachine, WhatMustComeIsForced) {
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
   const auto vocabulary = std::make_shared<const GrammarVocabulary>(tokens, std::vector<int32_t>{0});
   Matcher matcher(std::make_shared<Constraint>(compile_schema(schema, {}, {.is_compact = true}), vocabulary));
-  const std::string forced = matcher.forced(100);
+  const std::string forced = matcher.forced();
   EXPECT_EQ(forced, R"({"name":"x\")");  // then the letter or its escape
   for (char c : forced) ASSERT_TRUE(matcher.accept(1 + static_cast<uint8_t>(c)));
   for (char c : std::string("\\u00e9\"}")) ASSERT_TRUE(matcher.accept(1 + static_cast<uint8_t>(c)));

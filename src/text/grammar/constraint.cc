@@ -10,6 +10,7 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxCachedBytes = size_t{64} << 20;  // masks of one grammar; then they are made anew
+constexpr size_t kMaxForcedTexts = 1 << 13;           // the same, of texts that are forced
 
 }  // namespace
 
@@ -54,6 +55,27 @@ std::shared_ptr<const TokenMask> Constraint::make_mask(GrammarState state) {
     for (int32_t end : vocabulary_->ends()) allow_token(*mask, end);
   }
   return mask;
+}
+
+// Kept, since each byte takes up to 256 steps.
+const std::string& Constraint::forced(GrammarState first) {
+  if (const auto it = forced_.find(first); it != forced_.end()) return it->second;
+  if (forced_.size() >= kMaxForcedTexts) forced_.clear();
+  std::string text;
+  for (GrammarState state = first; text.size() < Matcher::kMostForced && !automaton_->accepts(state);) {
+    int only = -1;
+    GrammarState next;
+    for (int byte = 0; byte < 256 && only != -2; ++byte) {
+      const GrammarState after = automaton_->step(state, static_cast<uint8_t>(byte));
+      if (after.is_dead()) continue;
+      only = only == -1 ? byte : -2;
+      next = after;
+    }
+    if (only < 0) break;
+    text += static_cast<char>(only);
+    state = next;
+  }
+  return forced_[first] = std::move(text);
 }
 
 // The tokens that go on with a word, and those that end it: from `fresh`, which is `state` but for its text.
@@ -184,24 +206,9 @@ bool Matcher::is_over() {
   return true;
 }
 
-std::string Matcher::forced(size_t max_bytes) {
-  std::string text;
+std::string Matcher::forced() {
   const std::lock_guard lock(constraint_->mutex_);
-  GrammarState state = states_.back();
-  while (text.size() < max_bytes && !constraint_->automaton_->accepts(state)) {
-    int only = -1;
-    GrammarState next;
-    for (int byte = 0; byte < 256 && only != -2; ++byte) {
-      const GrammarState after = constraint_->automaton_->step(state, static_cast<uint8_t>(byte));
-      if (after.is_dead()) continue;
-      only = only == -1 ? byte : -2;
-      next = after;
-    }
-    if (only < 0) break;
-    text += static_cast<char>(only);
-    state = next;
-  }
-  return text;
+  return constraint_->forced(states_.back());
 }
 
 }  // namespace ingot

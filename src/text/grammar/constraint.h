@@ -38,6 +38,7 @@ class Constraint {
   };
 
   std::shared_ptr<const TokenMask> mask(GrammarState state);
+  const std::string& forced(GrammarState state);
   std::shared_ptr<const TokenMask> make_mask(GrammarState state);
   const WordMask& word_mask(uint32_t place);
   void count_bytes();
@@ -52,6 +53,7 @@ class Constraint {
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
   std::unordered_map<GrammarState, std::shared_ptr<const TokenMask>> masks_;
   std::unordered_map<uint32_t, std::unique_ptr<WordMask>> words_;
+  std::unordered_map<GrammarState, std::string> forced_;
   std::atomic<size_t> cached_bytes_{0};  // read without the mutex, which is held for as long as a mask takes
 };
 
@@ -67,8 +69,9 @@ class Matcher {
   void roll_back(int n);
   bool can_end() const { return can_end_; }  // the answer may end here
   bool is_over();                            // and must
-  // The bytes that must come next, whatever is drawn; at most max_bytes.
-  std::string forced(size_t max_bytes);
+  // The bytes that must come next, whatever is drawn; at most kMostForced.
+  static constexpr size_t kMostForced = 256;
+  std::string forced();
   int n_tokens() const { return static_cast<int>(states_.size()) - 1; }
 
  private:

@@ -45,7 +45,8 @@ std::unique_ptr<GrammarVocabulary> make_grammar_vocabulary(const Tokenizer& toke
     if (is_text(tokenizer.type(id)) && !tokenizer.is_end(id))
       bytes[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
   }
-  return std::make_unique<GrammarVocabulary>(std::move(bytes), tokenizer.end_tokens());
+  auto encode = [&tokenizer](std::string_view text) { return tokenizer.encode(text, {.add_special = false}); };
+  return std::make_unique<GrammarVocabulary>(std::move(bytes), tokenizer.end_tokens(), std::move(encode));
 }
 
 ModelGrammars::ModelGrammars(const Tokenizer& tokenizer, int32_t n_tokens, size_t max_bytes)

@@ -27,7 +27,8 @@ std::unique_ptr<Automaton> compile(const GrammarText& grammar);
 // A regular expression of which each of the texts is a match, and nothing else.
 std::string regex_of_choices(const std::vector<std::string>& choices);
 
-// n_tokens: of the model, which may have more than its tokenizer. These stand for no text.
+// n_tokens: of the model, which may have more than its tokenizer. These stand for no text. The tokenizer outlives the
+// vocabulary.
 std::unique_ptr<GrammarVocabulary> make_grammar_vocabulary(const Tokenizer& tokenizer, int32_t n_tokens);
 
 class ModelGrammars {

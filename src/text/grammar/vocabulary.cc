@@ -7,8 +7,11 @@
 
 namespace ingot {
 
-GrammarVocabulary::GrammarVocabulary(std::vector<std::string> bytes, std::vector<int32_t> ends)
-    : bytes_(std::move(bytes)), ends_(std::move(ends)), end_mask_((bytes_.size() + 31) / 32) {
+GrammarVocabulary::GrammarVocabulary(std::vector<std::string> bytes, std::vector<int32_t> ends, Encode encode)
+    : bytes_(std::move(bytes)),
+      ends_(std::move(ends)),
+      encode_(std::move(encode)),
+      end_mask_((bytes_.size() + 31) / 32) {
   std::vector<std::pair<std::string_view, int32_t>> tokens;
   for (int32_t id = 0; id < size(); ++id) {
     if (!bytes_[static_cast<size_t>(id)].empty()) tokens.emplace_back(bytes_[static_cast<size_t>(id)], id);

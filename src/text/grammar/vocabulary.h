@@ -1,10 +1,12 @@
 // The tokens of a model as grammars see them: a tree of their bytes, and what of them is plain text of a JSON string,
 // which most of a document is. Made once for a model; safe for use by any number of threads.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -23,9 +25,12 @@ inline bool allows_token(const TokenMask& mask, int32_t token) {
 
 class GrammarVocabulary {
  public:
+  // The tokens of a text, as the model's tokenizer cuts it.
+  using Encode = std::function<std::vector<int32_t>(std::string_view text)>;
+
   // bytes: of each token, in text; empty for a token that text cannot have (a control token). ends: the tokens that
-  // end an answer.
-  GrammarVocabulary(std::vector<std::string> bytes, std::vector<int32_t> ends);
+  // end an answer. encode: called from any thread; empty where no tokenizer is known.
+  GrammarVocabulary(std::vector<std::string> bytes, std::vector<int32_t> ends, Encode encode = {});
   GrammarVocabulary(const GrammarVocabulary&) = delete;  // trie_ views bytes_
   GrammarVocabulary& operator=(const GrammarVocabulary&) = delete;
 
@@ -33,6 +38,7 @@ class GrammarVocabulary {
   const std::string& bytes(int32_t token) const { return bytes_[static_cast<size_t>(token)]; }
   const std::vector<int32_t>& ends() const { return ends_; }
   bool is_end(int32_t token) const { return allows_token(end_mask_, token); }
+  const Encode& encode() const { return encode_; }
   const TokenTrie& trie() const { return trie_; }
   TokenMask empty_mask() const { return TokenMask(end_mask_.size()); }
 
@@ -59,6 +65,7 @@ class GrammarVocabulary {
 
   std::vector<std::string> bytes_;
   std::vector<int32_t> ends_;
+  const Encode encode_;
   TokenMask end_mask_;
   TokenTrie trie_;
   std::vector<Content> contents_;

@@ -1,0 +1,51 @@
+#include "engine/jump_ahead.h"
+
+#include <algorithm>
+
+namespace ingot {
+namespace {
+
+constexpr size_t kContextTokens = 32;  // how a tokenizer cuts a text depends on no more of what stands before
+
+// The end of the output, as far back as it is text.
+std::string context_of(std::span<const int32_t> output, const GrammarVocabulary& vocabulary) {
+  output = output.last(std::min(output.size(), kContextTokens));
+  std::string context;
+  for (const int32_t token : output) {
+    const std::string& bytes = vocabulary.bytes(token);
+    if (bytes.empty()) context.clear();
+    context += bytes;
+  }
+  return context;
+}
+
+// Leaves the tokens at the end that make up n_bytes. False where no token begins there.
+bool keep_last_bytes(std::vector<int32_t>& tokens, size_t n_bytes, const GrammarVocabulary& vocabulary) {
+  size_t n = 0;
+  auto first = tokens.end();
+  while (n < n_bytes && first != tokens.begin()) {
+    if (*--first >= vocabulary.size()) return false;
+    n += vocabulary.bytes(*first).size();
+  }
+  tokens.erase(tokens.begin(), first);
+  return n == n_bytes;
+}
+
+}  // namespace
+
+std::vector<int32_t> forced_tokens(AnswerConstraint& constraint, std::span<const int32_t> output) {
+  const GrammarVocabulary& vocabulary = constraint.vocabulary();
+  if (!vocabulary.encode()) return {};
+  const std::string forced = constraint.forced();
+  if (forced.empty()) return {};
+  std::vector<int32_t> tokens = vocabulary.encode()(context_of(output, vocabulary) + forced);
+  if (!keep_last_bytes(tokens, forced.size(), vocabulary)) return {};
+  AnswerConstraint::Place place = constraint.place();
+  const auto refused = [&](int32_t token) { return !constraint.accept(token); };
+  tokens.erase(std::ranges::find_if(tokens, refused), tokens.end());
+  if (!tokens.empty() && !constraint.is_over()) tokens.pop_back();
+  constraint.go_back(std::move(place));
+  return tokens;
+}
+
+}  // namespace ingot
