@@ -4,6 +4,7 @@
 #pragma once
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -34,6 +35,11 @@ struct GenerationSpec {
   bool wants_tokens = false;  // TokenText of each token, with or without log-probabilities
   bool wants_totals = false;  // of a stream so far, with each piece
   bool wants_progress = false;  // of prompts, while a stream has nothing else to say
+  struct Wanted {
+    GrammarText text;
+    std::string path;  // of the field that says it
+  };
+  std::optional<Wanted> wanted = {};            // what the answer's text, or its content, is to follow
   std::shared_ptr<Constraint> constraint = {};  // what each answer follows, behind its start
   ConstraintStart constraint_start = {};
   int priority = 0;
@@ -100,8 +106,6 @@ class AnswerWriter {
   virtual void end(const Totals& totals, std::string& out) = 0;
   virtual std::string whole(const std::vector<ChoiceResult>& choices,
                             const Totals& totals) = 0;  // not streamed: the body
-  // Whether a choice may end with "error" while others go on; else the request fails.
-  virtual bool tells_failures() const { return true; }
   // Of an error, before and after the stream has begun.
   virtual HttpResponse error(const ApiError& e) const { return error_response(e); }
   virtual std::string error_event(const ApiError& e) const { return "data: " + error_object(e) + "\n\n"; }

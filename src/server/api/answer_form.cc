@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "server/api/request_fields.h"
 
@@ -12,26 +13,12 @@ namespace ingot {
 
 using Kind = AnswerEvent::Kind;
 
-bool ToolReader::keeps(const JsonValue& tool, const std::string& where) {
-  if (!tool.is_object()) refuse_value(where, "must be an object");
-  if (!tool.contains("type") || tool["type"].is_null()) return true;
-  const std::string& type = string_member(tool, "type", where);
-  if (type == type_) return true;
-  form_.warnings.push_back(
-      fmt::format("{} is left out: this server has no tools of the type '{}'", where, printable(type, 64)));
-  return false;
-}
-
-void ToolReader::check_strict(const JsonValue& function, const std::string& where) {
-  if (Fields(function, where + ".").boolean("strict").value_or(false))
-    form_.warnings.push_back(fmt::format("{}.strict is not enforced by this server yet", where));
-}
-
 void prepare_answer(const ServedModel& model, GenerationSpec& spec, AnswerForm& form) {
   const std::span<const int32_t> prompt = spec.prompts[0];
   form.format = &model.call_format();
-  form.in_reasoning =
-      opens_reasoning(*form.format, model.tokenizer().decode(prompt.last(std::min<size_t>(prompt.size(), 16))));
+  const std::string prompt_end = model.tokenizer().decode(prompt.last(std::min<size_t>(prompt.size(), 16)));
+  form.in_reasoning = opens_reasoning(*form.format, prompt_end);
+  form.closed_reasoning = trim(prompt_end).ends_with(trim(form.format->think_end));
   form.id_seed = random_seed();
   spec.keep_markers = true;
 }

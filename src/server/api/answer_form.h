@@ -8,29 +8,28 @@
 
 namespace ingot {
 
+enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
+
+// A tool that the answer may call.
+struct CallableTool {
+  std::string name;
+  JsonValue parameters;  // the schema of its arguments; null: it has none
+  std::string where;     // that schema is in the request
+  bool strict = false;
+};
+
 struct AnswerForm {
   const CallFormat* format = find_call_format("plain");
-  JsonValue tools;                    // that may be called, in OpenAI's shape; null: no calls are looked for
+  JsonValue tools;                    // that the model is shown, in OpenAI's shape; null: no calls are looked for
+  std::vector<CallableTool> callable;
+  bool limits_tools = false;          // fewer are callable than shown
+  ToolChoice choice = ToolChoice::kAuto;
   bool parallel_calls = true;         // false: the first call alone is kept
   bool in_reasoning = false;          // the prompt has begun it
+  bool closed_reasoning = false;      // the prompt has begun and ended it
   bool splits_reasoning = true;       // false: it stays in the content, with its markers
   uint64_t id_seed = 0;               // of calls' ids: another one for each answer
   std::vector<std::string> warnings;  // about the request
-};
-
-// The tools of a request, one by one. A tool whose type is not `type` is none that a model's template knows: it is left
-// out, with a warning. A type that is absent is `type`.
-class ToolReader {
- public:
-  ToolReader(const char* type, AnswerForm& form) : type_(type), form_(form) {}
-  // Whether it is to be kept. Throws ApiError for what is no object, or has a type that is no string.
-  bool keeps(const JsonValue& tool, const std::string& where);
-  // Of the object that may have "strict".
-  void check_strict(const JsonValue& function, const std::string& where);
-
- private:
-  const std::string_view type_;
-  AnswerForm& form_;
 };
 
 // The form's format, whether the prompt has begun the reasoning, and a seed for ids; and the spec keeps the markers.

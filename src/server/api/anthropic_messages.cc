@@ -7,6 +7,7 @@
 #include "server/api/api.h"
 #include "server/api/constraint_fields.h"
 #include "server/api/request_fields.h"
+#include "server/api/tool_fields.h"
 
 namespace ingot {
 namespace {
@@ -54,33 +55,6 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
   if (!text.empty() || own.contains("tool_calls")) out.push_back(std::move(own));
 }
 
-JsonValue read_tools(const Fields& fields, AnswerForm& form) {
-  JsonValue tools;
-  const JsonValue* given = fields.find("tools");
-  bool shown = true;
-  if (const JsonValue* choice = fields.find("tool_choice")) {
-    const std::string type = Fields(*choice, "tool_choice.").string("type", 64).value_or("");
-    if (type == "none") shown = false;
-    if (type == "any" || type == "tool")
-      fields.refuse("tool_choice", "that forces a call is not supported by this server yet: use auto or none");
-    if (type != "auto" && type != "none") fields.refuse("tool_choice", "must have the type auto, any, tool or none");
-    form.parallel_calls = !Fields(*choice, "tool_choice.").boolean("disable_parallel_tool_use").value_or(false);
-  }
-  if (!given) return tools;
-  ToolReader reader("custom", form);
-  for (size_t i = 0; i < given->size(); ++i) {
-    const std::string where = fmt::format("tools[{}]", i);
-    const JsonValue& tool = (*given)[i];
-    if (!reader.keeps(tool, where)) continue;
-    reader.check_strict(tool, where);
-    JsonValue function = {{"name", string_member(tool, "name", where)}};
-    if (tool.contains("description")) function["description"] = string_member(tool, "description", where);
-    function["parameters"] = tool.value("input_schema", JsonValue::object());
-    tools.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
-  return shown ? tools : JsonValue();
-}
-
 // What the template is told of thinking. "adaptive" leaves it to the model.
 JsonValue read_variables(const Fields& fields) {
   JsonValue variables = JsonValue::object();
@@ -109,7 +83,7 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model,
   // The answer goes on from the last message.
   const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");
   const ChatEnd end = goes_on ? ChatEnd::kOpenMessage : ChatEnd::kAnswer;
-  form.tools = read_tools(fields, form);
+  read_tools(fields, ToolStyle::kMessages, form);
   return chat_prompt(model, std::move(messages), form.tools, variables, "messages", end);
 }
 
@@ -132,7 +106,7 @@ class MessagesWriter final : public AnswerWriter {
     JsonValue json = {{"type", "message_delta"},
                       {"delta", {{"stop_reason", stop_reason()}, {"stop_sequence", stop_sequence(end_)}}},
                       {"usage", usage(totals)}};
-    if (!reader_.warnings().empty()) json["warnings"] = reader_.warnings();
+    add_warnings(json);
     event(out, json);
     event(out, {{"type", "message_stop"}});
   }
@@ -141,10 +115,9 @@ class MessagesWriter final : public AnswerWriter {
     add(reader_.read(one.whole.text), nullptr);
     finish(one.end, nullptr);
     JsonValue json = message(std::move(blocks_), stop_reason(), end_, totals);
-    if (!reader_.warnings().empty()) json["warnings"] = reader_.warnings();
+    add_warnings(json);
     return dump_json(json);
   }
-  bool tells_failures() const override { return false; }  // there is no stop_reason for it
   HttpResponse error(const ApiError& e) const override { return anthropic_error_response(e); }
   std::string error_event(const ApiError& e) const override {
     return "event: error\ndata: " + anthropic_error_object(e) + "\n\n";
@@ -221,10 +194,16 @@ class MessagesWriter final : public AnswerWriter {
     close(out);
   }
 
+  // An answer that the model could not go on with is cut, and max_tokens is the one reason that says so.
   const char* stop_reason() const {
     if (!end_.stop_string.empty()) return "stop_sequence";
-    if (std::string_view(end_.reason) == "length") return "max_tokens";
+    if (std::string_view(end_.reason) == "length" || !end_.failure.empty()) return "max_tokens";
     return reader_.has_calls() ? "tool_use" : "end_turn";
+  }
+  void add_warnings(JsonValue& json) const {
+    std::vector<std::string> warnings = reader_.warnings();
+    if (!end_.failure.empty()) warnings.push_back("the answer ends early: " + end_.failure);
+    if (!warnings.empty()) json["warnings"] = std::move(warnings);
   }
   static JsonValue stop_sequence(const ChoiceEnd& end) {
     return end.stop_string.empty() ? JsonValue() : JsonValue(end.stop_string);
@@ -267,10 +246,10 @@ void answer_messages(const ApiCall& call) {
   GenerationSpec spec;
   spec.stream = fields.boolean("stream").value_or(false);
   read_sampling(call, fields, spec);
-  if (const JsonValue* format = fields.find("output_format")) read_format(call, *format, "output_format", spec);
+  if (const JsonValue* format = fields.find("output_format")) read_format(*format, "output_format", spec);
   if (const JsonValue* config = fields.find("output_config")) {
     const Fields inner(*config, "output_config.");
-    if (const JsonValue* format = inner.find("format")) read_format(call, *format, "output_config.format", spec);
+    if (const JsonValue* format = inner.find("format")) read_format(*format, "output_config.format", spec);
   }
   if (auto stops = fields.strings("stop_sequences", 16, 256)) spec.stops = std::move(*stops);
   for (const std::string& stop : spec.stops)
@@ -282,7 +261,7 @@ void answer_messages(const ApiCall& call) {
   spec.prompts = {read_prompt(fields, model, form)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
   prepare_answer(model, spec, form);
-  begin_behind_reasoning(model, form, spec);
+  constrain_answer(call, form, spec);
   auto writer = std::make_unique<MessagesWriter>(model.id(), static_cast<int>(spec.prompts[0].size()), form);
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }

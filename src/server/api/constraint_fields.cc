@@ -2,65 +2,62 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/ascii.h"
 #include "base/error.h"
+#include "text/calls/answer_grammar.h"
 
 namespace ingot {
 namespace {
 
 constexpr size_t kMaxGrammarBytes = 1 << 20, kMaxChoices = 4096;
 
-void compile_into(const ApiCall& call, GrammarKind kind, std::string text, const std::string& path,
-                  GenerationSpec& spec) {
-  if (spec.constraint)
+void want(GrammarKind kind, std::string text, const std::string& path, GenerationSpec& spec) {
+  if (spec.wanted)
     throw ApiError(400, path + " comes beside another field that says what the answer follows: send one of them", path);
-  if (!call.model->writes()) throw ApiError(400, "this model makes vectors of texts and writes no answer", path);
-  try {
-    spec.constraint = call.model->grammars().get({.kind = kind, .text = std::move(text)});
-  } catch (const Error& error) {
-    throw ApiError(400, printable(fmt::format("{}: {}", path, error.what()), 1024), path);
-  }
+  spec.wanted = {{.kind = kind, .text = std::move(text)}, path};
 }
 
 // A schema as JSON, or as a text of JSON.
-void read_schema_value(const ApiCall& call, const JsonValue& schema, const std::string& path, GenerationSpec& spec) {
+void read_schema_value(const JsonValue& schema, const std::string& path, GenerationSpec& spec) {
   if (!schema.is_object() && !schema.is_boolean() && !schema.is_string())
     refuse_value(path, "must be a JSON Schema: an object, true or false");
   std::string text = schema.is_string() ? schema.get<std::string>() : dump_json(schema);
-  compile_into(call, GrammarKind::kSchema, std::move(text), path, spec);
+  want(GrammarKind::kSchema, std::move(text), path, spec);
 }
 
 // One of the four that vLLM has under two kinds of names.
-void read_structure(const ApiCall& call, const Fields& fields, const char* name, std::string_view kind,
+void read_structure(const Fields& fields, const char* name, std::string_view kind,
                     const std::string& path, GenerationSpec& spec) {
   const JsonValue* value = fields.find(name);
   if (!value) return;
-  if (kind == "json") return read_schema_value(call, *value, path, spec);
+  if (kind == "json") return read_schema_value(*value, path, spec);
   if (kind == "choice") {
     const auto choices = fields.strings(name, kMaxChoices, kMaxGrammarBytes);
     if (choices->empty()) fields.refuse(name, "must hold at least one text");
-    return compile_into(call, GrammarKind::kRegex, regex_of_choices(*choices), path, spec);
+    return want(GrammarKind::kRegex, regex_of_choices(*choices), path, spec);
   }
   const GrammarKind grammar = kind == "regex" ? GrammarKind::kRegex : GrammarKind::kGrammar;
-  compile_into(call, grammar, *fields.string(name, kMaxGrammarBytes), path, spec);
+  want(grammar, *fields.string(name, kMaxGrammarBytes), path, spec);
 }
 
-void read_structured_outputs(const ApiCall& call, const JsonValue& value, GenerationSpec& spec) {
+void read_structured_outputs(const JsonValue& value, GenerationSpec& spec) {
   const Fields inner(value, "structured_outputs.");
   for (const char* name : {"structural_tag", "whitespace_pattern"})
     if (inner.find(name)) inner.refuse(name, "is not supported by this server");
   for (const char* kind : {"json", "regex", "choice", "grammar"})
-    read_structure(call, inner, kind, kind, fmt::format("structured_outputs.{}", kind), spec);
+    read_structure(inner, kind, kind, fmt::format("structured_outputs.{}", kind), spec);
   if (inner.boolean("json_object").value_or(false))
-    compile_into(call, GrammarKind::kSchema, R"({"type":"object"})", "structured_outputs.json_object", spec);
-  if (!spec.constraint && !value.empty())
+    want(GrammarKind::kSchema, R"({"type":"object"})", "structured_outputs.json_object", spec);
+  if (!spec.wanted && !value.empty())
     refuse_value("structured_outputs", "must have one of json, regex, choice, grammar and json_object");
 }
 
 }  // namespace
 
-void read_format(const ApiCall& call, const JsonValue& format, const std::string& path, GenerationSpec& spec) {
+void read_format(const JsonValue& format, const std::string& path, GenerationSpec& spec) {
   const Fields fields(format, path + ".");
   const std::string type = fields.string("type", 64).value_or("");
   if (type == "text") return;
@@ -72,28 +69,117 @@ void read_format(const ApiCall& call, const JsonValue& format, const std::string
   const JsonValue* schema = inner.find("schema");
   if (!schema && type == "json_schema") inner.refuse("schema", "is missing: it is what the answer is to follow");
   const std::string where = path + (nested ? ".json_schema.schema" : ".schema");
-  read_schema_value(call, schema ? *schema : JsonValue{{"type", "object"}}, schema ? where : path, spec);
+  read_schema_value(schema ? *schema : JsonValue{{"type", "object"}}, schema ? where : path, spec);
 }
 
-void read_constraint(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
-  if (const JsonValue* format = fields.find("response_format")) read_format(call, *format, "response_format", spec);
-  if (const JsonValue* value = fields.find("structured_outputs")) read_structured_outputs(call, *value, spec);
+void read_constraint(const Fields& fields, GenerationSpec& spec) {
+  if (const JsonValue* format = fields.find("response_format")) read_format(*format, "response_format", spec);
+  if (const JsonValue* value = fields.find("structured_outputs")) read_structured_outputs(*value, spec);
   for (const char* kind : {"json", "regex", "choice", "grammar"}) {
     const std::string name = fmt::format("guided_{}", kind);
-    read_structure(call, fields, name.c_str(), kind, name, spec);
+    read_structure(fields, name.c_str(), kind, name, spec);
   }
-  read_structure(call, fields, "json_schema", "json", "json_schema", spec);
-  read_structure(call, fields, "grammar", "grammar", "grammar", spec);
+  read_structure(fields, "json_schema", "json", "json_schema", spec);
+  read_structure(fields, "grammar", "grammar", "grammar", spec);
 }
 
-void begin_behind_reasoning(const ServedModel& model, const AnswerForm& form, GenerationSpec& spec) {
-  if (!spec.constraint) return;
-  if (form.format->syntax == CallSyntax::kChannel) {
-    throw ApiError(400, "this model writes its answers in channels, and they cannot be constrained yet");
+namespace {
+
+// Of a message that begins with a place in the request.
+ApiError refusal(const Error& error, const std::string& fallback) {
+  const std::string what = error.what();
+  const size_t colon = what.find(": ");
+  const bool has_place = what.starts_with("tools") && colon != what.npos;
+  return ApiError(400, printable(what, 1024), has_place ? what.substr(0, colon) : fallback);
+}
+
+void check_writes(const ServedModel& model, const std::string& path) {
+  if (!model.writes()) throw ApiError(400, "this model makes vectors of texts and writes no answer", path);
+}
+
+MarkerSpelling spelling_of(const ServedModel& model) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  std::vector<MarkerSpelling::Token> tokens;
+  for (const int32_t id : model.marker_tokens())
+    if (id < model.info().n_vocab) tokens.push_back({std::string(tokenizer.token_text(id)), tokenizer.is_end(id)});
+  return MarkerSpelling(std::move(tokens));
+}
+
+// How the answer's reasoning goes with a grammar. A prompt that has begun it or closed it says so; else it may come
+// where the model's template knows it.
+AnswerRules::Reasoning reasoning_of(const ServedModel& model, const AnswerForm& form) {
+  using enum AnswerRules::Reasoning;
+  const CallFormat& format = *form.format;
+  if (form.in_reasoning) return format.syntax == CallSyntax::kChannel || format.call_ends_reasoning ? kOpen : kBehind;
+  const bool knows = model.chat().source().find(trim(format.think_begin)) != std::string::npos;
+  return knows && !form.closed_reasoning ? kMay : kNone;
+}
+
+// The names that a format's calls can have: the parser reads no others.
+void check_name(const CallFormat& format, const CallableTool& tool) {
+  const auto is_plain = [&](char c) {
+    return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.' ||
+           ((c == '/' || c == ':') && format.syntax != CallSyntax::kPython);
+  };
+  if (!std::ranges::all_of(tool.name, is_plain))
+    throw Error("tools: the calls of this model ({}) cannot name the function '{}': use letters, digits, _, - and .",
+                format.name, printable(tool.name, 64));
+}
+
+AnswerRules rules_of(const ServedModel& model, const AnswerForm& form, const GenerationSpec& spec) {
+  AnswerRules rules{.format = form.format, .spelling = spelling_of(model), .reasoning = reasoning_of(model, form)};
+  rules.parallel = form.parallel_calls;
+  if (spec.wanted) rules.content = spec.wanted->text, rules.content_where = spec.wanted->path;
+  const bool is_forced = form.choice == ToolChoice::kRequired;
+  if (form.format->syntax == CallSyntax::kNone) return rules;
+  if (!form.callable.empty()) rules.calls = is_forced ? AnswerRules::Calls::kMust : AnswerRules::Calls::kMay;
+  for (const CallableTool& tool : form.callable) {
+    check_name(*form.format, tool);
+    const bool is_held = is_forced || tool.strict;
+    rules.tools.push_back({.name = tool.name, .schema = R"({"type":"object"})", .where = tool.where});
+    if (is_held) rules.tools.back().schema = arguments_schema(tool.parameters, tool.where);
   }
-  if (!form.in_reasoning) return;
-  const std::string end(form.format->think_end);
-  spec.constraint_start = {end, model.tokenizer().find(end).value_or(-1)};
+  return rules;
+}
+
+// Whether content alone is asked for, and nothing may come before or around it.
+bool is_plain(const AnswerRules& rules) {
+  const bool behind = rules.reasoning == AnswerRules::Reasoning::kNone ||
+                      rules.reasoning == AnswerRules::Reasoning::kBehind;
+  return rules.calls == AnswerRules::Calls::kNone && behind && rules.format->answer_begin.empty();
+}
+
+}  // namespace
+
+void constrain_text(const ApiCall& call, GenerationSpec& spec) {
+  if (!spec.wanted) return;
+  check_writes(*call.model, spec.wanted->path);
+  try {
+    spec.constraint = call.model->grammars().get(spec.wanted->text);
+  } catch (const Error& error) {
+    throw ApiError(400, printable(fmt::format("{}: {}", spec.wanted->path, error.what()), 1024), spec.wanted->path);
+  }
+}
+
+void constrain_answer(const ApiCall& call, const AnswerForm& form, GenerationSpec& spec) {
+  const bool is_forced = form.choice == ToolChoice::kRequired;
+  const bool is_held =
+      is_forced || form.limits_tools || std::ranges::any_of(form.callable, [](const auto& tool) { return tool.strict; });
+  if (!spec.wanted && !is_held) return;
+  ServedModel& model = *call.model;
+  if (is_held && form.format->syntax == CallSyntax::kNone)
+    throw ApiError(400, fmt::format("the call format of this model, {}, has no calls", form.format->name), "tools");
+  try {
+    const AnswerRules rules = rules_of(model, form, spec);
+    if (rules.reasoning == AnswerRules::Reasoning::kBehind) {
+      const std::string end(trim(form.format->think_end));
+      spec.constraint_start = {end, model.tokenizer().find(end).value_or(-1)};
+    }
+    if (is_plain(rules)) return constrain_text(call, spec);
+    spec.constraint = model.grammars().get(rules.key(), [&] { return compile_answer(rules); });
+  } catch (const Error& error) {
+    throw refusal(error, spec.wanted ? spec.wanted->path : "tools");
+  }
 }
 
 }  // namespace ingot

@@ -1,6 +1,6 @@
-// The fields that make an answer follow a schema, a regular expression, a choice or a grammar: OpenAI's
-// response_format, vLLM's structured_outputs and guided_*, llama.cpp's grammar and json_schema. One of them at most;
-// what cannot be enforced is refused, never ignored.
+// What an answer has to follow: a schema, a regular expression, a choice or a grammar (OpenAI's response_format, vLLM's
+// structured_outputs and guided_*, llama.cpp's grammar and json_schema; one of them at most), and the schemas of tools
+// that are forced or strict. What cannot be enforced is refused, never ignored.
 #pragma once
 #include "server/api/answer_form.h"
 #include "server/api/api.h"
@@ -9,15 +9,16 @@
 
 namespace ingot {
 
-// Compiles it into spec.constraint. Throws ApiError 400 with the keyword and its path in the schema.
-void read_constraint(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
+// Reads the fields into spec.wanted. Throws ApiError 400.
+void read_constraint(const Fields& fields, GenerationSpec& spec);
 
 // `format` of another API, which stands at `path`: {"type": "json_schema", "schema": ...}, and for OpenAI
 // {"type": "json_schema", "json_schema": {"schema": ...}}.
-void read_format(const ApiCall& call, const JsonValue& format, const std::string& path, GenerationSpec& spec);
+void read_format(const JsonValue& format, const std::string& path, GenerationSpec& spec);
 
-// Where the prompt has begun the reasoning, the constraint holds behind its end. Throws ApiError 400 for models that
-// write their answers in channels.
-void begin_behind_reasoning(const ServedModel& model, const AnswerForm& form, GenerationSpec& spec);
+// Compile spec.wanted into spec.constraint; of an answer in a chat also what holds its calls, behind its reasoning.
+// They throw ApiError 400 with the keyword and its path in the schema.
+void constrain_text(const ApiCall& call, GenerationSpec& spec);
+void constrain_answer(const ApiCall& call, const AnswerForm& form, GenerationSpec& spec);
 
 }  // namespace ingot

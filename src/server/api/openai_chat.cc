@@ -258,7 +258,7 @@ void answer_chat(const ApiCall& call) {
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
   check_scores(fields, "prompt_logprobs", spec);
   prepare_answer(model, spec, form);
-  begin_behind_reasoning(model, form, spec);
+  constrain_answer(call, form, spec);
   form.splits_reasoning = fields.string("reasoning_format", 64).value_or("auto") != "none";
   auto writer = std::make_unique<ChatWriter>(ChatWriter::Options{.model = model.id(),
                                                                  .stream = stream,

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "server/api/api.h"
+#include "server/api/constraint_fields.h"
 #include "server/api/request_fields.h"
 #include "text/infill.h"
 
@@ -186,6 +187,7 @@ void answer_completions(const ApiCall& call) {
   if (spec.echo && !scores) spec.prompt_logprobs = spec.sampling.n_logprobs;
   check_scores(fields, scores ? "prompt_logprobs" : "logprobs", spec);
   ServedModel::Ticket ticket = admit(model, spec.n_choices());
+  constrain_text(call, spec);
   CompletionWriter::Options options{
       .model = model.id(), .stream = stream, .n = spec.n, .logprobs = logprobs.has_value(), .prompt_logprobs = scores};
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer,

@@ -9,6 +9,7 @@
 #include "server/api/api.h"
 #include "server/api/constraint_fields.h"
 #include "server/api/request_fields.h"
+#include "server/api/tool_fields.h"
 
 namespace ingot {
 namespace {
@@ -65,32 +66,6 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
   }
 }
 
-// Functions stand flat there, and in an object of their own in a chat.
-JsonValue read_tools(const Fields& fields, AnswerForm& form) {
-  JsonValue tools;
-  const JsonValue* given = fields.find("tools");
-  bool shown = true;
-  if (const JsonValue* choice = fields.find("tool_choice")) {
-    if (!choice->is_string() || (*choice != "auto" && *choice != "none"))
-      fields.refuse("tool_choice", "must be \"auto\" or \"none\": forced calls are not supported by this server yet");
-    if (*choice == "none") shown = false;
-  }
-  if (!given) return tools;
-  ToolReader reader("function", form);
-  for (size_t i = 0; i < given->size(); ++i) {
-    const std::string where = fmt::format("tools[{}]", i);
-    const JsonValue& tool = (*given)[i];
-    if (!reader.keeps(tool, where)) continue;
-    reader.check_strict(tool, where);
-    JsonValue function = {{"name", string_member(tool, "name", where)}};
-    if (tool.contains("description") && !tool["description"].is_null())
-      function["description"] = string_member(tool, "description", where);
-    function["parameters"] = tool.value("parameters", JsonValue::object());
-    tools.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
-  return shown ? tools : JsonValue();
-}
-
 std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model, AnswerForm& form) {
   JsonValue messages = JsonValue::array();
   if (const auto instructions = fields.string("instructions", 16 << 20))
@@ -107,8 +82,7 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model,
   if (const JsonValue* reasoning = fields.find("reasoning"))
     if (const auto effort = Fields(*reasoning, "reasoning.").string("effort", 64))
       variables["reasoning_effort"] = *effort;
-  form.tools = read_tools(fields, form);
-  form.parallel_calls = fields.boolean("parallel_tool_calls").value_or(true);
+  read_tools(fields, ToolStyle::kResponses, form);
   return chat_prompt(model, std::move(messages), form.tools, variables, "input");
 }
 
@@ -339,7 +313,7 @@ void answer_responses(const ApiCall& call) {
   read_sampling(call, fields, spec);
   if (const JsonValue* text = fields.find("text")) {
     const Fields inner(*text, "text.");
-    if (const JsonValue* format = inner.find("format")) read_format(call, *format, "text.format", spec);
+    if (const JsonValue* format = inner.find("format")) read_format(*format, "text.format", spec);
   }
   read_max_tokens(fields, {"max_output_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, 1);
@@ -348,7 +322,7 @@ void answer_responses(const ApiCall& call) {
   check_prompt(model, spec.prompts[0], spec.max_tokens, "input");
   spec.wants_tokens = true;  // to count those of the reasoning
   prepare_answer(model, spec, form);
-  begin_behind_reasoning(model, form, spec);
+  constrain_answer(call, form, spec);
   auto writer = std::make_unique<ResponsesWriter>(model.id(), echo_of(fields, spec, form), form);
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }

@@ -13,12 +13,13 @@
 #include "base/error.h"
 #include "server/api/answer_form.h"
 #include "server/api/constraint_fields.h"
+#include "server/api/tool_fields.h"
 
 namespace ingot {
 namespace {
 
 constexpr size_t kMaxStops = 16, kMaxStopBytes = 256, kMaxStopTokens = 128, kMaxBiases = 1024;
-constexpr size_t kMaxMessages = 16384, kMaxTools = 256;
+constexpr size_t kMaxMessages = 16384;
 constexpr int kMaxChoices = 128;
 constexpr int64_t kMaxScores = 1 << 20;
 
@@ -90,25 +91,6 @@ void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
   }
 }
 
-// Functions of the caller's, in an array; null where there are none.
-JsonValue read_tools(const Fields& fields, AnswerForm& form) {
-  const JsonValue* given = fields.find("tools");
-  if (!given) return {};
-  JsonValue tools;
-  ToolReader reader("function", form);
-  for (size_t i = 0; i < given->size(); ++i) {
-    const std::string where = fmt::format("tools[{}]", i);
-    const JsonValue& tool = (*given)[i];
-    if (!reader.keeps(tool, where)) continue;
-    const auto function = tool.find("function");
-    if (function == tool.end() || !function->is_object()) refuse_value(where + ".function", "must be an object");
-    string_member(*function, "name", where + ".function");
-    reader.check_strict(*function, where + ".function");
-    tools.push_back(tool);
-  }
-  return tools;
-}
-
 // Which field an Error about messages is about.
 std::string field_of(const std::string& what, const char* fallback) {
   for (const char* name : {"messages", "tools"})
@@ -122,7 +104,7 @@ std::string field_of(const std::string& what, const char* fallback) {
 
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
   const ServedModel& model = *call.model;
-  read_constraint(call, fields, spec);
+  read_constraint(fields, spec);
   if (fields.integer("best_of", 1, INT32_MAX).value_or(1) > fields.integer("n", 1, kMaxChoices).value_or(1))
     fields.refuse("best_of", "above n is not supported by this server");
   const GenerationConfig& defaults = model.defaults();
@@ -202,8 +184,6 @@ std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, c
     throw ApiError(400, fmt::format("{} is empty: it needs at least one message", param), param);
   if (messages.size() > kMaxMessages)
     throw ApiError(400, fmt::format("{} has {} messages: at most {}", param, messages.size(), kMaxMessages), param);
-  if (tools.size() > kMaxTools)
-    throw ApiError(400, fmt::format("tools has {} elements: at most {}", tools.size(), kMaxTools), "tools");
   try {
     return encode_chat(model.tokenizer(), model.chat(), messages, tools, variables, end);
   } catch (const Error& error) {
@@ -228,16 +208,7 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
   if (const JsonValue* documents = fields.find("documents")) {
     variables["documents"] = *documents;
   }
-  form.tools = read_tools(fields, form);
-  form.parallel_calls = fields.boolean("parallel_tool_calls").value_or(true);
-  if (const JsonValue* choice = fields.find("tool_choice")) {
-    const bool is_word = choice->is_string() && (*choice == "auto" || *choice == "none" || *choice == "required");
-    if (!is_word && !choice->is_object())
-      fields.refuse("tool_choice", "must be \"none\", \"auto\", \"required\" or a function");
-    if (choice->is_object() || *choice == "required")
-      fields.refuse("tool_choice", "that forces a call is not supported by this server yet: use \"auto\" or \"none\"");
-    if (*choice == "none") form.tools = nullptr;
-  }
+  read_tools(fields, ToolStyle::kChat, form);
   check_turns(fields.at("messages"), model.chat());
   return chat_prompt(model, fields.at("messages"), form.tools, variables, "messages", read_chat_end(fields));
 }

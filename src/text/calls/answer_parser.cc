@@ -336,36 +336,6 @@ std::string AnswerParser::make_id() const {
   return id;
 }
 
-namespace {
-
-// What strings and others a schema allows. Schemas refer to others and combine them; what is not plain is unknown.
-void add_types(const nlohmann::ordered_json& schema, bool& strings, bool& nulls, bool& others, int depth) {
-  if (!schema.is_object() || depth > 8) return;
-  const auto add = [&](const nlohmann::ordered_json& type) {
-    if (type == "string")
-      strings = true;
-    else if (type == "null")
-      nulls = true;
-    else
-      others = true;
-  };
-  if (const auto type = schema.find("type"); type != schema.end()) {
-    if (type->is_array())
-      std::for_each(type->begin(), type->end(), add);
-    else
-      add(*type);
-    return;
-  }
-  for (const char* key : {"anyOf", "oneOf"})
-    if (const auto any = schema.find(key); any != schema.end() && any->is_array())
-      for (const auto& one : *any) add_types(one, strings, nulls, others, depth + 1);
-  const auto values = schema.find("enum");
-  if (values == schema.end() || !values->is_array()) return;
-  for (const auto& value : *values) (value.is_string() ? strings : value.is_null() ? nulls : others) = true;
-}
-
-}  // namespace
-
 void AnswerParser::read_tools(const nlohmann::ordered_json& tools) {
   for (const auto& tool : tools) {
     if (!tool.is_object()) continue;
@@ -374,20 +344,9 @@ void AnswerParser::read_tools(const nlohmann::ordered_json& tools) {
     if (!description.is_object()) continue;
     const auto name = description.find("name");
     if (name == description.end() || !name->is_string()) continue;
-    Types& types = tools_[name->get<std::string>()];
-    const auto parameters = description.find("parameters");
-    if (parameters == description.end() || !parameters->is_object()) continue;
-    const auto properties = parameters->find("properties");
-    if (properties == parameters->end() || !properties->is_object()) continue;
-    for (const auto& [key, schema] : properties->items()) {
-      bool strings = false, nulls = false, others = false;
-      add_types(schema, strings, nulls, others, 0);
-      types[key] = strings && others  ? Type::kMixed
-                   : strings && nulls ? Type::kNullableString
-                   : strings          ? Type::kString
-                   : others || nulls  ? Type::kOther
-                                      : Type::kUnknown;
-    }
+    ParameterKinds& kinds = tools_[name->get<std::string>()];
+    if (const auto parameters = description.find("parameters"); parameters != description.end())
+      kinds = parameter_kinds(*parameters);
   }
 }
 

@@ -27,6 +27,7 @@
 
 #include "text/calls/call_format.h"
 #include "text/calls/marker_matcher.h"
+#include "text/calls/parameter_types.h"
 #include "text/calls/value_reader.h"
 
 namespace ingot {
@@ -92,8 +93,7 @@ class AnswerParser {
     kSkip,
     kNext  // {"name": ..., "arguments": ...}
   };
-  enum class Type : uint8_t { kUnknown, kString, kNullableString, kMixed, kOther };
-  using Types = std::map<std::string, Type, std::less<>>;
+  using Type = ParameterKind;
   struct Choice {
     std::string_view marker;
     State next;
@@ -174,7 +174,7 @@ class AnswerParser {
   const std::string_view think_begin_, think_end_, header_, answer_begin_, answer_end_, list_begin_, list_end_,
       call_begin_, call_end_, name_begin_, id_begin_, name_end_, args_end_, param_begin_, key_end_, value_begin_,
       string_begin_, param_end_;
-  std::map<std::string, Types, std::less<>> tools_;
+  std::map<std::string, ParameterKinds, std::less<>> tools_;
 
   AnswerEvents* out_ = nullptr;
   State state_ = State::kFront;

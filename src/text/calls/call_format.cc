@@ -342,20 +342,28 @@ bool fits(const CallFormat& row, std::string_view template_text) {
 
 }  // namespace
 
-std::string CallFormat::call_text(std::string_view function, int index) const {
+std::string CallFormat::call_prefix(int index) const {
   std::string text(call_begin);
   if (syntax == kEnvelope) {
     text += '{';
     if (!index_key.empty()) text += fmt::format("\"{}\": \"{}\", ", index_key, index);
-    text += fmt::format("\"{}\": \"", name_key);
-    append_json_escaped(text, function);
-    return text + fmt::format("\", \"{}\": ", args_key);
+    return text + fmt::format("\"{}\": \"", name_key);
   }
   text += name_begin;
-  text += ids == CallIds::kNamed ? fmt::format("functions.{}:{}", function, index) : std::string(function);
+  return text += ids == CallIds::kNamed ? "functions." : "";
+}
+
+std::string CallFormat::call_suffix(int index) const {
+  if (syntax == kEnvelope) return fmt::format("\", \"{}\": ", args_key);
+  std::string text = ids == CallIds::kNamed ? fmt::format(":{}", index) : "";
   text += name_end;
-  if (syntax == kPython) text += '(';
-  return text;
+  return text += syntax == kPython ? "(" : "";
+}
+
+std::string CallFormat::call_text(std::string_view function, int index) const {
+  std::string text = call_prefix(index);
+  append_json_escaped(text, function);  // names of functions hold nothing that changes by it
+  return text + call_suffix(index);
 }
 
 std::string CallFormat::close_text() const {

@@ -68,12 +68,16 @@ struct CallFormat {
   std::string end_text() const;
   std::string parameter_text(std::string_view key, std::string_view value, bool is_string) const;
 
+  // The parts of these texts: a call up to the function's name, from there to its arguments, and behind them.
+  std::string call_prefix(int index) const;
+  std::string call_suffix(int index) const;
+  std::string close_text() const;
+
   // All texts by which the parser reads, the header where special tokens are kept.
   std::vector<std::string_view> texts() const;
 
  private:
   std::string call_text(std::string_view function, int index) const;
-  std::string close_text() const;
 };
 
 std::span<const CallFormat> call_formats();

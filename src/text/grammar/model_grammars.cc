@@ -42,8 +42,12 @@ std::string regex_of_choices(const std::vector<std::string>& choices) {
 std::unique_ptr<GrammarVocabulary> make_grammar_vocabulary(const Tokenizer& tokenizer, int32_t n_tokens) {
   std::vector<std::string> bytes(static_cast<size_t>(n_tokens));
   for (int32_t id = 0; id < std::min(n_tokens, tokenizer.n_vocab()); ++id) {
-    if (is_text(tokenizer.type(id)) && !tokenizer.is_end(id))
-      bytes[static_cast<size_t>(id)] = tokenizer.token_bytes(id);
+    if (tokenizer.is_end(id)) continue;
+    std::string& of_token = bytes[static_cast<size_t>(id)];
+    if (is_text(tokenizer.type(id)))
+      of_token = tokenizer.token_bytes(id);
+    else if (tokenizer.type(id) == TokenType::kControl)
+      of_token = kControlByte + std::string(tokenizer.token_text(id));
   }
   auto encode = [&tokenizer](std::string_view text) { return tokenizer.encode(text, {.add_special = false}); };
   return std::make_unique<GrammarVocabulary>(std::move(bytes), tokenizer.end_tokens(), std::move(encode));
@@ -59,6 +63,11 @@ std::shared_ptr<const GrammarVocabulary> ModelGrammars::vocabulary() {
 
 std::shared_ptr<Constraint> ModelGrammars::get(const GrammarText& grammar) {
   const std::string key = std::to_string(static_cast<int>(grammar.kind) * 2 + grammar.any_order) + ' ' + grammar.text;
+  return get(key, [&] { return compile(grammar); });
+}
+
+std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key,
+                                               const std::function<std::unique_ptr<Automaton>()>& make) {
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = places_.find(key); found != places_.end()) {
@@ -66,7 +75,7 @@ std::shared_ptr<Constraint> ModelGrammars::get(const GrammarText& grammar) {
       return found->second->constraint;
     }
   }
-  auto made = std::make_shared<Constraint>(compile(grammar), vocabulary());
+  auto made = std::make_shared<Constraint>(make(), vocabulary());
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = places_.try_emplace(key);
   if (!is_new) return place->second->constraint;  // another thread was first

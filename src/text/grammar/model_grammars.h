@@ -1,6 +1,7 @@
 // What requests of one model have their answers follow: texts of grammars, compiled over the model's tokens. What was
 // used last is kept, so that a schema which comes with each request is compiled once.
 #pragma once
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -27,6 +28,9 @@ std::unique_ptr<Automaton> compile(const GrammarText& grammar);
 // A regular expression of which each of the texts is a match, and nothing else.
 std::string regex_of_choices(const std::vector<std::string>& choices);
 
+// How a grammar asks for a control token, which text cannot have: this byte, which is in no UTF-8, and the token's name.
+inline constexpr char kControlByte = '\xff';
+
 // n_tokens: of the model, which may have more than its tokenizer. These stand for no text. The tokenizer outlives the
 // vocabulary.
 std::unique_ptr<GrammarVocabulary> make_grammar_vocabulary(const Tokenizer& tokenizer, int32_t n_tokens);
@@ -38,6 +42,8 @@ class ModelGrammars {
 
   // From any thread. Throws Error as compile() does.
   std::shared_ptr<Constraint> get(const GrammarText& grammar);
+  // The same of a machine that `make` makes, where none is kept under `key`, which says all that the machine is made of.
+  std::shared_ptr<Constraint> get(const std::string& key, const std::function<std::unique_ptr<Automaton>()>& make);
   size_t n_kept() const;
 
  private:

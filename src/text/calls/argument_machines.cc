@@ -1,0 +1,53 @@
+#include "text/calls/argument_machines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/ascii.h"
+#include "base/error.h"
+#include "text/calls/parameter_types.h"
+#include "text/calls/tagged_machine.h"
+#include "text/calls/value_machine.h"
+
+namespace ingot {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_word(char c) {
+  return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '_' ||
+         static_cast<unsigned char>(c) >= 0x80;
+}
+
+// Whether the name of a parameter can stand in a call. Elsewhere Gemma's and Python's syntaxes put names in quotes.
+bool can_write(const CallFormat& format, std::string_view name) {
+  constexpr size_t kMaxName = 256;
+  const bool is_json = format.syntax != CallSyntax::kTagged && format.syntax != CallSyntax::kGemma &&
+                       format.syntax != CallSyntax::kPython;
+  if (is_json) return true;
+  if (name.size() > kMaxName) return false;
+  if (format.syntax == CallSyntax::kPython) return !name.empty() && std::ranges::all_of(name, is_word);
+  if (format.syntax == CallSyntax::kGemma)
+    return !name.empty() && is_word(name[0]) && name.find_first_of(" \t\r\n:{}[],\"") == name.npos;
+  return name.find(trim(format.key_end)) == name.npos && trim(name) == name;
+}
+
+}  // namespace
+
+std::unique_ptr<Automaton> make_arguments_machine(const CallFormat& format, const MarkerSpelling& spelling,
+                                                  const Json& schema, std::unique_ptr<Automaton> json) {
+  if (schema.is_object() && schema.contains("properties") && schema["properties"].is_object())
+    for (const auto& [name, property] : schema["properties"].items())
+      if (!can_write(format, name))
+        throw Error("properties: the calls of this model ({}) cannot name a parameter '{}'", format.name,
+                    printable(name, 64));
+  if (format.syntax == CallSyntax::kTagged)
+    return std::make_unique<TaggedMachine>(format, spelling, parameter_kinds(schema), std::move(json));
+  if (format.syntax == CallSyntax::kGemma || format.syntax == CallSyntax::kPython)
+    return std::make_unique<ValueMachine>(format, spelling, std::move(json));
+  return json;
+}
+
+}  // namespace ingot

@@ -1,0 +1,274 @@
+#include "text/calls/tagged_machine.h"
+
+#include "base/ascii.h"
+#include "text/calls/value_reader.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxKey = 256;   // as AnswerParser has it
+constexpr uint16_t kMaxDepth = 250;
+
+enum Phase : uint8_t {
+  kBetween,   // parameters
+  kBegin,     // within param_begin
+  kKey,
+  kFixed,     // `text` has to come, then the phase in `quote`
+  kChoice,    // within value_begin or string_begin
+  kValue,     // before the first byte of a value of several types
+  kText,      // a string as it stands
+  kJson,
+};
+
+enum Flag : uint8_t {
+  kHasMembers = 1,
+  kAtStart = 2,     // a line break here is layout
+  kNewline = 4,     // a line break was read, and is layout if the value ends here
+  kMayBeNull = 8,   // the text so far, in `text`, may become null; nothing of the value has been put
+  kInString = 16,   // of JSON
+  kEscaped = 32,
+};
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  append_json_escaped(out, text);
+  return out;
+}
+
+bool begins_null(std::string_view text) {
+  return std::string_view("null").starts_with(text) || std::string_view("None").starts_with(text);
+}
+bool is_null(std::string_view text) { return text == "null" || text == "None"; }
+
+// What no JSON value and no literal of Python begins with.
+bool begins_plain_text(char c) {
+  return static_cast<unsigned char>(c) > ' ' && c != 0x7F &&
+         std::string_view("\"'{}[](),:-+0123456789tfnTFN").find(c) == std::string_view::npos;
+}
+
+}  // namespace
+
+TaggedMachine::TaggedMachine(const CallFormat& format, const MarkerSpelling& spelling, ParameterKinds kinds,
+                             std::unique_ptr<Automaton> json)
+    : TranslatedMachine(std::move(json)),
+      format_(format),
+      kinds_(std::move(kinds)),
+      key_end_(format.key_end, spelling),
+      param_end_(format.param_end, spelling),
+      param_begin_(spelling.spell(format.param_begin).bytes),
+      value_begin_(spelling.spell(format.value_begin).bytes),
+      string_begin_(spelling.spell(format.string_begin).bytes) {}
+
+TaggedMachine::Place TaggedMachine::begin() {
+  Place place;
+  place.json = json_->start();
+  put(place, "{");
+  return place;
+}
+
+bool TaggedMachine::may_end(const Place& place) { return place.phase == kBetween && can_close(place); }
+
+bool TaggedMachine::read(Place& place, char c) {
+  switch (place.phase) {
+    case kBetween:
+    case kBegin: return on_begin(place, c);
+    case kKey: return on_key(place, c);
+    case kFixed: return on_fixed(place, c);
+    case kChoice: return on_choice(place, c);
+    case kValue: return on_value(place, c);
+    case kText: return on_text(place, c);
+    default: return on_json(place, c);
+  }
+}
+
+void TaggedMachine::fixed(Place& place, std::string text, uint8_t next) {
+  place.phase = text.empty() ? next : uint8_t{kFixed};
+  place.quote = text.empty() ? uint8_t{0} : next;
+  place.text = std::move(text);
+}
+
+bool TaggedMachine::on_fixed(Place& place, char c) {
+  if (c != place.text[0]) return false;
+  fixed(place, place.text.substr(1), place.quote);
+  return true;
+}
+
+bool TaggedMachine::on_begin(Place& place, char c) {
+  if (place.phase == kBetween) {
+    if (!put(place, place.flags & kHasMembers ? ",\"" : "\"")) return false;
+    place.flags = kHasMembers;
+    place.at = 0;
+    place.phase = kBegin;
+  }
+  if (c != param_begin_[place.at]) return false;
+  if (++place.at < param_begin_.size()) return true;
+  place.at = 0;
+  place.phase = kKey;
+  return true;
+}
+
+// ---- The name
+
+bool TaggedMachine::on_key(Place& place, char c) {
+  std::string released;
+  const auto found = place.search.feed(key_end_, c, released);
+  if (found == TerminatorSearch::Found::kNever || !put(place, escaped(released))) return false;
+  place.text += released;
+  if (place.text.size() > kMaxKey) return false;
+  if (found == TerminatorSearch::Found::kYes) return end_key(place);
+  if (place.search.may_end(key_end_) && can_put(place, "\":")) return true;
+  return place.search.n_tokens == 0 && can_put(place, escaped(place.search.held));
+}
+
+bool TaggedMachine::end_key(Place& place) {
+  if (!put(place, "\":")) return false;
+  const std::string key = std::move(place.text);
+  place.text.clear();
+  if (!string_begin_.empty()) {  // the model says which it is
+    place.phase = kChoice;
+    return true;
+  }
+  if (!begin_value(place, kind_of(key))) return false;
+  const uint8_t phase = place.phase;
+  fixed(place, key_end_.layout + value_begin_, phase);
+  return true;
+}
+
+ParameterKind TaggedMachine::kind_of(const std::string& key) const {
+  const auto known = kinds_.find(key);
+  const ParameterKind kind = known == kinds_.end() ? ParameterKind::kUnknown : known->second;
+  if (kind != ParameterKind::kUnknown) return kind;
+  return format_.untyped_is_json ? ParameterKind::kMixed : ParameterKind::kString;
+}
+
+bool TaggedMachine::on_choice(Place& place, char c) {
+  place.text += c;
+  const bool may_be_string = string_begin_.starts_with(place.text) && can_put(place, "\"");
+  if (!may_be_string && !value_begin_.starts_with(place.text)) return false;
+  const bool is_whole = place.text == (may_be_string ? string_begin_ : value_begin_);
+  if (!is_whole) return true;
+  place.text.clear();
+  return begin_value(place, may_be_string ? ParameterKind::kString : ParameterKind::kOther);
+}
+
+// ---- Values
+
+bool TaggedMachine::begin_value(Place& place, ParameterKind kind) {
+  const bool skips_newline = format_.trims_value && key_end_.layout.empty();
+  if (skips_newline) place.flags |= kAtStart;
+  place.at = 0;
+  place.phase = kind == ParameterKind::kOther ? kJson : kind == ParameterKind::kMixed ? kValue : kText;
+  if (kind == ParameterKind::kNullableString) place.flags |= kMayBeNull;
+  return kind != ParameterKind::kString || put(place, "\"");
+}
+
+// Text that AnswerParser does not take for JSON is a string; all else is written as JSON.
+bool TaggedMachine::on_value(Place& place, char c) {
+  if (c == '\n' && (place.flags & kAtStart)) {
+    place.flags &= static_cast<uint8_t>(~kAtStart);
+    return true;
+  }
+  place.flags &= static_cast<uint8_t>(~kAtStart);
+  const bool is_text = c != param_end_.plain[0] && begins_plain_text(c) && can_put(place, "\"");
+  place.phase = is_text ? kText : kJson;
+  if (!is_text) return on_json(place, c);
+  put(place, "\"");
+  return on_text(place, c);
+}
+
+bool TaggedMachine::on_text(Place& place, char c) {
+  std::string released;
+  const auto found = place.search.feed(param_end_, c, released);
+  if (found == TerminatorSearch::Found::kNever) return false;
+  for (const char r : released)
+    if (!text_byte(place, r)) return false;
+  return found == TerminatorSearch::Found::kYes ? end_text(place) : is_text_alive(place);
+}
+
+bool TaggedMachine::text_byte(Place& place, char c) {
+  const bool at_start = place.flags & kAtStart;
+  place.flags &= static_cast<uint8_t>(~kAtStart);
+  if (at_start && c == '\n') return true;
+  if (format_.trims_value && c == '\n' && !(place.flags & kNewline)) {
+    place.flags |= kNewline;
+    return true;
+  }
+  if (place.flags & kMayBeNull) {
+    if (!(place.flags & kNewline) && begins_null(place.text + c)) {
+      place.text += c;
+      return true;
+    }
+    place.flags &= static_cast<uint8_t>(~kMayBeNull);
+    if (!put(place, "\"" + std::exchange(place.text, {}))) return false;
+  }
+  if ((place.flags & kNewline) && !put(place, "\\n")) return false;
+  place.flags &= static_cast<uint8_t>(~kNewline);
+  if (format_.trims_value && c == '\n') {
+    place.flags |= kNewline;
+    return true;
+  }
+  return put(place, escaped({&c, 1}));
+}
+
+bool TaggedMachine::end_text(Place& place) {
+  const bool may_be_null = place.flags & kMayBeNull;
+  const std::string text = std::exchange(place.text, {});
+  if (!put(place, !may_be_null ? "\"" : is_null(text) ? "null" : '"' + text + '"')) return false;
+  place.flags = kHasMembers;
+  fixed(place, param_end_.layout, kBetween);
+  return true;
+}
+
+// The text may end here, or go on.
+bool TaggedMachine::is_text_alive(const Place& place) {
+  const bool may_be_null = place.flags & kMayBeNull;
+  const std::string before = may_be_null ? '"' + place.text : "";
+  const TerminatorSearch& search = place.search;
+  const bool has_ended = may_be_null && is_null(place.text);
+  if (search.may_end(param_end_) && can_put(place, has_ended ? "null" : before + '"')) return true;
+  if (search.n_tokens > 0) return false;
+  const bool is_null_open = may_be_null && search.held.empty() && !(place.flags & kNewline);
+  if (is_null_open && can_put(place, "null")) return true;
+  return can_put(place, before + (place.flags & kNewline ? "\\n" : "") + escaped(search.held));
+}
+
+bool TaggedMachine::on_json(Place& place, char c) {
+  std::string released;
+  const auto found = place.search.feed(param_end_, c, released);
+  if (found == TerminatorSearch::Found::kNever) return false;
+  for (const char r : released)
+    if (!json_byte(place, r)) return false;
+  if (found == TerminatorSearch::Found::kNo) {
+    const std::string& held = place.search.held;
+    if (place.search.may_end(param_end_) && is_value_whole(place)) return true;
+    return place.search.n_tokens == 0 && (held.empty() || ((place.flags & kInString) && can_put(place, held)));
+  }
+  if (!is_value_whole(place)) return false;
+  place.flags = kHasMembers;
+  place.at = 0;
+  fixed(place, param_end_.layout, kBetween);
+  return true;
+}
+
+// `at` counts the brackets that are open: what stands outside of them would end the member.
+bool TaggedMachine::json_byte(Place& place, char c) {
+  if (place.flags & kInString) {
+    const bool is_escaped = place.flags & kEscaped;
+    place.flags &= static_cast<uint8_t>(~kEscaped);
+    if (!is_escaped && c == '\\') place.flags |= kEscaped;
+    if (!is_escaped && c == '"') place.flags &= static_cast<uint8_t>(~kInString);
+    return put(place, {&c, 1});
+  }
+  const bool opens = c == '{' || c == '[', closes = c == '}' || c == ']';
+  if (place.at == 0 && (closes || c == ',' || c == ':')) return false;
+  if (opens && place.at == kMaxDepth) return false;
+  place.at = static_cast<uint16_t>(place.at + opens - closes);
+  if (c == '"') place.flags |= kInString;
+  return put(place, {&c, 1});
+}
+
+bool TaggedMachine::is_value_whole(const Place& place) {
+  return place.at == 0 && !(place.flags & kInString) && (can_put(place, ",") || can_put(place, "}"));
+}
+
+}  // namespace ingot

@@ -1,0 +1,44 @@
+// Parameters in tags (CallSyntax::kTagged): param_begin KEY key_end VALUE param_end, one after the other. A value is a
+// string as it stands or JSON, as the parameter's kind has it.
+#pragma once
+#include "text/calls/parameter_types.h"
+#include "text/calls/translated_machine.h"
+
+namespace ingot {
+
+class TaggedMachine final : public TranslatedMachine {
+ public:
+  TaggedMachine(const CallFormat& format, const MarkerSpelling& spelling, ParameterKinds kinds,
+                std::unique_ptr<Automaton> json);
+
+ private:
+  Place begin() override;
+  bool read(Place& place, char c) override;
+  bool may_end(const Place& place) override;
+
+  // Each reads a byte in a phase.
+  bool on_begin(Place& place, char c);
+  bool on_key(Place& place, char c);
+  bool on_fixed(Place& place, char c);
+  bool on_choice(Place& place, char c);
+  bool on_value(Place& place, char c);
+  bool on_text(Place& place, char c);
+  bool on_json(Place& place, char c);
+
+  bool end_key(Place& place);
+  bool begin_value(Place& place, ParameterKind kind);
+  bool text_byte(Place& place, char c);
+  bool end_text(Place& place);
+  bool is_text_alive(const Place& place);
+  bool json_byte(Place& place, char c);
+  bool is_value_whole(const Place& place);
+  void fixed(Place& place, std::string text, uint8_t next);
+  ParameterKind kind_of(const std::string& key) const;
+
+  const CallFormat& format_;
+  const ParameterKinds kinds_;
+  const Terminator key_end_, param_end_;
+  const std::string param_begin_, value_begin_, string_begin_;  // as the grammar has them
+};
+
+}  // namespace ingot

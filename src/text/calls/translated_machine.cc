@@ -1,0 +1,78 @@
+#include "text/calls/translated_machine.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxPlaces = 1 << 18, kMaxRows = 1 << 12;
+constexpr GrammarState kUnknown{UINT32_MAX, UINT32_MAX, UINT32_MAX};
+
+}  // namespace
+
+std::string TranslatedMachine::Place::key() const {
+  return fmt::format("{} {} {} {} {} {} {} {} {}\n{}{}", json.place, json.frame, json.text, phase, flags, quote, at,
+                     search.n_tokens, text.size(), text, search.held);
+}
+
+GrammarState TranslatedMachine::state_of(const Place& place) {
+  const auto [entry, is_new] = index_.try_emplace(place.key(), static_cast<uint32_t>(places_.size()));
+  if (is_new) {
+    if (places_.size() >= kMaxPlaces)
+      throw Error("the arguments of a call are too large: they need more than {} places", kMaxPlaces);
+    places_.push_back(place);
+    rows_.emplace_back();
+  }
+  return {kFirst + entry->second, 0, place.json.text};
+}
+
+GrammarState TranslatedMachine::start() { return state_of(begin()); }
+
+GrammarState TranslatedMachine::step(GrammarState state, uint8_t byte) {
+  if (state.is_dead()) return {};
+  const uint32_t id = state.place - kFirst;
+  if (!rows_[id]) {
+    if (with_rows_.size() >= kMaxRows) {
+      for (const uint32_t other : with_rows_) rows_[other].reset();
+      with_rows_.clear();
+    }
+    rows_[id] = std::make_unique<std::array<GrammarState, 256>>();
+    rows_[id]->fill(kUnknown);
+    with_rows_.push_back(id);
+  }
+  GrammarState& next = (*rows_[id])[byte];
+  if (next == kUnknown) {
+    Place place = places_[id];
+    const bool goes_on = read(place, static_cast<char>(byte));
+    next = goes_on ? state_of(place) : GrammarState{};
+  }
+  return next;
+}
+
+bool TranslatedMachine::accepts(GrammarState state) {
+  return !state.is_dead() && may_end(places_[state.place - kFirst]);
+}
+
+bool TranslatedMachine::put(Place& place, std::string_view json) {
+  for (const char c : json) {
+    place.json = json_->step(place.json, static_cast<uint8_t>(c));
+    if (place.json.is_dead()) return false;
+  }
+  return true;
+}
+
+bool TranslatedMachine::can_put(const Place& place, std::string_view json) {
+  Place copy;
+  copy.json = place.json;
+  return put(copy, json);
+}
+
+bool TranslatedMachine::can_close(const Place& place) {
+  Place copy;
+  copy.json = place.json;
+  return put(copy, "}") && json_->accepts(copy.json);
+}
+
+}  // namespace ingot

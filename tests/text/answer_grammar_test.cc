@@ -1,0 +1,346 @@
+// What the grammar of an answer accepts is what the parser reads: random walks through it, for each row of formats, over
+// random tools. No walk comes to a dead end.
+#include <gmock/gmock.h>
+
+#include <random>
+#include <set>
+
+#include "base/ascii.h"
+#include "base/error.h"
+#include "text/calls/answer_grammar.h"
+#include "text/calls_check.h"
+#include "text/grammar/schema_machine.h"
+
+namespace ingot {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::Answer;
+using Calls = AnswerRules::Calls;
+using Reasoning = AnswerRules::Reasoning;
+
+constexpr const char* kProperties[] = {
+    R"({"type":"string"})",
+    R"({"type":"string","minLength":2,"maxLength":5})",
+    R"({"enum":["one","two","a\nb","<x>\n"]})",
+    R"({"const":"fixed"})",
+    R"({"type":"string","enum":["null","None","nu"]})",
+    R"({"type":"integer","minimum":-3,"maximum":120})",
+    R"({"type":"number","minimum":-1,"exclusiveMaximum":5})",
+    R"({"type":"boolean"})",
+    R"({"type":"null"})",
+    R"({"type":["string","null"],"maxLength":6})",
+    R"({"anyOf":[{"enum":["x","yes"]},{"type":"null"}]})",
+    R"({"type":["string","integer"]})",
+    R"({"type":"array","items":{"type":"string","maxLength":3},"maxItems":3})",
+    R"({"type":"array","items":{"enum":[1,2.5,true,null,"s"]},"minItems":1,"maxItems":2,"uniqueItems":true})",
+    R"({"type":"object","properties":{"a-b c":{"type":"integer"},"t":{"type":"string"}},"required":["t"],
+        "additionalProperties":false})",
+    R"({"$ref":"#/$defs/point"})",
+    R"({"allOf":[{"$ref":"#/$defs/name"},{"minLength":1}]})",
+};
+constexpr const char* kNames[] = {"city", "n", "days_left", "x", "description", "title", "größe"};
+
+Json drawn_schema(std::mt19937& draw) {
+  Json schema = {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}};
+  for (const char* name : kNames) {
+    if (draw() % 3) continue;
+    schema["properties"][name] = Json::parse(kProperties[draw() % std::size(kProperties)]);
+    if (draw() % 2) schema["required"].push_back(name);
+  }
+  schema["$defs"] = Json::parse(R"({"point":{"type":"object","properties":{"x":{"type":"integer"}},"required":["x"],
+                                     "additionalProperties":false},"name":{"type":"string","maxLength":4}})");
+  if (draw() % 5) schema["additionalProperties"] = false;
+  return schema;
+}
+
+// Functions with random parameters, in OpenAI's shape.
+Json drawn_tools(std::mt19937& draw) {
+  Json tools = Json::array();
+  for (const char* name : {"get_weather", "get", "now"}) {
+    Json function = {{"name", name}, {"description", "does it"}};
+    if (draw() % 6) function["parameters"] = drawn_schema(draw);
+    tools.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  return tools;
+}
+
+Json parameters_of(const Json& tools, const std::string& name) {
+  for (const Json& tool : tools)
+    if (tool["function"]["name"] == name) return tool["function"].value("parameters", Json());
+  return {};
+}
+
+std::vector<AnswerRules::Tool> callable(const Json& tools) {
+  std::vector<AnswerRules::Tool> out;
+  for (const Json& tool : tools)
+    out.push_back({tool["function"]["name"], arguments_schema(tool["function"].value("parameters", Json()), "it"), "it"});
+  return out;
+}
+
+// The names between angle brackets that the row's markers hold, as control tokens.
+std::vector<MarkerSpelling::Token> tokens_of(const CallFormat& row) {
+  std::set<std::string> names;
+  std::vector<std::string_view> texts = row.texts();
+  texts.push_back(row.header);
+  for (const std::string_view text : texts) {
+    for (size_t at = text.find('<'); at != text.npos; at = text.find('<', at + 1)) {
+      const size_t end = text.find_first_of("> \n=", at);
+      if (end != text.npos && text[end] == '>') names.insert(std::string(text.substr(at, end + 1 - at)));
+    }
+  }
+  if (row.param_begin.find("｜DSML｜") != std::string_view::npos) names = {"｜DSML｜"};
+  std::vector<MarkerSpelling::Token> tokens;
+  for (const std::string& name : names) tokens.push_back({name, row.syntax == CallSyntax::kChannel && (name == "<|call|>" || name == "<|return|>")});
+  return tokens;
+}
+
+// A walk through an automaton by random bytes.
+class Walk {
+ public:
+  Walk(Automaton& machine, std::mt19937& draw) : machine_(machine), draw_(draw), state_(machine.start()) {}
+
+  // The text of a walk to an end; nothing where the machine has a dead end.
+  std::optional<std::string> run() {
+    while (text_.size() < 20'000) {
+      const std::vector<uint8_t> next = alive();
+      if (machine_.accepts(state_) && (next.empty() || text_.size() > 300 || draw_() % 3 == 0)) return text_;
+      if (next.empty()) return std::nullopt;
+      const uint8_t byte = pick(next);
+      text_ += static_cast<char>(byte);
+      state_ = machine_.step(state_, byte);
+    }
+    return "";  // no end was found: that is no fault
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::vector<uint8_t> alive() {
+    std::vector<uint8_t> next;
+    for (int byte = 0; byte < 256; ++byte)
+      if (!machine_.step(state_, static_cast<uint8_t>(byte)).is_dead()) next.push_back(static_cast<uint8_t>(byte));
+    return next;
+  }
+  // Mostly what ends strings, values and markers, so that walks end.
+  uint8_t pick(const std::vector<uint8_t>& next) {
+    std::vector<uint8_t> closing;
+    for (const uint8_t byte : next)
+      if (std::string_view("\"'}])<>|/\n_-{(\xff").find(static_cast<char>(byte)) != std::string_view::npos ||
+          (byte >= 'a' && byte <= 'z' && next.size() < 40))
+        closing.push_back(byte);
+    const bool closes = !closing.empty() && draw_() % 8 < (text_.size() > 200 ? 7u : 5u);
+    const std::vector<uint8_t>& from = closes ? closing : next;
+    return from[draw_() % from.size()];
+  }
+
+  Automaton& machine_;
+  std::mt19937& draw_;
+  GrammarState state_;
+  std::string text_;
+};
+
+std::string without_controls(std::string text) {
+  std::erase(text, kControlByte);
+  return text;
+}
+
+// Which is JSON, but no number for the library that checks the arguments.
+bool has_long_exponent(const std::string& text) {
+  for (size_t at = text.find_first_of("eE"); at != text.npos; at = text.find_first_of("eE", at + 1)) {
+    const size_t n = text.find_first_not_of("0123456789", text.find_first_not_of("+-", at + 1));
+    if (n != text.npos && n > at + 3) return true;
+  }
+  return false;
+}
+
+bool is_valid(const Json& parameters, const std::string& arguments) {
+  const auto machine = compile_schema(arguments_schema(parameters, "it"), {}, {});
+  GrammarState state = machine->start();
+  for (const char c : arguments) state = machine->step(state, static_cast<uint8_t>(c));
+  return machine->accepts(state);
+}
+
+void check_calls(const Answer& answer, const Json& tools, bool parallel) {
+  EXPECT_EQ(answer.fault, "");
+  EXPECT_TRUE(answer.warnings.empty()) << testing::described(answer);
+  if (!parallel) {
+    EXPECT_LE(answer.calls.size(), 1u);
+  }
+  std::set<std::string> ids;
+  for (const testing::ReadCall& call : answer.calls) {
+    EXPECT_TRUE(call.whole);
+    EXPECT_TRUE(ids.insert(call.id).second) << call.id;
+    EXPECT_TRUE(is_valid(parameters_of(tools, call.name), call.arguments))
+        << call.arguments << " of " << parameters_of(tools, call.name);
+  }
+}
+
+class EachRow : public ::testing::TestWithParam<std::string_view> {
+ protected:
+  const CallFormat& row() const { return *find_call_format(GetParam()); }
+};
+
+// Walks through the grammar; `check` gets what the parser makes of each text.
+template <class Check>
+void walk(AnswerRules rules, const Json& tools, std::mt19937& draw, int n, const Check& check) {
+  const auto machine = compile_answer(rules);
+  for (int i = 0; i < n; ++i) {
+    Walk one(*machine, draw);
+    const auto spelled = one.run();
+    ASSERT_TRUE(spelled) << "a dead end behind " << one.text() << "\nof " << tools.dump();
+    if (spelled->empty() || has_long_exponent(*spelled)) continue;
+    const std::string text = without_controls(*spelled);
+    SCOPED_TRACE(text);
+    check(testing::read_whole(*rules.format, text,
+                              {.tools = &tools, .in_reasoning = rules.reasoning == Reasoning::kOpen}));
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+AnswerRules rules_for(const CallFormat& row, const Json& tools, Calls calls, std::mt19937& draw) {
+  AnswerRules rules{.format = &row, .calls = calls, .tools = callable(tools)};
+  if (draw() % 2) rules.spelling = MarkerSpelling(tokens_of(row));
+  rules.parallel = draw() % 2;
+  rules.reasoning = static_cast<Reasoning>(draw() % 3);
+  return rules;
+}
+
+TEST_P(EachRow, ForcedIsParsed) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 draw(seed);
+  for (int i = 0; i < 6; ++i) {
+    const Json tools = drawn_tools(draw);
+    const AnswerRules rules = rules_for(row(), tools, Calls::kMust, draw);
+    walk(rules, tools, draw, 6, [&](const Answer& answer) {
+      check_calls(answer, tools, rules.parallel);
+      EXPECT_GE(answer.calls.size(), 1u);
+      EXPECT_EQ(answer.content, "");
+    });
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(EachRow, CallsBehindTextAreParsed) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 draw(seed);
+  for (int i = 0; i < 6; ++i) {
+    const Json tools = drawn_tools(draw);
+    const AnswerRules rules = rules_for(row(), tools, Calls::kMay, draw);
+    walk(rules, tools, draw, 6, [&](const Answer& answer) { check_calls(answer, tools, rules.parallel); });
+    if (HasFailure()) return;
+  }
+}
+
+// Content by a schema, or calls.
+TEST_P(EachRow, ContentFollowsItsSchema) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 draw(seed);
+  for (const Calls calls : {Calls::kNone, Calls::kMay}) {
+    const Json tools = drawn_tools(draw);
+    AnswerRules rules = rules_for(row(), tools, calls, draw);
+    rules.content = GrammarText{.kind = GrammarKind::kRegex, .text = "[0-9]{3}!"};
+    walk(rules, tools, draw, 12, [&](const Answer& answer) {
+      check_calls(answer, tools, rules.parallel);
+      const bool has_content = trim(answer.content).size() == 4 && answer.content.back() == '!';
+      EXPECT_EQ(has_content, answer.calls.empty()) << testing::described(answer);
+    });
+  }
+}
+
+std::vector<std::string_view> rows_with_calls() {
+  std::vector<std::string_view> names;
+  for (const CallFormat& row : call_formats())
+    if (row.syntax != CallSyntax::kNone) names.push_back(row.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(AnswerGrammar, EachRow, ::testing::ValuesIn(rows_with_calls()),
+                         [](const auto& row) { return std::string(row.param); });
+
+bool accepts(Automaton& machine, std::string_view text) {
+  GrammarState state = machine.start();
+  for (const char c : text) state = machine.step(state, static_cast<uint8_t>(c));
+  return machine.accepts(state);
+}
+
+const Json kWeather = Json::parse(R"([{"function": {"name": "get_weather", "parameters": {"type": "object",
+    "properties": {"city": {"type": "string"}, "n": {"type": "integer"}}, "required": ["city"],
+    "additionalProperties": false}}}])");
+
+// Control tokens stand for the markers that are control tokens, and their names as text do not.
+TEST(AnswerGrammar, MarkersAreControlTokens) {
+  AnswerRules rules{.format = find_call_format("hermes"), .calls = Calls::kMust, .tools = callable(kWeather)};
+  const std::string call = "\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"\"}}\n";
+  EXPECT_TRUE(accepts(*compile_answer(rules), "<tool_call>" + call + "</tool_call>"));
+  rules.spelling = MarkerSpelling({{"<tool_call>"}, {"</tool_call>"}});
+  EXPECT_FALSE(accepts(*compile_answer(rules), "<tool_call>" + call + "</tool_call>"));
+  EXPECT_TRUE(accepts(*compile_answer(rules), "\xff<tool_call>" + call + "\xff</tool_call>"));
+}
+
+// A token that ends the answer stands for all behind it.
+TEST(AnswerGrammar, EndsWhereATokenEndsTheAnswer) {
+  AnswerRules rules{.format = find_call_format("gpt_oss"), .calls = Calls::kMust, .tools = callable(kWeather)};
+  rules.spelling = MarkerSpelling({{"<|call|>", true}});
+  const std::string call =
+      "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\": \"\"}";
+  EXPECT_TRUE(accepts(*compile_answer(rules), call));
+  EXPECT_TRUE(accepts(*compile_answer(rules), "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant" + call));
+  EXPECT_FALSE(accepts(*compile_answer(rules), call + "<|call|>"));
+  EXPECT_FALSE(accepts(*compile_answer(rules), "<|channel|>final<|message|>No."));
+}
+
+TEST(AnswerGrammar, KeysHaveNoDescriptions) {
+  Json described = kWeather[0]["function"]["parameters"], properties = described;
+  described["description"] = "of it";
+  described["properties"]["city"]["description"] = "a city";
+  EXPECT_EQ(arguments_schema(described, ""), arguments_schema(kWeather[0]["function"]["parameters"], ""));
+  properties["properties"]["description"] = {{"type", "string"}};
+  properties["properties"]["title"] = {{"enum", {{{"description", 1}}}}};
+  const Json kept = Json::parse(arguments_schema(properties, ""));
+  EXPECT_EQ(kept["properties"], properties["properties"]);
+}
+
+TEST(AnswerGrammar, RefusesWhatItCannotWrite) {
+  const auto refused = [](const char* format, const Json& parameters) -> std::string {
+    AnswerRules rules{.format = find_call_format(format), .calls = Calls::kMust};
+    try {
+      rules.tools = {{"f", arguments_schema(parameters, "tools[0].parameters"), "tools[0].parameters"}};
+      compile_answer(rules);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  using ::testing::AllOf, ::testing::HasSubstr, ::testing::StartsWith;
+  const auto object = [](const char* name, const char* schema) {
+    return Json{{"type", "object"}, {"properties", {{name, Json::parse(schema)}}}};
+  };
+  EXPECT_THAT(refused("hermes", object("a", R"({"type":"strin"})")),
+              AllOf(StartsWith("tools[0].parameters: "), HasSubstr("type"), HasSubstr("properties")));
+  EXPECT_THAT(refused("hermes", Json{{"type", "string"}}), AllOf(StartsWith("tools[0].parameters: "), HasSubstr("type")));
+  EXPECT_THAT(refused("hermes", Json(5)), StartsWith("tools[0].parameters: "));
+  EXPECT_EQ(refused("hermes", object("a-b", R"({"type":"string"})")), "");
+  EXPECT_THAT(refused("olmo3", object("a-b", R"({"type":"string"})")), HasSubstr("a-b"));
+  EXPECT_THAT(refused("qwen3_coder", object("a>b", R"({"type":"string"})")), HasSubstr("a>b"));
+  EXPECT_THAT(refused("gemma4", object("a,b", R"({"type":"string"})")), HasSubstr("a,b"));
+}
+
+// As many tools as a request may have, in each syntax.
+TEST(AnswerGrammar, ManyTools) {
+  Json tools = Json::array();
+  for (int i = 0; i < 256; ++i) {
+    tools.push_back(kWeather[0]);
+    tools.back()["function"]["name"] = fmt::format("a_function_of_many_{}", i);
+  }
+  for (const std::string_view name : rows_with_calls()) {
+    const AnswerRules rules{.format = find_call_format(name), .calls = Calls::kMay, .tools = callable(tools)};
+    const auto machine = compile_answer(rules);
+    EXPECT_FALSE(machine->step(machine->start(), static_cast<uint8_t>(rules.format->begin_text("a")[0])).is_dead()) << name;
+  }
+}
+
+}  // namespace
+}  // namespace ingot
