@@ -19,10 +19,10 @@ std::optional<std::string> classifier_prompt(const Checkpoint& checkpoint);
 std::optional<int32_t> classifier_padding(const Checkpoint& checkpoint);
 
 struct Classifier {
-  EmbedHead head;              // gives one number for a vector
-  std::string pooling;         // "cls", "mean" or "last": which vector the head takes
-  bool raw = false;            // the number is the score; otherwise its sigmoid, as in sentence-transformers
-  std::optional<int32_t> pad;  // classifier_padding(), for models that need it
+  EmbedHead head;                     // gives one number for a vector
+  std::string pooling;                // "cls", "mean" or "last": which vector the head takes
+  bool raw = false;                   // the number is the score; otherwise its sigmoid, as in sentence-transformers
+  std::optional<int32_t> pad;         // classifier_padding(), for models that need it
   std::optional<std::string> prompt;  // classifier_prompt(); nothing: the model reads a pair (Tokenizer::encode_pair)
 };
 

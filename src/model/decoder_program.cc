@@ -3,8 +3,7 @@
 namespace ingot {
 namespace {
 
-constexpr float kLatentEps =
-    1e-6f;  // of the latents' norms; models may give their other norms another eps
+constexpr float kLatentEps = 1e-6f;  // of the latents' norms; models may give their other norms another eps
 
 enum : int { kMainRope, kLocalRope };
 

@@ -39,8 +39,8 @@ struct EmbedFacts {
   std::optional<std::string> default_prompt;  // the name of a prompt
   bool pools_prompt = true;                   // false: the vectors of the prompt's tokens are not pooled
   std::optional<int> max_tokens;              // of a text, if the makers state fewer than the model reads
-  bool may_cut = false;             // vectors keep their meaning when cut to their first numbers (Matryoshka)
-  std::vector<int> cut_dimensions;  // the lengths that vectors may be cut to; empty: any length
+  bool may_cut = false;                       // vectors keep their meaning when cut to their first numbers (Matryoshka)
+  std::vector<int> cut_dimensions;            // the lengths that vectors may be cut to; empty: any length
 
   // The text to put in front of an input. An empty name means the default prompt, or "" if there is no default. Returns
   // nothing if the model has no prompt of that name.

@@ -27,8 +27,8 @@ struct QuantizeReport {
   std::map<std::string, int> mix;  // number of tensors of each type
   int n_tensors = 0;
   int64_t n_weights = 0;
-  uint64_t bytes_before = 0, bytes_after = 0;  // of all tensors
-  std::vector<std::string> fallbacks;  // matrices whose rows are not whole blocks of the mix's format
+  uint64_t bytes_before = 0, bytes_after = 0;   // of all tensors
+  std::vector<std::string> fallbacks;           // matrices whose rows are not whole blocks of the mix's format
   std::vector<std::string> without_importance;  // quantized matrices that the importance matrix lacks
 };
 
