@@ -58,7 +58,7 @@ def fp8(n_out, n_in):
     return [(".weight", "F8_E4M3", (n_out, n_in)), (".weight_scale_inv", "F32", (n_out // 128, n_in // 128))]
 
 
-CONTAINERS = {  # name: (tensors of a matrix, whether the embedding is one too, keys of config.json)
+CONTAINERS = {  # name: (tensors of a matrix, whether the embedding is quantized too, keys of config.json)
     "safetensors BF16": (dense, True, {}),
     "MLX 4-bit g64": (mlx, True, {"quantization": {"group_size": 64, "bits": 4}}),
     "GPTQ 4-bit g128": (gptq, False, {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False, "checkpoint_format": "gptq_v2"}}),
@@ -78,17 +78,17 @@ def tensors_of(pack, embedding_too):
 
 
 def noise_of(mask):
-    """Random bytes, each with those bits only that the mask at its place has."""
+    """Random bytes; each byte has only those bits that the mask at its position has."""
     noise = NOISE.reshape(-1, len(mask)) & np.array(mask, np.uint8)
     return noise.tobytes()
 
 
-# No BF16 is larger than 1, no E4M3 is NaN.
+# BF16 values stay at most 1, and no E4M3 is NaN.
 NOISES = {"BF16": noise_of([0xFF, 0xBC]), "F8_E4M3": noise_of([0xF7]), "I32": NOISE.tobytes(), "U32": NOISE.tobytes()}
 
 
 def data_of(name, dtype, n_bytes):
-    """Scales, vectors and dense weights are small numbers, codes are any bits."""
+    """Scales, vectors and dense weights are small numbers; codes are random bits."""
     if dtype in ("F32", "F16") or "scales" in name or "biases" in name:
         one = {"F32": np.float32(0.01), "F16": np.float16(0.01), "BF16": np.uint16(0x3C24)}[dtype]
         return np.full(n_bytes // SIZES[dtype], one).tobytes()

@@ -44,7 +44,7 @@ def rows(program):
 
 
 def encoder_rows(program):
-    """Of each encoder both its forms: the GGUF file and the directory."""
+    """A row for both forms of each encoder: the GGUF file and the directory."""
     ref = recorded(program, "Models/Encoders.RefEqualsTransformers/*")
     cpu = recorded(program, "Models/Encoders.CpuEqualsRef/*")
     texts = recorded(program, "Models/Encoders.TextsEqualSentenceTransformers/*")
@@ -61,7 +61,7 @@ def ranker_rows(program):
         yield [name, *(f.get("ref", "") for f in forms), *(f.get("cpu", "") for f in forms)]
 
 
-# what, by which program, which tests, compared with what
+# what is compared, program, tests, oracle
 COMPARED = [
     ("byte-level BPE and SentencePiece, from GGUF's keys", "test_text", "Vocabularies/TokenizerGolden.EncodesLikeTheReference/*", "tokenizers, sentencepiece"),
     ("`tokenizer.ggml.pre`: where words are cut", "test_text", "Pretokenizer.CutsWhereHuggingFaceCuts", "tokenizers"),

@@ -1,4 +1,4 @@
-// Letters and blanks of ASCII, whatever the locale: names of headers, words of protocols and of config files.
+// ASCII letters and white space, independent of the locale: for names of headers, words of protocols and config files.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
-// Without the blanks at both ends. A view of `text`.
+// Returns `text` without the white space at both ends, as a view of `text`.
 constexpr std::string_view trim(std::string_view text, std::string_view blanks = " \t\r\n") {
   const size_t first = text.find_first_not_of(blanks);
   return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(blanks) - first + 1);

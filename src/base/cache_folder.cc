@@ -1,5 +1,5 @@
-// A file is a Header and the bytes. Two hashes of 64 bits name it and guard against accidents, not against an enemy,
-// who would have to write to the user's own folder.
+// A file is a Header, then the bytes. Two 64-bit hashes name the file and guard against accidents. They do not guard
+// against an attacker, who would have to write to the user's own folder.
 #include "base/cache_folder.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Header {
 };
 constexpr char kMagic[8] = {'i', 'n', 'g', 'o', 't', 'c', '0', '1'};
 
-// FNV-1a with two bases, its bits mixed at the end.
+// FNV-1a with a given basis; splitmix mixes the bits at the end.
 uint64_t hash_with(uint64_t h, std::string_view text) {
   for (const char c : text) h = (h ^ static_cast<uint8_t>(c)) * 0x100000001B3u;
   return splitmix(h);
@@ -69,7 +69,7 @@ std::optional<std::vector<char>> CacheFolder::find(std::string_view made_of) con
   if (!std::equal(kMagic, kMagic + sizeof kMagic, header.magic) || header.size != content.size() ||
       header.made_of != hash_of(made_of) || header.content != hash_of(content))
     return std::nullopt;
-  fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // used just now
+  fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // the time of the last use
   return std::vector<char>(content.begin(), content.end());
 }
 
@@ -88,7 +88,7 @@ void CacheFolder::store(std::string_view made_of, std::span<const char> bytes) c
   writer.commit();
 }
 
-// A tenth of the files at once, so that it is seldom done.
+// Removes a tenth of the files at once, so that the folder is seldom scanned for removals.
 void CacheFolder::drop_oldest() const {
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
   std::error_code error;

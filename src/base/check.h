@@ -1,5 +1,5 @@
-// CHECK: a programmer's fault. Always on, prints the values and aborts. Never used for files, requests or users: those
-// throw Error.
+// CHECK: a fault in ingot itself. Always on; prints the values and aborts. A fault of a file, a request or a user
+// throws Error instead.
 #pragma once
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// DeviceLost: the device has failed for good, as a GPU after a kernel's bad access. All that is asked of it from now on
-// fails too, and only a new process helps: the engine ends, and the program with a code of its own.
+// DeviceLost: the device has failed for good, as a GPU does after a kernel's bad access. Every later call to the device
+// fails too, and only a new process helps: the engine ends, and the program exits with kExitLostDevice.
 #pragma once
 #include "base/error.h"
 

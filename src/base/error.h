@@ -1,5 +1,6 @@
-// Error: a user's, file's or request's fault. The message says what is wrong, where, and what to do, on one line.
-// Caught in two places only: the command line (message and exit code) and the server (OpenAI error object and status).
+// Error: a fault of a user, a file or a request. The message says on one line what is wrong, where, and what to do.
+// Errors are caught in two places only: the command line (message and exit code) and the server (OpenAI error object
+// and status).
 #pragma once
 #include <fmt/format.h>
 
@@ -22,8 +23,8 @@ class UsageError : public Error {
   using Error::Error;
 };
 
-// Text from a file or a request, made safe to print: control bytes and invalid UTF-8 become \xNN, and what is longer
-// than max_bytes is cut with "...".
+// Makes text from a file or a request safe to print: control bytes and invalid UTF-8 become \xNN, and text longer than
+// max_bytes is cut and ends in "...".
 std::string printable(std::string_view text, size_t max_bytes = 256);
 
 }  // namespace ingot

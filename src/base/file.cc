@@ -26,7 +26,8 @@ struct Descriptor {
   int fd = -1;
 };
 
-// What is mapped, and as it was when it was: by the descriptor, so that another file that takes its name is no change.
+// A mapped file and its status when it was mapped. The open descriptor identifies the file, so that replacing the file
+// under the same name does not count as a change.
 struct Mapped {
   Descriptor file;
   std::string path;
@@ -40,7 +41,7 @@ struct MappedFiles {
 };
 
 MappedFiles& mapped_files() {
-  static MappedFiles& files = *new MappedFiles;  // never destroyed: others may be unmapped later
+  static MappedFiles& files = *new MappedFiles;  // never destroyed: mappings may outlive static objects
   return files;
 }
 
@@ -49,7 +50,7 @@ MappedFiles& mapped_files() {
   throw Error("cannot {} '{}': {}", doing, printable(path), std::strerror(error));
 }
 
-// O_NONBLOCK so that a FIFO is refused instead of waited for.
+// O_NONBLOCK makes open() return at once for a FIFO, which is then refused.
 struct stat open_regular(const std::string& path, Descriptor& file) {
   file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.fd < 0) throw_errno("open", path);
@@ -60,7 +61,7 @@ struct stat open_regular(const std::string& path, Descriptor& file) {
   return status;
 }
 
-// A copy of the whole file, where it cannot be mapped: not every file system has that.
+// Reads the whole file into memory; for file systems that do not support mmap.
 void* read_whole(const Descriptor& file, size_t size, const std::string& path) {
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw_errno("map", path);
@@ -86,7 +87,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   const struct stat status = open_regular(path, file);
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;
-  std::list<Mapped> entry;  // made first: nothing may fail once there is a mapping
+  std::list<Mapped> entry;  // made first: nothing may throw once there is a mapping
   entry.push_back({.file = {}, .path = path, .then = status});
   void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (mapped == MAP_FAILED) {
@@ -180,7 +181,7 @@ void FileWriter::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw_errno("write", path_);
   ::close(fd_);
   fd_ = -1;
-  Descriptor folder;  // the new name is on the disk when its folder is; not every file system has that
+  Descriptor folder;  // sync the folder for the new name; not every file system can
   const size_t slash = path_.rfind('/');
   const std::string name = slash == path_.npos ? "." : path_.substr(0, slash + 1);
   folder.fd = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY);

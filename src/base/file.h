@@ -1,4 +1,4 @@
-// Files, read safely: one open() a file, regular files only, all reads through that descriptor.
+// Safe reading and writing of files: one open() a file, regular files only, and every read through that descriptor.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace ingot {
 
-// A whole regular file, mapped read-only, or read where it cannot be mapped. Throws Error (naming the path and the
-// reason) when it cannot be opened, is not a regular file (directory, FIFO, device: refused without blocking), or
-// cannot be read. An empty file has an empty span.
+// A whole regular file, mapped read-only; a file system without mmap has the file read into memory. Throws Error
+// (naming the path and the reason) when the file cannot be opened, is not a regular file (a directory, FIFO or device
+// is refused without blocking), or cannot be read. An empty file has an empty span.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);
@@ -28,20 +28,20 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// The path of a file that was written to or cut since it was mapped, of those that still are; "": there is none. What
-// is read from such a mapping is the new bytes, zeros, or a SIGBUS.
+// The path of a file that is mapped now and was written to or cut after it was mapped; "" when no mapped file has
+// changed. Reading such a mapping gives the new bytes, zeros, or a SIGBUS.
 std::string changed_mapped_file();
 
 // The whole text of a regular file, or of standard input when path is "-". Throws Error when it is longer than
 // max_bytes.
 std::string read_file(const std::string& path, size_t max_bytes = size_t{1} << 30);
 
-// A file that appears whole or not at all: what is written goes to a temporary file beside path, which commit() syncs
-// and renames. Until then path holds what it held, also for those who have it mapped. Without commit() nothing is left.
-// All throw Error.
+// Writes a file that appears whole or not at all. The bytes go to a temporary file beside `path`; commit() syncs the
+// temporary file and renames it to `path`. Until then `path` keeps its old content, also for programs that have it
+// mapped. Without commit() the temporary file is removed. All functions throw Error.
 class FileWriter {
  public:
-  explicit FileWriter(const std::string& path);  // finds out at once that the folder cannot be written to
+  explicit FileWriter(const std::string& path);  // throws at once if the folder cannot be written to
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -54,7 +54,7 @@ class FileWriter {
   int fd_ = -1;
 };
 
-// The same in one step.
+// Writes and commits a file in one step.
 void write_file(const std::string& path, std::span<const uint8_t> bytes);
 
 }  // namespace ingot

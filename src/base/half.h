@@ -23,7 +23,7 @@ INGOT_HD uint32_t bits_from_float(float value) {
   return bits;
 }
 
-// Exact for every one of the 65,536 patterns, subnormals included. Branch-free but for one select.
+// Exact for each of the 65,536 bit patterns, subnormals included. No branch, only one select.
 INGOT_HD float float_from_f16(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t magnitude = static_cast<uint32_t>(half & 0x7FFFu) << 13;
@@ -32,14 +32,14 @@ INGOT_HD float float_from_f16(uint16_t half) {
   return float_from_bits(sign | bits_from_float(float_from_bits(magnitude) * 0x1p112f));
 }
 
-// Round to nearest, ties to even; overflow gives infinity; NaN stays NaN.
+// Rounds to nearest, ties to even; overflow gives infinity; NaN stays NaN.
 INGOT_HD uint16_t f16_from_float(float value) {
   const uint32_t bits = bits_from_float(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
   if (magnitude > 0x7F800000u) return sign | 0x7E00u;
   if (magnitude >= 0x477FF000u) return sign | 0x7C00u;  // rounds to 65536 or more
-  if (magnitude < 0x38800000u) {                        // below 2^-14: add so that the last kept bit is 2^-24
+  if (magnitude < 0x38800000u) {                        // below 2^-14: the addition makes 2^-24 the last bit
     return sign | static_cast<uint16_t>(bits_from_float(float_from_bits(magnitude) + 0.5f) - 0x3F000000u);
   }
   const uint32_t rounded = magnitude + 0xFFFu + ((magnitude >> 13) & 1u);
@@ -48,7 +48,7 @@ INGOT_HD uint16_t f16_from_float(float value) {
 
 INGOT_HD float float_from_bf16(uint16_t half) { return float_from_bits(static_cast<uint32_t>(half) << 16); }
 
-// Round to nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 INGOT_HD uint16_t bf16_from_float(float value) {
   const uint32_t bits = bits_from_float(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);

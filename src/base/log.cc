@@ -19,7 +19,7 @@ struct Log {
 };
 
 Log& the_log() {
-  static Log& log = *new Log;  // never destroyed: threads may log to the very end
+  static Log& log = *new Log;  // never destroyed: threads may log until the program ends
   return log;
 }
 

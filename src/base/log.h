@@ -1,5 +1,6 @@
-// Logging: lines go where the program says (set_log_sink), and nowhere until it has. Quiet by default, `--log-level`
-// raises it. Answers never go through here.
+// Logging: lines go to the sink that the program sets (set_log_sink), and are dropped before a sink is set. The default
+// level is warn; `--log-level` changes it. The program's output proper (generated text, results) never goes through the
+// log.
 #pragma once
 #include <fmt/format.h>
 
@@ -15,10 +16,10 @@ enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
 LogLevel parse_log_level(std::string_view name);
 void set_log_level(LogLevel level);
 
-// Gets a line (of several now and then, without a line break at its end) at a time, from any thread. It must not log,
-// set a sink, or throw. An empty one drops lines.
+// Called from any thread with one message at a time; a message has no line break at its end but may have some inside.
+// The sink must not log, set a sink, or throw. An empty sink drops messages.
 using LogSink = std::function<void(LogLevel, const std::string& line)>;
-// When it returns, the sink of before is not in use any more.
+// When the call returns, the previous sink is no longer in use.
 void set_log_sink(LogSink sink);
 
 namespace detail {

@@ -1,4 +1,4 @@
-// LruMap: the entries that were used last, up to a number of them; one more drops the one that was unused for longest.
+// LruMap: a map of at most `most` entries; put() into a full map drops the entry that was used longest ago.
 #pragma once
 #include <cstddef>
 #include <list>
@@ -14,7 +14,7 @@ class LruMap {
  public:
   explicit LruMap(size_t most) : most_(most) { CHECK_GT(most, 0u); }
 
-  // Null where there is none. Either way a pointer is good until the next put().
+  // Null when the key is absent. The pointers of find() and put() are valid until the next put().
   Value* find(const Key& key) {
     const auto found = places_.find(key);
     if (found == places_.end()) return nullptr;
@@ -22,7 +22,7 @@ class LruMap {
     return &found->second->second;
   }
 
-  // The key must be a new one.
+  // The key must not be in the map yet.
   Value* put(const Key& key, Value value) {
     CHECK(!places_.contains(key));
     if (entries_.size() == most_) {

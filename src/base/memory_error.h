@@ -1,5 +1,5 @@
-// MemoryError: there is too little memory for what was to be loaded; with more of it free it may work. Thrown by the
-// plan of memory, and understood by the server's pool of models, which then unloads one that is idle.
+// MemoryError: there is too little memory to load a model; loading may work when more memory is free. The memory plan
+// throws it; the server's model pool catches it and unloads an idle model.
 #pragma once
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-// Queue: many producers, one consumer; how requests reach the engine thread.
+// Queue: many producers, one consumer. Requests reach the engine thread through a Queue.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -11,7 +11,7 @@ namespace ingot {
 template <class T>
 class Queue {
  public:
-  // False, and value dropped, once the queue is closed.
+  // Returns false and drops the value when the queue is closed.
   bool push(T value) {
     {
       std::lock_guard lock(mutex_);
@@ -22,14 +22,14 @@ class Queue {
     return true;
   }
 
-  // Everything that waits, oldest first. With block, waits until there is something or the queue is closed.
+  // Takes every waiting item, oldest first. With `block`, waits until an item arrives or the queue is closed.
   std::vector<T> drain(bool block) {
     std::unique_lock lock(mutex_);
     if (block) ready_.wait(lock, [&] { return closed_ || !items_.empty(); });
     return std::exchange(items_, {});
   }
 
-  // The same, but waits no longer than that.
+  // As drain(true), but waits at most `timeout`.
   std::vector<T> drain_for(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     ready_.wait_for(lock, timeout, [&] { return closed_ || !items_.empty(); });
@@ -42,7 +42,7 @@ class Queue {
     return std::exchange(items_, {});
   }
 
-  // No more pushes; what waits can still be drained.
+  // Refuses later pushes; waiting items can still be drained.
   void close() {
     {
       std::lock_guard lock(mutex_);

@@ -1,5 +1,6 @@
 // SplitMix64 (Steele, Lea and Flood 2014): its finaliser, which spreads the bits of a number over the whole word, and
-// the step of its counter. For hashes and for streams of random words, where nobody tries to find collisions.
+// the step of its counter. For hashes and for streams of random words; not safe against someone who looks for
+// collisions.
 #pragma once
 #include <cstdint>
 

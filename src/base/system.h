@@ -1,11 +1,11 @@
-// What this process may use of the machine.
+// The memory that this process may use.
 #pragma once
 #include <cstddef>
 #include <string>
 
 namespace ingot {
 
-// Memory that can be taken now without swapping: the smaller of the system's and the control group's.
+// Memory that can be taken now without swapping: the smaller of what the system and the control group have left.
 size_t available_memory_bytes();
 
 std::string human_bytes(size_t bytes);  // "1.2 GiB"

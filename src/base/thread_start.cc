@@ -14,7 +14,7 @@
 namespace ingot {
 namespace {
 
-// The first word of a file, "" when it cannot be read.
+// The first word of a file; "" when the file cannot be read.
 std::string word_in(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string word;
@@ -22,8 +22,8 @@ std::string word_in(const std::filesystem::path& path) {
   return word;
 }
 
-// The limit of control group v2 that holds here: each group above this process's may have one, and the nearest is
-// named. "": none.
+// The pids.max of the nearest control group (v2), from this process's group upwards, that has a limit; "" when no group
+// has a limit.
 std::string pids_limit() {
   const std::filesystem::path root = "/sys/fs/cgroup";
   const std::string line = word_in("/proc/self/cgroup");  // "0::/a/b"
@@ -37,7 +37,7 @@ std::string pids_limit() {
   }
 }
 
-// What the workers wait for: how many of them are to run. The last ones may be let go.
+// The workers wait here until the number of workers that run is known. Workers from n_kept on end at once.
 struct Gate {
   static constexpr int kClosed = -1;
   std::atomic<int> n_kept{kClosed};
@@ -96,7 +96,7 @@ std::vector<std::thread> start_workers(int n, std::string_view name, const std::
   gate->n_kept.notify_all();
   for (int i = n_kept; i < n_started; ++i) threads[static_cast<size_t>(i)].join();
   threads.resize(static_cast<size_t>(n_kept));
-  // Loading may make a pool for each matrix: what was said last is not said again.
+  // Loading may make a pool for each matrix: do not repeat the last warning.
   static std::atomic<size_t> said{0};
   const size_t line =
       std::hash<std::string_view>{}(name) ^ (static_cast<size_t>(n) << 32 | static_cast<size_t>(n_started));
@@ -104,7 +104,7 @@ std::vector<std::thread> start_workers(int n, std::string_view name, const std::
   try {
     log_warn("{}: thread {} of {} does not start: {} ({}); going on with {}", name, n_started + 1, n, fault.message(),
              thread_limits(), n_kept);
-  } catch (const std::exception&) {  // no memory for the line: the threads matter more
+  } catch (const std::exception&) {  // no memory for the message: the threads matter more
   }
   return threads;
 }

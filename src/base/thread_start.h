@@ -1,6 +1,6 @@
-// Starting threads where the system may have none left (a limit of processes, of a control group, of memory).
-// std::thread then throws, and threads that run already end the program when nobody joins them. Whoever starts threads
-// does it through these.
+// Starts threads where the system may refuse (the limit on processes, the control group's limit, memory). std::thread
+// throws then, and the program ends when a running std::thread is destroyed without a join. All code that starts
+// threads does so through these functions.
 #pragma once
 #include <functional>
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace ingot {
 
-// The limits on threads that hold here, for messages: "RLIMIT_NPROC is 4; pids.max of the control group is 100, 98 are
+// The limits on threads of this process, for messages: "RLIMIT_NPROC is 4; pids.max of the control group is 100, 98 are
 // taken".
 std::string thread_limits();
 
 [[noreturn]] void throw_thread_error(std::string_view name, const std::system_error& fault);
 
-// Returns what start() does, which starts a thread. Throws Error with the thread's name and the limits when the system
-// refuses.
+// Calls start(), which starts a thread, and returns its result. Throws Error with the thread's name and the limits when
+// the system refuses.
 template <class F>
 auto start_thread(std::string_view name, F&& start) {
   try {
@@ -28,14 +28,14 @@ auto start_thread(std::string_view name, F&& start) {
   }
 }
 
-// How a thread is started. Tests give one that fails.
+// How a thread is started. Tests pass a starter that fails.
 using ThreadStarter = std::function<std::thread(std::function<void()> body)>;
 std::thread start_std_thread(std::function<void()> body);
 
-// Starts n threads that run body(0) ... body(n - 1), or fewer where the system refuses: then it warns, naming the
-// thread that did not start and the limits, and lets the last one go again, for the program needs threads for other
-// things too. Throws Error when not even one starts. No body runs before all threads are there, and nothing is thrown
-// after one runs.
+// Starts n threads that run body(0) ... body(n - 1), or fewer where the system refuses. In that case the function
+// warns, naming the thread that did not start and the limits, and ends the last thread that did start, because the
+// program needs threads for other things too. Throws Error when no thread starts. No body runs before all threads have
+// started, and nothing is thrown once a body runs.
 std::vector<std::thread> start_workers(int n, std::string_view name, const std::function<void(int)>& body,
                                        const ThreadStarter& start = start_std_thread);
 

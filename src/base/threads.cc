@@ -23,7 +23,7 @@ void pause() {
 #endif
 }
 
-// True as soon as done() is, false when it still is not after kSpin.
+// Returns true as soon as done() is true, false when done() is still false after kSpin.
 template <class Done>
 bool spin_until(Done&& done) {
   for (int i = 0; i < 64; ++i) {
@@ -40,7 +40,7 @@ bool spin_until(Done&& done) {
   return false;
 }
 
-// CPUs by the quota of control group v2 ("max 100000" or "200000 100000"); a large number when there is none.
+// The CPUs that the quota of control group v2 allows ("max 100000" or "200000 100000"); a large number without a quota.
 int quota_cpus() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string quota;
@@ -80,9 +80,9 @@ void ThreadPool::take_tasks(int thread) {
   for (int64_t task; (task = next_task_.fetch_add(1, std::memory_order_relaxed)) < n;) call_(context_, task, thread);
 }
 
-// The order entered_, then epoch_ in a worker, and epoch_, then entered_ here, is what makes this safe: a worker that
-// saw the job open is counted before the job is closed, and is waited for; any other leaves without looking. All of it
-// is seq_cst.
+// Safety depends on the order of the atomic operations, all of them seq_cst: a worker changes entered_ and then reads
+// epoch_; run() changes epoch_ and then reads entered_. So a worker that saw the job open is counted before the job is
+// closed, and run() waits for it. Any other worker leaves without reading the job.
 void ThreadPool::run(int64_t n_tasks, Call call, void* context) {
   call_ = call;
   context_ = context;
@@ -100,13 +100,13 @@ void ThreadPool::run(int64_t n_tasks, Call call, void* context) {
 }
 
 void ThreadPool::wait_for_job(uint32_t seen) {
-  // stop_ alone is enough: a worker that left a job late may have seen the last epoch already.
+  // Checking stop_ alone is enough: a worker that left a job late may already have seen the last epoch.
   const auto is_new = [&] {
     const uint32_t epoch = epoch_.load();
     return stop_.load() || (epoch != seen && epoch % 2 == 1);
   };
   while (!spin_until(is_new)) {
-    // Sleep through the close of the job last seen, but not through the opening of the next.
+    // Sleep while the last job seen is being closed, but wake up when the next job opens.
     const uint32_t now = epoch_.load();
     if (now == seen || now % 2 == 0) {
       if (!stop_.load()) epoch_.wait(now);

@@ -1,6 +1,6 @@
 // ThreadPool: a fork-join pool for short parallel loops (a microsecond a loop while its threads are warm). The caller
-// takes part; tasks are handed out by a counter, so a thread that the system has taken away delays nobody else's work.
-// Idle threads spin for some tens of microseconds, then sleep.
+// takes part. A counter hands out the tasks, so a thread that the system has suspended delays only its own task. Idle
+// threads spin for some tens of microseconds, then sleep.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace ingot {
 
-// CPUs that this process may use: its affinity mask and its control group's quota, at least 1.
+// The number of CPUs that this process may use, by its affinity mask and its control group's quota; at least 1.
 int available_cpus();
 
-constexpr int kMostThreads = 1024;  // that a caller may ask for
+constexpr int kMostThreads = 1024;  // the most that a caller may ask for
 
 class ThreadPool {
  public:
-  // The caller included; 0: available_cpus(). Has fewer, and warns, where the system does not start so many. Throws
-  // Error where it starts none but the caller's, and for more than kMostThreads.
+  // n_threads includes the caller; 0 means available_cpus(). Where the system refuses some threads, the pool warns and
+  // has fewer. Throws Error when no thread but the caller's can run, and when n_threads is more than kMostThreads.
   explicit ThreadPool(int n_threads = 0, const ThreadStarter& start = start_std_thread);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -28,8 +28,8 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls fn(task, thread) for each task in [0, n_tasks), thread in [0, size()); returns when all have run. One thread
-  // at a time may call it, and not from inside fn. fn must not throw.
+  // Calls fn(task, thread) for each task in [0, n_tasks), with thread in [0, size()); returns when all calls have
+  // returned. Only one thread at a time may call parallel_for, and not from inside fn. fn must not throw.
   template <class F>
   void parallel_for(int64_t n_tasks, F&& fn) {
     if (n_tasks <= 1 || workers_.empty()) {
@@ -50,7 +50,7 @@ class ThreadPool {
   void take_tasks(int thread);
   void wait_for_job(uint32_t seen);
 
-  // The job: written by run() while epoch_ is even and read by workers that have entered and then seen it odd.
+  // The job: run() writes it while epoch_ is even; workers read it after they have entered and then seen an odd epoch_.
   Call call_ = nullptr;
   void* context_ = nullptr;
   int64_t n_tasks_ = 0;

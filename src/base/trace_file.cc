@@ -20,7 +20,7 @@ TraceFile::TraceFile(const std::string& path) : file_(std::fopen(path.c_str(), "
   std::fputs("[\n", file_);
 }
 
-// The format allows the closing bracket and the last comma to be missing; a whole file has neither fault.
+// The format allows a trailing comma and a missing closing bracket. A complete file has the bracket and no such comma.
 TraceFile::~TraceFile() {
   std::fputs("{\"name\": \"end\", \"ph\": \"M\", \"pid\": 1}\n]\n", file_);
   std::fclose(file_);

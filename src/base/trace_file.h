@@ -1,5 +1,5 @@
-// TraceFile: spans of time in Chrome's trace format, one JSON object a line; Perfetto and chrome://tracing open it,
-// also when the program was cut off before the end. Thread-safe.
+// TraceFile: time spans in Chrome's trace format, one JSON object a line. Perfetto and chrome://tracing open the file,
+// even when the program was stopped before the end. Thread-safe.
 #pragma once
 #include <chrono>
 #include <cstdio>
@@ -17,7 +17,7 @@ class TraceFile {
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
-  // A span on a named track. args_json is "" or the inside of a JSON object: "\"rows\": 3".
+  // A span on a named track. args_json is "" or the members of a JSON object: "\"rows\": 3".
   void span(const char* track, const char* name, Clock::time_point begin, Clock::time_point end,
             const std::string& args_json);
 

@@ -1,13 +1,13 @@
-// The one definition of well-formed UTF-8 (Unicode 15, table 3-7) that everything else here is built on.
+// The one definition of well-formed UTF-8 (Unicode 15, table 3-7); all other code here uses it.
 #pragma once
 #include <cstddef>
 #include <string_view>
 
 namespace ingot {
 
-// How a byte string begins. A well-formed sequence has ok and its length; anything else has its maximal subpart's
-// length (what the WHATWG decoder replaces by one U+FFFD), and cut when the string ends where the sequence could still
-// go on.
+// How a byte string begins. For a well-formed sequence, `ok` is true and `length` is the sequence's length. Otherwise
+// `length` is that of the maximal subpart (the bytes that the WHATWG decoder replaces by one U+FFFD), and `cut` is true
+// when the string ends where the sequence could still go on.
 struct Utf8Step {
   size_t length = 0;
   bool ok = false;
@@ -21,7 +21,7 @@ inline Utf8Step utf8_step(std::string_view s) {
   if (lead < 0x80) return {1, true, false};
   if (lead < 0xC2 || lead > 0xF4) return {1, false, false};
   const size_t need = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // Only the second byte has lead-dependent bounds: no overlong forms, surrogates, or code points past U+10FFFF.
+  // Only the second byte's bounds depend on the lead byte: no overlong forms, surrogates, or code points past U+10FFFF.
   unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (size_t i = 1; i < need; ++i, low = 0x80, high = 0xBF) {
@@ -31,7 +31,7 @@ inline Utf8Step utf8_step(std::string_view s) {
   return {need, true, false};
 }
 
-// Length of the well-formed sequence at the front of s, or 0.
+// Length of the well-formed sequence at the front of s; 0 when s begins with none.
 inline size_t utf8_length(std::string_view s) {
   const Utf8Step step = utf8_step(s);
   return step.ok ? step.length : 0;

@@ -28,7 +28,7 @@ Digest Digest::sha256() { return Digest(std::make_unique<State>(EVP_sha256())); 
 Digest Digest::git_blob(uint64_t n_bytes) {
   Digest digest(std::make_unique<State>(EVP_sha1()));
   const std::string header = fmt::format("blob {}", n_bytes);
-  digest.update({reinterpret_cast<const uint8_t*>(header.c_str()), header.size() + 1});  // with its NUL
+  digest.update({reinterpret_cast<const uint8_t*>(header.c_str()), header.size() + 1});  // with the terminating NUL
   return digest;
 }
 

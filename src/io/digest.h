@@ -1,5 +1,5 @@
-// The two hashes that name files on the Hugging Face Hub: SHA-256 of the bytes (large files), and git's own, SHA-1 of a
-// header and the bytes (the others). OpenSSL computes both.
+// The two hashes that identify files on the Hugging Face Hub: SHA-256 of the bytes (large files), and git's hash, the
+// SHA-1 of a header and the bytes (other files). OpenSSL computes both.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,7 @@ namespace ingot {
 class Digest {
  public:
   static Digest sha256();
-  static Digest git_blob(uint64_t n_bytes);  // of a file of that size
+  static Digest git_blob(uint64_t n_bytes);  // for a file of n_bytes bytes
   ~Digest();
   Digest(Digest&&) noexcept;
   Digest& operator=(Digest&&) noexcept;

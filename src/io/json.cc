@@ -24,12 +24,12 @@ struct Text {
 struct Node {
   Kind kind;
   uint32_t offset;
-  uint32_t end;  // the node after this one and all that it holds
+  uint32_t end;  // the node after this node and all its contents
   union {
     int64_t integer;
     double real;
-    Text text;     // a string or key: where it lies in `strings`
-    size_t count;  // an object or array: its members or elements
+    Text text;     // a string or key: its position in `strings`
+    size_t count;  // an object or array: the number of its members or elements
   };
 };
 static_assert(sizeof(Node) == 24);
@@ -38,7 +38,7 @@ static_assert(sizeof(Node) == 24);
 
 struct JsonDocument::Table {
   std::string source;
-  std::deque<Node> nodes;  // in the order of the text; a member is its key, then its value
+  std::deque<Node> nodes;  // in the order of the text; a member is its key node, then its value node
   std::string strings;
 
   std::string_view text(const Node& node) const {
@@ -169,7 +169,7 @@ std::vector<Json> Json::elements() const {
 int64_t Json::integer(int64_t low, int64_t high) const {
   const Node& node = table_->nodes[index_];
   int64_t value = node.integer;
-  constexpr double kExact = 9007199254740992.0;  // 2^53: below it a double has every integer
+  constexpr double kExact = 9007199254740992.0;  // 2^53: below it, a double represents every integer
   if (node.kind == Kind::kReal && std::trunc(node.real) == node.real && std::abs(node.real) <= kExact) {
     value = static_cast<int64_t>(node.real);
   } else if (node.kind != Kind::kInteger) {
@@ -240,7 +240,7 @@ void Json::append_rendered(std::string& out) const {
   }
 }
 
-// Found by walking down from the root to the node, which only messages need.
+// Found by a walk from the root to the node; only error messages need it.
 std::string Json::path() const {
   std::string path;
   for (uint32_t at = 0; at != index_;) {

@@ -1,8 +1,8 @@
-// JSON from model files, which may be hostile: config.json, tokenizer.json, the header of a safetensors file. Strict
-// JSON in UTF-8 without a byte order mark, nested to a limit, no key twice in an object; numbers keep their exact
-// integers. Every complaint names the file, the path of the value ('rope_scaling.factor') and its offset. walk_json
-// reports values as they come and keeps nothing; JsonDocument keeps them in one flat table, 24 bytes a value.
-// nlohmann's parser does the reading.
+// JSON from model files, which may be hostile: config.json, tokenizer.json, the header of a safetensors file. Accepts
+// strict JSON in UTF-8 without a byte order mark, nested up to a limit, without duplicate keys in an object; integers
+// stay exact. Every error names the file, the path of the value ('rope_scaling.factor') and its offset. walk_json
+// reports values while it reads and stores nothing; JsonDocument stores them in one flat table, 24 bytes a value.
+// nlohmann's parser reads the text.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -24,13 +24,13 @@ struct JsonEvent {
     kNull, kBool, kInteger, kReal, kString, kKey, kBeginObject, kEndObject, kBeginArray, kEndArray
   };
   Kind kind = Kind::kNull;
-  size_t offset = 0;      // where it begins in the text; of an end, where the text after it begins
-  int64_t integer = 0;    // also of a bool. What does not fit is a real
+  size_t offset = 0;      // where the event begins in the text; for an end event, where the text after it begins
+  int64_t integer = 0;    // also of a bool; an integer that does not fit is a real
   double real = 0;
-  std::string_view text;  // of a string or key, decoded; gone when the call returns
+  std::string_view text;  // of a string or key, decoded; valid during the call only
 };
 
-// Throws Error ("FILE: line 3, column 7 (offset 41): ...") where the text is not JSON or nests deeper than the limit.
+// Throws Error ("FILE: line 3, column 7 (offset 41): ...") if the text is not JSON or nests deeper than the limit.
 void walk_json(std::string_view text, const std::string& source, const std::function<void(const JsonEvent&)>& on_event);
 
 const char* json_kind_name(JsonEvent::Kind kind);  // "null", "bool", "integer", ...
@@ -41,7 +41,8 @@ class JsonDocument {
  public:
   // `source` is the file's name, for messages. Throws Error.
   static JsonDocument parse(std::string_view text, std::string source);
-  // The same of a file of at most max_bytes; what is no JSON at all is named (a Git LFS pointer, a web page).
+  // Reads and parses a file of at most max_bytes. If the file is not JSON at all, the Error says what it is (a Git LFS
+  // pointer, a web page).
   static JsonDocument read(const std::string& path, size_t max_bytes);
 
   Json root() const;
@@ -54,7 +55,7 @@ class JsonDocument {
   std::shared_ptr<const Table> table_;
 };
 
-// One value of a document, cheap to copy; the document must outlive it, and the strings that it gives.
+// One value of a document, cheap to copy. The document must outlive the Json and the strings that it returns.
 class Json {
  public:
   using Kind = JsonEvent::Kind;
@@ -66,23 +67,24 @@ class Json {
   bool is_null() const { return kind() == Kind::kNull; }
   size_t offset() const;
 
-  // The member of that name; nothing when it is absent or null. Throws Error when this is no object.
+  // The member of that name; nothing if the member is absent or null. Throws Error if the value is not an object.
   std::optional<Json> find(std::string_view key) const;
-  bool has(std::string_view key) const { return member(key).has_value(); }  // null or not
-  // Throws Error when it is absent or null.
+  bool has(std::string_view key) const { return member(key).has_value(); }  // true for null members too
+  // Throws Error if the member is absent or null.
   Json at(std::string_view key) const;
   std::vector<std::pair<std::string_view, Json>> members() const;  // of an object, in the order of the file
   std::vector<Json> elements() const;                              // of an array
 
-  // Each throws Error when the value is of another kind, or out of range. 32.0 is an integer, as some writers have it.
+  // Each throws Error if the value is of another kind or out of range. 32.0 counts as an integer, since some programs
+  // write integers so.
   int64_t integer(int64_t low, int64_t high) const;
   double number() const;  // finite
   bool boolean() const;
   std::string_view string() const;
 
-  std::string path() const;      // "rope_scaling.factor", "merges[3]"; empty for the whole document
+  std::string path() const;      // "rope_scaling.factor", "merges[3]"; empty for the root
   std::string describe() const;  // for messages: `str "abc"`, `integer 7`, `array of 2`
-  std::string render() const;    // for people, on one line, cut where it is long
+  std::string render() const;    // for people, on one line; long values are cut
   // An Error about this value: "FILE: 'rope_scaling.factor' at offset 120: MESSAGE".
   template <class... Args>
   Error error(fmt::format_string<Args...> format, Args&&... args) const {

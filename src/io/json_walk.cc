@@ -1,5 +1,5 @@
-// walk_json: nlohmann's parser with a place for every event, which its own interface does not give: the parser reads
-// the text through an iterator that says how far it has come.
+// walk_json: nlohmann's parser, with the offset of every event. The parser's own interface has no offsets, so the
+// parser reads the text through an iterator that reports its position.
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -102,7 +102,7 @@ class Walker final : public nlohmann::json_sax<nlohmann::json> {
   std::string_view text_;
   const std::string& source_;
   const std::function<void(const JsonEvent&)>& on_event_;
-  const char* reached_;  // by the parser, which is one byte ahead after a number
+  const char* reached_;  // by the parser, which has read one byte more after a number
   size_t done_ = 0;
   int depth_ = 0;
 };

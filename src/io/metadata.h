@@ -1,7 +1,7 @@
-// The metadata of a model file: keys in file order, with typed getters whose errors name the file, the key, what was
-// expected and what is there. get_* throws Error when the key is missing; find_* returns nullopt then. Both throw when
-// the value is of another kind or does not fit: "model.gguf: metadata 'llama.block_count': expected u32, got str". All
-// strings are views of the mapped file, any bytes at all, and live as long as the Gguf that they came from.
+// The metadata of a model file: keys in file order, with typed getters. If the key is missing, get_* throws Error and
+// find_* returns nullopt. Both throw Error if the value is of another kind or does not fit; the message names the file,
+// the key, what was expected and what was found: "model.gguf: metadata 'llama.block_count': expected u32, got str". All
+// strings are views of the mapped file, may hold any bytes, and live as long as the Gguf that they came from.
 #pragma once
 #include <optional>
 #include <string>
@@ -27,7 +27,7 @@ class Metadata {
   using Key = std::string_view;
 
   Metadata() = default;
-  // `source` is the file's name, for messages. Throws Error when a key occurs twice.
+  // `source` is the file's name, for messages. Throws Error if a key occurs twice.
   Metadata(std::string source, std::vector<Entry> entries);
 
   const std::string& source() const { return source_; }
@@ -52,7 +52,7 @@ class Metadata {
   Maybe<bool> find_bool(Key key) const { return find_as<bool>(key); }
   Maybe<std::string_view> find_string(Key key) const { return find_as<std::string_view>(key); }
 
-  // Whole arrays, under the same rules for each element (an f32 may be infinite there, but not NaN).
+  // Whole arrays; the same rules hold for each element, except that an f32 may be infinite (but not NaN).
   List<uint32_t> get_u32s(Key key) const { return get_list<uint32_t>(key); }
   List<int32_t> get_i32s(Key key) const { return get_list<int32_t>(key); }
   List<float> get_f32s(Key key) const { return get_list<float>(key); }
@@ -63,14 +63,15 @@ class Metadata {
   Maybe<List<float>> find_f32s(Key key) const { return find_list<float>(key); }
   Maybe<List<std::string_view>> find_strings(Key key) const { return find_list<std::string_view>(key); }
 
-  // One scalar for all layers, or an array with one element a layer (head_count_kv and such): always n_layers values.
+  // Per-layer values (head_count_kv, for example), stored as one scalar for all layers or an array with one element a
+  // layer; the result always has n_layers values.
   List<uint32_t> get_u32_per_layer(Key key, size_t n_layers) const { return get_per_layer<uint32_t>(key, n_layers); }
   Maybe<List<uint32_t>> find_u32_per_layer(Key key, size_t n_layers) const {
     return find_per_layer<uint32_t>(key, n_layers);
   }
   Maybe<List<bool>> find_bool_per_layer(Key key, size_t n_layers) const { return find_per_layer<bool>(key, n_layers); }
 
-  // An Error about this key, for checks that only the caller can make: "FILE: metadata 'KEY': MESSAGE".
+  // Makes an Error about this key, for checks that only the caller can do: "FILE: metadata 'KEY': MESSAGE".
   template <class... Args>
   Error error(Key key, fmt::format_string<Args...> format, Args&&... args) const {
     return Error("{}: metadata '{}': {}", printable(source_), printable(key),

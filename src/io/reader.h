@@ -1,6 +1,6 @@
-// The one bounds-checked reader of bytes that came from a file. Every read names its field, so that a failure says
-// "FILE: CONTEXT: FIELD at offset N: truncated: need A bytes, have B". Nothing is copied: strings are views of the
-// bytes. Used by the GGUF parser; little-endian only, as are the machines that ingot runs on.
+// The one bounds-checked reader of bytes from a file. Every read names its field, so that a failure says "FILE:
+// CONTEXT: FIELD at offset N: truncated: need A bytes, have B". Nothing is copied: strings are views of the bytes. Used
+// by the GGUF parser. Little-endian only, like the machines that ingot runs on.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -24,7 +24,7 @@ inline std::string_view as_text(std::span<const uint8_t> bytes) {
 
 class Reader {
  public:
-  // `file` is the name for messages; it and the bytes must outlive the reader.
+  // `file` is the name for messages. The name and the bytes must outlive the reader.
   Reader(std::span<const uint8_t> bytes, std::string_view file) : bytes_(bytes), file_(file) {}
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
@@ -49,7 +49,7 @@ class Reader {
     return value;
   }
 
-  // A u64 length, then that many bytes (any bytes at all). 1 GiB and more is refused even when the file holds it.
+  // Reads a u64 length, then that many bytes (any bytes). Refuses 1 GiB and more even if the file holds that many.
   std::string_view read_string(const char* field) {
     const auto n_bytes = read<uint64_t>(field);
     if (n_bytes >= kMaxStringBytes && n_bytes <= remaining()) [[unlikely]]
@@ -57,13 +57,13 @@ class Reader {
     return as_text(take(n_bytes, field));
   }
 
-  // The fault is in the field that was read last.
+  // Throws Error about the field that was read last.
   template <class... Args>
   [[noreturn]] void fail(const char* field, fmt::format_string<Args...> format, Args&&... args) const {
     fail_at_field(field, fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // What is being read, for messages, as long as the Scope lives: `metadata 'llama.block_count'`.
+  // Names what is being read, for messages, while the Scope lives: `metadata 'llama.block_count'`.
   class Scope {
    public:
     Scope(Reader& reader, const char* what, std::string_view name) : reader_(reader) {

@@ -54,7 +54,7 @@ constexpr Kind kKinds[] = {
     {"\0\0\0\0\0\0\0\0"sv, "zeros at its start (a download that was cut off?)", "download it again"},
 };
 
-// Case counts except in HTML, whose only capitals here would be those of the file.
+// Compares with case, except HTML: its patterns are in lower case, and the file may use capitals.
 bool starts_with(std::string_view text, const Kind& kind) {
   if (text.size() < kind.start.size()) return false;
   text = text.substr(0, kind.start.size());

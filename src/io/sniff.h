@@ -1,4 +1,4 @@
-// Says what a file really is when it is not the model file that was expected: a Git LFS pointer, a web page, a zip...
+// Says what a file is if it is not the expected model file: a Git LFS pointer, a web page, a zip archive...
 #pragma once
 #include <cstdint>
 #include <span>
@@ -6,8 +6,8 @@
 
 namespace ingot {
 
-// The first bytes are enough; `n_bytes` is the size of the whole file. Never empty: "a Git LFS pointer of 134 bytes:
-// ...".
+// `head`: the first bytes of the file; `n_bytes`: the size of the whole file. Never empty: "a Git LFS pointer of 134
+// bytes: ...".
 std::string describe_file(std::span<const uint8_t> head, uint64_t n_bytes);
 
 }  // namespace ingot

@@ -11,7 +11,7 @@ namespace {
 struct TypeRow {
   const char* name;
   uint8_t n_bytes;      // 0: varies
-  uint8_t n_bytes_min;  // the least that one takes in a file
+  uint8_t n_bytes_min;  // the fewest bytes of such a value in a file
 };
 
 constexpr TypeRow kTypes[kNumValueTypes] = {{"u8", 1, 1},  {"i8", 1, 1},  {"u16", 2, 2},  {"i16", 2, 2}, {"u32", 4, 4},
@@ -27,7 +27,7 @@ T load(std::span<const uint8_t> bytes) {
   return value;
 }
 
-// Calls f with the decoded scalar, or with its text.
+// Calls f with the decoded scalar, or with the text.
 template <class F>
 auto visit(const Value& value, const F& f) {
   switch (value.type) {
@@ -46,7 +46,7 @@ auto visit(const Value& value, const F& f) {
   }
 }
 
-// A value of type From as a To, when the kind is right and it fits.
+// Converts a value of type From to To, if the kind is right and the value fits.
 template <class To, class From>
 std::optional<To> convert(From from) {
   constexpr bool same_kind = std::is_same_v<To, bool> == std::is_same_v<From, bool>;

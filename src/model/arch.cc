@@ -7,7 +7,7 @@
 namespace ingot {
 namespace {
 
-// Keys that some families' files share, and what transformers has for them where a file is silent.
+// Keys shared by the files of some families, with the values that transformers uses if the file lacks the key.
 #define WINDOWS R"("sliding_window": 4096, "use_sliding_window": false, "max_window_layers": 28, "layer_types": null)"
 #define DELTA R"("partial_rotary_factor": 0.25, "layer_types": null, "full_attention_interval": 4, "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4)"
 #define GEMMA R"("head_dim": 256, "tie_word_embeddings": true, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256, "sliding_window": 4096, "layer_types": null)"

@@ -1,5 +1,6 @@
-// Architectures as data: a row says what the checkpoint's keys and tensors do not. Sizes come from keys; biases and q/k
-// norms from which tensors exist. docs/add-a-model.md shows how to add one.
+// Architectures as a table. A row holds the facts that a checkpoint's keys and tensors do not state. Sizes come from
+// the keys; biases and q/k norms are used where the checkpoint has their tensors. docs/add-a-model.md shows how to add
+// a row.
 #pragma once
 #include <span>
 #include <string_view>
@@ -13,48 +14,48 @@ constexpr float kSameTheta = -1;
 struct Arch {
   const char* gguf_name;                          // general.architecture
   const char* hf_name;                            // model_type of config.json
-  RopeLayout gguf_rope = RopeLayout::kHalfSplit;  // converters permuted the rows of llama's q and k, and no others'
+  RopeLayout gguf_rope = RopeLayout::kHalfSplit;  // converters permute the rows of q and k for llama only
   RopeLayout hf_rope = RopeLayout::kHalfSplit;
-  bool hf_window_opt_in = false;  // sliding_window counts only with use_sliding_window, in config.json
+  bool hf_window_opt_in = false;  // in config.json, sliding_window counts only with use_sliding_window
   Activation activation = Activation::kSilu;
-  Scoring scoring = Scoring::kSoftmax;  // of experts; GGUF files say it
+  Scoring scoring = Scoring::kSoftmax;  // of experts, for directories; GGUF files have a key for it
   NormKind norm = NormKind::kRms;
-  bool pre_norms = true;               // before attention and feed-forward
-  bool post_norms = false;             // of what they add
-  bool norms_all_heads = false;        // the q and k norms are over all heads together
-  bool hf_norms_less_one = false;      // 1 has to be added to the norms of Hugging Face files
-  bool scales_embedding = false;       // by sqrt(dim)
-  bool fused = false;                  // q, k, v are one tensor, and so are gate and up
-  bool gguf_ffn_norm_is_post = false;  // GGUF files name the norm before the feed-forward post_attention_norm
-  // Of so many layers all but the last have the window, where the file does not say which: 0: all layers.
+  bool pre_norms = true;               // norms before attention and feed-forward
+  bool post_norms = false;             // norms of the outputs of attention and feed-forward
+  bool norms_all_heads = false;        // the q and k norms span all heads together
+  bool hf_norms_less_one = false;      // Hugging Face files store the norms' weights less 1
+  bool scales_embedding = false;       // multiplies embeddings by sqrt(dim)
+  bool fused = false;                  // q, k, v are one tensor; gate and up are one tensor
+  bool gguf_ffn_norm_is_post = false;  // GGUF files call the norm before the feed-forward post_attention_norm
+  // Of `window_period` layers, all but the last have the window, if the file does not say which layers; 0: all layers.
   int window_period = 0;
-  int no_rope_period = 0;  // of so many layers the last has no rope, where the file does not say; 0: none
-  // Rope base of layers with a window, where the file does not say, whose rope is not scaled; kSameTheta: the others';
-  // 0: they have the others' rope.
+  int no_rope_period = 0;  // of this many layers the last has no rope, if the file does not say; 0: none
+  // Rope base of the layers with a window, if the file does not say; their rope is not scaled. kSameTheta: the base of
+  // the other layers, not scaled. 0: the same rope as the other layers, scaling included.
   float local_theta = 0;
-  bool rope_needs_window = false;  // in models of which some layers have a window, the others have no rope
-  int wide_scale_layers = 0;       // files of so many layers scale attention by dim / n_heads, not head_dim
-  int delta_period =
-      0;  // of so many layers all but the last are gated delta nets, where the file does not say; 0: none
-  bool tiles_value_heads = false;  // in GGUF files, neighbours among a delta net's value heads have different key heads
-  bool gates_attention = false;    // the query projection also makes a gate on what is attended to, head by head
-  bool laced_experts = false;      // rows of gate and up alternate in Hugging Face files, and matrices are transposed
-  bool latent_attention = false;   // keys and values are projections of one small vector (arXiv:2405.04434)
-  bool normalizes_experts = false;  // a token's expert weights sum to 1, where the file does not say
-  bool yarn_truncates = true;       // in GGUF files, which cannot say
-  bool bidirectional = false;       // Config::bidirectional, of all models of the row
-  // Keys of a config.json that count besides those of all families (io/huggingface/config.cc), with what transformers
-  // takes where the file has none.
+  bool rope_needs_window = false;  // where some layers have a window, the other layers have no rope
+  int wide_scale_layers = 0;       // models of this many layers scale attention by dim / n_heads, not head_dim
+  int delta_period = 0;  // of this many layers all but the last are gated delta nets, if the file does not say; 0: none
+  bool tiles_value_heads = false;   // GGUF files order a delta net's value heads by h % n_key_heads
+  bool gates_attention = false;     // the query projection also gives a gate for the attention output of each head
+  bool laced_experts = false;       // Hugging Face files alternate the rows of gate and up, and transpose the matrices
+  bool latent_attention = false;    // keys and values are projections of one small vector (arXiv:2405.04434)
+  bool normalizes_experts = false;  // a token's expert weights sum to 1, if the file does not say
+  bool yarn_truncates = true;       // for GGUF files, which have no key for it
+  bool bidirectional = false;       // Config::bidirectional, for all models of the row
+  // Keys of config.json that this architecture reads besides the keys of all families (io/huggingface/config.cc), each
+  // with the value that transformers uses if the file lacks the key.
   const char* hf_defaults = "{}";
 };
 
 std::span<const Arch> all_archs();
 
-// The (first) row of that name in one of the dialects. Throws Error that lists the supported names.
+// The row with this name in the dialect. Of several rows, find_gguf_arch gives the first and find_hf_arch the first with
+// this `bidirectional`. Throws Error that lists the supported names.
 const Arch& find_gguf_arch(std::string_view name);
 const Arch& find_hf_arch(std::string_view name, bool bidirectional = false);
 
-// hf_defaults of a model_type; "{}" for an unknown one.
+// hf_defaults of a model_type; "{}" if the model_type is unknown.
 const char* hf_defaults_of(std::string_view model_type);
 
 }  // namespace ingot

@@ -1,5 +1,5 @@
-// A source that reads every number of a tensor before it hands it out, for files that may be damaged where no size
-// shows it.
+// A source that reads every number of a tensor before find() returns, for files whose data may be damaged although all
+// sizes are right.
 #include <cmath>
 
 #include "base/error.h"
@@ -24,7 +24,7 @@ class CheckedSource final : public WeightSource {
 
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
     if (!inner_->find(name, n_out, n_in, out)) return false;
-    if (out.n_out != n_out || out.n_in != n_in) return true;  // for the caller to refuse
+    if (out.n_out != n_out || out.n_in != n_in) return true;  // the caller refuses the shape
     std::vector<float> row(out.n_in);
     for (int64_t i = 0; i < out.n_out; ++i) {
       decode_row(out.format, out.data + i * row_bytes(out.format, out.n_in), row.data(), out.n_in);

@@ -50,7 +50,7 @@ class GgufCheckpoint final : public Checkpoint {
   std::shared_ptr<const Gguf> file_;
 };
 
-// The weights are opened when they are first asked for, so that a directory with a tokenizer alone can be looked at.
+// The weights are opened at first use, so that a directory with only a tokenizer can be inspected.
 class HfCheckpoint final : public Checkpoint {
  public:
   explicit HfCheckpoint(const std::string& path) : path_(path), directory_(path) {}
@@ -83,8 +83,8 @@ class HfCheckpoint final : public Checkpoint {
   }
 
  private:
-  // A quantized matrix is one, whatever it is kept in; where it is not known how they are quantized, each tensor is
-  // itself.
+  // A quantized matrix counts as one tensor, even if it is stored in several. If the quantization is not known, each
+  // stored tensor counts.
   void add_tensors(const Safetensors& weights, CheckpointFacts& facts) const {
     std::optional<QuantizedTensors> quantized;
     try {

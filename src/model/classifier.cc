@@ -15,9 +15,9 @@ namespace {
 
 using Act = HeadLayer::Act;
 
-// The layers of a classifier: `dense`, activated and perhaps normed, then `out`.
+// The layers of a classifier: `dense` with an activation and possibly a norm, then `out`.
 struct Layout {
-  const char* dense;  // null: there is only `out`
+  const char* dense;  // null: the classifier is `out` only
   Act activation;
   const char* norm;
   const char* out;
@@ -30,7 +30,7 @@ constexpr Layout kHfLayouts[] = {
     {nullptr, Act::kNone, nullptr, "score"},  // decoders
 };
 constexpr Layout kGgufLayouts[] = {
-    {"cls", Act::kGelu, "cls.norm", "cls.output"},  // ModernBERT: the only one with a norm
+    {"cls", Act::kGelu, "cls.norm", "cls.output"},  // ModernBERT, the only model with a norm
     {"cls", Act::kTanh, nullptr, "cls.output"},
     {nullptr, Act::kNone, nullptr, "cls.output"},
 };
@@ -61,9 +61,9 @@ Act classifier_activation(const Json& config, Act fallback) {
   throw value->error("'{}' is not supported: gelu, tanh, silu and relu are", printable(value->string(), 64));
 }
 
-// ---- decoders that are asked in words, and answer with one of two tokens: sentence-transformers' LogitScore
+// ---- decoders that answer in words, with one of two tokens: LogitScore of sentence-transformers
 
-// The logit of yes less that of no: a row of the output matrix less another.
+// The logit of yes less the logit of no: one row of the output matrix less another.
 HeadLayer logit_score(const HfDirectory& directory, const std::string& folder, WeightSource& source, int dim) {
   const JsonDocument document = directory.whole().document((folder + "/config.json").c_str());
   HostTensor host;
@@ -86,8 +86,8 @@ HeadLayer logit_score(const HfDirectory& directory, const std::string& folder, W
   return layer;
 }
 
-// What the model is asked: its chat template, with a place for each text. Its own instruction is a system message, if
-// it has one.
+// The model's prompt: its chat template with a placeholder for each text. The model's own instruction, if any, is a
+// system message.
 std::string asked_prompt(const Checkpoint& checkpoint, const HfDirectory& directory) {
   using Message = nlohmann::ordered_json;
   const auto source = checkpoint.chat_template();
@@ -111,7 +111,7 @@ std::string asked_prompt(const Checkpoint& checkpoint, const HfDirectory& direct
   return text;
 }
 
-// Of two classes, yes and no, their difference: what its sigmoid makes is the softmax of yes.
+// Replaces two classes, yes and no, by their difference: the sigmoid of the difference is the softmax of yes.
 void difference_of_two(HeadLayer& layer) {
   std::vector<float> weight(layer.n_in);
   for (int i = 0; i < layer.n_in; ++i) weight[i] = layer.weight[2 * i] - layer.weight[2 * i + 1];
@@ -120,7 +120,7 @@ void difference_of_two(HeadLayer& layer) {
   layer.n_out = 1;
 }
 
-// torch.nn.modules.linear.Identity, in the config of models that sentence-transformers made.
+// torch.nn.modules.linear.Identity appears in the config of models made by sentence-transformers.
 bool says_identity(const Json& value) {
   const std::string_view type = value.string(), name = type.substr(type.rfind('.') + 1);
   if (name != "Identity" && name != "Sigmoid")
@@ -150,7 +150,7 @@ bool has_classifier(const Checkpoint& checkpoint) {
     const Metadata& metadata = file->metadata();
     const auto arch = metadata.find_string("general.architecture");
     const auto pooling = metadata.find_u32(std::string(arch.value_or("")) + ".pooling_type");
-    return pooling ? *pooling == 4 : file->find("cls.output.weight") != nullptr;  // older files do not say
+    return pooling ? *pooling == 4 : file->find("cls.output.weight") != nullptr;  // older files have no such key
   }
   const HfDirectory* directory = checkpoint.directory();
   if (directory == nullptr) return false;
@@ -164,7 +164,7 @@ bool has_classifier(const Checkpoint& checkpoint) {
 
 namespace {
 
-// What is not in the layout's row.
+// The facts that the layout's row lacks.
 struct Details {
   Act activation;
   float norm_eps = 0;
@@ -175,7 +175,7 @@ void read_gguf(const Gguf& file, const Layout& layout, Classifier& classifier, D
   const Metadata& metadata = file.metadata();
   details.yes_and_no = is_yes_and_no(file);
   if (layout.norm == nullptr) return;
-  classifier.pooling = "mean";  // as llama.cpp has it; there is no key for it
+  classifier.pooling = "mean";  // as in llama.cpp; GGUF has no key for it
   details.norm_eps =
       metadata.get_f32(std::string(metadata.get_string("general.architecture")) + ".attention.layer_norm_epsilon");
 }

@@ -1,5 +1,5 @@
-// Classifiers: what makes a cross-encoder of an encoder (or of a decoder): a few layers over a text's vector that give
-// one number, how well a document answers a query. Read by Embedder, which scores with them.
+// Classifiers: a few layers on the vector of a text that give one number, how well a document answers a query. An
+// encoder (or decoder) with a classifier is a cross-encoder. Embedder reads the classifier and computes the scores.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,24 +8,25 @@
 
 namespace ingot {
 
-// Is the model one that ranks texts, rather than embeds them?
+// True if the model ranks texts; false if it embeds texts.
 bool has_classifier(const Checkpoint& checkpoint);
 
-// Of models that are asked in words: what they read, with {query} and {document} in it.
+// The prompt of models that answer in words, with {query} and {document} in it; nothing for other models.
 std::optional<std::string> classifier_prompt(const Checkpoint& checkpoint);
 
-// The model's padding: decoders with a score take the last token that is another, as transformers has it.
+// The model's padding token. Decoders with a score use the vector of the last token that is not padding, as
+// transformers does.
 std::optional<int32_t> classifier_padding(const Checkpoint& checkpoint);
 
 struct Classifier {
-  EmbedHead head;              // one number of a vector
-  std::string pooling;         // "cls", "mean" or "last": which vector
-  bool raw = false;            // the number is the score; otherwise its sigmoid is, as sentence-transformers has it
-  std::optional<int32_t> pad;  // classifier_padding(), where it matters
-  std::optional<std::string> prompt;  // classifier_prompt(); nothing: it reads a pair (Tokenizer::encode_pair)
+  EmbedHead head;                     // gives one number for a vector
+  std::string pooling;                // "cls", "mean" or "last": which vector the head takes
+  bool raw = false;                   // the number is the score; otherwise its sigmoid, as in sentence-transformers
+  std::optional<int32_t> pad;         // classifier_padding(), for models that need it
+  std::optional<std::string> prompt;  // classifier_prompt(); nothing: the model reads a pair (Tokenizer::encode_pair)
 };
 
-// Throws Error where there is none, or one that tells more than two classes apart.
+// Throws Error if the model has no classifier, or a classifier with more than two classes.
 Classifier read_classifier(const Checkpoint& checkpoint, WeightSource& source, int dim, bool is_encoder);
 
 }  // namespace ingot

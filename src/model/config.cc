@@ -9,7 +9,7 @@
 namespace ingot {
 namespace {
 
-// Reads "<arch>.<key>" and names that key in every complaint.
+// Reads "<arch>.<key>" and names that key in every error.
 class Keys {
  public:
   Keys(const Metadata& metadata, std::string prefix) : metadata_(metadata), prefix_(std::move(prefix) + ".") {}
@@ -20,7 +20,7 @@ class Keys {
   int integer_or(const char* key, int64_t fallback, int64_t low, int64_t high) const {
     return in_range(key, metadata_.find_u32(prefix_ + key).value_or(static_cast<uint32_t>(fallback)), low, high);
   }
-  // A number for all layers, or a list with one for each, who must agree. skip: a number in the list that says nothing.
+  // One number for all layers, or a list with equal numbers for every layer. `skip`: a number of the list to ignore.
   int integer_of_layers(const char* key, int64_t low, int64_t high, std::optional<uint32_t> skip = {}) const {
     const Value* value = metadata_.find(prefix_ + key);
     if (value == nullptr || !value->is_array()) return integer(key, low, high);
@@ -65,10 +65,10 @@ class Keys {
   const std::string prefix_;
 };
 
-// What Ollama's files of hybrids list as attention.head_count_kv of the layers that are recurrent.
+// Ollama's files of hybrid models list this as attention.head_count_kv for recurrent layers.
 constexpr uint32_t kNoHeads = 0;
 
-// Files of LongRoPE have its two lists of factors as tensors (tensors.cc), and need not say its name.
+// Files with LongRoPE have the two lists of factors as tensors (tensors.cc), and may lack the scaling's name.
 RopeScaling read_long_rope(const Keys& keys, int n_ctx) {
   RopeScaling scaling{.kind = RopeScalingKind::kLongRope};
   scaling.original_context = keys.integer_or("rope.scaling.original_context_length", n_ctx, 1, 1 << 30);
@@ -119,7 +119,7 @@ void read_heads(const Keys& keys, Config& c) {
                      c.head_dim);
 }
 
-// Which layers have the window: by the file's own list, else by the architecture's period, else all.
+// Finds the layers with a window: by the file's list, else by the architecture's period, else all layers.
 std::vector<LayerKind> read_layers(const Keys& keys, const Config& c) {
   std::vector<LayerKind> layers(c.n_layers);
   const Arch& arch = *c.arch;
@@ -141,7 +141,7 @@ std::vector<LayerKind> read_layers(const Keys& keys, const Config& c) {
   return layers;
 }
 
-// Gated delta nets, in the keys that llama.cpp has for state-space models.
+// Gated delta nets, read from the keys that llama.cpp uses for state-space models.
 DeltaConfig read_delta(const Keys& keys, const Arch& arch) {
   DeltaConfig d{.tiled = keys.boolean_or("ssm.v_head_reordered", arch.tiles_value_heads)};  // a key of Ollama's
   d.n_key_heads = keys.integer("ssm.group_count", 1, 4096);
@@ -158,8 +158,8 @@ DeltaConfig read_delta(const Keys& keys, const Arch& arch) {
   return d;
 }
 
-// Which layers are gated delta nets: by the file's own list, else those without heads for keys and values, else all but
-// the last of so many.
+// Finds the layers that are gated delta nets: by the file's list, else the layers without heads for keys and values,
+// else by the period: all but the last layer of each period.
 void mark_recurrent_layers(const Keys& keys, Config& c) {
   const auto listed = keys.metadata().find_bool_per_layer(keys.name("attention.recurrent_layers"), c.layers.size());
   const Value* heads = keys.metadata().find(keys.name("attention.head_count_kv"));
@@ -182,7 +182,7 @@ ExpertConfig read_experts(const Keys& keys, const Config& c) {
                                  int64_t{e.ffn_dim} * keys.integer_or("expert_shared_count", 0, 0, 64), 0, 1 << 24);
   e.normalize =
       keys.boolean_or("expert_weights_norm",
-                      keys.boolean_or("norm_top_k_prob", c.arch->normalizes_experts));  // Ollama's name comes second
+                      keys.boolean_or("norm_top_k_prob", c.arch->normalizes_experts));  // Ollama's name for the key
   e.scale = keys.positive_or("expert_weights_scale", 1.0f);
   const int gating = keys.integer_or("expert_gating_func", 1, 0, 1 << 16);
   if (gating > 3)
@@ -201,7 +201,7 @@ ExpertConfig read_experts(const Keys& keys, const Config& c) {
   return e;
 }
 
-// What numbers are multiplied with, or capped at, on their way.
+// The factors and caps that the model applies to its numbers.
 void read_scales(const Keys& keys, Config& c) {
   c.embedding_scale =
       keys.positive_or("embedding_scale", c.arch->scales_embedding ? std::sqrt(static_cast<float>(c.dim)) : 1.0f);
@@ -211,7 +211,7 @@ void read_scales(const Keys& keys, Config& c) {
   if (c.arch->wide_scale_layers == c.n_layers)
     c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.dim) / static_cast<float>(c.n_heads));
   if (c.latent.kv_rank > 0 &&
-      keys.has("rope.scaling.yarn_log_multiplier")) {  // what is on the scores is not on cos and sin
+      keys.has("rope.scaling.yarn_log_multiplier")) {  // this factor applies to scores, not to cos and sin
     c.latent.log_stretch = keys.positive("rope.scaling.yarn_log_multiplier");
     c.rope_scaling.magnitude = keys.positive_or("rope.scaling.attn_factor", 1.0f);
   }
@@ -219,8 +219,8 @@ void read_scales(const Keys& keys, Config& c) {
   if (keys.has("final_logit_softcapping")) c.logit_softcap = keys.positive("final_logit_softcapping");
 }
 
-// Attention over latents. Files say n_kv_heads and lengths as of what is cached, and lengths of the heads in keys of
-// their own; older ones have only the latter.
+// Attention over latents. In newer files, n_kv_heads and the head lengths describe the cached latents, and separate
+// keys have the lengths of the heads. Older files have the lengths of the heads only.
 void read_latent(const Keys& keys, Config& c) {
   LatentConfig& l = c.latent;
   c.n_heads = keys.integer("attention.head_count", 1, 4096);
@@ -236,7 +236,7 @@ void read_latent(const Keys& keys, Config& c) {
   c.head_dim = l.kv_rank + l.rope_dim;
 }
 
-// The rows of the embedding; that the tokenizer has as many tokens is checked where both are known (loader.cc).
+// The rows of the embedding. loader.cc checks them against the tokenizer's number of tokens.
 int vocabulary_rows(const Gguf& file) {
   constexpr int64_t kMost = 1 << 24;
   const TensorInfo* embedding = file.find("token_embd.weight");
@@ -250,7 +250,7 @@ int vocabulary_rows(const Gguf& file) {
   return static_cast<int>(n_vocab);
 }
 
-// Files that go beside a model and have its keys, or some of them.
+// Files that accompany a model and have some of its keys.
 void refuse_other_kinds(const Metadata& metadata) {
   constexpr std::pair<std::string_view, const char*> kKinds[] = {{"adapter", "a LoRA adapter"},
                                                                  {"mmproj", "a multimodal projector"},
@@ -284,7 +284,7 @@ Config config_from_gguf(const Gguf& file) {
   const Keys keys(metadata, name);
   const int n_blocks = keys.integer("block_count", 1, 1024);
   c.n_layers =
-      n_blocks - keys.integer_or("nextn_predict_layers", 0, 0, n_blocks - 1);  // those that only draft tokens come last
+      n_blocks - keys.integer_or("nextn_predict_layers", 0, 0, n_blocks - 1);  // the last layers only draft tokens
   c.dim = keys.integer("embedding_length", 1, 1 << 20);
   c.arch->latent_attention ? read_latent(keys, c) : read_heads(keys, c);
   const bool has_dense =

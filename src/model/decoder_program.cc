@@ -3,12 +3,11 @@
 namespace ingot {
 namespace {
 
-constexpr float kLatentEps =
-    1e-6f;  // of latents' norms: models whose other norms have another eps do not mention these
+constexpr float kLatentEps = 1e-6f;  // of the latents' norms; models may give their other norms another eps
 
 enum : int { kMainRope, kLocalRope };
 
-// What divides the rope's frequencies: a list of the config or a tensor of the file.
+// The divisors of the rope's frequencies: a list of the config or a tensor of the file.
 std::vector<float> rope_divisors(const Config& c, const ModelWeights& w, Backend& backend, int n_ctx) {
   const bool is_long = n_ctx > c.rope_scaling.original_context;
   Tensor tensor = w.rope_divisors;

@@ -1,5 +1,5 @@
-// A decoder as a list of blocks (backend/block.h): embedding, layers of attention and feed-forward, and an end, which
-// is either the head, for logits, or pooling, for vectors.
+// A decoder as a list of blocks (backend/block.h): embedding, layers of attention and feed-forward, and an end. The end
+// is either the head (for logits) or pooling (for vectors).
 #pragma once
 #include "backend/backend.h"
 #include "model/config.h"
@@ -7,23 +7,23 @@
 
 namespace ingot {
 
-// Where a decoder keeps what it has read. The layers of each cache are numbered by themselves.
+// The caches of a decoder. Layers are numbered separately in each cache.
 struct DecoderCaches {
   KvCache* kv = nullptr;
-  StateCache* states = nullptr;  // only of models with recurrent layers
+  StateCache* states = nullptr;  // null in models without recurrent layers
 };
 
-// The list, without an end. Its sizes come from the config alone: with weights that are not loaded yet it can be laid
-// out, and not be run. n_ctx: tokens of the longest sequence, which some ropes depend on.
+// The list without an end. All sizes come from the config, so the list can be laid out before the weights are loaded,
+// but not run. n_ctx: tokens of the longest sequence; some ropes depend on n_ctx.
 Program decoder_layers(const Config& config, const Weights& weights, const DecoderCaches& caches, Backend* backend,
                        int n_ctx);
 HeadBlock head_block(const Config& config, const Weights& weights);
 
-// What a slot of the state cache holds of this model; no layers where none is recurrent.
+// Shape of the state cache for this model; no layers if the model has no recurrent layer.
 StateShape state_shape(const Config& config, int n_slots);
 
-// What a step within these limits takes beside weights and caches, as measured on the list: buffers of blocks, and
-// scratch of the backend (nothing without one).
+// Bytes that a step within these limits takes besides weights and caches, measured on the list: the blocks' buffers,
+// and the backend's scratch (0 without a backend).
 size_t step_bytes(const Config& config, const StepLimits& limits, const Backend* backend);
 
 }  // namespace ingot

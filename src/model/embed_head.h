@@ -1,6 +1,6 @@
-// EmbedHead: the small layers after pooling. sentence-transformers' Dense modules make another vector of an embedding;
-// a cross-encoder's classifier makes one number of it, which says how well a document answers a query. A few matrices
-// on a row a text: computed on the host in f32, whatever the device.
+// EmbedHead: the small layers after pooling. A Dense module of sentence-transformers makes another vector of an
+// embedding; a cross-encoder's classifier makes one number, how well a document answers a query. The layers are a few
+// matrices on one row a text, so they are computed on the host in f32 on every device.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,22 +13,22 @@ namespace ingot {
 struct HeadLayer {
   enum class Act : uint8_t { kNone, kTanh, kGelu, kSilu, kRelu };
   int n_in = 0, n_out = 0;
-  std::vector<float> weight;  // [n_in, n_out]: transposed
+  std::vector<float> weight;  // [n_in, n_out], transposed
   std::vector<float> bias;    // [n_out] or empty
   Act activation = Act::kNone;
-  std::vector<float> norm, norm_bias;  // LayerNorm after it: [n_out] or empty
+  std::vector<float> norm, norm_bias;  // LayerNorm after the layer: [n_out] or empty
   float norm_eps = 0;
-  bool takes_unit = false;  // what it takes is brought to length 1 before
+  bool takes_unit = false;  // the layer's input is scaled to length 1 first
 };
 
-// A matrix of a checkpoint, NAME.weight [n_out, n_in], with NAME.bias if there is one. n_out -1: any. Throws Error for
-// one that is missing or has another shape.
+// Reads the matrix NAME.weight [n_out, n_in] and, if the checkpoint has it, NAME.bias. n_out -1: any. Throws Error if
+// the matrix is missing or has another shape.
 HeadLayer read_head_layer(WeightSource& source, const std::string& name, int n_in, int n_out,
                           HeadLayer::Act activation);
-// A vector of n elements; empty when there is no such tensor.
+// Reads a vector of n elements; empty if the checkpoint has no such tensor.
 std::vector<float> read_head_vector(WeightSource& source, const std::string& name, int n);
 
-// Rows of n numbers to length 1; zeros stay.
+// Scales each row of n numbers to length 1; rows of zeros do not change.
 void normalize_rows(std::vector<float>& values, int n);
 
 class EmbedHead {
@@ -44,9 +44,9 @@ class EmbedHead {
   std::vector<HeadLayer> layers_;
 };
 
-// (dim 0: whatever its first layer takes.) What turns a pooled vector of `dim` numbers into an embedding: the dense
-// layers of modules.json, dense_2 and dense_3 of GGUF. Mostly empty. Throws Error for what is not known of such a module,
-// and for shapes that do not follow each other.
+// Reads the layers that turn a pooled vector of `dim` numbers into an embedding: the dense layers of modules.json, or
+// dense_2 and dense_3 of GGUF; empty for most models. dim 0: any input size of the first layer. Throws Error if a
+// module is of an unknown kind, and if the shapes of successive layers do not match.
 EmbedHead read_dense_head(const Checkpoint& checkpoint, WeightSource& source, int dim);
 
 }  // namespace ingot

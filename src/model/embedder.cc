@@ -15,7 +15,7 @@ namespace ingot {
 namespace {
 
 constexpr int kMostDefaultTokens = 8192;  // activations are allocated for the longest text
-constexpr int kMaxSeqs = 256;             // of a batch
+constexpr int kMaxSeqs = 256;             // in one batch
 constexpr int kBlockSize = 16;            // tokens of a KV block
 
 constexpr std::pair<std::string_view, Pooling> kPoolings[] = {
@@ -26,7 +26,7 @@ bool is_pooling(std::string_view name) {
          std::any_of(std::begin(kPoolings), std::end(kPoolings), [&](const auto& row) { return row.first == name; });
 }
 
-// GGUF's numbers: none, mean, cls, last, rank.
+// GGUF's numbers for pooling: none, mean, cls, last, rank.
 std::optional<std::string> gguf_pooling(const Gguf& file) {
   constexpr const char* kNames[] = {"none", "mean", "cls", "last", "rank"};
   const Metadata& metadata = file.metadata();
@@ -60,7 +60,7 @@ void read_prompts(const HfDirectory& directory, EmbedFacts& facts) {
     throw name->error("'{}' is none of the prompts: {}", printable(*facts.default_prompt, 64), facts.prompt_names());
 }
 
-// vLLM's keys of config.json.
+// Reads vLLM's keys of config.json.
 void read_cuts(const HfDirectory& directory, EmbedFacts& facts) {
   const JsonDocument document = directory.document("config.json");
   const Json config = document.root();
@@ -104,7 +104,7 @@ std::string EmbedFacts::prompt_names() const {
 
 // ---- models
 
-// What an Embedder runs: an encoder, or a decoder's layers without its head.
+// The model that an Embedder runs: an encoder, or a decoder's layers without the head.
 struct Embedder::Model {
   std::optional<EncoderConfig> encoder;
   EncoderWeights encoder_weights;
@@ -122,7 +122,7 @@ struct Embedder::Model {
   KvShape kv_shape(DType dtype, const StepLimits& limits) const;
 };
 
-// A text is read whole in one step, so an encoder's keys and values live for one layer.
+// A text is read whole in one step, so an encoder needs keys and values within one layer only.
 KvShape Embedder::Model::kv_shape(DType dtype, const StepLimits& limits) const {
   KvShape shape{.n_layers = 1,
                 .block_size = kBlockSize,
@@ -142,7 +142,7 @@ void Embedder::Model::load(WeightSource& source, Backend& backend, const StepLim
   if (encoder) {
     encoder_weights = load_encoder_weights(source, *encoder, backend, progress);
   } else {
-    decoder.tied_output = true;  // nothing is predicted: an output matrix is not wanted, be it in the file or not
+    decoder.tied_output = true;  // an output matrix is not needed to embed
     decoder_weights = load_weights(source, decoder, backend, progress);
   }
   kv = backend.make_kv(kv_shape(backend.act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16, limits));
@@ -150,13 +150,13 @@ void Embedder::Model::load(WeightSource& source, Backend& backend, const StepLim
                           : decoder_layers(decoder, decoder_weights, {.kv = kv.get()}, &backend, limits.max_kv_len));
 }
 
-// The arrays that a Batch views.
+// The arrays that a Batch refers to.
 struct Embedder::Step {
   std::vector<int32_t> tokens, positions, q_start, kv_len, blocks, last_rows;
   std::vector<RowRange> second_rows;
   int max_blocks = 0;
 
-  // Each text on blocks of its own.
+  // Gives each text blocks of its own.
   Batch fill(std::span<const Input> texts) {
     tokens.clear(), positions.clear(), kv_len.clear(), last_rows.clear(), second_rows.clear();
     q_start.assign(1, 0);
@@ -237,7 +237,7 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   if (ranks()) {
     classifier_ = read_classifier(*checkpoint_, *source_, dim, model_->encoder.has_value());
   } else if (EmbedHead dense = read_dense_head(*checkpoint_, *source_, dim);
-             pooling_ != "none") {  // they are for pooled rows
+             pooling_ != "none") {  // the layers need pooled rows
     dense_ = std::move(dense);
   }
   dim_ = dense_.empty() ? dim : dense_.n_out();
@@ -285,7 +285,7 @@ std::vector<int32_t> Embedder::cut(std::vector<int32_t> tokens) const {
 int Embedder::prompt_tokens(const std::string& prompt) const {
   if (prompt.empty() || facts_.pools_prompt) return 0;
   const std::vector<int32_t> tokens = cut(tokenizer_->encode(prompt));
-  const bool ends = !tokens.empty() && tokenizer_->is_special(tokens.back());  // behind the text, not the prompt
+  const bool ends = !tokens.empty() && tokenizer_->is_special(tokens.back());  // a token after the text
   return static_cast<int>(tokens.size()) - (ends ? 1 : 0);
 }
 
@@ -306,8 +306,8 @@ std::vector<float> Embedder::embed(std::span<const std::vector<int32_t>> texts, 
   return out;
 }
 
-// The words of a model that is asked in words: a prompt with the two texts in it, neither of which can contain a
-// control token.
+// The input of a model that answers in words: a prompt that contains the two texts. Tokens of the texts are quoted, so
+// that a text cannot contain a control token.
 std::vector<int32_t> Embedder::prompt(std::string_view query, std::string_view document) const {
   const std::string& pattern = *classifier_.prompt;
   std::string text;
@@ -337,7 +337,7 @@ Embedder::Pair Embedder::pair(std::string_view query, std::string_view document,
     return pair;
   }
   pair.tokens = prompt(query, document);
-  while (pair.tokens.size() > most && !document.empty()) {  // what is around the document stays
+  while (pair.tokens.size() > most && !document.empty()) {  // the prompt around the document stays whole
     size_t n = document.size() * most / pair.tokens.size();
     while (n > 0 && (static_cast<uint8_t>(document[n]) & 0xC0) == 0x80) --n;
     document = document.substr(0, n);
@@ -376,7 +376,7 @@ std::vector<float> Embedder::score(std::span<const Pair> pairs) {
   return values;
 }
 
-// In as few batches as there is room for.
+// Runs the inputs in as few batches as possible.
 std::vector<float> Embedder::run_all(std::span<const Input> inputs) {
   const std::lock_guard lock(mutex_);
   std::vector<float> out;
@@ -391,7 +391,7 @@ std::vector<float> Embedder::run_all(std::span<const Input> inputs) {
   return out;
 }
 
-// Appends the rows of one batch.
+// Appends the rows of one batch to `out`.
 void Embedder::run(std::span<const Input> inputs, std::vector<float>& out) {
   const Batch batch = step_->fill(inputs);
   backend_->run(*model_->program, batch);
@@ -403,8 +403,8 @@ void Embedder::run(std::span<const Input> inputs, std::vector<float>& out) {
   out.insert(out.end(), values.begin(), values.end());
 }
 
-// [n_tokens, dim] to [n_texts, dim]. Where no token is left to pool, as sentence-transformers has it: "cls" is the
-// text's first token, and the others are zeros.
+// [n_tokens, dim] to [n_texts, dim]. If a text has no tokens to pool, the result is as in sentence-transformers: "cls"
+// takes the text's first token, and other poolings give zeros.
 std::vector<float> Embedder::pool(std::span<const float> rows, std::span<const Input> inputs) const {
   const auto dim = static_cast<size_t>(model_->dim());
   std::vector<float> out(inputs.size() * dim);

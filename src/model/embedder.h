@@ -1,9 +1,9 @@
-// Embedder: texts to vectors. An encoder's tokens, or a decoder's last hidden states, become one vector a text
-// (pooling), of length 1 if wanted; a cross-encoder's become one number, the score of a document for a query. What
-// `ingot embed`, `ingot rerank` and the server's /v1/embeddings and /v1/rerank call.
+// Embedder: turns texts into vectors. Pooling makes one vector a text from an encoder's tokens or a decoder's last
+// hidden states, normalized to length 1 on request. For a cross-encoder the result is one number: the score of a
+// document for a query. Used by `ingot embed`, `ingot rerank` and the server's /v1/embeddings and /v1/rerank.
 //
-// embed() and score() may be called from any thread; calls are served one after another. Everything else is constant
-// after open().
+// embed() and score() may be called from any thread; calls run one after another. Everything else is constant after
+// open().
 #pragma once
 #include <memory>
 #include <mutex>
@@ -21,62 +21,64 @@ namespace ingot {
 
 struct EmbedOptions {
   BackendOptions backend;
-  int n_ctx = 0;                // tokens of the longest text; 0: what the model reads, at most 8192
-  int max_batch_tokens = 2048;  // of several texts; one that is longer is a batch of its own
+  int n_ctx = 0;                // tokens of the longest text; 0: as many as the model reads, at most 8192
+  int max_batch_tokens = 2048;  // of several texts; a longer text is a batch of its own
   std::optional<std::string>
-      // "cls", "mean", "last", "none" (a vector for each token) or "rank" (scores); nothing: as the checkpoint says
+      // "cls", "mean", "last", "none" (a vector for each token) or "rank" (scores); nothing: what the checkpoint says
       pooling;
   bool normalize = true;
   bool check_tensors = false;
 };
 
-// What a checkpoint says of its embeddings, without loading it.
+// What a checkpoint says about its embeddings; read without loading the weights.
 struct EmbedFacts {
   std::optional<std::string>
-      pooling;  // as in EmbedOptions; of encoders that do not say, "mean"; of cross-encoders "rank"
+      pooling;  // as in EmbedOptions; "mean" for encoders that do not say; "rank" for cross-encoders
   std::vector<std::pair<std::string, std::string>>
-      prompts;                                // by name: what to put in front of a text (a query, a document)
-  std::optional<std::string> default_prompt;  // one of these names
-  bool pools_prompt = true;                   // false: the vectors of a prompt's tokens are left out of the text's
-  std::optional<int> max_tokens;              // of a text, where the makers say less than the model reads
-  bool may_cut = false;             // vectors keep their meaning when only their first numbers are taken (Matryoshka)
-  std::vector<int> cut_dimensions;  // at these lengths; empty: any
+      prompts;                                // name and text to put in front of an input (a query, a document)
+  std::optional<std::string> default_prompt;  // the name of a prompt
+  bool pools_prompt = true;                   // false: the vectors of the prompt's tokens are not pooled
+  std::optional<int> max_tokens;              // of a text, if the makers state fewer than the model reads
+  bool may_cut = false;                       // vectors keep their meaning when cut to their first numbers (Matryoshka)
+  std::vector<int> cut_dimensions;            // the lengths that vectors may be cut to; empty: any length
 
-  // What to put in front of a text that asks for the prompt of that name, or for none by name (empty): the default, or
-  // nothing. Nothing at all: the model has no such prompt.
+  // The text to put in front of an input. An empty name means the default prompt, or "" if there is no default. Returns
+  // nothing if the model has no prompt of that name.
   std::optional<std::string> find_prompt(const std::string& name) const;
   std::string prompt_names() const;  // for messages: "query, document", or "none"
 };
-// Throws Error for a checkpoint that does what is not known here after pooling.
+// Throws Error if the checkpoint has steps after pooling that ingot does not know.
 EmbedFacts read_embed_facts(const Checkpoint& checkpoint);
 
 class Embedder {
  public:
-  // Loads everything. Throws Error when the model is no encoder and says no pooling, and whatever is wrong with the
+  // Loads everything. Throws Error if the model is not an encoder and states no pooling, and for every fault of the
   // checkpoint.
   static std::unique_ptr<Embedder> open(std::shared_ptr<const Checkpoint> checkpoint, const EmbedOptions& options,
                                         const LoadProgress& progress);
   ~Embedder();
 
-  // [n_texts, dim()]; of pooling "none" a row for each token of all texts. Throws Error for a text without tokens, with
-  // more than max_tokens(), or with an id that is no token, naming which. n_before: prompt_tokens() of each; empty: 0.
+  // Returns [n_texts, dim()]; with pooling "none", a row for each token of all texts. Throws Error naming the text if a
+  // text has no tokens, more than max_tokens(), or an id outside the vocabulary. n_before: prompt_tokens() of each
+  // text; empty: 0.
   std::vector<float> embed(std::span<const std::vector<int32_t>> texts, std::span<const int> n_before = {});
-  // Of a text that begins with this prompt: how many tokens the vector leaves out.
+  // For a text that begins with this prompt: the number of its first tokens that are not pooled.
   int prompt_tokens(const std::string& prompt) const;
 
-  // Of a cross-encoder (ranks()): how well each document answers the query, more being better; from 0 to 1 where the
-  // model's makers do not want the bare number. A pair that is too long is cut if `truncate`, else an Error names the
-  // document.
+  // For a cross-encoder (ranks()): scores how well each document answers the query; higher is better. Scores lie
+  // between 0 and 1 unless the model's makers want the raw number. A pair that is too long is cut if `truncate` is
+  // true; otherwise throws Error naming the document.
   struct Scores {
-    std::vector<float> values;  // one a document
-    size_t n_tokens = 0;        // that were read
+    std::vector<float> values;  // one for each document
+    size_t n_tokens = 0;        // tokens that the model read
   };
   Scores score(std::string_view query, std::span<const std::string> documents, bool truncate = false);
-  // The same in two steps, for whoever scores pairs of several queries at once: the pair as the model reads it, cut if
-  // `truncate`; then their scores. Throws Error for one without tokens, or with more than max_tokens(), naming which.
+  // The same in two steps, for callers that score pairs of several queries at once. pair() makes the model's input, cut
+  // if `truncate` is true; score() scores the pairs. Throws Error naming the pair if a pair has no tokens or more than
+  // max_tokens().
   struct Pair {
     std::vector<int32_t> tokens;
-    int second = -1;  // where the document begins, for models that tell
+    int second = -1;  // index of the document's first token, for models that mark the second text; else -1
   };
   Pair pair(std::string_view query, std::string_view document, bool truncate) const;
   std::vector<float> score(std::span<const Pair> pairs);
@@ -89,8 +91,8 @@ class Embedder {
   int dim() const { return dim_; }
   int n_vocab() const { return n_vocab_; }
   int max_tokens() const { return max_tokens_; }
-  int max_batch_tokens() const { return max_batch_tokens_; }  // of several texts, computed together
-  // The tokens of a text, cut to max_tokens() if need be: its end goes, but for the token that the model wants last.
+  int max_batch_tokens() const { return max_batch_tokens_; }  // limit for several texts that are computed together
+  // Cuts tokens to max_tokens() from the end; a final token that the model requires is kept.
   std::vector<int32_t> cut(std::vector<int32_t> tokens) const;
 
  private:
@@ -102,7 +104,7 @@ class Embedder {
   void load(const EmbedOptions& options, const LoadProgress& progress);
   PoolBlock pool_block();
   void check(std::span<const std::vector<int32_t>> texts) const;
-  // A text's tokens, of a pair where the tokens of another type begin, and which tokens' vectors are pooled.
+  // A text's tokens; for a pair, where the second text begins; and the range of tokens whose vectors are pooled.
   struct Input {
     std::span<const int32_t> tokens;
     int second = -1;
@@ -114,16 +116,16 @@ class Embedder {
   void run(std::span<const Input> inputs, std::vector<float>& out);
 
   std::shared_ptr<const Checkpoint> checkpoint_;
-  std::unique_ptr<WeightSource> source_;  // embeddings may still be read from its mapping
+  std::unique_ptr<WeightSource> source_;  // the backend may read embeddings from its mapping
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Step> step_;  // the arrays of a batch
   EmbedFacts facts_;
-  Classifier classifier_;  // of models that rank
-  EmbedHead dense_;        // mostly empty
+  Classifier classifier_;  // for models that rank
+  EmbedHead dense_;        // empty for most models
   std::string pooling_, name_;
-  std::optional<Pooling> pools_here_;  // the vectors of some tokens only: on the host
+  std::optional<Pooling> pools_here_;  // for pooling on the host, which some texts need (only some tokens are pooled)
   bool normalize_ = true;
   int dim_ = 0, n_vocab_ = 0, max_tokens_ = 0, max_batch_tokens_ = 0;
   std::mutex mutex_;

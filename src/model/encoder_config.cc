@@ -20,7 +20,7 @@ constexpr EncoderArch kArchs[] = {
 
 constexpr int64_t kMaxLayers = 1024, kMaxDim = 1 << 20, kMaxHeads = 4096, kMaxFfn = 1 << 24, kMaxVocab = 1 << 24,
                   kMaxContext = 1 << 24;
-constexpr int kDefaultPad = 1;  // RoBERTa's, where config.json has no pad_token_id
+constexpr int kDefaultPad = 1;  // RoBERTa's padding id, if config.json has no pad_token_id
 
 const EncoderArch* find_arch(std::string_view name, const char* EncoderArch::*dialect) {
   for (const EncoderArch& arch : kArchs)
@@ -28,7 +28,7 @@ const EncoderArch* find_arch(std::string_view name, const char* EncoderArch::*di
   return nullptr;
 }
 
-// Local but for every n-th layer, from the first on.
+// Every n-th layer, starting with the first, is global; the others are local.
 void set_pattern(EncoderConfig& c, int64_t n) {
   for (int i = 0; i < c.n_layers; ++i) c.is_local[i] = c.window > 0 && i % n != 0;
 }
@@ -83,7 +83,7 @@ EncoderConfig of_gguf(const Gguf& file, const EncoderArch& arch) {
 
 // ---- Hugging Face
 
-// The first of the keys that the file has; transformers and older code of models' own differ in their names.
+// The first of these keys that the file has; transformers and older model code use different names.
 Json any_of(const Json& root, std::initializer_list<const char*> keys) {
   for (const char* key : keys)
     if (const auto value = root.find(key)) return *value;
@@ -114,7 +114,7 @@ Activation activation_of(const Json& root, const EncoderArch& arch) {
   return arch.activation;
 }
 
-// rope_parameters of transformers 5, by type of layer or for all; before, keys of their own.
+// Reads rope_parameters of transformers 5, for each type of layer or for all; older files have separate keys.
 void read_rope(const Json& root, EncoderConfig& c) {
   for (const char* key : {"rope_theta", "global_rope_theta", "rotary_emb_base"})
     if (const auto value = root.find(key)) c.rope_theta = positive_of(*value);
@@ -151,7 +151,7 @@ void read_local_layers(const Json& root, EncoderConfig& c) {
   }
 }
 
-// What would change the numbers and is not computed here.
+// Refuses variants that would change the results and are not implemented.
 void refuse_variants(const Json& root) {
   struct Variant {
     const char* key;

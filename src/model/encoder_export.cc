@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kInstead = "run the directory as it is";
 
-// Rows of a tensor of the directory under GGUF's name.
+// Rows of a tensor of the directory, under GGUF's name.
 ExportTensor exported(std::shared_ptr<WeightSource> source, const std::string& stored, const std::string& name,
                       const HostTensor& host, bool is_vector, int64_t first_row, int64_t n_rows) {
   const auto type = info(host.format).ggml_type;
@@ -36,7 +36,7 @@ ExportTensor exported(std::shared_ptr<WeightSource> source, const std::string& s
   return tensor;
 }
 
-// Numbers that are in memory.
+// A tensor of numbers that are in memory.
 ExportTensor computed(const std::string& name, std::vector<uint64_t> shape, std::vector<float> values) {
   const auto kept = std::make_shared<const std::vector<float>>(std::move(values));
   const auto n_in = static_cast<int64_t>(shape[0]), n_rows = static_cast<int64_t>(kept->size()) / n_in;
@@ -53,7 +53,7 @@ ExportTensor computed(const std::string& name, std::vector<uint64_t> shape, std:
 }
 
 void add_layer(const std::string& name, const HeadLayer& layer, std::vector<ExportTensor>& tensors) {
-  std::vector<float> rows(layer.weight.size());  // [n_out, n_in], as files have it
+  std::vector<float> rows(layer.weight.size());  // [n_out, n_in], the order in files
   for (int out = 0; out < layer.n_out; ++out)
     for (int in = 0; in < layer.n_in; ++in)
       rows[static_cast<size_t>(out) * layer.n_in + in] = layer.weight[static_cast<size_t>(in) * layer.n_out + out];
@@ -64,8 +64,8 @@ void add_layer(const std::string& name, const HeadLayer& layer, std::vector<Expo
 
 // ---- the encoder's own tensors
 
-// one_type: this model's tokenizer gives the second text of a pair the first type. Readers give it the second, if there
-// is one.
+// one_type: this model's tokenizer gives the second text of a pair type 0. Readers of GGUF give it type 1 if the file
+// has that type, so the export leaves type 1 out.
 std::vector<ExportTensor> tensors_of(const std::shared_ptr<WeightSource>& source, const EncoderConfig& c,
                                      bool one_type) {
   std::vector<ExportTensor> tensors;
@@ -80,7 +80,7 @@ std::vector<ExportTensor> tensors_of(const std::shared_ptr<WeightSource>& source
         if (!stored && is_norm) stored = find_encoder_tensor(*source, row, layer, old, host);
         if (!stored) continue;
         const std::string name = fmt::format(fmt::runtime(row.gguf), layer) + suffix;
-        const int64_t first = is_position ? c.first_position : 0;  // those before are of padding
+        const int64_t first = is_position ? c.first_position : 0;  // the rows before are for padding
         const int64_t n_rows = is_type && one_type ? 1 : host.n_out - first;
         tensors.push_back(
             exported(source, *stored, name, host, is_norm || suffix == std::string_view(".bias"), first, n_rows));
@@ -91,7 +91,7 @@ std::vector<ExportTensor> tensors_of(const std::shared_ptr<WeightSource>& source
 
 // ---- keys
 
-// Of so many layers the first is global: GGUF says no more.
+// GGUF can only say that every n-th layer, starting with the first, is global.
 int window_period(const Checkpoint& checkpoint, const EncoderConfig& c) {
   for (int n = 1; n <= c.n_layers; ++n) {
     bool fits = true;
@@ -126,7 +126,7 @@ void write_encoder_keys(const Checkpoint& checkpoint, const EncoderConfig& c, Gg
   write_tokenizer_keys(checkpoint, c.n_vocab, writer);
 }
 
-// What the file's readers would take for granted, and is otherwise here.
+// Refuses a model that differs from what readers of the file assume.
 void check_sayable(const Checkpoint& checkpoint, const EncoderConfig& c) {
   if (c.activation != c.arch->activation)
     throw Error("{}: GGUF cannot say that a model of type '{}' has another activation: {}",
@@ -138,7 +138,7 @@ std::vector<ExportTensor> classifier_export(const Checkpoint& checkpoint, Weight
   std::vector<ExportTensor> tensors;
   const Classifier classifier = read_classifier(checkpoint, source, dim, is_encoder);
   size_t n_first = 0;
-  if (!classifier.prompt) checkpoint.tokenizer()->encode_pair("", "", 8, n_first);  // throws for pairs in other ways
+  if (!classifier.prompt) checkpoint.tokenizer()->encode_pair("", "", 8, n_first);  // throws if pairs differ
   const std::vector<HeadLayer>& layers = classifier.head.layers();
   const bool normed = layers.size() == 2 && !layers[0].norm.empty();
   if (classifier.pooling != (normed ? "mean" : is_encoder ? "cls" : "last"))
@@ -156,7 +156,7 @@ std::vector<ExportTensor> classifier_export(const Checkpoint& checkpoint, Weight
   if (normed && !layers[0].norm_bias.empty())
     tensors.push_back(computed("cls.norm.bias", {layers[0].norm_bias.size()}, layers[0].norm_bias));
   HeadLayer out = layers.back();
-  if (classifier.prompt) {  // readers take the softmax of two classes: the other's number is 0
+  if (classifier.prompt) {  // readers take the softmax of two classes: the class "no" gets 0
     out.n_out = 2;
     out.weight.clear();
     for (const float w : layers.back().weight) out.weight.insert(out.weight.end(), {w, 0.0f});
@@ -182,7 +182,7 @@ std::vector<ExportTensor> dense_export(const Checkpoint& checkpoint, WeightSourc
   return tensors;
 }
 
-// Of a model that is asked in words: what, and which of its two classes is which.
+// For a model that answers in words: the prompt, and which of its two classes is which.
 void write_asked_keys(const Checkpoint& checkpoint, const std::string& arch, GgufWriter& writer) {
   const auto prompt = classifier_prompt(checkpoint);
   if (!prompt) return;

@@ -1,5 +1,5 @@
 // An encoder as a list of blocks (backend/block.h): every token sees all others, and the end is pooling. A batch holds
-// whole texts, so keys and values live for one layer only: one layer's pages serve all.
+// whole texts, so keys and values are needed within one layer only, and all layers share the pages of one layer.
 #pragma once
 #include "model/encoder_weights.h"
 

@@ -31,12 +31,12 @@ constexpr Names kFfnNormAfter{
 constexpr Names kGate{"blk.{}.ffn_gate", {"layers.{}.mlp.gate_proj", "encoder.layers.{}.mlp.fc12"}};
 constexpr Names kUp{"blk.{}.ffn_up",
                     {"encoder.layer.{}.intermediate.dense", "layers.{}.mlp.up_proj", "encoder.layers.{}.mlp.fc11"}};
-constexpr Names kGateAndUp{"blk.{}.ffn_up", {"layers.{}.mlp.Wi"}};  // gate first
+constexpr Names kGateAndUp{"blk.{}.ffn_up", {"layers.{}.mlp.Wi"}};  // the gate comes first
 constexpr Names kDown{
     "blk.{}.ffn_down",
     {"encoder.layer.{}.output.dense", "layers.{}.mlp.down_proj", "encoder.layers.{}.mlp.fc2", "layers.{}.mlp.Wo"}};
 
-// Models that were saved with a head keep the encoder under a name of its own.
+// The prefixes of the encoder's tensors in models that were saved with a head.
 constexpr const char* kPrefixes[] = {"", "bert.", "roberta.", "model.", "nomic_bert."};
 
 struct Part {
@@ -68,7 +68,7 @@ class Loader {
   void load_layer(EncoderLayer& w, int i) {
     const EncoderConfig& c = config_;
     const bool before = c.arch->pre_norm;
-    // ModernBERT's first layer takes what the embedding's norm made as it is.
+    // ModernBERT's first layer takes the output of the embedding's norm directly.
     norm(before ? kAttnNormBefore : kAttnNormAfter, i, w.attn_norm, !(before && i == 0));
     norm(before ? kFfnNormBefore : kFfnNormAfter, i, w.ffn_norm, true);
     if (has(kQkv, i)) {
@@ -90,7 +90,7 @@ class Loader {
     linear(kDown, i, c.ffn_dim, {{&w.w_down, &w.b_down, c.dim}});
   }
 
-  // A matrix, or several that the checkpoint has one under the other, with their biases if there are any.
+  // Loads a matrix, or several that the checkpoint stores one below the other, with their biases if it has any.
   void linear(const Names& names, int layer, int64_t n_in, std::initializer_list<Part> parts) {
     int64_t n_out = 0, first = 0;
     for (const Part& part : parts) n_out += part.n_out;
@@ -113,7 +113,7 @@ class Loader {
     out.eps = config_.norm_eps;
     out.kind = NormKind::kLayer;
     HostTensor host;
-    // Old files call the two gamma and beta.
+    // Old files call weight and bias gamma and beta.
     const bool old =
         !find(names, layer, ".weight", 1, config_.dim, host) && find(names, layer, ".gamma", 1, config_.dim, host);
     if (host.data == nullptr) {
@@ -125,8 +125,7 @@ class Loader {
       out.bias = upload(decoded(bias).data(), 1, config_.dim);
   }
 
-  // Learned positions and the first token type are both added to a token's vector, so they are added to each other
-  // once.
+  // Learned positions and the first token type are both added to each token's vector, so they are summed once at load.
   void load_positions() {
     const EncoderConfig& c = config_;
     HostTensor host, types;
@@ -154,7 +153,7 @@ class Loader {
     if (!table.empty()) weights_.positions = upload(table.data(), n_rows, c.dim);
   }
 
-  // types [1 or 2, dim]
+  // types: [1 or 2, dim]
   void load_second_type(const std::vector<float>& types) {
     const auto dim = static_cast<size_t>(config_.dim);
     if (types.size() < 2 * dim) return;
@@ -174,7 +173,7 @@ class Loader {
       throw Error("{}: tensor '{}.weight' is missing", source_.name(), name_of(names, layer));
   }
 
-  // The tensor under any of its names. A shape of -1 is not checked.
+  // Finds the tensor by any of its names. A size of -1 is not checked.
   bool find(const Names& names, int layer, const char* suffix, int64_t n_out, int64_t n_in, HostTensor& out) {
     const auto name = find_encoder_tensor(source_, names, layer, suffix, out, n_out, n_in);
     if (!name) return false;
@@ -186,7 +185,7 @@ class Loader {
     return true;
   }
 
-  // The name that a complaint has: the first of the dialect.
+  // The name for error messages: the first one of the dialect.
   std::string name_of(const Names& names, int layer) const {
     return fmt::format(fmt::runtime(source_.dialect() == Dialect::kGguf ? names.gguf : names.hf[0]), layer);
   }
@@ -209,8 +208,8 @@ class Loader {
     return tensor;
   }
 
-  // Heads on top (poolers, predictions) are not asked for; a part of a layer that nothing asked for would change the
-  // numbers.
+  // Heads after the encoder (poolers, predictions) may be unused. An unused tensor of a layer would change the results,
+  // so it is refused.
   void check_unused() const {
     for (const std::string& name : source_.unused())
       if (name.starts_with("blk.") || name.find("layer.") != name.npos || name.find("layers.") != name.npos)

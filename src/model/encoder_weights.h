@@ -1,5 +1,5 @@
-// The tensors of an encoder on a backend. Checkpoints have them under several names, and q, k and v in one matrix or
-// three; what comes out is one form.
+// The tensors of an encoder on a backend. Checkpoints name the tensors differently and have q, k and v in one matrix or
+// in three; the loaded form is always the same.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,12 +12,12 @@
 namespace ingot {
 
 struct EncoderLayer {
-  NormArgs attn_norm, ffn_norm;  // weight [1, dim], bias too where the model has it; empty: this layer has none
+  NormArgs attn_norm, ffn_norm;  // weight [1, dim], and bias if the model has it; empty: the layer has no norm here
   Weight wq, wk, wv;             // [dim, dim]
   Tensor bq, bk, bv;             // [1, dim] or empty, as are all biases
   Weight wo;                     // [dim, dim]
   Tensor bo;
-  Weight w_gate, w_up;  // [ffn_dim, dim]; no gate in models without one
+  Weight w_gate, w_up;  // [ffn_dim, dim]; empty w_gate: the model has no gate
   Tensor b_gate, b_up;
   Weight w_down;  // [dim, ffn_dim]
   Tensor b_down;
@@ -26,27 +26,27 @@ struct EncoderLayer {
 struct EncoderWeights {
   Weight embedding;  // [n_vocab, dim]
   Tensor
-      positions;  // [n_ctx, dim], or [1, dim], or empty: what is added to every token's; the first token type is in it
-  Tensor second_type;  // [1, dim] or empty: what the second text of a pair has more, in models that tell the two apart
+      positions;  // [n_ctx, dim], or [1, dim], or empty; added to every token's vector, the first token type included
+  Tensor second_type;  // [1, dim] or empty: type 1 less type 0, added to the tokens of a pair's second text
   NormArgs embed_norm, final_norm;
   std::vector<EncoderLayer> layers;
 };
 
-// A tensor's names, without .weight or .bias: GGUF's, and those that Hugging Face checkpoints have. "{}" stands for the
-// layer.
+// The names of a tensor, without .weight or .bias: GGUF's name, and the names in Hugging Face checkpoints. "{}" stands
+// for the layer.
 struct EncoderTensor {
   const char* gguf;
   const char* hf[4];
   bool per_layer() const { return std::string_view(gguf).find('{') != std::string_view::npos; }
 };
-// All that there are, for those who write an encoder as another kind of file.
+// All tensors, for code that writes an encoder as another kind of file.
 std::vector<EncoderTensor> encoder_tensors();
-// The tensor under any of its names of the source's dialect, which is the result; a shape of -1 is not asked for.
+// Finds the tensor by any of its names in the source's dialect and returns that name. A size of -1 is not checked.
 std::optional<std::string> find_encoder_tensor(WeightSource& source, const EncoderTensor& names, int layer,
                                                const char* suffix, HostTensor& out, int64_t n_out = -1,
                                                int64_t n_in = -1);
 
-// Throws Error naming the tensor that is missing, has another shape, or would change the numbers and is not known.
+// Throws Error naming a tensor that is missing, has another shape, or is unknown and would change the results.
 EncoderWeights load_encoder_weights(WeightSource& source, const EncoderConfig& config, Backend& backend,
                                     const LoadProgress& progress);
 

@@ -5,8 +5,8 @@
 namespace ingot {
 namespace {
 
-// The source's element for each: `first` as they are, then value heads of `dim` each, those of one key head no longer
-// neighbours.
+// The source index of each element: the first `first` elements stay in place; then value heads of `dim` elements each,
+// reordered so that the heads of one key head are no longer neighbours.
 std::vector<int32_t> tiled_order(const DeltaConfig& d, int first, int dim) {
   const int n_shared = d.n_value_heads / d.n_key_heads;
   std::vector<int32_t> order;

@@ -1,5 +1,5 @@
-// Gated delta nets as GGUF files have them, where Hugging Face directories have them otherwise: the order of value
-// heads, and the projections of qwen3_next, which lie in groups. Used by gguf_export.cc.
+// Converts gated delta nets from the layout of Hugging Face directories to that of GGUF files: the order of the value
+// heads, and the grouped projections of qwen3_next. Used by gguf_export.cc.
 #pragma once
 #include <vector>
 
@@ -7,11 +7,11 @@
 
 namespace ingot {
 
-// Where the architecture's files tile value heads (Arch::tiles_value_heads), sets the order of a tensor that has such
-// heads.
+// If the architecture's GGUF files tile value heads (Arch::tiles_value_heads), sets the row or column order of a tensor
+// that has value heads.
 void order_value_heads(const Config& config, int layer, ExportTensor& tensor);
 
-// The tensor of a layer's groups, each q, k, values and gates of one key head, as attn_qkv and attn_gate.
+// Splits the grouped tensor `all`, where each key head has its q, k, values and gates, into attn_qkv and attn_gate.
 std::vector<ExportTensor> split_groups(const Config& config, int layer, const ExportTensor& all);
 
 }  // namespace ingot

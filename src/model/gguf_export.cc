@@ -1,5 +1,5 @@
-// A GGUF file is copied key by key and tensor by tensor, whatever its architecture. A directory's tensors are those of
-// the table (model/tensors.h); its keys are written from the Config in model/gguf_keys.cc.
+// A GGUF file is copied key by key and tensor by tensor, whatever its architecture. For a directory, the tensors are
+// those of the table (model/tensors.h), and model/gguf_keys.cc writes the keys from the Config.
 #include "model/gguf_export.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ HostTensor host_tensor(const Gguf& file, const TensorInfo& tensor) {
           file.data(tensor).data()};
 }
 
-// From the keys that all architectures share; a file without them gets a mix that does not look at layers.
+// Read from the keys that all architectures share; without these keys, the mix does not depend on layers.
 MixModel mix_model_of(const Gguf& file) {
   const Metadata& metadata = file.metadata();
   const std::string arch(metadata.find_string("general.architecture").value_or(""));
@@ -39,7 +39,7 @@ MixModel mix_model_of(const Gguf& file) {
           .is_large = n_layers == 80 && n_heads != n_kv};
 }
 
-// All keys but those that speak of parts, or of a quantization that is over.
+// Copies all keys except those about split files, and those about the old quantization.
 void copy_metadata(const Gguf& file, GgufWriter& writer) {
   for (const Metadata::Entry& entry : file.metadata().entries())
     if (!entry.key.starts_with("split.") && !entry.key.starts_with("quantize.imatrix."))
@@ -66,7 +66,7 @@ GgufExport of_gguf(std::shared_ptr<const Checkpoint> checkpoint, const Gguf& fil
   return out;
 }
 
-// The tensors of a directory, found through the table.
+// Finds the tensors of a directory through the table.
 class DirectoryExport {
  public:
   DirectoryExport(const Checkpoint& checkpoint, const Config& config)
@@ -111,7 +111,7 @@ class DirectoryExport {
       if (row.gguf_slice.total == Size::kNone) {
         if (add(row, layer, true) && is_output) tied_ = false;
       } else if (row.gguf_slice.first ==
-                 Size::kNone) {  // GGUF fuses them too: the first of the parts stands for the whole
+                 Size::kNone) {  // GGUF fuses the parts too: export the whole with the first part
         MatrixRow<Owner> whole = row;
         whole.n_out = row.gguf_slice.total;
         whole.gguf_slice = whole.hf_slice = {};
@@ -143,7 +143,7 @@ class DirectoryExport {
       tensor.row_order = rope_order(tensor.name, is_matrix ? n_out : n_in);
       order_value_heads(config_, layer, tensor);
     }
-    tensor.open = [source = source_, finder = finder_, row, layer] {  // the finder reads from the source
+    tensor.open = [source = source_, finder = finder_, row, layer] {  // keeps the source alive for the finder
       HostTensor again;
       CHECK(finder->find(row, layer, again));
       return again;
@@ -154,7 +154,7 @@ class DirectoryExport {
     return true;
   }
 
-  // q, k, v and gates in groups, one for each key head, become two tensors.
+  // Splits a matrix with q, k, v and gates grouped by key head into two tensors.
   template <class Owner>
   void add_groups(const MatrixRow<Owner>& row, int layer) {
     if (!add(row, layer, true)) return;
@@ -163,7 +163,7 @@ class DirectoryExport {
     for (ExportTensor& part : split_groups(config_, layer, all)) out_.tensors.push_back(std::move(part));
   }
 
-  // The name of several that this architecture's files have now: the first, but for some architectures' norm.
+  // The name that this architecture's current files use: the first of several, except for one norm in some files.
   template <class Row>
   std::string gguf_name(const Row& row, int layer) const {
     const std::string_view names = row.gguf_name;
@@ -172,8 +172,9 @@ class DirectoryExport {
     return fmt::format(fmt::runtime(names.substr(second ? bar + 1 : 0, second ? names.npos : bar)), layer);
   }
 
-  // Where the two dialects rotate different pairs, the rows of q and k move: of what turns, the first and second half
-  // are laced. What turns begins a head; a query for latents, and the latents themselves, end with it.
+  // If the two dialects rotate different pairs, the rows of q and k are reordered: the rows of the first and second
+  // half of the rotated part alternate. The rotated part is the first of a head, but the last of a latent and of a
+  // query for latents.
   std::vector<int32_t> rope_order(std::string_view name, int64_t n_rows) const {
     const LatentConfig& latent = config_.latent;
     const bool is_query = name.find("attn_q.") != name.npos || name.find("attn_q_b.") != name.npos;
@@ -191,7 +192,8 @@ class DirectoryExport {
     return order;
   }
 
-  // What llama.cpp's loader of each architecture (src/models/) wants, or does not read, in a file that ingot runs.
+  // Warns about what llama.cpp's loader of the architecture (src/models/) needs or ignores in a file that ingot can
+  // run.
   void warn_about_llama_cpp() const {
     const std::string_view arch = config_.arch->gguf_name;
     const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
@@ -215,7 +217,7 @@ class DirectoryExport {
       warn("will read the file otherwise: it does not know the window of such models, and attends to all tokens");
   }
 
-  // GGUF keeps Llama 3's scaling as what each frequency is divided by.
+  // GGUF stores Llama 3's scaling as divisors of the frequencies.
   void add_rope_divisors() {
     const std::vector<float> plain = rope_frequencies(config_.rot_dim, config_.rope_theta, {}, {});
     const std::vector<float> scaled = rope_frequencies(config_.rot_dim, config_.rope_theta, config_.rope_scaling, {});
@@ -241,7 +243,7 @@ class DirectoryExport {
 
   const Checkpoint& checkpoint_;
   const Config& config_;
-  const bool writes_no_text_;  // an embedding model's output matrix is not wanted
+  const bool writes_no_text_;  // an embedding model needs no output matrix
   std::shared_ptr<WeightSource> source_;
   std::shared_ptr<TensorFinder> finder_;
   GgufExport out_;

@@ -1,5 +1,5 @@
-// A checkpoint of any kind, seen as the GGUF file that it could be: keys, and tensors under GGUF's names and in its
-// layout. What the weights are written as is for model/quantize to say.
+// A checkpoint of any kind, presented as the GGUF file that it would be: keys, and tensors with GGUF's names and
+// layout. model/quantize chooses the format in which the weights are written.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,15 +14,15 @@
 namespace ingot {
 
 struct ExportTensor {
-  std::string name;              // GGUF's
+  std::string name;              // in GGUF's order: shape[0] is the length of a row
   std::vector<uint64_t> shape;   // in GGUF's order: shape[0] is the row length
-  uint32_t ggml_type = 0;        // as the source stores it, where GGUF has that type
-  std::optional<Format> format;  // nothing: ingot does not compute with it, so that it can only be copied
+  uint32_t ggml_type = 0;        // the stored type, if GGUF has that type
+  std::optional<Format> format;  // nothing: ingot cannot compute with the type and can only copy the tensor
   bool is_gguf_format = true;
   uint64_t n_bytes = 0;              // as stored
-  std::vector<int32_t> row_order;    // the source's row (of a vector: element) for each; empty: as they are
-  std::vector<int32_t> column_order; // likewise of each row's elements, [shape[0]]
-  std::function<HostTensor()> open;  // rows in the source's order, [those that row_order names, shape[0]]
+  std::vector<int32_t> row_order;    // source row of each row (for vectors: element); empty: same order
+  std::vector<int32_t> column_order; // the same for the elements of a row: [shape[0]]; empty: same order
+  std::function<HostTensor()> open;  // rows in the source's order: [rows that row_order indexes, shape[0]]
   std::function<void(const HostTensor&)> close;
 
   int64_t n_in() const { return static_cast<int64_t>(shape[0]); }
@@ -31,13 +31,13 @@ struct ExportTensor {
 };
 
 struct GgufExport {
-  std::string source;  // for messages, safe to print
+  std::string source;  // for messages, printable
   std::vector<ExportTensor> tensors;
   MixModel mix_model;
-  std::function<void(GgufWriter&)> write_metadata;  // all keys but those that say how the weights are quantized
+  std::function<void(GgufWriter&)> write_metadata;  // all keys except those about quantization
 };
 
-// The checkpoint stays open as long as the result lives. Throws Error naming what is missing, or what GGUF cannot say.
+// The checkpoint stays open while the result exists. Throws Error naming what is missing, or what GGUF cannot express.
 GgufExport gguf_export(std::shared_ptr<const Checkpoint> checkpoint);
 
 }  // namespace ingot

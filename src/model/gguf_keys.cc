@@ -38,14 +38,13 @@ void write_yarn(const Checkpoint& checkpoint, const Config& c, const KeyWriter& 
   keys.count("rope.scaling.original_context_length", scaling.original_context);
   if (scaling.beta_fast != usual.beta_fast) keys.set("rope.scaling.yarn_beta_fast", scaling.beta_fast);
   if (scaling.beta_slow != usual.beta_slow) keys.set("rope.scaling.yarn_beta_slow", scaling.beta_slow);
-  // Readers multiply this with YaRN's own magnitude.
-  // (Where scores are stretched they multiply it with nothing.)
+  // Readers multiply attn_factor with YaRN's own magnitude, except in models that stretch the scores.
   const float own = c.latent.log_stretch > 0 ? 1.0f : 1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor));
   const float extra = scaling.magnitude / own;
   if (std::fabs(extra - 1.0f) > 1e-6f) keys.set("rope.scaling.attn_factor", extra);
 }
 
-// Llama 3's scaling is a tensor, rope_freqs (gguf_export.cc).
+// Llama 3's scaling is written as a tensor, rope_freqs (gguf_export.cc).
 void write_rope(const Checkpoint& checkpoint, const Config& c, const KeyWriter& keys) {
   keys.count("rope.dimension_count", c.rot_dim);
   keys.set("rope.freq_base", c.rope_theta);
@@ -55,7 +54,7 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const KeyWriter& 
   if (scaling.kind == RopeScalingKind::kDynamic)
     throw Error("{}: GGUF cannot say the dynamic rope scaling: run the directory as it is",
                 printable(checkpoint.path()));
-  if (scaling.kind == RopeScalingKind::kLongRope) {  // its factors are tensors too
+  if (scaling.kind == RopeScalingKind::kLongRope) {  // LongRoPE's factors are tensors too
     keys.set("rope.scaling.type", std::string("longrope"));
     keys.count("rope.scaling.original_context_length", scaling.original_context);
     return keys.set("rope.scaling.attn_factor", scaling.magnitude);
@@ -66,7 +65,7 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const KeyWriter& 
   if (is_yarn) write_yarn(checkpoint, c, keys);
 }
 
-// What differs from layer to layer, where readers would not take it for granted.
+// Writes what differs between layers, if it differs from what readers assume.
 void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter& keys) {
   const Arch& arch = *c.arch;
   std::vector<bool> windowed;
@@ -89,7 +88,7 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const KeyWriter
       throw Error("{}: GGUF cannot say that layer {} has {} rope: run the directory as it is",
                   printable(checkpoint.path()), i, without_rope ? "a" : "no");
   }
-  const bool lists_windows = arch.rope_needs_window || arch.local_theta == kSameTheta;  // llama.cpp's converter does
+  const bool lists_windows = arch.rope_needs_window || arch.local_theta == kSameTheta;  // as llama.cpp's converter
   if (c.sliding_window > 0 && (lists_windows || !as_usual)) keys.set("attention.sliding_window_pattern", windowed);
   if (c.experts.n > 0) keys.count("leading_dense_block_count", n_dense);
 }
@@ -118,8 +117,8 @@ void write_latent(const Config& c, const KeyWriter& keys) {
   if (l.log_stretch > 0) keys.set("rope.scaling.yarn_log_multiplier", l.log_stretch);
 }
 
-// In the keys that llama.cpp has for state-space models. The sections of the rope are of images' positions; text has
-// one.
+// Writes the keys that llama.cpp uses for state-space models. The rope's sections are for positions in images; text has
+// one section.
 void write_delta(const Config& c, const KeyWriter& keys) {
   const DeltaConfig& d = c.delta;
   keys.count("ssm.conv_kernel", d.conv_width);
@@ -142,7 +141,7 @@ void write_scales(const Config& c, const KeyWriter& keys) {
   };
   if (!c.arch->scales_embedding) unless("embedding_scale", c.embedding_scale, 1);
   unless("residual_scale", c.residual_scale, 1);
-  const bool is_granite = std::string_view(c.arch->gguf_name).starts_with("granite");  // which llama.cpp wants it for
+  const bool is_granite = std::string_view(c.arch->gguf_name).starts_with("granite");  // llama.cpp needs it
   unless("logit_scale", 1 / c.logit_scale, is_granite ? 0 : 1);
   unless("attention.scale", c.score_scale(), c.default_score_scale());
   if (c.attention_softcap > 0) keys.set("attn_logit_softcapping", c.attention_softcap);
@@ -173,7 +172,7 @@ void write_tokenizer_keys(const Checkpoint& checkpoint, int n_rows, GgufWriter& 
   const HfDirectory* directory = checkpoint.directory();
   CHECK(directory != nullptr);
   if (checkpoint.has_tokenizer()) {
-    checkpoint.tokenizer();  // checks that it makes sense
+    checkpoint.tokenizer();  // checks the tokenizer
     const auto tokenizer = read_hf_tokenizer(*directory, read_hf_ends(*directory));
     if (has_classifier(checkpoint)) tokenizer->spec.pad = classifier_padding(checkpoint);
     write_tokenizer(tokenizer->spec, n_rows, writer);

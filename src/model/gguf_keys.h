@@ -1,4 +1,4 @@
-// The keys of a GGUF file that say what model it is, as llama.cpp's converter writes them, from a checkpoint of another
+// The keys of a GGUF file that describe the model, as llama.cpp's converter writes them, from a checkpoint of another
 // kind.
 #pragma once
 #include "io/gguf/writer.h"
@@ -6,10 +6,11 @@
 
 namespace ingot {
 
-// general.*, the architecture's own keys, the tokenizer and the chat template. Throws Error for what GGUF cannot say.
+// Writes general.*, the architecture's keys, the tokenizer and the chat template. Throws Error for what GGUF cannot
+// express.
 void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWriter& writer);
 
-// The tokenizer alone. n_rows: of the embedding.
+// Writes the tokenizer only. n_rows: rows of the embedding.
 void write_tokenizer_keys(const Checkpoint& checkpoint, int n_rows, GgufWriter& writer);
 
 }  // namespace ingot

@@ -1,5 +1,5 @@
-// Config from a Hugging Face config.json (config.cc has the GGUF side): what the file says, seen through the
-// architecture's row. Whatever would change the numbers and is not computed here is refused by name.
+// Config from a Hugging Face config.json (config.cc reads GGUF): the file's values, completed by the architecture's
+// row. A variant that would change the results and is not implemented is refused by name.
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +23,7 @@ constexpr ActivationName kActivations[] = {{"silu", Activation::kSilu},
 void check_activation(const HfConfig& file, const Arch& arch) {
   for (const ActivationName& row : kActivations)
     if (file.hidden_act == row.name && arch.activation == row.activation) return;
-  // Gemma's first files say "gelu" and mean its approximation; gpt-oss's say what theirs is made of.
+  // Gemma's first files say "gelu" for the tanh approximation; gpt-oss's files say "silu" for clamped SwiGLU.
   if (file.hidden_act == "gelu" && arch.activation == Activation::kGeluTanh) return;
   if (file.hidden_act == "silu" && arch.activation == Activation::kClampedSwiglu &&
       (file.swiglu_limit == 0 || file.swiglu_limit == 7))
@@ -32,7 +32,7 @@ void check_activation(const HfConfig& file, const Arch& arch) {
                    arch.hf_name);
 }
 
-// What cos and sin are multiplied with (Hugging Face's _compute_yarn_parameters).
+// The factor on cos and sin (Hugging Face's _compute_yarn_parameters).
 float yarn_magnitude(const HfRope& rope, float factor) {
   auto magnitude = [&](float mscale) { return factor <= 1 ? 1.0f : 0.1f * mscale * std::log(factor) + 1.0f; };
   if (rope.attention_factor) return *rope.attention_factor;
@@ -40,7 +40,7 @@ float yarn_magnitude(const HfRope& rope, float factor) {
   return magnitude(1);
 }
 
-// What is not given follows from how far the context was stretched (Hugging Face's _compute_longrope_parameters).
+// Missing values follow from the ratio of the contexts (Hugging Face's _compute_longrope_parameters).
 RopeScaling long_rope(const HfConfig& file, int rot_dim) {
   const HfRope& rope = file.rope;
   RopeScaling scaling{.kind = RopeScalingKind::kLongRope,
@@ -89,8 +89,8 @@ RopeScaling rope_scaling_of(const HfConfig& file, int rot_dim) {
   return scaling;
 }
 
-// Whether a layer has the window: by the file's own list, else by its or the architecture's period, else from
-// max_window_layers on where the architecture's files switch it on, else yes.
+// True if a layer has the window: by the file's list, else by the file's or the architecture's period. Without either,
+// in architectures whose files switch the window on, layers from max_window_layers on have it; in others, all do.
 bool has_window(const HfConfig& file, const Arch& arch, int layer) {
   if (!file.layer_types.empty()) return file.layer_types[layer] == "sliding_attention";
   const int period = file.sliding_window_pattern > 0 ? file.sliding_window_pattern : arch.window_period;
@@ -118,7 +118,7 @@ bool is_recurrent(const HfConfig& file, const Arch& arch, int layer) {
   return arch.delta_period > 0 && (layer + 1) % period != 0;
 }
 
-// Gated delta nets, whose value heads lie as the key heads' groups in these files.
+// Gated delta nets; in these files the value heads of one key head are neighbours.
 DeltaConfig delta_of(const HfConfig& file) {
   for (const auto& [key, value] :
        {std::pair{"linear_num_key_heads", file.delta_key_heads},
@@ -138,7 +138,7 @@ DeltaConfig delta_of(const HfConfig& file) {
 
 std::vector<LayerKind> layers_of(const HfConfig& file, const Config& c) {
   std::vector<LayerKind> layers(file.n_layers);
-  // Where is_causal is false, a token sees so many others to either side, besides itself.
+  // If is_causal is false, sliding_window counts the other tokens on each side, without the token itself.
   const bool is_half = c.bidirectional && !c.arch->bidirectional && file.sliding_window > 0;
   const int window = layer_window(*c.arch, file.sliding_window) + (is_half ? 1 : 0);
   for (int i = 0; i < file.n_layers; ++i) {
@@ -172,7 +172,7 @@ ExpertConfig experts_of(const HfConfig& file, const Arch& arch) {
   return e;
 }
 
-// The cache holds latents, which are as one KV head (config.h).
+// The cache holds latents, which count as one KV head (config.h).
 void set_latent(const HfConfig& file, Config& c) {
   for (const auto& [key, value] :
        {std::pair{"kv_lora_rank", file.kv_lora_rank}, std::pair{"qk_nope_head_dim", file.qk_nope_head_dim},

@@ -1,5 +1,5 @@
-// Loading: a checkpoint becomes a tokenizer, a chat template and a runner. The program's verbs and the server start
-// here.
+// Loading: makes a tokenizer, a chat template and a runner from a checkpoint. The program's commands and the server
+// start here.
 #pragma once
 #include <memory>
 #include <optional>
@@ -14,15 +14,15 @@ namespace ingot {
 struct LoadedModel {
   std::shared_ptr<const Checkpoint> checkpoint;
   std::unique_ptr<Tokenizer> tokenizer;
-  std::optional<ChatTemplate> chat;  // none when the checkpoint has none
+  std::optional<ChatTemplate> chat;  // nothing if the checkpoint has no chat template
   std::unique_ptr<Ranks> runner;
   double load_ms = 0;
 };
 
-// The chat template of the checkpoint, if it has one.
+// The checkpoint's chat template; nothing if it has none.
 std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer);
 
-// Everything. Throws Error with the file's name for whatever is wrong with it.
+// Loads everything. Throws Error with the file's name for every fault of the checkpoint.
 LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
                        const LoadProgress& progress);
 

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kSmallestContext = 512;
 constexpr int64_t kMostTokens = 1 << 30;
 
-// What caches take where the backend has padded them.
+// The bytes of the caches, with the backend's padding.
 size_t kv_bytes(const KvShape& shape, const Backend* backend) {
   return backend != nullptr ? backend->kv_bytes(shape) : shape.bytes();
 }
@@ -34,7 +34,7 @@ KvShape kv_shape(const Config& c, const RunnerOptions& o, int n_blocks) {
           .values_are_keys = c.arch->latent_attention};
 }
 
-// How many tokens a cache holds that takes so many bytes at most.
+// The most tokens that a cache of at most n_bytes holds.
 int64_t tokens_in(size_t n_bytes, const Config& c, const RunnerOptions& o, const Backend* backend) {
   const size_t none = kv_bytes(kv_shape(c, o, 0), backend);
   const size_t block = std::max<size_t>(kv_bytes(kv_shape(c, o, 1), backend) - none, 1);
@@ -44,23 +44,23 @@ int64_t tokens_in(size_t n_bytes, const Config& c, const RunnerOptions& o, const
 
 int64_t whole_blocks(int64_t n_tokens, int block_size) { return (n_tokens + block_size - 1) / block_size; }
 
-// Two for each sequence, where its prompt ends and where its answer does, and two for beginnings that many have, in an
-// eighth of what is free beside the weights.
+// Two checkpoints for each sequence (the ends of its prompt and of its answer) and two for prefixes that many sequences
+// share, as far as they fit in an eighth of the memory that the weights leave.
 int choose_checkpoints(const Config& c, size_t free_bytes, const RunnerOptions& o, const Backend* backend) {
   const size_t slot_bytes = state_bytes(state_shape(c, 1), backend) - state_bytes(state_shape(c, 0), backend);
   if (slot_bytes == 0 || o.n_checkpoints >= 0) return std::max(0, o.n_checkpoints);
   return static_cast<int>(std::min<size_t>(2 * static_cast<size_t>(o.max_seqs) + 2, free_bytes / 8 / slot_bytes));
 }
 
-// Tokens of a sequence of n_ctx that are in the pool at a time. Where every layer has a window these are the window,
-// what two steps under way write, and blocks at both ends that are not whole.
+// The tokens of a sequence of n_ctx that the pool holds at once. If every layer has a window: the window, the tokens
+// that two steps in flight write, and partly used blocks at both ends.
 int64_t tokens_held(const Config& c, const RunnerOptions& o, int n_ctx) {
   const int64_t window = c.widest_window();
   return window == 0 ? n_ctx
                      : std::min<int64_t>(n_ctx, window + 2 * int64_t{o.max_batch_tokens} + 3 * int64_t{o.block_size});
 }
 
-// What n_tokens in the pool take, of sequences of up to n_ctx.
+// The plan for a pool of n_tokens and sequences of up to n_ctx.
 MemoryPlan plan_of(const Config& c, const WeightBytes& weights, size_t available, const RunnerOptions& o,
                    const Backend* backend, int n_ctx, int64_t n_tokens) {
   const int n_states = o.max_seqs + choose_checkpoints(c, available - std::min(weights.total(), available), o, backend);
@@ -104,7 +104,7 @@ MemoryPlan plan_memory(const Config& c, const WeightBytes& weights, size_t avail
     const int longest = o.n_ctx > 0 ? o.n_ctx : c.n_ctx_train;
     left -= std::min(left, plan_of(c, weights, available, o, backend, longest, 1).activation_bytes);
   } else {
-    left /= 2;  // the other half is not ours to plan
+    left /= 2;  // leave half of the free memory to other uses
   }
   int64_t fit = tokens_in(left, c, o, backend);
   if (o.fills_memory()) fit -= fit % o.block_size;
@@ -144,7 +144,7 @@ std::vector<MemoryPlan> plans_that_fit(const Config& c, const WeightBytes& weigh
       return in_pool(n_ctx) <= kMostTokens && plan(n_ctx).total_bytes() <= most_bytes;
     };
     int low = std::min(static_cast<int>(kSmallestContext), c.n_ctx_train),
-        high = c.n_ctx_train;  // low fits, above high nothing does
+        high = c.n_ctx_train;  // low fits; nothing above high fits
     if (!fits(low)) break;
     while (low < high) {
       const int middle = low + (high - low + 1) / 2;

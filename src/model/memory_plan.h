@@ -1,5 +1,5 @@
-// What a model will take of memory, before any of it is taken: weights, KV cache, activations. From it come the default
-// context and the size of the KV pool, and the refusal of what cannot fit, with both numbers.
+// The memory that a model will take, computed before any is taken: weights, KV cache, activations. The plan gives the
+// default context and the size of the KV pool, and refuses a model that cannot fit, naming both numbers.
 #pragma once
 #include <string>
 #include <vector>
@@ -18,37 +18,38 @@ struct RunnerOptions;
 struct MemoryPlan {
   int n_ctx = 0;  // tokens of one sequence
   KvShape kv;
-  StateShape states;  // of recurrent layers: of max_seqs sequences, and checkpoints
+  StateShape states;  // of recurrent layers: states for max_seqs sequences, and checkpoints
   int max_batch_tokens = 0;
   int max_seqs = 0;
-  // All that weights keep in memory: what the backend allocates for them, and embeddings that it goes on reading where
-  // the source has them. These last are pages of a file. The system drops them when memory is short and reads them
-  // again, which makes a model slow, so they count. A tied embedding is both: a copy for products, and the rows in the
-  // file.
+  // All memory that holds weights: what the backend allocates for them, and embeddings that the backend reads from the
+  // source's memory. The latter are pages of a mapped file: the system drops them when memory is short and reads them
+  // again, which makes a model slow, so they count. A tied embedding counts twice: a copy for products, and the rows in
+  // the file.
   size_t weight_bytes = 0;
-  size_t borrowed_bytes = 0;    // of weight_bytes: where the source has them
-  size_t kv_bytes = 0;          // with what the backend pads it by
-  size_t state_bytes = 0;       // likewise
-  size_t activation_bytes = 0;  // of a step: buffers of the program's blocks, scratch of the backend
+  size_t borrowed_bytes = 0;    // part of weight_bytes: read from the source's memory
+  size_t kv_bytes = 0;          // the backend's padding included
+  size_t state_bytes = 0;       // the backend's padding included
+  size_t activation_bytes = 0;  // of a step: buffers of the program's blocks and the backend's scratch
   StepLimits limits;            // of a step
-  size_t available_bytes = 0;   // before
+  size_t available_bytes = 0;   // before the model is loaded
 
   int n_checkpoints() const { return states ? states.n_slots - max_seqs : 0; }
   size_t total_bytes() const { return weight_bytes + kv_bytes + state_bytes + activation_bytes; }
-  size_t allocated_bytes() const { return total_bytes() - borrowed_bytes; }  // by the backend, once the model is loaded
-  std::string table() const;                                                 // for people, some lines
+  size_t allocated_bytes() const { return total_bytes() - borrowed_bytes; }  // by the backend, after loading
+  std::string table() const;                                                 // a few lines for people to read
 };
 
-// Options of 0 are chosen: the context as the model was trained, or what fits; the pool one context for a single
-// sequence, for several as much as fits, up to a context for each, or where the options say how much is to be taken,
-// all that is left of it. Where every layer has a window, less of a sequence has to fit than its context. Without a
-// backend its own scratch is not counted, nor what it pads caches by. Throws Error when the weights, or what the user
+// Options that are 0 are chosen. The context is the one the model was trained with, or the longest that fits. The pool
+// holds one context for a single sequence; for several sequences, as much as fits, up to a context for each; where the
+// options say how much memory to use, all that is left of that. Where every layer has a window, only a part of each
+// sequence must fit, not its whole context. Without a backend, neither scratch nor the padding of caches is counted.
+// Throws Error if the weights, or what the user asked for, do not fit.
 // asked for, do not fit.
 MemoryPlan plan_memory(const Config& config, const WeightBytes& weights, size_t available_bytes,
                        const RunnerOptions& options, const Backend* backend = nullptr);
 
-// For 1, 2, 4 ... sequences at once the longest context that each may fill, up to the model's own, until not even a
-// short one fits. Empty where the weights do not. A twentieth of what is available is left alone.
+// For 1, 2, 4 ... sequences at once: the longest context that each sequence may fill, up to the model's own, until not
+// even a short context fits. Empty if the weights do not fit. Leaves a twentieth of the available memory free.
 std::vector<MemoryPlan> plans_that_fit(const Config& config, const WeightBytes& weights, size_t available_bytes,
                                        const RunnerOptions& options, const Backend* backend = nullptr);
 

@@ -60,7 +60,7 @@ struct Alias {
 };
 constexpr Alias kAliases[] = {{"Q3_K", "Q3_K_M"}, {"Q4_K", "Q4_K_M"}, {"Q5_K", "Q5_K_M"}};
 
-// Rows that are no whole blocks of 256 become blocks of 32.
+// If rows are not whole blocks of 256, these formats with blocks of 32 replace the mix's.
 struct Fallback {
   Format from, to;
 };
@@ -78,7 +78,7 @@ constexpr RoleName kRoles[] = {{"attn_qkv.weight", kAttnV},
                                {"attn_output.weight", kAttnOut},
                                {"ffn_down", kFfnDown}};
 
-// Small, or too easily hurt: routers, convolutions, positions.
+// Small tensors and those that lose too much: routers, convolutions, positions.
 constexpr std::string_view kNeverQuantized[] = {
     "_norm.weight",  "ffn_gate_inp.weight", "altup",      "laurel",         "per_layer_model_proj",
     "position_embd", "token_types",         "ssm_conv1d", "shortconv.conv", "time_mix",

@@ -27,7 +27,7 @@ bool is_wide(Format format) { return format == Format::F32 || format == Format::
 
 struct Plan {
   const ExportTensor* tensor;
-  std::optional<Format> target;  // nothing: its bytes are copied
+  std::optional<Format> target;  // nothing: the bytes are copied
   std::span<const float> importance;
 };
 
@@ -50,7 +50,7 @@ class Writer {
   }
 
  private:
-  // What becomes of a tensor, and what there is to say of it, before anything is written.
+  // Decides the format of a tensor and collects the messages about it, before anything is written.
   void add(const ExportTensor& tensor) {
     Plan plan{&tensor, target_of(tensor), {}};
     const bool in_order = tensor.row_order.empty() && tensor.column_order.empty();
@@ -95,7 +95,7 @@ class Writer {
     const auto weights = options_.importance->find(tensor.name);
     const int64_t n_matrices = tensor.n_rows() / static_cast<int64_t>(tensor.shape[1]);
     if (static_cast<int64_t>(weights.size()) == tensor.n_in() * n_matrices) return weights;
-    // Rows of the embedding are looked up, not multiplied: what a file says of it, if anything, is of no use.
+    // Embedding rows are looked up, not multiplied, so their importance in a file has no use.
     if (!weights.empty() && tensor.name != kEmbedding)
       throw Error(
           "{}: '{}' has {} values, and the tensor of {} has rows of {}{}: the importance matrix is of another model",
@@ -115,7 +115,7 @@ class Writer {
           printable(options_.importance->names().front()), model_.source);
   }
 
-  // general.file_type is the mix's; of weights that stay as they are, that of the type with the most bytes.
+  // general.file_type is the mix's number; without a mix, the number of the type with the most bytes.
   void write_keys(GgufWriter& writer) const {
     const auto most =
         std::max_element(bytes_of_.begin(), bytes_of_.end(), [](auto& a, auto& b) { return a.second < b.second; });
@@ -158,7 +158,7 @@ class Writer {
     return out;
   }
 
-  // Rows in tasks of some ten thousand weights, and these in batches after which the caller hears of it.
+  // Encodes rows in tasks of about ten thousand weights; progress is reported after each batch of tasks.
   std::vector<uint8_t> encode_matrix(const Plan& plan, const HostTensor& host) {
     const int64_t n_in = plan.tensor->n_in(), n_rows = plan.tensor->n_rows();
     const int64_t rows_per_task = std::max<int64_t>(1, kElementsPerTask / n_in);
@@ -192,7 +192,7 @@ class Writer {
   bool encode(const Plan& plan, const HostTensor& host, int64_t row, std::vector<float>& values,
               std::vector<uint8_t>& out) const {
     const size_t n_bytes = row_bytes(*plan.target, plan.tensor->n_in());
-    if (host.format == *plan.target && plan.tensor->column_order.empty()) {  // the rows only change places
+    if (host.format == *plan.target && plan.tensor->column_order.empty()) {  // only the order of the rows changes
       std::copy_n(host.data + plan.tensor->row_order[row] * n_bytes, n_bytes, out.data() + row * n_bytes);
       return true;
     }
@@ -204,7 +204,7 @@ class Writer {
     return true;
   }
 
-  // The first value that is no finite number, or that the target cannot hold.
+  // The first value that is not finite or does not fit the target.
   static std::optional<float> bad_value(const std::vector<float>& values, Format target) {
     const float most = is_wide(target) ? std::numeric_limits<float>::max() : kLargestF16;
     for (const float value : values)
@@ -227,7 +227,7 @@ class Writer {
     check_values(plan, row, bad_value(values, *plan.target));
   }
 
-  static constexpr int64_t kAnyBlocks = 1 << 20;  // a row length that all blocks divide
+  static constexpr int64_t kAnyBlocks = 1 << 20;  // a row length that every block size divides
 
   const GgufExport& model_;
   const QuantizeOptions& options_;

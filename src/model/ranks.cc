@@ -42,7 +42,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, const R
     log_warn("a context of {} tokens is more than the {} that the model was trained for", options.n_ctx,
              config_.n_ctx_train);
   load(progress);
-  if (options.fills_memory())  // now that it is known what the weights take there
+  if (options.fills_memory())  // the bytes that the weights take are known only now
     plan_ = plan_memory(config_, {backend_->allocated_bytes() - before, plan_.borrowed_bytes}, limit, options,
                         backend_.get());
   log_info("memory:\n{}", plan_.table());
@@ -84,7 +84,7 @@ void Ranks::forward(const Batch& batch) {
   logits_ = program_->output(batch.n_tokens(), batch.n_seqs(), batch.n_logits());
 }
 
-// What the model may take.
+// The device memory that the model may take.
 size_t Ranks::memory_limit(const RunnerOptions& o) const {
   const size_t free = backend_->available_bytes(), all = std::max(backend_->device_bytes(), free);
   if (o.memory_bytes > free)

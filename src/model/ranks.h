@@ -1,4 +1,4 @@
-// Ranks: the Runner of real backends. It owns the backend, the weights, the KV pool and the program; today one device.
+// Ranks: the Runner of real backends. Owns the backend, the weights, the KV pool and the program; today on one device.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,24 +13,24 @@ namespace ingot {
 
 struct RunnerOptions {
   BackendOptions backend;
-  int n_ctx = 0;  // tokens of one sequence; 0: the model's own, cut to what fits in memory
+  int n_ctx = 0;  // tokens of one sequence; 0: the model's own context, cut to what fits in memory
   int max_batch_tokens = 512;
   int max_seqs = 1;
   int max_logits = 0;   // rows of logits in one step; 0: one for each sequence
   int block_size = 16;  // tokens a KV block
   int n_kv_tokens = 0;  // size of the pool; 0: n_ctx for each sequence, or what fits in memory
   double memory_share =
-      0;  // of the device's memory that may be in use, and whose rest the pool takes; 0: as n_kv_tokens says
-  size_t memory_bytes = 0;  // likewise, so much for this model
+      0;  // share of the device's memory that may be in use; the pool takes the rest of it; 0: see n_kv_tokens
+  size_t memory_bytes = 0;  // as memory_share, in bytes for this model; 0: not set
   DType kv_dtype = DType::kF16;
   int n_checkpoints =
       0;  // of recurrent layers' states, for the prefix cache; -1: as many as are useful and fit (memory_plan)
   bool fills_memory() const { return memory_share > 0 || memory_bytes > 0; }
-  bool check_tensors = false;  // look at every number of the weights first
+  bool check_tensors = false;  // read every number of the weights first and refuse NaN and Inf
   bool check_nan = false;
-  bool check_replay = false;  // where steps are recorded: compare them with plain launches
+  bool check_replay = false;  // compare recorded steps with plain launches, on backends that record steps
   std::shared_ptr<TraceFile> trace;
-  bool trace_ops = true;  // each op, for which a device has to wait; else steps only
+  bool trace_ops = true;  // true: trace each op, so a device waits after each; false: trace steps only
 };
 
 class Ranks final : public Runner {
@@ -53,7 +53,7 @@ class Ranks final : public Runner {
   const KvShape& kv_shape() const { return kv_->shape; }
   const MemoryPlan& memory() const { return plan_; }
 
-  // All that is taken of the device's memory; nothing more is while it runs.
+  // All device memory that is allocated; nothing more is allocated while the model runs.
   size_t allocated_bytes() const { return backend_->allocated_bytes(); }
 
  private:
@@ -62,11 +62,11 @@ class Ranks final : public Runner {
 
   const Config config_;
   MemoryPlan plan_;
-  std::unique_ptr<WeightSource> source_;  // embeddings may still be read from its mapping
+  std::unique_ptr<WeightSource> source_;  // the backend may read embeddings from its mapping
   std::unique_ptr<Backend> backend_;
   Weights weights_;
   std::unique_ptr<KvCache> kv_;
-  std::unique_ptr<StateCache> states_;  // only of models with recurrent layers
+  std::unique_ptr<StateCache> states_;  // null in models without recurrent layers
   std::optional<Program> program_;
   Tensor logits_;  // [n_logits, n_vocab] of the last forward
   RunnerInfo info_;

@@ -9,12 +9,12 @@
 namespace ingot {
 namespace {
 
-// The dimension whose frequency turns n_rotations times within the original context (YaRN, section 3.2).
+// The dimension whose frequency makes n_rotations within the original context (YaRN, section 3.2).
 double correction_dim(double n_rotations, int rot_dim, double theta, int context) {
   return rot_dim * std::log(context / (n_rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
 }
 
-// Share of interpolation of each frequency: 0 for the fast ones, 1 for the slow ones, a ramp between.
+// The share of interpolation for each frequency: 0 for fast ones, 1 for slow ones, a ramp between.
 std::vector<float> yarn_ramp(int rot_dim, float theta, const RopeScaling& s) {
   double low = correction_dim(s.beta_fast, rot_dim, theta, s.original_context);
   double high = correction_dim(s.beta_slow, rot_dim, theta, s.original_context);

@@ -1,4 +1,4 @@
-// Rotary frequencies of a model, with the scaling that its checkpoint asks for.
+// Rotary frequencies of a model, with the scaling that the checkpoint states.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,23 +10,26 @@ enum class RopeScalingKind { kNone, kLinear, kYarn, kLlama3, kLongRope, kDynamic
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::kNone;
   float factor = 1.0f;
-  int original_context = 0;  // tokens; all but linear
-  float beta_fast = 32.0f;   // YaRN, as are the three below
+  int original_context = 0;  // tokens; all kinds but linear use it
+  float beta_fast = 32.0f;   // YaRN, like the three below
   float beta_slow = 1.0f;
   bool truncate = true;          // the ramp begins and ends at whole dimensions
   float magnitude = 1.0f;        // multiplies cos and sin; YaRN recommends 1 + 0.1 ln(factor)
   float low_freq_factor = 1.0f;  // Llama 3
   float high_freq_factor = 4.0f;
-  std::vector<float> short_factors, long_factors;  // [rot_dim / 2] LongRoPE; empty: tensors of the file
+  std::vector<float> short_factors, long_factors;  // LongRoPE, [rot_dim / 2]; empty: the file has them as tensors
 };
 
-// inv_freq[i] = theta^(-2i / rot_dim), scaled: linear (arXiv:2306.15595), YaRN (arXiv:2309.00071, with the rounding of
-// Hugging Face's _compute_yarn_parameters), Llama 3 (its _compute_llama3_parameters: wavelengths below original_context
-// / high_freq_factor stay, those above original_context / low_freq_factor are divided by factor, a ramp between),
-// dynamic NTK (its _compute_dynamic_ntk_parameters for sequences of n_ctx). `divisors` [rot_dim / 2], when not empty,
-// divide the frequencies (the rope_freqs tensor in which GGUF files keep Llama 3's scaling, and LongRoPE's factors).
-// Returns [rot_dim / 2], radians a position. n_ctx is the longest that a sequence may get: transformers goes by how
-// long each is, but keys that are in the cache cannot turn.
+// inv_freq[i] = theta^(-2i / rot_dim), scaled by one of these methods:
+//   linear       arXiv:2306.15595
+//   YaRN         arXiv:2309.00071, rounded as in Hugging Face's _compute_yarn_parameters
+//   Llama 3      Hugging Face's _compute_llama3_parameters: frequencies whose wavelength is below original_context /
+//                high_freq_factor do not change, those with a wavelength above original_context / low_freq_factor are
+//                divided by factor, with a ramp between
+//   dynamic NTK  Hugging Face's _compute_dynamic_ntk_parameters for sequences of n_ctx
+// `divisors` [rot_dim / 2], if not empty, divide the frequencies: the rope_freqs tensor of GGUF files (Llama 3's
+// scaling), or LongRoPE's factors. Returns [rot_dim / 2], radians a position. n_ctx is the longest possible sequence;
+// transformers uses the length of each sequence instead, but keys in the cache cannot be rotated again.
 std::vector<float> rope_frequencies(int rot_dim, float theta, const RopeScaling& scaling,
                                     const std::vector<float>& divisors, int n_ctx = 0);
 

@@ -1,4 +1,4 @@
-// Runner: all that the engine knows of a model. `Ranks` (ranks.h) drives real backends; tests drive a fake one.
+// Runner: the engine's view of a model. `Ranks` (ranks.h) runs real backends; tests use a fake Runner.
 #pragma once
 #include <span>
 #include <vector>
@@ -15,26 +15,26 @@ struct RunnerInfo {
   int n_blocks = 0;    // KV blocks in the pool
   int max_batch_tokens = 0;
   int max_seqs = 0;    // sequences in one batch
-  int max_logits = 0;  // rows of logits of one batch; 0: one for each sequence
+  int max_logits = 0;  // rows of logits in one batch; 0: one for each sequence
   int n_states =
       0;  // slots for states: one for each sequence in a batch, the rest for checkpoints; 0: the model has no states
-  int window = 0;                 // tokens that a query sees, in every layer; 0: some layer sees all
-  bool takes_embeddings = false;  // Batch::embeddings, each row of embedding_dim floats
+  int window = 0;                 // tokens that a query sees, in every layer; 0: some layer sees all tokens
+  bool takes_embeddings = false;  // accepts Batch::embeddings, rows of embedding_dim floats
   int embedding_dim = 0;
-  bool overlaps = false;  // forward and sample return before their work is done, which the host can use
+  bool overlaps = false;  // forward and sample return before the device is done, so the host can work meanwhile
 };
 
 class Runner {
  public:
   virtual ~Runner() = default;
   virtual const RunnerInfo& info() const = 0;
-  // Computes the logits of batch.logit_rows and writes keys and values of every token. Steps may overlap: the next
-  // forward may come before wait() for the last sample, whose draws it may name (drawn_token); it comes before the next
-  // sample in any case. A batch's arrays stay valid until the wait() of its step has returned.
+  // Computes the logits of batch.logit_rows and writes the keys and values of every token. Steps may overlap: the next
+  // forward may come before wait() for the last sample, and may use tokens drawn there (drawn_token); the next sample
+  // always comes after that wait(). A batch's arrays must stay valid until the wait() of its step has returned.
   virtual void forward(const Batch& batch) = 0;
   virtual void sample(
-      std::span<const SampleRow> rows) = 0;  // one for each of logit_rows, in order; they stay valid too
-  virtual std::vector<Sampled> wait() = 0;   // what the last sample drew, in row order
+      std::span<const SampleRow> rows) = 0;  // one row for each of logit_rows, in order; valid until wait() too
+  virtual std::vector<Sampled> wait() = 0;   // the tokens of the last sample, in row order
 };
 
 }  // namespace ingot

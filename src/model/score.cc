@@ -9,13 +9,13 @@
 namespace ingot {
 namespace {
 
-// Tokens of each of so many sequences: their context, or their share of the pool where that is less, as it may be of
-// models with windows.
+// The most tokens of each of n_seqs sequences: the context, or the sequence's share of the pool if that is less, as it
+// may be in models with windows.
 int64_t capacity(const RunnerInfo& info, int n_seqs) {
   return std::min<int64_t>(info.n_ctx, int64_t{info.n_blocks / n_seqs} * info.block_size);
 }
 
-// Of each sequence n new tokens, after `length` others.
+// Checks n new tokens for each sequence, after `length` earlier tokens.
 void check_tokens(const RunnerInfo& info, int n_seqs, std::span<const int32_t> tokens, int64_t n, int length) {
   if (n == 0) throw Error("there are no tokens to run");
   if (length + n > capacity(info, n_seqs))

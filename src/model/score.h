@@ -1,4 +1,4 @@
-// Scoring: the logits of given tokens, without an engine: what `ingot logits`, `ingot perplexity` and the tests use.
+// Scoring: the logits of given tokens, without an engine. Used by `ingot logits`, `ingot perplexity` and the tests.
 #pragma once
 #include <functional>
 #include <span>
@@ -8,12 +8,12 @@
 
 namespace ingot {
 
-// Sequences of one length, one unless said otherwise, that are fed by hand and share the runner's KV pool evenly.
+// Runs one or more sequences of equal length, fed by the caller; the sequences share the runner's KV pool evenly.
 class Lockstep {
  public:
   explicit Lockstep(Ranks& runner, int n_seqs = 1);
-  // Runs the next n tokens of every sequence in one step. Of each, rows from first_logit_row on (of these n) get
-  // logits. Throws Error when they do not fit in the context or a token is outside the vocabulary.
+  // Runs the next n tokens of every sequence in one step. In each sequence, the rows from first_logit_row on (of these
+  // n) get logits. Throws Error if the tokens do not fit in the context or a token is outside the vocabulary.
   void feed(std::span<const int32_t> tokens /* [n_seqs, n] */, int first_logit_row);
   int length() const { return length_; }  // of one sequence
   void clear() { length_ = 0; }
@@ -22,17 +22,17 @@ class Lockstep {
   Ranks& runner_;
   const int n_seqs_;
   int length_ = 0;
-  std::vector<int32_t> blocks_;  // [n_seqs, blocks of one]
+  std::vector<int32_t> blocks_;  // [n_seqs, blocks of one sequence]
   std::vector<int32_t> positions_, q_start_, kv_len_, rows_, state_in_, state_out_;
 };
 
 // Runs `tokens` as one sequence from position 0, at most `chunk` tokens a step, and calls f(position, logits [n_vocab])
-// for every position from first_row on. The runner must have max_logits >= chunk unless only the last row is wanted.
-// Throws Error when the tokens do not fit in the context or one is outside the vocabulary.
+// for every position from first_row on. The runner must have max_logits >= chunk, unless only the last row is wanted.
+// Throws Error if the tokens do not fit in the context or a token is outside the vocabulary.
 void for_each_logits(Ranks& runner, std::span<const int32_t> tokens, int chunk, int first_row,
                      const std::function<void(int position, std::span<const float> logits)>& f);
 
-// log of softmax(logits)[token], summed in double.
+// log of softmax(logits)[token]; the sum is in double.
 double log_probability(std::span<const float> logits, int32_t token);
 
 struct Perplexity {
@@ -41,9 +41,10 @@ struct Perplexity {
   int n_scored = 0;      // tokens
 };
 
-// llama.cpp's definition, so that numbers compare: windows of n_ctx tokens without overlap, of each the tokens after
-// the first half are scored; with add_bos the first token of every window is replaced by bos. on_window, when given, is
-// called after each window with its number and the result so far. Throws Error when there are fewer than two windows.
+// llama.cpp's definition, so that results are comparable: windows of n_ctx tokens without overlap; in each window the
+// tokens after the first half are scored; with a bos token, bos replaces the first token of every window. on_window, if
+// given, is called after each window with its number and the result so far. Throws Error if there are fewer than two
+// windows.
 Perplexity perplexity(Ranks& runner, std::span<const int32_t> tokens, int n_ctx, int max_windows,
                       int32_t bos /* -1: none */,
                       const std::function<void(int window, int n_windows, const Perplexity&)>& on_window);

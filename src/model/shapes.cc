@@ -32,7 +32,7 @@ constexpr Shape kShapes[] = {
      {.n_key_heads = 16, .n_value_heads = 16, .key_dim = 128, .value_dim = 128, .conv_width = 4, .tiled = true}},
     {"llama-3.1-70b", "llama", 80, 8192, 64, 8, 128, 28672, 128256, 131072, 5e5f, 1e-5f},
 };
-constexpr int kUntiedDim = 4096;  // the shapes from here up have an output matrix of their own
+constexpr int kUntiedDim = 4096;  // shapes of this dim or more have their own output matrix
 
 Format format_for_row(Format format, int64_t n) {
   if (n % info(format).block_size == 0) return format;
@@ -73,7 +73,7 @@ class DummySource final : public WeightSource {
   size_t total_bytes() const override {
     size_t total = 0;
     auto add = [&](const auto& matrices, const auto& vectors, int layer) {
-      std::set<std::string> seen;  // of several rows for one tensor the first is it, unless they are its parts
+      std::set<std::string> seen;  // count the first of several rows for one tensor, or all of its parts
       for (const auto& row : matrices)
         if (has(row, layer) && (seen.insert(first_name(row.gguf_name)).second || row.gguf_slice.total != Size::kNone)) {
           const int64_t n_in = size_of(row.n_in, config_), count = row.count == Size::kNone ? 1 : size_of(row.count, config_);
@@ -92,7 +92,7 @@ class DummySource final : public WeightSource {
   bool has(const Row& row, int layer) const {
     return applies(row.when, config_, layer) && exists(first_name(row.gguf_name));
   }
-  // As quantized files have it.
+  // The format that the tensor has in quantized files.
   Format format_of(const std::string& name, int64_t n_out, int64_t n_in) const {
     const bool keeps = info(format_).block_size > 1 && !is_quantizable(name, 2);
     return n_out == 1 || keeps ? Format::F32 : format_for_row(format_, n_in);
@@ -102,7 +102,7 @@ class DummySource final : public WeightSource {
   }
   static std::string first_name(const std::string& names) { return names.substr(0, names.find('|')); }
 
-  // What these architectures have of the optional tensors.
+  // True if this architecture has the optional tensor.
   bool exists(const std::string& name) const {
     if (name.empty() || name.starts_with("rope_factors_")) return false;
     if (name.ends_with(".post_attention_norm.weight")) return config_.arch->post_norms;

@@ -1,4 +1,4 @@
-// Known models by shape, with random weights: to measure speed where no file is at hand (`--shape llama-3.2-1b --type
+// Known models by shape, with random weights: for measuring speed without a model file (`--shape llama-3.2-1b --type
 // Q4_K`).
 #pragma once
 #include <memory>
@@ -12,8 +12,8 @@ namespace ingot {
 Config config_of_shape(const std::string& name);
 std::string shape_names();  // "smollm-135m, qwen2.5-0.5b, ..."
 
-// Weights of that config, matrices in that format: standard deviation 1/sqrt(n_in), norms 1, biases small; the same for
-// the same seed. Rows whose length the format's block does not divide fall back to Q8_0, or to F16.
+// Random weights for `config`, with matrices in `format`: standard deviation 1/sqrt(n_in), norms 1, small biases. The
+// same seed gives the same weights. If the format's blocks do not divide a row, the matrix is Q8_0, or else F16.
 std::unique_ptr<WeightSource> dummy_source(const Config& config, Format format, uint64_t seed);
 
 }  // namespace ingot

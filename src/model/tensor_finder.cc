@@ -81,7 +81,7 @@ bool TensorFinder::find_matrix(const Wanted& w, HostTensor& out) {
   throw Error("{}: tensor '{}' is missing", source_.name(), name_at(names_of(w.names).front(), w.layer, 0));
 }
 
-// Experts with a tensor each, put one after another. They have to be stored alike.
+// Joins experts that have a tensor each. All must have the same format.
 bool TensorFinder::find_each(const std::string& pattern, const Wanted& w, HostTensor& out) {
   std::vector<uint8_t> bytes;
   HostTensor part;
@@ -112,7 +112,7 @@ bool TensorFinder::find_each(const std::string& pattern, const Wanted& w, HostTe
   return true;
 }
 
-// Leaves of each matrix the rows that are wanted: where they are, if they lie together.
+// Takes the wanted rows of each matrix; without a copy if they are contiguous in the source.
 void TensorFinder::take_rows(const Wanted& w, HostTensor& host) {
   if (w.total == 0) return;
   const size_t n_bytes = row_bytes(host.format, host.n_in);
@@ -140,7 +140,7 @@ void TensorFinder::take_rows(const Wanted& w, HostTensor& host) {
   host = own(part, std::move(bytes));
 }
 
-// Blocks of a format that cannot be turned, as F16.
+// Decodes to F16, for formats whose blocks cannot be transposed.
 void TensorFinder::decode_blocks(HostTensor& host) {
   if (info(host.format).block_size == 1) return;
   if (shapes_only_) {
@@ -159,7 +159,7 @@ void TensorFinder::decode_blocks(HostTensor& host) {
   host = own(decoded, std::move(bytes));
 }
 
-// Each of the matrices, [rows, columns], turned to [columns, rows].
+// Transposes each of the matrices from [rows, columns] to [columns, rows].
 void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
   const int64_t rows = host.n_out / w.n_matrices, columns = host.n_in;
   if (info(host.format).block_size != 1)
@@ -183,7 +183,8 @@ void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
   host = own(turned, std::move(bytes));
 }
 
-// MLX adds the one to Qwen's hybrids and moves the axes of their convolutions, which is how it tells, too.
+// MLX stores the norms of Qwen's hybrids with the 1 added. It also moves the axes of their convolutions, so the shape
+// of a convolution tells which norms the checkpoint has.
 bool TensorFinder::norms_are_less_one() {
   if (less_one_) return *less_one_;
   less_one_ = config_.arch->hf_norms_less_one && !shapes_only_;

@@ -1,6 +1,6 @@
-// What a row of the tensor table means in a checkpoint: its name there among several, the rows of a fused tensor that
-// are its own, or its columns, experts that each have a tensor put one after another, norms that are kept less one.
-// Used by those who load weights (weights.cc) and those who write them (gguf_export.cc).
+// Finds the tensor of a row of the tensor table in a checkpoint. Handles several possible names, rows or columns of a
+// fused tensor, experts that are separate tensors (they are joined), and norms that are stored less 1. Used by code
+// that loads weights (weights.cc) and code that writes them (gguf_export.cc).
 #pragma once
 #include <list>
 #include <optional>
@@ -13,12 +13,12 @@ namespace ingot {
 
 class TensorFinder {
  public:
-  // The source must outlive this. With shapes_only what is found has no data, and none is read.
+  // The source must outlive the finder. With shapes_only, results have no data and no data is read.
   TensorFinder(WeightSource& source, const Config& config, bool shapes_only = false)
       : source_(source), config_(config), shapes_only_(shapes_only) {}
 
-  // n_out of the result are the rows of all experts together. False: an optional row that the checkpoint lacks. Throws
-  // Error naming the tensor that is missing, or whose shape or type is another.
+  // In the result, n_out counts the rows of all experts together. Returns false if the row is optional and the
+  // checkpoint lacks it. Throws Error naming a tensor that is missing or has another shape or type.
   template <class Owner>
   bool find(const MatrixRow<Owner>& row, int layer, HostTensor& out) {
     const Slice& slice = is_gguf() ? row.gguf_slice : row.hf_slice;
@@ -32,7 +32,7 @@ class TensorFinder {
     }
     return find_matrix(wanted, out);
   }
-  // [n_experts or 1, n]
+  // The result is [n_experts or 1, n].
   template <class Owner>
   bool find(const VectorRow<Owner>& row, int layer, HostTensor& out) {
     Wanted wanted = wanted_of(row, layer, is_gguf() ? Slice{} : row.hf_slice);
@@ -42,13 +42,13 @@ class TensorFinder {
     if (!is_gguf()) wanted.add_one = row.hf_kept == VectorRow<Owner>::kLessOne && norms_are_less_one();
     return find_vector(wanted, out);
   }
-  // The name that a row has, or would have, in the checkpoint: for messages.
+  // The name that a row has, or would have, in the checkpoint; for messages.
   template <class Row>
   std::string name_of(const Row& row, int layer) const {
     return name_at(names_of(is_gguf() ? row.gguf_name : row.hf_name).front(), layer, 0);
   }
 
-  // What was found will not be read again.
+  // Tells the source that the data found will not be read again.
   void release(const HostTensor& found);
 
  private:
@@ -59,9 +59,9 @@ class TensorFinder {
     int64_t n_matrices;
     int64_t n_out = 0, n_in = 0;  // of each matrix
     int64_t total = 0,
-            first = 0;  // the tensor's rows (of vectors: columns), and the first that is wanted; total 0: all are
+            first = 0;  // the tensor's rows (of vectors: columns), and the first wanted one; total 0: all
     int step = 1;
-    bool transposed = false;  // the rows that are wanted are our columns
+    bool transposed = false;  // the wanted rows are the columns of the result
     bool add_one = false;
     bool is_log = false;
   };
@@ -96,7 +96,7 @@ class TensorFinder {
   WeightSource& source_;
   const Config config_;
   const bool shapes_only_;
-  std::optional<bool> less_one_;  // norms, where the architecture's checkpoints keep them so
+  std::optional<bool> less_one_;  // whether this checkpoint stores the norms less 1, once known
   std::list<std::vector<uint8_t>> copies_;
 };
 

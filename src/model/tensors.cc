@@ -15,7 +15,7 @@ constexpr Shard kWhole = Shard::kNone, kByColumns = Shard::kColumns, kByRows = S
 
 constexpr Slice kGateHalf = {kTwoExpertFfn}, kUpHalf = {kTwoExpertFfn, kExpertFfn};
 constexpr Slice kKeyRows = {kNopeAndValue, kNone, 1, true}, kValueRows = {kNopeAndValue, kNope};
-// Of each head a query and a gate; of each key head's group q, k, values and gates, and betas before alphas.
+// Each head has a query and a gate. Each key head's group has q, k, values and gates; betas come before alphas.
 constexpr Slice kQueryOfHead = {kTwoQ, kNone, 1, false, kHeads}, kGateOfHead = {kTwoQ, kHead, 1, false, kHeads};
 constexpr Slice kQOfGroup = {kGroups, kNone, 1, false, kKeyHeads}, kKOfGroup = {kGroups, kDeltaKey, 1, false, kKeyHeads},
                 kVOfGroup = {kGroups, kTwoDeltaKey, 1, false, kKeyHeads}, kGateOfGroup = {kGroups, kGroupGate, 1, false, kKeyHeads};
@@ -23,8 +23,8 @@ constexpr Slice kBetaOfGroup = {kTwoValueHeads, kNone, 1, false, kKeyHeads},
                 kAlphaOfGroup = {kTwoValueHeads, kValueHeadsOfGroup, 1, false, kKeyHeads};
 constexpr Slice kEvenRows = {kTwoExpertFfn, kNone, 2}, kOddRows = {kTwoExpertFfn, kOne, 2};
 
-// Experts each have a tensor of their own in the first Mixtral files too ("blk.{0}.ffn_gate.{1}.weight").
-// The Hugging Face name of experts: each with a tensor of its own (qwen, deepseek; mixtral), MLX's stack.
+// Names of experts in Hugging Face files: each expert has a tensor (qwen and deepseek; mixtral), or MLX stacks them.
+// The first Mixtral GGUF files have a tensor for each expert too ("blk.{0}.ffn_gate.{1}.weight").
 #define EXPERT_NAMES(name, w)                                                                              \
   "model.layers.{0}.mlp.experts.{1}." name ".weight|model.layers.{0}.block_sparse_moe.experts.{1}." w       \
   ".weight|model.layers.{}.mlp.switch_mlp." name ".weight|model.layers.{}.block_sparse_moe.switch_mlp." name ".weight"
@@ -205,7 +205,7 @@ constexpr VectorRow<L> kLayerVectors[] = {
     {"blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight", kDim, &L::attn_post_norm,
      kWhole, false,
      When::kPostNorms, kIsNorm},
-    // Some architectures' files give it the name that is others' post-norm.
+    // Files of some architectures name this norm as others name their post-norm.
     {"blk.{}.ffn_norm.weight|blk.{}.post_attention_norm.weight",
      "model.layers.{}.pre_feedforward_layernorm.weight|model.layers.{}.post_attention_layernorm.weight", kDim,
      &L::ffn_norm, kWhole, false,
@@ -234,7 +234,7 @@ constexpr VectorRow<L> kLayerVectors[] = {
      kEachExpert},
 };
 
-// A checkpoint without an output matrix ties it to the embedding (weights.cc).
+// If a checkpoint has no output matrix, the embedding is the output matrix (weights.cc).
 constexpr MatrixRow<M> kModelMatrices[] = {
     {"token_embd.weight", "model.embed_tokens.weight", kVocab, kDim, &M::embedding, kByColumns, false, kForEmbedding},
     {"output.weight", "lm_head.weight", kVocab, kDim, &M::output, kByColumns, kOptional},
@@ -313,7 +313,7 @@ int64_t units_of(Size size, const Config& c) {
     case kDeltaKeys:
     case kDeltaValues:
     case kValueHeads:
-    case kChannels: return c.delta.n_key_heads;  // with its value heads
+    case kChannels: return c.delta.n_key_heads;  // each with its value heads
     default: return size_of(size, c);
   }
 }

@@ -1,6 +1,6 @@
-// Which tensors a model has: their names in each dialect, their shapes as functions of the config, and where they go.
-// One table for all architectures; an optional row that the checkpoint lacks leaves its weight empty, and the step it
-// feeds out. tensor_finder.h finds what a row means in a checkpoint.
+// The tensors of a model: their names in each dialect, their shapes as functions of the config, and where they are
+// stored. One table serves all architectures. If the checkpoint lacks an optional row, its weight stays empty and the
+// step that uses the weight is left out. tensor_finder.h finds a row's tensor in a checkpoint.
 #pragma once
 #include <span>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace ingot {
 
-// Matrices are [n_out, n_in]; vectors are [1, n] in f32. Those of experts are so many, one after another.
+// Matrices are [n_out, n_in]; vectors are [1, n] in f32. Experts' matrices and vectors lie one after another.
 struct LayerWeights {
   Tensor attn_norm;       // [1, dim]
   Weight wq, wk, wv;      // [q_dim | kv_dim | kv_dim, dim]
@@ -20,14 +20,14 @@ struct LayerWeights {
   Weight wo;              // [dim, attended_dim]
   Tensor bo;              // [1, dim]
   Weight wq_a,
-      // [q_rank | head_dim, dim]: latents, from which wq [n_heads * (nope_dim + rope_dim), q_rank] makes queries
+      // [q_rank | head_dim, dim]: make latents; wq [n_heads * (nope_dim + rope_dim), q_rank] makes queries from the
+      // first
       wkv_a;
   Tensor q_a_norm, kv_a_norm;  // [1, q_rank | kv_rank]
-  Weight wk_b, wv_b;           // n_heads of [kv_rank, nope_dim], [value_dim, kv_rank]
-  Weight attn_gate;            // [q_dim, dim], or of a gated delta net [all_values, dim]
+  Weight wk_b, wv_b;           // n_heads of [kv_rank, nope_dim]; n_heads of [value_dim, kv_rank]
+  Weight attn_gate;            // [q_dim, dim]; in a gated delta net [all_values, dim]
 
-  // Of a gated delta net, whose wq, wk, wv are [all_keys | all_keys | all_values, dim] and whose wo is [dim,
-  // all_values].
+  // Of a gated delta net. Its wq, wk, wv are [all_keys | all_keys | all_values, dim], and its wo is [dim, all_values].
   Tensor conv;             // [n_channels, conv_width]
   Weight w_beta, w_alpha;  // [n_value_heads, dim]
   Tensor decay, dt;        // [1, n_value_heads]
@@ -42,10 +42,10 @@ struct LayerWeights {
 
   Weight router;                               // [n_experts, dim]
   Tensor b_router;                             // [1, n_experts]
-  Tensor router_bias;                          // [1, n_experts]: for the choice alone
+  Tensor router_bias;                          // [1, n_experts]: used to choose experts only, not to weigh them
   Weight gate_exps, up_exps, down_exps;        // n_experts of [expert_dim, dim], [expert_dim, dim], [dim, expert_dim]
   Tensor b_gate_exps, b_up_exps, b_down_exps;  // [n_experts, expert_dim | expert_dim | dim]
-  Weight shared_router;                        // [1, dim]: how much of the shared expert a token gets; empty: all
+  Weight shared_router;                        // [1, dim]: weighs the shared expert's output; empty: weight 1
   Weight shared_gate, shared_up, shared_down;  // [shared_dim, dim], [shared_dim, dim], [dim, shared_dim]
 };
 
@@ -55,7 +55,7 @@ struct ModelWeights {
   Weight output;                 // [n_vocab, dim]
   bool tied = false;             // the output is the embedding
   Tensor rope_divisors;          // [1, rot_dim / 2]
-  Tensor rope_short, rope_long;  // [1, rot_dim / 2]: LongRoPE's, where the config has none
+  Tensor rope_short, rope_long;  // [1, rot_dim / 2]: LongRoPE's factors, if the config has none
 };
 
 enum class Size : uint8_t {
@@ -86,7 +86,8 @@ enum class Size : uint8_t {
   kValue,
   kNopeAndValue,
   kTwoQ,
-  // Of gated delta nets. A group is what belongs to a key head: its q and k, the values and gates of its value heads.
+  // Of gated delta nets. A group is a key head with all that uses it: q, k, and the values and gates of its value
+  // heads.
   kDeltaKeys,
   kTwoDeltaKeys,
   kDeltaValues,
@@ -104,7 +105,7 @@ enum class Size : uint8_t {
 };
 int64_t size_of(Size size, const Config& config);
 
-// The layers and models that have a row at all.
+// The layers and models that have the row.
 enum class When : uint8_t {
   kAlways,
   kAttention,
@@ -127,34 +128,35 @@ enum class When : uint8_t {
 };
 bool applies(When when, const Config& config, int layer);
 
-// Rows of a larger tensor: total of them, of which every step-th from the first on is ours. total kNone: the tensor is
-// all ours. With groups, they are dealt to so many equal ones, of each of which ours is a part, from `first` in it.
+// Part of a larger tensor. total: its rows; every step-th row from `first` on is in the slice. total kNone: the slice
+// is the whole tensor. With groups, the tensor's rows form that many equal groups, and the slice is the same part of
+// each group, from `first` on in the group.
 struct Slice {
   Size total = Size::kNone;
   Size first = Size::kNone;
   int step = 1;
-  bool transposed = false;  // they are the columns of ours
+  bool transposed = false;  // the rows of the larger tensor are the columns of the slice
   Size groups = Size::kNone;
 };
 
-// How ranks divide a tensor among them, so that a layer needs two sums over all ranks (Megatron-LM, arXiv:1909.08053):
-// one after attention's output matrix and one after the down projection.
+// How ranks divide a tensor among them, so that a layer needs only two sums over all ranks (Megatron-LM,
+// arXiv:1909.08053): one after attention's output matrix and one after the down projection.
 enum class Shard : uint8_t {
   kNone,     // each rank has all of it
-  // a rank has some of the outputs: rows of the matrix as it is stored, and of a vector elements; none after it need a
-  // sum
+  // Each rank has some of the outputs: rows of the stored matrix, or elements of a vector. No sum is needed after the
+  // product.
   kColumns,
-  kRows,     // a rank has some of the inputs, and the ranks' products are summed
-  // a rank has some of the matrices or vectors that lie one after another, whole: of experts, heads or channels
+  kRows,     // each rank has some of the inputs; the products of all ranks are summed
+  // Each rank has some of the whole matrices or vectors that lie one after another: experts, heads or channels.
   kExperts
 };
-// In how many parts ranks can have a size: heads, of attention and of gated delta nets, stay whole, with what belongs
-// to them. Of any other size each element is a part; a matrix divided by inputs has to keep its format's blocks whole
-// besides.
+// The number of parts into which ranks can divide a size. Heads of attention and of gated delta nets stay whole, with
+// all that belongs to them. Of other sizes, each element is a part; a matrix divided by inputs must also keep its
+// format's blocks whole.
 int64_t units_of(Size size, const Config& config);
 
-// Names: "{}" stands for the layer. Several, by '|', are tried in turn; of experts, "{1}" stands for the expert where
-// each has a tensor of its own, and after '~' the matrices are stored transposed.
+// Names: "{}" stands for the layer. Names separated by '|' are tried in turn. "{1}" stands for the expert, where each
+// expert has a tensor of its own. A name after '~' is that of matrices stored transposed.
 template <class Owner>
 struct MatrixRow {
   const char* gguf_name;
@@ -166,9 +168,9 @@ struct MatrixRow {
   unsigned use = kForMatmul;
   When when = When::kAlways;
   Slice gguf_slice = {}, hf_slice = {};
-  Size count = Size::kNone;  // of matrices, one after another; kNone: one
+  Size count = Size::kNone;  // matrices that lie one after another; kNone: one
 
-  // What ranks divide; kNone: nothing.
+  // The size that ranks divide; kNone: ranks do not divide the tensor.
   Size divided() const {
     return shard == Shard::kNone      ? Size::kNone
            : shard == Shard::kColumns ? n_out
@@ -190,9 +192,9 @@ struct VectorRow {
     kAsIs,
     kLessOne,
     kLog
-  } hf_kept = kAsIs;  // norms: less one, in some Hugging Face checkpoints; x is kept as log(-x)
+  } hf_kept = kAsIs;  // in Hugging Face checkpoints: unchanged; norms less 1; x stored as log(-x)
   Slice hf_slice = {};
-  Size count = Size::kNone;  // of vectors
+  Size count = Size::kNone;  // vectors that lie one after another; kNone: one
 
   Size divided() const { return shard == Shard::kNone ? Size::kNone : shard == Shard::kColumns ? n : count; }
 };

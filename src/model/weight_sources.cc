@@ -1,4 +1,4 @@
-// The weights of checkpoints as WeightSource hands them out: GGUF files and Hugging Face directories.
+// WeightSource for the weights of checkpoints: GGUF files and Hugging Face directories.
 #include <cstring>
 #include <list>
 #include <set>
@@ -60,8 +60,8 @@ class GgufSource final : public WeightSource {
   }
 
  private:
-  // NVFP4 matrices may have a scale besides, in a tensor of its own, and stacked experts one each: llama.cpp multiplies
-  // what comes of them with it, and here it is put into their blocks.
+  // An NVFP4 matrix may have a scale in a separate tensor; stacked experts have one scale each. llama.cpp multiplies
+  // the product by the scale; ingot puts the scale into the blocks.
   const TensorInfo* find_scale(const TensorInfo& tensor) const {
     constexpr std::string_view kWeight = ".weight";
     if (!tensor.name.ends_with(kWeight)) return nullptr;
@@ -138,7 +138,7 @@ class SafetensorsSource final : public WeightSource {
     return total;
   }
 
-  // Old checkpoints keep the rope frequencies, which follow from the config.
+  // Old checkpoints store the rope frequencies, which follow from the config.
   std::vector<std::string> unused() const override {
     std::vector<std::string> names;
     for (const SafeTensor& tensor : files_->tensors())
@@ -154,7 +154,7 @@ class SafetensorsSource final : public WeightSource {
     std::vector<std::string> names = {name, "language_model." + name};
     if (name.starts_with("model.")) {
       names.push_back("model.language_model." + name.substr(6));
-      names.push_back(name.substr(6));  // saved without its output matrix, as embedding models are
+      names.push_back(name.substr(6));  // saved without an output matrix, as embedding models are
     }
     return names;
   }
@@ -191,7 +191,7 @@ class SafetensorsSource final : public WeightSource {
     out.data = reinterpret_cast<const uint8_t*>(copies_.emplace_back(std::move(gathered.data)).data());
   }
 
-  // A header of odd length puts all data at odd addresses: such a tensor is copied.
+  // If the file's header has an odd length, all data lies at odd addresses, and such tensors are copied.
   const uint8_t* aligned(const SafeTensor& tensor) {
     const auto bytes = files_->data(tensor);
     if (reinterpret_cast<uintptr_t>(bytes.data()) % (tensor.dtype->bits / 8) == 0) return bytes.data();
@@ -203,7 +203,7 @@ class SafetensorsSource final : public WeightSource {
   std::shared_ptr<const Safetensors> files_;
   std::string name_;
   QuantizedTensors quantized_;
-  std::set<std::string> used_;  // names of tensors, and of quantized matrices
+  std::set<std::string> used_;  // names of tensors and of quantized matrices
   std::list<std::vector<uint64_t>> copies_;
 };
 

@@ -10,17 +10,17 @@
 namespace ingot {
 namespace {
 
-// An output matrix in the file of a model that ties it is a copy, or left over from training.
+// If the config ties the output matrix, one in the file is a copy, or left over from training.
 bool is_tied_away(const MatrixRow<ModelWeights>& row, const Config& config) {
   return row.weight == &ModelWeights::output && config.tied_output == true;
 }
 bool is_tied_away(const MatrixRow<LayerWeights>&, const Config&) { return false; }
 
-// What text does not need of a file: images and sound, layers that draft tokens, heads that read what an embedding is.
+// Parts that text does not need: images and sound, layers that draft tokens, heads that read an embedding.
 constexpr std::string_view kOtherParts[] = {
     "visual.", "vision", "vit.", "audio_", "embed_vision.", "embed_audio.", "multi_modal_projector.", "mm_projector.",
     "patch_merger.", "mtp.", "v.", "a.", "mm.", "score.", "classifier.", "cls.", "dense_"};
-// Frequencies that follow from the config, scales of a cache in FP8, and the output matrix of a model that ties it.
+// Frequencies that follow from the config, scales of an FP8 cache, and the output matrix of a model that ties it.
 constexpr std::string_view kNotNeeded[] = {".rotary_emb.inv_freq", ".attn_rot_embd.weight", ".k_scale", ".v_scale",
                                            "lm_head.weight", "output.weight"};
 
@@ -36,7 +36,7 @@ bool is_known_to_be_unused(std::string_view name, const Config& config) {
     const size_t at = name.find(layers);
     if (at == name.npos) continue;
     std::from_chars(name.data() + at + layers.size(), name.data() + name.size(), layer);
-    if (layer >= config.n_layers) return true;  // they draft tokens
+    if (layer >= config.n_layers) return true;  // these layers only draft tokens
   }
   return false;
 }
@@ -80,7 +80,7 @@ class Loader {
       if (applies(row.when, config_, layer) && finder_->find(row, layer, host)) owner.*row.vector = upload(host);
   }
 
-  // Their rows are optional, since there are several: one for each way in which a checkpoint may keep them.
+  // Each of these rows is optional, because there is a row for each way in which a checkpoint may store the weight.
   void check_parts(int layer) const {
     const LayerWeights& w = weights_.layers[layer];
     if (config_.arch->latent_attention && (!w.wk_b || !w.wv_b))
@@ -159,7 +159,7 @@ class Loader {
 
 }  // namespace
 
-// Walks the rows as Loader does, so that both know the same tensors.
+// Visits the rows in the same way as Loader, so that both use the same tensors.
 WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backend& backend) {
   TensorFinder finder(source, config, true);
   WeightBytes bytes;
@@ -167,7 +167,7 @@ WeightBytes weight_bytes(WeightSource& source, const Config& config, const Backe
     bytes.allocated += backend.packed_bytes(shape, use);
     if (backend.reads_codes(use)) bytes.borrowed += shape.bytes();
   };
-  // The model's embedding is left to the end, when it is known whether it is the output matrix as well.
+  // The model's embedding comes last, when it is known whether the embedding is also the output matrix.
   Weight embedding;
   const auto add = [&]<class Owner>(std::span<const MatrixRow<Owner>> matrices,
                                     std::span<const VectorRow<Owner>> vectors, int layer) {

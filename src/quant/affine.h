@@ -1,7 +1,8 @@
-// Codes with a scale and a minimum: what the integer checkpoints of Hugging Face and MLX are gathered into at load
-// (quantized_rows.h), which keep codes, scales and zero points in tensors of their own, each in its own order. f32
-// scale s, f32 minimum m, then the codes, of 4 bits as in Q4_0 or of 8. w = s * code + m. s is an f16 or a bf16 in all
-// but odd files, and m is such a number too or s times an integer of 8 bits, so that decode still rounds once.
+// Codes with a scale and a minimum. The loader converts integer checkpoints of Hugging Face and MLX to these formats
+// (quantized_rows.h); the checkpoints store codes, scales and zero points in separate tensors, each with an order of
+// its own. A block is f32 scale s, f32 minimum m, then the codes: 4 bits each as in Q4_0, or 8 bits. w = s * code + m.
+// In nearly all files s is an f16 or a bf16, and m is an f16, a bf16 or s times an 8-bit integer, so decode rounds
+// once.
 #pragma once
 #include "quant/grouped.h"
 
@@ -31,7 +32,7 @@ struct Affine : Grouped<T> {
       for (int i = 0; i < size; ++i) codes[i] = block[8 + i];
     }
   }
-  // The inverse: how loaders make a block.
+  // The inverse of unpack: loaders make blocks with it.
   static void put(const uint8_t* __restrict codes, float scale, float min, uint8_t* __restrict block) {
     memcpy(block, &scale, 4);
     memcpy(block + 4, &min, 4);

@@ -1,5 +1,5 @@
-// One encoder for each kind of format, chosen by its constants; where the codes go in the block is the format's own
-// `pack`.
+// One encoder for each kind of format, chosen by the format's constants. The format's own `pack` writes the codes to
+// the block.
 #include "quant/encode.h"
 
 #include <limits>
@@ -21,7 +21,7 @@ void pack_levels(const float* levels, float scale, float min, uint8_t* block) {
   T::pack(codes, scale, min, block);
 }
 
-// Eight bits have levels to spare: the largest magnitude is 127 on either side.
+// 8 bits have enough levels without a search: the largest magnitude becomes 127 or -127.
 template <class T>
 void encode_absmax(const float* x, uint8_t* block) {
   float max = 0;
@@ -32,7 +32,7 @@ void encode_absmax(const float* x, uint8_t* block) {
   T::pack(codes, d, 0, block);
 }
 
-// The levels of least error among those that these scales give.
+// Of the given scales, takes the scale whose levels have the least error.
 template <class T>
 void encode_best(const float* x, const float* w, std::span<const float> scales, uint8_t* block) {
   float levels[T::block_size], best[T::block_size], best_scale = 0, least = std::numeric_limits<float>::infinity();
@@ -46,7 +46,7 @@ void encode_best(const float* x, const float* w, std::span<const float> scales, 
   pack_levels<T>(best, best_scale, 0, block);
 }
 
-// The best fit, and the scale that puts the extreme on the outermost level, which f16 may hold better.
+// Tries the best fit, and the scale that puts the extreme on the outermost level; f16 may hold the second better.
 template <class T>
 void encode_scaled(const float* x, const float* w, uint8_t* block) {
   const float fit = fit_scale<Levels<T>, T::block_size>(x, w).scale,
@@ -64,7 +64,7 @@ void encode_with_min(const float* x, const float* w, uint8_t* block) {
   pack_levels<T>(levels, d, min, block);
 }
 
-// The powers of two on the sides of the best scale, and one more on each.
+// Tries the two powers of two next to the best scale, and one more on each side.
 template <class T>
 void encode_power_of_two(const float* x, const float* w, uint8_t* block) {
   constexpr int kLow = -126, kHigh = 127;

@@ -1,7 +1,7 @@
-// f32 to the formats that can be written: all that have `pack` or `encode` (info().can_encode). F32, F16, BF16 and Q8_0
-// are rounded as ggml rounds them, to the bit; the others are searched for the least squared error, weighted by
-// importance where it is given. For the quantizer and converters, and tests that need weights of known origin; no step
-// of inference calls it.
+// Encodes f32 to the formats that can be written: those with `pack` or `encode` (info().can_encode). F32, F16, BF16 and
+// Q8_0 are rounded bit for bit as ggml rounds them. For the other formats a search finds the least squared error,
+// weighted by importance where the caller gives it. Used by the quantizer, by converters, and by tests that need
+// weights of known origin; inference never calls it.
 #pragma once
 #include <string>
 
@@ -9,8 +9,9 @@
 
 namespace ingot {
 
-// x: [n_elements], whole blocks, finite. importance: [n_elements], the weight of each element's squared error, none
-// below 0; null: all alike. Writes row_bytes(format, n_elements). Throws Error where info(format).can_encode is false.
+// x: [n_elements], whole blocks, finite. importance: [n_elements], the weight of each element's squared error, at least
+// 0; null: all weights are 1. Writes row_bytes(format, n_elements) bytes. Throws Error if info(format).can_encode is
+// false.
 void encode_row(Format format, const float* x, void* row, int64_t n_elements, const float* importance = nullptr);
 
 // "F32, F16, BF16, Q4_0, ...": for messages.

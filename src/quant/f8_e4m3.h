@@ -1,6 +1,7 @@
-// F8_E4M3: f32 scale s, then 32 numbers of 8 bits: sign, 4 bits of exponent, 3 of mantissa (OCP's E4M3: no infinity,
-// all ones are NaN). w = s * number. What FP8 checkpoints are gathered into at load, whatever part of a matrix shares a
-// scale there, and MXFP8. Its numbers are on no even grid, so it has no codes and groups (grouped.h), only decode.
+// F8_E4M3: f32 scale s, then 32 numbers of 8 bits: sign, 4 bits of exponent, 3 of mantissa (OCP's E4M3: no infinity;
+// all bits set but the sign is NaN). w = s * number. The loader converts FP8 checkpoints to this format, whatever part
+// of a matrix shares a scale in the checkpoint, and MXFP8 too. The values are not evenly spaced, so the format has no
+// codes and groups (grouped.h), only decode.
 #pragma once
 #include "quant/grouped.h"
 
@@ -13,7 +14,7 @@ INGOT_HD float float_from_e4m3(uint32_t byte) {
   return float_from_bits(bits_from_float(magnitude) | nan | (byte & 0x80) << 24);
 }
 
-// The nearest, ties to even; what is larger than 448, infinity too, becomes that, as GPUs do it.
+// Rounds to nearest, ties to even. Magnitudes above 448, infinity included, become 448, as on GPUs.
 inline uint8_t e4m3_from_float(float x) {
   const uint32_t bits = bits_from_float(x), magnitude = bits & 0x7FFFFFFF, sign = bits >> 24 & 0x80;
   if (magnitude > 0x7F800000) return static_cast<uint8_t>(sign | 0x7F);
@@ -40,7 +41,7 @@ struct F8_E4M3 {
     memcpy(block, &scale, 4);
     memcpy(block + 4, codes, 32);
   }
-  // For random bytes (fill.cc): those that are NaN become the largest number.
+  // For random bytes (fill.cc): NaN becomes the largest number.
   static void drop_nan(uint8_t* block) {
     for (int i = 4; i < block_bytes; ++i) block[i] = static_cast<uint8_t>(block[i] - ((block[i] & 0x7F) == 0x7F));
   }

@@ -1,6 +1,6 @@
-// Block formats: random bytes, then the scale fields that the format lists, from a small table of ready-made values.
-// Dense formats: numbers from a table of normal deviates. Both tables are made for sigma at the start, so that the
-// loops only copy.
+// Block formats get random bytes; then each scale field that the format lists gets a value from a small table. Dense
+// formats get numbers from a table of normal deviates. Both tables are made for sigma first, so that the loops only
+// copy.
 #include "quant/fill.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace ingot {
 namespace {
 
-// A counter through a mixer, so successive words do not wait for each other.
+// A counter whose bits are mixed, so that a word does not depend on the word before.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -36,7 +36,7 @@ void fill_bytes(Random& random, uint8_t* out, int64_t n_bytes) {
   std::memcpy(out + i, &word, static_cast<size_t>(n_bytes - i));
 }
 
-// The power of two below or above |scale|, as e of 2^(e-128), drawn so that the mean square is right.
+// Draws the power of two below or above |scale|, as the e of 2^(e-128), so that the mean square is right.
 uint8_t e8m0_near(float scale, Random& random) {
   int exponent;
   const float fraction = std::frexp(std::fabs(scale), &exponent) * 2;  // [1, 2), of 2^(exponent - 1)
@@ -44,12 +44,12 @@ uint8_t e8m0_near(float scale, Random& random) {
   return static_cast<uint8_t>(std::clamp(127 + exponent + up, 0, 254));
 }
 
-// The E4M3 number below or above |scale|, drawn likewise; steps are even within an octave, and below 2^-6.
+// Draws the E4M3 number below or above |scale| in the same way; steps are even within an octave, and below 2^-6.
 uint8_t ue4m3_near(float scale, Random& random) {
   int exponent;
   std::frexp(scale, &exponent);
   const int octave = std::max(exponent - 1, -6);
-  const float steps = std::ldexp(std::fabs(scale), 3 - octave), below = std::floor(steps);  // 8 to 16, under 2^-6 less
+  const float steps = std::ldexp(std::fabs(scale), 3 - octave), below = std::floor(steps);  // 8 to 16; fewer below 2^-6
   const bool up = random.uniform() * (2 * below + 1) < steps * steps - below * below;
   return static_cast<uint8_t>(std::clamp(8 * (octave + 6) + static_cast<int>(below) + up, 0, 0x7E));
 }
@@ -63,9 +63,10 @@ uint16_t scale_bits(float scale, quant::ScaleKind kind, Random& random) {
 
 constexpr int kVariants = 256;  // scales to choose from
 
-// The bits of all scale fields, kVariants times: unit * sigma * factor, the factor 0.5 to 1.5, with mean square 1, and
-// then the same below zero, so that levels which are not even about zero have a mean of 0. Fields of one block share
-// it, so that scale and minimum stay in proportion; one that multiplies another has a factor of its own.
+// The bits of all scale fields, kVariants times. A field is unit * sigma * factor, where the factors lie between 0.5
+// and 1.5 and have mean square 1. Every second variant negates the factor before it, so that weights have mean 0 also
+// where the levels are not symmetric about 0. Fields of one block share a factor, so that scale and minimum stay in
+// proportion; a field that multiplies another has a factor of its own.
 std::vector<uint16_t> scale_table(const FormatInfo& f, float sigma, Random& random) {
   std::vector<uint16_t> table;  // [kVariants, n_scale_fields]
   constexpr float kRootMeanSquare = 1.0408f;
@@ -99,7 +100,7 @@ void fill_dense(Random& random, uint8_t* out, int64_t n, float sigma) {
   constexpr uint64_t kDeviates = 4096;
   std::vector<uint8_t> table(kDeviates * T::block_bytes);
   for (uint64_t i = 0; i < kDeviates; ++i) {
-    float sum = -6;  // twelve uniforms less six: nearly normal, deviation 1, and the same on every machine
+    float sum = -6;  // twelve uniforms less six: nearly normal, deviation 1, same on every machine
     for (int j = 0; j < 12; ++j) sum += random.uniform();
     const float value = sum * sigma;
     T::encode(&value, &table[i * T::block_bytes]);

@@ -1,20 +1,20 @@
-// Fits of one group of weights to a format's levels: which scale (and minimum) makes the sum of w * (x - value)^2
-// least, w being the importance of each element. For encode.cc.
+// Fits one group of weights to a format's levels: finds the scale (and minimum) for which the sum of w * (x - value)^2
+// is least, where w is the importance of each element. For encode.cc.
 //
 // Given the codes, the best scale is a division (least squares); given the scale, the best codes are the nearest
-// levels. Which of these pairs is best is a search: the group's range is laid on the outermost levels, within them and
-// beyond them in small steps, each start is fitted, and the best is fitted again until it stays.
+// levels. A search finds the best pair: it lays the group's range on the outermost levels, and in small steps a little
+// inside and outside of them; it fits each start, then fits the best result again until the result does not improve.
 #pragma once
 #include "quant/levels.h"
 
 namespace ingot::quant {
 
-// How far beyond the outermost level the range may reach, in levels.
+// How far beyond the outermost level the range may reach, counted in levels.
 constexpr float kFirstStep = -1.0f, kLastStep = 1.75f, kStep = 0.125f, kAffineStep = 0.25f;
 constexpr int kRefits = 3;
 
-// x ~ scale * level. gain is what the fit takes off the sum of w x x; curvature is how the error grows beside it:
-// error(s) = sum(w x x) - gain + curvature * (s - scale)^2.
+// x ~ scale * level. gain is the amount by which the fit reduces the sum of w x x. curvature says how the error grows
+// when the scale is s instead: error(s) = sum(w x x) - gain + curvature * (s - scale)^2.
 struct ScaleFit {
   float scale = 0, gain = 0, curvature = 0;
 };
@@ -33,7 +33,7 @@ ScaleFit fit_scale_at(const float* x, const float* w, float inverse) {
   return {scale, scale * sum(xl), curvature};
 }
 
-// The value of largest magnitude, with its sign.
+// The value of the largest magnitude, with its sign.
 template <int n>
 float extreme_of(const float* x) {
   float extreme = 0;
@@ -74,7 +74,7 @@ float choose_levels(const float* x, const float* w, float scale, float min, floa
   return sum(error);
 }
 
-// x ~ scale * code + min, with the sums that say how the error grows beside it.
+// x ~ scale * code + min, with the sums from which error_at() computes the error at another scale and minimum.
 struct AffineFit {
   float scale = 0, min = 0, error = 0;
   float ww = 0, wq = 0, qq = 0;  // sums of w, w q, w q q
@@ -84,7 +84,7 @@ struct AffineFit {
   }
 };
 
-// Of the codes that (x - base) * inverse gives. With at_most_zero the minimum stays at or below 0.
+// Fits scale and minimum to the codes that (x - base) * inverse gives. With at_most_zero, the minimum is at most 0.
 template <class L, int n>
 AffineFit fit_affine_at(const float* x, const float* w, float base, float inverse, bool at_most_zero) {
   F4 ww{}, wq{}, qq{}, wx{}, xq{}, xx{};
@@ -122,7 +122,7 @@ AffineFit fit_affine(const float* x, const float* w, bool at_most_zero) {
   best = fit_affine_at<L, n>(x, w, low, L::highest / range, at_most_zero);
   for (float step = kFirstStep; step <= kLastStep; step += kAffineStep) {
     const float inverse = (L::highest + step) / range, excess = range - L::highest / inverse;
-    for (const float share : {0.0f, 0.5f, 1.0f}) {  // of what lies beyond the levels: above, on both sides, below
+    for (const float share : {0.0f, 0.5f, 1.0f}) {  // the excess lies above the levels, on both sides, below
       const AffineFit fit = fit_affine_at<L, n>(x, w, low + share * excess, inverse, at_most_zero);
       if (fit.error < best.error) best = fit;
     }

@@ -1,4 +1,4 @@
-// The run-time face of the formats: one FormatInfo made from each type of formats.def, and the names of all ggml types.
+// The formats as run-time values: one FormatInfo for each type of formats.def, and the names of all ggml types.
 #include "quant/format.h"
 
 #include <algorithm>

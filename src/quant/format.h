@@ -1,6 +1,6 @@
-// The formats in which weights are stored. A format is one type in namespace quant (q4_k.h and its like) and one line
-// in formats.def. Code that wants speed takes the type, through visit(); code that is only passing by takes the
-// run-time facts, through info().
+// The formats in which weights are stored. A format is one type in namespace quant (q4_k.h, for example) and one line
+// in formats.def. Code that must be fast uses the type, through visit(); all other code uses the run-time facts,
+// through info().
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,22 +22,22 @@ inline constexpr int kFormatCount = static_cast<int>(Format::kCount);
 
 struct FormatInfo {
   const char* name;                   // "Q4_K"
-  std::optional<uint32_t> ggml_type;  // its id in GGUF files, of those that may be there
-  int block_size;                     // elements a block
+  std::optional<uint32_t> ggml_type;  // its id in GGUF files; none for formats that GGUF lacks
+  int block_size;                     // elements in a block
   int block_bytes;
   void (*decode)(const uint8_t* blocks, float* out, int64_t n_blocks);  // out: [n_blocks * block_size]
 
-  // The codes, scales and minima of grouped.h. Dense formats have none, nor has F8_E4M3: unpack is null, group and
+  // The codes, scales and minima of grouped.h. Dense formats and F8_E4M3 have no codes: unpack is null, group and
   // code_bits are 0.
   void (*unpack)(const uint8_t* blocks, uint8_t* codes, float* scales, float* mins, int64_t n_blocks);
   // codes: [n_blocks * block_size]; scales, mins: [n_blocks * block_size / group]
   int code_bits;           // 4 or 8: the width in which a backend may keep the codes
-  int group;               // elements a scale
-  int run;                 // neighbouring groups that have one scale and minimum in common
-  int zero;                // symmetric formats: mins are -zero * scale; otherwise 0
-  bool has_min;            // mins are the format's own
+  int group;               // elements that share a scale
+  int run;                 // neighbouring groups that share one scale and minimum
+  int zero;                // symmetric formats: mins are -zero * scale; other formats: 0
+  bool has_min;            // mins are stored, not computed from the scales
   const int8_t* codebook;  // [16], or null: the code is its own value
-  float scale_unit;        // of 256 elements a block: scales are small integers times this and the block's own
+  float scale_unit;        // of 256-element blocks: a scale is a small integer times scale_unit and the block's d
   const quant::ScaleField* scale_fields;
   int n_scale_fields;
   bool can_encode;  // encode_row() (quant/encode.h) writes it
@@ -48,11 +48,11 @@ const FormatInfo& info(Format format);
 std::optional<Format> format_from_ggml(uint32_t type);
 std::optional<Format> format_from_name(std::string_view name);  // any case
 
-// The name of a ggml type, of those that ingot cannot read too, so that a refusal can name it; "(removed)" follows the
-// ids that ggml gave up. Null where the id is unknown.
+// The name of a ggml type, also of a type that ingot cannot read, so that an error message can name it. The names of
+// types that ggml has removed end in "(removed)". Null if the id is unknown.
 const char* ggml_type_name(uint32_t type);
 
-// A row must be whole blocks.
+// n_elements must be whole blocks.
 size_t row_bytes(Format format, int64_t n_elements);
 void decode_row(Format format, const void* row, float* out, int64_t n_elements);  // out: [n_elements]
 

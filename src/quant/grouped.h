@@ -1,34 +1,35 @@
-// What the block formats share. A block holds unsigned codes in element order; each group of them has a scale and a
+// What the block formats share. A block holds unsigned codes in element order; each group of codes has a scale and a
 // minimum:
 //   w = scale * value(code) + min      value(code) is the code itself, or codebook[code]; 0 <= code < levels
-// A format derives from Grouped<itself>, states its constants and says in `unpack` where the bits lie; `decode` comes
-// from here, and so do the load-time repacks of the backends. Three kinds, told apart by constants alone:
-//   symmetric   zero = z      min = -z * scale, which is exact, z being a power of two; decoded as scale * (code - z)
-//   with min    has_min       min is its own
+// A format derives from Grouped<itself>, defines its constants, and reads the bits of a block in `unpack`. Grouped
+// provides `decode`; the backends' load-time repacks are built on the same parts. There are three kinds of format, which
+// differ in their constants only:
+//   symmetric   zero = z      min = -z * scale, exact because z is a power of two; decoded as scale * (code - z)
+//   with min    has_min       the block stores min
 //   codebook    codebook[16]  min = 0
-// Products of f16 scales and codes fit in 24 bits, so decode rounds once at most, with or without fused multiply-add.
-// Formats of 256 elements a block have one scale d in it, and another for all minima: there
-//   scale = d * scale_unit * n     scale_unit is a power of two, n an integer of 8 bits with its sign
-// Where more elements share a scale than backends have kernels for, it stands for each group of 32 anew, and `run` says
-// how many neighbouring groups have it in common. A format that can be written has the inverse of unpack as well:
-// `pack`, of codes, scale and minimum, or in blocks of 256 of codes, the groups' integers s and m (lowest_scale to
-// highest_scale; 0 to highest_scale), d and dmin (encode.cc).
+// Products of f16 scales and codes fit in 24 bits, so decode rounds once at most, with or without fused multiply-add. A
+// block of 256 elements has one scale d for all scales, and possibly a second for all minima. There
+//   scale = d * scale_unit * n     scale_unit is a power of two, n a signed 8-bit integer
+// Where more elements share a scale than the backends have kernels for, the scale is repeated for each group of 32, and
+// `run` is the number of neighbouring groups that share a scale. A format that can be written has `pack` too, the
+// inverse of unpack. `pack` takes codes, scale and minimum; for blocks of 256 elements, `pack` takes codes, the groups'
+// integers s (lowest_scale to highest_scale) and m (0 to highest_scale), d and dmin (encode.cc).
 #pragma once
 #include "base/half.h"
 
 namespace ingot::quant {
 
-// How a scale field is stored: f16; a power of two, 2^(byte - 127); E4M3 without a sign; f16 as the top nibbles of four
-// u16, lowest first; f32.
+// How a scale field is stored: f16; a power of two, 2^(byte - 127); E4M3 without a sign; an f16 in the top nibbles of
+// four u16, lowest nibble first; f32.
 enum class ScaleKind : uint8_t { kF16, kE8M0, kUE4M3, kF16Nibbles, kF32 };
 
-// A scale field of the block. Where every other byte is random, these values make weights with mean 0 and deviation 1
-// (fill.cc).
+// A scale field of the block. When all other bytes are random, `unit` in this field gives weights with mean 0 and
+// deviation 1 (fill.cc).
 struct ScaleField {
   int offset;  // bytes from the start of the block
   float unit;
   ScaleKind kind = ScaleKind::kF16;
-  bool multiplies = false;  // the field before it, whatever deviation is asked for
+  bool multiplies = false;  // multiplies the field before it, so sigma does not scale it
 };
 
 template <class T>
@@ -36,7 +37,7 @@ concept HasCodebook = requires {
   T::codebook[0];
 };
 
-// A codebook as two integers, which device code may use where it may not index a host array.
+// A codebook as two integers, for device code that may not index a host array.
 constexpr uint64_t codebook_word(const int8_t* entries) {
   uint64_t word = 0;
   for (int i = 0; i < 8; ++i) word |= static_cast<uint64_t>(static_cast<uint8_t>(entries[i])) << (8 * i);
@@ -58,7 +59,7 @@ struct Grouped {
   static constexpr float scale_unit = 1;
   static constexpr int run = 1;
 
-  // The integer that the scale multiplies, before the minimum: codebook[code], or code - zero.
+  // The integer that the scale multiplies, without the minimum: codebook[code], or code - zero.
   INGOT_HD static int level(int code) {
     if constexpr (HasCodebook<T>) {
 #if defined(__CUDA_ARCH__)
@@ -73,8 +74,8 @@ struct Grouped {
 
   INGOT_HD static void decode(const uint8_t* block, float* y) {  // y: [block_size]
     constexpr int kGroups = T::block_size / T::group;
-    // Without alignas, GCC 12 at -O3 for AVX-512 reads an array of its own with aligned loads from unaligned places,
-    // and crashes.
+    // Without alignas, GCC 12 at -O3 for AVX-512 reads a local array with aligned loads from unaligned addresses and
+    // crashes.
     alignas(64) uint8_t codes[T::block_size];
     alignas(64) float scales[kGroups], mins[kGroups];
     T::unpack(block, codes, scales, mins);
@@ -107,12 +108,12 @@ INGOT_HD void store_f16(uint8_t* p, float value) {
   memcpy(p, &half, 2);
 }
 
-// IQ1_M's f16.
+// The f16 of IQ1_M.
 INGOT_HD uint16_t load_f16_nibbles(const uint8_t* p) {
   return static_cast<uint16_t>(p[1] >> 4 | (p[3] & 0xF0) | (p[5] & 0xF0) << 4 | (p[7] & 0xF0) << 8);
 }
 
-// As ggml reads them: 0x7F is 0 and no NaN, and a sign is ignored.
+// Reads as ggml does: 0x7F is 0, not NaN, and the sign bit is ignored.
 INGOT_HD float float_from_ue4m3(uint32_t byte) {
   const uint32_t exponent = byte >> 3 & 15, mantissa = byte & 7;
   if (byte == 0x7F) return 0;
@@ -120,7 +121,7 @@ INGOT_HD float float_from_ue4m3(uint32_t byte) {
   return float_from_bits((exponent + 120) << 23 | mantissa << 20);
 }
 
-// The bits of a scale field, for those who take any format: fill.cc, and tests. Of an f32, its upper half: a bf16.
+// The bits of a scale field, for code that handles any format (fill.cc, tests). Of an f32, the upper half: a bf16.
 inline void store_scale_bits(const ScaleField& field, uint8_t* block, uint16_t bits) {
   uint8_t* p = block + field.offset;
   if (field.kind == ScaleKind::kF16Nibbles) {
@@ -139,7 +140,7 @@ inline uint16_t load_scale_bits(const ScaleField& field, const uint8_t* block) {
   return field.kind == ScaleKind::kF16 ? load_u16(p) : *p;
 }
 
-// 2n codes of four bits: the low nibbles of n bytes, then the high ones.
+// 2n codes of four bits: first the low nibbles of n bytes, then the high nibbles.
 template <int n>
 INGOT_HD void unpack_nibbles(const uint8_t* __restrict bytes, uint8_t* __restrict codes) {
   for (int i = 0; i < n; ++i) codes[i] = bytes[i] & 15;
@@ -150,15 +151,15 @@ INGOT_HD void pack_nibbles(const uint8_t* __restrict codes, uint8_t* __restrict 
   for (int i = 0; i < n; ++i) bytes[i] = static_cast<uint8_t>((codes[i] & 15) | (codes[n + i] << 4));
 }
 
-// 128 codes of which the low two bits are kept: bits 0-1 of 32 bytes are the first 32 codes, bits 2-3 the next, and so
-// on.
+// Packs the low two bits of 128 codes: bits 0-1 of 32 bytes hold the first 32 codes, bits 2-3 the next 32, and so on.
 INGOT_HD void pack_bit_pairs(const uint8_t* __restrict codes, uint8_t* __restrict bytes) {
   for (int i = 0; i < 32; ++i) {
     bytes[i] = static_cast<uint8_t>((codes[i] & 3) | (codes[32 + i] & 3) << 2 | (codes[64 + i] & 3) << 4 | (codes[96 + i] & 3) << 6);
   }
 }
 
-// Adds 16 to codes[i] where bit i of the four bytes is set: eight codes at a time, one bit of each byte of a word.
+// Adds 16 to codes[i] where bit i of the four bytes is set. Each word holds eight codes, and takes one bit for each
+// byte.
 INGOT_HD void unpack_fifth_bits(const uint8_t* __restrict bits, uint8_t* __restrict codes) {
   for (int i = 0; i < 4; ++i) {
     uint64_t word;

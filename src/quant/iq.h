@@ -1,14 +1,14 @@
-// What the IQ1, IQ2 and IQ3 formats share. Eight weights (four in IQ3) are one entry of a grid, a set of points chosen
-// once for all models. In IQ2 and IQ3 an entry has magnitudes, and signs are bits elsewhere: a code is the index of a
-// magnitude, plus 3 (IQ2) or 8 (IQ3) where the weight is negative, and the codebook lists both signs. A scale field s
-// stands for the odd number 2s + 1, of steps of scale_unit * d.
+// What the IQ1, IQ2 and IQ3 formats share. Eight weights (four in IQ3) are one entry of a grid: a set of points that is
+// the same for all models. In IQ2 and IQ3 an entry has magnitudes, and the signs are stored elsewhere in the block. A
+// code is the index of a magnitude, plus 3 (IQ2) or 8 (IQ3) for a negative weight; the codebook lists both signs. A
+// scale field s means the odd number 2s + 1, in steps of scale_unit * d.
 #pragma once
 #include "quant/grouped.h"
 
 namespace ingot::quant {
 
-// The grids, made by tools/quant_tables/make.py: a 16-bit word an entry, of eight indices of two bits or four of four.
-// They are static within functions because device code may not index a host's array.
+// The grids, made by tools/quant_tables/make.py. An entry is a 16-bit word of eight 2-bit or four 4-bit indices. The
+// tables are static within functions because device code may not index a host array.
 INGOT_HD uint32_t iq1_grid(int entry) {
   static constexpr uint16_t table[2048] = {
 #include "quant/grids/iq1.inc"
@@ -46,7 +46,7 @@ INGOT_HD uint32_t iq3_s_grid(int entry) {
   return table[entry];
 }
 
-// Eight fields of two bits, or of four, to bytes.
+// Spreads eight 2-bit fields, or eight 4-bit fields, to bytes.
 INGOT_HD uint64_t bytes_of_pairs(uint32_t fields) {
   uint64_t x = fields;
   x = (x | x << 24) & 0x000000FF000000FFu;
@@ -60,13 +60,13 @@ INGOT_HD uint64_t bytes_of_nibbles(uint32_t fields) {
   return (x | x << 4) & 0x0F0F0F0F0F0F0F0Fu;
 }
 
-// Eight bits to bytes of 0 and 1: each byte keeps a bit of its own, which then moves to the top, and to the bottom.
+// Spreads eight bits to bytes of 0 and 1: byte i selects bit i, then moves that bit to its top, and then to its bottom.
 INGOT_HD uint64_t bytes_of_bits(uint32_t bits) {
   const uint64_t own_bit = (bits * 0x0101010101010101u) & 0x8040201008040201u;
   return ((own_bit + 0x7F7F7F7F7F7F7F7Fu) >> 7) & 0x0101010101010101u;
 }
 
-// Seven sign bits; the eighth makes their number even.
+// Takes seven sign bits and adds the eighth, which makes the number of set bits even.
 INGOT_HD uint32_t even_signs(uint32_t seven) {
   uint32_t parity = seven ^ seven >> 4;
   parity ^= parity >> 2;
@@ -83,7 +83,7 @@ INGOT_HD void put_iq3(uint32_t entry, uint32_t next_entry, uint32_t signs, uint8
   memcpy(codes, &bytes, 8);
 }
 
-// IQ1 has levels -1, 0, 1, all moved by an eighth up or down: in eighths 1 + 8 * {-1, 0, 1} and -1 + 8 * {-1, 0, 1}.
+// IQ1 has levels -1, 0, 1, moved up or down by 1/8: in eighths, 1 + 8 * {-1, 0, 1} or -1 + 8 * {-1, 0, 1}.
 INGOT_HD void put_iq1(uint32_t entry, bool down, uint8_t* codes) {
   const uint64_t bytes = bytes_of_pairs(entry) + (down ? 0x0303030303030303u : 0u);
   memcpy(codes, &bytes, 8);

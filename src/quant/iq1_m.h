@@ -1,6 +1,6 @@
-// IQ1_M: the low 8 bits of 32 entries of the grid, one for 8 weights; 16 bytes of nibbles, low ones first: an entry's 3
-// high bits, and the direction in which its levels are moved (see IQ1_S); four u16, each with 4 times a 3-bit scale s,
-// lowest first, and a nibble of the f16 d. w = (d * (2s + 1) / 8) * codebook[code].
+// IQ1_M: the low 8 bits of 32 entries of the grid, one for 8 weights; 16 bytes of nibbles, low nibbles first, each with
+// an entry's 3 high bits and the direction in which its levels are moved (see IQ1_S); four u16, each with four 3-bit
+// scales s, lowest bits first, and a nibble of the f16 d. w = (d * (2s + 1) / 8) * codebook[code].
 #pragma once
 #include "quant/iq1_s.h"
 

@@ -1,5 +1,6 @@
-// IQ4_XS: f16 d; 8 groups of 32, each with a 6-bit scale s: high two bits in a u16, low four in 4 bytes of nibbles;
-// then for each group 16 bytes of nibbles as in IQ4_NL, with its codebook. w = (d * (s - 32)) * codebook[code].
+// IQ4_XS: f16 d; for 8 groups of 32 weights, 6-bit scales s: the high two bits in a u16, the low four bits in 4 bytes
+// of nibbles; then for each group 16 bytes of nibbles as in IQ4_NL, with the codebook of IQ4_NL.
+// w = (d * (s - 32)) * codebook[code].
 #pragma once
 #include "quant/iq4_nl.h"
 

@@ -1,4 +1,4 @@
-// Q2_K: 16 bytes, a group's 4-bit scale s (low) and minimum m (high); 64 bytes of 2-bit codes; f16 d, f16 dmin.
+// Q2_K: 16 bytes, each a group's 4-bit scale s (low) and minimum m (high); 64 bytes of 2-bit codes; f16 d, f16 dmin.
 // w = (d * s) * code - (dmin * m). Of each 32 code bytes, bits 0-1 are 32 elements, bits 2-3 the next 32, and so on.
 #pragma once
 #include "quant/grouped.h"

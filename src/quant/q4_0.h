@@ -1,5 +1,5 @@
-// Q4_0: f16 scale d; 16 bytes, element i in the low nibble of byte i, element 16 + i in the high one. w = d * (code -
-// 8).
+// Q4_0: f16 scale d; 16 bytes: element i in the low nibble of byte i, element 16 + i in the high nibble.
+// w = d * (code - 8).
 #pragma once
 #include "quant/grouped.h"
 

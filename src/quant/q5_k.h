@@ -1,5 +1,5 @@
-// Q5_K: f16 d, f16 dmin; 12 bytes of scales and minima as in Q4_K; 32 bytes of fifth bits (bit g of byte i: element 32
-// * g + i); 128 bytes of nibbles as in Q4_K. w = (d * s) * code - (dmin * m).
+// Q5_K: f16 d, f16 dmin; 12 bytes of scales and minima as in Q4_K; 32 bytes of fifth bits (element 32 * g + i has bit g
+// of byte i); 128 bytes of nibbles as in Q4_K. w = (d * s) * code - (dmin * m).
 #pragma once
 #include "quant/q4_k.h"
 

@@ -1,6 +1,7 @@
-// TQ1_0: five ternary digits a byte, as a fraction of 256: digit k is the whole part of 3 times the fraction of
-// byte * 3^k. 32 bytes hold digit 0 of 32 elements, then digit 1 of the next 32, up to 160 elements; 16 bytes 80
-// elements likewise; 4 bytes four digits of the last 16; then f16 d. w = d * (code - 1).
+// TQ1_0: a byte holds five ternary digits, as a fraction of 256: digit k is the whole part of 3 times the fraction of
+// byte * 3^k. 32 bytes hold digit 0 of 32 elements, then digit 1 of the next 32, and so on, 160 elements in all; 16
+// bytes hold 80 elements in the same way; 4 bytes hold four digits of the last 16 elements; then f16 d. w = d * (code -
+// 1).
 #pragma once
 #include "quant/grouped.h"
 

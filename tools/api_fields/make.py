@@ -3,8 +3,9 @@
 
     python3 tools/api_fields/make.py tests/data/api
 
-what each route's request may have (members of some objects as "text.format"), the roles of its messages and the types of its tools.
-The oracle of tests/server/known_fields_test.cc: the server has an answer to each of them."""
+the fields that each route's request may have (members of some objects as "text.format"), the roles of its
+messages and the types of its tools. Used by tests/server/known_fields_test.cc, which checks that the server handles
+each field."""
 import json
 import pathlib
 import sys
@@ -37,7 +38,7 @@ def unwrapped(kind):
 
 
 def words(kind, member):
-    """The literals of a member in all kinds of a union."""
+    """The literals in all members of a union."""
     kind = unwrapped(kind)
     if typing.get_origin(kind) is typing.Union:
         return sorted({word for one in typing.get_args(kind) for word in words(one, member)})

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Renders assistant turns with reasoning and tool calls through published chat templates, as Hugging Face transformers
-does (../template_goldens/hf_jinja.py). The parser of a family must read from the text what was put in.
+does (../template_goldens/hf_jinja.py). A family's parser must get the same turn back from the text.
 
     make.py TEMPLATES > tests/data/calls/rendered.json
 
-TEMPLATES is a folder of .jinja files, named as the models are. Needs jinja2. A turn is what
-follows the prompt, up to the tokens that end it.
+TEMPLATES is a folder of .jinja files, named after the models. Needs jinja2. A turn is the text
+after the prompt, up to the tokens that end the turn.
 """
 import json
 import pathlib
@@ -14,7 +14,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "template_goldens"))
 from hf_jinja import render  # noqa: E402
 
-# Row of src/text/calls/call_format.cc for a template whose name holds this; the first that fits.
+# The row of src/text/calls/call_format.cc for a template whose name contains the key; the first match counts.
 FAMILIES = [
     ("gpt-oss", "gpt_oss"), ("R1-Distill", "deepseek_v3"), ("V3.1", "deepseek_v3_1"), ("V3.2", "deepseek_v3_2"),
     ("Kimi", "kimi_k2"), ("MiniMax", "minimax_m2"), ("Seed", "seed_oss"), ("Qwen3-Coder", "qwen3_coder"),
@@ -61,7 +61,7 @@ def message(turn, arguments_as_text):
 
 
 def turn_text(source, turn, arguments_as_text):
-    """What the model would have written, or None where the template has no place for this turn."""
+    """What the model would have written, or None if the template cannot show this turn."""
     user = [{"role": "user", "content": "Hello"}]
     fixed = {"tools": TOOLS, "bos_token": "<s>", "eos_token": "</s>", "enable_thinking": True, "thinking": True}
     prompt = render(source, {**fixed, "messages": user, "add_generation_prompt": True})
@@ -69,7 +69,7 @@ def turn_text(source, turn, arguments_as_text):
     whole = render(source, {**fixed, "messages": messages, "add_generation_prompt": False})
     if prompt is None or whole is None:
         return None
-    opened = prompt.rstrip("\n")  # templates may open the reasoning in the prompt, and write none in the history
+    opened = prompt.rstrip("\n")  # templates may open the reasoning in the prompt, but leave it out of the history
     if not whole.startswith(prompt) and opened.endswith("<think>"):
         prompt = opened[:-len("<think>")]
     if not whole.startswith(prompt):
@@ -95,9 +95,9 @@ def main():
             if text is None or not all(call[0] in text for call in turn["calls"]):
                 continue
             if any(turn.get(part, "") not in text for part in ("content", "reasoning")):
-                continue  # the template leaves it out
+                continue  # the template leaves the part out
             if family == "gpt_oss" and "content" in turn:
-                continue  # the template makes reasoning of it
+                continue  # the template shows the content as reasoning
             goldens.append({"template": path.stem, "format": family, "turn": name, "text": text,
                             "in_reasoning": text.find("</think>") > text.find("<think>") == -1,
                             "reasoning": turn.get("reasoning", ""), "content": turn.get("content", ""),

@@ -1,6 +1,7 @@
 """Chat: facts, small talk, poems, what was said before, system prompts, and how they are joined into conversations.
 
-An exchange maker returns [(question, full answer, short answer)], mostly one; several where the later ones refer to the first.
+An exchange maker returns [(question, full answer, short answer)], usually one; several if later ones refer to the
+first.
 """
 
 import pathlib
@@ -42,7 +43,7 @@ UNKNOWN = (
     "home",
     "plural",
     "colour",
-)  # tables that can be asked for what nobody knows
+)  # tables with questions that have no answer
 
 
 def fact(rng):
@@ -241,7 +242,7 @@ def _system(rng):
 
 
 def _noise(rng, ask):
-    """People leave out marks and capitals."""
+    """People leave out punctuation and capitals."""
     kind = rng.random()
     if kind < 0.05 and "{" not in ask:
         return ask.lower() if not any(c.isupper() for c in ask[1:]) else ask

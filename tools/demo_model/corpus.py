@@ -27,7 +27,7 @@ def titled(story):
 
 
 def anthology(rng):
-    """Several pieces in one document, as the held-out text has them."""
+    """Several pieces in one document, as in the held-out text."""
     return "\n\n\n".join(titled(make_story(rng)) for _ in range(rng.randint(2, 5)))
 
 
@@ -76,7 +76,7 @@ def heldout():
 
 
 def documents(seed, shard):
-    """An endless stream of documents for training, none of which holds a held-out story."""
+    """An endless stream of documents for training, without the held-out stories."""
     stories.avoid |= heldout()[1]
     rng = random.Random(f"ingot-demo-{seed}-{shard}")
     while True:

@@ -149,7 +149,7 @@ def skill_cases(rng):
 
 @torch.no_grad()
 def perplexity(model, tokenizer, text, context=512):
-    """llama.cpp's definition: windows side by side, the second half of each is scored."""
+    """llama.cpp's definition: windows without overlap; the second half of each is scored."""
     ids = torch.tensor(tokenizer.encode(text, add_special_tokens=False).ids, device=model.cos.device)
     losses = []
     for i in range(len(ids) // context):

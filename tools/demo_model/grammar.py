@@ -1,11 +1,11 @@
-"""A tiny text grammar, the engine under every generated document.
+"""A tiny text grammar, used to generate every document.
 
   {a|b|c}   one of the alternatives, which may nest
   [slot]    a value bound for this document, else a fresh draw from the word list of that name
   [a slot]  the same with its indefinite article ("a fox", "an owl"); [A slot] at the start of a sentence
   [^slot]   the same with a capital first letter; [,slot] with a small one
 
-Templates are parsed once and kept, since a corpus expands each of them many thousand times.
+Templates are parsed once and stored, since a corpus expands each template many thousand times.
 """
 
 import functools
@@ -98,7 +98,7 @@ class Grammar:
 
 
 def read_lists(path):
-    """Reads `name: a | b | c` entries; an indented line continues the one above; # starts a comment line."""
+    """Reads `name: a | b | c` entries; an indented line continues the entry above; # starts a comment line."""
     lists, name = {}, None
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.strip() or line.startswith("#"):
@@ -111,7 +111,7 @@ def read_lists(path):
 
 
 def split_options(text):
-    """Splits at the top-level bars of a template, so that `{a|b} c | d` has two parts."""
+    """Splits a template at its top-level bars, so that `{a|b} c | d` has two parts."""
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
         depth += (c == "{") - (c == "}")

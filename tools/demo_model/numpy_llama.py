@@ -1,6 +1,7 @@
 """A Llama read from GGUF and run in NumPy: the oracle for the demo model, sharing no code with ingot or with the training.
 
-Weights are dequantised by the gguf package, arithmetic is float32, rope turns neighbouring pairs as GGUF's llama layout asks.
+Weights are dequantised by the gguf package, arithmetic is float32, rope rotates neighbouring pairs as in GGUF's llama
+layout.
 """
 
 import gguf
@@ -99,7 +100,7 @@ class NumpyLlama:
         return self._norm(x, "output_norm.weight") @ self.t.get("output.weight", self.t["token_embd.weight"]).T
 
     def greedy(self, ids, n, stops):
-        """Yields (token, margin): the margin is how far the best logit is above the second."""
+        """Yields (token, margin): the margin is the best logit less the second best."""
         self.reset()
         logits = self.forward(ids)[-1]
         for _ in range(n):
@@ -112,8 +113,8 @@ class NumpyLlama:
 
 
 def perplexity(model, ids, context):
-    """llama.cpp's definition: windows of `context` tokens side by side; tokens context/2 + 1 .. context - 1 of each are scored.
-    Returns (perplexity, mean loss of each window)."""
+    """llama.cpp's definition: windows of `context` tokens without overlap; tokens context/2 + 1 .. context - 1 of each
+    are scored. Returns (perplexity, mean loss of each window)."""
     means = []
     for i in range(len(ids) // context):
         window = np.asarray(ids[i * context : (i + 1) * context])

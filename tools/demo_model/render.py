@@ -1,4 +1,5 @@
-"""What chat_template.jinja writes, in plain Python, so that the corpus needs no template engine. verify.py holds the two together."""
+"""The text of chat_template.jinja, made in plain Python, so that the corpus needs no template engine. verify.py checks
+that both agree."""
 
 import json
 

@@ -1,8 +1,8 @@
 """Short stories from the plots in data/plots_*.txt.
 
-A story draws a world, a cast (hero, friend, adviser, stranger), places and things once, binds them to the slots that the plots
-use, and then writes the plot's sentences. What was drawn stays in `Story.slots`, so that a chat can ask for it: "a story
-about a shy dragon and a silver key".
+A story draws a world, a cast (hero, friend, adviser, stranger), places and things once, binds them to the slots that
+the plots use, and then writes the plot's sentences. The drawn values stay in `Story.slots`, so that a chat can ask for
+them: "a story about a shy dragon and a silver key".
 """
 
 import dataclasses
@@ -73,12 +73,12 @@ PLOTS = [_read_plot(n, lines) for path in sorted(DATA.glob("plots_*.txt")) for n
 
 
 def tidy(text):
-    """Drops the comma or stop that a template puts after a phrase which brought its own mark."""
+    """Drops the comma or full stop that a template puts after a phrase that already ends in punctuation."""
     return re.sub(r"([!?])[.,!?]", r"\1", text)
 
 
 def made_up_name(rng):
-    """A name that no list holds: names must be copied from the text, not known by heart."""
+    """A name that is in no list, so that the model must copy names from the text and cannot memorize them."""
     parts = [rng.choice(WORDS.lists["syllable_a"])]
     parts += [rng.choice(WORDS.lists["syllable_b"]) for _ in range(rng.randrange(2))]
     return "".join(parts) + rng.choice(WORDS.lists["syllable_c"])
@@ -193,7 +193,8 @@ def digest(text):
 
 
 def make_story(rng, keep=None):
-    """One story that is not in `avoid`; `keep` is the share of optional sentences that stay (0 writes the shortest form)."""
+    """One story that is not in `avoid`; `keep` is the share of optional sentences that stay (0 gives the shortest
+    form)."""
     while True:
         story = _compose(rng, keep)
         if digest(story.text) not in avoid:
@@ -207,7 +208,7 @@ def _compose(rng, keep):
     _scene(rng, slots)
     for names, rows in plot.lets:
         for name, value in zip(names, rng.choice(rows)):
-            # Bound values that hold alternatives are settled here, so that each use says the same.
+            # Bound values with alternatives are expanded here, so that each use has the same text.
             slots[name] = WORDS.expand(rng, value, slots)
     keep = rng.choice([0.3, 0.6, 0.9]) if keep is None else keep
     paragraphs = _write(rng, plot, slots, keep)

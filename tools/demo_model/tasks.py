@@ -1,5 +1,5 @@
 """Sums, small reasoning and lists. Each maker returns (question, full answer, short answer); the answers are computed, never
-drawn, so that they are right."""
+drawn, so that they are correct."""
 
 import pathlib
 
@@ -46,7 +46,7 @@ def three_terms(rng):
     first = result(op1, a, b)
     total = result(op2, first, c)
     ask = rng.choice(["What is {}?", "Calculate {}.", "{} =", "How much is {}?"]).format(f"{a} {op1} {b} {op2} {c}")
-    # Two steps written out are within reach of a small model; one leap is not.
+    # A small model can do two written steps, but not both at once.
     return ask, f"{a} {op1} {b} {op2} {c} = {first} {op2} {c} = {total}.", f"{first} {op2} {c} = {total}"
 
 

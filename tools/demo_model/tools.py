@@ -1,5 +1,5 @@
-"""Conversations in which the assistant calls tools: data/tools.txt, plus tools that no list knows, so that the model must read the
-definitions rather than remember them."""
+"""Conversations in which the assistant calls tools: those of data/tools.txt, and invented tools that are in no list, so
+that the model must read the definitions and cannot memorize them."""
 
 import dataclasses
 import json
@@ -81,7 +81,7 @@ def made_up_tool(rng):
 
 
 def _tool_name(rng, names):
-    """Often a form that was never seen, so that names are copied from the definitions."""
+    """Often an unseen form, so that the model copies names from the definitions."""
     name = rng.choice(names)
     kind = rng.random()
     if kind < 0.12:
@@ -105,7 +105,7 @@ def _tool_name(rng, names):
 
 
 class BoundTool:
-    """A tool as one conversation sees it: its name, description and parameter names are chosen."""
+    """A tool in one conversation, with its name, description and parameter names chosen."""
 
     def __init__(self, rng, tool):
         self.tool = tool

@@ -50,7 +50,7 @@ def learning_rate(step, progress, args):
 
 
 def save(model, out):
-    """Writes float32 weights in files small enough to carry about."""
+    """Writes float32 weights in files that are small enough to copy easily."""
     for old in out.glob("weights-*.npz"):
         old.unlink()
     part, size, n = {}, 0, 0
@@ -111,7 +111,7 @@ def main():
         optimizer.zero_grad(set_to_none=True)
         recent.append(loss.detach())
         if step % 10 == 9:
-            mean = torch.stack(recent).mean().item()  # also keeps the host from running far ahead of the clock
+            mean = torch.stack(recent).mean().item()  # also stops the host from running far ahead of the device
             recent = []
             if step % 500 == 499:
                 elapsed = time.time() - began

@@ -1,5 +1,5 @@
-"""Draws the values that records and tools speak of. A rule is a list of data/values.txt, or one of the rules below such as
-`int:1:90`. `draw` returns (JSON value, the text that a sentence shows)."""
+"""Draws the values for records and tools. A rule is a list of data/values.txt, or one of the rules below such as
+`int:1:90`. `draw` returns (JSON value, the text for a sentence)."""
 
 import pathlib
 

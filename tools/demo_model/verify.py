@@ -21,7 +21,7 @@ from numpy_llama import NumpyLlama, perplexity, read, tokenizer_of
 from render import render
 
 CONTEXT = 512
-MIN_MARGIN = 0.25  # a greedy continuation is kept up to the first step that rounding could turn
+MIN_MARGIN = 0.25  # a greedy continuation ends before the first step that rounding could change
 TEXTS = [
     "Hello, world!",
     "What is 7 + 5?",
@@ -133,7 +133,7 @@ def template_of(source):
 
 
 def check_template(template):
-    """The corpus was written by render(); it must be what the template writes."""
+    """The corpus was written by render(); the template must write the same text."""
     rng = random.Random("ingot-template")
     for i in range(1000):
         messages, definitions = chat.conversation(rng)
@@ -162,7 +162,7 @@ def compare_with_training(model, meta, run):
 
 
 def sums_right(model, tokenizer):
-    """Counts the sums whose whole answer is the greedy one, for every a + b and a - b of 0 to 20."""
+    """Counts the sums whose whole greedy answer is right, for every a + b and a - b of 0 to 20."""
     right = total = 0
     for op in "+-":
         for a in range(21):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks the goldens of tests/data/models a second way: a float64 forward in NumPy from nothing but the GGUF file.
 
-It shares no code with make_models.py or transformers, so a wrong permutation, key or rope table on the writing side
-shows here as a large error. Prints the largest error of each file; exits 1 when one is above 1e-4.
+The script shares no code with make_models.py or transformers, so a wrong permutation, key or rope table on the
+writing side gives a large error here. Prints the largest error of each file; exits 1 if an error is above 1e-4.
 
     python tools/goldens/check_gguf.py tests/data/models/*.gguf
 """
@@ -70,7 +70,7 @@ class Model:
         tables = self.rope_tables(n, head_dim)
         q, k = self.rope(q, *tables), self.rope(k, *tables)
         k, v = (np.repeat(a, n_heads // n_kv, axis=1) for a in (k, v))
-        behind = np.arange(n)[:, None] - np.arange(n)  # of a key, seen from a query
+        behind = np.arange(n)[:, None] - np.arange(n)  # distance from the query back to the key
         seen = (behind >= 0) & (behind < self.key("attention.sliding_window", n))
         scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(head_dim) + np.where(seen, 0.0, -np.inf)
         prob = np.exp(scores - scores.max(-1, keepdims=True))

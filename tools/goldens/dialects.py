@@ -1,8 +1,8 @@
-"""What llama.cpp's converters do to a model of each type: the architecture's name, what becomes of its tensors, its keys.
+"""What llama.cpp's converters do to a model of each type: the architecture's name, its tensors, its keys.
 
-A row of DIALECTS says it; make_models.py asks. A parameter of transformers becomes one tensor of the GGUF file or several
-(experts that transformers keeps in one array): `pieces` gives each as a view, so that what the file holds once it is encoded
-can be put back into the model.
+Each row of DIALECTS describes one type; make_models.py reads the table. A parameter of transformers becomes one tensor
+of the GGUF file or several (experts that transformers keeps in one array). `pieces` gives each tensor as a view, so
+that the values in the encoded file can be written back to the model.
 """
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from gguf import MODEL_ARCH as A
 
 
 def rope_of(config):
-    """The rope parameters of layers that see everything."""
+    """The rope parameters of layers without a window."""
     return config.rope_parameters.get("full_attention", config.rope_parameters)
 
 
@@ -150,8 +150,8 @@ def delta_keys(writer, config):
 @dataclass
 class Dialect:
     arch: A
-    permuted: bool = False  # rows of q and k, from half-split to interleaved rope pairs
-    plus_one: bool = False  # norms are kept less one by transformers
+    permuted: bool = False  # reorder rows of q and k from half-split to interleaved rope pairs
+    plus_one: bool = False  # transformers stores norms less 1
     keys: Callable = lambda writer, config: None
 
 
@@ -186,7 +186,7 @@ DIALECTS = {
     "minimax_m2": Dialect(A.MINIMAXM2, keys=both(expert_keys, rope_keys, sigmoid_keys, minimax_keys)),
 }
 
-OWN_NAMES = {  # those that the package's map lacks, or has in another form
+OWN_NAMES = {  # names that the package's map lacks, or has in another form
     "block_sparse_moe.router.weight": "ffn_gate_inp.weight",
     "self_attn.sinks": "attn_sinks.weight",
     "mlp.experts.down_proj": "ffn_down_exps.weight",
@@ -197,18 +197,18 @@ OWN_NAMES = {  # those that the package's map lacks, or has in another form
 
 
 def lace(w, n_heads):
-    """A view of rows of q or k in which each head's rope pairs lie side by side, as the llama architecture has them."""
+    """A view of the rows of q or k where the two elements of each rope pair are neighbours, as in llama files."""
     return w.reshape(n_heads, 2, w.shape[0] // n_heads // 2, *w.shape[1:]).swapaxes(1, 2)
 
 
 def tiled(config, w, dim):
-    """A view of the rows of value heads in which those of one key head are no neighbours, as qwen35 files have them."""
+    """A view of the value heads' rows where heads with the same key head are not neighbours, as in qwen35 files."""
     n_keys, n_values = config.linear_num_key_heads, config.linear_num_value_heads
     return w.reshape(n_keys, n_values // n_keys, dim, *w.shape[1:]).swapaxes(0, 1)
 
 
 def delta_pieces(config, layer, short, w):
-    """What becomes of the tensors of a gated delta net; as pieces()."""
+    """The GGUF tensors of a gated delta net's parameters; the result is as that of pieces()."""
     n_keys, key, n_values, value = (config.linear_num_key_heads, config.linear_key_head_dim, config.linear_num_value_heads,
                                     config.linear_value_head_dim)
     name = short.removeprefix("linear_attn.")
@@ -234,7 +234,7 @@ def delta_pieces(config, layer, short, w):
 
 
 def pieces(config, names, name, w):
-    """[(name in the file, view of w [rows, n_in] or [experts, rows, n_in] or [n])], w being a parameter's array."""
+    """[(name in the file, view of w [rows, n_in] or [experts, rows, n_in] or [n])], where w is a parameter's array."""
     layer = name.split(".")[2] if name.startswith("model.layers.") else ""
     short = name.split(".", 3)[-1]
     if short.endswith("experts.gate_up_proj"):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes tests/data/config_cases.json: what transformers computes when a config.json lacks a key, has null for it, or has a key
-that is another family's.
+"""Makes tests/data/config_cases.json: what transformers computes if a config.json lacks a key, has null for it, or has
+a key of another family.
 
-For each directory of tests/data/hf and each case, the answer is "same" (the logits are those of the unchanged file), a list of
-logits of the last token, every STRIDE-th, or nothing where transformers refuses, or lacks weights. The key of a case is
-"-KEY" for one that is left out, "0KEY" for null, and "+KEY=VALUE" for one that is added or changed.
+For each directory of tests/data/hf and each case, the result is "same" (the logits are those of the unchanged file), a
+list of every STRIDE-th logit of the last token, or nothing if transformers refuses the file or lacks weights. The key
+of a case is "-KEY" for a missing key, "0KEY" for null, and "+KEY=VALUE" for an added or changed key.
 
     pip install -r tools/goldens/requirements.txt
     python tools/goldens/make_config_cases.py . [NAME ...]
@@ -35,7 +35,7 @@ ADDED = {"partial_rotary_factor": 0.5, "rotary_dim": 4, "attn_logit_softcapping"
          "clip_qkv": 0.1, "original_max_position_embeddings": 16, "attention_bias": False, "hidden_activation": "relu",
          "num_experts_per_tok": 1, "use_bidirectional_attention": False, "n_shared_experts": 1}
 
-CHANGED = {"rope_interleave", "norm_topk_prob", "routed_scaling_factor", "use_sliding_window"}  # where a file has them, too
+CHANGED = {"rope_interleave", "norm_topk_prob", "routed_scaling_factor", "use_sliding_window"}  # changed if present
 
 
 def cases(config):
@@ -63,7 +63,7 @@ class Reference:
         self.weights = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
 
     def logits(self, config):
-        """Of the last token; nothing where transformers refuses the config, or has no weights for it."""
+        """Logits of the last token; None if transformers refuses the config or has no weights for it."""
         try:
             parsed = AutoConfig.for_model(config["model_type"]).__class__.from_dict(copy.deepcopy(config))
             parsed._attn_implementation = "eager"
@@ -74,7 +74,7 @@ class Reference:
                     return None
                 model.tie_weights()
                 return model(self.tokens, use_cache=False).logits[0, -1].double()
-        except Exception:  # of any kind: what matters is that there are no logits
+        except Exception:  # of any kind: only the lack of logits matters
             return None
 
 

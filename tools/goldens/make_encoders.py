@@ -30,7 +30,7 @@ from transformers import BertConfig, Gemma3TextConfig, ModernBertConfig, NomicBe
 LENGTHS = [1, 2, 17, 40, 64, 33]
 TEXTS = ["the quick brown fox", "The other words, and numbers 123!", "a", "It was not what they said when people make water.",
          "x = {'a': [1, 2.5, -3e8]}", "e\u0301t\u00e9 \u4e2d\u6587 english"]
-BYTES, BYTES_END = "byte_level", "byte_level_end"  # made here: the bytes and a few merges; with [CLS] and [SEP], or [SEP] alone
+BYTES, BYTES_END = "byte_level", "byte_level_end"  # made here: bytes and a few merges; [CLS] and [SEP], or [SEP] only
 
 
 @dataclass
@@ -118,14 +118,14 @@ def make_model(spec, n_vocab, rng):
 
 @torch.inference_mode()
 def hidden_states(model, sequences):
-    """Each sequence alone, so that no padding is involved -> float32 [n_tokens, dim]."""
+    """Runs each sequence separately, so that there is no padding -> float32 [n_tokens, dim]."""
     return np.concatenate([model(input_ids=torch.tensor([s])).last_hidden_state[0].numpy() for s in sequences])
 
 
 # ---------------------------------------------------------------- GGUF
 
 def phantom(token, special):
-    """WordPiece tokens as llama.cpp's converter spells them."""
+    """WordPiece tokens in the spelling of llama.cpp's converter."""
     return token if special else token[2:] if token.startswith("##") else "\u2581" + token
 
 
@@ -210,7 +210,7 @@ def write_gguf(path, spec, model, tokenizer):
 
 
 def gguf_tensors(spec, model):
-    """[(GGUF name, data)], fused as llama.cpp's converters leave them."""
+    """[(GGUF name, data)], fused as in llama.cpp's converters."""
     names = gguf.get_tensor_name_map(spec.arch, spec.n_layers)
     state = {k: v.numpy() for k, v in model.state_dict().items() if not k.endswith("_ids") and not k.startswith("dense.")}
     renamed = {"layers.{}.self_attn.o_proj": "encoder.layers.{}.attn.out_proj", "layers.{}.mlp.up_proj": "encoder.layers.{}.mlp.fc11",
@@ -282,7 +282,7 @@ def sentence_embeddings(folder):
 def make_golden(spec, seed, out):
     rng = np.random.default_rng(seed)
     tokenizer = load_tokenizer(spec, out.parent)
-    model = make_model(spec, tokenizer.get_vocab_size() + 2, rng)  # padded, as real embeddings are
+    model = make_model(spec, tokenizer.get_vocab_size() + 2, rng)  # padded, as in real models
     sequences = [rng.integers(5, tokenizer.get_vocab_size(), n).tolist() for n in LENGTHS]
     hidden = hidden_states(model, sequences)
     assert 0.3 < hidden.std() < 10, hidden.std()

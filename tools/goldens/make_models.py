@@ -38,7 +38,7 @@ from transformers import (DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gem
                           Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
 
 N_GREEDY = 64
-N_CANDIDATES = 96  # prompts tried at once; the one with the clearest greedy choices is kept
+N_CANDIDATES = 96  # prompts tried at once; the prompt with the clearest greedy choices is used
 MIN_MARGIN = 1e-3  # every greedy step must win by more than this
 
 
@@ -48,22 +48,22 @@ class Spec:
     config: type
     n_tokens: int  # prompt length: rarely a multiple of a cache block
     vocab: int
-    types: dict  # GGUF tensor name pattern -> format of a matrix, first match wins; vectors are always F32
+    types: dict  # GGUF tensor name pattern -> format of a matrix; the first match counts; vectors are always F32
     rope: dict = field(default_factory=dict)
     n_layers: int = 2
     dim: int = 64
     n_heads: int = 4
     n_kv_heads: int = 2
-    head_dim: int = 0  # 0: dim / n_heads, and then the file does not say it
+    head_dim: int = 0  # 0: dim / n_heads, and the file has no key for it
     ffn: int = 96  # 0: the config has no such key
     eps: float = 1e-5
     tied: bool = False
     extra: dict = field(default_factory=dict)
-    hf: str = ""  # "new", "old", "sharded" or "packed": a Hugging Face directory too
-    context: int = 256  # max_position_embeddings, where the rope does not say
-    n_ctx: int = 0  # the context to run it with, where the result depends on it
-    gain: float = 1.0  # of the embedding or the output matrix, for logits of a usual size
-    push: float = 1.0  # of what a layer adds, where a scaled embedding would drown it
+    hf: str = ""  # "new", "old", "sharded" or "packed": also write a Hugging Face directory
+    context: int = 256  # max_position_embeddings, if the rope does not state a context
+    n_ctx: int = 0  # the context to run the model with, if the result depends on it
+    gain: float = 1.0  # factor on the embedding or the output matrix, so that logits have a usual size
+    push: float = 1.0  # factor on the layers' outputs, which a scaled embedding would otherwise hide
 
 
 F32, F16, BF16 = {"*": "F32"}, {"*": "F16"}, {"*": "BF16"}
@@ -190,8 +190,8 @@ SPECS = [
          ffn=24, eps=1e-6, hf="new", extra=dict(num_local_experts=7, num_experts_per_tok=2)),
 ]
 
-# The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales
-# put in: block offset of d, of dmin, and the mean of the unsigned codes (dmin = mean * d centres the values on 0).
+# The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales.
+# Block offset of d, of dmin, and the mean of the unsigned codes (dmin = mean * d centres the values on 0).
 RANDOM_BITS = {"Q2_K": (80, 82, 1.5), "Q3_K": (108, None, 0), "Q4_K": (0, 2, 7.5), "Q5_K": (0, 2, 15.5),
                "Q6_K": (208, None, 0), "IQ4_NL": (0, None, 0), "IQ4_XS": (0, None, 0)}
 
@@ -216,7 +216,7 @@ def make_model(spec):
 def weight_stats(name, shape, spec, plus_one):
     """(mean, std): norms and biases away from 1 and 0, attention far from uniform, logits with a std of 1 to 3."""
     if name.endswith("A_log"):
-        return -1.5, 1.0  # most of a state lasts some tokens, some of it many
+        return -1.5, 1.0  # most elements of a state last for some tokens, some for many
     if name.endswith("norm.weight"):
         mean = spec.push if ".post_" in name and plus_one else 1.0
         return (mean - 1.0 if plus_one else mean), 0.3
@@ -250,7 +250,7 @@ def random_blocks(rng, shape, fmt, std):
 
 
 def format_of(name, w, spec):
-    # Routers and convolutions keep their type whatever the file's is.
+    # Routers and convolutions have a type of their own, whatever the file's type is.
     if w.ndim == 1 or not name.endswith(".weight") or "ffn_gate_inp" in name or "ssm_conv1d" in name:
         return "F32"
     return next(f for pattern, f in spec.types.items() if fnmatch.fnmatch(name, pattern))
@@ -258,14 +258,15 @@ def format_of(name, w, spec):
 
 PLAIN = (lambda w: w, lambda w: w)
 PLUS_ONE = (lambda w: w + 1, lambda w: w - 1)
-MINUS_EXP = (lambda w: -np.exp(w.astype(np.float64)).astype(np.float32), None)  # rounded once: its logarithm stays what it is
+MINUS_EXP = (lambda w: -np.exp(w.astype(np.float64)).astype(np.float32), None)  # rounded once: exact logarithm
 
 
 def encoded(rng, view, name, spec, mean, std, kept):
-    """Fills a view of a parameter with random weights as the file holds them -> (data, type). kept: to what it holds, and back."""
+    """Fills a view of a parameter with random weights as the file stores them -> (data, type). kept: functions to the
+    stored values and back."""
     rows = int(np.prod(view.shape[:-1])) if view.ndim > 1 else 1
     shape = (rows, view.shape[-1]) if view.ndim > 1 else view.shape
-    if name.endswith("ssm_out.weight"):  # its columns are heads
+    if name.endswith("ssm_out.weight"):  # columns are heads
         shape = (view.shape[0], int(np.prod(view.shape[1:])))
     fmt = format_of(name, view, spec)
     if fmt in RANDOM_BITS:
@@ -293,7 +294,7 @@ def fill_weights(model, spec, rng):
             w += (mean + std * rng.standard_normal(w.shape)).astype(np.float32)
         parts = []
         for gguf_name, view in views:
-            # Experts and heads keep a dimension of their own; laced heads are rows like any.
+            # Experts and heads are a dimension of their own; reordered heads are rows like others.
             stacked = gguf_name.split(".")[-2] in STACKED
             data, fmt = encoded(rng, view, gguf_name, spec, mean, std, kept)
             n = view.shape[0] if stacked and view.ndim == 3 else 0
@@ -312,7 +313,7 @@ STACKED = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "attn_k_b", "attn_v_
 
 
 def score_biases(model):
-    """DeepSeek's corrections of the routers' scores, which are no parameters."""
+    """DeepSeek's corrections of the routers' scores, which are not parameters of the module."""
     return [(n.replace("e_score_correction_bias", "e_score_correction.bias"), b) for n, b in model.named_buffers()
             if n.endswith("e_score_correction_bias")]
 
@@ -328,7 +329,7 @@ def rope_tensors(spec, config):
 
 
 def llama3_factors(config):
-    """What each rope frequency is divided by -> [head_dim / 2]."""
+    """The divisor of each rope frequency -> [head_dim / 2]."""
     p = config.rope_parameters
     low_wavelen = p["original_max_position_embeddings"] / p["low_freq_factor"]
     high_wavelen = p["original_max_position_embeddings"] / p["high_freq_factor"]
@@ -378,7 +379,7 @@ def add_config(writer, spec, config):
     if spec.ffn:
         writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(1 if hasattr(config, "kv_lora_rank") else config.num_key_value_heads)  # of latents, one
+    writer.add_head_count_kv(1 if hasattr(config, "kv_lora_rank") else config.num_key_value_heads)  # latents: one head
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = rope_of(config)
     if config.model_type not in ("gemma", "gemma2"):
@@ -405,7 +406,7 @@ def write_gguf(path, spec, config, tensors):
     writer.add_name(f"golden {spec.name}")
     add_config(writer, spec, config)
     main_type = spec.types.get("*")
-    if main_type:  # a hand-made mix has no file type of its own
+    if main_type:  # a mix made by hand has no file type
         writer.add_file_type(gguf.LlamaFileType["ALL_F32" if main_type == "F32" else f"MOSTLY_{main_type}"])
     add_tokenizer(writer, spec.vocab)
     if main_type not in ("F32", "F16", "BF16"):
@@ -441,7 +442,7 @@ def make_expected(model, spec, rng):
     best = torch.where(usable & varied, margin, -1.0).argmax()
     tokens, greedy = prompts[best], greedy[best]
     logits = model(tokens[None], use_cache=False).logits[0]
-    # Once more in one pass without the cache: the same tokens must win, by as clear a margin.
+    # Run once more in one pass without the cache: the same tokens must win with as clear a margin.
     tail = model(torch.cat([tokens, greedy])[None], use_cache=False).logits[0, spec.n_tokens - 1:-1]
     top = tail.topk(2)
     margin = (top.values[:, 0] - top.values[:, 1]).min().item()
@@ -452,7 +453,7 @@ def make_expected(model, spec, rng):
 
 @torch.inference_mode()
 def int8_logits(model, tokens):
-    """The logits with every input of a matrix rounded to int8, in groups of 32 with a scale: what kernels for Q8_0 do."""
+    """The logits with every input of a matrix rounded to int8 in groups of 32 with a scale, as kernels for Q8_0 do."""
     def rounded(_, args):
         groups = args[0].reshape(-1, 32).double()
         scale = groups.abs().amax(1, keepdim=True) / 127
@@ -467,7 +468,7 @@ def int8_logits(model, tokens):
 
 
 def old_config(path):
-    """Rewrites a config.json with the keys that transformers 4 wrote, and checks that they are read as the same."""
+    """Rewrites a config.json with the keys of transformers 4, and checks that transformers reads both as the same."""
     new = transformers.AutoConfig.from_pretrained(path.parent)
     keys = json.loads(path.read_text())
     rope = keys.pop("rope_parameters")
@@ -481,7 +482,7 @@ def old_config(path):
 
 
 def hf_tokenizer(vocab):
-    """The tokenizer of add_tokenizer(), as tokenizers has it."""
+    """The tokenizer of add_tokenizer(), as an object of the tokenizers package."""
     tokens, merges = token_list(vocab)
     model = tokenizers.models.BPE({t: i for i, t in enumerate(tokens[:-2])}, [tuple(m.split()) for m in merges])
     tokenizer = tokenizers.Tokenizer(model)

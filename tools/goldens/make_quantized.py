@@ -130,7 +130,7 @@ def logits_of(model, tokens):
 
 
 def loaded_logits(folder, tokens, quantization):
-    """What transformers computes after reading the directory itself."""
+    """What transformers computes after it has read the directory."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=F32, attn_implementation="eager", quantization_config=quantization)
     return logits_of(model.float().eval(), tokens)
 
@@ -148,9 +148,9 @@ def write_expected(folder, logits):
 
 
 def write_model(folder, base, tokens, pack, keys, embeddings=False, loader=None, loader_rounds=False):
-    """pack(module, weights) -> what a packer gives, or None: BF16. MLX alone packs the embedding and the output. loader: how
-    transformers is to read the directory, where it can; one that rounds to bf16 on the way confirms the logits, and does not make
-    them."""
+    """pack(module, weights) -> the result of a packer, or None: BF16. Only MLX packs the embedding and the output.
+    loader: how transformers reads the directory, if it can. A loader that rounds intermediate results only confirms the
+    logits, and does not make them."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors, state = {}, base.state_dict()
     tied = base.config.tie_word_embeddings
@@ -192,7 +192,7 @@ def write_base_gguf(path, spec, base):
 
 
 def mixed_mlx(module, w):
-    """One layer, one kind: what per-layer overrides can say, and a module that is not quantized."""
+    """One layer of each kind: everything that per-layer overrides can state, and a module that is not quantized."""
     kinds = {"model.embed_tokens": dict(bits=8, group=32), "model.layers.0.mlp.down_proj": dict(bits=6, group=64),
              "model.layers.0.self_attn.o_proj": None, "model.layers.1.mlp.down_proj": dict(mode="mxfp8", bits=8, group=32),
              "model.layers.1.mlp.up_proj": dict(mode="mxfp4", bits=4, group=32), "model.layers.1.mlp.gate_proj": dict(mode="nvfp4", bits=4, group=16)}
@@ -228,7 +228,8 @@ def two_scheme_keys():
 
 
 def write_gpt_oss(folder, spec, seed):
-    """Its experts' matrices as their own release has them: blocks and scales [experts, out, in / 32], gate and up in turns."""
+    """The experts' matrices as in gpt-oss's release: blocks and scales [experts, out, in / 32], gate and up
+    alternating."""
     folder.mkdir(parents=True, exist_ok=True)
     base, tokens = make_base(spec, seed)
     rng, tensors = np.random.default_rng(seed), {}
@@ -261,7 +262,7 @@ def write_models(out):
     write_model(out / "fp8", base, tokens, lambda m, w: fp8(w, (32, 32)), keys(fp8(sample, (32, 32))),
                 loader=transformers.FineGrainedFP8Config(dequantize=True))
     write_model(out / "ct_mixed", base, tokens, two_schemes, two_scheme_keys())  # transformers reads such with one scheme for all
-    # Scales are F32: weights that the library makes of others are rounded to their type.
+    # Scales are F32, because the library rounds weights to the type of their scales.
     for name, pack in (("ct_int4", lambda w: compressed(w, "pack-quantized", F32, num_bits=4, type="int", strategy="group", group_size=32, symmetric=False)),
                        ("ct_fp8", lambda w: compressed(w, "float-quantized", F32, num_bits=8, type="float", strategy="channel")),
                        ("ct_nvfp4", lambda w: compressed_mx(w, "nvfp4-pack-quantized", 4, 16))):

@@ -26,7 +26,7 @@ from makers import make_all, write_sidecar
 QUERY = "what did the other people say"
 DOCUMENTS = ["the quick brown fox", "It was not what they said when people make water.", "a", "numbers 123 and words, (or none)!",
              " ".join(["what people say when they make words of water"] * 9), ""]
-YES, NO = 40, 33  # tokens of the one that is asked in words
+YES, NO = 40, 33  # tokens of the model that answers in words
 PROMPT = "[CLS]Is it so?\nQuery: {query}\nDocument: {document}[SEP]"
 
 
@@ -44,7 +44,7 @@ class Spec:
     between: int = 1  # tokens between the texts of a pair
     extra: dict = field(default_factory=dict)
     activation: str = ""
-    asked: bool = False  # it writes yes or no
+    asked: bool = False  # the model answers yes or no
 
 
 SPECS = [
@@ -63,7 +63,7 @@ SPECS = [
 
 
 def set_pair(tokenizer, spec):
-    """The pair template of the tokenizer, as BERT, RoBERTa and ModernBERT have theirs."""
+    """Sets the tokenizer's pair template to that of BERT, RoBERTa or ModernBERT."""
     from tokenizers import processors
     first, last = ("<s>", "</s>") if tokenizer.token_to_id("<s>") is not None else ("[CLS]", "[SEP]")
     second_type = 1 if spec.config is BertConfig else 0
@@ -179,7 +179,7 @@ def write_directory(folder, spec, model, tokenizer):
 
 @torch.inference_mode()
 def pair_scores(folder, spec, model, fast):
-    """What the classifier gives for each pair alone, and CrossEncoder's scores of all."""
+    """The classifier's result for each pair separately, and CrossEncoder's scores of all pairs."""
     from sentence_transformers import CrossEncoder
     encoded = [{k: v[0] for k, v in fast([[QUERY, d]], truncation="longest_first", max_length=spec.n_ctx).items()} for d in DOCUMENTS]
     logits = [model(**{k: torch.tensor([v]) for k, v in e.items()}).logits[0, 0].item() for e in encoded]
@@ -190,7 +190,7 @@ def pair_scores(folder, spec, model, fast):
 
 @torch.inference_mode()
 def asked_scores(model, tokenizer):
-    """The chance of yes against no after the prompt, as Qwen3-Reranker's card computes it."""
+    """The probability of yes against no after the prompt, as in Qwen3-Reranker's model card."""
     names = "[CLS]", "[SEP]"
     ids = []
     for document in DOCUMENTS:
@@ -234,7 +234,7 @@ def make_golden(spec, seed, out):
     tokenizer = encoders.load_tokenizer(spec, out.parent)
     model = make_model(spec, tokenizer.get_vocab_size() + 2, rng)
     if spec.asked:
-        tokenizer.post_processor = None  # nothing is put around what is asked
+        tokenizer.post_processor = None  # no tokens are added around the prompt
         ids, logits, scores = asked_scores(model, tokenizer)
         np.testing.assert_allclose(write_asked_directory(out / spec.name, model, tokenizer, spec.n_ctx), scores, atol=1e-5)
     else:

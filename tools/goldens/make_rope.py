@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/data/models/rope.cases: rope frequencies as Hugging Face transformers has them, for every kind of scaling.
+"""Writes tests/data/models/rope.cases: rope frequencies of Hugging Face transformers, for every kind of scaling.
 
     pip install -r tools/goldens/requirements.txt && python tools/goldens/make_rope.py
 """
@@ -33,7 +33,7 @@ def main():
     rows = []
     for head_dim, theta, original, n_ctx, parameters in CASES:
         kind = parameters["rope_type"]
-        # Of the dynamic kind, what it was trained for is max_position_embeddings.
+        # For the dynamic kind, the context of training is max_position_embeddings.
         stretched = original if kind == "dynamic" else int(original * parameters.get("factor", 8.0))
         rope = {**parameters, "rope_theta": theta}
         if kind not in ("linear", "dynamic"):

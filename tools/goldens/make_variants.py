@@ -42,7 +42,7 @@ def pooling(mode, **options):
 
 POOL, UNIT = ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")
 DENSE = [("2_Dense", "Dense"), ("3_Dense", "Dense")]
-PADS = [("roberta", 3), ("xlm-roberta", 7), ("camembert", 14), ("roberta", None)]  # tokens that are in no text
+PADS = [("roberta", 3), ("xlm-roberta", 7), ("camembert", 14), ("roberta", None)]  # tokens that occur in no text
 ENCODERS = [
     dict(name="another_folder", base="encoders/bert", moves=[["1_Pooling", "how_to_pool"]], files={"modules.json": modules(("how_to_pool", "Pooling"), UNIT)}),
     dict(name="pooling_of_another_folder", base="encoders/bert",
@@ -83,7 +83,7 @@ BERT_PAIR = {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
 
 
 def template(*pair):
-    """[CLS] and so on, each with its type: TemplateProcessing's `pair`."""
+    """[CLS] and so on, each with its type, in the form of TemplateProcessing's `pair`."""
     piece = lambda token, kind: {"Sequence": {"id": token, "type_id": kind}} if token in "AB" else {"SpecialToken": {"id": token, "type_id": kind}}
     special = {name: {"id": name, "ids": [token], "tokens": [name]} for name, token in (("[CLS]", 2), ("[SEP]", 3))}
     return {"type": "TemplateProcessing", "single": [piece("[CLS]", 0), piece("A", 0), piece("[SEP]", 0)],
@@ -95,7 +95,7 @@ def typed(kind):
 
 
 NO_TYPES = {"model_input_names": ["input_ids", "attention_mask"]}
-SEP_OF_BYTES = 263  # what the byte tokenizer puts last
+SEP_OF_BYTES = 263  # the last token that the byte tokenizer adds
 RANKERS = [
     dict(name="one_type", base="rankers/bert", set={"tokenizer.json": {"post_processor": typed(0)}}),
     dict(name="two_types", base="rankers/bert", set={"tokenizer.json": {"post_processor": typed(1)}}),
@@ -113,7 +113,7 @@ RANKERS = [
 
 
 def copy_of(row, folder):
-    """The directory of a row; the test does the same."""
+    """The directory of a row; the test makes the same copy."""
     shutil.copytree(DATA / row["base"], folder)
     for old, new in row.get("moves", []):
         (folder / new).parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the makers of goldens have in common: their command line, and the file beside each golden that says what was expected."""
+"""What the makers of goldens share: their command line, and the file with the expected values beside each golden."""
 import argparse
 import json
 import pathlib
@@ -13,7 +13,8 @@ def write_sidecar(path, values):
 
 
 def make_all(description, specs, make_golden, first_seed, folder):
-    """Calls make_golden(spec, seed, folder) for all specs, or those that are named. A spec keeps its seed whoever else is made."""
+    """Calls make_golden(spec, seed, folder) for all specs, or for those named. A spec's seed does not depend on which
+    other specs are made."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=pathlib.Path, default=pathlib.Path(folder))
     parser.add_argument("names", nargs="*", help="only these models")

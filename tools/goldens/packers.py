@@ -1,9 +1,9 @@
 """The layouts in which quantized Hugging Face and MLX checkpoints keep a matrix, one function each.
 
-Each takes float32 weights [out, in] and gives (tensors by the suffix of their names, keys for config.json, the weights that the
-tensors stand for, float32). Codes are rounded to the nearest, nothing cleverer: what counts here is where the bits go. MLX's
-layouts are made and read by mlx itself, compressed-tensors' and ModelOpt's by their own libraries, FP8 by torch; GPTQ and AWQ as AutoGPTQ and
-AutoAWQ document and write them.
+Each function takes float32 weights [out, in] and gives (tensors by the suffix of their names, keys for config.json, the
+float32 weights that the tensors represent). Codes are rounded to nearest, without a search, because the goldens test
+only the layout of the bits. mlx itself makes and reads MLX's layouts; the libraries of compressed-tensors and ModelOpt
+make theirs; torch makes FP8. GPTQ and AWQ follow the documentation and code of AutoGPTQ and AutoAWQ.
 """
 import mlx.core as mx
 import numpy as np
@@ -13,7 +13,7 @@ from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_in
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 
 mx.set_default_device(mx.cpu)
-AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # the output that each nibble of a word has
+AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # the output in each nibble of a word
 
 
 def t(array, dtype=None):
@@ -22,7 +22,7 @@ def t(array, dtype=None):
 
 
 def to_torch(array):
-    """mlx to torch, bf16 included."""
+    """Converts mlx to torch, also bf16."""
     if array.dtype == mx.bfloat16:
         return t(np.array(array.view(mx.uint16)).view(np.int16)).view(torch.bfloat16)
     if array.dtype == mx.uint32:
@@ -34,7 +34,7 @@ def mlx(w, mode="affine", bits=4, group=64, dtype="bfloat16"):
     w = mx.array(w).astype(getattr(mx, dtype))
     parts = mx.quantize(w, group_size=group, bits=bits, mode=mode)
     tensors = dict(zip((".weight", ".scales", ".biases"), map(to_torch, parts)))
-    # In float32, where mlx's own product would round to the scales' type.
+    # In float32, because mlx's own product would round to the type of the scales.
     parts = [parts[0]] + [p.astype(mx.float32) if mode == "affine" else p for p in parts[1:]]
     weights = mx.dequantize(*parts, group_size=group, bits=bits, mode=mode, dtype=mx.float32)
     keys = {"group_size": group, "bits": bits} | ({} if mode == "affine" else {"mode": mode})
@@ -59,7 +59,7 @@ def round_to_grid(w, bits, group, symmetric):
 
 
 def pack(codes, bits):
-    """[rows, n] -> int32 [rows, n * bits / 32]: a stream of bits, the first code in the lowest."""
+    """[rows, n] -> int32 [rows, n * bits / 32]: a stream of bits, the first code in the lowest bits."""
     stream = (codes[..., None] >> np.arange(bits, dtype=np.uint32) & 1).astype(np.uint8).reshape(codes.shape[0], -1)
     return np.packbits(stream, axis=1, bitorder="little").view("<i4")
 
@@ -70,7 +70,8 @@ def weights_of(codes, scales, zeros, order):
 
 
 def gptq(w, bits=4, group=128, sym=True, v2=False, order=None, said=None):
-    """order: columns as GPTQ took them, of which each `group` share a scale; said: the format that config.json claims."""
+    """order: the order in which GPTQ took the columns, where every `group` columns share a scale; said: the format that
+    config.json claims."""
     n_in = w.shape[1]
     size = n_in if group < 0 else group
     columns = np.arange(n_in) if order is None else order
@@ -80,7 +81,7 @@ def gptq(w, bits=4, group=128, sym=True, v2=False, order=None, said=None):
     back = np.argsort(columns)
     weights = weights_of(codes[:, back], scales, zeros, g_idx)
     if order is not None:
-        weights = weights.astype(np.float16).astype(np.float32)  # as GPTQ's own kernels have them
+        weights = weights.astype(np.float16).astype(np.float32)  # as in GPTQ's own kernels
     stored = zeros if v2 else (zeros - 1) & ((1 << bits) - 1)
     tensors = {".qweight": t(pack(codes[:, back], bits).T), ".qzeros": t(pack(stored.T, bits)),
                ".scales": t(scales.T, torch.float16), ".g_idx": t(g_idx)}
@@ -99,8 +100,8 @@ def awq(w, group=128):
 
 
 def awq_gemv(w, group=128):
-    """As AutoAWQ's gemv kernels want it: in the order of the rows, zero points and scales in rows of whole words, for small groups
-    of several."""
+    """The layout of AutoAWQ's gemv kernels: in row order, with zero points and scales in rows of whole words, padded to
+    several words for small groups."""
     codes, scales, zeros = round_to_grid(w, 4, group, False)
     step = {32: 4, 64: 2}.get(group, 1)
     width = -(-(-(-scales.shape[1] // 8)) // step) * step * 8
@@ -111,7 +112,8 @@ def awq_gemv(w, group=128):
 
 
 def whole_codes(packed, n_out, n_in, bits):
-    """The same tensors as the library's older versions packed them: of each word as many codes as fit, the rest of its bits 0."""
+    """The same tensors in the packing of the library's older versions: each word has as many whole codes as fit; its
+    other bits are 0."""
     def words(codes):  # [n, m] -> [n, words]
         a_word = 32 // bits
         codes = np.pad(codes, ((0, 0), (0, -codes.shape[1] % a_word))).astype(np.uint32).reshape(codes.shape[0], -1, a_word)
@@ -127,7 +129,7 @@ def whole_codes(packed, n_out, n_in, bits):
 
 
 def compressed(w, form, dtype=torch.bfloat16, targets=("Linear",), old=False, **args):
-    """What compressed-tensors' own library writes and reads again. old: integers packed as its older versions did."""
+    """What compressed-tensors' own library writes and reads back. old: integers packed as in its older versions."""
     weights = QuantizationArgs(**args)
     scheme = QuantizationScheme(targets=list(targets), weights=weights)
     n_out, n_in = w.shape
@@ -168,7 +170,7 @@ def compressed(w, form, dtype=torch.bfloat16, targets=("Linear",), old=False, **
 
 
 def read_nvfp4(packed, rounded):
-    """The numbers of NVFP4 as its description has them, which `rounded` are to bf16."""
+    """The values of NVFP4 by the format's description; `rounded` has them rounded to bf16."""
     codes = packed["weight_packed"].numpy()
     codes = np.stack([codes & 15, codes >> 4], -1).reshape(codes.shape[0], -1)
     numbers = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])[codes]
@@ -179,7 +181,7 @@ def read_nvfp4(packed, rounded):
 
 
 def compressed_mx(w, form, bits, size):
-    """Likewise, of the formats with blocks of small floats."""
+    """As compressed(), for the formats with blocks of small floats."""
     weights = QuantizationArgs(num_bits=bits, type="float", strategy="tensor_group" if size == 16 else "group", group_size=size)
     scheme = QuantizationScheme(targets=["Linear"], weights=weights)
     largest = 6.0 if bits == 4 else 448.0
@@ -193,7 +195,7 @@ def compressed_mx(w, form, bits, size):
     compressor = BaseCompressor.get_value_from_registry(form)
     packed = compressor.compress(dict(state), scheme)
     again = compressor.decompress(dict(packed), scheme)["weight"].float().numpy()
-    if size == 16:  # which the library rounds to bf16
+    if size == 16:  # the library rounds these to bf16
         again = read_nvfp4(packed, again)
     group = {"targets": ["Linear"], "weights": weights.model_dump(mode="json"), "input_activations": None, "format": form}
     keys = {"quant_method": "compressed-tensors", "format": form, "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
@@ -201,7 +203,7 @@ def compressed_mx(w, form, bits, size):
 
 
 def fp8(w, block=None, name=".weight_scale_inv", dtype=torch.float32, per_row=False, method="fp8"):
-    """block: rows and columns that share a scale; else one scale for all, or one a row."""
+    """block: rows and columns that share a scale; otherwise one scale for all, or one for each row."""
     n_out, n_in = w.shape
     size = block or ((1, n_in) if per_row else (n_out, n_in))
     rows, cols = -(-n_out // size[0]), -(-n_in // size[1])
@@ -220,8 +222,8 @@ def fp8(w, block=None, name=".weight_scale_inv", dtype=torch.float32, per_row=Fa
 
 
 def modelopt(w, algorithm):
-    """As NVIDIA's Model Optimizer packs weights and reads them again, under the names that it exports. algorithm: its quant_algo."""
-    from modelopt.torch.quantization import qtensor  # it takes a while
+    """What NVIDIA's Model Optimizer writes and reads back, under its export names. algorithm: its quant_algo."""
+    from modelopt.torch.quantization import qtensor  # the import is slow
     x, scalar = t(w), t(np.array(1.0, np.float32))
     kinds = {"FP8": (qtensor.FP8QTensor, {}, None), "FP8_PER_CHANNEL_PER_TOKEN": (qtensor.FP8QTensor, {"axis": 0}, None),
              "FP8_PB_WO": (qtensor.FP8QTensor, {}, {-1: 128, -2: 128}), "MXFP8": (qtensor.MXFP8QTensor, {}, None),

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/data/grammars/{gbnf,lark}.json: grammars, texts, and what others say of each text.
+"""Writes tests/data/grammars/{gbnf,lark}.json: grammars, texts, and the verdict of other programs on each text.
 
     make.py FOLDER         needs the packages xgrammar (GBNF) and lark (Lark, its Earley parser with all lexings)
 
-Each entry: {"grammar", "texts": [[text, whether it belongs to the grammar, bytes that can be read]]}. Bytes are -1 where the
-oracle does not say (lark). Texts are members by hand and what becomes of them when characters are lost, doubled, swapped
-or replaced, with a fixed seed.
+Each entry: {"grammar", "texts": [[text, whether it belongs to the grammar, bytes that can be read]]}. The bytes are -1
+if the oracle does not tell (lark). The texts are members written by hand, and variants with characters lost, doubled,
+swapped or replaced, with a fixed seed.
 """
 import json
 import pathlib

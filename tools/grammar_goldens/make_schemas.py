@@ -111,7 +111,7 @@ def any_schema(depth):
 
 
 def near(schema, depth=3):
-    """A value that has a fair chance with the schema."""
+    """A value that is likely to satisfy the schema."""
     if not isinstance(schema, dict) or depth == 0 or rng.random() < 0.15:
         return value(2)
     for key in ("anyOf", "oneOf", "allOf"):

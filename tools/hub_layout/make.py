@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/data/hub/layout.json: what lies where in a cache that huggingface_hub has filled from the server of tests/cli/fake_hub.py.
+"""Writes tests/data/hub/layout.json: the layout of a cache that huggingface_hub filled from the server of
+tests/cli/fake_hub.py.
 
     pip install huggingface_hub==2.4.0 && tools/hub_layout/make.py
 
-tests/cli/hub_test.py compares with it what ingot makes of the same repositories, and has ingot read such a cache."""
+tests/cli/hub_test.py compares ingot's cache of the same repositories with this layout, and has ingot read such a
+cache."""
 import json
 import os
 import pathlib
@@ -39,7 +41,7 @@ def repo(name):
 
 
 def layout(cache):
-    """path: the text of a ref, the target of a link, or None. Without what huggingface_hub keeps for itself alone."""
+    """path: the text of a ref, the target of a link, or None. Without files that only huggingface_hub uses."""
     tree = {}
     for path in sorted(pathlib.Path(cache).rglob("*")):
         name = path.relative_to(cache).as_posix()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden blocks for tests/quant: bytes and what the `gguf` package (NumPy, not ingot) makes of them.
+"""Golden blocks for tests/quant: bytes, and the values that the `gguf` package (NumPy, not ingot) decodes from them.
 
     pip install gguf numpy && python tools/quant_goldens/make.py tests/data/quant [libggml-base.so]
 
@@ -8,8 +8,8 @@ Q4_K.decode.bin     u32 n_blocks, the blocks, f32 weights: random bytes, with f1
 Q4_K.nonfinite.bin  the same with infinite and NaN scales
 Q4_0.encode.bin     u32 n_blocks, f32 inputs, the blocks: for the formats that ingot writes
 
-The package has no Q1_0 and Q2_0: those come from ggml's own C, where its library is given (llama-cpp-python has one), which
-then has to agree with the package about the others too.
+The package lacks Q1_0 and Q2_0. ggml's own C library makes those, if it is given (llama-cpp-python has one); then the
+library must also agree with the package about the other formats.
 """
 import ctypes
 import pathlib
@@ -42,7 +42,7 @@ def generator(name):
 
 
 def put_f16(name, blocks, offset, bits):
-    """IQ1_M has its f16 in the top nibbles of four u16, the others have it whole."""
+    """IQ1_M has its f16 in the top nibbles of four u16; the other formats have it in one piece."""
     if name != "IQ1_M":
         blocks[:, offset:offset + 2] = bits.astype("<u2")[:, None].view(np.uint8)
         return
@@ -81,7 +81,7 @@ def write_decode(path, name, blocks, library):
 
 
 def encode_inputs(rng, block_size):
-    """Rows of several sizes and signs, zeros, ties, constants and a lone spike."""
+    """Rows of several sizes and signs, zeros, ties, constants and a single spike."""
     n = 48 if block_size > 1 else 512
     x = (rng.standard_normal((n, block_size)) * 10.0 ** rng.integers(-5, 4, (n, 1))).astype(np.float32)
     if block_size == 1:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden blocks for the formats that ggml does not have: bytes and what `mlx` (not ingot) makes of their numbers.
+"""Golden blocks for the formats that ggml lacks: bytes, and the values that `mlx` (not ingot) decodes from them.
 
     pip install 'mlx[cpu]' numpy && python tools/quant_goldens/make_mlx.py tests/data/quant
 

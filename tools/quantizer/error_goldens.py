@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What ggml's quantizers leave as error on given weights: tests/data/quant/errors.json and errors.bin.
+"""The error that ggml's quantizers leave on given weights: tests/data/quant/errors.json and errors.bin.
 
     pip install gguf numpy && python tools/quantizer/error_goldens.py libggml-base.so tests/data/quant
 
-errors.bin: float32 weights [4, 1024] (a Gaussian, a heavy-tailed, a one-sided row, one with outliers), then the importance of each of the
-1024 columns. errors.json: {type: [[plain, weighted], ...]}, of each row the sum of squared errors, and that weighted by importance of
-blocks made with it. The codes are ggml's, what they stand for comes from the gguf package, the sums are float64.
+errors.bin: float32 weights [4, 1024] (a Gaussian, a heavy-tailed, a one-sided row, a row with outliers), then the
+importance of each of the 1024 columns. errors.json: {type: [[plain, weighted], ...]}: for each row, the sum of squared
+errors, and the importance-weighted sum for blocks made with the importance. ggml makes the codes, the gguf package
+decodes them, and the sums are float64.
 """
 import json
 import pathlib

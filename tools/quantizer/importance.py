@@ -1,5 +1,5 @@
-"""An importance matrix of the demo model: the mean squares of each matrix's inputs over a text, computed in NumPy, as llama.cpp's
-older .dat file has them."""
+"""An importance matrix of the demo model: the mean squares of each matrix's inputs over a text, computed in NumPy, in
+the format of llama.cpp's older .dat file."""
 import pathlib
 import struct
 import sys
@@ -11,7 +11,7 @@ import numpy_llama  # noqa: E402
 
 
 class Recorder(dict):
-    """The tensors of a model; each matrix, when it is multiplied with (x @ t[name].T), notes the squares of x."""
+    """The tensors of a model. When a matrix is used in a product (x @ t[name].T), it records the squares of x."""
 
     def __init__(self, tensors):
         super().__init__(tensors)
@@ -31,9 +31,9 @@ class Recorder(dict):
 
 
 class Noted:
-    """A matrix that stands on the right of @, transposed."""
+    """A matrix on the right of @, transposed."""
 
-    __array_ufunc__ = None  # so that NumPy asks __rmatmul__
+    __array_ufunc__ = None  # makes NumPy call __rmatmul__
 
     def __init__(self, value, name, recorder):
         self.value, self.name, self.recorder = value, name, recorder

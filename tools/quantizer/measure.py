@@ -25,12 +25,12 @@ from importance import importance_of, write_dat
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MIXES = {"Q8_0": "Q8_0", "Q6_K": "Q6_K", "Q5_K": "Q5_K_S", "Q5_1": "Q5_1", "Q5_0": "Q5_0", "Q4_K": "Q4_K_S", "Q4_1": "Q4_1", "Q4_0": "Q4_0",
-         "IQ4_NL": "IQ4_NL", "IQ4_XS": "IQ4_XS", "MXFP4": "MXFP4", "Q3_K": "Q3_K_S", "Q2_K": "Q2_K_S"}  # type: the mix that has most of it
+         "IQ4_NL": "IQ4_NL", "IQ4_XS": "IQ4_XS", "MXFP4": "MXFP4", "Q3_K": "Q3_K_S", "Q2_K": "Q2_K_S"}  # type: mix
 ALL_MIXES = ["Q8_0", "Q6_K", "Q5_K_M", "Q5_K_S", "Q5_1", "Q5_0", "Q4_K_M", "Q4_K_S", "Q4_1", "Q4_0", "IQ4_NL", "IQ4_XS", "MXFP4", "Q3_K_L",
              "Q3_K_M", "Q3_K_S", "Q2_K", "Q2_K_S"]
 PIECE = 6000  # characters, well under the model's context
 N_WINDOWS = 20  # of 512 tokens
-NAME = "blk.7.ffn_up.weight"  # no mix makes an exception for it
+NAME = "blk.7.ffn_up.weight"  # a matrix for which no mix makes an exception
 
 
 class Ingot:
@@ -101,7 +101,7 @@ def print_errors(ingot, ggml, folder, demo):
 
 
 def by_ggml(made, source, out, ggml, means):
-    """A copy of a quantized file whose blocks are ggml's."""
+    """A copy of a quantized file with blocks encoded by ggml."""
     shutil.copy(made, out)
     plain = {t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float32) for t in gguf.GGUFReader(source).tensors}
     with open(out, "r+b") as file:
@@ -113,7 +113,7 @@ def by_ggml(made, source, out, ggml, means):
 
 
 def centred_logits(ingot, model, pieces, folder):
-    """Of every token of each piece, [n_tokens, n_vocab], less their mean, which changes no prediction."""
+    """The logits of every token of each piece, [n_tokens, n_vocab], less their mean, which changes no prediction."""
     for piece in pieces:
         ingot("logits", model, "-f", piece, "--all", "-b", "2048", "-o", folder / "logits.npy")
         logits = np.load(folder / "logits.npy")
@@ -130,8 +130,9 @@ def log_softmax(logits):
 
 
 def judge(ingot, model, pieces, ids, reference, folder):
-    """Of the weights alone (as float32, so that no kernel rounds activations to go with a type): the error of the logits relative to
-    their size, the KL divergence of each prediction from the unquantized model's, and each token's negative log-likelihood."""
+    """Judges the weights only (as float32, so that no kernel rounds activations for a type): the error of the logits
+    relative to their size, the KL divergence of each prediction from the unquantized model's, and each token's negative
+    log-likelihood."""
     plain = folder / "plain.gguf"
     ingot.quantize(model, plain, "F32")
     off = size = 0.0
@@ -183,7 +184,7 @@ def main():
         source = folder / "demo.gguf"
         ingot("quantize", ROOT / "models/demo.gguf", source, "F32", "--allow-requantize")
         demo = gguf.dequantize(tensor(source, NAME).data, Type.F32).astype(np.float32)
-        noise = np.random.default_rng(7).normal(0, 2e-5, demo.shape).astype(np.float32)  # the weights were Q8_0: off its grid
+        noise = np.random.default_rng(7).normal(0, 2e-5, demo.shape).astype(np.float32)  # off the grid of Q8_0
         if args.only != "mixes":
             print_errors(ingot, ggml, folder, demo + noise)
         if args.only == "errors":

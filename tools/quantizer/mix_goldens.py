@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Which type llama.cpp gives each matrix under each name (Q4_K_M and such): tests/data/quant/mixes.json.
+"""The type that llama.cpp gives each matrix under each name such as Q4_K_M: tests/data/quant/mixes.json.
 
     pip install gguf numpy && python tools/quantizer/mix_goldens.py llama-quantize tests/data/quant/mixes.json
 
-Makes small models of random weights, has llama.cpp's own program quantize them without an importance matrix, and notes the types of
-what it wrote: for each kind of matrix one type, or a list with one for each layer.
+Makes small models of random weights, quantizes them with llama.cpp's own program without an importance matrix, and
+records the types in the result: for each kind of matrix one type, or a list with one type for each layer.
 """
 import json
 import pathlib

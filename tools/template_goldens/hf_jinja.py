@@ -1,5 +1,5 @@
-"""Jinja with the settings that Hugging Face transformers gives to chat templates (utils/chat_template_utils.py), and a clock that
-stands still. The oracle of src/text/jinja/template."""
+"""Jinja with the settings that Hugging Face transformers uses for chat templates (utils/chat_template_utils.py), and a
+clock that always shows the same time. The oracle of src/text/jinja/template."""
 
 import copy
 import json
@@ -13,7 +13,7 @@ NOW = datetime(2024, 7, 26, 14, 5, 9)
 
 
 class AssistantTracker(Extension):
-    """The {% generation %} tag; here, as for the text of a prompt, it only runs its body."""
+    """The {% generation %} tag; here, as in the text of a prompt, the tag only renders its body."""
 
     tags = {"generation"}
 
@@ -48,11 +48,11 @@ ENV = environment()
 def render(source, variables):
     """The text, or None for any error."""
     try:
-        # A copy, as some filters change a list that they are given in error.
+        # A copy, because some filters wrongly change the list that they get.
         text = ENV.from_string(source).render(**copy.deepcopy(variables))
         text.encode("utf-8")
         return text
-    except Exception:  # whatever Python raises, the template is refused
+    except Exception:  # every exception means that the template is refused
         return None
 
 

@@ -1,6 +1,6 @@
-"""Random small templates over the variables of snippets.py: chains of expressions, filters, methods and statements, most of them
-valid, many an error. Things where ingot differs from jinja2 on purpose (changing lists, numbers of over 128 bits, memory addresses
-in what is printed) are not made."""
+"""Random small templates over the variables of snippets.py: chains of expressions, filters, methods and statements,
+most of them valid, many with an error. Leaves out what ingot does differently from jinja2 on purpose (changing lists,
+numbers of over 128 bits, memory addresses in the output)."""
 
 import random
 import re
@@ -134,8 +134,8 @@ LITERAL_SLICE = re.compile(r"(none|true|false|[0-9)}])\[[^\]]*:")
 
 
 def comparable(source, text):
-    """Not what depends on memory addresses or names of Python's own objects, nor slices of literals (jinja2's optimizer turns the
-    error that they are into an undefined)."""
+    """False for results that depend on memory addresses or names of Python's own objects, and for slices of literals
+    (jinja2's optimizer turns their error into an undefined value)."""
     if LITERAL_SLICE.search(source):
         return False
     return text is None or not any(mark in text for mark in (" at 0x", "<built-in", "<bound", "<function", "<class", "Macro '"))

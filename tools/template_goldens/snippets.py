@@ -1,4 +1,4 @@
-"""Small templates, written by hand, over the variables VARIABLES: what each gives is a golden of tests/text/template_golden_test."""
+"""Small templates, written by hand, over VARIABLES. Their results are goldens of tests/text/template_golden_test."""
 
 VARIABLES = {
     "s": "Hello World",
@@ -297,7 +297,7 @@ SNIPPETS = r"""
 {{ 7.0 // 2 }} {{ 7.5 // -2 }} {{ -0.0 }} {{ 0.0 * -1 }} {{ 1e308 + 1e308 }} {{ 3 * 0.1 }} {{ 1.1 * 1.1 }} {{ 100 * 1.1 }} {{ 1e21 + 1 }} {{ 2 ** 0.5 }} {{ 4 ** 0.5 }} {{ 1e3 ** 2 }}
 """.strip("\n").split("\n")
 
-# These have newlines of their own.
+# These templates contain newlines.
 SNIPPETS += [
     "a\n{% if true %}\nb\n{% endif %}\nc\n",
     "a\n   {% if true %}   \nb\n   {% endif %}\nc\n\n",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers: small vocabularies trained here, and what the reference tokenizers say about many texts.
+"""Makes tests/data/tokenizers: small vocabularies trained here, and the reference tokenizers' results for many texts.
 
 Oracles: Hugging Face `tokenizers` for byte-level BPE and all pre-tokenizers, `sentencepiece` for SentencePiece BPE.
 Run in an environment with both (pip install tokenizers sentencepiece): python3 make.py OUTPUT_FOLDER
@@ -57,7 +57,7 @@ TRICKY = [
     "SCREAMING_SNAKE", "ǅungla ǅ", "ÀÉÎ àéî", "ΣΊΣΥΦΟΣ",
     "IMGIMGABZ<sentinel:12>", "tail  ", "tail\t\n ", "a\u0085b", "x\u1680 y",
 ]
-# Of those that count digits from the right, or spaces in powers of two: for the pre-tokenizers alone.
+# For the expressions that count digits from the right, or spaces in powers of two; for the pre-tokenizers only.
 COUNTED = [
     "1234567", "x12345678", "12345678x", "1234_5678", "1234\u00b2", "1234\u2460 5678", "\u00b21234567\u00b212\u00b2345", "\u216712345\u2167678", "123\u00b245",
     "\u0661\u0662\u0663\u0664\u0665", "12\u0301", "1234 567,890.1234567", "\u2460\u2461\u2462\u2463", "1" * 301, "2" * 300 + "a", "3" * 302 + " ",
@@ -66,7 +66,7 @@ COUNTED = [
 
 
 def assigned(text):
-    """Only characters that old and new Unicode tables agree on (Python's table is the limit)."""
+    """Only characters that old and new Unicode tables treat alike (Python's table is the limit)."""
     return all(unicodedata.category(c) != "Cn" for c in text)
 
 
@@ -139,7 +139,7 @@ PRETOKENIZERS = {
         + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES
     ],
     "afmoe": [
-        r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",  # llama.cpp's own code, as an expression
+        r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",  # llama.cpp's own code, written as an expression
         "[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+",
         r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
         + SPACES
@@ -236,7 +236,7 @@ def bpe_fixture(pre, rng, texts, whole_words, vocab_size=620):
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(corpus(rng), trainer)
-    if whole_words:  # a word that its merges cannot make
+    if whole_words:  # a word that the vocabulary's merges cannot make
         saved = json.loads(tokenizer.to_str())
         for word in ["Ġxylophone", "zyzzyva", "Ġ123"]:
             saved["model"]["vocab"][word] = len(saved["model"]["vocab"])
@@ -264,7 +264,8 @@ def bpe_fixture(pre, rng, texts, whole_words, vocab_size=620):
 
 
 def bpe_with_gaps():
-    """A vocabulary that lacks most bytes, as those of SmolLM2 and StarCoder lack some: what becomes of text with them."""
+    """A vocabulary that lacks most bytes, as those of SmolLM2 and StarCoder lack some; tests texts with missing
+    bytes."""
     tokens = ["<|endoftext|>", *"abcdefghĠĊ", "Ã", "©", "ab", "Ġa", "Ã©", "abc"]
     merges = ["a b", "Ġ a", "Ã ©", "ab c"]
     tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, [tuple(m.split()) for m in merges]))
@@ -276,7 +277,7 @@ def bpe_with_gaps():
 # ---------------------------------------------------------------- SentencePiece BPE
 
 def spm_fixture(rng, texts, add_space_prefix, user_defined):
-    import sentencepiece  # here, so that make_hf.py needs tokenizers only
+    import sentencepiece  # imported here, so that make_hf.py needs tokenizers only
 
     model = io.BytesIO()
     lines = [line.replace("\n", " ") for line in corpus(rng)] + ["    x", "        y"] * 20

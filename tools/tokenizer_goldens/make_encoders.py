@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers/encoders: small WordPiece and Unigram tokenizers as encoder models have them, and what the
-reference gives with them.
+"""Makes tests/data/tokenizers/encoders: small WordPiece and Unigram tokenizers like those of encoder models, and the
+results of the reference with them.
 
 NAME/tokenizer.json (and tokenizer_config.json) with NAME.json: ids, with and without special tokens, and the decoded text,
 by Hugging Face `tokenizers`. spm.json: a GGUF-like specification of a Unigram model with SentencePiece's own table of
@@ -57,7 +57,7 @@ def unigram(rng, specials, normalizer, pre_tokenizer, *, byte_fallback=False):
     tokenizer.train_from_iterator(corpus(rng), trainers.UnigramTrainer(vocab_size=360, special_tokens=specials, unk_token="<unk>",
                                                                        show_progress=False))
     spec = json.loads(tokenizer.to_str())
-    for piece in spec["model"]["vocab"]:  # as in files that were made from SentencePiece's, whose scores are floats
+    for piece in spec["model"]["vocab"]:  # as in files made from SentencePiece's, whose scores are floats
         piece[1] = struct.unpack("f", struct.pack("f", piece[1]))[0]
     if byte_fallback:
         vocab = spec["model"]["vocab"]
@@ -70,7 +70,7 @@ def unigram(rng, specials, normalizer, pre_tokenizer, *, byte_fallback=False):
 
 
 def normalization_rules(texts):
-    """Part of SentencePiece's nmt_nfkc, which is too large for a golden: what the texts need of it."""
+    """The part of SentencePiece's nmt_nfkc that the texts need; the whole table is too large for a golden."""
     rules = {c: "" for c in "\x01\x07\x1b\x7f"} | {c: " " for c in "\t\n\r\u200b\ufeff\u2028\u2581"}
     for c in sorted(set("".join(texts))):
         if unicodedata.normalize("NFKC", c) != c:
@@ -154,7 +154,7 @@ def normalizer_goldens(proto, texts):
 
 
 def younger(c):
-    """Is the character younger than the reference's own table of categories, which is Unicode 8's?"""
+    """True if the character is newer than the reference's own table of categories, which is that of Unicode 8."""
     mark = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False).normalize_str(c) == ""
     punctuation = len(pre_tokenizers.BertPreTokenizer().pre_tokenize_str(f"a{c}b")) == 3
     category = unicodedata.category(c)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/data/tokenizers/hf: small tokenizer.json files as models of several families have them, and the ids that Hugging
-Face `tokenizers` gives with them; and onig.json, where its expressions (Oniguruma's) cut texts.
+"""Makes tests/data/tokenizers/hf: small tokenizer.json files like those of several model families, and the ids that
+Hugging Face `tokenizers` gives with them; and onig.json: where their expressions (Oniguruma's) split texts.
 
     pip install tokenizers
     python3 tools/tokenizer_goldens/make_hf.py tests/data/tokenizers/hf
@@ -39,7 +39,7 @@ def train(tokenizer, rng, size, alphabet):
 
 
 def sentencepiece(rng, normalizer, pre_tokenizer, strip):
-    """BPE as Hugging Face writes SentencePiece's: <unk>, <s>, </s>, the bytes, then what training finds."""
+    """BPE as Hugging Face writes SentencePiece's: <unk>, <s>, </s>, the bytes, then the trained tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
     trained = train(tokenizer, rng, 400, [])
@@ -128,7 +128,7 @@ def main():
 
     for name, tokenizer, config in make_tokenizers(rng):
         spec = json.loads(tokenizer.to_str())
-        if name == "qwen2":  # older files have merges as strings
+        if name == "qwen2":  # older files write merges as strings
             spec["model"]["merges"] = [" ".join(m) for m in spec["model"]["merges"]]
         write(folder / name / "tokenizer.json", spec)
         write(folder / name / "tokenizer_config.json", config)

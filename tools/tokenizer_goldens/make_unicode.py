@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes src/text/tokenizers/unicode_table.inc, the general category of every character, and tests/data/tokenizers/unicode.json:
-how many characters each property has, and where tokenizers cuts texts of characters that older Unicode versions lack.
+"""Makes src/text/tokenizers/unicode_table.inc, the general category of every character, and
+tests/data/tokenizers/unicode.json: the number of characters with each property, and where tokenizers splits texts with
+characters that older Unicode versions lack.
 
     pip install tokenizers
     python3 tools/tokenizer_goldens/make_unicode.py .
 
-Both come from the expressions of Hugging Face tokenizers (Oniguruma's), which is what vocabularies were trained with. The
+Both come from the expressions of Hugging Face tokenizers (Oniguruma's), with which vocabularies were trained. The
 committed files came from tokenizers 0.23.3 (Unicode 16). Takes two minutes.
 """
 import json
@@ -35,14 +36,15 @@ def members(expression):
 
 
 def table_text():
-    """Words of (first code point << 6 | is Han << 5 | index of the category), one where a run of equal ones begins."""
+    """Words of (first code point << 6 | is Han << 5 | index of the category), one at the start of each run of equal
+    properties."""
     kinds = [CATEGORIES.index("Cn")] * 0x110000
     for i, category in enumerate(CATEGORIES):
         for c in members(r"\p{%s}" % category):
             kinds[c] = i
     for c in members(r"\p{Han}"):
         kinds[c] |= HAN
-    for c in SURROGATES:  # no text has them
+    for c in SURROGATES:  # no text contains them
         kinds[c] = kinds[SURROGATES.start - 1]
     words = [f"0x{c << 6 | kind:X}," for c, kind in enumerate(kinds) if c == 0 or kind != kinds[c - 1]]
     lines = ["// Made by tools/tokenizer_goldens/make_unicode.py: first code point << 6 | is Han << 5 | category, of",
@@ -51,7 +53,7 @@ def table_text():
 
 
 def new_texts(rng):
-    """Texts with characters that this Python's older Unicode does not know, beside others."""
+    """Texts that mix characters newer than this Python's Unicode with other characters."""
     known = {p: set(members(r"\p{%s}" % p)) for p in "LMNPS"}
     new = {p: sorted(c for c in known[p] if unicodedata.category(chr(c)) == "Cn") for p in "LMNPS"}
     assert len(new["L"]) > 9000, f"Python's Unicode {unicodedata.unidata_version} is too new"
@@ -74,14 +76,14 @@ def main():
     properties = {}
     for expression in PROPERTIES:
         code_points = members(expression)
-        hashed = 2166136261  # FNV-1a, a code point at a time
+        hashed = 2166136261  # FNV-1a over code points
         for c in code_points:
             hashed = (hashed ^ c) * 16777619 & 0xFFFFFFFF
         properties[expression] = [len(code_points), hashed]
     texts = new_texts(random.Random(SEED))
     pieces = {}
     for name, steps in PRETOKENIZERS.items():
-        if "punctuation" in steps:  # not by an expression: by an older Unicode that is in tokenizers itself
+        if "punctuation" in steps:  # not by an expression, but by the older Unicode table inside tokenizers
             continue
         reference = pretokenizer(name, byte_level=False)
         pieces[name] = [[end - begin for _, (begin, end) in reference.pre_tokenize_str(text)] for text in texts]

@@ -66,7 +66,7 @@ std::string_view read_name(Reader& reader, const char* field, size_t max_bytes) 
 }
 
 Metadata read_metadata(Reader& reader, uint64_t n_entries, const std::string& name) {
-  std::vector<Metadata::Entry> entries;  // grows as entries prove to be there: a count alone reserves nothing
+  std::vector<Metadata::Entry> entries;  // grows with the entries read: the file's count alone allocates nothing
   for (uint64_t i = 0; i < n_entries; ++i) {
     Metadata::Entry entry;
     entry.offset = reader.offset();
@@ -123,7 +123,7 @@ std::vector<TensorInfo> read_tensor_table(Reader& reader, uint64_t n_tensors, ui
   return tensors;
 }
 
-// Turns offsets that count from the data section into offsets in the file, checking that each tensor is inside it.
+// Converts offsets in the data section to offsets in the file, and checks that each tensor lies inside the file.
 void place_tensors(GgufFile& file, uint64_t table_end, uint64_t n_bytes, const std::string& name) {
   const uint64_t data_start = (table_end + file.alignment - 1) / file.alignment * file.alignment;
   for (TensorInfo& tensor : file.tensors) {
@@ -138,7 +138,7 @@ void place_tensors(GgufFile& file, uint64_t table_end, uint64_t n_bytes, const s
   }
 }
 
-// Refuses overlaps; notes holes that alignment does not explain.
+// Refuses overlaps; warns about holes that alignment does not explain.
 void check_layout(GgufFile& file, uint64_t table_end, uint64_t n_bytes, const std::string& name) {
   std::vector<const TensorInfo*> order;
   for (const TensorInfo& tensor : file.tensors) order.push_back(&tensor);

@@ -11,7 +11,7 @@ struct Size {
   uint32_t block_bytes;
 };
 
-// Types that are no weights: integers, doubles, and what ggml makes of activations.
+// Types that are not for weights: integers, doubles, and ggml's formats for activations.
 constexpr Size kSizes[] = {
     {9, 32, 40},     // Q8_1
     {15, 256, 292},  // Q8_K
@@ -22,7 +22,7 @@ constexpr Size kSizes[] = {
     {28, 1, 8},      // F64
 };
 
-// What takes the place of types that ggml gave up: most were layouts of these, which are now made at load.
+// What to use instead of types that ggml has removed. Most were layouts of these types, which ggml now makes at load.
 const char* instead_of_removed(uint32_t id) {
   if (id == 4 || id == 5 || (id >= 31 && id <= 33)) return "Q4_0";
   return id >= 36 && id <= 38 ? "IQ4_NL" : nullptr;

@@ -1,5 +1,5 @@
-// The tensor types of the GGUF file format: what a block of each holds and takes. Those that ingot computes with are
-// described in quant/format.h; the sizes of the others are here, so that any valid file opens for `ingot inspect`.
+// The tensor types of the GGUF file format: the elements and bytes of a block. quant/format.h describes the types that
+// ingot computes with; the sizes of the others are here, so that any valid file opens for `ingot inspect`.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,16 +11,16 @@ namespace ingot {
 
 struct GgmlType {
   const char* name;
-  uint32_t block_size;  // elements
+  uint32_t block_size;  // elements in a block
   uint32_t block_bytes;
-  std::optional<Format> format;  // nothing: can be listed and copied, not computed with
+  std::optional<Format> format;  // nothing: ingot can list and copy the type, but not compute with it
 };
 
-// Nothing when the number is unknown or was removed from the format.
+// Nothing if the number is unknown or was removed from the format.
 std::optional<GgmlType> ggml_type(uint32_t id);
 
-// For messages, also for numbers that ggml_type refuses: "12 (Q4_K)", "77 (unknown)", and with what to do
-// "31 (Q4_0_4_4 (removed); use the model in Q4_0)".
+// Text for messages, also for numbers that ggml_type refuses: "12 (Q4_K)", "77 (unknown)"; for removed types with
+// advice: "31 (Q4_0_4_4 (removed); use the model in Q4_0)".
 std::string describe_ggml_type(uint32_t id);
 
 }  // namespace ingot

@@ -45,7 +45,7 @@ Gguf Gguf::parse(std::span<const uint8_t> bytes, const std::string& name) {
   return model;
 }
 
-// The opened part is mapped and parsed once more in its turn: cheap, and all parts are treated alike.
+// The file opened first is mapped and parsed again as one of the parts: cheap, and all parts are treated alike.
 void Gguf::open_split(const std::string& path, uint32_t n_parts) {
   for (uint32_t part = 0; part < n_parts; ++part) {
     const std::string part_path = split_path(path, part, n_parts);
@@ -76,7 +76,7 @@ void Gguf::add_part(GgufFile file, std::span<const uint8_t> bytes) {
   files_.push_back(bytes);
 }
 
-// Inside one file names are known to be distinct, so that a duplicate is between parts.
+// Names within one file are already known to be distinct, so a duplicate name occurs in two parts.
 void Gguf::index_tensors() {
   if (tensors_.size() > kGgufMaxTensors)
     throw Error("{}: {} tensors; the limit is {}", printable(path_), tensors_.size(), kGgufMaxTensors);

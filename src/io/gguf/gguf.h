@@ -1,6 +1,5 @@
-// A GGUF model: one file, or all parts of a split one (`-00001-of-0000N.gguf`), memory-mapped and checked at open, so
-// that what is handed out afterwards needs no more checks. Knows nothing of architectures. Used by model/, text/ and
-// the verbs.
+// A GGUF model: one file, or all parts of a split model (`-00001-of-0000N.gguf`), memory-mapped. All checks are done at
+// open; later accesses need none. Contains nothing about architectures. Used by model/, text/ and the commands.
 #pragma once
 #include <span>
 #include <string>
@@ -15,27 +14,27 @@ namespace ingot {
 
 class Gguf {
  public:
-  // Any part of a split model opens all of them, from the same folder. A file of no tensors (vocabulary only) is fine.
-  // Throws Error naming the file (the part), the field and the offset.
+  // Opens a model; any part of a split model opens all parts, which must be in the same folder. A file without tensors
+  // (vocabulary only) is allowed. Throws Error naming the file (the part), the field and the offset.
   static Gguf open(const std::string& path);
 
-  // One whole model in memory: `bytes` must outlive the result. `name` is for messages.
+  // Parses one whole model in memory; `bytes` must outlive the result. `name` is for messages.
   static Gguf parse(std::span<const uint8_t> bytes, const std::string& name);
 
   const std::string& path() const { return path_; }  // as given to open
-  // Of the first part, which holds all of it.
+  // The metadata of the first part, which has all the model's metadata.
   const Metadata& metadata() const { return metadata_; }
 
   std::span<const TensorInfo> tensors() const { return tensors_; }  // part by part, in file order
   const TensorInfo* find(std::string_view name) const;
-  // The tensor's n_bytes bytes, aligned as the file aligns them (32 by default).
+  // The tensor's n_bytes bytes, with the alignment of the file (32 by default).
   std::span<const uint8_t> data(const TensorInfo& tensor) const;
 
   uint32_t version() const { return version_; }
   uint32_t alignment() const { return alignment_; }
   size_t n_files() const { return files_.size(); }
   uint64_t file_bytes() const;  // of all parts
-  // Odd but harmless: bytes that belong to no tensor. The caller shows them, or refuses them.
+  // Odd but harmless: bytes that belong to no tensor. The caller shows the warnings, or refuses the file.
   std::span<const std::string> warnings() const { return warnings_; }
 
  private:

@@ -1,6 +1,5 @@
-// An importance matrix as llama.cpp's imatrix tool writes it, in the GGUF form of today or the older .dat: for each
-// matrix of a model how large, on average, the squares of its inputs are. A weight's error counts that much. For
-// model/quantize.
+// An importance matrix as llama.cpp's imatrix tool writes it, as a GGUF file or in the older .dat format. For each
+// matrix of a model it has the mean square of each input, which weighs the error of a weight. For model/quantize.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,17 +12,17 @@ namespace ingot {
 
 class ImportanceMatrix {
  public:
-  // Throws Error naming the file, the entry and what is wrong with it.
+  // Throws Error naming the file, the entry and the fault.
   static ImportanceMatrix read(const std::string& path);
 
-  // The weights of a tensor, by its GGUF name: as many as its rows have elements, once for each of its matrices. All
-  // are above 0, an input that was never seen counting next to nothing. Empty: the file has none for it.
+  // The importances for a tensor, by its GGUF name: one for each element of a row, for each of its matrices. All are
+  // above 0; an input that never occurred gets a very small value. Empty if the file has no entry for the tensor.
   std::span<const float> find(std::string_view tensor) const;
 
   const std::string& path() const { return path_; }
   size_t size() const { return entries_.size(); }
-  uint32_t n_chunks() const { return n_chunks_; }  // of text that it was computed from; 0: the file does not say
-  const std::string& dataset() const { return dataset_; }  // as the file has it: print with printable()
+  uint32_t n_chunks() const { return n_chunks_; }  // chunks of text that the matrix was computed from; 0: not stated
+  const std::string& dataset() const { return dataset_; }  // as in the file: print with printable()
   std::vector<std::string> names() const;
 
  private:

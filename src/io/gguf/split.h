@@ -1,4 +1,4 @@
-// The files of a split GGUF model: their names (`model-00001-of-00003.gguf`), and what must agree between them.
+// The files of a split GGUF model: their names (`model-00001-of-00003.gguf`), and the keys that must agree.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,16 +7,16 @@
 
 namespace ingot {
 
-// How many files the model has: 1 for a file that is not split (split.count 0 is what a merge leaves behind).
+// The number of files of the model: 1 if the file is not split (a merged file may have split.count 0).
 uint32_t split_count(const Metadata& metadata);
 
-// The path of part i (from 0) beside `path`, which is any part. Throws Error when the name of `path` does not follow
-// the pattern for n_parts, or when the part lies outside the folder (a symbolic link may only lead where `path` itself
-// lies).
+// The path of part `part` (from 0), in the folder of `path`, which is any part. Throws Error if the name of `path` does
+// not follow the pattern for n_parts, or if the part lies outside the folder (a symbolic link may lead only to the
+// folder where `path` itself lies).
 std::string split_path(const std::string& path, uint32_t part, uint32_t n_parts);
 
-// Throws Error, naming the file of `part`, when it is not number `index` of `n_parts`, or when a key that it shares
-// with the first part has another value there (it is from another model).
+// Throws Error naming the file of `part` if `part` is not number `index` of `n_parts`, or if `part` and the first part
+// have a key in common with different values (so `part` belongs to another model).
 void check_part(const Metadata& first, const Metadata& part, uint32_t index, uint32_t n_parts);
 
 }  // namespace ingot

@@ -1,12 +1,12 @@
-// The tokenizer that a GGUF file describes (tokenizer.ggml.*), as Tokenizer::create wants it.
+// The tokenizer of a GGUF file (tokenizer.ggml.*), in the form that Tokenizer::create takes.
 #pragma once
 #include "io/gguf/gguf.h"
 #include "text/tokenizers/tokenizer_spec.h"
 
 namespace ingot {
 
-// Views of the file, which must stay open while the tokenizer is made. Throws Error for keys that are missing or of
-// another type; whether their values make sense together is for Tokenizer::create to say.
+// The result has views of the file, which must stay open while the tokenizer is made. Throws Error if a key is missing
+// or of another type. Tokenizer::create checks whether the values fit together.
 TokenizerSpec tokenizer_spec(const Gguf& file);
 
 }  // namespace ingot

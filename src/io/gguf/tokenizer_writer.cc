@@ -29,7 +29,8 @@ size_t n_characters(std::string_view text) {
   return n;
 }
 
-// Could these two neighbours be told to merge by a score where the list of merges has no such pair?
+// True if the token can be split into two tokens in more ways than the list of merges has. SentencePiece would then
+// merge pairs that the list lacks.
 bool splits_in_other_ways(std::string_view token, const Ids& ids,
                           const std::unordered_map<std::string_view, int>& n_merges) {
   int n_splits = 0;
@@ -39,11 +40,11 @@ bool splits_in_other_ways(std::string_view token, const Ids& ids,
   return n_splits != (listed == n_merges.end() ? 0 : listed->second);
 }
 
-// SentencePiece merges by the score of what two pieces make; a tokenizer.json lists the pairs, best first. A token's
-// score is the place of its first pair. That says the same where every way to cut a token in two is in the list, and
-// all ways for one token stand together, as in lists that were made from scores.
+// SentencePiece merges by the score of the merged token; a tokenizer.json lists the pairs, best first. Here a token's
+// score is the position of its first pair. The result is the same if the list has every way to split a token in two,
+// and if all pairs of one token are neighbours, as in lists that were made from scores.
 std::vector<float> scores_from_merges(const TokenizerSpec& spec) {
-  std::vector<std::string> made;  // by each merge
+  std::vector<std::string> made;  // the merged tokens, in the order of the list
   for (std::string_view merge : spec.merges) {
     const size_t space = merge.find(' ');
     made.push_back(std::string(merge.substr(0, space)) + std::string(merge.substr(std::min(merge.size(), space + 1))));
@@ -79,7 +80,7 @@ void write_id(GgufWriter& writer, const char* name, std::optional<int64_t> id) {
   if (id && *id >= 0) writer.set(fmt::format("tokenizer.ggml.{}_token_id", name), static_cast<uint32_t>(*id));
 }
 
-// eos, and of the other tokens that end an answer as many as GGUF has keys for.
+// Writes eos, and as many of the other tokens that end an answer as GGUF has keys for.
 void write_ends(const TokenizerSpec& spec, GgufWriter& writer) {
   write_id(writer, "eos", spec.eos);
   std::vector<int64_t> ends;
@@ -102,7 +103,7 @@ bool same(const std::vector<NormalizerStep>& a, const std::vector<NormalizerStep
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) { return same(x, y); });
 }
 
-// Which of BERT's normalizers this is.
+// Finds which of BERT's normalizers the specification has.
 void write_word_piece(const TokenizerSpec& spec, GgufWriter& writer) {
   for (const bool lowercase : {true, false})
     for (const bool strip_accents : {true, false}) {
@@ -124,7 +125,7 @@ void write_unigram(const TokenizerSpec& spec, GgufWriter& writer) {
       has_map = true;
       writer.set("tokenizer.ggml.precompiled_charsmap", std::vector<uint8_t>(step.from.begin(), step.from.end()));
     } else if (step.kind == Kind::kReplacePattern || step.kind == Kind::kStrip) {
-      // A run of spaces becomes one, as in all tokenizers that are published.
+      // A run of spaces becomes one space, as in all published tokenizers.
       drops_spaces = true;
     } else {
       throw Error(
@@ -171,7 +172,7 @@ void write_tokenizer(const TokenizerSpec& spec, int n_rows, GgufWriter& writer) 
     writer.set("tokenizer.ggml.add_space_prefix", spec.add_space_prefix.value_or(true));
   if (spec.pair_between.empty()) return;
   write_id(writer, "cls", spec.bos);
-  write_id(writer, "seperator", spec.pair_between.back());  // llama.cpp spells it so
+  write_id(writer, "seperator", spec.pair_between.back());  // llama.cpp's spelling
   writer.set("tokenizer.ggml.add_sep_token", spec.pair_between.size() > 1);
 }
 

@@ -1,5 +1,6 @@
-// Writes GGUF files: metadata in the order it was set, then tensors in the order they were added, each aligned. The
-// same calls give the same bytes. Used by the converters and quantizer, and by tests to make their fixtures.
+// Writes GGUF files: metadata in the order in which it was set, then tensors in the order in which they were added,
+// each aligned. The same calls give the same bytes. Used by the converters and the quantizer, and by tests for
+// fixtures.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -68,31 +69,32 @@ void encode(std::string& out, const T& value) {
 
 class GgufWriter {
  public:
-  // Makes the tensor's data when it is written, so that a large model need not be in memory at once.
+  // Makes the tensor's data when it is written, so that a large model is never in memory as a whole.
   using Produce = std::function<std::vector<uint8_t>()>;
   using Sink = std::function<void(std::span<const uint8_t>)>;
 
   explicit GgufWriter(uint32_t version = 3);  // 2 or 3
 
-  // Sets a key to a bool, number or string, or to a vector or span of these (or of vectors), typed as the C++ type is;
-  // a key that is there already keeps its place. general.alignment takes effect. Throws Error for a name (or alignment)
-  // that the format does not allow.
+  // Sets a key to a bool, number or string, or to a vector or span of these (or of vectors), with the C++ type. Setting
+  // a key again keeps its position. general.alignment takes effect. Throws Error for a name (or alignment) that the
+  // format does not allow.
   template <class T>
   void set(std::string_view key, const T& value) {
     std::string bytes;
     gguf_encoding::encode(bytes, value);
     set_encoded(key, gguf_encoding::type_of<T>(), std::move(bytes));
   }
-  void set(std::string_view key, const Value& value);  // copied from another file
+  void set(std::string_view key, const Value& value);  // copies a value of another file
 
-  // shape[0] is the row length, as in TensorInfo. Throws Error for a name, type or shape that the format does not
-  // allow, a name that is taken, or (here, or in write for a Produce) data of another size than these give.
+  // shape[0] is the row length, as in TensorInfo. Throws Error if the format does not allow the name, type or shape, or
+  // if the name is taken. Throws Error here, or in write for a Produce, if the data has not the size that type and
+  // shape give.
   void add_tensor(std::string_view name, uint32_t ggml_type, std::vector<uint64_t> shape, Produce produce);
   void add_tensor(std::string_view name, uint32_t ggml_type, std::vector<uint64_t> shape, std::vector<uint8_t> data);
 
   void write_to(const Sink& sink) const;
   std::vector<uint8_t> to_bytes() const;
-  // Writes tensor by tensor, and all or nothing: path may be that of a file being read
+  // Writes tensor by tensor, all or nothing; `path` may be a file that is being read
   void write(const std::string& path) const;
 
  private:
@@ -117,7 +119,7 @@ class GgufWriter {
   std::vector<Entry> entries_;
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string, size_t> entry_of_;  // position of a key
-  std::unordered_set<std::string> names_;             // of tensors
+  std::unordered_set<std::string> names_;             // names of tensors
 };
 
 }  // namespace ingot

@@ -16,7 +16,7 @@ HubFile parse_entry(const Json& entry) {
   HubFile file{.path = std::string(entry.at("path").string())};
   if (!is_hub_path(file.path))
     throw entry.at("path").error("'{}' is no path inside a repository", printable(file.path, 128));
-  const auto lfs = entry.find("lfs");  // a large file: "oid" beside it is that of the pointer to it
+  const auto lfs = entry.find("lfs");  // a large file: the "oid" beside lfs is that of its pointer file
   const Json hash = lfs ? lfs->at("oid") : entry.at("oid");
   std::string_view digits = hash.string();
   if (digits.starts_with("sha256:")) digits.remove_prefix(7);
@@ -27,7 +27,7 @@ HubFile parse_entry(const Json& entry) {
   return file;
 }
 
-// What the server has to say for itself, if anything.
+// The server's own message, if any.
 std::string said(const HubResponse& response) {
   const std::string_view message = response.header("x-error-message");
   return message.empty() ? "" : fmt::format(" ({})", printable(message, 160));

@@ -1,5 +1,5 @@
-// What the Hub says, read with suspicion: its JSON (a revision, the files of a commit), its headers, and its refusals,
-// which become errors that say what to do. No network here: hub_http brings the bytes.
+// Parses and checks the Hub's answers: JSON (a revision, the files of a commit), headers, and refusals, which become
+// errors that say what to do. No network here: http.h makes the requests.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,33 +13,33 @@
 namespace ingot {
 
 struct HubFile {
-  std::string path;      // in the repository; is_hub_path
+  std::string path;      // path in the repository; is_hub_path() holds
   uint64_t n_bytes = 0;
-  std::string hash;      // 64 digits: SHA-256 of the bytes; 40: git's. Also the blob's name in the cache
+  std::string hash;      // 64 digits: SHA-256 of the bytes; 40: git's hash. Also the blob's name in the cache
 };
 
 struct HubResponse {
   int status = 0;
-  std::string url;                             // that answered, after redirects
-  std::map<std::string, std::string> headers;  // names in lower case; x-... of the redirects too
+  std::string url;                             // the address that answered, after redirects
+  std::map<std::string, std::string> headers;  // names in lower case; includes the redirects' x-... headers
   std::string body;
 
-  std::string_view header(const std::string& name) const;  // empty when there is none
+  std::string_view header(const std::string& name) const;  // empty if the header is absent
 };
 
 inline constexpr size_t kMaxHubJsonBytes = 16 << 20, kMaxHubFiles = 100'000;
 
-// The commit in the answer of /api/models/REPO/revision/REVISION. `source` is for messages. Throws Error.
+// The commit from the answer of /api/models/REPO/revision/REVISION. `source` is for messages. Throws Error.
 std::string parse_revision(std::string_view body, const std::string& source);
 
-// Appends the files in the answer of /api/models/REPO/tree/COMMIT. Throws Error, also for a path that leads out of the
-// repository.
+// Appends the files from the answer of /api/models/REPO/tree/COMMIT. Throws Error, also for a path that leads out of
+// the repository.
 void parse_tree(std::string_view body, const std::string& source, std::vector<HubFile>& files);
 
 // The address of rel="next" in a Link header.
 std::optional<std::string> next_page(std::string_view link_header);
 
-// "bytes 100-199/200", or "bytes */200", where begin is nothing; a total of * is nothing.
+// Parses "bytes 100-199/200", or "bytes */200", where begin is nothing; a total of * gives nothing.
 struct ContentRange {
   std::optional<uint64_t> begin, total;
 };
@@ -47,21 +47,21 @@ std::optional<ContentRange> parse_content_range(std::string_view header);
 
 std::optional<uint64_t> parse_size(std::string_view header);
 
-// Throws Error when the headers contradict what was asked for: another commit, size or hash.
+// Throws Error if the headers contradict the request: another commit, size or hash.
 void check_file_headers(const HubResponse& response, const HubFile& file, const std::string& commit);
 
-// What a status of 400 or more means and what to do about it.
+// What a request was about, for the messages of hub_refusal().
 struct HubRequest {
   std::string repo, revision, endpoint;
-  std::string file;  // empty: it was about the repository
+  std::string file;  // empty: the request was about the repository
   bool has_token = false;
 };
 Error hub_refusal(const HubRequest& request, const HubResponse& response);
 
-// May the same request succeed a little later?
+// True if the same request may succeed a little later.
 bool is_transient(int status);
 
-// "org/my repo" -> "org/my%20repo": everything but letters, digits, -._~ and what is in `keep`.
+// "org/my repo" -> "org/my%20repo": encodes all but letters, digits, -._~ and the characters in `keep`.
 std::string url_encode(std::string_view text, std::string_view keep);
 
 }  // namespace ingot

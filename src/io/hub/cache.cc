@@ -96,7 +96,7 @@ void HubCache::remove_leftover(const HubFile& file) const {
   if (has_blob(file) && !HubLock::is_held(lock(file.hash))) ::unlink(incomplete(file.hash).c_str());
 }
 
-// By a link of another name that is renamed over the old one: who reads meanwhile sees one or the other.
+// Makes a link with another name and renames it over the old link, so that readers always see a valid link.
 void HubCache::link(const std::string& commit, const HubFile& file) const {
   const fs::path path = fs::path(snapshot(commit)) / file.path;
   make_folder(path.parent_path().string());
@@ -129,8 +129,8 @@ std::vector<std::string> HubCache::paths(const std::string& commit) const {
   return paths;
 }
 
-// Whoever held the lock before may have removed its file: then the lock that we have now is on a file that no one else
-// will open.
+// The previous holder may have removed the lock's file. Then this lock is on a file that no other process will open, so
+// lock again.
 HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) {
   make_folder(fs::path(path).parent_path().string());
   for (;;) {
@@ -140,7 +140,7 @@ HubLock::HubLock(const std::string& path, const std::function<void()>& waiting) 
       const int reason = errno;
       try {
         if (reason == ENOLCK || reason == ENOSYS || reason == EOPNOTSUPP) {
-          // At worst two writers spoil one download, and its hash tells.
+          // at worst two writers corrupt one download, and the hash check finds that
           log_warn("{}: this file system has no locks", printable(path));
           return;
         }

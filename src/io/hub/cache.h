@@ -1,9 +1,9 @@
-// The Hugging Face cache of one repository, as huggingface_hub and llama.cpp share it with us:
-//   ROOT/models--ORG--REPO/blobs/HASH                  the bytes, named by their hash; HASH.incomplete while they come
+// The Hugging Face cache of one repository, in the layout that huggingface_hub and llama.cpp also use:
+//   ROOT/models--ORG--REPO/blobs/HASH                  the bytes, named by their hash; HASH.incomplete until complete
 //                         /snapshots/COMMIT/PATH       a relative link to ../../blobs/HASH
-//                         /refs/REVISION               40 digits: the commit that a branch or tag was last seen at
-//   ROOT/.locks/models--ORG--REPO/HASH.lock            flock()ed by whoever writes that blob
-// Everything here throws Error where the file system refuses.
+//                         /refs/REVISION               40 digits: the last known commit of a branch or tag
+//   ROOT/.locks/models--ORG--REPO/HASH.lock            locked with flock() by the process that writes the blob
+// All functions throw Error if the file system refuses.
 #pragma once
 #include <functional>
 #include <optional>
@@ -26,21 +26,21 @@ class HubCache {
   std::string lock_folder() const;
   std::string lock(const std::string& hash) const { return lock_folder() + "/" + hash + ".lock"; }
 
-  // The folders that a download needs, and the mark that tells backup programs to pass them over.
+  // Creates the folders that a download needs, and the file that tells backup programs to skip the cache.
   void prepare(const std::string& commit) const;
 
-  // The commit of a revision (a commit is its own), if the cache knows it.
+  // The commit of a revision, if the cache knows it; a commit gives itself.
   std::optional<std::string> commit_of(const std::string& revision) const;
   void write_ref(const std::string& revision, const std::string& commit) const;
 
-  bool has_blob(const HubFile& file) const;                         // whole, as far as its size tells
-  bool has(const std::string& commit, const HubFile& file) const;  // in the snapshot, of that size
+  bool has_blob(const HubFile& file) const;                         // the blob has the file's size
+  bool has(const std::string& commit, const HubFile& file) const;  // the snapshot has the file with its size
   void link(const std::string& commit, const HubFile& file) const;
 
-  // Removes what was left of an earlier download, where the blob has come whole since and nobody is at it.
+  // Removes the remains of an earlier download if the blob is complete and no process is downloading it.
   void remove_leftover(const HubFile& file) const;
 
-  // The paths of a snapshot's files that lead somewhere, sorted; empty when there is no such snapshot.
+  // The paths of a snapshot's files whose links are valid, sorted; empty if there is no such snapshot.
   std::vector<std::string> paths(const std::string& commit) const;
 
  private:
@@ -50,10 +50,11 @@ class HubCache {
 // "models--org--repo"
 std::string hub_folder_name(const std::string& repo);
 
-// Creates it and what it lies in. Throws Error.
+// Creates the folder and its parents. Throws Error.
 void make_folder(const std::string& path);
 
-// Held while it lives. Waits as long as another process has it, calling `waiting` now and then; that may throw.
+// A lock, held while the object lives. Waits while another process holds it, calling `waiting` now and then; `waiting`
+// may throw.
 class HubLock {
  public:
   HubLock(const std::string& path, const std::function<void()>& waiting);
@@ -61,7 +62,7 @@ class HubLock {
   HubLock(const HubLock&) = delete;
   HubLock& operator=(const HubLock&) = delete;
 
-  static bool is_held(const std::string& path);  // by another
+  static bool is_held(const std::string& path);  // true if another holder has the lock
 
  private:
   int fd_ = -1;

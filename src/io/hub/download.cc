@@ -14,10 +14,10 @@
 namespace ingot {
 namespace {
 
-constexpr int kMaxFailures = 5;               // in a row, without progress between them
-constexpr uint64_t kLeastProgress = 1 << 20;  // bytes beyond the most that there have been; of small files a thousandth
+constexpr int kMaxFailures = 5;               // in a row, without progress between
+constexpr uint64_t kLeastProgress = 1 << 20;  // new bytes that count as progress; of small files a thousandth
 
-// blobs/HASH.incomplete: what has come of the file so far, and the hash of that.
+// blobs/HASH.incomplete: the bytes of the file so far, and their hash.
 class Partial final : public HubSink {
  public:
   Partial(std::string path, const HubDownload& download, const HubDownloadEvents& events)
@@ -41,7 +41,7 @@ class Partial final : public HubSink {
   void begin(const HubResponse& response) override {
     check_file_headers(response, download_.file, download_.commit);
     const uint64_t asked = size_;
-    if (response.status == 200) {  // the server does not resume: from the start, then
+    if (response.status == 200) {  // the server does not resume: start again
       if (asked > 0) reset();
       return;
     }
@@ -82,7 +82,7 @@ class Partial final : public HubSink {
     return download_.file.hash.size() == 64 ? Digest::sha256() : Digest::git_blob(download_.file.n_bytes);
   }
 
-  // Hashes what an earlier run left; more than the file has cannot be of it.
+  // Hashes the bytes that an earlier run left. More bytes than the file has cannot belong to the file.
   void take_in() {
     std::vector<uint8_t> buffer(1 << 20);
     for (;;) {
@@ -114,17 +114,17 @@ class Partial final : public HubSink {
   int fd_ = -1;
 };
 
-// Asks for what is missing until nothing is. Bytes that come again after a reset are no progress: a server that cuts,
-// and then does not resume, would be asked for ever.
+// Requests the missing bytes until the file is complete. Bytes received again after a reset are not progress: otherwise
+// a server that cuts connections and does not resume would be asked forever.
 void fill(HubHttp& http, const HubDownload& download, Partial& partial) {
   const uint64_t step = std::min(kLeastProgress, download.file.n_bytes / 1000 + 1);
-  uint64_t mark = partial.size();  // the most that there has been
+  uint64_t mark = partial.size();  // the most bytes so far
   for (int failures = 0; partial.size() < download.file.n_bytes;) {
     std::optional<HubResponse> response;
     std::string why = "the connection ended early";
     try {
       response = http.fetch(download.url, partial.size(), partial);
-      if (response->status == 416) {  // it has no such range: what we have is not of this file
+      if (response->status == 416) {  // the server has no such range: the partial file is not of this file
         partial.reset();
         why = "HTTP 416";
       } else if (response->status != 200 && response->status != 206) {
@@ -162,7 +162,7 @@ void download_blob(HubHttp& http, const HubCache& cache, const HubDownload& down
   const bool resumed = partial.size() > 0;
   fill(http, download, partial);
   std::string hash = partial.hash();
-  if (hash != file.hash && resumed) {  // the part from an earlier run may be at fault
+  if (hash != file.hash && resumed) {  // the part from an earlier run may be wrong
     partial.reset();
     fill(http, download, partial);
     hash = partial.hash();

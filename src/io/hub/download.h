@@ -1,5 +1,5 @@
-// One file from the Hub into the cache's blobs: resumed where it was cut, checked against its hash, and only then given
-// its name.
+// Downloads one file from the Hub to the cache's blobs: resumes a partial download, checks the hash, and renames the
+// file to its final name only then.
 #pragma once
 #include <functional>
 #include <string>
@@ -10,19 +10,19 @@
 namespace ingot {
 
 struct HubDownload {
-  HubRequest request;  // what it belongs to, for messages
+  HubRequest request;  // the request of the user, for messages
   std::string url;
   std::string commit;
   HubFile file;
 };
 
 struct HubDownloadEvents {
-  std::function<void(uint64_t n_bytes)> progress;  // how much of the file is there; may go back
+  std::function<void(uint64_t n_bytes)> progress;  // bytes of the file so far; the number may go back
   std::function<void()> waiting;                   // another process downloads it
 };
 
-// Returns when the blob is there, be it by another process. What has come stays as blobs/HASH.incomplete whatever
-// happens, unless its hash is wrong. Throws HubInterrupted, or Error saying what to do.
+// Returns when the blob is complete, also if another process downloaded it. Bytes that were received stay in
+// blobs/HASH.incomplete after any failure, except a wrong hash. Throws HubInterrupted, or Error saying what to do.
 void download_blob(HubHttp& http, const HubCache& cache, const HubDownload& download, const HubDownloadEvents& events);
 
 }  // namespace ingot

@@ -1,4 +1,4 @@
-// hub_options_from_environment: the variables of huggingface_hub, each of which has a flag (cli/hub_options.h).
+// hub_options_from_environment: the environment variables of huggingface_hub. Each has a flag too (cli/hub_options.h).
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>

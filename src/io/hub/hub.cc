@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxIndexBytes = 256'000'000, kMaxPages = 1000;
 
-// One pull: the verbs of pull_model, and what they share.
+// One pull: the steps of pull_model, and their shared state.
 class Pull {
  public:
   Pull(const HubName& name, const HubOptions& options, const HubEvents& events)
@@ -56,11 +56,11 @@ class Pull {
     return files;
   }
 
-  // What is missing of these, in this order. The total is known, and there is room for it, before the first byte is
-  // asked for.
+  // Downloads those of `files` that are missing, in this order. The total is known and the disk space checked before
+  // the first request for bytes.
   void download(const std::string& commit, const std::vector<HubFile>& files) {
     std::vector<HubFile> missing;
-    std::set<std::string> hashes;  // one blob may be two files
+    std::set<std::string> hashes;  // two files may share one blob
     for (const HubFile& file : files) {
       cache_.remove_leftover(file);
       if (!cache_.has(commit, file)) missing.push_back(file);
@@ -109,7 +109,7 @@ class Pull {
 
   void check_room(uint64_t needed) const {
     struct statvfs disk {};
-    if (::statvfs(cache_.folder().c_str(), &disk) != 0) return;  // then the write will tell
+    if (::statvfs(cache_.folder().c_str(), &disk) != 0) return;  // the write will report the fault
     const uint64_t free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
     if (needed > free)
       throw Error(
@@ -160,7 +160,7 @@ std::vector<HubFile> pick(const std::string& repo, const std::vector<HubFile>& f
   return picked;
 }
 
-// The shards that an index names, each once.
+// The shards that an index names, without duplicates.
 std::vector<std::string> shards_of(const std::string& index) {
   const JsonDocument document = JsonDocument::read(index, kMaxIndexBytes);
   std::set<std::string, std::less<>> names;
@@ -177,8 +177,7 @@ std::string path_to_open(const HubCache& cache, const std::string& commit, const
   return cache.snapshot(commit) + (choice.open.empty() ? "" : "/" + choice.open);
 }
 
-// Last of all, so that offline a revision is the newest that came whole. A cache that cannot be written serves all the
-// same.
+// Called last, so that offline a revision means its newest complete commit. A cache that cannot be written is no error.
 void write_ref(const HubCache& cache, const std::string& revision, const std::string& commit) {
   try {
     cache.write_ref(revision, commit);

@@ -1,6 +1,6 @@
-// The Hugging Face Hub: `org/repo[:quant]` becomes a path that opens. What the cache lacks is downloaded, checked and
-// kept there, in the layout that huggingface_hub and llama.cpp share (hub/cache.h). Called by the command line,
-// wherever a model is named.
+// The Hugging Face Hub: turns `org/repo[:quant]` into a path that opens. Missing files are downloaded, checked and
+// stored in the cache, in the layout that huggingface_hub and llama.cpp share (hub/cache.h). Called by the command
+// line, wherever a command takes a model.
 #pragma once
 #include <functional>
 #include <string>
@@ -14,43 +14,44 @@ namespace ingot {
 struct HubOptions {
   std::string endpoint = "https://huggingface.co";
   std::string cache;               // the folder with models--ORG--REPO in it
-  std::string token;               // empty: none
+  std::string token;               // empty: no token
   std::string revision = "main";   // branch, tag or commit
-  std::string file;                // this file of the repository, rather than one chosen by the tag
-  bool offline = false;            // the cache alone
-  std::string certificates;        // a file of the authorities to trust; empty: the system's
-  int timeout_s = 30;              // without a byte
+  std::string file;                // take this file of the repository, do not choose by the tag
+  bool offline = false;            // use the cache only
+  std::string certificates;        // a file of authorities to trust; empty: the system's
+  int timeout_s = 30;              // the longest wait for a byte
 };
 
-// HF_ENDPOINT; HF_HUB_CACHE, or HF_HOME/hub, or ~/.cache/huggingface/hub; HF_TOKEN, or the file HF_HOME/token;
-// HF_HUB_OFFLINE; HF_HUB_DOWNLOAD_TIMEOUT; SSL_CERT_FILE, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE. Throws Error when there
-// is no home directory either.
+// Reads HF_ENDPOINT; HF_HUB_CACHE, or HF_HOME/hub, or ~/.cache/huggingface/hub; HF_TOKEN, or the file HF_HOME/token;
+// HF_HUB_OFFLINE; HF_HUB_DOWNLOAD_TIMEOUT; SSL_CERT_FILE, REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE. Throws Error if the
+// cache is not named and there is no home directory.
 HubOptions hub_options_from_environment();
 
 struct HubEvents {
-  // Bytes on the disk and in all, of the files that were not complete; `kept` of them were there before.
+  // Bytes on the disk and in total, of the files that were not complete; `kept` bytes were there before the call.
   std::function<void(uint64_t done, uint64_t total, uint64_t kept)> progress;
-  std::function<void(const std::string& path)> waiting;  // once for a file that another process downloads
-  std::function<void(const std::string& why, int seconds)> pausing;  // a server wants to be asked later, and will be
-  std::function<bool()> stopped;                         // true: leave by HubInterrupted
+  std::function<void(const std::string& path)> waiting;  // once for each file that another process downloads
+  std::function<void(const std::string& why, int seconds)> pausing;  // the server asks for a pause before the next try
+  std::function<bool()> stopped;                         // returning true throws HubInterrupted
 };
 
 struct HubModel {
   std::string repo, commit;
   std::string label;                 // "Q4_K_M", "safetensors"
-  std::string path;                  // of the file or directory to open, in the cache
-  std::vector<HubFile> files;        // when offline: without hashes
+  std::string path;                  // file or directory to open, in the cache
+  std::vector<HubFile> files;        // offline: without hashes
   uint64_t downloaded_bytes = 0;
 };
 
-// Asks the Hub what the revision is now, and brings what is missing. Throws HubInterrupted (hub/http.h) or Error.
+// Asks the Hub for the revision's current commit and downloads what is missing. Throws HubInterrupted (hub/http.h) or
+// Error.
 HubModel pull_model(const HubName& name, const HubOptions& options, const HubEvents& events);
 
-// The same from the cache alone. Throws Error when it is not there, or not complete.
+// The model from the cache only. Throws Error if the model is missing or not complete.
 HubModel cached_model(const HubName& name, const HubOptions& options);
 
-// pull_model; when the Hub cannot be reached and the cache has the model, that one, with a warning. Offline:
-// cached_model.
+// As pull_model; if the Hub cannot be reached and the cache has the model, returns the cached model with a warning.
+// Offline: as cached_model.
 HubModel find_model(const HubName& name, const HubOptions& options, const HubEvents& events);
 
 }  // namespace ingot

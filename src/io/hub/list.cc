@@ -15,10 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file of a snapshot and the blob that it links to.
+// A file of a snapshot and the blob that the file links to.
 struct Link {
   std::string path;  // in the snapshot
-  std::string blob;  // whole path, one step along the link; empty when it is a file itself, or leads elsewhere
+  std::string blob;  // full path, after one link; empty if the file is no link or leads elsewhere
   uint64_t n_bytes = 0;
   int64_t last_used = 0;
 };
@@ -44,7 +44,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
-// commit: the refs that name it.
+// Maps each commit to the refs that name it.
 std::map<std::string, std::vector<std::string>> read_refs(const HubCache& cache) {
   std::map<std::string, std::vector<std::string>> refs;
   const fs::path home = fs::path(cache.folder()) / "refs";
@@ -53,7 +53,7 @@ std::map<std::string, std::vector<std::string>> read_refs(const HubCache& cache)
     const std::string name = it->path().lexically_relative(home).generic_string();
     try {
       if (const auto commit = cache.commit_of(name); commit && !is_commit(name)) refs[*commit].push_back(name);
-    } catch (const Error&) {  // a damaged ref names nothing
+    } catch (const Error&) {  // a damaged ref names no commit
     }
   }
   for (auto& [commit, names] : refs) std::sort(names.begin(), names.end());
@@ -101,7 +101,7 @@ HubEntry entry_of(const HubCache& cache, const std::string& repo, const Snapshot
   return entry;
 }
 
-// GGUF models each by itself; safetensors, or what is no model, with all other files.
+// Each GGUF model is an entry; the other files (safetensors, or no model) form one entry.
 void add_entries(const HubCache& cache, const std::string& repo, const Snapshot& snapshot,
                  std::vector<HubEntry>& entries) {
   std::vector<std::string> others = snapshot.paths();
@@ -150,7 +150,7 @@ HubRemoval whole_repository(const HubCache& cache) {
   return removal;
 }
 
-// The files of the snapshot that the tag names; all without one; none when it has no such model.
+// The files of the snapshot that belong to the tag's model; all files without a tag; empty if there is no such model.
 std::vector<std::string> tagged(const Snapshot& snapshot, const std::string& tag) {
   std::vector<std::string> paths = snapshot.paths();
   if (tag.empty()) return paths;
@@ -191,7 +191,7 @@ HubRemoval plan_removal(const std::string& root, const HubName& name, const std:
   if (name.tag.empty() && revision.empty()) return whole_repository(cache);
 
   HubRemoval removal;
-  std::map<std::string, uint64_t> doomed;  // blobs
+  std::map<std::string, uint64_t> doomed;  // blobs to remove
   std::set<std::string> needed;
   size_t n_left = 0;
   for (const Snapshot& snapshot : read_snapshots(cache)) {

@@ -1,5 +1,5 @@
-// What the Hugging Face cache holds, and taking some of it away: `ingot ls` and `ingot rm`. A blob goes when no
-// snapshot links to it any more.
+// Lists the Hugging Face cache and removes models from it: `ingot ls` and `ingot rm`. A blob is removed when no
+// snapshot links to it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,30 +9,30 @@
 
 namespace ingot {
 
-// A model in one snapshot: a GGUF file with its parts, or a safetensors directory; or what is no model for us.
+// A model in one snapshot: a GGUF file with its parts, or a safetensors directory; or files that are not a model.
 struct HubEntry {
   std::string repo;
-  std::string commit;                   // empty: of no snapshot yet
-  std::vector<std::string> revisions;   // that the cache knows the commit by
-  // "Q4_K_M", "safetensors"; "-" for other files, "partial" for downloads that were cut
+  std::string commit;                   // empty: the files belong to no snapshot yet
+  std::vector<std::string> revisions;   // the names under which the cache knows the commit
+  // "Q4_K_M", "safetensors"; "-" for other files, "partial" for interrupted downloads
   std::string label;
-  std::string path;                     // to open; empty when it is no model
+  std::string path;                     // path to open; empty if the entry is not a model
   uint64_t n_bytes = 0;
   int64_t last_used = 0;                // seconds since 1970
 };
 
-// Of all model repositories in the cache, by name. What cannot be read is passed over.
+// The entries of all model repositories in the cache, sorted by name. Skips what cannot be read.
 std::vector<HubEntry> list_cache(const std::string& root);
 
-// Paths to take away, in the order to do it in.
+// Paths to remove, in the order of removal.
 struct HubRemoval {
   std::vector<std::string> files;    // links, blobs and refs
-  std::vector<std::string> folders;  // with all in them
+  std::vector<std::string> folders;  // removed with their contents
   uint64_t freed_bytes = 0;
 };
 
-// A whole repository; or one model of it (by tag), or one revision, or both. Throws Error when there is no such thing,
-// or another process is downloading it.
+// Plans the removal of a whole repository, of one model of it (by tag), of one revision, or of both together. Throws
+// Error if the cache lacks it, or if another process is downloading it.
 HubRemoval plan_removal(const std::string& root, const HubName& name, const std::string& revision);
 void remove(const HubRemoval& removal);
 

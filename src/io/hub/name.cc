@@ -12,7 +12,7 @@ constexpr std::string_view kPrefixes[] = {"hf://", "https://huggingface.co/", "h
 bool is_alnum(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_word(char c) { return is_alnum(c) || c == '_'; }
 
-// One half of org/repo.
+// True for one half of org/repo.
 bool is_half(std::string_view text) {
   if (text.empty() || text.size() > kMaxNameBytes || !is_word(text.front()) || !is_word(text.back())) return false;
   return std::all_of(text.begin(), text.end(), [](char c) { return is_word(c) || c == '-' || c == '.'; });
@@ -23,7 +23,7 @@ bool is_tag(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return is_word(c) || c == '-' || c == '.'; });
 }
 
-// Calls f with each part between slashes; false as soon as f says so.
+// Calls f with each part between slashes; returns false as soon as f returns false.
 template <class F>
 bool each_part(std::string_view path, const F& f) {
   for (;;) {

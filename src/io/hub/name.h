@@ -1,6 +1,6 @@
-// Names that the Hugging Face Hub uses: repositories, revisions, commits, files. They come from the command line or
-// from a listing that may be hostile, and become parts of paths and addresses, so each kind is checked here and nowhere
-// else.
+// Names on the Hugging Face Hub: repositories, revisions, commits, files. The names come from the command line or from
+// a listing that may be hostile, and become parts of paths and addresses, so every kind of name is checked here and
+// only here.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,23 +10,23 @@ namespace ingot {
 
 struct HubName {
   std::string repo;  // "org/repo"
-  std::string tag;   // what follows the colon: "Q4_K_M"; empty when there is none
-  bool explicit_hub = false;  // written as hf://org/repo or hf.co/org/repo: cannot be meant as a path
+  std::string tag;   // the part after the colon: "Q4_K_M"; empty without a colon
+  bool explicit_hub = false;  // written as hf://org/repo or hf.co/org/repo, so it is not a path
 };
 
-// ORG/REPO[:TAG], with hf://, hf.co/ or https://huggingface.co/ before it or not. Nothing when the text is no such
-// name: the Hub's own rules (letters, digits and -_. in each half, no "--" or "..").
+// Parses ORG/REPO[:TAG], optionally after hf://, hf.co/ or https://huggingface.co/. Returns nothing if the text does
+// not follow the Hub's rules for names (letters, digits and -_. in each half, no "--" or "..").
 std::optional<HubName> parse_hub_name(std::string_view text);
 bool has_hub_prefix(std::string_view text);
 
-// A file's path inside a repository that can be joined to a folder: relative, no part of it empty, "." or "..", no
-// backslash, colon or control byte.
+// True for a file's path inside a repository that can be joined to a folder safely: relative, no component that is
+// empty, "." or "..", no backslash, colon or control byte.
 bool is_hub_path(std::string_view path);
 
-// Branch, tag, commit or refs/pr/N: also a path, as refs/REVISION in the cache.
+// True for a branch, tag, commit or refs/pr/N; also a valid path, since the cache stores refs/REVISION.
 bool is_hub_revision(std::string_view revision);
 
-bool is_hex(std::string_view text, size_t n_digits);  // lower case
+bool is_hex(std::string_view text, size_t n_digits);  // lower-case digits
 inline bool is_commit(std::string_view text) { return is_hex(text, 40); }
 
 std::string to_upper(std::string_view text);  // ASCII

@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kMaxLayers = 1024, kMaxDim = 1 << 20, kMaxHeads = 4096, kMaxHeadDim = 1024, kMaxFfn = 1 << 24;
 constexpr int64_t kMaxVocab = 1 << 24, kMaxContext = 1 << 30, kMaxId = INT32_MAX, kMaxExperts = 4096;
 
-// Keys that count in the files of all families.
+// The keys that are read in the files of all families.
 constexpr std::string_view kOfAllFamilies[] = {
     "attention_bias", "head_dim", "hidden_act", "hidden_size", "intermediate_size", "is_causal",
     "max_position_embeddings",
@@ -17,9 +17,9 @@ constexpr std::string_view kOfAllFamilies[] = {
     "num_local_experts", "original_max_position_embeddings", "rms_norm_eps", "rope_parameters", "rope_scaling",
     "rope_theta", "tie_word_embeddings", "vocab_size"};
 
-// A file's object, and one of the keys that its family has besides those of all, with their defaults. What is null in
-// the file has no value, default or not; a key that neither all families nor this one have does not count, as in
-// transformers. Without the second object all keys count.
+// The object of a file, and an object with the keys of its family and their defaults. A null in the file means no
+// value, even if there is a default. A key that neither all families nor this family have is ignored, as in
+// transformers. Without the second object all keys are read.
 struct Keys {
   Json own;
   std::optional<Json> defaults;
@@ -62,7 +62,7 @@ std::string string_or(const Object& object, const char* key, const char* fallbac
   return std::string(value ? value->string() : fallback);
 }
 
-// null is false.
+// A null counts as false.
 std::optional<bool> find_flag(const Keys& keys, const char* key) {
   if (const auto value = keys.find(key)) return value->boolean();
   return keys.counts(key) && keys.own.has(key) ? std::optional(false) : std::nullopt;
@@ -76,7 +76,7 @@ std::vector<float> factors(const Json& rope, const char* key) {
 
 void read_rope_kind(const Json& rope, HfRope& out, int n_ctx);
 
-// Rope parameters for each type of layers: those with a window may have a base of their own, and nothing else.
+// Rope parameters for each type of layer. Layers with a window may have another base, but no other difference.
 void read_rope_of_layers(const Json& rope, HfRope& out, int n_ctx) {
   for (const auto& [type, value] : rope.members()) {
     if (type == "full_attention") {
@@ -115,7 +115,7 @@ void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
 
 HfRope read_rope(const Keys& text, int n_ctx, int head_dim) {
   HfRope rope;
-  if (const auto rotated = text.find("rotary_dim"))  // MiniMax M2 says so how much of a head turns
+  if (const auto rotated = text.find("rotary_dim"))  // MiniMax M2's key for the rotated part of a head
     rope.partial_rotary_factor = static_cast<float>(rotated->integer(2, head_dim)) / static_cast<float>(head_dim);
   rope.original_context = integer_or(text, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
   rope.theta = find_positive(text, "rope_theta").value_or(rope.theta);
@@ -141,7 +141,7 @@ void read_window(const Keys& text, HfConfig& c) {
     c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
   const auto types = text.find("layer_types");
   for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"})
-    // Beside layer types it may be a word, "LLLG".
+    // If layer_types exists, the value may be a string such as "LLLG".
     if (!types) c.sliding_window_pattern = integer_or(text, key, c.sliding_window_pattern, 0, kMaxLayers);
   if (!types) return;
   for (const Json& type : types->elements()) {
@@ -211,7 +211,7 @@ constexpr FloatKey kScaleKeys[] = {
     {"swiglu_limit", &HfConfig::swiglu_limit},
 };
 
-// One a layer, which count more than how many layers are dense.
+// One entry for each layer; takes priority over the number of dense layers.
 void read_mlp_types(const Json& types, HfConfig& c) {
   const std::vector<Json> list = types.elements();
   if (list.size() != static_cast<size_t>(c.n_layers))
@@ -261,10 +261,10 @@ void read_sizes(const Keys& text, HfConfig& c) {
   c.n_vocab = static_cast<int>(text.at("vocab_size").integer(1, kMaxVocab));
   c.n_ctx = static_cast<int>(text.at("max_position_embeddings").integer(1, kMaxContext));
   const bool has_eps = !text.defaults || text.own.has("rms_norm_eps") || text.find("rms_norm_eps");
-  c.norm_eps = has_eps ? positive(text.at("rms_norm_eps")) : 1e-6f;  // most families' default
+  c.norm_eps = has_eps ? positive(text.at("rms_norm_eps")) : 1e-6f;  // the default of most families
 }
 
-// One id or a list of them.
+// One id or a list of ids.
 void add_ids(const Json& object, const char* key, std::vector<int64_t>& ids) {
   const auto value = object.find(key);
   if (!value) return;

@@ -1,8 +1,8 @@
-// config.json of a Hugging Face model, both generations of keys read into one form: transformers 5 writes
-// rope_parameters, older releases rope_theta and rope_scaling; a wrapper (a vision model) keeps the text model's keys
-// in text_config. dtype and torch_dtype are not read: each tensor says its own type. Numbers are checked against the
-// widest range that makes sense for any model; what they mean for an architecture is for model/config.cc to say, which
-// names the keys in its own complaints.
+// config.json of a Hugging Face model. Both generations of keys are read into one form: transformers 5 writes
+// rope_parameters, older releases rope_theta and rope_scaling; a wrapper (a vision model) has the text model's keys in
+// text_config. dtype and torch_dtype are ignored: each tensor states its own type. Numbers are checked against the
+// widest range that makes sense for any model. model/config.cc interprets them for an architecture, and names the keys
+// in its own errors.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -22,8 +22,8 @@ struct HfRope {
   std::optional<float> factor, low_freq_factor, high_freq_factor, beta_fast, beta_slow;
   std::optional<float> attention_factor, mscale, mscale_all_dim;
   std::vector<float> short_factor, long_factor;
-  float local_theta = 0;     // of layers with a window, where they have a base of their own
-  int original_context = 0;  // original_max_position_embeddings; max_position_embeddings when the file does not say
+  float local_theta = 0;     // rope base of layers with a window, if it differs; else 0
+  int original_context = 0;  // original_max_position_embeddings; max_position_embeddings if the file lacks it
   bool truncate = true;
 };
 
@@ -34,25 +34,25 @@ struct HfConfig {
 
   int n_layers = 0, dim = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, ffn_dim = 0, n_vocab = 0, n_ctx = 0;
   float norm_eps = 0;
-  std::string hidden_act = "silu";         // or hidden_activation, which counts more
+  std::string hidden_act = "silu";         // or hidden_activation, which has priority
   HfRope rope;
   std::optional<bool> tied_output;         // tie_word_embeddings
   int sliding_window = 0;                  // 0: null or absent
   bool use_sliding_window = false;
   bool attention_bias = false;
   bool bidirectional = false;              // use_bidirectional_attention
-  bool causal = true;                      // is_causal, which any decoder may deny
+  bool causal = true;                      // is_causal; any decoder may set it to false
   std::optional<int> max_window_layers;
-  int sliding_window_pattern = 0;          // of so many layers all but the last have it; 0: not said
-  std::vector<std::string> layer_types;    // empty, or one a layer
-  std::vector<bool> layer_has_rope;        // no_rope_layers: empty, or one a layer
+  int sliding_window_pattern = 0;          // of this many layers, all but the last have the window; 0: not stated
+  std::vector<std::string> layer_types;    // empty, or one for each layer
+  std::vector<bool> layer_has_rope;        // no_rope_layers: empty, or one for each layer
   int no_rope_interval = 0;                // no_rope_layer_interval
 
-  // Scales and caps; 0: the file does not say.
+  // Scales and caps; 0: not in the file.
   float query_pre_attn_scalar = 0, attn_softcap = 0, logit_softcap = 0;
   float embedding_multiplier = 0, attention_multiplier = 0, residual_multiplier = 0, logits_scaling = 0;
 
-  // Of a mixture of experts; n_experts is 0 where there is none.
+  // Mixtures of experts; n_experts is 0 in other models.
   int n_experts = 0, n_experts_used = 0, expert_dim = 0, shared_expert_dim = 0, n_shared_experts = 0;
   int decoder_sparse_step = 1, first_k_dense = 0, n_groups = 1, n_groups_used = 0;
   std::vector<int> mlp_only_layers;
@@ -60,35 +60,35 @@ struct HfConfig {
   float routed_scaling = 1, swiglu_limit = 0;
   std::string topk_method;
 
-  // Of attention over latents; 0 where there is none.
+  // Attention over latents; 0 in other models.
   int q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
   bool rope_interleave = true;
 
-  // Of layers that are gated delta nets (layer_types' linear_attention); 0 where there are none.
+  // Gated delta nets (linear_attention in layer_types); 0 in other models.
   int delta_key_heads = 0, delta_value_heads = 0, delta_key_dim = 0, delta_value_dim = 0, delta_conv_width = 0;
-  int full_attention_interval = 0;         // of so many layers the last is no such; 0: not said
+  int full_attention_interval = 0;         // of this many layers, the last has full attention; 0: not stated
 
   std::optional<HfQuantization> quantization;
 
-  // An Error about a key: "FILE: 'KEY': MESSAGE".
+  // Makes an Error about a key: "FILE: 'KEY': MESSAGE".
   template <class... Args>
   Error error(const char* key, fmt::format_string<Args...> format, Args&&... args) const {
     return Error("{}: '{}': {}", printable(source), key, fmt::format(format, std::forward<Args>(args)...));
   }
 };
 
-// The keys that files of that model_type may have besides those of all families, as a JSON object with the values that
-// transformers takes where a file is silent; null where that is none. Without HfDefaults all keys count.
+// The keys that files of that model_type may have besides those of all families: a JSON object with the values that
+// transformers uses if the file lacks a key; null means no value. Without HfDefaults all keys are read.
 using HfDefaults = std::function<std::string(std::string_view model_type)>;
 
-// Throws Error naming the file, the key and the value; a quantization that is not supported is named, with what would
-// work.
+// Throws Error naming the file, the key and the value. For a quantization that is not supported, the Error names
+// alternatives.
 HfConfig read_hf_config(const HfDirectory& directory, const HfDefaults& defaults = nullptr);
-// The same from a document at hand; `name` is the model's.
+// Parses a document in memory; `name` is the model's name.
 HfConfig parse_hf_config(const JsonDocument& document, std::string name, const HfDefaults& defaults = nullptr);
 
-// The tokens that end an answer: eos_token_id of config.json and generation_config.json, each a number or a list, each
-// once.
+// The tokens that end an answer: eos_token_id of config.json and generation_config.json, each a number or a list;
+// without duplicates.
 std::vector<int64_t> read_hf_ends(const HfDirectory& directory);
 
 }  // namespace ingot

@@ -1,7 +1,7 @@
-// A Hugging Face model directory: config.json, and beside it files of fixed names. Only those names are ever opened:
-// what the files say about other files (auto_map, vocab_file, pickled weights) is not followed, but for the folders
-// that modules.json of sentence-transformers names. The model itself may lie in one of these (0_Transformer): then that
-// is the directory, and the other its whole. Used by hf_config, hf_tokenizer and model/checkpoint.
+// A Hugging Face model directory: config.json and other files with fixed names. Only files with these names are opened.
+// References to other files (auto_map, vocab_file, pickled weights) are not followed, with one exception: the folders
+// in modules.json of sentence-transformers. The model may lie in such a folder (0_Transformer); then that folder is the
+// directory, and the folder with modules.json is its `whole`. Used by hf_config, hf_tokenizer and model/checkpoint.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,30 +10,31 @@
 
 namespace ingot {
 
-// The folder of a module of modules.json, which must not lead elsewhere. Throws Error.
+// The folder of a module in modules.json, which must lie inside the directory. Throws Error.
 std::string hf_module_folder(const Json& module, bool may_be_empty = false);
 
 class HfDirectory {
  public:
-  // Throws Error for a modules.json that is broken.
+  // Throws Error if modules.json is invalid.
   explicit HfDirectory(std::string path);
 
-  // Is this a directory with a config.json, or one of whose modules is such a directory?
+  // True for a directory with a config.json, or with a module that is such a directory.
   static bool is_one(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // The directory with modules.json: mostly this one.
+  // The directory with modules.json; the same directory for most models.
   HfDirectory whole() const { return HfDirectory(whole_, whole_); }
-  std::string name() const;  // the directory's own, or org/repo in the Hugging Face cache
+  std::string name() const;  // the directory's name, or org/repo in the Hugging Face cache
   bool has(const char* file) const;
   std::string file(const char* name) const;
-  // The JSON file of that name, which must exist. Throws Error.
+  // Parses the JSON file of that name, which must exist. Throws Error.
   JsonDocument document(const char* name) const;
-  // Nothing when it does not exist.
+  // As document(); nothing if the file does not exist.
   std::optional<JsonDocument> find_document(const char* name) const;
 
-  // The chat template: chat_template.jinja, else that of chat_template.json, else that of tokenizer_config.json (of
-  // several, the one named "default"). Throws Error for files that are there and broken.
+  // The chat template from the first of these files that has one: chat_template.jinja, chat_template.json,
+  // tokenizer_config.json (of several templates, the one named "default"). Throws Error if a file exists but is
+  // invalid.
   std::optional<std::string> chat_template() const;
 
  private:

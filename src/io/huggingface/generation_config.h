@@ -1,6 +1,7 @@
-// How the makers of a model would have it sampled: generation_config.json of a Hugging Face directory,
-// general.sampling.* of a GGUF file. What a file does not say stays empty, and the program's own default holds; a flag
-// beats both. The tokens that end an answer are read with the tokenizer (read_hf_ends). Used by model/checkpoint.
+// The sampling settings that the makers of a model recommend: generation_config.json of a Hugging Face directory,
+// general.sampling.* of a GGUF file. A setting that the file lacks stays empty, and the program's default applies; a
+// flag overrides both. The tokens that end an answer are read with the tokenizer (read_hf_ends). Used by
+// model/checkpoint.
 #pragma once
 #include <optional>
 
@@ -12,17 +13,17 @@ namespace ingot {
 class GgufWriter;
 
 struct GenerationConfig {
-  std::optional<float> temperature;  // 0: greedy, which is also what "do_sample": false says
+  std::optional<float> temperature;  // 0: greedy; "do_sample": false gives 0 too
   std::optional<int> top_k;          // 0: off
   std::optional<float> top_p, min_p, typical_p, repetition_penalty;
-  std::optional<int> penalty_window;  // GGUF alone; -1: everything
+  std::optional<int> penalty_window;  // in GGUF files only; -1: all tokens
 };
 
-// Throw Error for a value that is of the wrong kind or out of range, naming file, key and value.
+// Throws Error naming file, key and value if a value is of the wrong kind or out of range.
 GenerationConfig read_generation_config(const HfDirectory& directory);
 GenerationConfig read_generation_config(const Metadata& metadata);
 
-// As a GGUF file has it.
+// Writes the settings as keys of a GGUF file.
 void write_generation_config(const GenerationConfig& config, GgufWriter& writer);
 
 }  // namespace ingot

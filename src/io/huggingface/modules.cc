@@ -28,7 +28,7 @@ void expect(const Json& object, const char* key, Names known) {
 
 struct Mode {
   const char* name;
-  const char* key;  // a bool in the files of sentence-transformers before its version 5; later ones say pooling_mode
+  const char* key;  // a bool in files older than sentence-transformers 5; newer files have pooling_mode
 };
 constexpr Mode kModes[] = {
     {"cls", "pooling_mode_cls_token"},
@@ -67,7 +67,7 @@ void read_pooling(const Json& root, HfModules& modules) {
 
 // ---- modules.json
 
-// "Pooling" of "sentence_transformers.models.Pooling", or of where later versions have it.
+// "Pooling" from "sentence_transformers.models.Pooling" or from the longer names of later versions.
 std::string_view kind_of(const Json& module) {
   const std::string_view type = module.at("type").string(), kind = type.substr(type.rfind('.') + 1);
   if (!type.starts_with("sentence_transformers.") ||
@@ -100,7 +100,7 @@ void read_module(const HfDirectory& whole, const Json& module, HfModules& out) {
 
 // ---- sentence_bert_config.json
 
-// What the model is called with. A model that is asked in words may also read messages.
+// Checks the model's kinds of input. A model that answers in words may also read messages.
 void check_modalities(const Json& config, bool asks) {
   const auto modalities = config.find("modality_config");
   if (!modalities) return;
@@ -124,7 +124,7 @@ void check_options(const Json& config, bool asks) {
     if (const auto value = config.find(key)) throw value->error("is not supported");
   for (const char* key : {"model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args",
                           "config_kwargs", "processing_kwargs"})
-    if (const auto value = config.find(key))  // what changes no number, or only how exact it is
+    if (const auto value = config.find(key))  // allowed: keys that change no result, or its precision only
       refuse_other_keys(*value, {"trust_remote_code", "torch_dtype", "dtype", "attn_implementation",
                                  "add_pooling_layer", "use_cache", "use_fast", "padding_side"});
 }
@@ -147,7 +147,7 @@ HfModules read_hf_modules(const HfDirectory& directory) {
 
 HfTextOptions read_hf_text_options(const HfDirectory& directory) {
   HfTextOptions out;
-  const bool is_used = directory.whole().has("modules.json");  // sentence-transformers reads it only beside that
+  const bool is_used = directory.whole().has("modules.json");  // else sentence-transformers ignores it
   for (const std::string_view kind : {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"}) {
     const auto document = directory.find_document(fmt::format("sentence_{}_config.json", kind).c_str());
     if (!document || !is_used) continue;
@@ -159,7 +159,7 @@ HfTextOptions read_hf_text_options(const HfDirectory& directory) {
     break;
   }
   if (out.max_tokens) return out;
-  // Where there is no limit, it is a very large number.
+  // A very large number means that there is no limit.
   if (const auto document = directory.find_document("tokenizer_config.json"))
     if (const auto length = document->root().find("model_max_length"); length && length->number() < kMaxTokens)
       out.max_tokens = static_cast<int>(length->integer(1, kMaxTokens));

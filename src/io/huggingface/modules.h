@@ -1,6 +1,6 @@
-// modules.json of a sentence-transformers directory: what runs, and in which order. First the model, then pooling (how
-// the vectors of a text's tokens become one), then dense layers and normalizations of that vector. And the model's own
-// sentence_bert_config.json: how it reads texts. Used by model/embedder and model/classifier.
+// modules.json of a sentence-transformers directory: the modules and their order. First the model, then pooling (makes
+// one vector from the vectors of a text's tokens), then dense layers and normalizations of that vector. Also
+// sentence_bert_config.json of the model: how it reads texts. Used by model/embedder and model/classifier.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,24 +13,24 @@ namespace ingot {
 struct HfModules {
   struct Step {
     enum class Kind : uint8_t { kDense, kNormalize } kind;
-    std::string folder;  // of a dense layer: its name in the directory
+    std::string folder;  // of a dense layer: its folder in the directory
   };
-  // "cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean" or "lasttoken"; nothing: there is no pooling.
+  // "cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean" or "lasttoken"; nothing: no pooling module.
   std::optional<std::string> pooling;
-  bool pools_prompt = true;                // false: the vectors of a prompt's tokens are left out
-  std::vector<Step> after;                 // pooling
+  bool pools_prompt = true;                // false: the vectors of a prompt's tokens are not pooled
+  std::vector<Step> after;                 // the steps after pooling
   std::optional<std::string> logit_score;  // the folder of a LogitScore: the model answers with one of two tokens
 };
-// Without modules.json there is nothing. Throws Error for a module, an order of modules or an option that is not
+// Without modules.json all fields are empty. Throws Error if a module, the order of modules or an option is not
 // supported.
 HfModules read_hf_modules(const HfDirectory& directory);
 
 struct HfTextOptions {
   std::optional<int> max_tokens;  // of a text; nothing: as many as the model reads
-  bool lower_case = false;        // texts become lower case before anything else
+  bool lower_case = false;        // texts are converted to lower case first
 };
-// sentence_bert_config.json, and the length in tokenizer_config.json where the first says none. Throws Error for an
-// option that is not supported.
+// Reads sentence_bert_config.json, and the length in tokenizer_config.json if the first file has no length. Throws
+// Error if an option is not supported.
 HfTextOptions read_hf_text_options(const HfDirectory& directory);
 
 }  // namespace ingot

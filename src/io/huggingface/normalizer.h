@@ -1,4 +1,4 @@
-// The normalizer of tokenizer.json: what is done to a text before anything else. For io/huggingface/pipeline.
+// The normalizer of tokenizer.json: changes a text before all other steps. For io/huggingface/pipeline.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,18 +8,18 @@
 
 namespace ingot {
 
-// The steps of a "Sequence" under `list`, or the one step there is; none for null.
+// The steps of a "Sequence" under `list`, or the single step; empty for null.
 std::vector<Json> hf_steps(const Json& root, const char* key, const char* list);
 
 bool hf_is_type(const Json& step, std::string_view type);
 bool hf_flag_or(const Json& step, const char* key, bool fallback);
 [[noreturn]] void hf_refuse(const Json& step, const char* what);
 
-// {"Regex": ...}'s expression in PCRE2's syntax. Throws Error for one that means something else there, is broken, or
-// may take exponential time.
+// The expression of {"Regex": ...} in PCRE2's syntax. Throws Error if the expression has another meaning in PCRE2, is
+// invalid, or may take exponential time.
 std::string hf_expression(const Json& regex);
 
-// Throws Error naming the step that is not supported.
+// Throws Error naming a step that is not supported.
 std::vector<NormalizerStep> read_hf_normalizer(const Json& root);
 
 }  // namespace ingot

@@ -20,13 +20,12 @@ bool is_text(const Json& step, const char* key, std::string_view text) {
 
 bool is_space_pattern(const Json& step) { return is_text(step.at("pattern"), "String", " "); }
 
-// ---- byte-level BPE: every step that cuts words becomes an expression
+// ---- byte-level BPE: every step that splits words becomes an expression
 
 void check_split(const Json& step) {
   const std::string_view behavior = step.at("behavior").string();
   const bool invert = hf_flag_or(step, "invert", false);
-  // "Removed" with invert keeps the matches alone; with expressions that match everything, as these do, nothing is
-  // lost.
+  // "Removed" with invert drops the text between matches. These expressions match everything, so no text is lost.
   if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert))
     throw step.error("the behavior '{}'{} is not supported: use a GGUF file of this model", printable(behavior, 32),
                      invert ? " with invert" : "");
@@ -89,9 +88,9 @@ void read_byte_level(const Json& root, const std::vector<Json>& cutters, Tokeniz
     if (!hf_is_type(step, "ByteLevel")) hf_refuse(step, "the decoder");
 }
 
-// ---- SentencePiece BPE: spaces become U+2581, one may be put in front, and nothing is cut
+// ---- SentencePiece BPE: spaces become U+2581, one may be put in front, and the text is not split
 
-// Does U+2581 only begin tokens? Then merges never reach over one, cut there or not.
+// True if U+2581 occurs only at the start of tokens. Then no merge crosses a U+2581, whether the text is split or not.
 bool marks_only_lead(const TokenizerSpec& spec) {
   return std::all_of(spec.tokens.begin(), spec.tokens.end(),
                      [](std::string_view token) { return token.find(kSpaceMark, 1) == token.npos; });
@@ -142,21 +141,21 @@ void read_sentencepiece(const Json& root, const std::vector<Json>& cutters, Toke
       read_metaspace(step, spec);
       marks_spaces = true;
     } else if (!(hf_is_type(step, "Split") && marks_spaces && is_space_pattern(step))) {
-      // The normalizer has left no space to split at.
+      // The normalizer has replaced all spaces, so this step splits nothing.
       hf_refuse(step, "the pre_tokenizer");
     }
   }
   if (!marks_spaces) throw root.error("the tokenizer does not write spaces as U+2581: use a GGUF file of this model");
   check_sentencepiece_decoder(root);
 }
-// ---- WordPiece and Unigram: rules of what cuts words, which may drop white space
+// ---- WordPiece and Unigram: rules that split words and may drop white space
 
-// Nothing: this step is none that cuts.
+// Empty if the step does not split.
 std::vector<CutRule> cut_rules(const Json& step) {
   constexpr const char* kSpaces = R"(\s+)";
   if (hf_is_type(step, "WhitespaceSplit")) return {{kSpaces, Cut::kDropMatches}};
   if (hf_is_type(step, "BertPreTokenizer")) return bert_cuts();
-  if (hf_is_type(step, "Whitespace")) {  // \w+|[^\w\s]+, as Rust has \w
+  if (hf_is_type(step, "Whitespace")) {  // \w+|[^\w\s]+, with Rust's meaning of \w
     const std::string word = pcre2_from_oniguruma(R"([\w\x{200C}\x{200D}])"),
                       rest = pcre2_from_oniguruma(R"([^\w\x{200C}\x{200D}\s])");
     return {{word + "+|" + rest + "+", Cut::kDropRest}};
@@ -197,7 +196,7 @@ void read_unigram(const Json& root, const std::vector<Json>& cutters, TokenizerS
   check_sentencepiece_decoder(root);
 }
 
-// ---- what is put around a text
+// ---- the tokens around a text
 
 int64_t template_id(const Json& processor, const Json& token) {
   const std::string_view name = token.at("id").string();
@@ -213,10 +212,10 @@ int64_t processor_id(const Json& pair) {
   return parts[1].integer(0, kMaxId);
 }
 
-// What is before the first text, behind it (and before the second, of a pair), and behind the second.
+// The tokens before the first text, after it (in a pair, before the second text), and after the second text.
 struct Around {
   std::vector<int64_t> tokens[3];
-  std::vector<int64_t> types[3];  // of texts and tokens: those of the second text are in the last
+  std::vector<int64_t> types[3];  // of texts and tokens; the last list has the second text's types
   int n_texts = 0;
 };
 

@@ -1,4 +1,4 @@
-// The steps of tokenizer.json around its vocabulary: normalizer, pre_tokenizer, post_processor, decoder. For
+// The steps of tokenizer.json besides its vocabulary: normalizer, pre_tokenizer, post_processor, decoder. For
 // io/huggingface/tokenizer.
 #pragma once
 #include "io/json.h"
@@ -6,8 +6,8 @@
 
 namespace ingot {
 
-// Fills in what kind of tokenizer it is, how it cuts text into words, where it adds a space, BOS or EOS. `root` is the
-// whole document; spec has the tokens. Throws Error naming the step that is not supported.
+// Sets the kind of the tokenizer, how it splits text into words, and where it adds a space, BOS or EOS. `root` is the
+// whole document; spec already has the tokens. Throws Error naming a step that is not supported.
 void read_hf_pipeline(const Json& root, TokenizerSpec& spec);
 
 }  // namespace ingot

@@ -37,7 +37,7 @@ int one_of(const Json& value, std::initializer_list<int> allowed) {
   throw value.error("{} is not supported: expected {}", number, list);
 }
 
-// -1 stands for whole rows, as 0 does here.
+// In the file, -1 means whole rows; here, 0 does.
 int group_size(const Json& object) {
   const Json value = object.at("group_size");
   const int64_t size = value.integer(-1, kMaxGroup);
@@ -45,7 +45,7 @@ int group_size(const Json& object) {
   return static_cast<int>(std::max<int64_t>(size, 0));
 }
 
-// One of these names, or an Error that lists them.
+// Throws an Error that lists the names if `value` is not one of them.
 void check_name(const Json& object, const char* key, const std::string& value,
                 std::initializer_list<const char*> allowed) {
   std::string list;
@@ -61,7 +61,7 @@ void check_name(const Json& object, const char* key, const std::string& value,
 struct MlxMode {
   const char* name;
   QuantLayout layout;
-  // Of affine, those that mlx takes where a layer's own say nothing; of the others, those that there are.
+  // Affine: mlx's defaults if a layer does not state them. Other modes: the only values that the mode has.
   int bits, group;
 };
 constexpr MlxMode kMlxModes[] = {{"affine", QuantLayout::kMlxAffine, 4, 64},
@@ -69,7 +69,7 @@ constexpr MlxMode kMlxModes[] = {{"affine", QuantLayout::kMlxAffine, 4, 64},
                                  {"mxfp8", QuantLayout::kMlxMxfp8, 8, 32},
                                  {"nvfp4", QuantLayout::kMlxNvfp4, 4, 16}};
 
-// A layer's own object that does not say its mode is affine, whatever the model's is, as in mlx.
+// The scheme of a layer's own object. Without a mode the scheme is affine, whatever the model's mode is, as in mlx.
 QuantScheme read_mlx_scheme(const Json& json) {
   const std::string name = text_or(json, "mode", "affine");
   const auto mode =
@@ -138,7 +138,7 @@ QuantScheme read_fp8(const Json& json) {
 
 // ---- ModelOpt ----
 
-// Its algorithms, by how they keep weights; what they do to activations (W4A16, W4A8) is passed over.
+// ModelOpt's algorithms, by their storage of weights. Their handling of activations (W4A16, W4A8) is ignored.
 struct ModelOptAlgorithm {
   const char* name;
   QuantScheme scheme;
@@ -174,7 +174,7 @@ QuantScheme read_algorithm(const Json& json) {
 
 // ---- compressed-tensors ----
 
-// Rotations, which change what the matrices compute, and matrices with holes.
+// Refuses rotations, which change what the matrices compute, and sparse matrices.
 void refuse_parts(const Json& json) {
   const auto transform = json.find("transform_config"), sparsity = json.find("sparsity_config");
   const auto groups = transform ? transform->find("config_groups") : std::nullopt;
@@ -182,7 +182,7 @@ void refuse_parts(const Json& json) {
   if (sparsity) check_name(*sparsity, "format", text_or(*sparsity, "format", "dense"), {"dense"});
 }
 
-// The formats of 4 and 8 bits whose blocks and scales are fixed.
+// Formats of 4 and 8 bits with fixed blocks and scales.
 struct MxFormat {
   const char* name;
   QuantLayout layout;
@@ -251,8 +251,8 @@ void HfQuantization::read_mlx(const Json& json) {
   }
 }
 
-// In config.json's words or those of hf_quant_config.json, which are the same here. With MIXED_PRECISION modules have
-// algorithms of their own: a matrix, or all that are in a module, such as the experts of a layer.
+// Reads the keys of config.json or hf_quant_config.json, which are the same here. With MIXED_PRECISION, modules have
+// algorithms of their own: a matrix, or all matrices in a module, such as the experts of a layer.
 void HfQuantization::read_modelopt(const Json& json) {
   method_ = "modelopt";
   if (json.at("quant_algo").string() != "MIXED_PRECISION") {
@@ -263,8 +263,8 @@ void HfQuantization::read_modelopt(const Json& json) {
     subtrees_.emplace(module, read_algorithm(own));
 }
 
-// GPTQModel's `dynamic`: an expression, with "-:" before it where modules are left as they are, and what differs for
-// those that it matches from the start of their name.
+// GPTQModel's `dynamic`: an expression, after "-:" for modules that are not quantized, and the settings that differ for
+// modules whose names it matches from the start.
 void HfQuantization::read_rules(const Json& dynamic) {
   for (const auto& [key, own] : dynamic.members()) {
     const bool leaves = key.starts_with("-:");
@@ -347,8 +347,8 @@ std::optional<HfQuantization> HfQuantization::read(const HfDirectory& directory)
   return own_file ? read(own_file->root()) : std::nullopt;
 }
 
-// A module's own name counts before an expression, and that before a class, of which there is no telling here: it
-// matches.
+// A module's own name has priority over an expression, and an expression over a class. The module's class is not known
+// here, so every class matches.
 const QuantScheme* HfQuantization::find(std::string_view module) const {
   if (const auto it = overrides_.find(module); it != overrides_.end()) return it->second ? &*it->second : nullptr;
   for (std::string_view outer = module; !subtrees_.empty() && !outer.empty();) {

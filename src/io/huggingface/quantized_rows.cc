@@ -1,5 +1,5 @@
-// Gathering the rows of a quantized matrix: each layout says how codes, scales and minima of some rows are found, and
-// they become blocks of a format together. A tile of 32 rows at a time, since GPTQ and AWQ keep rows side by side.
+// Converts the rows of a quantized matrix. For each layout, the codes, scales and minima of some rows are read; then
+// one path makes blocks of a format from them. Works on tiles of 32 rows, since GPTQ and AWQ store rows side by side.
 #include <algorithm>
 #include <cmath>
 
@@ -35,7 +35,7 @@ std::vector<float> numbers_of(const SafeTensor& tensor, std::span<const uint8_t>
   return out;
 }
 
-// n codes of a stream of bits, the first in the lowest.
+// Reads n codes from a stream of bits, the first code in the lowest bits.
 void unpack_bits(const uint8_t* bytes, int bits, int64_t n, uint8_t* codes) {
   if (bits == 4 && n % 2 == 0) {
     for (int64_t i = 0; i < n / 2; ++i) codes[2 * i] = bytes[i] & 15, codes[2 * i + 1] = bytes[i] >> 4;
@@ -50,10 +50,10 @@ void unpack_bits(const uint8_t* bytes, int bits, int64_t n, uint8_t* codes) {
   }
 }
 
-// What the outputs of 8 neighbouring rows have in a word of AWQ: output j is nibble kAwqNibble[j].
+// The order of 8 neighbouring outputs in a word of AWQ: output j is nibble kAwqNibble[j].
 constexpr int kAwqNibble[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// Some rows of a matrix of integers, kTileRows at most.
+// Some rows of an integer matrix, kTileRows at most.
 struct Rows {
   explicit Rows(const QuantizedMatrix& m) {
     const int64_t most = std::min(kTileRows, m.n_out);
@@ -92,13 +92,13 @@ class IntegerRows {
     read_scales(rows);
   }
 
-  // The group of column k.
+  // The group that column k belongs to.
   int64_t group_of(int64_t k) const { return order_.empty() ? k / m_.group() : load_word(order_, k); }
 
  private:
   bool is_transposed() const { return m_.scheme.layout == QuantLayout::kGptq || m_.scheme.layout == QuantLayout::kAwq; }
 
-  // Rows of AWQ's other layout are longer than their groups.
+  // In kAwqRows, rows of scales are padded to more than the number of groups.
   int64_t scales_a_row() const {
     return m_.scheme.layout == QuantLayout::kAwqRows ? m_.scales->shape[1] : m_.n_groups();
   }
@@ -116,9 +116,9 @@ class IntegerRows {
       }
   }
 
-  // Eight rows of a column are one word; rows.first is a multiple of 8, and so is n_out.
+  // A word holds eight rows of a column; rows.first and n_out are multiples of 8.
   void read_awq_codes(Rows& rows) const {
-    // A block of columns is turned in the cache: rows are often a power of two apart, and would evict each other.
+    // Blocks of columns are transposed in the cache: rows are often a power of two apart and would evict each other.
     constexpr int64_t kStep = 64;
     for (int64_t begin = 0; begin < m_.n_in; begin += kStep)
       for (int64_t i = 0; i < rows.n; i += 8) {
@@ -139,7 +139,7 @@ class IntegerRows {
     if (m_.scheme.layout == QuantLayout::kInt8) {
       for (int64_t k = 0; k < n_in; ++k) to[k] = codes_[row * n_in + k] ^ 0x80;
     } else if (m_.scheme.layout == QuantLayout::kGptq) {
-      for (int64_t k = 0; k < n_in; k += 32) {  // 32 codes are `bits` words, one under another
+      for (int64_t k = 0; k < n_in; k += 32) {  // 32 codes are `bits` words, stored one below the other
         uint32_t words[8];
         const int64_t n = std::min<int64_t>(32, n_in - k), first = k / 32 * bits;
         for (int64_t w = 0; w < n * bits / 32; ++w) words[w] = load_word(codes_, (first + w) * m_.n_out + row);
@@ -179,12 +179,12 @@ class IntegerRows {
     if (zeros_.empty()) return middle;
     if (zeros_are_bytes_)
       return middle + static_cast<int8_t>(zeros_[zeros_.size() == 1 ? 0 : row * m_.n_groups() + group]);
-    // One more than the last code is 0, as in AutoGPTQ.
+    // The sum wraps: one more than the last code is 0, as in AutoGPTQ.
     return (stored_zero(row, group) + zero_offset_) & (2 * middle - 1);
   }
 
-  // Of a symmetric matrix it is known what the zero points are: they tell which of GPTQ's two formats the file has,
-  // even where config.json is wrong about it, as some are.
+  // The zero points of a symmetric matrix are known, so the stored values tell which of GPTQ's two formats the file
+  // has, even if config.json is wrong about the format, as in some models.
   int symmetric_offset() const {
     const int middle = 1 << (m_.scheme.bits - 1), first = stored_zero(0, 0);
     return first == middle ? 0 : first == middle - 1 ? 1 : m_.scheme.zeros_less_one;
@@ -218,8 +218,8 @@ void put_numbers(const QuantizedMatrix& m, const IntegerRows& reader, const Rows
     }
 }
 
-// The format for a matrix of integers. Columns that are in no order of groups make no blocks: they become the f16
-// numbers that GPTQ's own kernels make of them.
+// The format for an integer matrix. Columns that are not in group order cannot form blocks, so the matrix becomes f16
+// with the values that GPTQ's own kernels compute.
 Format integer_format(const QuantizedMatrix& m) {
   if (m.order != nullptr) return Format::F16;
   const bool four = m.scheme.bits <= 4;
@@ -248,7 +248,7 @@ class FloatRows {
       scales_ = numbers_of(*m.scales, scales);
       return;
     }
-    // Of an E8M0, all ones are NaN; of an E4M3, so are all but its sign, which no scale has.
+    // NaN is all ones in E8M0, and all ones but the sign in E4M3. Scales have no sign.
     exponents_ = scales;
     const int last = m.scheme.group == 16 ? 0x7E : 0xFE;
     for (size_t i = 0; i < scales.size(); ++i)
@@ -291,7 +291,7 @@ class FloatRows {
   }
 
  private:
-  // n bytes of codes in order, into bytes whose low nibbles come first.
+  // Repacks 2n codes from n bytes: stored in order before, the first n codes in the low nibbles after.
   template <int n>
   static void put_nibbles(const uint8_t* from, uint8_t* out) {
     uint8_t codes[2 * n];

@@ -14,10 +14,10 @@ std::string dims_text(std::span<const int64_t> dims) {
   return "[" + text + "]";
 }
 
-// By what a quantized matrix is recognised: the tensor that has its codes.
+// How a quantized matrix is recognised: by the tensor that has its codes.
 struct Marker {
   const char* suffix;     // of its name, after the module's
-  const char* companion;  // a tensor without which this one is no sign of a quantized matrix; empty: it is alone
+  const char* companion;  // another tensor that must exist too; empty: none is needed
   const char* dtype;      // empty: any
 };
 constexpr Marker kMarkers[] = {{".weight", ".scales", ""},         {".weight", "", "U32"},
@@ -25,7 +25,7 @@ constexpr Marker kMarkers[] = {{".weight", ".scales", ""},         {".weight", "
                                {".weight", ".weight_scale", "U8"}, {".qweight", "", ""},
                                {".weight_packed", "", ""},         {"_blocks", "_scales", "U8"}};
 
-// Tensors about activations and the KV cache, which ingot quantizes as it likes.
+// Tensors about activations and the KV cache, which ingot quantizes in its own way.
 constexpr const char* kNotNeeded[] = {".input_scale",  ".activation_scale", ".input_zero_point",
                                       ".output_scale", ".k_scale",          ".v_scale",
                                       ".q_scale",      ".kv_scale",         ".input_global_scale"};
@@ -54,7 +54,7 @@ std::string type_of(const QuantizedMatrix& m) {
 
 }  // namespace
 
-// Puts one matrix together.
+// Finds and checks the tensors of one matrix.
 class QuantizedTensors::Finder {
  public:
   Finder(QuantizedTensors& owner, std::string module, const QuantScheme& scheme) : owner_(owner) {
@@ -122,7 +122,7 @@ class QuantizedTensors::Finder {
     for (const int64_t dim : m_.codes->dims())
       if (dim == 0) fail(*m_.codes, "has no elements: expected some");
   }
-  // Rows of whole groups: elements of a dimension that is packed into words.
+  // The elements of a dimension that is packed into n_words words.
   int64_t unpacked(int64_t n_words) const {
     const int64_t bits = n_words * 32;
     if (n_words > INT32_MAX || bits % m_.scheme.bits != 0)
@@ -140,7 +140,7 @@ class QuantizedTensors::Finder {
                                                        kScales = {"F32", "BF16", "F16", "F8_E8M0", "U8"};
 
   void find_mlx() {
-    check_codes(m_.codes->n_dims == 3 ? 3 : 2, {"U32"});  // three: experts one after another
+    check_codes(m_.codes->n_dims == 3 ? 3 : 2, {"U32"});  // 3 dimensions: experts one after another
     Dims dims(m_.codes->dims().begin(), m_.codes->dims().end());
     set_shape(m_.codes->n_elements() / dims.back(), unpacked(dims.back()));
     dims.back() = m_.n_groups();
@@ -173,7 +173,7 @@ class QuantizedTensors::Finder {
     m_.zeros = need(".qzeros", kWords, {m_.n_groups(), m_.codes->shape[1]});
   }
 
-  // Rows of scales and zero points are as long as AutoAWQ's kernels want them: words for 8 groups, and some more for
+  // Rows of scales and zero points have the length that AutoAWQ's kernels need: a word for every 8 groups, padded for
   // small groups.
   void find_awq_rows() {
     check_codes(2, kWords);
@@ -205,7 +205,7 @@ class QuantizedTensors::Finder {
 
   void find_packed_zeros() {
     const SafeTensor* zeros = look_up(".weight_zero_point");
-    if (m_.scheme.symmetric) return;  // they are all zero, where a version writes them all the same
+    if (m_.scheme.symmetric) return;  // all zero, if the file has them at all
     if (zeros != nullptr && std::string_view(zeros->dtype->name) == "I8") {
       check(*zeros, {"I8"}, {m_.n_out, m_.n_groups()});
       m_.zeros = zeros;
@@ -279,7 +279,7 @@ class QuantizedTensors::Finder {
     m_.scales = need("_scales", {"U8"}, {dims[0], dims[1], dims[2]});
   }
 
-  // [out, groups], or one for all where the scheme has no groups.
+  // [out, groups], or one scale for the matrix if the scheme has no groups.
   const SafeTensor* find_scale(const char* suffix) {
     const SafeTensor* scale = look_up(suffix);
     if (scale != nullptr && m_.scheme.group == 0 && scale->n_elements() == 1) {
@@ -304,7 +304,7 @@ class QuantizedTensors::Finder {
     if (in_order) m_.order = nullptr;
   }
 
-  // Words for n codes side by side, as a stream of bits or as whole codes.
+  // Words for n codes side by side, packed as a stream of bits or as whole codes.
   int64_t words_for(int64_t n, bool whole_codes) const {
     const int64_t bits = m_.scheme.bits, a_word = 32 / bits;
     return whole_codes ? (n + a_word - 1) / a_word : (n * bits + 31) / 32;
@@ -314,7 +314,7 @@ class QuantizedTensors::Finder {
     const auto bytes = owner_.files_.data(shape);
     const size_t width = shape.dtype->bits / 8;
     int64_t sizes[2] = {};
-    for (size_t i = 0; i < 2; ++i) std::memcpy(&sizes[i], &bytes[i * width], width);  // little-endian, and not negative
+    for (size_t i = 0; i < 2; ++i) std::memcpy(&sizes[i], &bytes[i * width], width);  // little-endian and not negative
     return {sizes[0], sizes[1]};
   }
 

@@ -1,6 +1,6 @@
-// The matrices of a quantized checkpoint: which tensors make up each, found and checked when the checkpoint is opened,
-// and their rows gathered into blocks of a Format when they are wanted (quantized_rows.cc). Knows layouts
-// (huggingface/quantization.h), not what the matrices are for. Used by model/weight_sources and `ingot inspect`.
+// The matrices of a quantized checkpoint. At open, finds and checks the tensors that make up each matrix; on request,
+// converts a matrix's rows to blocks of a Format (quantized_rows.cc). Knows the layouts (huggingface/quantization.h),
+// not the matrices' roles. Used by model/weight_sources and `ingot inspect`.
 #pragma once
 #include <optional>
 #include <set>
@@ -20,9 +20,9 @@ struct QuantizedMatrix {
   const SafeTensor* codes = nullptr;
   const SafeTensor* scales = nullptr;
   const SafeTensor* zeros = nullptr;  // zero points, or MLX's biases; null: symmetric
-  const SafeTensor* order = nullptr;  // the group of each column, where it is not by their order
-  const SafeTensor* global = nullptr;  // what multiplies or divides all scales (NVFP4)
-  bool whole_codes = false;           // packed words hold whole codes, and perhaps bits that mean nothing
+  const SafeTensor* order = nullptr;  // group of each column, if the columns are not in group order
+  const SafeTensor* global = nullptr;  // a factor or divisor of all scales (NVFP4)
+  bool whole_codes = false;           // packed words hold whole codes, and possibly unused bits
   uint64_t n_bytes = 0;               // of all its tensors
   std::string type;                   // for people: "GPTQ 4-bit g128"
 
@@ -30,7 +30,7 @@ struct QuantizedMatrix {
   int64_t n_groups() const { return n_in / group(); }
 };
 
-// Rows of blocks: n_out * row_bytes(format, n_in) bytes.
+// A matrix converted to rows of blocks: n_out * row_bytes(format, n_in) bytes.
 struct GatheredMatrix {
   Format format = Format::F32;
   std::vector<uint64_t> data;
@@ -40,20 +40,19 @@ struct GatheredMatrix {
 
 class QuantizedTensors {
  public:
-  // Throws Error naming the module and the tensor that is missing, or has another type or shape than the scheme says.
-  // `source` is the model's name, for messages. `files` must outlive this.
+  // Throws Error naming the module and the tensor if the tensor is missing, or has another type or shape than the
+  // scheme requires. `source` is the model's name, for messages. `files` must outlive the object.
   QuantizedTensors(const Safetensors& files, const std::optional<HfQuantization>& quantization, std::string source);
 
   const QuantizedMatrix* find(std::string_view module) const;
   std::span<const QuantizedMatrix> matrices() const { return matrices_; }
-  // Whether a tensor is part of a matrix, or says something about one that is not needed (the scale of its
-  // activations).
+  // True if a tensor is part of a matrix, or belongs to a matrix but is not needed (the scale of its activations).
   bool is_part(const SafeTensor& tensor) const;
 
-  // The matrix in the block format that holds it exactly; where columns are in no order of groups, in F16; where rows
-  // or groups are no whole blocks, in F32. Throws Error for numbers that make no sense.
+  // Converts a matrix to the block format that represents it exactly; to F16 if the columns are not in group order; to
+  // F32 if rows or groups are not whole blocks. Throws Error if the values make no sense.
   GatheredMatrix gather(const QuantizedMatrix& matrix) const;
-  static Format format_of(const QuantizedMatrix& matrix);  // that gather() will choose
+  static Format format_of(const QuantizedMatrix& matrix);  // the format that gather() gives
 
  private:
   class Finder;
@@ -61,7 +60,7 @@ class QuantizedTensors {
   const Safetensors& files_;
   std::string source_;
   std::vector<QuantizedMatrix> matrices_;  // by module
-  std::set<std::string_view> parts_;       // names of tensors
+  std::set<std::string_view> parts_;       // names of tensors that belong to a matrix
 };
 
 }  // namespace ingot

@@ -17,8 +17,8 @@ constexpr const char* kOneFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr size_t kMaxIndexBytes = 256'000'000;
 
-// Shards lie beside their index: a plain name, and no link that leads elsewhere but into the Hugging Face cache's own
-// blobs (snapshots/REVISION/NAME -> ../../blobs/HASH).
+// Shards lie beside their index: plain names, and no links that lead elsewhere, except into the blobs of the Hugging
+// Face cache (snapshots/REVISION/NAME -> ../../blobs/HASH).
 std::string shard_path(const std::string& directory, const Json& value) {
   const std::string_view name = value.string();
   const bool plain = name.find_first_of(std::string_view("/\\:\0", 4)) == name.npos && name.ends_with(".safetensors") &&
@@ -37,9 +37,9 @@ std::string shard_path(const std::string& directory, const Json& value) {
   return path.string();
 }
 
-// What an index says: which shard holds which tensor.
+// The content of an index: which shard holds which tensor.
 struct ShardMap {
-  std::map<std::string_view, Json> first;  // shard: an entry that names it
+  std::map<std::string_view, Json> first;  // for each shard, an entry that names it
   std::vector<std::pair<std::string_view, Json>> tensors;
 };
 
@@ -127,7 +127,7 @@ void Safetensors::add_file(std::span<const uint8_t> bytes, const std::string& na
   names_.push_back(name);
 }
 
-// Inside one file names are known to be distinct, so that a duplicate is between shards.
+// Names within one file are already known to be distinct, so a duplicate name occurs in two shards.
 void Safetensors::index_tensors() {
   auto name_of = [&](size_t i) -> std::string_view { return tensors_[i].name; };
   index_ = NameIndex(tensors_.size(), name_of);

@@ -1,6 +1,6 @@
 // The weights of a Hugging Face model: one safetensors file, or all shards of a directory (model.safetensors, or
-// model.safetensors.index.json with the files that it names), memory-mapped and checked at open, so that what is handed
-// out afterwards needs no more checks. Knows nothing of architectures. Used by model/ and the verbs.
+// model.safetensors.index.json with the files that the index names), memory-mapped. All checks are done at open; later
+// accesses need none. Contains nothing about architectures. Used by model/ and the commands.
 #pragma once
 #include <string>
 #include <string_view>
@@ -14,22 +14,22 @@ namespace ingot {
 
 class Safetensors {
  public:
-  // Throws Error naming the file, the tensor and the offset; for an index, what it and the shards disagree about.
+  // Throws Error naming the file, the tensor and the offset; for an index, how the index and the shards differ.
   static Safetensors open_file(const std::string& path);
   static Safetensors open_directory(const std::string& path);
-  // One whole file in memory: `bytes` must outlive the result. `name` is for messages.
+  // Parses one whole file in memory; `bytes` must outlive the result. `name` is for messages.
   static Safetensors parse(std::span<const uint8_t> bytes, const std::string& name);
 
   std::span<const SafeTensor> tensors() const { return tensors_; }  // shard by shard, in the order of the headers
   const SafeTensor* find(std::string_view name) const;
-  // The tensor's n_bytes bytes. Not aligned: a header may have any length.
+  // The tensor's n_bytes bytes. They may be unaligned, since a header may have any length.
   std::span<const uint8_t> data(const SafeTensor& tensor) const;
 
-  // __metadata__ of all files, in their order.
+  // __metadata__ of all files, in file order.
   std::span<const std::pair<std::string, std::string>> metadata() const { return metadata_; }
   size_t n_files() const { return files_.size(); }
   uint64_t file_bytes() const;  // of all shards
-  // Odd but harmless: an index with a wrong total_size, or without a tensor that a shard has.
+  // Odd but harmless: an index with a wrong total_size, or an index that lacks a tensor of a shard.
   std::span<const std::string> warnings() const { return warnings_; }
 
  private:

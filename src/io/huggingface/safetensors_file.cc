@@ -21,8 +21,9 @@ constexpr SafeDtype kDtypes[] = {
 constexpr uint64_t kLengthBytes = 8;
 constexpr const char* kMetadataKey = "__metadata__";
 
-// Takes the header's events: an object of tensors, each an object of dtype, shape and data_offsets. Offsets are of the
-// data section until place_tensors. What a tensor has besides these three is passed over, as the reference does.
+// Handles the events of the header: an object of tensors, each an object of dtype, shape and data_offsets. Offsets
+// count from the data section until place_tensors changes them. Other members of a tensor are ignored, as in the
+// reference implementation.
 class HeaderReader {
  public:
   HeaderReader(const std::string& file, SafetensorsFile& out) : file_(file), out_(out) {}
@@ -62,7 +63,7 @@ class HeaderReader {
       name_.clear();
       return;
     }
-    if (in_metadata_ && event.kind == Kind::kNull) return;  // as none: so the format's own library reads it
+    if (in_metadata_ && event.kind == Kind::kNull) return;  // null means no metadata, as in the format's own library
     if (event.kind != Kind::kBeginObject) fail("expected an object, got {}", json_kind_name(event.kind));
     if (in_metadata_) return;
     if (name_.empty() || name_.find('\0') != name_.npos)
@@ -167,7 +168,7 @@ class HeaderReader {
   size_t n_offsets_ = 0;
 };
 
-// The header's text. What is no safetensors file at all has no sensible length, and is named.
+// The header's text. If the length is not plausible, the file is no safetensors file, and the Error says what it is.
 std::string_view read_header_text(std::span<const uint8_t> bytes, const std::string& name) {
   auto describe = [&] { return describe_file(bytes.first(std::min<size_t>(bytes.size(), 64)), bytes.size()); };
   Reader reader(bytes, name);
@@ -193,7 +194,8 @@ void check_names(const SafetensorsFile& file, const std::string& name) {
     throw Error("{}: '{}': the key '{}' occurs twice", printable(name), kMetadataKey, printable(key_of(*twice), 128));
 }
 
-// The tensors tile the data: sorted by place, each begins where the one before ends, and the last ends the file.
+// Checks that the tensors tile the data: in order of offsets, each tensor begins where the previous one ends, and the
+// last tensor ends the file.
 void place_tensors(SafetensorsFile& file, uint64_t data_start, uint64_t n_bytes, const std::string& name) {
   std::vector<SafeTensor*> order;
   order.reserve(file.tensors.size());

@@ -1,8 +1,8 @@
 // One safetensors file, parsed from its bytes: eight bytes of header length, a JSON header, then the tensors' data.
-// Format: https://huggingface.co/docs/safetensors. As in its reference implementation the tensors must tile the data,
-// with no hole, overlap or rest, and a header has at most 100 MB; everything that it claims is checked before it is
-// looked at. The header is read as it is parsed, so that a hostile one costs no more memory than the tensors that it
-// describes. Called by Safetensors (io/huggingface/safetensors.h), which is what others use.
+// Format: https://huggingface.co/docs/safetensors. As in the format's reference implementation, the tensors must tile
+// the data, with no hole, overlap or rest, and a header has at most 100 MB. All values in the header are checked before
+// use. The header is handled while it is parsed, so that a hostile header costs no more memory than the tensors that it
+// describes. Other code uses Safetensors (io/huggingface/safetensors.h), which calls this parser.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace ingot {
 struct SafeDtype {
   const char* name;
   uint32_t bits;                 // of an element
-  std::optional<Format> format;  // nothing: a type that ingot can list but not compute with
+  std::optional<Format> format;  // nothing: ingot can list the type but not compute with it
 };
 
-// nullptr for a name that the format does not have.
+// nullptr if the format has no such type.
 const SafeDtype* safe_dtype(std::string_view name);
 
 inline constexpr size_t kSafeMaxHeaderBytes = 100'000'000;
@@ -36,7 +36,7 @@ struct SafeTensor {
   std::array<int64_t, kSafeMaxDims> shape{};
   uint64_t offset = 0;  // of the data, from the start of its file
   uint64_t n_bytes = 0;
-  int shard = 0;  // which file of a sharded model
+  int shard = 0;  // index of its file in a sharded model
 
   std::span<const int64_t> dims() const { return {shape.data(), static_cast<size_t>(n_dims)}; }
   int64_t n_elements() const;

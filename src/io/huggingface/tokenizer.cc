@@ -22,7 +22,7 @@ class TokenTable {
  public:
   explicit TokenTable(HfTokenizerSpec& out) : out_(out) {}
 
-  // [["piece", score], ...]: Unigram's.
+  // [["piece", score], ...], the form of Unigram models.
   void add_pieces(const Json& vocab) {
     const std::vector<Json> pieces = vocab.elements();
     n_entries_ = pieces.size();
@@ -53,7 +53,7 @@ class TokenTable {
 
   bool has(int64_t id) const { return id < static_cast<int64_t>(types_.size()) && types_[id] != TokenType::kUndefined; }
 
-  // Ids that nothing names become unused tokens.
+  // Ids without a name become unused tokens.
   void finish() {
     TokenizerSpec& spec = out_.spec;
     for (size_t id = 0; id < types_.size(); ++id) {
@@ -66,7 +66,7 @@ class TokenTable {
     for (size_t id = 0; id < types_.size(); ++id) ids_.try_emplace(spec.tokens[id], static_cast<int32_t>(id));
   }
 
-  // "##ing" and "the" as "ing" and "\u2581the", which is how GGUF spells WordPiece vocabularies (wordpiece.h).
+  // Rewrites "##ing" and "the" as "ing" and "\u2581the", as GGUF spells WordPiece vocabularies (wordpiece.h).
   void mark_word_starts(std::string_view continuing_prefix) {
     for (size_t id = 0; id < types_.size(); ++id) {
       std::string_view& token = out_.spec.tokens[id];
@@ -98,11 +98,11 @@ class TokenTable {
 
   HfTokenizerSpec& out_;
   size_t n_entries_ = 0;
-  std::vector<TokenType> types_;  // kUndefined: no token has this id yet
+  std::vector<TokenType> types_;  // kUndefined: the id has no token yet
   Ids ids_;
 };
 
-// The name of the model's kind; of BPE the pipeline says which it is.
+// The name of the model's kind; the pipeline tells which kind of BPE it is.
 std::string_view model_of(const Json& model) {
   const auto type = model.find("type");
   const std::string_view name = type ? type->string() : "BPE";
@@ -141,7 +141,7 @@ void read_unigram_model(const Json& model, TokenizerSpec& spec) {
   if (flag(model, "byte_fallback")) mark_byte_tokens(spec);
 }
 
-// "left right", or ["left", "right"] as newer files have it.
+// "left right", or ["left", "right"] in newer files.
 void read_merges(const Json& merges, HfTokenizerSpec& out) {
   for (const Json& merge : merges.elements()) {
     if (merge.is_string()) {
@@ -157,7 +157,7 @@ void read_merges(const Json& merges, HfTokenizerSpec& out) {
   }
 }
 
-// A token as tokenizer_config.json names it: its text, or an object with it.
+// A token in tokenizer_config.json: its text, or an object with the text.
 std::optional<int64_t> named_token(const JsonDocument& document, const char* key, const Ids& ids) {
   const auto value = document.root().find(key);
   if (!value) return std::nullopt;
@@ -178,7 +178,7 @@ void read_special_tokens(const HfDirectory& directory, const Ids& ids, Tokenizer
   }
 }
 
-// Tokenizers tell a model the types of tokens if their file says so, or if they are BERT's, as transformers 5 has it.
+// Tokenizers give a model the types of tokens if their file says so, or if they are BERT's, as in transformers 5.
 bool tells_types(const HfDirectory& directory) {
   const auto document = directory.find_document("tokenizer_config.json");
   if (!document) return true;
@@ -190,7 +190,7 @@ bool tells_types(const HfDirectory& directory) {
   return !kind || kind->string().starts_with("Bert") || kind->string().starts_with("Electra");
 }
 
-// As sentence-transformers does it: before all else, unless it is done anyway.
+// As in sentence-transformers: lower case comes before all other steps, unless a step already does it.
 void add_lower_case(const HfDirectory& directory, TokenizerSpec& spec) {
   using Kind = NormalizerStep::Kind;
   if (!read_hf_text_options(directory).lower_case) return;

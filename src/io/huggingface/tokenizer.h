@@ -1,7 +1,7 @@
-// The tokenizer that a Hugging Face directory describes (tokenizer.json, with what tokenizer_config.json and
-// special_tokens_map.json add), as Tokenizer::create wants it. Four kinds are understood: byte-level BPE, SentencePiece
-// BPE with byte fallback as Hugging Face writes it, WordPiece and Unigram. Whatever else such a file can ask for is
-// refused by name.
+// The tokenizer of a Hugging Face directory (tokenizer.json, completed by tokenizer_config.json and
+// special_tokens_map.json), in the form that Tokenizer::create takes. Four kinds are supported: byte-level BPE,
+// SentencePiece BPE with byte fallback as Hugging Face writes it, WordPiece and Unigram. Any other feature of such a
+// file is refused by name.
 #pragma once
 #include <deque>
 #include <memory>
@@ -13,15 +13,15 @@
 
 namespace ingot {
 
-// A specification with what its views look at.
+// A specification, with the documents and strings that its views refer to.
 struct HfTokenizerSpec {
   TokenizerSpec spec;
   std::vector<JsonDocument> documents;
-  std::deque<std::string> strings;  // what they do not hold as it is needed
+  std::deque<std::string> strings;  // strings that the documents do not have in the needed form
 };
 
 // `ends`: ids that end an answer, from config.json and generation_config.json. Throws Error naming the file, the path
-// of the value and what is wrong; whether the values make sense together is for Tokenizer::create to say.
+// of the value and the fault. Tokenizer::create checks whether the values fit together.
 std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory, const std::vector<int64_t>& ends);
 
 }  // namespace ingot
