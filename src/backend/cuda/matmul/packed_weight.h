@@ -4,8 +4,7 @@
 // 4t + 3: 8 codes, numbered in this order.
 //
 //   codes 4 bits:  [tile, 16 rows, 4 lanes, 4 units] words of 8 codes; codes 2j and 2j + 1 in nibbles j and j + 4, so
-//   that one mask
-//                  yields a pair in two half words; codebook formats keep them in plain order, for a table of pairs
+//                  that one mask yields a pair in two half words; codebook formats have plain order, for a table of pairs
 //   codes 8 bits:  [tile, 2 pairs of units, 16 rows, 4 lanes, 2 units, 8 bytes]
 //   scales:        [tile, 16 rows, 4 units, group16 ? 2 : 1, has_min ? 2 : 1]: the scale, then the minimum
 //   w = factor * (scale * (code - zero, or codebook[code]) + minimum)
