@@ -38,8 +38,9 @@ StandIns::StandIns(const std::vector<uint64_t>& assigned) {
   }
 }
 
-// Of letters with case DeepSeek's first expression lists whole blocks. Near the new ones of four bytes lie only such;
-// these lie beyond. (U+1C89 has no stand-in that is right for that expression and for all others.)
+// DeepSeek's first expression lists whole blocks of letters with case. All letters near the new four-byte ones are in
+// these blocks, so their stand-ins come from beyond the blocks. (U+1C89 has no stand-in that suits both that expression
+// and all others.)
 char32_t StandIns::nearest(const Run& run, const std::vector<Run>& others) {
   const char32_t wanted = run.kind <= UnicodeRuns::kTitle && n_bytes(run.first) == 4 ? 0x16E50 : run.first;
   char32_t best = run.first;
