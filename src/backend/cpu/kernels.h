@@ -59,7 +59,7 @@ constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
 struct BlockLayout {
   int n_groups;  // of 32 elements
   int parts;
-  int scale_step;   // bytes from one group's scales to the next group's; 0: one group
+  int scale_step;   // bytes from one group's scales to the next group's; 0: all groups share them
   int scale_bytes;  // of one scale
   int base_min_at;
   int scales_at;

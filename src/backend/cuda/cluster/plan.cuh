@@ -26,7 +26,7 @@ struct alignas(16) Share {
   int first_k, first_row, row_step, n_rows;  // of a warp; rows are tiles of 16 rows, numbered within the block
 };
 struct alignas(16) Extent {
-  int k_tiles, n_rows, first_row, first_unit;  // of a block in a phase; the first ones among those of the layer
+  int k_tiles, n_rows, first_row, first_unit;  // of a block in a phase; the last two count within the layer
 };
 struct alignas(16) Row {
   int weight, first_tile, k_tiles, first_unit;  // first_tile: of the weight's steps

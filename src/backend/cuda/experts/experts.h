@@ -14,12 +14,13 @@ namespace ingot::cuda {
 
 // experts/route.cu
 inline constexpr int kMostExperts = 1024;
+// ids and weights [n_tokens, n_used] (out), logits [n_tokens, n_experts] in f32.
 void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, const RouteArgs& args, Device& device);
 
 // router.cu: the router's product for a few tokens and their choice of experts as one kernel, for devices with
 // clusters. x is f16, aligned to 16 bytes, or the result of a norm that is still to be computed.
 struct Router {
-  Tensor ids, weights, x;
+  Tensor ids, weights, x;              // [n_tokens, n_used] twice (out), [n_tokens, n_in]
   const DeferredNorm* norm = nullptr;  // x is the norm's y
   const PackedWeight* w = nullptr;     // [n_experts, n_in]
   const float* bias = nullptr;
@@ -46,7 +47,7 @@ void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_row
 
 // y[i] = x[i * x.rows / n_rows] w[ids[i]]^T + bias[ids[i]]; with a gate, act(that of w[0]) * (that of w[1]).
 struct ExpertMatmul {
-  Tensor y, x;
+  Tensor y, x;  // [n_rows / n_terms, n_out], [x.rows, n_in]
   const PackedWeight* w[2] = {};
   const float* bias[2] = {};     // [n_experts, n_out] or null
   const int32_t* ids = nullptr;  // [n_rows]
@@ -70,7 +71,8 @@ void plain_expert_rows(const ExpertMatmul& m, Device& device);
 // experts/tiles.cu: tiles of rows, for many rows. x is f16, aligned to 16 bytes.
 void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& device);
 
-// experts/route.cu: residual[t] += the sum over k of weights[t, k] y[t * n_used + k]; residual is f32.
+// experts/route.cu: residual[t] += the sum over k of weights[t, k] y[t * n_used + k]. residual is [n_tokens, dim] in
+// f32, y [n_tokens * n_used, dim], weights [n_tokens, n_used].
 void combine_rows(const Tensor& residual, const Tensor& y, const Tensor& weights, Device& device);
 
 }  // namespace ingot::cuda

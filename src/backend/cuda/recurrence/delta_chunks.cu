@@ -29,7 +29,7 @@ struct Chunk {
   float g[kTokens], beta[kTokens];
 };
 
-// Scales 8 rows of 128 in each warp, and stores them as halves; also to `keep` if it is set.
+// Scales 8 rows of 128 in each warp, and stores them as halves; with `keep`, also in place of the f32 rows.
 template <class Factor>
 __device__ __forceinline__ void stage_rows(half* to, float* from, int64_t stride, int n, bool keep, Factor&& factor) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -19,9 +19,11 @@ struct DeviceStates {
   int64_t slot_floats = 0;  // from one slot to the next
 };
 
-void gate_rows(const Tensor& x, const Tensor& gate, Device& device);  // x *= sigmoid(gate)
+// x *= sigmoid(gate), both [n, dim].
+void gate_rows(const Tensor& x, const Tensor& gate, Device& device);
 // Sequences of many tokens are cut into parts if there is room for conv_edge_floats() floats.
 int64_t conv_edge_floats(int64_t n_channels, int width, int n_tokens, int n_seqs);
+// x [n_tokens, n_channels], in place; weight [n_channels, width].
 void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                 int most_tokens, float* edges, Device& device);
 // With `chunks`, sequences of many tokens may go through 64 tokens at once; the result then differs in the last bits.
