@@ -39,7 +39,7 @@ INLINE V load_as(const void* p) {
 }
 INLINE F load(const float* p) { return load_as<F>(p); }
 INLINE void store(float* p, F v) { __builtin_memcpy(p, &v, sizeof(v)); }
-INLINE F all(float x) { return x - F{}; }  // minus keeps -0 as -0, and so costs nothing
+INLINE F all(float x) { return x - F{}; }  // x - 0 is x even for -0, so the subtraction costs nothing
 INLINE I all(int32_t x) { return x - I{}; }
 INLINE F to_float(I v) { return __builtin_convertvector(v, F); }
 INLINE F min(F a, F b) { return a < b ? a : b; }  // b if either is NaN
@@ -176,7 +176,7 @@ INLINE void transpose(F (&rows)[W]) {
   }
 }
 
-// Loads W E4M3 numbers of 8 bits. Shifted left by 7 bits they are halves, except for a factor 2^8 and for NaN.
+// Loads W E4M3 numbers of 8 bits. Shifted left by 7 bits they are f16 numbers divided by 2^8, except for NaN.
 INLINE F load_e4m3(const uint8_t* p) {
   typedef uint16_t H __attribute__((vector_size(2 * W)));
 #if defined(__AVX512F__)
