@@ -1,9 +1,9 @@
 // Blocks: a model as a list of typed steps, from token ids to logits or vectors. Each block is a struct with its own
-// weights, sizes, caches and scratch; blocks.cc says in ops what it computes. Models are built as such lists by
-// model/decoder_program.h and model/encoder_program.h; Backend::run takes them.
+// weights, sizes, caches and scratch; blocks.cc lists the ops that compute the block. model/decoder_program.h and
+// model/encoder_program.h build such lists; Backend::run runs them.
 //
-// All blocks read and write one residual stream x, [n_tokens, dim]. What a block keeps for itself is scratch: no other
-// block sees it, so all blocks share one piece of memory (Program::allocate).
+// All blocks read and write one residual stream x, [n_tokens, dim]. Only the block itself reads its scratch, so all
+// blocks share one scratch buffer (Program::allocate).
 #pragma once
 #include <type_traits>
 #include <variant>
@@ -19,17 +19,17 @@ class Buffers;
 
 // How the output of a block joins the residual stream: x += scale * post_norm(in w^T + bias), then x = sum_norm(x).
 struct Join {
-  NormArgs post_norm;  // weight [1, dim]; only with has_post_norm, which is known before the weights are there
+  NormArgs post_norm;  // weight [1, dim]; only with has_post_norm, which is set before the weights are loaded
   bool has_post_norm = false;
-  NormArgs sum_norm;  // weight [1, dim] or empty: of encoders that norm the sum
+  NormArgs sum_norm;  // weight [1, dim] or empty: for encoders that normalise the sum
   float scale = 1;
-  bool is_plain() const { return !has_post_norm && scale == 1; }  // the product can add to x at once
+  bool is_plain() const { return !has_post_norm && scale == 1; }  // the product can be added to x directly
 };
 
-// Cosines and sines of the batch's positions. Blocks with the same rope share a table, and name it by its number.
+// Cosines and sines for the positions of the batch. Blocks with the same rope share a table, and refer to it by index.
 struct RopeTable {
   int rot_dim = 0;
-  std::vector<float> frequencies;  // [rot_dim / 2]; empty before the weights are there
+  std::vector<float> frequencies;  // [rot_dim / 2]; empty until the weights are loaded
   Tensor inv_freq;                 // [1, rot_dim / 2]: the same on the device
   Tensor angles;                   // out: [max_tokens, rot_dim]
   float magnitude = 1;
@@ -57,27 +57,27 @@ struct AttentionBlock {
   RopeArgs rope;  // angles [max_tokens, rot_dim] or empty
   AttentionArgs attention;
   KvCache* kv = nullptr;
-  Weight gate;  // [n_heads * head_dim, dim] or empty: sigmoid(gate) multiplies what attention gives
+  Weight gate;  // [n_heads * head_dim, dim] or empty: sigmoid(gate) multiplies the output of attention
   Weight wo;    // [dim, n_heads * head_dim]
   Tensor bo;    // [1, dim] or empty
   Join join;
-  bool has_gate = false;                            // known before the weights are there
+  bool has_gate = false;                            // set before the weights are loaded
   Tensor normed, q, k, v, attended, gates, branch;  // scratch
   void lay_out(Buffers& buffers);
 };
 
-// Attention over latents (arXiv:2405.04434, 2.1.2): keys and values are never made. A head's query goes through its key
-// projection, transposed, and attends to latents; what it gathers goes through its value projection. A latent lies in
-// the cache as [rope_dim | kv_rank], and is key and value at once.
+// Attention over latents (arXiv:2405.04434, 2.1.2): keys and values are never computed. Each head multiplies its query
+// by its transposed key projection and attends to latents. The head's value projection then multiplies the sum of
+// latents. A latent is stored in the cache as [rope_dim | kv_rank], and is both key and value.
 struct LatentAttentionBlock {
   Tensor x;            // in, out: [max_tokens, dim]
   NormArgs norm;       // weight [1, dim]
-  Weight wq_a;         // [q_rank, dim] or empty: then wq takes x itself
+  Weight wq_a;         // [q_rank, dim] or empty: then wq multiplies x itself
   NormArgs q_a_norm;   // weight [1, q_rank]
   Weight wq;           // [n_heads * (nope_dim + rope_dim), q_rank or dim]
   Weight wkv_a;        // [kv_rank + rope_dim, dim]
   NormArgs kv_a_norm;  // weight [1, kv_rank]
-  Weight wk_b, wv_b;   // n_heads of [kv_rank, nope_dim], [value_dim, kv_rank]
+  Weight wk_b, wv_b;   // n_heads matrices [kv_rank, nope_dim]; n_heads matrices [value_dim, kv_rank]
   Weight wo;           // [dim, n_heads * value_dim]
   Tensor bo;           // [1, dim] or empty
   int q_rank = 0, kv_rank = 0, nope_dim = 0, rope_dim = 0, value_dim = 0;
@@ -86,12 +86,12 @@ struct LatentAttentionBlock {
   AttentionArgs attention;  // head_dim is kv_rank + rope_dim, n_kv_heads 1
   KvCache* kv = nullptr;
   Join join;
-  Tensor head_ids;  // [max_tokens, n_heads], the program's: each head is the expert of its own rows
+  Tensor head_ids;  // [max_tokens, n_heads], shared by the program: head h is expert h in moe_matmul
   Tensor normed, q_low, q_heads, q, latent, k, attended, values, branch;  // scratch
   void lay_out(Buffers& buffers);
 };
 
-// A gated delta net (arXiv:2412.06464): each head keeps a matrix that every token changes.
+// A gated delta net (arXiv:2412.06464): each head has a state matrix that every token changes.
 struct DeltaBlock {
   Tensor x;                // in, out: [max_tokens, dim]
   NormArgs norm;           // weight [1, dim]
@@ -105,9 +105,9 @@ struct DeltaBlock {
   int n_key_heads = 0, n_heads = 0, key_dim = 0, value_dim = 0;
   bool tiled = false;  // as in DeltaRuleArgs
   StateCache* states = nullptr;
-  int layer = 0;  // of the recurrent ones
+  int layer = 0;  // index among the recurrent layers
   Join join;
-  Tensor normed, channels, gates, beta, alpha, read, branch;  // scratch; read: what q reads of the matrices
+  Tensor normed, channels, gates, beta, alpha, read, branch;  // scratch; read: q times the state matrices
   void lay_out(Buffers& buffers);
 };
 
@@ -132,11 +132,12 @@ struct ExpertsBlock {
   Weight w_router;  // [n_experts, dim]
   Tensor b_router;  // [1, n_experts] or empty
   RouteArgs route;
-  Weight w_gate, w_up, w_down;  // n_experts of [ffn, dim], [ffn, dim], [dim, ffn]
+  Weight w_gate, w_up, w_down;  // n_experts matrices [ffn, dim], [ffn, dim], [dim, ffn]
   Tensor b_gate, b_up, b_down;  // [n_experts, n_out] or empty
   Activation act = Activation::kSilu;
   int n_experts = 0, ffn_dim = 0;
-  // The expert that all tokens go to, or shared_dim 0. With a router of its own it is a mixture of one.
+  // The shared expert, which every token uses; shared_dim 0: none. If it has a router, it runs as a mixture with one
+  // expert.
   int shared_dim = 0;
   Weight shared_router;                        // [1, dim] or empty
   Weight shared_gate, shared_up, shared_down;  // [shared_dim, dim] twice, [dim, shared_dim]
@@ -145,29 +146,30 @@ struct ExpertsBlock {
   void lay_out(Buffers& buffers);
 };
 
-// All layers of a dense decoder, attention and feed-forward in turn, as one block that a backend may run in one kernel.
+// All layers of a dense decoder, attention and feed-forward in turn. They are one block so that a backend may run all
+// of them in one kernel.
 struct DenseLayersBlock {
   std::vector<AttentionBlock> attention;       // [n_layers]
   std::vector<FeedForwardBlock> feed_forward;  // [n_layers]
 };
 
-// The rows of the batch that want logits.
+// The head: computes logits for the rows of the batch in logit_rows.
 struct HeadBlock {
   Tensor x;                      // [max_tokens, dim]
   NormArgs norm;                 // weight [1, dim]
   Weight output;                 // [n_vocab, dim]
-  float scale = 1, softcap = 0;  // of logits; softcap 0: none
+  float scale = 1, softcap = 0;  // scale and softcap of the logits; softcap 0: none
   int n_vocab = 0;
   Tensor logits;            // out: [max_logits, n_vocab]
   Tensor selected, normed;  // scratch
   void lay_out(Buffers& buffers);
 };
 
-// The end of a model that makes vectors: x is normed in place, and a sequence's rows become one.
+// The end of a model that outputs vectors: x is normalised in place, and the rows of each sequence become one row.
 struct PoolBlock {
   Tensor x;           // in, out: [max_tokens, dim]
   NormArgs norm;      // weight [1, dim] or empty
-  bool pools = true;  // false: the vectors of all tokens are wanted
+  bool pools = true;  // false: the output is the vectors of all tokens
   Pooling pooling = Pooling::kMean;
   Tensor pooled;  // out: [max_seqs, dim]
   void lay_out(Buffers& buffers);
@@ -176,27 +178,27 @@ struct PoolBlock {
 using Block = std::variant<EmbedBlock, AttentionBlock, LatentAttentionBlock, DeltaBlock, FeedForwardBlock, ExpertsBlock,
                            DenseLayersBlock, HeadBlock, PoolBlock>;
 
-// The buffers of a list of blocks: measured first, and then, with memory, placed. Kept buffers lie one after another.
-// The scratch of a block begins where that of every other block begins.
+// Places the buffers of a list of blocks: the first pass measures, the second places. Buffers from keep() get memory of
+// their own. The scratch buffers of all blocks start at the same address.
 class Buffers {
  public:
   Buffers(DType act, const StepLimits& limits) : act_(act), limits_(limits) {}
 
   void keep(Tensor& t, DType dtype, int64_t rows, int64_t cols) { place(t, kept_, dtype, rows, cols); }
   void begin_block();
-  // [max_tokens * rows_a_token, cols], in f32 or in the type of activations
+  // scratch_f32 and scratch_act: [max_tokens * rows_a_token, cols], in f32 or in the type of activations.
   void scratch_f32(Tensor& t, int64_t cols, int64_t rows_a_token = 1);
   void scratch_act(Tensor& t, int64_t cols, int64_t rows_a_token = 1);
   void scratch(Tensor& t, DType dtype, int64_t rows, int64_t cols) { place(t, scratch_, dtype, rows, cols); }
 
-  // What backends size their own scratch by.
+  // Limits from which backends compute the size of their own scratch.
   void has_attention(const AttentionArgs& a);
   void has_experts(int64_t rows_a_token, int64_t widest);
   const StepLimits& limits() const { return limits_; }
   DType act() const { return act_; }
 
   size_t bytes() const;
-  void allocate(Backend& backend);  // what was measured; the next pass places
+  void allocate(Backend& backend);  // the measured sizes; the next pass places
 
  private:
   struct Arena {
@@ -212,29 +214,29 @@ class Buffers {
 
 struct Program {
   Program();
-  const int id;  // of its own in this process: recorded steps are known by it
+  const int id;  // unique in this process: recorded steps are stored under it
   std::vector<Block> blocks;
   std::vector<RopeTable> ropes;
   int dim = 0;
   int n_latent_heads = 0;       // 0: no attention over latents
   Tensor head_ids;              // [max_tokens, n_latent_heads]: 0, 1, ... in each row
   Tensor x;                     // [max_tokens, dim] f32: the residual stream
-  const KvCache* kv = nullptr;  // of its blocks; a program has one of each at most
+  const KvCache* kv = nullptr;  // the cache that its blocks use; a program has at most one KV cache and one state cache
   const StateCache* states = nullptr;
 
   bool has_logits() const { return !blocks.empty() && std::holds_alternative<HeadBlock>(blocks.back()); }
   bool has_dense_layers() const;
   int least_kv_heads() const { return kv != nullptr ? kv->shape.n_kv_heads : 0; }
 
-  // Gives all blocks their buffers. Call it to measure, then Buffers::allocate, then again to place.
+  // Gives all blocks their buffers. Call it once to measure, then Buffers::allocate, then a second time to place.
   void lay_out(Buffers& buffers);
-  // Measures, allocates, places; then the backend has its scratch and knows the program.
+  // Measures, allocates and places the buffers; then calls the backend's reserve and prepare_program.
   void allocate(Backend& backend, const StepLimits& limits);
-  // Calls f with each block, those of DenseLayersBlock one by one.
+  // Calls f with each block. For a DenseLayersBlock, calls f with each block inside.
   template <class F>
   void for_each(F&& f);
 
-  // Of the last step: logits [n_logits, n_vocab], or of models that make vectors [n_seqs or n_tokens, dim].
+  // The output of the last step: logits [n_logits, n_vocab], or vectors [n_seqs or n_tokens, dim].
   Tensor output(int n_tokens, int n_seqs, int n_logits) const;
 };
 

@@ -1,16 +1,16 @@
-// What --device says: a kind of device, and of GPUs which one. Host code, so that a build or machine without a GPU
-// checks it too.
+// Parses what --device names: the kind of device and, for GPUs, the index. This is host code, so builds and machines
+// without a GPU check the name too.
 #pragma once
 #include <string_view>
 
 namespace ingot {
 
-bool is_cuda(std::string_view device);  // "cuda", or "cuda:" and whatever follows it
+bool is_cuda(std::string_view device);  // "cuda", or "cuda:" followed by anything
 
-// 0 of "cuda", N of "cuda:N". Throws UsageError for what is no number of a GPU: "cuda:", "cuda:x", "cuda:-1".
+// 0 for "cuda", N for "cuda:N". Throws UsageError if the index is not a GPU number: "cuda:", "cuda:x", "cuda:-1".
 int cuda_index(std::string_view device);
 
-// Throws UsageError, which says how many there are, unless the machine has a GPU of that number.
+// Throws UsageError, which names the number of GPUs, unless the machine has a GPU with this index.
 void check_cuda_index(int index, int n_devices);
 
 }  // namespace ingot

@@ -1,5 +1,5 @@
-// The KV cache: pages of `block_size` tokens for all layers. Only the backend that made it knows the byte layout of a
-// page.
+// The KV cache: pages of `block_size` tokens for all layers. Only the backend that made the cache knows the byte layout
+// of a page.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,13 +13,13 @@ struct KvShape {
   int n_layers = 0;
   int n_kv_heads = 0;
   int head_dim = 0;
-  int block_size = 16;  // tokens a block
+  int block_size = 16;  // tokens in a block
   int n_blocks = 0;
   DType dtype = DType::kF16;
-  bool values_are_keys = false;  // attention over latents: a value is the key itself, and kept once
+  bool values_are_keys = false;  // attention over latents: a value is the key itself, and is stored once
 
   int n_parts() const { return values_are_keys ? 1 : 2; }
-  // Bytes of keys and values of one token over all layers.
+  // Bytes of one token's keys and values in all layers.
   size_t token_bytes() const {
     const size_t head = static_cast<size_t>(head_dim);
     return static_cast<size_t>(n_parts()) * n_layers * n_kv_heads *
@@ -28,7 +28,7 @@ struct KvShape {
   size_t bytes() const { return token_bytes() * block_size * n_blocks; }
 };
 
-// "f16", "bf16", "f32", "q8_0" or "fp8". Throws UsageError for another name.
+// "f16", "bf16", "f32", "q8_0" or "fp8". Throws UsageError for any other name.
 DType parse_kv_type(const std::string& name);
 
 class KvCache {

@@ -1,4 +1,4 @@
-// What ops of a backend take besides tensors: the numbers and weights of one norm, one attention, one layer of experts.
+// Arguments of backend ops besides tensors: the numbers and weights of one norm, one attention, one layer of experts.
 #pragma once
 #include <cstdint>
 
@@ -9,14 +9,14 @@
 namespace ingot {
 
 enum class NormKind : uint8_t { kRms, kLayer };
-// kClampedSwiglu is gpt-oss's: g = min(gate, 7), u = clamp(up, -7, 7), g sigmoid(1.702 g) (u + 1).
+// kClampedSwiglu is the activation of gpt-oss: g = min(gate, 7), u = clamp(up, -7, 7), g sigmoid(1.702 g) (u + 1).
 enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kClampedSwiglu };
 
-// Which two elements of a head turn together: (i, i + rot_dim/2), as Hugging Face and most GGUF rows have it, or
-// (2i, 2i+1), as GGUF's llama row has it.
+// Which two elements of a head rotate together. kHalfSplit: (i, i + rot_dim/2), as in Hugging Face models and in most
+// GGUF files. kInterleaved: (2i, 2i+1), as in GGUF files of the llama architecture.
 enum class RopeLayout : uint8_t { kHalfSplit, kInterleaved };
 
-// How the rows of a sequence become one: its first, their mean, its last.
+// How the rows of a sequence become one row: the first row, their mean, or the last row.
 enum class Pooling : uint8_t { kCls, kMean, kLast };
 
 struct NormArgs {
@@ -31,11 +31,11 @@ struct AttentionArgs {
   int n_heads = 0;
   int n_kv_heads = 0;
   int head_dim = 0;
-  float scale = 1.0f;    // on q·k
+  float scale = 1.0f;    // factor of q·k
   float softcap = 0.0f;  // s = cap * tanh(s / cap); 0: none
-  int window = 0;        // a query sees the last `window` positions, its own included; 0: all
-  bool causal = true;    // false: what comes after a query too: `window` positions, its own included, or all
-  Tensor sinks;          // [1, n_heads] or empty: a score of no key that takes its share of the softmax
+  int window = 0;        // a query attends to the last `window` positions, with its own; 0: all
+  bool causal = true;    // false: also to later positions: `window` of them, with its own, or all
+  Tensor sinks;          // [1, n_heads] or empty: a score without a key, which takes its share of the softmax
 };
 
 struct RopeArgs {
@@ -45,14 +45,14 @@ struct RopeArgs {
 
 struct QkvArgs {
   Tensor x;                    // [n_tokens, dim]
-  NormArgs norm;               // of x, before the products; empty weight: none
-  Tensor normed;               // out, where there is a norm: [n_tokens, dim]
+  NormArgs norm;               // norm of x before the products; empty weight: none
+  Tensor normed;               // out if there is a norm: [n_tokens, dim]
   const Weight* wq = nullptr;  // [n_heads * head_dim, dim]
   const Weight* wk = nullptr;  // [n_kv_heads * head_dim, dim]
   const Weight* wv = nullptr;  // [n_kv_heads * head_dim, dim]
   Tensor bq, bk, bv;           // [1, rows of the weight] or empty
   NormArgs q_norm,
-      k_norm;  // weight [1, head_dim], over each head, or [1, rows of the weight], over all; empty weight: none
+      k_norm;  // weight [1, head_dim] for each head, or [1, rows of the weight] for all heads; empty weight: none
   RopeArgs rope;
   int n_heads = 0;
   int n_kv_heads = 0;
@@ -65,40 +65,41 @@ struct QkvArgs {
 
 enum class Scoring : uint8_t { kSoftmax, kSigmoid };
 
-// Which experts a token goes to: the n_used of the highest score, of all experts or of those in the best groups.
+// How the router chooses a token's experts: the n_used experts with the highest score, among all experts or among the
+// best groups.
 struct RouteArgs {
   int n_used = 1;
   Scoring scoring = Scoring::kSoftmax;
   bool normalize = false;  // the weights of a token are divided by their sum, before scale
   float scale = 1.0f;
-  Tensor bias;       // [1, n_experts] or empty: added to the scores for the choice, not in the weights
-  int n_groups = 1;  // of n_experts / n_groups neighbours; a group is as good as its best, with bias its best two
+  Tensor bias;       // [1, n_experts] or empty: added to the scores only for the choice, not for the weights
+  int n_groups = 1;  // n_experts / n_groups neighbours each, ranked by best score; with bias, by the best two
   int n_groups_used = 1;
 };
 
-// y = act(x w_gate^T + b_gate) * (x w_up^T + b_up), of x after its norm.
+// y = act(x w_gate^T + b_gate) * (x w_up^T + b_up), where x is normalised first if norm.weight is set.
 struct GateUpArgs {
   Tensor y;                                         // out: [n, ffn]
   Tensor x;                                         // [n, dim]
-  NormArgs norm;                                    // of x; empty weight: none
-  Tensor normed;                                    // out, where there is a norm: [n, dim]
+  NormArgs norm;                                    // norm of x; empty weight: none
+  Tensor normed;                                    // out if there is a norm: [n, dim]
   const Weight *w_gate = nullptr, *w_up = nullptr;  // [ffn, dim]
   Tensor b_gate, b_up;                              // [1, ffn] or empty
   Activation act = Activation::kSilu;
 };
 
-// A feed-forward layer of experts (arXiv:2101.03961 and its kin): residual += the experts' answers to x, weighed.
-// Weights are stacked: n_experts of them.
+// A feed-forward layer of experts (arXiv:2101.03961 and its successors): residual += the weighted sum of the outputs of
+// x's experts. The matrices of all experts are stacked: n_experts of them.
 struct MoeArgs {
   Tensor residual;                   // in, out: [n, dim]
   Tensor x;                          // [n, dim]
-  NormArgs norm;                     // of x; empty weight: none
-  Tensor normed;                     // out, where there is a norm: [n, dim]
+  NormArgs norm;                     // norm of x; empty weight: none
+  Tensor normed;                     // out if there is a norm: [n, dim]
   const Weight* w_router = nullptr;  // [n_experts, dim], one matrix
   Tensor b_router;                   // [1, n_experts] or empty
   RouteArgs route;
   const Weight *w_gate = nullptr, *w_up = nullptr,
-               *w_down = nullptr;  // n_experts of [ffn, dim], [ffn, dim], [dim, ffn]
+               *w_down = nullptr;  // n_experts matrices [ffn, dim], [ffn, dim], [dim, ffn]
   Tensor b_gate, b_up, b_down;     // [n_experts, n_out] or empty
   Activation act = Activation::kSilu;
   Tensor logits;         // scratch: f32 [n, n_experts], contiguous
@@ -106,19 +107,19 @@ struct MoeArgs {
   Tensor gate, up, out;  // scratch: [n * n_used, ffn | ffn | dim], contiguous
 };
 
-// The gated delta rule (arXiv:2412.06464, with the heads of Qwen3-Next). Each value head keeps a matrix S, and a token
-// does
+// The gated delta rule (arXiv:2412.06464, with the heads of Qwen3-Next). Each value head has a state matrix S. For each
+// token:
 //   S = exp(decay softplus(alpha + dt)) S;  S += k^T (sigmoid(beta) (v - k S));  y = q S
-// where q and k have length 1, q divided by sqrt(key_dim) besides.
+// where q and k are scaled to length 1, and q is then divided by sqrt(key_dim).
 struct DeltaRuleArgs {
   Tensor y;             // out: [n_tokens, n_heads * value_dim], contiguous
-  Tensor qkv;           // [n_tokens, n_key_heads * key_dim (q), the same (k), n_heads * value_dim (v)]; used up
-  Tensor beta, alpha;   // [n_tokens, n_heads]; used up
+  Tensor qkv;           // [n_tokens, n_key_heads * key_dim (q), the same (k), n_heads * value_dim (v)]; overwritten
+  Tensor beta, alpha;   // [n_tokens, n_heads]; overwritten
   Tensor decay, dt;     // [1, n_heads]; decay is negative
-  int n_key_heads = 0;  // each serves n_heads / n_key_heads value heads:
-  bool tiled = false;   // head h has q and k of h % n_key_heads; else neighbours share them
-  StateCache* states = nullptr;  // n_heads and the dims are its shape's
-  int layer = 0;                 // of the recurrent ones
+  int n_key_heads = 0;  // each serves n_heads / n_key_heads value heads
+  bool tiled = false;   // value head h uses key head h % n_key_heads; false: h / (n_heads / n_key_heads)
+  StateCache* states = nullptr;  // its shape has n_heads, key_dim and value_dim
+  int layer = 0;                 // index among the recurrent layers
 };
 
 }  // namespace ingot

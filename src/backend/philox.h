@@ -1,6 +1,6 @@
 // Philox4x32-10, a counter-based random generator (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
-// 2011). The draw for a token is a pure function of the request's seed and the token's position, so neither the batch,
-// nor chunks, nor preemption can change it. Host and device code share this header.
+// 2011). The draw for a token depends only on the request's seed and the token's position, so batches, chunks and
+// preemption cannot change the draw. Host and device code share this header.
 #pragma once
 #include <cstdint>
 
@@ -24,7 +24,7 @@ INGOT_HD PhiloxBlock philox4x32(PhiloxBlock counter, uint32_t key0, uint32_t key
   return counter;
 }
 
-// Uniform in [0, 1), with all 53 bits of a double. `stream` tells apart several draws at one position.
+// Uniform in [0, 1), with all 53 bits of a double. `stream` separates several draws at one position.
 INGOT_HD double uniform_draw(uint64_t seed, uint64_t position, uint32_t stream = 0) {
   const PhiloxBlock counter{{static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), stream, 0}};
   const PhiloxBlock random = philox4x32(counter, static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));

@@ -1,5 +1,5 @@
-// RecordedSteps: what a backend offers besides its verbs where it records a step's verbs and replays them as one (CUDA
-// graphs), so that nobody sees them singly any more. For `--check-replay` and `--trace-steps`.
+// RecordedSteps: extra functions of a backend that records the ops of a step and replays them as one (CUDA graphs).
+// Decorators cannot see the single ops of a replay. For `--check-replay` and `--trace-steps`.
 #pragma once
 #include <memory>
 
@@ -10,11 +10,11 @@ namespace ingot {
 class RecordedSteps {
  public:
   virtual ~RecordedSteps() = default;
-  // From now on each replay is compared, bit by bit, with the same verbs launched plainly: a replay that differs throws
-  // Error. Slow.
+  // From now on, compares each replay bit by bit with the same ops launched one by one. Throws Error if a replay
+  // differs. Slow.
   virtual void check_replays() = 0;
-  // A span of each step's time on the device, from its first verb to its draws, on track "gpu". Costs two events a
-  // step.
+  // Writes a span on track "gpu" for each step's time on the device, from its first op to the end of its draws. Costs
+  // two events a step.
   virtual void trace_steps(std::shared_ptr<TraceFile> file) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Which experts a token goes to, on the host: for backends whose activations live there.
+// Chooses a token's experts on the host, for backends whose activations are in host memory.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace ingot {
 
-// One token of Backend::moe_route: ids and weights are [args.n_used].
+// Backend::moe_route for one token: ids and weights are [args.n_used].
 void route_token(int32_t* ids, float* weights, std::span<const float> logits /* [n_experts] */, const RouteArgs& args);
 
 }  // namespace ingot

@@ -3,9 +3,9 @@
 //
 // Stages and their sources: repetition penalty (CTRL, arXiv:1909.05858), presence and frequency penalties (OpenAI),
 // top-k (arXiv:1805.04833), typical (arXiv:2202.00666), top-p (arXiv:1904.09751), min-p (arXiv:2407.01082),
-// temperature. Each truncation looks at the probabilities of what the one before it left, and keeps at least one token;
-// equal logits rank by id, lowest first. The draw inverts the cumulative distribution in order of id at a uniform
-// number fixed by (seed, position).
+// temperature. Each truncation uses the probabilities of the tokens that the truncation before it kept, and keeps at
+// least one token. Equal logits rank by id, lowest first. The draw inverts the cumulative distribution, in order of id,
+// at a uniform number that depends only on (seed, position).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -20,7 +20,7 @@ struct Candidate {
   int32_t id;
 };
 
-// Working memory of one sampling thread; with it, drawing allocates nothing (but the list of Sampled::top).
+// Working memory of one sampling thread. With it, a draw allocates nothing except the list Sampled::top.
 struct SamplerScratch {
   explicit SamplerScratch(int n_vocab);
   std::vector<float> logits;    // [n_vocab]: the row after penalties, bias and mask
@@ -29,18 +29,18 @@ struct SamplerScratch {
   std::vector<double> block_sums;
 };
 
-// Throws Error naming the first field that is out of its range, with the range and the value.
+// Throws Error, which names the first field out of range, the range and the value.
 void validate(const SamplingParams& params, int n_vocab);
 
-// The id of the largest logit. NaN loses to everything, all NaN gives 0, ties give the lowest id. Throws Error when
-// empty.
+// The id of the largest logit. NaN loses to every other logit. If all logits are NaN, the result is 0. Among equal
+// logits the lowest id wins. Throws Error when `logits` is empty.
 int32_t argmax(std::span<const float> logits);
 
-// One draw, perhaps kNoToken. A NaN logit has no probability.
+// Draws one token, or gives kNoToken. A NaN logit has probability 0.
 Sampled sample_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 
-// As sample_row, for a row of a step. kNoToken also where a greedy row has nothing but NaN; token 0 for an unwanted
-// row.
+// As sample_row, for a row of a step. Also gives kNoToken where all logits of a greedy row are NaN, and token 0 for an
+// unwanted row.
 Sampled draw_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 
 }  // namespace ingot

@@ -19,25 +19,25 @@ struct SamplingParams {
       1.0f;  // 1: off; divides positive logits and multiplies negative ones (CTRL, arXiv:1909.05858)
   float presence_penalty = 0.0f;   // subtracted once from the logit of each token seen
   float frequency_penalty = 0.0f;  // subtracted once for each time that the token was seen
-  int penalty_window = 64;         // how many of the last tokens (prompt included) penalties see; -1: all
-  uint64_t seed = 0;               // with the token's position it fixes the draw, whatever else is in the batch
+  int penalty_window = 64;         // how many of the last tokens (prompt included) the penalties count; -1: all
+  uint64_t seed = 0;               // seed and token position fix the draw; the rest of the batch does not change it
   std::vector<std::pair<int32_t, float>> logit_bias;  // added to the logits; -infinity forbids a token
   int n_logprobs = -1;                                // -1: none; 0: of the drawn token; n: also of the n likeliest
 };
 inline constexpr int kMaxLogprobs = 20;
 
-// Makes `params`, otherwise as they are by default, those of a row whose token is known and whose log-probability is
-// wanted: a bias beside which no logit counts.
+// force() changes `params` so that the row's draw is `token`, to get the log-probability of that token. The other
+// fields must have their defaults. The bias is so large that the logits no longer matter.
 inline constexpr float kForcingBias = 1e30f;
 void force(SamplingParams& params, int32_t token, int n_logprobs);
 
 // One row of logits to draw from.
 struct SampleRow {
   const SamplingParams* params = nullptr;
-  int64_t position = 0;              // of the token to be drawn: counter of the random stream
+  int64_t position = 0;              // of the token to draw: counter of the random stream
   std::span<const int32_t> history;  // prompt and output so far
-  const uint32_t* mask = nullptr;    // bit i of [ceil(n_vocab / 32)]: token i is allowed; null: all are
-  bool unwanted = false;             // whoever asked has gone: any token will do
+  const uint32_t* mask = nullptr;    // bit i of [ceil(n_vocab / 32)]: token i is allowed; null: all tokens are
+  bool unwanted = false;             // the request is gone, so the drawn token does not matter
 };
 
 struct TokenLogprob {
@@ -45,9 +45,8 @@ struct TokenLogprob {
   float logprob = 0;  // natural log of softmax over the raw logits, before penalties and truncation
 };
 
-// The token of a row from which none can be drawn: mask and bias forbid all that have a logit, or (temperature > 0) no
-// logit is above
-// -infinity. It ends that request, and no other of its step.
+// The token of a row from which no token can be drawn: mask and bias forbid all tokens that have a logit, or
+// (temperature > 0) no logit is above -infinity. It ends the request of the row, but no other request of the step.
 inline constexpr int32_t kNoToken = -1;
 
 struct Sampled {

@@ -1,6 +1,6 @@
-// TableMirror: what a device holds of the block table, so that a step sends only what differs from it. Rows have a
-// fixed length, whatever the longest sequence of a step is, so entries stay where they are. Entries past a sequence's
-// last block are never sent, for nobody reads them.
+// TableMirror: a host copy of the block table that a device holds, so that a step sends only the entries that changed.
+// All rows have the same fixed length in all steps, so an entry keeps its place. Entries after a sequence's last block
+// are never sent, because no kernel reads them.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -15,24 +15,26 @@ struct TableChange {
   int32_t value;
 };
 
-// Sequences that fill a step up to the size of a recorded one. Each brings q_len tokens 0, from position 0 on. All of
-// them have the same blocks and state, which no sequence of a request has: nobody reads what they write.
+// Sequences that pad a step up to the size of a recorded step. Each has q_len tokens with id 0, from position 0 on. All
+// of them share the same blocks and state slot. No request uses these blocks or this slot, so nothing reads what the
+// padding writes.
 struct Padding {
   int n_seqs = 0, q_len = 1;
-  int n_logits = 0;             // rows of logits more than the batch wants
-  int block = 0, n_blocks = 0;  // the block, and how often it stands in a row of the table
+  int n_logits = 0;             // rows of logits to add to the batch's
+  int block = 0, n_blocks = 0;  // the block, and how many entries of a table row name it
   int state = 0;
 };
 
 class TableMirror {
  public:
-  // The device has a new table, [n_rows, stride], of which nothing is known.
+  // The device has a new table, [n_rows, stride], with unknown contents.
   void reset(int n_rows, int stride);
-  // Nothing is known any more: what was to be sent may not have come.
+  // Marks all entries as unknown: the last changes may not have reached the device.
   void forget();
 
-  // What has to be written on the device so that it holds the batch's table, each index once; from now on it counts as
-  // written. The batch has no more sequences than rows, and no longer ones. Good until the next call.
+  // Returns the entries to write so that the device holds the batch's table, each index once, and marks them as
+  // written. The batch has at most n_rows sequences, each of at most `stride` blocks. The result is valid until the
+  // next call.
   std::span<const TableChange> changes_to(const Batch& batch, int block_size, const Padding& padding = {});
 
   int n_rows() const { return n_rows_; }
@@ -44,8 +46,8 @@ class TableMirror {
   std::vector<TableChange> changes_;
 };
 
-// Blocks of the batch's sequence that hold tokens; 0 where the batch has no table.
+// The number of blocks that hold tokens of this sequence; 0 if the batch has no block table.
 int used_blocks(const Batch& batch, int seq, int block_size);
-int most_used_blocks(const Batch& batch, int block_size);  // of any sequence
+int most_used_blocks(const Batch& batch, int block_size);  // the maximum over all sequences
 
 }  // namespace ingot

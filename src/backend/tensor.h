@@ -1,4 +1,4 @@
-// Tensor and Weight: what verbs of a backend take. Both are views; the backend that made them owns the memory.
+// Tensor and Weight: what backend ops take. Both are views; the backend that made them owns the memory.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,16 +13,16 @@ enum class DType : uint8_t {
   kF16,
   kBF16,
   kI32,
-  kQ8_0,  // of KV caches only: bytes, with a scale for each 32 of a head
-  kE4M3,  // of KV caches only: float8 without a scale, up to 448 (quant/f8_e4m3.h)
+  kQ8_0,  // only for KV caches: bytes, with a scale for each 32 elements of a head
+  kE4M3,  // only for KV caches: float8 without a scale, up to 448 (quant/f8_e4m3.h)
 };
 
-// Of one element; kQ8_0 has no such number (KvShape::token_bytes).
+// Bytes of one element. Not for kQ8_0, whose bytes KvShape::token_bytes counts.
 inline size_t dtype_bytes(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kI32 ? 4 : dtype == DType::kE4M3 ? 1 : 2;
 }
 
-// A non-owning view of dense rows: [rows, cols], `stride` elements from one row to the next. Empty when data is null.
+// A non-owning view of dense rows: [rows, cols], `stride` elements from one row to the next. Empty if data is null.
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::kF32;
@@ -44,13 +44,13 @@ struct Tensor {
     CHECK_LE(begin + n, cols);
     return {static_cast<char*>(data) + begin * static_cast<int64_t>(dtype_bytes(dtype)), dtype, rows, n, stride};
   }
-  // The same elements as [n_rows, n_cols]; only for contiguous rows.
+  // The same elements as [n_rows, n_cols]; the rows must be contiguous.
   Tensor reshape(int64_t n_rows, int64_t n_cols) const {
     CHECK(contiguous());
     CHECK_EQ(n_rows * n_cols, rows * cols);
     return {data, dtype, n_rows, n_cols, n_cols};
   }
-  // The first elements of a contiguous buffer seen as [n_rows, n_cols].
+  // The first elements of a contiguous buffer, viewed as [n_rows, n_cols].
   Tensor view(int64_t n_rows, int64_t n_cols) const {
     CHECK(contiguous());
     CHECK_LE(n_rows * n_cols, rows * cols);
@@ -66,23 +66,23 @@ struct Tensor {
   }
 };
 
-// A matrix [n_out, n_in] in one quant format: `codes` holds whole rows of blocks, with their scales inside.
-// (Checkpoints that keep scales in tensors of their own are gathered into blocks as they are read:
-// io/huggingface/quantized_tensors.h.) Backend::prepare fills `packed` with the layout its kernels like.
+// A matrix [n_out, n_in] in one quant format: `codes` holds whole rows of blocks, with the scales inside the blocks.
+// (For checkpoints with scales in separate tensors, io/huggingface/quantized_tensors.h gathers them into blocks on
+// reading.) Backend::prepare fills `packed` with the layout that its kernels use.
 struct Weight {
   Format format = Format::F32;
   int64_t n_out = 0;
   int64_t n_in = 0;
   const void* codes = nullptr;
   const void* packed = nullptr;
-  int64_t n_experts = 1;  // so many matrices, one after another
+  int64_t n_experts = 1;  // number of matrices, one after another
 
   explicit operator bool() const { return n_out != 0; }
   const uint8_t* row(int64_t i) const { return static_cast<const uint8_t*>(codes) + i * row_bytes(format, n_in); }
   size_t bytes() const { return static_cast<size_t>(n_experts * n_out) * row_bytes(format, n_in); }
 };
 
-// What a weight will be used for; a tied embedding table is both.
+// The uses of a weight; a tied embedding table has both.
 enum WeightUse : unsigned { kForMatmul = 1, kForEmbedding = 2 };
 
 }  // namespace ingot

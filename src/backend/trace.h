@@ -1,5 +1,5 @@
-// Decorators. Trace: writes a span for every op (name, shape, time) to a trace file. NanCheck: looks at what each op
-// wrote and throws at the first NaN, which makes every intermediate value reachable from a debugger.
+// Decorators. Trace: writes a span for every op (name, shape, time) to a trace file. NanCheck: checks the output of
+// each op and throws at the first NaN, so that a debugger can inspect every intermediate value.
 #pragma once
 #include <memory>
 

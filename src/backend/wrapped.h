@@ -1,4 +1,4 @@
-// Wrapped: a backend around another one, through which every op passes; what decorators are made of.
+// Wrapped: a backend around another backend. Every op passes through it. Decorators derive from it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -40,7 +40,7 @@ class Wrapped : public Backend {
   void use_matmul_kernel(const std::string& kernel) override { inner_->use_matmul_kernel(kernel); }
   void await_kernels() override { inner_->await_kernels(); }
   Peak measure_peak(Format weights) override { return inner_->measure_peak(weights); }
-  // The base's run passes every op through here, so nothing is recorded and replayed.
+  // Backend::run passes every op through this object, so the inner backend cannot record and replay steps.
   void begin(const Batch& batch) override {
     Backend::begin(batch);
     inner_->begin(batch);
@@ -132,9 +132,9 @@ class Wrapped : public Backend {
   }
 
  protected:
-  // One op: `call` runs it, `out` is what it writes.
+  // Called for each op: `call` runs the op, `out` is the tensor that the op writes.
   virtual void around(const char* op, const Tensor& out, const std::function<void()>& call) = 0;
-  // One that begins with a norm: `normed` is what that wrote; empty: there is none.
+  // Called for an op that begins with a norm: `normed` is the output of the norm; empty: the op has no norm.
   virtual void around_normed(const char* op, const Tensor& /*normed*/, const Tensor& out,
                              const std::function<void()>& call) {
     around(op, out, call);

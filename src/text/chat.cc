@@ -17,7 +17,7 @@ constexpr std::string_view kChatMl =
     "endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-// A word that no template writes by itself.
+// A word that no template writes on its own.
 constexpr std::string_view kNeedle = "xqz7needle";
 
 Json message(const char* role, Json content) { return Json{{"role", role}, {"content", std::move(content)}}; }
@@ -28,7 +28,7 @@ bool contains(const std::optional<std::string>& text, std::string_view what) {
 
 Json text_parts(std::string_view text) { return Json::array({Json{{"type", "text"}, {"text", text}}}); }
 
-// In the forms that the template is known to take.
+// In the forms that the template supports.
 template <class Adapt>
 Json content_of(const Adapt& adapt, std::string_view text) {
   return adapt.text_to_parts ? text_parts(text) : Json(text);
@@ -115,7 +115,7 @@ ChatTemplate::Adapt ChatTemplate::probe() const {
 }
 
 void ChatTemplate::probe_content(Adapt& adapt) const {
-  // Not by braces: compilers differ in whether one message in braces is an array of it.
+  // Does not use braces: compilers differ in whether one message in braces is an array with that message.
   auto asked = [&](Json content, const Json& tools) {
     return attempt(Json::array({message("user", std::move(content))}), tools);
   };
@@ -152,10 +152,10 @@ void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
   object[std::string(kNeedle)] = 1;
   const auto from_object = calling(content_of(adapt, ""), object);
   const auto from_text = calling(content_of(adapt, ""), object.dump());
-  // A template that renders nothing without more variables says nothing of what it shows.
+  // If a template renders nothing without more variables, the probes do not show what it supports.
   const bool renders = attempt(Json::array({message("user", content_of(adapt, "Hello"))}), nullptr).has_value();
   adapt.calls_to_text = renders && !contains(from_object, kNeedle) && !contains(from_text, kNeedle);
-  // Python's own way to print an object is no use to a model.
+  // Python's notation of an object is of no use to a model.
   const bool reads_object =
       contains(from_object, kNeedle) && !contains(from_object, fmt::format("{{'{}': 1}}", kNeedle));
   const bool reads_text = contains(from_text, object.dump());
@@ -164,14 +164,14 @@ void ChatTemplate::probe_tool_calls(Adapt& adapt) const {
   const Json arguments = adapt.arguments_to_text ? Json(object.dump()) : object;
   const auto from_empty = adapt.arguments_to_text ? from_text : from_object;
   const auto from_null = calling(Json(nullptr), arguments), from_absent = calling(std::nullopt, arguments);
-  // A template that fails on tool calls altogether still meets messages without content.
+  // A template that always fails on tool calls may still get messages without content.
   auto is_bad = [&](const auto& text) { return !text || (contains(text, "None") && !contains(from_empty, "None")); };
   adapt.null_to_empty = is_bad(from_null);
   adapt.absent_to_null = is_bad(from_absent);
   if (renders) probe_tools(adapt, tools);
 }
 
-// Some templates show tools beside a system message alone.
+// Some templates show tools only if there is a system message.
 void ChatTemplate::probe_tools(Adapt& adapt, const Json& tools) const {
   Json named = tools;
   named[0]["function"]["name"] = kNeedle;

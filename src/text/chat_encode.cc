@@ -10,11 +10,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// U+10FFFF, a noncharacter: text has no use for it, and templates pass it on. It goes in front of each byte of the
-// user's that a control token may not hold, and is cut out again after rendering.
+// The mark, U+10FFFF. It is a noncharacter: texts do not use it, and templates copy it unchanged. A mark is put in
+// front of each byte of a user's text at which a control token must not begin. The marks are removed after rendering.
 constexpr std::string_view kMark = "\xF4\x8F\xBF\xBF";
 
-// U+10FFFE, another one: stands where the text of an open message ends.
+// U+10FFFE, another noncharacter: marks where the text of an open message ends.
 constexpr std::string_view kEnd = "\xF4\x8F\xBF\xBE";
 
 bool is_word(std::string_view text) {
@@ -32,9 +32,9 @@ void take_out(std::string& text, std::string_view what) {
   text = out.append(text, done);
 }
 
-// Gives each member the name that change(name, value) makes of its own; it may change the value, too. Members are
-// appended without looking for their names, which ordered_json would do one by one; of two that end up equal, templates
-// see the later one.
+// Replaces each member's name with the name from change(name, value), which may also change the value. Members are
+// appended without a search for equal names, because ordered_json would search for each one in turn. If two names
+// become equal, templates see the later member.
 template <class Change>
 void change_members(Json& object, Change change) {
   Json::object_t changed;
@@ -47,7 +47,7 @@ void change_members(Json& object, Change change) {
   object = std::move(changed);
 }
 
-// All texts in a value, names of members too, as the user wrote them.
+// Removes the marks from all texts in a value, including names of members, as the user wrote them.
 void take_marks_out(Json& json) {
   if (json.is_string()) take_out(json.get_ref<std::string&>(), kMark);
   if (json.is_array())
@@ -59,7 +59,7 @@ void take_marks_out(Json& json) {
   });
 }
 
-// Puts marks into all texts of a request where they spell control tokens.
+// Puts marks into all texts of a request at places that spell control tokens.
 class Marker {
  public:
   explicit Marker(const Tokenizer& tokenizer) {
@@ -87,11 +87,11 @@ class Marker {
   }
 
  private:
-  // Names of members are a user's too: the arguments of a call, the parameters of a tool.
+  // Names of members come from the user too: the arguments of a call, the parameters of a tool.
   void mark_object(Json& object) const {
     change_members(object, [&](std::string& name, Json& value) {
-      // What the protocol itself says, templates compare and print as it is, often as part of a control token:
-      // <|user|>.
+      // Words of the protocol stay unmarked, because templates compare and print them unchanged, often as part of a
+      // control token: <|user|>.
       const bool is_protocol =
           (name == "role" || name == "type") && value.is_string() && is_word(value.get_ref<std::string&>());
       if (!is_protocol) mark(value);
@@ -117,8 +117,8 @@ class Marker {
     if (done > 0 || !out.empty()) text = out + text.substr(done);
   }
 
-  // Where a name begins that the end of the text cuts off, as a template may put two texts together; the text's end if
-  // there is none.
+  // Where a control token begins that the end of the text cuts off, because a template may join two texts; the end of
+  // the text if there is none.
   size_t name_begun(std::string_view text) const {
     const std::string_view bare = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);  // templates trim
     size_t begin = text.size();
@@ -132,12 +132,12 @@ class Marker {
     return begin;
   }
 
-  std::vector<std::string_view> names_;  // sorted; those that open with a sign: a word is no part of a name
+  std::vector<std::string_view> names_;  // sorted; names that begin with a sign; words may be plain text
   size_t longest_name_ = 1;
   AddedTokens tokens_;
 };
 
-// Cuts the marks out; returns where the bytes behind them are.
+// Removes the marks, and returns the positions of the bytes after them.
 std::vector<size_t> take_marks(std::string& text) {
   std::vector<size_t> places;
   std::string out;
@@ -152,9 +152,9 @@ std::vector<size_t> take_marks(std::string& text) {
   return places;
 }
 
-// A template that takes white space off the ends of a text (of a thought, before its </think>) does not see it beside a
-// mark, and leaves it. `plain` is what it makes without marks: if it is `marked` without some white space, and nothing
-// else, it is taken instead, and the places are moved.
+// A template that strips white space at the ends of a text (of a thought, before its </think>) does not strip it next
+// to a mark. `plain` is the rendering without marks. If it equals `marked` except for missing white space, it replaces
+// `marked`, and the places are moved.
 void prefer_plain(std::string& marked, std::string plain, std::vector<size_t>& places) {
   std::vector<size_t> moved;
   size_t at = 0, next = 0;
@@ -170,7 +170,7 @@ void prefer_plain(std::string& marked, std::string plain, std::vector<size_t>& p
   places = std::move(moved);
 }
 
-// What the last message ends with, if that is an assistant's text: its content, or the text of its last part.
+// The text at the end of the last message, if that is an assistant's: its content, or the text of its last part.
 std::string* last_text(Json& messages) {
   if (!messages.is_array() || messages.empty() || !messages.back().is_object()) return nullptr;
   Json& message = messages.back();
@@ -181,7 +181,7 @@ std::string* last_text(Json& messages) {
   return content->get_ptr<std::string*>();
 }
 
-// The messages with kEnd behind the last one's text, which is the only one in there.
+// The messages with kEnd after the last message's text. The text contains no other kEnd.
 Json with_end(Json messages) {
   std::string* text = last_text(messages);
   if (!text)

@@ -45,7 +45,7 @@ void check_tool_calls(const Json& calls, size_t i) {
   }
 }
 
-// Each `arguments` of the tool calls of a message.
+// Applies `change` to each `arguments` of the tool calls of a message.
 template <class Change>
 void for_arguments(Json& message, Change change) {
   if (!message.contains("tool_calls") || !message["tool_calls"].is_array()) return;

@@ -4,7 +4,7 @@ namespace ingot {
 namespace {
 
 struct Names {
-  // No middle: what comes after is given first, and the answer goes on where the other text ends.
+  // If there is no middle token, the text after the gap comes first, and the answer continues the text before the gap.
   const char *before, *after, *middle;
 };
 

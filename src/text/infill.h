@@ -1,6 +1,6 @@
-// Filling in: the prompt of a model that writes what goes between two texts, for the models that have tokens for it
-// (Bavarian et al. 2022, "Efficient Training of Language Models to Fill in the Middle"). Which these are is told by how
-// the vocabulary spells them.
+// Infill: the prompt with which a model writes the text between two given texts, for models that have tokens for this
+// (Bavarian et al. 2022, "Efficient Training of Language Models to Fill in the Middle"). These tokens are recognised by
+// their spelling in the vocabulary.
 #pragma once
 #include <optional>
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace ingot {
 
-// The two texts as the model was trained to see them, behind a BOS where it wants one and add_special says so; nothing
-// where it has no tokens for that.
+// The two texts in the format of the model's training. A BOS goes in front if the model needs it and add_special is
+// set. Returns nothing if the model has no infill tokens.
 std::optional<std::vector<int32_t>> infill_prompt(const Tokenizer& tokenizer, std::span<const int32_t> before,
                                                   std::span<const int32_t> after, bool add_special);
 

@@ -19,7 +19,7 @@ StopStrings::StopStrings(std::vector<std::string> strings) {
     if (strings[i].empty()) throw Error("stop string {} is empty", i);
     if (strings[i].size() > kMaxBytes)
       throw Error("stop string {} has {} bytes: at most {}", i, strings[i].size(), kMaxBytes);
-    // The fallbacks of a pattern come from matching it against itself, one byte late.
+    // The fallbacks of a pattern result from matching it against itself, starting at the second byte.
     Pattern& pattern = patterns_.emplace_back(Pattern{std::move(strings[i]), {0}, 0});
     for (size_t j = 1; j < pattern.text.size(); ++j) {
       advance(pattern, pattern.text[j]);
@@ -29,7 +29,7 @@ StopStrings::StopStrings(std::vector<std::string> strings) {
   }
 }
 
-// matched < length, for a whole match ends the stream.
+// Here matched < length, because a whole match ends the stream.
 void StopStrings::advance(Pattern& pattern, char byte) {
   while (pattern.matched > 0 && pattern.text[pattern.matched] != byte)
     pattern.matched = pattern.fallback[pattern.matched - 1];
@@ -38,7 +38,7 @@ void StopStrings::advance(Pattern& pattern, char byte) {
 
 std::string StopStrings::push(std::string_view text) {
   if (stopped_) return "";
-  size_t n_open = 0;  // how much of the end may be the beginning of a stop string
+  size_t n_open = 0;  // bytes at the end that may be the beginning of a stop string
   for (char byte : text) {
     held_ += byte;
     n_open = 0;

@@ -1,7 +1,7 @@
-// StopStrings: ends streamed text at the first of several strings. Text that may be the beginning of one is held back
-// until more text decides, so nothing of a stop string is ever shown and nothing else is swallowed. Each string is
-// followed with Knuth, Morris and Pratt's automaton: time is linear in the text, whatever it holds. The result does not
-// depend on how the text is cut into pieces.
+// StopStrings: ends streamed text at the first of several strings. Text that may be the beginning of a stop string is
+// held back until more text decides. So no part of a stop string is shown, and no other text is lost. Each string is
+// matched with Knuth, Morris and Pratt's automaton, so the time is linear for any text. The result does not depend on
+// how the text is cut into pieces.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -12,24 +12,25 @@ namespace ingot {
 
 class StopStrings {
  public:
-  // Throws Error for an empty string, one over 256 bytes, or more than 16.
+  // Throws Error for an empty string, a string over 256 bytes, or more than 16 strings.
   explicit StopStrings(std::vector<std::string> strings);
 
-  // More text; returns what may be shown now. Once a string is complete, stopped() holds: text before it has been
-  // returned, the string and what follows are dropped. Of strings complete at the same byte the longest counts.
+  // Adds text, and returns the text that may be shown now. When a string is complete, stopped() becomes true: the text
+  // before the string has been returned; the string and the text after it are dropped. If several strings are complete
+  // at the same byte, the longest one counts.
   std::string push(std::string_view text);
 
-  // The text is over: what was held back, unless it has stopped.
+  // Ends the text. Returns the text that was held back, unless a string has stopped it.
   std::string flush();
 
   bool stopped() const { return stopped_; }
-  const std::string& match() const { return match_; }  // the string that stopped it
+  const std::string& match() const { return match_; }  // the string that stopped the text
 
  private:
   struct Pattern {
     std::string text;
-    std::vector<int> fallback;  // [length]: of text[0..i], the longest proper prefix that is also a suffix
-    int matched = 0;            // bytes of it that the text so far ends with
+    std::vector<int> fallback;  // [length]: for text[0..i], the longest proper prefix that is also a suffix
+    int matched = 0;            // bytes of this pattern at the end of the text so far
   };
 
   static void advance(Pattern& pattern, char byte);

@@ -12,11 +12,11 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, StreamOptions options)
   std::string ignored;
   if (!options_.previous) return;
   tokenizer_.append_decoded(*options_.previous, true, at_start_, ignored);
-  at_start_ |= tokenizer_.is_special(*options_.previous);  // an answer begins its own text
+  at_start_ |= tokenizer_.is_special(*options_.previous);  // an answer begins a new text
 }
 
 std::string StreamDecoder::push(int32_t id) {
-  // A row that pads the embedding to a round number is no token, but a model may draw it.
+  // A row that pads the embedding to a round number is not a token, but a model may draw it.
   if (id >= tokenizer_.n_vocab()) return {};
   const bool skip_special = options_.skip_special && !std::ranges::binary_search(options_.shown_special, id);
   tokenizer_.append_decoded(id, skip_special, at_start_, pending_);

@@ -1,4 +1,5 @@
-// Decodes tokens as a model draws them, in whole characters: the bytes of a character that is not complete yet wait.
+// Decodes tokens to text while the model draws them. The output has only whole characters; the bytes of an incomplete
+// character are held back.
 #pragma once
 #include <span>
 
@@ -9,10 +10,10 @@ namespace ingot {
 struct StreamOptions {
   bool skip_special = true;
   std::span<const int32_t> shown_special =
-      {};                       // sorted: which special tokens come all the same; must outlive the decoder
-  bool replace_invalid = true;  // ill-formed UTF-8 becomes U+FFFD (WHATWG); otherwise the bytes come as they are
-  // The token before the first one (the prompt's last), if there is one: after text, a SentencePiece model's leading
-  // space is part of the answer; at the start of a text or after an added token it is not.
+      {};                       // sorted: special tokens that are shown even so; must outlive the decoder
+  bool replace_invalid = true;  // ill-formed UTF-8 becomes U+FFFD (WHATWG); otherwise its bytes stay unchanged
+  // The token before the first token (the prompt's last token), if there is one. After text, a SentencePiece model's
+  // leading space is part of the answer; at the start of a text or after an added token it is not.
   std::optional<int32_t> previous = std::nullopt;
 };
 
@@ -20,9 +21,9 @@ class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, StreamOptions options = {});
 
-  // The text that is complete now: whole characters, perhaps none. At most 3 bytes are held back.
-  std::string push(int32_t id);  // an id beyond the vocabulary is no text; throws Error for a negative one
-  // What is held back, at the end of the answer.
+  // Returns the text that is complete now: whole characters, or nothing. At most 3 bytes are held back.
+  std::string push(int32_t id);  // an id beyond the vocabulary is no text; throws Error for a negative id
+  // Returns the bytes that were held back, at the end of the answer.
   std::string flush();
 
  private:

@@ -1,5 +1,5 @@
-// Two backends in one process, each called by a thread of its own: all they compute is the same, bit by bit, on two GPUs of a kind and on one that
-// they share. Skipped where there are not so many.
+// Two backends in one process, each called by a separate thread. All results are the same, bit by bit, on two GPUs of
+// the same model and on one shared GPU. Skipped if there are too few GPUs.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -18,7 +18,8 @@ namespace {
 constexpr StepLimits kLimits = {.max_tokens = 512, .max_seqs = 8, .max_logits = 8, .max_kv_len = 4096, .max_width = 4100,
                                 .max_heads = 64, .head_dim = 256, .n_vocab = 16};
 
-// With kernels by the list, for what is timed may be chosen otherwise on a GPU of the same kind. Null: there is no such device.
+// Uses the kernels of the list, because timings may choose other kernels on another GPU of the same model. Null: there
+// is no such device.
 std::unique_ptr<Backend> backend_on(const char* device) {
   try {
     return create_cuda_backend({.device = device, .kernels = "fixed"});
@@ -53,7 +54,7 @@ void run_cases(Backend& backend, uint64_t seed, std::vector<Result>& results) {
   }
 }
 
-// Decode steps of a program, which are replayed; then a draw of each row.
+// Decode steps of a program, which are replayed; then a draw from each row.
 void run_steps(Backend& backend, uint64_t seed, std::vector<Result>& results) {
   OpRig rig(backend, seed);
   Program program;
@@ -84,7 +85,7 @@ TEST_P(CudaTwoDevices, RunSideBySide) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::future<std::vector<Result>> results[2];
-  for (int i = 0; i < 2; ++i)  // a backend ends in another thread than the one that made it
+  for (int i = 0; i < 2; ++i)  // the thread that destroys a backend is not the thread that made it
     results[i] = std::async(std::launch::async, [seed, backend = std::move(backends[i])]() {
       std::vector<Result> all;
       run_cases(*backend, seed, all);
@@ -96,7 +97,7 @@ TEST_P(CudaTwoDevices, RunSideBySide) {
   for (size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].bytes, b[i].bytes) << a[i].name;
 }
 
-// One thread that turns from one to the other and back.
+// One thread that alternates between the two backends.
 TEST_P(CudaTwoDevices, TakeTurns) {
   const auto first = backend_on("cuda:0"), second = backend_on(GetParam());
   if (!first || !second) GTEST_SKIP() << "there is no " << GetParam();

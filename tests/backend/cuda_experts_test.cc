@@ -1,6 +1,7 @@
-// A feed-forward layer of experts on the GPU as a step has it: the norm, the router and the choice, and what the chosen say, for one token
-// and a few, plain and replayed. The choice is compared with the host's on the router's product in double; what the experts say, with
-// ref's on the same rows and choice. Skipped where the build has no CUDA or the machine no GPU.
+// A feed-forward layer of experts on the GPU, as in a step: the norm, the router and the choice, and the outputs of the
+// chosen experts, for one token and for a few, plain and replayed. The choice is compared with the host's choice on the
+// router's product in double. The outputs are compared with ref's on the same rows and choice. Skipped if the build has
+// no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,7 +89,7 @@ class Layer {
     program_.blocks.emplace_back(block);
   }
 
-  // A step of one token a sequence. The residual stream begins the same each time.
+  // A step with one token for each sequence. The residual stream has the same start each time.
   void run() {
     std::vector<int32_t> zeros(static_cast<size_t>(c_.n)), ones(zeros.size(), 1), starts(zeros.size() + 1);
     for (size_t i = 0; i < starts.size(); ++i) starts[i] = static_cast<int32_t>(i);
@@ -97,7 +98,7 @@ class Layer {
     backend_.synchronize();
   }
 
-  // What ref makes of the rows and the choice of another.
+  // ref's result for the rows and the choice of another layer.
   std::vector<float> repeat(const Layer& other) {
     const auto copy = [&](const Tensor& from) {
       const Tensor to = backend_.alloc(DType::kF32, from.rows, from.cols);
@@ -116,7 +117,8 @@ class Layer {
     return residual();
   }
 
-  // The choice for the rows x of another, by the host; where it hangs on the fourth digit of a logit, no choice at all.
+  // Compares the other layer's choice with the host's for the same rows x. Skips a choice that depends on the fourth
+  // digit of a logit.
   void expect_choice(const Layer& other, std::mt19937_64& random) {
     const Tensor x = backend_.alloc(DType::kF32, c_.n, c_.dim);
     const std::vector<float> rows = floats_of(other.backend_, other.a_.x);
@@ -163,7 +165,7 @@ class Layer {
   std::vector<float> start_;
 };
 
-// Root mean square of the error over that of `want`, most of which is what the experts add.
+// Root mean square of the error over that of `want`. Most of `want` is what the experts add.
 double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
   double squares = 0, error_squares = 0;
   for (size_t i = 0; i < want.size(); ++i) {
@@ -193,7 +195,7 @@ TEST(CudaExperts, AStepOfFewTokensEqualsRef) {
     const std::vector<float> first = here.residual();
     there.expect_choice(here, random);
     EXPECT_LE(relative_error(first, there.repeat(here)), 4e-3);
-    for (int i = 0; i < 5; ++i) {  // replayed; then with kernels of these sizes, where they are large enough
+    for (int i = 0; i < 5; ++i) {  // first replays; then kernels for these sizes, if the sizes are large enough
       if (i == 2) backend->await_kernels();
       here.run();
       EXPECT_EQ(here.residual(), first) << "run " << i;

@@ -1,6 +1,6 @@
-// Steps of one token whose layers the GPU runs on one thread block cluster: small decoders, against plain launches of the same verbs with a
-// cache of their own, over several positions. That the cluster took them shows in a row that only it never writes. Skipped where the
-// build has no CUDA or the machine no GPU.
+// Steps of one token whose layers the GPU runs on one thread block cluster. Small decoders are compared with direct
+// launches of the same ops, with a separate cache, over several positions. A row that the cluster never writes shows
+// that the cluster ran the layers. Skipped if the build has no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct LayersCase {
   const char* name;
   Format format;
   int past;
-  bool fits = true;  // a cluster takes it
+  bool fits = true;  // the cluster supports it
   int64_t dim = 320, ffn = 608;
   int n_heads = 6, n_kv_heads = 2, head_dim = 64, n_layers = 3;
   bool biases = false, head_norms = false, output_bias = false;
@@ -47,7 +47,7 @@ const LayersCase kCases[] = {
     {.name = "f16", .format = Format::F16, .past = 17, .fits = false},
 };
 
-// Runs each op by itself: nothing is recorded, and no layers are one kernel.
+// Runs each op by itself: no step is recorded, and no block of layers is one kernel.
 class OpByOp final : public Wrapped {
  public:
   using Wrapped::Wrapped;
@@ -101,7 +101,8 @@ class Decoder {
   static constexpr int kTokens = 32;
   int64_t q_dim() const { return int64_t{c_.n_heads} * c_.head_dim; }
   int64_t kv_dim() const { return int64_t{c_.n_kv_heads} * c_.head_dim; }
-  // [1, ffn]: no other block's scratch lies there, as the head's is smaller than what is in front of it.
+  // [1, ffn]. No other block's scratch overlaps this row, because the head's scratch is smaller than the buffers before
+  // the row.
   Tensor hidden() const { return std::get<DenseLayersBlock>(program_.blocks[1]).feed_forward[0].hidden.slice_rows(0, 1); }
 
   AttentionBlock attention(int layer) {
@@ -150,7 +151,7 @@ class CudaLayers : public testing::TestWithParam<LayersCase> {
   std::unique_ptr<Backend> backend;
 };
 
-// A replay does what its ops do one by one, to the last bit.
+// A replay gives the same result as its ops one by one, to the last bit.
 TEST_P(CudaLayers, ReplaysAreChecked) {
   dynamic_cast<RecordedSteps&>(*backend).check_replays();
   const uint64_t seed = std::random_device{}();
@@ -183,7 +184,7 @@ TEST_P(CudaLayers, EqualOpsOneByOne) {
   }
 }
 
-// Few layers, with all that a layer hands to another: compute-sanitizer makes each of a cluster's waits some hundred times longer.
+// Few layers, with all transfers of a layer: compute-sanitizer makes each wait of a cluster some hundred times longer.
 TEST(SmallestCudaLayers, ForSanitizers) {
   std::unique_ptr<Backend> backend;
   try {

@@ -1,5 +1,5 @@
-// Every case of the op table on the GPU, in f32 and in f16, against ref; fused verbs against their own default bodies; what a
-// recorded step replays. Skipped where the build has no CUDA or the machine no GPU.
+// Every case of the op table on the GPU, in f32 and in f16, against ref; fused ops against their own default bodies;
+// and replays of recorded steps. Skipped if the build has no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -47,8 +47,8 @@ Results run_case(const OpCase& c, Backend& backend, uint64_t seed, bool unfused)
   return results;
 }
 
-// Root mean square of the error over that of `want`; infinite where an element is not finite. A handful of outputs may all be small by
-// chance: then over 1, which is what inputs are like.
+// Root mean square of the error over that of `want`; infinite if an element is not finite. A few outputs may all be
+// small by chance; then the error is divided by 1, the size of typical inputs.
 double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
   double squares = 0, error_squares = 0;
   for (size_t i = 0; i < want.size(); ++i) {
@@ -69,8 +69,8 @@ void expect_close(const Results& got, const Results& want, double tolerance) {
   }
 }
 
-// f16 keeps 11 bits of every activation and, of formats with small scales, 11 of the scale: 2^-11 / sqrt(3) each, some of them in
-// one product; a score carries several through an exponential.
+// f16 keeps 11 bits of every activation, and 11 bits of the scale in formats with small scales. The error is 2^-11 /
+// sqrt(3) for each; some products have several such errors, and a score carries several through an exponential.
 constexpr double kF16Error = 2e-3;
 
 class CudaOps : public testing::TestWithParam<std::string> {
@@ -122,7 +122,7 @@ std::vector<std::string> verbs() {
 }
 INSTANTIATE_TEST_SUITE_P(, CudaOps, testing::ValuesIn(verbs()), [](const auto& i) { return i.param; });
 
-// Activations as a model has them, in f16, through products of few and many rows.
+// Activations in f16, as in a model, through products of few and many rows.
 TEST(CudaBackend, TakesF16Activations) {
   const auto backend = gpu(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
@@ -164,15 +164,16 @@ TEST(CudaBackend, TakesF16Activations) {
     }
 }
 
-// One format of each way in which the device keeps weights.
+// One format for each layout of weights on the device.
 constexpr Format kEveryKind[] = {Format::F16,  Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q5_1,
                                  Format::Q6_K, Format::Q2_K, Format::IQ4_NL, Format::NVFP4};
 
-// Kernels that are compiled for one product: a first call has them made.
+// Kernels that are compiled for one product; the first call starts the compilation.
 bool is_for_one_size(const std::string& kernel) { return kernel.ends_with("for this size"); }
 
-// Every kernel that can take a product, on all sides of the sizes of its blocks: none is chosen for all of them. What they write is in f16 or
-// f32, with a bias, of two weights with a gate, or added to what is there. What is compiled for one size does the same sums in the same order.
+// Every kernel that supports a product, with sizes around its block sizes; no kernel is chosen for all of these. The
+// output is in f16 or f32, with a bias, with a gate and two weights, or added to the old values. A kernel compiled for
+// one size computes the same sums in the same order.
 TEST(CudaBackend, KernelsMatchRef) {
   const auto backend = gpu(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
@@ -197,7 +198,7 @@ TEST(CudaBackend, KernelsMatchRef) {
       backend->download(on_host.data(), t);
       return on_host;
     };
-    // The product, with a gate, twice, and by way of f16.
+    // The product, the product with a gate, the product added twice, and the product through f16.
     const auto results_of = [&](const std::string& kernel, int64_t n) {
       const Tensor in = x.slice_rows(0, n), out = y.slice_rows(0, n), gate = gated.slice_rows(0, n), half = narrow.slice_rows(0, n);
       const std::vector<float> poison(static_cast<size_t>(n * kOut), NAN);
@@ -240,7 +241,7 @@ TEST(CudaBackend, KernelsMatchRef) {
       }
     }
   }
-  EXPECT_GE(seen.size(), 4u);  // what the machine has: neither Hopper's nor NVRTC's may be there
+  EXPECT_GE(seen.size(), 4u);  // depends on the machine: Hopper's kernels and NVRTC's may both be missing
 }
 
 // Several weights in one launch, with a part of the columns for each block of a cluster, or one row of activations.
@@ -271,7 +272,8 @@ TEST(CudaBackend, KernelsShareALaunch) {
     }
 }
 
-// For compute-sanitizer (bench/gpu/run.sh sanitize), which makes kernels some hundred times slower: each kind of kernel once or twice, small.
+// For compute-sanitizer (bench/gpu/run.sh sanitize), which makes kernels some hundred times slower: small cases, one or
+// two for each kind of kernel.
 TEST(CudaBackend, SmallCasesOfEachKernel) {
   const auto backend = gpu(), ref = create_ref_backend();
   if (!backend) GTEST_SKIP() << "no GPU";
@@ -280,7 +282,7 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
   ref->reserve(kLimits);
   const std::vector<SeqShape> mixed = {{100, 1}, {0, 40}, {7, 5}};
   std::vector<OpCase> cases = {moe_route_case(7, 64, {.n_used = 6, .n_groups = 8, .n_groups_used = 3}), moe_combine_case(7, 3, 96)};
-  for (const int64_t n : {1, 7, 40}) {  // a row each, tiles of 16, tiles of 64
+  for (const int64_t n : {1, 7, 40}) {  // single rows, tiles of 16, tiles of 64
     cases.push_back(moe_case(Format::Q4_K, Format::Q6_K, {n, 3, 8, 256, 256}, Activation::kSilu));
     cases.push_back(moe_case(Format::F16, Format::F16, {n, 2, 3, 64, 96}, Activation::kSilu, true));
   }
@@ -316,7 +318,7 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
     }
 }
 
-// Deterministic, a row of a product is the same to the last bit whatever rows are beside it.
+// In deterministic mode a row of a product is batch-invariant: the other rows do not change a single bit.
 TEST(CudaBackend, DeterministicRowsDoNotDependOnTheOthers) {
   const auto backend = gpu("f16", true);
   if (!backend) GTEST_SKIP() << "no GPU";
@@ -362,7 +364,8 @@ void run_two(Backend& backend, const Program& program, std::vector<int32_t> toke
   backend.run(program, {tokens, positions, q_start, kv_len, blocks, 1, {}});
 }
 
-// From the second run on a decode step is a replay, and sees the new batch. Two programs on one backend never share a recording.
+// From the second run on, a decode step is a replay, and sees the new batch. Two programs on one backend never share a
+// recording.
 TEST(CudaBackend, ReplaysAStep) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
@@ -389,7 +392,8 @@ TEST(CudaBackend, ReplaysAStep) {
   EXPECT_NE(seen[0], seen[1]);
 }
 
-// Checked, a replay that does something else than its ops do now is noticed: here by a number that is of the time of recording.
+// check_replays() notices a replay that differs from its ops: here the replay still has a number from the time of the
+// recording.
 TEST(CudaBackend, NoticesAReplayThatDiffers) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
@@ -401,14 +405,14 @@ TEST(CudaBackend, NoticesAReplayThatDiffers) {
   EXPECT_THROW(run_two(*backend, program, {7, 8}), Error);
 }
 
-// What a weight is said to take before it is loaded, it takes.
+// Loading a weight allocates exactly the predicted bytes.
 TEST(CudaBackend, KnowsWhatWeightsTake) {
   for (const char* activations : {"f16", "f32"}) {
     const auto backend = gpu(activations);
     if (!backend) GTEST_SKIP() << "no GPU";
     OpRig rig(*backend, 7);
     for (const Format format : all_formats()) {
-      rig.weight(format, 64, 1024);  // with all that is needed on the way
+      rig.weight(format, 64, 1024);  // with all scratch for the conversion
       const size_t before = backend->allocated_bytes();
       rig.weight(format, 64, 1024);
       EXPECT_EQ(backend->allocated_bytes() - before, backend->packed_bytes({.format = format, .n_out = 64, .n_in = 1024}, kForMatmul)) << info(format).name;
@@ -432,7 +436,7 @@ TEST(CudaBackend, SaysWhatIsWrong) {
   const auto backend = gpu();
   if (!backend) GTEST_SKIP() << "no GPU";
   EXPECT_THROW(backend->alloc(DType::kF32, 1 << 24, 1 << 24), Error);
-  EXPECT_TRUE(backend->alloc(DType::kF32, 4, 4));  // and goes on
+  EXPECT_TRUE(backend->alloc(DType::kF32, 4, 4));  // the backend still works
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// The draws of the GPU: each equals the host sampler's for the same logits, parameters, seed and position, but where a sum's rounding
-// decides; and they have the distribution that float64 says. Skipped where the build has no CUDA or the machine no GPU.
+// The draws of the GPU. Each equals the host sampler's draw for the same logits, parameters, seed and position, except
+// if the rounding of a sum decides. The draws have the distribution that a float64 computation gives. Skipped if the
+// build has no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +30,7 @@ using Logits = std::vector<float>;
 
 SamplingParams plain() { return {.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0}; }
 
-// Kinds of rows: as models make them, flat, with ties, all the same, with values that are no numbers.
+// Kinds of rows: as models make them, flat, with ties, all equal, with NaN and infinities.
 Logits logits_of(int kind, int n_vocab, std::mt19937_64& random) {
   Logits v(n_vocab);
   std::normal_distribution<float> normal;
@@ -56,7 +57,7 @@ struct Case {
   std::vector<Logits> logits;
   std::vector<SamplingParams> params;
   std::vector<std::vector<int32_t>> history;
-  std::vector<std::vector<uint32_t>> masks;  // empty: none
+  std::vector<std::vector<uint32_t>> masks;  // empty: no masks
   std::vector<SampleRow> rows;
 
   void add(Logits row, const SamplingParams& p, std::vector<int32_t> seen = {}, std::vector<uint32_t> mask = {}) {
@@ -134,7 +135,7 @@ TEST(CudaSampling, DrawsAsTheHostSampler) {
       const Sampled want = sample_row(c.logits[i], c.rows[i], scratch);
       ++n_drawn;
       if (drawn[i].token != want.token) {
-        EXPECT_GT(c.params[i].temperature, 0.0f);  // nothing is rounded there
+        EXPECT_GT(c.params[i].temperature, 0.0f);  // greedy draws have no rounding
         ++n_other;
         continue;
       }
@@ -150,7 +151,7 @@ TEST(CudaSampling, DrawsAsTheHostSampler) {
   EXPECT_LE(n_other, n_drawn / 50) << "of " << n_drawn << " draws";
 }
 
-// What is kept and with which probabilities is worked out here in float64, from the definitions.
+// Computes the kept tokens and their probabilities in float64, from the definitions.
 std::vector<double> distribution(const Logits& logits, const SamplingParams& p) {
   std::vector<int> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -195,7 +196,8 @@ TEST(CudaSampling, HasTheRightDistribution) {
         seen[s.token] += 1;
       }
     }
-    // Tokens that are rarely expected count together. The statistic is near its degrees of freedom, +- 6 deviations.
+    // Tokens with low expected counts are counted together. The statistic is near its degrees of freedom, +- 6
+    // deviations.
     double statistic = 0, rare_expected = 0, rare_seen = 0;
     int degrees = -1;
     const auto count = [&](double expected, double n) { statistic += (n - expected) * (n - expected) / expected, ++degrees; };

@@ -1,4 +1,4 @@
-// Deterministic, a row of a product is the same to the last bit whatever rows are beside it: for every format, and for products long
+// In deterministic mode a row of a product is batch-invariant, to the last bit: for every format, and for products long
 // enough to be summed in parts.
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ class Deterministic : public testing::TestWithParam<Format> {
   std::deque<std::vector<uint8_t>> bytes_;
 };
 
-// That rows [begin, begin + n) of both are the same.
+// Checks that rows [begin, begin + n) of both are equal.
 void expect_same(const Tensor& y, const Tensor& alone, int64_t begin, int64_t n) {
   for (int64_t row = begin; row < begin + n; ++row)
     for (int64_t i = 0; i < y.cols; ++i) ASSERT_EQ(y.f32(row)[i], alone.f32(row)[i]) << "row " << row << " of " << n;
@@ -55,7 +55,7 @@ TEST_P(Deterministic, ARowDoesNotDependOnTheOthers) {
   SCOPED_TRACE(seed_);
   for (const int64_t n_in : {512, dense() ? 8192 : 1024}) {
     SCOPED_TRACE(n_in);
-    const int64_t n_out = n_in > 1024 ? 600 : 70, n_rows = 31;  // many, so that a task has several tiles of rows
+    const int64_t n_out = n_in > 1024 ? 600 : 70, n_rows = 31;  // many rows, so that a task has several tiles
     const Weight w = random_weight(n_out, n_in, 1);
     const Tensor x = random_rows(n_rows, n_in), y = rows(n_rows, n_out), alone = rows(n_rows, n_out);
     for (int64_t row = 0; row < n_rows; ++row) backend_->matmul(alone.slice_rows(row, 1), x.slice_rows(row, 1), w);
@@ -68,13 +68,13 @@ TEST_P(Deterministic, ARowDoesNotDependOnTheOthers) {
   }
 }
 
-// The rows of an expert are those that happen to go there, one or many.
+// An expert gets the rows that chose it: one row or many.
 TEST_P(Deterministic, ARowOfAnExpertDoesNotDependOnTheOthers) {
   SCOPED_TRACE(seed_);
   const int64_t n_in = dense() ? 8192 : 512, n_out = 300, n_rows = 25;
   const Weight w = random_weight(n_out, n_in, 2);
   const Tensor x = random_rows(n_rows, n_in), y = rows(n_rows, n_out), alone = rows(n_rows, n_out), ids = backend_->alloc(DType::kI32, n_rows, 1);
-  for (int64_t row = 0; row < n_rows; ++row) ids.i32(row)[0] = row % 8 == 0;  // few go to the one, many to the other
+  for (int64_t row = 0; row < n_rows; ++row) ids.i32(row)[0] = row % 8 == 0;  // few rows for one, many for the other
   for (int64_t row = 0; row < n_rows; ++row) backend_->moe_matmul(alone.slice_rows(row, 1), x.slice_rows(row, 1), w, ids.slice_rows(row, 1), {});
   for (const int64_t n : {n_rows, int64_t{9}}) {
     backend_->moe_matmul(y.slice_rows(0, n), x.slice_rows(0, n), w, ids.slice_rows(0, n), {});

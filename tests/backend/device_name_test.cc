@@ -1,4 +1,4 @@
-// What --device may say, on any machine: numbers of GPUs, what is no number, and what is said where there are fewer.
+// The values of --device, on any machine: GPU numbers, invalid numbers, and the message if there are fewer GPUs.
 #include "backend/device_name.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ TEST(DeviceName, WhatIsNoNumberIsTheUsersFault) {
   for (const char* name : {"cuda:", "cuda:x", "cuda:-1", "cuda:+1", "cuda: 1", "cuda:1 ", "cuda:1x", "cuda:0x1", "cuda:99999999999", "cuda:1:2"}) {
     EXPECT_THROW(cuda_index(name), UsageError) << name;
     EXPECT_THROW(create_backend({.device = name}), UsageError) << name;
-    EXPECT_THAT(fault_of([&] { create_backend({.device = name}); }), HasSubstr("cuda:N")) << name;  // not that there is no GPU
+    EXPECT_THAT(fault_of([&] { create_backend({.device = name}); }), HasSubstr("cuda:N")) << name;  // does not say "no GPU"
   }
 }
 

@@ -1,4 +1,4 @@
-// A batch may name tokens that the last sample drew, before anyone has waited for them.
+// A batch may name tokens of the last sample before wait() returns them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ TEST_P(DrawnTokens, AreWhatTheLastSampleDrew) {
   const auto batch = [&](const std::vector<int32_t>& tokens) {
     return Batch{.tokens = tokens, .positions = positions, .q_start = q_start, .kv_len = kv_len, .block_table = blocks, .max_blocks = 1, .logit_rows = {}};
   };
-  // Drawn by argmax alone, by a device's sampler, and by the host's.
+  // Drawn by argmax only, by a device's sampler, and by the host's sampler.
   for (const SamplingParams& params : {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1}, SamplingParams{.temperature = 1, .typical_p = 0.9f}}) {
     std::vector<SampleRow> wanted;
     for (int i = 0; i < kRows; ++i) wanted.push_back({.params = &params, .position = i});

@@ -1,4 +1,4 @@
-// What a type of the KV cache costs: bytes, and how far attention is from that over keys and values in f32.
+// The cost of each type of the KV cache: bytes, and the error of attention relative to f32 keys and values.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,15 +19,15 @@ std::vector<float> attended(Backend& backend, DType dtype, uint64_t seed) {
   return result;
 }
 
-// Root mean square of the difference, relative to the numbers' own.
+// Root mean square of the difference, relative to that of `b`.
 double difference(const std::vector<float>& a, const std::vector<float>& b) {
   double squares = 0, errors = 0;
   for (size_t i = 0; i < a.size(); ++i) squares += double{b[i]} * b[i], errors += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
   return std::sqrt(errors / squares);
 }
 
-// The largest of 32 normal numbers is some 2.1 deviations, so a step is 0.017 and its rounding 0.0048 of a deviation, of values and,
-// through the scores of queries of deviation 2, of keys as well.
+// The largest of 32 normal numbers is about 2.1 deviations, so a step is 0.017 and its rounding error 0.0048 of a
+// deviation. The values have this error, and so do the keys, through the scores of queries of deviation 2.
 TEST(KvTypes, ErrAsTheirStepsSay) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -38,7 +38,7 @@ TEST(KvTypes, ErrAsTheirStepsSay) {
     EXPECT_LT(f16, 1e-3);
     EXPECT_LT(bytes, 0.03);
     EXPECT_GT(bytes, 4 * f16);
-    // 3 bits after the first: an error of 1/28 or so of each number, whatever its size.
+    // 3 bits after the first: an error of about 1/28 of each number of any size.
     const double e4m3 = difference(attended(*backend, DType::kE4M3, seed), exact);
     EXPECT_LT(e4m3, 0.1);
     EXPECT_GT(e4m3, 2 * bytes);
@@ -56,7 +56,7 @@ TEST(KvTypes, TakeTheirBytes) {
   EXPECT_EQ(latents.token_bytes(), 2u * 3 * 576 * 2);
   latents.values_are_keys = true;
   EXPECT_EQ(latents.token_bytes(), 3u * 576 * 2);
-  // What is taken is what was planned, but for what chunks of 16 keys and rows of 32 elements are longer.
+  // The allocated bytes are the planned bytes, except for the padding to chunks of 16 keys and rows of 32 elements.
   const auto backend = create_backend({.device = "cpu"});
   const size_t before = backend->allocated_bytes();
   const KvShape shape{.n_layers = 2, .n_kv_heads = 2, .head_dim = 128, .block_size = 16, .n_blocks = 64, .dtype = DType::kQ8_0};
@@ -67,7 +67,7 @@ TEST(KvTypes, TakeTheirBytes) {
   EXPECT_EQ(backend->allocated_bytes() - before, shape.bytes() + once.bytes());
 }
 
-// A number that is none is found again by whoever reads it, though bytes have no room for it.
+// NaN and infinities reach the reader, although bytes cannot hold them.
 TEST(KvTypes, BytesKeepWhatIsNoNumber) {
   for (const char* device : {"ref", "cpu"}) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
@@ -84,15 +84,16 @@ TEST(KvTypes, BytesKeepWhatIsNoNumber) {
       backend->kv_write(*kv, 0, q, v);
       backend->attention(y, q, *kv, {.n_heads = 1, .n_kv_heads = 1, .head_dim = 64, .scale = 1});
       backend->download(out.data(), y);
-      for (int i = 0; i < 32; ++i) EXPECT_NEAR(out[i], 1.0f, 1e-3) << device;  // its scale is an f16
+      for (int i = 0; i < 32; ++i) EXPECT_NEAR(out[i], 1.0f, 1e-3) << device;  // its scale is f16
       EXPECT_FALSE(std::isfinite(out[40])) << device;
     }
   }
 }
 
-// All numbers between two of E4M3 become the nearer one, on both backends: the cache holds a value, and one key alone is attended to.
+// Numbers between two E4M3 numbers become the nearer one, on both backends. The cache holds one value, and attention
+// reads a single key.
 TEST(KvTypes, E4M3IsTheNearest) {
-  std::vector<float> numbers;  // all that are, in order
+  std::vector<float> numbers;  // all E4M3 numbers, in order
   for (int code = 0; code < 0x7F; ++code) numbers.push_back(quant::float_from_e4m3(static_cast<uint32_t>(code)));
   EXPECT_EQ(numbers.front(), 0);
   EXPECT_EQ(numbers.back(), 448);

@@ -1,6 +1,6 @@
-// The op table: every verb of a backend, with the formats and edge shapes that matter, as data. ops_test.cc runs each case on
-// a backend and on ref and compares; bench/ops_bench.cc times larger ones made by the same functions. A new verb is a new
-// function here and its lines in all_cases() (docs/add-an-op.md).
+// The op table: every op of a backend, with the formats and edge shapes that matter, as data. ops_test.cc runs each
+// case on a backend and on ref, and compares the results; bench/ops_bench.cc times larger cases from the same
+// functions. A new op needs a new function here and its lines in all_cases() (docs/add-an-op.md).
 #pragma once
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 
 namespace ingot {
 
-// What a case has made ready: call run() once, then the outputs hold the result.
+// A prepared case: call run() once, and then the outputs hold the result.
 struct OpRun {
   std::function<void()> run;
   std::vector<Tensor> outputs;
@@ -22,12 +22,12 @@ struct OpRun {
 struct OpCase {
   std::string verb;
   std::string name;
-  double tolerance;    // of the root mean square error, relative to the output's own; no element may err by 10 times that
+  double tolerance;    // of the root mean square error, relative to the output's own; an element may err by 10 times that
   double flops;        // of one run
-  double bytes;        // weights, activations and cache that one run has to read or write once
+  double bytes;        // weights, activations and cache that one run must read or write once
   std::function<OpRun(OpRig&)> prepare;
-  double slack = 0;    // what an element may err beyond that, absolute: see kF16Flip
-  double loose = 0;    // the tolerance of backends that round weights or activations whatever the inputs are, where it is larger
+  double slack = 0;    // absolute error that an element may have in addition: see kF16Flip
+  double loose = 0;    // the tolerance of backends that round weights or activations of any inputs, if it is larger
 };
 
 struct MatmulShape {
@@ -84,7 +84,7 @@ inline OpCase matmul_add_case(Format format, MatmulShape s, bool bias = false) {
 }
 
 inline OpCase gate_up_case(Format gate, Format up, MatmulShape s, Activation act, bool bias = false) {
-  // The product of two results that each err: twice the error and a little.
+  // The product of two results with an error each: a little more than twice the error.
   return {"gate_up", label("gate_up", gate, s) + fmt::format(" up {} act {}{}", info(up).name, static_cast<int>(act), bias ? " bias" : ""),
           2.5 * std::max(weight_error(gate), weight_error(up)), 2 * matmul_flops(s), matmul_bytes(gate, s, 2), [=](OpRig& rig) {
             const Tensor x = rig.activations(s.n, s.n_in), y = rig.output(s.n, s.n_out);
@@ -102,7 +102,7 @@ inline OpCase gate_up_case(Format gate, Format up, MatmulShape s, Activation act
 }
 
 inline OpCase norm_matmul_case(Format format, MatmulShape s) {
-  // The norm's weights spread the values: a group's largest is further from most of them.
+  // The norm's weights spread the values, so the largest of a group is further from most of the others.
   return {"norm_matmul", label("norm_matmul", format, s), 1.5 * format_error(format), matmul_flops(s), matmul_bytes(format, s),
           [=](OpRig& rig) {
             const Tensor x = rig.values(s.n, s.n_in), y = rig.output(s.n, s.n_out);
@@ -198,7 +198,7 @@ inline OpCase gather_case(std::vector<SeqShape> seqs, int64_t dim) {
           }};
 }
 
-// Frequencies of a head whose first rot_dim elements turn, as a [1, rot_dim / 2] tensor.
+// Frequencies of a head whose first rot_dim elements rotate, as a [1, rot_dim / 2] tensor.
 inline Tensor inverse_frequencies(OpRig& rig, int rot_dim) {
   const Tensor t = rig.backend().alloc(DType::kF32, 1, rot_dim / 2);
   std::vector<float> host(rot_dim / 2);
@@ -279,11 +279,11 @@ struct QkvShape {
   bool head_norms = false;
   RopeLayout layout = RopeLayout::kHalfSplit;
   int rot_dim = 0;  // 0: no rope
-  bool whole_norms = false;  // over all heads together
+  bool whole_norms = false;  // one norm over all heads
 };
 
-// Keys and values are seen through the attention that follows. Scores carry the error of both sides into an exponential: for a backend
-// that rounds, the factor 4 covers that for the flat softmax of random weights.
+// Keys and values are checked through the attention that follows. Scores carry the error of both sides into an
+// exponential. For a backend that rounds, the factor 4 covers that error for the flat softmax of random weights.
 inline OpCase qkv_case(const QkvShape& s, const std::vector<SeqShape>& seqs) {
   const AttentionShape& a = s.heads;
   const double error = std::max({format_error(s.q), format_error(s.k), format_error(s.v)});
@@ -367,7 +367,8 @@ inline OpCase moe_combine_case(int64_t n, int64_t n_used, int64_t dim) {
           }};
 }
 
-// The router is in numbers that all backends hold exactly, so that they choose the same experts. What is between gate and down is rounded by its own scales.
+// All backends hold the router's numbers exactly, so they choose the same experts. The values between gate and down are
+// rounded with their own scales.
 inline OpCase moe_case(Format gate, Format down, const ExpertShape& s, Activation act, bool bias = false) {
   return {"moe", label("moe", gate, s) + fmt::format(" down {} act {}{}", info(down).name, static_cast<int>(act), bias ? " bias" : ""),
           3 * std::max(format_error(gate), format_error(down)), 6.0 * static_cast<double>(s.n * s.n_used * s.dim * s.ffn),
@@ -436,9 +437,9 @@ inline void add_matmul_cases(std::vector<OpCase>& cases) {
     cases.push_back(norm_matmul_case(format, {40, 50, std::max<int64_t>(k, 128)}));
     cases.push_back(embed_case(format, 77, k, {{0, 5}, {3, 1}, {0, 40}}, block == 1 ? 1.0f : 12.5f));
   }
-  for (const Format format : {Format::F32, Format::F16, Format::BF16})  // rows that are no whole number of anything
+  for (const Format format : {Format::F32, Format::F16, Format::BF16})  // rows whose length is a multiple of no block
     for (const int64_t n_in : {1, 3, 31, 65}) cases.push_back(matmul_case(format, {14, 45, n_in}, true));
-  // A batch of sequences: one format of each way in which a device may keep its codes and scales.
+  // A batch of sequences: one format for each way in which a device may store its codes and scales.
   for (const Format format : {Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q5_1, Format::Q6_K, Format::Q2_K, Format::IQ4_NL, Format::NVFP4}) {
     cases.push_back(matmul_add_case(format, {33, 1040, 4096}, true));
     cases.push_back(gate_up_case(format, format, {20, 1024, 4096}, Activation::kSilu));
@@ -454,7 +455,7 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
   for (const int64_t n : {1, 2, 33})
     for (const int64_t dim : {1, 15, 16, 64, 100, 896, 4097}) {
       cases.push_back(norm_case(n, dim, NormKind::kRms, dim == 64, n == 2));
-      if (dim > 1) cases.push_back(norm_case(n, dim, NormKind::kLayer, dim != 64, n != 2));  // of one value: 0 / 0 but for eps
+      if (dim > 1) cases.push_back(norm_case(n, dim, NormKind::kLayer, dim != 64, n != 2));  // one value: 0 / 0 except for eps
       cases.push_back(add_case(n, dim));
       for (const auto act : kActivations)
         cases.push_back(act_mul_case(n, dim, act, n == 2));
@@ -487,7 +488,7 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kE4M3})
     for (const int head_dim : {20, 64, 576})
       for (const int block_size : {5, 16})
-        if (head_dim < 576 || (block_size == 16 && dtype != DType::kF32))  // which ref takes long for
+        if (head_dim < 576 || (block_size == 16 && dtype != DType::kF32))  // ref takes long for these
           cases.push_back(attention_case({.n_heads = 20, .n_kv_heads = 1, .head_dim = head_dim, .dtype = dtype, .block_size = block_size,
                                           .latent = true}, mixed));
   for (const int group : {2, 4, 5, 6, 8, 9, 12, 16, 48, 70}) cases.push_back(attention_case({group, 1, 32}, {{0, 50}, {70, 1}}));
@@ -497,14 +498,14 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
   }
   cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .softcap = 2.0f}, mixed));
   cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .causal = false}, {{0, 70}, {0, 3}, {0, 33}}));
-  // Long enough to be cut along the keys.
+  // Long enough that the keys are split.
   for (const int window : {1, 7, 16, 33, 200})
     cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .dtype = DType::kF32, .window = window, .causal = false},
                                    {{0, 130}, {0, 1}, {0, 33}, {0, 70}}));
   cases.push_back(attention_case({9, 3, 64}, {{2000, 1}}));
   cases.push_back(attention_case({14, 2, 64}, {{1100, 2}, {3, 1}}));
   cases.push_back(attention_case({.n_heads = 3, .n_kv_heads = 1, .head_dim = 128, .window = 700, .softcap = 30.0f}, {{1000, 1}, {5, 1}}));
-  // Prompts of several hundred rows, of which some bring few.
+  // Prompts of several hundred rows; some have few rows.
   for (const int head_dim : {64, 128, 256}) {
     cases.push_back(attention_case({4, 2, head_dim}, {{0, 300}}));
     cases.push_back(attention_case({4, 1, head_dim}, {{0, 130}, {90, 70}, {40, 1}, {0, 33}}));

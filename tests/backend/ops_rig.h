@@ -1,4 +1,4 @@
-// OpRig: what a case of the op table builds its inputs with. Two rigs with one seed, on two backends, hold the same inputs.
+// OpRig: builds the inputs of an op table case. Two rigs with the same seed, on two backends, hold the same inputs.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@
 
 namespace ingot {
 
-// One sequence of a batch: how many tokens the cache holds already, and how many this step brings.
+// One sequence of a batch: the tokens that the cache already holds, and the tokens of this step.
 struct SeqShape {
   int past;
   int q_len;
@@ -26,7 +26,7 @@ class OpRig {
   OpRig(Backend& backend, uint64_t seed, bool unfused = false) : backend_(backend), random_(seed), unfused_(unfused) {}
 
   Backend& backend() { return backend_; }
-  // Whether a fused verb is to be run by its default body.
+  // Whether a fused op must run its default body.
   bool unfused() const { return unfused_; }
 
   Tensor values(int64_t rows, int64_t cols, float deviation = 1.0f, float mean = 0.0f) {
@@ -34,8 +34,9 @@ class OpRig {
     for (float& v : host) v = mean + deviation * normal();
     return uploaded(rows, cols, host);
   }
-  // Inputs of a matmul whose weights have any format: whole numbers up to 127, the largest of each 32 being 127, times a power of two
-  // for each 32. int8 with a scale for 32, bf16 and f16 all hold these exactly, so a kernel that rounds activations has no excuse.
+  // Inputs of a matmul with weights of any format: integers up to 127 times a power of two for each 32 elements, where
+  // the largest of each 32 is 127. int8 with a scale for each 32, bf16 and f16 all hold these exactly, so rounded
+  // activations cannot explain an error.
   Tensor activations(int64_t rows, int64_t cols) {
     std::vector<float> host(rows * cols);
     for (int64_t row = 0; row < rows; ++row) {
@@ -50,7 +51,7 @@ class OpRig {
     }
     return uploaded(rows, cols, host);
   }
-  // NaN: what a verb writes has to be written.
+  // Filled with NaN: an op must write its whole output.
   Tensor output(int64_t rows, int64_t cols) {
     return uploaded(rows, cols, std::vector<float>(rows * cols, std::numeric_limits<float>::quiet_NaN()));
   }
@@ -79,7 +80,8 @@ class OpRig {
     return {values(1, dim, 0.5f, 1.0f), bias ? values(1, dim) : Tensor{}, 1e-5f, kind};
   }
 
-  // A cache whose every slot holds NaN but for the past of the sequences, on shuffled blocks; then begins a batch of them.
+  // Makes a cache that holds NaN except for the past of the sequences, on shuffled blocks; then begins a batch of the
+  // sequences.
   KvCache& cache_and_batch(const std::vector<SeqShape>& seqs, KvShape shape) {
     const int bs = shape.block_size;
     int most_blocks = 1;
@@ -111,7 +113,7 @@ class OpRig {
     begin(seqs);
     return *kv_;
   }
-  // Begins a batch of these sequences, with random token ids under n_vocab; returns its number of tokens.
+  // Begins a batch of these sequences, with random token ids under n_vocab; returns the number of tokens.
   int begin(const std::vector<SeqShape>& seqs, int n_vocab = 32) {
     tokens_.clear(), positions_.clear(), kv_len_.clear(), logit_rows_.clear();
     q_start_.assign(1, 0);
@@ -121,7 +123,7 @@ class OpRig {
         tokens_.push_back(static_cast<int32_t>(random_() % n_vocab));
         positions_.push_back(seqs[i].past + t);
       }
-      if (seqs[i].q_len == 0) continue;  // a batch has no such sequence: it is the past of one that has none
+      if (seqs[i].q_len == 0) continue;  // not part of the batch: it only has a past in the cache
       q_start_.push_back(static_cast<int32_t>(tokens_.size()));
       kv_len_.push_back(seqs[i].past + seqs[i].q_len);
       logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
@@ -132,12 +134,13 @@ class OpRig {
     if (!tokens_.empty()) backend_.begin(batch());
     return static_cast<int>(tokens_.size());
   }
-  // The batch that was begun last.
+  // The batch of the last begin().
   Batch batch() const { return {tokens_, positions_, q_start_, kv_len_, batch_table_, max_blocks_, logit_rows_}; }
   int n_logits() const { return static_cast<int>(logit_rows_.size()); }
 
  private:
-  // Nearly normal, of mean 0 and deviation 1: the sum of four uniform numbers, from one draw, which most of a test's time goes to.
+  // Nearly normal, with mean 0 and deviation 1: the sum of four uniform numbers from one draw. Most of a test's time is
+  // spent here.
   float normal() {
     const uint64_t bits = random_();
     const auto sum = static_cast<int>((bits & 0xFFFF) + (bits >> 16 & 0xFFFF) + (bits >> 32 & 0xFFFF) + (bits >> 48));

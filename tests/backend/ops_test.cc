@@ -1,4 +1,4 @@
-// Every case of the op table, on every instruction set of this machine, against ref; and fused verbs against their own
+// Every case of the op table, on every instruction set of this machine, against ref; and fused ops against their own
 // default bodies.
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ Results run_case(const OpCase& c, Backend& backend, uint64_t seed, bool unfused)
   return results;
 }
 
-// What is wrong with `got`; empty: nothing.
+// What is wrong with `got`; empty if nothing is.
 std::string complaint(const Results& got, const Results& want, double tolerance, double slack) {
   for (size_t o = 0; o < want.size(); ++o) {
     double squares = 0, error_squares = 0, worst = 0;
@@ -44,8 +44,8 @@ std::string complaint(const Results& got, const Results& want, double tolerance,
       if (!(error <= worst)) worst = error, worst_at = i;
     }
     const double n = static_cast<double>(want[o].size());
-    // A handful of outputs do not average out: theirs may all be small by chance, and the error that of one unlucky element. And of any
-    // number one may err by the whole slack.
+    // A few outputs do not average out: all may be small by chance, and the error may come from one unlucky element.
+    // With any number of outputs, one element may err by the whole slack.
     const double rms = n < kFew ? std::max(1.0, std::sqrt(squares / n)) : std::sqrt(squares / n);
     const double error_rms = std::sqrt(error_squares / n), allowed = (n < kFew ? 4 : 1) * tolerance * rms;
     if (!std::isfinite(rms)) return fmt::format("ref's output {} is not finite", o);
@@ -56,7 +56,7 @@ std::string complaint(const Results& got, const Results& want, double tolerance,
   return "";
 }
 
-// Takes the last 32 columns of x for zeros in every matmul, as a kernel would that misses a block of k.
+// Treats the last 32 columns of x as zeros in every matmul, like a kernel that misses a block of k.
 class DropsABlock final : public Wrapped {
  public:
   using Wrapped::Wrapped;
@@ -91,7 +91,7 @@ std::vector<Group> groups() {
 
 class Ops : public testing::TestWithParam<Group> {
  protected:
-  // The backend and what it holds are made anew for each case, so that one case's memory does not add to the next.
+  // Each case makes a new backend, so that one case's memory does not add to the next.
   std::unique_ptr<Backend> cpu(int n_threads) const {
     return create_cpu_backend({.device = "cpu", .n_threads = n_threads, .isa = GetParam().isa});
   }
@@ -115,7 +115,7 @@ TEST_P(Ops, MatchRef) {
   });
 }
 
-// The same activations quantized the same way: only the order of sums differs, and a score's way through exp.
+// The same activations, quantized in the same way: only the order of sums differs, and the way of a score through exp.
 TEST_P(Ops, FusedMatchesItsDefault) {
   each_case([&](const OpCase& c, uint64_t seed) {
     EXPECT_EQ(complaint(run_case(c, *cpu(2), seed, false), run_case(c, *cpu(2), seed, true), kHalfError, c.slack), "");
@@ -125,8 +125,8 @@ TEST_P(Ops, FusedMatchesItsDefault) {
 std::string group_name(const testing::TestParamInfo<Group>& info) { return info.param.isa + "_" + info.param.verb; }
 INSTANTIATE_TEST_SUITE_P(, Ops, testing::ValuesIn(groups()), group_name);
 
-// The tolerances are no blindfold: with 32 columns of k missing, every case that is made of matmuls fails, but for those with so few
-// outputs that chance may hide it.
+// The tolerances still find errors: with 32 columns of k missing, every case made of matmuls fails, except cases with
+// so few outputs that chance may hide it.
 TEST(OpTable, NoticesADroppedBlock) {
   const uint64_t seed = std::random_device{}();
   int n_cases = 0;
@@ -168,7 +168,7 @@ TEST(CpuBackend, SaysWhatItIs) {
   }
 }
 
-// What it measures depends on the machine and on who else uses it; that there is a number, and for which multiplication, does not.
+// The measured rates depend on the machine and its load. That there is a rate, and its kind of multiplication, do not.
 TEST(CpuBackend, MeasuresThePeakOfAFormat) {
   for (const cpu::Kernels* kernels : {cpu::available_kernels().front(), cpu::available_kernels().back()}) {
     SCOPED_TRACE(kernels->isa);

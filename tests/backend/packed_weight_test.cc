@@ -1,7 +1,7 @@
-// Packing keeps codes and scales exactly, whatever the format: products with unit vectors are the weights themselves (F8_E4M3: to
-// half a step of int8, and its f16 scale; NVFP4_SCALED: to the f16 of its scales). They are scaled by 127, which int8 activations
-// hold exactly. And every block format has a kernel that takes it in int8: the alternative, 32 bits a weight, is right too, so no
-// other test would notice.
+// Packing keeps codes and scales exactly in every format: products with unit vectors give the weights themselves.
+// (F8_E4M3: to half a step of int8, and its f16 scale; NVFP4_SCALED: to the f16 of its scales.) The unit vectors are
+// scaled by 127, which int8 activations hold exactly. And every block format has an int8 kernel. The alternative, 32
+// bits a weight, gives right results too, so no other test would notice it.
 #include "backend/cpu/packed_weight.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST_P(PackedWeights, HoldTheWeightsExactly) {
   }
 }
 
-// Scales that no f16 has, however small or large all of them are.
+// Scales that f16 cannot hold: all very small or very large.
 TEST_P(PackedWeights, HoldScalesOfAnySizeExactly) {
   const auto backend = backend_of(*GetParam());
   for (const Format format : {Format::AFFINE4_32, Format::AFFINE4_64, Format::AFFINE8_32, Format::AFFINE8_64, Format::F8_E4M3})
@@ -84,7 +84,7 @@ TEST_P(PackedWeights, HoldScalesOfAnySizeExactly) {
     }
 }
 
-// Where 64 elements share a scale, the panel has it once.
+// If 64 elements share a scale, the panel stores the scale once.
 TEST_P(PackedWeights, KeepAScaleOnce) {
   ThreadPool pool(1);
   const auto bits_of = [&](Format format) {
@@ -99,7 +99,7 @@ TEST_P(PackedWeights, KeepAScaleOnce) {
   EXPECT_EQ(bits_of(Format::F8_E4M3), 8.5);
 }
 
-// A number that is none makes its row none, and no other.
+// A NaN makes its own row NaN, and no other row.
 TEST_P(PackedWeights, LetNaNThrough) {
   const auto backend = backend_of(*GetParam());
   std::vector<uint8_t> bytes = random_bytes(Format::F8_E4M3, 1);

@@ -1,5 +1,6 @@
-// The verbs of recurrent layers on every instruction set, and on the GPU if there is one, against ref: sequences of any length in steps of any cut, states that move
-// from slot to slot; and what a step leaves alone. That ref computes the right thing is what the models' goldens show.
+// The ops of recurrent layers on every instruction set, and on the GPU if there is one, against ref: sequences of any
+// length in steps of any size, and states that move from slot to slot. Also checks the data that a step must not
+// change. The models' goldens show that ref computes the right result.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,7 +42,7 @@ std::vector<float> values_of(Backend& backend, const Tensor& t) {
   return values;
 }
 
-// One recurrent layer of some shape, its parameters, and a step's inputs: the same on every backend.
+// One recurrent layer of some shape, with its parameters and a step's inputs: the same on every backend.
 struct Layer {
   StateShape shape;
   int n_key_heads = 1;
@@ -71,7 +72,7 @@ struct Inputs {
 
 struct Steps {
   std::vector<int32_t> positions, q_start, kv_len, state_in, state_out, tokens;
-  // n tokens of each sequence, which has had `past`.
+  // n tokens of each sequence after `past` tokens.
   void add(int past, int n, int in, int out) {
     if (q_start.empty()) q_start.push_back(0);
     for (int i = 0; i < n; ++i) positions.push_back(past + i);
@@ -84,7 +85,7 @@ struct Steps {
   Batch batch() const { return {.tokens = tokens, .positions = positions, .q_start = q_start, .kv_len = kv_len, .state_in = state_in, .state_out = state_out}; }
 };
 
-// Both verbs of a layer, one after the other.
+// Both ops of a layer, one after the other.
 std::vector<float> run(Backend& backend, StateCache& states, const Layer& l, const Steps& steps, const Inputs& inputs, int layer) {
   const auto n = static_cast<int64_t>(steps.positions.size());
   const StateShape& s = l.shape;
@@ -97,13 +98,13 @@ std::vector<float> run(Backend& backend, StateCache& states, const Layer& l, con
   return values_of(backend, y);
 }
 
-// Keys have 8 elements and more: all of fewer may be so small that rounding decides where the key points.
+// Keys have at least 8 elements. Fewer elements may all be so small that rounding decides the direction of the key.
 void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 5e-5 * (1 + std::fabs(b[i]))) << "element " << i;
 }
 
-// Of an instruction set, or "cuda": null where there is none.
+// The backend of an instruction set, or of "cuda"; null if there is none.
 std::unique_ptr<Backend> backend_named(const std::string& name) {
   if (name != "cuda") return create_cpu_backend({.n_threads = 2, .isa = name});
   try {
@@ -132,7 +133,7 @@ TEST_P(Recurrence, EqualsRefInAnySteps) {
     int past[kSeqs] = {}, at[kSeqs] = {};
     for (int i = 0; i < 4; ++i) {
       Steps steps;
-      for (int seq = 0; seq < kSeqs; ++seq) {  // each has two slots, and may stay in one
+      for (int seq = 0; seq < kSeqs; ++seq) {  // each sequence has two slots, and may stay in one
         const int n = random_.integer(1, 9), out = 2 * seq + random_.integer(0, 1);
         steps.add(past[seq], n, at[seq], out);
         past[seq] += n;
@@ -146,7 +147,7 @@ TEST_P(Recurrence, EqualsRefInAnySteps) {
   }
 }
 
-// Of n tokens, cut into steps of most_tokens at most, each beside another sequence.
+// A sequence of n tokens, cut into steps of at most most_tokens, each next to another sequence.
 void expect_same_in_cuts(Backend& backend, Random& random, const Layer& layer, int n, int most_tokens) {
   const int n_channels = layer.shape.n_channels, n_heads = layer.shape.n_heads;
   const Inputs all(random, layer, n);
@@ -177,8 +178,8 @@ TEST_P(Recurrence, CutsOfManyTokensChangeNoBitWhereDeterministic) {
   expect_same_in_cuts(own ? *own : *backend_, random_, Layer(random_, 3, 128), 200, 150);
 }
 
-// Heads as models have them, and sequences so long that a GPU takes many tokens at once: beside short ones, from a state on, with decays
-// from none to all, all of a value taken or nothing, and keys that are all the same.
+// Heads as in models, and sequences so long that a GPU takes many tokens at once: next to short ones, from a state on,
+// with decays from none to all, with shares from none to all of a value, and with keys that are all equal.
 TEST_P(Recurrence, EqualsRefOverManyTokens) {
   const bool rounds_to_halves = GetParam() == "cuda";
   for (int round = 0; round < 6; ++round) {
@@ -198,7 +199,7 @@ TEST_P(Recurrence, EqualsRefOverManyTokens) {
       Inputs inputs(random_, layer, n);
       const int same = round % 3;
       for (int t = 0; t < n; ++t) {
-        if (same == 1)  // not queries too: one that happens to be across the key would leave of all outputs only what is rounded
+        if (same == 1)  // not queries too: for a query at right angles to the key, only rounding errors would remain
           for (int c = layer.n_key_heads * 128; c < 2 * layer.n_key_heads * 128; ++c) inputs.channels[int64_t{t} * s.n_channels + c] = inputs.channels[c];
         for (int h = 0; h < s.n_heads && round > 1; ++h) {
           const int kind = random_.integer(0, 5);
@@ -218,7 +219,8 @@ TEST_P(Recurrence, EqualsRefOverManyTokens) {
               ASSERT_TRUE(std::isfinite(error)) << "round " << round << ", step " << step << ", token " << t;
               squares += w * w, errors += error * error;
             }
-          // Where decay leaves a token little but its own key, and the query happens to be across that, outputs cancel and errors do not.
+          // If decay leaves a token only its own key, and the query is at right angles to that key, outputs cancel but
+          // errors do not.
           ASSERT_LE(std::sqrt(errors), (!rounds_to_halves ? 2e-5 : same == 1 ? 1.5e-2 : 4e-3) * (std::sqrt(squares) + 5e-3))
               << "round " << round << ", step " << step << ", sequence " << seq << ", head " << h << " of " << s.n_heads;
         }
@@ -226,7 +228,7 @@ TEST_P(Recurrence, EqualsRefOverManyTokens) {
   }
 }
 
-// A step that writes elsewhere leaves the slot that it read as it was, so that others can begin there too.
+// A step that writes to another slot leaves its input slot unchanged, so that other sequences can begin there too.
 TEST_P(Recurrence, ASlotThatIsOnlyReadStays) {
   const Layer layer(random_, 4);
   for (Backend* backend : {backend_.get(), ref_.get()}) {

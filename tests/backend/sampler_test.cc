@@ -53,7 +53,7 @@ struct Choice {
 
 struct Oracle {
   std::vector<Choice> kept;  // in order of id, with the probabilities of the draw
-  double margin = 1;         // how near a truncation came to deciding otherwise
+  double margin = 1;         // how close a truncation was to another decision
 };
 
 void normalise(std::vector<Choice>& choices, double temperature = 1) {
@@ -110,7 +110,7 @@ Oracle oracle(const std::vector<float>& logits, const SamplingParams& params) {
   return result;
 }
 
-// The token at u of the cumulative distribution, or -1 when rounding may decide.
+// The token at u of the cumulative distribution, or -1 if rounding may decide.
 int32_t oracle_draw(const Oracle& expected, double u) {
   if (expected.margin < 1e-5) return -1;
   double sum = 0;
@@ -316,7 +316,7 @@ TEST(Sampler, PenaltiesByHand) {
   params.repetition_penalty = 2;
   EXPECT_EQ(sample({4, 3, 0}, params, 1, {0}).token, 1);          // 4 / 2 = 2 < 3
   EXPECT_EQ(sample({-1, -1.5f, -9}, params, 1, {0}).token, 1);    // -1 * 2 = -2 < -1.5
-  EXPECT_EQ(sample({4, 1.9f, 0}, params, 2, {0, 0}).token, 0);    // once, however often seen: 2
+  EXPECT_EQ(sample({4, 1.9f, 0}, params, 2, {0, 0}).token, 0);    // once, although seen twice: 2
   params.repetition_penalty = 1;
   params.presence_penalty = 1;
   EXPECT_EQ(sample({4, 2.9f, 0}, params, 3, {0, 0, 0}).token, 0);  // 4 - 1

@@ -1,4 +1,5 @@
-// TableMirror: a device's table that is only ever written by what it says holds each batch's table, and steps of decoding send little.
+// TableMirror: a device table that is written only with its changes always holds the batch's table, and decode steps
+// send few changes.
 #include "backend/table_mirror.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ struct Running {
   std::vector<int32_t> blocks;
 };
 
-// Sequences as an engine has them: they come, grow, go, and give up blocks; the rows of a batch are as long as its longest sequence.
+// Sequences as in an engine: they are added, grow, end and free blocks. The rows of a batch are as long as its longest
+// sequence.
 class Sequences {
  public:
   explicit Sequences(uint64_t seed) : random_(seed) {}
@@ -29,7 +31,7 @@ class Sequences {
     grow(running_.back(), length);
   }
   void remove(size_t i) { running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i)); }
-  void give_up(size_t i) {  // a window went on: entries in front become the first block that is left
+  void give_up(size_t i) {  // a window moved on: entries before it become the first remaining block
     std::vector<int32_t>& blocks = running_[i].blocks;
     const size_t n = random_() % blocks.size();
     std::fill_n(blocks.begin(), n, blocks[n]);
@@ -37,7 +39,7 @@ class Sequences {
   void grow(size_t i, int n) { grow(running_[i], n); }
   void shuffle() { std::shuffle(running_.begin(), running_.end(), random_); }
 
-  // Past a sequence's last block there is anything.
+  // The entries after a sequence's last block are arbitrary.
   const Batch& batch() {
     size_t longest = 1;
     for (const Running& r : running_) longest = std::max(longest, r.blocks.size());
@@ -64,7 +66,7 @@ class Sequences {
   Batch batch_;
 };
 
-// The device's side. Returns how many entries came.
+// The device's side. Returns the number of received entries.
 size_t apply(std::span<const TableChange> changes, std::vector<int32_t>& device) {
   std::set<int32_t> written;
   for (const TableChange& change : changes) {
@@ -107,7 +109,7 @@ TEST(TableMirror, HoldsEveryBatchOfARandomSeries) {
   }
 }
 
-// 256 sequences, one of 128k tokens: the whole table is 8 MB, and a step that decodes sends what the new blocks are.
+// 256 sequences, one of them with 128k tokens: the whole table is 8 MB, and a decode step sends only the new blocks.
 TEST(TableMirror, ADecodeStepSendsLittle) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -130,7 +132,7 @@ TEST(TableMirror, ADecodeStepSendsLittle) {
     if (HasFatalFailure()) return;
     sent += n;
   }
-  EXPECT_EQ(sent, kRows * 64 / kBlockSize);  // each sequence began four blocks
+  EXPECT_EQ(sent, kRows * 64 / kBlockSize);  // each sequence started four blocks
 }
 
 TEST(TableMirror, BatchesWithoutATableSendNothing) {

@@ -1,4 +1,4 @@
-// Sampling defaults and pooling of a model's own files: what each key may say, and what is refused.
+// Sampling defaults and pooling in a model's own files: the allowed values of each key, and the refused ones.
 #include "io/huggingface/generation_config.h"
 
 #include <gtest/gtest.h>

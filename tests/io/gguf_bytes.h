@@ -1,5 +1,4 @@
-// Writes GGUF bytes piece by piece, right or wrong, for the tests of what must be refused. (GgufWriter writes only
-// right ones.)
+// Writes GGUF bytes piece by piece, valid or invalid, for tests of refused input. (GgufWriter writes only valid files.)
 #pragma once
 #include <cstdint>
 #include <string>
@@ -39,7 +38,7 @@ class GgufBytes {
   GgufBytes& str_entry(std::string_view key, std::string_view value) {
     return str(key).type(ValueType::kString).str(value);
   }
-  // An array of `count` that is followed by whatever is put next.
+  // An array of `count` elements; the caller puts the elements next.
   GgufBytes& array_entry(std::string_view key, uint32_t element_type, uint64_t count) {
     return str(key).type(ValueType::kArray).u32(element_type).u64(count);
   }

@@ -1,5 +1,5 @@
-// Damaged and hostile files, by the rows (G..) of the list of faults: each is refused in words, fast, and without
-// allocating more than a few times what the file holds. What only looks hostile is accepted.
+// Damaged and hostile files, by the rows (G..) of the list of faults. Each is refused with an error message, fast, and
+// without allocating more than a few times the size of the file. Files that only look hostile are accepted.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -52,7 +52,7 @@ void expect_refused(const Row& row) {
   const CpuTimer timer;
   const std::string message = refusal([&] { Gguf::parse(row.bytes.span(), "m.gguf"); });
   EXPECT_LT(timer.seconds(), 1) << message;
-  // What is kept of a table entry is larger than its 38 bytes in the file, and a vector grows by doubling.
+  // A table entry takes more memory than its 38 bytes in the file, and a vector grows by doubling.
   EXPECT_LE(largest_allocation, std::max<size_t>(4 * row.bytes.size(), 4096)) << message;
   EXPECT_THAT(message, testing::StartsWith("m.gguf: "));
   EXPECT_THAT(message, HasSubstr(row.expected));
@@ -163,7 +163,7 @@ TEST(GgufHostile, TensorNames) {  // G25
   EXPECT_NE(Gguf::parse(longest.span(), "m").find(std::string(63, 'n')), nullptr);
 }
 
-// One tensor of these dimensions in a file with some data.
+// A file with one tensor of these dimensions, and some data.
 GgufBytes shaped(const std::vector<uint64_t>& dims, uint32_t type) {
   return gguf(1, 0).tensor("t", dims, type, 0).align().zeros(256);
 }
@@ -226,7 +226,7 @@ TEST(GgufHostile, HolesAreReported) {  // G34
   EXPECT_THAT(Gguf::parse(tail.span(), "m").warnings(), testing::ElementsAre("m: 40 bytes belong to no tensor"));
 }
 
-// A file that uses every part of the format, with its last tensor ending at its end.
+// A file that uses every part of the format. Its last tensor ends at the end of the file.
 std::vector<uint8_t> small_model() {
   GgufWriter writer;
   writer.set("general.architecture", "test");
@@ -247,7 +247,7 @@ TEST(GgufHostile, EveryPrefix) {  // G01, G35
   EXPECT_NO_THROW(walk(Gguf::parse(whole, "m")));
   for (size_t n = 0; n < whole.size(); ++n) {
     const std::vector<uint8_t> prefix(whole.begin(),
-                                      whole.begin() + static_cast<ptrdiff_t>(n));  // its end is guarded by ASan
+                                      whole.begin() + static_cast<ptrdiff_t>(n));  // ASan guards its end
     EXPECT_THAT(refusal([&] { Gguf::parse(prefix, "m.gguf"); }), HasSubstr("truncated: ")) << n << " bytes";
   }
 }

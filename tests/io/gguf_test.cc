@@ -1,5 +1,5 @@
-// Files written by the `gguf` package of llama.cpp (tools/gguf_fixtures/make.py) read right, and what ingot writes is
-// what it writes.
+// Files written by the `gguf` package of llama.cpp (tools/gguf_fixtures/make.py) are read correctly, and ingot writes
+// the same bytes as that package.
 #include "io/gguf/gguf.h"
 
 #include <gmock/gmock.h>
@@ -218,7 +218,7 @@ TEST(GgufWriter, RefusesWhatTheFormatDoesNotAllow) {
               HasSubstr("long"));
 }
 
-// Random models come back as they were written.
+// Random models are read back as they were written.
 TEST(GgufWriter, RandomModelsRoundTrip) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(fmt::format("seed {}", seed));

@@ -56,8 +56,8 @@ TEST(GgufTokenizer, ReadsEveryKey) {
   EXPECT_EQ(spec.add_space_prefix, false);
 }
 
-// llama.cpp and Hugging Face drop a byte that no token stands for; many files name an unknown token besides, which
-// tokenizer_config.json had (SmolLM2, StarCoder: <|endoftext|>). The ids are those of tokenizers.
+// llama.cpp and Hugging Face drop a byte that has no token. Many files still name an unknown token, from
+// tokenizer_config.json (SmolLM2, StarCoder: <|endoftext|>). The expected ids are those of the tokenizers library.
 TEST(GgufTokenizer, BytesWithoutATokenAreDropped) {
   const auto golden = nlohmann::json::parse(read_file(INGOT_TEST_DATA "/tokenizers/bpe_gaps.json"));
   GgufWriter writer;
@@ -120,7 +120,8 @@ TEST(GgufTokenizer, ReadsUnigram) {
   EXPECT_THAT(refused(writer), HasSubstr("precompiled_charsmap': expected an array of u8, got [f32]"));
 }
 
-// Gemma 4 and its kin are byte pairs as SentencePiece spells them: what the tokenizers library makes of the same vocabulary.
+// Gemma 4 and similar models use byte pairs in SentencePiece's spelling. The expected ids come from the tokenizers
+// library with the same vocabulary.
 TEST(GgufTokenizer, SentencePieceLikeBytePairsEqualTheReference) {
   const std::string hf = std::string(INGOT_TEST_DATA) + "/tokenizers/hf/spm_gemma";
   const auto owned = read_hf_tokenizer(HfDirectory(hf), {});

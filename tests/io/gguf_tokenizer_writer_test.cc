@@ -1,5 +1,5 @@
-// Tokenizers written as GGUF keys and read again give the same tokens for any text; what GGUF cannot say is refused by
-// name.
+// Tokenizers that are written as GGUF keys and read again give the same tokens for any text. Properties that GGUF
+// cannot express are refused by name.
 #include "io/gguf/tokenizer_writer.h"
 
 #include <gmock/gmock.h>
@@ -33,8 +33,7 @@ struct Written {
   std::unique_ptr<Gguf> file;
 };
 
-// SentencePiece BPE as a tokenizer.json has it: bytes, letters, and merges with every way to make each token, best
-// first.
+// SentencePiece BPE as in tokenizer.json: bytes, letters, and merges with every way to make each token, best first.
 struct Pieces {
   Pieces() {
     spec.model = kSentencePieceBpe;
@@ -122,7 +121,7 @@ TEST(GgufTokenizerWriter, ExpressionsGetTheirName) {
   }
 }
 
-// What is published stands in tokenizer.json to the letter as in our table, and is not changed on its way to PCRE2.
+// Published expressions are in tokenizer.json exactly as in the table, and reach PCRE2 unchanged.
 TEST(GgufTokenizerWriter, PublishedExpressionsAreFound) {
   const std::pair<const char*, const char*> published[] = {
       {"qwen2",
@@ -138,7 +137,8 @@ TEST(GgufTokenizerWriter, PublishedExpressionsAreFound) {
       EXPECT_EQ(pcre2_from_oniguruma(pattern), pattern) << name;
 }
 
-// Expressions that take quadratic time as they are published run as others that cut the same, and keep their name.
+// Published expressions that take quadratic time are replaced by expressions that cut the same way, and keep their
+// name.
 TEST(GgufTokenizerWriter, SlowExpressionsAreReplaced) {
   const auto linear = linear_expressions(R"(\d{1,3}(?=(?:\d{3})*\b))");
   std::vector<std::string> patterns(linear.begin(), linear.end());

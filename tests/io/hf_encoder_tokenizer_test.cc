@@ -1,5 +1,5 @@
-// WordPiece and Unigram: tokenizer.json against Hugging Face tokenizers, and a Unigram model as GGUF files have it against
-// sentencepiece (tools/tokenizer_goldens/make_encoders.py); and what such files may not say.
+// WordPiece and Unigram: tokenizer.json against Hugging Face tokenizers, and a Unigram model in a GGUF file against
+// sentencepiece (tools/tokenizer_goldens/make_encoders.py); and the refused contents of such files.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -77,7 +77,7 @@ TEST(HfNormalizer, EveryStepEqualsTheReference) {
   RecordProperty("compared", std::to_string(texts.size() * expected.at("steps").size()));
 }
 
-// What tests change in a file, and what the loader says of it.
+// Changes a file, and returns the loader's message.
 class HfEncoderTokenizerEdit : public testing::Test {
  protected:
   void TearDown() override { fs::remove_all(directory_); }

@@ -1,5 +1,5 @@
-// What config.json may say about quantization, of each method: read as it is meant, or refused by name, with what would work
-// (bad-input rows S11, S22). What tensors have to say to that is in quantized_tensors_test.cc.
+// The values of config.json about quantization, for each method: read correctly, or refused by name with an alternative
+// (bad-input rows S11, S22). quantized_tensors_test.cc tests whether the tensors agree.
 #include "io/huggingface/quantization.h"
 
 #include <gmock/gmock.h>
@@ -115,7 +115,7 @@ TEST(HfQuantization, GptqModulesOfTheirOwn) {
   };
   EXPECT_EQ(*q.find("model.layers.0.mlp.down_proj"), common);
   EXPECT_EQ(q.find("lm_head"), nullptr);
-  EXPECT_EQ(*q.find("model.layers.1.mlp.up_proj"), with(8, 32, false));  // the first that matches
+  EXPECT_EQ(*q.find("model.layers.1.mlp.up_proj"), with(8, 32, false));  // the first match
   EXPECT_EQ(*q.find("model.layers.2.mlp.up_proj"), with(4, 0, true));
   EXPECT_EQ(*q.find("model.layers.2.mlp.up_proj.x"), with(3, 128, false));
   EXPECT_EQ(*read(gptq(R"("bits": 4, "group_size": 128, "dynamic": null)")).find("m"), *read(gptq(R"("bits": 4, "group_size": 128)")).find("m"));
@@ -234,7 +234,7 @@ TEST(HfQuantization, ModelOptsMixedModules) {
   expect_refused(hf(R"("quant_algo": "MIXED_PRECISION", "quantized_layers": ["a"])"), "quantized_layers");
 }
 
-// A directory whose config.json says nothing may have ModelOpt's own file; what config.json says counts more.
+// A directory whose config.json has no quantization may have ModelOpt's own file; config.json takes precedence.
 TEST(HfQuantization, OfADirectory) {
   namespace fs = std::filesystem;
   const fs::path directory = fs::path(testing::TempDir()) / "hf_quantization_directory";
@@ -264,7 +264,7 @@ TEST(HfQuantization, GroupsAreFoundByName) {
                          group(R"(["re:.*layers\\.[02]\\..*down_proj", "re:model"])", 8) + R"(, "c": )" + group(R"(["model.layers.2.mlp.down_proj"])", 2) +
                          R"(, "d": {"targets": ["Attention"], "weights": null}})"));
   EXPECT_EQ(q.find("layers.0.mlp.down_proj")->bits, 8);
-  EXPECT_EQ(q.find("model.layers.1.mlp.up_proj")->bits, 8);  // bound to the start alone, as re.match
+  EXPECT_EQ(q.find("model.layers.1.mlp.up_proj")->bits, 8);  // bound only to the start, as in re.match
   EXPECT_EQ(q.find("a.model.layers.1.mlp.up_proj")->bits, 4);
   EXPECT_EQ(q.find("model.layers.2.mlp.down_proj")->bits, 2);
   EXPECT_EQ(q.find("layers.1.mlp.down_proj")->bits, 4);

@@ -1,5 +1,5 @@
-// tokenizer.json of several families against Hugging Face tokenizers (tools/tokenizer_goldens/make_hf.py), and what such files
-// may not say (bad-input rows T02 to T06, S21).
+// tokenizer.json of several families against Hugging Face tokenizers (tools/tokenizer_goldens/make_hf.py), and the
+// refused contents of such files (bad-input rows T02 to T06, S21).
 #include "io/huggingface/tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -69,7 +69,8 @@ TEST(HfTokenizer, SentencePieceTextComesBack) {
     for (const char* text : {"the cat and  the hat", "a", "x \xF0\x9F\x98\x80\n\n y", "12 345", ""})
       EXPECT_EQ(tokenizer->decode(tokenizer->encode(text), true), text) << name;
   }
-  // Metaspace puts its space at the very start alone, and an added token within the text takes none off what follows.
+  // Metaspace puts a space only at the very start. An added token within the text removes no space from the following
+  // text.
   const auto first = load(kHf / "spm_first");
   EXPECT_EQ(first->decode(first->encode("[INST] the [INST]the", {.parse_special = true})), "<s>[INST] the [INST]the");
 }
@@ -89,7 +90,7 @@ TEST(HfTokenizer, KnowsSpecialTokens) {
   EXPECT_EQ(spm->type(3), TokenType::kByte);
 }
 
-// ---- edits of a file that must be refused, or make no difference
+// ---- edits of a file that are refused, or change nothing
 
 class HfTokenizerEdit : public testing::Test {
  protected:
@@ -162,7 +163,7 @@ TEST_F(HfTokenizerEdit, UnknownStepsAreNamed) {
   expect_refused("'middle' is none of", [](Json& json) { json["pre_tokenizer"]["prepend_scheme"] = "middle"; });
 }
 
-// Published expressions that look to the end of the digits at each of them.
+// Published expressions that look ahead to the end of the digits at each digit.
 TEST_F(HfTokenizerEdit, SlowExpressionsRunAsOthers) {
   use("llama3");
   for (const char* slow : {R"(\d{1,3}(?=(?:\d{3})*\b))", R"((?=(\d{3})+(?!\d)))"}) {
@@ -173,7 +174,7 @@ TEST_F(HfTokenizerEdit, SlowExpressionsRunAsOthers) {
     const std::string digits(1 << 20, '7');
     const std::clock_t start = std::clock();
     EXPECT_EQ(tokenizer->decode(tokenizer->encode(digits, {.add_special = false})), digits);
-    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 20.0) << slow;  // it takes some 0.2 s; quadratic, minutes
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 20.0) << slow;  // takes some 0.2 s; quadratic: minutes
   }
 }
 
@@ -209,7 +210,7 @@ TEST_F(HfTokenizerEdit, ConfigFilesAddTokensAndNames) {
   expect_refused("the key is no token id", [](Json& json) { json["added_tokens_decoder"] = {{"x5", {{"content", "a"}}}}; }, "tokenizer_config.json");
   expect_refused("the key is no token id", [](Json& json) { json["added_tokens_decoder"] = {{"99999999999", {{"content", "a"}}}}; }, "tokenizer_config.json");
   EXPECT_FALSE(edited([](Json& json) { json["add_bos_token"] = false; }, "tokenizer_config.json")->add_bos());
-  // S21: names of files are not followed.
+  // S21: file names are not followed.
   EXPECT_EQ(edited([](Json& json) { json["vocab_file"] = "/etc/passwd"; }, "tokenizer_config.json")->n_vocab(), 424);
   write("tokenizer_config.json", "{}");
   write("special_tokens_map.json", R"({"eos_token": "<|im_end|>"})");

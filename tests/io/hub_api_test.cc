@@ -1,4 +1,4 @@
-// What the Hub says and how it is read: JSON, headers, refusals; hashes; locks; and which addresses are asked at all.
+// Answers of the Hub and their parsing: JSON, headers, refusals; hashes; locks; and the allowed addresses.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -79,7 +79,7 @@ TEST(HubApi, FileHeaders) {
     EXPECT_NE(refusal([&] { check(200, headers); }).find("m.gguf"), std::string::npos);
 }
 
-// Every refusal names the repository, and is one line whatever the server says.
+// Every refusal names the repository, and is one line for any answer of the server.
 TEST(HubApi, Refusals) {
   for (int status : {400, 401, 403, 404, 410, 418, 429, 500, 503}) {
     for (const char* code : {"", "RepoNotFound", "GatedRepo", "RevisionNotFound", "EntryNotFound", "\x1b[31m"}) {
@@ -99,7 +99,7 @@ TEST(HubApi, UrlEncode) {
   EXPECT_EQ(url_encode("refs/pr/1", ""), "refs%2Fpr%2F1");
 }
 
-// Of FIPS 180-4 and of git.
+// From FIPS 180-4 and from git.
 TEST(Digest, KnownValues) {
   auto bytes = [](std::string_view text) { return std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()); };
   Digest abc = Digest::sha256();
@@ -153,7 +153,7 @@ TEST_F(Locks, OneHolderAtATime) {
   const HubLock again(path_, [] { FAIL() << "nobody has it"; });
 }
 
-// Some programs remove the lock's file when they are done; a lock on a removed file is worth nothing.
+// Some programs remove the lock's file when they finish; a lock on a removed file does not protect anything.
 TEST_F(Locks, FileRemovedWhileWaiting) {
   auto first = std::make_unique<HubLock>(path_, [] {});
   std::promise<void> waiting;

@@ -1,4 +1,4 @@
-// Names of the Hub, quant tags, and which files make a model.
+// Names of the Hub, quant tags, and the choice of a model's files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ TEST(HubName, Accepted) {
   }
 }
 
-// The rules are those of huggingface_hub.utils.validate_repo_id, with an organisation required.
+// The rules are those of huggingface_hub.utils.validate_repo_id; an organisation is required, too.
 TEST(HubName, Refused) {
   for (const char* text : {"", "repo", "/", "a/", "/b", "a/b/c", "/a/b", "./a", "a/.", "a/..", "../b", ".a/b", "a/-b", "a-/b", "a/b.", "a--b/c",
                            "a/b..c", "a/b.git", "a b/c", "a/b:", "a/b:c:d", "a/b:../x", "a/b:-x", "caf\xc3\xa9/b", "a/b\n", "a\\b/c", "~/b", "hf://", "hf://x",
@@ -60,7 +60,7 @@ TEST(HubName, Paths) {
   EXPECT_FALSE(is_commit("0123456789abcdef0123456789abcdef0123456"));
 }
 
-// Names as they are on the Hub.
+// Names from the Hub.
 TEST(QuantLabel, OfNames) {
   const std::pair<const char*, const char*> cases[] = {
       {"llama-2-7b-chat.Q2_K.gguf", "Q2_K"},
@@ -100,7 +100,7 @@ TEST(GgufModels, GroupsPartsAndPassesOverWhatIsNoModel) {
   EXPECT_EQ(models[0].label, "Q4_0");
   EXPECT_EQ(models[1].files, Paths{paths[3]});
   EXPECT_EQ(models[1].n_parts, 2u);
-  EXPECT_EQ(models[2].n_parts, 1u);  // part 3 of 2 is just a name
+  EXPECT_EQ(models[2].n_parts, 1u);  // part 3 of 2 is an ordinary name
   EXPECT_EQ(models[3].label, "b.gguf");
 }
 
@@ -130,7 +130,7 @@ TEST(ChooseFiles, ByTag) {
 TEST(ChooseFiles, SplitModelsWholeOrNotAtAll) {
   const Paths parts = {"m-Q8_0-00001-of-00003.gguf", "m-Q8_0-00002-of-00003.gguf", "m-Q8_0-00003-of-00003.gguf"};
   EXPECT_EQ(choose_files("o/r", parts, "Q8_0", "").files, parts);
-  EXPECT_EQ(choose_files("o/r", parts, "", parts[1]).files, parts);  // any part names all
+  EXPECT_EQ(choose_files("o/r", parts, "", parts[1]).files, parts);  // the name of any part selects all parts
   for (size_t gone = 0; gone < 3; ++gone) {
     Paths some = parts;
     some.erase(some.begin() + static_cast<std::ptrdiff_t>(gone));
@@ -148,7 +148,7 @@ TEST(ChooseFiles, Directories) {
   std::sort(files.begin(), files.end());
   EXPECT_EQ(files, (Paths{"chat_template.jinja", "config.json", "model.safetensors.index.json", "tokenizer.json"}));
   Paths one = paths;
-  one.insert(one.begin() + 5, "model.safetensors");  // which the loader takes first
+  one.insert(one.begin() + 5, "model.safetensors");  // the loader takes this file first
   EXPECT_FALSE(choose_files("o/r", one, "", "").has_index);
   one.insert(one.begin() + 4, "m-F16.gguf");
   ASSERT_TRUE(std::is_sorted(one.begin(), one.end()));
@@ -159,7 +159,7 @@ TEST(ChooseFiles, Directories) {
   EXPECT_NE(refusal([] { choose_files("o/r", {}, "", ""); }).find("neither GGUF"), std::string::npos);
 }
 
-// Whatever the names: what is chosen is among them, each once, and a label chooses a model of that label.
+// For any names: the chosen files are among them, each once, and a label selects a model with that label.
 TEST(ChooseFiles, RandomNames) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(seed);

@@ -1,5 +1,5 @@
-// Importance matrices in both of llama.cpp's forms, right and wrong. The bytes are put together here, as its sources
-// lay them out.
+// Importance matrices in both of llama.cpp's formats, valid and invalid. The bytes are built here, in the layout of
+// llama.cpp's sources.
 #include "io/gguf/imatrix.h"
 
 #include <gmock/gmock.h>
@@ -77,7 +77,7 @@ TEST_F(ImatrixTest, ReadsTheLegacyForm) {
   EXPECT_EQ(matrix.size(), 2u);
   EXPECT_THAT(matrix.names(), ElementsAre("blk.0.attn_q.weight", "blk.0.ffn_up.weight"));
   EXPECT_THAT(matrix.find("blk.0.attn_q.weight"),
-              ElementsAre(1, 2, FloatEq(1.75e-5f), 4));  // what was never seen counts next to nothing
+              ElementsAre(1, 2, FloatEq(1.75e-5f), 4));  // columns without data get almost no weight
   EXPECT_THAT(matrix.find("blk.0.ffn_up.weight"), ElementsAre(1, 2));
   EXPECT_TRUE(matrix.find("blk.1.ffn_up.weight").empty());
   EXPECT_EQ(matrix.n_chunks(), 37u);
@@ -142,7 +142,7 @@ TEST_F(ImatrixTest, RefusesGgufFormsThatContradictThemselves) {
   EXPECT_THAT(refused(halves), HasSubstr("'a.in_sum2' is F16"));
 }
 
-// A file that is cut off anywhere, or has any one byte changed, is refused or read: nothing else.
+// A file with a cut at any place, or with any one byte changed, is either refused or read.
 TEST_F(ImatrixTest, EveryTruncationIsRefused) {
   const std::string whole = legacy();
   for (size_t n = 0; n < whole.size(); ++n) EXPECT_THAT(refused(whole.substr(0, n)), HasSubstr(path_)) << n;

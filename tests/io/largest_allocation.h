@@ -1,4 +1,5 @@
-// The largest block asked of operator new since a test set this to 0 (gguf_hostile_test.cc replaces the operator).
+// The largest block requested from operator new since a test set this to 0 (gguf_hostile_test.cc replaces the
+// operator).
 #pragma once
 #include <atomic>
 #include <cstddef>

@@ -15,7 +15,7 @@ using testing::ElementsAre;
 
 class MetadataTest : public testing::Test {
  protected:
-  // Calls set(writer) and reads the result back.
+  // Calls set(writer), and reads the result back.
   template <class F>
   const Metadata& made(const F& set) {
     GgufWriter writer;

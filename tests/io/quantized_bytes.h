@@ -1,4 +1,4 @@
-// Writes safetensors files tensor by tensor, right or wrong, for the tests of quantized checkpoints.
+// Writes safetensors files tensor by tensor, valid or invalid, for the tests of quantized checkpoints.
 #pragma once
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@ namespace ingot {
 
 class QuantizedBytes {
  public:
-  // The data: `data`, or 0, 1, 2, ... where it is shorter than the shape.
+  // The bytes are `data`; if `data` is shorter than the shape, the bytes are 0, 1, 2, ...
   QuantizedBytes& add(const std::string& name, const std::string& dtype, const std::vector<int64_t>& dims, std::string data = "") {
     size_t n_bytes = safe_dtype(dtype)->bits / 8;
     for (const int64_t dim : dims) n_bytes *= static_cast<size_t>(dim);
@@ -21,7 +21,7 @@ class QuantizedBytes {
     tensors_.push_back({name, dtype, dims, std::move(data)});
     return *this;
   }
-  // A tensor as another one; dtype null: none.
+  // Replaces a tensor; with a null dtype, removes the tensor.
   QuantizedBytes& replace(const std::string& name, const char* dtype, const std::vector<int64_t>& dims, const std::string& data = "") {
     std::erase_if(tensors_, [&](const Tensor& t) { return t.name == name; });
     return dtype == nullptr ? *this : add(name, dtype, dims, data);

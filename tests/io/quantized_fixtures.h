@@ -1,4 +1,5 @@
-// Small checkpoints of each quantized layout, and using one as a loader would: for the sweeps of damaged files and the fuzzer.
+// Small checkpoints of each quantized layout, and a function that uses them like a loader: for the sweeps of damaged
+// files and the fuzzer.
 #pragma once
 #include <string>
 #include <vector>
@@ -52,7 +53,7 @@ inline std::vector<QuantizedFixture> quantized_fixtures() {
   };
 }
 
-// Opens it and reads every row, as a loader would. Returns how many matrices there are.
+// Opens the checkpoint and reads every row, like a loader. Returns the number of matrices.
 inline size_t use_quantized(const std::string& bytes, const std::string& config) {
   const auto quantization = HfQuantization::read(JsonDocument::parse(config, "config.json").root());
   const auto files = Safetensors::parse(span_of(bytes), "m.safetensors");

@@ -1,5 +1,6 @@
-// Damaged quantized checkpoints: small ones of each layout, every truncation and every byte changed, of the weights and of
-// config.json. Each is refused by Error, or gathered into blocks that decode; run it under a sanitizer.
+// Damaged quantized checkpoints: a small one of each layout, with every truncation and every byte changed, of the
+// weights and of config.json. Each is refused by Error, or gathered into blocks that decode. Run this test under a
+// sanitizer.
 #include <gtest/gtest.h>
 
 #include "io/quantized_fixtures.h"

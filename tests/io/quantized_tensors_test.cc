@@ -1,5 +1,6 @@
-// Every layout of quantized checkpoints against its oracle (tools/goldens/make_quantized.py): the gathered blocks decode to
-// its weights, to the bit. And what is refused: tensors that are missing, or do not fit together (bad-input rows S10, S11).
+// Every layout of quantized checkpoints against its oracle (tools/goldens/make_quantized.py): the gathered blocks
+// decode to the oracle's weights, bit by bit. And refused input: tensors that are missing or do not match (bad-input
+// rows S10, S11).
 #include "io/huggingface/quantized_tensors.h"
 
 #include <fmt/format.h>
@@ -28,12 +29,12 @@ std::vector<std::string> names() {
   return all;
 }
 
-// The format that each file's matrix becomes, and what people are told that it is.
+// The format of each file's matrix, and its description for users.
 struct Expected {
   const char* name;
   Format format;
   const char* type;
-  bool exact = true;  // false: f32 scales, whose zero point times the scale has to be rounded, or which divide
+  bool exact = true;  // false: f32 scales; their product with a zero point is rounded, or they divide
 };
 constexpr Expected kExpected[] = {
     {"awq_g128", Format::AFFINE4_64, "AWQ 4-bit g128"},
@@ -151,7 +152,7 @@ TEST_P(QuantizedGoldens, DecodeToTheWeightsOfTheOracle) {
       error = std::max(error, std::abs(row[k] - want[k]));
     }
   }
-  RecordProperty("layout", matrix->type);  // what tools/formats_table.py makes a table of
+  RecordProperty("layout", matrix->type);  // tools/formats_table.py makes a table from these
   RecordProperty("becomes", info(gathered.format).name);
   RecordProperty("max_error", fmt::format("{}", error));
   RecordProperty("n_compared", static_cast<int>(matrix->n_out * matrix->n_in));
@@ -166,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(Files, QuantizedGoldens, testing::ValuesIn(names()), []
   return name;
 });
 
-// ---- what does not fit together ----
+// ---- tensors that do not match ----
 
 void gather_all(const QuantizedBytes& file, const std::string& config) {
   const std::string bytes = file.bytes();
@@ -194,7 +195,7 @@ TEST(QuantizedTensors, MlxThatDoesNotFitIsRefused) {  // S11
   }
   struct Row {
     const char* tensor;
-    const char* dtype;  // null: taken away
+    const char* dtype;  // null: removed
     std::vector<int64_t> dims;
     const char* expected;
   };
@@ -210,7 +211,7 @@ TEST(QuantizedTensors, MlxThatDoesNotFitIsRefused) {  // S11
                       {"m.weight", "U8", {4, 64}, "tensor 'm.weight': U8 [4, 64] (256 bytes): expected U32 [4, 64]"},
                       {"m.weight", "I32", {4, 16}, "tensor 'm.weight': I32"},
                       {"m.weight", "U32", {64}, "tensor 'm.weight': 1 dimensions: expected 2"},
-                      {"m.weight", "U32", {2, 2, 16}, "expected F16 [2, 2, 2]"},  // experts one after another
+                      {"m.weight", "U32", {2, 2, 16}, "expected F16 [2, 2, 2]"},  // experts without gaps
                       {"m.weight", "U32", {4, 0}, "tensor 'm.weight': has no elements"},
                       {"m.weight", "U32", {4, 15}, "tensor 'm.weight': rows of 120 are no whole groups: expected a multiple of 64"},
                       {"m.weight", "U32", {5, 16}, "tensor 'm.scales': F16 [4, 2] (16 bytes): expected F16 [5, 2]"}};

@@ -1,4 +1,4 @@
-// What a refusal must be: an Error, soon, on one printable line, with no more memory than the file is large.
+// The rules for a refusal: an Error, fast, in one printable line, with no more memory than the size of the file.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 namespace ingot {
 
-// The message of the Error that f throws; a test failure when it throws none.
+// The message of the Error that f throws; the test fails if f does not throw.
 template <class F>
 std::string refusal(const F& f) {
   try {

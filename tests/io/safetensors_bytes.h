@@ -1,4 +1,4 @@
-// Writes the bytes of safetensors files, right or wrong, for the tests and the fuzzer's seeds.
+// Writes the bytes of safetensors files, valid or invalid, for the tests and for the fuzzer's seeds.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
-// Damaged and hostile safetensors files, by the rows (S..) of the list of faults: each is refused in words, fast, and
-// without allocating more than a few times what the file holds.
+// Damaged and hostile safetensors files, by the rows (S..) of the list of faults. Each is refused with an error
+// message, fast, and without allocating more than a few times the size of the file.
 #include <gmock/gmock.h>
 
 
@@ -69,7 +69,7 @@ TEST(SafetensorsHostile, Duplicates) {  // S03
 TEST(SafetensorsHostile, Nesting) {  // S04
   for (const size_t depth : {65, 1000, 1'000'000})
     expect_header_refused("{\"t\":" + std::string(depth, '[') + std::string(depth, ']') + "}", "expected an object, got array", 0);
-  for (const size_t depth : {65, 1000, 1'000'000})  // where anything may stand
+  for (const size_t depth : {65, 1000, 1'000'000})  // where any value is allowed
     expect_header_refused("{\"t\":{\"x\":" + std::string(depth, '[') + std::string(depth, ']') + "}}", "nested more than 64 levels", 0);
 }
 
@@ -154,7 +154,7 @@ TEST(SafetensorsHostile, Layout) {  // S09, S14
   expect_header_refused("{}", "8 bytes after the last tensor", 8);
 }
 
-// A file with all that the format has, for the sweeps.
+// A file that uses every part of the format, for the sweeps.
 std::string fixture() {
   return safetensors_bytes(R"({"__metadata__":{"format":"pt","k":"v\u00e9"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
                            R"("h":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]},"s":{"x":[1,{"y":2.5}],"dtype":"I64","shape":[],"data_offsets":[32,40]},)"

@@ -1,4 +1,4 @@
-// Safetensors files as the reference package writes them (tests/data/hf, tools/goldens/make_models.py), single and sharded.
+// Safetensors files written by the reference package (tests/data/hf, tools/goldens/make_models.py), single and sharded.
 #include "io/huggingface/safetensors.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using testing::IsEmpty;
 
 const fs::path kHf = fs::path(INGOT_TEST_DATA) / "hf";
 
-// A directory of its own for each test, gone afterwards.
+// A separate directory for each test, which is removed afterwards.
 class SafetensorsDirectory : public testing::Test {
  protected:
   void SetUp() override {
@@ -84,7 +84,7 @@ TEST(Safetensors, AcceptsWhatIsOddButRight) {
   }
   const std::string nothing = safetensors_bytes("{}", 0), null = safetensors_bytes(R"({"__metadata__":null})", 0);
   EXPECT_THAT(Safetensors::parse(span_of(nothing), "m").tensors(), IsEmpty());
-  EXPECT_THAT(Safetensors::parse(span_of(null), "m").metadata(), IsEmpty());  // as safetensors 0.8 reads it
+  EXPECT_THAT(Safetensors::parse(span_of(null), "m").metadata(), IsEmpty());  // as safetensors 0.8 does
 }
 
 TEST(Safetensors, KnowsEveryType) {
@@ -158,7 +158,7 @@ TEST_F(SafetensorsDirectory, IndexAndShardsMustAgree) {  // S13
   EXPECT_THAT(refused(), HasSubstr("Git LFS pointer"));
 }
 
-TEST_F(SafetensorsDirectory, ManyEntriesAreRead) {  // S13: slow only by their number
+TEST_F(SafetensorsDirectory, ManyEntriesAreRead) {  // S13: slow only because there are so many
   std::string map = "{\"a\":\"x.safetensors\"";
   for (int i = 0; i < 100'000; ++i) map += fmt::format(",\"t{}\":\"x.safetensors\"", i);
   write_shard("x.safetensors", "a");
@@ -166,7 +166,7 @@ TEST_F(SafetensorsDirectory, ManyEntriesAreRead) {  // S13: slow only by their n
   EXPECT_THAT(refused(), HasSubstr("tensor 't0' is not in"));
 }
 
-TEST_F(SafetensorsDirectory, ReadsThroughOneDescriptor) {  // S24: what replaces a file later is not seen
+TEST_F(SafetensorsDirectory, ReadsThroughOneDescriptor) {  // S24: a file that is replaced later stays readable
   write_shard("model.safetensors", "a");
   const Safetensors model = open();
   write_shard("other", "b");

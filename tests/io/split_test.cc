@@ -1,4 +1,4 @@
-// Models in several files: made by the `gguf` package, by ingot, and wrong in each way (G38, G39).
+// Models in several files: written by the `gguf` package, written by ingot, and wrong in each way (G38, G39).
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ class SplitTest : public testing::Test {
     writer.add_tensor(part.tensor, 0, {8}, std::vector<uint8_t>(32, static_cast<uint8_t>(part.number)));
     writer.write(to);
   }
-  // A good model, to be spoilt.
+  // Writes a valid model, which the tests then damage.
   void write_all() const {
     for (uint16_t i = 0; i < 3; ++i) write(path(i + 1), {.number = i, .tensor = fmt::format("t{}", i)});
   }
@@ -150,7 +150,7 @@ TEST_F(SplitTest, ANameThatDoesNotFollowThePatternIsRefused) {
 }
 
 TEST_F(SplitTest, AMergedFileIsWhole) {
-  write(folder_ + "/merged.gguf", {.count = 0, .n_tensors = 1});  // what a merge leaves behind
+  write(folder_ + "/merged.gguf", {.count = 0, .n_tensors = 1});  // left over from a merge
   write(folder_ + "/single.gguf", {.count = 1, .n_tensors = 1});
   EXPECT_EQ(Gguf::open(folder_ + "/merged.gguf").tensors().size(), 1u);
   EXPECT_EQ(Gguf::open(folder_ + "/single.gguf").tensors().size(), 1u);

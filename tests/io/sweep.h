@@ -1,5 +1,6 @@
-// The two sweeps of small files: cut anywhere, and every byte changed to every value. A cut file is refused; a changed one is
-// refused by Error or read with its promises kept (`use` checks them). Anything else is a finding; run it under a sanitizer.
+// The two sweeps of small files: a cut at every place, and every byte changed to every value. A cut file is refused. A
+// changed file is refused by Error, or read with all promises intact (`use` checks them). Any other result is a bug.
+// Run the sweeps under a sanitizer.
 #pragma once
 #include <string>
 
@@ -7,14 +8,15 @@
 
 namespace ingot {
 
-// use(bytes) reads the file, and throws Error when it will not.
+// use(bytes) reads the file, and throws Error if it refuses the file.
 template <class Use>
 void expect_cuts_refused(const std::string& whole, const Use& use) {
   EXPECT_NO_THROW(use(whole));
   for (size_t n = 0; n < whole.size(); ++n) EXPECT_NE(refusal([&] { use(whole.substr(0, n)); }), "") << n << " of " << whole.size() << " bytes";
 }
 
-// Returns how many of the size * 256 files were refused; the rest was read, among them each byte as it was.
+// Returns how many of the size * 256 files were refused. The others were read; they include the unchanged file once for
+// each byte.
 template <class Use>
 size_t sweep_bytes(std::string bytes, const Use& use) {
   size_t n_refused = 0;

@@ -1,6 +1,7 @@
-// Every truncation and every value of every byte of a small file of each kind that is read besides weights of safetensors
-// (safetensors_hostile_test, quantized_hostile_test) and config.json (hf_config_test): GGUF files of both versions, part of a split
-// model, with a vocabulary; shard indices, tokenizers, sampling defaults, pooling, importance matrices, what a Hub answers.
+// Every truncation and every value of every byte, for a small file of each kind that is read, except weights of
+// safetensors (safetensors_hostile_test, quantized_hostile_test) and config.json (hf_config_test). The kinds are: GGUF
+// files of both versions, a part of a split model, a GGUF file with a vocabulary, shard indices, tokenizers, sampling
+// defaults, pooling, importance matrices, answers of a Hub.
 #include "io/sweep.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder of the running test's own.
+// A folder for the running test.
 class Folder {
  public:
   Folder() : path_(fs::path(testing::TempDir()) / fmt::format("sweep_{}_{}", ::getpid(), testing::UnitTest::GetInstance()->random_seed())) {
@@ -42,7 +43,7 @@ class Folder {
   void write_once(const std::string& file, const std::string& bytes) const {
     if (!fs::exists(path(file))) write(file, bytes);
   }
-  // There are 100,000 of them, so a file of the same size is written over, and nothing waits for the disk as write_file does.
+  // There are 100,000 files, so a file of the same size is overwritten, without write_file's wait for the disk.
   void write(const std::string& file, const std::string& bytes) const {
     std::error_code none;
     const bool same_size = fs::file_size(path(file), none) == bytes.size() && !none;
@@ -57,7 +58,7 @@ struct Kind {
   const char* name;
   std::string bytes;
   std::function<void(const Folder&, const std::string& bytes)> use;
-  size_t least_refused = 8;  // values of a byte, on average; a number in the data may be any
+  size_t least_refused = 8;  // refused values of a byte, on average; a number in the data may have any value
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
@@ -68,7 +69,8 @@ std::string bytes_of(const GgufWriter& writer) {
   return {bytes.begin(), bytes.end()};
 }
 
-// A tensor that ends where its padding would: a file that is cut in its last padding has lost nothing, and may be read.
+// A tensor that needs no padding at the end of the file. A file cut within such padding would lose nothing, and could
+// be read.
 void add_last(GgufWriter& w, const char* name = "t") { w.add_tensor(name, 24, {32}, std::vector<uint8_t>(32, 5)); }
 
 std::string scalars(uint32_t version) {
@@ -151,7 +153,7 @@ std::string old_imatrix() {
 
 void use_gguf(const Folder&, const std::string& bytes) { walk(Gguf::parse(span_of(bytes), "m.gguf")); }
 
-// A vocabulary may be refused when the tokenizer is made; what it makes works.
+// A vocabulary may be refused when the tokenizer is created; a tokenizer that was created works.
 void use_vocabulary(const TokenizerSpec& spec) {
   const auto tokenizer = Tokenizer::create(spec);
   for (const int32_t id : tokenizer->encode("ab a", {.parse_special = true})) ensure(id >= 0 && id < tokenizer->n_vocab(), "ids are tokens");
@@ -165,7 +167,7 @@ void use_imatrix(const Folder& folder, const std::string& bytes) {
     for (const float value : matrix.find(name)) ensure(value > 0, "importance is above 0");
 }
 
-// Reads the two parts of a model, of which this is the one with that number, as Gguf::open does, without the files.
+// Reads the two parts of a model like Gguf::open, but without files; `bytes` is the part with this number.
 void use_part(const std::string& bytes, int number) {
   static const std::string kParts[] = {part(0), part(1)};
   const std::string& first = number == 0 ? bytes : kParts[0];
@@ -260,7 +262,7 @@ std::vector<Kind> kinds() {
 
 class Sweep : public testing::TestWithParam<Kind> {
  protected:
-  void SetUp() override { set_log_level(LogLevel::kOff); }  // what is odd but harmless is warned of, 100,000 times
+  void SetUp() override { set_log_level(LogLevel::kOff); }  // odd but harmless files cause 100,000 warnings
   void TearDown() override { set_log_level(LogLevel::kWarn); }
 };
 

@@ -1,5 +1,5 @@
-// Looks at everything in a model that was accepted, as its users would, and checks what they rely on. For the sweeps of
-// damaged files and the fuzzer: run it under a sanitizer.
+// Reads everything in an accepted model, like its users, and checks the promises on which they rely. For the sweeps of
+// damaged files and the fuzzer; run it under a sanitizer.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +14,7 @@ inline void ensure(bool condition, const char* what) {
   if (!condition) throw std::logic_error(what);
 }
 
-// Calls each getter; most refuse the value, and only by Error.
+// Calls each getter; most getters refuse the value, but only by Error.
 inline void walk_getters(const Metadata& metadata, std::string_view key) {
   auto attempt = [](auto get) {
     try {
@@ -37,8 +37,8 @@ inline void walk_getters(const Metadata& metadata, std::string_view key) {
   attempt([&] { metadata.get_u32_per_layer(key, 3); });
 }
 
-// Throws std::logic_error when the model breaks a promise. Returns a sum over its bytes, so that they are read. The
-// getters are most of the work, since most of them throw.
+// Throws std::logic_error if the model breaks a promise. Returns a sum over all bytes, so that they are read. The
+// getters take most of the time, because most of them throw.
 inline uint64_t walk(const Gguf& model, bool call_getters = true) {
   uint64_t sum = 0;
   for (const Metadata::Entry& entry : model.metadata().entries()) {

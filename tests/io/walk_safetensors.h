@@ -1,5 +1,5 @@
-// Looks at everything in a model that was accepted, as its users would, and checks what they rely on. For the sweeps of
-// damaged files and the fuzzer: run it under a sanitizer.
+// Reads everything in an accepted model, like its users, and checks the promises on which they rely. For the sweeps of
+// damaged files and the fuzzer; run it under a sanitizer.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace ingot {
 
-// Throws std::logic_error when the model breaks a promise. Returns a sum over its bytes, so that they are read.
+// Throws std::logic_error if the model breaks a promise. Returns a sum over all bytes, so that they are read.
 inline uint64_t walk(const Safetensors& model) {
   uint64_t sum = 0, n_bytes = 0;
   std::vector<std::pair<const uint8_t*, const uint8_t*>> ranges;

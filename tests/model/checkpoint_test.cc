@@ -1,4 +1,4 @@
-// A directory is a model as a file is: what loading and `ingot inspect` ask of either.
+// A directory can be a model like a file: loading and `ingot inspect` support both.
 #include "model/checkpoint.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Keys of config.json that a file lacks, has as null, or has though they are another family's: the logits are those that
-// transformers computes then (tools/goldens/make_config_cases.py), or the model is refused.
+// Keys of config.json that are missing, null, or from another family. In each case the logits equal those of
+// transformers (tools/goldens/make_config_cases.py), or the model is refused.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -13,14 +13,14 @@ namespace ingot {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr size_t kStride = 23;  // of the logits that the goldens have
+constexpr size_t kStride = 23;  // of the logits in the goldens
 
-// Without these there is no model; transformers has sizes of its own for it.
+// Without these keys ingot refuses the model; transformers has default sizes.
 const std::set<std::string> kSizes = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size",
                                       "vocab_size", "max_position_embeddings"};
 
-// What transformers computes and ingot refuses by name, or computes with tensors that are there and that transformers
-// leaves out: the file says two things.
+// Cases in which the file contradicts itself. transformers computes something; ingot refuses the case by name, or uses
+// tensors that are there and that transformers ignores.
 const std::set<std::string> kOtherwise = {
     "deepseek3: -num_experts_per_tok",  // more than the chosen groups have
     "olmoe: +clip_qkv=0.1", "glm4_moe: -attention_bias", "glm4_moe: -use_qk_norm"};
@@ -28,7 +28,7 @@ const std::set<std::string> kMayBeMissed = {"-tie_word_embeddings",  // the file
                                             "-rope_parameters/original_max_position_embeddings",
                                             "-rope_scaling/original_max_position_embeddings"};
 
-// "-KEY" leaves it out, "-ROPE/KEY" in an object, "0KEY" is null, "+KEY=VALUE" adds it.
+// "-KEY" removes the key, "-ROPE/KEY" removes a key in an object, "0KEY" makes it null, "+KEY=VALUE" adds it.
 Json changed(Json config, const std::string& given) {
   const std::string name = given.substr(1);
   if (const size_t slash = name.find('/'); given[0] == '-' && slash != name.npos) {
@@ -82,7 +82,8 @@ TEST_P(ConfigCases, LogitsEqualTransformers) {
   EXPECT_GT(n_compared, 20);
 }
 
-// GGUF files turn neighbours, so that convert has to lace the rows of queries and latents that turn by halves.
+// In GGUF files, neighbouring elements rotate together, so `convert` must interleave the rows of queries and latents
+// that rotate by halves.
 TEST(Convert, KeepsHowLatentsTurn) {
   for (const char* name : {"deepseek3", "glm4_moe_lite"}) {
     const Json cases = Json::parse(read_file((fs::path(INGOT_TEST_DATA) / "config_cases.json").string())).at(name);

@@ -1,4 +1,5 @@
-// Every required key, missing, of the wrong type and out of range: an Error that names the key (bad-input rows G17 to G23).
+// Every required key: missing, of the wrong type, and out of range. Each case gives an Error that names the key
+// (bad-input rows G17 to G23).
 #include "model/config.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ namespace {
 
 using Edit = std::function<void(GgufWriter&)>;
 
-// The keys of a small llama, of which `skip` is left out and which `edit` may change.
+// The keys of a small llama model, without `skip`, and changed by `edit`.
 std::vector<uint8_t> model_bytes(const std::string& skip, const Edit& edit) {
   GgufWriter writer;
   auto set = [&](const char* key, auto value) {
@@ -56,7 +57,7 @@ TEST(Config, ReadsWhatIsThere) {
   EXPECT_EQ(c.rope_layout, RopeLayout::kInterleaved);
 }
 
-// A model whose layers are gated delta nets but for every fourth.
+// A model whose layers are gated delta nets, except for every fourth.
 std::string delta_complaint(const std::string& skip, const Edit& edit, Config* read_config = nullptr) {
   GgufWriter w;
   const auto set = [&](const char* key, auto value) {
@@ -111,7 +112,8 @@ TEST(Config, GatedDeltaNetsRefuseBadKeys) {
   EXPECT_NE(delta_complaint("", [](GgufWriter& w) { w.set("qwen35.nextn_predict_layers", uint32_t{6}); }).find("nextn_predict_layers"), std::string::npos);
 }
 
-// Lists with a number for each layer, in which all layers are alike; in hybrids of Ollama recurrent layers have no heads (0).
+// Lists with a number for each layer, where all layers are equal. In Ollama's hybrids, recurrent layers have no heads
+// (0).
 TEST(Config, ListsForLayers) {
   using List = std::vector<uint32_t>;
   const Config same = read(model_bytes("", [](GgufWriter& w) {
@@ -218,10 +220,10 @@ TEST(Config, WindowsOfAnyWidth) {
   };
   EXPECT_EQ(window(0), 0);  // none
   EXPECT_EQ(window(1), 1);
-  EXPECT_EQ(window(1000), 1000);  // wider than the context, in which a token sees all then
+  EXPECT_EQ(window(1000), 1000);  // wider than the context, so each token sees all
 }
 
-// Of an architecture whose layers without a window have no rope: where there is no window, all have one.
+// An architecture in which layers without a window have no rope. If no layer has a window, all layers have rope.
 TEST(Config, RopeOfWindows) {
   const auto exaone = [](const Edit& edit) {
     GgufWriter w;

@@ -1,4 +1,4 @@
-// The tiny models on the GPU against Hugging Face transformers. Skipped where the build has no CUDA or the machine no GPU.
+// The tiny models on the GPU against Hugging Face transformers. Skipped if the build has no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include "backend/sampler.h"
@@ -32,8 +32,8 @@ TEST_P(CudaGoldens, F32LogitsEqualTransformers) {
   }
 }
 
-// Activations of 11 bits and a cache in f16. Logits of these models are up to 8 to 11; transformers' own, computed in half precision,
-// are off by 0.02 to 0.08, the model qwen2_tied by most.
+// Activations of 11 bits and a cache in f16. The largest logits of these models are 8 to 11. transformers' own logits
+// in half precision are off by 0.02 to 0.08, most for the model qwen2_tied.
 TEST_P(CudaGoldens, F16LogitsAreNearTransformers) {
   const Golden golden = read_golden(GetParam());
   for (const int block_size : {16, 4}) {
@@ -43,7 +43,7 @@ TEST_P(CudaGoldens, F16LogitsAreNearTransformers) {
   }
 }
 
-// How many tokens of the golden text come out, one after another, so that most steps are replays.
+// The number of tokens of the golden text that the model generates one by one, so that most steps are replays.
 size_t n_greedy(const Golden& golden, const std::string& activations, DType kv_dtype) {
   Ranks runner = load_golden(golden.name, {.device = "cuda", .activations = activations}, 16, kv_dtype);
   Lockstep sequence(runner);
@@ -64,8 +64,8 @@ TEST_P(CudaGoldens, F32GreedyEqualsTransformers) {
   EXPECT_EQ(n_greedy(golden, "f32", DType::kF32), golden.greedy.size());
 }
 
-// The least margin of these texts is 0.02, far above f16's errors. But where two experts are as likely for a token, the error decides
-// which it gets, and what follows is another text: of those models only the first half is compared.
+// The smallest margin in these texts is 0.02, far above f16's errors. But if two experts are equally likely for a
+// token, the error decides between them, and the text then differs. For such models only the first half is compared.
 TEST_P(CudaGoldens, GreedyEqualsTransformers) {
   const Golden golden = read_golden(GetParam());
   const bool has_experts = config_from_gguf(Gguf::open((kModels / (GetParam() + ".gguf")).string())).experts.n > 0;

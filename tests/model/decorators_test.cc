@@ -1,4 +1,4 @@
-// check_nan and traces of ops (backend/trace.h) over whole models. They change no number, they see every op, and the check
+// check_nan and traces of ops (backend/trace.h) over whole models. They change no number and see every op; the check
 // names the op that wrote the first NaN.
 #include <gmock/gmock.h>
 
@@ -34,7 +34,7 @@ class TemporaryTrace {
   TemporaryTrace(const TemporaryTrace&) = delete;
   TemporaryTrace& operator=(const TemporaryTrace&) = delete;
 
-  // How often each op ran, by the spans of the file, which is closed first.
+  // How often each op ran, from the spans of the file. Closes the file first.
   std::map<std::string, int> ops() {
     EXPECT_EQ(file.use_count(), 1);
     file.reset();
@@ -161,7 +161,7 @@ TEST(DecoratedOps, TheFirstThatWritesANanIsNamed) {
   expect("deepseek3", "blk.0.attn_kv_a_norm.weight", "norm (op ");
 }
 
-// Architectures that write text have a model here. Those that make vectors are run by tests of the embedder.
+// Every architecture that writes text has a model here. The embedder's tests run the architectures that output vectors.
 TEST(DecoratedOps, EveryArchitectureHasAModel) {
   std::set<std::string> missing, seen;
   for (const std::string& name : golden_names())

@@ -1,5 +1,5 @@
-// Encoders against Hugging Face transformers (the vectors of every token) and sentence-transformers (embeddings of texts), from GGUF
-// files and from directories: tools/goldens/make_encoders.py. And what Embedder refuses.
+// Encoders against Hugging Face transformers (the vectors of every token) and sentence-transformers (embeddings of
+// texts), from GGUF files and from directories: tools/goldens/make_encoders.py. And the input that Embedder refuses.
 #include "model/embedder.h"
 
 #include <gmock/gmock.h>
@@ -176,7 +176,7 @@ TEST(Embedder, CutsLongTexts) {
   EXPECT_EQ(embedder->cut({2, 10, 11, 12, 13, 3}), (std::vector<int32_t>{2, 10, 11, 3})) << "[SEP] stays";
 }
 
-// ---- what is refused
+// ---- refused input
 
 std::string refusal(const std::function<void()>& f) {
   try {
@@ -250,7 +250,7 @@ TEST_F(EncoderDirectory, ConfigsMustMakeSense) {
   EXPECT_THAT(config([](auto& j) { j["vocab_size"] = 100; }), HasSubstr("the tokenizer has"));
 }
 
-// The keys that files had before transformers 5 mean the same.
+// The keys from before transformers 5 have the same meaning.
 TEST_F(EncoderDirectory, OldKeysAreRead) {
   const EncoderGolden golden = read_encoder_golden("modern_bert");
   edit("config.json", [](auto& j) {
@@ -267,7 +267,7 @@ TEST_F(EncoderDirectory, ModulesMustBeKnown) {
   EXPECT_THAT(refusal([&] { open(path_, {}); }), HasSubstr("the module 'sentence_transformers.models.LSTM' is not supported"));
 }
 
-// ---- EmbeddingGemma: attention to both sides, and dense layers after pooling
+// ---- EmbeddingGemma: attention in both directions, and dense layers after pooling
 
 class GemmaDirectory : public EncoderDirectory {
  protected:
@@ -300,7 +300,7 @@ TEST_F(GemmaDirectory, DenseLayersMustMakeSense) {
   EXPECT_THAT(refusal([&] { open(path_, {}); }), HasSubstr("not the name of a folder"));
 }
 
-// It matters what comes after a token, and the model cannot write.
+// Later tokens affect a token's vector, and the model cannot generate text.
 TEST_F(GemmaDirectory, LooksToBothSides) {
   const auto golden = read_encoder_golden("gemma_embed");
   edit("config.json", [](auto& j) { j["use_bidirectional_attention"] = false; });

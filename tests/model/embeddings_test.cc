@@ -1,4 +1,4 @@
-// Embeddings in place of tokens: rows of the model's own table give the logits that their tokens give.
+// Embeddings in place of tokens: rows of the model's own table give the same logits as their tokens.
 #include <numeric>
 
 #include "golden_models.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int32_t kPlaceholder = 1;
 
-// The rows that the model makes of these tokens: of its table, scaled, since only tokens are scaled when a step begins.
+// The model's input rows for these tokens: rows of its table, scaled, because a step scales only rows of tokens.
 std::vector<float> rows_of(Ranks& runner, std::span<const int32_t> tokens) {
   const Weight& table = runner.weights().model.embedding;
   std::vector<float> rows(tokens.size() * static_cast<size_t>(table.n_in));
@@ -20,7 +20,8 @@ std::vector<float> rows_of(Ranks& runner, std::span<const int32_t> tokens) {
   return rows;
 }
 
-// The logits of every token, in one step. From each run of `period` tokens the first comes as a token, the rest as vectors.
+// The logits of every token, in one step. In each run of `period` tokens, the first is given as a token, the others as
+// vectors.
 std::vector<float> logits_of(Ranks& runner, std::span<const int32_t> tokens, int period) {
   const int n = static_cast<int>(tokens.size());
   std::vector<int32_t> ids, rows(tokens.size(), -1), of_rows, positions(tokens.size());

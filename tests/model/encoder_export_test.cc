@@ -1,5 +1,6 @@
-// Directories of embedding models and cross-encoders become GGUF files that give the same vectors and scores, with the keys and
-// tensors that the gguf package gave the files of tests/data (tools/goldens/make_encoders.py, make_rankers.py).
+// Directories of embedding models and cross-encoders become GGUF files that give the same vectors and scores. The files
+// have the keys and tensors that the gguf package wrote for the files of tests/data (tools/goldens/make_encoders.py,
+// make_rankers.py).
 #include "model/encoder_export.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +20,7 @@ using testing::HasSubstr;
 
 const fs::path kData(INGOT_TEST_DATA);
 
-// A copy of a directory, or the file that was made of one; gone with the test.
+// A copy of a directory, or a file made from a directory; removed after the test.
 class Scratch {
  public:
   explicit Scratch(const char* suffix) {
@@ -78,7 +79,7 @@ TEST_P(EncoderExport, TheFileHasLlamaCppsNames) {
   const Scratch file(".gguf");
   convert(directory, file.path);
   const Gguf ours = Gguf::open(file.path.string()), theirs = Gguf::open(directory.string() + ".gguf");
-  if (std::string(GetParam()) != "nomic_bert") {  // transformers keeps its q, k and v apart
+  if (std::string(GetParam()) != "nomic_bert") {  // transformers stores its q, k and v separately
     EXPECT_EQ(tensors_of(file.path), tensors_of(directory.string() + ".gguf"));
   }
   const std::string arch(theirs.metadata().get_string("general.architecture"));
@@ -105,7 +106,7 @@ TEST_P(EncoderExport, QuantizedVectorsStayNear) {
   }
 }
 
-// What docs/models.md says of BF16 weights on the CPU: what they are multiplied with is rounded too. F16 weights are exact.
+// docs/models.md describes BF16 weights on the CPU: their activations are rounded too. F16 weights are exact.
 TEST_P(EncoderExport, Bf16OnTheCpuIsWithinOnePerCent) {
   const fs::path directory = kData / "encoders" / GetParam();
   const auto ids = nlohmann::json::parse(read_file(directory.string() + ".json"))["ids"].get<std::vector<std::vector<int32_t>>>();
@@ -143,7 +144,7 @@ TEST_P(RankerExport, TheFileGivesTheSameScores) {
 INSTANTIATE_TEST_SUITE_P(Models, RankerExport, testing::Values("bert", "xlm_roberta", "modern_bert", "qwen3_score", "qwen3_yes"),
                          [](const auto& i) { return std::string(i.param); });
 
-// ---- what GGUF cannot say
+// ---- properties that GGUF cannot express
 
 std::string refusal(const char* model, const char* file, const std::function<void(nlohmann::ordered_json&)>& change) {
   const Scratch copy(""), out(".gguf");

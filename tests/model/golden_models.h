@@ -1,4 +1,4 @@
-// The tiny models of tests/data/models with what transformers computed for them, for the tests that run them.
+// The tiny models of tests/data/models with transformers' results for them, for the tests that run these models.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ inline Golden read_golden(const std::string& name) {
   return {name, json["tokens"], json["greedy"], read_npy(kModels / json["logits"].get<std::string>())};
 }
 
-// The context to run it with, where the logits depend on it; 0: the model's own.
+// The context length for the run if the logits depend on it; 0: the model's own.
 inline int n_ctx_of(const std::string& name) {
   const fs::path path = kModels / (name + ".json");
   return fs::exists(path) ? nlohmann::json::parse(read_file(path.string())).value("n_ctx", 0) : 0;
@@ -70,7 +70,7 @@ inline double largest_difference(const std::vector<float>& a, const std::vector<
   double largest = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     const double difference = std::abs(double{a[i]} - b[i]);
-    if (!(difference <= largest)) largest = difference;  // NaN is taken, and fails every bound
+    if (!(difference <= largest)) largest = difference;  // NaN replaces the maximum, and then fails every bound
   }
   return largest;
 }

@@ -1,5 +1,5 @@
 // Tiny random models against Hugging Face transformers (tools/goldens/make_models.py): logits at every position, and 64
-// greedy tokens, whatever the chunks in which the prompt goes through.
+// greedy tokens, for any chunks of the prompt.
 #include <gtest/gtest.h>
 
 #include "backend/cpu/isa.h"
@@ -39,8 +39,8 @@ TEST_P(Goldens, RefGreedyEqualsTransformers) {
   EXPECT_EQ(greedy, golden.greedy);
 }
 
-// With F16 and F32 files there is nothing to round. With others activations become int8 or bf16, and where that makes a router choose
-// another expert a whole row is another; most are not.
+// With F16 and F32 files, nothing is rounded. In other files, activations become int8 or bf16. If that makes a router
+// choose another expert, a whole row differs; most rows do not.
 TEST_P(Goldens, CpuLogitsAreNearTransformers) {
   const Golden golden = read_golden(GetParam());
   const auto json = nlohmann::json::parse(read_file((kModels / (golden.name + ".json")).string()));
@@ -67,10 +67,11 @@ TEST_P(Goldens, CpuLogitsAreNearTransformers) {
   }
 }
 
-// What the CPU's kernels lack to the exact logits is what transformers lacks when it rounds the inputs of its matrices to int8 in the same
-// way (NAME.int8.npy). A sum in another order may put a number on the other side of an edge between two codes, which changes what follows
-// it as much as any rounding does; so the bound is a part of the whole cost.
-class RoundedGoldens : public Goldens {};  // those of Q8_0 matrices alone
+// The CPU kernels' logits differ from the exact logits mostly as transformers' logits do, if transformers rounds the
+// inputs of its matrices to int8 in the same way (NAME.int8.npy). A sum in another order may put a number on the other
+// side of the edge between two codes, which changes later numbers as much as any rounding. So the bound is a fraction
+// of the whole rounding error.
+class RoundedGoldens : public Goldens {};  // models with only Q8_0 matrices
 
 TEST_P(RoundedGoldens, Int8ActivationsExplainTheRest) {
   const Golden golden = read_golden(GetParam());

@@ -1,5 +1,5 @@
-// Every key of config.json, in both generations, missing, of the wrong type and out of range: an Error that names the file
-// and the key (bad-input rows S16 to S19, S22).
+// Every key of config.json, in both generations: missing, of the wrong type, and out of range. Each case gives an Error
+// that names the file and the key (bad-input rows S16 to S19, S22).
 #include "io/huggingface/config.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ class HfConfigTest : public testing::Test {
     return "";
   }
 
-  // The complaint names the file and the key.
+  // Expects a message that names the file and the key.
   void expect_refused(const char* key, const Json& value, const char* expected = "") {
     const std::string message = complaint([&](Json& json) { json[key] = value; });
     EXPECT_NE(message.find("config.json"), std::string::npos) << key << " = " << value << ": " << message;
@@ -241,7 +241,8 @@ TEST_F(HfConfigTest, WhatIsNotSupportedIsNamed) {  // S22
   EXPECT_EQ(read_with([](Json& json) { json["auto_map"] = {{"AutoModel", "evil.py"}}; }).n_layers, 2);  // S20: not followed
 }
 
-// OLMo 3 scales the rope of layers that see all; EXAONE 4 has one only in those that do not, if some do not.
+// OLMo 3 scales the rope of its full-attention layers. In EXAONE 4, only layers with a window have rope, if there are
+// such layers.
 TEST_F(HfConfigTest, RopeFollowsTheWindow) {
   auto ropes = [&](const char* type, const Edit& edit) {
     const Config c = read_with([&](Json& json) {
@@ -260,7 +261,7 @@ TEST_F(HfConfigTest, RopeFollowsTheWindow) {
   const Json full = "full_attention", sliding = "sliding_attention";
   EXPECT_EQ(ropes("exaone4", [&](Json& json) {
     json["sliding_window"] = 16;
-    json["sliding_window_pattern"] = "LLLG";  // a word, beside the list
+    json["sliding_window_pattern"] = "LLLG";  // a word next to the list
     json["layer_types"] = {sliding, full, sliding, sliding, full};
   }).first, "m-mm-");
   expect_refused("sliding_window_pattern", "LLLG");
@@ -317,7 +318,7 @@ TEST(HfDeltaConfig, LayersAndBadKeys) {
     return "";
   };
   Config c;
-  ASSERT_EQ(complaint([](Json& json) { json["layer_types"] = nullptr; }, &c), "");  // then all but every fourth
+  ASSERT_EQ(complaint([](Json& json) { json["layer_types"] = nullptr; }, &c), "");  // all but every fourth
   EXPECT_EQ(c.n_recurrent_layers(), 3);
   EXPECT_FALSE(c.layer(3).recurrent);
   ASSERT_EQ(complaint([](Json& json) { json["layer_types"] = nullptr, json["full_attention_interval"] = 2; }, &c), "");
@@ -332,7 +333,7 @@ TEST(HfDeltaConfig, LayersAndBadKeys) {
   EXPECT_NE(complaint([](Json& json) { json["linear_num_value_heads"] = 5; }).find("not a multiple of linear_num_key_heads 2"), std::string::npos);
   const std::string qwen = complaint([](Json& json) { json["model_type"] = "qwen3"; });
   EXPECT_NE(qwen.find("have no linear_attention"), std::string::npos) << qwen;
-  EXPECT_EQ(complaint([](Json& json) { json["model_type"] = "llama"; }, &c), "");  // whose layers are all alike
+  EXPECT_EQ(complaint([](Json& json) { json["model_type"] = "llama"; }, &c), "");  // all its layers are equal
   EXPECT_EQ(c.n_recurrent_layers(), 0);
 }
 

@@ -1,5 +1,5 @@
-// Tiny random models as Hugging Face directories (tools/goldens/make_models.py): the logits of transformers, those of the
-// GGUF file of the same weights, and the same whatever the checkpoint looks like.
+// Tiny random models as Hugging Face directories (tools/goldens/make_models.py). They give the logits of transformers
+// and of the GGUF file with the same weights, for any form of the checkpoint.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -77,7 +77,8 @@ TEST(HfVariants, NestedTextModelGivesTheSameLogits) {
   EXPECT_LT(error_of(copy.path(), read_golden("llama")), 1e-4);
 }
 
-// MLX's converter adds the one that norms lack and moves the last axis of the convolutions, [n, 1, width], to [n, width, 1].
+// MLX's converter adds 1 to norms that store their weight minus 1, and changes the convolutions from [n, 1, width] to
+// [n, width, 1].
 TEST(HfVariants, MlxHasWholeNormsInHybrids) {
   const HfCopy copy("qwen35");
   std::string bytes = copy.read("model.safetensors");

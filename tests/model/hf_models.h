@@ -1,4 +1,4 @@
-// The Hugging Face directories of tests/data/hf, which hold the same weights as the GGUF files of the same name.
+// The Hugging Face directories of tests/data/hf, which hold the same weights as the GGUF files with the same names.
 #pragma once
 #include "golden_models.h"
 #include "model/checkpoint.h"
@@ -20,7 +20,7 @@ inline Ranks load_hf(const fs::path& directory) {
   return Ranks(checkpoint->config(), checkpoint->weights(), options, nullptr);
 }
 
-// A copy that a test may change, gone when it ends.
+// A copy that a test may change; removed when the test ends.
 class HfCopy {
  public:
   explicit HfCopy(const std::string& name) {
@@ -36,7 +36,7 @@ class HfCopy {
   const fs::path& path() const { return path_; }
   void write(const std::string& file, const std::string& text) const { std::ofstream(path_ / file, std::ios::binary) << text; }
   std::string read(const std::string& file) const { return read_file((path_ / file).string()); }
-  // Changes a JSON file, given as a nlohmann value.
+  // Changes a JSON file through a nlohmann value.
   template <class F>
   void edit(const std::string& file, const F& change) const {
     auto json = nlohmann::ordered_json::parse(read(file));

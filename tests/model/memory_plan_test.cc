@@ -1,4 +1,4 @@
-// What a model takes of memory, by hand-made numbers.
+// The memory that a model takes, with numbers computed by hand.
 #include "model/memory_plan.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ constexpr size_t kMiB = 1 << 20;
 
 Config config() {
   Config c = config_of_shape("llama-3.2-1b");
-  c.n_layers = 16, c.n_kv_heads = 8, c.head_dim = 64, c.n_ctx_train = 131072;  // 32 KiB a token in f16
+  c.n_layers = 16, c.n_kv_heads = 8, c.head_dim = 64, c.n_ctx_train = 131072;  // 32 KiB for each token in f16
   return c;
 }
 
@@ -46,11 +46,12 @@ TEST(MemoryPlan, SeveralSequencesShareAPool) {
     return plan_memory(config(), 1000 * kMiB, available, {.n_ctx = 4096, .max_seqs = 8}).kv.n_blocks;
   };
   EXPECT_EQ(blocks(10000 * kMiB), 8 * 4096 / 16);        // one context each
-  EXPECT_EQ(blocks(1000 * kMiB + 640 * kMiB), 640);  // what fits: 10,240 tokens
+  EXPECT_EQ(blocks(1000 * kMiB + 640 * kMiB), 640);  // as much as fits: 10,240 tokens
   EXPECT_EQ(plan_memory(config(), 0, 10000 * kMiB, {.n_ctx = 100, .n_kv_tokens = 1000}).kv.n_blocks, 63);
 }
 
-// Told how much is to be taken, the pool takes all that weights and activations leave, whatever the sequences could fill.
+// If the size of memory to use is given, the pool takes everything that weights and activations leave, even more than
+// the sequences could fill.
 TEST(MemoryPlan, ThePoolTakesTheRest) {
   for (const RunnerOptions& options : {RunnerOptions{.n_ctx = 1024, .max_seqs = 4, .memory_share = 0.5}, {.max_seqs = 4, .memory_bytes = 1}}) {
     const MemoryPlan plan = plan_memory(config(), 1000 * kMiB, 9000 * kMiB, options);
@@ -87,7 +88,8 @@ TEST(MemoryPlan, WhatFits) {
     EXPECT_LE(plan.total_bytes(), available - available / 20);
     EXPECT_EQ(plan.total_bytes(), weights + plan.kv.bytes() + plan.activation_bytes);
     EXPECT_EQ(plan.kv.n_blocks, plan.max_seqs * plan.n_ctx);
-    // One token more for each does not fit, unless the model has no longer context; and what fits is accepted when it is asked for.
+    // One more token for each does not fit, unless the model's context ends there; and the planned size is accepted
+    // when it is requested.
     if (plan.n_ctx < 131072) {
       EXPECT_GT(plan.total_bytes() + plan.max_seqs * plan.kv.token_bytes(), available - available / 20);
     }
@@ -98,13 +100,14 @@ TEST(MemoryPlan, WhatFits) {
   EXPECT_EQ(plans_that_fit(config(), weights, 64000 * kMiB, options).front().n_ctx, 131072);
 }
 
-// Where every layer has a window, a sequence needs room for that, two steps and three blocks, however long it is.
+// If every layer has a window, a sequence needs room for the window, two steps and three blocks, at any length.
 TEST(MemoryPlan, AWindowIsLessThanAContext) {
-  Config c = config();  // 32 KiB a token
+  Config c = config();  // 32 KiB for each token
   c.sliding_window = 1000;
   const int held = 1000 + 2 * 512 + 3 * 16;
   const size_t weights = 1000 * kMiB, for_one = static_cast<size_t>(held) * 32 * 1024;
-  // Half of what is free is for the cache: with a little more than that the model has its whole context, with less what it would have without.
+  // The cache gets half of the free memory. With a little more than needed the model has its whole context; with less,
+  // it has the context of a model without windows.
   const MemoryPlan whole = plan_memory(c, weights, weights + 2 * for_one + kMiB, {});
   EXPECT_EQ(whole.n_ctx, 131072);
   EXPECT_GE(whole.kv.n_blocks * 16, held);
@@ -122,7 +125,7 @@ TEST(MemoryPlan, AWindowIsLessThanAContext) {
   }
 }
 
-// 18 recurrent layers of 24: their states grow with the sequences, the cache is of the other 6.
+// 18 of 24 layers are recurrent: their states grow with the number of sequences; the other 6 layers use the KV cache.
 TEST(MemoryPlan, StatesOfRecurrentLayers) {
   const Config c = config_of_shape("qwen3.5-0.8b");
   const MemoryPlan plan = plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4});
@@ -134,7 +137,7 @@ TEST(MemoryPlan, StatesOfRecurrentLayers) {
   EXPECT_THAT(plan.table(), HasSubstr("4 sequences and 0 checkpoints of"));
   EXPECT_EQ(plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_checkpoints = 3}).states.n_slots, 7);
   EXPECT_EQ(plan_memory(c, 1000 * kMiB, 8000 * kMiB, {.n_ctx = 4096, .max_seqs = 4, .n_checkpoints = -1}).states.n_slots, 4 + 10);
-  // An eighth of what is free, and the table says so.
+  // An eighth of the free memory, and the table shows it.
   const MemoryPlan tight = plan_memory(c, 1000 * kMiB, 1000 * kMiB + 8 * 3 * slot + 100, {.n_ctx = 512, .max_seqs = 4, .n_checkpoints = -1});
   EXPECT_EQ(tight.states.bytes(), (4 + 3) * slot);
   EXPECT_THAT(tight.table(), HasSubstr("4 sequences and 3 checkpoints of"));
@@ -151,7 +154,7 @@ TEST(MemoryPlan, StatesOfRecurrentLayers) {
   }
 }
 
-// The plan of a model against what its backend has taken once it is loaded, and after a step.
+// Compares the plan of a model with the memory that its backend takes after loading, and after a step.
 void expect_planned(const Config& c, const std::function<std::unique_ptr<WeightSource>()>& source, const char* what) {
   for (const int max_seqs : {1, 8})
     for (const int chunk : {64, 512})
@@ -187,7 +190,7 @@ TEST(MemoryPlan, HuggingFaceModelsTakeWhatIsPlanned) {
   }
 }
 
-// Models of known shapes with random weights, of fewer layers and tokens than they have.
+// Models of known shapes with random weights, with fewer layers and tokens than the real models.
 TEST(MemoryPlan, ShapesTakeWhatIsPlanned) {
   for (const char* shape : {"smollm-135m", "qwen3.5-0.8b", "granite-1b-a400m", "qwen3-0.6b"})
     for (const Format format : {Format::Q4_0, Format::BF16}) {
@@ -210,7 +213,7 @@ TEST(MemoryPlan, LatentsTakeWhatIsPlanned) {
     expect_planned(c, [&] { return dummy_source(c, format, 1); }, "latents");
 }
 
-// What looks at a backend's ops takes nothing of its memory.
+// Decorators, which watch a backend's ops, take no memory of the backend.
 TEST(MemoryPlan, DecoratorsChangeNoPlan) {
   const std::string path = (fs::path(testing::TempDir()) / "memory_plan_trace.json").string();
   for (const char* name : {"llama_k", "qwen35", "deepseek3", "gpt_oss"})

@@ -1,6 +1,7 @@
-// Every architecture with its matrices in MLX's 4 bits: the directory, the same weights in 32 bits, and these as a GGUF file have the
-// same logits. That the bits are read as mlx writes them is for tests/io and quantized_models_test.cc; here it is where each architecture
-// finds its matrices, cuts and stacks them. Experts are stacked as mlx-lm does it.
+// Every architecture with its matrices in MLX's 4 bits: the directory, the same weights in 32 bits, and those weights
+// as a GGUF file have the same logits. tests/io and quantized_models_test.cc check that the bits are read as mlx writes
+// them. This test checks where each architecture finds its matrices, and how it cuts and stacks them. Experts are
+// stacked as in mlx-lm.
 #include <map>
 #include <set>
 
@@ -33,7 +34,7 @@ Matrix matrix_of(const RawTensor& tensor) {
   return m;
 }
 
-// experts.0.gate_proj and so on, one after another in switch_mlp.gate_proj.
+// experts.0.gate_proj and so on, stacked in switch_mlp.gate_proj.
 Matrices with_stacked_experts(const Matrices& matrices) {
   const std::pair<const char*, const char*> kMlxNames[] = {{"w1.weight", "gate_proj.weight"}, {"w2.weight", "down_proj.weight"}, {"w3.weight", "up_proj.weight"}};
   Matrices out;
@@ -58,7 +59,7 @@ Matrices with_stacked_experts(const Matrices& matrices) {
   return out;
 }
 
-// Writes the matrix in four bits, and makes of its values what that says.
+// Writes the matrix in four bits, and replaces its values with the decoded ones.
 void add_mlx(RawTensors& out, const std::string& module, Matrix& m) {
   std::vector<uint32_t> words(m.values.size() / 8);
   std::vector<float> scales, biases;
@@ -134,7 +135,7 @@ TEST_P(MlxRows, SameWeightsSameLogits) {
   write_gguf(gguf_export(hf_checkpoint(plain.string())), {.mix = &find_mix("F32")}, gguf.string());
   EXPECT_LT(largest_difference(logits_of(open_checkpoint(gguf.string()), golden), expected), 1e-4) << "GGUF";
   EXPECT_GT(largest_difference(golden.logits, expected), n_quantized > 0 ? 1e-2 : -1.0) << "the four bits make a difference";
-  const std::set<std::string> kOddRows = {"qwen35", "deepseek3", "glm4_moe_lite", "phi3_long", "phi3_short"};  // no row of theirs is whole groups
+  const std::set<std::string> kOddRows = {"qwen35", "deepseek3", "glm4_moe_lite", "phi3_long", "phi3_short"};  // no row has whole groups
   EXPECT_EQ(n_quantized == 0, kOddRows.contains(GetParam()));
   RecordProperty("quantized", std::to_string(n_quantized));
 }

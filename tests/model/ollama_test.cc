@@ -1,5 +1,6 @@
-// Hybrids in Ollama's dialect of GGUF, which its own converter writes: heads for keys and values listed by layer, other names, a
-// feed-forward of length 0, tensors of a vision tower and of layers that draft tokens. The logits are those that transformers computes.
+// Hybrids in Ollama's dialect of GGUF, from Ollama's own converter: KV heads listed by layer, other names, a
+// feed-forward of length 0, tensors of a vision tower and of layers that draft tokens. The expected logits are those of
+// transformers.
 #include "golden_models.h"
 
 #include "io/gguf/writer.h"
@@ -7,7 +8,7 @@
 namespace ingot {
 namespace {
 
-// The file of a golden, with its keys as `edit` leaves them.
+// A golden's file, with its keys changed by `edit`.
 std::vector<uint8_t> in_dialect(const Gguf& golden, const std::function<void(GgufWriter&)>& edit) {
   GgufWriter writer;
   for (const Metadata::Entry& entry : golden.metadata().entries()) writer.set(entry.key, entry.value);
@@ -32,7 +33,7 @@ TEST(Ollama, HybridsHaveTheSameLogits) {
       std::vector<uint32_t> kv_heads(n_layers);
       for (uint32_t i = 1; i < n_layers; i += 2) kv_heads[i] = n_kv_heads;
       set("attention.head_count_kv", kv_heads);
-      set("full_attention_interval", uint32_t{4});  // another than the list's, which counts
+      set("full_attention_interval", uint32_t{4});  // differs from the list, which takes precedence
       set("ssm.v_head_reordered", true);
       set("rope.mrope_interleaved", true);
       set("rope.mrope_section", std::vector<int32_t>{1, 1, 1});

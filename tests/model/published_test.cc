@@ -1,5 +1,6 @@
-// Tiny models in the very layout of published repositories: their keys in config.json, their names of tensors, the files beside them that
-// say nothing here. What comes out is what the references computed for the same weights in the layout that transformers writes today.
+// Tiny models in the exact layout of published repositories: their keys in config.json, their tensor names, and
+// unrelated files next to them. The result equals the references' result for the same weights in the current layout of
+// transformers.
 #include <numeric>
 
 #include "hf_models.h"
@@ -13,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 const fs::path kData = INGOT_TEST_DATA;
 
-// A copy of a directory of tests/data, gone when the test ends.
+// A copy of a directory of tests/data; removed when the test ends.
 class Copy {
  public:
   explicit Copy(const fs::path& from) {
@@ -23,7 +24,7 @@ class Copy {
   ~Copy() { fs::remove_all(path); }
   Json json(const char* file) const { return Json::parse(read_file((path / file).string())); }
   void write(const std::string& file, const std::string& text) const { std::ofstream(path / file, std::ios::binary) << text; }
-  // Files that repositories have and nobody reads here.
+  // Files of real repositories that ingot does not read.
   void add_others(std::initializer_list<const char*> names) const {
     for (const char* name : names) write(name, std::string(name).ends_with(".json") ? "{}" : "text");
   }
@@ -37,7 +38,7 @@ RawTensor ones(std::vector<int64_t> shape) {
   return raw_tensor("BF16", std::move(shape), std::vector<uint16_t>(static_cast<size_t>(n), 0x3F80));
 }
 
-// Qwen3.5: a model that sees, whose text model is one of its parts; layers that draft tokens; two shards.
+// Qwen3.5: a vision model whose text model is one of its parts; layers that draft tokens; two shards.
 TEST(Published, Qwen35) {
   const Copy copy("hf/qwen35");
   Json text = copy.json("config.json");
@@ -88,7 +89,7 @@ TEST(Published, Qwen35) {
   EXPECT_TRUE(checkpoint->chat_template());
 }
 
-// EmbeddingGemma: keys of transformers 4 for its two ropes, the whole of sentence-transformers' files.
+// EmbeddingGemma: transformers 4 keys for its two ropes, and all files of sentence-transformers.
 TEST(Published, EmbeddingGemma) {
   const Copy copy("encoders/gemma_embed");
   Json config = copy.json("config.json");
@@ -117,7 +118,7 @@ TEST(Published, EmbeddingGemma) {
   EXPECT_EQ(open_checkpoint(copy.path.string())->tokenizer()->encode(golden["texts"][0].get<std::string>()), ids[0]);
 }
 
-// bge-reranker: XLM-RoBERTa as older versions saved it, with ids of positions among its tensors.
+// bge-reranker: XLM-RoBERTa as saved by older versions, with position ids among its tensors.
 TEST(Published, BgeReranker) {
   const Copy copy("rankers/xlm_roberta");
   Json config = copy.json("config.json");

@@ -1,5 +1,5 @@
-// Mixes against llama.cpp's own program: tests/data/quant/mixes.json has the types that it gave each matrix of five
-// models under each name (tools/quantizer/mix_goldens.py).
+// Mixes against llama.cpp's own program: tests/data/quant/mixes.json has the types that llama.cpp chose for each matrix
+// of five models under each mix name (tools/quantizer/mix_goldens.py).
 #include "model/quant_mix.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
-// One value for all layers, or a list with one for each.
+// One value for all layers, or a list with one value for each layer.
 template <class T>
 T of_layer(const Json& value, int layer) {
   return value.is_array() ? value[layer].get<T>() : value.get<T>();

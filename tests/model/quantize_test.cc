@@ -1,5 +1,5 @@
-// Checkpoints written as GGUF: the tiny Hugging Face directories against the GGUF files of the same weights that the
-// gguf package wrote, and quantized files against what the encoders make of each row.
+// Checkpoints written as GGUF: the tiny Hugging Face directories against the GGUF files of the same weights from the
+// gguf package, and quantized files against the encoders' result for each row.
 #include "model/quantize.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ std::vector<float> values_of(const Gguf& file, const TensorInfo& tensor) {
   return values;
 }
 
-// A model of one layer whose only remarkable matrix is attn_q, [2, 32], in F32.
+// A model of one layer. Only its matrix attn_q, [2, 32] in F32, has special values.
 std::string write_one_matrix(const std::string& path, const std::vector<float>& values) {
   GgufWriter writer;
   writer.set("general.architecture", std::string("llama"));
@@ -77,7 +77,7 @@ TEST_F(QuantizeTest, DirectoriesBecomeTheFilesThatTheGgufPackageWrote) {
     }
     for (const Metadata::Entry& entry : golden.metadata().entries()) {
       if (entry.key == "general.name") continue;
-      // Keys that converters write even where they say nothing.
+      // Keys that converters always write, even with a value that changes nothing.
       if (entry.key.find(".expert_group_") != std::string::npos && render(entry.value, 9) == "1") continue;
       if (entry.key.ends_with(".attention.sliding_window") && render(entry.value, 9) == "0") continue;
       if (entry.key.ends_with(".rope.scaling.original_context_length") && !golden.metadata().contains("phi3.rope.scaling.attn_factor") &&
@@ -111,7 +111,7 @@ TEST_F(QuantizeTest, WrittenDirectoriesComputeWhatTransformersDid) {
   }
 }
 
-// Every matrix of the file is what encode_row makes of the source's rows, whatever the number of threads.
+// Every matrix of the file equals encode_row of the source's rows, for any number of threads.
 TEST_F(QuantizeTest, EncodesEveryRow) {
   const Gguf source = Gguf::open((kModels / "llama_f16.gguf").string());
   for (const int n_threads : {1, 3}) {

@@ -1,5 +1,6 @@
-// Tiny models in the layouts of quantized checkpoints (tools/goldens/make_quantized.py): the logits that transformers computes
-// with the weights they stand for; the same weights in three containers; and shapes that contradict config.json.
+// Tiny models in the layouts of quantized checkpoints (tools/goldens/make_quantized.py): the logits equal those of
+// transformers with the decoded weights; the same weights agree in three containers; shapes that contradict config.json
+// are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,11 +64,12 @@ TEST_P(QuantizedModels, LogitsEqualTransformers) {
   EXPECT_LT(largest_difference(logits_of(directory, tokens_of(directory)), expected_of(directory)), 1e-4);
 }
 
-// int8 activations err by 0.5 % of a deviation in each of the products that follow one another, and FP8 weights, which become int8
-// too, by as much again. What comes of it is 0.04 to 0.06 here, with bf16 weights 0.02, of logits that deviate by 2.
+// int8 activations err by 0.5 % of a deviation in each of several products in a row. FP8 weights, which also become
+// int8, err by the same amount again. The logits, whose deviation is 2, then err by 0.04 to 0.06, or by 0.02 with bf16
+// weights.
 TEST_P(QuantizedModels, LogitsOfTheCpuAreNearThem) {
   const fs::path directory = kQuantized / GetParam().name;
-  const bool experts = std::string_view(GetParam().name) == "gpt_oss_mxfp4";  // an expert that was nearly chosen may take another's place
+  const bool experts = std::string_view(GetParam().name) == "gpt_oss_mxfp4";  // an expert that was almost chosen may replace another
   EXPECT_LT(rms_difference(logits_of(directory, tokens_of(directory), "cpu"), expected_of(directory)), experts ? 0.3 : 0.1);
 }
 
@@ -88,7 +90,8 @@ TEST_P(QuantizedModels, SayWhatTheyAreMadeOf) {
 
 INSTANTIATE_TEST_SUITE_P(Models, QuantizedModels, testing::ValuesIn(kModels), [](const auto& i) { return std::string(i.param.name); });
 
-// The errors that rounding the weights makes, not ours: of bf16 to 8 bits of mantissa, of 4 bits a weight.
+// The differences come from rounding the weights, not from ingot: to the 8 bits of mantissa of bf16, or to 4 bits a
+// weight.
 TEST(QuantizedModel, TheSameWeightsAgreeInThreeContainers) {
   const std::vector<int32_t> tokens = tokens_of(kQuantized / "base_bf16");
   const auto f16 = logits_of(kQuantized / "base_f16.gguf", tokens), bf16 = logits_of(kQuantized / "base_bf16", tokens);
@@ -100,7 +103,7 @@ TEST(QuantizedModel, TheSameWeightsAgreeInThreeContainers) {
   EXPECT_GT(rms_difference(f16, bf16), 1e-4);
 }
 
-// A copy of one of the models that a test may change.
+// A copy of one of the models, which a test may change.
 class ModelCopy {
  public:
   explicit ModelCopy(const char* name) : path_(fs::path(testing::TempDir()) / fmt::format("quantized_{}", testing::UnitTest::GetInstance()->current_test_info()->name())) {
@@ -142,7 +145,7 @@ TEST(QuantizedModel, AConfigThatSaysNothingOrOtherThings) {
   EXPECT_THAT(copy.complaint(), HasSubstr("'lm_head.weight': rows of 32 are no whole groups: expected a multiple of 64"));
   copy.edit_config([](auto& json) { json.erase("quantization"), json.erase("quantization_config"); });
   EXPECT_THAT(copy.complaint(), HasSubstr("config.json does not say how it is quantized"));
-  const CheckpointFacts facts = open_checkpoint(copy.path().string())->facts();  // what there is can be looked at
+  const CheckpointFacts facts = open_checkpoint(copy.path().string())->facts();  // the tensors can still be inspected
   EXPECT_EQ(facts.warnings.size(), 1u);
   EXPECT_THAT(facts.tensors.size(), testing::Gt(40u));
   copy.edit_config([](auto& json) { json["quantization_config"] = {{"quant_method", "bitsandbytes"}}; });

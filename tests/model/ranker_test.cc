@@ -1,5 +1,5 @@
-// Cross-encoders against transformers (what their classifiers give) and sentence-transformers (scores), from GGUF files and from
-// directories: tools/goldens/make_rankers.py. And what Embedder refuses of them.
+// Cross-encoders against transformers (the output of their classifiers) and sentence-transformers (scores), from GGUF
+// files and from directories: tools/goldens/make_rankers.py. And the input that Embedder refuses for them.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -53,7 +53,7 @@ TEST_P(Rankers, ScoresEqualSentenceTransformers) {
     for (const auto& ids : golden_.ids) n_tokens += ids.size();
     EXPECT_EQ(scores.n_tokens, n_tokens);
     for (size_t i = 0; i < golden_.documents.size(); ++i) {
-      // A directory says what its makers want; of a GGUF file it is always the sigmoid.
+      // A directory sets its own activation; for a GGUF file it is always the sigmoid.
       const double expected = form_ == "gguf" ? sigmoid(golden_.logits[i]) : golden_.scores[i];
       const bool is_ref = device == std::string("ref");
       EXPECT_NEAR(scores.values[i], expected, is_ref ? 1e-4 : 3e-3) << device << ": " << golden_.documents[i];
@@ -64,7 +64,7 @@ TEST_P(Rankers, ScoresEqualSentenceTransformers) {
   RecordProperty("cpu", fmt::format("{:.1e}", largest[1]));
 }
 
-// Each pair by itself, and pairs in several batches, have the same scores.
+// Each pair by itself has the same score as in batches of several pairs.
 TEST_P(Rankers, BatchesDoNotChangeScores) {
   EmbedOptions options = on("ref");
   const auto embedder = open(path_, options);
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Rankers,
                                          std::tuple("qwen3_yes", "directory")),
                          [](const auto& i) { return std::get<0>(i.param) + "_" + std::get<1>(i.param); });
 
-// The tokens of pairs, cut and whole, are those of the tokenizers library; "longest_first" has cut document 4.
+// The tokens of pairs, cut and whole, equal those of the tokenizers library; "longest_first" has cut document 4.
 TEST(Ranker, PairsEqualTokenizers) {
   for (const std::string name : {"bert", "xlm_roberta", "modern_bert", "qwen3_score"}) {
     const RankerGolden golden = read_ranker_golden(name);
@@ -138,12 +138,12 @@ TEST(Ranker, PromptsKeepWhatIsAroundTheDocument) {
   const Embedder::Scores cut = embedder->score("q", {&document, 1}, true);
   EXPECT_LE(cut.n_tokens, 100u);
   EXPECT_GT(cut.n_tokens, 80u);
-  // Control tokens of the prompt are no words of a document.
+  // Control tokens of the prompt are not recognised in a document.
   const std::string tokens = "[SEP]", letters = "[SEQ]";
   EXPECT_EQ(embedder->score("q", {&tokens, 1}).n_tokens, embedder->score("q", {&letters, 1}).n_tokens);
 }
 
-// ---- what is refused
+// ---- refused input
 
 std::string refusal(const std::function<void()>& f) {
   try {
@@ -164,7 +164,7 @@ TEST(Ranker, RefusesModelsThatEmbed) {
   EXPECT_THAT(refusal([&] { open(kEncoders / "bert.gguf", options); }), HasSubstr("there is no classifier in it"));
 }
 
-// What tells three feelings apart, say.
+// A classifier with three classes, for example for three feelings.
 class ThreeClasses final : public WeightSource {
  public:
   std::string name() const override { return "feelings"; }
@@ -188,7 +188,7 @@ TEST(Ranker, RefusesModelsThatSort) {
               HasSubstr("'score.weight' is [3, 48]: expected [3, 47]"));
 }
 
-// A cross-encoder's encoder can be used as one that embeds, if told how.
+// The encoder of a cross-encoder can compute embeddings if the caller chooses a pooling.
 TEST(Ranker, PoolingMayBeTold) {
   EmbedOptions options = on("ref");
   options.pooling = "mean";
@@ -221,7 +221,7 @@ TEST_F(RankerDirectory, ConfigsMustBeKnown) {
   EXPECT_THAT(config([](auto& j) { j["architectures"] = "x"; }), HasSubstr("architectures"));
 }
 
-// A model that is asked in words: the question is in its template.
+// A model that is asked in words: its template contains the question.
 TEST(Ranker, TheTemplateAsks) {
   const fs::path copy = fs::path(testing::TempDir()) / "ranker_that_is_asked";
   auto accepted = [&](const std::function<void()>& change) {
@@ -241,7 +241,7 @@ TEST(Ranker, TheTemplateAsks) {
   fs::remove_all(copy);
 }
 
-// The pooling that config.json names is the one that is used.
+// The pooling that config.json names is used.
 TEST_F(RankerDirectory, ClassifierPoolingIsRead) {
   const RankerGolden golden = read_ranker_golden("modern_bert");
   const float mean = open(path_, on("ref"))->score(golden.query, {&golden.documents[1], 1}).values[0];

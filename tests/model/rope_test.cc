@@ -10,7 +10,7 @@
 namespace ingot {
 namespace {
 
-// What transformers' ROPE_INIT_FUNCTIONS say (tools/goldens/make_rope.py).
+// The results of transformers' ROPE_INIT_FUNCTIONS (tools/goldens/make_rope.py).
 TEST(Rope, FrequenciesEqualTransformers) {
   const auto cases = nlohmann::json::parse(read_file(INGOT_TEST_DATA "/models/rope.cases"));
   ASSERT_GE(cases.size(), 10u);
@@ -58,7 +58,7 @@ TEST(Rope, LinearScalingAndDivisorsDivide) {
   }
 }
 
-// YaRN keeps the fast frequencies, divides the slow ones by the factor, and goes monotonically from one to the other.
+// YaRN keeps the fast frequencies, divides the slow ones by the factor, and interpolates monotonically in between.
 TEST(Rope, YarnInterpolatesSlowFrequenciesOnly) {
   const RopeScaling yarn = {.kind = RopeScalingKind::kYarn, .factor = 8, .original_context = 4096};
   const std::vector<float> plain = rope_frequencies(128, 10000, {}, {}), scaled = rope_frequencies(128, 10000, yarn, {});

@@ -1,4 +1,4 @@
-// The tensors of safetensors files as a map, for tests that rename, add or encode some and write them again.
+// The tensors of safetensors files as a map, for tests that rename, add or encode tensors and write the files again.
 #pragma once
 #include <cstring>
 #include <filesystem>
@@ -35,7 +35,7 @@ inline void read_safetensors(const std::string& path, RawTensors& out) {
   }
 }
 
-// Of all the files in the directory, which are taken away.
+// Reads all safetensors files of the directory, and removes them.
 inline RawTensors take_safetensors(const std::filesystem::path& directory) {
   RawTensors out;
   std::vector<std::filesystem::path> files;

@@ -50,7 +50,7 @@ TEST(Score, RefusesTokensThatCannotBe) {
   }
 }
 
-// A pool may be smaller than the context: of a model with windows, or because the user says so.
+// A pool may be smaller than the context: for a model with windows, or because the user sets its size.
 TEST(Score, ThePoolBoundsASequence) {
   const Config c = tiny();
   Ranks small(c, dummy_source(c, Format::F32, 7), {.backend = {.device = "ref"}, .n_ctx = 64, .max_batch_tokens = 32, .max_seqs = 2, .n_kv_tokens = 64}, nullptr);
@@ -99,7 +99,7 @@ TEST(Score, LogProbabilitiesSumToOne) {
   EXPECT_EQ(rows, 37);
 }
 
-// The definition, written out: windows of 16, of each the predictions of tokens 9 to 15.
+// The definition, written out: windows of 16 tokens; in each window, the predictions of tokens 9 to 15.
 TEST(Score, PerplexityIsLlamaCppsDefinition) {
   Ranks r = runner(16);
   const std::vector<int32_t> tokens = some_tokens(50);

@@ -1,5 +1,5 @@
-// The shard column of the tensor table: every large matrix of a layer is divided among ranks, what is divided divides evenly, and matrices that
-// follow each other are divided alike.
+// The shard column of the tensor table: every large matrix of a layer is divided among ranks, each divided matrix
+// divides evenly, and consecutive matrices are divided in the same way.
 #include "model/tensors.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,8 @@ TEST(Shards, EveryLargeMatrixOfALayerHasOne) {
     for (int layer = 0; layer < c.n_layers; ++layer)
       for (const MatrixRow<LayerWeights>& row : layer_matrices()) {
         if (!applies(row.when, c, layer)) continue;
-        // Down to latents, and to one number a head or expert, which every rank needs whole or has no use of dividing.
+        // Outputs that are latents, or one number for each head or expert: every rank needs all of them, or gains
+        // nothing from dividing them.
         const bool small = row.n_out == Size::kOne || row.n_out == Size::kExperts || row.n_out == Size::kQRank || row.n_out == Size::kHead;
         EXPECT_EQ(row.shard == Shard::kNone, small) << c.name << ": " << row.gguf_name;
         EXPECT_EQ(row.shard == Shard::kExperts, row.count != Size::kNone) << c.name << ": " << row.gguf_name;
@@ -56,7 +57,8 @@ TEST(Shards, EveryLargeMatrixOfALayerHasOne) {
       }
 }
 
-// Of a layer's matrices ranks each keep at most a tenth whole. A row that is one of several ways to find a matrix counts for itself.
+// Each rank keeps at most a tenth of a layer's matrices undivided. If a matrix has several table rows, each row counts
+// by itself.
 TEST(Shards, LittleIsKeptByAll) {
   for (const Config& c : configs())
     for (int layer = 0; layer < c.n_layers; ++layer) {
@@ -72,7 +74,7 @@ TEST(Shards, LittleIsKeptByAll) {
     }
 }
 
-// As many ranks as there are parts, or any number that divides them, have equal ones.
+// If the number of ranks divides the number of parts, all ranks have equal parts.
 TEST(Shards, ShapesDivideAsTheySay) {
   const auto expect_divides = [](const auto& row, const Config& c) {
     if (row.divided() == Size::kNone) {
@@ -95,7 +97,7 @@ TEST(Shards, ShapesDivideAsTheySay) {
   }
 }
 
-// What a matrix makes is divided as the next one takes it, and a bias as its matrix's outputs.
+// The output of a matrix is divided as the next matrix reads it, and a bias as the outputs of its matrix.
 TEST(Shards, WhatFollowsEachOtherIsDividedAlike) {
   using L = LayerWeights;
   constexpr struct {

@@ -1,5 +1,5 @@
-// Directories that differ in what they say of texts, pooling, pairs and attention, against what sentence-transformers and
-// transformers compute with them: tools/goldens/make_variants.py. And what is refused of modules.json.
+// Directories with different settings for texts, pooling, pairs and attention, against the results of
+// sentence-transformers and transformers: tools/goldens/make_variants.py. And refused contents of modules.json.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ std::unique_ptr<Embedder> open(const fs::path& path, const EmbedOptions& options
   return Embedder::open(open_checkpoint(path.string()), options, nullptr);
 }
 
-// The directory of a row, gone with the test.
+// The directory of a row; removed after the test.
 class Copy {
  public:
   explicit Copy(const Object& row) {
@@ -57,7 +57,7 @@ void expect_near(std::span<const float> a, const std::vector<float>& b, const st
   for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 2e-4) << what << " " << i;
 }
 
-// Of length 1, as an Embedder gives them, whatever modules.json says of the end.
+// Scaled to length 1, as an Embedder returns vectors for any setting of modules.json.
 std::vector<float> unit(std::vector<float> row) {
   double squares = 0;
   for (const float x : row) squares += double{x} * x;
@@ -104,7 +104,7 @@ TEST_P(EncoderVariants, EqualSentenceTransformers) {
   for (const std::string prompt : {"", "query"}) check(*embedder, prompt, embedder->facts().find_prompt(prompt).value());
 }
 
-// A GGUF file says the same, or cannot be made.
+// A converted GGUF file gives the same result, or the conversion is refused.
 TEST_P(EncoderVariants, EqualWhenConverted) {
   const Copy copy(GetParam().row);
   const auto before = open(copy.path);
@@ -142,14 +142,14 @@ TEST_P(RankerVariants, EqualWhenConverted) {
   write_gguf(gguf_export(open_checkpoint(copy.path.string())), {}, file.string());
   const auto before = open(copy.path), after = open(file, {.backend = {.device = "ref"}, .n_ctx = before->max_tokens()});
   const auto scores = after->score(golden["query"].get<std::string>(), golden["documents"].get<std::vector<std::string>>(), true);
-  std::vector<float> expected = row["scores"];  // a GGUF file's are from 0 to 1
+  std::vector<float> expected = row["scores"];  // a GGUF file's scores are from 0 to 1
   if (row["base"] == "rankers/bert") std::ranges::transform(expected, expected.begin(), sigmoid);
   expect_near(scores.values, expected, "score");
 }
 
 INSTANTIATE_TEST_SUITE_P(, RankerVariants, testing::ValuesIn(rows_of("rankers.json")), name_of);
 
-// ---- decoders that look to both sides
+// ---- decoders with attention in both directions
 
 class Bidirectional : public testing::TestWithParam<Row> {
  protected:
@@ -178,7 +178,7 @@ TEST_P(Bidirectional, EqualTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(, Bidirectional, testing::ValuesIn(rows_of("bidirectional.json")), name_of);
 
-// ---- what is refused
+// ---- refused input
 
 std::string refusal(const Object& row) {
   const Copy copy(row);
@@ -229,7 +229,7 @@ TEST(Modules, OptionsMustBeKnown) {
   EXPECT_THAT(with_file("config_sentence_transformers.json", {{"prompts", Object::object()}, {"default_prompt_name", "query"}}), HasSubstr("'query' is none of the prompts"));
 }
 
-// Types that no pair of rows can say are refused, and so are tokens at the ends that one text does not have.
+// Token types that a pair cannot express are refused, and so are end tokens of a pair that a single text does not have.
 TEST(Pairs, OtherFormsAreRefused) {
   const auto piece = [](const char* kind, const char* id, int type) { return Object{{kind, {{"id", id}, {"type_id", type}}}}; };
   const auto score = [&](const Object& pair) {

@@ -47,7 +47,7 @@ Config tiny(const char* arch) {
   return c;
 }
 
-// A source that lacks one tensor, or gives it another shape.
+// A source with one tensor missing, or with another shape.
 class Broken final : public WeightSource {
  public:
   Broken(const Config& c, std::string victim, bool missing)
@@ -79,7 +79,7 @@ std::string complaint(const std::string& victim, bool missing) {
   return "";
 }
 
-// What weights will take is known before they are loaded, whatever the checkpoint keeps them in.
+// The memory of weights is known before loading, for any format of the checkpoint.
 TEST(Weights, TakeWhatTheirShapesSay) {
   const std::string data = INGOT_TEST_DATA;
   for (const char* path : {"/models/llama_k.gguf", "/models/qwen2_tied.gguf", "/models/qwen35.gguf", "/hf/qwen3next",
@@ -132,7 +132,7 @@ TEST(Weights, NamesBothShapes) {
   EXPECT_NE(message.find("[96, 64]"), std::string::npos) << message;
 }
 
-// A source whose tensors all have one format, and random bytes or one bad number in it.
+// A source whose tensors all have one format, with random bytes or one bad number.
 class Damaged final : public WeightSource {
  public:
   Damaged(const Config& c, Format matrices, std::function<void(std::string_view, std::vector<uint8_t>&)> damage)
@@ -192,7 +192,7 @@ TEST(Weights, ANumberThatIsNotFiniteIsFoundWhenAsked) {  // G37
   }
 }
 
-// A norm is read as it is: in a format of blocks it is refused, and so is a vector of another length.
+// A norm is read as it is stored, so it is refused in a block format; a vector of another length is refused too.
 TEST(Weights, VectorsAreDense) {  // G36
   class QuantizedNorm final : public WeightSource {
    public:
@@ -216,7 +216,7 @@ TEST(Weights, VectorsAreDense) {  // G36
   }
 }
 
-// Experts with a tensor each, as the first Mixtral files have them; the numbers of an expert's are its own.
+// Experts with one tensor each, as in the first Mixtral files; each expert has its own numbers.
 class Scattered final : public WeightSource {
  public:
   explicit Scattered(const Config& c, Format of_last) : inner_(dummy_source(c, Format::F32, 1)), n_(c.experts.n), of_last_(of_last) {}
@@ -264,7 +264,7 @@ TEST(Weights, ExpertsWithATensorEachAreStacked) {
   }
 }
 
-// The scales that stand beside NVFP4 matrices of GGUF files, of stacked experts one each, are on their weights.
+// The scales next to NVFP4 matrices in GGUF files, one for each stacked expert, are applied to the weights.
 TEST(Weights, ScalesOfNvfp4AreApplied) {
   constexpr int64_t kIn = 128, kOut = 6, kExperts = 3;
   const auto source_of = [](std::vector<float> scales, uint32_t type = 0) {
@@ -306,7 +306,7 @@ TEST(Weights, ScalesOfNvfp4AreApplied) {
   }
 }
 
-// A source with one tensor more than anything asks for.
+// A source with one tensor that no model uses.
 class Extra final : public WeightSource {
  public:
   Extra(const Config& c, std::string name) : inner_(dummy_source(c, Format::F32, 1)), extra_(std::move(name)) {}

@@ -1,5 +1,6 @@
-// Attention and the KV cache: cuts the batch into tasks of (tokens of a sequence, KV head, range of keys). Few long
-// decodes are cut along their keys as well, and their partial results merged (as in flash-decoding).
+// Attention and the KV cache. The batch is cut into tasks of (tokens of a sequence, KV head, range of keys). If a step
+// has few decodes with long contexts, their keys are cut as well, and the partial results are merged (as in
+// flash-decoding).
 #include <algorithm>
 
 #include "backend/cpu/cpu_backend.h"
@@ -24,12 +25,12 @@ void CpuBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
   for_rows(k.rows, 2 * k.rows * k.cols, [&](int64_t t, int) { write_token(kv, layer, t, k.f32(t), v.f32(t)); });
 }
 
-// The softmax goes block by block of keys, so a token's numbers depend on where its range is cut: in
+// Makes the tasks of one KV head; all heads have the same tasks. Returns the number of parts into which each token's
+// keys are cut. The number is 1 unless the context is long and there are too few tasks for the threads.
+//
+// The softmax handles blocks of keys in order, so a token's numbers depend on where its key range is cut. In
 // deterministic mode the range is not cut, and its blocks are counted from the first key. A block has a fixed number of
 // chunks (next_block), and no chunk crosses a page.
-//
-// Tasks for one KV head; all heads have the same. Sets the number of parts a token's work is cut into, 1 unless it is
-// long and there are too few tasks for the threads.
 int CpuBackend::plan_attention(const AttentionArgs& a, int block_size) {
   constexpr int kShortestPart = 256;
   const int tokens_a_task = std::max(1, cpu::kMaxQueryRows / (a.n_heads / a.n_kv_heads));
@@ -49,7 +50,7 @@ int CpuBackend::plan_attention(const AttentionArgs& a, int block_size) {
       longest = std::max(longest, end - begin);
     }
   }
-  // Long tasks first, so that the last to finish is short: in a prompt those of its end.
+  // Long tasks go first, so that the last task to finish is short. In a prompt, the long tasks are at the end.
   std::reverse(attention_tasks_.begin(), attention_tasks_.end());
   const int n_tasks = static_cast<int>(attention_tasks_.size()), wanted = 4 * pool_.size();
   if (deterministic_ || pool_.size() == 1 || n_tasks * a.n_kv_heads >= wanted || longest < 2 * kShortestPart) return 1;
@@ -70,7 +71,7 @@ int CpuBackend::plan_attention(const AttentionArgs& a, int block_size) {
   return n_parts;
 }
 
-// More heads on one KV head than a task can hold (attention over latents): some of them at a time.
+// If more query heads share the KV head than a task can hold (attention over latents), handles some heads at a time.
 void CpuBackend::attention_in_turns(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& a) {
   CHECK_EQ(a.n_kv_heads, 1);
   for (int first = 0; first < a.n_heads; first += cpu::kMaxQueryRows) {
@@ -89,7 +90,7 @@ void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const Atten
   if (group > cpu::kMaxQueryRows) return attention_in_turns(y, q, cache, a);
   const int n_parts = plan_attention(a, kv.shape.block_size);
   const int64_t row_floats = 2 + a.head_dim, part_floats = cpu::kMaxQueryRows * row_floats;
-  if (attention_scratch_stride_ < cpu::attention_scratch_floats(a.head_dim)) {  // only where reserve() was not called
+  if (attention_scratch_stride_ < cpu::attention_scratch_floats(a.head_dim)) {  // only if reserve() was not called
     attention_scratch_stride_ = cpu::attention_scratch_floats(a.head_dim);
     attention_scratch_ = cpu::Memory(static_cast<size_t>(pool_.size() * attention_scratch_stride_ * 4));
   }

@@ -1,4 +1,4 @@
-// Memory, the step's frame, and the verbs that work row by row.
+// Memory, begin and sample of a step, and the ops that work row by row.
 #include "backend/cpu/cpu_backend.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ std::unique_ptr<KvCache> CpuBackend::make_kv(const KvShape& shape) {
 
 namespace {
 
-// Of one thread's scratch, whole cache lines.
+// Floats of one thread's scratch, rounded up to whole cache lines.
 int64_t attention_stride(int head_dim) { return (cpu::attention_scratch_floats(head_dim) + 15) / 16 * 16; }
 
 }  // namespace
@@ -206,7 +206,7 @@ void CpuBackend::copy(Tensor y, Tensor x) {
 
 void CpuBackend::scale(Tensor x, float factor, float softcap) {
   const int64_t cost = softcap > 0 ? 4 : 1;
-  constexpr int64_t kPiece = 16384;  // rows of logits are long and few
+  constexpr int64_t kPiece = 16384;  // there are few rows of logits, and they are long
   const int64_t pieces = (x.cols + kPiece - 1) / kPiece;
   for_rows(x.rows * pieces, cost * x.rows * x.cols, [&](int64_t i, int) {
     const int64_t begin = i % pieces * kPiece;

@@ -1,5 +1,5 @@
-// CpuBackend: the ops on this machine's cores. It plans each op as tasks for the pool and leaves the arithmetic to the
-// kernels of one instruction set (kernels.h). Everything a step needs is taken by reserve().
+// CpuBackend: the ops on this machine's cores. It splits each op into tasks for the pool; the kernels of one
+// instruction set (kernels.h) do the arithmetic. reserve() allocates everything that a step needs.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -73,15 +73,15 @@ class CpuBackend final : public Backend {
   void moe(const MoeArgs& args) override;
 
  private:
-  // What reserve() takes, in bytes.
+  // Bytes that reserve() allocates.
   struct ScratchSizes {
-    size_t activations = 0;  // of each of kMaxOutputs
+    size_t activations = 0;  // of each of kMaxOutputs buffers
     size_t attention = 0, partials = 0;
-    size_t experts = 0;  // of each of two
+    size_t experts = 0;  // of each of two buffers
   };
   ScratchSizes scratch_for(const StepLimits& limits) const;
 
-  // One of the matmuls, at most kMaxOutputs, that a verb does on the same activations.
+  // A matmul. One op runs at most kMaxOutputs of them on the same activations.
   static constexpr int kMaxOutputs = 3;
   struct Output {
     Tensor y;
@@ -93,16 +93,16 @@ class CpuBackend final : public Backend {
     int job;
     cpu::PanelRange range;
   };
-  // A unit of attention work but for the KV head: some tokens of a sequence, and a range of its keys.
+  // A unit of attention work, the same for each KV head: some tokens of a sequence, and a range of its keys.
   struct AttentionTask {
     int seq;
     int first_token;  // in the batch
     int n_tokens;
     int key_begin, key_end;
-    int part;  // which partial result it writes; -1: none, it writes y
+    int part;  // index of the partial result to write; -1: the task writes y
   };
 
-  // cpu_matmul.cc. With `gated`, outputs are gate and up, and y of the first gets act(gate) * up.
+  // cpu_matmul.cc. With `gated`, the outputs are gate and up, and the first output's y gets act(gate) * up.
   void run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated = {});
   void run_task(const cpu::MatmulJob& job, const cpu::PanelRange& range);
   const uint8_t* pack(Tensor x, const cpu::PackedWeight& w, int slot);
@@ -118,13 +118,13 @@ class CpuBackend final : public Backend {
 
   // cpu_moe.cc
   struct ExpertOutput {
-    Tensor y;  // rows in the groups' order
+    Tensor y;  // rows sorted by expert, as in order_
     const Weight* w;
     Tensor bias;  // [n_experts, n_out] or empty
   };
   struct ExpertGroup {
     int expert;
-    int64_t first;  // row in the groups' order
+    int64_t first;  // row in the order of order_
     int n_rows;
   };
   void group_by_expert(Tensor ids, int64_t n_experts);
@@ -133,7 +133,7 @@ class CpuBackend final : public Backend {
   const uint8_t* pack_groups(Tensor x, const cpu::PackedWeight& w, int slot);
   void run_groups(Tensor x, std::span<const ExpertOutput> outputs, std::optional<Activation> gated);
 
-  // Calls f(row, thread) for n rows, on several threads when they hold work for them: `elements` in all.
+  // Calls f(row, thread) for n rows. Uses several threads if the work is large enough: `elements` in all rows together.
   template <class F>
   void for_rows(int64_t n, int64_t elements, F&& f) {
     constexpr int64_t kWorthATask = 8192;
@@ -157,7 +157,7 @@ class CpuBackend final : public Backend {
   cpu::Memory activations_[kMaxOutputs];
   std::vector<MatmulTask> matmul_tasks_;
   std::vector<ExpertGroup> groups_;
-  std::vector<int32_t> order_, place_;  // [rows]: the row at each place in the groups' order, and the other way round
+  std::vector<int32_t> order_, place_;  // [rows]: the row at each sorted place, and the place of each row
   std::vector<int64_t> expert_start_, expert_panels_;
   std::vector<cpu::MatmulJob> expert_jobs_;
   cpu::Memory expert_in_, expert_out_;

@@ -1,5 +1,5 @@
-// CpuKv: pages [layer, block, kv_head], each of one head (KvLayout). Keys lie dimension by dimension so that scores of
-// 16 keys are one vector.
+// CpuKv: pages [layer, block, kv_head], each for one head (KvLayout). The keys of a page are transposed, [dimension,
+// key], so that one vector holds the scores of 16 keys.
 #pragma once
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/memory.h"
@@ -20,7 +20,7 @@ class CpuKv : public KvCache {
     return static_cast<size_t>(head_bytes_of(s)) * s.n_kv_heads * s.n_blocks * s.n_layers;
   }
 
-  // The page of block 0 for a head of a layer; block b is b * page_stride further.
+  // The page of block 0 for one head of a layer. The page of block b is b * page_stride bytes further.
   uint8_t* pages(int layer, int kv_head) const {
     return memory.data() + int64_t{layer} * shape.n_blocks * page_stride + kv_head * head_bytes;
   }

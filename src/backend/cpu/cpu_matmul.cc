@@ -1,5 +1,5 @@
-// The verbs that are matmuls: pack the activations once for each layout that the weights want, cut all panels into
-// tasks, and run them as one parallel loop.
+// The ops that are matmuls. They pack the activations once for each layout that the weights need, cut all panels into
+// tasks, and run the tasks as one parallel loop.
 #include <algorithm>
 #include <array>
 
@@ -35,8 +35,8 @@ const uint8_t* CpuBackend::pack(Tensor x, const PackedWeight& w, int slot) {
   return to;
 }
 
-// Some six tasks a thread, none so small that handing it out costs more than doing it; panels first, tiles where those
-// are few.
+// Makes about six tasks for each thread, but no task so small that starting the task costs more than running it. Cuts
+// by panels first, and by tiles if there are too few panels.
 void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
   constexpr int64_t kTasksPerThread = 6, kLeastWork = 16 * 1024;  // bytes of weights times tokens
   matmul_tasks_.clear();
@@ -60,10 +60,10 @@ void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const i
   }
 }
 
-// The kernel sums long products in parts of k, when several tiles of tokens make that worth it; so the sums depend on
-// the batch. Deterministic, such tiles go one by one.
+// For several long tiles of tokens, the kernel sums a product in parts of k, so the sums depend on the batch. In
+// deterministic mode, such tiles run one at a time.
 void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
-  constexpr int64_t kLongTileBytes = 128 * 1024;  // below where the kernel begins to do so
+  constexpr int64_t kLongTileBytes = 128 * 1024;  // below the length from which the kernel sums in parts
   const int64_t tile_bytes = cpu::kMaxTile * job.act_token_bytes;
   if (!deterministic_ || tile_bytes < kLongTileBytes) return kernels_.matmul(job, range);
   for (int tile = range.tile_begin; tile < range.tile_end; ++tile)
@@ -100,7 +100,7 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
                .accumulate = out.accumulate};
     n_panels[i] = w.n_panels;
   }
-  // Gate and up run panel by panel together: only the first one's panels are dealt out.
+  // Gate and up run together, panel by panel, so only the first matmul's panels become tasks.
   const size_t n_dealt = gated ? 1 : outputs.size();
   plan_matmuls({jobs.data(), n_dealt}, {n_panels.data(), n_dealt});
   pool_.parallel_for(static_cast<int64_t>(matmul_tasks_.size()), [&](int64_t i, int) {
@@ -124,7 +124,7 @@ void CpuBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor b
 }
 
 void CpuBackend::gate_up(const GateUpArgs& a) {
-  if (packed(*a.w_gate).max_tile != packed(*a.w_up).max_tile) return Backend::gate_up(a);  // one dense and one not
+  if (packed(*a.w_gate).max_tile != packed(*a.w_up).max_tile) return Backend::gate_up(a);  // only one is dense
   const Output outputs[] = {{a.y, a.w_gate, a.b_gate}, {a.y, a.w_up, a.b_up}};
   run_matmuls(normed(a.x, a.normed, a.norm), outputs, a.act);
 }
@@ -134,7 +134,7 @@ void CpuBackend::qkv(const QkvArgs& a) {
   run_matmuls(normed(a.x, a.normed, a.norm), outputs);
   const int n_freq = a.rope.angles ? static_cast<int>(a.rope.angles.cols / 2) : 0;
   const auto finish = [&](float* heads, int n_heads, const NormArgs& norm, int64_t token) {
-    const int64_t n_normed = norm.weight.cols;  // a head, or all of them
+    const int64_t n_normed = norm.weight.cols;  // one head, or all heads
     for (int64_t at = 0; norm.weight && at < int64_t{n_heads} * a.head_dim; at += n_normed)
       kernels_.norm(heads + at, heads + at, n_normed, norm.weight.f32(), norm.bias ? norm.bias.f32() : nullptr,
                     norm.eps, norm.kind == NormKind::kLayer);

@@ -1,5 +1,5 @@
-// Experts: the rows of a step are put in order of their experts, so that each expert is one matmul over the tokens that
-// go to it, and all of them are one parallel loop. A decode of one sequence is the same with one row an expert.
+// Experts: the rows of a step are sorted by expert, so that each expert is one matmul over its tokens, and all experts
+// are one parallel loop. A decode of one sequence works the same way, with one row for each expert.
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +17,8 @@ void CpuBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const Rout
   });
 }
 
-// A counting sort of the rows by expert: order_[i] is the row that comes i-th, groups_ the experts that have any.
+// A counting sort of the rows by expert: order_[i] is the row at sorted place i; groups_ lists the experts that have
+// rows.
 void CpuBackend::group_by_expert(Tensor ids, int64_t n_experts) {
   CHECK(ids.contiguous());
   const int64_t n_rows = ids.rows * ids.cols;
@@ -37,7 +38,7 @@ void CpuBackend::group_by_expert(Tensor ids, int64_t n_experts) {
   for (int64_t i = 0; i < n_rows; ++i) order_[next[expert[i]]++] = static_cast<int32_t>(i);
 }
 
-// The rows of x that the groups want, one after another. x has one for each row of ids, or for each token.
+// Gathers the rows of x in the order of order_. x has a row for each row of ids, or a row for each token.
 Tensor CpuBackend::gathered(Tensor x, cpu::Memory& memory) {
   const auto n = static_cast<int64_t>(order_.size());
   const Tensor out = room(memory, n, x.cols);
@@ -49,12 +50,12 @@ Tensor CpuBackend::gathered(Tensor x, cpu::Memory& memory) {
 
 Tensor CpuBackend::room(cpu::Memory& memory, int64_t rows, int64_t cols) {
   const auto needed = static_cast<size_t>(rows * cols) * sizeof(float);
-  if (memory.size() < needed) memory = cpu::Memory(needed);  // only where reserve() was not called
+  if (memory.size() < needed) memory = cpu::Memory(needed);  // only if reserve() was not called
   return {memory.f32(), DType::kF32, rows, cols, cols};
 }
 
-// x and y hold the groups' rows one after another, or x the one row that all groups want. With `gated`, the outputs are
-// gate and up, and y of the first gets act(gate) * up.
+// x and y hold the rows of the groups one after another; or x is a single row that all groups use. With `gated`, the
+// outputs are gate and up, and the first output's y gets act(gate) * up.
 void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std::optional<Activation> gated) {
   expert_jobs_.clear();
   const uint8_t* acts[2] = {};
@@ -96,7 +97,7 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
   });
 }
 
-// Each group in tiles of its own.
+// Packs each group into separate tiles.
 const uint8_t* CpuBackend::pack_groups(Tensor x, const PackedWeight& w, int slot) {
   const int64_t token_bytes = cpu::act_token_bytes(w.activations, w.n_in);
   const auto needed = static_cast<size_t>(x.rows * token_bytes);
@@ -137,17 +138,17 @@ void CpuBackend::moe_combine(Tensor residual, Tensor y, Tensor weights) {
   });
 }
 
-// The rows stay in the experts' order from gate to down.
+// From gate to down, the rows stay sorted by expert.
 void CpuBackend::moe(const MoeArgs& a) {
   const auto& gate = *static_cast<const PackedWeight*>(a.w_gate->packed);
   const auto& up = *static_cast<const PackedWeight*>(a.w_up->packed);
   if (a.x.rows == 0) return;
-  if (gate.max_tile != up.max_tile) return Backend::moe(a);  // one dense and one not
+  if (gate.max_tile != up.max_tile) return Backend::moe(a);  // only one is dense
   const Tensor x = normed(a.x, a.normed, a.norm);
   matmul(a.logits, x, *a.w_router, a.b_router);
   moe_route(a.ids, a.weights, a.logits, a.route);
   group_by_expert(a.ids, a.w_gate->n_experts);
-  const Tensor hidden = a.gate, out = a.out;  // in the groups' order
+  const Tensor hidden = a.gate, out = a.out;  // rows sorted by expert
   const ExpertOutput gate_and_up[] = {{hidden, a.w_gate, a.b_gate}, {hidden, a.w_up, a.b_up}};
   run_groups(x.rows == 1 ? x : gathered(x, expert_in_), gate_and_up, a.act);
   const ExpertOutput down{out, a.w_down, a.b_down};

@@ -1,6 +1,6 @@
-// What this machine can do at most, measured with the backend's own threads and instructions: the 100 per cent of
-// benchmark tables. Reading is a walk through far more memory than caches hold; multiplying is the instruction of the
-// matmul kernels that the format has, on registers.
+// Measures the most that this machine can do with the backend's own threads and instructions: the 100 per cent of
+// benchmark tables. Reading walks through far more memory than the caches hold. Multiplying runs, on registers, the
+// instruction that the matmul kernels use for the format.
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace ingot {
 namespace {
 
-// The best rate of several tries: total of work(task) over n_tasks, in 10^9 a second. Others may be using the machine,
-// and a try without them is what is asked for.
+// The best rate of several tries: the total of work(task) over n_tasks, in 10^9 a second. Other processes may use the
+// machine at the same time, so the best try is the one with the least disturbance.
 template <class Work>
 double best_rate(ThreadPool& pool, int64_t n_tasks, Work&& work) {
   using Clock = std::chrono::steady_clock;
@@ -31,7 +31,7 @@ double best_rate(ThreadPool& pool, int64_t n_tasks, Work&& work) {
   return best;
 }
 
-// Many times any cache, or what a small machine can spare: a fourth of its free memory.
+// 512 MiB is many times the size of any cache. A small machine reads a fourth of its free memory, at least 64 MiB.
 int64_t bytes_to_read() {
   constexpr int64_t kWanted = int64_t{512} << 20, kLeast = int64_t{64} << 20;
   const int64_t free_bytes = int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);

@@ -1,5 +1,5 @@
-// Recurrent layers: tasks of (sequence, some channels) for the convolution, of (sequence, head, some columns of its
-// matrix) for the delta rule. A task goes through all tokens of its sequence in order, so a token's numbers never
+// Recurrent layers. The convolution's tasks are (sequence, some channels); the delta rule's tasks are (sequence, head,
+// some columns of its matrix). A task goes through all tokens of its sequence in order, so a token's numbers never
 // depend on the batch.
 #include <cmath>
 
@@ -46,7 +46,8 @@ void CpuBackend::gate(Tensor x, Tensor gate) {
   for_rows(x.rows, 4 * x.rows * x.cols, [&](int64_t t, int) { recurrence_.gate(x.f32(t), gate.f32(t), x.cols); });
 }
 
-// What the rule takes, in place: q and k of length 1, what is kept of a head's matrix in alpha, what is learnt in beta.
+// Prepares the inputs of the rule in place: q and k scaled to length 1, in alpha the factor of the old matrix, and in
+// beta the share of the correction.
 void CpuBackend::prepare_delta(const DeltaRuleArgs& a) {
   const StateShape& s = a.states->shape;
   const int n_heads = s.n_heads, key_dim = s.key_dim;

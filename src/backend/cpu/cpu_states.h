@@ -1,6 +1,7 @@
-// CpuStates: slots [layer][inputs of the convolution, [conv_width - 1, n_channels]; of each head its matrix in strips
-// of kStateCols columns, [strips, key_dim, kStateCols], the last padded]. Columns of a matrix never meet in the delta
-// rule, so a strip is a task that keeps it in the first-level cache, however many tokens there are.
+// CpuStates. A slot holds, for each layer, the inputs of the convolution, [conv_width - 1, n_channels], and each head's
+// matrix in strips of kStateCols columns: [strips, key_dim, kStateCols], with the last strip padded. The delta rule
+// handles each column of a matrix separately. So a strip is a task, and stays in the first-level cache for any number
+// of tokens.
 #pragma once
 #include "backend/cpu/memory.h"
 #include "backend/cpu/recurrence_kernels.h"

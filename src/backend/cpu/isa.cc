@@ -12,7 +12,7 @@
 
 namespace ingot::cpu {
 
-// As in cmake/cpu_kernels.cmake.
+// The same sets as in cmake/cpu_kernels.cmake.
 namespace portable { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
 #if defined(__x86_64__)
 namespace avx2 { extern const Kernels kKernels; extern const RecurrenceKernels kRecurrence; }
@@ -25,7 +25,7 @@ namespace neon_dot { extern const Kernels kKernels; extern const RecurrenceKerne
 namespace {
 
 #if defined(__x86_64__)
-bool has_f16c() {  // Clang 14 has no word for it in __builtin_cpu_supports
+bool has_f16c() {  // __builtin_cpu_supports of Clang 14 does not know f16c
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }

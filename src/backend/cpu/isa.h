@@ -1,4 +1,4 @@
-// The kernel tables of this build, and which of them this machine can run.
+// The kernel tables of this build, and the ones that this machine can run.
 #pragma once
 #include <span>
 #include <string>
@@ -9,12 +9,13 @@
 
 namespace ingot::cpu {
 
-// The sets that run here, best first; never empty.
+// The instruction sets that this machine can run, best first; never empty.
 std::span<const Kernels* const> available_kernels();
 
-// The set of that name, or the best one when name is empty. Throws UsageError, naming those there are.
+// The instruction set with this name, or the best one if `name` is empty. Throws UsageError, which lists the available
+// names.
 const Kernels& choose_kernels(std::string_view name);
 
-const RecurrenceKernels& recurrence_of(const Kernels& kernels);  // of the same set
+const RecurrenceKernels& recurrence_of(const Kernels& kernels);  // the table of the same instruction set
 
 }  // namespace ingot::cpu

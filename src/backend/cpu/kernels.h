@@ -1,11 +1,11 @@
 // What the kernels of an instruction set offer to CpuBackend: a table of functions, and the layouts that both sides
 // share.
 //
-// Weights lie in panels of 32 output rows, so that one vector load has the same k of neighbouring rows and no sum
-// crosses lanes. Activations are packed beforehand into tiles of a few tokens, [k, token], so that the inner loop reads
-// both in order.
+// Weights are stored in panels of 32 output rows. So one vector load reads the same k of neighbouring rows, and no sum
+// crosses lanes. Activations are first packed into tiles of a few tokens, [k, token], so that the inner loop reads both
+// in order.
 //
-// This header is compiled into kernel sources, so it has no inline symbols with external linkage (see kernels/simd.h).
+// Kernel sources include this header, so it must not define inline symbols with external linkage (see kernels/simd.h).
 #pragma once
 #include <stdint.h>
 
@@ -18,11 +18,11 @@ constexpr int kMaxTile = 12;     // tokens
 
 // ---- quantized panels ----
 
-// How the scale of a group of weights is stored: itself, or as an int8 times an f16 of its super-block.
+// How the scale of a group of weights is stored: as f16, as bf16, or as an int8 times an f16 of the super-block.
 enum class Scales : uint8_t { kF16, kBF16, kSuper };
 
-// The quantized layouts that have kernels. What makes formats differ on disk is gone here: codes of 4 or 8 bits, a
-// codebook or none, a scale for 16, 32 or 64 elements, minima or none.
+// The quantized layouts that have kernels. Packing removes most differences between formats: codes have 4 or 8 bits,
+// there is a codebook or none, a scale covers 16, 32 or 64 elements, and there are minima or none.
 struct QuantKind {
   int bits;
   bool codebook;
@@ -50,16 +50,16 @@ constexpr QuantKind kQuantKinds[] = {
 };
 constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
 
-// A panel is a run of blocks, one for 32 elements of k (64 where 64 share a scale, 256 with Scales::kSuper), each
-// of, in this order,
+// A panel is a run of blocks. A block covers 32 elements of k (64 if 64 elements share a scale, 256 with
+// Scales::kSuper). A block holds, in this order:
 //   base scales, base minima   f16 [32 rows]                   only with kSuper
 //   scales, minima             f16 or bf16 [parts, 32 rows]    with kSuper int8 [8 * parts, 32 rows]
 //   codes                      8 bits: [k / 4, 32 rows, 4]     4 bits: [k / 8, 32 rows, 4], low nibbles first
-// where parts = 32 / group, but 1 at least, and minima are there only with has_min.
+// where parts = max(32 / group, 1), and minima are present only with has_min.
 struct BlockLayout {
   int n_groups;  // of 32 elements
   int parts;
-  int scale_step;   // bytes from the scales of a group to those of the next; 0: the same
+  int scale_step;   // bytes from one group's scales to the next group's; 0: all groups share them
   int scale_bytes;  // of one scale
   int base_min_at;
   int scales_at;
@@ -94,9 +94,10 @@ constexpr int kDenseCount = 3;
 
 // ---- packed activations ----
 
-// What activations have to look like for a kind of weight. A tile of m tokens is, dense: f32 [n_in, m], or with bf16
-// pairs bf16 [n_in / 2, m, 2]; else for each group of 32: int32 start [parts, m], f32 scale [m], with has_min f32 sum
-// [parts, m], int8 [8, m, 4]. `start` is -zero * (sum of the int8), `sum` is scale * (sum of the int8).
+// The layout of packed activations for a kind of weight. A tile of m tokens holds, if dense: f32 [n_in, m], or with
+// bf16 pairs bf16 [n_in / 2, m, 2]. Otherwise it holds for each group of 32: int32 start [parts, m], f32 scale [m],
+// with has_min f32 sum [parts, m], int8 [8, m, 4]. `start` is -zero * (sum of the int8), `sum` is scale * (sum of the
+// int8).
 struct ActLayout {
   bool dense = false;
   bool bf16 = false;
@@ -112,7 +113,7 @@ static inline int64_t act_token_bytes(const ActLayout& a, int64_t n_in) {
   return n_in / kGroup * (kGroup + 4 + 4 * a.parts * (a.has_min ? 2 : 1));
 }
 
-// Tokens are dealt to as few tiles as there can be, of sizes that differ by one at most.
+// Tokens are split into as few tiles as possible, whose sizes differ by at most one.
 struct Tiling {
   int n_tokens;
   int n_tiles;
@@ -127,7 +128,7 @@ static inline int tile_begin(const Tiling& t, int tile) {
 
 // ---- matmul ----
 
-// One tile of tokens by one panel: out [m, 32 rows].
+// Multiplies one tile of tokens by one panel: out [m, 32 rows].
 using TileFn = void (*)(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t* codebook, float* out);
 
 struct MatmulJob {
@@ -135,15 +136,15 @@ struct MatmulJob {
   const uint8_t* panels;
   int64_t panel_bytes;
   int64_t n_in, n_out;
-  const uint8_t* codebook;  // [16] as the kernel wants it, or null
-  const uint8_t* act;       // tiles one after another
+  const uint8_t* codebook;  // [16] in the layout of the kernel, or null
+  const uint8_t* act;       // the packed tiles, one after another
   int64_t act_token_bytes;
   Tiling tiling;
-  float factor;  // of the product
+  float factor;  // multiplies the product
   float* y;      // [n_tokens, n_out]
   int64_t y_stride;
   const float* bias;  // [n_out] or null
-  bool accumulate;    // y += instead of y =
+  bool accumulate;    // true: y += the result
 };
 struct PanelRange {
   int64_t panel_begin, panel_end;
@@ -153,42 +154,43 @@ struct PanelRange {
 // ---- attention ----
 
 enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kE4M3 };
-constexpr int kKeyChunk = 16;  // keys that lie together, [head_dim, 16], in a page
-constexpr int kKeyBlock = 64;  // keys of one step of the online softmax
-constexpr int kKvGroup = 32;   // elements of a head that share a scale, with kQ8_0
+constexpr int kKeyChunk = 16;  // keys stored together in a page, as [head_dim, 16]
+constexpr int kKeyBlock = 64;  // keys in one step of the online softmax
+constexpr int kKvGroup = 32;   // elements of a head that share a scale in kQ8_0
 constexpr int kMaxQueryRows = 48;
 
-// A page of one head: its keys [chunks of 16 tokens, head_dim, 16], then values [block_size, value_stride], and with
-// kQ8_0, whose elements are signed bytes, f16 scales of the keys and of the values, both [chunks, groups, 16]. Offsets
-// are in bytes.
+// A page of one head. First come the keys, [chunks of 16 tokens, head_dim, 16], then the values, [block_size,
+// value_stride]. kQ8_0 stores elements as signed bytes, followed by f16 scales of the keys and then of the values, both
+// [chunks, groups, 16]. Offsets are in bytes.
 struct KvLayout {
   KvType type;
   int value_stride;  // elements, a multiple of 32
   int64_t values_at;
   int64_t key_scales_at, value_scales_at;
-  bool values_are_keys;  // there are no values and scales of them: attention turns the keys round
+  bool values_are_keys;  // values and their scales are not stored: attention transposes the keys
 };
 static inline int kv_groups(int head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup; }
 
-// A part of attention for one KV head: some tokens' query heads of its group, over the keys [key_begin, key_end).
+// A part of attention for one KV head: the query heads of its group for some tokens, over the keys [key_begin,
+// key_end).
 struct AttentionJob {
-  const uint8_t* pages;  // that of a block is at pages + blocks[i] * page_stride
+  const uint8_t* pages;  // the page of block i is at pages + blocks[i] * page_stride
   int64_t page_stride;   // bytes
   KvLayout kv;
   int block_size;
   const int32_t* blocks;
 
-  const float* q;    // of the first token and the first head of the group
+  const float* q;    // at the first token and the first head of the group
   int64_t q_stride;  // from token to token
   int group;         // query heads of this KV head
   int n_tokens;
   int head_dim;
-  int position;  // of the first token; the others follow
+  int position;  // of the first token; the other tokens follow
   int key_begin, key_end;
   int window;  // 0: none
   bool causal;
   float scale, softcap;
-  const float* sinks;  // [group] or null; where parts are merged, only the merge looks at them
+  const float* sinks;  // [group] or null; if parts are merged, only the merge reads the sinks
 
   float* y;  // like q; written when partial is null
   int64_t y_stride;
@@ -204,16 +206,16 @@ static inline int64_t attention_scratch_floats(int head_dim) {
 
 struct Kernels {
   const char* isa;
-  int quant_tile;  // most tokens of a tile, int8 and dense
+  int quant_tile;  // largest number of tokens in a tile, int8 and dense
   int dense_tile;
-  bool signed_codes;  // 8-bit codes are kept minus 128
-  bool bf16_dot;      // bf16 weights want bf16 activations
+  bool signed_codes;  // 8-bit codes are stored minus 128
+  bool bf16_dot;      // bf16 weights need bf16 activations
 
   const TileFn (*quant_tiles)[kMaxTile];  // [kQuantKindCount]
   const TileFn (*dense_tiles)[kMaxTile];  // [kDenseCount]
   void (*pack_activations)(const float* x, int64_t stride, int m, int64_t n_in, const ActLayout& layout, uint8_t* tile);
   void (*matmul)(const MatmulJob& job, const PanelRange& range);
-  // y = act(gate) * up, y being gate's.
+  // y = act(gate) * up, where y is the gate job's y.
   void (*gate_up)(const MatmulJob& gate, const MatmulJob& up, int act, const PanelRange& range);
 
   void (*norm)(float* y, const float* x, int64_t n, const float* weight, const float* bias, float eps, bool layer_norm);
@@ -222,17 +224,17 @@ struct Kernels {
   void (*act_mul)(float* y, const float* gate, const float* up, int64_t n, int act);
   void (*act)(float* x, int64_t n, int act);
   void (*scale)(float* x, int64_t n, float factor, float softcap);
-  // One token's heads; cosines and sines are [n_freq].
+  // Rotates all heads of one token; cosines and sines are [n_freq].
   void (*rope)(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq,
                bool interleaved);
-  // One token's key and value of one head to its place `slot` in a page.
+  // Writes the key and value of one token and one head to place `slot` of a page.
   void (*write_kv)(const float* k, const float* v, int head_dim, const KvLayout& kv, uint8_t* page, int slot);
   void (*attention)(const AttentionJob& job);
-  // y [group, head_dim] from the partial results of `parts` jobs, `part_stride` floats apart, of one token.
+  // Merges the partial results of `parts` jobs of one token, `part_stride` floats apart, into y [group, head_dim].
   void (*merge_attention)(const float* partials, int64_t part_stride, int parts, int group, int head_dim,
                           const float* sinks, float* y);
 
-  // What the peak measurement runs: each returns the operations it did, or bytes it read.
+  // Kernels of the peak measurement. Each returns the number of operations, or of bytes read.
   double (*peak_read)(const void* data, int64_t n_bytes);
   double (*peak_f32)(int64_t iterations);
   double (*peak_bf16)(int64_t iterations);  // f32 where bf16_dot is false

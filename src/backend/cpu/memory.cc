@@ -22,7 +22,7 @@ Memory::Memory(size_t n_bytes) {
   if (huge) {
     data_ += (kHugePage - reinterpret_cast<uintptr_t>(data_) % kHugePage) % kHugePage;
 #if defined(MADV_HUGEPAGE)
-    madvise(data_, n_bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish: nothing depends on it
+    madvise(data_, n_bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // only a hint: nothing depends on the result
 #endif
   }
 }

@@ -1,5 +1,6 @@
-// Memory for weights, caches and scratch: zeroed, aligned, taken page by page as it is first touched (so in parallel),
-// and in huge pages when it is large: a walk through weights at full bandwidth otherwise loses time in page tables.
+// Memory for weights, caches and scratch: zeroed and aligned. The system provides a page at its first touch, so several
+// threads can touch pages in parallel. Large memory uses huge pages; otherwise a walk through weights at full bandwidth
+// loses time in page tables.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace ingot::cpu {
 class Memory {
  public:
   Memory() = default;
-  explicit Memory(size_t n_bytes);  // throws Error when the system has no such amount
+  explicit Memory(size_t n_bytes);  // throws Error if the system cannot provide n_bytes
   ~Memory();
   Memory(Memory&& other) noexcept { *this = std::move(other); }
   Memory& operator=(Memory&& other) noexcept {

@@ -10,7 +10,7 @@
 namespace ingot::cpu {
 namespace {
 
-// The panel of a quantized weight, block by block, from rows unpacked by their format.
+// Packs the panels of a quantized weight, block by block, from rows unpacked by their format.
 class QuantPacker {
  public:
   QuantPacker(const FormatInfo& format, const QuantKind& kind, const Weight& host, bool signed_codes, float factor)
@@ -47,7 +47,8 @@ class QuantPacker {
   }
 
  private:
-  // Scales (field 0) or minima (field 1) of a block, as themselves or as integer multiples of the block's own f16.
+  // Writes the scales (field 0) or minima (field 1) of a block: as they are, or as integer multiples of the block's own
+  // f16.
   void put_plane(uint8_t* block, int base_at, int at, const uint8_t* source, int field, const float* values,
                  int lane) const {
     if (kind_.scales != Scales::kSuper) {
@@ -87,8 +88,8 @@ class QuantPacker {
     }
   }
 
-  // A row of numbers as codes around 128. The largest of each 32 is 127 away from it; where that is no number, nor is
-  // the scale.
+  // Rounds a row to codes centred on 128. In each 32 elements, the code of the largest is 127 away from 128. If the
+  // largest is NaN or Inf, so is the scale.
   void round_to_int8(int64_t row, uint8_t* codes, float* scales) const {
     std::vector<float> values(host_.n_in);
     decode_row(host_.format, host_.row(row), values.data(), host_.n_in);
@@ -112,16 +113,17 @@ class QuantPacker {
   const BlockLayout layout_;
   const Weight& host_;
   const uint32_t flip_;
-  const float inverse_;  // of the factor that scales are kept without
+  const float inverse_;  // inverse of the common factor of the scales
 };
 
-// Whether a scale is a small integer times one of the block: so it is in all formats of 256 elements a block.
+// Whether a scale is a small integer times the scale of the block. This holds for all formats with 256 elements a
+// block.
 bool has_super_blocks(const FormatInfo& f) { return f.block_size == kGroup * kSuperGroups; }
 
-// Whether a block format's numbers are on no even grid, so that they have to be rounded to int8.
+// Whether the values of a block format are not evenly spaced, so that they have to be rounded to int8.
 bool is_rounded(const FormatInfo& f) { return f.unpack == nullptr && f.block_size > 1; }
 
-// The kind of kernel that takes a format, -1 for none.
+// The kind of kernel for a format, or -1 if there is none.
 int kind_of(const FormatInfo& f) {
   if (f.block_size == 1) return -1;
   const bool exponent = f.scale_fields[0].kind == quant::ScaleKind::kE8M0;
@@ -138,12 +140,12 @@ int kind_of(const FormatInfo& f) {
   return -1;
 }
 
-// The power of two that the scales of a weight are kept without. Where they are f32 it is that which brings the largest
-// below 2^12: an f16 then holds a bf16 exactly, unless it is 2^-28 of the largest or less. An f32 times an E4M3 is
-// rounded.
+// The power of two by which a weight's scales are divided before they are stored. For f32 scales it brings the largest
+// scale below 2^12. Then an f16 represents a bf16 scale exactly, unless that scale is 2^-28 of the largest or less. The
+// product of an f32 and an E4M3 is rounded.
 float factor_of(const FormatInfo& f, const Weight& host) {
   if (f.n_scale_fields == 0 || f.scale_fields[0].kind != quant::ScaleKind::kF32) return f.scale_unit;
-  constexpr float kMostOfE4m3 = 240;  // of half of one
+  constexpr float kMostOfE4m3 = 240;  // half of the largest E4M3
   float largest = 0, reach = 1;
   const auto* blocks = static_cast<const uint8_t*>(host.codes);
   const int64_t n_blocks = host.n_experts * host.n_out * (host.n_in / f.block_size);
@@ -178,7 +180,7 @@ Dense dense_of(Format format) {
   return format == Format::F16 ? Dense::kF16 : format == Format::BF16 ? Dense::kBF16 : Dense::kF32;
 }
 
-// Of kPanelRows rows of n_in numbers.
+// Bytes of kPanelRows rows with n_in elements.
 int64_t panel_bytes(Format format, int64_t n_in) {
   if (const int kind = kind_of(info(format)); kind >= 0) {
     const BlockLayout layout = block_layout(kQuantKinds[kind]);
@@ -196,8 +198,8 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
   w.tiles = kernels.quant_tiles[kind];
   w.max_tile = kernels.quant_tile;
   w.factor = factor;
-  // Where codes are bytes and the kernel wants them signed, they are kept minus 128; codebook values, the other way
-  // round, are kept plus 128 where it wants them unsigned.
+  // Byte codes are stored minus 128 if the kernel needs signed codes. Codebook values are already signed; they are
+  // stored plus 128 if the kernel needs unsigned codes.
   const int offset = k.codebook ? (kernels.signed_codes ? 0 : 128) : k.bits == 8 && kernels.signed_codes ? -128 : 0;
   w.activations = {.has_min = k.has_min, .parts = layout.parts, .zero = (is_rounded(f) ? 128 : f.zero) + offset};
   if (k.codebook)
@@ -236,12 +238,12 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
   } else {
     describe_dense(w, dense, kernels);
   }
-  w.memory = Memory(packed_bytes(host));  // zeros: rows past n_out multiply to zero
+  w.memory = Memory(packed_bytes(host));  // zeroed, so rows past n_out multiply to zero
   const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes, factor);
   pool.parallel_for(host.n_experts * w.n_panels, [&](int64_t i, int) {
     uint8_t* to = w.memory.data() + i * w.panel_bytes;
     const int64_t first = i / w.n_panels * host.n_out,
-                  panel = i % w.n_panels;  // an expert's last panel may be part empty
+                  panel = i % w.n_panels;  // the last panel of an expert may be partly empty
     const int64_t end = first + std::min(host.n_out, (panel + 1) * kPanelRows);
     int lane = 0;
     for (int64_t row = first + panel * kPanelRows; row < end; ++row, ++lane) {

@@ -1,4 +1,5 @@
-// The CUDA backend, without a CUDA header: cuda_backend.cc makes it; where the build has no CUDA, cuda_stub.cc says so.
+// Declares the CUDA backend without a CUDA header. cuda_memory.cc defines it; in builds without CUDA, cuda_stub.cc
+// does.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,17 +8,17 @@
 
 namespace ingot {
 
-// Throws UsageError when the build has no CUDA, or the machine no GPU or driver.
+// Throws UsageError if the build has no CUDA, or the machine has no GPU or no driver.
 std::unique_ptr<Backend> create_cuda_backend(const BackendOptions& options);
 
-// Why there is no GPU to run on, as a line; empty: there is one.
+// One line that says why there is no GPU to run on; empty if there is one.
 std::string why_no_cuda();
 
 namespace cuda {
 
-// For tests: the n-th allocation of device or pinned memory from now on (0: the next) fails, once; -1: none does.
+// For tests: from now on, the n-th allocation of device or pinned memory (0: the next) fails once; -1: none fails.
 void fail_allocation(int n);
-int allocations_left();  // before that one; -1: it has failed, or none is to
+int allocations_left();  // allocations before the failing one; -1: it has failed, or none is set to fail
 
 }  // namespace cuda
 }  // namespace ingot

@@ -1,9 +1,9 @@
 // CudaBackend: the ops on one NVIDIA GPU. Everything is enqueued on one stream; the host waits only in wait() and
 // download().
 //
-// Activations between matmuls are f16 (saturating), sums and the residual stream f32; with BackendOptions::activations
-// "f32" all of them are f32 and products run in f32, for comparisons. Weights are repacked on the device at load
-// (packed_weight.h).
+// Activations between matmuls are f16 (saturating); sums and the residual stream are f32. With
+// BackendOptions::activations "f32", all activations are f32 and products run in f32, for comparisons. Weights are
+// repacked on the device at load time (packed_weight.h).
 #pragma once
 #include <deque>
 #include <map>
@@ -54,7 +54,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   size_t available_bytes() const override;
   size_t device_bytes() const override;
   size_t scratch_bytes(const StepLimits& limits) const override;
-  size_t driver_bytes() const override { return size_t{384} << 20; }  // of which recorded steps take 1 to 2 MiB each
+  size_t driver_bytes() const override { return size_t{384} << 20; }  // each recorded step takes 1 to 2 MiB
   size_t allocated_bytes() const override { return allocated_; }
   void upload(const Tensor& to, const void* from) override;
   void download(void* to, const Tensor& from) override;
@@ -114,15 +114,15 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void delta_rule(const DeltaRuleArgs& args) override;
 
  private:
-  // A recorded step: of a program, for steps whose sequences all bring q_len tokens and are padded to n_seqs, with
-  // attention cut for contexts up to most_kv.
+  // Identifies a recorded step of a program: all sequences have q_len tokens, their number is padded to n_seqs, and
+  // attention is planned for contexts up to most_kv.
   struct GraphKey {
     int program, n_seqs, q_len, most_kv;
     auto operator<=>(const GraphKey&) const = default;
   };
   struct Graph {
     cudaGraphExec_t exec = nullptr;
-    bool is_stale = false;  // right, but kernels that are faster have come since
+    bool is_stale = false;  // correct, but faster kernels are ready by now
   };
 
   struct ScratchSizes {
@@ -133,15 +133,17 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void pack_dense(cuda::PackedWeight& w, const Weight& host);
   void pack_codes(cuda::PackedWeight& w, const Weight& host);
   cuda::WeightUpload& weight_upload();
-  void finish_weights();     // factors that only the device knows so far
-  void* take(size_t bytes);  // device memory that lives as long as the backend
-  // Grows `memory` to at least `bytes`, after the work that uses it has ended. Recorded steps hold scratch addresses,
-  // so scratch_at_least drops them when scratch moves. They hold no address of memory that `grown` gives.
+  void finish_weights();     // reads the factors that so far only the device knows
+  void* take(size_t bytes);  // allocates device memory that lives as long as the backend
+  // Both grow `memory` to at least `bytes`, after the work that uses it has ended. Recorded steps hold scratch
+  // addresses, so scratch_at_least drops recorded steps when scratch moves. They hold no address of memory from
+  // `grown`.
   void* scratch_at_least(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   void* grown(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
-  Tensor narrowed(const Tensor& x);                  // x in the type of activations
-  const cuda::PackedWeight& ready(const Weight& w);  // with its factor
-  // What a product reads: x, or its norm, which either a kernel has written or the product computes on its way.
+  Tensor narrowed(const Tensor& x);                  // converts x to the type of activations
+  const cuda::PackedWeight& ready(const Weight& w);  // the weight, with its factor read
+  // The input of a product: x, or the norm of x. Either a kernel has already written the norm, or the product computes
+  // it.
   struct Input {
     Tensor x;
     std::optional<cuda::DeferredNorm> norm;
@@ -163,7 +165,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void launch_tiles(const cuda::ExpertMatmul& m);
   cuda::AttentionPlan plan_attention(const AttentionArgs& args);
   std::optional<GraphKey> key_of(const Program& program, const Batch& batch) const;
-  void start(const Batch& batch, const Padding& padding, int most_kv);  // begin, for a padded step
+  void start(const Batch& batch, const Padding& padding, int most_kv);  // begin for a padded step
   static int longest(const Batch& batch);
   int useful_context(const Program& program, int n_seqs, int context) const;
   void capture(Graph& graph, const Program& program);
@@ -181,56 +183,56 @@ class CudaBackend final : public Backend, public RecordedSteps {
   std::span<const int32_t> host_drawn_tokens(const Batch& batch);
   void sample_on_host(const float* logits, std::vector<Sampled>& sampled);
 
-  cuda::Device device_;  // the first, for all the others are of it
+  cuda::Device device_;  // the first member, because all others belong to it
   DType act_ = DType::kF16;
   bool deterministic_ = false;
-  const cuda::MatmulKernel* forced_ = nullptr;  // of use_matmul_kernel
-  bool tunes_ = false;                          // kernels to this device and the model's sizes
+  const cuda::MatmulKernel* forced_ = nullptr;  // set by use_matmul_kernel
+  bool tunes_ = false;                          // chooses kernels for this device and the model's sizes
   std::unique_ptr<cuda::SpecialisedKernels> specialised_;
   cuda::TimedChoice timed_;
   std::string description_;
   size_t allocated_ = 0;
   std::deque<cuda::Memory> buffers_;
   std::deque<cuda::PackedWeight> weights_;
-  std::vector<Weight> factors_;  // those of them that are for products
+  std::vector<Weight> factors_;  // the weights that products use
   std::unique_ptr<cuda::DenseMatmul> dense_;
   std::unique_ptr<cuda::WeightUpload> upload_;  // until reserve()
   std::vector<cuda::PackedWeight*>
-      without_factor_;  // whose largest scales the device is finding, one for each word of largest_
+      without_factor_;  // the device is finding their largest scales, one for each word of largest_
   cuda::Memory largest_;
-  cuda::Memory raw_;       // a weight, or a part of it, as the file has it, while it is repacked
+  cuda::Memory raw_;       // a weight or a part of it, in the file's layout, while it is repacked
   cuda::Memory decoded_;   // a slice of a quantized weight, for the dense product
-  cuda::Memory narrow_;    // activations in another type than act_
-  cuda::Memory arranged_;  // activations as matvec wants them, where shared memory is too small for them
-  cuda::Memory up_;        // gate_up's second product
-  cuda::Memory partials_;  // of attention's splits
+  cuda::Memory narrow_;    // activations converted to act_
+  cuda::Memory arranged_;  // activations in matvec's layout, if shared memory is too small for them
+  cuda::Memory up_;        // the second product of gate_up
+  cuda::Memory partials_;  // partial results of split attention
   cuda::Memory order_;     // rows by expert (experts.h)
 
-  int block_size_ = 16;  // of the KV cache; before there is one, what most have
+  int block_size_ = 16;  // of the KV cache; before there is a cache, the usual size
   cuda::BatchUpload device_batch_;
   int n_tokens_ = 0, n_seqs_ = 0, min_q_len_ = 0, max_q_len_ = 0;
-  int most_kv_ = 0;  // what attention is cut for: no sequence of the step is longer
+  int most_kv_ = 0;  // attention is planned for this length: no sequence of the step is longer
   StepLimits limits_;
   std::map<GraphKey, Graph> graphs_;
   bool capturing_ = false;
   bool checks_replays_ = false;
   std::vector<Written> activations_,
-      states_;  // what steps write and later verbs read; not caches, which a step writes anew
+      states_;  // buffers that steps write and later ops read; not caches, which a step writes anew
   std::unique_ptr<cuda::StepClock> clock_;
-  std::vector<cudaGraphExec_t> retired_;  // replaced, and perhaps still running
+  std::vector<cudaGraphExec_t> retired_;  // replaced graphs, which may still be running
 
   std::vector<SampleRow> rows_;
   int64_t sample_vocab_ = 0;
-  bool greedy_ = false;            // the rows wait as argmax keys, not as RowDrawn
-  std::vector<size_t> host_rows_;  // of rows_, which the host's sampler draws
+  bool greedy_ = false;            // the sampled rows are argmax keys, not RowDrawn
+  std::vector<size_t> host_rows_;  // indices in rows_ of the rows that the host's sampler draws
   std::vector<int32_t> counts_;    // [n_vocab]: zero between draws
-  cuda::Memory best_, sampled_;    // keys or RowDrawn on the device; the same, then the logits of host_rows_, pinned
+  cuda::Memory best_, sampled_;    // keys or RowDrawn on the device; pinned: the same, then the logits of host_rows_
   cuda::Memory argmax_;            // RowArgmax, zero between draws
   cuda::Memory draws_, draws_pinned_;
-  cudaEvent_t drawn_event_ = nullptr;  // what was drawn has come to the host
-  std::vector<Sampled> drawn_;         // by the last sample, once collected
-  std::vector<int32_t> tokens_;        // of the batch, where the host drew some
-  std::unique_ptr<ThreadPool> pool_;   // of the host sampler
+  cudaEvent_t drawn_event_ = nullptr;  // the draws have reached the host
+  std::vector<Sampled> drawn_;         // what the last sample drew, once collected
+  std::vector<int32_t> tokens_;        // the batch's tokens, if the host drew some of them
+  std::unique_ptr<ThreadPool> pool_;   // for the host sampler
 };
 
 inline const cuda::PackedWeight& packed(const Weight& w) {
@@ -238,7 +240,7 @@ inline const cuda::PackedWeight& packed(const Weight& w) {
   return *static_cast<const cuda::PackedWeight*>(w.packed);
 }
 
-// A kernel for one product of a weight smaller than this saves less than it costs to make.
+// For smaller weights, compiling a kernel costs more time than the kernel saves.
 inline bool is_worth_compiling(const cuda::PackedWeight& w) { return w.n_in * w.n_out >= 1 << 18; }
 
 inline bool on_16_bytes(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.stride % 8 == 0; }

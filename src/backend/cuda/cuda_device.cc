@@ -5,7 +5,7 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr size_t kFreeShared = size_t{48} << 10;  // static and dynamic bytes of a block that no kernel needs leave for
+constexpr size_t kFreeShared = size_t{48} << 10;  // bytes, static and dynamic, that any block may use
 
 }  // namespace
 
@@ -41,8 +41,8 @@ void Device::prepare(const void* kernel, size_t shared, unsigned cluster_blocks)
   check(permit(kernels_[kernel], kernel, shared, cluster_blocks), "cudaFuncSetAttribute");
 }
 
-// Of shared memory a kernel gets all there is: another backend on this GPU has a Device of its own, and must not take
-// back what this one needs.
+// Permits a kernel all the shared memory there is. Another backend on this GPU has its own Device, and must not lower
+// the limit that this Device needs.
 cudaError_t Device::permit(Kernel& k, const void* kernel, size_t shared, unsigned cluster_blocks) {
   if (!k.known) {
     cudaFuncAttributes attributes{};
@@ -82,7 +82,7 @@ const ClustersAtOnce& Device::clusters_at_once(const void* kernel, int threads, 
     config.attrs = &cluster, config.numAttrs = 1;
     if (cudaOccupancyMaxActiveClusters(&k.at_once[i], kernel, &config) != cudaSuccess) k.at_once[i] = 0;
   }
-  cudaGetLastError();  // forgets why some cannot be launched
+  cudaGetLastError();  // clears the error of clusters that cannot be launched
   return k.at_once;
 }
 

@@ -1,6 +1,6 @@
-// Device: one GPU of the machine. It has the stream on which a backend enqueues everything, the limits that kernels are
-// cut for, and what the driver has been told about each kernel. What is true of one GPU only is kept here and not in a
-// static, so a process may use several.
+// Device: one GPU of the machine. It holds the stream on which a backend enqueues all work, the limits for which
+// kernels are planned, and the attributes already set for each kernel. Data about one GPU is held here and not in a
+// static variable, so a process may use several GPUs.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,35 +11,35 @@
 
 namespace ingot::cuda {
 
-// Makes the GPU the one that CUDA calls of this thread are for; costs nothing where it is already. The thread's device
-// before is not restored: to set a device makes its context, and the device that a thread begins with may be one that
-// this process does not use. For destructors, which cannot throw: a GPU that is lost is no concern of theirs.
+// Makes the GPU the current device of this thread; free of cost if it already is. The previous device is not restored,
+// because setting a device creates its context, and a thread may begin with a device that this process does not use.
+// Does not throw, because destructors call it: they ignore the error of a lost GPU.
 cudaError_t select_device(int index) noexcept;
 
-// How many clusters of 2^i blocks the GPU holds at once.
+// The number of clusters of 2^i blocks that the GPU holds at once.
 using ClustersAtOnce = std::array<int, 5>;
 
-// What a GPU of its kind has.
+// The properties of the GPU's model.
 struct DeviceLimits {
   int major = 0, minor = 0;  // compute capability
   int n_multiprocessors = 1;
-  size_t most_shared = size_t{48} << 10;  // bytes of shared memory that one block can have
+  size_t most_shared = size_t{48} << 10;  // most bytes of shared memory in one block
   size_t l2_bytes = 0;
 
-  bool is_hopper() const { return major == 9; }  // its own instructions are no newer GPU's
+  bool is_hopper() const { return major == 9; }  // newer GPUs do not have Hopper's special instructions
   bool has_dependent_launch() const { return major >= 9; }
   bool has_clusters() const { return major >= 9; }
 };
 
 class Device {
  public:
-  // Makes GPU `index` current in this thread, and a stream on it.
+  // Makes GPU `index` the current device of this thread, and creates a stream on it.
   explicit Device(int index);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Any thread that calls CUDA for this device calls this first. Throws what check() throws.
+  // Every thread must call this before it calls CUDA for this device. Throws like check().
   void make_current() const;
 
   int index() const { return index_; }
@@ -54,19 +54,19 @@ class Device {
   bool has_clusters() const { return limits_.has_clusters(); }
 
   // Allows launches of the kernel with `shared` bytes of dynamic shared memory and clusters of `cluster_blocks` blocks.
-  // The driver is told once.
+  // Calls the driver only when a limit has to be raised.
   void prepare(const void* kernel, size_t shared, unsigned cluster_blocks);
 
-  // Of clusters up to most_blocks, with so much dynamic shared memory a block; 0: the GPU cannot launch them. A kernel
-  // is asked about once, so threads and memory are always the same ones.
+  // For clusters of up to most_blocks blocks, each with `shared` bytes of dynamic shared memory; 0: the GPU cannot
+  // launch them. The result is cached for each kernel, so a kernel must always be passed the same threads and memory.
   const ClustersAtOnce& clusters_at_once(const void* kernel, int threads, size_t shared, unsigned most_blocks);
 
  private:
-  static constexpr unsigned kPortableCluster = 8;  // larger ones need leave
+  static constexpr unsigned kPortableCluster = 8;  // larger clusters must be permitted first
   struct Kernel {
     bool known = false;
     size_t static_shared = 0;
-    size_t shared = 0;     // dynamic bytes that a launch may take
+    size_t shared = 0;     // dynamic bytes that a launch may use
     bool wide = false;     // may have clusters of more than kPortableCluster blocks
     unsigned counted = 0;  // blocks of the largest cluster in at_once
     ClustersAtOnce at_once{};

@@ -1,5 +1,5 @@
-// Which kernels the products of a CudaBackend take: by the list of matmul_kernels.cc, by what was timed when the model
-// was loaded, and those that are compiled for its sizes, which come later.
+// Chooses the kernels for the products of a CudaBackend: by the list of matmul_kernels.cc, by timings made when the
+// model was loaded, and by the kernels compiled for the model's sizes, which become ready later.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -32,7 +32,7 @@ const MatmulKernel& CudaBackend::kernel_for(const Weight& w, int64_t rows) const
                         : timed_.kernel_for(device_.limits(), packed(w), rows);
 }
 
-// Where a product of w may take a kernel that is compiled for it.
+// The specialised kernels, if a product of w may use one of them.
 cuda::SpecialisedKernels* CudaBackend::specialised_for(const PackedWeight& w) const {
   return (forced_ != nullptr ? forced_->specialised : is_worth_compiling(w)) ? specialised_.get() : nullptr;
 }
@@ -45,7 +45,7 @@ std::vector<std::string> CudaBackend::matmul_kernels(const Weight& w, int64_t ro
     if (&kernel == &chosen || !kernel.can(device_.limits(), packed(w), rows) || (kernel.specialised && !specialised_))
       continue;
     const bool is_taken =
-        kernel.specialised && kernel.run == chosen.run && is_worth_compiling(packed(w));  // once it is there
+        kernel.specialised && kernel.run == chosen.run && is_worth_compiling(packed(w));  // as soon as it is compiled
     names.insert(is_taken ? names.begin() : names.end(), kernel.name);
   }
   return names;
@@ -83,13 +83,13 @@ struct Event {
   Event& operator=(const Event&) = delete;
 };
 
-// Matrices that products spend time on: others are as the list says.
+// Matrices that take much of a step's time. For the others, the list decides.
 bool is_worth_timing(const PackedWeight& w) { return w.layout != cuda::Layout::kDense && w.n_in * w.n_out >= 1 << 20; }
 
 }  // namespace
 
-// Microseconds of a product, the better of two rounds over weights of a kind in turn, so that no cache has the next
-// one.
+// Microseconds of a product: the better of two rounds. Each product takes another weight of the same kind, so that no
+// cache already holds the weight.
 double CudaBackend::time_kernel(const MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows) {
   static constexpr size_t kProducts = 3;
   const Weight& first = *weights[0];
@@ -99,7 +99,7 @@ double CudaBackend::time_kernel(const MatmulKernel& kernel, const std::vector<co
   size_t next = 0;
   double best = INFINITY;
   forced_ = &kernel;
-  product(y, {x, {}}, first, {}, false);  // takes what it needs, and brings its code to the device
+  product(y, {x, {}}, first, {}, false);  // allocates scratch, and loads the kernel to the device
   for (int round = 0; round < 2; ++round) {
     check(cudaEventRecord(begin.event, device_.stream()), "cudaEventRecord");
     for (size_t i = 0; i < kProducts; ++i) product(y, {x, {}}, *weights[++next % weights.size()], {}, false);
@@ -113,7 +113,7 @@ double CudaBackend::time_kernel(const MatmulKernel& kernel, const std::vector<co
   return best;
 }
 
-// In the scratch that reserve() took.
+// Uses the scratch that reserve() allocated.
 void CudaBackend::time_kernels(int64_t most_rows) {
   const auto is_to_time = [&](const Weight& w) { return is_worth_timing(packed(w)) && !timed_.knows(packed(w)); };
   if (std::ranges::none_of(factors_, is_to_time)) return;

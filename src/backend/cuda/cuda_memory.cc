@@ -1,4 +1,4 @@
-// Making a CudaBackend; its memory; what the device reaches.
+// Construction of CudaBackend, its memory, and the device's peak rates.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -32,7 +32,7 @@ std::string why_no_cuda() {
 
 namespace {
 
-// Which GPU the options ask for, once it is known that they can be met.
+// The index of the GPU that the options name, after all options have been checked.
 int checked_index(const BackendOptions& options) {
   if (!options.activations.empty() && options.activations != "f16" && options.activations != "f32")
     throw UsageError("unknown type of activations '{}': use f16 or f32", printable(options.activations));
@@ -92,7 +92,7 @@ void* CudaBackend::take(size_t bytes) {
   return buffers_.back().data();
 }
 
-// Grows outside of recording only: a step has run once, and taken what it needs, before it is recorded.
+// Never grows while a step is recorded: a step runs once, and allocates what it needs, before it is recorded.
 void* CudaBackend::scratch_at_least(Memory& memory, size_t bytes, cuda::Place place) {
   if (memory.size() >= bytes) return memory.data();
   CHECK(!capturing_);
@@ -103,7 +103,7 @@ void* CudaBackend::scratch_at_least(Memory& memory, size_t bytes, cuda::Place pl
 void* CudaBackend::grown(Memory& memory, size_t bytes, cuda::Place place) {
   if (memory.size() >= bytes && memory.data() != nullptr) return memory.data();
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
-  if (bytes < 1 << 20) bytes = std::bit_ceil(std::max<size_t>(bytes, 256));  // so that what grows slowly does so seldom
+  if (bytes < 1 << 20) bytes = std::bit_ceil(std::max<size_t>(bytes, 256));  // so that slow growth seldom reallocates
   const size_t before = memory.data() != nullptr ? memory.size() : 0;
   memory = Memory();
   if (place == cuda::Place::kDevice) allocated_ -= before;
@@ -118,7 +118,7 @@ Tensor CudaBackend::alloc(DType dtype, int64_t rows, int64_t cols) {
   return {activations_.back().data, dtype, rows, cols, cols};
 }
 
-// With a block that padding writes to.
+// Includes the block to which padding writes.
 size_t CudaBackend::kv_bytes(const KvShape& shape) const {
   KvShape padded = shape;
   ++padded.n_blocks;
@@ -162,7 +162,7 @@ void CudaBackend::reserve(const StepLimits& limits) {
 CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) const {
   const size_t element = dtype_bytes(act_), row = static_cast<size_t>(std::max(limits.max_width, 1)) * element;
   const size_t rows = static_cast<size_t>(limits.max_tokens) * row;
-  // Before weights are there, they are taken to have codes.
+  // Before any weight is loaded, assumes that weights have codes.
   const bool codes = weights_.empty() || std::ranges::any_of(weights_, [](const PackedWeight& w) {
                        return w.layout != cuda::Layout::kDense;
                      });
@@ -188,7 +188,7 @@ void CudaBackend::upload(const Tensor& to, const void* from) {
   device_.make_current();
   const size_t row = static_cast<size_t>(to.cols) * dtype_bytes(to.dtype), rows = static_cast<size_t>(to.rows);
   if (rows * row == 0) return;
-  if (upload_ && to.contiguous()) return upload_->copy(to.data, from, rows * row, device_);  // a vector among weights
+  if (upload_ && to.contiguous()) return upload_->copy(to.data, from, rows * row, device_);  // a vector in the weights
   check(cudaMemcpy2DAsync(to.data, static_cast<size_t>(to.stride) * dtype_bytes(to.dtype), from, row, row, rows,
                           cudaMemcpyHostToDevice, device_.stream()),
         "cudaMemcpy2DAsync");
@@ -205,7 +205,8 @@ void CudaBackend::download(void* to, const Tensor& from) {
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
 }
 
-// The best of some runs: of reading a gigabyte, and of a product of matrices of 8192 (f16) or 4096 (f32).
+// The best of several runs of two tests: reading a gigabyte, and a product of matrices with 8192 (f16) or 4096 (f32)
+// rows.
 Peak CudaBackend::measure_peak(Format) {
   device_.make_current();
   constexpr size_t kBytes = size_t{1} << 30;

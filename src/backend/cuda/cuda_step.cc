@@ -1,11 +1,11 @@
-// A step of CudaBackend: the batch, the recorded graph.
+// A step of CudaBackend: the batch and the recorded graph.
 //
-// A step whose sequences all bring the same few tokens takes the same launches every time, for kernels find lengths and
-// blocks on the device. So it is recorded as a CUDA graph and replayed: one launch for a whole step is what small
-// models need, as their kernels are shorter than a launch. The number of sequences is padded to one of kBuckets, and
-// the graphs of a program's decode steps are recorded when the program is prepared, so no request waits for one. A step
-// of another kind runs plainly the first time and is recorded while the device works on it. --check-replay compares
-// replays with plain launches.
+// Steps whose sequences all have the same small number of tokens need the same launches each time, because kernels read
+// lengths and blocks on the device. So such a step is recorded as a CUDA graph and replayed. Small models need a single
+// launch for the whole step, because their kernels are shorter than a launch. The number of sequences is padded to one
+// of kBuckets. The graphs of a program's decode steps are recorded when the program is prepared, so no request waits
+// for a recording. Other recordable steps run without a graph the first time, and are recorded while the device works.
+// --check-replay compares replays with direct launches.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -24,12 +24,12 @@ using cuda::check_launch;
 namespace {
 
 constexpr int kBuckets[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
-constexpr int kMostRecordedTokens = 8;  // of a sequence
+constexpr int kMostRecordedTokens = 8;  // tokens of one sequence
 constexpr size_t kMostGraphs = 48;
-// Attention of one recorded step is cut for contexts up to one of these, or for any.
+// Attention of a recorded step is planned for contexts up to one of these lengths, or for the longest context.
 constexpr int kContexts[] = {cuda::kSplitKeys, 1024, cuda::kMostClusterKv};
 
-// The largest step of any bucket that these limits allow.
+// The largest number of sequences in a bucket within these limits.
 int most_sequences(const StepLimits& limits, int q_len) {
   const int most = std::min({limits.max_seqs, limits.max_tokens / q_len, kBuckets[std::size(kBuckets) - 1]});
   return limits.max_logits > 0 ? std::min(most, limits.max_logits / q_len) : most;
@@ -40,7 +40,7 @@ int bucket_of(int n_seqs, int most) {
   return std::min(*bucket, most);
 }
 
-// The least of kContexts that holds kv_len, or the longest context that there can be.
+// The smallest of kContexts that is at least kv_len, or the longest context that is possible.
 int context_of(int kv_len, int max_kv_len) {
   const int* context = std::ranges::lower_bound(kContexts, kv_len);
   return context == std::end(kContexts) ? std::max(max_kv_len, kv_len)
@@ -89,7 +89,7 @@ int CudaBackend::longest(const Batch& batch) {
   return batch.kv_len.empty() ? 0 : *std::ranges::max_element(batch.kv_len);
 }
 
-// The least context whose steps are launched as those of this one: longer ones may split their keys no further.
+// The smallest context with the same launches as this one: for longer contexts the keys may not be split further.
 int CudaBackend::useful_context(const Program& program, int n_seqs, int context) const {
   if (n_seqs == 1 && program.has_dense_layers()) return context;  // may run on a cluster up to some context
   const int n_tasks = std::max(n_seqs * program.least_kv_heads(), 1),
@@ -127,9 +127,9 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
         key->most_kv);
   if (clock_) clock_->begin(n_tokens_, n_seqs_);
   const auto known = graphs_.find(*key);
-  if (known == graphs_.end() || known->second.exec == nullptr) {  // null: recording it failed
+  if (known == graphs_.end() || known->second.exec == nullptr) {  // null: the recording failed
     run_blocks(program);
-    if (graphs_.size() < kMostGraphs) capture(graphs_[*key], program);  // while the device works
+    if (graphs_.size() < kMostGraphs) capture(graphs_[*key], program);  // while the device works on the step
     return;
   }
   Graph& graph = known->second;
@@ -141,9 +141,9 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
   if (graph.is_stale) capture(graph, program);
 }
 
-// Records the decode steps of a program. What a step needs of the driver (code of its kernels, plans of products) it
-// gets by running once as padding alone, which writes to no sequence's blocks; contexts of one size of step need the
-// same.
+// Records the decode steps of a program. Before that, a step of each size runs once with padding only, to load what it
+// needs from the driver (kernel code, plans of products). Padding writes to no sequence's blocks. Contexts of the same
+// step size need the same kernels and plans.
 void CudaBackend::prepare_program(const Program& program) {
   device_.make_current();
   if (program.kv == nullptr || !program.has_logits()) return;
@@ -205,8 +205,8 @@ std::vector<std::vector<char>> CudaBackend::downloaded(const std::vector<Written
   return all;
 }
 
-// First the replay, then plain launches from the same state: so what the replay fails to write shows too, in this step
-// or by the cache later.
+// Runs the replay first, then direct launches from the same state. So data that the replay fails to write is found too,
+// in this step or in a later step through the cache.
 void CudaBackend::check_replay(const Graph& graph, const Program& program) {
   std::vector<Written> places = activations_;
   places.insert(places.end(), states_.begin(), states_.end());
@@ -232,7 +232,7 @@ void CudaBackend::forget_graphs() {
   for (auto& [key, graph] : graphs_) retired_.push_back(graph.exec);
   graphs_.clear();
   if (retired_.empty()) return;
-  cudaStreamSynchronize(device_.stream());  // whatever it says: the destructor comes by here, of a lost device too
+  cudaStreamSynchronize(device_.stream());  // ignores the status: the destructor also calls this for a lost device
   for (cudaGraphExec_t exec : std::exchange(retired_, {}))
     if (exec != nullptr) cudaGraphExecDestroy(exec);
 }

@@ -1,6 +1,6 @@
-// Weights of CudaBackend: brought to the device piece by piece, and repacked there. Loading waits for nothing: the
-// factor of a weight (packed_weight.h), which follows from the largest of its scales, is found on the device, and asked
-// for when a verb first needs one.
+// Weights of CudaBackend: copied to the device piece by piece, and repacked there. Loading does not wait for the
+// device. The device finds the largest scale of a weight, which determines the weight's factor (packed_weight.h). The
+// host reads it when an op first needs a factor.
 #include <algorithm>
 #include <cmath>
 
@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kMostWithoutFactor = 1024;
 
-int64_t code_bytes(const FormatInfo& format) { return format.code_bits == 4 ? 16 : 32; }  // of a unit
-// Of an expert, whole tiles.
+int64_t code_bytes(const FormatInfo& format) { return format.code_bits == 4 ? 16 : 32; }  // of one unit
+// The units of one expert, in whole tiles.
 int64_t units_of(int64_t n_out, int64_t n_in) {
   const int64_t k_tiles = (n_in + cuda::kTileCols - 1) / cuda::kTileCols;
   return (n_out + cuda::kTileRows - 1) / cuda::kTileRows * k_tiles * cuda::kTileUnits;
@@ -35,7 +35,7 @@ Weight CudaBackend::prepare(const Weight& host, unsigned use) {
   if (host.n_experts > cuda::kMostExperts)
     throw Error("{} experts are more than cuda runs ({}): use the device cpu", host.n_experts, cuda::kMostExperts);
   Weight weight = host;
-  if (host.packed == nullptr) {  // else an embedding that serves as the output matrix too
+  if (host.packed == nullptr) {  // otherwise the weight is an embedding that is also the output matrix
     PackedWeight& w = weights_.emplace_back();
     w.f32 = act_ == DType::kF32, w.n_out = host.n_out, w.n_in = host.n_in, w.n_experts = host.n_experts;
     info(host.format).unpack == nullptr ? pack_dense(w, host) : pack_codes(w, host);

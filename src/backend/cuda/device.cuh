@@ -1,5 +1,5 @@
-// What the kernels share: elements of either activation type, reductions, the tensor core's 16 x 8 x 16 product; then
-// how they are launched. NVRTC (specialised.h) compiles what is for the device alone, and has its own cuda_fp16.h
+// What the kernels share: elements of both activation types, reductions, the tensor core's 16 x 8 x 16 product, and
+// functions to launch kernels. NVRTC (specialised.h) compiles only the device part, with its own cuda_fp16.h
 // (rtc_half.h).
 #pragma once
 #include <cuda_fp16.h>
@@ -31,7 +31,7 @@ template <>
 __device__ __forceinline__ float from_float<float>(float v) {
   return v;
 }
-// Saturates: an activation past f16's range stays finite. NaN stays NaN.
+// Saturates: an activation beyond f16's range stays finite. NaN stays NaN.
 template <>
 __device__ __forceinline__ half from_float<half>(float v) {
   return __float2half_rn(v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v);
@@ -46,7 +46,7 @@ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v) {
 }
 template <>
 __device__ __forceinline__ __nv_fp8_e4m3 from_float<__nv_fp8_e4m3>(float v) {
-  return __nv_fp8_e4m3(v);  // what is larger than 448 becomes that
+  return __nv_fp8_e4m3(v);  // values above 448 become 448
 }
 #endif
 
@@ -59,7 +59,7 @@ __device__ __forceinline__ float warp_sum(float v) {
   return v;
 }
 
-// The sum over a block of whole warps, in every thread. `shared` holds 33 floats.
+// The sum over a block of whole warps; every thread gets the result. `shared` holds 33 floats.
 __device__ __forceinline__ float block_sum(float v, float* shared, int n_warps) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   v = warp_sum(v);
@@ -78,10 +78,11 @@ __device__ __forceinline__ float block_sum(float v, float* shared) {
   return block_sum(v, shared, static_cast<int>(blockDim.x) / 32);
 }
 
-// The RMS norm of one row of n elements by n_threads, the whole block: put(i, v) for each 4 from 4i, and with zeros up
-// to n_put. Threads put neighbours. The result goes to memory too where `writes`.
+// The RMS norm of one row of n elements by n_threads, the whole block. Calls put(i, v) for each 4 elements from 4i on,
+// and with zeros up to n_put. Neighbouring threads put neighbouring elements. If `writes`, also writes the result to
+// memory.
 struct RowNorm {
-  const float* x;  // null: none
+  const float* x;  // null: no norm
   const float* weight;
   half* y;
   float eps;
@@ -103,14 +104,14 @@ __device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, 
     if (writes && blockIdx.x == 0 && 4 * i < n) reinterpret_cast<uint2*>(norm.y)[i] = packed;
   };
   const int first = static_cast<int>(threadIdx.x), step = n_threads;
-  if (n_put <= 4 * step) {  // short code for short rows, where even reading instructions takes time
+  if (n_put <= 4 * step) {  // short code for short rows: there, even fetching instructions takes time
     const bool in = 4 * first < n;
     const float4 v = in ? __ldcg(x + first) : float4{}, w = in ? weight[first] : float4{};
     const float inverse = inverse_of(square(v));
     if (4 * first < n_put) write(first, v, w, inverse);
     return;
   }
-  if (n_put <= 16 * step) {  // all of it at once
+  if (n_put <= 16 * step) {  // the whole row at once
     float4 v[4], w[4];
     float squares = 0;
 #pragma unroll
@@ -141,22 +142,22 @@ __device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, 
   norm_row(norm, n, n_put, shared, writes, put, static_cast<int>(blockDim.x));
 }
 
-__device__ __forceinline__ float activate(float x, int act) {  // in the order of Activation
+__device__ __forceinline__ float activate(float x, int act) {  // numbered as in Activation
   if (act == 0) return x / (1.0f + __expf(-x));
   if (act == 2) return 0.5f * x * (1.0f + erff(x * 0.70710678f));
   return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
 }
 
-// Of the gate of a feed-forward and what it lets through.
+// The activation of a feed-forward layer's gate, times `up`.
 __device__ __forceinline__ float act_mul(float gate, float up, int act) {
   if (act != 3) return activate(gate, act) * up;
   const float g = fminf(gate, 7.0f), u = fminf(fmaxf(up, -7.0f), 7.0f);
   return g / (1.0f + __expf(-1.702f * g)) * (u + 1.0f);
 }
 
-// c [16 x 8] += a [16 x 16] b [16 x 8]. With g = lane / 4 and t = lane % 4: a = rows {g, g + 8, g, g + 8}, columns 2t
-// and 2t + 1, 8 further in a[2], a[3]; b = column g, rows 2t, 2t + 1, and 8 further; c = row g columns 2t, 2t + 1, then
-// row g + 8.
+// c [16 x 8] += a [16 x 16] b [16 x 8]. With g = lane / 4 and t = lane % 4, a lane holds: of a, rows {g, g + 8, g, g +
+// 8}, columns 2t and 2t + 1, plus 8 in a[2] and a[3]; of b, column g, rows 2t and 2t + 1, and these plus 8; of c, row
+// g, columns 2t and 2t + 1, then the same columns of row g + 8.
 __device__ __forceinline__ void mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                                     uint32_t b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -164,7 +165,7 @@ __device__ __forceinline__ void mma(float (&c)[4], uint32_t a0, uint32_t a1, uin
                : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// The same onto zeros.
+// The same product with c starting from zeros.
 __device__ __forceinline__ void mma_new(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                                         uint32_t b1) {
   asm volatile(
@@ -177,7 +178,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// sum + 8 halves times 8.
+// Returns sum + the dot product of 8 halves with 8 halves.
 __device__ __forceinline__ float dot8(const uint4& a, const uint4& b, float sum) {
   const uint32_t x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
 #pragma unroll
@@ -189,7 +190,7 @@ __device__ __forceinline__ float dot8(const uint4& a, const uint4& b, float sum)
   return sum;
 }
 
-// 16 bytes that are read once.
+// Loads 16 bytes that are read only once.
 __device__ __forceinline__ uint4 load_stream(const void* p) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -198,10 +199,10 @@ __device__ __forceinline__ uint4 load_stream(const void* p) {
   return v;
 }
 
-// Launches that overlap (programmatic dependent launch, of Hopper and newer): a kernel started by launch() may begin
-// while the one before it still runs. It calls start_dependent() first, or let_next_start() and later
-// wait_for_previous(): before that it may read weights, which no kernel writes, and nothing else. Since each waits for
-// the end of the one before, order is kept over many.
+// Overlapping launches (programmatic dependent launch, on Hopper and newer): a kernel started by launch() may begin
+// while the kernel before it still runs. The kernel first calls start_dependent(), or it calls let_next_start() and
+// later wait_for_previous(). Before the wait it may read only weights, which no kernel writes. Each kernel waits for
+// the end of the kernel before it, so the order also holds for longer chains.
 __device__ __forceinline__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
@@ -217,21 +218,21 @@ __device__ __forceinline__ void start_dependent() {
   wait_for_previous();
 }
 
-// All threads of a cluster of blocks, of those that have not ended.
+// A barrier for all threads of a cluster that have not ended.
 __device__ __forceinline__ void cluster_barrier() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 #endif
 }
 
-// A short kernel spends most of its time on fetching its own instructions. So kernels of a decode step rehearse: they
-// go through their code once before they wait, on whatever lies in memory, write nothing, and then do it again in
-// earnest with the instructions at hand (`for (int pass = rehearses ? 0 : 1; pass < 2; ++pass)`, not to be unrolled).
-// What they read in a rehearsal and once more later must pass by the first-level cache (__ldcg). Only where blocks are
-// few, so that those of the next kernel find room and time beside them.
+// A short kernel spends most of its time fetching its own instructions. So kernels of a decode step make a warm-up
+// pass: before they wait, they run their code once on whatever is in memory, and write nothing. Then they run the same
+// code again with the instructions already fetched (`for (int pass = rehearses ? 0 : 1; pass < 2; ++pass)`, which must
+// not be unrolled). Data that both passes read must bypass the first-level cache (__ldcg). Only kernels with few blocks
+// do this, so that the blocks of the next kernel have room and time next to them.
 
 #ifndef __CUDACC_RTC__
-// Calls f with a null pointer of the element type: of activations, or of a KV cache.
+// Calls f with a null pointer of the element type of activations (with_type) or of a KV cache (with_kv_type).
 template <class F>
 void with_type(DType dtype, F&& f) {
   if (dtype == DType::kF16) return f(static_cast<half*>(nullptr));
@@ -246,8 +247,8 @@ void with_kv_type(DType dtype, F&& f) {
   with_type(dtype, f);
 }
 
-// The kernel must do as said above. A failure shows in cudaGetLastError(), and throws where the driver has to give
-// leave for it first.
+// The kernel must follow the rules above. cudaGetLastError() reports a failed launch. Throws if the driver first has to
+// permit the shared memory or the cluster size and does not.
 template <class... P, class... A>
 void launch_clusters(Device& device, void (*kernel)(P...), dim3 grid, dim3 cluster, int threads, size_t shared,
                      A&&... args) {

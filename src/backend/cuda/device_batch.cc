@@ -7,16 +7,17 @@
 namespace ingot::cuda {
 namespace {
 
-// Changes of the table that one kernel brings; more take several.
+// Table changes in one kernel; more changes take several kernels.
 constexpr size_t kMostChanges = size_t{64} << 10;
 
-// Where the arrays lie, in ints; each starts on 16 bytes. In pinned memory changes of the table take the table's place.
+// Offsets of the arrays, in ints; each array is aligned to 16 bytes. In pinned memory, changes of the table take the
+// place of the table.
 struct Places {
   int64_t tokens, positions, token_seq, q_start, kv_len, logit_rows, state_in, state_out, table, end;
 };
 
 Places places_of(int64_t max_tokens, int64_t max_seqs, int64_t max_logits, int64_t table_size) {
-  int64_t at = 4;  // the first four: the length of the table's rows
+  int64_t at = 4;  // the first four hold the length of a table row
   const auto take = [&](int64_t n) {
     const int64_t begin = at;
     at += (n + 3) / 4 * 4;
@@ -49,7 +50,7 @@ size_t BatchUpload::bytes_for(int max_tokens, int max_seqs, int max_logits, int 
 }
 
 void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks, Device& device) {
-  max_tokens_ = max_seqs_ = max_logits_ = max_blocks_ = 0;  // until there is memory for more
+  max_tokens_ = max_seqs_ = max_logits_ = max_blocks_ = 0;  // zero until the new memory is allocated
   const Places at = places_of(max_tokens, max_seqs, max_logits, int64_t{max_seqs} * max_blocks);
   const size_t bytes = bytes_for(max_tokens, max_seqs, max_logits, max_blocks);
   check(cudaStreamSynchronize(device.stream()), "cudaStreamSynchronize");
@@ -60,7 +61,7 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int max_
       check(cudaEventCreateWithFlags(&slot.brought, cudaEventDisableTiming), "cudaEventCreate");
   }
   device_ = Memory(bytes);
-  // Entries that are never brought are blocks that there are.
+  // Entries that are never copied stay 0, which is a valid block.
   check(cudaMemsetAsync(device_.data(), 0, bytes, device.stream()), "cudaMemsetAsync");
   table_.reset(max_seqs, max_blocks);
   const auto* base = static_cast<const int32_t*>(device_.data());
@@ -77,7 +78,7 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int max_
   max_tokens_ = max_tokens, max_seqs_ = max_seqs, max_logits_ = max_logits, max_blocks_ = max_blocks;
 }
 
-// All but the table. Padding comes after the batch's own sequences.
+// Writes all arrays except the table. The padding follows the batch's own sequences.
 void BatchUpload::write_arrays(const Batch& batch, const Padding& padding, int32_t* host) const {
   const Places at = places_of(max_tokens_, max_seqs_, max_logits_, 0);
   host[0] = max_blocks_;
@@ -106,8 +107,8 @@ void BatchUpload::write_arrays(const Batch& batch, const Padding& padding, int32
   }
 }
 
-// The first kernel brings the arrays and what changes it has room for; others bring the rest, as when all sequences are
-// new ones.
+// The first kernel copies the arrays and as many changes as fit. Further kernels copy the other changes, for example
+// when all sequences are new.
 void BatchUpload::send(const Batch& batch, const Padding& padding, std::span<const TableChange> changes,
                        DrawnTokens tokens, Device& device) {
   const int64_t table = places_of(max_tokens_, max_seqs_, max_logits_, 0).table;
@@ -121,7 +122,7 @@ void BatchUpload::send(const Batch& batch, const Padding& padding, std::span<con
     const size_t n = std::min(changes.size(), kMostChanges);
     auto* pairs = reinterpret_cast<TableChange*>(host + table);
     std::ranges::copy(changes.first(n), pairs);
-    if (n % 2 != 0) pairs[n] = pairs[n - 1];  // the kernel takes two at a time
+    if (n % 2 != 0) pairs[n] = pairs[n - 1];  // the kernel copies two at a time
     if (!first) tokens.n = 0;
     const TableWrites writes{to + table, host + table, static_cast<int64_t>((n + 1) / 2 * 2)};
     bring_batch(to, host, first ? table : 0, tokens, writes, device);

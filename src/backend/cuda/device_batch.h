@@ -1,5 +1,5 @@
-// BatchUpload: one batch after another to the same place on the device, each brought by one kernel from pinned memory.
-// Of the block table, which is megabytes where one sequence is long, only the entries that have changed are brought.
+// BatchUpload: copies each batch to the same place on the device, with one kernel that reads pinned memory. Only
+// changed entries of the block table are copied, because the table of a long sequence takes megabytes.
 #pragma once
 #include <array>
 #include <span>
@@ -15,18 +15,18 @@ namespace ingot::cuda {
 class BatchUpload {
  public:
   ~BatchUpload();
-  // Makes room for batches within these numbers; what was there is lost, and the places may be new.
+  // Allocates room for batches of these sizes. The old contents are lost, and the addresses may change.
   void reserve(int max_tokens, int max_seqs, int max_logits, int max_blocks, Device& device);
-  // With what was drawn in place of tokens below 0: its keys, or where they are null what `drawn` says; both null:
-  // there are none. True when the places moved to make room.
+  // Tokens below 0 are replaced by drawn tokens: from `keys`, or from `drawn` if `keys` is null; both null: there are
+  // none. Returns true if the addresses changed to make room.
   bool upload(const Batch& batch, const Padding& padding, const Key* keys, const RowDrawn* drawn, int block_size,
               Device& device);
   const DeviceBatch& view() const { return view_; }
   size_t bytes() const { return device_.size(); }
-  static size_t bytes_for(int max_tokens, int max_seqs, int max_logits, int max_blocks);  // that reserve will take
+  static size_t bytes_for(int max_tokens, int max_seqs, int max_logits, int max_blocks);  // what reserve will allocate
 
  private:
-  // One may still be on its way when the next batch comes: so there are several, used in turn.
+  // An upload may still be in flight when the next batch comes, so there are several slots, used in turn.
   static constexpr int kSlots = 4;
   struct Slot {
     Memory memory;

@@ -12,7 +12,7 @@ namespace ingot::cuda {
 
 namespace {
 
-std::atomic<int> n_allocations_left{-1};  // before one that fails, for tests
+std::atomic<int> n_allocations_left{-1};  // allocations before one fails, for tests
 
 bool allocation_fails() { return n_allocations_left >= 0 && n_allocations_left.fetch_sub(1) == 0; }
 
@@ -23,7 +23,7 @@ int allocations_left() { return n_allocations_left; }
 
 void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // forgets it, where that is possible
+  cudaGetLastError();  // clears the error if possible
   size_t free = 0, total = 0;
   const bool lost = cudaMemGetInfo(&free, &total) != cudaSuccess;
   cudaGetLastError();

@@ -1,4 +1,4 @@
-// Device and pinned memory that frees itself, and the check of every CUDA call.
+// Device and pinned memory that is freed automatically, and the check of every CUDA call.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -7,18 +7,18 @@
 
 namespace ingot::cuda {
 
-// Throws Error naming the call unless status is cudaSuccess; DeviceLost if every later call will fail too, as after a
-// kernel's bad access.
+// Throws Error, which names the call, unless status is cudaSuccess. Throws DeviceLost if every later call will fail
+// too, as after an illegal memory access of a kernel.
 void check(cudaError_t status, const char* call);
 inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
 
 enum class Place { kDevice, kPinned };
 
-// Memory of the thread's current device, or of the host where that device can reach it. Any thread may free it.
+// Memory of the thread's current device, or host memory that the device can access. Any thread may free it.
 class Memory {
  public:
   Memory() = default;
-  Memory(size_t bytes, Place place = Place::kDevice);  // throws Error with the size, and what was free
+  Memory(size_t bytes, Place place = Place::kDevice);  // throws Error with the size and the free memory
   Memory(Memory&& other) noexcept { *this = std::move(other); }
   Memory& operator=(Memory&& other) noexcept;
   ~Memory() { release(); }

@@ -28,7 +28,7 @@ struct Nvrtc::Functions {
 
 namespace {
 
-// Of the C++ library NVRTC has nothing. The types are those that nvcc has, so that parameters lie alike.
+// NVRTC has no headers of the C++ library. These types equal nvcc's, so that parameters have the same layout.
 constexpr std::pair<const char*, const char*> kSystemHeaders[] = {
     {"cstdint",
      "#pragma once\n"
@@ -41,7 +41,7 @@ constexpr std::pair<const char*, const char*> kSystemHeaders[] = {
 };
 
 void* open_library() {
-  const std::string folder = INGOT_NVRTC_FOLDER;  // of the toolkit that the program was built with
+  const std::string folder = INGOT_NVRTC_FOLDER;  // folder of the toolkit with which the program was built
   for (const std::string& name :
        {std::string("libnvrtc.so.13"), folder + "/libnvrtc.so.13", std::string("libnvrtc.so.12")})
     if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
@@ -70,7 +70,7 @@ std::array<std::string, 3> options_for(const std::string& arch) {
   return {"--gpu-architecture=" + arch, "--std=c++20", "--device-as-default-execution-space"};
 }
 
-// The headers of a program, as text that ends in a zero.
+// The embedded headers, as zero-terminated text.
 struct Headers {
   std::vector<const char*> names, texts;
   std::vector<std::string> own;
@@ -105,7 +105,7 @@ std::string Nvrtc::made_with(const std::string& arch) const {
 }
 
 std::vector<char> Nvrtc::compile(const std::string& source, const std::string& arch) const {
-  static const Headers& headers = *new Headers;  // stays: a program may end while a thread compiles
+  static const Headers& headers = *new Headers;  // never freed: the program may end while a thread compiles
   const Functions& f = functions_;
   const auto check = [&](nvrtcResult result, const char* call) {
     if (result != NVRTC_SUCCESS) throw Error("NVRTC {}: {} failed: {}", version_, call, f.error(result));

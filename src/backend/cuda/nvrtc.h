@@ -1,5 +1,5 @@
-// NVRTC, NVIDIA's compiler as a library, opened when the program runs, so that a machine without it misses nothing but
-// what needs it. It reads this program's own sources of kernels, which are part of the program (cmake/cuda.cmake), and
+// NVRTC, NVIDIA's compiler as a library. The library is opened at run time, so a machine without it lacks only the
+// features that need it. NVRTC compiles kernel sources that are embedded in this program (cmake/cuda.cmake), and reads
 // no file of the toolkit.
 #pragma once
 #include <string>
@@ -9,16 +9,16 @@ namespace ingot::cuda {
 
 class Nvrtc {
  public:
-  // Null where this machine has none.
+  // Null if this machine has no NVRTC.
   static const Nvrtc* get();
 
   const std::string& version() const { return version_; }  // "13.0"
 
-  // Machine code of `source`, which may include what is listed in cuda.cmake, for an architecture such as "sm_90a". Any
-  // thread may call it. Throws Error with what the compiler says.
+  // Compiles `source` to machine code for an architecture such as "sm_90a". `source` may include the files listed in
+  // cuda.cmake. Any thread may call this function. Throws Error with the compiler's message.
   std::vector<char> compile(const std::string& source, const std::string& arch) const;
 
-  // All that the machine code is made of besides, for the name of a copy that is kept.
+  // Names everything besides the source that the machine code depends on; part of the key of a cached copy.
   std::string made_with(const std::string& arch) const;
 
   struct Functions;

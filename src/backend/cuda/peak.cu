@@ -1,4 +1,4 @@
-// What measure_peak times: the reading of memory, and random numbers for the product.
+// Kernels for measure_peak: one reads memory, one writes random numbers for the product.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
 
@@ -19,11 +19,11 @@ __global__ void read_kernel(const uint4* data, int64_t n, float* sink) {
     for (int j = 0; j < 4; ++j) bits |= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
   }
   for (; i < n; i += step) bits |= data[i].x;
-  if (bits == 0x12345678u) *sink = 1;  // so that the loads stay
+  if (bits == 0x12345678u) *sink = 1;  // keeps the compiler from removing the loads
 }
 
-// Numbers from -1 to 1: zeros or one number over and over would need less power, and so run faster, than what models
-// hold.
+// Random numbers from -1 to 1. Zeros or a constant would need less power than the numbers of a model, and so run
+// faster.
 template <class T>
 __global__ void noise_kernel(T* data, int64_t n) {
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n; i += int64_t{gridDim.x} * kThreads) {

@@ -1,4 +1,4 @@
-// Verbs that work row by row: norms, sums, activations, copies.
+// Ops that work row by row: norms, sums, activations, copies.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
 
@@ -18,10 +18,11 @@ NormParams params_of(const NormArgs& a) {
   return {a.weight.f32(), a.bias ? a.bias.f32() : nullptr, a.eps, a.kind == NormKind::kLayer};
 }
 
-// What threads of a norm keep of their row, so that it is read once: 16 floats each, the rest is read again.
+// Floats that a norm's thread holds in registers, so that they are read once. The thread reads the rest of its row
+// twice.
 constexpr int kKept = 16;
 
-// One block a row.
+// One block for each row.
 template <class X, class Y>
 __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride, int64_t dim, NormParams p) {
   __shared__ float shared[33];
@@ -43,7 +44,7 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride
   }
   for (int64_t i = threadIdx.x + int64_t{kKept} * blockDim.x; i < dim; i += blockDim.x) read(i);
   float mean = 0;
-  if (p.layer) {  // the variance about the mean, in a second pass, as rounding asks for
+  if (p.layer) {  // the variance about the mean takes a second pass, because of rounding
     mean = block_sum(sum, shared) / static_cast<float>(dim);
     squares = 0;
 #pragma unroll
@@ -67,8 +68,8 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride
   for (int64_t i = threadIdx.x + int64_t{kKept} * blockDim.x; i < dim; i += blockDim.x) write(i, to_float(row[i]));
 }
 
-// The same without a mean and a bias, of f32 rows of whole 4 elements on 16 bytes: what models have, and few rows wait
-// for.
+// The same without mean and bias, for f32 rows with a multiple of 4 elements, aligned to 16 bytes. Most models have
+// such rows, and steps with few rows wait for this kernel.
 constexpr int kPackThreads = 512;
 constexpr int kMaxPacks = 4;
 
@@ -138,7 +139,7 @@ void rms(const Tensor& y, const Tensor& x, const NormArgs& a, Device& device) {
 
 int norm_threads(int64_t dim) { return dim <= 256 ? 32 : dim <= 2048 ? 256 : 512; }
 
-// Rows of elements; stride 0 makes one row serve for all.
+// Rows of elements; with stride 0, all rows are the same row.
 template <class T>
 struct Rows {
   T* data;
@@ -178,7 +179,7 @@ struct ActMul {
   }
 };
 
-// 8 halves a thread, of contiguous rows: a prompt's activations are long.
+// Each thread takes 8 halves of contiguous rows, because a prompt's activations are long.
 __global__ void act_mul_kernel(uint4* y, const uint4* gate, const uint4* up, int64_t n, int act) {
   start_dependent();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -247,7 +248,7 @@ __global__ void each_kernel(int64_t n, int64_t cols, F f) {
   if (i < n) f(i / cols, i % cols);
 }
 
-// f(row, column) for all elements.
+// Calls f(row, column) for all elements.
 template <class F>
 void each(const Tensor& t, Device& device, F f) {
   const int64_t n = t.rows * t.cols;

@@ -1,5 +1,6 @@
-// What specialised kernels (specialised.h) find as <cuda_fp16.h>: the few functions of it that they use, as PTX has
-// them. So NVRTC needs no file of the toolkit, and does not read its ten thousand lines for each kernel.
+// The file that specialised kernels (specialised.h) include as <cuda_fp16.h>: the few functions of cuda_fp16.h that
+// they use, written in PTX. So NVRTC needs no file of the toolkit, and does not parse its ten thousand lines for each
+// kernel.
 #pragma once
 #include <cstdint>
 

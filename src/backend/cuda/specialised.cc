@@ -17,7 +17,7 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr size_t kMost = 1024;  // kernels of one model; more than any has
+constexpr size_t kMost = 1024;  // kernels of one model; no model needs more
 
 const char* name_of(Layout layout) {
   return layout == Layout::kCodes8   ? "Layout::kCodes8"
@@ -43,7 +43,7 @@ std::string kind_of(const SpecialisedKernel& k) {
   return fmt::format("matvec_step::Kind<{}, {}, {}>", name_of(k.layout), k.has_min, k.group16);
 }
 
-// Of a kernel whose body is run<`body`, its shape>() and whose launch bounds are those of the kernel of any shape.
+// Source of a kernel with the body run<`body`, its shape>() and the launch bounds of the general kernel.
 std::string source(const char* file, const char* params, const std::string& bounds, const std::string& body,
                    const ProductShape& shape) {
   return fmt::format(
@@ -53,7 +53,7 @@ std::string source(const char* file, const char* params, const std::string& boun
       file, bounds, params, body, text_of(shape));
 }
 
-// Hopper's own instructions are of sm_90a.
+// Hopper's special instructions need sm_90a.
 std::string arch_of(const DeviceLimits& device) {
   return fmt::format("sm_{}{}{}", device.major, device.minor, device.major == 9 && device.minor == 0 ? "a" : "");
 }
@@ -63,7 +63,7 @@ std::string arch_of(const DeviceLimits& device) {
 std::string source_of(const SpecialisedKernel& k) {
   const ProductShape& s = k.shape;
   const bool gated = s.act >= 0;
-  // Threads are as in the launch; as many blocks find room as with `most` threads a multiprocessor.
+  // The number of threads is that of the launch; the number of blocks fits as with `most` threads a multiprocessor.
   const auto bounds = [&](int most) { return fmt::format("{}, {}", 32 * s.n_warps, most / (32 * s.n_warps)); };
   switch (k.which) {
     case SpecialisedKernel::kDotCodes:
@@ -104,7 +104,7 @@ SpecialisedKernels::~SpecialisedKernels() {
     if (entry.library != nullptr) cudaLibraryUnload(entry.library);
 }
 
-// Without any thread kernels of any size go on.
+// If no thread can be started, the general kernels stay in use.
 void SpecialisedKernels::add_thread() {
   try {
     threads_.push_back(start_thread("a compiler of kernels", [this] { return std::thread([this] { work(); }); }));
@@ -129,7 +129,7 @@ const void* SpecialisedKernels::find(const SpecialisedKernel& kernel) {
 }
 
 void SpecialisedKernels::work() {
-  [[maybe_unused]] const int nicer = nice(10);  // of this thread, as Linux has it
+  [[maybe_unused]] const int nicer = nice(10);  // lowers the priority of this thread only, as on Linux
   std::unique_lock lock(mutex_);
   while (true) {
     asked_.wait(lock, [&] { return stops_ || n_begun_ < entries_.size(); });
@@ -144,7 +144,7 @@ void SpecialisedKernels::work() {
   }
 }
 
-// Empty where it cannot be made.
+// Empty if the kernel cannot be compiled.
 std::vector<char> SpecialisedKernels::make(const SpecialisedKernel& kernel) {
   const auto complain = [&](const char* what) {
     const std::lock_guard lock(mutex_);
@@ -177,7 +177,7 @@ void SpecialisedKernels::load(Entry& entry) {
   if (!code.empty() &&
       cudaLibraryLoadData(&entry.library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0) == cudaSuccess &&
       cudaLibraryGetKernel(&kernel, entry.library, "specialised") == cudaSuccess &&
-      cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess &&  // which brings it to the device, too
+      cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess &&  // this also loads the kernel to the device
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(most_shared_ - attributes.sharedSizeBytes)) == cudaSuccess) {
     entry.function = kernel;

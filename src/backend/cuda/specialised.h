@@ -1,11 +1,11 @@
-// Kernels compiled for one product of the model that runs: the body of a kernel that the program has ahead of time,
-// with the product's sizes and flags (product_shape.h) as constants. docs/performance.md says where that wins, and only
-// there it is done.
+// Kernels compiled for one product of the loaded model. Such a kernel has the body of a kernel that is compiled ahead
+// of time, with the product's sizes and flags (product_shape.h) as constants. docs/performance.md says which products
+// gain from this; only their kernels are compiled.
 //
-// Nobody waits for them. The first step that asks for such a product has it made by threads of its own (NVRTC, or a
-// copy that an earlier run kept in the user's cache folder), and runs the kernel of any shape; when all that was asked
-// for is there, the next step takes it up. Both compute the same numbers in the same order. Where NVRTC fails, the
-// kernel of any shape stays.
+// No step waits for a compilation. The first step that asks for a product's kernel starts the compilation in separate
+// threads (NVRTC, or a copy that an earlier run left in the user's cache folder), and runs the general kernel. When all
+// requested kernels are ready, the next step uses them. Both kernels compute the same numbers in the same order. If
+// NVRTC fails, the general kernel stays in use.
 #pragma once
 #include <driver_types.h>
 
@@ -30,39 +30,39 @@ struct SpecialisedKernel {
   enum Which : uint8_t { kDotCodes, kDotRows, kMatvec, kTiles, kWarpgroups, kExpertCodes } which;
   Layout layout;
   bool has_min, group16;
-  // Of kDotCodes and kExpertCodes: gates + 1. Of kDotRows: rows of weights of a task. Of the others: what a block takes
-  // of activations, of kMatvec and kTiles in tiles of 8 rows, of kWarpgroups in rows.
+  // kDotCodes and kExpertCodes: gates + 1. kDotRows: rows of weights in a task. The others: activations that a block
+  // takes, counted in tiles of 8 rows for kMatvec and kTiles, in rows for kWarpgroups.
   int n;
   ProductShape shape;
 
   bool operator==(const SpecialisedKernel&) const = default;
 };
 
-// What NVRTC compiles; the kernel in it is called "specialised".
+// The source that NVRTC compiles; its kernel is named "specialised".
 std::string source_of(const SpecialisedKernel& kernel);
 
 class SpecialisedKernels {
  public:
-  // For a device of these limits, where there is NVRTC. `folder` keeps what was made; "": nothing.
+  // For a device with these limits; NVRTC must be there. `folder` caches the compiled kernels; "": no cache.
   SpecialisedKernels(const DeviceLimits& device, std::string folder);
-  ~SpecialisedKernels();  // waits for what is being compiled
+  ~SpecialisedKernels();  // waits for running compilations
   SpecialisedKernels(const SpecialisedKernels&) = delete;
   SpecialisedKernels& operator=(const SpecialisedKernels&) = delete;
 
-  // The kernel, as launches take it; null when there is none yet, or none at all.
+  // The kernel in the form that launches take; null if it is not ready yet or could not be compiled.
   const void* find(const SpecialisedKernel& kernel);
 
-  // Takes up what has been made, unless more is on its way. True: there is something new, so recorded steps are to be
-  // forgotten.
+  // Loads the compiled kernels, unless others are still compiling. Returns true if there are new kernels; recorded
+  // steps should then be recorded again.
   bool take_up();
-  void wait();  // until all is made that was asked for
+  void wait();  // until all requested kernels are compiled
 
-  int n_failed() const { return n_failed_; }  // of those taken up
+  int n_failed() const { return n_failed_; }  // of the loaded kernels
 
  private:
   struct Entry {
     SpecialisedKernel kernel;
-    std::vector<char> code;  // empty: it could not be made
+    std::vector<char> code;  // empty: the compilation failed
     cudaLibrary_t library = nullptr;
     const void* function = nullptr;
   };
@@ -73,11 +73,12 @@ class SpecialisedKernels {
   void load(Entry& entry);
 
   const size_t most_shared_;
-  const std::string arch_;  // "sm_90a", say
-  std::string made_with_;   // once there is something to make
+  const std::string arch_;  // for example "sm_90a"
+  std::string made_with_;   // set at the first request
   const CacheFolder folder_;
 
-  // The entries up to n_taken_ are the caller's alone; of the others the code is a thread's, which makes it.
+  // Entries up to n_taken_ belong to the caller's thread. In the other entries, `code` belongs to the thread that
+  // compiles the entry.
   std::deque<Entry> entries_;
   size_t n_taken_ = 0;
   int n_failed_ = 0;
@@ -85,13 +86,13 @@ class SpecialisedKernels {
   std::mutex mutex_;
   std::condition_variable asked_, made_;
   size_t n_begun_ = 0, n_made_ = 0;  // of entries_
-  int n_kept_ = 0;                   // that came from the folder
+  int n_kept_ = 0;                   // loaded from the folder
   bool stops_ = false, has_complained_ = false;
   std::chrono::steady_clock::time_point first_asked_;
   std::vector<std::thread> threads_;
 };
 
-// The kernel for a launch: a specialised one, or that of any shape.
+// The kernel for a launch: the specialised kernel if it is ready, else the general kernel.
 template <class Kernel>
 Kernel kernel_or(Kernel any, SpecialisedKernels* specialised, const SpecialisedKernel& wanted) {
   const void* found = specialised != nullptr ? specialised->find(wanted) : nullptr;

@@ -1,5 +1,5 @@
-// StepClock: when the device began and ended each step, for the trace. Events on the stream say so, and are read once
-// they have passed, so nothing waits for them.
+// StepClock: records when the device began and ended each step, for the trace. Events on the stream mark these times.
+// Only events that have already passed are read, so the host does not wait for any of them.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -17,9 +17,9 @@ class StepClock {
   StepClock(std::shared_ptr<TraceFile> file, Device& device);
   ~StepClock();
 
-  void begin(int n_tokens, int n_seqs);  // the step's verbs come next
-  void end();                            // its draws have been launched
-  void collect();                        // writes the steps that are done
+  void begin(int n_tokens, int n_seqs);  // comes before the step's ops
+  void end();                            // comes after the launch of the step's draws
+  void collect();                        // writes the steps that are complete
 
  private:
   struct Step {
@@ -33,7 +33,7 @@ class StepClock {
   std::vector<cudaEvent_t> free_;
   std::deque<Step> steps_;
   cudaEvent_t last_ =
-      nullptr;  // an event, and when it was: times are reckoned from the last one, for long ones are coarse
+      nullptr;  // an event and its host time; later times are measured from it, because long intervals are inexact
   TraceFile::Clock::time_point last_time_;
 };
 

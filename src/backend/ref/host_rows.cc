@@ -7,7 +7,7 @@
 namespace ingot {
 namespace {
 
-// Elements of a 16-bit type, with f32 or back.
+// widen converts elements of a 16-bit type to f32; round_to converts f32 back.
 void widen(float* to, const uint16_t* from, size_t n, DType dtype) {
   for (size_t i = 0; i < n; ++i) to[i] = dtype == DType::kF16 ? float_from_f16(from[i]) : float_from_bf16(from[i]);
 }

@@ -1,5 +1,6 @@
-// HostRows: tensors as code of the host sees them, in f32. On backends of host memory they are the tensors themselves.
-// On a device they are copies: read when asked for, and written back when this object goes.
+// HostRows: gives host code access to tensors, in f32. If the backend's memory is host memory, the results are the
+// tensors themselves. On a device they are copies: a copy is read when requested, and written back when this object is
+// destroyed.
 #pragma once
 #include <deque>
 #include <vector>
@@ -15,14 +16,14 @@ class HostRows {
   HostRows& operator=(const HostRows&) = delete;
   ~HostRows() noexcept(false);  // throws what upload throws
 
-  Tensor in(const Tensor& t);     // is read
-  Tensor out(const Tensor& t);    // is written, every element of it
-  Tensor inout(const Tensor& t);  // both
+  Tensor in(const Tensor& t);     // for a tensor that is only read
+  Tensor out(const Tensor& t);    // for a tensor whose elements are all written
+  Tensor inout(const Tensor& t);  // for a tensor that is read and written
 
  private:
   struct Copy {
     Tensor device;
-    std::vector<char> bytes;  // [rows, cols] in f32, or in i32
+    std::vector<char> bytes;  // [rows, cols] of f32 or i32
     bool is_written;
   };
   Tensor copy_of(const Tensor& t, bool is_read, bool is_written);

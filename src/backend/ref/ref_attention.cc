@@ -13,9 +13,9 @@
 namespace ingot {
 namespace {
 
-// A page holds, layer by layer, block_size keys and then block_size values: [n_blocks, n_layers, n_parts,
-// block_size, kv_dim].
-// Elements are rounded to the cache's dtype, so that ref sees what a real cache of that type would hold.
+// A page holds, for each layer, block_size keys and then block_size values: [n_blocks, n_layers, n_parts, block_size,
+// kv_dim]. Elements are rounded to the cache's dtype, so that ref reads the same values as a cache that stores this
+// type.
 class RefKv : public KvCache {
  public:
   explicit RefKv(const KvShape& s)
@@ -35,7 +35,8 @@ class RefKv : public KvCache {
   std::vector<float> data;
 };
 
-// A group as bytes times a scale: the largest becomes 127. A number that is none, or infinite, makes all of them none.
+// Rounds a group to bytes times a scale, with the largest element at 127. A NaN or an infinity makes the whole group
+// NaN.
 void round_to_bytes(const float* x, float* y, int64_t n) {
   float most = 0, none = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -45,12 +46,12 @@ void round_to_bytes(const float* x, float* y, int64_t n) {
   const float scale = float_from_f16(f16_from_float(most / 127.0f + none)), inverse = most > 0 ? 127.0f / most : 0.0f;
   for (int64_t i = 0; i < n; ++i) {
     const auto product =
-        std::bit_cast<float>(std::bit_cast<uint32_t>(x[i] * inverse) & ~1u);  // as the cpu's kernels do it
+        std::bit_cast<float>(std::bit_cast<uint32_t>(x[i] * inverse) & ~1u);  // as the kernels of the cpu backend round
     y[i] = std::nearbyint(product) * scale;
   }
 }
 
-// What a cache of this type would hold of a token's key or value: [kv_dim].
+// Writes the values that a cache of this type would hold for one token's key or value: [kv_dim].
 void round_row(const float* x, float* y, const KvShape& shape) {
   const int64_t n = int64_t{shape.n_kv_heads} * shape.head_dim;
   if (shape.dtype == DType::kQ8_0) {

@@ -1,5 +1,5 @@
-// RefBackend: the plain bodies of the base class and nothing else. The oracle of the other backends, and the smallest
-// backend that there can be. One thread.
+// RefBackend: the plain bodies of the base class and nothing else. It is the oracle of the other backends, and the
+// smallest possible backend. It uses one thread.
 #pragma once
 #include <memory>
 
@@ -9,7 +9,8 @@ namespace ingot {
 
 std::unique_ptr<Backend> create_ref_backend();
 
-// Upload and download of backends whose memory is the host's: a view of any stride, and contiguous rows.
+// Upload and download for backends whose memory is host memory. They copy between a view of any stride and contiguous
+// rows.
 void copy_rows_in(const Tensor& to, const void* from);
 void copy_rows_out(void* to, const Tensor& from);
 

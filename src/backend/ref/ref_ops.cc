@@ -1,5 +1,6 @@
-// The plain bodies of the primitives, which every backend has: each in plain C++ on the host, sums in double. They say
-// what an op means, and are the oracle of every override. Tensors of a device come through HostRows.
+// The plain bodies of the primitives, which every backend inherits. Each is plain C++ on the host and sums in double.
+// They define what an op means, and are the oracle of every override. Tensors of a device are accessed through
+// HostRows.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -10,7 +10,7 @@
 namespace ingot {
 namespace {
 
-// Slots of [layers][conv_width - 1 inputs of n_channels, the oldest first; n_heads matrices [key_dim, value_dim]].
+// Slots of [layers][conv_width - 1 inputs of n_channels, oldest first; n_heads matrices [key_dim, value_dim]].
 class RefStates : public StateCache {
  public:
   explicit RefStates(const StateShape& s)
@@ -41,7 +41,7 @@ std::vector<double> unit_vector(const float* x, int n, double scale) {
   return unit;
 }
 
-// One token of one head: its matrix S changes, and y is what q reads of it.
+// One token of one head: updates its matrix S and writes y = q S.
 void delta_step(float* s, float* y, const float* v, const std::vector<double>& q, const std::vector<double>& k,
                 double keep, double beta, int value_dim) {
   for (int j = 0; j < value_dim; ++j) {
@@ -72,7 +72,7 @@ void Backend::short_conv(Tensor x, Tensor weight, StateCache& cache, int layer) 
   const int kept = s.conv_width - 1;
   for (int seq = 0; seq < batch.n_seqs(); ++seq) {
     const int begin = batch.q_start[seq], n = batch.q_len(seq);
-    std::vector<float> inputs(static_cast<size_t>(kept + n) * s.n_channels);  // with those of earlier steps
+    std::vector<float> inputs(static_cast<size_t>(kept + n) * s.n_channels);  // with the inputs of earlier steps
     if (batch.state_in[seq] >= 0)
       std::copy_n(states.inputs(batch.state_in[seq], layer), s.conv_floats(), inputs.data());
     for (int t = 0; t < n; ++t)

@@ -1,4 +1,4 @@
-// Attributes, elements, slices, containment and iteration of values, as jinja2's sandbox gives them.
+// Attributes, elements, slices, containment and iteration of values, as in jinja2's sandbox.
 #include <algorithm>
 
 #include "text/jinja/objects.h"
@@ -8,8 +8,7 @@
 namespace ingot::jinja {
 namespace {
 
-// What Python's sandbox hides: everything that starts with two underscores, and methods that change a value and are not
-// offered.
+// Names that Python's sandbox hides: names that begin with two underscores, and mutating methods that are not offered.
 bool is_hidden(const Value& object, std::string_view name) {
   static constexpr std::string_view kList[] = {"clear", "sort", "reverse", "remove"}, kDict[] = {"clear", "popitem"};
   if (name.substr(0, 2) == "__") return true;
@@ -25,14 +24,14 @@ Value missing(const Value& object, std::string_view name) {
   return Value::undefined(fmt::format("'{}' has no attribute '{}'", described(object), printable(name, 64)));
 }
 
-// The item of a sequence of n that an index means; n when there is none.
+// The position that an index selects in a sequence of n items; n if there is none.
 size_t item_at(const Value& index, size_t n) {
   if (!index.is_int() && !index.is_bool()) return n;
   const Int i = index.as_int() < 0 ? index.as_int() + static_cast<Int>(n) : index.as_int();
   return i < 0 || i >= static_cast<Int>(n) ? n : static_cast<size_t>(i);
 }
 
-// Python's slice.indices: the items start, start + step, ... of a sequence, `count` of them.
+// Python's slice.indices: the items start, start + step, ... of a sequence, `count` items in all.
 struct Slice {
   Int start, step;
   size_t count;
@@ -93,7 +92,7 @@ bool Runtime::attribute(const Value& object, std::string_view name, Value& out) 
   return method != nullptr;
 }
 
-// object[index] as Python has it; false for a TypeError or LookupError.
+// object[index] as in Python; false for a TypeError or LookupError.
 bool Runtime::element(const Value& object, const Value& index, Value& out) {
   if (object.is_seq()) {
     const size_t i = item_at(index, object.items().size());
@@ -111,7 +110,7 @@ bool Runtime::element(const Value& object, const Value& index, Value& out) {
     return true;
   }
   if (object.is_dict()) {
-    if (index.is_seq() ? !index.is_tuple() : index.is_dict()) return false;  // not hashable
+    if (index.is_seq() ? !index.is_tuple() : index.is_dict()) return false;  // unhashable
     const Value* found = object.dict().find(index, meter);
     if (found != nullptr) out = *found;
     return found != nullptr;
@@ -173,7 +172,7 @@ bool Runtime::contains(const Value& container, const Value& item) {
   if (const auto* range = container.as<Range>(); range != nullptr && (item.is_int() || item.is_bool())) {
     return range->contains(item.as_int());
   }
-  if (auto* iterator = container.as<Iterator>()) {  // takes what it looks at
+  if (auto* iterator = container.as<Iterator>()) {  // consumes the items that it checks
     Value value;
     while (iterator->next(value)) {
       if (value.same(item) || equal(value, item, meter)) return true;
@@ -199,7 +198,7 @@ std::vector<Value> Runtime::iterate(const Value& value) {
   if (value.is_string()) {
     meter.items(value.str().n_chars);
     for (std::string_view c : split_chars(value.text()))
-      items.push_back(Value::string(std::string(c)));  // not Markup, even of one
+      items.push_back(Value::string(std::string(c)));  // not Markup, even if the string is Markup
   } else if (value.is_dict()) {
     meter.items(value.dict().entries().size());
     for (const Dict::Entry& entry : value.dict().entries()) items.push_back(entry.key);

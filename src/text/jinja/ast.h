@@ -1,5 +1,5 @@
-// The tree that the parser makes of a template. Nodes know how to evaluate themselves (jinja/expr.cc) and how to run
-// (jinja/stmt.cc) in a Runtime. Names of variables are numbers: the places of the Program's name table.
+// The tree that the parser makes from a template. In a Runtime, expressions evaluate themselves (jinja/expr.cc) and
+// statements run (jinja/stmt.cc). Variables are numbered: a number is an index of the Program's name table.
 #pragma once
 #include <memory>
 #include <optional>
@@ -18,9 +18,9 @@ struct Builtin;
 struct Expr {
   explicit Expr(int at_line) : line(at_line) {}
   virtual ~Expr() = default;
-  virtual Value eval(Runtime& rt) const = 0;  // through Runtime::eval, which counts steps and depth
+  virtual Value eval(Runtime& rt) const = 0;  // called through Runtime::eval, which counts steps and depth
   int line;
-  size_t depth = 1;  // of the tree below; the parser bounds it
+  size_t depth = 1;  // of the tree below; the parser limits it
 };
 using ExprPtr = std::unique_ptr<const Expr>;
 
@@ -29,11 +29,11 @@ enum class Flow { kNext, kBreak, kContinue };
 struct Stmt {
   explicit Stmt(int at_line) : line(at_line) {}
   virtual ~Stmt() = default;
-  virtual Flow run(Runtime& rt) const = 0;  // through Runtime::run
+  virtual Flow run(Runtime& rt) const = 0;  // called through Runtime::run
   int line;
 };
 
-// Statements; when they have a scope of their own, with the names that start there as undefined (jinja/frames.h).
+// Statements. If they have a scope, `hidden` lists the names that are undefined at its start (jinja/frames.h).
 struct Block {
   std::vector<std::unique_ptr<const Stmt>> statements;
   std::vector<int> hidden;
@@ -86,7 +86,7 @@ struct Binary : Expr {
   ExprPtr left, right;
 };
 
-struct Logic : Expr {  // `and`, `or`: gives one of its operands
+struct Logic : Expr {  // `and`, `or`: the value is one of the operands
   Logic(int at, bool o, ExprPtr a, ExprPtr b) : Expr(at), is_or(o), left(std::move(a)), right(std::move(b)) {}
   Value eval(Runtime& rt) const override;
   bool is_or;
@@ -151,7 +151,7 @@ struct Filter : Expr {
   Value eval(Runtime& rt) const override;
   ExprPtr input;
   std::string name;
-  const Builtin* filter = nullptr;  // null: unknown, an error only when it is reached (as in jinja2, inside `if`)
+  const Builtin* filter = nullptr;  // null: unknown, an error only when it runs (as in jinja2, inside `if`)
   CallArgs args;
 };
 
@@ -164,12 +164,12 @@ struct Test : Expr {
   CallArgs args;
 };
 
-struct Captured : Expr {  // the text of the block that a filter block or set block has just run
+struct Captured : Expr {  // the text of the filter block or set block that has just run
   using Expr::Expr;
   Value eval(Runtime& rt) const override;
 };
 
-// What `for` and `set` assign to: a name, an attribute of a namespace, or several of them.
+// The target of `for` and `set`: a name, an attribute of a namespace, or several targets.
 struct Target {
   enum class Kind { kName, kAttr, kTuple } kind = Kind::kName;
   int id = 0;
@@ -220,7 +220,7 @@ struct SetBlock : Stmt {
   using Stmt::Stmt;
   Flow run(Runtime& rt) const override;
   Target target;
-  ExprPtr value;  // Captured, or filters of it
+  ExprPtr value;  // Captured, or filters applied to it
   Block body;
 };
 
@@ -235,7 +235,7 @@ struct MacroBody {
   std::string name;
   std::vector<MacroParam> params;
   Block body;
-  std::optional<int> caller_id, varargs_id, kwargs_id;  // of the special names that the body mentions
+  std::optional<int> caller_id, varargs_id, kwargs_id;  // the special names that the body uses
 };
 
 struct MacroDef : Stmt {
@@ -255,14 +255,14 @@ struct CallBlock : Stmt {
 struct FilterBlock : Stmt {
   using Stmt::Stmt;
   Flow run(Runtime& rt) const override;
-  ExprPtr value;  // filters of Captured
+  ExprPtr value;  // filters applied to Captured
   Block body;
 };
 
 struct With : Stmt {
   using Stmt::Stmt;
   Flow run(Runtime& rt) const override;
-  std::vector<std::pair<Target, ExprPtr>> values;  // none for {% generation %}, which only makes a scope
+  std::vector<std::pair<Target, ExprPtr>> values;  // empty for {% generation %}, which only makes a scope
   Block body;
 };
 
@@ -274,7 +274,7 @@ struct LoopControl : Stmt {
 
 struct Program {
   std::vector<std::string> names;            // by number
-  std::unordered_map<std::string, int> ids;  // the other way round
+  std::unordered_map<std::string, int> ids;  // the number of each name
   Block body;
 };
 

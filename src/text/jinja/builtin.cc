@@ -7,7 +7,7 @@
 namespace ingot::jinja {
 namespace {
 
-// Fills the slots from positional and keyword arguments, with Python's complaints.
+// Fills the slots from positional and keyword arguments, with Python's error messages.
 Params bind(const Builtin& builtin, Args& args) {
   Params params;
   params.all = &args;

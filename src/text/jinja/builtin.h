@@ -1,5 +1,5 @@
-// Builtin: a filter, test, method or global function as a row of a table: its name, its parameters and what it does.
-// The binding of arguments to parameters, with Python's errors, is here once for all of them.
+// Builtin: a filter, test, method or global function as a row of a table: its name, its parameters and its function.
+// The binding of arguments to parameters, with Python's errors, is here for all builtins.
 #pragma once
 #include <array>
 #include <span>
@@ -18,18 +18,18 @@ class Runtime;
 struct Args {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> keyword;
-  // Takes the keyword argument out; false if there is none.
+  // Removes and returns the keyword argument; false if there is none.
   bool take(std::string_view name, Value& out);
 };
 
-// What a builtin sees: the value it works on, and each parameter's argument or null.
+// The input of a builtin: the value on which it works, and for each parameter the argument or null.
 struct Params {
   static constexpr size_t kMax = 5;
   std::array<const Value*, kMax> slots{};
   Args* all = nullptr;  // for builtins that take any arguments
   const Value* operator[](size_t i) const { return slots[i]; }
 
-  // The argument with a type that Python would insist on, or the fallback.
+  // Returns the argument, which must have this type as in Python, or the fallback.
   Int integer(size_t i, Int fallback) const;
   bool boolean(size_t i, bool fallback) const;
   // None counts as absent.
@@ -41,16 +41,16 @@ struct Builtin {
   Value (*function)(Runtime& rt, const Value& self, const Params& params);
   size_t n_required = 0;
   std::array<std::string_view, Params::kMax> params{};  // names, in order
-  bool any_args = false;                                // takes what it is given, unchecked
+  bool any_args = false;                                // takes any arguments, unchecked
 };
 
-// Null when there is none of this name.
+// Null if no builtin has this name.
 const Builtin* find_filter(std::string_view name);
 const Builtin* find_test(std::string_view name);
 const Builtin* find_method(const Value& self, std::string_view name);
 const Builtin* find_global(std::string_view name);
 
-// The rows that make up the tables; filters come in two files.
+// The rows of the tables; the filters are in two files.
 std::span<const Builtin> scalar_filters();
 std::span<const Builtin> list_filters();
 std::span<const Builtin> string_methods();

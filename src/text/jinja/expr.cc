@@ -1,4 +1,4 @@
-// How the expressions of a template are evaluated.
+// The evaluation of a template's expressions.
 #include "text/jinja/print.h"
 #include "text/jinja/runtime.h"
 

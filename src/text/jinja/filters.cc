@@ -1,4 +1,4 @@
-// Filters that work on one text or number, and the ones for JSON.
+// Filters that work on one text or number, and the filters for JSON.
 #include <cmath>
 
 #include "text/jinja/format.h"
@@ -12,7 +12,7 @@ namespace {
 
 bool is_markup(const Value& value) { return value.is_string() && value.str().markup; }
 
-// The method of str on the value as a string (which stays Markup if it is).
+// Calls a method of str on the value as a string. Markup stays Markup.
 template <size_t kArgs>
 Value string_method(Runtime& rt, const Value& self, const Params& p, std::string_view name) {
   const Value text = self.is_string() ? self : rt.text(rt.str(self));
@@ -35,7 +35,7 @@ Value center(Runtime& rt, const Value& self, const Params& p) {
   return call_builtin(rt, *find_row(string_methods(), "center"), text, args);
 }
 
-// jinja2's own title: words start after white space, hyphens and opening brackets.
+// jinja2's own title: words begin after white space, hyphens and opening brackets.
 Value title(Runtime& rt, const Value& self, const Params&) {
   const std::string text = rt.str(self);
   rt.meter.spend(text.size() / 4);
@@ -146,7 +146,7 @@ Value absolute(Runtime& rt, const Value& self, const Params&) {
   return self.as_int() < 0 ? rt.binary(Op::kSub, Value::integer(0), self) : Value::integer(self.as_int());
 }
 
-// int(value) of a float: nothing for NaN; an infinity is an error.
+// int(value) of a float: nothing for NaN, an error for an infinity.
 std::optional<Int> truncated(double value) {
   if (std::isnan(value)) return std::nullopt;
   if (!(std::fabs(value) < 0x1p126)) throw Error("cannot convert float infinity or a number this large to integer");

@@ -11,7 +11,7 @@
 namespace ingot::jinja {
 namespace {
 
-// "a.b.0": attributes of attributes; a part of digits is an index.
+// "a.b.0": attributes of attributes; a part made of digits is an index.
 class Path {
  public:
   Path(Runtime& rt, const Value& path) : rt_(rt) {
@@ -196,7 +196,7 @@ Value sum(Runtime& rt, const Value& self, const Params& p) {
 }
 
 Value batch(Runtime& rt, const Value& self, const Params& p) {
-  const Int size = p[0]->is_int() ? p[0]->as_int() : -1;  // jinja2 only compares with it
+  const Int size = p[0]->is_int() ? p[0]->as_int() : -1;  // jinja2 only compares the count with it
   std::vector<Value> batches, now;
   for (const Value& item : rt.iterate(self)) {
     if (static_cast<Int>(now.size()) == size) batches.push_back(rt.list(std::move(now))), now.clear();
@@ -238,11 +238,11 @@ Value group_by(Runtime& rt, const Value& self, const Params& p) {
   sort_keyed(rt, keyed, false);
   std::vector<Value> groups;
   for (size_t i = 0; i < keyed.size();) {
-    const Value key = path.of(keyed[i].item, p[1]);  // as written, of the first of the group
+    const Value key = path.of(keyed[i].item, p[1]);  // the unchanged key of the group's first item
     const size_t start = i;
     std::vector<Value> members;
     while (i < keyed.size() && equal(keyed[i].key, keyed[start].key, rt.meter)) members.push_back(keyed[i++].item);
-    if (i == start) members.push_back(keyed[i++].item);  // NaN is not even equal to itself
+    if (i == start) members.push_back(keyed[i++].item);  // NaN is not equal even to itself
     const Value group = rt.tuple({key, rt.list(std::move(members))});
     group.seq().group = true;
     groups.push_back(group);
@@ -281,7 +281,7 @@ Value map(Runtime& rt, const Value& self, const Params& p) {
   return rt.iterator(std::move(out));
 }
 
-// select and reject, of the items or of an attribute of them, by a test or by truth.
+// select and reject: choose items by a test or by truth, on the items or on an attribute of them.
 Value choose(Runtime& rt, const Value& self, const Params& p, bool by_attribute, bool wanted) {
   if (!truthy(self)) return rt.iterator({});
   Args args = *p.all;

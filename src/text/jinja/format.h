@@ -1,4 +1,4 @@
-// Python's two ways to fill in a format string: "%s" % values, and "{}".format(values).
+// Python's two ways to fill a format string: "%s" % values, and "{}".format(values).
 #pragma once
 #include <string>
 

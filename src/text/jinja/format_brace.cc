@@ -1,4 +1,4 @@
-// "{}".format(values): fields by place or name, attributes and elements of them, and their specifications.
+// "{}".format(values): fields by position or name, their attributes and elements, and their specifications.
 #include <algorithm>
 
 #include "text/jinja/format.h"
@@ -159,7 +159,7 @@ class BraceFormat {
   Runtime& rt_;
   const Str& format_;
   const Args& args_;
-  Int next_ = 0;  // of the fields without a number; -1 once one with a number was seen
+  Int next_ = 0;  // number of the next automatic field; -1 after a field with a number
 };
 
 }  // namespace

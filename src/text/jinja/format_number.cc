@@ -53,7 +53,7 @@ std::string padded(Runtime& rt, const std::string& text, const FormatSpec& spec,
 }
 
 std::string int_text(Int value, const FormatSpec& spec) {
-  // The magnitude of the least number has one more bit than a positive one can hold.
+  // The magnitude of the lowest number has one more bit than the largest positive number.
   const auto magnitude = value < 0 ? ~static_cast<unsigned __int128>(value) + 1 : static_cast<unsigned __int128>(value);
   std::string digits, prefix;
   switch (spec.type) {

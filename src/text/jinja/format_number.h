@@ -1,4 +1,4 @@
-// What Python's two ways of formatting share: the specification of a conversion, numbers in its form, and padding.
+// What Python's two ways of formatting share: the specification of a conversion, formatted numbers, and padding.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,7 +9,7 @@ namespace ingot::jinja {
 
 class Runtime;
 
-// One conversion of either way: [[fill]align][sign][#][0][width][,][.precision][type]
+// One conversion in either way: [[fill]align][sign][#][0][width][,][.precision][type]
 struct FormatSpec {
   std::string fill = " ";
   char align = 0;  // < > ^ =, or 0 for the default of the type
@@ -21,14 +21,14 @@ struct FormatSpec {
 };
 
 bool is_digit_at(std::string_view text, size_t i);
-// The digits from i on, which moves behind them; 0 when there are none. Throws Error for a number past any sense.
+// Reads the digits from i on, and moves i past them; 0 if there are none. Throws Error for a number that is too large.
 Int read_number(std::string_view text, size_t& i);
 
 bool is_float_type(char type);
 std::string int_text(Int value, const FormatSpec& spec);
 std::string float_text(Runtime& rt, double value, const FormatSpec& spec);
 
-// Text in a field of the width, which may be shorter than it.
+// Pads text to the width; longer text stays unchanged.
 std::string padded(Runtime& rt, const std::string& text, const FormatSpec& spec, char default_align);
 
 }  // namespace ingot::jinja

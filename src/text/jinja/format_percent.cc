@@ -1,4 +1,4 @@
-// "%s" % values, with Python's meaning of flags, widths and types.
+// "%s" % values, with Python's flags, widths and types.
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +27,7 @@ class PercentFormat {
       if (next < text_.size()) out += conversion();
       rt_.meter.fits(out.size());
     }
-    // To Python all that can be indexed is a mapping here.
+    // In Python, every value that can be indexed counts as a mapping here.
     const bool is_mapping =
         values_.is_dict() || values_.is_list() || values_.is_undefined() || values_.as<Range>() != nullptr;
     if (!is_mapping && n_taken_ < (values_.is_tuple() ? values_.items().size() : 1)) {
@@ -111,7 +111,7 @@ class PercentFormat {
                   '>');
   }
 
-  // With C's meaning of precision: the least number of digits.
+  // Precision as in C: the least number of digits.
   std::string integer(Int value, const FormatSpec& spec) {
     std::string digits = int_text(value, spec);
     if (spec.precision < 0) return digits;

@@ -6,9 +6,9 @@
 namespace ingot::jinja {
 namespace {
 
-// Names met in one branch of an `if`, or in the frame outside of all branches.
+// The names used in one branch of an `if`, or in the frame outside of all branches.
 struct Layer {
-  std::unordered_map<int, bool> hides;  // of each name referred to: does it start as undefined?
+  std::unordered_map<int, bool> hides;  // for each name: whether it is undefined at the start
   std::unordered_set<int> stores;
 };
 
@@ -61,7 +61,7 @@ class FrameResolver {
     return false;
   }
 
-  // What one branch alone assigns keeps its outer value in the others, so it is not hidden.
+  // A name that a branch assigns keeps its outer value in the other branches, so it is not hidden.
   void merge() {
     std::vector<Layer> branches = std::move(finished_.back());
     branches.push_back(std::move(top()));
@@ -86,7 +86,7 @@ class FrameResolver {
 
   Frame& frame_;
   std::vector<Layer> layers_;                 // the frame, then the open branches
-  std::vector<std::vector<Layer>> finished_;  // branches already over, of each open `if`
+  std::vector<std::vector<Layer>> finished_;  // for each open `if`, its finished branches
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Which variables of the request a block hides. jinja2 decides when it compiles a template, not when it runs: a name
-// that a block assigns before it first reads it is the block's own from its start, so blocks inside that read it
-// earlier find it undefined even if the request has a variable of that name. The parser notes loads and stores as it
-// meets them; resolve_frames then follows jinja2's idtracking.py.
+// Which variables of the request a block hides. jinja2 decides this when it compiles a template, not when it runs. If a
+// block assigns a name before it first reads it, the name belongs to the block from its start. So inner blocks that
+// read the name earlier find it undefined, even if the request has a variable with that name. The parser records loads
+// and stores in their order; resolve_frames then follows jinja2's idtracking.py.
 #pragma once
 #include <deque>
 #include <unordered_set>
@@ -20,12 +20,12 @@ struct Frame {
   void branch(Event event) { events.push_back({event, 0}); }
 
   const Frame* parent;
-  std::vector<int>* hidden;  // where the answer goes, in the tree of the template
+  std::vector<int>* hidden;  // the result, in the tree of the template
   std::vector<std::pair<Event, int>> events;
-  std::unordered_set<int> known;  // names that it refers to
+  std::unordered_set<int> known;  // names used in the frame
 };
 
-// Frames stand behind the frames around them.
+// A frame must come after the frames around it.
 void resolve_frames(std::deque<Frame>& frames);
 
 }  // namespace ingot::jinja

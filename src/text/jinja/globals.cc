@@ -9,7 +9,7 @@ namespace ingot::jinja {
 namespace {
 
 Value range(Runtime&, const Value&, const Params& p) {
-  static constexpr size_t kMaxRange = 100'000;  // jinja2's sandbox has the same
+  static constexpr size_t kMaxRange = 100'000;  // the limit of jinja2's sandbox
   const bool from_zero = p[1] == nullptr;
   const Int start = from_zero ? 0 : p.integer(0, 0), stop = p.integer(from_zero ? 0 : 1, 0), step = p.integer(2, 1);
   if (step == 0) throw Error("range() arg 3 must not be zero");
@@ -52,7 +52,7 @@ Value name_space(Runtime& rt, const Value&, const Params& p) {
 
 Value raise_exception(Runtime& rt, const Value&, const Params& p) { throw Error("{}", printable(rt.str(*p[0]), 1024)); }
 
-// The C locale, whatever the program's is; what strftime would take from the locale is spelled out.
+// Formats in the C locale, independent of the program's locale; locale-dependent parts are written out.
 std::string format_time(const std::tm& time, std::string_view format) {
   static constexpr const char* kDays[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
   static constexpr const char* kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
@@ -77,7 +77,7 @@ std::string format_time(const std::tm& time, std::string_view format) {
       case 'h': out += month.substr(0, 3); break;
       case 'B': out += month; break;
       case 'p': out += time.tm_hour < 12 ? "AM" : "PM"; break;
-      case 'f': out += "000000"; break;  // the clock counts seconds
+      case 'f': out += "000000"; break;  // the clock has whole seconds
       case 'x': out += format_time(time, "%m/%d/%y"); break;
       case 'X': out += format_time(time, "%H:%M:%S"); break;
       case 'c': out += format_time(time, "%a %b %e %H:%M:%S %Y"); break;

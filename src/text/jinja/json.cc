@@ -1,4 +1,4 @@
-// JSON of values, as Python's json.dumps writes it, and values of JSON.
+// Values to JSON, as Python's json.dumps writes it, and JSON to values.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -127,7 +127,7 @@ class JsonWriter {
   std::string out_;
 };
 
-// Reads a document, and adds up its size for the fuel of the rendering.
+// Reads a document, and sums its size for the rendering's fuel.
 struct JsonReader {
   Meter& meter;
   size_t n_bytes = 0;

@@ -45,7 +45,7 @@ class Lexer {
   }
   int column() const { return static_cast<int>(at_ - line_start_) + 1; }
 
-  // Goes to a later byte, keeping count of the lines.
+  // Moves forward to a byte, and counts the lines.
   void move(size_t to) {
     for (; at_ < to; ++at_) {
       if (source_[at_] != '\n') continue;
@@ -79,7 +79,7 @@ class Lexer {
     return source_.size();
   }
 
-  // The text up to a tag, whose sign decides what white space it loses.
+  // Adds the text before a tag. The sign of the tag decides which white space the text loses.
   void text_before(size_t tag, bool is_print) {
     std::string_view text = std::string_view(source_).substr(at_, tag - at_);
     const char sign = tag + 2 < source_.size() ? source_[tag + 2] : ' ';
@@ -106,8 +106,8 @@ class Lexer {
     }
   }
 
-  // Past the end of a tag whose closing characters are at `end` ('%}', '#}', '}}'); trims one newline after it or, with
-  // '-' in front, all white space.
+  // The position after a tag whose closing characters ('%}', '#}', '}}') are at `end`. Trims one newline after the tag
+  // or, with '-' in front of the closing characters, all white space.
   size_t after_end(size_t end, bool minus, bool trims) const {
     size_t next = end + 2;
     if (minus) return skip_space(next);
@@ -125,7 +125,7 @@ class Lexer {
     finish(after_end(end, sign == '-', sign != '+'));
   }
 
-  // Where the text of a raw block starts when the tag is {% raw %}, else 0.
+  // Where the text of a raw block begins if the tag is {% raw %}, else 0.
   size_t raw_begin(size_t tag) const {
     if (source_[tag + 1] != '%') return 0;
     size_t at = tag + 2;
@@ -153,12 +153,12 @@ class Lexer {
     fail("{% raw %} has no {% endraw %}");
   }
 
-  // The tokens inside of a tag that ends in `closing` and '}'.
+  // Adds the tokens inside a tag that ends in `closing` and '}'.
   void code(char closing) {
     std::string brackets;
     while (true) {
       move(skip_space(at_));
-      if (at_ >= source_.size()) return;  // the parser reports the end of the template
+      if (at_ >= source_.size()) return;  // the parser reports the unexpected end of the template
       if (brackets.empty() && tag_end(closing)) return;
       const char c = source_[at_];
       if (is_ascii_digit(c)) {
@@ -201,7 +201,7 @@ class Lexer {
     push(TokenKind::kString, end + 1 - at_);
   }
 
-  // Digits of a base, with single underscores between them; returns where they end (`from` when there are none).
+  // Digits of a base, with single underscores between them. Returns where they end (`from` if there are none).
   size_t digits(size_t from, int base, bool leading_underscore = false) const {
     auto is_digit = [&](size_t i) { return i < source_.size() && digit_value(source_[i]) < base; };
     size_t i = from;
@@ -220,12 +220,12 @@ class Lexer {
         const size_t end = digits(at_ + 2, base, true);
         if (end > at_ + 2) return push(TokenKind::kInteger, end - at_);
       }
-      return push(TokenKind::kInteger, digits(at_, 1) - at_);  // 0, 00, 0_0: a following digit is another number
+      return push(TokenKind::kInteger, digits(at_, 1) - at_);  // 0, 00, 0_0: a digit after them begins another number
     }
     push(TokenKind::kInteger, digits(at_, 10) - at_);
   }
 
-  // Where the float at this place ends, or 0 if it is none: digits with a fraction, an exponent, or both.
+  // Where the float at this position ends, or 0 if there is no float: digits with a fraction, an exponent, or both.
   size_t float_end() const {
     size_t end = digits(at_, 10);
     bool is_float = false;
@@ -266,7 +266,7 @@ class Lexer {
   bool line_starting_ = true;
 };
 
-// \xHH and its kin: exactly n hexadecimal digits.
+// \xHH and similar escapes: exactly n hexadecimal digits.
 char32_t hex_escape(const Token& token, std::string_view text, size_t at, size_t n) {
   char32_t code = 0;
   for (size_t i = at; i < at + n; ++i) {
@@ -326,7 +326,7 @@ std::string unquote(const Token& token) {
       i += n - 1;
     } else if (c == 'N') {
       throw Error("template {}: \\N{{...}} escapes are not supported", position(token.line, token.column));
-    } else if (c != '\n') {  // an escaped newline is nothing; other escapes stay as they are written
+    } else if (c != '\n') {  // an escaped newline disappears; other escapes stay unchanged
       out += '\\';
       out += c;
     }

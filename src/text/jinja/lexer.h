@@ -1,5 +1,5 @@
 // Cuts a template into text and tokens by jinja2's rules: trim_blocks, lstrip_blocks, the signs '-' and '+' at tags,
-// raw blocks and comments. Called by the parser, which takes the whole list.
+// raw blocks and comments. Called by the parser, which takes the whole list of tokens.
 #pragma once
 #include <string>
 #include <string_view>
@@ -27,10 +27,10 @@ struct Token {
   int line, column;       // from 1
 };
 
-// The source with \r\n and \r as \n and without one newline at its end; the tokens point into it.
+// The source with \r\n and \r replaced by \n, and without one newline at its end. The tokens point into this string.
 std::string normalized_source(std::string_view source);
 
-// Throws Error for what jinja2's lexer refuses: an unclosed comment, raw block or string, brackets that do not match.
+// Throws Error for input that jinja2's lexer refuses: an unclosed comment, raw block or string, or unmatched brackets.
 std::vector<Token> tokenize(const std::string& source);
 
 // The value of a string token: quotes off, escapes replaced.

@@ -1,5 +1,5 @@
-// Meter: what one rendering may still spend. Each evaluated node, each list item made and each 32 bytes looked at or
-// written cost one step; no single string grows over the output limit. Checked before the work, so a hostile template
+// Meter: the steps that a rendering may still use. Each evaluated node, each new list item and each 32 bytes read or
+// written cost one step. No string may grow over the output limit. Checks come before the work, so a hostile template
 // fails early.
 #pragma once
 #include "base/error.h"
@@ -18,13 +18,13 @@ class Meter {
     if (n > left_) throw Error("the template needs too many steps (over its limit)");
     left_ -= n;
   }
-  // Work over n bytes that are there already.
+  // Charges for work on n existing bytes.
   void read(size_t n) { spend(1 + n / 32); }
-  // A string is about to be n bytes long.
+  // Checks that a string may grow to n bytes.
   void fits(size_t n) const {
     if (n > max_bytes_) throw Error("the template makes a text of over {} bytes", max_bytes_);
   }
-  // A new string of n bytes, or of `count` times n bytes, is about to be made.
+  // Charges for a new string of n bytes, or of `count` times n bytes.
   void make(size_t n) {
     fits(n);
     read(n);
@@ -33,7 +33,8 @@ class Meter {
     if (count != 0) fits(n > max_bytes_ / count ? max_bytes_ + 1 : n * count);
     make(n * count);
   }
-  // n new items of a list or dictionary: dearer than bytes, as each is some hundred bytes of memory.
+  // Charges for n new items of a list or dictionary. They cost more than bytes, because each takes a few hundred bytes
+  // of memory.
   void items(size_t n) {
     if (n > kMaxItems) throw Error("the template makes a list of over {} items", kMaxItems);
     spend(1 + 4 * n);

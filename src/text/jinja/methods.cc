@@ -1,6 +1,6 @@
-// The methods of list, tuple and dict. Hugging Face's sandbox refuses the ones that change a value; append, extend,
-// insert, pop, update and setdefault are offered all the same, as templates in the wild use them and the values here
-// belong to one rendering.
+// The methods of list, tuple and dict. Hugging Face's sandbox refuses the methods that change a value. append, extend,
+// insert, pop, update and setdefault are still offered, because published templates use them, and all values belong to
+// one rendering.
 #include <algorithm>
 
 #include "text/jinja/objects.h"
@@ -9,7 +9,7 @@
 namespace ingot::jinja {
 namespace {
 
-// Before a change: the Runtime will empty it at the end, as it may come to hold itself.
+// Called before a change: the value may come to contain itself, so the Runtime empties it at the end.
 void keep(Runtime& rt, const Value& self) {
   bool& kept = self.is_seq() ? self.seq().kept : self.dict().kept;
   if (!kept) rt.keep(self);

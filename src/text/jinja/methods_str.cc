@@ -1,4 +1,4 @@
-// The methods of str. Those that give a string back give Markup for Markup.
+// The methods of str. Methods that return a string return Markup if the input is Markup.
 #include <algorithm>
 #include <optional>
 
@@ -36,10 +36,10 @@ Value stripped(Runtime& rt, const Value& self, const Params& p) {
 
 // ---- search
 
-// The part of the text that start and end (of code points, as for slices) leave; nothing when start is behind the end.
+// The part of the text between start and end (in code points, as for slices); nothing if start is after the end.
 struct Window {
   std::string_view text;
-  size_t first_char;  // of the window in the whole
+  size_t first_char;  // in the whole text
 };
 
 std::optional<Window> window(Runtime& rt, const Str& str, const Params& p, size_t start_slot) {
@@ -104,7 +104,7 @@ Value replace(Runtime& rt, const Value& self, const Params& p) {
     const size_t next = find_text(text, old, at);
     if (next == kNone) break;
     const size_t skipped =
-        old.empty() && next < text.size() ? char_at(text, next).n_bytes : 0;  // '' is before each character
+        old.empty() && next < text.size() ? char_at(text, next).n_bytes : 0;  // '' matches before each character
     rt.meter.fits(out.size() + next - at + fresh.size() + skipped);
     rt.meter.read(fresh.size());
     out += text.substr(at, next - at);
@@ -154,11 +154,11 @@ std::vector<std::string_view> split_at_space_from_end(Runtime& rt, std::string_v
   text = strip(text, nullptr, false, true);
   while (!text.empty()) {
     if (max == 0) {
-      add_piece(rt, parts, text);  // white space in front of it stays, unlike behind it for split
+      add_piece(rt, parts, text);  // keeps the white space in front; split strips the end
       break;
     }
     size_t start = text.size();
-    while (start > 0) {  // to where the last white space ends
+    while (start > 0) {  // to the end of the last white space
       size_t c = start - 1;
       while (c > 0 && (static_cast<unsigned char>(text[c]) & 0xC0) == 0x80) --c;
       if (is_space(char_at(text, c).code)) break;
@@ -246,7 +246,7 @@ Value join(Runtime& rt, const Value& self, const Params& p) {
     std::string text;
     if (!self.str().markup) {
       text = wanted_text(item, "sequence item");
-    } else {  // Markup makes text of anything
+    } else {  // Markup converts any value to text
       text = item.is_string() && item.str().markup ? item.text() : html_escape(rt.str(item));
     }
     rt.meter.fits(out.size() + self.text().size() + text.size());
@@ -270,7 +270,7 @@ Value justified(Runtime& rt, const Value& self, const Params& p) {
   if (width <= n) return self;
   const size_t gap = width - n > Int(1) << 40 ? size_t(1) << 40 : static_cast<size_t>(width - n);
   rt.meter.make(fill.size(), gap);
-  // Python's center puts the odd one to the left only when both the gap and the width are odd.
+  // Python's center puts the odd space on the left only if both the gap and the width are odd.
   const size_t left = kAlign == Align::kLeft    ? 0
                       : kAlign == Align::kRight ? gap
                                                 : gap / 2 + (gap & static_cast<size_t>(width) & 1);

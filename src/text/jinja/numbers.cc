@@ -9,7 +9,7 @@
 namespace ingot::jinja {
 namespace {
 
-// Without white space around it and single underscores between digits; nothing when an underscore stands elsewhere.
+// Removes white space at the ends and single underscores between digits; nothing if an underscore is anywhere else.
 std::optional<std::string> bare_number(std::string_view text) {
   text = strip(text, nullptr, true, true);
   std::string out;

@@ -20,7 +20,7 @@ Value loop_changed(Runtime& rt, const Value& self, const Params& params) {
   return self.as<Loop>()->changed(rt, *params.all);
 }
 
-// Where the items of a range equal the first argument: at most at one place.
+// The position in a range of the value equal to the first argument; there is at most one.
 std::optional<size_t> place_in_range(Runtime& rt, const Value& range, const Params& params) {
   const std::vector<Value> items = rt.iterate(range);
   for (size_t i = 0; i < items.size(); ++i)
@@ -76,7 +76,7 @@ bool Macro::attribute(Runtime& rt, std::string_view name, Value& out) {
 }
 
 Range::Range(Int start, Int stop, Int step) : start_(start), stop_(stop), step_(step) {
-  constexpr Int kMax = Int(1) << 66;  // far from overflow in all that follows
+  constexpr Int kMax = Int(1) << 66;  // far from an overflow in all later computations
   if (std::max({start, -start, stop, -stop, step, -step}) > kMax) throw Error("the number is too large");
   const Int span = step > 0 ? stop - start : start - stop;
   const Int stride = step > 0 ? step : -step;
@@ -265,7 +265,7 @@ Value Loop::cycle(const Args& args) const {
 Value Loop::changed(Runtime& rt, Args& args) {
   const Value now = rt.tuple(args.positional);
   const bool differs = !last_changed_ || !equal(*last_changed_, now, rt.meter);
-  if (!last_changed_) rt.keep(Value::object(shared_from_this()));  // it may refer to itself now
+  if (!last_changed_) rt.keep(Value::object(shared_from_this()));  // it may refer to itself from now on
   last_changed_ = now;
   return Value::boolean(differs);
 }
@@ -288,7 +288,7 @@ Flow run_loop(Runtime& rt, const For& node, std::vector<Value> items, const std:
     Runtime::Enter enter(rt, node.body, scope);
     Value item;
     while (true) {
-      // The filter runs in a scope of its own, so look for the next item from outside of this turn's scope.
+      // The filter runs in its own scope, so the next item is found before this turn's scope begins.
       if (!loop->next(rt, item)) break;
       rt.meter.spend();
       enter.renew();
@@ -296,7 +296,7 @@ Flow run_loop(Runtime& rt, const For& node, std::vector<Value> items, const std:
       if (node.has_loop) rt.scope()->set(node.loop_id, loop_value);
       const Flow flow = rt.run(node.body);
       if (flow == Flow::kBreak) break;
-      ran = ran || flow == Flow::kNext;  // as jinja2 has it: turns that were cut short do not count
+      ran = ran || flow == Flow::kNext;  // as in jinja2: interrupted turns do not count
     }
   }
   loop->end();

@@ -1,5 +1,5 @@
-// The objects that a template can hold besides plain values: namespaces, macros, the `loop` of a for, ranges, iterators
-// and the views that keys(), values() and items() give.
+// The objects that a template can have besides plain values: namespaces, macros, the `loop` of a for, ranges, iterators
+// and the views from keys(), values() and items().
 #pragma once
 #include <memory>
 #include <string>
@@ -34,12 +34,12 @@ class Macro : public Object {
 
  private:
   const MacroBody& body_;
-  std::shared_ptr<Scope> scope_;  // kept by the Runtime
+  std::shared_ptr<Scope> scope_;  // the Runtime holds it
 };
 
 class Range : public Object, public std::enable_shared_from_this<Range> {
  public:
-  Range(Int start, Int stop, Int step);  // step is not 0
+  Range(Int start, Int stop, Int step);  // step must not be 0
   const char* type_name() const override { return "range"; }
   std::string repr(Meter&, size_t) const override;
   bool truthy() const override { return n_ > 0; }
@@ -59,7 +59,7 @@ class Range : public Object, public std::enable_shared_from_this<Range> {
   size_t n_;
 };
 
-// Items that can be taken once, as from a Python generator.
+// Items that can be consumed once, as from a Python generator.
 class Iterator : public Object {
  public:
   Iterator(std::vector<Value> items, const char* type_name, const Meter& meter);
@@ -93,10 +93,10 @@ class DictView : public Object {
   What what_;
 };
 
-// The items of a for statement and where it stands; `loop` in its body.
+// The items of a for statement and the current position; `loop` in its body.
 class Loop : public Object, public std::enable_shared_from_this<Loop> {
  public:
-  // level: of nested calls of a recursive loop, from 0.
+  // level: the nesting of calls of a recursive loop, from 0.
   Loop(const For& node, std::vector<Value> items, std::shared_ptr<Scope> scope, size_t level, const Meter& meter);
   const char* type_name() const override { return "LoopContext"; }
   std::string repr(Meter&, size_t) const override { return fmt::format("<LoopContext {}/{}>", index_, items_.size()); }
@@ -108,29 +108,29 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
   size_t depth() const override { return depth_; }
   void clear() override;
 
-  bool next(Runtime& rt, Value& item);  // the next item that passes the filter of the for; false at the end
-  void end();                           // the for is over; a template may still hold its loop
+  bool next(Runtime& rt, Value& item);  // the next item that passes the for's filter; false at the end
+  void end();                           // the for has ended; a template may still hold its loop
   Value cycle(const Args& args) const;
   Value changed(Runtime& rt, Args& args);
 
  private:
   bool passes(Runtime& rt, const Value& item);
-  bool peek(Runtime& rt);      // is there a next item?
-  void read_all(Runtime& rt);  // filter the rest now, so that the length is known
+  bool peek(Runtime& rt);      // whether there is a next item
+  void read_all(Runtime& rt);  // filters the other items now, so that the length is known
   bool integer_attribute(Runtime& rt, std::string_view name, Int& out);
 
   const For& node_;
-  std::vector<Value> items_;      // from `place_` on, not yet filtered if `unfiltered_ <= place_`
-  std::shared_ptr<Scope> scope_;  // around the for, as long as it runs
+  std::vector<Value> items_;      // from `place_` on; unfiltered from `unfiltered_` on
+  std::shared_ptr<Scope> scope_;  // the scope around the for while the for runs
   size_t level_, depth_;
   size_t place_ = 0;       // the next item
   size_t unfiltered_ = 0;  // items before this one have passed the filter
-  size_t index_ = 0;       // items handed out: loop.index
+  size_t index_ = 0;       // items returned so far: loop.index
   Value current_, before_;
   std::optional<Value> last_changed_;
 };
 
-// Runs a for statement over the items; used by the statement and by calls of its `loop`.
+// Runs a for statement over the items. Used by the statement and by calls of its `loop`.
 Flow run_loop(Runtime& rt, const For& node, std::vector<Value> items, const std::shared_ptr<Scope>& scope,
               size_t level);
 

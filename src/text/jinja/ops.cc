@@ -22,7 +22,7 @@ Int checked(Op op, Int a, Int b) {
 }
 
 Int floor_div(Int a, Int b) {
-  if (b == -1) return checked(Op::kSub, 0, a);  // the one quotient that can overflow
+  if (b == -1) return checked(Op::kSub, 0, a);  // the only quotient that can overflow
   const Int quotient = a / b;
   return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
 }
@@ -103,7 +103,7 @@ Value add_seqs(Runtime& rt, const Value& a, const Value& b) {
   return a.is_tuple() ? rt.tuple(std::move(items)) : rt.list(std::move(items));
 }
 
-// A string or sequence, n times.
+// A string or sequence, repeated n times.
 Value repeated(Runtime& rt, const Value& value, Int n) {
   const size_t times = n <= 0 ? 0 : n > Int(1) << 40 ? size_t(1) << 40 : static_cast<size_t>(n);
   if (value.is_string()) {

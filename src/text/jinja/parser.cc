@@ -7,7 +7,7 @@
 namespace ingot::jinja {
 namespace {
 
-// A value for as long as this lives, then the old one again.
+// Sets a value during its lifetime, and then restores the old value.
 template <class T>
 class Hold {
  public:
@@ -168,7 +168,7 @@ std::unique_ptr<const Stmt> Parser::if_statement(int line) {
   };
   branch();
   frame_->branch(Event::kNextBranch);
-  while (skip_name("elif")) {  // to jinja2, each an `if` of its own in the second branch of the first
+  while (skip_name("elif")) {  // in jinja2, each elif is an `if` in the else branch of the `if` before
     branch();
     frame_->branch(Event::kEndIf);
   }
@@ -247,7 +247,7 @@ void Parser::signature(MacroBody& macro) {
   expect_op(")");
 }
 
-// The body and the end tag; the frame and the parameters are there.
+// Parses the body and the end tag; the frame and the parameters are already set.
 void Parser::macro_body(MacroBody& macro, const Ends& ends) {
   Hold strict(lenient_, false);
   Hold no_loop(in_loop_, false);
@@ -282,7 +282,7 @@ std::unique_ptr<const Stmt> Parser::call_statement(int line) {
   const Token start = now();
   ExprPtr called;
   {
-    Hold here(frame_, &outer);  // the call belongs to the block around
+    Hold here(frame_, &outer);  // the call belongs to the surrounding block
     called = expression();
   }
   if (dynamic_cast<const Call*>(called.get()) == nullptr) fail_at(start, "a call block needs the call of a macro");
@@ -318,7 +318,7 @@ std::unique_ptr<const Stmt> Parser::with_statement(int line) {
   return node;
 }
 
-// Hugging Face marks what the assistant wrote with this; for the text it is only a scope.
+// Hugging Face marks the assistant's text with this tag; for rendering it is only a scope.
 std::unique_ptr<const Stmt> Parser::generation_statement(int line) {
   auto node = std::make_unique<With>(line);
   Hold strict(lenient_, false);

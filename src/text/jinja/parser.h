@@ -1,6 +1,6 @@
 // Recursive descent over the tokens of a template, with jinja2's grammar. Statements are in jinja/parser.cc,
-// expressions in jinja/parser_expr.cc. Nesting is bounded both in the recursion here and in the depth of the tree that
-// comes out.
+// expressions in jinja/parser_expr.cc. Nesting is limited both in the recursion here and in the depth of the resulting
+// tree.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -21,14 +21,14 @@ class Parser {
   Program parse();
 
  private:
-  // Counts the recursion for as long as it lives.
+  // Counts a level of recursion during its lifetime.
   struct Nested {
     explicit Nested(Parser& parser);
     ~Nested() { --parser.depth_; }
     Parser& parser;
   };
 
-  // The frame of a scope, current for as long as it lives.
+  // Makes the frame of a scope current during its lifetime.
   struct Inside {
     Inside(Parser& p, Block& block) : parser(p), old(p.frame_) {
       p.frame_ = &p.frames_.emplace_back(old, &block.hidden);
@@ -57,10 +57,10 @@ class Parser {
 
   // Statements.
   using Ends = std::vector<std::string_view>;
-  void block(Block& out, const Ends& ends);  // up to a tag of `ends`, whose name is then the current token
+  void block(Block& out, const Ends& ends);  // up to a tag in `ends`; that tag's name is then the current token
   void body(Block& out, const Ends& ends);   // the rest of an opening tag, then a block
   void refuse_unknown() const;
-  void end_tag();  // the name of an end tag and nothing else
+  void end_tag();  // parses the name of an end tag and nothing else
   std::unique_ptr<const Stmt> statement();
   std::unique_ptr<const Stmt> if_statement(int line);
   std::unique_ptr<const Stmt> for_statement(int line);
@@ -75,9 +75,9 @@ class Parser {
   void macro_body(MacroBody& macro, const Ends& ends);
   Target target(bool with_attr, std::string_view end_name);
   Target target_part(bool with_attr);
-  void store(const Target& target, bool as_param);  // notes it in the frame
+  void store(const Target& target, bool as_param);  // records the store in the frame
 
-  // Expressions, from loose to tight.
+  // Expressions, from the loosest to the tightest level.
   ExprPtr tuple(bool with_condition = true, std::string_view end_name = {}, bool in_parentheses = false);
   bool tuple_ends(std::string_view end_name) const;
   ExprPtr expression(bool with_condition = true);
@@ -104,7 +104,7 @@ class Parser {
   ExprPtr filter(ExprPtr input);
   ExprPtr test(ExprPtr input);
 
-  // `child` as a part of `node`, whose depth it adds to.
+  // Adds `child` to `node`, and updates the depth of `node`.
   ExprPtr under(Expr& node, ExprPtr child);
   ExprPtr binary(int line, Op op, ExprPtr left, ExprPtr right);
   std::string dotted_name(const char* what);
@@ -116,11 +116,11 @@ class Parser {
   std::unordered_map<std::string, int> ids_;
   std::unordered_map<std::string_view, size_t> special_uses_ = {
       {"loop", 0}, {"caller", 0}, {"varargs", 0}, {"kwargs", 0}};
-  bool in_loop_ = false;        // break and continue have a loop to act on
-  bool lenient_ = false;        // inside `if`, an unknown filter is an error only when it is reached
-  std::vector<Token> unknown_;  // names of filters and tests that do not exist, until it is clear where they stand
+  bool in_loop_ = false;        // break and continue are inside a loop
+  bool lenient_ = false;        // inside `if`, an unknown filter is an error only when it runs
+  std::vector<Token> unknown_;  // unknown filters and tests, until it is clear whether they are in an `if`
   std::vector<std::string> open_tags_;
-  std::deque<Frame> frames_;  // of all scopes
+  std::deque<Frame> frames_;  // the frames of all scopes
   Frame* frame_ = nullptr;    // the current one
 };
 

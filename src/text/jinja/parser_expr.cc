@@ -64,7 +64,7 @@ ExprPtr Parser::conditional() {
       node->otherwise = under(*node, conditional());
     }
     value = done(std::move(node));
-    unknown_.resize(n_unknown);  // what stands in a condition may never be reached
+    unknown_.resize(n_unknown);  // the parts of a condition may never run
   }
   return value;
 }
@@ -145,7 +145,7 @@ ExprPtr Parser::product() {
   return left;
 }
 
-ExprPtr Parser::power() {  // from left to right, unlike Python's
+ExprPtr Parser::power() {  // from left to right; in Python from right to left
   const int line = now().line;
   ExprPtr left = unary();
   while (skip_op("**")) left = binary(line, Op::kPow, std::move(left), unary());
@@ -209,7 +209,7 @@ ExprPtr Parser::number() {
   return std::make_unique<Const>(token.line, Value::integer(*int_of_text(digits, decimal ? 10 : 0)));
 }
 
-ExprPtr Parser::strings() {  // neighbours are joined
+ExprPtr Parser::strings() {  // neighbouring strings are joined
   const int line = now().line;
   std::string text;
   while (is(TokenKind::kString)) text += unquote(take());

@@ -35,7 +35,7 @@ void append_string_repr(std::string& out, std::string_view text) {
   out += quote;
 }
 
-// Writes reprs into one string, charging as it goes.
+// Writes reprs to one string, and charges for each.
 class ReprWriter {
  public:
   explicit ReprWriter(Meter& meter) : meter_(meter) {}
@@ -98,7 +98,7 @@ class ReprWriter {
 
 std::string int_repr(Int value) { return fmt::format("{}", value); }
 
-// The shortest digits that read back as the same number, laid out as Python does.
+// The shortest digits that read back as the same number, in Python's notation.
 std::string float_repr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";

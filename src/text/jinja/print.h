@@ -1,5 +1,5 @@
-// Values as text: Python's str() and repr(), json.dumps as Hugging Face's tojson calls it, and the way from JSON to
-// values.
+// Values as text: Python's str() and repr(), json.dumps as Hugging Face's tojson calls it, and the conversion from JSON
+// to values.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -9,7 +9,7 @@
 namespace ingot::jinja {
 
 std::string to_str(const Value& value, Meter& meter);
-std::string to_repr(const Value& value, Meter& meter, size_t depth = 0);  // depth: of the nesting around it
+std::string to_repr(const Value& value, Meter& meter, size_t depth = 0);  // depth: the nesting around the value
 std::string float_repr(double value);
 std::string int_repr(Int value);
 
@@ -25,6 +25,6 @@ std::string to_json(const Value& value, const JsonStyle& style, Meter& meter);
 
 // Adds the size of the document to n_bytes.
 Value from_json(const nlohmann::ordered_json& json, Meter& meter, size_t& n_bytes);
-Value parse_json(std::string_view text, Meter& meter);  // throws Error for what is not JSON
+Value parse_json(std::string_view text, Meter& meter);  // throws Error for text that is not JSON
 
 }  // namespace ingot::jinja

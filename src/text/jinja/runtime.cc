@@ -8,8 +8,7 @@
 namespace ingot::jinja {
 namespace {
 
-// Levels of evaluation for each level of nesting that the limits allow: a macro that calls itself takes several for
-// each call.
+// Levels of evaluation for each allowed level of nesting: a recursive macro takes several levels for each call.
 constexpr size_t kLevelsPerDepth = 10;
 
 }  // namespace
@@ -93,7 +92,7 @@ Runtime::Enter::Enter(Runtime& runtime, const Block& entered, std::shared_ptr<Sc
 void Runtime::Enter::renew() {
   if (rt.scope_.use_count() == 1) {
     rt.scope_->vars.clear();
-  } else {  // a macro keeps the old one
+  } else {  // a macro still holds the old scope
     rt.scope_ = std::make_shared<Scope>();
     rt.scope_->outer = outer;
     rt.scope_->depth = outer->depth + 1;
@@ -103,7 +102,7 @@ void Runtime::Enter::renew() {
 
 void Runtime::hide(const Block& block) {
   for (int id : block.hidden) {
-    // Without a variable of the name it is undefined anyway.
+    // If there is no variable with this name, the name is undefined in any case.
     if (variables_[static_cast<size_t>(id)])
       scope_->set(id, Value::undefined(fmt::format("'{}' is undefined", name_of(id))));
   }

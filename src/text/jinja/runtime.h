@@ -1,5 +1,5 @@
-// Runtime: one rendering. Holds the variables in scope, the text written so far and what may still be spent; the nodes
-// of the tree and the builtins work on it. Lives on the stack of Template::render.
+// Runtime: one rendering. It holds the variables in scope, the text so far and the remaining budget. The nodes of the
+// tree and the builtins work on it. It lives on the stack of Template::render.
 #pragma once
 #include <ctime>
 #include <memory>
@@ -15,19 +15,19 @@
 
 namespace ingot::jinja {
 
-// The variables of a block, found by their number. Lookup goes outwards.
+// The variables of a block, found by their number. A lookup goes from inner to outer scopes.
 struct Scope {
   std::shared_ptr<Scope> outer;
   size_t depth = 1;
   std::vector<std::pair<int, Value>> vars;
 
   void set(int id, Value value);
-  const Value* find(int id) const;  // here only
+  const Value* find(int id) const;  // searches only this scope
 };
 
 class Runtime {
  public:
-  // `variables` by number, null where there is none.
+  // `variables` by number; null if there is none.
   Runtime(const Program& program, std::vector<std::optional<Value>> variables, const Meter& budget,
           const TemplateClock& clock);
   ~Runtime();
@@ -35,13 +35,13 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
 
   std::string render();
-  int line() const { return line_; }  // of what ran last: where an error is
+  int line() const { return line_; }  // the line that ran last, for error messages
 
-  // Evaluation, counted.
+  // Evaluation, with its steps counted.
   Value eval(const Expr& expr);
   Flow run(const Block& block);
   void at(int line) { line_ = line; }
-  // Counts a level of recursion for as long as it lives.
+  // Counts a level of recursion during its lifetime.
   struct Nested {
     explicit Nested(Runtime& runtime);
     ~Nested() { --rt.depth_; }
@@ -53,12 +53,12 @@ class Runtime {
   void assign(const Target& target, const Value& value);
   const std::shared_ptr<Scope>& scope() const { return scope_; }
   const std::string& name_of(int id) const { return program_.names[static_cast<size_t>(id)]; }
-  // The scope of a block: a new one in the current (or the given) one for as long as it lives.
+  // The scope of a block, inside the current or the given scope, during the object's lifetime.
   struct Enter {
     Enter(Runtime& runtime, const Block& entered) : Enter(runtime, entered, runtime.scope_) {}
     Enter(Runtime& runtime, const Block& entered, std::shared_ptr<Scope> outside);
     ~Enter() { rt.scope_ = std::move(old); }
-    void renew();  // empty it, for the next turn of a loop
+    void renew();  // empties it for the next turn of a loop
     Runtime& rt;
     const Block& block;
     std::shared_ptr<Scope> old, outer;
@@ -66,7 +66,7 @@ class Runtime {
 
   // Output.
   void write(std::string_view text);
-  // Sends the output into a string for as long as it lives.
+  // Redirects the output to a string during its lifetime.
   struct Capture {
     explicit Capture(Runtime& runtime) : rt(runtime), old(runtime.out_) { rt.out_ = &text; }
     ~Capture() { rt.out_ = old; }
@@ -74,7 +74,7 @@ class Runtime {
     std::string* old;
     std::string text;
   };
-  Value captured;  // what a Captured node gives
+  Value captured;  // the value of a Captured node
 
   // Calls.
   Value call(const Value& callee, Args& args);
@@ -84,22 +84,22 @@ class Runtime {
   bool call_test(std::string_view name, const Value& input, Args& args);
 
   // Values.
-  Value text(std::string string, bool markup = false);  // a new string, charged
-  Value list(std::vector<Value> items);                 // a new list, charged
+  Value text(std::string string, bool markup = false);  // makes a new string, and charges for it
+  Value list(std::vector<Value> items);                 // makes a new list, and charges for it
   Value tuple(std::vector<Value> items);
   Value iterator(std::vector<Value> items, const char* type_name = "generator");
   std::string str(const Value& value);
-  // What iterating over the value gives; throws if it cannot be.
+  // The items of an iterable value; throws if the value is not iterable.
   std::vector<Value> iterate(const Value& value);
-  bool attribute(const Value& object, std::string_view name, Value& out);  // false: it has none of this name
+  bool attribute(const Value& object, std::string_view name, Value& out);  // false: there is no such attribute
   Value get_attr(const Value& object, std::string_view name);
   Value get_item(const Value& object, const Value& index);
   Value get_slice(const Value& object, const Value* start, const Value* stop, const Value* step);
   bool contains(const Value& container, const Value& item);
   size_t length(const Value& value);
   Value binary(Op op, const Value& a, const Value& b);
-  // Holds what was changed after it was made, or a scope that a macro refers to, until the end, when it is emptied:
-  // that breaks cycles, and long chains come apart link by link.
+  // Holds a value that was changed after it was made, or a scope that a macro uses, until the end of the rendering.
+  // Then it is emptied. That breaks cycles, and long chains are destroyed link by link.
   void keep(const Value& value) { kept_.push_back(value); }
   void keep(std::shared_ptr<Scope> scope) { kept_scopes_.push_back(std::move(scope)); }
 
@@ -107,7 +107,7 @@ class Runtime {
   std::tm now() const;
 
  private:
-  void hide(const Block& block);  // sets the block's hidden names in the current scope
+  void hide(const Block& block);  // hides the block's hidden names in the current scope
   bool element(const Value& object, const Value& index, Value& out);
 
   const Program& program_;

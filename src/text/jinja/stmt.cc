@@ -1,4 +1,4 @@
-// How the statements of a template run.
+// The execution of a template's statements.
 #include "text/jinja/objects.h"
 #include "text/jinja/runtime.h"
 
@@ -6,7 +6,7 @@ namespace ingot::jinja {
 
 namespace {
 
-// jinja2 joins what these blocks give with the text around, unconverted.
+// jinja2 joins the output of these blocks with the text around them, unconverted.
 void write_text(Runtime& rt, const Value& value) {
   if (!value.is_string()) throw Error("the block gives a {}, not text", value.type_name());
   rt.write(value.text());

@@ -31,7 +31,7 @@ Template Template::parse(std::string_view source, const TemplateLimits& limits) 
 std::string Template::render(const nlohmann::ordered_json& variables, const TemplateLimits& limits,
                              const TemplateClock& clock) const {
   if (!variables.is_object()) throw Error("the variables of a template must be a JSON object");
-  TemplateLimits free = limits;  // reading the variables costs no fuel: it makes it
+  TemplateLimits free = limits;  // reading the variables costs no fuel, because it sets the fuel
   free.fuel = SIZE_MAX / 2;
   free.fuel_per_byte = 0;
   jinja::Meter reading(free, 0);
@@ -40,7 +40,7 @@ std::string Template::render(const nlohmann::ordered_json& variables, const Temp
   size_t n_bytes = 0;
   for (const auto& [key, json] : variables.items()) {
     const auto found = program_->ids.find(key);
-    if (found == program_->ids.end()) continue;  // the template never asks for it
+    if (found == program_->ids.end()) continue;  // the template does not use this variable
     values[static_cast<size_t>(found->second)] = jinja::from_json(json, reading, n_bytes);
   }
   for (size_t i = 0; i < names.size(); ++i) {

@@ -1,7 +1,7 @@
 // Jinja templates, sandboxed, as Hugging Face renders chat templates: jinja2's ImmutableSandboxedEnvironment with
 // trim_blocks, lstrip_blocks, the loop controls and the {% generation %} tag, and the globals raise_exception and
-// strftime_now. A template can reach nothing but its variables. Every rendering is bounded in nesting, work and output
-// (TemplateLimits). Called by text/chat; the engine itself is in jinja_*.{h,cc}.
+// strftime_now. A template can access only its variables. Every rendering is limited in nesting, work and output
+// (TemplateLimits). Called by text/chat.cc; the other files of this folder are the engine.
 #pragma once
 #include <ctime>
 #include <functional>
@@ -14,9 +14,9 @@ namespace ingot {
 
 struct TemplateLimits {
   size_t depth = 256;               // nesting of the source, of values, and of macro calls
-  size_t fuel = 1'000'000;          // steps of one rendering; work on bytes and list items counts too
-  size_t fuel_per_byte = 8;         // more steps for each byte of the template's variables
-  size_t output_bytes = 16u << 20;  // of the text, and of every string made on the way
+  size_t fuel = 1'000'000;          // steps of one rendering, which include work on bytes and list items
+  size_t fuel_per_byte = 8;         // additional steps for each byte of the template's variables
+  size_t output_bytes = 16u << 20;  // of the result, and of every intermediate string
   size_t source_bytes = 1u << 20;
 };
 
@@ -29,16 +29,16 @@ struct Program;
 
 class Template {
  public:
-  // Throws Error with line and column for a source that is not a template: a syntax error, an unknown tag, filter or
-  // test, nesting or size over the limits, invalid UTF-8.
+  // Throws Error with line and column for a source that is not a valid template: a syntax error, an unknown tag, filter
+  // or test, nesting or size over the limits, or invalid UTF-8.
   static Template parse(std::string_view source, const TemplateLimits& limits = {});
 
-  // `variables` is a JSON object. Throws Error with the line for what jinja2 would refuse, and for work over the
-  // limits. Safe to call from several threads at once.
+  // `variables` is a JSON object. Throws Error with the line for a failure that jinja2 would report, and for work over
+  // the limits. Safe to call from several threads at once.
   std::string render(const nlohmann::ordered_json& variables, const TemplateLimits& limits = {},
                      const TemplateClock& clock = {}) const;
 
-  // Does the template mention this name at all (as a variable)? Tells what a request may usefully set.
+  // Whether the template uses this name as a variable. Shows which variables a request may usefully set.
   bool mentions(std::string_view name) const;
 
  private:

@@ -19,7 +19,7 @@ bool is_sequence(const Value& v) {
   return v.is_undefined() || v.is_string() || v.is_seq() || v.is_dict() || v.as<Range>() != nullptr;
 }
 
-// All cased letters of the text are of this case, and there is one.
+// Whether the text has cased letters, and all of them have this case.
 bool all_of_case(Runtime& rt, const Value& value, bool upper) {
   const std::string text = rt.str(value);
   rt.meter.spend(text.size() / 4);

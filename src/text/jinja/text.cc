@@ -11,8 +11,8 @@
 namespace ingot::jinja {
 namespace {
 
-// Letters whose capital is several letters (SpecialCasing.txt, less the polytonic Greek ones). Title case keeps the
-// first only.
+// Letters whose capital is several letters (SpecialCasing.txt, without the polytonic Greek ones). Title case keeps only
+// the first of these letters.
 struct LongCase {
   char32_t code;
   const char* upper;
@@ -43,7 +43,7 @@ bool is_case_ignorable(char32_t c) {
   }
 }
 
-// A capital sigma that ends a word is written as the final small one.
+// Whether a capital sigma ends a word, so that its lower case is the final small sigma.
 bool is_final_sigma(std::string_view text, size_t at, bool after_cased) {
   if (!after_cased) return false;
   for (size_t i = at + char_at(text, at).n_bytes; i < text.size();) {
@@ -79,7 +79,7 @@ void append_cased(std::string& out, std::string_view text, size_t at, Char c, Ca
   }
 }
 
-// Each character in the case that choose(character, follows a cased one, is the first) names.
+// Maps each character to the case that choose(character, follows a cased one, is the first) selects.
 template <class Choose>
 std::string map_case(std::string_view text, Choose choose) {
   std::string out;
@@ -195,7 +195,7 @@ std::string_view strip(std::string_view text, const std::string_view* chars, boo
     text.remove_prefix(c.n_bytes);
   }
   while (right && !text.empty()) {
-    size_t start = text.size() - 1;  // back over continuation bytes to where a well-formed character may start
+    size_t start = text.size() - 1;  // back over continuation bytes to a possible start of a character
     while (start > 0 && text.size() - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
     if (char_at(text, start).n_bytes != text.size() - start) start = text.size() - 1;
     if (!drops(text.substr(start), char_at(text, start).code)) break;

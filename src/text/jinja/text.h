@@ -1,5 +1,5 @@
-// Strings as Python sees them: sequences of code points, with str's own ideas of white space, lines and case. Text
-// comes from requests, so a byte that is not well-formed UTF-8 is let through as one character that no rule touches.
+// Strings as in Python: sequences of code points, with str's rules for white space, lines and case. Text comes from
+// requests, so a byte that is not well-formed UTF-8 counts as one character to which no rule applies.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -16,7 +16,7 @@ inline constexpr char32_t kBadByte = 0x110000;
 
 Char char_at(std::string_view text, size_t byte);
 size_t count_chars(std::string_view text);
-// The byte where character `index` starts; the size of the text when there are fewer.
+// The byte offset of character `index`; the size of the text if there are fewer characters.
 size_t byte_of_char(std::string_view text, size_t index);
 std::vector<std::string_view> split_chars(std::string_view text);
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);
@@ -24,15 +24,15 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
 bool is_space(char32_t c);      // str.isspace
 bool is_printable(char32_t c);  // str.isprintable
 bool is_alpha(char32_t c);
-bool is_digit(char32_t c);  // also what str.isdecimal and isnumeric have in common
+bool is_digit(char32_t c);  // the digits that both str.isdecimal and str.isnumeric accept
 bool is_word(char32_t c);   // \w of re: alphanumeric or underscore
 bool is_upper(char32_t c);
 bool is_lower(char32_t c);
 
-// The first place of needle at or after `from`, or npos; linear in time whatever the strings are.
+// The first position of needle at or after `from`, or npos. Takes linear time for any strings.
 size_t find_text(std::string_view text, std::string_view needle, size_t from = 0);
 
-// Without the characters of `chars` (white space when null) at the chosen ends.
+// Removes the characters of `chars` (white space if null) at the chosen ends.
 std::string_view strip(std::string_view text, const std::string_view* chars, bool left, bool right);
 
 std::string to_upper(std::string_view text);

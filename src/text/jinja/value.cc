@@ -123,7 +123,7 @@ const Value* Dict::find(std::string_view key) const {
   return nullptr;
 }
 
-// The entry with this key, or the number of entries.
+// The position of the entry with this key, or the number of entries.
 size_t Dict::index_of(const Value& key, size_t hash, Meter& meter) const {
   if (index_.empty()) {
     size_t i = 0;
@@ -209,7 +209,7 @@ bool equal(const Value& a, const Value& b, Meter& meter, size_t depth) {
     case Kind::kTuple: return equal_items(a.items(), b.items(), meter, depth + 1);
     case Kind::kDict: return equal_dicts(a.dict(), b.dict(), meter, depth + 1);
     case Kind::kObject: return a.object().equals(b.object());
-    default: return true;  // undefined or None, on both sides
+    default: return true;  // both are undefined, or both are None
   }
 }
 
@@ -230,7 +230,7 @@ int compare(const Value& a, const Value& b, const char* op, Meter& meter, size_t
   if (a.is_undefined()) a.fail_undefined();
   if (b.is_undefined()) b.fail_undefined();
   if (a.is_number() && b.is_number()) return compare_numbers(a, b);
-  if (a.is_string() && b.is_string()) {  // the order of UTF-8 is that of its code points
+  if (a.is_string() && b.is_string()) {  // UTF-8 sorts in the order of its code points
     meter.read(std::min(a.text().size(), b.text().size()));
     const int order = a.text().compare(b.text());
     return order < 0 ? -1 : order > 0;

@@ -1,10 +1,10 @@
 // The values of a template: Python's None, bool, int, float, str, list, tuple and dict, jinja2's Undefined, and objects
-// (macros, methods, loops, namespaces, ranges, iterators). Strings are immutable and shared; lists, dicts and objects
-// are shared by reference as in Python, so handing messages around copies nothing. Ints are 128 bits wide: unsigned
-// 64-bit numbers of JSON keep their value, and what overflows is an error.
+// (macros, methods, loops, namespaces, ranges, iterators). Strings are immutable and shared. Lists, dicts and objects
+// are shared by reference as in Python, so passing messages around copies nothing. Ints have 128 bits: unsigned 64-bit
+// numbers of JSON keep their value, and an overflow is an error.
 //
-// Two rules keep destructors shallow: a container knows its depth and refuses to nest over the limit, and a container
-// that was changed after it was made is also held by the Runtime, which empties it at the end (that breaks cycles too).
+// Two rules keep destructors shallow. A container knows its depth, and refuses to nest beyond the limit. A container
+// that was changed after it was made is also held by the Runtime, which empties it at the end; that breaks cycles too.
 #pragma once
 #include <memory>
 #include <string>
@@ -23,13 +23,13 @@ using Int = __int128;
 enum class Kind { kUndefined, kNone, kBool, kInt, kFloat, kString, kList, kTuple, kDict, kObject };
 
 struct Undefined {
-  std::string what;  // the message of the error when it is used
+  std::string what;  // the error message when it is used
 };
 
 struct Str {
   std::string text;
   size_t n_chars;       // code points
-  bool markup = false;  // made by `safe` or `escape`: `+` escapes what is joined to it
+  bool markup = false;  // made by `safe` or `escape`: `+` escapes the other operand
   bool ascii() const { return n_chars == text.size(); }
 };
 
@@ -77,9 +77,9 @@ class Value {
   Object& object() const { return *std::get<std::shared_ptr<Object>>(data_); }
   const std::shared_ptr<Object>& object_ptr() const { return std::get<std::shared_ptr<Object>>(data_); }
   template <class T>
-  T* as() const;  // the object as a T, or null
+  T* as() const;  // the object as a T; null for other values
 
-  size_t depth() const;                 // of nested containers; 0 for a scalar
+  size_t depth() const;                 // depth of nested containers; 0 for a scalar
   const char* type_name() const;        // Python's name of the type
   bool same(const Value& other) const;  // Python's `is`
   [[noreturn]] void fail_undefined() const;
@@ -101,7 +101,7 @@ struct Seq {
   size_t depth = 1;
 };
 
-// In order of insertion, as Python's. Keys are hashed as Python does: 1, 1.0 and true are one key.
+// Entries stay in the order of insertion, as in Python. Keys are hashed as in Python: 1, 1.0 and true are one key.
 class Dict {
  public:
   struct Entry {
@@ -121,7 +121,7 @@ class Dict {
   size_t index_of(const Value& key, size_t hash, Meter& meter) const;
   void rebuild_index(Meter& meter);
   std::vector<Entry> entries_;
-  std::unordered_multimap<size_t, size_t> index_;  // hash -> entry, once there are more than a few
+  std::unordered_multimap<size_t, size_t> index_;  // hash -> entry, once there are several entries
 };
 
 class Runtime;
@@ -131,10 +131,10 @@ class Object {
  public:
   virtual ~Object() = default;
   virtual const char* type_name() const = 0;
-  virtual std::string repr(Meter& meter, size_t depth) const;  // depth: of the nesting around it
+  virtual std::string repr(Meter& meter, size_t depth) const;  // depth: the nesting around the object
   virtual bool truthy() const { return true; }
   virtual bool iterable() const { return false; }
-  virtual std::vector<Value> drain(Meter&) { return {}; }                       // what iterating gives
+  virtual std::vector<Value> drain(Meter&) { return {}; }                       // the items of an iteration
   virtual bool length(size_t&) const { return false; }                          // false: has no len()
   virtual bool attribute(Runtime&, std::string_view, Value&) { return false; }  // false: no such attribute
   virtual bool subscript(Runtime&, const Value&, Value&) { return false; }      // false: no such element
@@ -142,7 +142,7 @@ class Object {
   virtual Value call(Runtime& rt, Args& args);
   virtual bool equals(const Object& other) const { return this == &other; }
   virtual size_t depth() const { return 1; }
-  virtual void clear() {}  // drop what it refers to: the rendering has ended
+  virtual void clear() {}  // drops its references when the rendering has ended
 };
 
 template <class T>
@@ -152,7 +152,7 @@ T* Value::as() const {
 
 bool truthy(const Value& value);
 bool equal(const Value& a, const Value& b, Meter& meter, size_t depth = 0);
-// Python's ordering: -1, 0, 1, or 2 when unordered (NaN). Throws for types that do not compare.
+// Python's ordering: -1, 0, 1, or 2 if unordered (NaN). Throws for types that cannot be compared.
 int compare(const Value& a, const Value& b, const char* op, Meter& meter, size_t depth = 0);
 int compare_numbers(const Value& a, const Value& b);
 size_t hash_value(const Value& value, Meter& meter);

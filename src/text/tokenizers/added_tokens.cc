@@ -26,7 +26,8 @@ AddedTokens::Match AddedTokens::longest_at(std::string_view text, size_t begin) 
   Match best{text.size(), text.size(), -1};
   const auto first = static_cast<unsigned char>(text[begin]);
   auto low = tokens_.begin() + first_byte_[first], high = tokens_.begin() + first_byte_[first + 1];
-  // [low, high) are the tokens that share `depth` bytes with the text; the one that is no longer comes first.
+  // [low, high) are the tokens that share `depth` bytes with the text. If a token has exactly `depth` bytes, it comes
+  // first.
   for (size_t depth = 1; low != high; ++depth) {
     if (low->first.size() == depth) {
       best = {begin, begin + depth, low->second};

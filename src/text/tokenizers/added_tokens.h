@@ -1,5 +1,6 @@
-// Finds added tokens (<|im_start|>, user-defined words) in text before it is tokenized: at each position the longest
-// one that begins there, the leftmost position first. A sorted list narrowed byte by byte serves as the trie.
+// Finds added tokens (<|im_start|>, user-defined words) in text before it is tokenized. At each position the longest
+// token that begins there wins; the leftmost position comes first. A sorted list, narrowed byte by byte, serves as the
+// trie.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -11,16 +12,16 @@ namespace ingot {
 
 class AddedTokens {
  public:
-  // Longer texts than this are never recognised: it keeps the search linear, and no model comes near.
+  // Longer texts are never recognised. This limit keeps the search linear; the tokens of real models are far shorter.
   static constexpr size_t kMaxBytes = 256;
 
   struct Match {
     size_t begin, end;
-    int32_t id;  // -1: no match; begin and end are then the text's end
+    int32_t id;  // -1: no match; begin and end are then the end of the text
   };
 
   AddedTokens() = default;
-  // The texts must outlive this and not be empty. Of equal texts the lowest id wins.
+  // The texts must outlive this object and must not be empty. Among equal texts the lowest id wins.
   explicit AddedTokens(std::vector<std::pair<std::string_view, int32_t>> tokens);
 
   bool empty() const { return tokens_.empty(); }

@@ -6,7 +6,7 @@
 namespace ingot {
 namespace {
 
-// Of those that UTF-8 has: text is usually UTF-8.
+// Looks only at bytes that occur in UTF-8, because text is usually UTF-8.
 void note_missing_bytes(const Vocab& vocab, const std::string& source) {
   const auto is_in_utf8 = [](int byte) { return byte < 0xC0 || (byte > 0xC1 && byte < 0xF5); };
   int n_missing = 0;

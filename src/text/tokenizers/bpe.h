@@ -1,5 +1,5 @@
-// Byte-level BPE (GPT-2 and what came after it): the pre-tokenizer cuts text into words, the bytes of each word merge
-// by rank. Every byte has a token in a complete vocabulary, so any text comes back from its ids as it was.
+// Byte-level BPE (GPT-2 and its successors): the pre-tokenizer cuts text into words, and the bytes of each word are
+// merged by rank. A complete vocabulary has a token for every byte, so ids decode to exactly the original text.
 #pragma once
 #include "text/tokenizers/merge_table.h"
 #include "text/tokenizers/pretokenizer.h"
@@ -11,7 +11,7 @@ namespace ingot {
 
 class Bpe : public Subword {
  public:
-  // Throws Error for merges that are malformed, repeated, or made of tokens that do not exist. Keeps a reference to
+  // Throws Error for merges that are malformed, repeated, or contain a token that does not exist. Keeps a reference to
   // vocab.
   Bpe(const Vocab& vocab, const TokenizerSpec& spec, const PretokenizerRow& row);
 
@@ -27,7 +27,7 @@ class Bpe : public Subword {
   MergeTable merges_;
   bool prefix_space_;
   std::unordered_map<std::string_view, int32_t>
-      words_;  // by bytes; filled only for models that look up whole words first
+      words_;  // the words by their bytes; filled only for models that look up whole words first
 };
 
 }  // namespace ingot

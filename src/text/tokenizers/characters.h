@@ -1,4 +1,4 @@
-// What Unicode says of characters, for the normalizers of tokenizers: normal forms, case, general categories, white
+// Unicode properties of characters, for the normalizers of tokenizers: normal forms, case, general categories, white
 // space.
 #pragma once
 #include <string>
@@ -6,18 +6,19 @@
 
 namespace ingot {
 
-// Unicode's normal forms. Ill-formed sequences stay as they are, and characters do not combine across them.
+// Unicode's normal forms. Ill-formed sequences stay unchanged, and characters do not combine across them.
 enum class NormalForm { kC, kD, kKC, kKD };
 std::string normalize(std::string_view text, NormalForm form);
 
-// A character's lower case, as Unicode has it without context (U+0130 becomes two characters).
+// Appends the lower case of a character by Unicode's rules without context (U+0130 becomes two characters).
 void append_lowercase(std::string& out, char32_t c);
 
 bool is_nonspacing_mark(char32_t c);  // category Mn
 bool is_mark(char32_t c);             // Mn, Mc, Me
 bool is_control_like(char32_t c);     // Cc, Cf, Co
 
-// The length of the white space that text begins with, and text without the white space at its end.
+// leading_space: the length of the white space at the start of text. The other function: text without white space at
+// its end.
 size_t leading_space(std::string_view text);
 std::string_view without_trailing_space(std::string_view text);
 

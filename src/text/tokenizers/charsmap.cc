@@ -24,7 +24,7 @@ Error bad(fmt::format_string<Args...> format, Args&&... args) {
                fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The length of the grapheme that text begins with; of what is no UTF-8, one byte.
+// The length of the grapheme at the start of text; one byte if the text is not UTF-8.
 size_t grapheme_length(std::string_view text) {
   utf8proc_int32_t state = 0;
   size_t n = utf8_length(text);
@@ -60,7 +60,7 @@ Charsmap::Charsmap(std::string_view blob) {
   check_trie();
 }
 
-// Every node that can be reached, once: its children and its value lie inside.
+// Visits every reachable node once, and checks that its children and its value are inside the table.
 void Charsmap::check_trie() const {
   std::vector<bool> seen(units_.size());
   std::vector<uint32_t> open{offset_of(units_[0])};

@@ -1,7 +1,7 @@
-// SentencePiece's compiled normalization table (precompiled_charsmap): which strings become which others. A size, a
-// trie that fills so many bytes (a double array: https://github.com/s-yata/darts-clone), then the replacements, each
-// ended by NUL. All of it may be hostile: the constructor walks the whole trie, so that look-ups need no checks of
-// their own.
+// SentencePiece's compiled normalization table (precompiled_charsmap): replacements of strings by other strings. It
+// holds a size, a trie of that many bytes (a double array: https://github.com/s-yata/darts-clone), and the
+// replacements, each ended by NUL. The table may be hostile: the constructor checks the whole trie, so look-ups need no
+// checks.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,12 +13,13 @@ namespace ingot {
 
 class Charsmap {
  public:
-  // Throws Error where it is cut short, or points outside of itself.
+  // Throws Error if the table is cut short, or has an offset outside of itself.
   explicit Charsmap(std::string_view blob);
 
-  // Every longest match, left to right, as SentencePiece itself does.
+  // Replaces every longest match, left to right, as SentencePiece itself does.
   std::string apply(std::string_view text) const;
-  // The same as Hugging Face tokenizers does it: what a grapheme of less than six bytes, else a character, begins with.
+  // The same as in Hugging Face tokenizers: matches the start of a grapheme of less than six bytes, or else the start
+  // of each character.
   std::string apply_by_grapheme(std::string_view text) const;
 
  private:
@@ -26,7 +27,7 @@ class Charsmap {
     size_t length;
     uint32_t replacement;  // where it begins
   };
-  // The first or the longest of the keys that text begins with.
+  // The shortest or the longest key at the start of text.
   std::optional<Match> find(std::string_view text, bool longest) const;
   void check_trie() const;
   std::string_view replacement(uint32_t begin) const { return replacements_.data() + begin; }

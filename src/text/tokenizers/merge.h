@@ -1,5 +1,6 @@
-// The merge loop that both BPE dialects share: neighbouring symbols join, best rank first and leftmost among equals,
-// until no pair of neighbours may. A heap of candidate pairs over a linked list: O(n log n) in the length of the text.
+// The merge loop that both BPE dialects share: neighbouring symbols join, best rank first and leftmost among equal
+// ranks, until no pair of neighbours can merge. A heap of candidate pairs over a linked list: O(n log n) in the length
+// of the text.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace ingot {
 
 struct Merge {
   uint32_t rank;  // lower merges first
-  int32_t id;     // the token that the two make
+  int32_t id;     // the token that the two symbols make
 };
 
 struct Symbol {
@@ -23,11 +24,11 @@ struct Symbol {
   std::optional<Merge> with_next = std::nullopt;
 };
 
-// Scratch memory, kept from word to word.
+// Scratch memory, reused for each word.
 class MergeQueue {
  public:
-  // Links the symbols in order and merges them; what is left is the list from symbols[0] along `next`.
-  // find(left, right) gives the Merge of two neighbouring Symbols, if they have one.
+  // Links the symbols in order and merges them. The result is the list from symbols[0] along `next`. find(left, right)
+  // returns the Merge of two neighbouring Symbols, if there is one.
   template <class Find>
   void merge_all(std::vector<Symbol>& symbols, const Find& find) {
     heap_.clear();
@@ -43,7 +44,7 @@ class MergeQueue {
       const uint64_t best = heap_.back();
       heap_.pop_back();
       const auto i = static_cast<uint32_t>(best);
-      // A key whose pair has changed since is skipped.
+      // Skips a key if its pair has changed since.
       if (!symbols[i].with_next || key(symbols[i].with_next->rank, i) != best) continue;
       join(symbols, i);
       update(symbols, i, find);

@@ -1,4 +1,4 @@
-// Pairs of token ids to their merge: a flat hash table, read some millions of times a megabyte of text.
+// Maps pairs of token ids to their merge: a flat hash table, which is read millions of times for a megabyte of text.
 #pragma once
 #include <bit>
 #include <optional>
@@ -13,7 +13,7 @@ class MergeTable {
  public:
   explicit MergeTable(size_t n_merges) : slots_(std::bit_ceil(n_merges * 2 + 1)) {}
 
-  // False, and nothing changed, when the pair is already there.
+  // Returns false, and changes nothing, if the table already has the pair.
   bool insert(int32_t left, int32_t right, Merge merge) {
     Slot& slot = slots_[position(key(left, right))];
     if (slot.key != kEmpty) return false;
@@ -37,7 +37,7 @@ class MergeTable {
   static uint64_t key(int32_t left, int32_t right) {
     return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
   }
-  // The slot that holds the key, or the empty one where it belongs. At most half of the slots are taken.
+  // The slot with this key, or the empty slot for it. At most half of the slots are used.
   size_t position(uint64_t key) const {
     size_t i = splitmix(key) & (slots_.size() - 1);
     while (slots_[i].key != kEmpty && slots_[i].key != key) i = (i + 1) & (slots_.size() - 1);
@@ -50,7 +50,8 @@ class MergeTable {
 class Vocab;
 struct TokenizerSpec;
 
-// The table of spec.merges. Throws Error for merges that are malformed, repeated, or made of tokens that do not exist.
+// The table of spec.merges. Throws Error for merges that are malformed, repeated, or contain a token that does not
+// exist.
 MergeTable read_merges(const Vocab& vocab, const TokenizerSpec& spec);
 
 }  // namespace ingot

@@ -26,7 +26,7 @@ bool is_in(std::span<const CharRange> ranges, char32_t c) {
   return false;
 }
 
-// BERT's, as Hugging Face has them.
+// BERT's ranges, as in Hugging Face.
 constexpr CharRange kCjk[] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F},
                               {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
 constexpr CharRange kNmtDropped[] = {{0x01, 0x08}, {0x0B, 0x0B}, {0x0E, 0x1F},
@@ -34,7 +34,7 @@ constexpr CharRange kNmtDropped[] = {{0x01, 0x08}, {0x0B, 0x0B}, {0x0E, 0x1F},
 constexpr CharRange kNmtSpaces[] = {{0x09, 0x0A},     {0x0C, 0x0D},     {0x1680, 0x1680}, {0x200B, 0x200F},
                                     {0x2028, 0x2029}, {0x2581, 0x2581}, {0xFEFF, 0xFEFF}, {0xFFFD, 0xFFFD}};
 
-// f(out, c) for every character; other bytes are copied.
+// Calls f(out, c) for every character; copies other bytes.
 template <class F>
 std::string map_characters(std::string_view text, F&& f) {
   std::string out;
@@ -58,7 +58,7 @@ std::string without(std::string_view text, bool (*drop)(char32_t)) {
 }
 
 void clean(std::string& out, char32_t c) {
-  const bool is_space = c != 0x0B && c != 0x0C && c != 0x85 && is_unicode_space(c);  // those three are controls first
+  const bool is_space = c != 0x0B && c != 0x0C && c != 0x85 && is_unicode_space(c);  // those three are controls
   if (is_space) {
     out += ' ';
   } else if (c != 0 && c != 0xFFFD && !is_control_like(c)) {
@@ -93,7 +93,7 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
   return out += text.substr(done);
 }
 
-// Within each well-formed run.
+// Replaces within each well-formed run.
 std::string replace_pattern(std::string_view text, const TextRegex& regex, std::string_view to) {
   std::string out;
   TextRegex::Matcher matcher(regex);

@@ -1,5 +1,5 @@
-// Changes a text as a model's tokenizer wants it before it is cut: the steps of NormalizerStep in turn. Bytes that are
-// not UTF-8 pass through every step as they are.
+// Changes a text before it is cut, with the tokenizer's NormalizerSteps in order. Bytes that are not UTF-8 pass through
+// every step unchanged.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@ namespace ingot {
 
 class Normalizer {
  public:
-  // Throws Error for an expression or a table that makes no sense.
+  // Throws Error for an invalid expression or table.
   explicit Normalizer(const std::vector<NormalizerStep>& steps);
   ~Normalizer();
 

@@ -8,9 +8,9 @@
 namespace ingot {
 namespace {
 
-// Oniguruma's \w is Unicode's (UTS #18): alphabetic, marks, decimal digits, connectors; PCRE2's is another. The ranges
-// are alphabetic symbols, letters in circles and squares. Outside of a class it has the raised digits and fractions of
-// Latin-1 too.
+// Oniguruma's \w is Unicode's (UTS #18): alphabetic, marks, decimal digits, connectors. PCRE2's \w differs. The ranges
+// are alphabetic symbols, that is, letters in circles and squares. Outside of a class, \w also has the superscript
+// digits and fractions of Latin-1.
 constexpr std::string_view kWord =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
 constexpr std::string_view kLatin1Numbers = R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
@@ -48,7 +48,7 @@ class Translator {
   }
 
   void character(char c) {
-    if (c == '^' || c == '$') {  // of each line, in Ruby
+    if (c == '^' || c == '$') {  // in Ruby: of each line
       out_ += c == '^' ? "(?m:^)" : "(?m:$)";
       ++at_;
     } else if (c == '(' && rest().starts_with("(?")) {
@@ -98,7 +98,7 @@ class Translator {
     }
   }
 
-  // \p{L}, \p{^Lu}, \p{Han}: names of more than two letters are scripts, which PCRE2 would take for script extensions.
+  // \p{L}, \p{^Lu}, \p{Han}: names of more than two letters are scripts; PCRE2 would read them as script extensions.
   void property() {
     const size_t end = rest().find('}');
     if (!rest().substr(2).starts_with('{') || end == std::string_view::npos) fail("'\\p' without braces");

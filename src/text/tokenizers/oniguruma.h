@@ -1,15 +1,17 @@
-// The regular expressions of tokenizer.json are written for Oniguruma (Ruby's syntax); ours run in PCRE2. Most of what
-// pre-tokenizers use means the same in both; the rest is translated, or refused rather than taken for something else.
+// The regular expressions of tokenizer.json are written for Oniguruma (Ruby's syntax); this program runs them in PCRE2.
+// Most constructs of pre-tokenizers have the same meaning in both. Others are translated, or refused if PCRE2 would
+// give them another meaning.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace ingot {
 
-// The expression in PCRE2's syntax, for PCRE2_UTF and PCRE2_UCP. Throws Error that names what has no translation.
+// The expression in PCRE2's syntax, for PCRE2_UTF and PCRE2_UCP. Throws Error, which names a construct without
+// translation.
 std::string pcre2_from_oniguruma(std::string_view pattern);
 
-// An expression that matches this text and nothing else.
+// An expression that matches exactly this text.
 std::string pcre2_from_literal(std::string_view text);
 
 }  // namespace ingot

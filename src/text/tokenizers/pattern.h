@@ -1,6 +1,6 @@
-// One regular expression of a model's own files, to match names with: Python's re.match, which is bound to the start of
-// the text and not to its end. PCRE2, with limits, since the expression may be hostile. (The expressions that cut text
-// are Pretokenizer's.)
+// One regular expression from a model's files, which matches names. It works like Python's re.match: the match must
+// begin at the start of the text, but may end anywhere. PCRE2, with limits, because the expression may be hostile.
+// (Pretokenizer has the expressions that cut text.)
 #pragma once
 #include <memory>
 #include <string>

@@ -1,8 +1,7 @@
-// Cuts text into the words that a model merges within, with the regular expressions that it was trained with
-// (text_regex.h). Several expressions apply in turn, each cutting the pieces of the one before: every match is a
-// piece, and so is what lies between matches, unless the rule says that matches (white space, mostly) are dropped.
-// PCRE2 needs well-formed UTF-8, so each run of ill-formed bytes is a piece of its own, and the text on its two sides
-// is cut as if it ended and began there.
+// Cuts text into the words within which a model merges, with the regular expressions of its training (text_regex.h). If
+// there are several expressions, each cuts the pieces from the one before. Every match is a piece, and so is the text
+// between matches, unless the rule says that matches (mostly white space) are dropped. PCRE2 needs well-formed UTF-8,
+// so each run of ill-formed bytes is a separate piece. The text before and after such a run is cut as separate texts.
 #pragma once
 #include <functional>
 #include <span>
@@ -16,7 +15,7 @@ namespace ingot {
 
 class Pretokenizer {
  public:
-  // Nothing is lost with these: the pieces are the text. Throws Error for an expression that PCRE2 refuses.
+  // With these expressions the pieces together are the whole text. Throws Error for an expression that PCRE2 refuses.
   explicit Pretokenizer(std::span<const std::string_view> patterns);
   explicit Pretokenizer(std::span<const CutRule> rules);
 

@@ -1,6 +1,6 @@
 // The expressions are those of each model's published tokenizer.json or tiktoken source, in PCRE2's syntax; the names
-// are llama.cpp's. Byte-level pre-tokenizers that stand in a sequence there (Digits, Punctuation) are written out as
-// expressions.
+// are llama.cpp's. If the source is a sequence with built-in pre-tokenizers (Digits, Punctuation), these are written
+// here as expressions.
 #include "text/tokenizers/pretokenizer_table.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr Patterns kDefault = {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Words, R"(\p{N}+)
 constexpr Patterns kGpt2 = {kGpt2Words};
 constexpr Patterns kGpt2SingleDigits = {kDigit, kGpt2Words};
 constexpr Patterns kQwen2 = {kQwen2Words};
-// Qwen 2's without English contractions: what follows an apostrophe in Turkish is another kind of ending.
+// Qwen 2's expression without English contractions: in Turkish, other kinds of endings follow an apostrophe.
 constexpr Patterns kUfakzeka = {R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
 constexpr Patterns kQwen35 = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
@@ -41,12 +41,12 @@ constexpr Patterns kGpt4o = {
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
-// Groups of three digits, counted from the right, as \d{1,3}(?=(?:\d{3})*\b) and its kin have it. That looks to the end
-// of the digits at each of them, in all quadratic time. Here one step isolates the digits, and the next looks to their
-// end at the first group only (\A); every later group begins where the last one ended (\G).
+// Groups of three digits, counted from the right, as in \d{1,3}(?=(?:\d{3})*\b) and similar expressions. At each group,
+// these look ahead to the end of the digits, which takes quadratic time. Here one step isolates the digits. The next
+// step looks ahead only at the first group (\A); every later group begins where the last one ended (\G).
 constexpr std::string_view kGroupsOfNumbers = R"(\A\p{N}{1,3}(?=(?:\p{N}{3})*+\z)|(?!\A)\G\p{N}{3})";
 constexpr std::string_view kGroupsOfDigits = R"(\A\p{Nd}{1,3}(?=(?:\p{Nd}{3})*+\z)|(?!\A)\G\p{Nd}{3})";
-// What follows is no \w of Oniguruma, which has more than PCRE2's.
+// Digits that no \w of Oniguruma follows; Oniguruma's \w has more characters than PCRE2's.
 constexpr std::string_view kDigitsBeforeNoWord =
     R"((?<!\p{Nd})\p{Nd}++(?![\p{L}\p{M}\p{Nl}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149})"
     R"(\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}]))";
@@ -55,13 +55,14 @@ constexpr Patterns kAfmoe = {
     R"(\p{N}+)", kGroupsOfNumbers, R"([一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+)",
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)"};
-// (?=(\d{3})+(?!\d)) cuts, within runs of numbers, before every group of three. What comes after the last group of some
-// digits belongs to it, up to the next cut: other numbers, and the first digits after these that make no group.
+// (?=(\d{3})+(?!\d)) cuts runs of numbers before every group of three digits. The numbers after the last group of a run
+// of digits belong to that group, up to the next cut: other numbers, and the first digits of a next run that do not
+// fill a group.
 #define NO_CUT R"((?:[^\p{Nd}]++|(?<!\p{Nd})\p{Nd}{1,2}(?=(?:\p{Nd}{3})*+(?!\p{Nd}))))"
 constexpr Patterns kSuperBpe = {R"(\p{N}+)", R"(\G(?:\A)" NO_CUT R"(++|\p{Nd}{3})" NO_CUT R"(*+))"};
 #undef NO_CUT
-// Its expression ends in \s{512}(?!\S)|\s{256}(?!\S) and so on, down to \s{1}: after each of these it looks for an end
-// of line again. Here the second step cuts the spaces that the first has found.
+// The published expression ends in \s{512}(?!\S)|\s{256}(?!\S) and so on, down to \s{1}. After each of these lengths it
+// looks for an end of line again. Here a second step cuts the spaces that the first step has found.
 constexpr Patterns kJais2 = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s)",
     R"((?:\A(?=[^\S\r\n]++\z)|(?!\A)\G)(?:\s{512}|\s{256}|\s{128}|\s{64}|\s{32}|\s{16}|\s{8}|\s{4}|\s{1,2}))"};
@@ -74,8 +75,8 @@ constexpr Patterns kYoutu = {
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
-// Its letter classes leave out Han: [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]] is here the complement of the other
-// categories and Han. \p{Han} alone would mean script extensions to PCRE2.
+// The published letter classes exclude Han: [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]. Here they are the complement
+// of the other categories and Han. PCRE2 would read \p{Han} alone as script extensions.
 constexpr Patterns kKimiK2 = {
     R"(\p{sc:Han}+|)"
     R"([^\r\n\p{L}\p{N}]?[^\p{sc:Han}\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}]*)"
@@ -113,8 +114,7 @@ constexpr Patterns kBailing = {
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)"};
 constexpr Patterns kSeedCoder = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)"};
-// Possessive, which changes nothing but the memory that a long match takes: what follows the group is another
-// alternative.
+// Possessive quantifiers. They only change the memory for a long match, because another alternative follows the group.
 constexpr Patterns kExaoneMoe = {
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*+(?: \p{L}\p{M}*+)*+)++|\p{N}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)"};
@@ -143,7 +143,7 @@ constexpr Names kDefaultNames = {"default"}, kQwen35Names = {"qwen35"}, kTekkenN
                 kDeepseekCoderNames = {"deepseek-coder"}, kFalconNames = {"falcon"}, kVikingNames = {"viking"},
                 kChameleonNames = {"chameleon"}, kSeedCoderNames = {"seed-coder"}, kExaoneMoeNames = {"exaone-moe"};
 
-// What Gemma 4 and those with its tokenizer have in place of expressions.
+// Gemma 4, and models with its tokenizer, have SentencePiece-like merges instead of expressions.
 constexpr Names kSentencePieceLikeNames = {"gemma4", "granite-embed-multi-311m", "mmbert", "sarvam-moe"};
 
 struct Published {

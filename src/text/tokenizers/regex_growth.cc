@@ -13,26 +13,26 @@
 namespace ingot {
 namespace {
 
-constexpr int kMaxDepth = 250;          // of groups: PCRE2's own limit
+constexpr int kMaxDepth = 250;          // groups; PCRE2 has the same limit
 constexpr size_t kMaxStates = 4096, kMaxEdges = 200'000, kMaxSteps = 100'000;
-constexpr size_t kMaxLoopStates = 100;  // of one loop, whose pairs are looked at
-constexpr size_t kMaxSymbols = 128;     // of which the characters are asked for
+constexpr size_t kMaxLoopStates = 100;  // states of one loop, whose pairs are checked
+constexpr size_t kMaxSymbols = 128;     // symbols whose characters are looked up
 constexpr int kNoLimit = -1;
 
 using States = std::vector<int>;
 
 struct Edge {
   int to;
-  bool atomic = false;  // within a group that never goes back: what a loop around it adds is never tried
-  bool doubled = false;  // two loops make it
+  bool atomic = false;  // within a group that never backtracks: alternatives from a loop around it are never tried
+  bool doubled = false;  // two loops make this edge
 };
 
 struct Automaton {
-  std::vector<std::string> symbols;      // of each state, the expression for its character
-  std::vector<std::vector<Edge>> edges;  // to the states that may come next
+  std::vector<std::string> symbols;      // for each state, the expression of its character
+  std::vector<std::vector<Edge>> edges;  // for each state, the states that may follow
 };
 
-// A part of the expression: where it begins and ends in the automaton.
+// A part of the expression: the states where it can begin and end.
 struct Part {
   bool nullable = true;
   States first, last;
@@ -84,7 +84,7 @@ class Builder {
     all.nullable &= next.nullable;
   }
 
-  // One atom with its count. Copies are made by reading it again.
+  // One atom with its count. Copies are made by parsing the atom again.
   Part repeated(int depth, bool& ignores_case) {
     const size_t begin = at_, first_state = automaton_.symbols.size();
     Part copy = atom(depth, ignores_case);
@@ -92,7 +92,7 @@ class Builder {
     const Count count = read_count();
     const size_t end = at_;
     Part all;
-    States last;  // of all numbers of copies that are enough
+    States last;  // of all copies at which the repetition may end
     const int n_copies = std::max({1, count.low, count.high});
     for (int i = 1; i <= n_copies; ++i) {
       if (i > 1) {
@@ -142,7 +142,7 @@ class Builder {
         atomic = true;
         ++at_;
       } else if (read_flags(inner_case)) {
-        ignores_case = inner_case;  // (?i) is for the rest of the group that it is in
+        ignores_case = inner_case;  // (?i) holds for the rest of its group
         return {};
       }
     }
@@ -153,7 +153,7 @@ class Builder {
     return looks ? Part{} : inside;
   }
 
-  // i-m: or :, up to the colon; or i), with the bracket, and then true.
+  // Reads i-m: or :, up to the colon; or i) with the bracket, and then returns true.
   bool read_flags(bool& ignores_case) {
     bool on = true;
     for (; at_ < pattern_.size(); ++at_) {
@@ -190,7 +190,7 @@ class Builder {
     return state(size, ignores_case);
   }
 
-  // Behind the bracket that closes the class which begins here.
+  // The position after the bracket that closes the class.
   size_t class_end() const {
     size_t i = at_ + 1;
     if (i < pattern_.size() && pattern_[i] == '^') ++i;
@@ -222,7 +222,7 @@ class Builder {
     return count;
   }
 
-  // {3}, {3,} or {3,5}; anything else is itself.
+  // Reads {3}, {3,} or {3,5}; any other text is literal.
   bool read_braces(Count& count) {
     if (!starts_with("{")) return false;
     size_t i = at_ + 1;
@@ -292,7 +292,7 @@ class Builder {
   Automaton automaton_;
 };
 
-// States that reach each other, as the number of their loop; -1 for those that are in none (Kosaraju's algorithm).
+// States that reach each other have the same loop number; -1 for states in no loop (Kosaraju's algorithm).
 class Loops {
  public:
   explicit Loops(const Automaton& automaton) : n_(automaton.edges.size()), next_(n_), before_(n_), loop_of_(n_, -1) {
@@ -319,7 +319,7 @@ class Loops {
   bool together(int a, int b) const { return loop_of_[a] == loop_of_[b]; }
 
  private:
-  // What is reached and was not seen before, each after what it leads to.
+  // Visits all reachable states that are not seen yet; each comes after the states to which it leads.
   static void visit(const std::vector<States>& next, int from, std::vector<bool>& seen, States& order) {
     if (seen[from]) return;
     seen[from] = true;
@@ -361,7 +361,7 @@ class LoopCheck {
   void check(const States& loop) {
     std::vector<std::pair<int, int>> open;
     std::set<std::pair<int, int>> seen;
-    // Both paths go on by one character: they meet, or are a pair that is to be followed.
+    // Extends both paths by one character: they meet, or form a pair to follow.
     auto step = [&](int a, int b) {
       for (const Edge& left : automaton_.edges[a])
         for (const Edge& right : automaton_.edges[b]) {

@@ -9,13 +9,13 @@ namespace {
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
-// A space after something that is not one.
+// Whether a space follows another character.
 bool has_inner_space(std::string_view piece) {
   while (piece.substr(0, kSpaceMark.size()) == kSpaceMark) piece.remove_prefix(kSpaceMark.size());
   return piece.find(kSpaceMark) != piece.npos;
 }
 
-// A U+2581 in the text is a space too.
+// A U+2581 in the text counts as a space, too.
 std::string with_spaces(std::string_view text) {
   std::string out;
   for (size_t at; (at = text.find(kSpaceMark)) != text.npos; text.remove_prefix(at + kSpaceMark.size()))
@@ -23,7 +23,7 @@ std::string with_spaces(std::string_view text) {
   return out.append(text);
 }
 
-// Orders floats as integers, the largest first; -0 and 0 are equal.
+// Orders floats as integers, the largest float first; -0 and 0 are equal.
 uint32_t rank_of_score(float score) {
   const uint32_t bits = bits_from_float(score + 0.0f);
   return bits >> 31 ? bits : ~(bits | 0x80000000u);
@@ -68,7 +68,7 @@ void Spm::encode(std::string_view text, bool at_start, std::vector<int32_t>& ids
   }
 }
 
-// Where the next word begins, when the words of this vocabulary are independent. It keeps the queue short.
+// Where the next word begins, if the words of this vocabulary are independent. Cutting there keeps the queue short.
 size_t Spm::next_cut(std::string_view text, size_t from) const {
   if (!cut_at_spaces_) return text.size();
   size_t end = text.find_first_not_of(' ', from);
@@ -83,7 +83,7 @@ void Spm::encode_part(std::string_view text, bool space_prefix, Scratch& scratch
   symbols.clear();
   if (space_prefix) append_symbol(" ", scratch);
   while (!text.empty()) {
-    const size_t length = std::max<size_t>(1, utf8_length(text));  // a byte that is not UTF-8 is a symbol of its own
+    const size_t length = std::max<size_t>(1, utf8_length(text));  // a byte that is not UTF-8 is a separate symbol
     append_symbol(text.substr(0, length), scratch);
     text.remove_prefix(length);
   }
@@ -98,7 +98,7 @@ void Spm::encode_part(std::string_view text, bool space_prefix, Scratch& scratch
   }
 }
 
-// Spells the character as the vocabulary would.
+// Appends the character in the vocabulary's spelling: a space as U+2581.
 void Spm::append_symbol(std::string_view character, Scratch& scratch) const {
   const auto begin = static_cast<uint32_t>(scratch.escaped.size());
   if (character == " ") character = kSpaceMark;

@@ -1,7 +1,7 @@
-// SentencePiece BPE (Llama 1 and 2, TinyLlama, Mistral, Gemma): no pre-tokenizer; the characters of the whole text
-// merge by the score of what they make, or by a list of merges where the checkpoint has one (Hugging Face's
-// tokenizer.json). A space is written U+2581, and a U+2581 in the text is therefore a space, as in SentencePiece
-// itself; a character without a token becomes byte tokens.
+// SentencePiece BPE (Llama 1 and 2, TinyLlama, Mistral, Gemma): there is no pre-tokenizer. The characters of the whole
+// text merge by the score of the result, or by a list of merges if the checkpoint has one (Hugging Face's
+// tokenizer.json). A space is written U+2581, so a U+2581 in the text counts as a space, as in SentencePiece itself. A
+// character without a token becomes byte tokens.
 #pragma once
 #include "text/tokenizers/merge_table.h"
 #include "text/tokenizers/subword.h"
@@ -11,7 +11,7 @@ namespace ingot {
 
 class Spm : public Subword {
  public:
-  // Throws Error when text could not be written: no byte tokens and no unknown token. Keeps a reference to vocab.
+  // Throws Error if some text could not be encoded: no byte tokens and no unknown token. Keeps a reference to vocab.
   Spm(const Vocab& vocab, const TokenizerSpec& spec, bool add_space_prefix);
 
   void encode(std::string_view text, bool at_start, std::vector<int32_t>& ids) const override;
@@ -34,8 +34,8 @@ class Spm : public Subword {
   PrefixRule prefix_rule_;
   std::optional<MergeTable> merges_;
   size_t longest_piece_ = 0;
-  bool cut_at_spaces_ = true;  // no piece has a space after something else: words cannot merge with each other
-  std::unordered_map<std::string_view, int32_t> pieces_;  // what text may become: no control, unknown or byte tokens
+  bool cut_at_spaces_ = true;  // no piece has a space after another character, so words never merge with each other
+  std::unordered_map<std::string_view, int32_t> pieces_;  // pieces of text: no control, unknown or byte tokens
   std::vector<uint32_t> ranks_;                           // by id: higher scores have lower ranks
 };
 

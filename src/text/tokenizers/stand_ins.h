@@ -1,6 +1,7 @@
-// Makes token ids independent of which version of Unicode PCRE2 has. Where it and unicode_table.h differ about a
-// character, PCRE2 sees another one in its place: of the same category, as many bytes, and near it, since expressions
-// have ranges of neighbours too. So a letter that PCRE2 does not know is cut as one.
+// Makes token ids independent of PCRE2's version of Unicode. If PCRE2 and unicode_table.h differ about a character,
+// PCRE2 sees a stand-in: a character of the same category with as many bytes. The stand-in is near the character,
+// because expressions also have ranges of neighbouring characters. So a letter that PCRE2 does not know is cut as a
+// letter.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -12,11 +13,11 @@ namespace ingot {
 
 class StandIns {
  public:
-  // assigned: a bit for each code point that PCRE2 has a category for; those past its end are not looked at.
+  // assigned: a bit for each code point, set if PCRE2 has a category for it. Code points past the end are ignored.
   explicit StandIns(const std::vector<uint64_t>& assigned);
 
-  // The text as PCRE2 has to see it, of the same length: itself, mostly; else `changed`, which keeps it. The text must
-  // be well-formed UTF-8.
+  // The text for PCRE2, with the same length: usually the text itself, else `changed`, which holds the copy. The text
+  // must be well-formed UTF-8.
   std::string_view readable(std::string_view text, std::string& changed) const;
 
  private:
@@ -28,8 +29,8 @@ class StandIns {
   static char32_t nearest(const Run& run, const std::vector<Run>& others);
   char32_t stand_in_of(char32_t c) const;
 
-  std::vector<Run> runs_;                     // ascending: those that PCRE2 must not see
-  std::array<bool, 0x1100> has_any_ = {};     // for each 256 code points
+  std::vector<Run> runs_;                     // ascending: runs that PCRE2 must not see
+  std::array<bool, 0x1100> has_any_ = {};     // for each 256 code points: any run in them
 };
 
 }  // namespace ingot

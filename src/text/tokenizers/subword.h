@@ -1,4 +1,5 @@
-// What turns plain text (no added tokens in it) into ids: byte-level BPE (bpe.h) or SentencePiece BPE (spm.h).
+// Turns plain text (without added tokens) into ids: byte-level BPE (bpe.h), SentencePiece BPE (spm.h), WordPiece
+// (wordpiece.h) or Unigram (unigram.h).
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -9,7 +10,7 @@ namespace ingot {
 class Subword {
  public:
   virtual ~Subword() = default;
-  // Appends the tokens of text, any bytes at all. at_start: it begins the whole text, or follows an added token.
+  // Appends the tokens of text, which may be any bytes. at_start: the text is at the start, or follows an added token.
   virtual void encode(std::string_view text, bool at_start, std::vector<int32_t>& ids) const = 0;
 };
 

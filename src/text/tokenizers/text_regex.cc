@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kHeapLimitKib = 256 * 1024;
 constexpr uint32_t kMatchLimit = 200'000'000;
-constexpr size_t kJitStackBytes = size_t{64} << 20;  // reserved, touched only as far as a match needs
+constexpr size_t kJitStackBytes = size_t{64} << 20;  // reserved; only the pages that a match needs are touched
 
 template <auto kFree>
 struct Free {
@@ -30,7 +30,7 @@ using MatchData = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>
 using MatchContext = std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>>;
 using JitStack = std::unique_ptr<pcre2_jit_stack, Free<pcre2_jit_stack_free>>;
 
-// PCRE2's \s has U+180E, which Unicode's White_Space lost in version 6.3.
+// PCRE2's \s contains U+180E, which is not in Unicode's White_Space since version 6.3.
 std::string spell_out_spaces(std::string_view pattern) {
   constexpr std::string_view kSpaces = R"(\t-\r\x{85}\p{Z})";
   std::string out;
@@ -66,7 +66,7 @@ CodePointer compile(std::string_view pattern, int& error, PCRE2_SIZE& offset) {
                                    &error, &offset, nullptr));
 }
 
-// Planes 0 to 3: what comes after them has no scripts, and hardly a category, of its own.
+// Planes 0 to 3. The planes after them have no scripts, and almost no categories.
 constexpr char32_t kEndOfPlanes = 0x40000;
 
 const std::string& all_characters() {
@@ -79,7 +79,7 @@ const std::string& all_characters() {
   return text;
 }
 
-// What PCRE2 matches with an expression for one character: one pass over all characters, run by run.
+// The characters that an expression for one character matches in PCRE2: one pass over all characters, run by run.
 std::vector<uint64_t> characters_of(std::string_view symbol) {
   std::vector<uint64_t> bits(kEndOfPlanes / 64);
   int error = 0;
@@ -116,7 +116,7 @@ TextRegex::TextRegex(std::string_view pattern) : pattern_(pattern), code_(std::m
   code_->compiled = compile(spelled, error, offset);
   if (!code_->compiled)
     throw Error("pre-tokenizer expression '{}': {} at {}", printable(pattern), pcre2_message(error), offset);
-  pcre2_jit_compile(code_->compiled.get(), PCRE2_JIT_COMPLETE);  // when it cannot, pcre2_match interprets
+  pcre2_jit_compile(code_->compiled.get(), PCRE2_JIT_COMPLETE);  // on failure, pcre2_match interprets the expression
 }
 
 void TextRegex::refuse_exponential_time() const { refuse_exponential(spell_out_spaces(pattern_), characters_of); }
@@ -164,7 +164,7 @@ int TextRegex::Matcher::match(std::string_view text, size_t from) {
                      PCRE2_NO_UTF_CHECK, memory_->data.get(), memory_->context.get());
 }
 
-// The JIT begins with 32 KiB of the machine's stack. False when it has had more already.
+// The JIT begins with 32 KiB of the machine's stack. Returns false if it already had a larger stack.
 bool TextRegex::Matcher::grow_stack() {
   if (memory_->stack) return false;
   memory_->stack.reset(pcre2_jit_stack_create(size_t{1} << 16, kJitStackBytes, nullptr));

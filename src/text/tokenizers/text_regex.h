@@ -1,5 +1,5 @@
-// A regular expression that finds its matches in a text one after another: those that a model's tokenizer was trained
-// with, in PCRE2's syntax, JIT compiled, with limits, since the expression may be hostile. (Pattern is for names.)
+// A regular expression that finds its matches in a text one after another: the expressions of a model's tokenizer, in
+// PCRE2's syntax, JIT compiled, with limits, because the expression may be hostile. (Pattern is for names.)
 #pragma once
 #include <memory>
 #include <optional>
@@ -11,29 +11,29 @@ namespace ingot {
 class TextRegex {
  public:
   // Throws Error for an expression that PCRE2 refuses. \s and \S mean Unicode's White_Space, as in the Rust and
-  // Oniguruma engines that the patterns were written for.
+  // Oniguruma engines for which the expressions were written.
   explicit TextRegex(std::string_view pattern);
   ~TextRegex();
   TextRegex(TextRegex&&) noexcept;
 
-  // Throws Error for an expression that can match in exponentially many ways (regex_growth.h): asked of those that
-  // files bring.
+  // Throws Error if the expression can match in exponentially many ways (regex_growth.h). Called for expressions from
+  // files.
   void refuse_exponential_time() const;
 
-  // The text as matchers have to see it (stand_ins.h): itself or `changed`, of the same length. The text must be
+  // The text that matchers must see (stand_ins.h), with the same length: the text itself or `changed`. The text must be
   // well-formed UTF-8.
   static std::string_view readable(std::string_view text, std::string& changed);
 
   struct Range {
     size_t begin, end;
   };
-  // Memory for matching, so that threads may share the expression.
+  // Memory for matching. Each thread has a Matcher, so threads can share the expression.
   class Matcher {
    public:
     explicit Matcher(const TextRegex& regex);
     ~Matcher();
-    // The next match with at least one byte that begins at `from` or later. The text must be well-formed UTF-8. Throws
-    // Error when the expression needs too many steps on it.
+    // The next match of at least one byte that begins at `from` or later. The text must be well-formed UTF-8. Throws
+    // Error if the expression needs too many steps on it.
     std::optional<Range> next(std::string_view text, size_t from);
 
    private:

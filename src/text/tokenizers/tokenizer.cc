@@ -14,11 +14,11 @@
 
 namespace ingot {
 
-// What the models of tokenizers differ in, but for how they make tokens.
+// The differences between the tokenizer models, except for how they make tokens.
 struct TokenizerKind {
   std::string_view model;
   Spelling spelling;
-  bool add_bos, add_eos;    // unless the checkpoint says
+  bool add_bos, add_eos;    // unless the checkpoint sets them
   bool repairs = false;     // bytes that are not UTF-8 become U+FFFD
 };
 
@@ -58,7 +58,7 @@ Tokenizer::Tokenizer(const TokenizerSpec& spec)
       pair_is_known_(spec.pair_is_known),
       subword_(make_subword(spec)) {
   collect_added_tokens(spec);
-  for (const int64_t id : spec.pair_between)  // the vocabulary has warned of those that are no tokens
+  for (const int64_t id : spec.pair_between)  // the vocabulary has already warned of ids that are not tokens
     if (id >= 0 && id < vocab_.size()) pair_between_.push_back(static_cast<int32_t>(id));
 }
 
@@ -79,7 +79,7 @@ std::unique_ptr<Subword> Tokenizer::make_subword(const TokenizerSpec& spec) {
   return std::make_unique<Bpe>(vocab_, spec, row);
 }
 
-// add_bos: unless the checkpoint says.
+// add_bos: the default if the checkpoint does not set it.
 void Tokenizer::read_flags(const TokenizerSpec& spec, bool add_bos) {
   const bool byte_level = kind_.spelling == Spelling::kGpt2;
   add_bos_ = spec.add_bos.value_or(add_bos);
@@ -203,7 +203,7 @@ void Tokenizer::append_decoded(int32_t id, bool skip_special, bool& at_start, st
   const bool skipped = skip_special && vocab_.is_special(id);
   const bool was_at_start = at_start;
   at_start = added && (prefix_rule_ != PrefixRule::kFirstUnlessSpace || (at_start && id == vocab_.bos));
-  if (kind_.repairs) at_start = was_at_start && skipped;  // encoders' tokens are joined whatever they are
+  if (kind_.repairs) at_start = was_at_start && skipped;  // the tokens of encoders are joined, whatever they are
   if (!skipped) out += bytes;
 }
 

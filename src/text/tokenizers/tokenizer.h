@@ -1,9 +1,9 @@
-// Text to token ids and back. One tokenizer serves any number of threads; nothing in it changes after create().
+// Text to token ids and back. One tokenizer serves any number of threads, because nothing in it changes after create().
 //
-// decode(encode(text)) is text, byte for byte, for any bytes at all (bar strip rules, normalizers, Metaspace's way with
-// leading spaces, U+2581 in SentencePiece models, and vocabularies without byte tokens). Where the text is not UTF-8,
-// its bytes become byte tokens; nothing is replaced. WordPiece and Unigram, which serve encoders, lose more: spaces,
-// case, accents; bytes that are not UTF-8 become U+FFFD first.
+// decode(encode(text)) is exactly text, for any bytes. Exceptions: strip rules, normalizers, Metaspace's treatment of
+// leading spaces, U+2581 in SentencePiece models, and vocabularies without byte tokens. Text that is not UTF-8 becomes
+// byte tokens; no byte is replaced. WordPiece and Unigram, the tokenizers of encoders, lose more: spaces, case,
+// accents; bytes that are not UTF-8 become U+FFFD first.
 #pragma once
 #include <memory>
 #include <span>
@@ -17,43 +17,44 @@
 namespace ingot {
 
 struct EncodeOptions {
-  bool add_special = true;  // BOS and EOS, where the model wants them
+  bool add_special = true;  // add BOS and EOS, if the model needs them
   bool parse_special =
-      false;  // recognise control tokens such as <|im_start|> in the text: for a template's output only
-  bool repeats_bos = false;  // BOS goes before a text that begins with one, too, as in llama.cpp and Hugging Face
-  std::span<const size_t> quoted = {};  // ascending offsets of bytes that are never part of a control token
+      false;  // recognise control tokens such as <|im_start|> in the text; only for the output of a template
+  bool repeats_bos = false;  // add BOS even if the text begins with BOS, as in llama.cpp and Hugging Face
+  std::span<const size_t> quoted = {};  // ascending offsets of bytes at which no control token begins
 };
 
 struct TokenizerKind;
 
 class Tokenizer {
  public:
-  // Throws Error for a specification that is malformed, or of a kind that is not supported.
+  // Throws Error for a specification that is malformed or of an unsupported kind.
   static std::unique_ptr<Tokenizer> create(const TokenizerSpec& spec);
 
-  // User-defined tokens are found first, leftmost and longest, and control tokens with parse_special; the rest is cut
-  // and merged. A BOS that is already in front is not doubled, unless
-  // options say so. Throws Error for a text past 1 GiB.
+  // First finds user-defined tokens, leftmost and longest, and with parse_special also control tokens. Cuts and merges
+  // the remaining text. If the text begins with BOS, no second BOS is added, unless the options ask for it. Throws
+  // Error for a text over 1 GiB.
   std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
 
-  // Two texts that are read as one, as BERT reads a question and an answer: BOS, the first, what the model puts between
-  // them, the second, EOS. Where that is more than max_tokens, the ends of the texts go, the longer one's first.
-  // n_first: the tokens before the second text. Throws Error where the tokenizer puts pairs together in another way.
+  // Encodes two texts as one, as BERT reads a question and an answer: BOS, the first text, the model's separator
+  // tokens, the second text, EOS. If that exceeds max_tokens, tokens are cut from the ends of the texts, the longer
+  // text first. n_first: the number of tokens before the second text. Throws Error if the tokenizer joins pairs in
+  // another way.
   std::vector<int32_t> encode_pair(std::string_view first, std::string_view second, size_t max_tokens,
                                    size_t& n_first) const;
 
-  // Are the tokens of a pair from the second text on of type 1? Otherwise all are of type 0.
+  // Whether the tokens of a pair have type 1 from the second text on. Otherwise all tokens have type 0.
   bool marks_second() const { return pair_types_ == PairTypes::kSecond; }
 
-  // The bytes that the tokens stand for; control tokens by their names, or not at all with skip_special.
-  // Throws Error for an id outside of the vocabulary.
+  // The bytes of the tokens. Control tokens give their names, or nothing with skip_special. Throws Error for an id
+  // outside of the vocabulary.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
 
-  // decode(), token by token (text/stream_decoder.h). at_start says that the token begins the text or follows an added
-  // token, where a SentencePiece model's leading space is dropped; it is updated for the next one.
+  // decode(), token by token (text/stream_decoder.h). at_start: the token is at the start of the text or follows an
+  // added token, so a SentencePiece model's leading space is dropped. The call updates at_start for the next token.
   void append_decoded(int32_t id, bool skip_special, bool& at_start, std::string& out) const;
 
-  // What a token stands for within a text, and how the checkpoint spells it.
+  // The text of a token, and its spelling in the checkpoint.
   std::string_view token_bytes(int32_t id) const { return vocab_.bytes(checked(id)); }
   std::string_view token_text(int32_t id) const { return vocab_.text(checked(id)); }
   std::optional<int32_t> find(std::string_view token_text) const { return vocab_.find(token_text); }
@@ -68,8 +69,8 @@ class Tokenizer {
   bool add_bos() const { return add_bos_; }
   bool add_eos() const { return add_eos_; }
   bool add_space_prefix() const { return add_space_prefix_; }
-  bool is_end(int32_t id) const { return vocab_.is_end(checked(id)); }  // it ends an answer
-  std::vector<int32_t> end_tokens() const;                              // all of these
+  bool is_end(int32_t id) const { return vocab_.is_end(checked(id)); }  // the token ends an answer
+  std::vector<int32_t> end_tokens() const;                              // all tokens that end an answer
   bool is_special(int32_t id) const { return vocab_.is_special(checked(id)); }
   TokenType type(int32_t id) const { return vocab_.type(checked(id)); }
   const std::string& model() const { return model_; }

@@ -11,7 +11,7 @@ Trie::Trie(std::vector<std::pair<std::string_view, int32_t>> keys) {
   const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
   keys.erase(std::unique(keys.begin(), keys.end(), same), keys.end());
   struct Range {
-    size_t begin, end, depth;  // the keys below a node, which share `depth` bytes
+    size_t begin, end, depth;  // the keys below a node; they share `depth` bytes
   };
   std::vector<Range> ranges{{0, keys.size(), 0}};
   for (size_t node = 0; node < nodes_.size(); ++node) {

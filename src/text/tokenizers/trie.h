@@ -1,5 +1,5 @@
-// A set of strings with a number each, to find all that a text begins with: byte by byte down a tree whose nodes lie in
-// one array, the children of each side by side. For WordPiece and Unigram vocabularies.
+// A set of strings with a number each, which finds all keys at the start of a text. The nodes of the tree are in one
+// array, and the children of a node are next to each other. For WordPiece and Unigram vocabularies.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -11,10 +11,10 @@ namespace ingot {
 class Trie {
  public:
   Trie() = default;
-  // Of equal keys the one with the lowest number counts; empty keys do not. Numbers are not negative. Keeps no views.
+  // Among equal keys the lowest number counts; empty keys are ignored. Numbers must not be negative. Keeps no views.
   explicit Trie(std::vector<std::pair<std::string_view, int32_t>> keys);
 
-  // Calls f(length, number) for every key that text begins with, shortest first.
+  // Calls f(length, number) for every key at the start of text, shortest first.
   template <class F>
   void for_each_prefix(std::string_view text, F&& f) const {
     uint32_t node = 0;
@@ -34,7 +34,7 @@ class Trie {
   uint32_t child(uint32_t node, uint8_t label) const;  // 0: none
 
   std::vector<Node> nodes_{1};
-  std::vector<uint8_t> labels_{0};  // of each node, the byte that leads to it
+  std::vector<uint8_t> labels_{0};  // for each node, the byte that leads to it
 };
 
 }  // namespace ingot

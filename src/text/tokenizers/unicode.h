@@ -7,7 +7,7 @@
 
 namespace ingot {
 
-// True when every sequence is well-formed.
+// True if every sequence is well-formed.
 bool is_valid_utf8(std::string_view text);
 
 // The length of the longest well-formed prefix of text.
@@ -23,16 +23,17 @@ void utf8_append(std::string& out, char32_t c);
 // errors="replace" do.
 std::string replace_invalid_utf8(std::string_view text);
 
-// The number of bytes (0 to 3) at the end of text that are the beginning of a sequence which more bytes could complete.
+// The number of bytes (0 to 3) at the end of text that begin a sequence which more bytes could complete.
 size_t utf8_incomplete_tail(std::string_view text);
 
 // Unicode's White_Space property.
 bool is_unicode_space(char32_t c);
 
-// GPT-2 writes each byte of a token as one character: itself when it is printable Latin-1, else U+0100 and up.
+// GPT-2's spelling writes each byte of a token as one character: printable Latin-1 bytes as themselves, others as
+// U+0100 and up.
 std::string gpt2_from_bytes(std::string_view bytes);
 
-// The inverse; nothing when text has a character outside of the map, or is not UTF-8.
+// The inverse. Returns nothing if text is not UTF-8 or has a character outside of the map.
 std::optional<std::string> bytes_from_gpt2(std::string_view text);
 
 }  // namespace ingot

@@ -1,12 +1,12 @@
-// The general category of every character, and which are Han, from one version of Unicode: that of the engine which
-// vocabularies were trained with (tools/tokenizer_goldens/make_unicode.py).
+// The general category of every character, and which characters are Han, from one version of Unicode: the version of
+// the engine with which vocabularies were trained (tools/tokenizer_goldens/make_unicode.py).
 #pragma once
 #include <cstdint>
 #include <span>
 
 namespace ingot {
 
-// A run of characters of one kind, up to where the next run begins. A word is the first code point << 6 | kind.
+// A run of characters of one kind, up to the start of the next run. A word is the first code point << 6 | kind.
 struct UnicodeRuns {
   static std::span<const uint32_t> all();
   static char32_t first(uint32_t word) { return word >> 6; }

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 constexpr double kUnknownPenalty = 10;
 
-// U+2581 after something else than itself.
+// Whether U+2581 follows another character.
 bool has_inner_mark(std::string_view piece) {
   while (piece.starts_with(kSpaceMark)) piece.remove_prefix(kSpaceMark.size());
   return piece.find(kSpaceMark) != piece.npos;
@@ -39,7 +39,7 @@ Unigram::Unigram(const Vocab& vocab, const TokenizerSpec& spec, bool add_space_p
     inner_marks |= has_inner_mark(vocab.text(id));
   }
   unknown_score_ -= kUnknownPenalty;
-  // Words that cannot influence each other need not be looked at together.
+  // Words that cannot influence each other are encoded separately.
   if (!inner_marks && vocab.find(kSpaceMark)) split_words_ = true;
   trie_ = Trie(std::move(pieces));
 }
@@ -87,7 +87,7 @@ void Unigram::encode_marked(std::string_view text, std::vector<Best>& best, std:
     if (!known) offer(character, -1, so_far + unknown_score_);
     begin += character;
   }
-  // Back along the best path; its pieces in order end up where the list of their ends was.
+  // Follows the best path backwards, to list the ends of its pieces.
   std::vector<size_t> ends;
   for (size_t end = text.size(); end > 0; end -= best[end].length) ends.push_back(end);
   std::reverse(ends.begin(), ends.end());

@@ -1,7 +1,7 @@
-// Unigram (SentencePiece's language model of pieces; T5, XLM-RoBERTa and the embedding models made from it): of all
-// ways to write a text in pieces the one of the highest probability, found by Viterbi's algorithm over the pieces that
-// begin at each character. A character in no piece is unknown, at a price below the rarest piece; neighbours that are
-// unknown join, and become byte tokens where there are any.
+// Unigram (SentencePiece's language model of pieces; T5, XLM-RoBERTa and the embedding models derived from it). Among
+// all ways to write a text in pieces it chooses the way with the highest probability. Viterbi's algorithm finds this
+// way over the pieces that begin at each character. A character in no piece is unknown; its score is below that of the
+// rarest piece. Neighbouring unknown characters join, and become byte tokens if the vocabulary has them.
 #pragma once
 #include "text/tokenizers/pretokenizer.h"
 #include "text/tokenizers/subword.h"
@@ -12,7 +12,7 @@ namespace ingot {
 
 class Unigram : public Subword {
  public:
-  // Throws Error when there are no scores, or no unknown token. Keeps a reference to vocab.
+  // Throws Error if there are no scores or no unknown token. Keeps a reference to vocab.
   Unigram(const Vocab& vocab, const TokenizerSpec& spec, bool add_space_prefix);
 
   void encode(std::string_view text, bool at_start, std::vector<int32_t>& ids) const override;
@@ -20,7 +20,7 @@ class Unigram : public Subword {
  private:
   struct Best {
     double score;
-    uint32_t length;  // of the last piece; 0: nothing ends here
+    uint32_t length;  // of the last piece; 0: no piece ends here
     int32_t id;
   };
   void encode_piece(std::string_view piece, bool prefix, std::vector<int32_t>& ids) const;

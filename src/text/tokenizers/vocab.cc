@@ -14,9 +14,8 @@ namespace {
 constexpr size_t kMaxTokens = size_t{1} << 24;
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
-// Tokens that end an answer in the models that have them, where a file does not say what does. Many a GGUF file says
-// how a text ends and not how a turn does; those that separate the files of a program are only for files that say
-// nothing at all.
+// Tokens that end an answer, for models whose file does not name any. Many GGUF files say how a text ends, but not how
+// a turn ends. kFileEnds, the separators of a program's files, are only for files that name no end at all.
 constexpr std::string_view kTurnEnds[] = {
     "<|eot_id|>",
     "<|eom_id|>",
@@ -125,7 +124,7 @@ std::string Vocab::bytes_of(int32_t id, Spelling spelling) const {
 }
 
 void Vocab::read_sentencepiece_bytes(const TokenizerSpec& spec) {
-  // Some old files give their byte tokens no type of their own; then the spelling must do.
+  // Some old files do not give byte tokens a type; then the spelling decides.
   const bool typed = std::find(types_.begin(), types_.end(), TokenType::kByte) != types_.end();
   int n_found = 0;
   for (int32_t id = 0; id < size(); ++id) {
@@ -167,7 +166,7 @@ void Vocab::read_special_ids(const TokenizerSpec& spec) {
     for (const auto& id : {bos, eos, eot, eom})
       if (id) types_[*id] = TokenType::kControl;
   if (spec.model != kSentencePieceBpe) return;
-  // SentencePiece's own numbering, when the file is silent.
+  // SentencePiece's own numbering, if the file does not set the id.
   auto fall_back = [&](const std::optional<int64_t>& from, std::optional<int32_t>& to, int32_t id) {
     if (!from && id < size() && is_special(id)) to = id;
   };
@@ -176,7 +175,7 @@ void Vocab::read_special_ids(const TokenizerSpec& spec) {
   fall_back(spec.eos, eos, 2);
 }
 
-// What the files say comes first, and the lists only where they are silent.
+// The file's settings come first; the lists are used only if there are none.
 void Vocab::mark_ends(const TokenizerSpec& spec) {
   ends_.assign(text_.size(), false);
   const auto mark_all = [&](std::span<const std::string_view> texts) {
@@ -186,7 +185,7 @@ void Vocab::mark_ends(const TokenizerSpec& spec) {
   if (spec.ends.empty() && !eot && !eom) {
     mark_all(kTurnEnds);
     if (!eos) mark_all(kFileEnds);
-    // In gpt-oss's harmony format <|end|> closes one message of an answer that goes on.
+    // In gpt-oss's harmony format, <|end|> closes one message, and the answer goes on.
     if (find("<|return|>") && find("<|call|>"))
       if (const auto end = find("<|end|>")) ends_[*end] = false;
   }
@@ -199,7 +198,7 @@ void Vocab::mark_ends(const TokenizerSpec& spec) {
       log_warn("{}: the end token {} is outside of the vocabulary of {}; ignored", printable(spec.source), id, size());
     }
   }
-  // Some files call one user-defined: then a user's text could end the answer.
+  // Some files mark an end token as user-defined; then a user's text could end the answer.
   for (int32_t id = 0; id < size(); ++id)
     if (ends_[id] && is_added(id) && !is_special(id)) types_[id] = TokenType::kControl;
 }

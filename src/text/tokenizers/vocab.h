@@ -1,5 +1,5 @@
-// The token table: spelling, bytes, type and score of each id, what the special ids are, and which tokens end an
-// answer. Checks everything that a hostile file could get wrong, so that the encoders need not.
+// The token table: spelling, bytes, type and score of each id, the special ids, and the tokens that end an answer.
+// Checks everything that a hostile file could get wrong, so the encoders need no checks.
 #pragma once
 #include <array>
 #include <unordered_map>
@@ -11,28 +11,28 @@ namespace ingot {
 enum class Spelling {
   kGpt2,           // bytes as GPT-2's printable characters
   kSentencePiece,  // U+2581 for a space, <0x41> for a lone byte
-  kWordPiece,      // U+2581 for a space, which begins every word
+  kWordPiece,      // U+2581 for the space that begins every word
 };
 
 class Vocab {
  public:
-  // Throws Error for a table that contradicts itself; special ids outside of it are dropped with a warning.
+  // Throws Error for a table that contradicts itself. Special ids outside of the table are dropped with a warning.
   Vocab(const TokenizerSpec& spec, Spelling spelling);
   Vocab(const Vocab&) = delete;  // index_ views text_
   Vocab& operator=(const Vocab&) = delete;
 
   int32_t size() const { return static_cast<int32_t>(text_.size()); }
-  const std::string& text(int32_t id) const { return text_[id]; }    // as the checkpoint spells it
-  const std::string& bytes(int32_t id) const { return bytes_[id]; }  // as it stands in text
+  const std::string& text(int32_t id) const { return text_[id]; }    // the checkpoint's spelling
+  const std::string& bytes(int32_t id) const { return bytes_[id]; }  // the bytes in text
   float score(int32_t id) const { return scores_.empty() ? 0.0f : scores_[id]; }
   TokenType type(int32_t id) const { return types_[id]; }
   bool is_special(int32_t id) const { return type(id) == TokenType::kControl || type(id) == TokenType::kUnknown; }
   bool is_added(int32_t id) const { return is_special(id) || type(id) == TokenType::kUserDefined; }
   bool is_end(int32_t id) const { return ends_[id]; }
 
-  // The token of that spelling (the first, if several), or nothing.
+  // The token with this spelling (the first, if several), or nothing.
   std::optional<int32_t> find(std::string_view text) const;
-  // The token for one byte on its own, or -1.
+  // The token for a single byte, or -1.
   int32_t byte_token(unsigned char byte) const { return byte_tokens_[byte]; }
 
   std::optional<int32_t> bos, eos, eot, eom, unk, pad;

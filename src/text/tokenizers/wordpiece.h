@@ -1,6 +1,6 @@
-// WordPiece (BERT and its kin): the longest token that begins a word, then the longest that goes on, to its end. A word
-// that cannot be made that way is the unknown token, whole. The vocabulary is spelled as GGUF has it: U+2581 before
-// what begins a word, nothing before what goes on.
+// WordPiece (BERT and its successors): takes the longest token at the start of a word, then the longest token that
+// continues it, until the word ends. A word without such tokens becomes one unknown token. The vocabulary has GGUF's
+// spelling: U+2581 before tokens that begin a word, nothing before tokens that continue it.
 #pragma once
 #include "text/tokenizers/pretokenizer.h"
 #include "text/tokenizers/subword.h"
@@ -11,7 +11,7 @@ namespace ingot {
 
 class WordPiece : public Subword {
  public:
-  // Throws Error when there is no unknown token. Keeps a reference to vocab.
+  // Throws Error if there is no unknown token. Keeps a reference to vocab.
   WordPiece(const Vocab& vocab, const TokenizerSpec& spec);
 
   void encode(std::string_view text, bool at_start, std::vector<int32_t>& ids) const override;
@@ -25,9 +25,9 @@ class WordPiece : public Subword {
   Trie starts_, rests_;
 };
 
-// What cuts text into words for BERT: white space is dropped, a punctuation mark is a word of its own.
+// The rules that cut text into words for BERT: white space is dropped, and a punctuation mark is a separate word.
 std::vector<CutRule> bert_cuts();
-// How its text is changed first. strip_accents: nothing: when lowercase.
+// The changes to text before it is cut. strip_accents: if absent, accents are stripped when `lowercase` is set.
 std::vector<NormalizerStep> bert_normalizer(bool clean, bool space_cjk, std::optional<bool> strip_accents,
                                             bool lowercase);
 

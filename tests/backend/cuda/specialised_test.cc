@@ -1,5 +1,6 @@
-// Kernels compiled for one product: NVRTC takes this program's own sources for every architecture and kind of weight (no GPU is needed for that), and
-// what it makes is kept. That they compute the right numbers is cuda_ops_test's.
+// Kernels compiled for one product. NVRTC compiles this program's own sources for every architecture and kind of weight
+// (no GPU is needed for that), and the compiled kernels are cached. cuda_ops_test checks that the kernels compute the
+// right numbers.
 #include "backend/cuda/specialised.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// As a launch would ask for them: [4096 x 4096] with a norm in front, an uneven size with a bias, three weights, and a gate.
+// As a launch asks for them: [4096 x 4096] with a norm in front, an uneven size with a bias, three weights, and a gate.
 const ProductShape kShapes[] = {
     {.n_in = 4096, .n_steps = 32, .n_jobs = 1, .n_tiles = 256, .n_out = {4096}, .zero = 8, .split = 16, .n_warps = 16, .has_norm = true, .y_f32 = true},
     {.n_in = 416, .n_steps = 4, .n_jobs = 1, .n_tiles = 18, .n_out = {280}, .zero = 8, .split = 4, .n_warps = 8, .has_bias = true, .accumulate = true, .rehearses = true},
@@ -32,7 +33,7 @@ ProductShape of_few_rows(ProductShape shape, int n_tokens) {
   return shape;
 }
 
-// Gate and up of eight experts, or the sum of what eight say.
+// Gate and up of eight experts, or the weighted sum over eight experts.
 ProductShape of_experts(bool gated) {
   if (gated)
     return {.n_in = 2048, .n_steps = 16, .n_jobs = 2, .n_tiles = 48, .n_out = {768}, .zero = 8, .act = 0, .n_warps = 16, .n_terms = 1, .n_sums = 8, .n_inputs = 1};
@@ -90,7 +91,8 @@ TEST(Specialised, SaysWhatTheCompilerSays) {
   EXPECT_THROW(nvrtc->compile("", "sm_1"), Error);
 }
 
-// Made once, then found in the folder; a damaged file is made anew. There is no device to load it to, which is a failure like others.
+// A kernel is compiled once, and then found in the folder; a damaged file is compiled again. There is no device to load
+// the kernel, which counts as a failure.
 TEST(Specialised, IsKept) {
   if (Nvrtc::get() == nullptr) GTEST_SKIP() << "no NVRTC";
   const fs::path folder = fs::path(testing::TempDir()) / fmt::format("specialised_{}", ::getpid());
@@ -100,7 +102,7 @@ TEST(Specialised, IsKept) {
     SpecialisedKernels kernels({.major = 9}, folder.string());
     EXPECT_FALSE(kernels.take_up());
     EXPECT_EQ(kernels.find(kernel), nullptr);
-    EXPECT_EQ(kernels.find(kernel), nullptr);  // asked for once
+    EXPECT_EQ(kernels.find(kernel), nullptr);  // the first request
     kernels.wait();
     EXPECT_TRUE(kernels.take_up());
     EXPECT_FALSE(kernels.take_up());
@@ -112,7 +114,7 @@ TEST(Specialised, IsKept) {
   const auto size = fs::file_size(file);
   const auto old = fs::file_time_type::clock::now() - std::chrono::hours(1);
   fs::last_write_time(file, old);
-  EXPECT_EQ(made(), 1);  // found: it says only that it was used
+  EXPECT_EQ(made(), 1);  // found: only the file's time of use changes
   EXPECT_GT(fs::last_write_time(file), old);
   fs::resize_file(file, size / 2);
   EXPECT_EQ(made(), 1);
@@ -120,7 +122,7 @@ TEST(Specialised, IsKept) {
   fs::remove_all(folder);
 }
 
-// Whoever ends early waits for what is being compiled, and for no more.
+// The destructor waits only for running compilations.
 TEST(Specialised, MayEndBeforeAnythingIsMade) {
   if (Nvrtc::get() == nullptr) GTEST_SKIP() << "no NVRTC";
   for (int n = 0; n < 3; ++n) {

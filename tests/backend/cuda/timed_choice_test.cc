@@ -1,4 +1,5 @@
-// TimedChoice by made-up times, on no GPU: another kernel than the list's must win by a twentieth, and only for what was timed.
+// TimedChoice with made-up times, without a GPU: another kernel than the list's must be faster by a twentieth, and is
+// chosen only for the sizes that were timed.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -44,7 +45,7 @@ TEST(TimedChoice, AnotherKernelMustWinByATwentieth) {
   }
 }
 
-// Whatever the times are, what is chosen can take so many rows.
+// For any times, the chosen kernel supports this number of rows.
 TEST(TimedChoice, IsAlwaysAKernelThatCan) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -57,7 +58,7 @@ TEST(TimedChoice, IsAlwaysAKernelThatCan) {
   }
 }
 
-// They stand beside the kernel of any shape, which the choice is made among.
+// Specialised kernels are listed next to their general kernel; the choice is made among general kernels.
 TEST(TimedChoice, SpecialisedKernelsAreOfTheListsOwn) {
   for (const MatmulKernel& kernel : matmul_kernels()) {
     if (!kernel.specialised) continue;

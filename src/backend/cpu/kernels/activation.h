@@ -4,7 +4,7 @@
 
 namespace ingot::cpu::INGOT_ISA {
 
-// As Activation (backend.h), which this header must not include.
+// The same values as Activation (backend/ops.h), which this header must not include.
 enum { kSilu, kGeluTanh, kGelu, kClampedSwiglu };
 
 template <int act>

@@ -1,6 +1,6 @@
-// Attention over a paged cache: blocks of up to 64 keys at a time, with the softmax kept up to date as they come
-// (online softmax, arXiv:1805.02867). The rows of a job are all query heads that share one KV head, for some tokens, so
-// each key and value is read once for all of them; the two products are tiles of rows x vectors held in registers.
+// Attention over a paged cache: handles blocks of up to 64 keys in order, with a softmax update for each block (online
+// softmax, arXiv:1805.02867). The rows of a job are all query heads that share one KV head, for some tokens, so each
+// key and value is read once for all of them. The two products are tiles of rows x vectors held in registers.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
@@ -8,8 +8,8 @@
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
-constexpr int kMaxRows = W == 16 ? 12 : 6;  // of a tile
-constexpr int RV = W == 4 ? 4 : 2;          // vectors of a tile
+constexpr int kMaxRows = W == 16 ? 12 : 6;  // most rows of a tile
+constexpr int RV = W == 4 ? 4 : 2;          // vectors in each row of a tile
 constexpr int kChunks = kKeyBlock / kKeyChunk;
 constexpr float kMinusInfinity = -__builtin_inff();
 
@@ -27,14 +27,14 @@ INLINE F load_kv(const uint8_t* p, int64_t i) {
   return load_f16((const uint16_t*)p + i);
 }
 
-// Up to 64 keys whose positions follow one another, in chunks: as they lie in pages.
+// Up to 64 keys with consecutive positions, in chunks as stored in the pages.
 struct KeyBlock {
   int n_chunks = 0;
   const uint8_t* keys[kChunks];                                 // [head_dim, 16]
   const uint8_t* values[kChunks];                               // rows of value_stride
   const uint16_t *key_scales[kChunks], *value_scales[kChunks];  // of kQ8_0: [groups, 16]
-  int first[kChunks];                                           // position
-  int count[kChunks];                                           // keys before the end, 16 at most
+  int first[kChunks];                                           // position of the chunk's first key
+  int count[kChunks];                                           // keys before the end, at most 16
 };
 
 // The working memory of a job, all f32.
@@ -46,7 +46,7 @@ struct Rows {
   float* out;      // [n, dim]
   float* largest;  // [n]
   float* sum;      // [n]
-  float* values;   // [64, dim], where they are the keys turned round
+  float* values;   // [64, dim]: the values transposed from the keys, if values are keys
 };
 
 // scores[row, 16 * chunk + key] = q . k for M rows and the chunks [chunk, chunk + n), n * 16 = RV * W.
@@ -121,7 +121,7 @@ void value_tile(const float* weights, const KeyBlock& block, int value_stride, i
   }
 }
 
-// Keys of a chunk as rows of f32: to [16, dim].
+// Transposes the keys of a chunk into rows of f32, [16, dim].
 template <KvType type>
 void turn_chunk(const KeyBlock& block, int chunk, int head_dim, int dim, float* to) {
   for (int first = 0; first < kKeyChunk; first += W) {
@@ -163,7 +163,7 @@ const TurnFn kTurns[5] = {turn_chunk<KvType::kF32>, turn_chunk<KvType::kF16>, tu
                           turn_chunk<KvType::kQ8_0>, turn_chunk<KvType::kE4M3>};
 static_assert(kKvGroup % (RV * W) == 0);
 
-// The smallest tile that holds n rows, or the largest; rows past n are computed and not looked at.
+// The smallest tile that holds n rows, or the largest tile; the results of rows past n are ignored.
 INLINE const TileKernels& tile_for(KvType type, int n) {
   const TileKernels* tiles = kTiles[(int)type];
   int i = 0;
@@ -171,7 +171,7 @@ INLINE const TileKernels& tile_for(KvType type, int n) {
   return tiles[i];
 }
 
-// Gathers chunks from *position, which it moves past them.
+// Gathers chunks from *position on, and moves *position past them.
 void next_block(const AttentionJob& job, int* position, KeyBlock* block) {
   const int element = job.kv.type == KvType::kF32                                    ? 4
                       : job.kv.type == KvType::kQ8_0 || job.kv.type == KvType::kE4M3 ? 1
@@ -194,7 +194,7 @@ void next_block(const AttentionJob& job, int* position, KeyBlock* block) {
   }
 }
 
-// Minus infinity where a query must not look: after itself, before its window, outside the job's range.
+// Writes minus infinity where a query must not attend: after itself, before its window, outside the job's range.
 INLINE void mask_row(const AttentionJob& job, const KeyBlock& block, int query, float* scores) {
   const int begin = job.window > 0 && query + 1 - job.window > job.key_begin ? query + 1 - job.window : job.key_begin;
   for (int chunk = 0; chunk < block.n_chunks; ++chunk) {
@@ -207,7 +207,7 @@ INLINE void mask_row(const AttentionJob& job, const KeyBlock& block, int query, 
   }
 }
 
-// Turns a row's scores of a block into weights relative to the largest score so far, and rescales what came before.
+// Turns a row's scores of a block into weights relative to the largest score so far, and rescales the earlier sums.
 INLINE void softmax_row(const Rows& rows, int row, int n_keys) {
   float* scores = rows.scores + row * kKeyBlock;
   F top = all(rows.largest[row]);
@@ -337,8 +337,8 @@ void merge_attention(const float* partials, int64_t part_stride, int parts, int 
 
 namespace {
 
-// A group of 32, or what is left of a head: bytes x / scale to codes[i * code_step], and the scale. As RefBackend does
-// it, to the last bit. NaN or Inf in the input makes the scale NaN or Inf on purpose, so that the
+// Quantizes a group of 32, or the rest of a head: stores bytes x / scale at codes[i * code_step], and the scale. The
+// result equals RefBackend's bit for bit. NaN or Inf in the input makes the scale NaN or Inf on purpose, so that the
 // error spreads.
 INLINE void write_group(const float* x, int n, int8_t* codes, int code_step, uint16_t* scale) {
   float padded[kKvGroup] = {};
@@ -354,7 +354,8 @@ INLINE void write_group(const float* x, int n, int8_t* codes, int code_step, uin
   store_f16(half, all(most / 127.0f + sum(none)));
   *scale = half[0];
   for (int i = 0; i < n; i += W) {
-    // The last bit is dropped so that no compiler makes one rounding of the product's and the integer's.
+    // Dropping the last bit keeps compilers from merging the product's rounding and the rounding to an integer into
+    // one.
     const I q = round_to_int((F)((I)(load(padded + i) * inverse) & ~1));
     for (int lane = 0; lane < W && i + lane < n; ++lane) codes[(i + lane) * code_step] = (int8_t)q[lane];
   }

@@ -1,5 +1,5 @@
-// Dense panels (f32, f16, bf16) times activations: tokens x vectors of f32 accumulators that stay in registers over all
-// of k.
+// Dense panels (f32, f16, bf16) times activations: tokens x vectors of f32 accumulators that stay in registers for the
+// whole of k.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
@@ -7,7 +7,7 @@
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
-constexpr int RV = W == 4 ? 4 : 2;  // vectors of rows that a pass covers
+constexpr int RV = W == 4 ? 4 : 2;  // vectors of rows in one pass
 
 template <Dense type>
 INLINE F load_weights(const uint8_t* panel, int64_t i) {
@@ -33,7 +33,7 @@ INLINE void dense_pass(F (&acc)[M][RV], const uint8_t* panel, const uint8_t* act
   }
 }
 
-// Pairs of k: one 32-bit lane holds two weights of a row.
+// Pairs of k: each 32-bit lane holds two weights of a row.
 template <int M>
 INLINE void bf16_pass(F (&acc)[M][RV], const uint8_t* panel, const uint8_t* act, int64_t n_in, int row) {
   const int64_t n_pairs = (n_in + 1) / 2;

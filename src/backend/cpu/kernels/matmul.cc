@@ -1,4 +1,4 @@
-// Around the tiles: packing of activations, the loop over panels and tiles, and what is done with a tile's result.
+// The code around the tiles: packs activations, loops over panels and tiles, and writes a tile's result to y.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/activation.h"
 #include "backend/cpu/kernels/simd.h"
@@ -11,7 +11,7 @@ INLINE void store_s8(int8_t* p, I v) {
 #if defined(__AVX512F__)
   _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8((__m512i)v));
 #elif defined(__AVX2__)
-  const __m256i words = _mm256_packs_epi32((__m256i)v, (__m256i)v);  // low halves of both 128-bit lanes
+  const __m256i words = _mm256_packs_epi32((__m256i)v, (__m256i)v);  // the low halves of both 128-bit lanes
   const __m256i bytes = _mm256_packs_epi16(words, words);
   const __m128i joined = _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
   _mm_storel_epi64((__m128i*)p, joined);
@@ -22,7 +22,7 @@ INLINE void store_s8(int8_t* p, I v) {
 
 constexpr int GV = kGroup / W;  // vectors in a group
 
-// One token's group of 32 into the record at `out` of a tile of m_count tokens.
+// Packs one token's group of 32 into the record at `out`, in a tile of m_count tokens.
 INLINE void pack_group(const float* x, int m, int m_count, const ActLayout& layout, uint8_t* out) {
   F v[GV], top = {};
   for (int i = 0; i < GV; ++i) {
@@ -68,7 +68,7 @@ void pack_f32(const float* x, int64_t stride, int m_count, int64_t n_in, float* 
     memcpy(tile, x, (size_t)n_in * 4);
     return;
   }
-  constexpr int64_t kStep = 64;  // of k, so that the lines written stay in the cache from one token to the next
+  constexpr int64_t kStep = 64;  // elements of k in a step: the lines written stay in the cache until the next token
   for (int64_t begin = 0; begin < n_in; begin += kStep) {
     const int64_t end = begin + kStep < n_in ? begin + kStep : n_in;
     for (int m = 0; m < m_count; ++m)
@@ -76,13 +76,13 @@ void pack_f32(const float* x, int64_t stride, int m_count, int64_t n_in, float* 
   }
 }
 
-// Panels that are run against a tile of activations before the next tile: together they stay in the second-level cache.
-// Where a tile is too long to stay there as well (f32, many k), both are cut into parts of k: of these, many panels
-// fit, so each activation that is fetched serves more rows. The parts are added up in y, which costs too much to do it
-// for any other.
+// A tile of activations runs against this many bytes of panels before the next tile starts; tile and panels together
+// stay in the second-level cache. If a tile is too long to stay there (f32, large k), tiles and panels are both cut
+// into parts of k. Many panels fit in the cache as parts, so each activation that is fetched serves more rows. The
+// parts are summed in y; that costs too much for shorter tiles.
 constexpr int64_t kPanelBlockBytes = 160 * 1024, kPartsBlockBytes = 512 * 1024;
-constexpr int64_t kLongTileBytes = 200 * 1024, kPartBytes = 48 * 1024;  // of activations
-constexpr int64_t kPartUnit = kGroup * kSuperGroups;                    // k of a part is a multiple
+constexpr int64_t kLongTileBytes = 200 * 1024, kPartBytes = 48 * 1024;  // bytes of activations
+constexpr int64_t kPartUnit = kGroup * kSuperGroups;                    // k of a part is a multiple of this
 
 INLINE int parts_of(const MatmulJob& job, const PanelRange& r) {
   const int64_t bytes = (job.tiling.n_tokens + job.tiling.n_tiles - 1) / job.tiling.n_tiles * job.act_token_bytes;
@@ -91,7 +91,7 @@ INLINE int parts_of(const MatmulJob& job, const PanelRange& r) {
   return (int)(n < most ? n : most);
 }
 
-// Calls f(panel, first token, tokens of the tile, part) over the range in that order.
+// Calls f(panel, first token, tokens of the tile, part) for each tile of the range.
 template <class Fn>
 INLINE void for_each_tile(const Tiling& tiling, int64_t panel_bytes, int n_parts, const PanelRange& r, Fn&& f) {
   int64_t step = n_parts == 1 ? kPanelBlockBytes / panel_bytes : kPartsBlockBytes * n_parts / panel_bytes;
@@ -120,7 +120,7 @@ INLINE void run_part(const MatmulJob& job, int64_t panel, int token, int m, int 
                    job.codebook, out);
 }
 
-// Puts a tile's result, times the factor, plus bias, into (or onto) rows of y.
+// Writes a tile's result times the factor, plus bias, to rows of y, or adds the result to y.
 INLINE void finish(const MatmulJob& job, const float* out, int64_t panel, int token, int m) {
   const int64_t first = panel * kPanelRows;
   const int n = (int)(job.n_out - first < kPanelRows ? job.n_out - first : kPanelRows);
@@ -163,7 +163,7 @@ void matmul(const MatmulJob& job, const PanelRange& range) {
         });
     return;
   }
-  MatmulJob later = job;  // parts but the first
+  MatmulJob later = job;  // for all parts after the first
   later.bias = nullptr;
   later.accumulate = true;
   for_each_tile(

@@ -1,4 +1,4 @@
-// Loops that do nothing but load, or multiply numbers of a kind, as fast as this instruction set can.
+// Loops that only load, or only multiply numbers of one type, as fast as this instruction set can.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
@@ -6,9 +6,9 @@
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
-constexpr int kChains = W == 8 ? 10 : 20;  // independent sums, to cover the latency; in registers with the operands
+constexpr int kChains = W == 8 ? 10 : 20;  // independent sums, to cover the latency; sums and operands fit in registers
 
-// Keeps the compiler from seeing through a value.
+// Hides a value from the compiler's optimizer.
 template <class V>
 INLINE void hide(V& v) {
 #if defined(__x86_64__)
@@ -35,7 +35,7 @@ double peak_f32(int64_t iterations) {
   F sums[kChains] = {}, a = all(0.999f), b = all(1e-6f);
   hide(a);
   hide(b);
-  for (int j = 0; j < kChains; ++j) hide(sums[j]);  // or they would all be seen to be the same
+  for (int j = 0; j < kChains; ++j) hide(sums[j]);  // otherwise the compiler would see that all sums are equal
   for (int64_t i = 0; i < iterations; ++i) {
 #pragma GCC unroll 32
     for (int j = 0; j < kChains; ++j) sums[j] = sums[j] * a + b;
@@ -66,12 +66,12 @@ double peak_int8(int64_t iterations) {
   I sums[kChains] = {}, a = all(0x01020304), b = all(0x01010101);
   hide(a);
   hide(b);
-  for (int j = 0; j < kChains; ++j) hide(sums[j]);  // or they would all be seen to be the same
+  for (int j = 0; j < kChains; ++j) hide(sums[j]);  // otherwise the compiler would see that all sums are equal
   for (int64_t i = 0; i < iterations; ++i) {
 #pragma GCC unroll 32
     for (int j = 0; j < kChains; ++j) {
       sums[j] = dot4_small(sums[j], a, b);
-      hide(a);  // or the products, where they are an instruction of their own, would all be seen to be the same
+      hide(a);  // otherwise, if products are separate instructions, the compiler would see that all are equal
     }
   }
   for (int j = 0; j < kChains; ++j) hide(sums[j]);

@@ -1,5 +1,5 @@
 // Quantized panels times int8 activations: one template for all kinds (kernels.h). Sums of 32 products are exact
-// integers; each then joins the float sum, times the scales of both sides.
+// integers. Each sum is multiplied by the scales of both sides and added to the float sum.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
@@ -7,7 +7,7 @@
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
-// Vectors of rows that a pass over the panel covers: with tokens x vectors accumulators, integer and float, in
+// Vectors of rows in one pass over the panel. The pass keeps tokens x vectors accumulators, integer and float, in
 // registers.
 constexpr int RV = W == 8 ? 1 : 2;
 constexpr int kPasses = kPanelRows / (RV * W);
@@ -18,7 +18,7 @@ struct Kind {
   static constexpr BlockLayout layout = block_layout(k);
 };
 
-// Scale (or minimum) of rows [row, row + W) of one part of a group.
+// The scale (or minimum) of rows [row, row + W) for one part of a group.
 template <int kind>
 INLINE F load_scale(const uint8_t* scales, int part, int row, F base) {
   const uint8_t* p = scales + (part * kPanelRows + row) * Kind<kind>::layout.scale_bytes;
@@ -33,7 +33,8 @@ INLINE I multiply(I acc, I codes, I a) {
   return dot4(acc, codes, a);
 }
 
-// acc[m][v] += codes of n_quads times 4 elements, for rows from `row`. codes, a: of the first of them.
+// acc[m][v] += codes * activations, for n_quads groups of 4 elements, and rows from `row`. `codes` and `a` point at the
+// first group.
 template <int kind, int M, int n_quads>
 INLINE void dot_quads(I (&acc)[M][RV], const uint8_t* codes, int row, const uint8_t* a, I book) {
   constexpr bool nibbles = Kind<kind>::k.bits == 4;
@@ -67,13 +68,13 @@ INLINE void dot_quads(I (&acc)[M][RV], const uint8_t* codes, int row, const uint
   }
 }
 
-// One group of 32: `scales` and `mins` of the group, `a` its record in the activation tile.
+// One group of 32. `scales` and `mins` belong to the group; `a` is the group's record in the activation tile.
 template <int kind, int M>
 INLINE void group_step(F (&acc)[M][RV], const uint8_t* codes, const uint8_t* scales, const uint8_t* mins, int row,
                        const F (&base)[RV], const F (&base_min)[RV], const uint8_t* a, I book) {
   constexpr QuantKind k = Kind<kind>::k;
   constexpr int parts = Kind<kind>::layout.parts, n_quads = kGroup / 4 / parts;
-  constexpr bool no_start = k.has_min && !(k.bits == 8 && kSignedCodes);  // codes as they are, and no zero
+  constexpr bool no_start = k.has_min && !(k.bits == 8 && kSignedCodes);  // codes as stored, without a zero point
   const uint8_t* a_scale = a + 4 * parts * M;
   const uint8_t* a_sum = a_scale + 4 * M;
   const uint8_t* bytes = a_sum + (k.has_min ? 4 * parts * M : 0);

@@ -30,16 +30,17 @@ void gate(float* x, const float* gate, int64_t n) {
   __builtin_memcpy(x + i, rest[0], n_bytes);
 }
 
-// In place, the last token first, since a token's output needs the inputs before it; what the next step needs is put
-// aside. With `before` and `after` one buffer, its old contents are read before the new ones are written.
+// Works in place from the last token to the first, because a token's output needs the inputs before it. The inputs that
+// the next step needs are copied first. If `before` and `after` are the same buffer, the old contents are read before
+// the new contents are written.
 void short_conv(const ConvJob& job) {
   const int kept = job.width - 1, n = job.n_tokens;
   float taps[kMaxConvWidth][kConvChannels], last[kMaxConvWidth][kConvChannels], line[kConvChannels];
-  if (job.n_channels < kConvChannels) {  // else every lane is set
+  if (job.n_channels < kConvChannels) {  // else every lane is set below
     __builtin_memset(taps, 0, sizeof(taps));
     __builtin_memset(line, 0, sizeof(line));
   }
-  const auto input = [&](int t) {  // of a token of this step, or of one before it; null: it has none
+  const auto input = [&](int t) {  // the input of a token of this step or of an earlier step; null: none
     return t >= 0 ? job.x + t * job.x_stride : job.before ? job.before + (t + kept) * job.state_stride : nullptr;
   };
   const auto n_bytes = (size_t)job.n_channels * 4;
@@ -63,8 +64,8 @@ void short_conv(const ConvJob& job) {
   for (int i = 0; i < kept; ++i) __builtin_memcpy(job.after + i * job.state_stride, last[i], n_bytes);
 }
 
-// Two passes over the strip for each token: what it knows of the key, then its change together with what the query
-// reads.
+// Makes two passes over the strip for each token. The first computes the value that the matrix gives for the key. The
+// second updates the matrix and reads it with the query.
 void delta_rule(const DeltaJob& job) {
   constexpr int n_vectors = kStateCols / W;
   float* s = job.after;

@@ -1,4 +1,4 @@
-// Verbs that work on one row of f32 at a time.
+// Ops that work on one row of f32 at a time.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/activation.h"
 #include "backend/cpu/kernels/simd.h"
@@ -7,7 +7,7 @@
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
-// The first n < W lanes; the others are zero.
+// Loads the first n < W lanes; the other lanes are zero.
 INLINE F load_some(const float* p, int64_t n) {
   F v = {};
   __builtin_memcpy(&v, p, (size_t)n * 4);

@@ -1,5 +1,5 @@
-// The vectors that the kernels are written in: the compiler's own vector types, as wide as the instruction set that
-// this file is compiled for, and a few functions where one instruction does what C++ cannot say.
+// The vectors in which the kernels are written: the compiler's own vector types, as wide as the instruction set for
+// which this file is compiled, and a few functions for single instructions that C++ cannot express.
 //
 // Every kernel source is compiled once for each instruction set (cmake/cpu_kernels.cmake), INGOT_ISA naming its
 // namespace. Nothing here or in a kernel source may be an `inline` symbol that other code also has: the linker would
@@ -39,10 +39,10 @@ INLINE V load_as(const void* p) {
 }
 INLINE F load(const float* p) { return load_as<F>(p); }
 INLINE void store(float* p, F v) { __builtin_memcpy(p, &v, sizeof(v)); }
-INLINE F all(float x) { return x - F{}; }  // minus, which leaves -0 alone and so costs nothing
+INLINE F all(float x) { return x - F{}; }  // x - 0 is x even for -0, so the subtraction costs nothing
 INLINE I all(int32_t x) { return x - I{}; }
 INLINE F to_float(I v) { return __builtin_convertvector(v, F); }
-INLINE F min(F a, F b) { return a < b ? a : b; }  // b where either is NaN
+INLINE F min(F a, F b) { return a < b ? a : b; }  // b if either is NaN
 INLINE F max(F a, F b) { return a > b ? a : b; }
 INLINE F abs(F v) { return (F)((I)v & 0x7FFFFFFF); }
 
@@ -87,11 +87,11 @@ INLINE int32_t sum(I v) {
 
 // ---- prefetching ----
 
-// The hardware's prefetcher follows the several streams of a panel (scales, codes) at half of the bandwidth, and one
-// dense stream at nine tenths. So tiles of few tokens, whose time is the reading of weights, ask for the lines
-// themselves, across panels, which lie one after another.
+// The hardware's prefetcher reads a single dense stream at nine tenths of the bandwidth, but the several streams of a
+// panel (scales, codes) at only half. Tiles of few tokens spend their time on reading weights, so they prefetch the
+// lines themselves. Panels are stored one after another, so the prefetch runs on into the next panel.
 constexpr int kPrefetchTokens = 4;
-constexpr int kPrefetchAhead = 4096;  // bytes; from 2 to 8 KiB there is little to choose
+constexpr int kPrefetchAhead = 4096;  // bytes; values from 2 to 8 KiB differ little
 
 template <int n_bytes>
 INLINE void prefetch(const uint8_t* p) {
@@ -156,12 +156,12 @@ template <int n, int... i>
 struct LanesOf : LanesOf<n - 1, n - 1, i...> {};
 template <int... i>
 struct LanesOf<0, i...> : Lanes<i...> {};
-// a0 b0 a1 b1 ... of the first half of both, from = 0, or of the second, from = W / 2.
+// Interleaves the first halves of a and b (from = 0), or the second halves (from = W / 2): a0 b0 a1 b1 ...
 template <int from, int... i>
 INLINE F zip(F a, F b, Lanes<i...>) {
   return __builtin_shufflevector(a, b, (from + i / 2 + i % 2 * W)...);
 }
-// Rows become columns: each round puts those that are W / 2 apart side by side.
+// Transposes rows and columns: each round interleaves rows that are W / 2 apart.
 INLINE void transpose(F (&rows)[W]) {
 #pragma GCC unroll 4
   for (int round = 1; round < W; round *= 2) {
@@ -176,7 +176,7 @@ INLINE void transpose(F (&rows)[W]) {
   }
 }
 
-// W numbers of 8 bits, E4M3: moved up by 7 bits they are halves, but for 2^8 and NaN.
+// Loads W E4M3 numbers of 8 bits. Shifted left by 7 bits they are f16 numbers divided by 2^8, except for NaN.
 INLINE F load_e4m3(const uint8_t* p) {
   typedef uint16_t H __attribute__((vector_size(2 * W)));
 #if defined(__AVX512F__)
@@ -194,18 +194,18 @@ INLINE F load_e4m3(const uint8_t* p) {
   return load_f16(halves) * 256.0f;
 }
 
-// The nearest E4M3, ties to even, in the low bits of each lane; what is larger than 448 becomes that (quant/f8_e4m3.h).
+// The nearest E4M3, ties to even, in the low bits of each lane; numbers above 448 become 448 (quant/f8_e4m3.h).
 INLINE U e4m3_bits(F v) {
   const U sign = ((U)v >> 24) & 0x80u, exact = (U)v & 0x7FFFFFFFu;
   const F magnitude = min((F)exact, all(448.0f));
   const U bits = (U)magnitude;
   const U normal = ((bits + 0x7FFFFu + ((bits >> 20) & 1u)) >> 20) - (120u << 3);
-  const U small = (U)(magnitude + 16384.0f) - (U)all(16384.0f);  // below 2^-6 steps are 2^-9
+  const U small = (U)(magnitude + 16384.0f) - (U)all(16384.0f);  // below 2^-6 the numbers are 2^-9 apart
   const U code = (I)bits < 0x3C800000 ? small : normal;
   return sign | ((I)exact > 0x7F800000 ? U{} + 0x7Fu : code);
 }
 
-// (GCC 12 takes a __builtin_convertvector from bytes apart, lane by lane.)
+// (GCC 12 splits a __builtin_convertvector from bytes into single lanes.)
 INLINE F load_s8(const int8_t* p) {
 #if defined(__AVX512F__)
   return to_float((I)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
@@ -219,7 +219,7 @@ INLINE F load_s8(const int8_t* p) {
 
 // ---- elementary functions ----
 
-// e^x, within 2 units in the last place; 0 below -87.3, held at e^88.
+// e^x, within 2 units in the last place; 0 below -87.3, and e^88 for x above 88.
 INLINE F exp(F x) {
   const F clamped = min(all(88.0f), max(all(-87.33f), x));
   const I n = round_to_int(clamped * 1.44269504f);
@@ -259,8 +259,8 @@ INLINE F dot2_bf16(F acc, I a, I b) {
 }
 #endif
 
-// Adds to each lane the dot product of its four codes with the four signed bytes of `a`. Codes are unsigned where the
-// instruction wants that (kSignedCodes false), else signed; small codes (under 128) are both.
+// Adds to each lane the dot product of its four codes with the four signed bytes of `a`. Codes are unsigned if the
+// instruction needs unsigned codes (kSignedCodes false), else signed; small codes (under 128) work in both cases.
 #if defined(__AVX512VNNI__)
 constexpr bool kSignedCodes = false;
 INLINE I dot4(I acc, I codes, I a) { return (I)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)codes, (__m512i)a); }
@@ -290,14 +290,14 @@ INLINE I dot4_small(I acc, I codes, I a) { return dot4(acc, codes, a); }
 #endif
 #endif
 
-// Sixteen bytes, repeated to fill a vector.
+// Repeats sixteen bytes to fill a vector.
 INLINE I repeat16(const uint8_t* table) {
   I v;
   for (int i = 0; i < W / 4; ++i) __builtin_memcpy((char*)&v + 16 * i, table, 16);
   return v;
 }
 
-// table[code] for each byte of `codes`, which are under 16; `table` is from repeat16.
+// table[code] for each byte of `codes`; codes are below 16, and `table` is a result of repeat16.
 INLINE I lookup16(I table, I codes) {
 #if defined(__AVX512BW__)
   return (I)_mm512_shuffle_epi8((__m512i)table, (__m512i)codes);

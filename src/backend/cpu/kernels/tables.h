@@ -1,11 +1,11 @@
-// What the kernel sources of one instruction set give to its table (table.cc).
+// Declares the functions that the kernel sources of one instruction set put into its table (table.cc).
 #pragma once
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/simd.h"
 
 namespace ingot::cpu::INGOT_ISA {
 
-constexpr int kQuantTile = W == 16 ? 6 : 4;  // most tokens of a tile
+constexpr int kQuantTile = W == 16 ? 6 : 4;  // largest number of tokens in a tile
 constexpr int kDenseTile = W == 16 ? 12 : 6;
 extern const TileFn kQuantTiles[kQuantKindCount][kMaxTile];
 extern const TileFn kDenseTiles[kDenseCount][kMaxTile];

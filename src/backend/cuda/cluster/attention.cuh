@@ -1,15 +1,15 @@
-// Attention of one token within a cluster: a block takes a group of query heads and a part of the earlier keys, its
-// warps 16 of these at a time; the token's own key comes with the heads, since it is on its way to the cache only now.
-// The first keys and values of a warp are asked for before the heads are there.
+// Attention of one token within a cluster. A block handles a group of query heads and a part of the earlier keys; its
+// warps handle 16 keys at a time. The token's own key arrives together with the heads, because it is only now being
+// written to the cache. A warp requests its first keys and values before the heads arrive.
 #pragma once
 #include "backend/cuda/attention/attention.cuh"
 #include "backend/cuda/cluster/products.cuh"
 
 namespace ingot::cuda::cluster {
 
-constexpr int kStepKeys = 16;  // of one block of the cache
+constexpr int kStepKeys = 16;  // all in one block of the cache
 
-// c [8 x 8] += a [8 x 16] b [16 x 8]: mma() whose lower rows are zeros.
+// c [8 x 8] += a [8 x 16] b [16 x 8]: mma() with zeros in the lower rows.
 __device__ __forceinline__ void mma_upper(float (&c)[2], uint32_t a0, uint32_t a2, uint32_t b0, uint32_t b1) {
   asm volatile(
       "{\n.reg .f32 none<2>;\n"
@@ -18,14 +18,14 @@ __device__ __forceinline__ void mma_upper(float (&c)[2], uint32_t a0, uint32_t a
       : "r"(a0), "r"(0), "r"(a2), "r"(b0), "r"(b1), "f"(0.0f));
 }
 
-// What a thread knows of its part, the same in all layers.
+// What a thread knows about its part; it is the same in all layers.
 struct Part {
   int position, kv_head, split, n_heads;  // query heads of the block
   int begin, end;                         // steps of keys before the token
   int first, block;                       // the warp's first step, and its block of the KV cache
-  int own_block;                          // that of the token
-  int stats, sums;                        // where the first part has what this thread gathers
-  int piece, to, to_step;                 // 4 columns of the block's part that it merges, and whom it tells
+  int own_block;                          // the token's own block of the KV cache
+  int stats, sums;                        // where the first part holds the values that this thread gathers
+  int piece, to, to_step;                 // 4 columns of the block's part to merge, and the blocks to send to
 
   __device__ explicit Part(const Block& b) {
     const Params& p = b.p;
@@ -34,7 +34,7 @@ struct Part {
     n_heads = kv_head < p.step.shape.n_kv_heads ? p.group : 0;
     const int n_steps = (position + kStepKeys - 1) / kStepKeys, each = (n_steps + p.n_splits - 1) / p.n_splits;
     begin = n_heads > 0 ? min(split * each, n_steps) : 0, end = n_heads > 0 ? min(begin + each, n_steps) : 0;
-    first = begin + (2 * kWarps - 2 - b.warp) % kWarps;  // the first warps finish heads, the last fetches
+    first = begin + (2 * kWarps - 2 - b.warp) % kWarps;  // the first warps finish heads, the last warp fetches
     block = first < end ? block_of(b, first * kStepKeys) : 0;
     own_block = block_of(b, position);
     const int n_pieces = max(n_heads, 1) * (kHead / 4);
@@ -51,12 +51,12 @@ struct Part {
 
 template <class K>
 struct Attention {
-  using Tile = attention::Tile<kHead>;  // for its way to load values
+  using Tile = attention::Tile<kHead>;  // used to load values
   struct Step {
     uint4 keys[2][kHead / 32];
     typename Tile::Values values;
   };
-  struct Rows {  // of queries, with their running softmax: lane g, t has row g
+  struct Rows {  // rows of queries, with their running softmax: lane g, t has row g
     uint32_t q[kHead / 32][2][2];
     float out[Tile::kPerLane][2], most, total;
   };
@@ -64,7 +64,7 @@ struct Attention {
   const Block& b;
   const Part& part;
 
-  // Where the key (which = 0) or value of a token is.
+  // The address of a token's key (which = 0) or value.
   __device__ __forceinline__ K* row(int64_t layer, int64_t block, int token, int which, int head) const {
     const DeviceKv& kv = b.p.step.kv;
     const int64_t page = ((layer * kv.n_blocks + block) * 2 + which) * kv.n_kv_heads + head;
@@ -135,15 +135,15 @@ struct Attention {
     }
   }
 
-  // Entries of the block's warps: [entry, group, kHead] sums, and [entry, group] maxima and totals; the last is the
-  // token's own.
+  // Entries of the block's warps: [entry, group, kHead] sums, and [entry, group] maxima and totals. The last entry is
+  // the token's own key.
   __device__ __forceinline__ float* entry(int e) const { return b.at<float>(b.p.entries) + e * b.p.group * kHead; }
   __device__ __forceinline__ float2* stats(int e) const {
     return reinterpret_cast<float2*>(b.at<float>(b.p.entries) + (kWarps + 1) * kHead * b.p.group) + e * b.p.group;
   }
   __device__ __forceinline__ int n_entries() const { return min(part.end - part.begin, kWarps); }
 
-  // The token's own key, which has one weight: 1.
+  // Adds the token's own key as an entry with the single weight 1.
   __device__ __forceinline__ void add_own() const {
     const half* heads = b.at<half>(b.p.heads);
     const int n_heads = b.p.step.shape.n_heads, n_kv_heads = b.p.step.shape.n_kv_heads;
@@ -160,7 +160,8 @@ struct Attention {
     }
   }
 
-  // Attends, and sends the block's part to all; ready() waits for the heads. Asks for the next layer's keys and values.
+  // Attends, and sends the block's part to all blocks. ready() waits for the heads. Prefetches the next layer's keys
+  // and values.
   template <class Ready>
   __device__ __forceinline__ void run(int64_t layer, int64_t next_layer, Ready&& ready) const {
     const int first = part.first;
@@ -187,7 +188,7 @@ struct Attention {
     if (first < part.end) prefetch(next_layer, first);
   }
 
-  // The lines of a step, to the L2 cache: a lane takes a key, or a value.
+  // Prefetches the lines of a step to the L2 cache: each lane takes a key or a value.
   __device__ __forceinline__ void prefetch(int64_t layer, int step) const {
     const int key = step * kStepKeys + b.lane % kStepKeys;
     if (key < part.position)
@@ -208,7 +209,7 @@ struct Attention {
     if (t == 0) stats(part.first - part.begin)[g] = {rows.most, rows.total};
   }
 
-  // 4 columns of n parts, `far` floats from one to the next.
+  // 4 columns merged over n parts, which are `far` floats apart.
   struct Merged {
     float4 sum;
     float most, total;
@@ -241,7 +242,7 @@ struct Attention {
     return m;
   }
 
-  // Threads hold 4 columns each; several hold the same, and tell different blocks.
+  // Each thread merges 4 columns. Several threads merge the same columns, and send the result to different blocks.
   __device__ __forceinline__ void merge() const {
     const int n = n_entries() + (part.split == 0),
               to_part = b.p.parts + 4 * part_floats(b.p.group) * (part.kv_head * b.p.n_splits + part.split);
@@ -259,7 +260,7 @@ struct Attention {
     }
   }
 
-  // The attended row, of what all parts say.
+  // Computes the attended row from all parts.
   __device__ __forceinline__ void gather() const {
     const int i = static_cast<int>(threadIdx.x), size = part_floats(b.p.group);
     if (4 * i >= b.p.step.shape.n_heads * kHead) return;

@@ -1,9 +1,9 @@
-// The decoder layers of one token on one cluster (cluster/layers.h). A layer is four products and attention between the
-// first two; after each, every block sends its outputs to all blocks. A block may overwrite what another has to read
-// only because it cannot get that far before the other has sent what it made of it: every block has rows in three
-// products of a layer. The same holds for warps of one block and their sums; these are in two places in turn all the
-// same, so that a barrier of the block lies between their last reads and the next writes, for racecheck follows
-// barriers and not st.async.
+// The decoder layers of one token on one cluster (cluster/layers.h). A layer is four products, with attention between
+// the first two. After each of these phases, every block sends its outputs to all blocks. A block may overwrite data
+// that another block has to read, because it cannot get that far until the other block has sent the results of that
+// data: every block has rows in three products of a layer. The same holds for the warps of one block and their sums.
+// The sums still use two places in turn, so that a block barrier is between the last reads and the next writes;
+// racecheck sees barriers, but not st.async.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -17,11 +17,11 @@ using namespace cluster;
 
 namespace {
 
-constexpr size_t kReserved = 1024;  // shared memory that a block takes besides
+constexpr size_t kReserved = 1024;  // other shared memory of a block
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// What comes with a hand-over, in bytes.
+// Bytes of a transfer.
 __device__ uint32_t bytes_of(const Params& p, int sent) {
   const ClusterShape& s = p.step.shape;
   if (sent == kInput || sent == kMiddle) return s.dim * 4;
@@ -49,7 +49,7 @@ __device__ void prepare(const Block& b) {
   if (thread < kSents) init_barrier(b.barrier(thread), 1);
   if (thread < kPhases) init_barrier(b.phase_barrier(thread), max(extent_of(shape, thread, b.rank).n_rows, 1));
   for (int i = thread; i < (p.squares[0] - p.input) / 4; i += kThreads)
-    b.at<uint32_t>(p.input)[i] = 0;  // rows end in zeros up to whole steps
+    b.at<uint32_t>(p.input)[i] = 0;  // rows end in zeros up to a whole step
   fence_barriers();
   __syncthreads();
   if (thread < kWarps * kPhases) b.at<Share>(p.shares)[thread] = share_of(b.extent(thread % kPhases), thread / kPhases);
@@ -66,10 +66,11 @@ __device__ void prepare(const Block& b) {
 
 __device__ __forceinline__ void receive(const Block& b, int sent, int layer) {
   await(b.barrier(sent), layer & 1);
-  if (threadIdx.x == 0) expect_bytes(b.barrier(sent), bytes_of(b.p, sent));  // the next
+  if (threadIdx.x == 0) expect_bytes(b.barrier(sent), bytes_of(b.p, sent));  // the next layer's transfer
 }
 
-// What a warp finishes at a time: two tiles of outputs, or a head. Of these a lane has one or two sums.
+// The sums of a job, which a warp finishes at a time: two tiles of outputs, or a head. A lane has one or two of these
+// sums.
 struct Sums {
   float first = 0, second = 0;
 };
@@ -89,7 +90,7 @@ __device__ __forceinline__ Sums sums_of(const Block& b, int phase, int first, in
   return {s.first * inverse, s.second * inverse};
 }
 
-// Pair `lane` of a head: bias, norm, rope; keys and values go to the cache, too.
+// Finishes pair `lane` of a head: bias, norm, rope. Keys and values also go to the cache.
 template <class K>
 __device__ __forceinline__ void finish_head(const Block& b, int layer, const Attention<K>& attention, int head, int at0,
                                             int at1, Sums v) {
@@ -125,7 +126,7 @@ __device__ __forceinline__ void finish_head(const Block& b, int layer, const Att
   stage[at0] = from_float<half>(v.first), stage[at1] = from_float<half>(v.second);
 }
 
-// After a product: a warp finishes a job, and sends it to all blocks as pieces of 16 bytes.
+// After a product, each warp finishes a job and sends the result to all blocks in pieces of 16 bytes.
 template <class K>
 __device__ __forceinline__ void finish(const Block& b, int layer, int phase, const Attention<K>& attention) {
   const ClusterShape& s = b.p.step.shape;
@@ -144,7 +145,7 @@ __device__ __forceinline__ void finish(const Block& b, int layer, int phase, con
       first = kHeadTiles * job + at0 / kTileRows, second = kHeadTiles * job + at1 / kTileRows;
     }
     int to, chunks = 8, far = kBlocks * kTileRows * 4, sent;
-    if (max(first, second) >= e.n_rows) first = second = 0;  // half of the last job is missing
+    if (max(first, second) >= e.n_rows) first = second = 0;  // the last job has only one tile
     const int tile_floats = e.k_tiles * kTileRows, output = (b.rank + kBlocks * own) * kTileRows + i;
     const Sums sums = sums_of(b, phase, first * tile_floats + at0 % kTileRows, second * tile_floats + at1 % kTileRows);
     if (phase == kQkv) {
@@ -179,7 +180,7 @@ __device__ __forceinline__ void finish(const Block& b, int layer, int phase, con
   }
 }
 
-// The phases of a layer, by the warps that compute.
+// The phases of all layers, run by the warps that compute.
 template <class K>
 __device__ __forceinline__ void compute(const Block& block) {
   const Params& p = block.p;
@@ -211,7 +212,7 @@ __device__ __forceinline__ void compute(const Block& block) {
       __syncthreads();
       const Block b = block.anew();
       finish(b, layer, phase, Attention<K>{b, part});
-      if (block.warp == kWarps - 1) fetch_ahead(b, phase);  // of the last warp, which has the least to do
+      if (block.warp == kWarps - 1) fetch_ahead(b, phase);  // by the last warp, which has the least work
     }
     ring.next_layer(block);
   }
@@ -240,11 +241,11 @@ __global__ void __launch_bounds__(kThreads, 1) layers_kernel(const __grid_consta
   compute<K>(b);
   if (b.rank == 0)
     for (int i = thread; i < dim; i += kThreads) p.step.x[i] = b.at<float>(p.input)[i];
-  sync();  // nobody goes while another may still look at its memory
+  sync();  // no block ends while another block may read its memory
 #endif
 }
 
-// Places, and as many slots as there is room for.
+// The places in shared memory, and as many slots as fit.
 Params params_of(const Device& device, const ClusterStep& step) {
   Params p{};
   p.step = step;
@@ -253,7 +254,7 @@ Params params_of(const Device& device, const ClusterStep& step) {
   p.n_splits = std::max(kBlocks / s.n_kv_heads, 1);
   p.block_shift = std::countr_zero(static_cast<unsigned>(step.kv.block_size));
   int most = 0, rows = 0;
-  for (int phase = 0; phase < kPhases; ++phase) {  // the first block has the most
+  for (int phase = 0; phase < kPhases; ++phase) {  // the first block has the most rows
     const Extent e = extent_of(s, phase, 0);
     most = std::max(most, e.n_rows * e.k_tiles);
     rows += e.n_rows;
@@ -280,7 +281,7 @@ Params params_of(const Device& device, const ClusterStep& step) {
   p.sums[0] = take(4 * most * kTileRows);
   p.sums[1] = p.entries =
       take(4 * std::max(most * kTileRows,
-                        (kWarps + 1) * p.group * (kHead + 2)));  // before attention the sums are qkv's, [0]
+                        (kWarps + 1) * p.group * (kHead + 2)));  // before attention, qkv uses sums[0]
   p.stage = take(128 * kWarps);
   const int slot = p.code_stride + p.scale_stride, room = static_cast<int>(device.most_shared() - kReserved) - at;
   p.n_slots = std::clamp(room / slot, 0, kMostSlots);
@@ -290,8 +291,8 @@ Params params_of(const Device& device, const ClusterStep& step) {
   return p;
 }
 
-// The ring must hold all units of a phase, which are all of one size; and a block must have rows to send in each of the
-// last three products.
+// The ring must hold all units of a phase, and all units must have the same size. Every block must have rows in each of
+// the last three products.
 bool fits(const Params& p) {
   const ClusterShape& s = p.step.shape;
   if (s.head_dim != kHead || s.n_heads > kMostHeads || s.n_kv_heads > kBlocks || p.group > attention::kRows / 2 ||

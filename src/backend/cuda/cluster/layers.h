@@ -17,7 +17,7 @@ struct LayerProduct {
   const float* bias;  // [n_out] or null; only of q, k and v
   float factor;
   int16_t zero;
-  bool eight, has_min;  // as PackedWeight has them
+  bool eight, has_min;  // as in PackedWeight
 };
 
 struct ClusterLayer {
@@ -27,7 +27,7 @@ struct ClusterLayer {
   int64_t kv_layer;
 };
 
-// What the layers have in common.
+// What all layers have in common.
 struct ClusterShape {
   int dim = 0, ffn = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, rot_dim = 0;
   bool half_split = false;  // RopeLayout
@@ -42,22 +42,22 @@ struct ClusterStep {
   ClusterLayer layers[kMostClusterLayers];
   int n_layers;
   ClusterShape shape;
-  float* x;             // [dim]: the residual stream, in and out
+  float* x;             // [dim]: the residual stream, input and output
   const float* angles;  // [rot_dim]
   DeviceKv kv;
   DeviceBatch batch;
 };
 
-// Contexts up to which a cluster is faster than a graph of kernels that take all of the GPU.
+// Longest context for which a cluster is faster than a graph of kernels that use the whole GPU.
 inline constexpr int kMostClusterKv = 4096;
 
-// What run_cluster() takes for these layers. Null where they differ in more than weights, are too many, or are of
-// another kind.
+// The arguments of run_cluster() for these layers. Null if the layers differ in more than their weights, are too many,
+// or are of another kind.
 std::unique_ptr<ClusterStep> cluster_step(const DenseLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch);
 
-// Whether a product may be one of a cluster's.
+// Whether the cluster kernel supports products with this weight.
 bool can_cluster(const PackedWeight& w);
-// Whether these layers fit and the device can run such a cluster.
+// Whether these layers fit and the device can run a cluster of this size.
 bool can_run_cluster(const ClusterStep& step, Device& device);
 void run_cluster(const ClusterStep& step, Device& device);
 

@@ -1,32 +1,32 @@
-// How cluster/layers.cu divides a layer: which tiles of 16 rows a block has in each of the four products, which of
-// their steps of 128 columns a warp of it has, and where everything lies in shared memory.
+// How cluster/layers.cu divides a layer: the tiles of 16 rows that a block has in each of the four products, the steps
+// of 128 columns of these tiles that each warp takes, and all places in shared memory.
 //
-// A warp keeps to the same columns for all its tiles, as far as there are warps for all columns, so that it turns a
-// part of the activations into integers once. The steps of all tiles of a block in a layer, in order of use, are its
-// units. Units come into a ring, a tile's at once.
+// If there are enough warps for all columns, a warp uses the same columns in all its tiles, so that it converts a part
+// of the activations to integers only once. The steps of all tiles of a block in a layer, in order of use, are called
+// units. Units are copied to a ring, one tile's units at a time.
 #pragma once
 #include "backend/cuda/cluster/layers.h"
 #include "backend/cuda/device.cuh"
 
 namespace ingot::cuda::cluster {
 
-constexpr int kBlocks = 16;  // of the cluster
-constexpr int kWarps = 12;   // of a block; more of them would have too few registers
+constexpr int kBlocks = 16;  // in the cluster
+constexpr int kWarps = 12;   // in a block; with more warps, each would have too few registers
 constexpr int kThreads = 32 * kWarps;
 constexpr int kHead = 64;  // columns of a head
 constexpr int kHeadTiles = kHead / kTileRows;
-constexpr int kMostSlots = 256;  // of the ring
+constexpr int kMostSlots = 256;  // in the ring
 constexpr int kMostHeads = 4 * kThreads / kHead;
 
 enum Phase { kQkv, kOut, kGateUp, kDown, kPhases };
-// What is handed over: the residual stream before and after attention, heads, attention's parts, the hidden row.
+// What blocks send: the residual stream before and after attention, heads, parts of attention, the hidden row.
 enum Sent { kInput, kHeads, kParts, kMiddle, kHidden, kSents };
 
 struct alignas(16) Share {
-  int first_k, first_row, row_step, n_rows;  // of a warp; rows: tiles of 16 rows, numbered within the block
+  int first_k, first_row, row_step, n_rows;  // of a warp; rows are tiles of 16 rows, numbered within the block
 };
 struct alignas(16) Extent {
-  int k_tiles, n_rows, first_row, first_unit;  // of a block in a phase, the first among those of the layer
+  int k_tiles, n_rows, first_row, first_unit;  // of a block in a phase; the last two count within the layer
 };
 struct alignas(16) Row {
   int weight, first_tile, k_tiles, first_unit;  // first_tile: of the weight's steps
@@ -35,19 +35,19 @@ struct alignas(16) Row {
 struct Params {
   ClusterStep step;
   int n_slots, code_stride, scale_stride, group, n_splits, block_shift;  // a KV block has 1 << block_shift tokens
-  // Places in shared memory, in bytes.
+  // Byte offsets in shared memory.
   int layers, shares, extents, rows, fetcher, barriers, angles, input, middle, hidden, attended, heads, parts, entries,
       stage, scales, codes, end;
-  int sums[2], squares[2];  // of a product and of the next one, in turn
+  int sums[2], squares[2];  // of a product and of the next product, in turn
 };
 
 __host__ __device__ inline int up_to(int n, int unit) { return (n + unit - 1) / unit * unit; }
 __host__ __device__ inline int n_tiles(int rows) { return (rows + kTileRows - 1) / kTileRows; }
-// How many of n things, dealt out in turn, the one of this rank gets.
+// How many of n things the block of this rank gets, when they are dealt out in turn.
 __host__ __device__ inline int dealt(int n, int rank, int ranks) { return n > rank ? (n - rank - 1) / ranks + 1 : 0; }
 
-// Rows of the products of qkv are whole heads of queries, keys or values; of gate and up, one tile of the one, then of
-// the other.
+// A block's rows of qkv are whole heads of queries, keys or values. Its rows of gate and up alternate: one tile of
+// gate, one tile of up.
 __host__ __device__ inline Extent extent_of(const ClusterShape& s, int phase, int rank) {
   const int columns = phase == kDown ? s.ffn : phase == kOut ? s.n_heads * kHead : s.dim;
   const int things = dealt(phase == kQkv      ? s.n_heads + 2 * s.n_kv_heads
@@ -62,12 +62,12 @@ __host__ __device__ inline Extent extent_of(const ClusterShape& s, int phase, in
 }
 
 __host__ __device__ inline Share share_of(const Extent& e, int warp) {
-  const bool wide = e.k_tiles > kWarps;  // then the warp goes on 16 steps further
+  const bool wide = e.k_tiles > kWarps;  // then the warp's next step is kWarps further
   const int step = wide ? 1 : kWarps / e.k_tiles, row = wide ? 0 : warp / e.k_tiles;
   return {wide ? warp : warp % e.k_tiles, row, step, row < step ? dealt(e.n_rows, row, step) : 0};
 }
 
-// The weight (the low three bits) and its tile that a row of the block is.
+// The weight (in the low three bits) and the tile of that weight, for a row of the block.
 __host__ __device__ inline int tile_of(const ClusterShape& s, int phase, int rank, int row) {
   if (phase == kOut || phase == kDown) return (phase == kOut ? kWeightOut : kWeightDown) | (rank + kBlocks * row) << 3;
   if (phase == kGateUp) return (kWeightGate + row % 2) | (rank + kBlocks * (row / 2)) << 3;
@@ -80,7 +80,7 @@ __host__ __device__ inline int tile_of(const ClusterShape& s, int phase, int ran
 __host__ __device__ inline int code_bytes(bool eight) { return kTileUnits * (eight ? 32 : 16); }
 __host__ __device__ inline int scale_bytes(bool has_min) { return kTileUnits * (has_min ? 4 : 2); }
 
-// The part of a block in a group of heads: sums [group, kHead], then maxima and totals [group, 2].
+// Floats in a block's part for a group of heads: sums [group, kHead], then maxima and totals [group, 2].
 __host__ __device__ inline int part_floats(int group) { return up_to(group * (kHead + 2), 4); }
 
 // One thread's view of its block.
@@ -90,7 +90,7 @@ struct Block {
   const uint32_t base;  // the address of shared
   const int rank, warp, lane;
 
-  // The same, for a part of the code that is to reckon its own places, or the compiler keeps dozens of them in
+  // The same block, for code that should compute its own addresses. Otherwise the compiler keeps dozens of addresses in
   // registers.
   __device__ __forceinline__ Block anew() const {
     int none;
@@ -105,7 +105,8 @@ struct Block {
   __device__ __forceinline__ const ClusterLayer& layer(int i) const { return at<ClusterLayer>(p.layers)[i]; }
   __device__ __forceinline__ const Extent& extent(int phase) const { return at<Extent>(p.extents)[phase]; }
   __device__ __forceinline__ uint32_t barrier(int sent) const { return base + p.barriers + 8 * sent; }
-  // Of the phase's units: they come once a layer, for the ring never holds more than a layer's.
+  // The barrier for the phase's units. Units arrive once a layer, because the ring never holds more than one layer's
+  // units.
   __device__ __forceinline__ uint32_t phase_barrier(int phase) const { return barrier(kSents + phase); }
 };
 

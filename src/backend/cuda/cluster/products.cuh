@@ -1,15 +1,15 @@
-// A block's share in a product: integers times integers on tensor cores. The activations become numbers of 16 bits with
-// a scale for each 128 columns, as dot_codes.cu has them, of which the tensor core takes the high and the low byte as
-// two columns. Its 8 columns are those of the four units of a tile: each unit's are zeros in the products of the
-// others, so that one accumulator holds the sums of all units, each in the lanes that know its scale.
+// A block's share in a product: integers times integers on tensor cores. The activations become 16-bit integers with a
+// scale for each 128 columns, as in dot_codes.cu. The tensor core multiplies the high and the low byte as two columns.
+// Its 8 columns are those of the four units of a tile. In the products of a unit, the columns of the other units are
+// zeros. So one accumulator holds the sums of all units, and each sum is in the lanes that know its scale.
 #pragma once
 #include "backend/cuda/cluster/cluster.cuh"
 #include "backend/cuda/cluster/plan.cuh"
 
 namespace ingot::cuda::cluster {
 
-// c [16 x 8] += a [16 x 32] of bytes b [32 x 8] of signed bytes; in a and b lane t of four has columns 4t to 4t + 3,
-// and 16 further.
+// c [16 x 8] += a [16 x 32] of bytes b [32 x 8] of signed bytes. In a and b, lane t of four has columns 4t to 4t + 3,
+// and these plus 16.
 __device__ __forceinline__ void mma_bytes(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
                                           uint32_t b1) {
   asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -23,15 +23,15 @@ __device__ __forceinline__ float max_or_nan(float a, float b) {
   return c;
 }
 
-// 128 activations: this lane's bytes are the high ones of columns 32 u + 4t to + 3 and 16 further, or the low ones.
+// 128 activations. This lane has either the high or the low bytes of columns 32 u + 4t to 32 u + 4t + 3, and of these
+// plus 16.
 struct Fragment {
   uint32_t first, second;
   int high, low;  // sums over unit t
   float scale;
 };
 
-// v: the 8 activations of unit lane / 8, lane t of four.
-// `squares` becomes the warp's sum.
+// v: the 8 activations of unit lane / 8, lane t of four. `squares` becomes the warp's sum of squares.
 __device__ __forceinline__ Fragment fragment_of(const float (&v)[8], float& squares, int lane) {
   constexpr float kLargest = 127 * 256;
   float most = fabsf(v[0]);
@@ -39,7 +39,7 @@ __device__ __forceinline__ Fragment fragment_of(const float (&v)[8], float& squa
   for (int i = 1; i < 8; ++i) most = max_or_nan(most, fabsf(v[i]));
 #pragma unroll
   for (int s = 1; s <= 16; s *= 2) {
-    if (s == 4) continue;  // both have the same columns
+    if (s == 4) continue;  // lanes 4 apart have the same columns
     most = max_or_nan(most, __shfl_xor_sync(0xFFFFFFFFu, most, s));
     squares += __shfl_xor_sync(0xFFFFFFFFu, squares, s);
   }
@@ -48,7 +48,7 @@ __device__ __forceinline__ Fragment fragment_of(const float (&v)[8], float& squa
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     const int q = __float2int_rn(v[i] * inverse);
-    bytes[i] = static_cast<uint32_t>(lane & 4 ? q : (q + 128) >> 8);  // q = 256 * high + low, the low one signed too
+    bytes[i] = static_cast<uint32_t>(lane & 4 ? q : (q + 128) >> 8);  // q = 256 * high + low, where low is signed too
   }
   const auto pack = [&](int i) {
     return __byte_perm(__byte_perm(bytes[i], bytes[i + 1], 0x0040), __byte_perm(bytes[i + 2], bytes[i + 3], 0x0040),
@@ -63,7 +63,7 @@ __device__ __forceinline__ Fragment fragment_of(const float (&v)[8], float& squa
   return f;
 }
 
-// A lane's codes and scales of a unit: of rows g and g + 8 of the tile.
+// A lane's codes of a unit, for rows g and g + 8 of the tile.
 template <bool kEight>
 struct Codes {
   uint4 upper[kEight ? 2 : 1], lower[kEight ? 2 : 1];
@@ -74,7 +74,7 @@ struct Codes {
   }
 };
 
-// Sums of rows g and g + 8 of a tile over its 128 columns, in all lanes of a row.
+// Sums of rows g and g + 8 of a tile over its 128 columns; all lanes of a row get them.
 template <bool kEight, bool kMin>
 __device__ __forceinline__ float2 multiply(const Codes<kEight>& codes, const char* scales_at, int zero,
                                            const Fragment& f, const uint32_t (&first)[4], const uint32_t (&second)[4],
@@ -115,7 +115,7 @@ __device__ __forceinline__ float2 multiply(const Codes<kEight>& codes, const cha
   return {out.x * f.scale, out.y * f.scale};
 }
 
-// Where a layer's units begin in the ring.
+// The slot of the ring where a layer's units begin.
 struct Ring {
   int slot = 0;
 
@@ -124,8 +124,8 @@ struct Ring {
   }
 };
 
-// Has the units of a tile come, the first to a slot. Copies of whole tiles, or of two parts where the ring ends
-// between.
+// Starts the copies of a tile's units to the ring, beginning at a slot. A tile is copied whole, or in two parts if the
+// ring ends in between.
 __device__ __forceinline__ void fetch_row(const Block& b, int layer, const Row& row, int slot) {
   const LayerProduct& w = b.layer(layer).products[row.weight];
   const int codes = code_bytes(w.eight), scales = scale_bytes(w.has_min);
@@ -144,7 +144,7 @@ __device__ __forceinline__ void fetch_row(const Block& b, int layer, const Row& 
   }
 }
 
-// What the warp that fetches knows: it goes as far ahead as the ring has room. Lanes take a tile each.
+// State of the warp that fetches. It fetches as far ahead as the ring has room; each lane takes a tile.
 struct Fetcher {
   int layer, row, slot, room;
 
@@ -169,7 +169,7 @@ struct Fetcher {
   }
 };
 
-// After a phase, whose units have been used; the first time before all.
+// Called after each phase, whose units have been used, and once before all phases (phase -1).
 __device__ __forceinline__ void fetch_ahead(const Block& b, int phase) {
   Fetcher now = *b.at<Fetcher>(b.p.fetcher);
   if (phase >= 0) now.room += b.extent(phase + 1).first_unit - b.extent(phase).first_unit;
@@ -178,7 +178,7 @@ __device__ __forceinline__ void fetch_ahead(const Block& b, int phase) {
   __syncwarp();
 }
 
-// 8 of a row of floats, from column and from 16 further.
+// 8 floats of a row: 4 from `column`, and 4 from column + 16.
 struct Eight {
   float4 first, second;
 };
@@ -187,7 +187,7 @@ __device__ __forceinline__ Eight eight_of(const float* row, int column) {
   const float4* at = reinterpret_cast<const float4*>(row + column);
   return {at[0], at[4]};
 }
-// Of a weight that ends with the row, or ones.
+// 8 elements of a norm's weight, with zeros past the end of the row; ones if there is no weight.
 __device__ __forceinline__ Eight weights_of(const float* weight, int column, int n) {
   const float4 ones = {1, 1, 1, 1};
   if (weight == nullptr) return {ones, ones};
@@ -195,16 +195,16 @@ __device__ __forceinline__ Eight weights_of(const float* weight, int column, int
   return {column < n ? __ldg(at) : float4{}, column + 16 < n ? __ldg(at + 4) : float4{}};
 }
 
-// Where a warp's units of some columns are, one each `row_step` tiles.
+// Where the units of a warp's columns are. The units are `row_step` tiles apart.
 struct Walk {
   const char *codes, *scales;
   float* sums;
-  int slot, n_slots, step;  // step: slots from one to the next
+  int slot, n_slots, step;  // step: slots from one unit to the next
 };
 
 template <bool kEight, bool kMin>
 __device__ __forceinline__ void multiply_tiles(const Block& b, Walk at, int n, int zero, const Fragment& f) {
-  // Codes as masks leave them: 0, 4, 1, 5, and 2, 6, 3, 7.
+  // Orders the activations like the masked codes: 0, 4, 1, 5, and 2, 6, 3, 7.
   const uint32_t mine0 = kEight ? f.first : __byte_perm(f.first, f.second, 0x5140),
                  mine1 = kEight ? f.second : __byte_perm(f.first, f.second, 0x7362);
   uint32_t first[4], second[4];
@@ -213,7 +213,7 @@ __device__ __forceinline__ void multiply_tiles(const Block& b, Walk at, int n, i
     first[unit] = b.lane / 8 == unit ? mine0 : 0, second[unit] = b.lane / 8 == unit ? mine1 : 0;
   const int code_stride = b.p.code_stride, scale_stride = b.p.scale_stride;
 #pragma unroll 1
-  for (int i = 0; i < n; i += 2) {  // two at a time, for one alone is mostly waiting
+  for (int i = 0; i < n; i += 2) {  // two at a time, because a single one mostly waits
     int next = at.slot + at.step;
     if (next >= at.n_slots) next -= at.n_slots;
     if (i + 1 == n) next = at.slot;
@@ -232,7 +232,7 @@ __device__ __forceinline__ void multiply_tiles(const Block& b, Walk at, int n, i
   }
 }
 
-// The warp's share of a product of the row, times `weight` where there is one; ready() waits for the row. Sums go to
+// The warp's share of a product of the row, times `weight` if there is one. ready() waits for the row. Sums go to
 // [tile, k, 16], the squares of the row to [k].
 template <class Ready>
 __device__ __forceinline__ void multiply_share(const Block& b, const Ring& ring, int layer, int phase, const float* row,

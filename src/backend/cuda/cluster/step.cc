@@ -1,5 +1,5 @@
-// Which layers run on a cluster: those of a block that are alike but for their weights, with nothing that the kernel
-// does not know.
+// Decides which layers run on a cluster: the layers of a block that differ only in their weights, and use only what the
+// kernel supports.
 #include <algorithm>
 #include <memory>
 
@@ -8,7 +8,7 @@
 namespace ingot::cuda {
 namespace {
 
-// Products of one launch: their kernels must agree, too.
+// Whether the products of one launch fit; they must also have the same kernel.
 bool all_fit(std::initializer_list<const Weight*> weights) {
   const PackedWeight& first = packed(**weights.begin());
   return std::ranges::all_of(weights, [&](const Weight* w) {

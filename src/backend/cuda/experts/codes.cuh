@@ -1,7 +1,8 @@
-// experts/rows.cu's kernel, of quantized weights: a block goes through tiles of 16 outputs, each of one expert (of a
-// gated product: two of both matrices) or of a weighted sum over a token's experts, which is how the down projection
-// and what it adds to the residual stream are one launch. Its warps share a tile's columns, and each copies its next
-// steps to a ring of its own in shared memory, across the ends of tiles.
+// experts/rows.cu's kernel for quantized weights. A block goes through tiles of 16 outputs. A tile belongs to one
+// expert; with a gate, it has two tiles, one of each matrix. Or a tile belongs to a weighted sum over a token's
+// experts, so that the down projection and its addition to the residual stream are one launch. The warps of a block
+// share a tile's columns. Each warp copies its next steps to its own ring in shared memory, also across the ends of
+// tiles.
 #pragma once
 #include "backend/cuda/experts/rows.cuh"
 #include "backend/cuda/matmul/matvec_step.cuh"
@@ -16,22 +17,22 @@ using expert_rows_detail::Term;
 using matvec_tiles::Shape;
 using matvec_tiles::shape_of;
 
-constexpr int kMostWarps = 16, kFewestWarps = 8;  // the table of a codebook is filled by 256 threads
+constexpr int kMostWarps = 16, kFewestWarps = 8;  // 256 threads fill the table of a codebook
 
-// Blocks divide into groups, one for the outputs of rows that share their activations (gate and up of a token's
-// experts), or of a sum of rows (their down projections).
-struct Params : expert_rows_detail::Params {  // n_sums and n_inputs are of a group, n_tiles of a sum
-  int64_t input_step;                         // from the activations of a group to those of the next
+// Blocks are divided into groups. A group has the outputs of rows that share their activations (gate and up of a
+// token's experts), or of a sum of rows (their down projections).
+struct Params : expert_rows_detail::Params {  // n_sums and n_inputs count for a group, n_tiles for a sum
+  int64_t input_step;                         // from one group's activations to the next group's
   bool knows_experts;                         // before the kernel in front has ended
 };
 
-// What a weight's zero or minimum needs to know of the activations: their sums over a unit, or its halves, in multiples
-// of 2^-24, as products of codes are; where there is a zero, times that, and negative.
+// The activations, and their sums over a unit or over its halves. A zero point or a minimum is multiplied by these
+// sums. Sums are in multiples of 2^-24, as products of codes are. For zero points they are already multiplied by -zero.
 template <class K>
 struct Input {
   static constexpr bool kSums = K::kMin || K::kLayout != Layout::kCodebook4;
   static constexpr int kGroups = K::kGroup16 ? 2 : 1, kStepSums = 4 * kGroups;
-  half* x;      // [inputs, n_steps * 128], of each 32 columns a lane's 8 together (packed_weight.h); zeros from n_in on
+  half* x;      // [inputs, n_steps * 128]: each lane's 8 of 32 columns together (packed_weight.h); zeros from n_in on
   float* sums;  // [inputs, n_steps, 4 units, kGroups]
 
   static size_t bytes(int n_inputs, int n_steps) {
@@ -40,7 +41,7 @@ struct Input {
   __device__ Input(char* shared, int n_inputs, int n_steps)
       : x(reinterpret_cast<half*>(shared)), sums(reinterpret_cast<float*>(x + n_inputs * n_steps * kTileCols)) {}
 
-  // A lane takes 8 columns, so a warp two steps, of which the last may be past the end.
+  // A lane takes 8 columns, so a warp takes two steps; the second may be past the end.
   template <Shape kShape>
   __device__ __forceinline__ void stage(const Params& p, float offset) const {
     const Shape s = shape_of<kShape>(p);
@@ -70,7 +71,8 @@ struct Input {
   }
 };
 
-// A warp's way through its block's tiles: every n_parts-th step of a tile, whose steps are those of all its terms.
+// A warp's steps through its block's tiles: every n_parts-th step of a tile. The steps of a tile are those of all its
+// terms.
 template <Shape kShape>
 struct Cursor {
   const Params& p;
@@ -99,8 +101,8 @@ struct Cursor {
   __device__ __forceinline__ Shape shape() const { return shape_of<kShape>(p); }
 };
 
-// The next step of one warp, to a slot of its ring. Steps end where a warp has none of a tile: it has none of the
-// others then.
+// Copies the next step of one warp to a slot of its ring. A warp that has no step in a tile has no step in the later
+// tiles either, so its steps end there.
 template <class K, Shape kShape>
 __device__ __forceinline__ void copy_next(Cursor<kShape>& at, const From& from, uint32_t slot, int lane,
                                           const Term& term) {
@@ -115,7 +117,7 @@ __device__ __forceinline__ void copy_next(Cursor<kShape>& at, const From& from, 
 }
 
 // acc += rows g and g + 8 of a slot times the activations of its columns, times 2^-24. All columns of the tensor core's
-// product are the one row of activations.
+// product are the same single row of activations.
 template <class K>
 __device__ __forceinline__ void multiply_row(float (&acc)[2], const char* slot, const half* x, const float* sums,
                                              float weight, int lane, const uint32_t* table) {
@@ -158,8 +160,8 @@ __device__ __forceinline__ void multiply_row(float (&acc)[2], const char* slot, 
   acc[1] += weight * total[1];
 }
 
-// The end of a tile: one warp adds up what all have, lanes 0 to 15 and 16 to 31 each of every other warp, which with a
-// gate are those of its matrix.
+// The end of a tile: one warp adds up the sums of all warps. Lanes 0 to 15 and lanes 16 to 31 each add every other
+// warp; with a gate, these are the warps of one matrix.
 template <int kGates, Shape kShape>
 __device__ __forceinline__ void finish(const Params& p, const float (*sums)[kTileRows], const Cursor<kShape>& at,
                                        float before, int lane, const Term& term) {
@@ -176,13 +178,13 @@ __device__ __forceinline__ void finish(const Params& p, const float (*sums)[kTil
               term, at.sum * s.n_terms);
 }
 
-// The body of the kernel. Its code is short, for reading that takes longer than running it. Two blocks fit on a
-// multiprocessor, so that one of the next kernel may copy its weights beside one of this.
+// The body of the kernel. The code is short, because fetching instructions takes longer than running them. Two blocks
+// fit on a multiprocessor, so that a block of the next kernel can copy its weights next to a block of this kernel.
 template <class K, int kGates, Shape kShape>
 __device__ __forceinline__ void run(const Params& p) {
   extern __shared__ __align__(128) char shared[];  // a ring for each warp, then the activations
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
-  __shared__ float sums[2][kMostWarps][kTileRows];  // one half while the other is read
+  __shared__ float sums[2][kMostWarps][kTileRows];  // one half is written while the other is read
   const Shape s = shape_of<kShape>(p);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_warps = s.n_warps;
   constexpr int kRing = K::kSlots * K::kSlotBytes;
@@ -194,7 +196,7 @@ __device__ __forceinline__ void run(const Params& p) {
   Cursor<kShape> at(p, warp / kGates, n_warps / kGates), ahead = at;
   if constexpr (K::kLayout == Layout::kCodebook4) fill_table(table, p.w[0]);
   if (!p.knows_experts) wait_for_previous();
-  let_next_start();  // not before: it may know the experts, too
+  let_next_start();  // not earlier: the next kernel may read the experts before the wait, too
   const int n_rows = s.n_sums * s.n_terms;
   const Term term(p, static_cast<int>(blockIdx.y) * n_rows + lane, lane < n_rows, s.accumulate);
 #pragma unroll 1
@@ -214,7 +216,7 @@ __device__ __forceinline__ void run(const Params& p) {
 #pragma unroll 1
     for (; at.in_tile(); at.advance()) {
       await_copies<K::kSlots - 1>();
-      __syncwarp();  // scales are copied by other lanes than use them
+      __syncwarp();  // lanes use scales that other lanes have copied
       const int step = (s.n_inputs == 1 ? 0 : at.term) * s.n_steps + at.step;
       multiply_row<K>(acc, ring + slot, input.x + step * kTileCols + 8 * (lane % 4),
                       input.sums + step * Input<K>::kStepSums, term.weight_of(at.row()), lane, table);

@@ -1,5 +1,5 @@
-// The same as experts/rows.cu for dense weights, and for any weight, slowly: a warp takes an output of a row, or of a
-// weighted sum of rows.
+// The same as experts/rows.cu for dense weights, and, slowly, for any weight: a warp computes an output of a row, or of
+// a weighted sum of rows.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/experts/rows.cuh"
 #include "backend/cuda/matmul/unpack.cuh"
@@ -11,8 +11,8 @@ using namespace expert_rows_detail;
 
 namespace {
 
-constexpr int kWarps = 8, kAhead = 8;  // loads of a lane
-constexpr int kChunk = 32 * 8;         // elements of a load of a warp
+constexpr int kWarps = 8, kAhead = 8;  // kAhead: loads of a lane
+constexpr int kChunk = 32 * 8;         // elements in one load of a warp
 
 __device__ __forceinline__ const half* input_of(const Params& p, int64_t row) {
   return p.x + row * p.x_rows / p.n_rows * p.x_stride;
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(32 * kWarps) dense_kernel(const __grid_constan
   const int lane = threadIdx.x % 32, n_items = p.n_terms * p.n_steps, sum = blockIdx.y, first_row = sum * p.n_terms;
   const int64_t out = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32, row = min(out, p.w[0].n_out - 1);
   wait_for_previous();
-  let_next_start();  // not before: it may read the ids
+  let_next_start();  // not earlier: the next kernel may read the ids
   const Term term(p, first_row + lane, lane < p.n_terms, p.accumulate);
   uint4 v[kBatch][kGates];
   const auto load = [&](int first) {
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(32 * kWarps) dense_kernel(const __grid_constan
   put<kGates>(p, p, sum, row, sums, before, lane == 0 && out < p.w[0].n_out, term);
 }
 
-// Any format, size and place: a warp an output of a row.
+// Any format, size and alignment: a warp computes one output of a row.
 template <class S, class Y>
 __global__ void plain_kernel(const __grid_constant__ Params p, const S* x) {
   start_dependent();

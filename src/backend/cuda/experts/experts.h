@@ -1,6 +1,6 @@
-// Kernels of models with experts (expert_*.cu, router.cu): which experts a token goes to, products of rows with the
-// matrices of their experts, and the sum of what they say. Nothing of it needs the host to know where tokens go, so a
-// recorded step may hold all of it.
+// Kernels of models with experts: the choice of a token's experts, products of rows with the matrices of their experts,
+// and the weighted sum of the results. The host does not need to know the chosen experts, so a recorded step may
+// contain all these kernels.
 #pragma once
 #include <driver_types.h>
 
@@ -14,22 +14,23 @@ namespace ingot::cuda {
 
 // experts/route.cu
 inline constexpr int kMostExperts = 1024;
+// ids and weights [n_tokens, n_used] (out), logits [n_tokens, n_experts] in f32.
 void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, const RouteArgs& args, Device& device);
 
-// router.cu: the router's product of a few tokens and their choice as one kernel, of devices with clusters. x in
-// halves, on 16 bytes, or the result of a norm that is still to be computed.
+// router.cu: the router's product for a few tokens and their choice of experts as one kernel, for devices with
+// clusters. x is f16, aligned to 16 bytes, or the result of a norm that is still to be computed.
 struct Router {
-  Tensor ids, weights, x;
-  const DeferredNorm* norm = nullptr;  // x is its y
+  Tensor ids, weights, x;              // [n_tokens, n_used] twice (out), [n_tokens, n_in]
+  const DeferredNorm* norm = nullptr;  // x is the norm's y
   const PackedWeight* w = nullptr;     // [n_experts, n_in]
   const float* bias = nullptr;
 };
 bool can_route_at_once(const Device& device, const PackedWeight& w, int64_t n_tokens);
 void route_at_once(const Router& router, const RouteArgs& args, Device& device);
 
-// The rows of a step in order of their experts, cut into tiles of one expert each.
+// The rows of a step sorted by expert, and cut into tiles; each tile has one expert.
 struct RowTile {
-  int32_t expert, first, n;  // order[first] to order[first + n - 1] are its rows
+  int32_t expert, first, n;  // its rows are order[first] to order[first + n - 1]
 };
 struct ExpertOrder {
   int32_t* order = nullptr;    // [n_rows]
@@ -38,14 +39,15 @@ struct ExpertOrder {
   int tile_rows = 0;
   int64_t most_tiles = 0;
 };
-// Where these lie in memory of expert_order_bytes(); few rows an expert have short tiles.
+// The addresses of these arrays in memory of expert_order_bytes() bytes. If the experts have few rows each, tiles are
+// short.
 ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_experts);
 size_t expert_order_bytes(int64_t n_rows, int64_t n_experts);
 void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device);
 
-// y[i] = x[i * x.rows / n_rows] w[ids[i]]^T + bias[ids[i]], or act(that of w[0]) * (that of w[1]).
+// y[i] = x[i * x.rows / n_rows] w[ids[i]]^T + bias[ids[i]]; with a gate, act(that of w[0]) * (that of w[1]).
 struct ExpertMatmul {
-  Tensor y, x;
+  Tensor y, x;  // [n_rows / n_terms, n_out], [x.rows, n_in]
   const PackedWeight* w[2] = {};
   const float* bias[2] = {};     // [n_experts, n_out] or null
   const int32_t* ids = nullptr;  // [n_rows]
@@ -54,22 +56,23 @@ struct ExpertMatmul {
       nullptr;  // [n_rows]: y[t] += the sum of n_terms neighbours, each times its weight; expert_rows() only
   int n_terms = 1;
   int gate = -1;                              // an Activation; -1: one product
-  SpecialisedKernels* specialised = nullptr;  // as a Matvec's
+  SpecialisedKernels* specialised = nullptr;  // as in Matvec
   bool knows_experts =
-      false;  // ids and weights may be read before the kernel in front has ended, which is another expert_rows()
+      false;  // ids and weights may be read before the kernel in front, another expert_rows(), has ended
 };
 
-// Whether the fast kernels take this weight; the plain one takes all.
+// Whether the fast kernels support this weight; the plain kernel supports all weights.
 bool can_expert_matmul(const PackedWeight& w);
-// experts/rows.cu, experts/dense.cu: a row for itself, for few rows. x in halves, on 16 bytes. plain_expert_rows: x of
-// any place, of w's type; slow.
+// experts/rows.cu, experts/dense.cu: every row by itself, for few rows. x is f16, aligned to 16 bytes.
+// plain_expert_rows: x has any alignment and w's type; slow.
 bool can_expert_rows(const ExpertMatmul& m);
 void expert_rows(const ExpertMatmul& m, Device& device);
 void plain_expert_rows(const ExpertMatmul& m, Device& device);
-// experts/tiles.cu: tiles of rows, for many. x in halves, on 16 bytes.
+// experts/tiles.cu: tiles of rows, for many rows. x is f16, aligned to 16 bytes.
 void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& device);
 
-// experts/route.cu: residual[t] += the sum over k of weights[t, k] y[t * n_used + k]; residual f32.
+// experts/route.cu: residual[t] += the sum over k of weights[t, k] y[t * n_used + k]. residual is [n_tokens, dim] in
+// f32, y [n_tokens * n_used, dim], weights [n_tokens, n_used].
 void combine_rows(const Tensor& residual, const Tensor& y, const Tensor& weights, Device& device);
 
 }  // namespace ingot::cuda

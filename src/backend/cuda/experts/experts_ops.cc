@@ -1,6 +1,6 @@
-// The verbs of models with experts. A few rows read the matrix of their expert each for itself; more are put in order
-// of their experts first, so that a matrix is read once for many. Which of both is decided by their number alone, so a
-// step can be recorded.
+// The ops of models with experts. If there are few rows, each row reads the matrix of its expert by itself. More rows
+// are sorted by expert first, so that a matrix is read once for many rows. Only the number of rows decides, so a step
+// can be recorded.
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +22,7 @@ const float* data_of(const Tensor& bias) {
 
 }  // namespace
 
-// x in the type of activations, on 16 bytes.
+// x in the type of activations, aligned to 16 bytes.
 Tensor CudaBackend::aligned(const Tensor& x) {
   if (x.dtype == act_ && on_16_bytes(x)) return x;
   const int64_t stride = (x.cols + 7) / 8 * 8;
@@ -43,8 +43,8 @@ void CudaBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const Rou
   check_launch("route_rows");
 }
 
-// More of them are faster in tiles, of 32 experts as of 128 (docs/performance.md); and so are those that must share an
-// expert.
+// More rows than this are faster in tiles, with 32 experts as with 128 (docs/performance.md). Rows are also faster in
+// tiles if there are more rows than experts.
 static constexpr int64_t kMostRows = 16;
 
 bool CudaBackend::takes_rows(const ExpertMatmul& m) const {
@@ -57,7 +57,7 @@ void CudaBackend::order_rows(const int32_t* ids, int64_t n_rows, int64_t n_exper
   check_launch("order_by_expert");
 }
 
-// The rows are in order_.
+// The rows are already sorted in order_.
 void CudaBackend::launch_tiles(const ExpertMatmul& m) {
   cuda::expert_tiles(m, cuda::expert_order_in(order_.data(), m.n_rows, m.w[0]->n_experts), device_);
   check_launch("expert_tiles");
@@ -94,7 +94,8 @@ void CudaBackend::moe_combine(Tensor residual, Tensor y, Tensor weights) {
   check_launch("combine_rows");
 }
 
-// The experts of each token, of x after its norm. Where that is one kernel it computes the norm of a single row, too.
+// Chooses the experts of each token from the norm of x. If that is one kernel, the kernel also computes the norm of a
+// single row.
 void CudaBackend::route(const MoeArgs& a) {
   const PackedWeight& w = ready(*a.w_router);
   const Tensor& x = a.norm.weight ? a.normed : a.x;
@@ -134,7 +135,7 @@ void CudaBackend::moe(const MoeArgs& a) {
                           .gate = static_cast<int>(a.act),
                           .specialised = specialised_for(w_gate)};
   const bool alone = w_gate.n_experts == 1 && (a.x.rows > 1 || deterministic_), each = !alone && takes_rows(gate);
-  if (alone) {  // an expert of all tokens: products as any other
+  if (alone) {  // one expert for all tokens: its products are like any other
     gate_up(
         {.y = a.gate, .x = x, .w_gate = a.w_gate, .w_up = a.w_up, .b_gate = a.b_gate, .b_up = a.b_up, .act = a.act});
     matmul(a.out, a.gate, *a.w_down, a.b_down);

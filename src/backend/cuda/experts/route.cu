@@ -1,4 +1,4 @@
-// Which experts each token goes to; the rows of a step in order of their experts; the sum of the experts' answers.
+// Chooses each token's experts, sorts the rows of a step by expert, and sums the results of the experts.
 #include <algorithm>
 
 #include "backend/cuda/device.cuh"
@@ -8,10 +8,10 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr int kWarps = 4;  // of a block, a token each
+constexpr int kWarps = 4;  // in a block, one for each token
 constexpr int kOrderThreads = 1024;
 
-// A warp a token.
+// One warp for each token.
 __global__ void route_kernel(const __grid_constant__ Route p, const float* logits, int64_t stride, int64_t n_tokens) {
   extern __shared__ float shared[];
   start_dependent();
@@ -20,11 +20,11 @@ __global__ void route_kernel(const __grid_constant__ Route p, const float* logit
   if (token < n_tokens) route_token(p, token, logits + token * stride, shared + warp * route_floats(p.n_experts), lane);
 }
 
-// One block: counts, sums them up, and scatters. Which of an expert's rows comes first is up to chance, and does not
-// matter: a row's numbers are its own.
+// One block: counts, sums up the counts, and scatters. The order of an expert's rows varies, and does not matter: a
+// row's numbers do not depend on the other rows.
 __global__ void __launch_bounds__(kOrderThreads)
     order_kernel(ExpertOrder out, const int32_t* ids, int64_t n_rows, int n_experts) {
-  extern __shared__ int counts[];  // [n_experts], then where each begins, among rows and among tiles
+  extern __shared__ int counts[];  // [n_experts], then where each expert begins, among rows and among tiles
   int *starts = counts + n_experts, *tile_starts = starts + n_experts;
   start_dependent();
   for (int e = threadIdx.x; e < n_experts; e += kOrderThreads) counts[e] = 0;

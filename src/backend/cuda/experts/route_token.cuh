@@ -1,5 +1,5 @@
-// How a warp chooses the experts of a token from its logits: experts/route.cu and router.cu. No loop is unrolled, for
-// few tokens wait for instructions more than for these.
+// How a warp chooses the experts of a token from its logits, for experts/route.cu and router.cu. No loop is unrolled:
+// with few tokens, fetching instructions takes longer than the loops.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/experts/experts.h"
@@ -15,13 +15,13 @@ struct Route {
   float scale;
 };
 
-// Orders as floats do; what is no number comes before all, with nothing.
+// An integer that orders as the float does; NaN comes before all numbers.
 __device__ __forceinline__ uint32_t key_of(float v) {
   const uint32_t bits = __float_as_uint(v);
   return isnan(v) ? 0 : bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-// The best that a lane has: its experts are every 32nd.
+// The best expert of a lane, which looks at every 32nd expert.
 struct Best {
   uint32_t key = 0;
   int at = INT32_MAX;
@@ -34,7 +34,7 @@ struct Best {
     }
   }
 };
-// The best of a warp: of equal ones the first.
+// The best expert of a warp; the lowest number among equal ones.
 __device__ __forceinline__ int best_of_warp(const Best& best) {
   const uint32_t key = __reduce_max_sync(0xFFFFFFFFu, best.key);
   return __reduce_min_sync(0xFFFFFFFFu, best.key == key ? best.at : INT32_MAX);
@@ -46,8 +46,8 @@ __device__ __forceinline__ float warp_max(float v) {
   return v;
 }
 
-// Floats of shared memory that a token takes: scores (which logits may be), what is chosen by, and what groups are
-// worth, then the chosen.
+// Floats of shared memory for a token: its scores (or the logits), the values by which experts are chosen, and the
+// worth of each group, followed by the chosen experts.
 __host__ __device__ inline int route_floats(int n_experts) { return 3 * n_experts; }
 
 __device__ inline void score(const Route& p, const float* logits, float* scores, float* choice, int lane) {
@@ -69,7 +69,7 @@ __device__ inline void score(const Route& p, const float* logits, float* scores,
   __syncwarp();
 }
 
-// Experts outside the best groups can no longer be chosen. A lane counts for each group how many are better.
+// Excludes the experts outside the best groups. For each group, a lane counts how many groups are better.
 __device__ inline void keep_best_groups(const Route& p, float* choice, float* worth, int lane) {
   const int size = p.n_experts / p.n_groups;
   for (int g = lane; g < p.n_groups; g += 32) {
@@ -95,7 +95,7 @@ __device__ inline void keep_best_groups(const Route& p, float* choice, float* wo
   __syncwarp();
 }
 
-// What a warp does for a token; `shared` is route_floats().
+// The choice of one token's experts by a warp; `shared` has route_floats().
 __device__ inline void route_token(const Route& p, int64_t token, const float* logits, float* shared, int lane) {
   float *scores = shared, *choice = scores + p.n_experts, *chosen = choice + p.n_experts;
   score(p, logits, scores, choice, lane);
@@ -105,7 +105,7 @@ __device__ inline void route_token(const Route& p, int64_t token, const float* l
 #pragma unroll 1
   for (int i = 0; i < p.n_used; ++i) {
     const int found = best_of_warp(best),
-              at = found == INT32_MAX ? i : found;  // nothing is a number: but an expert it must be
+              at = found == INT32_MAX ? i : found;  // only NaN is left, but the result must be an expert
     sum += scores[at];
     if (lane == at % 32) {
       chosen[i] = __int_as_float(at);

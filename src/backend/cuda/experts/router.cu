@@ -1,6 +1,6 @@
-// The router of a few tokens and their choice of experts as one kernel, for each alone takes longer to begin and end
-// than to run: a thread block cluster takes a token, a warp an output at a time, and the logits meet in the first
-// block, where a warp chooses.
+// The router for a few tokens and their choice of experts, as one kernel, because two kernels take longer to begin and
+// end than to run. A thread block cluster handles a token, and a warp one output at a time. The logits are collected in
+// the first block, where a warp chooses the experts.
 #include <algorithm>
 
 #include "backend/cuda/cluster/cluster.cuh"
@@ -11,9 +11,9 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr int kWarps = 16, kMostBlocks = 8;  // of a cluster, everywhere
-constexpr int kAhead = 8, kChunk = 32 * 8;   // loads of a lane before its turn; elements of a load of a warp
-constexpr int64_t kMostTokens = 16, kMostColumns = 16 << 10;  // each token reads all of the router from the L2 cache
+constexpr int kWarps = 16, kMostBlocks = 8;  // in a cluster; every device allows 8 blocks
+constexpr int kAhead = 8, kChunk = 32 * 8;   // loads of a lane in flight; elements in one load of a warp
+constexpr int64_t kMostTokens = 16, kMostColumns = 16 << 10;  // each token reads the whole router from the L2 cache
 
 struct Params {
   const half *w, *x;
@@ -30,7 +30,7 @@ __device__ __forceinline__ void store_in(uint32_t place, float v) {
 #endif
 }
 
-// As norm_row(), with less code.
+// The same as norm_row(), with less code.
 __device__ __forceinline__ void norm_input(const Params& p, half* x, float* reduce) {
   const float4 *from = reinterpret_cast<const float4*>(p.norm.x),
                *weight = reinterpret_cast<const float4*>(p.norm.weight);
@@ -38,7 +38,7 @@ __device__ __forceinline__ void norm_input(const Params& p, half* x, float* redu
   float4 kept{};
   float squares = 0;
 #pragma unroll 1
-  for (int i = n - 1 - first; i >= 0; i -= 32 * kWarps) {  // backwards: the last is the first to be written
+  for (int i = n - 1 - first; i >= 0; i -= 32 * kWarps) {  // backwards, because the last elements are written first
     kept = __ldcg(from + i);
     squares += kept.x * kept.x + kept.y * kept.y + kept.z * kept.z + kept.w * kept.w;
   }
@@ -55,7 +55,7 @@ __device__ __forceinline__ void norm_input(const Params& p, half* x, float* redu
 
 __global__ void __launch_bounds__(32 * kWarps) router_kernel(const __grid_constant__ Params p) {
 #if __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(16) float shared[];  // what a choice takes, with the logits first; then the activations
+  extern __shared__ __align__(16) float shared[];  // memory for the choice, with the logits first; then the activations
   __shared__ float reduce[33];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, stride = static_cast<int>(gridDim.x) * kWarps;
   const int first = static_cast<int>(blockIdx.x) * kWarps + warp, n_experts = p.route.n_experts;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(32 * kWarps) router_kernel(const __grid_consta
       *reinterpret_cast<uint4*>(x + i) = __ldcg(reinterpret_cast<const uint4*>(from + i));
   }
   __syncthreads();
-  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // all blocks are there
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");  // all blocks have started
   const uint32_t logits = cluster::place_in(shared_address(shared), 0);
   for (int out = first; out < n_experts; out += stride) {
     float sum = 0;

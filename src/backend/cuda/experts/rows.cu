@@ -1,6 +1,6 @@
-// Products of few rows of activations with the matrices of their experts: what one sequence decodes, or a few. Of
-// quantized weights the kernel is in experts/codes.cuh. Every row reads its weights for itself: where many rows meet at
-// an expert, experts/tiles.cu is for them.
+// Products of few rows of activations with the matrices of their experts: the decode of one sequence, or of a few. The
+// kernel for quantized weights is in experts/codes.cuh. Every row reads its weights by itself. If many rows share an
+// expert, experts/tiles.cu is used instead.
 #include <algorithm>
 
 #include "backend/cuda/experts/codes.cuh"
@@ -15,9 +15,9 @@ using expert_rows_detail::kMostTerms;
 
 namespace {
 
-constexpr size_t kStaticShared = 4096;  // more than what the kernel declares
+constexpr size_t kStaticShared = 4096;  // more than the kernel declares
 
-// As few blocks as end no later than one a multiprocessor; small ones are two.
+// The fewest blocks that end no later than one block a multiprocessor would; small blocks are two a multiprocessor.
 dim3 grid_of(const Device& device, const Params& p, int n_groups, int n_warps) {
   const int n_tasks = p.n_sums * p.n_tiles,
             most = std::max(1, kMostWarps / n_warps * device.n_multiprocessors() / n_groups);
@@ -35,7 +35,7 @@ void start(Params p, SpecialisedKernels* specialised, Device& device) {
   constexpr size_t kRing = K::kSlots * K::kSlotBytes;
   const size_t input = Input<K>::bytes(p.n_inputs, p.n_steps);
   for (int j = 0; j < kGates; ++j)
-    CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * (512 * K::kPieces));  // experts follow each other
+    CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * (512 * K::kPieces));  // experts have no gaps
   p.n_warps = kMostWarps * kRing + input + kStaticShared <= device.most_shared() ? kMostWarps : kFewestWarps;
   const SpecialisedKernel kind{SpecialisedKernel::kExpertCodes, K::kLayout, K::kMin, K::kGroup16, kGates, p};
   launch(device, kernel_or(any_kernel<K, kGates>, specialised, kind),
@@ -58,7 +58,7 @@ void start_layout(const Params& p, SpecialisedKernels* specialised, Device& devi
   start_codes<kLayout, false, false>(p, specialised, device);
 }
 
-// Rows that share their activations are a group, if they are not summed up.
+// Rows that share their activations form a group, unless they are summed up.
 Params code_params_of(const ExpertMatmul& m) {
   Params p{expert_rows_detail::params_of(m)};
   const int sharing = p.n_rows / p.x_rows;
@@ -78,7 +78,7 @@ bool can_expert_matmul(const PackedWeight& w) { return !w.f32 && (w.layout != La
 bool can_expert_rows(const ExpertMatmul& m) {
   const auto columns = static_cast<size_t>((m.x.cols + kTileCols - 1) / kTileCols * kTileCols);
   const size_t bytes = static_cast<size_t>(m.n_terms) * columns * (sizeof(half) + sizeof(float) / 16);
-  const int64_t sharing = m.n_rows / m.x.rows;  // rows of x are those of terms, or of whole sums
+  const int64_t sharing = m.n_rows / m.x.rows;  // x has a row for each term, or for each sum
   return m.n_terms <= kMostTerms && bytes <= kMostInput && m.n_rows / m.n_terms <= 65535 && m.n_rows % m.x.rows == 0 &&
          (sharing == 1 || (m.n_terms == 1 && sharing <= kMostTerms));
 }
@@ -89,7 +89,7 @@ void expert_rows(const ExpertMatmul& m, Device& device) {
   if (m.w[0]->layout == Layout::kDense) return expert_rows_detail::dense_expert_rows(m, device);
   const Params p = code_params_of(m);
   switch (m.w[0]->layout) {
-    case Layout::kDense: return;  // done
+    case Layout::kDense: return;  // handled above
     case Layout::kCodebook4:
       CHECK(!m.w[0]->has_min);
       if (m.w[0]->group16) return start_codes<Layout::kCodebook4, false, true>(p, m.specialised, device);

@@ -1,5 +1,5 @@
-// What rows.cu and dense.cu share: products of few rows, each with the matrix of its own expert, or sums
-// of such rows with their weights.
+// What rows.cu and dense.cu share: products of few rows, each with the matrix of its own expert, or weighted sums of
+// such rows.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/product_shape.h"
@@ -9,7 +9,7 @@
 
 namespace ingot::cuda::expert_rows_detail {
 
-constexpr int kMostTerms = 32;           // a lane knows each
+constexpr int kMostTerms = 32;           // each lane holds one
 constexpr size_t kMostInput = 96 << 10;  // bytes of activations in shared memory
 
 using Shape = ProductShape;  // accumulate: the sum of n_terms neighbours, each times its weight, is added to y
@@ -26,7 +26,7 @@ struct Params : Shape {
   int64_t y_stride;
 };
 
-// What a lane knows of one of a sum's terms: its expert and its weight.
+// One term of a sum, as a lane knows it: its expert and its weight.
 struct Term {
   int expert = 0;
   float weight = 1.0f;
@@ -41,12 +41,12 @@ struct Term {
   __device__ __forceinline__ float weight_of(int lane) const { return __shfl_sync(0xFFFFFFFFu, weight, lane); }
 };
 
-__device__ __forceinline__ float* output_of(const Params& p, int sum, int64_t out) {  // of f32
+__device__ __forceinline__ float* output_of(const Params& p, int sum, int64_t out) {  // in f32
   return static_cast<float*>(p.y) + sum * p.y_stride + out;
 }
 
-// Output `out` of a sum, whose terms lanes from `first` on know; `before`: what is there, if it is added to. Called by
-// whole warps.
+// Writes output `out` of a sum. The lanes from `first` on hold the terms of the sum. `before` is the old value if the
+// sum is added to it. Whole warps call this function.
 template <int kGates>
 __device__ __forceinline__ void put(const Params& p, const Shape& s, int sum, int64_t out, const float (&sums)[kGates],
                                     float before, bool writes, const Term& term, int first = 0) {
@@ -72,7 +72,7 @@ __device__ __forceinline__ void put(const Params& p, const Shape& s, int sum, in
 }
 
 #ifndef __CUDACC_RTC__
-// All but n_steps.
+// Sets all fields except n_steps.
 inline Params params_of(const ExpertMatmul& m) {
   Params p{};
   for (int j = 0; j < (m.gate >= 0 ? 2 : 1); ++j)

@@ -1,8 +1,8 @@
-// Products of many rows with the matrices of their experts: the rows lie in tiles of one expert each (ExpertOrder),
-// made on the device, so the grid has room for the most tiles there can be, and what is too much of it ends at once. A
-// block takes sixteen tiles of 16 outputs, two a warp (with a gate: eight of each weight), and one tile of up to 64
-// rows, and goes through their columns in steps that are copied ahead into shared memory, as in tile_matmul.cu; dense
-// weights too.
+// Products of many rows with the matrices of their experts. The rows are in tiles with one expert each (ExpertOrder).
+// The tiles are made on the device, so the grid has room for the largest possible number of tiles, and surplus blocks
+// end at once. A block handles sixteen tiles of 16 outputs, two for each warp (with a gate: eight of each weight), and
+// one tile of up to 64 rows. It goes through their columns in steps that are copied ahead into shared memory, as in
+// tile_matmul.cu, for dense weights too.
 #include <algorithm>
 
 #include "backend/cuda/device.cuh"
@@ -18,7 +18,7 @@ using namespace tile_step;
 
 namespace {
 
-constexpr int kWarps = 8, kTiles = 2 * kWarps;  // of a block
+constexpr int kWarps = 8, kTiles = 2 * kWarps;  // in a block
 
 struct Params {
   PackedWeight w[2];
@@ -26,10 +26,10 @@ struct Params {
   const half* x;
   int64_t x_stride, x_rows, n_rows;
   ExpertOrder order;
-  int n_in, n_steps, n_tiles;  // n_tiles: of 16 outputs
+  int n_in, n_steps, n_tiles;  // n_tiles: tiles of 16 outputs
   void* y;
   int64_t y_stride;
-  bool y_f32, y_packs;  // packs: halves in whole 16 bytes
+  bool y_f32, y_packs;  // packs: y takes halves in whole 16 bytes
   int act;
 };
 
@@ -38,13 +38,13 @@ struct Stage {
   static constexpr int kTokens = 8 * kTokenTiles;
   static constexpr int kWeights = kTokens * kInputRowBytes<K>;
   static constexpr int kBytes = kWeights + kTiles * K::kSlotBytes;
-  static constexpr int kStages = 3 * kBytes <= (112 << 10) ? 3 : 2;  // two blocks a multiprocessor
-  static constexpr int kOut = 16 * kTiles + 4;                       // floats of a row of sums
+  static constexpr int kStages = 3 * kBytes <= (112 << 10) ? 3 : 2;  // two blocks on a multiprocessor
+  static constexpr int kOut = 16 * kTiles + 4;                       // floats in a row of sums
   static constexpr int kShared = std::max(kStages * kBytes, kTokens* kOut * 4);
 };
 
-// The block's rows of activations, kCols columns of them; zeros from column n_in on. Rows past the last are as the
-// last.
+// The block's rows of activations, kCols columns of them, with zeros from column n_in on. Rows past the last row repeat
+// the last row.
 template <class K, int kTokenTiles>
 struct Input {
   using S = Stage<K, kTokenTiles>;
@@ -78,7 +78,7 @@ __device__ __forceinline__ PackedWeight matrix_of(const PackedWeight& w, int64_t
   return own;
 }
 
-// One output of a row, from the sums of the tile.
+// One output of a row, computed from the sums of the tile.
 __device__ __forceinline__ float value_of(const Params& p, const float* sums, int c, int n_wide, int64_t expert,
                                           int64_t out) {
   float value[2] = {};
@@ -91,14 +91,14 @@ __device__ __forceinline__ float value_of(const Params& p, const float* sums, in
   return p.act >= 0 ? act_mul(value[0], value[1], p.act) : value[0];
 }
 
-// Sums to shared memory, and from there 8 neighbours at a time to y: `rows` are those of the tile.
+// Writes the sums to shared memory, and from there 8 neighbours at a time to y. `rows` are the rows of the tile.
 template <class K, int kTokenTiles>
 __device__ void finish(const Params& p, const float (&acc)[2][kTokenTiles][4], const RowTile& tile, const int32_t* rows,
                        float* shared) {
   using S = Stage<K, kTokenTiles>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const bool gate = p.act >= 0;
-  __syncthreads();  // the stages are done with
+  __syncthreads();  // the stages are no longer used
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     const int at = gate ? j * (16 * kWarps) + 16 * warp : 32 * warp + 16 * j;
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(32 * kWarps, 2) expert_kernel(const __grid_con
   let_next_start();
   if constexpr (K::kLayout == Layout::kCodebook4) fill_levels(table, p.w[0]);
   wait_for_previous();
-  const RowTile tile = p.order.tiles[blockIdx.y];  // whatever is there
+  const RowTile tile = p.order.tiles[blockIdx.y];  // may be past the last tile, and then holds anything
   if (static_cast<int>(blockIdx.y) >= *p.order.n_tiles) return;
   if (static_cast<int>(threadIdx.x) < tile.n) rows[threadIdx.x] = p.order.order[tile.first + threadIdx.x];
   const auto source = [&](int j) {

@@ -8,7 +8,7 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr size_t kWorkspace = 32 << 20;  // what NVIDIA advises for Hopper
+constexpr size_t kWorkspace = 32 << 20;  // NVIDIA's recommendation for Hopper
 
 void check_lt(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS) throw Error("cuBLASLt: {} failed: {}", call, cublasLtGetStatusString(status));
@@ -16,7 +16,7 @@ void check_lt(cublasStatus_t status, const char* call) {
 
 cudaDataType_t type_of(DType dtype) { return dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_32F; }
 
-// The power of two that an address is a multiple of, up to 256.
+// The largest power of two, up to 256, that divides the address.
 int alignment(const void* p) {
   const auto address = reinterpret_cast<uintptr_t>(p) | 256;
   return static_cast<int>(address & (~address + 1));
@@ -36,7 +36,7 @@ DenseMatmul::Layout DenseMatmul::layout(DType dtype, int64_t rows, int64_t cols,
   return Layout(made);
 }
 
-// cuBLASLt counts columns first, so what it sees is y^T [n_out, n] = w [n_in, n_out]^T x^T [n_in, n].
+// cuBLASLt is column-major, so it computes y^T [n_out, n] = w [n_in, n_out]^T x^T [n_in, n].
 const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
   if (const Plan* found = plans_.find(key)) return *found;
   const auto [n, n_out, n_in, x_stride, y_stride, x_type, y_type, w_align, x_align, y_align] = key;

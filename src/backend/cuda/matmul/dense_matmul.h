@@ -1,5 +1,5 @@
-// DenseMatmul: y = x w^T through cuBLASLt, with the algorithm that it advises for a shape kept for the next time. Steps
-// have any number of rows, so the shapes are many: those that were used last are kept.
+// DenseMatmul: y = x w^T through cuBLASLt. The algorithm that cuBLASLt recommends for a shape is cached for later
+// steps. Steps have any number of rows, so there are many shapes; the most recently used ones stay cached.
 #pragma once
 #include <cublasLt.h>
 
@@ -21,13 +21,14 @@ class DenseMatmul {
   DenseMatmul(const DenseMatmul&) = delete;
   DenseMatmul& operator=(const DenseMatmul&) = delete;
 
-  // y = alpha * x w^T, or y += with accumulate. x: [n, n_in] and w: [n_out, n_in], contiguous rows, of one type; y: f32
-  // or that type. False, and nothing done, when cuBLASLt has no kernel for these sizes and alignments.
+  // y = alpha * x w^T, or with `accumulate` y += alpha * x w^T. x: [n, n_in] and w: [n_out, n_in] have contiguous rows
+  // and the same type; y: [n, n_out] has that type or f32. Returns false, and does nothing, if cuBLASLt has no kernel
+  // for these sizes and alignments.
   bool run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, Device& device);
   size_t workspace_bytes() const { return workspace_.size(); }
 
  private:
-  static constexpr size_t kMostPlans = 256;  // more than a model's matrices at several counts of rows
+  static constexpr size_t kMostPlans = 256;  // more than a model's matrices, each with several numbers of rows
 
   template <auto kDestroy>
   struct Destroy {

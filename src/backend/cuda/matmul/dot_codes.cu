@@ -1,4 +1,4 @@
-// The product of one row of activations with quantized weights of 4 or 8 bits a code: the kernel is in dot_codes.cuh.
+// The product of one row of activations with quantized weights of 4- or 8-bit codes. The kernel is in dot_codes.cuh.
 #include <algorithm>
 
 #include "backend/cuda/matmul/dot_codes.cuh"
@@ -18,13 +18,14 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1) any_kernel(const __grid_co
 
 template <class K>
 void start(Params p, SpecialisedKernels* specialised, Device& device) {
-  // Wide blocks where tiles are few, or rows so long that every block's own staging of the activations counts.
+  // Wide blocks if there are few tiles, or if rows are so long that every extra block's staging of the activations
+  // matters.
   const bool wide =
       p.n_steps >= 4 * kMostWarps || (p.n_tiles <= device.n_multiprocessors() && p.n_steps >= 2 * kMostWarps);
   const int n_warps = wide ? kMostWarps : kMostWarps / 2;
   const int n_blocks = divide(device, p, n_warps);
   p.rehearses = device.has_dependent_launch() && !wide &&
-                4 * n_blocks <= 3 * device.n_multiprocessors();  // more of them lost by it
+                4 * n_blocks <= 3 * device.n_multiprocessors();  // with more blocks, wide ones were slower
   const SpecialisedKernel kind{
       SpecialisedKernel::kDotCodes, K::kEight ? Layout::kCodes8 : Layout::kCodes4, K::kMin, K::kGroup16, K::kGates, p};
   const auto kernel = kernel_or(any_kernel<K>, specialised, kind);

@@ -1,8 +1,9 @@
-// dot_codes.cu's kernel: the product of one row of activations with quantized weights of 4 or 8 bits a code, whole
-// numbers times whole numbers, so nothing is decoded. The activations become 16-bit integers with a scale for each 128
-// (a step of 2^-15 of the largest: finer than the f16 that they come from); dp2a multiplies two of them at once with
-// codes as they lie. A warp loads its next steps while it uses the last, the first before the kernel in front has
-// ended; warps of a block divide the columns of a tile of 16 rows and add up in shared memory.
+// dot_codes.cu's kernel: the product of one row of activations with quantized weights of 4- or 8-bit codes. It
+// multiplies integers by integers, so no code is decoded. The activations become 16-bit integers with a scale for each
+// 128 columns (a step is 2^-15 of the largest: finer than the f16 input). dp2a multiplies two of them at once with
+// codes in their stored order. A warp loads its next steps while it uses the last ones. It loads the first steps before
+// the kernel in front has ended. The warps of a block divide the columns of a tile of 16 rows, and add up their sums in
+// shared memory.
 #pragma once
 #include "backend/cuda/matmul/matvec_tiles.cuh"
 
@@ -14,8 +15,8 @@ template <bool kEightOf, bool kMinOf, bool kGroup16Of, int kGatesOf>
 struct Kind {
   static constexpr bool kEight = kEightOf, kMin = kMinOf, kGroup16 = kGroup16Of;
   static constexpr int kGates = kGatesOf;
-  static constexpr int kPieces = kEight ? 4 : 2;  // of 16 bytes: a lane's codes of rows g and g + 8
-  static constexpr int kScaleWords = 2 * (kMin ? 2 : 1) * (kGroup16 ? 2 : 1);  // of a row of a tile
+  static constexpr int kPieces = kEight ? 4 : 2;  // 16-byte pieces: a lane's codes of rows g and g + 8
+  static constexpr int kScaleWords = 2 * (kMin ? 2 : 1) * (kGroup16 ? 2 : 1);  // of one row of a tile
   static constexpr int kTileBytes = 512 * kPieces, kScaleTileBytes = 16 * 4 * kScaleWords;
   static constexpr int kGroups = kGroup16 ? 2 : 1;
   static constexpr int kBatch = !kEight && kGates == 1 ? 2 : 1;  // steps loaded at once
@@ -24,12 +25,12 @@ struct Kind {
 // The activations in shared memory, by tiles of 128 columns.
 template <class K>
 struct Input {
-  int4* x;        // [tile, 4 lanes, 4 units]: 8 16-bit integers, in the order in which dp2a meets their codes
-  int* offsets;   // [tile, 4 lanes, 4 units, kGroups]: -zero times their sum; with minima the sum, as a float
+  int4* x;        // [tile, 4 lanes, 4 units]: 8 16-bit integers, in the order in which dp2a uses their codes
+  int* offsets;   // [tile, 4 lanes, 4 units, kGroups]: -zero * their sum; with minima the sum, as a float
   float* scales;  // [tile]
   uint2* halves;  // [tile, 32]
 
-  static constexpr int kTile = 256 + 64 * K::kGroups + 4;  // bytes of a tile; 256 more of halves
+  static constexpr int kTile = 256 + 64 * K::kGroups + 4;  // bytes of a tile; the halves take 256 more
   static size_t bytes(int n_tiles) { return static_cast<size_t>(n_tiles) * (kTile + 256); }
   __device__ Input(char* shared, int n_tiles)
       : x(reinterpret_cast<int4*>(shared)),
@@ -44,7 +45,7 @@ __device__ __forceinline__ float max_or_nan(float a, float b) {
   return c;
 }
 
-// Columns 4i to 4i + 3, as halves; a warp calls it for a whole tile.
+// Converts columns 4i to 4i + 3 from halves; a warp calls this function for a whole tile.
 template <class K>
 __device__ __forceinline__ void put_input(const Input<K>& input, int i, uint2 halves, int zero) {
   const int tile = i / 32, lane = i % 32, unit = lane / 8, h = lane / 4 % 2, t = lane % 4;
@@ -61,7 +62,7 @@ __device__ __forceinline__ void put_input(const Input<K>& input, int i, uint2 ha
     sum += q[j];
   }
   uint2 words = make_uint2(__byte_perm(q[0], q[1], 0x5410), __byte_perm(q[2], q[3], 0x5410));
-  if constexpr (!K::kEight) {  // codes i of both halves of a unit are neighbours
+  if constexpr (!K::kEight) {  // the codes i of both halves of a unit are neighbours
     const uint32_t other0 = __shfl_xor_sync(0xFFFFFFFFu, words.x, 4), other1 = __shfl_xor_sync(0xFFFFFFFFu, words.y, 4);
     const uint32_t own = h ? other1 : words.x, other = h ? words.y : other0;
     words = make_uint2(__byte_perm(own, other, 0x5410), __byte_perm(own, other, 0x7632));
@@ -73,8 +74,8 @@ __device__ __forceinline__ void put_input(const Input<K>& input, int i, uint2 ha
   if (lane == 0) input.scales[tile] = largest / 32767.0f;
 }
 
-// The activations as halves first, then by tiles: one copy of that code, for a short kernel waits
-// for its instructions.
+// First stores the activations as halves, then converts them by tiles. So there is only one copy of the conversion
+// code; a short kernel waits for its instructions.
 template <class K, Shape kShape>
 __device__ __forceinline__ void stage(const Input<K>& input, const Params& p, float* reduce /* [33] */, bool real) {
   const Shape s = shape_of<kShape>(p);
@@ -116,7 +117,7 @@ struct Step {
       }
     }
   }
-  // Of row g + 8r, unit u, group h: the scale, or the minimum. To be called with constants.
+  // The scale or the minimum of row g + 8r, unit u, group h. Must be called with constants.
   __device__ __forceinline__ float scale(int r, int u, int h, bool min) const {
     const int i = (u * K::kGroups + h) * (K::kMin ? 2 : 1) + min;
     const half2 pair = half2_of(scales[r][i / 2]);
@@ -231,7 +232,7 @@ struct Loader {
 template <class K, Shape kShape>
 __device__ __forceinline__ void run(const Params& p) {
   extern __shared__ __align__(16) char shared[];                             // the activations
-  __shared__ float sums[2][kMostWarps * K::kGates * kTileRows], reduce[33];  // sums: one half while the other is read
+  __shared__ float sums[2][kMostWarps * K::kGates * kTileRows], reduce[33];  // sums: one half written, one read
   const Shape s = shape_of<kShape>(p);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int at_once = s.n_warps / s.split, local = warp / s.split, part = warp % s.split,

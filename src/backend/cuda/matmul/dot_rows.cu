@@ -1,4 +1,4 @@
-// The product of one row of activations with dense weights: the kernel is in dot_rows.cuh.
+// The product of one row of activations with dense weights. The kernel is in dot_rows.cuh.
 #include <algorithm>
 
 #include "backend/cuda/kernels.h"

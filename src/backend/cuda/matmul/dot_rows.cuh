@@ -1,7 +1,7 @@
 // dot_rows.cu's kernel: the product of one row of activations with dense weights. A warp takes one or two rows of
-// weights after another and reads each straight through, 512 bytes a load. It loads one batch while it uses the one
-// before, across the ends of rows, and the first before the kernel in front has ended. The activations lie in shared
-// memory.
+// weights at a time and reads each row in order, 512 bytes a load. It loads a batch while it uses the batch before,
+// also across the ends of rows. It loads the first batch before the kernel in front has ended. The activations are in
+// shared memory.
 #pragma once
 #include "backend/cuda/matmul/matvec_tiles.cuh"
 
@@ -12,8 +12,8 @@ using matvec_tiles::Shape;
 using matvec_tiles::shape_of;
 
 constexpr int kWarps = 8;
-constexpr int kAhead = 8;       // loads of a batch
-constexpr int kChunk = 32 * 8;  // elements of a load of a warp
+constexpr int kAhead = 8;       // loads in a batch
+constexpr int kChunk = 32 * 8;  // elements in one load of a warp
 
 struct Job {
   const half* w;
@@ -24,10 +24,10 @@ struct Job {
 struct Params : Shape {
   Job jobs[3];
   const half* x;
-  RowNorm norm;  // whose result x is, if any
+  RowNorm norm;  // x is the result of this norm, if there is one
 };
 
-// A task: kRows neighbours of a job, or with kGated the same row of the first two jobs. They are the tiles of the
+// A task: kRows neighbouring rows of a job; with kGated, the same row of the first two jobs. Tasks are the tiles of the
 // shape.
 template <int kRows, bool kGated, Shape kShape>
 struct Task {
@@ -43,7 +43,7 @@ struct Task {
     }
   }
   __device__ const Job& job_of(const Params& p, int r) const { return p.jobs[kGated ? r : job]; }
-  // The last rows of a task may be missing: the one before stands in for them, and is not written.
+  // The last rows of a task may be missing. The last existing row is computed in their place, and not written.
   __device__ int64_t row_of(const Shape& s, int r) const {
     return kGated ? row : min(row + r, int64_t{pick(s.n_out, job)} - 1);
   }
@@ -51,10 +51,10 @@ struct Task {
 
 template <int kRows>
 struct Batch {
-  static constexpr int kLoads = kAhead / kRows;  // of a row
+  static constexpr int kLoads = kAhead / kRows;  // of one row
   template <Shape kShape>
   static constexpr bool kWhole = kShape.n_in > 0 &&
-                                 kShape.n_in % (kLoads * kChunk) == 0;  // a row is whole batches, as is known
+                                 kShape.n_in % (kLoads * kChunk) == 0;  // a compile-time fact: a row is whole batches
   uint4 w[kRows][kLoads];
 };
 
@@ -62,7 +62,7 @@ template <int kRows, bool kGated, Shape kShape>
 struct Stream {
   const Params& p;
   const int lane, stride;
-  int task, chunk = 0;  // of the next batch
+  int task, chunk = 0;  // chunk: in the next batch
   const half* w[kRows];
 
   __device__ Stream(const Params& params, int lane_of, int first, int stride_of)
@@ -105,12 +105,12 @@ __device__ __forceinline__ void put(const Shape& s, const Job& job, int64_t row,
   }
 }
 
-// What a warp is summing up.
+// The sums of a warp.
 template <int kRows, bool kGated, Shape kShape>
 struct Sums {
   const Params& p;
   const half* x;
-  const bool real;  // else nothing is written
+  const bool real;  // false: nothing is written
   const int lane, stride;
   int task, chunk = 0;
   float sum[kRows] = {};

@@ -13,15 +13,15 @@ bool can_stream(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
   return can_matvec(w) && rows <= (codes(w) ? kMatvecRows : 1);
 }
 
-// From 9 rows on it takes a second operand of activations, and tiles are as fast for 32; many outputs fill the device
-// with them.
+// From 9 rows on, the stream kernel needs a second operand of activations; the tiles kernel is as fast for 32 rows, and
+// many outputs let it fill the device.
 bool stream_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
   return !codes(w) || rows <= 8 || w.n_out < 8192 || w.n_in < 2048;
 }
 
 bool can_group(const DeviceLimits& device, const PackedWeight& w, int64_t) { return can_warpgroup_matmul(device, w); }
-// Its blocks are long, and begin and end slowly: it wants matrices that fill the device with them, and neither few rows
-// nor thousands.
+// Blocks of this kernel are long, and begin and end slowly. So it needs matrices that fill the device, and neither few
+// rows nor thousands.
 bool group_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
   const int64_t size = w.n_in * w.n_out;
   const bool wide = w.n_out >= 8192, large = size >= 32 << 20;
@@ -45,7 +45,7 @@ constexpr MatmulKernel kKernels[] = {
     {"warpgroups", can_group, group_wins, warpgroup_matmul},  // warpgroup_matmul.cu
     {"tiles", can_tile, tile_wins, tile_matmul},              // tile_matmul.cu
     {"decode, cuBLASLt", can_decode, always, nullptr, true},  // unpack.cu, dense_matmul.cc
-    {"cuBLASLt", is_dense, always, nullptr},                  // dense_matmul.cc; what it refuses, plain_matmul.cu
+    {"cuBLASLt", is_dense, always, nullptr},                  // dense_matmul.cc; if cuBLASLt refuses: plain_matmul.cu
     {.name = "stream for this size", .can = can_stream, .wins = never, .run = matvec, .specialised = true},
     {.name = "tiles for this size", .can = can_tile_codes, .wins = never, .run = tile_matmul, .specialised = true},
     {.name = "warpgroups for this size", .can = can_group, .wins = never, .run = warpgroup_matmul, .specialised = true},
@@ -69,7 +69,7 @@ bool TimedChoice::knows(const PackedWeight& w) const {
 
 void TimedChoice::add(const DeviceLimits& device, const PackedWeight& w, int64_t most_rows, const Time& time) {
   constexpr double kMargin = 0.95, kHopeless = 2;
-  constexpr int64_t kMany = 128;  // rows, from which on more of them help none but cuBLASLt
+  constexpr int64_t kMany = 128;  // from this number on, more rows only help cuBLASLt
   Choice choice{.kind = kind_of(w)};
   std::vector<const MatmulKernel*> hopeless;
   for (size_t i = 0; i < std::size(kRows) && kRows[i] <= most_rows; ++i) {

@@ -1,6 +1,6 @@
-// Which kernel a product goes to: a list in order, of which the first that can take it and wins there does, unless what
-// was timed when the model was loaded says otherwise. `ingot inspect --kernels` shows the choice for a model's
-// matrices, and times it against the others.
+// Chooses the kernel of a product. There is an ordered list; the first kernel that supports the product and wins there
+// is used, unless timings from when the model was loaded favour another kernel. `ingot inspect --kernels` shows the
+// choice for a model's matrices, and times it against the other kernels.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -17,32 +17,35 @@ struct MatmulKernel {
   const char* name;
   bool (*can)(const DeviceLimits& device, const PackedWeight& w, int64_t rows);
   bool (*wins)(const DeviceLimits& device, const PackedWeight& w,
-               int64_t rows);  // where it can, on an H200 (docs/performance.md)
-  // Several jobs, a gate, sums: all that a Matvec may ask. Null: plain products only, which are CudaBackend::product's.
+               int64_t rows);  // where it wins, on an H200 (docs/performance.md)
+  // Supports all options of a Matvec: several jobs, a gate, sums. Null: plain products only, which CudaBackend::product
+  // runs.
   void (*run)(const Matvec& m, Device& device);
-  bool decodes = false;      // without `run`: whether it takes rows of halves of what are codes
-  bool specialised = false;  // compiled for the product, by what the list has for all (specialised.h)
+  bool decodes = false;      // if `run` is null: the kernel needs the codes decoded to rows of halves
+  bool specialised = false;  // compiled for the product from one of the list's general kernels (specialised.h)
 };
 
 std::span<const MatmulKernel> matmul_kernels();
 
-// Rows of a slice of decoded weights, which stays in the L2 cache until the product reads it.
+// Bytes of a slice of decoded weights. The slice stays in the L2 cache until the product reads it.
 inline constexpr int64_t kDecodedBytes = 48 << 20;
 inline int64_t decoded_rows(int64_t n_out, int64_t row_bytes) {
   return std::min(n_out, std::max<int64_t>(256, kDecodedBytes / row_bytes / 256 * 256));
 }
 
-// By the list alone. `alone`: the same for any number of rows, a row's numbers not depending on it.
+// The choice by the list alone. With `alone` the choice is batch-invariant: the same for any number of rows, by a
+// kernel whose results for a row do not depend on the other rows.
 const MatmulKernel& matmul_kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows, bool alone);
 
-// The choice by time. A weight of each kind is timed by some counts of rows, each for all up to it from the one before.
-// Another kernel than the list's must be faster by a twentieth, so that a machine nearly always chooses alike.
+// The choice by time. One weight of each kind is timed with several numbers of rows; each result holds for all numbers
+// from the previous one up to it. Another kernel must be a twentieth faster than the list's kernel, so that a machine
+// nearly always makes the same choice.
 class TimedChoice {
  public:
-  // Microseconds of a product of so many rows by that kernel.
+  // Microseconds of a product with `rows` rows by this kernel.
   using Time = std::function<double(const MatmulKernel& kernel, int64_t rows)>;
 
-  // Of weights of w's kind; rows from 5 (fewer are the stream's anywhere) up to most_rows.
+  // Times weights of w's kind, from 5 rows (below that, the stream kernel always wins) up to most_rows.
   void add(const DeviceLimits& device, const PackedWeight& w, int64_t most_rows, const Time& time);
   bool knows(const PackedWeight& w) const;
   const MatmulKernel& kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows) const;
@@ -58,7 +61,7 @@ class TimedChoice {
   };
   struct Choice {
     Kind kind;
-    const MatmulKernel* faster[std::size(kRows)] = {};  // than the list's; null: none is
+    const MatmulKernel* faster[std::size(kRows)] = {};  // than the list's kernel; null: no kernel is faster
   };
   static Kind kind_of(const PackedWeight& w) { return {w.layout, w.has_min, w.group16, w.n_out, w.n_in}; }
 

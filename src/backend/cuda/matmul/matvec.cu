@@ -1,5 +1,5 @@
-// Products with few rows of activations, up to 16: of quantized weights the kernel is in matvec.cuh, of one row in
-// dot_codes.cu and dot_rows.cu.
+// Products with few rows of activations, up to 16. The kernel for quantized weights is in matvec.cuh; the kernels for a
+// single row are in dot_codes.cu and dot_rows.cu.
 #include "backend/cuda/matmul/matvec.cuh"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/specialised.h"
@@ -11,7 +11,7 @@ using namespace matvec_kernel;
 namespace {
 
 constexpr int kMostStaged = 56 << 10;   // bytes of activations in shared memory
-constexpr size_t kStaticShared = 2048;  // more than what the kernel declares
+constexpr size_t kStaticShared = 2048;  // more than the kernel declares
 
 __global__ void arrange_kernel(half* to, const __grid_constant__ Params p) {
   start_dependent();
@@ -27,10 +27,10 @@ __global__ void __launch_bounds__(32 * kMostWarps, 1) any_kernel(const __grid_co
 template <class K, int kTokenTiles, int kGates>
 void start(Params p, half* arranged, SpecialisedKernels* specialised, Device& device) {
   constexpr int kPerWarp = K::kSlots * K::kSlotBytes;
-  const size_t sums = size_t{2} * kGates * kTileRows * static_cast<size_t>(p.n) * sizeof(float);  // of a warp
+  const size_t sums = size_t{2} * kGates * kTileRows * static_cast<size_t>(p.n) * sizeof(float);  // of one warp
   const size_t input = static_cast<size_t>(p.n) * static_cast<size_t>(arranged_stride(p.n_in)) * sizeof(half);
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
-  // A wave of tiles: more warps to a tile where there are fewer tiles than multiprocessors.
+  // One wave of tiles: more warps share a tile if there are fewer tiles than multiprocessors.
   const bool few = p.n_tiles <= device.n_multiprocessors() && p.n_steps >= 2 * kMostWarps && kTokenTiles == 1;
   const bool wide = few && kMostWarps * (kPerWarp + sums) + input + kStaticShared <= device.most_shared();
   const int n_warps = wide ? kMostWarps : kMostWarps / 2;
@@ -93,7 +93,7 @@ void matvec(const Matvec& m, Device& device) {
   if (p.n == 1 && can_dot_codes(w)) return dot_codes(p, gated, m.specialised, device);
   half* arranged = static_cast<half*>(m.arranged);
   switch (w.layout) {
-    case Layout::kDense: return;  // is dot_rows's
+    case Layout::kDense: return;  // dot_rows.cu handles dense weights
     case Layout::kCodebook4:
       CHECK(!w.has_min);
       if (w.group16) return start<Kind<Layout::kCodebook4, false, true>>(p, gated, arranged, m.specialised, device);

@@ -1,10 +1,10 @@
-// matvec.cu's kernel: products of quantized weights with few rows of activations, up to 16: tensor-core tiles with the
-// weights as the 16-row operand. Every weight is read once, and reading is all that counts, so the kernel is a stream:
-// each warp copies ahead into a ring of its own in shared memory, across the ends of tiles, and starts before the
-// kernel in front of it has ended.
+// matvec.cu's kernel: products of quantized weights with few rows of activations, up to 16. The tensor-core tiles have
+// the weights as the 16-row operand. Every weight is read once, and only the speed of reading matters. So the kernel is
+// a stream: each warp copies ahead into its own ring in shared memory, across the ends of tiles, and starts before the
+// kernel in front has ended.
 //
-// Warps of a block divide the columns of a tile and add up in shared memory; what they do with a step is in
-// matvec_step.cuh.
+// The warps of a block divide the columns of a tile, and add up their sums in shared memory. matvec_step.cuh has the
+// work of a warp on one step.
 #pragma once
 #include "backend/cuda/matmul/matvec_step.cuh"
 #include "backend/cuda/matmul/matvec_tiles.cuh"
@@ -14,7 +14,7 @@ namespace ingot::cuda::matvec_kernel {
 using namespace matvec_step;
 using namespace matvec_tiles;
 
-// Rows of activations: a constant, or what the launch says.
+// Rows of activations: a compile-time constant, or the number of the launch.
 template <Shape kShape>
 __device__ __forceinline__ int rows_of(const Params& p) {
   if constexpr (kShape.n_tokens > 0) {
@@ -24,12 +24,12 @@ __device__ __forceinline__ int rows_of(const Params& p) {
   }
 }
 
-// Activations as the lanes take them: of each 32 columns lane t's 8 lie together, and each row ends in zeros up to
-// whole steps. A few more make tokens lie in different banks.
+// Activations in the order in which the lanes use them: in each 32 columns, the 8 columns of lane t are together. Each
+// row is padded with zeros to whole steps. 8 more elements put tokens in different banks.
 INGOT_HD int whole_steps(int n_in) { return (n_in + kTileCols - 1) / kTileCols * kTileCols; }
 INGOT_HD int arranged_stride(int n_in) { return whole_steps(n_in) + 8; }
 
-// Where 4 columns from k go.
+// The place of 4 columns from column k on.
 __device__ __forceinline__ int arranged_place(int k) { return k / 32 * 32 + k % 16 * 2 + k % 32 / 16 * 4; }
 
 template <Shape kShape>
@@ -37,7 +37,7 @@ __device__ __forceinline__ void arrange(half* to, const Params& p, int first, in
   const Shape s = shape_of<kShape>(p);
   const int n_rows = rows_of<kShape>(p), stride = arranged_stride(s.n_in), per_token = whole_steps(s.n_in) / 4,
             n = n_rows * per_token;
-  constexpr int kAtOnce = 8;  // loads on their way
+  constexpr int kAtOnce = 8;  // loads in flight
   for (int begin = first; begin < n; begin += kAtOnce * step) {
     uint2 v[kAtOnce];
 #pragma unroll
@@ -55,7 +55,8 @@ __device__ __forceinline__ void arrange(half* to, const Params& p, int first, in
 
 template <Shape kShape>
 __device__ __forceinline__ const half* stage_input(const Params& p, half* shared, float* reduce /* [33] */) {
-  // Not a constant where it says no: the kernel is slower when it knows that x is not in shared memory.
+  // If kShape.staged is false, p.staged still decides at run time: the kernel is slower if the compiler knows that x is
+  // not in shared memory.
   if (!kShape.staged && !p.staged) return p.x;
   const Shape s = shape_of<kShape>(p);
   const int n_threads = 32 * s.n_warps;
@@ -71,18 +72,18 @@ __device__ __forceinline__ const half* stage_input(const Params& p, half* shared
   return shared;
 }
 
-// A constant as an argument; NVRTC has no std::integral_constant.
+// A constant passed as an argument; NVRTC has no std::integral_constant.
 template <int kGate>
 struct Gate {
   static constexpr int kValue = kGate;
 };
 
-// The stream of one warp: copies run ahead of their use by all but one of the ring's slots. Steps of the gates take
-// turns.
+// The stream of one warp: copies run ahead of their use by all slots of the ring except one. The steps of the two gate
+// matrices alternate.
 template <class K, int kGates, Shape kShape>
 struct Stream {
   const Params& p;
-  const int lane, part, stride, n_mine;  // stride: from one tile of the warp to its next; n_mine: steps of a tile
+  const int lane, part, stride, n_mine;  // stride: from one tile of the warp to the next; n_mine: its steps in a tile
   uint32_t slot;
   const uint32_t end;
   int tile, left = 0;
@@ -138,7 +139,8 @@ struct Stream {
 // The body of the kernel.
 template <class K, int kTokenTiles, int kGates, Shape kShape>
 __device__ __forceinline__ void run(const Params& p) {
-  // The rings of the warps; [2, warps, kGates, n, 16] sums, one while the other is read; the staged activations.
+  // The rings of the warps; then sums [2, warps, kGates, n, 16], where one half is written while the other is read;
+  // then the staged activations.
   extern __shared__ __align__(16) char shared[];
   __shared__ float reduce[33];
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
@@ -167,7 +169,7 @@ __device__ __forceinline__ void run(const Params& p) {
   int slot = 0, buffer = 0;
   const auto use_step = [&](auto& sums_of, const auto& x, auto gate_ahead) {
     await_copies<K::kSlots - 2>();
-    __syncwarp();  // scales are copied by other lanes than use them
+    __syncwarp();  // lanes use scales that other lanes have copied
     stream.template copy_next<decltype(gate_ahead)::kValue>();
     multiply<K, kTokenTiles>(sums_of, ring + slot, x, lane, constant, table);
     slot = slot + K::kSlotBytes == K::kSlots * K::kSlotBytes ? 0 : slot + K::kSlotBytes;
@@ -176,7 +178,7 @@ __device__ __forceinline__ void run(const Params& p) {
     const int tile = first + local;
     float acc[kGates][kTokenTiles][4] = {};
     if (tile < s.n_tiles) {
-      const half* x[kTokenTiles];  // tokens past the last are as the last, and not written
+      const half* x[kTokenTiles];  // tokens past the last repeat the last, and are not written
 #pragma unroll
       for (int i = 0; i < kTokenTiles; ++i)
         x[i] = input + min(8 * i + g, n - 1) * arranged_stride(s.n_in) + 8 * t + part * K::kCols;

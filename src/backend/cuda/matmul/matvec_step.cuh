@@ -1,11 +1,12 @@
 // One step of matvec.cu's stream: how a warp copies 128 columns of 16 rows of weights to a slot of its ring, and
 // multiplies them from there.
 //
-// A sum over columns may take them in any order, so no fragment needs shuffling: lane t of four owns the columns that
-// packed_weight.h says, and hands them to the tensor core four at a time, with the activations of just those columns.
+// A sum over columns may add them in any order, so no fragment needs shuffling. Lane t of four owns the columns that
+// packed_weight.h lists, and passes them to the tensor core four at a time, with the activations of the same columns.
 //
-// Weights are not decoded: the bits of a code alone, as an f16, are the number code * 2^-24 (a subnormal, which the
-// tensor core takes exactly). So the product is of codes; one more, of the constant -zero, moves them; and scales
+// Weights are not decoded. The bits of a code, read as an f16, are the number code * 2^-24 (a subnormal, which the
+// tensor core multiplies exactly). So the tensor core multiplies codes. Another product, with the constant -zero,
+// subtracts the zero point. Then the scales multiply the sums of a group.
 // multiply sums of a group.
 #pragma once
 #include "backend/cuda/device.cuh"
@@ -13,19 +14,19 @@
 
 namespace ingot::cuda::matvec_step {
 
-// What a step of a warp is: kCols columns of 16 rows, as pieces of 16 bytes a lane, and the scales.
+// A step of a warp: kCols columns of 16 rows, in pieces of 16 bytes for each lane, and their scales.
 template <Layout kLayoutOf, bool kMinOf, bool kGroup16Of>
 struct Kind {
   static constexpr Layout kLayout = kLayoutOf;
   static constexpr bool kMin = kMinOf, kGroup16 = kGroup16Of;
   static constexpr int kCols = kTileCols;
   static constexpr int kPieces = kLayout == Layout::kCodes8 ? 4 : 2;
-  static constexpr int kScaleBytes = 4 * (kMin ? 2 : 1) * (kGroup16 ? 2 : 1);  // that a lane copies
+  static constexpr int kScaleBytes = 4 * (kMin ? 2 : 1) * (kGroup16 ? 2 : 1);  // bytes that a lane copies
   static constexpr int kSlotBytes = 32 * (16 * kPieces + kScaleBytes);
   static constexpr int kSlots = kPieces == 4 ? 3 : 4;
 };
 
-// 16 bytes, or zeros.
+// Copies 16 bytes, or writes zeros.
 __device__ __forceinline__ void copy16(uint32_t to, const void* from, bool in) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");
 }
@@ -89,7 +90,7 @@ struct Scales {
       }
     }
   }
-  // Of group h of unit u: the scale, or the minimum. To be called with constants.
+  // The scale or the minimum of group h of unit u. Must be called with constants.
   __device__ __forceinline__ float get(int u, int h, bool min) const {
     const int i = (u * kPerUnit + h) * kFields + min;
     const half2 pair = half2_of(words[i / 2]);
@@ -97,7 +98,7 @@ struct Scales {
   }
 };
 
-// 8 codes as 4 pairs of code * 2^-24; of a codebook, its entries so.
+// Converts 8 codes to 4 pairs of code * 2^-24, or to pairs of codebook entries in the same unit.
 template <class K>
 __device__ __forceinline__ void pairs_of(uint32_t (&pairs)[4], uint32_t word0, uint32_t word1, const uint32_t* table) {
 #pragma unroll
@@ -112,8 +113,8 @@ __device__ __forceinline__ void pairs_of(uint32_t (&pairs)[4], uint32_t word0, u
   }
 }
 
-// acc += weights of one slot times the activations of its columns, times 2^-24. `constant` is the pair of
-// -zero * 2^-24, or with minima of 2^-24.
+// acc += weights of one slot times the activations of its columns, times 2^-24. `constant` is the pair of -zero *
+// 2^-24; with minima, the pair of 2^-24.
 template <class K, int kTokenTiles>
 __device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const char* slot,
                                          const half* const (&x_of)[kTokenTiles], int lane, uint32_t constant,
@@ -140,7 +141,7 @@ __device__ __forceinline__ void multiply(float (&acc)[kTokenTiles][4], const cha
     }
 #pragma unroll
     for (int i = 0; i < kTokenTiles; ++i) {
-      float sums[2][4], moved[2][4];  // of the halves of the unit; with one scale for both, all in the first
+      float sums[2][4], moved[2][4];  // of the halves of the unit; if both have the same scale, all is in the first
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const uint32_t x0 = h ? x[i].z : x[i].x, x1 = h ? x[i].w : x[i].y;

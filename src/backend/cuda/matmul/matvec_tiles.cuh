@@ -1,16 +1,16 @@
 // What matvec.cuh, dot_codes.cuh, tile_matmul.cuh and warpgroup_matmul.cuh share: products of several weights in one
-// launch, as a list of tiles of 16 rows, and the end of one.
+// launch, as a list of tiles of 16 rows, and the end of such a tile.
 //
-// A kernel whose body is a template over a Shape is compiled twice: ahead of time with Shape{}, for any product, and
-// when the program runs with the constants of one product (specialised.h).
+// A kernel whose body is a template over a Shape is compiled twice: ahead of time with Shape{}, for any product, and at
+// run time with the constants of one product (specialised.h).
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/product_shape.h"
 
 namespace ingot::cuda::matvec_tiles {
 
-constexpr int kMostWarps = 16;            // of a block
-constexpr int kPrefetchBytes = 64 << 10;  // of a tile, to the L2 cache, while the kernel in front still runs
+constexpr int kMostWarps = 16;            // in a block
+constexpr int kPrefetchBytes = 64 << 10;  // of a tile, prefetched to the L2 cache while the kernel in front still runs
 
 using Shape = ProductShape;
 
@@ -25,11 +25,11 @@ struct Params : Shape {
   Job jobs[3];
   const half* x;
   int64_t x_stride;
-  RowNorm norm;  // whose result x is, if any
+  RowNorm norm;  // x is the result of this norm, if there is one
   int n;
 };
 
-// The constants of a specialised kernel, or what the launch says.
+// The constants of a specialised kernel, or else the values of the launch.
 template <Shape kShape>
 __device__ __forceinline__ Shape shape_of(const Shape& p) {
   if constexpr (kShape.n_in > 0) {
@@ -39,7 +39,7 @@ __device__ __forceinline__ Shape shape_of(const Shape& p) {
   }
 }
 
-// v[i], of which no copy has to lie in memory.
+// v[i], without a copy of v in memory.
 __device__ __forceinline__ int pick(const int (&v)[3], int i) { return i == 0 ? v[0] : i == 1 ? v[1] : v[2]; }
 
 __device__ __forceinline__ int job_of(const Shape& s, int tile) {
@@ -50,7 +50,7 @@ __device__ __forceinline__ int job_of(const Shape& s, int tile) {
   return job;
 }
 
-// Asks for the first bytes of a tile to be in the L2 cache soon.
+// Prefetches the first bytes of a tile to the L2 cache.
 __device__ __forceinline__ void prefetch_tile(const PackedWeight& w, int64_t tile) {
 #if __CUDA_ARCH__ >= 900
   const bool dense = w.layout == Layout::kDense;
@@ -63,8 +63,8 @@ __device__ __forceinline__ void prefetch_tile(const PackedWeight& w, int64_t til
 #endif
 }
 
-// Adds up the warps of a tile, whose sums are multiples of 1 / unit, and writes its [16 rows, n tokens], unless it is a
-// rehearsal.
+// Adds up the sums of a tile's warps, which are multiples of 1 / unit, and writes the tile's [16 rows, n tokens].
+// Writes nothing in a warm-up pass (device.cuh).
 template <int kGates, Shape kShape = Shape{}>
 __device__ __forceinline__ void write_tile(const Params& p, int n, const float* sums, int local, int tile, float unit,
                                            bool real = true) {
@@ -96,7 +96,7 @@ __device__ __forceinline__ void write_tile(const Params& p, int n, const float* 
 }
 
 #ifndef __CUDACC_RTC__
-// All but n_steps, split, n_warps, n_tokens, rehearses and staged.
+// Sets all fields except n_steps, split, n_warps, n_tokens, rehearses and staged.
 inline Params params_of(const Matvec& m) {
   CHECK(m.x.dtype == DType::kF16);
   CHECK(m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
@@ -128,13 +128,13 @@ inline Params params_of(const Matvec& m) {
   return p;
 }
 
-// Sets p.split for blocks of n_warps, and returns how many blocks.
+// Sets p.split for blocks of n_warps warps, and returns the number of blocks.
 inline int divide(const Device& device, Params& p, int n_warps) {
   p.n_warps = n_warps;
   const int most_blocks = (n_warps == kMostWarps ? 1 : 2) * device.n_multiprocessors();
   p.split = n_warps;
   while (p.split > p.n_steps) p.split /= 2;
-  // Where there are tiles enough for all, fewer warps share one, and wait for each other less.
+  // If there are enough tiles for all warps, fewer warps share a tile, and wait less for each other.
   while (p.split > 1 && p.n_steps < 4 * p.split &&
          int64_t{p.n_tiles} * p.split >= int64_t{2} * 4 * n_warps * most_blocks)
     p.split /= 2;

@@ -1,4 +1,4 @@
-// From blocks as files have them to PackedWeight: one thread a block, by the format's own unpack().
+// Converts blocks in the file's layout to PackedWeight. One thread converts one block, with the format's own unpack().
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/pack.h"
 
@@ -31,7 +31,7 @@ __global__ void largest_kernel(const uint8_t* blocks, int64_t n_blocks, uint32_t
   if (threadIdx.x % 32 == 0 && most > 0) atomicMax(largest, __float_as_uint(most));
 }
 
-// 32 codes into a unit of a row of the tile.
+// Writes 32 codes to a unit of a row of the tile.
 template <class T>
 __device__ void put_unit(uint8_t* tile, int row, int unit, const uint8_t* codes) {
   constexpr bool kEight = T::code_bits != 4;
@@ -77,7 +77,7 @@ __global__ void pack_kernel(const uint8_t* blocks, int64_t n_blocks, PackedWeigh
   }
 }
 
-// One thread a block, which may be one element.
+// One thread for each block; a block may be a single element.
 template <class T, class Out>
 __global__ void dense_kernel(const uint8_t* blocks, int64_t n_blocks, Out* out) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;

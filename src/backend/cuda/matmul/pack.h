@@ -1,4 +1,4 @@
-// From blocks as files have them to weights as the device's kernels want them (pack.cu, for cuda_weights.cc).
+// Converts blocks in the file's layout to weights in the device's layout (pack.cu, for cuda_weights.cc).
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,7 +11,7 @@
 
 namespace ingot::cuda {
 
-// The exponent of PackedWeight::factor, by the largest scale, or minimum divided by 128: so that scales end below 128,
+// The exponent of PackedWeight::factor, from the largest scale, or minimum divided by 128. It brings scales below 128,
 // and weights below 2^15.
 INGOT_HD int factor_exponent(float largest) {
   int exponent = 7;
@@ -19,12 +19,12 @@ INGOT_HD int factor_exponent(float largest) {
   return exponent - 7 < -120 ? -120 : exponent - 7;
 }
 
-// That largest one, into *largest_bits (a float's bits, zero before).
+// Writes that largest value to *largest_bits (the bits of a float, zero before the call).
 void largest_scale(Format format, const void* blocks, int64_t n_blocks, uint32_t* largest_bits, Device& device);
-// Fills w.data and w.scales, which must hold zeros, by the factor of *largest_bits (on the device; null: 1).
+// Fills w.data and w.scales, which must be zero, with the factor from *largest_bits (on the device; null: factor 1).
 void pack_blocks(Format format, const void* blocks, const PackedWeight& w, const uint32_t* largest_bits,
                  Device& device);
-// Rows of halves, or floats, from blocks that are decoded.
+// Decodes blocks to rows of halves, or of floats.
 void pack_dense(Format format, const void* blocks, int64_t n_blocks, bool f32, void* to, Device& device);
 
 }  // namespace ingot::cuda

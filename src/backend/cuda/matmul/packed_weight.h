@@ -1,16 +1,15 @@
-// PackedWeight: a weight as the device's kernels want it. Dense formats become rows of the activation type. Block
-// formats become codes of 4 or 8 bits and scales, in tiles of 16 rows by 128 columns, four units of 32 columns each, of
-// which a warp reads whole 512 bytes at once. Of a unit, lane t of four owns columns 4t to 4t + 3 and 16 + 4t to 16 +
-// 4t + 3: 8 codes, numbered in this order.
+// PackedWeight: a weight in the layout of the device's kernels. Dense formats become rows of the activation type. Block
+// formats become codes of 4 or 8 bits and scales, in tiles of 16 rows by 128 columns. A tile has four units of 32
+// columns each; a warp reads 512 contiguous bytes at once. In a unit, lane t of four owns columns 4t to 4t + 3 and 16 +
+// 4t to 16 + 4t + 3. These 8 codes are numbered in this order.
 //
-//   codes 4 bits:  [tile, 16 rows, 4 lanes, 4 units] words of 8 codes; codes 2j and 2j + 1 in nibbles j and j + 4, so
-//   that one mask
-//                  yields a pair in two half words; codebook formats keep them in plain order, for a table of pairs
+//   codes 4 bits:  [tile, 16 rows, 4 lanes, 4 units] words of 8 codes; codes 2j and 2j + 1 in nibbles j and j + 4,
+//                  so one mask yields a pair in two half words; codebook formats: plain order, for a table of pairs
 //   codes 8 bits:  [tile, 2 pairs of units, 16 rows, 4 lanes, 2 units, 8 bytes]
 //   scales:        [tile, 16 rows, 4 units, group16 ? 2 : 1, has_min ? 2 : 1]: the scale, then the minimum
 //   w = factor * (scale * (code - zero, or codebook[code]) + minimum)
 //
-// The factor is a power of two that keeps scales well inside of f16. Tiles are padded with zero scales.
+// The factor is a power of two that keeps scales well within f16. Tiles are padded with zero scales.
 #pragma once
 #include <cstdint>
 
@@ -25,7 +24,7 @@ inline constexpr int kTileCols = 128;
 inline constexpr int kUnit = 32;  // codes
 inline constexpr int kTileUnits = kTileRows * kTileCols / kUnit;
 
-// Bytes from the start of a tile to the codes of lane t, in one unit of a row.
+// Byte offset, from the start of a tile, of lane t's codes in one unit of a row.
 INGOT_HD int place_of_codes(bool eight_bits, int row, int unit, int t) {
   const int lane = row * 4 + t;
   return eight_bits ? (unit / 2 * 64 + lane) * 16 + unit % 2 * 8 : lane * 16 + unit * 4;
@@ -33,18 +32,18 @@ INGOT_HD int place_of_codes(bool eight_bits, int row, int unit, int t) {
 
 struct PackedWeight {
   Layout layout = Layout::kDense;
-  bool f32 = false;  // dense elements and scales are float, not half
+  bool f32 = false;  // dense elements and scales are f32, not f16
   bool has_min = false;
-  bool group16 = false;  // two scales a unit
+  bool group16 = false;  // two scales in each unit
   int zero = 0;
   float factor = 1.0f;
   uint64_t codebook_low = 0, codebook_high = 0;
   int64_t n_out = 0, n_in = 0;
-  int64_t k_tiles = 0;         // tiles a row of them; 0: dense
+  int64_t k_tiles = 0;         // tiles in a row of tiles; 0: dense
   const void* data = nullptr;  // dense rows, or codes
   const void* scales = nullptr;
-  int64_t n_experts = 1;  // so many matrices, each with whole tiles of its own; data and scales are the first one's
-  int64_t expert_bytes = 0, expert_scale_bytes = 0;  // of data and scales, from one to the next
+  int64_t n_experts = 1;  // number of matrices, each with its own whole tiles; data and scales belong to the first
+  int64_t expert_bytes = 0, expert_scale_bytes = 0;  // bytes of data and of scales from one expert to the next
 };
 
 }  // namespace ingot::cuda

@@ -1,4 +1,4 @@
-// The product that has no demands on sizes and alignment: one warp an output. For odd shapes that cuBLASLt refuses.
+// The product for all sizes and alignments: one warp for each output. Used for odd shapes that cuBLASLt refuses.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
 

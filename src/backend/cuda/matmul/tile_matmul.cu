@@ -1,9 +1,9 @@
-// Products of quantized weights with more rows of activations than a stream of weights serves well: what a batch of
-// sequences decodes. The kernel is in tile_matmul.cuh; here a product is cut for it.
+// Products of quantized weights with more rows of activations than the stream kernel suits: the decode of a batch of
+// sequences. The kernel is in tile_matmul.cuh; this file plans its launch.
 //
-// A row's numbers depend on the others only by that sharing: without, or where it does not ask for their number
-// (Matvec::alone), they are the same for one row as for a thousand. So with --deterministic this kernel takes all
-// products, those of dense weights too.
+// A row's numbers depend on the number of other rows only through the split of columns among blocks. With Matvec::alone
+// the split does not depend on the number of rows, so a row's numbers are the same for one row as for a thousand. So
+// with --deterministic this kernel runs all products, those of dense weights too.
 #include <algorithm>
 
 #include "backend/cuda/matmul/tile_matmul.cuh"
@@ -16,14 +16,14 @@ using namespace tile_kernel;
 
 namespace {
 
-constexpr int kMostSplit = 8;  // blocks of a cluster, which every device of the kind can have
+constexpr int kMostSplit = 8;  // blocks in a cluster; every device with clusters allows 8
 
 template <class K, int kTokenTiles>
 __global__ void __launch_bounds__(32 * kWarps, 2) any_kernel(const __grid_constant__ Params p) {
   run<K, kTokenTiles, Shape{}>(p);
 }
 
-// `alone`: what shares a row's sums depends on the weights only.
+// With `alone`, the split depends only on the weights.
 template <class K, int kTokenTiles>
 void start(Params p, bool alone, SpecialisedKernels* specialised, Device& device) {
   using S = Stage<K, kTokenTiles>;
@@ -37,7 +37,7 @@ void start(Params p, bool alone, SpecialisedKernels* specialised, Device& device
     p.split *= 2;
   const auto split = static_cast<unsigned>(p.split);
   auto kernel = any_kernel<K, kTokenTiles>;
-  if constexpr (K::kLayout != Layout::kDense)  // a step brings those only with --deterministic
+  if constexpr (K::kLayout != Layout::kDense)  // dense weights come here only with --deterministic
     kernel =
         kernel_or(kernel, specialised, {SpecialisedKernel::kTiles, K::kLayout, K::kMin, K::kGroup16, kTokenTiles, p});
   launch_clusters(device, kernel, dim3(n_blocks, split, n_token_blocks), dim3(1, split, 1), 32 * kWarps, S::kShared, p);

@@ -1,9 +1,10 @@
-// tile_matmul.cu's kernel: a block takes sixteen tiles of 16 rows of weights, two a warp, and up to 64 rows of
-// activations, and goes through their columns in steps, copied ahead into shared memory. Codes become halves in
-// registers: exact whole numbers, times the scale.
+// tile_matmul.cu's kernel. A block handles sixteen tiles of 16 rows of weights, two for each warp, and up to 64 rows of
+// activations. It goes through their columns in steps that are copied ahead into shared memory. Codes become halves in
+// registers: exact integers, times the scale.
 //
-// Where there are fewer blocks than the device can hold, a cluster of them shares the columns (Hopper and newer): each
-// puts its sums in its shared memory, and adds up those of all for a share of the outputs, always in the same order.
+// If there are fewer blocks than the device can hold, a cluster of blocks shares the columns (Hopper and newer). Each
+// block puts its sums in its shared memory, and adds up the sums of all blocks for a share of the outputs, always in
+// the same order.
 #pragma once
 #include "backend/cuda/matmul/matvec_tiles.cuh"
 #include "backend/cuda/matmul/tile_step.cuh"
@@ -18,18 +19,18 @@ using matvec_tiles::pick;
 using matvec_tiles::Shape;
 using matvec_tiles::shape_of;
 
-constexpr int kWarps = 8, kTiles = 2 * kWarps;  // of a block
+constexpr int kWarps = 8, kTiles = 2 * kWarps;  // in a block
 
 template <class K, int kTokenTiles>
 struct Stage {
   static constexpr int kTokens = 8 * kTokenTiles;
   static constexpr int kWeights = kTokens * kInputRowBytes<K>;
   static constexpr int kBytes = kWeights + kTiles * K::kSlotBytes;
-  static constexpr int kStages = 3 * kBytes <= (160 << 10) ? 3 : 2;  // what a multiprocessor of Ampere has room for
+  static constexpr int kStages = 3 * kBytes <= (160 << 10) ? 3 : 2;  // fits a multiprocessor of Ampere
   static constexpr int kShared = kStages * kBytes;
 };
 
-// The block's rows of activations, kCols columns of them; zeros from column n_in on.
+// The block's rows of activations, kCols columns of them, with zeros from column n_in on.
 template <class K, int kTokenTiles, Shape kShape>
 __device__ __forceinline__ void copy_input(uint32_t to, const Params& p, int first_token, int column) {
   using S = Stage<K, kTokenTiles>;
@@ -44,19 +45,19 @@ __device__ __forceinline__ void copy_input(uint32_t to, const Params& p, int fir
 }
 
 template <int kTokenTiles>
-using Sums = float[2][kTokenTiles][4];  // of a warp: its two tiles
+using Sums = float[2][kTokenTiles][4];  // of a warp's two tiles
 
-// The j-th tile of a warp; with a gate, of the j-th weight.
+// The j-th tile of a warp; with a gate, a tile of the j-th weight.
 __device__ __forceinline__ int tile_of(bool gated, int warp, int j) {
   return static_cast<int>(blockIdx.x) * (gated ? kWarps : kTiles) + (gated ? warp : 2 * warp + j);
 }
 
-// Writes a lane's sums of one token tile. All of y that they are added to is read before any of it is written.
+// Writes a lane's sums of one token tile. If the sums are added to y, all values of y are read before any is written.
 template <class Y, Shape kShape>
 __device__ __forceinline__ void write_sums(const Params& p, float (&sums)[2][4], int warp, int first_token, int lane) {
   const Shape s = shape_of<kShape>(p);
   const bool gated = s.act >= 0;
-  Y* places[2][4];  // null: nowhere
+  Y* places[2][4];  // null: not written
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     const int tile = tile_of(gated, warp, j);
@@ -83,7 +84,7 @@ __device__ __forceinline__ void write_sums(const Params& p, float (&sums)[2][4],
   }
 }
 
-// A float of the shared memory of the cluster's block of that rank.
+// Reads a float from the shared memory of the cluster's block with this rank.
 __device__ __forceinline__ float load_of_block(uint32_t address, int rank) {
   float v = 0;
 #if __CUDA_ARCH__ >= 900
@@ -94,13 +95,13 @@ __device__ __forceinline__ float load_of_block(uint32_t address, int rank) {
   return v;
 }
 
-// Adds up the sums of all blocks of a cluster, each of which writes some token tiles.
+// Adds up the sums of all blocks of a cluster; each block writes some token tiles.
 template <int kTokenTiles, Shape kShape>
 __device__ __forceinline__ void finish(const Params& p, const Sums<kTokenTiles>& acc, float* shared, int first_token) {
   const Shape s = shape_of<kShape>(p);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   float* own = shared + warp * (8 * kTokenTiles * 32) + lane;  // [2, token tile, 4, lane]
-  __syncthreads();                                             // the stages are done with
+  __syncthreads();                                             // the stages are no longer used
 #pragma unroll
   for (int i = 0; i < 8 * kTokenTiles; ++i) own[32 * i] = acc[i / (4 * kTokenTiles)][i / 4 % kTokenTiles][i % 4];
   if (s.split > 1) cluster_barrier();
@@ -120,7 +121,7 @@ __device__ __forceinline__ void finish(const Params& p, const Sums<kTokenTiles>&
       write_sums<half, kShape>(p, sums, warp, first_token + 8 * i, lane);
     }
   }
-  if (s.split > 1) cluster_barrier();  // nobody ends while others read its sums
+  if (s.split > 1) cluster_barrier();  // no block ends while other blocks read its sums
 }
 
 // The body of the kernel.

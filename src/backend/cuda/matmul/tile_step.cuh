@@ -1,6 +1,6 @@
-// What tile_matmul.cu, experts/tiles.cu and warpgroup_matmul.cu share: from codes in a slot of shared memory
-// (matvec_step.cuh) to the tensor core's operands in registers, exact whole numbers times the scale; the product of a
-// step; and the choice of a kernel by what a weight is.
+// What tile_matmul.cu, experts/tiles.cu and warpgroup_matmul.cu share: the conversion of codes in a slot of shared
+// memory (matvec_step.cuh) to the tensor core's operands in registers, exact integers times the scale; the product of a
+// step; and the choice of a kernel for a weight.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/matvec_step.cuh"
@@ -13,7 +13,7 @@ using matvec_step::From;
 using matvec_step::from_of;
 using matvec_step::Kind;
 
-// Of a row of a tile, the scales of units 2 * half and 2 * half + 1.
+// The scales of units 2 * half and 2 * half + 1, for one row of a tile.
 template <class K>
 struct HalfScales {
   static constexpr int kFields = K::kMin ? 2 : 1, kPerUnit = K::kGroup16 ? 2 : 1, kWords = kFields * kPerUnit;
@@ -31,7 +31,7 @@ struct HalfScales {
       words[0] = v.x, words[1] = v.y, words[2] = v.z, words[3] = v.w;
     }
   }
-  // Of group h of unit u of the half. To be called with constants.
+  // The scale or the minimum of group h of unit u of the half. Must be called with constants.
   __device__ __forceinline__ half2 get(int u, int h, bool min) const {
     const int i = (u * kPerUnit + h) * kFields + min;
     const half2 pair = half2_of(words[i / 2]);
@@ -46,9 +46,9 @@ __device__ __forceinline__ uint32_t masked_or(uint32_t v, uint32_t mask, uint32_
   return r;
 }
 
-// Whole numbers: codes less their zero, or entries of the codebook. `offset` is the pair of 1024 + zero: a code in the
-// low bits of the f16 1024 is 1024 + code; four bits higher, 1024 + 16 codes, which one multiplication and addition
-// brings down, exactly too.
+// Exact integers: codes minus their zero point, or entries of the codebook. `offset` is the pair of 1024 + zero. A code
+// in the low bits of the f16 1024 is the number 1024 + code. A code four bits higher is 1024 + 16 * code, which one
+// multiply-add also reduces exactly.
 template <class K>
 __device__ __forceinline__ half2 level_pair(const uint32_t (&words)[2], int j, half2 offset, const uint32_t* table) {
   if constexpr (K::kLayout == Layout::kCodebook4) return half2_of(table[words[0] >> (8 * j) & 255]);
@@ -62,7 +62,7 @@ __device__ __forceinline__ half2 level_pair(const uint32_t (&words)[2], int j, h
   return __hsub2(half2_of(__byte_perm(words[j / 2], 0x64646464u, j % 2 ? 0x4342 : 0x4140)), offset);
 }
 
-// The lane's 8 weights of rows g and g + 8 of a tile, of one unit of a step. To be called with constant units.
+// The lane's 8 weights of rows g and g + 8 of a tile, in one unit of a step. Must be called with constant units.
 template <class K>
 __device__ __forceinline__ void weights_of(uint32_t (&a)[2][4], const char* slot, int unit, int lane, half2 offset,
                                            const uint32_t* table) {
@@ -86,18 +86,18 @@ __device__ __forceinline__ void weights_of(uint32_t (&a)[2][4], const char* slot
   }
 }
 
-// A step of dense weights: 64 columns of 16 rows. Of each 32, lane t owns columns 8t to 8t + 7, in four pieces: rows g
-// and g + 8 of both.
+// A step of dense weights: 64 columns of 16 rows. In each 32 columns, lane t owns columns 8t to 8t + 7. They are in
+// four pieces: rows g and g + 8 of both halves.
 struct Dense {
   static constexpr Layout kLayout = Layout::kDense;
   static constexpr int kCols = 64, kSlotBytes = 2048;
 };
 
-// From a row of activations of a step to the next in shared memory; the lanes of a read meet all banks.
+// The distance between the rows of activations of a step in shared memory; the lanes of a read use all banks.
 template <class K>
 inline constexpr int kInputRowBytes = 2 * K::kCols + (K::kLayout == Layout::kDense ? 64 : 32);
 
-// Where a lane finds a tile of 16 rows of weights, step by step.
+// Finds a lane's part of a tile of 16 rows of weights, step by step.
 template <class K>
 struct Source {
   From from;
@@ -138,7 +138,7 @@ struct Source<Dense> {
   }
 };
 
-// The lane's operands of one unit of a tile, and of a row of activations. To be called with constant units.
+// The lane's operands of one unit, of a tile and of a row of activations. Must be called with constant units.
 template <class K>
 __device__ __forceinline__ void load_weights(uint32_t (&a)[2][4], const char* slot, int unit, int lane, half2 offset,
                                              const uint32_t* table) {
@@ -182,8 +182,8 @@ __device__ __forceinline__ void multiply_step(float (&acc)[2][kTokenTiles][4], c
 }
 
 #ifndef __CUDACC_RTC__
-// Calls f with the kind of a weight's steps. Codebooks have no minima, and no format of 8 bits has minima and two
-// scales for 32.
+// Calls f with the kind of a weight's steps. Codebook formats have no minima, and no 8-bit format has both minima and
+// two scales for 32 elements.
 template <class F>
 void with_codes(const PackedWeight& w, F&& f) {
   CHECK(!w.has_min || (w.layout != Layout::kCodebook4 && !(w.layout == Layout::kCodes8 && w.group16)));

@@ -1,4 +1,4 @@
-// From PackedWeight back to numbers: slices of a weight for the dense matmul, and rows of an embedding table.
+// Converts a PackedWeight back to numbers: slices of a weight for the dense matmul, and rows of an embedding table.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/matmul/tile_step.cuh"
@@ -17,7 +17,7 @@ __device__ __forceinline__ void store8(float* to, const float (&v)[8]) {
   reinterpret_cast<float4*>(to)[1] = make_float4(v[4], v[5], v[6], v[7]);
 }
 
-// To floats: one row a blockIdx.x, 8 elements a thread.
+// To floats: one row for each blockIdx.x, 8 elements for each thread.
 __global__ void unpack_kernel(float* out, const __grid_constant__ PackedWeight w, int64_t first) {
   start_dependent();
   const int64_t i = int64_t{blockIdx.y} * kThreads + threadIdx.x, row = blockIdx.x;
@@ -27,8 +27,8 @@ __global__ void unpack_kernel(float* out, const __grid_constant__ PackedWeight w
   store8(out + row * w.n_in + 8 * i, values);
 }
 
-// To halves: a warp a tile, by way of shared memory, as the products take it. `out` begins with the first row of tile
-// `first_tile`.
+// To halves: one warp for each tile, through shared memory, in the layout of the products. `out` begins with the first
+// row of tile `first_tile`.
 template <class K>
 __global__ void __launch_bounds__(32 * kTileWarps)
     unpack_tiles_kernel(half* out, const __grid_constant__ PackedWeight w, int first_tile, int64_t n_rows) {

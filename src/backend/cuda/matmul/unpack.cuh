@@ -1,4 +1,4 @@
-// One row of a PackedWeight of codes, 8 elements at a time: for kernels that have no better way.
+// Decodes one row of a PackedWeight of codes, 8 elements at a time: for kernels without a faster way.
 #pragma once
 #include "backend/cuda/device.cuh"
 

@@ -1,6 +1,6 @@
-// Products of quantized weights with a hundred rows of activations and more, on Hopper: steps of a server, prompts
-// beside decodes. Codes become halves in the registers from which the tensor cores take them (wgmma), so weights are
-// read as codes and never written as halves. The kernel is in warpgroup_matmul.cuh; here a product is cut for it.
+// Products of quantized weights with a hundred or more rows of activations, on Hopper: steps of a server that mix
+// prompts and decodes. Codes become halves in the registers that the tensor cores read (wgmma), so weights are read as
+// codes and never written as halves. The kernel is in warpgroup_matmul.cuh; this file plans its launch.
 #include <algorithm>
 #include <cmath>
 
@@ -14,10 +14,11 @@ using namespace warpgroup_kernel;
 
 namespace {
 
-constexpr unsigned kMostSplit = 8;  // blocks of a cluster
+constexpr unsigned kMostSplit = 8;  // blocks in a cluster
 
-// How a product is cut: rows of activations of a block, and how many blocks share the columns. The least time, by what
-// an H200 takes in microseconds for a step of a block, for its beginning and end, and for adding up.
+// How a product is divided: rows of activations for each block, and the number of blocks that share the columns. The
+// division with the least estimated time is used. The constants are microseconds on an H200: for a step of a block, for
+// its beginning and end, and for adding up.
 struct Cut {
   int n_tokens, split;
   double us;
@@ -53,7 +54,7 @@ void start(const Params& p, int split, unsigned n_blocks, SpecialisedKernels* sp
   const auto kernel = kernel_or(any_kernel<K, kTokens>, specialised, kind);
   Params own = p;
   own.split = split;
-  // Blocks of the same weights start together, so that these are read once.
+  // Blocks with the same weights start together, so that the weights are read once.
   launch_clusters(device, kernel, dim3(blocks_for(p.n, kTokens), static_cast<unsigned>(split), n_blocks),
                   dim3(1, static_cast<unsigned>(split), 1), kThreads, Shared<K, kTokens>::kBytes, own);
 }

@@ -1,10 +1,10 @@
-// warpgroup_matmul.cu's kernel. A block takes 256 rows of weights, 128 to each of two warpgroups as two operands of 64,
-// and up to 128 rows of activations. A third warpgroup brings those to shared memory, 64 columns at a time, in the
-// order of columns in which codes lie: a sum may go through its columns in any order, as long as both factors do. Each
-// warp copies its own tiles of codes ahead (matvec_step.cuh), and decodes 32 columns while the tensor cores work on the
-// 32 before.
+// warpgroup_matmul.cu's kernel. A block handles 256 rows of weights, 128 for each of two warpgroups, in two operands of
+// 64. It handles up to 128 rows of activations. A third warpgroup copies the activations to shared memory, 64 columns
+// at a time, in the column order of the codes: a sum may add its columns in any order, if both factors have the same
+// order. Each warp copies its own tiles of codes ahead (matvec_step.cuh), and decodes 32 columns while the tensor cores
+// work on the 32 columns before.
 //
-// Where there are fewer blocks than multiprocessors, a cluster of them shares the columns, as in tile_matmul.cu.
+// If there are fewer blocks than multiprocessors, a cluster of blocks shares the columns, as in tile_matmul.cu.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/matmul/matvec_step.cuh"
@@ -23,18 +23,18 @@ using matvec_tiles::pick;
 using matvec_tiles::Shape;
 using matvec_tiles::shape_of;
 
-constexpr int kThreads = 384, kWorkers = 256;  // of a block; those that multiply
+constexpr int kThreads = 384, kWorkers = 256;  // in a block; threads that multiply
 constexpr int kTiles = 16;                     // of 16 rows of weights
-constexpr int kPanels = 6, kPanelCols = 64;    // of activations, in the ring
+constexpr int kPanels = 6, kPanelCols = 64;    // panels of activations in the ring
 constexpr int kSlots = 3;                      // steps of weights in a warp's ring
 
 template <class K, int kTokens>
 struct Shared {
   static constexpr int kPanelBytes =
-      kTokens * kPanelCols * 2;  // rows of 128 bytes, their 16-byte pieces swizzled by row % 8
+      kTokens * kPanelCols * 2;  // rows of 128 bytes, with 16-byte pieces swizzled by row % 8
   static constexpr int kWeights = kPanels * kPanelBytes;
   static constexpr int kWarpBytes = kSlots * 2 * K::kSlotBytes;
-  static constexpr int kOut = 16 * kTiles + 4;  // floats of a row of sums, which take the rings' place
+  static constexpr int kOut = 16 * kTiles + 4;  // floats in a row of sums; the sums overwrite the rings
   static constexpr int kRings = kWeights + kWorkers / 32 * kWarpBytes, kSums = kTokens * kOut * 4;
   static constexpr int kBarriers = kRings > kSums ? kRings : kSums;
   static constexpr int kBytes = kBarriers + 16 * kPanels + 1024 /* to align it */;
@@ -46,14 +46,14 @@ __device__ __forceinline__ uint32_t free_barrier(uint32_t barriers, int panel) {
 }
 __device__ __forceinline__ void workers_barrier() { asm volatile("bar.sync 3, %0;" ::"n"(kWorkers) : "memory"); }
 
-// What a thread of the warpgroup that fetches has of a panel: 8 columns of some rows. Lane t of a product owns columns
-// 4t to 4t + 3 of each 16 (packed_weight.h), and the tensor core takes from it numbers 2t, 2t + 1, 2t + 8 and 2t + 9:
-// so pairs of columns change places.
+// A thread's part of a panel, in the warpgroup that fetches: 8 columns of some rows. Lane t of a product owns columns
+// 4t to 4t + 3 of each 16 (packed_weight.h). The tensor core reads elements 2t, 2t + 1, 2t + 8 and 2t + 9 from this
+// lane. So pairs of columns are swapped.
 template <int kTokens>
 struct Fetch {
   static constexpr int kRowsAtOnce = 16, kLoads = kTokens / kRowsAtOnce;
   const uint4* from;
-  uint32_t rows[kLoads];  // where they begin, in pieces
+  uint32_t rows[kLoads];  // where the rows begin, in pieces
   const int piece, row, n_in;
 
   __device__ Fetch(const Params& p, int n_in_of, int first_token)
@@ -92,7 +92,7 @@ __device__ __forceinline__ void fetch(const Params& p, char* shared, uint32_t ba
   for (int step = begin; step < end; ++step) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      f.load(v[1 - i], step * kTileCols + (i + 1) * kPanelCols);  // past the last step: of the next, or nothing
+      f.load(v[1 - i], step * kTileCols + (i + 1) * kPanelCols);  // past the last step, loads the next or nothing
       await(free_barrier(barriers, panel), phase);
       f.put(shared + panel * kPanelBytes, v[i]);
       fence_shared();
@@ -103,14 +103,14 @@ __device__ __forceinline__ void fetch(const Params& p, char* shared, uint32_t ba
   }
 }
 
-// The j-th tile of a warp; with a gate, of the j-th weight.
+// The j-th tile of a warp; with a gate, a tile of the j-th weight.
 __device__ __forceinline__ int tile_of(bool gated, int warp, int j) {
   const int block = static_cast<int>(blockIdx.z), group = warp / 4, in_group = warp % 4;
   return gated ? block * (kTiles / 2) + 4 * group + in_group : block * kTiles + 8 * group + 4 * j + in_group;
 }
 
-// 8 neighbouring sums of each of n rows that are `stride` apart, the last being the `last`-th, of all blocks of the
-// cluster: each begins with itself, or all would ask one block at a time.
+// Adds 8 neighbouring sums of n rows over all blocks of the cluster. The rows are `stride` apart; row `last` is the
+// last one. Each block begins with its own sums, so that not all blocks read from the same block at once.
 template <int n>
 __device__ __forceinline__ void add_up(float (&v)[n][8], const float* own, int stride, int last, int split) {
 #pragma unroll
@@ -124,7 +124,7 @@ __device__ __forceinline__ void add_up(float (&v)[n][8], const float* own, int s
     asm("mapa.shared::cluster.u32 %0, %1, %2;"
         : "=r"(there)
         : "r"(address), "r"((static_cast<int>(blockIdx.y) + i) & (split - 1)));
-    float4 parts[2 * n];  // all on their way at once
+    float4 parts[2 * n];  // all in flight at once
 #pragma unroll
     for (int j = 0; j < 2 * n; ++j)
       asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
@@ -139,7 +139,7 @@ __device__ __forceinline__ void add_up(float (&v)[n][8], const float* own, int s
   }
 }
 
-// Writes 8 neighbours of a row of y, or adds to them: `n` of them are there.
+// Writes 8 neighbours of a row of y, or adds to them; only the first `n` of them exist.
 template <class Y>
 __device__ __forceinline__ void write8(Y* y, const float (&v)[8], int n, bool accumulate, bool packs) {
   if (!packs) {
@@ -159,16 +159,16 @@ __device__ __forceinline__ void write8(Y* y, const float (&v)[8], int n, bool ac
   for (int i = 0; i < kPieces; ++i) reinterpret_cast<uint4*>(y)[i] = reinterpret_cast<const uint4*>(whole)[i];
 }
 
-// A block's share of the outputs, from sums [token][kOut]: a thread keeps its 8 rows of weights, and goes through
+// Writes a block's share of the outputs, from sums [token][kOut]. A thread keeps the same 8 rows of weights for all its
 // tokens.
 template <int kTokens, int kOut, Shape kShape>
 __device__ __forceinline__ void write_outputs(const Params& p, const float* sums, int thread, int first_token) {
   const Shape s = shape_of<kShape>(p);
   const bool gated = s.act >= 0;
   const int n_pieces = gated ? kTiles : 2 * kTiles,
-            n_together = kWorkers / n_pieces;  // of a row of sums; threads that share one
+            n_together = kWorkers / n_pieces;  // of a row of sums; tokens handled at once
   const int piece = thread % n_pieces, tile = static_cast<int>(blockIdx.z) * (n_pieces / 2) + piece / 2;
-  const int column = gated ? piece / 8 * 128 + piece % 8 * 8 : 8 * piece;  // in the sums
+  const int column = gated ? piece / 8 * 128 + piece % 8 * 8 : 8 * piece;  // of the sums
   if (tile >= s.n_tiles) return;
   const int at_job = gated ? 0 : job_of(s, tile);
   const Job& job = p.jobs[at_job];
@@ -230,16 +230,16 @@ __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t bar
   for (int i = 0; i < kSlots - 1; ++i) copy(i, begin + i);
 
   const half2 offset = __float2half2_rn(1024.0f + static_cast<float>(s.zero));
-  float acc[2][kTokens / 2];  // the first product is not added to it
+  float acc[2][kTokens / 2];  // the first product overwrites it
   int slot = 0, ahead = kSlots - 1, panel = 0,
       used = -1;  // used: a panel that only the products in flight may still read
   uint32_t phase = 0;
   for (int step = begin; step < end; ++step) {
     await_copies<kSlots - 2>();
-    __syncwarp();  // scales are copied by other lanes than use them
+    __syncwarp();  // lanes use scales that other lanes have copied
     copy(ahead, step + kSlots - 1);
     const char* slots = ring + 2 * slot * K::kSlotBytes;
-    uint32_t a[2][2][2][4];  // of two units in turn, two tiles
+    uint32_t a[2][2][2][4];  // of two units in turn, and two tiles
 #pragma unroll
     for (int unit = 0; unit < 4; ++unit) {
       uint32_t(&own)[2][2][4] = a[unit % 2];
@@ -273,7 +273,7 @@ __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t bar
   await_copies<0>();
   await_products<0>(acc[0]);
   await_products<0>(acc[1]);
-  workers_barrier();  // the rings are done with
+  workers_barrier();  // the rings are no longer used
 
   float* sums = reinterpret_cast<float*>(shared);
 #pragma unroll
@@ -286,7 +286,7 @@ __device__ __forceinline__ void work(const Params& p, char* shared, uint32_t bar
   workers_barrier();
   if (p.split > 1) cluster_barrier();
   write_outputs<kTokens, S::kOut, kShape>(p, sums, thread, first_token);
-  if (p.split > 1) cluster_barrier();  // nobody ends while others read its sums
+  if (p.split > 1) cluster_barrier();  // no block ends while other blocks read its sums
 }
 
 // The body of the kernel.

@@ -7,9 +7,9 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr int kMostThreads = 16;                 // more are not faster than the bus
-constexpr size_t kShare = size_t{1} << 20;       // of a thread at a time
-constexpr size_t kSmallest = size_t{256} << 10;  // pinned
+constexpr int kMostThreads = 16;                 // more threads do not exceed the speed of the bus
+constexpr size_t kShare = size_t{1} << 20;       // bytes of a thread at a time
+constexpr size_t kSmallest = size_t{256} << 10;  // least bytes of pinned memory
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// WeightUpload: what a file has, on its way to the device. Threads copy it from the file's pages into pinned buffers,
-// from which the device takes it by itself; so reading, the bus and repacking go on side by side, and the slowest of
-// them is the time of loading.
+// WeightUpload: copies weights from a file to the device. Threads copy the file's pages into pinned buffers, and the
+// device copies the buffers by itself. So reading, the bus and repacking work at the same time, and the slowest of them
+// sets the loading time.
 #pragma once
 #include <array>
 
@@ -15,7 +15,8 @@ class WeightUpload {
   WeightUpload();
   ~WeightUpload();
 
-  // To the device, in the stream's order. All of `from` has been read when it returns; it has not come yet.
+  // Copies to the device, in the stream's order. On return, all of `from` has been read, but the copy may still be in
+  // flight.
   void copy(void* to, const void* from, size_t bytes, Device& device);
 
   static constexpr size_t kPiece = size_t{16} << 20;

@@ -1,6 +1,6 @@
-// Hopper's warpgroup products and tile copies, as PTX has them (PTX ISA, "Asynchronous Warpgroup Level Matrix
-// Instructions" and "cp.async.bulk.tensor"). A matrix in shared memory is panels of 64 halves a row, whose 16-byte
-// pieces are swizzled by row % 8.
+// Hopper's warpgroup products and tile copies in PTX (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and
+// "cp.async.bulk.tensor"). A matrix in shared memory is panels of 64 halves a row; the 16-byte pieces of a row are
+// swizzled by row % 8.
 #pragma once
 #include <cuda.h>
 
@@ -26,7 +26,7 @@ __device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
 __device__ __forceinline__ void arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// Until the phase of that parity is over.
+// Waits until the phase with this parity is over.
 __device__ __forceinline__ void await(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{\n.reg .pred done;\n"
@@ -35,14 +35,14 @@ __device__ __forceinline__ void await(uint32_t barrier, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
-// What this thread wrote to shared memory becomes visible to copies and products.
+// Makes this thread's writes to shared memory visible to copies and products.
 __device__ __forceinline__ void fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void warpgroup_barrier(int warpgroup) {
   asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
 }
 
 // ---- copies ----
-// The box at column x and row y of a matrix.
+// Copies the box at column x and row y of a matrix.
 __device__ __forceinline__ void fetch_tile(uint32_t to, const CUtensorMap& map, int x, int y, uint32_t barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
@@ -61,7 +61,7 @@ __device__ __forceinline__ void grow_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// Before products that add to v.
+// To be called before products that add to v.
 template <int n>
 __device__ __forceinline__ void fence_products(float (&v)[n]) {
 #pragma unroll
@@ -69,7 +69,7 @@ __device__ __forceinline__ void fence_products(float (&v)[n]) {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until at most kPending commits are open; v is theirs.
+// Waits until at most kPending commits are open; they write v.
 template <int kPending, int n>
 __device__ __forceinline__ void await_products(float (&v)[n]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
@@ -77,7 +77,8 @@ __device__ __forceinline__ void await_products(float (&v)[n]) {
   for (int i = 0; i < n; ++i) asm volatile("" : "+f"(v[i])::"memory");
 }
 
-// A matrix in shared memory: `leading` bytes between panels (of a turned one), `stride` bytes between groups of 8 rows.
+// Describes a matrix in shared memory: `leading` bytes between panels (if transposed), `stride` bytes between groups of
+// 8 rows.
 __device__ __forceinline__ uint64_t matrix(uint32_t address, int leading, int stride) {
   return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(leading >> 4) << 16 |
          static_cast<uint64_t>(stride >> 4) << 32 | uint64_t{1} << 62;
@@ -96,7 +97,8 @@ __device__ __forceinline__ uint64_t matrix(uint32_t address, int leading, int st
   ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%" \
   "60,%61,%62,%63"
 
-// d [64 x 128] (+)= a [64 x 16] b [128 x 16]^T, all rows of 16 contiguous halves; onto zeros unless `add`.
+// d [64 x 128] (+)= a [64 x 16] b [128 x 16]^T, where all rows have 16 contiguous halves; starts from zeros unless
+// `add`.
 __device__ __forceinline__ void wgmma_128(float (&d)[64], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred add;\nsetp.ne.b32 add, %66, 0;\n"
@@ -105,8 +107,8 @@ __device__ __forceinline__ void wgmma_128(float (&d)[64], uint64_t a, uint64_t b
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// d [64 x kDim] (+)= a [64 x 16], in registers as mma() has it, b [16 x kDim]; not kTurned: b [kDim x 16]^T, rows of
-// contiguous halves.
+// d [64 x kDim] (+)= a [64 x 16] b [16 x kDim], with a in registers as in mma(). If kTurned is false: b [kDim x 16]^T,
+// with rows of contiguous halves.
 template <int kDim, bool kTurned = true>
 __device__ __forceinline__ void wgmma_weights(float (&d)[kDim / 2], const uint32_t* a, uint64_t b, bool add = true) {
   if constexpr (kDim == 128) {

@@ -1,14 +1,14 @@
-// The gated delta rule over many tokens at once (arXiv:2406.06484, arXiv:2412.06464): 64 of them are one chunk. With S
-// the matrix before a chunk, g[t] the sum of the logarithms of its tokens' decays up to t, and A[t, i] = beta[t]
-// exp(g[t] - g[i]) k[t] k[i]^T for i < t,
+// The gated delta rule over many tokens at once (arXiv:2406.06484, arXiv:2412.06464): 64 tokens are one chunk. S is the
+// matrix before a chunk. g[t] is the sum of the logarithms of its tokens' decays up to t. A[t, i] = beta[t] exp(g[t] -
+// g[i]) k[t] k[i]^T for i < t. Then
 //   T = (1 + A)^-1,  W = T beta exp(g) k,  U = T beta v - W S             what each token adds to S
 //   y = exp(g) q S + P U,  with P[t, i] = exp(g[t] - g[i]) q[t] k[i]^T for i <= t
 //   S = exp(g[last]) S + (exp(g[last] - g) k)^T U                         after the chunk
-// Exponents are differences of sums, so none is positive, however fast a state decays.
+// Exponents are differences of such sums, so none is positive, however fast a state decays.
 //
-// A first kernel takes all chunks at once: T in f32, products on the tensor cores. What it makes takes the place of
-// what it read: q and k of length 1 and P in the rows of q and k, W and T beta v in those of v, all halves, and the
-// exponentials in those of alpha and beta. A second one (delta_walk.cu) goes through the chunks.
+// A first kernel computes all chunks at once: T in f32, products on the tensor cores. It overwrites its inputs with its
+// results: q and k scaled to length 1 and P in the rows of q and k, W and T beta v in the rows of v, all in halves, and
+// the exponentials in alpha and beta. A second kernel (delta_walk.cu) goes through the chunks in order.
 #include "backend/cuda/memory.h"
 #include "backend/cuda/recurrence/delta_chunks.cuh"
 
@@ -18,9 +18,9 @@ using namespace recurrence;
 
 namespace {
 
-constexpr int kMostShared = 4;  // value heads of a key head, whose P lie in its q and k
+constexpr int kMostShared = 4;  // value heads of one key head; their P are stored in its q and k
 
-// What a block of the first kernel has in shared memory.
+// Shared memory of a block of the first kernel.
 struct Chunk {
   half q[kTokens * kRow], k[kTokens * kRow], v[kTokens * kRow];
   float a[kTokens][kTokens + 4], t[kTokens][kTokens + 4];   // t: the inverse
@@ -29,7 +29,7 @@ struct Chunk {
   float g[kTokens], beta[kTokens];
 };
 
-// 8 rows of 128 a warp, as halves of their factors, also where `keep` says.
+// Scales 8 rows of 128 in each warp, and stores them as halves; with `keep`, also in place of the f32 rows.
 template <class Factor>
 __device__ __forceinline__ void stage_rows(half* to, float* from, int64_t stride, int n, bool keep, Factor&& factor) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -49,10 +49,10 @@ __device__ __forceinline__ void stage_rows(half* to, float* from, int64_t stride
   }
 }
 
-// The sums of logarithms of decays, by one warp; alpha and beta become exp(g) and exp(g[last] - g).
+// Sums the logarithms of decays, in one warp; alpha and beta become exp(g) and exp(g[last] - g).
 __device__ __forceinline__ void find_decays(Chunk& c, const Delta& p, int head, int64_t first, int n, int lane) {
   constexpr float kLeast =
-      -60.0f;  // of a token, after which nothing is left; sums of less would round what comes after
+      -60.0f;  // for one token, after which nothing of the state is left; a lower value would round the later sums
   float sum = 0, g[2];
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
@@ -80,8 +80,9 @@ __device__ __forceinline__ void find_decays(Chunk& c, const Delta& p, int head, 
   }
 }
 
-// c.t = (1 + c.a)^-1, both lower triangles: columns of the blocks of 16 on the diagonal by substitution, then the
-// blocks below, one diagonal after another: T[i, j] = -T[i, i] (sum over k from j to i - 1 of A[i, k] T[k, j]).
+// c.t = (1 + c.a)^-1; both are lower triangles. The blocks of 16 on the diagonal are solved by substitution, one column
+// at a time. Then the blocks below follow, one diagonal after another: T[i, j] = -T[i, i] (sum over k from j to i - 1
+// of A[i, k] T[k, j]).
 __device__ __forceinline__ void invert(Chunk& c) {
   if (threadIdx.x < kTokens) {
     const int first = static_cast<int>(threadIdx.x) / 16 * 16, column = static_cast<int>(threadIdx.x) % 16;
@@ -115,17 +116,17 @@ __device__ __forceinline__ void invert(Chunk& c) {
   }
 }
 
-// Four warps have a band of 16 rows each of k k^T, four of q k^T, up to the diagonal; the longest of one beside the
-// shortest of the other.
+// Four warps each have a band of 16 rows of k k^T, four have a band of q k^T, up to the diagonal. The longest band of
+// one product runs next to the shortest band of the other.
 struct Band {
   const bool of_q;
-  const int first, lane;  // first: row
+  const int first, lane;  // row of the band
   __device__ Band()
       : of_q(threadIdx.x >= kChunkThreads / 2),
         first(16 * static_cast<int>(of_q ? 7 - threadIdx.x / 32 : threadIdx.x / 32)),
         lane(threadIdx.x % 32) {}
 
-  // acc[j]: its columns from 8j on.
+  // acc[j]: the band's columns from 8j on.
   __device__ __forceinline__ void multiply_keys(float (&acc)[8][4], const Chunk& c) const {
 #pragma unroll
     for (int k = 0; k < kDim; k += 16) {
@@ -139,7 +140,7 @@ struct Band {
       }
     }
   }
-  // A to shared memory, P, of n tokens, to where the rows of q and k have room.
+  // Writes A to shared memory, and P of n tokens to the room in the rows of q and k.
   __device__ __forceinline__ void put_decayed(Chunk& c, const float (&acc)[8][4], half* to, int64_t stride,
                                               int n) const {
 #pragma unroll
@@ -163,7 +164,7 @@ struct Band {
   }
 };
 
-// T times beta, and times beta exp(g), for the products.
+// T beta and T beta exp(g), for the products.
 __device__ __forceinline__ void scale_inverse(Chunk& c) {
   for (int e = threadIdx.x; e < kTokens * kTokens; e += kChunkThreads) {
     const int row = e / kTokens, column = e % kTokens;
@@ -173,7 +174,7 @@ __device__ __forceinline__ void scale_inverse(Chunk& c) {
   }
 }
 
-// W and T beta v, 16 columns a warp, to the rows of v.
+// Writes W and T beta v, 16 columns for each warp, to the rows of v.
 __device__ __forceinline__ void put_products(const Chunk& c, float* rows, int64_t stride, int n) {
   const int column = static_cast<int>(threadIdx.x) / 32 * 16, lane = threadIdx.x % 32;
   uint32_t of_k[4][4], of_v[4][4];
@@ -207,7 +208,7 @@ __device__ __forceinline__ void put_products(const Chunk& c, float* rows, int64_
   }
 }
 
-// A chunk of a key head of a sequence, and of its value heads one after another.
+// One chunk of one key head of a sequence, with the value heads of that key head one after another.
 __global__ void __launch_bounds__(kChunkThreads, 2) chunk_kernel(const __grid_constant__ Delta p) {
   extern __shared__ __align__(128) char shared[];
   Chunk& c = *reinterpret_cast<Chunk*>(shared);
@@ -226,7 +227,7 @@ __global__ void __launch_bounds__(kChunkThreads, 2) chunk_kernel(const __grid_co
   band.multiply_keys(acc, c);
   for (int i = 0; i < p.n_heads / p.n_key_heads; ++i) {
     const Places places(p, key_head, i);
-    __syncthreads();  // of the head before
+    __syncthreads();  // of the previous head
     stage_rows(c.v, places.v + at, p.qkv_stride, n, false, [](const float4&) { return 1.0f; });
     if (threadIdx.x < 32) find_decays(c, p, value_head(p, key_head, i), first, n, threadIdx.x);
     __syncthreads();

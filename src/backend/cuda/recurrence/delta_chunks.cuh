@@ -1,16 +1,16 @@
-// What the two kernels of the delta rule in chunks share: delta_chunks.cu says what they do, and where the first leaves
-// its numbers for the second, delta_walk.cu.
+// What the two kernels of the chunked delta rule share. delta_chunks.cu explains both kernels, and where the first
+// leaves its results for the second, delta_walk.cu.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 
 namespace ingot::cuda::recurrence {
 
-inline constexpr int kTokens = 64, kDim = 128;  // of a chunk; of keys and of values
+inline constexpr int kTokens = 64, kDim = 128;  // tokens in a chunk; key and value dimension
 inline constexpr int kChunkWarps = 8, kChunkThreads = 32 * kChunkWarps;
-inline constexpr int kRow = kDim + 8, kSquare = kTokens + 8;  // halves from row to row in shared memory: no bank twice
+inline constexpr int kRow = kDim + 8, kSquare = kTokens + 8;  // halves from row to row, chosen against bank conflicts
 
-// Four 8 x 8 matrices of halves; the second turns them.
+// Loads four 8 x 8 matrices of halves; the second function transposes them.
 __device__ __forceinline__ void load_matrices(uint32_t (&v)[4], const half* at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
@@ -22,9 +22,9 @@ __device__ __forceinline__ void load_turned(uint32_t (&v)[4], const half* at) {
                : "r"(shared_address(at)));
 }
 
-// Where a lane points ldmatrix for the operands of mma() at rows and columns of a matrix in shared memory.
-//   a, 16 x 16: of a matrix as it lies; turned: of one that lies the other way round, [columns of a, rows of a]
-//   b, 16 deep and 16 wide, which is two: of a matrix that lies [depth, width], turned; or [width, depth], as it is
+// The address that a lane passes to ldmatrix for an operand of mma(), at a row and column of a matrix in shared memory.
+// a is 16 x 16: place_of_a for a matrix stored as a; place_of_turned_a for its transpose, [columns of a, rows of a]. b
+// is 16 deep and 16 wide, which is two operands: place_of_b for [depth, width], place_of_turned_b for [width, depth].
 __device__ __forceinline__ const half* place_of_a(const half* m, int stride, int row, int column, int lane) {
   return m + (row + lane % 16) * stride + column + lane / 16 * 8;
 }
@@ -48,7 +48,7 @@ __device__ __forceinline__ uint32_t pair_of(float a, float b) {
   return bits_of(__halves2half2(from_float<half>(a), from_float<half>(b)));
 }
 
-// Value head `i` of those of a key head, and where its numbers lie.
+// The i-th value head of a key head, and the addresses of its data.
 __device__ __forceinline__ int value_head(const Delta& p, int key_head, int i) {
   return p.tiled ? i * p.n_key_heads + key_head : key_head * (p.n_heads / p.n_key_heads) + i;
 }

@@ -1,6 +1,6 @@
-// The second kernel of the delta rule in chunks (delta_chunks.cu): a block goes through a sequence's chunks with 16
-// columns of a head's matrix, which is f32, in registers, and becomes halves to be multiplied. The next chunk is copied
-// while one is used.
+// The second kernel of the chunked delta rule (delta_chunks.cu). A block goes through a sequence's chunks with 16
+// columns of a head's matrix. The matrix is f32, in registers, and is converted to halves for the products. The next
+// chunk is copied while the current chunk is used.
 #include "backend/cuda/memory.h"
 #include "backend/cuda/recurrence/delta_chunks.cuh"
 
@@ -10,9 +10,9 @@ using namespace recurrence;
 
 namespace {
 
-constexpr int kSlice = 16, kSliceRow = kSlice + 8;  // columns of a block; halves from row to row of them
+constexpr int kSlice = 16, kSliceRow = kSlice + 8;  // columns of a block; halves between its rows in shared memory
 
-// A chunk's share of a block of the second kernel.
+// The part of a chunk that a block of the second kernel uses.
 struct Stage {
   half w[kTokens * kRow], q[kTokens * kRow], k[kTokens * kRow], p[kTokens * kSquare], u[kTokens * kSliceRow];
   float since[kTokens], until[kTokens];  // exp(g), exp(g[last] - g)
@@ -20,7 +20,7 @@ struct Stage {
 struct Walk {
   Stage stages[2];
   half s[kSlice * kRow];                                   // [column of v, row of k]
-  half u[kTokens * kSliceRow], left[kTokens * kSliceRow];  // what tokens add; and what is left of it at the end
+  half u[kTokens * kSliceRow], left[kTokens * kSliceRow];  // what tokens add; what is left of it after the chunk
 };
 
 __device__ __forceinline__ void copy16(void* to, const void* from, bool in) {
@@ -28,7 +28,7 @@ __device__ __forceinline__ void copy16(void* to, const void* from, bool in) {
                : "memory");
 }
 
-// Zeros for tokens past the last.
+// Copies a stage; tokens past the last are zeros.
 __device__ __forceinline__ void copy_stage(Stage& s, const Delta& p, const Places& places, int head, int64_t first,
                                            int n) {
   constexpr int kPieces = kDim / 8;
@@ -67,7 +67,8 @@ struct Share {
   }
 };
 
-// W S or q S, a band of 16 tokens; even and odd steps by themselves, for they wait for each other.
+// W S or q S for a band of 16 tokens. Even and odd steps have separate sums, because each product waits for the one
+// before.
 __device__ __forceinline__ void multiply_state(float (&sums)[2][4], const half* rows, const half* s, int first,
                                                int lane) {
   float odd[2][4] = {};
@@ -87,7 +88,7 @@ __device__ __forceinline__ void multiply_state(float (&sums)[2][4], const half* 
     for (int e = 0; e < 4; ++e) sums[j][e] += odd[j][e];
 }
 
-// From W S of a band what its tokens add.
+// Computes, from W S of a band, what its tokens add to the matrix.
 __device__ __forceinline__ void put_added(Walk& c, const Stage& stage, const float (&sums)[2][4], int first, int lane) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -104,7 +105,7 @@ __device__ __forceinline__ void put_added(Walk& c, const Stage& stage, const flo
   }
 }
 
-// From q S of a band the outputs of its tokens, of which the chunk has n.
+// Computes, from q S of a band, the outputs of its tokens; the chunk has n tokens.
 __device__ __forceinline__ void put_outputs(const Walk& c, const Stage& stage, float (&sums)[2][4], float* y,
                                             int64_t stride, int n, int first, int lane) {
 #pragma unroll
@@ -130,8 +131,8 @@ __device__ __forceinline__ void put_outputs(const Walk& c, const Stage& stage, f
   }
 }
 
-// 16 columns of a head's matrix through all chunks of a sequence. A warp keeps 16 rows of it; four multiply W with it,
-// four q.
+// 16 columns of a head's matrix through all chunks of a sequence. Each warp holds 16 rows of the matrix. Four warps
+// multiply W by it, four multiply q.
 __global__ void __launch_bounds__(kChunkThreads, 1) walk_kernel(const __grid_constant__ Delta p) {
   extern __shared__ __align__(128) char shared[];
   Walk& c = *reinterpret_cast<Walk*>(shared);

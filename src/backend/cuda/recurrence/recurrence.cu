@@ -1,6 +1,7 @@
-// Gates, short convolutions and the gated delta rule. Threads go through the tokens of a sequence in order (of a
-// convolution: through a part of them), with their shares of the state in registers and the next tokens' inputs on
-// their way, so a token's numbers never depend on the batch. delta_chunks.cu has the rule for many tokens at once.
+// Gates, short convolutions and the gated delta rule. Threads go through the tokens of a sequence in order (in a
+// convolution, through a part of the tokens). Each thread has its share of the state in registers, and the next tokens'
+// inputs in flight. So a token's numbers never depend on the batch. delta_chunks.cu has the rule for many tokens at
+// once.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
@@ -12,10 +13,10 @@ using namespace recurrence;
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kConvThreads = 64, kConvAhead = 16;  // channels of a block; tokens
-constexpr int kConvPart = 64;                      // tokens of a block where a sequence brings many
+constexpr int kConvThreads = 64, kConvAhead = 16;  // channels of a block; tokens loaded ahead
+constexpr int kConvPart = 64;                      // tokens of a block if a sequence has many
 constexpr int kDeltaThreads = 128, kColumnLanes = 8,
-              kColumns = kDeltaThreads / kColumnLanes;  // lanes of a column of a head's matrix
+              kColumns = kDeltaThreads / kColumnLanes;  // lanes for each column of a head's matrix
 
 template <class X, class G>
 __global__ void gate_kernel(X* x, int64_t x_stride, const G* gate, int64_t gate_stride, int64_t cols, int64_t n) {
@@ -33,19 +34,20 @@ struct Conv {
   int64_t weight_stride;
   int width, n_channels;
   float*
-      // [part, width - 1, n_channels]: the inputs before each part of a sequence but its first; null: sequences are
+      // [part, width - 1, n_channels]: the inputs before each part of a sequence except the first; null: sequences are
+      // not cut
       // whole
       edges;
   DeviceStates states;
   DeviceBatch batch;
 
-  // Parts of all sequences in order, with gaps.
+  // The edges of all sequences' parts in order, with gaps.
   __device__ float* edge_of(int first_token, int seq) const {
     return edges + (first_token / kConvPart + seq) * int64_t{width - 1} * n_channels;
   }
 };
 
-// What later parts begin with, before they overwrite each other's inputs.
+// Copies the inputs that later parts begin with, before the parts overwrite each other's inputs.
 __global__ void __launch_bounds__(kThreads) edge_kernel(const __grid_constant__ Conv p) {
   start_dependent();
   const int seq = blockIdx.z, begin = p.batch.q_start[seq],
@@ -57,8 +59,8 @@ __global__ void __launch_bounds__(kThreads) edge_kernel(const __grid_constant__ 
     to[i] = p.x[(first - kept + i / p.n_channels) * p.x_stride + i % p.n_channels];
 }
 
-// A channel of a sequence, or of a part of one. Weights and inputs stand at the end of kMost; what is before them is
-// zeros.
+// A channel of a sequence, or of a part of a sequence. Weights and inputs are at the end of arrays of kMost; the front
+// of the arrays is zero.
 template <int kMost>
 __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constant__ Conv p) {
   start_dependent();
@@ -71,7 +73,7 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
   const float* before = begin > start ? p.edge_of(begin, seq)
                         : in >= 0     ? p.states.data + in * p.states.slot_floats
                                       : nullptr;
-  float weights[kMost], window[kMost];  // the last of the window is the token's own input
+  float weights[kMost], window[kMost];  // window ends with the token's own input
 #pragma unroll
   for (int i = 0; i < kMost; ++i) {
     weights[i] = i >= none ? p.weight[c * p.weight_stride + i - none] : 0.0f;
@@ -99,7 +101,7 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
     float inputs[kConvAhead];
 #pragma unroll
     for (int j = 0; j < kConvAhead; ++j) inputs[j] = next[j];
-    load(first + kConvAhead);  // before the stores, which it would wait for
+    load(first + kConvAhead);  // before the stores; after them, the loads would wait
     if (first + kConvAhead <= n) {
 #pragma unroll
       for (int j = 0; j < kConvAhead; ++j) use(inputs[j], first + j);
@@ -127,8 +129,8 @@ __device__ __forceinline__ void copy_floats(float* to, const float* from, bool i
                : "memory");
 }
 
-// A few tokens' inputs in shared memory: q, then k, with zeros up to the rows that lanes have; the block's columns of
-// v.
+// The inputs of a few tokens in shared memory: q, then k, padded with zeros to the rows of the lanes, then the block's
+// columns of v.
 template <int kPer>
 struct Chunk {
   static constexpr int kRows = kPer * kColumnLanes, kTokens = kPer > 16 ? 8 : 16;
@@ -136,7 +138,7 @@ struct Chunk {
   float v[kTokens][kColumns];
   float beta[kTokens], alpha[kTokens];
 };
-// What each of them does to a head: S = keep S; S += k^T (take (v - k S)), k and q having these factors.
+// What each token does to a head: S = keep S; S += k^T (take (v - k S)), where k and q are multiplied by these factors.
 template <int kTokens>
 struct Factors {
   float keep[kTokens], take[kTokens], k[kTokens], q[kTokens];
@@ -168,7 +170,7 @@ __device__ void copy_chunk(Chunk<kPer>& chunk, const Delta& p, int head, int fir
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// A column's lanes take a token.
+// The lanes of a column handle one token each.
 template <int kPer>
 __device__ void find_factors(Factors<Chunk<kPer>::kTokens>& factors, const Chunk<kPer>& chunk, const Delta& p, int head,
                              int n) {
@@ -187,7 +189,7 @@ __device__ void find_factors(Factors<Chunk<kPer>::kTokens>& factors, const Chunk
   factors.k[t] = 1.0f / sqrtf(squares[1] + 1e-6f);
 }
 
-// A lane's rows of a column, four neighbours at a time.
+// The rows of a column that a lane has: four neighbours at a time.
 __device__ __forceinline__ int row_of(int j, int lane) { return 4 * kColumnLanes * (j / 4) + 4 * lane + j % 4; }
 
 template <int kPer>
@@ -207,8 +209,8 @@ __device__ __forceinline__ float dot_rows(const float (&a)[kPer], const float (&
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// 16 columns of a head's matrix through all tokens of a sequence, a chunk being copied while the one before is used.
-// What a token's q reads and what the next one's k knows are sums over the same matrix, and added up together.
+// 16 columns of a head's matrix through all tokens of a sequence. A chunk is copied while the chunk before is used. A
+// token's q S and the next token's k S are sums over the same matrix, and are computed together.
 template <int kPer, bool kPacks>
 __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(const __grid_constant__ Delta p) {
   using C = Chunk<kPer>;
@@ -217,7 +219,7 @@ __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(const __grid_const
   start_dependent();
   const int head = blockIdx.y, seq = blockIdx.z, lane = threadIdx.x % kColumnLanes, local = threadIdx.x / kColumnLanes;
   const int column = static_cast<int>(blockIdx.x) * kColumns + local;
-  const bool writes = column < p.value_dim;  // lanes past the last column help with shuffles
+  const bool writes = column < p.value_dim;  // lanes past the last column only take part in shuffles
   const int begin = p.batch.q_start[seq], end = p.batch.q_start[seq + 1], in = p.batch.state_in[seq];
   if (end - begin >= p.fewest_chunked) return;
   copy_chunk<kPer, kPacks>(chunks[0], p, head, begin, min(C::kTokens, end - begin));

@@ -1,5 +1,5 @@
-// What the two ways through the gated delta rule share: recurrence.cu, token by token, and delta_chunks.cu, 64 tokens
-// at once.
+// What the two versions of the gated delta rule share: recurrence.cu, token by token, and delta_chunks.cu, 64 tokens at
+// once.
 #pragma once
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
@@ -8,18 +8,18 @@ namespace ingot::cuda::recurrence {
 
 struct Delta {
   float* y;
-  float *qkv, *beta, *alpha;  // used up
+  float *qkv, *beta, *alpha;  // overwritten
   const float *decay, *dt;
   int64_t y_stride, qkv_stride, beta_stride, alpha_stride;
   int n_heads, n_key_heads, key_dim, value_dim;
   bool tiled;
   bool packs;           // rows of q and k can be read 16 bytes at a time
-  int fewest_chunked;   // tokens of a sequence that goes through in chunks
-  DeviceStates states;  // of the matrices
+  int fewest_chunked;   // sequences with at least this many tokens go through in chunks
+  DeviceStates states;  // the matrices
   DeviceBatch batch;
 };
 
-// delta_chunks.cu: all sequences of kChunkedTokens and more.
+// delta_chunks.cu: for all sequences of at least kChunkedTokens.
 inline constexpr int kChunkedTokens = 64;
 bool can_chunk(const Device& device, const Delta& p);
 void delta_chunks(const Delta& p, int n_seqs, int most_tokens, Device& device);

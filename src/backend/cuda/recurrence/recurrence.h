@@ -1,5 +1,5 @@
-// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu). States are f32; who reads and writes
-// which slot is in the batch.
+// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu). States are f32. The batch names the
+// slots to read and write.
 #pragma once
 #include <driver_types.h>
 
@@ -12,20 +12,22 @@ namespace ingot::cuda {
 
 inline constexpr int kMostConvWidth = 16, kMostKeyDim = 256;
 
-// A layer of all slots: inputs of the convolution, [conv_width - 1, n_channels], then for each head its matrix the
-// other way round, [value_dim, key_dim], for it is used column by column.
+// One layer in all slots: inputs of the convolution, [conv_width - 1, n_channels], then each head's matrix, transposed
+// to [value_dim, key_dim], because the kernels use it column by column.
 struct DeviceStates {
   float* data = nullptr;    // slot 0
   int64_t slot_floats = 0;  // from one slot to the next
 };
 
-void gate_rows(const Tensor& x, const Tensor& gate, Device& device);  // x *= sigmoid(gate)
-// Sequences of many tokens go through in parts, if there is room for conv_edge_floats() of them.
+// x *= sigmoid(gate), both [n, dim].
+void gate_rows(const Tensor& x, const Tensor& gate, Device& device);
+// Sequences of many tokens are cut into parts if there is room for conv_edge_floats() floats.
 int64_t conv_edge_floats(int64_t n_channels, int width, int n_tokens, int n_seqs);
+// x [n_tokens, n_channels], in place; weight [n_channels, width].
 void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                 int most_tokens, float* edges, Device& device);
-// `chunks`: sequences of many tokens may go through 64 tokens at once, which is not the same to the last bit. The
-// batch's sequences have fewest_tokens to most_tokens.
+// With `chunks`, sequences of many tokens may go through 64 tokens at once; the result then differs in the last bits.
+// The batch's sequences have fewest_tokens to most_tokens tokens.
 void delta_rule(const DeltaRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                 int fewest_tokens, int most_tokens, bool chunks, Device& device);
 

@@ -1,4 +1,4 @@
-// The ops of recurrent layers, and where their states lie: slots [layer][inputs of the convolution, matrices of the
+// The ops of recurrent layers, and the layout of their states: slots [layer][inputs of the convolution, matrices of the
 // heads]. The last slot is for the sequences that pad a step.
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/recurrence/recurrence.h"
@@ -10,7 +10,7 @@ using cuda::check_launch;
 
 namespace {
 
-constexpr int kMostWhole = 64;  // tokens of sequences that a convolution does not cut
+constexpr int kMostWhole = 64;  // longest sequence, in tokens, that a convolution does not cut
 
 int64_t layer_floats(const StateShape& s) { return s.conv_floats() + s.n_heads * s.head_floats(); }
 
@@ -30,7 +30,7 @@ struct CudaStates : StateCache {
 
 }  // namespace
 
-// With a slot that padding writes to.
+// Includes the slot to which padding writes.
 size_t CudaBackend::state_bytes(const StateShape& shape) const {
   const auto slot_floats = static_cast<size_t>(shape.n_layers * layer_floats(shape));
   return static_cast<size_t>(shape.n_slots + 1) * slot_floats * sizeof(float);
@@ -45,7 +45,7 @@ std::unique_ptr<StateCache> CudaBackend::make_states(const StateShape& shape) {
   forget_graphs();
   cuda::Memory memory(state_bytes(shape));
   allocated_ += memory.size();
-  states_ = {{memory.data(), memory.size()}};  // a model has one cache of them, as long as it has steps
+  states_ = {{memory.data(), memory.size()}};  // a model has one state cache, and it lives as long as the model's steps
   return std::make_unique<CudaStates>(shape, std::move(memory));
 }
 

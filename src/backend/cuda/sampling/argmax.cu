@@ -1,4 +1,4 @@
-// The largest logit of each row, and the next batch, with the tokens that were drawn.
+// Finds the largest logit of each row, and uploads the next batch with the drawn tokens.
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/sampling/logit_key.cuh"
@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The last block of a row says what came of it, also to the host: zeros set before and a copy after made a step some 5
-// us longer.
+// The last block of a row writes the result, also for the host. Zeros set before the kernel and a copy after it made a
+// step about 5 us longer.
 __global__ void argmax_kernel(Key* best, Key* copy, RowArgmax* rows, const float* logits, int64_t stride, int64_t n) {
   const float* row = logits + blockIdx.y * stride;
   RowArgmax& all = rows[blockIdx.y];
@@ -36,7 +36,7 @@ __device__ int32_t token_drawn(int32_t token, const Key* keys, const RowDrawn* d
   if (token >= 0) return token;
   const int row = -1 - token;
   const int32_t was = keys == nullptr ? drawn[row].token : keys[row] == 0 ? 0 : id_of(keys[row]);
-  return was < 0 ? 0 : was;  // none could be drawn: nobody wants what comes of it
+  return was < 0 ? 0 : was;  // no token could be drawn; the result is not used
 }
 
 __global__ void bring_kernel(int4* to, const int4* from, int64_t n, DrawnTokens tokens, TableWrites writes) {

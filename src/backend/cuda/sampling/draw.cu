@@ -1,11 +1,12 @@
-// A draw of each row of logits, one block a row: penalties and bias, logprobs, truncations, and the draw itself, in the
-// order of sampling.h and with sampler.h's result but for rounding.
+// Draws from each row of logits, one block for each row: penalties and bias, logprobs, truncations, and the draw
+// itself. The order is that of sampling.h, and the result is that of sampler.h except for rounding.
 //
-// No row is sorted. Every truncation keeps a prefix of the order of likelihood, so one pass finds the largest logit,
-// the sum of all weights and each thread's own largest: the k-th of those is a bound that k logits reach. A second pass
-// gathers what reaches the bounds, mostly tens of candidates, and only those are sorted. Where they are too many (a
-// flat row under top-p), a histogram of counts finds about where the prefix ends, and what is there is sorted. Sums are
-// over fixed shares, so a row's draw is the same in every batch.
+// No row is sorted. Every truncation keeps a prefix of the order of likelihood. So one pass finds the largest logit,
+// the sum of all weights, and each thread's own largest logit. At least k logits reach the k-th largest of the threads'
+// logits, so it is a lower bound. A second pass gathers the logits that reach the bounds, mostly tens of candidates,
+// and only those are sorted. If there are too many (a flat row under top-p), a histogram of counts estimates where the
+// prefix ends, and the logits around that end are sorted. Sums are over fixed shares, so a row's draw is
+// batch-invariant.
 #include <algorithm>
 
 #include "backend/cuda/kernels.h"
@@ -17,11 +18,11 @@ namespace {
 // ---- where the prefix ends, for rows with more candidates than fit ----
 
 struct Prefix {
-  Key last;  // of the order of likelihood: what is not below it is kept
+  Key last;  // last kept key in the order of likelihood: a key that is not below it is kept
   double mass;
 };
 
-// How far below the top a logit is, as a whole number of kDepthBits bits, down to a floor.
+// How far a logit is below the top, down to a floor, as an integer of kDepthBits bits.
 constexpr int kDepthBits = 31, kBinBits = 11;
 constexpr float kDeepest = 0x7FFFFF80;  // the largest float below 2^31
 static_assert(1 << kBinBits == kBins);
@@ -35,7 +36,7 @@ struct Depth {
   __device__ float logit(uint32_t depth) const { return per_nat > 0 ? top - static_cast<float>(depth) / per_nat : top; }
 };
 
-// Of the logits of one depth, the m-th by id.
+// Among the logits of one depth, the m-th by id.
 __device__ Key nth_of_ties(const Row& row, const Depth& depth, uint32_t tied, double m, Shared& s) {
   reset(s);
   double before = 0;
@@ -53,18 +54,18 @@ __device__ Key nth_of_ties(const Row& row, const Depth& depth, uint32_t tied, do
 
 struct Target {
   bool by_mass;
-  double amount;  // elements, or mass
+  double amount;  // number of elements, or mass
 };
 
-// Depths from `begin` on, 2^bits of them.
+// The depths from `begin` on, 2^bits of them.
 struct Bin {
   uint32_t begin;
   int bits;
   __device__ bool has(uint32_t depth) const { return depth >= begin && (depth - begin) >> bits == 0; }
 };
 
-// The part of a bin in which a target is reached, so far as the counts of its parts tell, whose weights are taken to be
-// all alike: a count to that point is exact, a mass is not.
+// The part of a bin in which the target is reached, estimated from the counts of the parts. All weights of a part are
+// taken to be equal, so a target count is exact, and a target mass is not.
 __device__ Bin part_of(const Row& row, const Depth& depth, const Bin& bin, double count, double mass,
                        const Target& target, Shared& s) {
   const int shift = max(bin.bits - kBinBits, 0);
@@ -93,7 +94,7 @@ __device__ Bin part_of(const Row& row, const Depth& depth, const Bin& bin, doubl
   return {bin.begin + (static_cast<uint32_t>(s.first < kNone ? s.first : s.last) << shift), shift};
 }
 
-// What comes before a bin, exactly, and what is in it, which is gathered.
+// The exact count and mass before a bin. The elements of the bin are gathered.
 struct Around {
   double count, mass, mass_in;
   int n_in;
@@ -115,16 +116,16 @@ __device__ Around look_around(const Row& row, const Depth& depth, const Bin& bin
   return around;
 }
 
-// The shortest prefix of the row's logits from `floor` up that reaches the target's count or mass; all of the logits
-// where they do not reach the target.
+// The shortest prefix of the row's logits, from the top down to `floor`, that reaches the target's count or mass; all
+// these logits if they do not reach the target.
 __device__ Prefix prefix_of(const Row& row, float top, float floor, const Target& target, Shared& s) {
-  const Depth depth(top, fmaxf(floor, top - 100.0f));  // what is further below has no weight
+  const Depth depth(top, fmaxf(floor, top - 100.0f));  // logits further below have no weight
   Bin bin{0, kDepthBits};
   Around around{};
   while (true) {
     bin = part_of(row, depth, bin, around.count, around.mass, target, s);
     around = look_around(row, depth, bin, s);
-    // Where the estimate was a bin or two off.
+    // Corrects an estimate that was off by a bin or two.
     for (int moves = 0; target.by_mass && moves < 4; ++moves) {
       const bool back = around.mass >= target.amount && bin.begin > 0;
       if (!back && (around.mass + around.mass_in >= target.amount || bin.begin + (1ull << bin.bits) > 0x7FFFFF80))
@@ -157,10 +158,10 @@ __device__ Prefix prefix_of(const Row& row, float top, float floor, const Target
 
 // ---- the draw ----
 
-// Element i of those drawn from, whose weights up to it sum up to `to`.
+// Decides for element i of the candidates; the weights up to and with it sum up to `to`.
 __device__ void pick(int i, float w, double to, double target, Shared& s) {
   if (!(w > 0)) return;
-  atomicMax(&s.last, i);  // for a target that rounding puts past the end
+  atomicMax(&s.last, i);  // for a target that rounding moves past the end
   if (to > target) atomicMin(&s.first, i);
 }
 __device__ int picked(const Shared& s) { return s.first < kNone ? s.first : s.last; }
@@ -183,8 +184,8 @@ __device__ int32_t draw_sorted(int n, float top, const RowDraw& d, Shared& s) {
   return id_of(s.keys[picked(s)] >> 32);
 }
 
-// The same over all of the row that is not below `last`: each warp sums a share of it, then the block looks into the
-// share that holds the target.
+// Picks by u from all logits of the row that are not below `last`. Each warp sums a share of the row; then the block
+// searches the share that holds the target.
 __device__ int32_t draw_from_row(const Row& row, Key last, float top, const RowDraw& d, Shared& s) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, share = (row.n + 31) / 32;
   const auto weight_at = [&](int i) {
@@ -233,19 +234,20 @@ __device__ int kept_of(int n, const Best& best, const RowDraw& d, Shared& s) {
   return max(1, min(n, s.first));
 }
 
-// Where all weights together are so many times the largest, there is no use in trying to gather the candidates.
+// If the sum of all weights exceeds this multiple of the largest weight, there are too many candidates to gather.
 constexpr double kFlat = 500;
 
 __device__ int32_t draw(const Row& row, const RowDraw& d, const Best& best, Shared& s) {
   const bool top_k = d.top_k > 0;
   if (!top_k && d.top_p >= 1 && d.log_min_p == -INFINITY) return draw_from_row(row, 0, best.top, d, s);
-  // A bound that what is kept reaches. What min-p takes counts among the mass of the k likeliest, though.
+  // A bound that all kept logits reach. With top-k and top-p there is none, because the logits that min-p removes still
+  // count in the mass of the k likeliest.
   float floor = top_k && d.top_p < 1 ? -INFINITY : best.top + d.log_min_p;
   if (top_k && d.top_k <= kThreads) {
     floor = fmaxf(floor, kth_of_threads(best.of_thread, d.top_k, s));
   } else if (!top_k && d.top_p < 1) {
-    // All logits below (1 - p) / n of the total together have less than 1 - p of it, so the rest hold p. Half of it,
-    // for rounding.
+    // All logits below (1 - p) / n of the total together have less than 1 - p of it, so the rest have at least p. The
+    // bound is halved because of rounding.
     const double share = 0.5 * (1.0 - double{d.top_p}) * best.total / row.n;
     floor = fmaxf(floor, best.top + static_cast<float>(log(share)));
   }
@@ -267,7 +269,7 @@ __device__ int32_t draw(const Row& row, const RowDraw& d, const Best& best, Shar
   return draw_sorted(kept_of(n, best, d, s), best.top, d, s);
 }
 
-// The likeliest tokens of the row as it came.
+// The likeliest tokens of the raw row.
 __device__ void find_top(const Row& row, const Best& best, double log_total, int n_top, RowDrawn& out, Shared& s) {
   const int wanted = min(n_top, row.n);
   int n = 0;

@@ -1,5 +1,5 @@
-// What a block does for one row of logits (draw.cu): look at all of it, gather some of it, sort and sum what it
-// gathered.
+// What a block does for one row of logits (draw.cu): read all of the row, gather some logits, and sort and sum the
+// gathered logits.
 #pragma once
 #include <cfloat>
 #include <climits>
@@ -10,8 +10,8 @@
 namespace ingot::cuda {
 
 constexpr int kThreads = 1024;
-constexpr int kCandidates = 2 * kThreads;  // that can be sorted: two a thread
-constexpr int kBins = 2 * kThreads;        // of a histogram
+constexpr int kCandidates = 2 * kThreads;  // most candidates that can be sorted: two for each thread
+constexpr int kBins = 2 * kThreads;        // bins of a histogram
 constexpr int kNone = INT_MAX;
 
 struct Shared {
@@ -20,7 +20,7 @@ struct Shared {
   double sums[32], sums_to[32];
   float tops[32];
   int ids[32];
-  int n, first, last;  // counters and results of searches, for reset()
+  int n, first, last;  // counters and search results, cleared by reset()
   double before;
 };
 
@@ -32,7 +32,7 @@ __device__ __forceinline__ void reset(Shared& s) {
 
 struct Row {
   const float* logits;
-  const uint32_t* mask;  // null: all are allowed
+  const uint32_t* mask;  // null: all tokens are allowed
   int n;
   __device__ __forceinline__ float allowed(float v, int i) const {
     if (mask != nullptr && !(mask[i / 32] >> (i % 32) & 1u)) return -INFINITY;
@@ -60,7 +60,7 @@ struct Eight {
   }
 };
 
-// f(logits, first id) for all of the row, the next eight on their way meanwhile.
+// Calls f(logits, first id) for the whole row, with the next eight logits in flight.
 template <class F>
 __device__ __forceinline__ void each_eight(const Row& row, F&& f) {
   const bool aligned = reinterpret_cast<uintptr_t>(row.logits) % 16 == 0;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void each_eight(const Row& row, F&& f) {
   }
 }
 
-// f(logit, id) for all that are above -infinity.
+// Calls f(logit, id) for all logits above -infinity.
 template <class F>
 __device__ __forceinline__ void each(const Row& row, F&& f) {
   each_eight(row, [&](const float(&v)[8], int first) {
@@ -86,7 +86,7 @@ __device__ __forceinline__ void each(const Row& row, F&& f) {
   });
 }
 
-// Unnormalised probability. Infinite tops share everything.
+// Unnormalised probability. If the top is infinite, all infinite logits have equal shares.
 __device__ __forceinline__ float weight(float v, float top, float inverse_temperature) {
   return v == top ? 1.0f : expf((v - top) * inverse_temperature);
 }
@@ -105,7 +105,7 @@ __device__ __forceinline__ double warp_scan(double v) {
   return v;
 }
 
-// The sum of v over the threads up to this one. total(s) is that of all, until the next scan.
+// The sum of v over the threads up to this one. total(s) is the sum over all threads, until the next scan.
 __device__ __forceinline__ double scan(double v, Shared& s) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const double to = warp_scan(v);
@@ -122,7 +122,7 @@ struct Best {
   float top;        // the largest logit
   int top_id;       // the lowest id that has it
   double total;     // of all weights at temperature 1
-  float of_thread;  // the largest that this thread saw
+  float of_thread;  // the largest logit that this thread saw
 };
 
 __device__ inline Best look_at(const Row& row, Shared& s) {
@@ -161,8 +161,8 @@ __device__ inline Best look_at(const Row& row, Shared& s) {
   return best;
 }
 
-// Puts what `wanted(logit, id)` takes, which is called once for each, into s.keys, in no order; counts it. s.keys is
-// not whole when there are more than kCandidates.
+// Puts the keys for which `wanted(logit, id)` is true into s.keys, in any order, and counts them. Calls `wanted` once
+// for each logit. If there are more than kCandidates, s.keys is incomplete.
 template <class Wanted>
 __device__ __forceinline__ int gather(const Row& row, Shared& s, Wanted&& wanted) {
   reset(s);
@@ -175,7 +175,7 @@ __device__ __forceinline__ int gather(const Row& row, Shared& s, Wanted&& wanted
   return s.n;
 }
 
-// Likeliest first: a bitonic sort of the next power of two.
+// Sorts likeliest first: a bitonic sort of the next power of two.
 __device__ inline void sort_keys(Shared& s, int n) {
   int padded = 2;
   while (padded < n) padded *= 2;
@@ -193,8 +193,7 @@ __device__ inline void sort_keys(Shared& s, int n) {
   __syncthreads();
 }
 
-// The k-th largest of what the threads saw as their largest: so many logits, at least, are not below it. k is at most
-// kThreads.
+// The k-th largest of the threads' largest logits: at least k logits are not below it. k is at most kThreads.
 __device__ inline float kth_of_threads(float of_thread, int k, Shared& s) {
   __syncthreads();
   s.keys[threadIdx.x] = key_of(of_thread, threadIdx.x);
@@ -204,7 +203,7 @@ __device__ inline float kth_of_threads(float of_thread, int k, Shared& s) {
   return kth;
 }
 
-// Masses of the sorted candidates up to number 2t and 2t + 1, t the thread's number, of n.
+// Masses of the n sorted candidates up to numbers 2t and 2t + 1, where t is the thread's number.
 struct Sums {
   double mass[2], total;
 };

@@ -1,4 +1,5 @@
-// Logits as whole numbers that order as sampler.h does: larger logits first, then lower ids; NaN loses to everything.
+// Integer keys of logits that order as in sampler.h: larger logits first, then lower ids; NaN loses to every other
+// logit.
 #pragma once
 #include <cuda_runtime.h>
 

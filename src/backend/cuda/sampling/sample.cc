@@ -1,10 +1,10 @@
-// The draws of CudaBackend. Rows that only want their largest logit share one launch; any other step is drawn by
-// draw.cu, and what it does not know (typical sampling) by the host's sampler, from a copy of that row alone. Some
-// bytes a row come back.
+// The draws of CudaBackend. If all rows only need their largest logit, one launch draws all rows. Other steps are drawn
+// by draw.cu. Rows with options that draw.cu does not support (typical sampling) are drawn by the host's sampler, from
+// a copy of that row only. Only some bytes for each row are copied back.
 //
-// Steps overlap: wait() waits for its sample only, not for the step that has been launched since; and that step may
-// name tokens which the sample has yet to draw. Those that the device draws it takes where they lie, for those that the
-// host draws begin() waits.
+// Steps overlap. wait() waits only for its own sample, not for a step launched later. That later step may name tokens
+// that the sample has not drawn yet. If the device draws these tokens, the step reads them on the device. If the host
+// draws them, begin() waits for them.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -25,7 +25,7 @@ bool has_penalties(const SamplingParams& p) {
   return p.penalty_window != 0 && (p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0);
 }
 
-// Whether a row's draw is the largest of its raw logits and nothing else.
+// Whether a row's draw is simply the largest of its raw logits.
 bool is_plain_greedy(const SampleRow& row) {
   if (row.unwanted) return true;
   const SamplingParams& p = *row.params;
@@ -37,12 +37,12 @@ bool is_for_host(const SampleRow& row) {
   return row.params->typical_p < 1 && row.params->temperature > 0 && !row.unwanted;
 }
 
-// None where the largest logit is NaN, whose key is 0, or -infinity.
+// kNoToken if the largest logit is NaN, whose key is 0, or -infinity.
 int32_t token_of(unsigned long long key) {
   return key >> 32 <= 0x007FFFFF ? kNoToken : static_cast<int32_t>(0xFFFFFFFFu - static_cast<uint32_t>(key));
 }
 
-// The tokens whose logits a row changes, each once. `counts` [n_vocab] is zero before and after.
+// The tokens whose logits a row changes, each once. `counts` [n_vocab] is zero before and after the call.
 void add_edits(const SampleRow& row, std::vector<int32_t>& counts, std::vector<cuda::LogitEdit>& edits) {
   const SamplingParams& p = *row.params;
   const size_t first = edits.size();
@@ -58,7 +58,7 @@ void add_edits(const SampleRow& row, std::vector<int32_t>& counts, std::vector<c
   }
   if (p.logit_bias.empty()) return;
   for (size_t i = first; i < edits.size(); ++i)
-    counts[edits[i].token] = static_cast<int32_t>(i - first) + 1;  // where it is
+    counts[edits[i].token] = static_cast<int32_t>(i - first) + 1;  // index of the edit
   for (const auto& [token, bias] : p.logit_bias) {
     CHECK(token >= 0 && static_cast<size_t>(token) < counts.size());
     if (counts[token] == 0) {
@@ -107,7 +107,7 @@ void CudaBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) 
   try {
     greedy_ ? sample_greedy(logits) : sample_rows(logits);
   } catch (...) {
-    rows_.clear(), host_rows_.clear();  // nothing will have been drawn
+    rows_.clear(), host_rows_.clear();  // as if nothing was drawn
     throw;
   }
   if (clock_) clock_->end();
@@ -126,7 +126,7 @@ void CudaBackend::sample_greedy(const Tensor& logits) {
   check_launch("argmax_rows");
 }
 
-// What the kernel reads is one piece of pinned memory, copied at once: the rows' draws, their edits, their masks.
+// Fills one piece of pinned memory for the kernel, and copies it at once: the rows' draws, their edits, their masks.
 void CudaBackend::sample_rows(const Tensor& logits) {
   std::vector<cuda::RowDraw> draws;
   std::vector<cuda::LogitEdit> edits;
@@ -181,7 +181,8 @@ std::vector<Sampled> CudaBackend::wait() {
   return std::exchange(drawn_, {});
 }
 
-// In place of the batch's drawn tokens what was drawn. The batch is on the device already, unless the host draws.
+// Returns the batch's tokens with the host's draws filled in. If the device draws, its tokens are filled in on the
+// device.
 std::span<const int32_t> CudaBackend::host_drawn_tokens(const Batch& batch) {
   if (host_rows_.empty()) return batch.tokens;
   collect_draws();
