@@ -146,6 +146,14 @@ void add_gpu_cases() {
   const ModelShape m = {"llama-3.1-8b", 4096, 32, 8, 128, 14336};
   for (const auto& seqs : {std::vector<SeqShape>{{0, 8192}}, {{0, 2048}}, {{8191, 1}}, std::vector<SeqShape>(64, {1024, 1})})
     add(m, attention_case({m.n_heads, m.n_kv_heads, m.head_dim}, seqs), peak);
+  // Decode with wider heads, and over latents.
+  for (const auto& seqs : {std::vector<SeqShape>{{32767, 1}}, std::vector<SeqShape>(16, {8191, 1})}) {
+    add(m, attention_case({8, 2, 256}, seqs), peak);
+    add(m, attention_case({16, 2, 512}, seqs), peak);
+    for (const int n_heads : {16, 20, 64, 128})
+      add(m, attention_case({.n_heads = n_heads, .n_kv_heads = 1, .head_dim = 576, .latent = true}, seqs), peak);
+  }
+  add(m, attention_case({.n_heads = 16, .n_kv_heads = 1, .head_dim = 576, .latent = true}, {{0, 2048}}), peak);
   const std::pair<const char*, SamplingParams> draws[] = {
       {"the defaults", {}},
       {"top-p 0.95", {.top_k = 0, .min_p = 0}},

@@ -1,13 +1,14 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need it, and measures: one call does all.
 #
-#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder]      build, test and bench when none is named
+#   bench/gpu/run.sh [build] [test] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth]      build, test and bench when none is named
 #
 # The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. `sanitize` has
 # compute-sanitizer look for bad accesses, races and barriers, `experts` measures models with experts and with recurrent layers, `batch` sequences
 # side by side, bare and through the whole engine, `idle` what the GPU idles between decode steps, `profile` what each kernel of a token takes (ncu), `load` how fast
 # files are loaded (a 2.5 GB model is written for it), `ops`
-# attention and draws alone, `kernels` products alone, `tuned` those of the model's sizes and this device against the fixed ones, `ladder` more types.
+# attention and draws alone, `kernels` products alone, `tuned` those of the model's sizes and this device against the fixed ones, `ladder` more types,
+# `depth` decode far into the context, of one sequence and of sixteen.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build-gpu}
@@ -100,7 +101,7 @@ if has load; then
   python3 tools/load_times.py --ingot "$BUILD/ingot" --device cuda --work "$BUILD/load" --only "safetensors BF16" --before "bench/gpu/bus.py" || failed=1
 fi
 if has ops; then
-  cmake -DINGOT_BENCH=ON "$BUILD" >>"$OUT/build.log" 2>&1 && cmake --build "$BUILD" --target ops_bench >>"$OUT/build.log" 2>&1 && "$BUILD/bench/ops_bench" cuda 2>&1 | tail -20 || failed=1
+  cmake -DINGOT_BENCH=ON "$BUILD" >>"$OUT/build.log" 2>&1 && cmake --build "$BUILD" --target ops_bench >>"$OUT/build.log" 2>&1 && "$BUILD/bench/ops_bench" cuda 2>&1 | tail -32 || failed=1
 fi
 if has kernels; then
   for type in Q4_0 Q8_0; do "$BUILD/ingot" inspect --kernels --device cuda --shape llama-3.1-8b --type $type || failed=1; done
@@ -117,5 +118,15 @@ if has tuned; then
 fi
 if has ladder; then
   for type in F32 Q6_K Q5_K Q3_K Q2_K IQ4_NL MXFP4; do measure llama-3.2-1b $type; done
+fi
+# Heads of 64, of 128, of 256, and latents; the last two shapes have a window in some layers.
+deep() {
+  echo "$1 $2"
+  for depths in "1,8192,32768 --npl 1,16" "122880 --npl 1"; do
+    "$BUILD/ingot" bench batch --device cuda --shape "$1" --type "$2" --empty-prompts --ntg 32 --npp $depths 2>&1 | grep -E "^\| |rror|CHECK"
+  done
+}
+if has depth; then
+  for shape in llama-3.2-1b llama-3.1-8b qwen3.5-0.8b qwen3.5-9b deepseek-v2-lite glm-4.7-flash gemma-3-4b gpt-oss-20b; do deep $shape BF16; done
 fi
 exit $failed

@@ -20,6 +20,7 @@ using SteadyClock = std::chrono::steady_clock;
 struct BatchOptions {
   BenchSubject subject;
   std::vector<int> n_prompt = {128, 512}, n_gen = {128}, n_seqs = {1, 8, 32};
+  bool empty_prompts = false;  // of a prompt only the first token is run
   bool json = false;
 };
 
@@ -37,17 +38,19 @@ double seconds_since(SteadyClock::time_point start) {
 }
 
 // Each step's logits belong to the next one's token, so no step starts before the one before is done.
-BatchRow measure(Ranks& runner, BatchRow row, double read_gb_s) {
+BatchRow measure(Ranks& runner, BatchRow row, double read_gb_s, bool empty_prompts) {
   const std::vector<int32_t> tokens = bench_tokens(static_cast<size_t>(row.n_kv()), runner.info().n_vocab);
   Lockstep sequences(runner, row.n_seqs);
   const int chunk = std::max(1, runner.info().max_batch_tokens / row.n_seqs);
+  const int n_run = empty_prompts ? 1 : row.n_prompt;
   auto start = SteadyClock::now();
-  for (int begin = 0; begin < row.n_prompt; begin += chunk) {
-    const int n = std::min(chunk, row.n_prompt - begin);
-    sequences.feed(std::span(tokens).first(static_cast<size_t>(n) * row.n_seqs), begin + n == row.n_prompt ? n - 1 : n);
+  for (int begin = 0; begin < n_run; begin += chunk) {
+    const int n = std::min(chunk, n_run - begin);
+    sequences.feed(std::span(tokens).first(static_cast<size_t>(n) * row.n_seqs), begin + n == n_run ? n - 1 : n);
   }
   runner.backend().synchronize();
-  row.prefill_s = seconds_since(start);
+  if (!empty_prompts) row.prefill_s = seconds_since(start);
+  sequences.skip(row.n_prompt - n_run);
   start = SteadyClock::now();
   for (int i = 0; i < row.n_gen; ++i) {
     sequences.feed(std::span(tokens).subspan(static_cast<size_t>(i) * row.n_seqs, row.n_seqs), 0);
@@ -114,16 +117,16 @@ void bench_batch(BatchOptions& o) {
         "|-------|-------|------|--------|----------|-----------|----------|-----------|----------|-----------|--------"
         "--|\n");
   }
-  const int n_warm = std::min(16, n_ctx - 1);
-  measure(*runner, {n_warm, std::min(2, n_ctx - n_warm), 1}, 0);  // warms up
+  const int n_warm = std::min(16, n_ctx - 1), n_warm_gen = std::min(2, n_ctx - n_warm);
+  measure(*runner, {n_warm, n_warm_gen, 1}, 0, false);  // warms up
   Peak peak;
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const BatchRow& row : rows) {
     if (InterruptGuard::interrupted()) throw Error("interrupted");
-    measure(*runner, {n_warm, std::min(2, n_ctx - n_warm), row.n_seqs}, 0);  // asks for the kernels of so many rows
+    measure(*runner, {n_warm, n_warm_gen, row.n_seqs}, 0, false);  // asks for the kernels of so many rows
     runner->backend().await_kernels();
     raise_peak(peak, *runner);
-    const BatchRow measured = measure(*runner, row, peak.read_gb_s);
+    const BatchRow measured = measure(*runner, row, peak.read_gb_s, o.empty_prompts);
     o.json ? json.push_back(to_json(measured)) : print(measured);
   }
   if (o.json) fmt::print("{}\n", json.dump(2));
@@ -147,8 +150,11 @@ void add_bench_batch(CLI::App& bench) {
   verb->add_option("-b,--batch-size,--max-batch-tokens", o->subject.model.chunk, "most tokens in one step")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
+  verb->add_flag("--empty-prompts", o->empty_prompts,
+                 "run only the first token of each prompt; the cache has zeros for the rest: for decode at great depth");
   verb->add_flag("--json", o->json, "print JSON, with the keys of llama.cpp's");
-  verb->footer("Example:\n  ingot bench batch model.gguf --npp 128,512 --ntg 128 --npl 1,8,32");
+  verb->footer("Examples:\n  ingot bench batch model.gguf --npp 128,512 --ntg 128 --npl 1,8,32\n"
+               "  ingot bench batch model.gguf --empty-prompts --npp 1,32768 --ntg 24 --npl 1,16");
   verb->callback([o] { bench_batch(*o); });
 }
 

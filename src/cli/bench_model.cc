@@ -42,7 +42,13 @@ double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
   const Weights& w = runner.weights();
   const double lookup_only = w.model.tied ? 0.0 : static_cast<double>(w.model.embedding.bytes());
   const double weights = static_cast<double>(w.active_bytes) - lookup_only;
-  return weights + n_seqs * kv_len * static_cast<double>(runner.kv_shape().token_bytes());
+  const Config& c = runner.config();
+  double read = 0;  // tokens, over all layers
+  for (int i = 0; i < c.n_layers; ++i) {
+    const LayerKind layer = c.layer(i);
+    if (!layer.recurrent) read += layer.window > 0 ? std::min<double>(kv_len, layer.window) : kv_len;
+  }
+  return weights + n_seqs * read * static_cast<double>(runner.kv_shape().token_bytes()) / c.n_kv_layers();
 }
 
 void raise_peak(Peak& peak, Ranks& runner) {

@@ -15,12 +15,16 @@ int64_t capacity(const RunnerInfo& info, int n_seqs) {
   return std::min<int64_t>(info.n_ctx, int64_t{info.n_blocks / n_seqs} * info.block_size);
 }
 
+void check_length(const RunnerInfo& info, int n_seqs, int64_t length) {
+  if (length > capacity(info, n_seqs))
+    throw Error("{} tokens do not fit in the context of {}: shorten the text or make the context longer", length,
+                capacity(info, n_seqs));
+}
+
 // Checks n new tokens for each sequence, after `length` earlier tokens.
 void check_tokens(const RunnerInfo& info, int n_seqs, std::span<const int32_t> tokens, int64_t n, int length) {
   if (n == 0) throw Error("there are no tokens to run");
-  if (length + n > capacity(info, n_seqs))
-    throw Error("{} tokens do not fit in the context of {}: shorten the text or make the context longer", length + n,
-                capacity(info, n_seqs));
+  check_length(info, n_seqs, length + n);
   for (size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] < 0 || tokens[i] >= info.n_vocab)
       throw Error("token {} at index {} is outside the vocabulary of {}", tokens[i], length + i, info.n_vocab);
@@ -36,6 +40,11 @@ Lockstep::Lockstep(Ranks& runner, int n_seqs) : runner_(runner), n_seqs_(n_seqs)
   if (info.n_states == 0) return;
   CHECK_LE(n_seqs, info.n_states);
   for (int seq = 0; seq < n_seqs; ++seq) state_out_.push_back(seq);
+}
+
+void Lockstep::skip(int n) {
+  check_length(runner_.info(), n_seqs_, int64_t{length_} + n);
+  length_ += n;
 }
 
 void Lockstep::feed(std::span<const int32_t> tokens, int first_logit_row) {

@@ -18,7 +18,13 @@ struct Shape {
   float rope_theta, norm_eps;
   ExpertConfig experts = {};
   DeltaConfig delta = {};
+  LatentConfig latent = {};
+  int window = 0;
+  int n_dense = 0;  // of a model with experts, the first layers, which have none
 };
+
+constexpr LatentConfig kLatentOfLite = {.kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128};
+constexpr LatentConfig kLatentOfFlash = {.q_rank = 768, .kv_rank = 512, .nope_dim = 192, .rope_dim = 64, .value_dim = 256};
 
 constexpr Shape kShapes[] = {
     {"smollm-135m", "llama", 30, 576, 9, 3, 64, 1536, 49152, 2048, 1e4f, 1e-5f},
@@ -30,8 +36,34 @@ constexpr Shape kShapes[] = {
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 32, 4, 128, 6144, 151936, 40960, 1e6f, 1e-6f, {.n = 128, .n_used = 8, .ffn_dim = 768, .normalize = true}},
     {"qwen3.5-0.8b", "qwen35", 24, 1024, 8, 2, 256, 3584, 248320, 262144, 1e7f, 1e-6f, {},
      {.n_key_heads = 16, .n_value_heads = 16, .key_dim = 128, .value_dim = 128, .conv_width = 4, .tiled = true}},
+    {"qwen3.5-9b", "qwen35", 32, 4096, 16, 4, 256, 12288, 248320, 262144, 1e7f, 1e-6f, {},
+     {.n_key_heads = 16, .n_value_heads = 32, .key_dim = 128, .value_dim = 128, .conv_width = 4, .tiled = true}},
+    {"gemma-3-4b", "gemma3", 34, 2560, 8, 4, 256, 10240, 262208, 131072, 1e6f, 1e-6f, {}, {}, {}, 1024},
+    {"gpt-oss-20b", "gpt-oss", 24, 2880, 64, 8, 64, 2880, 201088, 131072, 1.5e5f, 1e-5f,
+     {.n = 32, .n_used = 4, .ffn_dim = 2880, .normalize = true}, {}, {}, 128},
+    {"deepseek-v2-lite", "deepseek2", 27, 2048, 16, 1, 576, 10944, 102400, 163840, 1e4f, 1e-6f,
+     {.n = 64, .n_used = 6, .ffn_dim = 1408, .shared_dim = 2816}, {}, kLatentOfLite, 0, 1},
+    {"glm-4.7-flash", "deepseek2", 47, 2048, 20, 1, 576, 10240, 154880, 202752, 1e6f, 1e-5f,
+     {.n = 64, .n_used = 4, .ffn_dim = 1536, .shared_dim = 1536, .scoring = Scoring::kSigmoid, .normalize = true, .scale = 1.8f},
+     {}, kLatentOfFlash, 0, 1},
     {"llama-3.1-70b", "llama", 80, 8192, 64, 8, 128, 28672, 128256, 131072, 5e5f, 1e-5f},
 };
+
+// Which layers have a window, experts, or no attention.
+std::vector<LayerKind> layers_of(const Shape& s, const Arch& arch) {
+  std::vector<LayerKind> layers;
+  const bool alike = s.delta.n_value_heads == 0 && s.window == 0 && s.n_dense == 0;
+  const auto is_last = [](int i, int period) { return period > 0 && (i + 1) % period == 0; };
+  for (int i = 0; !alike && i < s.n_layers; ++i) {
+    const bool windowed = s.window > 0 && !is_last(i, arch.window_period);
+    layers.push_back({.window = windowed ? s.window : 0,
+                      .rope = windowed && arch.local_theta > 0 ? LayerRope::kLocal : LayerRope::kMain,
+                      .experts = s.experts.n > 0 && i >= s.n_dense,
+                      .recurrent = s.delta.n_value_heads > 0 && !is_last(i, arch.delta_period)});
+  }
+  return layers;
+}
+
 constexpr int kUntiedDim = 4096;  // shapes of this dim or more have their own output matrix
 
 Format format_for_row(Format format, int64_t n) {
@@ -157,9 +189,12 @@ Config config_of_shape(const std::string& name) {
     c.rope_layout = c.arch->gguf_rope;
     c.experts = s.experts;
     c.delta = s.delta;
-    if (c.delta.n_value_heads == 0) return c;
-    c.rot_dim = c.head_dim / 4;
-    for (int i = 0; i < c.n_layers; ++i) c.layers.push_back({.experts = c.experts.n > 0, .recurrent = (i + 1) % c.arch->delta_period != 0});
+    c.latent = s.latent;
+    c.sliding_window = s.window;
+    if (s.window > 0) c.local_theta = c.arch->local_theta;
+    c.layers = layers_of(s, *c.arch);
+    if (c.delta.n_value_heads > 0) c.rot_dim = c.head_dim / 4;
+    if (c.latent.kv_rank > 0) c.rot_dim = c.latent.rope_dim;
     return c;
   }
   throw UsageError("unknown shape '{}'; known are {}", printable(name), shape_names());

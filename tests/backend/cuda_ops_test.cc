@@ -291,6 +291,8 @@ TEST(CudaBackend, SmallCasesOfEachKernel) {
       cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype}, mixed));
   cases.push_back(attention_case({.n_heads = 2, .n_kv_heads = 2, .head_dim = 128}, {{0, 300}}));
   cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 1, .head_dim = 576, .latent = true}, mixed));
+  cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = 256}, {{300, 1}, {7, 5}}));
+  cases.push_back(attention_case({.n_heads = 40, .n_kv_heads = 2, .head_dim = 80, .dtype = DType::kE4M3}, {{300, 1}, {7, 5}}));
   for (const OpCase& c : cases) {
     SCOPED_TRACE(c.name + ", seed " + std::to_string(seed));
     expect_close(run_case(c, *backend, seed, false), run_case(c, *ref, seed, false), std::max({c.tolerance, c.loose, kF16Error}));
@@ -347,6 +349,38 @@ TEST(CudaBackend, DeterministicRowsDoNotDependOnTheOthers) {
           EXPECT_TRUE(std::equal(some[o].begin(), some[o].end(), all[o].begin() + first * n_out)) << "output " << o << ", rows " << first << " + " << n;
       }
     }
+}
+
+// Deterministic, a token's attention is the same to the last bit whatever sequences are beside its own, and whatever tokens come with it.
+TEST(CudaBackend, DeterministicAttentionDoesNotDependOnTheOthers) {
+  const auto backend = gpu("f16", true);
+  if (!backend) GTEST_SKIP() << "no GPU";
+  const uint64_t seed = std::random_device{}();
+  backend->reserve(kLimits);
+  const AttentionShape shapes[] = {{8, 2, 64}, {8, 2, 256}, {6, 2, 80}, {.n_heads = 20, .n_kv_heads = 1, .head_dim = 576, .latent = true}};
+  for (const AttentionShape& a : shapes) {
+    constexpr int kTokens = 90, kLong = 400;
+    OpRig rig(*backend, seed);
+    const int64_t kv_dim = int64_t{a.n_kv_heads} * a.head_dim, q_dim = int64_t{a.n_heads} * a.head_dim;
+    KvCache& kv = rig.cache_and_batch({{0, kTokens}, {kLong, 1}}, {.n_layers = 2, .n_kv_heads = a.n_kv_heads, .head_dim = a.head_dim,
+                                                                   .values_are_keys = a.latent});
+    const Tensor q = rig.values(kTokens + 1, q_dim, 2.0f), y = rig.output(kTokens + 1, q_dim);
+    const Tensor k = rig.values(kTokens + 1, kv_dim), v = rig.values(kTokens + 1, kv_dim);
+    backend->kv_write(kv, 1, k, a.latent ? k : v);
+    const auto attended = [&](const std::vector<SeqShape>& seqs, int64_t first, int64_t n) {
+      rig.begin(seqs);
+      backend->attention(y.slice_rows(first, n), q.slice_rows(first, n), kv, attention_args(a));
+      std::vector<float> host(static_cast<size_t>(n * q_dim));
+      backend->download(host.data(), y.slice_rows(first, n));
+      return host;
+    };
+    const std::vector<float> all = attended({{0, kTokens}, {kLong, 1}}, 0, kTokens + 1);
+    for (const auto& [first, n] : {std::pair{0, 1}, {5, 1}, {89, 1}, {40, 3}, {16, 50}}) {
+      const std::vector<float> some = attended({{first, n}}, first, n);
+      EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * q_dim))
+          << label(a, {{first, n}}) << ", seed " << seed;
+    }
+  }
 }
 
 // Token ids to embeddings times a number: the smallest program that can be recorded.

@@ -470,6 +470,32 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
         cases.push_back(rope_case({{0, 3}, {700, 1}, {5, 9}}, 3, head_dim, rot_dim, layout));
 }
 
+// Decode: sequences that end on both sides of the edges of pages, of steps and of splits, heads of every width and
+// groups of every size; then a few tokens each, and all that scores may pass through.
+inline void add_decode_cases(std::vector<OpCase>& cases) {
+  const std::vector<SeqShape> edges = {{0, 1}, {14, 1}, {15, 1}, {16, 1}, {254, 1}, {4096, 1}};
+  const std::vector<SeqShape> few = {{254, 3}, {0, 2}, {700, 8}, {16, 1}}, mixed = {{0, 70}, {600, 1}, {130, 5}};
+  for (const int head_dim : {64, 80, 112, 128, 160, 192, 256, 512})
+    for (const int group : {1, 16}) cases.push_back(attention_case({group, 1, head_dim}, edges));
+  for (const int group : {2, 4, 8}) cases.push_back(attention_case({2 * group, 2, 256}, edges));
+  for (const int head_dim : {112, 192, 256, 512}) {
+    for (const auto& seqs : {few, mixed}) cases.push_back(attention_case({8, 2, head_dim}, seqs));
+    for (const DType dtype : {DType::kBF16, DType::kE4M3}) cases.push_back(attention_case({4, 1, head_dim, dtype}, mixed));
+    cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 2, .head_dim = head_dim, .block_size = 32, .window = 90, .softcap = 30.0f},
+                                   few));
+    cases.push_back(attention_case({.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .window = 40, .causal = false}, {{0, 100}, {0, 3}}));
+    cases.push_back(attention_case({.n_heads = 4, .n_kv_heads = 1, .head_dim = head_dim, .sinks = true}, mixed));
+  }
+  cases.push_back(attention_case({24, 1, 256}, mixed));  // more heads a group than a tile has rows
+  const auto latent = [](int n_heads, DType dtype = DType::kF16) {
+    return AttentionShape{.n_heads = n_heads, .n_kv_heads = 1, .head_dim = 576, .dtype = dtype, .latent = true};
+  };
+  cases.push_back(attention_case(latent(20), edges));
+  for (const int n_heads : {16, 64, 128}) cases.push_back(attention_case(latent(n_heads), {{0, 1}, {14, 1}, {16, 1}, {254, 1}, {500, 1}}));
+  for (const auto& seqs : {few, mixed}) cases.push_back(attention_case(latent(16), seqs));
+  for (const DType dtype : {DType::kBF16, DType::kE4M3}) cases.push_back(attention_case(latent(20, dtype), {{300, 1}, {0, 9}}));
+}
+
 inline void add_attention_cases(std::vector<OpCase>& cases) {
   const std::vector<SeqShape> mixed = {{0, 19}, {100, 1}, {37, 5}, {0, 1}, {64, 16}, {15, 1}};
   for (const int head_dim : {16, 20, 64, 80, 96, 128, 256})
@@ -547,6 +573,7 @@ inline std::vector<OpCase> all_cases() {
   add_matmul_cases(cases);
   add_row_cases(cases);
   add_attention_cases(cases);
+  add_decode_cases(cases);
   add_qkv_cases(cases);
   add_expert_cases(cases);
   add_encoder_cases(cases);

@@ -163,7 +163,6 @@ class CudaBackend final : public Backend, public RecordedSteps {
   bool takes_rows(const cuda::ExpertMatmul& m) const;
   void order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts);
   void launch_tiles(const cuda::ExpertMatmul& m);
-  cuda::AttentionPlan plan_attention(const AttentionArgs& args);
   std::optional<GraphKey> key_of(const Program& program, const Batch& batch) const;
   void start(const Batch& batch, const Padding& padding, int most_kv);  // begin for a padded step
   static int longest(const Batch& batch);

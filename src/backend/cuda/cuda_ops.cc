@@ -200,30 +200,19 @@ void CudaBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
   check_launch("write_kv");
 }
 
-// As many splits as fill the GPU twice, if a sequence is long enough: a split has 128 keys or more
-// (attention/decode.cu).
-cuda::AttentionPlan CudaBackend::plan_attention(const AttentionArgs& a) {
-  const int group = a.n_heads / a.n_kv_heads;
-  cuda::AttentionPlan plan{.n_seqs = n_seqs_, .n_tokens = n_tokens_, .max_q_len = max_q_len_};
-  plan.alone = deterministic_;
-  plan.any_short = !deterministic_ && min_q_len_ <= cuda::short_rows(group);
-  plan.any_long = deterministic_ || max_q_len_ > cuda::short_rows(group);
-  const int n_tasks = n_seqs_ * a.n_kv_heads;
-  const int most = (most_kv_ + cuda::kSplitKeys - 1) / cuda::kSplitKeys;
-  plan.n_splits = std::clamp((2 * device_.n_multiprocessors() + n_tasks - 1) / n_tasks, 1, std::max(most, 1));
-  if (plan.any_short && plan.n_splits > 1) {
-    const size_t n_floats =
-        static_cast<size_t>(n_tasks) * 16 * static_cast<size_t>(plan.n_splits) * static_cast<size_t>(a.head_dim + 2);
-    plan.partials = static_cast<float*>(scratch_at_least(partials_, n_floats * sizeof(float)));
-  }
-  return plan;
-}
-
 void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) {
-  if (act_ == DType::kF16 && cuda::can_attend(view_of(kv), args)) {
-    cuda::attend(y, narrowed(q), view_of(kv), args, device_batch_.view(), plan_attention(args), device_);
+  const cuda::DeviceKv cache = view_of(kv);
+  if (act_ == DType::kF16 && cuda::can_attend(cache, args, device_.limits())) {
+    const cuda::AttentionStep step{.n_seqs = n_seqs_,
+                                   .min_q_len = min_q_len_,
+                                   .max_q_len = max_q_len_,
+                                   .most_kv = most_kv_,
+                                   .alone = deterministic_};
+    cuda::AttentionPlan plan = cuda::plan_attention(cache, args, step, device_.limits());
+    if (plan.part_bytes > 0) plan.parts = scratch_at_least(partials_, plan.part_bytes);
+    cuda::attend(y, narrowed(q), cache, args, device_batch_.view(), plan, device_);
   } else {
-    cuda::attend_naive(y, q, view_of(kv), args, device_batch_.view(), device_, 0, deterministic_);
+    cuda::attend_naive(y, q, cache, args, device_batch_.view(), device_, deterministic_);
   }
   check_launch("attend");
 }

@@ -115,28 +115,37 @@ void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, c
 // What qkv does after the products: biases, norms, rope, and the cache.
 void finish_qkv(const QkvArgs& args, bool add_biases, const DeviceKv& kv, const DeviceBatch& batch, Device& device);
 
-// attention/decode.cu, attention/prefill.cu, attention/hopper.cu and attention/naive.cu Keys of a split at least, where
-// the keys of a sequence are split. A sequence takes as many splits as it is long, up to n_splits.
-inline constexpr int kSplitKeys = 128;
-struct AttentionPlan {
-  int n_seqs = 0, n_tokens = 0, max_q_len = 0;
-  bool any_short = false, any_long = false;  // sequences with few rows, which split their keys; sequences with many
-  bool alone =
-      // a token's numbers are the same whatever is beside it: all sequences count as long ones, and none splits its
-      // keys
-      false;
-  int n_splits = 1;
-  float* partials = nullptr;  // [n_seqs, n_heads, n_splits, head_dim + 2] rows of splits
+// attention/attend.cu, which chooses from the kernels beside it.
+inline constexpr int kSplitKeys = 128;  // keys of a split at least, where the keys of a sequence are split
+struct AttentionStep {
+  int n_seqs = 0, min_q_len = 0, max_q_len = 0;
+  int most_kv = 0;     // no sequence is longer
+  bool alone = false;  // a token's numbers are the same whatever is beside it: no sequence splits its keys
 };
-bool can_attend(const DeviceKv& kv, const AttentionArgs& args);
-int short_rows(
-    int group);  // most tokens that a sequence may bring to count as short, for `group` query heads a KV head
+// A kind of block of attention/wide.cu; rows 0: none.
+struct WideShape {
+  int rows = 0, n_stages = 0;
+  int n_blocks = 0;  // on a multiprocessor
+};
+struct AttentionPlan {
+  int n_seqs = 0, max_q_len = 0;
+  bool alone = false;
+  bool any_short = false, any_long = false;  // sequences for kernels that may split keys; for those of prompts
+  WideShape wide;                            // rows 0: heads are narrow
+  int rows = 16, n_row_blocks = 1, n_splits = 1;
+  size_t part_bytes = 0;  // that `parts` needs
+  void* parts = nullptr;  // scratch
+};
+// Keys and values of two bytes or one in pages of whole 16 tokens, and heads of whole 8 columns.
+bool can_attend(const DeviceKv& kv, const AttentionArgs& args, const DeviceLimits& device);
+AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& args, const AttentionStep& step,
+                             const DeviceLimits& device);
 // q and y: [n_tokens, n_heads * head_dim], q f16.
 void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args, const DeviceBatch& batch,
             const AttentionPlan& plan, Device& device);
-// Only sequences whose tokens times the heads of a KV head are most_rows or fewer; 0: all.
+// attention/naive.cu: every shape, in f32; slow.
 void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args,
-                  const DeviceBatch& batch, Device& device, int most_rows = 0, bool alone = false);
+                  const DeviceBatch& batch, Device& device, bool alone);
 
 // argmax.cu
 using Key = unsigned long long;  // orders as logits and ids do: logit_key.cuh

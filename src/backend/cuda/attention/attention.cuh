@@ -1,5 +1,5 @@
-// What both kinds of attention share: the packed rows, a warp's tile of 16 of them with its running softmax
-// (FlashAttention-2, arXiv:2307.08691), and the way to a page.
+// What the kinds of attention share: the packed rows, a warp's tile of 16 of them with its running softmax
+// (FlashAttention-2, arXiv:2307.08691), the way to a page, and how the keys of a sequence are split.
 //
 // The query heads that share a KV head are packed: row r of a sequence is head r % group of its token r / group. A sum
 // over columns may take them in any order: so lane t of four owns columns 8t to 8t + 7 of each 32 of q and k alike, and
@@ -25,13 +25,21 @@ struct Params {
   bool y_f32;
   DeviceKv kv;
   DeviceBatch batch;
-  int layer, group, n_splits, window;
+  int layer, group, window;
   bool causal;
   float scale, softcap;  // scale by log2(e) too where there is no cap
   const float* sinks;    // [n heads] or null
-  int most_short;        // rows of a sequence that the kernel for few takes
-  float* partials;       // [n_seqs, n_kv_heads, 16, n_splits, head_dim + 2]: sums, then maximum and total
+  int most_short;        // the kernels that split keys take sequences of so many rows at most
+  // Of those kernels: rows of a block, blocks of rows of a sequence, and splits of its keys.
+  int rows, n_row_blocks, n_splits;
+  float* part_sums;    // [n_seqs, n_kv_heads, n_row_blocks, rows, n_splits, head_dim]
+  float2* part_stats;  // [n_seqs, n_kv_heads, n_row_blocks, rows, n_splits]: maximum, total
 };
+
+// The first split of a row in part_stats, and in part_sums where it is multiplied by head_dim.
+__device__ __forceinline__ int64_t first_part(const Params& p, int seq, int head, int row_block, int row) {
+  return (((int64_t{seq} * p.kv.n_kv_heads + head) * p.n_row_blocks + row_block) * p.rows + row) * p.n_splits;
+}
 
 __device__ __forceinline__ float fast_exp2(float x) {
   float y;
@@ -55,6 +63,20 @@ __device__ __forceinline__ Span span_of(const Params& p, int kv_len, int q_len, 
                                                               : p.window > 0 ? min(kv_len, position + p.window)
                                                                              : kv_len};
 }
+
+// The keys that rows [row, last_row] of a sequence see, in steps of kKeys, and their splits. The launch has room for
+// n_splits, whatever the sequence's length is; n_active of them have keys.
+struct Split {
+  int first, n_steps, n_active, per_split;  // steps, but for n_active
+
+  __device__ Split(const Params& p, int kv_len, int q_len, int row, int last_row) {
+    constexpr int kSteps = kSplitKeys / kKeys;
+    first = span_of(p, kv_len, q_len, row).begin / kKeys;
+    n_steps = (span_of(p, kv_len, q_len, last_row).end + kKeys - 1) / kKeys - first;
+    n_active = max(1, min(p.n_splits, (n_steps + kSteps - 1) / kSteps));
+    per_split = (n_steps + n_active - 1) / n_active;
+  }
+};
 
 // Neighbouring elements of a cache as halves, in pairs: 8, or 4.
 __device__ __forceinline__ uint32_t halves_of(__nv_bfloat162 v) {
@@ -240,26 +262,52 @@ __device__ __forceinline__ void store(const Params& p, int64_t at, float v) {
   }
 }
 
-// Scores of 32 keys from key0: scale, cap, and the mask; `all` is what every row sees.
-__device__ __forceinline__ void mask(float (&scores)[4][4], const Params& p, int key0, const Span (&spans)[2],
+// Scores of 8 n keys from key0: scale, cap, and the mask; `all` is what every row sees.
+template <int n>
+__device__ __forceinline__ void mask(float (&scores)[n][4], const Params& p, int key0, const Span (&spans)[2],
                                      const Span& all, int t) {
   const float log2e = 1.44269504f;
 #pragma unroll
-  for (int u = 0; u < 4; ++u)
+  for (int u = 0; u < n; ++u)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       scores[u][j] *= p.scale;
       if (p.softcap > 0) scores[u][j] = p.softcap * log2e * tanhf(scores[u][j] / p.softcap);
     }
-  if (key0 >= all.begin && key0 + kKeys <= all.end) return;
+  if (key0 >= all.begin && key0 + 8 * n <= all.end) return;
 #pragma unroll
-  for (int u = 0; u < 4; ++u)
+  for (int u = 0; u < n; ++u)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int key = key0 + 8 * u + 2 * t + j % 2;
       if (key < spans[j / 2].begin || key >= spans[j / 2].end) scores[u][j] = kNone;
     }
 }
+
+// Four 8 x 8 matrices of halves from shared memory: as they lie, or turned.
+__device__ __forceinline__ void load_matrices(uint32_t (&v)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+               : "r"(address));
+}
+__device__ __forceinline__ void load_turned(uint32_t (&v)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+               : "r"(address));
+}
+
+// 8 elements to shared memory as halves, zeros unless `in`: f16 behind the arithmetic, other types at once.
+__device__ __forceinline__ void store8(uint32_t to, const uint4& v) {
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+template <class K>
+__device__ __forceinline__ void copy8(uint32_t to, const K* from, bool in) {
+  store8(to, in ? load8(from) : uint4{});
+}
+__device__ __forceinline__ void copy8(uint32_t to, const half* from, bool in) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");
+}
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 }  // namespace attention
 
@@ -272,8 +320,16 @@ void with_narrow_type(DType dtype, F&& f) {
   f(static_cast<half*>(nullptr));
 }
 
-// attention/prefill.cu; attention/decode.cu calls it.
-void attend_long(const attention::Params& p, int head_dim, const AttentionPlan& plan, Device& device);
+// What attention/attend.cu chooses from. attention/decode.cu: sequences of few rows, heads of 32, 64, 96 and 128.
+void attend_short(const attention::Params& p, const AttentionPlan& plan, Device& device);
+// attention/wide.cu: any number of rows, of heads of any multiple of 8.
+WideShape wide_shape(int head_dim, bool latent, int64_t n_rows, const DeviceLimits& device);
+void attend_wide(const attention::Params& p, const AttentionPlan& plan, Device& device);
+// attention/merge.cu: the splits of what these two made.
+void merge_splits(const attention::Params& p, const AttentionPlan& plan, Device& device);
+// attention/prefill.cu: prompts, where can_attend_long().
+bool can_attend_long(int head_dim, const DeviceLimits& device);
+void attend_long(const attention::Params& p, const AttentionPlan& plan, Device& device);
 bool can_attend_hopper(const Device& device, const attention::Params& p, const AttentionPlan& plan);  // long ones
 void attend_hopper(const attention::Params& p, const AttentionPlan& plan, Device& device);
 

@@ -1,7 +1,7 @@
 // Attention of sequences that bring few rows (decode): all warps of a block, and several blocks, take the same rows and
-// different keys, 32 at a time; the parts are merged by their maxima and sums. Fragments come straight from 16-byte
-// loads: of v, lane g of eight owns 8 columns of four tokens, paired by byte permutes. For keys and values of two bytes
-// or one, which become f16 on their way, in pages of whole 16 tokens.
+// different keys, 32 at a time; the parts are merged by their maxima and sums (merge.cu). Fragments come straight from
+// 16-byte loads: of v, lane g of eight owns 8 columns of four tokens, paired by byte permutes. For keys and values of
+// two bytes or one, which become f16 on their way, in pages of whole 16 tokens.
 #include "backend/cuda/attention/attention.cuh"
 
 namespace ingot::cuda {
@@ -22,21 +22,6 @@ struct Pages {
   }
 };
 
-// Splits of a sequence that have keys: the launch has room for n_splits, whatever the sequence's length is.
-__device__ __forceinline__ int active_splits(const Params& p, int n_steps) {
-  constexpr int kSteps = kSplitKeys / kKeys;
-  return max(1, min(p.n_splits, (n_steps + kSteps - 1) / kSteps));
-}
-
-// Steps of kKeys keys that the rows of a sequence see, and the first of them.
-struct Steps {
-  int first, n;
-};
-__device__ __forceinline__ Steps steps_of(const Params& p, int kv_len, int q_len, int n_rows) {
-  const int first = span_of(p, kv_len, q_len, 0).begin / kKeys;
-  return {first, (span_of(p, kv_len, q_len, n_rows - 1).end + kKeys - 1) / kKeys - first};
-}
-
 template <int kDim, class K>
 __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constant__ Params p) {
   extern __shared__ float shared[];  // [kWarps, 16, kDim] sums, then [kWarps, 16, 2] maxima and totals
@@ -52,8 +37,7 @@ __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constan
                          span_of(p, kv_len, q_len, min(g + 8, n_rows - 1))};
   const Span lowest = span_of(p, kv_len, q_len, 0), highest = span_of(p, kv_len, q_len, n_rows - 1),
              all = {highest.begin, lowest.end};
-  const auto [first, n_steps] = steps_of(p, kv_len, q_len, n_rows);
-  const int n_active = active_splits(p, n_steps), per_split = (n_steps + n_active - 1) / n_active;
+  const auto [first, n_steps, n_active, per_split] = Split(p, kv_len, q_len, 0, n_rows - 1);
   if (split >= n_active) return wait_for_previous();
   const int begin = first + split * per_split, end = min(begin + per_split, first + n_steps);
   Pages<K> pages(p, table, head, min(begin + warp, first + n_steps - 1) * kKeys, kv_len);
@@ -103,36 +87,14 @@ __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constan
       store(p, (token0 + row / p.group) * p.y_stride + (head * p.group + row % p.group) * kDim + column, sum / total);
       continue;
     }
-    float* part = p.partials + (((int64_t{seq} * gridDim.y + head) * kRows + row) * p.n_splits + split) * (kDim + 2);
-    part[column] = sum;
-    if (column == 0) part[kDim] = most, part[kDim + 1] = total;
+    const int64_t part = first_part(p, seq, head, 0, row) + split;
+    p.part_sums[part * kDim + column] = sum;
+    if (column == 0) p.part_stats[part] = make_float2(most, total);
   }
 }
 
-// Merges the splits of one row: one block a row of a sequence and KV head, one thread a column.
 template <int kDim>
-__global__ void merge_kernel(const __grid_constant__ Params p) {
-  start_dependent();
-  const int row = blockIdx.x, head = blockIdx.y, seq = blockIdx.z, column = threadIdx.x;
-  const int token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, n_rows = q_len * p.group;
-  if (n_rows > kRows || row >= n_rows) return;
-  const int n_active = active_splits(p, steps_of(p, p.batch.kv_len[seq], q_len, n_rows).n);
-  if (n_active == 1) return;  // the row is there
-  const float* parts = p.partials + ((int64_t{seq} * gridDim.y + head) * kRows + row) * p.n_splits * (kDim + 2);
-  float most = kNone, sum = 0, total = 0;
-  for (int s = 0; s < n_active; ++s) most = fmaxf(most, parts[s * (kDim + 2) + kDim]);
-  for (int s = 0; s < n_active; ++s) {
-    const float* part = parts + s * (kDim + 2);
-    const float weight = exp2f(part[kDim] - most);
-    sum += weight * part[column];
-    total += weight * part[kDim + 1];
-  }
-  total = with_sink(p, total, most, head * p.group + row % p.group);
-  store(p, (token0 + row / p.group) * p.y_stride + (head * p.group + row % p.group) * kDim + column, sum / total);
-}
-
-template <int kDim>
-void attend_short(const Params& p, const AttentionPlan& plan, Device& device) {
+void run(const Params& p, const AttentionPlan& plan, Device& device) {
   const auto n_seqs = static_cast<unsigned>(plan.n_seqs), n_heads = static_cast<unsigned>(p.kv.n_kv_heads);
   constexpr int kShared = kWarps * kRows * (kDim + 2) * static_cast<int>(sizeof(float));
   static_assert(kShared <= 48 * 1024);
@@ -141,48 +103,16 @@ void attend_short(const Params& p, const AttentionPlan& plan, Device& device) {
     launch(device, short_kernel<kDim, K>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs), kWarps * 32,
            kShared, p);
   });
-  if (plan.n_splits > 1) launch(device, merge_kernel<kDim>, dim3(kRows, n_heads, n_seqs), kDim, 0, p);
 }
 
 }  // namespace
 
-bool can_attend(const DeviceKv& kv, const AttentionArgs& a) {
-  const bool known = a.head_dim == 32 || a.head_dim == 64 || a.head_dim == 96 || a.head_dim == 128 || a.head_dim == 256;
-  return known && dtype_bytes(kv.dtype) <= 2 && kv.block_size % 16 == 0 && a.n_heads / a.n_kv_heads <= kRows;
-}
-
-int short_rows(int group) { return kRows / group; }
-
-void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a, const DeviceBatch& batch,
-            const AttentionPlan& plan, Device& device) {
-  CHECK(q.dtype == DType::kF16 && q.stride % 8 == 0);
-  Params p{};
-  p.q = static_cast<const half*>(q.data);
-  p.q_stride = q.stride;
-  p.y = y.data;
-  p.y_stride = y.stride;
-  p.y_f32 = y.dtype == DType::kF32;
-  p.kv = kv;
-  p.batch = batch;
-  p.layer = a.layer;
-  p.group = a.n_heads / a.n_kv_heads;
-  p.n_splits = plan.n_splits;
-  p.window = a.window;
-  p.causal = a.causal;
-  p.scale = a.softcap > 0 ? a.scale : a.scale * 1.44269504f;
-  p.softcap = a.softcap;
-  p.sinks = a.sinks ? a.sinks.f32() : nullptr;
-  p.most_short = plan.alone ? 0 : kRows;
-  p.partials = plan.partials;
-  if (plan.any_long)
-    can_attend_hopper(device, p, plan) ? attend_hopper(p, plan, device) : attend_long(p, a.head_dim, plan, device);
-  if (!plan.any_short) return;
-  switch (a.head_dim) {
-    case 32: return attend_short<32>(p, plan, device);
-    case 64: return attend_short<64>(p, plan, device);
-    case 96: return attend_short<96>(p, plan, device);
-    case 128: return attend_short<128>(p, plan, device);
-    case 256: return attend_naive(y, q, kv, a, batch, device, kRows);  // a tile of it is more than registers hold
+void attend_short(const Params& p, const AttentionPlan& plan, Device& device) {
+  switch (p.kv.head_dim) {
+    case 32: return run<32>(p, plan, device);
+    case 64: return run<64>(p, plan, device);
+    case 96: return run<96>(p, plan, device);
+    case 128: return run<128>(p, plan, device);
   }
 }
 

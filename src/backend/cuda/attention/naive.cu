@@ -12,7 +12,7 @@ constexpr int kMaxPerLane = 18;             // columns of a lane: heads of up to
 struct Params {
   DeviceKv kv;
   DeviceBatch batch;
-  int layer, group, window, most_rows;
+  int layer, group, window;
   bool causal;
   float scale, softcap;
   const float* sinks;  // [n heads] or null
@@ -25,7 +25,6 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
             dim = p.kv.head_dim, n_warps = static_cast<int>(blockDim.x) / 32;
   const int seq = p.batch.token_seq[token], position = p.batch.positions[token];
   const int kv_len = p.batch.kv_len[seq];
-  if (p.most_rows > 0 && (p.batch.q_start[seq + 1] - p.batch.q_start[seq]) * p.group > p.most_rows) return;
   const int end = p.causal       ? position + 1
                   : p.window > 0 ? min(kv_len, position + p.window)
                                  : kv_len,
@@ -75,10 +74,10 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
 }  // namespace
 
 void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a,
-                  const DeviceBatch& batch, Device& device, int most_rows, bool alone) {
+                  const DeviceBatch& batch, Device& device, bool alone) {
   CHECK(a.head_dim <= 32 * kMaxPerLane);
   if (q.rows == 0) return;
-  const Params p{kv,       batch,   a.layer,   a.n_heads / a.n_kv_heads,         a.window, most_rows,
+  const Params p{kv,       batch,   a.layer,   a.n_heads / a.n_kv_heads,        a.window,
                  a.causal, a.scale, a.softcap, a.sinks ? a.sinks.f32() : nullptr};
   const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(a.n_heads));
   const int n_warps = !alone && q.rows * a.n_heads <= 4 * device.n_multiprocessors() ? kManyWarps : kWarps;

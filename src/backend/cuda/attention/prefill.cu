@@ -13,12 +13,6 @@ namespace {
 
 constexpr int kTileKeys = 64;
 
-// Four 8 x 8 matrices, turned.
-__device__ __forceinline__ void load_turned(uint32_t (&v)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-               : "r"(address));
-}
 __device__ __forceinline__ uint4 load_shared(uint32_t address) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address));
@@ -35,16 +29,6 @@ struct Shared {
   static __device__ __forceinline__ int value_swizzle(int row) { return kWhole ? row & 7 : row >> 1 & 3; }
 };
 
-// 8 elements as halves; zeros unless `in`.
-__device__ __forceinline__ void copy8(uint32_t to, const half* from, bool in) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");
-}
-template <class K>
-__device__ __forceinline__ void copy8(uint32_t to, const K* from, bool in) {
-  const uint4 v = in ? load8(from) : uint4{};
-  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
-}
-
 // This warp's 16 of the 64 keys and values from key0; zeros past the last.
 template <int kDim, class K>
 __device__ void copy_tile(uint32_t keys, uint32_t values, const Params& p, const int32_t* table, int head, int key0,
@@ -60,7 +44,7 @@ __device__ void copy_tile(uint32_t keys, uint32_t values, const Params& p, const
     copy8(keys + at + 16 * (piece ^ S::key_swizzle(row)), k + (in ? row * kDim + 8 * piece : 0), in);
     copy8(values + at + 16 * (piece ^ S::value_swizzle(row)), v + (in ? row * kDim + 8 * piece : 0), in);
   }
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  commit_copies();
 }
 
 // scores[u] = queries times keys 8u to 8u + 7 from row `first` of the tile.
@@ -191,8 +175,13 @@ void run(const Params& p, const AttentionPlan& plan, Device& device) {
 
 }  // namespace
 
-void attend_long(const Params& p, int head_dim, const AttentionPlan& plan, Device& device) {
-  switch (head_dim) {
+bool can_attend_long(int head_dim, const DeviceLimits& device) {
+  const bool known = head_dim == 32 || head_dim == 64 || head_dim == 96 || head_dim == 128 || head_dim == 256;
+  return known && static_cast<size_t>(8 * kTileKeys * head_dim) <= device.most_shared;
+}
+
+void attend_long(const Params& p, const AttentionPlan& plan, Device& device) {
+  switch (p.kv.head_dim) {
     case 32: return run<32>(p, plan, device);
     case 64: return run<64>(p, plan, device);
     case 96: return run<96>(p, plan, device);
