@@ -33,15 +33,23 @@ class Automaton {
   static constexpr uint32_t kDead = 0, kWordEnds = 1, kWordOver = 2;
   virtual bool is_word(uint32_t place) const = 0;
   virtual uint32_t step_word(uint32_t place, uint8_t byte) = 0;
+  // The word is what a JSON string holds: nothing but a quote ends it, and a quote does nothing else outside of escapes.
+  virtual bool is_string(uint32_t) const { return false; }
+  // Whatever characters follow, as many as there are: the string stays open. False where that is not known.
+  virtual bool allows_any_text(uint32_t) const { return false; }
   // What follows a word that ends at `state`; equal outcomes, equal states after it.
   virtual uint32_t word_outcome(uint32_t place) = 0;
   virtual GrammarState end_word(GrammarState state) = 0;
   // The characters that a word may still have, any of them: at least first, at most second (-1: no limit). first < 0:
   // it is not that kind of word.
   virtual std::pair<int, int> free_chars(uint32_t place) const = 0;
-  // A free word may end as one of these texts, which then is something else than free. `free_place`: the place of the
-  // same word once it cannot be any of them.
-  virtual std::vector<std::string> known_ends(uint32_t) const { return {}; }
+  // A free word may end as one of these texts, which then is something else than free: what follows the place up to the
+  // end, and the place there. `free_place`: the place of the same word once it cannot be any of them.
+  struct KnownEnd {
+    std::string text;
+    uint32_t place;
+  };
+  virtual std::vector<KnownEnd> known_ends(uint32_t) { return {}; }
   virtual uint32_t free_place(uint32_t place) { return place; }
   // Where what was read decides (state.text is not 0): the state of a word that repeats nothing, and the ends of the word
   // that would repeat something. Nothing: that cannot be said in short.

@@ -1,7 +1,7 @@
 #include "text/grammar/constraint.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 
 #include "base/check.h"
 
@@ -15,13 +15,14 @@ constexpr size_t kMaxForcedTexts = 1 << 13;           // the same, of texts that
 }  // namespace
 
 Constraint::Constraint(std::unique_ptr<Automaton> automaton, std::shared_ptr<const GrammarVocabulary> vocabulary)
-    : automaton_(std::move(automaton)), vocabulary_(std::move(vocabulary)) {}
+    : automaton_(std::move(automaton)), vocabulary_(std::move(vocabulary)), words_(*automaton_, *vocabulary_) {}
 
 std::shared_ptr<const TokenMask> Constraint::mask(GrammarState state) {
   if (const auto it = masks_.find(state); it != masks_.end()) return it->second;
   if (cached_bytes_ > kMaxCachedBytes) {
     masks_.clear();
     words_.clear();
+    closers_before_.clear();
   }
   const std::shared_ptr<const TokenMask> made = make_mask(state);
   if (state.text == 0) masks_[state] = made;
@@ -30,7 +31,9 @@ std::shared_ptr<const TokenMask> Constraint::mask(GrammarState state) {
 }
 
 void Constraint::count_bytes() {
-  cached_bytes_ = (masks_.size() + words_.size()) * vocabulary_->empty_mask().size() * sizeof(uint32_t);
+  const size_t n_mask = (static_cast<size_t>(vocabulary_->size()) + 31) / 32 * sizeof(uint32_t);
+  const size_t n_closers = vocabulary_->no_closers().size() * sizeof(uint64_t);
+  cached_bytes_ = masks_.size() * n_mask + words_.n_bytes() + closers_before_.size() * n_closers;
 }
 
 std::shared_ptr<const TokenMask> Constraint::make_mask(GrammarState state) {
@@ -48,7 +51,7 @@ std::shared_ptr<const TokenMask> Constraint::make_mask(GrammarState state) {
       for (int32_t token : vocabulary_->far_closers()) add_if_allowed(token, state, *mask);
     }
     if (repeated) {
-      for (const std::string& end : *repeated) add_closers(end, state, *mask);
+      for (const std::string& end : *repeated) add_known_end(end, state, *mask);
     }
   }
   if (automaton_->accepts(state)) {
@@ -80,45 +83,93 @@ const std::string& Constraint::forced(GrammarState first) {
 
 // The tokens that go on with a word, and those that end it: from `fresh`, which is `state` but for its text.
 void Constraint::add_word(GrammarState fresh, GrammarState state, TokenMask& mask) {
-  const TokenTrie& trie = vocabulary_->trie();
-  if (const auto [min, max] = automaton_->free_chars(state.place); min >= 0) {
-    const GrammarVocabulary::FreeText& free = vocabulary_->free_text(min, max);
-    mask = free.inside;
-    add_after(free.after, automaton_->end_word({automaton_->free_place(state.place), fresh.frame, fresh.text}), mask);
-    for (int32_t token : free.escaped) add_if_allowed(token, state, mask);
-    for (const std::string& known : automaton_->known_ends(state.place)) add_closers(known, state, mask);
-    return;
-  }
-  const WordMask& word = word_mask(state.place);
+  if (automaton_->free_chars(state.place).first >= 0) return add_free_word(fresh, state, mask);
+  const WordMask& word = words_.of(state.place);
   mask = word.inside;
   for (const WordMask::Exits& exits : word.exits) {
     const GrammarState over = automaton_->end_word({exits.place, fresh.frame, fresh.text});
     if (over.is_dead()) continue;
+    add_closers(exits.closers, over, mask);
     for (const auto& [node, is_after] : exits.all) {
-      const TokenTrie::Node& at = trie.nodes()[node];
+      const TokenTrie::Node& at = word.tree->nodes()[node];
       if (is_after) {
-        for (int32_t token : trie.tokens_at(at)) allow_token(mask, token);
+        for (int32_t token : word.tree->tokens_at(at)) allow_token(mask, token);
       }
-      add_tokens(trie, over, node + is_after, at.end, mask);
+      add_tokens(*word.tree, over, node + is_after, at.end, mask);
     }
   }
 }
 
-void Constraint::add_closers(const std::string& text, GrammarState state, TokenMask& mask) {
-  for (int32_t token : vocabulary_->closers(text)) add_if_allowed(token, state, mask);
+void Constraint::add_free_word(GrammarState fresh, GrammarState state, TokenMask& mask) {
+  const auto [min, max] = automaton_->free_chars(state.place);
+  mask = vocabulary_->free_text(max);
+  const GrammarState over = automaton_->end_word({automaton_->free_place(state.place), fresh.frame, fresh.text});
+  if (!over.is_dead()) add_closers(vocabulary_->closers_with(min, max), over, mask);
+  const std::vector<Automaton::KnownEnd> known_ends = automaton_->known_ends(state.place);
+  if (known_ends.empty() && state.text == 0) return;
+  for (int32_t token : vocabulary_->escaped_closers()) add_if_allowed(token, state, mask);  // they may spell a known end
+  for (const auto& [text, place] : known_ends) {
+    const std::span<const int32_t> closers = vocabulary_->closers_of(text);
+    if (closers.empty()) continue;
+    if (state.text != 0) {
+      add_known_end(text, state, mask);
+      continue;
+    }
+    const bool can_end = automaton_->step_word(place, '"') == Automaton::kWordEnds;
+    const GrammarState known = can_end ? automaton_->end_word({place, state.frame, 0}) : GrammarState{};
+    for (int32_t token : closers) set_allowed(token, read(known, vocabulary_->behind_quote(token)), mask);
+  }
+}
+
+void Constraint::add_known_end(const std::string& text, GrammarState state, TokenMask& mask) {
+  for (int32_t token : vocabulary_->closers_of(text)) add_if_allowed(token, state, mask);
+}
+
+// Those of `closers` that `over`, the state behind their quote, allows.
+void Constraint::add_closers(const CloserSet& closers, GrammarState over, TokenMask& mask) {
+  if (closers.empty()) return;
+  const CloserSet& allowed = closers_before(over);
+  for (size_t i = 0; i < closers.size(); ++i) {
+    for (uint64_t left = closers[i] & allowed[i]; left != 0; left &= left - 1) {
+      allow_token(mask, vocabulary_->closers()[i * 64 + static_cast<size_t>(std::countr_zero(left))]);
+    }
+  }
+}
+
+// The closers that may come before `over`: the text behind their quote goes on from there.
+const CloserSet& Constraint::closers_before(GrammarState over) {
+  CloserSet* set = &closers_now_;
+  if (over.text == 0) {
+    set = &closers_before_[over];
+    if (!set->empty()) return *set;
+  }
+  *set = vocabulary_->no_closers();
+  const TokenTrie& after = vocabulary_->after_closers();
+  for (int32_t closer : after.root_tokens()) add_closer(*set, closer);
+  after.walk(
+      over, 0, static_cast<uint32_t>(after.nodes().size()), [&](GrammarState at, uint8_t byte) { return automaton_->step(at, byte); },
+      [&](const TokenTrie::Node& node, GrammarState) {
+        for (int32_t closer : after.tokens_at(node)) add_closer(*set, closer);
+      });
+  return *set;
+}
+
+GrammarState Constraint::read(GrammarState state, std::string_view text) {
+  for (char c : text) {
+    if (state.is_dead()) break;
+    state = automaton_->step(state, static_cast<uint8_t>(c));
+  }
+  return state;
+}
+
+void Constraint::set_allowed(int32_t token, GrammarState after, TokenMask& mask) {
+  uint32_t& word = mask[static_cast<size_t>(token) / 32];
+  const uint32_t bit = 1u << (static_cast<uint32_t>(token) % 32);
+  word = after.is_dead() ? word & ~bit : word | bit;
 }
 
 void Constraint::add_if_allowed(int32_t token, GrammarState state, TokenMask& mask) {
-  for (char c : vocabulary_->bytes(token)) state = state.is_dead() ? state : automaton_->step(state, static_cast<uint8_t>(c));
-  uint32_t& word = mask[static_cast<size_t>(token) / 32];
-  const uint32_t bit = 1u << (static_cast<uint32_t>(token) % 32);
-  word = state.is_dead() ? word & ~bit : word | bit;
-}
-
-void Constraint::add_after(const TokenTrie& after, GrammarState state, TokenMask& mask) {
-  if (state.is_dead()) return;
-  for (int32_t token : after.root_tokens()) allow_token(mask, token);
-  add_tokens(after, state, 0, static_cast<uint32_t>(after.nodes().size()), mask);
+  set_allowed(token, read(state, vocabulary_->bytes(token)), mask);
 }
 
 void Constraint::add_tokens(const TokenTrie& trie, GrammarState state, uint32_t first, uint32_t last, TokenMask& mask) {
@@ -127,36 +178,6 @@ void Constraint::add_tokens(const TokenTrie& trie, GrammarState state, uint32_t 
       [&](const TokenTrie::Node& node, GrammarState) {
         for (int32_t token : trie.tokens_at(node)) allow_token(mask, token);
       });
-}
-
-const Constraint::WordMask& Constraint::word_mask(uint32_t place) {
-  std::unique_ptr<WordMask>& made = words_[place];
-  if (made) return *made;
-  made = std::make_unique<WordMask>();
-  made->inside = vocabulary_->empty_mask();
-  const TokenTrie& trie = vocabulary_->trie();
-  std::unordered_map<uint32_t, size_t> by_outcome;
-  const auto leave = [&](uint32_t from, uint32_t node, bool is_after) {
-    const auto [it, is_new] = by_outcome.try_emplace(automaton_->word_outcome(from), made->exits.size());
-    if (is_new) made->exits.push_back({from, {}});
-    made->exits[it->second].all.push_back({node, is_after});
-  };
-  const TokenTrie::Node* first = trie.nodes().data();
-  std::array<uint32_t, TokenTrie::kMaxTokenBytes + 1> places;
-  places[0] = place;
-  for (uint32_t i = 0; i < trie.nodes().size();) {
-    const TokenTrie::Node& node = first[i];
-    const uint32_t from = places[node.depth - 1], next = automaton_->step_word(from, node.byte);
-    if (next == Automaton::kWordEnds || next == Automaton::kWordOver) leave(from, i, next == Automaton::kWordEnds);
-    if (next <= Automaton::kWordOver) {
-      i = node.end;
-      continue;
-    }
-    places[node.depth] = next;
-    for (int32_t token : trie.tokens_at(node)) allow_token(made->inside, token);
-    ++i;
-  }
-  return *made;
 }
 
 Matcher::Matcher(std::shared_ptr<Constraint> constraint) : constraint_(std::move(constraint)) {

@@ -10,6 +10,7 @@
 
 #include "text/grammar/automaton.h"
 #include "text/grammar/vocabulary.h"
+#include "text/grammar/word_masks.h"
 
 namespace ingot {
 
@@ -23,28 +24,17 @@ class Constraint {
  private:
   friend class Matcher;
 
-  // A word's share of a mask: the tokens that leave it open, and where others leave it.
-  struct WordMask {
-    struct Exit {
-      uint32_t node;       // of the vocabulary's tree
-      bool is_after;       // the word ends with this node's byte; else before it
-    };
-    struct Exits {
-      uint32_t place;      // of the word, when it ends
-      std::vector<Exit> all;
-    };
-    TokenMask inside;
-    std::vector<Exits> exits;  // by what follows
-  };
-
   std::shared_ptr<const TokenMask> mask(GrammarState state);
   const std::string& forced(GrammarState state);
   std::shared_ptr<const TokenMask> make_mask(GrammarState state);
-  const WordMask& word_mask(uint32_t place);
   void count_bytes();
   void add_word(GrammarState fresh, GrammarState state, TokenMask& mask);
-  void add_closers(const std::string& text, GrammarState state, TokenMask& mask);
-  void add_after(const TokenTrie& after, GrammarState state, TokenMask& mask);
+  void add_free_word(GrammarState fresh, GrammarState state, TokenMask& mask);
+  void add_known_end(const std::string& text, GrammarState state, TokenMask& mask);
+  void add_closers(const CloserSet& closers, GrammarState over, TokenMask& mask);
+  const CloserSet& closers_before(GrammarState over);
+  GrammarState read(GrammarState state, std::string_view text);
+  void set_allowed(int32_t token, GrammarState after, TokenMask& mask);
   void add_if_allowed(int32_t token, GrammarState state, TokenMask& mask);
   void add_tokens(const TokenTrie& trie, GrammarState state, uint32_t first, uint32_t last, TokenMask& mask);
 
@@ -52,7 +42,9 @@ class Constraint {
   std::unique_ptr<Automaton> automaton_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
   std::unordered_map<GrammarState, std::shared_ptr<const TokenMask>> masks_;
-  std::unordered_map<uint32_t, std::unique_ptr<WordMask>> words_;
+  WordMasks words_;
+  std::unordered_map<GrammarState, CloserSet> closers_before_;
+  CloserSet closers_now_;  // of a state that is not kept
   std::unordered_map<GrammarState, std::string> forced_;
   std::atomic<size_t> cached_bytes_{0};  // read without the mutex, which is held for as long as a mask takes
 };

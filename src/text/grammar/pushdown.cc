@@ -455,6 +455,16 @@ uint32_t PushdownMachine::step_word(uint32_t place, uint8_t byte) {
   return next == kDead || next == kWordEnds || next == kWordOver ? next : word(kind, next);
 }
 
+bool PushdownMachine::is_string(uint32_t place) const {
+  const uint32_t kind = kind_of(place);
+  return kind != 0 && machines_[kind - 1]->is_string(place_of(place));
+}
+
+bool PushdownMachine::allows_any_text(uint32_t place) const {
+  const uint32_t kind = kind_of(place);
+  return kind != 0 && machines_[kind - 1]->allows_any_text(place_of(place));
+}
+
 uint32_t PushdownMachine::word_outcome(uint32_t place) {
   const uint32_t kind = kind_of(place);
   return kind == 0 ? place : machines_[kind - 1]->word_outcome(place_of(place));
@@ -472,9 +482,12 @@ std::pair<int, int> PushdownMachine::free_chars(uint32_t place) const {
   return kind == 0 ? std::pair{-1, -1} : machines_[kind - 1]->free_chars(place_of(place));
 }
 
-std::vector<std::string> PushdownMachine::known_ends(uint32_t place) const {
+std::vector<Automaton::KnownEnd> PushdownMachine::known_ends(uint32_t place) {
   const uint32_t kind = kind_of(place);
-  return kind == 0 ? std::vector<std::string>() : machines_[kind - 1]->known_ends(place_of(place));
+  if (kind == 0) return {};
+  std::vector<KnownEnd> ends = machines_[kind - 1]->known_ends(place_of(place));
+  for (KnownEnd& end : ends) end.place = word(kind, end.place);
+  return ends;
 }
 
 uint32_t PushdownMachine::free_place(uint32_t place) {

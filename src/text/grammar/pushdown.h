@@ -28,10 +28,12 @@ class PushdownMachine final : public Automaton {
   // Words: where there is one way alone, a terminal up to where it may end, or a word of a machine inside.
   bool is_word(uint32_t place) const override { return place >= kFirstWord; }
   uint32_t step_word(uint32_t place, uint8_t byte) override;
+  bool is_string(uint32_t place) const override;
+  bool allows_any_text(uint32_t place) const override;
   uint32_t word_outcome(uint32_t place) override;
   GrammarState end_word(GrammarState state) override;
   std::pair<int, int> free_chars(uint32_t place) const override;
-  std::vector<std::string> known_ends(uint32_t place) const override;
+  std::vector<KnownEnd> known_ends(uint32_t place) override;
   uint32_t free_place(uint32_t place) override;
 
  private:

@@ -1,6 +1,7 @@
 #include "text/grammar/regular.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/splitmix.h"
@@ -8,6 +9,8 @@
 namespace ingot {
 
 namespace {
+
+constexpr uint32_t kNone = UINT32_MAX;
 
 constexpr uint32_t kMaxDepth = 500;    // of expressions: a hostile pattern must not use up the stack, or much time
 constexpr size_t kMostSearched = 20000;  // states that is_live looks at before it says true
@@ -59,6 +62,9 @@ RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_
   node.count = static_cast<uint32_t>(args.size());
   args_.insert(args_.end(), args.begin(), args.end());
   nodes_.push_back(node);
+  first_derived_.push_back(kNone);
+  row_of_.push_back(kNone);
+  life_.push_back(Life::kUnknown);
   const Id id = static_cast<Id>(nodes_.size() - 1);
   index_.emplace(hash, id);
   return id;
@@ -146,6 +152,10 @@ uint32_t RegularLanguages::classes_of(const Classes& classes) {
     if (classes_[it->second] == renamed) return it->second;
   }
   classes_.push_back(renamed);
+  std::vector<uint8_t>& first = class_bytes_.emplace_back();
+  for (size_t i = 0; i < 256; ++i) {
+    if (renamed[i] == first.size()) first.push_back(static_cast<uint8_t>(i));
+  }
   class_index_.emplace(hash, static_cast<uint32_t>(classes_.size() - 1));
   return static_cast<uint32_t>(classes_.size() - 1);
 }
@@ -345,10 +355,16 @@ RegularLanguages::Id RegularLanguages::derive(Id id, uint8_t byte) {
   const Node& node = nodes_[id];
   if (node.kind == Kind::kNothing || node.kind == Kind::kEmpty) return kNothing;
   if (node.kind == Kind::kBytes) return byte_sets_[args(node)[0]][byte] ? kEmpty : kNothing;
-  const uint64_t key = uint64_t{id} << 8 | classes_[node.classes][byte];
-  const auto it = derived_.find(key);
-  if (it != derived_.end()) return it->second;
-  return derived_[key] = derive_now(id, byte);
+  if (first_derived_[id] == kNone) {
+    first_derived_[id] = static_cast<uint32_t>(derived_.size());
+    derived_.resize(derived_.size() + class_bytes_[node.classes].size(), kNone);
+  }
+  const size_t at = first_derived_[id] + classes_[node.classes][byte];
+  if (derived_[at] == kNone) {
+    const Id next = derive_now(id, byte);
+    derived_[at] = next;
+  }
+  return derived_[at];
 }
 
 RegularLanguages::Id RegularLanguages::derive_now(Id id, uint8_t byte) {
@@ -384,61 +400,63 @@ RegularLanguages::Id RegularLanguages::derive_now(Id id, uint8_t byte) {
   }
 }
 
-// One derivative for each class of bytes.
-std::vector<RegularLanguages::Id> RegularLanguages::successors(Id id) {
-  std::vector<Id> out;
-  std::bitset<256> seen;
-  const Classes classes = classes_[nodes_[id].classes];
-  for (size_t byte = 0; byte < 256; ++byte) {
-    if (seen[classes[byte]]) continue;
-    seen.set(classes[byte]);
-    const Id next = derive(id, static_cast<uint8_t>(byte));
-    if (next != kNothing) out.push_back(next);
-  }
-  return out;
+RegularLanguages::Life RegularLanguages::known_life(Id id) const {
+  if (id == kNothing) return Life::kDead;
+  return nodes_[id].is_plain || nodes_[id].has_empty ? Life::kLive : life_[id];
+}
+
+bool RegularLanguages::is_live(Id id) {
+  const Life known = known_life(id);
+  return known == Life::kUnknown ? search_life(id) : known == Life::kLive;
 }
 
 // Looks for a state that has the empty text, depth first. All states on the way to it are live; where the search ends
 // without one, all that it has seen are not.
-bool RegularLanguages::is_live(Id id) {
-  if (id == kNothing) return false;
-  if (nodes_[id].is_plain || nodes_[id].has_empty) return true;
-  if (const auto it = live_.find(id); it != live_.end()) return it->second;
-  std::unordered_map<Id, Id> parents{{id, id}};
-  std::vector<Id> stack{id};
-  while (!stack.empty()) {
-    const Id at = stack.back();
-    stack.pop_back();
-    const auto known = live_.find(at);
-    if (known != live_.end() && !known->second) continue;
-    if (known != live_.end() || nodes_[at].is_plain || nodes_[at].has_empty || parents.size() > kMostSearched) {
-      for (Id up = at;; up = parents[up]) {
-        live_[up] = true;
-        if (up == id) return true;
-      }
+bool RegularLanguages::search_life(Id id) {
+  struct Step {
+    Id at;
+    size_t n_tried;  // classes of bytes
+  };
+  std::unordered_set<Id> seen{id};
+  std::vector<Step> path{{id, 0}};
+  while (!path.empty()) {
+    Step& last = path.back();
+    const std::vector<uint8_t>& bytes = class_bytes_[nodes_[last.at].classes];
+    if (last.n_tried == bytes.size()) {
+      path.pop_back();
+      continue;
     }
-    for (Id next : successors(at)) {
-      if (parents.try_emplace(next, at).second) stack.push_back(next);
+    const Id next = derive(last.at, bytes[last.n_tried++]);
+    const Life known = known_life(next);
+    if (known == Life::kLive || seen.size() > kMostSearched) {
+      for (const Step& step : path) life_[step.at] = Life::kLive;
+      return true;
     }
+    if (known == Life::kUnknown && seen.insert(next).second) path.push_back({next, 0});
   }
-  for (const auto& [dead, parent] : parents) live_[dead] = false;
+  for (Id dead : seen) life_[dead] = Life::kDead;
   return false;
 }
 
 const std::array<RegularLanguages::Id, 256>& RegularLanguages::row(Id id) {
-  if (const auto it = rows_.find(id); it != rows_.end()) return it->second;
-  std::array<Id, 256> row, by_class;
-  by_class.fill(UINT32_MAX);
-  const Classes classes = classes_[nodes_[id].classes];
-  for (size_t byte = 0; byte < 256; ++byte) {
-    Id& next = by_class[classes[byte]];
-    if (next == UINT32_MAX) {
-      next = derive(id, static_cast<uint8_t>(byte));
-      if (!is_live(next)) next = kNothing;
-    }
-    row[byte] = next;
+  if (row_of_[id] != kNone) return rows_[row_of_[id]];
+  std::array<Id, 256> by_class;
+  const uint32_t classes = nodes_[id].classes;
+  for (size_t i = 0; i < class_bytes_[classes].size(); ++i) {
+    const Id next = derive(id, class_bytes_[classes][i]);
+    by_class[i] = is_live(next) ? next : kNothing;
   }
-  return rows_.emplace(id, row).first->second;
+  row_of_[id] = static_cast<uint32_t>(rows_.size());
+  std::array<Id, 256>& row = rows_.emplace_back();
+  for (size_t byte = 0; byte < 256; ++byte) row[byte] = by_class[classes_[classes][byte]];
+  return row;
+}
+
+bool RegularLanguages::allows_any_text(Id id) const {
+  const Node& node = nodes_[id];
+  if (node.kind == Kind::kAnyOf) return std::ranges::any_of(args(node), [&](Id part) { return allows_any_text(part); });
+  if (node.kind != Kind::kConcat) return id == any_text_;
+  return args(node)[0] == any_text_ && nodes_[args(node)[1]].is_plain;
 }
 
 std::pair<int, int> RegularLanguages::char_counts(Id id) const {

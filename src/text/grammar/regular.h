@@ -6,6 +6,7 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -50,6 +51,10 @@ class RegularLanguages {
   // it is.
   const std::array<Id, 256>& row(Id id);
 
+  // Whatever text comes first, another may follow so that both together belong to the language. False where that is not
+  // known.
+  bool allows_any_text(Id id) const;
+
   // any_char() repeated, as its bounds; first < 0: the language is another.
   std::pair<int, int> char_counts(Id id) const;
   size_t size() const { return nodes_.size(); }
@@ -66,6 +71,7 @@ class RegularLanguages {
     uint32_t first, count;  // children, or numbers, in args_
   };
   using Classes = std::array<uint8_t, 256>;
+  enum class Life : uint8_t { kUnknown, kLive, kDead };
 
   std::span<const uint32_t> args(const Node& node) const { return {args_.data() + node.first, node.count}; }
   Id intern(Kind kind, std::span<const uint32_t> args);
@@ -76,7 +82,8 @@ class RegularLanguages {
   Id derive_multiples(std::span<const uint32_t> numbers, uint8_t byte);
   void flatten(Kind kind, const std::vector<Id>& parts, std::vector<Id>& out) const;
   bool has_complements(const std::vector<Id>& sorted) const;
-  std::vector<Id> successors(Id id);
+  Life known_life(Id id) const;
+  bool search_life(Id id);
 
   size_t max_nodes_;
   std::vector<Node> nodes_;
@@ -84,11 +91,14 @@ class RegularLanguages {
   std::vector<ByteSet> byte_sets_;
   std::unordered_multimap<uint64_t, Id> index_;
   std::vector<Classes> classes_;
+  std::vector<std::vector<uint8_t>> class_bytes_;  // [classes][class]: its first byte
   std::unordered_multimap<uint64_t, uint32_t> class_index_;
   std::unordered_map<uint64_t, uint32_t> refined_;
-  std::unordered_map<uint64_t, Id> derived_;
-  std::unordered_map<Id, bool> live_;
-  std::unordered_map<Id, std::array<Id, 256>> rows_;
+  std::vector<Id> derived_;               // of the nodes that have been derived, a derivative for each class
+  std::vector<uint32_t> first_derived_;   // [node]: in derived_, or kNone
+  std::vector<Life> life_;                // [node]
+  std::deque<std::array<Id, 256>> rows_;
+  std::vector<uint32_t> row_of_;          // [node]: in rows_, or kNone
   Id any_char_ = 0, any_text_ = 0;
 };
 

@@ -23,6 +23,7 @@ enum WordWord { kEscapeLow = 1, kEscapeHigh, kAnyAscii, kAlive, kGoals };   // k
 enum NameWord { kNameSet = 3, kNameNode, kOthers, kPatterns };             // the node + 1, or 0: off the tree
 
 constexpr uint32_t kFirstText = 1;
+constexpr uint32_t kUnmade = UINT32_MAX;
 
 // The bytes that stand between words, or begin one.
 constexpr std::array<bool, 256> kBetween = [] {
@@ -193,6 +194,7 @@ SchemaMachine::ObjectPlan& SchemaMachine::object_plan(uint32_t value) {
 
 void SchemaMachine::name_tree(ObjectPlan& plan) {
   plan.sorted.resize(plan.names.size());
+  plan.node_of.resize(plan.names.size());
   for (uint32_t i = 0; i < plan.names.size(); ++i) plan.sorted[i] = i;
   std::ranges::sort(plan.sorted, {}, [&](uint32_t name) -> const std::string& { return plan.names[name]; });
   plan.nodes.emplace_back();
@@ -211,6 +213,7 @@ void SchemaMachine::name_tree(ObjectPlan& plan) {
       at = next;
     }
     plan.nodes[at].name = static_cast<int>(plan.sorted[i]);
+    plan.node_of[plan.sorted[i]] = at;
   }
 }
 
@@ -736,28 +739,58 @@ const std::array<uint32_t, 256>& SchemaMachine::word_row(uint32_t place) {
 // Bytes that lead every language of the word to the same place lead the word there: few of 256 are looked at closely.
 std::unique_ptr<std::array<uint32_t, 256>> SchemaMachine::make_row(const Words& word) {
   auto row = std::make_unique<std::array<uint32_t, 256>>();
-  const bool is_name = word[0] == kName;
-  const bool is_plain = word[0] == kBare || escape_of(word).phase == Escape::kNone;
-  std::vector<const RegularLanguages::Id*> languages;
-  if (!is_name) languages.push_back(l_.row(word[kAlive]).data());
-  for (size_t k = is_name ? size_t{kOthers} : size_t{kGoals} + 1; k < word.size(); k += is_name ? 1 : 2) {
-    languages.push_back(l_.row(word[k]).data());
+  if (word[0] != kBare && escape_of(word).phase != Escape::kNone) {
+    for (size_t byte = 0; byte < 256; ++byte) (*row)[byte] = next_word(word, static_cast<uint8_t>(byte));
+    return row;
   }
-  std::vector<std::pair<Words, uint32_t>> known;
-  Words signature(languages.size() + 1);
+  const ByteGroups groups = groups_of(word);
+  std::vector<uint32_t> next(groups.n, kUnmade);
   for (size_t byte = 0; byte < 256; ++byte) {
     const auto b = static_cast<uint8_t>(byte);
-    if (!is_plain || (word[0] != kBare && (b < 0x20 || b == '"' || b == '\\'))) {
+    if (word[0] != kBare && b < 0x20) continue;  // a control character: kDead
+    if (word[0] != kBare && (b == '"' || b == '\\')) {
       (*row)[byte] = next_word(word, b);
       continue;
     }
-    for (size_t k = 0; k < languages.size(); ++k) signature[k] = languages[k][byte];
-    signature.back() = is_name ? next_node(*name_sets_[word[kNameSet]], word[kNameNode], b) : 0;
-    auto it = std::ranges::find(known, signature, &std::pair<Words, uint32_t>::first);
-    if (it == known.end()) it = known.insert(it, {signature, next_word(word, b)});
-    (*row)[byte] = it->second;
+    uint32_t& place = next[groups.of[byte]];
+    if (place == kUnmade) place = next_word(word, b);
+    (*row)[byte] = place;
   }
   return row;
+}
+
+SchemaMachine::ByteGroups SchemaMachine::groups_of(const Words& word) {
+  ByteGroups groups;
+  std::vector<std::pair<uint64_t, uint8_t>> names;
+  const auto divide = [&](const auto& value_of) {
+    names.clear();
+    uint64_t before = UINT64_MAX;
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const uint64_t key = uint64_t{value_of(byte)} << 8 | groups.of[byte];
+      if (key == before) {
+        groups.of[byte] = groups.of[byte - 1];
+        continue;
+      }
+      before = key;
+      auto it = std::ranges::find(names, key, &std::pair<uint64_t, uint8_t>::first);
+      if (it == names.end()) it = names.insert(it, {key, static_cast<uint8_t>(names.size())});
+      groups.of[byte] = it->second;
+    }
+    groups.n = names.size();
+  };
+  const auto divide_by = [&](Language language) {
+    const std::array<Language, 256>& next = l_.row(language);
+    divide([&](size_t byte) { return next[byte]; });
+  };
+  if (word[0] == kName) {
+    for (size_t k = kOthers; k < word.size(); ++k) divide_by(word[k]);
+    const NameSet& set = *name_sets_[word[kNameSet]];
+    if (word[kNameNode] != 0) divide([&](size_t byte) { return next_node(set, word[kNameNode], static_cast<uint8_t>(byte)); });
+  } else {
+    divide_by(word[kAlive]);
+    for (size_t k = kGoals + 1; k < word.size(); k += 2) divide_by(word[k]);
+  }
+  return groups;
 }
 
 uint32_t SchemaMachine::next_word(const Words& word, uint8_t byte) {
@@ -828,6 +861,14 @@ uint32_t SchemaMachine::advance(Words word, const uint8_t* bytes, int n) {
   return this->word(std::move(word));
 }
 
+bool SchemaMachine::is_string(uint32_t place) const { return words_[place - kFirstWord][0] != kBare; }
+
+bool SchemaMachine::allows_any_text(uint32_t place) const {
+  const auto word = words_[place - kFirstWord];
+  if (word[0] == kBare || word[kEscapeLow] != 0 || word[kEscapeHigh] != 0) return false;
+  return l_.allows_any_text(word[0] == kName ? word[kOthers] : word[kAlive]);
+}
+
 uint32_t SchemaMachine::word_outcome(uint32_t place) {
   const Words word = words_.copy(place - kFirstWord);
   Words outcome{UINT32_MAX};
@@ -862,13 +903,16 @@ std::pair<int, int> SchemaMachine::free_chars(uint32_t place) const {
   return is_free ? std::pair{0, RegularLanguages::kNoLimit} : std::pair{-1, -1};
 }
 
-std::vector<std::string> SchemaMachine::known_ends(uint32_t place) const {
-  const auto word = words_[place - kFirstWord];
-  std::vector<std::string> ends;
+std::vector<Automaton::KnownEnd> SchemaMachine::known_ends(uint32_t place) {
+  Words word = words_.copy(place - kFirstWord);
+  std::vector<KnownEnd> ends;
   if (word[0] != kName || word[kNameNode] == 0) return ends;
   const ObjectPlan& plan = *objects_[name_sets_[word[kNameSet]]->plan];
-  const ObjectPlan::Node& node = plan.nodes[word[kNameNode] - 1];
-  for (uint32_t i = node.first; i < node.last; ++i) ends.push_back(plan.names[plan.sorted[i]].substr(node.depth));
+  const ObjectPlan::Node node = plan.nodes[word[kNameNode] - 1];
+  for (uint32_t i = node.first; i < node.last; ++i) {
+    word[kNameNode] = plan.node_of[plan.sorted[i]] + 1;
+    ends.push_back({plan.names[plan.sorted[i]].substr(node.depth), this->word(word)});
+  }
   return ends;
 }
 

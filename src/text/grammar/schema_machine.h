@@ -35,10 +35,12 @@ class SchemaMachine final : public Automaton {
   bool accepts(GrammarState state) override;
   bool is_word(uint32_t place) const override { return place >= kFirstWord; }
   uint32_t step_word(uint32_t place, uint8_t byte) override { return word_row(place)[byte]; }
+  bool is_string(uint32_t place) const override;
+  bool allows_any_text(uint32_t place) const override;
   uint32_t word_outcome(uint32_t place) override;
   GrammarState end_word(GrammarState state) override;
   std::pair<int, int> free_chars(uint32_t place) const override;
-  std::vector<std::string> known_ends(uint32_t place) const override;
+  std::vector<KnownEnd> known_ends(uint32_t place) override;
   uint32_t free_place(uint32_t place) override;
   GrammarState fresh(GrammarState state) override;
   std::optional<std::vector<std::string>> repeated_ends(GrammarState state) override;
@@ -87,6 +89,7 @@ class SchemaMachine final : public Automaton {
     };
     std::vector<Node> nodes;                      // the names as a tree
     Words sorted;
+    Words node_of;                                // [name]
     std::vector<int8_t> child;                    // [name]: whether its value can be, of a plan of one rule; -1 unknown
   };
   struct ArrayPlan {
@@ -149,6 +152,11 @@ class SchemaMachine final : public Automaton {
   uint32_t word(Words words) { return kFirstWord + words_.intern(words); }
   const std::array<uint32_t, 256>& word_row(uint32_t place);
   std::unique_ptr<std::array<uint32_t, 256>> make_row(const Words& word);
+  struct ByteGroups {
+    std::array<uint8_t, 256> of{};
+    size_t n = 1;
+  };
+  ByteGroups groups_of(const Words& word);
   uint32_t next_word(const Words& word, uint8_t byte);
   uint32_t advance(Words word, const uint8_t* bytes, int n);
   uint32_t begin_name(uint32_t frame);

@@ -1,0 +1,54 @@
+// Regions of a word: places from which the same characters may come next, and most of these characters lead to another
+// place of the region. While a string stays in a region, a token is allowed by its characters alone.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "text/grammar/automaton.h"
+#include "text/grammar/plain_tokens.h"
+
+namespace ingot {
+
+struct Region {
+  static constexpr int kNoEnd = INT32_MAX;
+  CharKinds stays;    // characters after which the place is one of the region; empty: no region was found
+  CharKinds leaves;   // other characters that may come next
+  int chars = 0;      // so many characters of `stays` may follow each other, or kNoEnd
+  bool ends = false;  // after `chars` characters no character may come
+  auto operator<=>(const Region&) const = default;
+};
+
+// The region of a string that any text may go on with.
+inline constexpr Region kAnyText{{{~uint64_t{0}, ~uint64_t{0}}}, {}, Region::kNoEnd, false};
+
+class Regions {
+ public:
+  explicit Regions(Automaton& automaton) : automaton_(automaton) {}
+
+  // What may come after `place`, a place of a string (Automaton::is_string).
+  struct Next {
+    CharKinds alive;
+    // The places after a character beyond ASCII, whichever of those that are not PlainTokens::is_special. None where
+    // some of these characters are allowed and others are not.
+    std::vector<uint32_t> others;
+  };
+  const Next& next(uint32_t place);
+  const Region& of(uint32_t place);
+  void clear() { next_.clear(), regions_.clear(); }
+
+ private:
+  Next find_next(uint32_t place);
+  Region find(uint32_t place);
+  // Calls visit(place) for each place that follows `place` after a character of `kinds`, which are all alive.
+  template <class Visit>
+  void each_after(uint32_t place, const CharKinds& kinds, Visit&& visit);
+  bool stays_alike(uint32_t place, uint8_t kind, const CharKinds& alive);
+
+  Automaton& automaton_;
+  std::unordered_map<uint32_t, Next> next_;
+  std::unordered_map<uint32_t, Region> regions_;
+};
+
+}  // namespace ingot
