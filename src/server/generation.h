@@ -36,6 +36,7 @@ struct GenerationSpec {
   bool wants_progress = false;  // of prompts, while a stream has nothing else to say
   std::shared_ptr<Constraint> constraint = {};  // what each answer follows, behind its start
   ConstraintStart constraint_start = {};
+  std::vector<std::string> constraint_warnings = {};
   int priority = 0;
   std::string client, cache_salt;  // as the engine means them
   int n = 1;

@@ -17,7 +17,8 @@ void compile_into(const ApiCall& call, GrammarKind kind, std::string text, const
     throw ApiError(400, path + " comes beside another field that says what the answer follows: send one of them", path);
   if (!call.model->writes()) throw ApiError(400, "this model makes vectors of texts and writes no answer", path);
   try {
-    spec.constraint = call.model->grammars().get({.kind = kind, .text = std::move(text)});
+    const GrammarText grammar{kind, std::move(text), call.model->any_order(), call.model->lenient_schemas()};
+    spec.constraint = call.model->grammars().get(grammar, &spec.constraint_warnings);
   } catch (const Error& error) {
     throw ApiError(400, printable(fmt::format("{}: {}", path, error.what()), 1024), path);
   }
@@ -86,8 +87,9 @@ void read_constraint(const ApiCall& call, const Fields& fields, GenerationSpec& 
   read_structure(call, fields, "grammar", "grammar", "grammar", spec);
 }
 
-void begin_behind_reasoning(const ServedModel& model, const AnswerForm& form, GenerationSpec& spec) {
+void begin_behind_reasoning(const ServedModel& model, AnswerForm& form, GenerationSpec& spec) {
   if (!spec.constraint) return;
+  form.warnings.insert(form.warnings.end(), spec.constraint_warnings.begin(), spec.constraint_warnings.end());
   if (form.format->syntax == CallSyntax::kChannel) {
     throw ApiError(400, "this model writes its answers in channels, and they cannot be constrained yet");
   }

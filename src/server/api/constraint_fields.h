@@ -16,8 +16,8 @@ void read_constraint(const ApiCall& call, const Fields& fields, GenerationSpec& 
 // {"type": "json_schema", "json_schema": {"schema": ...}}.
 void read_format(const ApiCall& call, const JsonValue& format, const std::string& path, GenerationSpec& spec);
 
-// Where the prompt has begun the reasoning, the constraint holds behind its end. Throws ApiError 400 for models that
-// write their answers in channels.
-void begin_behind_reasoning(const ServedModel& model, const AnswerForm& form, GenerationSpec& spec);
+// Where the prompt has begun the reasoning, the constraint holds behind its end. The constraint's warnings become the
+// form's. Throws ApiError 400 for models that write their answers in channels.
+void begin_behind_reasoning(const ServedModel& model, AnswerForm& form, GenerationSpec& spec);
 
 }  // namespace ingot
