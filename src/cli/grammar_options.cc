@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 
 namespace ingot {
 namespace {
@@ -72,10 +73,21 @@ void add_grammar_options(CLI::App& app, GrammarOptions& o) {
   schema->excludes(regex)->excludes(grammar);
   regex->excludes(grammar);
   for (CLI::Option* option : {schema, regex, grammar}) option->type_name("TEXT");
+  add_lenient_option(app, o.is_lenient);
+}
+
+void add_lenient_option(CLI::App& app, bool& is_lenient) {
+  app.add_flag("--lenient-schema", is_lenient,
+               "what a schema says and cannot be enforced is left out, with a warning; else it is an error");
+}
+
+void add_order_option(CLI::App& app, bool& any_order) {
+  app.add_flag("--any-order", any_order, "members of objects come in any order, not in the schema's");
 }
 
 std::optional<GrammarText> grammar_text(const GrammarOptions& o) {
-  if (!o.schema.empty()) return GrammarText{GrammarKind::kSchema, text_or_file(o.schema, "--json-schema")};
+  if (!o.schema.empty())
+    return GrammarText{GrammarKind::kSchema, text_or_file(o.schema, "--json-schema"), o.any_order, o.is_lenient};
   if (!o.regex.empty()) return GrammarText{GrammarKind::kRegex, o.regex};
   if (!o.grammar.empty()) return GrammarText{GrammarKind::kGrammar, text_or_file(o.grammar, "--grammar")};
   return std::nullopt;
@@ -83,7 +95,10 @@ std::optional<GrammarText> grammar_text(const GrammarOptions& o) {
 
 std::unique_ptr<Automaton> compile_option(const GrammarText& grammar) {
   try {
-    return compile(grammar);
+    std::vector<std::string> warnings;
+    auto automaton = compile(grammar, &warnings);
+    for (const std::string& warning : warnings) log_warn("{}: {}", flag_of(grammar.kind), warning);
+    return automaton;
   } catch (const Error& error) {
     throw UsageError("{}: {}", flag_of(grammar.kind), error.what());
   }

@@ -11,12 +11,16 @@ namespace ingot {
 
 struct GrammarOptions {
   std::string schema, regex, grammar;  // the text itself, or @FILE for a schema and a grammar
+  bool is_lenient = false, any_order = false;
 };
 void add_grammar_options(CLI::App& app, GrammarOptions& options);
+// --lenient-schema and --any-order: how schemas are meant.
+void add_lenient_option(CLI::App& app, bool& is_lenient);
+void add_order_option(CLI::App& app, bool& any_order);
 
 // Nothing where no flag is there. Throws UsageError for a file that cannot be read.
 std::optional<GrammarText> grammar_text(const GrammarOptions& options);
-// compile(), whose complaints become a UsageError that names the flag.
+// compile(), whose complaints become a UsageError that names the flag; its warnings go to standard error.
 std::unique_ptr<Automaton> compile_option(const GrammarText& grammar);
 
 // {"schema": ..., "tests": [{"data": ..., "valid": true}]}, with texts as they stand in the line.

@@ -18,6 +18,7 @@
 #include "base/thread_start.h"
 #include "base/threads.h"
 #include "cli/generate.h"
+#include "cli/grammar_options.h"
 #include "cli/verbs.h"
 #include "server/app.h"
 #include "server/http/server.h"
@@ -44,7 +45,7 @@ struct ServeOptions {
   std::vector<std::string> aliases;
   std::string access_log = "-", pooling, tool_parser;
   int max_seqs = 16, queue = 0, kv_tokens = 0;
-  bool insecure = false;
+  bool insecure = false, lenient_schemas = false, any_order = false;
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
 };
 
@@ -124,6 +125,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.runner = std::move(loaded.runner);
   parts.call_format = find_call_format(o.tool_parser);
   parts.defaults = checkpoint->generation();
+  parts.lenient_schemas = o.lenient_schemas, parts.any_order = o.any_order;
   parts.engine.chunk = o.model.chunk;
   if (o.model.trace) parts.engine.on_step = [trace = o.model.trace](const StepStats& s) { trace_step(*trace, s); };
   auto model = std::make_shared<ServedModel>(std::move(parts));
@@ -306,6 +308,8 @@ void add_limit_options(CLI::App& verb, ServeOptions& o) {
   verb.add_option("--tool-parser", o.tool_parser,
                   "how models write tool calls and reasoning, where their templates do not tell")
       ->check(CLI::IsMember(std::vector<std::string>(formats.begin(), formats.end())));
+  add_lenient_option(verb, o.lenient_schemas);
+  add_order_option(verb, o.any_order);
   verb.add_option("--models-max", o.pool.max_loaded,
                   "of several models, how many are loaded at once; the one idle longest makes room")
       ->check(CLI::Range(1, 1 << 20));

@@ -42,6 +42,7 @@ struct GenerationSpec {
   std::optional<Wanted> wanted = {};            // what the answer's text, or its content, is to follow
   std::shared_ptr<Constraint> constraint = {};  // what each answer follows, behind its start
   ConstraintStart constraint_start = {};
+  std::vector<std::string> constraint_warnings = {};
   int priority = 0;
   std::string client, cache_salt;  // as the engine means them
   int n = 1;

@@ -41,6 +41,7 @@ struct ServedModelParts {
   EngineOptions engine = {};
   int queue_limit = 64;                    // requests beyond those that run
   std::chrono::seconds queue_timeout{60};  // after which one that has not begun is given up
+  bool lenient_schemas = false, any_order = false;  // as GrammarText means them
 };
 
 class ServedModel {
@@ -83,6 +84,8 @@ class ServedModel {
   std::time_t created() const { return created_; }
   Engine& engine() { return *engine_; }      // of one that writes
   ModelGrammars& grammars() { return *grammars_; }  // of the same
+  bool lenient_schemas() const { return parts_.lenient_schemas; }
+  bool any_order() const { return parts_.any_order; }
   EmbedQueue& embeds() { return *embeds_; }  // of one that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
   // Not empty: the model answers nothing any more.

@@ -70,6 +70,50 @@ def test_what_cannot_be_enforced_is_refused(ingot, verb, flags, words):
         assert word in done.stderr
 
 
+UNENFORCED = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(x)\\1", "maxLength": 3}, "b": {"const": 1}}, "required": ["a", "b"],
+              "additionalProperties": False}
+
+
+def test_lenient_schemas(ingot):
+    """What cannot be enforced is an error, or with --lenient-schema a warning with keyword and path."""
+    flags = ["--json-schema", json.dumps(UNENFORCED)]
+    for verb in (["grammar", "check"], ["run", "-p", "x"], ["chat"]):
+        refused = ingot(*verb, *flags, ok=False)
+        assert refused.returncode == 2 and "#/properties/a" in refused.stderr and "'pattern'" in refused.stderr
+    done = ingot("grammar", "check", *flags, "--lenient-schema", input='{"b": 1, "a": "y"}\n{"a": "long", "b": 1}\n', ok=False)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["accepted", "rejected"]
+    for done in (done, ingot("run", "-p", "x", "-n", 100, *flags, "--lenient-schema"), ingot("chat", *flags, "-n", 100, "--lenient-schema", input="x\n")):
+        warnings = [line for line in done.stderr.splitlines() if "not enforced" in line]
+        assert len(warnings) == 1 and "#/properties/a" in warnings[0] and "'pattern'" in warnings[0]
+    case = {"schema": UNENFORCED, "tests": [{"data": {"a": "y", "b": 1}, "valid": True}]}
+    results = ingot("grammar", "check", "--lenient-schema", "--jsonl", "-", input=lines([case])).stdout.splitlines()
+    assert "'pattern'" in json.loads(results[0])["warnings"][0] and json.loads(results[0])["passed"]
+
+
+def test_any_order(ingot):
+    """Answers have their members in the schema's order, and with --any-order in any."""
+    schema = json.dumps({"type": "object", "properties": {name: {"type": "null"} for name in "ab"}, "required": ["a", "b"], "additionalProperties": False})
+    answer = lambda seed, *flags: json.loads(ingot("run", "-p", "x", "--temp", 5, "--top-k", 0, "--top-p", 1, "--seed", seed, "-n", 200, "--json-schema", schema, *flags).stdout)
+    assert all(list(answer(seed)) == ["a", "b"] for seed in range(4))
+    assert {"".join(answer(seed, "--any-order")) for seed in range(16)} == {"ab", "ba"}
+
+
+@pytest.mark.parametrize("flag, text, words", [
+    ("--grammar", "root ::= " + "(" * 60000, "line 1, column 267"), ("--grammar", "".join(f"r{i} ::= r{i + 1}\n" for i in range(9000)), "r9000"),
+    ("--grammar", "".join(f"r{i} ::= r{i + 1}\n" for i in range(100000)), "at most 262144"), ("--grammar", "root ::= root", "no text"),
+    ("--grammar", 'root ::= x\nx ::= y "b" | "c"\ny ::= "a"? x', "line 2, column 1: a rule begins with itself"), ("--grammar", "root ::= [z-a]", "line 1, column 11"),
+    ("--grammar", 'root ::= "a"{2,1}', "line 1, column 13"), ("--grammar", 'a ::= "x"', "line 1, column 10: there is no rule 'root'"), ("--grammar", 'root ::= "a', "line 1, column 12"),
+    ("--json-schema", '{"items":' * 65 + "{}" + "}" * 65, "deeper than 64"), ("--json-schema", "[" * 100000, "deeper"), ("--json-schema", '{"enum": []}', "'enum' is empty"),
+    ("--json-schema", '{"$ref": "file:///etc/passwd"}', "not part of this schema"), ("--json-schema", '{"maxLength": 18446744073709551615}', "'maxLength' is too large"),
+    ("--regex", "(" * 60000, "nest too deeply"), ("--regex", "*a", "nothing to repeat"), ("--regex", "(?<=x)a", "look-behind"), ("--regex", "(a)\\1", "back references"),
+])
+def test_hostile_constraints_are_refused_in_one_line(ingot, tmp_path, flag, text, words):
+    file = tmp_path / "constraint"
+    file.write_text(text)
+    done = ingot("grammar", "check", flag, text if flag == "--regex" else f"@{file}", ok=False)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and words in done.stderr, done.stderr[:500]
+
+
 @pytest.mark.parametrize("case", ["", "x", "[]", "{}", '{"schema": true, "tests": [1]}', '{"schema": true, "tests": [{}]}'])
 def test_bad_cases_are_named(ingot, case):
     done = ingot("grammar", "check", "--jsonl", "-", input=lines(CASES[:1]) + case + "\n", ok=False)

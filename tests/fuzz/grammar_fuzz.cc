@@ -1,6 +1,7 @@
-// Bytes as a constraint: the first says of which kind (GBNF, Lark, regular expression, JSON Schema), up to a NUL
-// follows its text, then bytes that are read with it. A grammar is compiled or refused in one printable line; the machine
-// takes each byte or refuses it, and what its words say is what its steps say.
+// Bytes as a constraint of one kind, which the build names: FUZZ_KIND is gbnf, lark, regex or schema. The first byte holds
+// options of a schema, then comes the constraint's text up to a NUL, then bytes that are read with it. A constraint is
+// compiled or refused in one printable line; the machine takes each byte or refuses it, and what its words say is what
+// its steps say.
 #include <string_view>
 
 #include "base/check.h"
@@ -11,13 +12,14 @@
 namespace ingot {
 namespace {
 
-std::unique_ptr<Automaton> compile(char kind, std::string_view text) {
-  switch (kind % 4) {
-    case 0: return compile_gbnf(text);
-    case 1: return compile_lark(text);
-    case 2: return compile_regex(text);
-    default: return compile_schema(text, {}, {});
-  }
+constexpr std::string_view kKind = FUZZ_KIND;
+
+std::unique_ptr<Automaton> compile(char options, std::string_view text) {
+  if (kKind == "gbnf") return compile_gbnf(text);
+  if (kKind == "lark") return compile_lark(text);
+  if (kKind == "regex") return compile_regex(text);
+  return compile_schema(text, {.is_lenient = (options & 1) != 0},
+                        {.any_order = (options & 2) != 0, .is_compact = (options & 4) != 0});
 }
 
 // A word that goes on does so as a step does, and one that is refused is refused by a step.

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from conftest import running
+
 USER = {"messages": [{"role": "user", "content": "What is your name?"}], "max_tokens": 300}
 SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "age", "tags"],
           "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 12}, "age": {"type": "integer", "minimum": 3, "maximum": 120},
@@ -77,6 +79,10 @@ def test_the_end_comes_where_the_text_is_whole(server):
     ({"guided_choice": []}, "guided_choice", []), ({"guided_choice": ["a"], "guided_regex": "b"}, "guided_choice", ["one of them"]),
     ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs.structural_tag", []), ({"structured_outputs": {"other": 1}}, "structured_outputs", []),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}, "response_format.json_schema.schema", ["missing"]),
+    ({"response_format": {"type": "yaml"}}, "response_format.type", ["json_object"]), ({"response_format": {}}, "response_format.type", []),
+    ({"response_format": FORMATS[0]["response_format"], "grammar": 'root ::= "a"'}, "grammar", ["one of them"]),
+    ({"guided_json": {"enum": []}}, "guided_json", ["#", "enum"]), ({"guided_json": {"items": {"minItems": -1}}}, "guided_json", ["#/items", "minItems"]),
+    ({"grammar": "root ::= " + "(" * 60000}, "grammar", ["line 1, column 267"]), ({"grammar": 'root ::= "a"\nroot ::= "b"'}, "grammar", ["line 2, column 1"]),
 ])
 def test_what_cannot_be_enforced_is_refused(server, fields, param, words):
     error = server.post("/v1/chat/completions", USER | fields).error(400, param)
@@ -137,3 +143,46 @@ def test_a_dead_end_ends_the_answer(server, fields, text):
         else:
             assert reply.json()["choices"][0]["finish_reason"] in ("error", "stop")
     assert server.post("/v1/chat/completions", USER | {"guided_regex": "ok"}).json()["choices"][0]["message"]["content"] == "ok"
+
+
+def test_a_cut_answer_is_the_beginning_of_a_whole_one(server):
+    """max_tokens inside of a JSON string."""
+    schema = {"type": "object", "properties": {"text": {"type": "string", "minLength": 200}}, "required": ["text"], "additionalProperties": False}
+    for n in (1, 5, 20):
+        choice = server.post("/v1/chat/completions", USER | {"guided_json": schema, "max_tokens": n, "temperature": 1}).json()["choices"][0]
+        text = choice["message"]["content"]
+        assert choice["finish_reason"] == "length"
+        assert re.fullmatch(r'\{( |\n[ ]*)?("(t(e(x(t("( )?(:( |\n[ ]*)?("([^"\\]|\\.)*\\?)?)?)?)?)?)?)?)?', text, re.S), text
+
+
+def test_hostile_tools_are_answered(server):
+    """Whatever tools say, the answer is 200 or a 400, and the server goes on."""
+    tool = lambda **fields: {"type": "function", "function": {"name": "f"} | fields}
+    for tools, status in (([tool(name="n" * 10240)], (200, 400)), ([tool(), tool()], (200, 400)), ([tool(parameters=None)], (200,)),
+                          ([tool(parameters={"type": 5, "properties": []})], (200, 400)), ([tool(parameters={"properties": {"a": {"pattern": "("}}})], (200, 400)),
+                          ([tool(parameters={"properties": {"a": {"type": ["x", {}]}}})], (200, 400)), ([{"type": "function"}], (200, 400)), ([None], (400,)),
+                          ([tool()] * 1000, (400,))):
+        assert server.post("/v1/chat/completions", USER | {"tools": tools, "max_tokens": 3}).status in status, tools[:2]
+    server.post("/v1/chat/completions", USER | {"tools": [tool()], "tool_choice": "sometimes"}).error(400, "tool_choice")
+    server.post("/v1/chat/completions", USER | {"tools": [tool()], "tool_choice": {"type": "function", "function": {"name": "g"}}}).error(400, "tool_choice")
+    assert server.chat(max_tokens=1).status == 200
+
+
+def test_a_lenient_server_warns():
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(x)\\1", "maxLength": 3}, "b": {"type": "boolean"}},
+              "required": ["a", "b"], "additionalProperties": False}
+    fields = {"guided_json": schema, "max_tokens": 200}
+    with running("--lenient-schema", "--any-order") as lenient:
+        for body in (lenient.post("/v1/chat/completions", USER | fields).json(), lenient.post("/v1/completions", fields | {"prompt": "Hi"}).json()):
+            choice = body["choices"][0]
+            got = json.loads(choice["message"]["content"] if "message" in choice else choice["text"])
+            assert set(got) == {"a", "b"} and len(got["a"]) <= 3 and type(got["b"]) is bool
+            assert len(body["warnings"]) == 1 and "#/properties/a" in body["warnings"][0] and "'pattern'" in body["warnings"][0]
+        for path, body in (("/v1/chat/completions", USER), ("/v1/completions", {"prompt": "Hi"})):
+            events = lenient.post(path, body | fields | {"stream": True}).events()
+            assert [e["warnings"] for e in events if "warnings" in e] == [events[-1 if "warnings" in events[-1] else -2]["warnings"]]
+        form = {"type": "json_schema", "name": "x", "schema": schema}
+        assert "'pattern'" in lenient.post("/v1/responses", {"input": "Hi", "max_output_tokens": 200, "text": {"format": form}}).json()["warnings"][0]
+        assert "'pattern'" in lenient.post("/v1/messages", USER | {"output_format": form}).json()["warnings"][0]
+        assert "warnings" not in lenient.post("/v1/chat/completions", USER | {"guided_json": SCHEMA}).json()
+        lenient.post("/v1/chat/completions", USER | {"guided_json": {"type": "strin"}}).error(400, "guided_json")

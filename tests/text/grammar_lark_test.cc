@@ -6,25 +6,16 @@
 
 #include "base/error.h"
 #include "text/grammar/compile.h"
+#include "text/grammar_check.h"
 
 namespace ingot {
 namespace {
 
+using ingot::testing::accepts;
 using ::testing::HasSubstr;
 
-bool accepts(Automaton& machine, std::string_view text) {
-  GrammarState state = machine.start();
-  for (char c : text) state = machine.step(state, static_cast<uint8_t>(c));
-  return machine.accepts(state);
-}
-
 std::string error_of(std::string_view grammar) {
-  try {
-    compile_lark(grammar);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return ingot::testing::error_of([&] { compile_lark(grammar); });
 }
 
 TEST(GrammarLark, AgreesWithLark) {

@@ -7,17 +7,13 @@
 #include "text/grammar/compile.h"
 #include "text/grammar/pushdown.h"
 #include "text/grammar/schema_machine.h"
+#include "text/grammar_check.h"
 
 namespace ingot {
 namespace {
 
+using ingot::testing::accepts;
 using ::testing::HasSubstr;
-
-bool accepts(Automaton& machine, std::string_view text) {
-  GrammarState state = machine.start();
-  for (char c : text) state = machine.step(state, static_cast<uint8_t>(c));
-  return machine.accepts(state);
-}
 
 std::unique_ptr<Automaton> schema(std::string_view json) { return compile_schema(json, {}, {}); }
 

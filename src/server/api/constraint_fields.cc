@@ -126,10 +126,19 @@ void check_name(const CallFormat& format, const CallableTool& tool) {
                 format.name, printable(tool.name, 64));
 }
 
+// What the content follows, with the server's way to read schemas.
+GrammarText content_rule(const ServedModel& model, const GenerationSpec& spec) {
+  GrammarText grammar = spec.wanted->text;
+  grammar.any_order = model.any_order();
+  grammar.is_lenient = model.lenient_schemas();
+  return grammar;
+}
+
 AnswerRules rules_of(const ServedModel& model, const AnswerForm& form, const GenerationSpec& spec) {
   AnswerRules rules{.format = form.format, .spelling = spelling_of(model), .reasoning = reasoning_of(model, form)};
   rules.parallel = form.parallel_calls;
-  if (spec.wanted) rules.content = spec.wanted->text, rules.content_where = spec.wanted->path;
+  rules.is_lenient = model.lenient_schemas();
+  if (spec.wanted) rules.content = content_rule(model, spec), rules.content_where = spec.wanted->path;
   const bool is_forced = form.choice == ToolChoice::kRequired;
   if (form.format->syntax == CallSyntax::kNone) return rules;
   if (!form.callable.empty()) rules.calls = is_forced ? AnswerRules::Calls::kMust : AnswerRules::Calls::kMay;
@@ -155,13 +164,13 @@ void constrain_text(const ApiCall& call, GenerationSpec& spec) {
   if (!spec.wanted) return;
   check_writes(*call.model, spec.wanted->path);
   try {
-    spec.constraint = call.model->grammars().get(spec.wanted->text);
+    spec.constraint = call.model->grammars().get(content_rule(*call.model, spec), &spec.constraint_warnings);
   } catch (const Error& error) {
     throw ApiError(400, printable(fmt::format("{}: {}", spec.wanted->path, error.what()), 1024), spec.wanted->path);
   }
 }
 
-void constrain_answer(const ApiCall& call, const AnswerForm& form, GenerationSpec& spec) {
+void constrain_answer(const ApiCall& call, AnswerForm& form, GenerationSpec& spec) {
   const bool is_forced = form.choice == ToolChoice::kRequired;
   const bool is_held =
       is_forced || form.limits_tools || std::ranges::any_of(form.callable, [](const auto& tool) { return tool.strict; });
@@ -175,11 +184,15 @@ void constrain_answer(const ApiCall& call, const AnswerForm& form, GenerationSpe
       const std::string end(trim(form.format->think_end));
       spec.constraint_start = {end, model.tokenizer().find(end).value_or(-1)};
     }
-    if (is_plain(rules)) return constrain_text(call, spec);
-    spec.constraint = model.grammars().get(rules.key(), [&] { return compile_answer(rules); });
+    const auto make = [&](std::vector<std::string>* warnings) { return compile_answer(rules, warnings); };
+    if (is_plain(rules))
+      constrain_text(call, spec);
+    else
+      spec.constraint = model.grammars().get(rules.key(), make, &spec.constraint_warnings);
   } catch (const Error& error) {
     throw refusal(error, spec.wanted ? spec.wanted->path : "tools");
   }
+  form.warnings.insert(form.warnings.end(), spec.constraint_warnings.begin(), spec.constraint_warnings.end());
 }
 
 }  // namespace ingot

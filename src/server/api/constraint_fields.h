@@ -16,9 +16,10 @@ void read_constraint(const Fields& fields, GenerationSpec& spec);
 // {"type": "json_schema", "json_schema": {"schema": ...}}.
 void read_format(const JsonValue& format, const std::string& path, GenerationSpec& spec);
 
-// Compile spec.wanted into spec.constraint; of an answer in a chat also what holds its calls, behind its reasoning.
-// They throw ApiError 400 with the keyword and its path in the schema.
+// Compile spec.wanted into spec.constraint. For an answer in a chat, the constraint also holds its calls to the schemas of
+// their tools, and begins behind its reasoning. Warnings go to spec.constraint_warnings, and to the form. Both throw
+// ApiError 400 with the keyword and its path in the schema.
 void constrain_text(const ApiCall& call, GenerationSpec& spec);
-void constrain_answer(const ApiCall& call, const AnswerForm& form, GenerationSpec& spec);
+void constrain_answer(const ApiCall& call, AnswerForm& form, GenerationSpec& spec);
 
 }  // namespace ingot

@@ -42,6 +42,7 @@ class CompletionWriter final : public AnswerWriter {
     StreamFields stream;
     int n = 1;
     bool logprobs = false, prompt_logprobs = false;
+    std::vector<std::string> warnings;  // about the request
   };
   explicit CompletionWriter(Options options) : o_(std::move(options)) {}
 
@@ -54,7 +55,9 @@ class CompletionWriter final : public AnswerWriter {
     event(choice, d, nullptr, totals_members(o_.stream, d.so_far), out);
   }
   void choice_end(int choice, const ChoiceEnd& end, std::string& out) override {
-    event(choice, {}, end.reason, totals_members(o_.stream, end.so_far), out);
+    std::string more = totals_members(o_.stream, end.so_far);
+    if (choice == 0 && !o_.warnings.empty()) more += R"(,"warnings":)" + dump_json(o_.warnings);
+    event(choice, {}, end.reason, more, out);
     failure_ += end.failure;
   }
   void end(const Totals& totals, std::string& out) override {
@@ -79,6 +82,7 @@ class CompletionWriter final : public AnswerWriter {
     JsonValue json = envelope(std::move(choices));
     json["usage"] = usage_json(totals);
     json["timings"] = timings_json(totals);
+    if (!o_.warnings.empty()) json["warnings"] = o_.warnings;
     return dump_json(json);
   }
 
@@ -189,7 +193,8 @@ void answer_completions(const ApiCall& call) {
   ServedModel::Ticket ticket = admit(model, spec.n_choices());
   constrain_text(call, spec);
   CompletionWriter::Options options{
-      .model = model.id(), .stream = stream, .n = spec.n, .logprobs = logprobs.has_value(), .prompt_logprobs = scores};
+      .model = model.id(), .stream = stream, .n = spec.n, .logprobs = logprobs.has_value(), .prompt_logprobs = scores,
+      .warnings = spec.constraint_warnings};
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer,
                        std::make_unique<CompletionWriter>(std::move(options)), call.responder);
 }

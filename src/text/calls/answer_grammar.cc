@@ -25,7 +25,8 @@ constexpr std::string_view kChannelMarks[] = {"<|start|>", "<|channel|>", "<|mes
 
 class AnswerGrammar {
  public:
-  explicit AnswerGrammar(const AnswerRules& rules) : rules_(rules), row_(*rules.format) {}
+  AnswerGrammar(const AnswerRules& rules, std::vector<std::string>* warnings)
+      : rules_(rules), row_(*rules.format), warnings_(warnings) {}
 
   Grammar build() {
     g_.set_root(row_.syntax == CallSyntax::kChannel ? channels() : answer());
@@ -53,9 +54,11 @@ class AnswerGrammar {
   Part arguments(const AnswerRules::Tool& tool);
   Part further_calls(int index);
   Part content_machine();
+  std::unique_ptr<Automaton> compile_at(const std::string& where, const GrammarText& grammar);
 
   const AnswerRules& rules_;
   const CallFormat& row_;
+  std::vector<std::string>* warnings_;
   Grammar g_;
   std::vector<Part> arguments_;  // of each tool
 };
@@ -137,11 +140,18 @@ Part AnswerGrammar::content_between(Part content) {
   return g_.sequence({text(trim(row_.answer_begin)), content, ends_answer(row_.answer_end) ? optional(end) : end});
 }
 
-Part AnswerGrammar::content_machine() {
+Part AnswerGrammar::content_machine() { return g_.embed(compile_at(rules_.content_where, *rules_.content)); }
+
+// Errors and warnings begin with `where`: the grammar's place in the request.
+std::unique_ptr<Automaton> AnswerGrammar::compile_at(const std::string& where, const GrammarText& grammar) {
+  std::vector<std::string> said;
   try {
-    return g_.embed(compile(*rules_.content));
+    auto machine = compile(grammar, &said);
+    for (const std::string& warning : said)
+      if (warnings_) warnings_->push_back(where + ": " + warning);
+    return machine;
   } catch (const Error& error) {
-    throw Error("{}: {}", rules_.content_where, error.what());
+    throw Error("{}: {}", where, error.what());
   }
 }
 
@@ -202,8 +212,8 @@ Part AnswerGrammar::call(int index) {
 }
 
 Part AnswerGrammar::arguments(const AnswerRules::Tool& tool) {
+  auto machine = compile_at(tool.where, {.text = tool.schema, .is_lenient = rules_.is_lenient});
   try {
-    auto machine = compile({.kind = GrammarKind::kSchema, .text = tool.schema});
     return g_.embed(make_arguments_machine(row_, rules_.spelling, Json::parse(tool.schema), std::move(machine)));
   } catch (const Error& error) {
     throw Error("{}: {}", tool.where, error.what());
@@ -267,15 +277,16 @@ std::string AnswerRules::key() const {
                {"reasoning", static_cast<int>(reasoning)},
                {"calls", static_cast<int>(calls)},
                {"parallel", parallel},
+               {"lenient", is_lenient},
                {"tools", Json::array()}};
   for (const Tool& tool : tools) json["tools"].push_back({tool.name, tool.schema});
-  if (content) json["content"] = {static_cast<int>(content->kind), content->any_order, content->text};
+  if (content) json["content"] = {static_cast<int>(content->kind), content->any_order, content->is_lenient, content->text};
   return "answer " + json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::unique_ptr<Automaton> compile_answer(const AnswerRules& rules) {
+std::unique_ptr<Automaton> compile_answer(const AnswerRules& rules, std::vector<std::string>* warnings) {
   if (rules.calls != AnswerRules::Calls::kNone && rules.tools.empty()) throw Error("tools: there is none to call");
-  return compile_grammar(AnswerGrammar(rules).build());
+  return compile_grammar(AnswerGrammar(rules, warnings).build());
 }
 
 }  // namespace ingot

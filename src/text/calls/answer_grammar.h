@@ -36,6 +36,7 @@ struct AnswerRules {
   std::vector<Tool> tools;   // that may be called
   std::optional<GrammarText> content;  // what content follows; else it is any text
   std::string content_where;           // it is in the request, for messages
+  bool is_lenient = false;             // what a tool's schema cannot enforce becomes a warning
 
   // Says all that the grammar is made of. Descriptions and other annotations of schemas are no part of it.
   std::string key() const;
@@ -45,7 +46,8 @@ struct AnswerRules {
 // the tool has none. Throws Error, which begins with `where`, for what is no schema of an object.
 std::string arguments_schema(const nlohmann::ordered_json& parameters, const std::string& where);
 
-// Throws Error that begins with the place in the request: "tools[3].function.parameters: ...".
-std::unique_ptr<Automaton> compile_answer(const AnswerRules& rules);
+// Throws Error that begins with the place in the request: "tools[3].function.parameters: ...". So do the warnings, which
+// are added where `warnings` is not null.
+std::unique_ptr<Automaton> compile_answer(const AnswerRules& rules, std::vector<std::string>* warnings = nullptr);
 
 }  // namespace ingot

@@ -11,7 +11,8 @@ namespace {
   "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[" \
   "0-8]))|(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
 #define TIME_RULE \
-  "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d+)?(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)|23:59:60(?:\\.\\d+)?(?:[Zz]|[+-]00:00))"
+  "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d+)?(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)|" \
+  "23:59:60(?:\\.\\d+)?(?:[Zz]|[+-]00:00))"
 #define BYTE_RULE "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define IPV4_RULE "(?:" BYTE_RULE "(?:\\." BYTE_RULE "){3})"
 #define H16 "[0-9A-Fa-f]{1,4}"
@@ -22,23 +23,26 @@ namespace {
   ":){0,3}" H16 ")?::" H16 ":" LS32 "|(?:(?:" H16 ":){0,4}" H16 ")?::" LS32 "|(?:(?:" H16 ":){0,5}" H16 ")?::" H16 \
   "|(?:(?:" H16 ":){0,6}" H16 ")?::)"
 // Labels with two hyphens in third place are of another alphabet, or reserved.
-#define LABEL_RULE "[A-Za-z0-9](?:(?:[A-Za-z0-9-]{0,2}[A-Za-z0-9])?|[A-Za-z0-9-](?:[A-Za-z0-9][A-Za-z0-9-]|-[A-Za-z0-9])[A-Za-z0-9-]{0,58}[A-Za-z0-9])"
+#define LABEL_RULE                                                           \
+  "[A-Za-z0-9](?:(?:[A-Za-z0-9-]{0,2}[A-Za-z0-9])?|"                         \
+  "[A-Za-z0-9-](?:[A-Za-z0-9][A-Za-z0-9-]|-[A-Za-z0-9])[A-Za-z0-9-]{0,58}[A-Za-z0-9])"
 #define HOST_RULE LABEL_RULE "(?:\\." LABEL_RULE ")*"
 #define ATOM_RULE "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-// RFC 3986, appendix A.
-#define PCHAR "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
-#define REG_NAME "(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
-#define USER_INFO "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?"
-#define AUTHORITY USER_INFO "(?:\\[(?:" IPV6_RULE "|v[0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]|" REG_NAME ")(?::\\d*)?"
-#define PATHS "(?://" AUTHORITY "(?:/" PCHAR "*)*|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|" PCHAR "+(?:/" PCHAR "*)*|)"
-#define NO_SCHEME_PATHS                                                                                            \
-  "(?://" AUTHORITY "(?:/" PCHAR "*)*|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{" \
-  "2})+(?:/" PCHAR "*)*|)"
-#define TAIL "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
-#define URI_RULE "[A-Za-z][A-Za-z0-9+.-]*:" PATHS TAIL
-#define RELATIVE_RULE NO_SCHEME_PATHS TAIL
-// The same with letters beyond ASCII (RFC 3987).
-#define IRI_CHARS "(?:[A-Za-z0-9._~!$&'()*+,;=:@/?\\[\\]-]|[\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{efffd}]|%[0-9A-Fa-f]{2})*"
+// RFC 3986, appendix A, and with letters beyond ASCII (MORE) RFC 3987.
+#define NO_MORE ""
+#define LETTERS "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{efffd}"
+#define PRIVATE "\\ue000-\\uf8ff\\u{f0000}-\\u{ffffd}\\u{100000}-\\u{10fffd}"
+#define CHARS(MORE) "(?:[A-Za-z0-9._~!$&'()*+,;=" MORE "-]|%[0-9A-Fa-f]{2})"
+#define PCHAR(MORE) CHARS(":@" MORE)
+#define IP_LITERAL "\\[(?:" IPV6_RULE "|v[0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]"
+#define AUTHORITY(MORE) "(?:" CHARS(":" MORE) "*@)?(?:" IP_LITERAL "|" CHARS(MORE) "*)(?::\\d*)?"
+#define STEPS(MORE) "(?:/" PCHAR(MORE) "*)*"
+#define PATHS(FIRST, MORE) \
+  "(?://" AUTHORITY(MORE) STEPS(MORE) "|/(?:" PCHAR(MORE) "+" STEPS(MORE) ")?|" FIRST "+" STEPS(MORE) "|)"
+#define TAIL(MORE, QUERY) "(?:\\?" CHARS(":@/?" MORE QUERY) "*)?(?:#" CHARS(":@/?" MORE) "*)?"
+#define ABSOLUTE(MORE, QUERY) "[A-Za-z][A-Za-z0-9+.-]*:" PATHS(PCHAR(MORE), MORE) TAIL(MORE, QUERY)
+#define RELATIVE(MORE, QUERY) PATHS(CHARS("@" MORE), MORE) TAIL(MORE, QUERY)
+#define REFERENCE(MORE, QUERY) "(?:" ABSOLUTE(MORE, QUERY) "|" RELATIVE(MORE, QUERY) ")"
 #define POINTER_RULE "(?:/(?:[^~/]|~[01])*)*"
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kFormats = {{
@@ -46,21 +50,26 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kFormats
     {"date", DATE_RULE},
     {"time", TIME_RULE},
     {"duration",
-     "P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))?|"
+     "P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)"
+     "(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))?|"
      "T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))"},
-    {"email", "(?:" ATOM_RULE "(?:\\." ATOM_RULE ")*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\")@(?:" HOST_RULE "|\\[(?:" IPV4_RULE "|IPv6:" IPV6_RULE ")\\])"},
+    {"email",
+     "(?:" ATOM_RULE "(?:\\." ATOM_RULE ")*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\")"
+     "@(?:" HOST_RULE "|\\[(?:" IPV4_RULE "|IPv6:" IPV6_RULE ")\\])"},
     {"idn-email", "[^@\\s]+@[^@\\s]+"},
     {"hostname", "(?=.{1,253}$)" HOST_RULE},
     {"idn-hostname", ""},
     {"ipv4", IPV4_RULE},
     {"ipv6", IPV6_RULE},
-    {"uri", URI_RULE},
-    {"uri-reference", "(?:" URI_RULE "|" RELATIVE_RULE ")"},
-    {"iri", "[A-Za-z][A-Za-z0-9+.-]*:" IRI_CHARS "(?:#" IRI_CHARS ")?"},
-    {"iri-reference", IRI_CHARS "(?:#" IRI_CHARS ")?"},
+    {"uri", ABSOLUTE(NO_MORE, NO_MORE)},
+    {"uri-reference", REFERENCE(NO_MORE, NO_MORE)},
+    {"iri", ABSOLUTE(LETTERS, PRIVATE)},
+    {"iri-reference", REFERENCE(LETTERS, PRIVATE)},
     {"uuid", "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"},
-    {"uri-template", "(?:[^\\u0000-\\u0020\\u007f-\\u009f\"%<>\\\\^`{|}]|%[0-9A-Fa-f]{2}|\\{[+#./;?&=,!@|]?(?:[A-Za-z0-9_%]+\\.)*[A-Za-z0-9_%]+(?::[1-9]\\d{0,3}|\\*)?"
-                     "(?:,(?:[A-Za-z0-9_%]+\\.)*[A-Za-z0-9_%]+(?::[1-9]\\d{0,3}|\\*)?)*\\})*"},
+    {"uri-template",
+     "(?:[^\\u0000-\\u0020\\u007f-\\u009f\"%<>\\\\^`{|}]|%[0-9A-Fa-f]{2}|"
+     "\\{[+#./;?&=,!@|]?(?:[A-Za-z0-9_%]+\\.)*[A-Za-z0-9_%]+(?::[1-9]\\d{0,3}|\\*)?"
+     "(?:,(?:[A-Za-z0-9_%]+\\.)*[A-Za-z0-9_%]+(?::[1-9]\\d{0,3}|\\*)?)*\\})*"},
     {"json-pointer", POINTER_RULE},
     {"relative-json-pointer", "(?:0|[1-9]\\d*)(?:#|" POINTER_RULE ")"},
     {"regex", ""},  // no expression says what is right: refused

@@ -4,7 +4,7 @@
 
 #include "text/grammar/char_set.h"
 #include "text/grammar/compile.h"
-#include "text/grammar/grammar_text.h"
+#include "text/grammar/grammar_scanner.h"
 
 namespace ingot {
 
@@ -26,7 +26,7 @@ class GbnfReader {
         text_.fail_at(at, fmt::format("the rule '{}' is not defined", grammar_.name(rule)));
     }
     const Grammar::Rule root = grammar_.rule("root");
-    if (!grammar_.is_defined(root)) throw Error("the grammar has no rule 'root', with which it begins");
+    if (!grammar_.is_defined(root)) text_.fail_at(text_.at(), "there is no rule 'root', with which a text begins");
     grammar_.set_root(grammar_.refer(root));
     return std::move(grammar_);
   }
@@ -50,14 +50,14 @@ class GbnfReader {
     if (!text_.take("::=")) text_.expected("'::='");
     const Grammar::Rule rule = grammar_.rule(name);
     if (grammar_.is_defined(rule)) text_.fail_at(begin, fmt::format("the rule '{}' is defined twice", name));
-    grammar_.define(rule, read_choice(0));
+    grammar_.define(rule, read_choice(0), text_.place(begin));
     const bool is_new_line = text_.at_end() || text_.peek() == '\n' || text_.peek() == '\r';
     if (!is_new_line) text_.expected("the end of the line, or a string, class, name or group");
     skip_space(true);
   }
 
   Part read_choice(int depth) {
-    if (depth > GrammarText::kMaxDepth) text_.fail_at(text_.at(), "groups nest too deeply");
+    if (depth > GrammarScanner::kMaxDepth) text_.fail_at(text_.at(), "groups nest too deeply");
     std::vector<Part> choices;
     do {
       skip_space(true);
@@ -108,28 +108,9 @@ class GbnfReader {
   }
 
   bool read_repeat(Part& part) {
-    int min = 0, max = Grammar::kNoLimit;
-    if (text_.take("+")) {
-      min = 1;
-    } else if (text_.take("?")) {
-      max = 1;
-    } else if (text_.take("{")) {
-      skip_space(true);
-      min = max = text_.take_number();
-      skip_space(true);
-      if (text_.take(",")) {
-        skip_space(true);
-        max = text_.peek() == '}' ? Grammar::kNoLimit : text_.take_number();
-        skip_space(true);
-      }
-      if (max != Grammar::kNoLimit && max < min)
-        text_.fail_at(text_.at(), "the bounds of a repetition are out of order");
-      if (!text_.take("}")) text_.expected("'}'");
-    } else if (!text_.take("*")) {
-      return false;
-    }
-    part = grammar_.repeat(part, min, max);
-    return true;
+    const auto repeat = text_.take_repeat([this] { skip_space(true); });
+    if (repeat) part = grammar_.repeat(part, repeat->min, repeat->max);
+    return repeat.has_value();
   }
 
   char32_t read_char() {
@@ -183,7 +164,7 @@ class GbnfReader {
     return grammar_.language(grammar_.languages().characters(is_inverted ? inverted(set) : normalized(set)));
   }
 
-  GrammarText text_;
+  GrammarScanner text_;
   Grammar grammar_;
   std::map<Grammar::Rule, size_t> first_use_;  // where each rule is first named
 };

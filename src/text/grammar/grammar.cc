@@ -9,8 +9,8 @@ namespace ingot {
 
 namespace {
 
-constexpr size_t kMaxParts = 1 << 19, kMaxRules = 1 << 15;
-constexpr int kMaxDepth = 250;
+constexpr size_t kMaxParts = 1 << 19, kMaxRules = 10000;
+constexpr int kMaxDepth = 1024;
 
 }  // namespace
 
@@ -21,7 +21,7 @@ Grammar::Part Grammar::add(Node node) {
   int depth = 0;
   for (Part part : node.parts) depth = std::max(depth, nodes_[part].depth + 1);
   if (depth > kMaxDepth) throw Error("the grammar nests groups deeper than {}", kMaxDepth);
-  node.depth = static_cast<uint8_t>(depth);
+  node.depth = static_cast<uint16_t>(depth);
   nodes_.push_back(std::move(node));
   weights_.push_back(1);
   return static_cast<Part>(nodes_.size() - 1);
@@ -73,13 +73,16 @@ Grammar::Rule Grammar::rule(std::string_view name) {
   const auto [it, is_new] = rule_index_.try_emplace(std::string(name), static_cast<Rule>(rules_.size()));
   if (is_new) {
     if (rules_.size() >= kMaxRules) throw Error("the grammar is too large: it has more than {} rules", kMaxRules);
-    rules_.push_back({std::string(name)});
+    rules_.push_back({.name = std::string(name)});
   }
   return it->second;
 }
 
 Grammar::Part Grammar::refer(Rule rule) { return add({Kind::kRule, 0, rule}); }
-void Grammar::define(Rule rule, Part body) { rules_[rule].body = body; }
+void Grammar::define(Rule rule, Part body, std::string where) {
+  rules_[rule].body = body;
+  rules_[rule].where = std::move(where);
+}
 
 // ---- Left recursion: R = R x | y is R = y x*
 

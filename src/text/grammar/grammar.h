@@ -34,7 +34,8 @@ class Grammar {
   // Rules may be referred to before they are defined.
   Rule rule(std::string_view name);
   Part refer(Rule rule);
-  void define(Rule rule, Part body);
+  // where: the place in a text, for messages.
+  void define(Rule rule, Part body, std::string where = "the grammar");
   bool is_defined(Rule rule) const { return rules_[rule].body != kUndefined; }
   void set_root(Part root) { root_ = root; }
 
@@ -43,7 +44,7 @@ class Grammar {
   // For the machine that runs the grammar.
   struct Node {
     Kind kind;
-    uint8_t depth;    // of parts in parts
+    uint16_t depth;   // of parts in parts
     uint32_t id = 0;  // of a language, a machine or a rule
     int min = 0, max = 0;
     std::vector<Part> parts;
@@ -60,6 +61,7 @@ class Grammar {
   Part root() const { return root_; }
   Part body(Rule rule) const { return rules_[rule].body; }
   const std::string& name(Rule rule) const { return rules_[rule].name; }
+  const std::string& where(Rule rule) const { return rules_[rule].where; }
   size_t n_rules() const { return rules_.size(); }
   std::vector<std::unique_ptr<Automaton>>& machines() { return machines_; }
   std::unique_ptr<RegularLanguages> take_languages() { return std::move(languages_); }
@@ -70,7 +72,7 @@ class Grammar {
  private:
   static constexpr Part kUndefined = UINT32_MAX;
   struct RuleEntry {
-    std::string name;
+    std::string name, where;
     Part body = kUndefined;
   };
   Part add(Node node);

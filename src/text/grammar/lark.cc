@@ -9,7 +9,7 @@
 
 #include "text/grammar/char_set.h"
 #include "text/grammar/compile.h"
-#include "text/grammar/grammar_text.h"
+#include "text/grammar/grammar_scanner.h"
 #include "text/grammar/schema_machine.h"
 
 namespace ingot {
@@ -77,7 +77,7 @@ class LarkReader {
     }
     grammar_.define(ignore_, grammar_.repeat(grammar_.choice(ignored_), 0, Grammar::kNoLimit));
     const Grammar::Rule start = grammar_.rule("start");
-    if (!grammar_.is_defined(start)) throw Error("the grammar has no rule 'start', with which it begins");
+    if (!grammar_.is_defined(start)) text_.fail_at(text_.at(), "there is no rule 'start', with which a text begins");
     grammar_.set_root(grammar_.sequence({grammar_.refer(ignore_), grammar_.refer(start)}));
     return std::move(grammar_);
   }
@@ -102,7 +102,7 @@ class LarkReader {
   void define(std::string_view name, size_t at, Part body) {
     const Grammar::Rule rule = grammar_.rule(name);
     if (grammar_.is_defined(rule)) text_.fail_at(at, fmt::format("'{}' is defined twice", name));
-    grammar_.define(rule, body);
+    grammar_.define(rule, body, text_.place(at));
   }
 
   void read_rule() {
@@ -169,7 +169,7 @@ class LarkReader {
   }
 
   Part read_choice(int depth) {
-    if (depth > GrammarText::kMaxDepth) text_.fail_at(text_.at(), "groups nest too deeply");
+    if (depth > GrammarScanner::kMaxDepth) text_.fail_at(text_.at(), "groups nest too deeply");
     std::vector<Part> choices;
     do {
       choices.push_back(read_sequence(depth));
@@ -236,36 +236,27 @@ class LarkReader {
   bool read_repeat(Part& part) {
     const size_t begin = text_.at();
     skip_space(false);
-    int min = 0, max = Grammar::kNoLimit;
-    if (text_.take("+")) {
-      min = 1;
-    } else if (text_.take("?")) {
-      max = 1;
-    } else if (text_.take("~")) {
-      skip_space(false);
-      min = max = text_.take_number();
-      skip_space(false);
-      if (text_.take("..")) {
-        skip_space(false);
-        max = text_.take_number();
-      }
-    } else if (text_.take("{")) {
-      skip_space(false);
-      if (text_.peek() != ',') min = max = text_.take_number();
-      skip_space(false);
-      if (text_.take(",")) {
-        skip_space(false);
-        max = text_.peek() == '}' ? Grammar::kNoLimit : text_.take_number();
-        skip_space(false);
-      }
-      if (!text_.take("}")) text_.expected("'}'");
-    } else if (!text_.take("*")) {
+    const auto repeat = text_.take("~") ? read_tilde(begin) : text_.take_repeat([this] { skip_space(false); });
+    if (!repeat) {
       text_.go_to(begin);
       return false;
     }
-    if (max != Grammar::kNoLimit && max < min) text_.fail_at(begin, "the bounds of a repetition are out of order");
-    part = grammar_.repeat(part, min, max);
+    part = grammar_.repeat(part, repeat->min, repeat->max);
     return true;
+  }
+
+  // ~ n, or ~ n..m
+  std::optional<GrammarScanner::Repeat> read_tilde(size_t begin) {
+    GrammarScanner::Repeat repeat;
+    skip_space(false);
+    repeat.min = repeat.max = text_.take_number();
+    skip_space(false);
+    if (text_.take("..")) {
+      skip_space(false);
+      repeat.max = text_.take_number();
+    }
+    text_.check_order(repeat, begin);
+    return repeat;
   }
 
   char32_t read_char() {
@@ -373,7 +364,7 @@ class LarkReader {
     }
   }
 
-  GrammarText text_;
+  GrammarScanner text_;
   Grammar grammar_;
   Grammar::Rule ignore_;
   std::vector<Part> ignored_;

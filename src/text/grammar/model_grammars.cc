@@ -1,5 +1,7 @@
 #include "text/grammar/model_grammars.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -18,10 +20,14 @@ bool is_text(TokenType type) {
 
 }  // namespace
 
-std::unique_ptr<Automaton> compile(const GrammarText& grammar) {
+std::unique_ptr<Automaton> compile(const GrammarText& grammar, std::vector<std::string>* warnings) {
   const std::string& text = grammar.text;
   if (text.size() > kMaxText) throw Error("the grammar has {} bytes: at most {}", text.size(), kMaxText);
-  if (grammar.kind == GrammarKind::kSchema) return compile_schema(text, {}, {.any_order = grammar.any_order});
+  if (grammar.kind == GrammarKind::kSchema) {
+    auto machine = compile_schema(text, {.is_lenient = grammar.is_lenient}, {.any_order = grammar.any_order});
+    if (warnings) std::ranges::copy(machine->table().warnings, std::back_inserter(*warnings));
+    return machine;
+  }
   if (grammar.kind == GrammarKind::kRegex) return compile_regex(text);
   return text.find("::=") != std::string::npos ? compile_gbnf(text) : compile_lark(text);
 }
@@ -61,28 +67,34 @@ std::shared_ptr<const GrammarVocabulary> ModelGrammars::vocabulary() {
   return vocabulary_;
 }
 
-std::shared_ptr<Constraint> ModelGrammars::get(const GrammarText& grammar) {
-  const std::string key = std::to_string(static_cast<int>(grammar.kind) * 2 + grammar.any_order) + ' ' + grammar.text;
-  return get(key, [&] { return compile(grammar); });
+std::shared_ptr<Constraint> ModelGrammars::get(const GrammarText& grammar, std::vector<std::string>* warnings) {
+  const std::string key = fmt::format("{} {:d} {:d} {}", static_cast<int>(grammar.kind), grammar.any_order,
+                                      grammar.is_lenient, grammar.text);
+  return get(key, [&](std::vector<std::string>* said) { return compile(grammar, said); }, warnings);
 }
 
-std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key,
-                                               const std::function<std::unique_ptr<Automaton>()>& make) {
+std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Make& make,
+                                               std::vector<std::string>* warnings) {
+  const auto use = [&](const Entry& entry) {
+    if (warnings) std::ranges::copy(entry.warnings, std::back_inserter(*warnings));
+    return entry.constraint;
+  };
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = places_.find(key); found != places_.end()) {
       entries_.splice(entries_.begin(), entries_, found->second);
-      return found->second->constraint;
+      return use(*found->second);
     }
   }
-  auto made = std::make_shared<Constraint>(make(), vocabulary());
+  std::vector<std::string> said;
+  auto made = std::make_shared<Constraint>(make(&said), vocabulary());
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = places_.try_emplace(key);
-  if (!is_new) return place->second->constraint;  // another thread was first
-  entries_.push_front({key, std::move(made)});
+  if (!is_new) return use(*place->second);  // another thread was first
+  entries_.push_front({key, std::move(made), std::move(said)});
   place->second = entries_.begin();
   drop_old();
-  return entries_.front().constraint;
+  return use(entries_.front());
 }
 
 // With the mutex. The newest stays, whatever it takes: somebody is about to use it.

@@ -18,12 +18,14 @@ enum class GrammarKind : uint8_t { kSchema, kRegex, kGrammar };
 
 struct GrammarText {
   GrammarKind kind = GrammarKind::kSchema;
-  std::string text;        // JSON Schema; ECMA 262; GBNF, or Lark where there is no ::=
-  bool any_order = false;  // members of objects: in any order, not in the schema's
+  std::string text;         // JSON Schema; ECMA 262; GBNF, or Lark where there is no ::=
+  bool any_order = false;   // members of objects: in any order, not in the schema's
+  bool is_lenient = false;  // of a schema, what cannot be enforced becomes a warning
 };
 
-// Throws Error that says what is wrong or cannot be enforced, and where.
-std::unique_ptr<Automaton> compile(const GrammarText& grammar);
+// Throws Error that says what is wrong or cannot be enforced, and where. warnings: those of a schema are added, where
+// somebody wants them.
+std::unique_ptr<Automaton> compile(const GrammarText& grammar, std::vector<std::string>* warnings = nullptr);
 
 // A regular expression of which each of the texts is a match, and nothing else.
 std::string regex_of_choices(const std::vector<std::string>& choices);
@@ -40,16 +42,18 @@ class ModelGrammars {
   // max_bytes: of what is kept. tokenizer: outlives this.
   ModelGrammars(const Tokenizer& tokenizer, int32_t n_tokens, size_t max_bytes = size_t{256} << 20);
 
-  // From any thread. Throws Error as compile() does.
-  std::shared_ptr<Constraint> get(const GrammarText& grammar);
-  // The same of a machine that `make` makes, where none is kept under `key`, which says all that the machine is made of.
-  std::shared_ptr<Constraint> get(const std::string& key, const std::function<std::unique_ptr<Automaton>()>& make);
+  // From any thread. Throws Error, and adds warnings, as compile() does.
+  std::shared_ptr<Constraint> get(const GrammarText& grammar, std::vector<std::string>* warnings = nullptr);
+  // The same for a machine that `make` makes. `key` says everything that the machine is made of.
+  using Make = std::function<std::unique_ptr<Automaton>(std::vector<std::string>* warnings)>;
+  std::shared_ptr<Constraint> get(const std::string& key, const Make& make, std::vector<std::string>* warnings = nullptr);
   size_t n_kept() const;
 
  private:
   struct Entry {
     std::string key;
     std::shared_ptr<Constraint> constraint;
+    std::vector<std::string> warnings;
   };
   std::shared_ptr<const GrammarVocabulary> vocabulary();
   void drop_old();

@@ -210,8 +210,8 @@ void PushdownMachine::rank_rules(const Grammar& grammar) {
   std::string circle = grammar.name(rule);
   while (path.back() != rule) circle += " -> " + grammar.name(path.back()), path.pop_back();
   circle += " -> " + grammar.name(rule);
-  throw Error("the grammar: a rule begins with itself ({}); only a direct 'rule = rule rest | first' is supported",
-              printable(circle));
+  throw Error("{}: a rule begins with itself ({}); only a direct 'rule = rule rest | first' is supported",
+              grammar.where(rule), printable(circle));
 }
 
 // ---- States

@@ -147,7 +147,10 @@ class Parser {
     char32_t value = 0;
     for (int i = 0; i < n_digits; ++i) {
       const char c = peek();
-      const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+      const int digit = c >= '0' && c <= '9'   ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
       if (digit < 0) fail("a hexadecimal digit is missing");
       value = value * 16 + static_cast<char32_t>(digit);
       ++at_;
@@ -274,7 +277,8 @@ class Builder {
   static bool has_assertion(const std::vector<Terms>& choices) {
     for (const Terms& terms : choices) {
       for (const Term& term : terms) {
-        if (term.kind != Term::Kind::kChars && (term.kind != Term::Kind::kGroup || has_assertion(term.choices))) return true;
+        if (term.kind == Term::Kind::kChars) continue;
+        if (term.kind != Term::Kind::kGroup || has_assertion(term.choices)) return true;
       }
     }
     return false;
@@ -302,8 +306,10 @@ class Builder {
     }
     if (term.min == 1 && term.max == 1) return build(term.choices, rest, at_start);
     if (term.min == 0 && term.max == 1) return languages_.any_of({rest, build(term.choices, rest, at_start)});
-    if (has_assertion(term.choices)) throw Error("a regular expression: an assertion inside of a repetition is not supported");
-    return languages_.concat(languages_.repeat(build(term.choices, RegularLanguages::kEmpty, false), term.min, term.max), rest);
+    if (has_assertion(term.choices))
+      throw Error("a regular expression: an assertion inside of a repetition is not supported");
+    const Id one = build(term.choices, RegularLanguages::kEmpty, false);
+    return languages_.concat(languages_.repeat(one, term.min, term.max), rest);
   }
 
   Id ahead(const Term& term, bool at_start) { return build(term.choices, RegularLanguages::kAnything, at_start); }
@@ -314,7 +320,8 @@ class Builder {
 }  // namespace
 
 Id parse_regex(RegularLanguages& languages, std::string_view pattern, RegexMatch match) {
-  if (pattern.size() > kMaxBytes) throw Error("a regular expression of {} bytes; at most {}", pattern.size(), kMaxBytes);
+  if (pattern.size() > kMaxBytes)
+    throw Error("a regular expression of {} bytes; at most {}", pattern.size(), kMaxBytes);
   if (!is_valid_utf8(pattern)) throw Error("a regular expression that is not UTF-8");
   const std::vector<Terms> choices = Parser(languages, pattern).parse();
   Builder builder(languages);

@@ -1,6 +1,7 @@
 #include "text/grammar/regular.h"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -90,13 +91,10 @@ RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uin
       node.is_text = (byte_sets_[args[0]] >> 128).none();
       break;
     }
-    case Kind::kConcat:
-      each(args);
+    case Kind::kConcat:  // where the first part has to come, a byte concerns it alone
+      each(nodes_[args[0]].has_empty ? args : args.first(1));
       node.is_text = is_text(args[0]) && is_text(args[1]);
-      if (!nodes_[args[0]].has_empty) {  // then a byte concerns the first part alone
-        node.classes = nodes_[args[0]].classes;
-        node.depth = nodes_[args[0]].depth + 1;
-      }
+      node.is_plain = nodes_[args[0]].is_plain && nodes_[args[1]].is_plain;
       node.has_empty = nodes_[args[0]].has_empty && nodes_[args[1]].has_empty;
       break;
     case Kind::kAnyOf:
@@ -145,8 +143,10 @@ uint32_t RegularLanguages::classes_of(const Classes& classes) {
     if (names[classes[i]] < 0) names[classes[i]] = n++;
     renamed[i] = static_cast<uint8_t>(names[classes[i]]);
   }
+  std::array<uint64_t, sizeof(Classes) / 8> words;
+  std::memcpy(words.data(), renamed.data(), sizeof(Classes));
   uint64_t hash = 0;
-  for (uint8_t c : renamed) hash = hash * 0x100000001b3 ^ c;
+  for (uint64_t word : words) hash = splitmix(hash ^ word);
   const auto [begin, end] = class_index_.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
     if (classes_[it->second] == renamed) return it->second;
@@ -166,10 +166,13 @@ uint32_t RegularLanguages::refine(uint32_t a, uint32_t b) {
   const auto [it, is_new] = refined_.try_emplace(uint64_t{std::min(a, b)} << 32 | std::max(a, b), 0);
   if (!is_new) return it->second;
   Classes both{};
-  std::unordered_map<uint32_t, uint8_t> names;
+  const size_t n = *std::ranges::max_element(classes_[b]) + size_t{1};
+  std::vector<int> names((*std::ranges::max_element(classes_[a]) + size_t{1}) * n, -1);
+  int n_names = 0;
   for (size_t i = 0; i < 256; ++i) {
-    const uint32_t pair = classes_[a][i] * 256u + classes_[b][i];
-    both[i] = names.try_emplace(pair, static_cast<uint8_t>(names.size())).first->second;
+    int& name = names[classes_[a][i] * n + classes_[b][i]];
+    if (name < 0) name = n_names++;
+    both[i] = static_cast<uint8_t>(name);
   }
   const uint32_t id = classes_of(both);
   refined_[uint64_t{std::min(a, b)} << 32 | std::max(a, b)] = id;
@@ -195,7 +198,14 @@ RegularLanguages::Id RegularLanguages::literals(std::span<const std::string_view
   std::vector<std::string_view> sorted(texts.begin(), texts.end());
   std::ranges::sort(sorted);
   const auto make = [&](auto& self, std::span<const std::string_view> group, size_t depth) -> Id {
-    if (group.size() == 1) return literal(group[0].substr(depth));
+    const std::string_view first = group.front(), last = group.back();  // what both begin with, all do
+    if (group.size() == 1) return literal(first.substr(depth));
+    const size_t shared = static_cast<size_t>(std::ranges::mismatch(first, last).in1 - first.begin());
+    if (shared > depth) {
+      Id id = self(self, group, shared);
+      for (size_t i = shared; i-- > depth;) id = concat(bytes(byte_range(uint8_t(first[i]), uint8_t(first[i]))), id);
+      return id;
+    }
     std::vector<Id> parts;
     for (size_t begin = 0, end; begin < group.size(); begin = end) {
       end = begin + 1;
@@ -460,17 +470,24 @@ bool RegularLanguages::allows_any_text(Id id) const {
 }
 
 std::pair<int, int> RegularLanguages::char_counts(Id id) const {
-  if (id == kEmpty) return {0, 0};
-  if (id == any_char_) return {1, 1};
-  const Node& node = nodes_[id];
-  if (node.kind == Kind::kConcat) {  // a repetition after its first character: the part, then the rest
-    const auto head = char_counts(args(node)[0]), tail = char_counts(args(node)[1]);
-    if (head.first < 0 || tail.first < 0) return {-1, -1};
-    const bool has_limit = head.second != kNoLimit && tail.second != kNoLimit;
-    return {head.first + tail.first, has_limit ? head.second + tail.second : kNoLimit};
+  int min = 0, max = 0;
+  while (true) {
+    const bool is_pair = nodes_[id].kind == Kind::kConcat;  // a repetition after its first character, say
+    const Id head = is_pair ? args(nodes_[id])[0] : id;
+    const Node& node = nodes_[head];
+    if (head == any_char_) {
+      ++min;
+      max += max != kNoLimit;
+    } else if (node.kind == Kind::kRepeat && args(node)[0] == any_char_) {
+      const int last = static_cast<int>(args(node)[2]);
+      min += static_cast<int>(args(node)[1]);
+      max = max == kNoLimit || last == kNoLimit ? kNoLimit : max + last;
+    } else if (head != kEmpty) {
+      return {-1, -1};
+    }
+    if (!is_pair) return {min, max};
+    id = args(nodes_[id])[1];
   }
-  if (node.kind != Kind::kRepeat || args(node)[0] != any_char_) return {-1, -1};
-  return {static_cast<int>(args(node)[1]), static_cast<int>(args(node)[2])};
 }
 
 }  // namespace ingot

@@ -57,7 +57,7 @@ class SchemaMachine final : public Automaton {
     kPlaceDead = 0, kValue = 3, kFirstItem, kNextItem, kFirstName, kNextName, kColon, kAfterValue, kDone, kPlaceKinds = 16
   };
   static constexpr uint32_t kFirstWord = 1 << 12;
-  static constexpr uint32_t kMaxBlanks = 80;
+  static constexpr uint32_t kMaxBlanks = 17;  // one more than the bytes of white space between values
   static constexpr size_t kMaxTexts = 1 << 24;
 
   // What is asked of a value: goals over schemas, and which combinations of goals will do (leaves: goals).

@@ -1,6 +1,7 @@
 // The text of a grammar while it is read: where the reader is, and what it says where it cannot go on.
 #pragma once
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,15 +11,21 @@
 
 namespace ingot {
 
-class GrammarText {
+class GrammarScanner {
  public:
-  explicit GrammarText(std::string_view text) : text_(text) {
+  explicit GrammarScanner(std::string_view text) : text_(text) {
     if (text.size() > kMaxBytes) throw Error("a grammar of {} bytes; at most {}", text.size(), kMaxBytes);
-    if (!is_valid_utf8(text)) throw Error("a grammar that is not UTF-8");
+    for (size_t at = 0; at < text.size();) {
+      const Utf8Step step = utf8_step(text.substr(at));
+      if (!step.ok) fail_at(at, "this is not UTF-8");
+      if (text[at] == '\0') fail_at(at, "a NUL character");
+      at += step.length;
+    }
   }
-  static constexpr size_t kMaxBytes = 1 << 20;
+  static constexpr size_t kMaxBytes = size_t{256} << 10;
   static constexpr int kMaxRepeat = 65535;  // of {n,m}
-  static constexpr int kMaxDepth = 200;     // of groups in groups
+  static constexpr int kMaxDepth = 256;     // of groups in groups
+  static constexpr int kNoLimit = -1;       // of repetitions
 
   size_t at() const { return at_; }
   void go_to(size_t at) { at_ = at; }
@@ -68,13 +75,45 @@ class GrammarText {
     return value;
   }
 
-  [[noreturn]] void fail_at(size_t at, std::string_view what) const {
+  // How often the part before is to come: *, +, ?, {n}, {n,}, {,m} or {n,m}; nothing where none of these stands. `skip`
+  // passes over what may stand between the braces.
+  struct Repeat {
+    int min = 0, max = kNoLimit;
+  };
+  template <class Skip>
+  std::optional<Repeat> take_repeat(const Skip& skip) {
+    const size_t begin = at_;
+    if (take("*")) return Repeat{};
+    if (take("+")) return Repeat{1, kNoLimit};
+    if (take("?")) return Repeat{0, 1};
+    if (!take("{")) return std::nullopt;
+    Repeat repeat;
+    skip();
+    if (peek() != ',') repeat.min = repeat.max = take_number();
+    skip();
+    if (take(",")) {
+      skip();
+      repeat.max = peek() == '}' ? kNoLimit : take_number();
+      skip();
+    }
+    if (!take("}")) expected("'}'");
+    check_order(repeat, begin);
+    return repeat;
+  }
+  void check_order(const Repeat& repeat, size_t at) const {
+    if (repeat.max != kNoLimit && repeat.max < repeat.min)
+      fail_at(at, "the bounds of a repetition are out of order");
+  }
+
+  // "the grammar, line 3, column 1"
+  std::string place(size_t at) const {
     const std::string_view before = text_.substr(0, at);
     const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
     size_t column = 1;
     for (char c : before.substr(line_start)) column += (c & 0xc0) != 0x80;
-    throw Error("the grammar, line {}, column {}: {}", std::ranges::count(before, '\n') + 1, column, what);
+    return fmt::format("the grammar, line {}, column {}", std::ranges::count(before, '\n') + 1, column);
   }
+  [[noreturn]] void fail_at(size_t at, std::string_view what) const { throw Error("{}: {}", place(at), what); }
   [[noreturn]] void expected(std::string_view what) const {
     const size_t n = at_end() ? 0 : std::max<size_t>(1, utf8_length(rest()));
     fail_at(at_, n == 0 ? fmt::format("{} is expected, and the text ends", what)

@@ -1,0 +1,142 @@
+// Reads one schema document into a table. schema.cc reads what every schema has, schema_keywords.cc the keywords of
+// each type, schema_values.cc enum and const, schema_unevaluated.cc unevaluatedProperties and unevaluatedItems, and
+// schema_relax.cc makes the table of a lenient reader sound.
+#pragma once
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "text/grammar/numbers.h"
+#include "text/grammar/regex.h"
+#include "text/grammar/schema.h"
+#include "text/grammar/schema_index.h"
+
+namespace ingot {
+
+class SchemaReader {
+ public:
+  using Json = SchemaIndex::Json;
+
+  SchemaReader(const Json& root, const SchemaOptions& options, SchemaTable& table)
+      : root_(root), options_(options), t_(table), f_(table.formulas), l_(table.languages), index_(root) {}
+
+  void read();
+
+ private:
+  using Language = RegularLanguages::Id;
+  using Formula = Formulas::Id;
+  using Scope = SchemaIndex::Scope;
+
+  // A schema of the document, in a dynamic scope.
+  struct Place {
+    const Json* json;
+    Scope scope;
+    auto operator<=>(const Place&) const = default;
+  };
+  struct Pending {
+    Place place;
+    SchemaId id;
+    std::string path;
+  };
+  struct HashPlace {
+    size_t operator()(const Place& p) const {
+      return std::hash<const void*>()(p.json) ^ (p.scope * size_t{0x9e3779b9});
+    }
+  };
+
+  [[noreturn]] static void fail(const std::string& path, std::string_view keyword, std::string_view what);
+  // What is right and cannot be enforced: an error, or a warning.
+  void refuse(const std::string& path, std::string_view keyword, std::string_view why);
+  // The document's draft has the keyword, and it is there.
+  bool has(const Json& json, const char* key) const { return json.contains(key) && !index_.is_unknown(key); }
+
+  // The table.
+  Schema plain() const;
+  SchemaId add(Schema schema);
+  int add_rule(ObjectRule rule);
+  int add_rule(ArrayRule rule);
+
+  // schema.cc
+  SchemaId schema(const Json& json, const std::string& path);  // its body is read later
+  SchemaId child(const Json& json, const char* key, const std::string& path);
+  std::optional<Place> reference(const Json& from, const char* keyword, const std::string& path);
+  void fill(const Json& json, SchemaId id, const std::string& path);
+  void warn_of_unknown(const Json& json, const std::string& path);
+  void read_applicators(const Json& json, const std::string& path, std::vector<Formula>& others);
+  std::vector<Formula> list(const Json& json, const std::string& path, const char* key);
+  void check_loops();
+  Language name_language(SchemaId id);
+  Language formula_language(Formula id);
+
+  // schema_keywords.cc
+  void read_types(const Json& json, const std::string& path, Schema& schema);
+  void read_number(const Json& json, const std::string& path, Schema& schema);
+  void read_string(const Json& json, const std::string& path, Schema& schema);
+  void read_object(const Json& json, const std::string& path, Schema& schema);
+  void read_members(const Json& json, const std::string& path, ObjectRule& rule);
+  void read_array(const Json& json, const std::string& path, Schema& schema);
+  std::vector<Formula> read_dependencies(const Json& json, const std::string& path);
+  std::optional<Decimal> number(const Json& json, const std::string& path, const char* key);
+  int count(const Json& json, const std::string& path, const char* key, int absent);
+  std::pair<int, int> counts(const Json& json, const std::string& path, const char* min_key, const char* max_key);
+  std::optional<Language> regex(const std::string& pattern, const std::string& path, const char* key, RegexMatch match);
+  std::vector<std::string> names(const Json& json, const std::string& path, const char* key);
+  SchemaId presence(std::vector<std::string> names);
+
+  // schema_values.cc
+  void read_values(const Json& json, const std::string& path, std::vector<Formula>& others);
+  Formula value_formula(const std::vector<const Json*>& values);
+  SchemaId structure(const Json& value);
+  Schema structure_of_array(const Json& value);
+  Schema structure_of_object(const Json& value);
+
+  // schema_unevaluated.cc
+  // Members or items that a schema speaks of where `when` holds of the value.
+  struct Spoken {
+    Formula when = Formulas::kTrue;
+    bool all = false;
+    std::vector<std::string> names;
+    std::vector<Language> patterns;  // of names
+    size_t n_items = 0;              // the first ones
+    SchemaId item = kNoSchema;       // items that meet this schema
+  };
+  void read_unevaluated(const Json& json, const std::string& path, std::vector<Formula>& others);
+  void collect(const Place& place, bool is_object, bool is_inside, Formula when, std::vector<Spoken>& out);
+  void collect_conditions(const Json& json, bool is_object, Formula when, std::vector<Spoken>& out);
+  Spoken spoken_members(const Json& json, bool is_inside);
+  Spoken spoken_items(const Json& json, bool is_inside);
+  // The names of all, in the order of the document, each with the condition under which it is spoken of.
+  using Named = std::vector<std::pair<std::string, Formula>>;
+  Named named_members(const std::vector<Spoken>& spoken);
+  Formula members_formula(const std::vector<Spoken>& spoken, SchemaId rest);
+  Formula named_formula(const Named& names, SchemaId rest);
+  Formula unnamed_formula(const std::vector<Spoken>& spoken, const Named& names, SchemaId rest);
+  Formula items_formula(const std::vector<Spoken>& spoken, SchemaId rest);
+  Formula positions_formula(const std::vector<Spoken>& spoken, SchemaId rest);
+  Formula rule(ObjectRule rule);
+  Formula rule(ArrayRule rule);
+
+  // schema_relax.cc
+  void relax_opposites();
+  std::vector<bool> find_relaxed() const;
+  Formula relaxed(Formula id, const std::vector<bool>& is_relaxed);
+
+  const Json& root_;
+  const SchemaOptions& options_;
+  SchemaTable& t_;
+  Formulas& f_;
+  RegularLanguages& l_;
+  SchemaIndex index_;
+  Scope scope_ = 0;                // of the schema that is read now
+  SchemaId current_ = kAnySchema;  // the same schema
+  bool is_integer_ = false;        // it has the type "integer" and not "number"
+  std::unordered_map<Place, SchemaId, HashPlace> ids_;
+  std::vector<Pending> pending_;
+  std::vector<std::pair<int, SchemaId>> name_rules_;  // object rules, and their propertyNames
+  std::set<SchemaId> relaxed_;                        // schemas of which something is not enforced
+  size_t n_name_bytes_ = 0, n_patterns_ = 0;          // of all properties and patternProperties
+  size_t n_spoken_ = 0;                               // what collect() has found
+  std::set<Place> on_the_way_;                        // of evaluated()
+};
+
+}  // namespace ingot

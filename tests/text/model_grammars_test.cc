@@ -1,0 +1,49 @@
+// What compiled grammars of requests take: bounded, whatever comes.
+#include "text/grammar/model_grammars.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "text/tokenizer_fixture.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxBytes = size_t{4} << 20;
+
+GrammarText schema(int i) { return {GrammarKind::kSchema, fmt::format(R"({{"const":"value {}"}})", i)}; }
+
+TEST(ModelGrammars, KeepsWhatWasUsedLastWithinItsBytes) {
+  const auto tokenizer = testing::fixture_tokenizer("bpe_llama3");
+  ModelGrammars grammars(*tokenizer, tokenizer->n_vocab(), kMaxBytes);
+  const auto first = grammars.get(schema(0));
+  size_t most = 0;
+  for (int i = 1; i < 3000; ++i) {
+    grammars.get(schema(i));
+    if (i % 8 == 0) {
+      EXPECT_EQ(grammars.get(schema(0)), first) << i;
+    }
+    most = std::max(most, grammars.n_kept());
+  }
+  EXPECT_GT(most, 8u);
+  EXPECT_LT(most, 500u);
+  EXPECT_EQ(grammars.get(schema(2999)), grammars.get(schema(2999)));
+}
+
+TEST(ModelGrammars, OptionsMakeOtherGrammarsAndWarningsComeAgain) {
+  const auto tokenizer = testing::fixture_tokenizer("bpe_llama3");
+  ModelGrammars grammars(*tokenizer, tokenizer->n_vocab(), kMaxBytes);
+  GrammarText text{GrammarKind::kSchema, R"({"properties":{"a":{"format":"regex"},"b":true}})", false, true};
+  std::vector<std::string> warnings;
+  const auto ordered = grammars.get(text, &warnings);
+  EXPECT_EQ(grammars.get(text, &warnings), ordered);
+  EXPECT_EQ(warnings.size(), 2u);
+  text.any_order = true;
+  EXPECT_NE(grammars.get(text), ordered);
+  text.is_lenient = false;
+  EXPECT_THROW(grammars.get(text), Error);
+}
+
+}  // namespace
+}  // namespace ingot
