@@ -48,6 +48,16 @@ struct Desk {
     return recorder;
   }
 
+  // Whether the engine refuses the answer, for it is not what the request asks for.
+  bool fails(const std::string& path, Json body, const std::string& answer) {
+    text = answer;
+    is_new = true;
+    body["stop_token_ids"] = {kEnd};
+    auto recorder = rig.post(path, body);
+    EXPECT_TRUE(recorder->wait());
+    return recorder->body().find("which the constraint refuses") != std::string::npos;
+  }
+
   std::string asked() const { return rig.model->tokenizer().decode(prompt); }
 
   std::string text;
@@ -400,12 +410,21 @@ TEST(Answers, ToolsOfOtherTypesAreLeftOutWithAWarning) {
   }
 }
 
-TEST(Answers, StrictToolsGetAWarning) {
+// The model writes what it likes, so a constraint that it breaks ends its answer: what was held is what was asked for.
+TEST(Answers, StrictAndForcedToolsAreHeld) {
   Desk desk("hermes");
-  Json body = kChat;
-  body["tools"][1]["function"]["strict"] = true;
-  const Json answer = Json::parse(desk.ask("/v1/chat/completions", body, "Hi", false)->body());
-  EXPECT_EQ(answer["warnings"], Json::array({"tools[1].function.strict is not enforced by this server yet"}));
+  Json strict = kChat, forced = kChat;
+  strict["tools"][1]["function"]["strict"] = true;
+  strict["parallel_tool_calls"] = false;
+  strict["tools"][1]["function"]["parameters"]["additionalProperties"] = false;
+  forced["tool_choice"] = "required";
+  const std::string good = "I look.<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  const Json answer = Json::parse(desk.ask("/v1/chat/completions", strict, good, false)->body());
+  EXPECT_FALSE(answer.contains("warnings"));
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "tool_calls");
+  const std::string bad = "I look.<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a\"";
+  EXPECT_TRUE(desk.fails("/v1/chat/completions", strict, bad));
+  EXPECT_TRUE(desk.fails("/v1/chat/completions", forced, good));
 }
 
 // Special tokens that are markers of the format are read, although others are not shown.

@@ -359,6 +359,7 @@ def test_a_bad_field_is_named(server, fields, param):
 
 
 USER = {"role": "user", "content": "hi"}
+FUNCTIONS = [{"type": "function", "function": {"name": f"f{i}"}} for i in range(257)]
 
 
 @pytest.mark.parametrize("path, field, at_limit, beyond", [
@@ -370,7 +371,7 @@ USER = {"role": "user", "content": "hi"}
     ("chat/completions", "repetition_penalty", 1e-3, 0), ("chat/completions", "repeat_penalty", 100, 101), ("chat/completions", "presence_penalty", 100, 1e9),
     ("chat/completions", "frequency_penalty", -100, -1e9), ("chat/completions", "max_tokens", 1, 0), ("chat/completions", "max_tokens", 5, -1), ("chat/completions", "seed", -1, 2**64),
     ("chat/completions", "seed", 2**63 - 1, 1e300), ("chat/completions", "priority", 100, 101),
-    ("chat/completions", "tools", [{"type": "function", "function": {"name": "f"}}] * 256, [{"type": "function", "function": {"name": "f"}}] * 257),
+    ("chat/completions", "tools", FUNCTIONS[:256], FUNCTIONS),
     ("tokenize", "messages", [USER] * 16384, [USER] * 16385), ("completions", "logprobs", 20, 21), ("completions", "logprobs", 0, -1), ("completions", "prompt", [[5]] * 20, [[5]] * 129),
     ("completions", "prompt", [0], [-1]), ("completions", "best_of", 1, 2), ("completions", "max_tokens", 5, 10**10),
 ])

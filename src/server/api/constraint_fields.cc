@@ -17,7 +17,10 @@ constexpr size_t kMaxGrammarBytes = 1 << 20, kMaxChoices = 4096;
 void want(GrammarKind kind, std::string text, const std::string& path, GenerationSpec& spec) {
   if (spec.wanted)
     throw ApiError(400, path + " comes beside another field that says what the answer follows: send one of them", path);
-  spec.wanted = {{.kind = kind, .text = std::move(text)}, path};
+  GenerationSpec::Wanted& wanted = spec.wanted.emplace();
+  wanted.text.kind = kind;
+  wanted.text.text = std::move(text);
+  wanted.path = path;
 }
 
 // A schema as JSON, or as a text of JSON.

@@ -23,6 +23,15 @@ constexpr CallFormat kHermes = {
     .call_end = "\n</tool_call>",
 };
 
+// The same as generic_tools.h tells it in words: without line breaks.
+constexpr CallFormat generic(CallFormat row) {
+  row.name = "generic";
+  row.template_marks = {"<tool_call>"};
+  row.call_begin = "<tool_call>";
+  row.call_end = "</tool_call>";
+  return row;
+}
+
 constexpr CallFormat kQwenXml = {
     .name = "qwen3_coder",
     .template_marks = {"<tool_call>", "<function=", "<parameter="},
@@ -320,7 +329,7 @@ constexpr CallFormat kRows[] = {
     as(kHermes, "qwen3", {"<tool_call>", "</think>"}),
     as(kHermes, "qwen2_5", {"<tool_call>", "You are Qwen"}),
     as(kHermes, "hermes", {"<tool_call>", "\"arguments\""}),
-    as(kHermes, "generic", {"<tool_call>"}),
+    generic(kHermes),
     as(kLlama3Pythonic, "llama4", {"<|header_start|>"}),
     kLlama3Pythonic,
     kLlama3,
