@@ -14,7 +14,7 @@ constexpr float kSameTheta = -1;
 struct Arch {
   const char* gguf_name;                          // general.architecture
   const char* hf_name;                            // model_type of config.json
-  RopeLayout gguf_rope = RopeLayout::kHalfSplit;  // converters permute the rows of q and k for llama only
+  RopeLayout gguf_rope = RopeLayout::kHalfSplit;  // converters permute the rows of q and k in some models
   RopeLayout hf_rope = RopeLayout::kHalfSplit;
   bool hf_window_opt_in = false;  // in config.json, sliding_window counts only with use_sliding_window
   Activation activation = Activation::kSilu;
@@ -50,7 +50,7 @@ struct Arch {
 
 std::span<const Arch> all_archs();
 
-// The row with this name in the dialect. Of several rows, find_gguf_arch gives the first and find_hf_arch the first with
+// The row with this name in the dialect. Of several, find_gguf_arch gives the first, and find_hf_arch the first with
 // this `bidirectional`. Throws Error that lists the supported names.
 const Arch& find_gguf_arch(std::string_view name);
 const Arch& find_hf_arch(std::string_view name, bool bidirectional = false);

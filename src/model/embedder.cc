@@ -306,7 +306,7 @@ std::vector<float> Embedder::embed(std::span<const std::vector<int32_t>> texts, 
   return out;
 }
 
-// The input of a model that answers in words: a prompt that contains the two texts. Tokens of the texts are quoted, so
+// The input of a model that answers in words: a prompt that contains the two texts. The texts are quoted, so
 // that a text cannot contain a control token.
 std::vector<int32_t> Embedder::prompt(std::string_view query, std::string_view document) const {
   const std::string& pattern = *classifier_.prompt;

@@ -138,7 +138,7 @@ std::vector<ExportTensor> classifier_export(const Checkpoint& checkpoint, Weight
   std::vector<ExportTensor> tensors;
   const Classifier classifier = read_classifier(checkpoint, source, dim, is_encoder);
   size_t n_first = 0;
-  if (!classifier.prompt) checkpoint.tokenizer()->encode_pair("", "", 8, n_first);  // throws if pairs differ
+  if (!classifier.prompt) checkpoint.tokenizer()->encode_pair("", "", 8, n_first);  // throws for other forms of pairs
   const std::vector<HeadLayer>& layers = classifier.head.layers();
   const bool normed = layers.size() == 2 && !layers[0].norm.empty();
   if (classifier.pooling != (normed ? "mean" : is_encoder ? "cls" : "last"))

@@ -141,7 +141,7 @@ void write_scales(const Config& c, const KeyWriter& keys) {
   };
   if (!c.arch->scales_embedding) unless("embedding_scale", c.embedding_scale, 1);
   unless("residual_scale", c.residual_scale, 1);
-  const bool is_granite = std::string_view(c.arch->gguf_name).starts_with("granite");  // llama.cpp needs it
+  const bool is_granite = std::string_view(c.arch->gguf_name).starts_with("granite");  // llama.cpp needs the key
   unless("logit_scale", 1 / c.logit_scale, is_granite ? 0 : 1);
   unless("attention.scale", c.score_scale(), c.default_score_scale());
   if (c.attention_softcap > 0) keys.set("attn_logit_softcapping", c.attention_softcap);

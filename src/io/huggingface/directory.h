@@ -1,7 +1,7 @@
 // A Hugging Face model directory: config.json and other files with fixed names. Only files with these names are opened.
 // References to other files (auto_map, vocab_file, pickled weights) are not followed, with one exception: the folders
 // in modules.json of sentence-transformers. The model may lie in such a folder (0_Transformer); then that folder is the
-// directory, and the folder with modules.json is its `whole`. Used by hf_config, hf_tokenizer and model/checkpoint.
+// directory, and the folder with modules.json is its `whole`. Used by config, tokenizer and model/checkpoint.
 #pragma once
 #include <optional>
 #include <string>
