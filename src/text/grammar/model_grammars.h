@@ -30,9 +30,6 @@ std::unique_ptr<Automaton> compile(const GrammarText& grammar, std::vector<std::
 // A regular expression of which each of the texts is a match, and nothing else.
 std::string regex_of_choices(const std::vector<std::string>& choices);
 
-// How a grammar asks for a control token, which text cannot have: this byte, which is in no UTF-8, and the token's name.
-inline constexpr char kControlByte = '\xff';
-
 // n_tokens: of the model, which may have more than its tokenizer. These stand for no text. The tokenizer outlives the
 // vocabulary.
 std::unique_ptr<GrammarVocabulary> make_grammar_vocabulary(const Tokenizer& tokenizer, int32_t n_tokens);
