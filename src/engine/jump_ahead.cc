@@ -13,8 +13,10 @@ std::string context_of(std::span<const int32_t> output, const GrammarVocabulary&
   std::string context;
   for (const int32_t token : output) {
     const std::string& bytes = vocabulary.bytes(token);
-    if (bytes.empty()) context.clear();
-    context += bytes;
+    if (bytes.empty() || bytes[0] == kControlByte)
+      context.clear();
+    else
+      context += bytes;
   }
   return context;
 }
@@ -36,7 +38,8 @@ bool keep_last_bytes(std::vector<int32_t>& tokens, size_t n_bytes, const Grammar
 std::vector<int32_t> forced_tokens(AnswerConstraint& constraint, std::span<const int32_t> output) {
   const GrammarVocabulary& vocabulary = constraint.vocabulary();
   if (!vocabulary.encode()) return {};
-  const std::string forced = constraint.forced();
+  std::string forced = constraint.forced();
+  forced.resize(std::min(forced.size(), forced.find(kControlByte)));  // a control token is drawn
   if (forced.empty()) return {};
   std::vector<int32_t> tokens = vocabulary.encode()(context_of(output, vocabulary) + forced);
   if (!keep_last_bytes(tokens, forced.size(), vocabulary)) return {};

@@ -22,6 +22,9 @@ inline void add_closer(CloserSet& set, int32_t closer) {
   set[static_cast<size_t>(closer) / 64] |= uint64_t{1} << (static_cast<uint32_t>(closer) % 64);
 }
 
+// How a grammar asks for a control token, which text cannot have: this byte, which is in no UTF-8, and the token's name.
+inline constexpr char kControlByte = '\xff';
+
 class GrammarVocabulary {
  public:
   // The tokens of a text, as the model's tokenizer cuts it.
