@@ -87,6 +87,7 @@ SNIPPETS = r"""
 {{ s.upper() }} {{ u.upper() }} {{ s.lower() }} {{ u.lower() }} {{ 'hello wORLD it\'s'.title() }} {{ s.swapcase() }} {{ 'ﬁx ὈΔΥΣΣΕΎΣ'.title() }} {{ 'éa bé'.capitalize() }} {{ 'ß ŉ ﬃ'.upper() }} {{ 'ǆ'.title() }}
 {{ '|' ~ ws.strip() ~ '|' ~ ws.lstrip() ~ '|' ~ ws.rstrip() ~ '|' }} {{ 'xxaxx'.strip('x') }} {{ 'abcba'.lstrip('ab') }} {{ 'abcba'.rstrip('ba') }} {{ 'éàaà'.strip('àé') }} {{ ' x '.strip(none) }}|
 {{ 'a,b,,c'.split(',') }} {{ ' a  b '.split() }} {{ 'a b c d'.split(' ', 2) }} {{ 'a b c d'.split(none, 1) }} {{ 'a b  c d '.rsplit(none, 1) }} {{ 'a.b.c'.rsplit('.', 1) }} {{ ''.split() }} {{ ''.split(',') }} {{ 'abc'.split('abc') }} {{ 'a b'.split(maxsplit=0) }} {{ 'aXXbXXc'.split(sep='XX') }}
+{{ '  a b  c  '.split(none, 1) }} {{ ' a '.split(none, 0) }} {{ '  a b  c  '.rsplit(none, 1) }} {{ ' a b '.split(none, 2) }}
 {{ 'a'.split('') }}
 {{ 'a'.split(1) }}
 {{ s.startswith('He') }} {{ s.startswith('lo', 3) }} {{ s.endswith('ld') }} {{ s.endswith(('x', 'rld')) }} {{ s.startswith('') }} {{ s.endswith('o', 0, 5) }} {{ s.startswith('', 99) }}

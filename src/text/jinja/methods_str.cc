@@ -139,7 +139,7 @@ std::vector<std::string_view> split_at_space(Runtime& rt, std::string_view text,
     size_t end = 0;
     while (end < text.size() && !is_space(char_at(text, end).code)) end += char_at(text, end).n_bytes;
     if (max == 0) {
-      add_piece(rt, parts, strip(text, nullptr, false, true));
+      add_piece(rt, parts, text);  // keeps the white space at its end
       break;
     }
     add_piece(rt, parts, text.substr(0, end));
@@ -154,7 +154,7 @@ std::vector<std::string_view> split_at_space_from_end(Runtime& rt, std::string_v
   text = strip(text, nullptr, false, true);
   while (!text.empty()) {
     if (max == 0) {
-      add_piece(rt, parts, text);  // keeps the white space in front; split strips the end
+      add_piece(rt, parts, text);  // keeps the white space in front of it
       break;
     }
     size_t start = text.size();
