@@ -1,6 +1,7 @@
 #include "backend/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -266,6 +267,28 @@ bool has_penalties(const SamplingParams& params) {
          (params.repetition_penalty != 1 || params.presence_penalty != 0 || params.frequency_penalty != 0);
 }
 
+constexpr std::array<uint32_t, 32> kBits = [] {
+  std::array<uint32_t, 32> bits{};
+  for (size_t i = 0; i < bits.size(); ++i) bits[i] = uint32_t{1} << i;
+  return bits;
+}();
+
+// A word of the mask at a time: most have all bits or none, and a loop over constant bits is one of vectors.
+void apply_mask(const uint32_t* mask, std::span<float> logits) {
+  size_t i = 0;
+  for (; i + kBits.size() <= logits.size(); i += kBits.size()) {
+    const uint32_t allowed = *mask++;
+    float* p = logits.data() + i;
+    if (allowed == 0) {
+      std::fill_n(p, kBits.size(), -kInfinity);
+    } else if (allowed != ~uint32_t{0}) {
+      for (size_t j = 0; j < kBits.size(); ++j) p[j] = (allowed & kBits[j]) != 0 ? p[j] : -kInfinity;
+    }
+  }
+  for (size_t j = 0; i + j < logits.size(); ++j)
+    if ((*mask & kBits[j]) == 0) logits[i + j] = -kInfinity;
+}
+
 // The row after penalties, bias and mask; the row itself when it has none of them.
 std::span<const float> adjusted(std::span<const float> raw, const SampleRow& row, SamplerScratch& scratch) {
   const SamplingParams& params = *row.params;
@@ -277,11 +300,7 @@ std::span<const float> adjusted(std::span<const float> raw, const SampleRow& row
     CHECK(token >= 0 && static_cast<size_t>(token) < logits.size());
     logits[token] = bias == -kInfinity ? -kInfinity : logits[token] + bias;
   }
-  if (row.mask != nullptr) {
-    for (size_t i = 0; i < logits.size(); ++i) {
-      logits[i] = (row.mask[i / 32] >> (i % 32)) & 1u ? logits[i] : -kInfinity;
-    }
-  }
+  if (row.mask != nullptr) apply_mask(row.mask, logits);
   return logits;
 }
 
