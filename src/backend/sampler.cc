@@ -273,20 +273,22 @@ constexpr std::array<uint32_t, 32> kBits = [] {
   return bits;
 }();
 
-// A word of the mask at a time: most have all bits or none, and a loop over constant bits is one of vectors.
-void apply_mask(const uint32_t* mask, std::span<float> logits) {
+// The logits of tokens that the mask allows, -infinity for the others. A word of the mask at a time: most words have all
+// bits or none, and a loop over constant bits is one of vectors.
+void copy_allowed(std::span<const float> raw, const uint32_t* mask, float* logits) {
   size_t i = 0;
-  for (; i + kBits.size() <= logits.size(); i += kBits.size()) {
+  for (; i + kBits.size() <= raw.size(); i += kBits.size()) {
     const uint32_t allowed = *mask++;
-    float* p = logits.data() + i;
+    float* p = logits + i;
     if (allowed == 0) {
       std::fill_n(p, kBits.size(), -kInfinity);
-    } else if (allowed != ~uint32_t{0}) {
-      for (size_t j = 0; j < kBits.size(); ++j) p[j] = (allowed & kBits[j]) != 0 ? p[j] : -kInfinity;
+      continue;
     }
+    std::copy_n(raw.data() + i, kBits.size(), p);
+    if (allowed == ~uint32_t{0}) continue;
+    for (size_t j = 0; j < kBits.size(); ++j) p[j] = (allowed & kBits[j]) != 0 ? p[j] : -kInfinity;
   }
-  for (size_t j = 0; i + j < logits.size(); ++j)
-    if ((*mask & kBits[j]) == 0) logits[i + j] = -kInfinity;
+  for (size_t j = 0; i + j < raw.size(); ++j) logits[i + j] = (*mask & kBits[j]) != 0 ? raw[i + j] : -kInfinity;
 }
 
 // The row after penalties, bias and mask; the row itself when it has none of them.
@@ -294,13 +296,16 @@ std::span<const float> adjusted(std::span<const float> raw, const SampleRow& row
   const SamplingParams& params = *row.params;
   if (!has_penalties(params) && params.logit_bias.empty() && row.mask == nullptr) return raw;
   std::vector<float>& logits = scratch.logits;
-  std::copy(raw.begin(), raw.end(), logits.begin());
+  if (row.mask != nullptr) {  // at first: nothing that is added later undoes it
+    copy_allowed(raw, row.mask, logits.data());
+  } else {
+    std::copy(raw.begin(), raw.end(), logits.begin());
+  }
   if (has_penalties(params)) apply_penalties(logits, row, scratch.counts);
   for (const auto& [token, bias] : params.logit_bias) {
     CHECK(token >= 0 && static_cast<size_t>(token) < logits.size());
     logits[token] = bias == -kInfinity ? -kInfinity : logits[token] + bias;
   }
-  if (row.mask != nullptr) apply_mask(row.mask, logits);
   return logits;
 }
 
