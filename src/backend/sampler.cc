@@ -1,6 +1,7 @@
 #include "backend/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -266,21 +267,44 @@ bool has_penalties(const SamplingParams& params) {
          (params.repetition_penalty != 1 || params.presence_penalty != 0 || params.frequency_penalty != 0);
 }
 
+constexpr std::array<uint32_t, 32> kBits = [] {
+  std::array<uint32_t, 32> bits{};
+  for (size_t i = 0; i < bits.size(); ++i) bits[i] = uint32_t{1} << i;
+  return bits;
+}();
+
+// The logits of tokens that the mask allows, -infinity for the others. A word of the mask at a time: most words have all
+// bits or none, and a loop over constant bits is one of vectors.
+void copy_allowed(std::span<const float> raw, const uint32_t* mask, float* logits) {
+  size_t i = 0;
+  for (; i + kBits.size() <= raw.size(); i += kBits.size()) {
+    const uint32_t allowed = *mask++;
+    float* p = logits + i;
+    if (allowed == 0) {
+      std::fill_n(p, kBits.size(), -kInfinity);
+      continue;
+    }
+    std::copy_n(raw.data() + i, kBits.size(), p);
+    if (allowed == ~uint32_t{0}) continue;
+    for (size_t j = 0; j < kBits.size(); ++j) p[j] = (allowed & kBits[j]) != 0 ? p[j] : -kInfinity;
+  }
+  for (size_t j = 0; i + j < raw.size(); ++j) logits[i + j] = (*mask & kBits[j]) != 0 ? raw[i + j] : -kInfinity;
+}
+
 // The row after penalties, bias and mask; the row itself when it has none of them.
 std::span<const float> adjusted(std::span<const float> raw, const SampleRow& row, SamplerScratch& scratch) {
   const SamplingParams& params = *row.params;
   if (!has_penalties(params) && params.logit_bias.empty() && row.mask == nullptr) return raw;
   std::vector<float>& logits = scratch.logits;
-  std::copy(raw.begin(), raw.end(), logits.begin());
+  if (row.mask != nullptr) {  // at first: nothing that is added later undoes it
+    copy_allowed(raw, row.mask, logits.data());
+  } else {
+    std::copy(raw.begin(), raw.end(), logits.begin());
+  }
   if (has_penalties(params)) apply_penalties(logits, row, scratch.counts);
   for (const auto& [token, bias] : params.logit_bias) {
     CHECK(token >= 0 && static_cast<size_t>(token) < logits.size());
     logits[token] = bias == -kInfinity ? -kInfinity : logits[token] + bias;
-  }
-  if (row.mask != nullptr) {
-    for (size_t i = 0; i < logits.size(); ++i) {
-      logits[i] = (row.mask[i / 32] >> (i % 32)) & 1u ? logits[i] : -kInfinity;
-    }
   }
   return logits;
 }

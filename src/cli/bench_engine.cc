@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -180,6 +181,7 @@ struct LoadRun {
   StepTimes steps;
   EngineGauges gauges;
   double seconds = 0;
+  double cpu_seconds = 0;  // of all threads: on a busy machine it says more than the time that passed
 };
 
 std::unique_ptr<LoadRun> run_load(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
@@ -195,8 +197,10 @@ std::unique_ptr<LoadRun> run_load(Ranks& runner, const LoadOptions& o, const Run
   Engine engine(runner, engine_options);
   engine.start();
   const Clock::time_point start = Clock::now();
+  const std::clock_t cpu_start = std::clock();
   Load(engine, o, std::move(constraint)).run(run->observed);
   run->seconds = ms(Clock::now() - start) / 1e3;
+  run->cpu_seconds = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
   engine.stop();
   run->gauges = engine.gauges();
   return run;
@@ -217,6 +221,7 @@ nlohmann::ordered_json result_of(LoadRun& run) {
     return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
   };
   return {{"seconds", run.seconds},
+          {"cpu_seconds", run.cpu_seconds},
           {"output_tok_s", static_cast<double>(seen.n_tokens) / run.seconds},
           {"total_tok_s", static_cast<double>(g.n_prompt_tokens + seen.n_tokens) / run.seconds},
           {"requests", seen.n_finished},
@@ -268,18 +273,20 @@ void print(const nlohmann::ordered_json& r) {
 nlohmann::ordered_json compare(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
                                const std::shared_ptr<Constraint>& constraint) {
   nlohmann::ordered_json result = {{"free", nlohmann::json::array()}, {"constrained", nlohmann::json::array()}};
-  std::vector<double> step_ratios, rate_ratios;
+  std::vector<double> step_ratios, rate_ratios, cpu_ratios;
   for (int i = 0; i < o.n_pairs; ++i) {
     const nlohmann::ordered_json free = result_of(*run_load(runner, o, options, nullptr)),
                                  bound = result_of(*run_load(runner, o, options, constraint));
     const double free_ms = free["decode_ms"]["p50"], bound_ms = bound["decode_ms"]["p50"];
     if (free_ms > 0 && bound_ms > 0) step_ratios.push_back(bound_ms / free_ms);
+    cpu_ratios.push_back(bound["cpu_seconds"].get<double>() / free["cpu_seconds"].get<double>());
     rate_ratios.push_back(bound["output_tok_s"].get<double>() / free["output_tok_s"].get<double>());
     result["free"].push_back(free);
     result["constrained"].push_back(bound);
   }
   result["decode_step_ratio"] = percentile(step_ratios, 0.5);
   result["output_tok_s_ratio"] = percentile(rate_ratios, 0.5);
+  result["cpu_seconds_ratio"] = percentile(cpu_ratios, 0.5);
   return result;
 }
 
@@ -294,8 +301,9 @@ void print_comparison(const nlohmann::ordered_json& r) {
                  one["output_tok_s"].get<double>(), one["steps"].get<int64_t>(), one["forced_tokens"].get<int64_t>(),
                  number("decode_ms", "p50"), number("mask_us", "p50"), number("mask_us", "p99"));
     }
-  fmt::print("\nconstrained / free, median of {} pairs: {:.4f} of a decode step, {:.4f} of output tok/s\n",
-             r["free"].size(), r["decode_step_ratio"].get<double>(), r["output_tok_s_ratio"].get<double>());
+  fmt::print("\nconstrained / free, median of {} pairs: decode step {:.4f}, output tok/s {:.4f}, CPU time {:.4f}\n",
+             r["free"].size(), r["decode_step_ratio"].get<double>(), r["output_tok_s_ratio"].get<double>(),
+             r["cpu_seconds_ratio"].get<double>());
 }
 
 // What answers follow, over the model's tokens; no constraint where no grammar is asked for.

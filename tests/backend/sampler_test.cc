@@ -359,6 +359,25 @@ TEST(Sampler, BiasAndMask) {
   EXPECT_THAT(seen, testing::ElementsAre(31, 68));
 }
 
+// Words of all tokens, of none and of some, with a last one that is not whole.
+TEST(Sampler, AMaskLeavesTheLikeliestThatItAllows) {
+  Random random;
+  SCOPED_TRACE(random.seed());
+  for (int round = 0; round < 500; ++round) {
+    const int n = random.integer(1, 300);
+    const std::vector<float> logits = random.logits(n, 3);
+    std::vector<uint32_t> mask;
+    for (int i = 0; i <= (n - 1) / 32; ++i) {
+      const auto some = static_cast<uint32_t>(random.integer(1, 0x7ffffffe));
+      mask.push_back(random.chance(0.3) ? 0 : random.chance(0.4) ? ~0u : some);
+    }
+    int32_t best = kNoToken;
+    for (int32_t i = 0; i < n; ++i)
+      if ((mask[i / 32] >> (i % 32) & 1u) != 0 && (best == kNoToken || logits[i] > logits[best])) best = i;
+    ASSERT_EQ(sample(logits, greedy(), 0, {}, mask.data()).token, best) << "of " << n;
+  }
+}
+
 TEST(Sampler, ForbiddingEveryTokenLeavesNone) {
   const uint32_t none = 0;
   for (const SamplingParams& params : {greedy(), untruncated(), SamplingParams{}}) {
