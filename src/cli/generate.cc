@@ -26,10 +26,11 @@ class QueueSink final : public TokenSink {
 // The text of one answer as its tokens come: decoded, cut at stop strings, passed on.
 class TextStream {
  public:
-  TextStream(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, const std::vector<std::string>& stops,
+  TextStream(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, const GenerateOptions& options,
              const std::function<void(std::string_view)>& on_text)
-      : decoder_(tokenizer, {.previous = prompt.empty() ? std::nullopt : std::optional(prompt.back())}),
-        stops_(stops),
+      : decoder_(tokenizer, {.shown_special = options.shown_special,
+                             .previous = prompt.empty() ? std::nullopt : std::optional(prompt.back())}),
+        stops_(options.stops),
         on_text_(on_text) {}
 
   void token(int32_t id) { pass(stops_.push(decoder_.push(id))); }
@@ -67,7 +68,7 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vecto
                     const GenerateOptions& options, const std::function<void(std::string_view)>& on_text) {
   InterruptGuard guard;
   auto sink = std::make_shared<QueueSink>();
-  TextStream stream(tokenizer, prompt, options.stops, on_text);
+  TextStream stream(tokenizer, prompt, options, on_text);
   Generation result;
   const RequestId id = engine.submit({.prompt = prompt,
                                       .sampling = options.sampling,

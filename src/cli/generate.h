@@ -2,6 +2,7 @@
 // strings and Ctrl-C. What `run` and `chat` are made of.
 #pragma once
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct GenerateOptions {
   bool ignore_eos = false;
   GrammarOptions grammar = {};                    // as the flags have it,
   std::shared_ptr<Constraint> constraint = {};    // and as the answer follows it
+  std::span<const int32_t> shown_special = {};    // special tokens that are in the text all the same; sorted
   const CLI::App* verb = nullptr;  // whose flags beat what the model's file says of sampling
 };
 

@@ -8,6 +8,7 @@ namespace ingot {
 class LineReader {
  public:
   LineReader();
+  bool is_interactive() const { return interactive_; }
   // The next line without its newline; nullopt at the end of input.
   std::optional<std::string> read(const std::string& prompt);
 

@@ -285,6 +285,9 @@ void add_http_options(CLI::App& verb, ServeOptions& o) {
                   "a JSON line for each request goes here; - is standard error, none is none")
       ->capture_default_str();
   verb.add_flag("!--no-webui", o.app.web_page, "do not serve the pages at / and /status");
+  verb.add_flag("--keep-billing-header", o.app.keep_billing_header,
+                "keep the first line of Claude Code's system prompts, x-anthropic-billing-header; it is new in each "
+                "request, so with it no cached prefix is found");
   verb.add_option("--metrics-compat", "vllm: give the metrics under vLLM's names too")
       ->check(CLI::IsMember({"vllm"}))
       ->each([&o](const std::string&) { o.app.vllm_metrics = true; });

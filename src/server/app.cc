@@ -276,7 +276,8 @@ void App::run(const std::shared_ptr<Job>& job) {
                       guarded(*job, [&] {
                         if (!model) throw ApiError(503, "the model could not be loaded: " + printable(failure, 512));
                         check_kind(job->route.needs, *model);
-                        job->route.on_worker({job->request, job->body, std::move(model), job->responder, pacer_});
+                        job->route.on_worker({job->request, job->body, std::move(model), job->responder, pacer_,
+                                              options_.keep_billing_header});
                       });
                     });
   });

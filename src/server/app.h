@@ -19,6 +19,7 @@ struct AppOptions {
   bool only_local_hosts = false;     // refuse other names in Host (loopback without a key)
   bool vllm_metrics = false;         // the metrics once more under vllm:
   bool web_page = true;
+  bool keep_billing_header = false;  // Claude Code's first line of /v1/messages stays in the prompt
   std::string version = "unknown";
   std::FILE* access_log = nullptr;
   int prepare_threads = 2, stream_threads = 2;

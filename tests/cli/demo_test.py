@@ -1,17 +1,14 @@
 """ingot run and chat with the built-in model: what a newcomer sees."""
 import json
 import os
-import pty
 import random
 import re
-import select
 import signal
 import subprocess
-import sys
-import time
 
 import pytest
 from conftest import DATA, SOURCE
+from terminal_rig import Terminal
 
 EXPECTED = json.loads((DATA / "demo" / "expected.json").read_text())
 SPEED = r"prefill \d+ tokens, [\d.]+ tok/s; decode \d+ tokens, [\d.]+ tok/s"
@@ -175,30 +172,6 @@ def test_chat_survives_a_turn_that_is_too_long(ingot):
     assert "64" in done.stderr and "7 + 5 = 12." in done.stdout
 
 
-class Terminal:
-    """A program on a pseudo-terminal of its own: type into it, wait for what it shows."""
-
-    def __init__(self, *args):
-        self.fd, side = pty.openpty()
-        # The login shell's way to a controlling terminal, so that Ctrl-C is a signal: a new session opens it first.
-        take = "import os, sys; os.setsid(); os.close(os.open(os.ttyname(0), os.O_RDWR)); os.execv(sys.argv[1], sys.argv[1:])"
-        self.process = subprocess.Popen([sys.executable, "-c", take, os.environ["INGOT"], *args], stdin=side, stdout=side, stderr=side,
-                                        env={**os.environ, "TERM": "xterm"})
-        os.close(side)
-        self.unread = b""
-
-    def type(self, keys):
-        os.write(self.fd, keys)
-
-    def wait_for(self, what, seconds=60):
-        end = time.time() + seconds
-        while what not in self.unread and time.time() < end:
-            if select.select([self.fd], [], [], 0.2)[0]:
-                self.unread += os.read(self.fd, 4096)
-        before, found, self.unread = self.unread.partition(what)
-        assert found, before
-
-
 def test_chat_on_a_terminal():
     """A prompt, line editing, Ctrl-C in an answer goes back to the prompt, and the conversation goes on."""
     chat = Terminal("chat", "--temp", "0", "--ignore-eos", "--device", "ref")
@@ -209,7 +182,4 @@ def test_chat_on_a_terminal():
     chat.type(b"\x03")
     chat.wait_for(b"[interrupted]")
     chat.wait_for(b"> ")
-    chat.type(b"/quit\r")
-    chat.wait_for(b"/quit")
-    assert chat.process.wait(timeout=60) == 0
-    os.close(chat.fd)
+    chat.leave()

@@ -106,6 +106,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(401 if token is None else 404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
         if known.gated and (token is None or kind == "resolve"):
             return self.answer(403 if token else 401, {}, {"X-Error-Code": "GatedRepo", "X-Error-Message": f"Access to model {repo} is restricted."})
+        if kind == "tree" and revision not in known.revisions and revision.rpartition("/")[0] in known.revisions:  # as transformers asks
+            return self.answer(404, {"error": "Not found"}, {"X-Error-Code": "EntryNotFound"})
         if revision not in known.revisions:
             return self.answer(404, {"error": "Invalid rev id"}, {"X-Error-Code": "RevisionNotFound"})
         commit = known.revisions[revision]

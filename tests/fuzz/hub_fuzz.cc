@@ -1,9 +1,14 @@
 // Any bytes as what a Hub answers: the first says which answer, the rest is it. Refused by Error, or read with the promises kept that
 // the cache relies on: paths and hashes that can be joined to a folder, files chosen from those that were listed.
-#include <algorithm>
+#include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
 #include "io/hub/api.h"
 #include "io/hub/choice.h"
+#include "io/hub/directory_files.h"
 #include "io/hub/name.h"
 #include "io/walk.h"
 
@@ -25,8 +30,19 @@ void fuzz_tree(std::string_view text) {
   }
   std::sort(paths.begin(), paths.end());
   const HubChoice choice = choose_files("org/repo", paths, "", "");
-  ensure(!choice.files.empty(), "something is chosen");
+  ensure(choice.is_directory() == choice.files.empty(), "something is chosen");
   for (const std::string& path : choice.files) ensure(std::binary_search(paths.begin(), paths.end(), path), "what is chosen was listed");
+}
+
+// modules.json, of a repository that has a model in the folders "" and "m".
+void fuzz_modules(std::string_view text) {
+  const std::vector<std::string> paths = {"1_Pooling/config.json", "config.json",       "m/config.json",
+                                          "m/model.safetensors",   "model.safetensors", "modules.json"};
+  const std::string file =
+      (std::filesystem::temp_directory_path() / fmt::format("ingot_hub_fuzz_{}", ::getpid())).string();
+  write_file(file, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  for (const std::string& path : directory_files("org/repo", paths, [&](const std::string&) { return file; }))
+    ensure(std::binary_search(paths.begin(), paths.end(), path), "what is fetched was listed");
 }
 
 // Lines of "name: value", then a status.
@@ -71,6 +87,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       case 't': fuzz_tree(text); break;
       case 'h': fuzz_headers(text); break;
       case 'c': fuzz_choice(text); break;
+      case 'm': fuzz_modules(text); break;
       case 'n':
         if (const auto name = parse_hub_name(text)) ensure(std::count(name->repo.begin(), name->repo.end(), '/') == 1, "one slash");
         break;

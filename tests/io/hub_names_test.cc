@@ -1,10 +1,13 @@
 // Names of the Hub, quant tags, and the choice of a model's files.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <random>
 
+#include "base/file.h"
 #include "io/hub/choice.h"
+#include "io/hub/directory_files.h"
 #include "io/hub/name.h"
 #include "io/refused.h"
 
@@ -138,18 +141,32 @@ TEST(ChooseFiles, SplitModelsWholeOrNotAtAll) {
   }
 }
 
+std::string scratch_file(const char* name, std::string_view text) {
+  const std::string path = testing::TempDir() + fmt::format("hub_names_{}_{}", ::getpid(), name);
+  write_file(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  return path;
+}
+
+// Sorted. `file` is modules.json or the index.
+Paths files_of(const Paths& paths, const std::string& file) {
+  Paths files = directory_files("o/r", paths, [&](const std::string&) { return file; });
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 TEST(ChooseFiles, Directories) {
   const Paths paths = {"README.md", "chat_template.jinja", "config.json", "consolidated.safetensors", "model-00001-of-00001.safetensors",
                        "model.safetensors.index.json", "modeling.py", "pytorch_model.bin", "tokenizer.json"};
   const HubChoice choice = choose_files("o/r", paths, "", "");
-  EXPECT_TRUE(choice.has_index);
-  EXPECT_EQ(choice.open, "");
-  Paths files = choice.files;
-  std::sort(files.begin(), files.end());
-  EXPECT_EQ(files, (Paths{"chat_template.jinja", "config.json", "model.safetensors.index.json", "tokenizer.json"}));
+  EXPECT_TRUE(choice.is_directory());
+  EXPECT_EQ(choice.label, "safetensors");
+  const std::string index = scratch_file("index.json", R"({"weight_map": {"a": "model-00001-of-00001.safetensors"}})");
+  EXPECT_EQ(files_of(paths, index), (Paths{"chat_template.jinja", "config.json", "model-00001-of-00001.safetensors",
+                                           "model.safetensors.index.json", "tokenizer.json"}));
   Paths one = paths;
   one.insert(one.begin() + 5, "model.safetensors");  // the loader takes this file first
-  EXPECT_FALSE(choose_files("o/r", one, "", "").has_index);
+  EXPECT_EQ(files_of(one, "no index is read"),
+            (Paths{"chat_template.jinja", "config.json", "model.safetensors", "tokenizer.json"}));
   one.insert(one.begin() + 4, "m-F16.gguf");
   ASSERT_TRUE(std::is_sorted(one.begin(), one.end()));
   EXPECT_EQ(choose_files("o/r", one, "", "").label, "F16");
@@ -157,6 +174,51 @@ TEST(ChooseFiles, Directories) {
   EXPECT_NE(refusal([&] { choose_files("o/r", paths, "Q8_0", ""); }).find("leave the tag out"), std::string::npos);
   EXPECT_NE(refusal([] { choose_files("o/r", {"config.json", "pytorch_model.bin"}, "", ""); }).find("neither GGUF"), std::string::npos);
   EXPECT_NE(refusal([] { choose_files("o/r", {}, "", ""); }).find("neither GGUF"), std::string::npos);
+}
+
+TEST(DirectoryFiles, ModulesNameFolders) {
+  const Paths paths = {"0_Transformer/config.json",
+                       "0_Transformer/model.safetensors",
+                       "0_Transformer/tokenizer.json",
+                       "0_Transformer/sentence_roberta_config.json",
+                       "README.md",
+                       "dense/config.json",
+                       "dense/model.safetensors",
+                       "dense/pytorch_model.bin",
+                       "modules.json",
+                       "other/config.json",
+                       "tokenizer.json"};
+  Paths sorted = paths;
+  std::sort(sorted.begin(), sorted.end());
+  EXPECT_TRUE(has_safetensors(sorted));
+  const std::string modules =
+      scratch_file("modules.json", R"([{"path": "0_Transformer"}, {"path": "dense"}, {"path": "dense"}])");
+  EXPECT_EQ(files_of(sorted, modules),
+            (Paths{"0_Transformer/config.json", "0_Transformer/model.safetensors",
+                   "0_Transformer/sentence_roberta_config.json", "0_Transformer/tokenizer.json", "dense/config.json",
+                   "dense/model.safetensors", "modules.json"}));
+  EXPECT_NE(refusal([&] {
+              files_of(sorted, scratch_file("other.json", R"([{"path": "other"}])"));
+            }).find("'other/', has no config.json with"),
+            std::string::npos);
+}
+
+TEST(DirectoryFiles, HostileModules) {
+  const Paths paths = {"config.json", "model.safetensors", "modules.json"};
+  auto refused = [&](const std::string& text) {
+    return refusal([&] { files_of(paths, scratch_file("hostile.json", text)); });
+  };
+  for (const char* path : {"..", "../x", "/etc", "a/b", "a\\\\b", ".", ".git"})
+    EXPECT_NE(refused(fmt::format(R"([{{"path": ""}}, {{"path": "{}"}}])", path)).find("is not the name of a folder"),
+              std::string::npos)
+        << path;
+  EXPECT_NE(refused("[]").find("0 modules: expected 1 to 64"), std::string::npos);
+  EXPECT_NE(refused("[" + std::string(2 * 999'999, ' ') + "]").find("1000000"), std::string::npos);
+  std::string many = R"([{"path": ""})";
+  for (int i = 0; i < 64; ++i) many += fmt::format(R"(, {{"path": "{}"}})", i);
+  EXPECT_NE(refused(many + "]").find("65 modules"), std::string::npos);
+  for (const char* text : {"{}", "7", "[7]", R"([{"path": 7}])", "[{}]", "version https://git-lfs"})
+    EXPECT_FALSE(refused(text).empty()) << text;
 }
 
 // For any names: the chosen files are among them, each once, and a label selects a model with that label.

@@ -1,13 +1,11 @@
-"""Real clients: the openai and anthropic packages, LangChain's and LiteLLM, in an environment of their own beside the program, made once. Skipped
-where PyPI cannot be reached; INGOT_CLIENTS_PYTHON names a Python that has them already."""
-import contextlib
-import json
+"""Real clients: the openai and anthropic packages, LangChain's, Pydantic AI, Instructor and LiteLLM, in environments of their own beside the
+program, made once. Skipped where PyPI cannot be reached; INGOT_CLIENTS_PYTHON names a Python that has them already."""
 import os
 import pathlib
 import subprocess
 
 import pytest
-from conftest import SOURCE, running
+from conftest import SOURCE, caller, running
 from tools import python_with
 
 HERE = pathlib.Path(__file__).parent
@@ -25,18 +23,6 @@ def encoder():
         yield made
 
 
-@contextlib.contextmanager
-def caller():
-    """The address of a server whose model thinks, speaks and calls twice, whatever it is asked."""
-    calls = [json.dumps({"name": "weather", "arguments": {"place": place}}, ensure_ascii=False) for place in ("Oslo", 'Zürich "B"')]
-    text = "<think>Hm.</think>I look." + "".join(f"<tool_call>{call}</tool_call>" for call in calls)
-    command = [os.environ["INGOT_FAKE_SERVER"], "--max-seqs", "4", "--ctx", "4096", "--writes", text]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield process.stdout.readline().strip()
-        process.terminate()
-    assert process.returncode == 0
-
-
 def test_openai_and_anthropic(server, encoder):
     python = python_with("openai>=1.99", "anthropic>=0.60")
     with running("--api-key", "sesame", "--max-seqs", 1, "--queue", 1) as limited, caller() as calls:
@@ -44,11 +30,20 @@ def test_openai_and_anthropic(server, encoder):
 
 
 def test_langchain(server):
-    assert check(python_with("langchain-openai>=0.3"), HERE / "langchain_check.py", server.url) == 4
+    assert check(python_with("langchain-openai>=0.3", "langchain>=1"), HERE / "langchain_check.py", server.url) == 6
+
+
+def test_pydantic_ai(server):
+    assert check(python_with("pydantic-ai-slim[openai,anthropic]>=1"), HERE / "pydantic_ai_check.py", server.url) == 5
+
+
+# These two want an older openai than the others.
+def test_instructor(server):
+    assert check(python_with("instructor>=1.10", room="clients-venv-2"), HERE / "instructor_check.py", server.url) == 3
 
 
 def test_litellm(server, encoder):
-    assert check(python_with("litellm>=1.70"), HERE / "litellm_check.py", server.url, encoder.url) == 5
+    assert check(python_with("litellm>=1.70", room="clients-venv-2"), HERE / "litellm_check.py", server.url, encoder.url) == 7
 
 
 # Each operation with every value that its schema names and with random ones: what comes back has a status and a body that the schema has,

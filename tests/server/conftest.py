@@ -167,6 +167,18 @@ def running(*args):
     assert made.stop() == 0, made.log
 
 
+@contextlib.contextmanager
+def caller():
+    """The address of a server whose model thinks, speaks and calls twice, whatever it is asked."""
+    calls = [json.dumps({"name": "weather", "arguments": {"place": place}}, ensure_ascii=False) for place in ("Oslo", 'Zürich "B"')]
+    text = "<think>Hm.</think>I look." + "".join(f"<tool_call>{call}</tool_call>" for call in calls)
+    command = [os.environ["INGOT_FAKE_SERVER"], "--max-seqs", "4", "--ctx", "4096", "--writes", text]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process.stdout.readline().strip()
+        process.terminate()
+    assert process.returncode == 0
+
+
 @pytest.fixture(scope="session")
 def server():
     with running("--max-seqs", 8) as made:

@@ -2,6 +2,8 @@
 import asyncio
 import sys
 
+import pydantic
+from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai import ChatOpenAI, OpenAI
 
@@ -42,6 +44,31 @@ def completions():
     assert got and "".join(text.stream("Once upon a time")) == got
 
 
-for check in (invoke, stream, tools, completions):
+class Person(pydantic.BaseModel):
+    name: str
+    age: int
+
+
+def structured():
+    ask = "Turn this into JSON: Clara Reed is 34 years old, lives in Oslo and works as a baker."
+    for given in (Person, Person.model_json_schema() | {"additionalProperties": False}):
+        got = chat.bind(max_tokens=200).with_structured_output(given, method="json_schema").invoke(ask)
+        assert (got if isinstance(got, dict) else got.model_dump()) == {"name": "Clara Reed", "age": 34}, got
+
+
+def agent():
+    """The model calls, the function runs, and the model goes on with what it returned."""
+    cities = []
+
+    def get_weather(city: str) -> dict:
+        """Get the current weather for a city."""
+        cities.append(city)
+        return {"temperature": -4, "sky": "snowy"}
+
+    got = create_agent(chat, [get_weather]).invoke({"messages": [HumanMessage("What is the weather in Oslo?")]})
+    assert cities == ["Oslo"] and "snowy" in got["messages"][-1].content, (cities, got)
+
+
+for check in (invoke, stream, tools, completions, structured, agent):
     check()
     print(check.__name__, "ok")

@@ -5,6 +5,7 @@ import sys
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it would ask the network for prices
 import litellm
+import pydantic
 
 litellm.telemetry = False
 URL, ENCODER_URL = sys.argv[1:]
@@ -37,6 +38,23 @@ def text_completion():
     assert got.choices[0].text and got.usage.completion_tokens == 8, got
 
 
+class Person(pydantic.BaseModel):
+    name: str
+    age: int
+
+
+def structured():
+    ask = [{"role": "user", "content": "Turn this into JSON: Clara Reed is 34 years old, lives in Oslo and works as a baker."}]
+    got = litellm.completion(messages=ask, temperature=0, max_tokens=200, response_format=Person, **COMMON)
+    assert Person.model_validate_json(got.choices[0].message.content) == Person(name="Clara Reed", age=34), got
+
+
+def messages():
+    """Through Anthropic's API."""
+    got = litellm.completion(messages=SUM, max_tokens=50, temperature=0, **COMMON | {"model": "anthropic/demo", "api_base": URL})
+    assert got.choices[0].message.content == ANSWER and got.usage.prompt_tokens > 10, got
+
+
 def embedding():
     got = litellm.embedding(model="openai/bert", input=["one", "two"], api_base=f"{ENCODER_URL}/v1", api_key="none", encoding_format="float")
     assert len(got.data) == 2 and len(got.data[0]["embedding"]) > 8, got
@@ -52,6 +70,6 @@ def errors():
         raise AssertionError(f"{fields} did not raise {kind}")
 
 
-for check in (completion, stream, text_completion, embedding, errors):
+for check in (completion, stream, text_completion, structured, messages, embedding, errors):
     check()
     print(check.__name__, "ok")

@@ -21,12 +21,13 @@ def skip_unless(command, what, **options):
         pytest.skip(f"{what} cannot be had here: " + (made.stdout + made.stderr).strip()[-300:])
 
 
-def python_with(*packages):
-    """A Python that has these packages of PyPI; INGOT_CLIENTS_PYTHON names one that has them already."""
+def python_with(*packages, room="clients-venv"):
+    """A Python that has these packages of PyPI; INGOT_CLIENTS_PYTHON names one that has them already. Packages that want other versions of
+    what both need get a room of their own."""
     if given := os.environ.get("INGOT_CLIENTS_PYTHON"):
         return pathlib.Path(given)
-    folder = BUILD / "clients-venv"
-    python, ready = folder / "bin" / "python", folder / ("ready-" + packages[0].split(">")[0])
+    folder = BUILD / room
+    python, ready = folder / "bin" / "python", folder / ("ready-" + packages[0].split(">")[0].split("[")[0])
     with open(f"{folder}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # other tests, which run at the same time, use the same folder
         if not python.exists():

@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 from browser import CHROMIUM, Browser
+from conftest import SOURCE
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium-headless-shell")
 
@@ -63,6 +64,104 @@ def test_a_conversation(server, browser, shot):
     page.wait("document.querySelectorAll('#list li').length === 0")
     assert page.complaints() == []
     assert all(url.startswith((server.url, "data:", "about:")) for url in page.requests())
+
+
+WEATHER = next(case["tools"] for case in json.loads((SOURCE / "tests/data/demo/expected.json").read_text())["chat"] if case["name"] == "tool call")
+
+
+def set_up(page, **settings):
+    page.wait("document.getElementById('model').value !== ''")
+    page.js(f"import('/store.js').then(s => {{ for (const [k, v] of Object.entries({json.dumps(settings)})) s.settings.set(k, v); }})")
+
+
+def test_a_tool_call_and_its_result(server, browser, shot):
+    """The demo model calls, the user writes the result, and the model answers with it."""
+    page = browser.page(server.url)
+    set_up(page, temperature="0", tools=json.dumps([tool | {"command": ["true"]} for tool in WEATHER]))
+    ask(page, "What is the weather in Oslo?")
+    page.wait(f"{DONE} && document.querySelector('.call form')")
+    assert page.js("document.querySelector('.call-head code').innerText") == "get_weather"
+    assert page.js("document.querySelector('.call > pre').innerText") == '{\n  "city": "Oslo"\n}'
+    shot(page, "call")
+    page.js("document.querySelector('.call textarea').value = '{\"temperature\": -4, \"sky\": \"snowy\"}'")
+    page.click(".call form button")
+    page.wait(f"document.querySelectorAll('.message.assistant').length === 2 && {DONE}")
+    assert page.js(f"{ANSWER}.querySelector('.body').innerText") == "It is snowy in Oslo and the temperature is -4 degrees."
+    assert page.js("document.querySelector('.call .result pre').innerText") == '{\n  "temperature": -4,\n  "sky": "snowy"\n}'
+    shot(page, "call-result")
+    # It is kept, and the next question is answered.
+    page.call("Page.reload")
+    page.wait("document.querySelectorAll('#list li').length === 1")
+    page.click("#list .open")
+    page.wait("document.querySelectorAll('.message').length === 3 && document.querySelector('.call .result pre')")
+    # A call without a result does not stand in the way of the next question.
+    ask(page, "Turn on the light in the kitchen.")
+    page.wait(f"{DONE} && document.querySelectorAll('.call').length === 2 && document.querySelector('.call form')")
+    ask(page, "What is 7 + 5?")
+    page.wait(f"document.querySelectorAll('.message.assistant').length === 4 && {DONE}")
+    assert page.js("document.querySelectorAll('.call form').length") == 0
+    assert page.js("document.querySelectorAll('.call .result pre')[1].innerText") == "There is no result."
+    assert page.complaints() == []
+
+
+def test_thoughts_and_calls_stream(server, browser, shot):
+    """Each event is shown before the next one comes."""
+    page = browser.page(server.url)
+    set_up(page, tools="[]")
+    page.js("""(() => {
+      const real = window.fetch;
+      window.fetch = (url, options) => {
+        if (!url.endsWith('/chat/completions')) return real(url, options);
+        window.asked = JSON.parse(options.body);
+        const body = new ReadableStream({start(c) {
+          window.send = (delta, finish_reason = null) => c.enqueue(new TextEncoder().encode('data: ' + JSON.stringify({choices: [{index: 0, delta, finish_reason}]}) + '\\n\\n'));
+          window.end = () => c.close();
+        }});
+        return Promise.resolve(new Response(body, {status: 200}));
+      };
+    })()""")
+    ask(page, "Weather?")
+    page.wait("window.send")
+    page.js("send({role: 'assistant', reasoning_content: 'I look **twice**.'})")
+    page.wait("document.querySelector('.thinking summary')?.innerText === 'Thinking …'")
+    call = lambda index, **part: page.js(f"send({json.dumps({'tool_calls': [{'index': index} | part]})})")
+    call(0, id="a", type="function", function={"name": "weather", "arguments": ""})
+    call(0, function={"arguments": '{"place": "Os'})
+    page.wait("""document.querySelector('.call > pre')?.innerText === '{"place": "Os'""")
+    assert page.js("document.querySelectorAll('.call form').length") == 0, "while it streams, nobody is asked"
+    call(0, function={"arguments": 'lo"}'})
+    call(1, id="b", type="function", function={"name": "<b>time</b>", "arguments": "{}"})
+    page.js("send({content: 'Wait.'})")
+    page.wait("document.querySelectorAll('.call').length === 2 && document.querySelector('.call .t-string')")
+    page.js("send({}, 'tool_calls'), end()")
+    page.wait(f"{DONE} && document.querySelectorAll('.call form').length === 2")
+    assert page.js("document.querySelectorAll('.call-head code')[1].innerText") == "<b>time</b>"
+    assert page.js("document.querySelector('.thinking summary').innerText") == "Thoughts"
+    page.click(".thinking summary")
+    shot(page, "calls-open")
+    for text in ("rain", "noon"):
+        page.js(f"document.querySelector('.call form textarea').value = '{text}', document.querySelector('.call form').requestSubmit()")
+    page.wait("window.asked.messages.length === 4")
+    sent = page.js("window.asked.messages")
+    assert [m["role"] for m in sent] == ["user", "assistant", "tool", "tool"] and [m["content"] for m in sent[1:]] == ["Wait.", "rain", "noon"]
+    assert [c["function"]["arguments"] for c in sent[1]["tool_calls"]] == ['{"place": "Oslo"}', "{}"] and sent[1]["reasoning_content"] == "I look **twice**."
+    assert [m["tool_call_id"] for m in sent[2:]] == ["a", "b"] and page.js("'tools' in window.asked") is False
+    page.key("Escape", 27)
+    assert page.complaints() == []
+
+
+def test_tools_that_are_none_are_not_taken(server, browser):
+    page = browser.page(server.url)
+    set_up(page)
+    page.key(",", 188, modifiers=2)
+    page.wait("document.getElementById('settings').open")
+    enter = lambda text: page.js(f"(f => {{ f.value = {json.dumps(text)}; f.dispatchEvent(new Event('change')); return f.validationMessage; }})(document.querySelector('[data-setting=tools]'))")
+    assert "are not JSON" in enter("[{") and "must be a JSON array" in enter('{"a": 1}') and "must be a JSON array" in enter('[{"function": {}}]')
+    assert page.js("import('/store.js').then(s => s.settings.values.tools)") == ""
+    assert enter(json.dumps(WEATHER)) == "" and page.js("import('/store.js').then(s => s.settings.values.tools)") == json.dumps(WEATHER)
+    bad = {"id": "x", "title": "t", "messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": 7}}]}]}
+    assert page.js(f"import('/store.js').then(s => s.take({json.dumps(json.dumps([bad]))}))") == 0
+    assert page.complaints() == []
 
 
 SLOW_FETCH = """(() => {

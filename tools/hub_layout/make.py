@@ -19,7 +19,7 @@ import fake_hub  # noqa: E402
 REPOS = {
     "org/model-1.5_x": {
         "pull": [["main", None], ["refs/pr/1", None]],
-        "files": ["config.json", "tokenizer.json", "tokenizer_config.json", "1_Pooling/config.json", "model-00001-of-00002.safetensors",
+        "files": ["modules.json", "config.json", "tokenizer.json", "tokenizer_config.json", "1_Pooling/config.json", "model-00001-of-00002.safetensors",
                   "model-00002-of-00002.safetensors", "model.safetensors.index.json"],
     },
     "org/gguf": {
@@ -32,6 +32,9 @@ REPOS = {
 def content(path):
     if path.endswith("index.json"):
         return json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}).encode()
+    if path == "modules.json":
+        return json.dumps([{"type": "sentence_transformers.models.Transformer", "path": ""},
+                           {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]).encode()
     return f"what is in {path}\n".encode() * 7
 
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "io/hub/directory_files.h"
 #include "io/hub/name.h"
 
 namespace ingot {
@@ -19,33 +20,6 @@ constexpr std::string_view kDynamic = "UD-";
 constexpr std::string_view kPreferred[] = {"Q4_K_M", "Q8_0"};
 // GGUF files that stand beside a model.
 constexpr std::string_view kNotModels[] = {"MMPROJ", "IMATRIX", "MTP-", "EAGLE3-", "DFLASH-", "DSPARK-"};
-
-constexpr const char* kOneFile = "model.safetensors";
-// What is read of a safetensors directory, besides the weights. Code and pickles are not.
-constexpr std::string_view kDirectoryFiles[] = {
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "tokenizer.model",
-    "chat_template.json",
-    "chat_template.jinja",
-    "modules.json",
-    "1_Pooling/config.json",
-    "sentence_bert_config.json",
-    "quantize_config.json",
-    "config_sentence_transformers.json",
-    "1_LogitScore/config.json",
-    "2_Dense/config.json",
-    "2_Dense/model.safetensors",
-    "3_Dense/config.json",
-    "3_Dense/model.safetensors",
-};
 
 bool is_letter(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_alnum(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
@@ -156,18 +130,6 @@ HubChoice whole(const std::string& repo, const HubGguf& model) {
   return {.files = model.files, .open = model.files[0], .label = model.label};
 }
 
-bool has_safetensors(const std::vector<std::string>& paths) {
-  return contains(paths, "config.json") && (contains(paths, kOneFile) || contains(paths, kHubIndexFile));
-}
-
-HubChoice directory_choice(const std::vector<std::string>& paths) {
-  HubChoice choice{.label = "safetensors", .has_index = !contains(paths, kOneFile)};
-  for (std::string_view name : kDirectoryFiles)
-    if (contains(paths, name)) choice.files.emplace_back(name);
-  choice.files.emplace_back(choice.has_index ? kHubIndexFile : kOneFile);
-  return choice;
-}
-
 }  // namespace
 
 std::string quant_label(std::string_view path) {
@@ -210,7 +172,7 @@ HubChoice choose_files(const std::string& repo, const std::vector<std::string>& 
   }
   const bool by_tag = !tag.empty() && to_upper(tag) != "LATEST";
   const bool as_directory = to_upper(tag) == "SAFETENSORS" || (!by_tag && models.empty());
-  if (as_directory && has_safetensors(paths)) return directory_choice(paths);
+  if (as_directory && has_safetensors(paths)) return {.label = "safetensors"};
   if (models.empty())
     throw Error("{} has {}", printable(repo),
                 has_safetensors(paths)

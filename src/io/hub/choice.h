@@ -1,6 +1,6 @@
 // Which files of a repository make a model: one GGUF model of several, by its quant tag, with all parts of a split one;
-// or what is needed of a safetensors directory. Rules as data, on names alone: the same for a listing and for the
-// cache.
+// or a safetensors directory (hub/directory_files.h says which files). Rules as data, on names alone: the same for a
+// listing and for the cache.
 #pragma once
 #include <string>
 #include <string_view>
@@ -23,13 +23,11 @@ struct HubGguf {
 std::vector<HubGguf> gguf_models(const std::vector<std::string>& paths);
 
 struct HubChoice {
-  std::vector<std::string> files;
-  std::string open;      // the one to open; empty: the directory
-  std::string label;     // "Q4_K_M", "safetensors"
-  bool has_index = false;  // safetensors whose shards model.safetensors.index.json names; they are not among `files`
+  std::vector<std::string> files;  // none of a directory
+  std::string open;                // the one to open; empty: the directory
+  std::string label;               // "Q4_K_M", "safetensors"
+  bool is_directory() const { return open.empty(); }
 };
-
-inline constexpr const char* kHubIndexFile = "model.safetensors.index.json";
 
 // Of a repository's paths, sorted. `file` names one exactly; else `tag` does, in any case of letters: a quant label, or
 // a part of the file's name between dots and dashes, or "safetensors"; else Q4_K_M, Q8_0 or the first GGUF model there

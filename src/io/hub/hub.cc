@@ -10,15 +10,15 @@
 #include "base/log.h"
 #include "base/system.h"
 #include "io/hub/choice.h"
+#include "io/hub/directory_files.h"
 #include "io/hub/download.h"
-#include "io/json.h"
 
 namespace ingot {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxIndexBytes = 256'000'000, kMaxPages = 1000;
+constexpr size_t kMaxPages = 1000;
 
 // One pull: the steps of pull_model, and their shared state.
 class Pull {
@@ -154,23 +154,10 @@ std::vector<HubFile> pick(const std::string& repo, const std::vector<HubFile>& f
     const auto found = std::lower_bound(files.begin(), files.end(), path,
                                         [](const HubFile& file, const std::string& p) { return file.path < p; });
     if (found == files.end() || found->path != path)
-      throw Error("{}: {} names '{}', which is not in the repository", repo, kHubIndexFile, printable(path));
+      throw Error("{}: its index names '{}', which is not in the repository", repo, printable(path));
     picked.push_back(*found);
   }
   return picked;
-}
-
-// The shards that an index names, without duplicates.
-std::vector<std::string> shards_of(const std::string& index) {
-  const JsonDocument document = JsonDocument::read(index, kMaxIndexBytes);
-  std::set<std::string, std::less<>> names;
-  for (const auto& [tensor, shard] : document.root().at("weight_map").members()) {
-    const std::string_view name = shard.string();
-    if (!is_hub_path(name) || name.find('/') != name.npos || !name.ends_with(".safetensors"))
-      throw shard.error("'{}' is not the plain name of a .safetensors file", printable(name, 128));
-    names.emplace(name);
-  }
-  return {names.begin(), names.end()};
 }
 
 std::string path_to_open(const HubCache& cache, const std::string& commit, const HubChoice& choice) {
@@ -206,16 +193,16 @@ HubModel pull_model(const HubName& name, const HubOptions& options, const HubEve
   Pull pull(name, options, events);
   const std::string commit = pull.commit();
   const std::vector<HubFile> listing = pull.list(commit);
-  const HubChoice choice = choose_files(name.repo, paths_of(listing), name.tag, options.file);
-  HubModel model{
-      .repo = name.repo, .commit = commit, .label = choice.label, .files = pick(name.repo, listing, choice.files)};
+  const std::vector<std::string> paths = paths_of(listing);
+  const HubChoice choice = choose_files(name.repo, paths, name.tag, options.file);
+  auto at_hand = [&](const std::string& path) {
+    pull.download(commit, pick(name.repo, listing, {path}));
+    return pull.cache().snapshot(commit) + "/" + path;
+  };
+  const std::vector<std::string> files =
+      choice.is_directory() ? directory_files(name.repo, paths, at_hand) : choice.files;
+  HubModel model{.repo = name.repo, .commit = commit, .label = choice.label, .files = pick(name.repo, listing, files)};
   pull.download(commit, model.files);
-  if (choice.has_index) {
-    const std::vector<HubFile> shards =
-        pick(name.repo, listing, shards_of(pull.cache().snapshot(commit) + "/" + kHubIndexFile));
-    pull.download(commit, shards);
-    model.files.insert(model.files.end(), shards.begin(), shards.end());
-  }
   write_ref(pull.cache(), options.revision, commit);
   model.path = path_to_open(pull.cache(), commit, choice);
   model.downloaded_bytes = pull.downloaded();
@@ -230,18 +217,16 @@ HubModel cached_model(const HubName& name, const HubOptions& options) {
   if (paths.empty())
     throw Error("{} (revision '{}') is not in '{}': run `ingot pull {}` while online", name.repo,
                 printable(options.revision), printable(options.cache), name.repo);
-  HubChoice choice = choose_cached(name, paths, options.file);
-  if (choice.has_index) {
-    for (const std::string& shard : shards_of(cache.snapshot(*commit) + "/" + kHubIndexFile)) {
-      if (!std::binary_search(paths.begin(), paths.end(), shard))
-        throw Error("{}: '{}' is not in the cache: run `ingot pull {}` while online", name.repo, printable(shard),
-                    name.repo);
-      choice.files.push_back(shard);
-    }
-  }
+  const HubChoice choice = choose_cached(name, paths, options.file);
+  auto at_hand = [&](const std::string& path) { return cache.snapshot(*commit) + "/" + path; };
+  const std::vector<std::string> files =
+      choice.is_directory() ? directory_files(name.repo, paths, at_hand) : choice.files;
   HubModel model{
       .repo = name.repo, .commit = *commit, .label = choice.label, .path = path_to_open(cache, *commit, choice)};
-  for (const std::string& path : choice.files) {
+  for (const std::string& path : files) {
+    if (!std::binary_search(paths.begin(), paths.end(), path))
+      throw Error("{}: '{}' is not in the cache: run `ingot pull {}` while online", name.repo, printable(path),
+                  name.repo);
     std::error_code error;
     const uint64_t n_bytes = fs::file_size(cache.snapshot(*commit) + "/" + path, error);
     model.files.push_back({.path = path, .n_bytes = error ? 0 : n_bytes});

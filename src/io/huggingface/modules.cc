@@ -148,8 +148,8 @@ HfModules read_hf_modules(const HfDirectory& directory) {
 HfTextOptions read_hf_text_options(const HfDirectory& directory) {
   HfTextOptions out;
   const bool is_used = directory.whole().has("modules.json");  // else sentence-transformers ignores it
-  for (const std::string_view kind : {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"}) {
-    const auto document = directory.find_document(fmt::format("sentence_{}_config.json", kind).c_str());
+  for (const char* name : kHfTextOptionFiles) {
+    const auto document = directory.find_document(name);
     if (!document || !is_used) continue;
     const Json config = document->root();
     check_options(config, read_hf_modules(directory).logit_score.has_value());

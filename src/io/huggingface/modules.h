@@ -1,6 +1,7 @@
 // modules.json of a sentence-transformers directory: the modules and their order. First the model, then pooling (makes
 // one vector from the vectors of a text's tokens), then dense layers and normalizations of that vector. Also
-// sentence_bert_config.json of the model: how it reads texts. Used by model/embedder and model/classifier.
+// sentence_bert_config.json of the model: how it reads texts. Used by model/embedder, model/classifier and
+// hub/directory_files.
 #pragma once
 #include <optional>
 #include <string>
@@ -25,11 +26,18 @@ struct HfModules {
 // supported.
 HfModules read_hf_modules(const HfDirectory& directory);
 
+// Where a text's options stand: of these files the first that there is. The names are those of sentence-transformers.
+inline constexpr const char* kHfTextOptionFiles[] = {
+    "sentence_bert_config.json",      "sentence_roberta_config.json", "sentence_distilbert_config.json",
+    "sentence_camembert_config.json", "sentence_albert_config.json",  "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+};
+
 struct HfTextOptions {
   std::optional<int> max_tokens;  // of a text; nothing: as many as the model reads
   bool lower_case = false;        // texts are converted to lower case first
 };
-// Reads sentence_bert_config.json, and the length in tokenizer_config.json if the first file has no length. Throws
+// Reads one of kHfTextOptionFiles, and the length in tokenizer_config.json if the first file has no length. Throws
 // Error if an option is not supported.
 HfTextOptions read_hf_text_options(const HfDirectory& directory);
 

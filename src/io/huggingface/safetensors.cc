@@ -17,6 +17,15 @@ constexpr const char* kOneFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr size_t kMaxIndexBytes = 256'000'000;
 
+// The blobs of the Hugging Face cache that the directory is part of, as snapshots/REVISION or as a folder of that
+// (sentence-transformers' 0_Transformer); the directory itself where it is none of these.
+fs::path blobs_of(const fs::path& home) {
+  for (const fs::path& revision : {home, home.parent_path()})
+    if (revision.parent_path().filename() == "snapshots")
+      return revision.parent_path().parent_path() / "blobs";
+  return home;
+}
+
 // Shards lie beside their index: plain names, and no links that lead elsewhere, except into the blobs of the Hugging
 // Face cache (snapshots/REVISION/NAME -> ../../blobs/HASH).
 std::string shard_path(const std::string& directory, const Json& value) {
@@ -29,9 +38,7 @@ std::string shard_path(const std::string& directory, const Json& value) {
   std::error_code error;
   const fs::path real = fs::canonical(path, error), home = fs::canonical(directory);
   if (error) throw value.error("the shard '{}' is missing: download it", printable(name, 128));
-  const fs::path blobs =
-      home.parent_path().filename() == "snapshots" ? home.parent_path().parent_path() / "blobs" : home;
-  if (real.parent_path() != home && real.parent_path() != blobs)
+  if (real.parent_path() != home && real.parent_path() != blobs_of(home))
     throw value.error("the shard '{}' is a link that leads out of its directory: put the file itself there",
                       printable(name, 128));
   return path.string();

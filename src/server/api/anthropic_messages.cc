@@ -3,11 +3,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/ascii.h"
 #include "server/api/answer_form.h"
 #include "server/api/api.h"
 #include "server/api/constraint_fields.h"
 #include "server/api/request_fields.h"
 #include "server/api/tool_fields.h"
+#include "text/chat_messages.h"
 
 namespace ingot {
 namespace {
@@ -16,7 +18,8 @@ namespace {
 void append_message(const JsonValue& message, const std::string& where, JsonValue& out) {
   if (!message.is_object()) refuse_value(where, "must be an object");
   const std::string& role = string_member(message, "role", where);
-  if (role != "user" && role != "assistant") refuse_value(where + ".role", "must be \"user\" or \"assistant\"");
+  if (role != "user" && role != "assistant" && role != "system")
+    refuse_value(where + ".role", "must be \"user\", \"assistant\" or \"system\"");
   const auto content = message.find("content");
   if (content == message.end()) refuse_value(where + ".content", "is missing");
   if (content->is_string()) return out.push_back({{"role", role}, {"content", *content}});
@@ -37,7 +40,8 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
     } else if (type == "tool_use") {
       const auto input = block.find("input");
       if (input == block.end() || !input->is_object()) refuse_value(here + ".input", "must be an object");
-      const JsonValue function = {{"name", string_member(block, "name", here)}, {"arguments", dump_json(*input)}};
+      // Spaced as models write it: the prefix cache then finds the call as it was drawn.
+      const JsonValue function = {{"name", string_member(block, "name", here)}, {"arguments", spaced_json(*input)}};
       own["tool_calls"].push_back(
           {{"id", string_member(block, "id", here)}, {"type", "function"}, {"function", function}});
     } else if (type == "tool_result") {
@@ -71,12 +75,37 @@ JsonValue read_variables(const Fields& fields) {
   return variables;
 }
 
-std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model, AnswerForm& form) {
+// Claude Code's system prompt begins with a line such as "x-anthropic-billing-header: cc_version=2.1.9; cch=4e1f0;".
+// The values of the line are new in each request, so the prefix cache would find nothing behind them. Text that follows
+// on the same line belongs to the prompt.
+std::string without_billing_header(const std::string& system) {
+  constexpr std::string_view kName = "x-anthropic-billing-header:";
+  if (!system.starts_with(kName)) return system;
+  std::string_view rest = std::string_view(system).substr(kName.size());
+  for (;;) {
+    const size_t end = std::min(rest.find_first_of(";\n"), rest.size());
+    const std::string_view field = trim(rest.substr(0, end));
+    if (field.find('=') == field.npos || field.find(' ') != field.npos) break;
+    rest.remove_prefix(end < rest.size() && rest[end] == ';' ? end + 1 : end);
+  }
+  if (rest.starts_with('\n')) rest.remove_prefix(1);
+  return std::string(rest);
+}
+
+// The system prompt as one text, empty where there is none.
+std::string read_system(const ApiCall& call, const Fields& fields) {
+  const JsonValue* system = fields.find("system");
+  if (!system) return "";
+  std::string text = content_text(*system, "system", {"text"});
+  return call.keeps_billing_header ? text : without_billing_header(text);
+}
+
+std::vector<int32_t> read_prompt(const ApiCall& call, const Fields& fields, AnswerForm& form) {
   const JsonValue& given = fields.at("messages");
   if (!given.is_array() || given.empty()) fields.refuse("messages", "must be an array of at least one message");
   JsonValue messages = JsonValue::array();
-  if (const JsonValue* system = fields.find("system"))
-    messages.push_back({{"role", "system"}, {"content", content_text(*system, "system", {"text"})}});
+  if (std::string system = read_system(call, fields); !system.empty())
+    messages.push_back({{"role", "system"}, {"content", std::move(system)}});
   for (size_t i = 0; i < given.size(); ++i) append_message(given[i], fmt::format("messages[{}]", i), messages);
   const JsonValue variables = read_variables(fields);
   const JsonValue last = messages.empty() ? JsonValue::object() : messages.back();
@@ -84,7 +113,7 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model,
   const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");
   const ChatEnd end = goes_on ? ChatEnd::kOpenMessage : ChatEnd::kAnswer;
   read_tools(fields, ToolStyle::kMessages, form);
-  return chat_prompt(model, std::move(messages), form.tools, variables, "messages", end);
+  return chat_prompt(*call.model, std::move(messages), form.tools, variables, "messages", end);
 }
 
 // Nothing here is signed: clients that send thinking back want something in the field.
@@ -258,7 +287,7 @@ void answer_messages(const ApiCall& call) {
   read_max_tokens(fields, {"max_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, 1);
   AnswerForm form;
-  spec.prompts = {read_prompt(fields, model, form)};
+  spec.prompts = {read_prompt(call, fields, form)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "messages");
   prepare_answer(model, spec, form);
   constrain_answer(call, form, spec);
@@ -269,7 +298,7 @@ void answer_messages(const ApiCall& call) {
 void answer_count_tokens(const ApiCall& call) {
   const Fields fields(call.body);
   AnswerForm form;
-  call.responder->respond({.body = dump_json({{"input_tokens", read_prompt(fields, *call.model, form).size()}})});
+  call.responder->respond({.body = dump_json({{"input_tokens", read_prompt(call, fields, form).size()}})});
 }
 
 }  // namespace ingot

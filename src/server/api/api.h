@@ -12,6 +12,7 @@ struct ApiCall {
   std::shared_ptr<ServedModel> model;
   std::shared_ptr<Responder> responder;
   Pacer& pacer;  // when and where answers are written
+  bool keeps_billing_header = false;  // AppOptions'
 };
 
 void answer_chat(const ApiCall& call);          // POST /v1/chat/completions

@@ -198,7 +198,9 @@ constexpr KnownField kFields[] = {
     {"previous_response_id", kResponses, kString, kRefused, kNever, kNoMemory},
     {"conversation", kResponses, kString | kObject, kRefused, kNever, kNoMemory},
     {"prompt", kResponses, kObject, kRefused, kNever, kNoMemory},
-    {"context_management", kResponses | kMessages, kAny, kRefused, "", kNoMemory},
+    {"context_management", kResponses, kAny, kRefused, "", kNoMemory},
+    {"context_management", kMessages, kAny, kRefused,  // as Claude Code sends it, it clears nothing
+     R"({"edits":[{"type":"clear_thinking_20251015","keep":"all"}]})", kNoMemory},
     {"background", kResponses, kBool, kRefused, "", "is not supported: this server keeps nothing"},
     {"truncation", kResponses, kString, kRefused, R"("disabled")",
      "must be \"disabled\": nothing is cut silently here"},
@@ -239,8 +241,10 @@ std::string type_words(uint8_t types) {
 // Whether a value that cannot be honoured asks for nothing.
 bool is_harmless(const KnownField& field, const JsonValue& value) {
   const std::string_view harmless = field.harmless;
-  if (!harmless.empty()) return value == JsonValue::parse(harmless, nullptr, false);
-  return value == false || value == 0 || (value.is_structured() && value.empty());
+  if (harmless == kNever) return false;
+  if (value.is_structured() && value.empty()) return true;
+  if (harmless.empty()) return value == false || value == 0;
+  return nlohmann::json(value) == nlohmann::json::parse(harmless);  // in which the order of members says nothing
 }
 
 // Null where there is none, at the top or in an object.

@@ -28,8 +28,8 @@ export async function metrics() {
   return (await checked(await fetch('/metrics', {headers: headers(), cache: 'no-store'}))).text();
 }
 
-// Streams a chat answer: onDelta({content, reasoning}) as text comes, onProgress({total, processed}) while the prompt is read; resolves to
-// {finish, usage, timings}.
+// Streams a chat answer: onDelta({content, reasoning, calls}) as text comes, onProgress({total, processed}) while the
+// prompt is read; resolves to {finish, usage, timings}.
 export async function stream(body, signal, onDelta, onProgress) {
   const response = await checked(await fetch('/v1/chat/completions', {
     method: 'POST', headers: headers(), signal,
@@ -53,8 +53,9 @@ export async function stream(body, signal, onDelta, onProgress) {
       const choice = json.choices && json.choices[0];
       if (!choice) continue;
       if (choice.finish_reason) result.finish = choice.finish_reason;
-      const {content, reasoning_content: reasoning} = choice.delta;
-      if (content || reasoning) onDelta({content: content || '', reasoning: reasoning || ''});
+      const {content, reasoning_content: reasoning, tool_calls: calls} = choice.delta;
+      if (!content && !reasoning && !calls) continue;
+      onDelta({content: content || '', reasoning: reasoning || '', calls: calls || []});
     }
   }
 }

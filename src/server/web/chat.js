@@ -1,6 +1,8 @@
 // The chat page: conversations on the left, messages on the right. The state is one conversation and at most one answer that
 // streams; everything shown is made from them.
 import * as api from '/api.js';
+import {addCalls, CallBlock, readTools, sentCalls} from '/calls.js';
+import {make} from '/dom.js';
 import {copyText, View} from '/markdown.js';
 import * as store from '/store.js';
 
@@ -11,16 +13,6 @@ const IDEAS = ['Tell me a story about a fox.', 'What is 7 + 5?', 'Write a short 
 let chat = store.fresh();
 let answer = null;   // {controller, message, node}: what streams now
 let follow = true;   // keep the newest line in sight
-
-function make(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
-    else node.setAttribute(name, value);
-  }
-  node.append(...children);
-  return node;
-}
 
 const say = text => $('status').textContent = text;
 
@@ -55,6 +47,7 @@ class MessageNode {
       this.stats = make('span', {class: 'stats'});
       this.tools.append(this.stats);
       this.view = new View(this.body);
+      this.calls = [];
     }
     this.update();
   }
@@ -77,11 +70,23 @@ class MessageNode {
       this.thinkingView.update(reasoning);
     }
     this.view.update(content);
+    this.showCalls();
     this.stats.textContent = this.message.stats ? statsLine(this.message.stats) : this.progress || '';
     if (this.message.error && !this.error) {
       this.error = make('p', {class: 'error', role: 'alert'}, this.message.error);
       this.body.after(this.error);
     }
+  }
+
+  showCalls() {
+    const streams = answer?.message === this.message;
+    (this.message.tool_calls ?? []).forEach((call, i) => {
+      if (!this.calls[i]) {
+        this.calls[i] = new CallBlock(call, text => takeResult(this, call, text));
+        this.tools.before(this.calls[i].node);
+      }
+      this.calls[i].update(resultOf(this.message, call)?.content, !streams && lastTurn() === this.message);
+    });
   }
 
   edit(index) {
@@ -124,7 +129,7 @@ function append(message) {
 
 function show() {
   $('messages').replaceChildren();
-  chat.messages.forEach(append);
+  chat.messages.filter(m => m.role !== 'tool').forEach(append);
   $('hello').hidden = chat.messages.length > 0;
   $('title').textContent = chat.title;
   document.title = chat.messages.length ? `${chat.title} – ingot` : 'ingot';
@@ -136,20 +141,50 @@ function toEnd() {
   if (follow) $('scroll').scrollTop = $('scroll').scrollHeight;
 }
 
+// ---- calls ----
+
+const lastTurn = () => chat.messages.findLast(m => m.role !== 'tool');
+const openCalls = () => (lastTurn()?.tool_calls ?? []).filter(call => !resultOf(lastTurn(), call));
+
+// Among the results that follow the message: some models use an id again in a later turn.
+function resultOf(message, call) {
+  const after = chat.messages.slice(chat.messages.indexOf(message) + 1);
+  const end = after.findIndex(m => m.role !== 'tool');
+  return after.slice(0, end < 0 ? after.length : end).find(m => m.tool_call_id === call.id);
+}
+
+function addResult(call, content) {
+  chat.messages.push({role: 'tool', tool_call_id: call.id, content});
+}
+
+function takeResult(made, call, text) {
+  if (answer || resultOf(made.message, call)) return;
+  addResult(call, text);
+  made.update();
+  keep();
+  if (openCalls().length === 0) generate();
+}
+
 // ---- answers ----
 
 // An answer of which nothing came. The next request leaves it out, and the question with it: many templates want turns to alternate, and
 // what was refused once would be again.
-const isLost = message => message?.error && !message.content;
+const isLost = message => message?.error && !message.content && !message.tool_calls;
 
 function requestBody() {
   const body = {messages: []};
   const v = settings.values;
   if (v.system.trim()) body.messages.push({role: 'system', content: v.system});
   chat.messages.forEach((message, i) => {
-    if (message === answer?.message || isLost(message) || isLost(chat.messages[i + 1])) return;
-    body.messages.push({role: message.role, content: message.content});
+    const {role, content, reasoning, tool_calls: calls, tool_call_id: id} = message;
+    if (message === answer?.message || isLost(message) || (role === 'user' && isLost(chat.messages[i + 1]))) return;
+    const sent = {role, content};
+    if (role === 'tool') sent.tool_call_id = id;
+    if (calls) Object.assign(sent, {tool_calls: sentCalls(calls), ...(reasoning && {reasoning_content: reasoning})});
+    body.messages.push(sent);
   });
+  const tools = readTools(v.tools);
+  if (tools) body.tools = tools;
   for (const name of ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed', 'repetition_penalty'])
     if (v[name] !== '') body[name] = Number(v[name]);
   if ($('model').value) body.model = $('model').value;
@@ -175,8 +210,9 @@ async function generate() {
     toEnd();
   };
   try {
-    message.stats = await api.stream(requestBody(), mine.controller.signal, ({content, reasoning}) => {
+    message.stats = await api.stream(requestBody(), mine.controller.signal, ({content, reasoning, calls}) => {
       message.content += content;
+      addCalls(message, calls);
       if (reasoning) message.reasoning = (message.reasoning || '') + reasoning;
       if (!drawn) requestAnimationFrame(draw);
       drawn = true;
@@ -208,6 +244,9 @@ async function generate() {
 }
 
 function send(text) {
+  const unanswered = openCalls();
+  unanswered.forEach(call => addResult(call, 'There is no result.'));
+  if (unanswered.length) show();
   if (!chat.messages.length) chat.title = text.replace(/\s+/g, ' ').slice(0, 60);
   const message = {role: 'user', content: text};
   chat.messages.push(message);
@@ -347,6 +386,16 @@ function openSettings() {
 function wireSettings() {
   for (const field of document.querySelectorAll('[data-setting]')) {
     field.addEventListener('change', () => {
+      field.setCustomValidity('');
+      if (field.dataset.setting === 'tools') {
+        try {
+          readTools(field.value);
+        } catch (error) {
+          field.setCustomValidity(error.message);
+          field.reportValidity();
+          return;
+        }
+      }
       settings.set(field.dataset.setting, field.value);
       setTheme();
       if (field.dataset.setting === 'key') loadModels();

@@ -1,5 +1,8 @@
 // Conversations and settings, kept in this browser (localStorage). A conversation is {id, title, created, changed, model,
-// messages: [{role, content, reasoning?, stats?}]}; each has a key of its own, so that one change writes one conversation.
+// messages: [{role, content, reasoning?, tool_calls?, tool_call_id?, stats?}]}; each has a key of its own, so that one change writes one
+// conversation.
+import {areCalls} from '/calls.js';
+
 const PREFIX = 'ingot.chat.', SETTINGS = 'ingot.settings';
 
 function read(key, otherwise) {
@@ -60,8 +63,8 @@ export function take(text) {
   if (!Array.isArray(chats)) throw new Error('this file holds no conversations');
   let n = 0;
   for (const chat of chats) {
-    const good = chat && Array.isArray(chat.messages) &&
-                 chat.messages.every(m => m && typeof m.role === 'string' && typeof m.content === 'string');
+    const isMessage = m => m && typeof m.role === 'string' && typeof m.content === 'string' && areCalls(m.tool_calls ?? []);
+    const good = chat && Array.isArray(chat.messages) && chat.messages.every(isMessage);
     if (!good) continue;
     const kept = {...fresh(), title: String(chat.title || 'Imported').slice(0, 200), messages: chat.messages};
     if (typeof chat.id === 'string' && /^[\w-]{1,64}$/.test(chat.id)) kept.id = chat.id;
@@ -72,7 +75,7 @@ export function take(text) {
 
 export const settings = {
   values: {key: '', system: '', theme: 'auto', temperature: '', top_p: '', top_k: '', min_p: '', max_tokens: '', seed: '',
-           repetition_penalty: '', model: '', ...read(SETTINGS, {})},
+           repetition_penalty: '', model: '', tools: '', ...read(SETTINGS, {})},
   set(name, value) {
     this.values[name] = value;
     try {

@@ -1,0 +1,37 @@
+// An answer of `ingot chat --tools`: printed as it comes, with reasoning between <think> and </think>, and kept as a
+// message with its calls.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/chat_tools.h"
+#include "text/calls/answer_parser.h"
+
+namespace ingot {
+
+class ChatAnswer {
+ public:
+  // `tools` in OpenAI's shape.
+  ChatAnswer(const CallFormat& format, const nlohmann::ordered_json& tools, bool in_reasoning, uint64_t id_seed);
+
+  void feed(std::string_view text);
+  void finish();  // once, when the answer is over
+
+  // In OpenAI's shape: content, reasoning_content and tool_calls.
+  nlohmann::ordered_json message() const;
+  const std::vector<ToolCall>& calls() const { return calls_; }
+
+ private:
+  void show(const AnswerEvents& events);
+  void print(std::string_view text, bool is_reasoning);
+
+  AnswerParser parser_;
+  std::string content_, reasoning_;
+  std::vector<ToolCall> calls_;
+  bool in_reasoning_ = false;  // as printed
+  bool at_line_start_ = true;
+};
+
+}  // namespace ingot

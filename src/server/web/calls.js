@@ -1,0 +1,88 @@
+// Tool calls on the chat page. Each call is a block with the function's name, its arguments and its result. The page
+// runs nothing: the user writes the result.
+import {make} from '/dom.js';
+import {highlight} from '/highlight.js';
+
+// The tools of the settings in OpenAI's shape; null where the text is empty. Throws Error with a message for people.
+// A tool may have more members than a request has (a `command`, as in the files of `ingot chat --tools`).
+export function readTools(text) {
+  if (!text.trim()) return null;
+  let given;
+  try {
+    given = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`The tools are not JSON: ${error.message}`);
+  }
+  const good = Array.isArray(given) && given.every(tool => typeof tool?.function?.name === 'string');
+  if (!good) throw new Error('The tools must be a JSON array of {"type": "function", "function": {"name": ...}}.');
+  return given.length ? given.map(tool => ({type: 'function', function: tool.function})) : null;
+}
+
+// Adds what a stream's event brings of calls to the message.
+export function addCalls(message, deltas) {
+  for (const {index, id, function: part} of deltas) {
+    message.tool_calls ??= [];
+    const call = message.tool_calls[index] ??= {id, type: 'function', function: {name: '', arguments: ''}};
+    call.function.name += part.name ?? '';
+    call.function.arguments += part.arguments ?? '';
+  }
+}
+
+// Is this a list of calls as addCalls makes it? Imported conversations may hold anything.
+const isCall = call => [call?.id, call?.function?.name, call?.function?.arguments].every(x => typeof x === 'string');
+export const areCalls = calls => Array.isArray(calls) && calls.every(isCall);
+
+const parsed = text => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+};
+
+// The calls as a request has them. The arguments of a call that was stopped are no JSON, which many templates refuse.
+export const sentCalls = calls => calls.map(call => parsed(call.function.arguments) === undefined
+  ? {...call, function: {...call.function, arguments: '{}'}} : call);
+
+// JSON in lines, with colours. Anything else stays as it is, such as arguments that still stream.
+function pretty(text) {
+  const value = parsed(text);
+  return typeof value === 'object' && value !== null ? highlight(JSON.stringify(value, null, 2), 'json') : [text];
+}
+
+export class CallBlock {
+  constructor(call, onResult) {
+    this.call = call;
+    this.name = make('code');
+    this.args = make('pre');
+    this.result = make('div', {class: 'result'});
+    const label = text => make('span', {class: 'quiet'}, text);
+    this.node = make('section', {class: 'call', 'aria-label': 'Tool call'},
+      make('div', {class: 'call-head'}, label('Call'), this.name), this.args, this.result);
+    const what = 'The result of this call';
+    const area = make('textarea', {rows: '2', placeholder: what, 'aria-label': what});
+    const hint = label('The model goes on when each call has a result.');
+    const submit = event => {
+      event.preventDefault();
+      onResult(area.value);
+    };
+    const row = make('div', {class: 'row'}, hint, make('button', {}, 'Send result'));
+    this.form = make('form', {onsubmit: submit}, area, row);
+    this.shown = make('pre');
+    this.resultLabel = label('Result');
+  }
+
+  // result: a text or undefined; asks: whether the user may write it now.
+  update(result, asks) {
+    this.name.textContent = this.call.function.name;
+    this.args.replaceChildren(...pretty(this.call.function.arguments));
+    if (result !== undefined) {
+      this.shown.replaceChildren(...pretty(result));
+      this.result.replaceChildren(this.resultLabel, this.shown);
+    } else if (!asks) {
+      this.result.replaceChildren();
+    } else if (!this.form.isConnected) {
+      this.result.replaceChildren(this.form);
+    }
+  }
+}

@@ -1,0 +1,222 @@
+"""ingot chat --tools: the demo model calls get_weather and set_light, commands run with the arguments that it wrote,
+and it answers with their results."""
+import json
+import os
+import signal
+import sys
+import time
+
+import pytest
+from conftest import DATA
+from terminal_rig import Terminal
+
+CASES = {case["name"]: case for case in json.loads((DATA / "demo" / "expected.json").read_text())["chat"]}
+WEATHER, LIGHT = CASES["tool call"]["tools"]
+ASK, ANSWER = "What is the weather in Oslo?", CASES["tool answer"]["text"]
+CALL, RESULT = '[call: get_weather {"city": "Oslo"}]', '{"temperature": -4, "sky": "snowy"}'
+
+
+def python(code):
+    return [sys.executable, "-c", code]
+
+
+SAYS = python(f"print('{RESULT}', end='')")
+
+
+@pytest.fixture
+def tool_file(tmp_path):
+    """tool_file(command, ...) -> the path of a file in which get_weather and set_light run these commands."""
+
+    def make(weather, light=("true",)):
+        path = tmp_path / "tools.json"
+        path.write_text(json.dumps([WEATHER | {"command": weather}, LIGHT | {"command": list(light)}]))
+        return path
+
+    return make
+
+
+def chat(ingot, path, *args, input=ASK):
+    return ingot("chat", "--temp", 0, "--tools", path, *args, input=input + "\n")
+
+
+def test_a_call_runs_and_the_model_goes_on(ingot, tool_file, tmp_path):
+    seen = tmp_path / "seen"
+    command = python(
+        f"import sys; open('{seen}', 'w').write(repr((sys.argv[1:], sys.stdin.read()))); print('{RESULT}', end='')"
+    )
+    done = chat(
+        ingot, tool_file([*command, "a b", "$HOME; *"]), "--run-tools", input=f"{ASK}\n/save {tmp_path}/talk.json"
+    )
+    assert done.stdout.startswith(f"{CALL}\n[result: {RESULT}]\n{ANSWER}\n") and done.stderr == ""
+    assert eval(seen.read_text()) == (["a b", "$HOME; *"], '{"city": "Oslo"}'), "no shell is between"
+    saved = json.loads((tmp_path / "talk.json").read_text())
+    assert [m["role"] for m in saved] == ["user", "assistant", "tool", "assistant"]
+    call = saved[1]["tool_calls"][0]
+    assert (
+        call["function"] == {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
+        and call["id"] == saved[2]["tool_call_id"]
+    )
+    assert saved[2]["content"] == RESULT and saved[3]["content"] == ANSWER
+
+
+def test_piped_calls_do_not_run_by_themselves(ingot, tool_file, tmp_path):
+    done = chat(ingot, tool_file(["touch", str(tmp_path / "ran")]), input=f"{ASK}\nWhat is 7 + 5?")
+    assert done.stdout == f"{CALL}\n[result: The call was not run.]\n7 + 5 = 12.\n" and not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "command, result",
+    [
+        (
+            python("import sys; sys.stdout.write('half'); sys.stdout.flush(); sys.stderr.write(' bad'); sys.exit(3)"),
+            "The command ended with the code 3.\nhalf bad",
+        ),
+        (python("import os; os.kill(os.getpid(), 9)"), "The command was ended by the signal 9.\n"),
+        (
+            ["no-such-program-here"],
+            "The call failed: cannot start the command 'no-such-program-here': No such file or directory",
+        ),
+        (python(r"import os; os.write(1, b'\xff\x1b[31mred')"), "\ufffd\\x1b[31mred"),
+        (["true"], ""),
+    ],
+)
+def test_what_a_command_does_is_told(ingot, tool_file, command, result):
+    done = chat(ingot, tool_file(command), "--run-tools", "-n", 40)
+    assert f"[result: {result}]\n" in done.stdout, done.stdout
+
+
+def test_output_has_a_limit(ingot, tool_file, tmp_path):
+    done = chat(
+        ingot,
+        tool_file(python("import sys; sys.stdout.write('word ' * 60000)")),
+        "--run-tools",
+        "-c",
+        512,
+        input=f"{ASK}\nWhat is 7 + 5?",
+    )
+    assert (
+        "[result: word word" in done.stdout and "512" in done.stderr and "/reset" in done.stderr
+    ), "it is longer than the context"
+    assert done.stdout.endswith("7 + 5 = 12.\n")
+
+
+def test_time_has_a_limit(ingot, tool_file, tmp_path):
+    """The command's children are gone, too."""
+    pid = tmp_path / "pid"
+    command = python(
+        "import subprocess, time; p = subprocess.Popen(['sleep', '600']); "
+        f"open('{pid}', 'w').write(str(p.pid)); print('begun', flush=True); time.sleep(600)"
+    )
+    done = chat(ingot, tool_file(command), "--run-tools", "--tool-timeout", 3)
+    assert "[result: The command was stopped after 3 seconds.\nbegun\n]" in done.stdout
+    deadline = time.monotonic() + 30  # whoever inherits the child has to take its end
+    while is_running(int(pid.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_running(int(pid.read_text()))
+
+
+def is_running(pid):
+    try:
+        return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_the_user_is_asked(tool_file):
+    talk = Terminal("chat", "--temp", "0", "--tools", str(tool_file(SAYS)))
+    for answer, runs in ((b"\r", False), (b"n\r", False), (b"y\r", True), (b"always\r", True)):
+        talk.wait_for(b"> ")
+        talk.type(ASK.encode() + b"\r")
+        talk.wait_for(b"Run get_weather? [y/N/always] ")
+        talk.type(answer)
+        talk.wait_for(b"[result: " + (RESULT.encode() if runs else b"The user did not allow the call."))
+        if not runs:
+            talk.wait_for(b"\n\r\n")  # whatever the model makes of it
+            talk.wait_for(b"> ")
+            talk.type(b"/reset\r")
+            talk.wait_for(b"afresh")
+        else:
+            talk.wait_for(ANSWER.encode())
+    talk.wait_for(b"> ")
+    talk.type(b"/reset\r")
+    talk.wait_for(b"afresh")
+    talk.type(ASK.encode() + b"\r")
+    talk.wait_for(ANSWER.encode())  # always: nobody is asked
+    talk.leave()
+
+
+def test_ctrl_c_ends_the_command(tool_file, tmp_path):
+    begun = tmp_path / "begun"
+    talk = Terminal(
+        "chat",
+        "--temp",
+        "0",
+        "--run-tools",
+        "--tools",
+        str(tool_file(python(f"import time; open('{begun}', 'w').close(); time.sleep(600)"))),
+    )
+    talk.wait_for(b"> ")
+    talk.type(ASK.encode() + b"\r")
+    while not begun.exists():
+        time.sleep(0.01)
+    talk.type(b"\x03")
+    talk.wait_for(b"[result: The user stopped the command.")
+    talk.wait_for(b"> ")
+    talk.type(b"What is 7 + 5?\r")
+    talk.wait_for(b"= 12.")
+    talk.leave()
+
+
+GOOD = WEATHER | {"command": ["true"]}
+
+
+@pytest.mark.parametrize(
+    "text, word",
+    [
+        ("", "must be a JSON array of 1 to 128 tools"),
+        ("{}", "must be a JSON array"),
+        ("[]", "must be a JSON array"),
+        ([GOOD] * 129, "must be a JSON array"),
+        ([7], "[0] must be an object"),
+        ([GOOD, {}], "[1] has no 'function'"),
+        ([WEATHER], "[0].command must be an array of strings"),
+        ([WEATHER | {"command": "ls -l"}], "without a shell"),
+        ([WEATHER | {"command": []}], "[0].command"),
+        ([WEATHER | {"command": ["ls", 7]}], "[0].command"),
+        ([WEATHER | {"command": [""]}], "must name a program"),
+        ([WEATHER | {"command": ["a\0b"]}], "zero bytes"),
+        ([GOOD | {"type": "web_search"}], "[0].type must be"),
+        ([GOOD | {"timeout": 3}], "[0] has 'timeout', which is not known"),
+        ([GOOD, GOOD], "'get_weather' is the name of another tool"),
+        ([GOOD | {"function": {"name": "a b"}}], "[0].function.name must be"),
+        ([GOOD | {"function": {"name": "a", "parameters": []}}], "[0].function.parameters"),
+        ([GOOD | {"function": {"name": "a", "description": 7}}], "[0].function.description must be a string"),
+    ],
+)
+def test_bad_files(ingot, tmp_path, text, word):
+    path = tmp_path / "tools.json"
+    path.write_text(text if isinstance(text, str) else json.dumps(text))
+    done = ingot("chat", "--tools", path, input=ASK, ok=False)
+    assert (
+        done.returncode == 1 and word in done.stderr and str(path) in done.stderr and done.stderr.count("\n") == 1
+    ), done.stderr
+
+
+def test_flags_that_need_the_file(ingot, tmp_path):
+    done = ingot("chat", "--run-tools", ok=False)
+    assert done.returncode == 2 and "--run-tools needs --tools FILE" in done.stderr
+    assert ingot("chat", "--tools", tmp_path / "none.json", ok=False).returncode == 2
+
+
+def test_a_model_that_calls_for_ever_is_stopped(ingot, tool_file):
+    grammar = 'root ::= "<tool_call>\\n{\\"name\\": \\"get_weather\\", \\"arguments\\": {}}\\n</tool_call>"'
+    done = chat(ingot, tool_file(["true"]), "--run-tools", "--grammar", grammar)
+    assert (
+        done.stdout.count("[call: get_weather {}]\n[result: ]\n") == 50
+        and "called tools 50 times in this turn" in done.stderr
+    )
+    unknown = grammar.replace("get_weather", "no_such_tool")
+    assert (
+        "[result: There is no tool 'no_such_tool'.]"
+        in chat(ingot, tool_file(["true"]), "--run-tools", "--grammar", unknown).stdout
+    )
