@@ -42,6 +42,7 @@ class Backend {
   virtual bool keeps_kv_as(DType) const { return true; }   // asked before anything is loaded
   virtual DType act_dtype() const { return DType::kF32; }  // of activations between products
   virtual bool is_host() const { return false; }           // its memory can be read and written here
+  virtual int prompt_chunk() const { return 512; }         // tokens of a step from which on prompts gain little
 
   // ---- memory: at start-up only ----
   virtual Tensor alloc(DType dtype, int64_t rows, int64_t cols) = 0;

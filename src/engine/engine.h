@@ -78,7 +78,7 @@ struct EngineGauges {
 };
 
 struct EngineOptions {
-  int chunk = 512;                                     // tokens of one prompt in one step, cut to the runner's batch
+  int chunk = 0;  // tokens of one prompt in one step, cut to the runner's batch; 0: as many as that has
   std::function<void(const StepStats&)> on_step = {};  // called on the stepping thread
   bool prefix_cache = true;
   int max_queue = 0;            // requests that wait for their first step; 0: any number

@@ -39,8 +39,9 @@ struct MemoryPlan {
   std::string table() const;                                                 // for people, some lines
 };
 
-// Options of 0 are chosen: the context as the model was trained, or what fits; the pool one context for a single
-// sequence, for several as much as fits, up to a context for each, or where the options say how much is to be taken,
+// Options of 0 are chosen: the tokens of a step as the backend likes them, or fewer (512 at least) where the buffers
+// would take more than an eighth of what is free; the context as the model was trained, or what fits; the pool one
+// context for a single sequence, for several as much as fits, up to a context for each, or where the options say how much is to be taken,
 // all that is left of it. Where every layer has a window, less of a sequence has to fit than its context. Without a
 // backend its own scratch is not counted, nor what it pads caches by. Throws Error when the weights, or what the user
 // asked for, do not fit.
