@@ -5,10 +5,21 @@ if(NOT INGOT_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real)  # Ampere and newer consumer cards through their own compatibility; Hopper
+    if(DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(INGOT_CUDA_DEFAULT_ARCHS OFF)
+    else()
+      set(INGOT_CUDA_DEFAULT_ARCHS ON)
+      set(CMAKE_CUDA_ARCHITECTURES 80)  # what the compiler is tried with
     endif()
     enable_language(CUDA)
+    if(INGOT_CUDA_DEFAULT_ARCHS)
+      # Code of 8.0 runs on all of 8.x. 90a has what only Hopper has. From the PTX of 9.0 the driver makes code for GPUs
+      # that are newer than the toolkit, when they first run it.
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
+      if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
+        list(APPEND CMAKE_CUDA_ARCHITECTURES 100-real 120-real)
+      endif()
+    endif()
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
@@ -66,6 +77,12 @@ function(ingot_cuda)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cc ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu)
   add_library(ingot_cuda OBJECT ${sources})
   target_include_directories(ingot_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  if(INGOT_CUDA_DEFAULT_ARCHS)  # Ada turns fp8 into f16 in one instruction, and code of 8.0 does not
+    foreach(name decode heads naive prefill wide)
+      set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/backend/cuda/attention/${name}.cu APPEND PROPERTY COMPILE_OPTIONS
+                   --generate-code=arch=compute_89,code=[sm_89])
+    endforeach()
+  endif()
   target_link_libraries(ingot_cuda PRIVATE fmt::fmt CUDA::cudart_static CUDA::cublasLt ${CMAKE_DL_LIBS})
   ingot_embed_rtc(ingot_cuda)
   set_target_properties(ingot_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static)

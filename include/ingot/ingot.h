@@ -69,7 +69,7 @@ typedef struct ingot_model_options {
   int n_threads;        /* 0: as many as there are cores; at most 1024 */
   int n_ctx;            /* tokens of one request, prompt and output together; 0: the model's, or what fits in memory */
   int max_seqs;         /* requests computed at once; 8 */
-  int max_batch_tokens; /* in one step; 512 */
+  int max_batch_tokens; /* in one step; 0: 512 on the CPU, up to 2048 on a GPU */
   int n_kv_tokens;      /* size of the KV cache; 0: n_ctx for each request, or what fits in memory */
   int max_queue;        /* requests that wait before INGOT_FULL; 0: any number */
   int deterministic;    /* 1: batch-invariant: other requests do not change a request's tokens */

@@ -42,6 +42,7 @@ class Backend {
   virtual bool keeps_kv_as(DType) const { return true; }   // asked before anything is loaded
   virtual DType act_dtype() const { return DType::kF32; }  // of activations between products
   virtual bool is_host() const { return false; }           // this process can read and write the device's memory
+  virtual int prompt_chunk() const { return 512; }         // tokens in a step; more hardly make prompts faster
 
   // ---- memory: only at start-up ----
   virtual Tensor alloc(DType dtype, int64_t rows, int64_t cols) = 0;

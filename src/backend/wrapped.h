@@ -17,6 +17,7 @@ class Wrapped : public Backend {
   int n_threads() const override { return inner_->n_threads(); }
   DType act_dtype() const override { return inner_->act_dtype(); }
   bool is_host() const override { return inner_->is_host(); }
+  int prompt_chunk() const override { return inner_->prompt_chunk(); }
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override { return inner_->alloc(dtype, rows, cols); }
   Weight prepare(const Weight& host, unsigned use) override { return inner_->prepare(host, use); }
   bool keeps_kv_as(DType dtype) const override { return inner_->keeps_kv_as(dtype); }

@@ -97,7 +97,7 @@ void ingot_set_log(ingot_log_callback callback, ingot_log_level least, void* use
 }
 
 void ingot_model_options_init(ingot_model_options* options) {
-  if (options != nullptr) *options = {.struct_size = sizeof(*options), .max_seqs = 8, .max_batch_tokens = 512};
+  if (options != nullptr) *options = {.struct_size = sizeof(*options), .max_seqs = 8};
 }
 
 void ingot_request_options_init(ingot_request_options* options) {
@@ -120,9 +120,10 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
     check_range("n_threads", o.n_threads, 0, kMostThreads);
     check_range("n_ctx", o.n_ctx, 0, 1 << 24);
     check_range("max_seqs", o.max_seqs, 1, 1 << 12);
-    check_range("max_batch_tokens", o.max_batch_tokens, 1, 1 << 16);
+    check_range("max_batch_tokens", o.max_batch_tokens, 0, 1 << 16);
     check_range("n_kv_tokens", o.n_kv_tokens, 0, 1 << 30);
     check_range("max_queue", o.max_queue, 0, INT32_MAX);
+    const int batch = o.max_batch_tokens > 0 ? std::max(o.max_batch_tokens, o.max_seqs) : 0;
     auto result = std::make_unique<ingot_model>();
     result->shared = std::make_shared<CapiModel>(
         name,
@@ -130,12 +131,12 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
                                   .n_threads = o.n_threads,
                                   .deterministic = o.deterministic != 0},
                       .n_ctx = o.n_ctx,
-                      .max_batch_tokens = std::max(o.max_batch_tokens, o.max_seqs),
+                      .max_batch_tokens = batch,
                       .max_seqs = o.max_seqs,
                       .n_kv_tokens = o.n_kv_tokens,
                       .kv_dtype = o.kv_type != nullptr ? parse_kv_type(o.kv_type) : DType::kF16,
                       .n_checkpoints = -1},
-        EngineOptions{.chunk = std::max(o.max_batch_tokens, o.max_seqs), .max_queue = o.max_queue});
+        EngineOptions{.chunk = batch, .max_queue = o.max_queue});
     *model = result.release();
     return INGOT_OK;
   });

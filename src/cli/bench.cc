@@ -149,8 +149,9 @@ void add_bench(CLI::App& app) {
   verb->add_option("-o,--output", o->output, "md, csv or json")
       ->check(CLI::IsMember({"md", "csv", "json"}))
       ->capture_default_str();
-  verb->add_option("-b,--batch-size,--chunk", o->subject.model.chunk, "most tokens in one step")
-      ->check(CLI::Range(1, 1 << 16))
+  verb->add_option("-b,--batch-size,--chunk", o->subject.model.chunk,
+                   "most tokens in one step; 0: 512 on the CPU, up to 2,048 on a GPU")
+      ->check(CLI::Range(0, 1 << 16))
       ->capture_default_str();
   add_bench_batch(*verb);
   add_bench_engine(*verb);

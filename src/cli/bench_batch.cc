@@ -105,7 +105,7 @@ void bench_batch(BatchOptions& o) {
   RunnerOptions options = runner_options(o.subject.model);
   options.n_ctx = n_ctx;
   options.max_seqs = max_seqs;
-  options.max_batch_tokens = std::max(options.max_batch_tokens, max_seqs);
+  if (options.max_batch_tokens > 0) options.max_batch_tokens = std::max(options.max_batch_tokens, max_seqs);
   options.n_kv_tokens = static_cast<int>(n_kv_tokens);
   const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
   if (!o.json) {
@@ -147,8 +147,9 @@ void add_bench_batch(CLI::App& bench) {
   verb->add_option("-t,--threads", o->subject.model.n_threads, "threads; 0: all cores")
       ->check(CLI::Range(0, kMostThreads))
       ->capture_default_str();
-  verb->add_option("-b,--batch-size,--max-batch-tokens", o->subject.model.chunk, "most tokens in one step")
-      ->check(CLI::Range(1, 1 << 16))
+  verb->add_option("-b,--batch-size,--max-batch-tokens", o->subject.model.chunk,
+                   "most tokens in one step; 0: 512 on the CPU, up to 2,048 on a GPU")
+      ->check(CLI::Range(0, 1 << 16))
       ->capture_default_str();
   verb->add_flag("--empty-prompts", o->empty_prompts,
                  "run only the first token of each prompt; the cache has zeros for the rest: for decode at great depth");

@@ -26,7 +26,7 @@ struct LoadOptions {
   int n_requests = 64, n_prompt = 256, n_output = 64, n_shared = 0, n_turns = 1;
   double rate = 0;  // requests a second; 0: all at once
   double spread = 0.5;
-  int max_seqs = 32, max_batch_tokens = 512, n_kv_tokens = 0, seed = 1;
+  int max_seqs = 32, max_batch_tokens = 0, n_kv_tokens = 0, seed = 1;
   bool no_prefix_cache = false, no_jump_ahead = false, json = false;
   GrammarOptions grammar;
   int n_pairs = 5;
@@ -331,7 +331,7 @@ void bench_engine(LoadOptions& o) {
   options.n_ctx = static_cast<int>(longest);
   options.max_seqs = o.max_seqs;
   options.n_checkpoints = o.no_prefix_cache ? 0 : -1;
-  options.max_batch_tokens = std::max(o.max_batch_tokens, o.max_seqs);
+  options.max_batch_tokens = o.max_batch_tokens > 0 ? std::max(o.max_batch_tokens, o.max_seqs) : 0;
   // Enough for all is whole blocks for each, and one more: without that the scheduler lets the last ones wait.
   const int64_t block = options.block_size, enough = ((longest + block - 1) / block + 1) * block * o.max_seqs;
   const int64_t pool = o.n_kv_tokens > 0 ? std::max<int64_t>(o.n_kv_tokens, longest) : enough;
@@ -370,7 +370,8 @@ void add_bench_engine(CLI::App& bench) {
          1000);
   number("--shared", o->n_shared, "tokens that all prompts begin with", 0, 1 << 20);
   number("--max-seqs", o->max_seqs, "sequences in one step", 1, 4096);
-  number("-b,--max-batch-tokens", o->max_batch_tokens, "tokens in one step", 1, 1 << 16);
+  number("-b,--max-batch-tokens", o->max_batch_tokens, "tokens in one step; 0: 512 on the CPU, up to 2,048 on a GPU", 0,
+         1 << 16);
   number("--kv-tokens", o->n_kv_tokens, "size of the KV cache in tokens; 0: enough for all", 0, 1 << 30);
   number("--seed", o->seed, "of the arrivals and lengths", 0, 0x7fffffff);
   number("-t,--threads", o->subject.model.n_threads, "threads; 0: all cores", 0, 1024);

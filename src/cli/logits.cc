@@ -19,17 +19,20 @@ struct LogitsOptions {
   std::string out;
 };
 
+constexpr int kRowsOfStep = 512;  // of logits, which take memory
+
 void logits(LogitsOptions& o) {
   if (!o.tokens.empty() && o.prompt.has_text) throw UsageError("give either --tokens or -p, not both");
   RunnerOptions runner = runner_options(o.model);
-  runner.max_logits = o.all ? o.model.chunk : 1;
+  if (o.all && runner.max_batch_tokens == 0) runner.max_batch_tokens = kRowsOfStep;
+  runner.max_logits = o.all ? runner.max_batch_tokens : 1;
   const std::string text = o.tokens.empty() ? read_prompt(o.prompt, "logits") : "";
   LoadedModel model = open_model(o.model, runner);
   const std::vector<int32_t> tokens =
       o.tokens.empty() ? model.tokenizer->encode(text, {.add_special = !o.no_special}) : o.tokens;
   const int n = static_cast<int>(tokens.size()), first = o.all ? 0 : n - 1;
   std::vector<float> rows;
-  for_each_logits(*model.runner, tokens, o.model.chunk, first,
+  for_each_logits(*model.runner, tokens, model.runner->info().max_batch_tokens, first,
                   [&](int, std::span<const float> row) { rows.insert(rows.end(), row.begin(), row.end()); });
   write_npy(o.out, rows, n - first, model.runner->info().n_vocab);
   if (stderr_is_terminal())

@@ -57,8 +57,9 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
                  "context in tokens; 0: the model's, or as much of it as fits in memory")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  app.add_option("--chunk,-b,--batch-size", o.chunk, "most tokens of a prompt in one step")
-      ->check(CLI::Range(1, 1 << 16))
+  app.add_option("--chunk,-b,--batch-size", o.chunk,
+                 "most tokens of a prompt in one step; 0: 512 on the CPU, up to 2,048 on a GPU")
+      ->check(CLI::Range(0, 1 << 16))
       ->capture_default_str();
   app.add_option("--block-size", o.block_size, "tokens a block of the KV cache")
       ->check(CLI::Range(1, 1024))

@@ -16,7 +16,7 @@ struct ModelOptions {
   std::string device = "cpu";
   int n_threads = 0;
   int n_ctx = 0;
-  int chunk = 512;
+  int chunk = 0;  // tokens of a step; 0: chosen (model/memory_plan.h)
   int block_size = 16;
   int n_checkpoints = 0;
   std::string kv_type = "f16";

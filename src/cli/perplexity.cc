@@ -21,12 +21,13 @@ struct PerplexityOptions {
 };
 
 void perplexity_verb(PerplexityOptions& o) {
-  constexpr int kWindow = 512;
+  constexpr int kWindow = 512, kRowsOfStep = 128;
   const int window = o.model.n_ctx > 0 ? o.model.n_ctx : kWindow;
   o.model.n_ctx = window;
   RunnerOptions runner = runner_options(o.model);
   // The logits of every token take memory.
-  runner.max_batch_tokens = runner.max_logits = std::min({o.model.chunk, window, 128});
+  const int most = o.model.chunk > 0 ? std::min(o.model.chunk, kRowsOfStep) : kRowsOfStep;
+  runner.max_batch_tokens = runner.max_logits = std::min(most, window);
   const std::string text = read_file(o.file);
   LoadedModel model = open_model(o.model, runner);
   const std::vector<int32_t> tokens = model.tokenizer->encode(text);

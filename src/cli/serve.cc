@@ -63,7 +63,7 @@ std::string served_name(const std::string& asked) {
 RunnerOptions serving_runner(ServeOptions& o) {
   RunnerOptions runner = runner_options(o.model);
   runner.max_seqs = o.max_seqs;
-  runner.max_batch_tokens = std::max(o.model.chunk, o.max_seqs);
+  if (o.model.chunk > 0) runner.max_batch_tokens = std::max(o.model.chunk, o.max_seqs);
   runner.max_logits = o.max_seqs + kScoredRows;
   runner.n_kv_tokens = o.kv_tokens;
   return runner;

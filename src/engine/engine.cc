@@ -15,10 +15,10 @@ namespace ingot {
 namespace {
 
 SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& options) {
-  if (options.chunk < 1) throw Error("chunk is {}: a step needs at least one token of a prompt", options.chunk);
+  if (options.chunk < 0) throw Error("chunk is {}: a step needs at least one token of a prompt", options.chunk);
   return {.max_batch_tokens = info.max_batch_tokens,
           .max_seqs = info.max_seqs,
-          .chunk = std::min(options.chunk, info.max_batch_tokens),
+          .chunk = options.chunk > 0 ? std::min(options.chunk, info.max_batch_tokens) : info.max_batch_tokens,
           .block_size = info.block_size,
           .n_blocks = info.n_blocks,
           .n_states = info.n_states,

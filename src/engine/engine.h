@@ -84,7 +84,7 @@ struct EngineGauges {
 };
 
 struct EngineOptions {
-  int chunk = 512;                                     // tokens of one prompt in one step, cut to the runner's batch
+  int chunk = 0;  // tokens of one prompt in one step, cut to the runner's batch; 0: as many as that has
   std::function<void(const StepStats&)> on_step = {};  // called on the stepping thread
   bool prefix_cache = true;
   bool jump_ahead = true;       // text that a grammar forces becomes tokens without a draw of each

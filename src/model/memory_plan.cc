@@ -14,6 +14,7 @@ namespace ingot {
 namespace {
 
 constexpr int64_t kSmallestContext = 512;
+constexpr int kSmallestChunk = 512;
 constexpr int64_t kMostTokens = 1 << 30;
 
 // The bytes of the caches, with the backend's padding.
@@ -84,10 +85,24 @@ MemoryPlan plan_of(const Config& c, const WeightBytes& weights, size_t available
   return plan;
 }
 
+// The options with the tokens of a step, which are chosen where none are given.
+RunnerOptions with_batch_tokens(const Config& c, const WeightBytes& weights, size_t available, RunnerOptions o,
+                                const Backend* backend) {
+  if (o.max_batch_tokens > 0) return o;
+  const size_t free_bytes = available - std::min(weights.total(), available);
+  const int n_ctx = o.n_ctx > 0 ? o.n_ctx : c.n_ctx_train;
+  for (int n = backend != nullptr ? backend->prompt_chunk() : kSmallestChunk; n >= kSmallestChunk; n /= 2) {
+    o.max_batch_tokens = std::max(n, o.max_seqs);
+    if (plan_of(c, weights, available, o, backend, n_ctx, 1).activation_bytes <= free_bytes / 8) break;
+  }
+  return o;
+}
+
 }  // namespace
 
-MemoryPlan plan_memory(const Config& c, const WeightBytes& weights, size_t available, const RunnerOptions& o,
+MemoryPlan plan_memory(const Config& c, const WeightBytes& weights, size_t available, const RunnerOptions& options,
                        const Backend* backend) {
+  const RunnerOptions o = with_batch_tokens(c, weights, available, options, backend);
   const size_t weight_bytes = weights.total();
   if (weight_bytes > available)
     throw MemoryError("the weights need {} and the device has {} free: use a smaller model or a smaller quant",
@@ -134,7 +149,7 @@ std::vector<MemoryPlan> plans_that_fit(const Config& c, const WeightBytes& weigh
   constexpr int kMostSequences = 256;
   const size_t most_bytes = available - available / 20;
   std::vector<MemoryPlan> plans;
-  RunnerOptions o = options;
+  RunnerOptions o = with_batch_tokens(c, weights, available, options, backend);
   for (o.max_seqs = 1; o.max_seqs <= kMostSequences; o.max_seqs *= 2) {
     const auto in_pool = [&](int n_ctx) {
       return whole_blocks(tokens_held(c, o, n_ctx), o.block_size) * o.block_size * o.max_seqs;

@@ -14,7 +14,7 @@ namespace ingot {
 struct RunnerOptions {
   BackendOptions backend;
   int n_ctx = 0;  // tokens of one sequence; 0: the model's own context, cut to what fits in memory
-  int max_batch_tokens = 512;
+  int max_batch_tokens = 0;  // of one step; 0: the backend and the free memory decide
   int max_seqs = 1;
   int max_logits = 0;   // rows of logits in one step; 0: one for each sequence
   int block_size = 16;  // tokens a KV block

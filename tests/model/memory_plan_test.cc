@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backend/ref/ref_backend.h"
+#include "backend/wrapped.h"
 #include "base/error.h"
 #include "golden_models.h"
 #include "model/checkpoint.h"
@@ -187,6 +189,39 @@ TEST(MemoryPlan, HuggingFaceModelsTakeWhatIsPlanned) {
   for (const char* name : {"llama_bf16", "gpt_oss", "qwen3next", "deepseek3", "phi3", "granitemoe"}) {
     const auto checkpoint = hf_checkpoint((fs::path(INGOT_TEST_DATA) / "hf" / name).string());
     expect_planned(checkpoint->config(), [&] { return checkpoint->weights(); }, name);
+  }
+}
+
+// A device that likes long steps, and keeps its matrices as the file has them.
+class LongSteps final : public Wrapped {
+ public:
+  LongSteps() : Wrapped(create_ref_backend()) {}
+  int prompt_chunk() const override { return 2048; }
+
+ private:
+  void around(const char*, const Tensor&, const std::function<void()>& call) override { call(); }
+};
+
+TEST(MemoryPlan, ChoosesTheTokensOfAStep) {
+  const LongSteps backend;
+  const Config c = config_of_shape("llama-3.2-1b");
+  const auto tokens = [&](size_t available, const RunnerOptions& o, const Backend* b) {
+    return plan_memory(c, {}, available, o, b).max_batch_tokens;
+  };
+  EXPECT_EQ(tokens(size_t{64} << 30, {}, &backend), 2048);
+  EXPECT_EQ(tokens(size_t{64} << 30, {}, nullptr), 512);
+  EXPECT_EQ(tokens(size_t{64} << 30, {.max_batch_tokens = 100}, &backend), 100);
+  EXPECT_EQ(tokens(size_t{64} << 30, {.max_seqs = 3000}, &backend), 3000);  // one of each at least
+  EXPECT_EQ(tokens(size_t{64} << 20, {}, &backend), 512);                   // however little there is
+  // Between these, what a step takes is an eighth of what is free, or there is less than two of it in an eighth.
+  for (size_t available = size_t{128} << 20; available < size_t{8} << 30; available *= 2) {
+    const MemoryPlan plan = plan_memory(c, {}, available, {}, &backend);
+    if (plan.max_batch_tokens > 512) {
+      EXPECT_LE(plan.activation_bytes, available / 8);
+    }
+    if (plan.max_batch_tokens < 2048) {
+      EXPECT_GT(plan_memory(c, {}, available, {.max_batch_tokens = 2 * plan.max_batch_tokens}, &backend).activation_bytes, available / 8);
+    }
   }
 }
 

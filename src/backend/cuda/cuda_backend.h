@@ -40,6 +40,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   std::string description() const override { return description_; }
   DType act_dtype() const override { return act_; }
   bool keeps_kv_as(DType dtype) const override { return dtype != DType::kQ8_0; }
+  int prompt_chunk() const override { return 2048; }
 
   // cuda_memory.cc
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;

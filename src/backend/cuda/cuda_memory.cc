@@ -54,6 +54,12 @@ CudaBackend::CudaBackend(const BackendOptions& options) : device_(checked_index(
   if (device_.limits().major < 8)
     throw UsageError("{} has compute capability {}.{}: 8.0 (Ampere) or newer is needed; use the device cpu",
                      printable(device_.name()), device_.limits().major, device_.limits().minor);
+  if (!cuda::has_code())
+    throw UsageError(
+        "this ingot was built without code for {} (compute capability {}.{}): build it with "
+        "-DCMAKE_CUDA_ARCHITECTURES={}{}, or use the device cpu",
+        printable(device_.name()), device_.limits().major, device_.limits().minor, device_.limits().major,
+        device_.limits().minor);
   begin_tuning(options);
   description_ = fmt::format("{}: {}, {:.0f} GiB, {} multiprocessors, {} activations", printable(options.device),
                              device_.name(), static_cast<double>(device_.memory_bytes()) / (1 << 30),

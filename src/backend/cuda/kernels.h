@@ -206,6 +206,8 @@ struct TableWrites {
 void bring_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both on 16 bytes, and so long */, int64_t n,
                  const DrawnTokens& tokens, const TableWrites& writes, Device& device);
 
+bool has_code();  // peak.cu: whether kernels were compiled for the current GPU, or the driver can do that
+
 // peak.cu: what measure_peak times
 void fill_noise(const Tensor& t, Device& device);  // contiguous rows
 void read_all(const void* data, size_t bytes, float* sink,

@@ -36,6 +36,13 @@ __global__ void noise_kernel(T* data, int64_t n) {
 
 }  // namespace
 
+bool has_code() {
+  cudaFuncAttributes attributes{};
+  if (cudaFuncGetAttributes(&attributes, read_kernel) == cudaSuccess) return true;
+  cudaGetLastError();  // or it would be taken for an error of the next launch
+  return false;
+}
+
 void fill_noise(const Tensor& t, Device& device) {
   with_type(t.dtype, [&](auto* p) {
     using T = std::remove_pointer_t<decltype(p)>;

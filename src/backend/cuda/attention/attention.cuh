@@ -245,13 +245,17 @@ struct Tile {
   }
 };
 
-template <class K = half>
-__device__ __forceinline__ const K* page_of(const Params& p, const int32_t* table, int key, int which, int head) {
+// Where a key (which = 0) or value (1) lies: its first element, counted from the cache's.
+__device__ __forceinline__ int64_t place_of(const Params& p, const int32_t* table, int key, int which, int head) {
   const int64_t page =
       ((int64_t{p.layer} * p.kv.n_blocks + table[key / p.kv.block_size]) * p.kv.n_parts + which * (p.kv.n_parts - 1)) *
           p.kv.n_kv_heads +
       head;
-  return static_cast<const K*>(p.kv.data) + (page * p.kv.block_size + key % p.kv.block_size) * p.kv.head_dim;
+  return (page * p.kv.block_size + key % p.kv.block_size) * p.kv.head_dim;
+}
+template <class K = half>
+__device__ __forceinline__ const K* page_of(const Params& p, const int32_t* table, int key, int which, int head) {
+  return static_cast<const K*>(p.kv.data) + place_of(p, table, key, which, head);
 }
 
 __device__ __forceinline__ void store(const Params& p, int64_t at, float v) {

@@ -1,5 +1,5 @@
 // Attention with heads of up to 576 columns, of which one warp's registers cannot hold the sums: heads of 256 that
-// decode, latents, and every size that has no kernel of its own. A block takes 16 or 64 rows and, where a sequence is
+// decode, latents, and every size that has no kernel of its own. A block takes 16 or 32 rows and, where a sequence is
 // split, a part of its keys, 32 keys a step. Queries and several steps of keys and values lie in shared memory. First
 // each warp computes the scores of 16 rows and some keys. Weights go through shared memory, for then each warp adds up
 // some columns of the values over all keys and rows. For keys and values of two bytes or one, which become f16 on
@@ -28,6 +28,7 @@ struct Wide {
   static constexpr int kKeyBytes = kKeys * kRowBytes, kStageBytes = kIsLatent ? kKeyBytes : 2 * kKeyBytes;
   static constexpr int kWeights = kBlockRows * kRowBytes, kMaxima = kWeights + kBlockRows * kKeys * 2;
   static constexpr int kStages = kMaxima + kBlockRows * kGroups * static_cast<int>(sizeof(float));
+  static constexpr int kAtOnce = 2 * (kStages + 2 * kStageBytes) <= 226 << 10 ? 2 : 1;  // blocks on a multiprocessor
   static constexpr size_t bytes(int n_stages) { return static_cast<size_t>(kStages + n_stages * kStageBytes); }
 };
 
@@ -62,12 +63,24 @@ __device__ void copy_queries(uint32_t to, const Params& p, const Task& task) {
   }
 }
 
-// The keys (which = 0) or values (1) of a step; zeros past the last, for their weight is 0 and they may be NaN.
+// Where the 32 keys of a step are, 16 a page: looked up a step before they are copied.
+struct Pages {
+  int64_t first, second;
+
+  __device__ Pages(const Params& p, const Task& task, int step) {
+    const int last = (task.kv_len - 1) & ~15;  // so that both pages exist
+    first = place_of(p, task.table, min(step * kKeys, last), 0, task.head);
+    second = place_of(p, task.table, min(step * kKeys + 16, last), 0, task.head);
+  }
+};
+
+// The keys of a step, or where `offset` is how far they are from those its values. Zeros past the last, for their
+// weight is 0 and they may be NaN.
 template <class W, class K>
-__device__ void copy_rows(uint32_t to, const Params& p, const Task& task, int key0, int which) {
-  const int second = key0 + 16 < task.kv_len ? key0 + 16 : key0;  // a page that exists
-  const K *pages[2] = {page_of<K>(p, task.table, key0, which, task.head),
-                       page_of<K>(p, task.table, second, which, task.head)};
+__device__ void copy_rows(uint32_t to, const Params& p, const Task& task, const Pages& places, int64_t offset,
+                          int key0) {
+  const K* const base = static_cast<const K*>(p.kv.data) + offset;
+  const K *pages[2] = {base + places.first, base + places.second};
   constexpr int kEach = kKeys * W::kPieces / W::kThreads;
   static_assert(kKeys * W::kPieces % W::kThreads == 0);
 #pragma unroll
@@ -80,11 +93,13 @@ __device__ void copy_rows(uint32_t to, const Params& p, const Task& task, int ke
 }
 
 template <class W>
-__device__ __forceinline__ void copy_step(uint32_t stage, const Params& p, const Task& task, int step) {
+__device__ __forceinline__ void copy_step(uint32_t stage, const Params& p, const Task& task, const Pages& places,
+                                          int step) {
   const auto copy = [&](auto* k) {
     using K = std::remove_pointer_t<decltype(k)>;
-    copy_rows<W, K>(stage, p, task, step * kKeys, 0);
-    if (!W::kLatent) copy_rows<W, K>(stage + W::kKeyBytes, p, task, step * kKeys, 1);
+    copy_rows<W, K>(stage, p, task, places, 0, step * kKeys);
+    const int64_t values = int64_t{p.kv.n_parts - 1} * p.kv.n_kv_heads * p.kv.block_size * p.kv.head_dim;
+    if (!W::kLatent) copy_rows<W, K>(stage + W::kKeyBytes, p, task, places, values, step * kKeys);
   };
   if (p.kv.dtype == DType::kF16) {
     copy(static_cast<half*>(nullptr));
@@ -123,11 +138,12 @@ struct State {
   }
 };
 
-// scores[u] = 16 queries times 8 keys, of which `keys` is the first. Four sums each, so that products need not wait for
-// each other.
+// scores[u] = 16 queries times 8 keys, of which `keys` is the first. Several sums each, so that products need not wait
+// for each other.
 template <class W>
 __device__ __forceinline__ void score(float (&scores)[W::kGroupTiles][4], uint32_t queries, uint32_t keys, int lane) {
-  float sums[W::kGroupTiles][4][4] = {};
+  constexpr int kSums = W::kRowTiles == 1 ? 4 : 2;  // where registers are few, other warps fill the waits
+  float sums[W::kGroupTiles][kSums][4] = {};
   const uint32_t q_row = queries + lane % 16 * W::kRowBytes, k_row = keys + lane % 8 * W::kRowBytes;
 #pragma unroll
   for (int i = 0; i < W::kDim / 64; ++i) {
@@ -140,15 +156,18 @@ __device__ __forceinline__ void score(float (&scores)[W::kGroupTiles][4], uint32
       for (int u = 0; u < W::kGroupTiles; ++u) {
         uint32_t k[4];
         load_matrices(k, k_row + 8 * u * W::kRowBytes + 128 * i + 16 * ((4 * part + lane / 8) ^ lane % 8));
-        mma(sums[u][2 * part], q[0][0], q[0][1], q[0][2], q[0][3], k[0], k[1]);
-        mma(sums[u][2 * part + 1], q[1][0], q[1][1], q[1][2], q[1][3], k[2], k[3]);
+        mma(sums[u][2 * part % kSums], q[0][0], q[0][1], q[0][2], q[0][3], k[0], k[1]);
+        mma(sums[u][(2 * part + 1) % kSums], q[1][0], q[1][1], q[1][2], q[1][3], k[2], k[3]);
       }
     }
   }
 #pragma unroll
   for (int u = 0; u < W::kGroupTiles; ++u)
 #pragma unroll
-    for (int j = 0; j < 4; ++j) scores[u][j] = (sums[u][0][j] + sums[u][1][j]) + (sums[u][2][j] + sums[u][3][j]);
+    for (int j = 0; j < 4; ++j) {
+      scores[u][j] = sums[u][0][j] + sums[u][1][j];
+      if constexpr (kSums == 4) scores[u][j] += sums[u][2][j] + sums[u][3][j];
+    }
 }
 
 // The largest score of each of a warp's rows, for the other warps: maxima [row, group].
@@ -213,28 +232,25 @@ __device__ __forceinline__ void put_weights(uint32_t weights, State<W>& s, const
 template <class W>
 __device__ __forceinline__ void add_values(State<W>& s, uint32_t weights, uint32_t values, int n_tiles, int warp,
                                            int lane) {
-  uint32_t w[W::kRowTiles][2][4];
   const int in_16 = lane % 16;
 #pragma unroll
-  for (int r = 0; r < W::kRowTiles; ++r)
+  for (int k = 0; k < 2; ++k) {  // 16 keys each
+    uint32_t w[W::kRowTiles][4];
 #pragma unroll
-    for (int k = 0; k < 2; ++k)
-      load_matrices(w[r][k], weights + (16 * r + in_16) * 2 * kKeys + 16 * ((2 * k + lane / 16) ^ in_16 / 2 % 4));
-  const uint32_t row = values + in_16 * W::kRowBytes;
+    for (int r = 0; r < W::kRowTiles; ++r)
+      load_matrices(w[r], weights + (16 * r + in_16) * 2 * kKeys + 16 * ((2 * k + lane / 16) ^ in_16 / 2 % 4));
+    const uint32_t row = values + (16 * k + in_16) * W::kRowBytes;
 #pragma unroll
-  for (int c = 0; c < W::kColumnTiles; c += 2) {
-    const bool pair = c + 1 < W::kColumnTiles;
-    const int piece = warp * W::kColumnTiles + c + (pair ? lane / 16 : 0);
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
+    for (int c = 0; c < W::kColumnTiles; c += 2) {
+      const bool pair = c + 1 < W::kColumnTiles;
+      const int piece = warp * W::kColumnTiles + c + (pair ? lane / 16 : 0);
       uint32_t v[4];
-      load_turned(v, row + 16 * k * W::kRowBytes + 16 * (piece ^ lane % 8));
+      load_turned(v, row + 16 * (piece ^ lane % 8));
 #pragma unroll
       for (int r = 0; r < W::kRowTiles; ++r) {
         if (r >= n_tiles) break;
-        const uint32_t(&a)[4] = w[r][k];
-        mma(s.out[r][c], a[0], a[1], a[2], a[3], v[0], v[1]);
-        if (pair) mma(s.out[r][c + 1], a[0], a[1], a[2], a[3], v[2], v[3]);
+        mma(s.out[r][c], w[r][0], w[r][1], w[r][2], w[r][3], v[0], v[1]);
+        if (pair) mma(s.out[r][c + 1], w[r][0], w[r][1], w[r][2], w[r][3], v[2], v[3]);
       }
     }
   }
@@ -287,7 +303,7 @@ __device__ void finish(State<W>& s, const Params& p, const Task& task, float* to
 }
 
 template <class W>
-__global__ void __launch_bounds__(W::kThreads, W::kRowTiles == 1 ? 2 : 1)
+__global__ void __launch_bounds__(W::kThreads, W::kAtOnce)
     wide_kernel(const __grid_constant__ Params p, int n_stages) {
   extern __shared__ __align__(128) char shared[];
   let_next_start();
@@ -299,19 +315,23 @@ __global__ void __launch_bounds__(W::kThreads, W::kRowTiles == 1 ? 2 : 1)
              all = {task.span(p, task.n - 1).begin, lowest.end};
   const uint32_t base = shared_address(shared), weights = base + W::kWeights, stages = base + W::kStages;
   auto* maxima = reinterpret_cast<float*>(shared + W::kMaxima);  // [row, group]
+  Pages places(p, task, task.begin);
   wait_for_previous();
   copy_queries<W>(base, p, task);
   for (int i = 0; i < n_stages - 1; ++i) {
-    if (task.begin + i < task.end) copy_step<W>(stages + i * W::kStageBytes, p, task, task.begin + i);
+    if (task.begin + i < task.end) copy_step<W>(stages + i * W::kStageBytes, p, task, places, task.begin + i);
     commit_copies();
+    places = Pages(p, task, task.begin + i + 1);
   }
   State<W> state;
   int next = n_stages - 1, now = 0;  // stages
   for (int step = task.begin; step < task.end; ++step) {
     wait_for_copies(n_stages);
     __syncthreads();  // the step is there, and nobody reads the stage that the next copies go to
-    if (step + n_stages - 1 < task.end) copy_step<W>(stages + next * W::kStageBytes, p, task, step + n_stages - 1);
+    const int to_copy = step + n_stages - 1;
+    if (to_copy < task.end) copy_step<W>(stages + next * W::kStageBytes, p, task, places, to_copy);
     commit_copies();
+    places = Pages(p, task, to_copy + 1);
     const uint32_t keys = stages + now * W::kStageBytes, first = group * W::kGroupTiles * 8;
     float scores[W::kGroupTiles][4];
     if (tile < n_tiles) {
@@ -339,7 +359,7 @@ __global__ void __launch_bounds__(W::kThreads, W::kRowTiles == 1 ? 2 : 1)
 template <class F>
 void with_kind(int head_dim, bool latent, int rows, F&& f) {
   const auto with_rows = [&]<int kDim, bool kLatent>(std::integral_constant<int, kDim>, std::bool_constant<kLatent>) {
-    rows == 16 ? f(Wide<kDim, 1, kLatent>{}) : f(Wide<kDim, 4, kLatent>{});
+    rows == 16 ? f(Wide<kDim, 1, kLatent>{}) : f(Wide<kDim, 2, kLatent>{});
   };
   if (latent && head_dim > 512) return with_rows(std::integral_constant<int, 576>{}, std::true_type{});
   if (head_dim <= 128) return with_rows(std::integral_constant<int, 128>{}, std::false_type{});
@@ -349,13 +369,14 @@ void with_kind(int head_dim, bool latent, int rows, F&& f) {
 
 }  // namespace
 
-// The first of these that fits: two blocks on a multiprocessor hide each other's waits. 64 rows leave room for one.
+// The first of these that fits: two blocks on a multiprocessor hide each other's waits.
 WideShape wide_shape(int head_dim, bool latent, int64_t n_rows, const DeviceLimits& device) {
   constexpr size_t kSystem = 1024;  // bytes that each block takes besides its own
-  constexpr WideShape kShapes[] = {{64, 3, 1}, {64, 2, 1}, {16, 3, 2}, {16, 2, 2}, {16, 3, 1}, {16, 2, 1}};
+  constexpr WideShape kShapes[] = {{32, 3, 2}, {32, 2, 2}, {32, 3, 1}, {32, 2, 1},
+                                   {16, 3, 2}, {16, 2, 2}, {16, 3, 1}, {16, 2, 1}};
   if (head_dim % 8 != 0 || head_dim > (latent ? 576 : 512)) return {};
   for (const WideShape& shape : kShapes) {
-    if (shape.rows == 64 && n_rows <= 16) continue;
+    if (shape.rows == 32 && n_rows <= 16) continue;
     size_t bytes = 0;
     with_kind(head_dim, latent, shape.rows, [&](auto w) { bytes = decltype(w)::bytes(shape.n_stages); });
     const auto n_blocks = static_cast<size_t>(shape.n_blocks);
