@@ -95,12 +95,12 @@ def test_any_order(ingot):
     schema = json.dumps({"type": "object", "properties": {name: {"type": "null"} for name in "ab"}, "required": ["a", "b"], "additionalProperties": False})
     answer = lambda seed, *flags: json.loads(ingot("run", "-p", "x", "--temp", 5, "--top-k", 0, "--top-p", 1, "--seed", seed, "-n", 200, "--json-schema", schema, *flags).stdout)
     assert all(list(answer(seed)) == ["a", "b"] for seed in range(4))
-    assert {"".join(answer(seed, "--any-order")) for seed in range(16)} == {"ab", "ba"}
+    assert ["b", "a"] in [list(answer(seed, "--any-order")) for seed in range(16)]
 
 
 @pytest.mark.parametrize("flag, text, words", [
     ("--grammar", "root ::= " + "(" * 60000, "line 1, column 267"), ("--grammar", "".join(f"r{i} ::= r{i + 1}\n" for i in range(9000)), "r9000"),
-    ("--grammar", "".join(f"r{i} ::= r{i + 1}\n" for i in range(100000)), "at most 262144"), ("--grammar", "root ::= root", "no text"),
+    ("--grammar", "".join(f"r{i} ::= r{i + 1}\n" for i in range(100000)), "at most 262144"), ("--grammar", "root ::= root", "line 1, column 1: it allows no text"),
     ("--grammar", 'root ::= x\nx ::= y "b" | "c"\ny ::= "a"? x', "line 2, column 1: a rule begins with itself"), ("--grammar", "root ::= [z-a]", "line 1, column 11"),
     ("--grammar", 'root ::= "a"{2,1}', "line 1, column 13"), ("--grammar", 'a ::= "x"', "line 1, column 10: there is no rule 'root'"), ("--grammar", 'root ::= "a', "line 1, column 12"),
     ("--json-schema", '{"items":' * 65 + "{}" + "}" * 65, "deeper than 64"), ("--json-schema", "[" * 100000, "deeper"), ("--json-schema", '{"enum": []}', "'enum' is empty"),
