@@ -95,19 +95,34 @@ def test_any_order(ingot):
     schema = json.dumps({"type": "object", "properties": {name: {"type": "null"} for name in "ab"}, "required": ["a", "b"], "additionalProperties": False})
     answer = lambda seed, *flags: json.loads(ingot("run", "-p", "x", "--temp", 5, "--top-k", 0, "--top-p", 1, "--seed", seed, "-n", 200, "--json-schema", schema, *flags).stdout)
     assert all(list(answer(seed)) == ["a", "b"] for seed in range(4))
-    assert {"".join(answer(seed, "--any-order")) for seed in range(16)} == {"ab", "ba"}
+    assert ["b", "a"] in [list(answer(seed, "--any-order")) for seed in range(16)]
 
 
-@pytest.mark.parametrize("flag, text, words", [
-    ("--grammar", "root ::= " + "(" * 60000, "line 1, column 267"), ("--grammar", "".join(f"r{i} ::= r{i + 1}\n" for i in range(9000)), "r9000"),
-    ("--grammar", "".join(f"r{i} ::= r{i + 1}\n" for i in range(100000)), "at most 262144"), ("--grammar", "root ::= root", "no text"),
-    ("--grammar", 'root ::= x\nx ::= y "b" | "c"\ny ::= "a"? x', "line 2, column 1: a rule begins with itself"), ("--grammar", "root ::= [z-a]", "line 1, column 11"),
-    ("--grammar", 'root ::= "a"{2,1}', "line 1, column 13"), ("--grammar", 'a ::= "x"', "line 1, column 10: there is no rule 'root'"), ("--grammar", 'root ::= "a', "line 1, column 12"),
-    ("--json-schema", '{"items":' * 65 + "{}" + "}" * 65, "deeper than 64"), ("--json-schema", "[" * 100000, "deeper"), ("--json-schema", '{"enum": []}', "'enum' is empty"),
-    ("--json-schema", '{"$ref": "file:///etc/passwd"}', "not part of this schema"), ("--json-schema", '{"maxLength": 18446744073709551615}', "'maxLength' is too large"),
-    ("--regex", "(" * 60000, "nest too deeply"), ("--regex", "*a", "nothing to repeat"), ("--regex", "(?<=x)a", "look-behind"), ("--regex", "(a)\\1", "back references"),
-])
-def test_hostile_constraints_are_refused_in_one_line(ingot, tmp_path, flag, text, words):
+HOSTILE = {
+    "nested groups": ("--grammar", "root ::= " + "(" * 60000, "line 1, column 267"),
+    "a chain of rules": ("--grammar", "".join(f"r{i} ::= r{i + 1}\n" for i in range(9000)), "'r9000' is not defined"),
+    "many rules": ("--grammar", "".join(f"r{i} ::= r{i + 1}\n" for i in range(100000)), "at most 262144"),
+    "a rule that is itself": ("--grammar", "root ::= root", "line 1, column 1: it allows no text"),
+    "left recursion": ("--grammar", 'root ::= x\nx ::= y "b" | "c"\ny ::= "a"? x', "column 1: a rule begins with itself"),
+    "a range": ("--grammar", "root ::= [z-a]", "line 1, column 11"),
+    "bounds": ("--grammar", 'root ::= "a"{2,1}', "line 1, column 13"),
+    "no root": ("--grammar", 'a ::= "x"', "line 1, column 10: there is no rule 'root'"),
+    "an open literal": ("--grammar", 'root ::= "a', "line 1, column 12"),
+    "nested schemas": ("--json-schema", '{"items":' * 65 + "{}" + "}" * 65, "deeper than 64"),
+    "nested values": ("--json-schema", "[" * 100000, "deeper"),
+    "an empty enum": ("--json-schema", '{"enum": []}', "'enum' is empty"),
+    "a file": ("--json-schema", '{"$ref": "file:///etc/passwd"}', "not part of this schema"),
+    "a large count": ("--json-schema", '{"maxLength": 18446744073709551615}', "'maxLength' is too large"),
+    "nested groups of a regex": ("--regex", "(" * 60000, "nest too deeply"),
+    "nothing to repeat": ("--regex", "*a", "nothing to repeat"),
+    "look-behind": ("--regex", "(?<=x)a", "look-behind"),
+    "back references": ("--regex", "(a)\\1", "back references"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_constraints_are_refused_in_one_line(ingot, tmp_path, name):
+    flag, text, words = HOSTILE[name]
     file = tmp_path / "constraint"
     file.write_text(text)
     done = ingot("grammar", "check", flag, text if flag == "--regex" else f"@{file}", ok=False)

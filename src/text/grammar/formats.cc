@@ -34,7 +34,7 @@ namespace {
 #define PRIVATE "\\ue000-\\uf8ff\\u{f0000}-\\u{ffffd}\\u{100000}-\\u{10fffd}"
 #define CHARS(MORE) "(?:[A-Za-z0-9._~!$&'()*+,;=" MORE "-]|%[0-9A-Fa-f]{2})"
 #define PCHAR(MORE) CHARS(":@" MORE)
-#define IP_LITERAL "\\[(?:" IPV6_RULE "|v[0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]"
+#define IP_LITERAL "\\[(?:" IPV6_RULE "|[vV][0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]"
 #define AUTHORITY(MORE) "(?:" CHARS(":" MORE) "*@)?(?:" IP_LITERAL "|" CHARS(MORE) "*)(?::\\d*)?"
 #define STEPS(MORE) "(?:/" PCHAR(MORE) "*)*"
 #define PATHS(FIRST, MORE) \

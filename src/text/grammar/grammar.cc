@@ -199,7 +199,12 @@ Grammar::Facts Grammar::finish() {
   facts.language.assign(nodes_.size(), Language{kNone});
   facts.has_empty = find(true);
   facts.is_productive = find(false);
-  if (!facts.is_productive[root_]) throw Error("the grammar allows no text at all");
+  if (!facts.is_productive[root_]) {
+    Part first = root_;  // the rule that a text begins with, where there is one
+    while (nodes_[first].kind == Kind::kSequence && !nodes_[first].parts.empty()) first = nodes_[first].parts.back();
+    const bool has_place = nodes_[first].kind == Kind::kRule;
+    throw Error("{}: it allows no text at all", has_place ? rules_[nodes_[first].id].where : "the grammar");
+  }
   const auto needs = [&](Part part) -> size_t {
     const Node& node = nodes_[part];
     return node.kind == Kind::kMachine ? SIZE_MAX : node.kind == Kind::kRule ? 1 : node.parts.size();

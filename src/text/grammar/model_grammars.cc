@@ -12,7 +12,8 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxText = size_t{1} << 22;
-constexpr size_t kBytesPerByte = 64;  // of a compiled grammar, for each of its text: about what large schemas come to
+// Of a compiled grammar that has read some text: about what small schemas come to, and more for each byte of large ones.
+constexpr size_t kBytesOfOne = size_t{192} << 10, kBytesPerByte = 64;
 
 bool is_text(TokenType type) {
   return type != TokenType::kControl && type != TokenType::kUnknown && type != TokenType::kUnused;
@@ -101,7 +102,7 @@ std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Mak
 void ModelGrammars::drop_old() {
   size_t bytes = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
-    bytes += entry->constraint->cached_bytes() + entry->key.size() * kBytesPerByte;
+    bytes += entry->constraint->cached_bytes() + kBytesOfOne + entry->key.size() * kBytesPerByte;
     if (bytes <= max_bytes_ || entry == entries_.begin()) {
       ++entry;
       continue;

@@ -13,15 +13,21 @@ using Json = SchemaIndex::Json;
 
 constexpr int kMaxDepth = 256;  // of values in values
 constexpr size_t kMaxBytes = size_t{1} << 20;
+constexpr size_t kMaxMembers = 16384;            // of an object: each is compared with those before
 constexpr size_t kMaxEntries = size_t{1} << 18;  // of the table
 constexpr size_t kMaxMatches = size_t{1} << 26;  // bytes of names, times patterns of names
 constexpr int kMaxInPlace = 512;                 // schemas of one value, each asked for by the one before
 
 Json parse(std::string_view text) {
   if (text.size() > kMaxBytes) throw Error("a schema of {} bytes; at most {}", text.size(), kMaxBytes);
+  std::array<size_t, kMaxDepth + 2> n_members{};  // of the object that is open at each depth
   try {
-    return Json::parse(text, [&](int depth, Json::parse_event_t, Json&) {
+    return Json::parse(text, [&](int depth, Json::parse_event_t event, Json&) {
       if (depth > kMaxDepth) throw Error("schema: values nest deeper than {}", kMaxDepth);
+      size_t& n = n_members[static_cast<size_t>(depth)];
+      if (event == Json::parse_event_t::object_end) n_members[static_cast<size_t>(depth) + 1] = 0;
+      if (event == Json::parse_event_t::key && ++n > kMaxMembers)
+        throw Error("schema: an object has more than {} members", kMaxMembers);
       return true;
     });
   } catch (const Json::exception& error) {

@@ -11,7 +11,8 @@ namespace {
 
 using Json = SchemaIndex::Json;
 
-constexpr int kMaxSchemas = 64;  // of schemas in schemas
+constexpr int kMaxSchemas = 64;     // of schemas in schemas
+constexpr size_t kFewMembers = 16;  // are looked through one by one
 
 // Keywords, and the draft that brought them; all others have been there since draft 4.
 constexpr std::array<std::pair<std::string_view, Draft>, 17> kSince = {{
@@ -81,6 +82,11 @@ std::string resolve(const std::string& base, const std::string& reference) {
   return without_dots((slash == std::string::npos ? "" : base.substr(0, slash + 1)) + reference);
 }
 
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+}
+
 std::string without_percents(std::string_view text) {
   std::string decoded;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -92,15 +98,6 @@ std::string without_percents(std::string_view text) {
     }
   }
   return decoded;
-}
-
-const Json* follow(const Json& from, std::string_view pointer) {
-  try {
-    const Json::json_pointer path(without_percents(pointer));
-    return from.contains(path) ? &from.at(path) : nullptr;
-  } catch (const Json::exception&) {
-    return nullptr;
-  }
 }
 
 const std::string* text_of(const Json& json, const char* key) {
@@ -182,6 +179,41 @@ void SchemaIndex::read_names(const Json& json, std::string& base) {
     if (key[1] == 'd') dynamic_[base].emplace(*name, &json);
   }
   if (is_recursive_anchor(json)) dynamic_[base].emplace("", &json);
+}
+
+const Json* SchemaIndex::member(const Json& object, const std::string& name) const {
+  if (object.size() <= kFewMembers) {
+    const auto it = object.find(name);
+    return it == object.end() ? nullptr : &*it;
+  }
+  auto& members = members_[&object];
+  if (members.empty()) {
+    for (const auto& [key, value] : object.items()) members.emplace(key, &value);
+  }
+  const auto it = members.find(name);
+  return it == members.end() ? nullptr : it->second;
+}
+
+// What a JSON pointer (RFC 6901) leads to; null: nothing.
+const Json* SchemaIndex::follow(const Json& from, std::string_view pointer) const {
+  const std::string path = without_percents(pointer);
+  if (!path.empty() && path[0] != '/') return nullptr;
+  const Json* at = &from;
+  for (size_t begin = 0; at != nullptr && begin < path.size();) {
+    const size_t end = std::min(path.find('/', begin + 1), path.size());
+    std::string step = path.substr(begin + 1, end - begin - 1);
+    replace_all(step, "~1", "/");
+    replace_all(step, "~0", "~");
+    begin = end;
+    if (at->is_object()) {
+      at = member(*at, step);
+    } else {
+      const bool is_number = !step.empty() && step.size() < 8 && step.find_first_not_of("0123456789") == step.npos;
+      const size_t i = at->is_array() && is_number ? std::stoul(step) : SIZE_MAX;
+      at = i < at->size() ? &(*at)[i] : nullptr;
+    }
+  }
+  return at;
 }
 
 SchemaIndex::Scope SchemaIndex::enter(Scope scope, const Json& schema) {

@@ -45,12 +45,16 @@ class SchemaIndex {
   static Role role_of(Role parent, std::string_view key);
   void read(const Json& json, std::string base, Role role, int n_schemas);
   void read_names(const Json& json, std::string& base);
+  const Json* follow(const Json& from, std::string_view pointer) const;
+  const Json* member(const Json& object, const std::string& name) const;
 
   const Json& root_;
   Draft draft_ = Draft::kAll;
   std::map<std::string, const Json*> named_;            // by absolute address
   std::unordered_map<const Json*, std::string> bases_;  // of each object: the address of its resource
-  std::map<std::string, Anchors> dynamic_;              // of each resource; "": $recursiveAnchor
+  // Members of objects that have many, by name.
+  mutable std::unordered_map<const Json*, std::unordered_map<std::string_view, const Json*>> members_;
+  std::map<std::string, Anchors> dynamic_;  // of each resource; "": $recursiveAnchor
   std::vector<Anchors> scopes_{Anchors()};
   std::map<Anchors, Scope> scope_index_{{Anchors(), 0}};
 };
