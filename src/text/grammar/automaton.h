@@ -33,7 +33,7 @@ class Automaton {
   static constexpr uint32_t kDead = 0, kWordEnds = 1, kWordOver = 2;
   virtual bool is_word(uint32_t place) const = 0;
   virtual uint32_t step_word(uint32_t place, uint8_t byte) = 0;
-  // The word is what a JSON string holds: nothing but a quote ends it, and a quote does nothing else outside of escapes.
+  // The place is in a JSON string and not in an escape: nothing but a quote ends the word, and a quote does nothing else.
   virtual bool is_string(uint32_t) const { return false; }
   // Whatever characters follow, as many as there are: the string stays open. False where that is not known.
   virtual bool allows_any_text(uint32_t) const { return false; }

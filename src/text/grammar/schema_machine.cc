@@ -861,12 +861,14 @@ uint32_t SchemaMachine::advance(Words word, const uint8_t* bytes, int n) {
   return this->word(std::move(word));
 }
 
-bool SchemaMachine::is_string(uint32_t place) const { return words_[place - kFirstWord][0] != kBare; }
+bool SchemaMachine::is_string(uint32_t place) const {
+  const auto word = words_[place - kFirstWord];
+  return word[0] != kBare && word[kEscapeLow] == 0 && word[kEscapeHigh] == 0;
+}
 
 bool SchemaMachine::allows_any_text(uint32_t place) const {
   const auto word = words_[place - kFirstWord];
-  if (word[0] == kBare || word[kEscapeLow] != 0 || word[kEscapeHigh] != 0) return false;
-  return l_.allows_any_text(word[0] == kName ? word[kOthers] : word[kAlive]);
+  return is_string(place) && l_.allows_any_text(word[0] == kName ? word[kOthers] : word[kAlive]);
 }
 
 uint32_t SchemaMachine::word_outcome(uint32_t place) {
@@ -898,7 +900,7 @@ GrammarState SchemaMachine::end_word(GrammarState state) {
 std::pair<int, int> SchemaMachine::free_chars(uint32_t place) const {
   const auto word = words_[place - kFirstWord];
   if (word[0] == kBare || word[kEscapeLow] != 0 || word[kEscapeHigh] != 0) return {-1, -1};
-  if (word[0] == kString) return word.size() == kGoals ? l_.char_counts(word[kAlive]) : std::pair{-1, -1};
+  if (word[0] == kString) return word.size() == kGoals && word[kAnyAscii] != 0 ? l_.char_counts(word[kAlive]) : std::pair{-1, -1};
   const bool is_free = word[kOthers] == l_.any_text() && name_sets_[word[kNameSet]]->is_free;
   return is_free ? std::pair{0, RegularLanguages::kNoLimit} : std::pair{-1, -1};
 }
