@@ -34,7 +34,7 @@ constexpr const char* kProperties[] = {
     R"({"type":["string","integer"]})",
     R"({"type":"array","items":{"type":"string","maxLength":3},"maxItems":3})",
     R"({"type":"array","items":{"enum":[1,2.5,true,null,"s"]},"minItems":1,"maxItems":2,"uniqueItems":true})",
-    R"({"type":"object","properties":{"a-b c":{"type":"integer"},"t":{"type":"string"}},"required":["t"],
+    R"({"type":"object","properties":{"a-b, c":{"type":"integer"},"t":{"type":"string"}},"required":["t"],
         "additionalProperties":false})",
     R"({"$ref":"#/$defs/point"})",
     R"({"allOf":[{"$ref":"#/$defs/name"},{"minLength":1}]})",
@@ -209,10 +209,10 @@ TEST_P(EachRow, ForcedIsParsed) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 draw(seed);
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 4; ++i) {
     const Json tools = drawn_tools(draw);
     const AnswerRules rules = rules_for(row(), tools, Calls::kMust, draw);
-    walk(rules, tools, draw, 6, [&](const Answer& answer) {
+    walk(rules, tools, draw, 3, [&](const Answer& answer) {
       check_calls(answer, tools, rules.parallel);
       EXPECT_GE(answer.calls.size(), 1u);
       EXPECT_EQ(answer.content, "");
@@ -225,10 +225,10 @@ TEST_P(EachRow, CallsBehindTextAreParsed) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937 draw(seed);
-  for (int i = 0; i < 6; ++i) {
+  for (int i = 0; i < 4; ++i) {
     const Json tools = drawn_tools(draw);
     const AnswerRules rules = rules_for(row(), tools, Calls::kMay, draw);
-    walk(rules, tools, draw, 6, [&](const Answer& answer) { check_calls(answer, tools, rules.parallel); });
+    walk(rules, tools, draw, 3, [&](const Answer& answer) { check_calls(answer, tools, rules.parallel); });
     if (HasFailure()) return;
   }
 }
@@ -242,7 +242,7 @@ TEST_P(EachRow, ContentFollowsItsSchema) {
     const Json tools = drawn_tools(draw);
     AnswerRules rules = rules_for(row(), tools, calls, draw);
     rules.content = GrammarText{.kind = GrammarKind::kRegex, .text = "[0-9]{3}!"};
-    walk(rules, tools, draw, 12, [&](const Answer& answer) {
+    walk(rules, tools, draw, 6, [&](const Answer& answer) {
       check_calls(answer, tools, rules.parallel);
       const bool has_content = trim(answer.content).size() == 4 && answer.content.back() == '!';
       EXPECT_EQ(has_content, answer.calls.empty()) << testing::described(answer);
@@ -325,7 +325,7 @@ TEST(AnswerGrammar, RefusesWhatItCannotWrite) {
   EXPECT_EQ(refused("hermes", object("a-b", R"({"type":"string"})")), "");
   EXPECT_THAT(refused("olmo3", object("a-b", R"({"type":"string"})")), HasSubstr("a-b"));
   EXPECT_THAT(refused("qwen3_coder", object("a>b", R"({"type":"string"})")), HasSubstr("a>b"));
-  EXPECT_THAT(refused("gemma4", object("a,b", R"({"type":"string"})")), HasSubstr("a,b"));
+  EXPECT_EQ(refused("gemma4", object("a,b", R"({"type":"string"})")), "") << "between marks";
 }
 
 // As many tools as a request may have, in each syntax.

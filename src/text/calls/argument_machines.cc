@@ -21,17 +21,13 @@ bool is_word(char c) {
          static_cast<unsigned char>(c) >= 0x80;
 }
 
-// Whether the name of a parameter can stand in a call. Elsewhere Gemma's and Python's syntaxes put names in quotes.
+// Whether the name of a parameter can stand in a call. Other syntaxes put names in quotes or marks where they have to.
 bool can_write(const CallFormat& format, std::string_view name) {
   constexpr size_t kMaxName = 256;
-  const bool is_json = format.syntax != CallSyntax::kTagged && format.syntax != CallSyntax::kGemma &&
-                       format.syntax != CallSyntax::kPython;
-  if (is_json) return true;
-  if (name.size() > kMaxName) return false;
-  if (format.syntax == CallSyntax::kPython) return !name.empty() && std::ranges::all_of(name, is_word);
-  if (format.syntax == CallSyntax::kGemma)
-    return !name.empty() && is_word(name[0]) && name.find_first_of(" \t\r\n:{}[],\"") == name.npos;
-  return name.find(trim(format.key_end)) == name.npos && trim(name) == name;
+  if (format.syntax == CallSyntax::kPython)
+    return !name.empty() && name.size() <= kMaxName && std::ranges::all_of(name, is_word);
+  if (format.syntax != CallSyntax::kTagged) return true;
+  return name.size() <= kMaxName && name.find(trim(format.key_end)) == name.npos && trim(name) == name;
 }
 
 }  // namespace

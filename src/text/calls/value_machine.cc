@@ -7,7 +7,8 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxDepth = 250;
-constexpr uint16_t kMaxKey = 256;  // as ValueReader has it
+constexpr uint16_t kMaxKey = 256;    // as ValueReader has it
+constexpr int kMaxKeySearch = 4096;  // bytes of names
 
 enum Phase : uint8_t {
   kValue,
@@ -155,9 +156,26 @@ bool ValueMachine::on_bare_key(Place& place, char c) {
     place.at = 0;
     return put(place, "\":");
   }
+  int budget = kMaxKeySearch;
+  return add_to_key(place, c) && can_end_key(place, budget);
+}
+
+bool ValueMachine::add_to_key(Place& place, char c) {
   const bool goes_on = is_name_byte(c) || (!python_ && static_cast<unsigned char>(c) > ' ' && c != 0x7F &&
-                                      std::string_view("{}[],\"").find(c) == std::string_view::npos);
+                                           std::string_view(":{}[],\"").find(c) == std::string_view::npos);
   return goes_on && place.at++ < kMaxKey && put(place, escaped({&c, 1}));
+}
+
+// Whether some name that begins so has no byte that a bare name cannot have. True where the search is too long.
+bool ValueMachine::can_end_key(const Place& place, int& budget) {
+  if (can_put(place, "\":") || --budget < 0) return true;
+  for (int byte = '!'; byte < 256; ++byte) {
+    Place next;
+    next.json = place.json;
+    next.at = place.at;
+    if (add_to_key(next, static_cast<char>(byte)) && can_end_key(next, budget)) return true;
+  }
+  return false;
 }
 
 bool ValueMachine::on_mark(Place& place, char c) {

@@ -17,6 +17,8 @@ class ValueMachine final : public TranslatedMachine {
   bool on_value(Place& place, char c);
   bool on_key(Place& place, char c);
   bool on_bare_key(Place& place, char c);
+  bool add_to_key(Place& place, char c);
+  bool can_end_key(const Place& place, int& budget);
   bool on_mark(Place& place, char c);
   bool on_marked(Place& place, char c);
   bool on_quoted(Place& place, char c);
