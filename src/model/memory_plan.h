@@ -44,8 +44,7 @@ struct MemoryPlan {
 // longest that fits. The pool holds one context for a single sequence; for several sequences, as much as fits, up to a
 // context for each; where the options say how much memory to use, all that is left of that. Where every layer has a
 // window, only a part of each sequence must fit, not its whole context. Without a backend, neither scratch nor the
-// padding of caches is counted. Throws Error if the weights, or what the user
-// asked for, do not fit.
+// padding of caches is counted. Throws Error if the weights, or what the user asked for, do not fit.
 MemoryPlan plan_memory(const Config& config, const WeightBytes& weights, size_t available_bytes,
                        const RunnerOptions& options, const Backend* backend = nullptr);
 
