@@ -176,7 +176,7 @@ struct StepTimes {
 };
 
 // One load, from its first request to its last answer.
-struct LoadRun {
+struct EngineLoadRun {
   Observed observed;
   StepTimes steps;
   EngineGauges gauges;
@@ -184,9 +184,9 @@ struct LoadRun {
   double cpu_seconds = 0;  // of all threads: on a busy machine it says more than the time that passed
 };
 
-std::unique_ptr<LoadRun> run_load(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
+std::unique_ptr<EngineLoadRun> run_engine_load(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
                                   std::shared_ptr<Constraint> constraint) {
-  auto run = std::make_unique<LoadRun>();
+  auto run = std::make_unique<EngineLoadRun>();
   run->steps.n_full = o.max_seqs;
   EngineOptions engine_options{.chunk = options.max_batch_tokens, .prefix_cache = !o.no_prefix_cache};
   engine_options.jump_ahead = !o.no_jump_ahead;
@@ -213,7 +213,7 @@ nlohmann::ordered_json percentiles(std::vector<double>& values) {
           {"max", percentile(values, 1)}};
 }
 
-nlohmann::ordered_json result_of(LoadRun& run) {
+nlohmann::ordered_json result_of(EngineLoadRun& run) {
   Observed& seen = run.observed;
   StepTimes& steps = run.steps;
   const EngineGauges& g = run.gauges;
@@ -275,8 +275,8 @@ nlohmann::ordered_json compare(Ranks& runner, const LoadOptions& o, const Runner
   nlohmann::ordered_json result = {{"free", nlohmann::json::array()}, {"constrained", nlohmann::json::array()}};
   std::vector<double> step_ratios, rate_ratios, cpu_ratios;
   for (int i = 0; i < o.n_pairs; ++i) {
-    const nlohmann::ordered_json free = result_of(*run_load(runner, o, options, nullptr)),
-                                 bound = result_of(*run_load(runner, o, options, constraint));
+    const nlohmann::ordered_json free = result_of(*run_engine_load(runner, o, options, nullptr)),
+                                 bound = result_of(*run_engine_load(runner, o, options, constraint));
     const double free_ms = free["decode_ms"]["p50"], bound_ms = bound["decode_ms"]["p50"];
     if (free_ms > 0 && bound_ms > 0) step_ratios.push_back(bound_ms / free_ms);
     cpu_ratios.push_back(bound["cpu_seconds"].get<double>() / free["cpu_seconds"].get<double>());
@@ -340,7 +340,7 @@ void bench_engine(LoadOptions& o) {
   { Engine(*runner, {}).warm_up(); }
   const nlohmann::ordered_json result = grammar.constraint
                                             ? compare(*runner, o, options, grammar.constraint)
-                                            : result_of(*run_load(*runner, o, options, nullptr));
+                                            : result_of(*run_engine_load(*runner, o, options, nullptr));
   if (o.json) {
     fmt::print("{}\n", result.dump(2));
     return;

@@ -15,11 +15,10 @@
 #include "cli/verbs.h"
 #include "text/calls/model_format.h"
 #include "text/chat_encode.h"
+#include "text/json_value.h"
 
 namespace ingot {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int kMaxToolRounds = 50;  // answers with calls in one turn: a model may call for ever
 
@@ -75,7 +74,7 @@ class Chat {
   }
 
   void reset() {
-    messages_ = Json::array();
+    messages_ = JsonValue::array();
     if (!options_.system.empty()) messages_.push_back({{"role", "system"}, {"content", options_.system}});
   }
 
@@ -91,7 +90,7 @@ class Chat {
 
   // A turn that fails leaves the conversation as it was before.
   void answer(const std::string& text) {
-    Json messages = messages_;
+    JsonValue messages = messages_;
     messages.push_back({{"role", "user"}, {"content", text}});
     try {
       for (int round = 1; answer_once(messages); ++round) {
@@ -109,9 +108,9 @@ class Chat {
   }
 
   // Appends the model's next message, and the results of its calls. Returns whether the model is to go on with them.
-  bool answer_once(Json& messages) {
+  bool answer_once(JsonValue& messages) {
     const std::vector<int32_t> prompt =
-        encode_chat(*model_.tokenizer, *model_.chat, messages, tools_ ? tools_->shown : Json(), Json::object());
+        encode_chat(*model_.tokenizer, *model_.chat, messages, tools_ ? tools_->shown : JsonValue(), JsonValue::object());
     if (tools_) return answer_with_tools(prompt, messages);
     const Generation g = generate_into(prompt, [](std::string_view piece) {
       fmt::print("{}", piece);
@@ -122,7 +121,7 @@ class Chat {
     return false;
   }
 
-  bool answer_with_tools(const std::vector<int32_t>& prompt, Json& messages) {
+  bool answer_with_tools(const std::vector<int32_t>& prompt, JsonValue& messages) {
     const std::string end = model_.tokenizer->decode(std::span(prompt).last(std::min<size_t>(prompt.size(), 16)));
     ChatAnswer answer(*format_, tools_->shown, opens_reasoning(*format_, end), ++n_answers_);
     const Generation g = generate_into(prompt, [&](std::string_view piece) { answer.feed(piece); });
@@ -179,7 +178,7 @@ class Chat {
       fmt::print("Where to? /save FILE\n");
       return;
     }
-    const std::string text = messages_.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    const std::string text = messages_.dump(2, ' ', false, JsonValue::error_handler_t::replace) + "\n";
     try {
       write_file(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
       fmt::print("{} messages written to {}.\n", messages_.size(), printable(path));
@@ -208,7 +207,7 @@ class Chat {
   std::vector<int32_t> markers_;        // of the format
   std::optional<ToolRunner> runner_;
   uint64_t n_answers_ = 0;
-  Json messages_;
+  JsonValue messages_;
   Usage last_;
   int n_turns_ = 0;
 };

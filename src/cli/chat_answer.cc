@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "text/json_value.h"
 
 namespace ingot {
 
-using Json = nlohmann::ordered_json;
-
-ChatAnswer::ChatAnswer(const CallFormat& format, const Json& tools, bool in_reasoning, uint64_t id_seed)
+ChatAnswer::ChatAnswer(const CallFormat& format, const JsonValue& tools, bool in_reasoning, uint64_t id_seed)
     : parser_(format, {.tools = &tools, .in_reasoning = in_reasoning, .id_seed = id_seed}) {}
 
 void ChatAnswer::feed(std::string_view text) {
@@ -51,8 +50,8 @@ void ChatAnswer::print(std::string_view text, bool is_reasoning) {
 }
 
 // Of a call that was cut, the arguments are no JSON, which some templates refuse: it has none then.
-Json ChatAnswer::message() const {
-  Json message = {{"role", "assistant"}, {"content", content_}};
+JsonValue ChatAnswer::message() const {
+  JsonValue message = {{"role", "assistant"}, {"content", content_}};
   if (!reasoning_.empty()) message["reasoning_content"] = reasoning_;
   for (const ToolCall& call : calls_)
     message["tool_calls"].push_back(

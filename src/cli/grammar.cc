@@ -9,11 +9,11 @@
 #include "base/error.h"
 #include "cli/grammar_options.h"
 #include "cli/verbs.h"
+#include "text/json_value.h"
 
 namespace ingot {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 struct CheckOptions {
@@ -45,8 +45,8 @@ struct Summary {
 };
 
 // What a schema says of its instances, and what it should; passed: all verdicts are right.
-Json check_case(const GrammarCase& one, const CheckOptions& o, Summary& summary) {
-  Json result = Json::object();
+JsonValue check_case(const GrammarCase& one, const CheckOptions& o, Summary& summary) {
+  JsonValue result = JsonValue::object();
   ++summary.n_schemas;
   const Clock::time_point begin = Clock::now();
   try {
@@ -54,7 +54,7 @@ Json check_case(const GrammarCase& one, const CheckOptions& o, Summary& summary)
     const auto automaton = compile({GrammarKind::kSchema, one.schema, !o.ordered, o.grammar.is_lenient}, &warnings);
     result["compile_us"] = us_since(begin);
     if (!warnings.empty()) result["warnings"] = warnings;
-    result["verdicts"] = Json::array();
+    result["verdicts"] = JsonValue::array();
     int n_wrong = 0;
     const Clock::time_point first = Clock::now();
     for (const GrammarCase::Instance& test : one.tests) {
@@ -77,8 +77,8 @@ Json check_case(const GrammarCase& one, const CheckOptions& o, Summary& summary)
 bool check_cases(const CheckOptions& o) {
   Summary summary;
   for (const GrammarCase& one : read_grammar_cases(o.jsonl))
-    fmt::print("{}\n", check_case(one, o, summary).dump(-1, ' ', false, Json::error_handler_t::replace));
-  const Json closing = {{"schemas", summary.n_schemas},
+    fmt::print("{}\n", check_case(one, o, summary).dump(-1, ' ', false, JsonValue::error_handler_t::replace));
+  const JsonValue closing = {{"schemas", summary.n_schemas},
                         {"passed", summary.n_passed},
                         {"refused", summary.n_refused},
                         {"invalid_accepted", summary.n_invalid_accepted},
@@ -100,7 +100,7 @@ bool check_lines(const CheckOptions& o) {
     const Verdict verdict = check(*automaton, line);
     all = all && verdict.accepted;
     if (o.json) {
-      const Json result = {{"accepted", verdict.accepted},
+      const JsonValue result = {{"accepted", verdict.accepted},
                            {"n_read", verdict.n_read},
                            {"compile_us", compile_us},
                            {"step_us", us_since(first)}};

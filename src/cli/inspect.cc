@@ -12,11 +12,10 @@
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "model/embedder.h"
+#include "text/json_value.h"
 
 namespace ingot {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct InspectOptions {
   ModelOptions model;
@@ -26,34 +25,34 @@ struct InspectOptions {
   uint64_t memory = 0;  // to fit in; 0: what is free
 };
 
-Json quant_mix(const CheckpointFacts& facts) {
+JsonValue quant_mix(const CheckpointFacts& facts) {
   std::map<std::string, std::pair<int, uint64_t>> mix;  // format: tensors, bytes
   for (const CheckpointTensor& t : facts.tensors) {
     auto& [count, bytes] = mix[t.type];
     ++count;
     bytes += t.n_bytes;
   }
-  Json json = Json::object();
+  JsonValue json = JsonValue::object();
   for (const auto& [name, entry] : mix) json[name] = {{"tensors", entry.first}, {"bytes", entry.second}};
   return json;
 }
 
 // Which layers have the window: "all", or their numbers from 0.
-Json windowed_layers(const Config& c) {
-  Json layers = Json::array();
+JsonValue windowed_layers(const Config& c) {
+  JsonValue layers = JsonValue::array();
   for (int i = 0; i < c.n_layers; ++i)
     if (c.layer(i).window > 0) layers.push_back(i);
-  return layers.size() == static_cast<size_t>(c.n_layers) ? Json("all") : layers;
+  return layers.size() == static_cast<size_t>(c.n_layers) ? JsonValue("all") : layers;
 }
 
-Json experts(const ExpertConfig& e) {
-  Json json = {{"experts", e.n}, {"experts_used", e.n_used}, {"expert_ffn_dim", e.ffn_dim}};
+JsonValue experts(const ExpertConfig& e) {
+  JsonValue json = {{"experts", e.n}, {"experts_used", e.n_used}, {"expert_ffn_dim", e.ffn_dim}};
   if (e.shared_dim > 0) json["shared_expert_ffn_dim"] = e.shared_dim;
   return json;
 }
 
-Json architecture(const Config& c) {
-  Json json = {{"architecture", c.arch->gguf_name},
+JsonValue architecture(const Config& c) {
+  JsonValue json = {{"architecture", c.arch->gguf_name},
                {"layers", c.n_layers},
                {"dim", c.dim},
                {"heads", c.n_heads},
@@ -84,7 +83,7 @@ int64_t active_parameters(const CheckpointFacts& facts, const Config& c) {
   return n;
 }
 
-Json encoder_architecture(const EncoderConfig& c) {
+JsonValue encoder_architecture(const EncoderConfig& c) {
   return {{"architecture", c.arch->gguf_name},
           {"layers", c.n_layers},
           {"dim", c.dim},
@@ -113,14 +112,14 @@ struct Planner {
 };
 
 // What context fits for each of so many sequences at once.
-Json what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
+JsonValue what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
   const Config c = checkpoint.config();
   const Planner planner(checkpoint, o);
   const size_t available = o.memory > 0 ? o.memory : planner.backend->available_bytes();
-  Json json = {{"available_bytes", available},
+  JsonValue json = {{"available_bytes", available},
                {"weights_bytes", planner.weights.total()},
                {"model_context", c.n_ctx_train},
-               {"fit", Json::array()}};
+               {"fit", JsonValue::array()}};
   RunnerOptions options = runner_options(o);
   options.n_checkpoints = o.model.n_checkpoints;
   for (const MemoryPlan& p : plans_that_fit(c, planner.weights, available, options, planner.backend.get()))
@@ -134,8 +133,8 @@ Json what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
   return json;
 }
 
-void print_fit(const Json& json) {
-  const auto bytes = [](const Json& value) { return human_bytes(value.get<uint64_t>()); };
+void print_fit(const JsonValue& json) {
+  const auto bytes = [](const JsonValue& value) { return human_bytes(value.get<uint64_t>()); };
   fmt::print("{} available, {} for the weights; a twentieth is left free\n", bytes(json["available_bytes"]),
              bytes(json["weights_bytes"]));
   if (json["fit"].empty()) fmt::print("nothing fits: use a smaller model or a smaller quant\n");
@@ -144,7 +143,7 @@ void print_fit(const Json& json) {
   const auto column = [&](const auto& text) { return recurrent ? fmt::format("{:>11}  ", text) : ""; };
   fmt::print("{:>9}  {}{:>12}  {:>10}  {:>10}\n", "sequences", column("checkpoints"), "context each", "cache",
              "in all");
-  for (const Json& row : json["fit"]) {
+  for (const JsonValue& row : json["fit"]) {
     const uint64_t cache = row["kv_bytes"].get<uint64_t>() + row["state_bytes"].get<uint64_t>();
     const bool whole = row["context"] == json["model_context"];
     fmt::print("{:>9}  {}{:>12}  {:>10}  {:>10}{}\n", row["sequences"].get<int>(),
@@ -154,7 +153,7 @@ void print_fit(const Json& json) {
 }
 
 // Weights, KV cache and scratch for one sequence of that context, as `run` would take them.
-Json memory_need(const Checkpoint& checkpoint, const InspectOptions& o) {
+JsonValue memory_need(const Checkpoint& checkpoint, const InspectOptions& o) {
   const Planner planner(checkpoint, o);
   RunnerOptions options = runner_options(o);
   options.n_ctx = o.model.n_ctx;
@@ -163,7 +162,7 @@ Json memory_need(const Checkpoint& checkpoint, const InspectOptions& o) {
   const bool is_bounded = o.model.n_ctx == 0 && planner.weights.total() <= available;
   const MemoryPlan plan = plan_memory(checkpoint.config(), planner.weights, is_bounded ? available : kUnlimited,
                                       options, planner.backend.get());
-  Json json = {{"context", plan.n_ctx},
+  JsonValue json = {{"context", plan.n_ctx},
                {"weights_bytes", plan.weight_bytes},
                {"kv_bytes", plan.kv_bytes},
                {"kv_bytes_per_token", plan.kv.token_bytes()},
@@ -174,11 +173,11 @@ Json memory_need(const Checkpoint& checkpoint, const InspectOptions& o) {
   return json;
 }
 
-Json tokenizer_facts(const Checkpoint& checkpoint) {
+JsonValue tokenizer_facts(const Checkpoint& checkpoint) {
   if (!checkpoint.has_tokenizer()) return nullptr;
   const auto t = checkpoint.tokenizer();
   auto token = [&](std::optional<int32_t> id) {
-    return id ? Json(fmt::format("{} ({})", *id, t->token_text(*id))) : Json();
+    return id ? JsonValue(fmt::format("{} ({})", *id, t->token_text(*id))) : JsonValue();
   };
   return {{"model", t->model()},      {"pre", t->pre()},
           {"tokens", t->n_vocab()},   {"bos", token(t->bos())},
@@ -186,8 +185,8 @@ Json tokenizer_facts(const Checkpoint& checkpoint) {
           {"adds_eos", t->add_eos()}, {"chat_template", checkpoint.chat_template().has_value()}};
 }
 
-Json sampling_facts(const GenerationConfig& g) {
-  Json json = Json::object();
+JsonValue sampling_facts(const GenerationConfig& g) {
+  JsonValue json = JsonValue::object();
   auto add = [&](const char* name, const auto& value) {
     if (value) json[name] = *value;
   };
@@ -202,7 +201,7 @@ Json sampling_facts(const GenerationConfig& g) {
 }
 
 // What only the rest of the checkpoint needs is not wanted of a part that cannot be read.
-Json or_error(const std::function<Json()>& make) {
+JsonValue or_error(const std::function<JsonValue()>& make) {
   try {
     return make();
   } catch (const Error& error) {
@@ -210,8 +209,8 @@ Json or_error(const std::function<Json()>& make) {
   }
 }
 
-Json describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const InspectOptions& o) {
-  Json json = {{"file", o.model.path.empty() ? "(built-in demo model)" : o.model.path},
+JsonValue describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const InspectOptions& o) {
+  JsonValue json = {{"file", o.model.path.empty() ? "(built-in demo model)" : o.model.path},
                {"container", facts.container},
                {"files", facts.n_files},
                {"file_bytes", facts.file_bytes},
@@ -228,17 +227,17 @@ Json describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const 
     });
     if (json["model"].contains("experts")) json["active_parameters"] = active_parameters(facts, checkpoint.config());
     if (!encoder)
-      json["memory"] = json["model"].contains("error") ? Json() : or_error([&] { return memory_need(checkpoint, o); });
+      json["memory"] = json["model"].contains("error") ? JsonValue() : or_error([&] { return memory_need(checkpoint, o); });
   }
   json["tokenizer"] = or_error([&] { return tokenizer_facts(checkpoint); });
-  if (const Json sampling = or_error([&] { return sampling_facts(checkpoint.generation()); }); !sampling.empty())
+  if (const JsonValue sampling = or_error([&] { return sampling_facts(checkpoint.generation()); }); !sampling.empty())
     json["sampling"] = sampling;
-  if (encoder) json["pooling"] = or_error([&] { return Json(read_embed_facts(checkpoint).pooling.value_or("none")); });
+  if (encoder) json["pooling"] = or_error([&] { return JsonValue(read_embed_facts(checkpoint).pooling.value_or("none")); });
   if (facts.pooling && !encoder) json["pooling"] = *facts.pooling;
-  json["metadata"] = Json::object();
+  json["metadata"] = JsonValue::object();
   for (const auto& [key, value] : facts.metadata) json["metadata"][key] = value;
   if (o.tensors) {
-    json["tensors"] = Json::array();
+    json["tensors"] = JsonValue::array();
     for (const CheckpointTensor& t : facts.tensors)
       json["tensors"].push_back({{"name", t.name}, {"type", t.type}, {"shape", t.shape}, {"bytes", t.n_bytes}});
   }
@@ -246,7 +245,7 @@ Json describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const 
 }
 
 // "key: value" lines, nested objects indented; byte counts in words too.
-void print_text(const Json& json, int indent) {
+void print_text(const JsonValue& json, int indent) {
   for (const auto& [key, value] : json.items()) {
     fmt::print("{:{}}{}:", "", indent, printable(key));
     if (value.is_object()) {
@@ -263,7 +262,7 @@ void print_text(const Json& json, int indent) {
 void inspect(InspectOptions& o) {
   if (o.kernels) {
     BenchSubject subject{.model = o.model, .shape = o.shape, .type = o.type};
-    const Json json = time_kernels(subject, o.rows);
+    const JsonValue json = time_kernels(subject, o.rows);
     if (o.json) return fmt::print("{}\n", json.dump(2));
     return print_kernels(json);
   }
@@ -278,16 +277,16 @@ void inspect(InspectOptions& o) {
   if (o.fit && find_encoder_config(*checkpoint))
     throw Error("an encoder keeps no cache, and has no context to fit: its memory is its weights");
   if (o.fit && facts.tensors.empty()) throw Error("this file has no tensors: there is nothing to fit");
-  Json json = o.fit ? what_fits(*checkpoint, o) : describe(*checkpoint, facts, o);
+  JsonValue json = o.fit ? what_fits(*checkpoint, o) : describe(*checkpoint, facts, o);
   if (o.json) {
-    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", json.dump(2, ' ', false, JsonValue::error_handler_t::replace));
     return;
   }
   if (o.fit) return print_fit(json);
-  const Json tensors = json.contains("tensors") ? json["tensors"] : Json::array();
+  const JsonValue tensors = json.contains("tensors") ? json["tensors"] : JsonValue::array();
   json.erase("tensors");
   print_text(json, 0);
-  for (const Json& t : tensors)
+  for (const JsonValue& t : tensors)
     fmt::print("{:<40} {:<14} {:<20} {}\n", printable(t["name"].get<std::string>()), t["type"].get<std::string>(),
                t["shape"].dump(), human_bytes(t["bytes"].get<uint64_t>()));
   for (const std::string& warning : facts.warnings) fmt::print(stderr, "ingot: warning: {}\n", printable(warning));

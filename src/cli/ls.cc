@@ -12,11 +12,10 @@
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "io/hub/list.h"
+#include "text/json_value.h"
 
 namespace ingot {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct LsOptions {
   HubFlags hub;
@@ -24,7 +23,7 @@ struct LsOptions {
 };
 
 void print_json(const std::vector<HubEntry>& entries) {
-  Json list = Json::array();
+  JsonValue list = JsonValue::array();
   for (const HubEntry& e : entries) {
     list.push_back(
         {{"repo", e.repo},
@@ -35,7 +34,7 @@ void print_json(const std::vector<HubEntry>& entries) {
          {"last_used", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(e.last_used)))},
          {"path", e.path}});
   }
-  fmt::print("{}\n", list.dump(2, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", list.dump(2, ' ', false, JsonValue::error_handler_t::replace));
 }
 
 // "main", or the start of the commit when nothing names it.

@@ -21,12 +21,12 @@ struct PerplexityOptions {
 };
 
 void perplexity_verb(PerplexityOptions& o) {
-  constexpr int kWindow = 512, kRowsOfStep = 128;
+  constexpr int kWindow = 512, kLogitRows = 128;
   const int window = o.model.n_ctx > 0 ? o.model.n_ctx : kWindow;
   o.model.n_ctx = window;
   RunnerOptions runner = runner_options(o.model);
   // The logits of every token take memory.
-  const int most = o.model.chunk > 0 ? std::min(o.model.chunk, kRowsOfStep) : kRowsOfStep;
+  const int most = o.model.chunk > 0 ? std::min(o.model.chunk, kLogitRows) : kLogitRows;
   runner.max_batch_tokens = runner.max_logits = std::min(most, window);
   const std::string text = read_file(o.file);
   LoadedModel model = open_model(o.model, runner);

@@ -6,11 +6,10 @@
 #include "base/log.h"
 #include "cli/hub_options.h"
 #include "cli/verbs.h"
+#include "text/json_value.h"
 
 namespace ingot {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct PullOptions {
   std::string model, log_level = "warn";
@@ -19,14 +18,14 @@ struct PullOptions {
 };
 
 void print_json(const HubModel& model) {
-  Json json = {{"repo", model.repo}, {"commit", model.commit}, {"label", model.label}, {"path", model.path},
-               {"downloaded_bytes", model.downloaded_bytes}, {"files", Json::array()}};
+  JsonValue json = {{"repo", model.repo}, {"commit", model.commit}, {"label", model.label}, {"path", model.path},
+               {"downloaded_bytes", model.downloaded_bytes}, {"files", JsonValue::array()}};
   for (const HubFile& file : model.files) {
-    Json entry = {{"path", file.path}, {"bytes", file.n_bytes}};
+    JsonValue entry = {{"path", file.path}, {"bytes", file.n_bytes}};
     if (!file.hash.empty()) entry[file.hash.size() == 64 ? "sha256" : "git_sha1"] = file.hash;
     json["files"].push_back(entry);
   }
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", json.dump(2, ' ', false, JsonValue::error_handler_t::replace));
 }
 
 void pull(PullOptions& o) {

@@ -8,11 +8,10 @@
 #include "cli/terminal.h"
 #include "cli/verbs.h"
 #include "text/chat_encode.h"
+#include "text/json_value.h"
 
 namespace ingot {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct RunOptions {
   ModelOptions model;
@@ -25,10 +24,10 @@ struct RunOptions {
 
 std::vector<int32_t> encode_prompt(const LoadedModel& model, const RunOptions& o, const std::string& text) {
   if (o.raw || !model.chat) return model.tokenizer->encode(text);
-  Json messages = Json::array();
+  JsonValue messages = JsonValue::array();
   if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
   messages.push_back({{"role", "user"}, {"content", text}});
-  return encode_chat(*model.tokenizer, *model.chat, messages, nullptr, Json::object());
+  return encode_chat(*model.tokenizer, *model.chat, messages, nullptr, JsonValue::object());
 }
 
 // Nothing for the rows that pad an embedding.
@@ -36,8 +35,8 @@ std::string_view token_bytes_of(const Tokenizer& tokenizer, int32_t id) {
   return id < tokenizer.n_vocab() ? tokenizer.token_bytes(id) : "";
 }
 
-Json token_json(const Tokenizer& tokenizer, const Sampled& sampled) {
-  Json json = {{"id", sampled.token}, {"text", token_bytes_of(tokenizer, sampled.token)}, {"logprob", sampled.logprob}};
+JsonValue token_json(const Tokenizer& tokenizer, const Sampled& sampled) {
+  JsonValue json = {{"id", sampled.token}, {"text", token_bytes_of(tokenizer, sampled.token)}, {"logprob", sampled.logprob}};
   for (const TokenLogprob& top : sampled.top)
     json["top"].push_back(
         {{"id", top.token}, {"text", token_bytes_of(tokenizer, top.token)}, {"logprob", top.logprob}});
@@ -46,7 +45,7 @@ Json token_json(const Tokenizer& tokenizer, const Sampled& sampled) {
 
 void print_json(const LoadedModel& model, const RunOptions& o, const Generation& g) {
   const Usage& u = g.usage;
-  Json json = {{"text", g.text},
+  JsonValue json = {{"text", g.text},
                {"finish_reason", g.finish},
                {"prompt_tokens", u.prompt_tokens},
                {"cached_tokens", u.cached_tokens},
@@ -57,12 +56,12 @@ void print_json(const LoadedModel& model, const RunOptions& o, const Generation&
                {"decode_tok_s", decode_rate(u)},
                {"load_ms", model.load_ms},
                {"seed", o.generate.sampling.seed}};
-  json["token_ids"] = Json::array();
+  json["token_ids"] = JsonValue::array();
   for (const Sampled& s : g.tokens) json["token_ids"].push_back(s.token);
   if (o.generate.sampling.n_logprobs >= 0) {
     for (const Sampled& s : g.tokens) json["logprobs"].push_back(token_json(*model.tokenizer, s));
   }
-  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", json.dump(-1, ' ', false, JsonValue::error_handler_t::replace));
 }
 
 int run(RunOptions& o) {

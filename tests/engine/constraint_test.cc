@@ -163,7 +163,9 @@ TEST_P(Constrained, CutsDraftsThatAreRefused) {
     EXPECT_EQ(sink->tokens, expected) << n_right;
     EXPECT_EQ(sink->finish->reason, FinishReason::kStop);
     EXPECT_EQ(engine.gauges().n_accepted_tokens, engine.gauges().n_draft_tokens) << "a refused draft was verified";
-    if (n_right > 0) EXPECT_GT(engine.gauges().n_accepted_tokens, 0);
+    if (n_right > 0) {
+      EXPECT_GT(engine.gauges().n_accepted_tokens, 0);
+    }
   }
 }
 
@@ -185,8 +187,12 @@ TEST_P(Constrained, EndsOnlyWhereTheGrammarMay) {
     EXPECT_THAT(text, testing::MatchesRegex(is_banned ? "aaa" : "aaa(bb)*b?"));
     const Finish& finish = *sinks[seed]->finish;
     EXPECT_EQ(finish.reason == FinishReason::kLength, sinks[seed]->tokens.size() == 11u) << finish.error;
-    if (ignores) EXPECT_EQ(finish.reason, FinishReason::kLength);
-    if (finish.reason == FinishReason::kStop) EXPECT_EQ(finish.stop_token, kEnd);
+    if (ignores) {
+      EXPECT_EQ(finish.reason, FinishReason::kLength);
+    }
+    if (finish.reason == FinishReason::kStop) {
+      EXPECT_EQ(finish.stop_token, kEnd);
+    }
   }
 }
 

@@ -261,7 +261,9 @@ TEST_P(JumpAhead, EndsAtMaxTokensWithinForcedText) {
     EXPECT_EQ(sink->tokens, expected_tokens(request));
     const bool is_cut = text_of(sink->tokens).size() < text_of(expected_tokens(request_of(shared, 5))).size();
     EXPECT_EQ(sink->finish->reason, is_cut ? FinishReason::kLength : FinishReason::kStop);
-    if (is_cut) EXPECT_EQ(sink->tokens.size(), static_cast<size_t>(max_tokens));
+    if (is_cut) {
+      EXPECT_EQ(sink->tokens.size(), static_cast<size_t>(max_tokens));
+    }
   }
 }
 

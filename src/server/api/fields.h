@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-namespace ingot {
+#include "text/json_value.h"
 
-using JsonValue = nlohmann::ordered_json;
+namespace ingot {
 
 // Strict JSON in UTF-8: no key twice in an object, nested at most kMaxJsonDepth levels. Throws ApiError 400 with the
 // place.
