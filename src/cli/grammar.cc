@@ -50,7 +50,7 @@ Json check_case(const GrammarCase& one, bool any_order, Summary& summary) {
   ++summary.n_schemas;
   const Clock::time_point begin = Clock::now();
   try {
-    const auto automaton = compile({GrammarKind::kSchema, one.schema, any_order});
+    const auto automaton = compile({GrammarKind::kSchema, one.schema, any_order, true});
     result["compile_us"] = us_since(begin);
     result["verdicts"] = Json::array();
     int n_wrong = 0;
@@ -89,6 +89,7 @@ bool check_lines(const CheckOptions& o) {
   std::optional<GrammarText> grammar = grammar_text(o.grammar);
   if (!grammar) throw UsageError("grammar check needs --json-schema, --regex, --grammar or --jsonl");
   grammar->any_order = !o.ordered;
+  grammar->deep_indents = true;
   const Clock::time_point begin = Clock::now();
   const auto automaton = compile_option(*grammar);
   const double compile_us = us_since(begin);

@@ -10,7 +10,7 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxText = size_t{1} << 22;
-constexpr size_t kBytesPerByte = 64;  // of a compiled grammar, for each of its text: about what large schemas come to
+constexpr uint32_t kDeepIndent = 240;
 
 bool is_text(TokenType type) {
   return type != TokenType::kControl && type != TokenType::kUnknown && type != TokenType::kUnused;
@@ -21,7 +21,11 @@ bool is_text(TokenType type) {
 std::unique_ptr<Automaton> compile(const GrammarText& grammar) {
   const std::string& text = grammar.text;
   if (text.size() > kMaxText) throw Error("the grammar has {} bytes: at most {}", text.size(), kMaxText);
-  if (grammar.kind == GrammarKind::kSchema) return compile_schema(text, {}, {.any_order = grammar.any_order});
+  if (grammar.kind == GrammarKind::kSchema) {
+    MachineOptions options{.any_order = grammar.any_order};
+    if (grammar.deep_indents) options.max_blanks = kDeepIndent;
+    return compile_schema(text, {}, options);
+  }
   if (grammar.kind == GrammarKind::kRegex) return compile_regex(text);
   return text.find("::=") != std::string::npos ? compile_gbnf(text) : compile_lark(text);
 }
@@ -57,7 +61,7 @@ std::shared_ptr<const GrammarVocabulary> ModelGrammars::vocabulary() {
 }
 
 std::shared_ptr<Constraint> ModelGrammars::get(const GrammarText& grammar) {
-  const std::string key = std::to_string(static_cast<int>(grammar.kind) * 2 + grammar.any_order) + ' ' + grammar.text;
+  const std::string key = std::to_string(static_cast<int>(grammar.kind) * 4 + grammar.any_order * 2 + grammar.deep_indents) + ' ' + grammar.text;
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = places_.find(key); found != places_.end()) {
@@ -79,7 +83,7 @@ std::shared_ptr<Constraint> ModelGrammars::get(const GrammarText& grammar) {
 void ModelGrammars::drop_old() {
   size_t bytes = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
-    bytes += entry->constraint->cached_bytes() + entry->key.size() * kBytesPerByte;
+    bytes += entry->constraint->n_bytes() + entry->key.size();
     if (bytes <= max_bytes_ || entry == entries_.begin()) {
       ++entry;
       continue;

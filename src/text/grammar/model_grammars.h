@@ -19,6 +19,7 @@ struct GrammarText {
   GrammarKind kind = GrammarKind::kSchema;
   std::string text;        // JSON Schema; ECMA 262; GBNF, or Lark where there is no ::=
   bool any_order = false;  // members of objects: in any order, not in the schema's
+  bool deep_indents = false;  // JSON may have lines with much white space, which models are kept from
 };
 
 // Throws Error that says what is wrong or cannot be enforced, and where.
