@@ -51,7 +51,12 @@ JsonValue check_case(const GrammarCase& one, const CheckOptions& o, Summary& sum
   const Clock::time_point begin = Clock::now();
   try {
     std::vector<std::string> warnings;
-    const auto automaton = compile({GrammarKind::kSchema, one.schema, !o.ordered, o.grammar.is_lenient}, &warnings);
+    const GrammarText text{.kind = GrammarKind::kSchema,
+                           .text = one.schema,
+                           .any_order = !o.ordered,
+                           .is_lenient = o.grammar.is_lenient,
+                           .deep_indents = true};
+    const auto automaton = compile(text, &warnings);
     result["compile_us"] = us_since(begin);
     if (!warnings.empty()) result["warnings"] = warnings;
     result["verdicts"] = JsonValue::array();
@@ -91,6 +96,7 @@ bool check_lines(const CheckOptions& o) {
   std::optional<GrammarText> grammar = grammar_text(o.grammar);
   if (!grammar) throw UsageError("grammar check needs --json-schema, --regex, --grammar or --jsonl");
   grammar->any_order = !o.ordered;
+  grammar->deep_indents = true;
   const Clock::time_point begin = Clock::now();
   const auto automaton = compile_option(*grammar);
   const double compile_us = us_since(begin);

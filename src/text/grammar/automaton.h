@@ -23,6 +23,11 @@ struct GrammarState {
 class Automaton {
  public:
   virtual ~Automaton() = default;
+  // Until the next call, steps throw Error where they need more work than that: counted, not measured, so that
+  // the result does not depend on the machine. Without a call there is no limit.
+  virtual void limit_work(size_t) {}
+  virtual size_t n_bytes() const { return 0; }  // that the machine has grown to, about
+
   virtual GrammarState start() = 0;
   // The state after `byte`. Dead where no text of the grammar goes on so.
   virtual GrammarState step(GrammarState state, uint8_t byte) = 0;

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "text/grammar/regular.h"
 
 namespace ingot {
 
@@ -15,11 +16,13 @@ constexpr size_t kMaxForcedTexts = 1 << 13;           // the same, of texts that
 }  // namespace
 
 Constraint::Constraint(std::unique_ptr<Automaton> automaton, std::shared_ptr<const GrammarVocabulary> vocabulary)
-    : automaton_(std::move(automaton)), vocabulary_(std::move(vocabulary)), words_(*automaton_, *vocabulary_) {}
+    : automaton_(std::move(automaton)), vocabulary_(std::move(vocabulary)), words_(*automaton_, *vocabulary_) {
+  count_bytes();
+}
 
 std::shared_ptr<const TokenMask> Constraint::mask(GrammarState state) {
   if (const auto it = masks_.find(state); it != masks_.end()) return it->second;
-  if (cached_bytes_ > kMaxCachedBytes) {
+  if (n_mask_bytes_ > kMaxCachedBytes) {
     masks_.clear();
     words_.clear();
     closers_before_.clear();
@@ -33,7 +36,8 @@ std::shared_ptr<const TokenMask> Constraint::mask(GrammarState state) {
 void Constraint::count_bytes() {
   const size_t n_mask = (static_cast<size_t>(vocabulary_->size()) + 31) / 32 * sizeof(uint32_t);
   const size_t n_closers = vocabulary_->no_closers().size() * sizeof(uint64_t);
-  cached_bytes_ = masks_.size() * n_mask + words_.n_bytes() + closers_before_.size() * n_closers;
+  n_mask_bytes_ = masks_.size() * n_mask + words_.n_bytes() + closers_before_.size() * n_closers;
+  n_bytes_ = n_mask_bytes_ + automaton_->n_bytes();
 }
 
 std::shared_ptr<const TokenMask> Constraint::make_mask(GrammarState state) {
@@ -182,12 +186,14 @@ void Constraint::add_tokens(const TokenTrie& trie, GrammarState state, uint32_t 
 
 Matcher::Matcher(std::shared_ptr<Constraint> constraint) : constraint_(std::move(constraint)) {
   const std::lock_guard lock(constraint_->mutex_);
+  constraint_->automaton_->limit_work(RegularLanguages::kMostWork);
   states_.push_back(constraint_->automaton_->start());
   can_end_ = constraint_->automaton_->accepts(states_.back());
 }
 
 std::shared_ptr<const TokenMask> Matcher::mask() {
   const std::lock_guard lock(constraint_->mutex_);
+  constraint_->automaton_->limit_work(RegularLanguages::kMostWork);
   return constraint_->mask(states_.back());
 }
 
@@ -200,6 +206,7 @@ bool Matcher::accept(int32_t token) {
     return true;
   }
   const std::lock_guard lock(constraint_->mutex_);
+  constraint_->automaton_->limit_work(RegularLanguages::kMostWork);
   GrammarState state = states_.back();
   if (vocabulary.bytes(token).empty()) return false;
   for (char c : vocabulary.bytes(token)) {
@@ -214,6 +221,7 @@ bool Matcher::accept(int32_t token) {
 void Matcher::roll_back(int n) {
   CHECK(n >= 0 && n <= n_tokens());
   const std::lock_guard lock(constraint_->mutex_);
+  constraint_->automaton_->limit_work(RegularLanguages::kMostWork);
   states_.resize(states_.size() - static_cast<size_t>(n));
   can_end_ = constraint_->automaton_->accepts(states_.back());
 }
@@ -221,6 +229,7 @@ void Matcher::roll_back(int n) {
 bool Matcher::is_over() {
   if (!can_end_) return false;
   const std::lock_guard lock(constraint_->mutex_);
+  constraint_->automaton_->limit_work(RegularLanguages::kMostWork);
   for (int byte = 0; byte < 256; ++byte) {
     if (!constraint_->automaton_->step(states_.back(), static_cast<uint8_t>(byte)).is_dead()) return false;
   }
@@ -229,6 +238,7 @@ bool Matcher::is_over() {
 
 std::string Matcher::forced() {
   const std::lock_guard lock(constraint_->mutex_);
+  constraint_->automaton_->limit_work(RegularLanguages::kMostWork);
   return constraint_->forced(states_.back());
 }
 

@@ -19,7 +19,7 @@ class Constraint {
   Constraint(std::unique_ptr<Automaton> automaton, std::shared_ptr<const GrammarVocabulary> vocabulary);
 
   const GrammarVocabulary& vocabulary() const { return *vocabulary_; }
-  size_t cached_bytes() const { return cached_bytes_; }  // of masks, at present
+  size_t n_bytes() const { return n_bytes_; }  // of masks and of the machine, at present
 
  private:
   friend class Matcher;
@@ -46,7 +46,8 @@ class Constraint {
   std::unordered_map<GrammarState, CloserSet> closers_before_;
   CloserSet closers_now_;  // of a state that is not kept
   std::unordered_map<GrammarState, std::string> forced_;
-  std::atomic<size_t> cached_bytes_{0};  // read without the mutex, which is held for as long as a mask takes
+  size_t n_mask_bytes_ = 0;
+  std::atomic<size_t> n_bytes_{0};  // read without the mutex, which is held for as long as a mask takes
 };
 
 class Matcher {

@@ -12,8 +12,7 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxText = size_t{1} << 22;
-// Of a compiled grammar that has read some text: about what small schemas come to, and more for each byte of large ones.
-constexpr size_t kBytesOfOne = size_t{192} << 10, kBytesPerByte = 64;
+constexpr uint32_t kDeepIndent = 240;
 
 bool is_text(TokenType type) {
   return type != TokenType::kControl && type != TokenType::kUnknown && type != TokenType::kUnused;
@@ -25,7 +24,9 @@ std::unique_ptr<Automaton> compile(const GrammarText& grammar, std::vector<std::
   const std::string& text = grammar.text;
   if (text.size() > kMaxText) throw Error("the grammar has {} bytes: at most {}", text.size(), kMaxText);
   if (grammar.kind == GrammarKind::kSchema) {
-    auto machine = compile_schema(text, {.is_lenient = grammar.is_lenient}, {.any_order = grammar.any_order});
+    MachineOptions options{.any_order = grammar.any_order};
+    if (grammar.deep_indents) options.max_blanks = kDeepIndent;
+    auto machine = compile_schema(text, {.is_lenient = grammar.is_lenient}, options);
     if (warnings) std::ranges::copy(machine->table().warnings, std::back_inserter(*warnings));
     return machine;
   }
@@ -69,8 +70,8 @@ std::shared_ptr<const GrammarVocabulary> ModelGrammars::vocabulary() {
 }
 
 std::shared_ptr<Constraint> ModelGrammars::get(const GrammarText& grammar, std::vector<std::string>* warnings) {
-  const std::string key = fmt::format("{} {:d} {:d} {}", static_cast<int>(grammar.kind), grammar.any_order,
-                                      grammar.is_lenient, grammar.text);
+  const std::string key = fmt::format("{} {:d} {:d} {:d} {}", static_cast<int>(grammar.kind), grammar.any_order,
+                                      grammar.is_lenient, grammar.deep_indents, grammar.text);
   return get(key, [&](std::vector<std::string>* said) { return compile(grammar, said); }, warnings);
 }
 
@@ -102,7 +103,7 @@ std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Mak
 void ModelGrammars::drop_old() {
   size_t bytes = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
-    bytes += entry->constraint->cached_bytes() + kBytesOfOne + entry->key.size() * kBytesPerByte;
+    bytes += entry->constraint->n_bytes() + entry->key.size();
     if (bytes <= max_bytes_ || entry == entries_.begin()) {
       ++entry;
       continue;

@@ -18,9 +18,10 @@ enum class GrammarKind : uint8_t { kSchema, kRegex, kGrammar };
 
 struct GrammarText {
   GrammarKind kind = GrammarKind::kSchema;
-  std::string text;         // JSON Schema; ECMA 262; GBNF, or Lark where there is no ::=
-  bool any_order = false;   // members of objects: in any order, not in the schema's
-  bool is_lenient = false;  // of a schema, what cannot be enforced becomes a warning
+  std::string text;           // JSON Schema; ECMA 262; GBNF, or Lark where there is no ::=
+  bool any_order = false;     // members of objects: in any order, not in the schema's
+  bool is_lenient = false;    // of a schema, what cannot be enforced becomes a warning
+  bool deep_indents = false;  // JSON may have lines with much white space, which models are kept from
 };
 
 // Throws Error that says what is wrong or cannot be enforced, and where. warnings: those of a schema are added, where

@@ -455,6 +455,18 @@ uint32_t PushdownMachine::step_word(uint32_t place, uint8_t byte) {
   return next == kDead || next == kWordEnds || next == kWordOver ? next : word(kind, next);
 }
 
+void PushdownMachine::limit_work(size_t n_steps) {
+  languages_->limit_work(n_steps);
+  for (const auto& machine : machines_) machine->limit_work(n_steps);
+}
+
+size_t PushdownMachine::n_bytes() const {
+  constexpr size_t kEntry = 48;  // of a hash table, about
+  size_t n = languages_->n_bytes() + exprs_.n_bytes() + stacks_.n_bytes() + frames_.n_bytes() + contexts_.n_bytes() + machine_states_.n_bytes();
+  for (const auto& machine : machines_) n += machine->n_bytes();
+  return n + rows_.size() * 256 * sizeof(uint32_t) + (states_.size() + ends_.size()) * kEntry + n_heads_ * sizeof(Head);
+}
+
 bool PushdownMachine::is_string(uint32_t place) const {
   const uint32_t kind = kind_of(place);
   return kind != 0 && machines_[kind - 1]->is_string(place_of(place));

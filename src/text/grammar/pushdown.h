@@ -22,6 +22,8 @@ class PushdownMachine final : public Automaton {
   // Throws Error where a rule begins with itself otherwise than directly.
   explicit PushdownMachine(Grammar grammar);
 
+  void limit_work(size_t n_steps) override;
+  size_t n_bytes() const override;
   GrammarState start() override { return start_; }
   GrammarState step(GrammarState state, uint8_t byte) override;
   bool accepts(GrammarState state) override;

@@ -12,6 +12,9 @@ class RegexMachine final : public Automaton {
   // Throws Error where no text belongs to `language`.
   RegexMachine(std::unique_ptr<RegularLanguages> languages, RegularLanguages::Id language);
 
+  void limit_work(size_t n_steps) override { languages_->limit_work(n_steps); }
+  size_t n_bytes() const override { return languages_->n_bytes(); }
+
   GrammarState start() override { return {kFirst + start_, 0, 0}; }
   GrammarState step(GrammarState state, uint8_t byte) override;
   bool accepts(GrammarState state) override { return !state.is_dead() && languages_->has_empty(state.place - kFirst); }

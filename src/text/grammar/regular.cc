@@ -287,6 +287,7 @@ bool RegularLanguages::has_complements(const std::vector<Id>& sorted) const {
 RegularLanguages::Id RegularLanguages::any_of(std::vector<Id> parts) {
   std::vector<Id> flat;
   flatten(Kind::kAnyOf, parts, flat);
+  spend(flat.size());
   std::erase(flat, kNothing);
   if (std::ranges::find(flat, kAnything) != flat.end() || has_complements(flat)) return kAnything;
   ByteSet joined;
@@ -313,6 +314,7 @@ RegularLanguages::Id RegularLanguages::any_of(std::vector<Id> parts) {
 RegularLanguages::Id RegularLanguages::all_of(std::vector<Id> parts) {
   std::vector<Id> flat;
   flatten(Kind::kAllOf, parts, flat);
+  spend(flat.size());
   std::erase(flat, kAnything);
   if (flat.empty()) return kAnything;
   if (flat[0] == kNothing || has_complements(flat)) return kNothing;
@@ -377,8 +379,20 @@ RegularLanguages::Id RegularLanguages::derive(Id id, uint8_t byte) {
   return derived_[at];
 }
 
+void RegularLanguages::refuse_work() {
+  throw Error("patterns, formats and limits of length take too much work together: nested repetitions and look-aheads with "
+              "large counts do; write them with smaller ones");
+}
+
+size_t RegularLanguages::n_bytes() const {
+  constexpr size_t kEntry = 48;  // of index_, about
+  return nodes_.size() * (sizeof(Node) + kEntry + 2 * sizeof(uint32_t)) + (args_.size() + derived_.size()) * sizeof(uint32_t) +
+         rows_.size() * sizeof(rows_[0]) + classes_.size() * (sizeof(Classes) + kEntry);
+}
+
 RegularLanguages::Id RegularLanguages::derive_now(Id id, uint8_t byte) {
   const Node node = nodes_[id];
+  spend(1 + node.count);
   const std::vector<uint32_t> parts(args_.begin() + node.first, args_.begin() + node.first + node.count);
   switch (node.kind) {
     case Kind::kConcat: {

@@ -29,6 +29,15 @@ class RegularLanguages {
   // Throws Error where more than `max_nodes` expressions would be made.
   explicit RegularLanguages(size_t max_nodes = 1 << 18);
 
+  static constexpr size_t kMostWork = size_t{1} << 19;  // parts of expressions: about 0.1 s
+  // Until the next call, what follows throws Error where more than `n_parts` parts of expressions have to be looked at.
+  void limit_work(size_t n_parts) { work_left_ = n_parts; }
+  void spend(size_t n_parts) {
+    if (n_parts > work_left_) refuse_work();
+    work_left_ -= n_parts;
+  }
+  size_t n_bytes() const;
+
   Id bytes(const ByteSet& set);
   Id literal(std::string_view text);
   Id literals(std::span<const std::string_view> texts);
@@ -82,10 +91,12 @@ class RegularLanguages {
   Id derive_multiples(std::span<const uint32_t> numbers, uint8_t byte);
   void flatten(Kind kind, const std::vector<Id>& parts, std::vector<Id>& out) const;
   bool has_complements(const std::vector<Id>& sorted) const;
+  [[noreturn]] static void refuse_work();
   Life known_life(Id id) const;
   bool search_life(Id id);
 
   size_t max_nodes_;
+  size_t work_left_ = SIZE_MAX;
   std::vector<Node> nodes_;
   std::vector<uint32_t> args_;
   std::vector<ByteSet> byte_sets_;

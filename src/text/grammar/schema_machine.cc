@@ -24,6 +24,7 @@ enum NameWord { kNameSet = 3, kNameNode, kOthers, kPatterns };             // th
 
 constexpr uint32_t kFirstText = 1;
 constexpr uint32_t kUnmade = UINT32_MAX;
+constexpr size_t kRowWork = 8;  // of a row, in parts of expressions
 
 // The bytes that stand between words, or begin one.
 constexpr std::array<bool, 256> kBetween = [] {
@@ -51,6 +52,15 @@ SchemaMachine::SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions 
   if (!is_possible(plan)) throw Error("the schema allows no value at all");
   const uint32_t slot[] = {kSlot, 0, plan, 0};
   root_slot_ = frames_.intern(slot);
+}
+
+size_t SchemaMachine::n_bytes() const {
+  constexpr size_t kEntry = 64;  // of a hash table, about
+  size_t n = l_.n_bytes() + frames_.n_bytes() + words_.n_bytes() + value_index_.n_bytes() + values_.size() * sizeof(ValuePlan) +
+             (steps_.size() + typed_.size() + typed_languages_.size() + set_of_frame_.size() + 2 * texts_.size()) * kEntry;
+  n += n_rows_ * 256 * sizeof(uint32_t);
+  for (const auto& set : name_sets_) n += sizeof(NameSet) + set->below.size() * 2 * sizeof(uint32_t);
+  return n;
 }
 
 GrammarState SchemaMachine::start() { return {kValue, root_slot_, 0}; }
@@ -413,6 +423,7 @@ bool SchemaMachine::can_only_hold(const ObjectPlan& plan, const ObjectRule& rule
 
 uint32_t SchemaMachine::enter_member(uint32_t frame, int name, const std::vector<bool>& matched, uint32_t text) {
   Words words = frames_.copy(frame), link;
+  l_.spend(words.size());
   const uint32_t child = plan_member(words, name, matched, link);
   if (child == UINT32_MAX) return 0;
   const uint32_t parent = frames_.intern(words);
@@ -732,12 +743,14 @@ const std::array<uint32_t, 256>& SchemaMachine::word_row(uint32_t place) {
     auto made = make_row(words_.copy(id));
     if (id >= rows_.size()) rows_.resize(id + 1);
     rows_[id] = std::move(made);
+    ++n_rows_;
   }
   return *rows_[id];
 }
 
 // Bytes that lead every language of the word to the same place lead the word there: few of 256 are looked at closely.
 std::unique_ptr<std::array<uint32_t, 256>> SchemaMachine::make_row(const Words& word) {
+  l_.spend(kRowWork);
   auto row = std::make_unique<std::array<uint32_t, 256>>();
   if (word[0] != kBare && escape_of(word).phase != Escape::kNone) {
     for (size_t byte = 0; byte < 256; ++byte) (*row)[byte] = next_word(word, static_cast<uint8_t>(byte));
@@ -994,7 +1007,7 @@ uint32_t SchemaMachine::add_blank(GrammarState state, uint8_t byte) {
     if ((is_object ? close_object(state.frame, state.text) : close_array(state.frame, state.text)).is_dead()) return kPlaceDead;
   }
   if (n == 0) return byte == ' ' ? kind + kPlaceKinds : byte == '\n' ? kind + 2 * kPlaceKinds : uint32_t{kPlaceDead};
-  return n > 1 && n < kMaxBlanks && byte != '\n' ? kind + (n + 1) * kPlaceKinds : uint32_t{kPlaceDead};
+  return n > 1 && n <= std::min(options_.max_blanks, kMaxBlanks) && byte != '\n' ? kind + (n + 1) * kPlaceKinds : uint32_t{kPlaceDead};
 }
 
 GrammarState SchemaMachine::find_step(GrammarState state, uint8_t byte) {
@@ -1059,8 +1072,11 @@ std::string SchemaMachine::text_between(uint32_t from, uint32_t to) const {
 
 std::unique_ptr<SchemaMachine> compile_schema(std::string_view json, const SchemaOptions& schema, const MachineOptions& options) {
   auto table = std::make_unique<SchemaTable>();
+  table->languages.limit_work(RegularLanguages::kMostWork);
   read_schema(json, schema, *table);
-  return std::make_unique<SchemaMachine>(std::move(table), options);
+  auto machine = std::make_unique<SchemaMachine>(std::move(table), options);
+  machine->limit_work(SIZE_MAX);
+  return machine;
 }
 
 }  // namespace ingot

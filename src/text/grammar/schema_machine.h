@@ -24,12 +24,15 @@ namespace ingot {
 struct MachineOptions {
   bool any_order = false;    // members in any order; else in the order of the schema, others last
   bool is_compact = false;   // no white space between values
+  uint32_t max_blanks = 16;  // bytes of white space in a row: a model must not go on with them for ever
 };
 
 class SchemaMachine final : public Automaton {
  public:
   SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions options);
 
+  void limit_work(size_t n_steps) override { l_.limit_work(n_steps); }
+  size_t n_bytes() const override;
   GrammarState start() override;
   GrammarState step(GrammarState state, uint8_t byte) override;
   bool accepts(GrammarState state) override;
@@ -57,7 +60,7 @@ class SchemaMachine final : public Automaton {
     kPlaceDead = 0, kValue = 3, kFirstItem, kNextItem, kFirstName, kNextName, kColon, kAfterValue, kDone, kPlaceKinds = 16
   };
   static constexpr uint32_t kFirstWord = 1 << 12;
-  static constexpr uint32_t kMaxBlanks = 17;  // one more than the bytes of white space between values
+  static constexpr uint32_t kMaxBlanks = (kFirstWord - kPlaceKinds) / kPlaceKinds - 2;  // that places can count
   static constexpr size_t kMaxTexts = 1 << 24;
 
   // What is asked of a value: goals over schemas, and which combinations of goals will do (leaves: goals).
@@ -181,6 +184,7 @@ class SchemaMachine final : public Automaton {
   std::unordered_map<uint64_t, Language> typed_languages_;
   WordLists frames_{1 << 22, "frames"}, words_{1 << 20, "words"};
   std::vector<std::unique_ptr<std::array<uint32_t, 256>>> rows_;
+  size_t n_rows_ = 0;
   std::vector<std::unique_ptr<NameSet>> name_sets_;
   std::unordered_map<uint32_t, uint32_t> set_of_frame_;
   std::map<Words, uint32_t> set_index_;
