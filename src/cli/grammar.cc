@@ -139,7 +139,8 @@ void add_grammar(CLI::App& app) {
   check->footer(
       "Exit code 1: a text was rejected, or a case's verdict is not what it says.\nExamples:\n"
       "  echo '{\"a\": 1}' | ingot grammar check --json-schema '{\"required\": [\"a\"]}'\n"
-      "  ingot grammar check --jsonl cases.jsonl");
+      "  ingot grammar check --jsonl cases.jsonl\n"
+      "  ingot grammar check --lenient-schema --json-schema @schema.json < answers.txt");
   check->callback([o] {
     if (!(o->jsonl.empty() ? check_lines(*o) : check_cases(*o))) throw CLI::RuntimeError(1);
   });

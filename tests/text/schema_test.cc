@@ -129,6 +129,8 @@ TEST(Schema, UnevaluatedMembersOfManyConditions) {
   EXPECT_FALSE(accepts(any, R"({"q":1})"));
   EXPECT_THAT(error_of(doubled + R"(},"$ref":"#/$defs/d59"})"),
               HasSubstr("'unevaluatedProperties' stands beside too many"));
+  EXPECT_EQ(error_of(doubled.replace(1, 29, R"("$comment":"")") + R"(},"propertyNames":{"$ref":"#/$defs/d59"}})"),
+            "no error");
   const auto ordered = compile_schema(any, {}, {});
   EXPECT_TRUE(ingot::testing::accepts(*ordered, R"({"b":1,"a":2,"p0":1,"p1":1})"));
   EXPECT_FALSE(ingot::testing::accepts(*ordered, R"({"a":2,"b":1})"));

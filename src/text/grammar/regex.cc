@@ -1,5 +1,6 @@
 #include "text/grammar/regex.h"
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -84,7 +85,11 @@ class Parser {
     return chars({{c, c}});
   }
 
-  Term chars(const CharSet& set) { return {Term::Kind::kChars, languages_.characters(set)}; }
+  Term chars(const CharSet& set) {
+    const auto [it, is_new] = chars_.try_emplace(set, 0);  // classes come again and again
+    if (is_new) it->second = languages_.characters(set);
+    return {Term::Kind::kChars, it->second};
+  }
 
   Term parse_group(int depth) {
     Term term{Term::Kind::kGroup};
@@ -258,6 +263,7 @@ class Parser {
 
   RegularLanguages& languages_;
   std::string_view pattern_;
+  std::map<CharSet, Id> chars_;
   size_t at_ = 0;
 };
 

@@ -53,14 +53,14 @@ const Standard& standard() {
 
 }  // namespace
 
+SchemaTable::SchemaTable() : languages(standard().languages), full(standard().full) {}
+
 void read_schema(std::string_view text, const SchemaOptions& options, SchemaTable& table) {
   const Json json = parse(text);
   SchemaReader(json, options, table).read();
 }
 
 void SchemaReader::read() {
-  l_ = standard().languages;
-  t_.full = standard().full;
   t_.schemas.resize(2);
   t_.schemas[kAnySchema].languages = t_.full;
   t_.schemas[kNoSchema].types = 0;
@@ -219,10 +219,11 @@ void SchemaReader::check_loops() {
 
 // What a string that meets the schema may hold.
 RegularLanguages::Id SchemaReader::name_language(SchemaId id) {
+  if (const auto it = name_languages_.find(id); it != name_languages_.end()) return it->second;
   const Schema& schema = t_.schemas[id];
   const auto string = static_cast<size_t>(JsonType::kString);
   const Language own = schema.types >> string & 1 ? schema.languages[string] : RegularLanguages::kNothing;
-  return l_.all_of({own, formula_language(schema.others)});
+  return name_languages_[id] = l_.all_of({own, formula_language(schema.others)});
 }
 
 RegularLanguages::Id SchemaReader::formula_language(Formula id) {

@@ -55,9 +55,10 @@ struct SchemaOptions {
 };
 
 struct SchemaTable {
+  SchemaTable();
   RegularLanguages languages;
   Formulas formulas;
-  std::array<RegularLanguages::Id, kScalarTypes> full{};  // every text of a type
+  std::array<RegularLanguages::Id, kScalarTypes> full;  // every text of a type
   std::vector<Schema> schemas;
   std::vector<ObjectRule> objects;
   std::vector<ArrayRule> arrays;

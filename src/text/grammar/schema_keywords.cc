@@ -188,7 +188,7 @@ void SchemaReader::read_object(const Json& json, const std::string& path, Schema
   std::tie(rule.min, rule.max) = counts(json, path, "minProperties", "maxProperties");
   const bool limits_names = rule.limits_names = has(json, "propertyNames");
   schema.object = add_rule(std::move(rule));
-  if (limits_names) name_rules_.emplace_back(schema.object, child(json, "propertyNames", path));
+  if (limits_names) name_rules_.emplace(schema.object, child(json, "propertyNames", path));
 }
 
 void SchemaReader::read_members(const Json& json, const std::string& path, ObjectRule& rule) {

@@ -118,6 +118,8 @@ class SchemaReader {
 
   // schema_relax.cc
   void relax_opposites();
+  template <class Visit>
+  void each_asked(const Schema& schema, const Visit& visit) const;
   std::vector<bool> find_relaxed() const;
   Formula relaxed(Formula id, const std::vector<bool>& is_relaxed);
 
@@ -132,11 +134,12 @@ class SchemaReader {
   bool is_integer_ = false;        // it has the type "integer" and not "number"
   std::unordered_map<Place, SchemaId, HashPlace> ids_;
   std::vector<Pending> pending_;
-  std::vector<std::pair<int, SchemaId>> name_rules_;  // object rules, and their propertyNames
-  std::set<SchemaId> relaxed_;                        // schemas of which something is not enforced
-  size_t n_name_bytes_ = 0, n_patterns_ = 0;          // of all properties and patternProperties
-  size_t n_spoken_ = 0;                               // what collect() has found
-  std::set<Place> on_the_way_;                        // of evaluated()
+  std::unordered_map<int, SchemaId> name_rules_;           // of object rules: their propertyNames
+  std::unordered_map<SchemaId, Language> name_languages_;  // of name_language()
+  std::set<SchemaId> relaxed_;                             // schemas of which something is not enforced
+  size_t n_name_bytes_ = 0, n_patterns_ = 0;               // of all properties and patternProperties
+  size_t n_spoken_ = 0;                                    // what collect() has found
+  std::set<Place> on_the_way_;                             // of evaluated()
 };
 
 }  // namespace ingot

@@ -6,38 +6,38 @@
 
 namespace ingot {
 
+// Calls visit(id) for each schema that `schema` asks for.
+template <class Visit>
+void SchemaReader::each_asked(const Schema& schema, const Visit& visit) const {
+  f_.each_leaf(schema.others, visit);
+  f_.each_leaf(schema.objects, visit);
+  if (schema.object >= 0) {
+    const ObjectRule& rule = t_.objects[static_cast<size_t>(schema.object)];
+    for (const auto& [name, id] : rule.properties) visit(id);
+    for (const auto& [pattern, id] : rule.patterns) visit(id);
+    visit(rule.additional);
+    if (const auto it = name_rules_.find(schema.object); it != name_rules_.end()) visit(it->second);
+  }
+  if (schema.array >= 0) {
+    const ArrayRule& rule = t_.arrays[static_cast<size_t>(schema.array)];
+    std::ranges::for_each(rule.prefix, visit);
+    visit(rule.rest);
+    visit(rule.contains);
+  }
+}
+
 // Schemas that allow more than they say: those of which something is not enforced, and all that ask for one of them.
 std::vector<bool> SchemaReader::find_relaxed() const {
+  std::vector<std::vector<SchemaId>> askers(t_.schemas.size());
+  for (SchemaId id = 0; id < t_.schemas.size(); ++id)
+    each_asked(t_.schemas[id], [&](SchemaId asked) { askers[asked].push_back(id); });
   std::vector<bool> is_relaxed(t_.schemas.size());
-  for (SchemaId id : relaxed_) is_relaxed[id] = true;
-  const auto asks_for_relaxed = [&](const Schema& schema) {
-    bool found = false;
-    const auto look = [&](SchemaId id) { found = found || is_relaxed[id]; };
-    f_.each_leaf(schema.others, look);
-    f_.each_leaf(schema.objects, look);
-    if (schema.object >= 0) {
-      const ObjectRule& rule = t_.objects[static_cast<size_t>(schema.object)];
-      for (const auto& [name, id] : rule.properties) look(id);
-      for (const auto& [pattern, id] : rule.patterns) look(id);
-      look(rule.additional);
-      for (const auto& [object, names] : name_rules_) {
-        if (object == schema.object) look(names);
-      }
-    }
-    if (schema.array >= 0) {
-      const ArrayRule& rule = t_.arrays[static_cast<size_t>(schema.array)];
-      std::ranges::for_each(rule.prefix, look);
-      look(rule.rest);
-      look(rule.contains);
-    }
-    return found;
-  };
-  for (bool has_changed = true; has_changed;) {
-    has_changed = false;
-    for (SchemaId id = 0; id < t_.schemas.size(); ++id) {
-      if (is_relaxed[id] || !asks_for_relaxed(t_.schemas[id])) continue;
-      is_relaxed[id] = has_changed = true;
-    }
+  for (std::vector<SchemaId> ready(relaxed_.begin(), relaxed_.end()); !ready.empty();) {
+    const SchemaId id = ready.back();
+    ready.pop_back();
+    if (is_relaxed[id]) continue;
+    is_relaxed[id] = true;
+    ready.insert(ready.end(), askers[id].begin(), askers[id].end());
   }
   return is_relaxed;
 }
