@@ -41,7 +41,7 @@ void measure(const GrammarCase& one, bool any_order, const Tokenizer& tokenizer,
              const std::shared_ptr<const GrammarVocabulary>& vocabulary, Measured& m) {
   try {
     const Clock::time_point begin = Clock::now();
-    auto automaton = compile({GrammarKind::kSchema, one.schema, any_order, true});
+    auto automaton = compile({.text = one.schema, .any_order = any_order, .deep_indents = true});
     m.compile.add(begin);
     const auto constraint = std::make_shared<Constraint>(std::move(automaton), vocabulary);
     for (const GrammarCase::Instance& test : one.tests) {

@@ -427,77 +427,104 @@ TEST(Answers, StrictAndForcedToolsAreHeld) {
   EXPECT_TRUE(desk.fails("/v1/chat/completions", forced, good));
 }
 
-// Special tokens that are markers of the format are read, although others are not shown.
-TEST(Answers, MarkersThatAreSpecialTokensAreRead) {
-  auto spec = testing::byte_level_spec();
-  spec->merges.clear();
-  for (size_t i = 0; i < 3; ++i) {
-    spec->tokens[256 + i] = std::array{"<|channel|>", "<|message|>", "<|other|>"}[i];
-    spec->spec.token_types[256 + i] = 3;
+// The same tools with other descriptions are one grammar, compiled once.
+TEST(Answers, DescriptionsAreNoPartOfAGrammar) {
+  Desk desk("hermes");
+  Json body = kChat;
+  body["tools"][0]["function"]["strict"] = true;
+  for (int i = 0; i < 20; ++i) {
+    Json& function = body["tools"][0]["function"];
+    function["description"] = fmt::format("The weather, told in way {}", i);
+    function["parameters"]["properties"]["city"]["description"] = fmt::format("City {}", i);
+    desk.ask("/v1/chat/completions", body, "Hi", false);
   }
+  EXPECT_EQ(desk.rig.model->grammars().n_kept(), 1u);
+}
+
+// A model whose markers are control tokens: <|channel|> and <|message|>, and another that is none.
+struct ChannelModel {
+  enum : int32_t { kChannel = 256, kMessage = 257, kOther = 258 };
+  std::unique_ptr<testing::OwnedSpec> spec = testing::byte_level_spec();
   std::vector<int32_t> written;
-  const auto add = [&](int32_t token) { written.push_back(token); };
-  const auto say = [&](std::string_view text) { written.insert(written.end(), text.begin(), text.end()); };
-  add(256), say("analysis"), add(257), say("Hm."), add(258), say("<|end|><|start|>assistant"), add(256), say("final"),
-      add(257), say("Yes."), add(258);
-  Rig rig({.info = {.n_ctx = 512, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 4},
-           .writes =
-               [&, begin = size_t{0}](const SampleRow& row) mutable {
-                 if (begin == 0) begin = row.history.size();
-                 return written[row.history.size() - begin];
-               }},
-          64, {}, [&](ServedModelParts& parts) {
+  size_t begin = 0;
+  Rig rig{{.info = {.n_ctx = 512, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 4},
+           .writes = [this](const SampleRow& row) { return write(row); }},
+          64,
+          {},
+          [this](ServedModelParts& parts) {
+            spec->merges.clear();
+            for (size_t i = 0; i < 3; ++i) {
+              spec->tokens[256 + i] = std::array{"<|channel|>", "<|message|>", "<|other|>"}[i];
+              spec->spec.token_types[256 + i] = 3;
+            }
             parts.tokenizer = Tokenizer::create(spec->view());
             parts.call_format = find_call_format("gpt_oss");
-          });
-  const auto answer = rig.post("/v1/chat/completions",
-                               {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"max_tokens", written.size()}});
-  ASSERT_TRUE(answer->wait());
-  const Seen seen = chat_seen({Json::parse(answer->body())}, "message");
+          }};
+
+  int32_t write(const SampleRow& row) {
+    if (begin == 0) begin = row.history.size();
+    return written[row.history.size() - begin];
+  }
+  void say(std::string_view text) { written.insert(written.end(), text.begin(), text.end()); }
+  void message(std::string_view channel, std::string_view text) {
+    written.push_back(kChannel), say(channel), written.push_back(kMessage), say(text);
+  }
+
+  std::shared_ptr<Recorder> ask(Json body) {
+    begin = 0;
+    body["messages"] = {{{"role", "user"}, {"content", "Hi"}}};
+    if (!body.contains("max_tokens")) body["max_tokens"] = written.size();
+    const auto answer = rig.post("/v1/chat/completions", body);
+    EXPECT_TRUE(answer->wait());
+    return answer;
+  }
+  Seen seen(const Json& body) {
+    const auto answer = ask(body);
+    EXPECT_EQ(answer->status(), 200) << answer->body();
+    return answer->status() == 200 ? chat_seen({Json::parse(answer->body())}, "message") : Seen();
+  }
+};
+
+constexpr const char* kNextMessage = "<|end|><|start|>assistant";
+
+// Special tokens that are markers of the format are read, although others are not shown.
+TEST(Answers, MarkersThatAreSpecialTokensAreRead) {
+  ChannelModel model;
+  model.message("analysis", "Hm.");
+  model.written.push_back(ChannelModel::kOther);
+  model.say(kNextMessage);
+  model.message("final", "Yes.");
+  model.written.push_back(ChannelModel::kOther);
+  const Seen seen = model.seen({});
   EXPECT_EQ(seen.reasoning, "Hm.");
   EXPECT_EQ(seen.content, "Yes.");
 }
 
-// Reasoning and calls of earlier turns come back to the template as they went out.
-TEST(Answers, HistoryReachesTheTemplate) {
-  const auto chat = [] {
-    return ChatTemplate(
-        "{% for m in messages %}[{{ m.role }}:{{ m.reasoning_content or '' }}:{{ m.content or '' }}"
-        "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }} {{ c.function.arguments | tojson }}{% "
-        "endfor %}]"
-        "{% endfor %}{% for t in tools or [] %}({{ t.function.name }}){% endfor %}",
-        "", "");
+// A schema is of what the last channel says; reasoning before it is free. A forced call is a channel of its own.
+TEST(Answers, ConstraintsHoldInTheirChannel) {
+  const Json schema = {{"type", "json_schema"}, {"json_schema", {{"schema", {{"enum", {"Yes"}}}}}}};
+  const auto model_of = [](const char* channel, const char* text) {
+    auto model = std::make_unique<ChannelModel>();
+    model->message("analysis", "Hm.");
+    model->say(kNextMessage);
+    model->message(channel, text);
+    return model;
   };
-  Desk desk("hermes", chat());
-  const std::string text =
-      "<think>Hm.</think><tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}</tool_call>";
-  const std::string shown =
-      "[user::Hi][assistant:Hm.:<tool_call>get_weather {\"city\": \"Paris\"}][tool::Rain](get_weather)(now)";
+  const Seen held = model_of("final", R"("Yes")")->seen({{"response_format", schema}});
+  EXPECT_EQ(held.reasoning, "Hm.");
+  EXPECT_EQ(held.content, R"("Yes")");
+  const auto is_refused = [](ChannelModel& model, const Json& body) {
+    return model.ask(body)->body().find("which the constraint refuses") != std::string::npos;
+  };
+  EXPECT_TRUE(is_refused(*model_of("final", R"("No")"), {{"response_format", schema}}));
 
-  Json body = kChat;
-  Json turn = Json::parse(desk.ask("/v1/chat/completions", body, text, false)->body())["choices"][0]["message"];
-  const Json id = turn["tool_calls"][0]["id"];
-  body["messages"].push_back(turn);
-  body["messages"].push_back({{"role", "tool"}, {"tool_call_id", id}, {"content", "Rain"}});
-  desk.ask("/v1/chat/completions", body, "ok", false);
-  EXPECT_EQ(desk.asked(), shown);
-
-  Json asked = {{"input", {{{"role", "user"}, {"content", "Hi"}}}}, {"tools", functions_of("parameters")}};
-  const Json response = Json::parse(desk.ask("/v1/responses", asked, text, false)->body());
-  for (const Json& item : response["output"]) asked["input"].push_back(item);
-  asked["input"].push_back(
-      {{"type", "function_call_output"}, {"call_id", response["output"][1]["call_id"]}, {"output", "Rain"}});
-  desk.ask("/v1/responses", asked, "ok", false);
-  EXPECT_EQ(desk.asked(), shown);
-
-  Json messages = messages_body();
-  const Json message = Json::parse(desk.ask("/v1/messages", messages, text, false)->body());
-  messages["messages"].push_back({{"role", "assistant"}, {"content", message["content"]}});
-  messages["messages"].push_back(
-      {{"role", "user"},
-       {"content", {{{"type", "tool_result"}, {"tool_use_id", message["content"][1]["id"]}, {"content", "Rain"}}}}});
-  desk.ask("/v1/messages", messages, "ok", false);
-  EXPECT_EQ(desk.asked(), shown);
+  const Json forced = {{"tools", kTools}, {"tool_choice", "required"}, {"parallel_tool_calls", false}};
+  const char* call = "commentary to=functions.get_weather <|constrain|>json";
+  const Seen called = model_of(call, R"({"city":"Oslo"}<|call|>)")->seen(forced);
+  ASSERT_EQ(called.calls.size(), 1u) << described(called);
+  EXPECT_EQ(called.calls[0].second, R"({"city":"Oslo"})");
+  EXPECT_EQ(called.finish, "tool_calls");
+  EXPECT_TRUE(is_refused(*model_of("final", "No."), forced));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ import pydantic
 URL = sys.argv[1]
 SUM = [{"role": "user", "content": "What is 7 + 5?"}]
 STORY = [{"role": "user", "content": "Tell me a story about a fox."}]
+WEATHER = [{"role": "user", "content": "The weather in Oslo?"}]
 TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather of a place", "parameters": {"type": "object", "properties": {"place": {"type": "string"}}}}}
 client = openai.OpenAI(base_url=f"{URL}/v1", api_key="none", max_retries=0)
 GREEDY = {"temperature": 0}  # of which Anthropic's newer packages know nothing
@@ -97,6 +98,32 @@ def structured_parse():
     cut = raises(openai.LengthFinishReasonError,
                  lambda: client.chat.completions.parse(model=model, messages=SUM, max_tokens=5, tools=[openai.pydantic_function_tool(Weather)], extra_body={"ignore_eos": True}))
     assert cut.completion.usage.completion_tokens == 5 and cut.completion.usage.prompt_tokens > got.usage.prompt_tokens + 50, "the tools are in the prompt"
+
+
+class Forecast(pydantic.BaseModel):
+    place: str = pydantic.Field(max_length=8)
+    days: int = pydantic.Field(ge=1, le=9)
+
+
+def forced_calls():
+    """Forced and strict calls of a class of Pydantic come back as its objects."""
+    asked = {"model": model, "messages": WEATHER, "tools": [openai.pydantic_function_tool(Forecast)], "temperature": 0, "max_tokens": 200}
+    for choice in ("auto", "required", {"type": "function", "function": {"name": "Forecast"}}):
+        got = client.chat.completions.parse(**asked, tool_choice=choice, parallel_tool_calls=False).choices[0]
+        assert got.finish_reason == "tool_calls" and isinstance(got.message.tool_calls[0].function.parsed_arguments, Forecast)
+    with client.chat.completions.stream(**asked, tool_choice="required", parallel_tool_calls=False) as events:
+        streamed = events.get_final_completion().choices[0]
+    assert streamed.message.tool_calls[0].function.arguments == got.message.tool_calls[0].function.arguments
+    tool = openai.pydantic_function_tool(Forecast)["function"]
+    got = client.responses.parse(model=model, input=WEATHER, tools=[{"type": "function", **tool}], tool_choice={"type": "function", "name": "Forecast"}, temperature=0)
+    assert isinstance(Forecast(**json.loads(got.output[0].arguments)), Forecast)
+    tool = {"name": "Forecast", "input_schema": Forecast.model_json_schema()}
+    for choice in ({"type": "any", "disable_parallel_tool_use": True}, {"type": "tool", "name": "Forecast"}):
+        asked = {"model": model, "max_tokens": 200, "messages": WEATHER, "tools": [tool], "tool_choice": choice, "temperature": 0}
+        got = messages_client.messages.create(**asked)
+        assert got.stop_reason == "tool_use" and [block.type for block in got.content] == ["tool_use"] and Forecast(**got.content[0].input)
+        with messages_client.messages.stream(**asked) as events:
+            assert events.get_final_message().content[0].input == got.content[0].input
 
 
 def limited(**options):
@@ -234,6 +261,6 @@ def embeddings():
     raises(openai.BadRequestError, lambda: vectors.chat.completions.create(model="any", messages=SUM))
 
 
-for check in (chat, chat_stream, chat_options, completions, responses, errors, structured_parse, keys, retries, prefill, messages, messages_with_tools, tool_calls, tool_calls_of_responses, tool_use, embeddings):
+for check in (chat, chat_stream, chat_options, completions, responses, errors, structured_parse, forced_calls, keys, retries, prefill, messages, messages_with_tools, tool_calls, tool_calls_of_responses, tool_use, embeddings):
     check()
     print(check.__name__, "ok")

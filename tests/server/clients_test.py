@@ -26,7 +26,7 @@ def encoder():
 def test_openai_and_anthropic(server, encoder):
     python = python_with("openai>=1.99", "anthropic>=0.60")
     with running("--api-key", "sesame", "--max-seqs", 1, "--queue", 1) as limited, caller() as calls:
-        assert check(python, HERE / "clients_check.py", server.url, encoder.url, limited.url, calls) == 16
+        assert check(python, HERE / "clients_check.py", server.url, encoder.url, limited.url, calls) == 17
 
 
 def test_langchain(server):
