@@ -291,8 +291,9 @@ nlohmann::ordered_json compare(Ranks& runner, const LoadOptions& o, const Runner
 }
 
 void print_comparison(const nlohmann::ordered_json& r) {
-  fmt::print("|             | output tok/s |    steps | forced tokens | decode step ms | mask us: p50 |      p99 |\n"
-             "|-------------|--------------|----------|---------------|----------------|--------------|----------|\n");
+  fmt::print(
+      "|             | output tok/s |    steps | forced tokens | decode step ms | mask us: p50 |      p99 |\n"
+      "|-------------|--------------|----------|---------------|----------------|--------------|----------|\n");
   for (size_t i = 0; i < r["free"].size(); ++i)
     for (const char* kind : {"free", "constrained"}) {
       const auto& one = r[kind][i];
@@ -338,9 +339,8 @@ void bench_engine(LoadOptions& o) {
   options.n_kv_tokens = static_cast<int>(std::min<int64_t>(pool, 1 << 30));
   const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
   { Engine(*runner, {}).warm_up(); }
-  const nlohmann::ordered_json result = grammar.constraint
-                                            ? compare(*runner, o, options, grammar.constraint)
-                                            : result_of(*run_load(*runner, o, options, nullptr));
+  const nlohmann::ordered_json result = grammar.constraint ? compare(*runner, o, options, grammar.constraint)
+                                                           : result_of(*run_load(*runner, o, options, nullptr));
   if (o.json) {
     fmt::print("{}\n", result.dump(2));
     return;
@@ -379,9 +379,10 @@ void add_bench_engine(CLI::App& bench) {
   number("--pairs", o->n_pairs, "with a grammar: loads without it and with it, in turn", 1, 1000);
   verb->add_flag("--no-jump-ahead", o->no_jump_ahead, "draw each token of text that the grammar forces");
   verb->add_flag("--json", o->json, "print JSON");
-  verb->footer("Examples:\n  ingot bench engine model.gguf --requests 200 --rate 10\n"
-               "  ingot bench engine --shape llama-3.2-1b --turns 5 --shared 200 --max-seqs 16\n"
-               "  ingot bench engine model.gguf --requests 16 --max-seqs 16 --spread 0 --regex '[a-z ]{2000}'");
+  verb->footer(
+      "Examples:\n  ingot bench engine model.gguf --requests 200 --rate 10\n"
+      "  ingot bench engine --shape llama-3.2-1b --turns 5 --shared 200 --max-seqs 16\n"
+      "  ingot bench engine model.gguf --requests 16 --max-seqs 16 --spread 0 --regex '[a-z ]{2000}'");
   verb->callback([o] { bench_engine(*o); });
 }
 

@@ -25,16 +25,13 @@ constexpr const char* kSchema = R"({"type": "object", "additionalProperties": fa
 
 struct Subject {
   Subject(int n_ctx, int n_kv_tokens)
-      : model(load_model(open_checkpoint(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf"),
-                         {.n_ctx = n_ctx,
-                          .max_batch_tokens = 64,
-                          .max_seqs = 4,
-                          .max_logits = 64,
-                          .n_kv_tokens = n_kv_tokens},
-                         nullptr)),
-        constraint(std::make_shared<Constraint>(
-            compile_schema(kSchema, {}, {.is_compact = true}),
-            make_grammar_vocabulary(*model.tokenizer, model.runner->info().n_vocab))) {}
+      : model(load_model(
+            open_checkpoint(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf"),
+            {.n_ctx = n_ctx, .max_batch_tokens = 64, .max_seqs = 4, .max_logits = 64, .n_kv_tokens = n_kv_tokens},
+            nullptr)),
+        constraint(
+            std::make_shared<Constraint>(compile_schema(kSchema, {}, {.is_compact = true}),
+                                         make_grammar_vocabulary(*model.tokenizer, model.runner->info().n_vocab))) {}
 
   Request request(const char* question) const {
     const Json messages = {{{"role", "user"}, {"content", question}}};
@@ -65,9 +62,8 @@ int check_tokens(Subject& subject, const Request& request, const std::vector<int
   all.insert(all.end(), answer.begin(), answer.end());
   std::vector<std::vector<float>> logits;
   const int first = static_cast<int>(request.prompt.size()) - 1;
-  for_each_logits(*subject.model.runner, all, 64, first, [&](int, std::span<const float> row) {
-    logits.emplace_back(row.begin(), row.end());
-  });
+  for_each_logits(*subject.model.runner, all, 64, first,
+                  [&](int, std::span<const float> row) { logits.emplace_back(row.begin(), row.end()); });
   AnswerConstraint constraint(request.constraint, {});
   std::vector<int32_t> forced;
   size_t forced_end = 0;
