@@ -51,8 +51,7 @@ OrderedJson message_of(const AnswerEvents& events) {
     if (event.kind == Kind::kCallBegin)
       calls.push_back(
           {{"id", event.id}, {"type", "function"}, {"function", {{"name", event.text}, {"arguments", ""}}}});
-    if (event.kind == Kind::kCallArguments)
-      calls.back()["function"]["arguments"].get_ref<std::string&>() += event.text;
+    if (event.kind == Kind::kCallArguments) calls.back()["function"]["arguments"].get_ref<std::string&>() += event.text;
   }
   OrderedJson message = {{"role", "assistant"}, {"content", content}};
   if (!reasoning.empty()) message["reasoning_content"] = reasoning;

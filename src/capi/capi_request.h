@@ -28,8 +28,7 @@ struct CapiModel {
   }
   const ChatTemplate& chat() const { return loaded.chat ? *loaded.chat : fallback; }
   bool begins_reasoning(std::span<const int32_t> prompt) const {
-    return opens_reasoning(*call_format,
-                           loaded.tokenizer->decode(prompt.last(std::min<size_t>(prompt.size(), 16))));
+    return opens_reasoning(*call_format, loaded.tokenizer->decode(prompt.last(std::min<size_t>(prompt.size(), 16))));
   }
 
   LoadedModel loaded;

@@ -17,6 +17,7 @@
 #include "cli/generate.h"
 #include "cli/grammar_options.h"
 #include "cli/terminal.h"
+#include "text/json_value.h"
 
 namespace ingot {
 namespace {
@@ -206,14 +207,14 @@ std::unique_ptr<EngineLoadRun> run_engine_load(Ranks& runner, const LoadOptions&
   return run;
 }
 
-nlohmann::ordered_json percentiles(std::vector<double>& values) {
+JsonValue percentiles(std::vector<double>& values) {
   return {{"p50", percentile(values, 0.5)},
           {"p90", percentile(values, 0.9)},
           {"p99", percentile(values, 0.99)},
           {"max", percentile(values, 1)}};
 }
 
-nlohmann::ordered_json result_of(EngineLoadRun& run) {
+JsonValue result_of(EngineLoadRun& run) {
   Observed& seen = run.observed;
   StepTimes& steps = run.steps;
   const EngineGauges& g = run.gauges;
@@ -245,7 +246,7 @@ nlohmann::ordered_json result_of(EngineLoadRun& run) {
           {"emit_us", percentiles(steps.emit_us)}};
 }
 
-void print(const nlohmann::ordered_json& r) {
+void print(const JsonValue& r) {
   const auto number = [&](const char* name) { return r[name].get<double>(); };
   fmt::print("throughput   {:.1f} tok/s written, {:.1f} tok/s with the prompts; {} requests in {:.1f} s, {} failed\n",
              number("output_tok_s"), number("total_tok_s"), r["requests"].get<int>(), number("seconds"),
@@ -270,12 +271,12 @@ void print(const nlohmann::ordered_json& r) {
 }
 
 // Loads without the grammar and with it, in turn, so that whatever else the machine does meets both alike.
-nlohmann::ordered_json compare(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
+JsonValue compare(Ranks& runner, const LoadOptions& o, const RunnerOptions& options,
                                const std::shared_ptr<Constraint>& constraint) {
-  nlohmann::ordered_json result = {{"free", nlohmann::json::array()}, {"constrained", nlohmann::json::array()}};
+  JsonValue result = {{"free", JsonValue::array()}, {"constrained", JsonValue::array()}};
   std::vector<double> step_ratios, rate_ratios, cpu_ratios;
   for (int i = 0; i < o.n_pairs; ++i) {
-    const nlohmann::ordered_json free = result_of(*run_engine_load(runner, o, options, nullptr)),
+    const JsonValue free = result_of(*run_engine_load(runner, o, options, nullptr)),
                                  bound = result_of(*run_engine_load(runner, o, options, constraint));
     const double free_ms = free["decode_ms"]["p50"], bound_ms = bound["decode_ms"]["p50"];
     if (free_ms > 0 && bound_ms > 0) step_ratios.push_back(bound_ms / free_ms);
@@ -290,9 +291,10 @@ nlohmann::ordered_json compare(Ranks& runner, const LoadOptions& o, const Runner
   return result;
 }
 
-void print_comparison(const nlohmann::ordered_json& r) {
-  fmt::print("|             | output tok/s |    steps | forced tokens | decode step ms | mask us: p50 |      p99 |\n"
-             "|-------------|--------------|----------|---------------|----------------|--------------|----------|\n");
+void print_comparison(const JsonValue& r) {
+  fmt::print(
+      "|             | output tok/s |    steps | forced tokens | decode step ms | mask us: p50 |      p99 |\n"
+      "|-------------|--------------|----------|---------------|----------------|--------------|----------|\n");
   for (size_t i = 0; i < r["free"].size(); ++i)
     for (const char* kind : {"free", "constrained"}) {
       const auto& one = r[kind][i];
@@ -338,9 +340,8 @@ void bench_engine(LoadOptions& o) {
   options.n_kv_tokens = static_cast<int>(std::min<int64_t>(pool, 1 << 30));
   const std::unique_ptr<Ranks> runner = load_bench_runner(o.subject, options);
   { Engine(*runner, {}).warm_up(); }
-  const nlohmann::ordered_json result = grammar.constraint
-                                            ? compare(*runner, o, options, grammar.constraint)
-                                            : result_of(*run_engine_load(*runner, o, options, nullptr));
+  const JsonValue result = grammar.constraint ? compare(*runner, o, options, grammar.constraint)
+                                              : result_of(*run_engine_load(*runner, o, options, nullptr));
   if (o.json) {
     fmt::print("{}\n", result.dump(2));
     return;
@@ -380,9 +381,10 @@ void add_bench_engine(CLI::App& bench) {
   number("--pairs", o->n_pairs, "with a grammar: loads without it and with it, in turn", 1, 1000);
   verb->add_flag("--no-jump-ahead", o->no_jump_ahead, "draw each token of text that the grammar forces");
   verb->add_flag("--json", o->json, "print JSON");
-  verb->footer("Examples:\n  ingot bench engine model.gguf --requests 200 --rate 10\n"
-               "  ingot bench engine --shape llama-3.2-1b --turns 5 --shared 200 --max-seqs 16\n"
-               "  ingot bench engine model.gguf --requests 16 --max-seqs 16 --spread 0 --regex '[a-z ]{2000}'");
+  verb->footer(
+      "Examples:\n  ingot bench engine model.gguf --requests 200 --rate 10\n"
+      "  ingot bench engine --shape llama-3.2-1b --turns 5 --shared 200 --max-seqs 16\n"
+      "  ingot bench engine model.gguf --requests 16 --max-seqs 16 --spread 0 --regex '[a-z ]{2000}'");
   verb->callback([o] { bench_engine(*o); });
 }
 

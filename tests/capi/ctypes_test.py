@@ -133,6 +133,14 @@ def test_answers_follow_a_schema(lib, model):
         lib.ingot_request_free(request)
 
 
+def test_a_grammar_without_texts_is_refused(lib, model):
+    tokens, request = chat_tokens(lib, model, "Hello"), c.c_void_p()
+    for fields in [{"regex": rb"[^\s\S]"}, {"json_schema": b"false"}, {"grammar": b'root ::= "a" root'}]:
+        options = request_options(lib, **fields)
+        assert lib.ingot_submit(model, tokens, c.c_size_t(len(tokens)), c.byref(options), None, None, c.byref(request)) == INVALID, fields
+        assert lib.ingot_last_error() and not request
+
+
 def chat_with(lib, model, messages, tools, variables=None):
     options, n, data = ChatOptions(), c.c_size_t(), json.dumps(messages).encode()
     lib.ingot_chat_options_init(c.byref(options))

@@ -40,6 +40,26 @@ def test_bench_engine(ingot, tmp_path):
     assert "throughput" in ingot(*args, "--rate", "1000").stdout
 
 
+SCHEMA = {"type": "array", "minItems": 9, "items": {"type": "object", "additionalProperties": False, "required": ["is_it_awake_at_night"],
+                                                  "properties": {"is_it_awake_at_night": {"type": "boolean"}}}}
+
+
+def test_bench_engine_with_a_grammar(ingot):
+    """Loads without it and with it, in turn. Forced text takes fewer steps; each step of all sequences has masks."""
+    args = ["bench", "engine", "--requests", "4", "--max-seqs", "4", "-p", "8", "-n", "40", "--spread", "0", "-t", "1", "--pairs", "2",
+            "--json-schema", json.dumps(SCHEMA)]
+    jumping, drawing = (json.loads(ingot(*args, "--json", *more).stdout) for more in ([], ["--no-jump-ahead"]))
+    for r in (jumping, drawing):
+        assert len(r["free"]) == len(r["constrained"]) == 2 and r["decode_step_ratio"] > 0 and r["cpu_seconds_ratio"] > 0
+        assert all(one["forced_tokens"] == 0 == one["mask_us"]["max"] and one["output_tokens"] == 160 for one in r["free"])
+        assert all(one["mask_us"]["p50"] > 0 and one["failed"] == 0 for one in r["constrained"])
+    assert all(one["forced_tokens"] > 20 for one in jumping["constrained"]) and all(one["forced_tokens"] == 0 for one in drawing["constrained"])
+    assert jumping["constrained"][1]["steps"] < drawing["constrained"][1]["steps"]
+    assert "constrained / free" in ingot(*args).stdout
+    refused = ingot("bench", "engine", "--shape", "llama-3.2-1b", "--regex", "a", ok=False)
+    assert refused.returncode == 2 and "--shape" in refused.stderr
+
+
 @pytest.fixture
 def ingot_chat(ingot):
     return lambda text: ingot("chat", "--temp", "0", "-n", "20", "-t", "1", input=text).stdout

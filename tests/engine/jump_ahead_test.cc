@@ -38,15 +38,15 @@ std::vector<int32_t> encode(std::string_view text) {
       const std::string& token = token_texts()[id];
       if (!token.empty() && text.starts_with(token) && token.size() > token_texts()[best].size()) best = id;
     }
-    tokens.push_back(best);
-    text.remove_prefix(token_texts()[best].size());
+    tokens.push_back(best);  // 0, which has no text, for a byte that no token has
+    text.remove_prefix(std::max<size_t>(1, token_texts()[best].size()));
   }
   return tokens;
 }
 
-std::shared_ptr<Constraint> constraint() {
-  std::string regex;
-  for (const std::string& part : kParts) regex += part;
+std::shared_ptr<Constraint> constraint(std::string regex = "") {
+  if (regex.empty())
+    for (const std::string& part : kParts) regex += part;
   const auto vocabulary = std::make_shared<GrammarVocabulary>(token_texts(), std::vector<int32_t>{kEnd}, encode);
   return std::make_shared<Constraint>(compile_regex(regex), vocabulary);
 }
@@ -309,6 +309,27 @@ TEST_P(JumpAhead, EndsWhereItsConsumerSays) {
       EXPECT_EQ(sink->finish->reason, throws ? FinishReason::kError : FinishReason::kCancelled);
       EXPECT_EQ(sink->tokens, std::vector<int32_t>(expected.begin(), expected.begin() + static_cast<ptrdiff_t>(n)));
     }
+  }
+}
+
+// At once, after a draw, and in forced text: what can be said is said, then the request ends, and no other.
+TEST_P(JumpAhead, ADeadEndEndsTheRequest) {
+  for (const auto& [regex, text] : {std::pair{"\xc3\xa9", ""},
+                                    {"0\xc3\xa9", "0"},
+                                    {"0first\xc3\xa9x", "0first"},
+                                    {"00first\xc3\xa9x", "00first"}}) {
+    SCOPED_TRACE(regex);
+    FakeRunner runner(options());
+    Engine engine(runner);
+    const auto dead = submit(engine, request_of(constraint(regex), 1)),
+               other = submit(engine, request_of(constraint(), 1));
+    run(engine);
+    ASSERT_TRUE(dead->finish && other->finish);
+    EXPECT_EQ(dead->finish->reason, FinishReason::kError);
+    EXPECT_NE(dead->finish->error.find("the constraint allows no token"), std::string::npos) << dead->finish->error;
+    EXPECT_EQ(text_of(dead->tokens), text);
+    EXPECT_EQ(other->finish->reason, FinishReason::kStop);
+    EXPECT_EQ(engine.gauges().blocks_used, 0);
   }
 }
 
