@@ -8,11 +8,12 @@
 #include "base/file.h"
 #include "base/utf8.h"
 #include "cli/terminal.h"
+#include "io/json.h"
 
 namespace ingot {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr size_t kMaxFileBytes = 4 << 20, kMaxTools = 128, kMaxNameBytes = 64;
 constexpr size_t kShownBytes = 2000;  // of arguments and results, on the terminal
@@ -30,13 +31,14 @@ class ToolReader {
  public:
   ToolReader(const std::string& path, size_t index) : where_(fmt::format("{}: [{}]", printable(path), index)) {}
 
-  void read(const Json& tool, ToolFile& file) const {
+  void read(const OrderedJson& tool, ToolFile& file) const {
     check_object(tool, "", {"type", "function", "command"});
     if (tool.contains("type") && tool["type"] != "function") fail(".type", "must be \"function\"");
     if (!tool.contains("function")) fail("", "has no 'function'");
-    const Json& function = tool["function"];
+    const OrderedJson& function = tool["function"];
     check_object(function, ".function", {"name", "description", "parameters", "strict"});
-    const std::string name = function.contains("name") && function["name"].is_string() ? function["name"] : Json("");
+    const std::string name =
+        function.contains("name") && function["name"].is_string() ? function["name"] : OrderedJson("");
     if (!is_name(name)) fail(".function.name", "must be 1 to 64 letters, digits, '_' or '-'");
     if (function.contains("description") && !function["description"].is_string())
       fail(".function.description", "must be a string");
@@ -51,20 +53,21 @@ class ToolReader {
   [[noreturn]] void fail(const std::string& place, const std::string& message) const {
     throw Error("{}{} {}", where_, place, message);
   }
-  void check_object(const Json& value, const std::string& place, std::initializer_list<std::string_view> known) const {
+  void check_object(const OrderedJson& value, const std::string& place,
+                    std::initializer_list<std::string_view> known) const {
     if (!value.is_object()) fail(place, "must be an object");
     for (const auto& [key, member] : value.items())
       if (std::ranges::find(known, key) == known.end())
         fail(place, fmt::format("has '{}', which is not known: known are {}", printable(key, 64),
                                 fmt::join(known.begin(), known.end(), ", ")));
   }
-  std::vector<std::string> read_command(const Json& tool) const {
+  std::vector<std::string> read_command(const OrderedJson& tool) const {
     std::vector<std::string> command;
-    const Json words = tool.value("command", Json());
+    const OrderedJson words = tool.value("command", OrderedJson());
     const bool is_list = words.is_array() && !words.empty() &&
-                         std::ranges::all_of(words, [](const Json& word) { return word.is_string(); });
+                         std::ranges::all_of(words, [](const OrderedJson& word) { return word.is_string(); });
     if (!is_list) fail(".command", "must be an array of strings: the program and its arguments, without a shell");
-    for (const Json& word : words) command.push_back(word);
+    for (const OrderedJson& word : words) command.push_back(word);
     const bool has_nul = std::ranges::any_of(command, [](const std::string& w) { return w.find('\0') != w.npos; });
     if (command.front().empty() || has_nul) fail(".command", "must name a program, and have no zero bytes");
     return command;
@@ -112,10 +115,12 @@ void print_shown(const char* what, std::string_view text) {
 }  // namespace
 
 ToolFile read_tool_file(const std::string& path) {
-  const Json document = Json::parse(read_file(path, kMaxFileBytes), nullptr, false);
+  const std::string text = read_file(path, kMaxFileBytes);
+  walk_json(text, path, [](const JsonEvent&) {});  // says where it is broken, and limits its depth
+  const OrderedJson document = OrderedJson::parse(text);
   if (!document.is_array() || document.empty() || document.size() > kMaxTools)
     throw Error("{}: must be a JSON array of 1 to {} tools", printable(path), kMaxTools);
-  ToolFile file{.shown = Json::array(), .commands = {}};
+  ToolFile file{.shown = OrderedJson::array(), .commands = {}};
   for (size_t i = 0; i < document.size(); ++i) ToolReader(path, i).read(document[i], file);
   return file;
 }

@@ -57,6 +57,12 @@ def test_a_call_runs_and_the_model_goes_on(ingot, tool_file, tmp_path):
     assert saved[2]["content"] == RESULT and saved[3]["content"] == ANSWER
 
 
+def test_a_command_has_no_file_of_the_program(ingot, tool_file):
+    code = "import os; print([f for f in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + f)])"
+    done = chat(ingot, tool_file(python(code)), "--run-tools", "-n", 40)
+    assert "[result: ['0', '1', '2']\n]" in done.stdout, done.stdout
+
+
 def test_piped_calls_do_not_run_by_themselves(ingot, tool_file, tmp_path):
     done = chat(ingot, tool_file(["touch", str(tmp_path / "ran")]), input=f"{ASK}\nWhat is 7 + 5?")
     assert done.stdout == f"{CALL}\n[result: The call was not run.]\n7 + 5 = 12.\n" and not (tmp_path / "ran").exists()
@@ -171,8 +177,10 @@ GOOD = WEATHER | {"command": ["true"]}
 @pytest.mark.parametrize(
     "text, word",
     [
-        ("", "must be a JSON array of 1 to 128 tools"),
-        ("{}", "must be a JSON array"),
+        ("", "line 1, column 1"),
+        ('[{"type": "function",\n}]', "line 2, column 1"),
+        ("[" * 100_000, "deep"),
+        ("{}", "must be a JSON array of 1 to 128 tools"),
         ("[]", "must be a JSON array"),
         ([GOOD] * 129, "must be a JSON array"),
         ([7], "[0] must be an object"),
