@@ -158,7 +158,7 @@ ToolResult ToolRunner::run_allowed(const ToolCall& call, const std::vector<std::
     const std::string cut =
         result.is_cut ? fmt::format("\n[the rest beyond {} bytes is left out]", limits_.output_bytes) : "";
     return {how_it_ended(result, limits_) + valid_utf8(result.output) + cut,
-            result.end == CommandResult::End::kStopped};
+            result.end == CommandResult::End::kStopped, result.end == CommandResult::End::kStopped};
   } catch (const Error& error) {
     return {fmt::format("The call failed: {}", error.what())};
   }

@@ -68,6 +68,17 @@ def test_piped_calls_do_not_run_by_themselves(ingot, tool_file, tmp_path):
     assert done.stdout == f"{CALL}\n[result: The call was not run.]\n7 + 5 = 12.\n" and not (tmp_path / "ran").exists()
 
 
+def test_each_of_several_calls(ingot, tool_file):
+    """Piped, each is shown. Where calls run, each has its result before the model goes on."""
+    light = '<tool_call>\\n{\\"name\\": \\"set_light\\", \\"arguments\\": {}}\\n</tool_call>'
+    grammar = f'root ::= "{light}" "\\n" "{light.replace("set_light", "get_weather")}"'
+    done = chat(ingot, tool_file(["true"]), "--grammar", grammar)
+    shown = "[call: {} {{}}]\n[result: The call was not run.]\n"
+    assert done.stdout == shown.format("set_light") + shown.format("get_weather")
+    done = chat(ingot, tool_file(SAYS, ["echo", "ok"]), "--run-tools", "--grammar", grammar)
+    assert done.stdout.startswith("[call: set_light {}]\n[result: ok\n]\n[call: get_weather {}]\n[result: {")
+
+
 @pytest.mark.parametrize(
     "command, result",
     [
