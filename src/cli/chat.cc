@@ -128,10 +128,11 @@ class Chat {
     answer.finish();
     if (g.finish != "stop") fmt::print("{}\n", end_mark(g));
     messages.push_back(answer.message());
-    bool goes_on = !answer.calls().empty();
+    bool goes_on = !answer.calls().empty(), skips = g.finish != "stop";
     for (const ToolCall& call : answer.calls()) {
-      const ToolResult result = goes_on && g.finish == "stop" ? runner_->run(call) : ToolResult{"Not run.", true};
-      if (result.ends_turn) goes_on = false;
+      const ToolResult result = skips ? ToolResult{"The call was not run.", true, true} : runner_->run(call);
+      goes_on = goes_on && !result.ends_turn;
+      skips = result.skips_rest;
       messages.push_back({{"role", "tool"}, {"tool_call_id", call.id}, {"name", call.name}, {"content", result.text}});
     }
     return goes_on;

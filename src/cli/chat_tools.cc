@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/utf8.h"
 #include "cli/terminal.h"
+#include "io/json.h"
 #include "text/json_value.h"
 
 namespace ingot {
@@ -35,7 +36,8 @@ class ToolReader {
     if (!tool.contains("function")) fail("", "has no 'function'");
     const JsonValue& function = tool["function"];
     check_object(function, ".function", {"name", "description", "parameters", "strict"});
-    const std::string name = function.contains("name") && function["name"].is_string() ? function["name"] : JsonValue("");
+    const std::string name =
+        function.contains("name") && function["name"].is_string() ? function["name"] : JsonValue("");
     if (!is_name(name)) fail(".function.name", "must be 1 to 64 letters, digits, '_' or '-'");
     if (function.contains("description") && !function["description"].is_string())
       fail(".function.description", "must be a string");
@@ -50,7 +52,8 @@ class ToolReader {
   [[noreturn]] void fail(const std::string& place, const std::string& message) const {
     throw Error("{}{} {}", where_, place, message);
   }
-  void check_object(const JsonValue& value, const std::string& place, std::initializer_list<std::string_view> known) const {
+  void check_object(const JsonValue& value, const std::string& place,
+                    std::initializer_list<std::string_view> known) const {
     if (!value.is_object()) fail(place, "must be an object");
     for (const auto& [key, member] : value.items())
       if (std::ranges::find(known, key) == known.end())
@@ -111,7 +114,9 @@ void print_shown(const char* what, std::string_view text) {
 }  // namespace
 
 ToolFile read_tool_file(const std::string& path) {
-  const JsonValue document = JsonValue::parse(read_file(path, kMaxFileBytes), nullptr, false);
+  const std::string text = read_file(path, kMaxFileBytes);
+  walk_json(text, path, [](const JsonEvent&) {});  // says where it is broken, and limits its depth
+  const JsonValue document = JsonValue::parse(text);
   if (!document.is_array() || document.empty() || document.size() > kMaxTools)
     throw Error("{}: must be a JSON array of 1 to {} tools", printable(path), kMaxTools);
   ToolFile file{.shown = JsonValue::array(), .commands = {}};
@@ -152,7 +157,7 @@ ToolResult ToolRunner::run_allowed(const ToolCall& call, const std::vector<std::
     const std::string cut =
         result.is_cut ? fmt::format("\n[the rest beyond {} bytes is left out]", limits_.output_bytes) : "";
     return {how_it_ended(result, limits_) + valid_utf8(result.output) + cut,
-            result.end == CommandResult::End::kStopped};
+            result.end == CommandResult::End::kStopped, result.end == CommandResult::End::kStopped};
   } catch (const Error& error) {
     return {fmt::format("The call failed: {}", error.what())};
   }

@@ -27,8 +27,9 @@ struct ToolCall {
 };
 
 struct ToolResult {
-  std::string text;        // for the model
-  bool ends_turn = false;  // the user is asked for the next message before the model goes on
+  std::string text;         // for the model
+  bool ends_turn = false;   // the user is asked for the next message before the model goes on
+  bool skips_rest = false;  // further calls of the answer are not run
 };
 
 // Who lets a call run.

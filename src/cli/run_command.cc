@@ -49,6 +49,7 @@ std::unique_ptr<std::FILE, int (*)(std::FILE*)> input_file(const std::string& co
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
   if (!file || std::fwrite(text.data(), 1, text.size(), file.get()) != text.size() || std::fflush(file.get()) != 0)
     throw_start(command, errno);
+  ::fcntl(::fileno(file.get()), F_SETFD, FD_CLOEXEC);  // the command has it as its standard input alone
   std::rewind(file.get());
   return file;
 }

@@ -1,8 +1,6 @@
 """ingot chat --tools: the demo model calls get_weather and set_light, commands run with the arguments that it wrote,
 and it answers with their results."""
 import json
-import os
-import signal
 import sys
 import time
 
@@ -59,9 +57,26 @@ def test_a_call_runs_and_the_model_goes_on(ingot, tool_file, tmp_path):
     assert saved[2]["content"] == RESULT and saved[3]["content"] == ANSWER
 
 
+def test_a_command_has_no_file_of_the_program(ingot, tool_file):
+    code = "import os; print([f for f in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + f)])"
+    done = chat(ingot, tool_file(python(code)), "--run-tools", "-n", 40)
+    assert "[result: ['0', '1', '2']\n]" in done.stdout, done.stdout
+
+
 def test_piped_calls_do_not_run_by_themselves(ingot, tool_file, tmp_path):
     done = chat(ingot, tool_file(["touch", str(tmp_path / "ran")]), input=f"{ASK}\nWhat is 7 + 5?")
     assert done.stdout == f"{CALL}\n[result: The call was not run.]\n7 + 5 = 12.\n" and not (tmp_path / "ran").exists()
+
+
+def test_each_of_several_calls(ingot, tool_file):
+    """Piped, each is shown. Where calls run, each has its result before the model goes on."""
+    light = '<tool_call>\\n{\\"name\\": \\"set_light\\", \\"arguments\\": {}}\\n</tool_call>'
+    grammar = f'root ::= "{light}" "\\n" "{light.replace("set_light", "get_weather")}"'
+    done = chat(ingot, tool_file(["true"]), "--grammar", grammar)
+    shown = "[call: {} {{}}]\n[result: The call was not run.]\n"
+    assert done.stdout == shown.format("set_light") + shown.format("get_weather")
+    done = chat(ingot, tool_file(SAYS, ["echo", "ok"]), "--run-tools", "--grammar", grammar)
+    assert done.stdout.startswith("[call: set_light {}]\n[result: ok\n]\n[call: get_weather {}]\n[result: {")
 
 
 @pytest.mark.parametrize(
@@ -103,16 +118,17 @@ def test_output_has_a_limit(ingot, tool_file, tmp_path):
 def test_time_has_a_limit(ingot, tool_file, tmp_path):
     """The command's children are gone, too."""
     pid = tmp_path / "pid"
-    command = python(
-        "import subprocess, time; p = subprocess.Popen(['sleep', '600']); "
-        f"open('{pid}', 'w').write(str(p.pid)); print('begun', flush=True); time.sleep(600)"
-    )
-    done = chat(ingot, tool_file(command), "--run-tools", "--tool-timeout", 3)
-    assert "[result: The command was stopped after 3 seconds.\nbegun\n]" in done.stdout
-    deadline = time.monotonic() + 30  # whoever inherits the child has to take its end
-    while is_running(int(pid.read_text())) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not is_running(int(pid.read_text()))
+    command = ["sh", "-c", f"sleep 600 & echo $! > {pid}; echo begun; wait"]
+    done = chat(ingot, tool_file(command), "--run-tools", "--tool-timeout", 5)
+    assert "[result: The command was stopped after 5 seconds.\nbegun\n]" in done.stdout
+    wait_until(lambda: not is_running(int(pid.read_text())))  # whoever inherits the child has to take its end
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def is_running(pid):
@@ -157,8 +173,7 @@ def test_ctrl_c_ends_the_command(tool_file, tmp_path):
     )
     talk.wait_for(b"> ")
     talk.type(ASK.encode() + b"\r")
-    while not begun.exists():
-        time.sleep(0.01)
+    wait_until(begun.exists)
     talk.type(b"\x03")
     talk.wait_for(b"[result: The user stopped the command.")
     talk.wait_for(b"> ")
@@ -173,8 +188,10 @@ GOOD = WEATHER | {"command": ["true"]}
 @pytest.mark.parametrize(
     "text, word",
     [
-        ("", "must be a JSON array of 1 to 128 tools"),
-        ("{}", "must be a JSON array"),
+        ("", "line 1, column 1"),
+        ('[{"type": "function",\n}]', "line 2, column 1"),
+        ("[" * 100_000, "deep"),
+        ("{}", "must be a JSON array of 1 to 128 tools"),
         ("[]", "must be a JSON array"),
         ([GOOD] * 129, "must be a JSON array"),
         ([7], "[0] must be an object"),

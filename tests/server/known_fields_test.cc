@@ -166,6 +166,10 @@ TEST(KnownFields, OthersArePassedOver) {
   EXPECT_EQ(refused(kChat, {{"use_beam_search", false}, {"xtc_probability", 0.0}, {"bad_words", JsonValue::array()}}),
             "");
   EXPECT_EQ(refused(kChat, {{"use_beam_search", true}}), "use_beam_search");
+  EXPECT_EQ(refused(kResponses, {{"include", JsonValue::array()}}), "");
+  const auto edits = JsonValue::parse(R"({"edits": [{"keep": "all", "type": "clear_thinking_20251015"}]})");
+  EXPECT_EQ(refused(kMessages, {{"context_management", edits}}), "") << "the order of members says nothing";
+  EXPECT_EQ(refused(kChat, {{"web_search_options", JsonValue::object()}}), "web_search_options");
 }
 
 }  // namespace

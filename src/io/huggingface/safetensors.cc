@@ -21,8 +21,7 @@ constexpr size_t kMaxIndexBytes = 256'000'000;
 // (sentence-transformers' 0_Transformer); the directory itself where it is none of these.
 fs::path blobs_of(const fs::path& home) {
   for (const fs::path& revision : {home, home.parent_path()})
-    if (revision.parent_path().filename() == "snapshots")
-      return revision.parent_path().parent_path() / "blobs";
+    if (revision.parent_path().filename() == "snapshots") return revision.parent_path().parent_path() / "blobs";
   return home;
 }
 
