@@ -140,7 +140,7 @@ TEST(Engine, APoolSmallerThanTheContextLimitsIt) {
 
 TEST(Engine, RefusesAChunkOfNothing) {
   FakeRunner runner;
-  EXPECT_THROW(Engine(runner, {.chunk = 0}), Error);
+  EXPECT_THROW(Engine(runner, {.chunk = -1}), Error);
 }
 
 TEST(Engine, CancelTakesEffectBeforeTheNextStep) {

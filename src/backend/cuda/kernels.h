@@ -136,7 +136,7 @@ struct AttentionPlan {
   size_t part_bytes = 0;  // that `parts` needs
   void* parts = nullptr;  // scratch
 };
-// Keys and values of two bytes or one in pages of whole 16 tokens, and heads of whole 8 columns.
+// Keys and values of two bytes or one in pages of whole 16 tokens, and heads of 32 or of whole 8 columns from 64 on.
 bool can_attend(const DeviceKv& kv, const AttentionArgs& args, const DeviceLimits& device);
 AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& args, const AttentionStep& step,
                              const DeviceLimits& device);

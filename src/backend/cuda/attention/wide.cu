@@ -369,12 +369,13 @@ void with_kind(int head_dim, bool latent, int rows, F&& f) {
 
 }  // namespace
 
-// The first of these that fits: two blocks on a multiprocessor hide each other's waits.
+// The first of these that fits: two blocks on a multiprocessor hide each other's waits. Heads of less than 64 would be
+// mostly padding; published ones are of 32, which has a kernel of its own.
 WideShape wide_shape(int head_dim, bool latent, int64_t n_rows, const DeviceLimits& device) {
   constexpr size_t kSystem = 1024;  // bytes that each block takes besides its own
   constexpr WideShape kShapes[] = {{32, 3, 2}, {32, 2, 2}, {32, 3, 1}, {32, 2, 1},
                                    {16, 3, 2}, {16, 2, 2}, {16, 3, 1}, {16, 2, 1}};
-  if (head_dim % 8 != 0 || head_dim > (latent ? 576 : 512)) return {};
+  if (head_dim % 8 != 0 || head_dim < 64 || head_dim > (latent ? 576 : 512)) return {};
   for (const WideShape& shape : kShapes) {
     if (shape.rows == 32 && n_rows <= 16) continue;
     size_t bytes = 0;
