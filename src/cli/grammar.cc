@@ -24,7 +24,7 @@ struct CheckOptions {
 
 struct Verdict {
   bool accepted = false;
-  size_t n_read = 0;  // bytes before the one that was refused, or all
+  size_t n_read = 0;  // bytes before the refused byte, or all bytes
 };
 
 Verdict check(Automaton& automaton, std::string_view text) {
@@ -44,7 +44,7 @@ struct Summary {
   int n_schemas = 0, n_passed = 0, n_refused = 0, n_invalid_accepted = 0, n_valid_rejected = 0;
 };
 
-// What a schema says of its instances, and what it should; passed: all verdicts are right.
+// The verdicts on a schema's instances and the expected verdicts; passed: all verdicts are right.
 Json check_case(const GrammarCase& one, const CheckOptions& o, Summary& summary) {
   Json result = Json::object();
   ++summary.n_schemas;

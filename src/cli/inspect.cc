@@ -1,4 +1,4 @@
-// ingot inspect: what is in a model, and what it needs to run.
+// ingot inspect: shows what a model contains and what it needs to run.
 #include <fmt/format.h>
 
 #include <functional>
@@ -21,9 +21,9 @@ using Json = nlohmann::ordered_json;
 struct InspectOptions {
   ModelOptions model;
   bool json = false, tensors = false, show_template = false, fit = false, kernels = false;
-  std::string shape, type = "Q4_0";  // with kernels
+  std::string shape, type = "Q4_0";  // used with `kernels`
   std::vector<int> rows = {1, 4, 16, 32, 64, 128, 256, 512, 1024};
-  uint64_t memory = 0;  // to fit in; 0: what is free
+  uint64_t memory = 0;  // memory to fit in; 0: the free memory
 };
 
 Json quant_mix(const CheckpointFacts& facts) {
@@ -38,7 +38,7 @@ Json quant_mix(const CheckpointFacts& facts) {
   return json;
 }
 
-// Which layers have the window: "all", or their numbers from 0.
+// The layers with a window: "all", or their numbers from 0.
 Json windowed_layers(const Config& c) {
   Json layers = Json::array();
   for (int i = 0; i < c.n_layers; ++i)
@@ -71,7 +71,7 @@ Json architecture(const Config& c) {
   return json;
 }
 
-// Of experts, those that one token goes to.
+// Counts, of the experts, only those that one token uses.
 int64_t active_parameters(const CheckpointFacts& facts, const Config& c) {
   int64_t n = 0;
   for (const CheckpointTensor& t : facts.tensors) {
@@ -103,7 +103,7 @@ RunnerOptions runner_options(const InspectOptions& o) {
   return options;
 }
 
-// A backend of the device that is asked for: it is never loaded, and says what it would take.
+// A backend of the requested device. The model is never loaded; the backend reports what the model would take.
 struct Planner {
   Planner(const Checkpoint& checkpoint, const InspectOptions& o)
       : backend(create_backend({.device = o.model.device, .n_threads = 1})),
@@ -112,7 +112,7 @@ struct Planner {
   const WeightBytes weights;
 };
 
-// What context fits for each of so many sequences at once.
+// The context that fits for each sequence, for several numbers of sequences.
 Json what_fits(const Checkpoint& checkpoint, const InspectOptions& o) {
   const Config c = checkpoint.config();
   const Planner planner(checkpoint, o);
@@ -153,13 +153,14 @@ void print_fit(const Json& json) {
   }
 }
 
-// Weights, KV cache and scratch for one sequence of that context, as `run` would take them.
+// The memory that `run` would take for one sequence of that context: weights, KV cache and scratch.
 Json memory_need(const Checkpoint& checkpoint, const InspectOptions& o) {
   const Planner planner(checkpoint, o);
   RunnerOptions options = runner_options(o);
   options.n_ctx = o.model.n_ctx;
   const size_t available = planner.backend->available_bytes();
-  constexpr size_t kUnlimited = std::numeric_limits<size_t>::max() / 4;  // to say what it needs, be that there or not
+  // No limit, to learn the need even if the memory is not there.
+  constexpr size_t kUnlimited = std::numeric_limits<size_t>::max() / 4;
   const bool is_bounded = o.model.n_ctx == 0 && planner.weights.total() <= available;
   const MemoryPlan plan = plan_memory(checkpoint.config(), planner.weights, is_bounded ? available : kUnlimited,
                                       options, planner.backend.get());
@@ -201,7 +202,7 @@ Json sampling_facts(const GenerationConfig& g) {
   return json;
 }
 
-// What only the rest of the checkpoint needs is not wanted of a part that cannot be read.
+// If one part cannot be read, its error takes the part's place, so that the rest is still shown.
 Json or_error(const std::function<Json()>& make) {
   try {
     return make();
@@ -245,7 +246,7 @@ Json describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const 
   return json;
 }
 
-// "key: value" lines, nested objects indented; byte counts in words too.
+// Prints "key: value" lines, with nested objects indented. Byte counts are also printed with a unit.
 void print_text(const Json& json, int indent) {
   for (const auto& [key, value] : json.items()) {
     fmt::print("{:{}}{}:", "", indent, printable(key));

@@ -1,4 +1,4 @@
-// Reads a person's lines: with editing and history on a terminal, plainly when piped.
+// Reads lines that a person types: with editing and history on a terminal, without them from a pipe.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,7 +8,7 @@ namespace ingot {
 class LineReader {
  public:
   LineReader();
-  // The next line without its newline; nullopt at the end of input.
+  // The next line, without its newline; nullopt at the end of input.
   std::optional<std::string> read(const std::string& prompt);
 
  private:

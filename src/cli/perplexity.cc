@@ -1,4 +1,4 @@
-// ingot perplexity: how well a model predicts a text; llama.cpp's definition, so that numbers compare.
+// ingot perplexity: how well a model predicts a text. Uses llama.cpp's definition, so that the numbers are comparable.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -25,7 +25,7 @@ void perplexity_verb(PerplexityOptions& o) {
   const int window = o.model.n_ctx > 0 ? o.model.n_ctx : kWindow;
   o.model.n_ctx = window;
   RunnerOptions runner = runner_options(o.model);
-  // The logits of every token take memory.
+  // The logits of every token take memory, so batches are small.
   runner.max_batch_tokens = runner.max_logits = std::min({o.model.chunk, window, 128});
   const std::string text = read_file(o.file);
   LoadedModel model = open_model(o.model, runner);
