@@ -1,4 +1,4 @@
-// Where the buffers of blocks lie: what each block says it needs, measured and then placed.
+// Places the buffers of blocks: each block states its needs, which are measured and then placed.
 #include "backend/block.h"
 
 #include <algorithm>
@@ -53,7 +53,8 @@ size_t Buffers::bytes() const { return kept_.most + scratch_.most; }
 
 void Buffers::allocate(Backend& backend) {
   for (Arena* arena : {&kept_, &scratch_}) {
-    constexpr size_t kRow = kAlignment;  // a buffer of rows, as backends count them in ints
+    // Backends count rows and columns in ints, so the arena has rows of this many bytes.
+    constexpr size_t kRow = kAlignment;
     const auto rows = static_cast<int64_t>((arena->most + kRow - 1) / kRow);
     arena->base = static_cast<char*>(backend.alloc(DType::kI32, std::max<int64_t>(rows, 1), kRow / 4).data);
     arena->at = 0;
@@ -70,7 +71,7 @@ void AttentionBlock::lay_out(Buffers& buffers) {
   buffers.scratch_act(v, kv_dim);
   buffers.scratch_act(attended, q_dim);
   if (has_gate) buffers.scratch_act(gates, q_dim);
-  if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);  // what a post-norm brings back to size may not fit f16
+  if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);  // values before a post-norm may not fit f16
 }
 
 void LatentAttentionBlock::lay_out(Buffers& buffers) {

@@ -1,4 +1,4 @@
-// What each block computes, in ops, top to bottom: the model as its author reads it.
+// The ops of each block, in order, as the author of the model describes them.
 #include "backend/backend.h"
 
 namespace ingot {
@@ -12,14 +12,14 @@ void Backend::run_blocks(const Program& program) {
   for (const Block& one : program.blocks) std::visit([&](const auto& typed) { block(typed); }, one);
 }
 
-// x as a block takes it: after its norm, if it has one.
+// The input of a block: x after the block's norm, or x itself without a norm.
 Tensor Backend::normed(const Tensor& x, const Tensor& to, const NormArgs& args) {
   if (!args.weight) return x;
   norm(to, x, args);
   return to;
 }
 
-// The end of a block: the residual stream gets the projection of what the block made.
+// The end of a block: adds the projection of the block's output to the residual stream.
 void Backend::join(const Join& j, const Tensor& x, const Tensor& branch, const Tensor& in, const Weight& w,
                    const Tensor& bias) {
   if (j.is_plain()) {
@@ -33,7 +33,7 @@ void Backend::join(const Join& j, const Tensor& x, const Tensor& branch, const T
   if (j.sum_norm.weight) norm(x, x, j.sum_norm);
 }
 
-// Rows of the batch that come as vectors take the place of what their placeholder token gave.
+// Copies the vectors of the batch (PromptEmbedding) over the rows of their placeholder tokens.
 void Backend::put_embeddings(const Tensor& x) {
   const std::span<const int32_t> rows = batch().embedding_rows;
   for (size_t t = 0; t < rows.size();) {
@@ -123,7 +123,7 @@ void Backend::block(const LatentAttentionBlock& b) {
   join(b.join, x, token_rows(b.branch), values, b.wo, b.bo);
 }
 
-// q, k and v pass through a short convolution; what q reads of the matrices is normed and gated.
+// q, k and v pass through a short convolution. What q reads from the state matrices is normed and gated.
 void Backend::block(const DeltaBlock& b) {
   const Tensor x = token_rows(b.x), norm_out = token_rows(b.normed), channels = token_rows(b.channels);
   const Tensor gates = token_rows(b.gates), beta = token_rows(b.beta), alpha = token_rows(b.alpha),
@@ -229,7 +229,7 @@ void Backend::dense_layers(const DenseLayersBlock& b) {
 
 void Backend::block(const HeadBlock& b) {
   const int n = size().n_logits;
-  if (n == 0) return;  // a chunk of a prompt, not its last
+  if (n == 0) return;  // the chunk is not the last one of its prompt
   const Tensor selected = b.selected.slice_rows(0, n), logits = b.logits.slice_rows(0, n);
   gather_rows(selected, token_rows(b.x));
   norm_matmul(logits, selected, b.normed.slice_rows(0, n), b.norm, b.output);

@@ -1,4 +1,4 @@
-// The one place that knows which devices this build has.
+// The only place that knows the devices of this build.
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/create_cuda.h"

@@ -1,4 +1,4 @@
-// Stands in for backend/cuda/ in builds without nvcc.
+// Replaces backend/cuda/ in builds without nvcc.
 #include "backend/cuda/create_cuda.h"
 #include "backend/device_name.h"
 #include "base/error.h"

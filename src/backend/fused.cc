@@ -1,4 +1,4 @@
-// The default bodies of the fused ops: what each of them means, and the oracle of every override.
+// The default bodies of the fused ops. They define each op, and tests compare every override with them.
 #include "backend/backend.h"
 #include "base/system.h"
 

@@ -23,7 +23,7 @@ std::vector<float> scores_of(std::span<const float> logits, Scoring scoring) {
   return scores;
 }
 
-// Experts outside the best groups can no longer be chosen.
+// Excludes the experts outside the best groups.
 void keep_best_groups(std::vector<float>& choice, const RouteArgs& a) {
   const int64_t size = static_cast<int64_t>(choice.size()) / a.n_groups;
   const int64_t n_counted = std::min<int64_t>(a.bias ? 2 : 1, size);

@@ -14,15 +14,16 @@ namespace ingot {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr size_t kLanes = 16;    // independent accumulators, so that plain loops become SIMD without -ffast-math
-constexpr size_t kBlock = 1024;  // logits a partial sum, or a search, spans
+constexpr size_t kLanes = 16;  // independent accumulators, so that compilers vectorise plain loops without -ffast-math
+constexpr size_t kBlock = 1024;  // logits in one partial sum or one search
 
-// value where keep is true, else 0. By bits, for compilers do not vectorise a choice between floats that might trap.
+// Returns value if keep is true, else 0. Uses bit operations, because compilers do not vectorise a choice between
+// floats that might trap.
 inline float only_if(bool keep, float value) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & (0u - static_cast<uint32_t>(keep)));
 }
 
-// e^x for x <= 0, to 2e-7; 0 below -87 and for NaN. Branch-free, so that loops over it vectorise.
+// e^x for x <= 0, with an error of at most 2e-7; 0 below -87 and for NaN. Without branches, so that loops vectorise.
 inline float exp_nonpositive(float x) {
   constexpr float kLowest = -87.0f, kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const float clamped = std::bit_cast<float>(std::min(std::bit_cast<uint32_t>(x), std::bit_cast<uint32_t>(kLowest)));
@@ -35,13 +36,14 @@ inline float exp_nonpositive(float x) {
   return only_if(x > kLowest, poly * scale);
 }
 
-// Unnormalised probability; `top` is the largest logit. Infinite tops share everything; NaN gets nothing.
+// Unnormalised probability; `top` is the largest logit. If `top` is infinite, the infinite logits share all
+// probability. NaN gets 0.
 inline float weight(float logit, float top, float inverse_temperature) {
   const float e = exp_nonpositive((logit - top) * inverse_temperature);
   return only_if(logit != top, e) + only_if(logit == top, 1.0f);
 }
 
-// -infinity when there is nothing but NaN and -infinity.
+// The largest logit; -infinity if all logits are NaN or -infinity.
 float max_of(const float* x, size_t n) {
   float lanes[kLanes];
   std::fill_n(lanes, kLanes, -kInfinity);
@@ -57,7 +59,7 @@ float max_of(const float* x, size_t n) {
 
 float max_of(std::span<const float> logits) { return max_of(logits.data(), logits.size()); }
 
-// At most kBlock weights, so that float lanes keep their precision.
+// Takes at most kBlock weights, so that the float lanes keep their precision.
 double sum_block(const float* x, size_t n, float top, float inverse_temperature) {
   float weights[kBlock];
   for (size_t i = 0; i < n; ++i) weights[i] = weight(x[i], top, inverse_temperature);
@@ -80,10 +82,10 @@ double sum_weights(std::span<const float> logits, float top) {
   return sum;
 }
 
-// Larger logit first, then lower id.
+// Orders by larger logit, then by lower id.
 bool likelier(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
-// Candidates with at least `floor`, in order of id.
+// Collects the candidates with a logit of at least `floor`, in order of id.
 void collect_from(std::span<const float> logits, float floor, std::vector<Candidate>& out) {
   out.clear();
   for (size_t i = 0; i < logits.size(); ++i) {
@@ -91,11 +93,12 @@ void collect_from(std::span<const float> logits, float floor, std::vector<Candid
   }
 }
 
-// The k likeliest, in no order. One pass: what cannot beat the k-th best so far is skipped 16 at a time.
+// Collects the k likeliest candidates, in no order. One pass: logits that cannot beat the k-th best so far are skipped
+// 16 at a time.
 void collect_top(std::span<const float> logits, size_t k, std::vector<Candidate>& out) {
   const size_t n = logits.size();
   const size_t capacity = std::min(n, std::max<size_t>(2 * k, 256));
-  float floor = -kInfinity;  // a later equal logit has a higher id and loses, so strictly above is right
+  float floor = -kInfinity;  // a later equal logit has a higher id and loses, so the comparison is strict
   out.clear();
   const auto cut = [&] {
     if (out.size() <= k) return;
@@ -125,7 +128,8 @@ double mass_of(std::span<const Candidate> candidates, float top) {
   return sum;
 }
 
-// Keeps the shortest prefix, in the order of `before`, that holds the target mass: halves until few are left to sort.
+// Keeps the shortest prefix, in the order of `before`, that holds the target mass. Halves the range until few
+// candidates are left to sort.
 template <class Before>
 void keep_mass(std::vector<Candidate>& candidates, float top, double target, Before before) {
   auto low = candidates.begin(), high = candidates.end();
@@ -145,7 +149,8 @@ void keep_mass(std::vector<Candidate>& candidates, float top, double target, Bef
   candidates.erase(std::max(low, candidates.begin() + 1), candidates.end());
 }
 
-// Typical sampling ranks by how far a token's surprise is from the expected one: |-log p - H|. Returns the new top.
+// Typical sampling ranks a token by the distance of its surprise from the expected surprise: |-log p - H|. Returns the
+// new top.
 float keep_typical(std::vector<Candidate>& candidates, float top, double p) {
   const double total = mass_of(candidates, top);
   double mean = 0;  // H = log(total) - mean, and -log p = log(total) - (logit - top): only the logits differ
@@ -161,15 +166,15 @@ float keep_typical(std::vector<Candidate>& candidates, float top, double p) {
   return std::min_element(candidates.begin(), candidates.end(), likelier)->logit;
 }
 
-// Fills scratch.candidates with what the truncations leave; top becomes their largest logit. False: nothing is
-// truncated.
+// Sets scratch.candidates to the tokens that remain after the truncations, and top to their largest logit. Returns
+// false if nothing is truncated.
 bool truncate(std::span<const float> logits, float& top, const SamplingParams& params, SamplerScratch& scratch) {
   const size_t n = logits.size();
   std::vector<Candidate>& candidates = scratch.candidates;
   const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < n;
   if (!top_k && params.typical_p >= 1 && params.top_p >= 1 && params.min_p <= 0) return false;
 
-  double total = 0;  // of the whole row, when top-p needs it
+  double total = 0;  // of the whole row, if top-p needs it
   if (top == kInfinity) {
     collect_from(logits, top, candidates);
     for (Candidate& c : candidates) c.logit = top = 0;
@@ -179,7 +184,8 @@ bool truncate(std::span<const float> logits, float& top, const SamplingParams& p
   } else if (params.typical_p < 1) {
     collect_from(logits, std::numeric_limits<float>::lowest(), candidates);
   } else if (params.top_p < 1) {
-    // All tokens below (1 - p) / n together have less than 1 - p, so the rest hold p. Half of it, for rounding.
+    // Tokens below (1 - p) / n have less than 1 - p in total, so the other tokens hold p. The floor is half of (1 - p)
+    // / n, to allow for rounding.
     total = sum_weights(logits, top);
     const double floor = std::log(0.5 * (1.0 - static_cast<double>(params.top_p)) * total / static_cast<double>(n));
     collect_from(logits, top + static_cast<float>(floor), candidates);
@@ -199,16 +205,16 @@ bool truncate(std::span<const float> logits, float& top, const SamplingParams& p
   return true;
 }
 
-// u in [0, 1) picks from the candidates in order of id.
+// Picks a candidate with u in [0, 1); candidates are in order of id.
 int32_t draw_candidate(std::vector<Candidate>& candidates, float top, float inverse_temperature, double u) {
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
   double total = 0;
   for (Candidate& c : candidates) {
-    c.logit = weight(c.logit, top, inverse_temperature);  // from here on a weight
+    c.logit = weight(c.logit, top, inverse_temperature);  // from here on, `logit` holds a weight
     total += c.logit;
   }
   const double target = u * total;
-  int32_t last = 0;  // when rounding puts the target at the end, what stands there may have no weight
+  int32_t last = 0;  // rounding may put the target at the end, where candidates may have no weight
   double mass = 0;
   for (const Candidate& c : candidates) {
     mass += c.logit;
@@ -218,7 +224,8 @@ int32_t draw_candidate(std::vector<Candidate>& candidates, float top, float inve
   return last;
 }
 
-// The same over a whole row, in two levels: find the block that holds the target, then the token in it.
+// Like draw_candidate, but over a whole row in two levels: finds the block that holds the target, then the token in the
+// block.
 int32_t draw_any(std::span<const float> logits, float top, float inverse_temperature, double u,
                  std::vector<double>& sums) {
   sums.clear();
@@ -230,7 +237,7 @@ int32_t draw_any(std::span<const float> logits, float top, float inverse_tempera
   double target = u * total;
   size_t block = 0;
   while (block + 1 < sums.size() && target >= sums[block]) target -= sums[block++];
-  while (sums[block] == 0) --block;  // rounding left the target past the last block that has any
+  while (sums[block] == 0) --block;  // rounding left the target past the last block that has any weight
   const size_t end = std::min((block + 1) * kBlock, logits.size());
   size_t last = 0;
   double mass = 0;
@@ -316,7 +323,8 @@ int32_t draw(std::span<const float> logits, float top, const SampleRow& row, Sam
     return draw_any(logits, top, inverse_temperature, u, scratch.block_sums);
   }
   if (scratch.candidates.size() <= kBlock) return draw_candidate(scratch.candidates, top, inverse_temperature, u);
-  std::fill(scratch.logits.begin(), scratch.logits.end(), -kInfinity);  // many: cheaper as a row than sorted by id
+  // For many candidates, a row is cheaper than sorting by id.
+  std::fill(scratch.logits.begin(), scratch.logits.end(), -kInfinity);
   for (const Candidate& c : scratch.candidates) scratch.logits[c.id] = c.logit;
   return draw_any(scratch.logits, top, inverse_temperature, u, scratch.block_sums);
 }

@@ -17,7 +17,7 @@ void check_range(const char* field, T value, T lowest, T highest) {
   }
 }
 
-// As check_range, with 0 itself excluded.
+// Like check_range, but 0 itself is not allowed.
 void check_above_zero(const char* field, float value, float highest) {
   if (!(value > 0 && value <= highest))
     throw Error("{} is {}: it must be above 0 and at most {}", field, value, highest);

@@ -1,4 +1,4 @@
-// The frame of a step that every backend has: the batch, and draws by the host's sampler.
+// The parts of a step that all backends share: the batch, and sampling by the host's sampler.
 #include <utility>
 #include <vector>
 

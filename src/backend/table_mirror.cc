@@ -8,7 +8,7 @@
 namespace ingot {
 namespace {
 
-constexpr int32_t kUnknown = INT32_MIN;  // no block
+constexpr int32_t kUnknown = INT32_MIN;  // differs from every block
 
 }  // namespace
 

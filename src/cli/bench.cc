@@ -1,5 +1,5 @@
-// ingot bench: prefill and decode speed of a model, or of a known shape with random weights, and what share of this
-// machine's measured peak that is. Rows are llama-bench's; tokenizing and sampling are left out, as there.
+// ingot bench: prefill and decode speed of a model, or of a known shape with random weights, and the share of this
+// machine's measured peak. Rows have llama-bench's form and, like there, exclude tokenizing and sampling.
 #include <algorithm>
 #include <chrono>
 
@@ -21,15 +21,15 @@ struct BenchOptions {
   int n_repeats = 5;
 };
 
-// One row: n tokens after `depth` others, all at once (prefill) or one by one (decode).
+// One row: n tokens after `depth` earlier tokens, all at once (prefill) or one by one (decode).
 struct Test {
   bool prefill = true;
   int n = 0;
   int depth = 0;
 };
 
-// Logits of the last token of every step, and no step before the one before is done: as llama-bench does it, and as a
-// text is made, whose next token comes from them.
+// Computes the logits of each step's last token, and waits for each step before the next. llama-bench does the same,
+// and so does text generation, because the next token depends on the logits.
 void feed(Ranks& runner, Lockstep& sequence, const std::vector<int32_t>& tokens, int n, int chunk) {
   for (int begin = 0; begin < n; begin += chunk) {
     const int n_step = std::min(chunk, n - begin);
@@ -42,14 +42,14 @@ double seconds_of(Ranks& runner, const Test& test, const std::vector<int32_t>& t
   Lockstep sequence(runner);
   const int chunk = runner.info().max_batch_tokens;
   feed(runner, sequence, tokens, test.depth, chunk);
-  runner.backend().synchronize();  // a device is still at it
+  runner.backend().synchronize();  // a device may still be computing
   const auto start = std::chrono::steady_clock::now();
   feed(runner, sequence, tokens, test.n, test.prefill ? chunk : 1);
-  runner.logits();  // waits for a device
+  runner.logits();  // waits for the device
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Operations that one prefilled token must do, at a mean position.
+// Operations for one prefilled token at a mean position.
 double prefill_ops(const Ranks& runner, double kv_len) {
   const Config& c = runner.config();
   const double attention = 4.0 * c.n_layers * c.q_dim() * kv_len;

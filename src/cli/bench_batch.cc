@@ -1,6 +1,6 @@
 // ingot bench batch: prefill and decode of several sequences at once, in the rows of llama.cpp's batched-bench: B
-// prompts of PP tokens, then TG tokens for each of them. "TG read" is the share of this machine's measured read
-// bandwidth that weights and KV cache take. The model alone; what the engine adds is in `ingot bench engine`.
+// prompts of PP tokens, then TG tokens for each prompt. "TG read" is the share of this machine's measured read
+// bandwidth that reading weights and KV cache takes. Measures the model only; `ingot bench engine` adds the engine.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -20,14 +20,14 @@ using SteadyClock = std::chrono::steady_clock;
 struct BatchOptions {
   BenchSubject subject;
   std::vector<int> n_prompt = {128, 512}, n_gen = {128}, n_seqs = {1, 8, 32};
-  bool empty_prompts = false;  // of a prompt only the first token is run
+  bool empty_prompts = false;  // run only the first token of a prompt
   bool json = false;
 };
 
 struct BatchRow {
   int n_prompt, n_gen, n_seqs;
   double prefill_s = 0, decode_s = 0;
-  double read_share = 0;  // of the decode: bytes it had to read, by what the machine reads at most; 0: not known
+  double read_share = 0;  // of the decode: bytes read a second over the machine's peak; 0: unknown
   int n_kv() const { return n_seqs * (n_prompt + n_gen); }
   double prefill_rate() const { return prefill_s > 0 ? n_seqs * n_prompt / prefill_s : 0; }
   double decode_rate() const { return decode_s > 0 ? n_seqs * n_gen / decode_s : 0; }
@@ -37,7 +37,7 @@ double seconds_since(SteadyClock::time_point start) {
   return std::chrono::duration<double>(SteadyClock::now() - start).count();
 }
 
-// Each step's logits belong to the next one's token, so no step starts before the one before is done.
+// The next token depends on a step's logits, so each step waits for the one before.
 BatchRow measure(Ranks& runner, BatchRow row, double read_gb_s, bool empty_prompts) {
   const std::vector<int32_t> tokens = bench_tokens(static_cast<size_t>(row.n_kv()), runner.info().n_vocab);
   Lockstep sequences(runner, row.n_seqs);
@@ -123,7 +123,7 @@ void bench_batch(BatchOptions& o) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const BatchRow& row : rows) {
     if (InterruptGuard::interrupted()) throw Error("interrupted");
-    measure(*runner, {n_warm, n_warm_gen, row.n_seqs}, 0, false);  // asks for the kernels of so many rows
+    measure(*runner, {n_warm, n_warm_gen, row.n_seqs}, 0, false);  // compiles the kernels for this number of rows
     runner->backend().await_kernels();
     raise_peak(peak, *runner);
     const BatchRow measured = measure(*runner, row, peak.read_gb_s, o.empty_prompts);

@@ -1,6 +1,6 @@
-// ingot bench engine: requests that arrive at random through the whole engine, as a server has them: throughput, how
-// long the first token and the others take, what the prefix cache saved, what was preempted. With a grammar: what it
-// costs, by loads with it and without in turn.
+// ingot bench engine: requests that arrive at random, through the whole engine as in a server. Measures throughput, the
+// time of the first token and of the others, the prefix cache's savings, and preemptions. With a grammar: measures its
+// cost, by loads with and without the grammar in turn.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -35,7 +35,7 @@ struct LoadOptions {
 
 double ms(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
 
-// What its consumer sees of the requests; tokens come on the engine's thread.
+// What the consumer of the requests sees. Tokens arrive on the engine's thread.
 struct Observed {
   std::mutex mutex;
   std::condition_variable changed;
@@ -69,10 +69,10 @@ struct Client final : TokenSink {
   bool finished = false;
 };
 
-// A conversation: a turn's prompt is all that has been said, and something new.
+// A conversation: the prompt of a turn is all earlier text plus new tokens.
 struct Conversation {
   std::vector<int32_t> said;
-  std::shared_ptr<Client> client;  // of the turn under way
+  std::shared_ptr<Client> client;  // of the turn in flight
   int n_turns = 0;
 };
 
@@ -107,7 +107,7 @@ class Load {
   }
 
  private:
-  // The conversation of fewest turns that nobody answers just now; null after a while in which there was none.
+  // The conversation with the fewest turns that has no turn in flight; null if a short wait finds none.
   Conversation* ready(std::vector<Conversation>& all, Observed& observed) {
     Conversation* best = nullptr;
     const auto find = [&] {
@@ -154,11 +154,12 @@ class Load {
   std::mt19937 random_;
 };
 
-// Times of the host's parts of a step, in microseconds, on the stepping thread.
+// Times of the host's parts of a step on the stepping thread, in microseconds unless the name says ms.
 struct StepTimes {
   std::vector<double> plan_us, fill_us, emit_us, mask_us, step_ms;
-  std::vector<double> decode_ms;  // from the end of a step to that of the next, both of one token for each of n_full
-  int n_full = 0;                 // sequences
+  // Between the ends of two steps in a row that both decode one token for each of n_full sequences.
+  std::vector<double> decode_ms;
+  int n_full = 0;                 // number of sequences in a full step
   int64_t n_seqs = 0;
   bool was_full = false;
   Clock::time_point last{};
@@ -308,7 +309,7 @@ void print_comparison(const JsonValue& r) {
              r["cpu_seconds_ratio"].get<double>());
 }
 
-// What answers follow, over the model's tokens; no constraint where no grammar is asked for.
+// The grammar of the answers, over the model's tokens. The constraint is null if no grammar is asked for.
 struct BenchGrammar {
   explicit BenchGrammar(const LoadOptions& o) {
     const std::optional<GrammarText> grammar = grammar_text(o.grammar);

@@ -23,7 +23,7 @@ void add_bench_subject(CLI::App& verb, BenchSubject& o) {
 
 std::unique_ptr<Ranks> load_bench_runner(const BenchSubject& o, const RunnerOptions& options) {
   if (!o.model.path.empty() && !o.shape.empty()) throw UsageError("give either a model file or --shape, not both");
-  const auto checkpoint = o.shape.empty() ? open_model_file(o.model) : nullptr;  // which may be downloaded first
+  const auto checkpoint = o.shape.empty() ? open_model_file(o.model) : nullptr;  // a download may come first
   ProgressBar bar("loading");
   const LoadProgress progress = [&](size_t done, size_t total) { bar.update(done, total); };
   if (checkpoint) return std::move(load_model(checkpoint, options, progress).runner);
@@ -43,7 +43,7 @@ double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
   const double lookup_only = w.model.tied ? 0.0 : static_cast<double>(w.model.embedding.bytes());
   const double weights = static_cast<double>(w.active_bytes) - lookup_only;
   const Config& c = runner.config();
-  double read = 0;  // tokens, over all layers
+  double read = 0;  // tokens read, summed over all layers
   for (int i = 0; i < c.n_layers; ++i) {
     const LayerKind layer = c.layer(i);
     if (!layer.recurrent) read += layer.window > 0 ? std::min<double>(kv_len, layer.window) : kv_len;

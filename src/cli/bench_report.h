@@ -18,10 +18,10 @@ struct BenchModel {
 
 struct BenchRow {
   std::string test;           // "pp512"
-  std::vector<double> rates;  // tokens a second, one for each repeat
-  double achieved = 0;        // in unit, at the mean rate
+  std::vector<double> rates;  // tokens a second, one value for each repeat
+  double achieved = 0;        // at the mean rate, in `unit`
   std::string unit;           // "GB/s" or "GFLOP/s"
-  double peak = 0;            // of this machine, in unit; 0: not known
+  double peak = 0;            // of this machine, in `unit`; 0: unknown
   std::string peak_kind;      // "read", "int8", "f32"
 
   double mean() const;
@@ -31,7 +31,7 @@ struct BenchRow {
 class BenchReport {
  public:
   explicit BenchReport(std::string format) : format_(std::move(format)) {}
-  void begin(const BenchModel& model, const Peak& peak);  // rows follow
+  void begin(const BenchModel& model, const Peak& peak);  // call before the rows
   void add(const BenchModel& model, const BenchRow& row);
   void end();
 

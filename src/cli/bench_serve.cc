@@ -1,5 +1,5 @@
-// ingot bench serve: the speed of a running server, as its clients see it: time to the first token, time between
-// tokens, whole requests, and how many of them keep a promise (goodput).
+// ingot bench serve: the speed of a running server as its clients see it: time to the first token, time between tokens,
+// time of whole requests, and how many requests meet their limits (goodput).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct BenchServeOptions {
   std::string output = "md", plot;
 };
 
-// Lengths as people's conversations have them: log-normal, about those of the ShareGPT collection (means of 220 and 200
+// Lengths as in conversations of people: log-normal, close to those of the ShareGPT collection (means of 220 and 200
 // tokens).
 std::vector<int> lengths(const BenchServeOptions& o, int fixed, double mean, double sigma, std::mt19937_64& random) {
   std::vector<int> n(static_cast<size_t>(o.plan.n_requests), fixed);
@@ -92,7 +92,7 @@ nlohmann::ordered_json json_of(const Figures& f, const BenchServeOptions& o) {
           {"e2e_ms", f.e2e.json()}};
 }
 
-// A line of names and one of values.
+// Prints a line of names and a line of values.
 void print_csv(const nlohmann::ordered_json& json) {
   std::string names, values;
   const nlohmann::ordered_json flat = json.flatten();
@@ -119,7 +119,7 @@ void print_table(const Figures& f, const BenchServeOptions& o) {
     fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} |\n", name, s->at(.5), s->at(.9), s->at(.99), s->at(1));
 }
 
-// Shares of requests and tokens that came within a time, as an SVG picture.
+// Draws the shares of requests and tokens that came within a time, as an SVG picture.
 void write_plot(const Figures& f, const std::string& path) {
   constexpr double kWidth = 640, kHeight = 320, kLeft = 50, kBottom = 280, kTop = 20;
   std::string svg = fmt::format(

@@ -1,4 +1,4 @@
-// ingot convert: a model directory as one GGUF file, which other programs read too.
+// ingot convert: writes a model directory as one GGUF file, which other programs can read too.
 #include "base/error.h"
 #include "cli/quantize.h"
 #include "cli/verbs.h"

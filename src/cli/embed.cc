@@ -1,4 +1,4 @@
-// ingot embed: texts to vectors, for those who search, cluster or compare.
+// ingot embed: turns texts into vectors, for search, clustering or comparison.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -20,7 +20,8 @@ struct EmbedVerb : EmbedderFlags {
   bool normalize = true, whole = false, json = false, npy = false;
 };
 
-// Each -p is a text; of a file, or of standard input, each line, so that a row of the output is a line of it.
+// Each -p is one text. Each line of a file, or of standard input, is one text, so that each row of the output belongs
+// to one line.
 std::vector<std::string> read_texts(const EmbedVerb& o) {
   if (!o.whole || (!o.prompts.empty() && o.file.empty())) return read_lines(o.prompts, o.file, "embed");
   std::vector<std::string> texts = o.prompts;
@@ -28,7 +29,7 @@ std::vector<std::string> read_texts(const EmbedVerb& o) {
   return texts;
 }
 
-// What the model wants in front of a text.
+// The text that the model expects before a text.
 std::string prefix_of(const EmbedFacts& facts, const std::string& wanted) {
   if (auto prompt = facts.find_prompt(wanted)) return std::move(*prompt);
   throw UsageError("the model has no prompt '{}'; it has {}", printable(wanted, 64), facts.prompt_names());
@@ -70,7 +71,7 @@ void embed(const EmbedVerb& o) {
   const auto embedder = open(o);
   const std::string prefix = prefix_of(embedder->facts(), o.prompt_name);
   std::vector<std::vector<int32_t>> tokens;
-  std::vector<int> row_texts;  // which text each row of the result is of
+  std::vector<int> row_texts;  // the text that each row of the result belongs to
   size_t n_tokens = 0;
   for (size_t i = 0; i < texts.size(); ++i) {
     tokens.push_back(embedder->tokenizer().encode(prefix + texts[i]));

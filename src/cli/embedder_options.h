@@ -1,4 +1,4 @@
-// The flags that the verbs on an Embedder share (embed, rerank), and the model they open.
+// The flags that the verbs with an Embedder share (embed, rerank), and the model that the flags name.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -16,10 +16,10 @@ struct EmbedderFlags {
   bool truncate = false, check_tensors = false;
 };
 
-// `model` and `item` are what the help calls them: "an embedding model", "text".
+// `model` and `item` are their names in the help: "an embedding model", "text".
 void add_embedder_flags(CLI::App& verb, EmbedderFlags& flags, const std::string& model, const std::string& item);
 
-// Loads it, with a progress bar on a terminal. `options` are what the flags do not say.
+// Loads the model, with a progress bar on a terminal. `options` holds what the flags do not set.
 std::unique_ptr<Embedder> open_embedder(const EmbedderFlags& flags, EmbedOptions options);
 
 }  // namespace ingot

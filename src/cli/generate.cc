@@ -15,7 +15,7 @@ struct Event {
   std::optional<Finish> finish;
 };
 
-// Hands what the engine thread says to the thread that prints.
+// Passes the engine thread's calls to the thread that prints.
 class QueueSink final : public TokenSink {
  public:
   void on_token(const Sampled& token) override { events.push({.token = token}); }
@@ -23,7 +23,7 @@ class QueueSink final : public TokenSink {
   Queue<Event> events;
 };
 
-// The text of one answer as its tokens come: decoded, cut at stop strings, passed on.
+// The text of one answer: decodes tokens as they come, cuts at stop strings, and passes the text on.
 class TextStream {
  public:
   TextStream(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, const GenerateOptions& options,
@@ -52,7 +52,7 @@ class TextStream {
   const std::function<void(std::string_view)>& on_text_;
 };
 
-// Where the prompt has begun the reasoning, the answer begins behind its end.
+// If the prompt has started the reasoning, the answer starts after the end of the reasoning.
 ConstraintStart constraint_start(const Tokenizer& tokenizer, std::span<const int32_t> prompt) {
   const CallFormat& format = *find_call_format("plain");
   if (!opens_reasoning(format, tokenizer.decode(prompt.last(std::min<size_t>(prompt.size(), 16))))) return {};
@@ -123,7 +123,7 @@ std::shared_ptr<Constraint> AnswerGrammar::over(const LoadedModel& model) {
 
 double prefill_rate(const Usage& usage) { return rate(usage.prompt_tokens - usage.cached_tokens, usage.prefill_ms); }
 
-// The first token comes with the prefill.
+// The first token is part of the prefill.
 double decode_rate(const Usage& usage) { return rate(usage.output_tokens - 1, usage.decode_ms); }
 
 std::string speed_line(const Usage& usage) {
@@ -168,7 +168,7 @@ void trace_spans(TraceFile& trace, const StepStats& s) {
 
 }  // namespace
 
-// On the engine's thread, which is not to end for a trace's sake.
+// Runs on the engine's thread, which must not end because of a trace.
 void trace_step(TraceFile& trace, const StepStats& s) {
   try {
     trace_spans(trace, s);

@@ -1,5 +1,5 @@
-// One answer, streamed: submits a request to the engine, turns its tokens into text as they come, watches for stop
-// strings and Ctrl-C. What `run` and `chat` are made of.
+// Streams one answer: submits a request to the engine, turns tokens into text as they come, and watches for stop
+// strings and Ctrl-C. `run` and `chat` use this.
 #pragma once
 #include <functional>
 #include <span>
@@ -14,8 +14,8 @@ namespace ingot {
 
 struct GenerateOptions {
   SamplingParams sampling;
-  int max_tokens = -1;             // -1: to the end of the context
-  std::vector<std::string> stops;  // strings that end the answer; not part of it
+  int max_tokens = -1;             // -1: up to the end of the context
+  std::vector<std::string> stops;  // strings that end the answer and are not part of it
   bool ignore_eos = false;
   GrammarOptions grammar = {};                    // as the flags have it,
   std::shared_ptr<Constraint> constraint = {};    // and as the answer follows it
@@ -25,22 +25,24 @@ struct GenerateOptions {
 
 struct Generation {
   std::string text;
-  std::vector<Sampled> tokens;     // as drawn, the stop token not among them
+  std::vector<Sampled> tokens;     // as sampled, without the stop token
   std::string finish;              // "stop", "length" or "interrupted"
   Usage usage;
 };
 
-// Throws Error when the request cannot run or fails. on_text gets whole characters.
+// Throws Error if the request cannot run or fails. on_text receives whole characters.
 Generation generate(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
                     const GenerateOptions& options, const std::function<void(std::string_view)>& on_text);
 
-// "prefill 12 tokens (30 more from the cache), 345.6 tok/s; decode 100 tokens, 78.9 tok/s", both measured apart.
+// "prefill 12 tokens (30 more from the cache), 345.6 tok/s; decode 100 tokens, 78.9 tok/s". The two rates are measured
+// separately.
 std::string speed_line(const Usage& usage);
-// What the flags say that answers follow. Throws UsageError before a model is loaded for what cannot be enforced.
+// The grammar that the flags set for answers. Throws UsageError, before a model is loaded, for a grammar that cannot be
+// enforced.
 class AnswerGrammar {
  public:
   explicit AnswerGrammar(const GrammarOptions& options);
-  std::shared_ptr<Constraint> over(const LoadedModel& model);  // null: answers are free; called once
+  std::shared_ptr<Constraint> over(const LoadedModel& model);  // null: answers are free; call once
 
  private:
   std::unique_ptr<Automaton> automaton_;
@@ -51,10 +53,10 @@ double decode_rate(const Usage& usage);
 
 void add_generate_options(CLI::App& app, GenerateOptions& options, int& seed);
 
-// What an engine did when: its parts on the track "engine", and where steps overlap the device's on "device".
+// Traces the parts of a step on the track "engine". Where steps overlap, the device's part is on the track "device".
 void trace_step(TraceFile& trace, const StepStats& stats);
 
-// An engine on its own thread; steps go to the trace file when there is one.
+// Starts an engine on its own thread. If there is a trace file, steps are traced.
 std::unique_ptr<Engine> start_engine(LoadedModel& model, const ModelOptions& options);
 
 }  // namespace ingot

@@ -24,7 +24,7 @@ struct CheckOptions {
 
 struct Verdict {
   bool accepted = false;
-  size_t n_read = 0;  // bytes before the one that was refused, or all
+  size_t n_read = 0;  // bytes before the refused byte, or all bytes
 };
 
 Verdict check(Automaton& automaton, std::string_view text) {

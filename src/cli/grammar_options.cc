@@ -12,7 +12,7 @@
 namespace ingot {
 namespace {
 
-// The end of the value that begins at i, of a text that is known to be JSON.
+// The end of the value that begins at i. The text must be valid JSON.
 size_t value_end(std::string_view text, size_t i) {
   const auto string_end = [&](size_t at) {
     for (++at; text[at] != '"'; ++at) at += text[at] == '\\';
@@ -33,7 +33,7 @@ size_t value_end(std::string_view text, size_t i) {
   return i;
 }
 
-// Calls `each` with the text of each member, and its name (nothing in an array), of a text that is known to be JSON.
+// Calls `each` with the name (empty in an array) and the text of each member. The text must be valid JSON.
 void for_members(std::string_view text,
                  const std::function<void(std::string_view name, std::string_view value)>& each) {
   constexpr const char* kBetween = " \t\r\n,:";

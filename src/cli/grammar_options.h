@@ -1,4 +1,5 @@
-// --json-schema, --regex and --grammar: what an answer follows. And cases: schemas with instances, a JSON line each.
+// --json-schema, --regex and --grammar: the grammar that an answer follows. Also cases for tests: schemas with
+// instances, one JSON line each.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <optional>
@@ -10,20 +11,20 @@
 namespace ingot {
 
 struct GrammarOptions {
-  std::string schema, regex, grammar;  // the text itself, or @FILE for a schema and a grammar
+  std::string schema, regex, grammar;  // the text itself; for a schema or a grammar also @FILE
   bool is_lenient = false, any_order = false;
 };
 void add_grammar_options(CLI::App& app, GrammarOptions& options);
-// --lenient-schema and --any-order: how schemas are meant.
+// --lenient-schema and --any-order: how to read schemas.
 void add_lenient_option(CLI::App& app, bool& is_lenient);
 void add_order_option(CLI::App& app, bool& any_order);
 
-// Nothing where no flag is there. Throws UsageError for a file that cannot be read.
+// Empty if no flag is set. Throws UsageError for a file that cannot be read.
 std::optional<GrammarText> grammar_text(const GrammarOptions& options);
-// compile(), whose complaints become a UsageError that names the flag; its warnings go to standard error.
+// Calls compile(). Its errors become a UsageError that names the flag; its warnings go to standard error.
 std::unique_ptr<Automaton> compile_option(const GrammarText& grammar);
 
-// {"schema": ..., "tests": [{"data": ..., "valid": true}]}, with texts as they stand in the line.
+// {"schema": ..., "tests": [{"data": ..., "valid": true}]}, with the texts exactly as in the line.
 struct GrammarCase {
   struct Instance {
     std::string data;

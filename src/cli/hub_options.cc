@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kGroup = "Hugging Face Hub";
 
-// A file that is not there, rather than a repository.
+// Such a name means a missing file, not a repository.
 bool looks_like_file(const std::string& given) { return given.ends_with(".gguf") || given.ends_with(".safetensors"); }
 
 }  // namespace
@@ -115,8 +115,7 @@ std::string resolve_model(const std::string& given, const HubFlags& flags) {
   }
 }
 
-// A value that an option before it takes (-p -hf) is left alone. --hf-repo is another name of MODEL, whose value cannot
-// be a path.
+// Skips values of other options (-hf in "-p -hf"). --hf-repo is another name of MODEL whose value cannot be a path.
 std::vector<std::string> hub_spellings(const CLI::App& app, int argc, char** argv) {
   constexpr std::pair<std::string_view, const char*> kSpellings[] = {
       {"-hf", "--hf-repo"}, {"-hfr", "--hf-repo"}, {"-hff", "--hf-file"}, {"-hft", "--hf-token"}};

@@ -1,5 +1,5 @@
-// Models by name: the flags of the Hugging Face Hub, and the one function that makes a path of what the user named as a
-// model.
+// Models by name: the flags of the Hugging Face Hub, and resolve_model(), the one function that turns the user's name
+// of a model into a path.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -10,30 +10,30 @@
 
 namespace ingot {
 
-// As given; empty or 0: what the environment says. Each has its variable (io/hub/hub.h).
+// The values of the flags; empty or 0: the value of the environment variable (io/hub/hub.h lists them).
 struct HubFlags {
   std::string revision, file, token, endpoint, cache;
   int timeout_s = 0;
   bool offline = false;
 };
 
-void add_hub_options(CLI::App& app, HubFlags& flags);        // all of them
-void add_hub_cache_option(CLI::App& app, HubFlags& flags);   // --hf-cache alone
+void add_hub_options(CLI::App& app, HubFlags& flags);        // all of the Hub's flags
+void add_hub_cache_option(CLI::App& app, HubFlags& flags);   // only --hf-cache
 
 HubOptions hub_options(const HubFlags& flags);
 
-// The path of a model on this machine: `given` itself when there is such a file or directory, else that of the Hub's
-// ORG/REPO[:QUANT], downloaded where it is not in the cache, with a progress bar on a terminal. Throws Error;
-// CLI::RuntimeError with the exit code of an interruption.
+// The path of a model on this machine. Returns `given` if that file or directory exists. Else `given` is the Hub's
+// ORG/REPO[:QUANT]: downloads the model if the cache does not have it, with a progress bar on a terminal. Throws Error,
+// or CLI::RuntimeError with the exit code of an interruption.
 std::string resolve_model(const std::string& given, const HubFlags& flags);
 
-// A name that must be the Hub's. Throws UsageError.
+// Parses a name that must be the Hub's. Throws UsageError.
 HubName require_hub_name(const std::string& given);
 
-// f(events), with a progress bar on a terminal, and Ctrl-C as an interruption.
+// Calls f(events), with a progress bar on a terminal. Ctrl-C counts as an interruption.
 HubModel with_hub_events(const HubName& name, const std::function<HubModel(const HubEvents&)>& f);
 
-// The arguments with llama.cpp's spellings (-hf ORG/REPO, -hff, -hft) as our own.
+// Replaces llama.cpp's spellings in the arguments (-hf ORG/REPO, -hff, -hft) by our own.
 std::vector<std::string> hub_spellings(const CLI::App& app, int argc, char** argv);
 
 }  // namespace ingot

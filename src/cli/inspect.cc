@@ -1,4 +1,4 @@
-// ingot inspect: what is in a model, and what it needs to run.
+// ingot inspect: shows what a model contains and what it needs to run.
 #include <fmt/format.h>
 
 #include <functional>
@@ -20,9 +20,9 @@ namespace {
 struct InspectOptions {
   ModelOptions model;
   bool json = false, tensors = false, show_template = false, fit = false, kernels = false;
-  std::string shape, type = "Q4_0";  // with kernels
+  std::string shape, type = "Q4_0";  // used with `kernels`
   std::vector<int> rows = {1, 4, 16, 32, 64, 128, 256, 512, 1024};
-  uint64_t memory = 0;  // to fit in; 0: what is free
+  uint64_t memory = 0;  // memory to fit in; 0: the free memory
 };
 
 JsonValue quant_mix(const CheckpointFacts& facts) {
@@ -70,7 +70,7 @@ JsonValue architecture(const Config& c) {
   return json;
 }
 
-// Of experts, those that one token goes to.
+// Counts, of the experts, only those that one token uses.
 int64_t active_parameters(const CheckpointFacts& facts, const Config& c) {
   int64_t n = 0;
   for (const CheckpointTensor& t : facts.tensors) {
@@ -102,7 +102,7 @@ RunnerOptions runner_options(const InspectOptions& o) {
   return options;
 }
 
-// A backend of the device that is asked for: it is never loaded, and says what it would take.
+// A backend of the requested device. The model is never loaded; the backend reports what the model would take.
 struct Planner {
   Planner(const Checkpoint& checkpoint, const InspectOptions& o)
       : backend(create_backend({.device = o.model.device, .n_threads = 1})),
@@ -158,7 +158,8 @@ JsonValue memory_need(const Checkpoint& checkpoint, const InspectOptions& o) {
   RunnerOptions options = runner_options(o);
   options.n_ctx = o.model.n_ctx;
   const size_t available = planner.backend->available_bytes();
-  constexpr size_t kUnlimited = std::numeric_limits<size_t>::max() / 4;  // to say what it needs, be that there or not
+  // No limit, to learn the need even if the memory is not there.
+  constexpr size_t kUnlimited = std::numeric_limits<size_t>::max() / 4;
   const bool is_bounded = o.model.n_ctx == 0 && planner.weights.total() <= available;
   const MemoryPlan plan = plan_memory(checkpoint.config(), planner.weights, is_bounded ? available : kUnlimited,
                                       options, planner.backend.get());

@@ -14,7 +14,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// A model's matrices of one format and shape, whose times are one.
+// The matrices of one format and shape take the same time.
 using Kind = std::tuple<Format, int64_t, int64_t>;
 using Group = std::vector<const Weight*>;
 
@@ -30,12 +30,13 @@ std::map<Kind, Group> groups_of(const Weights& weights) {
   return groups;
 }
 
-// Microseconds of a product: of some rounds over the group, so that no cache has the weights of the next, the median.
+// Microseconds of a product, the median of some rounds over the group. Each product uses the next matrix, so that no
+// cache holds its weights.
 double time_of(Backend& backend, const Group& group, const Tensor& x, const Tensor& y) {
   constexpr int kRounds = 7;
   constexpr size_t kProducts = 24;
   std::vector<double> rounds;
-  for (int round = -1; round < kRounds; ++round) {  // the first one warms up
+  for (int round = -1; round < kRounds; ++round) {  // the first round warms up
     if (round == 0) backend.await_kernels();
     backend.synchronize();
     const auto start = std::chrono::steady_clock::now();
@@ -66,7 +67,7 @@ OrderedJson time_group(Backend& backend, const Kind& kind, const Group& group, c
                x = backend.alloc(backend.act_dtype(), most, n_in), ones = backend.alloc(DType::kF32, 1, n_in);
   backend.upload(wide, noise(most * n_in).data());
   backend.upload(ones, std::vector<float>(static_cast<size_t>(n_in), 1.0f).data());
-  backend.norm(x, wide, {.weight = ones});  // into the type that products take
+  backend.norm(x, wide, {.weight = ones});  // converts x into the type that products take
   for (const int n : rows) {
     OrderedJson row = {{"rows", n}, {"kernels", OrderedJson::array()}};
     for (const std::string& kernel : backend.matmul_kernels(*group[0], n)) {

@@ -1,5 +1,5 @@
-// ingot inspect --kernels: which kernel each matrix of a model goes to, by rows of activations, and how long it and the
-// others take here.
+// ingot inspect --kernels: which kernel computes each matrix of a model, by number of activation rows, and how long
+// this kernel and the others take on this machine.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace ingot {
 
-// Loads the model, and times it. Throws UsageError.
+// Loads the model and times its kernels. Throws UsageError.
 nlohmann::ordered_json time_kernels(BenchSubject& subject, const std::vector<int>& rows);
 void print_kernels(const nlohmann::ordered_json& json);
 

@@ -13,7 +13,7 @@ namespace ingot {
 
 LineReader::LineReader() : interactive_(::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1) {
   if (!interactive_) return;
-  std::setlocale(LC_CTYPE, "");  // so that editing goes by characters
+  std::setlocale(LC_CTYPE, "");  // makes editing work on whole characters
   ::using_history();
 }
 

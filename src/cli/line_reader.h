@@ -1,4 +1,4 @@
-// Reads a person's lines: with editing and history on a terminal, plainly when piped.
+// Reads lines that a person types: with editing and history on a terminal, without them from a pipe.
 #pragma once
 #include <optional>
 #include <string>

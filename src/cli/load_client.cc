@@ -18,7 +18,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// Handles of libcurl that close themselves.
+// libcurl handles that close themselves.
 struct CloseEasy {
   void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
 };
@@ -36,7 +36,7 @@ Headers request_headers(const std::string& api_key) {
   return headers;
 }
 
-// A request under way.
+// A request in flight.
 struct Flight {
   std::unique_ptr<CURL, CloseEasy> handle;
   std::string body, pending;
@@ -56,7 +56,7 @@ struct Flight {
   void on_event(std::string_view event, SteadyClock::time_point now) {
     if (event == "data: [DONE]") done = true;
     count_of(event);
-    // An event of a token has a text that is not empty; the last one before the end has a reason instead.
+    // A token's event has a text that is not empty. The last event before the end has a finish reason instead.
     if (event.find("\"text\":\"") == event.npos || event.find("\"text\":\"\"") != event.npos) return;
     if (result->n_events++ == 0) {
       result->first = std::chrono::duration<double>(now - due).count();
@@ -67,7 +67,8 @@ struct Flight {
     result->last = std::chrono::duration<double>(now - due).count();
   }
 
-  // The last event says how many tokens there were: more than events, where several came at once or made one character.
+  // The last event gives the number of tokens. There may be more tokens than events, because several tokens may come at
+  // once or form one character.
   void count_of(std::string_view event) {
     constexpr std::string_view kCount = "\"completion_tokens\":";
     size_t at = event.find(kCount);
@@ -140,7 +141,7 @@ class LoadLoop {
                            {"stream_options", {{"include_usage", true}}},
                            {"max_tokens", plan_.output_tokens[i]},
                            {"ignore_eos", true},
-                           {"temperature", 0},  // as the other benchmarks, which measure no sampling either
+                           {"temperature", 0},  // like other benchmarks, which do not measure sampling either
                            {"seed", plan_.seed + i}};
     if (!plan_.model.empty()) body["model"] = plan_.model;
     std::uniform_int_distribution<int> id(std::min(4, plan_.n_vocab - 1), plan_.n_vocab - 1);

@@ -1,6 +1,6 @@
-// LoadClient: sends completions to a server that speaks OpenAI's API, as an arrival process would or a fixed number at
-// a time, and times every token of the streams that come back. One thread, libcurl's multi interface. Used by `ingot
-// bench serve`.
+// LoadClient: sends completions to a server with OpenAI's API, and times every token of the streams that come back.
+// Requests arrive at random, or a fixed number of requests is in flight. One thread, with libcurl's multi interface.
+// `ingot bench serve` uses the client.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,22 +9,22 @@
 namespace ingot {
 
 struct LoadPlan {
-  std::string url, api_key, model;  // model: empty: the server's first
+  std::string url, api_key, model;  // an empty model means the server's first model
   int n_requests = 100;
-  double rate = 0;  // arrivals a second, Poisson; 0: `concurrency` at a time instead
+  double rate = 0;  // arrivals a second (Poisson); 0: `concurrency` requests at a time
   int concurrency = 8;
-  std::vector<int> prompt_tokens, output_tokens;  // of each request
-  int n_vocab = 1000;                             // prompts are random ids from 4 to this
+  std::vector<int> prompt_tokens, output_tokens;  // one entry for each request
+  int n_vocab = 1000;                             // prompts are random ids from 4 up to this
   uint64_t seed = 0;
 };
 
-// One request, in seconds since it was due.
+// The result of one request. Times are in seconds since the request was due, unless stated otherwise.
 struct LoadResult {
   bool ok = false;
   long status = 0;                 // 0: no answer
   int n_prompt = 0, n_output = 0;  // tokens
-  int n_events = 0;                // that brought text
-  double due = 0;                  // since the run began
+  int n_events = 0;                // events with text
+  double due = 0;                  // since the start of the run
   double first = 0, last = 0;
   std::vector<float> gaps;  // between tokens
 };
@@ -34,11 +34,11 @@ struct LoadRun {
   std::vector<LoadResult> results;
 };
 
-// Throws Error when it is interrupted.
+// Throws Error if the run is interrupted.
 LoadRun run_load(const LoadPlan& plan);
 
-// The server's own list: the first model's id (or plan.model's) and, where it says so, its vocabulary. Throws Error
-// when the server does not answer, or has no such model.
+// Asks for the server's list of models. Sets the model's name (the first id, or plan.model) and the vocabulary size, if
+// the server gives it. Throws Error if the server does not answer or does not have that model.
 void ask_model(LoadPlan& plan);
 
 }  // namespace ingot

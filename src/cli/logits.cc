@@ -1,4 +1,4 @@
-// ingot logits: the raw scores of the next token, for people who compare numbers.
+// ingot logits: prints the raw scores of the next token, to compare numbers.
 #include <fmt/format.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// ingot ls: the models in the Hugging Face cache.
+// ingot ls: lists the models in the Hugging Face cache.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -37,7 +37,7 @@ void print_json(const std::vector<HubEntry>& entries) {
   fmt::print("{}\n", list.dump(2, ' ', false, JsonValue::error_handler_t::replace));
 }
 
-// "main", or the start of the commit when nothing names it.
+// The names of the revision ("main"), or the start of the commit if it has no name.
 std::string revision_of(const HubEntry& e) {
   if (e.revisions.empty()) return e.commit.substr(0, 10);
   return printable(fmt::format("{}", fmt::join(e.revisions, ",")), 40);

@@ -1,5 +1,5 @@
-// ingot: one program, one file a verb. Exit codes: 0 done, 1 it could not be done, 2 the command line is wrong, 71 the
-// GPU failed for good, 74 a file that was in use lost its end, 130 interrupted.
+// ingot: one program, with one file for each verb. Exit codes: 0 done, 1 failed, 2 the command line is wrong, 71 the
+// GPU failed for good, 74 a file in use was cut, 130 interrupted.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ int report(const char* what, int code) {
   return code;
 }
 
-// Model files are mapped: when one becomes shorter, the pages that it had are gone.
+// Model files are mapped. If a file becomes shorter, its last pages are gone.
 void on_lost_page(int) {
   constexpr char kText[] =
       "ingot: a model file became shorter while it was in use (or its disk failed); put it back and start again\n";
@@ -58,7 +58,7 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
   throw ingot::UsageError("unknown verb '{}': use one of {}; see ingot --help", ingot::printable(first), verbs);
 }
 
-// Levenshtein's: the fewest letters to add, drop or change.
+// Levenshtein's distance: the fewest letters to add, remove or change.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -73,7 +73,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// Names what the verb does not know, and the flag that looks most like it.
+// Names the arguments that the verb does not know, and the most similar flag.
 std::string unknown_argument(const CLI::App& app) {
   const std::vector<std::string> extras = app.remaining(true);
   const std::string unknown = extras.empty() ? "" : extras.front(), typed = unknown.substr(0, unknown.find('='));
@@ -121,12 +121,12 @@ int main(int argc, char** argv) {
   try {
     check_verb(app, argc, argv);
     std::vector<std::string> args = ingot::hub_spellings(app, argc, argv);
-    std::reverse(args.begin(), args.end());  // as CLI11 wants them
+    std::reverse(args.begin(), args.end());  // CLI11 expects this order
     app.parse(args);
     return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : report("cannot write to standard output", 1);
-  } catch (const CLI::Success& e) {  // --help and --version
+  } catch (const CLI::Success& e) {  // raised by --help and --version
     return app.exit(e);
-  } catch (const CLI::RuntimeError& e) {  // a verb's own exit code
+  } catch (const CLI::RuntimeError& e) {  // the exit code of a verb
     return e.get_exit_code();
   } catch (const CLI::ExtrasError& e) {
     return report(unknown_argument(app).c_str(), 2);

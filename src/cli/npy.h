@@ -6,7 +6,7 @@
 
 namespace ingot {
 
-// Writes values, [rows, cols] row by row. Throws Error.
+// Writes values of shape [rows, cols], row by row. Throws Error.
 void write_npy(const std::string& path, std::span<const float> values, int64_t rows, int64_t cols);
 
 }  // namespace ingot

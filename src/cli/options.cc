@@ -157,7 +157,7 @@ DType runner_kv_type(const ModelOptions& o) { return parse_kv_type(o.kv_type); }
 
 namespace {
 
-// Bytes, as in 40GiB; 0: the text is no size.
+// A number of bytes, as in 40GiB; 0: the text is not a size.
 size_t size_of(std::string text) {
   if (text.starts_with('-')) return 0;
   try {
@@ -167,7 +167,7 @@ size_t size_of(std::string text) {
   }
 }
 
-// A number up to 1 is a share, any other one bytes.
+// A number up to 1 is a share; any other number is in bytes.
 void read_gpu_memory(const ModelOptions& o, RunnerOptions& runner) {
   if (o.gpu_memory.empty()) return;
   if (!is_cuda(o.device))
@@ -214,7 +214,7 @@ std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& o) {
 }
 
 LoadedModel open_model(ModelOptions& o, const RunnerOptions& runner) {
-  const auto checkpoint = open_model_file(o);  // which may be downloaded first, with a bar of its own
+  const auto checkpoint = open_model_file(o);  // a download may come first, with its own progress bar
   ProgressBar bar("loading");
   return load_model(checkpoint, runner, [&](size_t done, size_t total) { bar.update(done, total); });
 }

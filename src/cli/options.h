@@ -1,4 +1,4 @@
-// The flags that several verbs share, spelled as users of other engines know them, and what they become.
+// The flags that several verbs share, with the spellings of other engines, and the options that these flags set.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -21,7 +21,7 @@ struct ModelOptions {
   int n_checkpoints = 0;
   std::string kv_type = "f16";
   std::string kernels = "tuned";  // or "fixed"
-  std::string gpu_memory;      // a share of the device's memory, or bytes; empty: as the context needs
+  std::string gpu_memory;      // a share of the device's memory, or bytes; empty: what the context needs
   std::string trace_path;
   std::string log_level = "warn";
   bool check_tensors = false;
@@ -35,14 +35,14 @@ struct ModelOptions {
 
 void add_model_argument(CLI::App& app, ModelOptions& options);   // MODEL and -m, and the flags of the Hub
 void add_log_option(CLI::App& app, ModelOptions& options);
-void add_kernels_option(CLI::App& app, ModelOptions& options);   // of a GPU
+void add_kernels_option(CLI::App& app, ModelOptions& options);   // kernels of a GPU
 void add_trace_options(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 
-void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // of verbs that take prompts after prompts
+void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // for verbs that take several prompts in turn
 
 void add_sampling_options(CLI::App& app, SamplingParams& params, int& seed);
-// What no flag of `verb` says is as the model's own file would have it.
+// Sets each parameter that no flag of `verb` sets to the default of the model's file.
 void use_model_defaults(const CLI::App& verb, const GenerationConfig& model, SamplingParams& params);
 // A seed of -1 becomes a random one. Throws UsageError for values out of range.
 void finish_sampling(SamplingParams& params, int seed);
@@ -53,11 +53,11 @@ RunnerOptions runner_options(ModelOptions& options);
 // The model that options.path names (resolve_model), or the built-in demo model.
 std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& options);
 
-// Loads everything, with a progress bar on a terminal.
+// Loads the whole model, with a progress bar on a terminal.
 LoadedModel open_model(ModelOptions& options, const RunnerOptions& runner);
 
-// The text of -p and -f together, or standard input when neither is given and it is not a terminal; read_prompt wants
-// one that is not empty. Both throw UsageError.
+// The texts of -p and -f joined, or standard input if neither is given and standard input is not a terminal.
+// read_prompt requires a text that is not empty. Both functions throw UsageError.
 struct PromptOptions {
   std::string text, file;
   bool has_text = false;
@@ -65,8 +65,8 @@ struct PromptOptions {
 void add_prompt_options(CLI::App& app, PromptOptions& options);
 std::string read_text(const PromptOptions& options, const char* verb);
 std::string read_prompt(const PromptOptions& options, const char* verb);
-// Several texts: those of -p, then the lines of the file (of standard input when neither is given), empty ones too.
-// Throws UsageError.
+// Several texts: those of -p, then the lines of the file (or of standard input if neither is given), including empty
+// lines. Throws UsageError.
 std::vector<std::string> read_lines(std::vector<std::string> texts, const std::string& file, const char* verb);
 
 }  // namespace ingot

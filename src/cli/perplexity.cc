@@ -1,4 +1,4 @@
-// ingot perplexity: how well a model predicts a text; llama.cpp's definition, so that numbers compare.
+// ingot perplexity: how well a model predicts a text. Uses llama.cpp's definition, so that the numbers are comparable.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// ingot pull: a model from the Hugging Face Hub into the cache, for later; prints where it is.
+// ingot pull: downloads a model from the Hugging Face Hub into the cache, and prints its path.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

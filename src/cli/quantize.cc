@@ -1,4 +1,4 @@
-// ingot quantize: a model's weights in fewer bits, as a GGUF file.
+// ingot quantize: writes a model with fewer bits per weight, as a GGUF file.
 #include "cli/quantize.h"
 
 #include <fmt/format.h>
@@ -146,7 +146,7 @@ void add_quantize(CLI::App& app) {
       "Examples:\n  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M\n"
       "  ingot quantize Qwen3-0.6B/ qwen3.gguf Q4_K_M --imatrix imatrix.gguf");
   verb->callback([o] {
-    find_mix(o->type);  // "auto" is for convert
+    find_mix(o->type);  // "auto" is for convert only
     o->in = resolve_model(o->in, o->hub);
     write_model(*o);
   });

@@ -1,4 +1,4 @@
-// What `ingot quantize` and `ingot convert` share: their flags, and how a GGUF file is written with progress and a
+// The shared parts of `ingot quantize` and `ingot convert`: the flags, and writing a GGUF file with progress and a
 // summary.
 #pragma once
 #include <CLI/CLI.hpp>
@@ -18,7 +18,7 @@ struct WriteOptions {
 };
 
 void add_write_options(CLI::App& app, WriteOptions& options);
-// type: a mix's name, or "auto" for weights as they are stored. Throws Error and UsageError.
+// type: a mix's name, or "auto" for the stored types of the weights. Throws Error and UsageError.
 void write_model(const WriteOptions& options);
 
 }  // namespace ingot

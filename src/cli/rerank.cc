@@ -1,4 +1,4 @@
-// ingot rerank: documents in the order in which they answer a query, by a cross-encoder.
+// ingot rerank: sorts documents by how well they answer a query, with a cross-encoder.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// ingot rm: takes models out of the Hugging Face cache.
+// ingot rm: removes models from the Hugging Face cache.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
-// ingot serve: a model behind HTTP, until a signal ends it. SIGTERM or Ctrl-C lets what runs come to its end, a second
-// one does not; SIGHUP reads the key file again. Exit codes: 0 ended as asked, 1 it could not start, 2 the command line
-// is wrong, 70 the engine ended, 71 because the GPU failed for good, 72 it hung.
+// ingot serve: serves a model over HTTP until a signal. After SIGTERM or Ctrl-C, running requests end first; a second
+// signal ends the program at once. SIGHUP reads the key file again. Exit codes: 0 ended by a signal, 1 could not start,
+// 2 the command line is wrong, 70 the engine ended, 71 the engine ended because the GPU failed for good, 72 hung.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -35,7 +35,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 
 struct ServeOptions {
-  ModelOptions model;  // of each of `paths`
+  ModelOptions model;  // for each model of `paths`
   std::vector<std::string> paths;
   ModelPool::Limits pool;
   int ttl_s = 0;
@@ -49,13 +49,13 @@ struct ServeOptions {
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
 };
 
-constexpr int kScoredRows = 64;  // of one step, for log-probabilities of prompts: chunks as long as that
+constexpr int kScoredRows = 64;  // rows in one step for log-probabilities of prompts, so also the length of such chunks
 
-// The name under which a model is served: what it was asked for by, without folders and endings.
+// The name under which a model is served: the name that the user gave, without folders and endings.
 std::string served_name(const std::string& asked) {
   if (asked.empty()) return "demo";
   const std::filesystem::path path(asked);
-  if (!std::filesystem::exists(path)) return asked;  // of the Hub
+  if (!std::filesystem::exists(path)) return asked;  // a model of the Hub
   const std::string name = path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
   return printable(name.ends_with(".gguf") ? name.substr(0, name.size() - 5) : name);
 }
@@ -69,12 +69,12 @@ RunnerOptions serving_runner(ServeOptions& o) {
   return runner;
 }
 
-// A model that is made for vectors, or has to make them because a pooling is asked for.
+// True for a model made for vectors, or if the user asks for a pooling.
 bool is_embedder(const ServeOptions& o, const Checkpoint& checkpoint) {
   return !o.pooling.empty() || find_encoder_config(checkpoint) || read_embed_facts(checkpoint).pooling;
 }
 
-// What both kinds have; the rest is the caller's.
+// The parts that both kinds of models have; the caller adds the rest.
 ServedModelParts served_parts(const ServeOptions& o, const Checkpoint& checkpoint, const std::string& id) {
   const CheckpointFacts facts = checkpoint.facts();
   ServedModelParts parts{.id = id,
@@ -136,8 +136,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   return model;
 }
 
-// Each model that is to be served. Their files are looked at now, so that one that is none is refused before there is a
-// port.
+// The sources of all models to serve. Opens their files now, so that an invalid file is refused before the port opens.
 std::vector<ModelSource> open_sources(ServeOptions& o) {
   if (o.paths.empty()) o.paths.push_back("");
   if (o.paths.size() > 1 && !o.aliases.empty())
@@ -162,14 +161,14 @@ std::vector<ModelSource> open_sources(ServeOptions& o) {
   return sources;
 }
 
-// Signals are waited for, not caught; threads made from here on leave them to this one. SIGUSR1, which supervisors
-// send, does nothing.
+// Signals are waited for, not handled. Threads started after this call leave signals to the calling thread. SIGUSR1,
+// which supervisors send, does nothing.
 sigset_t block_signals() {
   sigset_t set;
   sigemptyset(&set);
   for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGUSR1}) sigaddset(&set, signal);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  sigdelset(&set, SIGPIPE);  // never waited for: writes say it themselves
+  sigdelset(&set, SIGPIPE);  // not waited for: writes report the error
   return set;
 }
 
@@ -179,7 +178,7 @@ int wait_for_signal(const sigset_t& set, std::chrono::milliseconds timeout) {
   return signal > 0 ? signal : 0;
 }
 
-// Until what runs has ended, the time is up, or a second signal comes.
+// Waits until all requests have ended, the time is over, or a second signal comes.
 void drain(App& app, HttpServer& server, const sigset_t& signals, int seconds) {
   fmt::print(stderr, "ingot: shutting down: {} requests come to their end first (a second signal ends them)\n",
              app.n_active());
@@ -218,7 +217,8 @@ void check_exposure(ServeOptions& o, const App& app) {
                 printable(o.http.host));
 }
 
-// As many descriptors as the connections take and a few for files; or as many connections as there may be descriptors.
+// Raises the limit of descriptors to what the connections need, plus some for files. If that fails, lowers
+// max_connections to fit the limit.
 void fit_descriptors(size_t& max_connections) {
   constexpr rlim_t kOthers = 128;
   rlimit files{};
@@ -261,7 +261,7 @@ void serve(ServeOptions& o) {
   run_until_signal(app, pool, signals, o);
   drain(app, server, signals, o.drain_s);
   pool.stop();
-  for (const auto& model : app.models()) model->stop();  // what is left ends with an error
+  for (const auto& model : app.models()) model->stop();  // remaining requests end with an error
   app.stop_workers();
   const auto deadline = SteadyClock::now() + std::chrono::seconds(1);
   while (app.n_active() > 0 && SteadyClock::now() < deadline) wait_for_signal(signals, std::chrono::milliseconds(10));

@@ -1,4 +1,4 @@
-// ingot template: a conversation as the text that a model is given, for those who write templates or wonder about one.
+// ingot template: prints a conversation as the text that a model receives, for authors of templates.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -30,7 +30,7 @@ Object read_json_file(const std::string& path) {
   }
 }
 
-// KEY=VALUE, the value as JSON where it is JSON, else as text.
+// Parses KEY=VALUE. The value is JSON if it parses as JSON, else text.
 Object variables_of(const std::vector<std::string>& settings) {
   Object variables = Object::object();
   for (const std::string& setting : settings) {
@@ -44,7 +44,7 @@ Object variables_of(const std::vector<std::string>& settings) {
   return variables;
 }
 
-// The template, and the names of BOS and EOS that it may write.
+// The template, and the texts of BOS and EOS that the template may write.
 struct Source {
   std::string text, bos, eos;
 };
@@ -71,7 +71,7 @@ Source read_source(const TemplateVerb& o) {
 void render(const TemplateVerb& o) {
   const Source source = read_source(o);
   const Object messages = read_json_file(o.messages), tools = o.tools.empty() ? Object() : read_json_file(o.tools);
-  Template::parse(source.text);  // whose error is wanted here, where ChatTemplate would go on with ChatML
+  Template::parse(source.text);  // throws the parse error here; ChatTemplate would fall back to ChatML
   const ChatTemplate chat(source.text, source.bos, source.eos);
   const std::string text = chat.render(messages, tools, !o.no_generation_prompt, variables_of(o.settings));
   std::fwrite(text.data(), 1, text.size(), stdout);

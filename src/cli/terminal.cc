@@ -20,7 +20,7 @@ void on_interrupt(int) {
   g_interrupts = 1;
 }
 
-// In the order of LogLevel, with the colours of a terminal.
+// In the order of LogLevel: names and terminal colours.
 constexpr std::pair<const char*, int> kLogNames[] = {{"debug", 36}, {"info", 32}, {"warning", 33}, {"error", 31}};
 
 std::string coloured(int colour, const std::string& text) {
@@ -37,7 +37,7 @@ std::string rough_time(double seconds) {
 
 }  // namespace
 
-// Asked once: progress is reported for every tensor.
+// Asked only once, because progress is reported for every tensor.
 bool stdout_is_terminal() {
   static const bool is_one = ::isatty(STDOUT_FILENO) == 1;
   return is_one;

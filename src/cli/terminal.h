@@ -1,5 +1,5 @@
-// The terminal: progress bars on one, nothing of that when piped; and Ctrl-C, which stops the work first and the
-// program second.
+// The terminal: progress bars, which are off without a terminal; and Ctrl-C, which first stops the work and then the
+// program.
 #pragma once
 #include <signal.h>
 
@@ -11,19 +11,20 @@ namespace ingot {
 
 bool stdout_is_terminal();
 bool stderr_is_terminal();
-// For standard error: dimmed where that is a terminal and NO_COLOR is not set
+// Formats text for standard error: dimmed if standard error is a terminal and NO_COLOR is not set.
 std::string faint(const std::string& text);
 
-// From now on lines of the log go to standard error: "ingot: warning: ..."
+// From now on, the log's lines go to standard error: "ingot: warning: ..."
 void log_to_stderr();
 
-// A bar on standard error with rate and time left, redrawn at most ten times a second, wiped when done. Silent unless
-// standard error is a terminal, and for work that takes less than a third of a second.
+// A bar on standard error with rate and time left. The bar is redrawn at most ten times a second and wiped at the end.
+// The bar is silent if standard error is not a terminal, and for work that takes less than a third of a second.
 class ProgressBar {
  public:
   explicit ProgressBar(std::string label) : label_(std::move(label)) {}
   ~ProgressBar() { wipe(); }
-  // kept_bytes of what is done were done before the bar began: they count for the share, not for the rate.
+  // kept_bytes: the part of done_bytes that was done before the bar began. These bytes count for the share, not for the
+  // rate.
   void update(size_t done_bytes, size_t total_bytes, size_t kept_bytes = 0);
   void wipe();
 
@@ -35,8 +36,8 @@ class ProgressBar {
   bool visible_ = false;
 };
 
-// While one lives, Ctrl-C sets interrupted() instead of ending the program; a second Ctrl-C ends it at once with exit
-// code 130. They nest.
+// While an object of this class lives, Ctrl-C sets interrupted() instead of ending the program. A second Ctrl-C ends
+// the program at once with exit code 130. Guards may nest.
 class InterruptGuard {
  public:
   InterruptGuard();

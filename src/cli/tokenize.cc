@@ -1,4 +1,4 @@
-// ingot tokenize: text to token ids.
+// ingot tokenize: turns text into token ids.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

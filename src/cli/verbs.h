@@ -1,4 +1,4 @@
-// The verbs of the program, one file each. A verb adds its subcommand; CLI11 calls it back after parsing.
+// The verbs of the program, one file for each verb. A verb adds its subcommand, and CLI11 calls the verb after parsing.
 #pragma once
 #include <CLI/CLI.hpp>
 

@@ -1,5 +1,5 @@
-// AnswerConstraint: one answer's way through the grammar that its request asks for. The grammar may begin only behind
-// a text that the model writes first, as the end of its reasoning; before, any token may come.
+// AnswerConstraint: follows one answer through the grammar that its request asks for. The grammar may begin after a
+// text that the model writes first, for example the end of its reasoning. Before that text, any token is allowed.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace ingot {
 
-// Where the grammar begins: behind the first token that completes `text`, or that is `token` (as a control token, which
-// has no text). Neither: with the first token of the answer.
+// The grammar begins after the first token that completes `text` or that equals `token` (a control token, which has no
+// text). If both are empty, the grammar begins with the first token of the answer.
 struct ConstraintStart {
   std::string text;
   int32_t token = -1;
@@ -20,15 +20,15 @@ class AnswerConstraint {
  public:
   AnswerConstraint(std::shared_ptr<Constraint> constraint, ConstraintStart start);
 
-  // The tokens that may come next; null: all. A mask without a token is a dead end.
+  // The tokens allowed next; null: all tokens. A mask without any token is a dead end.
   std::shared_ptr<const TokenMask> mask();
-  // Goes on by a token; false, and nothing changes, for one that may not come.
+  // Advances by one token. If the token is not allowed, returns false and changes nothing.
   bool accept(int32_t token);
-  bool is_over() { return begun_ && matcher_.is_over(); }  // the answer is whole, and nothing can follow
+  bool is_over() { return begun_ && matcher_.is_over(); }  // the answer is complete and nothing can follow
   std::string forced() { return begun_ ? matcher_.forced() : std::string(); }  // the text that must come next
   const GrammarVocabulary& vocabulary() const { return constraint_->vocabulary(); }
 
-  // For drafts: go_back undoes what has been accepted since.
+  // For drafts: go_back(place) undoes all tokens accepted since place() returned that place.
   struct Place {
     bool begun = false;
     int n_tokens = 0;
@@ -44,7 +44,7 @@ class AnswerConstraint {
   const ConstraintStart start_;
   Matcher matcher_;
   bool begun_;
-  std::string tail_;  // of the text so far: less than start_.text
+  std::string tail_;  // the end of the text so far, shorter than start_.text
 };
 
 inline bool is_dead_end(const TokenMask& mask) {

@@ -74,18 +74,18 @@ std::span<const SampleRow> BatchBuilder::fill_rows(const Step& step) {
     for (int end = first; end <= item.begin + item.n_tokens; ++end) {
       const bool unwanted = sequence.finished || item.is_outrun();
       const bool has_mask = !unwanted && sequence.constraint && sequence.masks[end - first];
-      rows_.push_back(
-          {.params = &sequence.sampling(end - sequence.n_prompt),
-           .position = end,
-           .history = tokens.first(std::min(tokens.size(), static_cast<size_t>(end))),  // less if it has ended
-           .mask = has_mask ? sequence.masks[end - first]->data() : nullptr,
-           .unwanted = unwanted});
+      rows_.push_back({.params = &sequence.sampling(end - sequence.n_prompt),
+                       .position = end,
+                       // shorter if the sequence has ended
+                       .history = tokens.first(std::min(tokens.size(), static_cast<size_t>(end))),
+                       .mask = has_mask ? sequence.masks[end - first]->data() : nullptr,
+                       .unwanted = unwanted});
     }
   }
   return rows_;
 }
 
-// The vectors of this step's chunks, one after another. Other chunks of the same image come with other steps.
+// The vectors of this step's chunks, one after another. Other chunks of the same image are in other steps.
 void BatchBuilder::fill_embeddings(const Step& step) {
   embeddings_.clear();
   embedding_rows_.clear();
@@ -109,9 +109,9 @@ void BatchBuilder::fill_embeddings(const Step& step) {
   batch_.embedding_rows = embedding_rows_;
 }
 
-// Rows as long as the longest of this step; 0 past a sequence's last block, for nothing reads there. In front of a
-// window kernels may read what they then mask, and get the first block that is left: it is the sequence's own, and
-// full.
+// Rows are as long as the longest row of this step. Entries past a sequence's last block are 0, because kernels do not
+// read there. Before a window, kernels may read values that they then mask. So these entries name the sequence's first
+// remaining block, which is full.
 void BatchBuilder::fill_block_table(const Step& step) {
   size_t max_blocks = 0;
   for (const StepItem& item : step.items) max_blocks = std::max(max_blocks, item.sequence->blocks.size());

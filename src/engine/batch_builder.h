@@ -1,5 +1,5 @@
-// BatchBuilder: turns a planned step into the arrays that a backend reads. All storage is taken at start-up. The rows
-// to sample come later than the batch: they hold histories, which may need tokens of the step before.
+// BatchBuilder: turns a planned step into the arrays that a backend reads. All storage is allocated at start-up. The
+// rows to sample are filled later than the batch: each row holds a history, which may need tokens of the step before.
 #pragma once
 #include <span>
 #include <vector>
@@ -15,7 +15,7 @@ class BatchBuilder {
   BatchBuilder(const SchedulerLimits& limits, int max_len /* of one sequence */);
 
   const Batch& fill(const Step& step);                     // valid until the next fill
-  std::span<const SampleRow> fill_rows(const Step& step);  // one for each of the batch's logit rows; as long
+  std::span<const SampleRow> fill_rows(const Step& step);  // one for each logit row of the batch, in the same order
 
  private:
   void fill_block_table(const Step& step);
@@ -27,7 +27,7 @@ class BatchBuilder {
       embedding_rows_;
   std::vector<float> embeddings_;  // [n_embeddings, embedding_dim]
   std::vector<SampleRow> rows_;
-  std::vector<SamplingParams> forced_;  // of rows whose token is known
+  std::vector<SamplingParams> forced_;  // parameters of rows whose token is known
   Batch batch_;
 };
 

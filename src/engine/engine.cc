@@ -55,7 +55,8 @@ void tell_end(const Sequence& sequence, const Finish& finish) noexcept {
   }
 }
 
-// When it is to end unless it has begun, or at the latest; zero: never.
+// The time at which the request ends: its deadline, or begin_by if that is earlier and the request has not started.
+// Zero: never.
 Clock::time_point next_limit(const Sequence& sequence) {
   const Request& request = sequence.request;
   const bool begun = sequence.first_step != Clock::time_point{};
@@ -94,7 +95,7 @@ std::optional<RequestId> Engine::try_submit(Request request) {
   return push(std::move(request));
 }
 
-// Whatever fails here, the queue has the request's place back.
+// If anything fails here, the request's place in the queue is free again.
 RequestId Engine::push(Request request) {
   try {
     auto sequence = make_sequence(std::move(request));
@@ -108,7 +109,7 @@ RequestId Engine::push(Request request) {
   }
 }
 
-// While it waits it takes memory for its prompt and no more: what its output may need is reserved when it is admitted.
+// A waiting sequence takes memory for its prompt only: memory for its output is reserved when it is admitted.
 std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
   auto sequence = std::make_unique<Sequence>();
   sequence->id = next_id_++;
@@ -192,7 +193,7 @@ void Engine::run() {
   }
 }
 
-// What is left of the state may be half of a change, so nothing is asked of it any more but who waits for an answer.
+// The state may be half changed, so only the sinks that wait for an answer are still used.
 void Engine::die(const char* why, bool lost_device) {
   log_safely(LogLevel::kWarn, "the engine has ended: {}", why);
   inbox_.close();
@@ -203,7 +204,7 @@ void Engine::die(const char* why, bool lost_device) {
   }
   const auto tell = [&](Sequence& sequence) {
     if (!sequence.finished) tell_end(sequence, {FinishReason::kError, -1, why, false, usage_of(sequence)});
-    sequence.request.sink.reset();  // it may hold what holds this engine
+    sequence.request.sink.reset();  // it may own an object that owns this engine
   };
   for (const auto& [id, sequence] : sequences_) tell(*sequence);
   for (const Message& message : inbox_.drain(false))
@@ -233,7 +234,7 @@ bool Engine::step() {
   return true;
 }
 
-// Takes in what has come. False once the engine is to stop.
+// Handles the messages that have arrived. Returns false once the engine must stop.
 bool Engine::receive(bool block) {
   const bool timed = block && next_limit_ != Clock::time_point::max();
   for (Message& message : timed ? inbox_.drain_until(next_limit_) : inbox_.drain(block)) obey(message);
@@ -251,7 +252,7 @@ void Engine::obey(Message& message) {
   if (message.order == Order::kResume) scheduler_.resume(found->second.get());
 }
 
-// Memory may run out here: that costs this request.
+// If memory runs out here, only this request fails.
 void Engine::take_in(std::unique_ptr<Sequence> owned) {
   Sequence& sequence = *owned;
   try {
@@ -276,7 +277,7 @@ void Engine::end_late_requests() {
   if (now < next_limit_) return;
   next_limit_ = Clock::time_point::max();
   for (auto next = sequences_.begin(); next != sequences_.end();) {
-    Sequence& sequence = *next++->second;  // finish() may erase it
+    Sequence& sequence = *next++->second;  // finish() may erase the sequence
     const Clock::time_point limit = next_limit(sequence), deadline = sequence.request.deadline;
     if (limit == Clock::time_point{} || sequence.finished) continue;
     const bool over = deadline != Clock::time_point{} && deadline <= now;
@@ -288,15 +289,15 @@ void Engine::end_late_requests() {
   }
 }
 
-// Ends a sequence, and destroys it unless a step is under way that names its blocks. In no other place does a sequence
-// end, so its sink hears of it once.
+// Ends a sequence, and destroys it unless a step in flight names its blocks. A sequence ends only here, so its sink is
+// called once.
 void Engine::finish(Sequence& sequence, FinishReason reason, const std::string& error, int32_t stop_token) {
   sequence.finished = true;
   Finish finish{reason, stop_token, {}, sequence.spoiled, usage_of(sequence)};
   try {
     finish.error = error;
   } catch (const std::bad_alloc&) {
-    finish.error = "out of memory";  // short enough to need none
+    finish.error = "out of memory";  // short enough not to allocate
   }
   if (sequence.first_step == Clock::time_point{}) --n_queued_;
   ++counts_.n_finished;
@@ -304,11 +305,11 @@ void Engine::finish(Sequence& sequence, FinishReason reason, const std::string& 
   scheduler_.remove(&sequence);
   std::unique_ptr<Sequence> owned;
   if (sequence.n_steps == 0) owned = destroy(sequence);
-  publish();  // first, so that who hears of the end sees the blocks returned
+  publish();  // first, so that a consumer that learns of the end sees the blocks released
   tell_end(sequence, finish);
 }
 
-// The sequence lives as long as what is returned.
+// The sequence lives as long as the returned pointer.
 std::unique_ptr<Sequence> Engine::destroy(Sequence& sequence) {
   scheduler_.release(&sequence);
   return std::move(sequences_.extract(sequence.id).mapped());

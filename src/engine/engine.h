@@ -1,17 +1,18 @@
-// Engine: the step loop. Requests come in through a queue from any thread; plan, fill, forward, sample and emit run on
-// one: the engine's own after start(), or the caller's by step(). Called by the command line and the server.
+// Engine: the step loop. Any thread may submit requests through a queue. One thread plans, fills, runs, samples and
+// emits: the engine's own thread after start(), or the caller's thread through step(). The command line and the server
+// use the engine.
 //
-// Where the runner overlaps, two steps are under way: while the device computes one, the host tells consumers what the
-// one before drew, and plans the next. A sequence whose last token has not been seen takes part all the same; if that
-// token ends it, what comes of the extra step is dropped.
+// If the runner overlaps steps, two steps are in flight. While the device computes one step, the host delivers the
+// tokens of the previous step and plans the next step. A sequence takes part in the next step even when its last token
+// is not known yet. If that token ends the sequence, the engine drops the result of the extra step.
 //
-// A request may propose drafts of its next tokens. One step draws behind each of them, and the longest run of drafts
-// that equal the draws before them is accepted, with one draw more; the output is that without drafts, in fewer
-// steps.
+// A request may propose drafts of its next tokens. One step samples a token after each draft. The engine accepts the
+// longest run of drafts that equal the sampled tokens, and one more sampled token. The output is the same as without
+// drafts, in fewer steps.
 //
-// Text that a request's grammar forces becomes tokens without draws (jump_ahead.h). The next step computes all of them
-// at once, like a chunk of a prompt. Where steps overlap, the step under way draws a token in place of the first of
-// them; that draw is dropped.
+// Text that a request's grammar forces becomes tokens without sampling (jump_ahead.h). The next step computes all
+// forced tokens at once, like a chunk of a prompt. Where steps overlap, the step in flight samples a token in place of
+// the first forced token; the engine drops that sampled token.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -32,20 +33,21 @@
 
 namespace ingot {
 
-// One step, as --trace and the metrics see it.
+// One step, as --trace and the metrics show it.
 struct StepStats {
   int64_t index = 0;
-  // Ends of the parts, in order. Where steps overlap, others' parts lie between submitted and sampled.
+  // The ends of the step's parts, in order. Where steps overlap, parts of other steps lie between submitted and
+  // sampled.
   Clock::time_point begin{}, planned{}, filled{}, submitted{}, waiting{}, sampled{}, emitted{};
-  double mask_ms = 0;  // of the host, while the forward ran: masks of constrained sequences
+  double mask_ms = 0;  // host time for the masks of constrained sequences, while the forward pass ran
   int n_tokens = 0;
   int n_seqs = 0;
   int n_decodes = 0;
   int n_preempted = 0;
-  int n_cached = 0;   // tokens that sequences admitted in this step found in the prefix cache
-  int n_emitted = 0;  // tokens that somebody got
-  int n_forced = 0;   // of these, not drawn: a grammar forced them
-  int n_running = 0;  // this and the rest: as the forward begins
+  int n_cached = 0;   // tokens found in the prefix cache by sequences admitted in this step
+  int n_emitted = 0;  // tokens delivered to consumers
+  int n_forced = 0;   // part of n_emitted: tokens that a grammar forced, so not sampled
+  int n_running = 0;  // this member and those below, up to states_cached: when the forward pass begins
   int n_waiting = 0;
   int blocks_used = 0;
   int blocks_cached = 0;
@@ -60,36 +62,36 @@ struct EngineGauges {
   int n_waiting = 0;
   int n_paused = 0;
   int blocks_used = 0;    // held by sequences
-  int blocks_cached = 0;  // held by nobody, kept for their prefixes; the rest are blank
+  int blocks_cached = 0;  // held by no sequence but cached for their prefixes; the rest are free
   int n_blocks = 0;
   int block_size = 0;   // tokens
-  int states_used = 0;  // slots of recurrent layers' states: the same
+  int states_used = 0;  // slots for the states of recurrent layers, counted like the blocks
   int states_cached = 0;
   int n_states = 0;
-  // Since the start:
+  // Counts since the start:
   int64_t n_steps = 0;
   int64_t n_failed_steps = 0;
   int64_t n_preemptions = 0;
-  int64_t n_blocks_given_up = 0;  // by sequences that went on, in front of the model's window
+  int64_t n_blocks_given_up = 0;  // by sequences that went on, because the blocks lay before the model's window
   int64_t n_finished = 0;
-  int64_t n_finished_by[kFinishReasons] = {};  // for each FinishReason
-  int64_t n_computed_tokens = 0;               // by steps: prompts, what had to be computed anew, and decodes
-  int64_t n_prompt_tokens = 0;                 // of requests that began
-  int64_t n_cached_tokens = 0;                 // of these, found in the prefix cache
+  int64_t n_finished_by[kFinishReasons] = {};  // indexed by FinishReason
+  int64_t n_computed_tokens = 0;               // computed by steps: prompts, recomputed tokens and decoded tokens
+  int64_t n_prompt_tokens = 0;                 // of requests that have started
+  int64_t n_cached_tokens = 0;                 // part of n_prompt_tokens: found in the prefix cache
   int64_t n_output_tokens = 0;
-  int64_t n_forced_tokens = 0;    // of these, not drawn: a grammar forced them
-  int64_t n_draft_tokens = 0;     // that steps verified
-  int64_t n_accepted_tokens = 0;  // of these, equal to what was drawn
-  Clock::time_point last_step{};  // when the last one was done; for a watchdog
+  int64_t n_forced_tokens = 0;    // part of n_output_tokens: forced by a grammar, so not sampled
+  int64_t n_draft_tokens = 0;     // drafts that steps verified
+  int64_t n_accepted_tokens = 0;  // part of n_draft_tokens: equal to the sampled token
+  Clock::time_point last_step{};  // when the last step was complete; for a watchdog
 };
 
 struct EngineOptions {
   int chunk = 0;  // tokens of one prompt in one step, cut to the runner's batch; 0: as many as that has
   std::function<void(const StepStats&)> on_step = {};  // called on the stepping thread
   bool prefix_cache = true;
-  bool jump_ahead = true;       // text that a grammar forces becomes tokens without a draw of each
-  int max_queue = 0;            // requests that wait for their first step; 0: any number
-  std::optional<bool> overlap;  // empty: as the runner says
+  bool jump_ahead = true;       // turn text that a grammar forces into tokens without sampling each
+  int max_queue = 0;            // the most requests that wait for their first step; 0: no limit
+  std::optional<bool> overlap;  // empty: the runner decides
 };
 
 class Engine {
@@ -99,37 +101,38 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // From any thread. submit throws Error for a request that can never run, or once the engine has stopped; try_submit
-  // does so too, and takes nothing when the queue is full. The others take effect before the next step, and do nothing
-  // to a request that has finished. A paused request keeps its place but no part in steps: its reader does not read.
+  // Any thread may call these functions. submit throws Error if the request can never run or if the engine has stopped.
+  // try_submit throws the same errors; if the queue is full, it returns nothing. cancel, pause and resume take effect
+  // before the next step; they do nothing to a request that has finished. Pause a request while its reader does not
+  // read: the request keeps its place in the queue but takes no part in steps.
   RequestId submit(Request request);
   std::optional<RequestId> try_submit(Request request);
   void cancel(RequestId id);
   void pause(RequestId id);
   void resume(RequestId id);
   EngineGauges gauges() const;
-  std::string fault() const;  // why the engine ended by itself, with all of its requests; empty while it is well
-  bool lost_device() const;   // that was why (DeviceLost)
+  std::string fault() const;  // why the engine ended itself and all its requests; empty while the engine works
+  bool lost_device() const;   // whether a lost device (DeviceLost) was the reason
   const RunnerInfo& info() const { return runner_.info(); }
 
-  void start();  // steps on its own thread until stop()
-  void stop();   // cancels what is left; the engine stays stopped
+  void start();  // runs steps on the engine's own thread until stop()
+  void stop();   // cancels all remaining requests; the engine cannot be started again
 
-  // Without start(): takes what has been submitted and does one step. False when there was nothing to do. Throws
-  // DeviceLost.
+  // Only without start(): takes the submitted requests and does one step. Returns false if there was nothing to do.
+  // Throws DeviceLost.
   bool step();
-  // Without start(): a prompt and a decode step that nobody sees, to load code and weights. Throws Error when they
-  // fail.
+  // Only without start(): runs a prompt and a decode step whose output is dropped, to load code and weights. Throws
+  // Error if a step fails.
   void warm_up();
 
  private:
   enum class Order : uint8_t { kSubmit, kCancel, kPause, kResume };
   struct Message {
     Order order;
-    std::unique_ptr<Sequence> sequence;  // to submit
-    RequestId id = 0;                    // of the others
+    std::unique_ptr<Sequence> sequence;  // for kSubmit
+    RequestId id = 0;                    // for the other orders
   };
-  // A step on its way: planned, and not done.
+  // A step in flight: planned but not complete.
   struct Flight {
     const Step* step = nullptr;  // null: none
     StepStats stats;
@@ -170,9 +173,9 @@ class Engine {
   const bool overlap_;
   Queue<Message> inbox_;
   std::atomic<RequestId> next_id_{1};
-  std::atomic<int> n_queued_{0};  // submitted, and neither begun nor finished
+  std::atomic<int> n_queued_{0};  // requests submitted that have neither started nor finished
 
-  // Of the stepping thread.
+  // Only the stepping thread uses the members from here to counts_.
   Scheduler scheduler_;
   BatchBuilder builders_[2];  // used in turn
   int next_builder_ = 0;

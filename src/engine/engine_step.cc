@@ -1,4 +1,4 @@
-// A step of the engine: launched, landed, and what it drew handed out.
+// A step of the engine: launch it, complete it, and deliver its tokens.
 #include <algorithm>
 #include <exception>
 #include <limits>
@@ -20,15 +20,15 @@ bool stops_at(const Request& request, int32_t token) {
 
 }  // namespace
 
-// Where steps overlap: launches the next step, then hears of the last one, then asks for the next one's draws, whose
-// histories are known now. Else the step lands at once.
+// If steps overlap: launches the next step, completes the last step, and then samples for the next step, whose
+// histories are known by then. Else completes the step at once.
 void Engine::run_step() {
   BatchBuilder& builder = builders_[next_builder_];
   next_builder_ = 1 - next_builder_;
   std::string fault;
   const int64_t n_finished = counts_.n_finished;
   Flight next = launch(builder, &fault);
-  // Or nothing would ever happen again.
+  // Without progress here, the engine would wait for ever.
   CHECK(next.step != nullptr || flight_.step != nullptr || counts_.n_finished > n_finished);
   if (flight_.step != nullptr) land(flight_, "");
   if (next.step == nullptr) return;
@@ -53,7 +53,7 @@ void Engine::run_step() {
   if (!overlap_) land(flight_, "");
 }
 
-// Of the constrained sequences of a step whose forward runs: their last tokens are known now.
+// Makes the masks of the constrained sequences in a step whose forward pass runs: their last tokens are known now.
 void Engine::make_masks(Flight& flight) {
   const Clock::time_point begin = Clock::now();
   bool any = false;
@@ -64,14 +64,15 @@ void Engine::make_masks(Flight& flight) {
     try {
       make_masks(sequence, item.n_drafts);
     } catch (const std::exception& error) {
-      sequence.spoiled = true;  // what came before stands
+      sequence.spoiled = true;  // the tokens delivered before are valid
       finish(sequence, FinishReason::kError, message_of(error));
     }
   }
   if (any) flight.stats.mask_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-// One for each draw: behind the last token, and behind each draft, which the constraint has let pass (cut_drafts).
+// One mask for each token to sample: after the last token, and after each draft. The constraint accepts all drafts
+// (cut_drafts).
 void Engine::make_masks(Sequence& sequence, int n_drafts) {
   AnswerConstraint& constraint = *sequence.constraint;
   sequence.masks.assign(1, constraint.mask());
@@ -85,7 +86,7 @@ void Engine::make_masks(Sequence& sequence, int n_drafts) {
   constraint.go_back(std::move(place));
 }
 
-// A flight without a step: there was nothing to plan.
+// Returns a flight without a step if there was nothing to plan.
 Engine::Flight Engine::launch(BatchBuilder& builder, std::string* fault) {
   Flight flight;
   StepStats& stats = flight.stats;
@@ -132,8 +133,8 @@ Engine::Flight Engine::launch(BatchBuilder& builder, std::string* fault) {
   return flight;
 }
 
-// A step is done, or has failed. A failure costs the requests of the step, whose cache may be half written, and no
-// others; but with the device all are lost.
+// A step is complete or has failed. A failed step ends the step's requests, because their cache may be half written,
+// and no other requests. If the device is lost, all requests end.
 void Engine::land(Flight& flight, std::string fault) {
   const Flight done = std::exchange(flight, {});
   StepStats stats = done.stats;
@@ -172,7 +173,7 @@ void Engine::land(Flight& flight, std::string fault) {
   if (options_.on_step) options_.on_step(stats);
 }
 
-// One sequence's part of a step that is done.
+// Handles one sequence's part of a completed step.
 void Engine::settle(const StepItem& item, std::span<const Sampled> drawn) {
   Sequence& sequence = *item.sequence;
   --sequence.n_steps;
@@ -215,7 +216,8 @@ void Engine::emit_progress(const Sequence& sequence) {
       {std::min(sequence.n_valid, sequence.n_prompt), sequence.n_cached, sequence.submitted, sequence.first_step});
 }
 
-// A token that cannot follow, by logits that are -infinity or no numbers, is in the prompt all the same.
+// A prompt token may have a logit of -infinity or NaN. The sampler then reports another token; the consumer gets the
+// prompt's token with -infinity.
 void Engine::emit_scores(const StepItem& item, std::span<const Sampled> scored) {
   for (size_t i = 0; i < scored.size(); ++i) {
     Sampled one = scored[i];
@@ -225,8 +227,8 @@ void Engine::emit_scores(const StepItem& item, std::span<const Sampled> scored) 
   }
 }
 
-// Of the drafts of a step, the longest run in which each equals what was drawn before it; the others are cut off.
-// What ends the output is its last token, so no draft behind it counts.
+// Returns the length of the longest run of drafts that equal the tokens sampled before them; the other drafts are cut
+// off. A token that ends the output is the last one, so drafts after it do not count.
 int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
   const std::span<const int32_t> drafts = std::span<const int32_t>(sequence.tokens).last(sequence.n_drafts);
   size_t n = 0;
@@ -240,8 +242,8 @@ int Engine::accept(Sequence& sequence, std::span<const Sampled> drawn) {
   return sequence.n_drafts;
 }
 
-// The tokens that were drawn, up to a place where the grammar forces text; then the tokens of that text. Drafts end at
-// such a place (cut_drafts), so no token behind it has been accepted.
+// Delivers the sampled tokens up to a place where the grammar forces text, then the tokens of that text. Drafts end at
+// such a place (cut_drafts), so no token after it has been accepted.
 void Engine::emit_tokens(Sequence& sequence, std::span<const Sampled> drawn) {
   for (size_t i = 0; i < drawn.size(); ++i) {
     if (!emit_next(sequence, drawn[i], i == 0)) return;
@@ -261,8 +263,8 @@ void Engine::emit_tokens(Sequence& sequence, std::span<const Sampled> drawn) {
   if (sequence.request.propose) propose(sequence);
 }
 
-// One of several tokens. False once the request has ended, and the sequence may be gone: the consumer may end it at
-// each of the tokens, by what it throws or by a cancel.
+// Delivers one of several tokens. Returns false once the request has ended; the sequence may then be destroyed. The
+// consumer may end the request at each token, by an exception or by a cancel.
 bool Engine::emit_next(Sequence& sequence, const Sampled& sampled, bool is_first) {
   const RequestId id = sequence.id;
   const auto ended = [&] {
@@ -277,8 +279,8 @@ bool Engine::emit_next(Sequence& sequence, const Sampled& sampled, bool is_first
   return !ended();
 }
 
-// What the grammar forces behind `output`, as far as its tokens are not to be drawn: who asks for log-probabilities or
-// biases tokens wants a draw of each, and a stop token is drawn. May throw.
+// The tokens that the grammar forces after `output` and that need no sampling. A request with log-probabilities or
+// token biases samples every token, and a stop token is always sampled. May throw.
 std::vector<int32_t> Engine::forced_tokens(Sequence& sequence, std::span<const int32_t> output) {
   const Request& request = sequence.request;
   if (!options_.jump_ahead || !sequence.constraint) return {};
@@ -291,7 +293,8 @@ std::vector<int32_t> Engine::forced_tokens(Sequence& sequence, std::span<const i
   return tokens;
 }
 
-// Of who goes on with one token: drafts for its next step. They end where one is no token of the vocabulary.
+// Asks for drafts for the next step of a sequence that continues with one token. Drafts end before the first token that
+// is not in the vocabulary.
 void Engine::propose(Sequence& sequence) {
   sequence.proposed.clear();
   if (sequence.n_todo() != 1) return;
@@ -310,8 +313,8 @@ void Engine::propose(Sequence& sequence) {
   }
 }
 
-// Drafts end before the first that the constraint refuses, and behind the first that text is forced behind: it comes
-// without a draw there, with drafts or without.
+// Drafts end before the first token that the constraint refuses, and after the first token after which the grammar
+// forces text: forced text comes without sampling, with drafts or without.
 void Engine::cut_drafts(Sequence& sequence) {
   AnswerConstraint& constraint = *sequence.constraint;
   AnswerConstraint::Place place = constraint.place();
@@ -329,7 +332,7 @@ void Engine::cut_drafts(Sequence& sequence) {
 void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
   const Request& request = sequence.request;
   if (sampled.token < 0 || sampled.token >= runner_.info().n_vocab) {
-    sequence.spoiled = true;  // what leads to no token may come from numbers that are none, in its cache
+    sequence.spoiled = true;  // NaN in the cache may be why no token can follow
     return finish(sequence, FinishReason::kError,
                   sequence.constraint
                       ? "no token is left here that the constraint, the biases and the model's output all allow"
@@ -338,7 +341,7 @@ void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
   sequence.last_token = Clock::now();
   if (sequence.n_output() == 0) sequence.first_token = sequence.last_token;
   if (sequence.n_drafts > 0) {
-    --sequence.n_drafts;  // it was a draft, and is in its place
+    --sequence.n_drafts;  // the token was a draft and is at its final place already
   } else {
     sequence.tokens.push_back(sampled.token);
   }

@@ -1,4 +1,4 @@
-// Faults on the engine's thread: what is said of them, where nothing may fail any more. Within src/engine only.
+// Helpers for faults on the engine's thread, in places where nothing may throw any more. For src/engine only.
 #pragma once
 #include <exception>
 #include <string>
@@ -16,7 +16,7 @@ inline std::string message_of(const std::exception& error) noexcept {
   }
 }
 
-// Logging may run out of memory, and nothing depends on it.
+// Logging may run out of memory. The message is then lost, and nothing depends on the message.
 template <class... Args>
 void log_safely(LogLevel level, fmt::format_string<Args...> format, Args&&... args) noexcept {
   try {

@@ -5,9 +5,9 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kContextTokens = 32;  // how a tokenizer cuts a text depends on no more of what stands before
+constexpr size_t kContextTokens = 32;  // a tokenizer's cuts depend on no more tokens than these before the text
 
-// The end of the output, as far back as it is text.
+// The end of the output, back to the last token without text.
 std::string context_of(std::span<const int32_t> output, const GrammarVocabulary& vocabulary) {
   output = output.last(std::min(output.size(), kContextTokens));
   std::string context;
@@ -21,7 +21,7 @@ std::string context_of(std::span<const int32_t> output, const GrammarVocabulary&
   return context;
 }
 
-// Leaves the tokens at the end that make up n_bytes. False where no token begins there.
+// Keeps only the tokens at the end that make up n_bytes. Returns false if no token begins there.
 bool keep_last_bytes(std::vector<int32_t>& tokens, size_t n_bytes, const GrammarVocabulary& vocabulary) {
   size_t n = 0;
   auto first = tokens.end();
@@ -39,7 +39,7 @@ std::vector<int32_t> forced_tokens(AnswerConstraint& constraint, std::span<const
   const GrammarVocabulary& vocabulary = constraint.vocabulary();
   if (!vocabulary.encode()) return {};
   std::string forced = constraint.forced();
-  forced.resize(std::min(forced.size(), forced.find(kControlByte)));  // a control token is drawn
+  forced.resize(std::min(forced.size(), forced.find(kControlByte)));  // a control token is sampled
   if (forced.empty()) return {};
   std::vector<int32_t> tokens = vocabulary.encode()(context_of(output, vocabulary) + forced);
   if (!keep_last_bytes(tokens, forced.size(), vocabulary)) return {};

@@ -12,13 +12,13 @@
 namespace ingot {
 namespace {
 
-constexpr uint64_t kRootBit = uint64_t{1} << 63;  // set in the ids of roots, and never in those of blocks
-constexpr int kMostTails = 32;                    // looked at after one parent: the newest ones
-constexpr int kLostPerBlock = 8;  // nodes without a block, where there are windows: some hundred bytes each
+constexpr uint64_t kRootBit = uint64_t{1} << 63;  // set in the ids of roots, never in the ids of blocks
+constexpr int kMostTails = 32;                    // the newest tails after one parent that find_tail compares
+constexpr int kLostPerBlock = 8;  // nodes without a block per block, for models with windows: some hundred bytes each
 
 int n_nodes(int n_blocks, int window) { return window > 0 ? n_blocks * (1 + kLostPerBlock) : n_blocks; }
 
-// Tokens that two parts have in common, from their beginning.
+// The number of equal tokens at the beginning of both parts.
 size_t n_common(const CacheTokens& a, const CacheTokens& b) {
   const size_t n = static_cast<size_t>(std::ranges::mismatch(a.tokens, b.tokens).in1 - a.tokens.begin());
   const size_t n_rows = std::min(n, std::max(a.rows.size(), b.rows.size()));
@@ -37,7 +37,7 @@ int first_block_seen(int position, int window, int block_size) {
 
 int most_blocks_needed(int window, int block_size) {
   const int n_seen = std::max(
-      window, block_size + 1);  // tokens from the first of those to the next, which may begin and end within blocks
+      window, block_size + 1);  // tokens from the first seen to the next one, which may begin and end within blocks
   return (n_seen - 1 + block_size - 1) / block_size + 2;
 }
 
@@ -59,7 +59,7 @@ PrefixCache::PrefixCache(int n_blocks, int block_size, int window, Hash hash, bo
       rows_(has_rows ? tokens_.size() : 0),
       full_(mask_ + 1, -1),
       tails_(mask_ + 1, -1) {
-  // Random, so that nobody can send prompts that all fall into one bucket.
+  // Random, so that a client cannot send prompts that all fall into one bucket.
   std::random_device random;
   seed_ = static_cast<uint64_t>(random()) << 32 | random();
 }
@@ -90,7 +90,7 @@ void PrefixCache::find(const CacheKey& root, const CacheTokens& tokens, CacheMat
   }
 }
 
-// Cuts the chain to where all blocks are there that its next token sees.
+// Cuts the chain to a length at which all blocks that the next token sees are present.
 void PrefixCache::keep_what_is_seen(CacheMatch& match) const {
   std::vector<int32_t>& blocks = match.blocks;
   for (int i = static_cast<int>(blocks.size()) - 1; i >= 0; --i) {
@@ -119,7 +119,7 @@ CacheKey PrefixCache::insert(const CacheKey& parent, const CacheTokens& tokens, 
   const int32_t same = full ? find_full(parent, hash, tokens) : -1;
   if (same >= 0 && same < n_blocks_) return nodes_[same].key;
   const CacheKey key = same >= 0 ? nodes_[same].key : CacheKey{hash, next_id_++};
-  if (same >= 0) erase(same);  // it has a block again
+  if (same >= 0) erase(same);  // the node has a block again
   link(block, {.parent = parent, .key = key, .n_tokens = n_tokens}, tokens);
   return key;
 }
@@ -149,7 +149,7 @@ void PrefixCache::erase(int32_t index) {
 
 void PrefixCache::lose(int32_t block) {
   const Node node = nodes_[block];
-  const CacheTokens tokens = tokens_of(block);  // they stay where they are
+  const CacheTokens tokens = tokens_of(block);  // erase() does not change the stored tokens
   erase(block);
   if (window_ == 0 || node.n_tokens < block_size_) return;
   const int32_t index = n_blocks_ + next_lost_;
@@ -158,7 +158,7 @@ void PrefixCache::lose(int32_t block) {
   link(index, {.parent = node.parent, .key = node.key, .n_tokens = node.n_tokens}, tokens);
 }
 
-// What follows the first block names it as its parent, and its id is never used again.
+// Later blocks name the first block's id as their parent. The id is never reused, so erasing the first block is enough.
 void PrefixCache::forget(const CacheKey& root, const CacheTokens& tokens) {
   if (tokens.size() < static_cast<size_t>(block_size_)) return;
   const CacheTokens first = tokens.first(block_size_);

@@ -1,19 +1,19 @@
-// PrefixCache: which KV block holds which tokens after which prefix. A sequence's full blocks form a chain: each names
-// its parent, and the first one the salt; so equal chains mean equal histories under one salt. A hash only finds
-// candidates: parent and tokens are compared. The end of a finished sequence, less than a block, is kept too; whoever
-// continues it takes that block over.
+// PrefixCache: finds the KV block that holds given tokens after a given prefix. The full blocks of a sequence form a
+// chain: each block names its parent, and the first block names the salt. So equal chains mean equal histories under
+// one salt. A hash only finds candidates: parent and tokens are compared. The last, partly filled block of a finished
+// sequence (its tail) is cached too; a sequence that continues the tail takes over the block.
 //
-// Where every layer of the model has a window, a chain is of use without the blocks in front of it. So there a block
-// that is given away leaves its tokens behind, as long as there is room, and whoever continues the chain is still found
-// by comparing all of them.
+// If every layer of the model has a window, a chain is useful without the blocks before the window. For such a model,
+// an evicted block leaves its tokens in the index while there is space, so that find() can still compare all tokens of
+// the chain.
 //
-// Where the input is a vector instead of a token (an image's, say), the digest of what stands behind that row is
-// compared, too.
+// Where the input is a vector instead of a token (of an image, for example), the digest of that row is compared too.
 //
-// Of models with recurrent layers, blocks alone are of no use: only where a state is kept of just that place
-// (state_slots.h) can anybody go on.
+// For models with recurrent layers, blocks alone are not enough: a sequence can continue only from a place for which a
+// state is cached (state_slots.h).
 //
-// An index only: the pool says who holds a block and when it goes (kv_blocks.h). Fixed storage, nothing is allocated.
+// This class is an index only: the pool decides who holds a block and when the block is evicted (kv_blocks.h). All
+// storage is fixed: nothing is allocated after construction.
 #pragma once
 #include <array>
 #include <concepts>
@@ -25,36 +25,37 @@
 
 namespace ingot {
 
-// A place in a chain. Ids are never used twice, so a block that was given away parents nobody by accident.
+// A place in a chain. Ids are never reused, so an evicted block never becomes the parent of a new chain by accident.
 struct CacheKey {
   uint64_t hash = 0;
   uint64_t id = 0;
   bool operator==(const CacheKey&) const = default;
 };
 
-// The first block that the token at a position sees. It is always full, so that kernels may read it in place of those
-// in front of it, which may be gone (BatchBuilder).
+// The first block that the token at `position` attends to. This block is always full, so that kernels may read it in
+// place of earlier blocks, which may be released already (BatchBuilder).
 int first_block_seen(int position, int window, int block_size);
 
-// Blocks that suffice for a sequence of any length where every layer has that window: those from the first one seen to
-// its next token's, and one that it cannot give up yet, for the step that filled it is under way.
+// The number of blocks that suffices for a sequence of any length if every layer has this window. These are the blocks
+// from the first one seen to the next token's block, and one block that cannot be released yet, because the step that
+// filled the block is in flight.
 int most_blocks_needed(int window, int block_size);
 
-// Where chains of a salt start. Only equal salts share blocks (SHA-256).
+// The start of all chains of a salt. Sequences share blocks only if their salts are equal (compared by SHA-256).
 CacheKey root_key(const std::string& salt);
 
-// What stands at a position: zero for a token, else which vector.
+// Identifies the input at a position: zero for a token, else a digest of the vector.
 using RowDigest = std::array<uint64_t, 2>;
 
-// A part of a sequence, as the cache compares it.
+// Part of a sequence, in the form that the cache compares.
 struct CacheTokens {
   std::span<const int32_t> tokens;
-  std::span<const RowDigest> rows;  // of its first positions; behind them are tokens
+  std::span<const RowDigest> rows;  // for the first positions; all later positions are tokens
 
   CacheTokens(std::span<const int32_t> all, std::span<const RowDigest> first) : tokens(all), rows(first) {}
   template <class Range>
   requires std::convertible_to<const Range&, std::span<const int32_t>> CacheTokens(const Range& range)
-      : tokens(range) {}  // NOLINT: any range of tokens will do
+      : tokens(range) {}  // NOLINT: accepts any range of tokens
 
   size_t size() const { return tokens.size(); }
   RowDigest row(size_t i) const { return i < rows.size() ? rows[i] : RowDigest{}; }
@@ -66,41 +67,40 @@ struct CacheTokens {
 };
 
 struct CacheMatch {
-  std::vector<int32_t>
-      blocks;         // full ones; -1 where nothing is left but the tokens, in front of the window of what comes next
-  int32_t tail = -1;  // a block whose first n_tail tokens follow; -1: none
+  std::vector<int32_t> blocks;  // full blocks; -1: evicted before the next token's window, only its tokens are left
+  int32_t tail = -1;            // a block whose first n_tail tokens match after the full blocks; -1: none
   int n_tail = 0;
-  int n_tokens = 0;    // in all
-  CacheKey key;        // of the last full one, or the root
-  int32_t state = -1;  // slot of the state there, in models that have such
-  int n_known = 0;     // tokens of the longest chain of full blocks, whether there is a state or not
+  int n_tokens = 0;    // in the full blocks and the tail
+  CacheKey key;        // of the last full block, or the root
+  int32_t state = -1;  // slot of the state after the match, in models with states
+  int n_known = 0;     // tokens of the longest chain of full blocks, with or without a state
 };
 
 class PrefixCache {
  public:
   using Hash = std::function<uint64_t(const CacheKey& parent, std::span<const int32_t> tokens)>;
-  // window: what a query sees, in every layer; 0: all. has_rows: some positions may be vectors.
+  // window: how many tokens a query attends to, in every layer; 0: all. has_rows: some positions may be vectors.
   PrefixCache(int n_blocks, int block_size, int window = 0, Hash hash = {} /* tests: one with collisions */,
               bool has_rows = false);
 
-  // The longest chain from root that is a prefix of tokens.
+  // Finds the longest chain from root that is a prefix of tokens.
   void find(const CacheKey& root, const CacheTokens& tokens, CacheMatch& match) const;
 
-  // Says that `block` holds these tokens after parent. For a full block, the key that continues the chain: of the block
-  // that already says the same, if there is one, and then `block` is not indexed.
+  // Records that `block` holds these tokens after parent. For a full block, returns the key that continues the chain.
+  // If another block holds the same tokens after parent, returns the key of that block and does not index `block`.
   CacheKey insert(const CacheKey& parent, const CacheTokens& tokens, int32_t block);
-  void erase(int32_t block);  // whether it is indexed or not
-  void lose(int32_t block);   // the same, and its tokens may stay behind
-  // Nobody finds anything of the chain of these tokens any more.
+  void erase(int32_t block);  // does nothing if the block is not indexed
+  void lose(int32_t block);   // like erase, but the tokens may stay in the index
+  // Removes every cached block that starts with this prefix.
   void forget(const CacheKey& root, const CacheTokens& tokens);
   bool holds(int32_t block) const { return nodes_[block].n_tokens > 0; }
-  size_t longest_chain() const { return nodes_.size(); }  // in blocks, that find() can meet
+  size_t longest_chain() const { return nodes_.size(); }  // in blocks, the most that find() can return
 
-  // From now on chains are found only as far as a state is kept, of which there are n. on_lost is told of each whose
-  // block goes.
+  // From now on, find() returns chains only up to a cached state. There are n states. on_lost is called for each state
+  // whose block is erased.
   void need_states(int n, std::function<void(int32_t state)> on_lost);
-  // The state after the full block of that key, or after the last token of a block that is held. Not kept where nothing
-  // is indexed, or one is there already.
+  // Records the state after the full block with that key, or after the last token of `block`. Does nothing if that
+  // block is not indexed or has a state already.
   void keep_state(const CacheKey& key, int32_t state);
   void keep_state(int32_t block, int32_t state);
   void drop_state(int32_t state);
@@ -109,10 +109,10 @@ class PrefixCache {
  private:
   struct Node {
     CacheKey parent, key;
-    int n_tokens = 0;       // 0: not indexed
-    int32_t state = -1;     // after its last token
-    int32_t next = -1;      // in its bucket
-    int32_t previous = -1;  // -1: it is the first
+    int n_tokens = 0;       // 0: the node is not indexed
+    int32_t state = -1;     // the state after the last token
+    int32_t next = -1;      // the next node in the bucket
+    int32_t previous = -1;  // -1: the node is the first
   };
 
   void link(int32_t index, const Node& node, const CacheTokens& tokens);
@@ -121,7 +121,7 @@ class PrefixCache {
     return (node.n_tokens == block_size_ ? full_ : tails_)[node.key.hash & mask_];
   }
   void keep_what_is_seen(CacheMatch& match) const;
-  int32_t find_full(const CacheKey& parent, uint64_t hash, const CacheTokens& tokens) const;  // a node
+  int32_t find_full(const CacheKey& parent, uint64_t hash, const CacheTokens& tokens) const;  // returns a node
   void find_tail(const CacheTokens& tokens, CacheMatch& match) const;
   CacheTokens tokens_of(int32_t node) const;
 
@@ -129,12 +129,12 @@ class PrefixCache {
   const Hash hash_;
   uint64_t seed_, mask_;
   uint64_t next_id_ = 1;
-  std::vector<Node> nodes_;  // [n_blocks], then those without a block, each of which gives way to the newest in turn
+  std::vector<Node> nodes_;  // [n_blocks], then nodes without a block, which the newest ones replace in turn
   int32_t next_lost_ = 0;
   std::vector<int32_t> tokens_;         // [nodes, block_size]
-  std::vector<RowDigest> rows_;         // [nodes, block_size]; empty: nothing but tokens
+  std::vector<RowDigest> rows_;         // [nodes, block_size]; empty: all positions are tokens
   std::vector<int32_t> full_, tails_;   // buckets: the first node of each, newest first
-  std::vector<int32_t> node_of_state_;  // -1: of none; empty: there are no states
+  std::vector<int32_t> node_of_state_;  // -1: the state has no node; empty: the model has no states
   std::function<void(int32_t)> on_lost_state_;
 };
 

@@ -10,7 +10,7 @@ namespace ingot {
 namespace {
 
 constexpr int64_t kPlacesPerPriority = 1024;  // see Request::priority
-constexpr int64_t kPlacesPerRequest = 64;     // for each request that its client has under way already
+constexpr int64_t kPlacesPerRequest = 64;     // for each request that the client has in flight already
 constexpr int64_t kMostPlacesBack = 64 * 1024;
 
 void insert_in_order(std::vector<Sequence*>& sequences, Sequence* sequence) {
@@ -44,7 +44,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
   for (Step& step : steps_) step.items.reserve(limits.max_seqs);
 }
 
-// May throw for want of memory, and has done nothing then.
+// May throw if memory runs out; nothing has changed then.
 void Scheduler::add(Sequence* sequence) {
   sequence->root = sequence->chain = root_key(sequence->request.cache_salt);
   sequence->rank = rank_of(*sequence);
@@ -58,18 +58,19 @@ void Scheduler::add(Sequence* sequence) {
   ++client->second.n_requests;
 }
 
-// Ids are places in the order of arrival.
+// Ids follow the order of arrival, so they serve as places in the queue.
 int64_t Scheduler::rank_of(const Sequence& sequence) {
   const int64_t place = static_cast<int64_t>(sequence.id) - sequence.request.priority * kPlacesPerPriority;
   if (sequence.request.client.empty()) return place;
   const Client& client = clients_[sequence.request.client];
   const int64_t rank = place + std::min(client.n_requests * kPlacesPerRequest, kMostPlacesBack);
-  // When some have ended in between, this one does not overtake what still waits, unless it has priority.
+  // When some of the client's requests have ended since, a new request does not overtake its waiting ones, unless it
+  // has priority.
   return client.n_requests == 0 || sequence.request.priority != 0 ? rank : std::max(rank, client.last_rank);
 }
 
 void Scheduler::pause(Sequence* sequence) {
-  if (!erase_one(running_, sequence) && !erase_one(waiting_, sequence)) return;  // paused already
+  if (!erase_one(running_, sequence) && !erase_one(waiting_, sequence)) return;  // already paused
   if (!sequence->blocks.empty() || sequence->state_out >= 0) give_back(*sequence);
   paused_.push_back(sequence);
 }
@@ -91,7 +92,7 @@ const Step& Scheduler::plan() {
   step_->items.clear();
   step_->n_tokens = step_->n_decodes = step_->n_preempted = step_->n_cached = step_->n_spare_rows = 0;
   step_->no_memory_for = nullptr;
-  matched_ = nullptr;  // steps that are done since the last plan may have indexed more
+  matched_ = nullptr;  // steps completed since the last plan may have indexed more blocks
   if (limits_.window > 0)
     for (Sequence* sequence : running_) give_up_old_blocks(*sequence);
   make_room();
@@ -101,12 +102,13 @@ const Step& Scheduler::plan() {
   return *step_;
 }
 
-// Blocks in front of the window of the next token: nothing that is still to be planned sees them. Who has drafts
-// under way may be cut back to what was there before.
+// Releases the blocks before the window of the next token: no step still to be planned reads them. A sequence with
+// drafts in flight may be cut back, so it counts from its last valid token.
 void Scheduler::give_up_old_blocks(Sequence& sequence) {
   const int next = sequence.n_drafts > 0 ? sequence.n_valid : sequence.n_computed;
   int n = first_block_seen(next, limits_.window, limits_.block_size);
-  if (limits_.prefix_cache) n = std::min(n, sequence.n_indexed);  // those that are not yet, others could use
+  // blocks not yet indexed could still be used by others
+  if (limits_.prefix_cache) n = std::min(n, sequence.n_indexed);
   for (; sequence.n_given_up < n; ++sequence.n_given_up) {
     int32_t& block = sequence.blocks[sequence.n_given_up];
     pool_.release(block, cache_.holds(block));
@@ -120,9 +122,9 @@ void Scheduler::plan_decodes() {
     Sequence& sequence = *running_[i];
     const bool decodes =
         sequence.n_todo() == 1 && !sequence.done_when_seen() && !sequence.awaits_draw() && budget() > 0;
-    // Those planned so far are senior, so the most junior is never one of them; it may be this one. Whoever is alone
-    // waits for the step under way, after which it gives up blocks in front of its window, or those of a sequence that
-    // has finished return.
+    // The sequences planned so far are senior, so the most junior sequence is never among them; it may be this
+    // sequence. The only running sequence waits for the step in flight. After that step, blocks before its window or
+    // blocks of a finished sequence are released.
     bool has_room = decodes && grow(sequence, sequence.n_computed + 1);
     while (decodes && !has_room && running_.size() > 1 && i < running_.size()) {
       preempt(*running_.back());
@@ -133,9 +135,9 @@ void Scheduler::plan_decodes() {
   }
 }
 
-// The most senior prompt gets half of the budget at least, so that it gets on; before it, what the others can have goes
-// to those that have the least to do, so that short prompts do not wait for long ones. For whoever could be admitted
-// half is left.
+// The most senior prompt gets at least half of the budget, so that it makes progress. The other half goes first to the
+// prompts with the fewest tokens to compute, so that short prompts do not wait for long prompts. If a sequence could be
+// admitted, up to half of the budget is left for it.
 void Scheduler::plan_prefills() {
   prompts_.clear();
   for (Sequence* sequence : running_)
@@ -154,17 +156,18 @@ void Scheduler::plan_prefills() {
     take(*prompts_[i], n_tokens);
     left -= n_tokens;
   }
-  // Without a block it waits for others to end. When nobody else has anything to do, it takes from who is junior.
+  // A sequence without a free block waits for others to end. If no other sequence has work, junior sequences are
+  // preempted.
   while (prefill_tokens(*first) == 0 && step_->items.empty() && running_.back() != first) preempt(*running_.back());
   const int n_tokens = std::min(prefill_tokens(*first), left);
   if (n_tokens > 0) take(*first, n_tokens);
 }
 
 void Scheduler::admit() {
-  // Never more than the budget has tokens, so that a prompt among decodes still gets one.
+  // Never more sequences than the budget has tokens, so that a prompt among decodes still gets one token.
   while (!waiting_.empty() && budget() > 0 && n_running() < limits_.max_batch_tokens) {
     Sequence* sequence = waiting_.front();
-    if (sequence->n_unseen > 0) break;  // preempted a moment ago
+    if (sequence->n_unseen > 0) break;  // preempted while its last sampled token was not known yet
     if (!fits(*sequence)) break;
     if (!reserve(*sequence)) {
       step_->no_memory_for = sequence;
@@ -174,12 +177,12 @@ void Scheduler::admit() {
     waiting_.erase(waiting_.begin());
     insert_in_order(running_, sequence);
     const int n_tokens = prefill_tokens(*sequence);
-    if (n_tokens == 0) break;  // all blocks but its own are those of finished ones, whose last step still runs
+    if (n_tokens == 0) break;  // all other blocks belong to finished sequences whose last step still runs
     take(*sequence, n_tokens);
   }
 }
 
-// Who waits with more priority than somebody who runs takes their place.
+// A waiting sequence of higher priority preempts a running sequence of lower priority.
 void Scheduler::make_room() {
   while (!waiting_.empty() && !running_.empty()) {
     const Sequence* sequence = waiting_.front();
@@ -190,39 +193,40 @@ void Scheduler::make_room() {
   }
 }
 
-// Whether there is room for it. Leaves in match_ what the cache holds of it.
+// Whether the sequence can be admitted. Sets match_ to the part that the cache holds.
 bool Scheduler::fits(const Sequence& sequence) {
   if (n_running() >= limits_.max_seqs) return false;
   if (states_ && !states_.room_for_one()) return false;
-  // One more block for each running sequence, or the next few tokens would preempt what has just been admitted.
+  // One more block for each running sequence. Else the next few tokens would preempt the sequence just admitted.
   int needed = n_running();
   for (const Sequence* other : running_) needed += blocks_promised(*other);
   if (n_running() > 0 && pool_.n_free() <= needed) return false;  // whatever the cache holds
   match_cache(sequence);
   int own = blocks_for(sequence.len());
-  for (const int32_t block : match_.blocks) own -= block < 0 || pool_.refs(block) > 0;  // kept ones count as free
+  for (const int32_t block : match_.blocks) own -= block < 0 || pool_.refs(block) > 0;  // cached blocks count as free
   needed += std::min(own, most_blocks_held());
   return n_running() == 0 || pool_.n_free() >= needed;
 }
 
-// A long prompt makes this walk the most expensive part of a plan, so it is done once for whoever is at the head of the
-// queue.
+// For a long prompt, this lookup is the most expensive part of a plan. So it is done once, for the sequence at the head
+// of the queue.
 void Scheduler::match_cache(const Sequence& sequence) {
   if (match_is_of(sequence)) return;
-  // The last token is computed in any case, for its logits, and so is what is to be scored.
+  // The last token is always computed, for its logits; so are tokens that need log-probabilities.
   const int n_usable = sequence.scores() ? sequence.n_scored : sequence.len() - 1;
   cache_.find(sequence.root, sequence.cache_tokens().first(limits_.prefix_cache ? n_usable : 0), match_);
   matched_ = &sequence;
   ++n_cache_walks_;
 }
 
-// Within a plan the cache loses blocks and states to sequences that take their places. Blocks of match_ reset matched_
-// when they go.
+// Within a plan, the cache evicts blocks and states when sequences take their places. When a block of match_ is
+// evicted, matched_ is reset.
 bool Scheduler::match_is_of(const Sequence& sequence) const {
   return matched_ == &sequence && (match_.state < 0 || cache_.holds_state(match_.state));
 }
 
-// All that its tokens and blocks can come to take, so that no step allocates. False without the memory.
+// Reserves memory for all tokens and blocks that the sequence may need, so that no step allocates. Returns false
+// without the memory.
 bool Scheduler::reserve(Sequence& sequence) const {
   try {
     sequence.tokens.reserve(sequence.max_len);
@@ -233,7 +237,7 @@ bool Scheduler::reserve(Sequence& sequence) const {
   return true;
 }
 
-// Starts it behind the tokens of match_.
+// Starts the sequence after the tokens of match_.
 void Scheduler::take_cached(Sequence& sequence) {
   CHECK(sequence.blocks.empty());
   matched_ = nullptr;
@@ -247,7 +251,7 @@ void Scheduler::take_cached(Sequence& sequence) {
   if (states_) states_.start(sequence, match_.state, match_.tail >= 0);
   sequence.branch = match_.n_known;
   sequence.last_boundary = (sequence.len() - 1) / limits_.block_size * limits_.block_size;
-  if (match_.tail >= 0) {  // it will be written to, so it is nobody else's any more
+  if (match_.tail >= 0) {  // the sequence will write to the tail, so no other may use it
     pool_.share(match_.tail);
     cache_.erase(match_.tail);
     sequence.blocks.push_back(match_.tail);
@@ -257,8 +261,8 @@ void Scheduler::take_cached(Sequence& sequence) {
   if (sequence.n_evicted == 0) sequence.n_cached = match_.n_tokens;
 }
 
-// Tokens of its prompt for this step: what the chunk, the budget, the blocks and the rows of logits allow, up to a
-// place for a checkpoint.
+// The prompt tokens that this step can compute: as many as the chunk, the budget, the blocks and the rows of logits
+// allow, up to the next place for a checkpoint.
 int Scheduler::prefill_tokens(const Sequence& sequence) const {
   const int64_t n_blocks = static_cast<int64_t>(sequence.blocks.size()) + pool_.n_free();
   const int64_t room = n_blocks * limits_.block_size - sequence.n_computed;
@@ -270,26 +274,28 @@ int Scheduler::prefill_tokens(const Sequence& sequence) const {
 
 int Scheduler::next_checkpoint(const Sequence& sequence) const {
   if (limits_.n_states <= limits_.max_seqs || !limits_.prefix_cache)
-    return std::numeric_limits<int>::max();                          // nothing to spare
+    return std::numeric_limits<int>::max();                          // no slots are spare for checkpoints
   for (const int place : {sequence.branch, sequence.last_boundary})  // in order
     if (place > sequence.n_computed) return place;
   return std::numeric_limits<int>::max();
 }
 
-// Blocks that it has yet to claim for tokens that are known, beside those that it will have given up by then.
+// Blocks that the sequence still needs for its known tokens. Blocks that it will have released by then do not count.
 int Scheduler::blocks_promised(const Sequence& sequence) const {
   const int n_blocks = static_cast<int>(sequence.blocks.size()), held = n_blocks - sequence.n_given_up;
   return std::max(0, std::min(blocks_for(sequence.planned_len()) - n_blocks, most_blocks_held() - held));
 }
 
-// With a window a sequence gives up what lies before it, when the steps are done that wrote there: of these two may be
-// under way. Its first block and its last need not be whole, and one more is kept for kernels (first_block_seen).
+// With a window, a sequence releases the blocks before the window once the steps that wrote them are complete; two such
+// steps may be in flight. The first and the last block may be partly used, and one more block stays for kernels
+// (first_block_seen).
 int Scheduler::most_blocks_held() const {
   return limits_.window == 0 ? limits_.n_blocks : blocks_for(limits_.window + 2 * limits_.chunk) + 3;
 }
 
-// Drafts that it can bring behind its last token. What others need comes first: n_later sequences get their tokens of
-// this step after this one, a block is left for each that runs, and so are the slots of all that can run.
+// The drafts that the sequence can bring after its last token. The needs of others come first: n_later sequences get
+// their tokens of this step after this one, each running sequence gets a block, and all sequences that can run get
+// their slots.
 int Scheduler::drafts_for(const Sequence& sequence, int n_later) const {
   if (sequence.proposed.empty()) return 0;
   if (states_ && sequence.state_in == sequence.state_out && states_.n_free() <= limits_.max_seqs - n_running())
@@ -302,7 +308,7 @@ int Scheduler::drafts_for(const Sequence& sequence, int n_later) const {
   return static_cast<int>(std::clamp<int64_t>(room, 0, std::max(0, n_drafts)));
 }
 
-// The next n_tokens of a sequence are in the step, and behind them drafts that were proposed.
+// Puts the next n_tokens of the sequence into the step, followed by n_drafts of its proposed drafts.
 void Scheduler::take(Sequence& sequence, int n_tokens, int n_drafts) {
   CHECK_GT(n_tokens, 0);
   CHECK_LE(n_tokens + n_drafts, budget());
@@ -336,7 +342,7 @@ void Scheduler::take(Sequence& sequence, int n_tokens, int n_drafts) {
   sequence.n_computed = end;
 }
 
-// Makes room for n_tokens in all. False when the pool is out of blocks.
+// Grows the sequence to blocks for n_tokens in all. Returns false when no block is free or cached.
 bool Scheduler::grow(Sequence& sequence, int n_tokens) {
   while (static_cast<int>(sequence.blocks.size()) < blocks_for(n_tokens)) {
     const int32_t block = pool_.take();
@@ -354,18 +360,18 @@ void Scheduler::preempt(Sequence& sequence) {
   insert_in_order(waiting_, &sequence);
 }
 
-// All blocks of a sequence, which then has computed nothing. What others may use stays in the cache.
+// Releases all blocks of a sequence, which then has nothing computed. Blocks that others may use stay in the cache.
 void Scheduler::give_back(Sequence& sequence) {
   int32_t tail = -1;
   if (sequence.spoiled) {
-    cache_.forget(sequence.root, sequence.cache_tokens());  // with those that it gave up
+    cache_.forget(sequence.root, sequence.cache_tokens());  // and the blocks that it released before
     for (const int32_t block : sequence.blocks)
       if (block >= 0) cache_.erase(block);
   } else if (limits_.prefix_cache) {
     tail = index_tail(sequence);
   }
   if (states_) states_.stop(sequence, tail, limits_.prefix_cache && !sequence.spoiled);
-  // The last one first, so that of a chain the end goes before its start.
+  // The last block first, so that the end of a chain is evicted before its start.
   for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block)
     if (*block >= 0) pool_.release(*block, cache_.holds(*block));
   sequence.blocks.clear();
@@ -379,9 +385,9 @@ void Scheduler::failed(const StepItem& item) { states_.landed(item); }
 void Scheduler::done(const StepItem& item, int n_accepted) {
   Sequence& sequence = *item.sequence;
   if (item.n_evicted != sequence.n_evicted || item.begin != sequence.n_valid)
-    return states_.landed(item);  // lost, or after a failed step
+    return states_.landed(item);  // the blocks were lost, or an earlier step failed
   const int n_wrong = item.n_drafts - n_accepted;
-  const bool goes_back = n_wrong > 0 && states_;  // the new state has seen the wrong ones
+  const bool goes_back = n_wrong > 0 && states_;  // the new state includes the wrong drafts
   if (goes_back) {
     states_.go_back(sequence, item);
   } else {
@@ -394,9 +400,9 @@ void Scheduler::done(const StepItem& item, int n_accepted) {
   if (states_) states_.keep(item, sequence.chain);
 }
 
-// The sequence has computed n_tokens and no more; blocks beyond them return. Others hold, or find in the cache, only
-// blocks of tokens that are known for good, and it is never cut back to within those. So no block that may be shared
-// becomes writable again.
+// Cuts the sequence back to n_tokens computed tokens and releases the blocks beyond. Blocks that others hold or find in
+// the cache contain final tokens only, and the cut never goes back into those blocks. So a block that may be shared
+// never becomes writable again.
 void Scheduler::cut_back(Sequence& sequence, int n_tokens) {
   CHECK(n_tokens >= sequence.n_valid && n_tokens <= sequence.n_computed);
   const auto only_its_own = [&](int32_t block) { return pool_.refs(block) == 1 && !cache_.holds(block); };
@@ -409,7 +415,7 @@ void Scheduler::cut_back(Sequence& sequence, int n_tokens) {
   sequence.n_computed = n_tokens;
 }
 
-// The full blocks that are new, for others to share.
+// Passes the new full blocks to the prefix cache, so that others can share them.
 void Scheduler::index_blocks(Sequence& sequence) {
   const int size = limits_.block_size;
   const CacheTokens tokens = sequence.cache_tokens();
@@ -418,7 +424,8 @@ void Scheduler::index_blocks(Sequence& sequence) {
         cache_.insert(sequence.chain, tokens.subspan(static_cast<size_t>(n) * size, size), sequence.blocks[n]);
 }
 
-// What it wrote of its last block, for whoever goes on from there. Nobody holds that block but the sequence.
+// Indexes the tokens of the last, partly filled block, for sequences that continue from there. Only this sequence holds
+// that block.
 int32_t Scheduler::index_tail(Sequence& sequence) {
   const int begin = sequence.n_indexed * limits_.block_size, n = sequence.n_valid - begin;
   if (n <= 0) return -1;

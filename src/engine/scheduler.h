@@ -1,27 +1,31 @@
-// Scheduler: decides what the next step computes. Pure host code over sequences and block numbers.
+// Scheduler: decides what the next step computes. Pure host code that works on sequences and block numbers.
 //
-// A step has a budget of tokens. First every sequence that decodes gets its one token, so that long prompts never stop
-// a stream; then prompts continue, a chunk each, and short ones do not wait for long ones; then waiting sequences are
-// admitted, in order of rank, while the pool has blocks for all of their tokens and for those that running prompts will
-// still claim. An admitted one starts behind what the prefix cache holds of it. When a decode finds no free block, the
-// most junior sequence loses its blocks and waits again, to be computed anew as far as the cache has lost it (its
-// tokens stay, and draws depend on seed and position only, so its output does not change). The most senior is never the
-// one to lose, and each sequence fits the pool alone: hence everyone's turn comes.
+// A step has a budget of tokens. First, every sequence that decodes gets its one token, so that long prompts never stop
+// a stream. Then prompts continue, one chunk each, and short prompts do not wait for long prompts. Then waiting
+// sequences are admitted in order of rank, while the pool has blocks for all of their tokens and for the tokens that
+// running prompts will still need. An admitted sequence starts after the tokens that the prefix cache holds. When a
+// decode finds no free block, the most junior sequence is preempted: it loses its blocks and waits again. It keeps its
+// tokens, and computes again those whose blocks were evicted from the cache. Sampling depends on seed and position
+// only, so the output does not change. The most senior sequence never loses its blocks, and every sequence fits in the
+// pool by itself. So every sequence finishes.
 //
-// Steps may overlap: the next is planned while the last one runs. They run in order, so a block may be given on while a
-// step that names it still runs; but those of a finished sequence stay until its last step is done.
+// Steps may overlap: the next step is planned while the last one runs. Steps run in order, so a block may get a new
+// holder while an earlier step that names the block still runs. The blocks of a finished sequence stay until its last
+// step is complete.
 //
-// A sequence that decodes may bring drafts behind its last token, each with a row of logits: as many as the output, the
-// budget, the rows, the blocks and the slots leave, when the others have had theirs. When the step is done, it is cut
-// back to the drafts that were drawn. It takes no part in the next step before that.
+// A sequence that decodes may bring drafts after its last token, each with a row of logits. The number of drafts is
+// limited by the output, the budget, the rows, the blocks and the slots that the other sequences leave. When the step
+// is complete, the sequence is cut back to the accepted drafts. Until then, the sequence takes no part in the next
+// step.
 //
-// Of models with recurrent layers a running sequence holds a slot for its state, too, which goes where its blocks go.
-// The state is that after its last token, so others can begin only where it left one behind: where the last full block
-// of its prompt ends, where its history parts from a cached one, and where it ended. A prompt's chunks are cut there.
+// In models with recurrent layers, a running sequence also holds a slot for its state; slot and blocks are taken and
+// released together. The slot holds the state after the sequence's last token, so other sequences can continue only
+// from checkpoints. Checkpoints are at the end of the last full block of the prompt, where the history departs from a
+// cached one, and at the end of the sequence. Prompt chunks are cut at checkpoints.
 //
-// Nor can a state be cut back. A step with drafts leaves the slot that it reads as it is and writes another. If all
-// drafts were right, the sequence goes on from the new one. Else it goes on from the old one, and its next step brings
-// again the token before the drafts and those that were right.
+// A state cannot be cut back. A step with drafts does not change the slot that it reads, and writes another slot. If
+// all drafts are accepted, the sequence continues from the new slot. Else the sequence continues from the old slot, and
+// its next step computes again the token before the drafts and the accepted drafts.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -38,12 +42,12 @@ struct SchedulerLimits {
   int max_batch_tokens = 0;  // in one step
   int max_seqs = 0;          // in one step
   int chunk = 0;             // tokens of one prompt in one step
-  int block_size = 0;        // tokens a KV block
+  int block_size = 0;        // tokens of a KV block
   int n_blocks = 0;
-  int n_states = 0;       // slots for states, of those in a step and of checkpoints; 0: the model has none
-  int window = 0;         // tokens that a query sees, in every layer; 0: all
-  int spare_rows = 0;     // rows of logits in one step besides one for each sequence: for drafts and scored prompts
-  int embedding_dim = 0;  // of the vectors that may stand in place of tokens; 0: there are none
+  int n_states = 0;       // slots for the states in a step and for checkpoints; 0: the model has none
+  int window = 0;         // tokens that a query attends to, in every layer; 0: all
+  int spare_rows = 0;     // rows of logits in one step beyond one for each sequence: for drafts and scored prompts
+  int embedding_dim = 0;  // of the vectors that may replace tokens; 0: the model takes none
   bool prefix_cache = true;
 };
 
@@ -52,55 +56,54 @@ struct StepItem {
   Sequence* sequence = nullptr;
   int begin = 0;
   int n_tokens = 0;
-  int n_drafts = 0;      // so many of them, at the end, are drafts
-  bool samples = false;  // its last token is in, so the next one is drawn; one more for each draft
-  int score_begin =
-      0;  // of the prompt's tokens [score_begin, score_begin + n_scored) the probability of the next one is wanted
+  int n_drafts = 0;      // drafts among the n_tokens, at their end
+  bool samples = false;  // the item has the last token, so the next one is sampled; so is one after each draft
+  int score_begin = 0;   // first prompt token whose next token's log-probability is wanted (n_scored tokens)
   int n_scored = 0;
-  int n_evicted = 0;                      // of the sequence: it has lost these blocks if that has changed
+  int n_evicted = 0;                      // copy of Sequence::n_evicted; if they differ later, the blocks were lost
   int32_t state_in = -1, state_out = -1;  // see Batch
-  bool leaves_state = false;              // state_out is a checkpoint
+  bool leaves_state = false;              // state_out becomes a checkpoint
 
-  int n_rows() const { return n_scored + (samples ? 1 + n_drafts : 0); }  // of logits
-  // The token that it draws is known already: since it was planned, the sequence has got tokens that a grammar forces.
+  int n_rows() const { return n_scored + (samples ? 1 + n_drafts : 0); }  // rows of logits
+  // Whether the token that the item samples is already known: after the plan, a grammar forced tokens of the sequence.
   bool is_outrun() const { return samples && sequence->len() > begin + n_tokens - n_drafts; }
 };
 
 struct Step {
   std::vector<StepItem> items;
   int n_tokens = 0;
-  int n_decodes = 0;  // items of one token, and its drafts
+  int n_decodes = 0;  // items of one token and its drafts
   int n_preempted = 0;
-  int n_cached = 0;                   // tokens of sequences admitted that the prefix cache held
-  int n_spare_rows = 0;               // taken of the limit
-  Sequence* no_memory_for = nullptr;  // still waits: there is no memory for the tokens that it may come to have
+  int n_cached = 0;                   // tokens found in the prefix cache by sequences admitted in this step
+  int n_spare_rows = 0;               // part of SchedulerLimits::spare_rows that this step uses
+  Sequence* no_memory_for = nullptr;  // a waiting sequence for whose future tokens memory could not be reserved
 };
 
 class Scheduler {
  public:
   explicit Scheduler(const SchedulerLimits& limits);
 
-  void add(Sequence* sequence);    // gives it its rank
-  void pause(Sequence* sequence);  // takes no part until resumed; others may have its blocks
+  void add(Sequence* sequence);    // sets the rank of the sequence
+  void pause(Sequence* sequence);  // takes no part until resumed; others may take its blocks
   void resume(Sequence* sequence);
-  void remove(Sequence* sequence);   // finished or cancelled: it takes no more part
-  void release(Sequence* sequence);  // removed, and no step names it any more: its blocks return
+  void remove(Sequence* sequence);   // finished or cancelled: takes no further part
+  void release(Sequence* sequence);  // removed, and no step names it any more: frees its blocks
   const Step& plan();                // valid until the plan after the next
-  // Its step has run: others may use what it computed. It is cut back to those drafts that the draws have accepted.
+  // The item's step has run, so others may use the computed blocks. The sequence is cut back to its accepted drafts.
   void done(const StepItem& item, int n_accepted = 0);
-  void failed(const StepItem& item);  // its step has not
+  void failed(const StepItem& item);  // the item's step has failed
 
-  bool idle() const { return waiting_.empty() && running_.empty(); }  // but for paused ones
+  bool idle() const { return waiting_.empty() && running_.empty(); }  // paused sequences do not count
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
   int n_running() const { return static_cast<int>(running_.size()); }
   int n_paused() const { return static_cast<int>(paused_.size()); }
   const BlockPool& pool() const { return pool_; }
   const StateSlots& states() const { return states_; }
-  int64_t n_blocks_given_up() const { return n_blocks_given_up_; }  // in front of windows, since the start
+  int64_t n_blocks_given_up() const { return n_blocks_given_up_; }  // before windows, since the start
   int64_t n_cache_walks() const { return n_cache_walks_; }          // lookups in the prefix cache, since the start
 
  private:
-  // Requests of one client that have not ended, and the rank that its last one got.
+  // Requests of one client that have not ended, and the rank of the client's last request.
   struct Client {
     int n_requests = 0;
     int64_t last_rank = 0;
@@ -136,16 +139,17 @@ class Scheduler {
   PrefixCache cache_;
   BlockPool pool_;
   StateSlots states_;
-  // Each sequence is in one of these; add() makes room for it in all, so that nothing else allocates.
+  // Each sequence is in one of these three vectors. add() reserves space for it in all three, so that no later call
+  // allocates.
   std::vector<Sequence*> waiting_;  // most senior first
   std::vector<Sequence*> running_;  // most senior first
   std::vector<Sequence*> paused_;
-  std::vector<Sequence*> prompts_;  // of running_, those with more than one token to do: within a plan
+  std::vector<Sequence*> prompts_;  // within a plan: the sequences of running_ with more than one token to compute
   std::unordered_map<std::string, Client> clients_;
   Step steps_[2];            // used in turn
-  Step* step_ = &steps_[0];  // the one that is being planned
+  Step* step_ = &steps_[0];  // the step that is being planned
   CacheMatch match_;
-  const Sequence* matched_ = nullptr;  // whose match_ is, within a plan; null: nobody's
+  const Sequence* matched_ = nullptr;  // within a plan: the sequence that match_ is for; null: none
   int64_t n_cache_walks_ = 0;
   int64_t n_blocks_given_up_ = 0;
 };

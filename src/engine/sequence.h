@@ -1,5 +1,5 @@
-// Sequence: a request on its way through the engine. The engine owns it, the scheduler moves it between waiting,
-// running and paused.
+// Sequence: a request while the engine works on it. The engine owns the sequence; the scheduler moves it between
+// waiting, running and paused.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,42 +13,42 @@ namespace ingot {
 struct Sequence {
   RequestId id = 0;
   Request request;
-  int64_t rank = 0;             // place in the queue (Scheduler::add): the smaller one is served first
-  std::vector<int32_t> tokens;  // prompt and output, as far as they have been seen; then drafts
-  int n_drafts = 0;             // tokens at the end that a step verifies, or has accepted and the consumer not yet had
-  std::vector<int32_t> proposed;  // drafts for its next step
-  std::vector<RowDigest> rows;    // of the prompt, up to its last embedding: what stands there; empty: tokens only
+  int64_t rank = 0;               // place in the queue (Scheduler::add): a smaller rank is served first
+  std::vector<int32_t> tokens;    // prompt and known output, then drafts
+  int n_drafts = 0;               // tokens at the end that a step verifies, or that are accepted but not yet delivered
+  std::vector<int32_t> proposed;  // drafts for the next step
+  std::vector<RowDigest> rows;    // of the prompt, up to the end of its last embedding; empty: tokens only
   int n_prompt = 0;
-  int max_len = 0;  // tokens at which it ends
+  int max_len = 0;  // the sequence ends at this many tokens
 
-  // Tokens whose keys and values the steps planned so far write. The rest is still to be computed: many tokens of a new
-  // or preempted sequence, one of a sequence that decodes. There is no other phase.
+  // Tokens whose keys and values are written by the steps planned so far. The rest is still to be computed: many tokens
+  // for a new or preempted sequence, one token for a sequence that decodes. There is no other phase.
   int n_computed = 0;
-  int n_valid = 0;              // of these, what steps that are done have written
-  std::vector<int32_t> blocks;  // KV block of each block_size tokens; -1 in front of the model's window
-  int n_given_up = 0;           // so many of those
-  int32_t state_in = -1,
-          state_out = -1;  // slots that its next step reads (-1: it begins) and writes, in models with states
-  int branch = 0;  // where others went on differently: a place for a checkpoint, like the last full block of its prompt
-  int last_boundary = 0;  // which ends here
-  int n_indexed = 0;      // leading blocks that the prefix cache has heard of
-  CacheKey root, chain;   // of its first block and of the last indexed one
+  int n_valid = 0;              // part of n_computed: written by completed steps
+  std::vector<int32_t> blocks;  // KV block for each block_size tokens; -1: released before the model's window
+  int n_given_up = 0;           // number of those released blocks
+  // In models with states: the slots that the next step reads (-1: none, the sequence begins) and writes.
+  int32_t state_in = -1, state_out = -1;
+  int branch = 0;         // where the history departs from a cached one: a place for a checkpoint
+  int last_boundary = 0;  // end of the last full block of the prompt: a place for a checkpoint, too
+  int n_indexed = 0;      // leading blocks that have been passed to the prefix cache
+  CacheKey root, chain;   // of the parent of the first block, and of the last indexed block
 
-  // Steps overlap: the next one is planned before the tokens that the last one draws have been seen.
-  int n_unseen = 0;       // tokens drawn and not seen: 0 or 1
-  int unseen_row = 0;     // which row of the last step's draws it is
-  int n_steps = 0;        // planned and not done
-  bool finished = false;  // its consumer knows; steps that are not done still name its blocks
-  bool spoiled = false;   // nobody else may use what it computed
+  // Steps overlap: the next step is planned before the tokens sampled by the last step are known.
+  int n_unseen = 0;       // tokens sampled but not known to the host: 0 or 1
+  int unseen_row = 0;     // the row of that token in the last step's results
+  int n_steps = 0;        // steps planned but not complete
+  bool finished = false;  // the consumer has been told, but steps in flight still name the blocks
+  bool spoiled = false;   // no other sequence may use the computed blocks and states
 
-  int n_scored = 0;  // tokens of the prompt that steps planned so far give log-probabilities of, where they are wanted
+  int n_scored = 0;  // if log-probabilities of the prompt are wanted: tokens scored by the steps planned so far
   std::optional<AnswerConstraint> constraint;
-  std::vector<std::shared_ptr<const TokenMask>> masks;  // of its draws in the step under way; null: any token
-  SamplingParams early;  // the request's sampling without its stop tokens, where it has min_tokens
+  std::vector<std::shared_ptr<const TokenMask>> masks;  // for the rows to sample in the step in flight; null: any token
+  SamplingParams early;  // the request's sampling without stop tokens, for the first min_tokens
 
-  int n_cached = 0;  // tokens of its prompt found in the prefix cache, not computed
+  int n_cached = 0;  // prompt tokens found in the prefix cache, so not computed
   int n_preempted = 0;
-  int n_evicted = 0;  // times that it lost its blocks, to preemption or a pause
+  int n_evicted = 0;  // times that the sequence lost its blocks, by preemption or a pause
   Clock::time_point submitted, first_step, first_token, last_token;
 
   int len() const { return static_cast<int>(tokens.size()) - n_drafts; }
@@ -56,18 +56,18 @@ struct Sequence {
   int n_output() const { return len() - n_prompt; }
   int n_todo() const { return planned_len() - n_computed; }
   bool scores() const { return request.prompt_logprobs >= 0 && n_scored < n_prompt - 1; }
-  // Of the draw behind so many tokens of output.
+  // The parameters to sample the token that follows n_before output tokens.
   const SamplingParams& sampling(int n_before) const {
     return n_before < request.min_tokens ? early : request.sampling;
   }
   CacheTokens cache_tokens() const { return {tokens, rows}; }
-  // Drafts follow tokens that are known, so who may bring some has no step planned before the last one's draw has
-  // been seen.
+  // Drafts follow known tokens. So a sequence that may bring drafts has no step planned until its last sampled token is
+  // known.
   bool awaits_draw() const { return n_unseen > 0 && request.propose; }
   bool done_when_seen() const { return n_unseen > 0 && planned_len() >= max_len; }
 };
 
-// Whoever is senior is served first and preempted last.
+// A senior sequence is served earlier and preempted later.
 inline bool senior(const Sequence* a, const Sequence* b) {
   return a->rank != b->rank ? a->rank < b->rank : a->id < b->id;
 }

@@ -28,12 +28,12 @@ void StateSlots::step(Sequence& sequence, StepItem& item, bool leave) {
 }
 
 void StateSlots::keep_input(Sequence& sequence) {
-  if (sequence.state_in != sequence.state_out) return;  // it writes another one anyway
+  if (sequence.state_in != sequence.state_out) return;  // the next step already writes another slot
   CHECK(room_for_one());
   sequence.state_out = pool_.take();
 }
 
-// It holds both slots again, as before that step: the next one reads and writes the same two.
+// The sequence holds both slots again, as before the step: its next step reads and writes the same two slots.
 void StateSlots::go_back(Sequence& sequence, const StepItem& item) const {
   CHECK(item.state_in != item.state_out && sequence.state_in == item.state_out && sequence.state_out == item.state_out);
   sequence.state_in = item.state_in;
@@ -43,7 +43,7 @@ void StateSlots::landed(const StepItem& item) {
   if (item.state_in >= 0 && item.state_in != item.state_out) release(item.state_in);
 }
 
-// The sequence holds that slot still, or the next step does, which is planned and reads it.
+// The sequence still holds that slot, or the next step holds it, because that step is planned and reads the slot.
 void StateSlots::keep(const StepItem& item, const CacheKey& after) {
   if (item.leaves_state) cache_.keep_state(after, item.state_out);
 }

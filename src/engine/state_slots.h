@@ -1,7 +1,8 @@
-// StateSlots: who holds which slot of the state cache, in models with recurrent layers. A sequence that runs holds the
-// one that its steps write. Where somebody may want to go on (Scheduler::next_checkpoint) it leaves that slot behind
-// and writes its next step to another: so a checkpoint is a slot that the prefix cache knows, and nothing is ever
-// copied. What nobody holds stays until its place is needed, the longest unused first, as blocks do.
+// StateSlots: records which sequence holds which slot of the state cache, in models with recurrent layers. A running
+// sequence holds the slot that its steps write. At a checkpoint (Scheduler::next_checkpoint), the sequence leaves that
+// slot behind and writes its next step to another slot. So a checkpoint is a slot that the prefix cache knows, and
+// states are never copied. A checkpoint without a holder stays until its slot is needed; like blocks, the slot unused
+// for the longest time is evicted first.
 #pragma once
 #include <cstdint>
 
@@ -18,6 +19,7 @@ class StateSlots {
   StateSlots(int n_slots, int max_seqs, PrefixCache& cache);  // 0 slots: the model has no states
 
   explicit operator bool() const { return pool_.n_blocks() > 0; }
+  // A free slot may be missing: finished sequences hold theirs until their last step is complete.
   bool room_for_one() const {
     return pool_.n_free() > 0;
   }  // finished sequences hold theirs until their last step is done
@@ -26,21 +28,23 @@ class StateSlots {
   int n_used() const { return pool_.n_used(); }
   int n_kept() const { return pool_.n_kept(); }
 
-  // A sequence gets a slot. It goes on from a checkpoint, or begins (-1); `alone`: nobody else shall go on from there.
+  // Gives the sequence a slot. The sequence continues from `checkpoint`, or begins (-1). `alone`: no other sequence may
+  // continue from the checkpoint, so the sequence takes over the slot.
   void start(Sequence& sequence, int32_t checkpoint, bool alone);
-  // Its next step is planned: which slots it reads and writes. With `leave`, what it writes stays behind, if there is
-  // room.
+  // The sequence's next step is planned: sets the slots that `item` reads and writes. `leave`: the state written
+  // becomes a checkpoint, if another slot is free for the sequence.
   void step(Sequence& sequence, StepItem& item, bool leave);
-  // Its next step verifies drafts. A state cannot be cut back, so that step is to leave the slot that it reads as it
-  // is.
+  // The sequence's next step verifies drafts. A state cannot be cut back, so that step must not change the slot that it
+  // reads.
   void keep_input(Sequence& sequence);
-  // That step is done and some drafts were wrong. The sequence goes on from the state before the step.
+  // The step that verified drafts is complete and some drafts were wrong. The sequence continues from the state before
+  // the step.
   void go_back(Sequence& sequence, const StepItem& item) const;
-  void landed(const StepItem& item);  // the step is done or has failed: what it read may go
-  // It is done, and `after` is the chain up to where it left a state, if it did.
+  void landed(const StepItem& item);  // the step is complete or has failed: releases the slot that it read
+  // The step is complete. If it left a checkpoint, caches that state; `after` is the chain up to the checkpoint.
   void keep(const StepItem& item, const CacheKey& after);
-  // Its slots return. It leaves a state of all its tokens, unless a step is under way or has failed: after `tail`, or
-  // its chain.
+  // Releases the sequence's slots. `keep`: caches the state after all tokens, unless a step is in flight or has failed.
+  // The state belongs to block `tail`, or to the sequence's chain if `tail` is -1.
   void stop(Sequence& sequence, int32_t tail, bool keep);
 
  private:

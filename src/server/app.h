@@ -1,5 +1,5 @@
-// App: what the server answers to which request. Looks up the route, asks for the key, and answers at once what takes
-// no time (health, metrics, pages); the rest goes to workers. Made by `ingot serve`; tests call it without sockets.
+// App: routes requests. App looks up the route, checks the key, and answers at once what takes no time (health,
+// metrics, pages). Workers do the rest. `ingot serve` makes the App; tests call it without sockets.
 #pragma once
 #include <atomic>
 #include <cstdio>
@@ -15,15 +15,16 @@ namespace ingot {
 struct AppOptions {
   std::vector<std::string> api_keys;
   std::string api_key_file;
-  std::vector<std::string> origins;  // besides the server's own and this machine's; "*" for all
-  bool only_local_hosts = false;     // refuse other names in Host (loopback without a key)
-  bool vllm_metrics = false;         // the metrics once more under vllm:
+  std::vector<std::string> origins;  // allowed besides the server's own and this machine's; "*" allows all
+  bool only_local_hosts = false;     // refuse other names in the Host header (on loopback without a key)
+  bool vllm_metrics = false;         // print the metrics a second time, under vllm:
   bool web_page = true;
   bool keep_billing_header = false;  // Claude Code's first line of /v1/messages stays in the prompt
   std::string version = "unknown";
   std::FILE* access_log = nullptr;
   int prepare_threads = 2, stream_threads = 2;
-  // Tokens of a stream that come twice in it share a write: a time for each stream there is, up to a limit; 0: none do.
+  // How long tokens of a stream wait to share a write (Pacer): stream_interval_each for each open stream, and
+  // stream_interval at most. 0: every token is written by itself.
   std::chrono::milliseconds stream_interval{33}, stream_interval_each = Pacer::kEach;
   size_t max_preparing = 1024, max_preparing_bytes = 512 << 20;  // requests whose bodies wait for a worker
 };
@@ -32,16 +33,16 @@ enum class Phase { kLoading, kReady, kDraining, kDead };
 
 class App final : public HttpHandler {
  public:
-  App(const AppOptions& options, ModelPool& models);  // which must outlive it
+  App(const AppOptions& options, ModelPool& models);  // options and models must outlive the App
   ~App() override;
 
-  // ---- the server's own life, any thread ----
+  // ---- the server's own state, any thread ----
   void set_phase(Phase phase) { phase_ = phase; }
   Phase phase() const { return phase_; }
-  int n_active() const { return n_active_; }  // requests that are being answered
+  int n_active() const { return n_active_; }  // requests in progress
   void reload_keys() { keys_.reload_if_changed(); }
   bool has_keys() const { return !keys_.empty(); }
-  std::vector<std::shared_ptr<ServedModel>> models() const;  // those that are loaded
+  std::vector<std::shared_ptr<ServedModel>> models() const;  // the loaded models
   void stop_workers();
 
   // ---- HttpHandler ----

@@ -1,6 +1,6 @@
-// EmbedQueue: texts of many requests, computed together. A batch takes one text of each request in turn until it is
-// full, so that many small requests share a step and a large one holds up nobody. Made by ServedModel; its thread calls
-// back.
+// EmbedQueue: computes texts of many requests together. A batch takes one text of each request in turn until the batch
+// is full. So many small requests share a step, and a large request does not delay the others. ServedModel makes the
+// queue; the queue's thread calls back.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -17,28 +17,28 @@
 
 namespace ingot {
 
-// The tokens of a text, or of a query and a document behind one another.
+// The tokens of a text, or of a query followed by a document.
 struct EmbedText {
   std::vector<int32_t> tokens;
-  int second = -1;  // Embedder::Pair's; of a text how many tokens of a prompt its vector leaves out
+  int second = -1;  // as in Embedder::Pair; for a single text: how many prompt tokens the vector leaves out
 };
 
 class EmbedQueue {
  public:
-  // [n_texts, width]; may throw, which costs the requests of that batch; DeviceLost costs all.
+  // Returns [n_texts, width]. An exception fails the requests of that batch; DeviceLost fails all requests.
   using Compute = std::function<std::vector<float>(std::vector<EmbedText> texts)>;
 
   struct Result {
     std::vector<float> rows;  // [n_texts, width], in the order of the texts
-    std::string failure;      // why there are none
-    bool too_late = false;    // the failure: it has waited too long, and nothing of it was computed
+    std::string failure;      // why there are no rows; empty: success
+    bool too_late = false;    // the failure: the request waited too long, and none of its texts was computed
     double queue_s = 0, compute_s = 0;
   };
-  using Done = std::function<void(Result result)>;  // on the queue's thread: must return quickly
+  using Done = std::function<void(Result result)>;  // called on the queue's thread: must return quickly
 
   struct Limits {
     size_t batch_tokens = 2048, batch_texts = 256;
-    std::chrono::seconds patience{60};  // for a request's first text to be computed
+    std::chrono::seconds patience{60};  // the longest time until a request's first text is computed
   };
 
   EmbedQueue(Compute compute, int width, const Limits& limits);
@@ -46,13 +46,13 @@ class EmbedQueue {
   EmbedQueue(const EmbedQueue&) = delete;
   EmbedQueue& operator=(const EmbedQueue&) = delete;
 
-  // Any thread. Calls back once, unless cancelled before.
+  // Any thread may call these functions. `done` is called once, unless the request is cancelled before.
   uint64_t submit(std::vector<EmbedText> texts, Done done);
   void cancel(uint64_t id);
-  EngineGauges gauges() const;  // of texts
-  std::string fault() const;    // of the device, which is lost; empty while it is well
+  EngineGauges gauges() const;  // counts of texts
+  std::string fault() const;    // why the device is lost; empty while the device works
   void start();
-  void stop();  // what is left fails
+  void stop();  // fails all remaining requests
 
  private:
   struct Job {
@@ -62,7 +62,7 @@ class EmbedQueue {
     Done done;
     Result result;
     Clock::time_point submitted = Clock::now(), begun{};
-    bool over = false;  // failed or cancelled: what is still computed of it is dropped
+    bool over = false;  // failed or cancelled: results still in flight are dropped
   };
   struct Place {
     std::shared_ptr<Job> job;
@@ -83,8 +83,8 @@ class EmbedQueue {
   const Limits limits_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Job>> waiting_;     // with texts that no batch has taken
-  std::vector<std::shared_ptr<Job>> computing_;  // with texts in the batch under way
+  std::deque<std::shared_ptr<Job>> waiting_;     // jobs with texts that no batch has taken
+  std::vector<std::shared_ptr<Job>> computing_;  // jobs with texts in the batch in flight
   EngineGauges gauges_;
   uint64_t next_id_ = 1;
   bool stop_ = false;

@@ -1,5 +1,5 @@
-// A request for vectors or scores on its way: its texts go through the model's queue, and what comes back is written on
-// a worker. Who leaves early is forgotten.
+// Runs a request for vectors or scores: its texts go through the model's queue, and a worker writes the answer. If the
+// client leaves early, the request is cancelled.
 #pragma once
 #include <functional>
 
@@ -12,7 +12,7 @@ struct EmbedAnswer {
   size_t n_texts = 0, n_tokens = 0;
 };
 
-// `body` makes the answer's JSON; what it throws as ApiError is the answer instead.
+// `body` makes the JSON of the answer. If `body` throws ApiError, the error is the answer.
 void run_embeds(const ApiCall& call, ServedModel::Ticket ticket, std::vector<EmbedText> texts,
                 std::function<std::string(EmbedAnswer)> body);
 

@@ -1,6 +1,7 @@
-// GenerationRun: one request's way through the engine: n sequences are submitted, their tokens become text off the
-// engine's thread, in whole characters and cut at stop strings, and an AnswerWriter makes of it what the API wants,
-// piece by piece or as a whole. Who leaves early cancels only their own sequences; who reads too slowly pauses them.
+// GenerationRun: takes one request through the engine. The run submits n sequences. Off the engine's thread, their
+// tokens become text in whole characters, cut at stop strings. An AnswerWriter turns the text into the API's form, in
+// pieces or as a whole. If the client leaves early, only the request's own sequences are cancelled; if the client reads
+// too slowly, they are paused.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -17,34 +18,34 @@
 
 namespace ingot {
 
-// What a request asks for, whichever API it came through.
+// What a request asks for, in a form that all APIs share.
 struct GenerationSpec {
-  std::vector<std::vector<int32_t>> prompts;  // one, but for completions of several; each gets n choices
-  SamplingParams sampling;                    // a prompt's choice i draws with seed + i
+  std::vector<std::vector<int32_t>> prompts;  // one prompt, except for completions of several; each gets n choices
+  SamplingParams sampling;                    // choice i of a prompt samples with seed + i
   int max_tokens = -1;
   std::vector<std::string> stops;
-  std::vector<int32_t> stop_tokens;  // besides the model's own
+  std::vector<int32_t> stop_tokens;  // in addition to the model's own
   bool ignore_eos = false;
-  int min_tokens = 0;         // nothing stops an answer before
-  bool echo = false;          // the prompt comes before each answer's text, with its log-probabilities where it has any
-  int prompt_logprobs = -1;   // of the prompt's tokens, as SamplingParams::n_logprobs
-  bool prompt_only = false;   // and there is no answer
+  int min_tokens = 0;         // an answer does not stop before this many tokens
+  bool echo = false;          // put the prompt, and any log-probabilities of its tokens, before each answer's text
+  int prompt_logprobs = -1;   // for the prompt's tokens, like SamplingParams::n_logprobs
+  bool prompt_only = false;   // score the prompt only, without an answer
   bool skip_special = true;
-  bool keep_markers = false;  // but those that the model's call format reads, whatever skip_special says
-  bool keep_stop = false;     // a stop string stays in the text
-  bool wants_tokens = false;  // TokenText of each token, with or without log-probabilities
-  bool wants_totals = false;  // of a stream so far, with each piece
-  bool wants_progress = false;  // of prompts, while a stream has nothing else to say
+  bool keep_markers = false;  // keep the tokens that the model's call format reads, even with skip_special
+  bool keep_stop = false;     // keep the stop string in the text
+  bool wants_tokens = false;  // give the TokenText of each token, with or without log-probabilities
+  bool wants_totals = false;  // give the stream's totals so far with each piece
+  bool wants_progress = false;  // report the progress of prompts while a stream has no other output
   struct Wanted {
     GrammarText text;
-    std::string path;  // of the field that says it
+    std::string path;  // path of the field that asks for the grammar
   };
-  std::optional<Wanted> wanted = {};            // what the answer's text, or its content, is to follow
-  std::shared_ptr<Constraint> constraint = {};  // what each answer follows, behind its start
+  std::optional<Wanted> wanted = {};            // the grammar that the answer's text, or its content, must follow
+  std::shared_ptr<Constraint> constraint = {};  // the compiled grammar of each answer, from constraint_start on
   ConstraintStart constraint_start = {};
   std::vector<std::string> constraint_warnings = {};
   int priority = 0;
-  std::string client, cache_salt;  // as the engine means them
+  std::string client, cache_salt;  // as in the engine's Request
   int n = 1;
   bool stream = false;
   int n_choices() const { return n * static_cast<int>(prompts.size()); }
@@ -58,8 +59,8 @@ struct TopToken {
 
 struct TokenText {
   int32_t id = 0;
-  std::string bytes;  // perhaps a part of a character
-  float logprob = 0;        // NaN: none, of the first token of all
+  std::string bytes;  // may be a part of a character
+  float logprob = 0;        // NaN: none, for the first token of the prompt
   std::vector<TopToken> top;
   bool of_prompt = false;
 };
@@ -70,51 +71,52 @@ struct Totals {
 };
 
 struct Delta {
-  std::string text;               // whole characters
-  std::vector<TokenText> tokens;  // when the spec wants them; they run ahead of the text by less than a character
-  Totals so_far;                  // when the spec wants them: of all choices
+  std::string text;               // whole characters only
+  std::vector<TokenText> tokens;  // if the spec wants tokens; they may be ahead of the text by a part of a character
+  Totals so_far;                  // totals of all choices, if the spec wants them
 };
 
 struct ChoiceEnd {
-  const char* reason = "stop";  // or "length", or "error": what the model computed led to no token
-  std::string stop_string;      // the one that ended it, if one did
-  std::string failure;          // with "error"
-  Totals so_far;                // as Delta's
+  const char* reason = "stop";  // or "length", or "error": the model's logits led to no token
+  std::string stop_string;      // the stop string that ended the choice, if any
+  std::string failure;          // with reason "error"
+  Totals so_far;                // as in Delta
 };
 
 struct ChoiceResult {
   Delta whole;
   ChoiceEnd end;
-  std::vector<TokenText> prompt;  // with prompt_logprobs, of a prompt's first choice: its tokens but the first
+  std::vector<TokenText> prompt;  // with prompt_logprobs, for a prompt's first choice: all prompt tokens but the first
 };
 
-// How far a choice's prompt is: `done` of `total` tokens, `cached` of them before it began, `ms` ago.
+// The progress of a choice's prompt: `done` of `total` tokens are done, and `cached` of them came from the cache. The
+// prompt's first step began `ms` ago.
 struct PromptState {
   int total = 0, cached = 0, done = 0;
   double ms = 0;
 };
 
-// An API's form of an answer. Calls come one at a time, from workers' threads.
+// Writes answers in the form of one API. Workers' threads make the calls, one at a time.
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
-  // Of a stream: appends events to out.
+  // For a stream: the functions append events to out.
   virtual void begin(const Totals& so_far, std::string& out) = 0;
-  // Where the spec wants it, before any delta.
+  // Called before any delta, if the spec wants progress.
   virtual void progress(int /*choice*/, const PromptState&, std::string& /*out*/) {}
   virtual void delta(int choice, const Delta& delta, std::string& out) = 0;
   virtual void choice_end(int choice, const ChoiceEnd& end, std::string& out) = 0;
   virtual void end(const Totals& totals, std::string& out) = 0;
   virtual std::string whole(const std::vector<ChoiceResult>& choices,
-                            const Totals& totals) = 0;  // not streamed: the body
-  // Of an error, before and after the stream has begun.
+                            const Totals& totals) = 0;  // the body of an answer that is not streamed
+  // Errors, before and after the stream has begun.
   virtual HttpResponse error(const ApiError& e) const { return error_response(e); }
   virtual std::string error_event(const ApiError& e) const { return "data: " + error_object(e) + "\n\n"; }
 };
 
 class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
  public:
-  // Submits and answers. Throws ApiError for what the engine refuses: nothing has been answered then.
+  // Submits the request and answers. Throws ApiError if the engine refuses the request; no answer has been sent then.
   static void start(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, GenerationSpec spec,
                     Pacer& pacer, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Responder> responder);
 
@@ -137,14 +139,15 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
     StreamDecoder decoder;
     StopStrings stops;
     size_t decoded_bytes = 0, shown_bytes = 0;
-    std::vector<std::pair<size_t, TokenText>> held;  // tokens whose text has not been shown; where it begins
-    std::vector<TokenText> scored;                   // tokens of the prompt, not shown yet
+    // The start of each token's text, and tokens whose text has not been shown.
+    std::vector<std::pair<size_t, TokenText>> held;
+    std::vector<TokenText> scored;                   // prompt tokens not shown yet
     bool begun = false;
-    bool over = false;                               // its text is complete
-    bool finished = false;                           // the engine has let go of it
+    bool over = false;                               // the text is complete
+    bool finished = false;                           // the engine has finished the sequence
     int n_tokens = 0;
     Clock::time_point last_token{};
-    ChoiceResult result;  // when not streamed
+    ChoiceResult result;  // for an answer that is not streamed
     Usage usage;
   };
 
@@ -188,27 +191,27 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   std::shared_ptr<Responder> responder_;  // null once the answer is complete
   const Clock::time_point begin_ = Clock::now();
 
-  // Of whichever worker drains.
+  // Used only by the worker that drains.
   std::vector<Event> taken_;
   std::vector<Choice> choices_;
   std::string out_;
   int n_finished_ = 0;
   bool over_ = false, failed_ = false;
-  bool begun_ = false;  // the stream
-  bool has_ended_ = false;  // a choice, since the last write
+  bool begun_ = false;  // whether the stream has begun
+  bool has_ended_ = false;  // whether a choice has ended since the last write
   Clock::time_point first_token_{};
 
   std::mutex mutex_;
   std::vector<Event> events_;
   bool draining_ = false;
-  bool held_ = false;    // the pacer calls at the end of the slot
-  bool due_ = false;     // and has called while there was draining
-  bool urgent_ = false;  // among the events is one that cannot wait for that
+  bool held_ = false;    // the pacer will call at the end of the slot
+  bool due_ = false;     // the pacer called while a worker was draining
+  bool urgent_ = false;  // an event among events_ cannot wait for the end of the slot
   Clock::time_point written_{};
   bool cancelled_ = false;
   std::vector<RequestId> ids_;
-  std::atomic<bool> aborted_{false};  // by the client
-  bool paused_ = false;               // because the client does not read
+  std::atomic<bool> aborted_{false};  // set when the client has left
+  bool paused_ = false;               // set while the client does not read
 };
 
 }  // namespace ingot

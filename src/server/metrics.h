@@ -1,6 +1,6 @@
-// Counters and histograms of one model, as Prometheus text with vLLM's names, labels and buckets under another prefix,
-// so that dashboards and routers made for those read these. Updated by the engine's thread and by workers, read by
-// /metrics.
+// Counters and histograms of one model, as Prometheus text. Names, labels and buckets are those of vLLM under another
+// prefix, so that dashboards and routers made for vLLM work. The engine's thread and workers update the figures;
+// /metrics reads them.
 #pragma once
 #include <array>
 #include <atomic>
@@ -17,7 +17,7 @@ class Histogram {
  public:
   explicit Histogram(std::vector<double> bounds);
   void observe(double value, uint64_t times = 1);
-  // Lines NAME_bucket{LABELS,le="..."} ... NAME_sum, NAME_count.
+  // Prints the lines NAME_bucket{LABELS,le="..."} ... NAME_sum, NAME_count.
   void print(std::string& out, const std::string& name, const std::string& labels) const;
 
  private:
@@ -27,7 +27,7 @@ class Histogram {
   double sum_ = 0;
 };
 
-// What a request that is over has to tell.
+// The figures of a finished request.
 struct RequestFigures {
   int prompt_tokens = 0, output_tokens = 0, cached_tokens = 0, max_tokens = 0;
   double queue_s = 0, prefill_s = 0, decode_s = 0, e2e_s = 0, first_token_s = 0;
@@ -51,7 +51,7 @@ class ModelMetrics {
   Histogram e2e_, first_token_, inter_token_, per_output_token_, queue_, prefill_, decode_, inference_;
   Histogram prompt_tokens_hist_, output_tokens_hist_, max_tokens_hist_, iteration_tokens_;
   std::atomic<uint64_t> n_rejected_{0};
-  std::array<std::atomic<uint64_t>, 4> n_ended_{};  // by RequestEnd
+  std::array<std::atomic<uint64_t>, 4> n_ended_{};  // indexed by RequestEnd
 };
 
 struct MetricsSource {
@@ -60,7 +60,7 @@ struct MetricsSource {
   RunnerInfo info;
 };
 
-// All models' figures; `prefix` is "ingot:" or "vllm:".
+// Prints the figures of all models; `prefix` is "ingot:" or "vllm:".
 void print_metrics(std::string& out, const std::string& prefix, const std::vector<MetricsSource>& models);
 
 }  // namespace ingot

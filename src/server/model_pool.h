@@ -1,7 +1,7 @@
-// ModelPool: the models that a server knows, of which some are loaded. A request for one that is not has it loaded,
-// once, however many ask; where there is no room (of their number, of the memory that they may take together, or of the
-// device's own: a load that ends with MemoryError) the one that has been idle longest goes. A model that answers
-// somebody never goes, nor does one that is pinned.
+// ModelPool: the models that a server knows. Some of the models are loaded. A request for a model that is not loaded
+// starts one load, however many requests wait. If there is no room, the pool unloads the model that has been idle
+// longest. Room may be limited by the number of models, by the memory of all models together, or by the device (the
+// load ends with MemoryError). A model that is answering a request is never unloaded, nor is a pinned model.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -21,9 +21,9 @@ enum class ModelState { kUnloaded, kLoading, kLoaded, kFailed };
 struct ModelSource {
   std::string id;
   std::vector<std::string> aliases;
-  std::function<std::shared_ptr<ServedModel>()> load;  // started; throws Error
+  std::function<std::shared_ptr<ServedModel>()> load;  // returns a started model; throws Error
   bool pinned = false;
-  size_t bytes = 0;  // that it takes at least; once loaded, ModelFacts::taken_bytes is known
+  size_t bytes = 0;  // the least memory that the model takes; exact once loaded (ModelFacts::taken_bytes)
 };
 
 class ModelPool {
@@ -31,17 +31,17 @@ class ModelPool {
   using Clock = std::chrono::steady_clock;
   struct Limits {
     int max_loaded = 1 << 20;
-    size_t max_bytes = 0;                      // of all that are loaded together; 0: as the devices have
-    std::chrono::seconds idle_ttl{0};          // unloaded when idle that long; 0: never
-    std::chrono::milliseconds patience{2000};  // for one that is busy to become idle, where another is to be loaded
+    size_t max_bytes = 0;                      // for all loaded models together; 0: limited by the devices only
+    std::chrono::seconds idle_ttl{0};          // unload a model after this idle time; 0: never
+    std::chrono::milliseconds patience{2000};  // how long a load waits for a busy model to become idle
   };
   struct Row {
     std::string id;
     std::vector<std::string> aliases;
     ModelState state;
-    std::shared_ptr<ServedModel> model;  // when loaded
+    std::shared_ptr<ServedModel> model;  // null: not loaded
   };
-  // The model, or why not.
+  // Called with the model, or with null and the reason.
   using Ready = std::function<void(std::shared_ptr<ServedModel> model, const std::string& failure)>;
 
   ModelPool(std::vector<ModelSource> sources, const Limits& limits);
@@ -49,17 +49,17 @@ class ModelPool {
 
   bool knows(const std::string& name) const;
   size_t size() const { return entries_.size(); }
-  // Calls back at once, or from the loading thread when the model has been loaded. `name` must be known; empty is the
-  // first.
+  // Calls back at once, or from the loading thread when the model has been loaded. `name` must be known; an empty name
+  // means the first model.
   void acquire(const std::string& name, Ready ready);
-  // Before there are requests: loads one after another until there is no room for the next. Throws Error when one
+  // Call before there are requests. Loads models in order until there is no room for the next. Throws Error if a model
   // cannot be loaded.
   void fill();
-  // Loads one by hand and waits. Throws Error.
+  // Loads a model on request of the operator, and waits. Throws Error.
   std::shared_ptr<ServedModel> load_now(const std::string& name);
   std::vector<Row> rows() const;
-  void tick();  // now and then: unloads what has been idle too long
-  void stop();  // no more loading
+  void tick();  // to be called now and then: unloads models that have been idle too long
+  void stop();  // ends all loading
 
  private:
   struct Entry {

@@ -1,9 +1,9 @@
-// Pacer: how often streams are written to. Time is cut into slots. A stream that has been written to just now, in the
-// first half of the same slot, waits for the slot's end with all that has come till then; else what it has to say goes
-// out at once. So the many tokens of short steps share the price of a write (threads that wake, a system call), and of
-// steps that are longer each token goes by itself. All streams have the same slots, and share the wakes too. The more
-// streams there are the longer a slot is, up to a limit: one that is alone hardly waits, and many do not cost the model
-// its processors.
+// Pacer: decides how often streams are written to. Time is divided into slots. If a stream was already written to in
+// this slot, less than half a slot ago, its output waits for the end of the slot and is written together. Else the
+// output is written at once. So the many tokens of short steps share the cost of a write (waking threads, a system
+// call), and in longer steps each token is written by itself. All streams have the same slots, so they share wakes too.
+// A slot grows with the number of streams, up to a limit. So a single stream hardly waits, and many streams do not take
+// processor time from the model.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -22,11 +22,12 @@ class Pacer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // A slot is as long as `each` for every stream, and `longest` at most. Slots of no length hold nothing back.
+  // A slot lasts `each` times the number of streams, and `longest` at most. With slots of length zero, no output waits.
   Pacer(Workers& workers, std::chrono::milliseconds longest, std::chrono::milliseconds each = kEach)
       : workers_(workers), longest_(std::max<Clock::duration>(longest, Clock::duration(1))), each_(each) {}
 
-  // One that is under way, as long as it lives: longer than the pacer, where an engine lets go of it last.
+  // Counts a stream as long as the object lives. The object may outlive the pacer, because an engine may be the last to
+  // release it.
   class Stream {
    public:
     explicit Stream(Pacer& pacer) : n_streams_(pacer.n_streams_) { ++*n_streams_; }
@@ -46,11 +47,11 @@ class Pacer {
     const Clock::duration length = slot();
     return a.time_since_epoch() / length == b.time_since_epoch() / length;
   }
-  // Runs the job on a worker when the present slot is over.
+  // Runs the job on a worker at the end of the current slot.
   void at_end_of_slot(std::function<void()> job);
 
-  // A write takes some 20 us with all that it wakes: 2 % of a processor, however many streams there are, until slots
-  // are longest.
+  // A write takes some 20 us with all the threads that it wakes. So writes take 2 % of a processor for any number of
+  // streams, until slots reach `longest`.
   static constexpr std::chrono::milliseconds kEach{1};
 
  private:
@@ -69,9 +70,9 @@ class Pacer {
   const Clock::duration longest_, each_;
   const std::shared_ptr<std::atomic<int64_t>> n_streams_ = std::make_shared<std::atomic<int64_t>>(0);
   std::mutex mutex_;
-  std::deque<Job> jobs_;  // by the time at which they are due
-  size_t n_due_ = 0;      // the first of them
-  Clock::time_point next_ = Clock::time_point::max();  // when end_slot() comes
+  std::deque<Job> jobs_;  // in order of due time
+  size_t n_due_ = 0;      // how many jobs at the front are due
+  Clock::time_point next_ = Clock::time_point::max();  // time of the next end_slot()
 };
 
 }  // namespace ingot

@@ -1,5 +1,5 @@
-// ServedModel: one model that answers requests, and how much it takes on at once. It either writes (engine, tokenizer,
-// template) or embeds or ranks (a queue of texts).
+// ServedModel: one model that answers requests, and the number of requests that it accepts at once. A model either
+// generates text (engine, tokenizer, template), or embeds or ranks (a queue of texts).
 #pragma once
 #include <atomic>
 #include <ctime>
@@ -23,7 +23,7 @@ namespace ingot {
 
 struct ModelFacts {
   int64_t n_parameters = 0, n_bytes = 0;
-  size_t taken_bytes = 0;  // of memory: weights, KV cache and all
+  size_t taken_bytes = 0;  // memory taken by weights, KV cache and everything else
   int n_ctx_train = 0, dim = 0;
   std::string architecture;
 };
@@ -31,17 +31,17 @@ struct ModelFacts {
 struct ServedModelParts {
   std::string id;
   std::vector<std::string> aliases;
-  std::unique_ptr<Tokenizer> tokenizer;  // of one that writes
+  std::unique_ptr<Tokenizer> tokenizer;  // for a model that generates text
   ChatTemplate chat;
-  const CallFormat* call_format = nullptr;  // how it writes calls and reasoning; null: as its template says
+  const CallFormat* call_format = nullptr;  // how the model writes calls and reasoning; null: as the template says
   std::unique_ptr<Runner> runner;
-  std::unique_ptr<Embedder> embedder;  // instead of runner and tokenizer: it embeds, or ranks
+  std::unique_ptr<Embedder> embedder;  // set instead of runner and tokenizer: the model embeds or ranks
   GenerationConfig defaults;
   ModelFacts facts;
   EngineOptions engine = {};
   int queue_limit = 64;                    // requests beyond those that run
-  std::chrono::seconds queue_timeout{60};  // after which one that has not begun is given up
-  bool lenient_schemas = false, any_order = false;  // as GrammarText means them
+  std::chrono::seconds queue_timeout{60};  // a request that has not begun by then ends
+  bool lenient_schemas = false, any_order = false;  // as in GrammarText
 };
 
 class ServedModel {
@@ -65,37 +65,37 @@ class ServedModel {
     engine_.emplace(*parts_.runner, parts_.engine);
   }
   void start() { engine_ ? engine_->start() : embeds_->start(); }
-  void stop() { engine_ ? engine_->stop() : embeds_->stop(); }  // what is left fails
+  void stop() { engine_ ? engine_->stop() : embeds_->stop(); }  // fails all remaining requests
 
   const std::string& id() const { return parts_.id; }
   const std::vector<std::string>& aliases() const { return parts_.aliases; }
-  // What it is for: one of these, or else it embeds.
+  // The purpose of the model; a model that neither writes nor ranks embeds.
   bool writes() const { return parts_.embedder == nullptr; }
   bool ranks() const { return !writes() && parts_.embedder->ranks(); }
   const Tokenizer& tokenizer() const { return parts_.embedder ? parts_.embedder->tokenizer() : *parts_.tokenizer; }
   const ChatTemplate& chat() const { return parts_.chat; }
-  const CallFormat& call_format() const { return *parts_.call_format; }  // of one that writes
-  // The special tokens that its call format reads, sorted.
+  const CallFormat& call_format() const { return *parts_.call_format; }  // of a model that writes
+  // The special tokens that the call format reads, sorted.
   std::span<const int32_t> marker_tokens() const { return marker_tokens_; }
   const GenerationConfig& defaults() const { return parts_.defaults; }
   const ModelFacts& facts() const { return parts_.facts; }
   const RunnerInfo& info() const { return info_; }
   int n_ctx() const { return !parts_.embedder ? context_limit(info_) : info_.n_ctx; }
   std::time_t created() const { return created_; }
-  Engine& engine() { return *engine_; }      // of one that writes
-  ModelGrammars& grammars() { return *grammars_; }  // of the same
+  Engine& engine() { return *engine_; }      // of a model that writes
+  ModelGrammars& grammars() { return *grammars_; }  // of a model that writes
   bool lenient_schemas() const { return parts_.lenient_schemas; }
   bool any_order() const { return parts_.any_order; }
-  EmbedQueue& embeds() { return *embeds_; }  // of one that embeds or ranks
+  EmbedQueue& embeds() { return *embeds_; }  // of a model that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
-  // Not empty: the model answers nothing any more.
+  // If not empty, the model answers no more requests.
   std::string fault() const { return engine_ ? engine_->fault() : embeds_->fault(); }
   bool lost_device() const { return engine_ ? engine_->lost_device() : !embeds_->fault().empty(); }
   EngineGauges gauges() const { return engine_ ? engine_->gauges() : embeds_->gauges(); }
   std::chrono::seconds queue_timeout() const { return parts_.queue_timeout; }
   int capacity() const { return info().max_seqs + parts_.queue_limit; }
 
-  // Room for n more sequences, given back when the ticket goes; none when the queue is full.
+  // Room for n more sequences, returned when the ticket is destroyed. admit() returns no ticket if the queue is full.
   class Ticket {
    public:
     Ticket(std::atomic<int>& taken, int n) : taken_(&taken), n_(n) {}
@@ -125,7 +125,7 @@ class ServedModel {
 
   void find_markers();
 
-  // Vectors, or of a model that ranks a score for each.
+  // Returns vectors; for a model that ranks, one score for each text.
   std::vector<float> compute(std::vector<EmbedText> texts) {
     if (ranks()) {
       std::vector<Embedder::Pair> pairs;
@@ -150,7 +150,8 @@ class ServedModel {
   ModelMetrics metrics;
 
  private:
-  std::optional<Engine> engine_;  // one of these, and last: its thread uses the others
+  // Engine_ or embeds_ is set; both come last, because their threads use the other members.
+  std::optional<Engine> engine_;
   std::optional<EmbedQueue> embeds_;
 };
 

@@ -1,6 +1,6 @@
-// Watchdog: whether a server can still answer. A model whose file was written to, an engine that has ended, by itself
-// or with its device, or whose steps do not end: each makes it unhealthy, and the last two end the process, for a
-// supervisor to start it again. `ingot serve` asks it twice a second.
+// Watchdog: checks whether a server can still answer. Three faults make a server unhealthy: a model file was written
+// to, an engine has ended (by itself or with its device), or steps do not end. The last two faults end the process, so
+// that a supervisor can restart it. `ingot serve` calls the watchdog twice a second.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -14,13 +14,13 @@ inline constexpr int kExitLostEngine = 70, kExitHung = 72;
 class Watchdog {
  public:
   struct Limits {
-    std::chrono::milliseconds soft{60'000};   // without the end of a step while there is work: unhealthy
-    std::chrono::milliseconds hard{120'000};  // the process ends
+    std::chrono::milliseconds soft{60'000};   // unhealthy when no step ends for this long while there is work
+    std::chrono::milliseconds hard{120'000};  // the process ends when no step ends for this long
   };
   explicit Watchdog(const Limits& limits) : limits_(limits) {}
 
-  // The exit code with which the process is to end now; 0: it is not. Of a lost engine only when asked again, so that
-  // those who waited for its answers hear of it first.
+  // Returns the exit code with which the process must end now; 0: the process goes on. A lost engine is reported only
+  // by the next call, so that clients that wait for answers receive the error first.
   int look(App& app);
 
  private:

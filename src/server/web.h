@@ -1,4 +1,4 @@
-// The pages that the server brings along: the files of src/server/web, built into the program (cmake/web.cmake).
+// The pages of the server: the files of src/server/web, built into the program (cmake/web.cmake).
 #pragma once
 #include <string_view>
 
@@ -12,9 +12,9 @@ struct WebAsset {
   std::string_view bytes;
 };
 
-const WebAsset* find_web_asset(std::string_view path);  // null: there is none
+const WebAsset* find_web_asset(std::string_view path);  // null: no such page
 
-// The asset, or 304 when the client has it already.
+// The asset, or status 304 if the client already has it.
 HttpResponse web_response(const WebAsset& asset, const HttpRequest& request);
 
 }  // namespace ingot

@@ -1,7 +1,7 @@
-// Workers: a few threads that run jobs in the order in which they came. Tokenizing, templates and JSON happen here, off
-// the network and the engine thread. Who posts wakes one thread at most, and that one the next if there is more to do:
-// a step of the engine posts a job for each of its sequences, and would else pay for as many wakes. Jobs may also be
-// told to begin at a time.
+// Workers: a few threads that run jobs in order of arrival. Tokenizing, templates and JSON run here, off the network
+// thread and the engine thread. A post wakes at most one thread, and that thread wakes the next if there is more to do.
+// A step of the engine posts a job for each sequence, and would otherwise pay for one wake per job. A job may also have
+// a start time.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -23,14 +23,14 @@ class Workers {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Has fewer threads, and warns, where the system does not start so many; throws Error where it starts none.
+  // If the system does not start n_threads threads, warns and uses fewer; throws Error if no thread starts.
   explicit Workers(int n_threads, const ThreadStarter& start = start_std_thread)
       : threads_(start_workers(n_threads, "the server's workers", [this](int) { work(); }, start)) {}
   ~Workers() { stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // After stop() a job is dropped.
+  // After stop(), jobs are dropped.
   void post(std::function<void()> job) {
     bool wake = false;
     {
@@ -42,19 +42,19 @@ class Workers {
     if (wake) ready_.notify_one();
   }
 
-  // The job is posted then.
+  // Posts the job at the given time.
   void post_at(Clock::time_point when, std::function<void()> job) {
     bool wake = false;
     {
       std::lock_guard lock(mutex_);
       if (stop_) return;
       const auto place = later_.emplace(when, std::move(job));
-      wake = place == later_.begin() && wants_wake();  // to wait for this one
+      wake = place == later_.begin() && wants_wake();  // the woken thread waits for this job
     }
     if (wake) ready_.notify_one();
   }
 
-  // Runs what waits, then no more.
+  // Runs the waiting jobs, then ends.
   void stop() {
     {
       std::lock_guard lock(mutex_);
@@ -88,7 +88,7 @@ class Workers {
     }
   }
 
-  // With the mutex. Needs no memory: there is nobody to tell that there is none.
+  // Call with the mutex held. Allocates no memory, because a failure could not be reported.
   bool take(std::function<void()>& job) {
     if (!later_.empty() && (stop_ || later_.begin()->first <= Clock::now())) {
       job = std::move(later_.begin()->second);
@@ -115,15 +115,15 @@ class Workers {
     waking_ = false;
   }
 
-  // Whether to wake a thread; with the mutex.
+  // Whether to wake a thread; call with the mutex held.
   bool wants_wake() { return n_idle_ > 0 && !std::exchange(waking_, true); }
 
   std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<std::function<void()>> jobs_;
   std::multimap<Clock::time_point, std::function<void()>> later_;
-  int n_idle_ = 0, n_watching_ = 0;  // of the idle ones: those that wait for the time of the first later job
-  bool waking_ = false;  // one is on its way
+  int n_idle_ = 0, n_watching_ = 0;  // idle threads; those among them that wait for the time of the first later job
+  bool waking_ = false;  // a woken thread has not run yet
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

@@ -1,4 +1,4 @@
-// What the engine tests share: a sink that keeps what it hears, and what it should have heard.
+// Helpers of the engine tests: a sink that stores its calls, and the expected output of a request.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ class Collector : public TokenSink {
     finish = f;
   }
 
-  std::vector<Sampled> scored;  // of the prompt
+  std::vector<Sampled> scored;  // tokens of the prompt
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
   std::optional<Finish> finish;
@@ -42,7 +42,7 @@ struct Expected {
   int32_t stop_token = -1;
 };
 
-// One token after the other, with no engine.
+// Computes the output token by token, without an engine.
 inline Expected expected_output(const Request& request, const RunnerInfo& info) {
   Expected expected;
   std::vector<int32_t> history = request.prompt;
@@ -52,7 +52,8 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
     int32_t token = FakeRunner::next_token(history, request.sampling.seed, info.n_vocab, request.embeddings);
     const auto& stops = request.stop_tokens;
     const auto stops_here = [&] { return !request.ignore_eos && std::find(stops.begin(), stops.end(), token) != stops.end(); };
-    while (i < request.min_tokens && stops_here()) token = (token + 1) % info.n_vocab;  // as the fake model takes a ban
+    // As the fake model treats forbidden tokens.
+    while (i < request.min_tokens && stops_here()) token = (token + 1) % info.n_vocab;
     if (stops_here()) {
       expected.reason = FinishReason::kStop;
       expected.stop_token = token;
@@ -64,14 +65,14 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
   return expected;
 }
 
-// An image, as far as the fake model sees one: equal ids are equal images. rows: [n_rows, dim]
+// An image as the fake model sees images: equal ids mean equal images. rows: [n_rows, dim]
 inline PromptEmbedding image(int id, int position, int n_rows, int dim) {
   auto rows = std::make_shared<std::vector<float>>();
   for (int i = 0; i < n_rows * dim; ++i) rows->push_back(static_cast<float>(1000 * id + i) + 0.5f);
   return {position, n_rows, {static_cast<uint64_t>(id) + 1, static_cast<uint64_t>(id) << 32}, std::move(rows)};
 }
 
-// Drafts that all are what the model will say.
+// Drafts that are all equal to the model's tokens.
 inline Propose right_drafts(const Request& request, const RunnerInfo& info, int n) {
   return [seed = request.sampling.seed, embeddings = request.embeddings, n_vocab = info.n_vocab,
           n](std::span<const int32_t> history) {
@@ -96,13 +97,13 @@ class Random {
   int integer(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
   bool chance(double p) { return std::bernoulli_distribution(p)(engine_); }
 
-  // A request that fits the context, whose stop tokens end one in some outputs early.
+  // A request that fits the context. Its stop tokens end some outputs early.
   Request request(const RunnerInfo& info, std::shared_ptr<TokenSink> sink) {
     Request r;
     const int limit = context_limit(info);
     r.prompt.resize(integer(1, chance(0.5) ? std::min(4, limit - 1) : limit - 1));
     for (int32_t& token : r.prompt) token = integer(0, info.n_vocab - 1);
-    if (chance(0.5)) {  // a beginning that others have too
+    if (chance(0.5)) {  // a beginning that other requests share
       const int32_t which = integer(0, std::min(2, info.n_vocab - 1));
       std::fill_n(r.prompt.begin(), integer(0, static_cast<int>(r.prompt.size())), which);
     }
@@ -119,7 +120,7 @@ class Random {
     return r;
   }
 
-  // One or two of three images, somewhere in a prompt.
+  // One or two of three images, at places in a prompt.
   std::vector<PromptEmbedding> images(int n_prompt, int dim) {
     std::vector<PromptEmbedding> all;
     for (int begin = 0; begin < n_prompt && all.size() < 2;) {
@@ -131,7 +132,8 @@ class Random {
     return all;
   }
 
-  // Drafts of any number, right up to some place or nowhere; now and then none, or one that is no token.
+  // Drafts of any number, right up to some place or wrong from the start; now and then an empty list, or an invalid
+  // token.
   Propose drafts(const Request& request, const RunnerInfo& info) {
     const double p_right = chance(0.3) ? 1 : integer(0, 9) * 0.1;
     const auto random = std::make_shared<Random>(static_cast<unsigned>(integer(0, 1 << 30)));

@@ -1,4 +1,4 @@
-// Requests in company: priorities, clients, deadlines, pauses, a bounded queue.
+// Several requests at once: priorities, clients, deadlines, pauses, a bounded queue.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using testing::HasSubstr;
 Request make_request(int n_prompt, int max_tokens, std::shared_ptr<TokenSink> sink) {
   Request request;
   request.prompt.assign(n_prompt, 1);
-  request.prompt[0] = max_tokens;  // so that they do not share blocks
+  request.prompt[0] = max_tokens;  // so that the prompts share no blocks
   request.max_tokens = max_tokens;
   request.sink = std::move(sink);
   return request;
@@ -46,7 +46,7 @@ TEST(Company, PriorityGoesFirst) {
   request.priority = 1;
   engine.submit(request);
   while (!high->finish) ASSERT_TRUE(engine.step());
-  EXPECT_FALSE(busy->finish);  // preempted, for there is one place
+  EXPECT_FALSE(busy->finish);  // preempted, because only one sequence can run
   EXPECT_FALSE(low->finish);
   run(engine);
   EXPECT_EQ(busy->finish->usage.preemptions, 1);
@@ -57,7 +57,8 @@ TEST(Company, PriorityGoesFirst) {
   EXPECT_THROW(engine.submit(request), Error);
 }
 
-// A thousand requests of more priority hold up one of less, more of them do not.
+// A thousand requests of higher priority delay a request of lower priority. More than a thousand do not delay it
+// further.
 TEST(Company, PriorityIsNoStarvation) {
   FakeRunner runner(options_of(64, 1));
   Engine engine(runner);
@@ -108,7 +109,7 @@ TEST(Company, RequestsOfOneClientStayInOrder) {
   run(engine);
 }
 
-// False where the machine stood still till the deadline, before what was to begin by then has begun.
+// Returns false if the machine stood still until the deadline, so that a request did not begin in time.
 bool deadlines_end_what_runs_and_what_waits(std::chrono::milliseconds time) {
   FakeRunner runner(options_of(64, 1));
   Engine engine(runner);
@@ -117,7 +118,7 @@ bool deadlines_end_what_runs_and_what_waits(std::chrono::milliseconds time) {
   const auto soon = Clock::now() + time;
   Request request = make_request(2, 200, running);
   request.deadline = soon;
-  request.begin_by = soon;  // it has begun by then
+  request.begin_by = soon;  // the request has begun by then
   engine.submit(request);
   request.sink = waiting;
   request.begin_by = {};
@@ -151,7 +152,7 @@ TEST(Company, DeadlinesEndWhatRunsAndWhatWaits) {
   while (!deadlines_end_what_runs_and_what_waits(time)) time *= 2;
 }
 
-// The engine's own thread wakes for it, though nothing else happens.
+// The engine's own thread wakes for the deadline, even if nothing else happens.
 TEST(Company, APausedRequestMeetsItsDeadline) {
   FakeRunner runner(options_of(64, 4));
   Engine engine(runner);
@@ -192,9 +193,9 @@ TEST(Company, APauseHoldsOneRowOnly) {
     run(engine);
     EXPECT_EQ(slow->tokens, expected_output(request, runner.info()).tokens);
     EXPECT_EQ(slow->finish->usage.preemptions, 0);
-    // The cache had kept what it had computed, but for the step that was under way.
+    // The cache kept all computed tokens, except those of the step in flight.
     EXPECT_EQ(runner.n_tokens(), 20 + 49 + 3 + 59 + overlaps);
-    engine.pause(id);  // long gone
+    engine.pause(id);  // the request finished long ago
     run(engine);
   }
 }
@@ -214,7 +215,7 @@ TEST(Company, APausedRequestCanBeCancelled) {
 }
 
 TEST(Company, TheQueueIsBounded) {
-  FakeRunner runner(options_of(6, 4));  // room for one
+  FakeRunner runner(options_of(6, 4));  // room for one sequence
   Engine engine(runner, {.max_queue = 2});
   std::vector<std::shared_ptr<Collector>> sinks;
   const auto ask = [&](int n) { return engine.try_submit(make_request(n, 20, sinks.emplace_back(std::make_shared<Collector>()))); };
@@ -223,15 +224,16 @@ TEST(Company, TheQueueIsBounded) {
   EXPECT_TRUE(ask(70));
   EXPECT_TRUE(ask(70));
   EXPECT_FALSE(ask(70));
-  EXPECT_FALSE(sinks.back()->finish);  // never heard of
+  EXPECT_FALSE(sinks.back()->finish);  // a request that the engine never took
   engine.step();
   EXPECT_FALSE(ask(70));
   while (!sinks[0]->finish) engine.step();
-  engine.step();  // the second begins
+  engine.step();  // the second request begins
   EXPECT_TRUE(ask(70));
   EXPECT_FALSE(ask(70));
   EXPECT_THROW(ask(1000), Error);
-  const RequestId id = engine.submit(make_request(70, 20, sinks.emplace_back(std::make_shared<Collector>())));  // unbounded
+  // Submit() ignores the queue's limit.
+  const RequestId id = engine.submit(make_request(70, 20, sinks.emplace_back(std::make_shared<Collector>())));
   EXPECT_FALSE(ask(70));
   engine.cancel(id);
   run(engine);
@@ -241,7 +243,7 @@ TEST(Company, TheQueueIsBounded) {
   run(engine);
 }
 
-// Who has begun and lost its place waits again, but not in the queue that is full.
+// A preempted request waits again, but does not count for the full queue.
 TEST(Company, APreemptedRequestIsNotOfTheQueue) {
   FakeRunner runner(options_of(8, 4));  // 128 tokens
   Engine engine(runner, {.max_queue = 1});
@@ -257,7 +259,7 @@ TEST(Company, APreemptedRequestIsNotOfTheQueue) {
   EXPECT_TRUE(ask(60, 5));
   while (engine.gauges().n_preemptions == 0) ASSERT_TRUE(engine.step());
   EXPECT_GE(engine.gauges().n_waiting, 2);
-  EXPECT_FALSE(ask(60, 6));  // one waits that has not begun, and one that has
+  EXPECT_FALSE(ask(60, 6));  // two requests wait: one has not begun, and one has
   sinks.pop_back();
   run(engine);
   EXPECT_EQ(sinks[0]->tokens.size(), 90u);
@@ -266,7 +268,7 @@ TEST(Company, APreemptedRequestIsNotOfTheQueue) {
   EXPECT_GT(sinks[1]->finish->usage.preemptions, 0);
 }
 
-// A row without a token may come of numbers that are none; nobody must find what led there.
+// NaN in the cache may be why no token can follow. No other request must find that cache.
 TEST(Company, WhatSpoiledARequestIsNotCached) {
   class BadFirst final : public Runner {
    public:
@@ -293,8 +295,8 @@ TEST(Company, WhatSpoiledARequestIsNotCached) {
   EXPECT_EQ(again->finish->usage.cached_tokens, 39);
 }
 
-// What overlaps: the host's part of a step takes no time of the device. One after the other the two take 12 ms at least; where they
-// overlap 8, in the best of a few runs, for the machine may have other things to do.
+// With overlap, the host's part of a step takes no device time. Host and device take at least 12 ms one after the
+// other, and 8 ms with overlap. The test takes the best of a few runs, because the machine may be busy.
 TEST(Company, TheDeviceDoesNotWaitForTheHost) {
   struct Slow : Collector {
     void on_token(const Sampled& token) override {

@@ -1,5 +1,5 @@
-// Constrained requests: in company, with drafts, after preemption and behind a marker they say what they say token by
-// token with no engine, and that is a text of the grammar.
+// Constrained requests beside others, with drafts, after preemption and after a marker: the output is the same as token
+// by token without an engine, and matches the grammar.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ constexpr const char* kSchema =
     R"({"type":"object","properties":{"a":{"type":"boolean"},"b":{"enum":["x","yy"]}},"required":["a","b"],)"
     R"("additionalProperties":false})";
 
-// ASCII, some longer tokens, an end and a control token.
+// ASCII, some longer tokens, an end token and a control token.
 std::shared_ptr<const GrammarVocabulary> vocabulary() {
   std::vector<std::string> bytes(kVocab);
   for (int i = 1; i <= 95; ++i) bytes[i] = std::string(1, static_cast<char>(' ' + i - 1));
@@ -60,7 +60,7 @@ std::shared_ptr<Collector> submit(Engine& engine, Request request) {
   return sink;
 }
 
-// With no engine: each token is the fake model's, or the next one that the matcher takes.
+// Without an engine: each token is the fake model's token, or the next one that the matcher accepts.
 std::vector<int32_t> constrained_output(const Request& request) {
   Matcher matcher(request.constraint);
   std::vector<int32_t> history = request.prompt, output;
@@ -141,7 +141,7 @@ TEST_P(Constrained, GoesOnAfterPreemption) {
   EXPECT_GT(n_preempted, 0);
 }
 
-// Drafts that the grammar refuses, that the model would not have said, and that are right.
+// Drafts that the grammar refuses, drafts that the model would not have sampled, and right drafts.
 TEST_P(Constrained, CutsDraftsThatAreRefused) {
   const auto constraint = regex("([a-c]{4} ){5}");
   const Request plain = request_of(constraint, 7);
@@ -154,7 +154,7 @@ TEST_P(Constrained, CutsDraftsThatAreRefused) {
     request.propose = [&, n_right](std::span<const int32_t> history) {
       const auto from = expected.begin() + static_cast<ptrdiff_t>(history.size() - plain.prompt.size());
       std::vector<int32_t> drafts(from, expected.begin() + std::min<ptrdiff_t>(from - expected.begin() + n_right, 25));
-      drafts.push_back(token_of('z'));  // is never allowed
+      drafts.push_back(token_of('z'));  // never allowed
       drafts.push_back(token_of('a'));
       return drafts;
     };
@@ -196,7 +196,7 @@ TEST_P(Constrained, EndsOnlyWhereTheGrammarMay) {
   }
 }
 
-// The grammar is over: nothing else could come, also for who would go on behind an end token.
+// The answer ends when the grammar allows nothing more, even if the request ignores end tokens.
 TEST_P(Constrained, EndsWhereNothingCanFollow) {
   FakeRunner runner(options());
   Engine engine(runner);
@@ -229,7 +229,7 @@ TEST_P(Constrained, ADeadEndEndsThatRequestAlone) {
   EXPECT_EQ(other->finish->reason, FinishReason::kStop);
 }
 
-// Counts what it has read, and fails at the fifth byte as a machine does that has become too large.
+// Counts the bytes read, and fails at the fifth byte like a machine that has become too large.
 class Growing final : public Automaton {
  public:
   GrammarState start() override { return {1, 0, 0}; }
@@ -256,7 +256,7 @@ TEST_P(Constrained, AFailureOfTheGrammarEndsThatRequestAlone) {
   EXPECT_EQ(text_of(other->tokens), std::string(20, 'a'));
 }
 
-// "ok>" in the text of any tokens, or a control token.
+// The marker is "ok>" in the text of any tokens, or a control token.
 TEST_P(Constrained, BeginsBehindAMarker) {
   for (const bool is_token : {false, true}) {
     FakeRunner runner(options());
@@ -280,7 +280,7 @@ TEST_P(Constrained, BeginsBehindAMarker) {
     EXPECT_FALSE(constraint.is_over());
     EXPECT_TRUE(constraint.accept(token_of('a')));
 
-    // Without the marker the answer is free, as long as it may be.
+    // Without the marker, the answer is free up to its end.
     request.constraint_start = {"\x01", -1};
     const auto sink = submit(engine, request);
     run(engine);
@@ -290,7 +290,7 @@ TEST_P(Constrained, BeginsBehindAMarker) {
   }
 }
 
-// The model says some token anyway; from there on, the grammar holds.
+// The model samples the start token by itself; the grammar holds from there on.
 TEST_P(Constrained, BeginsBehindWhatTheModelSaid) {
   FakeRunner runner(options());
   Engine engine(runner);

@@ -1,4 +1,4 @@
-// The prefix cache at work: what a request finds of earlier ones, and what it must not find.
+// The prefix cache in use: what a request finds of earlier requests, and what it must not find.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -60,8 +60,9 @@ Tokens joined(Tokens a, const Tokens& b) {
 
 class Conversation : public testing::TestWithParam<bool> {};
 
-// 16 conversations of 20 turns, all at once: a turn computes its own tokens, and the last of the turn before, which was
-// drawn and not fed. No two begin alike, or one that comes later would find the other's first tokens, and take them.
+// 16 conversations of 20 turns at once. A turn computes its own tokens and the last token of the turn before, which was
+// sampled but not computed. All beginnings differ; otherwise a later conversation would find and take the tokens of
+// another.
 void expect_turns_to_compute_what_is_new(const FakeOptions& options) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -93,7 +94,7 @@ void expect_turns_to_compute_what_is_new(const FakeOptions& options) {
 
 TEST_P(Conversation, ATurnComputesOnlyWhatIsNew) { expect_turns_to_compute_what_is_new(options_of(2048, 1600, GetParam())); }
 
-// The same of a model with states: two checkpoints for each conversation are enough.
+// The same for a model with states: two checkpoints for each conversation are enough.
 TEST_P(Conversation, ATurnGoesOnFromAState) { expect_turns_to_compute_what_is_new(options_of(2048, 1600, GetParam(), 16 + 34)); }
 
 TEST_P(Conversation, AnEditKeepsWhatComesBeforeIt) {
@@ -104,14 +105,14 @@ TEST_P(Conversation, AnEditKeepsWhatComesBeforeIt) {
   Tokens edited = prompt;
   edited[50] = (edited[50] + 1) % 1000;
   EXPECT_EQ(chat.cached(edited), 48);
-  EXPECT_EQ(chat.cached(prompt), 99);  // the tail of the first, whole blocks and the rest
+  EXPECT_EQ(chat.cached(prompt), 99);  // whole blocks, and the tail of the first request
   prompt.resize(40);
   EXPECT_EQ(chat.cached(prompt), 32);
   EXPECT_EQ(chat.cached({prompt.begin(), prompt.begin() + 32}), 16);  // the last token is computed for its logits
 }
 
-// Where blocks alone are of no use: a history is found as far as a state was left, at the end of a prompt's last full block, where two
-// histories part, and at the end of an answer.
+// Blocks alone are not enough for these models. A history is found up to a state: at the end of a prompt's last full
+// block, where two histories depart, and at the end of an answer.
 TEST_P(Conversation, StatesAreLeftWhereSomebodyMayGoOn) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -123,12 +124,13 @@ TEST_P(Conversation, StatesAreLeftWhereSomebodyMayGoOn) {
   };
   const Tokens prompt = with(30);
   EXPECT_EQ(chat.cached(prompt), 0);
-  EXPECT_EQ(chat.cached(prompt), 96);  // not the 100 of its end: that is a state after its last token
+  EXPECT_EQ(chat.cached(prompt), 96);  // not 100: the state there includes the last token
   const auto sink = chat.submit(prompt, 9);
   chat.run();
   EXPECT_EQ(sink->finish->usage.cached_tokens, 96);
   EXPECT_EQ(chat.cached(joined(joined(prompt, sink->tokens), random_tokens(random, 20))), 108);
-  // Another history with the same beginning finds no state; it leaves one where they part, for the third.
+  // A second history with the same beginning finds no state. It leaves a state where the two depart, for the third
+  // history.
   EXPECT_EQ(chat.cached(with(20)), 0);
   EXPECT_EQ(chat.cached(with(25)), 64);
   EXPECT_EQ(chat.cached(with(40)), 64);
@@ -136,7 +138,7 @@ TEST_P(Conversation, StatesAreLeftWhereSomebodyMayGoOn) {
   EXPECT_EQ(chat.engine.gauges().states_used, 0);
 }
 
-// Ten go on from one state at once, each with its own copy.
+// Ten sequences continue from one state at once, each with its own copy.
 TEST_P(Conversation, ManyGoOnFromOneState) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -150,7 +152,7 @@ TEST_P(Conversation, ManyGoOnFromOneState) {
   EXPECT_TRUE(chat.runner.violations().empty());
 }
 
-// With a slot for each sequence and no more, what ended last is still gone on from.
+// With exactly one slot for each sequence, the state of the last finished sequence can still be continued.
 TEST_P(Conversation, WithoutSlotsToSpareTheLastStateIsTakenOver) {
   Random random;
   Chatter chat(options_of(256, 64, GetParam(), 16));
@@ -188,7 +190,7 @@ TEST(PrefixCaching, CanBeOff) {
 TEST(PrefixCaching, RunningRequestsShareBlocks) {
   Random random;
   Chatter chat(options_of(256, 64));
-  const Tokens prompt = random_tokens(random, 65);  // 4 blocks and a token
+  const Tokens prompt = random_tokens(random, 65);  // 4 blocks and one token
   chat.submit(prompt, 100);
   for (int i = 0; i < 3; ++i) chat.engine.step();
   for (int i = 0; i < 9; ++i) chat.submit(prompt, 100);
@@ -200,7 +202,8 @@ TEST(PrefixCaching, RunningRequestsShareBlocks) {
   EXPECT_TRUE(chat.runner.violations().empty());
 }
 
-// What the longest unused goes first: of two prompts that fit together, the one used again stays.
+// The block unused for the longest time is evicted first: of two prompts that fit together, the prompt used again
+// stays.
 TEST(PrefixCaching, TheLeastRecentlyUsedGoes) {
   Random random;
   Chatter chat(options_of(64, 10));
@@ -213,7 +216,7 @@ TEST(PrefixCaching, TheLeastRecentlyUsedGoes) {
   EXPECT_LT(chat.cached(b), 59);
 }
 
-// 10,000 requests of four tenants whose prompts differ in a marker only, in a pool that holds a tenth of them.
+// 10,000 requests of four tenants whose prompts differ only in a marker, in a pool that holds a tenth of them.
 TEST(PrefixCaching, NoTenantSeesAnother) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -247,18 +250,18 @@ TEST(PrefixCaching, NoTenantSeesAnother) {
 
 TEST(PrefixCaching, APreemptedRequestFindsItsOwnBlocks) {
   Random random;
-  FakeOptions options = options_of(256, 13);  // two of 96 tokens, a block more
+  FakeOptions options = options_of(256, 13);  // two sequences of 96 tokens and one more block
   Chatter chat(options);
   const auto first = chat.submit(random_tokens(random, 90), 80), second = chat.submit(random_tokens(random, 90), 60);
   chat.run();
   ASSERT_GT(second->finish->usage.preemptions, 0);
-  EXPECT_EQ(second->finish->usage.cached_tokens, 0);  // of the prompt, when it came
+  EXPECT_EQ(second->finish->usage.cached_tokens, 0);  // nothing of the prompt was cached when the request came
   const int64_t n_needed = 90 + 79 + 90 + 59;
   EXPECT_LT(chat.runner.n_tokens(), n_needed + 150 * second->finish->usage.preemptions);
   EXPECT_TRUE(chat.runner.violations().empty());
 }
 
-// In a model whose layers all have a window, what lies before it costs no blocks, and is still found.
+// If all layers of a model have a window, tokens before the window take no blocks and are still found.
 TEST(PrefixCaching, BlocksBeforeTheWindowAreGivenUp) {
   Random random;
   FakeOptions options = options_of(512, 32);
@@ -274,7 +277,7 @@ TEST(PrefixCaching, BlocksBeforeTheWindowAreGivenUp) {
   EXPECT_TRUE(chat.runner.violations().empty());
 }
 
-// Who comes in is asked what it holds at a time, not what it is long.
+// Admission counts the blocks that a sequence holds at one time, not the length of the sequence.
 TEST(PrefixCaching, AWindowedModelAdmitsByItsWindow) {
   Random random;
   for (const bool overlaps : {false, true}) {
@@ -290,7 +293,8 @@ TEST(PrefixCaching, AWindowedModelAdmitsByItsWindow) {
   }
 }
 
-// A pool that holds the window, what a step writes and little else: whoever comes has the model's whole context, in turn.
+// A pool that holds the window, one step's tokens and little else gives each request the model's whole context, one
+// request after another.
 TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -299,7 +303,8 @@ TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
       for (const int n_more : {0, 1, 5}) {
         FakeOptions options = options_of(512, 0, overlaps);
         options.info.window = 40;
-        options.info.n_blocks = 3 + 2 + n_more;  // of 16: 39 tokens before the next one may begin and end within blocks
+        // Of 16 tokens: the 39 tokens before the next one may begin and end within blocks.
+        options.info.n_blocks = 3 + 2 + n_more;
         Chatter chat(options, {.chunk = 64, .prefix_cache = prefix_cache});
         std::vector<std::shared_ptr<Collector>> sinks;
         std::vector<Request> requests;
@@ -313,18 +318,18 @@ TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
         EXPECT_TRUE(chat.runner.violations().empty());
         EXPECT_GT(chat.engine.gauges().n_blocks_given_up, 80);
         EXPECT_EQ(chat.engine.gauges().blocks_used, 0);
-        EXPECT_EQ(sinks[0]->finish->usage.preemptions, 0);  // the first of all is never held up
+        EXPECT_EQ(sinks[0]->finish->usage.preemptions, 0);  // the first request is never preempted
         EXPECT_THROW(chat.submit(random_tokens(random, 512), 1), Error);
       }
     }
   }
-  // One block less does not hold a window wherever it begins, so the pool is the limit.
+  // With one block less, the pool does not hold a window at every position. So the pool is the limit.
   FakeOptions options = options_of(512, 4);
   options.info.window = 40;
   EXPECT_EQ(context_limit(options.info), 64);
 }
 
-// Its first blocks, given up first, are the first that others get; what the next token sees is still there.
+// The first blocks are released first, so others get them first. The blocks that the next token sees are still there.
 TEST(PrefixCaching, AChainIsFoundThoughItsBeginningIsGone) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -332,9 +337,9 @@ TEST(PrefixCaching, AChainIsFoundThoughItsBeginningIsGone) {
     FakeOptions options = options_of(512, 36);
     options.info.window = window;
     Chatter chat(options, {.chunk = 32});
-    const Tokens prompt = random_tokens(random, 401);  // 25 blocks and a token
+    const Tokens prompt = random_tokens(random, 401);  // 25 blocks and one token
     EXPECT_EQ(chat.cached(prompt), 0);
-    EXPECT_EQ(chat.cached(random_tokens(random, 300)), 0);  // 9 more blocks than were blank
+    EXPECT_EQ(chat.cached(random_tokens(random, 300)), 0);  // 9 blocks more than the free ones
     EXPECT_EQ(chat.cached(prompt), window > 0 ? 400 : 272);
     EXPECT_TRUE(chat.runner.violations().empty());
   }

@@ -1,5 +1,6 @@
-// What a GPU's faults cost: memory that is not there the load or the requests of a step, and all is well after it; a kernel's bad access,
-// after which the driver serves this process no more, the engine. Skipped where the build has no CUDA or the machine no GPU.
+// Faults of a GPU. Missing memory costs the load or the requests of a step, and the engine works afterwards. A kernel's
+// bad access costs the engine, because the driver then refuses this process. Skipped if the build has no CUDA or the
+// machine no GPU.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -20,7 +21,8 @@ std::unique_ptr<Ranks> load() {
                                  RunnerOptions{.backend = {.device = "cuda"}, .n_ctx = 256, .max_batch_tokens = 128, .max_seqs = 4}, nullptr);
 }
 
-// Draws of every kind, so that all that grows does: greedy, from a distribution, with penalties and log-probabilities, on the host.
+// Requests for all kinds of sampling, so that all buffers grow: greedy, from a distribution, with penalties and
+// log-probabilities, on the host.
 std::vector<std::shared_ptr<Collector>> submit_all_kinds(Engine& engine, const GreedyGolden& golden) {
   std::vector<std::shared_ptr<Collector>> sinks{submit(engine, golden.prompt, 12)};
   for (const SamplingParams& params : {SamplingParams{.temperature = 1, .seed = 1}, SamplingParams{.temperature = 1, .repetition_penalty = 1.2f, .seed = 2, .n_logprobs = 5},
@@ -35,11 +37,11 @@ class CudaFaults : public testing::Test {
  protected:
   void SetUp() override {
     if (!has_device("cuda")) GTEST_SKIP() << "no GPU";
-    GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process of its own for each fault that stays
+    GTEST_FLAG_SET(death_test_style, "threadsafe");  // a separate process for each permanent fault
   }
   void TearDown() override { cuda::fail_allocation(-1); }
 
-  // Whether a model answers as transformers does.
+  // Expects the model's answers to equal those of transformers.
   void expect_well(Ranks& runner) {
     Engine engine(runner);
     const auto sink = submit(engine, golden_.prompt, static_cast<int>(golden_.greedy.size()));
@@ -88,7 +90,7 @@ TEST_F(CudaFaults, AnAllocationThatFailsCostsAStepsRequests) {
   EXPECT_GT(n_failed, 0);
 }
 
-// Reads where nothing is, before its n-th step.
+// Reads an invalid address before its n-th step.
 class Breaking final : public Runner {
  public:
   Breaking(Ranks& inner, int at_step) : inner_(inner), at_step_(at_step) {}
@@ -106,13 +108,13 @@ class Breaking final : public Runner {
   int n_steps_ = 0;
 };
 
-// In a process of its own: what `ingot serve` does when the GPU is lost, which is to exit with this code.
+// Runs in a separate process. Like `ingot serve`, the process exits with this code when the GPU is lost.
 [[noreturn]] void lose_device(const GreedyGolden& golden, int at_step) {
   const auto runner = load();
   Breaking breaking(*runner, at_step);
   Engine engine(breaking);
   std::vector<std::shared_ptr<Collector>> sinks;
-  for (int i = 0; i < 8; ++i) sinks.push_back(submit(engine, golden.prompt, 40));  // of which four run at once
+  for (int i = 0; i < 8; ++i) sinks.push_back(submit(engine, golden.prompt, 40));  // four of the requests run at once
   engine.start();
   const auto begin = Clock::now();
   while (engine.fault().empty() && Clock::now() - begin < std::chrono::seconds(5)) std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -1,5 +1,6 @@
-// Steps of whole models on the GPU, each that is replayed compared bit by bit with plain launches of its verbs: alone, where small models run
-// on a cluster, and beside others; in f16, in f32 and deterministic. Skipped where the build has no CUDA or the machine no GPU.
+// Steps of whole models on the GPU. Each replayed step is compared bit by bit with plain launches of its ops: for one
+// sequence, where small models run on a cluster, and for several; in f16, in f32 and deterministic. Skipped if the
+// build has no CUDA or the machine no GPU.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -44,7 +45,7 @@ TEST_P(CudaReplay, Deterministic) { run_checked({.device = "cuda", .deterministi
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaReplay, testing::ValuesIn(models()), [](const auto& i) { return i.param; });
 
-// The demo model's layers are quantized and go to the cluster, where the GPU has them.
+// The demo model's layers are quantized and run on the cluster, if the GPU has clusters.
 TEST(CudaReplays, TheDemoModel) {
   if (!has_device("cuda")) GTEST_SKIP() << "no GPU";
   const auto file = std::make_shared<const Gguf>(Gguf::open(std::string(INGOT_TEST_DATA) + "/../../models/demo.gguf"));

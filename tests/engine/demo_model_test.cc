@@ -1,5 +1,6 @@
-// The demo model end to end: tokenizer, template, logits and greedy answers equal those of tools/demo_model/verify.py, which computes
-// them in NumPy from the bytes of the file with Hugging Face tokenizers and jinja2 (tests/data/demo/expected.json).
+// The demo model end to end. Tokenizer, template, logits and greedy answers must equal those of
+// tools/demo_model/verify.py, which computes them in NumPy from the bytes of the file, with Hugging Face tokenizers and
+// jinja2 (tests/data/demo/expected.json).
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -26,7 +27,7 @@ const Json& expected() {
   return json;
 }
 
-// What the model says, its stop token with it.
+// The model's answer with its stop token.
 std::vector<int32_t> greedy(Engine& engine, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt, int n) {
   auto sink = std::make_shared<Collector>();
   engine.submit({.prompt = prompt, .sampling = {.temperature = 0}, .max_tokens = n, .stop_tokens = tokenizer.end_tokens(), .sink = sink});

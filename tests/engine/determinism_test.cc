@@ -1,6 +1,6 @@
-// --deterministic: what a request says, and the log-probabilities to the last bit, do not depend on what runs beside it, in
-// what chunks its prompt goes through, what of it was cached, or how often it lost its blocks. On the demo model with the
-// cpu's kernels, and cuda's where there is a GPU, on a tiny one with ref.
+// --deterministic: a request's output, and its log-probabilities to the last bit, do not depend on other requests, on
+// the chunks of the prompt, on cached tokens, or on preemptions. Uses the demo model with the cpu's kernels (and cuda's
+// if there is a GPU), and a tiny model with ref.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -19,7 +19,7 @@ struct Setup {
   int n_kv_tokens = 0;
   int max_seqs = 64;
   int n_threads = 2;
-  std::string model = {};  // of tests/data/models; empty: the demo model, of ref, which is slow, a tiny one
+  std::string model = {};  // of tests/data/models; empty: the demo model, or a tiny model on ref, which is slow
 };
 
 std::unique_ptr<Ranks> load(const Setup& s) {
@@ -36,7 +36,7 @@ std::unique_ptr<Ranks> load(const Setup& s) {
                                  nullptr);
 }
 
-// What a request says: tokens, and the bits of their log-probabilities.
+// The output of a request: tokens, and the bits of their log-probabilities.
 struct Said {
   std::vector<int32_t> tokens;
   std::vector<uint32_t> logprobs;
@@ -77,7 +77,8 @@ class Deterministic : public testing::TestWithParam<const char*> {
     runner_ = load({.device = GetParam(), .n_ctx = ref() ? 128 : 1024});
   }
   bool ref() const { return std::string_view(GetParam()) == "ref"; }
-  // The needle, longer than what attention would cut in two, and on ref shorter, for it is slow.
+  // The request under test. Its prompt is longer than the length at which attention is split; shorter on ref, which is
+  // slow.
   Request needle() {
     Request request = random_request(random_, info(), 1, 1);
     request.prompt.resize(ref() ? 70 : 600);
@@ -97,7 +98,7 @@ TEST_P(Deterministic, ChunksAndTheCacheChangeNothing) {
   const Request request = needle();
   std::optional<Said> first;
   for (const int chunk : {512, 1, 7, 16, 64, 200}) {
-    if (chunk == 1 && !ref()) continue;  // 600 steps; below it goes through alone
+    if (chunk == 1 && !ref()) continue;  // 600 steps; the prompt runs without other requests below
     Engine engine(*runner_, {.chunk = chunk});
     const auto miss = submit(engine, request);
     run(engine);
@@ -108,7 +109,7 @@ TEST_P(Deterministic, ChunksAndTheCacheChangeNothing) {
     EXPECT_GT(hit->finish->usage.cached_tokens, ref() ? 60 : 580);
     EXPECT_EQ(said(*hit), *first) << "chunk " << chunk << ", cached";
   }
-  // Each output token as the end of a prompt: the same numbers from a prefill as from a decode.
+  // Uses each output token as the end of a prompt: a prefill must give the same numbers as a decode.
   Engine engine(*runner_, {.chunk = 64, .prefix_cache = false});
   for (size_t n = 1; n < first->tokens.size(); n += 5) {
     Request longer = request;
@@ -154,8 +155,8 @@ TEST_P(Deterministic, PreemptionChangesNothing) {
   std::vector<Said> expected;
   for (int i = 0; i < 8; ++i) {
     Request request = random_request(random_, info(), ref() ? 30 : 100, 1);
-    request.max_tokens = ref() ? 40 : 120;  // so that those who have got in never all stay
-    request.ignore_eos = true;  // or a lucky draw ends all before the small cache is full
+    request.max_tokens = ref() ? 40 : 120;  // so that the sequences admitted never all stay
+    request.ignore_eos = true;  // otherwise an early stop token may end all before the small cache is full
     requests.push_back(request);
     Engine engine(*runner_, {});
     const auto sink = submit(engine, request);
@@ -170,13 +171,15 @@ TEST_P(Deterministic, PreemptionChangesNothing) {
   EXPECT_GT(engine.gauges().n_preemptions, 0);
 }
 
-// Two steps under way or one, which the host computes here in either case: a sequence that a stop token ends has its next step planned by then.
+// Two steps in flight or one; the host computes both here. When a stop token ends a sequence, its next step is planned
+// already.
 TEST_P(Deterministic, OverlappedStepsChangeNothing) {
   SCOPED_TRACE(random_.seed());
   std::vector<Request> requests;
   for (int i = 0; i < (ref() ? 5 : 24); ++i) requests.push_back(random_request(random_, info(), ref() ? 20 : 120, ref() ? 12 : 40));
   std::vector<std::shared_ptr<Collector>> first;
-  for (const bool stops : {false, true}) {  // as many as it may first, then every other one only to a token of its middle
+  // False: up to max_tokens; true: every other request stops at a token of its middle.
+  for (const bool stops : {false, true}) {
     for (const bool overlap : {false, true}) {
       Engine engine(*runner_, {.chunk = random_.integer(1, 100), .overlap = overlap});
       std::vector<std::shared_ptr<Collector>> sinks;
@@ -198,8 +201,9 @@ TEST_P(Deterministic, OverlappedStepsChangeNothing) {
   }
 }
 
-// 16 conversations of 20 turns at once: a turn computes what is new, and says what it would say had it computed everything. No two begin
-// alike: one whose whole is another's beginning may go on from the other's end.
+// 16 conversations of 20 turns at once. A turn computes only its new tokens, and the output is the same as without a
+// cache. All beginnings differ, because a conversation that is the beginning of another may continue from the other's
+// end.
 TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -216,7 +220,7 @@ TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
     std::vector<std::shared_ptr<Collector>> sinks;
     for (std::vector<int32_t>& history : histories) {
       Request request = random_request(random, runner->info(), 6, 5);
-      const int n_known = std::max(0, static_cast<int>(history.size()) - 1);  // all but the token that was drawn last
+      const int n_known = std::max(0, static_cast<int>(history.size()) - 1);  // all tokens but the last sampled one
       history.insert(history.end(), request.prompt.begin(), request.prompt.end());
       history.front() = static_cast<int32_t>(&history - histories.data());
       request.prompt = history;
@@ -234,13 +238,14 @@ TEST(DeterministicLoad, ConversationsComputeWhatIsNew) {
   EXPECT_EQ(engine.gauges().n_computed_tokens, n_new);
   Engine uncached(*runner, {.prefix_cache = false});
   std::vector<std::shared_ptr<Collector>> sinks;
-  for (size_t i = 0; i < turns.size(); i += 3) sinks.push_back(submit(uncached, turns[i].request));  // some of each conversation
+  // Some turns of each conversation.
+  for (size_t i = 0; i < turns.size(); i += 3) sinks.push_back(submit(uncached, turns[i].request));
   run(uncached);
   for (size_t i = 0; i < sinks.size(); ++i) EXPECT_EQ(said(*sinks[i]), turns[3 * i].answer) << i;
 }
 
-// One request among random others, which come, go and are cancelled, with room for all or for a few: however often it is asked, it has
-// one answer. INGOT_TEST_ROUNDS=1000 asks a thousand times.
+// One request is submitted again and again among random others that come, go and are cancelled, with room for all or
+// for a few. All answers must be equal. INGOT_TEST_ROUNDS=1000 submits the request a thousand times.
 TEST(DeterministicLoad, OneRequestHasOneAnswer) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -248,7 +253,8 @@ TEST(DeterministicLoad, OneRequestHasOneAnswer) {
   Request request = random_request(random, roomy->info(), 1, 1);
   request.prompt.resize(80);
   for (int32_t& token : request.prompt) token = random.integer(0, roomy->info().n_vocab - 1);
-  request.max_tokens = 64;  // of the tight cache's 17 blocks it gets 5 or 6 to begin with, and needs 9: so somebody is always preempted
+  // The request begins with 5 or 6 of the tight cache's 17 blocks and needs 9, so there are always preemptions.
+  request.max_tokens = 64;
   request.ignore_eos = true;
   request.sampling.temperature = 1;
   const char* rounds = std::getenv("INGOT_TEST_ROUNDS");

@@ -1,4 +1,4 @@
-// Which devices tests may ask for.
+// The devices that tests may use.
 #pragma once
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace ingot {
 
-// Whether this build and machine have it; all have "cpu" and "ref".
+// Whether this build and machine have the device; all have "cpu" and "ref".
 inline bool has_device(const std::string& device) {
   try {
     create_backend({.device = device});

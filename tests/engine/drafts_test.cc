@@ -1,4 +1,4 @@
-// Drafts: a request with right, wrong or random ones says what it says without any, and ends where it ends without any.
+// Drafts: with right, wrong or random drafts, a request has the same output and the same end as without drafts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ struct Case {
 
 class Drafts : public testing::TestWithParam<Case> {
  protected:
-  // Spare rows of logits, and spare slots for states, are what drafts need.
+  // Drafts need spare rows of logits and spare slots for states.
   FakeOptions options() const {
     FakeOptions fake;
     fake.info = {.n_vocab = 100,
@@ -69,7 +69,8 @@ TEST_P(Drafts, RightOnesTakeFewerSteps) {
   const auto sink = submit(engine, request);
   run(engine);
   expect_whole(*sink, request, runner.info());
-  // The prompt's, which draws one token (a hybrid's is cut at a checkpoint), and 20 tokens in fives.
+  // Steps for the prompt, which sample one token (a hybrid's prompt is cut at a checkpoint), and 20 tokens in groups of
+  // five.
   EXPECT_EQ(runner.n_steps(), 5 + GetParam().states);
   EXPECT_EQ(engine.gauges().n_draft_tokens, 16);
   EXPECT_EQ(engine.gauges().n_accepted_tokens, 16);
@@ -84,7 +85,7 @@ TEST_P(Drafts, WrongOnesChangeNothing) {
   run(engine);
   expect_whole(*sink, request, runner.info());
   EXPECT_EQ(engine.gauges().n_accepted_tokens, 0);
-  // A state cannot be cut back, so every second step of a hybrid brings a token again, with no drafts.
+  // A state cannot be cut back, so every second step of a hybrid computes a token again, without drafts.
   EXPECT_EQ(runner.n_steps(), 21 + GetParam().states);
   EXPECT_GT(engine.gauges().n_draft_tokens, GetParam().states ? 30 : 60);
   EXPECT_EQ(engine.gauges().blocks_used + engine.gauges().states_used, 0);
@@ -106,14 +107,15 @@ TEST_P(Drafts, EndExactlyAtMaxTokensAndAtAnyStopToken) {
       const auto sink = submit(engine, request);
       run(engine);
       expect_whole(*sink, request, runner.info());
-      // Each step gives one token and those drafts that it accepts. None is accepted behind the end.
+      // Each step gives one token and its accepted drafts. No draft after the end is accepted.
       EXPECT_EQ(engine.gauges().n_accepted_tokens + runner.n_steps() - before, sink->finish->usage.output_tokens);
       EXPECT_EQ(engine.gauges().blocks_used + engine.gauges().states_used, 0);
     }
   }
 }
 
-// A consumer that ends its request at a token (a stop string, say) hears of no token that the same step drew behind it.
+// If a consumer ends its request at a token (for example, at a stop string), the consumer gets no later token of the
+// same step.
 TEST_P(Drafts, ACancelOrAnExceptionAtATokenIsTheEnd) {
   struct Ender : Collector {
     void on_token(const Sampled& token) override {
@@ -143,7 +145,7 @@ TEST_P(Drafts, ACancelOrAnExceptionAtATokenIsTheEnd) {
       EXPECT_EQ(sink->finish->usage.output_tokens, at);
       EXPECT_EQ(sink->finish->reason, throws ? FinishReason::kError : FinishReason::kCancelled);
       EXPECT_EQ(engine.gauges().blocks_used + engine.gauges().states_used, 0);
-      const auto again = submit(engine, request);  // what the first one left in the cache is right
+      const auto again = submit(engine, request);  // the first request left a correct cache
       run(engine);
       expect_whole(*again, request, runner.info());
       EXPECT_EQ(runner.violations(), std::vector<std::string>());
@@ -158,7 +160,7 @@ TEST_P(Drafts, TheLimitsOfAStepHold) {
       fake.info.max_seqs = 4;
       fake.info.max_logits = max_logits;
       fake.info.max_batch_tokens = max_batch_tokens;
-      FakeRunner runner(fake);  // which refuses what is over its limits
+      FakeRunner runner(fake);  // the runner refuses steps over its limits
       Engine engine(runner);
       std::vector<Request> requests;
       std::vector<std::shared_ptr<Collector>> sinks;
@@ -175,8 +177,8 @@ TEST_P(Drafts, TheLimitsOfAStepHold) {
   }
 }
 
-// Many at once on few blocks, several of each prompt, with a prefix cache that is in use: some are preempted while
-// they verify.
+// Many requests at once on few blocks, several with the same prompt, with a prefix cache: some requests are preempted
+// while they verify drafts.
 TEST_P(Drafts, NoScheduleChangesTheOutput) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -215,7 +217,7 @@ TEST_P(Drafts, NoScheduleChangesTheOutput) {
   EXPECT_GT(n_accepted, 100);
 }
 
-// While one waits for its draws, the steps of the others go on.
+// While one sequence waits for its sampled tokens, the steps of the others go on.
 TEST_P(Drafts, OthersDoNotWait) {
   FakeRunner runner(options());
   Engine engine(runner);
@@ -245,7 +247,7 @@ TEST_P(Drafts, WhatProposeThrowsEndsTheRequest) {
   EXPECT_EQ(engine.gauges().blocks_used, 0);
 }
 
-// Without a slot to spare there are no drafts. The slot that another sequence can run on is none to spare.
+// Without a spare slot there are no drafts. A slot that another sequence can use is not spare.
 TEST(DraftsOfHybrids, NeedASpareSlot) {
   for (const int n_spare : {0, 1}) {
     FakeOptions fake;

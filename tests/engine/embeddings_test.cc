@@ -1,4 +1,4 @@
-// Embeddings in prompts: vectors in place of tokens go through chunks, preemption and the prefix cache as tokens do.
+// Embeddings in prompts: vectors in place of tokens pass through chunks, preemption and the prefix cache like tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ FakeOptions with_embeddings() {
   return fake;
 }
 
-// A prompt of so many placeholders with these images.
+// A prompt of n_prompt placeholders with these images.
 Request request_of(int n_prompt, std::vector<PromptEmbedding> embeddings, int max_tokens = 6) {
   return {.prompt = std::vector<int32_t>(n_prompt, 7), .embeddings = std::move(embeddings), .max_tokens = max_tokens};
 }
@@ -79,7 +79,7 @@ TEST(Embeddings, ChunksAndCompanyChangeNothing) {
     }
     EXPECT_EQ(runner.violations(), std::vector<std::string>());
   }
-  EXPECT_NE(outputs[0], outputs[2]);  // the placeholders alone say something else
+  EXPECT_NE(outputs[0], outputs[2]);  // the placeholders without images give another output
 }
 
 TEST(Embeddings, AreComparedByTheirDigests) {
@@ -94,15 +94,15 @@ TEST(Embeddings, AreComparedByTheirDigests) {
   EXPECT_EQ(cached_of(request_of(21, {image(1, 8, 6, kDim)})), 0);
   EXPECT_EQ(cached_of(request_of(21, {image(1, 8, 6, kDim)})), 20);
   EXPECT_EQ(cached_of(request_of(21, {image(2, 8, 6, kDim)})), 8);  // another image
-  EXPECT_EQ(cached_of(request_of(21, {image(1, 9, 6, kDim)})), 8);  // the same one elsewhere
-  EXPECT_EQ(cached_of(request_of(21, {})), 8);                      // placeholders that are tokens
+  EXPECT_EQ(cached_of(request_of(21, {image(1, 9, 6, kDim)})), 8);  // the same image at another place
+  EXPECT_EQ(cached_of(request_of(21, {})), 8);                      // placeholders used as plain tokens
   EXPECT_EQ(cached_of(request_of(21, {})), 20);
-  EXPECT_EQ(cached_of(request_of(21, {image(1, 8, 5, kDim)})), 12);  // less of it
+  EXPECT_EQ(cached_of(request_of(21, {image(1, 8, 5, kDim)})), 12);  // fewer rows of the image
   EXPECT_EQ(cached_of(request_of(21, {image(2, 8, 6, kDim)})), 20);
   EXPECT_EQ(runner.violations(), std::vector<std::string>());
 }
 
-// The last, partly filled block goes to who continues it with the same image only.
+// Only a request with the same image gets the last, partly filled block.
 TEST(Embeddings, AlsoInTheLastBlock) {
   FakeRunner runner(with_embeddings());
   for (const int other : {1, 2}) {
@@ -114,12 +114,12 @@ TEST(Embeddings, AlsoInTheLastBlock) {
     const auto sink = submit(engine, next);
     run(engine);
     EXPECT_EQ(sink->tokens, expected_output(next, runner.info()).tokens);
-    EXPECT_EQ(sink->finish->usage.cached_tokens, 5);  // row 0 of an image is not row 2 of it
+    EXPECT_EQ(sink->finish->usage.cached_tokens, 5);  // row 0 of an image is not equal to row 2
     const Request same = request_of(12, {image(1, 3, 3, kDim)});
     const auto again = submit(engine, same);
     run(engine);
     EXPECT_EQ(again->tokens, expected_output(same, runner.info()).tokens);
-    EXPECT_EQ(again->finish->usage.cached_tokens, 4);  // its tail has gone to the one before
+    EXPECT_EQ(again->finish->usage.cached_tokens, 4);  // the request before took over the tail
   }
   EXPECT_EQ(runner.violations(), std::vector<std::string>());
 }

@@ -1,6 +1,6 @@
-// Random load on random tiny engines: arrivals, drafts, images, cancellations, failures, pauses, priorities,
-// deadlines, caches of a few blocks, steps that overlap. Whatever the schedule, each request's tokens are those that
-// the model says, once and in order, no block leaks, and everyone's turn comes.
+// Random load on random tiny engines: arrivals, drafts, images, cancellations, failures, pauses, priorities, deadlines,
+// caches of a few blocks, overlapping steps. For every schedule, each request gets the model's tokens, once and in
+// order, no block leaks, and every request finishes.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ struct Client {
   Request request;
   std::shared_ptr<Collector> sink;
   bool cancelled = false;
-  bool late = false;  // may end at a deadline
+  bool late = false;  // a deadline may end the request
 };
 
 enum class Kind { kPlain, kFailing, kMixed };
@@ -37,7 +37,7 @@ RunnerInfo random_info(Random& random) {
   if (random.chance(0.5)) info.n_states = info.max_seqs + (random.chance(0.2) ? 0 : random.integer(1, 3 * info.max_seqs));
   if (random.chance(0.25)) {
     info.window = random.integer(2, 12);
-    const int least = most_blocks_needed(info.window, info.block_size);  // which may be less than a sequence has
+    const int least = most_blocks_needed(info.window, info.block_size);  // may be less than a sequence has
     if (random.chance(0.5)) info.n_blocks = random.integer(least, 2 * least);
   }
   info.overlaps = random.chance(0.6);
@@ -137,7 +137,8 @@ class Load {
     EXPECT_LE(stats.blocks_used, options_.info.n_blocks);
   }
 
-  // The oldest request that has not finished does so within a bound of becoming the oldest; so each one's turn comes.
+  // The oldest unfinished request finishes within a bound of steps after it becomes the oldest. So every request
+  // finishes.
   void check_oldest() {
     for (auto next = clients_.upper_bound(oldest_id_); next != clients_.end() && next->second.sink->finish; ++next) {
       oldest_id_ = next->first;
@@ -145,7 +146,7 @@ class Load {
     }
     longest_wait = std::max(longest_wait, n_steps - oldest_since_);
     if (kind_ != Kind::kMixed) {
-      // Who brings drafts waits for each of its steps, and may have to bring tokens again.
+      // A sequence with drafts waits for each of its steps, and may have to compute tokens again.
       ASSERT_LE(n_steps - oldest_since_, (drafts_ ? 4 : 2) * options_.info.n_ctx + 8);
     }
   }
@@ -176,7 +177,7 @@ class Load {
     }
   }
 
-  // The fake model's log-probability of a token is its negative.
+  // The fake model's log-probability of a token is the negative of the token.
   void check_scores(const Client& client, bool cut) {
     const std::vector<Sampled>& scored = client.sink->scored;
     const std::vector<int32_t>& prompt = client.request.prompt;
@@ -198,7 +199,7 @@ class Load {
   const bool drafts_;
   const double failure_rate_;
   std::map<RequestId, Client> clients_;
-  RequestId oldest_id_ = 0;  // all up to here have finished
+  RequestId oldest_id_ = 0;  // all requests up to this one have finished
   int64_t oldest_since_ = 0;
 };
 
@@ -206,7 +207,7 @@ void run_loads(Kind kind) {
   const char* given = std::getenv("INGOT_TEST_SEED");
   const unsigned base =
       given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 10)) : std::random_device()();
-  const char* rounds = std::getenv("INGOT_TEST_ROUNDS");  // 2000 of them are 10^6 steps
+  const char* rounds = std::getenv("INGOT_TEST_ROUNDS");  // 2000 rounds are 10^6 steps
   const int n_rounds = rounds != nullptr ? std::atoi(rounds) : 250;
   Load sum(0, kind);
   for (int i = 0; i < n_rounds; ++i) {
@@ -220,7 +221,8 @@ void run_loads(Kind kind) {
     sum.n_scored += load.n_scored, sum.n_cached += load.n_cached, sum.n_cached_states += load.n_cached_states, sum.n_late += load.n_late;
   }
   std::printf("%lld steps, %lld requests\n", static_cast<long long>(sum.n_steps), static_cast<long long>(sum.n_requests));
-  // The load reaches what it is meant to reach: each bound is far below any draw's, for a few rounds make most of a sum.
+  // The load reaches its targets. Each bound is far below the values of all seeds, because a few rounds make most of a
+  // sum.
   EXPECT_GT(sum.n_steps, 100 * n_rounds);
   EXPECT_GT(sum.n_requests, 20 * n_rounds);
   EXPECT_GT(sum.n_preempted, n_rounds / 4);
@@ -241,7 +243,7 @@ TEST(EngineProperty, AlsoWhenStepsFail) { run_loads(Kind::kFailing); }
 
 TEST(EngineProperty, AlsoWithPrioritiesPausesAndDeadlines) { run_loads(Kind::kMixed); }
 
-// The same requests under many schedules give the same output, and the schedules do differ.
+// The same requests give the same output under many schedules, and the schedules do differ.
 TEST(EngineProperty, OutputDoesNotDependOnTheSchedule) {
   Random random;
   SCOPED_TRACE(random.seed());

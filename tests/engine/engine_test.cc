@@ -157,7 +157,7 @@ TEST(Engine, CancelTakesEffectBeforeTheNextStep) {
   while (engine.step()) {
   }
   EXPECT_EQ(second->tokens.size(), 5u);
-  engine.cancel(id);  // long gone
+  engine.cancel(id);  // the request finished long ago
   engine.cancel(12345);
   EXPECT_FALSE(engine.step());
   EXPECT_EQ(engine.gauges().blocks_used, 0);
@@ -189,7 +189,7 @@ TEST(Engine, AFailedStepCostsOnlyItsOwnRequests) {
   EXPECT_FALSE(stats[1].failed || stats[3].failed);
 }
 
-// A runner that draws no token for one of its rows: -1, or one that does not exist.
+// A runner whose result for one row is no token: -1, or an id out of range.
 class BadRow final : public Runner {
  public:
   const RunnerInfo& info() const override { return fake_.info(); }
@@ -271,7 +271,8 @@ TEST(Engine, StatsAddUp) {
   EXPECT_EQ(stats[0].blocks_used, 2);
 }
 
-// What a trace shows: with overlap, the next step is planned, filled and submitted before the last one is waited for.
+// The parts of steps in a trace: with overlap, the next step is planned, filled and submitted before the engine waits
+// for the last one.
 TEST(Engine, StatsShowTheOverlap) {
   for (const bool overlaps : {false, true}) {
     FakeOptions options;

@@ -1,4 +1,4 @@
-// The engine on its own thread, with consumers on theirs; run it under TSan too.
+// The engine on its own thread, with consumers on their threads. Run this test under TSan too.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,11 +15,11 @@ namespace ingot {
 namespace {
 
 struct TokenEvent {
-  Sampled token;                 // when finish is empty
+  Sampled token;                 // if finish is empty
   std::optional<Finish> finish;  // the last event
 };
 
-// A sink that hands a request's tokens to another thread.
+// A sink that passes a request's tokens to another thread.
 class TokenStream final : public TokenSink {
  public:
   void on_token(const Sampled& token) override { events_.push({token, {}}); }
@@ -28,7 +28,7 @@ class TokenStream final : public TokenSink {
     events_.close();
   }
 
-  // What has come, oldest first. wait() blocks until there is something; empty only after the finish has been taken.
+  // The events so far, oldest first. wait() blocks until there is an event; the result is empty only after the finish.
   std::vector<TokenEvent> wait() { return events_.drain(true); }
   std::vector<TokenEvent> poll() { return events_.drain(false); }
 
@@ -42,7 +42,7 @@ FakeOptions small_pool() {
   return options;
 }
 
-// Submits, reads and cancels; returns how many of its requests ran to the end.
+// Submits, reads and cancels. Returns how many of its requests ran to the end.
 int consume(Engine& engine, const RunnerInfo& info, unsigned seed, int n_requests) {
   Random random(seed);
   int n_whole = 0;
@@ -88,7 +88,7 @@ TEST(EngineThreads, ManyConsumers) {
     consumers.emplace_back([&, i] { n_whole += consume(engine, runner.info(), seed + i, 60); });
   }
   for (std::thread& consumer : consumers) consumer.join();
-  EXPECT_EQ(engine.gauges().blocks_used, 0);  // all have heard of their end
+  EXPECT_EQ(engine.gauges().blocks_used, 0);  // all consumers have got their finish
   EXPECT_EQ(engine.gauges().n_finished, 360);
   engine.stop();
   EXPECT_GT(n_whole, 100);
@@ -130,7 +130,7 @@ TEST(EngineThreads, StopsUnderLoad) {
   }
 }
 
-// Counts its ends, as they race with those who cancel.
+// Counts the finishes, because the end races with cancels.
 struct EndsOnce : TokenSink {
   void on_token(const Sampled&) override { EXPECT_EQ(n_ends, 0); }
   void on_finish(const Finish& f) override {
@@ -142,7 +142,8 @@ struct EndsOnce : TokenSink {
   std::atomic<int> n_ends{0};
 };
 
-// Cancelled before the first step, at a token, beside the last one, twice, by two threads, or when long gone; and ids that nobody has.
+// A request is cancelled before the first step, at a token, at about the last token, twice, by two threads, or after
+// its end. Unknown ids are cancelled too.
 TEST(EngineThreads, CancelledFromAllSidesARequestEndsOnce) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);
@@ -204,12 +205,12 @@ TEST(EngineThreads, SleepsWhenIdle) {
   EXPECT_TRUE(finished);
 }
 
-// What is not a step's failure ends the thread, and everyone hears of it.
+// An exception that is not a step's failure ends the thread, and all consumers get an error.
 TEST(EngineThreads, SaysWhyItsThreadEnded) {
   FakeRunner runner;
   std::atomic<bool> broken{false};
   Engine engine(runner, {.on_step = [&](const StepStats&) {
-    broken.wait(false);  // the first token is there by now
+    broken.wait(false);  // the first token has arrived by now
     throw std::runtime_error("the metrics are full");
   }});
   engine.start();

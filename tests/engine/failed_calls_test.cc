@@ -1,5 +1,5 @@
-// Calls that fail, each in turn: memory that runs out on the engine's thread costs a request or a step, and nothing else; memory or a
-// call for a file that fails while a model is loaded is an exception, and leaves neither memory nor a descriptor behind.
+// Calls that fail, each in turn. If memory runs out on the engine's thread, only a request or a step fails. If memory
+// or a file call fails while a model is loaded, loading throws, and leaks neither memory nor a descriptor.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -22,12 +22,12 @@
 #include "engine/engine.h"
 #include "model/loader.h"
 
-// ThreadSanitizer itself comes by here before it is ready to watch anything.
+// ThreadSanitizer calls these functions before it is ready to watch.
 #define UNWATCHED __attribute__((no_sanitize("thread")))
 
 namespace {
 
-thread_local int allocations_left = -1;  // -1: as many as are wanted
+thread_local int allocations_left = -1;  // -1: no limit
 std::atomic<int64_t> n_live{0}, live_bytes{0};
 
 UNWATCHED void* allocate_or_null(std::size_t n) noexcept {
@@ -50,14 +50,14 @@ UNWATCHED void give_back(void* p) {
   std::free(p);
 }
 
-// Calls of this thread for files: the one that fails, with what; those before it are counted.
+// The file call of this thread that fails, and its error. Earlier calls are counted.
 struct FileFault {
-  int calls_left = -1;  // -1: none fails
+  int calls_left = -1;  // -1: no call fails
   int error = 0;
   bool fired = false;
 };
 thread_local FileFault file_fault;
-thread_local bool no_mapping = false;  // of files
+thread_local bool no_mapping = false;  // of files: mmap fails
 
 UNWATCHED bool file_call_fails() {
   if (file_fault.calls_left < 0) return false;
@@ -83,7 +83,7 @@ UNWATCHED void operator delete[](void* p) noexcept { give_back(p); }
 UNWATCHED void operator delete(void* p, std::size_t) noexcept { give_back(p); }
 UNWATCHED void operator delete[](void* p, std::size_t) noexcept { give_back(p); }
 
-// The program's own come before the C library's.
+// The program's own functions take the place of the C library's.
 extern "C" {
 UNWATCHED int open(const char* path, int flags, ...) {
   if (file_call_fails()) return -1;
@@ -98,7 +98,7 @@ UNWATCHED ssize_t read(int fd, void* to, size_t n) {
 }
 UNWATCHED ssize_t pread(int fd, void* to, size_t n, off_t from) {
   if (file_call_fails()) return -1;
-  if (file_fault.calls_left >= 0 && n > 4096) n = 4096;  // a part will do
+  if (file_fault.calls_left >= 0 && n > 4096) n = 4096;  // a partial read is enough
   return next<ssize_t(int, void*, size_t, off_t)>("pread")(fd, to, n, from);
 }
 UNWATCHED void* mmap(void* at, size_t n, int protection, int flags, int fd, off_t from) noexcept {
@@ -138,7 +138,8 @@ Request request_of(int i, std::shared_ptr<TokenSink> sink) {
   return request;
 }
 
-// Steps until there is nothing to do; the n-th allocation in it and all later ones of that step fail. False when there were fewer.
+// Steps until there is nothing to do. In step at_step, the n-th allocation and all later ones fail. Returns false if
+// the step has fewer allocations.
 bool run_with_failure(Engine& engine, int n, int at_step) {
   bool reached = false;
   for (int step = 0;; ++step) {
@@ -189,7 +190,7 @@ TEST(FailedCalls, AnAllocationCostsARequestOrAStep) {
   EXPECT_GT(n_whole, 50);
 }
 
-// A submit that fails for want of memory gives its place in the queue back.
+// A submit that runs out of memory frees its place in the queue.
 TEST(FailedCalls, AFailedSubmitTakesNoPlaceInTheQueue) {
   FakeRunner runner;
   Engine engine(runner, {.max_queue = 1});
@@ -218,7 +219,7 @@ TEST(FailedCalls, AFailedSubmitTakesNoPlaceInTheQueue) {
   EXPECT_GT(n_failed, 3);
 }
 
-// A request that waits takes memory for its prompt, however long its output may become.
+// A waiting request takes memory for its prompt only, however long its output may become.
 TEST(FailedCalls, AQueuedRequestTakesMemoryForItsPromptOnly) {
   FakeOptions options;
   options.info.n_ctx = 1 << 20;
@@ -235,7 +236,7 @@ TEST(FailedCalls, AQueuedRequestTakesMemoryForItsPromptOnly) {
     engine.submit(std::move(request));
   }
   EXPECT_LT(live_bytes - before, kRequests * 4096);
-  engine.step();  // one of them is admitted now
+  engine.step();  // one of the requests is admitted now
   EXPECT_LT(live_bytes - before, kRequests * 4096 + (6 << 20));
   EXPECT_EQ(engine.gauges().n_waiting, kRequests - 1);
 }
@@ -248,10 +249,10 @@ int open_descriptors() {
   return n;
 }
 
-// Loads, and asks for a few tokens, so that it is a model that came of it.
+// Loads a model and asks for a few tokens, to check that the model works.
 std::vector<int32_t> load_and_run(const std::string& path) {
   const LoadedModel model = load_model(open_checkpoint(path), {.backend = {.device = "cpu", .n_threads = 1}, .n_ctx = 64}, nullptr);
-  allocations_left = file_fault.calls_left = -1;  // what is to fail has failed
+  allocations_left = file_fault.calls_left = -1;  // the injected failure is over
   Engine engine(*model.runner, {});
   const auto sink = std::make_shared<Collector>();
   engine.submit({.prompt = {1, 2, 3}, .sampling = {.temperature = 0}, .max_tokens = 4, .ignore_eos = true, .sink = sink});
@@ -293,21 +294,21 @@ TEST(FailedCalls, AnyCallForAFileWhileLoading) {
         }
       }
       EXPECT_GE(n_failed, 6);
-      EXPECT_GT(n_borne, 0);  // what is interrupted is repeated, what is not mapped is read
+      EXPECT_GT(n_borne, 0);  // an interrupted call is repeated, and a file that cannot be mapped is read
     }
   }
 }
 
-// Of a GGUF file without a template: JSON's destructor allocates, in the library that reads it for us.
+// For a GGUF file without a template: JSON's destructor allocates, in the library that we read JSON with.
 TEST(FailedCalls, AnyAllocationWhileLoading) {
   Random random;
   SCOPED_TRACE(random.seed());
   set_log_level(LogLevel::kOff);
   const std::string path = two_kinds()[0];
-  const std::vector<int32_t> expected = load_and_run(path);  // what is made once is made now
+  const std::vector<int32_t> expected = load_and_run(path);  // objects that are made only once are made now
   const int n_open = open_descriptors();
   int n_failed = 0;
-  // Each of the first hundred, then ever fewer.
+  // Each of the first hundred allocations, then fewer and fewer.
   for (int n = 0;; n += n < 100 ? 1 : random.integer(1, n / 8)) {
     SCOPED_TRACE(fmt::format("allocation {}", n));
     const int64_t before = n_live;

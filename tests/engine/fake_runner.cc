@@ -21,8 +21,8 @@ int32_t token_of(uint64_t digest, uint64_t seed, int n_vocab) {
   return static_cast<int32_t>(mix(digest, seed) % static_cast<uint64_t>(n_vocab));
 }
 
-// What a bias forces, or else the next token from this one on that neither bias nor mask forbids: kNoToken where there
-// is none.
+// The token that a bias forces. Else the first token from `token` on that neither bias nor mask forbids; kNoToken if
+// there is none.
 int32_t biased(int32_t token, const SampleRow& row, int n_vocab) {
   const auto forbids = [&](const auto& bias) {
     return bias.first == token && bias.second == -std::numeric_limits<float>::infinity();
@@ -44,7 +44,7 @@ uint64_t ids_of(std::span<const int32_t> history) {
 uint64_t digest_of(std::span<const float> vector) {
   uint64_t digest = 1;
   for (const float x : vector) digest = mix(digest, std::bit_cast<uint32_t>(x));
-  return digest | 1;  // 0 is none
+  return digest | 1;  // 0 means no vector
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ void FakeRunner::forward(const Batch& given) {
   n_tokens_ += batch.n_tokens();
 }
 
-// The time of the checks below is part of the step's, so wait() sleeps for what is left of it.
+// The time of the checks below is part of the step's time, so wait() sleeps only for the rest.
 void FakeRunner::begin_step(int n_tokens) {
   const double us = options_.step_us + options_.token_us * n_tokens;
   if (us <= 0) return;
@@ -144,7 +144,7 @@ std::vector<Sampled> FakeRunner::wait() {
   return drawn;
 }
 
-// The first position whose key and value this sequence's new tokens see.
+// The first position whose key and value the new tokens of this sequence see.
 int FakeRunner::first_read(const Batch& batch, int seq) const {
   const int first_new = batch.kv_len[seq] - batch.q_len(seq), window = options_.info.window;
   return window > 0 ? std::max(0, first_new + 1 - window) : 0;
@@ -179,7 +179,8 @@ void FakeRunner::check_shape(const Batch& batch) {
   }
 }
 
-// A block written in this batch belongs to one sequence of it; only blocks that nobody writes may be shared.
+// A block written in this batch belongs to one sequence of the batch. Only blocks that no sequence writes may be
+// shared.
 void FakeRunner::check_blocks(const Batch& batch) {
   const int block_size = options_.info.block_size;
   std::fill(writer_.begin(), writer_.end(), -1);
@@ -204,7 +205,8 @@ void FakeRunner::check_blocks(const Batch& batch) {
   }
 }
 
-// A sequence begins without a state, and else with the one after its last token (read_history compares it); no two write one slot.
+// A sequence begins without a state, or reads the state after its last token (read_history compares both). No two
+// sequences write the same slot.
 void FakeRunner::check_states(const Batch& batch) {
   const int n_states = options_.info.n_states;
   require(batch.state_in.size() == (n_states > 0 ? batch.kv_len.size() : 0) && batch.state_out.size() == batch.state_in.size(),
@@ -234,7 +236,7 @@ void FakeRunner::check_embeddings(const Batch& batch) {
     require(row >= -1 && row < static_cast<int32_t>(n / dim), "row {} of {} embeddings", row, n / dim);
 }
 
-// 0: it is a token.
+// The digest of the vector; 0: the position has a token.
 uint64_t FakeRunner::vector_at(const Batch& batch, int token) const {
   const int32_t row = batch.embedding_rows.empty() ? -1 : batch.embedding_rows[token];
   const auto dim = static_cast<size_t>(options_.info.embedding_dim);
@@ -243,7 +245,7 @@ uint64_t FakeRunner::vector_at(const Batch& batch, int token) const {
 
 bool FakeRunner::checks_all(size_t row) const { return (static_cast<size_t>(n_steps_) + row) % static_cast<size_t>(options_.check_every) == 0; }
 
-// What the cache holds before this batch's tokens, checked slot by slot as far back as they see.
+// The cache's content before this batch's tokens, checked slot by slot as far back as the new tokens see.
 FakeRunner::History FakeRunner::read_history(const Batch& batch, int seq) {
   const int end = batch.kv_len[seq] - batch.q_len(seq), seen = first_read(batch, seq),
             begin = checks_all(static_cast<size_t>(seq)) ? seen : std::max(seen, end - 1);

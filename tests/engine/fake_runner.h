@@ -1,9 +1,8 @@
-// FakeRunner: a model whose next token is a pure function of what comes before it (tokens, and vectors in place of
-// some) and the seed. Its KV cache holds what a real one stands for, the history, so it notices every mistake of a
-// scheduler: a wrong position or length, a block read that another sequence wrote, a block written by two, a state of
-// another place or history. Step time and failures are settable. With info.overlaps it is a device with a clock of
-// its own: forward returns at once, and wait() when the step's time has passed. For tests of the engine and the
-// server.
+// FakeRunner: a model whose next token is a pure function of the history (tokens, and vectors in place of some) and the
+// seed. Its KV cache stores the history that a real cache stands for. So the fake notices every mistake of a scheduler:
+// a wrong position or length, a block written by another sequence, a block written by two sequences, a state of another
+// place or history. Step time and failures can be set. With info.overlaps, the fake is a device with its own clock:
+// forward returns at once, and wait() returns when the step's time has passed. For tests of the engine and the server.
 #pragma once
 #include <fmt/format.h>
 
@@ -23,14 +22,14 @@ namespace ingot {
 struct FakeOptions {
   RunnerInfo info = {
       .n_vocab = 1000, .n_ctx = 256, .block_size = 16, .n_blocks = 64, .max_batch_tokens = 64, .max_seqs = 16};
-  // info.window: 0, or 2 and more, for a token's digest is made from the one before it.
-  int check_every = 1;                                   // steps, of which one checks all that a sequence sees; the others only its end
-  double step_us = 0;                                    // that each step takes
-  double token_us = 0;                                   // and each token of it
-  std::function<void(int64_t step)> before_forward = {};  // may throw, to make that step fail
-  std::function<bool(const SampleRow&)> spoils = {};      // rows whose logits are no numbers
-  std::function<int32_t(const SampleRow&)> writes = {};   // what is drawn instead
-  std::function<void()> before_wait = {};                 // may throw, as a device does that failed meanwhile
+  // info.window: 0 or at least 2, because a token's digest depends on the token before.
+  int check_every = 1;  // one step in this many checks all that a sequence sees; the others check only its end
+  double step_us = 0;                                    // time of each step
+  double token_us = 0;                                   // additional time for each token of the step
+  std::function<void(int64_t step)> before_forward = {};  // may throw, so that the step fails
+  std::function<bool(const SampleRow&)> spoils = {};      // rows whose logits are NaN
+  std::function<int32_t(const SampleRow&)> writes = {};   // the token to sample instead
+  std::function<void()> before_wait = {};                 // may throw, like a device that has failed
 };
 
 class FakeRunner final : public Runner {
@@ -48,18 +47,19 @@ class FakeRunner final : public Runner {
 
   int64_t n_steps() const { return n_steps_; }
   int64_t n_tokens() const { return n_tokens_; }
-  // What it was told wrongly; each also throws std::logic_error from forward or sample.
+  // The errors found in calls. Each error also makes forward or sample throw std::logic_error.
   const std::vector<std::string>& violations() const { return violations_; }
 
  private:
-  // What a history comes to: all that the model has seen, and the token ids alone, which are what a SampleRow has of
-  // it.
+  // The digests of a history: of all input that the model has seen, and of the token ids only, because a SampleRow has
+  // only ids.
   struct History {
     uint64_t digest = 0, ids = 0;
     void add(int32_t token, uint64_t vector);
     bool operator==(const History&) const = default;
   };
-  // What a token leaves in the cache: itself or the vector in its place (0: none), where it stands, and all up to it.
+  // A token's entry in the cache: the token or the vector in its place (0: none), its position, and the digest of the
+  // history up to it.
   struct Slot {
     int32_t token = -1;
     uint64_t vector = 0;
@@ -87,14 +87,14 @@ class FakeRunner final : public Runner {
 
   const FakeOptions options_;
   std::vector<Slot> cache_;       // [n_blocks * block_size]
-  std::vector<Slot> states_;      // [n_states]: each of the last token that it has seen
-  std::vector<int> writer_;       // [n_blocks]: sequence of this batch that writes it, or -1
-  std::vector<History> histories_;  // [n_tokens of this batch]: up to each
-  std::vector<History> logits_;   // [n_logits]: each row's
-  std::vector<int> logit_lens_;   // [n_logits]: its length
-  std::vector<int32_t> tokens_;   // of the batch, where some were drawn
+  std::vector<Slot> states_;      // [n_states]: the entry of the last token in each state
+  std::vector<int> writer_;       // [n_blocks]: the sequence of this batch that writes the block, or -1
+  std::vector<History> histories_;  // [n_tokens of this batch]: history up to each token
+  std::vector<History> logits_;   // [n_logits]: history of each row
+  std::vector<int> logit_lens_;   // [n_logits]: length of each history
+  std::vector<int32_t> tokens_;   // of the batch, with sampled tokens filled in
   std::vector<Sampled> sampled_;
-  bool sample_waits_ = false;     // for its wait()
+  bool sample_waits_ = false;     // a sample has not been waited for
   std::chrono::steady_clock::time_point busy_until_, drawn_at_;
   int64_t n_steps_ = 0;
   int64_t n_tokens_ = 0;

@@ -1,4 +1,4 @@
-// The fake has to notice what a broken scheduler would do: here it is told wrong things.
+// The fake must notice the mistakes of a broken scheduler. Here the fake gets wrong input.
 #include "engine/fake_runner.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ FakeOptions small() {
 
 // Sequence 5 6 7 in blocks 3 and 1.
 Arrays prompt() { return {{5, 6, 7}, {0, 1, 2}, {0, 3}, {3}, {3, 1}, {2}, 2}; }
-// Its next token, 9.
+// The next token, 9.
 Arrays decode() { return {{9}, {3}, {0, 1}, {4}, {3, 1}, {0}, 2}; }
 
 void expect_violation(FakeRunner& fake, const Arrays& arrays, const std::string& what) {
@@ -73,10 +73,10 @@ TEST(FakeRunner, NoticesAnotherHistoryInTheCache) {
   const Arrays first = prompt();
   fake.forward(first.batch());
   Arrays wrong = decode();
-  wrong.block_table = {2, 1};  // never written
+  wrong.block_table = {2, 1};  // block 2 was never written
   expect_violation(fake, wrong, "another history");
   wrong = decode();
-  wrong.block_table = {1, 3};  // swapped
+  wrong.block_table = {1, 3};  // swapped blocks
   expect_violation(fake, wrong, "another history");
   const Arrays thief = {{8}, {0}, {0, 1}, {1}, {3}, {0}, 1};  // another sequence writes block 3
   fake.forward(thief.batch());
@@ -112,7 +112,7 @@ TEST(FakeRunner, NoticesWrongStates) {
   expect(prompt(), {-1}, {1}, "");
   expect(decode(), {-1}, {1}, "begins with state -1");
   expect(decode(), {0}, {1}, "goes on from the state of position -1");
-  expect(decode(), {1}, {0}, "");  // to another slot
+  expect(decode(), {1}, {0}, "");  // writes another slot
   expect(decode(), {0}, {0}, "goes on from the state of position 3");
   const Arrays both = {{5, 6}, {0, 0}, {0, 1, 2}, {1, 1}, {0, 2}, {0, 1}, 1};
   expect(both, {-1, -1}, {1, 1}, "writes state 1");

@@ -1,5 +1,5 @@
-// The prefix cache of models with recurrent layers (gated delta nets): who goes on from a checkpoint says what it would say had it
-// computed everything. Tiny models of tests/data/models, whose goldens are from transformers.
+// The prefix cache of models with recurrent layers (gated delta nets): a sequence that continues from a checkpoint has
+// the same output as without a cache. Tiny models of tests/data/models, with goldens from transformers.
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
@@ -43,7 +43,7 @@ TEST_P(Hybrid, WhatTransformersSaysWithACheckpointToo) {
   const auto runner = load(GetParam().model, GetParam().device);
   Engine engine(*runner, {.chunk = 13});
   const int n_prompt = static_cast<int>(prompt.size());
-  for (const int cached : {0, (n_prompt - 1) / 8 * 8}) {  // where the prompt's last full block ends
+  for (const int cached : {0, (n_prompt - 1) / 8 * 8}) {  // the end of the prompt's last full block
     const auto sink = submit(engine, prompt, 20);
     run(engine);
     EXPECT_EQ(sink->tokens, Tokens(greedy.begin(), greedy.begin() + 20));
@@ -53,12 +53,13 @@ TEST_P(Hybrid, WhatTransformersSaysWithACheckpointToo) {
   const auto more = submit(engine, said, 20);
   run(engine);
   EXPECT_EQ(more->tokens, Tokens(greedy.begin() + 30, greedy.begin() + 50));
-  EXPECT_EQ(more->finish->usage.cached_tokens, n_prompt + 19);  // where the answer before ended
+  EXPECT_EQ(more->finish->usage.cached_tokens, n_prompt + 19);  // the end of the answer before
   EXPECT_EQ(engine.gauges().states_used, 0);
 }
 
-// 16 at once, of 5 turns each: a turn computes what is new, and says what a cache without anything in it would say. No two begin alike:
-// a short prompt that is another's whole conversation by chance would take the place that the other goes on from.
+// 16 conversations at once, of 5 turns each. A turn computes only its new tokens, and the output is the same as with an
+// empty cache. All beginnings differ: a short prompt that equals another whole conversation by chance would take over
+// the state that the other continues from.
 TEST_P(Hybrid, InterleavedConversations) {
   Random random;
   SCOPED_TRACE(random.seed());
@@ -99,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
                                          Case{"qwen3next", "cuda"}, Case{"qwen35", "cuda"}, Case{"qwen35moe", "cuda"}),
                          [](const auto& test) { return std::string(test.param.model) + "_" + test.param.device; });
 
-// Fewer checkpoints than anybody wants: less is found, and nothing is wrong.
+// With fewer checkpoints than the requests want, less is found, and the output stays right.
 TEST(HybridCache, WithFewCheckpointsLessIsFound) {
   Random random;
   SCOPED_TRACE(random.seed());

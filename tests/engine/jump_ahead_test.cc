@@ -1,5 +1,5 @@
-// Text that a grammar forces becomes tokens without draws: as many as the tokenizer makes of it, in fewer steps, and in
-// any company the same.
+// Text that a grammar forces becomes tokens without sampling: the tokenizer's tokens, in fewer steps. The output does
+// not depend on other requests.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kVocab = 110;
 constexpr int32_t kEnd = 0;
-// Literal texts between choices, each of one byte. `af` joins a choice and what is forced behind it.
+// Literal texts between choices of one byte each. `af` joins a choice and the forced text after it.
 const std::vector<std::string> kParts = {"[0a]", "firstname", "[1c]", "lastname:true", "[2x]", "end"};
 const std::vector<std::string> kWords = {"first", "name",     "firstn", "af", "last",
                                          ":t",    "lastname", "true",   "en", "end"};
@@ -29,7 +29,7 @@ const std::vector<std::string>& token_texts() {
   return texts;
 }
 
-// The longest token at each place.
+// Takes the longest token at each place.
 std::vector<int32_t> encode(std::string_view text) {
   std::vector<int32_t> tokens;
   while (!text.empty()) {
@@ -57,7 +57,7 @@ std::string text_of(std::span<const int32_t> tokens) {
   return text;
 }
 
-// What must follow `text`, from the parts alone.
+// The text that must follow `text`, computed from the parts only.
 std::string forced_behind(const std::string& text) {
   size_t begin = 0;
   for (const std::string& part : kParts) {
@@ -81,7 +81,7 @@ std::vector<int32_t> forced_tokens_behind(const std::vector<int32_t>& output) {
     begin += token_texts()[token].size();
   }
   if (!begins_there) return {};
-  constexpr size_t kWhole = 28;  // bytes of every text
+  constexpr size_t kWhole = 28;  // length of every text in bytes
   if (text.size() + forced.size() < kWhole) kept.pop_back();
   return kept;
 }
@@ -93,7 +93,7 @@ Request request_of(const std::shared_ptr<Constraint>& constraint, uint64_t seed,
   return request;
 }
 
-// With no engine. n_draws: how many tokens were drawn.
+// Without an engine. n_draws: the number of sampled tokens.
 std::vector<int32_t> expected_tokens(const Request& request, int* n_draws = nullptr) {
   Matcher matcher(request.constraint);
   std::vector<int32_t> history = request.prompt, output;
@@ -176,7 +176,8 @@ TEST_P(JumpAhead, TakesFewerSteps) {
   EXPECT_EQ(n_jumps, 16);
 }
 
-// A step for the prompt and each draw; where steps overlap, one more for each draw that is dropped.
+// One step for the prompt and for each sampled token. Where steps overlap, one more step for each sampled token that is
+// dropped.
 TEST_P(JumpAhead, AStepForEachDraw) {
   const Request request = request_of(constraint(), 0);
   int n_draws = 0;
@@ -192,7 +193,7 @@ TEST_P(JumpAhead, AStepForEachDraw) {
   }
 }
 
-// Company, little memory that costs some their blocks, pauses, recurrent layers, drafts: the output is the same.
+// Other requests, preemptions for lack of memory, pauses, recurrent layers, drafts: the output is the same.
 TEST_P(JumpAhead, IsTheSameInAnyCompany) {
   Random random;
   SCOPED_TRACE(fmt::format("seed {}", random.seed()));
@@ -267,7 +268,7 @@ TEST_P(JumpAhead, EndsAtMaxTokensWithinForcedText) {
   }
 }
 
-// Log-probabilities and biases are of draws.
+// Log-probabilities and biases need sampling.
 TEST_P(JumpAhead, WhoWantsADrawOfEachTokenGetsIt) {
   const auto shared = constraint();
   FakeRunner runner(options());
@@ -282,7 +283,7 @@ TEST_P(JumpAhead, WhoWantsADrawOfEachTokenGetsIt) {
   EXPECT_EQ(std::ranges::count(other->tokens, encode("first")[0]), 0);
 }
 
-// The consumer ends it at a forced token: by an exception, or by a cancel.
+// The consumer ends the request at a forced token: by an exception or by a cancel.
 TEST_P(JumpAhead, EndsWhereItsConsumerSays) {
   class Ending final : public Collector {
    public:

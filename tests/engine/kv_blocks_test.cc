@@ -31,8 +31,8 @@ TEST(BlockPool, KeptBlocksGoOldestFirst) {
   pool.release(c);
   EXPECT_EQ(pool.n_free(), 3);
   EXPECT_EQ(pool.n_kept(), 2);
-  EXPECT_EQ(pool.take(), c);  // blank ones first
-  pool.share(b);              // wanted again
+  EXPECT_EQ(pool.take(), c);  // free blocks first
+  pool.share(b);              // used again
   EXPECT_EQ(pool.n_kept(), 1);
   pool.release(b, true);
   EXPECT_EQ(pool.take(), a);
@@ -44,7 +44,7 @@ TEST(BlockPool, KeptBlocksGoOldestFirst) {
 TEST(BlockPool, WhatIsKeptMayTurnBlank) {
   BlockPool pool(2, [](int32_t block) { ADD_FAILURE() << block << " was kept"; });
   const int32_t a = pool.take(), b = pool.take();
-  pool.blank(a);  // held: nothing happens
+  pool.blank(a);  // the block is held: nothing happens
   EXPECT_EQ(pool.refs(a), 1);
   pool.release(a, true);
   pool.release(b, true);
@@ -57,7 +57,7 @@ TEST(BlockPool, WhatIsKeptMayTurnBlank) {
   EXPECT_NE(pool.take(), pool.take());
 }
 
-// Against a model in plain containers.
+// Compares the pool with a model in plain containers.
 TEST(BlockPool, KeepsItsBooksUnderRandomUse) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);
@@ -65,7 +65,7 @@ TEST(BlockPool, KeepsItsBooksUnderRandomUse) {
   int32_t evicted = -1;
   BlockPool pool(37, [&](int32_t block) { evicted = block; });
   std::map<int32_t, int> holders;
-  std::list<int32_t> kept;  // longest first
+  std::list<int32_t> kept;  // cached longest first
   for (int i = 0; i < 40000; ++i) {
     auto some = holders.begin();
     if (!holders.empty()) std::advance(some, random() % holders.size());

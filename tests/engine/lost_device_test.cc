@@ -1,5 +1,5 @@
-// A device that is lost ends the engine: whoever waits hears of it, once, and nobody is answered any more. A step that only failed costs its
-// own requests, as engine_test.cc has it.
+// A lost device ends the engine: each waiting consumer gets the error once, and the engine answers no further request.
+// A step that only failed ends its own requests (engine_test.cc).
 #include <gtest/gtest.h>
 
 #include "base/device_lost.h"
@@ -14,7 +14,7 @@ constexpr const char* kWhy = "an illegal memory access";
 
 struct Case {
   bool overlaps;
-  bool in_wait;  // where it shows; else in forward
+  bool in_wait;  // wait() reports the loss; false: forward() does
 };
 
 FakeOptions losing(const Case& c, int64_t at_step) {
@@ -58,7 +58,7 @@ TEST_P(LostDevice, EndsTheEngine) {
   for (const int64_t at_step : {0, 1, 7}) {
     FakeRunner runner(losing(GetParam(), at_step));
     Engine engine(runner, {.chunk = 8});
-    const auto sinks = submit(engine, 20);  // of which six run at once
+    const auto sinks = submit(engine, 20);  // six of the requests run at once
     engine.start();
     while (engine.fault().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     engine.stop();
@@ -80,7 +80,7 @@ TEST_P(LostDevice, EndsTheCallersSteps) {
   }
 }
 
-// With a step under way, which only its end waits for.
+// With a step in flight, for which only the destructor waits.
 TEST(LostDevices, WhileTheEngineIsDestroyed) {
   FakeRunner runner(losing({.overlaps = true, .in_wait = true}, 0));
   const auto sink = std::make_shared<Collector>();

@@ -1,4 +1,4 @@
-// The index of cached blocks by itself; what the scheduler does with it is in conversation_test.cc.
+// The index of cached blocks by itself. The scheduler's use of the index is tested in conversation_test.cc.
 #include "engine/prefix_cache.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ TEST(PrefixCache, FindsTheLongestChain) {
   EXPECT_TRUE(find(cache, root, {1, 2, 3, 4}).key == second);
 }
 
-// Equal tokens are not the same where vectors stand behind them.
+// Equal tokens with different vectors are not equal.
 TEST(PrefixCache, VectorsAreComparedByTheirDigests) {
   PrefixCache cache(8, 2, 0, [](const CacheKey&, std::span<const int32_t>) { return 1; }, true);
   const CacheKey root = root_key("");
@@ -79,11 +79,11 @@ TEST(PrefixCache, TheSameTwiceIsIndexedOnce) {
   EXPECT_TRUE(cache.insert(root, Tokens{1, 2}, 1) == first);
   EXPECT_TRUE(cache.holds(0));
   EXPECT_FALSE(cache.holds(1));
-  cache.insert(first, Tokens{3, 4}, 1);  // so the other chain goes on from the first
+  cache.insert(first, Tokens{3, 4}, 1);  // so the other chain continues from the first
   EXPECT_THAT(find(cache, root, {1, 2, 3, 4}).blocks, ElementsAre(0, 1));
 }
 
-// A block that was given away and holds something else now is nobody's parent, though its number is the same.
+// A block that was evicted and reused is no parent of the old children, although its number is the same.
 TEST(PrefixCache, AnErasedParentHasNoChildren) {
   PrefixCache cache(8, 2);
   const CacheKey root = root_key("");
@@ -94,7 +94,7 @@ TEST(PrefixCache, AnErasedParentHasNoChildren) {
   EXPECT_EQ(find(cache, root, {9, 9, 3, 4}).n_tokens, 2);
   cache.insert(root, Tokens{1, 2}, 2);
   EXPECT_EQ(find(cache, root, {1, 2, 3, 4}).n_tokens, 2);
-  cache.erase(7);  // holds nothing
+  cache.erase(7);  // not indexed
 }
 
 TEST(PrefixCache, TheTailThatSharesMostIsFound) {
@@ -110,7 +110,7 @@ TEST(PrefixCache, TheTailThatSharesMostIsFound) {
   EXPECT_EQ(find(cache, root, {2}).tail, -1);
 }
 
-// Where a token sees its last four only, what lies in front of these is compared, and its blocks may be gone.
+// Each token sees only its last four tokens. Earlier tokens are still compared, but their blocks may be gone.
 TEST(PrefixCache, AWindowNeedsItsOwnBlocksOnly) {
   PrefixCache cache(8, 2, 4);
   const CacheKey root = root_key("");
@@ -132,7 +132,7 @@ TEST(PrefixCache, AWindowNeedsItsOwnBlocksOnly) {
   match = find(cache, root, tokens);
   EXPECT_EQ(match.n_tokens, 0);
   EXPECT_EQ(match.key, root);
-  // A block that says what a lost one said takes its place in the chain.
+  // A block with the content of a lost block takes the lost block's place in the chain.
   key = cache.insert(root, std::span(tokens).first(2), 7);
   cache.insert(key, std::span(tokens).subspan(2, 2), 6);
   match = find(cache, root, tokens);
@@ -143,7 +143,7 @@ TEST(PrefixCache, AWindowNeedsItsOwnBlocksOnly) {
   EXPECT_EQ(find(cache, root, tokens).n_tokens, 0);
 }
 
-// What is lost is remembered for a while, and no longer than there is room.
+// Lost blocks are remembered while there is space.
 TEST(PrefixCache, ForgetsTheLongestLost) {
   PrefixCache cache(2, 2, 3);
   const CacheKey root = root_key("");
@@ -158,7 +158,7 @@ TEST(PrefixCache, ForgetsTheLongestLost) {
   }
 }
 
-// With states a chain is found as far as one is kept, and a tail only whole.
+// With states, a chain is found only up to a state, and a tail is found only as a whole.
 TEST(PrefixCache, AChainEndsWhereAStateIs) {
   std::vector<int32_t> lost;
   PrefixCache cache(8, 2);
@@ -182,9 +182,9 @@ TEST(PrefixCache, AChainEndsWhereAStateIs) {
   EXPECT_EQ(match.n_tokens, 5);
   EXPECT_EQ(match.tail, 2);
   EXPECT_EQ(match.state, 1);
-  match = find(cache, root, {1, 2, 3, 4});  // not as far as the tail
+  match = find(cache, root, {1, 2, 3, 4});  // the match ends before the tail
   EXPECT_EQ(match.state, 3);
-  cache.keep_state(first, 2);  // there is one already
+  cache.keep_state(first, 2);  // the block has a state already
   EXPECT_FALSE(cache.holds_state(2));
   cache.drop_state(1);
   EXPECT_FALSE(cache.holds_state(1));
@@ -196,7 +196,7 @@ TEST(PrefixCache, AChainEndsWhereAStateIs) {
   EXPECT_EQ(find(cache, root, {1, 2, 3, 4, 5, 6}).n_known, 0);
 }
 
-// Against a plain map of whole histories, with hashes that collide always, sometimes, or hardly ever.
+// Compares the cache with a plain map of whole histories. Hashes collide always, sometimes, or hardly ever.
 TEST(PrefixCache, HashesOnlyFindCandidates) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);
@@ -209,7 +209,7 @@ TEST(PrefixCache, HashesOnlyFindCandidates) {
       return sum % modulus;
     };
     PrefixCache cache(kBlocks, kSize, 0, hash);
-    std::map<Tokens, int32_t> held;  // whole history up to the end of a block, the salt in front
+    std::map<Tokens, int32_t> held;  // whole history up to the end of a block, after the salt
     std::map<int32_t, Tokens> history_of;
     int64_t n_found = 0;
     for (int i = 0; i < 3000; ++i) {
@@ -231,7 +231,7 @@ TEST(PrefixCache, HashesOnlyFindCandidates) {
       n_found += match.n_tokens;
       if (n + kSize > tokens.size()) continue;
       const auto block = static_cast<int32_t>(random() % kBlocks);
-      if (history_of.count(block) > 0) {  // give it away, and with it what can only be reached through it
+      if (history_of.count(block) > 0) {  // evict the block, and all blocks that are reached only through it
         const Tokens gone = history_of[block];
         for (auto h = held.begin(); h != held.end();) {
           const bool below = h->first.size() >= gone.size() && std::equal(gone.begin(), gone.end(), h->first.begin());

@@ -1,4 +1,4 @@
-// The scheduler's policy, by hand-made cases; its invariants under random load are in engine_property_test.cc.
+// The scheduler's policy in hand-made cases. engine_property_test.cc tests the invariants under random load.
 #include "engine/scheduler.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ class SchedulerTest : public testing::Test {
     scheduler_->release(&sequence);
   }
 
-  // Plans a step, and appends the tokens that it draws.
+  // Plans a step and appends the sampled tokens.
   std::vector<Part> plan() {
     std::vector<Part> parts;
     for (const StepItem& item : scheduler_->plan().items) {
@@ -52,7 +52,7 @@ class SchedulerTest : public testing::Test {
     return parts;
   }
 
-  // Plans a step of one sequence, with these drafts, of which the first n_right are what is drawn.
+  // Plans a step of one sequence with these drafts. The first n_right drafts equal the sampled tokens.
   StepItem verify(Sequence& sequence, const std::vector<int32_t>& drafts, int n_right) {
     sequence.max_len = 100;
     sequence.proposed = drafts;
@@ -106,7 +106,8 @@ TEST_F(SchedulerTest, AShortPromptDoesNotWaitForLongOnes) {
   add(40);
   add(30);
   EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 8, false}));
-  // Half is left for whoever comes in; once in, the shorter one goes first, but for half of what there is.
+  // Half of the budget is left for an admitted sequence. Once admitted, the shorter prompt goes first, except for half
+  // of the budget.
   EXPECT_THAT(plan(), ElementsAre(Part{1, 8, 4, false}, Part{2, 0, 4, false}));
   add(3);
   EXPECT_THAT(plan(), ElementsAre(Part{2, 4, 3, false}, Part{1, 12, 2, false}, Part{3, 0, 3, true}));
@@ -116,7 +117,7 @@ TEST_F(SchedulerTest, AShortPromptDoesNotWaitForLongOnes) {
 TEST_F(SchedulerTest, AdmissionIsInOrderAndByBlocks) {
   make({.max_batch_tokens = 64, .max_seqs = 8, .chunk = 64, .block_size = 4, .n_blocks = 10});
   Sequence& first = add(16);  // 4 blocks
-  add(24);                    // 6, and one for each running: does not fit now
+  add(24);                    // 6 blocks, and one for each running sequence: does not fit now
   add(1);                     // would fit, but comes later
   EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 16, true}));
   EXPECT_EQ(scheduler_->n_waiting(), 2);
@@ -126,7 +127,7 @@ TEST_F(SchedulerTest, AdmissionIsInOrderAndByBlocks) {
 
 TEST_F(SchedulerTest, AdmissionLeavesTheBlocksOfRunningPrompts) {
   make({.max_batch_tokens = 64, .max_seqs = 8, .chunk = 4, .block_size = 4, .n_blocks = 10});
-  add(32);  // 8 blocks, of which it has claimed 1
+  add(32);  // 8 blocks; the sequence has claimed 1
   add(8);
   EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 4, false}));
   EXPECT_EQ(scheduler_->n_waiting(), 1);
@@ -139,10 +140,10 @@ TEST_F(SchedulerTest, TheYoungestIsPreemptedAndComputedAnew) {
   EXPECT_THAT(plan(), ElementsAre(Part{1, 0, 2, true}, Part{2, 0, 2, true}));    // a block each
   EXPECT_THAT(plan(), ElementsAre(Part{1, 2, 1, true}, Part{2, 2, 1, true}));    // 2 each
   EXPECT_THAT(plan(), ElementsAre(Part{1, 3, 1, true}, Part{2, 3, 1, true}));
-  EXPECT_THAT(plan(), ElementsAre(Part{1, 4, 1, true}));                         // the fifth block; then none
+  EXPECT_THAT(plan(), ElementsAre(Part{1, 4, 1, true}));  // the fifth block; then no block is left
   EXPECT_EQ(young.n_preempted, 1);
   EXPECT_TRUE(young.blocks.empty());
-  EXPECT_EQ(young.tokens.size(), 5u);  // what it had drawn stays
+  EXPECT_EQ(young.tokens.size(), 5u);  // its sampled tokens stay
   EXPECT_EQ(old.n_preempted, 0);
   end(old);
   EXPECT_THAT(plan(), ElementsAre(Part{2, 0, 5, true}));
@@ -173,7 +174,7 @@ TEST_F(SchedulerTest, RemovalReturnsEveryBlock) {
   EXPECT_TRUE(plan().empty());
 }
 
-// The plan asks three times whether the head of the queue fits. It looks it up in the prefix cache once.
+// The plan asks three times whether the head of the queue fits, but looks it up in the prefix cache only once.
 TEST_F(SchedulerTest, APlanLooksUpTheHeadOfTheQueueOnce) {
   make({.max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .n_blocks = 64});
   Sequence& running = add(40);
@@ -182,7 +183,7 @@ TEST_F(SchedulerTest, APlanLooksUpTheHeadOfTheQueueOnce) {
     Sequence& head = add(fits ? 20 : 250);
     head.request.priority = 1;
     head.rank = -1;
-    running.request.priority = fits ? 0 : 1;  // who does not fit would preempt it
+    running.request.priority = fits ? 0 : 1;  // a head that does not fit would preempt the running sequence
     const int64_t before = scheduler_->n_cache_walks();
     plan();
     EXPECT_EQ(scheduler_->n_cache_walks(), before + 1);
@@ -191,10 +192,10 @@ TEST_F(SchedulerTest, APlanLooksUpTheHeadOfTheQueueOnce) {
   }
 }
 
-// The head of the queue fits as the plan begins. Then a decode gets the cached block that the head was to share.
+// The head of the queue fits when the plan begins. Then a decode takes the cached block that the head would share.
 TEST_F(SchedulerTest, APlanLooksAgainWhenABlockOfTheMatchIsGivenAway) {
   make({.max_batch_tokens = 16, .max_seqs = 4, .chunk = 16, .block_size = 2, .n_blocks = 8});
-  for (const int n_prompt : {2, 6}) {  // 1 block and 3 stay in the cache, the first one for the longest time
+  for (const int n_prompt : {2, 6}) {  // 1 block and 3 blocks stay in the cache; the first block is the oldest
     Sequence& cached = add(n_prompt);
     cached.tokens.assign(n_prompt, n_prompt);
     for (const StepItem& item : scheduler_->plan().items) scheduler_->done(item);
@@ -205,14 +206,14 @@ TEST_F(SchedulerTest, APlanLooksAgainWhenABlockOfTheMatchIsGivenAway) {
   EXPECT_EQ(running.blocks.size(), 4u);
   Sequence& head = add(3);
   head.tokens = {2, 2, 9};
-  head.request.priority = 1;  // so the plan looks before the decodes, too
+  head.request.priority = 1;  // so the plan also looks before the decodes
   head.rank = -1;
   const int64_t before = scheduler_->n_cache_walks();
   EXPECT_THAT(plan(), ElementsAre(Part{3, 8, 1, true}, Part{4, 0, 3, true}));
   EXPECT_EQ(scheduler_->n_cache_walks(), before + 2);
 }
 
-// What a sequence may need later is reserved when it is admitted, and no step has to.
+// Admission reserves memory for all that a sequence may need later, so steps allocate nothing.
 TEST_F(SchedulerTest, AdmissionReservesForTheWholeOutput) {
   make({.max_batch_tokens = 8, .max_seqs = 1, .chunk = 8, .block_size = 4, .n_blocks = 64});
   Sequence& admitted = add(4);
@@ -235,11 +236,11 @@ TEST_F(SchedulerTest, WrongDraftsAreCutBackAndNeverCached) {
   EXPECT_EQ(item.n_drafts, 4);
   EXPECT_EQ(item.n_rows(), 5);
   EXPECT_EQ(n_blocks_in_step_, 4u);
-  EXPECT_EQ(sequence.blocks.size(), 3u);  // of 7 7 7 8 1
+  EXPECT_EQ(sequence.blocks.size(), 3u);  // for tokens 7 7 7 8 1
   EXPECT_EQ(sequence.n_computed, 5);
   EXPECT_EQ(scheduler_->pool().n_used(), 3);
   Sequence& other = add(9);
-  other.tokens = {7, 7, 7, 8, 1, 2, 3, 4, 5};  // with the drafts that were wrong
+  other.tokens = {7, 7, 7, 8, 1, 2, 3, 4, 5};  // with the wrong drafts
   EXPECT_THAT(plan(), ElementsAre(Part{1, 5, 1, true}, Part{2, 4, 5, true}));
   end(other);
   end(sequence);
@@ -248,7 +249,8 @@ TEST_F(SchedulerTest, WrongDraftsAreCutBackAndNeverCached) {
   EXPECT_THAT(plan(), ElementsAre(Part{3, 5, 3, true}));
 }
 
-// A state that has seen wrong drafts is of no use: the next step reads the old one, and brings the right tokens again.
+// A state that includes wrong drafts is useless: the next step reads the old state, and computes the right tokens
+// again.
 TEST_F(SchedulerTest, AStateIsNotCutBackButReadAgain) {
   make({.max_batch_tokens = 16,
         .max_seqs = 2,
@@ -259,7 +261,7 @@ TEST_F(SchedulerTest, AStateIsNotCutBackButReadAgain) {
         .spare_rows = 6});
   Sequence& sequence = add(3);
   verify(sequence, {}, 0);
-  verify(sequence, {}, 0);  // the prompt's second chunk, behind a checkpoint
+  verify(sequence, {}, 0);  // the prompt's second chunk, after a checkpoint
   const StepItem wrong = verify(sequence, {1, 2, 3}, 2);
   EXPECT_NE(wrong.state_in, wrong.state_out);
   EXPECT_EQ(wrong.begin, 3);
@@ -297,7 +299,7 @@ TEST_F(SchedulerTest, TheBatchSaysWhatThePlanSays) {
   BatchBuilder builder(limits, 64);
   builder.fill(scheduler_->plan());
   sequences_[0]->tokens.push_back(8);
-  const Step& step = scheduler_->plan();  // one decodes, the other has 4 left
+  const Step& step = scheduler_->plan();  // one sequence decodes, the other has 4 tokens left
   const Batch& batch = builder.fill(step);
   const std::span<const SampleRow> rows = builder.fill_rows(step);
   EXPECT_THAT(batch.tokens, ElementsAre(8, 7, 7, 7, 7));

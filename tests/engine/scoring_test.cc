@@ -1,5 +1,6 @@
-// Log-probabilities of prompts and least lengths of outputs. What a prompt's tokens score is compared with the logits that
-// transformers gave for the same model and text (tests/data/models), whatever chunks, company, cache and preemption do.
+// Log-probabilities of prompts, and minimum lengths of outputs. The scores of a prompt's tokens are compared with
+// transformers' logits for the same model and text (tests/data/models), under all kinds of chunks, other requests,
+// cache and preemption.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +24,7 @@ Ranks load(const std::string& name, RunnerOptions options, const char* device = 
   return Ranks(config, gguf_source(file), options, nullptr);
 }
 
-// log softmax of a row, in double.
+// The log softmax of a row, in double.
 std::vector<double> log_softmax(std::span<const float> row) {
   const double top = *std::max_element(row.begin(), row.end());
   double sum = 0;
@@ -57,13 +58,14 @@ TEST_P(Scoring, PromptsScoreAsTransformersSays) {
   const bool cuda = std::string_view(device) == "cuda";
   if (!has_device(device)) GTEST_SKIP() << "no " << device;
   const Golden golden = read_golden(model);
-  const double tolerance = cuda ? 0.08 : 1e-3;  // activations of f16: as CudaGoldens has it
+  const double tolerance = cuda ? 0.08 : 1e-3;  // f16 activations, like CudaGoldens
   for (const int max_logits : {0, 7, 200}) {
     Ranks runner = load(model, {.n_ctx = 128, .max_batch_tokens = 24, .max_seqs = 4, .max_logits = max_logits, .block_size = 4,
                                      .n_kv_tokens = 150, .kv_dtype = DType::kF32}, device);
     Engine engine(runner, {.chunk = 11});
     std::vector<std::shared_ptr<Collector>> sinks;
-    for (int i = 0; i < 7; ++i) {  // of one prompt, which is in the cache from the first on; every second one is scored
+    // Requests for one prompt, which is cached from the first on; every second request is scored.
+    for (int i = 0; i < 7; ++i) {
       sinks.push_back(std::make_shared<Collector>());
       Request request;
       request.prompt = golden.tokens;
@@ -113,7 +115,7 @@ TEST(Scoring, APromptOfOneTokenHasNothingToScore) {
   EXPECT_EQ(sink->tokens.size(), 2u);
 }
 
-// With no rows of logits to spare a step scores one token of a prompt; others' chunks are as long as ever.
+// Without spare rows of logits, a step scores one token of a prompt. The chunks of other prompts are not limited.
 TEST(Scoring, RowsOfLogitsBoundTheChunks) {
   for (const int spare : {0, 5}) {
     FakeOptions options;
@@ -160,7 +162,8 @@ TEST(Scoring, AConsumerThatThrowsEndsItsRequestOnly) {
   EXPECT_EQ(engine.gauges().blocks_used, 0);
 }
 
-// On a real model: without min_tokens the second greedy token ends it, with it that token is not drawn before.
+// On a real model: without min_tokens, the second greedy token ends the output. With min_tokens, this token is not
+// sampled before.
 TEST(MinTokens, StopTokensAreNotDrawnBefore) {
   const Golden golden = read_golden("llama");
   Ranks runner = load("llama", {.n_ctx = 128, .max_batch_tokens = 64, .max_seqs = 4});

@@ -1,5 +1,5 @@
-// What tests of the engine on the tiny models of tests/data/models share: their goldens, which are from transformers, and requests of
-// greedy answers.
+// Helpers for engine tests on the tiny models of tests/data/models: their goldens, which are from transformers, and
+// requests for greedy answers.
 #pragma once
 #include <nlohmann/json.hpp>
 

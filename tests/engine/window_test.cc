@@ -1,5 +1,5 @@
-// Models whose every layer looks back so far and no further: blocks that no layer sees any more are given to others, and the
-// prefix cache still finds what is left of them. Tiny models of tests/data/models, whose goldens are from transformers.
+// Models with a window in every layer. Blocks that no layer sees any more are released to other sequences, and the
+// prefix cache still finds the remaining blocks. Tiny models of tests/data/models, with goldens from transformers.
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
@@ -31,7 +31,7 @@ std::unique_ptr<Ranks> load(const std::string& model, const Setup& s) {
 TEST(Window, IsTheWidestOfAllLayers) {
   EXPECT_EQ(load("mistral_window", {})->info().window, 16);
   EXPECT_EQ(load("phi3", {})->info().window, 19);
-  EXPECT_EQ(load("gemma3", {})->info().window, 0);  // one layer in six sees all
+  EXPECT_EQ(load("gemma3", {})->info().window, 0);  // one layer in six sees all tokens
   EXPECT_EQ(load("llama", {})->info().window, 0);
 }
 
@@ -45,7 +45,7 @@ TEST_P(Windowed, ASequenceHoldsItsWindowAndTheCacheTheRest) {
   const auto first = submit(engine, golden.prompt, 64);
   run(engine);
   EXPECT_EQ(first->tokens, golden.greedy);
-  // 16 tokens of window and 8 of a chunk are 6 blocks, and may begin and end within one.
+  // 16 tokens of window and 8 of a chunk are 6 blocks, and may begin and end within a block.
   EXPECT_LE(most_blocks, 8);
   EXPECT_EQ(engine.gauges().blocks_used, 0);
   const auto again = submit(engine, golden.prompt, 64), longer = submit(engine, joined(golden.prompt, golden.greedy), 9);
@@ -67,13 +67,13 @@ TEST_P(Windowed, BlocksAreUsedAgainByOthers) {
     Engine engine(*runner, {.chunk = 7, .prefix_cache = prefix_cache});
     std::vector<std::shared_ptr<Collector>> sinks;
     std::vector<int> known = {0, 40, 9, 55, 22, 3};
-    for (const int n : known) {  // 750 tokens in all, in a cache of 256
+    for (const int n : known) {  // 750 tokens in all, in a cache of 256 tokens
       const Tokens begun(golden.greedy.begin(), golden.greedy.begin() + n);
       sinks.push_back(submit(engine, joined(golden.prompt, begun), 64 - n));
     }
     run(engine);
     for (size_t i = 0; i < known.size(); ++i) EXPECT_EQ(sinks[i]->tokens, Tokens(golden.greedy.begin() + known[i], golden.greedy.end())) << i;
-    EXPECT_EQ(engine.gauges().n_preemptions, 0);  // without windows the six would need three times the cache
+    EXPECT_EQ(engine.gauges().n_preemptions, 0);  // without windows, the six requests would need three times the cache
     EXPECT_EQ(engine.gauges().blocks_used, 0);
   }
 }
@@ -91,7 +91,7 @@ TEST(Window, ALayerThatSeesAllKeepsAll) {
   EXPECT_EQ(most_blocks, (61 + 63 + 3) / 4);
 }
 
-// The softmax goes block by block of keys: where a window begins must not move their bounds.
+// The softmax update goes block by block of keys. The start of a window must not move the bounds of these blocks.
 TEST(Window, DeterministicWithBlocksOfAnySize) {
   Random random;
   SCOPED_TRACE(random.seed());

@@ -24,7 +24,7 @@ int64_t changed_at(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 ? info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec : 0;
 }
 
-// "http://localhost:8080" -> "localhost".
+// The host name of an authority or origin: "http://localhost:8080" -> "localhost".
 std::string_view host_of(std::string_view authority) {
   if (const size_t scheme = authority.find("://"); scheme != authority.npos) authority.remove_prefix(scheme + 3);
   if (authority.starts_with('[')) return authority.substr(0, std::min(authority.find(']') + 1, authority.size()));
@@ -94,7 +94,7 @@ std::string ApiKeys::shown(const HttpRequest& request) {
       if (!is_bearer) return "";
       key.remove_prefix(kScheme.size());
     }
-    if (!shown.empty() && key != shown) return "";  // two keys: which one is meant?
+    if (!shown.empty() && key != shown) return "";  // two different keys: the request is ambiguous
     shown = key;
   }
   return std::string(shown);
@@ -124,7 +124,7 @@ bool Origins::allows(const HttpRequest& request) const {
 HttpHeaders Origins::headers(const HttpRequest& request) const {
   const std::string* origin = request.header("origin");
   if (!origin || !allows(request)) return {};
-  // Never with credentials: keys travel in a header that the page sets itself.
+  // Credentials are never allowed: pages set the key in a header themselves.
   return {{"Access-Control-Allow-Origin", allows_all() ? "*" : *origin},
           {"Vary", "Origin"},
           {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"}};

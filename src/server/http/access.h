@@ -1,5 +1,4 @@
-// Who may speak to the server: API keys, hosts and origins. Pure functions of a request's head; safe to call from any
-// thread.
+// Access control: API keys, hosts and origins. Pure functions of a request's head; any thread may call them.
 #pragma once
 #include <mutex>
 #include <string>
@@ -9,16 +8,17 @@
 
 namespace ingot {
 
-// Keys given one by one and in a file, a key a line ('#' begins a comment), which may change while the server runs.
+// Keys from the command line and from a file with one key per line ('#' begins a comment). The file may change while
+// the server runs.
 class ApiKeys {
  public:
-  // Throws Error when the file cannot be read or has no key.
+  // Throws Error if the file cannot be read or has no key.
   ApiKeys(std::vector<std::string> keys, std::string file);
-  void reload_if_changed();  // a file that has become bad keeps the keys that were
+  void reload_if_changed();  // if the changed file is invalid, the old keys stay
   bool empty() const;
-  // Every key is compared, in time that does not depend on where it differs.
+  // Compares every key, in a time that does not depend on where the keys differ.
   bool accept(const HttpRequest& request) const;
-  // The key that a request shows, if any; empty too when it shows several.
+  // The key that a request shows. Empty if the request shows no key or several different keys.
   static std::string shown(const HttpRequest& request);
 
  private:
@@ -31,12 +31,12 @@ class ApiKeys {
   std::vector<std::string> keys_;
 };
 
-// Which pages of other sites may use the server from a browser.
+// Decides which pages of other sites may use the server from a browser.
 class Origins {
  public:
   explicit Origins(std::vector<std::string> allowed) : allowed_(std::move(allowed)) {}
   bool allows(
-      const HttpRequest& request) const;  // its Origin: none, the server's own, this machine's, or one that is listed
+      const HttpRequest& request) const;  // true if Origin is missing, the server's own, this machine's, or listed
   HttpHeaders headers(const HttpRequest& request) const;
 
  private:
@@ -44,8 +44,8 @@ class Origins {
   const std::vector<std::string> allowed_;  // "https://app.example", or "*"
 };
 
-// Whether the Host header names this machine, as it must on a loopback server without a key: otherwise a web page could
-// have its own name resolve to 127.0.0.1 and speak to the server as if it were its own (DNS rebinding).
+// Whether the Host header names this machine. A loopback server without a key requires this. Otherwise a web page could
+// make its own host name resolve to 127.0.0.1 and use the server as its own (DNS rebinding).
 bool is_local_host(const HttpRequest& request);
 
 }  // namespace ingot

@@ -1,5 +1,5 @@
-// Coroutines for Asio. Clang 14 has them only as the technical specification's, which looks for them in
-// std::experimental, so there the names of <coroutine> are put where it looks. To be included before anything of
+// Coroutines for Asio. Clang 14 has only the coroutines of the technical specification, which looks for their names in
+// std::experimental. So this header puts the names of <coroutine> there. Include this header before any header of
 // Boost.Asio.
 #pragma once
 #if defined(__clang__) && __clang_major__ < 15 && !defined(__cpp_impl_coroutine)
@@ -7,7 +7,7 @@
 #endif
 #include <coroutine>
 #if defined(__clang__) && __clang_major__ < 15
-#pragma clang diagnostic ignored "-Wdeprecated-experimental-coroutine"  // which says what is said above
+#pragma clang diagnostic ignored "-Wdeprecated-experimental-coroutine"  // the warning describes the situation above
 namespace std::experimental {
 using std::coroutine_handle;
 using std::coroutine_traits;

@@ -1,5 +1,5 @@
-// Exchange: the Responder of one request on a connection. Handlers' threads put bytes in, the session takes them out;
-// all of it is guarded by one mutex, and callbacks run outside of it.
+// Exchange: the Responder of one request on a connection. Handlers' threads put bytes in, and the session takes them
+// out. One mutex guards all members; callbacks run without the mutex.
 #pragma once
 #include <boost/asio/post.hpp>
 #include <mutex>
@@ -77,7 +77,7 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
 
   // ---- the session, network thread ----
   using Output = ExchangeOutput;
-  // What can be sent now. A stream's head comes with its first bytes, or when `wants_head`.
+  // Returns what can be sent now. A stream's head comes with its first bytes, or if `wants_head` is set.
   Output take(bool wants_head) {
     std::lock_guard lock(mutex_);
     notified_ = false;
@@ -91,21 +91,21 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
     in_flight_ = output.bytes.size();
     return output;
   }
-  // Nothing more will come, and nothing can be said.
+  // Ends the exchange without an answer: no memory is left for an error.
   void drop() {
     std::lock_guard lock(mutex_);
     over_ = broken_ = dropped_ = true;
     try {
       notify();
-    } catch (const std::exception&) {  // the session looks now and then
+    } catch (const std::exception&) {  // the session checks now and then
     }
   }
   bool dropped() const {
     std::lock_guard lock(mutex_);
     return dropped_ && !head_;
   }
-  // What kind of answer it will be, as far as the handler has said: one that is asked to be told of the client's
-  // leaving without having begun a stream will be whole.
+  // The kind of answer, as far as the handler has shown. A handler that calls on_gone() without a stream will give a
+  // whole answer.
   enum class Kind { kUnknown, kWhole, kStream };
   Kind kind() const {
     std::lock_guard lock(mutex_);
@@ -120,7 +120,7 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
     }
     if (callback) callback();
   }
-  // The client has left, or the answer is over: nobody is called back after that.
+  // The client has left, or the answer is complete: no callback runs after this one.
   void gone() {
     std::function<void()> callback;
     {
@@ -149,7 +149,7 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
       asio::post(executor_, [weak = session_] {
         if (const auto session = weak.lock()) session->wake();
       });
-    } catch (...) {  // no memory: the next one tells, or the session looks by itself
+    } catch (...) {  // no memory: the next notify() wakes the session, or the session checks by itself
       notified_ = false;
       throw;
     }
@@ -161,14 +161,14 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
   mutable std::mutex mutex_;
   std::optional<HttpResponse> head_;
   bool head_taken_ = false, is_stream_ = false, over_ = false, broken_ = false, gone_ = false, dropped_ = false;
-  bool notified_ = false;  // the session knows that there is something to take
+  bool notified_ = false;  // the session has been told that there is output
   std::string out_;
   size_t in_flight_ = 0;  // bytes that the session is sending
   std::function<void()> on_gone_, on_room_;
   HttpHeaders notes_;
 };
 
-// What the handler holds: when the last copy goes without an answer, the client gets one all the same.
+// The Responder that handlers hold. If the last copy is destroyed without an answer, the client gets an error.
 class ExchangeHandle final : public Responder {
  public:
   explicit ExchangeHandle(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
@@ -176,7 +176,7 @@ class ExchangeHandle final : public Responder {
     try {
       const ApiError error(500, "the request was dropped without an answer");
       exchange_->fail(error_response(error), "data: " + error_object(error) + "\n\n");
-    } catch (const std::exception&) {  // not even memory to say so: the connection ends
+    } catch (const std::exception&) {  // no memory for the error either: the connection ends
       exchange_->drop();
     }
   }

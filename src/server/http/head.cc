@@ -24,7 +24,7 @@ bool is_token(std::string_view text) { return !text.empty() && std::ranges::all_
 
 [[noreturn]] void bad(const std::string& what) { throw ApiError(400, what); }
 
-// Lines end in CR LF, and neither byte stands anywhere else; nor does NUL.
+// Lines must end in CR LF. CR and LF must not occur anywhere else, and NUL must not occur at all.
 void check_bytes(std::string_view head) {
   for (size_t i = 0; i < head.size(); ++i) {
     const bool is_pair = head[i] == '\r' && i + 1 < head.size() && head[i + 1] == '\n';
@@ -36,7 +36,7 @@ void check_bytes(std::string_view head) {
   }
 }
 
-// The name behind a prefix, which clients escape: nothing is routed by it.
+// Decodes the name after a path prefix. Clients escape this name, and routing does not use it.
 std::string unescaped(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -55,7 +55,7 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
-// Percent signs, dots, doubled slashes and absolute forms have other spellings, so none of them is a path here.
+// Percent signs, dots, doubled slashes and absolute forms allow several spellings of one path, so all are refused.
 std::string canonical_path(std::string_view path) {
   if (!path.starts_with('/')) bad("the request target must begin with '/'");
   for (char c : path)
@@ -100,7 +100,7 @@ void parse_header(std::string_view line, HttpHead& head) {
   head.request.headers.emplace_back(lower(line.substr(0, colon)), value);
 }
 
-// The value of a header that may stand once at most.
+// The value of a header that may occur at most once.
 const std::string* only(const HttpRequest& request, std::string_view name) {
   const std::string* found = nullptr;
   for (const auto& [key, value] : request.headers) {
@@ -160,7 +160,7 @@ void read_connection(HttpHead& head) {
 }  // namespace
 
 std::optional<size_t> head_length(std::string_view bytes, const HttpLimits& limits) {
-  // Fail on the first bytes of another protocol rather than wait for the rest.
+  // Fail on the first bytes of another protocol instead of waiting for the rest.
   if (!bytes.empty() && !is_token_char(bytes.front())) bad("this is not an HTTP request");
   const size_t line = bytes.find('\n');
   if (std::min(line, bytes.size()) > limits.request_line_bytes)

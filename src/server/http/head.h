@@ -1,6 +1,6 @@
-// The bytes of a request's head, checked before any parser sees them: what is ambiguous is refused rather than read one
-// way, for a proxy in front may have read it the other (request smuggling, RFC 9112 sections 2.2, 5 and 6). Then the
-// head as an HttpRequest, with the one path that is both routed and asked for a key. Pure functions of bytes.
+// Checks the bytes of a request's head before they are parsed. Ambiguous bytes are refused, because a proxy in front
+// may have read them in another way (request smuggling, RFC 9112 sections 2.2, 5 and 6). The parsed head is an
+// HttpRequest with one path, which is both routed and checked for a key. Pure functions of bytes.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -25,18 +25,18 @@ struct BodyFraming {
 struct HttpHead {
   HttpRequest request;  // without its body
   BodyFraming body;
-  bool is_head = false;  // HEAD, whose answer has no body
+  bool is_head = false;  // the method is HEAD, so the answer has no body
   bool is_http_1_1 = true;
   bool keep_alive = true;
   bool expects_continue = false;
 };
 
-// Bytes of the head at the front of `bytes`, its blank line included; nothing while it is not all there. Throws
-// ApiError (400, 414, 431) for a head that is too long already, or whose first bytes cannot begin one.
+// The length of the head at the start of `bytes`, with its blank line; empty if the head is not complete yet. Throws
+// ApiError (400, 414, 431) if the head is already too long or if its first bytes cannot begin a head.
 std::optional<size_t> head_length(std::string_view bytes, const HttpLimits& limits);
 
-// `head` is what head_length measured. Throws ApiError: 400, 405, 411, 413, 414, 415, 431, 501, 505. After any of them
-// the connection cannot be used any more.
+// Parses `head`, the bytes measured by head_length. Throws ApiError: 400, 405, 411, 413, 414, 415, 431, 501, 505. After
+// any of these errors, the connection cannot be used any more.
 HttpHead parse_head(std::string_view head, const HttpLimits& limits);
 
 }  // namespace ingot

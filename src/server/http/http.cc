@@ -11,7 +11,7 @@ namespace {
 struct StatusRow {
   int status;
   const char* text;
-  const char* type;  // of OpenAI's error object
+  const char* type;  // the type in OpenAI's error object
   const char* anthropic_type;
 };
 

@@ -90,8 +90,8 @@ class TlsTransport final : public Transport {
     co_return error ? 0 : n;
   }
   void finish_writing() override {
-    // close_notify would have to be awaited beside a pending read; lengths and last chunks already say where answers
-    // end.
+    // A wait for close_notify would need a second read beside the pending one. Lengths and last chunks already tell the
+    // client where answers end.
     error_code ignored;
     stream_.next_layer().shutdown(Socket::shutdown_send, ignored);
   }
@@ -99,7 +99,7 @@ class TlsTransport final : public Transport {
     error_code ignored;
     stream_.next_layer().close(ignored);
   }
-  bool may_still_read() override { return false; }  // after close_notify there is nobody
+  bool may_still_read() override { return false; }  // after close_notify, the client reads no more
   asio::any_io_executor executor() override { return stream_.get_executor(); }
   const std::string& peer() const override { return peer_; }
 
@@ -195,7 +195,7 @@ void HttpServer::State::use_tls() {
                 error.message());
 }
 
-// Where the acceptor is to listen: a path or a port.
+// The endpoint for the acceptor: a path or a port.
 asio::generic::stream_protocol::endpoint HttpServer::State::endpoint() {
   if (!is_unix()) return tcp_endpoint(context, options.host, options.port);
   const std::string path = options.host.substr(kUnixPrefix.size());
@@ -222,7 +222,7 @@ void HttpServer::State::listen() {
   address = is_unix() ? options.host : url_of(tcp_of(acceptor.local_endpoint()), tls ? "https" : "http");
 }
 
-// One thread. What a handler throws (there is no memory, say) is that handler's loss.
+// Runs the network thread. If a handler throws (for example, out of memory), only that handler's work is lost.
 void HttpServer::State::run() {
   for (;;) {
     try {
@@ -239,7 +239,7 @@ Task<void> HttpServer::State::accept() {
     error_code error;
     Socket socket = co_await acceptor.async_accept(asio::redirect_error(asio::use_awaitable, error));
     if (stopping) break;
-    if (error) {  // out of descriptors, say: do not spin
+    if (error) {  // for example, out of descriptors: do not spin
       log_warn("cannot accept a connection: {}", error.message());
       retry.expires_after(std::chrono::milliseconds(100));
       co_await retry.async_wait(asio::redirect_error(asio::use_awaitable, error));
@@ -247,7 +247,7 @@ Task<void> HttpServer::State::accept() {
     }
     try {
       begin(std::move(socket));
-    } catch (const std::exception& failure) {  // no memory for it; the next one may have more luck
+    } catch (const std::exception& failure) {  // no memory for the connection; the next one may succeed
       log_warn("a connection could not be taken: {}", failure.what());
     }
   }

@@ -80,7 +80,7 @@ Task<void> Session::run() {
   close();
 }
 
-// Until the client closes, or there is no memory to go on.
+// Reads until the client closes, or until memory runs out.
 Task<void> Session::read_forever() {
   const auto self = shared_from_this();
   try {
@@ -111,7 +111,7 @@ Task<void> Session::sleep_until(Clock::time_point deadline) {
   co_await wake_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
 
-// False when the connection ended, or stayed idle too long, before a request began.
+// Returns false if the connection ended or stayed idle too long before a request began.
 Task<bool> Session::read_head(size_t& length) {
   const auto idle_deadline = Clock::now() + options().idle_deadline;
   waiting_for_request_ = true;
@@ -133,7 +133,7 @@ Task<bool> Session::read_head(size_t& length) {
   }
 }
 
-// Takes the body out of in_, which begins behind the head. Throws ApiError (400, 408, 413).
+// Takes the body out of in_; the body begins after the head. Throws ApiError (400, 408, 413).
 Task<std::string> Session::read_body(std::string_view head_bytes, const HttpHead& head) {
   if (!head.body.chunked && head.body.length == 0) co_return std::string();
   http::request_parser<http::string_body> parser;
@@ -209,7 +209,7 @@ Task<bool> Session::serve_one() {
   Reply reply{.head = head, .keep_alive = head.keep_alive && !shared_->draining};
   try {
     record.gone = !co_await answer(*exchange, reply);
-  } catch (const std::exception& error) {  // no memory to write it
+  } catch (const std::exception& error) {  // no memory to write the answer
     log_warn("an answer could not be written: {}", error.what());
     exchange->gone();
     record.gone = true;
@@ -224,7 +224,7 @@ Task<bool> Session::serve_one() {
   co_return reply.keep_alive;
 }
 
-// Sends what the handler says until it is over. False when the client is gone before.
+// Sends the handler's output until the answer is complete. Returns false if the client leaves before.
 Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
   bool healthy = true;
   reply.last_sent = Clock::now();
@@ -243,8 +243,8 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
     healthy = !exchange.dropped();
     if (!healthy) break;
     if (in_ended_ && exchange.kind() != Exchange::Kind::kUnknown) {
-      // The client has closed its side. If it still reads a stream, a probe comes through (the head is one); if not, it
-      // is answered by a reset. Who waits for a whole answer is taken to have left.
+      // The client has closed its side. If the client may still read a stream, a probe or the stream's head is sent. A
+      // client that no longer reads answers with a reset. A client that waits for a whole answer counts as gone.
       healthy = exchange.kind() == Exchange::Kind::kStream && transport_->may_still_read();
       if (!healthy) break;
       if (!std::exchange(reply.probing, true)) {
@@ -290,7 +290,7 @@ std::string Session::Reply::piece(const std::string& bytes) const {
   return head.is_http_1_1 ? fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes) : bytes;
 }
 
-// Answers without the handler, and closes: what follows on the connection may not be a request.
+// Answers without the handler and closes, because the following bytes of the connection may not be a request.
 Task<void> Session::refuse(const HttpRequest& request, const HttpResponse& response, Clock::time_point begin) {
   std::string bytes = head_of(request, response, false, false) + response.body;
   const bool sent = co_await send(std::move(bytes));
@@ -304,8 +304,8 @@ Task<void> Session::refuse(const HttpRequest& request, const HttpResponse& respo
   if (sent) co_await linger();
 }
 
-// Closes our side and reads the other to its end for a moment: closing with unread bytes would reset the connection,
-// and the client might never see the answer.
+// Closes our side and reads the other side to its end for a moment. Closing with unread bytes would reset the
+// connection, and the client might never see the answer.
 Task<void> Session::linger() {
   transport_->finish_writing();
   const auto deadline = Clock::now() + std::chrono::seconds(2);
@@ -315,7 +315,7 @@ Task<void> Session::linger() {
   }
 }
 
-// False when the client is gone, or takes nothing for too long. Nearly always all of it goes at once.
+// Returns false if the client has left or reads nothing for too long. Almost always, all bytes are written at once.
 Task<bool> Session::send(std::string bytes) {
   size_t done = closed_ ? 0 : transport_->write_now(asio::buffer(bytes));
   bytes_out_ += done;

@@ -1,8 +1,9 @@
-// One connection: reads requests one after another, hands them on, writes the answers. Everything of a session happens
-// on the network thread, but for what handlers say through its Responder.
+// Session: one connection. The session reads requests one after another, passes them to the handler and writes the
+// answers. A session runs on the network thread only, except for the calls that handlers make to its Responder.
 //
-// Two coroutines: one always reads, into a bounded buffer, and so learns at once that a client has left; the other
-// takes requests out of the buffer and writes. They wake each other with a timer that never fires by itself.
+// A session has two coroutines. One always reads, into a bounded buffer, and so learns at once that a client has left.
+// The other takes requests out of the buffer and writes answers. The coroutines wake each other with a timer that never
+// fires by itself.
 #pragma once
 #include "server/http/coroutine.h"
 //
@@ -18,23 +19,25 @@ namespace asio = boost::asio;
 template <class T>
 using Task = asio::awaitable<T>;
 
-// Bytes in and out: a socket, or one under TLS.
+// Reads and writes bytes: a plain socket or a TLS stream.
 class Transport {
  public:
   virtual ~Transport() = default;
-  virtual Task<bool> open() = 0;                             // TLS handshake; false when it fails
+  virtual Task<bool> open() = 0;                             // does the TLS handshake; false: it failed
   virtual Task<size_t> read(asio::mutable_buffer into) = 0;  // 0: the end, or an error
   virtual Task<size_t> write(asio::const_buffer from) = 0;   // 0: an error
-  virtual size_t write_now(asio::const_buffer) { return 0; }  // what can go without waiting; 0: write() tells why
-  virtual void finish_writing() = 0;                         // half-close, for the client to see the end
-  virtual void close() = 0;                                  // at once; reads and writes end with 0
-  // After read() has said the end: may the client still be reading what we send? It may have closed one direction only.
+  // Writes what fits without waiting; 0: call write(), which reports errors.
+  virtual size_t write_now(asio::const_buffer) { return 0; }
+  virtual void finish_writing() = 0;                         // half-close, so that the client sees the end
+  virtual void close() = 0;                                  // closes at once; pending reads and writes return 0
+  // After read() has returned the end: whether the client may still read what we send. The client may have closed one
+  // direction only.
   virtual bool may_still_read() = 0;
   virtual asio::any_io_executor executor() = 0;
   virtual const std::string& peer() const = 0;
 };
 
-// What the sessions of a server share.
+// State shared by the sessions of a server.
 struct ServerShared {
   const HttpServerOptions& options;
   HttpHandler& handler;
@@ -44,13 +47,13 @@ struct ServerShared {
 
 class Exchange;
 
-// What an exchange has to send now.
+// The output that an exchange has to send now.
 struct ExchangeOutput {
-  std::optional<HttpResponse> head;  // once
+  std::optional<HttpResponse> head;  // set once
   bool is_stream = false;
   std::string bytes;
   bool over = false;
-  bool broken = false;  // over, and cut short
+  bool broken = false;  // over, but the answer is incomplete
 };
 
 class Session : public std::enable_shared_from_this<Session> {
@@ -58,8 +61,8 @@ class Session : public std::enable_shared_from_this<Session> {
   Session(std::unique_ptr<Transport> transport, std::shared_ptr<ServerShared> shared);
   ~Session();
   void start();
-  void close();  // at once
-  void drain();  // closes when it waits for another request; else it does after its answer
+  void close();  // closes at once
+  void drain();  // closes now if the session waits for a request, else after its answer
   void wake() { wake_.cancel(); }
   asio::any_io_executor executor() { return transport_->executor(); }
   const HttpServerOptions& options() const { return shared_->options; }
@@ -67,19 +70,19 @@ class Session : public std::enable_shared_from_this<Session> {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // How far the present answer has come.
+  // The progress of the current answer.
   struct Reply {
     const HttpHead& head;
     bool keep_alive = false;
-    int status = 0;  // 0: its head has not gone out
+    int status = 0;  // 0: the head has not been sent
     bool is_stream = false, over = false, probing = false, wants_head = false;
     Clock::time_point last_sent{};
-    std::string piece(const std::string& bytes) const;  // of a stream, as it goes on the wire
+    std::string piece(const std::string& bytes) const;  // the wire form of a piece of a stream
   };
 
   Task<void> run();
   Task<void> read_forever();
-  Task<bool> serve_one();  // false: the connection is over
+  Task<bool> serve_one();  // false: the connection has ended
   Task<bool> read_head(size_t& length);
   Task<std::string> read_body(std::string_view head_bytes, const HttpHead& head);
   Task<bool> answer(Exchange& exchange, Reply& reply);
@@ -93,12 +96,12 @@ class Session : public std::enable_shared_from_this<Session> {
   std::unique_ptr<Transport> transport_;
   std::shared_ptr<ServerShared> shared_;
   asio::steady_timer wake_, room_, stall_;
-  std::string in_;  // read and not yet taken
+  std::string in_;  // bytes read T 96 bytes read but not yet taken
   bool in_ended_ = false;
   bool closed_ = false;
   bool waiting_for_request_ = false;
   std::weak_ptr<Exchange> exchange_;
-  size_t bytes_out_ = 0;  // of the present answer
+  size_t bytes_out_ = 0;  // bytes of the current answer
   size_t n_served_ = 0;
 };
 

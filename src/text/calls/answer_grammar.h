@@ -1,6 +1,6 @@
-// The grammar of a whole answer: reasoning, content and calls, written as AnswerParser reads them. It forces calls, holds
-// calls to the schemas of their tools, and holds content to a schema where the answer has markers around it. Called by
-// the server, for one of its requests.
+// The grammar of a whole answer: reasoning, content and calls in the form that AnswerParser reads. The grammar forces
+// calls and holds them to the schemas of their tools. If the answer has markers around the content, the grammar also
+// holds the content to a schema. The server makes one grammar per request.
 #pragma once
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -17,37 +17,38 @@ namespace ingot {
 struct AnswerRules {
   enum class Calls : uint8_t { kNone, kMay, kMust };
   enum class Reasoning : uint8_t {
-    kNone,    // the answer has none
-    kMay,     // it may come first
-    kOpen,    // the prompt has begun it
-    kBehind,  // it is over, and is no part of this grammar
+    kNone,    // the answer has no reasoning
+    kMay,     // reasoning may come first
+    kOpen,    // the prompt has begun the reasoning
+    kBehind,  // the reasoning is over and is not part of this grammar
   };
   struct Tool {
     std::string name;
-    std::string schema;  // JSON text: of the arguments
-    std::string where;   // the schema is in the request, for messages
+    std::string schema;  // JSON text: schema of the arguments
+    std::string where;   // place of the schema in the request, for messages
   };
 
   const CallFormat* format = nullptr;
   MarkerSpelling spelling;
   Reasoning reasoning = Reasoning::kNone;
   Calls calls = Calls::kNone;
-  bool parallel = true;      // several calls may come, one after another
-  std::vector<Tool> tools;   // that may be called
-  std::optional<GrammarText> content;  // what content follows; else it is any text
-  std::string content_where;           // it is in the request, for messages
-  bool is_lenient = false;             // what a tool's schema cannot enforce becomes a warning
+  bool parallel = true;      // several calls may follow one another
+  std::vector<Tool> tools;   // the tools that may be called
+  std::optional<GrammarText> content;  // the grammar of the content; empty: any text
+  std::string content_where;           // place of `content` in the request, for messages
+  bool is_lenient = false;             // a part of a tool's schema that cannot be enforced becomes a warning
 
-  // Says all that the grammar is made of. Descriptions and other annotations of schemas are no part of it.
+  // Identifies the grammar: equal keys mean equal grammars. Descriptions and other annotations of schemas do not count.
   std::string key() const;
 };
 
-// A tool's schema as the grammar needs it: of an object, without descriptions and other annotations. `parameters` null:
-// the tool has none. Throws Error, which begins with `where`, for what is no schema of an object.
+// A tool's schema in the form that the grammar needs: the schema of an object, without descriptions and other
+// annotations. `parameters` is null if the tool has no parameters. Throws Error, which begins with `where`, if
+// `parameters` is not the schema of an object.
 std::string arguments_schema(const nlohmann::ordered_json& parameters, const std::string& where);
 
-// Throws Error that begins with the place in the request: "tools[3].function.parameters: ...". So do the warnings, which
-// are added where `warnings` is not null.
+// Throws Error, which begins with the place in the request: "tools[3].function.parameters: ...". Warnings begin in the
+// same way; they are added if `warnings` is not null.
 std::unique_ptr<Automaton> compile_answer(const AnswerRules& rules, std::vector<std::string>* warnings = nullptr);
 
 }  // namespace ingot

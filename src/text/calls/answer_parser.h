@@ -1,22 +1,23 @@
-// AnswerParser: what a model writes, told apart into reasoning, content and tool calls as it streams. One state machine
-// over bytes, so how the text is cut into pieces changes nothing. The format is a row of call_format.h.
+// AnswerParser: splits a model's answer into reasoning, content and tool calls while the answer streams. The parser is
+// a state machine over bytes, so the result does not depend on how the text is cut into pieces. The format is a row of
+// call_format.h.
 //
-// What it promises, whatever the bytes are:
-//   - Nothing is lost. Each byte is counted in the `raw` of one event, in order. Reasoning and content are the bytes as
-//     written. What is in no text is markup: markers of the format, and white space around them.
-//   - What does not parse as a call is content, byte for byte, with a warning.
-//   - Time is linear in the text. Memory is what is not decided yet, never more than the text.
+// Guarantees for any bytes:
+//   - No byte is lost. Each byte counts in the `raw` of one event, in order. Reasoning and content are the bytes as
+//     written. Bytes that are in no text are markup: markers of the format, and white space around the markers.
+//   - Text that does not parse as a call is content, byte for byte, with a warning.
+//   - Time is linear in the text. Memory holds only the undecided part of the text, so never more than the text.
 //
 // Decisions that clients see:
-//   - Reasoning is at the front only (harmony has it in any message), without the white space in front of it and
-//     behind its end. A call within it is reasoning, unless the row says that calls end reasoning.
+//   - Reasoning comes only at the front (in harmony: in any message), without the white space before its start and
+//     after its end. A call inside reasoning is reasoning, unless the row says that calls end reasoning.
 //   - A call begins when its name and the first byte of its arguments are known. Arguments stream as JSON text. JSON is
-//     passed as written. Tagged parameters follow the tool's schema: a string streams, other types come when whole.
-//   - A call that breaks or is cut within its arguments has been seen by the client. So it ends with whole = false and
-//     what there was, a prefix of a JSON object, as OpenAI's API has it at max_tokens. What follows is content. A call
-//     that is cut before its arguments is content.
-//   - White space between a call and its neighbours is markup. A closing marker without an opening one is markup where
-//     calls came before it, else content.
+//     passed on as written. Tagged parameters follow the tool's schema: strings stream, other types come when complete.
+//   - If a call breaks or is cut within its arguments, the client has seen the call already. So the call ends with
+//     whole = false and the arguments so far, a prefix of a JSON object, as in OpenAI's API at max_tokens. The text
+//     after such a call is content. A call that is cut before its arguments is content.
+//   - White space between a call and its neighbours is markup. A closing marker without an opening marker is markup if
+//     calls came before the marker, else content.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -35,28 +36,28 @@ namespace ingot {
 struct AnswerEvent {
   enum class Kind : uint8_t { kReasoning, kContent, kCallBegin, kCallArguments, kCallEnd, kMarkup, kWarning };
   Kind kind = Kind::kContent;
-  std::string text;   // of kCallBegin the function's name, of kWarning a message for people
-  std::string id;     // of kCallBegin
-  int call = -1;      // of kCall*: the number of the call, from 0
-  bool whole = true;  // of kCallEnd: the arguments are a whole JSON object
-  size_t raw = 0;     // how many bytes of the answer it stands for
+  std::string text;   // kCallBegin: the function's name; kWarning: a message for people
+  std::string id;     // kCallBegin
+  int call = -1;      // kCall*: the number of the call, from 0
+  bool whole = true;  // kCallEnd: the arguments are a complete JSON object
+  size_t raw = 0;     // the number of bytes of the answer that the event stands for
 };
 using AnswerEvents = std::vector<AnswerEvent>;
 
 struct AnswerOptions {
-  const nlohmann::ordered_json* tools = nullptr;  // in OpenAI's shape; read by the constructor only. Null: not known
-  bool calls = true;                              // false: calls are not looked for
+  const nlohmann::ordered_json* tools = nullptr;  // in OpenAI's form; used by the constructor only. Null: unknown
+  bool calls = true;                              // false: do not look for calls
   bool in_reasoning = false;                      // the prompt has begun the reasoning (opens_reasoning)
-  uint64_t id_seed = 0;                           // of the calls' ids: another one for each answer
+  uint64_t id_seed = 0;                           // for the calls' ids; use a different seed for each answer
 };
 
 class AnswerParser {
  public:
   explicit AnswerParser(const CallFormat& format, const AnswerOptions& options = {});
 
-  // More text. Its events are appended; text of the same kind as the last event there is joined to it.
+  // Reads more text and appends its events. Text of the same kind as the last event is joined to that event.
   void feed(std::string_view text, AnswerEvents& events);
-  // The text is over. Call it once.
+  // Ends the text. Call this once.
   void finish(AnswerEvents& events);
 
   int n_calls() const { return n_calls_; }
@@ -67,23 +68,23 @@ class AnswerParser {
     kFront,
     kGap,
     kReasoning,
-    kContent,  // text, where markers are looked for
+    kContent,  // kFront to kContent: text, in which the parser looks for markers
     kIdle,
     kHeader,
-    kBody,  // the same, between and in channels' messages
+    kBody,  // kIdle to kBody: the same for formats with channels, between and in messages
     kExpect,
     kCallBegun,
     kName,
     kId,
     kArgsBegin,
     kArgs,
-    kNoArgs,  // a call
+    kNoArgs,  // kExpect to kNoArgs: a call
     kParams,
     kKey,
     kValue,
     kStringValue,
     kJsonValue,
-    kParamsEnd,  // its parameters in tags
+    kParamsEnd,  // kParams to kParamsEnd: parameters of a call in tags
     kElements,
     kFunction,  // calls of a list; the name before a parenthesis
     kMember,
@@ -91,7 +92,7 @@ class AnswerParser {
     kColon,
     kMemberValue,
     kSkip,
-    kNext  // {"name": ..., "arguments": ...}
+    kNext  // kMember to kNext: {"name": ..., "arguments": ...}
   };
   using Type = ParameterKind;
   struct Choice {
@@ -100,7 +101,7 @@ class AnswerParser {
     bool again = false;  // the next state reads the marker itself
   };
 
-  // answer_parser.cc: events, text and what begins and ends calls
+  // answer_parser.cc: events, text, and the begin and end of calls
   void byte(char c);
   void replay(std::string_view text);
   AnswerEvent& event(Kind kind);
@@ -170,7 +171,7 @@ class AnswerParser {
   const bool calls_;
   const bool knows_tools_;
   const uint64_t id_seed_;
-  // Of the format, without white space around.
+  // The format's texts, without white space at both ends.
   const std::string_view think_begin_, think_end_, header_, answer_begin_, answer_end_, list_begin_, list_end_,
       call_begin_, call_end_, name_begin_, id_begin_, name_end_, args_end_, param_begin_, key_end_, value_begin_,
       string_begin_, param_end_;
@@ -179,17 +180,17 @@ class AnswerParser {
   AnswerEvents* out_ = nullptr;
   State state_ = State::kFront;
   MarkerMatcher matcher_;
-  std::string raw_;  // read, and not yet known to be markup or content
+  std::string raw_;  // read, but not yet known to be markup or content
   Kind body_ = Kind::kContent;
   bool has_reasoning_ = false, in_answer_ = false;
-  bool after_call_ = false;                                      // nothing but white space came since a call
-  bool list_due_ = false, call_due_ = false, args_due_ = false;  // closing markers
+  bool after_call_ = false;                                      // only white space came since a call
+  bool list_due_ = false, call_due_ = false, args_due_ = false;  // closing markers that are expected
   int n_calls_ = 0, n_warnings_ = 0;
 
-  bool marked_ = false;   // a marker said that here are calls
+  bool marked_ = false;   // a marker announced calls
   bool bracket_ = false;  // the list is in brackets
-  int block_calls_ = 0;   // since the last opening marker
-  bool begun_ = false;    // the call has begun for the client
+  int block_calls_ = 0;   // calls since the last opening marker
+  bool begun_ = false;    // the client has been told of the call
   std::vector<Choice> choices_;
   ValueReader reader_;
   std::string name_, id_, args_;
@@ -197,8 +198,8 @@ class AnswerParser {
   Type type_ = Type::kUnknown;
   bool first_param_ = true, at_start_ = false, newline_ = false;
   bool in_envelope_ = false;
-  bool done_ = false;                       // the envelope's call has ended
-  bool is_name_ = false, is_args_ = false;  // what the member's value is
+  bool done_ = false;                       // the call of the envelope has ended
+  bool is_name_ = false, is_args_ = false;  // the meaning of the member's value
 };
 
 }  // namespace ingot

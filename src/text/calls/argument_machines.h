@@ -1,4 +1,4 @@
-// The arguments of a call in syntaxes that are no JSON, as machines. They enforce the schema of the JSON that
+// Machines for the arguments of a call in syntaxes other than JSON. The machines enforce the schema of the JSON that
 // AnswerParser makes of the text.
 #pragma once
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace ingot {
 
-// `schema`: of the arguments, an object; `json`: the machine of that schema, or of a wider one. The text is what stands
-// between begin_text and end_text of the format. The format must outlive the machine. Throws Error for a name of a
-// parameter that the syntax cannot write.
+// `schema`: schema of the arguments, an object. `json`: a machine for that schema or for a wider schema. The machine
+// reads the text between begin_text and end_text of the format. The format must outlive the machine. Throws Error if
+// the syntax cannot write the name of a parameter.
 std::unique_ptr<Automaton> make_arguments_machine(const CallFormat& format, const MarkerSpelling& spelling,
                                                   const nlohmann::ordered_json& schema,
                                                   std::unique_ptr<Automaton> json);

@@ -1,5 +1,5 @@
-// MarkerMatcher: finds the first of some markers in text that comes byte by byte. What may be the beginning of one is
-// held until more bytes decide; what is none is released. Markers are short, so a byte costs a bounded time.
+// MarkerMatcher: finds the first of several markers in text that comes byte by byte. Bytes that may begin a marker are
+// held until more bytes decide; other bytes are released. Markers are short, so the time for a byte is bounded.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,10 +10,11 @@ namespace ingot {
 
 class MarkerMatcher {
  public:
-  // The markers must outlive the matcher; empty ones are never found. What is held stays, for take().
+  // The markers must outlive the matcher. Empty markers are never found. Held bytes stay, for take().
   void look_for(std::vector<std::string_view> markers) { markers_ = std::move(markers); }
 
-  // The marker that is complete with this byte, or an empty text. Bytes that are of none are appended to `released`.
+  // Returns the marker that this byte completes, or an empty text. Bytes that belong to no marker are appended to
+  // `released`.
   std::string_view feed(char c, std::string& released);
 
   const std::string& held() const { return held_; }

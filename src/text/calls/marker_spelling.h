@@ -1,6 +1,6 @@
-// How a model's tokens write a marker of a call format. A control token has no bytes of its own in a grammar: it stands
-// there as kControlByte and its name. So a marker that a model writes with control tokens is spelled with these, and
-// its name as plain text is no marker.
+// MarkerSpelling: how a model's tokens write a marker of a call format. A control token has no text; a grammar writes
+// the token as kControlByte and its name. So a marker with control tokens is spelled with these tokens, and the names
+// of the tokens as plain text are not a marker.
 #pragma once
 #include <string>
 #include <string_view>
@@ -16,26 +16,27 @@ class MarkerSpelling {
     std::string name;
     bool ends_answer = false;
   };
-  // The control tokens that the format's markers may hold.
+  // tokens: the control tokens that the format's markers may contain.
   MarkerSpelling() = default;
   explicit MarkerSpelling(std::vector<Token> tokens);
 
-  // The text as a grammar has it, up to the first token that ends an answer, for nothing is written behind that.
+  // The text in the form that a grammar uses. The text stops at the first token that ends an answer, because a model
+  // writes nothing after that token.
   struct Text {
     std::string bytes;
     bool ends_answer = false;
   };
   Text spell(std::string_view text) const;
 
-  // A text that says which tokens these are.
+  // Identifies the tokens: equal keys mean equal tokens.
   std::string key() const;
 
  private:
-  std::vector<Token> tokens_;  // the longest first
+  std::vector<Token> tokens_;  // longest name first
 };
 
-// What ends a text that may hold anything else: `plain` is the marker, with a control token at each of `controls`.
-// Behind it comes `layout`, as a grammar has it.
+// The end of a text that may contain anything else. `plain` is the marker, with a control token at each index of
+// `controls`. `layout` follows the marker, in the form that a grammar uses.
 struct Terminator {
   Terminator() = default;
   Terminator(std::string_view marker, const MarkerSpelling& spelling);
@@ -45,15 +46,16 @@ struct Terminator {
   std::string layout;
 };
 
-// Looks for a terminator in text that comes byte by byte.
+// Finds a terminator in text that comes byte by byte.
 struct TerminatorSearch {
   enum class Found : uint8_t { kNo, kYes, kNever };
-  std::string held;     // may be the beginning of it
+  std::string held;     // may be the beginning of the terminator
   uint8_t n_tokens = 0;  // control tokens in `held`
 
-  // kYes: it ends with this byte. kNever: no text goes on so. What is none of it is appended to `released`.
+  // kYes: the terminator ends with this byte. kNever: no text continues with this byte. Bytes that are not part of the
+  // terminator are appended to `released`.
   Found feed(const Terminator& terminator, char c, std::string& released);
-  // Whether `held` may become the terminator: where it has control tokens, they were written as such.
+  // Whether `held` may become the terminator: its control tokens must have been written as control tokens.
   bool may_end(const Terminator& terminator) const;
 
  private:

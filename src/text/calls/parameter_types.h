@@ -1,5 +1,5 @@
-// What kinds of values a tool's parameters may have, as far as tags need to know: text between tags is a string as it
-// stands, or JSON. AnswerParser reads by these kinds, and ArgumentsMachine writes by them.
+// The kinds of values that a tool's parameters may have, for tagged calls: the text between tags is a plain string or
+// JSON. AnswerParser reads with these kinds, and ArgumentsMachine writes with them.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -9,8 +9,8 @@
 namespace ingot {
 
 enum class ParameterKind : uint8_t {
-  kUnknown,         // the schema does not say
-  kString,          // strings alone
+  kUnknown,         // the schema does not define the type
+  kString,          // only strings
   kNullableString,  // strings and null
   kMixed,           // strings and other types
   kOther,           // no strings
@@ -18,7 +18,7 @@ enum class ParameterKind : uint8_t {
 
 using ParameterKinds = std::map<std::string, ParameterKind, std::less<>>;
 
-// Of each property that the schema of a tool's parameters names at its top. A schema that is malformed names none.
+// The kind of each property at the top level of a schema of a tool's parameters. A malformed schema has no properties.
 ParameterKinds parameter_kinds(const nlohmann::ordered_json& schema);
 
 }  // namespace ingot

@@ -1,5 +1,5 @@
-// Parameters in tags (CallSyntax::kTagged): param_begin KEY key_end VALUE param_end, one after the other. A value is a
-// string as it stands or JSON, as the parameter's kind has it.
+// Parameters in tags (CallSyntax::kTagged): param_begin KEY key_end VALUE param_end, one after another. The parameter's
+// kind decides whether a value is a plain string or JSON.
 #pragma once
 #include "text/calls/parameter_types.h"
 #include "text/calls/translated_machine.h"
@@ -16,7 +16,7 @@ class TaggedMachine final : public TranslatedMachine {
   bool read(Place& place, char c) override;
   bool may_end(const Place& place) override;
 
-  // Each reads a byte in a phase.
+  // Each function reads a byte in one phase.
   bool on_begin(Place& place, char c);
   bool on_key(Place& place, char c);
   bool on_fixed(Place& place, char c);
@@ -38,7 +38,7 @@ class TaggedMachine final : public TranslatedMachine {
   const CallFormat& format_;
   const ParameterKinds kinds_;
   const Terminator key_end_, param_end_;
-  const std::string param_begin_, value_begin_, string_begin_;  // as the grammar has them
+  const std::string param_begin_, value_begin_, string_begin_;  // in the form that the grammar uses
 };
 
 }  // namespace ingot

@@ -1,6 +1,6 @@
-// A machine for text that stands for JSON in another syntax. Each byte is translated as AnswerParser translates it, and
-// the JSON goes to a machine that knows which JSON is allowed. So the schema is enforced of what clients get, whatever
-// the syntax. argument_machines.h has the syntaxes.
+// TranslatedMachine: a machine for text that stands for JSON in another syntax. The machine translates each byte as
+// AnswerParser does, and passes the JSON to a machine that knows the allowed JSON. So the schema holds for the JSON
+// that clients get, whatever the syntax. argument_machines.h lists the syntaxes.
 #pragma once
 #include <array>
 #include <memory>
@@ -26,27 +26,27 @@ class TranslatedMachine : public Automaton {
   std::pair<int, int> free_chars(uint32_t) const final { return {-1, -1}; }
 
  protected:
-  // Where in the text. The syntaxes say what phases and flags mean.
+  // The position in the text. Each syntax defines its phases and flags.
   struct Place {
-    GrammarState json;  // of the machine that reads the JSON
+    GrammarState json;  // state of the machine that reads the JSON
     uint8_t phase = 0, flags = 0, quote = 0;
-    uint16_t at = 0;          // how far in a fixed text; or a count
-    std::string text;         // open brackets, or a name, or what a fixed text still has
-    TerminatorSearch search;  // of what ends a text
+    uint16_t at = 0;          // position in a fixed text, or a count
+    std::string text;         // open brackets, a name, or the rest of a fixed text
+    TerminatorSearch search;  // search for the end of a text
     std::string key() const;
   };
 
   explicit TranslatedMachine(std::unique_ptr<Automaton> json) : json_(std::move(json)) {}
 
   virtual Place begin() = 0;
-  // Goes on by a byte. False where no text goes on so: the place is of no use then.
+  // Reads a byte. Returns false if no text continues with this byte; the place is invalid then.
   virtual bool read(Place& place, char c) = 0;
   virtual bool may_end(const Place& place) = 0;
 
-  // Gives JSON to the machine, or asks whether it would take it.
+  // put() passes JSON to the machine; can_put() asks whether the machine would accept the JSON.
   bool put(Place& place, std::string_view json);
   bool can_put(const Place& place, std::string_view json);
-  bool can_close(const Place& place);  // with a last brace the JSON is whole
+  bool can_close(const Place& place);  // whether a last brace would complete the JSON
 
   std::unique_ptr<Automaton> json_;
 
@@ -56,7 +56,7 @@ class TranslatedMachine : public Automaton {
 
   std::unordered_map<std::string, uint32_t> index_;
   std::vector<Place> places_;
-  std::vector<std::unique_ptr<std::array<GrammarState, 256>>> rows_;  // of steps that have been taken
+  std::vector<std::unique_ptr<std::array<GrammarState, 256>>> rows_;  // rows of the steps taken so far
   std::vector<uint32_t> with_rows_;
 };
 

@@ -1,5 +1,6 @@
-// Arguments in Gemma's syntax, {key:value}, and in Python's, key=value with commas: the dialects of ValueReader, of which
-// these machines write a part. Between values stands no white space, but for one blank behind Python's commas and colons.
+// Machines for arguments in Gemma's syntax, {key:value}, and in Python's, key=value with commas. The machines write a
+// part of the dialects that ValueReader reads. There is no white space between values, except for one blank after
+// Python's commas and colons.
 #pragma once
 #include "text/calls/translated_machine.h"
 
@@ -31,7 +32,7 @@ class ValueMachine final : public TranslatedMachine {
   bool open(Place& place, char c);
 
   const bool python_;
-  const std::string mark_;  // around strings, as the grammar has it; Gemma's
+  const std::string mark_;  // Gemma's mark around strings, in the form that the grammar uses
   const Terminator mark_end_;
 };
 

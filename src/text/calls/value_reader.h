@@ -1,10 +1,9 @@
-// ValueReader: a value that a model writes, byte by byte, as JSON text. What is valid JSON comes out as it went in.
-// Only control characters in strings, which JSON forbids and models write, come out escaped. Two other spellings
-// become JSON:
+// ValueReader: reads a value that a model writes, byte by byte, and writes JSON text. Valid JSON passes unchanged.
+// Control characters in strings, which JSON forbids and models write, are escaped. Two other dialects become JSON:
 //   kPython  literals as in Python, and the arguments of a call: (city='Paris', n=[1, None]) is
 //            {"city": "Paris", "n": [1, null]}
-//   kGemma   {city:<escape>Paris<escape>,n:1}: bare keys, strings between marks, words that are no literal are strings
-// Time is linear in the text, memory is a byte for each level of nesting (at most kMaxDepth) and what is held().
+//   kGemma   {city:<escape>Paris<escape>,n:1}: bare keys, strings between marks; words that are no literals are strings
+// Time is linear in the text. Memory is a byte for each level of nesting (at most kMaxDepth) and the held() bytes.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,23 +11,23 @@
 
 namespace ingot {
 
-// The text between the quotes of a JSON string, for one byte and for many.
+// The text between the quotes of a JSON string, for one byte or for several.
 void append_json_escaped(std::string& out, char c);
 void append_json_escaped(std::string& out, std::string_view text);
 
 class ValueReader {
  public:
   enum class Dialect : uint8_t { kJson, kPython, kGemma };
-  // kDoneBefore: the value ended before this byte, which is not read. kBad: no value goes on with this byte, and it is
+  // kDoneBefore: the value ended before this byte, which is not read. kBad: no value continues with this byte, which is
   // not read either.
   enum class Status : uint8_t { kMore, kDone, kDoneBefore, kBad };
   static constexpr size_t kMaxDepth = 256;
 
-  // `mark` stands around strings in kGemma. It must outlive the reader.
+  // `mark` is the text around strings in kGemma. `mark` must outlive the reader.
   explicit ValueReader(Dialect dialect = Dialect::kJson, std::string_view mark = {}) : dialect_(dialect), mark_(mark) {}
 
   Status feed(char c, std::string& out);
-  Status finish(std::string& out);                   // the text is over: kDone for a whole value, else kBad
+  Status finish(std::string& out);                   // ends the text: kDone for a complete value, else kBad
   const std::string& held() const { return held_; }  // read, but not yet in `out`
 
  private:
@@ -69,15 +68,16 @@ class ValueReader {
   Dialect dialect_;
   std::string_view mark_;
   State state_ = State::kValue;
-  std::string stack_;  // of '{', '[' and '('
+  std::string stack_;  // open '{', '[' and '('
   std::string held_;
   char quote_ = 0;
   bool is_key_ = false;
-  bool comma_ = false;  // a comma was read and not yet written
+  bool comma_ = false;  // a comma was read but not yet written
   int n_hex_ = 0;
 };
 
-// The value that `text` spells, as JSON text: of JSON itself, else of Python's literals. Empty where it is neither.
+// The value that `text` spells, as JSON text. Accepts JSON and Python's literals; returns an empty text for anything
+// else.
 std::string value_as_json(std::string_view text);
 
 }  // namespace ingot

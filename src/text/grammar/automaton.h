@@ -1,5 +1,5 @@
-// What a grammar is to those who fill masks: a machine that reads bytes. A state is small and may be kept and compared;
-// what it stands for is made when it is first reached. Machines are not safe for use by several threads at once.
+// Automaton: a grammar as a machine that reads bytes, for the code that fills masks. A state is small, and may be
+// stored and compared. The data behind a state is made when the state is first reached. Not thread-safe.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace ingot {
 
-// `place`: where in a word, or between words; 0: no text goes on from here. `frame`: what the place is inside of.
-// `text`: what was read, where a rule will ask for it.
+// `place`: the position in a word or between words; 0: no text continues from here. `frame`: the nesting around the
+// place. `text`: the text read so far, if a rule needs it later.
 struct GrammarState {
   uint32_t place = 0, frame = 0, text = 0;
   bool is_dead() const { return place == 0; }
@@ -29,35 +29,37 @@ class Automaton {
   virtual size_t n_bytes() const { return 0; }  // that the machine has grown to, about
 
   virtual GrammarState start() = 0;
-  // The state after `byte`. Dead where no text of the grammar goes on so.
+  // The state after `byte`; dead if no text of the grammar continues with `byte`.
   virtual GrammarState step(GrammarState state, uint8_t byte) = 0;
-  virtual bool accepts(GrammarState state) = 0;  // the text may end here
+  virtual bool accepts(GrammarState state) = 0;  // whether the text may end here
 
-  // Words (strings, numbers, names) are read by places alone, whatever they stand in. kWordEnds: the byte ends the
-  // word and belongs to it; kWordOver: the word has ended before this byte.
+  // Words (strings, numbers, names) are read by places alone; the frame around the word does not matter. kWordEnds: the
+  // byte is the last byte of the word. kWordOver: the word ended before this byte.
   static constexpr uint32_t kDead = 0, kWordEnds = 1, kWordOver = 2;
   virtual bool is_word(uint32_t place) const = 0;
   virtual uint32_t step_word(uint32_t place, uint8_t byte) = 0;
   // The place is in a JSON string and not in an escape: nothing but a quote ends the word, and a quote does nothing else.
   virtual bool is_string(uint32_t) const { return false; }
-  // Whatever characters follow, as many as there are: the string stays open. False where that is not known.
+  // Whether the string stays open after any characters in any number. False if unknown.
   virtual bool allows_any_text(uint32_t) const { return false; }
-  // What follows a word that ends at `state`; equal outcomes, equal states after it.
+  // What follows a word that ends at `place`. Words with equal outcomes lead to equal states.
   virtual uint32_t word_outcome(uint32_t place) = 0;
   virtual GrammarState end_word(GrammarState state) = 0;
-  // The characters that a word may still have, any of them: at least first, at most second (-1: no limit). first < 0:
-  // it is not that kind of word.
+  // If the rest of the word may be any characters: at least `first` and at most `second` characters (-1: no limit).
+  // first < 0: the word has other limits.
   virtual std::pair<int, int> free_chars(uint32_t place) const = 0;
-  // A free word may end as one of these texts, which then is something else than free: what follows the place up to the
-  // end, and the place there. `free_place`: the place of the same word once it cannot be any of them.
+  // A free word may end as one of these texts, and then has another outcome than a free word. `text`: the rest of the
+  // word after the place; `place`: the place at its end. free_place: the place of the same word once it can no longer
+  // become one of these texts.
   struct KnownEnd {
     std::string text;
     uint32_t place;
   };
   virtual std::vector<KnownEnd> known_ends(uint32_t) { return {}; }
   virtual uint32_t free_place(uint32_t place) { return place; }
-  // Where what was read decides (state.text is not 0): the state of a word that repeats nothing, and the ends of the word
-  // that would repeat something. Nothing: that cannot be said in short.
+  // For states that depend on the text read so far (state.text is not 0). fresh: the state if the word repeats no
+  // earlier text. repeated_ends: the ends of the word that would repeat an earlier text; empty if there is no short
+  // list.
   virtual GrammarState fresh(GrammarState state) { return state; }
   virtual std::optional<std::vector<std::string>> repeated_ends(GrammarState) { return std::nullopt; }
 };

@@ -1,5 +1,5 @@
-// From the text of a constraint to the machine that reads bytes. compile_schema is in schema_machine.h. All throw Error
-// that says what is wrong with the text, and where.
+// Compiles the text of a constraint into a machine that reads bytes. compile_schema is in schema_machine.h. All
+// functions throw Error, which says what is wrong with the text and where.
 #pragma once
 #include <memory>
 #include <string_view>
@@ -15,6 +15,6 @@ Grammar read_lark(std::string_view text);
 std::unique_ptr<Automaton> compile_grammar(Grammar grammar);
 std::unique_ptr<Automaton> compile_gbnf(std::string_view text);
 std::unique_ptr<Automaton> compile_lark(std::string_view text);
-std::unique_ptr<Automaton> compile_regex(std::string_view pattern);  // of ECMA 262; the whole text is a match
+std::unique_ptr<Automaton> compile_regex(std::string_view pattern);  // ECMA 262; the pattern must match the whole text
 
 }  // namespace ingot

@@ -1,5 +1,5 @@
-// Constraint: a compiled grammar over a model's tokens, shared by all requests that ask for it. Matcher: one answer's
-// way through it.
+// Constraint: a compiled grammar over a model's tokens, shared by all requests that use it. Matcher: the progress of
+// one answer through a Constraint.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -38,13 +38,13 @@ class Constraint {
   void add_if_allowed(int32_t token, GrammarState state, TokenMask& mask);
   void add_tokens(const TokenTrie& trie, GrammarState state, uint32_t first, uint32_t last, TokenMask& mask);
 
-  std::mutex mutex_;  // of all that follows
+  std::mutex mutex_;  // guards all members below
   std::unique_ptr<Automaton> automaton_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
   std::unordered_map<GrammarState, std::shared_ptr<const TokenMask>> masks_;
   WordMasks words_;
   std::unordered_map<GrammarState, CloserSet> closers_before_;
-  CloserSet closers_now_;  // of a state that is not kept
+  CloserSet closers_now_;  // for a state that is not cached
   std::unordered_map<GrammarState, std::string> forced_;
   size_t n_mask_bytes_ = 0;
   std::atomic<size_t> n_bytes_{0};  // read without the mutex, which is held for as long as a mask takes
@@ -54,22 +54,22 @@ class Matcher {
  public:
   explicit Matcher(std::shared_ptr<Constraint> constraint);
 
-  // The tokens that may come next, among them the ends where the answer may end.
+  // The tokens that may come next. End tokens are among them if the answer may end here.
   std::shared_ptr<const TokenMask> mask();
-  // Goes on by a token. False, and nothing changes, for one that the mask does not allow.
+  // Advances by one token. If the mask does not allow the token, returns false and changes nothing.
   bool accept(int32_t token);
-  // Takes back the last n tokens.
+  // Undoes the last n tokens.
   void roll_back(int n);
   bool can_end() const { return can_end_; }  // the answer may end here
-  bool is_over();                            // and must
-  // The bytes that must come next, whatever is drawn; at most kMostForced.
+  bool is_over();                            // the answer must end here
+  // The bytes that must come next, whatever is sampled; at most kMostForced.
   static constexpr size_t kMostForced = 256;
   std::string forced();
   int n_tokens() const { return static_cast<int>(states_.size()) - 1; }
 
  private:
   std::shared_ptr<Constraint> constraint_;
-  std::vector<GrammarState> states_;  // before each token, and now
+  std::vector<GrammarState> states_;  // before each token, and the current state
   bool can_end_ = false;
 };
 

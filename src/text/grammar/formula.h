@@ -1,6 +1,6 @@
-// Boolean formulas over numbered leaves, hash-consed: what has to hold of a value, in terms of schemas, of rules of
-// schemas, or of other formulas. Simplified as they are made, so a formula that nothing can change any more is kTrue or
-// kFalse.
+// Boolean formulas over numbered leaves, hash-consed. A formula is a condition on a value; its leaves are schemas,
+// rules of schemas, or other formulas. Formulas are simplified when made, so a formula with a fixed truth value is
+// kTrue or kFalse.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -23,19 +23,19 @@ class Formulas {
   Id all(std::vector<Id> parts);
   Id any(std::vector<Id> parts);
   Id negation(Id part);
-  Id one(std::vector<Id> parts);  // exactly one of them
+  Id one(std::vector<Id> parts);  // exactly one of the parts holds
 
   Kind kind(Id id) const { return nodes_[id].kind; }
   std::span<const uint32_t> parts(Id id) const { return {args_.data() + nodes_[id].first, nodes_[id].count}; }
   uint32_t number(Id leaf) const { return parts(leaf)[0]; }
 
-  // `id` with a formula in place of each leaf: replace(number) -> Id.
+  // Returns `id` with each leaf replaced by a formula: replace(number) -> Id.
   template <class Replace>
   Id substitute(Id id, Replace&& replace);
   // truth_of(number) -> Truth.
   template <class TruthOf>
   Truth evaluate(Id id, TruthOf&& truth_of) const;
-  // Calls visit(number) for each leaf, several times for one that stands several times.
+  // Calls visit(number) for each leaf, once for each occurrence.
   template <class Visit>
   void each_leaf(Id id, Visit&& visit) const;
 
@@ -70,7 +70,7 @@ Truth Formulas::evaluate(Id id, TruthOf&& truth_of) const {
   if (kind == Kind::kTrue) return Truth::kTrue;
   if (kind == Kind::kLeaf) return truth_of(number(id));
   int n[3] = {0, 0, 0};
-  for (uint32_t i = 0; i < nodes_[id].count; ++i) {  // truth_of may add formulas, and move all
+  for (uint32_t i = 0; i < nodes_[id].count; ++i) {  // truth_of may add formulas, which may move all nodes
     ++n[static_cast<int>(evaluate(args_[nodes_[id].first + i], truth_of))];
   }
   const int n_false = n[0], n_unknown = n[1], n_true = n[2];

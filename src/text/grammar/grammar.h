@@ -1,6 +1,6 @@
-// A context-free grammar: rules over terminals. Terminals are regular languages of bytes, or other machines (a JSON
-// Schema inside a tool call). Readers of text (gbnf.cc, lark.cc) and C++ code build one in the same way; pushdown.h
-// runs it.
+// Grammar: a context-free grammar, as rules over terminals. A terminal is a regular language of bytes, or another
+// machine (for example, a JSON Schema inside a tool call). Readers of text (gbnf.cc, lark.cc) and C++ code build
+// grammars in the same way. pushdown.h runs a grammar.
 #pragma once
 #include <memory>
 #include <string>
@@ -23,39 +23,39 @@ class Grammar {
 
   Part language(Language id);
   Part literal(std::string_view text);
-  Part regex(std::string_view pattern);        // a match of the whole; ECMA 262
-  Part text_without(std::string_view marker);  // any text that does not hold `marker`
-  Part text_until(std::string_view marker);    // any text up to the first `marker`, with it
+  Part regex(std::string_view pattern);        // ECMA 262; must match the whole part
+  Part text_without(std::string_view marker);  // any text that does not contain `marker`
+  Part text_until(std::string_view marker);    // any text up to and including the first `marker`
   Part embed(std::unique_ptr<Automaton> machine);
   Part sequence(std::vector<Part> parts);
   Part choice(std::vector<Part> parts);
-  Part repeat(Part part, int min, int max);  // max: or kNoLimit
+  Part repeat(Part part, int min, int max);  // max may be kNoLimit
 
-  // Rules may be referred to before they are defined.
+  // A rule may be used before its definition.
   Rule rule(std::string_view name);
   Part refer(Rule rule);
-  // where: the place in a text, for messages.
+  // where: the rule's place in the source text, for messages.
   void define(Rule rule, Part body, std::string where = "the grammar");
   bool is_defined(Rule rule) const { return rules_[rule].body != kUndefined; }
   void set_root(Part root) { root_ = root; }
 
   RegularLanguages& languages() { return *languages_; }
 
-  // For the machine that runs the grammar.
+  // The members below are for the machine that runs the grammar.
   struct Node {
     Kind kind;
-    uint16_t depth;   // of parts in parts
-    uint32_t id = 0;  // of a language, a machine or a rule
+    uint16_t depth;   // nesting depth of parts
+    uint32_t id = 0;  // of the language, machine or rule
     int min = 0, max = 0;
     std::vector<Part> parts;
   };
-  struct Facts {                     // of each part
-    std::vector<Language> language;  // where it is regular and small enough; else kNone
+  struct Facts {                     // indexed by part
+    std::vector<Language> language;  // kNone if the part is not regular or too large
     std::vector<bool> has_empty, is_productive;
   };
   static constexpr Language kNone = UINT32_MAX;
-  // Rewrites rules that begin with themselves as repetitions, then finds the facts. Throws Error where a rule is not
-  // defined or no text belongs to the grammar.
+  // Rewrites left-recursive rules as repetitions, then computes the facts. Throws Error if a rule is not defined or if
+  // no text matches the grammar.
   Facts finish();
   const Node& node(Part part) const { return nodes_[part]; }
   Part root() const { return root_; }
@@ -65,7 +65,8 @@ class Grammar {
   size_t n_rules() const { return rules_.size(); }
   std::vector<std::unique_ptr<Automaton>>& machines() { return machines_; }
   std::unique_ptr<RegularLanguages> take_languages() { return std::move(languages_); }
-  // At most so deep is the expression of a part's language. Deeper ones stay rules: languages are walked by recursion.
+  // The depth of the expression of a part's language. Parts deeper than kMaxWeight stay rules, because recursive
+  // functions walk languages.
   uint32_t weight(Part part) const { return weights_[part]; }
   static constexpr uint32_t kMaxWeight = 256;
 

@@ -1,4 +1,4 @@
-// The text of a grammar while it is read: where the reader is, and what it says where it cannot go on.
+// GrammarScanner: the text of a grammar while it is read: the position of the reader, and the errors with their place.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -23,9 +23,9 @@ class GrammarScanner {
     }
   }
   static constexpr size_t kMaxBytes = size_t{256} << 10;
-  static constexpr int kMaxRepeat = 65535;  // of {n,m}
-  static constexpr int kMaxDepth = 256;     // of groups in groups
-  static constexpr int kNoLimit = -1;       // of repetitions
+  static constexpr int kMaxRepeat = 65535;  // limit of n and m in {n,m}
+  static constexpr int kMaxDepth = 256;     // limit for nested groups
+  static constexpr int kNoLimit = -1;       // no upper limit of repetitions
 
   size_t at() const { return at_; }
   void go_to(size_t at) { at_ = at; }
@@ -49,7 +49,7 @@ class GrammarScanner {
     at_ += c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     return c;
   }
-  // The code point of so many hexadecimal digits.
+  // Reads a code point of n_digits hexadecimal digits.
   char32_t take_hex(int n_digits) {
     char32_t value = 0;
     for (int i = 0; i < n_digits; ++i, ++at_) {
@@ -75,8 +75,8 @@ class GrammarScanner {
     return value;
   }
 
-  // How often the part before is to come: *, +, ?, {n}, {n,}, {,m} or {n,m}; nothing where none of these stands. `skip`
-  // passes over what may stand between the braces.
+  // How often the previous part repeats: *, +, ?, {n}, {n,}, {,m} or {n,m}; empty if none of these follows. `skip`
+  // skips the white space that is allowed between the braces.
   struct Repeat {
     int min = 0, max = kNoLimit;
   };

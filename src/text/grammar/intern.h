@@ -1,4 +1,4 @@
-// Lists of words, each kept once and known by its number.
+// WordLists: stores each list of words once and identifies the list by a number.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace ingot {
 
 class WordLists {
  public:
-  // Throws Error where more than `max` lists would be kept. `what` names them.
+  // Throws Error if there are more than `max` lists. `what` is the name of the lists in the message.
   WordLists(size_t max, const char* what) : max_(max), what_(what) {}
 
   uint32_t intern(std::span<const uint32_t> words) {
@@ -55,7 +55,7 @@ class WordLists {
   const char* what_;
   std::vector<uint32_t> words_;
   std::vector<size_t> starts_;
-  std::vector<uint64_t> hashes_;  // of each list
+  std::vector<uint64_t> hashes_;  // one for each list
   std::vector<uint32_t> slots_;   // open addressing: the number of a list + 1, or 0
 };
 

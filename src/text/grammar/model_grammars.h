@@ -1,5 +1,5 @@
-// What requests of one model have their answers follow: texts of grammars, compiled over the model's tokens. What was
-// used last is kept, so that a schema which comes with each request is compiled once.
+// ModelGrammars: the compiled grammars for the answers of one model. Recently used grammars stay cached, so that a
+// schema that comes with each request is compiled once.
 #pragma once
 #include <functional>
 #include <list>
@@ -24,25 +24,25 @@ struct GrammarText {
   bool deep_indents = false;  // JSON may have lines with much white space, which models are kept from
 };
 
-// Throws Error that says what is wrong or cannot be enforced, and where. warnings: those of a schema are added, where
-// somebody wants them.
+// Throws Error, which says what is wrong or cannot be enforced, and where. If `warnings` is not null, the warnings of a
+// schema are added.
 std::unique_ptr<Automaton> compile(const GrammarText& grammar, std::vector<std::string>* warnings = nullptr);
 
-// A regular expression of which each of the texts is a match, and nothing else.
+// A regular expression that matches exactly these texts.
 std::string regex_of_choices(const std::vector<std::string>& choices);
 
-// n_tokens: of the model, which may have more than its tokenizer. These stand for no text. The tokenizer outlives the
-// vocabulary.
+// n_tokens: the number of the model's tokens. The model may have more tokens than the tokenizer; the additional tokens
+// have no text. The tokenizer must outlive the vocabulary.
 std::unique_ptr<GrammarVocabulary> make_grammar_vocabulary(const Tokenizer& tokenizer, int32_t n_tokens);
 
 class ModelGrammars {
  public:
-  // max_bytes: of what is kept. tokenizer: outlives this.
+  // max_bytes: limit of the cached grammars. The tokenizer must outlive this object.
   ModelGrammars(const Tokenizer& tokenizer, int32_t n_tokens, size_t max_bytes = size_t{256} << 20);
 
-  // From any thread. Throws Error, and adds warnings, as compile() does.
+  // Any thread may call get(). Throws Error and adds warnings like compile().
   std::shared_ptr<Constraint> get(const GrammarText& grammar, std::vector<std::string>* warnings = nullptr);
-  // The same for a machine that `make` makes. `key` says everything that the machine is made of.
+  // The same for a machine made by `make`. Equal keys must mean equal machines.
   using Make = std::function<std::unique_ptr<Automaton>(std::vector<std::string>* warnings)>;
   std::shared_ptr<Constraint> get(const std::string& key, const Make& make, std::vector<std::string>* warnings = nullptr);
   size_t n_kept() const;
@@ -61,8 +61,8 @@ class ModelGrammars {
   const size_t max_bytes_;
   std::once_flag once_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
-  mutable std::mutex mutex_;  // of what follows
-  std::list<Entry> entries_;  // the one used last comes first
+  mutable std::mutex mutex_;  // guards the members below
+  std::list<Entry> entries_;  // most recently used first
   std::unordered_map<std::string, std::list<Entry>::iterator> places_;
 };
 

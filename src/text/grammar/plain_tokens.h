@@ -1,5 +1,6 @@
-// The tokens that are plain text of a JSON string: whole characters, without quotes, escapes and control characters.
-// Most tokens are. Which of them consist of given characters alone is found without a walk of the tree.
+// PlainTokens: the tokens that are plain text in a JSON string: whole characters without quotes, escapes and control
+// characters. Most tokens are plain. This class finds the tokens made of given characters without walking through the
+// trie.
 #pragma once
 #include <array>
 #include <bit>
@@ -15,7 +16,7 @@
 
 namespace ingot {
 
-using TokenMask = std::vector<uint32_t>;  // [ceil(n_tokens / 32)]: bit i of it is token i
+using TokenMask = std::vector<uint32_t>;  // [ceil(n_tokens / 32)]: bit i % 32 of word i / 32 is token i
 
 inline void allow_token(TokenMask& mask, int32_t token) {
   mask[static_cast<size_t>(token) / 32] |= 1u << (static_cast<uint32_t>(token) % 32);
@@ -24,7 +25,7 @@ inline bool allows_token(const TokenMask& mask, int32_t token) {
   return mask[static_cast<size_t>(token) / 32] >> (static_cast<uint32_t>(token) % 32) & 1u;
 }
 
-// A set of kinds of characters: each character of ASCII is a kind; all others are one, in the place of NUL.
+// A set of kinds of characters. Each ASCII character is a kind; all other characters are one kind, at the index of NUL.
 struct CharKinds {
   static constexpr uint8_t kOthers = 0;
   std::array<uint64_t, 2> bits{};
@@ -43,28 +44,29 @@ struct CharKinds {
 
 class PlainTokens {
  public:
-  // Characters beyond ASCII that patterns tell from the others (\s, \S and the dot do): no plain token has one.
+  // Characters beyond ASCII that patterns treat differently (\s, \S and the dot do). No plain token contains such a
+  // character.
   static bool is_special(char32_t c);
   static bool is_plain(std::string_view bytes);
 
   PlainTokens() = default;
-  explicit PlainTokens(const std::vector<std::string>& bytes);  // of all tokens, by their ids
+  explicit PlainTokens(const std::vector<std::string>& bytes);  // bytes of all tokens, indexed by id
 
   const TokenTrie& trie() const { return trie_; }
   struct Below {
-    CharKinds kinds;     // of characters that begin below the node
-    uint16_t most = 0;   // characters of a token at the node or below, from the root
+    CharKinds kinds;     // kinds of the characters that begin below the node
+    uint16_t most = 0;   // the most characters of a token at or below the node, counted from the root
   };
   const Below& below(uint32_t node) const { return below_[node]; }
 
-  // The tokens whose first character is of `first` and whose others are of `rest`, at most `most` in all. From any
-  // thread.
+  // The tokens with a first character in `first`, all other characters in `rest`, and at most `most` characters. Any
+  // thread may call this function.
   std::shared_ptr<const TokenMask> mask(const CharKinds& first, const CharKinds& rest, int most) const;
 
  private:
   struct Made {
     std::shared_ptr<const TokenMask> mask;
-    int longest = 0;  // of the mask's tokens, in characters
+    int longest = 0;  // the most characters of a token in the mask
   };
   using Key = std::tuple<CharKinds, CharKinds, int>;
   Made all(const CharKinds& first, const CharKinds& rest) const;
@@ -72,12 +74,12 @@ class PlainTokens {
 
   TokenTrie trie_;
   std::vector<Below> below_;      // [node]
-  std::vector<CharKinds> rest_;   // [token]: of all characters but the first
+  std::vector<CharKinds> rest_;   // [token]: kinds of all characters after the first
   std::vector<uint8_t> first_;    // [token]: the kind of the first character
   std::vector<uint16_t> n_chars_; // [token]; 0: the token is not plain
   std::vector<int32_t> by_length_;
-  std::vector<uint32_t> shorter_;  // [n]: how many of by_length_ have fewer than n characters
-  mutable std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // of what follows
+  std::vector<uint32_t> shorter_;  // [n]: number of entries of by_length_ with fewer than n characters
+  mutable std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // guards the members below
   mutable std::map<Key, Made> made_;
 };
 

@@ -1,7 +1,8 @@
-// Runs a context-free grammar byte by byte. All ways to read the text are followed side by side: each is a terminal
-// that is being read, what its rule asks for after it, and a stack of what the rules above ask for. Ways that enter a
-// rule at the same byte share one stack from there on (a graph-structured stack; Tomita, "An efficient context-free
-// parsing algorithm for natural languages", 1985), so ambiguity costs memory, but never a power of it.
+// PushdownMachine: runs a context-free grammar byte by byte. The machine follows all ways to read the text in parallel.
+// Each way has a terminal that is being read, the rest of its rule, and a stack with the rests of the rules above. Ways
+// that enter a rule at the same byte share one stack from then on (a graph-structured stack; Tomita, "An efficient
+// context-free parsing algorithm for natural languages", 1985). So ambiguity costs memory, but never exponentially
+// much.
 #pragma once
 #include <array>
 #include <deque>
@@ -19,7 +20,7 @@ namespace ingot {
 
 class PushdownMachine final : public Automaton {
  public:
-  // Throws Error where a rule begins with itself otherwise than directly.
+  // Throws Error if a rule is left-recursive through other rules.
   explicit PushdownMachine(Grammar grammar);
 
   void limit_work(size_t n_steps) override;
@@ -27,7 +28,8 @@ class PushdownMachine final : public Automaton {
   GrammarState start() override { return start_; }
   GrammarState step(GrammarState state, uint8_t byte) override;
   bool accepts(GrammarState state) override;
-  // Words: where there is one way alone, a terminal up to where it may end, or a word of a machine inside.
+  // Words: a terminal up to where it may end, if there is only one way to read the text; or a word of an embedded
+  // machine.
   bool is_word(uint32_t place) const override { return place >= kFirstWord; }
   uint32_t step_word(uint32_t place, uint8_t byte) override;
   bool is_string(uint32_t place) const override;
@@ -39,15 +41,15 @@ class PushdownMachine final : public Automaton {
   uint32_t free_place(uint32_t place) override;
 
  private:
-  using Expr = uint32_t;   // what a rule still asks for: a part of its body, or the rest of one
-  using Stack = uint32_t;  // a set of (what to go on with, the stack then)
+  using Expr = uint32_t;   // the rest of a rule: a part of its body, or what remains of a part
+  using Stack = uint32_t;  // a set of pairs (expression to continue with, its stack)
   using Language = RegularLanguages::Id;
   using Words = std::vector<uint32_t>;
   static constexpr uint32_t kBetween = 3, kFirstWord = 16;
   static constexpr Expr kNothing = 0, kEmpty = 1, kAccept = UINT32_MAX;
   enum ExprKind : uint32_t { kLanguage = 2, kMachine, kRule, kSequence, kChoice, kRepeat };
 
-  // A symbol that an expression may begin with, and the rest.
+  // A symbol that may begin an expression, and the rest of the expression.
   struct Head {
     ExprKind kind;
     uint32_t id;
@@ -55,19 +57,19 @@ class PushdownMachine final : public Automaton {
   };
   struct RuleBody {
     Expr body = kNothing;
-    int rank = -1;  // a rule begins with rules of higher ranks only
+    int rank = -1;  // a rule begins only with rules of higher ranks
   };
-  // One way to read the text. `terminal`: 2 x a language, or 1 + 2 x a state of a machine.
+  // One way to read the text. `terminal`: 2 * language, or 1 + 2 * state of a machine.
   struct Item {
     uint32_t terminal;
     Expr rest;
     Stack stack;
     auto operator<=>(const Item&) const = default;
   };
-  // What a byte leads to, while it is found.
+  // The result of a byte while it is computed.
   struct Closure {
     std::vector<Item> items;
-    std::map<int, Words> entered;  // rank of a rule: (rest, stack) of those that enter it
+    std::map<int, Words> entered;  // by rank of the rule: pairs (rest, stack) of the ways that enter it
     std::unordered_set<uint64_t> seen;
     bool accepts = false;
   };
@@ -110,8 +112,8 @@ class PushdownMachine final : public Automaton {
   std::deque<std::unique_ptr<std::vector<Head>>> heads_;
   size_t n_heads_ = 0;
   WordLists stacks_{1 << 20, "stacks"};
-  std::vector<uint32_t> depths_;  // of stacks
-  size_t n_words_ = 0;            // in stacks and frames
+  std::vector<uint32_t> depths_;  // [stack]
+  size_t n_words_ = 0;            // in all stacks and frames
   WordLists frames_{1 << 20, "sets of configurations"}, contexts_{1 << 20, "configurations"};
   WordLists machine_states_{1 << 22, "states of machines"};
   std::vector<GrammarState> states_;

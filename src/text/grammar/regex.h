@@ -1,6 +1,6 @@
-// Regular expressions of ECMA 262 (`pattern` of JSON Schema, --regex) as languages. Anchors, look-ahead and character
-// classes mean what they mean there; what is not regular (back references), look-behind and word boundaries are refused
-// by name.
+// Reads regular expressions of ECMA 262 (`pattern` of JSON Schema, --regex) as languages. Anchors, look-ahead and
+// character classes have the meaning of the standard. Back references (which are not regular), look-behind and word
+// boundaries are refused, with their names in the error.
 #pragma once
 #include <string_view>
 
@@ -9,11 +9,11 @@
 namespace ingot {
 
 enum class RegexMatch {
-  kSearch,  // the language of all texts with a match somewhere in them
-  kWhole,   // of all texts that are a match
+  kSearch,  // all texts that contain a match
+  kWhole,   // all texts that are a match as a whole
 };
 
-// Throws Error that says what is wrong with the expression, and where.
+// Throws Error, which says what is wrong with the expression, and where.
 RegularLanguages::Id parse_regex(RegularLanguages& languages, std::string_view pattern, RegexMatch match);
 
 }  // namespace ingot

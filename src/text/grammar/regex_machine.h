@@ -1,4 +1,4 @@
-// Reads text that is, as a whole, of one regular language: one derivative a byte.
+// RegexMachine: reads text that must match one regular language as a whole, with one derivative per byte.
 #pragma once
 #include <memory>
 
@@ -9,7 +9,7 @@ namespace ingot {
 
 class RegexMachine final : public Automaton {
  public:
-  // Throws Error where no text belongs to `language`.
+  // Throws Error if no text belongs to `language`.
   RegexMachine(std::unique_ptr<RegularLanguages> languages, RegularLanguages::Id language);
 
   void limit_work(size_t n_steps) override { languages_->limit_work(n_steps); }
@@ -18,7 +18,7 @@ class RegexMachine final : public Automaton {
   GrammarState start() override { return {kFirst + start_, 0, 0}; }
   GrammarState step(GrammarState state, uint8_t byte) override;
   bool accepts(GrammarState state) override { return !state.is_dead() && languages_->has_empty(state.place - kFirst); }
-  // No words: a state is its place alone already.
+  // There are no words, because the place is the whole state already.
   bool is_word(uint32_t) const override { return false; }
   uint32_t step_word(uint32_t, uint8_t) override { return kDead; }
   uint32_t word_outcome(uint32_t) override { return 0; }

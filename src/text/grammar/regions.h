@@ -1,5 +1,6 @@
-// Regions of a word: places from which the same characters may come next, and most of these characters lead to another
-// place of the region. While a string stays in a region, a token is allowed by its characters alone.
+// Regions of a word. From all places of a region the same characters may come next, and most of these characters lead
+// to a place of the same region. While a string stays in a region, the characters of a token alone decide whether the
+// token is allowed.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -13,25 +14,25 @@ namespace ingot {
 
 struct Region {
   static constexpr int kNoEnd = INT32_MAX;
-  CharKinds stays;    // characters after which the place is one of the region; empty: no region was found
+  CharKinds stays;    // characters that lead to a place of the region; empty: no region was found
   CharKinds leaves;   // other characters that may come next
-  int chars = 0;      // so many characters of `stays` may follow each other, or kNoEnd
-  bool ends = false;  // after `chars` characters no character may come
+  int chars = 0;      // the most characters of `stays` in a row, or kNoEnd
+  bool ends = false;  // no character may come after `chars` characters
   auto operator<=>(const Region&) const = default;
 };
 
-// The region of a string that any text may go on with.
+// The region of a string that allows any text.
 inline constexpr Region kAnyText{{{~uint64_t{0}, ~uint64_t{0}}}, {}, Region::kNoEnd, false};
 
 class Regions {
  public:
   explicit Regions(Automaton& automaton) : automaton_(automaton) {}
 
-  // What may come after `place`, a place of a string (Automaton::is_string).
+  // What may come after `place`, which must be a place of a string (Automaton::is_string).
   struct Next {
     CharKinds alive;
-    // The places after a character beyond ASCII, whichever of those that are not PlainTokens::is_special. None where
-    // some of these characters are allowed and others are not.
+    // The places after a character beyond ASCII that is not PlainTokens::is_special. Empty if some of these characters
+    // are allowed and others are not.
     std::vector<uint32_t> others;
   };
   const Next& next(uint32_t place);
@@ -41,7 +42,7 @@ class Regions {
  private:
   Next find_next(uint32_t place);
   Region find(uint32_t place);
-  // Calls visit(place) for each place that follows `place` after a character of `kinds`, which are all alive.
+  // Calls visit(place) for each place that a character of `kinds` leads to from `place`. All `kinds` must be alive.
   template <class Visit>
   void each_after(uint32_t place, const CharKinds& kinds, Visit&& visit);
   bool stays_alike(uint32_t place, uint8_t kind, const CharKinds& alive);

@@ -1,7 +1,7 @@
 // Regular languages over bytes as hash-consed expressions: union, intersection, complement, concatenation, repetition.
-// An expression is its own automaton: the derivative of a language by a byte is what may follow that byte
-// (Brzozowski, "Derivatives of regular expressions", 1964). States are made when they are first asked for, so a large
-// repetition costs nothing until text reaches it. Not safe for use by several threads at once.
+// An expression is its own automaton: the derivative of a language by a byte is the language of what may follow that
+// byte (Brzozowski, "Derivatives of regular expressions", 1964). Derivatives are made on first use, so a large
+// repetition costs nothing until text reaches it. Not thread-safe.
 #pragma once
 #include <array>
 #include <bitset>
@@ -16,17 +16,17 @@
 namespace ingot {
 
 using ByteSet = std::bitset<256>;
-using CharRange = std::pair<char32_t, char32_t>;  // both ends belong to it
+using CharRange = std::pair<char32_t, char32_t>;  // both ends included
 
 class RegularLanguages {
  public:
   using Id = uint32_t;
-  static constexpr Id kNothing = 0;   // no text at all
-  static constexpr Id kEmpty = 1;     // the empty text alone
+  static constexpr Id kNothing = 0;   // no text
+  static constexpr Id kEmpty = 1;     // only the empty text
   static constexpr Id kAnything = 2;  // every sequence of bytes
   static constexpr int kNoLimit = -1;
 
-  // Throws Error where more than `max_nodes` expressions would be made.
+  // Throws Error if there are more than `max_nodes` expressions.
   explicit RegularLanguages(size_t max_nodes = 1 << 18);
 
   static constexpr size_t kMostWork = size_t{1} << 19;  // parts of expressions: about 0.1 s
@@ -41,30 +41,29 @@ class RegularLanguages {
   Id bytes(const ByteSet& set);
   Id literal(std::string_view text);
   Id literals(std::span<const std::string_view> texts);
-  Id characters(std::span<const CharRange> ranges);  // one code point of these, in UTF-8
+  Id characters(std::span<const CharRange> ranges);  // one code point of these ranges, in UTF-8
   Id concat(Id first, Id second);
   Id any_of(std::vector<Id> parts);
   Id all_of(std::vector<Id> parts);
   Id complement(Id part);
-  Id repeat(Id part, int min, int max);  // max: or kNoLimit
+  Id repeat(Id part, int min, int max);  // max may be kNoLimit
   // Decimal digits, with or without a fraction, whose value times 10^n_decimals is a multiple of `divisor`.
   Id multiples(uint64_t divisor, int n_decimals);
 
-  Id any_char() const { return any_char_; }  // one code point but for surrogates
+  Id any_char() const { return any_char_; }  // one code point, except surrogates
   Id any_text() const { return any_text_; }  // any_char()*
 
   bool has_empty(Id id) const { return nodes_[id].has_empty; }
   Id derive(Id id, uint8_t byte);
-  bool is_live(Id id);  // some text belongs to it. A search that grows too large says true
-  // What may follow each byte; kNothing for a byte after which no text of the language is left. The row stays where
-  // it is.
+  bool is_live(Id id);  // whether some text belongs to the language; true if the search grows too large
+  // [byte]: the language that may follow each byte; kNothing if no text of the language continues with that byte. The
+  // reference stays valid.
   const std::array<Id, 256>& row(Id id);
 
-  // Whatever text comes first, another may follow so that both together belong to the language. False where that is not
-  // known.
+  // Whether every text is the beginning of a text of the language. False if unknown.
   bool allows_any_text(Id id) const;
 
-  // any_char() repeated, as its bounds; first < 0: the language is another.
+  // If the language is any_char() repeated: the bounds of the repetition. first < 0: another language.
   std::pair<int, int> char_counts(Id id) const;
   size_t size() const { return nodes_.size(); }
 
@@ -73,11 +72,11 @@ class RegularLanguages {
   struct Node {
     Kind kind;
     bool has_empty;
-    bool is_text;           // every text of it is UTF-8 (false where that is not known)
-    bool is_plain;          // no intersection, complement or arithmetic inside: live unless kNothing
-    uint32_t classes;       // bytes of one class have one derivative
-    uint32_t depth;         // of the recursion that finds one
-    uint32_t first, count;  // children, or numbers, in args_
+    bool is_text;           // every text of the language is UTF-8; false if unknown
+    bool is_plain;          // no intersection, complement or arithmetic inside, so live unless kNothing
+    uint32_t classes;       // bytes of one class have the same derivative
+    uint32_t depth;         // depth of the recursion that finds a derivative
+    uint32_t first, count;  // range in args_: children or numbers
   };
   using Classes = std::array<uint8_t, 256>;
   enum class Life : uint8_t { kUnknown, kLive, kDead };
@@ -102,14 +101,14 @@ class RegularLanguages {
   std::vector<ByteSet> byte_sets_;
   std::unordered_multimap<uint64_t, Id> index_;
   std::vector<Classes> classes_;
-  std::vector<std::vector<uint8_t>> class_bytes_;  // [classes][class]: its first byte
+  std::vector<std::vector<uint8_t>> class_bytes_;  // [classes][class]: the first byte of the class
   std::unordered_multimap<uint64_t, uint32_t> class_index_;
   std::unordered_map<uint64_t, uint32_t> refined_;
-  std::vector<Id> derived_;               // of the nodes that have been derived, a derivative for each class
-  std::vector<uint32_t> first_derived_;   // [node]: in derived_, or kNone
+  std::vector<Id> derived_;               // a derivative for each class, of the nodes that have been derived
+  std::vector<uint32_t> first_derived_;   // [node]: index in derived_, or kNone
   std::vector<Life> life_;                // [node]
   std::deque<std::array<Id, 256>> rows_;
-  std::vector<uint32_t> row_of_;          // [node]: in rows_, or kNone
+  std::vector<uint32_t> row_of_;          // [node]: index in rows_, or kNone
   Id any_char_ = 0, any_text_ = 0;
 };
 

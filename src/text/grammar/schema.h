@@ -1,6 +1,6 @@
-// A JSON Schema as a table of rules (drafts 4 to 2020-12). Each schema is what it says itself, type by type, and a
-// formula over other schemas ($ref, allOf, anyOf, oneOf, not, if). What cannot be enforced is refused by keyword and
-// path, never ignored. Made once for a schema; schema_machine.h runs it.
+// A JSON Schema as a table of rules (drafts 4 to 2020-12). Each schema has its own rules, by type, and a formula over
+// other schemas ($ref, allOf, anyOf, oneOf, not, if). A keyword that cannot be enforced is refused with its path, never
+// ignored. The table is made once for a schema; schema_machine.h runs it.
 #pragma once
 #include <array>
 #include <string>
@@ -21,12 +21,12 @@ inline constexpr SchemaId kAnySchema = 0, kNoSchema = 1;  // `true` and `false`
 
 struct ObjectRule {
   std::vector<std::pair<std::string, SchemaId>> properties;               // in the order of the schema
-  std::vector<std::pair<RegularLanguages::Id, SchemaId>> patterns;        // of names
-  SchemaId additional = kAnySchema;                                       // of names that neither has
-  RegularLanguages::Id names = 0;                                         // that are allowed at all
+  std::vector<std::pair<RegularLanguages::Id, SchemaId>> patterns;        // patterns of names
+  SchemaId additional = kAnySchema;  // for names that match neither properties nor patterns
+  RegularLanguages::Id names = 0;                                         // the allowed names
   std::vector<std::string> required;
-  int min = 0, max = -1;                                                  // members; -1: any number
-  // The rule says no more than that these names are there, so that once they are nothing can break it.
+  int min = 0, max = -1;                                                  // number of members; -1: no limit
+  // Whether the rule only requires some names, so that nothing can break the rule once they are present.
   bool is_presence_only() const {
     return properties.empty() && patterns.empty() && additional == kAnySchema && max < 0 && min == 0 && !limits_names;
   }
@@ -43,15 +43,15 @@ struct ArrayRule {
 };
 
 struct Schema {
-  uint8_t types = (1 << kJsonTypes) - 1;                      // bit 1 << JsonType: allowed
-  std::array<RegularLanguages::Id, kScalarTypes> languages{};  // of the text; of a string: of what it holds
-  int object = -1, array = -1;                                // in SchemaTable::objects and arrays, or -1
-  Formulas::Id others = Formulas::kTrue;                      // leaves: schemas that hold of the same value
-  Formulas::Id objects = Formulas::kTrue;                     // the same, of objects alone
+  uint8_t types = (1 << kJsonTypes) - 1;                      // bit 1 << JsonType is set: the type is allowed
+  std::array<RegularLanguages::Id, kScalarTypes> languages{};  // of the text; for a string, of its content
+  int object = -1, array = -1;                                // index in SchemaTable::objects and arrays, or -1
+  Formulas::Id others = Formulas::kTrue;                      // leaves: schemas that the same value must meet
+  Formulas::Id objects = Formulas::kTrue;                     // the same for objects only
 };
 
 struct SchemaOptions {
-  bool is_lenient = false;  // what cannot be enforced becomes a warning
+  bool is_lenient = false;  // a keyword that cannot be enforced becomes a warning
 };
 
 struct SchemaTable {
@@ -69,10 +69,11 @@ struct SchemaTable {
 // Reads the JSON text of a schema. Throws Error with the path and the keyword that is wrong or cannot be enforced.
 void read_schema(std::string_view json, const SchemaOptions& options, SchemaTable& table);
 
-// The texts that belong to exactly one of `parts`, each of which holds valid text alone.
+// The texts that belong to exactly one of `parts`. Each part must contain valid text only.
 RegularLanguages::Id exactly_one(RegularLanguages& languages, const std::vector<RegularLanguages::Id>& parts);
 
-// The language of a `format` of JSON Schema; nothing for a name that JSON Schema does not know.
+// Sets `pattern` to the language of a `format` of JSON Schema. Returns false for a format that JSON Schema does not
+// define.
 bool find_format(std::string_view name, std::string_view* pattern);
 
 }  // namespace ingot

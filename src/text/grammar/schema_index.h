@@ -1,5 +1,5 @@
-// Where the schemas of a document are: what $id, $anchor and $dynamicAnchor name, what a reference points to, and
-// which keywords the document's draft has.
+// SchemaIndex: finds the schemas of a document: by $id, $anchor and $dynamicAnchor, and as the target of a reference.
+// Also knows which keywords the document's draft has.
 #pragma once
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,36 +10,36 @@
 
 namespace ingot {
 
-// The draft that "$schema" names. kAll: none, or one that is not known; every keyword counts.
+// The draft that "$schema" names. kAll: no draft or an unknown draft; every keyword counts.
 enum class Draft : int { k3 = 3, k4 = 4, k6 = 6, k7 = 7, k2019 = 2019, k2020 = 2020, kAll = 9999 };
 
 class SchemaIndex {
  public:
   using Json = nlohmann::ordered_json;
-  // The schemas that dynamic anchors mean: those of the resource that was entered first. 0: no anchor is known.
+  // Selects the schemas of dynamic anchors: those of the resource that was entered first. 0: no anchor is known.
   using Scope = uint32_t;
 
-  // Throws Error where schemas nest too deeply. `root` outlives the index.
+  // Throws Error if schemas nest too deeply. `root` must outlive the index.
   explicit SchemaIndex(const Json& root);
 
   Draft draft() const { return draft_; }
-  // Until draft 7, what stands beside a $ref is ignored.
+  // Up to draft 7, keywords beside a $ref are ignored.
   bool ref_is_alone() const { return draft_ <= Draft::k7; }
-  // A later draft has brought the keyword: in this document it says nothing.
+  // Whether only a later draft has the keyword, so that it means nothing in this document.
   bool is_unknown(std::string_view keyword) const;
 
-  // The scope inside of `schema`, which was reached in `scope`.
+  // The scope inside `schema`, if it is reached from `scope`.
   Scope enter(Scope scope, const Json& schema);
 
   struct Target {
-    const Json* json = nullptr;  // null: there is none
-    bool is_outside = false;     // the reference leaves the document
+    const Json* json = nullptr;  // null: not found
+    bool is_outside = false;     // the reference points outside the document
   };
-  // What the reference `text`, a value of `keyword` ($ref, $dynamicRef, $recursiveRef) of `from`, points to.
+  // The target of the reference `text`, which is the value of `keyword` ($ref, $dynamicRef, $recursiveRef) in `from`.
   Target find(const Json& from, std::string_view keyword, const std::string& text, Scope scope) const;
 
  private:
-  enum class Role { kSchema, kSchemas, kOther };  // a schema, schemas by name, or neither
+  enum class Role { kSchema, kSchemas, kOther };  // a schema, a map of schemas by name, or neither
   using Anchors = std::map<std::string, const Json*>;
 
   static Role role_of(Role parent, std::string_view key);

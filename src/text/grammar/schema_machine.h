@@ -1,10 +1,12 @@
-// Reads JSON byte by byte and knows at each whether the text can still become a value that a schema allows.
+// SchemaMachine: reads JSON byte by byte and knows after each byte whether the text can still become a value that a
+// schema allows.
 //
-// Everything that the schema says of a value is followed side by side. A value has goals: formulas over schemas. When
-// its first byte tells its type, the goals become formulas over rules of that type. Of a scalar that is one regular
-// language, of an object or array a set of rules that hold so far; each member has goals of its own, one for each rule
-// that speaks of it, and when the member ends, the rules whose goal was missed are broken. What is above says which
-// goals are needed, so a byte after which no choice of rules is left is refused at once.
+// The machine follows all parts of the schema in parallel. A value has goals: formulas over schemas. When the first
+// byte of the value shows its type, the goals become formulas over rules of that type. For a scalar, the result is one
+// regular language. For an object or array, the result is a set of rules that hold so far. Each member has its own
+// goals, one for each rule that mentions the member. When the member ends, the rules whose goals were missed are
+// broken. The levels above say which goals are needed, so a byte that leaves no possible choice of rules is refused at
+// once.
 #pragma once
 #include <array>
 #include <map>
@@ -22,7 +24,7 @@
 namespace ingot {
 
 struct MachineOptions {
-  bool any_order = false;    // members in any order; else in the order of the schema, others last
+  bool any_order = false;    // allow any order of members; else the schema's order, then other members
   bool is_compact = false;   // no white space between values
   uint32_t max_blanks = 16;  // bytes of white space in a row: a model must not go on with them for ever
 };
@@ -55,7 +57,7 @@ class SchemaMachine final : public Automaton {
   using Formula = Formulas::Id;
   using Words = std::vector<uint32_t>;
 
-  // Places between words: the kind, and above it how much white space has been read.
+  // Places between words: the kind of the place, and in higher bits the white space read so far.
   enum Place : uint32_t {
     kPlaceDead = 0, kValue = 3, kFirstItem, kNextItem, kFirstName, kNextName, kColon, kAfterValue, kDone, kPlaceKinds = 16
   };
@@ -63,24 +65,24 @@ class SchemaMachine final : public Automaton {
   static constexpr uint32_t kMaxBlanks = (kFirstWord - kPlaceKinds) / kPlaceKinds - 2;  // that places can count
   static constexpr size_t kMaxTexts = 1 << 24;
 
-  // What is asked of a value: goals over schemas, and which combinations of goals will do (leaves: goals).
+  // The conditions on a value: goals over schemas, and the combinations of goals that suffice (leaves: goals).
   struct ValuePlan {
     std::vector<Formula> goals;
     Formula need = Formulas::kTrue;
-    bool is_single = false;  // one goal, needed: nothing has to be remembered of it
+    bool is_single = false;  // a single goal that is needed, so nothing about it must be remembered
     int8_t is_possible = -1;
-    std::array<uint32_t, kScalarTypes> words{};  // first places, once made; kUnmade
-    int object = -1, array = -1;                 // plans, once made
+    std::array<uint32_t, kScalarTypes> words{};  // first places; kUnmade until made
+    int object = -1, array = -1;                 // plans; -1 until made
   };
-  // Leaves of `goals` and `need`: rules, by their place in `rules`.
+  // Leaves of `goals` and `need` are rules, by their index in `rules`.
   struct ObjectPlan {
     std::vector<Formula> goals;
     Formula need = Formulas::kTrue;
     std::vector<int> rules;
-    std::vector<std::string> names;               // named by any rule, in order
-    std::vector<Words> required;                  // of each rule: names
-    std::vector<Language> patterns;               // of names, that decide which schemas a member has
-    std::vector<Words> schemas;                   // [rule][name]: the rule's schema of it, or UINT32_MAX
+    std::vector<std::string> names;               // the names in any rule, in order
+    std::vector<Words> required;                  // [rule]: required names
+    std::vector<Language> patterns;               // patterns of names that decide which schemas a member has
+    std::vector<Words> schemas;                   // [rule][name]: the rule's schema for the name, or UINT32_MAX
     std::vector<std::vector<bool>> name_matches;  // [name][pattern]
     bool counts = false, tracks_names = false;
     bool is_ascii = true;                         // no name needs an escape
@@ -88,12 +90,12 @@ class SchemaMachine final : public Automaton {
       std::map<uint8_t, uint32_t> next;
       int name = -1;
       uint32_t depth = 0;
-      uint32_t first = 0, last = 0;               // names below, as a range of `sorted`
+      uint32_t first = 0, last = 0;               // names below the node, as a range of `sorted`
     };
     std::vector<Node> nodes;                      // the names as a tree
     Words sorted;
     Words node_of;                                // [name]
-    std::vector<int8_t> child;                    // [name]: whether its value can be, of a plan of one rule; -1 unknown
+    std::vector<int8_t> child;  // [name]: whether its value is possible, in a plan of one rule; -1: unknown
   };
   struct ArrayPlan {
     std::vector<Formula> goals;
@@ -106,9 +108,9 @@ class SchemaMachine final : public Automaton {
     uint32_t plan = 0;
     std::vector<bool> allowed;  // [name]
     Words below;                // how many of the first i names of `sorted` are allowed
-    Language others = 0;        // of the names that no rule names
+    Language others = 0;        // the allowed names that no rule names
     bool any = false;
-    bool is_free = false;       // others are any text at all, and names are plain ASCII
+    bool is_free = false;       // other names may be any text, and the names are plain ASCII
   };
 
   // Plans.
@@ -132,13 +134,13 @@ class SchemaMachine final : public Automaton {
   GrammarState close_array(uint32_t frame, uint32_t text);
   Truth object_truth(const ObjectPlan& plan, std::span<const uint32_t> frame, uint32_t rule, bool is_final) const;
   Truth array_truth(const ArrayPlan& plan, std::span<const uint32_t> frame, uint32_t rule, bool is_final) const;
-  bool can_meet(uint32_t frame);  // some choice of rules still holds
+  bool can_meet(uint32_t frame);  // whether some choice of rules still holds
   uint32_t enter_member(uint32_t frame, int name, const std::vector<bool>& matched, uint32_t text);
   uint32_t enter_item(uint32_t frame, uint32_t text);
   std::vector<std::string> seen_items(uint32_t frame) const;
   uint32_t without_seen(uint32_t place, uint32_t frame);
   bool has_unseen(uint32_t plan, uint32_t frame);
-  static std::string string_of(const std::string& json);  // what a JSON string holds
+  static std::string string_of(const std::string& json);  // the content of a JSON string
   Formula member_formula(const ObjectPlan& plan, uint32_t rule, int name, const std::vector<bool>& matched);
   uint32_t plan_member(Words& frame, int name, const std::vector<bool>& matched, Words& link);
   bool can_only_hold(const ObjectPlan& plan, const ObjectRule& rule, uint32_t r, std::span<const uint32_t> frame) const;
@@ -189,10 +191,10 @@ class SchemaMachine final : public Automaton {
   std::unordered_map<uint32_t, uint32_t> set_of_frame_;
   std::map<Words, uint32_t> set_index_;
   std::unordered_map<uint64_t, GrammarState> steps_;
-  std::vector<std::pair<uint32_t, uint8_t>> texts_{{0, 0}, {0, 0}};  // before, and a byte: a tree of texts
+  std::vector<std::pair<uint32_t, uint8_t>> texts_{{0, 0}, {0, 0}};  // a tree of texts: the text before, and a byte
   std::unordered_map<uint64_t, uint32_t> text_index_;
   std::map<std::string, uint32_t> canonical_;
-  std::vector<std::string> canonical_texts_{""};  // by the number that canonical() gave
+  std::vector<std::string> canonical_texts_{""};  // indexed by the number that canonical() returned
   uint32_t root_slot_ = 0;
 };
 

@@ -1,6 +1,6 @@
-// Reads one schema document into a table. schema.cc reads what every schema has, schema_keywords.cc the keywords of
-// each type, schema_values.cc enum and const, schema_unevaluated.cc unevaluatedProperties and unevaluatedItems, and
-// schema_relax.cc makes the table of a lenient reader sound.
+// Reads one schema document into a table. schema.cc reads the parts common to all schemas, schema_keywords.cc the
+// keywords of each type, schema_values.cc enum and const, and schema_unevaluated.cc unevaluatedProperties and
+// unevaluatedItems. schema_relax.cc makes the table of a lenient reader sound.
 #pragma once
 #include <optional>
 #include <set>
@@ -45,9 +45,9 @@ class SchemaReader {
   };
 
   [[noreturn]] static void fail(const std::string& path, std::string_view keyword, std::string_view what);
-  // What is right and cannot be enforced: an error, or a warning.
+  // Reports a valid keyword that cannot be enforced: an error, or a warning if lenient.
   void refuse(const std::string& path, std::string_view keyword, std::string_view why);
-  // The document's draft has the keyword, and it is there.
+  // Whether the keyword is present and exists in the document's draft.
   bool has(const Json& json, const char* key) const { return json.contains(key) && !index_.is_unknown(key); }
 
   // The table.
@@ -57,7 +57,7 @@ class SchemaReader {
   int add_rule(ArrayRule rule);
 
   // schema.cc
-  SchemaId schema(const Json& json, const std::string& path);  // its body is read later
+  SchemaId schema(const Json& json, const std::string& path);  // the body is read later
   SchemaId child(const Json& json, const char* key, const std::string& path);
   std::optional<Place> reference(const Json& from, const char* keyword, const std::string& path);
   void fill(const Json& json, SchemaId id, const std::string& path);
@@ -91,21 +91,21 @@ class SchemaReader {
   Schema structure_of_object(const Json& value);
 
   // schema_unevaluated.cc
-  // Members or items that a schema speaks of where `when` holds of the value.
+  // Members or items that a schema mentions if `when` holds for the value.
   struct Spoken {
     Formula when = Formulas::kTrue;
     bool all = false;
     std::vector<std::string> names;
-    std::vector<Language> patterns;  // of names
-    size_t n_items = 0;              // the first ones
-    SchemaId item = kNoSchema;       // items that meet this schema
+    std::vector<Language> patterns;  // patterns of names
+    size_t n_items = 0;              // the first n_items items
+    SchemaId item = kNoSchema;       // items that match this schema
   };
   void read_unevaluated(const Json& json, const std::string& path, std::vector<Formula>& others);
   void collect(const Place& place, bool is_object, bool is_inside, Formula when, std::vector<Spoken>& out);
   void collect_conditions(const Json& json, bool is_object, Formula when, std::vector<Spoken>& out);
   Spoken spoken_members(const Json& json, bool is_inside);
   Spoken spoken_items(const Json& json, bool is_inside);
-  // The names of all, in the order of the document, each with the condition under which it is spoken of.
+  // All names, in the order of the document, each with the condition under which it is mentioned.
   using Named = std::vector<std::pair<std::string, Formula>>;
   Named named_members(const std::vector<Spoken>& spoken);
   Formula members_formula(const std::vector<Spoken>& spoken, SchemaId rest);
@@ -129,9 +129,9 @@ class SchemaReader {
   Formulas& f_;
   RegularLanguages& l_;
   SchemaIndex index_;
-  Scope scope_ = 0;                // of the schema that is read now
-  SchemaId current_ = kAnySchema;  // the same schema
-  bool is_integer_ = false;        // it has the type "integer" and not "number"
+  Scope scope_ = 0;                // of the current schema
+  SchemaId current_ = kAnySchema;  // the current schema
+  bool is_integer_ = false;        // the current schema has the type "integer" and not "number"
   std::unordered_map<Place, SchemaId, HashPlace> ids_;
   std::vector<Pending> pending_;
   std::unordered_map<int, SchemaId> name_rules_;           // of object rules: their propertyNames

@@ -1,4 +1,4 @@
-// The tokens of a vocabulary as a tree of bytes, and the walk that finds which of them a grammar allows.
+// TokenTrie: the tokens of a vocabulary as a trie of bytes, and the walk that finds the tokens that a grammar allows.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -16,21 +16,21 @@ class TokenTrie {
   struct Node {
     uint8_t byte;
     uint16_t depth;               // 1 for a token's first byte
-    uint32_t end;                 // the node after all that are below this one
-    uint32_t first_token, n_tokens;  // of `tokens`: those that end here
+    uint32_t end;                 // index after the last node below this one
+    uint32_t first_token, n_tokens;  // range in `tokens`: the tokens that end at this node
   };
 
   TokenTrie() = default;
-  // The bytes of tokens, with their ids; sorted here. A token without bytes ends at the root.
+  // Takes the bytes of tokens with their ids, and sorts them. A token without bytes ends at the root.
   explicit TokenTrie(std::vector<std::pair<std::string_view, int32_t>> tokens);
 
-  // In the order of the tree: a node, then all below it.
+  // In depth-first order: a node, then all nodes below it.
   const std::vector<Node>& nodes() const { return nodes_; }
   std::span<const int32_t> tokens_at(const Node& node) const { return {tokens_.data() + node.first_token, node.n_tokens}; }
   std::span<const int32_t> root_tokens() const { return {tokens_.data(), n_root_}; }
 
-  // Calls step(state, byte) down the tree from `state`, and visit(node, state) at each node whose state is not dead.
-  // Begins at node `first` and ends before `last`.
+  // Calls step(state, byte) down the trie from `state`, and visit(node, state) at each node whose state is not dead.
+  // The walk begins at node `first` and ends before `last`.
   template <class State, class Step, class Visit>
   void walk(State state, uint32_t first, uint32_t last, Step&& step, Visit&& visit) const {
     if (first >= last) return;

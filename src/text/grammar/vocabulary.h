@@ -1,5 +1,5 @@
-// The tokens of a model as grammars see them: a tree of their bytes, and what of them is plain text of a JSON string,
-// which most of a document is. Made once for a model; safe for use by any number of threads.
+// GrammarVocabulary: the tokens of a model as grammars see them: a trie of their bytes, and the tokens that are plain
+// text of a JSON string (plain text makes up most of a document). Made once for a model; thread-safe.
 #pragma once
 #include <functional>
 #include <map>
@@ -15,23 +15,23 @@
 
 namespace ingot {
 
-// A set of closers: tokens that close a string, and may go on behind the quote. Bit i of it is closer i.
+// A set of closers: tokens that close a string and may continue after the quote. Bit i of the set is closer i.
 using CloserSet = std::vector<uint64_t>;
 
 inline void add_closer(CloserSet& set, int32_t closer) {
   set[static_cast<size_t>(closer) / 64] |= uint64_t{1} << (static_cast<uint32_t>(closer) % 64);
 }
 
-// How a grammar asks for a control token, which text cannot have: this byte, which is in no UTF-8, and the token's name.
+// How a grammar names a control token, which has no text: this byte, which never occurs in UTF-8, and the token's name.
 inline constexpr char kControlByte = '\xff';
 
 class GrammarVocabulary {
  public:
-  // The tokens of a text, as the model's tokenizer cuts it.
+  // The tokens of a text, as the model's tokenizer splits it.
   using Encode = std::function<std::vector<int32_t>(std::string_view text)>;
 
-  // bytes: of each token, in text; empty for a token that text cannot have (a control token). ends: the tokens that
-  // end an answer. encode: called from any thread; empty where no tokenizer is known.
+  // bytes: the text of each token; empty for a control token, which has no text. ends: the tokens that end an answer.
+  // encode: may be called from any thread; empty if no tokenizer is known.
   GrammarVocabulary(std::vector<std::string> bytes, std::vector<int32_t> ends, Encode encode = {});
   GrammarVocabulary(const GrammarVocabulary&) = delete;  // trie_ views bytes_
   GrammarVocabulary& operator=(const GrammarVocabulary&) = delete;
@@ -46,34 +46,36 @@ class GrammarVocabulary {
 
   const PlainTokens& plain() const { return plain_; }
 
-  // Closers, those with fewer characters before the quote first.
-  const TokenTrie& closers_tree() const { return closers_tree_; }  // to the quote, and with it; its tokens are closers
-  const TokenTrie& after_closers() const { return after_closers_; }  // what follows the quote; its tokens are closers
-  const std::vector<int32_t>& closers() const { return closers_; }  // the token of each
+  // Closers are numbered by the characters before the quote, fewest first.
+  // Trie of the bytes up to and including the quote; its tokens are closers.
+  const TokenTrie& closers_tree() const { return closers_tree_; }
+  // Trie of the bytes after the quote; its tokens are closers.
+  const TokenTrie& after_closers() const { return after_closers_; }
+  const std::vector<int32_t>& closers() const { return closers_; }  // [closer]: its token
   CloserSet no_closers() const { return CloserSet((closers_.size() + 63) / 64); }
-  CloserSet closers_with(int min, int max) const;  // characters before the quote; max: -1 for any number
+  CloserSet closers_with(int min, int max) const;  // min and max characters before the quote; max -1: no limit
 
   // Tokens that are neither plain nor closers.
   const TokenTrie& odd() const { return odd_; }
 
-  // Tokens that a string with any characters may go on with, at most `max` of them (-1: no limit).
+  // Tokens that may continue a string of any characters, with at most `max` characters (-1: no limit).
   const TokenMask& free_text(int max) const;
-  const std::vector<int32_t>& escaped_closers() const { return escaped_closers_; }  // tokens, not numbers
+  const std::vector<int32_t>& escaped_closers() const { return escaped_closers_; }  // tokens, not closer numbers
 
-  // The tokens that close a string and then more than that: an object, an array, another string.
+  // The tokens that close a string and also close or open more: an object, an array, another string.
   const std::vector<int32_t>& far_closers() const { return far_closers_; }
-  // The tokens that close a string after exactly this text, which needs no escape.
+  // The tokens that close a string after exactly this text. The text must need no escape.
   std::span<const int32_t> closers_of(const std::string& text) const;
-  // Of a closer's bytes, those behind the quote.
+  // The bytes of a closer after the quote.
   std::string_view behind_quote(int32_t token) const {
     return std::string_view(bytes(token)).substr(contents_[static_cast<size_t>(token)].n_bytes);
   }
 
  private:
-  struct Content {  // of a token, as text of a string
+  struct Content {  // a token as text of a string
     enum class Kind : uint8_t { kNone, kInside, kCloses } kind = Kind::kNone;
-    uint16_t n_chars = 0;   // begun before it ends or closes
-    uint16_t n_bytes = 0;   // to the closing quote, and with it
+    uint16_t n_chars = 0;   // characters begun before the end of the token or the quote
+    uint16_t n_bytes = 0;   // bytes up to and including the closing quote
   };
   void read_contents();
   void make_trees();
@@ -88,10 +90,10 @@ class GrammarVocabulary {
   TokenTrie closers_tree_, after_closers_, odd_;
   std::vector<Content> contents_;
   std::vector<int32_t> closers_, escaped_closers_;
-  std::vector<int32_t> by_length_;  // tokens that leave a string open, those with fewer characters first
+  std::vector<int32_t> by_length_;  // tokens that leave a string open, fewest characters first
   std::unordered_map<std::string, std::vector<int32_t>> closers_of_;
   std::vector<int32_t> far_closers_;
-  int longest_ = 0;  // characters of a token
+  int longest_ = 0;  // the most characters of a token
   mutable std::mutex mutex_;
   mutable std::map<int, TokenMask> free_;
 };

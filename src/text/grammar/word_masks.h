@@ -1,4 +1,5 @@
-// What words say of tokens, whatever they stand in: which tokens leave a word open, and where others leave it.
+// WordMasks: for a word at a place, in any context: which tokens leave the word open, and where other tokens end the
+// word.
 #pragma once
 #include <memory>
 #include <unordered_map>
@@ -12,17 +13,17 @@ namespace ingot {
 
 struct WordMask {
   struct Exit {
-    uint32_t node;       // of `tree`
-    bool is_after;       // the word ends with this node's byte; else before it
+    uint32_t node;       // node of `tree`
+    bool is_after;       // the word ends with this node's byte, else before it
   };
   struct Exits {
-    uint32_t place;      // of the word, when it ends
+    uint32_t place;      // of the word when it ends
     std::vector<Exit> all;
-    CloserSet closers;   // closers whose quote ends the word here
+    CloserSet closers;   // closers whose quote ends the word at this place
   };
   TokenMask inside;
   const TokenTrie* tree = nullptr;
-  std::vector<Exits> exits;  // by what follows
+  std::vector<Exits> exits;  // grouped by word_outcome
 };
 
 class WordMasks {
@@ -40,7 +41,7 @@ class WordMasks {
     CharKinds first;
     Region region;
   };
-  using Outcomes = std::unordered_map<uint32_t, size_t>;  // to the place in WordMask::exits
+  using Outcomes = std::unordered_map<uint32_t, size_t>;  // index in WordMask::exits
   void walk_tree(uint32_t place, WordMask& made, Outcomes& outcomes);
   void walk_closers(uint32_t place, WordMask& made, Outcomes& outcomes);
   void walk_plain(uint32_t place, WordMask& made);
