@@ -1,6 +1,6 @@
-// The grammar of a whole answer: reasoning, content and calls, written as AnswerParser reads them. It forces calls, holds
-// calls to the schemas of their tools, and holds content to a schema where the answer has markers around it. Called by
-// the server, for one of its requests.
+// The grammar of a whole answer: reasoning, content and calls, written as AnswerParser reads them. It forces calls,
+// holds calls to the schemas of their tools, and holds content to a schema where the answer has markers around it.
+// Called by the server, for one of its requests.
 #pragma once
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -32,8 +32,8 @@ struct AnswerRules {
   MarkerSpelling spelling;
   Reasoning reasoning = Reasoning::kNone;
   Calls calls = Calls::kNone;
-  bool parallel = true;      // several calls may come, one after another
-  std::vector<Tool> tools;   // that may be called
+  bool parallel = true;                // several calls may come, one after another
+  std::vector<Tool> tools;             // that may be called
   std::optional<GrammarText> content;  // what content follows; else it is any text
   std::string content_where;           // it is in the request, for messages
 

@@ -48,7 +48,7 @@ struct Terminator {
 // Looks for a terminator in text that comes byte by byte.
 struct TerminatorSearch {
   enum class Found : uint8_t { kNo, kYes, kNever };
-  std::string held;     // may be the beginning of it
+  std::string held;      // may be the beginning of it
   uint8_t n_tokens = 0;  // control tokens in `held`
 
   // kYes: it ends with this byte. kNever: no text goes on so. What is none of it is appended to `released`.

@@ -1,5 +1,6 @@
-// Arguments in Gemma's syntax, {key:value}, and in Python's, key=value with commas: the dialects of ValueReader, of which
-// these machines write a part. Between values stands no white space, but for one blank behind Python's commas and colons.
+// Arguments in Gemma's syntax, {key:value}, and in Python's, key=value with commas: the dialects of ValueReader, of
+// which this machine allows a part. Between values stands no white space, but for one blank behind Python's commas and
+// colons.
 #pragma once
 #include "text/calls/translated_machine.h"
 
