@@ -108,7 +108,7 @@ class Forecast(pydantic.BaseModel):
 def forced_calls():
     """Forced and strict calls of a class of Pydantic come back as its objects."""
     asked = {"model": model, "messages": WEATHER, "tools": [openai.pydantic_function_tool(Forecast)], "temperature": 0, "max_tokens": 200}
-    for choice in ("auto", "required", {"type": "function", "function": {"name": "Forecast"}}):
+    for choice in ("required", {"type": "function", "function": {"name": "Forecast"}}):
         got = client.chat.completions.parse(**asked, tool_choice=choice, parallel_tool_calls=False).choices[0]
         assert got.finish_reason == "tool_calls" and isinstance(got.message.tool_calls[0].function.parsed_arguments, Forecast)
     with client.chat.completions.stream(**asked, tool_choice="required", parallel_tool_calls=False) as events:
@@ -119,7 +119,7 @@ def forced_calls():
     assert isinstance(Forecast(**json.loads(got.output[0].arguments)), Forecast)
     tool = {"name": "Forecast", "input_schema": Forecast.model_json_schema()}
     for choice in ({"type": "any", "disable_parallel_tool_use": True}, {"type": "tool", "name": "Forecast"}):
-        asked = {"model": model, "max_tokens": 200, "messages": WEATHER, "tools": [tool], "tool_choice": choice, "temperature": 0}
+        asked = {"model": model, "max_tokens": 200, "messages": WEATHER, "tools": [tool], "tool_choice": choice, "extra_body": {"temperature": 0}}
         got = messages_client.messages.create(**asked)
         assert got.stop_reason == "tool_use" and [block.type for block in got.content] == ["tool_use"] and Forecast(**got.content[0].input)
         with messages_client.messages.stream(**asked) as events:

@@ -1,5 +1,5 @@
-// What the grammar of an answer accepts is what the parser reads: random walks through it, for each row of formats, over
-// random tools. No walk comes to a dead end.
+// What the grammar of an answer accepts is what the parser reads: random walks through it, for each row of formats,
+// over random tools. No walk comes to a dead end.
 #include <gmock/gmock.h>
 
 #include <random>
@@ -74,7 +74,8 @@ Json parameters_of(const Json& tools, const std::string& name) {
 std::vector<AnswerRules::Tool> callable(const Json& tools) {
   std::vector<AnswerRules::Tool> out;
   for (const Json& tool : tools)
-    out.push_back({tool["function"]["name"], arguments_schema(tool["function"].value("parameters", Json()), "it"), "it"});
+    out.push_back(
+        {tool["function"]["name"], arguments_schema(tool["function"].value("parameters", Json()), "it"), "it"});
   return out;
 }
 
@@ -91,7 +92,8 @@ std::vector<MarkerSpelling::Token> tokens_of(const CallFormat& row) {
   }
   if (row.param_begin.find("｜DSML｜") != std::string_view::npos) names = {"｜DSML｜"};
   std::vector<MarkerSpelling::Token> tokens;
-  for (const std::string& name : names) tokens.push_back({name, row.syntax == CallSyntax::kChannel && (name == "<|call|>" || name == "<|return|>")});
+  for (const std::string& name : names)
+    tokens.push_back({name, row.syntax == CallSyntax::kChannel && (name == "<|call|>" || name == "<|return|>")});
   return tokens;
 }
 
@@ -320,7 +322,8 @@ TEST(AnswerGrammar, RefusesWhatItCannotWrite) {
   };
   EXPECT_THAT(refused("hermes", object("a", R"({"type":"strin"})")),
               AllOf(StartsWith("tools[0].parameters: "), HasSubstr("type"), HasSubstr("properties")));
-  EXPECT_THAT(refused("hermes", Json{{"type", "string"}}), AllOf(StartsWith("tools[0].parameters: "), HasSubstr("type")));
+  EXPECT_THAT(refused("hermes", Json{{"type", "string"}}),
+              AllOf(StartsWith("tools[0].parameters: "), HasSubstr("type")));
   EXPECT_THAT(refused("hermes", Json(5)), StartsWith("tools[0].parameters: "));
   EXPECT_EQ(refused("hermes", object("a-b", R"({"type":"string"})")), "");
   EXPECT_THAT(refused("olmo3", object("a-b", R"({"type":"string"})")), HasSubstr("a-b"));
@@ -338,7 +341,8 @@ TEST(AnswerGrammar, ManyTools) {
   for (const std::string_view name : rows_with_calls()) {
     const AnswerRules rules{.format = find_call_format(name), .calls = Calls::kMay, .tools = callable(tools)};
     const auto machine = compile_answer(rules);
-    EXPECT_FALSE(machine->step(machine->start(), static_cast<uint8_t>(rules.format->begin_text("a")[0])).is_dead()) << name;
+    EXPECT_FALSE(machine->step(machine->start(), static_cast<uint8_t>(rules.format->begin_text("a")[0])).is_dead())
+        << name;
   }
 }
 

@@ -32,8 +32,8 @@ void read_schema_value(const JsonValue& schema, const std::string& path, Generat
 }
 
 // One of the four that vLLM has under two kinds of names.
-void read_structure(const Fields& fields, const char* name, std::string_view kind,
-                    const std::string& path, GenerationSpec& spec) {
+void read_structure(const Fields& fields, const char* name, std::string_view kind, const std::string& path,
+                    GenerationSpec& spec) {
   const JsonValue* value = fields.find(name);
   if (!value) return;
   if (kind == "json") return read_schema_value(*value, path, spec);
@@ -156,8 +156,8 @@ AnswerRules rules_of(const ServedModel& model, const AnswerForm& form, const Gen
 
 // Whether content alone is asked for, and nothing may come before or around it.
 bool is_plain(const AnswerRules& rules) {
-  const bool behind = rules.reasoning == AnswerRules::Reasoning::kNone ||
-                      rules.reasoning == AnswerRules::Reasoning::kBehind;
+  const bool behind =
+      rules.reasoning == AnswerRules::Reasoning::kNone || rules.reasoning == AnswerRules::Reasoning::kBehind;
   return rules.calls == AnswerRules::Calls::kNone && behind && rules.format->answer_begin.empty();
 }
 
@@ -175,8 +175,8 @@ void constrain_text(const ApiCall& call, GenerationSpec& spec) {
 
 void constrain_answer(const ApiCall& call, AnswerForm& form, GenerationSpec& spec) {
   const bool is_forced = form.choice == ToolChoice::kRequired;
-  const bool is_held =
-      is_forced || form.limits_tools || std::ranges::any_of(form.callable, [](const auto& tool) { return tool.strict; });
+  const bool is_held = is_forced || form.limits_tools ||
+                       std::ranges::any_of(form.callable, [](const auto& tool) { return tool.strict; });
   if (!spec.wanted && !is_held) return;
   ServedModel& model = *call.model;
   if (is_held && form.format->syntax == CallSyntax::kNone)

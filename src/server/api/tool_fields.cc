@@ -106,7 +106,8 @@ void read_allowed(const JsonValue& choice, AnswerForm& form) {
   const JsonValue& tools = fields.at("tools");
   if (!tools.is_array() || tools.empty()) fields.refuse("tools", "must be an array of at least one tool");
   std::set<std::string> names;
-  for (size_t i = 0; i < tools.size(); ++i) names.insert(named_function(tools[i], fmt::format("{}.tools[{}]", path, i)));
+  for (size_t i = 0; i < tools.size(); ++i)
+    names.insert(named_function(tools[i], fmt::format("{}.tools[{}]", path, i)));
   keep_callable(names, path + ".tools", form);
 }
 
@@ -140,7 +141,8 @@ void read_anthropic_choice(const JsonValue& choice, AnswerForm& form) {
 
 void read_tools(const Fields& fields, ToolStyle style, AnswerForm& form) {
   if (const JsonValue* tools = fields.find("tools")) {
-    if (tools->size() > kMaxTools) fields.refuse("tools", fmt::format("has {} elements: at most {}", tools->size(), kMaxTools));
+    if (tools->size() > kMaxTools)
+      fields.refuse("tools", fmt::format("has {} elements: at most {}", tools->size(), kMaxTools));
     for (size_t i = 0; i < tools->size(); ++i)
       read_tool((*tools)[i], names_of(style), fmt::format("tools[{}]", i), form);
   }

@@ -171,8 +171,8 @@ Part AnswerGrammar::channels() {
   const bool may_speak = rules_.calls == AnswerRules::Calls::kMay && !rules_.content;
   if (can_go_on && may_speak) before.push_back(channel_message("<|channel|>commentary<|message|>", body));
   if (rules_.calls != AnswerRules::Calls::kMust)
-    forms.push_back(g_.sequence({text(row_.answer_begin), rules_.content ? content_machine() : body,
-                                 optional(text(row_.answer_end))}));
+    forms.push_back(g_.sequence(
+        {text(row_.answer_begin), rules_.content ? content_machine() : body, optional(text(row_.answer_end))}));
   if (rules_.calls != AnswerRules::Calls::kNone) forms.push_back(calls());
   Part rest = g_.choice(std::move(forms));
   if (!before.empty()) rest = g_.sequence({g_.repeat(g_.choice(std::move(before)), 0, Grammar::kNoLimit), rest});
@@ -223,7 +223,7 @@ Part AnswerGrammar::arguments(const AnswerRules::Tool& tool) {
 // ---- Schemas
 
 bool is_annotation(std::string_view key) {
-  constexpr std::string_view kKeys[] = {"description", "title",      "examples",  "example",  "default",
+  constexpr std::string_view kKeys[] = {"description", "title",      "examples", "example",  "default",
                                         "$comment",    "deprecated", "readOnly", "writeOnly"};
   return std::ranges::find(kKeys, key) != std::end(kKeys);
 }
@@ -233,7 +233,9 @@ bool holds_names(std::string_view key) {
   return key == "properties" || key == "patternProperties" || key == "$defs" || key == "definitions" ||
          key == "dependentSchemas" || key == "dependencies";
 }
-bool holds_values(std::string_view key) { return key == "enum" || key == "const" || key == "required" || key == "dependentRequired"; }
+bool holds_values(std::string_view key) {
+  return key == "enum" || key == "const" || key == "required" || key == "dependentRequired";
+}
 
 Json without_annotations(const Json& schema) {
   if (schema.is_array()) {
@@ -264,8 +266,8 @@ std::string arguments_schema(const Json& parameters, const std::string& where) {
   Json schema = without_annotations(parameters);
   const auto type = schema.find("type");
   const bool is_list = type != schema.end() && type->is_array();
-  const bool allows = type == schema.end() || *type == "object" ||
-                      (is_list && std::ranges::find(*type, Json("object")) != type->end());
+  const bool allows =
+      type == schema.end() || *type == "object" || (is_list && std::ranges::find(*type, Json("object")) != type->end());
   if (!allows) throw Error("{}: type: the arguments of a function are an object, so it must be \"object\"", where);
   schema["type"] = "object";
   return schema.dump(-1, ' ', false, Json::error_handler_t::replace);

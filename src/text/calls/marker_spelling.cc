@@ -15,8 +15,7 @@ MarkerSpelling::MarkerSpelling(std::vector<Token> tokens) : tokens_(std::move(to
 MarkerSpelling::Text MarkerSpelling::spell(std::string_view text) const {
   Text out;
   while (!text.empty()) {
-    const auto token =
-        std::ranges::find_if(tokens_, [&](const Token& one) { return text.starts_with(one.name); });
+    const auto token = std::ranges::find_if(tokens_, [&](const Token& one) { return text.starts_with(one.name); });
     if (token == tokens_.end()) {
       out.bytes += text[0];
       text.remove_prefix(1);

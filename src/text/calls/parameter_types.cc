@@ -34,7 +34,9 @@ class TypeFinder {
     }
   };
 
-  static Types of_name(const Json& type) { return {type == "string", type == "null", type != "string" && type != "null"}; }
+  static Types of_name(const Json& type) {
+    return {type == "string", type == "null", type != "string" && type != "null"};
+  }
   static Types of_value(const Json& value) {
     return {value.is_string(), value.is_null(), !value.is_string() && !value.is_null()};
   }

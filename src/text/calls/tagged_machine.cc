@@ -6,26 +6,26 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxKey = 256;   // as AnswerParser has it
+constexpr size_t kMaxKey = 256;  // as AnswerParser has it
 constexpr uint16_t kMaxDepth = 250;
 
 enum Phase : uint8_t {
-  kBetween,   // parameters
-  kBegin,     // within param_begin
+  kBetween,  // parameters
+  kBegin,    // within param_begin
   kKey,
-  kFixed,     // `text` has to come, then the phase in `quote`
-  kChoice,    // within value_begin or string_begin
-  kValue,     // before the first byte of a value of several types
-  kText,      // a string as it stands
+  kFixed,   // `text` has to come, then the phase in `quote`
+  kChoice,  // within value_begin or string_begin
+  kValue,   // before the first byte of a value of several types
+  kText,    // a string as it stands
   kJson,
 };
 
 enum Flag : uint8_t {
   kHasMembers = 1,
-  kAtStart = 2,     // a line break here is layout
-  kNewline = 4,     // a line break was read, and is layout if the value ends here
-  kMayBeNull = 8,   // the text so far, in `text`, may become null; nothing of the value has been put
-  kInString = 16,   // of JSON
+  kAtStart = 2,    // a line break here is layout
+  kNewline = 4,    // a line break was read, and is layout if the value ends here
+  kMayBeNull = 8,  // the text so far, in `text`, may become null; nothing of the value has been put
+  kInString = 16,  // of JSON
   kEscaped = 32,
 };
 

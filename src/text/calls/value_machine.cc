@@ -17,9 +17,9 @@ enum Phase : uint8_t {
   kFirstKey,  // or the end of an object
   kBareKey,
   kColon,
-  kMark,     // within the mark before a string
-  kMarked,   // in a string between marks
-  kQuoted,   // in a string between quotes
+  kMark,    // within the mark before a string
+  kMarked,  // in a string between marks
+  kQuoted,  // in a string between quotes
   kEscape,
   kHex,
   kBare,     // a number, or a word of JSON
