@@ -32,7 +32,7 @@ inline constexpr int kFinishReasons = 6;
 struct Usage {
   int prompt_tokens = 0;
   int cached_tokens = 0;  // of the prompt: found in the prefix cache, and not computed
-  int output_tokens = 0;  // drawn, the stop token included
+  int output_tokens = 0;  // drawn or forced by a grammar, the stop token included
   int preemptions = 0;    // times that the request lost its KV blocks and was computed anew
   double queue_ms = 0;    // from submit to its first step
   double prefill_ms = 0;  // from there to the first token drawn
