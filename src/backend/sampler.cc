@@ -280,8 +280,8 @@ constexpr std::array<uint32_t, 32> kBits = [] {
   return bits;
 }();
 
-// The logits of tokens that the mask allows, -infinity for the others. A word of the mask at a time: most words have all
-// bits or none, and a loop over constant bits is one of vectors.
+// The logits of tokens that the mask allows, and -infinity for the others. It reads a word of the mask at a time, since
+// most words have all bits or none. The loop over kBits becomes vector code.
 void copy_allowed(std::span<const float> raw, const uint32_t* mask, float* logits) {
   size_t i = 0;
   for (; i + kBits.size() <= raw.size(); i += kBits.size()) {
