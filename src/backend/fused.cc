@@ -1,4 +1,4 @@
-// The default bodies of the fused ops. They define each op, and tests compare every override with them.
+// The default bodies of the fused ops. The bodies define the ops, and tests compare every override with these bodies.
 #include "backend/backend.h"
 #include "base/system.h"
 

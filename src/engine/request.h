@@ -107,7 +107,7 @@ struct Request {
   Propose propose = {};
 
   // A grammar that the answer follows from constraint_start on. Once nothing can follow, the answer ends as if after a
-  // stop token. Requests may share the grammar. It must use this model's tokens.
+  // stop token. Requests may share a grammar. The grammar must use this model's tokens.
   std::shared_ptr<Constraint> constraint = {};
   ConstraintStart constraint_start = {};
 };

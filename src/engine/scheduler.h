@@ -3,11 +3,11 @@
 // A step has a budget of tokens. First, every sequence that decodes gets its one token, so that long prompts never stop
 // a stream. Then prompts continue, one chunk each, and short prompts do not wait for long prompts. Then waiting
 // sequences are admitted in order of rank, while the pool has blocks for all of their tokens and for the tokens that
-// running prompts will still need. An admitted sequence starts after the tokens that the prefix cache holds. When a
-// decode finds no free block, the most junior sequence is preempted: it loses its blocks and waits again. It keeps its
-// tokens, and computes again those whose blocks were evicted from the cache. Sampling depends on seed and position
-// only, so the output does not change. The most senior sequence never loses its blocks, and every sequence fits in the
-// pool by itself. So every sequence finishes.
+// running prompts will still need. An admitted sequence starts after the tokens that the prefix cache holds. When the
+// pool has no block for a decode, the most junior sequence is preempted: it loses its blocks and waits again. The
+// sequence keeps its tokens, and computes again the tokens whose blocks were evicted from the cache. Sampling depends
+// on seed and position only, so the output does not change. The most senior sequence never loses its blocks, and every
+// sequence fits in the pool by itself. So every sequence finishes.
 //
 // Steps may overlap: the next step is planned while the last one runs. Steps run in order, so a block may get a new
 // holder while an earlier step that names the block still runs. The blocks of a finished sequence stay until its last

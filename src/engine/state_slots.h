@@ -19,10 +19,8 @@ class StateSlots {
   StateSlots(int n_slots, int max_seqs, PrefixCache& cache);  // 0 slots: the model has no states
 
   explicit operator bool() const { return pool_.n_blocks() > 0; }
-  // A free slot may be missing: finished sequences hold theirs until their last step is complete.
-  bool room_for_one() const {
-    return pool_.n_free() > 0;
-  }  // finished sequences hold theirs until their last step is done
+  // Whether a slot is available. Finished sequences hold their slots until their last step is complete.
+  bool room_for_one() const { return pool_.n_free() > 0; }
   int n_free() const { return pool_.n_free(); }
   int n_slots() const { return pool_.n_blocks(); }
   int n_used() const { return pool_.n_used(); }

@@ -150,7 +150,7 @@ class ServedModel {
   ModelMetrics metrics;
 
  private:
-  // Engine_ or embeds_ is set; both come last, because their threads use the other members.
+  // One of engine_ and embeds_ is set. Both come last, because their threads use the other members.
   std::optional<Engine> engine_;
   std::optional<EmbedQueue> embeds_;
 };

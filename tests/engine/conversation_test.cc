@@ -129,7 +129,7 @@ TEST_P(Conversation, StatesAreLeftWhereSomebodyMayGoOn) {
   chat.run();
   EXPECT_EQ(sink->finish->usage.cached_tokens, 96);
   EXPECT_EQ(chat.cached(joined(joined(prompt, sink->tokens), random_tokens(random, 20))), 108);
-  // A second history with the same beginning finds no state. It leaves a state where the two depart, for the third
+  // A second history with the same beginning finds no state, but leaves a state where the two depart, for the third
   // history.
   EXPECT_EQ(chat.cached(with(20)), 0);
   EXPECT_EQ(chat.cached(with(25)), 64);

@@ -178,7 +178,7 @@ TEST_P(Deterministic, OverlappedStepsChangeNothing) {
   std::vector<Request> requests;
   for (int i = 0; i < (ref() ? 5 : 24); ++i) requests.push_back(random_request(random_, info(), ref() ? 20 : 120, ref() ? 12 : 40));
   std::vector<std::shared_ptr<Collector>> first;
-  // False: up to max_tokens; true: every other request stops at a token of its middle.
+  // Without `stops`: up to max_tokens. With `stops`: every other request stops at a token of its middle.
   for (const bool stops : {false, true}) {
     for (const bool overlap : {false, true}) {
       Engine engine(*runner_, {.chunk = random_.integer(1, 100), .overlap = overlap});
