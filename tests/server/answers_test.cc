@@ -502,7 +502,7 @@ TEST(Answers, MarkersThatAreSpecialTokensAreRead) {
 
 // A schema is of what the last channel says; reasoning before it is free. A forced call is a channel of its own.
 TEST(Answers, ConstraintsHoldInTheirChannel) {
-  const Json schema = {{"type", "json_schema"}, {"json_schema", {{"schema", {{"enum", {"Yes"}}}}}}};
+  const Json schema = {{"type", "json_schema"}, {"json_schema", {{"schema", {{"enum", {"Yes", "Maybe"}}}}}}};
   const auto model_of = [](const char* channel, const char* text) {
     auto model = std::make_unique<ChannelModel>();
     model->message("analysis", "Hm.");
