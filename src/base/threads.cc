@@ -61,9 +61,9 @@ int available_cpus() {
 }
 
 ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start) {
-  if (n_threads < 0 || n_threads > kMostThreads)
-    throw Error("{} threads to compute with: from 0 to {} can be had", n_threads, kMostThreads);
-  const int n = n_threads > 0 ? n_threads : std::min(available_cpus(), kMostThreads);
+  if (n_threads < 0 || n_threads > kMaxThreads)
+    throw Error("{} threads to compute with: from 0 to {} can be had", n_threads, kMaxThreads);
+  const int n = n_threads > 0 ? n_threads : std::min(available_cpus(), kMaxThreads);
   workers_ = start_workers(
       n - 1, "the thread pool", [this](int i) { work(i + 1); }, start);  // thread 0 is the caller
 }

@@ -15,12 +15,12 @@ namespace ingot {
 // The number of CPUs that this process may use, by its affinity mask and its control group's quota; at least 1.
 int available_cpus();
 
-constexpr int kMostThreads = 1024;  // the most that a caller may ask for
+constexpr int kMaxThreads = 1024;  // the most that a caller may ask for
 
 class ThreadPool {
  public:
   // n_threads includes the caller; 0 means available_cpus(). Where the system refuses some threads, the pool warns and
-  // has fewer. Throws Error when no thread but the caller's can run, and when n_threads is more than kMostThreads.
+  // has fewer. Throws Error when no thread but the caller's can run, and when n_threads is more than kMaxThreads.
   explicit ThreadPool(int n_threads = 0, const ThreadStarter& start = start_std_thread);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

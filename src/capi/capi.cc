@@ -117,7 +117,7 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
     required(model, "model") = nullptr;
     const ingot_model_options o = options_of(given, ingot_model_options_init);
     const std::string name = &required(path, "path");
-    check_range("n_threads", o.n_threads, 0, kMostThreads);
+    check_range("n_threads", o.n_threads, 0, kMaxThreads);
     check_range("n_ctx", o.n_ctx, 0, 1 << 24);
     check_range("max_seqs", o.max_seqs, 1, 1 << 12);
     check_range("max_batch_tokens", o.max_batch_tokens, 0, 1 << 16);

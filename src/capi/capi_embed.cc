@@ -22,7 +22,7 @@ ingot_status ingot_embedder_load(const char* path, const ingot_embedder_options*
     required(embedder, "embedder") = nullptr;
     const ingot_embedder_options o = options_of(given, ingot_embedder_options_init);
     const std::string name = &required(path, "path");
-    check_range("n_threads", o.n_threads, 0, kMostThreads);
+    check_range("n_threads", o.n_threads, 0, kMaxThreads);
     check_range("n_ctx", o.n_ctx, 0, 1 << 24);
     check_range("max_batch_tokens", o.max_batch_tokens, 1, 1 << 20);
     EmbedOptions options{.backend = {.device = o.device != nullptr ? o.device : "cpu", .n_threads = o.n_threads},

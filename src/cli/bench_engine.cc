@@ -358,10 +358,10 @@ void bench_engine(LoadOptions& o) {
 
 void add_bench_engine(CLI::App& bench) {
   auto o = std::make_shared<LoadOptions>();
-  CLI::App* verb = bench.add_subcommand("engine", "Requests that arrive at random, through the whole engine");
-  add_bench_subject(*verb, o->subject);
+  CLI::App* command = bench.add_subcommand("engine", "Requests that arrive at random, through the whole engine");
+  add_bench_subject(*command, o->subject);
   const auto number = [&](const char* names, auto& value, const char* text, auto least, auto most) {
-    verb->add_option(names, value, text)->check(CLI::Range(least, most))->capture_default_str();
+    command->add_option(names, value, text)->check(CLI::Range(least, most))->capture_default_str();
   };
   number("--requests", o->n_requests, "how many", 1, 1 << 24);
   number("--rate", o->rate, "requests a second on average, at random times; 0: all at once", 0.0, 1e6);
@@ -377,16 +377,16 @@ void add_bench_engine(CLI::App& bench) {
   number("--kv-tokens", o->n_kv_tokens, "size of the KV cache in tokens; 0: enough for all", 0, 1 << 30);
   number("--seed", o->seed, "of the arrivals and lengths", 0, 0x7fffffff);
   number("-t,--threads", o->subject.model.n_threads, "threads; 0: all cores", 0, 1024);
-  verb->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt whole");
-  add_grammar_options(*verb, o->grammar);
+  command->add_flag("--no-prefix-cache", o->no_prefix_cache, "compute every prompt whole");
+  add_grammar_options(*command, o->grammar);
   number("--pairs", o->n_pairs, "with a grammar: loads without it and with it, in turn", 1, 1000);
-  verb->add_flag("--no-jump-ahead", o->no_jump_ahead, "draw each token of text that the grammar forces");
-  verb->add_flag("--json", o->json, "print JSON");
-  verb->footer(
+  command->add_flag("--no-jump-ahead", o->no_jump_ahead, "draw each token of text that the grammar forces");
+  command->add_flag("--json", o->json, "print JSON");
+  command->footer(
       "Examples:\n  ingot bench engine model.gguf --requests 200 --rate 10\n"
       "  ingot bench engine --shape llama-3.2-1b --turns 5 --shared 200 --max-seqs 16\n"
       "  ingot bench engine model.gguf --requests 16 --max-seqs 16 --spread 0 --regex '[a-z ]{2000}'");
-  verb->callback([o] { bench_engine(*o); });
+  command->callback([o] { bench_engine(*o); });
 }
 
 }  // namespace ingot

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "cli/bench_model.h"
+#include "cli/commands.h"
 #include "cli/grammar_options.h"
 #include "cli/options.h"
-#include "cli/verbs.h"
 
 namespace ingot {
 namespace {
@@ -70,11 +70,11 @@ void add_bench_grammar(CLI::App& bench) {
     bool ordered = false;
   };
   auto o = std::make_shared<Options>();
-  CLI::App* verb = bench.add_subcommand("grammar", "Measure schemas: how long they compile and masks take");
-  verb->add_option("FILE", o->file, "cases as those of `ingot grammar check --jsonl`")->required();
-  verb->add_option("-m,--model", o->model.path, "whose vocabulary; the built-in demo model's when left out");
-  verb->add_flag("--ordered", o->ordered, "members of objects in the schema's order");
-  verb->callback([o] {
+  CLI::App* command = bench.add_subcommand("grammar", "Measure schemas: how long they compile and masks take");
+  command->add_option("FILE", o->file, "cases as those of `ingot grammar check --jsonl`")->required();
+  command->add_option("-m,--model", o->model.path, "whose vocabulary; the built-in demo model's when left out");
+  command->add_flag("--ordered", o->ordered, "members of objects in the schema's order");
+  command->callback([o] {
     const auto tokenizer = open_model_file(o->model)->tokenizer();
     const std::shared_ptr<const GrammarVocabulary> vocabulary =
         make_grammar_vocabulary(*tokenizer, tokenizer->n_vocab());

@@ -9,16 +9,16 @@
 
 namespace ingot {
 
-void add_bench_subject(CLI::App& verb, BenchSubject& o) {
-  add_model_argument(verb, o.model);
-  verb.add_option("--shape", o.shape, "random weights of a known shape instead of a file: " + shape_names());
-  verb.add_option("--type", o.type, "format of those weights")->capture_default_str();
-  verb.add_option("--device", o.model.device, "cpu, cuda, cuda:1 (the second GPU) or ref")->capture_default_str();
-  add_kernels_option(verb, o.model);
-  verb.add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")
+void add_bench_subject(CLI::App& command, BenchSubject& o) {
+  add_model_argument(command, o.model);
+  command.add_option("--shape", o.shape, "random weights of a known shape instead of a file: " + shape_names());
+  command.add_option("--type", o.type, "format of those weights")->capture_default_str();
+  command.add_option("--device", o.model.device, "cpu, cuda, cuda:1 (the second GPU) or ref")->capture_default_str();
+  add_kernels_option(command, o.model);
+  command.add_option("--kv-type,--cache-type", o.model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")
       ->capture_default_str();
-  add_trace_options(verb, o.model);
-  add_log_option(verb, o.model);
+  add_trace_options(command, o.model);
+  add_log_option(command, o.model);
 }
 
 std::unique_ptr<Ranks> load_bench_runner(const BenchSubject& o, const RunnerOptions& options) {

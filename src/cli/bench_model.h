@@ -13,7 +13,8 @@ struct BenchSubject {
   std::string shape, type = "Q4_0";
 };
 
-void add_bench_subject(CLI::App& verb, BenchSubject& subject);  // MODEL, --shape, --type, --device, --kv-type, --trace
+void add_bench_subject(CLI::App& command,
+                       BenchSubject& subject);  // MODEL, --shape, --type, --device, --kv-type, --trace
 std::string bench_name(const Ranks& runner, const BenchSubject& subject);
 
 // `options` are those of runner_options(), changed as the bench needs.
@@ -32,7 +33,7 @@ std::vector<int32_t> bench_tokens(size_t n, int n_vocab);
 // The value that a share p (0 to 1) of the values does not exceed; 0 if there are no values. Sorts the values.
 double percentile(std::vector<double>& values, double p);
 
-// Each function adds a verb of `ingot bench`.
+// Each function adds a command of `ingot bench`.
 void add_bench_batch(CLI::App& bench);
 void add_bench_engine(CLI::App& bench);
 void add_bench_grammar(CLI::App& bench);

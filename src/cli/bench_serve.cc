@@ -178,40 +178,40 @@ void bench_serve(BenchServeOptions& o) {
 
 void add_bench_serve(CLI::App& bench) {
   auto o = std::make_shared<BenchServeOptions>();
-  CLI::App* verb = bench.add_subcommand("serve", "Speed of a running server, as its clients see it");
-  verb->add_option("--url", o->plan.url, "the server, such as http://127.0.0.1:8080")->required();
-  verb->add_option("--api-key", o->plan.api_key, "the key to send");
-  verb->add_option("--model", o->plan.model, "which of its models; the first when left out");
-  verb->add_option("--requests", o->plan.n_requests, "how many requests")
+  CLI::App* command = bench.add_subcommand("serve", "Speed of a running server, as its clients see it");
+  command->add_option("--url", o->plan.url, "the server, such as http://127.0.0.1:8080")->required();
+  command->add_option("--api-key", o->plan.api_key, "the key to send");
+  command->add_option("--model", o->plan.model, "which of its models; the first when left out");
+  command->add_option("--requests", o->plan.n_requests, "how many requests")
       ->check(CLI::Range(1, 10'000'000))
       ->capture_default_str();
-  verb->add_option("--rate", o->plan.rate, "arrivals a second, at random (Poisson); 0: --concurrency at a time")
+  command->add_option("--rate", o->plan.rate, "arrivals a second, at random (Poisson); 0: --concurrency at a time")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
-  verb->add_option("--concurrency", o->plan.concurrency, "requests at a time")
+  command->add_option("--concurrency", o->plan.concurrency, "requests at a time")
       ->check(CLI::Range(1, 4000))
       ->capture_default_str();
-  verb->add_option("-p,--prompt-tokens", o->n_prompt, "tokens of a prompt")
+  command->add_option("-p,--prompt-tokens", o->n_prompt, "tokens of a prompt")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  verb->add_option("-n,--output-tokens", o->n_output, "tokens of an answer")
+  command->add_option("-n,--output-tokens", o->n_output, "tokens of an answer")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  verb->add_flag("--sharegpt", o->sharegpt,
-                 "lengths that vary as in conversations of people, up to four times -p and -n");
-  verb->add_option("--slo-ttft-ms", o->slo_ttft_ms, "goodput: the first token comes within this")
+  command->add_flag("--sharegpt", o->sharegpt,
+                    "lengths that vary as in conversations of people, up to four times -p and -n");
+  command->add_option("--slo-ttft-ms", o->slo_ttft_ms, "goodput: the first token comes within this")
       ->capture_default_str();
-  verb->add_option("--slo-itl-ms", o->slo_itl_ms, "goodput: and the others this far apart, in the mean")
+  command->add_option("--slo-itl-ms", o->slo_itl_ms, "goodput: and the others this far apart, in the mean")
       ->capture_default_str();
-  verb->add_option("--seed", o->plan.seed, "of prompts, lengths and arrivals")->capture_default_str();
-  verb->add_option("-o,--output", o->output, "md, csv or json")
+  command->add_option("--seed", o->plan.seed, "of prompts, lengths and arrivals")->capture_default_str();
+  command->add_option("-o,--output", o->output, "md, csv or json")
       ->check(CLI::IsMember({"md", "csv", "json"}))
       ->capture_default_str();
-  verb->add_option("--plot", o->plot, "draw the distributions into this SVG file");
-  verb->footer(
+  command->add_option("--plot", o->plot, "draw the distributions into this SVG file");
+  command->footer(
       "Examples:\n  ingot bench serve --url http://127.0.0.1:8080 --concurrency 32 --requests 200\n"
       "  ingot bench serve --url http://127.0.0.1:8080 --rate 5 --sharegpt -o json --plot latency.svg");
-  verb->callback([o] { bench_serve(*o); });
+  command->callback([o] { bench_serve(*o); });
 }
 
 }  // namespace ingot

@@ -9,10 +9,10 @@
 #include "base/file.h"
 #include "cli/chat_answer.h"
 #include "cli/chat_tools.h"
+#include "cli/commands.h"
 #include "cli/generate.h"
 #include "cli/line_reader.h"
 #include "cli/terminal.h"
-#include "cli/verbs.h"
 #include "text/calls/model_format.h"
 #include "text/chat_encode.h"
 #include "text/json_value.h"
@@ -47,7 +47,7 @@ class Chat {
       model_.chat = ChatTemplate::chatml_default();
     }
     options.generate.constraint = grammar_.over(model_);
-    use_model_defaults(*options.generate.verb, model_.checkpoint->generation(), options.generate.sampling);
+    use_model_defaults(*options.generate.command, model_.checkpoint->generation(), options.generate.sampling);
     if (tools_) prepare_tools();
     engine_ = start_engine(model_, options.model);
     reset();
@@ -213,18 +213,19 @@ class Chat {
   int n_turns_ = 0;
 };
 
-void add_tool_options(CLI::App& verb, ChatOptions& o) {
-  verb.add_option("--tools", o.tools,
+void add_tool_options(CLI::App& command, ChatOptions& o) {
+  command
+      .add_option("--tools", o.tools,
                   "JSON file of tools that the model may call: OpenAI's shape, and beside each function the command "
                   "that a call runs, as a list of words; each call is shown and you are asked")
       ->check(CLI::ExistingFile);
-  verb.add_flag("--run-tools", o.run_tools,
-                "run each call without a question; without it, calls are shown but not run where no terminal is");
-  verb.add_option("--tool-timeout", o.tool_timeout_s, "seconds after which a call's command is killed")
+  command.add_flag("--run-tools", o.run_tools,
+                   "run each call without a question; without it, calls are shown but not run where no terminal is");
+  command.add_option("--tool-timeout", o.tool_timeout_s, "seconds after which a call's command is killed")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
   const std::vector<std::string_view> formats = call_format_names();
-  verb.add_option("--tool-parser", o.tool_parser, "how the model writes calls, where its template does not tell")
+  command.add_option("--tool-parser", o.tool_parser, "how the model writes calls, where its template does not tell")
       ->check(CLI::IsMember(std::vector<std::string>(formats.begin(), formats.end())));
 }
 
@@ -243,15 +244,15 @@ constexpr const char* kFooter =
 
 void add_chat(CLI::App& app) {
   auto o = std::make_shared<ChatOptions>();
-  CLI::App* verb = app.add_subcommand("chat", "Talk with a model");
-  add_model_argument(*verb, o->model);
-  verb->add_option("--system", o->system, "system prompt");
-  add_tool_options(*verb, *o);
-  add_generate_options(*verb, o->generate, o->seed);
-  add_runner_options(*verb, o->model);
-  add_checkpoint_option(*verb, o->model);
-  verb->footer(kFooter);
-  verb->callback([o] {
+  CLI::App* command = app.add_subcommand("chat", "Talk with a model");
+  add_model_argument(*command, o->model);
+  command->add_option("--system", o->system, "system prompt");
+  add_tool_options(*command, *o);
+  add_generate_options(*command, o->generate, o->seed);
+  add_runner_options(*command, o->model);
+  add_checkpoint_option(*command, o->model);
+  command->footer(kFooter);
+  command->callback([o] {
     finish_sampling(o->generate.sampling, o->seed);
     Chat(*o).loop();
   });

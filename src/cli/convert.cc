@@ -1,7 +1,7 @@
 // ingot convert: writes a model directory as one GGUF file, which other programs can read too.
 #include "base/error.h"
+#include "cli/commands.h"
 #include "cli/quantize.h"
-#include "cli/verbs.h"
 #include "io/huggingface/directory.h"
 #include "model/quant_mix.h"
 
@@ -11,16 +11,17 @@ void add_convert(CLI::App& app) {
   auto o = std::make_shared<WriteOptions>();
   o->type = "auto";
   o->allow_decode = true;
-  CLI::App* verb = app.add_subcommand("convert", "Write a model directory as a GGUF file");
-  verb->add_option("DIR", o->in, "directory with config.json, safetensors and tokenizer.json, or ORG/REPO")->required();
-  verb->add_option("OUT", o->out, "the GGUF file to write")->required();
-  verb->add_option("--type,--outtype", o->type, "auto: the weights as they are stored; or one of " + mix_names())
+  CLI::App* command = app.add_subcommand("convert", "Write a model directory as a GGUF file");
+  command->add_option("DIR", o->in, "directory with config.json, safetensors and tokenizer.json, or ORG/REPO")
+      ->required();
+  command->add_option("OUT", o->out, "the GGUF file to write")->required();
+  command->add_option("--type,--outtype", o->type, "auto: the weights as they are stored; or one of " + mix_names())
       ->capture_default_str();
-  add_write_options(*verb, *o);
-  verb->footer(
+  add_write_options(*command, *o);
+  command->footer(
       "What GGUF has no type for is written as F16, or as the type that you ask for.\n"
       "Examples:\n  ingot convert Qwen3-0.6B/ qwen3.gguf\n  ingot convert Llama-3.2-1B/ llama.gguf --type Q4_K_M");
-  verb->callback([o] {
+  command->callback([o] {
     o->in = resolve_model(o->in, o->hub);
     if (!HfDirectory::is_one(o->in))
       throw Error("'{}' is no model directory (with a config.json): for a GGUF file there is `ingot quantize`",

@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/commands.h"
 #include "cli/embedder_options.h"
 #include "cli/npy.h"
 #include "cli/options.h"
-#include "cli/verbs.h"
 #include "model/embedder.h"
 
 namespace ingot {
@@ -94,23 +94,25 @@ void embed(const EmbedVerb& o) {
 
 void add_embed(CLI::App& app) {
   auto o = std::make_shared<EmbedVerb>();
-  CLI::App* verb = app.add_subcommand("embed", "Turn texts into vectors");
-  verb->add_option("-p,--prompt", o->prompts, "a text (repeatable)");
-  verb->add_option("-f,--file", o->file, "a text in every line of this file, after those of -p; - for standard input");
-  verb->add_flag("--whole", o->whole, "the file is one text");
-  verb->add_option("--prompt-name", o->prompt_name,
-                   "put what the model calls by this name (query, document ...) in front of every text");
-  verb->add_option("--pooling", o->pooling,
-                   "cls, mean, last, or none for a vector of every token; as the model says when left out");
-  verb->add_flag("--normalize,!--no-normalize", o->normalize, "vectors of length 1 (default)");
-  auto* json = verb->add_flag("--json", o->json, "one JSON object, as OpenAI's API gives it");
-  verb->add_flag("--npy", o->npy, "a NumPy file: float32 [texts, dimensions]")->excludes(json);
-  verb->add_option("-o,--out", o->out, "write here instead of to standard output");
-  add_embedder_flags(*verb, *o, "an embedding model", "text");
-  verb->footer("Examples:\n  ingot embed bge-small.gguf -p \"a text\" -p \"another\" --json\n"
-               "  ingot embed nomic-embed.gguf -f lines.txt --npy -o vectors.npy\n"
-               "  ingot embed ORG/REPO -p \"what is it?\" --prompt-name query");
-  verb->callback([o] { embed(*o); });
+  CLI::App* command = app.add_subcommand("embed", "Turn texts into vectors");
+  command->add_option("-p,--prompt", o->prompts, "a text (repeatable)");
+  command->add_option("-f,--file", o->file,
+                      "a text in every line of this file, after those of -p; - for standard input");
+  command->add_flag("--whole", o->whole, "the file is one text");
+  command->add_option("--prompt-name", o->prompt_name,
+                      "put what the model calls by this name (query, document ...) in front of every text");
+  command->add_option("--pooling", o->pooling,
+                      "cls, mean, last, or none for a vector of every token; as the model says when left out");
+  command->add_flag("--normalize,!--no-normalize", o->normalize, "vectors of length 1 (default)");
+  auto* json = command->add_flag("--json", o->json, "one JSON object, as OpenAI's API gives it");
+  command->add_flag("--npy", o->npy, "a NumPy file: float32 [texts, dimensions]")->excludes(json);
+  command->add_option("-o,--out", o->out, "write here instead of to standard output");
+  add_embedder_flags(*command, *o, "an embedding model", "text");
+  command->footer(
+      "Examples:\n  ingot embed bge-small.gguf -p \"a text\" -p \"another\" --json\n"
+      "  ingot embed nomic-embed.gguf -f lines.txt --npy -o vectors.npy\n"
+      "  ingot embed ORG/REPO -p \"what is it?\" --prompt-name query");
+  command->callback([o] { embed(*o); });
 }
 
 }  // namespace ingot

@@ -6,25 +6,27 @@
 
 namespace ingot {
 
-void add_embedder_flags(CLI::App& verb, EmbedderFlags& f, const std::string& model, const std::string& item) {
-  verb.add_option("MODEL,-m,--model,--hf-repo", f.model,
+void add_embedder_flags(CLI::App& command, EmbedderFlags& f, const std::string& model, const std::string& item) {
+  command
+      .add_option("MODEL,-m,--model,--hf-repo", f.model,
                   model + ": GGUF file, Hugging Face model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)")
       ->required();
-  verb.add_flag("--truncate", f.truncate, "cut what is too long for the model, instead of refusing it");
-  verb.add_option("--device", f.device, "cpu, cuda, cuda:1 (the second GPU), or ref (plain C++, slow, the oracle)")
+  command.add_flag("--truncate", f.truncate, "cut what is too long for the model, instead of refusing it");
+  command.add_option("--device", f.device, "cpu, cuda, cuda:1 (the second GPU), or ref (plain C++, slow, the oracle)")
       ->capture_default_str();
-  verb.add_option("-t,--threads", f.n_threads, "threads to compute with; 0: the cores this process may use")
-      ->check(CLI::Range(0, kMostThreads))
+  command.add_option("-t,--threads", f.n_threads, "threads to compute with; 0: the cores this process may use")
+      ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
-  verb.add_option("-c,--ctx-size", f.n_ctx, "tokens of the longest " + item + "; 0: what the model reads, at most 8192")
+  command
+      .add_option("-c,--ctx-size", f.n_ctx, "tokens of the longest " + item + "; 0: what the model reads, at most 8192")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  verb.add_option("-b,--batch-size", f.batch, "most tokens of several " + item + "s in one step")
+  command.add_option("-b,--batch-size", f.batch, "most tokens of several " + item + "s in one step")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  verb.add_flag("--check-tensors", f.check_tensors, "refuse weights that are not finite (reads all of them first)");
-  verb.add_option("--log-level", f.log_level, "debug, info, warn, error or off")->capture_default_str();
-  add_hub_options(verb, f.hub);
+  command.add_flag("--check-tensors", f.check_tensors, "refuse weights that are not finite (reads all of them first)");
+  command.add_option("--log-level", f.log_level, "debug, info, warn, error or off")->capture_default_str();
+  add_hub_options(command, f.hub);
 }
 
 std::unique_ptr<Embedder> open_embedder(const EmbedderFlags& f, EmbedOptions options) {

@@ -141,7 +141,7 @@ void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {
   app.add_flag("--ignore-eos", o.ignore_eos, "go on when the model wants to stop");
   add_grammar_options(app, o.grammar);
   add_order_option(app, o.grammar.any_order);
-  o.verb = &app;
+  o.command = &app;
   add_sampling_options(app, o.sampling, seed);
 }
 

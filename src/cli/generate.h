@@ -20,7 +20,7 @@ struct GenerateOptions {
   GrammarOptions grammar = {};                    // as the flags have it,
   std::shared_ptr<Constraint> constraint = {};    // and as the answer follows it
   std::span<const int32_t> shown_special = {};    // special tokens that are in the text all the same; sorted
-  const CLI::App* verb = nullptr;  // whose flags beat what the model's file says of sampling
+  const CLI::App* command = nullptr;              // whose flags beat what the model's file says of sampling
 };
 
 struct Generation {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/commands.h"
 #include "cli/grammar_options.h"
-#include "cli/verbs.h"
 #include "text/json_value.h"
 
 namespace ingot {
@@ -125,10 +125,11 @@ bool check_lines(const CheckOptions& o) {
 }  // namespace
 
 void add_grammar(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("grammar", "Try what answers are to follow, without a model");
-  verb->require_subcommand(1);
+  CLI::App* command = app.add_subcommand("grammar", "Try what answers are to follow, without a model");
+  command->require_subcommand(1);
   auto o = std::make_shared<CheckOptions>();
-  CLI::App* check = verb->add_subcommand("check", "Accept or reject texts: the lines of standard input, or of cases");
+  CLI::App* check =
+      command->add_subcommand("check", "Accept or reject texts: the lines of standard input, or of cases");
   add_grammar_options(*check, o->grammar);
   auto* jsonl = check->add_option("--jsonl", o->jsonl,
                                   "cases, a line each: {\"schema\": ..., \"tests\": [{\"data\": ..., \"valid\": "

@@ -121,10 +121,10 @@ std::vector<std::string> hub_spellings(const CLI::App& app, int argc, char** arg
       {"-hf", "--hf-repo"}, {"-hfr", "--hf-repo"}, {"-hff", "--hf-file"}, {"-hft", "--hf-token"}};
   constexpr std::string_view kWithValue = "--hf-repo=";
   std::vector<std::string> args(argv + 1, argv + argc);
-  const auto verbs = app.get_subcommands({});
-  const auto verb = std::find_if(verbs.begin(), verbs.end(),
-                                 [&](const CLI::App* v) { return !args.empty() && v->get_name() == args[0]; });
-  if (verb == verbs.end()) return args;
+  const auto commands = app.get_subcommands({});
+  const auto command = std::find_if(commands.begin(), commands.end(),
+                                    [&](const CLI::App* v) { return !args.empty() && v->get_name() == args[0]; });
+  if (command == commands.end()) return args;
   auto mark = [](std::string& value, size_t at) {
     if (!has_hub_prefix(std::string_view(value).substr(at))) value.insert(at, "hf://");
   };
@@ -135,7 +135,7 @@ std::vector<std::string> hub_spellings(const CLI::App& app, int argc, char** arg
       if (args[i] == spelling) args[i] = ours;
     if (args[i].starts_with(kWithValue)) mark(args[i], kWithValue.size());
     if (args[i] == "--hf-repo" && i + 1 < args.size()) mark(args[i + 1], 0);
-    const CLI::Option* option = (*verb)->get_option_no_throw(args[i]);
+    const CLI::Option* option = (*command)->get_option_no_throw(args[i]);
     is_value = option != nullptr && option->get_items_expected_min() > 0;
   }
   return args;

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/system.h"
+#include "cli/commands.h"
 #include "cli/inspect_kernels.h"
 #include "cli/options.h"
-#include "cli/verbs.h"
 #include "model/embedder.h"
 #include "text/json_value.h"
 
@@ -297,40 +297,47 @@ void inspect(InspectOptions& o) {
 
 void add_inspect(CLI::App& app) {
   auto o = std::make_shared<InspectOptions>();
-  CLI::App* verb = app.add_subcommand("inspect", "Show what is in a model and what it needs");
-  add_model_argument(*verb, o->model);
-  verb->add_flag("--json", o->json, "print one JSON object");
-  verb->add_flag("--tensors", o->tensors, "list every tensor");
-  verb->add_flag("--template", o->show_template, "print the chat template and nothing else");
-  verb->add_flag("--fit", o->fit, "show what context fits in memory, for one sequence and for several at once");
-  verb->add_option("--memory", o->memory, "with --fit: as if so much were available, as in 24GiB; 0: what is")
-      ->transform(CLI::AsSizeValue(false))->needs("--fit");
-  verb->add_flag("--kernels", o->kernels,
-                 "load the model, and show which kernel multiplies by each of its matrices, and how long each takes");
-  verb->add_option("--rows", o->rows, "with --kernels: rows of activations")
+  CLI::App* command = app.add_subcommand("inspect", "Show what is in a model and what it needs");
+  add_model_argument(*command, o->model);
+  command->add_flag("--json", o->json, "print one JSON object");
+  command->add_flag("--tensors", o->tensors, "list every tensor");
+  command->add_flag("--template", o->show_template, "print the chat template and nothing else");
+  command->add_flag("--fit", o->fit, "show what context fits in memory, for one sequence and for several at once");
+  command->add_option("--memory", o->memory, "with --fit: as if so much were available, as in 24GiB; 0: what is")
+      ->transform(CLI::AsSizeValue(false))
+      ->needs("--fit");
+  command->add_flag(
+      "--kernels", o->kernels,
+      "load the model, and show which kernel multiplies by each of its matrices, and how long each takes");
+  command->add_option("--rows", o->rows, "with --kernels: rows of activations")
       ->check(CLI::Range(1, 1 << 14))
       ->delimiter(',')
       ->capture_default_str()
       ->needs("--kernels");
-  verb->add_option("--device", o->model.device,
+  command
+      ->add_option("--device", o->model.device,
                    "whose memory or kernels are looked at: cpu, cuda, cuda:1 (the second GPU) or ref")
       ->capture_default_str();
-  verb->add_option("--shape", o->shape,
+  command
+      ->add_option("--shape", o->shape,
                    "with --kernels: random weights of a known shape instead of a file, as in `ingot bench`")
       ->needs("--kernels");
-  verb->add_option("--type", o->type, "with --shape: format of those weights")->capture_default_str()->needs("--shape");
-  verb->add_option("-c,--ctx-size", o->model.n_ctx, "context to plan memory for; 0: what `run` would choose")
-      ->check(CLI::Range(0, 1 << 24))->capture_default_str();
-  verb->add_option("--kv-type,--cache-type", o->model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")
+  command->add_option("--type", o->type, "with --shape: format of those weights")
+      ->capture_default_str()
+      ->needs("--shape");
+  command->add_option("-c,--ctx-size", o->model.n_ctx, "context to plan memory for; 0: what `run` would choose")
+      ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  add_checkpoint_option(*verb, o->model);
-  verb->get_option("--checkpoints")->needs("--fit");
-  add_log_option(*verb, o->model);
-  verb->footer(
+  command->add_option("--kv-type,--cache-type", o->model.kv_type, "type of the KV cache: f16, bf16, f32, fp8 or q8_0")
+      ->capture_default_str();
+  add_checkpoint_option(*command, o->model);
+  command->get_option("--checkpoints")->needs("--fit");
+  add_log_option(*command, o->model);
+  command->footer(
       "Examples:\n  ingot inspect model.gguf -c 8192\n  ingot inspect model.gguf --json --tensors\n"
       "  ingot inspect model.gguf --fit --memory 24GiB\n  ingot inspect model.gguf --kernels --device cuda --rows "
       "1,64,256");
-  verb->callback([o] { inspect(*o); });
+  command->callback([o] { inspect(*o); });
 }
 
 }  // namespace ingot

@@ -37,7 +37,7 @@ Headers request_headers(const std::string& api_key) {
 }
 
 // A request in flight.
-struct Flight {
+struct Transfer {
   std::unique_ptr<CURL, CloseEasy> handle;
   std::string body, pending;
   LoadResult* result = nullptr;
@@ -79,8 +79,8 @@ struct Flight {
   }
 };
 
-size_t take_bytes(char* bytes, size_t size, size_t n, void* flight) {
-  static_cast<Flight*>(flight)->on_bytes({bytes, size * n});
+size_t take_bytes(char* bytes, size_t size, size_t n, void* transfer) {
+  static_cast<Transfer*>(transfer)->on_bytes({bytes, size * n});
   return size * n;
 }
 
@@ -94,7 +94,7 @@ class LoadLoop {
   explicit LoadLoop(const LoadPlan& plan)
       : plan_(plan), multi_(curl_multi_init()), headers_(request_headers(plan.api_key)), random_(plan.seed) {
     run_.results.resize(static_cast<size_t>(plan.n_requests));
-    flights_.resize(run_.results.size());
+    transfers_.resize(run_.results.size());
     curl_multi_setopt(multi_.get(), CURLMOPT_MAXCONNECTS, 4096L);
     if (plan.rate > 0) {
       std::exponential_distribution<double> gap(plan.rate);
@@ -147,33 +147,33 @@ class LoadLoop {
     std::uniform_int_distribution<int> id(std::min(4, plan_.n_vocab - 1), plan_.n_vocab - 1);
     for (int k = 0; k < result.n_prompt; ++k) body["prompt"].push_back(id(random_));
 
-    flights_[i] = std::make_unique<Flight>();
-    Flight& flight = *flights_[i];
-    flight.handle.reset(curl_easy_init());
-    flight.body = body.dump();
-    flight.result = &result;
-    flight.due = flight.last =
+    transfers_[i] = std::make_unique<Transfer>();
+    Transfer& transfer = *transfers_[i];
+    transfer.handle.reset(curl_easy_init());
+    transfer.body = body.dump();
+    transfer.result = &result;
+    transfer.due = transfer.last =
         begin_ + std::chrono::duration_cast<SteadyClock::duration>(std::chrono::duration<double>(result.due));
-    CURL* handle = flight.handle.get();
+    CURL* handle = transfer.handle.get();
     curl_easy_setopt(handle, CURLOPT_URL, (plan_.url + "/v1/completions").c_str());
-    curl_easy_setopt(handle, CURLOPT_POSTFIELDS, flight.body.c_str());
-    curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE, static_cast<long>(flight.body.size()));
+    curl_easy_setopt(handle, CURLOPT_POSTFIELDS, transfer.body.c_str());
+    curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE, static_cast<long>(transfer.body.size()));
     curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers_.get());
     curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, take_bytes);
-    curl_easy_setopt(handle, CURLOPT_WRITEDATA, &flight);
-    curl_easy_setopt(handle, CURLOPT_PRIVATE, &flight);
+    curl_easy_setopt(handle, CURLOPT_WRITEDATA, &transfer);
+    curl_easy_setopt(handle, CURLOPT_PRIVATE, &transfer);
     curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
     curl_multi_add_handle(multi_.get(), handle);
   }
 
   size_t finish(CURL* handle, CURLcode code) {
-    Flight* flight = nullptr;
-    curl_easy_getinfo(handle, CURLINFO_PRIVATE, &flight);
-    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &flight->result->status);
-    flight->result->ok = code == CURLE_OK && flight->result->status == 200 && flight->done;
+    Transfer* transfer = nullptr;
+    curl_easy_getinfo(handle, CURLINFO_PRIVATE, &transfer);
+    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &transfer->result->status);
+    transfer->result->ok = code == CURLE_OK && transfer->result->status == 200 && transfer->done;
     curl_multi_remove_handle(multi_.get(), handle);
-    flight->handle.reset();
-    flight->body.clear();
+    transfer->handle.reset();
+    transfer->body.clear();
     return 1;
   }
 
@@ -182,7 +182,7 @@ class LoadLoop {
   const Headers headers_;
   std::mt19937_64 random_;
   std::vector<double> due_;
-  std::vector<std::unique_ptr<Flight>> flights_;
+  std::vector<std::unique_ptr<Transfer>> transfers_;
   LoadRun run_;
   SteadyClock::time_point begin_;
 };

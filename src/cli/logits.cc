@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "cli/commands.h"
 #include "cli/npy.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
-#include "cli/verbs.h"
 #include "model/score.h"
 
 namespace ingot {
@@ -43,18 +43,18 @@ void logits(LogitsOptions& o) {
 
 void add_logits(CLI::App& app) {
   auto o = std::make_shared<LogitsOptions>();
-  CLI::App* verb = app.add_subcommand("logits", "Write the logits after a prompt as a NumPy file");
-  add_model_argument(*verb, o->model);
-  add_prompt_options(*verb, o->prompt);
-  verb->add_option("--tokens", o->tokens, "token ids instead of a text: 1,2,3")->delimiter(',');
-  verb->add_flag("--all", o->all, "a row for every token, not only the last");
-  verb->add_flag("--no-special", o->no_special, "do not add BOS and EOS");
-  verb->add_option("-o,--out", o->out, "the .npy file: float32 [rows, vocabulary]")->required();
-  add_runner_options(*verb, o->model);
-  verb->footer(
+  CLI::App* command = app.add_subcommand("logits", "Write the logits after a prompt as a NumPy file");
+  add_model_argument(*command, o->model);
+  add_prompt_options(*command, o->prompt);
+  command->add_option("--tokens", o->tokens, "token ids instead of a text: 1,2,3")->delimiter(',');
+  command->add_flag("--all", o->all, "a row for every token, not only the last");
+  command->add_flag("--no-special", o->no_special, "do not add BOS and EOS");
+  command->add_option("-o,--out", o->out, "the .npy file: float32 [rows, vocabulary]")->required();
+  add_runner_options(*command, o->model);
+  command->footer(
       "Example:\n  ingot logits model.gguf --tokens 1,2,3 --all -o out.npy && python3 -c \"import numpy; "
       "print(numpy.load('out.npy').shape)\"");
-  verb->callback([o] { logits(*o); });
+  command->callback([o] { logits(*o); });
 }
 
 }  // namespace ingot

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/system.h"
+#include "cli/commands.h"
 #include "cli/hub_options.h"
 #include "cli/terminal.h"
-#include "cli/verbs.h"
 #include "io/hub/list.h"
 #include "text/json_value.h"
 
@@ -74,15 +74,15 @@ void ls(const LsOptions& o) {
 
 void add_ls(CLI::App& app) {
   auto o = std::make_shared<LsOptions>();
-  CLI::App* verb = app.add_subcommand("ls", "List the downloaded models");
-  add_hub_cache_option(*verb, o->hub);
-  verb->add_flag("--json", o->json, "print a JSON array");
-  verb->footer(
+  CLI::App* command = app.add_subcommand("ls", "List the downloaded models");
+  add_hub_cache_option(*command, o->hub);
+  command->add_flag("--json", o->json, "print a JSON array");
+  command->footer(
       "A line is a model of one revision: a GGUF file with its parts, or a safetensors directory; \"partial\" is what "
       "cut downloads\n"
       "left, to go on from. Models of one repository may share files.\n"
       "Examples:\n  ingot ls\n  ingot ls --json --hf-cache /data/models");
-  verb->callback([o] { ls(*o); });
+  command->callback([o] { ls(*o); });
 }
 
 }  // namespace ingot

@@ -1,4 +1,4 @@
-// ingot: one program, with one file for each verb. Exit codes: 0 done, 1 failed, 2 the command line is wrong, 71 the
+// ingot: one program, with one file for each command. Exit codes: 0 done, 1 failed, 2 the command line is wrong, 71 the
 // GPU failed for good, 74 a file in use was cut, 130 interrupted.
 #include <fmt/format.h>
 #include <signal.h>
@@ -12,9 +12,9 @@
 
 #include "base/device_lost.h"
 #include "base/error.h"
+#include "cli/commands.h"
 #include "cli/hub_options.h"
 #include "cli/terminal.h"
-#include "cli/verbs.h"
 
 #ifndef INGOT_VERSION
 #define INGOT_VERSION "unknown"
@@ -46,16 +46,16 @@ void on_lost_page(int) {
   _exit(kExitLostFile);
 }
 
-void check_verb(const CLI::App& app, int argc, char** argv) {
+void check_command(const CLI::App& app, int argc, char** argv) {
   const std::string_view first = argc > 1 ? argv[1] : "";
   if (first.starts_with("-")) return;
-  std::string verbs;
-  for (const CLI::App* verb : app.get_subcommands({})) {
-    if (verb->get_name() == first) return;
-    verbs += (verbs.empty() ? "" : ", ") + verb->get_name();
+  std::string commands;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == first) return;
+    commands += (commands.empty() ? "" : ", ") + command->get_name();
   }
-  if (argc < 2) throw ingot::UsageError("there is no verb: use one of {}; see ingot --help", verbs);
-  throw ingot::UsageError("unknown verb '{}': use one of {}; see ingot --help", ingot::printable(first), verbs);
+  if (argc < 2) throw ingot::UsageError("there is no command: use one of {}; see ingot --help", commands);
+  throw ingot::UsageError("unknown command '{}': use one of {}; see ingot --help", ingot::printable(first), commands);
 }
 
 // Levenshtein's distance: the fewest letters to add, remove or change.
@@ -73,14 +73,14 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// Names the arguments that the verb does not know, and the most similar flag.
+// Names the arguments that the command does not know, and the most similar flag.
 std::string unknown_argument(const CLI::App& app) {
   const std::vector<std::string> extras = app.remaining(true);
   const std::string unknown = extras.empty() ? "" : extras.front(), typed = unknown.substr(0, unknown.find('='));
-  const CLI::App& verb = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
+  const CLI::App& command = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
   std::string nearest;
   size_t best = std::max<size_t>(2, typed.size() / 3) + 1;
-  for (const CLI::Option* option : verb.get_options()) {
+  for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) {
       const size_t distance = edit_distance(typed, "--" + name);
       if (distance >= best) continue;
@@ -89,7 +89,8 @@ std::string unknown_argument(const CLI::App& app) {
     }
   }
   const std::string hint = nearest.empty() || !typed.starts_with("-") ? "" : fmt::format(" (nearest: {})", nearest);
-  return fmt::format("unknown argument '{}'{}; see ingot {} --help", ingot::printable(unknown), hint, verb.get_name());
+  return fmt::format("unknown argument '{}'{}; see ingot {} --help", ingot::printable(unknown), hint,
+                     command.get_name());
 }
 
 }  // namespace
@@ -119,20 +120,20 @@ int main(int argc, char** argv) {
   ingot::add_quantize(app);
   ingot::add_convert(app);
   try {
-    check_verb(app, argc, argv);
+    check_command(app, argc, argv);
     std::vector<std::string> args = ingot::hub_spellings(app, argc, argv);
     std::reverse(args.begin(), args.end());  // CLI11 expects this order
     app.parse(args);
     return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? 0 : report("cannot write to standard output", 1);
   } catch (const CLI::Success& e) {  // raised by --help and --version
     return app.exit(e);
-  } catch (const CLI::RuntimeError& e) {  // the exit code of a verb
+  } catch (const CLI::RuntimeError& e) {  // the exit code of a command
     return e.get_exit_code();
   } catch (const CLI::ExtrasError& e) {
     return report(unknown_argument(app).c_str(), 2);
   } catch (const CLI::ParseError& e) {
-    const std::string verb = app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ";
-    return report(fmt::format("{}; see ingot {}--help", e.what(), verb).c_str(), 2);
+    const std::string command = app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ";
+    return report(fmt::format("{}; see ingot {}--help", e.what(), command).c_str(), 2);
   } catch (const ingot::UsageError& e) {
     return report(e.what(), 2);
   } catch (const ingot::DeviceLost& e) {

@@ -39,9 +39,9 @@ void add_kernels_option(CLI::App& app, ModelOptions& o) {
 
 void add_trace_options(CLI::App& app, ModelOptions& o) {
   CLI::Option* trace = app.add_option("--trace", o.trace_path,
-                                      "write the time of every verb of every step to this file (Perfetto opens it)");
+                                      "write the time of every command of every step to this file (Perfetto opens it)");
   app.add_flag("--trace-steps", o.trace_steps,
-               "with --trace: steps only; on cuda each verb would be waited for, and steps are as they are without")
+               "with --trace: steps only; on cuda each command would be waited for, and steps are as they are without")
       ->needs(trace);
 }
 
@@ -52,7 +52,8 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
                  "the oracle)")
       ->capture_default_str();
   app.add_option("-t,--threads", o.n_threads, "threads to compute with; 0: the cores this process may use")
-      ->check(CLI::Range(0, kMostThreads))->capture_default_str();
+      ->check(CLI::Range(0, kMaxThreads))
+      ->capture_default_str();
   app.add_option("-c,--ctx-size,--max-model-len", o.n_ctx,
                  "context in tokens; 0: the model's, or as much of it as fits in memory")
       ->check(CLI::Range(0, 1 << 24))
@@ -76,7 +77,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
       "--deterministic", o.deterministic,
       "the same tokens whatever else runs beside them, what was cached, and in what chunks; slower, on cuda much so");
   app.add_flag("--check-tensors", o.check_tensors, "refuse weights that are not finite (reads all of them first)");
-  app.add_flag("--check-nan", o.check_nan, "stop at the first verb that computes NaN (slow)");
+  app.add_flag("--check-nan", o.check_nan, "stop at the first command that computes NaN (slow)");
   app.add_flag("--check-replay", o.check_replay,
                "with --device cuda: compare each step that is replayed with plain launches (slow)");
   add_log_option(app, o);
@@ -127,10 +128,10 @@ void add_sampling_options(CLI::App& app, SamplingParams& p, int& seed) {
       ->capture_default_str();
 }
 
-void use_model_defaults(const CLI::App& verb, const GenerationConfig& model, SamplingParams& params) {
+void use_model_defaults(const CLI::App& command, const GenerationConfig& model, SamplingParams& params) {
   std::string used;
   auto use = [&](const char* flag, const auto& value, auto& field) {
-    if (!value || verb.count(flag) > 0) return;
+    if (!value || command.count(flag) > 0) return;
     field = *value;
     used += fmt::format(" {} {}", flag, *value);
   };
@@ -225,24 +226,25 @@ void add_prompt_options(CLI::App& app, PromptOptions& o) {
                  "read the prompt from this file, after -p if both are given; - for standard input");
 }
 
-std::string read_text(const PromptOptions& o, const char* verb) {
+std::string read_text(const PromptOptions& o, const char* command) {
   std::string text = o.text;
   if (!o.file.empty()) text += read_file(o.file);
   if (o.has_text || !o.file.empty()) return text;
   if (::isatty(STDIN_FILENO) == 1)
-    throw UsageError("there is no prompt: give one with -p TEXT or -f FILE, or pipe it in; see ingot {} --help", verb);
+    throw UsageError("there is no prompt: give one with -p TEXT or -f FILE, or pipe it in; see ingot {} --help",
+                     command);
   return read_file("-");
 }
 
-std::string read_prompt(const PromptOptions& o, const char* verb) {
-  std::string prompt = read_text(o, verb);
+std::string read_prompt(const PromptOptions& o, const char* command) {
+  std::string prompt = read_text(o, command);
   if (prompt.empty()) throw UsageError("the prompt is empty: give one with -p TEXT or -f FILE, or pipe it in");
   return prompt;
 }
 
-std::vector<std::string> read_lines(std::vector<std::string> texts, const std::string& file, const char* verb) {
+std::vector<std::string> read_lines(std::vector<std::string> texts, const std::string& file, const char* command) {
   if (!texts.empty() && file.empty()) return texts;
-  const std::string all = read_prompt({.text = {}, .file = file, .has_text = false}, verb);
+  const std::string all = read_prompt({.text = {}, .file = file, .has_text = false}, command);
   for (size_t begin = 0; begin < all.size();) {
     const size_t end = std::min(all.find('\n', begin), all.size());
     std::string& line = texts.emplace_back(all.substr(begin, end - begin));

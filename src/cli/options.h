@@ -1,4 +1,4 @@
-// The flags that several verbs share, with the spellings of other engines, and the options that these flags set.
+// The flags that several commands share, with the spellings of other engines, and the options that these flags set.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -39,11 +39,11 @@ void add_kernels_option(CLI::App& app, ModelOptions& options);   // kernels of a
 void add_trace_options(CLI::App& app, ModelOptions& options);
 void add_runner_options(CLI::App& app, ModelOptions& options);   // device, threads, context, chunk, trace
 
-void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // for verbs that take several prompts in turn
+void add_checkpoint_option(CLI::App& app, ModelOptions& options);  // for commands that take several prompts in turn
 
 void add_sampling_options(CLI::App& app, SamplingParams& params, int& seed);
-// Sets each parameter that no flag of `verb` sets to the default of the model's file.
-void use_model_defaults(const CLI::App& verb, const GenerationConfig& model, SamplingParams& params);
+// Sets each parameter that no flag of `command` sets to the default of the model's file.
+void use_model_defaults(const CLI::App& command, const GenerationConfig& model, SamplingParams& params);
 // A seed of -1 becomes a random one. Throws UsageError for values out of range.
 void finish_sampling(SamplingParams& params, int seed);
 
@@ -63,10 +63,10 @@ struct PromptOptions {
   bool has_text = false;
 };
 void add_prompt_options(CLI::App& app, PromptOptions& options);
-std::string read_text(const PromptOptions& options, const char* verb);
-std::string read_prompt(const PromptOptions& options, const char* verb);
+std::string read_text(const PromptOptions& options, const char* command);
+std::string read_prompt(const PromptOptions& options, const char* command);
 // Several texts: those of -p, then the lines of the file (or of standard input if neither is given), including empty
 // lines. Throws UsageError.
-std::vector<std::string> read_lines(std::vector<std::string> texts, const std::string& file, const char* verb);
+std::vector<std::string> read_lines(std::vector<std::string> texts, const std::string& file, const char* command);
 
 }  // namespace ingot

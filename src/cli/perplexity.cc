@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
-#include "cli/verbs.h"
 #include "model/score.h"
 
 namespace ingot {
@@ -20,7 +20,7 @@ struct PerplexityOptions {
   bool json = false;
 };
 
-void perplexity_verb(PerplexityOptions& o) {
+void print_perplexity(PerplexityOptions& o) {
   constexpr int kWindow = 512, kLogitRows = 128;
   const int window = o.model.n_ctx > 0 ? o.model.n_ctx : kWindow;
   o.model.n_ctx = window;
@@ -54,17 +54,18 @@ void perplexity_verb(PerplexityOptions& o) {
 
 void add_perplexity(CLI::App& app) {
   auto o = std::make_shared<PerplexityOptions>();
-  CLI::App* verb = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
-  add_model_argument(*verb, o->model);
-  verb->add_option("-f,--file", o->file, "the text; - for standard input")->required();
-  verb->add_option("--chunks", o->n_chunks, "score only the first windows; -1: all")
+  CLI::App* command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
+  add_model_argument(*command, o->model);
+  command->add_option("-f,--file", o->file, "the text; - for standard input")->required();
+  command->add_option("--chunks", o->n_chunks, "score only the first windows; -1: all")
       ->check(CLI::Range(-1, 1 << 24))
       ->capture_default_str();
-  verb->add_flag("--json", o->json, "print one JSON object");
-  add_runner_options(*verb, o->model);
-  verb->footer("The text is cut into windows of -c tokens (512 by default); of each, the second half is scored.\n"
-               "Example:\n  ingot perplexity model.gguf -f wiki.test.raw -c 512");
-  verb->callback([o] { perplexity_verb(*o); });
+  command->add_flag("--json", o->json, "print one JSON object");
+  add_runner_options(*command, o->model);
+  command->footer(
+      "The text is cut into windows of -c tokens (512 by default); of each, the second half is scored.\n"
+      "Example:\n  ingot perplexity model.gguf -f wiki.test.raw -c 512");
+  command->callback([o] { print_perplexity(*o); });
 }
 
 }  // namespace ingot

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "cli/commands.h"
 #include "cli/hub_options.h"
-#include "cli/verbs.h"
 #include "text/json_value.h"
 
 namespace ingot {
@@ -46,20 +46,21 @@ void pull(PullOptions& o) {
 
 void add_pull(CLI::App& app) {
   auto o = std::make_shared<PullOptions>();
-  CLI::App* verb = app.add_subcommand("pull", "Download a model from the Hugging Face Hub");
-  verb->add_option("MODEL,-m,--model,--hf-repo", o->model,
+  CLI::App* command = app.add_subcommand("pull", "Download a model from the Hugging Face Hub");
+  command
+      ->add_option("MODEL,-m,--model,--hf-repo", o->model,
                    "ORG/REPO[:QUANT]: of several GGUF models the one with that tag, Q4_K_M if there is none (also -hf)")
       ->required();
-  add_hub_options(*verb, o->hub);
-  verb->add_flag("--json", o->json, "print one JSON object instead of the path");
-  verb->add_option("--log-level", o->log_level, "debug, info, warn, error or off; info tells of every cut")
+  add_hub_options(*command, o->hub);
+  command->add_flag("--json", o->json, "print one JSON object instead of the path");
+  command->add_option("--log-level", o->log_level, "debug, info, warn, error or off; info tells of every cut")
       ->capture_default_str();
-  verb->footer(
+  command->footer(
       "What was cut goes on where it stopped. Files are checked against their hashes, and shared with other programs\n"
       "that use the Hugging Face cache.\n"
       "Examples:\n  ingot pull ORG/REPO:Q8_0\n  ingot pull ORG/REPO --revision v1.0\n  ingot run \"$(ingot pull "
       "ORG/REPO)\" -p Hello");
-  verb->callback([o] { pull(*o); });
+  command->callback([o] { pull(*o); });
 }
 
 }  // namespace ingot

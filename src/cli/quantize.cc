@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/system.h"
 #include "base/threads.h"
+#include "cli/commands.h"
 #include "cli/terminal.h"
-#include "cli/verbs.h"
 #include "model/quantize.h"
 #include "quant/encode.h"
 
@@ -103,7 +103,7 @@ void add_write_options(CLI::App& app, WriteOptions& o) {
   app.add_flag("--allow-requantize", o.allow_requantize,
                "quantize weights that are quantized already, which loses more than once");
   app.add_option("-t,--threads", o.n_threads, "threads to work with; 0: the cores this process may use")
-      ->check(CLI::Range(0, kMostThreads))
+      ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
   app.add_flag("--force", o.force, "replace OUT if it is there");
   app.add_flag("--json", o.json, "print one JSON object");
@@ -135,17 +135,17 @@ void write_model(const WriteOptions& o) {
 
 void add_quantize(CLI::App& app) {
   auto o = std::make_shared<WriteOptions>();
-  CLI::App* verb = app.add_subcommand("quantize", "Write a model as a GGUF file with fewer bits a weight");
-  verb->add_option("IN", o->in, "GGUF file (any part of a split one), a model directory, or ORG/REPO[:QUANT]")
+  CLI::App* command = app.add_subcommand("quantize", "Write a model as a GGUF file with fewer bits a weight");
+  command->add_option("IN", o->in, "GGUF file (any part of a split one), a model directory, or ORG/REPO[:QUANT]")
       ->required();
-  verb->add_option("OUT", o->out, "the GGUF file to write")->required();
-  verb->add_option("TYPE", o->type, mix_names())->required();
-  add_write_options(*verb, *o);
-  verb->footer(
+  command->add_option("OUT", o->out, "the GGUF file to write")->required();
+  command->add_option("TYPE", o->type, mix_names())->required();
+  add_write_options(*command, *o);
+  command->footer(
       "Norms and biases stay F32. Rows that are no whole blocks of a type get one of smaller blocks.\n"
       "Examples:\n  ingot quantize model-f16.gguf model-q4.gguf Q4_K_M\n"
       "  ingot quantize Qwen3-0.6B/ qwen3.gguf Q4_K_M --imatrix imatrix.gguf");
-  verb->callback([o] {
+  command->callback([o] {
     find_mix(o->type);  // "auto" is for convert only
     o->in = resolve_model(o->in, o->hub);
     write_model(*o);

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "cli/commands.h"
 #include "cli/embedder_options.h"
 #include "cli/options.h"
-#include "cli/verbs.h"
 #include "model/embedder.h"
 
 namespace ingot {
@@ -55,22 +55,22 @@ void rerank(const RerankVerb& o) {
 
 void add_rerank(CLI::App& app) {
   auto o = std::make_shared<RerankVerb>();
-  CLI::App* verb = app.add_subcommand("rerank", "Sort documents by how well they answer a query");
-  verb->add_option("-q,--query", o->query, "what the documents should answer")->required();
-  verb->add_option("-p,--prompt,--document", o->documents, "a document (repeatable)");
-  verb->add_option("-f,--file", o->file,
-                   "a document in every line of this file, after those of -p; - for standard input");
-  verb->add_option("-n,--top", o->top, "only so many, the best; 0: all")
+  CLI::App* command = app.add_subcommand("rerank", "Sort documents by how well they answer a query");
+  command->add_option("-q,--query", o->query, "what the documents should answer")->required();
+  command->add_option("-p,--prompt,--document", o->documents, "a document (repeatable)");
+  command->add_option("-f,--file", o->file,
+                      "a document in every line of this file, after those of -p; - for standard input");
+  command->add_option("-n,--top", o->top, "only so many, the best; 0: all")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  verb->add_flag("--json", o->json, "one JSON object, as /v1/rerank answers");
-  add_embedder_flags(*verb, *o, "a cross-encoder", "pair");
-  verb->footer(
+  command->add_flag("--json", o->json, "one JSON object, as /v1/rerank answers");
+  add_embedder_flags(*command, *o, "a cross-encoder", "pair");
+  command->footer(
       "Each line of the output is a score, the document's number (from 0) and the document, the best "
       "first.\nExamples:\n"
       "  ingot rerank bge-reranker.gguf -q \"what is a fox?\" -p \"an animal\" -p \"a tool\"\n"
       "  ingot rerank ORG/REPO -q \"what is a fox?\" -f documents.txt -n 5 --json");
-  verb->callback([o] { rerank(*o); });
+  command->callback([o] { rerank(*o); });
 }
 
 }  // namespace ingot

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/system.h"
+#include "cli/commands.h"
 #include "cli/hub_options.h"
 #include "cli/terminal.h"
-#include "cli/verbs.h"
 #include "io/hub/list.h"
 
 namespace ingot {
@@ -45,14 +45,15 @@ void rm(const RmOptions& o) {
 
 void add_rm(CLI::App& app) {
   auto o = std::make_shared<RmOptions>();
-  CLI::App* verb = app.add_subcommand("rm", "Remove downloaded models");
-  verb->add_option("MODEL", o->models, "ORG/REPO, all of it, or ORG/REPO:QUANT, one of its models")->required();
-  verb->add_option("--revision", o->hub.revision, "of this branch, tag or commit only");
-  verb->add_flag("-y,--yes", o->yes, "do not ask");
-  add_hub_cache_option(*verb, o->hub);
-  verb->footer("Files that another revision or model still needs stay.\n"
-               "Examples:\n  ingot rm ORG/REPO:Q8_0\n  ingot rm ORG/REPO --yes");
-  verb->callback([o] { rm(*o); });
+  CLI::App* command = app.add_subcommand("rm", "Remove downloaded models");
+  command->add_option("MODEL", o->models, "ORG/REPO, all of it, or ORG/REPO:QUANT, one of its models")->required();
+  command->add_option("--revision", o->hub.revision, "of this branch, tag or commit only");
+  command->add_flag("-y,--yes", o->yes, "do not ask");
+  add_hub_cache_option(*command, o->hub);
+  command->footer(
+      "Files that another revision or model still needs stay.\n"
+      "Examples:\n  ingot rm ORG/REPO:Q8_0\n  ingot rm ORG/REPO --yes");
+  command->callback([o] { rm(*o); });
 }
 
 }  // namespace ingot

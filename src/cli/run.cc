@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/commands.h"
 #include "cli/generate.h"
 #include "cli/terminal.h"
-#include "cli/verbs.h"
 #include "text/chat_encode.h"
 #include "text/json_value.h"
 
@@ -71,7 +71,7 @@ int run(RunOptions& o) {
   const std::string text = read_prompt(o.prompt, "run");
   LoadedModel model = open_model(o.model, runner);
   o.generate.constraint = grammar.over(model);
-  use_model_defaults(*o.generate.verb, model.checkpoint->generation(), o.generate.sampling);
+  use_model_defaults(*o.generate.command, model.checkpoint->generation(), o.generate.sampling);
   const std::vector<int32_t> prompt = encode_prompt(model, o, text);
   const std::unique_ptr<Engine> engine = start_engine(model, o.model);
   const Generation g = generate(*engine, *model.tokenizer, prompt, o.generate, [&](std::string_view piece) {
@@ -93,25 +93,27 @@ int run(RunOptions& o) {
 
 void add_run(CLI::App& app) {
   auto o = std::make_shared<RunOptions>();
-  CLI::App* verb = app.add_subcommand("run", "Write an answer to a prompt");
-  add_model_argument(*verb, o->model);
-  add_prompt_options(*verb, o->prompt);
-  verb->add_option("--system", o->system, "system prompt, where the model's template has a place for it");
-  verb->add_flag("--raw", o->raw, "continue the prompt as plain text, without the model's chat template");
-  verb->add_flag("--json", o->json, "print one JSON object at the end instead of streaming text");
-  verb->add_option("--logprobs", o->generate.sampling.n_logprobs,
+  CLI::App* command = app.add_subcommand("run", "Write an answer to a prompt");
+  add_model_argument(*command, o->model);
+  add_prompt_options(*command, o->prompt);
+  command->add_option("--system", o->system, "system prompt, where the model's template has a place for it");
+  command->add_flag("--raw", o->raw, "continue the prompt as plain text, without the model's chat template");
+  command->add_flag("--json", o->json, "print one JSON object at the end instead of streaming text");
+  command
+      ->add_option("--logprobs", o->generate.sampling.n_logprobs,
                    "with --json: log-probabilities, and of so many alternatives")
       ->check(CLI::Range(-1, 20))
       ->capture_default_str();
-  add_generate_options(*verb, o->generate, o->seed);
-  add_runner_options(*verb, o->model);
-  verb->footer("Examples:\n"
-               "  ingot run -p \"Tell me a story about a fox.\"\n"
-               "  ingot run model.gguf -p \"Summarize this:\" -f article.txt -n 200 --temp 0\n"
-               "  ingot run ORG/REPO:Q4_K_M -p \"Hello\"    downloaded from the Hugging Face Hub, once\n"
-               "  ingot run -p \"Alice is 30.\" --json-schema '{\"type\": \"object\", \"required\": [\"name\"]}'\n"
-               "  echo \"Once upon a time\" | ingot run --raw -n 100");
-  verb->callback([o] {
+  add_generate_options(*command, o->generate, o->seed);
+  add_runner_options(*command, o->model);
+  command->footer(
+      "Examples:\n"
+      "  ingot run -p \"Tell me a story about a fox.\"\n"
+      "  ingot run model.gguf -p \"Summarize this:\" -f article.txt -n 200 --temp 0\n"
+      "  ingot run ORG/REPO:Q4_K_M -p \"Hello\"    downloaded from the Hugging Face Hub, once\n"
+      "  ingot run -p \"Alice is 30.\" --json-schema '{\"type\": \"object\", \"required\": [\"name\"]}'\n"
+      "  echo \"Once upon a time\" | ingot run --raw -n 100");
+  command->callback([o] {
     const int code = run(*o);
     if (code != 0) throw CLI::RuntimeError(code);
   });

@@ -17,9 +17,9 @@
 #include "base/system.h"
 #include "base/thread_start.h"
 #include "base/threads.h"
+#include "cli/commands.h"
 #include "cli/generate.h"
 #include "cli/grammar_options.h"
-#include "cli/verbs.h"
 #include "server/app.h"
 #include "server/http/server.h"
 #include "server/watchdog.h"
@@ -268,82 +268,94 @@ void serve(ServeOptions& o) {
   server.stop();
 }
 
-void add_http_options(CLI::App& verb, ServeOptions& o) {
-  verb.add_option("--host", o.http.host, "address to listen on, or unix:PATH for a Unix socket")->capture_default_str();
-  verb.add_option("--port", o.http.port, "port to listen on; 0: one that is free, which is printed")
+void add_http_options(CLI::App& command, ServeOptions& o) {
+  command.add_option("--host", o.http.host, "address to listen on, or unix:PATH for a Unix socket")
+      ->capture_default_str();
+  command.add_option("--port", o.http.port, "port to listen on; 0: one that is free, which is printed")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  verb.add_option("--api-key", o.app.api_keys, "a key that clients must send (repeatable)")->allow_extra_args(false);
-  verb.add_option("--api-key-file", o.app.api_key_file, "file of keys, one a line; read again when it changes");
-  verb.add_flag("--insecure", o.insecure, "listen to other machines without a key");
-  verb.add_option("--cors-origins", o.app.origins, "pages of other sites that may use the server, or '*' (repeatable)")
+  command.add_option("--api-key", o.app.api_keys, "a key that clients must send (repeatable)")->allow_extra_args(false);
+  command.add_option("--api-key-file", o.app.api_key_file, "file of keys, one a line; read again when it changes");
+  command.add_flag("--insecure", o.insecure, "listen to other machines without a key");
+  command
+      .add_option("--cors-origins", o.app.origins, "pages of other sites that may use the server, or '*' (repeatable)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  verb.add_option("--ssl-cert-file", o.http.tls_cert, "PEM certificate: serve HTTPS");
-  verb.add_option("--ssl-key-file", o.http.tls_key, "PEM key of the certificate");
-  verb.add_option("--access-log", o.access_log,
+  command.add_option("--ssl-cert-file", o.http.tls_cert, "PEM certificate: serve HTTPS");
+  command.add_option("--ssl-key-file", o.http.tls_key, "PEM key of the certificate");
+  command
+      .add_option("--access-log", o.access_log,
                   "a JSON line for each request goes here; - is standard error, none is none")
       ->capture_default_str();
-  verb.add_flag("!--no-webui", o.app.web_page, "do not serve the pages at / and /status");
-  verb.add_flag("--keep-billing-header", o.app.keep_billing_header,
-                "keep the first line of Claude Code's system prompts, x-anthropic-billing-header; it is new in each "
-                "request, so with it no cached prefix is found");
-  verb.add_option("--metrics-compat", "vllm: give the metrics under vLLM's names too")
+  command.add_flag("!--no-webui", o.app.web_page, "do not serve the pages at / and /status");
+  command.add_flag("--keep-billing-header", o.app.keep_billing_header,
+                   "keep the first line of Claude Code's system prompts, x-anthropic-billing-header; it is new in each "
+                   "request, so with it no cached prefix is found");
+  command.add_option("--metrics-compat", "vllm: give the metrics under vLLM's names too")
       ->check(CLI::IsMember({"vllm"}))
       ->each([&o](const std::string&) { o.app.vllm_metrics = true; });
 }
 
-void add_limit_options(CLI::App& verb, ServeOptions& o) {
+void add_limit_options(CLI::App& command, ServeOptions& o) {
   const auto seconds = [&](const char* flag, std::chrono::milliseconds& into, const char* help) {
-    verb.add_option_function<int>(
+    command
+        .add_option_function<int>(
             flag, [&into](int s) { into = std::chrono::seconds(s); }, fmt::format("{} [{}]", help, into.count() / 1000))
         ->check(CLI::Range(1, 86400));
   };
-  verb.add_option("-a,--alias,--served-model-name", o.aliases,
+  command
+      .add_option("-a,--alias,--served-model-name", o.aliases,
                   "names of the model in the API (repeatable, or separated by commas)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  verb.add_option("--pooling", o.pooling,
+  command
+      .add_option("--pooling", o.pooling,
                   "cls, mean or last: how tokens become a text's vector, where the model does not say; one that writes "
                   "text embeds instead")
       ->check(CLI::IsMember({"cls", "mean", "last"}));
   const std::vector<std::string_view> formats = call_format_names();
-  verb.add_option("--tool-parser", o.tool_parser,
+  command
+      .add_option("--tool-parser", o.tool_parser,
                   "how models write tool calls and reasoning, where their templates do not tell")
       ->check(CLI::IsMember(std::vector<std::string>(formats.begin(), formats.end())));
-  add_lenient_option(verb, o.lenient_schemas);
-  add_order_option(verb, o.any_order);
-  verb.add_option("--models-max", o.pool.max_loaded,
+  add_lenient_option(command, o.lenient_schemas);
+  add_order_option(command, o.any_order);
+  command
+      .add_option("--models-max", o.pool.max_loaded,
                   "of several models, how many are loaded at once; the one idle longest makes room")
       ->check(CLI::Range(1, 1 << 20));
-  verb.add_option("--models-memory", o.pool.max_bytes,
+  command
+      .add_option("--models-memory", o.pool.max_bytes,
                   "and how much memory they may take together, such as 24GiB; without it a model makes room when "
                   "another finds too little memory free")
       ->transform(CLI::AsSizeValue(false));
-  verb.add_option("--model-ttl", o.ttl_s, "seconds without a request after which a model is unloaded; 0: never")
+  command.add_option("--model-ttl", o.ttl_s, "seconds without a request after which a model is unloaded; 0: never")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
-  verb.add_option("--pin", o.pinned, "a model that is never unloaded, by its name (repeatable)")
+  command.add_option("--pin", o.pinned, "a model that is never unloaded, by its name (repeatable)")
       ->allow_extra_args(false);
-  verb.add_option("--max-seqs,--parallel", o.max_seqs, "sequences computed at once")
+  command.add_option("--max-seqs,--parallel", o.max_seqs, "sequences computed at once")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  verb.add_option("--queue", o.queue,
+  command
+      .add_option("--queue", o.queue,
                   "sequences that may wait beyond these before requests get 429; 0: four times as many, at least 64")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  verb.add_option("--queue-timeout", o.queue_timeout_s,
+  command
+      .add_option("--queue-timeout", o.queue_timeout_s,
                   "seconds that a request may wait for its turn, and then gets 503")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
-  verb.add_option("--kv-tokens", o.kv_tokens,
+  command
+      .add_option("--kv-tokens", o.kv_tokens,
                   "tokens in the KV cache, shared by all sequences; 0: as many as the model's plan of memory has")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
-  verb.add_option("--max-body-bytes", o.http.limits.body_bytes, "largest request")
+  command.add_option("--max-body-bytes", o.http.limits.body_bytes, "largest request")
       ->check(CLI::Range(size_t{1024}, size_t{1} << 30))
       ->capture_default_str();
-  verb.add_option("--max-connections", o.http.max_connections, "connections at once")
+  command.add_option("--max-connections", o.http.max_connections, "connections at once")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   seconds("--header-timeout", o.http.head_deadline, "seconds for a request's headers");
@@ -351,16 +363,18 @@ void add_limit_options(CLI::App& verb, ServeOptions& o) {
   seconds("--idle-timeout", o.http.idle_deadline, "seconds that a connection may idle");
   seconds("--write-timeout", o.http.write_deadline, "seconds without a byte taken, after which a client is dropped");
   seconds("--sse-ping-interval", o.http.ping_interval, "seconds of silence before a stream gets a comment");
-  verb.add_option_function<int>(
+  command
+      .add_option_function<int>(
           "--stream-interval-ms", [&o](int ms) { o.app.stream_interval = std::chrono::milliseconds(ms); },
           fmt::format("tokens of a stream that come at least twice in as many ms as there are streams share a write, "
                       "in so many at most; 0: none do [{}]",
                       o.app.stream_interval.count()))
       ->check(CLI::Range(0, 1000));
-  verb.add_option("--shutdown-timeout", o.drain_s, "seconds that requests have to end after SIGTERM")
+  command.add_option("--shutdown-timeout", o.drain_s, "seconds that requests have to end after SIGTERM")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
-  verb.add_option("--watchdog-timeout", o.hard_watchdog_s,
+  command
+      .add_option("--watchdog-timeout", o.hard_watchdog_s,
                   "seconds without a finished step after which the process ends with code 72")
       ->check(CLI::Range(2, 86400))
       ->capture_default_str()
@@ -371,17 +385,17 @@ void add_limit_options(CLI::App& verb, ServeOptions& o) {
 
 void add_serve(CLI::App& app) {
   auto o = std::make_shared<ServeOptions>();
-  CLI::App* verb =
+  CLI::App* command =
       app.add_subcommand("serve", "Answer HTTP requests: OpenAI's API, metrics, and a page for the browser");
-  verb->add_option("MODEL,-m,--model,--hf-repo", o->paths,
-                   "GGUF files, Hugging Face model directories, or ORG/REPO[:QUANT] of the Hugging Face Hub (also "
-                   "-hf); the built-in demo model when left out");
-  add_hub_options(*verb, o->model.hub);
-  add_http_options(*verb, *o);
-  add_limit_options(*verb, *o);
-  add_runner_options(*verb, o->model);
-  add_checkpoint_option(*verb, o->model);
-  verb->footer(
+  command->add_option("MODEL,-m,--model,--hf-repo", o->paths,
+                      "GGUF files, Hugging Face model directories, or ORG/REPO[:QUANT] of the Hugging Face Hub (also "
+                      "-hf); the built-in demo model when left out");
+  add_hub_options(*command, o->model.hub);
+  add_http_options(*command, *o);
+  add_limit_options(*command, *o);
+  add_runner_options(*command, o->model);
+  add_checkpoint_option(*command, o->model);
+  command->footer(
       "Examples:\n  ingot serve model.gguf\n  ingot serve one.gguf two.gguf --models-max 1 --model-ttl 600\n  ingot "
       "serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --max-seqs 32\n"
       "  ingot serve bge-small.gguf        an embedding model: /v1/embeddings; a cross-encoder: /v1/rerank\n"
@@ -393,7 +407,7 @@ void add_serve(CLI::App& app) {
       "a reader has not taken.\n"
       "Exit codes: 0 ended as asked, 1 it could not start, 2 a wrong command line, 70 the engine ended, 71 its device "
       "was lost, 72 it hung, 74 a model's file was cut.");
-  verb->callback([o] { serve(*o); });
+  command->callback([o] { serve(*o); });
 }
 
 }  // namespace ingot

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/commands.h"
 #include "cli/options.h"
-#include "cli/verbs.h"
 #include "text/chat.h"
 
 namespace ingot {
@@ -81,23 +81,25 @@ void render(const TemplateVerb& o) {
 
 void add_template(CLI::App& app) {
   auto o = std::make_shared<TemplateVerb>();
-  CLI::App* verb = app.add_subcommand("template", "Show a conversation as a model's chat template writes it");
-  verb->add_option("MODEL,-m,--model,--hf-repo", o->model,
-                   "whose template to use: GGUF file, model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)");
-  verb->add_option("--template-file,--chat-template-file", o->template_file, "use the template in this file instead");
-  verb->add_option("--messages", o->messages,
+  CLI::App* command = app.add_subcommand("template", "Show a conversation as a model's chat template writes it");
+  command->add_option("MODEL,-m,--model,--hf-repo", o->model,
+                      "whose template to use: GGUF file, model directory, or ORG/REPO[:QUANT] of the Hub (also -hf)");
+  command->add_option("--template-file,--chat-template-file", o->template_file,
+                      "use the template in this file instead");
+  command
+      ->add_option("--messages", o->messages,
                    "the conversation: a JSON array of {role, content, ...}; - for standard input")
       ->required();
-  verb->add_option("--tools", o->tools, "the tools: a JSON array, as OpenAI's API has them");
-  verb->add_option("--set", o->settings, "KEY=VALUE for the template, the value as JSON or text (repeatable)");
-  verb->add_option("--bos", o->bos, "bos_token, where no model says it");
-  verb->add_option("--eos", o->eos, "eos_token, likewise");
-  verb->add_flag("--no-generation-prompt", o->no_generation_prompt, "do not ask for an answer at the end");
-  add_hub_options(*verb, o->hub);
-  verb->footer(
+  command->add_option("--tools", o->tools, "the tools: a JSON array, as OpenAI's API has them");
+  command->add_option("--set", o->settings, "KEY=VALUE for the template, the value as JSON or text (repeatable)");
+  command->add_option("--bos", o->bos, "bos_token, where no model says it");
+  command->add_option("--eos", o->eos, "eos_token, likewise");
+  command->add_flag("--no-generation-prompt", o->no_generation_prompt, "do not ask for an answer at the end");
+  add_hub_options(*command, o->hub);
+  command->footer(
       "Examples:\n  ingot template model.gguf --messages chat.json --tools tools.json --set enable_thinking=false\n"
       "  ingot template --template-file chat_template.jinja --messages - < chat.json");
-  verb->callback([o] { render(*o); });
+  command->callback([o] { render(*o); });
 }
 
 }  // namespace ingot

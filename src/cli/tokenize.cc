@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/commands.h"
 #include "cli/options.h"
-#include "cli/verbs.h"
 
 namespace ingot {
 namespace {
@@ -36,24 +36,25 @@ void tokenize(const TokenizeOptions& o) {
 
 void add_tokenize(CLI::App& app) {
   auto o = std::make_shared<TokenizeOptions>();
-  CLI::App* verb = app.add_subcommand("tokenize", "Show the tokens of a text");
-  verb->add_option("MODEL,-m,--model,--hf-repo", o->model,
+  CLI::App* command = app.add_subcommand("tokenize", "Show the tokens of a text");
+  command
+      ->add_option("MODEL,-m,--model,--hf-repo", o->model,
                    "GGUF file (vocabulary-only files will do), Hugging Face model directory, or ORG/REPO[:QUANT] of "
                    "the Hub (also -hf)")
       ->required();
-  verb->add_option("TEXT", o->text, "the text; standard input when left out")->each([o](const std::string&) {
+  command->add_option("TEXT", o->text, "the text; standard input when left out")->each([o](const std::string&) {
     o->has_text = true;
   });
-  verb->add_option("-f,--file", o->file, "read the text from this file; - for standard input");
-  auto* ids = verb->add_flag("--ids", o->ids, "one line of ids, with commas");
-  verb->add_flag("--json", o->json, "a JSON object with ids and tokens")->excludes(ids);
-  verb->add_flag("--no-special", o->no_special, "do not add BOS and EOS");
-  verb->add_flag("--parse-special", o->parse_special, "read names of control tokens in the text as those tokens");
-  add_hub_options(*verb, o->hub);
-  verb->footer(
+  command->add_option("-f,--file", o->file, "read the text from this file; - for standard input");
+  auto* ids = command->add_flag("--ids", o->ids, "one line of ids, with commas");
+  command->add_flag("--json", o->json, "a JSON object with ids and tokens")->excludes(ids);
+  command->add_flag("--no-special", o->no_special, "do not add BOS and EOS");
+  command->add_flag("--parse-special", o->parse_special, "read names of control tokens in the text as those tokens");
+  add_hub_options(*command, o->hub);
+  command->footer(
       "Examples:\n  ingot tokenize model.gguf \"Hello, world\"\n  ingot tokenize model.gguf --ids --no-special < "
       "text.txt");
-  verb->callback([o] { tokenize(*o); });
+  command->callback([o] { tokenize(*o); });
 }
 
 }  // namespace ingot

@@ -120,7 +120,7 @@ void BatchBuilder::fill_block_table(const Step& step) {
     const Sequence& sequence = *step.items[i].sequence;
     const auto row = block_table_.begin() + static_cast<ptrdiff_t>(i * max_blocks);
     std::ranges::copy(sequence.blocks, row);
-    std::fill_n(row, sequence.n_given_up, sequence.blocks[sequence.n_given_up]);
+    std::fill_n(row, sequence.n_released, sequence.blocks[sequence.n_released]);
   }
   batch_.max_blocks = static_cast<int>(max_blocks);
 }

@@ -237,13 +237,13 @@ bool Engine::step() {
 // Handles the messages that have arrived. Returns false once the engine must stop.
 bool Engine::receive(bool block) {
   const bool timed = block && next_limit_ != Clock::time_point::max();
-  for (Message& message : timed ? inbox_.drain_until(next_limit_) : inbox_.drain(block)) obey(message);
+  for (Message& message : timed ? inbox_.drain_until(next_limit_) : inbox_.drain(block)) handle(message);
   end_late_requests();
   publish();
   return !inbox_.closed();
 }
 
-void Engine::obey(Message& message) {
+void Engine::handle(Message& message) {
   if (message.order == Order::kSubmit) return take_in(std::move(message.sequence));
   const auto found = sequences_.find(message.id);
   if (found == sequences_.end() || found->second->finished) return;
@@ -293,7 +293,7 @@ void Engine::end_late_requests() {
 // called once.
 void Engine::finish(Sequence& sequence, FinishReason reason, const std::string& error, int32_t stop_token) {
   sequence.finished = true;
-  Finish finish{reason, stop_token, {}, sequence.spoiled, usage_of(sequence)};
+  Finish finish{reason, stop_token, {}, sequence.has_nan, usage_of(sequence)};
   try {
     finish.error = error;
   } catch (const std::bad_alloc&) {
@@ -317,7 +317,7 @@ std::unique_ptr<Sequence> Engine::destroy(Sequence& sequence) {
 
 void Engine::cancel_all() {
   receive(false);
-  if (flight_.step != nullptr) land(flight_, "");
+  if (in_flight_.step != nullptr) complete(in_flight_, "");
   while (!sequences_.empty()) finish(*sequences_.begin()->second, FinishReason::kCancelled);
   publish();
 }
@@ -331,7 +331,7 @@ void Engine::publish() {
   counts_.states_used = scheduler_.states().n_used();
   counts_.states_cached = scheduler_.states().n_kept();
   counts_.n_states = scheduler_.states().n_slots();
-  counts_.n_blocks_given_up = scheduler_.n_blocks_given_up();
+  counts_.n_blocks_released = scheduler_.n_blocks_released();
   counts_.block_size = runner_.info().block_size;
   counts_.n_blocks = scheduler_.pool().n_blocks();
   std::lock_guard lock(gauges_mutex_);

@@ -72,7 +72,7 @@ struct EngineGauges {
   int64_t n_steps = 0;
   int64_t n_failed_steps = 0;
   int64_t n_preemptions = 0;
-  int64_t n_blocks_given_up = 0;  // by sequences that went on, because the blocks lay before the model's window
+  int64_t n_blocks_released = 0;  // by sequences that went on, because the blocks lay before the model's window
   int64_t n_finished = 0;
   int64_t n_finished_by[kFinishReasons] = {};  // indexed by FinishReason
   int64_t n_computed_tokens = 0;               // computed by steps: prompts, recomputed tokens and decoded tokens
@@ -133,7 +133,7 @@ class Engine {
     RequestId id = 0;                    // for the other orders
   };
   // A step in flight: planned but not complete.
-  struct Flight {
+  struct InFlightStep {
     const Step* step = nullptr;  // null: none
     StepStats stats;
   };
@@ -142,12 +142,12 @@ class Engine {
   std::unique_ptr<Sequence> make_sequence(Request request);
   void run();
   bool receive(bool block);
-  void obey(Message& message);
+  void handle(Message& message);
   void take_in(std::unique_ptr<Sequence> sequence);
   void end_late_requests();
   void run_step();
-  Flight launch(BatchBuilder& builder, std::string* fault);
-  void land(Flight& flight, std::string fault);
+  InFlightStep launch(BatchBuilder& builder, std::string* fault);
+  void complete(InFlightStep& in_flight, std::string fault);
   void settle(const StepItem& item, std::span<const Sampled> drawn);
   void settle_failed(const StepItem& item, const std::string& fault);
   void emit_progress(const Sequence& sequence);
@@ -159,14 +159,14 @@ class Engine {
   void emit_token(Sequence& sequence, const Sampled& sampled);
   void propose(Sequence& sequence);
   void cut_drafts(Sequence& sequence);
-  void make_masks(Flight& flight);
+  void make_masks(InFlightStep& in_flight);
   void make_masks(Sequence& sequence, int n_drafts);
   void finish(Sequence& sequence, FinishReason reason, const std::string& error = "", int32_t stop_token = -1);
   std::unique_ptr<Sequence> destroy(Sequence& sequence);
   void cancel_all();
   void die(const char* why, bool lost_device = false);
   void publish();
-  bool idle() const { return scheduler_.idle() && flight_.step == nullptr; }
+  bool idle() const { return scheduler_.idle() && in_flight_.step == nullptr; }
 
   Runner& runner_;
   const EngineOptions options_;
@@ -179,7 +179,7 @@ class Engine {
   Scheduler scheduler_;
   BatchBuilder builders_[2];  // used in turn
   int next_builder_ = 0;
-  Flight flight_;
+  InFlightStep in_flight_;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences_;
   Clock::time_point next_limit_ = Clock::time_point::max();  // the earliest of all deadlines
   EngineGauges counts_;

@@ -27,12 +27,12 @@ void Engine::run_step() {
   next_builder_ = 1 - next_builder_;
   std::string fault;
   const int64_t n_finished = counts_.n_finished;
-  Flight next = launch(builder, &fault);
+  InFlightStep next = launch(builder, &fault);
   // Without progress here, the engine would wait for ever.
-  CHECK(next.step != nullptr || flight_.step != nullptr || counts_.n_finished > n_finished);
-  if (flight_.step != nullptr) land(flight_, "");
+  CHECK(next.step != nullptr || in_flight_.step != nullptr || counts_.n_finished > n_finished);
+  if (in_flight_.step != nullptr) complete(in_flight_, "");
   if (next.step == nullptr) return;
-  if (!fault.empty()) return land(next, fault);
+  if (!fault.empty()) return complete(next, fault);
   int row = 0;
   for (const StepItem& item : next.step->items) {
     row += item.n_scored;
@@ -47,28 +47,28 @@ void Engine::run_step() {
   } catch (const DeviceLost&) {
     throw;
   } catch (const std::exception& error) {
-    return land(next, message_of(error));
+    return complete(next, message_of(error));
   }
-  flight_ = next;
-  if (!overlap_) land(flight_, "");
+  in_flight_ = next;
+  if (!overlap_) complete(in_flight_, "");
 }
 
 // Makes the masks of the constrained sequences in a step whose forward pass runs: their last tokens are known now.
-void Engine::make_masks(Flight& flight) {
+void Engine::make_masks(InFlightStep& in_flight) {
   const Clock::time_point begin = Clock::now();
   bool any = false;
-  for (const StepItem& item : flight.step->items) {
+  for (const StepItem& item : in_flight.step->items) {
     Sequence& sequence = *item.sequence;
     if (!item.samples || !sequence.constraint || sequence.finished || item.is_outrun()) continue;
     any = true;
     try {
       make_masks(sequence, item.n_drafts);
     } catch (const std::exception& error) {
-      sequence.spoiled = true;  // the tokens delivered before are valid
+      sequence.has_nan = true;  // the tokens delivered before are valid
       finish(sequence, FinishReason::kError, message_of(error));
     }
   }
-  if (any) flight.stats.mask_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  if (any) in_flight.stats.mask_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
 // One mask for each token to sample: after the last token, and after each draft. The constraint accepts all drafts
@@ -87,16 +87,16 @@ void Engine::make_masks(Sequence& sequence, int n_drafts) {
 }
 
 // Returns a flight without a step if there was nothing to plan.
-Engine::Flight Engine::launch(BatchBuilder& builder, std::string* fault) {
-  Flight flight;
-  StepStats& stats = flight.stats;
+Engine::InFlightStep Engine::launch(BatchBuilder& builder, std::string* fault) {
+  InFlightStep in_flight;
+  StepStats& stats = in_flight.stats;
   stats.overlapped = overlap_;
   stats.begin = Clock::now();
   const Step& step = scheduler_.plan();
   counts_.n_preemptions += step.n_preempted;
   if (step.no_memory_for != nullptr) finish(*step.no_memory_for, FinishReason::kError, "out of memory");
-  if (step.items.empty()) return flight;
-  flight.step = &step;
+  if (step.items.empty()) return in_flight;
+  in_flight.step = &step;
   stats.index = counts_.n_steps++;
   stats.planned = Clock::now();
   const Batch& batch = builder.fill(step);
@@ -130,13 +130,13 @@ Engine::Flight Engine::launch(BatchBuilder& builder, std::string* fault) {
     *fault = message_of(error);
   }
   stats.submitted = Clock::now();
-  return flight;
+  return in_flight;
 }
 
 // A step is complete or has failed. A failed step ends the step's requests, because their cache may be half written,
 // and no other requests. If the device is lost, all requests end.
-void Engine::land(Flight& flight, std::string fault) {
-  const Flight done = std::exchange(flight, {});
+void Engine::complete(InFlightStep& in_flight, std::string fault) {
+  const InFlightStep done = std::exchange(in_flight, {});
   StepStats stats = done.stats;
   stats.waiting = Clock::now();
   std::vector<Sampled> drawn;
@@ -272,7 +272,7 @@ bool Engine::emit_next(Sequence& sequence, const Sampled& sampled, bool is_first
     return found == sequences_.end() || found->second->finished;
   };
   if (!is_first) {
-    for (Message& message : inbox_.drain(false)) obey(message);
+    for (Message& message : inbox_.drain(false)) handle(message);
     if (ended()) return false;
   }
   emit_token(sequence, sampled);
@@ -332,7 +332,7 @@ void Engine::cut_drafts(Sequence& sequence) {
 void Engine::emit_token(Sequence& sequence, const Sampled& sampled) {
   const Request& request = sequence.request;
   if (sampled.token < 0 || sampled.token >= runner_.info().n_vocab) {
-    sequence.spoiled = true;  // NaN in the cache may be why no token can follow
+    sequence.has_nan = true;  // NaN in the cache may be why no token can follow
     return finish(sequence, FinishReason::kError,
                   sequence.constraint
                       ? "no token is left here that the constraint, the biases and the model's output all allow"

@@ -9,8 +9,8 @@ namespace ingot {
 BlockPool::BlockPool(int n_blocks, std::function<void(int32_t)> on_evict)
     : on_evict_(std::move(on_evict)), refs_(n_blocks, 0), next_(n_blocks + 1, -1), previous_(n_blocks + 1, -1) {
   next_[n_blocks] = previous_[n_blocks] = n_blocks;
-  blank_.reserve(n_blocks);
-  for (int32_t block = n_blocks - 1; block >= 0; --block) blank_.push_back(block);
+  free_.reserve(n_blocks);
+  for (int32_t block = n_blocks - 1; block >= 0; --block) free_.push_back(block);
 }
 
 int BlockPool::refs(int32_t block) const {
@@ -20,10 +20,10 @@ int BlockPool::refs(int32_t block) const {
 
 int32_t BlockPool::take() {
   int32_t block = -1;
-  if (!blank_.empty()) {
-    block = blank_.back();
-    blank_.pop_back();
-  } else if (n_kept_ > 0) {
+  if (!free_.empty()) {
+    block = free_.back();
+    free_.pop_back();
+  } else if (n_cached_ > 0) {
     block = next_[n_blocks()];
     unlink(block);
     if (on_evict_) on_evict_(block);
@@ -46,14 +46,14 @@ void BlockPool::release(int32_t block, bool keep) {
   if (keep) {
     link(block);
   } else {
-    blank_.push_back(block);
+    free_.push_back(block);
   }
 }
 
-void BlockPool::blank(int32_t block) {
+void BlockPool::discard(int32_t block) {
   if (refs(block) > 0 || !kept(block)) return;
   unlink(block);
-  blank_.push_back(block);
+  free_.push_back(block);
 }
 
 void BlockPool::link(int32_t block) {
@@ -61,14 +61,14 @@ void BlockPool::link(int32_t block) {
   previous_[block] = last;
   next_[block] = end;
   next_[last] = previous_[end] = block;
-  ++n_kept_;
+  ++n_cached_;
 }
 
 void BlockPool::unlink(int32_t block) {
   next_[previous_[block]] = next_[block];
   previous_[next_[block]] = previous_[block];
   next_[block] = previous_[block] = -1;
-  --n_kept_;
+  --n_cached_;
 }
 
 }  // namespace ingot

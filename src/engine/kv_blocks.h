@@ -16,15 +16,15 @@ class BlockPool {
 
   int n_blocks() const { return static_cast<int>(refs_.size()); }
   // The blocks that take() can give: free and cached.
-  int n_free() const { return static_cast<int>(blank_.size()) + n_kept_; }
-  int n_kept() const { return n_kept_; }
+  int n_free() const { return static_cast<int>(free_.size()) + n_cached_; }
+  int n_kept() const { return n_cached_; }
   int n_used() const { return n_blocks() - n_free(); }
   int refs(int32_t block) const;
 
   int32_t take();                                  // a block for a new holder; -1 if all blocks are held
   void share(int32_t block);                       // adds a holder to a block that is held or cached
   void release(int32_t block, bool keep = false);  // removes a holder; without holders, the block is cached or free
-  void blank(int32_t block);                       // frees the block if it is cached: its content is no longer useful
+  void discard(int32_t block);                     // frees the block if it is cached: its content is no longer useful
 
  private:
   bool kept(int32_t block) const { return next_[block] >= 0; }
@@ -32,11 +32,11 @@ class BlockPool {
   void unlink(int32_t block);
 
   const std::function<void(int32_t)> on_evict_;
-  std::vector<int32_t> blank_;  // last freed first, because this block is probably still in a processor's cache
+  std::vector<int32_t> free_;   // last freed first, because this block is probably still in a processor's cache
   std::vector<int32_t> refs_;   // the number of holders of each block
   // The cached blocks as a ring, oldest first. The index after the last block is the start and the end of the ring.
   std::vector<int32_t> next_, previous_;  // -1: not cached
-  int n_kept_ = 0;
+  int n_cached_ = 0;
 };
 
 }  // namespace ingot

@@ -13,7 +13,7 @@ namespace ingot {
 namespace {
 
 constexpr uint64_t kRootBit = uint64_t{1} << 63;  // set in the ids of roots, never in the ids of blocks
-constexpr int kMostTails = 32;                    // the newest tails after one parent that find_tail compares
+constexpr int kMaxTails = 32;                     // the newest tails after one parent that find_tail compares
 constexpr int kLostPerBlock = 8;  // nodes without a block per block, for models with windows: some hundred bytes each
 
 int n_nodes(int n_blocks, int window) { return window > 0 ? n_blocks * (1 + kLostPerBlock) : n_blocks; }
@@ -101,7 +101,7 @@ void PrefixCache::keep_what_is_seen(CacheMatch& match) const {
 
 void PrefixCache::find_tail(const CacheTokens& tokens, CacheMatch& match) const {
   int n_seen = 0;
-  for (int32_t block = tails_[hash_of(match.key, tokens.first(0)) & mask_]; block >= 0 && n_seen < kMostTails;
+  for (int32_t block = tails_[hash_of(match.key, tokens.first(0)) & mask_]; block >= 0 && n_seen < kMaxTails;
        block = nodes_[block].next, ++n_seen) {
     if (nodes_[block].parent != match.key) continue;
     const int n = static_cast<int>(n_common(tokens_of(block), tokens)), state = nodes_[block].state;

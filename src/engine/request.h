@@ -43,7 +43,7 @@ struct Finish {
   FinishReason reason = FinishReason::kStop;
   int32_t stop_token = -1;  // with kStop: the stop token, which is not delivered as a token
   std::string error;        // with kError
-  bool spoiled = false;     // with kError: the model's logits lead to no token; the tokens delivered before are valid
+  bool has_nan = false;     // with kError: the model's logits lead to no token; the tokens delivered before are valid
   Usage usage;
 };
 

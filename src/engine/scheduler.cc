@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kPlacesPerPriority = 1024;  // see Request::priority
 constexpr int64_t kPlacesPerRequest = 64;     // for each request that the client has in flight already
-constexpr int64_t kMostPlacesBack = 64 * 1024;
+constexpr int64_t kMaxPlacesBack = 64 * 1024;
 
 void insert_in_order(std::vector<Sequence*>& sequences, Sequence* sequence) {
   sequences.insert(std::upper_bound(sequences.begin(), sequences.end(), sequence, senior), sequence);
@@ -63,7 +63,7 @@ int64_t Scheduler::rank_of(const Sequence& sequence) {
   const int64_t place = static_cast<int64_t>(sequence.id) - sequence.request.priority * kPlacesPerPriority;
   if (sequence.request.client.empty()) return place;
   const Client& client = clients_[sequence.request.client];
-  const int64_t rank = place + std::min(client.n_requests * kPlacesPerRequest, kMostPlacesBack);
+  const int64_t rank = place + std::min(client.n_requests * kPlacesPerRequest, kMaxPlacesBack);
   // When some of the client's requests have ended since, a new request does not overtake its waiting ones, unless it
   // has priority.
   return client.n_requests == 0 || sequence.request.priority != 0 ? rank : std::max(rank, client.last_rank);
@@ -109,11 +109,11 @@ void Scheduler::give_up_old_blocks(Sequence& sequence) {
   int n = first_block_seen(next, limits_.window, limits_.block_size);
   // blocks not yet indexed could still be used by others
   if (limits_.prefix_cache) n = std::min(n, sequence.n_indexed);
-  for (; sequence.n_given_up < n; ++sequence.n_given_up) {
-    int32_t& block = sequence.blocks[sequence.n_given_up];
+  for (; sequence.n_released < n; ++sequence.n_released) {
+    int32_t& block = sequence.blocks[sequence.n_released];
     pool_.release(block, cache_.holds(block));
     block = -1;
-    ++n_blocks_given_up_;
+    ++n_blocks_released_;
   }
 }
 
@@ -243,9 +243,9 @@ void Scheduler::take_cached(Sequence& sequence) {
   matched_ = nullptr;
   sequence.blocks = match_.blocks;
   const int n_unseen = limits_.window > 0 ? first_block_seen(match_.n_tokens, limits_.window, limits_.block_size) : 0;
-  sequence.n_given_up = std::min(n_unseen, static_cast<int>(sequence.blocks.size()));
-  std::fill_n(sequence.blocks.begin(), sequence.n_given_up, -1);
-  for (size_t i = sequence.n_given_up; i < sequence.blocks.size(); ++i) pool_.share(sequence.blocks[i]);
+  sequence.n_released = std::min(n_unseen, static_cast<int>(sequence.blocks.size()));
+  std::fill_n(sequence.blocks.begin(), sequence.n_released, -1);
+  for (size_t i = sequence.n_released; i < sequence.blocks.size(); ++i) pool_.share(sequence.blocks[i]);
   sequence.n_indexed = static_cast<int>(match_.blocks.size());
   sequence.chain = match_.blocks.empty() ? sequence.root : match_.key;
   if (states_) states_.start(sequence, match_.state, match_.tail >= 0);
@@ -282,7 +282,7 @@ int Scheduler::next_checkpoint(const Sequence& sequence) const {
 
 // Blocks that the sequence still needs for its known tokens. Blocks that it will have released by then do not count.
 int Scheduler::blocks_promised(const Sequence& sequence) const {
-  const int n_blocks = static_cast<int>(sequence.blocks.size()), held = n_blocks - sequence.n_given_up;
+  const int n_blocks = static_cast<int>(sequence.blocks.size()), held = n_blocks - sequence.n_released;
   return std::max(0, std::min(blocks_for(sequence.planned_len()) - n_blocks, most_blocks_held() - held));
 }
 
@@ -363,19 +363,19 @@ void Scheduler::preempt(Sequence& sequence) {
 // Releases all blocks of a sequence, which then has nothing computed. Blocks that others may use stay in the cache.
 void Scheduler::give_back(Sequence& sequence) {
   int32_t tail = -1;
-  if (sequence.spoiled) {
+  if (sequence.has_nan) {
     cache_.forget(sequence.root, sequence.cache_tokens());  // and the blocks that it released before
     for (const int32_t block : sequence.blocks)
       if (block >= 0) cache_.erase(block);
   } else if (limits_.prefix_cache) {
     tail = index_tail(sequence);
   }
-  if (states_) states_.stop(sequence, tail, limits_.prefix_cache && !sequence.spoiled);
+  if (states_) states_.stop(sequence, tail, limits_.prefix_cache && !sequence.has_nan);
   // The last block first, so that the end of a chain is evicted before its start.
   for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block)
     if (*block >= 0) pool_.release(*block, cache_.holds(*block));
   sequence.blocks.clear();
-  sequence.n_computed = sequence.n_valid = sequence.n_indexed = sequence.n_given_up = 0;
+  sequence.n_computed = sequence.n_valid = sequence.n_indexed = sequence.n_released = 0;
   sequence.chain = sequence.root;
   ++sequence.n_evicted;
 }
@@ -395,7 +395,7 @@ void Scheduler::done(const StepItem& item, int n_accepted) {
   }
   if (n_wrong > 0) cut_back(sequence, goes_back ? item.begin : item.begin + item.n_tokens - n_wrong);
   sequence.n_valid = n_wrong > 0 ? sequence.n_computed : item.begin + item.n_tokens;
-  if (!limits_.prefix_cache || sequence.spoiled) return;
+  if (!limits_.prefix_cache || sequence.has_nan) return;
   index_blocks(sequence);
   if (states_) states_.keep(item, sequence.chain);
 }

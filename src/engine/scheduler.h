@@ -99,7 +99,7 @@ class Scheduler {
   int n_paused() const { return static_cast<int>(paused_.size()); }
   const BlockPool& pool() const { return pool_; }
   const StateSlots& states() const { return states_; }
-  int64_t n_blocks_given_up() const { return n_blocks_given_up_; }  // before windows, since the start
+  int64_t n_blocks_released() const { return n_blocks_released_; }  // before windows, since the start
   int64_t n_cache_walks() const { return n_cache_walks_; }          // lookups in the prefix cache, since the start
 
  private:
@@ -151,7 +151,7 @@ class Scheduler {
   CacheMatch match_;
   const Sequence* matched_ = nullptr;  // within a plan: the sequence that match_ is for; null: none
   int64_t n_cache_walks_ = 0;
-  int64_t n_blocks_given_up_ = 0;
+  int64_t n_blocks_released_ = 0;
 };
 
 }  // namespace ingot

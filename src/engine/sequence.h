@@ -26,7 +26,7 @@ struct Sequence {
   int n_computed = 0;
   int n_valid = 0;              // part of n_computed: written by completed steps
   std::vector<int32_t> blocks;  // KV block for each block_size tokens; -1: released before the model's window
-  int n_given_up = 0;           // number of those released blocks
+  int n_released = 0;           // number of those released blocks
   // In models with states: the slots that the next step reads (-1: none, the sequence begins) and writes.
   int32_t state_in = -1, state_out = -1;
   int branch = 0;         // where the history departs from a cached one: a place for a checkpoint
@@ -39,7 +39,7 @@ struct Sequence {
   int unseen_row = 0;     // the row of that token in the last step's results
   int n_steps = 0;        // steps planned but not complete
   bool finished = false;  // the consumer has been told, but steps in flight still name the blocks
-  bool spoiled = false;   // no other sequence may use the computed blocks and states
+  bool has_nan = false;   // no other sequence may use the computed blocks and states
 
   int n_scored = 0;  // if log-probabilities of the prompt are wanted: tokens scored by the steps planned so far
   std::optional<AnswerConstraint> constraint;

@@ -8,14 +8,14 @@ namespace ingot {
 StateSlots::StateSlots(int n_slots, int max_seqs, PrefixCache& cache)
     : cache_(cache), pool_(n_slots, [this](int32_t slot) { cache_.drop_state(slot); }) {
   CHECK(n_slots == 0 || n_slots >= max_seqs);
-  if (n_slots > 0) cache_.need_states(n_slots, [this](int32_t slot) { pool_.blank(slot); });
+  if (n_slots > 0) cache_.need_states(n_slots, [this](int32_t slot) { pool_.discard(slot); });
 }
 
-void StateSlots::start(Sequence& sequence, int32_t checkpoint, bool alone) {
+void StateSlots::start(Sequence& sequence, int32_t checkpoint, bool exclusive) {
   CHECK(sequence.state_out < 0 && room_for_one());
   sequence.state_in = sequence.state_out = checkpoint;
   if (checkpoint >= 0) pool_.share(checkpoint);
-  if (checkpoint >= 0 && (alone || !room_for_one())) return cache_.drop_state(checkpoint);
+  if (checkpoint >= 0 && (exclusive || !room_for_one())) return cache_.drop_state(checkpoint);
   sequence.state_out = pool_.take();
 }
 

@@ -26,9 +26,9 @@ class StateSlots {
   int n_used() const { return pool_.n_used(); }
   int n_kept() const { return pool_.n_kept(); }
 
-  // Gives the sequence a slot. The sequence continues from `checkpoint`, or begins (-1). `alone`: no other sequence may
+  // Gives the sequence a slot. The sequence continues from `checkpoint`, or begins (-1). `exclusive`: no other sequence may
   // continue from the checkpoint, so the sequence takes over the slot.
-  void start(Sequence& sequence, int32_t checkpoint, bool alone);
+  void start(Sequence& sequence, int32_t checkpoint, bool exclusive);
   // The sequence's next step is planned: sets the slots that `item` reads and writes. `leave`: the state written
   // becomes a checkpoint, if another slot is free for the sequence.
   void step(Sequence& sequence, StepItem& item, bool leave);

@@ -23,7 +23,7 @@ struct Arch {
   bool pre_norms = true;               // norms before attention and feed-forward
   bool post_norms = false;             // norms of the outputs of attention and feed-forward
   bool norms_all_heads = false;        // the q and k norms span all heads together
-  bool hf_norms_less_one = false;      // Hugging Face files store the norms' weights less 1
+  bool norm_weight_plus_one = false;   // Hugging Face files store the norms' weights less 1
   bool scales_embedding = false;       // multiplies embeddings by sqrt(dim)
   bool fused = false;                  // q, k, v are one tensor; gate and up are one tensor
   bool gguf_ffn_norm_is_post = false;  // GGUF files call the norm before the feed-forward post_attention_norm
@@ -38,7 +38,7 @@ struct Arch {
   int delta_period = 0;  // of this many layers all but the last are gated delta nets, if the file does not say; 0: none
   bool tiles_value_heads = false;   // GGUF files order a delta net's value heads by h % n_key_heads
   bool gates_attention = false;     // the query projection also gives a gate for the attention output of each head
-  bool laced_experts = false;       // Hugging Face files alternate the rows of gate and up, and transpose the matrices
+  bool interleaved_experts = false;  // Hugging Face files alternate the rows of gate and up, and transpose the matrices
   bool latent_attention = false;    // keys and values are projections of one small vector (arXiv:2405.04434)
   bool normalizes_experts = false;  // a token's expert weights sum to 1, if the file does not say
   bool yarn_truncates = true;       // for GGUF files, which have no key for it

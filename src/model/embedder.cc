@@ -14,7 +14,7 @@
 namespace ingot {
 namespace {
 
-constexpr int kMostDefaultTokens = 8192;  // activations are allocated for the longest text
+constexpr int kMaxDefaultTokens = 8192;   // activations are allocated for the longest text
 constexpr int kMaxSeqs = 256;             // in one batch
 constexpr int kBlockSize = 16;            // tokens of a KV block
 
@@ -225,7 +225,7 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   const int dim = model_->dim(), n_ctx = model_->n_ctx();
   if (options.n_ctx > n_ctx)
     throw UsageError("a context of {} tokens is more than the {} that the model has", options.n_ctx, n_ctx);
-  const int most = std::min({n_ctx, facts_.max_tokens.value_or(n_ctx), kMostDefaultTokens});
+  const int most = std::min({n_ctx, facts_.max_tokens.value_or(n_ctx), kMaxDefaultTokens});
   max_tokens_ = options.n_ctx > 0 ? options.n_ctx : most;
   max_batch_tokens_ = std::max(options.max_batch_tokens, max_tokens_);
   tokenizer_ = checkpoint_->tokenizer();

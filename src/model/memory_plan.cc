@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kSmallestContext = 512;
 constexpr int kSmallestChunk = 512;
-constexpr int64_t kMostTokens = 1 << 30;
+constexpr int64_t kMaxTokens = 1 << 30;
 
 // The bytes of the caches, with the backend's padding.
 size_t kv_bytes(const KvShape& shape, const Backend* backend) {
@@ -127,11 +127,11 @@ MemoryPlan plan_memory(const Config& c, const WeightBytes& weights, size_t avail
   if (n_ctx == 0) {
     const bool whole = tokens_held(c, o, c.n_ctx_train) <= fit;
     n_ctx = static_cast<int>(whole ? c.n_ctx_train
-                                   : std::min<int64_t>(c.n_ctx_train, std::clamp(fit, kSmallestContext, kMostTokens)));
+                                   : std::min<int64_t>(c.n_ctx_train, std::clamp(fit, kSmallestContext, kMaxTokens)));
   }
   int64_t n_tokens = o.n_kv_tokens;
   const int64_t wanted = o.fills_memory() ? fit : std::min(fit, int64_t{n_ctx} * o.max_seqs);
-  if (n_tokens == 0) n_tokens = std::clamp<int64_t>(wanted, tokens_held(c, o, n_ctx), kMostTokens);
+  if (n_tokens == 0) n_tokens = std::clamp<int64_t>(wanted, tokens_held(c, o, n_ctx), kMaxTokens);
   const MemoryPlan plan = plan_of(c, weights, available, o, backend, n_ctx, n_tokens);
   const bool chosen = o.n_ctx > 0 || o.n_kv_tokens > 0 || o.fills_memory();
   if (chosen && plan.total_bytes() > available)
@@ -146,17 +146,17 @@ MemoryPlan plan_memory(const Config& c, const WeightBytes& weights, size_t avail
 
 std::vector<MemoryPlan> plans_that_fit(const Config& c, const WeightBytes& weights, size_t available,
                                        const RunnerOptions& options, const Backend* backend) {
-  constexpr int kMostSequences = 256;
+  constexpr int kMaxSequences = 256;
   const size_t most_bytes = available - available / 20;
   std::vector<MemoryPlan> plans;
   RunnerOptions o = with_batch_tokens(c, weights, available, options, backend);
-  for (o.max_seqs = 1; o.max_seqs <= kMostSequences; o.max_seqs *= 2) {
+  for (o.max_seqs = 1; o.max_seqs <= kMaxSequences; o.max_seqs *= 2) {
     const auto in_pool = [&](int n_ctx) {
       return whole_blocks(tokens_held(c, o, n_ctx), o.block_size) * o.block_size * o.max_seqs;
     };
     const auto plan = [&](int n_ctx) { return plan_of(c, weights, available, o, backend, n_ctx, in_pool(n_ctx)); };
     const auto fits = [&](int n_ctx) {
-      return in_pool(n_ctx) <= kMostTokens && plan(n_ctx).total_bytes() <= most_bytes;
+      return in_pool(n_ctx) <= kMaxTokens && plan(n_ctx).total_bytes() <= most_bytes;
     };
     int low = std::min(static_cast<int>(kSmallestContext), c.n_ctx_train),
         high = c.n_ctx_train;  // low fits; nothing above high fits

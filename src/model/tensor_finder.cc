@@ -185,18 +185,18 @@ void TensorFinder::transpose(const Wanted& w, HostTensor& host) {
 
 // MLX stores the norms of Qwen's hybrids with the 1 added. It also moves the axes of their convolutions, so the shape
 // of a convolution tells which norms the checkpoint has.
-bool TensorFinder::norms_are_less_one() {
-  if (less_one_) return *less_one_;
-  less_one_ = config_.arch->hf_norms_less_one && !shapes_only_;
-  for (int layer = 0; layer < config_.n_layers && *less_one_; ++layer) {
+bool TensorFinder::norm_weight_plus_one() {
+  if (plus_one_) return *plus_one_;
+  plus_one_ = config_.arch->norm_weight_plus_one && !shapes_only_;
+  for (int layer = 0; layer < config_.n_layers && *plus_one_; ++layer) {
     if (!config_.layer(layer).recurrent) continue;
     HostTensor conv;
     const std::string name = fmt::format("model.layers.{}.linear_attn.conv1d.weight", layer);
     if (source_.find(name, config_.delta.n_channels(), config_.delta.conv_width, conv) && conv.n_in == 1)
-      less_one_ = false;
+      plus_one_ = false;
     break;
   }
-  return *less_one_;
+  return *plus_one_;
 }
 
 bool TensorFinder::find_vector(const Wanted& w, HostTensor& out) {

@@ -39,7 +39,7 @@ class TensorFinder {
     wanted.n_out = 1;
     wanted.n_in = size_of(row.n, config_);
     if (!is_gguf()) wanted.is_log = row.hf_kept == VectorRow<Owner>::kLog;
-    if (!is_gguf()) wanted.add_one = row.hf_kept == VectorRow<Owner>::kLessOne && norms_are_less_one();
+    if (!is_gguf()) wanted.add_one = row.hf_kept == VectorRow<Owner>::kLessOne && norm_weight_plus_one();
     return find_vector(wanted, out);
   }
   // The name that a row has, or would have, in the checkpoint; for messages.
@@ -78,7 +78,7 @@ class TensorFinder {
             .transposed = slice.transposed};
   }
 
-  bool norms_are_less_one();
+  bool norm_weight_plus_one();
   bool is_gguf() const { return source_.dialect() == Dialect::kGguf; }
   static std::vector<std::string> names_of(const char* names);
   static std::string name_at(const std::string& pattern, int layer, int expert);
@@ -96,7 +96,7 @@ class TensorFinder {
   WeightSource& source_;
   const Config config_;
   const bool shapes_only_;
-  std::optional<bool> less_one_;  // whether this checkpoint stores the norms less 1, once known
+  std::optional<bool> plus_one_;  // whether this checkpoint stores the norms less 1, once known
   std::list<std::vector<uint8_t>> copies_;
 };
 

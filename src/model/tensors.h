@@ -122,8 +122,8 @@ enum class When : uint8_t {
   kPlainSplitFfn,
   kPlainFusedFfn,
   kExperts,
-  kLacedExperts,
-  kUnlacedExperts,
+  kInterleavedExperts,
+  kSplitExperts,
   kSharedExpert
 };
 bool applies(When when, const Config& config, int layer);

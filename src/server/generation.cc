@@ -277,7 +277,7 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
   // What came after a stop string does not count.
   if (choice.over || spec_.prompt_only) choice.usage.output_tokens = choice.n_tokens;
   if (!over_) {
-    if (finish.reason == FinishReason::kError && finish.spoiled) {
+    if (finish.reason == FinishReason::kError && finish.has_nan) {
       log_warn("an answer ends early: {}", finish.error);
       end_choice(index, "error", finish.error);
     } else if (finish.reason == FinishReason::kError) {

@@ -132,9 +132,9 @@ class MetricsPrinter {
   void counters() {
     value("num_preemptions_total", "counter", "Sequences that lost their KV blocks and were computed anew.",
           [](const auto& m) { return m.gauges.n_preemptions; });
-    value("window_blocks_given_up_total", "counter",
+    value("window_blocks_released_total", "counter",
           "KV blocks that running sequences gave up in front of the model's sliding window.",
-          [](const auto& m) { return m.gauges.n_blocks_given_up; });
+          [](const auto& m) { return m.gauges.n_blocks_released; });
     value("steps_total", "counter", "Steps of the engine.", [](const auto& m) { return m.gauges.n_steps; });
     value("failed_steps_total", "counter", "Steps that failed, and with them their requests.",
           [](const auto& m) { return m.gauges.n_failed_steps; });

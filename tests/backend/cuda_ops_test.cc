@@ -80,9 +80,7 @@ class CudaOps : public testing::TestWithParam<std::string> {
     const uint64_t seed = std::random_device{}();
     backend.reserve(kLimits);
     for (const OpCase& c : all_cases()) {
-      if (c.verb != GetParam() || 
-          (needs_bytes(c) && !backend.keeps_kv_as(DType::kQ8_0)))
-        continue;
+      if (c.op != GetParam() || (needs_bytes(c) && !backend.keeps_kv_as(DType::kQ8_0))) continue;
       SCOPED_TRACE(c.name + ", seed " + std::to_string(seed));
       f(c, seed);
       if (testing::Test::HasFatalFailure()) return;
@@ -113,14 +111,14 @@ TEST_P(CudaOps, FusedMatchesItsDefault) {
   });
 }
 
-std::vector<std::string> verbs() {
+std::vector<std::string> ops() {
   std::map<std::string, int> names;
-  for (const OpCase& c : all_cases()) ++names[c.verb];
+  for (const OpCase& c : all_cases()) ++names[c.op];
   std::vector<std::string> all;
   for (const auto& [name, count] : names) all.push_back(name);
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(, CudaOps, testing::ValuesIn(verbs()), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(, CudaOps, testing::ValuesIn(ops()), [](const auto& i) { return i.param; });
 
 // Activations in f16, as in a model, through products of few and many rows.
 TEST(CudaBackend, TakesF16Activations) {

@@ -20,7 +20,7 @@ struct OpRun {
 };
 
 struct OpCase {
-  std::string verb;
+  std::string op;
   std::string name;
   double tolerance;    // of the root mean square error, relative to the output's own; an element may err by 10 times that
   double flops;        // of one run
@@ -36,8 +36,8 @@ struct MatmulShape {
   int64_t n_in;
 };
 
-inline std::string label(const char* verb, Format format, const MatmulShape& s) {
-  return fmt::format("{} {} [{} x {}] x {}", verb, info(format).name, s.n_out, s.n_in, s.n);
+inline std::string label(const char* op, Format format, const MatmulShape& s) {
+  return fmt::format("{} {} [{} x {}] x {}", op, info(format).name, s.n_out, s.n_in, s.n);
 }
 inline double matmul_bytes(Format format, const MatmulShape& s, int n_weights = 1) {
   return static_cast<double>(n_weights) * static_cast<double>(s.n_out) * static_cast<double>(row_bytes(format, s.n_in)) +
@@ -325,8 +325,9 @@ inline OpCase qkv_case(const QkvShape& s, const std::vector<SeqShape>& seqs) {
 struct ExpertShape {
   int64_t n, n_used, n_experts, dim, ffn;
 };
-inline std::string label(const char* verb, Format format, const ExpertShape& s) {
-  return fmt::format("{} {} {} of {} experts [{} x {}] x {}", verb, info(format).name, s.n_used, s.n_experts, s.ffn, s.dim, s.n);
+inline std::string label(const char* op, Format format, const ExpertShape& s) {
+  return fmt::format("{} {} {} of {} experts [{} x {}] x {}", op, info(format).name, s.n_used, s.n_experts, s.ffn,
+                     s.dim, s.n);
 }
 inline double expert_bytes(Format format, const ExpertShape& s, int n_weights) {
   const double touched = static_cast<double>(std::min(s.n_experts, s.n * s.n_used));

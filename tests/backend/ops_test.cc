@@ -76,16 +76,16 @@ class DropsABlock final : public Wrapped {
 
 struct Group {
   std::string isa;
-  std::string verb;
+  std::string op;
 };
-void PrintTo(const Group& g, std::ostream* out) { *out << g.verb << " on " << g.isa; }
+void PrintTo(const Group& g, std::ostream* out) { *out << g.op << " on " << g.isa; }
 
 std::vector<Group> groups() {
-  std::map<std::string, int> verbs;
-  for (const OpCase& c : all_cases()) ++verbs[c.verb];
+  std::map<std::string, int> ops;
+  for (const OpCase& c : all_cases()) ++ops[c.op];
   std::vector<Group> all;
   for (const cpu::Kernels* kernels : cpu::available_kernels())
-    for (const auto& [verb, count] : verbs) all.push_back({kernels->isa, verb});
+    for (const auto& [op, count] : ops) all.push_back({kernels->isa, op});
   return all;
 }
 
@@ -99,7 +99,7 @@ class Ops : public testing::TestWithParam<Group> {
   void each_case(F&& f) const {
     const uint64_t seed = std::random_device{}();
     for (const OpCase& c : all_cases()) {
-      if (c.verb != GetParam().verb) continue;
+      if (c.op != GetParam().op) continue;
       SCOPED_TRACE(c.name + ", seed " + std::to_string(seed));
       f(c, seed);
       if (testing::Test::HasFatalFailure()) return;
@@ -122,7 +122,7 @@ TEST_P(Ops, FusedMatchesItsDefault) {
   });
 }
 
-std::string group_name(const testing::TestParamInfo<Group>& info) { return info.param.isa + "_" + info.param.verb; }
+std::string group_name(const testing::TestParamInfo<Group>& info) { return info.param.isa + "_" + info.param.op; }
 INSTANTIATE_TEST_SUITE_P(, Ops, testing::ValuesIn(groups()), group_name);
 
 // The tolerances still find errors: with 32 columns of k missing, every case made of matmuls fails, except cases with
@@ -131,7 +131,7 @@ TEST(OpTable, NoticesADroppedBlock) {
   const uint64_t seed = std::random_device{}();
   int n_cases = 0;
   for (const OpCase& c : all_cases()) {
-    if (!std::set<std::string>{"matmul", "matmul_add", "gate_up", "norm_matmul", "qkv"}.contains(c.verb)) continue;
+    if (!std::set<std::string>{"matmul", "matmul_add", "gate_up", "norm_matmul", "qkv"}.contains(c.op)) continue;
     const Results want = run_case(c, *create_ref_backend(), seed, false);
     if (want[0].size() < kFew) continue;
     DropsABlock mutant(create_cpu_backend({}));

@@ -122,7 +122,7 @@ TEST(StartThread, AFailureNamesTheThreadAndTheLimits) {
 }
 
 TEST(ThreadPool, HasABound) {
-  for (const int n : {-1, kMostThreads + 1, INT_MAX, INT_MIN}) {
+  for (const int n : {-1, kMaxThreads + 1, INT_MAX, INT_MIN}) {
     int n_started = 0;
     const auto counted = [&](std::function<void()> body) {
       ++n_started;

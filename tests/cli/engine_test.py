@@ -33,7 +33,7 @@ def test_bench_engine(ingot, tmp_path):
     assert r["computed_tokens"] == r["prompt_tokens"] - r["cached_tokens"] + r["output_tokens"] - r["requests"]
     for key in ["ttft_ms", "itl_ms", "step_ms", "plan_us"]:
         assert 0 <= r[key]["p50"] <= r[key]["p90"] <= r[key]["p99"] <= r[key]["max"]
-    spans = [e for e in json.loads(trace.read_text()) if "step" in e.get("args", {})]  # the rest are the model's verbs
+    spans = [e for e in json.loads(trace.read_text()) if "step" in e.get("args", {})]  # the rest are the model's ops
     assert {e["name"] for e in spans} == {"plan", "fill", "forward", "sample", "emit"} and all("cached" in e["args"] for e in spans)
     no_cache = json.loads(ingot(*args, "--json", "--no-prefix-cache").stdout)
     assert no_cache["cached_tokens"] == 0 and no_cache["output_tokens"] == r["output_tokens"]

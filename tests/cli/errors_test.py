@@ -53,23 +53,23 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("verb", ["run -p x", "chat", "inspect", "bench", "tokenize m.gguf t", "logits -p x -o y.npy", "perplexity -f z.txt",
+@pytest.mark.parametrize("command", ["run -p x", "chat", "inspect", "bench", "tokenize m.gguf t", "logits -p x -o y.npy", "perplexity -f z.txt",
                                   "quantize m.gguf o.gguf Q8_0", "convert m o.gguf",
                                   "pull a/b"])
-def test_every_flag_refuses_bad_values(ingot, verb):
+def test_every_flag_refuses_bad_values(ingot, command):
     """The flags are those of the help page, with what each takes. A value of -99 is fine for text only."""
-    page = ingot(verb.split()[0], "--help").stdout
+    page = ingot(command.split()[0], "--help").stdout
     flags = re.findall(r"^  (?:-\w,)?(--[\w-]+)[\w,-]*(?: (INT|FLOAT|TEXT)\S*)?", page, re.M)
     assert len(flags) > 4
     for flag, kind in flags[1:]:  # all but --help
         for value in BAD.get(kind or None, []):
-            refused(ingot(*verb.split(), f"{flag}={value}", ok=False), 2)
+            refused(ingot(*command.split(), f"{flag}={value}", ok=False), 2)
 
 
-@pytest.mark.parametrize("verb", [["run", "-p", "x"], ["chat"], ["inspect"], ["bench"], ["tokenize"], ["logits", "-o", "x.npy", "--tokens", "1"],
+@pytest.mark.parametrize("command", [["run", "-p", "x"], ["chat"], ["inspect"], ["bench"], ["tokenize"], ["logits", "-o", "x.npy", "--tokens", "1"],
                                   ["quantize", "o.gguf", "Q8_0"]])
-def test_missing_file(ingot, verb):
-    refused(ingot(verb[0], "/no/such/model.gguf", *verb[1:], ok=False), 1, "/no/such/model.gguf", "No such file")
+def test_missing_file(ingot, command):
+    refused(ingot(command[0], "/no/such/model.gguf", *command[1:], ok=False), 1, "/no/such/model.gguf", "No such file")
 
 
 def test_things_that_are_no_models(ingot, tmp_path, models):
@@ -107,10 +107,10 @@ def test_full_disk_is_reported(ingot):
     assert done.returncode == 1 and "standard output" in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["run", "chat", "inspect", "bench", "tokenize", "logits", "perplexity", "pull", "ls", "rm", "quantize", "convert"])
-def test_help_has_examples(ingot, verb):
-    out = ingot(verb, "--help").stdout
-    assert "Example" in out and f"ingot {verb}" in out
+@pytest.mark.parametrize("command", ["run", "chat", "inspect", "bench", "tokenize", "logits", "perplexity", "pull", "ls", "rm", "quantize", "convert"])
+def test_help_has_examples(ingot, command):
+    out = ingot(command, "--help").stdout
+    assert "Example" in out and f"ingot {command}" in out
 
 
 def test_version(ingot):

@@ -57,14 +57,14 @@ def test_lines(ingot, flags, accepted, rejected):
     assert one["accepted"] and one["n_read"] == len(accepted[0]) and one["compile_us"] > 0
 
 
-@pytest.mark.parametrize("verb", [["run", "-p", "x"], ["chat"], ["grammar", "check"]])
+@pytest.mark.parametrize("command", [["run", "-p", "x"], ["chat"], ["grammar", "check"]])
 @pytest.mark.parametrize("flags, words", [
     (["--json-schema", '{"properties": {"a": {"type": "strin"}}}'], ["--json-schema", "type", "properties"]), (["--json-schema", "{"], ["--json-schema"]),
     (["--json-schema", "@no/such"], ["--json-schema", "no/such"]), (["--regex", "(a"], ["--regex"]), (["--grammar", "root ::= nothing"], ["--grammar", "nothing"]),
     (["--regex", "a", "--grammar", "b"], ["--regex", "--grammar"]),
 ])
-def test_what_cannot_be_enforced_is_refused(ingot, verb, flags, words):
-    done = ingot(*verb, *flags, ok=False)
+def test_what_cannot_be_enforced_is_refused(ingot, command, flags, words):
+    done = ingot(*command, *flags, ok=False)
     assert done.returncode == 2 and not done.stdout and len(done.stderr.splitlines()) == 1
     for word in words:
         assert word in done.stderr
@@ -77,8 +77,8 @@ UNENFORCED = {"type": "object", "properties": {"a": {"type": "string", "pattern"
 def test_lenient_schemas(ingot):
     """What cannot be enforced is an error, or with --lenient-schema a warning with keyword and path."""
     flags = ["--json-schema", json.dumps(UNENFORCED)]
-    for verb in (["grammar", "check"], ["run", "-p", "x"], ["chat"]):
-        refused = ingot(*verb, *flags, ok=False)
+    for command in (["grammar", "check"], ["run", "-p", "x"], ["chat"]):
+        refused = ingot(*command, *flags, ok=False)
         assert refused.returncode == 2 and "#/properties/a" in refused.stderr and "'pattern'" in refused.stderr
     done = ingot("grammar", "check", *flags, "--lenient-schema", input='{"b": 1, "a": "y"}\n{"a": "long", "b": 1}\n', ok=False)
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["accepted", "rejected"]

@@ -1,4 +1,4 @@
-"""A Hugging Face directory wherever a model file may stand: every verb, against the GGUF file of the same weights and transformers."""
+"""A Hugging Face directory wherever a model file may stand: every command, against the GGUF file of the same weights and transformers."""
 import json
 import os
 import shutil
@@ -28,12 +28,12 @@ def test_logits_equal_transformers(ingot, models, hf, tmp_path, name):
 
 
 def test_greedy_text_equals_that_of_the_gguf(ingot, models, hf):
-    for verb in ("run", "chat"):
-        prompt = ["-p", "the cat", "--raw"] if verb == "run" else []
-        answers = [ingot(verb, path, *prompt, "--temp", "0", "-n", "12", "--device", "ref", input="the cat\n").stdout
+    for command in ("run", "chat"):
+        prompt = ["-p", "the cat", "--raw"] if command == "run" else []
+        answers = [ingot(command, path, *prompt, "--temp", "0", "-n", "12", "--device", "ref", input="the cat\n").stdout
                    for path in (hf / "qwen2", models / "qwen2.gguf")]
         assert answers[0].strip()
-        if verb == "run":  # the GGUF file has no chat template
+        if command == "run":  # the GGUF file has no chat template
             assert answers[0] == answers[1]
 
 

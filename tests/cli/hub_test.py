@@ -131,7 +131,7 @@ def test_safetensors_directory_runs(hub, run, models):
     assert (run.cache / "whole.gguf").read_bytes()[:4] == b"GGUF"
 
 
-def test_every_verb_takes_a_hub_name(hub, run, models, tmp_path):
+def test_every_command_takes_a_hub_name(hub, run, models, tmp_path):
     hub.repos["org/repo"] = fake_hub.Repo({"m-F16.gguf": (models / "llama_f16.gguf").read_bytes()})
     (tmp_path / "text").write_text("the cat and the hat " * 40)
     ids = run("tokenize", "-hf", "org/repo", "the cat", "--ids").stdout

@@ -59,6 +59,6 @@ def test_biases_that_nothing_uses_are_refused(ingot, tmp_path):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     (model / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body + bias)
-    for verb in (["logits", model, "--tokens", "1,2", "-o", tmp_path / "out.npy", "--device", "ref"], ["convert", model, tmp_path / "out.gguf"]):
-        done = ingot(*verb, ok=False)
+    for command in (["logits", model, "--tokens", "1,2", "-o", tmp_path / "out.npy", "--device", "ref"], ["convert", model, tmp_path / "out.gguf"]):
+        done = ingot(*command, ok=False)
         assert done.returncode == 1 and "'model.layers.1.self_attn.q_a_proj.bias' is in the file, and nothing uses it" in done.stderr

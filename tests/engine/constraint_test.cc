@@ -221,7 +221,7 @@ TEST_P(Constrained, ADeadEndEndsThatRequestAlone) {
   run(engine);
   ASSERT_EQ(dead->finish->reason, FinishReason::kError);
   EXPECT_EQ(text_of(dead->tokens), "aa");
-  EXPECT_TRUE(dead->finish->spoiled) << "what came before stands";
+  EXPECT_TRUE(dead->finish->has_nan) << "what came before stands";
   EXPECT_THAT(dead->finish->error, HasSubstr("the constraint allows no token"));
   ASSERT_EQ(banned->finish->reason, FinishReason::kError);
   EXPECT_THAT(banned->finish->error, HasSubstr("the biases"));

@@ -316,7 +316,7 @@ TEST(PrefixCaching, AWindowedPoolTakesRequestsLongerThanItself) {
         chat.run();
         for (size_t i = 0; i < sinks.size(); ++i) EXPECT_EQ(sinks[i]->tokens, expected_output(requests[i], options.info).tokens);
         EXPECT_TRUE(chat.runner.violations().empty());
-        EXPECT_GT(chat.engine.gauges().n_blocks_given_up, 80);
+        EXPECT_GT(chat.engine.gauges().n_blocks_released, 80);
         EXPECT_EQ(chat.engine.gauges().blocks_used, 0);
         EXPECT_EQ(sinks[0]->finish->usage.preemptions, 0);  // the first request is never preempted
         EXPECT_THROW(chat.submit(random_tokens(random, 512), 1), Error);

@@ -216,7 +216,7 @@ TEST(Engine, ARowWithoutATokenCostsThatRequest) {
     engine.submit(make_request({2}, 1, good));
     engine.step();
     EXPECT_EQ(bad->finish->reason, FinishReason::kError);
-    EXPECT_TRUE(bad->finish->spoiled);
+    EXPECT_TRUE(bad->finish->has_nan);
     EXPECT_TRUE(bad->tokens.empty());
     EXPECT_EQ(good->finish->reason, FinishReason::kLength);
   }

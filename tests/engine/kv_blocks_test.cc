@@ -44,14 +44,14 @@ TEST(BlockPool, KeptBlocksGoOldestFirst) {
 TEST(BlockPool, WhatIsKeptMayTurnBlank) {
   BlockPool pool(2, [](int32_t block) { ADD_FAILURE() << block << " was kept"; });
   const int32_t a = pool.take(), b = pool.take();
-  pool.blank(a);  // the block is held: nothing happens
+  pool.discard(a);  // the block is held: nothing happens
   EXPECT_EQ(pool.refs(a), 1);
   pool.release(a, true);
   pool.release(b, true);
   EXPECT_EQ(pool.n_kept(), 2);
-  pool.blank(b);
-  pool.blank(b);
-  pool.blank(a);
+  pool.discard(b);
+  pool.discard(b);
+  pool.discard(a);
   EXPECT_EQ(pool.n_kept(), 0);
   EXPECT_EQ(pool.n_free(), 2);
   EXPECT_NE(pool.take(), pool.take());

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-constexpr size_t kMostTokens = 40, kMostMerges = 12;
+constexpr size_t kMaxTokens = 40, kMaxMerges = 12;
 
 std::pair<std::string, std::string> parts_of(const Json& merge) {
   if (merge.is_array()) return {merge[0], merge[1]};
@@ -30,7 +30,7 @@ std::map<std::string, size_t> cut_vocabulary(Json& vocab, const std::set<std::st
   Json kept = vocab.is_array() ? Json::array() : Json::object();
   for (const auto& [key, value] : vocab.items()) {
     const std::string token = vocab.is_array() ? value[0].get<std::string>() : key;
-    if (!token.starts_with("<0x") && !wanted.contains(token) && ++n_first > kMostTokens) continue;
+    if (!token.starts_with("<0x") && !wanted.contains(token) && ++n_first > kMaxTokens) continue;
     if (vocab.is_array()) {
       kept.push_back(value);
     } else {
@@ -61,7 +61,7 @@ void cut(Json& json) {
   Json& model = json["model"];
   std::set<std::string> wanted;
   Json merges = Json::array();
-  for (size_t i = 0; model.contains("merges") && i < std::min(kMostMerges, model["merges"].size()); ++i) {
+  for (size_t i = 0; model.contains("merges") && i < std::min(kMaxMerges, model["merges"].size()); ++i) {
     const auto [left, right] = parts_of(model["merges"][i]);
     wanted.insert({left, right, left + right});
     merges.push_back(model["merges"][i]);

@@ -99,8 +99,8 @@ TEST(App, AFailedStepIsAnErrorOfItsRequestsOnly) {
 
 // Of n choices one comes to logits that are no numbers: it ends there and says so, and the others are what they would have been.
 TEST(App, AnAnswerWhoseNumbersAreNoneEndsWithError) {
-  constexpr size_t kSpoiledAt = 2 + 7;  // tokens of prompt and answer
-  Rig rig({.spoils = [](const SampleRow& row) { return row.params->seed == 11 && row.history.size() == kSpoiledAt; }});
+  constexpr size_t kNanAt = 2 + 7;  // tokens of prompt and answer
+  Rig rig({.spoils = [](const SampleRow& row) { return row.params->seed == 11 && row.history.size() == kNanAt; }});
   Json body = completion({1, 2}, 10, 30, false);
   body["n"] = 3;
   const auto whole = rig.post("/v1/completions", body);

@@ -110,9 +110,9 @@ def test_the_manifest(flags, server, tmp_path):
         assert server.get(path).status == 200, path
     grace, drain = int(re.search(r"terminationGracePeriodSeconds: (\d+)", text)[1]), int(args[args.index("--shutdown-timeout") + 1])
     assert grace > drain + 5, "time for preStop and the drain"
-    spoiled = tmp_path / "spoiled.yaml"
-    spoiled.write_text(text.replace("readinessProbe", "readynessProbe"))
-    assert run(python, "-c", VALIDATE, spoiled).returncode != 0, "it looks at all"
+    has_nan = tmp_path / "has_nan.yaml"
+    has_nan.write_text(text.replace("readinessProbe", "readynessProbe"))
+    assert run(python, "-c", VALIDATE, has_nan).returncode != 0, "it looks at all"
 
 
 def image():

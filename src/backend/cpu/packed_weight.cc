@@ -145,13 +145,13 @@ int kind_of(const FormatInfo& f) {
 // product of an f32 and an E4M3 is rounded.
 float factor_of(const FormatInfo& f, const Weight& host) {
   if (f.n_scale_fields == 0 || f.scale_fields[0].kind != quant::ScaleKind::kF32) return f.scale_unit;
-  constexpr float kMostOfE4m3 = 240;  // half of the largest E4M3
+  constexpr float kMaxOfE4m3 = 240;  // half of the largest E4M3
   float largest = 0, reach = 1;
   const auto* blocks = static_cast<const uint8_t*>(host.codes);
   const int64_t n_blocks = host.n_experts * host.n_out * (host.n_in / f.block_size);
   for (int64_t b = 0; b < n_blocks; ++b)
     for (int i = 0; i < f.n_scale_fields; ++i) {
-      if (f.scale_fields[i].kind == quant::ScaleKind::kUE4M3) reach = kMostOfE4m3;
+      if (f.scale_fields[i].kind == quant::ScaleKind::kUE4M3) reach = kMaxOfE4m3;
       if (f.scale_fields[i].kind != quant::ScaleKind::kF32) continue;
       const float value =
           std::abs(float_from_bits(quant::load_u32(blocks + b * f.block_bytes + f.scale_fields[i].offset)));

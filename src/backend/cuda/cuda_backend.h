@@ -127,7 +127,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   };
 
   struct ScratchSizes {
-    size_t up, narrow, arranged, decoded, partials, order;
+    size_t up, act_copy, arranged, decoded, partials, order;
   };
   ScratchSizes scratch_for(const StepLimits& limits) const;
   // cuda_weights.cc
@@ -141,7 +141,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   // `grown`.
   void* scratch_at_least(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
   void* grown(cuda::Memory& memory, size_t bytes, cuda::Place place = cuda::Place::kDevice);
-  Tensor narrowed(const Tensor& x);                  // converts x to the type of activations
+  Tensor in_act_dtype(const Tensor& x);              // converts x to the type of activations
   const cuda::PackedWeight& ready(const Weight& w);  // the weight, with its factor read
   // The input of a product: x, or the norm of x. Either a kernel has already written the norm, or the product computes
   // it.
@@ -154,7 +154,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   const cuda::MatmulKernel& kernel_for(const Weight& w, int64_t rows) const;
   cuda::SpecialisedKernels* specialised_for(const cuda::PackedWeight& w) const;
   void begin_tuning(const BackendOptions& options);
-  void take_up_kernels();
+  void load_ready_kernels();
   void time_kernels(int64_t most_rows);
   double time_kernel(const cuda::MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows);
   void decoded_product(const Tensor& y, const Tensor& x, const cuda::PackedWeight& w, bool accumulate);
@@ -175,7 +175,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
     size_t bytes;
   };
   std::vector<std::vector<char>> downloaded(const std::vector<Written>& places);
-  void forget_graphs();
+  void drop_graphs();
   void mark_graphs_stale();
   void sample_greedy(const Tensor& logits);
   void sample_rows(const Tensor& logits);
@@ -202,7 +202,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::Memory largest_;
   cuda::Memory raw_;       // a weight or a part of it, in the file's layout, while it is repacked
   cuda::Memory decoded_;   // a slice of a quantized weight, for the dense product
-  cuda::Memory narrow_;    // activations converted to act_
+  cuda::Memory act_copy_;  // activations converted to act_
   cuda::Memory arranged_;  // activations in matvec's layout, if shared memory is too small for them
   cuda::Memory up_;        // the second product of gate_up
   cuda::Memory partials_;  // partial results of split attention

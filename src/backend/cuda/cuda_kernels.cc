@@ -53,22 +53,22 @@ std::vector<std::string> CudaBackend::matmul_kernels(const Weight& w, int64_t ro
 
 void CudaBackend::use_matmul_kernel(const std::string& name) {
   device_.make_current();
-  forget_graphs();
+  drop_graphs();
   const auto kernels = cuda::matmul_kernels();
   const auto found = std::ranges::find(kernels, name, &MatmulKernel::name);
   CHECK(name.empty() || found != kernels.end());
   forced_ = name.empty() ? nullptr : &*found;
 }
 
-void CudaBackend::take_up_kernels() {
-  if (specialised_ && specialised_->take_up()) mark_graphs_stale();
+void CudaBackend::load_ready_kernels() {
+  if (specialised_ && specialised_->load_ready()) mark_graphs_stale();
 }
 
 void CudaBackend::await_kernels() {
   if (!specialised_) return;
   synchronize();
   specialised_->wait();
-  take_up_kernels();
+  load_ready_kernels();
   if (forced_ != nullptr && specialised_->n_failed() > 0)
     throw Error("{} kernels of one size could not be made", specialised_->n_failed());
 }
@@ -93,7 +93,7 @@ bool is_worth_timing(const PackedWeight& w) { return w.layout != cuda::Layout::k
 double CudaBackend::time_kernel(const MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows) {
   static constexpr size_t kProducts = 3;
   const Weight& first = *weights[0];
-  const Tensor x{narrow_.data(), act_, rows, first.n_in, first.n_in},
+  const Tensor x{act_copy_.data(), act_, rows, first.n_in, first.n_in},
       y{up_.data(), act_, rows, first.n_out, first.n_out};
   const Event begin, end;
   size_t next = 0;
@@ -119,8 +119,8 @@ void CudaBackend::time_kernels(int64_t most_rows) {
   if (std::ranges::none_of(factors_, is_to_time)) return;
   const auto start = std::chrono::steady_clock::now();
   const auto element = static_cast<int64_t>(dtype_bytes(act_)),
-             n_noise = static_cast<int64_t>(narrow_.size()) / element;
-  cuda::fill_noise({narrow_.data(), act_, 1, n_noise, n_noise}, device_);
+             n_noise = static_cast<int64_t>(act_copy_.size()) / element;
+  cuda::fill_noise({act_copy_.data(), act_, 1, n_noise, n_noise}, device_);
   for (const Weight& w : factors_) {
     if (!is_to_time(w)) continue;
     std::vector<const Weight*> alike;

@@ -71,7 +71,7 @@ CudaBackend::CudaBackend(const BackendOptions& options) : device_(checked_index(
 CudaBackend::~CudaBackend() {
   cuda::select_device(device_.index());
   cudaStreamSynchronize(device_.stream());
-  forget_graphs();
+  drop_graphs();
   clock_.reset();
   if (drawn_event_ != nullptr) cudaEventDestroy(drawn_event_);
 }
@@ -92,7 +92,7 @@ size_t CudaBackend::device_bytes() const {
 
 void* CudaBackend::take(size_t bytes) {
   device_.make_current();
-  forget_graphs();
+  drop_graphs();
   buffers_.emplace_back(bytes);
   allocated_ += bytes;
   return buffers_.back().data();
@@ -102,7 +102,7 @@ void* CudaBackend::take(size_t bytes) {
 void* CudaBackend::scratch_at_least(Memory& memory, size_t bytes, cuda::Place place) {
   if (memory.size() >= bytes) return memory.data();
   CHECK(!capturing_);
-  forget_graphs();
+  drop_graphs();
   return grown(memory, bytes, place);
 }
 
@@ -134,7 +134,7 @@ size_t CudaBackend::kv_bytes(const KvShape& shape) const {
 std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) {
   CHECK(shape.dtype != DType::kI32);
   device_.make_current();
-  forget_graphs();
+  drop_graphs();
   block_size_ = shape.block_size;
   Memory memory(kv_bytes(shape));
   allocated_ += memory.size();
@@ -156,7 +156,7 @@ void CudaBackend::reserve(const StepLimits& limits) {
   allocated_ += device_batch_.bytes();
   const ScratchSizes sizes = scratch_for(limits);
   for (const auto& [memory, bytes] : {std::pair{&up_, sizes.up},
-                                      {&narrow_, sizes.narrow},
+                                      {&act_copy_, sizes.act_copy},
                                       {&arranged_, sizes.arranged},
                                       {&decoded_, sizes.decoded},
                                       {&partials_, sizes.partials},
@@ -175,19 +175,19 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
   const Tensor few{nullptr, act_, cuda::kMatvecRows, limits.max_width, limits.max_width};
   return {
       .up = rows,
-      .narrow = std::max(rows, static_cast<size_t>(limits.max_expert_floats) * element),
+      .act_copy = std::max(rows, static_cast<size_t>(limits.max_expert_floats) * element),
       .arranged = cuda::matvec_scratch(few),
       .decoded = codes ? std::max(static_cast<size_t>(cuda::kDecodedBytes), 256 * row) : 0,
       .partials = size_t{4} * static_cast<size_t>(device_.n_multiprocessors()) * 16 *
                   static_cast<size_t>(limits.head_dim + 2) * sizeof(float),
-      .order = limits.max_expert_rows > 0 ? cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMostExperts) : 0};
+      .order = limits.max_expert_rows > 0 ? cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMaxExperts) : 0};
 }
 
 size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
   const ScratchSizes s = scratch_for(limits);
   return cuda::BatchUpload::bytes_for(limits.max_tokens, std::max(limits.max_seqs, 1), std::max(limits.max_logits, 1),
                                       (limits.max_kv_len + block_size_ - 1) / block_size_) +
-         dense_->workspace_bytes() + s.up + s.narrow + s.arranged + s.decoded + s.partials + s.order;
+         dense_->workspace_bytes() + s.up + s.act_copy + s.arranged + s.decoded + s.partials + s.order;
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {

@@ -18,13 +18,13 @@ const float* data_of(const Tensor& bias) { return bias ? bias.f32() : nullptr; }
 
 bool alike(const Weight& a, const Weight& b) { return cuda::share_matvec(packed(a), packed(b)); }
 
-constexpr int64_t kMostDeferred = 16384;  // columns of a row that a product norms on the way
+constexpr int64_t kMaxDeferred = 16384;  // columns of a row that a product norms on the way
 
 }  // namespace
 
-Tensor CudaBackend::narrowed(const Tensor& x) {
+Tensor CudaBackend::in_act_dtype(const Tensor& x) {
   if (x.dtype == act_) return x;
-  const Tensor to{scratch_at_least(narrow_, static_cast<size_t>(x.rows * x.cols) * dtype_bytes(act_)), act_, x.rows,
+  const Tensor to{scratch_at_least(act_copy_, static_cast<size_t>(x.rows * x.cols) * dtype_bytes(act_)), act_, x.rows,
                   x.cols, x.cols};
   cuda::convert(to, x, device_);
   check_launch("convert");
@@ -40,7 +40,7 @@ CudaBackend::Input CudaBackend::input_of(const Tensor& x, const Tensor& normed, 
   if (!args.weight) return {aligned(x), {}};
   const cuda::DeferredNorm norm_later{normed, x, args};
   const bool can_wait = act_ == DType::kF16 && !deterministic_ && cuda::can_defer(norm_later) &&
-                        x.cols <= kMostDeferred && normed.dtype == act_ && on_16_bytes(normed) &&
+                        x.cols <= kMaxDeferred && normed.dtype == act_ && on_16_bytes(normed) &&
                         kernel_for(w, x.rows).run == cuda::matvec;
   if (can_wait) return {normed, norm_later};
   norm(normed, x, args);
@@ -55,7 +55,7 @@ void CudaBackend::launch(const cuda::MatmulKernel& kernel, cuda::Matvec m, Input
   const std::optional<cuda::DeferredNorm> norm = std::exchange(input.norm, std::nullopt);
   if (norm) m.norm = &*norm;
   if (kernel.run == cuda::matvec) m.arranged = scratch_at_least(arranged_, cuda::matvec_scratch(m.x));
-  m.alone = deterministic_;
+  m.batch_invariant = deterministic_;
   m.specialised = specialised_for(*m.jobs[0].w);
   kernel.run(m, device_);
   check_launch(kernel.name);
@@ -69,7 +69,7 @@ void CudaBackend::product(const Tensor& y, Input input, const Weight& weight, co
   const cuda::MatmulKernel& kernel = kernel_for(weight, input.x.rows);
   if (kernel.run != nullptr)
     return launch(kernel, {.jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate}, input);
-  const Tensor x = narrowed(input.x);
+  const Tensor x = in_act_dtype(input.x);
   if (kernel.decodes) {
     decoded_product(y, x, w, accumulate);
   } else {
@@ -154,7 +154,7 @@ void CudaBackend::qkv(const QkvArgs& a) {
 }
 
 void CudaBackend::dense_layers(const DenseLayersBlock& b) {
-  const bool is_one_token = n_tokens_ == 1 && n_seqs_ == 1 && most_kv_ <= cuda::kMostClusterKv;
+  const bool is_one_token = n_tokens_ == 1 && n_seqs_ == 1 && most_kv_ <= cuda::kMaxClusterKv;
   if (is_one_token && act_ == DType::kF16 && !deterministic_) {
     const auto step = cuda::cluster_step(b, view_of(*b.attention[0].kv), device_batch_.view());
     if (step && cuda::can_run_cluster(*step, device_)) {
@@ -207,10 +207,10 @@ void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const Attenti
                                    .min_q_len = min_q_len_,
                                    .max_q_len = max_q_len_,
                                    .most_kv = most_kv_,
-                                   .alone = deterministic_};
+                                   .batch_invariant = deterministic_};
     cuda::AttentionPlan plan = cuda::plan_attention(cache, args, step, device_.limits());
     if (plan.part_bytes > 0) plan.parts = scratch_at_least(partials_, plan.part_bytes);
-    cuda::attend(y, narrowed(q), cache, args, device_batch_.view(), plan, device_);
+    cuda::attend(y, in_act_dtype(q), cache, args, device_batch_.view(), plan, device_);
   } else {
     cuda::attend_naive(y, q, cache, args, device_batch_.view(), device_, deterministic_);
   }

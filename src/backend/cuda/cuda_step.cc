@@ -24,10 +24,10 @@ using cuda::check_launch;
 namespace {
 
 constexpr int kBuckets[] = {1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256};
-constexpr int kMostRecordedTokens = 8;  // tokens of one sequence
-constexpr size_t kMostGraphs = 48;
+constexpr int kMaxRecordedTokens = 8;  // tokens of one sequence
+constexpr size_t kMaxGraphs = 48;
 // Attention of a recorded step is planned for contexts up to one of these lengths, or for the longest context.
-constexpr int kContexts[] = {cuda::kSplitKeys, 1024, cuda::kMostClusterKv};
+constexpr int kContexts[] = {cuda::kSplitKeys, 1024, cuda::kMaxClusterKv};
 
 // The largest number of sequences in a bucket within these limits.
 int most_sequences(const StepLimits& limits, int q_len) {
@@ -62,7 +62,7 @@ Padding padding_of(const Program& program, int n_seqs, int q_len, int n_logits) 
 void CudaBackend::begin(const Batch& batch) { start(batch, {}, context_of(longest(batch), limits_.max_kv_len)); }
 
 void CudaBackend::start(const Batch& batch, const Padding& padding, int most_kv) {
-  take_up_kernels();
+  load_ready_kernels();
   Batch known = batch;
   known.tokens = host_drawn_tokens(batch);
   set_step(known, {.n_tokens = batch.n_tokens() + padding.n_seqs * padding.q_len,
@@ -82,7 +82,7 @@ void CudaBackend::start(const Batch& batch, const Padding& padding, int most_kv)
   CHECK(!has_drawn || best_.data() != nullptr);
   const auto* keys = has_drawn && greedy_ ? static_cast<const cuda::Key*>(best_.data()) : nullptr;
   const auto* drawn = has_drawn && !greedy_ ? static_cast<const cuda::RowDrawn*>(best_.data()) : nullptr;
-  if (device_batch_.upload(known, padding, keys, drawn, block_size_, device_)) forget_graphs();
+  if (device_batch_.upload(known, padding, keys, drawn, block_size_, device_)) drop_graphs();
 }
 
 int CudaBackend::longest(const Batch& batch) {
@@ -104,7 +104,7 @@ std::optional<CudaBackend::GraphKey> CudaBackend::key_of(const Program& program,
       !batch.embeddings.empty())
     return std::nullopt;
   const int q_len = batch.n_tokens() / batch.n_seqs(),
-            most = q_len > kMostRecordedTokens ? 0 : most_sequences(limits_, q_len);
+            most = q_len > kMaxRecordedTokens ? 0 : most_sequences(limits_, q_len);
   if (batch.n_seqs() > most) return std::nullopt;
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
     if (batch.q_len(seq) != q_len) return std::nullopt;
@@ -129,7 +129,7 @@ void CudaBackend::run(const Program& program, const Batch& batch) {
   const auto known = graphs_.find(*key);
   if (known == graphs_.end() || known->second.exec == nullptr) {  // null: the recording failed
     run_blocks(program);
-    if (graphs_.size() < kMostGraphs) capture(graphs_[*key], program);  // while the device works on the step
+    if (graphs_.size() < kMaxGraphs) capture(graphs_[*key], program);  // while the device works on the step
     return;
   }
   Graph& graph = known->second;
@@ -156,7 +156,7 @@ void CudaBackend::prepare_program(const Program& program) {
     for (const int candidate : {kContexts[0], kContexts[1], kContexts[2], limits_.max_kv_len}) {
       const int context = useful_context(program, n_seqs, context_of(candidate, limits_.max_kv_len));
       const GraphKey key{program.id, n_seqs, 1, context};
-      if (graphs_.contains(key) || graphs_.size() >= kMostGraphs) continue;
+      if (graphs_.contains(key) || graphs_.size() >= kMaxGraphs) continue;
       start({}, padding_of(program, n_seqs, 1, n_seqs), context);
       if (n_seqs == 1 || candidate == kContexts[0]) run_blocks(program);
       capture(graphs_[key], program);
@@ -228,7 +228,7 @@ void CudaBackend::check_replay(const Graph& graph, const Program& program) {
   }
 }
 
-void CudaBackend::forget_graphs() {
+void CudaBackend::drop_graphs() {
   for (auto& [key, graph] : graphs_) retired_.push_back(graph.exec);
   graphs_.clear();
   if (retired_.empty()) return;

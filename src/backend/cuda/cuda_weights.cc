@@ -16,7 +16,7 @@ using cuda::PackedWeight;
 
 namespace {
 
-constexpr size_t kMostWithoutFactor = 1024;
+constexpr size_t kMaxWithoutFactor = 1024;
 
 int64_t code_bytes(const FormatInfo& format) { return format.code_bits == 4 ? 16 : 32; }  // of one unit
 // The units of one expert, in whole tiles.
@@ -32,8 +32,8 @@ int64_t scale_bytes(const FormatInfo& format, bool f32) {
 
 Weight CudaBackend::prepare(const Weight& host, unsigned use) {
   device_.make_current();
-  if (host.n_experts > cuda::kMostExperts)
-    throw Error("{} experts are more than cuda runs ({}): use the device cpu", host.n_experts, cuda::kMostExperts);
+  if (host.n_experts > cuda::kMaxExperts)
+    throw Error("{} experts are more than cuda runs ({}): use the device cpu", host.n_experts, cuda::kMaxExperts);
   Weight weight = host;
   if (host.packed == nullptr) {  // otherwise the weight is an embedding that is also the output matrix
     PackedWeight& w = weights_.emplace_back();
@@ -103,8 +103,8 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
   weight_upload().copy(raw, host.codes, host.bytes(), device_);
   uint32_t* largest = nullptr;
   if (!w.f32) {
-    if (without_factor_.size() == kMostWithoutFactor) finish_weights();
-    largest = static_cast<uint32_t*>(scratch_at_least(largest_, kMostWithoutFactor * sizeof(uint32_t))) +
+    if (without_factor_.size() == kMaxWithoutFactor) finish_weights();
+    largest = static_cast<uint32_t*>(scratch_at_least(largest_, kMaxWithoutFactor * sizeof(uint32_t))) +
               without_factor_.size();
     check(cudaMemsetAsync(largest, 0, sizeof(uint32_t), device_.stream()), "cudaMemsetAsync");
     cuda::largest_scale(host.format, raw, host.n_experts * host.n_out * (host.n_in / format.block_size), largest,

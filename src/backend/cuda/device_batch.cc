@@ -8,7 +8,7 @@ namespace ingot::cuda {
 namespace {
 
 // Table changes in one kernel; more changes take several kernels.
-constexpr size_t kMostChanges = size_t{64} << 10;
+constexpr size_t kMaxChanges = size_t{64} << 10;
 
 // Offsets of the arrays, in ints; each array is aligned to 16 bytes. In pinned memory, changes of the table take the
 // place of the table.
@@ -56,7 +56,7 @@ void BatchUpload::reserve(int max_tokens, int max_seqs, int max_logits, int max_
   check(cudaStreamSynchronize(device.stream()), "cudaStreamSynchronize");
   for (Slot& slot : slots_) {
     slot.memory =
-        Memory(static_cast<size_t>(at.table) * sizeof(int32_t) + kMostChanges * sizeof(TableChange), Place::kPinned);
+        Memory(static_cast<size_t>(at.table) * sizeof(int32_t) + kMaxChanges * sizeof(TableChange), Place::kPinned);
     if (slot.brought == nullptr)
       check(cudaEventCreateWithFlags(&slot.brought, cudaEventDisableTiming), "cudaEventCreate");
   }
@@ -119,14 +119,14 @@ void BatchUpload::send(const Batch& batch, const Padding& padding, std::span<con
     check(cudaEventSynchronize(slot.brought), "cudaEventSynchronize");
     auto* host = static_cast<int32_t*>(slot.memory.data());
     if (first) write_arrays(batch, padding, host);
-    const size_t n = std::min(changes.size(), kMostChanges);
+    const size_t n = std::min(changes.size(), kMaxChanges);
     auto* pairs = reinterpret_cast<TableChange*>(host + table);
     std::ranges::copy(changes.first(n), pairs);
     if (n % 2 != 0) pairs[n] = pairs[n - 1];  // the kernel copies two at a time
     if (!first) tokens.n = 0;
     const TableWrites writes{to + table, host + table, static_cast<int64_t>((n + 1) / 2 * 2)};
-    bring_batch(to, host, first ? table : 0, tokens, writes, device);
-    check_launch("bring_batch");
+    upload_batch(to, host, first ? table : 0, tokens, writes, device);
+    check_launch("upload_batch");
     check(cudaEventRecord(slot.brought, device.stream()), "cudaEventRecord");
     changes = changes.subspan(n);
   }

@@ -68,7 +68,7 @@ struct Matvec {
   int n_jobs = 0;                             // share_matvec() of any two
   bool accumulate = false;                    // y += instead of y =
   int gate = -1;                              // an Activation: y[0] = act(jobs[0]) * jobs[1]; -1: none
-  bool alone = false;                         // tile_matmul: a row's numbers are the same whatever rows are beside it
+  bool batch_invariant = false;               // tile_matmul: a row's numbers are the same whatever rows are beside it
   SpecialisedKernels* specialised = nullptr;  // kernels compiled for one product, where there is one for this
 };
 bool can_matvec(const PackedWeight& w);
@@ -85,7 +85,7 @@ bool can_warpgroup_matmul(const DeviceLimits& device, const PackedWeight& w);
 void warpgroup_matmul(const Matvec& m, Device& device);
 
 // dot_rows.cu: the same for one row of x and dense weights; matvec() calls it.
-inline constexpr int kMostDotColumns = 48 << 10;
+inline constexpr int kMaxDotColumns = 48 << 10;
 void dot_rows(const Matvec& m, Device& device);
 
 // dot_codes.cu: the same for one row of x and codes of 4 or 8 bits; matvec() calls it.
@@ -120,7 +120,7 @@ inline constexpr int kSplitKeys = 128;  // keys of a split at least, where the k
 struct AttentionStep {
   int n_seqs = 0, min_q_len = 0, max_q_len = 0;
   int most_kv = 0;     // no sequence is longer
-  bool alone = false;  // a token's numbers are the same whatever is beside it: no sequence splits its keys
+  bool batch_invariant = false;  // a token's numbers are the same whatever is beside it: no sequence splits its keys
 };
 // A kind of block of attention/wide.cu; rows 0: none.
 struct WideShape {
@@ -129,7 +129,7 @@ struct WideShape {
 };
 struct AttentionPlan {
   int n_seqs = 0, max_q_len = 0;
-  bool alone = false;
+  bool batch_invariant = false;
   bool any_short = false, any_long = false;  // sequences for kernels that may split keys; for those of prompts
   WideShape wide;                            // rows 0: heads are narrow
   int rows = 16, n_row_blocks = 1, n_splits = 1;
@@ -145,7 +145,7 @@ void attend(const Tensor& y, const Tensor& q, const DeviceKv& kv, const Attentio
             const AttentionPlan& plan, Device& device);
 // attention/naive.cu: every shape, in f32; slow.
 void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& args,
-                  const DeviceBatch& batch, Device& device, bool alone);
+                  const DeviceBatch& batch, Device& device, bool batch_invariant);
 
 // argmax.cu
 using Key = unsigned long long;  // orders as logits and ids do: logit_key.cuh
@@ -158,7 +158,7 @@ struct RowArgmax {
 void argmax_rows(Key* best, Key* copy, RowArgmax* rows, const Tensor& logits, Device& device);
 
 // draw.cu: a draw of each row, in the order of sampling.h. All pointers are the device's.
-inline constexpr int kMostTop = 20;  // of logprobs beside the drawn token's, as sampling.cc has it
+inline constexpr int kMaxTop = 20;  // of logprobs beside the drawn token's, as sampling.cc has it
 struct LogitEdit {
   int32_t token = 0;
   int32_t count = 0;  // times that penalties see it
@@ -182,8 +182,8 @@ struct RowDrawn {
   int32_t token;  // or kNoToken
   float logprob;
   int32_t n_top;
-  int32_t top[kMostTop];
-  float top_logprob[kMostTop];
+  int32_t top[kMaxTop];
+  float top_logprob[kMaxTop];
 };
 void draw_rows(RowDrawn* drawn, const Tensor& logits /* edited */, const RowDraw* draws, int n_draws, LogitEdit* edits,
                Device& device);
@@ -203,8 +203,8 @@ struct TableWrites {
       nullptr;    // [n, 2] pinned, on 16 bytes: index and value; the same index twice has the same value
   int64_t n = 0;  // even
 };
-void bring_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both on 16 bytes, and so long */, int64_t n,
-                 const DrawnTokens& tokens, const TableWrites& writes, Device& device);
+void upload_batch(int32_t* to /* [n] */, const int32_t* from /* [n] pinned; both on 16 bytes, and so long */, int64_t n,
+                  const DrawnTokens& tokens, const TableWrites& writes, Device& device);
 
 bool has_code();  // peak.cu: whether kernels were compiled for the current GPU, or the driver can do that
 

@@ -33,10 +33,10 @@ std::string text_of(const ProductShape& s) {
       "{}, .act = {}, .split = {}, "
       ".n_warps = {}, .n_tokens = {}, .n_terms = {}, .n_sums = {}, .n_inputs = {}, .has_norm = {}, .has_bias = {}, "
       ".y_f32 = {}, .accumulate = {}, "
-      ".staged = {}, .rehearses = {}}}",
+      ".staged = {}, .warms_instruction_cache = {}}}",
       s.n_in, s.n_steps, s.n_jobs, s.n_tiles, text_of(s.first_tile), text_of(s.n_out), s.zero, s.act, s.split,
       s.n_warps, s.n_tokens, s.n_terms, s.n_sums, s.n_inputs, s.has_norm, s.has_bias, s.y_f32, s.accumulate, s.staged,
-      s.rehearses);
+      s.warms_instruction_cache);
 }
 
 std::string kind_of(const SpecialisedKernel& k) {
@@ -187,7 +187,7 @@ void SpecialisedKernels::load(Entry& entry) {
   }
 }
 
-bool SpecialisedKernels::take_up() {
+bool SpecialisedKernels::load_ready() {
   if (n_taken_ == entries_.size()) return false;
   const std::lock_guard lock(mutex_);
   if (n_made_ < entries_.size()) return false;

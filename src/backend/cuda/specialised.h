@@ -54,7 +54,7 @@ class SpecialisedKernels {
 
   // Loads the compiled kernels, unless others are still compiling. Returns true if there are new kernels; recorded
   // steps should then be recorded again.
-  bool take_up();
+  bool load_ready();
   void wait();  // until all requested kernels are compiled
 
   int n_failed() const { return n_failed_; }  // of the loaded kernels

@@ -24,7 +24,7 @@ class Partial final : public HubSink {
       : path_(std::move(path)), download_(download), events_(events), digest_(new_digest()) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd_ < 0) fail("open");
-    take_in();
+    hash_partial();
   }
   ~Partial() override {
     if (fd_ >= 0) ::close(fd_);
@@ -83,7 +83,7 @@ class Partial final : public HubSink {
   }
 
   // Hashes the bytes that an earlier run left. More bytes than the file has cannot belong to the file.
-  void take_in() {
+  void hash_partial() {
     std::vector<uint8_t> buffer(1 << 20);
     for (;;) {
       const ssize_t n = ::read(fd_, buffer.data(), buffer.size());

@@ -122,14 +122,14 @@ class IntegerRows {
     constexpr int64_t kStep = 64;
     for (int64_t begin = 0; begin < m_.n_in; begin += kStep)
       for (int64_t i = 0; i < rows.n; i += 8) {
-        uint8_t turned[8][kStep];
+        uint8_t transposed[8][kStep];
         const int64_t n = std::min(kStep, m_.n_in - begin);
         for (int64_t k = 0; k < n; ++k) {
           const uint32_t word = load_word(codes_, (begin + k) * (m_.n_out / 8) + (rows.first + i) / 8);
-          for (int64_t j = 0; j < 8; ++j) turned[j][k] = word >> (4 * kAwqNibble[j]) & 15;
+          for (int64_t j = 0; j < 8; ++j) transposed[j][k] = word >> (4 * kAwqNibble[j]) & 15;
         }
         for (int64_t j = 0; j < 8; ++j)
-          std::memcpy(&rows.codes[(i + j) * m_.n_in + begin], turned[j], static_cast<size_t>(n));
+          std::memcpy(&rows.codes[(i + j) * m_.n_in + begin], transposed[j], static_cast<size_t>(n));
       }
   }
 

@@ -69,7 +69,7 @@ const std::string& Constraint::forced(GrammarState first) {
   if (const auto it = forced_.find(first); it != forced_.end()) return it->second;
   if (forced_.size() >= kMaxForcedTexts) forced_.clear();
   std::string text;
-  for (GrammarState state = first; text.size() < Matcher::kMostForced && !automaton_->accepts(state);) {
+  for (GrammarState state = first; text.size() < Matcher::kMaxForced && !automaton_->accepts(state);) {
     int only = -1;
     GrammarState next;
     for (int byte = 0; byte < 256 && only != -2; ++byte) {
@@ -186,14 +186,14 @@ void Constraint::add_tokens(const TokenTrie& trie, GrammarState state, uint32_t 
 
 Matcher::Matcher(std::shared_ptr<Constraint> constraint) : constraint_(std::move(constraint)) {
   const std::lock_guard lock(constraint_->mutex_);
-  constraint_->automaton_->limit_work(RegularLanguages::kMostWork);
+  constraint_->automaton_->limit_work(RegularLanguages::kMaxWork);
   states_.push_back(constraint_->automaton_->start());
   can_end_ = constraint_->automaton_->accepts(states_.back());
 }
 
 std::shared_ptr<const TokenMask> Matcher::mask() {
   const std::lock_guard lock(constraint_->mutex_);
-  constraint_->automaton_->limit_work(RegularLanguages::kMostWork);
+  constraint_->automaton_->limit_work(RegularLanguages::kMaxWork);
   return constraint_->mask(states_.back());
 }
 
@@ -206,7 +206,7 @@ bool Matcher::accept(int32_t token) {
     return true;
   }
   const std::lock_guard lock(constraint_->mutex_);
-  constraint_->automaton_->limit_work(RegularLanguages::kMostWork);
+  constraint_->automaton_->limit_work(RegularLanguages::kMaxWork);
   GrammarState state = states_.back();
   if (vocabulary.bytes(token).empty()) return false;
   for (char c : vocabulary.bytes(token)) {
@@ -221,7 +221,7 @@ bool Matcher::accept(int32_t token) {
 void Matcher::roll_back(int n) {
   CHECK(n >= 0 && n <= n_tokens());
   const std::lock_guard lock(constraint_->mutex_);
-  constraint_->automaton_->limit_work(RegularLanguages::kMostWork);
+  constraint_->automaton_->limit_work(RegularLanguages::kMaxWork);
   states_.resize(states_.size() - static_cast<size_t>(n));
   can_end_ = constraint_->automaton_->accepts(states_.back());
 }
@@ -229,7 +229,7 @@ void Matcher::roll_back(int n) {
 bool Matcher::is_over() {
   if (!can_end_) return false;
   const std::lock_guard lock(constraint_->mutex_);
-  constraint_->automaton_->limit_work(RegularLanguages::kMostWork);
+  constraint_->automaton_->limit_work(RegularLanguages::kMaxWork);
   for (int byte = 0; byte < 256; ++byte) {
     if (!constraint_->automaton_->step(states_.back(), static_cast<uint8_t>(byte)).is_dead()) return false;
   }
@@ -238,7 +238,7 @@ bool Matcher::is_over() {
 
 std::string Matcher::forced() {
   const std::lock_guard lock(constraint_->mutex_);
-  constraint_->automaton_->limit_work(RegularLanguages::kMostWork);
+  constraint_->automaton_->limit_work(RegularLanguages::kMaxWork);
   return constraint_->forced(states_.back());
 }
 

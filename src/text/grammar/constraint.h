@@ -62,8 +62,8 @@ class Matcher {
   void roll_back(int n);
   bool can_end() const { return can_end_; }  // the answer may end here
   bool is_over();                            // the answer must end here
-  // The bytes that must come next, whatever is sampled; at most kMostForced.
-  static constexpr size_t kMostForced = 256;
+  // The bytes that must come next, whatever is sampled; at most kMaxForced.
+  static constexpr size_t kMaxForced = 256;
   std::string forced();
   int n_tokens() const { return static_cast<int>(states_.size()) - 1; }
 

@@ -12,7 +12,7 @@ namespace {
 
 using Id = RegularLanguages::Id;
 
-constexpr int kMostDigits = 400;
+constexpr int kMaxDigits = 400;
 constexpr std::string_view kInteger = "-?(0|[1-9][0-9]*)(\\.0+)?";
 constexpr std::string_view kPlain = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?";
 constexpr std::string_view kNumber = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?";
@@ -123,7 +123,7 @@ std::optional<Decimal> Decimal::parse(std::string_view text) {
     const char* begin = text.data() + i + 1 + (i + 1 < text.size() && text[i + 1] == '+');
     if (std::from_chars(begin, text.data() + text.size(), exponent).ec != std::errc()) return std::nullopt;
   }
-  if (exponent > kMostDigits || exponent < -kMostDigits || digits.size() > kMostDigits) return std::nullopt;
+  if (exponent > kMaxDigits || exponent < -kMaxDigits || digits.size() > kMaxDigits) return std::nullopt;
   point += exponent;
   if (point < 0) digits.insert(0, static_cast<size_t>(-point), '0'), point = 0;
   if (point > static_cast<int>(digits.size())) digits.append(static_cast<size_t>(point) - digits.size(), '0');

@@ -9,7 +9,7 @@ namespace ingot {
 
 namespace {
 
-constexpr size_t kMostMade = 1024;  // masks of one vocabulary that are kept: 16 MiB for 128k tokens
+constexpr size_t kMaxMade = 1024;  // masks of one vocabulary that are kept: 16 MiB for 128k tokens
 constexpr int kAnyNumber = INT32_MAX;
 
 bool begins_char(uint8_t byte) { return (byte & 0xc0) != 0x80; }
@@ -74,7 +74,7 @@ PlainTokens::PlainTokens(const std::vector<std::string>& bytes) {
 
 std::shared_ptr<const TokenMask> PlainTokens::mask(const CharKinds& first, const CharKinds& rest, int most) const {
   const std::lock_guard lock(*mutex_);
-  if (made_.size() > kMostMade) made_.clear();
+  if (made_.size() > kMaxMade) made_.clear();
   const auto [it, is_new] = made_.try_emplace(Key{first, rest, kAnyNumber});
   if (is_new) it->second = all(first, rest);
   if (most >= it->second.longest) return it->second.mask;

@@ -8,8 +8,8 @@ namespace ingot {
 
 namespace {
 
-constexpr size_t kMostPlaces = 64;  // of a region that are looked at
-constexpr int kMostChars = 24;      // that are followed; few tokens have more
+constexpr size_t kMaxPlaces = 64;  // of a region that are looked at
+constexpr int kMaxChars = 24;      // that are followed; few tokens have more
 
 // Reads the bytes of a character beyond ASCII that is not special.
 struct OtherChars {
@@ -142,7 +142,7 @@ Region Regions::find(uint32_t place) {
       return region;
     }
     region.chars += end > begin && seen.size() > end;
-    if (seen.size() > kMostPlaces || region.chars >= kMostChars) return region;
+    if (seen.size() > kMaxPlaces || region.chars >= kMaxChars) return region;
   }
   region.chars = Region::kNoEnd;
   return region;

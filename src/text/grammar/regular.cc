@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t kNone = UINT32_MAX;
 
 constexpr uint32_t kMaxDepth = 500;    // of expressions: a hostile pattern must not use up the stack, or much time
-constexpr size_t kMostSearched = 20000;  // states that is_live looks at before it says true
+constexpr size_t kMaxSearched = 20000;  // states that is_live looks at before it says true
 
 uint64_t hash_of(std::span<const uint32_t> words, uint64_t seed) {
   for (uint32_t word : words) seed = splitmix(seed ^ word);
@@ -452,7 +452,7 @@ bool RegularLanguages::search_life(Id id) {
     }
     const Id next = derive(last.at, bytes[last.n_tried++]);
     const Life known = known_life(next);
-    if (known == Life::kLive || seen.size() > kMostSearched) {
+    if (known == Life::kLive || seen.size() > kMaxSearched) {
       for (const Step& step : path) life_[step.at] = Life::kLive;
       return true;
     }

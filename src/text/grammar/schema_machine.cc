@@ -1072,7 +1072,7 @@ std::string SchemaMachine::text_between(uint32_t from, uint32_t to) const {
 
 std::unique_ptr<SchemaMachine> compile_schema(std::string_view json, const SchemaOptions& schema, const MachineOptions& options) {
   auto table = std::make_unique<SchemaTable>();
-  table->languages.limit_work(RegularLanguages::kMostWork);
+  table->languages.limit_work(RegularLanguages::kMaxWork);
   read_schema(json, schema, *table);
   auto machine = std::make_unique<SchemaMachine>(std::move(table), options);
   machine->limit_work(SIZE_MAX);

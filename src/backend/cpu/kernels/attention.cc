@@ -294,9 +294,9 @@ void attention(const AttentionJob& job) {
       block.keys[i] = block.keys[i - 1], block.key_scales[i] = block.key_scales[i - 1];
     const int n_keys = block.n_chunks * kKeyChunk;
     for (int i = 0; job.kv.values_are_keys && i < block.n_chunks; ++i) {
-      float* turned = rows.values + (int64_t)i * kKeyChunk * rows.dim;
-      kTurns[(int)job.kv.type](block, i, job.head_dim, rows.dim, turned);
-      block.values[i] = (const uint8_t*)turned;
+      float* transposed = rows.values + (int64_t)i * kKeyChunk * rows.dim;
+      kTurns[(int)job.kv.type](block, i, job.head_dim, rows.dim, transposed);
+      block.values[i] = (const uint8_t*)transposed;
     }
     const float* q = rows.q;
     for (int first = 0; first < rows.n; first += kMaxRows) {

@@ -56,14 +56,14 @@ AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const A
                              const DeviceLimits& device) {
   const int group = a.n_heads / a.n_kv_heads, few = kRows / group;
   const bool narrow = is_narrow(a), has_long = group <= kRows && can_attend_long(a.head_dim, device);
-  AttentionPlan plan{.n_seqs = step.n_seqs, .max_q_len = step.max_q_len, .alone = step.alone};
-  plan.any_short = !has_long || (!step.alone && step.min_q_len <= few);
-  plan.any_long = has_long && (step.alone || step.max_q_len > few);
+  AttentionPlan plan{.n_seqs = step.n_seqs, .max_q_len = step.max_q_len, .batch_invariant = step.batch_invariant};
+  plan.any_short = !has_long || (!step.batch_invariant && step.min_q_len <= few);
+  plan.any_long = has_long && (step.batch_invariant || step.max_q_len > few);
   if (!plan.any_short) return plan;
   int n_at_once = 2 * device.n_multiprocessors;
   if (!narrow) {
     const int64_t n_rows = has_long ? kRows : int64_t{step.max_q_len} * group;
-    plan.wide = wide_shape(a.head_dim, kv.n_parts == 1, step.alone ? INT64_MAX : n_rows, device);
+    plan.wide = wide_shape(a.head_dim, kv.n_parts == 1, step.batch_invariant ? INT64_MAX : n_rows, device);
     plan.rows = plan.wide.rows;
     plan.n_row_blocks = static_cast<int>((n_rows + plan.rows - 1) / plan.rows);
     n_at_once = plan.wide.n_blocks * device.n_multiprocessors;
@@ -71,7 +71,7 @@ AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const A
   const int n_tasks = step.n_seqs * a.n_kv_heads * plan.n_row_blocks;
   const int wanted = narrow ? (n_at_once + n_tasks - 1) / n_tasks : n_at_once / n_tasks;
   const int most = (step.most_kv + kSplitKeys - 1) / kSplitKeys;
-  if (!step.alone) plan.n_splits = std::clamp(wanted, 1, std::max(most, 1));
+  if (!step.batch_invariant) plan.n_splits = std::clamp(wanted, 1, std::max(most, 1));
   if (plan.n_splits > 1)
     plan.part_bytes = static_cast<size_t>(n_parts(plan, kv)) * static_cast<size_t>(kv.head_dim + 2) * sizeof(float);
   return plan;

@@ -157,7 +157,7 @@ struct Tile {
   }
 
   // Scores to weights, in place; the sums are brought to the new maximum.
-  __device__ void soften(float (&scores)[4][4]) {
+  __device__ void softmax_update(float (&scores)[4][4]) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float largest = most[h];
@@ -288,13 +288,13 @@ __device__ __forceinline__ void mask(float (&scores)[n][4], const Params& p, int
     }
 }
 
-// Four 8 x 8 matrices of halves from shared memory: as they lie, or turned.
+// Four 8 x 8 matrices of halves from shared memory: as they lie, or transposed.
 __device__ __forceinline__ void load_matrices(uint32_t (&v)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                : "r"(address));
 }
-__device__ __forceinline__ void load_turned(uint32_t (&v)[4], uint32_t address) {
+__device__ __forceinline__ void load_transposed(uint32_t (&v)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                : "r"(address));
@@ -317,7 +317,7 @@ __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_
 
 // Calls f with a null pointer of the cache's type, of those that become f16.
 template <class F>
-void with_narrow_type(DType dtype, F&& f) {
+void with_small_type(DType dtype, F&& f) {
   if (dtype == DType::kBF16) return f(static_cast<__nv_bfloat16*>(nullptr));
   if (dtype == DType::kE4M3) return f(static_cast<__nv_fp8_e4m3*>(nullptr));
   CHECK(dtype == DType::kF16);

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constan
     tile.score(scores, pages.keys, g, t);
     if (step + kWarps < end) pages = Pages<K>(p, table, head, key0 + kWarps * kKeys, kv_len);
     mask(scores, p, key0, spans, all, t);
-    tile.soften(scores);
+    tile.softmax_update(scores);
     tile.add_values(scores[0], scores[1], values[0]);
     tile.add_values(scores[2], scores[3], values[1]);
   }
@@ -98,7 +98,7 @@ void run(const Params& p, const AttentionPlan& plan, Device& device) {
   const auto n_seqs = static_cast<unsigned>(plan.n_seqs), n_heads = static_cast<unsigned>(p.kv.n_kv_heads);
   constexpr int kShared = kWarps * kRows * (kDim + 2) * static_cast<int>(sizeof(float));
   static_assert(kShared <= 48 * 1024);
-  with_narrow_type(p.kv.dtype, [&](auto* k) {
+  with_small_type(p.kv.dtype, [&](auto* k) {
     using K = std::remove_pointer_t<decltype(k)>;
     launch(device, short_kernel<kDim, K>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs), kWarps * 32,
            kShared, p);

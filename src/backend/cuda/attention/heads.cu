@@ -102,7 +102,7 @@ template <class T, class K, int kPairs>
 __global__ void __launch_bounds__(256)
     finish_kernel(const __grid_constant__ Heads q, const __grid_constant__ Heads k, const __grid_constant__ Heads v,
                   const __grid_constant__ Rope rope, const __grid_constant__ DeviceKv kv, int layer,
-                  const __grid_constant__ DeviceBatch batch, bool rehearses) {
+                  const __grid_constant__ DeviceBatch batch, bool warms_instruction_cache) {
   let_next_start();
   const int lane = threadIdx.x % 32, dim = kv.head_dim, token = blockIdx.x,
             n_warps = static_cast<int>(gridDim.y * blockDim.x / 32);
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(256)
   K* const values = kv_row<K>(kv, layer, batch, token, 1, 0);
   const int64_t per_head = int64_t{kv.block_size} * dim;
 #pragma unroll 1
-  for (int pass = rehearses ? 0 : 1; pass < 2; ++pass) {
+  for (int pass = warms_instruction_cache ? 0 : 1; pass < 2; ++pass) {
     const bool real = pass == 1;
     if (real) wait_for_previous();
     float cosine[kPairs], sine[kPairs];

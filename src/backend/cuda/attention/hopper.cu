@@ -100,12 +100,12 @@ struct Rows {
   Span span[2];
   Span common;  // keys that all rows of the warpgroup see
   float most[2] = {kNone, kNone}, sum[2] = {0, 0};
-  float rescale[2];      // of what was summed before the last soften()
+  float rescale[2];      // of what was summed before the last softmax_update()
   float out[kDim / 2];   // as Scores
   uint32_t weights[32];  // the last tile's as halves: fragments of 16 keys
 
   // Scores to weights, as floats; most, sum and rescale.
-  __device__ __forceinline__ void soften(Scores& s, const Params& p, int key0, int t) {
+  __device__ __forceinline__ void softmax_update(Scores& s, const Params& p, int key0, int t) {
     if (key0 < common.begin || key0 + kTileKeys > common.end) {
 #pragma unroll
       for (int i = 0; i < 64; ++i) {
@@ -220,7 +220,7 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Walk& walk, c
   start_scores<kDim>(scores, queries, base + S::kKeysAt);
   await_products<0>(scores);
   release(0, 0);
-  rows.soften(scores, p, walk.last * kTileKeys, t);
+  rows.softmax_update(scores, p, walk.last * kTileKeys, t);
   rows.take_weights(scores);
   for (int tile = walk.last; tile >= walk.first; --tile) {
     const int next_stage = stage + 1 == kStages ? 0 : stage + 1;
@@ -241,7 +241,7 @@ __device__ __forceinline__ void attend_rows(const Params& p, const Walk& walk, c
     if (more) {
       await_products<1>(scores);
       release(0, next_stage);
-      rows.soften(scores, p, (tile - 1) * kTileKeys, t);
+      rows.softmax_update(scores, p, (tile - 1) * kTileKeys, t);
     }
     await_products<0>(rows.out);
     release(1, stage);
@@ -312,7 +312,7 @@ void run(const Params& p, const AttentionPlan& plan, Device& device) {
 
 bool can_attend_hopper(const Device& device, const Params& p, const AttentionPlan& plan) {
   const bool known = p.kv.dtype == DType::kF16 && p.kv.n_parts == 2 && (p.kv.head_dim == 64 || p.kv.head_dim == 128);
-  return device.is_hopper() && known && !plan.alone && p.softcap == 0 && p.kv.n_rows() <= INT32_MAX &&
+  return device.is_hopper() && known && !plan.batch_invariant && p.softcap == 0 && p.kv.n_rows() <= INT32_MAX &&
          plan.max_q_len * p.group >= 2 * kBlockRows;
 }
 

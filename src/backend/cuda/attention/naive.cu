@@ -74,13 +74,13 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
 }  // namespace
 
 void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const AttentionArgs& a,
-                  const DeviceBatch& batch, Device& device, bool alone) {
+                  const DeviceBatch& batch, Device& device, bool batch_invariant) {
   CHECK(a.head_dim <= 32 * kMaxPerLane);
   if (q.rows == 0) return;
   const Params p{kv,       batch,   a.layer,   a.n_heads / a.n_kv_heads,        a.window,
                  a.causal, a.scale, a.softcap, a.sinks ? a.sinks.f32() : nullptr};
   const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(a.n_heads));
-  const int n_warps = !alone && q.rows * a.n_heads <= 4 * device.n_multiprocessors() ? kManyWarps : kWarps;
+  const int n_warps = !batch_invariant && q.rows * a.n_heads <= 4 * device.n_multiprocessors() ? kManyWarps : kWarps;
   const size_t shared = static_cast<size_t>(a.head_dim + n_warps * (a.head_dim + 2)) * sizeof(float);  // under 48 KiB
   with_type(y.dtype, [&](auto* py) {
     with_type(q.dtype, [&](auto* pq) {

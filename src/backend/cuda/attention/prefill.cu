@@ -1,6 +1,6 @@
 // Attention of sequences that bring many rows (prompts): a block takes 64 rows, 16 a warp, and walks over the keys 64
 // at a time. Keys and values come to shared memory two tiles deep, swizzled so that no two lanes of a load meet in a
-// bank; values are turned on the way to the registers (ldmatrix). In pages of whole 16 tokens: each warp copies 16
+// bank; values are transposed on the way to the registers (ldmatrix). In pages of whole 16 tokens: each warp copies 16
 // tokens of a tile, of f16 behind the arithmetic; other types become f16 on their way.
 #include "backend/cuda/attention/attention.cuh"
 #include "backend/cuda/memory.h"
@@ -80,7 +80,7 @@ __device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&w0)[4
 #pragma unroll
   for (int i = 0; i < kDim / 8; i += 2) {
     uint32_t v[4];
-    load_turned(v, row + 16 * ((i + lane / 16) ^ S::value_swizzle(in_16)));
+    load_transposed(v, row + 16 * ((i + lane / 16) ^ S::value_swizzle(in_16)));
     mma(tile.out[i / kPerLane][i % kPerLane], a0, a1, a2, a3, v[0], v[1]);
     mma(tile.out[i / kPerLane][i % kPerLane + 1], a0, a1, a2, a3, v[2], v[3]);
   }
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kWarps * 32, kDim > 128 ? 1 : 3) long_kernel(c
       float scores[4][4];
       score(scores, tile, keys, part, g, t);
       mask(scores, p, first, spans, {highest.begin, lowest.end}, t);
-      tile.soften(scores);
+      tile.softmax_update(scores);
       add_values(tile, scores[0], scores[1], values, part, lane);
       add_values(tile, scores[2], scores[3], values, part + 16, lane);
     }
@@ -170,7 +170,7 @@ void run_with(const Params& p, const AttentionPlan& plan, Device& device) {
 
 template <int kDim>
 void run(const Params& p, const AttentionPlan& plan, Device& device) {
-  with_narrow_type(p.kv.dtype, [&](auto* k) { run_with<kDim, std::remove_pointer_t<decltype(k)>>(p, plan, device); });
+  with_small_type(p.kv.dtype, [&](auto* k) { run_with<kDim, std::remove_pointer_t<decltype(k)>>(p, plan, device); });
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ using namespace attention;
 
 namespace {
 
-constexpr int kMostStages = 3;
+constexpr int kMaxStages = 3;
 
 // The place of a block in shared memory, in bytes: queries, weights, maxima, then stages of keys and values. Piece c, of
 // 16 bytes, of row r lies at place c ^ r % 8, so that no two rows of a matrix meet in a bank.
@@ -112,7 +112,7 @@ __device__ __forceinline__ void copy_step(uint32_t stage, const Params& p, const
 
 // Waits for all groups of copies but the newest n_stages - 2.
 __device__ __forceinline__ void wait_for_copies(int n_stages) {
-  static_assert(kMostStages == 3);
+  static_assert(kMaxStages == 3);
   if (n_stages == 3) {
     asm volatile("cp.async.wait_group 1;" ::: "memory");
   } else {
@@ -245,7 +245,7 @@ __device__ __forceinline__ void add_values(State<W>& s, uint32_t weights, uint32
       const bool pair = c + 1 < W::kColumnTiles;
       const int piece = warp * W::kColumnTiles + c + (pair ? lane / 16 : 0);
       uint32_t v[4];
-      load_turned(v, row + 16 * (piece ^ lane % 8));
+      load_transposed(v, row + 16 * (piece ^ lane % 8));
 #pragma unroll
       for (int r = 0; r < W::kRowTiles; ++r) {
         if (r >= n_tiles) break;

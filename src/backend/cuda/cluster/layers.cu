@@ -284,7 +284,7 @@ Params params_of(const Device& device, const ClusterStep& step) {
                         (kWarps + 1) * p.group * (kHead + 2)));  // before attention, qkv uses sums[0]
   p.stage = take(128 * kWarps);
   const int slot = p.code_stride + p.scale_stride, room = static_cast<int>(device.most_shared() - kReserved) - at;
-  p.n_slots = std::clamp(room / slot, 0, kMostSlots);
+  p.n_slots = std::clamp(room / slot, 0, kMaxSlots);
   p.scales = take(p.n_slots * p.scale_stride);
   p.codes = take(p.n_slots * p.code_stride);
   p.end = at;
@@ -295,7 +295,7 @@ Params params_of(const Device& device, const ClusterStep& step) {
 // the last three products.
 bool fits(const Params& p) {
   const ClusterShape& s = p.step.shape;
-  if (s.head_dim != kHead || s.n_heads > kMostHeads || s.n_kv_heads > kBlocks || p.group > attention::kRows / 2 ||
+  if (s.head_dim != kHead || s.n_heads > kMaxHeads || s.n_kv_heads > kBlocks || p.group > attention::kRows / 2 ||
       s.dim % kTileRows != 0 || s.ffn % kTileRows != 0 || n_tiles(s.dim) < kBlocks || n_tiles(s.ffn) < kBlocks ||
       s.act > 3)
     return false;
@@ -326,15 +326,15 @@ bool can_run_cluster(const ClusterStep& step, Device& device) {
   const DeviceKv& kv = step.kv;
   if (dtype_bytes(kv.dtype) > 2 || kv.n_parts != 2 || kv.head_dim != kHead) return false;
   if (kv.block_size % 16 != 0 || !std::has_single_bit(static_cast<unsigned>(kv.block_size))) return false;
-  if (step.n_layers == 0 || step.n_layers > kMostClusterLayers || !fits(params_of(device, step))) return false;
+  if (step.n_layers == 0 || step.n_layers > kMaxClusterLayers || !fits(params_of(device, step))) return false;
   bool can = false;
-  with_narrow_type(kv.dtype, [&](auto* k) { can = can_launch<std::remove_pointer_t<decltype(k)>>(device); });
+  with_small_type(kv.dtype, [&](auto* k) { can = can_launch<std::remove_pointer_t<decltype(k)>>(device); });
   return can;
 }
 
 void run_cluster(const ClusterStep& step, Device& device) {
   const Params p = params_of(device, step);
-  with_narrow_type(step.kv.dtype, [&](auto* k) {
+  with_small_type(step.kv.dtype, [&](auto* k) {
     using K = std::remove_pointer_t<decltype(k)>;
     launch_clusters(device, layers_kernel<K>, dim3(kBlocks), dim3(kBlocks), kThreads, static_cast<size_t>(p.end), p);
   });

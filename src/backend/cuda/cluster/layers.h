@@ -36,10 +36,10 @@ struct ClusterShape {
   bool operator==(const ClusterShape&) const = default;
 };
 
-inline constexpr int kMostClusterLayers = 64;
+inline constexpr int kMaxClusterLayers = 64;
 
 struct ClusterStep {
-  ClusterLayer layers[kMostClusterLayers];
+  ClusterLayer layers[kMaxClusterLayers];
   int n_layers;
   ClusterShape shape;
   float* x;             // [dim]: the residual stream, input and output
@@ -49,7 +49,7 @@ struct ClusterStep {
 };
 
 // Longest context for which a cluster is faster than a graph of kernels that use the whole GPU.
-inline constexpr int kMostClusterKv = 4096;
+inline constexpr int kMaxClusterKv = 4096;
 
 // The arguments of run_cluster() for these layers. Null if the layers differ in more than their weights, are too many,
 // or are of another kind.

@@ -15,8 +15,8 @@ constexpr int kWarps = 12;   // in a block; with more warps, each would have too
 constexpr int kThreads = 32 * kWarps;
 constexpr int kHead = 64;  // columns of a head
 constexpr int kHeadTiles = kHead / kTileRows;
-constexpr int kMostSlots = 256;  // in the ring
-constexpr int kMostHeads = 4 * kThreads / kHead;
+constexpr int kMaxSlots = 256;  // in the ring
+constexpr int kMaxHeads = 4 * kThreads / kHead;
 
 enum Phase { kQkv, kOut, kGateUp, kDown, kPhases };
 // What blocks send: the residual stream before and after attention, heads, parts of attention, the hidden row.

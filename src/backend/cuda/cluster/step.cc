@@ -67,8 +67,7 @@ bool feed_forward_fits(const FeedForwardBlock& f, float eps) {
 
 std::unique_ptr<ClusterStep> cluster_step(const DenseLayersBlock& block, const DeviceKv& kv, const DeviceBatch& batch) {
   const AttentionBlock& first = block.attention.front();
-  if (block.attention.size() > kMostClusterLayers || reinterpret_cast<uintptr_t>(first.x.data) % 16 != 0)
-    return nullptr;
+  if (block.attention.size() > kMaxClusterLayers || reinterpret_cast<uintptr_t>(first.x.data) % 16 != 0) return nullptr;
   auto step = std::make_unique<ClusterStep>();
   step->shape = shape_of(first, block.feed_forward.front());
   for (size_t i = 0; i < block.attention.size(); ++i) {

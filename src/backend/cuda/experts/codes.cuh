@@ -17,7 +17,7 @@ using expert_rows_detail::Term;
 using matvec_tiles::Shape;
 using matvec_tiles::shape_of;
 
-constexpr int kMostWarps = 16, kFewestWarps = 8;  // 256 threads fill the table of a codebook
+constexpr int kMaxWarps = 16, kFewestWarps = 8;  // 256 threads fill the table of a codebook
 
 // Blocks are divided into groups. A group has the outputs of rows that share their activations (gate and up of a
 // token's experts), or of a sum of rows (their down projections).
@@ -184,7 +184,7 @@ template <class K, int kGates, Shape kShape>
 __device__ __forceinline__ void run(const Params& p) {
   extern __shared__ __align__(128) char shared[];  // a ring for each warp, then the activations
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
-  __shared__ float sums[2][kMostWarps][kTileRows];  // one half is written while the other is read
+  __shared__ float sums[2][kMaxWarps][kTileRows];  // one half is written while the other is read
   const Shape s = shape_of<kShape>(p);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_warps = s.n_warps;
   constexpr int kRing = K::kSlots * K::kSlotBytes;

@@ -13,7 +13,7 @@
 namespace ingot::cuda {
 
 // experts/route.cu
-inline constexpr int kMostExperts = 1024;
+inline constexpr int kMaxExperts = 1024;
 // ids and weights [n_tokens, n_used] (out), logits [n_tokens, n_experts] in f32.
 void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, const RouteArgs& args, Device& device);
 

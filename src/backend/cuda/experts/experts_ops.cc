@@ -26,7 +26,7 @@ const float* data_of(const Tensor& bias) {
 Tensor CudaBackend::aligned(const Tensor& x) {
   if (x.dtype == act_ && on_16_bytes(x)) return x;
   const int64_t stride = (x.cols + 7) / 8 * 8;
-  const Tensor to{scratch_at_least(narrow_, static_cast<size_t>(x.rows * stride) * dtype_bytes(act_)), act_, x.rows,
+  const Tensor to{scratch_at_least(act_copy_, static_cast<size_t>(x.rows * stride) * dtype_bytes(act_)), act_, x.rows,
                   x.cols, stride};
   cuda::convert(to, x, device_);
   check_launch("convert");
@@ -45,10 +45,10 @@ void CudaBackend::moe_route(Tensor ids, Tensor weights, Tensor logits, const Rou
 
 // More rows than this are faster in tiles, with 32 experts as with 128 (docs/performance.md). Rows are also faster in
 // tiles if there are more rows than experts.
-static constexpr int64_t kMostRows = 16;
+static constexpr int64_t kMaxRows = 16;
 
 bool CudaBackend::takes_rows(const ExpertMatmul& m) const {
-  return !deterministic_ && m.n_rows <= std::min(kMostRows, m.w[0]->n_experts) && cuda::can_expert_rows(m);
+  return !deterministic_ && m.n_rows <= std::min(kMaxRows, m.w[0]->n_experts) && cuda::can_expert_rows(m);
 }
 
 void CudaBackend::order_rows(const int32_t* ids, int64_t n_rows, int64_t n_experts) {

@@ -96,7 +96,7 @@ size_t expert_order_bytes(int64_t n_rows, int64_t n_experts) {
 }
 
 void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device) {
-  CHECK(n_experts <= kMostExperts);
+  CHECK(n_experts <= kMaxExperts);
   launch(device, order_kernel, dim3(1), kOrderThreads, static_cast<size_t>(3 * n_experts) * sizeof(int), order, ids,
          n_rows, static_cast<int>(n_experts));
 }

@@ -125,7 +125,7 @@ __device__ inline void route_token(const Route& p, int64_t token, const float* l
 
 inline Route route_of(const Tensor& ids, const Tensor& weights, int64_t n_experts, const RouteArgs& a) {
   CHECK(ids.contiguous() && weights.contiguous() && ids.cols == a.n_used && weights.cols == a.n_used);
-  CHECK(a.n_used <= n_experts && n_experts <= kMostExperts);
+  CHECK(a.n_used <= n_experts && n_experts <= kMaxExperts);
   return {ids.i32(),
           weights.f32(),
           a.bias ? a.bias.f32() : nullptr,

@@ -11,9 +11,9 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr int kWarps = 16, kMostBlocks = 8;  // in a cluster; every device allows 8 blocks
+constexpr int kWarps = 16, kMaxBlocks = 8;   // in a cluster; every device allows 8 blocks
 constexpr int kAhead = 8, kChunk = 32 * 8;   // loads of a lane in flight; elements in one load of a warp
-constexpr int64_t kMostTokens = 16, kMostColumns = 16 << 10;  // each token reads the whole router from the L2 cache
+constexpr int64_t kMaxTokens = 16, kMaxColumns = 16 << 10;  // each token reads the whole router from the L2 cache
 
 struct Params {
   const half *w, *x;
@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(32 * kWarps) router_kernel(const __grid_consta
 }  // namespace
 
 bool can_route_at_once(const Device& device, const PackedWeight& w, int64_t n_tokens) {
-  return device.has_clusters() && w.layout == Layout::kDense && !w.f32 && w.n_in % 8 == 0 && w.n_in <= kMostColumns &&
-         w.n_out <= kMostExperts && n_tokens <= kMostTokens && reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
+  return device.has_clusters() && w.layout == Layout::kDense && !w.f32 && w.n_in % 8 == 0 && w.n_in <= kMaxColumns &&
+         w.n_out <= kMaxExperts && n_tokens <= kMaxTokens && reinterpret_cast<uintptr_t>(w.data) % 16 == 0;
 }
 
 void route_at_once(const Router& r, const RouteArgs& args, Device& device) {
@@ -120,7 +120,7 @@ void route_at_once(const Router& r, const RouteArgs& args, Device& device) {
   p.x_stride = r.x.stride, p.n_in = static_cast<int>(r.x.cols);
   p.route = route_of(r.ids, r.weights, r.w->n_out, args);
   unsigned n_blocks = 1;
-  while (n_blocks < kMostBlocks && static_cast<int>(n_blocks) * kWarps < p.route.n_experts) n_blocks *= 2;
+  while (n_blocks < kMaxBlocks && static_cast<int>(n_blocks) * kWarps < p.route.n_experts) n_blocks *= 2;
   const int n_floats = (route_floats(p.route.n_experts) + 3) / 4 * 4;
   const size_t shared = static_cast<size_t>(n_floats) * sizeof(float) + static_cast<size_t>(p.n_in) * sizeof(half);
   launch_clusters(device, router_kernel, dim3(n_blocks, static_cast<unsigned>(r.x.rows)), dim3(n_blocks, 1, 1),

@@ -10,8 +10,8 @@
 namespace ingot::cuda {
 
 using namespace expert_codes_kernel;
-using expert_rows_detail::kMostInput;
-using expert_rows_detail::kMostTerms;
+using expert_rows_detail::kMaxInput;
+using expert_rows_detail::kMaxTerms;
 
 namespace {
 
@@ -20,13 +20,13 @@ constexpr size_t kStaticShared = 4096;  // more than the kernel declares
 // The fewest blocks that end no later than one block a multiprocessor would; small blocks are two a multiprocessor.
 dim3 grid_of(const Device& device, const Params& p, int n_groups, int n_warps) {
   const int n_tasks = p.n_sums * p.n_tiles,
-            most = std::max(1, kMostWarps / n_warps * device.n_multiprocessors() / n_groups);
+            most = std::max(1, kMaxWarps / n_warps * device.n_multiprocessors() / n_groups);
   const int rounds = (n_tasks + most - 1) / most;
   return dim3(blocks_for(n_tasks, rounds), static_cast<unsigned>(n_groups));
 }
 
 template <class K, int kGates>
-__global__ void __launch_bounds__(32 * kMostWarps, 2) any_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(32 * kMaxWarps, 2) any_kernel(const __grid_constant__ Params p) {
   run<K, kGates, Shape{}>(p);
 }
 
@@ -36,7 +36,7 @@ void start(Params p, SpecialisedKernels* specialised, Device& device) {
   const size_t input = Input<K>::bytes(p.n_inputs, p.n_steps);
   for (int j = 0; j < kGates; ++j)
     CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * (512 * K::kPieces));  // experts have no gaps
-  p.n_warps = kMostWarps * kRing + input + kStaticShared <= device.most_shared() ? kMostWarps : kFewestWarps;
+  p.n_warps = kMaxWarps * kRing + input + kStaticShared <= device.most_shared() ? kMaxWarps : kFewestWarps;
   const SpecialisedKernel kind{SpecialisedKernel::kExpertCodes, K::kLayout, K::kMin, K::kGroup16, kGates, p};
   launch(device, kernel_or(any_kernel<K, kGates>, specialised, kind),
          grid_of(device, p, p.n_rows / (p.n_sums * p.n_terms), p.n_warps), 32 * p.n_warps,
@@ -62,7 +62,7 @@ void start_layout(const Params& p, SpecialisedKernels* specialised, Device& devi
 Params code_params_of(const ExpertMatmul& m) {
   Params p{expert_rows_detail::params_of(m)};
   const int sharing = p.n_rows / p.x_rows;
-  p.n_sums = m.n_terms == 1 && sharing <= kMostTerms ? sharing : 1;
+  p.n_sums = m.n_terms == 1 && sharing <= kMaxTerms ? sharing : 1;
   p.n_inputs = sharing == 1 ? m.n_terms : 1;
   p.input_step = p.n_inputs * p.x_stride;
   p.n_steps = (p.n_in + kTileCols - 1) / kTileCols;
@@ -79,8 +79,8 @@ bool can_expert_rows(const ExpertMatmul& m) {
   const auto columns = static_cast<size_t>((m.x.cols + kTileCols - 1) / kTileCols * kTileCols);
   const size_t bytes = static_cast<size_t>(m.n_terms) * columns * (sizeof(half) + sizeof(float) / 16);
   const int64_t sharing = m.n_rows / m.x.rows;  // x has a row for each term, or for each sum
-  return m.n_terms <= kMostTerms && bytes <= kMostInput && m.n_rows / m.n_terms <= 65535 && m.n_rows % m.x.rows == 0 &&
-         (sharing == 1 || (m.n_terms == 1 && sharing <= kMostTerms));
+  return m.n_terms <= kMaxTerms && bytes <= kMaxInput && m.n_rows / m.n_terms <= 65535 && m.n_rows % m.x.rows == 0 &&
+         (sharing == 1 || (m.n_terms == 1 && sharing <= kMaxTerms));
 }
 
 void expert_rows(const ExpertMatmul& m, Device& device) {

@@ -9,8 +9,8 @@
 
 namespace ingot::cuda::expert_rows_detail {
 
-constexpr int kMostTerms = 32;           // each lane holds one
-constexpr size_t kMostInput = 96 << 10;  // bytes of activations in shared memory
+constexpr int kMaxTerms = 32;           // each lane holds one
+constexpr size_t kMaxInput = 96 << 10;  // bytes of activations in shared memory
 
 using Shape = ProductShape;  // accumulate: the sum of n_terms neighbours, each times its weight, is added to y
 

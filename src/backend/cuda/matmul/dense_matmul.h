@@ -28,7 +28,7 @@ class DenseMatmul {
   size_t workspace_bytes() const { return workspace_.size(); }
 
  private:
-  static constexpr size_t kMostPlans = 256;  // more than a model's matrices, each with several numbers of rows
+  static constexpr size_t kMaxPlans = 256;  // more than a model's matrices, each with several numbers of rows
 
   template <auto kDestroy>
   struct Destroy {
@@ -52,7 +52,7 @@ class DenseMatmul {
 
   cublasLtHandle_t handle_ = nullptr;
   Memory workspace_;
-  LruMap<Key, Plan> plans_{kMostPlans};
+  LruMap<Key, Plan> plans_{kMaxPlans};
 };
 
 }  // namespace ingot::cuda

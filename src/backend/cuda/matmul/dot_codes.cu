@@ -12,7 +12,7 @@ using namespace dot_codes_kernel;
 namespace {
 
 template <class K>
-__global__ void __launch_bounds__(32 * kMostWarps, 1) any_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(32 * kMaxWarps, 1) any_kernel(const __grid_constant__ Params p) {
   run<K, Shape{}>(p);
 }
 
@@ -21,11 +21,12 @@ void start(Params p, SpecialisedKernels* specialised, Device& device) {
   // Wide blocks if there are few tiles, or if rows are so long that every extra block's staging of the activations
   // matters.
   const bool wide =
-      p.n_steps >= 4 * kMostWarps || (p.n_tiles <= device.n_multiprocessors() && p.n_steps >= 2 * kMostWarps);
-  const int n_warps = wide ? kMostWarps : kMostWarps / 2;
+      p.n_steps >= 4 * kMaxWarps || (p.n_tiles <= device.n_multiprocessors() && p.n_steps >= 2 * kMaxWarps);
+  const int n_warps = wide ? kMaxWarps : kMaxWarps / 2;
   const int n_blocks = divide(device, p, n_warps);
-  p.rehearses = device.has_dependent_launch() && !wide &&
-                4 * n_blocks <= 3 * device.n_multiprocessors();  // with more blocks, wide ones were slower
+  p.warms_instruction_cache =
+      device.has_dependent_launch() && !wide &&
+      4 * n_blocks <= 3 * device.n_multiprocessors();  // with more blocks, wide ones were slower
   const SpecialisedKernel kind{
       SpecialisedKernel::kDotCodes, K::kEight ? Layout::kCodes8 : Layout::kCodes4, K::kMin, K::kGroup16, K::kGates, p};
   const auto kernel = kernel_or(any_kernel<K>, specialised, kind);
@@ -41,7 +42,7 @@ void start(const Params& p, bool gated, SpecialisedKernels* specialised, Device&
 }  // namespace
 
 bool can_dot_codes(const PackedWeight& w) {
-  if (w.f32 || w.n_in > kMostCodeColumns) return false;
+  if (w.f32 || w.n_in > kMaxCodeColumns) return false;
   return w.layout == Layout::kCodes8 ? !(w.has_min && w.group16) : w.layout == Layout::kCodes4 && !w.group16;
 }
 

@@ -232,7 +232,7 @@ struct Loader {
 template <class K, Shape kShape>
 __device__ __forceinline__ void run(const Params& p) {
   extern __shared__ __align__(16) char shared[];                             // the activations
-  __shared__ float sums[2][kMostWarps * K::kGates * kTileRows], reduce[33];  // sums: one half written, one read
+  __shared__ float sums[2][kMaxWarps * K::kGates * kTileRows], reduce[33];   // sums: one half written, one read
   const Shape s = shape_of<kShape>(p);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int at_once = s.n_warps / s.split, local = warp / s.split, part = warp % s.split,
@@ -247,7 +247,7 @@ __device__ __forceinline__ void run(const Params& p) {
   loader.load(next);
   const Input<K> input(shared, s.n_steps);
 #pragma unroll 1
-  for (int pass = s.rehearses ? 0 : 1; pass < 2; ++pass) {
+  for (int pass = s.warms_instruction_cache ? 0 : 1; pass < 2; ++pass) {
     const bool real = pass == 1;
     if (real) wait_for_previous();
     stage<K, kShape>(input, p, reduce, real);

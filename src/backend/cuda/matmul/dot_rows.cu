@@ -28,7 +28,7 @@ void start(const Params& p, int n_blocks, SpecialisedKernels* specialised, Devic
 }  // namespace
 
 void dot_rows(const Matvec& m, Device& device) {
-  CHECK(m.x.rows == 1 && m.x.cols <= kMostDotColumns);
+  CHECK(m.x.rows == 1 && m.x.cols <= kMaxDotColumns);
   const bool gated = m.gate >= 0;
   int64_t n_rows = 0;
   for (int i = 0; i < m.n_jobs; ++i) n_rows += m.jobs[i].w->n_out;
@@ -52,7 +52,7 @@ void dot_rows(const Matvec& m, Device& device) {
   p.accumulate = m.accumulate;
   p.act = m.gate;
   const int n_blocks = std::min(static_cast<int>(blocks_for(p.n_tiles, kWarps)), most_blocks);
-  p.rehearses = device.has_dependent_launch() && n_blocks <= device.n_multiprocessors();
+  p.warms_instruction_cache = device.has_dependent_launch() && n_blocks <= device.n_multiprocessors();
   if (gated) return start<2, true>(p, n_blocks, m.specialised, device);
   per_task == 1 ? start<1, false>(p, n_blocks, m.specialised, device)
                 : start<2, false>(p, n_blocks, m.specialised, device);

@@ -172,7 +172,7 @@ __device__ __forceinline__ void run(const Params& p) {
   Batch<kRows> even, odd;
   stream.load(even);
 #pragma unroll 1
-  for (int pass = s.rehearses ? 0 : 1; pass < 2; ++pass) {
+  for (int pass = s.warms_instruction_cache ? 0 : 1; pass < 2; ++pass) {
     const bool real = pass == 1;
     if (real) wait_for_previous();
     if (s.has_norm) {

@@ -55,10 +55,11 @@ constexpr MatmulKernel kKernels[] = {
 
 std::span<const MatmulKernel> matmul_kernels() { return kKernels; }
 
-const MatmulKernel& matmul_kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows, bool alone) {
+const MatmulKernel& matmul_kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows,
+                                      bool batch_invariant) {
   for (const MatmulKernel& kernel : kKernels) {
-    if (alone && kernel.run != tile_matmul && kernel.run != nullptr) continue;
-    if (kernel.can(device, w, rows) && (alone || kernel.wins(device, w, rows))) return kernel;
+    if (batch_invariant && kernel.run != tile_matmul && kernel.run != nullptr) continue;
+    if (kernel.can(device, w, rows) && (batch_invariant || kernel.wins(device, w, rows))) return kernel;
   }
   CHECK(false && "every weight is codes or dense");
 }

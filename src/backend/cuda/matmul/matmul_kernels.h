@@ -33,9 +33,10 @@ inline int64_t decoded_rows(int64_t n_out, int64_t row_bytes) {
   return std::min(n_out, std::max<int64_t>(256, kDecodedBytes / row_bytes / 256 * 256));
 }
 
-// The choice by the list alone. With `alone` the choice is batch-invariant: the same for any number of rows, by a
+// The choice by the list alone. With `batch_invariant` the choice is batch-invariant: the same for any number of rows, by a
 // kernel whose results for a row do not depend on the other rows.
-const MatmulKernel& matmul_kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows, bool alone);
+const MatmulKernel& matmul_kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows,
+                                      bool batch_invariant);
 
 // The choice by time. One weight of each kind is timed with several numbers of rows; each result holds for all numbers
 // from the previous one up to it. Another kernel must be a twentieth faster than the list's kernel, so that a machine

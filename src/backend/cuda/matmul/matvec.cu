@@ -10,7 +10,7 @@ using namespace matvec_kernel;
 
 namespace {
 
-constexpr int kMostStaged = 56 << 10;   // bytes of activations in shared memory
+constexpr int kMaxStaged = 56 << 10;    // bytes of activations in shared memory
 constexpr size_t kStaticShared = 2048;  // more than the kernel declares
 
 __global__ void arrange_kernel(half* to, const __grid_constant__ Params p) {
@@ -20,7 +20,7 @@ __global__ void arrange_kernel(half* to, const __grid_constant__ Params p) {
 }
 
 template <class K, int kTokenTiles, int kGates>
-__global__ void __launch_bounds__(32 * kMostWarps, 1) any_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(32 * kMaxWarps, 1) any_kernel(const __grid_constant__ Params p) {
   run<K, kTokenTiles, kGates, Shape{}>(p);
 }
 
@@ -31,11 +31,11 @@ void start(Params p, half* arranged, SpecialisedKernels* specialised, Device& de
   const size_t input = static_cast<size_t>(p.n) * static_cast<size_t>(arranged_stride(p.n_in)) * sizeof(half);
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
   // One wave of tiles: more warps share a tile if there are fewer tiles than multiprocessors.
-  const bool few = p.n_tiles <= device.n_multiprocessors() && p.n_steps >= 2 * kMostWarps && kTokenTiles == 1;
-  const bool wide = few && kMostWarps * (kPerWarp + sums) + input + kStaticShared <= device.most_shared();
-  const int n_warps = wide ? kMostWarps : kMostWarps / 2;
+  const bool few = p.n_tiles <= device.n_multiprocessors() && p.n_steps >= 2 * kMaxWarps && kTokenTiles == 1;
+  const bool wide = few && kMaxWarps * (kPerWarp + sums) + input + kStaticShared <= device.most_shared();
+  const int n_warps = wide ? kMaxWarps : kMaxWarps / 2;
   const size_t rings = static_cast<size_t>(n_warps) * (kPerWarp + sums);
-  p.staged = input <= kMostStaged && rings + input + kStaticShared <= device.most_shared();
+  p.staged = input <= kMaxStaged && rings + input + kStaticShared <= device.most_shared();
   CHECK(p.staged || p.norm.x == nullptr);
   if (!p.staged) {
     launch(device, arrange_kernel, dim3(blocks_for(p.n * whole_steps(p.n_in) / 4, 256)), 256, 0, arranged, p);
@@ -71,7 +71,7 @@ void start_codes(const Params& p, const PackedWeight& w, bool gated, half* arran
 
 bool can_matvec(const PackedWeight& w) {
   return !w.f32 && (w.layout != Layout::kDense ||
-                    (w.n_in % 8 == 0 && w.n_in <= kMostDotColumns && reinterpret_cast<uintptr_t>(w.data) % 16 == 0));
+                    (w.n_in % 8 == 0 && w.n_in <= kMaxDotColumns && reinterpret_cast<uintptr_t>(w.data) % 16 == 0));
 }
 
 bool share_matvec(const PackedWeight& a, const PackedWeight& b) {

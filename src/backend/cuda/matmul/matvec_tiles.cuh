@@ -9,7 +9,7 @@
 
 namespace ingot::cuda::matvec_tiles {
 
-constexpr int kMostWarps = 16;            // in a block
+constexpr int kMaxWarps = 16;             // in a block
 constexpr int kPrefetchBytes = 64 << 10;  // of a tile, prefetched to the L2 cache while the kernel in front still runs
 
 using Shape = ProductShape;
@@ -96,7 +96,7 @@ __device__ __forceinline__ void write_tile(const Params& p, int n, const float* 
 }
 
 #ifndef __CUDACC_RTC__
-// Sets all fields except n_steps, split, n_warps, n_tokens, rehearses and staged.
+// Sets all fields except n_steps, split, n_warps, n_tokens, warms_instruction_cache and staged.
 inline Params params_of(const Matvec& m) {
   CHECK(m.x.dtype == DType::kF16);
   CHECK(m.x.stride % 8 == 0 && reinterpret_cast<uintptr_t>(m.x.data) % 16 == 0);
@@ -131,7 +131,7 @@ inline Params params_of(const Matvec& m) {
 // Sets p.split for blocks of n_warps warps, and returns the number of blocks.
 inline int divide(const Device& device, Params& p, int n_warps) {
   p.n_warps = n_warps;
-  const int most_blocks = (n_warps == kMostWarps ? 1 : 2) * device.n_multiprocessors();
+  const int most_blocks = (n_warps == kMaxWarps ? 1 : 2) * device.n_multiprocessors();
   p.split = n_warps;
   while (p.split > p.n_steps) p.split /= 2;
   // If there are enough tiles for all warps, fewer warps share a tile, and wait less for each other.
@@ -149,7 +149,7 @@ inline int divide(const Device& device, Params& p, int n_warps) {
 namespace ingot::cuda {
 
 // dot_codes.cu
-inline constexpr int kMostCodeColumns = 16 << 10;
+inline constexpr int kMaxCodeColumns = 16 << 10;
 void dot_codes(const matvec_tiles::Params& p, bool gated, SpecialisedKernels* specialised, Device& device);
 
 }  // namespace ingot::cuda

@@ -1,7 +1,7 @@
 // Products of quantized weights with more rows of activations than the stream kernel suits: the decode of a batch of
 // sequences. The kernel is in tile_matmul.cuh; this file plans its launch.
 //
-// A row's numbers depend on the number of other rows only through the split of columns among blocks. With Matvec::alone
+// A row's numbers depend on the number of other rows only through the split of columns among blocks. With Matvec::batch_invariant
 // the split does not depend on the number of rows, so a row's numbers are the same for one row as for a thousand. So
 // with --deterministic this kernel runs all products, those of dense weights too.
 #include <algorithm>
@@ -16,23 +16,23 @@ using namespace tile_kernel;
 
 namespace {
 
-constexpr int kMostSplit = 8;  // blocks in a cluster; every device with clusters allows 8
+constexpr int kMaxSplit = 8;  // blocks in a cluster; every device with clusters allows 8
 
 template <class K, int kTokenTiles>
 __global__ void __launch_bounds__(32 * kWarps, 2) any_kernel(const __grid_constant__ Params p) {
   run<K, kTokenTiles, Shape{}>(p);
 }
 
-// With `alone`, the split depends only on the weights.
+// With `batch_invariant`, the split depends only on the weights.
 template <class K, int kTokenTiles>
-void start(Params p, bool alone, SpecialisedKernels* specialised, Device& device) {
+void start(Params p, bool batch_invariant, SpecialisedKernels* specialised, Device& device) {
   using S = Stage<K, kTokenTiles>;
   const int per_block = p.act >= 0 ? kWarps : kTiles;
   const auto n_blocks = blocks_for(p.n_tiles, per_block), n_token_blocks = blocks_for(p.n, S::kTokens);
-  const int n_alike = static_cast<int>(alone ? n_blocks : n_blocks * n_token_blocks);
+  const int n_alike = static_cast<int>(batch_invariant ? n_blocks : n_blocks * n_token_blocks);
   p.n_steps = (p.n_in + K::kCols - 1) / K::kCols;
   p.split = 1;
-  while (device.has_clusters() && p.split < kMostSplit && p.n_steps >= 8 * p.split &&
+  while (device.has_clusters() && p.split < kMaxSplit && p.n_steps >= 8 * p.split &&
          n_alike * p.split <= device.n_multiprocessors())
     p.split *= 2;
   const auto split = static_cast<unsigned>(p.split);
@@ -52,7 +52,8 @@ void tile_matmul(const Matvec& m, Device& device) {
   if (p.n == 0) return;
   with_kind(*m.jobs[0].w, [&](auto kind) {
     using K = decltype(kind);
-    p.n <= 32 ? start<K, 4>(p, m.alone, m.specialised, device) : start<K, 8>(p, m.alone, m.specialised, device);
+    p.n <= 32 ? start<K, 4>(p, m.batch_invariant, m.specialised, device)
+              : start<K, 8>(p, m.batch_invariant, m.specialised, device);
   });
 }
 

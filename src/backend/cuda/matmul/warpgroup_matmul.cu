@@ -14,7 +14,7 @@ using namespace warpgroup_kernel;
 
 namespace {
 
-constexpr unsigned kMostSplit = 8;  // blocks in a cluster
+constexpr unsigned kMaxSplit = 8;  // blocks in a cluster
 
 // How a product is divided: rows of activations for each block, and the number of blocks that share the columns. The
 // division with the least estimated time is used. The constants are microseconds on an H200: for a step of a block, for
@@ -45,7 +45,7 @@ template <class K, int kTokens>
 Cut best_cut(Device& device, const Params& p, int n_blocks) {
   constexpr int kBytes = Shared<K, kTokens>::kBytes;
   const auto* kernel = reinterpret_cast<const void*>(any_kernel<K, kTokens>);
-  return cut_for(kTokens, p.n, n_blocks, p.n_steps, device.clusters_at_once(kernel, kThreads, kBytes, kMostSplit));
+  return cut_for(kTokens, p.n, n_blocks, p.n_steps, device.clusters_at_once(kernel, kThreads, kBytes, kMaxSplit));
 }
 
 template <class K, int kTokens>

@@ -7,13 +7,13 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr int kMostThreads = 16;                 // more threads do not exceed the speed of the bus
+constexpr int kMaxThreads = 16;                  // more threads do not exceed the speed of the bus
 constexpr size_t kShare = size_t{1} << 20;       // bytes of a thread at a time
 constexpr size_t kSmallest = size_t{256} << 10;  // least bytes of pinned memory
 
 }  // namespace
 
-WeightUpload::WeightUpload() : pool_(std::min(available_cpus(), kMostThreads)) {}
+WeightUpload::WeightUpload() : pool_(std::min(available_cpus(), kMaxThreads)) {}
 
 WeightUpload::~WeightUpload() {
   for (Piece& piece : pieces_) {

@@ -107,9 +107,9 @@ __device__ __forceinline__ void wgmma_128(float (&d)[64], uint64_t a, uint64_t b
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// d [64 x kDim] (+)= a [64 x 16] b [16 x kDim], with a in registers as in mma(). If kTurned is false: b [kDim x 16]^T,
+// d [64 x kDim] (+)= a [64 x 16] b [16 x kDim], with a in registers as in mma(). If kTransposed is false: b [kDim x 16]^T,
 // with rows of contiguous halves.
-template <int kDim, bool kTurned = true>
+template <int kDim, bool kTransposed = true>
 __device__ __forceinline__ void wgmma_weights(float (&d)[kDim / 2], const uint32_t* a, uint64_t b, bool add = true) {
   if constexpr (kDim == 128) {
     asm volatile(
@@ -117,14 +117,14 @@ __device__ __forceinline__ void wgmma_weights(float (&d)[kDim / 2], const uint32
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" INGOT_NAMES_64
         "}, {%64,%65,%66,%67}, %68, add, 1, 1, %70;\n}"
         : INGOT_32(d, 0), INGOT_32(d, 32)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(kTurned ? 1 : 0));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposed ? 1 : 0));
   } else if constexpr (kDim == 96) {
     asm volatile(
         "{\n.reg .pred add;\nsetp.ne.b32 add, %53, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16 {" INGOT_NAMES_48
         "}, {%48,%49,%50,%51}, %52, add, 1, 1, %54;\n}"
         : INGOT_32(d, 0), INGOT_8(d, 32), INGOT_8(d, 40)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(kTurned ? 1 : 0));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposed ? 1 : 0));
   } else {
     static_assert(kDim == 64);
     asm volatile(
@@ -132,7 +132,7 @@ __device__ __forceinline__ void wgmma_weights(float (&d)[kDim / 2], const uint32
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" INGOT_NAMES_32
         "}, {%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}"
         : INGOT_32(d, 0)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(kTurned ? 1 : 0));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), "n"(kTransposed ? 1 : 0));
   }
 }
 #undef INGOT_8

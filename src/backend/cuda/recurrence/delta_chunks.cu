@@ -18,7 +18,7 @@ using namespace recurrence;
 
 namespace {
 
-constexpr int kMostShared = 4;  // value heads of one key head; their P are stored in its q and k
+constexpr int kMaxShared = 4;  // value heads of one key head; their P are stored in its q and k
 
 // Shared memory of a block of the first kernel.
 struct Chunk {
@@ -135,7 +135,7 @@ struct Band {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         if (16 * j > first) break;
-        load_matrices(b, place_of_turned_b(c.k, kRow, k, 16 * j, lane));
+        load_matrices(b, place_of_transposed_b(c.k, kRow, k, 16 * j, lane));
         multiply(acc[2 * j], acc[2 * j + 1], a, b);
       }
     }
@@ -180,8 +180,8 @@ __device__ __forceinline__ void put_products(const Chunk& c, float* rows, int64_
   uint32_t of_k[4][4], of_v[4][4];
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
-    load_turned(of_k[k], place_of_b(c.k, kRow, 16 * k, column, lane));
-    load_turned(of_v[k], place_of_b(c.v, kRow, 16 * k, column, lane));
+    load_transposed(of_k[k], place_of_b(c.k, kRow, 16 * k, column, lane));
+    load_transposed(of_v[k], place_of_b(c.v, kRow, 16 * k, column, lane));
   }
 #pragma unroll
   for (int m = 0; m < 4; ++m) {
@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(kChunkThreads, 2) chunk_kernel(const __grid_co
 }  // namespace
 
 bool recurrence::can_chunk(const Device& device, const Delta& p) {
-  return p.key_dim == kDim && p.value_dim == kDim && p.n_heads <= kMostShared * p.n_key_heads && p.packs &&
+  return p.key_dim == kDim && p.value_dim == kDim && p.n_heads <= kMaxShared * p.n_key_heads && p.packs &&
          p.y_stride % 2 == 0 && reinterpret_cast<uintptr_t>(p.y) % 8 == 0 && device.most_shared() >= walk_bytes();
 }
 

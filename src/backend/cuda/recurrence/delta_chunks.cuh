@@ -16,25 +16,26 @@ __device__ __forceinline__ void load_matrices(uint32_t (&v)[4], const half* at) 
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                : "r"(shared_address(at)));
 }
-__device__ __forceinline__ void load_turned(uint32_t (&v)[4], const half* at) {
+__device__ __forceinline__ void load_transposed(uint32_t (&v)[4], const half* at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
                : "r"(shared_address(at)));
 }
 
 // The address that a lane passes to ldmatrix for an operand of mma(), at a row and column of a matrix in shared memory.
-// a is 16 x 16: place_of_a for a matrix stored as a; place_of_turned_a for its transpose, [columns of a, rows of a]. b
-// is 16 deep and 16 wide, which is two operands: place_of_b for [depth, width], place_of_turned_b for [width, depth].
+// a is 16 x 16: place_of_a for a matrix stored as a; place_of_transposed_a for its transpose, [columns of a, rows of a]. b
+// is 16 deep and 16 wide, which is two operands: place_of_b for [depth, width], place_of_transposed_b for [width, depth].
 __device__ __forceinline__ const half* place_of_a(const half* m, int stride, int row, int column, int lane) {
   return m + (row + lane % 16) * stride + column + lane / 16 * 8;
 }
-__device__ __forceinline__ const half* place_of_turned_a(const half* m, int stride, int row, int column, int lane) {
+__device__ __forceinline__ const half* place_of_transposed_a(const half* m, int stride, int row, int column, int lane) {
   return m + (column + lane % 8 + lane / 16 * 8) * stride + row + lane / 8 % 2 * 8;
 }
 __device__ __forceinline__ const half* place_of_b(const half* m, int stride, int depth, int width, int lane) {
   return m + (depth + lane % 16) * stride + width + lane / 16 * 8;
 }
-__device__ __forceinline__ const half* place_of_turned_b(const half* m, int stride, int depth, int width, int lane) {
+__device__ __forceinline__ const half* place_of_transposed_b(const half* m, int stride, int depth, int width,
+                                                             int lane) {
   return m + (width + lane % 8 + lane / 16 * 8) * stride + depth + lane / 8 % 2 * 8;
 }
 

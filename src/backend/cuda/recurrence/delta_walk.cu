@@ -76,10 +76,10 @@ __device__ __forceinline__ void multiply_state(float (&sums)[2][4], const half* 
   for (int k = 0; k < kDim; k += 32) {
     uint32_t a[4], b[4];
     load_matrices(a, place_of_a(rows, kRow, first, k, lane));
-    load_matrices(b, place_of_turned_b(s, kRow, k, 0, lane));
+    load_matrices(b, place_of_transposed_b(s, kRow, k, 0, lane));
     multiply(sums[0], sums[1], a, b);
     load_matrices(a, place_of_a(rows, kRow, first, k + 16, lane));
-    load_matrices(b, place_of_turned_b(s, kRow, k + 16, 0, lane));
+    load_matrices(b, place_of_transposed_b(s, kRow, k + 16, 0, lane));
     multiply(odd[0], odd[1], a, b);
   }
 #pragma unroll
@@ -117,7 +117,7 @@ __device__ __forceinline__ void put_outputs(const Walk& c, const Stage& stage, f
     if (k > first) break;
     uint32_t a[4], b[4];
     load_matrices(a, place_of_a(stage.p, kSquare, first, k, lane));
-    load_turned(b, place_of_b(c.u, kSliceRow, k, 0, lane));
+    load_transposed(b, place_of_b(c.u, kSliceRow, k, 0, lane));
     multiply(sums[0], sums[1], a, b);
   }
 #pragma unroll
@@ -175,8 +175,8 @@ __global__ void __launch_bounds__(kChunkThreads, 1) walk_kernel(const __grid_con
 #pragma unroll
     for (int k = 0; k < kTokens; k += 16) {
       uint32_t a[4], b[4];
-      load_turned(a, place_of_turned_a(stage.k, kRow, 16 * warp, k, lane));
-      load_turned(b, place_of_b(c.left, kSliceRow, k, 0, lane));
+      load_transposed(a, place_of_transposed_a(stage.k, kRow, 16 * warp, k, lane));
+      load_transposed(b, place_of_b(c.left, kSliceRow, k, 0, lane));
       multiply(s[0], s[1], a, b);
     }
     share.each(show);

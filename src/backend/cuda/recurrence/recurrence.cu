@@ -298,20 +298,20 @@ void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& state
   if (n_seqs == 0) return;
   const Conv p{x.f32(), x.stride, weight.f32(), weight.stride, static_cast<int>(weight.cols), static_cast<int>(x.cols),
                edges,   states,   batch};
-  CHECK(p.width <= kMostConvWidth);
+  CHECK(p.width <= kMaxConvWidth);
   const unsigned n_parts = edges != nullptr ? blocks_for(most_tokens, kConvPart) : 1,
                  seqs = static_cast<unsigned>(n_seqs);
   if (n_parts > 1) launch(device, edge_kernel, dim3(blocks_for(x.cols, kThreads), n_parts - 1, seqs), kThreads, 0, p);
   const dim3 grid(blocks_for(p.n_channels, kConvThreads), seqs, n_parts);
   p.width <= 4 ? launch(device, conv_kernel<4>, grid, kConvThreads, 0, p)
-               : launch(device, conv_kernel<kMostConvWidth>, grid, kConvThreads, 0, p);
+               : launch(device, conv_kernel<kMaxConvWidth>, grid, kConvThreads, 0, p);
 }
 
 void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                 int fewest_tokens, int most_tokens, bool chunks, Device& device) {
   if (n_seqs == 0) return;
   const StateShape& s = a.states->shape;
-  CHECK(s.key_dim <= kMostKeyDim);
+  CHECK(s.key_dim <= kMaxKeyDim);
   Delta p{a.y.f32(),    a.qkv.f32(),   a.beta.f32(),   a.alpha.f32(), a.decay.f32(), a.dt.f32(), a.y.stride,
           a.qkv.stride, a.beta.stride, a.alpha.stride, s.n_heads,     a.n_key_heads, s.key_dim,  s.value_dim,
           a.tiled,      false,         INT32_MAX,      states,        batch};

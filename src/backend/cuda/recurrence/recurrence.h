@@ -10,7 +10,7 @@
 
 namespace ingot::cuda {
 
-inline constexpr int kMostConvWidth = 16, kMostKeyDim = 256;
+inline constexpr int kMaxConvWidth = 16, kMaxKeyDim = 256;
 
 // One layer in all slots: inputs of the convolution, [conv_width - 1, n_channels], then each head's matrix, transposed
 // to [value_dim, key_dim], because the kernels use it column by column.

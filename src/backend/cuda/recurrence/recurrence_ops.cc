@@ -10,7 +10,7 @@ using cuda::check_launch;
 
 namespace {
 
-constexpr int kMostWhole = 64;  // longest sequence, in tokens, that a convolution does not cut
+constexpr int kMaxWhole = 64;  // longest sequence, in tokens, that a convolution does not cut
 
 int64_t layer_floats(const StateShape& s) { return s.conv_floats() + s.n_heads * s.head_floats(); }
 
@@ -38,11 +38,11 @@ size_t CudaBackend::state_bytes(const StateShape& shape) const {
 
 std::unique_ptr<StateCache> CudaBackend::make_states(const StateShape& shape) {
   device_.make_current();
-  if (shape.conv_width > cuda::kMostConvWidth || shape.key_dim > cuda::kMostKeyDim)
+  if (shape.conv_width > cuda::kMaxConvWidth || shape.key_dim > cuda::kMaxKeyDim)
     throw Error(
         "a convolution over {} tokens or heads with keys of {} are more than cuda runs ({} and {}): use the device cpu",
-        shape.conv_width, shape.key_dim, cuda::kMostConvWidth, cuda::kMostKeyDim);
-  forget_graphs();
+        shape.conv_width, shape.key_dim, cuda::kMaxConvWidth, cuda::kMaxKeyDim);
+  drop_graphs();
   cuda::Memory memory(state_bytes(shape));
   allocated_ += memory.size();
   states_ = {{memory.data(), memory.size()}};  // a model has one state cache, and it lives as long as the model's steps
@@ -59,7 +59,7 @@ void CudaBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int lay
   CHECK_EQ(x.cols, states.shape.n_channels);
   CHECK_EQ(weight.cols, states.shape.conv_width);
   float* edges = nullptr;
-  if (max_q_len_ > kMostWhole) {
+  if (max_q_len_ > kMaxWhole) {
     const int64_t floats = cuda::conv_edge_floats(x.cols, static_cast<int>(weight.cols), n_tokens_, n_seqs_);
     edges = static_cast<float*>(scratch_at_least(up_, static_cast<size_t>(floats) * sizeof(float)));
   }

@@ -60,8 +60,8 @@ __global__ void bring_kernel(int4* to, const int4* from, int64_t n, DrawnTokens 
 
 }  // namespace
 
-void bring_batch(int32_t* to, const int32_t* from, int64_t n, const DrawnTokens& tokens, const TableWrites& writes,
-                 Device& device) {
+void upload_batch(int32_t* to, const int32_t* from, int64_t n, const DrawnTokens& tokens, const TableWrites& writes,
+                  Device& device) {
   const int64_t quads = (n + 3) / 4;
   bring_kernel<<<blocks_for(quads + writes.n / 2, kThreads), kThreads, 0, device.stream()>>>(
       reinterpret_cast<int4*>(to), reinterpret_cast<const int4*>(from), quads, tokens, writes);

@@ -33,7 +33,7 @@ bool is_plain_greedy(const SampleRow& row) {
 }
 
 bool is_for_host(const SampleRow& row) {
-  CHECK_LE(row.params->n_logprobs, cuda::kMostTop);
+  CHECK_LE(row.params->n_logprobs, cuda::kMaxTop);
   return row.params->typical_p < 1 && row.params->temperature > 0 && !row.unwanted;
 }
 

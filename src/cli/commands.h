@@ -1,4 +1,4 @@
-// The verbs of the program, one file for each verb. A verb adds its subcommand, and CLI11 calls the verb after parsing.
+// The commands of the program, one file for each. A command adds its subcommand, and CLI11 calls the command after parsing.
 #pragma once
 #include <CLI/CLI.hpp>
 
