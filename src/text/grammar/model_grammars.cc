@@ -61,7 +61,9 @@ std::shared_ptr<const GrammarVocabulary> ModelGrammars::vocabulary() {
 }
 
 std::shared_ptr<Constraint> ModelGrammars::get(const GrammarText& grammar) {
-  const std::string key = std::to_string(static_cast<int>(grammar.kind) * 4 + grammar.any_order * 2 + grammar.deep_indents) + ' ' + grammar.text;
+  const std::string key =
+      std::to_string(static_cast<int>(grammar.kind) * 4 + grammar.any_order * 2 + grammar.deep_indents) + ' ' +
+      grammar.text;
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = places_.find(key); found != places_.end()) {

@@ -52,8 +52,8 @@ class PlainTokens {
 
   const TokenTrie& trie() const { return trie_; }
   struct Below {
-    CharKinds kinds;     // of characters that begin below the node
-    uint16_t most = 0;   // characters of a token at the node or below, from the root
+    CharKinds kinds;    // of characters that begin below the node
+    uint16_t most = 0;  // characters of a token at the node or below, from the root
   };
   const Below& below(uint32_t node) const { return below_[node]; }
 
@@ -71,10 +71,10 @@ class PlainTokens {
   Made without_longer(const Made& made, int most) const;
 
   TokenTrie trie_;
-  std::vector<Below> below_;      // [node]
-  std::vector<CharKinds> rest_;   // [token]: of all characters but the first
-  std::vector<uint8_t> first_;    // [token]: the kind of the first character
-  std::vector<uint16_t> n_chars_; // [token]; 0: the token is not plain
+  std::vector<Below> below_;       // [node]
+  std::vector<CharKinds> rest_;    // [token]: of all characters but the first
+  std::vector<uint8_t> first_;     // [token]: the kind of the first character
+  std::vector<uint16_t> n_chars_;  // [token]; 0: the token is not plain
   std::vector<int32_t> by_length_;
   std::vector<uint32_t> shorter_;  // [n]: how many of by_length_ have fewer than n characters
   mutable std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // of what follows

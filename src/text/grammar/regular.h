@@ -29,7 +29,8 @@ class RegularLanguages {
   // Throws Error where more than `max_nodes` expressions would be made.
   explicit RegularLanguages(size_t max_nodes = 1 << 18);
 
-  static constexpr size_t kMostWork = size_t{1} << 19;  // parts of expressions: about 0.1 s
+  static constexpr size_t kMostWork = size_t{1} << 19;  // for a mask, in parts of expressions: about 0.1 s
+  static constexpr size_t kMostCompileWork = size_t{1} << 20;
   // Until the next call, what follows throws Error where more than `n_parts` parts of expressions have to be looked at.
   void limit_work(size_t n_parts) { work_left_ = n_parts; }
   void spend(size_t n_parts) {
@@ -105,11 +106,11 @@ class RegularLanguages {
   std::vector<std::vector<uint8_t>> class_bytes_;  // [classes][class]: its first byte
   std::unordered_multimap<uint64_t, uint32_t> class_index_;
   std::unordered_map<uint64_t, uint32_t> refined_;
-  std::vector<Id> derived_;               // of the nodes that have been derived, a derivative for each class
-  std::vector<uint32_t> first_derived_;   // [node]: in derived_, or kNone
-  std::vector<Life> life_;                // [node]
+  std::vector<Id> derived_;              // of the nodes that have been derived, a derivative for each class
+  std::vector<uint32_t> first_derived_;  // [node]: in derived_, or kNone
+  std::vector<Life> life_;               // [node]
   std::deque<std::array<Id, 256>> rows_;
-  std::vector<uint32_t> row_of_;          // [node]: in rows_, or kNone
+  std::vector<uint32_t> row_of_;  // [node]: in rows_, or kNone
   Id any_char_ = 0, any_text_ = 0;
 };
 

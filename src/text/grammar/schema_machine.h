@@ -69,7 +69,7 @@ class SchemaMachine final : public Automaton {
     Formula need = Formulas::kTrue;
     bool is_single = false;  // one goal, needed: nothing has to be remembered of it
     int8_t is_possible = -1;
-    std::array<uint32_t, kScalarTypes> words{};  // first places, once made; kUnmade
+    std::array<uint32_t, kScalarTypes> words{};  // first places, once made; UINT32_MAX before
     int object = -1, array = -1;                 // plans, once made
   };
   // Leaves of `goals` and `need`: rules, by their place in `rules`.

@@ -40,7 +40,7 @@ class GrammarVocabulary {
   // Closers, those with fewer characters before the quote first.
   const TokenTrie& closers_tree() const { return closers_tree_; }  // to the quote, and with it; its tokens are closers
   const TokenTrie& after_closers() const { return after_closers_; }  // what follows the quote; its tokens are closers
-  const std::vector<int32_t>& closers() const { return closers_; }  // the token of each
+  const std::vector<int32_t>& closers() const { return closers_; }   // the token of each
   CloserSet no_closers() const { return CloserSet((closers_.size() + 63) / 64); }
   CloserSet closers_with(int min, int max) const;  // characters before the quote; max: -1 for any number
 

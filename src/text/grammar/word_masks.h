@@ -12,13 +12,13 @@ namespace ingot {
 
 struct WordMask {
   struct Exit {
-    uint32_t node;       // of `tree`
-    bool is_after;       // the word ends with this node's byte; else before it
+    uint32_t node;  // of `tree`
+    bool is_after;  // the word ends with this node's byte; else before it
   };
   struct Exits {
-    uint32_t place;      // of the word, when it ends
+    uint32_t place;  // of the word, when it ends
     std::vector<Exit> all;
-    CloserSet closers;   // closers whose quote ends the word here
+    CloserSet closers;  // closers whose quote ends the word here
   };
   TokenMask inside;
   const TokenTrie* tree = nullptr;
