@@ -108,6 +108,70 @@ TEST(SchemaMachine, MasksSayWhatStepsSay) {
   EXPECT_GT(n_masks, 100);
 }
 
+// Of each byte and of tokens that pass a quote, an escape or the end of a count.
+TEST(SchemaMachine, MasksOfPatternsSayWhatStepsSay) {
+  std::vector<std::string> tokens{""};
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  for (const char* text : {"ab", "abc", "abcdefgh", "a.b", "a b", "..", "é", "éa", "a\u2028", "\xc3", "\xa9\"", "a\"", "\"]", "a\"]", "\\\"",
+                           "\\/", "\\n", "n\"", "\\u00", "e9", "a\\", "\",\"", "x1", "1-", "日本", "日b\"", "0123456789"}) {
+    tokens.emplace_back(text);
+  }
+  const auto vocabulary = std::make_shared<const GrammarVocabulary>(tokens, std::vector<int32_t>{0});
+  const char* const patterns[] = {"^[a-z]{2,6}$",  "^[a-z0-9-]+$",   "^([a-z]+\\\\.)+[a-z]+$", "[0-9]{3}",  "^.{1,4}$", "^\\\\S+( \\\\S+){0,2}$",
+                                  "^ab.*$",        "^[^/]*/[^/]*$",  "^[a-z][a-z0-9]*$",    "^(?!a).*$", "^$|^x", "^[\\u0100-\\uffff]+$"};
+  const char* const texts[] = {R"(["abc")", R"(["a-1")", R"(["ab.cd")", R"(["a123\\")", R"(["éa\\")", R"(["a b")", R"(["ab\\u00")", R"(["/")", R"(["日\\n")"};
+  int n_masks = 0;
+  for (const char* pattern : patterns) {
+    const std::string schema = std::string(R"({"type":"array","items":{"type":"string","pattern":")") + pattern + R"("}})";
+    const auto plain = compile_schema(schema, {}, kAnyOrder);
+    const auto constraint = std::make_shared<Constraint>(compile_schema(schema, {}, kAnyOrder), vocabulary);
+    for (const std::string_view text : texts) {
+      Matcher matcher(constraint);
+      GrammarState state = plain->start();
+      for (size_t at = 0; at < text.size() && !state.is_dead(); ++at) {
+        const auto mask = matcher.mask();
+        ++n_masks;
+        for (size_t id = 1; id < tokens.size(); ++id) {
+          GrammarState next = state;
+          for (char c : tokens[id]) next = next.is_dead() ? next : plain->step(next, static_cast<uint8_t>(c));
+          ASSERT_EQ(allows_token(*mask, static_cast<int32_t>(id)), !next.is_dead())
+              << schema << "\n" << text.substr(0, at) << " then '" << tokens[id] << "'";
+        }
+        state = plain->step(state, static_cast<uint8_t>(text[at]));
+        EXPECT_EQ(matcher.accept(1 + static_cast<uint8_t>(text[at])), !state.is_dead());
+      }
+    }
+  }
+  EXPECT_GT(n_masks, 300);
+}
+
+// A request must not hold the engine: work is counted, and refused.
+TEST(SchemaMachine, PatternsThatTakeTooMuchWorkAreRefused) {
+  const auto machine = compile_schema(R"({"type":"string","maxLength":3000,"pattern":"^(a|b)*a(a|b){18}$"})", {}, {});
+  const auto read = [&](const char* text) {
+    GrammarState state = machine->start();
+    for (const char* c = text; *c != 0; ++c) state = machine->step(state, static_cast<uint8_t>(*c));
+    return !state.is_dead();
+  };
+  machine->limit_work(100);
+  try {
+    read("\"abbaabababbabaaababab");
+    ADD_FAILURE() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string_view(error.what()).find("look-aheads"), std::string_view::npos) << error.what();
+  }
+  machine->limit_work(RegularLanguages::kMaxWork);
+  EXPECT_TRUE(read("\"abbaabababbabaaababab"));
+}
+
+TEST(SchemaMachine, WhiteSpaceIsBounded) {
+  const auto with = [](size_t n) { return "[\n" + std::string(n - 1, ' ') + "1]"; };
+  EXPECT_TRUE(accepts("{}", with(16)));
+  EXPECT_FALSE(accepts("{}", with(17)));
+  EXPECT_TRUE(accepts("{}", with(240), {.max_blanks = 240}));
+  EXPECT_FALSE(accepts("{}", with(241), {.max_blanks = 240}));
+}
+
 TEST(SchemaMachine, MembersComeInTheOrderOfTheSchema) {
   const char* schema = R"({"type":"object","properties":{"b":{"type":"integer"},"a":{"type":"integer"}},"required":["b"]})";
   EXPECT_TRUE(accepts(schema, R"({"b": 1, "a": 2, "c": 3})", {}));

@@ -111,7 +111,8 @@ void Constraint::add_free_word(GrammarState fresh, GrammarState state, TokenMask
   if (!over.is_dead()) add_closers(vocabulary_->closers_with(min, max), over, mask);
   const std::vector<Automaton::KnownEnd> known_ends = automaton_->known_ends(state.place);
   if (known_ends.empty() && state.text == 0) return;
-  for (int32_t token : vocabulary_->escaped_closers()) add_if_allowed(token, state, mask);  // they may spell a known end
+  for (int32_t token : vocabulary_->escaped_closers())
+    add_if_allowed(token, state, mask);  // they may spell a known end
   for (const auto& [text, place] : known_ends) {
     const std::span<const int32_t> closers = vocabulary_->closers_of(text);
     if (closers.empty()) continue;
@@ -151,7 +152,8 @@ const CloserSet& Constraint::closers_before(GrammarState over) {
   const TokenTrie& after = vocabulary_->after_closers();
   for (int32_t closer : after.root_tokens()) add_closer(*set, closer);
   after.walk(
-      over, 0, static_cast<uint32_t>(after.nodes().size()), [&](GrammarState at, uint8_t byte) { return automaton_->step(at, byte); },
+      over, 0, static_cast<uint32_t>(after.nodes().size()),
+      [&](GrammarState at, uint8_t byte) { return automaton_->step(at, byte); },
       [&](const TokenTrie::Node& node, GrammarState) {
         for (int32_t closer : after.tokens_at(node)) add_closer(*set, closer);
       });

@@ -38,7 +38,8 @@ class WordLists {
   std::vector<uint32_t> copy(uint32_t id) const { return {(*this)[id].begin(), (*this)[id].end()}; }
   size_t size() const { return starts_.size(); }
   size_t n_bytes() const {
-    return (words_.capacity() + slots_.capacity()) * sizeof(uint32_t) + (starts_.capacity() + hashes_.capacity()) * sizeof(uint64_t);
+    return (words_.capacity() + slots_.capacity()) * sizeof(uint32_t) +
+           (starts_.capacity() + hashes_.capacity()) * sizeof(uint64_t);
   }
 
  private:

@@ -17,8 +17,8 @@ bool begins_char(uint8_t byte) { return (byte & 0xc0) != 0x80; }
 }  // namespace
 
 bool PlainTokens::is_special(char32_t c) {
-  return c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
-         c == 0x3000 || c == 0xfeff;
+  return c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
+         c == 0x205f || c == 0x3000 || c == 0xfeff;
 }
 
 bool PlainTokens::is_plain(std::string_view bytes) {
@@ -63,7 +63,8 @@ PlainTokens::PlainTokens(const std::vector<std::string>& bytes) {
   const std::vector<TokenTrie::Node>& nodes = trie_.nodes();
   below_.resize(nodes.size());
   for (size_t i = nodes.size(); i-- > 0;) {
-    for (int32_t token : trie_.tokens_at(nodes[i])) below_[i].most = std::max(below_[i].most, n_chars_[static_cast<size_t>(token)]);
+    for (int32_t token : trie_.tokens_at(nodes[i]))
+      below_[i].most = std::max(below_[i].most, n_chars_[static_cast<size_t>(token)]);
     for (uint32_t child = static_cast<uint32_t>(i) + 1; child < nodes[i].end; child = nodes[child].end) {
       if (begins_char(nodes[child].byte)) below_[i].kinds.add(CharKinds::of(nodes[child].byte));
       below_[i].kinds.add(below_[child].kinds);

@@ -462,7 +462,8 @@ void PushdownMachine::limit_work(size_t n_steps) {
 
 size_t PushdownMachine::n_bytes() const {
   constexpr size_t kEntry = 48;  // of a hash table, about
-  size_t n = languages_->n_bytes() + exprs_.n_bytes() + stacks_.n_bytes() + frames_.n_bytes() + contexts_.n_bytes() + machine_states_.n_bytes();
+  size_t n = languages_->n_bytes() + exprs_.n_bytes() + stacks_.n_bytes() + frames_.n_bytes() + contexts_.n_bytes() +
+             machine_states_.n_bytes();
   for (const auto& machine : machines_) n += machine->n_bytes();
   return n + rows_.size() * 256 * sizeof(uint32_t) + (states_.size() + ends_.size()) * kEntry + n_heads_ * sizeof(Head);
 }

@@ -29,14 +29,16 @@ struct OtherChars {
       }
     }
     ranges.push_back({from, 0x10ffff});
-    std::vector<RegularLanguages::Id> states{RegularLanguages::kNothing, RegularLanguages::kEmpty, languages.characters(ranges)};
+    std::vector<RegularLanguages::Id> states{RegularLanguages::kNothing, RegularLanguages::kEmpty,
+                                             languages.characters(ranges)};
     start = 2;
     for (size_t i = 0; i < states.size(); ++i) {
       std::array<uint32_t, 256> row = languages.row(states[i]);
       for (uint32_t& next : row) {
         const auto it = std::ranges::find(states, next);
         next = static_cast<uint32_t>(it - states.begin());
-        if (it == states.end()) states.push_back(row[&next - row.data()]), next = static_cast<uint32_t>(states.size() - 1);
+        if (it == states.end())
+          states.push_back(row[&next - row.data()]), next = static_cast<uint32_t>(states.size() - 1);
       }
       rows.push_back(row);
     }
@@ -56,7 +58,8 @@ Regions::Next Regions::find_next(uint32_t place) {
   Next next;
   for (int byte = 0x20; byte < 0x80; ++byte) {
     if (byte == '"' || byte == '\\') continue;
-    if (automaton_.step_word(place, static_cast<uint8_t>(byte)) > Automaton::kWordOver) next.alive.add(static_cast<uint8_t>(byte));
+    if (automaton_.step_word(place, static_cast<uint8_t>(byte)) > Automaton::kWordOver)
+      next.alive.add(static_cast<uint8_t>(byte));
   }
   struct Reading {
     uint32_t place, state;  // of `kChars`
@@ -77,7 +80,8 @@ Regions::Next Regions::find_next(uint32_t place) {
       is_dead_somewhere |= to <= Automaton::kWordOver;
       if (to <= Automaton::kWordOver) continue;
       next.alive.add(CharKinds::kOthers);
-      if (const Reading found{to, state}; all.back() != found && std::ranges::find(all, found) == all.end()) all.push_back(found);
+      if (const Reading found{to, state}; all.back() != found && std::ranges::find(all, found) == all.end())
+        all.push_back(found);
     }
   }
   if (is_dead_somewhere) next.others.clear();

@@ -380,14 +380,16 @@ RegularLanguages::Id RegularLanguages::derive(Id id, uint8_t byte) {
 }
 
 void RegularLanguages::refuse_work() {
-  throw Error("patterns, formats and limits of length take too much work together: nested repetitions and look-aheads with "
-              "large counts do; write them with smaller ones");
+  throw Error(
+      "patterns, formats and limits of length take too much work together: nested repetitions and look-aheads with "
+      "large counts do; write them with smaller ones");
 }
 
 size_t RegularLanguages::n_bytes() const {
   constexpr size_t kEntry = 48;  // of index_, about
-  return nodes_.size() * (sizeof(Node) + kEntry + 2 * sizeof(uint32_t)) + (args_.size() + derived_.size()) * sizeof(uint32_t) +
-         rows_.size() * sizeof(rows_[0]) + classes_.size() * (sizeof(Classes) + kEntry);
+  return nodes_.size() * (sizeof(Node) + kEntry + 2 * sizeof(uint32_t)) +
+         (args_.size() + derived_.size()) * sizeof(uint32_t) + rows_.size() * sizeof(rows_[0]) +
+         classes_.size() * (sizeof(Classes) + kEntry);
 }
 
 RegularLanguages::Id RegularLanguages::derive_now(Id id, uint8_t byte) {

@@ -71,7 +71,7 @@ class SchemaMachine final : public Automaton {
     Formula need = Formulas::kTrue;
     bool is_single = false;  // a single goal that is needed, so nothing about it must be remembered
     int8_t is_possible = -1;
-    std::array<uint32_t, kScalarTypes> words{};  // first places; kUnmade until made
+    std::array<uint32_t, kScalarTypes> words{};  // first places; UINT32_MAX until made
     int object = -1, array = -1;                 // plans; -1 until made
   };
   // Leaves of `goals` and `need` are rules, by their index in `rules`.

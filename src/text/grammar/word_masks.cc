@@ -112,7 +112,8 @@ void WordMasks::walk_plain(uint32_t place, WordMask& made) {
   group_of.fill(kNoGroup);
   for (size_t g = 0; g < groups.size(); ++g) {
     const Region& region = groups[g].region;
-    const auto mask = plain.mask(groups[g].first, region.stays, region.chars == Region::kNoEnd ? region.chars : region.chars + 1);
+    const auto mask =
+        plain.mask(groups[g].first, region.stays, region.chars == Region::kNoEnd ? region.chars : region.chars + 1);
     for (size_t i = 0; i < mask->size(); ++i) made.inside[i] |= (*mask)[i];
     for (size_t kind = 0; kind < 128; ++kind) {
       if (groups[g].first.has(static_cast<uint8_t>(kind))) group_of[kind] = static_cast<uint8_t>(g);
@@ -131,12 +132,14 @@ void WordMasks::walk_plain(uint32_t place, WordMask& made) {
     const uint32_t next = automaton_.step_word(from.place, node.byte);
     uint8_t group = node.depth == 1 ? group_of[CharKinds::of(node.byte)] : from.group;
     const bool begins_char = (node.byte & 0xc0) != 0x80;
-    if (node.depth > 1 && group != kNoGroup && begins_char && !groups[group].region.stays.has(CharKinds::of(node.byte))) group = kNoGroup;
+    if (node.depth > 1 && group != kNoGroup && begins_char && !groups[group].region.stays.has(CharKinds::of(node.byte)))
+      group = kNoGroup;
     bool is_known = next <= Automaton::kWordOver;
     if (!is_known && group != kNoGroup) {
       const Region& region = groups[group].region;
       const PlainTokens::Below& below = plain.below(i);
-      is_known = !below.kinds.meets(region.leaves) && (region.ends || region.chars == Region::kNoEnd || below.most <= region.chars + 1);
+      is_known = !below.kinds.meets(region.leaves) &&
+                 (region.ends || region.chars == Region::kNoEnd || below.most <= region.chars + 1);
     }
     if (is_known) {
       i = node.end;

@@ -1,0 +1,258 @@
+// SchemaMachine: members and items, the goals of what stands in an object or array.
+#include <algorithm>
+
+#include "text/grammar/numbers.h"
+#include "text/grammar/machine_layout.h"
+#include "text/grammar/schema_machine.h"
+
+namespace ingot {
+
+SchemaMachine::Formula SchemaMachine::member_formula(const ObjectPlan& plan, uint32_t r, int name,
+                                                     const std::vector<bool>& matched) {
+  const ObjectRule& rule = table_->objects[plan.rules[r]];
+  const auto is_matched = [&](Language language) {
+    return matched[static_cast<size_t>(std::ranges::find(plan.patterns, language) - plan.patterns.begin())];
+  };
+  if (rule.limits_names && !is_matched(rule.names)) return Formulas::kFalse;
+  std::vector<Formula> parts;
+  const auto add = [&](SchemaId id) {
+    parts.push_back(id == kAnySchema ? Formulas::kTrue : id == kNoSchema ? Formulas::kFalse : f_.leaf(id));
+  };
+  if (name >= 0 && plan.schemas[r][name] != UINT32_MAX) add(plan.schemas[r][name]);
+  for (const auto& [language, schema] : rule.patterns) {
+    if (is_matched(language)) add(schema);
+  }
+  if (parts.empty()) add(rule.additional);
+  return f_.all(std::move(parts));
+}
+
+// What a member has to meet so that `need` may still hold. per_rule: its goal by each rule. A rule that is broken
+// (`now` is kFalse) is out; one that can fail later need not fail by this member.
+uint32_t SchemaMachine::child_plan(Formula need, const std::vector<Formula>& per_rule,
+                                   const std::vector<bool>& can_fail_later, const std::vector<Truth>& now,
+                                   std::vector<Formula> goals, Words& link) {
+  for (size_t r = 0; r < per_rule.size(); ++r) {
+    link.push_back(0);
+    if (now[r] == Truth::kFalse || per_rule[r] == Formulas::kTrue) continue;
+    const auto it = std::ranges::find(goals, per_rule[r]);
+    link.back() = static_cast<uint32_t>(it - goals.begin()) + 1;
+    if (it == goals.end()) goals.push_back(per_rule[r]);
+  }
+  const auto form = [&](auto& self, Formula id, bool is_positive) -> Formula {
+    switch (f_.kind(id)) {
+      case Formulas::Kind::kFalse:
+      case Formulas::Kind::kTrue: return (id == Formulas::kTrue) == is_positive ? Formulas::kTrue : Formulas::kFalse;
+      case Formulas::Kind::kLeaf: {
+        const uint32_t r = f_.number(id);
+        if (now[r] == Truth::kFalse) return is_positive ? Formulas::kFalse : Formulas::kTrue;
+        const Formula goal = link[r] ? f_.leaf(link[r] - 1) : Formulas::kTrue;
+        if (is_positive) return goal;
+        if (now[r] == Truth::kTrue) return Formulas::kFalse;
+        return can_fail_later[r] ? Formulas::kTrue : f_.negation(goal);
+      }
+      case Formulas::Kind::kNot: return self(self, f_.parts(id)[0], !is_positive);
+      case Formulas::Kind::kOne: {
+        if (!is_positive) return Formulas::kTrue;
+        const Words parts(f_.parts(id).begin(), f_.parts(id).end());
+        std::vector<Formula> choices;
+        for (size_t i = 0; i < parts.size(); ++i) {
+          std::vector<Formula> all{self(self, parts[i], true)};
+          for (size_t j = 0; j < parts.size() && all[0] != Formulas::kFalse; ++j) {
+            if (j != i) all.push_back(self(self, parts[j], false));
+          }
+          choices.push_back(f_.all(std::move(all)));
+        }
+        return f_.any(std::move(choices));
+      }
+      default: {
+        const Words parts(f_.parts(id).begin(), f_.parts(id).end());
+        std::vector<Formula> next;
+        for (Formula part : parts) next.push_back(self(self, part, is_positive));
+        return (f_.kind(id) == Formulas::Kind::kAll) == is_positive ? f_.all(std::move(next)) : f_.any(std::move(next));
+      }
+    }
+  };
+  return value_plan(std::move(goals), form(form, need, true));
+}
+
+Truth SchemaMachine::object_truth(const ObjectPlan& plan, std::span<const uint32_t> frame, uint32_t r,
+                                  bool is_final) const {
+  const auto broken = frame.subspan(kObjectBits), seen = broken.subspan(n_words(plan.rules.size()));
+  if (has_bit(broken, r)) return Truth::kFalse;
+  const ObjectRule& rule = table_->objects[plan.rules[r]];
+  const bool is_complete = static_cast<int>(frame[kObjectCount]) >= rule.min &&
+                           std::ranges::all_of(plan.required[r], [&](uint32_t name) { return has_bit(seen, name); });
+  if (is_complete && (is_final || rule.is_presence_only())) return Truth::kTrue;
+  return is_final ? Truth::kFalse : Truth::kUnknown;
+}
+
+Truth SchemaMachine::array_truth(const ArrayPlan& plan, std::span<const uint32_t> frame, uint32_t r,
+                                 bool is_final) const {
+  const auto broken = frame.subspan(kArrayBits), counts = broken.subspan(n_words(plan.rules.size()));
+  if (has_bit(broken, r)) return Truth::kFalse;
+  const ArrayRule& rule = table_->arrays[plan.rules[r]];
+  if (!is_final) return Truth::kUnknown;
+  const bool is_complete =
+      static_cast<int>(frame[kArrayCount]) >= rule.min && static_cast<int>(counts[r]) >= rule.min_contains;
+  return is_complete ? Truth::kTrue : Truth::kFalse;
+}
+
+bool SchemaMachine::can_meet(uint32_t frame) {
+  const auto words = frames_[frame];
+  if (words[0] == kObject) {
+    const ObjectPlan& plan = *objects_[words[kObjectPlan]];
+    return f_.evaluate(plan.need, [&](uint32_t r) { return object_truth(plan, words, r, false); }) != Truth::kFalse;
+  }
+  const ArrayPlan& plan = *arrays_[words[kArrayPlan]];
+  return f_.evaluate(plan.need, [&](uint32_t r) { return array_truth(plan, words, r, false); }) != Truth::kFalse;
+}
+
+// The object with the member `name` (-1: one that no rule names) begun, and the plan of the member's value; UINT32_MAX
+// where the member may not be there.
+uint32_t SchemaMachine::plan_member(Words& frame, int name, const std::vector<bool>& matched, Words& link) {
+  const ObjectPlan& plan = *objects_[frame[kObjectPlan]];
+  const size_t n_rules = plan.rules.size();
+  const std::span<uint32_t> broken(frame.data() + kObjectBits, n_words(n_rules));
+  const std::span<uint32_t> seen(frame.data() + kObjectBits + broken.size(), n_words(plan.names.size()));
+  if (name >= 0) set_bit(seen, static_cast<uint32_t>(name));
+  if (plan.counts) frame[kObjectCount] = std::min<uint32_t>(frame[kObjectCount] + 1, 1u << 30);
+  const uint32_t order = name >= 0 ? static_cast<uint32_t>(name) : static_cast<uint32_t>(plan.names.size());
+  if (!options_.any_order) frame[kObjectOrder] = order + (name >= 0);
+  std::vector<Formula> per_rule(n_rules, Formulas::kTrue);
+  std::vector<bool> can_fail_later(n_rules, true);
+  std::vector<Truth> now(n_rules, Truth::kFalse);
+  for (uint32_t r = 0; r < n_rules; ++r) {
+    if (has_bit(broken, r)) continue;
+    const ObjectRule& rule = table_->objects[plan.rules[r]];
+    per_rule[r] = member_formula(plan, r, name, matched);
+    const bool is_skipped = !options_.any_order && std::ranges::any_of(plan.required[r], [&](uint32_t other) {
+      return other < order && !has_bit(seen, other);
+    });
+    if (is_skipped || per_rule[r] == Formulas::kFalse ||
+        (rule.max >= 0 && static_cast<int>(frame[kObjectCount]) > rule.max)) {
+      set_bit(broken, r);
+      continue;
+    }
+    now[r] = object_truth(plan, frame, r, false);
+    can_fail_later[r] = !can_only_hold(plan, rule, r, frame);
+  }
+  const uint32_t child = child_plan(plan.need, per_rule, can_fail_later, now, {}, link);
+  return is_possible(child) ? child : UINT32_MAX;
+}
+
+// Nothing that may still come can break the rule.
+bool SchemaMachine::can_only_hold(const ObjectPlan& plan, const ObjectRule& rule, uint32_t r,
+                                  std::span<const uint32_t> frame) const {
+  if (!rule.patterns.empty() || rule.additional != kAnySchema || rule.max >= 0 || rule.limits_names) return false;
+  if (static_cast<int>(frame[kObjectCount]) < rule.min) return false;
+  const auto seen = frame.subspan(kObjectBits + n_words(plan.rules.size()));
+  for (uint32_t name = 0; name < plan.names.size(); ++name) {
+    const bool is_bound = plan.schemas[r][name] != UINT32_MAX && plan.schemas[r][name] != kAnySchema;
+    if (!has_bit(seen, name) && (is_bound || std::ranges::find(plan.required[r], name) != plan.required[r].end()))
+      return false;
+  }
+  return true;
+}
+
+uint32_t SchemaMachine::enter_member(uint32_t frame, int name, const std::vector<bool>& matched, uint32_t text) {
+  Words words = frames_.copy(frame), link;
+  l_.spend(words.size());
+  const uint32_t child = plan_member(words, name, matched, link);
+  if (child == UINT32_MAX) return 0;
+  const uint32_t parent = frames_.intern(words);
+  Words slot{kSlot, parent, child, text};
+  slot.insert(slot.end(), link.begin(), link.end());
+  return frames_.intern(slot);
+}
+
+uint32_t SchemaMachine::enter_item(uint32_t frame, uint32_t text) {
+  Words words = frames_.copy(frame), link;
+  const ArrayPlan& plan = *arrays_[words[kArrayPlan]];
+  const size_t n_rules = plan.rules.size();
+  const std::span<uint32_t> broken(words.data() + kArrayBits, n_words(n_rules));
+  const std::span<uint32_t> counts(words.data() + kArrayBits + broken.size(), n_rules);
+  const int n = static_cast<int>(words[kArrayCount]);  // before this item
+  std::vector<Formula> per_rule(n_rules, Formulas::kTrue), contained(n_rules, Formulas::kTrue);
+  std::vector<bool> can_fail_later(n_rules, true);
+  std::vector<Truth> now(n_rules, Truth::kFalse);
+  for (uint32_t r = 0; r < n_rules; ++r) {
+    const ArrayRule& rule = table_->arrays[plan.rules[r]];
+    const SchemaId item = n < static_cast<int>(rule.prefix.size()) ? rule.prefix[n] : rule.rest;
+    if (has_bit(broken, r) || item == kNoSchema || (rule.max >= 0 && n >= rule.max)) {
+      set_bit(broken, r);
+      continue;
+    }
+    std::vector<Formula> parts{item == kAnySchema ? Formulas::kTrue : f_.leaf(item)};
+    const bool counts_items = rule.min_contains > 0 || rule.max_contains >= 0;
+    if (counts_items) contained[r] = f_.leaf(rule.contains);
+    if (rule.max >= 0 && rule.max - n <= rule.min_contains - static_cast<int>(counts[r])) parts.push_back(contained[r]);
+    if (rule.max_contains >= 0 && static_cast<int>(counts[r]) >= rule.max_contains)
+      parts.push_back(f_.negation(contained[r]));
+    per_rule[r] = f_.all(std::move(parts));
+    if (per_rule[r] == Formulas::kFalse) set_bit(broken, r);
+    if (!has_bit(broken, r)) now[r] = Truth::kUnknown;
+    can_fail_later[r] = n + 1 < static_cast<int>(rule.prefix.size()) || rule.rest != kAnySchema || rule.max >= 0 ||
+                        rule.is_unique || counts_items || n + 1 < rule.min;
+  }
+  std::vector<Formula> goals;
+  Words contains_link;
+  for (uint32_t r = 0; r < n_rules; ++r) {
+    contains_link.push_back(0);
+    if (now[r] == Truth::kFalse || contained[r] == Formulas::kTrue) continue;
+    goals.push_back(contained[r]);
+    contains_link.back() = static_cast<uint32_t>(goals.size());
+  }
+  const uint32_t child = child_plan(plan.need, per_rule, can_fail_later, now, std::move(goals), link);
+  const uint32_t parent = frames_.intern(words);
+  if (!is_possible(child) || !has_unseen(child, parent)) return 0;
+  Words slot{kSlot, parent, child, text};
+  slot.insert(slot.end(), link.begin(), link.end());
+  slot.insert(slot.end(), contains_link.begin(), contains_link.end());
+  return frames_.intern(slot);
+}
+
+// The items of an array whose items have to differ, as canonical() writes them; none of any other frame.
+std::vector<std::string> SchemaMachine::seen_items(uint32_t frame) const {
+  const auto words = frames_[frame];
+  if (words.empty() || words[0] != kArray) return {};
+  const ArrayPlan& plan = *arrays_[words[kArrayPlan]];
+  const bool must_differ = f_.evaluate(plan.need, [&](uint32_t r) {
+    return table_->arrays[plan.rules[r]].is_unique ? Truth::kFalse : Truth::kUnknown;
+  }) == Truth::kFalse;
+  std::vector<std::string> seen;
+  for (size_t i = kArrayBits + n_words(plan.rules.size()) + plan.rules.size(); must_differ && i < words.size(); ++i) {
+    seen.push_back(canonical_texts_[words[i]]);
+  }
+  return seen;
+}
+
+// The word at `place`, but for the texts that would repeat an item of `frame`. A string of any characters can always be
+// another one, so it stays as it is.
+uint32_t SchemaMachine::without_seen(uint32_t place, uint32_t frame) {
+  if (place == kDead) return kDead;
+  Words word = words_.copy(place - kFirstWord);
+  std::vector<Language> barred;
+  for (const std::string& item : seen_items(frame)) {
+    if ((item[0] == '"') != (word[0] == kString)) continue;
+    const std::optional<Decimal> number = item[0] == '-' || isdigit(item[0]) ? Decimal::parse(item) : std::nullopt;
+    if (word[0] == kString) {
+      barred.push_back(l_.literal(string_of(item)));
+    } else if (item[0] != '{' && item[0] != '[') {
+      barred.push_back(number ? number_literal(l_, *number) : l_.literal(item));
+    }
+  }
+  if (barred.empty() || word[kAnyAscii] != 0) return place;
+  word[kAlive] = l_.all_of({word[kAlive], l_.complement(l_.any_of(std::move(barred)))});
+  return l_.is_live(word[kAlive]) ? this->word(std::move(word)) : uint32_t{kDead};
+}
+
+// Some value of the plan is not among the items.
+bool SchemaMachine::has_unseen(uint32_t plan, uint32_t frame) {
+  if (seen_items(frame).empty()) return true;
+  for (int t = 0; t < kScalarTypes; ++t) {
+    if (without_seen(first_word(plan, static_cast<JsonType>(t)), frame) != kDead) return true;
+  }
+  return object_plan(plan).need != Formulas::kFalse || array_plan(plan).need != Formulas::kFalse;
+}
+
+}  // namespace ingot
