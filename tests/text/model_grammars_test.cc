@@ -27,7 +27,7 @@ TEST(ModelGrammars, KeepsWhatWasUsedLastWithinItsBytes) {
     most = std::max(most, grammars.n_kept());
   }
   EXPECT_GT(most, 8u);
-  EXPECT_LT(most, 40u);  // a hundred kilobytes each, and no less
+  EXPECT_LT(most, 400u);  // ten kilobytes each, and no less
   EXPECT_EQ(grammars.get(schema(2999)), grammars.get(schema(2999)));
 }
 
