@@ -19,11 +19,11 @@ constexpr int kMaxStages = 3;
 template <int kWidth, int kTiles, bool kIsLatent>
 struct Wide {
   static constexpr int kDim = kWidth, kRowTiles = kTiles, kBlockRows = 16 * kTiles;
-  static constexpr bool kLatent = kIsLatent;                       // values are the keys
+  static constexpr bool kLatent = kIsLatent;  // values are the keys
   static constexpr int kBlockWarps = kTiles == 1 ? 4 : 8, kThreads = 32 * kBlockWarps;
-  static constexpr int kGroups = kBlockWarps / kTiles;             // warps that share rows, each with its own keys
-  static constexpr int kGroupTiles = kKeys / 8 / kGroups;          // of 8 keys, a warp
-  static constexpr int kColumnTiles = kWidth / 8 / kBlockWarps;    // of 8 columns, a warp
+  static constexpr int kGroups = kBlockWarps / kTiles;           // warps that share rows, each with its own keys
+  static constexpr int kGroupTiles = kKeys / 8 / kGroups;        // of 8 keys, a warp
+  static constexpr int kColumnTiles = kWidth / 8 / kBlockWarps;  // of 8 columns, a warp
   static constexpr int kPieces = kWidth / 8, kRowBytes = 2 * kWidth;
   static constexpr int kKeyBytes = kKeys * kRowBytes, kStageBytes = kIsLatent ? kKeyBytes : 2 * kKeyBytes;
   static constexpr int kWeights = kBlockRows * kRowBytes, kMaxima = kWeights + kBlockRows * kKeys * 2;
@@ -74,13 +74,13 @@ struct Pages {
   }
 };
 
-// The keys of a step, or where `offset` is how far they are from those its values. Zeros past the last, for their
-// weight is 0 and they may be NaN.
+// The rows of a step that lie `offset` elements behind its keys: 0 for the keys, more for the values. Zeros past the
+// last, for their weight is 0 and they may be NaN.
 template <class W, class K>
 __device__ void copy_rows(uint32_t to, const Params& p, const Task& task, const Pages& places, int64_t offset,
                           int key0) {
   const K* const base = static_cast<const K*>(p.kv.data) + offset;
-  const K *pages[2] = {base + places.first, base + places.second};
+  const K* pages[2] = {base + places.first, base + places.second};
   constexpr int kEach = kKeys * W::kPieces / W::kThreads;
   static_assert(kKeys * W::kPieces % W::kThreads == 0);
 #pragma unroll
@@ -303,8 +303,7 @@ __device__ void finish(State<W>& s, const Params& p, const Task& task, float* to
 }
 
 template <class W>
-__global__ void __launch_bounds__(W::kThreads, W::kAtOnce)
-    wide_kernel(const __grid_constant__ Params p, int n_stages) {
+__global__ void __launch_bounds__(W::kThreads, W::kAtOnce) wide_kernel(const __grid_constant__ Params p, int n_stages) {
   extern __shared__ __align__(128) char shared[];
   let_next_start();
   const Task task(p);  // the batch was there before the step began
