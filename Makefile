@@ -6,8 +6,6 @@ JOBS         ?= $(shell nproc)
 PREFIX       ?= /usr/local
 FUZZ_SECONDS ?= 60
 PROMPT       ?= Tell me a story.
-SANITIZED    := base text io server
-space        := $(subst ,, )
 
 # nvcc alone is no reason to wait for CUDA kernels: there has to be a GPU too. `make cuda` builds them anywhere.
 HAS_GPU := $(shell nvidia-smi -L 2>/dev/null)
@@ -20,7 +18,7 @@ GPU_TESTS = [Cc]uda
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test asan tsan fuzz sanitize bench cuda install format clean
+.PHONY: help setup build demo test asan tsan fuzz bench cuda install format clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -62,13 +60,6 @@ fuzz:  ## Each fuzz target for FUZZ_SECONDS (60); fails on a finding
 	@$(SETUP) build fuzz
 	@cmake --preset fuzz
 	@cmake --build build-fuzz --target tests/fuzz/all
-	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
-
-sanitize:  ## The tests of parsers and of the server under ASan and UBSan, then the fuzz targets, in one build
-	@$(SETUP) build test fuzz
-	@cmake --preset fuzz -DINGOT_TESTS=ON
-	@cmake --build build-fuzz --target tests/fuzz/all $(SANITIZED:%=test_%)
-	@ctest --test-dir build-fuzz --output-on-failure --no-tests=error -j $(JOBS) -L '^($(subst $(space),|,$(SANITIZED)))$$'
 	@scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 bench:  ## Speed of the built-in model, of single operations and of the tokenizers

@@ -5,7 +5,7 @@ include(GoogleTest)
 # Under a sanitizer, two programs that each have a pool of threads slow each other down by far more than by half: one at a time.
 set(INGOT_TEST_THREADS 1)
 set(INGOT_TEST_SECONDS 600)
-if(INGOT_SANITIZE OR INGOT_FUZZ)
+if(INGOT_SANITIZE)
   set(INGOT_TEST_THREADS 2)
   set(INGOT_TEST_SECONDS 1800)
 endif()

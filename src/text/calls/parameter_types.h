@@ -1,5 +1,5 @@
 // The kinds of values that a tool's parameters may have, for tagged calls: the text between tags is a plain string or
-// JSON. AnswerParser reads with these kinds, and ArgumentsMachine writes with them.
+// JSON. AnswerParser reads with these kinds, and the machines of make_arguments_machine write with them.
 #pragma once
 #include <cstdint>
 #include <map>
