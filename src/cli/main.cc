@@ -30,7 +30,7 @@ constexpr const char* kExamples =
     "  ingot serve model.gguf                         answer HTTP: OpenAI's API, and a page for the browser\n"
     "  ingot inspect model.gguf                       what is in a file, and what it needs\n"
     "  ingot bench model.gguf                         how fast this machine runs it\n"
-    "`ingot VERB --help` tells the rest.";
+    "`ingot COMMAND --help` says more.";
 
 int report(const char* what, int code) {
   std::fprintf(stderr, "ingot: %s\n", what);
