@@ -79,7 +79,8 @@ class Chat {
   }
 
   void prepare_tools() {
-    format_ = options_.tool_parser.empty() ? &call_format_of_model(model_.chat->source()) : find_call_format(options_.tool_parser);
+    format_ = options_.tool_parser.empty() ? &call_format_of_model(model_.chat->source())
+                                           : find_call_format(options_.tool_parser);
     markers_ = marker_tokens(*format_, *model_.tokenizer);
     options_.generate.shown_special = markers_;
     const ToolConsent unasked = options_.run_tools ? ToolConsent::kAll : ToolConsent::kNone;
@@ -109,8 +110,8 @@ class Chat {
 
   // Appends the model's next message, and the results of its calls. Returns whether the model is to go on with them.
   bool answer_once(JsonValue& messages) {
-    const std::vector<int32_t> prompt =
-        encode_chat(*model_.tokenizer, *model_.chat, messages, tools_ ? tools_->shown : JsonValue(), JsonValue::object());
+    const std::vector<int32_t> prompt = encode_chat(*model_.tokenizer, *model_.chat, messages,
+                                                    tools_ ? tools_->shown : JsonValue(), JsonValue::object());
     if (tools_) return answer_with_tools(prompt, messages);
     const Generation g = generate_into(prompt, [](std::string_view piece) {
       fmt::print("{}", piece);

@@ -228,12 +228,14 @@ JsonValue describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, c
     });
     if (json["model"].contains("experts")) json["active_parameters"] = active_parameters(facts, checkpoint.config());
     if (!encoder)
-      json["memory"] = json["model"].contains("error") ? JsonValue() : or_error([&] { return memory_need(checkpoint, o); });
+      json["memory"] =
+          json["model"].contains("error") ? JsonValue() : or_error([&] { return memory_need(checkpoint, o); });
   }
   json["tokenizer"] = or_error([&] { return tokenizer_facts(checkpoint); });
   if (const JsonValue sampling = or_error([&] { return sampling_facts(checkpoint.generation()); }); !sampling.empty())
     json["sampling"] = sampling;
-  if (encoder) json["pooling"] = or_error([&] { return JsonValue(read_embed_facts(checkpoint).pooling.value_or("none")); });
+  if (encoder)
+    json["pooling"] = or_error([&] { return JsonValue(read_embed_facts(checkpoint).pooling.value_or("none")); });
   if (facts.pooling && !encoder) json["pooling"] = *facts.pooling;
   json["metadata"] = JsonValue::object();
   for (const auto& [key, value] : facts.metadata) json["metadata"][key] = value;

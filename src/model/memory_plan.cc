@@ -85,7 +85,7 @@ MemoryPlan plan_of(const Config& c, const WeightBytes& weights, size_t available
   return plan;
 }
 
-// The options with the tokens of a step, which are chosen where none are given.
+// Returns the options with the tokens of a step. If the options give none, this function chooses them.
 RunnerOptions with_batch_tokens(const Config& c, const WeightBytes& weights, size_t available, RunnerOptions o,
                                 const Backend* backend) {
   if (o.max_batch_tokens > 0) return o;

@@ -121,7 +121,7 @@ def test_time_has_a_limit(ingot, tool_file, tmp_path):
     command = ["sh", "-c", f"sleep 600 & echo $! > {pid}; echo begun; wait"]
     done = chat(ingot, tool_file(command), "--run-tools", "--tool-timeout", 5)
     assert "[result: The command was stopped after 5 seconds.\nbegun\n]" in done.stdout
-    wait_until(lambda: not is_running(int(pid.read_text())))  # whoever inherits the child has to take its end
+    wait_until(lambda: not is_running(int(pid.read_text())))  # the process that inherits the child must reap it
 
 
 def wait_until(is_so):
@@ -157,7 +157,7 @@ def test_the_user_is_asked(tool_file):
     talk.type(b"/reset\r")
     talk.wait_for(b"afresh")
     talk.type(ASK.encode() + b"\r")
-    talk.wait_for(ANSWER.encode())  # always: nobody is asked
+    talk.wait_for(ANSWER.encode())  # the user said always, so there is no question
     talk.leave()
 
 

@@ -74,10 +74,13 @@ TEST(SchemaMachine, MasksSayWhatStepsSay) {
     }
     std::vector<std::string> tokens{""};  // the end
     for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-    for (const char* text : {"\", \"", "\"}", "\"]", "\": ", "{\"", "\\n", "\\\"", "\\u00", "a\", \"b", "\"a\"", ", ", "}]", "null", "12"}) tokens.push_back(text);
+    for (const char* text :
+         {"\", \"", "\"}", "\"]", "\": ", "{\"", "\\n", "\\\"", "\\u00", "a\", \"b", "\"a\"", ", ", "}]", "null", "12"})
+      tokens.push_back(text);
     for (const auto& test : golden["tests"]) {
       const std::string text = test[0];
-      for (int i = 0; i < 12 && !text.empty(); ++i) tokens.push_back(text.substr(random() % text.size(), 1 + random() % 6));
+      for (int i = 0; i < 12 && !text.empty(); ++i)
+        tokens.push_back(text.substr(random() % text.size(), 1 + random() % 6));
     }
     const auto vocabulary = std::make_shared<const GrammarVocabulary>(tokens, std::vector<int32_t>{0});
     const auto constraint = std::make_shared<Constraint>(std::move(machine), vocabulary);
@@ -112,17 +115,21 @@ TEST(SchemaMachine, MasksSayWhatStepsSay) {
 TEST(SchemaMachine, MasksOfPatternsSayWhatStepsSay) {
   std::vector<std::string> tokens{""};
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-  for (const char* text : {"ab", "abc", "abcdefgh", "a.b", "a b", "..", "é", "éa", "a\u2028", "\xc3", "\xa9\"", "a\"", "\"]", "a\"]", "\\\"",
-                           "\\/", "\\n", "n\"", "\\u00", "e9", "a\\", "\",\"", "x1", "1-", "日本", "日b\"", "0123456789"}) {
+  for (const char* text : {"ab",    "abc",    "abcdefgh", "a.b",   "a b",  "..",   "é",    "éa",    "a\u2028",
+                           "\xc3",  "\xa9\"", "a\"",      "\"]",   "a\"]", "\\\"", "\\/",  "\\n",   "n\"",
+                           "\\u00", "e9",     "a\\",      "\",\"", "x1",   "1-",   "日本", "日b\"", "0123456789"}) {
     tokens.emplace_back(text);
   }
   const auto vocabulary = std::make_shared<const GrammarVocabulary>(tokens, std::vector<int32_t>{0});
-  const char* const patterns[] = {"^[a-z]{2,6}$",  "^[a-z0-9-]+$",   "^([a-z]+\\\\.)+[a-z]+$", "[0-9]{3}",  "^.{1,4}$", "^\\\\S+( \\\\S+){0,2}$",
-                                  "^ab.*$",        "^[^/]*/[^/]*$",  "^[a-z][a-z0-9]*$",    "^(?!a).*$", "^$|^x", "^[\\u0100-\\uffff]+$"};
-  const char* const texts[] = {R"(["abc")", R"(["a-1")", R"(["ab.cd")", R"(["a123\\")", R"(["éa\\")", R"(["a b")", R"(["ab\\u00")", R"(["/")", R"(["日\\n")"};
+  const char* const patterns[] = {
+      "^[a-z]{2,6}$", "^[a-z0-9-]+$",  "^([a-z]+\\\\.)+[a-z]+$", "[0-9]{3}",  "^.{1,4}$", "^\\\\S+( \\\\S+){0,2}$",
+      "^ab.*$",       "^[^/]*/[^/]*$", "^[a-z][a-z0-9]*$",       "^(?!a).*$", "^$|^x",    "^[\\u0100-\\uffff]+$"};
+  const char* const texts[] = {R"(["abc")", R"(["a-1")",     R"(["ab.cd")", R"(["a123\\")", R"(["éa\\")",
+                               R"(["a b")", R"(["ab\\u00")", R"(["/")",     R"(["日\\n")"};
   int n_masks = 0;
   for (const char* pattern : patterns) {
-    const std::string schema = std::string(R"({"type":"array","items":{"type":"string","pattern":")") + pattern + R"("}})";
+    const std::string schema =
+        std::string(R"({"type":"array","items":{"type":"string","pattern":")") + pattern + R"("}})";
     const auto plain = compile_schema(schema, {}, kAnyOrder);
     const auto constraint = std::make_shared<Constraint>(compile_schema(schema, {}, kAnyOrder), vocabulary);
     for (const std::string_view text : texts) {
@@ -173,7 +180,8 @@ TEST(SchemaMachine, WhiteSpaceIsBounded) {
 }
 
 TEST(SchemaMachine, MembersComeInTheOrderOfTheSchema) {
-  const char* schema = R"({"type":"object","properties":{"b":{"type":"integer"},"a":{"type":"integer"}},"required":["b"]})";
+  const char* schema =
+      R"({"type":"object","properties":{"b":{"type":"integer"},"a":{"type":"integer"}},"required":["b"]})";
   EXPECT_TRUE(accepts(schema, R"({"b": 1, "a": 2, "c": 3})", {}));
   EXPECT_TRUE(accepts(schema, R"({"b":1})", {}));
   EXPECT_FALSE(accepts(schema, R"({"a": 2, "b": 1})", {}));
@@ -182,7 +190,8 @@ TEST(SchemaMachine, MembersComeInTheOrderOfTheSchema) {
 }
 
 TEST(SchemaMachine, WhatMustComeIsForced) {
-  const char* schema = R"({"type":"object","properties":{"name":{"const":"x\"é"},"n":{"enum":[15]}},"required":["name"],"additionalProperties":false})";
+  const char* schema =
+      R"({"type":"object","properties":{"name":{"const":"x\"é"},"n":{"enum":[15]}},"required":["name"],"additionalProperties":false})";
   std::vector<std::string> tokens{""};
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
   const auto vocabulary = std::make_shared<const GrammarVocabulary>(tokens, std::vector<int32_t>{0});
@@ -198,8 +207,10 @@ TEST(SchemaMachine, WhatMustComeIsForced) {
 
 TEST(SchemaMachine, NumbersWithinLimits) {
   const char* limits = R"({"minimum":-1.5,"exclusiveMaximum":12})";
-  for (const char* inside : {"-1.5", "-1", "0", "11.999", "1e-7", "\"a\""}) EXPECT_TRUE(accepts(limits, inside)) << inside;
-  for (const char* outside : {"-1.51", "12", "12.0", "-2", "100", "01", "1."}) EXPECT_FALSE(accepts(limits, outside)) << outside;
+  for (const char* inside : {"-1.5", "-1", "0", "11.999", "1e-7", "\"a\""})
+    EXPECT_TRUE(accepts(limits, inside)) << inside;
+  for (const char* outside : {"-1.51", "12", "12.0", "-2", "100", "01", "1."})
+    EXPECT_FALSE(accepts(limits, outside)) << outside;
   EXPECT_TRUE(accepts(R"({"type":"integer","multipleOf":7})", "-3500000000000000000000000000000000000007"));
   EXPECT_FALSE(accepts(R"({"type":"integer","multipleOf":7})", "-3500000000000000000000000000000000000008"));
   EXPECT_TRUE(accepts(R"({"multipleOf":0.01})", "19.99"));
@@ -255,7 +266,8 @@ TEST(SchemaMachine, LenientSchemasWarn) {
 }
 
 TEST(SchemaMachine, SchemasMayHoldThemselves) {
-  const char* tree = R"({"type":"object","properties":{"v":{"type":"integer"},"kids":{"type":"array","items":{"$ref":"#"}}},"required":["v"],"additionalProperties":false})";
+  const char* tree =
+      R"({"type":"object","properties":{"v":{"type":"integer"},"kids":{"type":"array","items":{"$ref":"#"}}},"required":["v"],"additionalProperties":false})";
   EXPECT_TRUE(accepts(tree, R"({"v": 1, "kids": [{"v": 2}, {"v": 3, "kids": [{"v": 4}]}]})"));
   EXPECT_FALSE(accepts(tree, R"({"v": 1, "kids": [{"v": 2}, {"kids": []}]})"));
 }

@@ -282,7 +282,8 @@ std::string AnswerRules::key() const {
                {"lenient", is_lenient},
                {"tools", Json::array()}};
   for (const Tool& tool : tools) json["tools"].push_back({tool.name, tool.schema});
-  if (content) json["content"] = {static_cast<int>(content->kind), content->any_order, content->is_lenient, content->text};
+  if (content)
+    json["content"] = {static_cast<int>(content->kind), content->any_order, content->is_lenient, content->text};
   return "answer " + json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -55,7 +55,7 @@ TerminatorSearch::Found TerminatorSearch::feed(const Terminator& terminator, cha
     return is_whole ? Found::kYes : Found::kNever;
   }
   if (n_tokens > 0) return Found::kNever;
-  size_t n = 1;  // bytes that are none of it
+  size_t n = 1;  // bytes that are not part of the terminator
   while (!plain.starts_with(std::string_view(held).substr(n))) ++n;
   released += held.substr(0, n);
   held.erase(0, n);

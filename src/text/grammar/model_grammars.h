@@ -44,7 +44,8 @@ class ModelGrammars {
   std::shared_ptr<Constraint> get(const GrammarText& grammar, std::vector<std::string>* warnings = nullptr);
   // The same for a machine made by `make`. Equal keys must mean equal machines.
   using Make = std::function<std::unique_ptr<Automaton>(std::vector<std::string>* warnings)>;
-  std::shared_ptr<Constraint> get(const std::string& key, const Make& make, std::vector<std::string>* warnings = nullptr);
+  std::shared_ptr<Constraint> get(const std::string& key, const Make& make,
+                                  std::vector<std::string>* warnings = nullptr);
   size_t n_kept() const;
 
  private:

@@ -208,7 +208,7 @@ void SchemaReader::read_members(const Json& json, const std::string& path, Objec
     if (const auto language = regex(pattern, path, "patternProperties", RegexMatch::kSearch)) {
       rule.patterns.emplace_back(*language, id);
     } else {
-      rule.additional = kAnySchema;  // nobody knows which names are left for it
+      rule.additional = kAnySchema;  // the names that remain for the keyword are not known
     }
   }
 }

@@ -29,7 +29,7 @@ struct Params {
   bool causal;
   float scale, softcap;  // scale by log2(e) too where there is no cap
   const float* sinks;    // [n heads] or null
-  int most_short;        // the kernels that split keys take sequences of so many rows at most
+  int most_short;        // the most rows of a sequence that the kernels with split keys take
   // Of those kernels: rows of a block, blocks of rows of a sequence, and splits of its keys.
   int rows, n_row_blocks, n_splits;
   float* part_sums;    // [n_seqs, n_kv_heads, n_row_blocks, rows, n_splits, head_dim]

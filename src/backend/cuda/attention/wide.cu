@@ -326,7 +326,7 @@ __global__ void __launch_bounds__(W::kThreads, W::kAtOnce) wide_kernel(const __g
   int next = n_stages - 1, now = 0;  // stages
   for (int step = task.begin; step < task.end; ++step) {
     wait_for_copies(n_stages);
-    __syncthreads();  // the step is there, and nobody reads the stage that the next copies go to
+    __syncthreads();  // the keys of the step have arrived, and no warp reads the stage that the next copies write
     const int to_copy = step + n_stages - 1;
     if (to_copy < task.end) copy_step<W>(stages + next * W::kStageBytes, p, task, places, to_copy);
     commit_copies();
