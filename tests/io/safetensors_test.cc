@@ -158,7 +158,7 @@ TEST_F(SafetensorsDirectory, IndexAndShardsMustAgree) {  // S13
   EXPECT_THAT(refused(), HasSubstr("Git LFS pointer"));
 }
 
-TEST_F(SafetensorsDirectory, ManyEntriesAreRead) {  // S13: slow only because there are so many
+TEST_F(SafetensorsDirectory, ManyEntriesAreRead) {  // S13: the number of entries makes this slow
   std::string map = "{\"a\":\"x.safetensors\"";
   for (int i = 0; i < 100'000; ++i) map += fmt::format(",\"t{}\":\"x.safetensors\"", i);
   write_shard("x.safetensors", "a");
