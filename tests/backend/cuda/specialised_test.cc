@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 // As a launch asks for them: [4096 x 4096] with a norm in front, an uneven size with a bias, three weights, and a gate.
 const ProductShape kShapes[] = {
     {.n_in = 4096, .n_steps = 32, .n_jobs = 1, .n_tiles = 256, .n_out = {4096}, .zero = 8, .split = 16, .n_warps = 16, .has_norm = true, .y_f32 = true},
-    {.n_in = 416, .n_steps = 4, .n_jobs = 1, .n_tiles = 18, .n_out = {280}, .zero = 8, .split = 4, .n_warps = 8, .has_bias = true, .accumulate = true, .rehearses = true},
+    {.n_in = 416, .n_steps = 4, .n_jobs = 1, .n_tiles = 18, .n_out = {280}, .zero = 8, .split = 4, .n_warps = 8, .has_bias = true, .accumulate = true, .warms_instruction_cache = true},
     {.n_in = 2048, .n_steps = 16, .n_jobs = 3, .n_tiles = 192, .first_tile = {0, 128, 160}, .n_out = {2048, 512, 512}, .zero = 8, .split = 8, .n_warps = 8},
     {.n_in = 576, .n_steps = 5, .n_jobs = 2, .n_tiles = 96, .n_out = {1536, 1536}, .zero = 8, .act = 0, .split = 4, .n_warps = 8, .y_f32 = true},
 };
@@ -100,12 +100,12 @@ TEST(Specialised, IsKept) {
   const SpecialisedKernel kernel{SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[0]};
   const auto made = [&] {
     SpecialisedKernels kernels({.major = 9}, folder.string());
-    EXPECT_FALSE(kernels.take_up());
+    EXPECT_FALSE(kernels.load_ready());
     EXPECT_EQ(kernels.find(kernel), nullptr);
     EXPECT_EQ(kernels.find(kernel), nullptr);  // the first request
     kernels.wait();
-    EXPECT_TRUE(kernels.take_up());
-    EXPECT_FALSE(kernels.take_up());
+    EXPECT_TRUE(kernels.load_ready());
+    EXPECT_FALSE(kernels.load_ready());
     EXPECT_EQ(kernels.find(kernel) == nullptr, kernels.n_failed() == 1);
     return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
   };
