@@ -35,6 +35,10 @@ void add_kernels_option(CLI::App& app, ModelOptions& o) {
                  "~/.cache/ingot/kernels) or fixed (those in the program, by a list); --deterministic means fixed")
       ->check(CLI::IsMember({"tuned", "fixed"}))
       ->capture_default_str();
+  app.add_option("--activations", o.activations,
+                 "with --device cuda: type of activations between products: f16 or f32. Without this flag f16, and FP8 "
+                 "weights multiply activations that are quantized to FP8")
+      ->check(CLI::IsMember({"f16", "f32"}));
 }
 
 void add_trace_options(CLI::App& app, ModelOptions& o) {
@@ -191,7 +195,7 @@ RunnerOptions runner_options(ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
   if (!o.trace_path.empty() && !o.trace) o.trace = std::make_shared<TraceFile>(o.trace_path);
   RunnerOptions runner = {
-      .backend = {.device = o.device, .n_threads = o.n_threads, .kernels = o.kernels, .deterministic = o.deterministic},
+      .backend = {.device = o.device, .n_threads = o.n_threads, .activations = o.activations, .kernels = o.kernels, .deterministic = o.deterministic},
       .n_ctx = o.n_ctx,
       .max_batch_tokens = o.chunk,
       .block_size = o.block_size,

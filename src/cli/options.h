@@ -21,6 +21,7 @@ struct ModelOptions {
   int n_checkpoints = 0;
   std::string kv_type = "f16";
   std::string kernels = "tuned";  // or "fixed"
+  std::string activations;        // "f16" or "f32"; empty: chosen (backend.h)
   std::string gpu_memory;      // a share of the device's memory, or bytes; empty: what the context needs
   std::string trace_path;
   std::string log_level = "warn";

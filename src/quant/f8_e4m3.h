@@ -1,7 +1,7 @@
-// F8_E4M3: f32 scale s, then 32 numbers of 8 bits: sign, 4 bits of exponent, 3 of mantissa (OCP's E4M3: no infinity;
-// all bits set but the sign is NaN). w = s * number. The loader converts FP8 checkpoints to this format, whatever part
-// of a matrix shares a scale in the checkpoint, and MXFP8 too. The values are not evenly spaced, so the format has no
-// codes and groups (grouped.h), only decode.
+// F8_E4M3: f32 scale s, then 128 numbers of 8 bits: sign, 4 bits of exponent, 3 of mantissa (OCP's E4M3: no infinity;
+// all bits set but the sign is NaN). w = s * number. The loader converts FP8 checkpoints to this format if a scale
+// covers 128 columns or more. F8_E4M3_32 is the same with 32 numbers: for MXFP8, and for FP8 with other blocks. The
+// values are not evenly spaced, so the formats have no codes and groups (grouped.h), only decode.
 #pragma once
 #include "quant/grouped.h"
 
@@ -27,24 +27,31 @@ inline uint8_t e4m3_from_float(float x) {
   return static_cast<uint8_t>(sign | (nearest - (120 << 3)));
 }
 
-struct F8_E4M3 {
-  static constexpr const char* name = "F8_E4M3";
-  static constexpr int block_size = 32;
-  static constexpr int block_bytes = 36;
-  static constexpr ScaleField scale_fields[] = {{0, 0.0093245f, ScaleKind::kF32}};
+template <int n>
+struct Float8Block {
+  static constexpr int block_size = n;
+  static constexpr int block_bytes = 4 + n;
+  static constexpr ScaleField scale_fields[] = {{0, 0.0093245f, ScaleKind::kF32, false, n >= 128}};
 
-  INGOT_HD static void decode(const uint8_t* block, float* y) {  // y: [32]
+  INGOT_HD static void decode(const uint8_t* block, float* y) {  // y: [n]
     const float scale = float_from_bits(load_u32(block));
-    for (int i = 0; i < 32; ++i) y[i] = scale * float_from_e4m3(block[4 + i]);
+    for (int i = 0; i < n; ++i) y[i] = scale * float_from_e4m3(block[4 + i]);
   }
   static void put(const uint8_t* codes, float scale, uint8_t* block) {
     memcpy(block, &scale, 4);
-    memcpy(block + 4, codes, 32);
+    memcpy(block + 4, codes, n);
   }
   // For random bytes (fill.cc): NaN becomes the largest number.
   static void drop_nan(uint8_t* block) {
     for (int i = 4; i < block_bytes; ++i) block[i] = static_cast<uint8_t>(block[i] - ((block[i] & 0x7F) == 0x7F));
   }
+};
+
+struct F8_E4M3 : Float8Block<128> {
+  static constexpr const char* name = "F8_E4M3";
+};
+struct F8_E4M3_32 : Float8Block<32> {
+  static constexpr const char* name = "F8_E4M3_32";
 };
 
 }  // namespace ingot::quant

@@ -66,7 +66,7 @@ constexpr int kVariants = 256;  // scales to choose from
 // The bits of all scale fields, kVariants times. A field is unit * sigma * factor, where the factors lie between 0.5
 // and 1.5 and have mean square 1. Every second variant negates the factor before it, so that weights have mean 0 also
 // where the levels are not symmetric about 0. Fields of one block share a factor, so that scale and minimum stay in
-// proportion; a field that multiplies another has a factor of its own.
+// proportion; a field that multiplies another has a factor of its own. A field that whole matrices share has no factor.
 std::vector<uint16_t> scale_table(const FormatInfo& f, float sigma, Random& random) {
   std::vector<uint16_t> table;  // [kVariants, n_scale_fields]
   constexpr float kRootMeanSquare = 1.0408f;
@@ -75,7 +75,9 @@ std::vector<uint16_t> scale_table(const FormatInfo& f, float sigma, Random& rand
     factor = v % 2 == 0 ? (0.5f + random.uniform()) / kRootMeanSquare : -factor;
     for (int i = 0; i < f.n_scale_fields; ++i) {
       const quant::ScaleField& field = f.scale_fields[i];
-      const float size = field.multiplies ? (0.5f + random.uniform()) / kRootMeanSquare : sigma * factor;
+      const float size = field.multiplies ? (0.5f + random.uniform()) / kRootMeanSquare
+                         : field.shared   ? sigma
+                                          : sigma * factor;
       table.push_back(scale_bits(field.unit * size, field.kind, random));
     }
   }

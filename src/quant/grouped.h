@@ -30,6 +30,7 @@ struct ScaleField {
   float unit;
   ScaleKind kind = ScaleKind::kF16;
   bool multiplies = false;  // multiplies the field before it, so sigma does not scale it
+  bool shared = false;      // whole rows or matrices share it in checkpoints, so random weights have one value
 };
 
 template <class T>

@@ -164,7 +164,7 @@ TEST(CudaBackend, TakesF16Activations) {
 
 // One format for each layout of weights on the device.
 constexpr Format kEveryKind[] = {Format::F16,  Format::Q4_0, Format::Q4_1, Format::Q8_0, Format::Q5_1,
-                                 Format::Q6_K, Format::Q2_K, Format::IQ4_NL, Format::NVFP4};
+                                 Format::Q6_K, Format::Q2_K, Format::IQ4_NL, Format::NVFP4, Format::F8_E4M3};
 
 // Kernels that are compiled for one product; the first call starts the compilation.
 bool is_for_one_size(const std::string& kernel) { return kernel.ends_with("for this size"); }

@@ -17,6 +17,8 @@ inline constexpr double kHalfError = 2e-4;
 // moves a score by q * step / sqrt(head_dim): at most an eighth of that.
 inline constexpr double kF16Flip = 1.125 / 256;
 
+inline bool is_float8(Format format) { return format == Format::F8_E4M3 || format == Format::F8_E4M3_32; }
+
 // Error of a product with weights of a format, for any activations. For quantized formats, activations become int8 with
 // a scale for each 32. The largest of 32 normal values is about 2.1 deviations, so a step is 2.1 / 127 and its rounding
 // error 0.0048 deviations. Random weights carry that error to the output unchanged: 0.0048 expected. The error of one
@@ -32,10 +34,10 @@ inline constexpr double kF16Flip = 1.125 / 256;
 // f16: 2^-11 at most. Four times that is allowed, because the few groups of a row may nearly cancel.
 inline double weight_error(Format format) {
   if (format == Format::NVFP4_SCALED) return 0x1p-9;
-  return format == Format::F8_E4M3 ? 0.028 : kFloatError;
+  return is_float8(format) ? 0.028 : kFloatError;
 }
 inline double format_error(Format format) {
-  if (format == Format::F8_E4M3) return 0.018;
+  if (is_float8(format)) return 0.018;
   if (info(format).unpack != nullptr) return 0.010;
   return format == Format::BF16 ? 0.004 : kFloatError;
 }

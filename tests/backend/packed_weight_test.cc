@@ -1,5 +1,5 @@
 // Packing keeps codes and scales exactly in every format: products with unit vectors give the weights themselves.
-// (F8_E4M3: to half a step of int8, and its f16 scale; NVFP4_SCALED: to the f16 of its scales.) The unit vectors are
+// (F8_E4M3_32: to half a step of int8, and its f16 scale; NVFP4_SCALED: to the f16 of its scales.) The unit vectors are
 // scaled by 127, which int8 activations hold exactly. And every block format has an int8 kernel. The alternative, 32
 // bits a weight, gives right results too, so no other test would notice it.
 #include "backend/cpu/packed_weight.h"
@@ -68,7 +68,7 @@ TEST_P(PackedWeights, HoldTheWeightsExactly) {
 // Scales that f16 cannot hold: all very small or very large.
 TEST_P(PackedWeights, HoldScalesOfAnySizeExactly) {
   const auto backend = backend_of(*GetParam());
-  for (const Format format : {Format::AFFINE4_32, Format::AFFINE4_64, Format::AFFINE8_32, Format::AFFINE8_64, Format::F8_E4M3})
+  for (const Format format : {Format::AFFINE4_32, Format::AFFINE4_64, Format::AFFINE8_32, Format::AFFINE8_64, Format::F8_E4M3_32})
     for (const float size : {1e-30f, 1e-7f, 3e5f, 1e20f}) {
       const uint64_t seed = std::random_device{}();
       SCOPED_TRACE(testing::Message() << info(format).name << " times " << size << ", seed " << seed);
@@ -96,15 +96,15 @@ TEST_P(PackedWeights, KeepAScaleOnce) {
   EXPECT_EQ(bits_of(Format::AFFINE8_64), 8.5);
   EXPECT_EQ(bits_of(Format::AFFINE4_32), 5.0);
   EXPECT_EQ(bits_of(Format::AFFINE8_32), 9.0);
-  EXPECT_EQ(bits_of(Format::F8_E4M3), 8.5);
+  EXPECT_EQ(bits_of(Format::F8_E4M3_32), 8.5);
 }
 
 // A NaN makes its own row NaN, and no other row.
 TEST_P(PackedWeights, LetNaNThrough) {
   const auto backend = backend_of(*GetParam());
-  std::vector<uint8_t> bytes = random_bytes(Format::F8_E4M3, 1);
-  bytes[3 * row_bytes(Format::F8_E4M3, kIn) + 4] = 0x7F;
-  const Weight w = backend->prepare({.format = Format::F8_E4M3, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
+  std::vector<uint8_t> bytes = random_bytes(Format::F8_E4M3_32, 1);
+  bytes[3 * row_bytes(Format::F8_E4M3_32, kIn) + 4] = 0x7F;
+  const Weight w = backend->prepare({.format = Format::F8_E4M3_32, .n_out = kOut, .n_in = kIn, .codes = bytes.data()}, kForMatmul);
   std::vector<float> x(kIn, 1.0f), got(kOut);
   const Tensor in = backend->alloc(DType::kF32, 1, kIn), y = backend->alloc(DType::kF32, 1, kOut);
   backend->upload(in, x.data());

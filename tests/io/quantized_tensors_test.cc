@@ -2,6 +2,7 @@
 // decode to the oracle's weights, bit by bit. And refused input: tensors that are missing or do not match (bad-input
 // rows S10, S11).
 #include "io/huggingface/quantized_tensors.h"
+#include "quant/f8_e4m3.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -62,19 +63,19 @@ constexpr Expected kExpected[] = {
     {"ct_7bit_asym", Format::AFFINE8_64, "INT 7-bit"},
     {"ct_7bit_old", Format::AFFINE8_64, "INT 7-bit g64"},
     {"ct_8bit_rows_asym", Format::AFFINE8_64, "INT 8-bit"},
-    {"ct_fp8_blocks", Format::F8_E4M3, "FP8 E4M3 16x64"},
+    {"ct_fp8_blocks", Format::F8_E4M3_32, "FP8 E4M3 16x64"},
     {"ct_fp8_rows", Format::F8_E4M3, "FP8 E4M3 rows"},
     {"ct_fp8_tensor", Format::F8_E4M3, "FP8 E4M3"},
     {"ct_int8", Format::AFFINE8_64, "INT 8-bit"},
     {"ct_int8_asym", Format::AFFINE8_64, "INT 8-bit"},
     {"ct_int8_tensor", Format::AFFINE8_64, "INT 8-bit", false},
     {"ct_mxfp4", Format::MXFP4, "MXFP4"},
-    {"ct_mxfp8", Format::F8_E4M3, "FP8 E4M3 1x32"},
+    {"ct_mxfp8", Format::F8_E4M3_32, "FP8 E4M3 1x32"},
     {"ct_nvfp4", Format::NVFP4_SCALED, "NVFP4", false},
-    {"fp8_blocks", Format::F8_E4M3, "FP8 E4M3 128x128"},
-    {"fp8_blocks_bf16", Format::F8_E4M3, "FP8 E4M3 32x64"},
+    {"fp8_blocks", Format::F8_E4M3_32, "FP8 E4M3 128x128"},
+    {"fp8_blocks_bf16", Format::F8_E4M3_32, "FP8 E4M3 32x64"},
     {"fp8_odd_blocks", Format::F32, "FP8 E4M3 16x24"},
-    {"fp8_powers_of_two", Format::F8_E4M3, "FP8 E4M3 32x64"},
+    {"fp8_powers_of_two", Format::F8_E4M3_32, "FP8 E4M3 32x64"},
     {"fp8_rows", Format::F8_E4M3, "FP8 E4M3 rows"},
     {"fp8_tensor", Format::F8_E4M3, "FP8 E4M3"},
     {"gptq_2bit_g64_sym", Format::AFFINE4_64, "GPTQ 2-bit g64"},
@@ -101,14 +102,14 @@ constexpr Expected kExpected[] = {
     {"mlx_8bit_g32_float32", Format::AFFINE8_32, "MLX 8-bit g32"},
     {"mlx_8bit_g64_bfloat16", Format::AFFINE8_64, "MLX 8-bit g64"},
     {"mlx_mxfp4", Format::MXFP4, "MLX MXFP4"},
-    {"mlx_mxfp8", Format::F8_E4M3, "MLX MXFP8"},
+    {"mlx_mxfp8", Format::F8_E4M3_32, "MLX MXFP8"},
     {"mlx_nvfp4", Format::NVFP4, "MLX NVFP4"},
     {"mlx_nvfp4_odd", Format::F32, "MLX NVFP4"},
     {"modelopt_fp8", Format::F8_E4M3, "FP8 E4M3"},
-    {"modelopt_fp8_blocks", Format::F8_E4M3, "FP8 E4M3 128x128"},
+    {"modelopt_fp8_blocks", Format::F8_E4M3_32, "FP8 E4M3 128x128"},
     {"modelopt_fp8_rows", Format::F8_E4M3, "FP8 E4M3 rows"},
     {"modelopt_mxfp4", Format::MXFP4, "ModelOpt MXFP4"},
-    {"modelopt_mxfp8", Format::F8_E4M3, "FP8 E4M3 1x32"},
+    {"modelopt_mxfp8", Format::F8_E4M3_32, "FP8 E4M3 1x32"},
     {"modelopt_nvfp4", Format::NVFP4_SCALED, "ModelOpt NVFP4"},
     {"modelopt_nvfp4_odd", Format::F32, "ModelOpt NVFP4"},
     {"mxfp4_experts", Format::MXFP4, "MXFP4"},
@@ -166,6 +167,27 @@ INSTANTIATE_TEST_SUITE_P(Files, QuantizedGoldens, testing::ValuesIn(names()), []
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
+
+// Blocks of 128 x 128 become blocks of 128 columns, by the definition of the layout.
+TEST(QuantizedTensors, GathersFloat8WithBlocksOf128) {
+  const float scales[2][2] = {{0.5f, 2}, {3, 0.25f}};
+  const std::string scale_bytes(reinterpret_cast<const char*>(scales), sizeof scales);
+  const std::string bytes = QuantizedBytes().add("m.weight", "F8_E4M3", {130, 256}).add("m.weight_scale_inv", "F32", {2, 2}, scale_bytes).bytes();
+  const auto files = Safetensors::parse(span_of(bytes), "m.safetensors");
+  const std::string config = R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})";
+  const QuantizedTensors tensors(files, HfQuantization::read(JsonDocument::parse(config, "config.json").root()), "model");
+  const GatheredMatrix gathered = tensors.gather(*tensors.find("m"));
+  ASSERT_STREQ(info(gathered.format).name, "F8_E4M3");
+  std::vector<float> row(256);
+  for (const int64_t i : {0, 1, 127, 128, 129}) {
+    decode_row(Format::F8_E4M3, gathered.bytes() + i * row_bytes(Format::F8_E4M3, 256), row.data(), 256);
+    for (int k = 0; k < 256; ++k) {
+      const auto number = static_cast<uint8_t>(i * 256 + k);
+      if ((number & 0x7F) == 0x7F) EXPECT_TRUE(std::isnan(row[k]));
+      else EXPECT_EQ(row[k], scales[i / 128][k / 128] * quant::float_from_e4m3(number)) << "row " << i << ", column " << k;
+    }
+  }
+}
 
 // ---- tensors that do not match ----
 

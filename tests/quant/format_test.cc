@@ -51,7 +51,8 @@ constexpr Expected kExpected[] = {
     {Format::AFFINE4_64, "AFFINE4_64", {}, 64, 40},
     {Format::AFFINE8_32, "AFFINE8_32", {}, 32, 40},
     {Format::AFFINE8_64, "AFFINE8_64", {}, 64, 72},
-    {Format::F8_E4M3, "F8_E4M3", {}, 32, 36},
+    {Format::F8_E4M3, "F8_E4M3", {}, 128, 132},
+    {Format::F8_E4M3_32, "F8_E4M3_32", {}, 32, 36},
     {Format::NVFP4_SCALED, "NVFP4_SCALED", {}, 64, 40},
 };
 

@@ -4,7 +4,7 @@
     pip install 'mlx[cpu]' numpy && python tools/quant_goldens/make_mlx.py tests/data/quant
 
 AFFINE4_64.decode.bin  u32 n_blocks, the blocks, f32 weights: random codes with scales and minima that are f16, bf16, zero
-F8_E4M3.decode.bin     the same: every code, under random f32 scales
+F8_E4M3.decode.bin     the same: every code, under random f32 scales; F8_E4M3_32 too
 NVFP4_SCALED.decode.bin  the same: random codes, every E4M3 that is a scale, under random f32 scales
 """
 import pathlib
@@ -43,11 +43,11 @@ def affine(out, rng, bits, size):
     write(out, f"AFFINE{bits}_{size}", blocks, np.array(weights))
 
 
-def float8(out, rng):
-    codes = rng.permutation(np.tile(np.arange(256, dtype=np.uint8), 3)).reshape(-1, 32)
+def float8(out, rng, name, size):
+    codes = rng.permutation(np.tile(np.arange(256, dtype=np.uint8), 3)).reshape(-1, size)
     scales = rng.standard_normal(len(codes)).astype(np.float32)
     numbers = np.array(mx.from_fp8(mx.array(codes), dtype=mx.float32))
-    write(out, "F8_E4M3", [struct.pack("<f", s) + c.tobytes() for s, c in zip(scales, codes)], scales[:, None] * numbers)
+    write(out, name, [struct.pack("<f", s) + c.tobytes() for s, c in zip(scales, codes)], scales[:, None] * numbers)
 
 
 def nvfp4_scaled(out, rng):
@@ -71,8 +71,9 @@ def main():
     for bits in (4, 8):
         for size in (32, 64):
             affine(out, rng, bits, size)
-    float8(out, rng)
+    float8(out, rng, "F8_E4M3_32", 32)
     nvfp4_scaled(out, rng)
+    float8(out, rng, "F8_E4M3", 128)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@
 #include "backend/cuda/experts/experts.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/matmul/dense_matmul.h"
+#include "backend/cuda/matmul/float8.h"
 #include "backend/cuda/matmul/matmul_kernels.h"
 #include "backend/cuda/matmul/weight_upload.h"
 #include "backend/cuda/memory.h"
@@ -133,8 +134,11 @@ class CudaBackend final : public Backend, public RecordedSteps {
   // cuda_weights.cc
   void pack_dense(cuda::PackedWeight& w, const Weight& host);
   void pack_codes(cuda::PackedWeight& w, const Weight& host);
+  bool is_float8(const Weight& host) const;
+  void pack_float8(cuda::PackedWeight& w, const Weight& host);
+  uint32_t* fact_of(cuda::PackedWeight& w);
   cuda::WeightUpload& weight_upload();
-  void finish_weights();     // reads the factors that so far only the device knows
+  void finish_weights();     // reads the facts that so far only the device knows
   void* take(size_t bytes);  // allocates device memory that lives as long as the backend
   // Both grow `memory` to at least `bytes`, after the work that uses it has ended. Recorded steps hold scratch
   // addresses, so scratch_at_least drops recorded steps when scratch moves. They hold no address of memory from
@@ -147,7 +151,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   // it.
   struct Input {
     Tensor x;
-    std::optional<cuda::DeferredNorm> norm;
+    std::optional<cuda::DeferredNorm> norm = {};
+    std::optional<cuda::Float8Rows> float8 = {};  // x as 8-bit floats, from the product before
   };
   Input input_of(const Tensor& x, const Tensor& normed, const NormArgs& norm, const Weight& w);
   void launch(const cuda::MatmulKernel& kernel, cuda::Matvec m, Input& input);
@@ -158,7 +163,13 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void time_kernels(int64_t most_rows);
   double time_kernel(const cuda::MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows);
   void decoded_product(const Tensor& y, const Tensor& x, const cuda::PackedWeight& w, bool accumulate);
-  void product(const Tensor& y, Input input, const Weight& w, const Tensor& bias, bool accumulate);
+  bool library_product(const Tensor& y, Input& input, const cuda::PackedWeight& w, const cuda::MatmulKernel& kernel,
+                       bool accumulate);
+  bool float8_product(const Tensor& y, Input& input, const cuda::PackedWeight& w, bool accumulate);
+  void quantize(Input& input, bool whole_rows);
+  bool can_run_side_by_side(const Input& input, std::span<const Weight* const> weights);
+  void products(std::span<const Tensor> y, Input& input, std::span<const Weight* const> weights);
+  void product(const Tensor& y, Input& input, const Weight& w, const Tensor& bias, bool accumulate);
   Tensor aligned(const Tensor& x);
   void route(const MoeArgs& args);
   bool takes_rows(const cuda::ExpertMatmul& m) const;
@@ -179,6 +190,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void mark_graphs_stale();
   void sample_greedy(const Tensor& logits);
   void sample_rows(const Tensor& logits);
+  void copy_draws(void* to, const void* from, size_t bytes);
   void collect_draws();
   std::span<const int32_t> host_drawn_tokens(const Batch& batch);
   void sample_on_host(const float* logits, std::vector<Sampled>& sampled);
@@ -197,11 +209,10 @@ class CudaBackend final : public Backend, public RecordedSteps {
   std::vector<Weight> factors_;  // the weights that products use
   std::unique_ptr<cuda::DenseMatmul> dense_;
   std::unique_ptr<cuda::WeightUpload> upload_;  // until reserve()
-  std::vector<cuda::PackedWeight*>
-      without_factor_;  // the device is finding their largest scales, one for each word of largest_
-  cuda::Memory largest_;
+  std::vector<cuda::PackedWeight*> without_facts_;  // the device is finding one for each, a word of facts_
+  cuda::Memory facts_;
   cuda::Memory raw_;       // a weight or a part of it, in the file's layout, while it is repacked
-  cuda::Memory decoded_;   // a slice of a quantized weight, for the dense product
+  cuda::Memory decoded_;   // a slice of a quantized weight for the dense product, or activations as 8-bit floats
   cuda::Memory act_copy_;  // activations converted to act_
   cuda::Memory arranged_;  // activations in matvec's layout, if shared memory is too small for them
   cuda::Memory up_;        // the second product of gate_up
@@ -229,7 +240,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   cuda::Memory best_, sampled_;    // keys or RowDrawn on the device; pinned: the same, then the logits of host_rows_
   cuda::Memory argmax_;            // RowArgmax, zero between draws
   cuda::Memory draws_, draws_pinned_;
-  cudaEvent_t drawn_event_ = nullptr;  // the draws have reached the host
+  cudaEvent_t drawn_event_ = nullptr;   // the draws have reached the host
+  cudaEvent_t copied_event_ = nullptr;  // what the draws need has reached the device
   std::vector<Sampled> drawn_;         // what the last sample drew, once collected
   std::vector<int32_t> tokens_;        // the batch's tokens, if the host drew some of them
   std::unique_ptr<ThreadPool> pool_;   // for the host sampler

@@ -27,13 +27,35 @@ Device::Device(int index) : index_(index) {
              .minor = properties.minor,
              .n_multiprocessors = properties.multiProcessorCount,
              .most_shared = properties.sharedMemPerBlockOptin,
-             .l2_bytes = static_cast<size_t>(properties.l2CacheSize)};
+             .l2_bytes = static_cast<size_t>(properties.l2CacheSize),
+             .multiplies_float8 = 10 * properties.major + properties.minor >= 89};
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+  for (cudaStream_t* other : {&copy_stream_, &branch_})
+    check(cudaStreamCreateWithFlags(other, cudaStreamNonBlocking), "cudaStreamCreate");
+  for (cudaEvent_t* event : {&forked_, &ended_})
+    check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
 }
 
 Device::~Device() {
   select_device(index_);
-  cudaStreamDestroy(stream_);
+  for (cudaEvent_t event : {forked_, ended_}) cudaEventDestroy(event);
+  for (cudaStream_t stream : {branch_, copy_stream_, stream_}) cudaStreamDestroy(stream);
+}
+
+void Device::begin_branch() {
+  check(cudaEventRecord(forked_, stream_), "cudaEventRecord");
+  check(cudaStreamWaitEvent(branch_, forked_), "cudaStreamWaitEvent");
+  on_branch_ = true;
+}
+
+void Device::end_branch() noexcept {
+  on_branch_ = false;
+  branch_status_ = cudaEventRecord(ended_, branch_);
+}
+
+void Device::join() {
+  check(branch_status_, "cudaEventRecord");
+  check(cudaStreamWaitEvent(stream_, ended_), "cudaStreamWaitEvent");
 }
 
 void Device::prepare(const void* kernel, size_t shared, unsigned cluster_blocks) {

@@ -25,6 +25,7 @@ struct DeviceLimits {
   int n_multiprocessors = 1;
   size_t most_shared = size_t{48} << 10;  // most bytes of shared memory in one block
   size_t l2_bytes = 0;
+  bool multiplies_float8 = false;  // products of 8-bit floats by the tensor cores, unless the backend's options forbid it
 
   bool is_hopper() const { return major == 9; }  // newer GPUs do not have Hopper's special instructions
   bool has_dependent_launch() const { return major >= 9; }
@@ -43,15 +44,33 @@ class Device {
   void make_current() const;
 
   int index() const { return index_; }
-  cudaStream_t stream() const { return stream_; }
+  cudaStream_t stream() const { return on_branch_ ? branch_ : stream_; }
+  // For copies that must not wait for the work in stream().
+  cudaStream_t copy_stream() const { return copy_stream_; }
   const std::string& name() const { return name_; }
   size_t memory_bytes() const { return memory_bytes_; }
   const DeviceLimits& limits() const { return limits_; }
   int n_multiprocessors() const { return limits_.n_multiprocessors; }
   size_t most_shared() const { return limits_.most_shared; }
   bool is_hopper() const { return limits_.is_hopper(); }
+  void forbid_float8() { limits_.multiplies_float8 = false; }
   bool has_dependent_launch() const { return limits_.has_dependent_launch(); }
   bool has_clusters() const { return limits_.has_clusters(); }
+
+  // Kernels that leave much of the GPU idle may run beside others: while a Branch lives, stream() is another stream, which
+  // goes on from here. join() makes the stream wait for all branches.
+  class Branch {
+   public:
+    explicit Branch(Device& device) : device_(device) { device_.begin_branch(); }
+    ~Branch() { device_.end_branch(); }
+    Branch(const Branch&) = delete;
+    Branch& operator=(const Branch&) = delete;
+
+   private:
+    Device& device_;
+  };
+  bool on_branch() const { return on_branch_; }
+  void join();
 
   // Allows launches of the kernel with `shared` bytes of dynamic shared memory and clusters of `cluster_blocks` blocks.
   // Calls the driver only when a limit has to be raised.
@@ -71,10 +90,15 @@ class Device {
     unsigned counted = 0;  // blocks of the largest cluster in at_once
     ClustersAtOnce at_once{};
   };
+  void begin_branch();
+  void end_branch() noexcept;
   cudaError_t permit(Kernel& k, const void* kernel, size_t shared, unsigned cluster_blocks);
 
   const int index_;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_ = nullptr, copy_stream_ = nullptr, branch_ = nullptr;
+  cudaEvent_t forked_ = nullptr, ended_ = nullptr;  // of the branch
+  bool on_branch_ = false;
+  cudaError_t branch_status_ = cudaSuccess;
   std::string name_;
   size_t memory_bytes_ = 0;
   DeviceLimits limits_;

@@ -84,7 +84,9 @@ struct Event {
 };
 
 // Matrices that take much of a step's time. For the others, the list decides.
-bool is_worth_timing(const PackedWeight& w) { return w.layout != cuda::Layout::kDense && w.n_in * w.n_out >= 1 << 20; }
+bool is_worth_timing(const PackedWeight& w) {
+  return w.layout != cuda::Layout::kDense && w.layout != cuda::Layout::kFloat8 && w.n_in * w.n_out >= 1 << 20;
+}
 
 }  // namespace
 
@@ -99,10 +101,11 @@ double CudaBackend::time_kernel(const MatmulKernel& kernel, const std::vector<co
   size_t next = 0;
   double best = INFINITY;
   forced_ = &kernel;
-  product(y, {x, {}}, first, {}, false);  // allocates scratch, and loads the kernel to the device
+  Input input{x};
+  product(y, input, first, {}, false);  // allocates scratch, and loads the kernel to the device
   for (int round = 0; round < 2; ++round) {
     check(cudaEventRecord(begin.event, device_.stream()), "cudaEventRecord");
-    for (size_t i = 0; i < kProducts; ++i) product(y, {x, {}}, *weights[++next % weights.size()], {}, false);
+    for (size_t i = 0; i < kProducts; ++i) product(y, input, *weights[++next % weights.size()], {}, false);
     check(cudaEventRecord(end.event, device_.stream()), "cudaEventRecord");
     check(cudaEventSynchronize(end.event), "cudaEventSynchronize");
     float ms = 0;

@@ -50,6 +50,7 @@ int checked_index(const BackendOptions& options) {
 
 CudaBackend::CudaBackend(const BackendOptions& options) : device_(checked_index(options)) {
   if (options.activations == "f32") act_ = DType::kF32;
+  if (!options.activations.empty()) device_.forbid_float8();
   deterministic_ = options.deterministic;
   if (device_.limits().major < 8)
     throw UsageError("{} has compute capability {}.{}: 8.0 (Ampere) or newer is needed; use the device cpu",
@@ -74,6 +75,7 @@ CudaBackend::~CudaBackend() {
   drop_graphs();
   clock_.reset();
   if (drawn_event_ != nullptr) cudaEventDestroy(drawn_event_);
+  if (copied_event_ != nullptr) cudaEventDestroy(copied_event_);
 }
 
 size_t CudaBackend::available_bytes() const {
@@ -177,7 +179,9 @@ CudaBackend::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) con
       .up = rows,
       .act_copy = std::max(rows, static_cast<size_t>(limits.max_expert_floats) * element),
       .arranged = cuda::matvec_scratch(few),
-      .decoded = codes ? std::max(static_cast<size_t>(cuda::kDecodedBytes), 256 * row) : 0,
+      .decoded = codes ? std::max({static_cast<size_t>(cuda::kDecodedBytes), 256 * row,
+                                   cuda::float8_rows_bytes(limits.max_tokens, limits.max_width)})
+                       : 0,
       .partials = size_t{4} * static_cast<size_t>(device_.n_multiprocessors()) * 16 *
                   static_cast<size_t>(limits.head_dim + 2) * sizeof(float),
       .order = limits.max_expert_rows > 0 ? cuda::expert_order_bytes(limits.max_expert_rows, cuda::kMaxExperts) : 0};

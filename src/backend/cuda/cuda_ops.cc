@@ -37,14 +37,14 @@ const PackedWeight& CudaBackend::ready(const Weight& w) {
 }
 
 CudaBackend::Input CudaBackend::input_of(const Tensor& x, const Tensor& normed, const NormArgs& args, const Weight& w) {
-  if (!args.weight) return {aligned(x), {}};
+  if (!args.weight) return {aligned(x)};
   const cuda::DeferredNorm norm_later{normed, x, args};
   const bool can_wait = act_ == DType::kF16 && !deterministic_ && cuda::can_defer(norm_later) &&
                         x.cols <= kMaxDeferred && normed.dtype == act_ && on_16_bytes(normed) &&
                         kernel_for(w, x.rows).run == cuda::matvec;
-  if (can_wait) return {normed, norm_later};
+  if (can_wait) return {.x = normed, .norm = norm_later};
   norm(normed, x, args);
-  return {normed, {}};
+  return {normed};
 }
 
 // The first product of an input computes its norm; later ones read what it wrote.
@@ -62,25 +62,104 @@ void CudaBackend::launch(const cuda::MatmulKernel& kernel, cuda::Matvec m, Input
 }
 
 // y = x w^T + bias, or y += x w^T + bias.
-void CudaBackend::product(const Tensor& y, Input input, const Weight& weight, const Tensor& bias, bool accumulate) {
+void CudaBackend::product(const Tensor& y, Input& input, const Weight& weight, const Tensor& bias, bool accumulate) {
   CHECK_EQ(input.x.cols, weight.n_in);
   CHECK_EQ(y.cols, weight.n_out);
   const PackedWeight& w = ready(weight);
   const cuda::MatmulKernel& kernel = kernel_for(weight, input.x.rows);
   if (kernel.run != nullptr)
     return launch(kernel, {.jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate}, input);
-  const Tensor x = in_act_dtype(input.x);
-  if (kernel.decodes) {
-    decoded_product(y, x, w, accumulate);
-  } else {
-    if (deterministic_ || !dense_->run(y, x, w.data, 1.0f, accumulate, device_))
+  if (!library_product(y, input, w, kernel, accumulate)) {
+    const Tensor x = in_act_dtype(input.x);
+    if (kernel.decodes || kernel.float8) {
+      input.float8.reset();  // the decoded weight takes its place
+      decoded_product(y, x, w, accumulate);
+    } else {
       cuda::plain_matmul(y, x, w, accumulate, device_);
-    check_launch("plain_matmul");
+      check_launch("plain_matmul");
+    }
   }
   if (bias) {
     cuda::add_rows(y, bias, true, device_);
     check_launch("add_rows");
   }
+}
+
+// Returns false, and does nothing, if cuBLASLt does not take the weight as it is.
+bool CudaBackend::library_product(const Tensor& y, Input& input, const PackedWeight& w, const cuda::MatmulKernel& kernel,
+                                  bool accumulate) {
+  if (kernel.float8) return float8_product(y, input, w, accumulate);
+  if (kernel.decodes || deterministic_) return false;
+  return dense_->run(y, in_act_dtype(input.x), w.data, 1.0f, accumulate, device_);
+}
+
+// Whether cuBLASLt can run these products side by side. They share scratch, so none of them may decode its weight.
+bool CudaBackend::can_run_side_by_side(const Input& input, std::span<const Weight* const> weights) {
+  constexpr int64_t kMostRows = 512;  // more rows fill the device
+  const int64_t n = input.x.rows;
+  if (deterministic_ || input.norm || n > kMostRows || input.x.dtype != act_ || !on_16_bytes(input.x)) return false;
+  const PackedWeight& first = ready(*weights[0]);
+  return std::ranges::all_of(weights, [&](const Weight* w) {
+    const cuda::MatmulKernel& kernel = kernel_for(*w, n);
+    return kernel.run == nullptr && !kernel.decodes && packed(*w).layout == first.layout &&
+           cuda::takes_whole_rows(packed(*w), n) == cuda::takes_whole_rows(first, n);
+  });
+}
+
+// y[i] = x w[i]^T. Kernels of few rows or few outputs leave much of the device idle, so all products but the first run on
+// a branch.
+void CudaBackend::products(std::span<const Tensor> y, Input& input, std::span<const Weight* const> weights) {
+  std::vector<bool> done(y.size());
+  if (can_run_side_by_side(input, weights)) {
+    const auto run = [&](size_t i) {
+      done[i] =
+          library_product(y[i], input, packed(*weights[i]), kernel_for(*weights[i], input.x.rows), /*accumulate=*/false);
+    };
+    if (packed(*weights[0]).layout == cuda::Layout::kFloat8)
+      quantize(input, cuda::takes_whole_rows(packed(*weights[0]), input.x.rows));
+    {
+      const cuda::Device::Branch branch(device_);
+      for (size_t i = 1; i < y.size(); ++i) run(i);
+    }
+    run(0);
+    device_.join();
+  }
+  for (size_t i = 0; i < y.size(); ++i)
+    if (!done[i]) product(y[i], input, *weights[i], {}, false);
+}
+
+// Rows of 8-bit floats for all whole groups of rows, or for all rows.
+void CudaBackend::quantize(Input& input, bool whole_rows) {
+  const int64_t n = input.x.rows, n_grouped = whole_rows ? n : n / cuda::kFloat8Group * cuda::kFloat8Group;
+  if (n_grouped == 0 || (input.float8 && input.float8->whole_rows == whole_rows)) return;
+  void* to = scratch_at_least(decoded_, cuda::float8_rows_bytes(n_grouped, input.x.cols));
+  const Tensor x = aligned(in_act_dtype(input.x));
+  input.float8 = cuda::quantize_rows(to, x.slice_rows(0, n_grouped), whole_rows, device_);
+  check_launch("quantize_rows");
+}
+
+// Returns false if cuBLASLt has no kernel for these sizes. The products of one input quantize it once. Rows after the
+// last whole group are multiplied as halves.
+bool CudaBackend::float8_product(const Tensor& y, Input& input, const PackedWeight& w, bool accumulate) {
+  const int64_t n = input.x.rows;
+  const int at_once = cuda::most_float8_rows(device_.limits(), w.n_in);
+  quantize(input, cuda::takes_whole_rows(w, n));
+  const int64_t n_grouped = input.float8 ? input.float8->n : 0;
+  if (n_grouped < n && at_once == 0) return false;
+  if (n_grouped > 0 && !dense_->run_float8(y.slice_rows(0, n_grouped), *input.float8, w, accumulate, device_))
+    return false;
+  const Tensor x = aligned(in_act_dtype(input.x));
+  for (int64_t first = n_grouped; first < n; first += at_once) {
+    const int64_t n_rows = std::min<int64_t>(at_once, n - first);
+    cuda::float8_rows({.x = x.slice_rows(first, n_rows),
+                       .jobs = {{&w, nullptr}},
+                       .y = {y.slice_rows(first, n_rows)},
+                       .n_jobs = 1,
+                       .accumulate = accumulate},
+                      device_);
+    check_launch("float8_rows");
+  }
+  return true;
 }
 
 // Slice by slice of the weight, as halves that stay in the L2 cache until cuBLASLt reads them.
@@ -94,18 +173,35 @@ void CudaBackend::decoded_product(const Tensor& y, const Tensor& x, const Packed
     check_launch("unpack_rows");
     const Tensor part{static_cast<char*>(y.data) + first * static_cast<int64_t>(dtype_bytes(y.dtype)), y.dtype, y.rows,
                       n, y.stride};
-    CHECK(dense_->run(part, x, decoded, w.factor, accumulate, device_));
+    if (!deterministic_) {
+      CHECK(dense_->run(part, x, decoded, w.factor, accumulate, device_));
+      continue;
+    }
+    const PackedWeight halves{.factor = w.factor, .n_out = n, .n_in = w.n_in, .data = decoded};
+    cuda::tile_matmul({.x = aligned(x),
+                       .jobs = {{&halves, nullptr}},
+                       .y = {part},
+                       .n_jobs = 1,
+                       .accumulate = accumulate,
+                       .batch_invariant = true},
+                      device_);
+    check_launch("tile_matmul");
   }
 }
 
-void CudaBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) { product(y, {x, {}}, w, bias, false); }
+void CudaBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) {
+  Input input{x};
+  product(y, input, w, bias, false);
+}
 
 void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) {
-  product(residual, {x, {}}, w, bias, true);
+  Input input{x};
+  product(residual, input, w, bias, true);
 }
 
 void CudaBackend::norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) {
-  product(y, input_of(x, normed, args, w), w, bias, false);
+  Input input = input_of(x, normed, args, w);
+  product(y, input, w, bias, false);
 }
 
 void CudaBackend::gate_up(const GateUpArgs& a) {
@@ -121,8 +217,11 @@ void CudaBackend::gate_up(const GateUpArgs& a) {
   }
   const Tensor up{scratch_at_least(up_, static_cast<size_t>(a.y.rows * a.y.cols) * dtype_bytes(a.y.dtype)), a.y.dtype,
                   a.y.rows, a.y.cols, a.y.cols};
-  product(a.y, input, *a.w_gate, a.b_gate, false);
-  product(up, {input.x, {}}, *a.w_up, a.b_up, false);
+  const Tensor outputs[] = {a.y, up};
+  const Weight* weights[] = {a.w_gate, a.w_up};
+  products(outputs, input, weights);
+  for (const auto& [y, bias] : {std::pair{a.y, a.b_gate}, {up, a.b_up}})
+    if (bias) cuda::add_rows(y, bias, true, device_);
   act_mul(a.y, a.y, up, a.act);
 }
 
@@ -132,11 +231,12 @@ void CudaBackend::qkv(const QkvArgs& a) {
   const Tensor outputs[] = {a.q, a.k, a.v};
   ready(*a.wq);
   Input input = input_of(a.x, a.normed, a.norm, *a.wq);
-  for (int i = 0; i < 3;) {  // neighbours of one layout share a launch
+  for (int i = 0; i < 3;) {  // neighbours of one layout share a launch, or run side by side
     const cuda::MatmulKernel& kernel = kernel_for(*weights[i], input.x.rows);
     if (kernel.run == nullptr) {
-      product(outputs[i], input, *weights[i], {}, false);
-      ++i;
+      const int n = i == 0 && can_run_side_by_side(input, weights) ? 3 : 1;
+      products(std::span(outputs).subspan(i, n), input, std::span(weights).subspan(i, n));
+      i += n;
       continue;
     }
     cuda::Matvec m{};

@@ -1,10 +1,12 @@
 // Weights of CudaBackend: copied to the device piece by piece, and repacked there. Loading does not wait for the
-// device. The device finds the largest scale of a weight, which determines the weight's factor (packed_weight.h). The
-// host reads it when an op first needs a factor.
+// device. The device finds one fact about a weight: the largest scale, which determines the weight's factor, or for
+// 8-bit floats what shares a scale (packed_weight.h). The host reads the facts when an op first needs one.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/matmul/float8.h"
 #include "backend/cuda/matmul/pack.h"
 #include "base/error.h"
 
@@ -16,7 +18,7 @@ using cuda::PackedWeight;
 
 namespace {
 
-constexpr size_t kMaxWithoutFactor = 1024;
+constexpr size_t kMaxWithoutFacts = 1024;
 
 int64_t code_bytes(const FormatInfo& format) { return format.code_bits == 4 ? 16 : 32; }  // of one unit
 // The units of one expert, in whole tiles.
@@ -38,7 +40,9 @@ Weight CudaBackend::prepare(const Weight& host, unsigned use) {
   if (host.packed == nullptr) {  // otherwise the weight is an embedding that is also the output matrix
     PackedWeight& w = weights_.emplace_back();
     w.f32 = act_ == DType::kF32, w.n_out = host.n_out, w.n_in = host.n_in, w.n_experts = host.n_experts;
-    info(host.format).unpack == nullptr ? pack_dense(w, host) : pack_codes(w, host);
+    is_float8(host)                          ? pack_float8(w, host)
+    : info(host.format).unpack == nullptr ? pack_dense(w, host)
+                                          : pack_codes(w, host);
     weight.packed = &w;
     weight.codes = nullptr;
   }
@@ -49,6 +53,7 @@ Weight CudaBackend::prepare(const Weight& host, unsigned use) {
 size_t CudaBackend::packed_bytes(const Weight& shape, unsigned /*use*/) const {
   const FormatInfo& f = info(shape.format);
   const bool f32 = act_ == DType::kF32;
+  if (is_float8(shape)) return cuda::float8_bytes(shape.n_out, shape.n_in);
   if (f.unpack == nullptr) return static_cast<size_t>(shape.n_experts * shape.n_out * shape.n_in) * (f32 ? 4 : 2);
   const int64_t n_units = shape.n_experts * units_of(shape.n_out, shape.n_in);
   return static_cast<size_t>(n_units * (code_bytes(f) + scale_bytes(f, f32)));
@@ -79,6 +84,34 @@ void CudaBackend::pack_dense(PackedWeight& w, const Weight& host) {
   }
 }
 
+// Experts have no kernels for 8-bit floats, so they become halves.
+bool CudaBackend::is_float8(const Weight& host) const {
+  return host.format == Format::F8_E4M3 && host.n_experts == 1 && act_ == DType::kF16 && cuda::can_be_float8(host.n_in);
+}
+
+void CudaBackend::pack_float8(PackedWeight& w, const Weight& host) {
+  w.layout = cuda::Layout::kFloat8;
+  char* to = static_cast<char*>(take(cuda::float8_bytes(w.n_out, w.n_in)));
+  w.data = to;
+  w.scales = to + w.n_out * w.n_in;
+  const size_t tables = static_cast<size_t>(cuda::float8_scales(w.n_out, w.n_in)) * sizeof(float);
+  check(cudaMemsetAsync(to + w.n_out * w.n_in, 0, tables, device_.stream()), "cudaMemsetAsync");
+  void* raw = scratch_at_least(raw_, host.bytes());
+  weight_upload().copy(raw, host.codes, host.bytes(), device_);
+  cuda::pack_float8(raw, w, fact_of(w), device_);
+  check_launch("pack_float8");
+}
+
+// A word on the device, zero, for what the device finds out about a weight. finish_weights() reads all of them.
+uint32_t* CudaBackend::fact_of(PackedWeight& w) {
+  if (without_facts_.size() == kMaxWithoutFacts) finish_weights();
+  auto* fact = static_cast<uint32_t*>(scratch_at_least(facts_, kMaxWithoutFacts * sizeof(uint32_t))) +
+               without_facts_.size();
+  check(cudaMemsetAsync(fact, 0, sizeof(uint32_t), device_.stream()), "cudaMemsetAsync");
+  without_facts_.push_back(&w);
+  return fact;
+}
+
 void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
   const FormatInfo& format = info(host.format);
   CHECK_EQ(host.n_in % cuda::kUnit, 0);
@@ -103,14 +136,10 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
   weight_upload().copy(raw, host.codes, host.bytes(), device_);
   uint32_t* largest = nullptr;
   if (!w.f32) {
-    if (without_factor_.size() == kMaxWithoutFactor) finish_weights();
-    largest = static_cast<uint32_t*>(scratch_at_least(largest_, kMaxWithoutFactor * sizeof(uint32_t))) +
-              without_factor_.size();
-    check(cudaMemsetAsync(largest, 0, sizeof(uint32_t), device_.stream()), "cudaMemsetAsync");
+    largest = fact_of(w);
     cuda::largest_scale(host.format, raw, host.n_experts * host.n_out * (host.n_in / format.block_size), largest,
                         device_);
     check_launch("largest_scale");
-    without_factor_.push_back(&w);
   }
   check(cudaMemsetAsync(codes, 0, all_codes, device_.stream()), "cudaMemsetAsync");
   check(cudaMemsetAsync(scales, 0, all_scales, device_.stream()), "cudaMemsetAsync");
@@ -121,15 +150,21 @@ void CudaBackend::pack_codes(PackedWeight& w, const Weight& host) {
 }
 
 void CudaBackend::finish_weights() {
-  if (without_factor_.empty()) return;
-  std::vector<float> largest(without_factor_.size());
-  check(cudaMemcpyAsync(largest.data(), largest_.data(), largest.size() * sizeof(float), cudaMemcpyDeviceToHost,
+  if (without_facts_.empty()) return;
+  std::vector<uint32_t> facts(without_facts_.size());
+  check(cudaMemcpyAsync(facts.data(), facts_.data(), facts.size() * sizeof(uint32_t), cudaMemcpyDeviceToHost,
                         device_.stream()),
         "cudaMemcpyAsync");
   check(cudaStreamSynchronize(device_.stream()), "cudaStreamSynchronize");
-  for (size_t i = 0; i < largest.size(); ++i)
-    without_factor_[i]->factor = std::ldexp(1.0f, cuda::factor_exponent(largest[i]));
-  without_factor_.clear();
+  for (size_t i = 0; i < facts.size(); ++i) {
+    PackedWeight& w = *without_facts_[i];
+    if (w.layout == cuda::Layout::kFloat8) {
+      w.grid = cuda::grid_of(facts[i]);
+    } else {
+      w.factor = std::ldexp(1.0f, cuda::factor_exponent(std::bit_cast<float>(facts[i])));
+    }
+  }
+  without_facts_.clear();
 }
 
 }  // namespace ingot

@@ -265,8 +265,9 @@ class FloatRows {
 
   void gather_row(int64_t row, Format format, uint8_t* out) const {
     if (format == Format::F8_E4M3) {
-      for (int64_t k = 0; k < m_.n_in; k += 32, out += quant::F8_E4M3::block_bytes)
-        quant::F8_E4M3::put(&codes_[row * m_.n_in + k], scale_at(row, k), out);
+      put_float8<quant::F8_E4M3>(row, out);
+    } else if (format == Format::F8_E4M3_32) {
+      put_float8<quant::F8_E4M3_32>(row, out);
     } else if (format == Format::MXFP4) {
       const uint8_t* from = &codes_[row * m_.n_in / 2];
       for (int64_t k = 0; k < m_.n_in; k += 32, from += 16, out += quant::MXFP4::block_bytes) {
@@ -299,6 +300,12 @@ class FloatRows {
     quant::pack_nibbles<n>(codes, out);
   }
 
+  template <class T>
+  void put_float8(int64_t row, uint8_t* out) const {
+    for (int64_t k = 0; k < m_.n_in; k += T::block_size, out += T::block_bytes)
+      T::put(&codes_[row * m_.n_in + k], scale_at(row, k), out);
+  }
+
   float scale_at(int64_t row, int64_t k) const {
     const QuantScheme& s = m_.scheme;
     if (s.group == 16) return 0.5f * quant::float_from_ue4m3(exponents_[(row * m_.n_in + k) / 16]) * tensor_scale_;
@@ -320,10 +327,13 @@ class FloatRows {
 };
 
 Format float_format(const QuantizedMatrix& m) {
-  const bool blocks = m.n_in % 32 == 0 && (m.scheme.block_cols % 32 == 0 || m.scheme.block_cols >= m.n_in);
+  const auto has_blocks_of = [&](int64_t n) {
+    return m.n_in % n == 0 && (m.scheme.block_cols % n == 0 || m.scheme.block_cols >= m.n_in);
+  };
   switch (m.scheme.layout) {
-    case QuantLayout::kFloat8: return blocks ? Format::F8_E4M3 : Format::F32;
-    case QuantLayout::kMlxMxfp8: return Format::F8_E4M3;
+    case QuantLayout::kFloat8:
+      return has_blocks_of(128) ? Format::F8_E4M3 : has_blocks_of(32) ? Format::F8_E4M3_32 : Format::F32;
+    case QuantLayout::kMlxMxfp8: return Format::F8_E4M3_32;
     case QuantLayout::kMlxNvfp4: return m.n_in % 64 == 0 ? Format::NVFP4 : Format::F32;
     case QuantLayout::kPackedNvfp4:
     case QuantLayout::kModelOptNvfp4: return m.n_in % 64 == 0 ? Format::NVFP4_SCALED : Format::F32;

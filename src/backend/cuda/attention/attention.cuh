@@ -120,14 +120,16 @@ struct Tile {
   float out[kChunks][kPerLane][4];
   float most[2] = {kNone, kNone}, total[2] = {0, 0};
 
+  // Lane t owns columns 8t to 8t + 7 of each 32, or with kOwn = 16 columns 16t to 16t + 15 of each 64.
+  template <int kOwn = 8>
   __device__ void load_q(const Params& p, int token0, int head0, int row0, int n_rows, int g, int t) {
 #pragma unroll
     for (int i = 0; i < kDim / 32; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int row = row0 + g + 8 * h;
-        const half* from =
-            p.q + (token0 + row / p.group) * p.q_stride + (head0 + row % p.group) * kDim + 32 * i + 8 * t;
+        const int column = kOwn == 8 ? 32 * i + 8 * t : 64 * (i / 2) + 16 * t + 8 * (i % 2);
+        const half* from = p.q + (token0 + row / p.group) * p.q_stride + (head0 + row % p.group) * kDim + column;
         const uint4 v = row < n_rows ? *reinterpret_cast<const uint4*>(from) : uint4{};
         q[i][0][h] = v.x, q[i][0][2 + h] = v.y, q[i][1][h] = v.z, q[i][1][2 + h] = v.w;
       }
@@ -136,24 +138,6 @@ struct Tile {
     for (int c = 0; c < kChunks; ++c)
 #pragma unroll
       for (int j = 0; j < kPerLane; ++j) out[c][j][0] = out[c][j][1] = out[c][j][2] = out[c][j][3] = 0;
-  }
-
-  // scores[u] = queries times keys 8u to 8u + 7 of the step; page[s] holds keys 16s to 16s + 15.
-  template <class K>
-  __device__ void score(float (&scores)[4][4], const K* const (&page)[2], int g, int t) const {
-#pragma unroll
-    for (int u = 0; u < 4; ++u) {
-      const K* key = page[u / 2] + (u % 2 * 8 + g) * kDim + 8 * t;
-      uint4 k[kDim / 32];
-#pragma unroll
-      for (int i = 0; i < kDim / 32; ++i) k[i] = load8(key + 32 * i);
-      scores[u][0] = scores[u][1] = scores[u][2] = scores[u][3] = 0;
-#pragma unroll
-      for (int i = 0; i < kDim / 32; ++i) {
-        mma(scores[u], q[i][0][0], q[i][0][1], q[i][0][2], q[i][0][3], k[i].x, k[i].y);
-        mma(scores[u], q[i][1][0], q[i][1][1], q[i][1][2], q[i][1][3], k[i].z, k[i].w);
-      }
-    }
   }
 
   // Scores to weights, in place; the sums are brought to the new maximum.
@@ -206,22 +190,6 @@ struct Tile {
       }
     }
   }
-  // out += weights times values.
-  __device__ void add_values(const float (&w0)[4], const float (&w1)[4], const Values& values) {
-    const uint32_t a0 = bits_of(__floats2half2_rn(w0[0], w0[1])), a1 = bits_of(__floats2half2_rn(w0[2], w0[3]));
-    const uint32_t a2 = bits_of(__floats2half2_rn(w1[0], w1[1])), a3 = bits_of(__floats2half2_rn(w1[2], w1[3]));
-#pragma unroll
-    for (int c = 0; c < kChunks; ++c) {
-      const auto& v = values.v[c];
-#pragma unroll
-      for (int j = 0; j < kPerLane; ++j) {
-        const uint32_t pick = j % 2 ? 0x7632 : 0x5410;
-        mma(out[c][j], a0, a1, a2, a3, __byte_perm(v[0][j / 2], v[1][j / 2], pick),
-            __byte_perm(v[2][j / 2], v[3][j / 2], pick));
-      }
-    }
-  }
-
   __device__ void finish_totals() {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {

@@ -1,7 +1,9 @@
 // Attention of sequences that bring few rows (decode): all warps of a block, and several blocks, take the same rows and
-// different keys, 32 at a time; the parts are merged by their maxima and sums (merge.cu). Fragments come straight from
-// 16-byte loads: of v, lane g of eight owns 8 columns of four tokens, paired by byte permutes. For keys and values of
-// two bytes or one, which become f16 on their way, in pages of whole 16 tokens.
+// different keys, 32 at a time; the parts are merged by their maxima and sums (merge.cu). Each warp copies its keys and
+// values ahead to a ring of its own in shared memory, so no warp waits for another before the end. For keys and values of
+// two bytes or one, which become f16 in registers, in pages of whole 16 tokens.
+#include <algorithm>
+
 #include "backend/cuda/attention/attention.cuh"
 
 namespace ingot::cuda {
@@ -10,25 +12,140 @@ using namespace attention;
 
 namespace {
 
-// Where the 32 keys of a step and their values are, 16 a page.
-template <class K = half>
-struct Pages {
-  const K *keys[2], *values[2];
+// A slot of a warp's ring: 32 rows of keys or of values, in pieces of 16 bytes. Lanes read one piece of several rows at
+// once. Where the rows begin in the same bank, the pieces of a row change places, so that no two of them meet.
+template <int kDim, class K>
+struct Slot {
+  static constexpr int kRowBytes = kDim * static_cast<int>(sizeof(K)), kPieces = kRowBytes / 16;
+  static constexpr int kBytes = kKeys * kRowBytes, kSlots = 3;
+  static constexpr bool kSwaps = kRowBytes % 128 == 0;
+  // Columns of keys that a lane owns (Tile::load_q).
+  static constexpr int kOwn = sizeof(K) == 1 && kDim % 64 == 0 ? 16 : 8;
 
-  __device__ Pages(const Params& p, const int32_t* table, int head, int key0, int kv_len) {
-    const int second = key0 + 16 < kv_len ? key0 + 16 : key0;  // a page that exists
-    keys[0] = page_of<K>(p, table, key0, 0, head), keys[1] = page_of<K>(p, table, second, 0, head);
-    values[0] = page_of<K>(p, table, key0, 1, head), values[1] = page_of<K>(p, table, second, 1, head);
+  // Where a piece of a row is. The lanes of a load read keys g and g + 1, or values 2t for all t.
+  __device__ static constexpr int place(bool values, int row, int piece) {
+    const int swap = !kSwaps ? 0 : values ? (row / 2 % 4) * 2 : row % 2 * 4;
+    return row * kRowBytes + 16 * (piece ^ swap);
   }
 };
 
+// The pages that hold 32 keys: their numbers in the cache.
+struct Pages {
+  int first, second;
+
+  __device__ Pages(const Params& p, const int32_t* table, int key0, int kv_len) {
+    const int last = kv_len - 1;  // in a page that exists
+    first = table[min(key0, last) / p.kv.block_size];
+    second = table[min(key0 + 16, last) / p.kv.block_size];
+  }
+};
+
+// Starts the copy of 32 keys (which = 0) or values (1) to a slot; rows past kv_len are zeros, for their weight is 0 and
+// they may be NaN.
 template <int kDim, class K>
-__global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constant__ Params p) {
-  extern __shared__ float shared[];  // [kWarps, 16, kDim] sums, then [kWarps, 16, 2] maxima and totals
+__device__ __forceinline__ void copy_rows(uint32_t slot, const Params& p, const Pages& pages, int which, int head,
+                                          int key0, int kv_len, int lane) {
+  using S = Slot<kDim, K>;
+  const auto page = [&](int number, int key) {
+    const int64_t at =
+        ((int64_t{p.layer} * p.kv.n_blocks + number) * p.kv.n_parts + which * (p.kv.n_parts - 1)) * p.kv.n_kv_heads +
+        head;
+    return static_cast<const char*>(p.kv.data) + (at * p.kv.block_size + key % p.kv.block_size) * S::kRowBytes;
+  };
+  const char *first = page(pages.first, key0), *second = page(pages.second, key0 + 16);
+  constexpr int kEach = kKeys * S::kPieces / 32;
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    const int i = lane + 32 * j, row = i / S::kPieces, piece = i % S::kPieces;
+    const bool in = key0 + row < kv_len;
+    const char* from = (row < 16 ? first : second) + row % 16 * S::kRowBytes + 16 * piece;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(slot + S::place(which == 1, row, piece)),
+                 "l"(in ? from : first), "r"(in ? 16 : 0)
+                 : "memory");
+  }
+  commit_copies();
+}
+
+// Waits for the oldest copy but two.
+__device__ __forceinline__ void await_slot() {
+  asm volatile("cp.async.wait_group 2;" ::: "memory");
+  __syncwarp();
+}
+
+// The halves of a lane's columns of a key: those of two products for each 32 columns.
+template <int kDim, class K>
+__device__ __forceinline__ void load_key(uint4 (&k)[kDim / 32], const char* slot, int row, int t) {
+  using S = Slot<kDim, K>;
+#pragma unroll
+  for (int i = 0; i < kDim / 32; ++i) {
+    const int byte = (S::kOwn == 8 ? 32 * i + 8 * t : 64 * (i / 2) + 16 * t + 8 * (i % 2)) * static_cast<int>(sizeof(K));
+    k[i] = load8(reinterpret_cast<const K*>(slot + S::place(false, row, byte / 16) + byte % 16));
+  }
+}
+
+// scores[u] = queries times keys 8u to 8u + 7 of the slot.
+template <int kDim, class K>
+__device__ __forceinline__ void score(float (&scores)[4][4], const Tile<kDim>& tile, const char* slot, int g, int t) {
+#pragma unroll
+  for (int u = 0; u < 4; ++u) {
+    uint4 k[kDim / 32];
+    load_key<kDim, K>(k, slot, 8 * u + g, t);
+    scores[u][0] = scores[u][1] = scores[u][2] = scores[u][3] = 0;
+#pragma unroll
+    for (int i = 0; i < kDim / 32; ++i) {
+      const auto& q = tile.q[i];
+      mma(scores[u], q[0][0], q[0][1], q[0][2], q[0][3], k[i].x, k[i].y);
+      mma(scores[u], q[1][0], q[1][1], q[1][2], q[1][3], k[i].z, k[i].w);
+    }
+  }
+}
+
+// The sums += weights times the values of the slot.
+template <int kDim, class K>
+__device__ __forceinline__ void add_values(Tile<kDim>& tile, const float (&scores)[4][4], const char* slot, int g,
+                                           int t) {
+  using S = Slot<kDim, K>;
+  constexpr int kPerLane = Tile<kDim>::kPerLane;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float(&w0)[4] = scores[2 * half], (&w1)[4] = scores[2 * half + 1];
+    const uint32_t a0 = bits_of(__floats2half2_rn(w0[0], w0[1])), a1 = bits_of(__floats2half2_rn(w0[2], w0[3]));
+    const uint32_t a2 = bits_of(__floats2half2_rn(w1[0], w1[1])), a3 = bits_of(__floats2half2_rn(w1[2], w1[3]));
+#pragma unroll
+    for (int c = 0; c < Tile<kDim>::kChunks; ++c) {
+      uint32_t v[4][kPerLane / 2];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = 16 * half + 2 * t + (i & 1) + (i & 2) * 4;
+        const int byte = (c * Tile<kDim>::kChunk + g * kPerLane) * static_cast<int>(sizeof(K));
+        const auto* from = reinterpret_cast<const K*>(slot + S::place(true, row, byte / 16) + byte % 16);
+        if constexpr (kPerLane == 8) {
+          const uint4 x = load8(from);
+          v[i][0] = x.x, v[i][1] = x.y, v[i][2] = x.z, v[i][3] = x.w;
+        } else {
+          const uint2 x = load4(from);
+          v[i][0] = x.x, v[i][1] = x.y;
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < kPerLane; ++j) {
+        const uint32_t pick = j % 2 ? 0x7632 : 0x5410;
+        mma(tile.out[c][j], a0, a1, a2, a3, __byte_perm(v[0][j / 2], v[1][j / 2], pick),
+            __byte_perm(v[2][j / 2], v[3][j / 2], pick));
+      }
+    }
+  }
+}
+
+template <int kDim, class K>
+__global__ void __launch_bounds__(kWarps * 32, sizeof(K) == 1 ? 3 : 2) short_kernel(const __grid_constant__ Params p) {
+  // The rings of the warps; in the end [kWarps, 16, kDim] sums, then [kWarps, 16, 2] maxima and totals.
+  extern __shared__ __align__(128) char rings[];
+  using S = Slot<kDim, K>;
   let_next_start();
   // The batch was there before the step began, so it may be read before the kernel in front has ended.
   const int split = blockIdx.x, head = blockIdx.y, seq = blockIdx.z;
-  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int token0 = p.batch.q_start[seq], q_len = p.batch.q_start[seq + 1] - token0, kv_len = p.batch.kv_len[seq];
   const int32_t* table = p.batch.block_table + int64_t{seq} * *p.batch.max_blocks;
   const int n_rows = q_len * p.group;
@@ -40,26 +157,44 @@ __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constan
   const auto [first, n_steps, n_active, per_split] = Split(p, kv_len, q_len, 0, n_rows - 1);
   if (split >= n_active) return wait_for_previous();
   const int begin = first + split * per_split, end = min(begin + per_split, first + n_steps);
-  Pages<K> pages(p, table, head, min(begin + warp, first + n_steps - 1) * kKeys, kv_len);
+
+  const char* ring = rings + warp * S::kSlots * S::kBytes;
+  // A slot number counts copies: keys and values of a step, then those of the next.
+  const auto slot_of = [&](int number) { return ring + number % S::kSlots * S::kBytes; };
+  const auto copy = [&](int number, int step, const Pages& pages, int which) {
+    if (step >= end) return commit_copies();  // an empty group, for await_slot counts groups
+    copy_rows<kDim, K>(shared_address(slot_of(number)), p, pages, which, head, step * kKeys, kv_len, lane);
+  };
+  const auto pages_of = [&](int step) { return Pages(p, table, step * kKeys, kv_len); };
+  const int first_step = begin + warp;
+  Pages now = pages_of(first_step), next = pages_of(first_step + kWarps), after = pages_of(first_step + 2 * kWarps);
   wait_for_previous();
+  copy(0, first_step, now, 0);
+  copy(1, first_step, now, 1);
+  copy(2, first_step + kWarps, next, 0);
   Tile<kDim> tile;
-  tile.load_q(p, token0, head * p.group, 0, n_rows, g, t);
-  for (int step = begin + warp; step < end; step += kWarps) {
-    const int key0 = step * kKeys;
-    typename Tile<kDim>::Values values[2];
-    tile.load_values(values[0], pages.values[0], kv_len - key0, g, t);
-    tile.load_values(values[1], pages.values[1], kv_len - key0 - 16, g, t);
+  tile.template load_q<S::kOwn>(p, token0, head * p.group, 0, n_rows, g, t);
+  int number = 0;
+  for (int step = first_step; step < end; step += kWarps, number += 2) {
+    const Pages later = pages_of(step + 3 * kWarps);
     float scores[4][4];
-    tile.score(scores, pages.keys, g, t);
-    if (step + kWarps < end) pages = Pages<K>(p, table, head, key0 + kWarps * kKeys, kv_len);
-    mask(scores, p, key0, spans, all, t);
+    await_slot();
+    score<kDim, K>(scores, tile, slot_of(number), g, t);
+    __syncwarp();  // the keys are no longer used
+    copy(number + 3, step + kWarps, next, 1);
+    mask(scores, p, step * kKeys, spans, all, t);
     tile.softmax_update(scores);
-    tile.add_values(scores[0], scores[1], values[0]);
-    tile.add_values(scores[2], scores[3], values[1]);
+    await_slot();
+    add_values<kDim, K>(tile, scores, slot_of(number + 1), g, t);
+    __syncwarp();
+    copy(number + 4, step + 2 * kWarps, after, 0);
+    next = after, after = later;
   }
+  asm volatile("cp.async.wait_all;" ::: "memory");
+  __syncthreads();
   tile.finish_totals();
 
-  float* stats = shared + kWarps * kRows * kDim;
+  float *shared = reinterpret_cast<float*>(rings), *stats = shared + kWarps * kRows * kDim;
   tile.each_piece(t, [&](int h, int column, const float* piece) {
     float* to = shared + (warp * kRows + g + 8 * h) * kDim + column;
 #pragma unroll
@@ -96,12 +231,12 @@ __global__ void __launch_bounds__(kWarps * 32) short_kernel(const __grid_constan
 template <int kDim>
 void run(const Params& p, const AttentionPlan& plan, Device& device) {
   const auto n_seqs = static_cast<unsigned>(plan.n_seqs), n_heads = static_cast<unsigned>(p.kv.n_kv_heads);
-  constexpr int kShared = kWarps * kRows * (kDim + 2) * static_cast<int>(sizeof(float));
-  static_assert(kShared <= 48 * 1024);
+  constexpr size_t kSums = kWarps * kRows * (kDim + 2) * sizeof(float);
   with_small_type(p.kv.dtype, [&](auto* k) {
     using K = std::remove_pointer_t<decltype(k)>;
+    using S = Slot<kDim, K>;
     launch(device, short_kernel<kDim, K>, dim3(static_cast<unsigned>(plan.n_splits), n_heads, n_seqs), kWarps * 32,
-           kShared, p);
+           std::max(kSums, size_t{kWarps} * S::kSlots * S::kBytes), p);
   });
 }
 

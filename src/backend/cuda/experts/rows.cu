@@ -73,7 +73,9 @@ Params code_params_of(const ExpertMatmul& m) {
 
 }  // namespace
 
-bool can_expert_matmul(const PackedWeight& w) { return !w.f32 && (w.layout != Layout::kDense || w.n_in % 8 == 0); }
+bool can_expert_matmul(const PackedWeight& w) {
+  return !w.f32 && w.layout != Layout::kFloat8 && (w.layout != Layout::kDense || w.n_in % 8 == 0);
+}
 
 bool can_expert_rows(const ExpertMatmul& m) {
   const auto columns = static_cast<size_t>((m.x.cols + kTileCols - 1) / kTileCols * kTileCols);
@@ -89,7 +91,8 @@ void expert_rows(const ExpertMatmul& m, Device& device) {
   if (m.w[0]->layout == Layout::kDense) return expert_rows_detail::dense_expert_rows(m, device);
   const Params p = code_params_of(m);
   switch (m.w[0]->layout) {
-    case Layout::kDense: return;  // handled above
+    case Layout::kDense:
+    case Layout::kFloat8: return;  // handled above, or not at all
     case Layout::kCodebook4:
       CHECK(!m.w[0]->has_min);
       if (m.w[0]->group16) return start_codes<Layout::kCodebook4, false, true>(p, m.specialised, device);

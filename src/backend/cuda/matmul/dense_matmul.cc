@@ -14,7 +14,9 @@ void check_lt(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS) throw Error("cuBLASLt: {} failed: {}", call, cublasLtGetStatusString(status));
 }
 
-cudaDataType_t type_of(DType dtype) { return dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_32F; }
+cudaDataType_t type_of(DType dtype) {
+  return dtype == DType::kE4M3 ? CUDA_R_8F_E4M3 : dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 // The largest power of two, up to 256, that divides the address.
 int alignment(const void* p) {
@@ -22,9 +24,17 @@ int alignment(const void* p) {
   return static_cast<int>(address & (~address + 1));
 }
 
+// cuBLASLt finds no kernel without such pointers, so a plan has some from the beginning.
+void point_scales(cublasLtMatmulDesc_t operation, const float* of_w, const float* of_x) {
+  check_lt(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &of_w, sizeof of_w),
+           "A_SCALE_POINTER");
+  check_lt(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &of_x, sizeof of_x),
+           "B_SCALE_POINTER");
+}
+
 }  // namespace
 
-DenseMatmul::DenseMatmul() : workspace_(kWorkspace) { check_lt(cublasLtCreate(&handle_), "Create"); }
+DenseMatmul::DenseMatmul() : workspace_(kWorkspace), branch_workspace_(kWorkspace) { check_lt(cublasLtCreate(&handle_), "Create"); }
 
 DenseMatmul::~DenseMatmul() { cublasLtDestroy(handle_); }
 
@@ -39,14 +49,24 @@ DenseMatmul::Layout DenseMatmul::layout(DType dtype, int64_t rows, int64_t cols,
 // cuBLASLt is column-major, so it computes y^T [n_out, n] = w [n_in, n_out]^T x^T [n_in, n].
 const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
   if (const Plan* found = plans_.find(key)) return *found;
-  const auto [n, n_out, n_in, x_stride, y_stride, x_type, y_type, w_align, x_align, y_align] = key;
+  const auto [n, n_out, n_in, x_stride, y_stride, x_type, y_type, w_align, x_align, y_align, scales] = key;
   Plan plan;
   cublasLtMatmulDesc_t operation = nullptr;
   check_lt(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "MatmulDescCreate");
   plan.operation.reset(operation);
-  const cublasOperation_t transpose = CUBLAS_OP_T;
-  check_lt(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose),
-           "TRANSA");
+  const auto describe = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    check_lt(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "MatmulDescSetAttribute");
+  };
+  describe(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  if (scales != Scales::kNone) {
+    constexpr int32_t kColumns = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
+                      kRows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    const int32_t of_x = scales == Scales::kRows ? kRows : kColumns;
+    const int32_t of_w = scales == Scales::kBlocks ? int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F} : of_x;
+    describe(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, of_w);
+    describe(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, of_x);
+    point_scales(operation, static_cast<const float*>(workspace_.data()), static_cast<const float*>(workspace_.data()));
+  }
   plan.a = layout(x_type, n_in, n_out, n_in);
   plan.b = layout(x_type, n_in, n, x_stride);
   plan.c = layout(y_type, n_out, n, y_stride);
@@ -75,14 +95,35 @@ bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alp
   CHECK(y.dtype == DType::kF32 || y.dtype == x.dtype);
   if (x.rows == 0) return true;
   const Plan& plan = plan_for({x.rows, y.cols, x.cols, x.stride, y.stride, x.dtype, y.dtype, alignment(w),
-                               alignment(x.data), alignment(y.data)});
+                               alignment(x.data), alignment(y.data), Scales::kNone});
+  if (plan.found) multiply(plan, y, x.data, w, alpha, accumulate, device);
+  return plan.found;
+}
+
+bool DenseMatmul::run_float8(const Tensor& y, const Float8Rows& x, const PackedWeight& w, bool accumulate,
+                             Device& device) {
+  constexpr int64_t kFewRows = 64;  // up to here, columns are faster than blocks
+  if (w.n_out % 16 != 0) return false;
+  const Scales scales = x.whole_rows                                            ? Scales::kRows
+                        : w.grid == ScaleGrid::kBlocks && x.n > kFewRows ? Scales::kBlocks
+                                                                                : Scales::kColumns;
+  const Plan& plan = plan_for({x.n, w.n_out, w.n_in, w.n_in, y.stride, DType::kE4M3, y.dtype, alignment(w.data),
+                               alignment(x.data), alignment(y.data), scales});
   if (!plan.found) return false;
+  const float* of_w = static_cast<const float*>(w.scales) + (scales == Scales::kBlocks ? blocks_at(w.n_out, w.n_in) : 0);
+  point_scales(plan.operation.get(), of_w, x.scales);
+  multiply(plan, y, x.data, w.data, 1.0f, accumulate, device);
+  return true;
+}
+
+void DenseMatmul::multiply(const Plan& plan, const Tensor& y, const void* x, const void* w, float alpha,
+                           bool accumulate, Device& device) {
   const float beta = accumulate ? 1.0f : 0.0f;
-  check_lt(cublasLtMatmul(handle_, plan.operation.get(), &alpha, w, plan.a.get(), x.data, plan.b.get(), &beta, y.data,
-                          plan.c.get(), y.data, plan.c.get(), &plan.algo, workspace_.data(), workspace_.size(),
+  const Memory& workspace = device.on_branch() ? branch_workspace_ : workspace_;
+  check_lt(cublasLtMatmul(handle_, plan.operation.get(), &alpha, w, plan.a.get(), x, plan.b.get(), &beta, y.data,
+                          plan.c.get(), y.data, plan.c.get(), &plan.algo, workspace.data(), workspace.size(),
                           device.stream()),
            "Matmul");
-  return true;
 }
 
 }  // namespace ingot::cuda

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "backend/cuda/cuda_device.h"
+#include "backend/cuda/matmul/float8.h"
 #include "backend/cuda/memory.h"
 #include "backend/tensor.h"
 #include "base/lru_map.h"
@@ -25,7 +26,9 @@ class DenseMatmul {
   // and the same type; y: [n, n_out] has that type or f32. Returns false, and does nothing, if cuBLASLt has no kernel
   // for these sizes and alignments.
   bool run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, Device& device);
-  size_t workspace_bytes() const { return workspace_.size(); }
+  // The same with 8-bit floats: y is f16 or f32. Not for sums that overflow y's type.
+  bool run_float8(const Tensor& y, const Float8Rows& x, const PackedWeight& w, bool accumulate, Device& device);
+  size_t workspace_bytes() const { return workspace_.size() + branch_workspace_.size(); }
 
  private:
   static constexpr size_t kMaxPlans = 256;  // more than a model's matrices, each with several numbers of rows
@@ -45,13 +48,17 @@ class DenseMatmul {
     cublasLtMatmulAlgo_t algo;
     bool found = false;
   };
-  // n, n_out, n_in, strides of x and y, types of x and y, alignments of w, x, y
-  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, DType, DType, int, int, int>;
+  // What shares a scale: in w and x nothing has one; rows of both; 128 columns of both; blocks of w and columns of x.
+  enum class Scales { kNone, kRows, kColumns, kBlocks };
+  // n, n_out, n_in, strides of x and y, types of x and y, alignments of w, x, y, scales
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, DType, DType, int, int, int, Scales>;
   const Plan& plan_for(const Key& key);
+  void multiply(const Plan& plan, const Tensor& y, const void* x, const void* w, float alpha, bool accumulate,
+                Device& device);
   static Layout layout(DType dtype, int64_t rows, int64_t cols, int64_t stride);
 
   cublasLtHandle_t handle_ = nullptr;
-  Memory workspace_;
+  Memory workspace_, branch_workspace_;  // for the stream, and for a branch of it
   LruMap<Key, Plan> plans_{kMaxPlans};
 };
 

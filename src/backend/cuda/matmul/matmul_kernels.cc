@@ -2,15 +2,19 @@
 
 #include <algorithm>
 
+#include "backend/cuda/matmul/float8.h"
+
 namespace ingot::cuda {
 namespace {
 
-bool codes(const PackedWeight& w) { return w.layout != Layout::kDense; }
+bool dense(const PackedWeight& w) { return w.layout == Layout::kDense; }
+bool float8(const PackedWeight& w) { return w.layout == Layout::kFloat8; }
+bool codes(const PackedWeight& w) { return !dense(w) && !float8(w); }
 bool always(const DeviceLimits&, const PackedWeight&, int64_t) { return true; }
 bool never(const DeviceLimits&, const PackedWeight&, int64_t) { return false; }
 
-bool can_stream(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
-  return can_matvec(w) && rows <= (codes(w) ? kMatvecRows : 1);
+bool can_stream(const DeviceLimits& device, const PackedWeight& w, int64_t rows) {
+  return can_matvec(w) && rows <= (dense(w) ? 1 : float8(w) ? most_float8_rows(device, w.n_in) : kMatvecRows);
 }
 
 // From 9 rows on, the stream kernel needs a second operand of activations; the tiles kernel is as fast for 32 rows, and
@@ -37,13 +41,17 @@ bool tile_wins(const DeviceLimits& device, const PackedWeight& w, int64_t rows) 
   return rows <= (can_warpgroup_matmul(device, w) ? 64 : 128) && w.n_in >= 4096 && w.n_out >= 1024;
 }
 
-bool can_decode(const DeviceLimits&, const PackedWeight& w, int64_t) { return codes(w); }
-bool is_dense(const DeviceLimits&, const PackedWeight& w, int64_t) { return !codes(w); }
+bool can_float8(const DeviceLimits& device, const PackedWeight& w, int64_t) {
+  return float8(w) && device.multiplies_float8;
+}
+bool can_decode(const DeviceLimits&, const PackedWeight& w, int64_t) { return !dense(w); }
+bool is_dense(const DeviceLimits&, const PackedWeight& w, int64_t) { return dense(w); }
 
 constexpr MatmulKernel kKernels[] = {
-    {"stream", can_stream, stream_wins, matvec},              // matvec.cu, dot_rows.cu, dot_codes.cu
+    {"stream", can_stream, stream_wins, matvec},  // matvec.cu, dot_rows.cu, dot_codes.cu, float8_rows.cu
     {"warpgroups", can_group, group_wins, warpgroup_matmul},  // warpgroup_matmul.cu
     {"tiles", can_tile, tile_wins, tile_matmul},              // tile_matmul.cu
+    {.name = "float8, cuBLASLt", .can = can_float8, .wins = always, .float8 = true},  // float8.cu, dense_matmul.cc
     {"decode, cuBLASLt", can_decode, always, nullptr, true},  // unpack.cu, dense_matmul.cc
     {"cuBLASLt", is_dense, always, nullptr},                  // dense_matmul.cc; if cuBLASLt refuses: plain_matmul.cu
     {.name = "stream for this size", .can = can_stream, .wins = never, .run = matvec, .specialised = true},
@@ -58,7 +66,7 @@ std::span<const MatmulKernel> matmul_kernels() { return kKernels; }
 const MatmulKernel& matmul_kernel_for(const DeviceLimits& device, const PackedWeight& w, int64_t rows,
                                       bool batch_invariant) {
   for (const MatmulKernel& kernel : kKernels) {
-    if (batch_invariant && kernel.run != tile_matmul && kernel.run != nullptr) continue;
+    if (batch_invariant && (kernel.float8 || (kernel.run != tile_matmul && kernel.run != nullptr))) continue;
     if (kernel.can(device, w, rows) && (batch_invariant || kernel.wins(device, w, rows))) return kernel;
   }
   CHECK(false && "every weight is codes or dense");

@@ -20,8 +20,9 @@ struct MatmulKernel {
                int64_t rows);  // where it wins, on an H200 (docs/performance.md)
   // Supports all options of a Matvec: several jobs, a gate, sums. Null: plain products only, which CudaBackend::product
   // runs.
-  void (*run)(const Matvec& m, Device& device);
-  bool decodes = false;      // if `run` is null: the kernel needs the codes decoded to rows of halves
+  void (*run)(const Matvec& m, Device& device) = nullptr;
+  bool decodes = false;      // if `run` is null: the kernel needs the weight decoded to rows of halves
+  bool float8 = false;       // if `run` is null: the kernel needs the activations as 8-bit floats
   bool specialised = false;  // compiled for the product from one of the list's general kernels (specialised.h)
 };
 

@@ -1,5 +1,6 @@
 // Products with few rows of activations, up to 16. The kernel for quantized weights is in matvec.cuh; the kernels for a
 // single row are in dot_codes.cu and dot_rows.cu.
+#include "backend/cuda/matmul/float8.h"
 #include "backend/cuda/matmul/matvec.cuh"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/specialised.h"
@@ -89,11 +90,13 @@ void matvec(const Matvec& m, Device& device) {
   const bool gated = m.gate >= 0;
   const PackedWeight& w = *m.jobs[0].w;
   if (w.layout == Layout::kDense) return dot_rows(m, device);
+  if (w.layout == Layout::kFloat8) return float8_rows(m, device);
   const Params p = params_of(m);
   if (p.n == 1 && can_dot_codes(w)) return dot_codes(p, gated, m.specialised, device);
   half* arranged = static_cast<half*>(m.arranged);
   switch (w.layout) {
-    case Layout::kDense: return;  // dot_rows.cu handles dense weights
+    case Layout::kDense:
+    case Layout::kFloat8: return;  // handled above
     case Layout::kCodebook4:
       CHECK(!w.has_min);
       if (w.group16) return start<Kind<Layout::kCodebook4, false, true>>(p, gated, arranged, m.specialised, device);

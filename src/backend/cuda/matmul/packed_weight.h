@@ -10,6 +10,10 @@
 //   w = factor * (scale * (code - zero, or codebook[code]) + minimum)
 //
 // The factor is a power of two that keeps scales well within f16. Tiles are padded with zero scales.
+//
+// 8-bit floats (F8_E4M3) stay rows of numbers [n_out, n_in], as the tensor cores of cuBLASLt take them. Their scales are
+// f32, in two tables (below), because which table a product may use depends
+// on what shares a scale.
 #pragma once
 #include <cstdint>
 
@@ -17,7 +21,11 @@
 
 namespace ingot::cuda {
 
-enum class Layout : uint8_t { kDense, kCodes4, kCodebook4, kCodes8 };
+enum class Layout : uint8_t { kDense, kCodes4, kCodebook4, kCodes8, kFloat8 };
+
+// The weights that share a scale, with kFloat8: 128 columns of a row, a whole row, or a block of 128 x 128.
+enum class ScaleGrid : uint8_t { kColumns, kRows, kBlocks };
+inline constexpr int kScaleCols = 128;
 
 inline constexpr int kTileRows = 16;
 inline constexpr int kTileCols = 128;
@@ -30,8 +38,19 @@ INGOT_HD int place_of_codes(bool eight_bits, int row, int unit, int t) {
   return eight_bits ? (unit / 2 * 64 + lane) * 16 + unit % 2 * 8 : lane * 16 + unit * 4;
 }
 
+// Sizes of the tables of scales of 8-bit floats, in floats; cuBLASLt asks for whole groups of four.
+//   columns  [n_in / 128, column_scales(n_out)]         the scale of row r and 128 columns from 128 k on: at [k, r]
+//   blocks   [n_out / 128 upwards, block_scales(n_in)]  the scale of the first row of each 128
+INGOT_HD constexpr int64_t column_scales(int64_t n_out) { return (n_out + 3) / 4 * 4; }
+INGOT_HD constexpr int64_t block_scales(int64_t n_in) { return (n_in / kScaleCols + 3) / 4 * 4; }
+INGOT_HD constexpr int64_t blocks_at(int64_t n_out, int64_t n_in) { return n_in / kScaleCols * column_scales(n_out); }
+INGOT_HD constexpr int64_t float8_scales(int64_t n_out, int64_t n_in) {
+  return blocks_at(n_out, n_in) + (n_out + kScaleCols - 1) / kScaleCols * block_scales(n_in);
+}
+
 struct PackedWeight {
   Layout layout = Layout::kDense;
+  ScaleGrid grid = ScaleGrid::kColumns;  // with kFloat8
   bool f32 = false;  // dense elements and scales are f32, not f16
   bool has_min = false;
   bool group16 = false;  // two scales in each unit

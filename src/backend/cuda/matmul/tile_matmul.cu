@@ -45,7 +45,9 @@ void start(Params p, bool batch_invariant, SpecialisedKernels* specialised, Devi
 
 }  // namespace
 
-bool can_tile_matmul(const PackedWeight& w) { return !w.f32 && (w.layout != Layout::kDense || w.n_in % 8 == 0); }
+bool can_tile_matmul(const PackedWeight& w) {
+  return !w.f32 && w.layout != Layout::kFloat8 && (w.layout != Layout::kDense || w.n_in % 8 == 0);
+}
 
 void tile_matmul(const Matvec& m, Device& device) {
   const Params p = matvec_tiles::params_of(m);

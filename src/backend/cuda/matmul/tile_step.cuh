@@ -188,7 +188,8 @@ template <class F>
 void with_codes(const PackedWeight& w, F&& f) {
   CHECK(!w.has_min || (w.layout != Layout::kCodebook4 && !(w.layout == Layout::kCodes8 && w.group16)));
   switch (w.layout) {
-    case Layout::kDense: CHECK(false && "dense weights have no codes");
+    case Layout::kDense:
+    case Layout::kFloat8: CHECK(false && "these weights have no codes");
     case Layout::kCodebook4:
       if (w.group16) return f(Kind<Layout::kCodebook4, false, true>());
       return f(Kind<Layout::kCodebook4, false, false>());

@@ -1,12 +1,20 @@
-// Decodes one row of a PackedWeight of codes, 8 elements at a time: for kernels without a faster way.
+// Decodes one row of a PackedWeight of codes or of 8-bit floats, 8 elements at a time: for kernels without a faster way.
 #pragma once
 #include "backend/cuda/device.cuh"
 
 namespace ingot::cuda {
 
+__device__ __forceinline__ void decode_float8(const PackedWeight& w, int64_t row, int64_t i, float (&out)[8]) {
+  const auto* numbers = static_cast<const __nv_fp8_e4m3*>(w.data) + row * w.n_in + 8 * i;
+  const float scale = static_cast<const float*>(w.scales)[8 * i / kScaleCols * column_scales(w.n_out) + row];
+#pragma unroll
+  for (int j = 0; j < 8; ++j) out[j] = scale * to_float(numbers[j]);
+}
+
 // Elements 8 * i to 8 * i + 7 of a row, without the factor.
 template <class S>
 __device__ __forceinline__ void decode8(const PackedWeight& w, int64_t row, int64_t i, float (&out)[8]) {
+  if (w.layout == Layout::kFloat8) return decode_float8(w, row, i, out);
   const int64_t tile = row / kTileRows * w.k_tiles + i / 16;
   const int in_tile = static_cast<int>(row % kTileRows), unit = static_cast<int>(i / 4 % 4),
             h = static_cast<int>(i / 2 % 2);

@@ -155,7 +155,7 @@ void CudaBackend::sample_rows(const Tensor& logits) {
   std::memcpy(from, draws.data(), edits_at);
   std::memcpy(from + edits_at, edits.data(), masks_at - edits_at);
   for (size_t i = 0; i < masks.size(); ++i) std::memcpy(from + masks_at + i * mask_words * 4, masks[i], mask_words * 4);
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, device_.stream()), "cudaMemcpyAsync");
+  copy_draws(to, from, bytes);
 
   const size_t row_bytes = static_cast<size_t>(sample_vocab_) * sizeof(float),
                drawn_bytes = rows_.size() * sizeof(cuda::RowDrawn);
@@ -172,6 +172,19 @@ void CudaBackend::sample_rows(const Tensor& logits) {
                           logits.f32() + static_cast<int64_t>(host_rows_[i]) * logits.stride, row_bytes,
                           cudaMemcpyDeviceToHost, device_.stream()),
           "cudaMemcpyAsync");
+}
+
+// The copy does not wait for the step, which is in flight: masks take a hundredth of a small model's step. If the draws of
+// the sample before are not known to be done, the copy waits for them, because they read the same memory.
+void CudaBackend::copy_draws(void* to, const void* from, size_t bytes) {
+  const bool is_free = drawn_event_ != nullptr && cudaEventQuery(drawn_event_) == cudaSuccess;
+  const cudaStream_t stream = is_free ? device_.copy_stream() : device_.stream();
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+  if (!is_free) return;
+  if (copied_event_ == nullptr)
+    check(cudaEventCreateWithFlags(&copied_event_, cudaEventDisableTiming), "cudaEventCreate");
+  check(cudaEventRecord(copied_event_, stream), "cudaEventRecord");
+  check(cudaStreamWaitEvent(device_.stream(), copied_event_), "cudaStreamWaitEvent");
 }
 
 std::vector<Sampled> CudaBackend::wait() {

@@ -1,0 +1,45 @@
+// Weights of 8-bit floats (Layout::kFloat8): packing, and products.
+//
+// One to eight rows of activations: matvec() multiplies in f16 (float8_rows.cu), at the speed of memory. More rows:
+// quantize_rows() makes 8-bit floats of the activations, and cuBLASLt multiplies those (DenseMatmul::run_float8).
+#pragma once
+#include "backend/cuda/kernels.h"
+
+namespace ingot::cuda {
+
+// Bytes of a weight's numbers and of its scales.
+inline size_t float8_bytes(int64_t n_out, int64_t n_in) {
+  return static_cast<size_t>(n_out * n_in + 4 * float8_scales(n_out, n_in));
+}
+inline bool can_be_float8(int64_t n_in) { return n_in % kScaleCols == 0; }
+
+// Fills w.data and w.scales from blocks of F8_E4M3. *not_shared (on the device, zero before) gets the bits below.
+enum : uint32_t { kRowsDiffer = 1, kBlocksDiffer = 2 };
+void pack_float8(const void* blocks, const PackedWeight& w, uint32_t* not_shared, Device& device);
+ScaleGrid grid_of(uint32_t not_shared);
+
+// The most rows of activations that matvec() takes at once; 0: none.
+int most_float8_rows(const DeviceLimits& device, int64_t n_in);
+void float8_rows(const Matvec& m, Device& device);
+
+// Activations as 8-bit floats. With kRows one scale for each row: scales [n]. Else one for each 128 columns: scales
+// [n_in / 128, n].
+struct Float8Rows {
+  const void* data = nullptr;  // [n, n_in]
+  const float* scales = nullptr;
+  int64_t n = 0, n_in = 0;
+  bool whole_rows = false;  // share a scale
+};
+inline size_t float8_rows_bytes(int64_t n, int64_t n_in) {
+  return static_cast<size_t>(n * n_in + (n_in + kScaleCols - 1) / kScaleCols * n * 4);
+}
+// x: [n, n_in] f16, n_in a multiple of 128, rows on 8 bytes. `to` has float8_rows_bytes.
+Float8Rows quantize_rows(void* to, const Tensor& x, bool whole_rows, Device& device);
+
+// Whether a product of n rows uses one scale for each row of activations. cuBLASLt's kernels for that are the fastest for
+// many rows, and slow for few (docs/performance.md).
+inline bool takes_whole_rows(const PackedWeight& w, int64_t n) { return w.grid == ScaleGrid::kRows && n > 128; }
+// Its kernels with a scale for each 128 columns take only whole groups of so many rows.
+inline constexpr int64_t kFloat8Group = 8;
+
+}  // namespace ingot::cuda
