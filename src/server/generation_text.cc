@@ -1,4 +1,4 @@
-// Tokens of a request become text: whole characters, cut at stop strings, and what comes before and behind them.
+// Turns a request's tokens into text: whole characters, cut at stop strings, with the echo before.
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -35,7 +35,7 @@ void GenerationRun::begin_stream() {
   if (spec_.stream && !std::exchange(begun_, true)) writer_->begin(totals(), out_);
 }
 
-// What comes before a choice's first token.
+// Writes what precedes a choice's first token.
 void GenerationRun::begin_choice(int index, Clock::time_point at) {
   Choice& choice = choices_[index];
   if (std::exchange(choice.begun, true)) return;
@@ -75,7 +75,8 @@ void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point 
   }
 }
 
-// Text that may be shown, with the tokens that it begins; all: the tokens that stand for no text too.
+// Shows text together with the tokens that begin in the text. `all`: also shows the remaining tokens, which have no
+// text.
 void GenerationRun::show(int index, std::string text, bool all) {
   Choice& choice = choices_[index];
   choice.shown_bytes += text.size();

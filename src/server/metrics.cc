@@ -24,7 +24,7 @@ std::vector<double> token_buckets(int n_ctx) {
   return bounds;
 }
 
-// A label's value may hold anything, escaped.
+// Escapes a label's value.
 std::string escaped(const std::string& text) {
   std::string out;
   for (char c : text) {
@@ -104,7 +104,7 @@ void ModelMetrics::on_end(RequestEnd end, const RequestFigures& f) {
   max_tokens_hist_.observe(f.max_tokens);
 }
 
-// Each metric's description once, then a line or more of each model.
+// Prints each metric's description once, then the lines of each model.
 class MetricsPrinter {
  public:
   MetricsPrinter(std::string& out, const std::string& prefix, const std::vector<MetricsSource>& models)
@@ -181,7 +181,7 @@ class MetricsPrinter {
     for (const MetricsSource& m : models_)
       out_ += fmt::format("{}{}{{{}}} {}\n", prefix_, name, m.metrics.labels_, number(m));
   }
-  // Three lines a model: held by sequences, kept for their prefixes, and neither.
+  // Three lines per model: held by sequences, cached, and free.
   struct Uses {
     int held, cached, all;
   };

@@ -23,7 +23,7 @@ void want(GrammarKind kind, std::string text, const std::string& path, Generatio
   wanted.path = path;
 }
 
-// A schema as JSON, or as a text of JSON.
+// A schema is JSON, or a string that contains JSON.
 void read_schema_value(const JsonValue& schema, const std::string& path, GenerationSpec& spec) {
   if (!schema.is_object() && !schema.is_boolean() && !schema.is_string())
     refuse_value(path, "must be a JSON Schema: an object, true or false");
@@ -31,7 +31,7 @@ void read_schema_value(const JsonValue& schema, const std::string& path, Generat
   want(GrammarKind::kSchema, std::move(text), path, spec);
 }
 
-// One of the four that vLLM has under two kinds of names.
+// Reads one of the four kinds of constraints, which vLLM offers under two sets of names.
 void read_structure(const Fields& fields, const char* name, std::string_view kind, const std::string& path,
                     GenerationSpec& spec) {
   const JsonValue* value = fields.find(name);
@@ -88,7 +88,7 @@ void read_constraint(const Fields& fields, GenerationSpec& spec) {
 
 namespace {
 
-// Of a message that begins with a place in the request.
+// Makes an ApiError from a message that may begin with a place in the request.
 ApiError refusal(const Error& error, const std::string& fallback) {
   const std::string what = error.what();
   const size_t colon = what.find(": ");
@@ -108,8 +108,8 @@ MarkerSpelling spelling_of(const ServedModel& model) {
   return MarkerSpelling(std::move(tokens));
 }
 
-// How the answer's reasoning goes with a grammar. A prompt that has begun it or closed it says so; else it may come
-// where the model's template knows it.
+// Whether reasoning may or must come before the grammar. The end of the prompt says whether reasoning is open or
+// closed. Otherwise, reasoning is allowed if the model's template knows it.
 AnswerRules::Reasoning reasoning_of(const ServedModel& model, const AnswerForm& form) {
   using enum AnswerRules::Reasoning;
   const CallFormat& format = *form.format;
@@ -118,7 +118,7 @@ AnswerRules::Reasoning reasoning_of(const ServedModel& model, const AnswerForm& 
   return knows && !form.closed_reasoning ? kMay : kNone;
 }
 
-// The names that a format's calls can have: the parser reads no others.
+// Throws Error for a tool's name that the parser of the format's calls cannot read.
 void check_name(const CallFormat& format, const CallableTool& tool) {
   const auto is_plain = [&](char c) {
     return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.' ||
@@ -129,7 +129,7 @@ void check_name(const CallFormat& format, const CallableTool& tool) {
                 format.name, printable(tool.name, 64));
 }
 
-// What the content follows, with the server's way to read schemas.
+// The grammar of the content, with the server's options for schemas.
 GrammarText content_rule(const ServedModel& model, const GenerationSpec& spec) {
   GrammarText grammar = spec.wanted->text;
   grammar.any_order = model.any_order();
@@ -154,7 +154,7 @@ AnswerRules rules_of(const ServedModel& model, const AnswerForm& form, const Gen
   return rules;
 }
 
-// Whether content alone is asked for, and nothing may come before or around it.
+// Whether the grammar is only about the content, and nothing may come before or around the content.
 bool is_plain(const AnswerRules& rules) {
   const bool behind =
       rules.reasoning == AnswerRules::Reasoning::kNone || rules.reasoning == AnswerRules::Reasoning::kBehind;

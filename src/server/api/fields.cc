@@ -14,8 +14,8 @@
 namespace ingot {
 namespace {
 
-// Builds the value from events. Members are appended without looking for their names, which ordered_json would do one
-// by one, and names are compared when the object is whole.
+// Builds the value from parser events. Appends members without a search, because ordered_json would search all earlier
+// members each time. Checks for duplicate names when the object is complete.
 class Builder {
  public:
   void on_event(const JsonEvent& event) {
@@ -79,7 +79,7 @@ JsonValue parse_request_json(std::string_view body) {
   JsonValue json = builder.take();
   if (!json.is_object())
     throw ApiError(400, fmt::format("request body: a JSON object is needed, this is {}", json.type_name()));
-  Fields(json).string("model");  // a name, also where there is only one
+  Fields(json).string("model");  // checks the type, even if the server has one model
   return json;
 }
 

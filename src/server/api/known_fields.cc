@@ -13,11 +13,11 @@ using enum FieldUse;
 
 constexpr uint16_t kText = kChat | kCompletions | kResponses | kMessages;
 constexpr uint16_t kOpenAi = kChat | kCompletions | kResponses;
-constexpr uint16_t kTemplated = kChat | kTokenize | kTemplate;  // OpenAI's messages, put through the template
+constexpr uint16_t kTemplated = kChat | kTokenize | kTemplate;  // OpenAI's messages, for the template
 constexpr uint16_t kAnthropic = kMessages | kCountTokens;
 constexpr uint16_t kAll = 0xffff;
 
-// Not JSON: whatever the field says asks for something.
+// Marks a field that is refused with any value. Not valid JSON on purpose.
 constexpr const char* kNever = "-";
 
 constexpr const char* kNoMemory =
@@ -27,7 +27,7 @@ constexpr const char* kNotNames = "is not supported: words in front of a text ar
 
 constexpr KnownField kFields[] = {
     {"model", kAll, kString},
-    // What is said, and how it becomes a prompt.
+    // The prompt.
     {"messages", kTemplated | kAnthropic, kArray},
     {"prompt", kCompletions, kString | kArray},
     {"prompt", kTokenize, kString},
@@ -57,7 +57,7 @@ constexpr KnownField kFields[] = {
     {"with_pieces", kTokenize, kBool},
     {"return_token_strs", kTokenize, kBool},
     {"tokens", kDetokenize, kArray},
-    // How long the answer is, and what ends it.
+    // The length of the answer, and what ends it.
     {"max_tokens", kChat | kCompletions | kMessages, kInteger},
     {"max_completion_tokens", kChat, kInteger},
     {"max_output_tokens", kResponses, kInteger},
@@ -68,7 +68,7 @@ constexpr KnownField kFields[] = {
     {"ignore_eos", kText, kBool},
     {"include_stop_str_in_output", kText, kBool},
     {"skip_special_tokens", kText, kBool},
-    // How tokens are drawn.
+    // Sampling.
     {"temperature", kText, kNumber},
     {"top_p", kText, kNumber},
     {"top_k", kText, kInteger},
@@ -83,7 +83,7 @@ constexpr KnownField kFields[] = {
     {"logit_bias", kText, kObject},
     {"n", kChat | kCompletions, kInteger},
     {"best_of", kText, kInteger},
-    // In what form it comes.
+    // The form of the answer.
     {"stream", kText, kBool},
     {"stream_options", kChat | kCompletions, kObject},
     {"stream_options", kResponses, kObject, kIgnored},
@@ -100,11 +100,11 @@ constexpr KnownField kFields[] = {
     {"echo", kChat | kCompletions, kBool},
     {"reasoning_format", kChat, kString},
     {"metadata", kResponses, kObject},
-    // Whose it is, and what it shares.
+    // Priority and cache sharing.
     {"priority", kText, kInteger},
     {"cache_salt", kText, kString},
     {"cache_prompt", kText, kBool},
-    // Vectors and ranks.
+    // Embeddings and reranking.
     {"encoding_format", kEmbeddings, kString},
     {"dimensions", kEmbeddings, kInteger},
     {"prompt_name", kEmbeddings, kString},
@@ -114,7 +114,7 @@ constexpr KnownField kFields[] = {
     {"top_n", kRerank, kInteger},
     {"return_documents", kRerank, kBool},
 
-    // What changes nothing here: accounts, shelves and speeds of other servers.
+    // Fields without effect here: accounts, storage and service levels of other servers.
     {"metadata", kChat | kMessages, kObject, kIgnored},
     {"user", kText | kEmbeddings | kRerank, kString, kIgnored},
     {"parallel_tool_calls", kTokenize | kTemplate, kBool, kIgnored},
@@ -141,11 +141,11 @@ constexpr KnownField kFields[] = {
     {"betas", kAnthropic, kArray, kIgnored},
     {"billing_policy", kMessages, kAny, kIgnored},
     {"fallback_credit_token", kMessages, kString, kIgnored},
-    {"length_penalty", kText, kNumber, kIgnored},  // of beams
+    {"length_penalty", kText, kNumber, kIgnored},  // for beam search only
     {"request_id", kText, kString, kIgnored},
     {"id_slot", kText, kInteger, kIgnored},
 
-    // What the answer is to follow.
+    // Constraints.
     {"response_format", kText, kObject},
     {"output_config.format", kMessages, kObject},
     {"output_config.format", kCountTokens, kObject, kIgnored},
@@ -160,7 +160,7 @@ constexpr KnownField kFields[] = {
     {"guided_grammar", kText, kString},
     {"structured_outputs", kText, kObject},
 
-    // What would change the answer, and is not there.
+    // Fields that would change the answer and are not supported.
     {"text.verbosity", kResponses, kString, kRefused, R"("medium")", "must be \"medium\": there is no other here"},
     {"verbosity", kChat, kString, kRefused, R"("medium")", "must be \"medium\": there is no other here"},
     {"guided_whitespace_pattern", kText, kString, kRefused},
@@ -199,7 +199,7 @@ constexpr KnownField kFields[] = {
     {"conversation", kResponses, kString | kObject, kRefused, kNever, kNoMemory},
     {"prompt", kResponses, kObject, kRefused, kNever, kNoMemory},
     {"context_management", kResponses, kAny, kRefused, "", kNoMemory},
-    {"context_management", kMessages, kAny, kRefused,  // as Claude Code sends it, it clears nothing
+    {"context_management", kMessages, kAny, kRefused,  // Claude Code sends this value, which clears nothing
      R"({"edits":[{"type":"clear_thinking_20251015","keep":"all"}]})", kNoMemory},
     {"background", kResponses, kBool, kRefused, "", "is not supported: this server keeps nothing"},
     {"truncation", kResponses, kString, kRefused, R"("disabled")",
@@ -238,16 +238,16 @@ std::string type_words(uint8_t types) {
   return words;
 }
 
-// Whether a value that cannot be honoured asks for nothing.
+// Whether the value of an unsupported field asks for nothing.
 bool is_harmless(const KnownField& field, const JsonValue& value) {
   const std::string_view harmless = field.harmless;
   if (harmless == kNever) return false;
   if (value.is_structured() && value.empty()) return true;
   if (harmless.empty()) return value == false || value == 0;
-  return nlohmann::json(value) == nlohmann::json::parse(harmless);  // in which the order of members says nothing
+  return nlohmann::json(value) == nlohmann::json::parse(harmless);  // ignores the order of members
 }
 
-// Null where there is none, at the top or in an object.
+// Finds a field at the top or in an object. Returns null if it is absent or null.
 const JsonValue* find_field(const JsonValue& body, std::string_view name) {
   const size_t dot = name.find('.');
   const auto found = body.find(name.substr(0, dot));

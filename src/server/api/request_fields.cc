@@ -55,7 +55,7 @@ void read_stops(const Fields& fields, const ServedModel& model, GenerationSpec& 
   spec.skip_special = fields.boolean("skip_special_tokens").value_or(true);
 }
 
-// OpenAI's clients name the newer role; templates know the older one.
+// OpenAI's clients use the newer role "developer"; many templates know only "system".
 void adapt_messages(JsonValue& messages, const ChatTemplate& chat) {
   if (!messages.is_array()) return;
   const bool knows_developer = chat.source().find("developer") != std::string::npos;
@@ -69,7 +69,7 @@ void adapt_messages(JsonValue& messages, const ChatTemplate& chat) {
   }
 }
 
-// Roles are OpenAI's, and those that the template compares with. What has no content has calls.
+// A role must be OpenAI's, or one that the template compares with. A message without content needs calls or reasoning.
 void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
   constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -91,7 +91,7 @@ void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
   }
 }
 
-// Which field an Error about messages is about.
+// The field that an Error about messages refers to.
 std::string field_of(const std::string& what, const char* fallback) {
   for (const char* name : {"messages", "tools"})
     if (what.starts_with(name)) return what.substr(0, what.find_first_of(" :"));
@@ -133,7 +133,7 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
   const HttpRequest& request = call.request;
   spec.client = request.client.empty() ? request.peer : request.client;
   spec.cache_salt = request.client + '\n' + fields.string("cache_salt", 1024).value_or("");
-  // The salt is nobody else's, nor that of a later request.
+  // A random salt, so that the request shares no prefix with any other request.
   if (!fields.boolean("cache_prompt").value_or(true)) spec.cache_salt += random_id("\n");
 }
 
@@ -191,7 +191,7 @@ std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, c
   }
 }
 
-// vLLM's two switches: what comes after the last message.
+// vLLM's two switches for the end of the prompt.
 static ChatEnd read_chat_end(const Fields& fields) {
   const bool goes_on = fields.boolean("continue_final_message").value_or(false);
   const bool answers = fields.boolean("add_generation_prompt").value_or(!goes_on);
@@ -262,7 +262,7 @@ void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, 
           400, fmt::format("{}[{}] is {}: token ids go from 0 to {}", param, i, prompt[i], model.info().n_vocab - 1),
           param);
   if (prompt.size() + wanted <= limit) return;
-  // Begun as OpenAI begins it: clients know the case by these words.
+  // OpenAI's first words, by which clients recognise the error.
   throw ApiError(
       400,
       fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer is to have {}, "

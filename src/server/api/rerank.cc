@@ -1,4 +1,4 @@
-// /v1/rerank: documents in the order in which they answer a query, by a cross-encoder.
+// /v1/rerank: orders documents by how well they answer a query, with a cross-encoder.
 #include <fmt/format.h>
 
 #include <algorithm>
