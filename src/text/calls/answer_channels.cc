@@ -1,9 +1,9 @@
-// The parts of AnswerParser for messages in channels (OpenAI's harmony). Each message has a header, which says whom the
-// message is to and in which channel, and a body up to the marker that ends it.
+// The parts of AnswerParser for messages in channels (OpenAI's harmony). A message has a header with the channel and an
+// optional recipient, and a body up to the marker that ends the body.
 //     <|channel|>analysis<|message|>REASONING<|end|>
 //     <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>
 //     <|start|>assistant<|channel|>final<|message|>CONTENT<|return|>
-// The recipient may stand on either side of the channel. Commentary to nobody is for people: it is content.
+// The recipient may be on either side of the channel. Commentary without a recipient is for people, so it is content.
 #include <fmt/format.h>
 
 #include "base/ascii.h"
@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxHeader = 512;
 constexpr std::string_view kStart = "<|start|>", kChannel = "<|channel|>", kMessage = "<|message|>";
 
-// The word behind the last `mark` of the header.
+// The word after the last `mark` in the header.
 std::string word_behind(std::string_view header, std::string_view mark) {
   const size_t at = header.rfind(mark);
   if (at == header.npos) return {};
