@@ -23,10 +23,10 @@ struct GrammarState {
 class Automaton {
  public:
   virtual ~Automaton() = default;
-  // Until the next call, steps throw Error where they need more work than that: counted, not measured, so that
-  // the result does not depend on the machine. Without a call there is no limit.
+  // Limits the work of all steps until the next call; a step beyond the limit throws Error. Work is counted, not
+  // timed, so that the result does not depend on the computer. Without a call there is no limit.
   virtual void limit_work(size_t) {}
-  virtual size_t n_bytes() const { return 0; }  // that the machine has grown to, about
+  virtual size_t n_bytes() const { return 0; }  // approximate present size
 
   virtual GrammarState start() = 0;
   // The state after `byte`; dead if no text of the grammar continues with `byte`.

@@ -1,5 +1,5 @@
-// Reads GBNF, the notation of llama.cpp's grammars (grammars/README.md there): `name ::= ...`, one rule a line that may
-// go on inside of parentheses and after `::=` and `|`.
+// Reads GBNF, the notation of llama.cpp's grammars (see grammars/README.md there): one rule `name ::= ...` per line. A
+// rule may continue on the next line inside parentheses and after `::=` and `|`.
 #include <map>
 
 #include "text/grammar/char_set.h"
@@ -166,7 +166,7 @@ class GbnfReader {
 
   GrammarScanner text_;
   Grammar grammar_;
-  std::map<Grammar::Rule, size_t> first_use_;  // where each rule is first named
+  std::map<Grammar::Rule, size_t> first_use_;  // where each rule's name first occurs
 };
 
 }  // namespace

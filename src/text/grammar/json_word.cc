@@ -23,7 +23,7 @@ int hex_digit(uint8_t byte) {
   return byte >= 'A' && byte <= 'F' ? byte - 'A' + 10 : -1;
 }
 
-// The language has a character from `low` to `high` next. Characters of n bytes lie in a tree of 64 ways.
+// Whether the language allows a character from `low` to `high` next. Searches the tree of UTF-8 bytes, 64 ways a level.
 bool has_char(const ByteStep& step, uint32_t state, char32_t low, char32_t high) {
   for (char32_t limit : {0x7fu, 0x7ffu, 0xd7ffu, 0xdfffu, 0xffffu}) {
     if (low <= limit && high > limit) return has_char(step, state, low, limit) || has_char(step, state, limit + 1, high);

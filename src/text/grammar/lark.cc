@@ -1,7 +1,6 @@
-// Reads the notation of Lark, with what llguidance adds to it (%json, repetition in braces). A text belongs to the
-// grammar where some way to cut it into terminals does: what Lark's Earley parser with its dynamic_complete lexer says.
-// Priorities and aliases choose between trees and change no text, so they are passed over. Regular expressions are
-// ECMA 262's.
+// Reads the notation of Lark, with two extensions of llguidance (%json, repetition in braces). A text matches if some
+// way to cut the text into terminals matches, as with Lark's Earley parser and its dynamic_complete lexer. Priorities
+// and aliases only choose between parse trees, so they are ignored. Regular expressions are those of ECMA 262.
 #include <utf8proc.h>
 
 #include <array>
@@ -20,7 +19,7 @@ namespace {
 #define DECIMAL_RULE "(?:" DIGITS "\\.[0-9]*|\\." DIGITS ")"
 #define FLOAT_RULE "(?:" DIGITS "[eE][+-]?" DIGITS "|" DECIMAL_RULE "(?:[eE][+-]?" DIGITS ")?)"
 
-// What `%import common` knows.
+// The library that `%import common` imports from.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 25> kCommon = {{
     {"DIGIT", "[0-9]"},
     {"HEXDIGIT", "[0-9A-Fa-f]"},
@@ -219,7 +218,7 @@ class LarkReader {
     return true;
   }
 
-  // What is ignored may follow each terminal of a rule.
+  // Ignored text may follow each terminal of a rule.
   Part terminal(Part part) { return in_terminal_ ? part : grammar_.sequence({part, grammar_.refer(ignore_)}); }
 
   Part read_reference() {
@@ -316,7 +315,7 @@ class LarkReader {
   Part read_regex() {
     const size_t begin = text_.at();
     text_.take("/");
-    std::string pattern, dotted;  // dotted: where a dot matches line ends
+    std::string pattern, dotted;  // in `dotted`, a dot matches line ends too
     bool in_class = false;
     while (!text_.take("/")) {
       if (text_.at_end() || text_.peek() == '\n') text_.expected("'/'");
@@ -340,7 +339,7 @@ class LarkReader {
     }
   }
 
-  // %json takes the JSON text of a schema: up to the brace that closes its first one.
+  // Reads the schema after %json: the JSON text up to the matching closing brace.
   Part read_schema() {
     skip_space(true);
     const size_t begin = text_.at();
@@ -368,7 +367,7 @@ class LarkReader {
   Grammar grammar_;
   Grammar::Rule ignore_;
   std::vector<Part> ignored_;
-  std::map<Grammar::Rule, size_t> first_use_;  // where each rule is first named
+  std::map<Grammar::Rule, size_t> first_use_;  // where each rule's name first occurs
   bool in_terminal_ = false;
 };
 

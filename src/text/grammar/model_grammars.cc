@@ -99,7 +99,7 @@ std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Mak
   return use(entries_.front());
 }
 
-// With the mutex. The newest stays, whatever it takes: somebody is about to use it.
+// Call with the mutex held. Keeps the newest entry whatever its size, because it is about to be used.
 void ModelGrammars::drop_old() {
   size_t bytes = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {

@@ -1,6 +1,6 @@
-// unevaluatedProperties and unevaluatedItems. Which members and items the rest of a schema speaks of depends on which
-// of its conditions hold. So members are parted by the conditions under which they are spoken of: one of the conditions
-// holds, or the members of that part meet the keyword's schema. Items are parted in the same way.
+// unevaluatedProperties and unevaluatedItems. Which members count as evaluated depends on the conditions that hold
+// (anyOf, if, ...). So the members are grouped by the conditions under which they are evaluated. For each group, one of
+// the conditions holds, or the group's members meet the keyword's schema. Items are grouped in the same way.
 #include <algorithm>
 #include <map>
 
@@ -11,10 +11,10 @@ namespace ingot {
 
 namespace {
 
-constexpr size_t kMaxSpoken = 1 << 16;   // names, patterns and subschemas that say what is evaluated
-constexpr size_t kMaxMatches = 1 << 22;  // bytes of names, times patterns
-constexpr size_t kMaxInPlace = 64;       // of them, one inside of the other
-constexpr size_t kMaxConditional = 8;    // patterns of names, or `contains`: each combination is looked at
+constexpr size_t kMaxSpoken = 1 << 16;   // names, patterns and subschemas that evaluate something
+constexpr size_t kMaxMatches = 1 << 22;  // bytes of names times number of patterns
+constexpr size_t kMaxInPlace = 64;       // nested subschemas
+constexpr size_t kMaxConditional = 8;    // patterns of names, or `contains`: all combinations are tried
 
 struct TooMany {};
 
@@ -53,9 +53,10 @@ void SchemaReader::read_unevaluated(const Json& json, const std::string& path, s
   }
 }
 
-// ---- What is spoken of
+// ---- What is evaluated
 
-// By the schema at `place`, which holds where `when` does. is_inside: the keyword itself stands in a schema further up.
+// Collects what the schema at `place` evaluates; that schema applies if `when` holds. is_inside: `place` is a subschema
+// of the schema with the keyword.
 void SchemaReader::collect(const Place& place, bool is_object, bool is_inside, Formula when, std::vector<Spoken>& out) {
   const Json& json = *place.json;
   if (!json.is_object() || !on_the_way_.insert(place).second) return;
@@ -70,7 +71,7 @@ void SchemaReader::collect(const Place& place, bool is_object, bool is_inside, F
     if (target.json != nullptr) {
       collect({target.json, index_.enter(scope_, *target.json)}, is_object, true, when, out);
     } else {
-      out.push_back({.when = when, .all = true});  // its own schema says that it is not enforced
+      out.push_back({.when = when, .all = true});  // the reference is reported when its schema is read
     }
   }
   if (json.contains("allOf")) {
@@ -110,7 +111,7 @@ SchemaReader::Spoken SchemaReader::spoken_members(const Json& json, bool is_insi
       try {
         out.patterns.push_back(parse_regex(l_, pattern, RegexMatch::kSearch));
       } catch (const Error&) {
-        out.all = true;  // its own schema says that it is not enforced
+        out.all = true;  // the pattern is reported when its schema is read
       }
     }
   }
@@ -167,7 +168,7 @@ Formulas::Id SchemaReader::members_formula(const std::vector<Spoken>& spoken, Sc
   return f_.any(std::move(any));
 }
 
-// Of the members that some schema names: those with one condition are a part.
+// The members that some schema names. Members with the same condition form a group.
 Formulas::Id SchemaReader::named_formula(const Named& names, SchemaId rest) {
   std::map<Formula, ObjectRule> parts;
   for (const auto& [name, when] : names) {
@@ -178,11 +179,11 @@ Formulas::Id SchemaReader::named_formula(const Named& names, SchemaId rest) {
   return f_.all(std::move(all));
 }
 
-// Of all other members. Each combination of the patterns that a name can match is a part.
+// All other members. Each combination of patterns that a name can match forms a group.
 Formulas::Id SchemaReader::unnamed_formula(const std::vector<Spoken>& spoken, const Named& names, SchemaId rest) {
   ObjectRule named;
   for (const auto& [name, when] : names) named.properties.emplace_back(name, kAnySchema);
-  std::vector<std::pair<Language, Formula>> patterns;  // that hold under a condition
+  std::vector<std::pair<Language, Formula>> patterns;  // patterns that count only under a condition
   Language others = l_.any_text();
   for (const Spoken& one : spoken) {
     for (Language pattern : one.patterns) {
@@ -216,7 +217,7 @@ Formulas::Id SchemaReader::unnamed_formula(const std::vector<Spoken>& spoken, co
 
 // ---- Items
 
-// Each combination of the `contains` that can hold is looked at: an item that meets one of them is spoken of.
+// Tries each combination of conditional `contains`. An item that meets one of them is evaluated.
 Formulas::Id SchemaReader::items_formula(const std::vector<Spoken>& spoken, SchemaId rest) {
   std::vector<Formula> any, always{f_.leaf(rest)};
   std::vector<const Spoken*> conditional;
@@ -245,11 +246,11 @@ Formulas::Id SchemaReader::items_formula(const std::vector<Spoken>& spoken, Sche
   return f_.any(std::move(any));
 }
 
-// Where no prefix reaches an item, it meets `rest`.
+// Items beyond the prefixes that apply must meet `rest`.
 Formulas::Id SchemaReader::positions_formula(const std::vector<Spoken>& spoken, SchemaId rest) {
-  std::map<size_t, std::vector<Formula>> ends;  // of prefixes, and the conditions under which they reach as far
+  std::map<size_t, std::vector<Formula>> ends;  // by length of the prefix: the conditions of these prefixes
   for (const Spoken& one : spoken) ends[one.n_items].push_back(one.when);
-  std::vector<Formula> all, reaches;  // reaches: the conditions of the prefixes that go on
+  std::vector<Formula> all, reaches;  // reaches: the conditions of longer prefixes
   size_t end = SIZE_MAX;
   for (auto it = ends.rbegin(); it != ends.rend(); end = it->first, ++it) {
     ArrayRule part;
