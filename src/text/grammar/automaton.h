@@ -38,7 +38,7 @@ class Automaton {
   static constexpr uint32_t kDead = 0, kWordEnds = 1, kWordOver = 2;
   virtual bool is_word(uint32_t place) const = 0;
   virtual uint32_t step_word(uint32_t place, uint8_t byte) = 0;
-  // The place is in a JSON string and not in an escape: nothing but a quote ends the word, and a quote does nothing else.
+  // The place is in a JSON string and not in an escape: only a quote ends the word, and a quote does nothing else.
   virtual bool is_string(uint32_t) const { return false; }
   // Whether the string stays open after any characters in any number. False if unknown.
   virtual bool allows_any_text(uint32_t) const { return false; }

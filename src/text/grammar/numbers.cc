@@ -34,7 +34,8 @@ class Ranges {
     const std::string& whole = limit.whole;
     std::vector<Id> parts;
     const int n = static_cast<int>(whole.size());
-    parts.push_back(l_.concat(digits('1', '9'), l_.concat(l_.repeat(digit_, n, RegularLanguages::kNoLimit), fraction_)));
+    parts.push_back(
+        l_.concat(digits('1', '9'), l_.concat(l_.repeat(digit_, n, RegularLanguages::kNoLimit), fraction_)));
     for (int i = 0; i < n; ++i) {  // the same number of digits: i equal digits, then a larger digit
       if (whole[i] == '9') continue;
       const Id rest = l_.concat(l_.repeat(digit_, n - 1 - i, n - 1 - i), fraction_);
@@ -54,7 +55,8 @@ class Ranges {
 
   Id decimals_at_least(const std::string& decimals, bool is_strict) {
     std::vector<Id> parts;
-    const Id above_zero = l_.concat(l_.repeat(l_.literal("0"), 0, RegularLanguages::kNoLimit), l_.concat(digits('1', '9'), digits_));
+    const Id above_zero =
+        l_.concat(l_.repeat(l_.literal("0"), 0, RegularLanguages::kNoLimit), l_.concat(digits('1', '9'), digits_));
     if (decimals.empty()) return is_strict ? point(above_zero) : fraction_;
     for (size_t i = 0; i < decimals.size(); ++i) {
       if (decimals[i] == '9') continue;
@@ -85,8 +87,9 @@ Id beyond(RegularLanguages& l, const Decimal& limit, bool is_minimum, bool is_st
   if (same_side) {  // the limit's own sign, and at least its magnitude
     const Id far = ranges.at_least(limit, is_strict);
     const Id signed_far = is_minimum ? far : l.concat(minus, far);
-    return limit.is_zero() && !is_strict ? l.any_of({signed_far, zeros, parse_regex(l, "0(\\.0+)?", RegexMatch::kWhole)})
-                                         : l.all_of({signed_far, is_strict ? l.complement(zeros) : RegularLanguages::kAnything});
+    return limit.is_zero() && !is_strict
+               ? l.any_of({signed_far, zeros, parse_regex(l, "0(\\.0+)?", RegexMatch::kWhole)})
+               : l.all_of({signed_far, is_strict ? l.complement(zeros) : RegularLanguages::kAnything});
   }
   const Id near = l.all_of({any, l.complement(ranges.at_least(limit, !is_strict))});
   return is_minimum ? l.any_of({any, l.concat(minus, near)}) : l.any_of({near, l.concat(minus, any)});
@@ -138,7 +141,9 @@ std::optional<Decimal> Decimal::parse(std::string_view text) {
 
 RegularLanguages::Id number_language(RegularLanguages& l, const NumberLimits& limits) {
   const bool is_free = !limits.minimum && !limits.maximum && !limits.multiple_of;
-  const std::string_view base = !limits.is_integer ? (is_free ? kNumber : kPlain) : limits.has_decimals ? kInteger : kDigits;
+  const std::string_view base = !limits.is_integer    ? (is_free ? kNumber : kPlain)
+                                : limits.has_decimals ? kInteger
+                                                      : kDigits;
   std::vector<Id> parts{parse_regex(l, base, RegexMatch::kWhole)};
   if (limits.minimum) parts.push_back(beyond(l, *limits.minimum, true, limits.excludes_minimum));
   if (limits.maximum) parts.push_back(beyond(l, *limits.maximum, false, limits.excludes_maximum));

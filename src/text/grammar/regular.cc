@@ -58,7 +58,8 @@ RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_
   }
   if (nodes_.size() >= max_nodes_) throw Error("the grammar is too large: it needs more than {} states", max_nodes_);
   Node node = describe(kind, args);
-  if (node.depth > kMaxDepth) throw Error("a regular expression has more than {} parts in each other or left out one after another", kMaxDepth);
+  if (node.depth > kMaxDepth)
+    throw Error("a regular expression has more than {} parts in each other or left out one after another", kMaxDepth);
   node.first = static_cast<uint32_t>(args_.size());
   node.count = static_cast<uint32_t>(args.size());
   args_.insert(args_.end(), args.begin(), args.end());
@@ -345,7 +346,8 @@ RegularLanguages::Id RegularLanguages::repeat(Id part, int min, int max) {
 
 // Arguments: the divisor, the remainder so far, the number of decimals still to read, and whether the point was read.
 RegularLanguages::Id RegularLanguages::multiples(uint64_t divisor, int n_decimals) {
-  if (divisor == 0 || divisor > UINT32_MAX) throw Error("the divisor {} is out of range (1 to {})", divisor, UINT32_MAX);
+  if (divisor == 0 || divisor > UINT32_MAX)
+    throw Error("the divisor {} is out of range (1 to {})", divisor, UINT32_MAX);
   const uint32_t numbers[] = {static_cast<uint32_t>(divisor), 0, static_cast<uint32_t>(n_decimals), 0};
   return intern(Kind::kMultiples, numbers);
 }
