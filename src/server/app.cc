@@ -120,10 +120,10 @@ void check_kind(Needs needs, const ServedModel& model) {
   if (needs == Needs::kAny || needs == is) return;
   const char* does = is == Needs::kWriter   ? "writes text: use /v1/chat/completions or /v1/completions"
                      : is == Needs::kRanker ? "ranks documents for a query: use /v1/rerank"
-                                            : "makes vectors of texts: use /v1/embeddings";
-  const char* wanted = needs == Needs::kWriter   ? "this needs one that writes text"
-                       : needs == Needs::kRanker ? "this needs a cross-encoder"
-                                                 : "this needs an embedding model";
+                                            : "embeds texts: use /v1/embeddings";
+  const char* wanted = needs == Needs::kWriter   ? "this route needs a model that writes text"
+                       : needs == Needs::kRanker ? "this route needs a cross-encoder"
+                                                 : "this route needs an embedding model";
   throw ApiError(400, fmt::format("the model '{}' {}; {}", printable(model.id(), 128), does, wanted), "model");
 }
 
@@ -287,7 +287,8 @@ void App::run(const std::shared_ptr<Job>& job) {
 std::string App::model_name(const JsonValue& body) const {
   if (models_.size() == 1) return "";
   const std::string name = Fields(body).string("model", 1024).value_or("");
-  if (name.empty()) throw ApiError(400, "model is missing: the server has several, which /v1/models lists", "model");
+  if (name.empty())
+    throw ApiError(400, "model is missing: the server has several models; /v1/models lists them", "model");
   if (models_.knows(name)) return name;
   throw ApiError(404, fmt::format("there is no model '{}'; /v1/models lists them", printable(name, 128)), "model",
                  "model_not_found");

@@ -99,7 +99,7 @@ void GenerationRun::submit_all() {
   } catch (const Error& error) {
     cancel();
     if (!model_->fault().empty())
-      throw ApiError(503, "the model has failed and answers no more; the server ends and has to be started again");
+      throw ApiError(503, "the model has failed, so the server ends: start the server again");
     throw ApiError(400, error.what());
   }
 }

@@ -61,7 +61,7 @@ std::shared_ptr<ServedModel> ModelPool::load_now(const std::string& name) {
 // Throws Error if the model is too large even as the only model.
 void ModelPool::check_size(const Entry& entry, size_t bytes) const {
   if (limits_.max_bytes > 0 && bytes > limits_.max_bytes)
-    throw Error("{} takes {}, and all models together may take {} (--models-memory)", printable(entry.source.id),
+    throw Error("{} takes {}, but all models together may take {} (--models-memory)", printable(entry.source.id),
                 human_bytes(bytes), human_bytes(limits_.max_bytes));
 }
 
@@ -87,7 +87,7 @@ void ModelPool::fill() {
       put(entry, std::move(model));
     } catch (const MemoryError& error) {
       if (&entry == &entries_.front()) throw;
-      return log_warn("{} and what follows it are loaded when they are asked for: {}", printable(entry.source.id),
+      return log_warn("{} and the models after it are loaded on request: {}", printable(entry.source.id),
                       error.what());
     }
   }
@@ -172,7 +172,7 @@ void ModelPool::make_room(const Entry& wanted, bool must_unload) {
       if (goes) must_unload = false;
       if (goes) continue;
     }
-    if (Clock::now() >= deadline) throw Error("every model that is loaded is busy or pinned; try again soon");
+    if (Clock::now() >= deadline) throw Error("all loaded models are busy or pinned; try again soon");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }

@@ -19,7 +19,7 @@ int Watchdog::look(App& app) {
   }
   if (const std::string path = changed_mapped_file(); !path.empty()) {
     if (app.phase() != Phase::kReady) return 0;
-    log_warn("{} has been written to or cut while it was in use: no more requests are taken; start the server again",
+    log_warn("{} was changed or truncated while in use: the server takes no more requests; start the server again",
              printable(path));
     app.set_phase(Phase::kDead);
     return 0;

@@ -16,7 +16,7 @@ constexpr size_t kMaxGrammarBytes = 1 << 20, kMaxChoices = 4096;
 
 void want(GrammarKind kind, std::string text, const std::string& path, GenerationSpec& spec) {
   if (spec.wanted)
-    throw ApiError(400, path + " comes beside another field that says what the answer follows: send one of them", path);
+    throw ApiError(400, path + " is a second constraint on the answer: send one of them", path);
   GenerationSpec::Wanted& wanted = spec.wanted.emplace();
   wanted.text.kind = kind;
   wanted.text.text = std::move(text);
@@ -70,7 +70,7 @@ void read_format(const JsonValue& format, const std::string& path, GenerationSpe
   const Fields inner(nested ? *nested : format, nested ? path + ".json_schema." : path + ".");
   inner.boolean("strict");
   const JsonValue* schema = inner.find("schema");
-  if (!schema && type == "json_schema") inner.refuse("schema", "is missing: it is what the answer is to follow");
+  if (!schema && type == "json_schema") inner.refuse("schema", "is missing: the answer must follow a schema");
   const std::string where = path + (nested ? ".json_schema.schema" : ".schema");
   read_schema_value(schema ? *schema : JsonValue{{"type", "object"}}, schema ? where : path, spec);
 }
@@ -97,7 +97,7 @@ ApiError refusal(const Error& error, const std::string& fallback) {
 }
 
 void check_writes(const ServedModel& model, const std::string& path) {
-  if (!model.writes()) throw ApiError(400, "this model makes vectors of texts and writes no answer", path);
+  if (!model.writes()) throw ApiError(400, "this model embeds texts and writes no answer", path);
 }
 
 MarkerSpelling spelling_of(const ServedModel& model) {

@@ -21,9 +21,9 @@ constexpr uint16_t kAll = 0xffff;
 constexpr const char* kNever = "-";
 
 constexpr const char* kNoMemory =
-    "is not supported: this server keeps nothing, so send the whole conversation as input";
+    "is not supported: this server stores nothing, so send the whole conversation as input";
 constexpr const char* kTextOnly = "is not supported: this server reads and writes text only";
-constexpr const char* kNotNames = "is not supported: words in front of a text are asked for with prompt_name";
+constexpr const char* kNotNames = "is not supported: choose the text before each input with prompt_name";
 
 constexpr KnownField kFields[] = {
     {"model", kAll, kString},
@@ -161,8 +161,9 @@ constexpr KnownField kFields[] = {
     {"structured_outputs", kText, kObject},
 
     // Fields that would change the answer and are not supported.
-    {"text.verbosity", kResponses, kString, kRefused, R"("medium")", "must be \"medium\": there is no other here"},
-    {"verbosity", kChat, kString, kRefused, R"("medium")", "must be \"medium\": there is no other here"},
+    {"text.verbosity", kResponses, kString, kRefused, R"("medium")",
+     "must be \"medium\": this server supports no other value"},
+    {"verbosity", kChat, kString, kRefused, R"("medium")", "must be \"medium\": this server supports no other value"},
     {"guided_whitespace_pattern", kText, kString, kRefused},
     {"bad_words", kText, kAny, kRefused},
     {"allowed_token_ids", kText, kAny, kRefused},
@@ -173,18 +174,18 @@ constexpr KnownField kFields[] = {
     {"dynatemp_range", kText, kNumber, kRefused},
     {"dry_multiplier", kText, kNumber, kRefused},
     {"xtc_probability", kText, kNumber, kRefused},
-    {"n_predict", kText, kInteger, kRefused, "-1", "is not read here: say max_tokens"},
-    {"n_probs", kText, kInteger, kRefused, "0", "is not read here: say logprobs"},
+    {"n_predict", kText, kInteger, kRefused, "-1", "is not supported: use max_tokens"},
+    {"n_probs", kText, kInteger, kRefused, "0", "is not supported: use logprobs"},
     {"lora", kText, kAny, kRefused},
     {"chat_template", kTemplated | kText, kString, kRefused},
     {"add_special_tokens", kChat, kBool, kRefused, "", "is not supported: the template writes them"},
     {"include_reasoning", kChat, kBool, kRefused, "true"},
-    {"return_tokens_as_token_ids", kChat | kCompletions, kBool, kRefused, "", "is not read here: say return_token_ids"},
+    {"return_tokens_as_token_ids", kChat | kCompletions, kBool, kRefused, "", "is not supported: use return_token_ids"},
     {"truncate_prompt_tokens", kText | kEmbeddings | kRerank, kInteger, kRefused, "",
-     "is not supported: nothing is cut silently here"},
+     "is not supported: this server never cuts a text silently"},
     {"prefix", kText, kAny, kRefused},
-    {"functions", kText, kArray, kRefused, "", "is not supported: say tools"},
-    {"function_call", kText, kAny, kRefused, R"("none")", "is not supported: say tool_choice"},
+    {"functions", kText, kArray, kRefused, "", "is not supported: use tools"},
+    {"function_call", kText, kAny, kRefused, R"("none")", "is not supported: use tool_choice"},
     {"audio", kText, kAny, kRefused, "", kTextOnly},
     {"modalities", kText, kArray, kRefused, R"(["text"])", kTextOnly},
     {"image", kResponses, kAny, kRefused, "", kTextOnly},
@@ -192,7 +193,7 @@ constexpr KnownField kFields[] = {
     {"moderation", kChat | kResponses, kAny, kRefused},
     {"top_logprobs", kResponses, kInteger, kRefused},
     {"include", kResponses, kArray, kRefused, R"(["reasoning.encrypted_content"])",
-     "is not supported: the answer has all that there is"},
+     "is not supported: the answer has every output already"},
     {"reasoning.context", kResponses, kAny, kRefused, R"("auto")"},
     {"reasoning.mode", kResponses, kAny, kRefused, R"("standard")"},
     {"previous_response_id", kResponses, kString, kRefused, kNever, kNoMemory},
@@ -201,9 +202,9 @@ constexpr KnownField kFields[] = {
     {"context_management", kResponses, kAny, kRefused, "", kNoMemory},
     {"context_management", kMessages, kAny, kRefused,  // Claude Code sends this value, which clears nothing
      R"({"edits":[{"type":"clear_thinking_20251015","keep":"all"}]})", kNoMemory},
-    {"background", kResponses, kBool, kRefused, "", "is not supported: this server keeps nothing"},
+    {"background", kResponses, kBool, kRefused, "", "is not supported: this server stores nothing"},
     {"truncation", kResponses, kString, kRefused, R"("disabled")",
-     "must be \"disabled\": nothing is cut silently here"},
+     "must be \"disabled\": this server never cuts a text silently"},
     {"container", kMessages, kAny, kRefused, "", "is not supported: this server runs no tools"},
     {"mcp_servers", kMessages, kArray, kRefused, "", "is not supported: this server runs no tools"},
     {"compaction", kMessages, kAny, kRefused, "", kNoMemory},
@@ -218,7 +219,7 @@ constexpr KnownField kFields[] = {
     {"rank_fields", kRerank, kArray, kRefused},
     {"max_chunks_per_doc", kRerank, kInteger, kRefused},
     {"max_tokens_per_doc", kRerank, kInteger, kRefused},
-    {"top_k", kRerank, kInteger, kRefused, kNever, "is not read here: say top_n"},
+    {"top_k", kRerank, kInteger, kRefused, kNever, "is not supported: use top_n"},
 };
 
 uint8_t type_of(const JsonValue& value) {

@@ -159,11 +159,11 @@ std::vector<Prompt> read_completion_prompts(const Fields& fields, const ServedMo
     return tokenizer.encode(text, {.add_special = add_special && suffix.empty(), .parse_special = suffix.empty()});
   });
   if (suffix.empty()) return prompts;
-  if (fields.boolean("echo").value_or(false)) fields.refuse("suffix", "does not go with echo");
+  if (fields.boolean("echo").value_or(false)) fields.refuse("suffix", "cannot be combined with echo");
   const std::vector<int32_t> after = tokenizer.encode(suffix, {.add_special = false});
   for (Prompt& prompt : prompts) {
     auto tokens = infill_prompt(tokenizer, prompt.tokens, after, add_special);
-    if (!tokens) fields.refuse("suffix", "is for models that have tokens for filling in, and this one has none");
+    if (!tokens) fields.refuse("suffix", "needs a model with fill-in-the-middle tokens; this model has none");
     prompt.tokens = std::move(*tokens);
   }
   return prompts;

@@ -25,7 +25,7 @@ struct Form {
 // The text that the model's makers put before an input: the prompt with the given name, or the default prompt.
 std::string read_prefix(const Fields& fields, const EmbedFacts& facts) {
   if (auto prompt = facts.find_prompt(fields.string("prompt_name", 256).value_or(""))) return std::move(*prompt);
-  fields.refuse("prompt_name", "must be one that the model has: " + facts.prompt_names());
+  fields.refuse("prompt_name", "must be a prompt of the model: " + facts.prompt_names());
 }
 
 size_t read_dimensions(const Fields& fields, const Embedder& embedder) {

@@ -84,7 +84,7 @@ void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
       refuse_value(where + ".role", "must be system, developer, user, assistant or tool");
     const Fields fields(message, where + ".");
     for (const char* name : {"audio", "function_call"})
-      if (fields.find(name)) fields.refuse(name, "is not supported: say content or tool_calls");
+      if (fields.find(name)) fields.refuse(name, "is not supported: use content or tool_calls");
     const auto has = [&](const char* name) { return fields.find(name) && !fields.find(name)->empty(); };
     if (!fields.find("content") && !(role == "assistant" && (has("tool_calls") || has("reasoning_content"))))
       fields.refuse("content", "is missing");
@@ -145,7 +145,7 @@ StreamFields read_generation(const ApiCall& call, const Fields& fields, Generati
   spec.stream = fields.boolean("stream").value_or(false);
   if (const JsonValue* options = fields.find("stream_options")) {
     const Fields inner(*options, "stream_options.");
-    if (!spec.stream) fields.refuse("stream_options", "is for streams: it needs \"stream\": true");
+    if (!spec.stream) fields.refuse("stream_options", "needs \"stream\": true");
     result.include_usage = inner.boolean("include_usage").value_or(false);
     result.continuous_usage = inner.boolean("continuous_usage_stats").value_or(false);
   }
@@ -153,7 +153,7 @@ StreamFields read_generation(const ApiCall& call, const Fields& fields, Generati
   spec.wants_progress = fields.boolean("return_progress").value_or(false) && spec.stream;
   spec.prompt_logprobs = static_cast<int>(fields.integer("prompt_logprobs", 0, 20).value_or(-1));
   if (spec.prompt_logprobs >= 0 && spec.stream)
-    fields.refuse("prompt_logprobs", "comes with whole answers only: it needs \"stream\": false");
+    fields.refuse("prompt_logprobs", "needs \"stream\": false");
   return result;
 }
 
@@ -164,7 +164,7 @@ void read_max_tokens(const Fields& fields, std::initializer_list<const char*> na
   }
   if (spec.max_tokens >= 0 && spec.min_tokens > spec.max_tokens)
     fields.refuse("min_tokens",
-                  fmt::format("is {}: the answer is to have at most {}", spec.min_tokens, spec.max_tokens));
+                  fmt::format("is {}: the answer may have at most {} tokens", spec.min_tokens, spec.max_tokens));
 }
 
 void check_scores(const Fields& fields, const char* field, const GenerationSpec& spec) {
@@ -173,12 +173,12 @@ void check_scores(const Fields& fields, const char* field, const GenerationSpec&
   for (const auto& prompt : spec.prompts)
     n += static_cast<int64_t>(prompt.size()) * (spec.echo ? spec.n : 1) * (spec.prompt_logprobs + 1);
   if (n > kMaxScores)
-    fields.refuse(field, fmt::format("would be {} numbers of these prompts: at most {}", n, kMaxScores));
+    fields.refuse(field, fmt::format("would return {} numbers for these prompts: at most {}", n, kMaxScores));
 }
 
 std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
                                  const JsonValue& variables, const char* param, ChatEnd end) {
-  if (!model.writes()) throw ApiError(400, "this model makes vectors of texts and has no template for messages", param);
+  if (!model.writes()) throw ApiError(400, "this model embeds texts and has no chat template", param);
   adapt_messages(messages, model.chat());
   if (messages.is_array() && messages.empty())
     throw ApiError(400, fmt::format("{} is empty: it needs at least one message", param), param);
@@ -265,7 +265,7 @@ void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, 
   // OpenAI's first words, by which clients recognise the error.
   throw ApiError(
       400,
-      fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer is to have {}, "
+      fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer needs {}, "
                   "together {}: shorten the prompt or ask for less",
                   limit, prompt.size(), max_tokens > 0 ? fmt::format("up to {}", wanted) : "at least 1",
                   prompt.size() + wanted),

@@ -55,7 +55,8 @@ void read_tool(const JsonValue& tool, const StyleNames& names, const std::string
     refuse_value(inner + ".name", fmt::format("must have 1 to {} bytes, not {}", kMaxName, name.size()));
   const auto is_same = [&](const CallableTool& other) { return other.name == name; };
   if (std::ranges::any_of(form.callable, is_same))
-    refuse_value(inner + ".name", fmt::format("is '{}' again: each tool needs a name of its own", printable(name, 64)));
+    refuse_value(inner + ".name",
+                 fmt::format("repeats the name '{}': each tool needs its own name", printable(name, 64)));
   const Fields fields(function, inner + ".");
   const JsonValue* parameters = fields.find(names.parameters);
   form.callable.push_back({.name = name,
@@ -151,7 +152,7 @@ void read_tools(const Fields& fields, ToolStyle style, AnswerForm& form) {
   if (const JsonValue* choice = fields.find("tool_choice"))
     style == ToolStyle::kMessages ? read_anthropic_choice(*choice, form) : read_openai_choice(*choice, form);
   if (form.choice == ToolChoice::kRequired && form.callable.empty())
-    fields.refuse("tool_choice", "asks for a call, and the request has no tools that can be called");
+    fields.refuse("tool_choice", "requires a call, but the request has no tools to call");
   if (form.choice != ToolChoice::kNone) return;
   form.tools = nullptr;
   form.callable.clear();
