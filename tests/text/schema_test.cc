@@ -128,7 +128,7 @@ TEST(Schema, UnevaluatedMembersOfManyConditions) {
   EXPECT_FALSE(accepts(any, R"({"p39":1,"a":2,"p3":2})"));
   EXPECT_FALSE(accepts(any, R"({"q":1})"));
   EXPECT_THAT(error_of(doubled + R"(},"$ref":"#/$defs/d59"})"),
-              HasSubstr("'unevaluatedProperties' stands beside too many"));
+              HasSubstr("'unevaluatedProperties' depends on too many"));
   EXPECT_EQ(error_of(doubled.replace(1, 29, R"("$comment":"")") + R"(},"propertyNames":{"$ref":"#/$defs/d59"}})"),
             "no error");
   const auto ordered = compile_schema(any, {}, {});
@@ -167,8 +167,8 @@ TEST(Schema, KeywordsOfLaterDraftsSayNothing) {
     EXPECT_TRUE(ingot::testing::accepts(*machine, text)) << text;
   const auto& warnings = machine->table().warnings;
   ASSERT_EQ(warnings.size(), 4u);
-  EXPECT_THAT(warnings, ::testing::Contains(HasSubstr("schema #: 'if' says nothing")));
-  EXPECT_THAT(warnings, ::testing::Contains(HasSubstr("schema #/properties/a: 'contains' says nothing")));
+  EXPECT_THAT(warnings, ::testing::Contains(HasSubstr("schema #: 'if' is ignored")));
+  EXPECT_THAT(warnings, ::testing::Contains(HasSubstr("schema #/properties/a: 'contains' is ignored")));
   EXPECT_FALSE(
       accepts(R"({"$schema":"http://json-schema.org/draft-07/schema#","if":{"type":"string"},"then":false})", "\"a\""));
   EXPECT_FALSE(accepts(R"({"if":{"type":"string"},"then":false})", "\"a\""));

@@ -60,7 +60,7 @@ void AnswerParser::on_channel_marker(std::string_view marker) {
   const bool is_stray = state_ == State::kIdle && !call_due_;
   call_due_ = false;
   settle();
-  if (is_stray) warn(fmt::format("{} closes nothing", marker));
+  if (is_stray) warn(fmt::format("{} has no opening marker", marker));
   if (marker == kMessage)
     enter_body(Kind::kContent);
   else

@@ -289,7 +289,8 @@ std::string AnswerRules::key() const {
 }
 
 std::unique_ptr<Automaton> compile_answer(const AnswerRules& rules, std::vector<std::string>* warnings) {
-  if (rules.calls != AnswerRules::Calls::kNone && rules.tools.empty()) throw Error("tools: there is none to call");
+  if (rules.calls != AnswerRules::Calls::kNone && rules.tools.empty())
+    throw Error("tools: the request has no callable tool");
   return compile_grammar(AnswerGrammar(rules, warnings).build());
 }
 

@@ -68,7 +68,7 @@ void AnswerParser::finish(AnswerEvents& events) {
   if (!is_text()) {
     finish_call();
   } else if (state_ == State::kHeader) {
-    warn("the answer ends in the header of a message: it is content");
+    warn("the answer ends in the header of a message, so the header is content");
     spill(Kind::kContent);
   } else if (after_call_) {
     settle();
@@ -242,7 +242,7 @@ void AnswerParser::on_marker(std::string_view marker) {
     in_answer_ = true;
     return enter(State::kGap);
   }
-  warn("the answer repeats the header of its turn");
+  warn("the answer repeats the turn's header");
 }
 
 void AnswerParser::on_closer(std::string_view marker) {
@@ -252,7 +252,7 @@ void AnswerParser::on_closer(std::string_view marker) {
   }
   if (marker == format_.other_end) return;
   bool& due = marker == list_end_ ? list_due_ : marker == call_end_ ? call_due_ : args_due_;
-  if (!due) warn(fmt::format("{} closes nothing", marker));
+  if (!due) warn(fmt::format("{} has no opening marker", marker));
   due = false;
   enter(State::kContent);
 }
@@ -278,7 +278,7 @@ void AnswerParser::open_block(std::string_view marker) {
 
 // The text since the opening marker, or since the last call, is not a call.
 void AnswerParser::fail() {
-  if (marked_) warn("what follows the marker of a call is no call of this format: it is content");
+  if (marked_) warn("the text after a call marker is not a call of this format, so the text is content");
   after_call_ = done_ = false;
   spill(Kind::kContent);
   enter_content();
@@ -304,7 +304,7 @@ void AnswerParser::end_call(bool whole) {
 // The call has begun, but raw_ does not continue it.
 void AnswerParser::break_call() {
   end_call(false);
-  warn(fmt::format("the arguments of call {} break off: what follows is content", n_calls_ - 1));
+  warn(fmt::format("the arguments of call {} are incomplete: the text after them is content", n_calls_ - 1));
   spill(Kind::kContent);
   enter_content();
 }

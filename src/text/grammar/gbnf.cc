@@ -26,7 +26,7 @@ class GbnfReader {
         text_.fail_at(at, fmt::format("the rule '{}' is not defined", grammar_.name(rule)));
     }
     const Grammar::Rule root = grammar_.rule("root");
-    if (!grammar_.is_defined(root)) text_.fail_at(text_.at(), "there is no rule 'root', with which a text begins");
+    if (!grammar_.is_defined(root)) text_.fail_at(text_.at(), "there is no rule 'root', the start rule");
     grammar_.set_root(grammar_.refer(root));
     return std::move(grammar_);
   }
@@ -45,7 +45,7 @@ class GbnfReader {
   void read_rule() {
     const size_t begin = text_.at();
     const std::string_view name = text_.take_while(is_name_char);
-    if (name.empty()) text_.expected("the name of a rule");
+    if (name.empty()) text_.expected("a rule name");
     skip_space(false);
     if (!text_.take("::=")) text_.expected("'::='");
     const Grammar::Rule rule = grammar_.rule(name);

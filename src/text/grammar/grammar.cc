@@ -203,7 +203,7 @@ Grammar::Facts Grammar::finish() {
     Part first = root_;  // the rule at which the text begins, if any
     while (nodes_[first].kind == Kind::kSequence && !nodes_[first].parts.empty()) first = nodes_[first].parts.back();
     const bool has_place = nodes_[first].kind == Kind::kRule;
-    throw Error("{}: it allows no text at all", has_place ? rules_[nodes_[first].id].where : "the grammar");
+    throw Error("{}: no text can match", has_place ? rules_[nodes_[first].id].where : "the grammar");
   }
   const auto needs = [&](Part part) -> size_t {
     const Node& node = nodes_[part];

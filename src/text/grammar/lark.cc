@@ -76,7 +76,7 @@ class LarkReader {
     }
     grammar_.define(ignore_, grammar_.repeat(grammar_.choice(ignored_), 0, Grammar::kNoLimit));
     const Grammar::Rule start = grammar_.rule("start");
-    if (!grammar_.is_defined(start)) text_.fail_at(text_.at(), "there is no rule 'start', with which a text begins");
+    if (!grammar_.is_defined(start)) text_.fail_at(text_.at(), "there is no rule 'start', the start rule");
     grammar_.set_root(grammar_.sequence({grammar_.refer(ignore_), grammar_.refer(start)}));
     return std::move(grammar_);
   }
@@ -126,7 +126,7 @@ class LarkReader {
       read_import();
     } else if (text_.take("%llguidance")) {
       skip_space(false);
-      if (!text_.take("{}")) text_.expected("'{}', for no option of llguidance is supported,");
+      if (!text_.take("{}")) text_.expected("'{}' (no option of llguidance is supported)");
     } else {
       text_.take("%");
       const std::string_view name = text_.take_while(is_name_char);
@@ -225,7 +225,7 @@ class LarkReader {
     const size_t begin = text_.at();
     const std::string_view name = take_name();
     if (in_terminal_ && !is_terminal(name))
-      text_.fail_at(begin, fmt::format("the rule '{}' inside of a terminal", name));
+      text_.fail_at(begin, fmt::format("a terminal cannot contain the rule '{}'", name));
     const Grammar::Rule rule = grammar_.rule(name);
     first_use_.try_emplace(rule, begin);
     const Part part = grammar_.refer(rule);
@@ -292,7 +292,7 @@ class LarkReader {
     if (text_.take("..")) {
       const std::u32string last = read_quoted();
       if (value.size() != 1 || last.size() != 1 || value > last)
-        text_.fail_at(begin, "a range is from one character to a later one");
+        text_.fail_at(begin, "a range must go from one character to a later character");
       const CharRange range{value[0], last[0]};
       return grammar_.language(grammar_.languages().characters({&range, 1}));
     }
@@ -330,7 +330,7 @@ class LarkReader {
     const std::string_view flags = text_.take_while(is_lower);
     if (flags.find_first_not_of("smu") != std::string_view::npos) {
       text_.fail_at(flags_at,
-                    fmt::format("of the flags '{}' of a regular expression only s, m and u are supported", flags));
+                    fmt::format("the regular expression has the flags '{}': only s, m and u are supported", flags));
     }
     try {
       return grammar_.regex(flags.find('s') == std::string_view::npos ? pattern : dotted);

@@ -136,7 +136,7 @@ const std::vector<PushdownMachine::Head>& PushdownMachine::heads(Expr id) {
   if (!heads_[id]) {
     std::vector<Head> found = find_heads(id);
     n_heads_ += found.size();
-    if (n_heads_ > kMaxHeads) throw Error("the grammar is too large: too many symbols can come next in it");
+    if (n_heads_ > kMaxHeads) throw Error("the grammar is too large: too many symbols can come next");
     heads_[id] = std::make_unique<std::vector<Head>>(std::move(found));
   }
   return *heads_[id];
@@ -297,7 +297,7 @@ PushdownMachine::Stack PushdownMachine::intern_stack(Words& callers) {
 void PushdownMachine::count_words(size_t n) {
   n_words_ += n;
   if (n_words_ > kMaxWords)
-    throw Error("the grammar is too ambiguous: more than {} words to remember the ways to read the text", kMaxWords);
+    throw Error("the grammar is too ambiguous: the ways to read the text need more than {} words", kMaxWords);
 }
 
 GrammarState PushdownMachine::close(Closure& closure) {
@@ -350,7 +350,7 @@ bool PushdownMachine::can_be_word(uint32_t machine, GrammarState state) {
 
 uint32_t PushdownMachine::word(uint32_t kind, uint32_t place) const {
   if (place >= (UINT32_MAX - kFirstWord) / n_kinds_ - 1)
-    throw Error("the grammar is too large: too many states of machines inside");
+    throw Error("the grammar is too large: embedded grammars have too many states");
   return kFirstWord + place * n_kinds_ + kind;
 }
 

@@ -34,7 +34,7 @@ class Parser {
 
   std::vector<Terms> parse() {
     std::vector<Terms> choices = parse_choices(0);
-    if (at_ < pattern_.size()) fail("')' closes nothing");
+    if (at_ < pattern_.size()) fail("')' has no '('");
     return choices;
   }
 
@@ -222,7 +222,7 @@ class Parser {
   Term parse_escape() {
     const char c = peek();
     if (c == 'b' || c == 'B') fail("word boundaries are not supported");
-    if ((c >= '1' && c <= '9') || c == 'k') fail("back references are not regular, and not supported");
+    if ((c >= '1' && c <= '9') || c == 'k') fail("back references are not supported, because they are not regular");
     if (take("A")) return {Term::Kind::kStart};
     if (take("Z") || take("z")) return {Term::Kind::kEnd};
     char32_t single = 0;
@@ -314,7 +314,7 @@ class Builder {
     if (term.min == 1 && term.max == 1) return build(term.choices, rest, at_start);
     if (term.min == 0 && term.max == 1) return languages_.any_of({rest, build(term.choices, rest, at_start)});
     if (has_assertion(term.choices))
-      throw Error("a regular expression: an assertion inside of a repetition is not supported");
+      throw Error("a regular expression: an assertion inside a repetition is not supported");
     const Id one = build(term.choices, RegularLanguages::kEmpty, false);
     return languages_.concat(languages_.repeat(one, term.min, term.max), rest);
   }

@@ -59,7 +59,7 @@ RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_
   if (nodes_.size() >= max_nodes_) throw Error("the grammar is too large: it needs more than {} states", max_nodes_);
   Node node = describe(kind, args);
   if (node.depth > kMaxDepth)
-    throw Error("a regular expression has more than {} parts in each other or left out one after another", kMaxDepth);
+    throw Error("a regular expression has more than {} parts that nest or that are optional in a row", kMaxDepth);
   node.first = static_cast<uint32_t>(args_.size());
   node.count = static_cast<uint32_t>(args.size());
   args_.insert(args_.end(), args.begin(), args.end());
@@ -383,8 +383,8 @@ RegularLanguages::Id RegularLanguages::derive(Id id, uint8_t byte) {
 
 void RegularLanguages::refuse_work() {
   throw Error(
-      "patterns, formats and limits of length take too much work together: nested repetitions and look-aheads with "
-      "large counts do; write them with smaller ones");
+      "patterns, formats and length limits need too much work together: use smaller counts in nested repetitions and "
+      "look-aheads");
 }
 
 size_t RegularLanguages::n_bytes() const {

@@ -84,7 +84,7 @@ void SchemaReader::fail(const std::string& path, std::string_view keyword, std::
 }
 
 void SchemaReader::refuse(const std::string& path, std::string_view keyword, std::string_view why) {
-  if (!options_.is_lenient) fail(path, keyword, fmt::format("{}; take it out, or relax the schema", why));
+  if (!options_.is_lenient) fail(path, keyword, fmt::format("{}; remove the keyword, or use --lenient-schema", why));
   t_.warnings.push_back(fmt::format("schema {}: '{}' is not enforced: {}", printable(path), keyword, why));
   relaxed_.insert(current_);
 }
@@ -147,7 +147,7 @@ std::optional<SchemaReader::Place> SchemaReader::reference(const Json& from, con
     refuse(path, key, fmt::format("points to '{}', which is not part of this schema; put it into $defs", shown));
     return std::nullopt;
   }
-  if (target.json == nullptr) fail(path, key, fmt::format("points to '{}', where no schema is", printable(text)));
+  if (target.json == nullptr) fail(path, key, fmt::format("points to '{}', which is not a schema", printable(text)));
   return Place{target.json, index_.enter(scope_, *target.json)};
 }
 
@@ -178,7 +178,7 @@ void SchemaReader::fill(const Json& json, SchemaId id, const std::string& path) 
 void SchemaReader::warn_of_unknown(const Json& json, const std::string& path) {
   for (const auto& [key, value] : json.items()) {
     if (!index_.is_unknown(key)) continue;
-    t_.warnings.push_back(fmt::format("schema {}: '{}' says nothing: the draft of \"$schema\" has no such keyword",
+    t_.warnings.push_back(fmt::format("schema {}: '{}' is ignored: the draft of \"$schema\" does not have this keyword",
                                       printable(path), key));
   }
 }
@@ -207,7 +207,7 @@ void SchemaReader::check_loops() {
   std::vector<uint8_t> state(t_.schemas.size());  // 1: on the path, 2: done
   const auto visit = [&](auto& self, SchemaId id, int depth) -> void {
     if (state[id] == 2) return;
-    if (state[id] == 1) throw Error("schema: '$ref' leads back to itself without a value between");
+    if (state[id] == 1) throw Error("schema: a '$ref' leads back to itself without a value in between");
     if (depth > kMaxInPlace) throw Error("schema: '$ref' leads to '$ref' more than {} times", kMaxInPlace);
     state[id] = 1;
     for (Formula formula : {t_.schemas[id].others, t_.schemas[id].objects})

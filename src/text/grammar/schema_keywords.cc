@@ -41,7 +41,8 @@ void SchemaReader::read_types(const Json& json, const std::string& path, Schema&
     has_integer |= text == "integer";
     has_number |= text == "number";
     const auto* it = std::ranges::find(kTypeNames, text == "integer" ? "number" : std::string_view(text));
-    if (it == kTypeNames.end()) fail(path, "type", fmt::format("names no type of JSON: '{}'", printable(text)));
+    if (it == kTypeNames.end())
+      fail(path, "type", fmt::format("names '{}', which is not a JSON type", printable(text)));
     types |= static_cast<uint8_t>(1 << (it - kTypeNames.begin()));
   };
   if (type.is_array()) {

@@ -135,7 +135,7 @@ GrammarState SchemaMachine::find_step(GrammarState state, uint8_t byte) {
 uint32_t SchemaMachine::add_text(uint32_t text, uint8_t byte) {
   const auto [it, is_new] = text_index_.try_emplace(uint64_t{text} << 8 | byte, static_cast<uint32_t>(texts_.size()));
   if (is_new) texts_.push_back({text, byte});
-  if (texts_.size() > kMaxTexts) throw Error("the items of an array that have to differ are too long");
+  if (texts_.size() > kMaxTexts) throw Error("the items of an array with uniqueItems are too long");
   return it->second;
 }
 

@@ -48,7 +48,7 @@ void SchemaReader::read_unevaluated(const Json& json, const std::string& path, s
       others.push_back(is_object ? members_formula(spoken, rest) : items_formula(spoken, rest));
     } catch (const TooMany&) {
       on_the_way_.clear();
-      refuse(path, key, "stands beside too many conditions");
+      refuse(path, key, "depends on too many conditions");
     }
   }
 }

@@ -9,7 +9,7 @@ void SchemaReader::read_values(const Json& json, const std::string& path, std::v
   if (has(json, "const")) others.push_back(value_formula({&json["const"]}));
   if (!json.contains("enum")) return;
   if (!json["enum"].is_array()) fail(path, "enum", "is not a list of values");
-  if (json["enum"].empty()) fail(path, "enum", "is empty, so that nothing can follow it");
+  if (json["enum"].empty()) fail(path, "enum", "is empty, so no value matches");
   std::vector<const Json*> values;
   for (const Json& value : json["enum"]) values.push_back(&value);
   others.push_back(value_formula(values));
