@@ -101,7 +101,7 @@ void AnswerParser::go(State next) {
     case State::kNoArgs:
     case State::kParamsEnd:
       if (begun_) {
-        settle();
+        flush_markup();
         arguments("}", 0);
       } else {
         begin_call();
@@ -235,7 +235,7 @@ void AnswerParser::begin_value(bool is_string) {
   if (!begun_)
     begin_call();
   else
-    settle();
+    flush_markup();
   std::string json = first_param_ ? "{\"" : ", \"";
   append_json_escaped(json, key_);
   json += is_string ? "\": \"" : "\": ";
@@ -254,7 +254,7 @@ void AnswerParser::on_value(char c) {
   if (marker.empty()) return;
   end_value();
   raw_ += marker;
-  settle();
+  flush_markup();
   go(State::kParams);
 }
 

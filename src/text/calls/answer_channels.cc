@@ -59,7 +59,7 @@ void AnswerParser::on_channel_marker(std::string_view marker) {
   if (marker == kStart || marker == kChannel || marker == "to=") return enter(State::kHeader);
   const bool is_stray = state_ == State::kIdle && !call_due_;
   call_due_ = false;
-  settle();
+  flush_markup();
   if (is_stray) warn(fmt::format("{} has no opening marker", marker));
   if (marker == kMessage)
     enter_body(Kind::kContent);
@@ -85,7 +85,7 @@ void AnswerParser::header_done(std::string_view marker) {
     in_envelope_ = false;
     expect({{"{", State::kArgs, true}, {call_end_, State::kNoArgs}});
   } else {
-    settle();
+    flush_markup();
     if (channel != "analysis" && channel != "commentary" && channel != "final")
       warn(fmt::format("a message in channel \"{}\" is content", printable(channel)));
     enter_body(channel == "analysis" ? Kind::kReasoning : Kind::kContent);

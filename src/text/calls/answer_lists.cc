@@ -60,7 +60,7 @@ void AnswerParser::on_element(char c) {
   } else {
     const bool closes = bracket_ && c == ']';
     if (closes) raw_ += c;
-    settle();
+    flush_markup();
     enter_content();
     if (!closes) byte(c);
   }
@@ -181,7 +181,7 @@ void AnswerParser::end_envelope() {
     whole_call();
   }
   done_ = false;
-  settle();
+  flush_markup();
   state_ = State::kElements;
 }
 

@@ -69,11 +69,11 @@ void AnswerParser::finish(AnswerEvents& events) {
     finish_call();
   } else if (state_ == State::kHeader) {
     warn("the answer ends in the header of a message, so the header is content");
-    spill(Kind::kContent);
+    flush_as(Kind::kContent);
   } else if (after_call_) {
-    settle();
+    flush_markup();
   } else {
-    spill(Kind::kContent);
+    flush_as(Kind::kContent);
   }
 }
 
@@ -123,12 +123,12 @@ void AnswerParser::warn(std::string message) {
   if (++n_warnings_ <= kMaxWarnings) event(Kind::kWarning).text = std::move(message);
 }
 
-void AnswerParser::settle() {
+void AnswerParser::flush_markup() {
   markup(raw_.size());
   raw_.clear();
 }
 
-void AnswerParser::spill(Kind kind) {
+void AnswerParser::flush_as(Kind kind) {
   text(kind, raw_);
   raw_.clear();
 }
@@ -204,7 +204,7 @@ bool AnswerParser::on_plain(char c) {
   if (state_ == State::kContent) {
     raw_ += c;  // white space waits, because a marker may follow
     if (is_blank(c)) return true;
-    spill(Kind::kContent);
+    flush_as(Kind::kContent);
     after_call_ = false;
     return true;
   }
@@ -224,7 +224,7 @@ bool AnswerParser::on_front(char c) {
     block_calls_ = 0;
     state_ = State::kElements;
   } else {
-    spill(Kind::kContent);
+    flush_as(Kind::kContent);
     enter(State::kContent);
   }
   return false;
@@ -234,7 +234,7 @@ void AnswerParser::on_marker(std::string_view marker) {
   if (state_ >= State::kIdle) return on_channel_marker(marker);
   if (is_opener(marker)) return open_block(marker);
   raw_ += marker;
-  settle();
+  flush_markup();
   if (state_ == State::kReasoning) return enter(State::kGap);
   if (state_ == State::kContent) return on_closer(marker);
   if (marker == think_begin_) return enter(State::kReasoning);
@@ -280,7 +280,7 @@ void AnswerParser::open_block(std::string_view marker) {
 void AnswerParser::fail() {
   if (marked_) warn("the text after a call marker is not a call of this format, so the text is content");
   after_call_ = done_ = false;
-  spill(Kind::kContent);
+  flush_as(Kind::kContent);
   enter_content();
 }
 
@@ -305,13 +305,13 @@ void AnswerParser::end_call(bool whole) {
 void AnswerParser::break_call() {
   end_call(false);
   warn(fmt::format("the arguments of call {} are incomplete: the text after them is content", n_calls_ - 1));
-  spill(Kind::kContent);
+  flush_as(Kind::kContent);
   enter_content();
 }
 
 void AnswerParser::finish_call() {
   const bool between_calls = state_ == State::kElements && block_calls_ > 0;
-  if (!begun_ && (between_calls || done_)) return settle();
+  if (!begun_ && (between_calls || done_)) return flush_markup();
   if (begun_ && state_ == State::kArgs) {
     arguments(reader_.held(), reader_.held().size());
   } else if (begun_ && state_ == State::kValue) {
@@ -323,7 +323,7 @@ void AnswerParser::finish_call() {
   }
   if (marked_ || begun_) warn("the answer ends within a call");
   if (begun_) end_call(false);
-  spill(Kind::kContent);
+  flush_as(Kind::kContent);
 }
 
 std::string AnswerParser::make_id() const {
