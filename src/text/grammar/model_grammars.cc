@@ -113,7 +113,7 @@ void ModelGrammars::drop_old() {
   }
 }
 
-size_t ModelGrammars::n_kept() const {
+size_t ModelGrammars::n_cached() const {
   const std::lock_guard lock(mutex_);
   return entries_.size();
 }
