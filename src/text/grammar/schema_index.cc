@@ -100,7 +100,7 @@ std::string without_percents(std::string_view text) {
   return decoded;
 }
 
-const std::string* text_of(const Json& json, const char* key) {
+const std::string* find_string(const Json& json, const char* key) {
   const auto it = json.find(key);
   return it != json.end() && it->is_string() ? it->get_ptr<const std::string*>() : nullptr;
 }
@@ -161,7 +161,7 @@ void SchemaIndex::read(const Json& json, std::string base, Role role, int n_sche
 
 void SchemaIndex::read_names(const Json& json, std::string& base) {
   for (const char* key : {"$id", "id"}) {
-    const std::string* text = text_of(json, key);
+    const std::string* text = find_string(json, key);
     if (text == nullptr || (ref_is_alone() && json.contains("$ref"))) continue;
     const std::string id = resolve(base, *text);
     const size_t hash = id.find('#');
@@ -173,7 +173,7 @@ void SchemaIndex::read_names(const Json& json, std::string& base) {
     }
   }
   for (const char* key : {"$anchor", "$dynamicAnchor"}) {
-    const std::string* name = text_of(json, key);
+    const std::string* name = find_string(json, key);
     if (name == nullptr || is_unknown(key)) continue;
     named_.emplace(base + "#" + *name, &json);
     if (key[1] == 'd') dynamic_[base].emplace(*name, &json);
@@ -244,8 +244,8 @@ SchemaIndex::Target SchemaIndex::find(const Json& from, std::string_view keyword
   if (at != nullptr && !at->is_boolean() && !bases_.contains(at)) at = nullptr;
   if (at == nullptr || keyword == "$ref") return {at};
   const bool is_dynamic = keyword == "$recursiveRef" ? is_recursive_anchor(*at)
-                                                     : at->is_object() && text_of(*at, "$dynamicAnchor") &&
-                                                           *text_of(*at, "$dynamicAnchor") == fragment;
+                                                     : at->is_object() && find_string(*at, "$dynamicAnchor") &&
+                                                           *find_string(*at, "$dynamicAnchor") == fragment;
   const Anchors& anchors = scopes_[scope];
   const auto it = anchors.find(keyword == "$recursiveRef" ? "" : fragment);
   return {is_dynamic && it != anchors.end() ? it->second : at};

@@ -8,7 +8,7 @@ namespace ingot {
 
 // Calls visit(id) for each schema that `schema` refers to.
 template <class Visit>
-void SchemaReader::each_asked(const Schema& schema, const Visit& visit) const {
+void SchemaReader::each_referenced(const Schema& schema, const Visit& visit) const {
   f_.each_leaf(schema.others, visit);
   f_.each_leaf(schema.objects, visit);
   if (schema.object >= 0) {
@@ -28,16 +28,16 @@ void SchemaReader::each_asked(const Schema& schema, const Visit& visit) const {
 
 // Relaxed schemas: schemas with a keyword that is not enforced, and all schemas that refer to them.
 std::vector<bool> SchemaReader::find_relaxed() const {
-  std::vector<std::vector<SchemaId>> askers(t_.schemas.size());
+  std::vector<std::vector<SchemaId>> referrers(t_.schemas.size());
   for (SchemaId id = 0; id < t_.schemas.size(); ++id)
-    each_asked(t_.schemas[id], [&](SchemaId asked) { askers[asked].push_back(id); });
+    each_referenced(t_.schemas[id], [&](SchemaId referenced) { referrers[referenced].push_back(id); });
   std::vector<bool> is_relaxed(t_.schemas.size());
   for (std::vector<SchemaId> ready(relaxed_.begin(), relaxed_.end()); !ready.empty();) {
     const SchemaId id = ready.back();
     ready.pop_back();
     if (is_relaxed[id]) continue;
     is_relaxed[id] = true;
-    ready.insert(ready.end(), askers[id].begin(), askers[id].end());
+    ready.insert(ready.end(), referrers[id].begin(), referrers[id].end());
   }
   return is_relaxed;
 }
