@@ -125,7 +125,7 @@ void GenerationRun::push(Event event) {
 
 // Call both functions with the mutex held. may_wait(): whether events may wait for the end of the slot. With stop
 // strings, tokens are processed at once, because the model must stop soon after a stop string; only the output can wait
-// (may_wait_written).
+// (output_may_wait).
 bool GenerationRun::may_wait(Clock::time_point now) const {
   return !urgent_ && spec_.stops.empty() &&
          (held_ ? pacer_.in_one_slot(now, written_) : pacer_.should_wait(now, written_));
@@ -198,7 +198,7 @@ bool GenerationRun::take_events(bool& cancelled) {
 }
 
 // With stop strings: whether the output may wait for the end of the slot. Without them, take_events() has decided.
-bool GenerationRun::may_wait_written() {
+bool GenerationRun::output_may_wait() {
   if (spec_.stops.empty() || std::exchange(has_ended_, false) || over_) return false;
   std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();
@@ -219,15 +219,15 @@ void GenerationRun::drain() {
       if (!cancelled || std::holds_alternative<Finish>(event.what)) process(event);
     }
     try {
-      hand_out();
+      send_output();
     } catch (const std::exception& error) {
-      give_up(error);
+      end_with_failure(error);
     }
   }
 }
 
-void GenerationRun::hand_out() {
-  if (!out_.empty() && responder_ && !may_wait_written()) {
+void GenerationRun::send_output() {
+  if (!out_.empty() && responder_ && !output_may_wait()) {
     responder_->write(std::exchange(out_, {}));
     pause_if_full();
   }
@@ -251,12 +251,12 @@ void GenerationRun::process(Event& event) {
       on_token(event.choice, std::get<Sampled>(event.what), event.at);
     }
   } catch (const std::exception& error) {
-    give_up(error);
+    end_with_failure(error);
   }
 }
 
 // Ends the request after a failure on our side, usually a lack of memory. Tells the client if possible.
-void GenerationRun::give_up(const std::exception& why) {
+void GenerationRun::end_with_failure(const std::exception& why) {
   try {
     log_warn("an answer failed: {}", why.what());
     fail(ApiError(500, "the answer could not be written"));

@@ -51,7 +51,7 @@ void GenerationRun::begin_choice(int index, Clock::time_point at) {
     delta.tokens[0].of_prompt = true;
     std::ranges::move(choice.scored, std::back_inserter(delta.tokens));
   }
-  hand_over(index, std::move(delta));
+  emit_delta(index, std::move(delta));
 }
 
 void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point at) {
@@ -85,10 +85,10 @@ void GenerationRun::show(int index, std::string text, bool all) {
   while (n < choice.held.size() && (all || choice.held[n].first < choice.shown_bytes))
     delta.tokens.push_back(std::move(choice.held[n++].second));
   choice.held.erase(choice.held.begin(), choice.held.begin() + static_cast<ptrdiff_t>(n));
-  if (!delta.text.empty() || !delta.tokens.empty()) hand_over(index, std::move(delta));
+  if (!delta.text.empty() || !delta.tokens.empty()) emit_delta(index, std::move(delta));
 }
 
-void GenerationRun::hand_over(int index, Delta delta) {
+void GenerationRun::emit_delta(int index, Delta delta) {
   Choice& choice = choices_[index];
   if (spec_.wants_totals) delta.so_far = totals();
   if (spec_.stream) return writer_->delta(index, delta, out_);
