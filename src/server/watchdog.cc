@@ -7,7 +7,7 @@
 
 namespace ingot {
 
-int Watchdog::look(App& app) {
+int Watchdog::check(App& app) {
   if (lost_ != 0) return lost_;
   for (const auto& model : app.models()) {
     const std::string fault = model->fault();
@@ -24,10 +24,10 @@ int Watchdog::look(App& app) {
     app.set_phase(Phase::kDead);
     return 0;
   }
-  return look_at_steps(app);
+  return check_steps(app);
 }
 
-int Watchdog::look_at_steps(App& app) {
+int Watchdog::check_steps(App& app) {
   const auto now = Clock::now();
   int64_t n_steps = 0;
   bool busy = false;
