@@ -113,7 +113,7 @@ MarkerSpelling spelling_of(const ServedModel& model) {
 AnswerRules::Reasoning reasoning_of(const ServedModel& model, const AnswerForm& form) {
   using enum AnswerRules::Reasoning;
   const CallFormat& format = *form.format;
-  if (form.in_reasoning) return format.syntax == CallSyntax::kChannel || format.call_ends_reasoning ? kOpen : kBehind;
+  if (form.in_reasoning) return format.syntax == CallSyntax::kChannel || format.call_ends_reasoning ? kOpen : kBefore;
   const bool knows = model.chat().source().find(trim(format.think_begin)) != std::string::npos;
   return knows && !form.closed_reasoning ? kMay : kNone;
 }
@@ -156,9 +156,9 @@ AnswerRules rules_of(const ServedModel& model, const AnswerForm& form, const Gen
 
 // Whether the grammar is only about the content, and nothing may come before or around the content.
 bool is_plain(const AnswerRules& rules) {
-  const bool behind =
-      rules.reasoning == AnswerRules::Reasoning::kNone || rules.reasoning == AnswerRules::Reasoning::kBehind;
-  return rules.calls == AnswerRules::Calls::kNone && behind && rules.format->answer_begin.empty();
+  const bool excludes_reasoning =
+      rules.reasoning == AnswerRules::Reasoning::kNone || rules.reasoning == AnswerRules::Reasoning::kBefore;
+  return rules.calls == AnswerRules::Calls::kNone && excludes_reasoning && rules.format->answer_begin.empty();
 }
 
 }  // namespace
@@ -183,7 +183,7 @@ void constrain_answer(const ApiCall& call, AnswerForm& form, GenerationSpec& spe
     throw ApiError(400, fmt::format("the call format of this model, {}, has no calls", form.format->name), "tools");
   try {
     const AnswerRules rules = rules_of(model, form, spec);
-    if (rules.reasoning == AnswerRules::Reasoning::kBehind) {
+    if (rules.reasoning == AnswerRules::Reasoning::kBefore) {
       const std::string end(trim(form.format->think_end));
       spec.constraint_start = {end, model.tokenizer().find(end).value_or(-1)};
     }

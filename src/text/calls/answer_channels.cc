@@ -17,7 +17,7 @@ constexpr size_t kMaxHeader = 512;
 constexpr std::string_view kStart = "<|start|>", kChannel = "<|channel|>", kMessage = "<|message|>";
 
 // The word after the last `mark` in the header.
-std::string word_behind(std::string_view header, std::string_view mark) {
+std::string word_after(std::string_view header, std::string_view mark) {
   const size_t at = header.rfind(mark);
   if (at == header.npos) return {};
   header.remove_prefix(at + mark.size());
@@ -70,8 +70,8 @@ void AnswerParser::on_channel_marker(std::string_view marker) {
 void AnswerParser::header_done(std::string_view marker) {
   const std::string header = std::exchange(raw_, {});
   raw_ = header + std::string(marker);
-  const std::string channel = word_behind(header, kChannel);
-  std::string recipient = word_behind(header, "to=");
+  const std::string channel = word_after(header, kChannel);
+  std::string recipient = word_after(header, "to=");
   marked_ = true;
   if (marker != kMessage) {
     fail();

@@ -107,11 +107,11 @@ Part AnswerGrammar::answer() {
     forms.push_back(may_lead ? g_.sequence({content, marked}) : marked);
   }
   const Part rest = g_.choice(std::move(forms));
-  const Part behind = g_.sequence({blanks(), rest});
+  const Part after_reasoning = g_.sequence({blanks(), rest});
   switch (rules_.reasoning) {
-    case kBehind: return behind;
-    case kOpen: return g_.sequence({thought(), behind});
-    case kMay: return g_.choice({rest, g_.sequence({text(row_.think_begin), thought(), behind})});
+    case kBefore: return after_reasoning;
+    case kOpen: return g_.sequence({thought(), after_reasoning});
+    case kMay: return g_.choice({rest, g_.sequence({text(row_.think_begin), thought(), after_reasoning})});
     default: return rest;
   }
 }

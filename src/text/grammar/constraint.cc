@@ -123,7 +123,7 @@ void Constraint::add_free_word(GrammarState fresh, GrammarState state, TokenMask
     }
     const bool can_end = automaton_->step_word(place, '"') == Automaton::kWordEnds;
     const GrammarState known = can_end ? automaton_->end_word({place, state.frame, 0}) : GrammarState{};
-    for (int32_t token : closers) set_allowed(token, read(known, vocabulary_->behind_quote(token)), mask);
+    for (int32_t token : closers) set_allowed(token, read(known, vocabulary_->text_after_quote(token)), mask);
   }
 }
 
