@@ -165,12 +165,12 @@ bool ModelPool::has_room(const Entry& wanted) const {
 void ModelPool::make_room(const Entry& wanted, bool must_unload) {
   for (const auto deadline = Clock::now() + limits_.patience;;) {
     {
-      std::shared_ptr<ServedModel> goes;  // destroyed without the lock, because its threads end first
+      std::shared_ptr<ServedModel> unloaded;  // destroyed without the lock, because its threads end first
       std::lock_guard lock(mutex_);
       if (!must_unload && has_room(wanted)) return;
-      goes = take_idle(Clock::time_point::max());
-      if (goes) must_unload = false;
-      if (goes) continue;
+      unloaded = take_idle(Clock::time_point::max());
+      if (unloaded) must_unload = false;
+      if (unloaded) continue;
     }
     if (Clock::now() >= deadline) throw Error("all loaded models are busy or pinned; try again soon");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -179,9 +179,9 @@ void ModelPool::make_room(const Entry& wanted, bool must_unload) {
 
 void ModelPool::tick() {
   if (limits_.idle_ttl.count() == 0) return;
-  std::shared_ptr<ServedModel> goes;
+  std::shared_ptr<ServedModel> unloaded;
   std::lock_guard lock(mutex_);
-  goes = take_idle(Clock::now() - limits_.idle_ttl);
+  unloaded = take_idle(Clock::now() - limits_.idle_ttl);
 }
 
 std::vector<ModelPool::Row> ModelPool::rows() const {

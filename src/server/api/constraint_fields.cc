@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxGrammarBytes = 1 << 20, kMaxChoices = 4096;
 
-void want(GrammarKind kind, std::string text, const std::string& path, GenerationSpec& spec) {
+void set_constraint(GrammarKind kind, std::string text, const std::string& path, GenerationSpec& spec) {
   if (spec.wanted)
     throw ApiError(400, path + " is a second constraint on the answer: send one of them", path);
   GenerationSpec::Wanted& wanted = spec.wanted.emplace();
@@ -28,7 +28,7 @@ void read_schema_value(const JsonValue& schema, const std::string& path, Generat
   if (!schema.is_object() && !schema.is_boolean() && !schema.is_string())
     refuse_value(path, "must be a JSON Schema: an object, true or false");
   std::string text = schema.is_string() ? schema.get<std::string>() : dump_json(schema);
-  want(GrammarKind::kSchema, std::move(text), path, spec);
+  set_constraint(GrammarKind::kSchema, std::move(text), path, spec);
 }
 
 // Reads one of the four kinds of constraints, which vLLM offers under two sets of names.
@@ -40,10 +40,10 @@ void read_structure(const Fields& fields, const char* name, std::string_view kin
   if (kind == "choice") {
     const auto choices = fields.strings(name, kMaxChoices, kMaxGrammarBytes);
     if (choices->empty()) fields.refuse(name, "must hold at least one text");
-    return want(GrammarKind::kRegex, regex_of_choices(*choices), path, spec);
+    return set_constraint(GrammarKind::kRegex, regex_of_choices(*choices), path, spec);
   }
   const GrammarKind grammar = kind == "regex" ? GrammarKind::kRegex : GrammarKind::kGrammar;
-  want(grammar, *fields.string(name, kMaxGrammarBytes), path, spec);
+  set_constraint(grammar, *fields.string(name, kMaxGrammarBytes), path, spec);
 }
 
 void read_structured_outputs(const JsonValue& value, GenerationSpec& spec) {
@@ -53,7 +53,7 @@ void read_structured_outputs(const JsonValue& value, GenerationSpec& spec) {
   for (const char* kind : {"json", "regex", "choice", "grammar"})
     read_structure(inner, kind, kind, fmt::format("structured_outputs.{}", kind), spec);
   if (inner.boolean("json_object").value_or(false))
-    want(GrammarKind::kSchema, R"({"type":"object"})", "structured_outputs.json_object", spec);
+    set_constraint(GrammarKind::kSchema, R"({"type":"object"})", "structured_outputs.json_object", spec);
   if (!spec.wanted && !value.empty())
     refuse_value("structured_outputs", "must have one of json, regex, choice, grammar and json_object");
 }

@@ -144,10 +144,10 @@ Part AnswerGrammar::content_machine() { return g_.embed(compile_at(rules_.conten
 
 // Errors and warnings begin with `where`, the grammar's place in the request.
 std::unique_ptr<Automaton> AnswerGrammar::compile_at(const std::string& where, const GrammarText& grammar) {
-  std::vector<std::string> said;
+  std::vector<std::string> new_warnings;
   try {
-    auto machine = compile(grammar, &said);
-    for (const std::string& warning : said)
+    auto machine = compile(grammar, &new_warnings);
+    for (const std::string& warning : new_warnings)
       if (warnings_) warnings_->push_back(where + ": " + warning);
     return machine;
   } catch (const Error& error) {

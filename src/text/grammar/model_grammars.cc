@@ -72,7 +72,7 @@ std::shared_ptr<const GrammarVocabulary> ModelGrammars::vocabulary() {
 std::shared_ptr<Constraint> ModelGrammars::get(const GrammarText& grammar, std::vector<std::string>* warnings) {
   const std::string key = fmt::format("{} {:d} {:d} {:d} {}", static_cast<int>(grammar.kind), grammar.any_order,
                                       grammar.is_lenient, grammar.deep_indents, grammar.text);
-  return get(key, [&](std::vector<std::string>* said) { return compile(grammar, said); }, warnings);
+  return get(key, [&](std::vector<std::string>* new_warnings) { return compile(grammar, new_warnings); }, warnings);
 }
 
 std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Make& make,
@@ -88,12 +88,12 @@ std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Mak
       return use(*found->second);
     }
   }
-  std::vector<std::string> said;
-  auto made = std::make_shared<Constraint>(make(&said), vocabulary());
+  std::vector<std::string> new_warnings;
+  auto made = std::make_shared<Constraint>(make(&new_warnings), vocabulary());
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = places_.try_emplace(key);
   if (!is_new) return use(*place->second);  // another thread was first
-  entries_.push_front({key, std::move(made), std::move(said)});
+  entries_.push_front({key, std::move(made), std::move(new_warnings)});
   place->second = entries_.begin();
   drop_old();
   return use(entries_.front());
