@@ -159,7 +159,7 @@ TEST(Schema, ReferencesThatLeadNowhere) {
 
 // ---- Drafts
 
-TEST(Schema, KeywordsOfLaterDraftsSayNothing) {
+TEST(Schema, KeywordsOfLaterDraftsAreIgnored) {
   const char* schema = R"({"$schema":"http://json-schema.org/draft-04/schema#","if":{"type":"string"},"then":false,
                            "const":5,"properties":{"a":{"contains":{"type":"null"}}}})";
   const auto machine = compile_schema(schema, {}, kAnyOrder);
@@ -243,7 +243,7 @@ TEST(Schema, NamesMayBeAnyText) {
 }
 
 // Texts for people change nothing of what is allowed.
-TEST(Schema, DescriptionsSayNothing) {
+TEST(Schema, DescriptionsHaveNoEffect) {
   const auto with = [](const std::string& text) {
     const nlohmann::json schema = {
         {"type", "object"},
