@@ -198,7 +198,7 @@ void run_until_signal(App& app, ModelPool& pool, const sigset_t& signals, const 
     if (signal == SIGTERM || signal == SIGINT) return;
     app.reload_keys();
     pool.tick();
-    if (const int code = watchdog.look(app); code != 0) std::_Exit(code);
+    if (const int code = watchdog.check(app); code != 0) std::_Exit(code);
   }
 }
 

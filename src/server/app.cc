@@ -15,15 +15,15 @@
 
 namespace ingot {
 
-// What a route asks of its model.
+// The kind of model that a route needs.
 enum class Needs { kAny, kWriter, kEmbedder, kRanker };
 
 struct App::Route {
   const char* method;
-  const char* path;                                                  // ends in '/': a prefix of more
-  HttpResponse (App::*at_once)(const HttpRequest&) const = nullptr;  // or:
+  const char* path;                                                  // a final '/' makes it a prefix
+  HttpResponse (App::*at_once)(const HttpRequest&) const = nullptr;  // or on_worker
   void (*on_worker)(const ApiCall&) = nullptr;
-  ApiRoute api = kChat;  // whose fields its body has
+  ApiRoute api = kChat;  // selects the known fields of the body
   Needs needs = Needs::kWriter;
   bool is_public = false;
   bool while_loading = false;
@@ -91,12 +91,12 @@ bool is_json_type(const std::string& type) {
          (charset == type.npos || type.find("utf-8", charset) != type.npos || type.find("UTF-8", charset) != type.npos);
 }
 
-// In the form of the API that the path belongs to.
+// Returns the error in the form of the path's API.
 HttpResponse error_for(const std::string& path, const ApiError& error) {
   return path.starts_with("/v1/messages") ? anthropic_error_response(error) : error_response(error);
 }
 
-// Runs a handler; what it throws becomes the answer.
+// Runs a handler. An exception of the handler becomes the answer.
 template <class F>
 void answer_errors(const std::string& path, const std::shared_ptr<Responder>& responder, F f) {
   const auto fail = [&](const ApiError& error) { responder->respond(error_for(path, error)); };
@@ -114,22 +114,22 @@ void answer_errors(const std::string& path, const std::shared_ptr<Responder>& re
   }
 }
 
-// Throws ApiError when this model cannot do what the route is for.
+// Throws ApiError if the model is of the wrong kind for the route.
 void check_kind(Needs needs, const ServedModel& model) {
   const Needs is = model.writes() ? Needs::kWriter : model.ranks() ? Needs::kRanker : Needs::kEmbedder;
   if (needs == Needs::kAny || needs == is) return;
   const char* does = is == Needs::kWriter   ? "writes text: use /v1/chat/completions or /v1/completions"
                      : is == Needs::kRanker ? "ranks documents for a query: use /v1/rerank"
-                                            : "makes vectors of texts: use /v1/embeddings";
-  const char* wanted = needs == Needs::kWriter   ? "this needs one that writes text"
-                       : needs == Needs::kRanker ? "this needs a cross-encoder"
-                                                 : "this needs an embedding model";
+                                            : "embeds texts: use /v1/embeddings";
+  const char* wanted = needs == Needs::kWriter   ? "this route needs a model that writes text"
+                       : needs == Needs::kRanker ? "this route needs a cross-encoder"
+                                                 : "this route needs an embedding model";
   throw ApiError(400, fmt::format("the model '{}' {}; {}", printable(model.id(), 128), does, wanted), "model");
 }
 
 }  // namespace
 
-// A request that waits for a worker, and then perhaps for its model.
+// A request that waits for a worker, and perhaps for its model.
 struct App::Job {
   Job(App& owner, const Route& to, HttpRequest r, std::shared_ptr<Responder> a)
       : app(owner), route(to), n_bytes(r.body.size()), request(std::move(r)), responder(std::move(a)) {
@@ -147,7 +147,7 @@ struct App::Job {
   const Route& route;
   const size_t n_bytes;
   HttpRequest request;
-  JsonValue body;  // once parsed; request.body is empty then
+  JsonValue body;  // the parsed body; request.body is then empty
   const std::shared_ptr<Responder> responder;
 };
 
@@ -246,14 +246,14 @@ void App::handle(HttpRequest request, std::shared_ptr<Responder> responder) {
   ++n_active_;
   try {
     dispatch(std::move(request), std::move(responder));
-  } catch (const std::exception& error) {  // the responder, let go of, has said so
+  } catch (const std::exception& error) {  // the destroyed responder has answered
     log_warn("a request was dropped: {}", error.what());
   }
 }
 
 void App::dispatch(HttpRequest request, std::shared_ptr<Responder> responder) {
   if (const WebAsset* asset = find_asset(request)) return responder->respond(web_response(*asset, request));
-  const Route* route = find_route(request.method, request.path);  // there is one, or refuse() had said so
+  const Route* route = find_route(request.method, request.path);  // not null: refuse() has checked the path
   if (route->at_once) {
     return answer_errors(request.path, responder, [&] { responder->respond((this->*route->at_once)(request)); });
   }
@@ -265,7 +265,7 @@ void App::dispatch(HttpRequest request, std::shared_ptr<Responder> responder) {
       [this, job = std::make_shared<Job>(*this, *route, std::move(request), std::move(responder))] { run(job); });
 }
 
-// On a worker; the rest follows there too, or where the model has been loaded.
+// Runs on a worker. The handler runs there too, or on the thread that loads the model.
 void App::run(const std::shared_ptr<Job>& job) {
   const auto guarded = [](const Job& j, auto f) { answer_errors(j.request.path, j.responder, f); };
   guarded(*job, [&] {
@@ -283,11 +283,12 @@ void App::run(const std::shared_ptr<Job>& job) {
   });
 }
 
-// The model that the body names; the only one is meant by any name.
+// The model that the body names. With a single model, any name means that model.
 std::string App::model_name(const JsonValue& body) const {
   if (models_.size() == 1) return "";
   const std::string name = Fields(body).string("model", 1024).value_or("");
-  if (name.empty()) throw ApiError(400, "model is missing: the server has several, which /v1/models lists", "model");
+  if (name.empty())
+    throw ApiError(400, "model is missing: the server has several models; /v1/models lists them", "model");
   if (models_.knows(name)) return name;
   throw ApiError(404, fmt::format("there is no model '{}'; /v1/models lists them", printable(name, 128)), "model",
                  "model_not_found");
@@ -319,11 +320,11 @@ void App::log_access(const AccessRecord& r) const {
   std::fflush(options_.access_log);
 }
 
-// ---- what takes no time ----
+// ---- answers without a worker ----
 
 HttpResponse App::health(const HttpRequest&) const {
   const auto models = this->models();
-  // The watchdog sees a fault later.
+  // The watchdog sees a fault later than this check.
   const bool is_well = std::ranges::all_of(models, [](const auto& model) { return model->fault().empty(); });
   if (phase_ == Phase::kReady && is_well) return {.body = R"({"status":"ok"})"};
   const char* message = phase_ == Phase::kLoading    ? "Loading model"
@@ -336,7 +337,7 @@ HttpResponse App::health(const HttpRequest&) const {
 
 namespace {
 
-constexpr const char* kStates[] = {"unloaded", "loading", "loaded", "failed"};  // by ModelState
+constexpr const char* kStates[] = {"unloaded", "loading", "loaded", "failed"};  // indexed by ModelState
 
 JsonValue model_json(const ModelPool::Row& row) {
   JsonValue json = {{"id", row.id},           {"object", "model"},
@@ -407,7 +408,7 @@ HttpResponse App::metrics(const HttpRequest&) const {
       "# HELP process_start_time_seconds When the server started.\n# TYPE process_start_time_seconds "
       "gauge\nprocess_start_time_seconds {}\n",
       started_);
-  const auto all = models();  // which keeps them alive
+  const auto all = models();  // keeps the models alive
   std::vector<MetricsSource> sources;
   for (const auto& model : all) sources.push_back({model->metrics, model->gauges(), model->info()});
   print_metrics(out, "ingot:", sources);

@@ -38,7 +38,7 @@ uint64_t EmbedQueue::submit(std::vector<EmbedText> texts, Done done) {
 }
 
 void EmbedQueue::cancel(uint64_t id) {
-  std::shared_ptr<Job> job;  // goes outside of the lock, and with it what its callback holds
+  std::shared_ptr<Job> job;  // destroyed after the lock's release, because its callback may own much
   std::lock_guard lock(mutex_);
   const auto is_it = [id](const auto& one) { return one->id == id; };
   const auto found = std::ranges::find_if(waiting_, is_it);
@@ -100,7 +100,7 @@ void EmbedQueue::run() {
       }
       fail_computing(error.what());
       return fail_waiting(error.what());
-    } catch (const std::exception& error) {  // no memory, most likely: it costs those that were to be computed
+    } catch (const std::exception& error) {  // usually no memory: fails the requests of the batch
       fail_computing(error.what());
     }
   }
@@ -125,7 +125,7 @@ void EmbedQueue::step() {
   deliver(places, rows);
 }
 
-// Those that have waited too long, and of which nothing is computed yet.
+// Takes the requests that have waited too long and have no text in a batch yet.
 std::vector<std::shared_ptr<EmbedQueue::Job>> EmbedQueue::take_late() {
   const auto before = Clock::now() - limits_.patience;
   std::vector<std::shared_ptr<Job>> late;
@@ -138,7 +138,7 @@ std::vector<std::shared_ptr<EmbedQueue::Job>> EmbedQueue::take_late() {
   return late;
 }
 
-// One text of each request in turn, until the next would not fit. Whose turn was not used comes first in the next
+// Takes one text of each request in turn, until the next text does not fit. That request is the first of the next
 // batch.
 std::vector<EmbedQueue::Place> EmbedQueue::take_batch(std::vector<EmbedText>& texts) {
   std::vector<Place> places;
@@ -162,7 +162,7 @@ std::vector<EmbedQueue::Place> EmbedQueue::take_batch(std::vector<EmbedText>& te
 }
 
 void EmbedQueue::deliver(const std::vector<Place>& places, const std::vector<float>& rows) {
-  std::vector<std::shared_ptr<Job>> over, released;  // called, and let go of, outside of the lock
+  std::vector<std::shared_ptr<Job>> over, released;  // called and destroyed without the lock
   over.reserve(places.size());
   {
     std::lock_guard lock(mutex_);
@@ -187,7 +187,7 @@ void EmbedQueue::deliver(const std::vector<Place>& places, const std::vector<flo
   }
 }
 
-// A batch failed, and with it the requests that had a text in it.
+// Fails every request that had a text in the failed batch.
 void EmbedQueue::fail_computing(const std::string& why) {
   std::vector<std::shared_ptr<Job>> failed;
   {
@@ -211,7 +211,7 @@ void EmbedQueue::fail(Job& job, const std::string& failure) {
     job.result.rows.clear();
     job.result.failure = failure;
     job.done(std::move(job.result));
-  } catch (const std::exception&) {  // no memory; what the callback holds goes, and says so itself
+  } catch (const std::exception&) {  // no memory: the destroyed responder answers
   }
 }
 

@@ -5,7 +5,7 @@
 namespace ingot {
 namespace {
 
-// Held by the queue's callback, and then by a worker.
+// The state of a request. The queue's callback owns it, then a worker's job.
 struct Run {
   std::shared_ptr<ServedModel> model;
   std::shared_ptr<Responder> responder;

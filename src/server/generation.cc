@@ -69,7 +69,7 @@ void GenerationRun::start(std::shared_ptr<ServedModel> model, ServedModel::Ticke
 void GenerationRun::submit_all() {
   {
     std::lock_guard lock(mutex_);
-    draining_ = true;  // nothing is answered before all are submitted and the head is set
+    draining_ = true;  // no output before all sequences are submitted and the head is set
   }
   try {
     for (int i = 0; i < spec_.n_choices(); ++i) {
@@ -99,7 +99,7 @@ void GenerationRun::submit_all() {
   } catch (const Error& error) {
     cancel();
     if (!model_->fault().empty())
-      throw ApiError(503, "the model has failed and answers no more; the server ends and has to be started again");
+      throw ApiError(503, "the model has failed, so the server ends: start the server again");
     throw ApiError(400, error.what());
   }
 }
@@ -116,16 +116,16 @@ void GenerationRun::push(Event event) {
   }
   try {
     pacer_.workers().post([self = shared_from_this()] { self->drain(); });
-  } catch (...) {  // no memory: the engine hears of it, and ends the sequence
+  } catch (...) {  // no memory: the engine ends the sequence
     std::lock_guard lock(mutex_);
     draining_ = false;
     throw;
   }
 }
 
-// Both with the mutex. Whether what has come may go out at the end of the slot. Tokens in which a stop string may end
-// are looked at as they come, or the model would go on in vain; what is to be shown of them can wait
-// (may_wait_written).
+// Call both functions with the mutex held. may_wait(): whether events may wait for the end of the slot. With stop
+// strings, tokens are processed at once, because the model must stop soon after a stop string; only the output can wait
+// (output_may_wait).
 bool GenerationRun::may_wait(Clock::time_point now) const {
   return !urgent_ && spec_.stops.empty() &&
          (held_ ? pacer_.in_one_slot(now, written_) : pacer_.should_wait(now, written_));
@@ -147,7 +147,7 @@ void GenerationRun::cancel() {
   for (RequestId id : ids) model_->engine().cancel(id);
 }
 
-// A client that does not read stops its own sequences and nobody else's.
+// A client that does not read pauses only its own sequences.
 void GenerationRun::pause_if_full() {
   if (!responder_->full()) return;
   {
@@ -155,7 +155,7 @@ void GenerationRun::pause_if_full() {
     if (std::exchange(paused_, true)) return;
     for (RequestId id : ids_) model_->engine().pause(id);
   }
-  if (!responder_->full()) resume();  // it has read in the meantime, when nobody was there to be told
+  if (!responder_->full()) resume();  // the client has read since the check, before paused_ was set
 }
 
 void GenerationRun::resume() {
@@ -176,7 +176,7 @@ void GenerationRun::drain_at_end_of_slot() {
   drain();
 }
 
-// False when there are none for now, and this drain is over.
+// Returns false if there is nothing to do now. The drain is then over.
 bool GenerationRun::take_events(bool& cancelled) {
   std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();
@@ -185,7 +185,7 @@ bool GenerationRun::take_events(bool& cancelled) {
     try {
       wait_for_slot();
       draining_ = false;
-    } catch (const std::bad_alloc&) {  // so they do not wait
+    } catch (const std::bad_alloc&) {  // no memory: do not wait
     }
   }
   if (!draining_) return false;
@@ -197,9 +197,8 @@ bool GenerationRun::take_events(bool& cancelled) {
   return true;
 }
 
-// Whether what stop strings have let through may go out at the end of the slot, as of other requests the tokens
-// themselves do.
-bool GenerationRun::may_wait_written() {
+// With stop strings: whether the output may wait for the end of the slot. Without them, take_events() has decided.
+bool GenerationRun::output_may_wait() {
   if (spec_.stops.empty() || std::exchange(has_ended_, false) || over_) return false;
   std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();
@@ -208,7 +207,7 @@ bool GenerationRun::may_wait_written() {
       wait_for_slot();
       return true;
     }
-  } catch (const std::bad_alloc&) {  // so it does not wait
+  } catch (const std::bad_alloc&) {  // no memory: do not wait
   }
   written_ = now;
   return false;
@@ -220,15 +219,15 @@ void GenerationRun::drain() {
       if (!cancelled || std::holds_alternative<Finish>(event.what)) process(event);
     }
     try {
-      hand_out();
+      send_output();
     } catch (const std::exception& error) {
-      give_up(error);
+      end_with_failure(error);
     }
   }
 }
 
-void GenerationRun::hand_out() {
-  if (!out_.empty() && responder_ && !may_wait_written()) {
+void GenerationRun::send_output() {
+  if (!out_.empty() && responder_ && !output_may_wait()) {
     responder_->write(std::exchange(out_, {}));
     pause_if_full();
   }
@@ -252,17 +251,17 @@ void GenerationRun::process(Event& event) {
       on_token(event.choice, std::get<Sampled>(event.what), event.at);
     }
   } catch (const std::exception& error) {
-    give_up(error);
+    end_with_failure(error);
   }
 }
 
-// Something failed on our side: no memory, mostly. The client is told if that can be done, and the sequences end.
-void GenerationRun::give_up(const std::exception& why) {
+// Ends the request after a failure on our side, usually a lack of memory. Tells the client if possible.
+void GenerationRun::end_with_failure(const std::exception& why) {
   try {
     log_warn("an answer failed: {}", why.what());
     fail(ApiError(500, "the answer could not be written"));
     cancel();
-  } catch (const std::exception&) {  // a responder that is let go of answers by itself
+  } catch (const std::exception&) {  // the destroyed responder answers
   }
   over_ = failed_ = true;
   responder_.reset();
@@ -274,7 +273,7 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
   if (!std::exchange(choice.finished, true)) ++n_finished_;
   if (n_finished_ == spec_.n_choices()) ticket_.reset();
   choice.usage = finish.usage;
-  // What came after a stop string does not count.
+  // Tokens after a stop string do not count.
   if (choice.over || spec_.prompt_only) choice.usage.output_tokens = choice.n_tokens;
   if (!over_) {
     if (finish.reason == FinishReason::kError && finish.has_nan) {
@@ -288,7 +287,7 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
       fail(ApiError(503, "the request has waited too long for its turn; try again soon", "", "queue_timeout"));
       cancel();
     } else if (finish.reason == FinishReason::kCancelled && !choice.over) {
-      fail(ApiError(503, "the request was cancelled"));  // the server stops, or the client is gone and nobody hears it
+      fail(ApiError(503, "the request was cancelled"));  // the server stops, or the client is gone
       cancel();
     } else {
       end_choice(index, finish.reason == FinishReason::kLength || spec_.prompt_only ? "length" : "stop");
@@ -297,7 +296,7 @@ void GenerationRun::on_finish(int index, const Finish& finish) {
   if (n_finished_ == spec_.n_choices()) complete();
 }
 
-// Every sequence is over.
+// Called when all sequences are over.
 void GenerationRun::complete() {
   const bool failed = std::exchange(over_, true);
   if (failed || aborted_) return count(aborted_ ? RequestEnd::kAbort : RequestEnd::kError);

@@ -1,4 +1,4 @@
-// What a request that is over has cost, for the metrics and for `usage`.
+// The cost of a finished request, for the metrics and for `usage`.
 #include <algorithm>
 
 #include "server/generation.h"

@@ -1,4 +1,4 @@
-// Tokens of a request become text: whole characters, cut at stop strings, and what comes before and behind them.
+// Turns a request's tokens into text: whole characters, cut at stop strings, with the echo before.
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -35,7 +35,7 @@ void GenerationRun::begin_stream() {
   if (spec_.stream && !std::exchange(begun_, true)) writer_->begin(totals(), out_);
 }
 
-// What comes before a choice's first token.
+// Writes what precedes a choice's first token.
 void GenerationRun::begin_choice(int index, Clock::time_point at) {
   Choice& choice = choices_[index];
   if (std::exchange(choice.begun, true)) return;
@@ -51,7 +51,7 @@ void GenerationRun::begin_choice(int index, Clock::time_point at) {
     delta.tokens[0].of_prompt = true;
     std::ranges::move(choice.scored, std::back_inserter(delta.tokens));
   }
-  hand_over(index, std::move(delta));
+  emit_delta(index, std::move(delta));
 }
 
 void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point at) {
@@ -75,7 +75,8 @@ void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point 
   }
 }
 
-// Text that may be shown, with the tokens that it begins; all: the tokens that stand for no text too.
+// Shows text together with the tokens that begin in the text. `all`: also shows the remaining tokens, which have no
+// text.
 void GenerationRun::show(int index, std::string text, bool all) {
   Choice& choice = choices_[index];
   choice.shown_bytes += text.size();
@@ -84,10 +85,10 @@ void GenerationRun::show(int index, std::string text, bool all) {
   while (n < choice.held.size() && (all || choice.held[n].first < choice.shown_bytes))
     delta.tokens.push_back(std::move(choice.held[n++].second));
   choice.held.erase(choice.held.begin(), choice.held.begin() + static_cast<ptrdiff_t>(n));
-  if (!delta.text.empty() || !delta.tokens.empty()) hand_over(index, std::move(delta));
+  if (!delta.text.empty() || !delta.tokens.empty()) emit_delta(index, std::move(delta));
 }
 
-void GenerationRun::hand_over(int index, Delta delta) {
+void GenerationRun::emit_delta(int index, Delta delta) {
   Choice& choice = choices_[index];
   if (spec_.wants_totals) delta.so_far = totals();
   if (spec_.stream) return writer_->delta(index, delta, out_);

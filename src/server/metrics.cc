@@ -24,7 +24,7 @@ std::vector<double> token_buckets(int n_ctx) {
   return bounds;
 }
 
-// A label's value may hold anything, escaped.
+// Escapes a label's value.
 std::string escaped(const std::string& text) {
   std::string out;
   for (char c : text) {
@@ -104,7 +104,7 @@ void ModelMetrics::on_end(RequestEnd end, const RequestFigures& f) {
   max_tokens_hist_.observe(f.max_tokens);
 }
 
-// Each metric's description once, then a line or more of each model.
+// Prints each metric's description once, then the lines of each model.
 class MetricsPrinter {
  public:
   MetricsPrinter(std::string& out, const std::string& prefix, const std::vector<MetricsSource>& models)
@@ -121,36 +121,37 @@ class MetricsPrinter {
     by_use("kv_blocks", "Blocks of the KV cache.", [](const EngineGauges& g) {
       return Uses{g.blocks_used, g.blocks_cached, g.n_blocks};
     });
-    by_use("state_slots", "Slots for states of recurrent layers; the cached ones are checkpoints.",
+    by_use("state_slots", "Slots for states of recurrent layers; cached slots hold checkpoints.",
            [](const EngineGauges& g) { return Uses{g.states_used, g.states_cached, g.n_states}; });
-    describe(out_, prefix_ + "cache_config_info", "gauge", "The KV cache as it was set up.");
+    describe(out_, prefix_ + "cache_config_info", "gauge", "Configuration of the KV cache.");
     for (const MetricsSource& m : models_)
       out_ += fmt::format("{}cache_config_info{{{},block_size=\"{}\",num_gpu_blocks=\"{}\"}} 1\n", prefix_,
                           m.metrics.labels_, m.info.block_size, m.info.n_blocks);
   }
 
   void counters() {
-    value("num_preemptions_total", "counter", "Sequences that lost their KV blocks and were computed anew.",
+    value("num_preemptions_total", "counter",
+          "Sequences that were preempted: they lost their KV blocks and were computed again.",
           [](const auto& m) { return m.gauges.n_preemptions; });
     value("window_blocks_released_total", "counter",
-          "KV blocks that running sequences gave up in front of the model's sliding window.",
+          "KV blocks that running sequences released, because the sliding window had passed them.",
           [](const auto& m) { return m.gauges.n_blocks_released; });
     value("steps_total", "counter", "Steps of the engine.", [](const auto& m) { return m.gauges.n_steps; });
-    value("failed_steps_total", "counter", "Steps that failed, and with them their requests.",
+    value("failed_steps_total", "counter", "Steps that failed; their requests failed too.",
           [](const auto& m) { return m.gauges.n_failed_steps; });
     value("prompt_tokens_total", "counter", "Prompt tokens of requests that began.",
           [](const auto& m) { return m.gauges.n_prompt_tokens; });
     value("generation_tokens_total", "counter", "Tokens generated.",
           [](const auto& m) { return m.gauges.n_output_tokens; });
-    value("forced_tokens_total", "counter", "Of these, tokens that no step drew, since a grammar forced them.",
+    value("forced_tokens_total", "counter", "Generated tokens that a grammar forced, so that no step sampled them.",
           [](const auto& m) { return m.gauges.n_forced_tokens; });
     value("prefix_cache_queries_total", "counter", "Prompt tokens that were looked up in the prefix cache.",
           [](const auto& m) { return m.gauges.n_prompt_tokens; });
-    value("prefix_cache_hits_total", "counter", "Prompt tokens that the prefix cache had.",
+    value("prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
           [](const auto& m) { return m.gauges.n_cached_tokens; });
     value("requests_rejected_total", "counter", "Requests refused because the queue was full.",
           [](const auto& m) { return m.metrics.n_rejected_.load(); });
-    describe(out_, prefix_ + "request_success_total", "counter", "Requests that are over, by how they ended.");
+    describe(out_, prefix_ + "request_success_total", "counter", "Finished requests, by reason.");
     for (const MetricsSource& m : models_)
       for (size_t i = 0; i < m.metrics.n_ended_.size(); ++i)
         out_ += fmt::format("{}request_success_total{{{},finished_reason=\"{}\"}} {}\n", prefix_, m.metrics.labels_,
@@ -170,7 +171,8 @@ class MetricsPrinter {
     histogram("request_inference_time_seconds", &M::inference_, "From the first step to the last token.");
     histogram("request_prompt_tokens", &M::prompt_tokens_hist_, "Tokens of a prompt.");
     histogram("request_generation_tokens", &M::output_tokens_hist_, "Tokens generated for a request.");
-    histogram("request_max_num_generation_tokens", &M::max_tokens_hist_, "Most tokens that a request allowed.");
+    histogram("request_max_num_generation_tokens", &M::max_tokens_hist_,
+              "Maximum number of tokens that a request allowed.");
     histogram("iteration_tokens_total", &M::iteration_tokens_, "Tokens of a step.");
   }
 
@@ -181,7 +183,7 @@ class MetricsPrinter {
     for (const MetricsSource& m : models_)
       out_ += fmt::format("{}{}{{{}}} {}\n", prefix_, name, m.metrics.labels_, number(m));
   }
-  // Three lines a model: held by sequences, kept for their prefixes, and neither.
+  // Three lines per model: held by sequences, cached, and free.
   struct Uses {
     int held, cached, all;
   };
@@ -191,7 +193,7 @@ class MetricsPrinter {
     for (const MetricsSource& m : models_) {
       const Uses u = uses(m.gauges);
       for (const auto& [use, n] :
-           {std::pair{"held", u.held}, {"cached", u.cached}, {"blank", u.all - u.held - u.cached}})
+           {std::pair{"held", u.held}, {"cached", u.cached}, {"free", u.all - u.held - u.cached}})
         out_ += fmt::format("{}{}{{{},use=\"{}\"}} {}\n", prefix_, name, m.metrics.labels_, use, n);
     }
   }

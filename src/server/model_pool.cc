@@ -58,14 +58,14 @@ std::shared_ptr<ServedModel> ModelPool::load_now(const std::string& name) {
   return std::move(model);
 }
 
-// One that is too large even alone is none.
+// Throws Error if the model is too large even as the only model.
 void ModelPool::check_size(const Entry& entry, size_t bytes) const {
   if (limits_.max_bytes > 0 && bytes > limits_.max_bytes)
-    throw Error("{} takes {}, and all models together may take {} (--models-memory)", printable(entry.source.id),
+    throw Error("{} takes {}, but all models together may take {} (--models-memory)", printable(entry.source.id),
                 human_bytes(bytes), human_bytes(limits_.max_bytes));
 }
 
-// From now on it is known what it takes.
+// Loads a model and records its exact size.
 std::shared_ptr<ServedModel> ModelPool::load_source(Entry& entry) {
   auto model = entry.source.load();
   std::lock_guard lock(mutex_);
@@ -87,20 +87,20 @@ void ModelPool::fill() {
       put(entry, std::move(model));
     } catch (const MemoryError& error) {
       if (&entry == &entries_.front()) throw;
-      return log_warn("{} and what follows it are loaded when they are asked for: {}", printable(entry.source.id),
+      return log_warn("{} and the models after it are loaded on request: {}", printable(entry.source.id),
                       error.what());
     }
   }
 }
 
-// With the mutex.
+// Call with the mutex held.
 void ModelPool::put(Entry& entry, std::shared_ptr<ServedModel> model) {
   entry.state = model ? ModelState::kLoaded : ModelState::kFailed;
   entry.model = std::move(model);
   entry.used = Clock::now();
 }
 
-// On the loading thread.
+// Runs on the loading thread.
 void ModelPool::load(Entry& entry) {
   std::shared_ptr<ServedModel> model;
   std::string failure;
@@ -127,7 +127,8 @@ void ModelPool::load(Entry& entry) {
   for (const Ready& ready : waiting) ready(model, failure);
 }
 
-// The loaded model that has been idle longest, and since before that; it is unloaded when the caller lets go of it.
+// Takes the model that has been idle longest, if it has been idle since `before`. The model is unloaded when the caller
+// releases it.
 std::shared_ptr<ServedModel> ModelPool::take_idle(Clock::time_point before) {
   Entry* oldest = nullptr;
   for (Entry& entry : entries_) {
@@ -146,7 +147,7 @@ bool ModelPool::others_loaded(const Entry& wanted) const {
   return std::ranges::any_of(entries_, [&](const Entry& e) { return &e != &wanted && e.state == ModelState::kLoaded; });
 }
 
-// With the mutex.
+// Call with the mutex held.
 bool ModelPool::has_room(const Entry& wanted) const {
   int n_loaded = 0;
   size_t bytes = wanted.source.bytes;
@@ -159,28 +160,28 @@ bool ModelPool::has_room(const Entry& wanted) const {
   return (limits_.max_bytes == 0 || bytes <= limits_.max_bytes) && n_loaded < limits_.max_loaded;
 }
 
-// Unloads who has been idle longest, until there is room, and one in any case if `must_unload`. Throws Error when all
-// stay busy.
+// Unloads idle models, the longest idle first, until there is room. `must_unload`: unloads at least one. Throws Error
+// if all models stay busy.
 void ModelPool::make_room(const Entry& wanted, bool must_unload) {
   for (const auto deadline = Clock::now() + limits_.patience;;) {
     {
-      std::shared_ptr<ServedModel> goes;  // destroyed outside of the lock: its threads end first
+      std::shared_ptr<ServedModel> unloaded;  // destroyed without the lock, because its threads end first
       std::lock_guard lock(mutex_);
       if (!must_unload && has_room(wanted)) return;
-      goes = take_idle(Clock::time_point::max());
-      if (goes) must_unload = false;
-      if (goes) continue;
+      unloaded = take_idle(Clock::time_point::max());
+      if (unloaded) must_unload = false;
+      if (unloaded) continue;
     }
-    if (Clock::now() >= deadline) throw Error("every model that is loaded is busy or pinned; try again soon");
+    if (Clock::now() >= deadline) throw Error("all loaded models are busy or pinned; try again soon");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 
 void ModelPool::tick() {
   if (limits_.idle_ttl.count() == 0) return;
-  std::shared_ptr<ServedModel> goes;
+  std::shared_ptr<ServedModel> unloaded;
   std::lock_guard lock(mutex_);
-  goes = take_idle(Clock::now() - limits_.idle_ttl);
+  unloaded = take_idle(Clock::now() - limits_.idle_ttl);
 }
 
 std::vector<ModelPool::Row> ModelPool::rows() const {

@@ -12,13 +12,13 @@ void Pacer::at_end_of_slot(std::function<void()> job) {
   const Clock::duration length = slot();
   const Clock::time_point end((Clock::now().time_since_epoch() / length + 1) * length);
   if (end < next_) wait_until(end);
-  // Behind all others, unless slots have just become shorter.
+  // The new job is the last, unless slots have just become shorter.
   jobs_.insert(
       std::ranges::upper_bound(jobs_.begin() + static_cast<ptrdiff_t>(n_due_), jobs_.end(), end, {}, &Job::due),
       {end, std::move(job)});
 }
 
-// With the mutex.
+// Call with the mutex held.
 void Pacer::wait_until(Clock::time_point time) {
   workers_.post_at(time, [this] { end_slot(); });
   next_ = time;
@@ -32,14 +32,14 @@ void Pacer::end_slot() {
     while (n_due_ < jobs_.size() && jobs_[n_due_].due <= now) ++n_due_;
     try {
       if (n_due_ < jobs_.size() && jobs_[n_due_].due < next_) wait_until(jobs_[n_due_].due);
-    } catch (const std::exception&) {  // no memory: then now
+    } catch (const std::exception&) {  // no memory: all jobs are due now
       n_due_ = jobs_.size();
     }
   }
   run_due();
 }
 
-// A few at a time, so that other workers may help.
+// Runs a few jobs at a time, so that other workers may help.
 void Pacer::run_due() {
   for (;;) {
     std::array<std::function<void()>, 32> some;

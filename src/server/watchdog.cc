@@ -7,7 +7,7 @@
 
 namespace ingot {
 
-int Watchdog::look(App& app) {
+int Watchdog::check(App& app) {
   if (lost_ != 0) return lost_;
   for (const auto& model : app.models()) {
     const std::string fault = model->fault();
@@ -19,15 +19,15 @@ int Watchdog::look(App& app) {
   }
   if (const std::string path = changed_mapped_file(); !path.empty()) {
     if (app.phase() != Phase::kReady) return 0;
-    log_warn("{} has been written to or cut while it was in use: no more requests are taken; start the server again",
+    log_warn("{} was changed or truncated while in use: the server takes no more requests; start the server again",
              printable(path));
     app.set_phase(Phase::kDead);
     return 0;
   }
-  return look_at_steps(app);
+  return check_steps(app);
 }
 
-int Watchdog::look_at_steps(App& app) {
+int Watchdog::check_steps(App& app) {
   const auto now = Clock::now();
   int64_t n_steps = 0;
   bool busy = false;

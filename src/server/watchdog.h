@@ -21,11 +21,11 @@ class Watchdog {
 
   // Returns the exit code with which the process must end now; 0: the process goes on. A lost engine is reported only
   // by the next call, so that clients that wait for answers receive the error first.
-  int look(App& app);
+  int check(App& app);
 
  private:
   using Clock = std::chrono::steady_clock;
-  int look_at_steps(App& app);
+  int check_steps(App& app);
 
   const Limits limits_;
   int lost_ = 0;  // the exit code

@@ -144,9 +144,11 @@ inline OpCase add_case(int64_t n, int64_t dim) {
 }
 
 inline OpCase act_mul_case(int64_t n, int64_t dim, Activation act, bool in_place) {
-  return {"act_mul", fmt::format("act_mul {} x {} act {}{}", n, dim, static_cast<int>(act), in_place ? " in place" : ""), kFloatError,
-          20.0 * static_cast<double>(n * dim), 12.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
-            const Tensor gate = rig.values(n, dim, 8.0f), up = rig.values(n, dim), y = in_place ? gate : rig.output(n, dim);
+  return {"act_mul",
+          fmt::format("act_mul {} x {} act {}{}", n, dim, static_cast<int>(act), in_place ? " in place" : ""),
+          kFloatError, 20.0 * static_cast<double>(n * dim), 12.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
+            const Tensor gate = rig.values(n, dim, 8.0f), up = rig.values(n, dim);
+            const Tensor y = in_place ? gate : rig.output(n, dim);
             return OpRun{[=, &rig] { rig.backend().act_mul(y, gate, up, act); }, {y}};
           }};
 }

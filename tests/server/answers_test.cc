@@ -438,7 +438,7 @@ TEST(Answers, DescriptionsAreNoPartOfAGrammar) {
     function["parameters"]["properties"]["city"]["description"] = fmt::format("City {}", i);
     desk.ask("/v1/chat/completions", body, "Hi", false);
   }
-  EXPECT_EQ(desk.rig.model->grammars().n_kept(), 1u);
+  EXPECT_EQ(desk.rig.model->grammars().n_cached(), 1u);
 }
 
 // A model whose markers are control tokens: <|channel|> and <|message|>, and another that is none.

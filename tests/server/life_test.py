@@ -93,7 +93,7 @@ def test_a_model_file_that_is_written_to_makes_the_server_unhealthy(start, tmp_p
         time.sleep(0.05)
     changed.chat(max_tokens=4).error(503)
     assert changed.get("/health").status == 503
-    changed.wait_for("has been written to or cut while it was in use")
+    changed.wait_for("was changed or truncated while in use")
     assert server.get("/health").status == 200
     assert changed.stop() == 0
 

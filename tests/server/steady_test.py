@@ -35,6 +35,6 @@ def test_blocks_are_counted_by_use(server):
     server.chat(max_tokens=3)
     text = server.get("/metrics").body.decode()
     blocks = {use: int(n) for use, n in re.findall(r'ingot:kv_blocks\{.*use="(\w+)"\} (\d+)', text)}
-    assert set(blocks) == {"held", "cached", "blank"} and blocks["cached"] > 0
+    assert set(blocks) == {"held", "cached", "free"} and blocks["cached"] > 0
     assert sum(blocks.values()) == int(re.search(r'num_gpu_blocks="(\d+)"', text)[1])
     assert re.search(r'ingot:state_slots\{.*use="cached"\} 0', text) and "ingot:window_blocks_released_total{" in text

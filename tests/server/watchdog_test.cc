@@ -34,7 +34,7 @@ TEST(Watchdog, AnEngineWhoseThreadHasEnded) {
   });
   Watchdog watchdog({});
   const auto stream = rig.post("/v1/completions", completion(200));
-  EXPECT_EQ(watchdog.look(rig.app), 0);
+  EXPECT_EQ(watchdog.check(rig.app), 0);
   EXPECT_EQ(health(rig.app), 200);
   broken = true;
   broken.notify_all();
@@ -46,9 +46,9 @@ TEST(Watchdog, AnEngineWhoseThreadHasEnded) {
   ASSERT_TRUE(after->wait());
   EXPECT_EQ(after->status(), 503);
   EXPECT_EQ(after->body().find("metrics"), std::string::npos);
-  EXPECT_EQ(watchdog.look(rig.app), 0);
+  EXPECT_EQ(watchdog.check(rig.app), 0);
   EXPECT_EQ(health(rig.app), 503);
-  EXPECT_EQ(watchdog.look(rig.app), kExitLostEngine);
+  EXPECT_EQ(watchdog.check(rig.app), kExitLostEngine);
 }
 
 // A fault of the device from which it does not recover. Whoever waited hears of it, nobody is answered any more, and the exit code says why.
@@ -61,7 +61,7 @@ TEST(Watchdog, ADeviceThatIsLost) {
   Watchdog watchdog({});
   std::vector<std::shared_ptr<Recorder>> streams;
   for (int i = 0; i < 20; ++i) streams.push_back(rig.post("/v1/completions", completion(200)));  // more than run at once
-  EXPECT_EQ(watchdog.look(rig.app), 0);
+  EXPECT_EQ(watchdog.check(rig.app), 0);
   EXPECT_EQ(health(rig.app), 200);
   all_are_there = true;
   all_are_there.notify_all();
@@ -76,9 +76,9 @@ TEST(Watchdog, ADeviceThatIsLost) {
   const auto after = rig.post("/v1/completions", completion(2));
   ASSERT_TRUE(after->wait());
   EXPECT_EQ(after->status(), 503);
-  EXPECT_EQ(watchdog.look(rig.app), 0);
+  EXPECT_EQ(watchdog.check(rig.app), 0);
   EXPECT_EQ(health(rig.app), 503);
-  EXPECT_EQ(watchdog.look(rig.app), kExitLostDevice);
+  EXPECT_EQ(watchdog.check(rig.app), kExitLostDevice);
 }
 
 // A step that does not end: unhealthy, healthy again when it does, and the end when it takes too long.
@@ -105,17 +105,17 @@ TEST(Watchdog, AStepThatDoesNotEnd) {
   const auto second = rig.post("/v1/completions", completion(2));
   while (n_under_way() == 0) std::this_thread::yield();
   Watchdog patient({.soft = std::chrono::milliseconds(0)}), strict({.hard = std::chrono::milliseconds(0)});
-  EXPECT_EQ(patient.look(rig.app), 0);  // sees the steps for the first time
+  EXPECT_EQ(patient.check(rig.app), 0);  // sees the steps for the first time
   EXPECT_EQ(health(rig.app), 200);
-  EXPECT_EQ(patient.look(rig.app), 0);
+  EXPECT_EQ(patient.check(rig.app), 0);
   EXPECT_EQ(health(rig.app), 503);
-  EXPECT_EQ(strict.look(rig.app), 0);
-  EXPECT_EQ(strict.look(rig.app), kExitHung);
+  EXPECT_EQ(strict.check(rig.app), 0);
+  EXPECT_EQ(strict.check(rig.app), kExitHung);
   hold(false);
   ASSERT_TRUE(second->wait());
   EXPECT_EQ(second->status(), 200);
   while (n_under_way() > 0) std::this_thread::yield();
-  EXPECT_EQ(patient.look(rig.app), 0);
+  EXPECT_EQ(patient.check(rig.app), 0);
   EXPECT_EQ(health(rig.app), 200);
 }
 

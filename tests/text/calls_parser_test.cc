@@ -290,7 +290,7 @@ TEST(AnswerParser, DropsADoubledClosingTag) {
   const Answer answer = read("hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call></tool_call>\n");
   EXPECT_EQ(calls_of(answer), "now {}\n");
   EXPECT_EQ(answer.content, "");
-  EXPECT_EQ(answer.warnings, std::vector<std::string>{"</tool_call> closes nothing"});
+  EXPECT_EQ(answer.warnings, std::vector<std::string>{"</tool_call> has no opening marker"});
 }
 
 TEST(AnswerParser, KeepsABraceTooMuchAsContent) {
@@ -307,7 +307,7 @@ TEST(AnswerParser, DropsAHeaderThatTheModelRepeats) {
   EXPECT_EQ(answer.warnings.size(), 1u);
   answer = read("gpt_oss", "<|start|>assistant<|start|>assistant<|channel|>final<|message|>Hi<|return|><|end|>");
   EXPECT_EQ(answer.content, "Hi");
-  EXPECT_EQ(answer.warnings, std::vector<std::string>{"<|end|> closes nothing"});
+  EXPECT_EQ(answer.warnings, std::vector<std::string>{"<|end|> has no opening marker"});
   answer = read("gpt_oss", "<|channel|>final<|message|><|channel|>final<|message|>Hi");
   EXPECT_EQ(answer.content, "Hi");
   EXPECT_EQ(read("gpt_oss", "Hi there").content, "Hi there");

@@ -230,12 +230,12 @@ TEST(GrammarGbnf, SaysWhereAGrammarIsWrong) {
   EXPECT_THAT(error_of("root ::= [b-a]"), HasSubstr("column 11: the ends of a range"));
   EXPECT_THAT(error_of("root ::= []"), HasSubstr("a class without characters"));
   EXPECT_THAT(error_of("root ::= \"\\q\""), HasSubstr("column 11: this escape is not known"));
-  EXPECT_THAT(error_of("root ::= \"\\ud800\""), HasSubstr("no code point"));
+  EXPECT_THAT(error_of("root ::= \"\\ud800\""), HasSubstr("not a Unicode code point"));
   EXPECT_THAT(error_of("root ::= <think>"), HasSubstr("column 10: a token"));
   EXPECT_THAT(error_of("root ::= !<[1]>"), HasSubstr("a token"));
   EXPECT_THAT(error_of("root ::= [z-a]"), HasSubstr("line 1, column 11: the ends of a range"));
   EXPECT_THAT(error_of("root ::= \"\\x{110000}\""), HasSubstr("column 13: a hexadecimal digit is expected"));
-  EXPECT_THAT(error_of("root ::= \"\\U00110000\""), HasSubstr("no code point"));
+  EXPECT_THAT(error_of("root ::= \"\\U00110000\""), HasSubstr("not a Unicode code point"));
   EXPECT_THAT(error_of("root ::=\n\"\xff\""), HasSubstr("line 2, column 2: this is not UTF-8"));
   EXPECT_THAT(error_of(std::string("root ::= \"a\0\"", 14)), HasSubstr("line 1, column 12: a NUL character"));
   EXPECT_THAT(error_of("root ::= \"a\"{0,1000000000}"), HasSubstr("column 22: a repetition of more than 65535"));
@@ -246,7 +246,7 @@ TEST(GrammarGbnf, RefusesLeftRecursionThatIsNotDirect) {
   EXPECT_THAT(error_of("root ::= a\na ::= b \"x\" | \"y\"\nb ::= c? a\nc ::= \"q\""),
               HasSubstr("line 2, column 1: a rule begins with itself (a -> b -> a)"));
   EXPECT_THAT(error_of("root ::= \"x\"? root \"y\" | \"z\""), HasSubstr("(root -> root)"));
-  EXPECT_THAT(error_of("root ::= root \"y\""), HasSubstr("line 1, column 1: it allows no text"));
+  EXPECT_THAT(error_of("root ::= root \"y\""), HasSubstr("line 1, column 1: no text can match"));
 }
 
 TEST(GrammarGbnf, LeftRecursionIsRepetition) {

@@ -61,13 +61,14 @@ TEST(GrammarLark, SaysWhereAGrammarIsWrong) {
   EXPECT_THAT(error_of("start: NAME"), HasSubstr("column 8: 'NAME' is not defined"));
   EXPECT_THAT(error_of("start: \"a\"\nstart: \"b\""), HasSubstr("line 2, column 1: 'start' is defined twice"));
   EXPECT_THAT(error_of("begin: \"a\""), HasSubstr("no rule 'start'"));
-  EXPECT_THAT(error_of("start: A\nA: b\nb: \"c\""), HasSubstr("line 2, column 4: the rule 'b' inside of a terminal"));
-  EXPECT_THAT(error_of("start: /a/i"), HasSubstr("column 11: of the flags 'i'"));
+  EXPECT_THAT(error_of("start: A\nA: b\nb: \"c\""),
+              HasSubstr("line 2, column 4: a terminal cannot contain the rule 'b'"));
+  EXPECT_THAT(error_of("start: /a/i"), HasSubstr("column 11: the regular expression has the flags 'i'"));
   EXPECT_THAT(error_of("start: \"x\" /a(/"), HasSubstr("column 12: the regular expression"));
   EXPECT_THAT(error_of("start: %json {\"minimum\": \"x\"}"), HasSubstr("column 14: "));
   EXPECT_THAT(error_of("start: %json {\"a\": 1"), HasSubstr("column 14: this JSON object does not end"));
   EXPECT_THAT(error_of("start: <tool>"), HasSubstr("a token by name"));
-  EXPECT_THAT(error_of("start: \"ab\"..\"c\""), HasSubstr("a range is from one character"));
+  EXPECT_THAT(error_of("start: \"ab\"..\"c\""), HasSubstr("a range must go from one character"));
   EXPECT_THAT(error_of("start: \"a\"~3..2"), HasSubstr("out of order"));
   EXPECT_THAT(error_of("start: \"\\d\""), HasSubstr("this escape is not known"));
   EXPECT_THAT(error_of("start[capture]: \"a\""), HasSubstr("attributes of rules"));

@@ -24,7 +24,7 @@ TEST(ModelGrammars, KeepsWhatWasUsedLastWithinItsBytes) {
     if (i % 8 == 0) {
       EXPECT_EQ(grammars.get(schema(0)), first) << i;
     }
-    most = std::max(most, grammars.n_kept());
+    most = std::max(most, grammars.n_cached());
   }
   EXPECT_GT(most, 8u);
   EXPECT_LT(most, 400u);  // ten kilobytes each, and no less

@@ -128,7 +128,7 @@ TEST(Schema, UnevaluatedMembersOfManyConditions) {
   EXPECT_FALSE(accepts(any, R"({"p39":1,"a":2,"p3":2})"));
   EXPECT_FALSE(accepts(any, R"({"q":1})"));
   EXPECT_THAT(error_of(doubled + R"(},"$ref":"#/$defs/d59"})"),
-              HasSubstr("'unevaluatedProperties' stands beside too many"));
+              HasSubstr("'unevaluatedProperties' depends on too many"));
   EXPECT_EQ(error_of(doubled.replace(1, 29, R"("$comment":"")") + R"(},"propertyNames":{"$ref":"#/$defs/d59"}})"),
             "no error");
   const auto ordered = compile_schema(any, {}, {});
@@ -159,7 +159,7 @@ TEST(Schema, ReferencesThatLeadNowhere) {
 
 // ---- Drafts
 
-TEST(Schema, KeywordsOfLaterDraftsSayNothing) {
+TEST(Schema, KeywordsOfLaterDraftsAreIgnored) {
   const char* schema = R"({"$schema":"http://json-schema.org/draft-04/schema#","if":{"type":"string"},"then":false,
                            "const":5,"properties":{"a":{"contains":{"type":"null"}}}})";
   const auto machine = compile_schema(schema, {}, kAnyOrder);
@@ -167,8 +167,8 @@ TEST(Schema, KeywordsOfLaterDraftsSayNothing) {
     EXPECT_TRUE(ingot::testing::accepts(*machine, text)) << text;
   const auto& warnings = machine->table().warnings;
   ASSERT_EQ(warnings.size(), 4u);
-  EXPECT_THAT(warnings, ::testing::Contains(HasSubstr("schema #: 'if' says nothing")));
-  EXPECT_THAT(warnings, ::testing::Contains(HasSubstr("schema #/properties/a: 'contains' says nothing")));
+  EXPECT_THAT(warnings, ::testing::Contains(HasSubstr("schema #: 'if' is ignored")));
+  EXPECT_THAT(warnings, ::testing::Contains(HasSubstr("schema #/properties/a: 'contains' is ignored")));
   EXPECT_FALSE(
       accepts(R"({"$schema":"http://json-schema.org/draft-07/schema#","if":{"type":"string"},"then":false})", "\"a\""));
   EXPECT_FALSE(accepts(R"({"if":{"type":"string"},"then":false})", "\"a\""));
@@ -243,7 +243,7 @@ TEST(Schema, NamesMayBeAnyText) {
 }
 
 // Texts for people change nothing of what is allowed.
-TEST(Schema, DescriptionsSayNothing) {
+TEST(Schema, DescriptionsHaveNoEffect) {
   const auto with = [](const std::string& text) {
     const nlohmann::json schema = {
         {"type", "object"},

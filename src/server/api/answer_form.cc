@@ -65,7 +65,7 @@ bool AnswerReader::shows(AnswerEvent& event) {
   const bool is_further = event.call > 0 && !parallel_calls_;
   if (is_further && event.kind == Kind::kCallBegin)
     warnings_.push_back(
-        fmt::format("a further call, of {}, is left out: parallel calls are off", printable(event.text, 64)));
+        fmt::format("a further call of {} is left out, because parallel calls are off", printable(event.text, 64)));
   return !is_further;
 }
 

@@ -1,4 +1,4 @@
-// How an answer is told apart into reasoning, content and tool calls, whichever API then writes it in its own form.
+// Splits an answer into reasoning, content and tool calls. Each API then writes these parts in its own form.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -13,38 +13,38 @@ enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
 // A tool that the answer may call.
 struct CallableTool {
   std::string name;
-  JsonValue parameters;  // the schema of its arguments; null: it has none
-  std::string where;     // that schema is in the request
+  JsonValue parameters;  // the schema of the arguments; null: the tool has none
+  std::string where;     // path of the schema in the request
   bool strict = false;
 };
 
 struct AnswerForm {
   const CallFormat* format = find_call_format("plain");
-  JsonValue tools;                    // that the model is shown, in OpenAI's shape; null: no calls are looked for
+  JsonValue tools;                    // the tools that the model sees, in OpenAI's shape; null: calls are not parsed
   std::vector<CallableTool> callable;
-  bool limits_tools = false;          // fewer are callable than shown
+  bool limits_tools = false;          // some of `tools` must not be called
   ToolChoice choice = ToolChoice::kAuto;
-  bool parallel_calls = true;         // false: the first call alone is kept
-  bool in_reasoning = false;          // the prompt has begun it
-  bool closed_reasoning = false;      // the prompt has begun and ended it
-  bool splits_reasoning = true;       // false: it stays in the content, with its markers
-  uint64_t id_seed = 0;               // of calls' ids: another one for each answer
+  bool parallel_calls = true;         // false: only the first call is kept
+  bool in_reasoning = false;          // the prompt ends inside the reasoning
+  bool closed_reasoning = false;      // the prompt ends just after the reasoning
+  bool splits_reasoning = true;       // false: reasoning stays in the content, with its markers
+  uint64_t id_seed = 0;               // seed of the calls' ids, new for each answer
   std::vector<std::string> warnings;  // about the request
 };
 
-// The form's format, whether the prompt has begun the reasoning, and a seed for ids; and the spec keeps the markers.
+// Sets the form's format, its reasoning flags and its seed. Makes the spec keep the format's markers in the text.
 void prepare_answer(const ServedModel& model, GenerationSpec& spec, AnswerForm& form);
 
-// One answer's text, as it comes. Its events are reasoning, content and calls.
+// Reads the text of one answer as it is generated, and returns events for reasoning, content and calls.
 class AnswerReader {
  public:
   explicit AnswerReader(const AnswerForm& form, int choice = 0);
 
   AnswerEvents read(std::string_view text);
-  AnswerEvents finish();  // once
+  AnswerEvents finish();  // call once, at the end
 
   bool has_calls() const { return parser_.n_calls() > 0; }
-  // What did not parse, and what was left out: for people. The first choice's begin with the request's.
+  // Warnings for people: what did not parse, and what was left out. Choice 0 starts with the warnings of the request.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
@@ -53,7 +53,7 @@ class AnswerReader {
 
   const bool parallel_calls_, splits_reasoning_;
   AnswerParser parser_;
-  std::string raw_;  // of which no event has come yet, where reasoning stays in the content
+  std::string raw_;  // if reasoning stays in the content: the text that no event has covered yet
   bool has_begun_calls_ = false;
   std::vector<std::string> warnings_;
 };

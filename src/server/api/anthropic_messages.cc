@@ -1,4 +1,4 @@
-// /v1/messages and /v1/messages/count_tokens: Anthropic's API, whose messages become OpenAI's for the model's template.
+// /v1/messages and /v1/messages/count_tokens: Anthropic's API. Its messages become OpenAI's for the model's template.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@
 namespace ingot {
 namespace {
 
-// One message of Anthropic's is one or several of OpenAI's: results of tools are messages of their own.
+// Appends one Anthropic message as one or several OpenAI messages: each tool result becomes a message.
 void append_message(const JsonValue& message, const std::string& where, JsonValue& out) {
   if (!message.is_object()) refuse_value(where, "must be an object");
   const std::string& role = string_member(message, "role", where);
@@ -40,7 +40,7 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
     } else if (type == "tool_use") {
       const auto input = block.find("input");
       if (input == block.end() || !input->is_object()) refuse_value(here + ".input", "must be an object");
-      // Spaced as models write it: the prefix cache then finds the call as it was drawn.
+      // Spaces as models write them, so that the prefix cache finds the call as the model generated it.
       const JsonValue function = {{"name", string_member(block, "name", here)}, {"arguments", spaced_json(*input)}};
       own["tool_calls"].push_back(
           {{"id", string_member(block, "id", here)}, {"type", "function"}, {"function", function}});
@@ -59,7 +59,7 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
   if (!text.empty() || own.contains("tool_calls")) out.push_back(std::move(own));
 }
 
-// What the template is told of thinking. "adaptive" leaves it to the model.
+// The template's variables for thinking. "adaptive" leaves the choice to the model.
 JsonValue read_variables(const Fields& fields) {
   JsonValue variables = JsonValue::object();
   if (const JsonValue* thinking = fields.find("thinking")) {
@@ -76,8 +76,8 @@ JsonValue read_variables(const Fields& fields) {
 }
 
 // Claude Code's system prompt begins with a line such as "x-anthropic-billing-header: cc_version=2.1.9; cch=4e1f0;".
-// The values of the line are new in each request, so the prefix cache would find nothing behind them. Text that follows
-// on the same line belongs to the prompt.
+// The line's values change with each request, so the prefix cache would never find the text after the line. Text that
+// follows on the same line belongs to the prompt.
 std::string without_billing_header(const std::string& system) {
   constexpr std::string_view kName = "x-anthropic-billing-header:";
   if (!system.starts_with(kName)) return system;
@@ -92,7 +92,7 @@ std::string without_billing_header(const std::string& system) {
   return std::string(rest);
 }
 
-// The system prompt as one text, empty where there is none.
+// The system prompt as one text, or "" if there is none.
 std::string read_system(const ApiCall& call, const Fields& fields) {
   const JsonValue* system = fields.find("system");
   if (!system) return "";
@@ -109,17 +109,17 @@ std::vector<int32_t> read_prompt(const ApiCall& call, const Fields& fields, Answ
   for (size_t i = 0; i < given.size(); ++i) append_message(given[i], fmt::format("messages[{}]", i), messages);
   const JsonValue variables = read_variables(fields);
   const JsonValue last = messages.empty() ? JsonValue::object() : messages.back();
-  // The answer goes on from the last message.
+  // The answer continues an assistant message at the end.
   const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");
   const ChatEnd end = goes_on ? ChatEnd::kOpenMessage : ChatEnd::kAnswer;
   read_tools(fields, ToolStyle::kMessages, form);
   return chat_prompt(*call.model, std::move(messages), form.tools, variables, "messages", end);
 }
 
-// Nothing here is signed: clients that send thinking back want something in the field.
+// ingot signs nothing, but clients that send thinking back expect a value in this field.
 constexpr const char* kSignature = "ingot";
 
-// Reasoning, text and each call are blocks, in their order. A stream opens a block with its first text.
+// Reasoning, text and each call are blocks, in order. A stream opens a block with the block's first text.
 class MessagesWriter final : public AnswerWriter {
  public:
   MessagesWriter(std::string model, int n_prompt, const AnswerForm& form)
@@ -155,7 +155,7 @@ class MessagesWriter final : public AnswerWriter {
  private:
   enum class Block { kNone, kThinking, kText, kCall };
 
-  // What follows adds to the blocks, and tells of it where there is an `out`: in a stream, whose blocks stay empty.
+  // The functions below add to the blocks. In a stream, `out` is set: it gets the events, and the blocks stay empty.
   void open(Block kind, JsonValue block, std::string* out) {
     close(out);
     open_ = kind;
@@ -182,7 +182,7 @@ class MessagesWriter final : public AnswerWriter {
     } else if (JsonValue input = JsonValue::parse(text, nullptr, false); input.is_object()) {
       block["input"] = std::move(input);
     } else {
-      block["partial_json"] = std::move(text);  // cut: a prefix of an object
+      block["partial_json"] = std::move(text);  // the arguments were cut off
     }
   }
   void delta_signature(std::string* out) {
@@ -223,7 +223,8 @@ class MessagesWriter final : public AnswerWriter {
     close(out);
   }
 
-  // An answer that the model could not go on with is cut, and max_tokens is the one reason that says so.
+  // stop_reason() reports "max_tokens" also when the model failed: Anthropic has no other reason for an incomplete
+  // answer.
   const char* stop_reason() const {
     if (!end_.stop_string.empty()) return "stop_sequence";
     if (std::string_view(end_.reason) == "length" || !end_.failure.empty()) return "max_tokens";
@@ -263,7 +264,7 @@ class MessagesWriter final : public AnswerWriter {
   AnswerReader reader_;
   JsonValue blocks_ = JsonValue::array();
   Block open_ = Block::kNone;
-  std::string text_;  // of the open block, where it is not streamed
+  std::string text_;  // of the open block, unless the answer is streamed
   ChoiceEnd end_;
 };
 

@@ -1,5 +1,5 @@
-// The APIs that answer with generated text or tokens, each a function of a request's JSON, which is parsed once, before
-// them. They run on a worker's thread and throw ApiError before anything is answered.
+// The API routes that use a model. Each route is a function of the request's JSON body, which App parses once. The
+// functions run on a worker's thread. They may throw ApiError until they begin to answer.
 #pragma once
 #include "server/api/fields.h"
 #include "server/generation.h"
@@ -7,24 +7,24 @@
 namespace ingot {
 
 struct ApiCall {
-  const HttpRequest& request;  // its head: the text of its body is gone
-  const JsonValue& body;       // an object
+  const HttpRequest& request;  // the head only: the body's text has been freed
+  const JsonValue& body;       // a JSON object
   std::shared_ptr<ServedModel> model;
   std::shared_ptr<Responder> responder;
-  Pacer& pacer;  // when and where answers are written
-  bool keeps_billing_header = false;  // AppOptions'
+  Pacer& pacer;  // decides when a stream is written to
+  bool keeps_billing_header = false;  // AppOptions::keep_billing_header
 };
 
 void answer_chat(const ApiCall& call);          // POST /v1/chat/completions
 void answer_completions(const ApiCall& call);   // POST /v1/completions
 void answer_responses(const ApiCall& call);     // POST /v1/responses
-void answer_messages(const ApiCall& call);      // POST /v1/messages: Anthropic's
+void answer_messages(const ApiCall& call);      // POST /v1/messages, Anthropic's API
 void answer_count_tokens(const ApiCall& call);  // POST /v1/messages/count_tokens
 
-void answer_rerank(const ApiCall& call);      // POST /v1/rerank: Jina's and Cohere's form
+void answer_rerank(const ApiCall& call);      // POST /v1/rerank, in the form of Jina and Cohere
 void answer_embeddings(const ApiCall& call);  // POST /v1/embeddings
 
-void answer_tokenize(const ApiCall& call);    // POST /tokenize: llama.cpp's fields, vLLM's, and messages
+void answer_tokenize(const ApiCall& call);    // POST /tokenize: takes the fields of llama.cpp and vLLM, and messages
 void answer_detokenize(const ApiCall& call);  // POST /detokenize
 void answer_template(const ApiCall& call);    // POST /apply-template
 

@@ -14,24 +14,24 @@ namespace {
 
 constexpr size_t kMaxGrammarBytes = 1 << 20, kMaxChoices = 4096;
 
-void want(GrammarKind kind, std::string text, const std::string& path, GenerationSpec& spec) {
+void set_constraint(GrammarKind kind, std::string text, const std::string& path, GenerationSpec& spec) {
   if (spec.wanted)
-    throw ApiError(400, path + " comes beside another field that says what the answer follows: send one of them", path);
+    throw ApiError(400, path + " is a second constraint on the answer: send one of them", path);
   GenerationSpec::Wanted& wanted = spec.wanted.emplace();
   wanted.text.kind = kind;
   wanted.text.text = std::move(text);
   wanted.path = path;
 }
 
-// A schema as JSON, or as a text of JSON.
+// A schema is JSON, or a string that contains JSON.
 void read_schema_value(const JsonValue& schema, const std::string& path, GenerationSpec& spec) {
   if (!schema.is_object() && !schema.is_boolean() && !schema.is_string())
     refuse_value(path, "must be a JSON Schema: an object, true or false");
   std::string text = schema.is_string() ? schema.get<std::string>() : dump_json(schema);
-  want(GrammarKind::kSchema, std::move(text), path, spec);
+  set_constraint(GrammarKind::kSchema, std::move(text), path, spec);
 }
 
-// One of the four that vLLM has under two kinds of names.
+// Reads one of the four kinds of constraints, which vLLM offers under two sets of names.
 void read_structure(const Fields& fields, const char* name, std::string_view kind, const std::string& path,
                     GenerationSpec& spec) {
   const JsonValue* value = fields.find(name);
@@ -40,10 +40,10 @@ void read_structure(const Fields& fields, const char* name, std::string_view kin
   if (kind == "choice") {
     const auto choices = fields.strings(name, kMaxChoices, kMaxGrammarBytes);
     if (choices->empty()) fields.refuse(name, "must hold at least one text");
-    return want(GrammarKind::kRegex, regex_of_choices(*choices), path, spec);
+    return set_constraint(GrammarKind::kRegex, regex_of_choices(*choices), path, spec);
   }
   const GrammarKind grammar = kind == "regex" ? GrammarKind::kRegex : GrammarKind::kGrammar;
-  want(grammar, *fields.string(name, kMaxGrammarBytes), path, spec);
+  set_constraint(grammar, *fields.string(name, kMaxGrammarBytes), path, spec);
 }
 
 void read_structured_outputs(const JsonValue& value, GenerationSpec& spec) {
@@ -53,7 +53,7 @@ void read_structured_outputs(const JsonValue& value, GenerationSpec& spec) {
   for (const char* kind : {"json", "regex", "choice", "grammar"})
     read_structure(inner, kind, kind, fmt::format("structured_outputs.{}", kind), spec);
   if (inner.boolean("json_object").value_or(false))
-    want(GrammarKind::kSchema, R"({"type":"object"})", "structured_outputs.json_object", spec);
+    set_constraint(GrammarKind::kSchema, R"({"type":"object"})", "structured_outputs.json_object", spec);
   if (!spec.wanted && !value.empty())
     refuse_value("structured_outputs", "must have one of json, regex, choice, grammar and json_object");
 }
@@ -70,7 +70,7 @@ void read_format(const JsonValue& format, const std::string& path, GenerationSpe
   const Fields inner(nested ? *nested : format, nested ? path + ".json_schema." : path + ".");
   inner.boolean("strict");
   const JsonValue* schema = inner.find("schema");
-  if (!schema && type == "json_schema") inner.refuse("schema", "is missing: it is what the answer is to follow");
+  if (!schema && type == "json_schema") inner.refuse("schema", "is missing: the answer must follow a schema");
   const std::string where = path + (nested ? ".json_schema.schema" : ".schema");
   read_schema_value(schema ? *schema : JsonValue{{"type", "object"}}, schema ? where : path, spec);
 }
@@ -88,7 +88,7 @@ void read_constraint(const Fields& fields, GenerationSpec& spec) {
 
 namespace {
 
-// Of a message that begins with a place in the request.
+// Makes an ApiError from a message that may begin with a place in the request.
 ApiError refusal(const Error& error, const std::string& fallback) {
   const std::string what = error.what();
   const size_t colon = what.find(": ");
@@ -97,7 +97,7 @@ ApiError refusal(const Error& error, const std::string& fallback) {
 }
 
 void check_writes(const ServedModel& model, const std::string& path) {
-  if (!model.writes()) throw ApiError(400, "this model makes vectors of texts and writes no answer", path);
+  if (!model.writes()) throw ApiError(400, "this model embeds texts and writes no answer", path);
 }
 
 MarkerSpelling spelling_of(const ServedModel& model) {
@@ -108,17 +108,17 @@ MarkerSpelling spelling_of(const ServedModel& model) {
   return MarkerSpelling(std::move(tokens));
 }
 
-// How the answer's reasoning goes with a grammar. A prompt that has begun it or closed it says so; else it may come
-// where the model's template knows it.
+// Whether reasoning may or must come before the grammar. The end of the prompt says whether reasoning is open or
+// closed. Otherwise, reasoning is allowed if the model's template knows it.
 AnswerRules::Reasoning reasoning_of(const ServedModel& model, const AnswerForm& form) {
   using enum AnswerRules::Reasoning;
   const CallFormat& format = *form.format;
-  if (form.in_reasoning) return format.syntax == CallSyntax::kChannel || format.call_ends_reasoning ? kOpen : kBehind;
+  if (form.in_reasoning) return format.syntax == CallSyntax::kChannel || format.call_ends_reasoning ? kOpen : kBefore;
   const bool knows = model.chat().source().find(trim(format.think_begin)) != std::string::npos;
   return knows && !form.closed_reasoning ? kMay : kNone;
 }
 
-// The names that a format's calls can have: the parser reads no others.
+// Throws Error for a tool's name that the parser of the format's calls cannot read.
 void check_name(const CallFormat& format, const CallableTool& tool) {
   const auto is_plain = [&](char c) {
     return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.' ||
@@ -129,7 +129,7 @@ void check_name(const CallFormat& format, const CallableTool& tool) {
                 format.name, printable(tool.name, 64));
 }
 
-// What the content follows, with the server's way to read schemas.
+// The grammar of the content, with the server's options for schemas.
 GrammarText content_rule(const ServedModel& model, const GenerationSpec& spec) {
   GrammarText grammar = spec.wanted->text;
   grammar.any_order = model.any_order();
@@ -154,11 +154,11 @@ AnswerRules rules_of(const ServedModel& model, const AnswerForm& form, const Gen
   return rules;
 }
 
-// Whether content alone is asked for, and nothing may come before or around it.
+// Whether the grammar is only about the content, and nothing may come before or around the content.
 bool is_plain(const AnswerRules& rules) {
-  const bool behind =
-      rules.reasoning == AnswerRules::Reasoning::kNone || rules.reasoning == AnswerRules::Reasoning::kBehind;
-  return rules.calls == AnswerRules::Calls::kNone && behind && rules.format->answer_begin.empty();
+  const bool excludes_reasoning =
+      rules.reasoning == AnswerRules::Reasoning::kNone || rules.reasoning == AnswerRules::Reasoning::kBefore;
+  return rules.calls == AnswerRules::Calls::kNone && excludes_reasoning && rules.format->answer_begin.empty();
 }
 
 }  // namespace
@@ -183,7 +183,7 @@ void constrain_answer(const ApiCall& call, AnswerForm& form, GenerationSpec& spe
     throw ApiError(400, fmt::format("the call format of this model, {}, has no calls", form.format->name), "tools");
   try {
     const AnswerRules rules = rules_of(model, form, spec);
-    if (rules.reasoning == AnswerRules::Reasoning::kBehind) {
+    if (rules.reasoning == AnswerRules::Reasoning::kBefore) {
       const std::string end(trim(form.format->think_end));
       spec.constraint_start = {end, model.tokenizer().find(end).value_or(-1)};
     }

@@ -14,8 +14,8 @@
 namespace ingot {
 namespace {
 
-// Builds the value from events. Members are appended without looking for their names, which ordered_json would do one
-// by one, and names are compared when the object is whole.
+// Builds the value from parser events. Appends members without a search, because ordered_json would search all earlier
+// members each time. Checks for duplicate names when the object is complete.
 class Builder {
  public:
   void on_event(const JsonEvent& event) {
@@ -56,7 +56,7 @@ class Builder {
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
     if (twice != names.end())
-      throw ApiError(400, fmt::format("request body: key '{}' stands twice in the object that ends at offset {}",
+      throw ApiError(400, fmt::format("request body: key '{}' occurs twice in the object that ends at offset {}",
                                       printable(*twice, 64), end));
   }
 
@@ -69,7 +69,7 @@ class Builder {
 
 JsonValue parse_request_json(std::string_view body) {
   if (body.find_first_not_of(" \t\r\n") == body.npos)
-    throw ApiError(400, "request body: it is empty; a JSON object is needed");
+    throw ApiError(400, "request body: empty; send a JSON object");
   Builder builder;
   try {
     walk_json(body, "request body", [&](const JsonEvent& event) { builder.on_event(event); });
@@ -78,8 +78,8 @@ JsonValue parse_request_json(std::string_view body) {
   }
   JsonValue json = builder.take();
   if (!json.is_object())
-    throw ApiError(400, fmt::format("request body: a JSON object is needed, this is {}", json.type_name()));
-  Fields(json).string("model");  // a name, also where there is only one
+    throw ApiError(400, fmt::format("request body: must be a JSON object, not {}", json.type_name()));
+  Fields(json).string("model");  // checks the type, even if the server has one model
   return json;
 }
 

@@ -13,21 +13,21 @@ using enum FieldUse;
 
 constexpr uint16_t kText = kChat | kCompletions | kResponses | kMessages;
 constexpr uint16_t kOpenAi = kChat | kCompletions | kResponses;
-constexpr uint16_t kTemplated = kChat | kTokenize | kTemplate;  // OpenAI's messages, put through the template
+constexpr uint16_t kTemplated = kChat | kTokenize | kTemplate;  // OpenAI's messages, for the template
 constexpr uint16_t kAnthropic = kMessages | kCountTokens;
 constexpr uint16_t kAll = 0xffff;
 
-// Not JSON: whatever the field says asks for something.
+// Marks a field that is refused with any value. Not valid JSON on purpose.
 constexpr const char* kNever = "-";
 
 constexpr const char* kNoMemory =
-    "is not supported: this server keeps nothing, so send the whole conversation as input";
+    "is not supported: this server stores nothing, so send the whole conversation as input";
 constexpr const char* kTextOnly = "is not supported: this server reads and writes text only";
-constexpr const char* kNotNames = "is not supported: words in front of a text are asked for with prompt_name";
+constexpr const char* kNotNames = "is not supported: choose the text before each input with prompt_name";
 
 constexpr KnownField kFields[] = {
     {"model", kAll, kString},
-    // What is said, and how it becomes a prompt.
+    // The prompt.
     {"messages", kTemplated | kAnthropic, kArray},
     {"prompt", kCompletions, kString | kArray},
     {"prompt", kTokenize, kString},
@@ -57,7 +57,7 @@ constexpr KnownField kFields[] = {
     {"with_pieces", kTokenize, kBool},
     {"return_token_strs", kTokenize, kBool},
     {"tokens", kDetokenize, kArray},
-    // How long the answer is, and what ends it.
+    // The length of the answer, and what ends it.
     {"max_tokens", kChat | kCompletions | kMessages, kInteger},
     {"max_completion_tokens", kChat, kInteger},
     {"max_output_tokens", kResponses, kInteger},
@@ -68,7 +68,7 @@ constexpr KnownField kFields[] = {
     {"ignore_eos", kText, kBool},
     {"include_stop_str_in_output", kText, kBool},
     {"skip_special_tokens", kText, kBool},
-    // How tokens are drawn.
+    // Sampling.
     {"temperature", kText, kNumber},
     {"top_p", kText, kNumber},
     {"top_k", kText, kInteger},
@@ -83,7 +83,7 @@ constexpr KnownField kFields[] = {
     {"logit_bias", kText, kObject},
     {"n", kChat | kCompletions, kInteger},
     {"best_of", kText, kInteger},
-    // In what form it comes.
+    // The form of the answer.
     {"stream", kText, kBool},
     {"stream_options", kChat | kCompletions, kObject},
     {"stream_options", kResponses, kObject, kIgnored},
@@ -100,11 +100,11 @@ constexpr KnownField kFields[] = {
     {"echo", kChat | kCompletions, kBool},
     {"reasoning_format", kChat, kString},
     {"metadata", kResponses, kObject},
-    // Whose it is, and what it shares.
+    // Priority and cache sharing.
     {"priority", kText, kInteger},
     {"cache_salt", kText, kString},
     {"cache_prompt", kText, kBool},
-    // Vectors and ranks.
+    // Embeddings and reranking.
     {"encoding_format", kEmbeddings, kString},
     {"dimensions", kEmbeddings, kInteger},
     {"prompt_name", kEmbeddings, kString},
@@ -114,7 +114,7 @@ constexpr KnownField kFields[] = {
     {"top_n", kRerank, kInteger},
     {"return_documents", kRerank, kBool},
 
-    // What changes nothing here: accounts, shelves and speeds of other servers.
+    // Fields without effect here: accounts, storage and service levels of other servers.
     {"metadata", kChat | kMessages, kObject, kIgnored},
     {"user", kText | kEmbeddings | kRerank, kString, kIgnored},
     {"parallel_tool_calls", kTokenize | kTemplate, kBool, kIgnored},
@@ -141,11 +141,11 @@ constexpr KnownField kFields[] = {
     {"betas", kAnthropic, kArray, kIgnored},
     {"billing_policy", kMessages, kAny, kIgnored},
     {"fallback_credit_token", kMessages, kString, kIgnored},
-    {"length_penalty", kText, kNumber, kIgnored},  // of beams
+    {"length_penalty", kText, kNumber, kIgnored},  // for beam search only
     {"request_id", kText, kString, kIgnored},
     {"id_slot", kText, kInteger, kIgnored},
 
-    // What the answer is to follow.
+    // Constraints.
     {"response_format", kText, kObject},
     {"output_config.format", kMessages, kObject},
     {"output_config.format", kCountTokens, kObject, kIgnored},
@@ -160,9 +160,10 @@ constexpr KnownField kFields[] = {
     {"guided_grammar", kText, kString},
     {"structured_outputs", kText, kObject},
 
-    // What would change the answer, and is not there.
-    {"text.verbosity", kResponses, kString, kRefused, R"("medium")", "must be \"medium\": there is no other here"},
-    {"verbosity", kChat, kString, kRefused, R"("medium")", "must be \"medium\": there is no other here"},
+    // Fields that would change the answer and are not supported.
+    {"text.verbosity", kResponses, kString, kRefused, R"("medium")",
+     "must be \"medium\": this server supports no other value"},
+    {"verbosity", kChat, kString, kRefused, R"("medium")", "must be \"medium\": this server supports no other value"},
     {"guided_whitespace_pattern", kText, kString, kRefused},
     {"bad_words", kText, kAny, kRefused},
     {"allowed_token_ids", kText, kAny, kRefused},
@@ -173,18 +174,18 @@ constexpr KnownField kFields[] = {
     {"dynatemp_range", kText, kNumber, kRefused},
     {"dry_multiplier", kText, kNumber, kRefused},
     {"xtc_probability", kText, kNumber, kRefused},
-    {"n_predict", kText, kInteger, kRefused, "-1", "is not read here: say max_tokens"},
-    {"n_probs", kText, kInteger, kRefused, "0", "is not read here: say logprobs"},
+    {"n_predict", kText, kInteger, kRefused, "-1", "is not supported: use max_tokens"},
+    {"n_probs", kText, kInteger, kRefused, "0", "is not supported: use logprobs"},
     {"lora", kText, kAny, kRefused},
     {"chat_template", kTemplated | kText, kString, kRefused},
     {"add_special_tokens", kChat, kBool, kRefused, "", "is not supported: the template writes them"},
     {"include_reasoning", kChat, kBool, kRefused, "true"},
-    {"return_tokens_as_token_ids", kChat | kCompletions, kBool, kRefused, "", "is not read here: say return_token_ids"},
+    {"return_tokens_as_token_ids", kChat | kCompletions, kBool, kRefused, "", "is not supported: use return_token_ids"},
     {"truncate_prompt_tokens", kText | kEmbeddings | kRerank, kInteger, kRefused, "",
-     "is not supported: nothing is cut silently here"},
+     "is not supported: this server never cuts a text silently"},
     {"prefix", kText, kAny, kRefused},
-    {"functions", kText, kArray, kRefused, "", "is not supported: say tools"},
-    {"function_call", kText, kAny, kRefused, R"("none")", "is not supported: say tool_choice"},
+    {"functions", kText, kArray, kRefused, "", "is not supported: use tools"},
+    {"function_call", kText, kAny, kRefused, R"("none")", "is not supported: use tool_choice"},
     {"audio", kText, kAny, kRefused, "", kTextOnly},
     {"modalities", kText, kArray, kRefused, R"(["text"])", kTextOnly},
     {"image", kResponses, kAny, kRefused, "", kTextOnly},
@@ -192,18 +193,18 @@ constexpr KnownField kFields[] = {
     {"moderation", kChat | kResponses, kAny, kRefused},
     {"top_logprobs", kResponses, kInteger, kRefused},
     {"include", kResponses, kArray, kRefused, R"(["reasoning.encrypted_content"])",
-     "is not supported: the answer has all that there is"},
+     "is not supported: the answer has every output already"},
     {"reasoning.context", kResponses, kAny, kRefused, R"("auto")"},
     {"reasoning.mode", kResponses, kAny, kRefused, R"("standard")"},
     {"previous_response_id", kResponses, kString, kRefused, kNever, kNoMemory},
     {"conversation", kResponses, kString | kObject, kRefused, kNever, kNoMemory},
     {"prompt", kResponses, kObject, kRefused, kNever, kNoMemory},
     {"context_management", kResponses, kAny, kRefused, "", kNoMemory},
-    {"context_management", kMessages, kAny, kRefused,  // as Claude Code sends it, it clears nothing
+    {"context_management", kMessages, kAny, kRefused,  // Claude Code sends this value, which clears nothing
      R"({"edits":[{"type":"clear_thinking_20251015","keep":"all"}]})", kNoMemory},
-    {"background", kResponses, kBool, kRefused, "", "is not supported: this server keeps nothing"},
+    {"background", kResponses, kBool, kRefused, "", "is not supported: this server stores nothing"},
     {"truncation", kResponses, kString, kRefused, R"("disabled")",
-     "must be \"disabled\": nothing is cut silently here"},
+     "must be \"disabled\": this server never cuts a text silently"},
     {"container", kMessages, kAny, kRefused, "", "is not supported: this server runs no tools"},
     {"mcp_servers", kMessages, kArray, kRefused, "", "is not supported: this server runs no tools"},
     {"compaction", kMessages, kAny, kRefused, "", kNoMemory},
@@ -218,7 +219,7 @@ constexpr KnownField kFields[] = {
     {"rank_fields", kRerank, kArray, kRefused},
     {"max_chunks_per_doc", kRerank, kInteger, kRefused},
     {"max_tokens_per_doc", kRerank, kInteger, kRefused},
-    {"top_k", kRerank, kInteger, kRefused, kNever, "is not read here: say top_n"},
+    {"top_k", kRerank, kInteger, kRefused, kNever, "is not supported: use top_n"},
 };
 
 uint8_t type_of(const JsonValue& value) {
@@ -238,16 +239,16 @@ std::string type_words(uint8_t types) {
   return words;
 }
 
-// Whether a value that cannot be honoured asks for nothing.
+// Whether the value of an unsupported field asks for nothing.
 bool is_harmless(const KnownField& field, const JsonValue& value) {
   const std::string_view harmless = field.harmless;
   if (harmless == kNever) return false;
   if (value.is_structured() && value.empty()) return true;
   if (harmless.empty()) return value == false || value == 0;
-  return nlohmann::json(value) == nlohmann::json::parse(harmless);  // in which the order of members says nothing
+  return nlohmann::json(value) == nlohmann::json::parse(harmless);  // ignores the order of members
 }
 
-// Null where there is none, at the top or in an object.
+// Finds a field at the top or in an object. Returns null if it is absent or null.
 const JsonValue* find_field(const JsonValue& body, std::string_view name) {
   const size_t dot = name.find('.');
   const auto found = body.find(name.substr(0, dot));

@@ -1,4 +1,4 @@
-// /v1/chat/completions: OpenAI's chat, streamed and not.
+// /v1/chat/completions: OpenAI's chat API.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -31,7 +31,7 @@ JsonValue logprobs_json(const std::vector<TokenText>& tokens) {
   return {{"content", std::move(content)}};
 }
 
-// What some events of an answer come to, as a message or a delta has it.
+// The content of some events, in the parts that a message or a delta has.
 struct Parts {
   struct Call {
     int index = 0;
@@ -58,7 +58,7 @@ void Parts::add(const AnswerEvents& events) {
   }
 }
 
-// A delta's tool_calls: what has been said of a call before is not said again.
+// Appends a delta's tool_calls. Only the first delta of a call has the call's id and name.
 void append_calls(std::string& out, const std::vector<Parts::Call>& calls) {
   out += '[';
   for (const Parts::Call& call : calls) {
@@ -83,7 +83,7 @@ class ChatWriter final : public AnswerWriter {
     StreamFields stream;
     int n = 1;
     bool logprobs = false, prompt_logprobs = false;
-    std::string echo;  // the last message, which comes before each answer's text
+    std::string echo;  // the last message, which precedes each answer's text
     AnswerForm form;
   };
   explicit ChatWriter(Options options) : o_(std::move(options)) {
@@ -181,7 +181,7 @@ class ChatWriter final : public AnswerWriter {
   JsonValue message(const Parts& parts) const {
     JsonValue json = {{"role", "assistant"}, {"content", o_.echo + parts.content}};
     if (json["content"] == "" && !parts.calls.empty()) json["content"] = nullptr;
-    // Under both of the names that clients look for.
+    // Some clients look for the one name, some for the other.
     if (!parts.reasoning.empty()) json["reasoning_content"] = json["reasoning"] = parts.reasoning;
     for (const Parts::Call& call : parts.calls)
       json["tool_calls"].push_back(
@@ -205,8 +205,8 @@ class ChatWriter final : public AnswerWriter {
         {"id", id_}, {"object", object}, {"created", created_}, {"model", o_.model}, {"choices", std::move(choices)}};
   }
 
-  // Of text, not of JSON values: there is one for each token. `delta`, `more` and `totals` are members in JSON: of the
-  // delta, of the choice with a comma after each, and of the event with a comma before each.
+  // Builds text instead of JSON values, because this is called for each token. `delta` has members of the delta. `more`
+  // has members of the choice, with a comma after each. `totals` has members of the event, with a comma before each.
   void event(int choice, std::string_view delta, std::string_view more, const char* reason, std::string_view totals,
              std::string& out) const {
     frame_.begin(out);
@@ -224,7 +224,7 @@ class ChatWriter final : public AnswerWriter {
   std::string failure_;
 };
 
-// logprobs and top_logprobs; true when they are wanted.
+// Reads logprobs and top_logprobs. Returns whether they are wanted.
 bool read_logprobs(const Fields& fields, SamplingParams& sampling) {
   const bool wanted = fields.boolean("logprobs").value_or(false);
   const auto top = fields.integer("top_logprobs", 0, 20);
@@ -233,7 +233,7 @@ bool read_logprobs(const Fields& fields, SamplingParams& sampling) {
   return wanted;
 }
 
-// vLLM's switch: the answer comes after the last message, where that is an assistant's too.
+// vLLM's `echo`: the answer begins with the last message, if that is an assistant's.
 std::string echoed(const Fields& fields) {
   if (!fields.boolean("echo").value_or(false)) return "";
   const JsonValue& last = fields.at("messages").back();

@@ -1,4 +1,4 @@
-// /v1/completions: text that goes on where a prompt ends. Prompts are text or token ids, one or several.
+// /v1/completions: text that continues a prompt. Prompts are text or token ids, one or several.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMaxPrompts = 128;
 
-// How many characters there have been. Of one that is not complete the first bytes wait.
+// Counts characters. Holds back the first bytes of an incomplete character.
 class CharacterCount {
  public:
   void add(std::string_view bytes) {
@@ -87,8 +87,8 @@ class CompletionWriter final : public AnswerWriter {
   }
 
  private:
-  // tokens, token_logprobs, top_logprobs ({token: logprob}) and text_offset: the character of the text in which the
-  // token begins.
+  // Members: tokens, token_logprobs, top_logprobs ({token: logprob}), and text_offset, the index of the character at
+  // which the token begins.
   static JsonValue logprobs_json(const std::vector<TokenText>& tokens, CharacterCount& count) {
     JsonValue json = {{"tokens", JsonValue::array()},
                       {"token_logprobs", JsonValue::array()},
@@ -96,7 +96,7 @@ class CompletionWriter final : public AnswerWriter {
                       {"text_offset", JsonValue::array()}};
     for (const TokenText& token : tokens) {
       json["tokens"].push_back(token.bytes);
-      const bool has_none = std::isnan(token.logprob);  // nor has it rivals
+      const bool has_none = std::isnan(token.logprob);  // such a token has no rivals either
       json["token_logprobs"].push_back(has_none ? JsonValue() : JsonValue(std::max(token.logprob, -9999.0f)));
       JsonValue top = JsonValue::object();
       for (const TopToken& one : token.top) top[one.bytes] = std::max(one.logprob, -9999.0f);
@@ -124,7 +124,7 @@ class CompletionWriter final : public AnswerWriter {
     frame_.begin(out);
     if (o_.logprobs || o_.stream.token_ids) {
       out += dump_json(choice_json(choice, d.text, d.tokens, counts_[choice], reason));
-    } else {  // as that, but there is one for each token
+    } else {  // the same JSON, written faster, because this runs for each token
       fmt::format_to(std::back_inserter(out), R"({{"index":{},"text":)", choice);
       append_json_string(out, d.text);
       out += R"(,"logprobs":null,"finish_reason":)";
@@ -145,12 +145,12 @@ class CompletionWriter final : public AnswerWriter {
   const std::string id_ = random_id("cmpl-");
   const int64_t created_ = std::time(nullptr);
   const EventFrame frame_{envelope(JsonValue::array())};
-  std::map<int, CharacterCount> counts_;  // of each choice's text so far
+  std::map<int, CharacterCount> counts_;  // per choice: characters written so far
   std::string failure_;
 };
 
-// With a suffix, what is to be written comes between the prompt and it. Then both are text and nothing else: a control
-// token's name in a file that somebody edits is none.
+// With a suffix, the model writes what goes between prompt and suffix. Both are plain text then: the name of a control
+// token in a source file must not become that token.
 std::vector<Prompt> read_completion_prompts(const Fields& fields, const ServedModel& model) {
   const Tokenizer& tokenizer = model.tokenizer();
   const std::string suffix = fields.string("suffix").value_or("");
@@ -159,11 +159,11 @@ std::vector<Prompt> read_completion_prompts(const Fields& fields, const ServedMo
     return tokenizer.encode(text, {.add_special = add_special && suffix.empty(), .parse_special = suffix.empty()});
   });
   if (suffix.empty()) return prompts;
-  if (fields.boolean("echo").value_or(false)) fields.refuse("suffix", "does not go with echo");
+  if (fields.boolean("echo").value_or(false)) fields.refuse("suffix", "cannot be combined with echo");
   const std::vector<int32_t> after = tokenizer.encode(suffix, {.add_special = false});
   for (Prompt& prompt : prompts) {
     auto tokens = infill_prompt(tokenizer, prompt.tokens, after, add_special);
-    if (!tokens) fields.refuse("suffix", "is for models that have tokens for filling in, and this one has none");
+    if (!tokens) fields.refuse("suffix", "needs a model with fill-in-the-middle tokens; this model has none");
     prompt.tokens = std::move(*tokens);
   }
   return prompts;
@@ -182,7 +182,7 @@ void answer_completions(const ApiCall& call) {
   spec.wants_tokens = logprobs || stream.token_ids;
   read_max_tokens(fields, {"max_tokens"}, spec, spec.echo ? 0 : 1);
   spec.prompt_only = spec.max_tokens == 0;
-  if (spec.prompt_only) spec.max_tokens = 1;  // which is drawn, and nobody hears of
+  if (spec.prompt_only) spec.max_tokens = 1;  // the sampled token is dropped
   for (Prompt& prompt : read_completion_prompts(fields, model)) {
     check_prompt(model, prompt.tokens, spec.max_tokens, prompt.path.c_str());
     spec.prompts.push_back(std::move(prompt.tokens));

@@ -1,4 +1,5 @@
-// /v1/embeddings: vectors of texts, from models made for that. Texts or token ids, one or several; numbers or base64.
+// /v1/embeddings: vectors for one or several texts or lists of token ids, as numbers or base64. Needs an embedding
+// model.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,17 +16,16 @@ namespace {
 
 constexpr size_t kMaxInputs = 2048;
 
-// How the vectors are to be written.
+// The form of the vectors.
 struct Form {
-  size_t n_kept = 0;  // numbers of each
+  size_t n_kept = 0;  // numbers kept of each vector
   bool base64 = false;
 };
 
-// What the model's makers put in front of a text: of the prompt that is asked for by name, or of the one that they
-// always want.
+// The text that the model's makers put before an input: the prompt with the given name, or the default prompt.
 std::string read_prefix(const Fields& fields, const EmbedFacts& facts) {
   if (auto prompt = facts.find_prompt(fields.string("prompt_name", 256).value_or(""))) return std::move(*prompt);
-  fields.refuse("prompt_name", "must be one that the model has: " + facts.prompt_names());
+  fields.refuse("prompt_name", "must be a prompt of the model: " + facts.prompt_names());
 }
 
 size_t read_dimensions(const Fields& fields, const Embedder& embedder) {
@@ -56,7 +56,7 @@ std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder
   const bool cut = fields.boolean("truncate").value_or(false);
   const std::string prefix = read_prefix(fields, embedder.facts());
   const int n_prompt = embedder.prompt_tokens(prefix);
-  int n_before = 0;  // of token ids
+  int n_before = 0;  // number of prompt tokens before the input's own
   for (Prompt& one : read_prompts(fields, "input", kMaxInputs, [&](const std::string& text) {
          n_before = n_prompt;
          return embedder.tokenizer().encode(prefix + text);
@@ -91,7 +91,7 @@ std::string base64_of(std::span<const float> numbers) {
   return out;
 }
 
-// The first numbers of a vector; of length 1 again when there were more.
+// Cuts a vector to its first numbers, and then scales it to length 1 again.
 std::span<float> shortened(std::span<float> vector, size_t n_kept) {
   if (n_kept == vector.size()) return vector;
   double squares = 0;
@@ -100,7 +100,7 @@ std::span<float> shortened(std::span<float> vector, size_t n_kept) {
   return vector.first(n_kept);
 }
 
-// Written by hand: a large answer has millions of numbers.
+// Writes the JSON by hand, because a large answer has millions of numbers.
 std::string body_of(EmbedAnswer& answer, const Form& form, const std::string& model) {
   const size_t n_texts = answer.n_texts, dim = answer.rows.size() / n_texts;
   std::string out = R"({"object":"list","data":[)";

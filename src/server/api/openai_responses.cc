@@ -1,5 +1,4 @@
-// /v1/responses: OpenAI's newer API, without its memory: every request brings its whole conversation, and nothing is
-// stored.
+// /v1/responses: OpenAI's newer API. The server stores nothing, so each request brings its whole conversation.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -16,14 +15,14 @@ namespace {
 
 constexpr auto kTextTypes = {"input_text", "output_text", "text"};
 
-// The assistant's message that reasoning and calls belong to: they may come before it, or without it.
+// The assistant message to which the next call belongs. Adds an empty message if the last one is not an assistant's.
 JsonValue& open_turn(JsonValue& messages) {
   if (messages.empty() || messages.back()["role"] != "assistant")
     messages.push_back({{"role", "assistant"}, {"content", ""}});
   return messages.back();
 }
 
-// Reasoning stands before what it led to. Of reasoning that is encrypted elsewhere nothing can be shown.
+// Reasoning precedes the message or call that it led to. Encrypted reasoning is skipped, because it cannot be read.
 void append_reasoning(const JsonValue& item, const std::string& where, JsonValue& messages) {
   const auto content = item.find("content");
   if (content == item.end() || content->is_null()) return;
@@ -86,12 +85,12 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model,
   return chat_prompt(model, std::move(messages), form.tools, variables, "input");
 }
 
-// An item of the output: reasoning, a message or a call. The first two have one part of text, and events that differ in
-// names.
+// An item of the output: reasoning, a message or a call. Reasoning and messages have one part of text each; only the
+// names of their events differ.
 struct Item {
   enum class Kind : uint8_t { kReasoning, kMessage, kCall };
   Kind kind = Kind::kMessage;
-  std::string id, text;  // of a call, its arguments
+  std::string id, text;  // for a call: its arguments
   std::string call_id = {}, name = {};
   bool whole = true;
 
@@ -125,7 +124,7 @@ struct Item {
 
 class ResponsesWriter final : public AnswerWriter {
  public:
-  // `echo`: the request's own settings, which the answer repeats.
+  // `echo`: settings of the request, which the answer repeats.
   ResponsesWriter(std::string model, JsonValue echo, const AnswerForm& form)
       : model_(std::move(model)), echo_(std::move(echo)), reader_(form), counter_(form) {}
 
@@ -165,7 +164,7 @@ class ResponsesWriter final : public AnswerWriter {
   }
   const char* item_status() const { return end_.failure.empty() ? status() : "incomplete"; }
 
-  // What follows adds to the items, and tells of it where there is an `out`: in a stream.
+  // The functions below add to the items. In a stream, `out` is set and gets the events.
   void open(Item item, std::string* out) {
     close(out, "completed");
     items_.push_back(std::move(item));
@@ -221,7 +220,7 @@ class ResponsesWriter final : public AnswerWriter {
     close(out, item_status());
   }
 
-  // Tokens up to the first that says or calls something.
+  // Counts the tokens before the first that adds content or a call.
   void count_reasoning(const std::vector<TokenText>& tokens) {
     for (const TokenText& token : tokens) {
       for (const AnswerEvent& event : counter_.read(token.bytes)) {
@@ -255,7 +254,7 @@ class ResponsesWriter final : public AnswerWriter {
                              {"output_tokens_details", {{"reasoning_tokens", has_reasoning_ ? n_before_said_ : 0}}},
                              {"total_tokens", t.prompt_tokens + t.completion_tokens}};
     JsonValue output = JsonValue::array();
-    // The last one alone may have been cut.
+    // Only the last item may be incomplete.
     for (const Item& item : items_)
       output.push_back(item.json(&item == &items_.back() ? item_status() : "completed", true));
     JsonValue json = object(status(), std::move(output), usage);
@@ -277,7 +276,7 @@ class ResponsesWriter final : public AnswerWriter {
   AnswerReader reader_, counter_;
   std::vector<Item> items_;
   ChoiceEnd end_;
-  bool is_open_ = false;  // the last item
+  bool is_open_ = false;  // the last item is still open
   bool has_reasoning_ = false, has_said_ = false;
   int n_before_said_ = 0;
   int sequence_ = 0;
@@ -320,7 +319,7 @@ void answer_responses(const ApiCall& call) {
   AnswerForm form;
   spec.prompts = {read_prompt(fields, model, form)};
   check_prompt(model, spec.prompts[0], spec.max_tokens, "input");
-  spec.wants_tokens = true;  // to count those of the reasoning
+  spec.wants_tokens = true;  // to count the tokens of the reasoning
   prepare_answer(model, spec, form);
   constrain_answer(call, form, spec);
   auto writer = std::make_unique<ResponsesWriter>(model.id(), echo_of(fields, spec, form), form);

@@ -55,7 +55,7 @@ void read_stops(const Fields& fields, const ServedModel& model, GenerationSpec& 
   spec.skip_special = fields.boolean("skip_special_tokens").value_or(true);
 }
 
-// OpenAI's clients name the newer role; templates know the older one.
+// OpenAI's clients use the newer role "developer"; many templates know only "system".
 void adapt_messages(JsonValue& messages, const ChatTemplate& chat) {
   if (!messages.is_array()) return;
   const bool knows_developer = chat.source().find("developer") != std::string::npos;
@@ -69,7 +69,7 @@ void adapt_messages(JsonValue& messages, const ChatTemplate& chat) {
   }
 }
 
-// Roles are OpenAI's, and those that the template compares with. What has no content has calls.
+// A role must be OpenAI's, or one that the template compares with. A message without content needs calls or reasoning.
 void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
   constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -84,14 +84,14 @@ void check_turns(const JsonValue& messages, const ChatTemplate& chat) {
       refuse_value(where + ".role", "must be system, developer, user, assistant or tool");
     const Fields fields(message, where + ".");
     for (const char* name : {"audio", "function_call"})
-      if (fields.find(name)) fields.refuse(name, "is not supported: say content or tool_calls");
+      if (fields.find(name)) fields.refuse(name, "is not supported: use content or tool_calls");
     const auto has = [&](const char* name) { return fields.find(name) && !fields.find(name)->empty(); };
     if (!fields.find("content") && !(role == "assistant" && (has("tool_calls") || has("reasoning_content"))))
       fields.refuse("content", "is missing");
   }
 }
 
-// Which field an Error about messages is about.
+// The field that an Error about messages refers to.
 std::string field_of(const std::string& what, const char* fallback) {
   for (const char* name : {"messages", "tools"})
     if (what.starts_with(name)) return what.substr(0, what.find_first_of(" :"));
@@ -133,7 +133,7 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
   const HttpRequest& request = call.request;
   spec.client = request.client.empty() ? request.peer : request.client;
   spec.cache_salt = request.client + '\n' + fields.string("cache_salt", 1024).value_or("");
-  // The salt is nobody else's, nor that of a later request.
+  // A random salt, so that the request shares no prefix with any other request.
   if (!fields.boolean("cache_prompt").value_or(true)) spec.cache_salt += random_id("\n");
 }
 
@@ -145,7 +145,7 @@ StreamFields read_generation(const ApiCall& call, const Fields& fields, Generati
   spec.stream = fields.boolean("stream").value_or(false);
   if (const JsonValue* options = fields.find("stream_options")) {
     const Fields inner(*options, "stream_options.");
-    if (!spec.stream) fields.refuse("stream_options", "is for streams: it needs \"stream\": true");
+    if (!spec.stream) fields.refuse("stream_options", "needs \"stream\": true");
     result.include_usage = inner.boolean("include_usage").value_or(false);
     result.continuous_usage = inner.boolean("continuous_usage_stats").value_or(false);
   }
@@ -153,7 +153,7 @@ StreamFields read_generation(const ApiCall& call, const Fields& fields, Generati
   spec.wants_progress = fields.boolean("return_progress").value_or(false) && spec.stream;
   spec.prompt_logprobs = static_cast<int>(fields.integer("prompt_logprobs", 0, 20).value_or(-1));
   if (spec.prompt_logprobs >= 0 && spec.stream)
-    fields.refuse("prompt_logprobs", "comes with whole answers only: it needs \"stream\": false");
+    fields.refuse("prompt_logprobs", "needs \"stream\": false");
   return result;
 }
 
@@ -164,7 +164,7 @@ void read_max_tokens(const Fields& fields, std::initializer_list<const char*> na
   }
   if (spec.max_tokens >= 0 && spec.min_tokens > spec.max_tokens)
     fields.refuse("min_tokens",
-                  fmt::format("is {}: the answer is to have at most {}", spec.min_tokens, spec.max_tokens));
+                  fmt::format("is {}: the answer may have at most {} tokens", spec.min_tokens, spec.max_tokens));
 }
 
 void check_scores(const Fields& fields, const char* field, const GenerationSpec& spec) {
@@ -173,12 +173,12 @@ void check_scores(const Fields& fields, const char* field, const GenerationSpec&
   for (const auto& prompt : spec.prompts)
     n += static_cast<int64_t>(prompt.size()) * (spec.echo ? spec.n : 1) * (spec.prompt_logprobs + 1);
   if (n > kMaxScores)
-    fields.refuse(field, fmt::format("would be {} numbers of these prompts: at most {}", n, kMaxScores));
+    fields.refuse(field, fmt::format("would return {} numbers for these prompts: at most {}", n, kMaxScores));
 }
 
 std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
                                  const JsonValue& variables, const char* param, ChatEnd end) {
-  if (!model.writes()) throw ApiError(400, "this model makes vectors of texts and has no template for messages", param);
+  if (!model.writes()) throw ApiError(400, "this model embeds texts and has no chat template", param);
   adapt_messages(messages, model.chat());
   if (messages.is_array() && messages.empty())
     throw ApiError(400, fmt::format("{} is empty: it needs at least one message", param), param);
@@ -191,7 +191,7 @@ std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, c
   }
 }
 
-// vLLM's two switches: what comes after the last message.
+// vLLM's two switches for the end of the prompt.
 static ChatEnd read_chat_end(const Fields& fields) {
   const bool goes_on = fields.boolean("continue_final_message").value_or(false);
   const bool answers = fields.boolean("add_generation_prompt").value_or(!goes_on);
@@ -262,10 +262,10 @@ void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, 
           400, fmt::format("{}[{}] is {}: token ids go from 0 to {}", param, i, prompt[i], model.info().n_vocab - 1),
           param);
   if (prompt.size() + wanted <= limit) return;
-  // Begun as OpenAI begins it: clients know the case by these words.
+  // OpenAI's first words, by which clients recognise the error.
   throw ApiError(
       400,
-      fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer is to have {}, "
+      fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer needs {}, "
                   "together {}: shorten the prompt or ask for less",
                   limit, prompt.size(), max_tokens > 0 ? fmt::format("up to {}", wanted) : "at least 1",
                   prompt.size() + wanted),

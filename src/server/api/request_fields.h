@@ -1,5 +1,5 @@
-// The fields that the text APIs share: sampling, lengths, stops, messages and tools, as a GenerationSpec. What this
-// engine cannot honour, and would change the answer, is refused by name rather than ignored.
+// Reads the fields that the text APIs share (sampling, lengths, stops, messages, tools) into a GenerationSpec. A field
+// that would change the answer and is not supported is refused by name, never ignored.
 #pragma once
 #include "server/api/api.h"
 #include "server/api/fields.h"
@@ -10,31 +10,31 @@ namespace ingot {
 
 struct AnswerForm;  // answer_form.h
 
-// Everything but the prompt, max_tokens, stream and n. A field that is absent is as the model's makers would have it.
-// Cached prefixes are shared by requests with the same key and cache_salt.
+// Reads everything except the prompt, max_tokens, stream and n. Absent fields get the defaults of the model's makers.
+// Requests with the same API key and cache_salt share cached prefixes.
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
 
-// How OpenAI's text APIs are to answer: n and stream become the spec's.
+// How an OpenAI text API must answer. `n` and `stream` are in the spec.
 struct StreamFields {
-  bool include_usage = false, continuous_usage = false;  // stream_options; which needs stream
+  bool include_usage = false, continuous_usage = false;  // stream_options, for streams only
   bool token_ids = false;                                // return_token_ids
-  bool timings = false;                                  // timings_per_token; which streams heed
+  bool timings = false;                                  // timings_per_token, for streams only
 };
-// That, and all of read_sampling.
+// Reads these fields, and calls read_sampling().
 StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec);
 
-// max_tokens is the first of `names` that is there; after read_sampling, for min_tokens fits into it.
+// Sets max_tokens from the first of `names` that is present. Call after read_sampling(), because min_tokens must fit.
 void read_max_tokens(const Fields& fields, std::initializer_list<const char*> names, GenerationSpec& spec,
                      int lowest = 1);
 
-// Log-probabilities of prompts are kept until the first token of the answer: refuses, naming `field`, what would be too
-// many.
+// Log-probabilities of prompts stay in memory until the answer's first token. Throws ApiError naming `field` if there
+// would be too many.
 void check_scores(const Fields& fields, const char* field, const GenerationSpec& spec);
 
-// Messages, tools and template variables of a chat request, as token ids; the form gets what the request says of calls.
-// Throws ApiError.
+// Encodes the messages, tools and template variables of a chat request. Stores what the request says about calls in the
+// form. Throws ApiError.
 std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model, AnswerForm& form);
-// The same of messages that another API's have become.
+// The same for messages that come from another API and are already in OpenAI's form.
 std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, const JsonValue& tools,
                                  const JsonValue& variables, const char* param, ChatEnd end = ChatEnd::kAnswer);
 
@@ -46,39 +46,40 @@ struct Prompt {
 std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, size_t max_count,
                                  const std::function<std::vector<int32_t>(const std::string&)>& encode);
 
-// A string, or parts of one of these types with a text each, as one text. Throws ApiError that names the part.
+// Returns a string, or the joined texts of an array of parts whose types are in `types`. Throws ApiError naming the
+// part.
 std::string content_text(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types);
 
-// Throws ApiError context_length_exceeded, with both numbers, for a prompt that leaves no room for an answer.
+// Throws ApiError context_length_exceeded, with both numbers, if the prompt leaves no room for an answer.
 void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, int max_tokens, const char* param);
 
-// Room in the queue, or ApiError 429.
+// Takes room for n sequences in the queue. Throws ApiError 429 if the queue is full.
 ServedModel::Ticket admit(ServedModel& model, int n);
 
-// {"prompt_tokens": ...} with details, and llama.cpp's {"prompt_n": ...}.
+// usage_json(): {"prompt_tokens": ...} with details. timings_json(): llama.cpp's {"prompt_n": ...}.
 JsonValue usage_json(const Totals& totals);
 JsonValue timings_json(const Totals& totals);
 // llama.cpp's {"total", "cache", "processed", "time_ms"}.
 JsonValue progress_json(const PromptState& prompt);
-// vLLM's: null of the first token, and of each other one {id: {"logprob", "rank", "decoded_token"}} of it and its
-// likeliest rivals; the rank is null where it is not among these.
+// vLLM's form: null for the first token, then for each token {id: {"logprob", "rank", "decoded_token"}} with the token
+// and its likeliest rivals. The token's rank is null if the token is not among these rivals.
 JsonValue prompt_logprobs_json(const std::vector<TokenText>& tokens);
 
 // "data: JSON\n\n".
 void append_event(std::string& out, const JsonValue& json);
-// The same piece by piece, where all but one choice of a stream's events stays as it is.
+// A frame around one choice, for streams in which only the choice changes from event to event.
 class EventFrame {
  public:
-  explicit EventFrame(const JsonValue& envelope /* which ends with empty "choices" */);
+  explicit EventFrame(const JsonValue& envelope /* its last member: "choices": [] */);
   void begin(std::string& out) const { out += head_; }
-  // After the choice; more: further members, with a comma before each.
+  // Call after the choice is written. `more`: further members of the event, with a comma before each.
   void end(std::string& out, std::string_view more = "") const;
 
  private:
   std::string head_;
 };
 
-// What a stream's fields ask for with each event, as further members of it.
+// Members that each event gets, as the stream's fields ask: totals or timings.
 std::string totals_members(const StreamFields& fields, const Totals& so_far);
 
 uint64_t random_seed();

@@ -1,4 +1,4 @@
-// /v1/rerank: documents in the order in which they answer a query, by a cross-encoder.
+// /v1/rerank: orders documents by how well they answer a query, with a cross-encoder.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ std::vector<EmbedText> read_pairs(const Fields& fields, const Embedder& embedder
   for (const std::string& document : documents) {
     Embedder::Pair pair = embedder.pair(*query, document, cut);
     const std::string path = fmt::format("documents[{}]", pairs.size());
-    if (pair.tokens.empty()) refuse_value(path, "has no tokens, nor has the query: they need at least one");
+    if (pair.tokens.empty()) refuse_value(path, "and the query have no tokens: they need at least one");
     if (pair.tokens.size() > static_cast<size_t>(embedder.max_tokens()))
       throw ApiError(400,
                      fmt::format("{} and the query have {} tokens, and this model reads at most {}: shorten them, or "

@@ -1,5 +1,4 @@
-// /tokenize, /detokenize and /apply-template: what the model's tokenizer and template make of a text, without the
-// model.
+// /tokenize, /detokenize and /apply-template: routes that use the model's tokenizer and template, but not the model.
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -20,7 +19,7 @@ JsonValue pieces_json(const Tokenizer& tokenizer, const std::vector<int32_t>& id
     JsonValue piece = {{"id", id}, {"piece", text}};
     const std::string printed = dump_json(text);
     if (printed.find("\xEF\xBF\xBD") != std::string::npos &&
-        text.find("\xEF\xBF\xBD") == std::string::npos) {  // part of a character
+        text.find("\xEF\xBF\xBD") == std::string::npos) {  // bytes of an incomplete character
       piece["piece"] = JsonValue::array();
       for (unsigned char byte : text) piece["piece"].push_back(byte);
     }
@@ -35,7 +34,7 @@ void answer_tokenize(const ApiCall& call) {
   const Fields fields(call.body);
   const ServedModel& model = *call.model;
   const auto content = fields.string("content", 16 << 20), prompt = fields.string("prompt", 16 << 20);
-  const bool llama = content.has_value();  // whose default is no BOS
+  const bool llama = content.has_value();  // llama.cpp's form, whose default is no BOS
   const auto& text = llama ? content : prompt;
   const bool add_tokens = fields.boolean("add_special_tokens").value_or(!llama);
   const bool add = fields.boolean("add_special").value_or(add_tokens),

@@ -11,12 +11,12 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxTools = 256;
-constexpr size_t kMaxName = 256;  // bytes, as AnswerParser has it
+constexpr size_t kMaxName = 256;  // bytes, as in AnswerParser
 
-// Where the members of a style's tools stand.
+// The names of a tool's members in one style.
 struct StyleNames {
   const char* type;
-  const char* function;  // the member that has the rest; null: beside the type
+  const char* function;  // the member that contains the rest; null: the rest stands beside the type
   const char* parameters;
 };
 constexpr StyleNames kStyles[] = {
@@ -24,7 +24,7 @@ constexpr StyleNames kStyles[] = {
 
 const StyleNames& names_of(ToolStyle style) { return kStyles[static_cast<size_t>(style)]; }
 
-// Whether a tool's type is one that templates know. A type that is absent is.
+// Whether templates know the tool's type. An absent type counts as known.
 bool is_known(const JsonValue& tool, const char* known, const std::string& where, AnswerForm& form) {
   if (!tool.is_object()) refuse_value(where, "must be an object");
   if (!tool.contains("type") || tool["type"].is_null()) return true;
@@ -35,7 +35,7 @@ bool is_known(const JsonValue& tool, const char* known, const std::string& where
   return false;
 }
 
-// A flat tool in the form that templates read.
+// Puts a flat tool into the form that templates read.
 JsonValue in_chat_form(const JsonValue& tool, const StyleNames& names, const std::string& where) {
   JsonValue function = {{"name", string_member(tool, "name", where)}};
   if (tool.contains("description") && !tool["description"].is_null())
@@ -55,7 +55,8 @@ void read_tool(const JsonValue& tool, const StyleNames& names, const std::string
     refuse_value(inner + ".name", fmt::format("must have 1 to {} bytes, not {}", kMaxName, name.size()));
   const auto is_same = [&](const CallableTool& other) { return other.name == name; };
   if (std::ranges::any_of(form.callable, is_same))
-    refuse_value(inner + ".name", fmt::format("is '{}' again: each tool needs a name of its own", printable(name, 64)));
+    refuse_value(inner + ".name",
+                 fmt::format("repeats the name '{}': each tool needs its own name", printable(name, 64)));
   const Fields fields(function, inner + ".");
   const JsonValue* parameters = fields.find(names.parameters);
   form.callable.push_back({.name = name,
@@ -65,7 +66,7 @@ void read_tool(const JsonValue& tool, const StyleNames& names, const std::string
   form.tools.push_back(names.function ? tool : in_chat_form(tool, names, where));
 }
 
-// Nothing but these tools may be called.
+// Restricts the callable tools to `kept`.
 void keep_callable(const std::set<std::string>& kept, const std::string& path, AnswerForm& form) {
   for (const std::string& name : kept)
     if (std::ranges::none_of(form.callable, [&](const CallableTool& tool) { return tool.name == name; }))
@@ -88,7 +89,7 @@ void force_one(const std::string& name, AnswerForm& form) {
   form.parallel_calls = false;
 }
 
-// The word that OpenAI's choice is, or the "mode" of one that allows some tools.
+// OpenAI's tool_choice as a string, or the "mode" of allowed_tools.
 ToolChoice choice_of_word(const JsonValue& word, const std::string& path) {
   if (word == "none") return ToolChoice::kNone;
   if (word == "auto") return ToolChoice::kAuto;
@@ -96,7 +97,8 @@ ToolChoice choice_of_word(const JsonValue& word, const std::string& path) {
   refuse_value(path, "must be \"none\", \"auto\", \"required\", a function or allowed_tools");
 }
 
-// {"type": "allowed_tools", "mode": "auto" or "required", "tools": [...]}, which chats have in a member of that name.
+// {"type": "allowed_tools", "mode": "auto" or "required", "tools": [...]}. Chat requests nest mode and tools in a
+// member "allowed_tools".
 void read_allowed(const JsonValue& choice, AnswerForm& form) {
   const bool is_nested = choice.contains("allowed_tools") && choice["allowed_tools"].is_object();
   const std::string path = is_nested ? "tool_choice.allowed_tools" : "tool_choice";
@@ -150,7 +152,7 @@ void read_tools(const Fields& fields, ToolStyle style, AnswerForm& form) {
   if (const JsonValue* choice = fields.find("tool_choice"))
     style == ToolStyle::kMessages ? read_anthropic_choice(*choice, form) : read_openai_choice(*choice, form);
   if (form.choice == ToolChoice::kRequired && form.callable.empty())
-    fields.refuse("tool_choice", "asks for a call, and the request has no tools that can be called");
+    fields.refuse("tool_choice", "requires a call, but the request has no tools to call");
   if (form.choice != ToolChoice::kNone) return;
   form.tools = nullptr;
   form.callable.clear();

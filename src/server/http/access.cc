@@ -57,7 +57,7 @@ std::vector<std::string> ApiKeys::read() const {
     if (const std::string_view key = trim(line); !key.empty()) keys.emplace_back(key);
     begin = end + 1;
   }
-  if (keys.size() == before) throw Error("{}: there is no API key in it; write one a line", printable(file_));
+  if (keys.size() == before) throw Error("{}: the file has no API key; write one key per line", printable(file_));
   return keys;
 }
 
@@ -70,9 +70,9 @@ void ApiKeys::reload_if_changed() {
     std::vector<std::string> keys = read();
     std::lock_guard lock(mutex_);
     keys_ = std::move(keys);
-    log_info("{} API keys read again", keys_.size());
+    log_info("reloaded {} API keys", keys_.size());
   } catch (const Error& error) {
-    log_warn("the API keys stay as they were: {}", error.what());
+    log_warn("the API keys were not reloaded: {}", error.what());
   }
 }
 

@@ -81,7 +81,7 @@ void parse_request_line(std::string_view line, HttpHead& head) {
   if (std::ranges::find(kMethods, method) == std::end(kMethods))
     throw ApiError(501, fmt::format("method {} is not known", printable(method, 32)));
   if (!version.starts_with("HTTP/") || version.size() != 8) bad("the request line does not end in an HTTP version");
-  if (version != "HTTP/1.1" && version != "HTTP/1.0") throw ApiError(505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+  if (version != "HTTP/1.1" && version != "HTTP/1.0") throw ApiError(505, "only HTTP/1.1 and HTTP/1.0 are supported");
   head.is_http_1_1 = version == "HTTP/1.1";
   head.is_head = method == "HEAD";
   head.request.method = head.is_head ? "GET" : std::string(method);
@@ -105,7 +105,7 @@ const std::string* only(const HttpRequest& request, std::string_view name) {
   const std::string* found = nullptr;
   for (const auto& [key, value] : request.headers) {
     if (key != name) continue;
-    if (found) bad(fmt::format("header {} stands there twice", name));
+    if (found) bad(fmt::format("header {} occurs twice", name));
     found = &value;
   }
   return found;
@@ -123,21 +123,21 @@ uint64_t parse_length(const std::string& text) {
 void read_framing(HttpHead& head, const HttpLimits& limits) {
   const std::string* length = only(head.request, "content-length");
   const std::string* transfer = only(head.request, "transfer-encoding");
-  if (length && transfer) bad("Content-Length and Transfer-Encoding stand there together");
+  if (length && transfer) bad("Content-Length and Transfer-Encoding occur together");
   if (transfer) {
     if (!head.is_http_1_1) bad("Transfer-Encoding needs HTTP/1.1");
-    if (lower(*transfer) != "chunked") bad("the only Transfer-Encoding known is chunked");
+    if (lower(*transfer) != "chunked") bad("chunked is the only supported Transfer-Encoding");
     head.body.chunked = true;
   } else if (length) {
     head.body.length = parse_length(*length);
     if (head.body.length > limits.body_bytes)
       throw ApiError(413,
-                     fmt::format("the body has {} bytes; at most {} are taken", head.body.length, limits.body_bytes));
+                     fmt::format("the body has {} bytes: at most {}", head.body.length, limits.body_bytes));
   } else if (head.request.method == "POST" || head.request.method == "PUT" || head.request.method == "PATCH") {
     throw ApiError(411, "the request has no Content-Length");
   }
   if (const std::string* encoding = head.request.header("content-encoding"); encoding && lower(*encoding) != "identity")
-    throw ApiError(415, "bodies with a Content-Encoding are not taken: send it as it is");
+    throw ApiError(415, "a Content-Encoding is not supported: send the body uncompressed");
 }
 
 void read_connection(HttpHead& head) {

@@ -229,7 +229,7 @@ void HttpServer::State::run() {
       context.run();
       return;
     } catch (const std::exception& error) {
-      log_warn("the network thread goes on after: {}", error.what());
+      log_warn("the network thread continues after an error: {}", error.what());
     }
   }
 }
@@ -248,7 +248,7 @@ Task<void> HttpServer::State::accept() {
     try {
       begin(std::move(socket));
     } catch (const std::exception& failure) {  // no memory for the connection; the next one may succeed
-      log_warn("a connection could not be taken: {}", failure.what());
+      log_warn("cannot serve a connection: {}", failure.what());
     }
   }
 }

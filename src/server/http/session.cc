@@ -98,7 +98,7 @@ Task<void> Session::read_forever() {
       wake();
     }
   } catch (const std::exception& error) {
-    log_warn("a connection is not read any more: {}", error.what());
+    log_warn("stopped reading a connection: {}", error.what());
   }
   in_ended_ = true;
   wake();
@@ -128,7 +128,7 @@ Task<bool> Session::read_head(size_t& length) {
       co_return true;
     }
     if (in_ended_ || closed_) co_return false;
-    if (Clock::now() >= deadline) throw ApiError(408, "the request's headers did not come in time");
+    if (Clock::now() >= deadline) throw ApiError(408, "the request's headers did not arrive in time");
     co_await sleep_until(deadline);
   }
 }
@@ -151,7 +151,7 @@ Task<std::string> Session::read_body(std::string_view head_bytes, const HttpHead
       in_.erase(0, n);
       n_taken += n;
       if (error == http::error::need_more && in_.size() >= kInBytes)
-        throw ApiError(400, "a chunk of the body has too long a head");
+        throw ApiError(400, "the header of a chunk of the body is too long");
       if (error == http::error::body_limit)
         throw ApiError(413, fmt::format("the body has more than {} bytes", options().limits.body_bytes));
       if (error && error != http::error::need_more) throw ApiError(400, "the body's chunks are malformed");
@@ -161,7 +161,7 @@ Task<std::string> Session::read_body(std::string_view head_bytes, const HttpHead
     if (in_ended_ || closed_) throw ApiError(400, "the connection ended before the body did");
     const auto earned = std::chrono::milliseconds(n_taken * 1000 / options().body_bytes_per_second);
     const auto deadline = begin + options().body_deadline + earned;
-    if (Clock::now() >= deadline) throw ApiError(408, "the body came too slowly");
+    if (Clock::now() >= deadline) throw ApiError(408, "the body arrived too slowly");
     co_await sleep_until(deadline);
   }
 }

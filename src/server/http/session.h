@@ -96,7 +96,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::unique_ptr<Transport> transport_;
   std::shared_ptr<ServerShared> shared_;
   asio::steady_timer wake_, room_, stall_;
-  std::string in_;  // bytes read T 96 bytes read but not yet taken
+  std::string in_;  // bytes read, but not yet taken
   bool in_ended_ = false;
   bool closed_ = false;
   bool waiting_for_request_ = false;

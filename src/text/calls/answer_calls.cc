@@ -1,4 +1,4 @@
-// The parts of AnswerParser that read a call behind its marker: its name, and its arguments as JSON, in Gemma's syntax
+// The parts of AnswerParser that read a call after its marker: the name, and the arguments as JSON, in Gemma's syntax
 // or in tags.
 #include <fmt/format.h>
 
@@ -61,7 +61,7 @@ void AnswerParser::on_expect(char c) {
   }
 }
 
-// Begins what is due in a state.
+// Prepares what the next state needs.
 void AnswerParser::go(State next) {
   state_ = next;
   switch (next) {
@@ -85,7 +85,7 @@ void AnswerParser::go(State next) {
     case State::kArgs:
       begin_args(format_.syntax == CallSyntax::kGemma ? ValueReader::Dialect::kGemma : ValueReader::Dialect::kJson);
       break;
-    case State::kParams:  // DeepSeek V4 may write one object instead
+    case State::kParams:  // DeepSeek V4 may write a JSON object instead
       args_due_ = !args_end_.empty();
       expect({{param_begin_, State::kKey},
               {args_end_, State::kParamsEnd},
@@ -101,7 +101,7 @@ void AnswerParser::go(State next) {
     case State::kNoArgs:
     case State::kParamsEnd:
       if (begun_) {
-        settle();
+        flush_markup();
         arguments("}", 0);
       } else {
         begin_call();
@@ -120,7 +120,7 @@ void AnswerParser::on_name(char c, std::string& name) {
     raw_ += c;
   } else if (is_blank(c) && name.empty()) {
     raw_ += c;
-  } else if (name.empty() && state_ == State::kName && (c == '{' || c == '[')) {  // an envelope, as others write
+  } else if (name.empty() && state_ == State::kName && (c == '{' || c == '[')) {  // other models write an envelope here
     state_ = State::kElements;
     byte(c);
   } else {
@@ -155,8 +155,8 @@ void AnswerParser::begin_args(ValueReader::Dialect dialect) {
   state_ = State::kArgs;
 }
 
-// A Python call begins for the client with its first key, for [see](here) is none. One in an envelope without a name
-// yet waits for that.
+// Without a marker, a Python call is reported only with its first key, because `[see](here)` is not a call. The
+// arguments of an envelope are held until its name is known.
 void AnswerParser::on_args(char c) {
   std::string json;
   const size_t held = reader_.held().size();
@@ -215,7 +215,7 @@ void AnswerParser::on_key(char c) {
   } else if (string_begin_.empty()) {
     type_ = type_of(key_);
     expect({{value_begin_, type_ == Type::kString ? State::kStringValue : State::kJsonValue}});
-  } else {  // the model says which it is
+  } else {  // the model marks strings
     type_ = Type::kOther;
     expect({{value_begin_, State::kJsonValue}, {string_begin_, State::kStringValue}});
   }
@@ -235,7 +235,7 @@ void AnswerParser::begin_value(bool is_string) {
   if (!begun_)
     begin_call();
   else
-    settle();
+    flush_markup();
   std::string json = first_param_ ? "{\"" : ", \"";
   append_json_escaped(json, key_);
   json += is_string ? "\": \"" : "\": ";
@@ -254,7 +254,7 @@ void AnswerParser::on_value(char c) {
   if (marker.empty()) return;
   end_value();
   raw_ += marker;
-  settle();
+  flush_markup();
   go(State::kParams);
 }
 
@@ -267,7 +267,7 @@ void AnswerParser::value_byte(char c) {
   std::string json;
   if (newline_) append_json_escaped(json, '\n');
   const size_t n_held = newline_ ? 1 : 0;
-  newline_ = format_.trims_value && c == '\n';  // the last one is layout
+  newline_ = format_.trims_value && c == '\n';  // a last line break is layout
   if (!newline_) append_json_escaped(json, c);
   arguments(json, n_held + (newline_ ? 0 : 1));
 }

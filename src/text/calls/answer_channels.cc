@@ -1,9 +1,9 @@
-// The parts of AnswerParser for messages in channels (OpenAI's harmony). Each message has a header, which says whom the
-// message is to and in which channel, and a body up to the marker that ends it.
+// The parts of AnswerParser for messages in channels (OpenAI's harmony). A message has a header with the channel and an
+// optional recipient, and a body up to the marker that ends the body.
 //     <|channel|>analysis<|message|>REASONING<|end|>
 //     <|start|>assistant<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{...}<|call|>
 //     <|start|>assistant<|channel|>final<|message|>CONTENT<|return|>
-// The recipient may stand on either side of the channel. Commentary to nobody is for people: it is content.
+// The recipient may be on either side of the channel. Commentary without a recipient is for people, so it is content.
 #include <fmt/format.h>
 
 #include "base/ascii.h"
@@ -16,8 +16,8 @@ namespace {
 constexpr size_t kMaxHeader = 512;
 constexpr std::string_view kStart = "<|start|>", kChannel = "<|channel|>", kMessage = "<|message|>";
 
-// The word behind the last `mark` of the header.
-std::string word_behind(std::string_view header, std::string_view mark) {
+// The word after the last `mark` in the header.
+std::string word_after(std::string_view header, std::string_view mark) {
   const size_t at = header.rfind(mark);
   if (at == header.npos) return {};
   header.remove_prefix(at + mark.size());
@@ -59,8 +59,8 @@ void AnswerParser::on_channel_marker(std::string_view marker) {
   if (marker == kStart || marker == kChannel || marker == "to=") return enter(State::kHeader);
   const bool is_stray = state_ == State::kIdle && !call_due_;
   call_due_ = false;
-  settle();
-  if (is_stray) warn(fmt::format("{} closes nothing", marker));
+  flush_markup();
+  if (is_stray) warn(fmt::format("{} has no opening marker", marker));
   if (marker == kMessage)
     enter_body(Kind::kContent);
   else
@@ -70,8 +70,8 @@ void AnswerParser::on_channel_marker(std::string_view marker) {
 void AnswerParser::header_done(std::string_view marker) {
   const std::string header = std::exchange(raw_, {});
   raw_ = header + std::string(marker);
-  const std::string channel = word_behind(header, kChannel);
-  std::string recipient = word_behind(header, "to=");
+  const std::string channel = word_after(header, kChannel);
+  std::string recipient = word_after(header, "to=");
   marked_ = true;
   if (marker != kMessage) {
     fail();
@@ -85,7 +85,7 @@ void AnswerParser::header_done(std::string_view marker) {
     in_envelope_ = false;
     expect({{"{", State::kArgs, true}, {call_end_, State::kNoArgs}});
   } else {
-    settle();
+    flush_markup();
     if (channel != "analysis" && channel != "commentary" && channel != "final")
       warn(fmt::format("a message in channel \"{}\" is content", printable(channel)));
     enter_body(channel == "analysis" ? Kind::kReasoning : Kind::kContent);

@@ -17,8 +17,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Part = Grammar::Part;
 
-constexpr int kMaxNumberedCalls = 8;  // calls whose texts have their number, each of them another text
-constexpr int kMaxBlanks = 8;         // between the parts of an answer
+constexpr int kMaxNumberedCalls = 8;  // calls with numbers in their texts, so that each call has its own grammar part
+constexpr int kMaxBlanks = 8;         // blanks between the parts of an answer
 
 constexpr std::string_view kChannelMarks[] = {"<|start|>", "<|channel|>", "<|message|>",
                                               "<|end|>",   "<|call|>",    "<|return|>"};
@@ -34,7 +34,7 @@ class AnswerGrammar {
   }
 
  private:
-  // answer_begin and the like as terminals; without what comes behind a token that ends the answer.
+  // Texts such as answer_begin become terminals. Text after a token that ends the answer is left out.
   Part text(std::string_view marker) { return g_.literal(rules_.spelling.spell(marker).bytes); }
   bool ends_answer(std::string_view marker) const { return rules_.spelling.spell(marker).ends_answer; }
   Part optional(Part part) { return g_.repeat(part, 0, 1); }
@@ -60,11 +60,11 @@ class AnswerGrammar {
   const CallFormat& row_;
   std::vector<std::string>* warnings_;
   Grammar g_;
-  std::vector<Part> arguments_;  // of each tool
+  std::vector<Part> arguments_;  // per tool
 };
 
-// Any text that holds none of the texts, and does not begin, behind white space, with one of the others. The parser
-// reads them without the white space around.
+// Any text that contains none of `without` and does not begin, after white space, with one of `not_first`. The texts
+// are trimmed, as the parser trims them.
 Part AnswerGrammar::plain_text(std::vector<std::string_view> without, const std::vector<std::string_view>& not_first) {
   RegularLanguages& l = g_.languages();
   using Language = Grammar::Language;
@@ -82,7 +82,7 @@ Part AnswerGrammar::plain_text(std::vector<std::string_view> without, const std:
   return g_.language(l.all_of(std::move(parts)));
 }
 
-// The markers by which the parser knows that a call begins.
+// The markers that begin a call for the parser.
 std::vector<std::string_view> AnswerGrammar::openers() const {
   std::vector<std::string_view> markers = {row_.list_begin, row_.call_begin, row_.other_begin};
   if (row_.bare_name) markers.push_back(row_.name_begin);
@@ -107,16 +107,16 @@ Part AnswerGrammar::answer() {
     forms.push_back(may_lead ? g_.sequence({content, marked}) : marked);
   }
   const Part rest = g_.choice(std::move(forms));
-  const Part behind = g_.sequence({blanks(), rest});
+  const Part after_reasoning = g_.sequence({blanks(), rest});
   switch (rules_.reasoning) {
-    case kBehind: return behind;
-    case kOpen: return g_.sequence({thought(), behind});
-    case kMay: return g_.choice({rest, g_.sequence({text(row_.think_begin), thought(), behind})});
+    case kBefore: return after_reasoning;
+    case kOpen: return g_.sequence({thought(), after_reasoning});
+    case kMay: return g_.choice({rest, g_.sequence({text(row_.think_begin), thought(), after_reasoning})});
     default: return rest;
   }
 }
 
-// From within the reasoning to its end.
+// The rest of the reasoning, with its end marker.
 Part AnswerGrammar::thought() {
   std::vector<std::string_view> without = {row_.think_end};
   if (row_.call_ends_reasoning) {
@@ -142,12 +142,12 @@ Part AnswerGrammar::content_between(Part content) {
 
 Part AnswerGrammar::content_machine() { return g_.embed(compile_at(rules_.content_where, *rules_.content)); }
 
-// Errors and warnings begin with `where`: the grammar's place in the request.
+// Errors and warnings begin with `where`, the grammar's place in the request.
 std::unique_ptr<Automaton> AnswerGrammar::compile_at(const std::string& where, const GrammarText& grammar) {
-  std::vector<std::string> said;
+  std::vector<std::string> new_warnings;
   try {
-    auto machine = compile(grammar, &said);
-    for (const std::string& warning : said)
+    auto machine = compile(grammar, &new_warnings);
+    for (const std::string& warning : new_warnings)
       if (warnings_) warnings_->push_back(where + ": " + warning);
     return machine;
   } catch (const Error& error) {
@@ -155,7 +155,7 @@ std::unique_ptr<Automaton> AnswerGrammar::compile_at(const std::string& where, c
   }
 }
 
-// ---- Answers in channels (answer_channels.cc): messages of reasoning, then one of content or calls
+// ---- Answers in channels (answer_channels.cc): reasoning messages, then one message with content or calls
 
 Part AnswerGrammar::channel_message(std::string_view header, Part body) {
   return g_.sequence({text(header), body, text(row_.think_end), text(row_.header)});
@@ -200,7 +200,7 @@ Part AnswerGrammar::further_calls(int index) {
   return optional(g_.sequence(std::move(one)));
 }
 
-// From the function's name to the end of the arguments.
+// The text from the function's name to the end of the arguments.
 Part AnswerGrammar::call(int index) {
   std::vector<Part> tools;
   for (size_t i = 0; i < rules_.tools.size(); ++i) {
@@ -228,7 +228,8 @@ bool is_annotation(std::string_view key) {
   return std::ranges::find(kKeys, key) != std::end(kKeys);
 }
 
-// Members of these are schemas, by name; of all others but the values that `holds_values` names, a schema or several.
+// holds_names(): the value is an object of schemas by name. holds_values(): the value contains no schema. The value of
+// any other keyword is a schema or a list of schemas.
 bool holds_names(std::string_view key) {
   return key == "properties" || key == "patternProperties" || key == "$defs" || key == "definitions" ||
          key == "dependentSchemas" || key == "dependencies";
@@ -288,7 +289,8 @@ std::string AnswerRules::key() const {
 }
 
 std::unique_ptr<Automaton> compile_answer(const AnswerRules& rules, std::vector<std::string>* warnings) {
-  if (rules.calls != AnswerRules::Calls::kNone && rules.tools.empty()) throw Error("tools: there is none to call");
+  if (rules.calls != AnswerRules::Calls::kNone && rules.tools.empty())
+    throw Error("tools: the request has no callable tool");
   return compile_grammar(AnswerGrammar(rules, warnings).build());
 }
 

@@ -20,7 +20,7 @@ struct AnswerRules {
     kNone,    // the answer has no reasoning
     kMay,     // reasoning may come first
     kOpen,    // the prompt has begun the reasoning
-    kBehind,  // the reasoning is over and is not part of this grammar
+    kBefore,  // the reasoning comes before this grammar
   };
   struct Tool {
     std::string name;

@@ -1,5 +1,5 @@
-// The parts of AnswerParser that read calls one after another, with or without brackets around them: JSON objects that
-// hold name and arguments, in any order and with other members, and calls in Python's syntax.
+// The parts of AnswerParser that read calls in lists, with or without brackets: JSON objects (envelopes) with name and
+// arguments in any order and perhaps other members, and calls in Python's syntax.
 #include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
@@ -15,7 +15,7 @@ bool is_identifier(char c) {
   return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
 }
 
-// The text of a JSON string.
+// The value of a JSON string.
 std::string string_of(std::string_view json) {
   const auto value = nlohmann::ordered_json::parse(json, nullptr, false);
   return value.is_string() ? value.get<std::string>() : std::string();
@@ -60,7 +60,7 @@ void AnswerParser::on_element(char c) {
   } else {
     const bool closes = bracket_ && c == ']';
     if (closes) raw_ += c;
-    settle();
+    flush_markup();
     enter_content();
     if (!closes) byte(c);
   }
@@ -84,7 +84,7 @@ bool AnswerParser::is_callable(std::string_view function) const {
   return !format_.unmarked || !knows_tools_ || tools_.contains(function);
 }
 
-// Between the members of an envelope, where one byte decides.
+// Reads a byte between the parts of an envelope's members.
 void AnswerParser::on_member(char c) {
   if (is_blank(c)) {
     raw_ += c;
@@ -132,7 +132,7 @@ void AnswerParser::on_member_value(char c) {
   on_skip(c);
 }
 
-// A key, or a value that is not streamed.
+// Reads a key, or a value that is not streamed.
 void AnswerParser::on_skip(char c) {
   const ValueReader::Status status = reader_.feed(c, value_);
   if (status == ValueReader::Status::kBad) {
@@ -146,7 +146,7 @@ void AnswerParser::on_skip(char c) {
     key_ = string_of(value_);
     const bool known = key_ == format_.name_key || key_ == format_.args_key || key_ == "name" || key_ == "arguments" ||
                        key_ == "parameters" || key_ == "type" || key_ == "id";
-    if (format_.unmarked && !known) return fail();  // an answer in JSON
+    if (format_.unmarked && !known) return fail();  // the answer itself is JSON
     state_ = State::kColon;
   } else {
     member_done();
@@ -160,7 +160,7 @@ void AnswerParser::member_done() {
     name_ = string_of(value_);
     if (name_.empty() || name_.size() > kMaxName || !is_callable(name_)) return fail();
     if (!args_.empty()) whole_call();
-  } else if (is_args_) {  // the text of an object, or null
+  } else if (is_args_) {  // a string that contains an object, or null
     args_ = value_ == "null" ? "{}" : value_as_json(string_of(value_));
     if (!args_.starts_with('{')) return fail();
     if (!name_.empty()) whole_call();
@@ -181,7 +181,7 @@ void AnswerParser::end_envelope() {
     whole_call();
   }
   done_ = false;
-  settle();
+  flush_markup();
   state_ = State::kElements;
 }
 

@@ -57,7 +57,7 @@ void AnswerParser::feed(std::string_view text, AnswerEvents& events) {
 
 void AnswerParser::finish(AnswerEvents& events) {
   out_ = &events;
-  // Nothing more decides: the first byte of what is held is text, and the rest is looked at anew.
+  // At the end, held text cannot become a marker. So the first held byte is text, and the rest is read again.
   while (is_text() && !matcher_.held().empty()) {
     const std::string rest = matcher_.take();
     if (on_plain(rest[0]))
@@ -68,12 +68,12 @@ void AnswerParser::finish(AnswerEvents& events) {
   if (!is_text()) {
     finish_call();
   } else if (state_ == State::kHeader) {
-    warn("the answer ends in the header of a message: it is content");
-    spill(Kind::kContent);
+    warn("the answer ends in the header of a message, so the header is content");
+    flush_as(Kind::kContent);
   } else if (after_call_) {
-    settle();
+    flush_markup();
   } else {
-    spill(Kind::kContent);
+    flush_as(Kind::kContent);
   }
 }
 
@@ -123,12 +123,12 @@ void AnswerParser::warn(std::string message) {
   if (++n_warnings_ <= kMaxWarnings) event(Kind::kWarning).text = std::move(message);
 }
 
-void AnswerParser::settle() {
+void AnswerParser::flush_markup() {
   markup(raw_.size());
   raw_.clear();
 }
 
-void AnswerParser::spill(Kind kind) {
+void AnswerParser::flush_as(Kind kind) {
   text(kind, raw_);
   raw_.clear();
 }
@@ -138,7 +138,7 @@ void AnswerParser::enter(State state) {
   matcher_.look_for(markers_of(state));
 }
 
-// What follows a whole call.
+// The state after a complete call.
 void AnswerParser::enter_rest() { enter(format_.syntax == CallSyntax::kChannel ? State::kIdle : State::kContent); }
 
 void AnswerParser::enter_content() {
@@ -163,7 +163,7 @@ std::vector<std::string_view> AnswerParser::markers_of(State state) const {
   }
   if (state == State::kContent && n_calls_ > 0) {
     markers.push_back(format_.other_end);
-    // A short one that is not due may well be content: "]", "```".
+    // A short closing marker that is not due is probably content: "]", "```".
     if (list_due_ || list_end_.size() > 3) markers.push_back(list_end_);
     if (call_due_ || call_end_.size() > 3) markers.push_back(call_end_);
     if (args_due_ || args_end_.size() > 3) markers.push_back(args_end_);
@@ -184,14 +184,14 @@ void AnswerParser::on_text(char c) {
     const State before = state_;
     const bool taken = on_plain(released[i]);
     if (taken && state_ == before) continue;
-    // Another state has other markers: it looks at all that follows.
+    // The new state has other markers, so it reads the remaining text again.
     const std::string rest = released.substr(i + taken) + (marker.empty() ? matcher_.take() : std::string(marker));
     return replay(rest);
   }
   if (!marker.empty()) on_marker(marker);
 }
 
-// A byte that is of no marker. False: the state has changed, and the new one reads the byte.
+// Reads a byte that is not part of a marker. Returns false if the state has changed; the new state then reads the byte.
 bool AnswerParser::on_plain(char c) {
   if (state_ >= State::kIdle) return on_channel_plain(c);
   if (state_ == State::kReasoning) {
@@ -202,9 +202,9 @@ bool AnswerParser::on_plain(char c) {
     return true;
   }
   if (state_ == State::kContent) {
-    raw_ += c;  // white space waits for a marker
+    raw_ += c;  // white space waits, because a marker may follow
     if (is_blank(c)) return true;
-    spill(Kind::kContent);
+    flush_as(Kind::kContent);
     after_call_ = false;
     return true;
   }
@@ -224,7 +224,7 @@ bool AnswerParser::on_front(char c) {
     block_calls_ = 0;
     state_ = State::kElements;
   } else {
-    spill(Kind::kContent);
+    flush_as(Kind::kContent);
     enter(State::kContent);
   }
   return false;
@@ -234,7 +234,7 @@ void AnswerParser::on_marker(std::string_view marker) {
   if (state_ >= State::kIdle) return on_channel_marker(marker);
   if (is_opener(marker)) return open_block(marker);
   raw_ += marker;
-  settle();
+  flush_markup();
   if (state_ == State::kReasoning) return enter(State::kGap);
   if (state_ == State::kContent) return on_closer(marker);
   if (marker == think_begin_) return enter(State::kReasoning);
@@ -242,7 +242,7 @@ void AnswerParser::on_marker(std::string_view marker) {
     in_answer_ = true;
     return enter(State::kGap);
   }
-  warn("the answer repeats the header of its turn");
+  warn("the answer repeats the turn's header");
 }
 
 void AnswerParser::on_closer(std::string_view marker) {
@@ -252,12 +252,12 @@ void AnswerParser::on_closer(std::string_view marker) {
   }
   if (marker == format_.other_end) return;
   bool& due = marker == list_end_ ? list_due_ : marker == call_end_ ? call_due_ : args_due_;
-  if (!due) warn(fmt::format("{} closes nothing", marker));
+  if (!due) warn(fmt::format("{} has no opening marker", marker));
   due = false;
   enter(State::kContent);
 }
 
-// The first marker of a call or a list of them. It is content again should no call follow.
+// Reads the first marker of a call or of a list of calls. The marker is content if no call follows.
 void AnswerParser::open_block(std::string_view marker) {
   raw_ += marker;
   marked_ = true;
@@ -276,11 +276,11 @@ void AnswerParser::open_block(std::string_view marker) {
     go(marker == call_begin_ ? State::kCallBegun : State::kName);
 }
 
-// What was read since the opening marker, or since the last call, is no call.
+// The text since the opening marker, or since the last call, is not a call.
 void AnswerParser::fail() {
-  if (marked_) warn("what follows the marker of a call is no call of this format: it is content");
+  if (marked_) warn("the text after a call marker is not a call of this format, so the text is content");
   after_call_ = done_ = false;
-  spill(Kind::kContent);
+  flush_as(Kind::kContent);
   enter_content();
 }
 
@@ -301,17 +301,17 @@ void AnswerParser::end_call(bool whole) {
   begun_ = false;
 }
 
-// The call has begun, and what follows in raw_ does not go on with it.
+// The call has begun, but raw_ does not continue it.
 void AnswerParser::break_call() {
   end_call(false);
-  warn(fmt::format("the arguments of call {} break off: what follows is content", n_calls_ - 1));
-  spill(Kind::kContent);
+  warn(fmt::format("the arguments of call {} are incomplete: the text after them is content", n_calls_ - 1));
+  flush_as(Kind::kContent);
   enter_content();
 }
 
 void AnswerParser::finish_call() {
   const bool between_calls = state_ == State::kElements && block_calls_ > 0;
-  if (!begun_ && (between_calls || done_)) return settle();
+  if (!begun_ && (between_calls || done_)) return flush_markup();
   if (begun_ && state_ == State::kArgs) {
     arguments(reader_.held(), reader_.held().size());
   } else if (begun_ && state_ == State::kValue) {
@@ -323,7 +323,7 @@ void AnswerParser::finish_call() {
   }
   if (marked_ || begun_) warn("the answer ends within a call");
   if (begun_) end_call(false);
-  spill(Kind::kContent);
+  flush_as(Kind::kContent);
 }
 
 std::string AnswerParser::make_id() const {

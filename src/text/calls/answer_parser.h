@@ -109,8 +109,8 @@ class AnswerParser {
   void markup(size_t n_bytes);
   void arguments(std::string_view json, size_t raw);
   void warn(std::string message);
-  void settle();
-  void spill(Kind kind);
+  void flush_markup();
+  void flush_as(Kind kind);
   void enter(State state);
   void enter_content();
   void enter_rest();

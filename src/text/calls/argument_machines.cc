@@ -21,7 +21,7 @@ bool is_word(char c) {
          static_cast<unsigned char>(c) >= 0x80;
 }
 
-// Whether the name of a parameter can stand in a call. Other syntaxes put names in quotes or marks where they have to.
+// Whether the model can write the parameter's name. Syntaxes other than kPython and kTagged can quote any name.
 bool can_write(const CallFormat& format, std::string_view name) {
   constexpr size_t kMaxName = 256;
   if (format.syntax == CallSyntax::kPython)

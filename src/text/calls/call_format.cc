@@ -12,7 +12,7 @@ namespace {
 
 using enum CallSyntax;
 
-// Calls as Hermes 2 Pro writes them, and after it most.
+// The format of Hermes 2 Pro, which most models have copied.
 constexpr CallFormat kHermes = {
     .name = "hermes",
     .template_marks = {"<tool_call>", "\"arguments\""},
@@ -23,7 +23,7 @@ constexpr CallFormat kHermes = {
     .call_end = "\n</tool_call>",
 };
 
-// The same as generic_tools.h tells it in words: without line breaks.
+// The format that generic_tools.h describes to the model in words: without line breaks.
 constexpr CallFormat generic(CallFormat row) {
   row.name = "generic";
   row.template_marks = {"<tool_call>"};
@@ -123,7 +123,7 @@ constexpr CallFormat kGlm = {
     .untyped_is_json = true,
 };
 
-// The same format under another family's name.
+// The same format for another family.
 constexpr CallFormat as(CallFormat row, std::string_view name, std::array<std::string_view, 3> template_marks) {
   row.name = name;
   row.template_marks = template_marks;
@@ -142,7 +142,7 @@ constexpr CallFormat with_answer(CallFormat row, std::string_view answer_begin, 
   return row;
 }
 
-// What comes first is more particular: a template's row is the first that fits. A row without marks fits none.
+// The first row that fits a template is used, so specific rows come first. A row without marks never fits.
 constexpr CallFormat kRows[] = {
     {.name = "gpt_oss",
      .template_marks = {"<|channel|>", "<|message|>"},
@@ -314,7 +314,7 @@ constexpr CallFormat kRows[] = {
                  .keeps_special = true},
                 "<response>", "</response>"),
     {.name = "lfm2",
-     .template_marks = {"<|tool_", "_start|>"},  // <|tool_list_start|> in LFM2's, <|tool_call_start|> in LFM2.5's
+     .template_marks = {"<|tool_", "_start|>"},  // LFM2 has <|tool_list_start|>, LFM2.5 <|tool_call_start|>
      .syntax = kPython,
      .header = "<|im_start|>assistant\n",
      .list_begin = "<|tool_call_start|>",
@@ -371,7 +371,7 @@ std::string CallFormat::call_suffix(int index) const {
 
 std::string CallFormat::call_text(std::string_view function, int index) const {
   std::string text = call_prefix(index);
-  append_json_escaped(text, function);  // names of functions hold nothing that changes by it
+  append_json_escaped(text, function);  // no change: function names need no escapes
   return text + call_suffix(index);
 }
 

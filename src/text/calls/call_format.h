@@ -44,7 +44,7 @@ struct CallFormat {
 
   std::string_view list_begin{}, list_end{}, separator{};
   std::string_view call_begin{}, call_end{};
-  // KEnvelope; index_key holds the number of the call.
+  // kEnvelope; index_key holds the number of the call.
   std::string_view name_key = "name", args_key = "arguments", index_key{};
   std::string_view name_begin{}, id_begin{}, name_end{}, args_end{};  // id_begin ID may come before name_end
   // kTagged: param_begin KEY key_end VALUE param_end. value_begin comes before VALUE. If string_begin is not empty,

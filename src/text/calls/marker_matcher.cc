@@ -11,7 +11,7 @@ std::string_view MarkerMatcher::feed(char c, std::string& released) {
     return {};
   }
   held_ += c;
-  size_t first = 0;  // of what is still held
+  size_t first = 0;  // of the text that is still held
   while (first < held_.size()) {
     const std::string_view rest = std::string_view(held_).substr(first);
     bool may_be = false;

@@ -55,14 +55,14 @@ TerminatorSearch::Found TerminatorSearch::feed(const Terminator& terminator, cha
     return is_whole ? Found::kYes : Found::kNever;
   }
   if (n_tokens > 0) return Found::kNever;
-  size_t n = 1;  // bytes that are not part of the terminator
+  size_t n = 1;  // leading bytes of `held` that are not part of the terminator
   while (!plain.starts_with(std::string_view(held).substr(n))) ++n;
   released += held.substr(0, n);
   held.erase(0, n);
   return Found::kNo;
 }
 
-// A control token begins: it is the terminator's next one, or its first behind other text.
+// Reads the start of a control token: the terminator's next token, or its first token after other text.
 TerminatorSearch::Found TerminatorSearch::begin_token(const Terminator& terminator, std::string& released) {
   if (n_tokens >= terminator.controls.size()) return Found::kNever;
   const size_t at = terminator.controls[n_tokens];

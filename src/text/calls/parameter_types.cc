@@ -8,10 +8,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMaxDepth = 16;  // of schemas that refer to others
+constexpr int kMaxDepth = 16;  // of nested schemas and references
 constexpr int kMaxSchemas = 1024;
 
-// Finds which types the values of a schema may have.
+// Finds the types that the values of a schema may have.
 class TypeFinder {
  public:
   explicit TypeFinder(const Json& root) : root_(root) {}
@@ -62,7 +62,7 @@ class TypeFinder {
     return types;
   }
 
-  // What a reference within the document points at; null for others.
+  // The target of a reference within the document, or null.
   const Json* target_of(const std::string& ref) const {
     if (!ref.starts_with('#')) return nullptr;
     try {

@@ -6,26 +6,26 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxKey = 256;  // as AnswerParser has it
+constexpr size_t kMaxKey = 256;  // as in AnswerParser
 constexpr uint16_t kMaxDepth = 250;
 
 enum Phase : uint8_t {
-  kBetween,  // parameters
-  kBegin,    // within param_begin
+  kBetween,  // between parameters
+  kBegin,    // inside param_begin
   kKey,
-  kFixed,   // `text` has to come, then the phase in `quote`
-  kChoice,  // within value_begin or string_begin
-  kValue,   // before the first byte of a value of several types
-  kText,    // a string as it stands
+  kFixed,   // reads the fixed text `text`, then enters the phase `quote`
+  kChoice,  // inside value_begin or string_begin
+  kValue,   // before the first byte of a value of mixed type
+  kText,    // inside an unquoted string
   kJson,
 };
 
 enum Flag : uint8_t {
   kHasMembers = 1,
-  kAtStart = 2,    // a line break here is layout
-  kNewline = 4,    // a line break was read, and is layout if the value ends here
-  kMayBeNull = 8,  // the text so far, in `text`, may become null; nothing of the value has been put
-  kInString = 16,  // of JSON
+  kAtStart = 2,    // at the start of a value, where a line break is layout
+  kNewline = 4,    // a line break was read; it is layout if the value ends here
+  kMayBeNull = 8,  // the value so far is in `text` and may become null; nothing has been put
+  kInString = 16,  // inside a JSON string
   kEscaped = 32,
 };
 
@@ -40,7 +40,7 @@ bool begins_null(std::string_view text) {
 }
 bool is_null(std::string_view text) { return text == "null" || text == "None"; }
 
-// What no JSON value and no literal of Python begins with.
+// Whether c cannot begin a JSON value or a Python literal.
 bool begins_plain_text(char c) {
   return static_cast<unsigned char>(c) > ' ' && c != 0x7F &&
          std::string_view("\"'{}[](),:-+0123456789tfnTFN").find(c) == std::string_view::npos;
@@ -124,7 +124,7 @@ bool TaggedMachine::end_key(Place& place) {
   if (!put(place, "\":")) return false;
   const std::string key = std::move(place.text);
   place.text.clear();
-  if (!string_begin_.empty()) {  // the model says which it is
+  if (!string_begin_.empty()) {  // the model marks strings
     place.phase = kChoice;
     return true;
   }
@@ -162,7 +162,7 @@ bool TaggedMachine::begin_value(Place& place, ParameterKind kind) {
   return kind != ParameterKind::kString || put(place, "\"");
 }
 
-// Text that AnswerParser does not take for JSON is a string; all else is written as JSON.
+// A text that AnswerParser does not read as JSON is a string. Any other value must be JSON.
 bool TaggedMachine::on_value(Place& place, char c) {
   if (c == '\n' && (place.flags & kAtStart)) {
     place.flags &= static_cast<uint8_t>(~kAtStart);
@@ -219,7 +219,7 @@ bool TaggedMachine::end_text(Place& place) {
   return true;
 }
 
-// The text may end here, or go on.
+// Whether the text can still end here or continue.
 bool TaggedMachine::is_text_alive(const Place& place) {
   const bool may_be_null = place.flags & kMayBeNull;
   const std::string before = may_be_null ? '"' + place.text : "";
@@ -250,7 +250,7 @@ bool TaggedMachine::on_json(Place& place, char c) {
   return true;
 }
 
-// `at` counts the brackets that are open: what stands outside of them would end the member.
+// `at` counts the open brackets. Outside of brackets, some bytes would end the member, so they are refused.
 bool TaggedMachine::json_byte(Place& place, char c) {
   if (place.flags & kInString) {
     const bool is_escaped = place.flags & kEscaped;

@@ -21,7 +21,7 @@ GrammarState TranslatedMachine::state_of(const Place& place) {
   const auto [entry, is_new] = index_.try_emplace(place.key(), static_cast<uint32_t>(places_.size()));
   if (is_new) {
     if (places_.size() >= kMaxPlaces)
-      throw Error("the arguments of a call are too large: they need more than {} places", kMaxPlaces);
+      throw Error("the arguments of a call are too large: they need more than {} states", kMaxPlaces);
     places_.push_back(place);
     rows_.emplace_back();
   }

@@ -7,30 +7,30 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxDepth = 250;
-constexpr uint16_t kMaxKey = 256;    // as ValueReader has it
-constexpr int kMaxKeySearch = 4096;  // bytes of names
+constexpr uint16_t kMaxKey = 256;    // as in ValueReader
+constexpr int kMaxKeySearch = 4096;  // maximum number of tried bytes
 
 enum Phase : uint8_t {
   kValue,
-  kFirstValue,  // or the end of an array
+  kFirstValue,  // or the end of the array
   kKey,
-  kFirstKey,  // or the end of an object
+  kFirstKey,  // or the end of the object
   kBareKey,
   kColon,
-  kMark,    // within the mark before a string
-  kMarked,  // in a string between marks
-  kQuoted,  // in a string between quotes
+  kMark,    // inside the mark before a string
+  kMarked,  // inside a string between marks
+  kQuoted,  // inside a string between quotes
   kEscape,
   kHex,
-  kBare,     // a number, or a word of JSON
-  kLiteral,  // a word of Python, of which `search.held` is to come
-  kAfter,    // a value
+  kBare,     // inside a number or a JSON word
+  kLiteral,  // inside a Python word; `search.held` is its rest
+  kAfter,    // after a value
   kDone,
 };
 
 enum Flag : uint8_t {
   kIsKey = 1,
-  kMayBlank = 2,  // one blank may come
+  kMayBlank = 2,  // a blank may follow
 };
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -45,7 +45,7 @@ std::string escaped(std::string_view text) {
 
 }  // namespace
 
-// Place::text: the brackets that are open.
+// Place::text holds the open brackets.
 ValueMachine::ValueMachine(const CallFormat& format, const MarkerSpelling& spelling, std::unique_ptr<Automaton> json)
     : TranslatedMachine(std::move(json)),
       python_(format.syntax == CallSyntax::kPython),
@@ -166,7 +166,7 @@ bool ValueMachine::add_to_key(Place& place, char c) {
   return goes_on && place.at++ < kMaxKey && put(place, escaped({&c, 1}));
 }
 
-// Whether some name that begins so has no byte that a bare name cannot have. True where the search is too long.
+// Whether a bare name can complete the key. Returns true if the search takes too long.
 bool ValueMachine::can_end_key(const Place& place, int& budget) {
   if (can_put(place, "\":") || --budget < 0) return true;
   for (int byte = '!'; byte < 256; ++byte) {

@@ -43,7 +43,7 @@ bool is_json_number(std::string_view text) {
   return at == text.size();
 }
 
-// What a word or number is in JSON; empty for others.
+// The JSON form of a word or number, or "".
 std::string_view literal(std::string_view text, ValueReader::Dialect dialect) {
   if (text == "true" || text == "false" || text == "null" || is_json_number(text)) return text;
   if (dialect == ValueReader::Dialect::kJson) return {};
@@ -112,7 +112,7 @@ ValueReader::Status ValueReader::finish(std::string& out) {
   return end_bare(out) ? Status::kDone : Status::kBad;
 }
 
-// Between tokens JSON keeps its white space; the others are written anew.
+// JSON keeps the white space between tokens. The other dialects get new white space.
 ValueReader::Status ValueReader::blank(char c, std::string& out) {
   if (dialect_ == Dialect::kJson) out += c;
   return Status::kMore;
@@ -135,7 +135,7 @@ ValueReader::Status ValueReader::open(char c, std::string& out) {
 ValueReader::Status ValueReader::close(char c, std::string& out) {
   const char open = frame();
   if (!((open == '{' && c == '}') || (open == '[' && c == ']') || (open == '(' && c == ')'))) return Status::kBad;
-  comma_ = false;  // Python allows one more
+  comma_ = false;  // Python allows a comma at the end
   stack_.pop_back();
   out += c == ']' ? ']' : '}';
   state_ = State::kAfter;
@@ -239,7 +239,7 @@ ValueReader::Status ValueReader::on_escape(char c, std::string& out) {
     return Status::kBad;
   } else if (c == '\'') {
     out += c;
-  } else if (c != '\n') {  // Python joins lines, and keeps the backslash of what is no escape
+  } else if (c != '\n') {  // in Python, a backslash joins lines, and stays if it begins no escape
     out += "\\\\";
     append_json_escaped(out, c);
   }
@@ -302,7 +302,7 @@ ValueReader::Status ValueReader::on_mark(char c, std::string& out) {
   return Status::kMore;
 }
 
-// Marks do not overlap themselves: each begins with a byte that it does not hold again.
+// A failed match restarts at c at the earliest, because a mark does not contain its first byte again.
 ValueReader::Status ValueReader::on_marked(char c, std::string& out) {
   if (c == mark_[held_.size()]) {
     held_ += c;
@@ -333,7 +333,7 @@ ValueReader::Status ValueReader::on_after(char c, std::string& out) {
 std::string value_as_json(std::string_view text) {
   text = trim(text);
   for (const auto dialect : {ValueReader::Dialect::kJson, ValueReader::Dialect::kPython}) {
-    if (dialect == ValueReader::Dialect::kPython && text.starts_with('(')) break;  // arguments of a call, not a value
+    if (dialect == ValueReader::Dialect::kPython && text.starts_with('(')) break;  // call arguments, not a value
     ValueReader reader(dialect);
     std::string out;
     auto status = ValueReader::Status::kMore;

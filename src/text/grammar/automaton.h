@@ -23,10 +23,10 @@ struct GrammarState {
 class Automaton {
  public:
   virtual ~Automaton() = default;
-  // Until the next call, steps throw Error where they need more work than that: counted, not measured, so that
-  // the result does not depend on the machine. Without a call there is no limit.
+  // Limits the work of all steps until the next call; a step beyond the limit throws Error. Work is counted, not
+  // timed, so that the result does not depend on the computer. Without a call there is no limit.
   virtual void limit_work(size_t) {}
-  virtual size_t n_bytes() const { return 0; }  // that the machine has grown to, about
+  virtual size_t n_bytes() const { return 0; }  // approximate present size
 
   virtual GrammarState start() = 0;
   // The state after `byte`; dead if no text of the grammar continues with `byte`.
@@ -38,7 +38,7 @@ class Automaton {
   static constexpr uint32_t kDead = 0, kWordEnds = 1, kWordOver = 2;
   virtual bool is_word(uint32_t place) const = 0;
   virtual uint32_t step_word(uint32_t place, uint8_t byte) = 0;
-  // The place is in a JSON string and not in an escape: nothing but a quote ends the word, and a quote does nothing else.
+  // The place is in a JSON string and not in an escape: only a quote ends the word, and a quote does nothing else.
   virtual bool is_string(uint32_t) const { return false; }
   // Whether the string stays open after any characters in any number. False if unknown.
   virtual bool allows_any_text(uint32_t) const { return false; }

@@ -7,7 +7,7 @@ namespace ingot {
 
 namespace {
 
-// 1.0 is 1: JSON Schema compares numbers by value.
+// Turns 1.0 into 1, because JSON Schema compares numbers by value.
 void make_canonical(nlohmann::json& value) {
   if (value.is_structured()) {
     for (auto& item : value) make_canonical(item);
@@ -21,7 +21,7 @@ void make_canonical(nlohmann::json& value) {
 
 std::string SchemaMachine::string_of(const std::string& json) { return nlohmann::json::parse(json).get<std::string>(); }
 
-// The number of a value's text: the same for equal values, however they are written.
+// A number for the value of a text. Equal values have equal numbers, whatever their spelling.
 uint32_t SchemaMachine::canonical(const std::string& json) {
   nlohmann::json value = nlohmann::json::parse(json, nullptr, false);
   make_canonical(value);

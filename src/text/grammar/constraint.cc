@@ -10,8 +10,8 @@ namespace ingot {
 
 namespace {
 
-constexpr size_t kMaxCachedBytes = size_t{64} << 20;  // masks of one grammar; then they are made anew
-constexpr size_t kMaxForcedTexts = 1 << 13;           // the same, of texts that are forced
+constexpr size_t kMaxCachedBytes = size_t{64} << 20;  // masks of one grammar; when more are cached, all are dropped
+constexpr size_t kMaxForcedTexts = 1 << 13;           // the same for forced texts
 
 }  // namespace
 
@@ -64,7 +64,7 @@ std::shared_ptr<const TokenMask> Constraint::make_mask(GrammarState state) {
   return mask;
 }
 
-// Kept, since each byte takes up to 256 steps.
+// Cached, because each byte takes up to 256 steps.
 const std::string& Constraint::forced(GrammarState first) {
   if (const auto it = forced_.find(first); it != forced_.end()) return it->second;
   if (forced_.size() >= kMaxForcedTexts) forced_.clear();
@@ -85,7 +85,8 @@ const std::string& Constraint::forced(GrammarState first) {
   return forced_[first] = std::move(text);
 }
 
-// The tokens that go on with a word, and those that end it: from `fresh`, which is `state` but for its text.
+// Adds the tokens that continue a word, and the tokens that end it. The latter are found from `fresh`, which differs
+// from `state` only in its text.
 void Constraint::add_word(GrammarState fresh, GrammarState state, TokenMask& mask) {
   if (automaton_->free_chars(state.place).first >= 0) return add_free_word(fresh, state, mask);
   const WordMask& word = words_.of(state.place);
@@ -122,7 +123,7 @@ void Constraint::add_free_word(GrammarState fresh, GrammarState state, TokenMask
     }
     const bool can_end = automaton_->step_word(place, '"') == Automaton::kWordEnds;
     const GrammarState known = can_end ? automaton_->end_word({place, state.frame, 0}) : GrammarState{};
-    for (int32_t token : closers) set_allowed(token, read(known, vocabulary_->behind_quote(token)), mask);
+    for (int32_t token : closers) set_allowed(token, read(known, vocabulary_->text_after_quote(token)), mask);
   }
 }
 
@@ -130,7 +131,7 @@ void Constraint::add_known_end(const std::string& text, GrammarState state, Toke
   for (int32_t token : vocabulary_->closers_of(text)) add_if_allowed(token, state, mask);
 }
 
-// Those of `closers` that `over`, the state behind their quote, allows.
+// Adds the tokens of `closers` that `over`, the state after the quote, allows.
 void Constraint::add_closers(const CloserSet& closers, GrammarState over, TokenMask& mask) {
   if (closers.empty()) return;
   const CloserSet& allowed = closers_before(over);
@@ -141,7 +142,7 @@ void Constraint::add_closers(const CloserSet& closers, GrammarState over, TokenM
   }
 }
 
-// The closers that may come before `over`: the text behind their quote goes on from there.
+// The closers whose text after the quote is allowed at `over`.
 const CloserSet& Constraint::closers_before(GrammarState over) {
   CloserSet* set = &closers_now_;
   if (over.text == 0) {

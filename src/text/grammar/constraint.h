@@ -19,7 +19,7 @@ class Constraint {
   Constraint(std::unique_ptr<Automaton> automaton, std::shared_ptr<const GrammarVocabulary> vocabulary);
 
   const GrammarVocabulary& vocabulary() const { return *vocabulary_; }
-  size_t n_bytes() const { return n_bytes_; }  // of masks and of the machine, at present
+  size_t n_bytes() const { return n_bytes_; }  // present size of the masks and the machine
 
  private:
   friend class Matcher;

@@ -1,4 +1,4 @@
-// The formats of JSON Schema (2020-12, section 7.3) as regular expressions: as strict as the documents that each names.
+// The formats of JSON Schema (2020-12, section 7.3) as regular expressions, as strict as the RFCs that define them.
 #include <array>
 
 #include "text/grammar/schema.h"
@@ -22,13 +22,13 @@ namespace {
   ":){0,1}" H16 ")?::(?:" H16 ":){3}" LS32 "|(?:(?:" H16 ":){0,2}" H16 ")?::(?:" H16 ":){2}" LS32 "|(?:(?:" H16   \
   ":){0,3}" H16 ")?::" H16 ":" LS32 "|(?:(?:" H16 ":){0,4}" H16 ")?::" LS32 "|(?:(?:" H16 ":){0,5}" H16 ")?::" H16 \
   "|(?:(?:" H16 ":){0,6}" H16 ")?::)"
-// Labels with two hyphens in third place are of another alphabet, or reserved.
+// Excludes labels with "--" in places three and four: A-labels (xn--...) and reserved labels.
 #define LABEL_RULE                                                           \
   "[A-Za-z0-9](?:(?:[A-Za-z0-9-]{0,2}[A-Za-z0-9])?|"                         \
   "[A-Za-z0-9-](?:[A-Za-z0-9][A-Za-z0-9-]|-[A-Za-z0-9])[A-Za-z0-9-]{0,58}[A-Za-z0-9])"
 #define HOST_RULE LABEL_RULE "(?:\\." LABEL_RULE ")*"
 #define ATOM_RULE "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-// RFC 3986, appendix A, and with letters beyond ASCII (MORE) RFC 3987.
+// RFC 3986, appendix A. With letters beyond ASCII (MORE): RFC 3987.
 #define NO_MORE ""
 #define LETTERS "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{efffd}"
 #define PRIVATE "\\ue000-\\uf8ff\\u{f0000}-\\u{ffffd}\\u{100000}-\\u{10fffd}"
@@ -72,7 +72,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kFormats
      "(?:,(?:[A-Za-z0-9_%]+\\.)*[A-Za-z0-9_%]+(?::[1-9]\\d{0,3}|\\*)?)*\\})*"},
     {"json-pointer", POINTER_RULE},
     {"relative-json-pointer", "(?:0|[1-9]\\d*)(?:#|" POINTER_RULE ")"},
-    {"regex", ""},  // no expression says what is right: refused
+    {"regex", ""},  // no expression can tell whether an expression is valid: refused
 }};
 
 }  // namespace

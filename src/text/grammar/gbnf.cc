@@ -1,5 +1,5 @@
-// Reads GBNF, the notation of llama.cpp's grammars (grammars/README.md there): `name ::= ...`, one rule a line that may
-// go on inside of parentheses and after `::=` and `|`.
+// Reads GBNF, the notation of llama.cpp's grammars (see grammars/README.md there): one rule `name ::= ...` per line. A
+// rule may continue on the next line inside parentheses and after `::=` and `|`.
 #include <map>
 
 #include "text/grammar/char_set.h"
@@ -26,7 +26,7 @@ class GbnfReader {
         text_.fail_at(at, fmt::format("the rule '{}' is not defined", grammar_.name(rule)));
     }
     const Grammar::Rule root = grammar_.rule("root");
-    if (!grammar_.is_defined(root)) text_.fail_at(text_.at(), "there is no rule 'root', with which a text begins");
+    if (!grammar_.is_defined(root)) text_.fail_at(text_.at(), "there is no rule 'root', the start rule");
     grammar_.set_root(grammar_.refer(root));
     return std::move(grammar_);
   }
@@ -45,7 +45,7 @@ class GbnfReader {
   void read_rule() {
     const size_t begin = text_.at();
     const std::string_view name = text_.take_while(is_name_char);
-    if (name.empty()) text_.expected("the name of a rule");
+    if (name.empty()) text_.expected("a rule name");
     skip_space(false);
     if (!text_.take("::=")) text_.expected("'::='");
     const Grammar::Rule rule = grammar_.rule(name);
@@ -166,7 +166,7 @@ class GbnfReader {
 
   GrammarScanner text_;
   Grammar grammar_;
-  std::map<Grammar::Rule, size_t> first_use_;  // where each rule is first named
+  std::map<Grammar::Rule, size_t> first_use_;  // where each rule's name first occurs
 };
 
 }  // namespace

@@ -113,9 +113,9 @@ void Grammar::rewrite_left_recursion(Rule rule) {
   if (!tails.empty()) rules_[rule].body = sequence({choice(others), repeat(choice(tails), 0, kNoLimit)});
 }
 
-// ---- Facts: each follows from the parts inside, from the leaves upwards
+// ---- Facts about parts, computed from the leaves upwards
 
-// A part is asked accept(part) when its fact holds of needs(part) of the parts that it is made of.
+// Calls accept(part) when the fact is known for needs(part) of the part's inner parts.
 template <class Needs, class Accept>
 void Grammar::propagate(const Needs& needs, const Accept& accept) const {
   std::vector<std::vector<Part>> users(nodes_.size());
@@ -140,7 +140,7 @@ void Grammar::propagate(const Needs& needs, const Accept& accept) const {
   }
 }
 
-// The parts that have the empty text, or else those that have any text at all.
+// is_about_empty: the parts that match the empty text. Otherwise: the parts that match any text at all.
 std::vector<bool> Grammar::find(bool is_about_empty) {
   std::vector<bool> found(nodes_.size());
   const auto needs = [&](Part part) -> size_t {
@@ -200,10 +200,10 @@ Grammar::Facts Grammar::finish() {
   facts.has_empty = find(true);
   facts.is_productive = find(false);
   if (!facts.is_productive[root_]) {
-    Part first = root_;  // the rule that a text begins with, where there is one
+    Part first = root_;  // the rule at which the text begins, if any
     while (nodes_[first].kind == Kind::kSequence && !nodes_[first].parts.empty()) first = nodes_[first].parts.back();
     const bool has_place = nodes_[first].kind == Kind::kRule;
-    throw Error("{}: it allows no text at all", has_place ? rules_[nodes_[first].id].where : "the grammar");
+    throw Error("{}: no text can match", has_place ? rules_[nodes_[first].id].where : "the grammar");
   }
   const auto needs = [&](Part part) -> size_t {
     const Node& node = nodes_[part];

@@ -62,7 +62,7 @@ class GrammarScanner {
       value = value * 16 + static_cast<char32_t>(digit);
     }
     if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000))
-      fail_at(at_, "this number is no code point of Unicode");
+      fail_at(at_, "this number is not a Unicode code point");
     return value;
   }
   int take_number() {
@@ -116,7 +116,7 @@ class GrammarScanner {
   [[noreturn]] void fail_at(size_t at, std::string_view what) const { throw Error("{}: {}", place(at), what); }
   [[noreturn]] void expected(std::string_view what) const {
     const size_t n = at_end() ? 0 : std::max<size_t>(1, utf8_length(rest()));
-    fail_at(at_, n == 0 ? fmt::format("{} is expected, and the text ends", what)
+    fail_at(at_, n == 0 ? fmt::format("{} is expected, but the text ends", what)
                         : fmt::format("{} is expected, not '{}'", what, printable(rest().substr(0, n))));
   }
 

@@ -23,10 +23,11 @@ int hex_digit(uint8_t byte) {
   return byte >= 'A' && byte <= 'F' ? byte - 'A' + 10 : -1;
 }
 
-// The language has a character from `low` to `high` next. Characters of n bytes lie in a tree of 64 ways.
+// Whether the language allows a character from `low` to `high` next. Searches the tree of UTF-8 bytes, 64 ways a level.
 bool has_char(const ByteStep& step, uint32_t state, char32_t low, char32_t high) {
   for (char32_t limit : {0x7fu, 0x7ffu, 0xd7ffu, 0xdfffu, 0xffffu}) {
-    if (low <= limit && high > limit) return has_char(step, state, low, limit) || has_char(step, state, limit + 1, high);
+    if (low <= limit && high > limit)
+      return has_char(step, state, low, limit) || has_char(step, state, limit + 1, high);
   }
   if (low > high || (low >= 0xd800 && low <= 0xdfff)) return false;
   const int n = low < 0x80 ? 1 : low < 0x800 ? 2 : low < 0x10000 ? 3 : 4;
@@ -100,9 +101,11 @@ bool can_complete(const ByteStep& step, uint32_t state, Escape escape, bool any_
     case Escape::kHex: break;
   }
   if (any_ascii && has_char(step, state, first, std::min(last, 0x7fu))) return true;
-  if (has_char(step, state, first, std::min(last, 0x1fu)) || has_char(step, state, std::max(first, 0x7fu), last)) return true;
+  if (has_char(step, state, first, std::min(last, 0x1fu)) || has_char(step, state, std::max(first, 0x7fu), last))
+    return true;
   const uint32_t from = std::max(first, 0xd800u), to = std::min(last, 0xdbffu);
-  return from <= to && has_char(step, state, 0x10000 + ((from - 0xd800) << 10), 0x10000 + ((to - 0xd800) << 10) + 0x3ff);
+  return from <= to &&
+         has_char(step, state, 0x10000 + ((from - 0xd800) << 10), 0x10000 + ((to - 0xd800) << 10) + 0x3ff);
 }
 
 bool may_spell(Escape escape, uint8_t byte, const EscapeStep& step) {

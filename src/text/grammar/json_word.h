@@ -13,7 +13,9 @@ struct Escape {
   uint16_t value = 0;     // value of these digits
   uint16_t high = 0;      // the first half of a surrogate pair
 
-  uint64_t number() const { return uint64_t{phase} | uint64_t{n_digits} << 8 | uint64_t{value} << 16 | uint64_t{high} << 32; }
+  uint64_t number() const {
+    return uint64_t{phase} | uint64_t{n_digits} << 8 | uint64_t{value} << 16 | uint64_t{high} << 32;
+  }
   static Escape of(uint64_t number) {
     return {static_cast<Phase>(number & 0xff), static_cast<uint8_t>(number >> 8), static_cast<uint16_t>(number >> 16),
             static_cast<uint16_t>(number >> 32)};

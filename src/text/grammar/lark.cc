@@ -1,7 +1,6 @@
-// Reads the notation of Lark, with what llguidance adds to it (%json, repetition in braces). A text belongs to the
-// grammar where some way to cut it into terminals does: what Lark's Earley parser with its dynamic_complete lexer says.
-// Priorities and aliases choose between trees and change no text, so they are passed over. Regular expressions are
-// ECMA 262's.
+// Reads the notation of Lark, with two extensions of llguidance (%json, repetition in braces). A text matches if some
+// way to cut the text into terminals matches, as with Lark's Earley parser and its dynamic_complete lexer. Priorities
+// and aliases only choose between parse trees, so they are ignored. Regular expressions are those of ECMA 262.
 #include <utf8proc.h>
 
 #include <array>
@@ -20,7 +19,7 @@ namespace {
 #define DECIMAL_RULE "(?:" DIGITS "\\.[0-9]*|\\." DIGITS ")"
 #define FLOAT_RULE "(?:" DIGITS "[eE][+-]?" DIGITS "|" DECIMAL_RULE "(?:[eE][+-]?" DIGITS ")?)"
 
-// What `%import common` knows.
+// The library that `%import common` imports from.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 25> kCommon = {{
     {"DIGIT", "[0-9]"},
     {"HEXDIGIT", "[0-9A-Fa-f]"},
@@ -77,7 +76,7 @@ class LarkReader {
     }
     grammar_.define(ignore_, grammar_.repeat(grammar_.choice(ignored_), 0, Grammar::kNoLimit));
     const Grammar::Rule start = grammar_.rule("start");
-    if (!grammar_.is_defined(start)) text_.fail_at(text_.at(), "there is no rule 'start', with which a text begins");
+    if (!grammar_.is_defined(start)) text_.fail_at(text_.at(), "there is no rule 'start', the start rule");
     grammar_.set_root(grammar_.sequence({grammar_.refer(ignore_), grammar_.refer(start)}));
     return std::move(grammar_);
   }
@@ -127,7 +126,7 @@ class LarkReader {
       read_import();
     } else if (text_.take("%llguidance")) {
       skip_space(false);
-      if (!text_.take("{}")) text_.expected("'{}', for no option of llguidance is supported,");
+      if (!text_.take("{}")) text_.expected("'{}' (no option of llguidance is supported)");
     } else {
       text_.take("%");
       const std::string_view name = text_.take_while(is_name_char);
@@ -219,14 +218,14 @@ class LarkReader {
     return true;
   }
 
-  // What is ignored may follow each terminal of a rule.
+  // Ignored text may follow each terminal of a rule.
   Part terminal(Part part) { return in_terminal_ ? part : grammar_.sequence({part, grammar_.refer(ignore_)}); }
 
   Part read_reference() {
     const size_t begin = text_.at();
     const std::string_view name = take_name();
     if (in_terminal_ && !is_terminal(name))
-      text_.fail_at(begin, fmt::format("the rule '{}' inside of a terminal", name));
+      text_.fail_at(begin, fmt::format("a terminal cannot contain the rule '{}'", name));
     const Grammar::Rule rule = grammar_.rule(name);
     first_use_.try_emplace(rule, begin);
     const Part part = grammar_.refer(rule);
@@ -293,7 +292,7 @@ class LarkReader {
     if (text_.take("..")) {
       const std::u32string last = read_quoted();
       if (value.size() != 1 || last.size() != 1 || value > last)
-        text_.fail_at(begin, "a range is from one character to a later one");
+        text_.fail_at(begin, "a range must go from one character to a later character");
       const CharRange range{value[0], last[0]};
       return grammar_.language(grammar_.languages().characters({&range, 1}));
     }
@@ -316,7 +315,7 @@ class LarkReader {
   Part read_regex() {
     const size_t begin = text_.at();
     text_.take("/");
-    std::string pattern, dotted;  // dotted: where a dot matches line ends
+    std::string pattern, dotted;  // in `dotted`, a dot matches line ends too
     bool in_class = false;
     while (!text_.take("/")) {
       if (text_.at_end() || text_.peek() == '\n') text_.expected("'/'");
@@ -331,7 +330,7 @@ class LarkReader {
     const std::string_view flags = text_.take_while(is_lower);
     if (flags.find_first_not_of("smu") != std::string_view::npos) {
       text_.fail_at(flags_at,
-                    fmt::format("of the flags '{}' of a regular expression only s, m and u are supported", flags));
+                    fmt::format("the regular expression has the flags '{}': only s, m and u are supported", flags));
     }
     try {
       return grammar_.regex(flags.find('s') == std::string_view::npos ? pattern : dotted);
@@ -340,7 +339,7 @@ class LarkReader {
     }
   }
 
-  // %json takes the JSON text of a schema: up to the brace that closes its first one.
+  // Reads the schema after %json: the JSON text up to the matching closing brace.
   Part read_schema() {
     skip_space(true);
     const size_t begin = text_.at();
@@ -368,7 +367,7 @@ class LarkReader {
   Grammar grammar_;
   Grammar::Rule ignore_;
   std::vector<Part> ignored_;
-  std::map<Grammar::Rule, size_t> first_use_;  // where each rule is first named
+  std::map<Grammar::Rule, size_t> first_use_;  // where each rule's name first occurs
   bool in_terminal_ = false;
 };
 

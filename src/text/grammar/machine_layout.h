@@ -7,13 +7,13 @@
 
 namespace ingot {
 
-// The kinds of frames, and where each keeps what.
+// The kinds of frames, and the places of their members.
 enum FrameKind : uint32_t { kSlot, kObject, kArray };
 enum SlotWord { kSlotParent = 1, kSlotPlan, kSlotText, kSlotLink };
 enum ObjectWord { kObjectSlot = 1, kObjectPlan, kObjectCount, kObjectOrder, kObjectText, kNameText, kObjectBits };
 enum ArrayWord { kArraySlot = 1, kArrayPlan, kArrayCount, kArrayText, kArrayBits };
 
-// The kinds of words, and where each keeps what.
+// The kinds of words, and the places of their members.
 enum WordKind : uint32_t { kBare, kString, kName };
 enum WordWord { kEscapeLow = 1, kEscapeHigh, kAnyAscii, kAlive, kGoals };  // kBare, kString: goal, language, ...
 enum NameWord { kNameSet = 3, kNameNode, kOthers, kPatterns };             // the node + 1, or 0: off the tree

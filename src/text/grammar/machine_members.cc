@@ -1,4 +1,4 @@
-// SchemaMachine: members and items, the goals of what stands in an object or array.
+// SchemaMachine: the goals of members and items.
 #include <algorithm>
 
 #include "text/grammar/numbers.h"
@@ -26,8 +26,9 @@ SchemaMachine::Formula SchemaMachine::member_formula(const ObjectPlan& plan, uin
   return f_.all(std::move(parts));
 }
 
-// What a member has to meet so that `need` may still hold. per_rule: its goal by each rule. A rule that is broken
-// (`now` is kFalse) is out; one that can fail later need not fail by this member.
+// The conditions on a member, so that `need` can still become true. per_rule: the goal that each rule sets for the
+// member. A broken rule (`now` is kFalse) sets no goal. A rule that must fail, but can fail later, need not fail at
+// this member.
 uint32_t SchemaMachine::child_plan(Formula need, const std::vector<Formula>& per_rule,
                                    const std::vector<bool>& can_fail_later, const std::vector<Truth>& now,
                                    std::vector<Formula> goals, Words& link) {
@@ -107,8 +108,8 @@ bool SchemaMachine::can_meet(uint32_t frame) {
   return f_.evaluate(plan.need, [&](uint32_t r) { return array_truth(plan, words, r, false); }) != Truth::kFalse;
 }
 
-// The object with the member `name` (-1: one that no rule names) begun, and the plan of the member's value; UINT32_MAX
-// where the member may not be there.
+// Begins the member `name` in the object's frame, and returns the plan of the member's value. name -1: no rule names
+// the member. Returns UINT32_MAX if the member is not allowed.
 uint32_t SchemaMachine::plan_member(Words& frame, int name, const std::vector<bool>& matched, Words& link) {
   const ObjectPlan& plan = *objects_[frame[kObjectPlan]];
   const size_t n_rules = plan.rules.size();
@@ -140,7 +141,7 @@ uint32_t SchemaMachine::plan_member(Words& frame, int name, const std::vector<bo
   return is_possible(child) ? child : UINT32_MAX;
 }
 
-// Nothing that may still come can break the rule.
+// Whether no member that may still come can break the rule.
 bool SchemaMachine::can_only_hold(const ObjectPlan& plan, const ObjectRule& rule, uint32_t r,
                                   std::span<const uint32_t> frame) const {
   if (!rule.patterns.empty() || rule.additional != kAnySchema || rule.max >= 0 || rule.limits_names) return false;
@@ -171,7 +172,7 @@ uint32_t SchemaMachine::enter_item(uint32_t frame, uint32_t text) {
   const size_t n_rules = plan.rules.size();
   const std::span<uint32_t> broken(words.data() + kArrayBits, n_words(n_rules));
   const std::span<uint32_t> counts(words.data() + kArrayBits + broken.size(), n_rules);
-  const int n = static_cast<int>(words[kArrayCount]);  // before this item
+  const int n = static_cast<int>(words[kArrayCount]);  // items before this one
   std::vector<Formula> per_rule(n_rules, Formulas::kTrue), contained(n_rules, Formulas::kTrue);
   std::vector<bool> can_fail_later(n_rules, true);
   std::vector<Truth> now(n_rules, Truth::kFalse);
@@ -211,7 +212,7 @@ uint32_t SchemaMachine::enter_item(uint32_t frame, uint32_t text) {
   return frames_.intern(slot);
 }
 
-// The items of an array whose items have to differ, as canonical() writes them; none of any other frame.
+// The items so far of an array whose items must differ, as canonical() writes them. Empty for any other frame.
 std::vector<std::string> SchemaMachine::seen_items(uint32_t frame) const {
   const auto words = frames_[frame];
   if (words.empty() || words[0] != kArray) return {};
@@ -226,8 +227,8 @@ std::vector<std::string> SchemaMachine::seen_items(uint32_t frame) const {
   return seen;
 }
 
-// The word at `place`, but for the texts that would repeat an item of `frame`. A string of any characters can always be
-// another one, so it stays as it is.
+// The word at `place` without the texts that would repeat an item of `frame`. A string of any characters stays
+// unchanged, because it can always differ.
 uint32_t SchemaMachine::without_seen(uint32_t place, uint32_t frame) {
   if (place == kDead) return kDead;
   Words word = words_.copy(place - kFirstWord);
@@ -246,7 +247,7 @@ uint32_t SchemaMachine::without_seen(uint32_t place, uint32_t frame) {
   return l_.is_live(word[kAlive]) ? this->word(std::move(word)) : uint32_t{kDead};
 }
 
-// Some value of the plan is not among the items.
+// Whether the plan allows a value that differs from all items.
 bool SchemaMachine::has_unseen(uint32_t plan, uint32_t frame) {
   if (seen_items(frame).empty()) return true;
   for (int t = 0; t < kScalarTypes; ++t) {

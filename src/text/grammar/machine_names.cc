@@ -1,4 +1,4 @@
-// SchemaMachine: names of members.
+// SchemaMachine: the names of members.
 #include <algorithm>
 
 #include "text/grammar/machine_layout.h"
@@ -6,7 +6,7 @@
 
 namespace ingot {
 
-// Which names may come next in an object.
+// The names that may come next in an object.
 const SchemaMachine::NameSet& SchemaMachine::name_set(uint32_t frame) { return *name_sets_[name_set_id(frame)]; }
 
 uint32_t SchemaMachine::name_set_id(uint32_t frame) {
@@ -34,7 +34,7 @@ bool SchemaMachine::allows_name(ObjectPlan& plan, const Words& frame, uint32_t n
                                        n_words(plan.names.size()));
   if (has_bit(seen, name) || (!options_.any_order && name < frame[kObjectOrder])) return false;
   const bool is_plain = plan.rules.size() == 1 && plan.need == f_.leaf(0);
-  if (is_plain) {  // one rule, which has to hold: what a name needs is known from the first
+  if (is_plain) {  // a single rule, which must hold: the result does not change, so it is stored
     const ObjectRule& rule = table_->objects[plan.rules[0]];
     if (rule.max >= 0 && static_cast<int>(frame[kObjectCount]) >= rule.max) return false;
     if (!options_.any_order &&
@@ -52,7 +52,7 @@ bool SchemaMachine::allows_name(ObjectPlan& plan, const Words& frame, uint32_t n
   return plan_member(words, static_cast<int>(name), plan.name_matches[name], link) != UINT32_MAX;
 }
 
-// The names that no rule names, and that leave a choice of rules.
+// The names that no rule mentions, and after which `need` can still become true.
 SchemaMachine::Language SchemaMachine::other_names(const ObjectPlan& plan, std::span<const uint32_t> frame) {
   const auto seen = frame.subspan(kObjectBits + n_words(plan.rules.size()));
   std::vector<Language> per_rule;

@@ -1,4 +1,4 @@
-// SchemaMachine: plans, what is asked of a value, type by type.
+// SchemaMachine: plans, the conditions on a value of each type.
 #include <algorithm>
 
 #include "text/grammar/machine_layout.h"
@@ -109,7 +109,7 @@ SchemaMachine::ObjectPlan& SchemaMachine::object_plan(uint32_t value) {
     for (const auto& [language, schema] : rule.patterns) pattern_index(language);
     if (rule.limits_names) pattern_index(rule.names);
     plan->counts |= rule.min > 0 || rule.max >= 0;
-    plan->tracks_names |= rule.min > 1;  // one name cannot be counted twice
+    plan->tracks_names |= rule.min > 1;  // a repeated name must not count twice
   }
   for (int number : plan->rules) {
     Words required;
@@ -179,7 +179,7 @@ SchemaMachine::ArrayPlan& SchemaMachine::array_plan(uint32_t value) {
 
 bool SchemaMachine::is_possible(uint32_t plan) {
   if (values_[plan].is_possible < 0) {
-    values_[plan].is_possible = 1;  // while it is found out: a value may hold itself where that is optional
+    values_[plan].is_possible = 1;  // during the search: an optional member may contain the same value
     const bool found = find_possible(plan);
     values_[plan].is_possible = found;
   }

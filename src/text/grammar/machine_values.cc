@@ -1,4 +1,4 @@
-// SchemaMachine: how values begin and end.
+// SchemaMachine: the begin and the end of values.
 #include <algorithm>
 
 #include "text/grammar/machine_layout.h"
@@ -61,7 +61,7 @@ GrammarState SchemaMachine::close_array(uint32_t frame, uint32_t text) {
   return end_value(words[kArraySlot], met, words[kArrayText] == 0 ? 0 : text);
 }
 
-// met: of each goal of the slot's plan, whether the value meets it.
+// met: for each goal of the slot's plan, whether the value meets the goal.
 GrammarState SchemaMachine::end_value(uint32_t slot_id, const std::vector<bool>& met, uint32_t text) {
   const Words slot = frames_.copy(slot_id);
   if (slot[kSlotParent] == 0) return {kDone, 0, 0};

@@ -1,4 +1,4 @@
-// SchemaMachine: words, read byte by byte wherever they stand.
+// SchemaMachine: words, read byte by byte in any frame.
 #include <algorithm>
 
 #include "text/grammar/machine_layout.h"
@@ -9,7 +9,7 @@ namespace ingot {
 namespace {
 
 constexpr uint32_t kUnmade = UINT32_MAX;
-constexpr size_t kRowWork = 8;  // of a row, in parts of expressions
+constexpr size_t kRowWork = 8;  // work for a row, in parts of expressions
 
 }  // namespace
 
@@ -25,7 +25,7 @@ const std::array<uint32_t, 256>& SchemaMachine::word_row(uint32_t place) {
   return *rows_[id];
 }
 
-// Bytes that lead every language of the word to the same place lead the word there: few of 256 are looked at closely.
+// Bytes with equal results in every language of the word share one step, so most of the 256 bytes cost little.
 std::unique_ptr<std::array<uint32_t, 256>> SchemaMachine::make_row(const Words& word) {
   l_.spend(kRowWork);
   auto row = std::make_unique<std::array<uint32_t, 256>>();
@@ -37,7 +37,7 @@ std::unique_ptr<std::array<uint32_t, 256>> SchemaMachine::make_row(const Words& 
   std::vector<uint32_t> next(groups.n, kUnmade);
   for (size_t byte = 0; byte < 256; ++byte) {
     const auto b = static_cast<uint8_t>(byte);
-    if (word[0] != kBare && b < 0x20) continue;  // a control character: kDead
+    if (word[0] != kBare && b < 0x20) continue;  // kDead: control characters need escapes
     if (word[0] != kBare && (b == '"' || b == '\\')) {
       (*row)[byte] = next_word(word, b);
       continue;
@@ -114,7 +114,7 @@ uint32_t SchemaMachine::next_word(const Words& word, uint8_t byte) {
   return can_go_on ? this->word(std::move(next)) : uint32_t{kDead};
 }
 
-// The node + 1 after a byte, where an allowed name is below it; else 0.
+// Returns the node after `byte`, plus 1, or 0 if there is no such node.
 uint32_t SchemaMachine::next_node(const NameSet& set, uint32_t node, uint8_t byte) const {
   if (node == 0) return 0;
   const ObjectPlan& plan = *objects_[set.plan];
@@ -143,7 +143,7 @@ uint32_t SchemaMachine::advance(Words word, const uint8_t* bytes, int n) {
   }
   if (word[kAlive] == RegularLanguages::kNothing) return kDead;
   size_t kept = kGoals;
-  for (size_t k = kGoals; k < word.size(); k += 2) {  // goals that are missed for good are left out
+  for (size_t k = kGoals; k < word.size(); k += 2) {  // drop goals that can no longer be met
     if (word[k + 1] == RegularLanguages::kNothing) continue;
     word[kept] = word[k];
     word[kept + 1] = word[k + 1];
@@ -218,7 +218,7 @@ uint32_t SchemaMachine::free_place(uint32_t place) {
   return this->word(std::move(word));
 }
 
-// A control byte makes the text no JSON, which nothing equals that was read.
+// Adds a control byte to the text. The text is then not JSON, so it equals no earlier text.
 GrammarState SchemaMachine::fresh(GrammarState state) {
   if (state.text != 0) state.text = add_text(state.text, 1);
   return state;
@@ -227,7 +227,7 @@ GrammarState SchemaMachine::fresh(GrammarState state) {
 std::optional<std::vector<std::string>> SchemaMachine::repeated_ends(GrammarState state) {
   const Words word = words_.copy(state.place - kFirstWord);
   if (word[0] == kBare) return std::nullopt;
-  Words known;  // canonical texts that would be repeated
+  Words known;  // canonical texts that must not be repeated
   std::string text;
   if (word[0] == kName) {
     const Words frame = frames_.copy(state.frame);

@@ -72,7 +72,7 @@ std::shared_ptr<const GrammarVocabulary> ModelGrammars::vocabulary() {
 std::shared_ptr<Constraint> ModelGrammars::get(const GrammarText& grammar, std::vector<std::string>* warnings) {
   const std::string key = fmt::format("{} {:d} {:d} {:d} {}", static_cast<int>(grammar.kind), grammar.any_order,
                                       grammar.is_lenient, grammar.deep_indents, grammar.text);
-  return get(key, [&](std::vector<std::string>* said) { return compile(grammar, said); }, warnings);
+  return get(key, [&](std::vector<std::string>* new_warnings) { return compile(grammar, new_warnings); }, warnings);
 }
 
 std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Make& make,
@@ -88,18 +88,18 @@ std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Mak
       return use(*found->second);
     }
   }
-  std::vector<std::string> said;
-  auto made = std::make_shared<Constraint>(make(&said), vocabulary());
+  std::vector<std::string> new_warnings;
+  auto made = std::make_shared<Constraint>(make(&new_warnings), vocabulary());
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = places_.try_emplace(key);
   if (!is_new) return use(*place->second);  // another thread was first
-  entries_.push_front({key, std::move(made), std::move(said)});
+  entries_.push_front({key, std::move(made), std::move(new_warnings)});
   place->second = entries_.begin();
   drop_old();
   return use(entries_.front());
 }
 
-// With the mutex. The newest stays, whatever it takes: somebody is about to use it.
+// Call with the mutex held. Keeps the newest entry whatever its size, because it is about to be used.
 void ModelGrammars::drop_old() {
   size_t bytes = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
@@ -113,7 +113,7 @@ void ModelGrammars::drop_old() {
   }
 }
 
-size_t ModelGrammars::n_kept() const {
+size_t ModelGrammars::n_cached() const {
   const std::lock_guard lock(mutex_);
   return entries_.size();
 }

@@ -46,7 +46,7 @@ class ModelGrammars {
   using Make = std::function<std::unique_ptr<Automaton>(std::vector<std::string>* warnings)>;
   std::shared_ptr<Constraint> get(const std::string& key, const Make& make,
                                   std::vector<std::string>* warnings = nullptr);
-  size_t n_kept() const;
+  size_t n_cached() const;
 
  private:
   struct Entry {

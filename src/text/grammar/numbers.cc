@@ -17,8 +17,8 @@ constexpr std::string_view kInteger = "-?(0|[1-9][0-9]*)(\\.0+)?";
 constexpr std::string_view kPlain = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?";
 constexpr std::string_view kNumber = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?";
 constexpr std::string_view kDigits = "-?(0|[1-9][0-9]*)";
-constexpr std::string_view kSmall = "[1-9](\\.[0-9]+)?[eE]-0*[1-9][0-9]*";     // above 0 and below 1
-constexpr std::string_view kLarge = "[1-9](\\.[0-9]+)?[eE]\\+?0*[1-9][0-9]*";  // 10 and more
+constexpr std::string_view kSmall = "[1-9](\\.[0-9]+)?[eE]-0*[1-9][0-9]*";     // between 0 and 1
+constexpr std::string_view kLarge = "[1-9](\\.[0-9]+)?[eE]\\+?0*[1-9][0-9]*";  // 10 and above
 constexpr std::string_view kUnsigned = "(0|[1-9][0-9]*)(\\.[0-9]+)?";
 
 class Ranges {
@@ -29,13 +29,14 @@ class Ranges {
         digits_(l_.repeat(digit_, 0, RegularLanguages::kNoLimit)),
         fraction_(l_.any_of({RegularLanguages::kEmpty, point(l_.repeat(digit_, 1, RegularLanguages::kNoLimit))})) {}
 
-  // Unsigned numbers of at least `limit`, whose sign is ignored; more than it if `is_strict`.
+  // Unsigned numbers of at least |limit|, or above |limit| if `is_strict`.
   Id at_least(const Decimal& limit, bool is_strict) {
     const std::string& whole = limit.whole;
     std::vector<Id> parts;
     const int n = static_cast<int>(whole.size());
-    parts.push_back(l_.concat(digits('1', '9'), l_.concat(l_.repeat(digit_, n, RegularLanguages::kNoLimit), fraction_)));
-    for (int i = 0; i < n; ++i) {  // as many digits, the first i the same, then a larger one
+    parts.push_back(
+        l_.concat(digits('1', '9'), l_.concat(l_.repeat(digit_, n, RegularLanguages::kNoLimit), fraction_)));
+    for (int i = 0; i < n; ++i) {  // the same number of digits: i equal digits, then a larger digit
       if (whole[i] == '9') continue;
       const Id rest = l_.concat(l_.repeat(digit_, n - 1 - i, n - 1 - i), fraction_);
       parts.push_back(l_.concat(l_.literal(whole.substr(0, i)), l_.concat(digits(whole[i] + 1, '9'), rest)));
@@ -54,7 +55,8 @@ class Ranges {
 
   Id decimals_at_least(const std::string& decimals, bool is_strict) {
     std::vector<Id> parts;
-    const Id above_zero = l_.concat(l_.repeat(l_.literal("0"), 0, RegularLanguages::kNoLimit), l_.concat(digits('1', '9'), digits_));
+    const Id above_zero =
+        l_.concat(l_.repeat(l_.literal("0"), 0, RegularLanguages::kNoLimit), l_.concat(digits('1', '9'), digits_));
     if (decimals.empty()) return is_strict ? point(above_zero) : fraction_;
     for (size_t i = 0; i < decimals.size(); ++i) {
       if (decimals[i] == '9') continue;
@@ -76,17 +78,18 @@ int compare(const Decimal& a, const Decimal& b) {
   return a.is_negative ? -sign : sign;
 }
 
-// The numbers on one side of a limit, of those that kPlain spells.
+// The numbers that kPlain can write and that lie on one side of a limit.
 Id beyond(RegularLanguages& l, const Decimal& limit, bool is_minimum, bool is_strict) {
   const Id any = parse_regex(l, kUnsigned, RegexMatch::kWhole), minus = l.literal("-");
   const Id zeros = parse_regex(l, "-0(\\.0+)?", RegexMatch::kWhole);
   Ranges ranges(l);
   const bool same_side = limit.is_negative != is_minimum || limit.is_zero();
-  if (same_side) {  // a magnitude at least as large, with the limit's own sign
+  if (same_side) {  // the limit's own sign, and at least its magnitude
     const Id far = ranges.at_least(limit, is_strict);
     const Id signed_far = is_minimum ? far : l.concat(minus, far);
-    return limit.is_zero() && !is_strict ? l.any_of({signed_far, zeros, parse_regex(l, "0(\\.0+)?", RegexMatch::kWhole)})
-                                         : l.all_of({signed_far, is_strict ? l.complement(zeros) : RegularLanguages::kAnything});
+    return limit.is_zero() && !is_strict
+               ? l.any_of({signed_far, zeros, parse_regex(l, "0(\\.0+)?", RegexMatch::kWhole)})
+               : l.all_of({signed_far, is_strict ? l.complement(zeros) : RegularLanguages::kAnything});
   }
   const Id near = l.all_of({any, l.complement(ranges.at_least(limit, !is_strict))});
   return is_minimum ? l.any_of({any, l.concat(minus, near)}) : l.any_of({near, l.concat(minus, any)});
@@ -138,7 +141,9 @@ std::optional<Decimal> Decimal::parse(std::string_view text) {
 
 RegularLanguages::Id number_language(RegularLanguages& l, const NumberLimits& limits) {
   const bool is_free = !limits.minimum && !limits.maximum && !limits.multiple_of;
-  const std::string_view base = !limits.is_integer ? (is_free ? kNumber : kPlain) : limits.has_decimals ? kInteger : kDigits;
+  const std::string_view base = !limits.is_integer    ? (is_free ? kNumber : kPlain)
+                                : limits.has_decimals ? kInteger
+                                                      : kDigits;
   std::vector<Id> parts{parse_regex(l, base, RegexMatch::kWhole)};
   if (limits.minimum) parts.push_back(beyond(l, *limits.minimum, true, limits.excludes_minimum));
   if (limits.maximum) parts.push_back(beyond(l, *limits.maximum, false, limits.excludes_maximum));
@@ -147,7 +152,7 @@ RegularLanguages::Id number_language(RegularLanguages& l, const NumberLimits& li
   if (is_free || limits.is_integer || limits.multiple_of) return written_out;
   std::vector<Id> all{written_out};
   const auto is_within = [&](const std::optional<Decimal>& limit, bool is_minimum, int low, int high) {
-    if (!limit) return true;  // low and high: -10, -1, 0, 1 or 10
+    if (!limit) return true;  // low and high are one of -10, -1, 0, 1, 10
     const int bound = is_minimum ? low : high;
     const Decimal edge = *Decimal::parse(std::to_string(bound));
     return is_minimum ? compare(*limit, edge) <= 0 : compare(*limit, edge) >= 0;

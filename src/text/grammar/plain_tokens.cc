@@ -9,7 +9,7 @@ namespace ingot {
 
 namespace {
 
-constexpr size_t kMaxMade = 1024;  // masks of one vocabulary that are kept: 16 MiB for 128k tokens
+constexpr size_t kMaxMade = 1024;  // cached masks of one vocabulary: 16 MiB for 128k tokens
 constexpr int kAnyNumber = INT32_MAX;
 
 bool begins_char(uint8_t byte) { return (byte & 0xc0) != 0x80; }

@@ -8,10 +8,10 @@ namespace ingot {
 
 namespace {
 
-constexpr uint32_t kMaxDepth = 4096;  // of stacks: deeper text is not allowed
+constexpr uint32_t kMaxDepth = 4096;  // of stacks; deeper text is not allowed
 constexpr size_t kMaxHeads = 1 << 22;
-constexpr size_t kMaxItems = 1 << 14;  // ways to read a text
-constexpr size_t kMaxRows = 1 << 14;   // of remembered steps, a kilobyte each
+constexpr size_t kMaxItems = 1 << 14;  // ways to read the text at one state
+constexpr size_t kMaxRows = 1 << 14;   // cached steps, 1 KiB each
 constexpr size_t kMaxWords = 1 << 26;
 constexpr uint32_t kUnknown = UINT32_MAX;
 
@@ -63,7 +63,7 @@ PushdownMachine::Expr PushdownMachine::build(Grammar& grammar, const Grammar::Fa
     default: break;
   }
   Words words;
-  std::vector<Language> languages;  // alternatives that one automaton reads
+  std::vector<Language> languages;  // alternatives that become one language
   for (Grammar::Part inner : node.parts) {
     if (facts.language[inner] != Grammar::kNone) {
       languages.push_back(facts.language[inner]);
@@ -84,11 +84,11 @@ PushdownMachine::Expr PushdownMachine::build(Grammar& grammar, const Grammar::Fa
   return expr(words, has_empty);
 }
 
-// Neighbours that are regular become one terminal.
+// Regular neighbours become one terminal.
 PushdownMachine::Expr PushdownMachine::build_sequence(Grammar& grammar, const Grammar::Facts& facts,
                                                       std::span<const Grammar::Part> parts) {
   Expr id = kEmpty;
-  Language language = RegularLanguages::kEmpty;  // of the neighbours so far
+  Language language = RegularLanguages::kEmpty;  // of the regular neighbours so far
   uint32_t weight = 0;
   const auto end_terminal = [&] {
     if (language != RegularLanguages::kEmpty)
@@ -136,13 +136,13 @@ const std::vector<PushdownMachine::Head>& PushdownMachine::heads(Expr id) {
   if (!heads_[id]) {
     std::vector<Head> found = find_heads(id);
     n_heads_ += found.size();
-    if (n_heads_ > kMaxHeads) throw Error("the grammar is too large: too many symbols can come next in it");
+    if (n_heads_ > kMaxHeads) throw Error("the grammar is too large: too many symbols can come next");
     heads_[id] = std::make_unique<std::vector<Head>>(std::move(found));
   }
   return *heads_[id];
 }
 
-// The rest of a repetition is one time less: partial derivatives (Antimirov 1996), by symbols.
+// The rest of a repetition repeats once less: partial derivatives by symbols (Antimirov 1996).
 std::vector<PushdownMachine::Head> PushdownMachine::find_heads(Expr id) {
   std::vector<Head> found;
   const Words words = exprs_.copy(id);
@@ -176,7 +176,7 @@ std::vector<PushdownMachine::Head> PushdownMachine::find_heads(Expr id) {
   return found;
 }
 
-// An order in which a rule comes before the rules that it may begin with.
+// Sorts the rules, so that each rule comes before the rules that it may begin with.
 void PushdownMachine::rank_rules(const Grammar& grammar) {
   std::vector<Words> begins(rules_.size());
   Words n_before(rules_.size()), ready;
@@ -197,8 +197,8 @@ void PushdownMachine::rank_rules(const Grammar& grammar) {
   }
   rule_of_rank_ = ready;
   if (ready.size() == rules_.size()) return;
-  // What is left begins with what is left, and some of it in a circle: each rule's predecessors are walked until one
-  // comes again.
+  // Each remaining rule has a remaining predecessor. So a walk over predecessors meets a rule twice, and finds a
+  // circle.
   Words before(rules_.size(), kUnknown);
   for (uint32_t rule = 0; rule < rules_.size(); ++rule) {
     if (rules_[rule].rank >= 0) continue;
@@ -216,7 +216,7 @@ void PushdownMachine::rank_rules(const Grammar& grammar) {
 
 // ---- States
 
-// Adds what may come when a way has `rest` to go on with.
+// Adds everything that may come next if the way continues with `rest`.
 void PushdownMachine::go_on(Closure& closure, Expr rest, Stack stack) {
   std::vector<std::pair<Expr, Stack>> ready{{rest, stack}};
   while (!ready.empty()) {
@@ -244,7 +244,7 @@ void PushdownMachine::add_heads(Closure& closure, Expr id, Stack stack) {
       closure.items.push_back({machine_terminal(head.id, machine_starts_[head.id]), head.rest, stack});
     } else if (depths_[stack] < kMaxDepth) {
       Words& callers = closure.entered[rules_[head.id].rank];
-      if (head.rest == kEmpty) {  // the last of its rule: it goes on where the rule does, and the stack stays flat
+      if (head.rest == kEmpty) {  // at a rule's end, reuse the caller's stack: right recursion stays flat
         const auto above = stacks_[stack];
         callers.insert(callers.end(), above.begin(), above.end());
       } else {
@@ -255,7 +255,7 @@ void PushdownMachine::add_heads(Closure& closure, Expr id, Stack stack) {
   }
 }
 
-// After a byte: the terminal may go on, or end here, or both.
+// Adds a terminal after a byte. The terminal may continue, end here, or both.
 void PushdownMachine::add_terminal(Closure& closure, const Item& item) {
   const uint32_t id = item.terminal / 2;
   if (item.terminal % 2 == 0) {
@@ -270,7 +270,7 @@ void PushdownMachine::add_terminal(Closure& closure, const Item& item) {
 
 namespace {
 
-// Sorts pairs of words, each once.
+// Sorts pairs of words and removes duplicates.
 void sort_pairs(std::vector<uint32_t>& words) {
   std::vector<std::pair<uint32_t, uint32_t>> pairs;
   for (size_t i = 0; i < words.size(); i += 2) pairs.push_back({words[i], words[i + 1]});
@@ -297,11 +297,11 @@ PushdownMachine::Stack PushdownMachine::intern_stack(Words& callers) {
 void PushdownMachine::count_words(size_t n) {
   n_words_ += n;
   if (n_words_ > kMaxWords)
-    throw Error("the grammar is too ambiguous: more than {} words to remember the ways to read the text", kMaxWords);
+    throw Error("the grammar is too ambiguous: the ways to read the text need more than {} words", kMaxWords);
 }
 
 GrammarState PushdownMachine::close(Closure& closure) {
-  while (!closure.entered.empty()) {  // a rule is entered when all that enter it are known
+  while (!closure.entered.empty()) {  // in order of rank, so that all callers of a rule are known before it is entered
     auto node = closure.entered.extract(closure.entered.begin());
     add_heads(closure, rules_[rule_of_rank_[static_cast<size_t>(node.key())]].body, intern_stack(node.mapped()));
     if (closure.items.size() > kMaxItems) break;
@@ -341,7 +341,8 @@ uint32_t PushdownMachine::machine_terminal(uint32_t machine, GrammarState state)
   return 1 + 2 * machine_states_.intern(words);
 }
 
-// A word that is all of a machine's text may end where what follows goes on with the same bytes: it is no word here.
+// A word that is the machine's whole text has no clear end, because the text after the word may continue with the same
+// bytes. Such a word is not a word here.
 bool PushdownMachine::can_be_word(uint32_t machine, GrammarState state) {
   return state.place < (UINT32_MAX - kFirstWord) / n_kinds_ - 1 && machines_[machine]->is_word(state.place) &&
          state.frame != machine_starts_[machine].frame && !machines_[machine]->accepts(state);
@@ -349,11 +350,11 @@ bool PushdownMachine::can_be_word(uint32_t machine, GrammarState state) {
 
 uint32_t PushdownMachine::word(uint32_t kind, uint32_t place) const {
   if (place >= (UINT32_MAX - kFirstWord) / n_kinds_ - 1)
-    throw Error("the grammar is too large: too many states of machines inside");
+    throw Error("the grammar is too large: embedded grammars have too many states");
   return kFirstWord + place * n_kinds_ + kind;
 }
 
-// The state of one way alone; dead where that is no word.
+// The state of a single way to read the text; dead if the way is not in a word.
 GrammarState PushdownMachine::word_state(const Item& item) {
   const uint32_t id = item.terminal / 2;
   uint32_t context[] = {0, item.rest, item.stack};
@@ -425,7 +426,7 @@ GrammarState PushdownMachine::find_step(uint32_t frame, uint8_t byte) {
   return close(closure);
 }
 
-// The state where a word's terminal has become `terminal`, which may end.
+// The state in which a word's terminal has become `terminal`, which may end.
 GrammarState PushdownMachine::end_terminal(uint32_t terminal, uint32_t context) {
   const uint64_t key = uint64_t{terminal} << 32 | context;
   if (const auto it = ends_.find(key); it != ends_.end()) return it->second;
@@ -442,7 +443,7 @@ bool PushdownMachine::accepts(GrammarState state) {
   return accepts(end_word(state));
 }
 
-// ---- Words. A terminal that may end is a word that is over: what follows it, and itself, go on side by side.
+// ---- Words. A word is over when its terminal may end, because two ways then continue: the terminal and what follows.
 
 uint32_t PushdownMachine::step_word(uint32_t place, uint8_t byte) {
   const uint32_t kind = kind_of(place), inner = place_of(place);
@@ -461,7 +462,7 @@ void PushdownMachine::limit_work(size_t n_steps) {
 }
 
 size_t PushdownMachine::n_bytes() const {
-  constexpr size_t kEntry = 48;  // of a hash table, about
+  constexpr size_t kEntry = 48;  // approximate bytes per hash table entry
   size_t n = languages_->n_bytes() + exprs_.n_bytes() + stacks_.n_bytes() + frames_.n_bytes() + contexts_.n_bytes() +
              machine_states_.n_bytes();
   for (const auto& machine : machines_) n += machine->n_bytes();

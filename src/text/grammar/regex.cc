@@ -14,18 +14,18 @@ namespace {
 
 using Id = RegularLanguages::Id;
 
-constexpr int kMaxDepth = 200;      // of groups in groups
-constexpr int kMaxRepeat = 65535;   // of {n,m}
+constexpr int kMaxDepth = 200;      // of nested groups
+constexpr int kMaxRepeat = 65535;   // in {n,m}
 constexpr size_t kMaxBytes = 1 << 16;
 
 struct Term;
-using Terms = std::vector<Term>;           // one after another
+using Terms = std::vector<Term>;           // a sequence
 struct Term {
   enum class Kind { kChars, kGroup, kStart, kEnd, kAhead, kNotAhead };
   Kind kind = Kind::kChars;
   Id chars = 0;
-  std::vector<Terms> choices;  // of a group or a look-ahead
-  int min = 1, max = 1;        // how often; max: or kNoLimit
+  std::vector<Terms> choices;  // for groups and look-aheads
+  int min = 1, max = 1;        // repetitions; max may be kNoLimit
 };
 
 class Parser {
@@ -34,7 +34,7 @@ class Parser {
 
   std::vector<Terms> parse() {
     std::vector<Terms> choices = parse_choices(0);
-    if (at_ < pattern_.size()) fail("')' closes nothing");
+    if (at_ < pattern_.size()) fail("')' has no '('");
     return choices;
   }
 
@@ -86,7 +86,7 @@ class Parser {
   }
 
   Term chars(const CharSet& set) {
-    const auto [it, is_new] = chars_.try_emplace(set, 0);  // classes come again and again
+    const auto [it, is_new] = chars_.try_emplace(set, 0);  // patterns repeat the same classes often
     if (is_new) it->second = languages_.characters(set);
     return {Term::Kind::kChars, it->second};
   }
@@ -120,7 +120,7 @@ class Parser {
     return at_ == begin ? -1 : value;
   }
 
-  // A brace that is no quantifier stands for itself, as browsers have it.
+  // A brace that is not a quantifier is an ordinary character, as in browsers.
   void parse_repeat(Term& term) {
     int min = 1, max = 1;
     const size_t begin = at_;
@@ -141,7 +141,7 @@ class Parser {
     } else {
       return;
     }
-    if (!take("?")) take("+");  // which matches are tried first does not change the language
+    if (!take("?")) take("+");  // lazy or possessive: the language is the same
     if (term.kind != Term::Kind::kChars && term.kind != Term::Kind::kGroup) fail("an assertion cannot be repeated");
     term.min = min;
     term.max = max;
@@ -180,7 +180,7 @@ class Parser {
     return 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
   }
 
-  // What an escape stands for, as a set. One character: also *single.
+  // The set of characters that an escape matches. For a single character, also sets *single.
   CharSet parse_class_escape(char32_t* single) {
     const auto one = [&](char32_t c) {
       *single = c;
@@ -222,7 +222,7 @@ class Parser {
   Term parse_escape() {
     const char c = peek();
     if (c == 'b' || c == 'B') fail("word boundaries are not supported");
-    if ((c >= '1' && c <= '9') || c == 'k') fail("back references are not regular, and not supported");
+    if ((c >= '1' && c <= '9') || c == 'k') fail("back references are not supported, because they are not regular");
     if (take("A")) return {Term::Kind::kStart};
     if (take("Z") || take("z")) return {Term::Kind::kEnd};
     char32_t single = 0;
@@ -251,7 +251,7 @@ class Parser {
       const CharSet second = element(&high);
       set.insert(set.end(), second.begin(), second.end());
       if (low == UINT32_MAX || high == UINT32_MAX) {
-        set.push_back({'-', '-'});  // no range beside a class: the hyphen stands for itself
+        set.push_back({'-', '-'});  // a class cannot be the end of a range, so the hyphen is an ordinary character
       } else if (low > high) {
         fail("the ends of a range are out of order");
       } else {
@@ -267,12 +267,13 @@ class Parser {
   size_t at_ = 0;
 };
 
-// Languages of terms, from the last to the first: an assertion speaks of all that follows, so each term is given that.
+// Builds languages from the last term to the first. Each term gets the language of the text after it, because
+// assertions constrain that text.
 class Builder {
  public:
   explicit Builder(RegularLanguages& languages) : languages_(languages) {}
 
-  // What matches `choices` and then is in `rest`. at_start: nothing stands before.
+  // The texts that match `choices` and continue with a text of `rest`. at_start: nothing comes before.
   Id build(const std::vector<Terms>& choices, Id rest, bool at_start) {
     std::vector<Id> parts;
     for (const Terms& terms : choices) parts.push_back(build(terms, rest, at_start));
@@ -313,7 +314,7 @@ class Builder {
     if (term.min == 1 && term.max == 1) return build(term.choices, rest, at_start);
     if (term.min == 0 && term.max == 1) return languages_.any_of({rest, build(term.choices, rest, at_start)});
     if (has_assertion(term.choices))
-      throw Error("a regular expression: an assertion inside of a repetition is not supported");
+      throw Error("a regular expression: an assertion inside a repetition is not supported");
     const Id one = build(term.choices, RegularLanguages::kEmpty, false);
     return languages_.concat(languages_.repeat(one, term.min, term.max), rest);
   }

@@ -8,10 +8,10 @@ namespace ingot {
 
 namespace {
 
-constexpr size_t kMaxPlaces = 64;  // of a region that are looked at
-constexpr int kMaxChars = 24;      // that are followed; few tokens have more
+constexpr size_t kMaxPlaces = 64;  // most places that a search visits
+constexpr int kMaxChars = 24;      // most characters that a search follows; few tokens have more
 
-// Reads the bytes of a character beyond ASCII that is not special.
+// Reads the bytes of a character that is beyond ASCII and not special.
 struct OtherChars {
   std::vector<std::array<uint32_t, 256>> rows;
   uint32_t start = 0;
@@ -113,7 +113,8 @@ bool Regions::stays_alike(uint32_t place, uint8_t kind, const CharKinds& alive) 
   return !others.empty() && std::ranges::all_of(others, [&](uint32_t other) { return next(other).alive == alive; });
 }
 
-// Follows the characters of `stays` from place to place, until all places are known or one is not like the others.
+// Follows the characters of `stays` from place to place. Stops when all places are known, or at a place with other
+// characters.
 Region Regions::find(uint32_t place) {
   if (automaton_.allows_any_text(place)) return kAnyText;
   const CharKinds alive = next(place).alive;

@@ -13,15 +13,15 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 
-constexpr uint32_t kMaxDepth = 500;    // of expressions: a hostile pattern must not use up the stack, or much time
-constexpr size_t kMaxSearched = 20000;  // states that is_live looks at before it says true
+constexpr uint32_t kMaxDepth = 500;    // of expressions: bounds stack and time for hostile patterns
+constexpr size_t kMaxSearched = 20000;  // states that is_live() visits before it returns true
 
 uint64_t hash_of(std::span<const uint32_t> words, uint64_t seed) {
   for (uint32_t word : words) seed = splitmix(seed ^ word);
   return seed;
 }
 
-// The UTF-8 bytes of `c`, and their number.
+// Writes the UTF-8 bytes of `c`. Returns their number.
 int encode(char32_t c, uint8_t out[4]) {
   if (c < 0x80) return out[0] = static_cast<uint8_t>(c), 1;
   const int n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
@@ -58,7 +58,8 @@ RegularLanguages::Id RegularLanguages::intern(Kind kind, std::span<const uint32_
   }
   if (nodes_.size() >= max_nodes_) throw Error("the grammar is too large: it needs more than {} states", max_nodes_);
   Node node = describe(kind, args);
-  if (node.depth > kMaxDepth) throw Error("a regular expression has more than {} parts in each other or left out one after another", kMaxDepth);
+  if (node.depth > kMaxDepth)
+    throw Error("a regular expression has more than {} parts that nest or that are optional in a row", kMaxDepth);
   node.first = static_cast<uint32_t>(args_.size());
   node.count = static_cast<uint32_t>(args.size());
   args_.insert(args_.end(), args.begin(), args.end());
@@ -91,7 +92,7 @@ RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uin
       node.is_text = (byte_sets_[args[0]] >> 128).none();
       break;
     }
-    case Kind::kConcat:  // where the first part has to come, a byte concerns it alone
+    case Kind::kConcat:  // if the first part cannot be empty, only that part reads the byte
       each(nodes_[args[0]].has_empty ? args : args.first(1));
       node.is_text = is_text(args[0]) && is_text(args[1]);
       node.is_plain = nodes_[args[0]].is_plain && nodes_[args[1]].is_plain;
@@ -135,7 +136,7 @@ RegularLanguages::Node RegularLanguages::describe(Kind kind, std::span<const uin
 }
 
 uint32_t RegularLanguages::classes_of(const Classes& classes) {
-  Classes renamed{};  // numbered in the order of their first bytes
+  Classes renamed{};  // class numbers in the order of their first bytes
   std::array<int, 256> names;
   names.fill(-1);
   int n = 0;
@@ -193,12 +194,12 @@ RegularLanguages::Id RegularLanguages::literal(std::string_view text) {
   return id;
 }
 
-// Texts with a common beginning share it, so that a byte leaves only those that go on with it.
+// Texts share a common prefix, so that a derivative keeps only the texts that continue with the byte.
 RegularLanguages::Id RegularLanguages::literals(std::span<const std::string_view> texts) {
   std::vector<std::string_view> sorted(texts.begin(), texts.end());
   std::ranges::sort(sorted);
   const auto make = [&](auto& self, std::span<const std::string_view> group, size_t depth) -> Id {
-    const std::string_view first = group.front(), last = group.back();  // what both begin with, all do
+    const std::string_view first = group.front(), last = group.back();  // the extremes: their common prefix is all's
     if (group.size() == 1) return literal(first.substr(depth));
     const size_t shared = static_cast<size_t>(std::ranges::mismatch(first, last).in1 - first.begin());
     if (shared > depth) {
@@ -222,8 +223,8 @@ RegularLanguages::Id RegularLanguages::literals(std::span<const std::string_view
   return sorted.empty() ? kNothing : make(make, sorted, 0);
 }
 
-// A range is cut where the number of bytes changes, then where it does not fill whole blocks of 64, 4,096, ... code
-// points, so that each part is a sequence of byte ranges.
+// Splits a range where the number of UTF-8 bytes changes, then at the borders of blocks of 64, 4,096, ... code points.
+// Each piece is then a sequence of byte ranges.
 RegularLanguages::Id RegularLanguages::characters(std::span<const CharRange> ranges) {
   std::vector<Id> parts;
   const auto add = [&](auto& self, char32_t low, char32_t high) -> void {
@@ -343,9 +344,10 @@ RegularLanguages::Id RegularLanguages::repeat(Id part, int min, int max) {
   return intern(Kind::kRepeat, numbers);
 }
 
-// Numbers: divisor, rest so far, decimals still to come, whether the point has been read.
+// Arguments: the divisor, the remainder so far, the number of decimals still to read, and whether the point was read.
 RegularLanguages::Id RegularLanguages::multiples(uint64_t divisor, int n_decimals) {
-  if (divisor == 0 || divisor > UINT32_MAX) throw Error("the divisor {} is out of range (1 to {})", divisor, UINT32_MAX);
+  if (divisor == 0 || divisor > UINT32_MAX)
+    throw Error("the divisor {} is out of range (1 to {})", divisor, UINT32_MAX);
   const uint32_t numbers[] = {static_cast<uint32_t>(divisor), 0, static_cast<uint32_t>(n_decimals), 0};
   return intern(Kind::kMultiples, numbers);
 }
@@ -381,12 +383,12 @@ RegularLanguages::Id RegularLanguages::derive(Id id, uint8_t byte) {
 
 void RegularLanguages::refuse_work() {
   throw Error(
-      "patterns, formats and limits of length take too much work together: nested repetitions and look-aheads with "
-      "large counts do; write them with smaller ones");
+      "patterns, formats and length limits need too much work together: use smaller counts in nested repetitions and "
+      "look-aheads");
 }
 
 size_t RegularLanguages::n_bytes() const {
-  constexpr size_t kEntry = 48;  // of index_, about
+  constexpr size_t kEntry = 48;  // approximate bytes per entry of index_
   return nodes_.size() * (sizeof(Node) + kEntry + 2 * sizeof(uint32_t)) +
          (args_.size() + derived_.size()) * sizeof(uint32_t) + rows_.size() * sizeof(rows_[0]) +
          classes_.size() * (sizeof(Classes) + kEntry);
@@ -436,12 +438,12 @@ bool RegularLanguages::is_live(Id id) {
   return known == Life::kUnknown ? search_life(id) : known == Life::kLive;
 }
 
-// Looks for a state that has the empty text, depth first. All states on the way to it are live; where the search ends
-// without one, all that it has seen are not.
+// Searches depth first for a state that has the empty text. If there is one, all states on the path to it are live. If
+// there is none, all visited states are dead.
 bool RegularLanguages::search_life(Id id) {
   struct Step {
     Id at;
-    size_t n_tried;  // classes of bytes
+    size_t n_tried;  // byte classes
   };
   std::unordered_set<Id> seen{id};
   std::vector<Step> path{{id, 0}};
@@ -488,7 +490,7 @@ bool RegularLanguages::allows_any_text(Id id) const {
 std::pair<int, int> RegularLanguages::char_counts(Id id) const {
   int min = 0, max = 0;
   while (true) {
-    const bool is_pair = nodes_[id].kind == Kind::kConcat;  // a repetition after its first character, say
+    const bool is_pair = nodes_[id].kind == Kind::kConcat;  // for example, a repetition after its first character
     const Id head = is_pair ? args(nodes_[id])[0] : id;
     const Node& node = nodes_[head];
     if (head == any_char_) {

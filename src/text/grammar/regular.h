@@ -31,7 +31,7 @@ class RegularLanguages {
 
   static constexpr size_t kMaxWork = size_t{1} << 19;  // parts of expressions for a mask: about 0.1 s
   static constexpr size_t kMaxCompileWork = size_t{1} << 21;
-  // Until the next call, what follows throws Error where more than `n_parts` parts of expressions have to be looked at.
+  // Limits the work until the next call: the functions below throw Error after `n_parts` parts of expressions.
   void limit_work(size_t n_parts) { work_left_ = n_parts; }
   void spend(size_t n_parts) {
     if (n_parts > work_left_) refuse_work();

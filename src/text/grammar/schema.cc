@@ -11,16 +11,16 @@ namespace {
 
 using Json = SchemaIndex::Json;
 
-constexpr int kMaxDepth = 256;  // of values in values
+constexpr int kMaxDepth = 256;  // of nested values
 constexpr size_t kMaxBytes = size_t{1} << 20;
-constexpr size_t kMaxMembers = 16384;            // of an object: each is compared with those before
+constexpr size_t kMaxMembers = 16384;            // of an object, because each name is compared with all before
 constexpr size_t kMaxEntries = size_t{1} << 18;  // of the table
-constexpr size_t kMaxMatches = size_t{1} << 26;  // bytes of names, times patterns of names
-constexpr int kMaxInPlace = 512;                 // schemas of one value, each asked for by the one before
+constexpr size_t kMaxMatches = size_t{1} << 26;  // bytes of names times number of patterns
+constexpr int kMaxInPlace = 512;                 // nested schemas that constrain the same value
 
 Json parse(std::string_view text) {
   if (text.size() > kMaxBytes) throw Error("a schema of {} bytes; at most {}", text.size(), kMaxBytes);
-  std::array<size_t, kMaxDepth + 2> n_members{};  // of the object that is open at each depth
+  std::array<size_t, kMaxDepth + 2> n_members{};  // [depth]: members so far of the open object
   try {
     return Json::parse(text, [&](int depth, Json::parse_event_t event, Json&) {
       if (depth > kMaxDepth) throw Error("schema: values nest deeper than {}", kMaxDepth);
@@ -35,7 +35,7 @@ Json parse(std::string_view text) {
   }
 }
 
-// What every schema begins with: a copy costs less than to make it.
+// The start of every table. A copy is cheaper than building it again.
 struct Standard {
   RegularLanguages languages;
   std::array<RegularLanguages::Id, kScalarTypes> full;
@@ -65,7 +65,7 @@ void SchemaReader::read() {
   t_.schemas[kAnySchema].languages = t_.full;
   t_.schemas[kNoSchema].types = 0;
   t_.root = schema(root_, "#");
-  while (!pending_.empty()) {  // bodies after names: a schema may contain itself
+  while (!pending_.empty()) {  // read bodies later, because a schema may contain itself
     const Pending next = pending_.back();
     pending_.pop_back();
     scope_ = next.place.scope;
@@ -84,7 +84,7 @@ void SchemaReader::fail(const std::string& path, std::string_view keyword, std::
 }
 
 void SchemaReader::refuse(const std::string& path, std::string_view keyword, std::string_view why) {
-  if (!options_.is_lenient) fail(path, keyword, fmt::format("{}; take it out, or relax the schema", why));
+  if (!options_.is_lenient) fail(path, keyword, fmt::format("{}; remove the keyword, or use --lenient-schema", why));
   t_.warnings.push_back(fmt::format("schema {}: '{}' is not enforced: {}", printable(path), keyword, why));
   relaxed_.insert(current_);
 }
@@ -101,8 +101,8 @@ SchemaId SchemaReader::add(Schema schema) {
   if (t_.schemas.size() >= kMaxEntries) throw Error("schema: it has more than {} schemas", kMaxEntries);
   t_.schemas.push_back(schema);
   const auto id = static_cast<SchemaId>(t_.schemas.size() - 1);
-  f_.leaf(
-      id);  // formulas keep their parts in the order in which leaves were made: members come in the document's order
+  // Formulas keep their parts in the order in which leaves are made. So members keep the document's order.
+  f_.leaf(id);
   return id;
 }
 
@@ -136,7 +136,7 @@ SchemaId SchemaReader::child(const Json& json, const char* key, const std::strin
   return has(json, key) ? schema(json[key], path + "/" + key) : kAnySchema;
 }
 
-// Nothing: the keyword is not there, or is relaxed.
+// Returns nothing if the keyword is absent or relaxed.
 std::optional<SchemaReader::Place> SchemaReader::reference(const Json& from, const char* key, const std::string& path) {
   if (!has(from, key)) return std::nullopt;
   if (!from[key].is_string()) fail(path, key, "is not a string");
@@ -147,7 +147,7 @@ std::optional<SchemaReader::Place> SchemaReader::reference(const Json& from, con
     refuse(path, key, fmt::format("points to '{}', which is not part of this schema; put it into $defs", shown));
     return std::nullopt;
   }
-  if (target.json == nullptr) fail(path, key, fmt::format("points to '{}', where no schema is", printable(text)));
+  if (target.json == nullptr) fail(path, key, fmt::format("points to '{}', which is not a schema", printable(text)));
   return Place{target.json, index_.enter(scope_, *target.json)};
 }
 
@@ -178,7 +178,7 @@ void SchemaReader::fill(const Json& json, SchemaId id, const std::string& path) 
 void SchemaReader::warn_of_unknown(const Json& json, const std::string& path) {
   for (const auto& [key, value] : json.items()) {
     if (!index_.is_unknown(key)) continue;
-    t_.warnings.push_back(fmt::format("schema {}: '{}' says nothing: the draft of \"$schema\" has no such keyword",
+    t_.warnings.push_back(fmt::format("schema {}: '{}' is ignored: the draft of \"$schema\" does not have this keyword",
                                       printable(path), key));
   }
 }
@@ -202,12 +202,12 @@ void SchemaReader::read_applicators(const Json& json, const std::string& path, s
   others.push_back(f_.any({f_.all({when, then}), f_.all({f_.negation(when), otherwise})}));
 }
 
-// A schema that is itself, through references alone, says nothing that could be checked.
+// Refuses a schema that refers to itself through references alone: it would have no meaning.
 void SchemaReader::check_loops() {
-  std::vector<uint8_t> state(t_.schemas.size());  // 1: on the way, 2: done
+  std::vector<uint8_t> state(t_.schemas.size());  // 1: on the path, 2: done
   const auto visit = [&](auto& self, SchemaId id, int depth) -> void {
     if (state[id] == 2) return;
-    if (state[id] == 1) throw Error("schema: '$ref' leads back to itself without a value between");
+    if (state[id] == 1) throw Error("schema: a '$ref' leads back to itself without a value in between");
     if (depth > kMaxInPlace) throw Error("schema: '$ref' leads to '$ref' more than {} times", kMaxInPlace);
     state[id] = 1;
     for (Formula formula : {t_.schemas[id].others, t_.schemas[id].objects})
@@ -217,7 +217,7 @@ void SchemaReader::check_loops() {
   for (SchemaId id = 0; id < t_.schemas.size(); ++id) visit(visit, id, 0);
 }
 
-// What a string that meets the schema may hold.
+// The strings that meet the schema.
 RegularLanguages::Id SchemaReader::name_language(SchemaId id) {
   if (const auto it = name_languages_.find(id); it != name_languages_.end()) return it->second;
   const Schema& schema = t_.schemas[id];
@@ -244,7 +244,7 @@ RegularLanguages::Id exactly_one(RegularLanguages& l, const std::vector<RegularL
   RegularLanguages::Id none = l.any_text(), one = RegularLanguages::kNothing;
   RegularLanguages::Id seen = RegularLanguages::kNothing;
   for (RegularLanguages::Id part : parts) {
-    if (!l.is_live(l.all_of({seen, part}))) {  // apart from all before: nothing to subtract
+    if (!l.is_live(l.all_of({seen, part}))) {  // disjoint from all earlier parts, so nothing to subtract
       one = l.any_of({one, part});
     } else {
       const RegularLanguages::Id first = l.all_of({l.all_of({none, l.complement(seen)}), part});

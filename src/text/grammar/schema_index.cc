@@ -11,10 +11,10 @@ namespace {
 
 using Json = SchemaIndex::Json;
 
-constexpr int kMaxSchemas = 64;     // of schemas in schemas
-constexpr size_t kFewMembers = 16;  // are looked through one by one
+constexpr int kMaxSchemas = 64;     // of nested schemas
+constexpr size_t kFewMembers = 16;  // searched one by one
 
-// Keywords, and the draft that brought them; all others have been there since draft 4.
+// Keywords, and the draft that introduced each. All other keywords exist since draft 4.
 constexpr std::array<std::pair<std::string_view, Draft>, 17> kSince = {{
     {"const", Draft::k6},
     {"contains", Draft::k6},
@@ -50,7 +50,7 @@ Draft draft_of(const Json& root) {
   return Draft::kAll;
 }
 
-// An address without the path's steps "." and ".." (RFC 3986, section 5.2.4).
+// Removes "." and ".." from the address's path (RFC 3986, section 5.2.4).
 std::string without_dots(std::string address) {
   const size_t host = address.find("://");
   const size_t begin = host == std::string::npos ? 0 : std::min(address.find('/', host + 3), address.size());
@@ -69,7 +69,7 @@ std::string without_dots(std::string address) {
   return address + rest;
 }
 
-// An absolute address of `reference`, seen from `base` (RFC 3986, section 5).
+// Resolves `reference` against `base` (RFC 3986, section 5).
 std::string resolve(const std::string& base, const std::string& reference) {
   if (reference.empty()) return base;
   const size_t colon = reference.find(':');
@@ -100,7 +100,7 @@ std::string without_percents(std::string_view text) {
   return decoded;
 }
 
-const std::string* text_of(const Json& json, const char* key) {
+const std::string* find_string(const Json& json, const char* key) {
   const auto it = json.find(key);
   return it != json.end() && it->is_string() ? it->get_ptr<const std::string*>() : nullptr;
 }
@@ -145,7 +145,7 @@ SchemaIndex::Role SchemaIndex::role_of(Role parent, std::string_view key) {
   return std::ranges::find(kSchemas, key) != kSchemas.end() ? Role::kSchema : Role::kOther;
 }
 
-// All names are read before any schema is: a reference may point ahead.
+// Names are read before schemas, because a reference may point forward.
 void SchemaIndex::read(const Json& json, std::string base, Role role, int n_schemas) {
   if (json.is_array()) {
     for (const Json& item : json) read(item, base, role, n_schemas);
@@ -161,7 +161,7 @@ void SchemaIndex::read(const Json& json, std::string base, Role role, int n_sche
 
 void SchemaIndex::read_names(const Json& json, std::string& base) {
   for (const char* key : {"$id", "id"}) {
-    const std::string* text = text_of(json, key);
+    const std::string* text = find_string(json, key);
     if (text == nullptr || (ref_is_alone() && json.contains("$ref"))) continue;
     const std::string id = resolve(base, *text);
     const size_t hash = id.find('#');
@@ -173,7 +173,7 @@ void SchemaIndex::read_names(const Json& json, std::string& base) {
     }
   }
   for (const char* key : {"$anchor", "$dynamicAnchor"}) {
-    const std::string* name = text_of(json, key);
+    const std::string* name = find_string(json, key);
     if (name == nullptr || is_unknown(key)) continue;
     named_.emplace(base + "#" + *name, &json);
     if (key[1] == 'd') dynamic_[base].emplace(*name, &json);
@@ -194,7 +194,7 @@ const Json* SchemaIndex::member(const Json& object, const std::string& name) con
   return it == members.end() ? nullptr : it->second;
 }
 
-// What a JSON pointer (RFC 6901) leads to; null: nothing.
+// The target of a JSON pointer (RFC 6901), or null.
 const Json* SchemaIndex::follow(const Json& from, std::string_view pointer) const {
   const std::string path = without_percents(pointer);
   if (!path.empty() && path[0] != '/') return nullptr;
@@ -222,7 +222,7 @@ SchemaIndex::Scope SchemaIndex::enter(Scope scope, const Json& schema) {
   const auto own = base == bases_.end() ? dynamic_.end() : dynamic_.find(base->second);
   if (own == dynamic_.end()) return scope;
   Anchors anchors = scopes_[scope];
-  anchors.insert(own->second.begin(), own->second.end());  // an anchor that is known stays as it is
+  anchors.insert(own->second.begin(), own->second.end());  // the outermost anchor of a name wins
   const auto [it, is_new] = scope_index_.try_emplace(std::move(anchors), static_cast<Scope>(scopes_.size()));
   if (is_new) scopes_.push_back(it->first);
   return it->second;
@@ -244,8 +244,8 @@ SchemaIndex::Target SchemaIndex::find(const Json& from, std::string_view keyword
   if (at != nullptr && !at->is_boolean() && !bases_.contains(at)) at = nullptr;
   if (at == nullptr || keyword == "$ref") return {at};
   const bool is_dynamic = keyword == "$recursiveRef" ? is_recursive_anchor(*at)
-                                                     : at->is_object() && text_of(*at, "$dynamicAnchor") &&
-                                                           *text_of(*at, "$dynamicAnchor") == fragment;
+                                                     : at->is_object() && find_string(*at, "$dynamicAnchor") &&
+                                                           *find_string(*at, "$dynamicAnchor") == fragment;
   const Anchors& anchors = scopes_[scope];
   const auto it = anchors.find(keyword == "$recursiveRef" ? "" : fragment);
   return {is_dynamic && it != anchors.end() ? it->second : at};

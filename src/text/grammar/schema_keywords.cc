@@ -10,7 +10,7 @@ namespace ingot {
 
 namespace {
 
-constexpr int kMaxCount = 1 << 20;              // of minLength and its kin
+constexpr int kMaxCount = 1 << 20;              // for minLength and similar keywords
 constexpr double kMaxWhole = 9007199254740992;  // 2^53: JSON readers agree on whole numbers up to here
 constexpr std::array<std::string_view, kJsonTypes> kTypeNames = {"null",   "boolean", "number",
                                                                  "string", "array",   "object"};
@@ -20,7 +20,7 @@ bool has_any(const SchemaIndex::Json& json, const std::array<const char*, n>& ke
   return std::ranges::any_of(keys, [&](const char* key) { return json.contains(key); });
 }
 
-// A step of a JSON pointer.
+// A step of a JSON pointer, escaped.
 std::string step(std::string_view name) {
   std::string out = "/";
   for (char c : name) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
@@ -41,7 +41,8 @@ void SchemaReader::read_types(const Json& json, const std::string& path, Schema&
     has_integer |= text == "integer";
     has_number |= text == "number";
     const auto* it = std::ranges::find(kTypeNames, text == "integer" ? "number" : std::string_view(text));
-    if (it == kTypeNames.end()) fail(path, "type", fmt::format("names no type of JSON: '{}'", printable(text)));
+    if (it == kTypeNames.end())
+      fail(path, "type", fmt::format("names '{}', which is not a JSON type", printable(text)));
     types |= static_cast<uint8_t>(1 << (it - kTypeNames.begin()));
   };
   if (type.is_array()) {
@@ -74,7 +75,7 @@ void SchemaReader::read_number(const Json& json, const std::string& path, Schema
   limits.minimum = number(json, path, "minimum");
   limits.maximum = number(json, path, "maximum");
   std::vector<Language> parts;
-  for (const bool is_minimum : {true, false}) {  // a flag in draft 4, a limit of its own since
+  for (const bool is_minimum : {true, false}) {  // a flag in draft 4, later a limit of its own
     const char* key = is_minimum ? "exclusiveMinimum" : "exclusiveMaximum";
     if (!json.contains(key)) continue;
     if (json[key].is_boolean()) {
@@ -159,7 +160,7 @@ std::vector<std::string> SchemaReader::names(const Json& json, const std::string
   return out;
 }
 
-// A schema that an object with these names meets.
+// A schema that requires these names.
 SchemaId SchemaReader::presence(std::vector<std::string> names) {
   ObjectRule rule;
   rule.names = l_.any_text();
@@ -208,12 +209,12 @@ void SchemaReader::read_members(const Json& json, const std::string& path, Objec
     if (const auto language = regex(pattern, path, "patternProperties", RegexMatch::kSearch)) {
       rule.patterns.emplace_back(*language, id);
     } else {
-      rule.additional = kAnySchema;  // the names that remain for the keyword are not known
+      rule.additional = kAnySchema;  // the pattern is unknown, so the remaining names are unknown too
     }
   }
 }
 
-// "If this name is there, then ...": not there, or the rest holds.
+// Each dependency means: the name is absent, or the rest holds.
 std::vector<Formulas::Id> SchemaReader::read_dependencies(const Json& json, const std::string& path) {
   std::vector<Formula> parts;
   for (const char* key : {"dependencies", "dependentRequired", "dependentSchemas"}) {
@@ -236,7 +237,7 @@ void SchemaReader::read_array(const Json& json, const std::string& path, Schema&
                                                 "minItems", "maxItems",    "uniqueItems"};
   if (!has_any(json, kKeys)) return;
   ArrayRule rule;
-  const bool is_tuple = json.contains("items") && json["items"].is_array();  // until draft 2019-09
+  const bool is_tuple = json.contains("items") && json["items"].is_array();  // before draft 2020-12
   const char* prefix = is_tuple ? "items" : "prefixItems";
   if (has(json, prefix)) {
     if (!json[prefix].is_array()) fail(path, prefix, "is not a list of schemas");

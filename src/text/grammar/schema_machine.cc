@@ -9,7 +9,7 @@ namespace ingot {
 
 namespace {
 
-// The bytes that stand between words, or begin one.
+// The bytes that may come between words or begin a word.
 constexpr std::array<bool, 256> kBetween = [] {
   std::array<bool, 256> table{};
   for (char c : std::string_view(" \n\t\"{}[],:-0123456789tfn")) table[static_cast<uint8_t>(c)] = true;
@@ -28,7 +28,7 @@ SchemaMachine::SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions 
 }
 
 size_t SchemaMachine::n_bytes() const {
-  constexpr size_t kEntry = 64;  // of a hash table, about
+  constexpr size_t kEntry = 64;  // approximate bytes per hash table entry
   size_t n =
       l_.n_bytes() + frames_.n_bytes() + words_.n_bytes() + value_index_.n_bytes() +
       values_.size() * sizeof(ValuePlan) +
@@ -69,12 +69,12 @@ GrammarState SchemaMachine::step_between(GrammarState state, uint8_t byte) {
   return next;
 }
 
-// White space is nothing, one space, or a line end and blanks: as people and programs write JSON, and bounded.
+// Allows no white space, one space, or a line end and a limited number of blanks, as people and programs write JSON.
 uint32_t SchemaMachine::add_blank(GrammarState state, uint8_t byte) {
   const uint32_t kind = state.place % kPlaceKinds, n = state.place / kPlaceKinds;
   if (options_.is_compact || kind == kColon || kind == kDone || (kind == kValue && state.frame == root_slot_))
     return kPlaceDead;
-  if (kind == kAfterValue) {  // then it is the end of the object or array
+  if (kind == kAfterValue) {  // white space here must precede the end of the object or array
     const bool is_object = frames_[state.frame][0] == kObject;
     if ((is_object ? close_object(state.frame, state.text) : close_array(state.frame, state.text)).is_dead())
       return kPlaceDead;
@@ -130,12 +130,12 @@ GrammarState SchemaMachine::find_step(GrammarState state, uint8_t byte) {
   }
 }
 
-// ---- Texts that a rule asks for
+// ---- Texts that a rule needs
 
 uint32_t SchemaMachine::add_text(uint32_t text, uint8_t byte) {
   const auto [it, is_new] = text_index_.try_emplace(uint64_t{text} << 8 | byte, static_cast<uint32_t>(texts_.size()));
   if (is_new) texts_.push_back({text, byte});
-  if (texts_.size() > kMaxTexts) throw Error("the items of an array that have to differ are too long");
+  if (texts_.size() > kMaxTexts) throw Error("the items of an array with uniqueItems are too long");
   return it->second;
 }
 

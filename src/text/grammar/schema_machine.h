@@ -59,7 +59,8 @@ class SchemaMachine final : public Automaton {
 
   // Places between words: the kind of the place, and in higher bits the white space read so far.
   enum Place : uint32_t {
-    kPlaceDead = 0, kValue = 3, kFirstItem, kNextItem, kFirstName, kNextName, kColon, kAfterValue, kDone, kPlaceKinds = 16
+    kPlaceDead = 0, kValue = 3, kFirstItem, kNextItem, kFirstName, kNextName, kColon, kAfterValue, kDone,
+    kPlaceKinds = 16
   };
   static constexpr uint32_t kFirstWord = 1 << 12;
   static constexpr uint32_t kMaxBlanks = (kFirstWord - kPlaceKinds) / kPlaceKinds - 2;  // that places can count
@@ -199,6 +200,7 @@ class SchemaMachine final : public Automaton {
 };
 
 // Compiles the JSON text of a schema. Throws Error.
-std::unique_ptr<SchemaMachine> compile_schema(std::string_view json, const SchemaOptions& schema, const MachineOptions& options);
+std::unique_ptr<SchemaMachine> compile_schema(std::string_view json, const SchemaOptions& schema,
+                                              const MachineOptions& options);
 
 }  // namespace ingot

@@ -91,8 +91,8 @@ class SchemaReader {
   Schema structure_of_object(const Json& value);
 
   // schema_unevaluated.cc
-  // Members or items that a schema mentions if `when` holds for the value.
-  struct Spoken {
+  // Members or items that a schema evaluates if `when` holds for the value.
+  struct Evaluated {
     Formula when = Formulas::kTrue;
     bool all = false;
     std::vector<std::string> names;
@@ -101,25 +101,25 @@ class SchemaReader {
     SchemaId item = kNoSchema;       // items that match this schema
   };
   void read_unevaluated(const Json& json, const std::string& path, std::vector<Formula>& others);
-  void collect(const Place& place, bool is_object, bool is_inside, Formula when, std::vector<Spoken>& out);
-  void collect_conditions(const Json& json, bool is_object, Formula when, std::vector<Spoken>& out);
-  Spoken spoken_members(const Json& json, bool is_inside);
-  Spoken spoken_items(const Json& json, bool is_inside);
-  // All names, in the order of the document, each with the condition under which it is mentioned.
+  void collect(const Place& place, bool is_object, bool is_inside, Formula when, std::vector<Evaluated>& out);
+  void collect_conditions(const Json& json, bool is_object, Formula when, std::vector<Evaluated>& out);
+  Evaluated evaluated_members(const Json& json, bool is_inside);
+  Evaluated evaluated_items(const Json& json, bool is_inside);
+  // All names, in the order of the document, each with the condition under which it is evaluated.
   using Named = std::vector<std::pair<std::string, Formula>>;
-  Named named_members(const std::vector<Spoken>& spoken);
-  Formula members_formula(const std::vector<Spoken>& spoken, SchemaId rest);
+  Named named_members(const std::vector<Evaluated>& evaluated);
+  Formula members_formula(const std::vector<Evaluated>& evaluated, SchemaId rest);
   Formula named_formula(const Named& names, SchemaId rest);
-  Formula unnamed_formula(const std::vector<Spoken>& spoken, const Named& names, SchemaId rest);
-  Formula items_formula(const std::vector<Spoken>& spoken, SchemaId rest);
-  Formula positions_formula(const std::vector<Spoken>& spoken, SchemaId rest);
+  Formula unnamed_formula(const std::vector<Evaluated>& evaluated, const Named& names, SchemaId rest);
+  Formula items_formula(const std::vector<Evaluated>& evaluated, SchemaId rest);
+  Formula positions_formula(const std::vector<Evaluated>& evaluated, SchemaId rest);
   Formula rule(ObjectRule rule);
   Formula rule(ArrayRule rule);
 
   // schema_relax.cc
   void relax_opposites();
   template <class Visit>
-  void each_asked(const Schema& schema, const Visit& visit) const;
+  void each_referenced(const Schema& schema, const Visit& visit) const;
   std::vector<bool> find_relaxed() const;
   Formula relaxed(Formula id, const std::vector<bool>& is_relaxed);
 
@@ -138,8 +138,8 @@ class SchemaReader {
   std::unordered_map<SchemaId, Language> name_languages_;  // of name_language()
   std::set<SchemaId> relaxed_;                             // schemas of which something is not enforced
   size_t n_name_bytes_ = 0, n_patterns_ = 0;               // of all properties and patternProperties
-  size_t n_spoken_ = 0;                                    // what collect() has found
-  std::set<Place> on_the_way_;                             // of evaluated()
+  size_t n_evaluated_ = 0;                                 // what collect() has found
+  std::set<Place> open_places_;                            // of collect()
 };
 
 }  // namespace ingot

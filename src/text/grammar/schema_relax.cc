@@ -1,14 +1,14 @@
-// A lenient reader lets a schema allow more than it says. Under `not`, and wherever a schema has to fail, more would
-// become less: there the condition itself is dropped.
+// A lenient reader may relax a schema, so that the schema allows more than it says. Under `not`, and wherever a schema
+// must fail, the rules would then allow less. So conditions of that kind are dropped.
 #include <algorithm>
 
 #include "text/grammar/schema_reader.h"
 
 namespace ingot {
 
-// Calls visit(id) for each schema that `schema` asks for.
+// Calls visit(id) for each schema that `schema` refers to.
 template <class Visit>
-void SchemaReader::each_asked(const Schema& schema, const Visit& visit) const {
+void SchemaReader::each_referenced(const Schema& schema, const Visit& visit) const {
   f_.each_leaf(schema.others, visit);
   f_.each_leaf(schema.objects, visit);
   if (schema.object >= 0) {
@@ -26,23 +26,23 @@ void SchemaReader::each_asked(const Schema& schema, const Visit& visit) const {
   }
 }
 
-// Schemas that allow more than they say: those of which something is not enforced, and all that ask for one of them.
+// Relaxed schemas: schemas with a keyword that is not enforced, and all schemas that refer to them.
 std::vector<bool> SchemaReader::find_relaxed() const {
-  std::vector<std::vector<SchemaId>> askers(t_.schemas.size());
+  std::vector<std::vector<SchemaId>> referrers(t_.schemas.size());
   for (SchemaId id = 0; id < t_.schemas.size(); ++id)
-    each_asked(t_.schemas[id], [&](SchemaId asked) { askers[asked].push_back(id); });
+    each_referenced(t_.schemas[id], [&](SchemaId referenced) { referrers[referenced].push_back(id); });
   std::vector<bool> is_relaxed(t_.schemas.size());
   for (std::vector<SchemaId> ready(relaxed_.begin(), relaxed_.end()); !ready.empty();) {
     const SchemaId id = ready.back();
     ready.pop_back();
     if (is_relaxed[id]) continue;
     is_relaxed[id] = true;
-    ready.insert(ready.end(), askers[id].begin(), askers[id].end());
+    ready.insert(ready.end(), referrers[id].begin(), referrers[id].end());
   }
   return is_relaxed;
 }
 
-// `id` without the parts that hold where a relaxed schema fails.
+// `id` without the parts that depend on a relaxed schema's failure.
 Formulas::Id SchemaReader::relaxed(Formula id, const std::vector<bool>& is_relaxed) {
   using enum Formulas::Kind;
   const Formulas::Kind kind = f_.kind(id);
@@ -65,7 +65,7 @@ void SchemaReader::relax_opposites() {
     schema.objects = relaxed(schema.objects, is_relaxed);
   }
   for (ArrayRule& rule : t_.arrays) {
-    if (is_relaxed[rule.contains]) rule.max_contains = -1;  // items that count too much
+    if (is_relaxed[rule.contains]) rule.max_contains = -1;  // a relaxed schema counts too many items
   }
 }
 

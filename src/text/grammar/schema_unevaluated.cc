@@ -1,6 +1,6 @@
-// unevaluatedProperties and unevaluatedItems. Which members and items the rest of a schema speaks of depends on which
-// of its conditions hold. So members are parted by the conditions under which they are spoken of: one of the conditions
-// holds, or the members of that part meet the keyword's schema. Items are parted in the same way.
+// unevaluatedProperties and unevaluatedItems. Which members count as evaluated depends on the conditions that hold
+// (anyOf, if, ...). So the members are grouped by the conditions under which they are evaluated. For each group, one of
+// the conditions holds, or the group's members meet the keyword's schema. Items are grouped in the same way.
 #include <algorithm>
 #include <map>
 
@@ -11,10 +11,10 @@ namespace ingot {
 
 namespace {
 
-constexpr size_t kMaxSpoken = 1 << 16;   // names, patterns and subschemas that say what is evaluated
-constexpr size_t kMaxMatches = 1 << 22;  // bytes of names, times patterns
-constexpr size_t kMaxInPlace = 64;       // of them, one inside of the other
-constexpr size_t kMaxConditional = 8;    // patterns of names, or `contains`: each combination is looked at
+constexpr size_t kMaxEvaluated = 1 << 16;  // names, patterns and subschemas that evaluate something
+constexpr size_t kMaxMatches = 1 << 22;  // bytes of names times number of patterns
+constexpr size_t kMaxInPlace = 64;       // nested subschemas
+constexpr size_t kMaxConditional = 8;    // patterns of names, or `contains`: all combinations are tried
 
 struct TooMany {};
 
@@ -42,35 +42,37 @@ void SchemaReader::read_unevaluated(const Json& json, const std::string& path, s
     const SchemaId rest = child(json, key, path);
     if (rest == kAnySchema) continue;
     try {
-      std::vector<Spoken> spoken;
-      n_spoken_ = 0;
-      collect({&json, scope_}, is_object, false, Formulas::kTrue, spoken);
-      others.push_back(is_object ? members_formula(spoken, rest) : items_formula(spoken, rest));
+      std::vector<Evaluated> evaluated;
+      n_evaluated_ = 0;
+      collect({&json, scope_}, is_object, false, Formulas::kTrue, evaluated);
+      others.push_back(is_object ? members_formula(evaluated, rest) : items_formula(evaluated, rest));
     } catch (const TooMany&) {
-      on_the_way_.clear();
-      refuse(path, key, "stands beside too many conditions");
+      open_places_.clear();
+      refuse(path, key, "depends on too many conditions");
     }
   }
 }
 
-// ---- What is spoken of
+// ---- What is evaluated
 
-// By the schema at `place`, which holds where `when` does. is_inside: the keyword itself stands in a schema further up.
-void SchemaReader::collect(const Place& place, bool is_object, bool is_inside, Formula when, std::vector<Spoken>& out) {
+// Collects what the schema at `place` evaluates; that schema applies if `when` holds. is_inside: `place` is a subschema
+// of the schema with the keyword.
+void SchemaReader::collect(const Place& place, bool is_object, bool is_inside, Formula when,
+                           std::vector<Evaluated>& out) {
   const Json& json = *place.json;
-  if (!json.is_object() || !on_the_way_.insert(place).second) return;
-  if (on_the_way_.size() > kMaxInPlace || n_spoken_ > kMaxSpoken) throw TooMany();
+  if (!json.is_object() || !open_places_.insert(place).second) return;
+  if (open_places_.size() > kMaxInPlace || n_evaluated_ > kMaxEvaluated) throw TooMany();
   const Scope scope = std::exchange(scope_, place.scope);
-  out.push_back(is_object ? spoken_members(json, is_inside) : spoken_items(json, is_inside));
+  out.push_back(is_object ? evaluated_members(json, is_inside) : evaluated_items(json, is_inside));
   out.back().when = when;
-  n_spoken_ += 1 + out.back().names.size() + out.back().patterns.size();
+  n_evaluated_ += 1 + out.back().names.size() + out.back().patterns.size();
   for (const char* key : {"$ref", "$dynamicRef", "$recursiveRef"}) {
     if (!has(json, key) || !json[key].is_string()) continue;
     const SchemaIndex::Target target = index_.find(json, key, json[key], scope_);
     if (target.json != nullptr) {
       collect({target.json, index_.enter(scope_, *target.json)}, is_object, true, when, out);
     } else {
-      out.push_back({.when = when, .all = true});  // its own schema says that it is not enforced
+      out.push_back({.when = when, .all = true});  // the reference is reported when its schema is read
     }
   }
   if (json.contains("allOf")) {
@@ -78,10 +80,10 @@ void SchemaReader::collect(const Place& place, bool is_object, bool is_inside, F
   }
   collect_conditions(json, is_object, when, out);
   scope_ = scope;
-  on_the_way_.erase(place);
+  open_places_.erase(place);
 }
 
-void SchemaReader::collect_conditions(const Json& json, bool is_object, Formula when, std::vector<Spoken>& out) {
+void SchemaReader::collect_conditions(const Json& json, bool is_object, Formula when, std::vector<Evaluated>& out) {
   const auto add = [&](const Json& part, Formula also) {
     collect({&part, index_.enter(scope_, part)}, is_object, true, f_.all({when, also}), out);
   };
@@ -99,8 +101,8 @@ void SchemaReader::collect_conditions(const Json& json, bool is_object, Formula 
   for (const auto& [name, part] : json["dependentSchemas"].items()) add(part, f_.leaf(presence({name})));
 }
 
-SchemaReader::Spoken SchemaReader::spoken_members(const Json& json, bool is_inside) {
-  Spoken out;
+SchemaReader::Evaluated SchemaReader::evaluated_members(const Json& json, bool is_inside) {
+  Evaluated out;
   out.all = json.contains("additionalProperties") || (is_inside && has(json, "unevaluatedProperties"));
   if (json.contains("properties")) {
     for (const auto& [name, value] : json["properties"].items()) out.names.push_back(name);
@@ -110,15 +112,15 @@ SchemaReader::Spoken SchemaReader::spoken_members(const Json& json, bool is_insi
       try {
         out.patterns.push_back(parse_regex(l_, pattern, RegexMatch::kSearch));
       } catch (const Error&) {
-        out.all = true;  // its own schema says that it is not enforced
+        out.all = true;  // the pattern is reported when its schema is read
       }
     }
   }
   return out;
 }
 
-SchemaReader::Spoken SchemaReader::spoken_items(const Json& json, bool is_inside) {
-  Spoken out;
+SchemaReader::Evaluated SchemaReader::evaluated_items(const Json& json, bool is_inside) {
+  Evaluated out;
   const bool is_tuple = json.contains("items") && json["items"].is_array();
   out.all = (json.contains("items") && !is_tuple) || (is_tuple && json.contains("additionalItems")) ||
             (is_inside && has(json, "unevaluatedItems"));
@@ -130,12 +132,12 @@ SchemaReader::Spoken SchemaReader::spoken_items(const Json& json, bool is_inside
 
 // ---- Members
 
-SchemaReader::Named SchemaReader::named_members(const std::vector<Spoken>& spoken) {
+SchemaReader::Named SchemaReader::named_members(const std::vector<Evaluated>& evaluated) {
   std::unordered_map<std::string, size_t> index;
   std::vector<std::vector<Formula>> when;
   Named out;
   size_t n_patterns = 0, n_bytes = 0;
-  for (const Spoken& one : spoken) {
+  for (const Evaluated& one : evaluated) {
     for (const std::string& name : one.names) {
       const auto [it, is_new] = index.try_emplace(name, out.size());
       if (is_new) out.emplace_back(name, Formulas::kFalse), when.emplace_back(), n_bytes += name.size() + 1;
@@ -145,7 +147,7 @@ SchemaReader::Named SchemaReader::named_members(const std::vector<Spoken>& spoke
   }
   if (n_bytes * n_patterns > kMaxMatches) throw TooMany();
   for (size_t i = 0; i < out.size(); ++i) {
-    for (const Spoken& one : spoken) {
+    for (const Evaluated& one : evaluated) {
       for (Language pattern : one.patterns) {
         for (char c : out[i].first) pattern = l_.derive(pattern, static_cast<uint8_t>(c));
         if (l_.has_empty(pattern)) when[i].push_back(one.when);
@@ -156,18 +158,18 @@ SchemaReader::Named SchemaReader::named_members(const std::vector<Spoken>& spoke
   return out;
 }
 
-Formulas::Id SchemaReader::members_formula(const std::vector<Spoken>& spoken, SchemaId rest) {
-  const Named names = named_members(spoken);
+Formulas::Id SchemaReader::members_formula(const std::vector<Evaluated>& evaluated, SchemaId rest) {
+  const Named names = named_members(evaluated);
   std::vector<Formula> any;
-  for (const Spoken& one : spoken) {
+  for (const Evaluated& one : evaluated) {
     if (one.all) any.push_back(one.when);
   }
-  const Formula unnamed = unnamed_formula(spoken, names, rest);
+  const Formula unnamed = unnamed_formula(evaluated, names, rest);
   any.push_back(f_.all({unnamed, named_formula(names, rest)}));
   return f_.any(std::move(any));
 }
 
-// Of the members that some schema names: those with one condition are a part.
+// The members that some schema names. Members with the same condition form a group.
 Formulas::Id SchemaReader::named_formula(const Named& names, SchemaId rest) {
   std::map<Formula, ObjectRule> parts;
   for (const auto& [name, when] : names) {
@@ -178,13 +180,13 @@ Formulas::Id SchemaReader::named_formula(const Named& names, SchemaId rest) {
   return f_.all(std::move(all));
 }
 
-// Of all other members. Each combination of the patterns that a name can match is a part.
-Formulas::Id SchemaReader::unnamed_formula(const std::vector<Spoken>& spoken, const Named& names, SchemaId rest) {
+// All other members. Each combination of patterns that a name can match forms a group.
+Formulas::Id SchemaReader::unnamed_formula(const std::vector<Evaluated>& evaluated, const Named& names, SchemaId rest) {
   ObjectRule named;
   for (const auto& [name, when] : names) named.properties.emplace_back(name, kAnySchema);
-  std::vector<std::pair<Language, Formula>> patterns;  // that hold under a condition
+  std::vector<std::pair<Language, Formula>> patterns;  // patterns that count only under a condition
   Language others = l_.any_text();
-  for (const Spoken& one : spoken) {
+  for (const Evaluated& one : evaluated) {
     for (Language pattern : one.patterns) {
       if (one.when == Formulas::kTrue) {
         others = l_.all_of({others, l_.complement(pattern)});
@@ -216,11 +218,11 @@ Formulas::Id SchemaReader::unnamed_formula(const std::vector<Spoken>& spoken, co
 
 // ---- Items
 
-// Each combination of the `contains` that can hold is looked at: an item that meets one of them is spoken of.
-Formulas::Id SchemaReader::items_formula(const std::vector<Spoken>& spoken, SchemaId rest) {
+// Tries each combination of conditional `contains`. An item that meets one of them is evaluated.
+Formulas::Id SchemaReader::items_formula(const std::vector<Evaluated>& evaluated, SchemaId rest) {
   std::vector<Formula> any, always{f_.leaf(rest)};
-  std::vector<const Spoken*> conditional;
-  for (const Spoken& one : spoken) {
+  std::vector<const Evaluated*> conditional;
+  for (const Evaluated& one : evaluated) {
     if (one.all) any.push_back(one.when);
     if (one.item == kNoSchema) continue;
     if (one.when == Formulas::kTrue) {
@@ -239,17 +241,17 @@ Formulas::Id SchemaReader::items_formula(const std::vector<Spoken>& spoken, Sche
     }
     Schema holder = plain();
     holder.others = f_.any(item);
-    all.push_back(positions_formula(spoken, item.size() == 1 ? rest : add(holder)));
+    all.push_back(positions_formula(evaluated, item.size() == 1 ? rest : add(holder)));
     any.push_back(f_.all(std::move(all)));
   }
   return f_.any(std::move(any));
 }
 
-// Where no prefix reaches an item, it meets `rest`.
-Formulas::Id SchemaReader::positions_formula(const std::vector<Spoken>& spoken, SchemaId rest) {
-  std::map<size_t, std::vector<Formula>> ends;  // of prefixes, and the conditions under which they reach as far
-  for (const Spoken& one : spoken) ends[one.n_items].push_back(one.when);
-  std::vector<Formula> all, reaches;  // reaches: the conditions of the prefixes that go on
+// Items beyond the prefixes that apply must meet `rest`.
+Formulas::Id SchemaReader::positions_formula(const std::vector<Evaluated>& evaluated, SchemaId rest) {
+  std::map<size_t, std::vector<Formula>> ends;  // by length of the prefix: the conditions of these prefixes
+  for (const Evaluated& one : evaluated) ends[one.n_items].push_back(one.when);
+  std::vector<Formula> all, reaches;  // reaches: the conditions of longer prefixes
   size_t end = SIZE_MAX;
   for (auto it = ends.rbegin(); it != ends.rend(); end = it->first, ++it) {
     ArrayRule part;

@@ -1,4 +1,4 @@
-// enum and const: values become rules that they alone meet.
+// enum and const: values become rules that only these values meet.
 #include <array>
 
 #include "text/grammar/schema_reader.h"
@@ -9,13 +9,13 @@ void SchemaReader::read_values(const Json& json, const std::string& path, std::v
   if (has(json, "const")) others.push_back(value_formula({&json["const"]}));
   if (!json.contains("enum")) return;
   if (!json["enum"].is_array()) fail(path, "enum", "is not a list of values");
-  if (json["enum"].empty()) fail(path, "enum", "is empty, so that nothing can follow it");
+  if (json["enum"].empty()) fail(path, "enum", "is empty, so no value matches");
   std::vector<const Json*> values;
   for (const Json& value : json["enum"]) values.push_back(&value);
   others.push_back(value_formula(values));
 }
 
-// Scalars of one type are one language, structures a schema each.
+// Scalars of one type become one language. Each array or object becomes a schema.
 Formulas::Id SchemaReader::value_formula(const std::vector<const Json*>& values) {
   std::vector<std::string_view> texts;
   std::array<std::vector<Language>, kScalarTypes> spellings;
@@ -46,7 +46,7 @@ Formulas::Id SchemaReader::value_formula(const std::vector<const Json*>& values)
   return f_.any(std::move(parts));
 }
 
-// A schema that exactly this array or object meets.
+// A schema that only this array or object meets.
 SchemaId SchemaReader::structure(const Json& value) {
   return add(value.is_array() ? structure_of_array(value) : structure_of_object(value));
 }

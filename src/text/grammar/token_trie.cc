@@ -6,7 +6,7 @@ namespace ingot {
 
 TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, int32_t>> tokens) {
   std::ranges::sort(tokens);
-  std::vector<uint32_t> path;  // the nodes of the token before
+  std::vector<uint32_t> path;  // the nodes of the previous token
   std::string_view before;
   for (const auto& [bytes, id] : tokens) {
     if (bytes.size() > kMaxTokenBytes) continue;

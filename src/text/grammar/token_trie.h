@@ -26,7 +26,9 @@ class TokenTrie {
 
   // In depth-first order: a node, then all nodes below it.
   const std::vector<Node>& nodes() const { return nodes_; }
-  std::span<const int32_t> tokens_at(const Node& node) const { return {tokens_.data() + node.first_token, node.n_tokens}; }
+  std::span<const int32_t> tokens_at(const Node& node) const {
+    return {tokens_.data() + node.first_token, node.n_tokens};
+  }
   std::span<const int32_t> root_tokens() const { return {tokens_.data(), n_root_}; }
 
   // Calls step(state, byte) down the trie from `state`, and visit(node, state) at each node whose state is not dead.

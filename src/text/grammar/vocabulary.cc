@@ -49,8 +49,10 @@ void GrammarVocabulary::read_contents() {
         break;
       }
     }
-    const std::string_view after = content.kind == Content::Kind::kCloses ? std::string_view(bytes_[id]).substr(content.n_bytes) : "";
-    if (after.find_first_of("}]") != after.npos || std::ranges::count(after, '"') > 1) far_closers_.push_back(static_cast<int32_t>(id));
+    const std::string_view after =
+        content.kind == Content::Kind::kCloses ? std::string_view(bytes_[id]).substr(content.n_bytes) : "";
+    if (after.find_first_of("}]") != after.npos || std::ranges::count(after, '"') > 1)
+      far_closers_.push_back(static_cast<int32_t>(id));
     longest_ = std::max(longest_, int{content.n_chars});
     if (content.kind == Content::Kind::kCloses)
       closers_of_[bytes_[id].substr(0, content.n_bytes - 1u)].push_back(static_cast<int32_t>(id));
@@ -59,7 +61,8 @@ void GrammarVocabulary::read_contents() {
 }
 
 bool GrammarVocabulary::has_escape(int32_t token) const {
-  return std::string_view(bytes(token)).substr(0, contents_[static_cast<size_t>(token)].n_bytes).find('\\') != std::string_view::npos;
+  return std::string_view(bytes(token)).substr(0, contents_[static_cast<size_t>(token)].n_bytes).find('\\') !=
+         std::string_view::npos;
 }
 
 void GrammarVocabulary::make_trees() {

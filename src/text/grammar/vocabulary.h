@@ -67,7 +67,7 @@ class GrammarVocabulary {
   // The tokens that close a string after exactly this text. The text must need no escape.
   std::span<const int32_t> closers_of(const std::string& text) const;
   // The bytes of a closer after the quote.
-  std::string_view behind_quote(int32_t token) const {
+  std::string_view text_after_quote(int32_t token) const {
     return std::string_view(bytes(token)).substr(contents_[static_cast<size_t>(token)].n_bytes);
   }
 

@@ -7,7 +7,7 @@ namespace ingot {
 
 namespace {
 
-constexpr int kFewKinds = 6;  // after which a walk of the tree ends soon by itself
+constexpr int kFewKinds = 6;  // with few kinds, a walk of the trie ends early by itself
 
 }  // namespace
 
@@ -102,7 +102,7 @@ std::vector<WordMasks::Group> WordMasks::groups_after(uint32_t place) {
   return groups;
 }
 
-// The tokens of each group are known by their characters. Walked is what leaves the regions.
+// Finds the tokens of each group by their characters. Walks the trie only for tokens that leave their region.
 void WordMasks::walk_plain(uint32_t place, WordMask& made) {
   constexpr uint8_t kNoGroup = 0xff;
   const PlainTokens& plain = vocabulary_.plain();
